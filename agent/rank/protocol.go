@@ -1,0 +1,152 @@
+// Package rank is the child process that holds one GPU: it loads the library, joins the communicator, carries out its
+// steps and streams what happens to its parent. A rank is a process of its own because the library caches its
+// settings for a process's lifetime, may abort the process, and can only be ended by SIGKILL when a kernel hangs.
+//
+// Protocol: the parent writes one JSON line to the rank's standard input (Spec) and, to every rank but rank 0, a second
+// one (Rendezvous). The rank writes Events as JSON lines to file descriptor 3; standard output and error belong to the
+// library, which logs there.
+package rank
+
+import (
+	"time"
+
+	"rcclx.io/commgroup-operator/rcclx"
+)
+
+// EventFD is the file descriptor that a rank writes its events to.
+const EventFD = 3
+
+// Spec is what one rank has to do.
+type Spec struct {
+	// Node is the node's name, for messages.
+	Node string `json:"node"`
+	// Variant whose environment the parent has set.
+	Variant rcclx.Variant `json:"variant"`
+	// Rank of this process, and number of ranks, in the communicator.
+	Rank      int `json:"rank"`
+	WorldSize int `json:"worldSize"`
+	// Nodes that the communicator reaches over.
+	Nodes int `json:"nodes"`
+	// Device ordinal to use. With RCCLX's DDA it must equal the rank, with all devices visible.
+	Device int `json:"device"`
+	// PCIAddress that the device is expected to have; empty means no check.
+	PCIAddress string `json:"pciAddress,omitempty"`
+	// LibraryPath and RuntimePath to load; empty means librccl.so.1 and libamdhip64.so by the loader's search.
+	LibraryPath string `json:"libraryPath,omitempty"`
+	RuntimePath string `json:"runtimePath,omitempty"`
+	// Settings as requested, for the expected path of each call.
+	Settings rcclx.Settings `json:"settings"`
+	// Steps to carry out, in order, the same on every rank.
+	Steps []Step `json:"steps"`
+	// InitDeadline bounds the forming of the communicator, StepDeadline one measurement; both in nanoseconds. The rank
+	// reports a missed deadline and exits; the parent enforces the same ones with SIGKILL.
+	InitDeadline time.Duration `json:"initDeadlineNanoseconds"`
+	StepDeadline time.Duration `json:"stepDeadlineNanoseconds"`
+}
+
+// Rendezvous is the second line to every rank but rank 0.
+type Rendezvous struct {
+	// UniqueID as rank 0 made it, 128 bytes.
+	UniqueID []byte `json:"uniqueID"`
+}
+
+// StepKind is what a step does.
+type StepKind string
+
+// The kinds of step.
+const (
+	// StepMeasure measures one collective and datatype at each of the sizes.
+	StepMeasure StepKind = "Measure"
+	// StepPairProbe sends and receives between pairs of ranks, each rank in one pair at a time, every pair once.
+	StepPairProbe StepKind = "PairProbe"
+)
+
+// Step is one part of a rank's work.
+type Step struct {
+	Kind       StepKind         `json:"kind"`
+	Collective rcclx.Collective `json:"collective,omitempty"`
+	Datatype   rcclx.Datatype   `json:"datatype,omitempty"`
+	// SizesBytes by rccl-tests' definition: the larger of send and receive buffer.
+	SizesBytes []int64 `json:"sizesBytes"`
+	// WarmupIterations come before each measurement and are never counted; Iterations are measured.
+	WarmupIterations int `json:"warmupIterations"`
+	Iterations       int `json:"iterations"`
+}
+
+// EventKind is what a rank says.
+type EventKind string
+
+// The kinds of event, in the order in which a rank sends them.
+const (
+	EventLoaded       EventKind = "Loaded"       // Library is set
+	EventUniqueID     EventKind = "UniqueID"     // rank 0 only; UniqueID is set
+	EventInitStart    EventKind = "InitStart"    // about to join the communicator
+	EventInitDone     EventKind = "InitDone"     // InitDuration is set
+	EventStepStart    EventKind = "StepStart"    // StepName is set, for every size of a step
+	EventMeasured     EventKind = "Measured"     // Measurement is set
+	EventPairMeasured EventKind = "PairMeasured" // Pair is set
+	EventError        EventKind = "Error"        // Error is set; the rank exits after it
+	EventDone         EventKind = "Done"         // all steps are done and the communicator is destroyed
+)
+
+// Event is one line from a rank to its parent.
+type Event struct {
+	Kind EventKind `json:"kind"`
+	Rank int       `json:"rank"`
+	Time time.Time `json:"time"`
+	// StepName says what the rank is at, for example "AllReduce BFloat16 65536 B".
+	StepName     string             `json:"stepName,omitempty"`
+	Library      *rcclx.LibraryInfo `json:"library,omitempty"`
+	UniqueID     []byte             `json:"uniqueID,omitempty"`
+	InitDuration time.Duration      `json:"initDurationNanoseconds,omitempty"`
+	Measurement  *Measurement       `json:"measurement,omitempty"`
+	Pair         *PairMeasurement   `json:"pair,omitempty"`
+	Error        *Error             `json:"error,omitempty"`
+}
+
+// Measurement is one collective at one size as one rank saw it.
+type Measurement struct {
+	Collective rcclx.Collective `json:"collective"`
+	Datatype   rcclx.Datatype   `json:"datatype"`
+	SizeBytes  int64            `json:"sizeBytes"`
+	// CountElements passed to the call.
+	CountElements int64 `json:"countElements"`
+	// Latency of one call by device events over Repeats batches of iterations; warm-up is not counted.
+	Latency rcclx.LatencyStats `json:"latency"`
+	// Check of the result against the reference.
+	Check rcclx.CheckResult `json:"check"`
+	// ExpectedPath that the gates predict for the call.
+	ExpectedPath rcclx.Path `json:"expectedPath"`
+}
+
+// PairMeasurement is the send and receive between this rank and a peer, at the same time in both directions.
+type PairMeasurement struct {
+	Peer      int   `json:"peer"`
+	SizeBytes int64 `json:"sizeBytes"`
+	// BandwidthMBps of one direction, in 10^6 bytes per second.
+	BandwidthMBps int64 `json:"bandwidthMBps"`
+	WrongElements int64 `json:"wrongElements"`
+}
+
+// Error says what a rank could not do.
+type Error struct {
+	// Code is one of the codes below.
+	Code string `json:"code"`
+	// Step that failed: "load", "preconditions", "init", a step's name, or "destroy".
+	Step string `json:"step"`
+	// Message says what was seen, what was expected and the next step.
+	Message string `json:"message"`
+}
+
+// Codes of errors. They are the reasons of the API's conditions.
+const (
+	CodeLibraryMissing     = "LibraryMissing"
+	CodeLibraryTooOld      = "LibraryTooOld"
+	CodeSymbolMissing      = "SymbolMissing"
+	CodePreconditionFailed = "PreconditionFailed"
+	CodeInsufficientMemory = "InsufficientMemory"
+	CodeInitFailed         = "InitFailed"
+	CodeCollectiveFailed   = "CollectiveFailed"
+	CodeRankHung           = "RankHung" // a deadline was missed; Step says which
+	CodeBadSpec            = "BadSpec"
+)

@@ -1,0 +1,609 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// CommGroup is a group of GPU nodes that shall form RCCLX communicators with chosen settings. The controller runs the
+// communicators, measures them with and without the settings, and says which are really in effect.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=cg,categories=rocm
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Members",type=string,JSONPath=`.status.members.summary`
+// +kubebuilder:printcolumn:name="Verdict",type=string,JSONPath=`.status.run.verdict`
+// +kubebuilder:printcolumn:name="Effective",type=string,JSONPath=`.status.effective`
+// +kubebuilder:printcolumn:name="BusBW(MB/s)",type=integer,JSONPath=`.status.headline.busBandwidthMBps`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Origin",type=string,JSONPath=`.status.origin`
+// +kubebuilder:printcolumn:name="Last Run",type=date,JSONPath=`.status.run.finishTime`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Culprit",type=string,priority=1,JSONPath=`.status.culprits[0].name`
+// +kubebuilder:printcolumn:name="Run",type=string,priority=1,JSONPath=`.status.run.id`
+type CommGroup struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	// spec is what a person asks for.
+	// +required
+	Spec CommGroupSpec `json:"spec"`
+	// status is what the controller sees; only the controller writes it.
+	// +optional
+	Status CommGroupStatus `json:"status,omitzero"`
+}
+
+// CommGroupList is a list of CommGroups.
+// +kubebuilder:object:root=true
+type CommGroupList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []CommGroup `json:"items"`
+}
+
+// CommGroupSpec is what a person asks for.
+// +kubebuilder:validation:XValidation:rule="!has(self.dda) || self.dda.mode != 'Required' || self.ranksPerNode == 8",message="DDA works only with exactly 8 ranks in one communicator: set ranksPerNode to 8, or dda.mode to Preferred or Disabled"
+type CommGroupSpec struct {
+	// members chooses the nodes.
+	// +required
+	Members MembersSpec `json:"members"`
+	// ranksPerNode is the number of GPUs, and so of rank processes, that each member gives to a run.
+	// +kubebuilder:default=8
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=64
+	// +optional
+	RanksPerNode int32 `json:"ranksPerNode,omitempty"`
+	// span of the communicators: Node is one communicator a member.
+	// +kubebuilder:default=Node
+	// +optional
+	Span Span `json:"span,omitempty"`
+	// runtime says in what image and with what library the ranks run.
+	// +kubebuilder:default={}
+	// +optional
+	Runtime RuntimeSpec `json:"runtime,omitzero"`
+	// dda chooses direct data access.
+	// +kubebuilder:default={}
+	// +kubebuilder:validation:XValidation:rule="!has(self.allReduceFlatMaxBytes) || !has(self.allReduceTreeMaxBytes) || self.allReduceFlatMaxBytes <= self.allReduceTreeMaxBytes",message="dda.allReduceFlatMaxBytes must not be larger than dda.allReduceTreeMaxBytes: the flat path serves the small messages"
+	// +optional
+	DDA DDASpec `json:"dda,omitzero"`
+	// lowPrecision chooses FP8 transport.
+	// +kubebuilder:default={}
+	// +optional
+	LowPrecision LowPrecisionSpec `json:"lowPrecision,omitzero"`
+	// benchmark says what a run measures.
+	// +kubebuilder:default={}
+	// +optional
+	Benchmark BenchmarkSpec `json:"benchmark,omitzero"`
+	// run says when runs happen and how long they may take.
+	// +kubebuilder:default={}
+	// +optional
+	Run RunPolicySpec `json:"run,omitzero"`
+	// health says how the monitors watch the nodes between runs.
+	// +kubebuilder:default={}
+	// +optional
+	Health HealthSpec `json:"health,omitzero"`
+	// gating says what a failed verdict does to a node.
+	// +kubebuilder:default={}
+	// +optional
+	Gating GatingSpec `json:"gating,omitzero"`
+	// publish says where proven settings go.
+	// +kubebuilder:default={}
+	// +optional
+	Publish PublishSpec `json:"publish,omitzero"`
+}
+
+// MembersSpec chooses nodes: those that nodeSelector matches, plus nodeNames, less exclude.
+// +kubebuilder:validation:XValidation:rule="has(self.nodeSelector) || (has(self.nodeNames) && size(self.nodeNames) > 0)",message="members chooses no node: set members.nodeSelector or list members.nodeNames"
+// +kubebuilder:validation:XValidation:rule="!has(self.minMembers) || !has(self.maxMembers) || self.minMembers <= self.maxMembers",message="members.minMembers must not be larger than members.maxMembers"
+type MembersSpec struct {
+	// nodeSelector matches nodes by their labels. An empty selector matches every node.
+	// +optional
+	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
+	// nodeNames are nodes named one by one.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MaxLength=253
+	// +optional
+	NodeNames []string `json:"nodeNames,omitempty"`
+	// exclude are nodes left out although they match.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MaxLength=253
+	// +optional
+	Exclude []string `json:"exclude,omitempty"`
+	// minMembers is the least number of nodes for the group to be accepted.
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=20000
+	// +optional
+	MinMembers int32 `json:"minMembers,omitempty"`
+	// maxMembers is the most nodes that are taken, in rank order; absent means no limit.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=20000
+	// +optional
+	MaxMembers *int32 `json:"maxMembers,omitempty"`
+}
+
+// RuntimeSpec says in what image and with what library the ranks run.
+type RuntimeSpec struct {
+	// image holds the ROCm user space and the library under test; it needs glibc, but no agent: that is copied in.
+	// Empty means the operator's default runtime image.
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	Image string `json:"image,omitempty"`
+	// imagePullPolicy of the run pods.
+	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
+	// +optional
+	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
+	// imagePullSecrets of the run pods, in the CommGroup's namespace.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	// +optional
+	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
+	// libraryPath is the communication library in the image; empty: librccl.so.1 by the loader's own search.
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.startsWith('/')",message="runtime.libraryPath must be an absolute path in the runtime image, or empty for the loader's own search"
+	// +optional
+	LibraryPath string `json:"libraryPath,omitempty"`
+	// env are variables for the rank processes: NCCL_*, RCCL_*, HSA_* and HIP_* only.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="self.all(e, e.name.matches('^(NCCL|RCCL|HSA|HIP)_[A-Z0-9_]+$'))",message="runtime.env takes only variables named NCCL_*, RCCL_*, HSA_* or HIP_*: put anything else into the runtime image"
+	// +kubebuilder:validation:XValidation:rule="self.all(e, !e.name.contains('LD_PRELOAD') && (!has(e.value) || !e.value.contains('LD_PRELOAD')))",message="runtime.env must not carry LD_PRELOAD: it would load code into the ranks; build it into the runtime image instead"
+	// +kubebuilder:validation:XValidation:rule="self.all(e, !(e.name in ['NCCL_CONF_FILE', 'NCCL_NET_PLUGIN', 'NCCL_TUNER_PLUGIN', 'NCCL_PROFILER_PLUGIN', 'NCCL_ENV_PLUGIN', 'NCCL_GIN_PLUGIN', 'NCCL_COMM_ID', 'HSA_TOOLS_LIB', 'HSA_HOSTCALL_LIB']))",message="runtime.env must not name a file or library to load or the rendezvous (NCCL_CONF_FILE, NCCL_COMM_ID, *_PLUGIN, HSA_TOOLS_LIB): build plugins into the runtime image"
+	// +kubebuilder:validation:XValidation:rule="self.all(e, !e.name.matches('^RCCL_(ENABLE_DDA_|LOW_PRECISION_ENABLE|DDA_NRANKS$|DDA_ALL_REDUCE_(FLAT|TREE)_MAX_BYTES$)'))",message="runtime.env must not set what the operator sets: use spec.dda and spec.lowPrecision instead"
+	// +optional
+	Env []EnvVar `json:"env,omitempty"`
+	// pod overrides parts of the run pods.
+	// +kubebuilder:default={}
+	// +optional
+	Pod PodOverrides `json:"pod,omitzero"`
+}
+
+// PodOverrides are the parts of run pods that a person may change; none can raise a pod's privileges.
+type PodOverrides struct {
+	// labels added to the run pods, for example kueue.x-k8s.io/queue-name.
+	// +kubebuilder:validation:MaxProperties=16
+	// +optional
+	Labels map[string]string `json:"labels,omitempty"`
+	// annotations added to the run pods.
+	// +kubebuilder:validation:MaxProperties=16
+	// +optional
+	Annotations map[string]string `json:"annotations,omitempty"`
+	// tolerations of the run pods and monitors.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+	// priorityClassName of the run pods.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	PriorityClassName string `json:"priorityClassName,omitempty"`
+	// gpuResourceName is the extended resource to ask for.
+	// +kubebuilder:default="amd.com/gpu"
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9.-]+/[a-zA-Z0-9._-]+$`
+	// +optional
+	GPUResourceName string `json:"gpuResourceName,omitempty"`
+	// shmSizeMiB is the size of the memory-backed /dev/shm, counted against the pod's memory.
+	// +kubebuilder:default=4096
+	// +kubebuilder:validation:Minimum=64
+	// +kubebuilder:validation:Maximum=1048576
+	// +optional
+	ShmSizeMiB int32 `json:"shmSizeMiB,omitempty"`
+	// resources beside the GPUs.
+	// +optional
+	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
+}
+
+// BenchmarkSpec says what a run measures.
+// +kubebuilder:validation:XValidation:rule="self.minSizeBytes <= self.maxSizeBytes",message="benchmark.minSizeBytes must not be larger than benchmark.maxSizeBytes: swap them or set only one"
+type BenchmarkSpec struct {
+	// variants to compare. Baseline is always run, first. Variants whose setting is Disabled are left out.
+	// +listType=set
+	// +kubebuilder:default={Baseline,DDA,LowPrecision}
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=3
+	// +optional
+	Variants []Variant `json:"variants,omitempty"`
+	// collectives to measure.
+	// +listType=set
+	// +kubebuilder:default={AllReduce,AllGather,ReduceScatter,AllToAll}
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=4
+	// +optional
+	Collectives []Collective `json:"collectives,omitempty"`
+	// datatypes to measure.
+	// +listType=set
+	// +kubebuilder:default={BFloat16}
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=3
+	// +optional
+	Datatypes []Datatype `json:"datatypes,omitempty"`
+	// minSizeBytes is the smallest message, as rccl-tests counts it.
+	// +kubebuilder:default=1024
+	// +kubebuilder:validation:Minimum=1024
+	// +kubebuilder:validation:Maximum=17179869184
+	// +optional
+	MinSizeBytes int64 `json:"minSizeBytes,omitempty"`
+	// maxSizeBytes is the largest message.
+	// +kubebuilder:default=67108864
+	// +kubebuilder:validation:Minimum=1024
+	// +kubebuilder:validation:Maximum=17179869184
+	// +optional
+	MaxSizeBytes int64 `json:"maxSizeBytes,omitempty"`
+	// sizeFactor multiplies one size to the next.
+	// +kubebuilder:default=4
+	// +kubebuilder:validation:Minimum=2
+	// +kubebuilder:validation:Maximum=1024
+	// +optional
+	SizeFactor int32 `json:"sizeFactor,omitempty"`
+	// warmupIterations are run before each measurement and never counted.
+	// +kubebuilder:default=10
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	// +optional
+	WarmupIterations *int32 `json:"warmupIterations,omitempty"`
+	// iterations are measured for each size; the statistic is the median.
+	// +kubebuilder:default=20
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	// +optional
+	Iterations int32 `json:"iterations,omitempty"`
+	// thresholds that fail a node which stays under them.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	// +optional
+	Thresholds []Threshold `json:"thresholds,omitempty"`
+	// nodeMinPercentOfMedian fails a node whose bus bandwidth at the largest size is below this share of the members' median.
+	// +kubebuilder:default=80
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	// +optional
+	NodeMinPercentOfMedian *int32 `json:"nodeMinPercentOfMedian,omitempty"`
+	// linkMinPercent fails a pair of GPUs whose bandwidth is below this share of their node's median pair.
+	// +kubebuilder:default=70
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	// +optional
+	LinkMinPercent *int32 `json:"linkMinPercent,omitempty"`
+}
+
+// RunState switches runs on and off.
+// +kubebuilder:validation:Enum=Active;Suspended
+type RunState string
+
+// The run states.
+const (
+	RunActive    RunState = "Active"
+	RunSuspended RunState = "Suspended"
+)
+
+// RunPolicySpec says when runs happen and how long they may take. A run happens when the spec's generation or the
+// members change, on the schedule, and when the annotation rcclx.io/run-requested changes.
+type RunPolicySpec struct {
+	// state: Suspended ends a run that is going on, frees its GPUs and starts no other.
+	// +kubebuilder:default=Active
+	// +optional
+	State RunState `json:"state,omitempty"`
+	// schedule is a cron line of five fields (minute hour day month weekday, UTC) for further runs; empty means none.
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^@(yearly|annually|monthly|weekly|daily|midnight|hourly)$') || self.matches('^([*]|[0-5]?[0-9](-[0-5]?[0-9])?)(/[0-9]+)?(,([*]|[0-5]?[0-9](-[0-5]?[0-9])?)(/[0-9]+)?)* +([*]|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/[0-9]+)?(,([*]|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/[0-9]+)?)* +([*?]|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/[0-9]+)?(,([*?]|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/[0-9]+)?)* +([*]|(0?[1-9]|1[0-2]|[A-Za-z]{3})(-(0?[1-9]|1[0-2]|[A-Za-z]{3}))?)(/[0-9]+)?(,([*]|(0?[1-9]|1[0-2]|[A-Za-z]{3})(-(0?[1-9]|1[0-2]|[A-Za-z]{3}))?)(/[0-9]+)?)* +([*?]|([0-6]|[A-Za-z]{3})(-([0-6]|[A-Za-z]{3}))?)(/[0-9]+)?(,([*?]|([0-6]|[A-Za-z]{3})(-([0-6]|[A-Za-z]{3}))?)(/[0-9]+)?)*$')",message="run.schedule is not a cron line: write five fields (minute hour day-of-month month day-of-week), for example '0 3 * * *', or one of @hourly, @daily, @weekly, @monthly"
+	// +optional
+	Schedule string `json:"schedule,omitempty"`
+	// maxParallelNodes is the most nodes that hold GPUs for a run at once.
+	// +kubebuilder:default=16
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=20000
+	// +optional
+	MaxParallelNodes int32 `json:"maxParallelNodes,omitempty"`
+	// startDeadlineSeconds bounds the time from a run pod's creation to its start; past it the node is Skipped (GPUs busy)
+	// or Error (image, node).
+	// +kubebuilder:default=600
+	// +kubebuilder:validation:Minimum=5
+	// +kubebuilder:validation:Maximum=86400
+	// +optional
+	StartDeadlineSeconds int32 `json:"startDeadlineSeconds,omitempty"`
+	// nodeDeadlineSeconds bounds a run on one node, from its start to its report.
+	// +kubebuilder:default=1800
+	// +kubebuilder:validation:Minimum=10
+	// +kubebuilder:validation:Maximum=86400
+	// +optional
+	NodeDeadlineSeconds int32 `json:"nodeDeadlineSeconds,omitempty"`
+	// initDeadlineSeconds bounds the forming of one communicator.
+	// +kubebuilder:default=120
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3600
+	// +optional
+	InitDeadlineSeconds int32 `json:"initDeadlineSeconds,omitempty"`
+	// stepDeadlineSeconds bounds one measurement: one collective, datatype and size with its warm-up.
+	// +kubebuilder:default=60
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3600
+	// +optional
+	StepDeadlineSeconds int32 `json:"stepDeadlineSeconds,omitempty"`
+}
+
+// HealthSpec says how the monitors watch the nodes between runs.
+type HealthSpec struct {
+	// intervalSeconds between two looks at a node's sysfs. Nothing is written when nothing changed.
+	// +kubebuilder:default=30
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3600
+	// +optional
+	IntervalSeconds int32 `json:"intervalSeconds,omitempty"`
+	// reportValidSeconds is how long a report holds; monitors repeat theirs at half of it, past it a node counts as Unknown.
+	// +kubebuilder:default=600
+	// +kubebuilder:validation:Minimum=10
+	// +kubebuilder:validation:Maximum=86400
+	// +optional
+	ReportValidSeconds int32 `json:"reportValidSeconds,omitempty"`
+}
+
+// GatingMode says what a failed verdict does to a node.
+// +kubebuilder:validation:Enum=Off;DryRun
+type GatingMode string
+
+// The gating modes. DryRun only reports which nodes would be gated.
+const (
+	GatingOff    GatingMode = "Off"
+	GatingDryRun GatingMode = "DryRun"
+)
+
+// GatingSpec says what a failed verdict does to a node.
+type GatingSpec struct {
+	// mode: Off, or DryRun to report in the status which nodes would be gated.
+	// +kubebuilder:default=Off
+	// +optional
+	Mode GatingMode `json:"mode,omitempty"`
+}
+
+// PublishMode says when settings are published.
+// +kubebuilder:validation:Enum=Off;WhenProven
+type PublishMode string
+
+// The publish modes.
+const (
+	PublishOff        PublishMode = "Off"
+	PublishWhenProven PublishMode = "WhenProven"
+)
+
+// SimulatedPolicy says whether settings proven only by the simulator may be published.
+// +kubebuilder:validation:Enum=Forbid;Allow
+type SimulatedPolicy string
+
+// The policies for simulated results.
+const (
+	SimulatedForbid SimulatedPolicy = "Forbid"
+	SimulatedAllow  SimulatedPolicy = "Allow"
+)
+
+// PublishSpec says where proven settings go: a ConfigMap with the variables (envFrom) and rccl.conf.
+type PublishSpec struct {
+	// mode: WhenProven publishes after a run that passed on every member; Off publishes nothing.
+	// +kubebuilder:default=WhenProven
+	// +optional
+	Mode PublishMode `json:"mode,omitempty"`
+	// configMapName in the CommGroup's namespace; empty means the group's name with -rccl-settings behind it.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	ConfigMapName string `json:"configMapName,omitempty"`
+	// simulated: Allow publishes settings that only the simulator proved, marked as such.
+	// +kubebuilder:default=Forbid
+	// +optional
+	Simulated SimulatedPolicy `json:"simulated,omitempty"`
+}
+
+// CommGroupStatus is what the controller sees. It stays under 64 KiB at any number of members.
+type CommGroupStatus struct {
+	// conditions of the group; see the runbooks for each reason.
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=32
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// observedGeneration is the spec's generation that this status speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// origin: Simulated where any fact or number came from the simulator.
+	// +optional
+	Origin Origin `json:"origin,omitempty"`
+	// members counts the nodes.
+	// +optional
+	Members MemberCounts `json:"members,omitzero"`
+	// run is the present or last run.
+	// +optional
+	Run *GroupRunStatus `json:"run,omitempty"`
+	// effective sums up the settings in effect, for example "DDA,FP8" or "none".
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Effective string `json:"effective,omitempty"`
+	// headline is the one number for dashboards: Baseline AllReduce at the largest size, the members' median.
+	// +optional
+	Headline *Headline `json:"headline,omitempty"`
+	// inventory counts the members by what they are and run.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	// +optional
+	Inventory []InventoryItem `json:"inventory,omitempty"`
+	// settings: requested, effective and verified, over all members.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=80
+	// +optional
+	Settings []SettingStatus `json:"settings,omitempty"`
+	// results of the last run over all members.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=48
+	// +optional
+	Results []GroupResultSeries `json:"results,omitempty"`
+	// culprits: the worst few, the worst first.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Culprits []Culprit `json:"culprits,omitempty"`
+	// wouldGate are the nodes that gating would act on (mode DryRun), at most 16 by name.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	WouldGate []string `json:"wouldGate,omitempty"`
+	// published is the ConfigMap that holds the proven settings.
+	// +optional
+	Published *PublishedStatus `json:"published,omitempty"`
+	// nextRunTime is when the schedule is due next.
+	// +optional
+	NextRunTime *metav1.Time `json:"nextRunTime,omitempty"`
+}
+
+// MemberCounts counts the members.
+type MemberCounts struct {
+	// summary is passed/selected, for a column.
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	Summary string `json:"summary,omitempty"`
+	// selected nodes.
+	Selected int32 `json:"selected"`
+	// reporting nodes: their monitor's report still holds.
+	Reporting int32 `json:"reporting"`
+	// passed, failed, inconclusive, errored and skipped count the verdicts of the present or last run.
+	Passed       int32 `json:"passed"`
+	Failed       int32 `json:"failed"`
+	Inconclusive int32 `json:"inconclusive"`
+	Errored      int32 `json:"errored"`
+	Skipped      int32 `json:"skipped"`
+	// running nodes hold GPUs for the present run.
+	Running int32 `json:"running"`
+	// pending nodes wait for their turn in the present run.
+	Pending int32 `json:"pending"`
+}
+
+// RunPhase is where a run is.
+// +kubebuilder:validation:Enum=Running;Finished;Aborted
+type RunPhase string
+
+// The run phases.
+const (
+	RunPhaseRunning  RunPhase = "Running"
+	RunPhaseFinished RunPhase = "Finished"
+	RunPhaseAborted  RunPhase = "Aborted"
+)
+
+// GroupRunStatus is the present or last run.
+type GroupRunStatus struct {
+	// id of the run, unique within the group: generation, then a number.
+	// +kubebuilder:validation:MaxLength=63
+	ID string `json:"id"`
+	// number counts the group's runs.
+	Number int64 `json:"number"`
+	// generation of the spec that the run measures.
+	Generation int64 `json:"generation"`
+	// trigger: SpecChanged, MembersChanged, Scheduled or Requested.
+	// +kubebuilder:validation:MaxLength=64
+	Trigger string `json:"trigger"`
+	// request is the value of the annotation rcclx.io/run-requested that was seen at the start.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	Request string `json:"request,omitempty"`
+	// membersHash identifies the set of members.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	MembersHash string `json:"membersHash,omitempty"`
+	// phase of the run.
+	Phase RunPhase `json:"phase"`
+	// verdict over all members, once finished.
+	// +optional
+	Verdict Verdict `json:"verdict,omitempty"`
+	// startTime of the run.
+	StartTime metav1.Time `json:"startTime"`
+	// finishTime of the run.
+	// +optional
+	FinishTime *metav1.Time `json:"finishTime,omitempty"`
+}
+
+// Headline is one measurement chosen for display.
+type Headline struct {
+	Variant    Variant    `json:"variant"`
+	Collective Collective `json:"collective"`
+	Datatype   Datatype   `json:"datatype"`
+	// sizeBytes of the message.
+	SizeBytes int64 `json:"sizeBytes"`
+	// busBandwidthMBps is the members' median, in 10^6 bytes per second.
+	BusBandwidthMBps int64 `json:"busBandwidthMBps"`
+}
+
+// InventoryItem counts members that share one value of one property.
+type InventoryItem struct {
+	// property: ROCmVersion, DriverVersion, KernelRelease, GPUModel, GFXTarget, Partition, Library or Mesh.
+	// +kubebuilder:validation:MaxLength=32
+	Property string `json:"property"`
+	// value of the property; "unknown" where it could not be read.
+	// +kubebuilder:validation:MaxLength=128
+	Value string `json:"value"`
+	// nodes that have the value.
+	Nodes int32 `json:"nodes"`
+	// example is one node that has the value.
+	// +kubebuilder:validation:MaxLength=253
+	Example string `json:"example"`
+}
+
+// GroupResultSeries is one (variant, collective, datatype) over all members; its lists run parallel to sizeBytes.
+type GroupResultSeries struct {
+	Variant    Variant    `json:"variant"`
+	Collective Collective `json:"collective"`
+	Datatype   Datatype   `json:"datatype"`
+	// nodes that the series is made of.
+	Nodes int32 `json:"nodes"`
+	// sizeBytes of the messages, ascending.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=40
+	SizeBytes []int64 `json:"sizeBytes"`
+	// latencyNanoseconds is the members' median of their medians.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=40
+	LatencyNanoseconds []int64 `json:"latencyNanoseconds"`
+	// busBandwidthMBps is the members' median.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=40
+	BusBandwidthMBps []int64 `json:"busBandwidthMBps"`
+	// minBusBandwidthMBps is the slowest member's.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=40
+	MinBusBandwidthMBps []int64 `json:"minBusBandwidthMBps"`
+	// slowestNode at the largest size.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	SlowestNode string `json:"slowestNode,omitempty"`
+	// wrongElements over all members and sizes.
+	WrongElements int64 `json:"wrongElements"`
+	// maxRelativeErrorPPM over all members and sizes, for LowPrecision.
+	// +optional
+	MaxRelativeErrorPPM *int64 `json:"maxRelativeErrorPPM,omitempty"`
+}
+
+// PublishedStatus is the ConfigMap that holds the proven settings.
+type PublishedStatus struct {
+	// configMapName in the CommGroup's namespace.
+	// +kubebuilder:validation:MaxLength=253
+	ConfigMapName string `json:"configMapName"`
+	// hash of the settings.
+	// +kubebuilder:validation:MaxLength=64
+	Hash string `json:"hash"`
+	// runID of the run that proved them.
+	// +kubebuilder:validation:MaxLength=63
+	RunID string `json:"runID"`
+	// time of publication.
+	Time metav1.Time `json:"time"`
+}
+
+// GroupReference names the CommGroup that a CommNode belongs to.
+type GroupReference struct {
+	// name of the CommGroup, in the same namespace.
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// uid of the CommGroup.
+	// +kubebuilder:validation:MaxLength=64
+	UID string `json:"uid"`
+}

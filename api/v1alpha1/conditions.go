@@ -1,0 +1,121 @@
+package v1alpha1
+
+// Condition types of a CommGroup. Each is recomputed from the children in every reconcile.
+const (
+	// ConditionReady is True when every member passed a run of this generation and reports in time.
+	ConditionReady = "Ready"
+	// ConditionAccepted is True when the spec can be carried out: nodes match and have GPUs, an image is known.
+	ConditionAccepted = "Accepted"
+	// ConditionAgentsReporting is True when every member's monitor reported facts that still hold.
+	ConditionAgentsReporting = "AgentsReporting"
+	// ConditionCompatible is True when versions, models, partitions and xGMI meshes fit together.
+	ConditionCompatible = "Compatible"
+	// ConditionRunning is True while a run is going on.
+	ConditionRunning = "Running"
+	// ConditionValidated is True when the last run of this generation passed on every member.
+	ConditionValidated = "Validated"
+	// ConditionSettingsInEffect is True when each requested setting is in effect and the A/B run confirmed it.
+	ConditionSettingsInEffect = "SettingsInEffect"
+	// ConditionSettingsPublished is True when the ConfigMap holds the settings of the last run that passed.
+	ConditionSettingsPublished = "SettingsPublished"
+	// ConditionSimulated is True when any fact or result of this group came from the simulator.
+	ConditionSimulated = "Simulated"
+)
+
+// Reasons of conditions, events and run results. Each has a runbook page under docs/runbooks.
+const (
+	ReasonAccepted            = "Accepted"
+	ReasonNoNodesMatched      = "NoNodesMatched"
+	ReasonTooFewMembers       = "TooFewMembers"
+	ReasonNoGPUResource       = "NoGPUResource"
+	ReasonRuntimeImageMissing = "RuntimeImageMissing"
+	ReasonInvalidSchedule     = "InvalidSchedule"
+	ReasonListFailed          = "ListFailed"
+
+	ReasonAllReporting      = "AllReporting"
+	ReasonWaitingForAgents  = "WaitingForAgents"
+	ReasonAgentNotReporting = "AgentNotReporting"
+
+	ReasonAllCompatible        = "AllCompatible"
+	ReasonMixedROCmVersions    = "MixedROCmVersions"
+	ReasonMixedDriverVersions  = "MixedDriverVersions"
+	ReasonMixedModels          = "MixedModels"
+	ReasonMixedPartitions      = "MixedPartitions"
+	ReasonUnsupportedROCm      = "UnsupportedROCm"
+	ReasonTopologyFault        = "TopologyFault"
+	ReasonGPUCountMismatch     = "GPUCountMismatch"
+	ReasonNoGPUs               = "NoGPUs"
+	ReasonSysfsUnreadable      = "SysfsUnreadable"
+	ReasonFactsUnknown         = "FactsUnknown"
+	ReasonHealthDegraded       = "HealthDegraded"
+	ReasonDriverNotLoaded      = "DriverNotLoaded"
+	ReasonMixedLibraryVersions = "MixedLibraryVersions"
+
+	ReasonRunInProgress = "RunInProgress"
+	ReasonRunFinished   = "RunFinished"
+	ReasonNeverRan      = "NeverRan"
+	ReasonSuspended     = "Suspended"
+	ReasonWaiting       = "WaitingForPreconditions"
+
+	ReasonAllPassed           = "AllPassed"
+	ReasonInconclusive        = "Inconclusive"
+	ReasonSlowLink            = "SlowLink"
+	ReasonSlowGPU             = "SlowGPU"
+	ReasonSlowNode            = "SlowNode"
+	ReasonBelowThreshold      = "BelowThreshold"
+	ReasonRankHung            = "RankHung"
+	ReasonWrongData           = "WrongData"
+	ReasonRankDied            = "RankDied"
+	ReasonInitFailed          = "InitFailed"
+	ReasonCollectiveFailed    = "CollectiveFailed"
+	ReasonLibraryMissing      = "LibraryMissing"
+	ReasonLibraryTooOld       = "LibraryTooOld"
+	ReasonSymbolMissing       = "SymbolMissing"
+	ReasonPreconditionFailed  = "PreconditionFailed"
+	ReasonInsufficientMemory  = "InsufficientMemory"
+	ReasonRequirementNotMet   = "RequirementNotMet"
+	ReasonRunPodFailed        = "RunPodFailed"
+	ReasonRunPodUnschedulable = "RunPodUnschedulable"
+	ReasonRunPodNotStarted    = "RunPodNotStarted"
+	ReasonRunDeadlineExceeded = "RunDeadlineExceeded"
+	ReasonSuperseded          = "Superseded"
+	ReasonMemberLost          = "MemberLost"
+
+	ReasonInEffect     = "InEffect"
+	ReasonNotInEffect  = "NotInEffect"
+	ReasonNotVerified  = "NotVerified"
+	ReasonNotRequested = "NotRequested"
+
+	ReasonPublished         = "Published"
+	ReasonPublishOff        = "PublishOff"
+	ReasonNotProven         = "NotProven"
+	ReasonSimulatedResults  = "SimulatedResults"
+	ReasonConfigMapNotOwned = "ConfigMapNotOwned"
+
+	ReasonSimulated = "Simulated"
+	ReasonHardware  = "Hardware"
+
+	ReasonReady     = "Ready"
+	ReasonDeleting  = "Deleting"
+	ReasonNotReady  = "NotReady"
+	ReasonCleanedUp = "CleanedUp"
+	// ReasonCleanupTimedOut says that the finalizer was released although something was still there.
+	ReasonCleanupTimedOut = "CleanupTimedOut"
+)
+
+// Reasons why a setting is or is not in effect (SettingStatus.Reason); the gates are facts of the library's source.
+const (
+	SettingReasonActive              = "Active"
+	SettingReasonNotBuilt            = "NotBuilt"
+	SettingReasonMultiNode           = "MultiNode"
+	SettingReasonRankCount           = "RankCount"
+	SettingReasonBelowThreshold      = "BelowThreshold"
+	SettingReasonAboveThreshold      = "AboveThreshold"
+	SettingReasonDatatypeUnsupported = "DatatypeUnsupported"
+	SettingReasonOpUnsupported       = "OpUnsupported"
+	SettingReasonUnknownVariable     = "UnknownVariable"
+	SettingReasonFlavorUnsupported   = "FlavorUnsupported"
+	SettingReasonDisabled            = "Disabled"
+	SettingReasonNotApplied          = "NotApplied"
+	SettingReasonUnknown             = "Unknown"
+)

@@ -1,0 +1,53 @@
+package v1alpha1
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
+
+const (
+	// LabelGroup carries the CommGroup's name on every object that the controller creates.
+	LabelGroup = "rcclx.io/commgroup"
+	// LabelGroupNamespace carries the CommGroup's namespace on objects that live in another namespace.
+	LabelGroupNamespace = "rcclx.io/commgroup-namespace"
+	// LabelGroupUID carries the CommGroup's UID, so that a re-created group never adopts old objects.
+	LabelGroupUID = "rcclx.io/commgroup-uid"
+	// LabelRole is "monitor" or "run" on pods.
+	LabelRole = "rcclx.io/role"
+	// LabelRunID carries the run's id on run pods.
+	LabelRunID = "rcclx.io/run-id"
+	// LabelNode carries a label-safe form of the node's name on CommNodes and run pods.
+	LabelNode = "rcclx.io/node"
+
+	// AnnotationRunRequested asks for a new run whenever its value changes.
+	AnnotationRunRequested = "rcclx.io/run-requested"
+
+	// Finalizer holds a CommGroup until its pods and monitors are gone, for a bounded time.
+	Finalizer = "rcclx.io/cleanup"
+
+	// FieldManagerController, FieldManagerMonitor and FieldManagerRun name the three writers of these objects.
+	FieldManagerController = "commgroup-controller"
+	FieldManagerMonitor    = "commgroup-monitor"
+	FieldManagerRun        = "commgroup-run"
+
+	// ResourceGPU is the extended resource that AMD's device plugin publishes.
+	ResourceGPU = "amd.com/gpu"
+)
+
+// CommNodeName is the name of the CommNode that stands for one node in one group. It is deterministic, so that an
+// agent finds its object from the group's and the node's name alone.
+func CommNodeName(group, node string) string {
+	return boundedName(group+"."+node, 200)
+}
+
+// LabelValue returns s where it fits a label value (63 characters), else a shortened form with a hash.
+func LabelValue(s string) string { return boundedName(s, 63) }
+
+func boundedName(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	sum := sha256.Sum256([]byte(s))
+	tail := "-" + hex.EncodeToString(sum[:])[:10]
+	return s[:limit-len(tail)] + tail
+}

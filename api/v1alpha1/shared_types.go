@@ -1,0 +1,273 @@
+package v1alpha1
+
+// Span says over what one communicator reaches.
+// +kubebuilder:validation:Enum=Node
+type Span string
+
+// SpanNode is one communicator a member node: xGMI, DDA and FP8 are measured here.
+const SpanNode Span = "Node"
+
+// Variant is one side of the A/B comparison; each runs in fresh processes on the same GPUs in the same run.
+// +kubebuilder:validation:Enum=Baseline;DDA;LowPrecision
+type Variant string
+
+// The variants of a run. Baseline has DDA and low precision off.
+const (
+	VariantBaseline     Variant = "Baseline"
+	VariantDDA          Variant = "DDA"
+	VariantLowPrecision Variant = "LowPrecision"
+)
+
+// Collective is a collective operation of the library.
+// +kubebuilder:validation:Enum=AllReduce;AllGather;ReduceScatter;AllToAll
+type Collective string
+
+// The collectives that a run can measure.
+const (
+	AllReduce     Collective = "AllReduce"
+	AllGather     Collective = "AllGather"
+	ReduceScatter Collective = "ReduceScatter"
+	AllToAll      Collective = "AllToAll"
+)
+
+// Datatype is an element type of the library.
+// +kubebuilder:validation:Enum=Float32;Float16;BFloat16
+type Datatype string
+
+// The datatypes that a run can measure.
+const (
+	Float32  Datatype = "Float32"
+	Float16  Datatype = "Float16"
+	BFloat16 Datatype = "BFloat16"
+)
+
+// Verdict is the outcome of a run. Missing data is never Pass.
+// +kubebuilder:validation:Enum=Pass;Fail;Inconclusive;Error;Skipped
+type Verdict string
+
+// The verdicts. Fail: measured and not good enough. Error: could not be measured. Inconclusive: measured, but no
+// reference to judge by.
+const (
+	VerdictPass         Verdict = "Pass"
+	VerdictFail         Verdict = "Fail"
+	VerdictInconclusive Verdict = "Inconclusive"
+	VerdictError        Verdict = "Error"
+	VerdictSkipped      Verdict = "Skipped"
+)
+
+// Origin says whether facts and numbers come from hardware or from the simulator.
+// +kubebuilder:validation:Enum=Hardware;Simulated;Unknown
+type Origin string
+
+// The origins.
+const (
+	OriginHardware  Origin = "Hardware"
+	OriginSimulated Origin = "Simulated"
+	OriginUnknown   Origin = "Unknown"
+)
+
+// FeatureMode is how strongly a setting is asked for.
+// +kubebuilder:validation:Enum=Disabled;Preferred;Required
+type FeatureMode string
+
+// The modes. Preferred: use it where the library's gates allow, report where not. Required: the run fails where it
+// is not in effect.
+const (
+	FeatureDisabled  FeatureMode = "Disabled"
+	FeaturePreferred FeatureMode = "Preferred"
+	FeatureRequired  FeatureMode = "Required"
+)
+
+// EffectiveState is what the gates of the library build allow for a setting.
+// +kubebuilder:validation:Enum=InEffect;Partial;NotInEffect;Unknown
+type EffectiveState string
+
+// The effective states. Partial: for some of the measured sizes or datatypes only.
+const (
+	EffectiveInEffect    EffectiveState = "InEffect"
+	EffectivePartial     EffectiveState = "Partial"
+	EffectiveNotInEffect EffectiveState = "NotInEffect"
+	EffectiveUnknown     EffectiveState = "Unknown"
+)
+
+// VerifiedState is what the A/B measurement shows of a setting.
+// +kubebuilder:validation:Enum=Confirmed;NotConfirmed;Unknown
+type VerifiedState string
+
+// The verified states. NotConfirmed: measured, and no difference from Baseline was seen.
+const (
+	VerifiedConfirmed    VerifiedState = "Confirmed"
+	VerifiedNotConfirmed VerifiedState = "NotConfirmed"
+	VerifiedUnknown      VerifiedState = "Unknown"
+)
+
+// EnvVar is one environment variable of the rank processes.
+type EnvVar struct {
+	// name of the variable.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	Name string `json:"name"`
+	// value of the variable, taken as it is.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Value string `json:"value,omitempty"`
+}
+
+// DDASpec chooses direct data access: one- and two-shot collectives over peers' memory within a node.
+type DDASpec struct {
+	// mode: Disabled, Preferred (where the library's gates allow) or Required (fail where they do not).
+	// +kubebuilder:default=Preferred
+	// +optional
+	Mode FeatureMode `json:"mode,omitempty"`
+	// allReduceFlatMaxBytes is the largest AllReduce that takes the flat (one-shot) path. Library default: 204800.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483647
+	// +optional
+	AllReduceFlatMaxBytes *int64 `json:"allReduceFlatMaxBytes,omitempty"`
+	// allReduceTreeMaxBytes is the largest AllReduce that takes the tree (two-shot) path. Library default: 30408704.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483647
+	// +optional
+	AllReduceTreeMaxBytes *int64 `json:"allReduceTreeMaxBytes,omitempty"`
+}
+
+// LowPrecisionSpec chooses FP8 (E4M3) transport of fp32 and bf16 data; the library uses it from 16 MiB up.
+type LowPrecisionSpec struct {
+	// mode: Disabled, Preferred (where the library's gates allow) or Required (fail where they do not).
+	// +kubebuilder:default=Disabled
+	// +optional
+	Mode FeatureMode `json:"mode,omitempty"`
+	// collectives that may use FP8; empty means every one that has it: AllReduce, AllGather, ReduceScatter, AllToAll.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.all(c, c in ['AllReduce', 'AllGather', 'ReduceScatter', 'AllToAll'])",message="FP8 low precision exists only for AllReduce, AllGather, ReduceScatter and AllToAll: remove the other collectives from lowPrecision.collectives"
+	// +optional
+	Collectives []string `json:"collectives,omitempty"`
+	// maxRelativeErrorPPM fails a run whose FP8 results differ from the fp32 reference by more than this share of the
+	// largest magnitude, in parts per million. E4M3 has three mantissa bits: one rounding is up to 62500 (2^-4).
+	// +kubebuilder:default=130000
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	// +optional
+	MaxRelativeErrorPPM int64 `json:"maxRelativeErrorPPM,omitempty"`
+}
+
+// RunPlan is what one node has to do in one run.
+type RunPlan struct {
+	// variants to compare, in order; Baseline always comes first.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=3
+	Variants []Variant `json:"variants"`
+	// collectives to measure.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=4
+	Collectives []Collective `json:"collectives"`
+	// datatypes to measure.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=3
+	Datatypes []Datatype `json:"datatypes"`
+	// sizesBytes are the message sizes to measure, as rccl-tests counts them (the larger of send and receive), ascending.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=40
+	SizesBytes []int64 `json:"sizesBytes"`
+	// warmupIterations are run before each measurement and never counted.
+	WarmupIterations int32 `json:"warmupIterations"`
+	// iterations are measured for each size.
+	Iterations int32 `json:"iterations"`
+	// dda as requested.
+	// +optional
+	DDA DDASpec `json:"dda,omitzero"`
+	// lowPrecision as requested.
+	// +optional
+	LowPrecision LowPrecisionSpec `json:"lowPrecision,omitzero"`
+	// env are the group's own variables, the same for every variant.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	Env []EnvVar `json:"env,omitempty"`
+	// libraryPath is the communication library to load; empty: librccl.so.1 by the loader's own search.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	LibraryPath string `json:"libraryPath,omitempty"`
+	// initDeadlineSeconds bounds the forming of a communicator.
+	InitDeadlineSeconds int32 `json:"initDeadlineSeconds"`
+	// stepDeadlineSeconds bounds one measurement: one collective, datatype and size with its warm-up.
+	StepDeadlineSeconds int32 `json:"stepDeadlineSeconds"`
+	// runDeadlineSeconds bounds the whole run on the node, the search for a culprit included.
+	RunDeadlineSeconds int32 `json:"runDeadlineSeconds"`
+	// linkMinPercent is the share of the node's median pair bandwidth under which a pair of GPUs counts as slow.
+	LinkMinPercent int32 `json:"linkMinPercent"`
+	// thresholds that the node's measurements are held against.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	// +optional
+	Thresholds []Threshold `json:"thresholds,omitempty"`
+}
+
+// Threshold is a least bus bandwidth for one measurement. The statistic is the median over iterations, out of place.
+type Threshold struct {
+	// variant that the threshold holds for.
+	// +kubebuilder:default=Baseline
+	// +optional
+	Variant Variant `json:"variant,omitempty"`
+	// collective that the threshold holds for.
+	Collective Collective `json:"collective"`
+	// datatype that the threshold holds for.
+	// +kubebuilder:default=BFloat16
+	// +optional
+	Datatype Datatype `json:"datatype,omitempty"`
+	// sizeBytes of the message; it must be one of the measured sizes, else the threshold is Inconclusive.
+	// +kubebuilder:validation:Minimum=1
+	SizeBytes int64 `json:"sizeBytes"`
+	// minBusBandwidthMBps is the least bus bandwidth that passes, in 10^6 bytes per second.
+	// +kubebuilder:validation:Minimum=1
+	MinBusBandwidthMBps int64 `json:"minBusBandwidthMBps"`
+}
+
+// SettingStatus says of one setting what was requested, what the library's gates allow, and what the A/B run shows.
+type SettingStatus struct {
+	// name of the setting, for example dda.AllReduce, lowPrecision.AllGather or env.RCCL_DDA_ENABLE.
+	// +kubebuilder:validation:MaxLength=160
+	Name string `json:"name"`
+	// requested is the value in the spec.
+	// +kubebuilder:validation:MaxLength=256
+	Requested string `json:"requested"`
+	// effective is what the gates of this library build allow for this group's ranks, nodes, datatypes and sizes.
+	Effective EffectiveState `json:"effective"`
+	// reason for the effective state, one CamelCase word.
+	// +kubebuilder:validation:MaxLength=64
+	Reason string `json:"reason"`
+	// minBytes and maxBytes bound the message sizes for which the setting is in effect; absent where it is in effect for none.
+	// +optional
+	MinBytes *int64 `json:"minBytes,omitempty"`
+	// maxBytes: see minBytes; absent also where there is no upper bound.
+	// +optional
+	MaxBytes *int64 `json:"maxBytes,omitempty"`
+	// verified is what the measurement shows.
+	Verified VerifiedState `json:"verified"`
+	// message says in one sentence what was seen and what to do.
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// Culprit names what is to blame for a verdict.
+type Culprit struct {
+	// node that the culprit is on.
+	// +kubebuilder:validation:MaxLength=253
+	Node string `json:"node"`
+	// kind of culprit.
+	// +kubebuilder:validation:Enum=Node;GPU;Link;Rank
+	Kind string `json:"kind"`
+	// name of the culprit: a PCI address, two of them joined by <-> for a link, a node's name, or "rank N".
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// reason, one CamelCase word.
+	// +kubebuilder:validation:MaxLength=64
+	Reason string `json:"reason"`
+	// message says what was seen, what was expected and what to do next.
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message"`
+}

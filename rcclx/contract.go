@@ -1,0 +1,83 @@
+package rcclx
+
+// LibraryInfo says what was loaded.
+type LibraryInfo struct {
+	Flavor Flavor `json:"flavor"`
+	// Imitates is the flavor whose gates the simulator follows; empty for real libraries.
+	Imitates Flavor `json:"imitates,omitempty"`
+	// VersionCode as ncclGetVersion gives it: major*10000 + minor*100 + patch.
+	VersionCode int `json:"versionCode"`
+	// Path of the loaded file, BuildHash the first 16 hex digits of its SHA-256.
+	Path      string `json:"path,omitempty"`
+	BuildHash string `json:"buildHash,omitempty"`
+	// RuntimeVersionCode as hipRuntimeGetVersion or cudaRuntimeGetVersion gives it.
+	RuntimeVersionCode int `json:"runtimeVersionCode,omitempty"`
+	// DeviceName and PCIAddress of this rank's device, TotalMemoryBytes and FreeMemoryBytes of its memory.
+	DeviceName       string `json:"deviceName,omitempty"`
+	PCIAddress       string `json:"pciAddress,omitempty"`
+	TotalMemoryBytes int64  `json:"totalMemoryBytes,omitempty"`
+	FreeMemoryBytes  int64  `json:"freeMemoryBytes,omitempty"`
+}
+
+// LatencyStats are over repeats; each repeat is the mean of a batch of iterations between two device events.
+type LatencyStats struct {
+	MedianNanoseconds int64 `json:"medianNanoseconds"`
+	MinNanoseconds    int64 `json:"minNanoseconds"`
+	MaxNanoseconds    int64 `json:"maxNanoseconds"`
+	P95Nanoseconds    int64 `json:"p95Nanoseconds"`
+	// CoefficientOfVariationPPM is the standard deviation over the mean, in parts per million.
+	CoefficientOfVariationPPM int64 `json:"coefficientOfVariationPPM"`
+	Repeats                   int   `json:"repeats"`
+	IterationsPerRepeat       int   `json:"iterationsPerRepeat"`
+}
+
+// CheckResult is the comparison of a result with its reference.
+type CheckResult struct {
+	// CheckedElements, WrongElements: outside the tolerance of the variant; for low precision only NaN and overflow count.
+	CheckedElements int64 `json:"checkedElements"`
+	WrongElements   int64 `json:"wrongElements"`
+	// MaxRelativeErrorPPM is the largest |got-want| over the largest |want|, in parts per million. Above zero on exact
+	// data it proves that the values were quantised.
+	MaxRelativeErrorPPM int64 `json:"maxRelativeErrorPPM"`
+}
+
+// Path is the way that a call takes inside the library.
+type Path string
+
+// The paths, in the order in which the library tries them (low precision, DDA, direct or ring/tree).
+const (
+	PathLowPrecision Path = "LowPrecision"
+	PathDDAFlat      Path = "DDAFlat"
+	PathDDATree      Path = "DDATree"
+	PathDDA          Path = "DDA"
+	PathP2PAllGather Path = "P2PAllGather" // AllGather below the low-precision threshold while low precision is on
+	PathStandard     Path = "Standard"     // direct, ring or tree
+	PathUnknown      Path = "Unknown"
+)
+
+// Call is one collective call, as far as the gates look at it.
+type Call struct {
+	Collective Collective `json:"collective"`
+	Datatype   Datatype   `json:"datatype"`
+	Op         string     `json:"op"` // Sum, Prod, Max, Min or Avg; ignored for AllGather and AllToAll
+	SizeBytes  int64      `json:"sizeBytes"`
+	Ranks      int        `json:"ranks"`
+	Nodes      int        `json:"nodes"`
+}
+
+// Effective is what the gates allow for one setting.
+type Effective struct {
+	// Name of the setting: dda.AllReduce, lowPrecision.AllGather, env.RCCL_DDA_ENABLE.
+	Name      string `json:"name"`
+	Requested string `json:"requested"`
+	// State: InEffect, Partial (for some of the sizes or datatypes asked about), NotInEffect or Unknown.
+	State string `json:"state"`
+	// Reason: Active, NotBuilt, MultiNode, RankCount, BelowThreshold, AboveThreshold, DatatypeUnsupported, UnknownVariable,
+	// FlavorUnsupported, Disabled, NotApplied or Unknown.
+	Reason string `json:"reason"`
+	// MinBytes and MaxBytes bound the sizes for which the setting is in effect; nil where there is no bound or no effect.
+	MinBytes *int64 `json:"minBytes,omitempty"`
+	MaxBytes *int64 `json:"maxBytes,omitempty"`
+	// Message says in one sentence why, and what to do.
+	Message string `json:"message"`
+}

@@ -1,0 +1,87 @@
+// Package rcclx holds what we know of the communication library, free of Kubernetes: its flavors and how each is
+// recognised, settings as environment variables, the gates of DDA and low precision, the C ABI through dlopen, and the
+// engine that forms communicators and measures collectives. Facts about the library name their source in its tree.
+package rcclx
+
+// Flavor is a build family of the communication library.
+type Flavor string
+
+// The flavors.
+const (
+	FlavorRCCL        Flavor = "rccl"         // AMD's, without DDA
+	FlavorRCCLDDA     Flavor = "rccl-dda"     // AMD's with RCCL_DDA_ENABLE (2.30 and up)
+	FlavorRCCLXDev    Flavor = "rcclx-dev"    // torchcomms comms/rcclx/develop
+	FlavorRCCLXStable Flavor = "rcclx-stable" // torchcomms comms/rcclx/snapshots/stable
+	FlavorNCCL        Flavor = "nccl"         // NVIDIA's, for engine proofs and Baseline runs
+	FlavorSimulated   Flavor = "simulated"    // hack/simrocm; Library.Imitates says whose gates it follows
+	FlavorUnknown     Flavor = "unknown"
+)
+
+// Variant is one side of the A/B comparison.
+type Variant string
+
+// The variants. Baseline has DDA and low precision off; the other two each have one of them on.
+const (
+	Baseline     Variant = "Baseline"
+	DDA          Variant = "DDA"
+	LowPrecision Variant = "LowPrecision"
+)
+
+// Collective is a collective operation.
+type Collective string
+
+// The collectives.
+const (
+	AllReduce     Collective = "AllReduce"
+	AllGather     Collective = "AllGather"
+	ReduceScatter Collective = "ReduceScatter"
+	AllToAll      Collective = "AllToAll"
+)
+
+// Datatype is an element type.
+type Datatype string
+
+// The datatypes.
+const (
+	Float32  Datatype = "Float32"
+	Float16  Datatype = "Float16"
+	BFloat16 Datatype = "BFloat16"
+)
+
+// Mode is how strongly a setting is asked for: Disabled, Preferred or Required.
+type Mode string
+
+// The modes.
+const (
+	ModeDisabled  Mode = "Disabled"
+	ModePreferred Mode = "Preferred"
+	ModeRequired  Mode = "Required"
+)
+
+// EnvVar is one environment variable.
+type EnvVar struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Settings are the choices of a CommGroup that concern the library.
+type Settings struct {
+	DDA DDASettings `json:"dda"`
+	// LowPrecision is FP8 E4M3 transport.
+	LowPrecision LowPrecisionSettings `json:"lowPrecision"`
+	// Env are a person's own variables, the same for every variant.
+	Env []EnvVar `json:"env,omitempty"`
+}
+
+// DDASettings choose direct data access. Nil thresholds mean the library's defaults.
+type DDASettings struct {
+	Mode                  Mode   `json:"mode"`
+	AllReduceFlatMaxBytes *int64 `json:"allReduceFlatMaxBytes,omitempty"`
+	AllReduceTreeMaxBytes *int64 `json:"allReduceTreeMaxBytes,omitempty"`
+}
+
+// LowPrecisionSettings choose FP8 transport; no collectives means all four.
+type LowPrecisionSettings struct {
+	Mode        Mode         `json:"mode"`
+	Collectives []Collective `json:"collectives,omitempty"`
+}
