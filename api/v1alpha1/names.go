@@ -25,10 +25,12 @@ const (
 	// Finalizer holds a CommGroup until its pods and monitors are gone, for a bounded time.
 	Finalizer = "rcclx.io/cleanup"
 
-	// FieldManagerController, FieldManagerMonitor and FieldManagerRun name the three writers of these objects.
+	// FieldManagerController names the manager as a writer: CommNode specs and everything that it creates.
 	FieldManagerController = "commgroup-controller"
-	FieldManagerMonitor    = "commgroup-monitor"
-	FieldManagerRun        = "commgroup-run"
+	// FieldManagerMonitor names the monitor as the writer of CommNode status.facts.
+	FieldManagerMonitor = "commgroup-monitor"
+	// FieldManagerRun names the run pod's agent as the writer of CommNode status.run.
+	FieldManagerRun = "commgroup-run"
 
 	// ResourceGPU is the extended resource that AMD's device plugin publishes.
 	ResourceGPU = "amd.com/gpu"
