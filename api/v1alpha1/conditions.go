@@ -22,7 +22,7 @@ const (
 	ConditionSimulated = "Simulated"
 )
 
-// Reasons of conditions, events and run results. Each has a runbook page under docs/runbooks.
+// Reasons of conditions, events and run results. docs/reasons.md explains each and names the next step.
 const (
 	ReasonAccepted            = "Accepted"
 	ReasonNoNodesMatched      = "NoNodesMatched"
