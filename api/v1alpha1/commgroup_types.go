@@ -200,7 +200,7 @@ type PodOverrides struct {
 }
 
 // BenchmarkSpec says what a run measures.
-// +kubebuilder:validation:XValidation:rule="self.minSizeBytes <= self.maxSizeBytes",message="benchmark.minSizeBytes must not be larger than benchmark.maxSizeBytes: swap them or set only one"
+// +kubebuilder:validation:XValidation:rule="!has(self.minSizeBytes) || !has(self.maxSizeBytes) || self.minSizeBytes <= self.maxSizeBytes",message="benchmark.minSizeBytes must not be larger than benchmark.maxSizeBytes: swap them or set only one"
 type BenchmarkSpec struct {
 	// variants to compare. Baseline is always run, first. Variants whose setting is Disabled are left out.
 	// +listType=set
@@ -399,7 +399,7 @@ type PublishSpec struct {
 
 // CommGroupStatus is what the controller sees. It stays under 64 KiB at any number of members.
 type CommGroupStatus struct {
-	// conditions of the group; see the runbooks for each reason.
+	// conditions of the group; docs/reasons.md explains each reason.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=32
