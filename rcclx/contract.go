@@ -1,5 +1,7 @@
 package rcclx
 
+import "fmt"
+
 // LibraryInfo says what was loaded.
 type LibraryInfo struct {
 	Flavor Flavor `json:"flavor"`
@@ -17,6 +19,29 @@ type LibraryInfo struct {
 	PCIAddress       string `json:"pciAddress,omitempty"`
 	TotalMemoryBytes int64  `json:"totalMemoryBytes,omitempty"`
 	FreeMemoryBytes  int64  `json:"freeMemoryBytes,omitempty"`
+}
+
+// Gates is the flavor whose gates and variables hold for this library: the imitated one for the simulator.
+func (i LibraryInfo) Gates() Flavor {
+	if i.Imitates != "" {
+		return i.Imitates
+	}
+	return i.Flavor
+}
+
+// Simulated says whether the library is the simulator.
+func (i LibraryInfo) Simulated() bool { return i.Flavor == FlavorSimulated }
+
+// VersionString gives the version as people write it: 22803 is "2.28.3".
+func (i LibraryInfo) VersionString() string { return VersionString(i.VersionCode) }
+
+// VersionString renders a version code as people write it: 22803 is "2.28.3". Codes under 2.9 had a digit fewer
+// (nccl.h, NCCL_VERSION macro): 2804 is "2.8.4".
+func VersionString(code int) string {
+	if code < 10000 {
+		return fmt.Sprintf("%d.%d.%d", code/1000, code%1000/100, code%100)
+	}
+	return fmt.Sprintf("%d.%d.%d", code/10000, code%10000/100, code%100)
 }
 
 // LatencyStats are over repeats; each repeat is the mean of a batch of iterations between two device events.

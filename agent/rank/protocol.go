@@ -22,7 +22,8 @@ type Spec struct {
 	Node string `json:"node"`
 	// Variant whose environment the parent has set.
 	Variant rcclx.Variant `json:"variant"`
-	// Rank of this process, and number of ranks, in the communicator.
+	// Rank of this process, and number of ranks, in the communicator. A world size of zero only loads the library,
+	// reports it (Loaded) and ends (Done): that is how a parent learns the flavor before it plans variants.
 	Rank      int `json:"rank"`
 	WorldSize int `json:"worldSize"`
 	// Nodes that the communicator reaches over.
