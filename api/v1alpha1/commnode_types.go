@@ -80,6 +80,10 @@ type RunAssignment struct {
 	Generation int64 `json:"generation"`
 	// plan to carry out.
 	Plan RunPlan `json:"plan"`
+	// podName is the run pod, once the controller has seen it; without a report, a pod that is gone after that failed.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	PodName string `json:"podName,omitempty"`
 	// closed is set when the controller ended the run on this node without a report from the agent.
 	// +optional
 	Closed *RunClosure `json:"closed,omitempty"`

@@ -2,7 +2,7 @@ package v1alpha1
 
 // Condition types of a CommGroup. Each is recomputed from the children in every reconcile.
 const (
-	// ConditionReady is True when every member passed a run of this generation and reports in time.
+	// ConditionReady is True when every member passed a run of this generation, reports in time, and fits to the others.
 	ConditionReady = "Ready"
 	// ConditionAccepted is True when the spec can be carried out: nodes match and have GPUs, an image is known.
 	ConditionAccepted = "Accepted"

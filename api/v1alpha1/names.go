@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 )
 
 const (
@@ -16,11 +17,21 @@ const (
 	LabelRole = "rcclx.io/role"
 	// LabelRunID carries the run's id on run pods.
 	LabelRunID = "rcclx.io/run-id"
+	// RoleMonitor and RoleRun are the values of LabelRole.
+	RoleMonitor = "monitor"
+	RoleRun     = "run"
 	// LabelNode carries a label-safe form of the node's name on CommNodes and run pods.
 	LabelNode = "rcclx.io/node"
 
 	// AnnotationRunRequested asks for a new run whenever its value changes.
 	AnnotationRunRequested = "rcclx.io/run-requested"
+	// AnnotationGroup carries namespace/name of the CommGroup, unshortened, on pods and monitors.
+	AnnotationGroup = "rcclx.io/commgroup"
+	// AnnotationSettingsHash, AnnotationRun and AnnotationOrigin say on a published ConfigMap what it holds, which run proved
+	// it, and whether on hardware or in the simulator.
+	AnnotationSettingsHash = "rcclx.io/settings-hash"
+	AnnotationRun          = "rcclx.io/proven-by-run"
+	AnnotationOrigin       = "rcclx.io/origin"
 
 	// Finalizer holds a CommGroup until its pods and monitors are gone, for a bounded time.
 	Finalizer = "rcclx.io/cleanup"
@@ -51,5 +62,6 @@ func boundedName(s string, limit int) string {
 	}
 	sum := sha256.Sum256([]byte(s))
 	tail := "-" + hex.EncodeToString(sum[:])[:10]
-	return s[:limit-len(tail)] + tail
+	// A name's part may not end in a dot or dash before the tail's own dash.
+	return strings.TrimRight(s[:limit-len(tail)], "-._") + tail
 }
