@@ -1,0 +1,78 @@
+package rcclx
+
+import (
+	"fmt"
+	"time"
+)
+
+// LibraryMissingError says that a shared library, or one that it needs, could not be loaded.
+type LibraryMissingError struct {
+	File string
+	Err  error
+}
+
+func (e *LibraryMissingError) Error() string {
+	return fmt.Sprintf("cannot load %s: %v; put it in the image's library path or set spec.runtime.libraryPath", e.File, e.Err)
+}
+
+// Unwrap gives the loader's error.
+func (e *LibraryMissingError) Unwrap() error { return e.Err }
+
+// SymbolMissingError says that a library lacks a function that the engine calls.
+type SymbolMissingError struct{ Symbol, File string }
+
+func (e *SymbolMissingError) Error() string {
+	return fmt.Sprintf("%s has no symbol %s: it is a partial or foreign build; use a complete build of the library", e.File, e.Symbol)
+}
+
+// LibraryTooOldError says that a library is older than the engine needs.
+type LibraryTooOldError struct{ File, Found, Needed string }
+
+func (e *LibraryTooOldError) Error() string {
+	return fmt.Sprintf("%s is version %s; version %s or later is needed: use a newer runtime image", e.File, e.Found, e.Needed)
+}
+
+// InsufficientMemoryError says that a device has too little free memory for a run, before anything is allocated.
+type InsufficientMemoryError struct {
+	// NeededBytes is BufferBytes for the messages plus LibraryBytes that the library allocates for the variant.
+	NeededBytes, BufferBytes, LibraryBytes, FreeBytes int64
+}
+
+func (e *InsufficientMemoryError) Error() string {
+	return fmt.Sprintf("%d bytes of device memory are needed (%d for messages, %d by the library for this variant) and %d are free: "+
+		"end what else uses the GPU, or lower the largest message size", e.NeededBytes, e.BufferBytes, e.LibraryBytes, e.FreeBytes)
+}
+
+// CallError says that a call into the library or the runtime failed.
+type CallError struct {
+	// Call is the function, Code its result, Text the library's own words.
+	Call string
+	Code int
+	Text string
+}
+
+func (e *CallError) Error() string {
+	if e.Text == "" {
+		return fmt.Sprintf("%s failed with code %d", e.Call, e.Code)
+	}
+	return fmt.Sprintf("%s failed with code %d: %s", e.Call, e.Code, e.Text)
+}
+
+// DeadlineError says that a wait passed its deadline.
+type DeadlineError struct {
+	// Waiting says for what, Deadline how long was waited.
+	Waiting  string
+	Deadline time.Duration
+}
+
+func (e *DeadlineError) Error() string {
+	return fmt.Sprintf("%s was not done within %s", e.Waiting, e.Deadline)
+}
+
+// RequestError says that a measurement was asked for that is not possible.
+type RequestError struct{ Err error }
+
+func (e *RequestError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the reason.
+func (e *RequestError) Unwrap() error { return e.Err }
