@@ -1,0 +1,78 @@
+package rank
+
+import (
+	"errors"
+	"fmt"
+
+	"rcclx.io/commgroup-operator/rcclx"
+)
+
+// Steps of a rank's life beside its measurements, as they stand in Error.Step.
+const (
+	StepLoad          = "load"
+	StepPreconditions = "preconditions"
+	StepRendezvous    = "rendezvous"
+	StepInit          = "init"
+	StepDestroy       = "destroy"
+)
+
+// stepError is an error with the step that it happened in.
+type stepError struct {
+	step string
+	err  error
+}
+
+func (e *stepError) Error() string { return e.step + ": " + e.err.Error() }
+func (e *stepError) Unwrap() error { return e.err }
+
+// preconditionError is an error about what was found before the communicator was formed.
+type preconditionError struct{ message string }
+
+func (e *preconditionError) Error() string { return e.message }
+
+// specError is an error in what the parent sent.
+type specError struct{ err error }
+
+func (e *specError) Error() string { return e.err.Error() }
+func (e *specError) Unwrap() error { return e.err }
+
+// describe turns an error into what the parent is told: the code by the error's type, and node, rank and step in the message.
+func describe(spec Spec, step string, err error) *Error {
+	return &Error{Code: code(step, err), Step: step, Message: fmt.Sprintf("node %s rank %d at %s: %v", spec.Node, spec.Rank, step, err)}
+}
+
+func code(step string, err error) string {
+	var (
+		missing      *rcclx.LibraryMissingError
+		symbol       *rcclx.SymbolMissingError
+		old          *rcclx.LibraryTooOldError
+		memory       *rcclx.InsufficientMemoryError
+		deadline     *rcclx.DeadlineError
+		request      *rcclx.RequestError
+		precondition *preconditionError
+		bad          *specError
+	)
+	switch {
+	case errors.As(err, &missing):
+		return CodeLibraryMissing
+	case errors.As(err, &symbol):
+		return CodeSymbolMissing
+	case errors.As(err, &old):
+		return CodeLibraryTooOld
+	case errors.As(err, &memory):
+		return CodeInsufficientMemory
+	case errors.As(err, &deadline):
+		return CodeRankHung
+	case errors.As(err, &request), errors.As(err, &bad):
+		return CodeBadSpec
+	case errors.As(err, &precondition):
+		return CodePreconditionFailed
+	}
+	switch step {
+	case StepLoad, StepPreconditions:
+		return CodePreconditionFailed
+	case StepInit, StepRendezvous:
+		return CodeInitFailed
+	}
+	return CodeCollectiveFailed
+}
