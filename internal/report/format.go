@@ -1,0 +1,87 @@
+// Package report prints CommGroups and CommNodes for people: the kubectl plugin and the demo share it. It shows units in
+// each heading, says plainly where numbers are simulated, and prints "-" for what is not known, never zero.
+package report
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+// unknown stands for what nobody measured or reported.
+const unknown = "-"
+
+// Bytes prints a message size as engineers write it: 1024 is 1K, 67108864 is 64M; odd sizes in bytes.
+func Bytes(sizeBytes int64) string {
+	units := []struct {
+		suffix string
+		bytes  int64
+	}{{"G", 1 << 30}, {"M", 1 << 20}, {"K", 1 << 10}}
+	for _, u := range units {
+		if sizeBytes >= u.bytes && sizeBytes%u.bytes == 0 {
+			return strconv.FormatInt(sizeBytes/u.bytes, 10) + u.suffix
+		}
+	}
+	return strconv.FormatInt(sizeBytes, 10)
+}
+
+// Microseconds prints a latency in microseconds with enough digits to compare.
+func Microseconds(nanoseconds int64) string {
+	us := float64(nanoseconds) / 1e3
+	switch {
+	case us < 100:
+		return fmt.Sprintf("%.1f", us)
+	default:
+		return fmt.Sprintf("%.0f", us)
+	}
+}
+
+// GBps prints a bandwidth given in 10^6 bytes per second in 10^9 bytes per second.
+func GBps(megabytesPerSecond int64) string {
+	gb := float64(megabytesPerSecond) / 1e3
+	if gb < 10 {
+		return fmt.Sprintf("%.2f", gb)
+	}
+	return fmt.Sprintf("%.1f", gb)
+}
+
+// Percent prints parts per million as percent.
+func Percent(ppm int64) string { return fmt.Sprintf("%.2f %%", float64(ppm)/1e4) }
+
+func orUnknown(s string) string {
+	if s == "" {
+		return unknown
+	}
+	return s
+}
+
+// table writes rows in aligned columns, the first row being the heading.
+func table(w io.Writer, rows [][]string) error {
+	tw := tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)
+	for _, row := range rows {
+		if _, err := fmt.Fprintln(tw, strings.Join(row, "\t")); err != nil {
+			return err
+		}
+	}
+	return tw.Flush()
+}
+
+// wrap breaks text into lines of at most width characters, each begun with indent.
+func wrap(text, indent string, width int) string {
+	var b strings.Builder
+	line := indent
+	for word := range strings.FieldsSeq(text) {
+		if len(line)+1+len(word) > width && line != indent {
+			b.WriteString(strings.TrimRight(line, " ") + "\n")
+			line = indent
+		}
+		if line != indent {
+			line += " "
+		}
+		line += word
+	}
+	b.WriteString(line)
+	return b.String()
+}

@@ -1,0 +1,138 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// Nodes prints one line for each member: what it is, its mesh, and its verdict.
+func Nodes(w io.Writer, nodes []v1alpha1.CommNode) error {
+	nodes = slices.Clone(nodes)
+	slices.SortFunc(nodes, func(a, b v1alpha1.CommNode) int { return cmp.Compare(a.Spec.Ranks.First, b.Spec.Ranks.First) })
+	rows := [][]string{{"NODE", "RANKS", "GPUS", "MODEL", "GFX", "MODE", "ROCM", "DRIVER", "XGMI MESH", "LIBRARY", "VERDICT", "REASON"}}
+	for i := range nodes {
+		rows = append(rows, nodeRow(&nodes[i]))
+	}
+	return table(w, rows)
+}
+
+func nodeRow(n *v1alpha1.CommNode) []string {
+	row := []string{n.Spec.NodeName, n.Spec.Ranks.Summary}
+	if f := n.Status.Facts; f != nil {
+		row = append(row, fmt.Sprint(f.GPUCount), f.GPUModel, f.GFXTarget, f.Partition, orUnknown(f.ROCm.Version), driver(f.Driver), mesh(f.XGMI))
+	} else {
+		row = append(row, unknown, unknown, unknown, unknown, unknown, unknown, unknown)
+	}
+	verdict, reason := Outcome(n)
+	return append(row, library(n), orUnknown(string(verdict)), orUnknown(reason))
+}
+
+// Outcome is a node's verdict and reason in the run that it is assigned: the agent's report, or the controller's closure
+// where there is none. Empty while the run goes on.
+func Outcome(n *v1alpha1.CommNode) (v1alpha1.Verdict, string) {
+	run := n.Spec.Run
+	if run == nil {
+		return "", ""
+	}
+	if r := n.Status.Run; r != nil && r.ID == run.ID && r.Phase == v1alpha1.NodeRunFinished {
+		return r.Verdict, r.Reason
+	}
+	if run.Closed != nil {
+		return run.Closed.Verdict, run.Closed.Reason
+	}
+	if r := n.Status.Run; r != nil && r.ID == run.ID {
+		return "", "running: " + r.Step
+	}
+	return "", "waiting"
+}
+
+func driver(d v1alpha1.DriverFacts) string {
+	if d.Version != "" {
+		return d.Version
+	}
+	return d.Kind
+}
+
+func mesh(x v1alpha1.XGMIFacts) string {
+	if x.ExpectedLinks == nil {
+		return fmt.Sprintf("%s (%d links)", x.Mesh, x.Links)
+	}
+	return fmt.Sprintf("%s (%d/%d links)", x.Mesh, x.Links, *x.ExpectedLinks)
+}
+
+func library(n *v1alpha1.CommNode) string {
+	if n.Status.Run == nil || n.Status.Run.Library == nil {
+		return unknown
+	}
+	l := n.Status.Run.Library
+	if l.Imitates != "" {
+		return fmt.Sprintf("%s %s (imitates %s)", l.Flavor, l.Version, l.Imitates)
+	}
+	return l.Flavor + " " + l.Version
+}
+
+// Topology draws a node's mesh: KFD's weight from each GPU to each other, 15 for one xGMI hop.
+func Topology(w io.Writer, n *v1alpha1.CommNode) error {
+	f := n.Status.Facts
+	if f == nil {
+		_, err := fmt.Fprintf(w, "node %s has not reported yet\n", n.Spec.NodeName)
+		return err
+	}
+	if f.Origin == v1alpha1.OriginSimulated {
+		if _, err := fmt.Fprintln(w, SimulatedNotice); err != nil {
+			return err
+		}
+	}
+	if _, err := fmt.Fprintf(w, "%s: %d x %s (%s, %s), xGMI mesh %s, %d hive(s); weights by KFD: 15 = one xGMI hop, ? = no link known\n",
+		n.Spec.NodeName, f.GPUCount, f.GPUModel, f.GFXTarget, f.Partition, mesh(f.XGMI), f.XGMI.Hives); err != nil {
+		return err
+	}
+	head := []string{"", "PCI ADDRESS", "NUMA"}
+	for i := range f.GPUs {
+		head = append(head, fmt.Sprintf("GPU%d", i))
+	}
+	rows := [][]string{head}
+	for i, g := range f.GPUs {
+		numa := unknown
+		if g.NUMANode != nil {
+			numa = fmt.Sprint(*g.NUMANode)
+		}
+		rows = append(rows, append([]string{fmt.Sprintf("GPU%d", i), g.PCIAddress, numa}, strings.Fields(g.Weights)...))
+	}
+	if err := table(w, rows); err != nil {
+		return err
+	}
+	if l := links(n); l != "" {
+		if _, err := fmt.Fprintln(w, l); err != nil {
+			return err
+		}
+	}
+	return Problems(w, f.Problems)
+}
+
+func links(n *v1alpha1.CommNode) string {
+	if n.Status.Run == nil || n.Status.Run.Links == nil {
+		return ""
+	}
+	l := n.Status.Run.Links
+	return fmt.Sprintf("measured between pairs at %s: median %s GB/s, slowest %s GB/s (%s)", Bytes(l.SizeBytes), GBps(l.MedianMBps), GBps(l.MinMBps), orUnknown(l.Slowest))
+}
+
+// Problems prints what is wrong with a node or could not be read.
+func Problems(w io.Writer, problems []v1alpha1.Problem) error {
+	for _, p := range problems {
+		subject := p.Subject
+		if subject != "" {
+			subject = " " + subject
+		}
+		if _, err := fmt.Fprintln(w, wrap(fmt.Sprintf("%s %s%s: %s", p.Severity, p.Code, subject, p.Message), "  ", 120)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
