@@ -71,13 +71,16 @@ func effectiveDDA(f Flavor, s Settings, env environment, sc Scope, c Collective)
 		return e.unknown(unknownFlavorMessage)
 	}
 	t := tally(sc, c, func(call Call) gate {
+		_, g := ddaGate(f, env, call)
+		if g.reason == ReasonNotBuilt || g.reason == ReasonFlavorUnsupported {
+			return g
+		}
 		if lowPrecisionGate(f, env, call).open() {
 			return closed(ReasonAboveThreshold, "from %d bytes FP8 takes the call before DDA", lowPrecisionMinBytes)
 		}
 		if c == AllGather && env.lowPrecision(f, c) {
 			return closed(ReasonNotApplied, "while FP8 is on, AllGather goes peer to peer and never to DDA")
 		}
-		_, g := ddaGate(f, env, call)
 		return g
 	})
 	e = t.fill(e)

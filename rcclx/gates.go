@@ -116,7 +116,7 @@ func pathUnder(f Flavor, env environment, c Call) (Path, string) {
 	}
 	path, dda := ddaGate(f, env, c)
 	if dda.open() {
-		return path, ddaReason(f, env, path, c)
+		return path, ddaReason(env, path)
 	}
 	if dda.reason == ReasonUnknown {
 		return PathUnknown, dda.message
@@ -126,7 +126,7 @@ func pathUnder(f Flavor, env environment, c Call) (Path, string) {
 }
 
 func lowPrecisionReason(c Call) string {
-	reason := fmt.Sprintf("%d bytes are at least the fixed %d, in FP8 E4M3", c.SizeBytes, lowPrecisionMinBytes)
+	reason := fmt.Sprintf("at least FP8's fixed least size of %d bytes", lowPrecisionMinBytes)
 	if hazard := lowPrecisionHazard(c); hazard != "" {
 		reason += "; " + hazard
 	}
@@ -167,7 +167,7 @@ func lowPrecisionGate(f Flavor, env environment, c Call) gate {
 	case reduces(c.Collective) && c.sum() != "Sum":
 		return closed(ReasonOpUnsupported, "FP8 takes the operation Sum, not %s", c.Op)
 	case c.SizeBytes < lowPrecisionMinBytes:
-		return closed(ReasonBelowThreshold, "%d bytes are under FP8's fixed least size of %d", c.SizeBytes, lowPrecisionMinBytes)
+		return closed(ReasonBelowThreshold, "under FP8's fixed least size of %d bytes", lowPrecisionMinBytes)
 	}
 	return gate{}
 }
@@ -217,14 +217,14 @@ func rcclxDDAGate(env environment, c Call) (Path, gate) {
 		return PathStandard, closed(ReasonOpUnsupported, "DDA takes the operation Sum, not %s", c.Op)
 	case element == 0:
 		return PathStandard, closed(ReasonDatatypeUnsupported, "DDA takes Float32, Float16 and BFloat16, not %s", c.Datatype)
+	case c.SizeBytes > max(flat, tree):
+		return PathStandard, closed(ReasonAboveThreshold, "over the tree (two-shot) limit of %d bytes (%s)", max(flat, tree), envDDATreeMax)
 	case c.SizeBytes > buffer:
-		return PathStandard, closed(ReasonAboveThreshold, "%d bytes are over the staging buffer of %d (%s)", c.SizeBytes, buffer, envDDASendBuffer)
+		return PathStandard, closed(ReasonAboveThreshold, "over the staging buffer of %d bytes (%s)", buffer, envDDASendBuffer)
 	case c.SizeBytes%16 != 0:
 		return PathStandard, closed(ReasonAlignment, "%d bytes are no multiple of 16", c.SizeBytes)
 	case c.SizeBytes <= flat:
 		return PathDDAFlat, gate{}
-	case c.SizeBytes > tree:
-		return PathStandard, closed(ReasonAboveThreshold, "%d bytes are over the largest tree size of %d (%s)", c.SizeBytes, tree, envDDATreeMax)
 	case c.SizeBytes/element%int64(c.Ranks) != 0 || c.SizeBytes/int64(c.Ranks)%16 != 0:
 		return PathStandard, closed(ReasonAlignment, "%d bytes do not split into %d parts that are multiples of 16 bytes", c.SizeBytes, c.Ranks)
 	}
@@ -250,18 +250,18 @@ func amdDDAGate(env environment, c Call) (Path, gate) {
 	case threshold < 0:
 		return PathUnknown, closed(ReasonUnknown, "DDA is on, but its largest size is a table by GPU and release: compare with Baseline, or set dda.allReduceTreeMaxBytes")
 	case c.SizeBytes > threshold:
-		return PathStandard, closed(ReasonAboveThreshold, "%d bytes are over the largest size of %d (%s)", c.SizeBytes, threshold, envAMDThreshold)
+		return PathStandard, closed(ReasonAboveThreshold, "over the limit of %d bytes (%s)", threshold, envAMDThreshold)
 	}
 	return PathDDA, gate{}
 }
 
-func ddaReason(f Flavor, env environment, path Path, c Call) string {
+func ddaReason(env environment, path Path) string {
 	switch path {
 	case PathDDAFlat:
-		return fmt.Sprintf("%d bytes are at most the flat (one-shot) limit of %d", c.SizeBytes, env.integer(envDDAFlatMax, defaultFlatMaxBytes))
+		return fmt.Sprintf("at most the flat (one-shot) limit of %d bytes", env.integer(envDDAFlatMax, defaultFlatMaxBytes))
 	case PathDDATree:
-		return fmt.Sprintf("%d bytes are over the flat limit of %d and at most the tree (two-shot) limit of %d", c.SizeBytes,
+		return fmt.Sprintf("over the flat limit of %d bytes and at most the tree (two-shot) limit of %d",
 			env.integer(envDDAFlatMax, defaultFlatMaxBytes), env.integer(envDDATreeMax, defaultTreeMaxBytes))
 	}
-	return fmt.Sprintf("%d bytes are at most the limit of %d of flavor %s", c.SizeBytes, env.integer(envAMDThreshold, -1), f)
+	return fmt.Sprintf("at most the limit of %d bytes (%s)", env.integer(envAMDThreshold, -1), envAMDThreshold)
 }

@@ -135,6 +135,7 @@ func addFP8(env map[string]string, f Flavor, on bool, lp LowPrecisionSettings) {
 	env[envFP8] = "0"
 	if on && lp.all() {
 		env[envFP8] = "1"
+		return
 	}
 	if f != FlavorRCCLXDev {
 		// Stable has the global switch only: asked for some collectives, it would quantise the others too.

@@ -118,3 +118,15 @@ func (s Settings) controls(f Flavor, name string) bool {
 	reads, known := Reads(f, name)
 	return known && reads && strings.Contains(name, "DDA") && !s.DDA.Mode.Requests()
 }
+
+// Remarks are what a person should know of a flavor beside its gates.
+func Remarks(f Flavor) []string {
+	var all []string
+	if reads, known := Reads(f, envAMDDDA); known && !reads {
+		all = append(all, fmt.Sprintf("Remark: library flavor %s never reads %s, which published guides name: %s", f, envAMDDDA, variables[envAMDDDA].hint))
+	}
+	if f.rcclx() {
+		all = append(all, fmt.Sprintf("Remark: a rank needs %d bytes of device memory for FP8 with up to 8 ranks, and all ranks need the same variables.", LowPrecisionPoolBytes(8)))
+	}
+	return all
+}
