@@ -79,7 +79,9 @@ const (
 	ReasonRunPodNotStarted    = "RunPodNotStarted"
 	ReasonRunDeadlineExceeded = "RunDeadlineExceeded"
 	ReasonSuperseded          = "Superseded"
-	ReasonMemberLost          = "MemberLost"
+	// ReasonInterrupted says that the run pod was told to stop before the run was through.
+	ReasonInterrupted = "Interrupted"
+	ReasonMemberLost  = "MemberLost"
 
 	ReasonInEffect     = "InEffect"
 	ReasonNotInEffect  = "NotInEffect"

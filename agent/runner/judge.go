@@ -1,0 +1,332 @@
+package runner
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"rcclx.io/commgroup-operator/agent/rank"
+	api "rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/rcclx"
+)
+
+// Evidence is all that a run found out; Judge needs nothing else.
+type Evidence struct {
+	Node  string
+	Plan  api.RunPlan
+	Ranks int
+	// PCI addresses by GPU ordinal; empty strings where unknown.
+	PCI []string
+	// Library that the ranks loaded; nil where none was.
+	Library *rcclx.LibraryInfo
+	// Variants that were started, in order.
+	Variants []VariantOutcome
+	// Failure of the probe, or of the last variant.
+	Failure *Failure
+	// Search for a culprit, where there was one.
+	Search *Search
+}
+
+// Search is a finished search for a culprit.
+type Search struct {
+	// What failed, in words: "Baseline AllReduce BFloat16 65536 B hangs".
+	What    string
+	Finding Finding
+}
+
+// Judgement is what a run comes to.
+type Judgement struct {
+	Verdict  api.Verdict
+	Reason   string
+	Message  string
+	Table    Table
+	Settings []api.SettingStatus
+	Links    *api.LinkProbe
+	Culprits []api.Culprit
+}
+
+const maxCulprits = 8
+
+// Judge holds the evidence against the plan. The first of these that applies gives the reason: a failure of the ranks,
+// wrong data, slow links, thresholds, unmet requirements, missing data; where none does, the run passed.
+func Judge(e Evidence) Judgement {
+	table, incomplete := Tabulate(e.Variants, e.Ranks)
+	j := Judgement{Table: table}
+	if e.Library != nil {
+		j.Settings = JudgeSettings(e.Library.Gates(), e.Plan, table)
+	}
+	pairs := baselinePairs(e.Variants)
+	links := JudgeLinks(e.Node, pairs, e.PCI, e.Plan.LinkMinPercent)
+	j.Links = links.Probe
+
+	switch wrong, isWrong := FirstWrong(table, incomplete); {
+	case e.Failure != nil && !isWrong:
+		j.failed(e)
+	case isWrong:
+		j.wrongData(e, wrong)
+	default:
+		j.measured(e, table, incomplete, pairs, links)
+	}
+	j.Culprits = j.Culprits[:min(len(j.Culprits), maxCulprits)]
+	j.Message = truncate(j.Message, 1024)
+	return j
+}
+
+func (j *Judgement) set(v api.Verdict, reason, message string) {
+	j.Verdict, j.Reason, j.Message = v, reason, message
+}
+
+// Wrong is a measurement with wrong elements.
+type Wrong struct {
+	Key  SeriesKey
+	Cell Cell
+}
+
+func (w Wrong) String() string {
+	return fmt.Sprintf("%s %s %s %d B", w.Key.Variant, w.Key.Collective, w.Key.Datatype, w.Cell.SizeBytes)
+}
+
+// FirstWrong finds the first measurement with wrong elements, in the order of the run.
+func FirstWrong(table Table, incomplete []Series) (Wrong, bool) {
+	for _, s := range slices.Concat(table.Series, incomplete) {
+		for _, c := range s.Cells {
+			if c.WrongElements > 0 {
+				return Wrong{s.Key, c}, true
+			}
+		}
+	}
+	return Wrong{}, false
+}
+
+func baselinePairs(variants []VariantOutcome) []PairBandwidth {
+	for _, v := range variants {
+		if v.Variant == rcclx.Baseline {
+			return PairBandwidths(v.Outcome.Ranks)
+		}
+	}
+	return nil
+}
+
+// errorCodes are what keeps a run from measuring anything; the other codes are results.
+var errorCodes = []string{rank.CodeLibraryMissing, rank.CodeLibraryTooOld, rank.CodeSymbolMissing, rank.CodePreconditionFailed, rank.CodeInsufficientMemory}
+
+func (j *Judgement) failed(e Evidence) {
+	f := e.Failure
+	switch f.Kind {
+	case FailInterrupted:
+		j.set(api.VerdictError, api.ReasonInterrupted, f.Message+"; a new run starts by itself where the group still asks for one")
+	case FailRunDeadline:
+		j.set(api.VerdictError, api.ReasonRunDeadlineExceeded, f.Message)
+	case FailStart:
+		j.set(api.VerdictError, api.ReasonPreconditionFailed, f.Message)
+	case FailProtocol:
+		j.set(api.VerdictError, api.ReasonRunPodFailed, f.Message)
+	case FailDied:
+		j.set(api.VerdictFail, api.ReasonRankDied, f.Message)
+	case FailHung:
+		j.set(api.VerdictFail, api.ReasonRankHung, f.Message)
+	case FailRankError:
+		switch {
+		case slices.Contains(errorCodes, f.Code):
+			j.set(api.VerdictError, f.Code, f.Message)
+		case f.Code == rank.CodeInitFailed:
+			j.set(api.VerdictFail, api.ReasonInitFailed, f.Message)
+		case f.Code == rank.CodeCollectiveFailed:
+			j.set(api.VerdictFail, api.ReasonCollectiveFailed, f.Message)
+		default:
+			j.set(api.VerdictError, api.ReasonRunPodFailed, f.Message)
+		}
+	}
+	if j.Verdict == api.VerdictFail {
+		j.blame(e)
+	}
+}
+
+// blame names the culprit of a failure: what the search found, else the one rank that died, reported or stayed behind.
+func (j *Judgement) blame(e Evidence) {
+	f := e.Failure
+	if e.Search != nil {
+		j.Culprits = e.Search.Finding.Culprits(e.Node, j.Reason, e.Search.What, e.PCI)
+		j.addSearch(*e.Search, e.PCI)
+		if len(j.Culprits) > 0 {
+			return
+		}
+	}
+	if f.Rank < 0 || f.Rank >= e.Ranks {
+		return
+	}
+	name := gpuName(f.Rank, e.PCI)
+	j.Culprits = []api.Culprit{{Node: e.Node, Kind: "GPU", Name: name, Reason: j.Reason, Message: truncate(fmt.Sprintf(
+		"%s; drain the node, then look at the log tail, dmesg and the RAS error counters of GPU %s", f.Message, name), 512)}}
+}
+
+// addSearch puts what a search came to in front of the message, since the culprit is what a reader needs first.
+func (j *Judgement) addSearch(s Search, pci []string) {
+	if len(j.Culprits) > 0 {
+		names := make([]string, 0, len(j.Culprits))
+		for _, c := range j.Culprits {
+			names = append(names, c.Kind+" "+c.Name)
+		}
+		j.Message = fmt.Sprintf("%s is at fault (%s): %s", strings.Join(names, ", "), s.Finding.Why, j.Message)
+		return
+	}
+	text := "search for the culprit inconclusive: " + s.Finding.Why
+	if s.Finding.Suspects != "" {
+		text += ": " + s.Finding.Suspects
+	}
+	j.Message = truncate(j.Message, 640) + "; " + text
+}
+
+func (j *Judgement) wrongData(e Evidence, w Wrong) {
+	j.set(api.VerdictFail, api.ReasonWrongData, fmt.Sprintf("node %s: %s gave %d wrong elements over all ranks, expected none; do not run jobs on this node",
+		e.Node, w, w.Cell.WrongElements))
+	if e.Failure != nil {
+		j.Message += "; then " + e.Failure.Message
+	}
+	if e.Search != nil {
+		j.Culprits = e.Search.Finding.Culprits(e.Node, api.ReasonWrongData, e.Search.What, e.PCI)
+		j.addSearch(*e.Search, e.PCI)
+	}
+}
+
+// measured judges a run in which every rank did its work and every checked element was right.
+func (j *Judgement) measured(e Evidence, table Table, incomplete []Series, pairs []PairBandwidth, links LinkFindings) {
+	if s, c, ok := worstPrecision(table); ok && c.MaxRelativeErrorPPM > e.Plan.LowPrecision.MaxRelativeErrorPPM && e.Plan.LowPrecision.MaxRelativeErrorPPM > 0 {
+		j.set(api.VerdictFail, api.ReasonWrongData, fmt.Sprintf(
+			"node %s: FP8 %s %s %d B differs from the fp32 reference by %s, expected at most %s; raise lowPrecision.maxRelativeErrorPPM if your model bears it, else leave the collective out of lowPrecision.collectives",
+			e.Node, s.Key.Collective, s.Key.Datatype, c.SizeBytes, ppm(c.MaxRelativeErrorPPM), ppm(e.Plan.LowPrecision.MaxRelativeErrorPPM)))
+		return
+	}
+	if len(links.Culprits) > 0 {
+		worst := links.Culprits[0]
+		j.Culprits = links.Culprits
+		more := ""
+		if n := len(links.Culprits) - 1; n > 0 {
+			more = fmt.Sprintf(" (and %d more)", n)
+		}
+		j.set(api.VerdictFail, worst.Reason, fmt.Sprintf("node %s: %s %s %s%s", e.Node, worst.Kind, worst.Name, worst.Message, more))
+		return
+	}
+	below, unmeasured := judgeThresholds(e.Plan.Thresholds, table)
+	if len(below) > 0 {
+		j.set(api.VerdictFail, api.ReasonBelowThreshold, fmt.Sprintf("node %s: %s", e.Node, strings.Join(below, "; ")))
+		return
+	}
+	if unmet := Unmet(e.Plan, j.Settings); len(unmet) > 0 {
+		j.set(api.VerdictFail, api.ReasonRequirementNotMet, fmt.Sprintf("node %s: %s", e.Node, strings.Join(unmet, "; ")))
+		return
+	}
+	missing := missingData(e, table, incomplete, pairs)
+	if missing = append(missing, unmeasured...); len(missing) > 0 {
+		j.set(api.VerdictInconclusive, api.ReasonInconclusive, fmt.Sprintf("node %s: %s", e.Node, strings.Join(missing, "; ")))
+		return
+	}
+	j.set(api.VerdictPass, api.ReasonAllPassed, summary(e, table, j.Settings))
+}
+
+func worstPrecision(t Table) (Series, Cell, bool) {
+	var series Series
+	var cell Cell
+	found := false
+	for _, s := range t.Series {
+		if s.Key.Variant != rcclx.LowPrecision {
+			continue
+		}
+		for _, c := range s.Cells {
+			if !found || c.MaxRelativeErrorPPM > cell.MaxRelativeErrorPPM {
+				series, cell, found = s, c, true
+			}
+		}
+	}
+	return series, cell, found
+}
+
+func judgeThresholds(thresholds []api.Threshold, t Table) (below, unmeasured []string) {
+	for _, th := range thresholds {
+		key := SeriesKey{rcclx.Variant(th.Variant), rcclx.Collective(th.Collective), rcclx.Datatype(th.Datatype)}
+		if key.Variant == "" {
+			key.Variant = rcclx.Baseline
+		}
+		if key.Datatype == "" {
+			key.Datatype = rcclx.BFloat16
+		}
+		name := fmt.Sprintf("%s %s %s %d B", key.Variant, key.Collective, key.Datatype, th.SizeBytes)
+		s, _ := t.Find(key)
+		c, ok := s.Cell(th.SizeBytes)
+		if !ok {
+			unmeasured = append(unmeasured, "a threshold names "+name+", which was not measured: choose one of the measured sizes")
+			continue
+		}
+		if got := rcclx.BusBandwidthMBps(key.Collective, c.SizeBytes, c.LatencyNanoseconds, t.Ranks); got < th.MinBusBandwidthMBps {
+			below = append(below, fmt.Sprintf("%s has a bus bandwidth of %d MB/s, expected at least %d MB/s", name, got, th.MinBusBandwidthMBps))
+		}
+	}
+	return below, unmeasured
+}
+
+// missingData says what the plan asked for and no rank, or not every rank, delivered.
+func missingData(e Evidence, t Table, incomplete []Series, pairs []PairBandwidth) []string {
+	var out []string
+	if e.Library == nil {
+		out = append(out, "no rank said which library it loaded")
+	}
+	for _, s := range incomplete {
+		out = append(out, fmt.Sprintf("%s %s %s was reported by only some ranks at %d sizes", s.Key.Variant, s.Key.Collective, s.Key.Datatype, len(s.Cells)))
+	}
+	for _, v := range Plan(e.Plan, e.Ranks) {
+		for _, step := range v.Steps {
+			if step.Kind == rank.StepPairProbe {
+				if n := missingPairs(pairs, e.Ranks); n > 0 {
+					out = append(out, fmt.Sprintf("%d pairs of GPUs were not measured by %s", n, pairStep))
+				}
+				continue
+			}
+			s, _ := t.Find(SeriesKey{v.Variant, step.Collective, step.Datatype})
+			absent, unchecked := 0, 0
+			for _, size := range step.SizesBytes {
+				if c, ok := s.Cell(size); !ok {
+					absent++
+				} else if c.CheckedElements == 0 {
+					unchecked++
+				}
+			}
+			if absent+unchecked > 0 {
+				out = append(out, fmt.Sprintf("%s %s %s: %d of %d sizes were not measured, %d not checked",
+					v.Variant, step.Collective, step.Datatype, absent, len(step.SizesBytes), unchecked))
+			}
+		}
+	}
+	return out
+}
+
+// summary is the message of a run that passed: the largest measured size of the first Baseline series.
+func summary(e Evidence, t Table, settings []api.SettingStatus) string {
+	text := fmt.Sprintf("%d ranks passed", t.Ranks)
+	for _, s := range t.Series {
+		if s.Key.Variant == rcclx.Baseline && len(s.Cells) > 0 {
+			c := s.Cells[len(s.Cells)-1]
+			text = fmt.Sprintf("%s; Baseline %s %s %d B: bus bandwidth %d MB/s", text, s.Key.Collective, s.Key.Datatype, c.SizeBytes,
+				rcclx.BusBandwidthMBps(s.Key.Collective, c.SizeBytes, c.LatencyNanoseconds, t.Ranks))
+			break
+		}
+	}
+	confirmed := 0
+	asked := 0
+	for _, s := range settings {
+		if strings.HasPrefix(s.Name, prefixDDA) || strings.HasPrefix(s.Name, prefixLowPrecision) {
+			if s.Requested != string(api.FeatureDisabled) {
+				asked++
+			}
+			if s.Verified == api.VerifiedConfirmed {
+				confirmed++
+			}
+		}
+	}
+	if asked > 0 {
+		text += fmt.Sprintf("; %d of %d requested settings confirmed", confirmed, asked)
+	}
+	if e.Library != nil && e.Library.Flavor == rcclx.FlavorSimulated {
+		text += "; simulated, not measured on hardware"
+	}
+	return text
+}

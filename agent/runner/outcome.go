@@ -1,0 +1,136 @@
+package runner
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"rcclx.io/commgroup-operator/agent/rank"
+	"rcclx.io/commgroup-operator/rcclx"
+)
+
+// Team is a set of rank processes that form one communicator.
+type Team struct {
+	// Node is the node's name and Name says what the team is for, for messages: "Baseline", "search round 1 GPUs 0,1".
+	Node, Name string
+	// Specs of the ranks, by rank. A WorldSize of zero in each means a probe: load the library and stop.
+	Specs []rank.Spec
+	// Env is the whole environment of each rank.
+	Env []string
+	// ExitDeadline bounds the time from a rank's Done to its exit, ReapDeadline that from SIGKILL to its end.
+	ExitDeadline, ReapDeadline time.Duration
+	// RunDeadline ends everything; zero means none.
+	RunDeadline time.Time
+	// OnEvent, where set, sees each event in the supervisor's own goroutine, after its deadline was set.
+	OnEvent func(rank.Event)
+}
+
+// RankOutcome is what one rank did.
+type RankOutcome struct {
+	Rank, Device int
+	// PCIAddress as the rank's Loaded event or the spec gave it; empty where neither did.
+	PCIAddress   string
+	Library      *rcclx.LibraryInfo
+	InitDuration time.Duration
+	// LastEvent and Step say how far the rank came; Events counts what it sent, less rank 0's unique id.
+	LastEvent    rank.EventKind
+	Step         string
+	Events       int
+	Measurements []rank.Measurement
+	Pairs        []rank.PairMeasurement
+	Done         bool
+	// Error that the rank reported, if any.
+	Error *rank.Error
+	// Exit says how the process ended; empty where it was killed by its supervisor or never reaped.
+	Exit string
+	// Stuck is set where SIGKILL did not end the process: it hangs inside the kernel.
+	Stuck bool
+	// StdoutTail and StderrTail are the ends of its output.
+	StdoutTail, StderrTail string
+}
+
+// Name is how messages call the rank.
+func (r RankOutcome) Name() string {
+	if r.PCIAddress == "" {
+		return fmt.Sprintf("rank %d (GPU ordinal %d)", r.Rank, r.Device)
+	}
+	return fmt.Sprintf("rank %d (GPU %s)", r.Rank, r.PCIAddress)
+}
+
+// Doing says what the rank was at.
+func (r RankOutcome) Doing() string {
+	switch r.LastEvent {
+	case "":
+		return "starting and loading the library"
+	case rank.EventLoaded, rank.EventUniqueID:
+		return "waiting to join the communicator"
+	case rank.EventInitStart:
+		return "joining the communicator (ncclCommInitRank)"
+	case rank.EventInitDone:
+		return "between joining and the first step"
+	case rank.EventDone:
+		return "done"
+	}
+	if r.Step == "" {
+		return "in an unnamed step"
+	}
+	return "in step " + r.Step
+}
+
+// FailureKind is a way in which a team fails.
+type FailureKind string
+
+// The ways, the most telling first: where several come together, the first of this list is the failure.
+const (
+	FailStart       FailureKind = "Start"       // a process could not be started
+	FailDied        FailureKind = "Died"        // a rank ended without having been told to, and without a word
+	FailProtocol    FailureKind = "Protocol"    // a rank sent what is no event
+	FailRankError   FailureKind = "RankError"   // a rank reported an error
+	FailHung        FailureKind = "Hung"        // a deadline was missed
+	FailInterrupted FailureKind = "Interrupted" // the context ended
+	FailRunDeadline FailureKind = "RunDeadline" // the run's own deadline passed
+)
+
+// Failure is why a team ended before all of its ranks were done.
+type Failure struct {
+	Kind FailureKind
+	// Rank to name: the one that died or reported; for a hang the one that came least far, or -1 where all stood alike.
+	Rank int
+	// Behind are the ranks that came less far than others, in a hang.
+	Behind []int
+	// Code is a rank.Code… where a rank reported an error or a deadline was missed.
+	Code string
+	// Step that failed: "load", "init", "destroy" or a step's name.
+	Step string
+	// Message names node, team, rank and GPU, what was seen and what was expected.
+	Message string
+}
+
+// Outcome is what became of a team.
+type Outcome struct {
+	Team     string
+	Ranks    []RankOutcome
+	Failure  *Failure
+	Duration time.Duration
+}
+
+// LogTail is the end of the output of the failing rank, at most limit bytes; empty without a failure of one rank.
+func (o Outcome) LogTail(limit int) string {
+	if o.Failure == nil || o.Failure.Rank < 0 || o.Failure.Rank >= len(o.Ranks) {
+		return ""
+	}
+	r := o.Ranks[o.Failure.Rank]
+	text := strings.TrimSpace(r.StderrTail)
+	if out := strings.TrimSpace(r.StdoutTail); out != "" {
+		text = strings.TrimSpace(out + "\n" + text)
+	}
+	return lastBytes(text, limit)
+}
+
+// lastBytes returns the end of s in at most limit bytes, without splitting a character.
+func lastBytes(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[len(s)-limit:], "")
+}

@@ -1,0 +1,256 @@
+package runner
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"rcclx.io/commgroup-operator/agent/rank"
+)
+
+const (
+	// maxEventLineBytes bounds one event; the largest real one is a few KiB.
+	maxEventLineBytes = 1 << 20
+	// drainGrace bounds the reading of a dead rank's pipes, which a grandchild could hold open. It is wall time: it only
+	// guards against a broken library.
+	drainGrace = 2 * time.Second
+)
+
+// Launcher says how to start one rank process.
+type Launcher struct {
+	// Command is the argument list; empty means this executable's own "rank" subcommand.
+	Command []string
+}
+
+func (l Launcher) argv() ([]string, error) {
+	if len(l.Command) > 0 {
+		return l.Command, nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find the agent's own executable to start ranks from: %w", err)
+	}
+	return []string{self, "rank"}, nil
+}
+
+// exitStatus is how a rank process ended.
+type exitStatus struct {
+	code   int
+	signal syscall.Signal
+}
+
+func (e exitStatus) ok() bool { return e.signal == 0 && e.code == 0 }
+
+func (e exitStatus) String() string {
+	if e.signal != 0 {
+		return fmt.Sprintf("was killed by signal %d (%s)", int(e.signal), e.signal)
+	}
+	return fmt.Sprintf("exited with code %d", e.code)
+}
+
+// message is what a process's goroutines tell the supervisor's loop: exactly one of the fields beside rank is set.
+type message struct {
+	rank    int
+	event   *rank.Event
+	garbage string
+	exit    *exitStatus
+}
+
+// process is one running rank.
+type process struct {
+	cmd            *exec.Cmd
+	stdin          io.WriteCloser
+	lines          chan []byte // closed by the supervisor when the rank has ended
+	stdout, stderr tail
+}
+
+// The kernel sends Pdeathsig when the thread that started a child ends, not the process; Go may end threads. So that a
+// rank dies with the agent and not before, every child is started from one thread that lives as long as the agent.
+var (
+	spawnOnce sync.Once
+	spawnCh   chan func()
+)
+
+func onSpawnThread(f func()) {
+	spawnOnce.Do(func() {
+		spawnCh = make(chan func())
+		go func() {
+			runtime.LockOSThread()
+			for job := range spawnCh {
+				job()
+			}
+		}()
+	})
+	done := make(chan struct{})
+	spawnCh <- func() { defer close(done); f() }
+	<-done
+}
+
+// start starts a rank in a process group of its own and streams what it says to out. The last message of a process is
+// its exit, after all its events. stop makes the goroutines give up where nobody reads any more.
+func start(argv, env []string, index int, out chan<- message, stop <-chan struct{}) (*process, error) {
+	eventRead, eventWrite, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("make the event pipe: %w", err)
+	}
+	p := &process{cmd: exec.Command(argv[0], argv[1:]...), lines: make(chan []byte, 4)}
+	p.cmd.Env = env
+	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
+	p.cmd.ExtraFiles = []*os.File{eventWrite} // becomes file descriptor rank.EventFD
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	p.cmd.WaitDelay = drainGrace
+	if p.stdin, err = p.cmd.StdinPipe(); err == nil {
+		onSpawnThread(func() { err = p.cmd.Start() })
+	}
+	_ = eventWrite.Close()
+	if err != nil {
+		_ = eventRead.Close()
+		return nil, fmt.Errorf("start %s: %w", argv[0], err)
+	}
+	go p.writeLines()
+	send := func(m message) {
+		m.rank = index
+		select {
+		case out <- m:
+		case <-stop:
+		}
+	}
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		readEvents(eventRead, send)
+	}()
+	go func() {
+		_ = p.cmd.Wait() // the state says more than the error
+		timer := time.AfterFunc(drainGrace, func() { _ = eventRead.Close() })
+		<-drained
+		timer.Stop()
+		_ = eventRead.Close()
+		send(message{exit: statusOf(p.cmd.ProcessState)})
+	}()
+	return p, nil
+}
+
+func statusOf(state *os.ProcessState) *exitStatus {
+	if state == nil {
+		return &exitStatus{code: -1}
+	}
+	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		return &exitStatus{code: -1, signal: ws.Signal()}
+	}
+	return &exitStatus{code: state.ExitCode()}
+}
+
+// readEvents sends each line of r as an event. At the first line that is none it reports that and only drains from
+// there on: what follows cannot be trusted.
+func readEvents(r io.Reader, send func(message)) {
+	br := bufio.NewReaderSize(r, 64<<10)
+	for {
+		line, err := readLine(br)
+		if len(line) > 0 {
+			ev, perr := parseEvent(line)
+			if perr != nil {
+				send(message{garbage: perr.Error()})
+				_, _ = io.Copy(io.Discard, br)
+				return
+			}
+			send(message{event: ev})
+		}
+		if err != nil {
+			if errors.Is(err, bufio.ErrTooLong) {
+				send(message{garbage: err.Error()})
+				_, _ = io.Copy(io.Discard, br)
+			}
+			return
+		}
+	}
+}
+
+func readLine(br *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := br.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case len(line) > maxEventLineBytes:
+			return nil, fmt.Errorf("a line longer than %d bytes: %w", maxEventLineBytes, bufio.ErrTooLong)
+		case errors.Is(err, bufio.ErrBufferFull):
+		default:
+			return bytes.TrimSpace(line), err
+		}
+	}
+}
+
+// parseEvent reads one line from a rank. The text of its errors quotes at most 80 bytes of the line.
+func parseEvent(line []byte) (*rank.Event, error) {
+	var ev rank.Event
+	if err := json.Unmarshal(line, &ev); err != nil {
+		return nil, fmt.Errorf("expected an event as a JSON line, got %.80q", line)
+	}
+	missing := ""
+	switch ev.Kind {
+	case rank.EventLoaded:
+		if ev.Library == nil {
+			missing = "library"
+		}
+	case rank.EventUniqueID:
+		if len(ev.UniqueID) == 0 {
+			missing = "uniqueID"
+		}
+	case rank.EventMeasured:
+		if ev.Measurement == nil {
+			missing = "measurement"
+		}
+	case rank.EventPairMeasured:
+		if ev.Pair == nil {
+			missing = "pair"
+		}
+	case rank.EventError:
+		if ev.Error == nil {
+			missing = "error"
+		}
+	case rank.EventInitStart, rank.EventInitDone, rank.EventStepStart, rank.EventDone:
+	default:
+		return nil, fmt.Errorf("expected an event of a known kind, got %.80q", line)
+	}
+	if missing != "" {
+		return nil, fmt.Errorf("expected %q in a %s event, got %.80q", missing, ev.Kind, line)
+	}
+	return &ev, nil
+}
+
+// writeLine hands v as one JSON line to the process's writer. A rank that is gone is no error here: its exit says so.
+func (p *process) writeLine(v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode %T for the rank: %w", v, err)
+	}
+	select {
+	case p.lines <- append(data, '\n'):
+		return nil
+	default:
+		return fmt.Errorf("more than %d lines wait to be read by the rank", cap(p.lines))
+	}
+}
+
+// writeLines writes in a goroutine of its own, so that a rank that does not read cannot block the supervisor.
+func (p *process) writeLines() {
+	for line := range p.lines {
+		_, _ = p.stdin.Write(line)
+	}
+}
+
+// kill ends the rank and whatever it started; the group's id outlives a rank as long as a child of it lives.
+func (p *process) kill() {
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	_ = p.cmd.Process.Kill()
+}

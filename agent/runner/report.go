@@ -1,0 +1,159 @@
+package runner
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	api "rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/rcclx"
+)
+
+const (
+	// statusBudgetBytes is what status.run may take as JSON, so that a CommNode with its plan and facts stays under 8 KiB.
+	statusBudgetBytes  = 4800
+	logTailBytes       = 1024
+	maxEnvironment     = 80
+	hardwareLabelBytes = 64
+)
+
+// Finished gives the report of a run that is over.
+func Finished(base api.NodeRunStatus, e Evidence, j Judgement, finish metav1.Time) api.NodeRunStatus {
+	s := base
+	s.Phase, s.FinishTime = api.NodeRunFinished, &finish
+	s.Verdict, s.Reason, s.Message = j.Verdict, j.Reason, j.Message
+	s.Results, s.Settings, s.Links, s.Culprits = j.Table.Results(), j.Settings, j.Links, j.Culprits
+	s.Library = libraryFacts(e.Library)
+	s.Step = ""
+	if e.Failure != nil {
+		s.Step = truncate(stepOf(e), 128)
+	}
+	for _, v := range e.Variants {
+		if v.Variant != rcclx.Baseline {
+			continue
+		}
+		var longest int64
+		for _, r := range v.Outcome.Ranks {
+			longest = max(longest, r.InitDuration.Nanoseconds())
+		}
+		if longest > 0 {
+			s.InitNanoseconds = &longest
+		}
+	}
+	if e.Library != nil {
+		for _, v := range rcclx.JobEnvironment(e.Library.Gates(), SettingsOf(e.Plan)) {
+			if len(s.Environment) < maxEnvironment {
+				s.Environment = append(s.Environment, api.EnvVar{Name: v.Name, Value: v.Value})
+			}
+		}
+	}
+	if n := len(e.Variants); n > 0 && e.Failure != nil {
+		s.LogTail = e.Variants[n-1].Outcome.LogTail(logTailBytes)
+	}
+	return s
+}
+
+func stepOf(e Evidence) string {
+	if n := len(e.Variants); n > 0 && e.Variants[n-1].Outcome.Failure == e.Failure {
+		return fmt.Sprintf("%s %s", e.Variants[n-1].Variant, e.Failure.Step)
+	}
+	return e.Failure.Step
+}
+
+func libraryFacts(lib *rcclx.LibraryInfo) *api.LibraryFacts {
+	if lib == nil {
+		return nil
+	}
+	f := &api.LibraryFacts{
+		Flavor: truncate(string(lib.Flavor), 32), Imitates: truncate(string(lib.Imitates), 32), Version: lib.VersionString(),
+		Path: truncate(lib.Path, 512), BuildHash: truncate(lib.BuildHash, hardwareLabelBytes),
+	}
+	if lib.RuntimeVersionCode > 0 {
+		f.RuntimeVersion = runtimeVersion(lib)
+	}
+	return f
+}
+
+// runtimeVersion renders HIP's code, major*10^7 + minor*10^5 + patch (hip_version.h), or CUDA's, major*1000 + minor*10.
+func runtimeVersion(lib *rcclx.LibraryInfo) string {
+	v := lib.RuntimeVersionCode
+	if lib.Flavor == rcclx.FlavorNCCL {
+		return fmt.Sprintf("%d.%d", v/1000, v%1000/10)
+	}
+	return fmt.Sprintf("%d.%d.%d", v/10_000_000, v/100_000%100, v%100_000)
+}
+
+// Fit makes a report fit statusBudgetBytes, giving up the least useful first: long messages, log tails, and then the
+// sizes in the middle of each series. It never drops a verdict, a culprit's name or a setting. keep are sizes that stay
+// as long as any do, for example those of thresholds.
+func Fit(s api.NodeRunStatus, keep []int64) api.NodeRunStatus {
+	s = *s.DeepCopy()
+	size := func() int {
+		data, err := json.Marshal(s)
+		if err != nil {
+			return 0 // a status of plain strings and numbers always encodes
+		}
+		return len(data)
+	}
+	for _, limit := range []int{160, 80} {
+		if size() <= statusBudgetBytes {
+			return s
+		}
+		for i := range s.Settings {
+			// What is not asked for needs no explanation.
+			l := limit
+			if s.Settings[i].Requested == string(api.FeatureDisabled) {
+				l = 24
+			}
+			s.Settings[i].Message = truncate(s.Settings[i].Message, l)
+		}
+		s.LogTail = lastBytes(s.LogTail, 4*limit)
+		for i := range s.Culprits {
+			s.Culprits[i].Message = truncate(s.Culprits[i].Message, 3*limit)
+		}
+	}
+	for size() > statusBudgetBytes {
+		if !thin(s.Results, keep) {
+			break
+		}
+	}
+	return s
+}
+
+// thin leaves out every other size between the first and the last of each series, in favour of those to keep; it
+// reports whether anything was left out.
+func thin(results []api.ResultSeries, keep []int64) bool {
+	any := false
+	for i := range results {
+		r := &results[i]
+		n := len(r.SizeBytes)
+		if n <= 2 {
+			continue
+		}
+		var drop []int
+		for k := 1; k < n-1; k += 2 {
+			if !slices.Contains(keep, r.SizeBytes[k]) {
+				drop = append(drop, k)
+			}
+		}
+		for d := len(drop) - 1; d >= 0; d-- {
+			k := drop[d]
+			r.SizeBytes = slices.Delete(r.SizeBytes, k, k+1)
+			r.LatencyNanoseconds = slices.Delete(r.LatencyNanoseconds, k, k+1)
+			r.BusBandwidthMBps = slices.Delete(r.BusBandwidthMBps, k, k+1)
+			any = true
+		}
+	}
+	return any
+}
+
+// thresholdSizes are the sizes that Fit keeps for a plan.
+func thresholdSizes(p api.RunPlan) []int64 {
+	var out []int64
+	for _, t := range p.Thresholds {
+		out = append(out, t.SizeBytes)
+	}
+	return out
+}

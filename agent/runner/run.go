@@ -1,0 +1,308 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+
+	"rcclx.io/commgroup-operator/agent/rank"
+	api "rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/rcclx"
+)
+
+// The errors that a Reporter can return beside passing ones.
+var (
+	// ErrSuperseded: the CommNode asks for another run, or for none, or was closed or deleted. Nobody waits for the report.
+	ErrSuperseded = errors.New("the run was superseded")
+	// ErrRejected: the API server takes no report of this form.
+	ErrRejected = errors.New("the report was rejected")
+)
+
+// Assignment is what the controller asks of the node.
+type Assignment struct {
+	// Run is nil while nothing is asked for.
+	Run *api.RunAssignment
+	// Ranks on this node.
+	Ranks int
+	// Reported is the last report, if any.
+	Reported *api.NodeRunStatus
+}
+
+// Reporter is the way to the CommNode.
+type Reporter interface {
+	// Assignment reads what is asked for; ErrSuperseded where the object is gone.
+	Assignment(ctx context.Context) (Assignment, error)
+	// Report writes status.run, unless the CommNode asks for another run (ErrSuperseded).
+	Report(ctx context.Context, status api.NodeRunStatus) error
+}
+
+// Config says which run to carry out.
+type Config struct {
+	Node, RunID string
+	// WaitForPlan bounds the wait for the CommNode to ask for the run.
+	WaitForPlan time.Duration
+	// ReportGrace is how long after the run deadline reports are still tried; InterruptedGrace how long after SIGTERM,
+	// which must fit the pod's grace period.
+	ReportGrace, InterruptedGrace time.Duration
+}
+
+// Runner carries out one run on one node.
+type Runner struct {
+	Config   Config
+	Teams    TeamRunner
+	Reporter Reporter
+	Host     Host
+	Clock    clock.Clock
+	// Environ is the pod's environment, as os.Environ gives it.
+	Environ []string
+	Log     *slog.Logger
+}
+
+// Result is what a run came to.
+type Result struct {
+	// Status as it was last reported or tried to; Full is the same with every size and message.
+	Status, Full api.NodeRunStatus
+	// Reported says that the API server took it.
+	Reported bool
+}
+
+const (
+	planPollInterval = time.Second
+	attemptTimeout   = 10 * time.Second
+	backoffFirst     = 500 * time.Millisecond
+	backoffMax       = 10 * time.Second
+)
+
+// Run waits for the plan, carries it out and reports. The error is nil where a final report was written, whatever its
+// verdict; else it says why none was, and the result holds what there is.
+func (r *Runner) Run(ctx context.Context) (Result, error) {
+	a, err := r.awaitPlan(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	if a.Reported != nil && a.Reported.ID == a.Run.ID && a.Reported.Phase == api.NodeRunFinished {
+		r.Log.Info("this run was already reported", "run", a.Run.ID, "verdict", a.Reported.Verdict)
+		return Result{Status: *a.Reported, Full: *a.Reported, Reported: true}, nil
+	}
+	began := r.Clock.Now()
+	base := api.NodeRunStatus{ID: a.Run.ID, Generation: a.Run.Generation, Phase: api.NodeRunRunning, StartTime: metav1.NewTime(began)}
+	if base.BootID, err = r.Host.BootID(); err != nil {
+		r.Log.Warn("boot id unknown", "error", err)
+	}
+	base.BootID = truncate(base.BootID, 64)
+	x := &execution{Runner: r, base: base, plan: a.Run.Plan, ranks: a.Ranks, runDeadline: began.Add(seconds(a.Run.Plan.RunDeadlineSeconds))}
+	e, err := x.carryOut(ctx)
+	if err != nil {
+		return Result{Status: base, Full: base}, err
+	}
+	j := Judge(e)
+	full := Finished(base, e, j, metav1.NewTime(r.Clock.Now()))
+	result := Result{Status: Fit(full, thresholdSizes(a.Run.Plan)), Full: full}
+	r.Log.Info("run finished", "run", full.ID, "verdict", full.Verdict, "reason", full.Reason, "message", full.Message)
+
+	until := x.runDeadline.Add(r.Config.ReportGrace)
+	// A run that was told to stop still says so, within its grace.
+	rctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(r.Config.InterruptedGrace, cancel) })()
+	result.Status, err = r.reportFinal(rctx, result.Status, until)
+	result.Reported = err == nil
+	return result, err
+}
+
+// awaitPlan polls the CommNode until it asks for this run.
+func (r *Runner) awaitPlan(ctx context.Context) (Assignment, error) {
+	until := r.Clock.Now().Add(r.Config.WaitForPlan)
+	seen := "nothing"
+	for {
+		actx, cancel := context.WithTimeout(ctx, attemptTimeout)
+		a, err := r.Reporter.Assignment(actx)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return a, fmt.Errorf("node %s: interrupted while waiting for run %s: %w", r.Config.Node, r.Config.RunID, context.Cause(ctx))
+		case errors.Is(err, ErrSuperseded):
+			return a, err
+		case err != nil:
+			seen = err.Error()
+		case a.Run == nil:
+			seen = "a CommNode that asks for no run"
+		case a.Run.ID != r.Config.RunID:
+			seen = "a CommNode that asks for run " + a.Run.ID
+		case a.Run.Closed != nil:
+			return a, fmt.Errorf("node %s: %w: run %s was closed by the controller: %s", r.Config.Node, ErrSuperseded, a.Run.ID, a.Run.Closed.Message)
+		case a.Ranks < 1:
+			seen = "a CommNode that gives the node no ranks"
+		default:
+			return a, nil
+		}
+		if !r.Clock.Now().Before(until) {
+			return a, fmt.Errorf("node %s: waited %s for run %s, saw %s: the run may have been superseded; check the CommNode's spec.run and the pod's access to it",
+				r.Config.Node, r.Config.WaitForPlan, r.Config.RunID, seen)
+		}
+		r.pause(ctx, planPollInterval)
+	}
+}
+
+// pause waits on the runner's clock, or until the context ends.
+func (r *Runner) pause(ctx context.Context, d time.Duration) {
+	t := r.Clock.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C():
+	case <-ctx.Done():
+	}
+}
+
+// reportFinal writes the last report, again and again until it is taken, refused for good, or the time is up.
+func (r *Runner) reportFinal(ctx context.Context, s api.NodeRunStatus, until time.Time) (api.NodeRunStatus, error) {
+	wait := backoffFirst
+	reduced := false
+	for {
+		actx, cancel := context.WithTimeout(ctx, attemptTimeout)
+		err := r.Reporter.Report(actx, s)
+		cancel()
+		switch {
+		case err == nil, errors.Is(err, ErrSuperseded):
+			return s, err
+		case errors.Is(err, ErrRejected) && !reduced:
+			r.Log.Error("report rejected, trying it with the verdict only", "error", err)
+			s, reduced = verdictOnly(s, err), true
+			continue
+		case errors.Is(err, ErrRejected):
+			return s, err
+		}
+		r.Log.Warn("report not written, trying again", "error", err, "after", wait.String())
+		if ctx.Err() != nil || r.Clock.Now().Add(wait).After(until) {
+			return s, fmt.Errorf("node %s: run %s ended with %s (%s), but the report could not be written: %w", r.Config.Node, s.ID, s.Verdict, s.Reason, err)
+		}
+		r.pause(ctx, wait)
+		wait = min(2*wait, backoffMax)
+	}
+}
+
+// verdictOnly is a report that any API server of this version takes.
+func verdictOnly(s api.NodeRunStatus, cause error) api.NodeRunStatus {
+	return api.NodeRunStatus{
+		ID: s.ID, Generation: s.Generation, Phase: s.Phase, StartTime: s.StartTime, FinishTime: s.FinishTime, BootID: s.BootID,
+		Verdict: s.Verdict, Reason: s.Reason, Culprits: s.Culprits, Library: s.Library,
+		Message: truncate(truncate(s.Message, 640)+"; details are only in the run pod's log, since the API server rejected them: "+cause.Error(), 1024),
+	}
+}
+
+// execution is a run being carried out.
+type execution struct {
+	*Runner
+	base        api.NodeRunStatus
+	plan        api.RunPlan
+	ranks       int
+	runDeadline time.Time
+}
+
+// carryOut gathers the evidence. Its error is ErrSuperseded; all else is evidence.
+func (x *execution) carryOut(ctx context.Context) (Evidence, error) {
+	e := Evidence{Node: x.Config.Node, Plan: x.plan, Ranks: x.ranks, PCI: make([]string, x.ranks)}
+	if err := x.progress(ctx, "probing the library and GPUs"); err != nil {
+		return e, err
+	}
+	failure, warnings := CheckHost(e.Node, x.ranks, x.Host)
+	for _, w := range warnings {
+		x.Log.Warn(w)
+	}
+	if failure == nil {
+		failure = x.probe(ctx, &e)
+	}
+	if failure != nil {
+		e.Failure = failure
+		return e, nil
+	}
+	for _, v := range Plan(x.plan, x.ranks) {
+		if err := x.progress(ctx, string(v.Variant)); err != nil {
+			return e, err
+		}
+		out := x.Teams.Run(ctx, Team{
+			Node: e.Node, Name: string(v.Variant), Specs: specs(e.Node, x.plan, v, e.PCI),
+			Env: x.environment(e.Library, v.Variant), RunDeadline: x.runDeadline,
+		})
+		x.Log.Info("variant finished", "variant", v.Variant, "duration", out.Duration.String(), "ok", out.Failure == nil)
+		e.Variants = append(e.Variants, VariantOutcome{v.Variant, out})
+		e.Failure = out.Failure
+		wrong, isWrong := FirstWrong(Tabulate(e.Variants, x.ranks))
+		switch {
+		case isWrong:
+			return e, x.search(ctx, &e, wrong.String()+" gives wrong data", fmt.Sprintf("%s %s %d B", wrong.Key.Collective, wrong.Key.Datatype, wrong.Cell.SizeBytes))
+		case needsSearch(out.Failure):
+			verb := "fails"
+			if out.Failure.Kind == FailHung {
+				verb = "hangs"
+			}
+			return e, x.search(ctx, &e, fmt.Sprintf("%s %s %s", v.Variant, out.Failure.Step, verb), out.Failure.Step)
+		case out.Failure != nil:
+			return e, nil
+		}
+	}
+	return e, nil
+}
+
+// probe starts one process on each GPU that only loads the library: what it says decides the environment of all others.
+func (x *execution) probe(ctx context.Context, e *Evidence) *Failure {
+	team := Team{Node: e.Node, Name: "probe", Env: RankEnvironment(x.Environ, SettingsOf(x.plan).Env, e.Node), RunDeadline: x.runDeadline}
+	for i := range x.ranks {
+		team.Specs = append(team.Specs, rank.Spec{
+			Node: e.Node, Variant: rcclx.Baseline, Rank: i, WorldSize: 0, Nodes: 1, Device: i, LibraryPath: x.plan.LibraryPath,
+			InitDeadline: seconds(x.plan.InitDeadlineSeconds), StepDeadline: seconds(x.plan.StepDeadlineSeconds),
+		})
+	}
+	out := x.Teams.Run(ctx, team)
+	for i, r := range out.Ranks {
+		if r.Library != nil {
+			e.PCI[i] = r.PCIAddress
+			if e.Library == nil {
+				e.Library = r.Library
+			}
+		}
+	}
+	if out.Failure != nil {
+		return out.Failure
+	}
+	return CheckDevices(e.Node, x.plan, out.Ranks)
+}
+
+func (x *execution) environment(lib *rcclx.LibraryInfo, v rcclx.Variant) []string {
+	return RankEnvironment(x.Environ, rcclx.Environment(lib.Gates(), v, SettingsOf(x.plan)), x.Config.Node)
+}
+
+func (x *execution) search(ctx context.Context, e *Evidence, what, stepName string) error {
+	if err := x.progress(ctx, truncate("search for the culprit: "+what, 128)); err != nil {
+		return err
+	}
+	s := search(ctx, x.Teams, searchTask{
+		node: e.Node, plan: x.plan, pci: e.PCI, what: what, step: repeatStep(stepName, x.plan),
+		env: x.environment(e.Library, rcclx.Baseline), runDeadline: x.runDeadline,
+	}, func(round int, groups [][]int) { x.Log.Info("search for the culprit", "round", round, "groups", fmt.Sprint(groups)) })
+	x.Log.Info("search finished", "gpus", s.Finding.GPUs, "links", s.Finding.Links, "why", s.Finding.Why)
+	e.Search = &s
+	return nil
+}
+
+// progress reports the step that the run is at, once: a report that fails here is not repeated, since the next one says
+// more. Only ErrSuperseded is an error: it ends the run.
+func (x *execution) progress(ctx context.Context, step string) error {
+	s := x.base
+	s.Step = step
+	actx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	err := x.Reporter.Report(actx, s)
+	if errors.Is(err, ErrSuperseded) {
+		return fmt.Errorf("node %s: %w: the ranks were ended", x.Config.Node, err)
+	}
+	if err != nil && ctx.Err() == nil {
+		x.Log.Warn("progress not reported", "step", step, "error", err)
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"rcclx.io/commgroup-operator/agent/rank"
+	api "rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/rcclx"
+)
+
+const (
+	// searchStepDeadline and searchInitDeadline bound each communicator of a search, where the plan's own are longer.
+	searchStepDeadline = 10 * time.Second
+	searchInitDeadline = 30 * time.Second
+)
+
+// TeamRunner runs a team to its end; Supervisor is the real one.
+type TeamRunner interface {
+	Run(ctx context.Context, team Team) Outcome
+}
+
+// searchTask is what a search repeats in smaller communicators.
+type searchTask struct {
+	node string
+	plan api.RunPlan
+	pci  []string
+	// what failed, in words, and the step to repeat.
+	what string
+	step rank.Step
+	env  []string
+	// runDeadline that the search must not pass.
+	runDeadline time.Time
+}
+
+// needsSearch says whether a failure leaves open which GPU or link is to blame. A death, an error of a rank's own or a
+// single rank that stayed behind name it already.
+func needsSearch(f *Failure) bool {
+	if f == nil {
+		return false
+	}
+	return f.Kind == FailHung && f.Rank < 0 || f.Kind == FailRankError && (f.Code == rank.CodeInitFailed || f.Code == rank.CodeCollectiveFailed)
+}
+
+// repeatStep is the smallest step that repeats what failed: at the size where it failed, a few times.
+func repeatStep(stepName string, p api.RunPlan) rank.Step {
+	step := rank.Step{Kind: rank.StepMeasure, Collective: rcclx.AllReduce, Datatype: rcclx.BFloat16, SizesBytes: []int64{1 << 10}, WarmupIterations: 1, Iterations: 2}
+	if len(p.Collectives) > 0 {
+		step.Collective = rcclx.Collective(p.Collectives[0])
+	}
+	if len(p.Datatypes) > 0 {
+		step.Datatype = rcclx.Datatype(p.Datatypes[0])
+	}
+	if len(p.SizesBytes) > 0 {
+		step.SizesBytes = []int64{p.SizesBytes[0]}
+	}
+	var first, second string
+	var size int64
+	if n, _ := fmt.Sscanf(stepName, "%s %s %d B", &first, &second, &size); n == 3 && size > 0 {
+		step.Collective, step.Datatype, step.SizesBytes = rcclx.Collective(first), rcclx.Datatype(second), []int64{size}
+	}
+	if first == pairStep {
+		step.Kind, step.Collective, step.Datatype = rank.StepPairProbe, "", ""
+		step.SizesBytes = []int64{1 << 20}
+	}
+	return step
+}
+
+// search runs the rounds that NextRound plans until it has no more, the rounds or the run's time are used up, or
+// something gets in its way that says nothing about GPUs.
+func search(ctx context.Context, teams TeamRunner, task searchTask, onRound func(round int, groups [][]int)) Search {
+	var probes []Probe
+	stopped := ""
+	gpus := len(task.pci)
+	for round := 1; round <= MaxRounds(gpus) && stopped == ""; round++ {
+		groups := NextRound(gpus, probes)
+		if len(groups) == 0 {
+			break
+		}
+		if onRound != nil {
+			onRound(round, groups)
+		}
+		var found []Probe
+		found, stopped = runRound(ctx, teams, task, round, groups)
+		probes = append(probes, found...)
+	}
+	s := Search{What: task.what, Finding: Conclude(gpus, probes)}
+	if stopped != "" && len(s.Finding.GPUs)+len(s.Finding.Links) == 0 {
+		s.Finding.Why = "it was cut short: " + stopped
+	}
+	return s
+}
+
+func runRound(ctx context.Context, teams TeamRunner, task searchTask, round int, groups [][]int) ([]Probe, string) {
+	outcomes := make([]Outcome, len(groups))
+	var wg sync.WaitGroup
+	for i, g := range groups {
+		wg.Go(func() {
+			v := VariantPlan{Variant: rcclx.Baseline, Steps: []rank.Step{task.step}}
+			outcomes[i] = teams.Run(ctx, Team{
+				Node: task.node, Name: fmt.Sprintf("search round %d, GPU ordinals %s", round, join(g)),
+				Specs: groupSpecs(task.node, task.plan, v, g, task.pci,
+					min(seconds(task.plan.InitDeadlineSeconds), searchInitDeadline), min(seconds(task.plan.StepDeadlineSeconds), searchStepDeadline)),
+				Env: task.env, ExitDeadline: searchStepDeadline, RunDeadline: task.runDeadline,
+			})
+		})
+	}
+	wg.Wait()
+	var probes []Probe
+	for i, g := range groups {
+		bad, saw, err := readProbe(outcomes[i])
+		if err != nil {
+			return probes, err.Error()
+		}
+		probes = append(probes, Probe{Round: round, GPUs: g, Bad: bad, Saw: saw})
+	}
+	return probes, ""
+}
+
+// readProbe says whether a communicator of the search worked; the error is for what says nothing about its GPUs.
+func readProbe(o Outcome) (bad bool, saw string, err error) {
+	if f := o.Failure; f != nil {
+		switch f.Kind {
+		case FailHung:
+			return true, "hung at " + f.Step, nil
+		case FailDied:
+			return true, fmt.Sprintf("lost rank %d at %s", f.Rank, f.Step), nil
+		case FailRankError:
+			if f.Code == rank.CodeInitFailed || f.Code == rank.CodeCollectiveFailed {
+				return true, "failed at " + f.Step, nil
+			}
+		}
+		return false, "", errors.New(f.Message)
+	}
+	var wrong int64
+	measured := false
+	for _, r := range o.Ranks {
+		for _, m := range r.Measurements {
+			measured = true
+			wrong += m.Check.WrongElements
+		}
+		for _, p := range r.Pairs {
+			measured = true
+			wrong += p.WrongElements
+		}
+	}
+	if !measured {
+		return false, "", fmt.Errorf("%s ended without a measurement", o.Team)
+	}
+	if wrong > 0 {
+		return true, fmt.Sprintf("gave %d wrong elements", wrong), nil
+	}
+	return false, "", nil
+}

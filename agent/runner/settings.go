@@ -1,0 +1,190 @@
+package runner
+
+import (
+	"fmt"
+	"strings"
+
+	api "rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/rcclx"
+)
+
+const (
+	// confirmGainPercent is the least gain in latency over Baseline that counts as seen.
+	confirmGainPercent = 5
+	prefixDDA          = "dda."
+	prefixLowPrecision = "lowPrecision."
+	maxSettings        = 80
+	maxSettingMessage  = 512
+)
+
+// JudgeSettings says of each setting what was requested, what the gates of flavor allow, and what the table shows.
+// flavor is the one whose gates hold: rcclx.LibraryInfo.Gates.
+func JudgeSettings(flavor rcclx.Flavor, p api.RunPlan, t Table) []api.SettingStatus {
+	var out []api.SettingStatus
+	for _, e := range rcclx.Effectives(flavor, SettingsOf(p), ScopeOf(p, t.Ranks)) {
+		if len(out) == maxSettings {
+			break
+		}
+		s := api.SettingStatus{Name: e.Name, Requested: e.Requested, Effective: api.EffectiveState(e.State), Reason: e.Reason,
+			MinBytes: e.MinBytes, MaxBytes: e.MaxBytes, Verified: api.VerifiedUnknown, Message: e.Message}
+		var seen string
+		if c, ok := strings.CutPrefix(e.Name, prefixDDA); ok {
+			s.Verified, seen = verify(e, rcclx.DDA, rcclx.Collective(c), p, t)
+		} else if c, ok := strings.CutPrefix(e.Name, prefixLowPrecision); ok {
+			s.Verified, seen = verify(e, rcclx.LowPrecision, rcclx.Collective(c), p, t)
+		}
+		if seen != "" {
+			s.Message = seen
+			if e.State != rcclx.StateInEffect {
+				s.Message = seen + "; " + e.Message
+			}
+		}
+		s.Message = truncate(s.Message, maxSettingMessage)
+		out = append(out, s)
+	}
+	return out
+}
+
+// comparison is one size of a variant beside Baseline.
+type comparison struct {
+	datatype   rcclx.Datatype
+	base, with Cell
+}
+
+// gain is Baseline's latency over the variant's, in parts per million; more than a million is faster.
+func (c comparison) gain() int64 {
+	if c.with.LatencyNanoseconds <= 0 {
+		return 0
+	}
+	return c.base.LatencyNanoseconds * 1_000_000 / c.with.LatencyNanoseconds
+}
+
+// faster says whether the gain is at least confirmGainPercent and stands out of both measurements' noise.
+func (c comparison) faster() bool {
+	least := max(c.base.LatencyNanoseconds*confirmGainPercent/100, c.base.LatencyNanoseconds*(c.base.NoisePPM+c.with.NoisePPM)/1_000_000)
+	return c.base.LatencyNanoseconds > 0 && c.with.LatencyNanoseconds > 0 && c.base.LatencyNanoseconds-c.with.LatencyNanoseconds >= least
+}
+
+// quantised says whether values were rounded in the variant, but not in Baseline.
+func (c comparison) quantised() bool { return c.with.MaxRelativeErrorPPM > c.base.MaxRelativeErrorPPM }
+
+func (c comparison) String() string {
+	dt := ""
+	if c.datatype != rcclx.BFloat16 {
+		dt = string(c.datatype) + " "
+	}
+	return fmt.Sprintf("%s%d B: %s -> %s, %s", dt, c.base.SizeBytes, micros(c.base.LatencyNanoseconds), micros(c.with.LatencyNanoseconds), ratio(c.gain()))
+}
+
+// verify compares a variant with Baseline within the sizes for which the setting is in effect. DDA is confirmed by a
+// gain in latency, FP8 by its rounding: its data was chosen so that Baseline has none.
+func verify(e rcclx.Effective, v rcclx.Variant, c rcclx.Collective, p api.RunPlan, t Table) (api.VerifiedState, string) {
+	if e.State != rcclx.StateInEffect && e.State != rcclx.StatePartial {
+		return api.VerifiedUnknown, ""
+	}
+	var compared []comparison
+	for _, d := range p.Datatypes {
+		base, okBase := t.Find(SeriesKey{rcclx.Baseline, c, rcclx.Datatype(d)})
+		with, okWith := t.Find(SeriesKey{v, c, rcclx.Datatype(d)})
+		if !okBase || !okWith {
+			continue
+		}
+		for _, b := range base.Cells {
+			w, ok := with.Cell(b.SizeBytes)
+			if ok && (e.MinBytes == nil || b.SizeBytes >= *e.MinBytes) && (e.MaxBytes == nil || b.SizeBytes <= *e.MaxBytes) {
+				compared = append(compared, comparison{rcclx.Datatype(d), b, w})
+			}
+		}
+	}
+	if len(compared) == 0 {
+		return api.VerifiedUnknown, fmt.Sprintf("no size for which it is in effect was measured in both Baseline and %s", v)
+	}
+	if v == rcclx.LowPrecision {
+		return verifyLowPrecision(c, compared)
+	}
+	best := compared[0]
+	confirmed := false
+	for _, x := range compared {
+		if x.faster() && (!confirmed || x.gain() > best.gain()) {
+			best, confirmed = x, true
+		} else if !confirmed && x.gain() > best.gain() {
+			best = x
+		}
+	}
+	if !confirmed {
+		return api.VerifiedNotConfirmed, fmt.Sprintf("%s no faster than Baseline by %d %% at any of %d sizes; best %s", c, confirmGainPercent, len(compared), best)
+	}
+	return api.VerifiedConfirmed, fmt.Sprintf("%s %s", c, best)
+}
+
+func verifyLowPrecision(c rcclx.Collective, compared []comparison) (api.VerifiedState, string) {
+	best := compared[0]
+	confirmed, checked := false, false
+	var worst int64
+	for _, x := range compared {
+		checked = checked || x.with.CheckedElements > 0
+		worst = max(worst, x.with.MaxRelativeErrorPPM)
+		if x.quantised() && (!confirmed || x.gain() > best.gain()) {
+			best, confirmed = x, true
+		}
+	}
+	switch {
+	case !checked:
+		return api.VerifiedUnknown, fmt.Sprintf("%s was measured, but no element was checked for rounding", c)
+	case !confirmed:
+		return api.VerifiedNotConfirmed, fmt.Sprintf("%s shows no FP8 rounding at any of %d sizes; %s", c, len(compared), best)
+	}
+	return api.VerifiedConfirmed, fmt.Sprintf("%s %s, relative error %s", c, best, ppm(worst))
+}
+
+// Unmet returns what a Required setting lacks, one sentence each; empty where all requirements are met. A collective
+// for which the library build has no DDA at all (NotBuilt) is let pass as long as another one is confirmed.
+func Unmet(p api.RunPlan, settings []api.SettingStatus) []string {
+	var out []string
+	for _, f := range []struct {
+		prefix, field string
+		mode          api.FeatureMode
+	}{{prefixDDA, "dda.mode", p.DDA.Mode}, {prefixLowPrecision, "lowPrecision.mode", p.LowPrecision.Mode}} {
+		if f.mode != api.FeatureRequired {
+			continue
+		}
+		confirmed := 0
+		var unmet, notBuilt []string
+		for _, s := range settings {
+			if !strings.HasPrefix(s.Name, f.prefix) || s.Requested == string(api.FeatureDisabled) {
+				continue
+			}
+			inEffect := s.Effective == api.EffectiveInEffect || s.Effective == api.EffectivePartial
+			text := fmt.Sprintf("%s is %s (%s), %s: %s", s.Name, s.Effective, s.Reason, s.Verified, s.Message)
+			switch {
+			case inEffect && s.Verified == api.VerifiedConfirmed:
+				confirmed++
+			case s.Effective == api.EffectiveNotInEffect && s.Reason == api.SettingReasonNotBuilt:
+				notBuilt = append(notBuilt, text)
+			default:
+				unmet = append(unmet, text)
+			}
+		}
+		if confirmed == 0 {
+			unmet = append(unmet, notBuilt...)
+			if len(unmet) == 0 {
+				unmet = []string{f.field + " is Required, but no collective that was measured has the setting"}
+			}
+		}
+		out = append(out, unmet...)
+	}
+	return out
+}
+
+func micros(nanoseconds int64) string { return fmt.Sprintf("%.1f us", float64(nanoseconds)/1000) }
+func ratio(ppm int64) string          { return fmt.Sprintf("%.2fx", float64(ppm)/1e6) }
+func ppm(v int64) string              { return fmt.Sprintf("%.2f %%", float64(v)/1e4) }
+
+// truncate shortens s to limit bytes, without splitting a character.
+func truncate(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	const mark = "..."
+	return strings.ToValidUTF8(s[:limit-len(mark)], "") + mark
+}

@@ -1,0 +1,401 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"rcclx.io/commgroup-operator/agent/rank"
+)
+
+// The deadlines that a Team gets where it names none.
+const (
+	defaultExitDeadline = 30 * time.Second
+	defaultReapDeadline = 30 * time.Second
+)
+
+// Supervisor runs teams of rank processes. Nothing that it starts outlives a call of Run, but for a process that
+// SIGKILL does not end within the reap deadline; Run names that one.
+type Supervisor struct {
+	Launcher Launcher
+	Clock    clock.Clock
+}
+
+// supervision is one team being run.
+type supervision struct {
+	clock    clock.Clock
+	team     Team
+	procs    []*process
+	ranks    []RankOutcome
+	deadline []time.Time // of each rank; zero means none
+	awaits   []string    // what the deadline is for
+	exited   []bool
+	failures []Failure
+	killed   bool
+}
+
+// Run starts the team's ranks, watches them to their end and returns what became of them. It ends the whole team at the
+// first failure, since the ranks of a broken communicator only wait for one another.
+func (s *Supervisor) Run(ctx context.Context, team Team) Outcome {
+	if team.ExitDeadline == 0 {
+		team.ExitDeadline = defaultExitDeadline
+	}
+	if team.ReapDeadline == 0 {
+		team.ReapDeadline = defaultReapDeadline
+	}
+	n := len(team.Specs)
+	v := &supervision{
+		clock: s.Clock, team: team, procs: make([]*process, n), ranks: make([]RankOutcome, n),
+		deadline: make([]time.Time, n), awaits: make([]string, n), exited: make([]bool, n),
+	}
+	began := s.Clock.Now()
+	messages := make(chan message, 64)
+	stop := make(chan struct{})
+	defer close(stop)
+	v.startAll(s.Launcher, messages, stop)
+	v.loop(ctx, messages)
+	for i, p := range v.procs {
+		if p == nil {
+			continue
+		}
+		p.kill() // what a rank itself started, if anything
+		v.ranks[i].StdoutTail, v.ranks[i].StderrTail = p.stdout.String(), p.stderr.String()
+	}
+	return Outcome{Team: team.Name, Ranks: v.ranks, Failure: v.blame(), Duration: s.Clock.Since(began)}
+}
+
+func (v *supervision) startAll(l Launcher, messages chan<- message, stop <-chan struct{}) {
+	argv, err := l.argv()
+	for i, spec := range v.team.Specs {
+		v.ranks[i] = RankOutcome{Rank: spec.Rank, Device: spec.Device, PCIAddress: spec.PCIAddress}
+		v.exited[i] = true
+		if err != nil {
+			continue
+		}
+		if v.procs[i], err = start(argv, v.team.Env, i, messages, stop); err != nil {
+			v.fail(Failure{Kind: FailStart, Rank: i, Step: "start", Message: v.at(i, "could not be started: "+err.Error()+
+				"; check the pod's limits on processes and memory")})
+			continue
+		}
+		v.exited[i] = false
+		v.setDeadline(i, spec.InitDeadline, "load")
+		if werr := v.procs[i].writeLine(spec); werr != nil {
+			v.fail(Failure{Kind: FailProtocol, Rank: i, Step: "start", Message: v.at(i, werr.Error())})
+		}
+	}
+	if err != nil && len(v.failures) == 0 {
+		v.fail(Failure{Kind: FailStart, Rank: -1, Step: "start", Message: fmt.Sprintf("node %s: %s: %v", v.team.Node, v.team.Name, err)})
+	}
+}
+
+func (v *supervision) loop(ctx context.Context, messages <-chan message) {
+	done := ctx.Done()
+	for slices.Contains(v.exited, false) {
+		if len(v.failures) > 0 && !v.killed {
+			v.killAll()
+		}
+		at, index := v.earliest()
+		now := v.clock.Now()
+		var expired <-chan time.Time
+		var timer clock.Timer
+		if !at.IsZero() {
+			if !at.After(now) {
+				// What already lies in the queue came before the deadline was noticed, and may move it.
+				select {
+				case m := <-messages:
+					v.handle(m)
+				default:
+					v.expire(index)
+				}
+				continue
+			}
+			timer = v.clock.NewTimer(at.Sub(now))
+			expired = timer.C()
+		}
+		select {
+		case m := <-messages:
+			v.handle(m)
+		case <-expired:
+		case <-done:
+			done = nil
+			v.fail(Failure{Kind: FailInterrupted, Rank: -1, Step: v.furthestStep(),
+				Message: fmt.Sprintf("node %s: %s was interrupted (%v) with %s", v.team.Node, v.team.Name, context.Cause(ctx), v.whereabouts())})
+		}
+		if timer != nil {
+			timer.Stop()
+		}
+	}
+}
+
+// earliest returns the next deadline and the rank that it is for; -1 stands for the run's own.
+func (v *supervision) earliest() (time.Time, int) {
+	var at time.Time
+	index := -1
+	if !v.killed {
+		at = v.team.RunDeadline
+	}
+	for i, d := range v.deadline {
+		if !v.exited[i] && !d.IsZero() && (at.IsZero() || d.Before(at)) {
+			at, index = d, i
+		}
+	}
+	return at, index
+}
+
+func (v *supervision) expire(index int) {
+	switch {
+	case index < 0:
+		v.fail(Failure{Kind: FailRunDeadline, Rank: -1, Step: v.furthestStep(), Message: fmt.Sprintf(
+			"node %s: the run deadline passed during %s with %s; raise run.nodeDeadlineSeconds or measure fewer sizes",
+			v.team.Node, v.team.Name, v.whereabouts())})
+	case v.killed:
+		// Not even SIGKILL ended it: the process hangs inside the kernel, and nothing in user space can change that.
+		v.ranks[index].Stuck = true
+		v.exited[index] = true
+		v.deadline[index] = time.Time{}
+		close(v.procs[index].lines)
+	default:
+		v.fail(v.hang(index, v.awaits[index], ""))
+	}
+}
+
+// hang describes a missed deadline: by rank index, at step, with what the rank itself had to say about it.
+func (v *supervision) hang(index int, step, said string) Failure {
+	behind := v.behind()
+	named := -1
+	if len(behind) == 1 {
+		named = behind[0]
+	}
+	limit := v.limit(step)
+	who := v.ranks[index]
+	text := fmt.Sprintf("node %s: %s: %s missed the deadline of %s for %s", v.team.Node, v.team.Name, who.Name(), limit, step)
+	if said != "" {
+		text += " (it says: " + said + ")"
+	}
+	return Failure{Kind: FailHung, Rank: named, Behind: behind, Code: rank.CodeRankHung, Step: step,
+		Message: text + "; " + v.whereabouts()}
+}
+
+func (v *supervision) limit(step string) time.Duration {
+	switch step {
+	case "load", "init":
+		return v.team.Specs[0].InitDeadline
+	case "destroy":
+		return v.team.ExitDeadline
+	}
+	return v.team.Specs[0].StepDeadline
+}
+
+// behind returns the ranks that came less far than the furthest one; empty where all stand alike.
+func (v *supervision) behind() []int {
+	most, least := 0, int(^uint(0)>>1)
+	for _, r := range v.ranks {
+		most, least = max(most, r.Events), min(least, r.Events)
+	}
+	if most == least {
+		return nil
+	}
+	var out []int
+	for i, r := range v.ranks {
+		if r.Events == least {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// whereabouts says what the ranks are at, the common place first.
+func (v *supervision) whereabouts() string {
+	groups := map[string][]string{}
+	var order []string
+	for _, r := range v.ranks {
+		doing := r.Doing()
+		if _, ok := groups[doing]; !ok {
+			order = append(order, doing)
+		}
+		groups[doing] = append(groups[doing], fmt.Sprint(r.Rank))
+	}
+	if len(order) == 1 {
+		return fmt.Sprintf("all %d ranks %s", len(v.ranks), order[0])
+	}
+	slices.SortStableFunc(order, func(a, b string) int { return len(groups[b]) - len(groups[a]) })
+	parts := make([]string, 0, len(order))
+	for _, doing := range order {
+		parts = append(parts, fmt.Sprintf("rank %s %s", strings.Join(groups[doing], ","), doing))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (v *supervision) furthestStep() string {
+	best := RankOutcome{Events: -1}
+	for _, r := range v.ranks {
+		if r.Events > best.Events {
+			best = r
+		}
+	}
+	if best.Step != "" {
+		return best.Step
+	}
+	return best.Doing()
+}
+
+func (v *supervision) at(i int, what string) string {
+	return fmt.Sprintf("node %s: %s: %s %s", v.team.Node, v.team.Name, v.ranks[i].Name(), what)
+}
+
+func (v *supervision) setDeadline(i int, after time.Duration, awaits string) {
+	v.awaits[i] = awaits
+	v.deadline[i] = time.Time{}
+	if after > 0 && !v.killed {
+		v.deadline[i] = v.clock.Now().Add(after)
+	}
+}
+
+func (v *supervision) fail(f Failure) { v.failures = append(v.failures, f) }
+
+func (v *supervision) killAll() {
+	v.killed = true
+	for i, p := range v.procs {
+		if p != nil && !v.exited[i] {
+			p.kill()
+			v.deadline[i] = v.clock.Now().Add(v.team.ReapDeadline)
+		}
+	}
+}
+
+func (v *supervision) handle(m message) {
+	switch {
+	case m.event != nil:
+		v.onEvent(m.rank, *m.event)
+	case m.garbage != "":
+		v.fail(Failure{Kind: FailProtocol, Rank: m.rank, Step: v.awaits[m.rank], Message: v.at(m.rank, "broke the protocol while "+
+			v.ranks[m.rank].Doing()+": "+m.garbage+"; the agent binary in the pod may be of another version than the operator")})
+	case m.exit != nil:
+		v.onExit(m.rank, *m.exit)
+	}
+}
+
+func (v *supervision) onExit(i int, exit exitStatus) {
+	if v.exited[i] {
+		return
+	}
+	v.exited[i] = true
+	v.deadline[i] = time.Time{}
+	close(v.procs[i].lines)
+	r := &v.ranks[i]
+	if v.killed && exit.signal == syscall.SIGKILL {
+		return
+	}
+	r.Exit = exit.String()
+	if r.Error != nil || r.Done && exit.ok() {
+		return
+	}
+	next := "; the log tail says more, and dmesg may"
+	if exit.signal == syscall.SIGKILL {
+		next = "; it was not the agent that killed it: look for the kernel's OOM killer in dmesg and raise the pod's memory limit"
+	}
+	v.fail(Failure{Kind: FailDied, Rank: i, Step: v.awaits[i], Message: v.at(i, exit.String()+" while "+r.Doing()+next)})
+}
+
+func (v *supervision) onEvent(i int, ev rank.Event) {
+	r, spec := &v.ranks[i], v.team.Specs[i]
+	if ev.Rank != spec.Rank {
+		v.fail(Failure{Kind: FailProtocol, Rank: i, Step: v.awaits[i], Message: v.at(i, fmt.Sprintf("sent an event of rank %d", ev.Rank))})
+		return
+	}
+	if ev.Kind != rank.EventUniqueID {
+		r.Events++
+	}
+	if ev.Kind != rank.EventError {
+		r.LastEvent = ev.Kind
+	}
+	switch ev.Kind {
+	case rank.EventLoaded:
+		r.Library = ev.Library
+		if ev.Library.PCIAddress != "" {
+			r.PCIAddress = ev.Library.PCIAddress
+		}
+		if spec.WorldSize == 0 {
+			v.setDeadline(i, v.team.ExitDeadline, "destroy")
+		}
+	case rank.EventUniqueID:
+		v.shareID(ev.UniqueID)
+	case rank.EventInitStart:
+		v.setDeadline(i, spec.InitDeadline, "init")
+	case rank.EventInitDone:
+		r.InitDuration = ev.InitDuration
+		v.setDeadline(i, spec.StepDeadline, "the first step")
+	case rank.EventStepStart:
+		r.Step = ev.StepName
+		v.setDeadline(i, spec.StepDeadline, ev.StepName)
+	case rank.EventMeasured:
+		r.Measurements = append(r.Measurements, *ev.Measurement)
+	case rank.EventPairMeasured:
+		r.Pairs = append(r.Pairs, *ev.Pair)
+	case rank.EventDone:
+		r.Done = true
+		v.setDeadline(i, v.team.ExitDeadline, "destroy")
+	case rank.EventError:
+		r.Error = ev.Error
+		v.onError(i, *ev.Error)
+	}
+	if v.team.OnEvent != nil {
+		v.team.OnEvent(ev)
+	}
+}
+
+func (v *supervision) onError(i int, e rank.Error) {
+	if e.Code == rank.CodeRankHung {
+		v.fail(v.hang(i, e.Step, e.Message))
+		return
+	}
+	v.fail(Failure{Kind: FailRankError, Rank: i, Code: e.Code, Step: e.Step,
+		Message: v.at(i, fmt.Sprintf("failed at %s: %s: %s", e.Step, e.Code, e.Message))})
+}
+
+func (v *supervision) shareID(id []byte) {
+	for i, p := range v.procs {
+		if i == 0 || p == nil || v.exited[i] {
+			continue
+		}
+		if err := p.writeLine(rank.Rendezvous{UniqueID: id}); err != nil {
+			v.fail(Failure{Kind: FailProtocol, Rank: i, Step: "init", Message: v.at(i, err.Error())})
+		}
+	}
+}
+
+// blame chooses the failure to name. A death explains the errors of peers that lost their connection, and comes first
+// even where a peer's complaint was read before the death was noticed.
+func (v *supervision) blame() *Failure {
+	if len(v.failures) == 0 {
+		return nil
+	}
+	first := v.failures[0]
+	if first.Kind == FailRankError && consequence(first.Code) {
+		for _, f := range v.failures[1:] {
+			if f.Kind == FailDied || f.Kind == FailRankError && !consequence(f.Code) {
+				first = f
+				break
+			}
+		}
+	}
+	for i, r := range v.ranks {
+		if r.Stuck {
+			first.Message += "; " + v.ranks[i].Name() + " did not end on SIGKILL: it hangs in the kernel driver, look at dmesg; only a reset of the GPU or a reboot helps"
+			if first.Rank < 0 {
+				first.Rank = i
+			}
+		}
+	}
+	return &first
+}
+
+// consequence says whether an error can be the mere result of a peer's end.
+func consequence(code string) bool {
+	return code == rank.CodeInitFailed || code == rank.CodeCollectiveFailed || code == rank.CodeRankHung
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/config"
+
+	"rcclx.io/commgroup-operator/agent/runner"
+	api "rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+const (
+	// terminationLogEnv overrides the file that the kubelet takes a container's last words from.
+	terminationLogEnv     = "COMMGROUP_TERMINATION_LOG"
+	defaultTerminationLog = "/dev/termination-log"
+	// terminationLogBytes is the most that the kubelet keeps of it.
+	terminationLogBytes = 4096
+)
+
+func newRunCommand() *cobra.Command {
+	var group, node, runID string
+	var wait, grace time.Duration
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Carry out one run on this node, as its CommNode asks, and report the result",
+		Long: "Reads the plan from the node's CommNode, starts one rank process for each GPU and variant, and reports to status.run.\n" +
+			"Exits with 0 once a report is written, whatever its verdict.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			namespace, name, ok := strings.Cut(group, "/")
+			if !ok || namespace == "" || name == "" {
+				return fmt.Errorf("--group is %q, expected NAMESPACE/NAME", group)
+			}
+			if node == "" || runID == "" {
+				return errors.New("--node and --run-id must be set")
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
+			defer stop()
+			reporter, err := newKubeReporter(types.NamespacedName{Namespace: namespace, Name: api.CommNodeName(name, node)}, runID)
+			if err != nil {
+				return err
+			}
+			r := &runner.Runner{
+				Config:   runner.Config{Node: node, RunID: runID, WaitForPlan: wait, ReportGrace: grace, InterruptedGrace: 10 * time.Second},
+				Teams:    &runner.Supervisor{Clock: clock.RealClock{}},
+				Reporter: reporter,
+				Host:     runner.PodHost{Root: os.Getenv("SIMROCM_ROOT")},
+				Clock:    clock.RealClock{},
+				Environ:  os.Environ(),
+				Log:      slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
+			}
+			return runOnce(ctx, r, cmd.OutOrStdout(), terminationLog())
+		},
+	}
+	cmd.Flags().StringVar(&group, "group", "", "the CommGroup, as NAMESPACE/NAME")
+	cmd.Flags().StringVar(&node, "node", "", "the name of this node")
+	cmd.Flags().StringVar(&runID, "run-id", "", "the id of the run to carry out")
+	cmd.Flags().DurationVar(&wait, "wait", 2*time.Minute, "how long to wait for the CommNode to ask for the run")
+	cmd.Flags().DurationVar(&grace, "report-grace", time.Minute, "how long after the run deadline to go on trying to report")
+	return cmd
+}
+
+func newKubeReporter(name types.NamespacedName, runID string) (runner.KubeReporter, error) {
+	cfg, err := config.GetConfig()
+	if err != nil {
+		return runner.KubeReporter{}, fmt.Errorf("find the API server (in-cluster or KUBECONFIG): %w", err)
+	}
+	scheme := runtime.NewScheme()
+	if err := api.AddToScheme(scheme); err != nil {
+		return runner.KubeReporter{}, err
+	}
+	c, err := client.New(cfg, client.Options{Scheme: scheme})
+	if err != nil {
+		return runner.KubeReporter{}, fmt.Errorf("make a client for the API server: %w", err)
+	}
+	return runner.KubeReporter{Client: c, Name: name, RunID: runID}, nil
+}
+
+func terminationLog() string {
+	if path := os.Getenv(terminationLogEnv); path != "" {
+		return path
+	}
+	return defaultTerminationLog
+}
+
+// runOnce prints the full result as one JSON line, and where it could not be reported leaves it for the kubelet too.
+func runOnce(ctx context.Context, r *runner.Runner, out io.Writer, terminationPath string) error {
+	result, err := r.Run(ctx)
+	if result.Full.ID != "" {
+		data, jerr := json.Marshal(result.Full)
+		if jerr != nil {
+			return errors.Join(err, jerr)
+		}
+		_, _ = fmt.Fprintln(out, string(data))
+	}
+	if err == nil {
+		return nil
+	}
+	text := lastWords(result, err)
+	if werr := os.WriteFile(terminationPath, []byte(text), 0o644); werr != nil {
+		r.Log.Warn("no termination message", "error", werr)
+	}
+	return err
+}
+
+// lastWords is the result as JSON where it fits a termination message, else the verdict only, else the error.
+func lastWords(result runner.Result, err error) string {
+	brief := api.NodeRunStatus{ID: result.Full.ID, Generation: result.Full.Generation, Phase: result.Full.Phase, StartTime: result.Full.StartTime,
+		FinishTime: result.Full.FinishTime, Verdict: result.Full.Verdict, Reason: result.Full.Reason, Message: result.Full.Message, Culprits: result.Full.Culprits}
+	for _, s := range []api.NodeRunStatus{result.Status, brief} {
+		if data, jerr := json.Marshal(s); jerr == nil && s.Verdict != "" && len(data) <= terminationLogBytes {
+			return string(data)
+		}
+	}
+	text := err.Error()
+	return text[:min(len(text), terminationLogBytes)]
+}
