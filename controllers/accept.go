@@ -1,0 +1,73 @@
+package controllers
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/robfig/cron/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// finding is the outcome of one check, ready to become a condition.
+type finding struct {
+	Status  metav1.ConditionStatus
+	Reason  string
+	Message string
+}
+
+func (f finding) isTrue() bool { return f.Status == metav1.ConditionTrue }
+
+// acceptance says whether the spec can be carried out on these members.
+func acceptance(spec *v1alpha1.CommGroupSpec, members []Member, membersErr error, defaultImage string) finding {
+	no := func(reason, format string, args ...any) finding {
+		return finding{metav1.ConditionFalse, reason, fmt.Sprintf(format, args...)}
+	}
+	if membersErr != nil {
+		return no(v1alpha1.ReasonNoNodesMatched, "No node was selected: %v. Correct the selector.", membersErr)
+	}
+	if _, err := parseSchedule(spec.Run.Schedule); err != nil {
+		return no(v1alpha1.ReasonInvalidSchedule, "run.schedule %q is not a cron line: %v. Write five fields (minute hour day month weekday), for example '0 3 * * *'.",
+			spec.Run.Schedule, err)
+	}
+	if len(members) == 0 {
+		return no(v1alpha1.ReasonNoNodesMatched, "No node matches members: selector %s, %d names, %d excluded. Compare with `kubectl get nodes --show-labels`.",
+			metav1.FormatLabelSelector(spec.Members.NodeSelector), len(spec.Members.NodeNames), len(spec.Members.Exclude))
+	}
+	if len(members) < int(spec.Members.MinMembers) {
+		return no(v1alpha1.ReasonTooFewMembers, "%d nodes match and members.minMembers is %d: add or label nodes, or lower minMembers.",
+			len(members), spec.Members.MinMembers)
+	}
+	if spec.Runtime.Image == "" && defaultImage == "" {
+		return no(v1alpha1.ReasonRuntimeImageMissing, "No runtime image: set spec.runtime.image to an image with ROCm and the library under test, or start the manager with --default-runtime-image.")
+	}
+	missing := nodesWithoutGPUs(members, spec.RanksPerNode)
+	if len(missing) == len(members) {
+		return no(v1alpha1.ReasonNoGPUResource, "None of the %d members has %d allocatable %s: check that the device plugin runs on them (`kubectl describe node %s`).",
+			len(members), spec.RanksPerNode, gpuResource(spec), members[0].Name)
+	}
+	message := fmt.Sprintf("%d nodes are members, %d ranks each.", len(members), spec.RanksPerNode)
+	if len(missing) > 0 {
+		message += fmt.Sprintf(" %d have fewer than %d allocatable %s and cannot run: %s.",
+			len(missing), spec.RanksPerNode, gpuResource(spec), someNames(missing, 5))
+	}
+	return finding{metav1.ConditionTrue, v1alpha1.ReasonAccepted, message}
+}
+
+// parseSchedule returns nil for the empty schedule. Times are UTC.
+func parseSchedule(line string) (cron.Schedule, error) {
+	if line == "" {
+		return nil, nil
+	}
+	return cron.ParseStandard(line)
+}
+
+// nextScheduled returns when the schedule is due next after the given time; zero means never.
+func nextScheduled(line string, after time.Time) time.Time {
+	schedule, err := parseSchedule(line)
+	if err != nil || schedule == nil {
+		return time.Time{}
+	}
+	return schedule.Next(after.UTC())
+}

@@ -1,0 +1,214 @@
+package controllers
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// annotationSpecHash lets a DaemonSet that is as it should be go unwritten.
+const annotationSpecHash = "rcclx.io/spec-hash"
+
+// apply makes the cluster as decided, all but the status. It goes on after an error, so that one object that cannot be
+// written holds up no other, and first frees what is to be freed.
+func (r *CommGroupReconciler) apply(ctx context.Context, s *Snapshot, d *Decision) error {
+	var errs []error
+	try := func(what, name string, err error) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s %s: %w", what, name, err))
+		}
+	}
+	ns := s.Group.Namespace
+	for _, name := range d.DeletePods {
+		try("delete run pod", name, r.deleteNamed(ctx, &corev1.Pod{}, ns, name))
+	}
+	for _, name := range d.DeleteCommNodes {
+		try("delete commnode", name, r.deleteNamed(ctx, &v1alpha1.CommNode{}, ns, name))
+	}
+	for _, name := range d.DeleteConfigMaps {
+		try("delete configmap", name, r.deleteNamed(ctx, &corev1.ConfigMap{}, ns, name))
+	}
+	for _, change := range d.CommNodes {
+		try("write commnode", change.Desired.Name, r.writeCommNode(ctx, change))
+	}
+	try("monitor", monitorName(s.Group), r.applyMonitor(ctx, s, d.Monitor))
+	if len(d.CreatePods) > 0 {
+		try("account of run pods in", ns, r.ensureRunAccess(ctx, ns))
+		try("create run pods in", ns, r.createPods(ctx, s, d.CreatePods))
+	}
+	if d.ConfigMap != nil {
+		try("publish configmap", d.ConfigMap.Name, r.writeConfigMap(ctx, s.ConfigMap, d.ConfigMap))
+	}
+	return errors.Join(errs...)
+}
+
+func (r *CommGroupReconciler) deleteNamed(ctx context.Context, object client.Object, namespace, name string) error {
+	object.SetNamespace(namespace)
+	object.SetName(name)
+	return client.IgnoreNotFound(r.Client.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+}
+
+func (r *CommGroupReconciler) writeCommNode(ctx context.Context, change CommNodeChange) error {
+	if change.Current == nil {
+		return r.Client.Create(ctx, change.Desired.DeepCopy(), client.FieldOwner(v1alpha1.FieldManagerController))
+	}
+	// The optimistic lock keeps a decision on an old read from undoing a newer one. The status is the agent's: it is left
+	// out of the patch.
+	desired := change.Desired.DeepCopy()
+	desired.Status = change.Current.Status
+	return r.Client.Patch(ctx, desired, client.MergeFromWithOptions(change.Current, client.MergeFromWithOptimisticLock{}),
+		client.FieldOwner(v1alpha1.FieldManagerController))
+}
+
+// serverSideApply writes only the fields that the controller has an opinion on.
+func (r *CommGroupReconciler) serverSideApply(ctx context.Context, object client.Object) error {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return err
+	}
+	u := &unstructured.Unstructured{Object: content}
+	unstructured.RemoveNestedField(u.Object, "status")
+	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
+	unstructured.RemoveNestedField(u.Object, "spec", "template", "metadata", "creationTimestamp")
+	return r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1alpha1.FieldManagerController), client.ForceOwnership)
+}
+
+func (r *CommGroupReconciler) applyMonitor(ctx context.Context, s *Snapshot, desired *appsv1.DaemonSet) error {
+	if desired == nil {
+		if s.Monitor == nil {
+			return nil
+		}
+		return r.deleteNamed(ctx, &appsv1.DaemonSet{}, s.Monitor.Namespace, s.Monitor.Name)
+	}
+	data, err := json.Marshal(desired.Spec)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(data)
+	hash := hex.EncodeToString(sum[:])[:16]
+	if s.Monitor != nil && s.Monitor.Annotations[annotationSpecHash] == hash && equality.Semantic.DeepDerivative(desired.Spec, s.Monitor.Spec) {
+		return nil
+	}
+	desired = desired.DeepCopy()
+	desired.Annotations[annotationSpecHash] = hash
+	return r.serverSideApply(ctx, desired)
+}
+
+// ensureRunAccess gives the namespace's run pods an account that may write its CommNodes' status, and nothing else.
+// All groups of a namespace share it.
+func (r *CommGroupReconciler) ensureRunAccess(ctx context.Context, namespace string) error {
+	labels := map[string]string{managedByLabel: managedBy, nameLabel: "commgroup-run"}
+	account := &corev1.ServiceAccount{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
+		ObjectMeta: metav1.ObjectMeta{Name: RunServiceAccount, Namespace: namespace, Labels: labels},
+	}
+	binding := &rbacv1.RoleBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
+		ObjectMeta: metav1.ObjectMeta{Name: RunRoleBinding, Namespace: namespace, Labels: labels},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: RunClusterRole},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: RunServiceAccount, Namespace: namespace}},
+	}
+	key := types.NamespacedName{Namespace: namespace}
+	key.Name = RunServiceAccount
+	if err := r.Client.Get(ctx, key, &corev1.ServiceAccount{}); apierrors.IsNotFound(err) {
+		if err := r.serverSideApply(ctx, account); err != nil {
+			return err
+		}
+	} else if err != nil {
+		return err
+	}
+	key.Name = RunRoleBinding
+	var have rbacv1.RoleBinding
+	err := r.Client.Get(ctx, key, &have)
+	if err == nil && equality.Semantic.DeepEqual(have.RoleRef, binding.RoleRef) && equality.Semantic.DeepEqual(have.Subjects, binding.Subjects) {
+		return nil
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	return r.serverSideApply(ctx, binding)
+}
+
+// createPods makes the run pods, after a look at the API itself: the cache may not yet show pods made a moment ago,
+// and at most maxParallelNodes nodes may hold GPUs.
+func (r *CommGroupReconciler) createPods(ctx context.Context, s *Snapshot, pods []*corev1.Pod) error {
+	var live corev1.PodList
+	if err := r.APIReader.List(ctx, &live, client.InNamespace(s.Group.Namespace), runPodsOf(s.Group)); err != nil {
+		return err
+	}
+	taken := 0
+	present := make(map[string]bool, len(live.Items))
+	for i := range live.Items {
+		present[live.Items[i].Name] = true
+		if podAlive(&live.Items[i]) && !podStuck(&live.Items[i], s.Now) {
+			taken++
+		}
+	}
+	byCommNode := make(map[types.UID]*v1alpha1.CommNode, len(s.CommNodes))
+	for i := range s.CommNodes {
+		byCommNode[s.CommNodes[i].UID] = &s.CommNodes[i]
+	}
+	var errs []error
+	for _, pod := range pods {
+		if present[pod.Name] || taken >= int(s.Group.Spec.Run.MaxParallelNodes) {
+			continue
+		}
+		err := r.Client.Create(ctx, pod.DeepCopy(), client.FieldOwner(v1alpha1.FieldManagerController))
+		switch {
+		case err == nil:
+			taken++
+		case apierrors.IsAlreadyExists(err):
+		case apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
+			// A quota, a pod security level or the person's own overrides refuse the pod; to try again would not help.
+			errs = append(errs, r.closeRefused(ctx, byCommNode[pod.OwnerReferences[0].UID], pod.Name, err, s))
+		default:
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r *CommGroupReconciler) closeRefused(ctx context.Context, cn *v1alpha1.CommNode, podName string, cause error, s *Snapshot) error {
+	if cn == nil || cn.Spec.Run == nil {
+		return cause
+	}
+	desired := cn.DeepCopy()
+	desired.Spec.Run.Closed = &v1alpha1.RunClosure{
+		Verdict: v1alpha1.VerdictError, Reason: v1alpha1.ReasonRunPodNotStarted, Time: *stamp(s.Now),
+		Message: shorten(fmt.Sprintf("The API server refused run pod %s for node %s: %v. Mend the quota, the namespace's pod security level or runtime.pod, then ask for a new run.",
+			podName, cn.Spec.NodeName, cause), 1024),
+	}
+	return r.writeCommNode(ctx, CommNodeChange{Current: cn, Desired: desired})
+}
+
+func (r *CommGroupReconciler) writeConfigMap(ctx context.Context, existing, desired *corev1.ConfigMap) error {
+	if existing == nil {
+		return r.Client.Create(ctx, desired.DeepCopy(), client.FieldOwner(v1alpha1.FieldManagerController))
+	}
+	next := existing.DeepCopy()
+	next.Data, next.BinaryData = desired.Data, nil
+	for key, value := range desired.Annotations {
+		metav1.SetMetaDataAnnotation(&next.ObjectMeta, key, value)
+	}
+	for key, value := range desired.Labels {
+		metav1.SetMetaDataLabel(&next.ObjectMeta, key, value)
+	}
+	// An update carries the version that was read: a ConfigMap that changed hands meanwhile is not overwritten.
+	return r.Client.Update(ctx, next, client.FieldOwner(v1alpha1.FieldManagerController))
+}

@@ -1,0 +1,137 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+const (
+	// cleanupDeadline bounds the wait for pods and monitors to go; past it the finalizer is released all the same.
+	cleanupDeadline = 2 * time.Minute
+	cleanupPoll     = 2 * time.Second
+)
+
+// finalize deletes what the group made, waits a bounded time until its pods are gone, and releases the finalizer. No
+// error of the API keeps it from that: a missing CRD or namespace must not leave a CommGroup that cannot be deleted.
+func (r *CommGroupReconciler) finalize(ctx context.Context, group *v1alpha1.CommGroup) (ctrl.Result, error) {
+	if !controllerutil.ContainsFinalizer(group, v1alpha1.Finalizer) {
+		return ctrl.Result{}, nil
+	}
+	left := r.deleteAll(ctx, group)
+	deadline := group.DeletionTimestamp.Add(cleanupDeadline)
+	now := r.Clock.Now()
+	if len(left) > 0 && now.Before(deadline) {
+		f := deletingFinding("Waiting, at most 2 minutes, for " + strings.Join(left, ", ") + " to go.")
+		if err := r.writeDeleting(ctx, group, f, now); client.IgnoreNotFound(err) != nil {
+			logf.FromContext(ctx).Error(err, "Could not write that the group is being deleted")
+		}
+		return ctrl.Result{RequeueAfter: min(cleanupPoll, deadline.Sub(now))}, nil
+	}
+	base := group.DeepCopy()
+	controllerutil.RemoveFinalizer(group, v1alpha1.Finalizer)
+	err := r.Client.Patch(ctx, group, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))
+	if client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("release finalizer: %w", err)
+	}
+	if len(left) > 0 {
+		r.Recorder.Eventf(group, nil, corev1.EventTypeWarning, v1alpha1.ReasonCleanupTimedOut, "ReleaseFinalizer",
+			"%s", shorten("Still there after 2 minutes: "+strings.Join(left, ", ")+". The group is released; delete them by hand.", 1000))
+	} else {
+		r.Recorder.Eventf(group, nil, corev1.EventTypeNormal, v1alpha1.ReasonCleanedUp, "ReleaseFinalizer", "Pods and monitors are gone.")
+	}
+	return ctrl.Result{}, nil
+}
+
+// deleteAll deletes everything that the group made and says what is still there.
+func (r *CommGroupReconciler) deleteAll(ctx context.Context, group *v1alpha1.CommGroup) []string {
+	log := logf.FromContext(ctx)
+	var left []string
+	// gone says whether an error means that there is nothing left of the kind.
+	gone := func(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }
+	try := func(what string, err error) {
+		if err != nil && !gone(err) {
+			log.Error(err, "Could not delete", "what", what)
+			left = append(left, fmt.Sprintf("%s (%v)", what, err))
+		}
+	}
+	inGroup := []client.DeleteAllOfOption{client.InNamespace(group.Namespace), ofGroup(group)}
+	background := client.PropagationPolicy(metav1.DeletePropagationBackground)
+
+	var pods corev1.PodList
+	err := r.APIReader.List(ctx, &pods, client.InNamespace(group.Namespace), runPodsOf(group))
+	try("run pods", err)
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if pod.DeletionTimestamp.IsZero() {
+			try("run pod "+pod.Name, r.Client.Delete(ctx, pod, background))
+		}
+		left = append(left, "run pod "+pod.Name)
+	}
+	name := monitorName(group)
+	monitor := &appsv1.DaemonSet{}
+	err = r.APIReader.Get(ctx, types.NamespacedName{Namespace: r.Config.OperatorNamespace, Name: name}, monitor)
+	try("DaemonSet "+name, err)
+	if err == nil {
+		if monitor.DeletionTimestamp.IsZero() {
+			try("DaemonSet "+name, r.Client.Delete(ctx, monitor, background))
+		}
+		left = append(left, "DaemonSet "+name)
+	}
+	var monitors metav1.PartialObjectMetadataList
+	monitors.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+	err = r.APIReader.List(ctx, &monitors, client.InNamespace(r.Config.OperatorNamespace), ofGroup(group), client.Limit(100))
+	try("monitor pods", err)
+	if len(monitors.Items) > 0 {
+		left = append(left, fmt.Sprintf("monitor pods (%s and others)", monitors.Items[0].Name))
+	}
+	try("ConfigMaps", r.Client.DeleteAllOf(ctx, &corev1.ConfigMap{}, inGroup...))
+	if len(pods.Items) == 0 {
+		// Only now: a CommNode owns its run pod, and the pod's end is waited for above.
+		try("CommNodes", r.Client.DeleteAllOf(ctx, &v1alpha1.CommNode{}, inGroup...))
+		try("run account", r.deleteRunAccess(ctx, group))
+	}
+	return left
+}
+
+// deleteRunAccess removes the account of run pods unless another group of the namespace needs it.
+func (r *CommGroupReconciler) deleteRunAccess(ctx context.Context, group *v1alpha1.CommGroup) error {
+	var groups v1alpha1.CommGroupList
+	if err := r.Client.List(ctx, &groups, client.InNamespace(group.Namespace)); err != nil {
+		return err
+	}
+	for i := range groups.Items {
+		if other := &groups.Items[i]; other.UID != group.UID && other.DeletionTimestamp.IsZero() {
+			return nil
+		}
+	}
+	if err := r.deleteNamed(ctx, &rbacv1.RoleBinding{}, group.Namespace, RunRoleBinding); err != nil {
+		return err
+	}
+	return r.deleteNamed(ctx, &corev1.ServiceAccount{}, group.Namespace, RunServiceAccount)
+}
+
+func (r *CommGroupReconciler) writeDeleting(ctx context.Context, group *v1alpha1.CommGroup, f finding, now time.Time) error {
+	next := setConditions(group.Status.Conditions, map[string]finding{v1alpha1.ConditionReady: f}, group.Generation, now)
+	base := group.DeepCopy()
+	group.Status.Conditions = next
+	if equalStatus(&base.Status, &group.Status) {
+		return nil
+	}
+	return r.Client.Status().Patch(ctx, group, client.MergeFrom(base))
+}

@@ -1,0 +1,189 @@
+package controllers
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// conditionTypes in the order in which a reader wants them.
+var conditionTypes = []string{
+	v1alpha1.ConditionReady, v1alpha1.ConditionAccepted, v1alpha1.ConditionAgentsReporting, v1alpha1.ConditionCompatible,
+	v1alpha1.ConditionRunning, v1alpha1.ConditionValidated, v1alpha1.ConditionSettingsInEffect,
+	v1alpha1.ConditionSettingsPublished, v1alpha1.ConditionSimulated,
+}
+
+// setConditions writes the findings as conditions of this generation. Times change only where the status does.
+func setConditions(conditions []metav1.Condition, findings map[string]finding, generation int64, now time.Time) []metav1.Condition {
+	out := slices.Clone(conditions)
+	for _, t := range conditionTypes {
+		f, ok := findings[t]
+		if !ok {
+			continue
+		}
+		meta.SetStatusCondition(&out, metav1.Condition{
+			Type: t, Status: f.Status, Reason: f.Reason, Message: f.Message,
+			ObservedGeneration: generation, LastTransitionTime: *stamp(now),
+		})
+	}
+	return out
+}
+
+// listFailed says Unknown of everything: nothing may be concluded from a part that could not be read.
+func listFailed(err error) map[string]finding {
+	out := make(map[string]finding, len(conditionTypes))
+	for _, t := range conditionTypes {
+		out[t] = finding{metav1.ConditionUnknown, v1alpha1.ReasonListFailed,
+			shorten(fmt.Sprintf("The group's objects could not be read: %v. The controller tries again.", err), 1024)}
+	}
+	return out
+}
+
+// readiness is the condition Ready: the first of its parts that is False, else the first that is Unknown.
+func readiness(f map[string]finding) finding {
+	parts := []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionValidated, v1alpha1.ConditionCompatible, v1alpha1.ConditionAgentsReporting}
+	for _, t := range parts {
+		if f[t].Status == metav1.ConditionFalse {
+			return f[t]
+		}
+	}
+	// Of what is not yet known, the earliest step says most.
+	for _, t := range []string{v1alpha1.ConditionAgentsReporting, v1alpha1.ConditionCompatible, v1alpha1.ConditionValidated} {
+		if f[t].Status == metav1.ConditionUnknown {
+			return f[t]
+		}
+	}
+	return finding{metav1.ConditionTrue, v1alpha1.ReasonReady, f[v1alpha1.ConditionValidated].Message}
+}
+
+// agentsReporting is the condition of the same name. An agent that has not reported since its CommNode was made gets
+// graceSeconds. It returns when the finding changes by time alone.
+func agentsReporting(members []Member, commNodes map[string]*v1alpha1.CommNode, now time.Time, graceSeconds int32) (finding, time.Time) {
+	var silent, waiting []string
+	var wakeAt time.Time
+	for i := range members {
+		name := members[i].Name
+		cn := commNodes[name]
+		switch {
+		case cn == nil:
+			waiting = append(waiting, name)
+		case factsHold(cn, now):
+			wakeAt = earlier(wakeAt, factsEnd(cn.Status.Facts))
+		case cn.Status.Facts != nil:
+			silent = append(silent, name)
+		default:
+			deadline := cn.CreationTimestamp.Add(seconds(graceSeconds))
+			if now.Before(deadline) {
+				waiting = append(waiting, name)
+				wakeAt = earlier(wakeAt, deadline)
+			} else {
+				silent = append(silent, name)
+			}
+		}
+	}
+	switch {
+	case len(members) == 0:
+		return finding{metav1.ConditionUnknown, v1alpha1.ReasonNoNodesMatched, "There is no member."}, wakeAt
+	case len(silent) > 0:
+		return finding{metav1.ConditionFalse, v1alpha1.ReasonAgentNotReporting,
+			fmt.Sprintf("The monitors of %d of %d members do not report: %s. Look at their pods (`kubectl get pods -A -l %s=%s -o wide`).",
+				len(silent), len(members), someNames(silent, 5), v1alpha1.LabelRole, v1alpha1.RoleMonitor)}, wakeAt
+	case len(waiting) > 0:
+		return finding{metav1.ConditionUnknown, v1alpha1.ReasonWaitingForAgents,
+			fmt.Sprintf("%d of %d members have reported; the others' monitors are starting: %s.",
+				len(members)-len(waiting), len(members), someNames(waiting, 5))}, wakeAt
+	}
+	return finding{metav1.ConditionTrue, v1alpha1.ReasonAllReporting, fmt.Sprintf("All %d members report.", len(members))}, wakeAt
+}
+
+// running is the condition of the same name.
+func running(group *v1alpha1.CommGroup, run *v1alpha1.GroupRunStatus, counts v1alpha1.MemberCounts, waiting string) finding {
+	switch {
+	case run != nil && run.Phase == v1alpha1.RunPhaseRunning:
+		return finding{metav1.ConditionTrue, v1alpha1.ReasonRunInProgress,
+			fmt.Sprintf("Run %s (%s): %d nodes hold GPUs, %d wait, %d are done.", run.ID, run.Trigger, counts.Running, counts.Pending,
+				counts.Passed+counts.Failed+counts.Inconclusive+counts.Errored+counts.Skipped)}
+	case group.Spec.Run.State == v1alpha1.RunSuspended:
+		return finding{metav1.ConditionFalse, v1alpha1.ReasonSuspended, "run.state is Suspended: no run starts until it is Active."}
+	case waiting != "":
+		return finding{metav1.ConditionFalse, v1alpha1.ReasonWaiting, waiting}
+	case run == nil:
+		return finding{metav1.ConditionFalse, v1alpha1.ReasonNeverRan, "No run has been made."}
+	case run.Phase == v1alpha1.RunPhaseAborted:
+		return finding{metav1.ConditionFalse, v1alpha1.ReasonSuperseded, fmt.Sprintf("Run %s was aborted.", run.ID)}
+	}
+	return finding{metav1.ConditionFalse, v1alpha1.ReasonRunFinished, fmt.Sprintf("Run %s finished: %s.", run.ID, run.Verdict)}
+}
+
+// validationOf is the condition Validated. A re-run of the same spec on the same members does not take back what the run
+// before it has shown; only its own result does.
+func validationOf(group *v1alpha1.CommGroup, run *v1alpha1.GroupRunStatus, outcomes []outcome, waiting string) finding {
+	unknown := func(reason, format string, args ...any) finding {
+		return finding{metav1.ConditionUnknown, reason, fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case run == nil && waiting != "":
+		return unknown(v1alpha1.ReasonWaiting, "%s", waiting)
+	case run == nil && group.Spec.Run.State == v1alpha1.RunSuspended:
+		return unknown(v1alpha1.ReasonSuspended, "run.state is Suspended, and no run has been made.")
+	case run == nil:
+		return unknown(v1alpha1.ReasonNeverRan, "No run has been made.")
+	case run.Phase == v1alpha1.RunPhaseRunning:
+		last := meta.FindStatusCondition(group.Status.Conditions, v1alpha1.ConditionValidated)
+		if repeats(run) && last != nil && last.Status == metav1.ConditionTrue && last.ObservedGeneration == group.Generation {
+			return finding{last.Status, last.Reason, last.Message}
+		}
+		return unknown(v1alpha1.ReasonRunInProgress, "Run %s is going on.", run.ID)
+	case run.Phase == v1alpha1.RunPhaseAborted:
+		if group.Spec.Run.State == v1alpha1.RunSuspended {
+			return unknown(v1alpha1.ReasonSuspended, "Run %s was aborted since run.state is Suspended.", run.ID)
+		}
+		return unknown(v1alpha1.ReasonSuperseded, "Run %s was aborted since the spec changed.", run.ID)
+	case run.Generation != group.Generation:
+		return unknown(v1alpha1.ReasonSuperseded, "Run %s measured generation %d of the spec; this is %d.", run.ID, run.Generation, group.Generation)
+	}
+	return validated(run, outcomes)
+}
+
+// repeats says whether the run measures again what an earlier run of the same spec and members has measured.
+func repeats(run *v1alpha1.GroupRunStatus) bool {
+	return run.Trigger == triggerScheduled || run.Trigger == triggerRequested
+}
+
+func simulated(origin v1alpha1.Origin) finding {
+	switch origin {
+	case v1alpha1.OriginSimulated:
+		return finding{metav1.ConditionTrue, v1alpha1.ReasonSimulated, "Facts or results of this group come from the simulator, not from hardware."}
+	case v1alpha1.OriginHardware:
+		return finding{metav1.ConditionFalse, v1alpha1.ReasonHardware, "All facts and results come from hardware."}
+	case v1alpha1.OriginUnknown:
+	}
+	return finding{metav1.ConditionUnknown, v1alpha1.ReasonFactsUnknown, "No facts are known."}
+}
+
+// transitions are the events for conditions that changed since the last status.
+func transitions(before, after []metav1.Condition) []Event {
+	quiet := map[string]bool{v1alpha1.ConditionRunning: true, v1alpha1.ConditionSimulated: true}
+	quietReasons := map[string]bool{v1alpha1.ReasonNotProven: true, v1alpha1.ReasonPublishOff: true, v1alpha1.ReasonNotRequested: true}
+	var out []Event
+	for i := range after {
+		c := &after[i]
+		if quiet[c.Type] || quietReasons[c.Reason] || c.Status == metav1.ConditionUnknown {
+			continue
+		}
+		if c.Type == v1alpha1.ConditionReady && c.Status == metav1.ConditionFalse {
+			continue // one of its parts speaks
+		}
+		if old := meta.FindStatusCondition(before, c.Type); old != nil && old.Status == c.Status && old.Reason == c.Reason {
+			continue
+		}
+		out = append(out, Event{Warning: c.Status == metav1.ConditionFalse, Reason: c.Reason, Action: "Set" + c.Type,
+			Note: shorten(c.Type+"="+string(c.Status)+": "+c.Message, 1000)})
+	}
+	return out
+}

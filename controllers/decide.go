@@ -1,0 +1,308 @@
+package controllers
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// Decide works out what should be from what is. It reads no clock and does no I/O, and changes nothing in the snapshot.
+func Decide(s *Snapshot, cfg Config) Decision {
+	group := s.Group
+	var d Decision
+	d.Status = *group.Status.DeepCopy()
+	if s.ListError != nil {
+		d.Status.Conditions = setConditions(d.Status.Conditions, listFailed(s.ListError), group.Generation, s.Now)
+		return d
+	}
+	members, membersErr := selectMembers(&group.Spec, s.Nodes)
+	accepted := acceptance(&group.Spec, members, membersErr, cfg.DefaultRuntimeImage)
+	in := runInput{
+		now: s.Now, group: group, accepted: accepted.isTrue(), members: members, hash: membersHash(members),
+		commNodes: make(map[string]*v1alpha1.CommNode, len(s.CommNodes)), pods: map[string][]*corev1.Pod{},
+	}
+	nodeOfPod := make(map[string]string, len(s.CommNodes)) // by UID of the CommNode
+	for i := range s.CommNodes {
+		cn := &s.CommNodes[i]
+		in.commNodes[cn.Spec.NodeName] = cn
+		nodeOfPod[string(cn.UID)] = cn.Spec.NodeName
+	}
+	for i := range s.RunPods {
+		pod := &s.RunPods[i]
+		in.pods[podNode(pod, nodeOfPod)] = append(in.pods[podNode(pod, nodeOfPod)], pod)
+	}
+
+	state := stepRun(in)
+	outcomes := judge(state.nodes, &group.Spec)
+	events := state.events
+	if run := state.run; run != nil && run.Phase == v1alpha1.RunPhaseFinished {
+		events = append(events, settleVerdict(run, outcomes, in)...)
+	}
+	d.CommNodes, d.DeleteCommNodes = planCommNodes(&state, in)
+	if len(members) > 0 {
+		d.Monitor = monitorFor(group, members, cfg)
+	}
+	d.DeletePods = state.deletePods
+	for _, name := range state.createPodsOn {
+		d.CreatePods = append(d.CreatePods, runPodFor(group, in.commNodes[name], state.run.ID, cfg))
+	}
+	d.WakeAt = state.wakeAt
+	fillStatus(&d, s, in, &state, outcomes, accepted)
+	d.Events = append(events, transitions(group.Status.Conditions, d.Status.Conditions)...)
+	return d
+}
+
+// podNode is the node that a run pod is meant for, from its owner; a pod whose CommNode is gone goes by its own node.
+func podNode(pod *corev1.Pod, nodeOfCommNode map[string]string) string {
+	for _, ref := range pod.OwnerReferences {
+		if name, ok := nodeOfCommNode[string(ref.UID)]; ok {
+			return name
+		}
+	}
+	return pod.Spec.NodeName
+}
+
+// settleVerdict writes the verdict of a finished run, anew each time, from the children.
+func settleVerdict(run *v1alpha1.GroupRunStatus, outcomes []outcome, in runInput) []Event {
+	unchanged := in.hash == run.MembersHash
+	verdict, decisive := groupVerdict(outcomes, unchanged)
+	justFinished := run.Verdict == ""
+	if unchanged || justFinished || run.Verdict == v1alpha1.VerdictPass {
+		run.Verdict = verdict
+	}
+	if !justFinished {
+		return nil
+	}
+	note := fmt.Sprintf("Run %s finished: %s.", run.ID, run.Verdict)
+	if run.Verdict != v1alpha1.VerdictPass && decisive != nil {
+		note += fmt.Sprintf(" %s on %s: %s", decisive.reason, decisive.node, decisive.message)
+	}
+	return []Event{{Warning: run.Verdict != v1alpha1.VerdictPass, Reason: v1alpha1.ReasonRunFinished, Action: "FinishRun", Note: shorten(note, 1000)}}
+}
+
+// planCommNodes works out each member's CommNode, and which have to go.
+func planCommNodes(state *runState, in runInput) (changes []CommNodeChange, remove []string) {
+	run := state.run
+	// A run that starts now is not in the status yet: it is assigned once it is.
+	persisted := run != nil && in.group.Status.Run != nil && in.group.Status.Run.ID == run.ID
+	running := persisted && run.Phase == v1alpha1.RunPhaseRunning
+	inRun := make(map[string]*nodeState, len(state.nodes))
+	for i := range state.nodes {
+		inRun[state.nodes[i].name] = &state.nodes[i]
+	}
+	var plan v1alpha1.RunPlan
+	if running {
+		plan = planFor(&in.group.Spec)
+	}
+	assignment := func(cn *v1alpha1.CommNode, n *nodeState) *v1alpha1.RunAssignment {
+		switch {
+		case n != nil && persisted && assigned(cn, run.ID):
+			// What is assigned does not change, but for the pod's name and the closure.
+			a := *cn.Spec.Run
+			a.PodName, a.Closed = n.podName, n.closure
+			return &a
+		case n != nil && running:
+			return &v1alpha1.RunAssignment{ID: run.ID, Generation: run.Generation, Plan: plan, PodName: n.podName, Closed: n.closure}
+		}
+		return nil
+	}
+	kept := make(map[string]bool, len(in.members))
+	for i := range in.members {
+		m := &in.members[i]
+		cn := in.commNodes[m.Name]
+		if cn != nil && cn.Spec.NodeUID != m.UID {
+			continue // of a node that was there before under this name: it goes first
+		}
+		kept[m.Name] = true
+		desired := desiredCommNode(in.group, m, cn)
+		desired.Spec.Run = assignment(cn, inRun[m.Name])
+		if cn == nil || !sameCommNode(cn, desired) {
+			changes = append(changes, CommNodeChange{Current: cn, Desired: desired})
+		}
+	}
+	for _, name := range sortedKeys(in.commNodes) {
+		if kept[name] {
+			continue
+		}
+		cn := in.commNodes[name]
+		n := inRun[name]
+		if n == nil || !running {
+			remove = append(remove, cn.Name)
+			continue
+		}
+		desired := cn.DeepCopy()
+		desired.Spec.Run = assignment(cn, n)
+		if !sameCommNode(cn, desired) {
+			changes = append(changes, CommNodeChange{Current: cn, Desired: desired})
+		}
+	}
+	return changes, remove
+}
+
+func desiredCommNode(group *v1alpha1.CommGroup, m *Member, current *v1alpha1.CommNode) *v1alpha1.CommNode {
+	desired := &v1alpha1.CommNode{}
+	if current != nil {
+		desired.ObjectMeta = *current.ObjectMeta.DeepCopy()
+	} else {
+		desired.Name, desired.Namespace = v1alpha1.CommNodeName(group.Name, m.Name), group.Namespace
+	}
+	if desired.Labels == nil {
+		desired.Labels = map[string]string{}
+	}
+	for key, value := range groupLabels(group, "") {
+		desired.Labels[key] = value
+	}
+	desired.Labels[v1alpha1.LabelNode] = v1alpha1.LabelValue(m.Name)
+	if !ownedBy(desired, group) {
+		desired.OwnerReferences = append(desired.OwnerReferences, groupOwner(group))
+	}
+	desired.Spec = v1alpha1.CommNodeSpec{
+		NodeName: m.Name,
+		NodeUID:  m.UID,
+		Group:    v1alpha1.GroupReference{Name: group.Name, UID: string(group.UID)},
+		Ranks:    m.Ranks,
+	}
+	return desired
+}
+
+func sameCommNode(a, b *v1alpha1.CommNode) bool {
+	return equality.Semantic.DeepEqual(a.Spec, b.Spec) && equality.Semantic.DeepEqual(a.Labels, b.Labels) &&
+		equality.Semantic.DeepEqual(a.OwnerReferences, b.OwnerReferences)
+}
+
+// fillStatus computes the whole status from the children.
+func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes []outcome, accepted finding) {
+	group, run := s.Group, state.run
+	status := &d.Status
+	status.ObservedGeneration = group.Generation
+	status.Run = run
+	var reporting []*v1alpha1.CommNode
+	for i := range in.members {
+		if cn := in.commNodes[in.members[i].Name]; factsHold(cn, s.Now) {
+			reporting = append(reporting, cn)
+		}
+	}
+	status.Members = countMembers(len(in.members), len(reporting), run, outcomes)
+	status.Origin = originOf(reporting, outcomes)
+	// What the run before has shown stands until a repeat of it ends.
+	keep := run != nil && run.Phase == v1alpha1.RunPhaseRunning && repeats(run)
+	if !keep {
+		status.Settings = aggregateSettings(outcomes)
+		status.Results = aggregateResults(outcomes)
+		status.Headline = headline(status.Results)
+		status.Effective = effectiveSummary(status.Settings)
+	}
+	counted := takeCensus(reporting, outcomes)
+	status.Inventory = inventory(counted)
+
+	f := map[string]finding{v1alpha1.ConditionAccepted: accepted, v1alpha1.ConditionSimulated: simulated(status.Origin)}
+	var odd []v1alpha1.Culprit
+	f[v1alpha1.ConditionCompatible], odd = compatibility(counted, reporting, len(in.members), group.Spec.RanksPerNode)
+	if !keep {
+		status.Culprits = groupCulprits(outcomes, odd)
+	}
+	agents, agentsWake := agentsReporting(in.members, in.commNodes, s.Now, group.Spec.Run.StartDeadlineSeconds)
+	f[v1alpha1.ConditionAgentsReporting] = agents
+	d.WakeAt = earlier(d.WakeAt, agentsWake)
+	f[v1alpha1.ConditionRunning] = running(group, run, status.Members, state.waiting)
+	f[v1alpha1.ConditionValidated] = validationOf(group, run, outcomes, state.waiting)
+	f[v1alpha1.ConditionSettingsInEffect] = settingsInEffect(status.Settings, &group.Spec)
+
+	p := publish(publishInput{
+		now: s.Now, group: group, run: run, outcomes: outcomes, settings: status.Settings, origin: status.Origin,
+		existing: s.ConfigMap, certain: s.ConfigMapCertain, owned: s.OwnedConfigMaps,
+	})
+	f[v1alpha1.ConditionSettingsPublished] = p.condition
+	status.Published, d.ConfigMap, d.NeedConfigMapLookup, d.DeleteConfigMaps = p.published, p.configMap, p.lookUp, p.remove
+	f[v1alpha1.ConditionReady] = readiness(f)
+
+	status.WouldGate = nil
+	if group.Spec.Gating.Mode == v1alpha1.GatingDryRun {
+		status.WouldGate = wouldGate(outcomes)
+	}
+	status.NextRunTime = nil
+	if group.Spec.Run.State != v1alpha1.RunSuspended && run != nil {
+		if next := nextScheduled(group.Spec.Run.Schedule, run.StartTime.Time); !next.IsZero() {
+			status.NextRunTime = stamp(next)
+			if run.Phase != v1alpha1.RunPhaseRunning {
+				d.WakeAt = earlier(d.WakeAt, next)
+			}
+		}
+	}
+	status.Conditions = setConditions(status.Conditions, f, group.Generation, s.Now)
+	boundStatus(status)
+}
+
+func countMembers(selected, reporting int, run *v1alpha1.GroupRunStatus, outcomes []outcome) v1alpha1.MemberCounts {
+	c := v1alpha1.MemberCounts{Selected: int32(selected), Reporting: int32(reporting)}
+	for i := range outcomes {
+		switch outcomes[i].verdict {
+		case v1alpha1.VerdictPass:
+			c.Passed++
+		case v1alpha1.VerdictFail:
+			c.Failed++
+		case v1alpha1.VerdictInconclusive:
+			c.Inconclusive++
+		case v1alpha1.VerdictError:
+			c.Errored++
+		case v1alpha1.VerdictSkipped:
+			c.Skipped++
+		default:
+			if run == nil || run.Phase != v1alpha1.RunPhaseRunning {
+				continue
+			}
+			if outcomes[i].phase == nodeWaiting {
+				c.Pending++
+			} else {
+				c.Running++
+			}
+		}
+	}
+	c.Summary = fmt.Sprintf("%d/%d", c.Passed, selected)
+	return c
+}
+
+// originOf is Simulated where anything came from the simulator, and Hardware only where everything says so.
+func originOf(reporting []*v1alpha1.CommNode, outcomes []outcome) v1alpha1.Origin {
+	hardware := len(reporting) > 0
+	for _, cn := range reporting {
+		switch cn.Status.Facts.Origin {
+		case v1alpha1.OriginSimulated:
+			return v1alpha1.OriginSimulated
+		case v1alpha1.OriginHardware:
+		default:
+			hardware = false
+		}
+	}
+	for i := range outcomes {
+		if r := outcomes[i].report; r != nil && r.Library != nil && r.Library.Flavor == "simulated" {
+			return v1alpha1.OriginSimulated
+		}
+	}
+	if hardware {
+		return v1alpha1.OriginHardware
+	}
+	return v1alpha1.OriginUnknown
+}
+
+// wouldGate names the nodes that failed, at most 16.
+func wouldGate(outcomes []outcome) []string {
+	var names []string
+	for i := range outcomes {
+		if outcomes[i].verdict == v1alpha1.VerdictFail {
+			names = append(names, outcomes[i].node)
+		}
+	}
+	slices.Sort(names)
+	return names[:min(len(names), 16)]
+}
+
+// deletingFinding is what Ready says while the group is being deleted.
+func deletingFinding(what string) finding {
+	return finding{metav1.ConditionFalse, v1alpha1.ReasonDeleting, what}
+}

@@ -1,0 +1,83 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// ofGroup selects what carries the group's UID, so that a group made anew never adopts the old one's objects.
+func ofGroup(group *v1alpha1.CommGroup) client.MatchingLabels {
+	return client.MatchingLabels{v1alpha1.LabelGroupUID: string(group.UID)}
+}
+
+func runPodsOf(group *v1alpha1.CommGroup) client.MatchingLabels {
+	return client.MatchingLabels{v1alpha1.LabelGroupUID: string(group.UID), v1alpha1.LabelRole: v1alpha1.RoleRun}
+}
+
+// gather reads everything that a decision rests on. A part that cannot be read sets ListError.
+func (r *CommGroupReconciler) gather(ctx context.Context, group *v1alpha1.CommGroup) *Snapshot {
+	s := &Snapshot{Now: r.Clock.Now(), Group: group}
+	var errs []error
+	fail := func(what string, err error) {
+		if client.IgnoreNotFound(err) != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", what, err))
+		}
+	}
+	// Deciding changes nothing, so the cache need not copy thousands of objects for it.
+	shared := client.UnsafeDisableDeepCopy
+
+	var nodes corev1.NodeList
+	fail("nodes", r.Client.List(ctx, &nodes, shared))
+	s.Nodes = nodes.Items
+	var commNodes v1alpha1.CommNodeList
+	fail("commnodes", r.Client.List(ctx, &commNodes, client.InNamespace(group.Namespace), ofGroup(group), shared))
+	s.CommNodes = commNodes.Items
+	var pods corev1.PodList
+	fail("run pods", r.Client.List(ctx, &pods, client.InNamespace(group.Namespace), runPodsOf(group), shared))
+	s.RunPods = pods.Items
+	var configMaps corev1.ConfigMapList
+	fail("configmaps", r.Client.List(ctx, &configMaps, client.InNamespace(group.Namespace), ofGroup(group), shared))
+	name := configMapName(group)
+	for i := range configMaps.Items {
+		cm := &configMaps.Items[i]
+		if !ownedBy(cm, group) {
+			continue
+		}
+		s.OwnedConfigMaps = append(s.OwnedConfigMaps, cm.Name)
+		if cm.Name == name {
+			s.ConfigMap, s.ConfigMapCertain = cm, true
+		}
+	}
+	var monitor appsv1.DaemonSet
+	err := r.Client.Get(ctx, types.NamespacedName{Namespace: r.Config.OperatorNamespace, Name: monitorName(group)}, &monitor)
+	fail("monitor", err)
+	if err == nil {
+		s.Monitor = &monitor
+	}
+	s.ListError = errors.Join(errs...)
+	return s
+}
+
+// lookUpConfigMap asks the API itself for the ConfigMap: the cache holds only those that the controller made.
+func (r *CommGroupReconciler) lookUpConfigMap(ctx context.Context, s *Snapshot) error {
+	var cm corev1.ConfigMap
+	err := r.APIReader.Get(ctx, types.NamespacedName{Namespace: s.Group.Namespace, Name: configMapName(s.Group)}, &cm)
+	switch {
+	case apierrors.IsNotFound(err):
+		s.ConfigMap, s.ConfigMapCertain = nil, true
+		return nil
+	case err != nil:
+		return fmt.Errorf("configmap %s: %w", configMapName(s.Group), err)
+	}
+	s.ConfigMap, s.ConfigMapCertain = &cm, true
+	return nil
+}

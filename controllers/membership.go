@@ -1,0 +1,124 @@
+package controllers
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// Member is one node of a group, with its share of the ranks.
+type Member struct {
+	Name string
+	UID  string
+	// AllocatableGPUs of the resource that the group asks for.
+	AllocatableGPUs int64
+	Ranks           v1alpha1.RankRange
+}
+
+// selectMembers returns the group's nodes in rank order: by region and zone, then by name, so that neighbours in the
+// network are neighbours in rank.
+func selectMembers(spec *v1alpha1.CommGroupSpec, nodes []corev1.Node) ([]Member, error) {
+	selector := labels.Nothing()
+	if spec.Members.NodeSelector != nil {
+		s, err := metav1.LabelSelectorAsSelector(spec.Members.NodeSelector)
+		if err != nil {
+			return nil, fmt.Errorf("members.nodeSelector: %w", err)
+		}
+		selector = s
+	}
+	named := make(map[string]bool, len(spec.Members.NodeNames))
+	for _, name := range spec.Members.NodeNames {
+		named[name] = true
+	}
+	excluded := make(map[string]bool, len(spec.Members.Exclude))
+	for _, name := range spec.Members.Exclude {
+		excluded[name] = true
+	}
+	var chosen []*corev1.Node
+	for i := range nodes {
+		node := &nodes[i]
+		if excluded[node.Name] || !node.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if named[node.Name] || selector.Matches(labels.Set(node.Labels)) {
+			chosen = append(chosen, node)
+		}
+	}
+	slices.SortFunc(chosen, func(a, b *corev1.Node) int {
+		return cmp.Or(
+			strings.Compare(a.Labels[corev1.LabelTopologyRegion], b.Labels[corev1.LabelTopologyRegion]),
+			strings.Compare(a.Labels[corev1.LabelTopologyZone], b.Labels[corev1.LabelTopologyZone]),
+			strings.Compare(a.Name, b.Name),
+		)
+	})
+	if limit := spec.Members.MaxMembers; limit != nil && len(chosen) > int(*limit) {
+		chosen = chosen[:*limit]
+	}
+	resource := corev1.ResourceName(gpuResource(spec))
+	members := make([]Member, len(chosen))
+	world := int32(len(chosen)) * spec.RanksPerNode
+	for i, node := range chosen {
+		gpus := node.Status.Allocatable[resource]
+		members[i] = Member{
+			Name:            node.Name,
+			UID:             string(node.UID),
+			AllocatableGPUs: gpus.Value(),
+			Ranks:           rankRange(int32(i), spec.RanksPerNode, world),
+		}
+	}
+	return members, nil
+}
+
+func rankRange(index, count, world int32) v1alpha1.RankRange {
+	first := index * count
+	return v1alpha1.RankRange{
+		Summary:   fmt.Sprintf("%d-%d/%d", first, first+count-1, world),
+		First:     first,
+		Count:     count,
+		WorldSize: world,
+	}
+}
+
+// membersHash identifies a set of nodes in rank order. A node that was deleted and made again is another node.
+func membersHash(members []Member) string {
+	h := sha256.New()
+	for _, m := range members {
+		h.Write([]byte(m.Name))
+		h.Write([]byte{0})
+		h.Write([]byte(m.UID))
+		h.Write([]byte{0})
+	}
+	return hex.EncodeToString(h.Sum(nil))[:16]
+}
+
+func gpuResource(spec *v1alpha1.CommGroupSpec) string {
+	return cmp.Or(spec.Runtime.Pod.GPUResourceName, v1alpha1.ResourceGPU)
+}
+
+// nodesWithoutGPUs names the members that cannot hold a run pod: too few allocatable GPUs.
+func nodesWithoutGPUs(members []Member, ranksPerNode int32) []string {
+	var names []string
+	for _, m := range members {
+		if m.AllocatableGPUs < int64(ranksPerNode) {
+			names = append(names, m.Name)
+		}
+	}
+	return names
+}
+
+// someNames joins at most limit names and counts the rest.
+func someNames(names []string, limit int) string {
+	if len(names) <= limit {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:limit], ", "), len(names)-limit)
+}

@@ -1,0 +1,209 @@
+package controllers
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+const (
+	managedBy      = "commgroup-operator"
+	hostRoot       = "/host"
+	agentBinary    = "/agent"
+	monitorHealth  = 8081
+	maxNamedTerms  = 1024
+	managedByLabel = "app.kubernetes.io/managed-by"
+	nameLabel      = "app.kubernetes.io/name"
+)
+
+// groupLabels are on every object that the controller makes for a group.
+func groupLabels(group *v1alpha1.CommGroup, role string) map[string]string {
+	l := map[string]string{
+		managedByLabel:               managedBy,
+		v1alpha1.LabelGroup:          v1alpha1.LabelValue(group.Name),
+		v1alpha1.LabelGroupNamespace: group.Namespace,
+		v1alpha1.LabelGroupUID:       string(group.UID),
+	}
+	if role != "" {
+		l[v1alpha1.LabelRole] = role
+	}
+	return l
+}
+
+func groupOwner(group *v1alpha1.CommGroup) metav1.OwnerReference {
+	return metav1.OwnerReference{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommGroup", Name: group.Name, UID: group.UID,
+		Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+	}
+}
+
+// dnsName joins parts to a name that is a DNS label of at most 63 characters, ending in a hash of the unshortened parts.
+func dnsName(parts ...string) string {
+	full := strings.Join(parts, "/")
+	sum := sha256.Sum256([]byte(full))
+	tail := "-" + hex.EncodeToString(sum[:])[:8]
+	name := strings.ReplaceAll(strings.Join(parts, "-"), ".", "-")
+	if limit := 63 - len(tail); len(name) > limit {
+		name = strings.TrimRight(name[:limit], "-")
+	}
+	return name + tail
+}
+
+// monitorName carries namespace, name and UID of the group, since all monitors live in the operator's namespace.
+func monitorName(group *v1alpha1.CommGroup) string {
+	sum := sha256.Sum256([]byte(group.Namespace + "/" + group.Name + "/" + string(group.UID)))
+	name := strings.ReplaceAll("monitor-"+group.Namespace+"-"+group.Name, ".", "-")
+	// A DaemonSet's pods carry its name and a suffix: 52 leaves them below 63 characters.
+	if len(name) > 43 {
+		name = strings.TrimRight(name[:43], "-")
+	}
+	return name + "-" + hex.EncodeToString(sum[:])[:8]
+}
+
+// monitorFor is the DaemonSet of monitors, one pod on each member.
+func monitorFor(group *v1alpha1.CommGroup, members []Member, cfg Config) *appsv1.DaemonSet {
+	labels := groupLabels(group, v1alpha1.RoleMonitor)
+	labels[nameLabel] = "commgroup-monitor"
+	annotations := map[string]string{v1alpha1.AnnotationGroup: group.Namespace + "/" + group.Name}
+	selector := map[string]string{v1alpha1.LabelRole: v1alpha1.RoleMonitor, v1alpha1.LabelGroupUID: string(group.UID)}
+	return &appsv1.DaemonSet{
+		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSet"},
+		// No owner reference: an owner in another namespace is not allowed. The finalizer cleans up.
+		ObjectMeta: metav1.ObjectMeta{Name: monitorName(group), Namespace: cfg.OperatorNamespace, Labels: labels, Annotations: annotations},
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: selector},
+			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{
+				Type: appsv1.RollingUpdateDaemonSetStrategyType,
+				// Monitors serve nobody: many may be away at once, and a report holds longer than a restart takes.
+				RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: ptr.To(intstr.FromString("25%"))},
+			},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: annotations},
+				Spec:       monitorPod(group, members, cfg),
+			},
+		},
+	}
+}
+
+func monitorPod(group *v1alpha1.CommGroup, members []Member, cfg Config) corev1.PodSpec {
+	health := &group.Spec.Health
+	mount := func(name string) corev1.VolumeMount {
+		return corev1.VolumeMount{Name: name, MountPath: hostRoot + "/" + name, ReadOnly: true}
+	}
+	volume := func(name string, kind corev1.HostPathType) corev1.Volume {
+		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/" + name, Type: &kind}}}
+	}
+	return corev1.PodSpec{
+		ServiceAccountName:            MonitorServiceAccount,
+		EnableServiceLinks:            ptr.To(false),
+		TerminationGracePeriodSeconds: ptr.To(int64(5)),
+		Affinity:                      &corev1.Affinity{NodeAffinity: membersAffinity(&group.Spec, members)},
+		// A monitor tells of sick nodes too, so it tolerates every taint.
+		Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+		Containers: []corev1.Container{{
+			Name:  "monitor",
+			Image: cfg.AgentImage,
+			Command: []string{agentBinary, "monitor",
+				"--group", group.Namespace + "/" + group.Name,
+				"--node", "$(NODE_NAME)",
+				"--host-root", hostRoot,
+				"--interval", strconv.Itoa(int(health.IntervalSeconds)),
+				"--valid", strconv.Itoa(int(health.ReportValidSeconds)),
+				"--health-port", strconv.Itoa(monitorHealth),
+			},
+			Env: []corev1.EnvVar{fieldEnv("NODE_NAME", "spec.nodeName"), fieldEnv("POD_IP", "status.podIP"),
+				fieldEnv("POD_NAME", "metadata.name"), fieldEnv("POD_NAMESPACE", "metadata.namespace")},
+			Ports: []corev1.ContainerPort{{Name: "health", ContainerPort: monitorHealth, Protocol: corev1.ProtocolTCP}},
+			ReadinessProbe: &corev1.Probe{
+				ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromString("health")}},
+				PeriodSeconds: 10,
+			},
+			Resources: corev1.ResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi")},
+				Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")},
+			},
+			SecurityContext: &corev1.SecurityContext{
+				// Privileged because KFD answers EPERM for the properties of every GPU outside the container's device cgroup, and a
+				// monitor holds no device. Its root and everything mounted are read-only.
+				Privileged:             ptr.To(true),
+				RunAsUser:              ptr.To(int64(0)),
+				ReadOnlyRootFilesystem: ptr.To(true),
+			},
+			VolumeMounts: []corev1.VolumeMount{mount("sys"), mount("proc"), mount("opt")},
+		}},
+		Volumes: []corev1.Volume{volume("sys", corev1.HostPathDirectory), volume("proc", corev1.HostPathDirectory),
+			// /opt may be absent on a host without ROCm; an unset type checks nothing.
+			volume("opt", corev1.HostPathUnset)},
+	}
+}
+
+func fieldEnv(name, path string) corev1.EnvVar {
+	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}}}
+}
+
+// membersAffinity lets a pod run on the members only. With maxMembers the members are named, since no selector says
+// "the first n"; beyond maxNamedTerms the selector has to do, and the surplus monitors find no CommNode and wait.
+func membersAffinity(spec *v1alpha1.CommGroupSpec, members []Member) *corev1.NodeAffinity {
+	var terms []corev1.NodeSelectorTerm
+	if spec.Members.MaxMembers != nil && len(members) <= maxNamedTerms {
+		for i := range members {
+			terms = append(terms, namedTerm(members[i].Name))
+		}
+		return requiredAffinity(terms)
+	}
+	excluded := map[string]bool{}
+	for _, name := range spec.Members.Exclude {
+		excluded[name] = true
+	}
+	if selector := spec.Members.NodeSelector; selector != nil {
+		var term corev1.NodeSelectorTerm
+		for _, key := range sortedKeys(selector.MatchLabels) {
+			term.MatchExpressions = append(term.MatchExpressions, corev1.NodeSelectorRequirement{
+				Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{selector.MatchLabels[key]}})
+		}
+		for _, e := range selector.MatchExpressions {
+			term.MatchExpressions = append(term.MatchExpressions, corev1.NodeSelectorRequirement{
+				Key: e.Key, Operator: corev1.NodeSelectorOperator(e.Operator), Values: e.Values})
+		}
+		for _, name := range spec.Members.Exclude {
+			term.MatchFields = append(term.MatchFields, corev1.NodeSelectorRequirement{
+				Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpNotIn, Values: []string{name}})
+		}
+		if len(term.MatchExpressions) == 0 && len(term.MatchFields) == 0 {
+			// An empty term matches no node, unlike an empty label selector; this one matches every Linux node.
+			term.MatchExpressions = []corev1.NodeSelectorRequirement{{
+				Key: corev1.LabelOSStable, Operator: corev1.NodeSelectorOpNotIn, Values: []string{string(corev1.Windows)}}}
+		}
+		terms = append(terms, term)
+	}
+	for _, name := range spec.Members.NodeNames {
+		if !excluded[name] {
+			terms = append(terms, namedTerm(name))
+		}
+	}
+	return requiredAffinity(terms)
+}
+
+func namedTerm(node string) corev1.NodeSelectorTerm {
+	return corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{
+		Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}}}
+}
+
+func requiredAffinity(terms []corev1.NodeSelectorTerm) *corev1.NodeAffinity {
+	return &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms}}
+}
+
+func runtimeImage(spec *v1alpha1.CommGroupSpec, cfg Config) string {
+	return cmp.Or(spec.Runtime.Image, cfg.DefaultRuntimeImage)
+}

@@ -1,0 +1,210 @@
+package controllers
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// confKey holds the settings as /etc/rccl.conf takes them.
+const confKey = "rccl.conf"
+
+type publishInput struct {
+	now      time.Time
+	group    *v1alpha1.CommGroup
+	run      *v1alpha1.GroupRunStatus
+	outcomes []outcome
+	settings []v1alpha1.SettingStatus
+	origin   v1alpha1.Origin
+	existing *corev1.ConfigMap
+	// certain: existing is what the API has, not only what the cache has.
+	certain bool
+	owned   []string
+}
+
+type publication struct {
+	condition finding
+	published *v1alpha1.PublishedStatus
+	configMap *corev1.ConfigMap
+	lookUp    bool
+	remove    []string
+}
+
+func configMapName(group *v1alpha1.CommGroup) string {
+	name := group.Name + "-rccl-settings"
+	if len(name) > validation.DNS1123SubdomainMaxLength {
+		name = dnsName(group.Name, "rccl-settings")
+	}
+	return cmp.Or(group.Spec.Publish.ConfigMapName, name)
+}
+
+// publish decides what the ConfigMap shall hold. Settings of an older run stay while no newer run has proven others.
+func publish(in publishInput) publication {
+	name := configMapName(in.group)
+	old := in.group.Status.Published
+	if in.group.Spec.Publish.Mode == v1alpha1.PublishOff {
+		return publication{
+			condition: finding{metav1.ConditionFalse, v1alpha1.ReasonPublishOff, "publish.mode is Off."},
+			remove:    slices.Clone(in.owned),
+		}
+	}
+	notOwned := in.existing != nil && !ownedBy(in.existing, in.group)
+	if notOwned {
+		return publication{condition: finding{metav1.ConditionFalse, v1alpha1.ReasonConfigMapNotOwned,
+			fmt.Sprintf("ConfigMap %s exists and does not belong to this CommGroup; it is left alone. Delete it, or set publish.configMapName to another name.", name)}}
+	}
+	why, reason, env := proven(in)
+	if why != "" {
+		return keepPublished(in, old, name, why, reason)
+	}
+	desired := settingsConfigMap(in, name, env)
+	if in.existing == nil && !in.certain {
+		return publication{lookUp: true, published: old,
+			condition: finding{metav1.ConditionUnknown, v1alpha1.ReasonNotProven, "The ConfigMap is being looked up."}}
+	}
+	out := publication{
+		condition: finding{metav1.ConditionTrue, v1alpha1.ReasonPublished,
+			fmt.Sprintf("ConfigMap %s holds the settings that run %s proved on all members: `envFrom: [{configMapRef: {name: %s}}]`.", name, in.run.ID, name)},
+		published: &v1alpha1.PublishedStatus{ConfigMapName: name, Hash: desired.Annotations[v1alpha1.AnnotationSettingsHash],
+			RunID: in.run.ID, Time: *stamp(in.now)},
+	}
+	if old != nil && old.ConfigMapName == name && old.Hash == out.published.Hash && old.RunID == in.run.ID {
+		out.published = old
+	}
+	if !sameSettings(in.existing, desired) {
+		out.configMap = desired
+	}
+	for _, other := range in.owned {
+		if other != name {
+			out.remove = append(out.remove, other)
+		}
+	}
+	return out
+}
+
+// keepPublished leaves what an earlier run published, and says so.
+func keepPublished(in publishInput, old *v1alpha1.PublishedStatus, name, why, reason string) publication {
+	if old == nil || in.existing == nil {
+		return publication{condition: finding{metav1.ConditionFalse, reason, why}}
+	}
+	sameGeneration := strings.HasPrefix(old.RunID, fmt.Sprintf("%d-", in.group.Generation))
+	if sameGeneration && in.run != nil && in.run.Phase == v1alpha1.RunPhaseRunning {
+		return publication{published: old, condition: finding{metav1.ConditionTrue, v1alpha1.ReasonPublished,
+			fmt.Sprintf("ConfigMap %s holds the settings that run %s proved; run %s is going on.", name, old.RunID, in.run.ID)}}
+	}
+	return publication{published: old, condition: finding{metav1.ConditionFalse, reason,
+		fmt.Sprintf("%s ConfigMap %s still holds the settings of run %s.", sentence(why), name, old.RunID)}}
+}
+
+// proven returns the variables to publish, or why there are none.
+func proven(in publishInput) (why, reason string, env []v1alpha1.EnvVar) {
+	run := in.run
+	switch {
+	case run == nil:
+		return "No run has been made.", v1alpha1.ReasonNotProven, nil
+	case run.Phase != v1alpha1.RunPhaseFinished:
+		return fmt.Sprintf("Run %s has not finished.", run.ID), v1alpha1.ReasonNotProven, nil
+	case run.Generation != in.group.Generation:
+		return fmt.Sprintf("Run %s measured an older spec.", run.ID), v1alpha1.ReasonNotProven, nil
+	case run.Verdict != v1alpha1.VerdictPass:
+		return fmt.Sprintf("Run %s did not pass on every member (%s).", run.ID, run.Verdict), v1alpha1.ReasonNotProven, nil
+	case in.origin == v1alpha1.OriginUnknown:
+		return "It is not known whether the results come from hardware.", v1alpha1.ReasonNotProven, nil
+	case in.origin == v1alpha1.OriginSimulated && in.group.Spec.Publish.Simulated != v1alpha1.SimulatedAllow:
+		return "The results come from the simulator. Set publish.simulated to Allow to publish them all the same.", v1alpha1.ReasonSimulatedResults, nil
+	}
+	if unmet := requirementUnmet(in.settings, &in.group.Spec); unmet != "" {
+		return unmet + ".", v1alpha1.ReasonRequirementNotMet, nil
+	}
+	var first *outcome
+	for i := range in.outcomes {
+		o := &in.outcomes[i]
+		if o.report == nil {
+			return fmt.Sprintf("Node %s has no report.", o.node), v1alpha1.ReasonNotProven, nil
+		}
+		if first == nil {
+			first = o
+			continue
+		}
+		if name := firstDifference(first.report.Environment, o.report.Environment); name != "" {
+			return fmt.Sprintf("Variable %s differs between node %s and node %s: use one runtime image on all members.", name, first.node, o.node), v1alpha1.ReasonNotProven, nil
+		}
+	}
+	if first == nil || len(first.report.Environment) == 0 {
+		return "The agents reported no variables.", v1alpha1.ReasonNotProven, nil
+	}
+	return "", "", first.report.Environment
+}
+
+func firstDifference(a, b []v1alpha1.EnvVar) string {
+	values := make(map[string]string, len(a))
+	for _, e := range a {
+		values[e.Name] = e.Value
+	}
+	for _, e := range b {
+		if v, there := values[e.Name]; !there || v != e.Value {
+			return e.Name
+		}
+		delete(values, e.Name)
+	}
+	if rest := sortedKeys(values); len(rest) > 0 {
+		return rest[0]
+	}
+	return ""
+}
+
+func settingsConfigMap(in publishInput, name string, env []v1alpha1.EnvVar) *corev1.ConfigMap {
+	data := make(map[string]string, len(env)+1)
+	for _, e := range env {
+		data[e.Name] = e.Value
+	}
+	var conf strings.Builder
+	for _, variable := range sortedKeys(data) {
+		fmt.Fprintf(&conf, "%s=%s\n", variable, data[variable])
+	}
+	sum := sha256.Sum256([]byte(conf.String()))
+	data[confKey] = conf.String()
+	return &corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      name,
+			Namespace: in.group.Namespace,
+			Labels:    groupLabels(in.group, ""),
+			Annotations: map[string]string{
+				v1alpha1.AnnotationSettingsHash: hex.EncodeToString(sum[:])[:16],
+				v1alpha1.AnnotationRun:          in.run.ID,
+				v1alpha1.AnnotationOrigin:       string(in.origin),
+				v1alpha1.AnnotationGroup:        in.group.Namespace + "/" + in.group.Name,
+			},
+			OwnerReferences: []metav1.OwnerReference{groupOwner(in.group)},
+		},
+		Data: data,
+	}
+}
+
+func sameSettings(existing, desired *corev1.ConfigMap) bool {
+	if existing == nil || !maps.Equal(existing.Data, desired.Data) {
+		return false
+	}
+	for key, value := range desired.Annotations {
+		if existing.Annotations[key] != value {
+			return false
+		}
+	}
+	return true
+}
+
+func ownedBy(object metav1.Object, group *v1alpha1.CommGroup) bool {
+	return slices.ContainsFunc(object.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == group.UID })
+}

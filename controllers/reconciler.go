@@ -1,0 +1,92 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// CommGroupReconciler makes CommGroups so. It keeps nothing in memory between two calls.
+type CommGroupReconciler struct {
+	// Client reads from the cache, APIReader from the API server itself.
+	Client    client.Client
+	APIReader client.Reader
+	Recorder  events.EventRecorder
+	Clock     clock.PassiveClock
+	Config    Config
+}
+
+// minWake keeps a deadline that is just due from making the queue spin.
+const minWake = 100 * time.Millisecond
+
+// Reconcile gathers, decides, applies, and writes the status once. Events go out only after the status is written.
+func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	group := &v1alpha1.CommGroup{}
+	if err := r.Client.Get(ctx, req.NamespacedName, group); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !group.DeletionTimestamp.IsZero() {
+		return r.finalize(ctx, group)
+	}
+	if !controllerutil.ContainsFinalizer(group, v1alpha1.Finalizer) {
+		base := group.DeepCopy()
+		controllerutil.AddFinalizer(group, v1alpha1.Finalizer)
+		if err := r.Client.Patch(ctx, group, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
+			return ctrl.Result{}, client.IgnoreNotFound(err)
+		}
+	}
+	snapshot := r.gather(ctx, group)
+	decision := Decide(snapshot, r.Config)
+	if decision.NeedConfigMapLookup {
+		if err := r.lookUpConfigMap(ctx, snapshot); err != nil {
+			snapshot.ListError = err
+		}
+		decision = Decide(snapshot, r.Config)
+	}
+	applyErr := snapshot.ListError
+	if applyErr == nil {
+		applyErr = r.apply(ctx, snapshot, &decision)
+	}
+	if err := r.writeStatus(ctx, group, &decision); err != nil {
+		return ctrl.Result{}, err
+	}
+	if applyErr != nil {
+		return ctrl.Result{}, fmt.Errorf("commgroup %s: %w", req.NamespacedName, applyErr)
+	}
+	if decision.WakeAt.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{RequeueAfter: max(minWake, decision.WakeAt.Sub(snapshot.Now))}, nil
+}
+
+func equalStatus(a, b *v1alpha1.CommGroupStatus) bool { return equality.Semantic.DeepEqual(a, b) }
+
+// writeStatus is the one status write of a reconcile; what did not change is not written. The update carries the
+// version that was read, so that a decision on an old read is refused.
+func (r *CommGroupReconciler) writeStatus(ctx context.Context, group *v1alpha1.CommGroup, d *Decision) error {
+	if !equalStatus(&group.Status, &d.Status) {
+		next := group.DeepCopy()
+		next.Status = d.Status
+		if err := r.Client.Status().Update(ctx, next, client.FieldOwner(v1alpha1.FieldManagerController)); err != nil {
+			return fmt.Errorf("status of commgroup %s/%s: %w", group.Namespace, group.Name, err)
+		}
+	}
+	for _, e := range d.Events {
+		kind := corev1.EventTypeNormal
+		if e.Warning {
+			kind = corev1.EventTypeWarning
+		}
+		r.Recorder.Eventf(group, nil, kind, e.Reason, e.Action, "%s", e.Note)
+	}
+	return nil
+}

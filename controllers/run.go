@@ -1,0 +1,303 @@
+package controllers
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// Triggers of a run (status.run.trigger).
+const (
+	triggerSpecChanged    = "SpecChanged"
+	triggerMembersChanged = "MembersChanged"
+	triggerScheduled      = "Scheduled"
+	triggerRequested      = "Requested"
+)
+
+// runInput is what the run state machine looks at.
+type runInput struct {
+	now      time.Time
+	group    *v1alpha1.CommGroup
+	accepted bool
+	members  []Member
+	hash     string
+	// commNodes and pods by node name.
+	commNodes map[string]*v1alpha1.CommNode
+	pods      map[string][]*corev1.Pod
+}
+
+// runState is what the state machine decided.
+type runState struct {
+	// run is the new status.run; nil while the group never ran.
+	run *v1alpha1.GroupRunStatus
+	// nodes that take part in the run, in rank order; empty while there is none, or for a run that starts just now.
+	nodes []nodeState
+	// createPodsOn are the nodes that get a run pod now; deletePods are pods to delete, by name.
+	createPodsOn []string
+	deletePods   []string
+	// waiting says why no run starts although one is due; empty otherwise.
+	waiting string
+	events  []Event
+	wakeAt  time.Time
+}
+
+// stepRun moves the group's run one step on. It keeps nothing in memory: a new manager goes on from the objects.
+func stepRun(in runInput) runState {
+	var out runState
+	run := in.group.Status.Run.DeepCopy()
+	suspended := in.group.Spec.Run.State == v1alpha1.RunSuspended
+	if run != nil && run.Phase == v1alpha1.RunPhaseRunning {
+		switch {
+		case suspended:
+			abort(&out, run, in, v1alpha1.ReasonSuspended, "run.state is Suspended")
+		case run.Generation != in.group.Generation:
+			abort(&out, run, in, v1alpha1.ReasonSuperseded, fmt.Sprintf("the spec changed to generation %d", in.group.Generation))
+		}
+	}
+	out.run = run
+	if run == nil || run.Phase != v1alpha1.RunPhaseRunning {
+		startIfDue(&out, in, suspended)
+	}
+	if out.run == run && run != nil {
+		evaluate(&out, run, in)
+	}
+	out.deletePods = podsToDelete(out.run, out.nodes, in, &out.wakeAt)
+	return out
+}
+
+func abort(out *runState, run *v1alpha1.GroupRunStatus, in runInput, reason, why string) {
+	run.Phase = v1alpha1.RunPhaseAborted
+	run.Verdict = ""
+	run.FinishTime = stamp(in.now)
+	out.events = append(out.events, Event{Warning: true, Reason: reason, Action: "AbortRun",
+		Note: fmt.Sprintf("Run %s was aborted: %s.", run.ID, why)})
+}
+
+// startIfDue sets out.run to a new run where one is due and can start. The new run is written to the status first;
+// CommNodes and pods follow in the next reconcile, so that a lost write never leaves two runs with one id.
+func startIfDue(out *runState, in runInput, suspended bool) {
+	if suspended {
+		return
+	}
+	trigger, due := dueTrigger(in)
+	if trigger == "" {
+		out.wakeAt = earlier(out.wakeAt, due)
+		return
+	}
+	if !in.accepted {
+		return
+	}
+	reporting := 0
+	for i := range in.members {
+		if cn := in.commNodes[in.members[i].Name]; cn != nil && factsHold(cn, in.now) {
+			reporting++
+		}
+	}
+	if need := max(1, int(in.group.Spec.Members.MinMembers)); reporting < need {
+		out.waiting = fmt.Sprintf("A run is due (%s) and waits until the monitors of at least %d nodes report; %d of %d do. See `kubectl get commnodes` and the monitor pods.",
+			trigger, need, reporting, len(in.members))
+		return
+	}
+	number := int64(1)
+	if in.group.Status.Run != nil {
+		number = in.group.Status.Run.Number + 1
+	}
+	out.run = &v1alpha1.GroupRunStatus{
+		ID:          fmt.Sprintf("%d-%d", in.group.Generation, number),
+		Number:      number,
+		Generation:  in.group.Generation,
+		Trigger:     trigger,
+		Request:     runRequest(in.group),
+		MembersHash: in.hash,
+		Phase:       v1alpha1.RunPhaseRunning,
+		StartTime:   *stamp(in.now),
+	}
+	out.events = append(out.events, Event{Reason: "RunStarted", Action: "StartRun",
+		Note: fmt.Sprintf("Run %s started on %d nodes (%s).", out.run.ID, len(in.members), trigger)})
+}
+
+// dueTrigger says why a run is due now; where none is, it gives the time at which the schedule is due next.
+func dueTrigger(in runInput) (trigger string, next time.Time) {
+	last := in.group.Status.Run
+	if last == nil || last.Generation != in.group.Generation {
+		return triggerSpecChanged, time.Time{}
+	}
+	if last.MembersHash != in.hash {
+		return triggerMembersChanged, time.Time{}
+	}
+	if request := runRequest(in.group); request != "" && request != last.Request {
+		return triggerRequested, time.Time{}
+	}
+	next = nextScheduled(in.group.Spec.Run.Schedule, last.StartTime.Time)
+	if !next.IsZero() && !next.After(in.now) {
+		return triggerScheduled, time.Time{}
+	}
+	return "", next
+}
+
+// runRequest is the annotation that asks for a run, cut to what status.run.request holds.
+func runRequest(group *v1alpha1.CommGroup) string {
+	return shorten(group.Annotations[v1alpha1.AnnotationRunRequested], 256)
+}
+
+// evaluate looks at each node of the run, allots the free places, and finishes the run when every node is done.
+func evaluate(out *runState, run *v1alpha1.GroupRunStatus, in runInput) {
+	out.nodes = participants(run, in)
+	running := run.Phase == v1alpha1.RunPhaseRunning
+	open := 0
+	free := int(in.group.Spec.Run.MaxParallelNodes) - nodesHoldingGPUs(in)
+	for i := range out.nodes {
+		n := &out.nodes[i]
+		stepNode(n, run, in)
+		if n.phase == nodeDone {
+			continue
+		}
+		open++
+		if !running {
+			continue
+		}
+		out.wakeAt = earlier(out.wakeAt, n.wakeAt)
+		if n.wantsPod && free > 0 {
+			free--
+			out.createPodsOn = append(out.createPodsOn, n.name)
+		}
+	}
+	if !running || open > 0 {
+		return
+	}
+	run.Phase = v1alpha1.RunPhaseFinished
+	run.FinishTime = stamp(in.now)
+}
+
+// participants are the nodes of the run. While the members are the ones that the run started with, they are the
+// members; after a change, the nodes that have the assignment. A node that left, or was made anew, stays in the run as
+// lost until the run ends.
+func participants(run *v1alpha1.GroupRunStatus, in runInput) []nodeState {
+	nodes := make([]nodeState, 0, len(in.members))
+	isMember := make(map[string]bool, len(in.members))
+	same := in.hash == run.MembersHash
+	for i := range in.members {
+		m := &in.members[i]
+		cn := in.commNodes[m.Name]
+		if cn != nil && cn.Spec.NodeUID != m.UID {
+			continue // the CommNode of a node that was there before under the same name
+		}
+		isMember[m.Name] = true
+		if same || assigned(cn, run.ID) {
+			nodes = append(nodes, nodeState{name: m.Name, member: m, commNode: cn})
+		}
+	}
+	if run.Phase != v1alpha1.RunPhaseRunning {
+		return nodes
+	}
+	for _, name := range sortedKeys(in.commNodes) {
+		if cn := in.commNodes[name]; !isMember[name] && assigned(cn, run.ID) {
+			nodes = append(nodes, nodeState{name: name, commNode: cn})
+		}
+	}
+	return nodes
+}
+
+func assigned(cn *v1alpha1.CommNode, runID string) bool {
+	return cn != nil && cn.Spec.Run != nil && cn.Spec.Run.ID == runID
+}
+
+// nodesHoldingGPUs counts the nodes with a run pod that is not over, of whatever run. A pod that has been told to end
+// and has not for stuckPodAfter sits on a node that does not answer; it counts no longer, or one dead node would hold up
+// all others.
+func nodesHoldingGPUs(in runInput) int {
+	count := 0
+	for _, pods := range in.pods {
+		for _, pod := range pods {
+			if podAlive(pod) && !podStuck(pod, in.now) {
+				count++
+				break
+			}
+		}
+	}
+	return count
+}
+
+const stuckPodAfter = 5 * time.Minute
+
+func podAlive(pod *corev1.Pod) bool {
+	return pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+}
+
+func podStuck(pod *corev1.Pod, now time.Time) bool {
+	return !pod.DeletionTimestamp.IsZero() && now.Sub(pod.DeletionTimestamp.Time) > stuckPodAfter
+}
+
+// exitGrace is what an agent that has reported gets to end its pod by itself.
+const exitGrace = 30 * time.Second
+
+// podsToDelete lists pods that no run needs: of other runs, of an aborted run, of nodes that are done.
+func podsToDelete(run *v1alpha1.GroupRunStatus, nodes []nodeState, in runInput, wakeAt *time.Time) []string {
+	byNode := make(map[string]*nodeState, len(nodes))
+	for i := range nodes {
+		byNode[nodes[i].name] = &nodes[i]
+	}
+	var names []string
+	for _, nodeName := range sortedKeys(in.pods) {
+		for _, pod := range in.pods[nodeName] {
+			if !pod.DeletionTimestamp.IsZero() {
+				continue
+			}
+			node := byNode[nodeName]
+			needed := run != nil && run.Phase != v1alpha1.RunPhaseAborted && node != nil &&
+				pod.Labels[v1alpha1.LabelRunID] == run.ID && !node.closed()
+			if needed && node.phase == nodeDone {
+				needed = false
+				if finish := node.report.FinishTime; podAlive(pod) && finish != nil {
+					if end := finish.Add(exitGrace); in.now.Before(end) {
+						needed = true
+						*wakeAt = earlier(*wakeAt, end)
+					}
+				}
+			}
+			if !needed {
+				names = append(names, pod.Name)
+			}
+		}
+	}
+	return names
+}
+
+// stamp is a time as the API stores it, to the second.
+func stamp(t time.Time) *metav1.Time {
+	s := metav1.NewTime(t.Truncate(time.Second))
+	return &s
+}
+
+// factsHold says whether the node's monitor has reported and the report has not run out.
+func factsHold(cn *v1alpha1.CommNode, now time.Time) bool {
+	return cn != nil && cn.Status.Facts != nil && now.Before(factsEnd(cn.Status.Facts))
+}
+
+func factsEnd(facts *v1alpha1.NodeFacts) time.Time {
+	return facts.ObservedTime.Add(time.Duration(facts.ValidForSeconds) * time.Second)
+}
+
+// errorProblems are the problems in the facts that keep a node from running.
+func errorProblems(facts *v1alpha1.NodeFacts) []v1alpha1.Problem {
+	var out []v1alpha1.Problem
+	for _, p := range facts.Problems {
+		if p.Severity == "Error" {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func sentence(s string) string {
+	s = strings.TrimSpace(s)
+	if s == "" || strings.HasSuffix(s, ".") {
+		return s
+	}
+	return s + "."
+}

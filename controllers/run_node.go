@@ -1,0 +1,296 @@
+package controllers
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// nodePhase is where a run is on one node.
+type nodePhase int
+
+const (
+	nodeWaiting  nodePhase = iota // no pod yet: waits for the agent's facts or for a place
+	nodeStarting                  // pod made, ranks not yet started
+	nodeRunning                   // ranks run
+	nodeDone                      // reported, or closed by the controller
+)
+
+// nodeState is one node in the run.
+type nodeState struct {
+	name     string
+	member   *Member            // nil: no longer a member
+	commNode *v1alpha1.CommNode // nil: not yet made
+
+	phase nodePhase
+	// report counts for this run: same id, same generation, finished. Set with phase nodeDone, unless closed.
+	report *v1alpha1.NodeRunStatus
+	// closure is the present or new decision to end the run on this node without a report.
+	closure *v1alpha1.RunClosure
+	// podName of the pod that was seen.
+	podName  string
+	wantsPod bool
+	wakeAt   time.Time
+}
+
+func (n *nodeState) closed() bool { return n.closure != nil }
+
+func (n *nodeState) close(now time.Time, verdict v1alpha1.Verdict, reason, format string, args ...any) {
+	n.phase = nodeDone
+	n.closure = &v1alpha1.RunClosure{
+		Verdict: verdict,
+		Reason:  reason,
+		Message: shorten(fmt.Sprintf(format, args...), 1024),
+		Time:    *stamp(now),
+	}
+}
+
+// reportGrace is what a report may take to reach the controller after the pod's end did.
+const reportGrace = 15 * time.Second
+
+// stepNode works out where the run is on one node. Every wait in it has a deadline, so that a run always ends.
+func stepNode(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput) {
+	ours := assigned(n.commNode, run.ID)
+	if ours {
+		n.podName = n.commNode.Spec.Run.PodName
+		if closed := n.commNode.Spec.Run.Closed; closed != nil {
+			n.phase, n.closure = nodeDone, closed.DeepCopy()
+			return
+		}
+		if report := finishedReport(n.commNode, run); report != nil {
+			n.phase, n.report = nodeDone, report
+			return
+		}
+	}
+	switch run.Phase {
+	case v1alpha1.RunPhaseAborted:
+		n.close(in.now, v1alpha1.VerdictSkipped, abortReason(in), "Run %s was aborted before node %s reported.", run.ID, n.name)
+		return
+	case v1alpha1.RunPhaseFinished:
+		// The run is over and this node's result is gone, for example because its CommNode was deleted. No result is never a
+		// pass.
+		n.phase = nodeWaiting
+		return
+	case v1alpha1.RunPhaseRunning:
+	}
+	if n.member == nil {
+		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonMemberLost,
+			"Node %s left the group during run %s: it was deleted, made anew or no longer matches members.", n.name, run.ID)
+		return
+	}
+	if pod := podOfRun(in.pods[n.name], run.ID); pod != nil {
+		n.podName = pod.Name
+		stepPod(n, pod, in)
+		return
+	}
+	if n.podName != "" {
+		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonRunPodFailed,
+			"Run pod %s on node %s was deleted before the agent reported. Look for evictions and preemption (`kubectl get events`), then ask for a new run by the annotation %s.",
+			n.podName, n.name, v1alpha1.AnnotationRunRequested)
+		return
+	}
+	stepWaiting(n, run, in, ours)
+}
+
+// finishedReport returns the agent's report where it is of this run: same id, same generation, finished with a verdict.
+func finishedReport(cn *v1alpha1.CommNode, run *v1alpha1.GroupRunStatus) *v1alpha1.NodeRunStatus {
+	r := cn.Status.Run
+	if r == nil || r.ID != run.ID || r.Generation != run.Generation || r.Phase != v1alpha1.NodeRunFinished || r.Verdict == "" {
+		return nil
+	}
+	return r
+}
+
+func abortReason(in runInput) string {
+	if in.group.Spec.Run.State == v1alpha1.RunSuspended {
+		return v1alpha1.ReasonSuspended
+	}
+	return v1alpha1.ReasonSuperseded
+}
+
+func podOfRun(pods []*corev1.Pod, runID string) *corev1.Pod {
+	for _, pod := range pods {
+		if pod.Labels[v1alpha1.LabelRunID] == runID {
+			return pod
+		}
+	}
+	return nil
+}
+
+// stepWaiting decides for a node that has no pod yet.
+func stepWaiting(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput, assigned bool) {
+	n.phase = nodeWaiting
+	spec := &in.group.Spec
+	if n.member.AllocatableGPUs < int64(spec.RanksPerNode) {
+		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonNoGPUResource,
+			"Node %s has %d allocatable %s and a run needs %d: check the device plugin on it (`kubectl describe node %s`), or exclude the node.",
+			n.name, n.member.AllocatableGPUs, gpuResource(spec), spec.RanksPerNode, n.name)
+		return
+	}
+	if !factsHold(n.commNode, in.now) {
+		deadline := run.StartTime.Add(seconds(spec.Run.StartDeadlineSeconds))
+		if in.now.Before(deadline) {
+			n.wakeAt = deadline
+			return
+		}
+		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonAgentNotReporting,
+			"The monitor of node %s has not reported within %d s of the start of run %s: %s. Look at its pod in the operator's namespace (`kubectl get pods -A -l %s=%s -o wide`).",
+			n.name, spec.Run.StartDeadlineSeconds, run.ID, lastSeen(n.commNode), v1alpha1.LabelRole, v1alpha1.RoleMonitor)
+		return
+	}
+	if problems := errorProblems(n.commNode.Status.Facts); len(problems) > 0 {
+		p := problems[0]
+		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonPreconditionFailed,
+			"No ranks were started on node %s since its facts show %s (%s): %s", n.name, p.Code, cmp.Or(p.Subject, "node"), p.Message)
+		return
+	}
+	if !assigned {
+		return // the assignment is written first: the agent reads its plan from it
+	}
+	for _, pod := range in.pods[n.name] {
+		if podAlive(pod) && !podStuck(pod, in.now) {
+			n.wakeAt = in.now.Add(stuckPodAfter) // an older run's pod still holds the GPUs
+			return
+		}
+	}
+	n.wantsPod = true
+}
+
+func lastSeen(cn *v1alpha1.CommNode) string {
+	if cn == nil || cn.Status.Facts == nil {
+		return "it never reported"
+	}
+	return "its last report of " + cn.Status.Facts.ObservedTime.UTC().Format(time.RFC3339) + " has run out"
+}
+
+// stepPod decides for a node whose run pod is there.
+func stepPod(n *nodeState, pod *corev1.Pod, in runInput) {
+	policy := &in.group.Spec.Run
+	if !podAlive(pod) {
+		ended := podEnded(pod)
+		if grace := ended.Add(reportGrace); !ended.IsZero() && in.now.Before(grace) {
+			n.phase, n.wakeAt = nodeRunning, grace
+			return
+		}
+		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonRunPodFailed,
+			"Run pod %s on node %s ended without a report of the agent: %s Ask for a new run by the annotation %s once it is mended.",
+			pod.Name, n.name, podEnd(pod), v1alpha1.AnnotationRunRequested)
+		return
+	}
+	if started := ranksStarted(pod); !started.IsZero() {
+		deadline := started.Add(seconds(policy.NodeDeadlineSeconds))
+		if in.now.Before(deadline) {
+			n.phase, n.wakeAt = nodeRunning, deadline
+			return
+		}
+		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonRunDeadlineExceeded,
+			"Node %s has not reported within nodeDeadlineSeconds (%d s) of the start of its ranks; it was at: %s. The pod is deleted to free the GPUs.",
+			n.name, policy.NodeDeadlineSeconds, agentStep(n.commNode, in.group.Status.Run))
+		return
+	}
+	deadline := pod.CreationTimestamp.Add(seconds(policy.StartDeadlineSeconds))
+	if in.now.Before(deadline) {
+		n.phase, n.wakeAt = nodeStarting, deadline
+		return
+	}
+	if pod.Spec.NodeName == "" {
+		n.close(in.now, v1alpha1.VerdictSkipped, v1alpha1.ReasonRunPodUnschedulable,
+			"Run pod %s found no place on node %s within startDeadlineSeconds (%d s): %s The GPUs are probably in use; the next run tries again.",
+			pod.Name, n.name, policy.StartDeadlineSeconds, unschedulableMessage(pod))
+		return
+	}
+	n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonRunPodNotStarted,
+		"Run pod %s on node %s has not started its ranks within startDeadlineSeconds (%d s): %s",
+		pod.Name, n.name, policy.StartDeadlineSeconds, waitingReason(pod))
+}
+
+func seconds(n int32) time.Duration { return time.Duration(n) * time.Second }
+
+// agentStep is what the agent last said it was at.
+func agentStep(cn *v1alpha1.CommNode, run *v1alpha1.GroupRunStatus) string {
+	if cn == nil || run == nil || cn.Status.Run == nil || cn.Status.Run.ID != run.ID {
+		return "no word from the agent"
+	}
+	return cmp.Or(cn.Status.Run.Step, "no step named")
+}
+
+// ranksStarted is when the pod's main container started; zero while it has not.
+func ranksStarted(pod *corev1.Pod) time.Time {
+	for i := range pod.Status.ContainerStatuses {
+		s := &pod.Status.ContainerStatuses[i].State
+		switch {
+		case s.Running != nil:
+			return s.Running.StartedAt.Time
+		case s.Terminated != nil:
+			return s.Terminated.StartedAt.Time
+		}
+	}
+	return time.Time{}
+}
+
+// podEnded is when the last container ended; zero where none says so, as with an evicted pod.
+func podEnded(pod *corev1.Pod) time.Time {
+	var end time.Time
+	for i := range pod.Status.ContainerStatuses {
+		if t := pod.Status.ContainerStatuses[i].State.Terminated; t != nil && t.FinishedAt.After(end) {
+			end = t.FinishedAt.Time
+		}
+	}
+	return end
+}
+
+// podEnd says how a pod ended, in the kubelet's words.
+func podEnd(pod *corev1.Pod) string {
+	all := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
+	for i := range all {
+		t := all[i].State.Terminated
+		if t == nil || (t.ExitCode == 0 && i < len(all)-1) {
+			continue
+		}
+		end := fmt.Sprintf("container %s exited with code %d", all[i].Name, t.ExitCode)
+		if t.Signal != 0 {
+			end += fmt.Sprintf(" by signal %d", t.Signal)
+		}
+		if t.Reason != "" {
+			end += " (" + t.Reason + ")"
+		}
+		if t.Message != "" {
+			end += ": " + shorten(t.Message, 400)
+		}
+		return sentence(end)
+	}
+	if pod.Status.Reason != "" {
+		return sentence(pod.Status.Reason + ": " + shorten(pod.Status.Message, 400))
+	}
+	return fmt.Sprintf("phase %s, and no container says why.", pod.Status.Phase)
+}
+
+func unschedulableMessage(pod *corev1.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message != "" {
+			return sentence(shorten(c.Message, 400))
+		}
+	}
+	return "the scheduler gave no reason."
+}
+
+// waitingReason is the kubelet's reason for which a container waits, for example ImagePullBackOff.
+func waitingReason(pod *corev1.Pod) string {
+	all := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
+	for i := range all {
+		if w := all[i].State.Waiting; w != nil && w.Reason != "" && w.Reason != "PodInitializing" {
+			return sentence(fmt.Sprintf("container %s, image %s: %s: %s", all[i].Name, all[i].Image, w.Reason, shorten(w.Message, 300)))
+		}
+	}
+	return "the kubelet gives no reason: check that the node is Ready (`kubectl get node`)."
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	return slices.Sorted(maps.Keys(m))
+}

@@ -1,0 +1,110 @@
+package controllers
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+const (
+	runBinFolder = "/opt/commgroup/bin"
+	// runPodSlackSeconds is what a pod may live beyond the start and the node deadline before the kubelet ends it, should
+	// no manager be there to do so.
+	runPodSlackSeconds = 60
+)
+
+func runPodName(group *v1alpha1.CommGroup, runID, node string) string {
+	return dnsName(group.Name, runID, node)
+}
+
+// runPodFor is the pod that holds a node's GPUs for one run. The person's runtime image runs; the agent's binary is
+// copied in. It goes through the scheduler, which knows which GPUs are free.
+func runPodFor(group *v1alpha1.CommGroup, cn *v1alpha1.CommNode, runID string, cfg Config) *corev1.Pod {
+	spec := &group.Spec
+	node := cn.Spec.NodeName
+	overrides := &spec.Runtime.Pod
+	labels := maps.Clone(overrides.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	// The controller's own labels win: it finds its pods by them.
+	maps.Copy(labels, groupLabels(group, v1alpha1.RoleRun))
+	labels[nameLabel] = "commgroup-run"
+	labels[v1alpha1.LabelRunID] = runID
+	labels[v1alpha1.LabelNode] = v1alpha1.LabelValue(node)
+	annotations := maps.Clone(overrides.Annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[v1alpha1.AnnotationGroup] = group.Namespace + "/" + group.Name
+
+	gpu := corev1.ResourceName(gpuResource(spec))
+	gpus := *resource.NewQuantity(int64(spec.RanksPerNode), resource.DecimalSI)
+	resources := *overrides.Resources.DeepCopy()
+	if resources.Limits == nil {
+		resources.Limits = corev1.ResourceList{}
+	}
+	if resources.Requests == nil {
+		resources.Requests = corev1.ResourceList{}
+	}
+	resources.Limits[gpu], resources.Requests[gpu] = gpus, gpus
+
+	// Many ROCm images run as root, so runAsNonRoot would refuse them; everything else is as restricted as it gets.
+	security := &corev1.SecurityContext{
+		AllowPrivilegeEscalation: ptr.To(false),
+		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+	bin := corev1.VolumeMount{Name: "agent", MountPath: runBinFolder}
+	return &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: runPodName(group, runID, node), Namespace: group.Namespace, Labels: labels, Annotations: annotations,
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommNode", Name: cn.Name, UID: cn.UID,
+				Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+			}},
+		},
+		Spec: corev1.PodSpec{
+			ServiceAccountName:            RunServiceAccount,
+			RestartPolicy:                 corev1.RestartPolicyNever,
+			TerminationGracePeriodSeconds: ptr.To(int64(10)),
+			ActiveDeadlineSeconds:         ptr.To(int64(spec.Run.StartDeadlineSeconds) + int64(spec.Run.NodeDeadlineSeconds) + runPodSlackSeconds),
+			EnableServiceLinks:            ptr.To(false),
+			Affinity:                      &corev1.Affinity{NodeAffinity: requiredAffinity([]corev1.NodeSelectorTerm{namedTerm(node)})},
+			Tolerations:                   overrides.Tolerations,
+			PriorityClassName:             overrides.PriorityClassName,
+			ImagePullSecrets:              spec.Runtime.ImagePullSecrets,
+			SecurityContext:               &corev1.PodSecurityContext{SeccompProfile: security.SeccompProfile},
+			InitContainers: []corev1.Container{{
+				Name:            "install-agent",
+				Image:           cfg.AgentImage,
+				Command:         []string{agentBinary, "install", runBinFolder},
+				SecurityContext: security,
+				VolumeMounts:    []corev1.VolumeMount{bin},
+			}},
+			Containers: []corev1.Container{{
+				Name:            "ranks",
+				Image:           runtimeImage(spec, cfg),
+				ImagePullPolicy: spec.Runtime.ImagePullPolicy,
+				Command: []string{runBinFolder + "/agent", "run",
+					"--group", group.Namespace + "/" + group.Name, "--node", "$(NODE_NAME)", "--run-id", runID},
+				Env: []corev1.EnvVar{fieldEnv("NODE_NAME", "spec.nodeName"), fieldEnv("POD_IP", "status.podIP"),
+					fieldEnv("POD_NAME", "metadata.name"), fieldEnv("POD_NAMESPACE", "metadata.namespace")},
+				Resources:       resources,
+				SecurityContext: security,
+				VolumeMounts:    []corev1.VolumeMount{bin, {Name: "shm", MountPath: "/dev/shm"}},
+			}},
+			Volumes: []corev1.Volume{
+				{Name: "agent", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+				{Name: "shm", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{
+					Medium: corev1.StorageMediumMemory, SizeLimit: resource.NewQuantity(int64(spec.Runtime.Pod.ShmSizeMiB)<<20, resource.BinarySI)}}},
+			},
+		},
+	}
+}

@@ -1,0 +1,214 @@
+package controllers
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// The bounds keep the group's status small.
+const (
+	maxGroupSettings       = 80
+	maxGroupSettingMessage = 240
+)
+
+// effectiveRank and verifiedRank order states, the worst last.
+func effectiveRank(s v1alpha1.EffectiveState) int {
+	switch s {
+	case v1alpha1.EffectiveInEffect:
+		return 0
+	case v1alpha1.EffectivePartial:
+		return 1
+	case v1alpha1.EffectiveNotInEffect:
+		return 3
+	case v1alpha1.EffectiveUnknown:
+	}
+	return 2
+}
+
+func verifiedRank(s v1alpha1.VerifiedState) int {
+	switch s {
+	case v1alpha1.VerifiedConfirmed:
+		return 0
+	case v1alpha1.VerifiedNotConfirmed:
+		return 2
+	case v1alpha1.VerifiedUnknown:
+	}
+	return 1
+}
+
+// aggregateSettings says of each setting what holds over all nodes: the worst node's state counts, and a node that
+// reports nothing of a setting counts as Unknown.
+func aggregateSettings(outcomes []outcome) []v1alpha1.SettingStatus {
+	type tally struct {
+		worst     v1alpha1.SettingStatus
+		worstNode string
+		verified  v1alpha1.VerifiedState
+		nodes     int
+		alike     int // nodes in the worst state
+	}
+	tallies := map[string]*tally{}
+	for i := range outcomes {
+		if outcomes[i].report == nil {
+			continue
+		}
+		for _, s := range outcomes[i].report.Settings {
+			t := tallies[s.Name]
+			if t == nil {
+				tallies[s.Name] = &tally{worst: *s.DeepCopy(), worstNode: outcomes[i].node, verified: s.Verified, nodes: 1, alike: 1}
+				continue
+			}
+			t.nodes++
+			switch {
+			case effectiveRank(s.Effective) > effectiveRank(t.worst.Effective):
+				low, high := t.worst.MinBytes, t.worst.MaxBytes
+				t.worst, t.worstNode, t.alike = *s.DeepCopy(), outcomes[i].node, 1
+				t.worst.MinBytes, t.worst.MaxBytes = narrower(low, s.MinBytes, 1), narrower(high, s.MaxBytes, -1)
+			case s.Effective == t.worst.Effective:
+				t.alike++
+				t.worst.MinBytes, t.worst.MaxBytes = narrower(t.worst.MinBytes, s.MinBytes, 1), narrower(t.worst.MaxBytes, s.MaxBytes, -1)
+			}
+			if verifiedRank(s.Verified) > verifiedRank(t.verified) {
+				t.verified = s.Verified
+			}
+		}
+	}
+	total := len(outcomes)
+	out := make([]v1alpha1.SettingStatus, 0, len(tallies))
+	for _, name := range sortedKeys(tallies) {
+		t := tallies[name]
+		s := t.worst
+		s.Verified = t.verified
+		message := s.Message
+		if t.nodes < total {
+			if effectiveRank(s.Effective) < effectiveRank(v1alpha1.EffectiveUnknown) {
+				s.Effective, s.Reason = v1alpha1.EffectiveUnknown, v1alpha1.SettingReasonUnknown
+			}
+			if verifiedRank(s.Verified) < verifiedRank(v1alpha1.VerifiedUnknown) {
+				s.Verified = v1alpha1.VerifiedUnknown
+			}
+			message = fmt.Sprintf("%d of %d nodes report it. %s", t.nodes, total, message)
+		} else if t.alike < total {
+			message = fmt.Sprintf("On %d of %d nodes, first %s: %s", t.alike, total, t.worstNode, message)
+		} else {
+			message = fmt.Sprintf("On %d of %d nodes: %s", t.alike, total, message)
+		}
+		s.Message = shorten(message, maxGroupSettingMessage)
+		if effectiveRank(s.Effective) >= effectiveRank(v1alpha1.EffectiveUnknown) {
+			s.MinBytes, s.MaxBytes = nil, nil
+		}
+		out = append(out, s)
+	}
+	if len(out) > maxGroupSettings {
+		out = out[:maxGroupSettings]
+	}
+	return out
+}
+
+// narrower is the tighter of two bounds, sign 1 for lower and -1 for upper ones; nil is no bound.
+func narrower(a, b *int64, sign int64) *int64 {
+	if a == nil || (b != nil && *b*sign > *a*sign) {
+		return b
+	}
+	return a
+}
+
+func settingRequested(s *v1alpha1.SettingStatus) bool {
+	return s.Requested != string(v1alpha1.FeatureDisabled) && s.Reason != v1alpha1.SettingReasonDisabled
+}
+
+func allowed(s *v1alpha1.SettingStatus) bool {
+	return s.Effective == v1alpha1.EffectiveInEffect || s.Effective == v1alpha1.EffectivePartial
+}
+
+// settingsInEffect is the condition of the same name.
+func settingsInEffect(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGroupSpec) finding {
+	if spec.DDA.Mode == v1alpha1.FeatureDisabled && spec.LowPrecision.Mode == v1alpha1.FeatureDisabled && len(spec.Runtime.Env) == 0 {
+		return finding{metav1.ConditionTrue, v1alpha1.ReasonNotRequested, "The spec asks for no setting."}
+	}
+	if len(settings) == 0 {
+		return finding{metav1.ConditionUnknown, v1alpha1.ReasonNotVerified, "No run has reported on the settings."}
+	}
+	var off, unproven, unknown []string
+	requested := 0
+	for i := range settings {
+		s := &settings[i]
+		if !settingRequested(s) {
+			continue
+		}
+		requested++
+		switch {
+		case s.Effective == v1alpha1.EffectiveNotInEffect:
+			off = append(off, s.Name+" ("+s.Reason+")")
+		case s.Verified == v1alpha1.VerifiedNotConfirmed:
+			unproven = append(unproven, s.Name)
+		case !allowed(s) || s.Verified == v1alpha1.VerifiedUnknown:
+			unknown = append(unknown, s.Name)
+		}
+	}
+	switch {
+	case len(off) > 0:
+		return finding{metav1.ConditionFalse, v1alpha1.ReasonNotInEffect,
+			fmt.Sprintf("%d of %d requested settings are not in effect: %s. status.settings says why.", len(off), requested, someNames(off, 6))}
+	case len(unproven) > 0:
+		return finding{metav1.ConditionFalse, v1alpha1.ReasonNotVerified,
+			fmt.Sprintf("The gates allow %s, and the A/B run shows no difference from Baseline. Set the mode to Disabled if it does not help.", someNames(unproven, 6))}
+	case len(unknown) > 0:
+		return finding{metav1.ConditionUnknown, v1alpha1.ReasonNotVerified, "Not known for " + someNames(unknown, 6) + "."}
+	}
+	return finding{metav1.ConditionTrue, v1alpha1.ReasonInEffect,
+		fmt.Sprintf("All %d requested settings are in effect within their gates, confirmed by the A/B run.", requested)}
+}
+
+// requirementUnmet names a setting whose mode is Required and which is not in effect; empty where there is none.
+func requirementUnmet(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGroupSpec) string {
+	required := map[string]v1alpha1.FeatureMode{"dda.": spec.DDA.Mode, "lowPrecision.": spec.LowPrecision.Mode}
+	for _, prefix := range sortedKeys(required) {
+		if required[prefix] != v1alpha1.FeatureRequired {
+			continue
+		}
+		found := false
+		for i := range settings {
+			s := &settings[i]
+			if !strings.HasPrefix(s.Name, prefix) || !settingRequested(s) {
+				continue
+			}
+			if allowed(s) && s.Verified != v1alpha1.VerifiedNotConfirmed {
+				found = true
+			}
+		}
+		if !found {
+			return strings.TrimSuffix(prefix, ".") + " is Required and in effect for no collective"
+		}
+	}
+	return ""
+}
+
+// effectiveSummary is "DDA", "FP8", "DDA,FP8", "none" or "unknown": what the gates allow and the A/B run confirmed
+// for at least one collective.
+func effectiveSummary(settings []v1alpha1.SettingStatus) string {
+	var on []string
+	undecided := len(settings) == 0
+	for _, f := range []struct{ prefix, name string }{{"dda.", "DDA"}, {"lowPrecision.", "FP8"}} {
+		if slices.ContainsFunc(settings, func(s v1alpha1.SettingStatus) bool {
+			return strings.HasPrefix(s.Name, f.prefix) && settingRequested(&s) && allowed(&s) && s.Verified == v1alpha1.VerifiedConfirmed
+		}) {
+			on = append(on, f.name)
+			continue
+		}
+		undecided = undecided || slices.ContainsFunc(settings, func(s v1alpha1.SettingStatus) bool {
+			return strings.HasPrefix(s.Name, f.prefix) && settingRequested(&s) &&
+				(s.Effective == v1alpha1.EffectiveUnknown || (allowed(&s) && s.Verified == v1alpha1.VerifiedUnknown))
+		})
+	}
+	fallback := "none"
+	if undecided {
+		fallback = "unknown"
+	}
+	return cmp.Or(strings.Join(on, ","), fallback)
+}

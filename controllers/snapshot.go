@@ -1,0 +1,109 @@
+package controllers
+
+import (
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// Config is what the manager's flags say.
+type Config struct {
+	// OperatorNamespace is where the monitors run.
+	OperatorNamespace string
+	// AgentImage holds /agent: the monitors run it, run pods copy the binary out of it.
+	AgentImage string
+	// DefaultRuntimeImage of run pods whose CommGroup names none; may be empty.
+	DefaultRuntimeImage string
+}
+
+// Names of the accounts and roles that agents use; config/rbac holds the roles.
+const (
+	MonitorServiceAccount = "commgroup-monitor"
+	RunServiceAccount     = "commgroup-run"
+	RunRoleBinding        = "commgroup-run"
+	RunClusterRole        = "commgroup-agent-run"
+)
+
+// Snapshot is everything that a decision rests on, read at one time. Deciding never changes it: its objects may be
+// shared with the cache.
+type Snapshot struct {
+	Now   time.Time
+	Group *v1alpha1.CommGroup
+	// Nodes of the cluster.
+	Nodes []corev1.Node
+	// CommNodes and RunPods that carry the group's UID.
+	CommNodes []v1alpha1.CommNode
+	RunPods   []corev1.Pod
+	// Monitor is the group's DaemonSet, nil where there is none.
+	Monitor *appsv1.DaemonSet
+	// ConfigMap of the name that settings are published under, nil where none was found.
+	ConfigMap *corev1.ConfigMap
+	// ConfigMapCertain: the ConfigMap was looked up in the API, so that nil means that there is none.
+	ConfigMapCertain bool
+	// OwnedConfigMaps are the names of all ConfigMaps that carry the group's UID.
+	OwnedConfigMaps []string
+	// ListError is set when a part could not be read; nothing may be concluded then.
+	ListError error
+}
+
+// Event is a Kubernetes Event to send once the status is written.
+type Event struct {
+	// Warning says whether a person should look.
+	Warning bool
+	Reason  string
+	// Action that was taken or failed, CamelCase.
+	Action string
+	Note   string
+}
+
+// Decision is what should be.
+type Decision struct {
+	// CommNodes to create or update, in rank order.
+	CommNodes []CommNodeChange
+	// DeleteCommNodes by name.
+	DeleteCommNodes []string
+	// Monitor as it should be; nil means that there should be none.
+	Monitor *appsv1.DaemonSet
+	// CreatePods in rank order; DeletePods by name.
+	CreatePods []*corev1.Pod
+	DeletePods []string
+	// ConfigMap to create or update; nil means leave what is there.
+	ConfigMap *corev1.ConfigMap
+	// DeleteConfigMaps by name, all owned by the group.
+	DeleteConfigMaps []string
+	// NeedConfigMapLookup asks to look the ConfigMap up in the API and to decide again.
+	NeedConfigMapLookup bool
+	Status              v1alpha1.CommGroupStatus
+	Events              []Event
+	// WakeAt is the nearest deadline; zero means none.
+	WakeAt time.Time
+}
+
+// CommNodeChange is one CommNode as it should be. Current is nil where it has to be created.
+type CommNodeChange struct {
+	Current *v1alpha1.CommNode
+	Desired *v1alpha1.CommNode
+}
+
+// earlier returns the earlier of two times of which zero means never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
+	}
+	return a
+}
+
+// shorten cuts s to at most limit bytes, at a character's boundary, with an ellipsis.
+func shorten(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	cut := limit - len("...")
+	for cut > 0 && s[cut]&0xC0 == 0x80 {
+		cut--
+	}
+	return s[:cut] + "..."
+}

@@ -1,0 +1,263 @@
+package controllers
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// outcome is what a run says of one node. An empty verdict means that there is none yet, or that it is lost.
+type outcome struct {
+	node     string
+	phase    nodePhase
+	verdict  v1alpha1.Verdict
+	reason   string
+	message  string
+	culprits []v1alpha1.Culprit
+	report   *v1alpha1.NodeRunStatus
+}
+
+// minNodesForMedian is the least number of nodes whose median says what is usual.
+const minNodesForMedian = 3
+
+// judge turns the nodes' states into verdicts. Thresholds are judged by the node's agent; the comparison of the nodes
+// with each other is made here.
+func judge(nodes []nodeState, spec *v1alpha1.CommGroupSpec) []outcome {
+	out := make([]outcome, len(nodes))
+	for i := range nodes {
+		out[i] = nodeOutcome(&nodes[i])
+	}
+	judgeAgainstMedian(out, ptr.Deref(spec.Benchmark.NodeMinPercentOfMedian, defaultNodeMinPercentOfMedian))
+	return out
+}
+
+func nodeOutcome(n *nodeState) outcome {
+	o := outcome{node: n.name, phase: n.phase}
+	switch {
+	case n.closure != nil:
+		o.verdict, o.reason, o.message = n.closure.Verdict, n.closure.Reason, n.closure.Message
+		if o.verdict == v1alpha1.VerdictError {
+			o.culprits = []v1alpha1.Culprit{nodeCulprit(n.name, o.reason, o.message)}
+		}
+	case n.report != nil:
+		o.report = n.report
+		o.verdict, o.reason, o.message = n.report.Verdict, n.report.Reason, n.report.Message
+		o.culprits = slices.Clone(n.report.Culprits)
+		for i := range o.culprits {
+			o.culprits[i].Node = cmp.Or(o.culprits[i].Node, n.name)
+		}
+		if o.verdict == v1alpha1.VerdictPass && n.commNode.Spec.Run != nil {
+			if missing := missingBaseline(&n.commNode.Spec.Run.Plan, n.report.Results); missing != "" {
+				o.verdict, o.reason = v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive
+				o.message = fmt.Sprintf("Node %s reports Pass without a result of Baseline %s.", n.name, missing)
+			}
+		}
+		bad := o.verdict == v1alpha1.VerdictFail || o.verdict == v1alpha1.VerdictError
+		if bad && len(o.culprits) == 0 {
+			o.culprits = []v1alpha1.Culprit{nodeCulprit(n.name, o.reason, o.message)}
+		}
+	}
+	return o
+}
+
+func nodeCulprit(node, reason, message string) v1alpha1.Culprit {
+	return v1alpha1.Culprit{Node: node, Kind: "Node", Name: node, Reason: reason, Message: shorten(message, 512)}
+}
+
+// missingBaseline names the first planned Baseline measurement that is not among the results: missing data is never a
+// pass.
+func missingBaseline(plan *v1alpha1.RunPlan, results []v1alpha1.ResultSeries) string {
+	for _, c := range plan.Collectives {
+		for _, d := range plan.Datatypes {
+			i := slices.IndexFunc(results, func(r v1alpha1.ResultSeries) bool {
+				return r.Variant == v1alpha1.VariantBaseline && r.Collective == c && r.Datatype == d
+			})
+			if i < 0 {
+				return fmt.Sprintf("%s %s", c, d)
+			}
+			if got := len(results[i].SizeBytes); got < len(plan.SizesBytes) {
+				return fmt.Sprintf("%s %s: %d of %d sizes measured", c, d, got, len(plan.SizesBytes))
+			}
+		}
+	}
+	return ""
+}
+
+type seriesKey struct {
+	variant    v1alpha1.Variant
+	collective v1alpha1.Collective
+	datatype   v1alpha1.Datatype
+}
+
+func (k seriesKey) String() string {
+	return fmt.Sprintf("%s %s %s", k.variant, k.collective, k.datatype)
+}
+
+// judgeAgainstMedian fails the nodes that passed by themselves but whose bus bandwidth at the largest size stays below
+// the given share of the members' median.
+func judgeAgainstMedian(out []outcome, minPercent int32) {
+	if minPercent <= 0 {
+		return
+	}
+	type point struct {
+		index     int
+		sizeBytes int64
+		busBWMBps int64
+	}
+	series := map[seriesKey][]point{}
+	for i := range out {
+		if out[i].report == nil {
+			continue
+		}
+		for _, r := range out[i].report.Results {
+			if last := min(len(r.SizeBytes), len(r.BusBandwidthMBps)) - 1; last >= 0 {
+				key := seriesKey{r.Variant, r.Collective, r.Datatype}
+				series[key] = append(series[key], point{i, r.SizeBytes[last], r.BusBandwidthMBps[last]})
+			}
+		}
+	}
+	worst := make(map[int]int64, 4) // by index of the node: its lowest share
+	for key, points := range series {
+		largest := slices.MaxFunc(points, func(a, b point) int { return cmp.Compare(a.sizeBytes, b.sizeBytes) }).sizeBytes
+		points = slices.DeleteFunc(points, func(p point) bool { return p.sizeBytes != largest })
+		if len(points) < minNodesForMedian {
+			continue
+		}
+		values := make([]int64, len(points))
+		for i, p := range points {
+			values[i] = p.busBWMBps
+		}
+		median := medianOf(values)
+		for _, p := range points {
+			o := &out[p.index]
+			if median <= 0 || p.busBWMBps*100 >= median*int64(minPercent) {
+				continue
+			}
+			percent := p.busBWMBps * 100 / median
+			before, seen := worst[p.index]
+			message := fmt.Sprintf("%s at %d B: node %s reaches %d MB/s, %d %% of the members' median of %d MB/s; at least %d %% is expected. Compare its clocks, power cap and links with a good node's.",
+				key, largest, o.node, p.busBWMBps, percent, median, minPercent)
+			switch {
+			case seen && (percent > before || (percent == before && message >= o.message)):
+			case seen || o.verdict == v1alpha1.VerdictPass:
+				worst[p.index] = percent
+				o.verdict, o.reason, o.message = v1alpha1.VerdictFail, v1alpha1.ReasonSlowNode, message
+				o.culprits = []v1alpha1.Culprit{nodeCulprit(o.node, o.reason, o.message)}
+			}
+		}
+	}
+}
+
+// medianOf sorts the values in place; of an even number it is the mean of the middle two. No values give zero, so
+// callers ask only with some.
+func medianOf(values []int64) int64 {
+	if len(values) == 0 {
+		return 0
+	}
+	slices.Sort(values)
+	middle := len(values) / 2
+	if len(values)%2 == 1 {
+		return values[middle]
+	}
+	return values[middle-1] + (values[middle]-values[middle-1])/2
+}
+
+// verdictRank orders verdicts, the one that decides for the group last. A node without a verdict ranks with
+// Inconclusive.
+func verdictRank(v v1alpha1.Verdict) int {
+	switch v {
+	case v1alpha1.VerdictPass:
+		return 0
+	case v1alpha1.VerdictSkipped:
+		return 1
+	case v1alpha1.VerdictError:
+		return 3
+	case v1alpha1.VerdictFail:
+		return 4
+	case v1alpha1.VerdictInconclusive:
+	}
+	return 2
+}
+
+// groupVerdict is the worst of the nodes' verdicts, and the node that it comes from. Pass needs a Pass of every node,
+// and the members of now to be those of the run.
+func groupVerdict(outcomes []outcome, membersUnchanged bool) (v1alpha1.Verdict, *outcome) {
+	var decisive *outcome
+	for i := range outcomes {
+		if decisive == nil || verdictRank(outcomes[i].verdict) > verdictRank(decisive.verdict) {
+			decisive = &outcomes[i]
+		}
+	}
+	if decisive == nil {
+		return v1alpha1.VerdictInconclusive, nil
+	}
+	verdict := cmp.Or(decisive.verdict, v1alpha1.VerdictInconclusive)
+	if verdict == v1alpha1.VerdictPass && !membersUnchanged {
+		return v1alpha1.VerdictInconclusive, nil
+	}
+	return verdict, decisive
+}
+
+// validated is the condition of the same name, for a finished run.
+func validated(run *v1alpha1.GroupRunStatus, outcomes []outcome) finding {
+	verdict, decisive := groupVerdict(outcomes, true)
+	if run.Verdict == v1alpha1.VerdictPass && verdict == v1alpha1.VerdictPass {
+		return finding{metav1.ConditionTrue, v1alpha1.ReasonAllPassed,
+			fmt.Sprintf("Run %s passed on all %d members.", run.ID, len(outcomes))}
+	}
+	if decisive == nil || decisive.verdict == v1alpha1.VerdictPass {
+		return finding{metav1.ConditionUnknown, v1alpha1.ReasonInconclusive,
+			fmt.Sprintf("Run %s has no result for every member of now; a new run follows.", run.ID)}
+	}
+	var alike []string
+	for i := range outcomes {
+		if outcomes[i].verdict == decisive.verdict && outcomes[i].reason == decisive.reason {
+			alike = append(alike, outcomes[i].node)
+		}
+	}
+	reason := cmp.Or(decisive.reason, v1alpha1.ReasonInconclusive)
+	message := fmt.Sprintf("Run %s: %s (%s) on %s. %s", run.ID, cmp.Or(decisive.verdict, "no result"), reason,
+		someNames(alike, 5), sentence(decisive.message))
+	status := metav1.ConditionFalse
+	if verdictRank(decisive.verdict) <= verdictRank(v1alpha1.VerdictInconclusive) {
+		status = metav1.ConditionUnknown // nothing bad was measured, and not everything was measured
+	}
+	return finding{status, reason, shorten(message, 2048)}
+}
+
+// groupCulprits are the worst few over all nodes: what failed before what could not be measured, links and GPUs
+// before whole nodes.
+func groupCulprits(outcomes []outcome, odd []v1alpha1.Culprit) []v1alpha1.Culprit {
+	const limit, messageLimit = 16, 256
+	type ranked struct {
+		v1alpha1.Culprit
+		verdict, kind int
+	}
+	kinds := map[string]int{"Link": 0, "GPU": 1, "Rank": 2, "Node": 3}
+	var all []ranked
+	for i := range outcomes {
+		for _, c := range outcomes[i].culprits {
+			all = append(all, ranked{c, -verdictRank(outcomes[i].verdict), kinds[c.Kind]})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b ranked) int {
+		return cmp.Or(cmp.Compare(a.verdict, b.verdict), cmp.Compare(a.kind, b.kind))
+	})
+	var out []v1alpha1.Culprit
+	for _, c := range all {
+		out = append(out, c.Culprit)
+	}
+	out = append(out, odd...)
+	if len(out) > limit {
+		out = out[:limit]
+	}
+	for i := range out {
+		out[i].Message = shorten(out[i].Message, messageLimit)
+	}
+	return out
+}

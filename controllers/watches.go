@@ -1,0 +1,113 @@
+package controllers
+
+import (
+	"context"
+	"maps"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// SetupWithManager wires the reconciler's watches. Each ignores what cannot change a decision.
+func (r *CommGroupReconciler) SetupWithManager(mgr ctrl.Manager, maxConcurrent int) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		For(&v1alpha1.CommGroup{}, builder.WithPredicates(updates(groupChanged))).
+		Owns(&v1alpha1.CommNode{}, builder.WithPredicates(updates(commNodeChanged))).
+		Owns(&corev1.ConfigMap{}).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(byGroupAnnotation)).
+		Watches(&appsv1.DaemonSet{}, handler.EnqueueRequestsFromMapFunc(byGroupAnnotation), builder.WithPredicates(updates(generationChanged))).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfNode), builder.WithPredicates(updates(nodeChanged))).
+		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent}).
+		Complete(r)
+}
+
+// updates lets creations and deletions pass, and of the updates those that changed says matter.
+func updates(changed func(before, after client.Object) bool) predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return changed(e.ObjectOld, e.ObjectNew) }}
+}
+
+func generationChanged(before, after client.Object) bool {
+	return before.GetGeneration() != after.GetGeneration() || !before.GetDeletionTimestamp().Equal(after.GetDeletionTimestamp())
+}
+
+// groupChanged ignores the controller's own status writes, but for a run that starts or ends: its next step follows.
+func groupChanged(before, after client.Object) bool {
+	a, okA := before.(*v1alpha1.CommGroup)
+	b, okB := after.(*v1alpha1.CommGroup)
+	if !okA || !okB || generationChanged(before, after) || !maps.Equal(a.Annotations, b.Annotations) {
+		return true
+	}
+	if a.Status.Run == nil || b.Status.Run == nil {
+		return a.Status.Run != b.Status.Run
+	}
+	return a.Status.Run.ID != b.Status.Run.ID || a.Status.Run.Phase != b.Status.Run.Phase
+}
+
+// commNodeChanged ignores a report that only confirms the one before: the reconciler wakes when a report runs out.
+func commNodeChanged(before, after client.Object) bool {
+	a, okA := before.(*v1alpha1.CommNode)
+	b, okB := after.(*v1alpha1.CommNode)
+	if !okA || !okB || generationChanged(before, after) || !maps.Equal(a.Labels, b.Labels) {
+		return true
+	}
+	x, y := a.Status, b.Status
+	if x.Facts != nil && y.Facts != nil {
+		confirmed := *x.Facts
+		confirmed.ObservedTime = y.Facts.ObservedTime
+		x.Facts = &confirmed
+	}
+	return !equality.Semantic.DeepEqual(x, y)
+}
+
+// nodeChanged ignores heartbeats: labels, existence and allocatable resources decide.
+func nodeChanged(before, after client.Object) bool {
+	a, okA := before.(*corev1.Node)
+	b, okB := after.(*corev1.Node)
+	return !okA || !okB || !maps.Equal(a.Labels, b.Labels) || a.UID != b.UID ||
+		a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() ||
+		!equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)
+}
+
+func byGroupAnnotation(_ context.Context, object client.Object) []reconcile.Request {
+	namespace, name, ok := strings.Cut(object.GetAnnotations()[v1alpha1.AnnotationGroup], "/")
+	if !ok {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
+}
+
+// groupsOfNode are the groups that the node is or may become a member of.
+func (r *CommGroupReconciler) groupsOfNode(ctx context.Context, object client.Object) []reconcile.Request {
+	node, ok := object.(*corev1.Node)
+	if !ok {
+		return nil
+	}
+	var groups v1alpha1.CommGroupList
+	if err := r.Client.List(ctx, &groups); err != nil {
+		logf.FromContext(ctx).Error(err, "Could not list CommGroups for a changed node", "node", node.Name)
+		return nil
+	}
+	var out []reconcile.Request
+	for i := range groups.Items {
+		group := &groups.Items[i]
+		if members, err := selectMembers(&group.Spec, []corev1.Node{*node}); err == nil && len(members) == 0 {
+			continue
+		}
+		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(group)})
+	}
+	return out
+}
