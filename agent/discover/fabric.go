@@ -1,0 +1,186 @@
+package discover
+
+import (
+	"fmt"
+	"sort"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// checkFabric holds hives and links against the model: one hive, symmetric links, xGMI between all GPUs of a hive, the
+// weight of the product, and no bandwidth outlier within the node.
+func (l *problemList) checkFabric(f *Facts) {
+	l.checkLinkFiles(f)
+	if len(f.GPUs) < 2 || f.Model == Mixed && !sameFabric(f.GPUs) {
+		return
+	}
+	groups := hives(f.GPUs)
+	hiveless := 0
+	for i := range f.GPUs {
+		if id := f.GPUs[i].HiveID; id != nil && *id == 0 {
+			hiveless++
+		}
+	}
+	switch f.GPUs[0].model.Fabric {
+	case fabricNone, fabricUnknown:
+		return
+	case fabricBridge:
+		// Two hives of four on a server of eight cards are the product, and a card without a bridge works over PCIe.
+		if len(groups) == 0 && f.Mesh.Links == 0 && hiveless > 0 {
+			l.warn(v1alpha1.ProblemXGMIBridgeAbsent, f.Model,
+				"No GPU is in an xGMI hive: no bridge is fitted, or it does not work. Expected only PCIe bandwidth; check the bridges if there are any.")
+			return
+		}
+	default:
+		if hiveless == len(f.GPUs) && f.Mesh.Links == 0 {
+			l.error(v1alpha1.ProblemXGMINotInitialised, f.Model,
+				"xGMI is not initialised on any of the %d GPUs: no hive and no link, where this model has one hive. Look for \"XGMI: Failed to\" in the kernel log; power-cycle the node.", len(f.GPUs))
+			return
+		}
+		if len(groups) > 1 || (hiveless > 0 && len(groups) == 1) {
+			l.error(v1alpha1.ProblemHiveSplit, f.Model,
+				"%d xGMI hives%s where this model has 1: %s. Look for \"XGMI: Add node\" in the kernel log; power-cycle the node.",
+				len(groups), hivelessText(hiveless), describeHives(f, groups))
+		}
+	}
+	l.checkPairs(f, groups)
+	l.checkBandwidth(f)
+}
+
+func sameFabric(gpus []GPU) bool {
+	for i := range gpus {
+		if gpus[i].model.Fabric != gpus[0].model.Fabric {
+			return false
+		}
+	}
+	return true
+}
+
+func hivelessText(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" and %d GPUs in none", n)
+}
+
+// describeHives is "4 + 4 GPUs", with the addresses of the smallest hive where that is telling.
+func describeHives(f *Facts, groups map[uint64][]int) string {
+	sizes := make([][]int, 0, len(groups))
+	for _, members := range groups {
+		sizes = append(sizes, members)
+	}
+	sort.Slice(sizes, func(i, j int) bool {
+		if len(sizes[i]) != len(sizes[j]) {
+			return len(sizes[i]) > len(sizes[j])
+		}
+		return sizes[i][0] < sizes[j][0]
+	})
+	text := ""
+	for i, members := range sizes {
+		if i > 0 {
+			text += " + "
+		}
+		text += fmt.Sprint(len(members))
+	}
+	text += " GPUs"
+	if last := sizes[len(sizes)-1]; len(last) <= 2 && len(sizes) > 1 {
+		text += ", apart: " + f.GPUs[last[0]].PCIAddress
+	}
+	return text
+}
+
+// checkLinkFiles reports links whose node_from is not the node that they lie under.
+func (l *problemList) checkLinkFiles(f *Facts) {
+	for _, r := range f.linkRecords {
+		if r.directoryMismatch {
+			l.warn(v1alpha1.ProblemLinkInconsistent, fmt.Sprintf("KFD node %d", r.from),
+				"A link of this node says that it starts at node %d; the directory is believed. The topology may have been changing: look again.", r.claimedFrom)
+			return
+		}
+	}
+}
+
+// checkPairs looks at each two GPUs of a hive once.
+func (l *problemList) checkPairs(f *Facts, groups map[uint64][]int) {
+	if f.linksUnread {
+		return // a pair may only look broken: Unread says which files
+	}
+	for i := range f.GPUs {
+		for j := i + 1; j < len(f.GPUs); j++ {
+			a, b := &f.GPUs[i], &f.GPUs[j]
+			there, back := f.Mesh.Pairs[i][j], f.Mesh.Pairs[j][i]
+			name := a.PCIAddress + "<->" + b.PCIAddress
+			sameHive := a.HiveID != nil && b.HiveID != nil && *a.HiveID != 0 && *a.HiveID == *b.HiveID
+			if !sameHive {
+				// Across hives PCIe is all there can be; a GPU with an unread hive was reported.
+				continue
+			}
+			xThere, xBack := isXGMI(there), isXGMI(back)
+			switch {
+			case xThere != xBack:
+				from, to := a, b
+				if xBack {
+					from, to = b, a
+				}
+				l.error(v1alpha1.ProblemLinkAsymmetric, name,
+					"xGMI leads from %s to %s but not back; expected both ways. Reload the driver; if it stays, the link is broken.", from.PCIAddress, to.PCIAddress)
+			case !xThere && (there != nil || back != nil):
+				l.error(v1alpha1.ProblemPCIeInsteadOfXGMI, name,
+					"This pair reaches each other only over PCIe; expected xGMI within a hive of %d. The link is down: look for XGMI in the kernel log; power-cycle the node.", len(groups[*a.HiveID]))
+			case !xThere:
+				l.error(v1alpha1.ProblemLinkMissing, name,
+					"KFD has no link between these GPUs; expected xGMI within a hive of %d. Look for XGMI in the kernel log; power-cycle the node.", len(groups[*a.HiveID]))
+			default:
+				l.checkWeight(name, a, there)
+			}
+		}
+	}
+}
+
+func isXGMI(l *Link) bool { return l != nil && l.Type == LinkXGMI }
+
+// checkWeight holds an xGMI weight against the product's: one hop in a mesh, any whole number of hops elsewhere.
+func (l *problemList) checkWeight(name string, g *GPU, link *Link) {
+	switch {
+	case link.Weight == weightPerHop, len(g.Nodes) > 1 && link.Weight == weightAcrossPartitions:
+	case g.model.Fabric != fabricMesh && link.Hops != nil:
+	case link.Hops != nil && *link.Hops > 1:
+		l.error(v1alpha1.ProblemLinkWeight, name,
+			"xGMI takes %d hops (weight %d); expected a direct link (weight 15) on %s. The direct link is down: look for XGMI in the kernel log.", *link.Hops, link.Weight, g.Model)
+	default:
+		l.warn(v1alpha1.ProblemLinkWeight, name,
+			"xGMI link has weight %d; expected 15 for one hop. The driver may count differently: measure this pair.", link.Weight)
+	}
+}
+
+// checkBandwidth compares the links of a mesh with each other, never with a constant: drivers have written 50000 and
+// 64000 for the same hardware, and 0 for "not known". Other fabrics have different numbers of links for each pair.
+func (l *problemList) checkBandwidth(f *Facts) {
+	if f.GPUs[0].model.Fabric != fabricMesh {
+		return
+	}
+	counts := map[uint64]int{}
+	for i := range f.Mesh.Pairs {
+		for _, link := range f.Mesh.Pairs[i] {
+			if isXGMI(link) && link.MaxBandwidthMBps != nil {
+				counts[*link.MaxBandwidthMBps]++
+			}
+		}
+	}
+	usual := commonest(counts)
+	if usual == nil || len(counts) < 2 {
+		return
+	}
+	for i := range f.Mesh.Pairs {
+		for j := i + 1; j < len(f.Mesh.Pairs); j++ {
+			for _, link := range []*Link{f.Mesh.Pairs[i][j], f.Mesh.Pairs[j][i]} {
+				if isXGMI(link) && link.MaxBandwidthMBps != nil && *link.MaxBandwidthMBps < *usual {
+					l.error(v1alpha1.ProblemLinkBandwidth, f.GPUs[i].PCIAddress+"<->"+f.GPUs[j].PCIAddress,
+						"The driver states %d MB/s for this xGMI link and %d for the others of this node: it trained narrow or slow. Power-cycle the node; if it stays, replace the GPU.",
+						*link.MaxBandwidthMBps, *usual)
+					break
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,291 @@
+package discover
+
+import (
+	"fmt"
+	"sort"
+	"strconv"
+)
+
+// group sorts KFD's GPU nodes into devices and physical GPUs, by domain, bus and device: partitions of one GPU differ
+// in the low bits of location_id only, and unique_id is 0 on virtual functions.
+func (f *Facts) group(nodes []*kfdNode) {
+	byAddress := map[string]*GPU{}
+	f.Devices = []Device{}
+	for _, n := range nodes {
+		f.addUnread(n.unread...)
+		if n.hidden {
+			f.HiddenNodes = append(f.HiddenNodes, n.number)
+			continue
+		}
+		p := &n.properties
+		cpu := n.gpuID != nil && *n.gpuID == 0
+		if !cpu && n.propErr != nil && (!n.gpu || p.LocationID == nil || p.DeviceID == nil) {
+			f.UnreadableNodes = append(f.UnreadableNodes, n.number)
+			continue
+		}
+		if !n.gpu {
+			continue
+		}
+		f.linkRecords = append(f.linkRecords, n.links...)
+		if p.LocationID == nil || p.DeviceID == nil {
+			f.UnreadableNodes = append(f.UnreadableNodes, n.number)
+			continue
+		}
+		var domain uint64
+		if p.Domain != nil {
+			domain = *p.Domain
+		}
+		address := pciAddress(domain, *p.LocationID)
+		d := Device{Node: n.number, PCIAddress: address, Partition: partitionOf(*p.LocationID), GPUID: n.gpuID,
+			RenderMinor: p.RenderMinor, XCDs: p.NumXCC, HiveID: p.HiveID, FWVersion: p.FWVersion,
+			SDMAVersion: p.SDMAFWVersion, Complete: n.propErr == nil}
+		if p.GFXTargetVersion != nil {
+			d.GFXTarget = gfxTarget(*p.GFXTargetVersion)
+		}
+		if p.SIMDCount != nil && p.SIMDPerCU != nil && *p.SIMDPerCU > 0 {
+			cus := *p.SIMDCount / *p.SIMDPerCU
+			d.ComputeUnits = &cus
+		}
+		f.Devices = append(f.Devices, d)
+		g := byAddress[address]
+		if g == nil {
+			model, _ := LookupModel(*p.DeviceID)
+			g = &GPU{PCIAddress: address, DeviceID: fmt.Sprintf("0x%04x", *p.DeviceID), Model: model.Name, model: model,
+				GFXTarget: d.GFXTarget, HiveID: p.HiveID, Complete: true}
+			if g.GFXTarget == "" {
+				g.GFXTarget = model.GFX // old kernels do not write gfx_target_version
+			}
+			if p.UniqueID != nil && *p.UniqueID != 0 {
+				g.UniqueID = strconv.FormatUint(*p.UniqueID, 16)
+			}
+			byAddress[address] = g
+		}
+		g.Nodes = append(g.Nodes, n.number)
+		g.Complete = g.Complete && d.Complete
+	}
+	f.GPUs = make([]GPU, 0, len(byAddress))
+	for _, g := range byAddress {
+		f.GPUs = append(f.GPUs, *g)
+	}
+	sort.Slice(f.GPUs, func(i, j int) bool { return f.GPUs[i].PCIAddress < f.GPUs[j].PCIAddress })
+	sort.Slice(f.Devices, func(i, j int) bool {
+		a, b := &f.Devices[i], &f.Devices[j]
+		if a.PCIAddress != b.PCIAddress {
+			return a.PCIAddress < b.PCIAddress
+		}
+		if a.Partition != b.Partition {
+			return a.Partition < b.Partition
+		}
+		return a.Node < b.Node
+	})
+}
+
+// gpuDetails is what a GPU's PCI directory tells.
+type gpuDetails struct {
+	compute, memory string
+	derived         bool
+	hiveNodes       *int
+	physicalID      *uint64
+	numa            *int32
+	numaUnknown     bool
+	vram            *uint64
+	errors          *errorCounts
+	pcie            PCIe
+	unread          []*ReadError
+}
+
+func (d *gpuDetails) apply(g *GPU) {
+	g.ComputePartition, g.MemoryPartition, g.PartitionDerived = d.compute, d.memory, d.derived
+	g.ExpectedPartitions = partitionsOf(d.compute, g.model.XCDs)
+	g.HiveNodes, g.XGMIPhysicalID, g.VRAMBytes, g.PCIe = d.hiveNodes, d.physicalID, d.vram, d.pcie
+	g.NUMANode, g.NUMAUnknown = d.numa, d.numaUnknown
+	if d.errors != nil {
+		g.XGMIUncorrectableErrors, g.XGMICorrectableErrors = &d.errors.Uncorrectable, &d.errors.Correctable
+	}
+}
+
+// field reads and parses one file; a missing file gives nil and is no error, since models and kernels differ.
+func field[T any](r *reader, path string, parse func([]byte) (T, error), unread *[]*ReadError) *T {
+	data, rerr := r.file(path)
+	if rerr == nil {
+		value, err := parse(data)
+		if err == nil {
+			return &value
+		}
+		rerr = &ReadError{Path: path, Class: Classify(err), Err: err}
+	}
+	if rerr.Class != ClassMissing {
+		*unread = append(*unread, rerr)
+	}
+	return nil
+}
+
+func readGPU(r *reader, g *GPU, nodes []*kfdNode) *gpuDetails {
+	d := &gpuDetails{}
+	dir := pciDir + "/" + g.PCIAddress + "/"
+	readPartition := func(name string, allowed map[string]bool) string {
+		mode := field(r, dir+name, func(b []byte) (string, error) { return parsePartition(b, allowed) }, &d.unread)
+		if mode == nil {
+			return ""
+		}
+		return *mode
+	}
+	if g.model.XCDs > 0 || g.model.Fabric == fabricUnknown {
+		d.compute = readPartition("current_compute_partition", computePartitions)
+		d.memory = readPartition("current_memory_partition", memoryPartitions)
+	}
+	if d.compute == "" {
+		d.compute = derivePartition(g, nodes)
+		d.derived = d.compute != ""
+	}
+	if g.HiveID != nil && *g.HiveID != 0 {
+		d.hiveNodes = field(r, dir+"xgmi_num_hops", hiveNodes, &d.unread)
+		d.physicalID = field(r, dir+"xgmi_physical_id", parseUintFile, &d.unread)
+	}
+	if numa := field(r, dir+"numa_node", parseIntFile, &d.unread); numa != nil {
+		if *numa >= 0 && *numa < 1<<16 {
+			n := int32(*numa)
+			d.numa = &n
+		} else {
+			d.numaUnknown = true
+		}
+	}
+	if d.vram = stated(field(r, dir+"mem_info_vram_total", parseUintFile, &d.unread)); d.vram == nil {
+		d.vram = vramOfNodes(r, g, nodes, &d.unread)
+	}
+	if g.model.Fabric != fabricNone && !g.model.VF {
+		d.errors = field(r, dir+"ras/xgmi_wafl_err_count", parseErrorCounts, &d.unread)
+	}
+	d.pcie.Width = field(r, dir+"current_link_width", parseIntFile, &d.unread)
+	d.pcie.MaxWidth = field(r, dir+"max_link_width", parseIntFile, &d.unread)
+	d.pcie.SpeedMTps = field(r, dir+"current_link_speed", parseLinkSpeed, &d.unread)
+	d.pcie.MaxSpeedMTps = field(r, dir+"max_link_speed", parseLinkSpeed, &d.unread)
+	return d
+}
+
+// derivePartition names the compute partition mode from the compute dies of each of the GPU's KFD nodes.
+func derivePartition(g *GPU, nodes []*kfdNode) string {
+	mode := ""
+	for _, n := range nodes {
+		if !owns(g, n) {
+			continue
+		}
+		if n.properties.NumXCC == nil || *n.properties.NumXCC > 64 {
+			return ""
+		}
+		m := partitionMode(int(*n.properties.NumXCC), g.model.XCDs)
+		if m == "" || (mode != "" && m != mode) {
+			return ""
+		}
+		mode = m
+	}
+	return mode
+}
+
+func owns(g *GPU, n *kfdNode) bool {
+	for _, number := range g.Nodes {
+		if number == n.number {
+			return true
+		}
+	}
+	return false
+}
+
+// vramOfNodes adds up the frame buffer banks of the GPU's KFD nodes; nil where any is not readable.
+func vramOfNodes(r *reader, g *GPU, nodes []*kfdNode, unread *[]*ReadError) *uint64 {
+	var total uint64
+	for _, n := range nodes {
+		if !owns(g, n) {
+			continue
+		}
+		dir := nodesDir + "/" + strconv.Itoa(n.number) + "/mem_banks"
+		names, rerr := r.dir(dir)
+		if rerr != nil {
+			if n.properties.LocalMemSize != nil && *n.properties.LocalMemSize > 0 {
+				total += *n.properties.LocalMemSize
+				continue
+			}
+			return nil
+		}
+		for _, bank := range numbers(names) {
+			size := field(r, dir+"/"+strconv.Itoa(bank)+"/properties", parseBank, unread)
+			if size == nil {
+				return nil
+			}
+			total += *size
+		}
+	}
+	return stated(&total)
+}
+
+// parseBank is the size of a memory bank in bytes; 0 for one that is not the GPU's own (heap_type 1 and 2 are).
+func parseBank(data []byte) (uint64, error) {
+	var heap, size *uint64
+	err := parseProperties(data, func(key string) **uint64 {
+		switch key {
+		case "heap_type":
+			return &heap
+		case "size_in_bytes":
+			return &size
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case heap == nil || size == nil:
+		return 0, malformedf("heap_type or size_in_bytes is missing")
+	case *heap != 1 && *heap != 2:
+		return 0, nil
+	}
+	return *size, nil
+}
+
+// summarise says what all GPUs share.
+func (f *Facts) summarise() {
+	f.Model, f.GFXTarget, f.Partition = Unknown, Unknown, Unknown
+	if len(f.GPUs) == 0 {
+		return
+	}
+	share := func(of func(*GPU) string) string {
+		first := of(&f.GPUs[0])
+		for i := range f.GPUs {
+			if of(&f.GPUs[i]) != first {
+				return Mixed
+			}
+		}
+		if first == "" {
+			return Unknown
+		}
+		return first
+	}
+	f.Model = share(func(g *GPU) string { return g.Model })
+	f.GFXTarget = share(func(g *GPU) string { return g.GFXTarget })
+	f.Partition = share(partitionName)
+	f.PartitionSource = ""
+	switch {
+	case f.Partition == Unknown || f.Partition == Mixed || f.Partition == NotApplicable:
+	case f.GPUs[0].PartitionDerived:
+		f.PartitionSource = "Derived"
+	default:
+		f.PartitionSource = "Reported"
+	}
+}
+
+// partitionName is compute/memory mode, for example SPX/NPS1; a mode that is not known is "unknown".
+func partitionName(g *GPU) string {
+	switch {
+	case g.ComputePartition == "" && g.MemoryPartition == "" && g.model.XCDs == 0 && g.model.Fabric != fabricUnknown:
+		return NotApplicable
+	case g.ComputePartition == "" && g.MemoryPartition == "":
+		return Unknown
+	}
+	return orUnknown(g.ComputePartition) + "/" + orUnknown(g.MemoryPartition)
+}
+
+func orUnknown(s string) string {
+	if s == "" {
+		return Unknown
+	}
+	return s
+}

@@ -1,0 +1,366 @@
+package discover
+
+import (
+	"bytes"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// nodeProperties are the keys of KFD's nodes/N/properties that matter here; nil is a key that this kernel does not
+// write (drivers/gpu/drm/amd/amdkfd/kfd_topology.c, node_show).
+type nodeProperties struct {
+	CPUCores, SIMDCount, SIMDPerCU, NumXCC *uint64
+	GFXTargetVersion, VendorID, DeviceID   *uint64
+	LocationID, Domain, RenderMinor        *uint64
+	HiveID, UniqueID, LocalMemSize         *uint64
+	FWVersion, SDMAFWVersion               *uint64
+}
+
+func (p *nodeProperties) field(key string) **uint64 {
+	switch key {
+	case "cpu_cores_count":
+		return &p.CPUCores
+	case "simd_count":
+		return &p.SIMDCount
+	case "simd_per_cu":
+		return &p.SIMDPerCU
+	case "num_xcc":
+		return &p.NumXCC
+	case "gfx_target_version":
+		return &p.GFXTargetVersion
+	case "vendor_id":
+		return &p.VendorID
+	case "device_id":
+		return &p.DeviceID
+	case "location_id":
+		return &p.LocationID
+	case "domain":
+		return &p.Domain
+	case "drm_render_minor":
+		return &p.RenderMinor
+	case "hive_id":
+		return &p.HiveID
+	case "unique_id":
+		return &p.UniqueID
+	case "local_mem_size":
+		return &p.LocalMemSize
+	case "fw_version":
+		return &p.FWVersion
+	case "sdma_fw_version":
+		return &p.SDMAFWVersion
+	}
+	return nil
+}
+
+// linkProperties are the keys of io_links/M/properties and p2p_links/M/properties (kfd_topology.c, iolink_show).
+type linkProperties struct {
+	Type, From, To, Weight, MinBandwidth, MaxBandwidth, Flags *uint64
+}
+
+func (p *linkProperties) field(key string) **uint64 {
+	switch key {
+	case "type":
+		return &p.Type
+	case "node_from":
+		return &p.From
+	case "node_to":
+		return &p.To
+	case "weight":
+		return &p.Weight
+	case "min_bandwidth":
+		return &p.MinBandwidth
+	case "max_bandwidth":
+		return &p.MaxBandwidth
+	case "flags":
+		return &p.Flags
+	}
+	return nil
+}
+
+// parseProperties reads "name value" lines. Unknown names are skipped, whatever their value. A known name without a
+// decimal value, or a line with a NUL or without a value, makes the file malformed; what was read before stays set.
+func parseProperties(data []byte, field func(string) **uint64) error {
+	if len(bytes.TrimSpace(data)) == 0 {
+		return errEmpty
+	}
+	line := 0
+	for len(data) > 0 {
+		var text []byte
+		text, data, _ = bytes.Cut(data, []byte{'\n'})
+		line++
+		text = bytes.TrimSpace(text)
+		if len(text) == 0 {
+			continue
+		}
+		key, value, found := bytes.Cut(text, []byte{' '})
+		if !found {
+			return malformedf("line %d (%.32q) has no value: the file is cut or not as the kernel writes it", line, text)
+		}
+		if bytes.IndexByte(key, 0) >= 0 {
+			return malformedf("line %d (%.32q) has a NUL byte", line, text)
+		}
+		target := field(string(key))
+		if target == nil {
+			continue
+		}
+		n, err := parseUint(bytes.TrimSpace(value))
+		if err != nil {
+			return malformedf("line %d: value of %s: %v", line, key, err)
+		}
+		*target = &n
+	}
+	return nil
+}
+
+// parseUint reads an unsigned decimal number; no sign, no space, nothing else.
+func parseUint(text []byte) (uint64, error) {
+	if len(text) == 0 {
+		return 0, malformedf("no number")
+	}
+	var n uint64
+	for _, c := range text {
+		if c < '0' || c > '9' {
+			return 0, malformedf("%.32q is not a decimal number", text)
+		}
+		digit := uint64(c - '0')
+		if n > (math.MaxUint64-digit)/10 {
+			return 0, malformedf("%.32q does not fit 64 bits", text)
+		}
+		n = n*10 + digit
+	}
+	return n, nil
+}
+
+// parseUintFile reads a file that holds one unsigned decimal number.
+func parseUintFile(data []byte) (uint64, error) {
+	text := bytes.TrimSpace(data)
+	if len(text) == 0 {
+		return 0, errEmpty
+	}
+	return parseUint(text)
+}
+
+// parseIntFile reads a file that holds one signed decimal number, such as numa_node.
+func parseIntFile(data []byte) (int64, error) {
+	text := bytes.TrimSpace(data)
+	if len(text) == 0 {
+		return 0, errEmpty
+	}
+	n, err := strconv.ParseInt(string(text), 10, 64)
+	if err != nil {
+		return 0, malformedf("%.32q is not a decimal number", text)
+	}
+	return n, nil
+}
+
+// parseHexFile reads a file that holds one hexadecimal number with or without 0x, such as vendor or unique_id.
+func parseHexFile(data []byte) (uint64, error) {
+	text := bytes.TrimSpace(data)
+	if len(text) == 0 {
+		return 0, errEmpty
+	}
+	digits := text
+	if len(digits) > 2 && digits[0] == '0' && (digits[1] == 'x' || digits[1] == 'X') {
+		digits = digits[2:]
+	}
+	n, err := strconv.ParseUint(string(digits), 16, 64)
+	if err != nil {
+		return 0, malformedf("%.32q is not a hexadecimal number", text)
+	}
+	return n, nil
+}
+
+// errorCounts are the counters of ras/<block>_err_count since the driver was loaded.
+type errorCounts struct {
+	Uncorrectable, Correctable uint64
+	Deferred                   *uint64
+}
+
+// parseErrorCounts reads "ue: N\nce: N\n" with an optional "de: N" (amdgpu_ras.c, amdgpu_ras_sysfs_read).
+func parseErrorCounts(data []byte) (errorCounts, error) {
+	var (
+		counts errorCounts
+		ue, ce *uint64
+	)
+	if len(bytes.TrimSpace(data)) == 0 {
+		return counts, errEmpty
+	}
+	if bytes.Contains(data, []byte("Query currently inaccessible")) {
+		return counts, errBusyText
+	}
+	for _, line := range bytes.Split(data, []byte{'\n'}) {
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 {
+			continue
+		}
+		key, value, found := bytes.Cut(line, []byte{':'})
+		if !found {
+			return counts, malformedf("line %.32q is not \"name: number\"", line)
+		}
+		n, err := parseUint(bytes.TrimSpace(value))
+		if err != nil {
+			return counts, malformedf("counter %.16q: %v", key, err)
+		}
+		switch strings.ToLower(string(bytes.TrimSpace(key))) {
+		case "ue":
+			ue = &n
+		case "ce":
+			ce = &n
+		case "de":
+			counts.Deferred = &n
+		}
+	}
+	if ue == nil || ce == nil {
+		return counts, malformedf("no ue or no ce line in %.64q", data)
+	}
+	counts.Uncorrectable, counts.Correctable = *ue, *ce
+	return counts, nil
+}
+
+// rocmVersion is the format of ROCm's version files: 6.4.1-83, 7.2.4, 10.0.0, 7.14.0a20260601, 6.4.1-83-gfx942.
+var rocmVersion = regexp.MustCompile(`^(\d+(?:\.\d+){0,3}(?:[a-z]+\d*)?)(?:-\d+(?:-gfx[0-9a-f]+)?)?$`)
+
+// parseROCmVersion returns the version without the build number.
+func parseROCmVersion(data []byte) (string, error) {
+	text := bytes.TrimSpace(data)
+	if len(text) == 0 {
+		return "", errEmpty
+	}
+	if len(text) > 64 {
+		return "", malformedf("%.64q... is not a ROCm version", text)
+	}
+	m := rocmVersion.FindSubmatch(text)
+	if m == nil {
+		return "", malformedf("%q is not a ROCm version", text)
+	}
+	return string(m[1]), nil
+}
+
+var rocmHeader = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*define[ \t]+ROCM_VERSION_(MAJOR|MINOR|PATCH)[ \t]+(\d{1,4})\b`)
+
+// parseROCmHeader reads rocm_version.h.
+func parseROCmHeader(data []byte) (string, error) {
+	parts := map[string]string{}
+	for _, m := range rocmHeader.FindAllSubmatch(data, -1) {
+		parts[string(m[1])] = string(m[2])
+	}
+	if len(parts) != 3 {
+		return "", malformedf("ROCM_VERSION_MAJOR, MINOR and PATCH are not all defined")
+	}
+	return parts["MAJOR"] + "." + parts["MINOR"] + "." + parts["PATCH"], nil
+}
+
+var rocmCoreLink = regexp.MustCompile(`librocm-core\.so\.1\.0\.(\d{5,6})$`)
+
+// parseROCmCoreLink reads the target of librocm-core.so.1: librocm-core.so.1.0.60401 is 6.4.1.
+func parseROCmCoreLink(target string) (string, error) {
+	m := rocmCoreLink.FindStringSubmatch(target)
+	if m == nil {
+		return "", malformedf("link target %.64q is not librocm-core.so.1.0.<version>", target)
+	}
+	n, err := strconv.Atoi(m[1])
+	if err != nil {
+		return "", malformedf("link target %.64q: %v", target, err)
+	}
+	return strconv.Itoa(n/10000) + "." + strconv.Itoa(n/100%100) + "." + strconv.Itoa(n%100), nil
+}
+
+// gfxTarget is the compiler's name for a gfx_target_version: major in decimal, minor and stepping in hexadecimal.
+// 90402 is gfx942, 90010 is gfx90a; "" for 0, which CPUs have.
+func gfxTarget(version uint64) string {
+	if version == 0 || version > 999999 {
+		return ""
+	}
+	return "gfx" + strconv.FormatUint(version/10000, 10) + strconv.FormatUint(version/100%100, 16) +
+		strconv.FormatUint(version%100, 16)
+}
+
+// pciAddress is domain:bus:device.0 of a KFD node. The low three bits of location_id are the partition on newer
+// drivers and bits 31:28 were for a short time, so neither is part of the address.
+func pciAddress(domain, location uint64) string {
+	const hexDigits = "0123456789abcdef"
+	bus, dev := location>>8&0xff, location>>3&0x1f
+	b := make([]byte, 0, 16)
+	d := strconv.FormatUint(domain, 16)
+	for range 4 - min(4, len(d)) {
+		b = append(b, '0')
+	}
+	b = append(b, d...)
+	b = append(b, ':', hexDigits[bus>>4], hexDigits[bus&15], ':', hexDigits[dev>>4], hexDigits[dev&15], '.', '0')
+	return string(b)
+}
+
+// partitionOf is the partition number in a location_id: its low three bits, or bits 31:28 on the drivers that used
+// those.
+func partitionOf(location uint64) int {
+	if p := location & 7; p != 0 {
+		return int(p)
+	}
+	return int(location >> 28 & 0xf)
+}
+
+// parsePartition reads current_compute_partition and current_memory_partition; "" with no error for UNKNOWN.
+func parsePartition(data []byte, allowed map[string]bool) (string, error) {
+	text := strings.ToUpper(string(bytes.TrimSpace(data)))
+	switch {
+	case text == "":
+		return "", errEmpty
+	case text == "UNKNOWN":
+		return "", nil
+	case allowed[text]:
+		return text, nil
+	}
+	return "", malformedf("%.32q is not a partition mode", text)
+}
+
+var (
+	computePartitions = map[string]bool{"SPX": true, "DPX": true, "TPX": true, "QPX": true, "CPX": true}
+	memoryPartitions  = map[string]bool{"NPS1": true, "NPS2": true, "NPS4": true, "NPS8": true}
+)
+
+// parseLinkSpeed reads "32.0 GT/s PCIe" as 32000 (MT/s). "Unknown speed" is malformed.
+func parseLinkSpeed(data []byte) (int64, error) {
+	text := bytes.TrimSpace(data)
+	if len(text) == 0 {
+		return 0, errEmpty
+	}
+	number, _, found := bytes.Cut(text, []byte(" GT/s"))
+	whole, fraction, _ := strings.Cut(string(number), ".")
+	if !found || len(whole) == 0 || len(whole) > 6 || len(fraction) > 3 {
+		return 0, malformedf("%.32q is not a PCIe link speed", text)
+	}
+	for len(fraction) < 3 {
+		fraction += "0"
+	}
+	n, err := parseUint([]byte(whole + fraction))
+	if err != nil {
+		return 0, malformedf("%.32q is not a PCIe link speed", text)
+	}
+	return int64(n), nil
+}
+
+// hiveNodes counts the entries of xgmi_num_hops: one for each GPU in the hive's list, itself included.
+func hiveNodes(data []byte) (int, error) {
+	fields := bytes.Fields(data)
+	if len(fields) == 0 {
+		return 0, errEmpty
+	}
+	for _, f := range fields {
+		if _, err := strconv.ParseUint(string(f), 16, 8); err != nil {
+			return 0, malformedf("%.64q is not a list of two hexadecimal digits for each GPU", data)
+		}
+	}
+	return len(fields), nil
+}
+
+// hasToken looks for a whole word of the kernel's command line; RCCL's own test for iommu=pt takes any substring.
+func hasToken(cmdline []byte, token string) bool {
+	for _, word := range bytes.Fields(cmdline) {
+		if string(word) == token {
+			return true
+		}
+	}
+	return false
+}

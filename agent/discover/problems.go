@@ -1,0 +1,368 @@
+package discover
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// problemList collects problems in the order of the checks; sorted brings errors to the front.
+type problemList []v1alpha1.Problem
+
+func (l *problemList) add(severity, code, subject, format string, args ...any) {
+	*l = append(*l, v1alpha1.Problem{Severity: severity, Code: code, Subject: subject, Message: fmt.Sprintf(format, args...)})
+}
+
+func (l *problemList) error(code, subject, format string, args ...any) {
+	l.add(v1alpha1.SeverityError, code, subject, format, args...)
+}
+
+func (l *problemList) warn(code, subject, format string, args ...any) {
+	l.add(v1alpha1.SeverityWarning, code, subject, format, args...)
+}
+
+// SortProblems brings Error problems before Warning ones and keeps the order otherwise.
+func SortProblems(problems []v1alpha1.Problem) {
+	sort.SliceStable(problems, func(i, j int) bool {
+		return problems[i].Severity == v1alpha1.SeverityError && problems[j].Severity != v1alpha1.SeverityError
+	})
+}
+
+// findProblems holds the facts against what a healthy node shows.
+func findProblems(f *Facts, expectedGPUs int) []v1alpha1.Problem {
+	l := problemList{}
+	l.checkTree(f)
+	l.checkUnread(f)
+	l.checkPresence(f, expectedGPUs)
+	l.checkUniformity(f)
+	l.checkFabric(f)
+	l.checkCounters(f)
+	l.checkHost(f)
+	SortProblems(l)
+	return l
+}
+
+// checkTree says why there is no GPU at all, if so: the tree, the driver or the hardware.
+func (l *problemList) checkTree(f *Facts) {
+	if len(f.GPUs) > 0 || len(f.HiddenNodes) > 0 || len(f.UnreadableNodes) > 0 {
+		if !f.GenerationStable {
+			l.warn(v1alpha1.ProblemTopologyUnstable, "generation_id",
+				"KFD's topology changed during each of %d scans: a GPU is resetting or being repartitioned. Wait, then look again.", f.Scans)
+		}
+		return
+	}
+	switch {
+	case f.sysClass != "":
+		l.error(v1alpha1.ProblemSysfsUnreadable, "sys",
+			"The tree has no readable sys directory (%s): expected the host's /sys under the root. Mount it there, or correct --root.", f.sysClass)
+	case f.kfdPresent && f.nodesClass != "":
+		l.error(v1alpha1.ProblemSysfsUnreadable, nodesDir,
+			"KFD is there, but its nodes cannot be listed (%s). Run the monitor privileged and look at the kernel log.", f.nodesClass)
+	case f.kfdPresent && len(f.PCIGPUs) > 0:
+		l.error(v1alpha1.ProblemNoGPUs, "KFD",
+			"KFD shows no GPU, but %d are on the PCI bus: the driver did not take them. Look for amdgpu errors in the kernel log.", len(f.PCIGPUs))
+	case f.kfdPresent:
+		l.error(v1alpha1.ProblemNoGPUs, "KFD",
+			"KFD shows only CPUs: no GPU that the driver supports. Take the node out of the group, or check that its GPUs have power and are seated.")
+	case f.kfdClass != ClassMissing:
+		l.error(v1alpha1.ProblemSysfsUnreadable, topologyDir,
+			"KFD's topology cannot be read (%s). Run the monitor privileged and look at the kernel log.", f.kfdClass)
+	case f.Driver.Kind == DriverNotLoaded && f.pciReadable && len(f.PCIGPUs) == 0:
+		l.error(v1alpha1.ProblemNoGPUs, "PCI",
+			"The PCI bus has no AMD data-centre GPU, and amdgpu is not loaded. Take the node out of the group.")
+	case f.Driver.Kind == DriverNotLoaded:
+		l.error(v1alpha1.ProblemDriverNotLoaded, "amdgpu",
+			"The amdgpu driver is not loaded%s. Install or load it (modprobe amdgpu), then look at the kernel log.", onPCI(f))
+	case f.moduleClass == "":
+		l.error(v1alpha1.ProblemDriverNotLoaded, "KFD",
+			"amdgpu is loaded, but KFD is not%s: the compute part failed to start or is not built in (CONFIG_HSA_AMD). Look at the kernel log.", onPCI(f))
+	case f.pciReadable && len(f.PCIGPUs) == 0:
+		l.error(v1alpha1.ProblemNoGPUs, "PCI", "The PCI bus has no AMD data-centre GPU. Take the node out of the group.")
+	case f.pciReadable:
+		l.error(v1alpha1.ProblemDriverNotLoaded, "KFD",
+			"KFD is not there%s: the amdgpu driver did not start. Load it (modprobe amdgpu), then look at the kernel log.", onPCI(f))
+	default:
+		l.error(v1alpha1.ProblemSysfsUnreadable, "sys",
+			"sys has neither KFD, nor the amdgpu module, nor a PCI bus: it is not a host's sysfs. Mount the host's /sys under the root.")
+	}
+}
+
+func onPCI(f *Facts) string {
+	if len(f.PCIGPUs) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", and %d GPUs are on the PCI bus", len(f.PCIGPUs))
+}
+
+// checkUnread turns what could not be read into problems, one for each kind of failure, so that 64 files of one hung
+// GPU do not push everything else out.
+func (l *problemList) checkUnread(f *Facts) {
+	if n := len(f.HiddenNodes); n > 0 {
+		l.error(v1alpha1.ProblemGPUHidden, "KFD node "+joinInts(f.HiddenNodes, 8),
+			"%d of KFD's nodes answer EPERM: these GPUs are hidden from this container by its device cgroup, neither absent nor broken. Run privileged or with DRA admin access.", n)
+	}
+	type group struct {
+		class Class
+		kind  string
+	}
+	count := map[group]int{}
+	first := map[group]Unread{}
+	order := []group{}
+	for _, u := range f.Unread {
+		g := group{u.Class, unreadKind(u.Path)}
+		if g.class == ClassForbidden && g.kind == "KFD" && len(f.HiddenNodes) > 0 {
+			continue // told above
+		}
+		if g.class == ClassMissing || g.class == ClassUnsupported {
+			continue // an answer of its own: this model or kernel has no such value
+		}
+		if (g.kind == "sys" || g.kind == "KFD") && len(f.GPUs) == 0 && len(f.UnreadableNodes) == 0 {
+			continue // checkTree told it
+		}
+		if count[g] == 0 {
+			first[g] = u
+			order = append(order, g)
+		}
+		count[g]++
+	}
+	for _, g := range order {
+		u := first[g]
+		more := ""
+		if count[g] > 1 {
+			more = fmt.Sprintf(" (and %d more files)", count[g]-1)
+		}
+		severity, code, next := unreadProblem(g.class, g.kind)
+		l.add(severity, code, u.Path, "Could not read it%s: %s: %s. %s", more, g.class, u.Message, next)
+	}
+}
+
+// unreadKind sorts paths by what a reader loses with them.
+func unreadKind(path string) string {
+	switch {
+	case strings.HasPrefix(path, topologyDir):
+		return "KFD"
+	case strings.Contains(path, "/ras/"):
+		return "ras"
+	case strings.HasSuffix(path, "_partition"):
+		return "partition"
+	case strings.HasPrefix(path, pciDir):
+		return "PCI"
+	case strings.HasPrefix(path, "proc"), strings.HasPrefix(path, moduleDir):
+		return "host"
+	}
+	return "sys"
+}
+
+func unreadProblem(class Class, kind string) (severity, code, next string) {
+	severity = v1alpha1.SeverityWarning
+	if kind == "KFD" {
+		severity = v1alpha1.SeverityError
+	}
+	switch class {
+	case ClassTimeout:
+		return v1alpha1.SeverityError, v1alpha1.ProblemReadTimeout,
+			"A GPU that is hung or resetting blocks its files: look at the kernel log and reset it."
+	case ClassBusy:
+		next = "The GPU is resetting; if that stays, look at the kernel log."
+	case ClassForbidden:
+		next = "A privileged reader sees this only while a GPU resets: look at the kernel log, or run privileged."
+	case ClassMalformed:
+		next = "The content is not what a kernel writes: look at the file, and report it if it is right."
+	default:
+		next = "Look at the kernel log."
+	}
+	switch kind {
+	case "partition":
+		return severity, v1alpha1.ProblemPartitionUnreadable, next
+	case "ras":
+		return severity, v1alpha1.ProblemErrorCountUnreadable, next
+	}
+	return severity, v1alpha1.ProblemSysfsUnreadable, next
+}
+
+// checkPresence: is every GPU of the PCI bus in KFD, are there as many as expected, and all their partitions?
+func (l *problemList) checkPresence(f *Facts, asked int) {
+	inKFD := map[string]bool{}
+	for i := range f.GPUs {
+		inKFD[f.GPUs[i].PCIAddress] = true
+	}
+	// A hidden or unreadable node may be any of the GPUs on the bus, so then none can be said to be missing.
+	certain := len(f.HiddenNodes) == 0 && len(f.UnreadableNodes) == 0 && f.nodesClass == "" && f.kfdPresent
+	absent := 0
+	if certain {
+		for _, p := range f.PCIGPUs {
+			if !inKFD[p.PCIAddress] {
+				absent++
+				if len(f.GPUs) > 0 {
+					l.error(v1alpha1.ProblemGPUNotInKFD, p.PCIAddress,
+						"%s (%s) is on the PCI bus but not in KFD: the driver did not take it. Look for its address in the kernel log; reload the driver or replace the GPU.", p.Model, p.DeviceID)
+				}
+			}
+		}
+	}
+	if e := expectGPUs(f, asked); certain && len(f.GPUs) > 0 && len(f.GPUs)+absent < e.gpus {
+		severity, next := v1alpha1.SeverityWarning, "Look for a GPU that fell off the bus in the kernel log; if the node shall have fewer, say so with --expected-gpus."
+		if e.evident {
+			severity, next = v1alpha1.SeverityError, "Look for a GPU that fell off the bus in the kernel log."
+		}
+		l.add(severity, v1alpha1.ProblemGPUMissing, f.Model, "%d of the %d GPUs %s are here. %s", len(f.GPUs)+absent, e.gpus, e.source, next)
+	}
+	for i := range f.GPUs {
+		g := &f.GPUs[i]
+		if certain && g.ExpectedPartitions > 0 && len(g.Nodes) < g.ExpectedPartitions {
+			l.error(v1alpha1.ProblemPartitionMissing, g.PCIAddress,
+				"%d of %d partitions: KFD has fewer than mode %s makes. Older kernels allow 64 render nodes in all; update the kernel, or reload the driver.",
+				len(g.Nodes), g.ExpectedPartitions, g.ComputePartition)
+		}
+	}
+}
+
+// checkUniformity: one model and one partition mode.
+func (l *problemList) checkUniformity(f *Facts) {
+	if f.Model == Mixed {
+		l.error(v1alpha1.ProblemMixedModels, strings.Join(oddOnes(f.GPUs, func(g *GPU) string { return g.Model }), " "),
+			"The GPUs are of different models: %s. RCCL expects one; exclude the node or replace the odd GPU.",
+			tally(f.GPUs, func(g *GPU) string { return g.Model }))
+	}
+	if f.Partition == Mixed {
+		l.error(v1alpha1.ProblemMixedPartitions, strings.Join(oddOnes(f.GPUs, partitionName), " "),
+			"The GPUs are in different partition modes: %s. Set one mode on all (amd-smi set --compute-partition).", tally(f.GPUs, partitionName))
+	}
+	for i := range f.GPUs {
+		if f.GPUs[i].model.Fabric == fabricUnknown {
+			l.warn(v1alpha1.ProblemUnknownModel, f.GPUs[i].PCIAddress,
+				"Device id %s (%s) has no expectations in this version, so its xGMI mesh is not judged. Update the operator.",
+				f.GPUs[i].DeviceID, orUnknown(f.GPUs[i].GFXTarget))
+			break
+		}
+	}
+}
+
+// oddOnes are the addresses of the GPUs outside the largest group.
+func oddOnes(gpus []GPU, of func(*GPU) string) []string {
+	counts := map[string]int{}
+	for i := range gpus {
+		counts[of(&gpus[i])]++
+	}
+	var odd []string
+	most := largest(counts)
+	for i := range gpus {
+		if of(&gpus[i]) != most && len(odd) < 4 {
+			odd = append(odd, gpus[i].PCIAddress)
+		}
+	}
+	return odd
+}
+
+func largest(counts map[string]int) string {
+	best := ""
+	for value, c := range counts {
+		if c > counts[best] || (c == counts[best] && (best == "" || value < best)) {
+			best = value
+		}
+	}
+	return best
+}
+
+// tally is "7 x MI300X, 1 x MI325X".
+func tally(gpus []GPU, of func(*GPU) string) string {
+	counts := map[string]int{}
+	for i := range gpus {
+		counts[of(&gpus[i])]++
+	}
+	values := make([]string, 0, len(counts))
+	for value := range counts {
+		values = append(values, value)
+	}
+	sort.Slice(values, func(i, j int) bool {
+		if counts[values[i]] != counts[values[j]] {
+			return counts[values[i]] > counts[values[j]]
+		}
+		return values[i] < values[j]
+	})
+	for i, value := range values {
+		values[i] = fmt.Sprintf("%d x %s", counts[value], value)
+	}
+	return strings.Join(values, ", ")
+}
+
+// checkCounters: xGMI errors since the driver was loaded. Correctable ones count only when they rise, which takes two
+// looks (Compare).
+func (l *problemList) checkCounters(f *Facts) {
+	for i := range f.GPUs {
+		g := &f.GPUs[i]
+		if g.XGMIUncorrectableErrors != nil && *g.XGMIUncorrectableErrors > 0 {
+			l.error(v1alpha1.ProblemXGMIUncorrectableErrors, g.PCIAddress,
+				"%d uncorrectable xGMI errors since the driver was loaded; expected none. Drain the node and reset the GPU; if they come back, replace it.", *g.XGMIUncorrectableErrors)
+		}
+	}
+}
+
+// checkHost: settings and placement that slow a node down without breaking it.
+func (l *problemList) checkHost(f *Facts) {
+	if n := f.Host.NUMABalancing; n != nil && *n != 0 {
+		l.warn(v1alpha1.ProblemNUMABalancing, "kernel.numa_balancing",
+			"It is %d and RCCL wants 0: automatic balancing costs up to half of the bandwidth. Set kernel.numa_balancing=0.", *n)
+	}
+	virtual := len(f.GPUs) > 0 && f.GPUs[0].model.VF // RCCL does not look for iommu=pt in a guest
+	if p := f.Host.IOMMUPassthrough; p != nil && !*p && !virtual {
+		l.warn(v1alpha1.ProblemIOMMUNotPassthrough, "proc/cmdline",
+			"The kernel's command line has no iommu=pt: RCCL warns of slow or hanging peer access. Add iommu=pt and reboot.")
+	}
+	switch f.ROCm.State {
+	case ROCmAmbiguous:
+		versions := []string{}
+		for _, s := range f.ROCm.Sources {
+			if s.Version != "" {
+				versions = append(versions, s.Version+" ("+s.Path+")")
+			}
+		}
+		l.warn(v1alpha1.ProblemROCmAmbiguous, "opt", "Several ROCm installs and no opt/rocm: %s. Link opt/rocm to the one in use.", strings.Join(versions, ", "))
+	case ROCmUnreadable:
+		s := f.ROCm.Sources[0]
+		l.warn(v1alpha1.ProblemROCmUnreadable, s.Path, "No ROCm version could be read: %s. Reinstall the package rocm-core.", s.Error)
+	}
+	var numa []string
+	speeds := map[uint64]int{}
+	for i := range f.GPUs {
+		g := &f.GPUs[i]
+		if g.NUMAUnknown && !g.model.VF {
+			numa = append(numa, g.PCIAddress)
+		}
+		if g.PCIe.SpeedMTps != nil {
+			speeds[uint64(*g.PCIe.SpeedMTps)]++
+		}
+	}
+	if len(numa) > 0 {
+		l.warn(v1alpha1.ProblemNUMAUnknown, strings.Join(numa[:min(len(numa), 4)], " "),
+			"The firmware does not say the NUMA node of %d GPUs (numa_node is -1). Enable SRAT in the BIOS, or pin ranks by hand.", len(numa))
+	}
+	usual := commonest(speeds)
+	for i := range f.GPUs {
+		g := &f.GPUs[i]
+		if g.PCIe.Width != nil && g.PCIe.MaxWidth != nil && *g.PCIe.Width < *g.PCIe.MaxWidth {
+			l.warn(v1alpha1.ProblemPCIeDegraded, g.PCIAddress, "PCIe link is x%d, the GPU can x%d. Reseat the GPU or its riser.", *g.PCIe.Width, *g.PCIe.MaxWidth)
+		}
+		if s, most := g.PCIe.SpeedMTps, g.PCIe.MaxSpeedMTps; s != nil && most != nil && usual != nil && *s < *most && uint64(*s) < *usual {
+			l.warn(v1alpha1.ProblemPCIeDegraded, g.PCIAddress,
+				"PCIe link runs at %s GT/s, the GPU can %s and most others here do better. It may be idle; look again under load.", giga(*s), giga(*most))
+		}
+	}
+}
+
+// giga writes a number of millions as billions with one decimal.
+func giga(millions int64) string { return fmt.Sprintf("%d.%d", millions/1000, millions%1000/100) }
+
+func joinInts(list []int, limit int) string {
+	parts := make([]string, 0, limit)
+	for i, n := range list {
+		if i == limit {
+			parts = append(parts, "...")
+			break
+		}
+		parts = append(parts, fmt.Sprint(n))
+	}
+	return strings.Join(parts, ",")
+}

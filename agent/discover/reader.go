@@ -1,0 +1,250 @@
+package discover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+const (
+	// maxHungReads bounds the reads that may hang at once, and so the threads that they hold.
+	maxHungReads = 64
+	// maxHungPerTask is how many files of one GPU may hang before the rest of it is left unread.
+	maxHungPerTask = 3
+)
+
+// errAbandoned ends a task whose worker was given up while a read of it hung.
+var errAbandoned = errors.New("worker was abandoned")
+
+// hungReads remembers the files whose read never came back, over scans: such a file is not read a second time.
+type hungReads struct {
+	mu    sync.Mutex
+	since map[string]time.Time
+}
+
+func (h *hungReads) add(path string, since time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.since == nil {
+		h.since = map[string]time.Time{}
+	}
+	h.since[path] = since
+}
+
+func (h *hungReads) remove(path string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.since, path)
+}
+
+// check returns an error where the path hangs or too much hangs already.
+func (h *hungReads) check(path string, now time.Time) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.since) == 0 {
+		return nil
+	}
+	if since, hangs := h.since[path]; hangs {
+		return errTimeout{fmt.Sprintf("read has not returned for %s", now.Sub(since).Round(time.Second))}
+	}
+	if len(h.since) >= maxHungReads {
+		return errTimeout{fmt.Sprintf("not read: %d other reads hang", len(h.since))}
+	}
+	return nil
+}
+
+// reader does the reads of one worker, one at a time, in the worker's own goroutine. A watchdog shared by all workers
+// looks at mu's fields; that costs a read about 0.1 us, where a goroutine and timer for each read would cost several.
+type reader struct {
+	fs    FS
+	hung  *hungReads
+	clock clock.PassiveClock
+
+	mu        sync.Mutex
+	path      string // being read, "" between reads
+	since     time.Time
+	abandoned bool
+
+	refuse bool // too many files of this task hung: read no more of them
+}
+
+func (r *reader) begin(path string) error {
+	now := r.clock.Now()
+	if err := r.hung.check(path, now); err != nil {
+		return err
+	}
+	if r.refuse {
+		return errTimeout{"not read: other files of this GPU hang"}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.abandoned {
+		return errAbandoned
+	}
+	r.path, r.since = path, now
+	return nil
+}
+
+func (r *reader) end() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	path := r.path
+	r.path = ""
+	if r.abandoned {
+		if path != "" {
+			r.hung.remove(path)
+		}
+		return errAbandoned
+	}
+	return nil
+}
+
+// giveUp abandons the worker if its read is older than the deadline; the path is then known to hang.
+func (r *reader) giveUp(now time.Time, deadline time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.abandoned || r.path == "" || now.Sub(r.since) < deadline {
+		return false
+	}
+	r.abandoned = true
+	r.hung.add(r.path, r.since)
+	return true
+}
+
+func (r *reader) gone() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.abandoned
+}
+
+func (r *reader) fail(path string, err error) *ReadError {
+	return &ReadError{Path: path, Class: Classify(err), Err: err}
+}
+
+func (r *reader) file(path string) ([]byte, *ReadError) {
+	if err := r.begin(path); err != nil {
+		return nil, r.fail(path, err)
+	}
+	data, err := r.fs.ReadFile(path)
+	if gone := r.end(); gone != nil {
+		err = gone
+	}
+	if err != nil {
+		return nil, r.fail(path, err)
+	}
+	return data, nil
+}
+
+func (r *reader) dir(path string) ([]string, *ReadError) {
+	if err := r.begin(path); err != nil {
+		return nil, r.fail(path, err)
+	}
+	names, err := r.fs.ReadDir(path)
+	if gone := r.end(); gone != nil {
+		err = gone
+	}
+	if err != nil {
+		return nil, r.fail(path, err)
+	}
+	return names, nil
+}
+
+func (r *reader) link(path string) (string, *ReadError) {
+	if err := r.begin(path); err != nil {
+		return "", r.fail(path, err)
+	}
+	target, err := r.fs.ReadLink(path)
+	if gone := r.end(); gone != nil {
+		err = gone
+	}
+	if err != nil {
+		return "", r.fail(path, err)
+	}
+	return target, nil
+}
+
+// runAll does task(0) .. task(n-1) on a few workers and returns their results in order. A worker whose read misses the
+// deadline is given up, and another does its task again, without the file that hangs. It returns ctx's error, and then
+// no results, when ctx ends first.
+func runAll[T any](ctx context.Context, s *Scanner, n int, task func(*reader, int) T) ([]T, error) {
+	type job struct{ index, hung int }
+	type outcome struct {
+		job   job
+		value T
+	}
+	type worker struct {
+		reader *reader
+		job    job
+	}
+	results := make([]T, n)
+	done := 0
+	jobs := make(chan job, n+n*(maxHungPerTask+1))
+	outcomes := make(chan outcome)
+	stop := make(chan struct{})
+	defer close(stop)
+	var (
+		mu      sync.Mutex // guards the job of every worker
+		workers []*worker
+	)
+	start := func() {
+		w := &worker{reader: &reader{fs: s.fs, hung: &s.hung, clock: s.opts.Clock}, job: job{index: -1}}
+		workers = append(workers, w)
+		go func() {
+			for {
+				var j job
+				select {
+				case <-stop:
+					return
+				case j = <-jobs:
+				}
+				mu.Lock()
+				w.job = j
+				mu.Unlock()
+				w.reader.refuse = j.hung > maxHungPerTask
+				value := task(w.reader, j.index)
+				if w.reader.gone() {
+					return
+				}
+				select {
+				case <-stop:
+					return
+				case outcomes <- outcome{job: j, value: value}:
+				}
+			}
+		}()
+	}
+	for i := range n {
+		jobs <- job{index: i}
+	}
+	for range min(n, s.opts.Parallel) {
+		start()
+	}
+	tick := s.opts.Clock.NewTicker(max(s.opts.ReadDeadline/4, time.Millisecond))
+	defer tick.Stop()
+	for done < n {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case o := <-outcomes:
+			results[o.job.index] = o.value
+			done++
+		case <-tick.C():
+			now := s.opts.Clock.Now()
+			for _, w := range workers { // start appends; the range keeps to those that were there
+				if !w.reader.giveUp(now, s.opts.ReadDeadline) {
+					continue
+				}
+				mu.Lock()
+				j := w.job
+				mu.Unlock()
+				jobs <- job{index: j.index, hung: j.hung + 1}
+				start()
+			}
+		}
+	}
+	return results, nil
+}

@@ -1,0 +1,351 @@
+package discover
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+const (
+	topologyDir = "sys/class/kfd/kfd/topology"
+	nodesDir    = topologyDir + "/nodes"
+	pciDir      = "sys/bus/pci/devices"
+	// simulationMark at the root of a tree says that the node simulator made it.
+	simulationMark = "simrocm.conf"
+	maxScans       = 3
+	maxUnread      = 256
+	amdVendorID    = 0x1002
+)
+
+// Scan reads a root once. Its error is ctx's alone: whatever is wrong with the tree is among the facts' problems.
+func Scan(ctx context.Context, fs FS, opts Options) (*Facts, error) {
+	return NewScanner(fs, opts).Scan(ctx)
+}
+
+// Scan reads the root. It reads again, up to three times, while KFD's topology changes under it.
+func (s *Scanner) Scan(ctx context.Context) (*Facts, error) {
+	for scan := 1; ; scan++ {
+		facts, err := s.scanOnce(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("scan was ended before it was done: %w", err)
+		}
+		facts.Scans = scan
+		if facts.GenerationStable || scan == maxScans {
+			facts.Mesh = buildMesh(facts, s.opts.ExpectedGPUs)
+			facts.Problems = findProblems(facts, s.opts.ExpectedGPUs)
+			return facts, nil
+		}
+	}
+}
+
+// base is what the scan reads before it knows the GPUs.
+type base struct {
+	simulated  bool
+	sysErr     *ReadError
+	generation *uint64
+	nodes      []int
+	kfdErr     *ReadError
+	nodesErr   *ReadError
+	host       hostFacts
+	rocm       ROCmFacts
+	pci        []PCIGPU
+	pciErr     *ReadError
+	unread     []*ReadError
+}
+
+func (s *Scanner) scanOnce(ctx context.Context) (*Facts, error) {
+	parts, err := runAll(ctx, s, 4, func(r *reader, i int) *base {
+		b := &base{}
+		switch i {
+		case 0:
+			b.readTopologyRoot(r)
+		case 1:
+			b.host = readHost(r, s.opts.Proc)
+			b.unread = b.host.unread
+		case 2:
+			b.rocm = readROCm(r, s.opts.ROCmPaths)
+		case 3:
+			b.pci, b.pciErr, b.unread = readPCIBus(r)
+		}
+		return b
+	})
+	if err != nil {
+		return nil, err
+	}
+	root, host, pci := parts[0], parts[1].host, parts[3]
+	nodes, err := runAll(ctx, s, len(root.nodes), func(r *reader, i int) *kfdNode { return readNode(r, root.nodes[i]) })
+	if err != nil {
+		return nil, err
+	}
+	f := &Facts{
+		Origin:        v1alpha1.OriginHardware,
+		ObservedTime:  s.opts.Clock.Now(),
+		KernelRelease: host.kernelRelease,
+		BootID:        host.bootID,
+		Driver:        driverFacts(host, root.kfdErr == nil),
+		ROCm:          parts[2].rocm,
+		Host:          host.settings,
+		PCIGPUs:       pci.pci,
+		pciReadable:   pci.pciErr == nil,
+		kfdPresent:    root.kfdErr == nil,
+	}
+	f.sysClass, f.kfdClass, f.nodesClass = classOf(root.sysErr), classOf(root.kfdErr), classOf(root.nodesErr)
+	f.moduleClass, f.modulesSeen = classOf(host.moduleErr), host.modulesSeen
+	if root.simulated || s.opts.Simulated {
+		f.Origin = v1alpha1.OriginSimulated
+	}
+	for _, part := range parts {
+		f.addUnread(part.unread...)
+	}
+	f.addUnread(root.sysErr, root.kfdErr, root.nodesErr, pci.pciErr)
+	f.group(nodes)
+	details, err := runAll(ctx, s, len(f.GPUs), func(r *reader, i int) *gpuDetails {
+		return readGPU(r, &f.GPUs[i], nodes)
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, d := range details {
+		d.apply(&f.GPUs[i])
+		f.addUnread(d.unread...)
+	}
+	f.summarise()
+	after, err := runAll(ctx, s, 1, func(r *reader, _ int) *uint64 { return readGeneration(r) })
+	if err != nil {
+		return nil, err
+	}
+	f.Generation = after[0]
+	f.GenerationStable = root.generation == nil || after[0] == nil || *root.generation == *after[0]
+	return f, nil
+}
+
+func classOf(e *ReadError) Class {
+	if e == nil {
+		return ""
+	}
+	return e.Class
+}
+
+func (f *Facts) addUnread(errs ...*ReadError) {
+	for _, e := range errs {
+		if e == nil {
+			continue
+		}
+		f.linksUnread = f.linksUnread || isLinkPath(e.Path)
+		if len(f.Unread) < maxUnread {
+			f.Unread = append(f.Unread, Unread{Path: e.Path, Class: e.Class, Message: e.Err.Error()})
+		}
+	}
+}
+
+func readGeneration(r *reader) *uint64 {
+	data, rerr := r.file(topologyDir + "/generation_id")
+	if rerr != nil {
+		return nil
+	}
+	n, err := parseUintFile(data)
+	if err != nil {
+		return nil
+	}
+	return &n
+}
+
+func (b *base) readTopologyRoot(r *reader) {
+	// A mark that is there but not readable is a mark all the same.
+	if _, err := r.file(simulationMark); err == nil || err.Class == ClassForbidden || err.Class == ClassMalformed {
+		b.simulated = true
+	}
+	if _, err := r.dir("sys"); err != nil {
+		b.sysErr = err
+	}
+	if _, err := r.dir(topologyDir); err != nil {
+		b.kfdErr = err
+		return
+	}
+	b.generation = readGeneration(r)
+	names, err := r.dir(nodesDir)
+	if err != nil {
+		b.nodesErr = err
+		return
+	}
+	b.nodes = numbers(names)
+}
+
+// numbers picks the names that are numbers, ascending. KFD's numbering can have gaps.
+func numbers(names []string) []int {
+	list := make([]int, 0, len(names))
+	for _, name := range names {
+		if n, err := strconv.Atoi(name); err == nil && n >= 0 {
+			list = append(list, n)
+		}
+	}
+	sort.Ints(list)
+	return list
+}
+
+// kfdNode is what was read of one KFD node.
+type kfdNode struct {
+	number     int
+	gpuID      *uint64
+	properties nodeProperties
+	propErr    *ReadError
+	hidden     bool // EPERM: outside the container's device cgroup
+	gpu        bool
+	links      []linkRecord
+	unread     []*ReadError
+}
+
+// linkRecord is one file of io_links or p2p_links.
+type linkRecord struct {
+	from, to          int
+	kind              uint64
+	weight            uint64
+	minMBps, maxMBps  *uint64
+	indirect          bool
+	claimedFrom       uint64 // node_from in the file; the directory says from
+	directoryMismatch bool
+}
+
+// readNode reads one KFD node. A node counts as a GPU by simd_count; gpu_id, which some dumps lack, must not be 0.
+func readNode(r *reader, number int) *kfdNode {
+	n := &kfdNode{number: number}
+	dir := nodesDir + "/" + strconv.Itoa(number)
+	data, rerr := r.file(dir + "/gpu_id")
+	switch {
+	case rerr == nil:
+		id, err := parseUintFile(data)
+		if err != nil {
+			n.unread = append(n.unread, &ReadError{Path: dir + "/gpu_id", Class: Classify(err), Err: err})
+			break
+		}
+		n.gpuID = &id
+		if id == 0 { // a CPU; its links to GPUs are told by the GPUs, too
+			return n
+		}
+	case rerr.Class == ClassForbidden:
+		n.hidden = true
+		n.unread = append(n.unread, rerr)
+		return n
+	case rerr.Class != ClassMissing:
+		n.unread = append(n.unread, rerr)
+	}
+	data, rerr = r.file(dir + "/properties")
+	if rerr == nil {
+		if err := parseProperties(data, n.properties.field); err != nil {
+			rerr = &ReadError{Path: dir + "/properties", Class: Classify(err), Err: err}
+		}
+	}
+	if rerr != nil {
+		n.unread = append(n.unread, rerr)
+		n.hidden = rerr.Class == ClassForbidden
+		n.propErr = rerr
+	}
+	p := &n.properties
+	n.gpu = (p.SIMDCount != nil && *p.SIMDCount > 0) || (n.gpuID != nil && *n.gpuID != 0 && p.SIMDCount == nil)
+	if n.hidden || !n.gpu {
+		return n
+	}
+	n.readLinks(r, dir+"/io_links", false)
+	n.readLinks(r, dir+"/p2p_links", true)
+	return n
+}
+
+func (n *kfdNode) readLinks(r *reader, dir string, indirect bool) {
+	names, rerr := r.dir(dir)
+	if rerr != nil {
+		if rerr.Class != ClassMissing {
+			n.unread = append(n.unread, rerr)
+		}
+		return
+	}
+	for _, i := range numbers(names) {
+		path := dir + "/" + strconv.Itoa(i) + "/properties"
+		data, rerr := r.file(path)
+		var p linkProperties
+		if rerr == nil {
+			err := parseProperties(data, p.field)
+			if err == nil && (p.Type == nil || p.To == nil || p.Weight == nil) {
+				err = malformedf("type, node_to or weight is missing")
+			}
+			if err != nil {
+				rerr = &ReadError{Path: path, Class: Classify(err), Err: err}
+			}
+		}
+		if rerr != nil {
+			n.unread = append(n.unread, rerr)
+			continue
+		}
+		l := linkRecord{from: n.number, to: int(*p.To & 0xffffffff), kind: *p.Type, weight: *p.Weight, indirect: indirect}
+		l.minMBps, l.maxMBps = stated(p.MinBandwidth), stated(p.MaxBandwidth)
+		if p.From != nil {
+			l.claimedFrom = *p.From
+			l.directoryMismatch = *p.From != uint64(n.number)
+		}
+		n.links = append(n.links, l)
+	}
+}
+
+// stated is nil for 0: the driver writes 0 where it does not know a bandwidth.
+func stated(n *uint64) *uint64 {
+	if n == nil || *n == 0 {
+		return nil
+	}
+	return n
+}
+
+// readPCIBus lists AMD's data-centre GPUs: class 0x1200 (processing accelerator), or 0x0380 (display, other) with a
+// device id that the table knows.
+func readPCIBus(r *reader) ([]PCIGPU, *ReadError, []*ReadError) {
+	names, rerr := r.dir(pciDir)
+	if rerr != nil {
+		return nil, rerr, nil
+	}
+	sort.Strings(names)
+	var unread []*ReadError
+	hex := func(path string) (uint64, bool) {
+		data, rerr := r.file(path)
+		if rerr == nil {
+			n, err := parseHexFile(data)
+			if err == nil {
+				return n, true
+			}
+			rerr = &ReadError{Path: path, Class: Classify(err), Err: err}
+		}
+		if rerr.Class != ClassMissing {
+			unread = append(unread, rerr)
+		}
+		return 0, false
+	}
+	gpus := []PCIGPU{}
+	for _, name := range names {
+		dir := pciDir + "/" + name
+		if strings.HasPrefix(name, ".") {
+			continue
+		}
+		if vendor, ok := hex(dir + "/vendor"); !ok || vendor != amdVendorID {
+			continue
+		}
+		class, ok := hex(dir + "/class")
+		if !ok || (class>>8 != 0x1200 && class>>8 != 0x0380) {
+			continue
+		}
+		id, ok := hex(dir + "/device")
+		if !ok {
+			continue
+		}
+		model, known := LookupModel(id)
+		if known || class>>8 == 0x1200 {
+			gpus = append(gpus, PCIGPU{PCIAddress: name, DeviceID: fmt.Sprintf("0x%04x", id), Model: model.Name})
+		}
+	}
+	return gpus, nil, unread
+}
+
+// isLinkPath says that a path is a KFD link's or their directory.
+func isLinkPath(path string) bool {
+	return strings.HasPrefix(path, nodesDir) && (strings.Contains(path, "/io_links") || strings.Contains(path, "/p2p_links"))
+}

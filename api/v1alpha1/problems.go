@@ -1,0 +1,69 @@
+package v1alpha1
+
+// Severities of a Problem. Error problems keep a group from being Compatible, Warning ones do not.
+const (
+	SeverityError   = "Error"
+	SeverityWarning = "Warning"
+)
+
+// Codes of problems that an agent finds on its node (Problem.Code). ReasonOfProblem gives the condition reason of each.
+const (
+	ProblemSysfsUnreadable  = ReasonSysfsUnreadable
+	ProblemDriverNotLoaded  = ReasonDriverNotLoaded
+	ProblemNoGPUs           = ReasonNoGPUs
+	ProblemMixedModels      = ReasonMixedModels
+	ProblemMixedPartitions  = ReasonMixedPartitions
+	ProblemGPUHidden        = "GPUHidden"
+	ProblemGPUNotInKFD      = "GPUNotInKFD"
+	ProblemGPUMissing       = "GPUMissing"
+	ProblemGPULost          = "GPULost"
+	ProblemPartitionMissing = "PartitionMissing"
+	ProblemReadTimeout      = "ReadTimeout"
+	ProblemTopologyUnstable = "TopologyUnstable"
+
+	ProblemXGMINotInitialised = "XGMINotInitialised"
+	ProblemXGMIBridgeAbsent   = "XGMIBridgeAbsent"
+	ProblemHiveSplit          = "HiveSplit"
+	ProblemLinkAsymmetric     = "LinkAsymmetric"
+	ProblemLinkMissing        = "LinkMissing"
+	ProblemPCIeInsteadOfXGMI  = "PCIeInsteadOfXGMI"
+	ProblemLinkWeight         = "LinkWeight"
+	ProblemLinkBandwidth      = "LinkBandwidth"
+	ProblemLinkInconsistent   = "LinkInconsistent"
+	ProblemLinkLost           = "LinkLost"
+
+	ProblemXGMIUncorrectableErrors = "XGMIUncorrectableErrors"
+	ProblemXGMICorrectableErrors   = "XGMICorrectableErrors"
+
+	ProblemPCIeDegraded         = "PCIeDegraded"
+	ProblemNUMAUnknown          = "NUMAUnknown"
+	ProblemNUMABalancing        = "NUMABalancing"
+	ProblemIOMMUNotPassthrough  = "IOMMUNotPassthrough"
+	ProblemROCmAmbiguous        = "ROCmAmbiguous"
+	ProblemROCmUnreadable       = "ROCmUnreadable"
+	ProblemDriverChanged        = "DriverChanged"
+	ProblemNodeRebooted         = "NodeRebooted"
+	ProblemMoreProblems         = "MoreProblems"
+	ProblemUnknownModel         = "UnknownModel"
+	ProblemPartitionUnreadable  = "PartitionUnreadable"
+	ProblemErrorCountUnreadable = "ErrorCountUnreadable"
+)
+
+// ReasonOfProblem is the condition reason under which a problem of this code counts; ReasonTopologyFault for a code
+// that this version does not know, since only the agent's own view of its node makes such codes.
+func ReasonOfProblem(code string) string {
+	switch code {
+	case ProblemSysfsUnreadable, ProblemDriverNotLoaded, ProblemNoGPUs, ProblemMixedModels, ProblemMixedPartitions:
+		return code
+	case ProblemGPUHidden, ProblemReadTimeout, ProblemTopologyUnstable, ProblemPartitionUnreadable,
+		ProblemErrorCountUnreadable:
+		return ReasonSysfsUnreadable
+	case ProblemGPUNotInKFD, ProblemGPUMissing, ProblemGPULost:
+		return ReasonGPUCountMismatch
+	case ProblemPartitionMissing:
+		return ReasonMixedPartitions
+	case ProblemXGMIUncorrectableErrors, ProblemXGMICorrectableErrors, ProblemPCIeDegraded:
+		return ReasonHealthDegraded
+	}
+	return ReasonTopologyFault
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"rcclx.io/commgroup-operator/agent/discover"
+)
+
+// exitProblems is the exit code of discover where it could read the node and found it not healthy.
+const exitProblems = 2
+
+func newDiscoverCommand() *cobra.Command {
+	var (
+		root     string
+		output   string
+		expected int
+		deadline time.Duration
+	)
+	cmd := &cobra.Command{
+		Use:   "discover",
+		Short: "Print the GPU facts of a host, or of a copy of its sysfs tree",
+		Long: `Print what sysfs tells of a host: GPU models, partitions, xGMI mesh, driver and ROCm versions, what is wrong with them,
+and what could not be read and why. It reads files only; it needs no cluster and opens no device.
+
+Exit codes: 0 healthy (warnings allowed), 2 problems of severity Error were found, 1 it could not run.`,
+		Example: `  agent discover
+  agent discover --root /host -o json
+  agent discover --root ./copied-tree -o yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			fs, err := discover.OpenRoot(root)
+			if err != nil {
+				return fmt.Errorf("%w: give the directory that holds sys, proc and opt with --root", err)
+			}
+			defer func() { _ = fs.Close() }()
+			opts := discover.Options{ReadDeadline: deadline, ExpectedGPUs: expected, Simulated: os.Getenv("SIMROCM_ROOT") != "" && root == "/"}
+			if root == "/" {
+				opts.ROCmPaths = []string{os.Getenv("ROCM_PATH"), os.Getenv("ROCM_HOME")}
+			}
+			facts, err := discover.Scan(cmd.Context(), fs, opts)
+			if err != nil {
+				return err
+			}
+			if err := writeFacts(cmd.OutOrStdout(), facts, output); err != nil {
+				return err
+			}
+			if !facts.Healthy() {
+				return &exitError{code: exitProblems}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&root, "root", "/", "directory that holds the host's sys, proc and opt")
+	cmd.Flags().StringVarP(&output, "output", "o", "table", "table, json or yaml")
+	cmd.Flags().IntVar(&expected, "expected-gpus", 0, "physical GPUs that the node should have; 0 takes the usual number of its model")
+	cmd.Flags().DurationVar(&deadline, "read-deadline", 2*time.Second, "longest time for one file")
+	return cmd
+}
+
+func writeFacts(w io.Writer, facts *discover.Facts, output string) error {
+	switch output {
+	case "table":
+		return facts.WriteTable(w)
+	case "json":
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(facts)
+	case "yaml":
+		data, err := yaml.Marshal(facts)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(data)
+		return err
+	}
+	return fmt.Errorf("unknown output %q: use table, json or yaml", output)
+}

@@ -1,0 +1,54 @@
+// Command agent runs on the nodes of a CommGroup: it reads their facts (discover, monitor), and runs communicators on
+// their GPUs (run, rank).
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// exitError ends the process with a code of its own; its message was printed already where it is empty.
+type exitError struct {
+	code    int
+	message string
+}
+
+func (e *exitError) Error() string { return e.message }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := exitCode(newRootCommand().ExecuteContext(ctx))
+	stop()
+	os.Exit(code)
+}
+
+// exitCode prints the error, if any, and chooses the process's exit code.
+func exitCode(err error) int {
+	if err == nil {
+		return 0
+	}
+	if err.Error() != "" {
+		fmt.Fprintln(os.Stderr, "agent:", err)
+	}
+	if exit := (*exitError)(nil); errors.As(err, &exit) {
+		return exit.code
+	}
+	return 1
+}
+
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "agent",
+		Short:         "Reads a GPU node's facts and runs RCCLX communicators on it",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(newDiscoverCommand(), newMonitorCommand(), newInstallCommand())
+	return root
+}
