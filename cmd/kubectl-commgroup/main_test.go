@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+func TestExitCode(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err  error
+		want int
+	}{
+		"done":      {nil, 0},
+		"not ready": {fmt.Errorf("wrapped: %w", errNotReady), 1},
+		"failed":    {errors.New("no cluster"), 2},
+	} {
+		if got := exitCode(tc.err); got != tc.want {
+			t.Errorf("%s: exit code %d, want %d", name, got, tc.want)
+		}
+	}
+}
+
+// TestRunOver: a run of an older spec, or one before the present request, is not the one that a person waits for.
+func TestRunOver(t *testing.T) {
+	group := func(generation, observed, ofRun int64, request, seen string, phase v1alpha1.RunPhase) *v1alpha1.CommGroup {
+		return &v1alpha1.CommGroup{
+			ObjectMeta: metav1.ObjectMeta{Generation: generation, Annotations: map[string]string{v1alpha1.AnnotationRunRequested: request}},
+			Status: v1alpha1.CommGroupStatus{ObservedGeneration: observed,
+				Run: &v1alpha1.GroupRunStatus{Generation: ofRun, Request: seen, Phase: phase}},
+		}
+	}
+	for name, tc := range map[string]struct {
+		group *v1alpha1.CommGroup
+		want  bool
+	}{
+		"no run yet":     {&v1alpha1.CommGroup{}, false},
+		"finished":       {group(2, 2, 2, "", "", v1alpha1.RunPhaseFinished), true},
+		"aborted":        {group(2, 2, 2, "", "", v1alpha1.RunPhaseAborted), true},
+		"going on":       {group(2, 2, 2, "", "", v1alpha1.RunPhaseRunning), false},
+		"older spec":     {group(2, 2, 1, "", "", v1alpha1.RunPhaseFinished), false},
+		"not yet seen":   {group(2, 1, 2, "", "", v1alpha1.RunPhaseFinished), false},
+		"before request": {group(2, 2, 2, "new", "old", v1alpha1.RunPhaseFinished), false},
+		"after request":  {group(2, 2, 2, "new", "new", v1alpha1.RunPhaseFinished), true},
+	} {
+		if got := runOver(tc.group); got != tc.want {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
+func TestResultsOutputs(t *testing.T) {
+	group := &v1alpha1.CommGroup{Status: v1alpha1.CommGroupStatus{
+		Origin: v1alpha1.OriginSimulated, Run: &v1alpha1.GroupRunStatus{ID: "1-1"},
+		Results: []v1alpha1.GroupResultSeries{{Variant: "Baseline", Collective: "AllReduce", Datatype: "BFloat16", Nodes: 4,
+			SizeBytes: []int64{1024, 4096}, LatencyNanoseconds: []int64{20000}, BusBandwidthMBps: []int64{90}, MinBusBandwidthMBps: []int64{80}}},
+	}}
+	var b bytes.Buffer
+	if err := printResults(&b, group, nil, "", "csv"); err != nil {
+		t.Fatal(err)
+	}
+	want := "origin,run,variant,collective,datatype,sizeBytes,latencyNanoseconds,busBandwidthMBps,minBusBandwidthMBps,nodes\n" +
+		"Simulated,1-1,Baseline,AllReduce,BFloat16,1024,20000,90,80,4\n" +
+		"Simulated,1-1,Baseline,AllReduce,BFloat16,4096,,,,4\n"
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+	if err := printResults(&b, group, nil, "", "xml"); err == nil || !strings.Contains(err.Error(), "table, json or csv") {
+		t.Errorf("an unknown output must name the known ones, got %v", err)
+	}
+	if err := printResults(&b, group, nil, "nowhere", "table"); err == nil || !strings.Contains(err.Error(), "nowhere") {
+		t.Errorf("an unknown node must be named, got %v", err)
+	}
+}
