@@ -1,0 +1,297 @@
+/* rank.c - one rank of a test of the simulated libraries, against their public ABI only. Ranks find each other through
+ * NCCL_COMM_ID. Usage: rank RANK RANKS STEP...   Prints one line a step; the Go test judges. Steps:
+ *   COLL:DTYPE:BYTES:ITERATIONS   COLL ar rs ag a2a bc rd, DTYPE f32 f16 bf16 f64 i32, BYTES of the larger buffer
+ *   pair:A-B:BYTES:ITERATIONS     A and B exchange
+ *   hold                          prints "ready" and sleeps until it is killed
+ *   deadline:MS                   later steps give up after that time and exit with 3 (default 60000)
+ *   abort                         aborts the communicator and exits */
+#define _GNU_SOURCE
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+struct id {
+	char bytes[128];
+};
+int hipSetDevice(int);
+int hipMalloc(void **, size_t);
+int hipFree(void *);
+int hipMemcpy(void *, const void *, size_t, int);
+int hipMemset(void *, int, size_t);
+int hipMemGetInfo(size_t *, size_t *);
+int hipStreamCreateWithFlags(void **, unsigned);
+int hipStreamDestroy(void *);
+int hipEventCreate(void **);
+int hipEventRecord(void *, void *);
+int hipEventQuery(void *);
+int hipEventElapsedTime(float *, void *, void *);
+int hipEventDestroy(void *);
+int ncclGetUniqueId(struct id *);
+int ncclCommInitRank(void **, int, struct id, int);
+int ncclCommDestroy(void *);
+int ncclCommAbort(void *);
+int ncclGroupStart(void);
+int ncclGroupEnd(void);
+int ncclAllReduce(const void *, void *, size_t, int, int, void *, void *);
+int ncclReduce(const void *, void *, size_t, int, int, int, void *, void *);
+int ncclReduceScatter(const void *, void *, size_t, int, int, void *, void *);
+int ncclAllGather(const void *, void *, size_t, int, void *, void *);
+int ncclBroadcast(const void *, void *, size_t, int, int, void *, void *);
+int ncclAlltoAll(const void *, void *, size_t, int, void *, void *);
+int ncclSend(const void *, size_t, int, int, void *, void *);
+int ncclRecv(void *, size_t, int, int, void *, void *);
+const char *ncclGetLastError(void *);
+const char *ncclGetErrorString(int);
+
+enum { I32 = 2, F16 = 6, F32 = 7, F64 = 8, BF16 = 9 };
+
+static int rank, ranks;
+static long deadline_ms = 60000;
+static void *comm, *stream;
+
+static void check(int rc, const char *what)
+{
+	if (rc == 0)
+		return;
+	printf("error rank=%d call=%s code=%d text=%s\n", rank, what, rc, what[0] == 'n' ? ncclGetLastError(NULL) : "");
+	exit(2);
+}
+
+/* Exact in every type, also summed over 8 ranks; needs 6 bits, so E4M3 cannot hold it. */
+static double value(int r, size_t i) { return ((double)((i * 7 + (size_t)r * 13) % 61) - 30) / 8; }
+
+static size_t width(int dtype) { return dtype == F64 ? 8 : dtype == F16 || dtype == BF16 ? 2 : 4; }
+
+static void store(int dtype, void *base, size_t i, double v)
+{
+	float f = (float)v;
+	uint32_t u;
+	memcpy(&u, &f, 4);
+	switch (dtype) {
+	case I32: ((int32_t *)base)[i] = (int32_t)(v * 8); break;
+	case F32: ((float *)base)[i] = f; break;
+	case F64: ((double *)base)[i] = v; break;
+	case F16: ((_Float16 *)base)[i] = (_Float16)f; break;
+	default: ((uint16_t *)base)[i] = (uint16_t)(u >> 16);
+	}
+}
+
+static double load(int dtype, const void *base, size_t i)
+{
+	uint32_t u;
+	float f;
+	switch (dtype) {
+	case I32: return ((const int32_t *)base)[i] / 8.0;
+	case F32: return ((const float *)base)[i];
+	case F64: return ((const double *)base)[i];
+	case F16: return (double)((const _Float16 *)base)[i];
+	default:
+		u = (uint32_t)((const uint16_t *)base)[i] << 16;
+		memcpy(&f, &u, 4);
+		return f;
+	}
+}
+
+static long now_ms(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* finish waits for an event and gives up at the deadline, as an agent has to. */
+static void finish(void *event, const char *step)
+{
+	long end = now_ms() + deadline_ms;
+	int rc;
+	while ((rc = hipEventQuery(event)) == 600) {
+		if (now_ms() > end) {
+			printf("notready rank=%d step=%s\n", rank, step);
+			fflush(stdout);
+			_exit(3);
+		}
+		usleep(200);
+	}
+	check(rc, "hipEventQuery");
+}
+
+static double sum(size_t i)
+{
+	double s = 0;
+	for (int r = 0; r < ranks; r++)
+		s += value(r, i);
+	return s;
+}
+
+static double expected(const char *coll, size_t i, size_t block)
+{
+	if (strcmp(coll, "ar") == 0)
+		return sum(i);
+	if (strcmp(coll, "rd") == 0)
+		return rank == 0 ? sum(i) : 0;
+	if (strcmp(coll, "rs") == 0)
+		return sum((size_t)rank * block + i);
+	if (strcmp(coll, "ag") == 0)
+		return value((int)(i / block), i % block);
+	if (strcmp(coll, "bc") == 0)
+		return value(0, i);
+	return value((int)(i / block), (size_t)rank * block + i % block);
+}
+
+static void call(const char *coll, const void *send, void *recv, size_t count, size_t block, int dtype)
+{
+	if (strcmp(coll, "ar") == 0)
+		check(ncclAllReduce(send, recv, count, dtype, 0, comm, stream), "ncclAllReduce");
+	else if (strcmp(coll, "rs") == 0)
+		check(ncclReduceScatter(send, recv, block, dtype, 0, comm, stream), "ncclReduceScatter");
+	else if (strcmp(coll, "ag") == 0)
+		check(ncclAllGather(send, recv, block, dtype, comm, stream), "ncclAllGather");
+	else if (strcmp(coll, "bc") == 0)
+		check(ncclBroadcast(send, recv, count, dtype, 0, comm, stream), "ncclBroadcast");
+	else if (strcmp(coll, "rd") == 0)
+		check(ncclReduce(send, recv, count, dtype, 0, 0, comm, stream), "ncclReduce");
+	else
+		check(ncclAlltoAll(send, recv, block, dtype, comm, stream), "ncclAlltoAll");
+}
+
+static void *filled(int dtype, size_t count, void **device)
+{
+	char *host = malloc(count * width(dtype));
+	for (size_t i = 0; i < count; i++)
+		store(dtype, host, i, value(rank, i));
+	check(hipMalloc(device, count * width(dtype)), "hipMalloc");
+	check(hipMemcpy(*device, host, count * width(dtype), 1), "hipMemcpy");
+	return host;
+}
+
+static void collective(const char *step, const char *coll, int dtype, size_t bytes, int iterations)
+{
+	size_t count = bytes / width(dtype), block = count / (size_t)ranks, wrong = 0;
+	bool small_send = strcmp(coll, "ag") == 0, small_recv = strcmp(coll, "rs") == 0;
+	size_t results = small_recv ? block : count;
+	void *send, *recv, *begin, *end;
+	void *host = filled(dtype, small_send ? block : count, &send);
+	check(hipMalloc(&recv, results * width(dtype)), "hipMalloc");
+	check(hipMemset(recv, 0, results * width(dtype)), "hipMemset");
+	check(hipEventCreate(&begin), "hipEventCreate");
+	check(hipEventCreate(&end), "hipEventCreate");
+	call(coll, send, recv, count, block, dtype); /* warm-up */
+	check(hipEventRecord(begin, stream), "hipEventRecord");
+	for (int i = 0; i < iterations; i++)
+		call(coll, send, recv, count, block, dtype);
+	check(hipEventRecord(end, stream), "hipEventRecord");
+	finish(end, step);
+	float ms = 0;
+	check(hipEventElapsedTime(&ms, begin, end), "hipEventElapsedTime");
+	host = realloc(host, results * width(dtype));
+	check(hipMemcpy(host, recv, results * width(dtype), 2), "hipMemcpy");
+	double worst = 0, largest = 1e-30;
+	for (size_t i = 0; i < results; i++) {
+		double want = expected(coll, i, block), got = load(dtype, host, i);
+		double off = fabs(got - want);
+		wrong += !(off <= 1e-6);
+		worst = off > worst ? off : worst;
+		largest = fabs(want) > largest ? fabs(want) : largest;
+	}
+	printf("step rank=%d step=%s ns=%.0f wrong=%zu ppm=%.0f\n", rank, step, (double)ms * 1e6 / iterations, wrong,
+		worst / largest * 1e6);
+	free(host);
+	hipFree(send);
+	hipFree(recv);
+	hipEventDestroy(begin);
+	hipEventDestroy(end);
+}
+
+static void exchange(const char *step, int a, int b, size_t bytes, int iterations)
+{
+	if (rank != a && rank != b)
+		return;
+	int peer = rank == a ? b : a;
+	size_t count = bytes / 4, wrong = 0;
+	void *send, *recv, *begin, *end;
+	float *host = filled(F32, count, &send), ms = 0;
+	check(hipMalloc(&recv, bytes), "hipMalloc");
+	check(hipEventCreate(&begin), "hipEventCreate");
+	check(hipEventCreate(&end), "hipEventCreate");
+	for (int i = -1; i < iterations; i++) {
+		if (i == 0)
+			check(hipEventRecord(begin, stream), "hipEventRecord");
+		ncclGroupStart();
+		check(ncclSend(send, count, F32, peer, comm, stream), "ncclSend");
+		check(ncclRecv(recv, count, F32, peer, comm, stream), "ncclRecv");
+		check(ncclGroupEnd(), "ncclGroupEnd");
+	}
+	check(hipEventRecord(end, stream), "hipEventRecord");
+	finish(end, step);
+	check(hipEventElapsedTime(&ms, begin, end), "hipEventElapsedTime");
+	check(hipMemcpy(host, recv, bytes, 2), "hipMemcpy");
+	for (size_t i = 0; i < count; i++)
+		wrong += host[i] != (float)value(peer, i);
+	printf("step rank=%d step=%s ns=%.0f wrong=%zu ppm=0\n", rank, step, (double)ms * 1e6 / iterations, wrong);
+	free(host);
+	hipFree(send);
+	hipFree(recv);
+	hipEventDestroy(begin);
+	hipEventDestroy(end);
+}
+
+static int dtype_of(const char *name)
+{
+	return strcmp(name, "f16") == 0 ? F16 : strcmp(name, "bf16") == 0 ? BF16 : strcmp(name, "f64") == 0 ? F64 :
+		strcmp(name, "i32") == 0 ? I32 : F32;
+}
+
+static void carry_out(const char *step)
+{
+	char coll[16], dtype[16];
+	size_t bytes;
+	int a, b, iterations;
+	if (sscanf(step, "deadline:%ld", &deadline_ms) == 1)
+		return;
+	if (strcmp(step, "hold") == 0) {
+		printf("ready rank=%d\n", rank);
+		fflush(stdout);
+		for (;;)
+			pause();
+	}
+	if (strcmp(step, "abort") == 0) {
+		check(ncclCommAbort(comm), "ncclCommAbort");
+		printf("aborted rank=%d\n", rank);
+		exit(0);
+	}
+	if (sscanf(step, "pair:%d-%d:%zu:%d", &a, &b, &bytes, &iterations) == 4)
+		exchange(step, a, b, bytes, iterations);
+	else if (sscanf(step, "%15[^:]:%15[^:]:%zu:%d", coll, dtype, &bytes, &iterations) == 4)
+		collective(step, coll, dtype_of(dtype), bytes, iterations);
+	else
+		check(1, "bad step");
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 3)
+		return 64;
+	rank = atoi(argv[1]);
+	ranks = atoi(argv[2]);
+	const char *device = getenv("TEST_DEVICE");
+	struct id id;
+	size_t before = 0, after = 0, total = 0;
+	check(hipSetDevice(device != NULL ? atoi(device) : rank), "hipSetDevice");
+	check(hipMemGetInfo(&before, &total), "hipMemGetInfo");
+	check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+	check(ncclCommInitRank(&comm, ranks, id, rank), "ncclCommInitRank");
+	check(hipMemGetInfo(&after, &total), "hipMemGetInfo");
+	printf("init rank=%d pool=%zu free=%zu\n", rank, before - after, after);
+	check(hipStreamCreateWithFlags(&stream, 1), "hipStreamCreate");
+	for (int i = 3; i < argc; i++)
+		carry_out(argv[i]);
+	check(ncclCommDestroy(comm), "ncclCommDestroy");
+	hipStreamDestroy(stream);
+	printf("done rank=%d\n", rank);
+	return 0;
+}
