@@ -284,7 +284,9 @@ func (x *execution) search(ctx context.Context, e *Evidence, what, stepName stri
 	s := search(ctx, x.Teams, searchTask{
 		node: e.Node, plan: x.plan, pci: e.PCI, what: what, step: repeatStep(stepName, x.plan),
 		env: x.environment(e.Library, rcclx.Baseline), runDeadline: x.runDeadline,
-	}, func(round int, groups [][]int) { x.Log.Info("search for the culprit", "round", round, "groups", fmt.Sprint(groups)) })
+	}, func(round int, groups [][]int) {
+		x.Log.Info("search for the culprit", "round", round, "groups", fmt.Sprint(groups))
+	})
 	x.Log.Info("search finished", "gpus", s.Finding.GPUs, "links", s.Finding.Links, "why", s.Finding.Why)
 	e.Search = &s
 	return nil

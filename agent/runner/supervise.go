@@ -168,8 +168,12 @@ func (v *supervision) expire(index int) {
 func (v *supervision) hang(index int, step, said string) Failure {
 	behind := v.behind()
 	named := -1
-	if len(behind) == 1 {
+	// In the probe of pairs ranks rightly stand at different steps.
+	if len(behind) == 1 && !strings.HasPrefix(step, pairStep) {
 		named = behind[0]
+	}
+	if alone := v.alone(); named < 0 && alone >= 0 {
+		named = alone
 	}
 	limit := v.limit(step)
 	who := v.ranks[index]
@@ -179,6 +183,23 @@ func (v *supervision) hang(index int, step, said string) Failure {
 	}
 	return Failure{Kind: FailHung, Rank: named, Behind: behind, Code: rank.CodeRankHung, Step: step,
 		Message: text + "; " + v.whereabouts()}
+}
+
+// alone returns the only rank whose process has not ended, where there is just one of several.
+func (v *supervision) alone() int {
+	found := -1
+	for i, gone := range v.exited {
+		if !gone && found >= 0 {
+			return -1
+		}
+		if !gone {
+			found = i
+		}
+	}
+	if len(v.exited) < 2 {
+		return -1
+	}
+	return found
 }
 
 func (v *supervision) limit(step string) time.Duration {
@@ -292,6 +313,9 @@ func (v *supervision) onExit(i int, exit exitStatus) {
 		return
 	}
 	r.Exit = exit.String()
+	if name := caughtSignal(v.procs[i].stderr.String()); exit.code == 2 && name != "" {
+		r.Exit = "was ended by " + name
+	}
 	if r.Error != nil || r.Done && exit.ok() {
 		return
 	}
@@ -299,7 +323,7 @@ func (v *supervision) onExit(i int, exit exitStatus) {
 	if exit.signal == syscall.SIGKILL {
 		next = "; it was not the agent that killed it: look for the kernel's OOM killer in dmesg and raise the pod's memory limit"
 	}
-	v.fail(Failure{Kind: FailDied, Rank: i, Step: v.awaits[i], Message: v.at(i, exit.String()+" while "+r.Doing()+next)})
+	v.fail(Failure{Kind: FailDied, Rank: i, Step: v.awaits[i], Message: v.at(i, r.Exit+" while "+r.Doing()+next)})
 }
 
 func (v *supervision) onEvent(i int, ev rank.Event) {
@@ -393,6 +417,18 @@ func (v *supervision) blame() *Failure {
 		}
 	}
 	return &first
+}
+
+// caughtSignal finds the signal that the Go runtime caught and turned into exit code 2: a library that calls abort()
+// ends that way. The runtime's first words are "SIGABRT: abort".
+func caughtSignal(stderr string) string {
+	for line := range strings.Lines(stderr) {
+		name, what, ok := strings.Cut(strings.TrimSpace(line), ": ")
+		if ok && strings.HasPrefix(name, "SIG") && !strings.Contains(name, " ") {
+			return name + " (" + what + ")"
+		}
+	}
+	return ""
 }
 
 // consequence says whether an error can be the mere result of a peer's end.

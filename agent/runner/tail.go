@@ -1,15 +1,22 @@
 package runner
 
-import "sync"
+import (
+	"bytes"
+	"sync"
+)
 
 // tailBytes is what is kept of each output stream of a rank.
 const tailBytes = 4096
 
 // tail keeps the last tailBytes that were written to it. It is safe for use by several goroutines.
+//
+// A library that calls abort() in a rank makes the Go runtime print the stacks of all goroutines, which no setting keeps
+// it from; a tail stops there, so that the library's own last words stay.
 type tail struct {
-	mu   sync.Mutex
-	data []byte
-	cut  bool
+	mu     sync.Mutex
+	data   []byte
+	cut    bool
+	frozen bool
 }
 
 // Write implements io.Writer; it never fails, so that a talkative library cannot block on its own log.
@@ -17,6 +24,10 @@ func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := len(p)
+	if t.frozen {
+		return n, nil
+	}
+	defer t.freezeAtCrash()
 	if len(p) >= tailBytes {
 		t.cut = t.cut || len(t.data) > 0 || len(p) > tailBytes
 		t.data = append(t.data[:0], p[len(p)-tailBytes:]...)
@@ -28,6 +39,23 @@ func (t *tail) Write(p []byte) (int, error) {
 	}
 	t.data = append(t.data, p...)
 	return n, nil
+}
+
+// freezeAtCrash ends the tail behind the two lines that a Go crash by a signal begins with:
+//
+//	SIGABRT: abort
+//	PC=0x40e8ce m=0 sigcode=0
+func (t *tail) freezeAtCrash() {
+	i := bytes.Index(t.data, []byte("\nPC=0x"))
+	if i < 0 {
+		return
+	}
+	line := t.data[bytes.LastIndexByte(t.data[:i], '\n')+1 : i]
+	end := bytes.IndexByte(t.data[i+1:], '\n')
+	if bytes.HasPrefix(line, []byte("SIG")) && end >= 0 {
+		t.data = t.data[:i+1+end+1]
+		t.frozen = true
+	}
 }
 
 // String returns what was kept; where the start is missing, the first line is left out, since it is cut.

@@ -1,0 +1,131 @@
+package runner
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"rcclx.io/commgroup-operator/agent/rank"
+	"rcclx.io/commgroup-operator/rcclx"
+)
+
+// fakeScriptEnv makes this test binary behave as a rank, as its value, a fakeScript in JSON, says.
+const fakeScriptEnv = "RUNNER_TEST_FAKE_RANK"
+
+// fakeScript says how one fake rank misbehaves; the zero value is a healthy one. Other ranks are healthy.
+type fakeScript struct {
+	Rank int
+	// At is the place: "load", "init", a step's name, "done" or "exit".
+	At string
+	// Do: "hang", "abort", "exit3", "garbage", "unknownKind", "error", "wrongRank", "hangIgnoringSignals", "fork".
+	Do string
+	// Code of the error for Do "error".
+	Code string
+	// PidFile takes the pid of a grandchild for Do "fork".
+	PidFile string
+}
+
+func TestMain(m *testing.M) {
+	if script := os.Getenv(fakeScriptEnv); script != "" {
+		os.Exit(fakeRank(script))
+	}
+	os.Exit(m.Run())
+}
+
+func fakeRank(raw string) int {
+	var script fakeScript
+	if err := json.Unmarshal([]byte(raw), &script); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	in := bufio.NewReader(os.Stdin)
+	var spec rank.Spec
+	if !readJSON(in, &spec) {
+		return 2
+	}
+	out := os.NewFile(rank.EventFD, "events")
+	send := func(ev rank.Event) {
+		ev.Rank, ev.Time = spec.Rank, time.Now()
+		data, _ := json.Marshal(ev)
+		_, _ = out.Write(append(data, '\n'))
+	}
+	fmt.Printf("log of rank %d\n", spec.Rank)
+	at := func(place string) {
+		if script.Rank != spec.Rank || script.At != place {
+			return
+		}
+		switch script.Do {
+		case "hang":
+			select {}
+		case "abort":
+			fmt.Fprintln(os.Stderr, "FATAL: out of luck")
+			_ = syscall.Kill(os.Getpid(), syscall.SIGABRT)
+			select {}
+		case "killed":
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		case "exit3":
+			os.Exit(3)
+		case "garbage":
+			_, _ = out.WriteString("NCCL WARN this is no event\n")
+			select {}
+		case "wrongRank":
+			data, _ := json.Marshal(rank.Event{Kind: rank.EventInitStart, Rank: 99})
+			_, _ = out.Write(append(data, '\n'))
+			select {}
+		case "error":
+			send(rank.Event{Kind: rank.EventError, Error: &rank.Error{Code: script.Code, Step: place, Message: "scripted"}})
+			os.Exit(1)
+		case "fork":
+			child := exec.Command("/bin/sh", "-c", "while :; do read x </dev/zero; done")
+			child.Stdout = os.Stdout // holds the pipe open
+			if err := child.Start(); err != nil {
+				os.Exit(4)
+			}
+			_ = os.WriteFile(script.PidFile, fmt.Appendf(nil, "%d", child.Process.Pid), 0o600)
+			os.Exit(3)
+		}
+	}
+	at("load")
+	send(rank.Event{Kind: rank.EventLoaded, Library: &rcclx.LibraryInfo{Flavor: rcclx.FlavorSimulated, Imitates: rcclx.FlavorRCCLXDev,
+		VersionCode: 22803, PCIAddress: fmt.Sprintf("0000:%x5:00.0", spec.Device)}})
+	if spec.WorldSize == 0 {
+		send(rank.Event{Kind: rank.EventDone})
+		return 0
+	}
+	if spec.Rank == 0 {
+		send(rank.Event{Kind: rank.EventUniqueID, UniqueID: []byte("0123456789")})
+	} else {
+		var rendezvous rank.Rendezvous
+		if !readJSON(in, &rendezvous) || string(rendezvous.UniqueID) != "0123456789" {
+			return 2
+		}
+	}
+	send(rank.Event{Kind: rank.EventInitStart})
+	at("init")
+	send(rank.Event{Kind: rank.EventInitDone, InitDuration: time.Millisecond})
+	for _, step := range spec.Steps {
+		for _, size := range step.SizesBytes {
+			name := fmt.Sprintf("%s %s %d B", step.Collective, step.Datatype, size)
+			send(rank.Event{Kind: rank.EventStepStart, StepName: name})
+			at(name)
+			send(rank.Event{Kind: rank.EventMeasured, Measurement: &rank.Measurement{Collective: step.Collective, Datatype: step.Datatype,
+				SizeBytes: size, Latency: rcclx.LatencyStats{MedianNanoseconds: 1000}, Check: rcclx.CheckResult{CheckedElements: 1}}})
+		}
+	}
+	at("done")
+	send(rank.Event{Kind: rank.EventDone})
+	at("exit")
+	return 0
+}
+
+func readJSON(in *bufio.Reader, v any) bool {
+	line, err := in.ReadString('\n')
+	return err == nil && json.Unmarshal([]byte(strings.TrimSpace(line)), v) == nil
+}

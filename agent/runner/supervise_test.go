@@ -1,0 +1,322 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"rcclx.io/commgroup-operator/agent/rank"
+	"rcclx.io/commgroup-operator/rcclx"
+)
+
+const stepName = "AllReduce BFloat16 4096 B"
+
+// fakeTeam is a team of fake ranks with two steps.
+func fakeTeam(t *testing.T, ranks int, script fakeScript) Team {
+	t.Helper()
+	raw, err := json.Marshal(script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	team := Team{Node: "node-a", Name: "Baseline", Env: []string{fakeScriptEnv + "=" + string(raw)}, ExitDeadline: time.Minute, ReapDeadline: time.Minute}
+	for r := range ranks {
+		team.Specs = append(team.Specs, rank.Spec{Node: "node-a", Variant: rcclx.Baseline, Rank: r, WorldSize: ranks, Nodes: 1, Device: r,
+			InitDeadline: time.Hour, StepDeadline: time.Hour,
+			Steps: []rank.Step{{Kind: rank.StepMeasure, Collective: rcclx.AllReduce, Datatype: rcclx.BFloat16, SizesBytes: []int64{1024, 4096}}}})
+	}
+	return team
+}
+
+func fakeSupervisor(t *testing.T, c clock.Clock) *Supervisor {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Supervisor{Launcher: Launcher{Command: []string{self}}, Clock: c}
+}
+
+// noChildren fails where a process that this test started is left: the kernel knows of children without a race.
+func noChildren(t *testing.T) {
+	t.Helper()
+	var ws syscall.WaitStatus
+	if pid, err := syscall.Wait4(-1, &ws, syscall.WNOHANG, nil); !errors.Is(err, syscall.ECHILD) {
+		t.Errorf("children are left: wait4 gave pid %d, %v", pid, err)
+	}
+}
+
+func TestHealthyTeam(t *testing.T) {
+	out := fakeSupervisor(t, clock.RealClock{}).Run(t.Context(), fakeTeam(t, 8, fakeScript{Rank: -1}))
+	if out.Failure != nil {
+		t.Fatalf("failure: %+v", out.Failure)
+	}
+	for i, r := range out.Ranks {
+		if !r.Done || len(r.Measurements) != 2 || r.InitDuration != time.Millisecond || r.PCIAddress == "" || r.Library == nil {
+			t.Errorf("rank %d: %+v", i, r)
+		}
+		if want := "log of rank " + strconv.Itoa(i); !strings.Contains(r.StdoutTail, want) {
+			t.Errorf("rank %d: tail %q lacks %q", i, r.StdoutTail, want)
+		}
+	}
+	noChildren(t)
+}
+
+func TestProbeTeam(t *testing.T) {
+	team := fakeTeam(t, 3, fakeScript{Rank: -1})
+	for i := range team.Specs {
+		team.Specs[i].WorldSize = 0
+	}
+	out := fakeSupervisor(t, clock.RealClock{}).Run(t.Context(), team)
+	if out.Failure != nil || out.Ranks[2].Library == nil || !out.Ranks[2].Done {
+		t.Fatalf("outcome: %+v", out)
+	}
+}
+
+func TestFailuresNameTheRank(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		script fakeScript
+		kind   FailureKind
+		step   string
+		words  []string
+		tail   string
+	}{
+		{"abort in init", fakeScript{Rank: 3, At: "init", Do: "abort"}, FailDied, "init", []string{"SIGABRT", "ncclCommInitRank"}, "out of luck"},
+		{"killed by another", fakeScript{Rank: 3, At: stepName, Do: "killed"}, FailDied, stepName, []string{"signal 9", "OOM"}, ""},
+		{"exit in a step", fakeScript{Rank: 3, At: stepName, Do: "exit3"}, FailDied, stepName, []string{"code 3", "in step " + stepName}, ""},
+		{"exit after done", fakeScript{Rank: 3, At: "exit", Do: "exit3"}, FailDied, "destroy", []string{"code 3", "done"}, ""},
+		{"exit before load", fakeScript{Rank: 3, At: "load", Do: "exit3"}, FailDied, "load", []string{"loading the library"}, ""},
+		{"garbage", fakeScript{Rank: 3, At: stepName, Do: "garbage"}, FailProtocol, stepName, []string{"NCCL WARN", "another version"}, ""},
+		{"event of another rank", fakeScript{Rank: 3, At: "init", Do: "wrongRank"}, FailProtocol, "init", []string{"rank 99"}, ""},
+		{"error", fakeScript{Rank: 3, At: "init", Do: "error", Code: rank.CodeInsufficientMemory}, FailRankError, "init", []string{"InsufficientMemory", "scripted"}, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			out := fakeSupervisor(t, clock.RealClock{}).Run(t.Context(), fakeTeam(t, 4, tc.script))
+			f := out.Failure
+			if f == nil {
+				t.Fatal("no failure")
+			}
+			if f.Kind != tc.kind || f.Rank != 3 || f.Step != tc.step {
+				t.Errorf("failure = %+v, expected kind %s of rank 3 at %s", f, tc.kind, tc.step)
+			}
+			for _, w := range append(tc.words, "node-a", "Baseline", "rank 3") {
+				if !strings.Contains(f.Message, w) {
+					t.Errorf("message %q lacks %q", f.Message, w)
+				}
+			}
+			if tc.script.At != "load" && !strings.Contains(f.Message, "0000:35:00.0") {
+				t.Errorf("message %q lacks the GPU", f.Message)
+			}
+			if !strings.Contains(out.LogTail(1024), tc.tail) {
+				t.Errorf("log tail %q lacks %q", out.LogTail(1024), tc.tail)
+			}
+			noChildren(t)
+		})
+	}
+}
+
+// TestDeadlines steps a fake clock once every rank has come as far as it will.
+func TestDeadlines(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		script  fakeScript
+		last    rank.EventKind // of the ranks that wait
+		lastOf  int            // how many ranks send it last
+		advance time.Duration
+		kind    FailureKind
+		named   int
+		step    string
+	}{
+		{"step", fakeScript{Rank: 2, At: stepName, Do: "hang"}, rank.EventDone, 3, time.Hour, FailHung, 2, stepName},
+		{"init", fakeScript{Rank: 2, At: "init", Do: "hang"}, rank.EventDone, 3, time.Hour, FailHung, 2, "init"},
+		{"load", fakeScript{Rank: 2, At: "load", Do: "hang"}, rank.EventDone, 3, time.Hour, FailHung, 2, "load"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			fake := clocktesting.NewFakeClock(time.Now())
+			team := fakeTeam(t, 4, tc.script)
+			team.ExitDeadline = 3 * time.Hour
+			last, hung := 0, false
+			team.OnEvent = func(ev rank.Event) {
+				if ev.Kind == tc.last {
+					last++
+				}
+				if ev.Rank == tc.script.Rank {
+					hung = hung || tc.script.At == "load" || ev.Kind == rank.EventInitStart && tc.script.At == "init" || ev.StepName == stepName || ev.Kind == rank.EventDone
+				}
+				if last == tc.lastOf && (hung || tc.script.At == "load") {
+					fake.Step(tc.advance)
+					last = -100
+				}
+			}
+			out := fakeSupervisor(t, fake).Run(t.Context(), team)
+			f := out.Failure
+			if f == nil || f.Kind != tc.kind || f.Rank != tc.named || f.Step != tc.step {
+				t.Fatalf("failure = %+v, expected %s of rank %d at %s", f, tc.kind, tc.named, tc.step)
+			}
+			for _, w := range []string{"node-a", "missed the deadline of " + tc.advance.String()} {
+				if !strings.Contains(f.Message, w) {
+					t.Errorf("message %q lacks %q", f.Message, w)
+				}
+			}
+			noChildren(t)
+		})
+	}
+}
+
+func TestRunDeadlineAndInterrupt(t *testing.T) {
+	fake := clocktesting.NewFakeClock(time.Now())
+	team := fakeTeam(t, 2, fakeScript{Rank: 1, At: stepName, Do: "hang"})
+	team.RunDeadline = fake.Now().Add(time.Minute)
+	team.OnEvent = func(ev rank.Event) {
+		if ev.Rank == 1 && ev.StepName == stepName {
+			fake.Step(time.Minute)
+		}
+	}
+	out := fakeSupervisor(t, fake).Run(t.Context(), team)
+	if out.Failure == nil || out.Failure.Kind != FailRunDeadline {
+		t.Errorf("failure = %+v, expected the run deadline", out.Failure)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	team = fakeTeam(t, 2, fakeScript{Rank: 1, At: stepName, Do: "hang"})
+	team.OnEvent = func(ev rank.Event) {
+		if ev.Rank == 1 && ev.StepName == stepName {
+			cancel(errors.New("SIGTERM"))
+		}
+	}
+	out = fakeSupervisor(t, clock.RealClock{}).Run(ctx, team)
+	if f := out.Failure; f == nil || f.Kind != FailInterrupted || !strings.Contains(f.Message, "SIGTERM") || !strings.Contains(f.Message, stepName) {
+		t.Errorf("failure = %+v, expected an interruption", f)
+	}
+	if got := len(out.Ranks[1].Measurements); got != 1 {
+		t.Errorf("rank 1 kept %d measurements, expected the 1 from before", got)
+	}
+	noChildren(t)
+}
+
+func TestStartFailure(t *testing.T) {
+	s := &Supervisor{Launcher: Launcher{Command: []string{"/nonexistent/agent"}}, Clock: clock.RealClock{}}
+	out := s.Run(t.Context(), fakeTeam(t, 2, fakeScript{Rank: -1}))
+	if f := out.Failure; f == nil || f.Kind != FailStart || !strings.Contains(f.Message, "/nonexistent/agent") {
+		t.Errorf("failure = %+v", f)
+	}
+}
+
+// TestGrandchildIsKilled checks that what a rank starts ends with it, even where it holds the rank's output open.
+func TestGrandchildIsKilled(t *testing.T) {
+	pidFile := filepath.Join(t.TempDir(), "pid")
+	out := fakeSupervisor(t, clock.RealClock{}).Run(t.Context(), fakeTeam(t, 2, fakeScript{Rank: 1, At: "init", Do: "fork", PidFile: pidFile}))
+	if out.Failure == nil || out.Failure.Rank != 1 {
+		t.Fatalf("failure = %+v", out.Failure)
+	}
+	data, err := os.ReadFile(pidFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(string(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Killed, though perhaps not yet reaped by init: a zombie has no command line.
+	for {
+		cmdline, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+		if err != nil || len(cmdline) == 0 {
+			return
+		}
+		if t.Context().Err() != nil {
+			t.Fatal("the grandchild lives on")
+		}
+	}
+}
+
+func TestDeathExplainsPeersErrors(t *testing.T) {
+	v := &supervision{ranks: make([]RankOutcome, 4)}
+	v.fail(Failure{Kind: FailRankError, Rank: 0, Code: rank.CodeInitFailed})
+	v.fail(Failure{Kind: FailDied, Rank: 2})
+	if f := v.blame(); f.Rank != 2 || f.Kind != FailDied {
+		t.Errorf("blame = %+v, expected the death of rank 2", f)
+	}
+	v = &supervision{ranks: make([]RankOutcome, 4)}
+	v.fail(Failure{Kind: FailRankError, Rank: 0, Code: rank.CodeInsufficientMemory})
+	v.fail(Failure{Kind: FailDied, Rank: 2})
+	if f := v.blame(); f.Rank != 0 {
+		t.Errorf("blame = %+v, expected rank 0, which has a cause of its own", f)
+	}
+}
+
+func TestRankEnvironment(t *testing.T) {
+	got := RankEnvironment([]string{"PATH=/bin", "SIMROCM_ROOT=/r", "HIP_VISIBLE_DEVICES=0", "ROCR_VISIBLE_DEVICES=0", "SECRET=x", "NCCL_ALGO=Ring"},
+		[]rcclx.EnvVar{{Name: "RCCL_DDA_NRANKS", Value: "0"}}, "node-a")
+	want := []string{"NCCL_HOSTID=node-a", "PATH=/bin", "RCCL_DDA_NRANKS=0", "SIMROCM_ROOT=/r"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestTail(t *testing.T) {
+	var tl tail
+	_, _ = tl.Write([]byte("first line\nsecond line\n"))
+	if got := tl.String(); got != "first line\nsecond line\n" {
+		t.Errorf("got %q", got)
+	}
+	_, _ = tl.Write([]byte(strings.Repeat("x", tailBytes-6) + "\nlast\n"))
+	if got := tl.String(); len(got) > tailBytes+8 || !strings.HasSuffix(got, "\nlast\n") || strings.Contains(got, "first") {
+		t.Errorf("got %d bytes, ending in %q", len(got), got[len(got)-10:])
+	}
+}
+
+func TestTailStopsAtACrash(t *testing.T) {
+	var tl tail
+	for _, part := range []string{"NCCL WARN bad\nSIGABRT", ": abort\nPC=", "0x40e8ce m=0", " sigcode=0\n\ngoroutine 1:\n", strings.Repeat("stack\n", 2000)} {
+		_, _ = tl.Write([]byte(part))
+	}
+	if got, want := tl.String(), "NCCL WARN bad\nSIGABRT: abort\nPC=0x40e8ce m=0 sigcode=0\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func FuzzParseEvent(f *testing.F) {
+	for _, s := range []string{`{"kind":"Loaded","rank":0,"library":{}}`, `{"kind":"Done"}`, `{"kind":"Measured"}`, `{"kind":"x"}`, "", "[]", "null", `{"kind":"Error","error":null}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, line []byte) {
+		ev, err := parseEvent(line)
+		if (ev == nil) == (err == nil) {
+			t.Fatalf("event %v, error %v", ev, err)
+		}
+		if err == nil && ev.Kind == rank.EventMeasured && ev.Measurement == nil {
+			t.Fatal("a measurement without one")
+		}
+	})
+}
+
+func TestCaughtSignal(t *testing.T) {
+	for in, want := range map[string]string{
+		"FATAL: x\nSIGABRT: abort\nPC=0x1 m=0\n": "SIGABRT (abort)",
+		"NCCL WARN SIGNAL: none":                 "",
+		"":                                       "",
+	} {
+		if got := caughtSignal(in); got != want {
+			t.Errorf("%q: got %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestHangAtExitNamesTheRankThatIsLeft(t *testing.T) {
+	fake := clocktesting.NewFakeClock(time.Now())
+	v := &supervision{clock: fake, team: Team{Node: "n", Name: "Baseline", ExitDeadline: time.Minute}, exited: []bool{true, false, true},
+		ranks: []RankOutcome{{Rank: 0, Events: 5}, {Rank: 1, Events: 5}, {Rank: 2, Events: 5}}}
+	if f := v.hang(1, "destroy", ""); f.Rank != 1 || !strings.Contains(f.Message, "rank 1") || !strings.Contains(f.Message, "1m0s for destroy") {
+		t.Errorf("failure = %+v", f)
+	}
+}
