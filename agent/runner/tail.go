@@ -2,6 +2,7 @@ package runner
 
 import (
 	"bytes"
+	"slices"
 	"sync"
 )
 
@@ -23,22 +24,19 @@ type tail struct {
 func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := len(p)
-	if t.frozen {
-		return n, nil
+	// In parts smaller than the tail, so that a crash is seen before what follows pushes it out.
+	for part := range slices.Chunk(p, tailBytes/8) {
+		if t.frozen {
+			break
+		}
+		if over := len(t.data) + len(part) - tailBytes; over > 0 {
+			t.data = append(t.data[:0], t.data[over:]...)
+			t.cut = true
+		}
+		t.data = append(t.data, part...)
+		t.freezeAtCrash()
 	}
-	defer t.freezeAtCrash()
-	if len(p) >= tailBytes {
-		t.cut = t.cut || len(t.data) > 0 || len(p) > tailBytes
-		t.data = append(t.data[:0], p[len(p)-tailBytes:]...)
-		return n, nil
-	}
-	if over := len(t.data) + len(p) - tailBytes; over > 0 {
-		t.data = append(t.data[:0], t.data[over:]...)
-		t.cut = true
-	}
-	t.data = append(t.data, p...)
-	return n, nil
+	return len(p), nil
 }
 
 // freezeAtCrash ends the tail behind the two lines that a Go crash by a signal begins with:
