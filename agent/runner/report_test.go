@@ -1,0 +1,99 @@
+package runner
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+
+	api "rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/rcclx"
+)
+
+type clockTimer = clock.Timer
+
+func containsText(s, want string) bool { return strings.Contains(s, want) }
+
+// wholeCommNode is a CommNode with the plan, typical facts and the given report.
+func wholeCommNode(plan api.RunPlan, run api.NodeRunStatus) api.CommNode {
+	node := api.CommNode{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "rcclx.io/v1alpha1", Kind: "CommNode"},
+		ObjectMeta: metav1.ObjectMeta{Name: "training.gpu-node-0001", Namespace: "ml-platform", UID: "5f0c2c5e-1111-4000-8000-000000000000", Generation: 4, ResourceVersion: "123456"},
+		Spec: api.CommNodeSpec{NodeName: "gpu-node-0001", NodeUID: "5f0c2c5e-2222-4000-8000-000000000000",
+			Ranks: api.RankRange{Summary: "0-7/32", Count: 8, WorldSize: 32}, Run: &api.RunAssignment{ID: run.ID, Generation: 3, Plan: plan}},
+		Status: api.CommNodeStatus{Run: &run, Facts: &api.NodeFacts{ValidForSeconds: 600, Origin: api.OriginHardware, BootID: "5f0c2c5e-0000-4000-8000-000000000000",
+			KernelRelease: "5.15.0-119-generic", Driver: api.DriverFacts{Kind: "DKMS", Version: "6.12.12"}, ROCm: api.ROCmFacts{Version: "7.0.2", Source: "/opt/rocm/.info/version", State: "Found"},
+			GPUModel: "MI300X", GFXTarget: "gfx942", GPUCount: 8, DeviceCount: 8, Partition: "SPX/NPS1", XGMI: api.XGMIFacts{Mesh: "Full", Hives: 1, Links: 56}}},
+	}
+	for i := range 8 {
+		node.Status.Facts.GPUs = append(node.Status.Facts.GPUs, api.GPUFacts{PCIAddress: modelPCI(i), Model: "MI300X", NUMANode: ptr.To(int32(i / 4)), VRAMMiB: ptr.To(int64(196592)), Weights: "- 15 15 15 15 15 15 15"})
+	}
+	return node
+}
+
+func TestDefaultReportFitsItsBudget(t *testing.T) {
+	plan := defaultPlan()
+	for name, teams := range map[string]*modelTeams{
+		"pass": {relErr: 40000},
+		"slow": {relErr: 40000, pairMBps: func(a, b int) int64 {
+			if a == 0 && b == 1 || a == 2 && b == 3 {
+				return 100
+			}
+			return 48000
+		}},
+		"large latencies": {relErr: 40000, latency: func(_ rcclx.Variant, _ rcclx.Collective, size int64) int64 { return 1_234_567_890 + size }},
+	} {
+		res, _, err := runModel(t, plan, teams, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := json.Marshal(wholeCommNode(plan, res.Status))
+		if err != nil {
+			t.Fatal(err)
+		}
+		run, _ := json.Marshal(res.Status)
+		t.Logf("%s: CommNode %d bytes, status.run %d bytes, %d sizes", name, len(data), len(run), len(res.Status.Results[0].SizeBytes))
+		if len(data) > 8192 {
+			t.Errorf("%s: CommNode takes %d bytes, expected at most 8192", name, len(data))
+		}
+		if got := len(res.Status.Results); got != 12 {
+			t.Errorf("%s: %d series, expected 12", name, got)
+		}
+	}
+}
+
+func TestFitKeepsEndsAndThresholds(t *testing.T) {
+	s := api.NodeRunStatus{ID: "r", Verdict: api.VerdictPass}
+	sizes := rcclx.Sizes(1024, 1<<34, 2)
+	for _, v := range []api.Variant{api.VariantBaseline, api.VariantDDA, api.VariantLowPrecision} {
+		for i := range 12 {
+			r := api.ResultSeries{Variant: v, Collective: api.AllReduce, Datatype: api.Datatype(fmt.Sprint("D", i))}
+			for _, size := range sizes {
+				r.SizeBytes = append(r.SizeBytes, size)
+				r.LatencyNanoseconds = append(r.LatencyNanoseconds, size)
+				r.BusBandwidthMBps = append(r.BusBandwidthMBps, -size)
+			}
+			s.Results = append(s.Results, r)
+		}
+	}
+	keep := []int64{4096}
+	got := Fit(s, keep)
+	for _, r := range got.Results {
+		if r.SizeBytes[0] != sizes[0] || r.SizeBytes[len(r.SizeBytes)-1] != sizes[len(sizes)-1] || !slices.Contains(r.SizeBytes, 4096) {
+			t.Fatalf("sizes %v", r.SizeBytes)
+		}
+		for k, size := range r.SizeBytes {
+			if r.LatencyNanoseconds[k] != size || r.BusBandwidthMBps[k] != -size {
+				t.Fatalf("columns of %v went out of step", r)
+			}
+		}
+	}
+	if len(s.Results[0].SizeBytes) != len(sizes) {
+		t.Error("Fit changed its argument")
+	}
+}
