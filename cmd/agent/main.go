@@ -49,6 +49,6 @@ func newRootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newDiscoverCommand(), newMonitorCommand(), newInstallCommand())
+	root.AddCommand(newDiscoverCommand(), newMonitorCommand(), newInstallCommand(), newRunCommand(), newRankCommand(), newExplainCommand())
 	return root
 }

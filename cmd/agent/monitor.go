@@ -1,5 +1,164 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
 
-func newMonitorCommand() *cobra.Command { return &cobra.Command{Use: "monitor"} }
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/config"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"rcclx.io/commgroup-operator/agent/discover"
+	"rcclx.io/commgroup-operator/agent/monitor"
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+type monitorFlags struct {
+	group, node, hostRoot         string
+	intervalSeconds, validSeconds int
+	healthPort, expectedGPUs      int
+	readDeadline                  time.Duration
+	logFormat                     string
+	simulated                     bool
+}
+
+func newMonitorCommand() *cobra.Command {
+	var f monitorFlags
+	cmd := &cobra.Command{
+		Use:   "monitor",
+		Short: "Report a node's GPU facts to its CommNode, when they change and before they grow old",
+		Long: `Scan the host at each interval and write status.facts of the node's CommNode: when something changed, and again at
+half of the time that a report holds. It opens no device, and writes nothing else. It waits, with a bounded backoff,
+while the CommNode does not exist, and ends cleanly on SIGTERM.
+
+The Kubernetes configuration comes from KUBECONFIG or the pod. With --health-port, /readyz and /healthz on $POD_IP (all
+addresses where it is not set) answer 200 while a written report holds, and /livez while the loop runs.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.simulated = os.Getenv("SIMROCM_ROOT") != ""
+			return runMonitor(cmd.Context(), f)
+		},
+	}
+	cmd.Flags().StringVar(&f.group, "group", "", "namespace/name of the CommGroup")
+	cmd.Flags().StringVar(&f.node, "node", os.Getenv("NODE_NAME"), "name of this node")
+	cmd.Flags().StringVar(&f.hostRoot, "host-root", "/", "directory that holds the host's sys, proc and opt")
+	cmd.Flags().IntVar(&f.intervalSeconds, "interval", 30, "seconds between two looks at the node")
+	cmd.Flags().IntVar(&f.validSeconds, "valid", 120, "seconds that a report holds")
+	cmd.Flags().IntVar(&f.healthPort, "health-port", 0, "port of the health endpoint; 0 serves none")
+	cmd.Flags().IntVar(&f.expectedGPUs, "expected-gpus", 0, "physical GPUs that the node should have; 0 takes the usual number of its model")
+	cmd.Flags().DurationVar(&f.readDeadline, "read-deadline", 2*time.Second, "longest time for one file of the host")
+	cmd.Flags().StringVar(&f.logFormat, "log-format", "json", "json or text")
+	return cmd
+}
+
+// commNode is the name of the CommNode that the flags mean.
+func (f *monitorFlags) commNode() (types.NamespacedName, error) {
+	namespace, name, found := strings.Cut(f.group, "/")
+	switch {
+	case !found || namespace == "" || name == "" || strings.Contains(name, "/"):
+		return types.NamespacedName{}, fmt.Errorf("--group is %q: expected namespace/name", f.group)
+	case f.node == "":
+		return types.NamespacedName{}, errors.New("--node is empty: give the node's name")
+	case f.intervalSeconds < 1 || f.validSeconds < 2:
+		return types.NamespacedName{}, fmt.Errorf("--interval is %d and --valid is %d: expected at least 1 and 2 seconds", f.intervalSeconds, f.validSeconds)
+	}
+	return types.NamespacedName{Namespace: namespace, Name: v1alpha1.CommNodeName(name, f.node)}, nil
+}
+
+func newLogger(format string) (logr.Logger, error) {
+	switch format {
+	case "json":
+		return zap.New(zap.UseDevMode(false)), nil
+	case "text":
+		return zap.New(zap.UseDevMode(false), zap.ConsoleEncoder()), nil
+	}
+	return logr.Discard(), fmt.Errorf("--log-format is %q: use json or text", format)
+}
+
+func runMonitor(ctx context.Context, f monitorFlags) error {
+	name, err := f.commNode()
+	if err != nil {
+		return err
+	}
+	log, err := newLogger(f.logFormat)
+	if err != nil {
+		return err
+	}
+	ctrllog.SetLogger(log)
+	root, err := discover.OpenRoot(f.hostRoot)
+	if err != nil {
+		return fmt.Errorf("%w: mount the host's sys, proc and opt under --host-root", err)
+	}
+	defer func() { _ = root.Close() }()
+	opts := discover.Options{ReadDeadline: f.readDeadline, ExpectedGPUs: f.expectedGPUs, Simulated: f.simulated}
+	if !f.simulated {
+		own, err := discover.OpenRoot("/")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = own.Close() }()
+		opts.Proc = own
+	}
+	c, err := newStatusClient()
+	if err != nil {
+		return err
+	}
+	interval, valid := time.Duration(f.intervalSeconds)*time.Second, time.Duration(f.validSeconds)*time.Second
+	health := monitor.NewHealth(clock.RealClock{}, interval, valid)
+	m := monitor.New(monitor.Config{
+		Node: f.node, Interval: interval, Valid: valid,
+		Scanner:  discover.NewScanner(root, opts),
+		Reporter: &monitor.KubeReporter{Client: c, CommNode: name},
+		Clock:    clock.RealClock{}, Random: rand.Float64, Log: log, Health: health,
+	})
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	served := make(chan error, 1)
+	if f.healthPort == 0 {
+		served <- nil
+	} else {
+		address := net.JoinHostPort(os.Getenv("POD_IP"), strconv.Itoa(f.healthPort))
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+		if err != nil {
+			return fmt.Errorf("health endpoint: %w: choose another --health-port", err)
+		}
+		go func() {
+			served <- health.Serve(ctx, listener)
+			cancel() // without its probe the pod would be restarted anyway, and nobody would know why
+		}()
+	}
+	log.Info("monitor starts", "node", f.node, "commNode", name.String(), "interval", interval.String(), "valid", valid.String(), "simulated", f.simulated)
+	err = m.Run(ctx)
+	cancel()
+	return errors.Join(err, <-served)
+}
+
+// newStatusClient is a client that can write CommNodes.
+func newStatusClient() (client.Client, error) {
+	cfg, err := config.GetConfig()
+	if err != nil {
+		return nil, fmt.Errorf("no Kubernetes configuration: %w: set KUBECONFIG, or run in a pod with a service account", err)
+	}
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	c, err := client.New(cfg, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("make a Kubernetes client: %w", err)
+	}
+	return c, nil
+}

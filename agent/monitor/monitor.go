@@ -1,0 +1,195 @@
+// Package monitor watches one node of a CommGroup: it scans the node's sysfs at each interval and reports the facts in
+// its CommNode's status.facts when they change, and again before they would count as too old. It writes nothing else.
+package monitor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+
+	"rcclx.io/commgroup-operator/agent/discover"
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+const (
+	// scanDeadline bounds one scan as a whole; each file has a shorter deadline of its own.
+	scanDeadline = 30 * time.Second
+	// writeDeadline bounds one write to the API server.
+	writeDeadline = 15 * time.Second
+	// firstBackoff doubles with each failed write up to maxBackoff.
+	firstBackoff = time.Second
+	maxBackoff   = 30 * time.Second
+)
+
+// Reporter writes facts to the node's CommNode.
+type Reporter interface {
+	Report(ctx context.Context, facts *v1alpha1.NodeFacts) error
+}
+
+// Scanner reads the node.
+type Scanner interface {
+	Scan(ctx context.Context) (*discover.Facts, error)
+}
+
+// Config of a Monitor; all fields are required.
+type Config struct {
+	// Node is the node's name, for messages.
+	Node string
+	// Interval between two looks, Valid for how long a report holds.
+	Interval, Valid time.Duration
+
+	Scanner  Scanner
+	Reporter Reporter
+	Clock    clock.WithTicker
+	// Random gives numbers in [0,1) that spread the writes of many monitors over time.
+	Random func() float64
+	Log    logr.Logger
+	Health *Health
+}
+
+// Monitor watches one node.
+type Monitor struct {
+	cfg     Config
+	history history
+	written *v1alpha1.NodeFacts // the last report that the API server took
+	at      time.Time           // when it did
+	origin  v1alpha1.Origin     // of the last scan that worked
+	failed  int                 // writes in a row that failed
+}
+
+// New makes a Monitor.
+func New(cfg Config) *Monitor {
+	return &Monitor{cfg: cfg, origin: v1alpha1.OriginUnknown}
+}
+
+// Run watches until ctx ends, which is no error.
+func (m *Monitor) Run(ctx context.Context) error {
+	for {
+		wait := m.Step(ctx)
+		if ctx.Err() != nil {
+			m.cfg.Log.Info("monitor ends", "node", m.cfg.Node)
+			return nil
+		}
+		timer := m.cfg.Clock.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+		case <-timer.C():
+		}
+	}
+}
+
+// Step looks once, reports if a report is due, and returns how long to wait before the next look.
+func (m *Monitor) Step(ctx context.Context) time.Duration {
+	facts := m.look(ctx)
+	if ctx.Err() != nil {
+		return 0
+	}
+	now := m.cfg.Clock.Now()
+	m.cfg.Health.looked(now)
+	if !due(m.written, facts, m.at, now, m.cfg.Valid) {
+		return m.pause(now)
+	}
+	writeCtx, cancel := context.WithTimeout(ctx, writeDeadline)
+	defer cancel()
+	if err := m.cfg.Reporter.Report(writeCtx, facts); err != nil {
+		if ctx.Err() != nil {
+			return 0
+		}
+		m.failed++
+		wait := backoff(m.failed, m.cfg.Random())
+		m.logFailure(err, wait)
+		return wait
+	}
+	if m.failed > 0 || m.written == nil {
+		m.cfg.Log.Info("reported", "node", m.cfg.Node, "gpus", facts.GPUCount, "model", facts.GPUModel, "mesh", facts.XGMI.Mesh,
+			"problems", len(facts.Problems), "failedBefore", m.failed)
+	}
+	m.failed = 0
+	m.written, m.at = facts, now
+	m.cfg.Health.reported(now)
+	return m.pause(now)
+}
+
+// pause is the time to the next look: the interval with a spread of a tenth, or sooner where the report must be renewed.
+func (m *Monitor) pause(now time.Time) time.Duration {
+	wait := time.Duration(float64(m.cfg.Interval) * (0.9 + 0.2*m.cfg.Random()))
+	if renew := m.at.Add(m.cfg.Valid / 2).Sub(now); !m.at.IsZero() && renew < wait {
+		wait = renew
+	}
+	return max(wait, time.Second)
+}
+
+// look scans once. A scan that fails gives facts that say so, since silence would look like a dead agent.
+func (m *Monitor) look(ctx context.Context) *v1alpha1.NodeFacts {
+	scanCtx, cancel := context.WithTimeout(ctx, scanDeadline)
+	defer cancel()
+	facts, err := m.cfg.Scanner.Scan(scanCtx)
+	now := m.cfg.Clock.Now()
+	if err != nil {
+		if ctx.Err() == nil {
+			m.cfg.Log.Error(err, "scan failed", "node", m.cfg.Node, "deadline", scanDeadline.String())
+		}
+		return failedFacts(m.cfg.Node, m.origin, now, m.cfg.Valid, err)
+	}
+	m.origin = facts.Origin
+	found, changes := m.history.look(facts, now)
+	for _, c := range changes {
+		m.cfg.Log.Info("change", "node", m.cfg.Node, "code", c.Code, "subject", c.Subject, "message", c.Message)
+	}
+	facts.Problems = append(facts.Problems, found...)
+	discover.SortProblems(facts.Problems)
+	return facts.NodeFacts(m.cfg.Valid)
+}
+
+// failedFacts are the facts of a node that could not be scanned.
+func failedFacts(node string, origin v1alpha1.Origin, now time.Time, valid time.Duration, err error) *v1alpha1.NodeFacts {
+	failed := discover.Facts{
+		Origin: origin, ObservedTime: now,
+		Driver: discover.DriverFacts{Kind: discover.DriverUnknown},
+		ROCm:   discover.ROCmFacts{State: discover.ROCmUnreadable},
+		Model:  discover.Unknown, GFXTarget: discover.Unknown, Partition: discover.Unknown,
+		Mesh: discover.Mesh{State: discover.MeshUnknown},
+		Problems: []v1alpha1.Problem{{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemSysfsUnreadable, Subject: "scan",
+			Message: fmt.Sprintf("The scan of node %s failed: %v; expected it to end within %s. Look at the node's kernel log for a hung GPU.", node, err, scanDeadline)}},
+	}
+	return failed.NodeFacts(valid)
+}
+
+// due says that a report must be written: never written, something changed, or half of its time is over.
+func due(written, facts *v1alpha1.NodeFacts, at, now time.Time, valid time.Duration) bool {
+	if written == nil || now.Sub(at) >= valid/2 {
+		return true
+	}
+	a, b := *written, *facts
+	a.ObservedTime, b.ObservedTime = metav1.Time{}, metav1.Time{}
+	return !apiequality.Semantic.DeepEqual(a, b)
+}
+
+// backoff is the wait after so many failures in a row, spread from half to one and a half times.
+func backoff(failures int, random float64) time.Duration {
+	wait := firstBackoff
+	for i := 1; i < failures && wait < maxBackoff; i++ {
+		wait *= 2
+	}
+	return time.Duration(float64(min(wait, maxBackoff)) * (0.5 + random))
+}
+
+// logFailure logs the first failures and then every tenth, since a CommNode may be long in coming.
+func (m *Monitor) logFailure(err error, wait time.Duration) {
+	if m.failed > 5 && m.failed%10 != 0 {
+		return
+	}
+	keys := []any{"node", m.cfg.Node, "attempt", m.failed, "retryIn", wait.Round(time.Millisecond).String()}
+	if apierrors.IsNotFound(err) {
+		m.cfg.Log.Info("waiting for the controller to make this node's CommNode", keys...)
+		return
+	}
+	m.cfg.Log.Error(err, "report was not written", keys...)
+}
