@@ -25,7 +25,7 @@ static const struct sim_model models[] = {
 };
 
 static const char *const mi300x_pci[8] = {"0000:05:00.0", "0000:2b:00.0", "0000:5b:00.0", "0000:65:00.0",
-	"0000:7d:00.0", "0000:ab:00.0", "0000:d2:00.0", "0000:e5:00.0"};
+	"0000:7d:00.0", "0000:a5:00.0", "0000:d5:00.0", "0000:e7:00.0"};
 
 static struct sim_config cfg;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
