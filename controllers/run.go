@@ -248,24 +248,32 @@ func podsToDelete(run *v1alpha1.GroupRunStatus, nodes []nodeState, in runInput, 
 			if !pod.DeletionTimestamp.IsZero() {
 				continue
 			}
-			node := byNode[nodeName]
-			needed := run != nil && run.Phase != v1alpha1.RunPhaseAborted && node != nil &&
-				pod.Labels[v1alpha1.LabelRunID] == run.ID && !node.closed()
-			if needed && node.phase == nodeDone {
-				needed = false
-				if finish := node.report.FinishTime; podAlive(pod) && finish != nil {
-					if end := finish.Add(exitGrace); in.now.Before(end) {
-						needed = true
-						*wakeAt = earlier(*wakeAt, end)
-					}
-				}
-			}
-			if !needed {
+			if !podNeeded(pod, run, byNode[nodeName], in.now, wakeAt) {
 				names = append(names, pod.Name)
 			}
 		}
 	}
 	return names
+}
+
+// podNeeded says whether the run still needs the pod: while its node is not done, and a little longer for an agent that
+// has reported and ends by itself.
+func podNeeded(pod *corev1.Pod, run *v1alpha1.GroupRunStatus, node *nodeState, now time.Time, wakeAt *time.Time) bool {
+	if run == nil || node == nil || run.Phase == v1alpha1.RunPhaseAborted || node.closed() || pod.Labels[v1alpha1.LabelRunID] != run.ID {
+		return false
+	}
+	if node.phase != nodeDone {
+		return run.Phase == v1alpha1.RunPhaseRunning
+	}
+	if !podAlive(pod) || node.report.FinishTime == nil {
+		return false
+	}
+	end := node.report.FinishTime.Add(exitGrace)
+	if !now.Before(end) {
+		return false
+	}
+	*wakeAt = earlier(*wakeAt, end)
+	return true
 }
 
 // stamp is a time as the API stores it, to the second.
