@@ -80,7 +80,7 @@ func MemoryNeed(f Flavor, v Variant, s Settings, ranks int, shapes []Shape) (sen
 	for _, shape := range shapes {
 		sendBytes, recvBytes = max(sendBytes, shape.SendBytes), max(recvBytes, shape.RecvBytes)
 	}
-	return sendBytes, recvBytes, libraryBytes(f, v, s, ranks)
+	return sendBytes, recvBytes, libraryBytes(f, v, s, ranks, max(sendBytes, recvBytes))
 }
 
 // Allocate checks that the device has room for the buffers and for what the library will take, and allocates the

@@ -165,24 +165,26 @@ func merge(own []EnvVar, controlled map[string]string) []EnvVar {
 }
 
 // LowPrecisionPoolBytes is the uncached pool that the library allocates for a communicator while FP8 is on: 128 Mi
-// elements of 10 + max(8, ranks) bytes (meta/lpcoll/low_precision_buffer_pool.cc); 2.25 GiB at eight ranks.
-func LowPrecisionPoolBytes(ranks int) int64 {
-	return lowPrecisionPoolUnits * int64(10+max(8, ranks))
+// elements, doubled until the largest message fits, of 10 + max(8, ranks) bytes each
+// (meta/lpcoll/low_precision_buffer_pool.cc); 2.25 GiB at eight ranks and up to 128 Mi elements.
+func LowPrecisionPoolBytes(ranks int, messageElements int64) int64 {
+	elements := int64(lowPrecisionPoolUnits)
+	for elements < messageElements {
+		elements *= 2
+	}
+	return elements * int64(10+max(8, ranks))
 }
 
 // libraryBytes is what the library itself allocates on each device for a variant, beyond what every communicator takes.
-func libraryBytes(f Flavor, v Variant, s Settings, ranks int) int64 {
-	if !f.rcclx() {
+func libraryBytes(f Flavor, v Variant, s Settings, ranks int, messageBytes int64) int64 {
+	switch {
+	case !f.rcclx():
 		return 0
-	}
-	switch v {
-	case LowPrecision:
-		return LowPrecisionPoolBytes(ranks)
-	case DDA:
-		env := environmentMap(Environment(f, v, s))
-		if ranks == ddaRanks {
-			return env.integer(envDDASendBuffer, defaultSendBufBytes)
-		}
+	case v == LowPrecision:
+		// BFloat16 is the smallest datatype that FP8 takes, so this bounds the elements from above.
+		return LowPrecisionPoolBytes(ranks, messageBytes/BFloat16.Bytes())
+	case v == DDA && f == FlavorRCCLXDev && ranks == ddaRanks:
+		return environmentMap(Environment(f, v, s)).integer(envDDASendBuffer, defaultSendBufBytes)
 	}
 	return 0
 }

@@ -84,4 +84,8 @@ func TestMemoryNeed(t *testing.T) {
 			t.Errorf("MemoryNeed(%s, %d ranks) = %d %d %d, want 800 800 %d", tt.v, tt.ranks, send, recv, library, tt.want)
 		}
 	}
+	_, _, library := MemoryNeed(FlavorRCCLXDev, LowPrecision, bothOn, 8, []Shape{{512 << 20, 1 << 30, 1 << 30}})
+	if want := int64(4 * 2415919104); library != want {
+		t.Errorf("512 Mi elements need a pool of %d bytes, want %d", library, want)
+	}
 }

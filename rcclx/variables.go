@@ -126,7 +126,7 @@ func Remarks(f Flavor) []string {
 		all = append(all, fmt.Sprintf("Remark: library flavor %s never reads %s, which published guides name: %s", f, envAMDDDA, variables[envAMDDDA].hint))
 	}
 	if f.rcclx() {
-		all = append(all, fmt.Sprintf("Remark: a rank needs %d bytes of device memory for FP8 with up to 8 ranks, and all ranks need the same variables.", LowPrecisionPoolBytes(8)))
+		all = append(all, fmt.Sprintf("Remark: a rank needs %d bytes of device memory for FP8 with up to 8 ranks and messages of 128 Mi elements, and all ranks need the same variables.", LowPrecisionPoolBytes(8, 0)))
 	}
 	return all
 }

@@ -11,7 +11,6 @@ import (
 const (
 	StepLoad          = "load"
 	StepPreconditions = "preconditions"
-	StepRendezvous    = "rendezvous"
 	StepInit          = "init"
 	StepDestroy       = "destroy"
 )
@@ -71,7 +70,7 @@ func code(step string, err error) string {
 	switch step {
 	case StepLoad, StepPreconditions:
 		return CodePreconditionFailed
-	case StepInit, StepRendezvous:
+	case StepInit:
 		return CodeInitFailed
 	}
 	return CodeCollectiveFailed

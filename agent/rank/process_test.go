@@ -93,6 +93,8 @@ type group struct {
 	failed  []bool
 	// absent ranks are never started.
 	absent []int
+	// shift puts rank r on device r+1.
+	shift bool
 }
 
 func (g *group) of(rank int, kind EventKind) []Event {
@@ -130,6 +132,9 @@ func (g *group) run(t testing.TB, stopOnError bool) {
 		}
 		spec := g.spec
 		spec.Rank, spec.Device = rank, rank
+		if g.shift {
+			spec.Device = (rank + 1) % n
+		}
 		g.line(stdins[rank], spec)
 		readers.Go(func() {
 			g.read(rank, out, stdins, func() {
@@ -358,6 +363,11 @@ func TestFailures(t *testing.T) {
 		{"symbol missing", []string{"fault = missing-symbol:ncclReduceScatter"}, nil, CodeSymbolMissing, StepLoad, "ncclReduceScatter"},
 		{"wrong device", nil, func(g *group) { g.spec.PCIAddress = "0000:ff:00.0" }, CodePreconditionFailed, StepPreconditions, "DeviceMismatch"},
 		{"too little memory", []string{"fault = low-memory:1"}, func(g *group) { g.spec.Steps[0].SizesBytes = []int64{1 << 20} }, CodeInsufficientMemory, StepPreconditions, "2097152"},
+		{"devices masked", nil, func(g *group) { g.env = append(g.env, rcclx.EnvVar{Name: "HIP_VISIBLE_DEVICES", Value: "0"}) }, CodePreconditionFailed, StepLoad, "sees 1 devices"},
+		{"devices reordered for DDA", nil, func(g *group) {
+			g.spec.Variant, g.env = rcclx.DDA, rcclx.Environment(rcclx.FlavorRCCLXDev, rcclx.DDA, bothPreferred)
+			g.shift = true
+		}, CodePreconditionFailed, StepPreconditions, "device ordinal"},
 		{"too small a size", nil, func(g *group) { g.spec.Steps[0].Collective, g.spec.Steps[0].SizesBytes = rcclx.AllGather, []int64{4} }, CodeBadSpec, StepLoad, "at least 16 bytes"},
 		{"no scratch variable", nil, func(g *group) { g.env = nil }, CodeInitFailed, StepInit, "HSA_NO_SCRATCH_RECLAIM"},
 	}

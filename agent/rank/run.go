@@ -195,7 +195,7 @@ func (w *worker) run(ctx context.Context) error {
 	}
 	id, err := w.rendezvous(ctx)
 	if err != nil {
-		return &stepError{StepRendezvous, err}
+		return &stepError{StepInit, err}
 	}
 	if err := w.join(id); err != nil {
 		return &stepError{StepInit, err}
