@@ -27,10 +27,22 @@ for kind in commgroups commnodes; do
     printf '{{- end }}\n'
   } >"$out/charts/commgroup-operator/templates/crd-$kind.yaml"
 done
+{ # Everything else of the chart is config/ with the release's namespace and the values put in.
+  echo '{{- /* Generated from config/ by hack/generate.sh. */ -}}'
+  for f in config/rbac/*.yaml config/policy/*.yaml config/manager/*.yaml; do
+    case $f in */kustomization.yaml) continue ;; esac
+    echo '---'
+    sed -e 's/commgroup-system/{{ .Release.Namespace }}/g' \
+      -e 's/^  replicas: 2.*/  replicas: {{ .Values.replicas }}/' \
+      -e 's/commgroup-operator:dev/{{ include "commgroup.image" . }}/g' \
+      -e 's/^\( *\)command: \[\/manager\]/\1imagePullPolicy: {{ .Values.image.pullPolicy }}\n&/' \
+      -e 's/^\( *\)# Image of the ranks.*/\1{{- with .Values.defaultRuntimeImage }}\n\1- --default-runtime-image={{ . }}\n\1{{- end }}/' "$f"
+  done
+} >"$out/charts/commgroup-operator/templates/operator.yaml"
 
 if [ "$out" != . ]; then
   stale=0
-  for f in api/v1alpha1/zz_generated.deepcopy.go config/crd/bases/rcclx.io_commgroups.yaml config/crd/bases/rcclx.io_commnodes.yaml \
+  for f in charts/commgroup-operator/templates/operator.yaml api/v1alpha1/zz_generated.deepcopy.go config/crd/bases/rcclx.io_commgroups.yaml config/crd/bases/rcclx.io_commnodes.yaml \
     docs/reference/api.md charts/commgroup-operator/templates/crd-commgroups.yaml charts/commgroup-operator/templates/crd-commnodes.yaml; do
     if ! diff -u "$f" "$out/$f" >"$out/diff" 2>&1; then
       echo "out of date: $f (run make generate)"
