@@ -2,6 +2,7 @@ package runner
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -31,11 +32,25 @@ type fakeScript struct {
 	PidFile string
 }
 
+// realRank as the only argument makes this test binary a real rank, for tests with the simulated library.
+const realRank = "real-rank"
+
 func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == realRank {
+		if err := rank.Run(context.Background(), os.Stdin, os.NewFile(rank.EventFD, "events")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if script := os.Getenv(fakeScriptEnv); script != "" {
 		os.Exit(fakeRank(script))
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if simulated.dir != "" {
+		_ = os.RemoveAll(simulated.dir)
+	}
+	os.Exit(code)
 }
 
 func fakeRank(raw string) int {

@@ -118,17 +118,22 @@ func CheckDevices(node string, p api.RunPlan, ranks []RankOutcome) *Failure {
 	return nil
 }
 
-// memoryNeedBytes is the least that a rank allocates on its GPU: a send and a receive buffer of the largest message and,
-// for FP8, the library's pool.
+// memoryNeedBytes is the most that a rank of any of the plan's variants allocates on its GPU.
 func memoryNeedBytes(p api.RunPlan, gates rcclx.Flavor, ranks int) int64 {
 	var need int64
-	for _, s := range p.SizesBytes {
-		need = max(need, 2*s)
-	}
-	for _, v := range p.Variants {
-		if v == api.VariantLowPrecision && (gates == rcclx.FlavorRCCLXDev || gates == rcclx.FlavorRCCLXStable) {
-			return need + rcclx.LowPrecisionPoolBytes(ranks)
+	for _, v := range Plan(p, ranks) {
+		var shapes []rcclx.Shape
+		for _, step := range v.Steps {
+			for _, size := range step.SizesBytes {
+				if step.Kind == rank.StepPairProbe {
+					shapes = append(shapes, rcclx.Shape{SendBytes: size, RecvBytes: size})
+				} else if shape, err := rcclx.ShapeOf(step.Collective, step.Datatype, size, ranks); err == nil {
+					shapes = append(shapes, shape) // a size that makes no call is the rank's to report
+				}
+			}
 		}
+		send, recv, library := rcclx.MemoryNeed(gates, v.Variant, SettingsOf(p), ranks, shapes)
+		need = max(need, send+recv+library)
 	}
 	return need
 }

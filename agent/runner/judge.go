@@ -204,7 +204,8 @@ func (j *Judgement) measured(e Evidence, table Table, incomplete []Series, pairs
 		if n := len(links.Culprits) - 1; n > 0 {
 			more = fmt.Sprintf(" (and %d more)", n)
 		}
-		j.set(api.VerdictFail, worst.Reason, fmt.Sprintf("node %s: %s %s %s%s", e.Node, worst.Kind, worst.Name, worst.Message, more))
+		seen, _, _ := strings.Cut(worst.Message, ";") // what to do next stands with the culprit
+		j.set(api.VerdictFail, worst.Reason, fmt.Sprintf("node %s: %s %s: %s%s", e.Node, worst.Kind, worst.Name, seen, more))
 		return
 	}
 	below, unmeasured := judgeThresholds(e.Plan.Thresholds, table)

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -13,7 +14,7 @@ import (
 
 const (
 	// statusBudgetBytes is what status.run may take as JSON, so that a CommNode with its plan and facts stays under 8 KiB.
-	statusBudgetBytes  = 4800
+	statusBudgetBytes  = 5750
 	logTailBytes       = 1024
 	maxEnvironment     = 80
 	hardwareLabelBytes = 64
@@ -85,68 +86,100 @@ func runtimeVersion(lib *rcclx.LibraryInfo) string {
 	return fmt.Sprintf("%d.%d.%d", v/10_000_000, v/100_000%100, v%100_000)
 }
 
-// Fit makes a report fit statusBudgetBytes, giving up the least useful first: long messages, log tails, and then the
-// sizes in the middle of each series. It never drops a verdict, a culprit's name or a setting. keep are sizes that stay
-// as long as any do, for example those of thresholds.
+// Fit makes a report fit statusBudgetBytes, giving up the least useful first: the ends of long messages, then the sizes
+// at which a variant's setting is not in effect and so equals Baseline, then sizes in the middle of each series. It never
+// drops a verdict, a culprit's name or a setting. keep are sizes that stay in any case, for example those of thresholds.
 func Fit(s api.NodeRunStatus, keep []int64) api.NodeRunStatus {
 	s = *s.DeepCopy()
-	size := func() int {
-		data, err := json.Marshal(s)
-		if err != nil {
-			return 0 // a status of plain strings and numbers always encodes
-		}
-		return len(data)
+	fits := func() bool { return encodedBytes(s) <= statusBudgetBytes }
+	steps := []func(){
+		func() { shorten(&s, 160) },
+		func() { dropWithoutEffect(s.Results, s.Settings, keep) },
+		func() { shorten(&s, 80) },
+		func() { shorten(&s, 56) },
 	}
-	for _, limit := range []int{160, 80} {
-		if size() <= statusBudgetBytes {
+	for _, step := range steps {
+		if fits() {
 			return s
 		}
-		for i := range s.Settings {
-			// What is not asked for needs no explanation.
-			l := limit
-			if s.Settings[i].Requested == string(api.FeatureDisabled) {
-				l = 24
-			}
-			s.Settings[i].Message = truncate(s.Settings[i].Message, l)
-		}
-		s.LogTail = lastBytes(s.LogTail, 4*limit)
-		for i := range s.Culprits {
-			s.Culprits[i].Message = truncate(s.Culprits[i].Message, 3*limit)
-		}
+		step()
 	}
-	for size() > statusBudgetBytes {
-		if !thin(s.Results, keep) {
-			break
-		}
+	for !fits() && thin(s.Results, keep) {
 	}
 	return s
 }
 
-// thin leaves out every other size between the first and the last of each series, in favour of those to keep; it
-// reports whether anything was left out.
-func thin(results []api.ResultSeries, keep []int64) bool {
-	any := false
+// encodedBytes is the size as the API server stores it: JSON without the escapes for HTML.
+func encodedBytes(s api.NodeRunStatus) int {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(s); err != nil {
+		return 0 // a status of plain strings and numbers always encodes
+	}
+	return buf.Len() - 1
+}
+
+func shorten(s *api.NodeRunStatus, limit int) {
+	for i := range s.Settings {
+		l := limit
+		if s.Settings[i].Requested == string(api.FeatureDisabled) {
+			l = 24 // what is not asked for needs no explanation
+		}
+		s.Settings[i].Message = truncate(s.Settings[i].Message, l)
+	}
+	s.LogTail = lastBytes(s.LogTail, 4*limit)
+	for i := range s.Culprits {
+		s.Culprits[i].Message = truncate(s.Culprits[i].Message, 3*limit)
+	}
+}
+
+// dropWithoutEffect leaves out the sizes between first and last at which the gates keep a variant's setting off.
+func dropWithoutEffect(results []api.ResultSeries, settings []api.SettingStatus, keep []int64) {
+	prefix := map[api.Variant]string{api.VariantDDA: prefixDDA, api.VariantLowPrecision: prefixLowPrecision}
 	for i := range results {
 		r := &results[i]
-		n := len(r.SizeBytes)
-		if n <= 2 {
+		name := prefix[r.Variant] + string(r.Collective)
+		at := slices.IndexFunc(settings, func(s api.SettingStatus) bool { return s.Name == name })
+		if at < 0 || settings[at].Effective == api.EffectiveUnknown {
 			continue
 		}
-		var drop []int
-		for k := 1; k < n-1; k += 2 {
-			if !slices.Contains(keep, r.SizeBytes[k]) {
-				drop = append(drop, k)
-			}
-		}
-		for d := len(drop) - 1; d >= 0; d-- {
-			k := drop[d]
-			r.SizeBytes = slices.Delete(r.SizeBytes, k, k+1)
-			r.LatencyNanoseconds = slices.Delete(r.LatencyNanoseconds, k, k+1)
-			r.BusBandwidthMBps = slices.Delete(r.BusBandwidthMBps, k, k+1)
-			any = true
+		gate := settings[at]
+		dropSizes(r, func(k int) bool {
+			size := r.SizeBytes[k]
+			off := gate.Effective == api.EffectiveNotInEffect || gate.MinBytes != nil && size < *gate.MinBytes || gate.MaxBytes != nil && size > *gate.MaxBytes
+			return off && !slices.Contains(keep, size)
+		})
+	}
+}
+
+// dropSizes leaves out the columns between the first and the last for which drop is true; it reports whether any was.
+func dropSizes(r *api.ResultSeries, drop func(k int) bool) bool {
+	var out []int
+	for k := 1; k < len(r.SizeBytes)-1; k++ {
+		if drop(k) {
+			out = append(out, k)
 		}
 	}
-	return any
+	for _, k := range slices.Backward(out) {
+		r.SizeBytes = slices.Delete(r.SizeBytes, k, k+1)
+		r.LatencyNanoseconds = slices.Delete(r.LatencyNanoseconds, k, k+1)
+		r.BusBandwidthMBps = slices.Delete(r.BusBandwidthMBps, k, k+1)
+	}
+	return len(out) > 0
+}
+
+// thin leaves out every other size between the first and the last of each series, but for those to keep; it reports
+// whether anything was left out.
+func thin(results []api.ResultSeries, keep []int64) bool {
+	thinned := false
+	for i := range results {
+		r := &results[i]
+		if dropSizes(r, func(k int) bool { return k%2 == 1 && !slices.Contains(keep, r.SizeBytes[k]) }) {
+			thinned = true
+		}
+	}
+	return thinned
 }
 
 // thresholdSizes are the sizes that Fit keeps for a plan.

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -38,28 +39,37 @@ func wholeCommNode(plan api.RunPlan, run api.NodeRunStatus) api.CommNode {
 
 func TestDefaultReportFitsItsBudget(t *testing.T) {
 	plan := defaultPlan()
-	for name, teams := range map[string]*modelTeams{
-		"pass": {relErr: 40000},
-		"slow": {relErr: 40000, pairMBps: func(a, b int) int64 {
+	for name, tc := range map[string]struct {
+		teams *modelTeams
+		sizes int // that each Baseline series keeps at least
+	}{
+		"pass": {&modelTeams{relErr: 40000}, 9},
+		"two slow links": {&modelTeams{relErr: 40000, pairMBps: func(a, b int) int64 {
 			if a == 0 && b == 1 || a == 2 && b == 3 {
 				return 100
 			}
 			return 48000
-		}},
-		"large latencies": {relErr: 40000, latency: func(_ rcclx.Variant, _ rcclx.Collective, size int64) int64 { return 1_234_567_890 + size }},
+		}}, 5},
+		"large latencies": {&modelTeams{relErr: 40000, latency: func(_ rcclx.Variant, _ rcclx.Collective, size int64) int64 { return 1_234_567_890 + size }}, 9},
 	} {
+		teams := tc.teams
 		res, _, err := runModel(t, plan, teams, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, err := json.Marshal(wholeCommNode(plan, res.Status))
-		if err != nil {
+		var buf bytes.Buffer
+		enc := json.NewEncoder(&buf)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(wholeCommNode(plan, res.Status)); err != nil {
 			t.Fatal(err)
 		}
-		run, _ := json.Marshal(res.Status)
-		t.Logf("%s: CommNode %d bytes, status.run %d bytes, %d sizes", name, len(data), len(run), len(res.Status.Results[0].SizeBytes))
+		data := buf.Bytes()
+		t.Logf("%s: CommNode %d bytes, status.run %d bytes, %d sizes", name, len(data), encodedBytes(res.Status), len(res.Status.Results[0].SizeBytes))
 		if len(data) > 8192 {
 			t.Errorf("%s: CommNode takes %d bytes, expected at most 8192", name, len(data))
+		}
+		if got := len(res.Status.Results[0].SizeBytes); got < tc.sizes {
+			t.Errorf("%s: Baseline has %d sizes, expected at least %d", name, got, tc.sizes)
 		}
 		if got := len(res.Status.Results); got != 12 {
 			t.Errorf("%s: %d series, expected 12", name, got)

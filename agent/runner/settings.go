@@ -35,7 +35,7 @@ func JudgeSettings(flavor rcclx.Flavor, p api.RunPlan, t Table) []api.SettingSta
 		}
 		if seen != "" {
 			s.Message = seen
-			if e.State != rcclx.StateInEffect {
+			if s.Verified != api.VerifiedConfirmed && e.State != rcclx.StateInEffect {
 				s.Message = seen + "; " + e.Message
 			}
 		}
