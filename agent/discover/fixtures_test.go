@@ -6,8 +6,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
@@ -146,7 +148,7 @@ var fixtureCases = map[string]brief{
 func TestFixtures(t *testing.T) {
 	for name, want := range fixtureCases {
 		t.Run(strings.ReplaceAll(name, "/", "_"), func(t *testing.T) {
-			f := scan(t, openRoot(t, unpack(t, name)), Options{})
+			f := scan(t, memTree(t, name), Options{})
 			if diff := cmp.Diff(want, briefOf(f)); diff != "" {
 				t.Errorf("facts differ (-want +got):\n%s", diff)
 			}
@@ -159,6 +161,19 @@ func TestFixtures(t *testing.T) {
 				t.Errorf("verdict does not say what Healthy() = %v says:\n%s", f.Healthy(), table.String())
 			}
 		})
+	}
+}
+
+// TestOnDisk: a tree on disk gives the same facts as in memory.
+func TestOnDisk(t *testing.T) {
+	tree, dir := memTree(t, healthyTree), t.TempDir()
+	for name, text := range tree {
+		write(t, dir, name, []byte(text))
+	}
+	options := Options{Clock: clocktesting.NewFakeClock(time.Unix(1e9, 0))}
+	got, want := scan(t, openRoot(t, dir), options), scan(t, tree, options)
+	if diff := cmp.Diff(want.NodeFacts(time.Minute), got.NodeFacts(time.Minute)); diff != "" {
+		t.Errorf("facts differ (-memory +disk):\n%s", diff)
 	}
 }
 
@@ -184,7 +199,7 @@ func TestEveryFixtureHasACase(t *testing.T) {
 
 // TestGPUDetails looks at one GPU of a fixture in full.
 func TestGPUDetails(t *testing.T) {
-	f := scan(t, openRoot(t, unpack(t, "synthetic/mi300x-8x-spx-64000.txtar")), Options{})
+	f := scan(t, memTree(t, "synthetic/mi300x-8x-spx-64000.txtar"), Options{})
 	g := f.GPUs[0]
 	got := fmt.Sprintf("%s %s %v hive %d of %d, slot %d, NUMA %d, %d MiB, id %s, errors %d %d, %d MT/s x%d", g.PCIAddress, g.DeviceID, g.Nodes,
 		*g.HiveID, *g.HiveNodes, *g.XGMIPhysicalID, *g.NUMANode, *g.VRAMBytes>>20, g.UniqueID, *g.XGMIUncorrectableErrors,

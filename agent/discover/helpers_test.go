@@ -2,6 +2,7 @@ package discover
 
 import (
 	"archive/tar"
+	"bytes"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -38,43 +39,6 @@ func fixtures(t testing.TB) string {
 		t.Skip("the sysfs fixtures are not beside the repository (../shared/fixtures)")
 	}
 	return found
-}
-
-// unpack writes a fixture, a txtar or tar.gz, to a directory of its own.
-func unpack(t testing.TB, name string) string {
-	t.Helper()
-	file := filepath.Join(fixtures(t), name)
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	if strings.HasSuffix(name, ".txtar") {
-		for _, f := range txtar.Parse(data).Files {
-			write(t, dir, f.Name, f.Data)
-		}
-		return dir
-	}
-	gz, err := gzip.NewReader(strings.NewReader(string(data)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for archive := tar.NewReader(gz); ; {
-		h, err := archive.Next()
-		if errors.Is(err, io.EOF) {
-			return dir
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if h.Typeflag == tar.TypeReg {
-			content, err := io.ReadAll(archive)
-			if err != nil {
-				t.Fatal(err)
-			}
-			write(t, dir, h.Name, content)
-		}
-	}
 }
 
 func write(t testing.TB, dir, name string, data []byte) {
@@ -159,6 +123,42 @@ func (m memFS) ReadLink(name string) (string, error) {
 		return target, nil
 	}
 	return "", syscall.ENOENT
+}
+
+// memTree loads a fixture, a txtar or tar.gz, into memory.
+func memTree(t testing.TB, name string) memFS {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(fixtures(t), name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := memFS{}
+	if strings.HasSuffix(name, ".txtar") {
+		for _, f := range txtar.Parse(data).Files {
+			m[f.Name] = string(f.Data)
+		}
+		return m
+	}
+	gz, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for archive := tar.NewReader(gz); ; {
+		h, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return m
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Typeflag == tar.TypeReg {
+			content, err := io.ReadAll(archive)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m[path.Clean(h.Name)] = string(content)
+		}
+	}
 }
 
 // hookFS asks hook before each read; an error of it is the read's.

@@ -40,7 +40,7 @@ func checkNodeFacts(t *testing.T, f *Facts) *v1alpha1.NodeFacts {
 }
 
 func TestNodeFactsWeights(t *testing.T) {
-	f := scan(t, openRoot(t, unpack(t, "mi210-8x-two-hives/tree.txtar")), Options{})
+	f := scan(t, memTree(t, "mi210-8x-two-hives/tree.txtar"), Options{})
 	n := checkNodeFacts(t, f)
 	if got, want := n.GPUs[0].Weights, "- 15 15 15 72 72 72 72"; got != want {
 		t.Errorf("weights of GPU 0 are %q, want %q", got, want)

@@ -67,7 +67,8 @@ func TestGeneratedFaults(t *testing.T) {
 			[]string{"Warning NUMABalancing kernel.numa_balancing"}, MeshFull},
 		"in-tree driver": {"MI300X", func(n *nodetree.Node) { n.Driver = nodetree.DriverInTree }, []string{}, MeshFull},
 		"no ROCm":        {"MI300X", func(n *nodetree.Node) { n.ROCm = "" }, []string{}, MeshFull},
-		"CPX":            {"MI300X", func(n *nodetree.Node) { n.Partition = nodetree.CPX }, []string{}, MeshFull},
+		"two GPUs in CPX": {"MI300X", func(n *nodetree.Node) { n.Partition, n.GPUs = nodetree.CPX, n.GPUs[:2] },
+			[]string{"Warning GPUMissing MI300X"}, MeshIncomplete},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := scan(t, openRoot(t, generate(t, c.model, c.change)), Options{})
@@ -106,7 +107,7 @@ func TestLinkFaults(t *testing.T) {
 		}, []string{"Warning LinkWeight " + pair}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := scan(t, linkFS{openRoot(t, unpack(t, healthyTree)), c.change}, Options{})
+			f := scan(t, linkFS{memTree(t, healthyTree), c.change}, Options{})
 			if diff := cmp.Diff(c.want, problemLines(f)); diff != "" {
 				t.Errorf("problems (-want +got):\n%s", diff)
 			}

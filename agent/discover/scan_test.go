@@ -67,7 +67,7 @@ func TestNoGPUs(t *testing.T) {
 
 // TestHiddenGPUs: KFD answers EPERM for GPUs outside the device cgroup; such a GPU is neither absent nor broken.
 func TestHiddenGPUs(t *testing.T) {
-	root := openRoot(t, unpack(t, healthyTree))
+	root := memTree(t, healthyTree)
 	for name, c := range map[string]struct {
 		hidden        []string
 		gpus          int
@@ -101,7 +101,7 @@ func TestHiddenGPUs(t *testing.T) {
 
 // TestErrorsAreNotZero: whatever keeps a value from being read, it stays unknown, and the right thing is said.
 func TestErrorsAreNotZero(t *testing.T) {
-	root := openRoot(t, unpack(t, healthyTree))
+	root := memTree(t, healthyTree)
 	gpu := pciDir + "/0000:05:00.0/"
 	for name, c := range map[string]struct {
 		file string
@@ -155,10 +155,10 @@ func TestErrorsAreNotZero(t *testing.T) {
 
 // TestNeverReadsXGMIError: reading it clears the counter on MI200 and older.
 func TestNeverReadsXGMIError(t *testing.T) {
-	dir := unpack(t, healthyTree)
-	write(t, dir, pciDir+"/0000:05:00.0/xgmi_error", []byte("0\n"))
+	tree := memTree(t, healthyTree)
+	tree[pciDir+"/0000:05:00.0/xgmi_error"] = "0\n"
 	var mu sync.Mutex
-	scan(t, hookFS{openRoot(t, dir), func(file string) error {
+	scan(t, hookFS{tree, func(file string) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if strings.HasSuffix(file, "xgmi_error") {
@@ -195,7 +195,7 @@ func (h *hungFS) ReadFile(name string) ([]byte, error) {
 func TestHungRead(t *testing.T) {
 	file := pciDir + "/0000:7d:00.0/ras/xgmi_wafl_err_count"
 	clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))
-	fs := &hungFS{FS: openRoot(t, unpack(t, healthyTree)), hang: map[string]bool{file: true}, reads: map[string]int{},
+	fs := &hungFS{FS: memTree(t, healthyTree), hang: map[string]bool{file: true}, reads: map[string]int{},
 		blocked: make(chan string, 1), release: make(chan struct{})}
 	s := NewScanner(fs, Options{Clock: clock})
 	advanced := make(chan struct{})
@@ -254,8 +254,7 @@ func TestScanEnds(t *testing.T) {
 
 // TestTopologyChanges: the scan starts over when KFD's topology changed under it, three times at most.
 func TestTopologyChanges(t *testing.T) {
-	dir := unpack(t, healthyTree)
-	root := openRoot(t, dir)
+	root := memTree(t, healthyTree)
 	for name, c := range map[string]struct{ changes, scans int }{"once": {1, 2}, "always": {99, 3}} {
 		t.Run(name, func(t *testing.T) {
 			var mu sync.Mutex
@@ -291,10 +290,9 @@ func (g generationFS) ReadFile(name string) ([]byte, error) {
 }
 
 func TestHostSettings(t *testing.T) {
-	dir := unpack(t, healthyTree)
-	write(t, dir, "proc/sys/kernel/numa_balancing", []byte("1\n"))
-	write(t, dir, "proc/cmdline", []byte("quiet iommu=ptx\n"))
-	f := scan(t, openRoot(t, dir), Options{})
+	healthy := memTree(t, healthyTree)
+	healthy["proc/sys/kernel/numa_balancing"], healthy["proc/cmdline"] = "1\n", "quiet iommu=ptx\n"
+	f := scan(t, healthy, Options{})
 	if diff := cmp.Diff([]string{"Warning NUMABalancing kernel.numa_balancing", "Warning IOMMUNotPassthrough proc/cmdline"}, problemLines(f)); diff != "" {
 		t.Error(diff)
 	}
@@ -310,7 +308,7 @@ func TestHostSettings(t *testing.T) {
 }
 
 func TestExpectedGPUs(t *testing.T) {
-	root := openRoot(t, unpack(t, "synthetic/mi300x-gpu-gone.txtar"))
+	root := memTree(t, "synthetic/mi300x-gpu-gone.txtar")
 	noList := hookFS{root, func(file string) error {
 		if strings.HasSuffix(file, "xgmi_num_hops") {
 			return syscall.ENOENT

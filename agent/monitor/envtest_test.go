@@ -1,0 +1,103 @@
+package monitor
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"rcclx.io/commgroup-operator/agent/discover"
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// assets finds the control plane's binaries: KUBEBUILDER_ASSETS, or the newest that the Makefile built.
+func assets(t *testing.T) string {
+	t.Helper()
+	if dir := os.Getenv("KUBEBUILDER_ASSETS"); dir != "" {
+		return dir
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Skip("no cache directory, and KUBEBUILDER_ASSETS is not set")
+	}
+	found, err := filepath.Glob(filepath.Join(cache, "commgroup-operator", "kube", "*", "kube-apiserver"))
+	if err != nil || len(found) == 0 {
+		t.Skip("no kube-apiserver: set KUBEBUILDER_ASSETS, or build the control plane with make")
+	}
+	sort.Strings(found)
+	return filepath.Dir(found[len(found)-1])
+}
+
+// TestAgainstAPIServer writes facts to a real API server: a missing CommNode is NotFound, the schema takes facts at the
+// limits, and the monitor owns status.facts alone.
+func TestAgainstAPIServer(t *testing.T) {
+	env := &envtest.Environment{BinaryAssetsDirectory: assets(t), CRDDirectoryPaths: []string{filepath.Join("..", "..", "config", "crd", "bases")},
+		ErrorIfCRDPathMissing: true}
+	cfg, err := env.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := env.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(cfg, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, name := context.Background(), types.NamespacedName{Namespace: "default", Name: "group.node-a"}
+	k := &KubeReporter{Client: c, CommNode: name}
+	facts := twoGPUs(time.Unix(1e9, 0))
+	if err := k.Report(ctx, facts.NodeFacts(2*time.Minute)); !apierrors.IsNotFound(err) {
+		t.Fatalf("without the CommNode: %v, want NotFound", err)
+	}
+	cn := &v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name},
+		Spec: v1alpha1.CommNodeSpec{NodeName: "node-a", Group: v1alpha1.GroupReference{Name: "group"}, Ranks: v1alpha1.RankRange{Count: 8, WorldSize: 8}}}
+	if err := c.Create(ctx, cn); err != nil {
+		t.Fatal(err)
+	}
+	full := twoGPUs(time.Unix(1e9, 0))
+	full.GPUs, full.Mesh.Pairs = make([]discover.GPU, 16), make([][]*discover.Link, 16)
+	for i := range full.GPUs {
+		full.GPUs[i] = discover.GPU{PCIAddress: "10000:" + string(rune('a'+i)) + "0:00.0", Model: strings.Repeat("m", 100)}
+		full.Mesh.Pairs[i] = make([]*discover.Link, 16)
+	}
+	for range 40 {
+		full.Problems = append(full.Problems, v1alpha1.Problem{Severity: v1alpha1.SeverityWarning, Code: strings.Repeat("C", 99),
+			Subject: strings.Repeat("s", 300), Message: strings.Repeat("é", 900)})
+	}
+	failed := failedFacts("node-a", v1alpha1.OriginUnknown, time.Unix(1e9, 0), 2*time.Minute, context.DeadlineExceeded)
+	for what, f := range map[string]*v1alpha1.NodeFacts{"usual": facts.NodeFacts(2 * time.Minute), "full": full.NodeFacts(2 * time.Minute), "failed": failed} {
+		if err := k.Report(ctx, f); err != nil {
+			t.Errorf("%s facts: %v", what, err)
+		}
+	}
+	if err := c.Get(ctx, name, cn); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range cn.ManagedFields {
+		if m.Manager == v1alpha1.FieldManagerMonitor {
+			fields := string(m.FieldsV1.Raw)
+			if m.Subresource != "status" || !strings.HasPrefix(fields, `{"f:status":{"f:facts":{`) || strings.Contains(fields, "f:run") {
+				t.Errorf("the monitor owns %s of %q", fields, m.Subresource)
+			}
+			return
+		}
+	}
+	t.Errorf("no field is owned by %s: %+v", v1alpha1.FieldManagerMonitor, cn.ManagedFields)
+}

@@ -1,0 +1,83 @@
+package monitor
+
+import (
+	"context"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+func TestKubeReporter(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	name := types.NamespacedName{Namespace: "ml", Name: "group.node-a"}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.CommNode{}).Build()
+	k := &KubeReporter{Client: c, CommNode: name}
+	ctx := context.Background()
+	report := func() error {
+		return k.Report(ctx, twoGPUs(time.Unix(1e9, 0)).NodeFacts(2*time.Minute))
+	}
+	cn := &v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}, Spec: v1alpha1.CommNodeSpec{NodeName: "node-a"}}
+	if err := c.Create(ctx, cn); err != nil {
+		t.Fatal(err)
+	}
+	run := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"run": map[string]any{
+		"id": "r1", "generation": int64(1), "phase": "Running", "startTime": "2026-01-01T00:00:00Z"}}}}
+	run.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("CommNode"))
+	run.SetNamespace(name.Namespace)
+	run.SetName(name.Name)
+	if err := c.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(run), client.FieldOwner(v1alpha1.FieldManagerRun), client.ForceOwnership); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := report(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Get(ctx, name, cn); err != nil {
+		t.Fatal(err)
+	}
+	if cn.Status.Facts == nil || cn.Status.Facts.GPUCount != 2 || cn.Status.Run == nil || cn.Status.Run.ID != "r1" || cn.Spec.NodeName != "node-a" {
+		t.Errorf("CommNode after both agents wrote: %+v", cn)
+	}
+}
+
+func TestHealth(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))
+	h := NewHealth(clock, 30*time.Second, 2*time.Minute)
+	check := func(path string, want int) {
+		t.Helper()
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		if w.Code != want {
+			t.Errorf("%s: %d %s, want %d", path, w.Code, w.Body, want)
+		}
+	}
+	check("/readyz", 503)
+	check("/healthz", 503)
+	check("/livez", 200)
+	check("/other", 404)
+	h.looked(clock.Now())
+	h.reported(clock.Now())
+	check("/readyz", 200)
+	check("/healthz", 200)
+	clock.Step(3 * time.Minute)
+	check("/readyz", 503) // the report is too old
+	check("/livez", 200)
+	clock.Step(10 * time.Minute)
+	check("/livez", 503)
+	(*Health)(nil).looked(clock.Now())
+	(*Health)(nil).reported(clock.Now())
+}

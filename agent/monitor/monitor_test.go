@@ -1,0 +1,177 @@
+package monitor
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"rcclx.io/commgroup-operator/agent/discover"
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// node is a fake Scanner and Reporter.
+type node struct {
+	facts    func() *discover.Facts
+	scanErr  error
+	writeErr error
+	reports  []*v1alpha1.NodeFacts
+	tries    int
+}
+
+func (n *node) Scan(context.Context) (*discover.Facts, error) {
+	if n.scanErr != nil {
+		return nil, n.scanErr
+	}
+	return n.facts(), nil
+}
+
+func (n *node) Report(_ context.Context, facts *v1alpha1.NodeFacts) error {
+	n.tries++
+	if n.writeErr != nil {
+		return n.writeErr
+	}
+	n.reports = append(n.reports, facts)
+	return nil
+}
+
+// twoGPUs are the facts of a healthy node with two GPUs and a link each way.
+func twoGPUs(now time.Time) *discover.Facts {
+	hive, zero := uint64(7), uint64(0)
+	link := func() *discover.Link { return &discover.Link{Type: discover.LinkXGMI, Weight: 15} }
+	gpu := func(address string) discover.GPU {
+		return discover.GPU{PCIAddress: address, Model: "MI300X", HiveID: &hive, Complete: true, XGMIUncorrectableErrors: &zero, XGMICorrectableErrors: &zero}
+	}
+	return &discover.Facts{Origin: v1alpha1.OriginHardware, ObservedTime: now, BootID: "boot-1", Model: "MI300X", GFXTarget: "gfx942", Partition: "SPX/NPS1",
+		Driver: discover.DriverFacts{Kind: discover.DriverDKMS, Version: "6.14.14"}, ROCm: discover.ROCmFacts{State: discover.ROCmNotFound},
+		GPUs: []discover.GPU{gpu("0000:05:00.0"), gpu("0000:2b:00.0")}, GenerationStable: true,
+		Mesh: discover.Mesh{State: discover.MeshFull, Hives: 1, Links: 2, Pairs: [][]*discover.Link{{nil, link()}, {link(), nil}}}}
+}
+
+func newTestMonitor(n *node, log logr.Logger) (*Monitor, *clocktesting.FakeClock) {
+	clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))
+	if n.facts == nil {
+		n.facts = func() *discover.Facts { return twoGPUs(clock.Now()) }
+	}
+	const interval, valid = 30 * time.Second, 120 * time.Second
+	return New(Config{Node: "node-a", Interval: interval, Valid: valid, Scanner: n, Reporter: n, Clock: clock, Random: func() float64 { return 0.5 },
+		Log: log, Health: NewHealth(clock, interval, valid)}), clock
+}
+
+func TestReportsOnChangeAndBeforeTooOld(t *testing.T) {
+	n := &node{}
+	m, clock := newTestMonitor(n, logr.Discard())
+	ctx := context.Background()
+	step := func(wantReports int, what string) {
+		t.Helper()
+		wait := m.Step(ctx)
+		if len(n.reports) != wantReports {
+			t.Fatalf("%s: %d reports, want %d", what, len(n.reports), wantReports)
+		}
+		clock.Step(wait)
+	}
+	step(1, "first look")           // 0 s
+	step(1, "nothing changed")      // 30 s
+	step(2, "half of the validity") // 60 s
+	step(2, "nothing changed")      // 90 s
+	driver := "6.16.6"
+	n.facts = func() *discover.Facts {
+		f := twoGPUs(clock.Now())
+		f.Driver.Version = driver
+		return f
+	}
+	step(3, "driver changed") // 120 s
+	if last := n.reports[2]; last.Driver.Version != driver || len(last.Problems) != 1 || last.Problems[0].Code != v1alpha1.ProblemDriverChanged {
+		t.Errorf("report %+v", last)
+	}
+	if last := n.reports[1]; !last.ObservedTime.Time.Equal(time.Unix(1e9+60, 0)) || last.ValidForSeconds != 120 {
+		t.Errorf("observed %s, valid for %d s", last.ObservedTime, last.ValidForSeconds)
+	}
+}
+
+// TestRenewsInTime: the next look comes at half of the validity also where the interval is longer.
+func TestRenewsInTime(t *testing.T) {
+	n := &node{}
+	m, _ := newTestMonitor(n, logr.Discard())
+	m.cfg.Valid = 20 * time.Second
+	if wait := m.Step(context.Background()); wait != 10*time.Second {
+		t.Errorf("next look in %s, want 10s", wait)
+	}
+}
+
+func TestFailedWrites(t *testing.T) {
+	var lines []string
+	log := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
+	n := &node{writeErr: apierrors.NewNotFound(schema.GroupResource{Resource: "commnodes"}, "group.node-a")}
+	m, clock := newTestMonitor(n, log)
+	total := time.Duration(0)
+	for range 20 {
+		wait := m.Step(context.Background())
+		if wait > maxBackoff {
+			t.Fatalf("waits %s, more than %s", wait, maxBackoff)
+		}
+		total += wait
+		clock.Step(wait)
+	}
+	if total < 5*time.Minute || n.tries != 20 || len(n.reports) != 0 {
+		t.Errorf("%d tries over %s", n.tries, total)
+	}
+	if len(lines) != 7 || !strings.Contains(lines[0], "waiting for the controller to make this node's CommNode") {
+		t.Errorf("log has %d lines for 20 failures: %q", len(lines), lines)
+	}
+	if err := m.cfg.Health.ready(); err == nil {
+		t.Error("ready without a report")
+	}
+	n.writeErr = errors.New("the server is currently unable to handle the request")
+	m.Step(context.Background())
+	n.writeErr = nil
+	m.Step(context.Background())
+	if len(n.reports) != 1 || m.failed != 0 || m.cfg.Health.ready() != nil {
+		t.Errorf("%d reports, %d failed, ready: %v", len(n.reports), m.failed, m.cfg.Health.ready())
+	}
+}
+
+// TestFailedScan: a scan that fails is reported, and a rising problem is never silence.
+func TestFailedScan(t *testing.T) {
+	n := &node{}
+	m, _ := newTestMonitor(n, logr.Discard())
+	m.Step(context.Background())
+	n.scanErr = context.DeadlineExceeded
+	m.Step(context.Background())
+	if len(n.reports) != 2 {
+		t.Fatalf("%d reports", len(n.reports))
+	}
+	last := n.reports[1]
+	if last.GPUModel != "unknown" || last.XGMI.Mesh != "Unknown" || last.Origin != v1alpha1.OriginHardware || len(last.Problems) != 1 ||
+		last.Problems[0].Code != v1alpha1.ProblemSysfsUnreadable || !strings.Contains(last.Problems[0].Message, "node-a") {
+		t.Errorf("report %+v", last)
+	}
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	n := &node{}
+	m, _ := newTestMonitor(n, logr.Discard())
+	ctx, cancel := context.WithCancel(context.Background())
+	n.facts = func() *discover.Facts {
+		cancel() // as SIGTERM would, in the middle of a look
+		return twoGPUs(time.Unix(1e9, 0))
+	}
+	if err := m.Run(ctx); err != nil || n.tries != 0 {
+		t.Errorf("Run returned %v after %d writes", err, n.tries)
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	for failures, want := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 6: maxBackoff, 1 << 40: maxBackoff} {
+		if got := backoff(failures, 0.5); got != want {
+			t.Errorf("backoff(%d) = %s, want %s", failures, got, want)
+		}
+	}
+}
