@@ -14,11 +14,7 @@ func (n *Node) conf(p *product) string {
 		fmt.Fprintf(&b, "flavor = %s\n", n.Flavor)
 	}
 	_, devices := n.kfdLayout(p)
-	ordinal := map[int]int{}
 	for i, d := range devices {
-		if _, ok := ordinal[d.gpu]; !ok {
-			ordinal[d.gpu] = i
-		}
 		address := n.GPUs[d.gpu].PCIAddress
 		if n.Partition == CPX {
 			address = fmt.Sprintf("%s.%d", strings.TrimSuffix(address, ".0"), d.partition)
@@ -26,21 +22,8 @@ func (n *Node) conf(p *product) string {
 		fmt.Fprintf(&b, "gpu.%d = %s\n", i, address)
 	}
 	fmt.Fprintf(&b, "link_bandwidth_mbps = %d\n", p.usableLinkMBps)
-	for _, l := range n.Links {
-		a, okA := ordinal[l.A]
-		z, okZ := ordinal[l.B]
-		if !okA || !okZ || n.Partition == CPX {
-			continue
-		}
-		value := string(l.Kind)
-		if l.Kind == LinkXGMI {
-			if l.BandwidthMBps == 0 {
-				continue
-			}
-			// The usable share of a slower link is the same.
-			value = fmt.Sprint(p.usableLinkMBps * l.BandwidthMBps / (p.kfdLinkMBps * int64(p.linksPerPair)))
-		}
-		fmt.Fprintf(&b, "link.%d-%d = %s\n", a, z, value)
+	if n.Partition == SPX {
+		n.writeLinks(&b, p, devices)
 	}
 	fault := n.Fault
 	if fault == "" {
@@ -49,3 +32,28 @@ func (n *Node) conf(p *product) string {
 	fmt.Fprintf(&b, "fault = %s\n", fault)
 	return b.String()
 }
+
+// writeLinks names the pairs that differ from what the library assumes: hives of neighbouring ordinals, each pair at full
+// bandwidth. A missing GPU moves the ordinals, so on nodes of several hives its neighbours' pairs are named, too.
+func (n *Node) writeLinks(b *strings.Builder, p *product, devices []kfdGPU) {
+	for i, d := range devices {
+		for j := i + 1; j < len(devices); j++ {
+			o := devices[j]
+			kind, hops, _, mbps := n.link(p, d.gpu, o.gpu)
+			healthy, _, links := p.link(d.gpu, o.gpu)
+			usable := p.usableLinkMBps
+			if kind == LinkXGMI && healthy == LinkXGMI && hops == 1 {
+				usable = usable * mbps / (p.kfdLinkMBps * int64(links)) // the usable share of a slower link is the same
+			}
+			value := string(kind)
+			if kind == LinkXGMI {
+				value = fmt.Sprint(usable)
+			}
+			if assumed := p.hivesMatch(i, j); (kind == LinkXGMI) != assumed || (assumed && usable != p.usableLinkMBps) {
+				fmt.Fprintf(b, "link.%d-%d = %s\n", i, j, value)
+			}
+		}
+	}
+}
+
+func (p *product) hivesMatch(a, b int) bool { return a/p.hiveSize == b/p.hiveSize }

@@ -49,7 +49,7 @@ func (n *Node) kfdLayout(p *product) (cpus int, gpus []kfdGPU) {
 	}
 	node := cpus
 	for i := range n.GPUs {
-		if n.GPUs[i].Unbound {
+		if n.GPUs[i].Unbound || n.GPUs[i].Missing {
 			continue
 		}
 		for part := range parts {

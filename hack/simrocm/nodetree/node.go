@@ -58,6 +58,8 @@ type GPU struct {
 	PCIAddress string
 	NUMANode   int
 	UniqueID   uint64
+	// Missing GPUs fell off the bus: no file speaks of them. The others keep their slots and hives.
+	Missing bool
 	// Unbound GPUs are on the PCI bus, but the driver failed on them: KFD does not have them.
 	Unbound bool
 	// PCIeWidth is the number of lanes in use; 0 means 16.
@@ -123,15 +125,6 @@ func Defaults(model string) (Node, error) {
 	for i, address := range p.addresses {
 		n.GPUs = append(n.GPUs, GPU{PCIAddress: address, NUMANode: i * p.sockets / len(p.addresses)})
 	}
-	return n, nil
-}
-
-// WithoutGPU gives the node after a GPU fell off the bus. Links and the fault keep meaning the ordinals that are left.
-func (n Node) WithoutGPU(ordinal int) (Node, error) {
-	if ordinal < 0 || ordinal >= len(n.GPUs) {
-		return n, fmt.Errorf("GPU %d to remove, but %s has GPUs 0 to %d", ordinal, n.Name, len(n.GPUs)-1)
-	}
-	n.GPUs = slices.Delete(slices.Clone(n.GPUs), ordinal, ordinal+1)
 	return n, nil
 }
 

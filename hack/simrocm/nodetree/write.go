@@ -42,7 +42,9 @@ func Write(dir string, n Node) error {
 	t.host()
 	t.kfd()
 	for i := range n.GPUs {
-		t.pci(i)
+		if !n.GPUs[i].Missing {
+			t.pci(i)
+		}
 	}
 	t.network()
 	return t.err
@@ -186,7 +188,7 @@ func (t *tree) xgmiPeers(i int, dir string) {
 	}
 	member := 0
 	for o := first; o < min(first+t.product.hiveSize, len(t.node.GPUs)); o++ {
-		if t.node.GPUs[o].Unbound {
+		if t.node.GPUs[o].Unbound || t.node.GPUs[o].Missing {
 			continue
 		}
 		member++

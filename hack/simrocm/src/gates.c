@@ -195,28 +195,41 @@ int64_t low_precision_pool_bytes(int ranks, int64_t elements)
 
 static bool dda_dtype(int dtype) { return dtype == ncclFloat32 || dtype == ncclFloat16 || dtype == ncclBfloat16; }
 
-static enum path dda_path(const struct comm *c, const void *send, const void *recv, size_t count, int dtype, int redop)
+static bool aligned(const void *send, const void *recv, uint64_t bytes)
 {
-	uint64_t element = dtype_bytes(dtype), bytes = count * element;
-	uint64_t ranks = (uint64_t)c->ranks;
-	bool amd = simrocm_config()->flavor == FLAVOR_RCCL_DDA;
-	int64_t limit = amd ? params.amd_threshold_bytes : params.tree_bytes;
-	if (!amd && params.staging_bytes < limit)
-		limit = params.staging_bytes;
-	if (!c->dda || redop != ncclSum || !dda_dtype(dtype))
+	return (uintptr_t)send % 16 == 0 && (uintptr_t)recv % 16 == 0 && bytes % 16 == 0;
+}
+
+static enum path dda_path_rcclx(const struct comm *c, const void *send, const void *recv, size_t count, uint64_t element)
+{
+	uint64_t bytes = count * element, ranks = (uint64_t)c->ranks;
+	if ((int64_t)bytes > params.staging_bytes || !aligned(send, recv, bytes))
 		return PATH_STANDARD;
-	if (amd && group_depth() > 0)
-		return PATH_STANDARD;
-	if ((uintptr_t)send % 16 != 0 || (uintptr_t)recv % 16 != 0 || bytes % 16 != 0)
-		return PATH_STANDARD;
-	int64_t flat = amd ? 204800 : params.flat_bytes;
-	if (!amd && params.staging_bytes < flat)
-		flat = params.staging_bytes;
-	if ((int64_t)bytes <= flat)
+	if ((int64_t)bytes <= params.flat_bytes)
 		return PATH_DDA_FLAT;
-	if ((int64_t)bytes > limit || count % ranks != 0 || count / ranks * element % 16 != 0)
+	if ((int64_t)bytes > params.tree_bytes || count % ranks != 0 || count / ranks * element % 16 != 0)
 		return PATH_STANDARD;
 	return PATH_DDA_TREE;
+}
+
+/* AMD's RCCL has DDA for all four collectives, up to a limit from a table by architecture and release. We take one limit
+ * for all: that of the release before the table. */
+static enum path dda_path_amd(const void *send, const void *recv, uint64_t bytes, enum coll coll)
+{
+	if (group_depth() > 0 || (int64_t)bytes > params.amd_threshold_bytes || !aligned(send, recv, bytes))
+		return PATH_STANDARD;
+	return coll != COLL_ALLREDUCE || bytes <= 204800 ? PATH_DDA_FLAT : PATH_DDA_TREE;
+}
+
+static enum path dda_path(const struct comm *c, enum coll coll, const void *send, const void *recv, size_t count, int dtype, int redop)
+{
+	uint64_t element = dtype_bytes(dtype);
+	bool reduces = coll == COLL_ALLREDUCE || coll == COLL_REDUCESCATTER;
+	if (!c->dda || !dda_dtype(dtype) || (reduces && redop != ncclSum) || coll == COLL_REDUCE || coll == COLL_BROADCAST)
+		return PATH_STANDARD;
+	if (simrocm_config()->flavor == FLAVOR_RCCL_DDA)
+		return dda_path_amd(send, recv, count * element * (coll == COLL_ALLREDUCE ? 1 : (uint64_t)c->ranks), coll);
+	return coll == COLL_ALLREDUCE ? dda_path_rcclx(c, send, recv, count, element) : PATH_STANDARD;
 }
 
 enum path choose_path(struct comm *c, enum coll coll, const void *send, const void *recv, size_t count, int dtype, int redop)
@@ -231,9 +244,7 @@ enum path choose_path(struct comm *c, enum coll coll, const void *send, const vo
 		if (coll == COLL_ALLGATHER)
 			return PATH_P2P_ALLGATHER;
 	}
-	if (coll == COLL_ALLREDUCE)
-		return dda_path(c, send, recv, count, dtype, redop);
-	return PATH_STANDARD;
+	return dda_path(c, coll, send, recv, count, dtype, redop);
 }
 
 /* RCCLX launches DDA at once, also between ncclGroupStart and ncclGroupEnd. */

@@ -125,6 +125,8 @@ int64_t collective_ns(const struct topology *t, enum coll coll, enum path path, 
 	double wire = standard_wire_ns(t, coll, bytes), pair = (double)t->pair_mbps;
 	switch (path) {
 	case PATH_DDA_FLAT:
+		if (coll != COLL_ALLREDUCE)
+			return llround(9000 + transfer_ns(bytes / n, 0.97 * pair));
 		return llround(8000 + transfer_ns(bytes, 0.9 * pair));
 	case PATH_DDA_TREE:
 		return llround(10500 + transfer_ns(2 * bytes / n, 0.97 * pair));

@@ -18,7 +18,7 @@
  *   rows for small messages); AllGather and ReduceScatter 18, AllToAll 17, Broadcast and Reduce 16, Send/Recv 12.
  * AllToAll: 0.7 * (n-1) pairs (TransferBench a2a 32.9 GB/s a link on MI300X, of 48).
  * DDA: flat = 8 us + size at 0.9 of a pair (every rank reads all of its 7 peers' buffers at once); tree = 10.5 us + twice a
- *   1/n share at 0.97 of a pair. Meta's blog claims 10-50 % for decode and 10-30 % for prefill; no table was published.
+ *   1/n share at 0.97 of a pair; AllGather, ReduceScatter and AllToAll (AMD's only) = 9 us + a 1/n share. Meta's blog claims 10-50 % for decode and 10-30 % for prefill; no table was published.
  * Low precision: 40 us + half of the standard path's transfer for fp32, two thirds for bf16. Wire bytes fall to 1/4 and
  *   1/2, the rest is for the quantisation kernels. A guess: Meta's blog gives only end-to-end numbers (9-10 % latency).
  * AllGather below the low-precision threshold (ncclP2PAllGather): 30 us and 0.7 of the standard busbw.

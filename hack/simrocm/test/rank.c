@@ -4,8 +4,11 @@
  *   pair:A-B:BYTES:ITERATIONS     A and B exchange
  *   hold                          prints "ready" and sleeps until it is killed
  *   deadline:MS                   later steps give up after that time and exit with 3 (default 60000)
+ *   symbol:NAME                   says whether dlsym finds it in librccl.so.1
+ *   post:DTYPE:BYTES              starts an AllReduce and does not wait
  *   abort                         aborts the communicator and exits */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -264,6 +267,18 @@ static void carry_out(const char *step)
 		printf("aborted rank=%d\n", rank);
 		exit(0);
 	}
+	if (strncmp(step, "symbol:", 7) == 0) {
+		void *library = dlopen("librccl.so.1", RTLD_NOW | RTLD_NOLOAD);
+		printf("symbol name=%s found=%d\n", step + 7, library != NULL && dlsym(library, step + 7) != NULL);
+		return;
+	}
+	if (sscanf(step, "post:%15[^:]:%zu", dtype, &bytes) == 2) {
+		void *send, *recv;
+		free(filled(dtype_of(dtype), bytes / width(dtype_of(dtype)), &send));
+		check(hipMalloc(&recv, bytes), "hipMalloc");
+		call("ar", send, recv, bytes / width(dtype_of(dtype)), 0, dtype_of(dtype));
+		return;
+	}
 	if (sscanf(step, "pair:%d-%d:%zu:%d", &a, &b, &bytes, &iterations) == 4)
 		exchange(step, a, b, bytes, iterations);
 	else if (sscanf(step, "%15[^:]:%15[^:]:%zu:%d", coll, dtype, &bytes, &iterations) == 4)
@@ -284,6 +299,8 @@ int main(int argc, char **argv)
 	check(hipSetDevice(device != NULL ? atoi(device) : rank), "hipSetDevice");
 	check(hipMemGetInfo(&before, &total), "hipMemGetInfo");
 	check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+	printf("joining rank=%d\n", rank);
+	fflush(stdout);
 	check(ncclCommInitRank(&comm, ranks, id, rank), "ncclCommInitRank");
 	check(hipMemGetInfo(&after, &total), "hipMemGetInfo");
 	printf("init rank=%d pool=%zu free=%zu\n", rank, before - after, after);

@@ -57,15 +57,15 @@ func run(args []string) error {
 	default:
 		n.ROCm = *rocm
 	}
-	if *unbound >= 0 {
-		if *unbound >= len(n.GPUs) {
-			return fmt.Errorf("--unbound-gpu %d, but the node has %d GPUs", *unbound, len(n.GPUs))
+	for ordinal, mark := range map[int]func(*nodetree.GPU){
+		*missing: func(g *nodetree.GPU) { g.Missing = true },
+		*unbound: func(g *nodetree.GPU) { g.Unbound = true },
+	} {
+		if ordinal >= len(n.GPUs) {
+			return fmt.Errorf("GPU %d, but the node has GPUs 0 to %d", ordinal, len(n.GPUs)-1)
 		}
-		n.GPUs[*unbound].Unbound = true
-	}
-	if *missing >= 0 {
-		if n, err = n.WithoutGPU(*missing); err != nil {
-			return err
+		if ordinal >= 0 {
+			mark(&n.GPUs[ordinal])
 		}
 	}
 	return nodetree.Write(*dir, n)
