@@ -47,10 +47,10 @@ func halfBits(value float32) uint16 {
 func halfValue(half uint16) float32 {
 	sign := uint32(half&0x8000) << 16
 	exponent, fraction := uint32(half>>10&0x1f), uint32(half&0x3ff)
-	switch {
-	case exponent == 31:
+	switch exponent {
+	case 31:
 		return math.Float32frombits(sign | 0x7f800000 | fraction<<13)
-	case exponent == 0:
+	case 0:
 		value := float32(fraction) / (1 << 24)
 		if sign != 0 {
 			return -value

@@ -87,7 +87,7 @@ func TestJobPathTriesFP8BeforeDDA(t *testing.T) {
 
 func TestParseStrtoll(t *testing.T) {
 	tests := map[string]int64{
-		"8": 8, " 8": 8, "-1": -1, "+7": 7, "0x10": 16, "0X1f": 31, "010": 8, "08": 0, "yes": 0, "": 0, "12abc": 12,
+		"8": 8, "\t8": 8, "-1": -1, "+7": 7, "0x10": 16, "0X1f": 31, "010": 8, "08": 0, "yes": 0, "": 0, "12abc": 12,
 		"0x": 0, "99999999999999999999": math.MaxInt64, "-99999999999999999999": math.MinInt64,
 	}
 	for text, want := range tests {

@@ -49,6 +49,9 @@ func newExplainCommand() *cobra.Command {
 				return err
 			}
 			for _, name := range lowPrecisionCollectives {
+				if !slices.Contains(rcclx.Collectives(), rcclx.Collective(name)) {
+					return fmt.Errorf("--low-precision-collectives %q is not known: use AllReduce, AllGather, ReduceScatter or AllToAll", name)
+				}
 				settings.LowPrecision.Collectives = append(settings.LowPrecision.Collectives, rcclx.Collective(name))
 			}
 			for _, pair := range env {
