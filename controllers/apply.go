@@ -71,7 +71,7 @@ func (r *CommGroupReconciler) writeCommNode(ctx context.Context, change CommNode
 	// The optimistic lock keeps a decision on an old read from undoing a newer one. The status is the agent's: it is left
 	// out of the patch.
 	desired := change.Desired.DeepCopy()
-	desired.Status = change.Current.Status
+	desired.TypeMeta, desired.Status = change.Current.TypeMeta, change.Current.Status
 	return r.Client.Patch(ctx, desired, client.MergeFromWithOptions(change.Current, client.MergeFromWithOptimisticLock{}),
 		client.FieldOwner(v1alpha1.FieldManagerController))
 }

@@ -129,6 +129,10 @@ func monitorPod(group *v1alpha1.CommGroup, members []Member, cfg Config) corev1.
 				ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromString("health")}},
 				PeriodSeconds: 10,
 			},
+			LivenessProbe: &corev1.Probe{
+				ProbeHandler:        corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/livez", Port: intstr.FromString("health")}},
+				InitialDelaySeconds: 30, PeriodSeconds: 30,
+			},
 			Resources: corev1.ResourceRequirements{
 				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi")},
 				Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")},

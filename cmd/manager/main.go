@@ -10,18 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap/zapcore"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -120,7 +114,7 @@ func run(o options) error {
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme: scheme,
-		Cache:  cacheOptions(o.operatorNamespace),
+		Cache:  controllers.CacheOptions(o.operatorNamespace),
 		Metrics: metricsserver.Options{
 			BindAddress: bindAddress(o.metricsPort), SecureServing: true,
 			FilterProvider: filters.WithAuthenticationAndAuthorization,
@@ -154,34 +148,4 @@ func run(o options) error {
 		return err
 	}
 	return mgr.Start(ctrl.SetupSignalHandler())
-}
-
-// cacheOptions keep in memory only what the controller made, and of nodes only what it looks at.
-func cacheOptions(operatorNamespace string) cache.Options {
-	ours := labels.SelectorFromSet(labels.Set{"app.kubernetes.io/managed-by": "commgroup-operator"})
-	runPods := labels.SelectorFromSet(labels.Set{v1alpha1.LabelRole: v1alpha1.RoleRun})
-	return cache.Options{
-		DefaultTransform: cache.TransformStripManagedFields(),
-		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Node{}:           {Transform: trimNode},
-			&corev1.Pod{}:            {Label: runPods},
-			&corev1.ConfigMap{}:      {Label: ours},
-			&corev1.ServiceAccount{}: {Label: ours},
-			&rbacv1.RoleBinding{}:    {Label: ours},
-			&appsv1.DaemonSet{}:      {Label: ours, Namespaces: map[string]cache.Config{operatorNamespace: {}}},
-		},
-	}
-}
-
-// trimNode drops what takes most of a Node's memory and decides nothing.
-func trimNode(object any) (any, error) {
-	if node, ok := object.(*corev1.Node); ok {
-		node.ManagedFields = nil
-		node.Annotations = nil
-		node.Status.Images = nil
-		node.Status.Conditions = nil
-		node.Status.Addresses = nil
-		node.Status.VolumesInUse, node.Status.VolumesAttached = nil, nil
-	}
-	return object, nil
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -52,6 +53,7 @@ var (
 func TestMain(m *testing.M) { os.Exit(runSuite(m)) }
 
 func runSuite(m *testing.M) int {
+	ctrl.SetLogger(logr.Discard()) // what matters is in status and events
 	assets, err := controlPlane()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -136,25 +138,46 @@ func setUp(root string) error {
 }
 
 func createAll(path string) error {
-	data, err := os.ReadFile(path)
+	objects, err := parseObjects(path)
 	if err != nil {
 		return err
 	}
+	for _, u := range objects {
+		if err := admin.Create(context.Background(), u); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readObjects reads a file below config/.
+func readObjects(t *testing.T, path string) []*unstructured.Unstructured {
+	t.Helper()
+	objects, err := parseObjects(filepath.Join("..", "..", "config", path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+func parseObjects(path string) ([]*unstructured.Unstructured, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
 	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
+	var out []*unstructured.Unstructured
 	for {
-		var u unstructured.Unstructured
+		u := &unstructured.Unstructured{}
 		err := decoder.Decode(&u.Object)
 		if errors.Is(err, io.EOF) {
-			return nil
+			return out, nil
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if len(u.Object) == 0 {
-			continue
-		}
-		if err := admin.Create(context.Background(), &u); err != nil {
-			return err
+		if len(u.Object) > 0 {
+			out = append(out, u)
 		}
 	}
 }

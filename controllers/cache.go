@@ -1,0 +1,42 @@
+package controllers
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// CacheOptions keep in memory only what the controller made, and of nodes only what it looks at.
+func CacheOptions(operatorNamespace string) cache.Options {
+	ours := labels.SelectorFromSet(labels.Set{managedByLabel: managedBy})
+	runPods := labels.SelectorFromSet(labels.Set{v1alpha1.LabelRole: v1alpha1.RoleRun})
+	return cache.Options{
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Node{}:           {Transform: trimNode},
+			&corev1.Pod{}:            {Label: runPods},
+			&corev1.ConfigMap{}:      {Label: ours},
+			&corev1.ServiceAccount{}: {Label: ours},
+			&rbacv1.RoleBinding{}:    {Label: ours},
+			&appsv1.DaemonSet{}:      {Label: ours, Namespaces: map[string]cache.Config{operatorNamespace: {}}},
+		},
+	}
+}
+
+// trimNode drops what takes most of a Node's memory and decides nothing.
+func trimNode(object any) (any, error) {
+	if node, ok := object.(*corev1.Node); ok {
+		node.ManagedFields = nil
+		node.Annotations = nil
+		node.Status.Images = nil
+		node.Status.Conditions = nil
+		node.Status.Addresses = nil
+		node.Status.VolumesInUse, node.Status.VolumesAttached = nil, nil
+	}
+	return object, nil
+}

@@ -1,0 +1,131 @@
+package envtest
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+const selectAll = "members: {nodeSelector: {matchLabels: {team: nobody}}}\n"
+
+// groupFromYAML has only the given spec, so that the API server's defaults and rules are what is tested.
+func groupFromYAML(t *testing.T, spec string) *unstructured.Unstructured {
+	t.Helper()
+	var content map[string]any
+	if err := yaml.Unmarshal([]byte(spec), &content); err != nil {
+		t.Fatal(err)
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": content}}
+	u.SetAPIVersion(v1alpha1.GroupVersion.String())
+	u.SetKind("CommGroup")
+	u.SetNamespace("default")
+	u.SetGenerateName("cel-")
+	return u
+}
+
+func TestSpecRules(t *testing.T) {
+	for name, tc := range map[string]struct{ spec, words string }{
+		"no members":         {"members: {}\n", "members chooses no node: set members.nodeSelector or list members.nodeNames"},
+		"min over max":       {"members: {nodeNames: [a], minMembers: 3, maxMembers: 2}\n", "members.minMembers must not be larger than members.maxMembers"},
+		"sizes":              {selectAll + "benchmark: {minSizeBytes: 8192, maxSizeBytes: 4096}\n", "benchmark.minSizeBytes must not be larger than benchmark.maxSizeBytes: swap them or set only one"},
+		"min over default":   {selectAll + "benchmark: {minSizeBytes: 1073741824}\n", "swap them or set only one"},
+		"dda ranks":          {selectAll + "ranksPerNode: 4\ndda: {mode: Required}\n", "set ranksPerNode to 8, or dda.mode to Preferred or Disabled"},
+		"dda thresholds":     {selectAll + "dda: {allReduceFlatMaxBytes: 2048, allReduceTreeMaxBytes: 1024}\n", "the flat path serves the small messages"},
+		"fp8 collective":     {selectAll + "lowPrecision: {collectives: [Broadcast]}\n", "remove the other collectives from lowPrecision.collectives"},
+		"library path":       {selectAll + "runtime: {libraryPath: lib/librccl.so}\n", "must be an absolute path in the runtime image"},
+		"foreign variable":   {selectAll + "runtime: {env: [{name: PATH, value: /x}]}\n", "takes only variables named NCCL_*, RCCL_*, HSA_* or HIP_*"},
+		"preload name":       {selectAll + "runtime: {env: [{name: LD_PRELOAD, value: /x.so}]}\n", "must not carry LD_PRELOAD"},
+		"preload in a value": {selectAll + "runtime: {env: [{name: HSA_X, value: 'a LD_PRELOAD=/x.so'}]}\n", "must not carry LD_PRELOAD"},
+		"plugin":             {selectAll + "runtime: {env: [{name: NCCL_NET_PLUGIN, value: x}]}\n", "build plugins into the runtime image"},
+		"operator's own":     {selectAll + "runtime: {env: [{name: RCCL_ENABLE_DDA_ALLREDUCE, value: '1'}]}\n", "use spec.dda and spec.lowPrecision instead"},
+		"cron words":         {selectAll + "run: {schedule: every day}\n", "run.schedule is not a cron line"},
+		"cron minute 60":     {selectAll + "run: {schedule: '60 3 * * *'}\n", "run.schedule is not a cron line"},
+		"cron four fields":   {selectAll + "run: {schedule: '0 3 * *'}\n", "run.schedule is not a cron line"},
+		"no ranks":           {selectAll + "ranksPerNode: 65\n", "spec.ranksPerNode"},
+		"unknown variant":    {selectAll + "benchmark: {variants: [Turbo]}\n", "spec.benchmark.variants"},
+		"unknown span":       {selectAll + "span: Rack\n", "spec.span"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := admin.Create(t.Context(), groupFromYAML(t, tc.spec), client.DryRunAll)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			if !strings.Contains(err.Error(), tc.words) {
+				t.Fatalf("refused with %q, expected %q in it", err, tc.words)
+			}
+		})
+	}
+	for name, spec := range map[string]string{
+		"schedules":     selectAll + "run: {schedule: '*/15 0-6 1,15 jan-mar mon-fri'}\n",
+		"daily":         selectAll + "run: {schedule: '@daily'}\n",
+		"dda preferred": selectAll + "ranksPerNode: 4\n",
+		"own variables": selectAll + "runtime: {env: [{name: NCCL_DEBUG, value: INFO}, {name: HSA_FORCE_FINE_GRAIN_PCIE, value: '1'}]}\n",
+		"by name":       "members: {nodeNames: [a]}\n",
+	} {
+		t.Run("accepted/"+name, func(t *testing.T) {
+			if err := admin.Create(t.Context(), groupFromYAML(t, spec), client.DryRunAll); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestCommNodeStandsForOneNode(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	w.settle()
+	cn := w.commNode(w.nodes[0])
+	cn.Spec.NodeName = "other"
+	err := admin.Update(t.Context(), cn)
+	if err == nil || !strings.Contains(err.Error(), "nodeName does not change") {
+		t.Fatalf("changing nodeName: %v", err)
+	}
+}
+
+func TestTenLinesAreEnough(t *testing.T) {
+	u := groupFromYAML(t, selectAll)
+	if err := admin.Create(t.Context(), u); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = admin.Delete(t.Context(), u) })
+	var g v1alpha1.CommGroup
+	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(u), &g); err != nil {
+		t.Fatal(err)
+	}
+	s := &g.Spec
+	for what, ok := range map[string]bool{
+		"ranksPerNode":     s.RanksPerNode == 8,
+		"span":             s.Span == v1alpha1.SpanNode,
+		"minMembers":       s.Members.MinMembers == 1,
+		"gpuResourceName":  s.Runtime.Pod.GPUResourceName == v1alpha1.ResourceGPU,
+		"shmSizeMiB":       s.Runtime.Pod.ShmSizeMiB == 4096,
+		"dda.mode":         s.DDA.Mode == v1alpha1.FeaturePreferred,
+		"lowPrecision":     s.LowPrecision.Mode == v1alpha1.FeatureDisabled && s.LowPrecision.MaxRelativeErrorPPM == 130000,
+		"benchmark":        len(s.Benchmark.Variants) == 3 && len(s.Benchmark.Collectives) == 4 && len(s.Benchmark.Datatypes) == 1,
+		"sizes":            s.Benchmark.MinSizeBytes == 1024 && s.Benchmark.MaxSizeBytes == 64<<20 && s.Benchmark.SizeFactor == 4,
+		"warmupIterations": s.Benchmark.WarmupIterations != nil && *s.Benchmark.WarmupIterations == 10,
+		"run":              s.Run.State == v1alpha1.RunActive && s.Run.MaxParallelNodes == 16 && s.Run.NodeDeadlineSeconds == 1800,
+		"health":           s.Health.IntervalSeconds == 30 && s.Health.ReportValidSeconds == 600,
+		"gating":           s.Gating.Mode == v1alpha1.GatingOff,
+		"publish":          s.Publish.Mode == v1alpha1.PublishWhenProven && s.Publish.Simulated == v1alpha1.SimulatedForbid,
+	} {
+		if !ok {
+			t.Errorf("%s has not its default: %+v", what, s)
+		}
+	}
+}
+
+func TestSamplesAreAccepted(t *testing.T) {
+	for _, f := range []string{"commgroup.yaml", "commgroup-full.yaml"} {
+		for _, u := range readObjects(t, "samples/"+f) {
+			if err := admin.Create(t.Context(), u, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
+				t.Errorf("%s: %v", f, err)
+			}
+		}
+	}
+}

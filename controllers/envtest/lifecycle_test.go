@@ -1,0 +1,611 @@
+package envtest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers"
+)
+
+const (
+	yes     = metav1.ConditionTrue
+	no      = metav1.ConditionFalse
+	unknown = metav1.ConditionUnknown
+)
+
+func (w *world) monitors() []appsv1.DaemonSet {
+	w.Helper()
+	var list appsv1.DaemonSetList
+	w.must(admin.List(w.ctx, &list, client.InNamespace(operatorNamespace), client.MatchingLabels{v1alpha1.LabelGroupUID: string(w.group.UID)}))
+	return list.Items
+}
+
+func (w *world) configMap() *corev1.ConfigMap {
+	w.Helper()
+	cm := &corev1.ConfigMap{}
+	err := admin.Get(w.ctx, client.ObjectKey{Namespace: w.ns, Name: "g-rccl-settings"}, cm)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	w.must(err)
+	return cm
+}
+
+// running brings the group to the point where the first run's pods are there.
+func (w *world) running() {
+	w.Helper()
+	w.settle()
+	w.reportAllFacts()
+	w.settle()
+	if w.group.Status.Run == nil {
+		w.Fatal("no run started although all agents report")
+	}
+}
+
+func TestFromApplyToReady(t *testing.T) {
+	w := newWorld(t, 4, func(g *v1alpha1.CommGroup) { g.Spec.Run.MaxParallelNodes = 2 })
+	w.settle()
+	w.wantCondition(v1alpha1.ConditionAccepted, yes, v1alpha1.ReasonAccepted, "4 nodes")
+	w.wantCondition(v1alpha1.ConditionAgentsReporting, unknown, v1alpha1.ReasonWaitingForAgents)
+	w.wantCondition(v1alpha1.ConditionRunning, no, v1alpha1.ReasonWaiting)
+	w.wantCondition(v1alpha1.ConditionReady, unknown, v1alpha1.ReasonWaitingForAgents)
+	if ds := w.monitors(); len(ds) != 1 || ds[0].Spec.Template.Spec.ServiceAccountName != controllers.MonitorServiceAccount {
+		t.Fatalf("monitors: %+v", ds)
+	}
+	last := w.commNode(w.nodes[3])
+	if last.Spec.Ranks != (v1alpha1.RankRange{Summary: "24-31/32", First: 24, Count: 8, WorldSize: 32}) {
+		t.Errorf("ranks of the last node: %+v", last.Spec.Ranks)
+	}
+
+	w.reportAllFacts()
+	w.settle()
+	w.wantCondition(v1alpha1.ConditionRunning, yes, v1alpha1.ReasonRunInProgress, "2 nodes hold GPUs, 2 wait")
+	if run := w.group.Status.Run; run.ID != "1-1" || run.Trigger != "SpecChanged" {
+		t.Errorf("run %+v", run)
+	}
+	if pods := w.pods(); len(pods) != 2 {
+		t.Fatalf("%d run pods with maxParallelNodes 2", len(pods))
+	}
+	w.wantRunPod(w.podOn(w.nodes[0]), w.nodes[0])
+
+	for i, node := range w.nodes {
+		w.finish(node, 300_000+int64(i), nil)
+		if n := len(w.pods()); n > 2 {
+			t.Fatalf("%d run pods after node %d", n, i)
+		}
+	}
+	w.wantCondition(v1alpha1.ConditionReady, yes, v1alpha1.ReasonReady, "1-1", "4")
+	w.wantCondition(v1alpha1.ConditionValidated, yes, v1alpha1.ReasonAllPassed)
+	w.wantCondition(v1alpha1.ConditionCompatible, yes, v1alpha1.ReasonAllCompatible)
+	w.wantCondition(v1alpha1.ConditionSettingsInEffect, yes, v1alpha1.ReasonInEffect)
+	w.wantCondition(v1alpha1.ConditionSettingsPublished, yes, v1alpha1.ReasonPublished, "g-rccl-settings")
+	w.wantCondition(v1alpha1.ConditionSimulated, no, v1alpha1.ReasonHardware)
+	w.wantCondition(v1alpha1.ConditionRunning, no, v1alpha1.ReasonRunFinished)
+	s := &w.group.Status
+	if s.Members.Summary != "4/4" || s.Effective != "DDA" || s.Run.Verdict != v1alpha1.VerdictPass || s.Run.FinishTime == nil {
+		t.Errorf("status: %+v %q %+v", s.Members, s.Effective, s.Run)
+	}
+	if s.Headline == nil || s.Headline.BusBandwidthMBps != 300_001 || s.Headline.SizeBytes != 1<<20 {
+		t.Errorf("headline %+v", s.Headline)
+	}
+	cm := w.configMap()
+	if cm == nil || cm.Data["RCCL_ENABLE_DDA_ALLREDUCE"] != "1" ||
+		cm.Data["rccl.conf"] != "HSA_NO_SCRATCH_RECLAIM=1\nRCCL_ENABLE_DDA_ALLREDUCE=1\n" ||
+		cm.Annotations[v1alpha1.AnnotationRun] != "1-1" || cm.Annotations[v1alpha1.AnnotationOrigin] != "Hardware" {
+		t.Errorf("published: %+v", cm)
+	}
+	if n := len(w.pods()); n != 0 {
+		t.Errorf("%d run pods left over", n)
+	}
+	sent := w.sentEvents()
+	for _, want := range []string{"Normal RunStarted", "Normal RunFinished", "Normal Published", "Normal Ready"} {
+		if !slices.ContainsFunc(sent, func(e string) bool { return strings.HasPrefix(e, want) }) {
+			t.Errorf("no event %q among %q", want, sent)
+		}
+	}
+	w.settle()
+	if again := w.sentEvents(); len(again) != 0 {
+		t.Errorf("events without a transition: %q", again)
+	}
+}
+
+// wantRunPod checks what a run pod must and must not have.
+func (w *world) wantRunPod(pod *corev1.Pod, node string) {
+	w.Helper()
+	main := pod.Spec.Containers[0]
+	gpus := main.Resources.Limits[v1alpha1.ResourceGPU]
+	security := main.SecurityContext
+	field := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields[0]
+	for what, ok := range map[string]bool{
+		"image":        main.Image == "rocm:test" && pod.Spec.InitContainers[0].Image == "agent:test",
+		"command":      strings.Join(main.Command, " ") == "/opt/commgroup/bin/agent run --group "+w.ns+"/g --node $(NODE_NAME) --run-id 1-1",
+		"GPUs":         gpus.Value() == 8,
+		"node":         pod.Spec.NodeName == "" && field.Key == "metadata.name" && field.Values[0] == node,
+		"unprivileged": security.Privileged == nil && !*security.AllowPrivilegeEscalation && security.Capabilities.Drop[0] == "ALL",
+		"host":         !pod.Spec.HostNetwork && !pod.Spec.HostPID && !pod.Spec.HostIPC,
+		"restart":      pod.Spec.RestartPolicy == corev1.RestartPolicyNever && pod.Spec.ActiveDeadlineSeconds != nil,
+		"account":      pod.Spec.ServiceAccountName == controllers.RunServiceAccount,
+		"owner":        pod.OwnerReferences[0].Kind == "CommNode",
+	} {
+		if !ok {
+			w.Errorf("run pod's %s is wrong: %+v", what, pod.Spec)
+		}
+	}
+	for _, v := range pod.Spec.Volumes {
+		if v.HostPath != nil {
+			w.Errorf("run pod mounts the host's %s", v.HostPath.Path)
+		}
+	}
+}
+
+func TestSpecChangeInTheMiddleOfARun(t *testing.T) {
+	w := newWorld(t, 2, nil)
+	w.running()
+	old := w.start(w.nodes[0])
+	w.report(w.nodes[1], 300_000, nil)
+	w.update(func(g *v1alpha1.CommGroup) { g.Spec.Benchmark.Iterations = 5 })
+	w.settle()
+	if run := w.group.Status.Run; run.ID != "2-2" || run.Phase != v1alpha1.RunPhaseRunning {
+		t.Fatalf("run %+v", run)
+	}
+	w.must(admin.Get(w.ctx, client.ObjectKeyFromObject(old), old))
+	if old.DeletionTimestamp.IsZero() {
+		t.Error("the old run's pod goes on")
+	}
+	// The node whose old pod still ends gets no second one.
+	for _, pod := range w.pods() {
+		if pod.Labels[v1alpha1.LabelRunID] == "2-2" && pod.Labels[v1alpha1.LabelNode] == w.nodes[0] {
+			t.Error("the new run's pod was made beside the old one's")
+		}
+	}
+	if got := w.commNode(w.nodes[1]).Spec.Run; got.ID != "2-2" || got.Plan.Iterations != 5 {
+		t.Errorf("assignment %+v", got)
+	}
+	w.endPods()
+	w.settle()
+	for _, node := range w.nodes {
+		w.finish(node, 300_000, nil)
+	}
+	w.wantCondition(v1alpha1.ConditionReady, yes, v1alpha1.ReasonReady, "2-2")
+	if sent := w.sentEvents(); !slices.ContainsFunc(sent, func(e string) bool { return strings.HasPrefix(e, "Warning Superseded") }) {
+		t.Errorf("no event of the aborted run: %q", sent)
+	}
+}
+
+func TestManagerRestartInTheMiddleOfARun(t *testing.T) {
+	w := newWorld(t, 3, func(g *v1alpha1.CommGroup) { g.Spec.Run.MaxParallelNodes = 1 })
+	w.running()
+	for _, node := range w.nodes {
+		w.restart()
+		w.settle()
+		if n := len(w.pods()); n != 1 {
+			t.Fatalf("%d run pods", n)
+		}
+		w.finish(node, 300_000, nil)
+	}
+	w.restart()
+	w.settle()
+	w.wantCondition(v1alpha1.ConditionReady, yes, v1alpha1.ReasonReady)
+	if w.group.Status.Run.Number != 1 {
+		t.Errorf("a restart made a new run: %+v", w.group.Status.Run)
+	}
+}
+
+func TestReportOfAnotherRunDoesNotCount(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	w.running()
+	w.start(w.nodes[0])
+	for name, change := range map[string]func(*v1alpha1.NodeRunStatus){
+		"run id":     func(r *v1alpha1.NodeRunStatus) { r.ID = "1-0" },
+		"generation": func(r *v1alpha1.NodeRunStatus) { r.Generation = 7 },
+		"unfinished": func(r *v1alpha1.NodeRunStatus) { r.Phase = v1alpha1.NodeRunRunning },
+	} {
+		w.report(w.nodes[0], 300_000, change)
+		w.settle()
+		if run := w.group.Status.Run; run.Phase != v1alpha1.RunPhaseRunning || w.group.Status.Members.Passed != 0 {
+			t.Fatalf("a report with another %s counted: %+v", name, run)
+		}
+	}
+}
+
+func TestPassWithoutResultsIsInconclusive(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	w.running()
+	w.finish(w.nodes[0], 300_000, func(r *v1alpha1.NodeRunStatus) { r.Results = nil })
+	w.wantCondition(v1alpha1.ConditionValidated, unknown, v1alpha1.ReasonInconclusive, "AllReduce")
+	if w.configMap() != nil {
+		t.Error("settings were published")
+	}
+}
+
+func TestAgentNeverReports(t *testing.T) {
+	w := newWorld(t, 2, nil)
+	w.settle()
+	w.reportFacts(w.nodes[0], nil)
+	w.settle()
+	w.finish(w.nodes[0], 300_000, nil)
+	if w.group.Status.Run.Phase != v1alpha1.RunPhaseRunning {
+		t.Fatal("the run ended without the silent node")
+	}
+	w.pass(601 * time.Second)
+	w.settle()
+	w.wantCondition(v1alpha1.ConditionValidated, no, v1alpha1.ReasonAgentNotReporting, w.nodes[1], "never reported")
+	w.wantCondition(v1alpha1.ConditionAgentsReporting, no, v1alpha1.ReasonAgentNotReporting, w.nodes[1])
+	if c := w.group.Status.Culprits; len(c) != 1 || c[0].Node != w.nodes[1] {
+		t.Errorf("culprits %+v", c)
+	}
+	if len(w.pods()) != 0 {
+		t.Error("pods are left over")
+	}
+}
+
+func TestRunPodTroubles(t *testing.T) {
+	for name, tc := range map[string]struct {
+		trouble func(*world, string)
+		wait    time.Duration
+		status  metav1.ConditionStatus
+		reason  string
+		words   []string
+	}{
+		"exits without a report": {
+			func(w *world, node string) { w.end(w.start(node), 3, "librccl.so.1: cannot open") }, 20 * time.Second,
+			no, v1alpha1.ReasonRunPodFailed, []string{"code 3", "cannot open"}},
+		"is deleted": {
+			func(w *world, node string) { w.must(admin.Delete(w.ctx, w.podOn(node), client.GracePeriodSeconds(0))) }, 0,
+			no, v1alpha1.ReasonRunPodFailed, []string{"was deleted before the agent reported"}},
+		"is evicted": {
+			func(w *world, node string) {
+				pod := w.podOn(node)
+				pod.Status.Phase, pod.Status.Reason, pod.Status.Message = corev1.PodFailed, "Evicted", "low on memory"
+				w.must(admin.Status().Update(w.ctx, pod))
+			}, 0, no, v1alpha1.ReasonRunPodFailed, []string{"Evicted: low on memory"}},
+		"finds no place": {
+			func(w *world, node string) {
+				pod := w.podOn(node)
+				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+					Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes: Insufficient amd.com/gpu"}}
+				w.must(admin.Status().Update(w.ctx, pod))
+			}, 601 * time.Second, unknown, v1alpha1.ReasonRunPodUnschedulable, []string{"Insufficient amd.com/gpu"}},
+		"cannot pull": {
+			func(w *world, node string) {
+				pod := w.podOn(node)
+				w.bind(pod, node)
+				w.must(admin.Get(w.ctx, client.ObjectKeyFromObject(pod), pod))
+				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "ranks", Image: "rocm:test", State: corev1.ContainerState{
+					Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such tag"}}}}
+				w.must(admin.Status().Update(w.ctx, pod))
+			}, 601 * time.Second, no, v1alpha1.ReasonRunPodNotStarted, []string{"ImagePullBackOff", "no such tag"}},
+		"hangs": {
+			func(w *world, node string) { w.start(node) }, 1801 * time.Second,
+			no, v1alpha1.ReasonRunDeadlineExceeded, []string{"nodeDeadlineSeconds (1800 s)"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1, nil)
+			w.running()
+			tc.trouble(w, w.nodes[0])
+			w.settle()
+			if tc.wait > 0 {
+				if w.group.Status.Run.Phase != v1alpha1.RunPhaseRunning {
+					t.Fatal("given up before the deadline")
+				}
+				w.pass(tc.wait)
+				w.settle()
+			}
+			w.wantCondition(v1alpha1.ConditionValidated, tc.status, tc.reason, append(tc.words, w.nodes[0])...)
+			w.endPods()
+			w.settle()
+			if len(w.pods()) != 0 {
+				t.Error("the pod is left over")
+			}
+			if w.group.Status.Run.Verdict == v1alpha1.VerdictPass {
+				t.Error("passed")
+			}
+		})
+	}
+}
+
+func TestRefusedPodOverrides(t *testing.T) {
+	w := newWorld(t, 1, func(g *v1alpha1.CommGroup) { g.Spec.Runtime.Pod.PriorityClassName = "no-such-class" })
+	w.running()
+	w.wantCondition(v1alpha1.ConditionValidated, no, v1alpha1.ReasonRunPodNotStarted, "no-such-class")
+}
+
+func TestNotAccepted(t *testing.T) {
+	t.Run("no node matches", func(t *testing.T) {
+		w := newWorld(t, 0, nil)
+		w.settle()
+		w.wantCondition(v1alpha1.ConditionAccepted, no, v1alpha1.ReasonNoNodesMatched, "kubectl get nodes")
+		w.wantCondition(v1alpha1.ConditionReady, no, v1alpha1.ReasonNoNodesMatched)
+		if len(w.monitors()) != 0 {
+			t.Error("monitors without members")
+		}
+		w.addNode(w.ns+"-late", 8)
+		w.settle()
+		w.wantCondition(v1alpha1.ConditionAccepted, yes, v1alpha1.ReasonAccepted)
+	})
+	t.Run("too few", func(t *testing.T) {
+		w := newWorld(t, 1, func(g *v1alpha1.CommGroup) { g.Spec.Members.MinMembers = 2 })
+		w.settle()
+		w.wantCondition(v1alpha1.ConditionAccepted, no, v1alpha1.ReasonTooFewMembers)
+	})
+	t.Run("no GPU resource", func(t *testing.T) {
+		w := newWorld(t, 0, nil)
+		w.addNode(w.ns+"-bare", 0)
+		w.settle()
+		w.reportAllFacts()
+		w.settle()
+		w.wantCondition(v1alpha1.ConditionAccepted, no, v1alpha1.ReasonNoGPUResource, "device plugin")
+		if w.group.Status.Run != nil {
+			t.Error("a run started")
+		}
+	})
+	t.Run("one node without GPU resource", func(t *testing.T) {
+		w := newWorld(t, 1, nil)
+		w.addNode(w.ns+"-z-bare", 4)
+		w.running()
+		w.finish(w.nodes[0], 300_000, nil)
+		w.wantCondition(v1alpha1.ConditionAccepted, yes, v1alpha1.ReasonAccepted, w.nodes[1])
+		w.wantCondition(v1alpha1.ConditionValidated, no, v1alpha1.ReasonNoGPUResource, w.nodes[1], "4 allocatable")
+	})
+	t.Run("no image", func(t *testing.T) {
+		w := newWorld(t, 1, nil)
+		w.r.Config.DefaultRuntimeImage = ""
+		w.settle()
+		w.wantCondition(v1alpha1.ConditionAccepted, no, v1alpha1.ReasonRuntimeImageMissing, "spec.runtime.image")
+	})
+}
+
+func TestConfigMapOfSomeoneElse(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "g-rccl-settings", Namespace: w.ns}, Data: map[string]string{"mine": "1"}}
+	w.must(admin.Create(w.ctx, foreign))
+	w.running()
+	w.finish(w.nodes[0], 300_000, nil)
+	w.wantCondition(v1alpha1.ConditionSettingsPublished, no, v1alpha1.ReasonConfigMapNotOwned, "publish.configMapName")
+	w.wantCondition(v1alpha1.ConditionReady, yes, v1alpha1.ReasonReady)
+	if cm := w.configMap(); cm.Data["mine"] != "1" || len(cm.Data) != 1 {
+		t.Errorf("the foreign ConfigMap was changed: %v", cm.Data)
+	}
+	w.must(admin.Delete(w.ctx, foreign))
+	w.settle()
+	w.wantCondition(v1alpha1.ConditionSettingsPublished, yes, v1alpha1.ReasonPublished)
+}
+
+func TestSimulatedResultsArePublishedOnlyWhenAllowed(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	w.settle()
+	w.reportFacts(w.nodes[0], func(f *v1alpha1.NodeFacts) { f.Origin = v1alpha1.OriginSimulated })
+	w.settle()
+	w.finish(w.nodes[0], 300_000, nil)
+	w.wantCondition(v1alpha1.ConditionSimulated, yes, v1alpha1.ReasonSimulated)
+	w.wantCondition(v1alpha1.ConditionSettingsPublished, no, v1alpha1.ReasonSimulatedResults, "publish.simulated")
+	if w.configMap() != nil {
+		t.Fatal("published")
+	}
+	w.update(func(g *v1alpha1.CommGroup) { g.Spec.Publish.Simulated = v1alpha1.SimulatedAllow })
+	w.settle()
+	w.finish(w.nodes[0], 300_000, nil)
+	if cm := w.configMap(); cm == nil || cm.Annotations[v1alpha1.AnnotationOrigin] != "Simulated" {
+		t.Errorf("published: %+v", cm)
+	}
+}
+
+func TestROCmMismatchNamesTheOddNode(t *testing.T) {
+	w := newWorld(t, 4, nil)
+	w.settle()
+	w.reportAllFacts()
+	w.reportFacts(w.nodes[2], func(f *v1alpha1.NodeFacts) { f.ROCm.Version = "6.4.1" })
+	w.settle()
+	for _, node := range w.nodes {
+		w.finish(node, 300_000, nil)
+	}
+	w.wantCondition(v1alpha1.ConditionCompatible, no, v1alpha1.ReasonMixedROCmVersions, w.nodes[2], "6.4.1", "7.0.2 on 3 nodes")
+	w.wantCondition(v1alpha1.ConditionReady, no, v1alpha1.ReasonMixedROCmVersions)
+	c := w.group.Status.Culprits
+	if len(c) != 1 || c[0].Kind != "Node" || c[0].Name != w.nodes[2] || !strings.Contains(c[0].Message, "7.0.2") || !strings.Contains(c[0].Message, "6.4.1") {
+		t.Errorf("culprits %+v", c)
+	}
+}
+
+func TestSlowLinkKeepsItsCulprit(t *testing.T) {
+	w := newWorld(t, 4, func(g *v1alpha1.CommGroup) { g.Spec.Gating.Mode = v1alpha1.GatingDryRun })
+	w.running()
+	for i, node := range w.nodes {
+		var change func(*v1alpha1.NodeRunStatus)
+		busBWMBps := int64(300_000)
+		switch i {
+		case 1:
+			change = func(r *v1alpha1.NodeRunStatus) {
+				r.Verdict, r.Reason, r.Message = v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink, "slow link"
+				r.Culprits = []v1alpha1.Culprit{{Node: node, Kind: "Link", Name: "0000:05:00.0<->0000:26:00.0", Reason: v1alpha1.ReasonSlowLink, Message: "slow"}}
+			}
+			busBWMBps = 100_000
+		case 3:
+			busBWMBps = 150_000
+		}
+		w.finish(node, busBWMBps, change)
+	}
+	w.wantCondition(v1alpha1.ConditionValidated, no, v1alpha1.ReasonSlowLink, w.nodes[1])
+	c := w.group.Status.Culprits
+	if len(c) != 2 || c[0].Kind != "Link" || c[1].Reason != v1alpha1.ReasonSlowNode || c[1].Node != w.nodes[3] {
+		t.Errorf("culprits %+v", c)
+	}
+	if got := w.group.Status.WouldGate; !slices.Equal(got, []string{w.nodes[1], w.nodes[3]}) {
+		t.Errorf("wouldGate %v", got)
+	}
+	if m := w.group.Status.Members; m.Passed != 2 || m.Failed != 2 || m.Summary != "2/4" {
+		t.Errorf("members %+v", m)
+	}
+}
+
+func TestSuspendFreesTheGPUs(t *testing.T) {
+	w := newWorld(t, 2, nil)
+	w.running()
+	w.start(w.nodes[0])
+	w.update(func(g *v1alpha1.CommGroup) { g.Spec.Run.State = v1alpha1.RunSuspended })
+	w.settle()
+	w.endPods()
+	w.settle()
+	if len(w.pods()) != 0 || w.group.Status.Run.Phase != v1alpha1.RunPhaseAborted {
+		t.Fatalf("%d pods, run %+v", len(w.pods()), w.group.Status.Run)
+	}
+	w.wantCondition(v1alpha1.ConditionRunning, no, v1alpha1.ReasonSuspended)
+	w.wantCondition(v1alpha1.ConditionReady, unknown, v1alpha1.ReasonSuspended)
+	w.update(func(g *v1alpha1.CommGroup) { g.Spec.Run.State = v1alpha1.RunActive })
+	w.settle()
+	if w.group.Status.Run.Phase != v1alpha1.RunPhaseRunning || len(w.pods()) != 2 {
+		t.Fatalf("not resumed: %+v", w.group.Status.Run)
+	}
+}
+
+func TestFurtherRuns(t *testing.T) {
+	w := newWorld(t, 1, func(g *v1alpha1.CommGroup) { g.Spec.Run.Schedule = "* * * * *" })
+	w.running()
+	w.finish(w.nodes[0], 300_000, nil)
+	if w.group.Status.NextRunTime == nil {
+		t.Fatal("no next run")
+	}
+	w.update(func(g *v1alpha1.CommGroup) {
+		g.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "please"}
+	})
+	w.settle()
+	if run := w.group.Status.Run; run.Trigger != "Requested" || run.ID != "1-2" {
+		t.Fatalf("run %+v", run)
+	}
+	// A repeat takes nothing back until it ends.
+	w.wantCondition(v1alpha1.ConditionReady, yes, v1alpha1.ReasonReady)
+	w.wantCondition(v1alpha1.ConditionSettingsPublished, yes, v1alpha1.ReasonPublished)
+	w.finish(w.nodes[0], 300_000, nil)
+	w.pass(61 * time.Second)
+	w.settle()
+	if run := w.group.Status.Run; run.Trigger != "Scheduled" || run.ID != "1-3" {
+		t.Fatalf("run %+v", run)
+	}
+	w.finish(w.nodes[0], 100_000, func(r *v1alpha1.NodeRunStatus) {
+		r.Verdict, r.Reason, r.Message = v1alpha1.VerdictFail, v1alpha1.ReasonBelowThreshold, "too slow"
+	})
+	w.wantCondition(v1alpha1.ConditionReady, no, v1alpha1.ReasonBelowThreshold)
+	w.wantCondition(v1alpha1.ConditionSettingsPublished, no, v1alpha1.ReasonNotProven, "1-2")
+	w.addNode(w.ns+"-late", 8)
+	w.settle()
+	w.reportAllFacts()
+	w.settle()
+	if run := w.group.Status.Run; run.Trigger != "MembersChanged" || run.ID != "1-4" {
+		t.Fatalf("run %+v", run)
+	}
+}
+
+func TestMemberLostInTheMiddleOfARun(t *testing.T) {
+	w := newWorld(t, 2, nil)
+	w.running()
+	w.start(w.nodes[1])
+	w.must(admin.Delete(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.nodes[1]}}))
+	w.settle()
+	if got := w.commNode(w.nodes[1]).Spec.Run.Closed; got == nil || got.Reason != v1alpha1.ReasonMemberLost {
+		t.Fatalf("closure %+v", got)
+	}
+	w.endPods()
+	w.finish(w.nodes[0], 300_000, nil)
+	run := w.group.Status.Run
+	if run.Trigger != "MembersChanged" || run.ID != "1-2" {
+		t.Fatalf("run %+v", run)
+	}
+	var nodes v1alpha1.CommNodeList
+	w.must(admin.List(w.ctx, &nodes, client.InNamespace(w.ns)))
+	if len(nodes.Items) != 1 {
+		t.Errorf("%d CommNodes", len(nodes.Items))
+	}
+}
+
+func TestReportRunsOut(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	w.running()
+	w.finish(w.nodes[0], 300_000, nil)
+	w.wantCondition(v1alpha1.ConditionReady, yes, v1alpha1.ReasonReady)
+	result := w.settle()
+	if result.RequeueAfter <= 0 || result.RequeueAfter > 601*time.Second {
+		t.Errorf("wakes after %s, the report holds 600 s", result.RequeueAfter)
+	}
+	w.pass(601 * time.Second)
+	w.settle()
+	w.wantCondition(v1alpha1.ConditionReady, no, v1alpha1.ReasonAgentNotReporting)
+	w.wantCondition(v1alpha1.ConditionCompatible, unknown, v1alpha1.ReasonFactsUnknown)
+}
+
+func TestDeletionLeavesNothing(t *testing.T) {
+	w := newWorld(t, 2, nil)
+	w.running()
+	w.finish(w.nodes[0], 300_000, nil)
+	w.start(w.nodes[1])
+	w.must(admin.Delete(w.ctx, w.group))
+	w.settle()
+	w.wantCondition(v1alpha1.ConditionReady, no, v1alpha1.ReasonDeleting, "run pod")
+	if len(w.monitors()) != 0 {
+		t.Error("monitors go on")
+	}
+	w.endPods()
+	w.settle()
+	w.wantGone()
+	if sent := w.sentEvents(); !slices.ContainsFunc(sent, func(e string) bool { return strings.HasPrefix(e, "Normal CleanedUp") }) {
+		t.Errorf("events %q", sent)
+	}
+}
+
+// wantGone checks that nothing of the group is left.
+func (w *world) wantGone() {
+	w.Helper()
+	if err := admin.Get(w.ctx, w.request().NamespacedName, &v1alpha1.CommGroup{}); !apierrors.IsNotFound(err) {
+		w.Errorf("the CommGroup is still there: %v", err)
+	}
+	var nodes v1alpha1.CommNodeList
+	w.must(admin.List(w.ctx, &nodes, client.InNamespace(w.ns)))
+	var bindings rbacv1.RoleBindingList
+	w.must(admin.List(w.ctx, &bindings, client.InNamespace(w.ns)))
+	if len(nodes.Items)+len(bindings.Items)+len(w.pods())+len(w.monitors()) != 0 || w.configMap() != nil {
+		w.Errorf("left over: %d CommNodes, %d RoleBindings, %d pods, %d DaemonSets, ConfigMap %v",
+			len(nodes.Items), len(bindings.Items), len(w.pods()), len(w.monitors()), w.configMap())
+	}
+}
+
+func TestDeletionIsBounded(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	w.running()
+	w.start(w.nodes[0]) // on a node that never ends it
+	w.must(admin.Delete(w.ctx, w.group))
+	w.settle()
+	w.pass(3 * time.Minute)
+	w.settle()
+	if err := admin.Get(w.ctx, w.request().NamespacedName, &v1alpha1.CommGroup{}); !apierrors.IsNotFound(err) {
+		t.Fatalf("the finalizer was not released: %v", err)
+	}
+	sent := w.sentEvents()
+	if !slices.ContainsFunc(sent, func(e string) bool {
+		return strings.HasPrefix(e, "Warning CleanupTimedOut") && strings.Contains(e, "run pod")
+	}) {
+		t.Errorf("events %q", sent)
+	}
+}
+
+func TestDeletionKeepsTheAccountForOtherGroups(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	w.running()
+	other := &v1alpha1.CommGroup{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: w.ns}, Spec: w.group.Spec}
+	w.must(admin.Create(w.ctx, other))
+	w.must(admin.Delete(w.ctx, w.group))
+	w.settle()
+	w.settle()
+	if err := admin.Get(w.ctx, client.ObjectKey{Namespace: w.ns, Name: controllers.RunRoleBinding}, &rbacv1.RoleBinding{}); err != nil {
+		t.Errorf("the other group's account: %v", err)
+	}
+	w.must(admin.Delete(w.ctx, other))
+}

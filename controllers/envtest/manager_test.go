@@ -1,0 +1,88 @@
+package envtest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers"
+)
+
+// TestWatchesDriveARun lets a real manager with its cache and its own permissions do everything: nobody calls Reconcile.
+func TestWatchesDriveARun(t *testing.T) {
+	w := newWorld(t, 2, nil)
+	cfg := rest.CopyConfig(restConfig)
+	cfg.Impersonate = rest.ImpersonationConfig{UserName: managerUser, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{Scheme: scheme, Cache: controllers.CacheOptions(operatorNamespace),
+		Metrics: metricsserver.Options{BindAddress: "0"}})
+	w.must(err)
+	r := &controllers.CommGroupReconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Clock: clock.RealClock{},
+		Recorder: mgr.GetEventRecorder("commgroup-manager"),
+		Config:   controllers.Config{OperatorNamespace: operatorNamespace, AgentImage: "agent:test", DefaultRuntimeImage: "rocm:test"}}
+	w.must(r.SetupWithManager(mgr, 2))
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+
+	w.eventually("CommNodes", func() bool {
+		var list v1alpha1.CommNodeList
+		w.must(admin.List(w.ctx, &list))
+		n := 0
+		for i := range list.Items {
+			if list.Items[i].Namespace == w.ns {
+				n++
+			}
+		}
+		return n == 2
+	})
+	w.reportAllFacts()
+	w.eventually("run pods", func() bool { return len(w.pods()) == 2 })
+	for _, node := range w.nodes {
+		pod := w.start(node)
+		w.report(node, 300_000, nil)
+		w.end(pod, 0, "")
+	}
+	w.eventually("Ready", func() bool {
+		w.endPods()
+		w.refresh()
+		return meta.IsStatusConditionTrue(w.group.Status.Conditions, v1alpha1.ConditionReady)
+	})
+	w.wantCondition(v1alpha1.ConditionSettingsPublished, yes, v1alpha1.ReasonPublished)
+	w.eventually("the pods' end", func() bool { w.endPods(); return len(w.pods()) == 0 })
+	w.must(admin.Delete(w.ctx, w.group))
+	w.eventually("deletion", func() bool {
+		err := admin.Get(w.ctx, w.request().NamespacedName, &v1alpha1.CommGroup{})
+		return err != nil
+	})
+	w.wantGone()
+}
+
+// eventually asks again until a deadline that only a broken controller reaches.
+func (w *world) eventually(what string, done func() bool) {
+	w.Helper()
+	deadline := time.NewTimer(time.Minute)
+	defer deadline.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			w.refresh()
+			w.Fatalf("no %s within a minute; the status is %+v", what, w.group.Status)
+		}
+	}
+}
