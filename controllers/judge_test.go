@@ -1,0 +1,264 @@
+package controllers
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+func TestGroupVerdict(t *testing.T) {
+	const p, f, i, e, s = v1alpha1.VerdictPass, v1alpha1.VerdictFail, v1alpha1.VerdictInconclusive, v1alpha1.VerdictError, v1alpha1.VerdictSkipped
+	for _, tc := range []struct {
+		verdicts  []v1alpha1.Verdict
+		unchanged bool
+		want      v1alpha1.Verdict
+	}{
+		{[]v1alpha1.Verdict{p, p}, true, p},
+		{[]v1alpha1.Verdict{p, p}, false, i},
+		{[]v1alpha1.Verdict{p, ""}, true, i},
+		{nil, true, i},
+		{[]v1alpha1.Verdict{p, s}, true, s},
+		{[]v1alpha1.Verdict{s, i}, true, i},
+		{[]v1alpha1.Verdict{i, e, p}, true, e},
+		{[]v1alpha1.Verdict{e, f, p}, true, f},
+	} {
+		var outcomes []outcome
+		for _, v := range tc.verdicts {
+			outcomes = append(outcomes, outcome{verdict: v})
+		}
+		if got, _ := groupVerdict(outcomes, tc.unchanged); got != tc.want {
+			t.Errorf("%v (members unchanged: %v) gives %s, expected %s", tc.verdicts, tc.unchanged, got, tc.want)
+		}
+	}
+}
+
+func reported(node string, busBWMBps int64) outcome {
+	return outcome{node: node, verdict: v1alpha1.VerdictPass, report: &v1alpha1.NodeRunStatus{Results: []v1alpha1.ResultSeries{{
+		Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16,
+		SizeBytes: []int64{1024, 4096}, LatencyNanoseconds: []int64{10, 20}, BusBandwidthMBps: []int64{1, busBWMBps}}}}}
+}
+
+func TestNodesAgainstTheirMedian(t *testing.T) {
+	for name, tc := range map[string]struct {
+		busBWMBps []int64
+		percent   int32
+		slow      []int
+	}{
+		"one is slow":         {[]int64{100, 100, 79}, 80, []int{2}},
+		"just enough":         {[]int64{100, 100, 80}, 80, nil},
+		"two nodes judge not": {[]int64{100, 10}, 80, nil},
+		"switched off":        {[]int64{100, 100, 1}, 0, nil},
+		"zeroes":              {[]int64{0, 0, 0}, 80, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var outcomes []outcome
+			for i, v := range tc.busBWMBps {
+				outcomes = append(outcomes, reported(fmt.Sprint("n", i), v))
+			}
+			judgeAgainstMedian(outcomes, tc.percent)
+			for i, o := range outcomes {
+				if got, want := o.reason == v1alpha1.ReasonSlowNode, slices.Contains(tc.slow, i); got != want {
+					t.Errorf("node %d: %+v", i, o)
+				}
+			}
+		})
+	}
+}
+
+func TestMedian(t *testing.T) {
+	for _, tc := range []struct {
+		values []int64
+		want   int64
+	}{{nil, 0}, {[]int64{3}, 3}, {[]int64{5, 1}, 3}, {[]int64{9, 1, 2}, 2}, {[]int64{1 << 62, 1<<62 + 2}, 1<<62 + 1}} {
+		if got := medianOf(tc.values); got != tc.want {
+			t.Errorf("median of %v is %d, expected %d", tc.values, got, tc.want)
+		}
+	}
+}
+
+func settingsOf(states ...v1alpha1.SettingStatus) []outcome {
+	var out []outcome
+	for i, s := range states {
+		o := outcome{node: fmt.Sprint("n", i)}
+		if s.Name != "" {
+			o.report = &v1alpha1.NodeRunStatus{Settings: []v1alpha1.SettingStatus{s}}
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+func TestSettingsTakeTheWorstNode(t *testing.T) {
+	in := v1alpha1.SettingStatus{Name: "dda.AllReduce", Requested: "Preferred", Effective: v1alpha1.EffectiveInEffect, Verified: v1alpha1.VerifiedConfirmed, MaxBytes: ptr.To(int64(100))}
+	partial := in
+	partial.Effective, partial.MaxBytes = v1alpha1.EffectivePartial, ptr.To(int64(50))
+	off := in
+	off.Effective, off.Reason, off.Verified, off.Message = v1alpha1.EffectiveNotInEffect, v1alpha1.SettingReasonNotBuilt, v1alpha1.VerifiedUnknown, "not built"
+	for name, tc := range map[string]struct {
+		nodes     []v1alpha1.SettingStatus
+		effective v1alpha1.EffectiveState
+		verified  v1alpha1.VerifiedState
+		words     string
+		summary   string
+	}{
+		"all":        {[]v1alpha1.SettingStatus{in, in}, v1alpha1.EffectiveInEffect, v1alpha1.VerifiedConfirmed, "On 2 of 2 nodes", "DDA"},
+		"one less":   {[]v1alpha1.SettingStatus{in, partial}, v1alpha1.EffectivePartial, v1alpha1.VerifiedConfirmed, "On 1 of 2 nodes, first n1", "DDA"},
+		"one off":    {[]v1alpha1.SettingStatus{in, off, in}, v1alpha1.EffectiveNotInEffect, v1alpha1.VerifiedUnknown, "first n1: not built", "none"},
+		"one silent": {[]v1alpha1.SettingStatus{in, {}}, v1alpha1.EffectiveUnknown, v1alpha1.VerifiedUnknown, "1 of 2 nodes report", "unknown"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := aggregateSettings(settingsOf(tc.nodes...))
+			if len(got) != 1 || got[0].Effective != tc.effective || got[0].Verified != tc.verified || !strings.Contains(got[0].Message, tc.words) {
+				t.Errorf("%+v", got)
+			}
+			if s := effectiveSummary(got); s != tc.summary {
+				t.Errorf("summary %q, expected %q", s, tc.summary)
+			}
+			if tc.effective == v1alpha1.EffectivePartial && *got[0].MaxBytes != 50 {
+				t.Errorf("bound %d, the narrowest node has 50", *got[0].MaxBytes)
+			}
+		})
+	}
+	if got := effectiveSummary(nil); got != "unknown" {
+		t.Errorf("nothing reported is %q", got)
+	}
+}
+
+func TestRequirement(t *testing.T) {
+	g := testGroup()
+	g.Spec.DDA.Mode = v1alpha1.FeatureRequired
+	off := []v1alpha1.SettingStatus{{Name: "dda.AllReduce", Requested: "Required", Effective: v1alpha1.EffectiveNotInEffect}}
+	if requirementUnmet(off, &g.Spec) == "" || requirementUnmet(nil, &g.Spec) == "" {
+		t.Error("a Required setting that is in effect nowhere is met")
+	}
+	on := []v1alpha1.SettingStatus{{Name: "dda.AllReduce", Requested: "Required", Effective: v1alpha1.EffectivePartial, Verified: v1alpha1.VerifiedConfirmed}}
+	if why := requirementUnmet(on, &g.Spec); why != "" {
+		t.Error(why)
+	}
+	if f := settingsInEffect(off, &g.Spec); f.Status != metav1.ConditionFalse || f.Reason != v1alpha1.ReasonNotInEffect {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestPublishNeedsAgreement(t *testing.T) {
+	w := newWorld(testGroup(), testNodes(2))
+	w.settle()
+	w.reportFacts()
+	w.runAll(300_000)
+	if w.configMap == nil {
+		t.Fatalf("not published: %+v", w.group.Status.Conditions)
+	}
+	w.commNode("n00001").Status.Run.Environment[0].Value = "0"
+	w.configMap, w.group.Status.Published = nil, nil
+	w.settle()
+	for _, c := range w.group.Status.Conditions {
+		if c.Type == v1alpha1.ConditionSettingsPublished && (c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "RCCL_ENABLE_DDA_ALLREDUCE differs between node n00000 and node n00001")) {
+			t.Errorf("%+v", c)
+		}
+	}
+	if w.configMap != nil {
+		t.Error("published although two nodes disagree")
+	}
+}
+
+func TestPublishRestoresAndStops(t *testing.T) {
+	w := newWorld(testGroup(), testNodes(1))
+	w.settle()
+	w.reportFacts()
+	w.runAll(300_000)
+	good := w.configMap.DeepCopy()
+	w.configMap.Data["RCCL_ENABLE_DDA_ALLREDUCE"] = "edited"
+	w.settle()
+	if !sameSettings(w.configMap, good) {
+		t.Errorf("an edited ConfigMap was not put right: %v", w.configMap.Data)
+	}
+	w.group.Spec.Publish.Mode = v1alpha1.PublishOff
+	s := w.snapshot()
+	s.OwnedConfigMaps = []string{good.Name}
+	if d := Decide(s, testConfig); !slices.Equal(d.DeleteConfigMaps, []string{good.Name}) || d.Status.Published != nil {
+		t.Errorf("publish.mode Off: %v %+v", d.DeleteConfigMaps, d.Status.Published)
+	}
+}
+
+func TestListFailureConcludesNothing(t *testing.T) {
+	w := newWorld(testGroup(), testNodes(1))
+	w.settle()
+	w.reportFacts()
+	w.runAll(300_000)
+	s := w.snapshot()
+	s.CommNodes, s.ListError = nil, errors.New("timeout")
+	d := Decide(s, testConfig)
+	if len(d.CreatePods)+len(d.CommNodes)+len(d.DeleteCommNodes)+len(d.DeletePods) != 0 {
+		t.Errorf("acted on a list that failed: %+v", d)
+	}
+	for _, c := range d.Status.Conditions {
+		if c.Status != metav1.ConditionUnknown || c.Reason != v1alpha1.ReasonListFailed {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+func TestCompatible(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*v1alpha1.NodeFacts)
+		status metav1.ConditionStatus
+		reason string
+	}{
+		"alike":          {func(*v1alpha1.NodeFacts) {}, metav1.ConditionTrue, v1alpha1.ReasonAllCompatible},
+		"rocm":           {func(f *v1alpha1.NodeFacts) { f.ROCm.Version = "6.4" }, metav1.ConditionFalse, v1alpha1.ReasonMixedROCmVersions},
+		"no host rocm":   {func(f *v1alpha1.NodeFacts) { f.ROCm = v1alpha1.ROCmFacts{State: "NotFound"} }, metav1.ConditionTrue, v1alpha1.ReasonAllCompatible},
+		"driver":         {func(f *v1alpha1.NodeFacts) { f.Driver.Version = "6.10" }, metav1.ConditionFalse, v1alpha1.ReasonMixedDriverVersions},
+		"model":          {func(f *v1alpha1.NodeFacts) { f.GPUModel = "MI325X" }, metav1.ConditionFalse, v1alpha1.ReasonMixedModels},
+		"partition":      {func(f *v1alpha1.NodeFacts) { f.Partition = "CPX/NPS4" }, metav1.ConditionFalse, v1alpha1.ReasonMixedPartitions},
+		"fewer devices":  {func(f *v1alpha1.NodeFacts) { f.DeviceCount = 7 }, metav1.ConditionFalse, v1alpha1.ReasonGPUCountMismatch},
+		"topology":       {problem("TopologyFault", "Error"), metav1.ConditionFalse, v1alpha1.ReasonTopologyFault},
+		"any other":      {problem("RASErrors", "Error"), metav1.ConditionFalse, v1alpha1.ReasonHealthDegraded},
+		"only a warning": {problem("RASErrors", "Warning"), metav1.ConditionTrue, v1alpha1.ReasonAllCompatible},
+		"stale":          {func(f *v1alpha1.NodeFacts) { f.ObservedTime.Time = testNow.Add(-time.Hour) }, metav1.ConditionUnknown, v1alpha1.ReasonFactsUnknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(testGroup(), testNodes(3))
+			w.settle()
+			w.reportFacts()
+			tc.change(w.commNode("n00001").Status.Facts)
+			w.settle()
+			for _, c := range w.group.Status.Conditions {
+				if c.Type == v1alpha1.ConditionCompatible && (c.Status != tc.status || c.Reason != tc.reason) {
+					t.Errorf("%+v", c)
+				}
+			}
+			if tc.status == metav1.ConditionFalse && !slices.ContainsFunc(w.group.Status.Culprits, func(c v1alpha1.Culprit) bool { return c.Node == "n00001" }) {
+				t.Errorf("the odd node is not named: %+v", w.group.Status.Culprits)
+			}
+		})
+	}
+}
+
+func problem(code, severity string) func(*v1alpha1.NodeFacts) {
+	return func(f *v1alpha1.NodeFacts) {
+		f.Problems = []v1alpha1.Problem{{Code: code, Severity: severity, Subject: "GPU 3", Message: "seen, expected, next step"}}
+	}
+}
+
+func TestErrorProblemKeepsRanksAway(t *testing.T) {
+	w := newWorld(testGroup(), testNodes(2))
+	w.settle()
+	w.reportFacts()
+	problem("TopologyFault", "Error")(w.commNode("n00001").Status.Facts)
+	w.runAll(300_000)
+	closed := w.commNode("n00001").Spec.Run.Closed
+	if closed == nil || closed.Reason != v1alpha1.ReasonPreconditionFailed || !strings.Contains(closed.Message, "TopologyFault") {
+		t.Fatalf("closure %+v", closed)
+	}
+	if run := w.group.Status.Run; run.Phase != v1alpha1.RunPhaseFinished || run.Verdict != v1alpha1.VerdictError {
+		t.Errorf("run %+v", run)
+	}
+}

@@ -1,0 +1,172 @@
+package controllers
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+func TestSelectMembers(t *testing.T) {
+	zone := func(z string) map[string]string { return map[string]string{corev1.LabelTopologyZone: z} }
+	nodes := []corev1.Node{testNode("c", zone("a")), testNode("a", zone("b")), testNode("b", zone("a")), testNode("d", zone("b"))}
+	nodes[3].Labels["gpu"] = "no"
+	leaving := testNode("e", zone("a"))
+	leaving.DeletionTimestamp = stamp(testNow)
+	nodes = append(nodes, leaving)
+	for name, tc := range map[string]struct {
+		members v1alpha1.MembersSpec
+		want    string
+	}{
+		"by label, zone before name": {v1alpha1.MembersSpec{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"gpu": "yes"}}}, "b c a"},
+		"empty selector is all":      {v1alpha1.MembersSpec{NodeSelector: &metav1.LabelSelector{}}, "b c a d"},
+		"by name":                    {v1alpha1.MembersSpec{NodeNames: []string{"d", "missing"}}, "d"},
+		"both":                       {v1alpha1.MembersSpec{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"gpu": "yes"}}, NodeNames: []string{"d", "a"}}, "b c a d"},
+		"less exclude":               {v1alpha1.MembersSpec{NodeSelector: &metav1.LabelSelector{}, NodeNames: []string{"c"}, Exclude: []string{"c", "d"}}, "b a"},
+		"at most":                    {v1alpha1.MembersSpec{NodeSelector: &metav1.LabelSelector{}, MaxMembers: ptr.To(int32(2))}, "b c"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := testGroup()
+			g.Spec.Members = tc.members
+			members, err := selectMembers(&g.Spec, nodes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for i, m := range members {
+				names = append(names, m.Name)
+				if m.Ranks.First != int32(i)*8 || m.Ranks.Count != 8 || m.Ranks.WorldSize != int32(len(members))*8 || m.AllocatableGPUs != 8 {
+					t.Errorf("member %d: %+v", i, m)
+				}
+			}
+			if got := strings.Join(names, " "); got != tc.want {
+				t.Errorf("members %q, expected %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestMembersHashSeesARemadeNode(t *testing.T) {
+	a := []Member{{Name: "a", UID: "1"}, {Name: "b", UID: "2"}}
+	b := []Member{{Name: "a", UID: "1"}, {Name: "b", UID: "3"}}
+	if membersHash(a) == membersHash(b) || membersHash(a) != membersHash(slices.Clone(a)) {
+		t.Error("the hash does not tell one Node object from another")
+	}
+}
+
+func TestPlan(t *testing.T) {
+	g := testGroup()
+	if got := planVariants(&g.Spec); !slices.Equal(got, []v1alpha1.Variant{v1alpha1.VariantBaseline, v1alpha1.VariantDDA}) {
+		t.Errorf("FP8 is Disabled, the variants are %v", got)
+	}
+	g.Spec.LowPrecision.Mode = v1alpha1.FeatureRequired
+	g.Spec.DDA.Mode = v1alpha1.FeatureDisabled
+	g.Spec.Benchmark.Variants = []v1alpha1.Variant{v1alpha1.VariantLowPrecision}
+	if got := planVariants(&g.Spec); !slices.Equal(got, []v1alpha1.Variant{v1alpha1.VariantBaseline, v1alpha1.VariantLowPrecision}) {
+		t.Errorf("variants %v, Baseline always comes first", got)
+	}
+	p := planFor(&g.Spec)
+	if !slices.Equal(p.SizesBytes, []int64{1024, 4096, 16384, 65536, 262144, 1048576}) {
+		t.Errorf("sizes %v", p.SizesBytes)
+	}
+	for nodeDeadline, want := range map[int32]int32{10: 9, 100: 90, 1800: 1770} {
+		if got := agentDeadlineSeconds(nodeDeadline); got != want {
+			t.Errorf("of %d s the agent gets %d s, expected %d s", nodeDeadline, got, want)
+		}
+	}
+}
+
+func TestAcceptance(t *testing.T) {
+	one := []Member{{Name: "a", AllocatableGPUs: 8}}
+	for name, tc := range map[string]struct {
+		change  func(*v1alpha1.CommGroupSpec)
+		members []Member
+		image   string
+		reason  string
+	}{
+		"good":         {nil, one, "i", v1alpha1.ReasonAccepted},
+		"none":         {nil, nil, "i", v1alpha1.ReasonNoNodesMatched},
+		"few":          {func(s *v1alpha1.CommGroupSpec) { s.Members.MinMembers = 2 }, one, "i", v1alpha1.ReasonTooFewMembers},
+		"no image":     {nil, one, "", v1alpha1.ReasonRuntimeImageMissing},
+		"no GPU":       {nil, []Member{{Name: "a", AllocatableGPUs: 7}}, "i", v1alpha1.ReasonNoGPUResource},
+		"one GPU node": {nil, []Member{{Name: "a", AllocatableGPUs: 7}, {Name: "b", AllocatableGPUs: 8}}, "i", v1alpha1.ReasonAccepted},
+		"31 February":  {func(s *v1alpha1.CommGroupSpec) { s.Run.Schedule = "0 0 32 2 *" }, one, "i", v1alpha1.ReasonInvalidSchedule},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := testGroup()
+			if tc.change != nil {
+				tc.change(&g.Spec)
+			}
+			if f := acceptance(&g.Spec, tc.members, nil, tc.image); f.Reason != tc.reason || f.isTrue() != (tc.reason == v1alpha1.ReasonAccepted) {
+				t.Errorf("%+v, expected %s", f, tc.reason)
+			}
+		})
+	}
+}
+
+func TestSchedule(t *testing.T) {
+	if next := nextScheduled("0 3 * * *", testNow); !next.Equal(time.Date(2026, 3, 2, 3, 0, 0, 0, time.UTC)) {
+		t.Errorf("next is %s", next)
+	}
+	if next := nextScheduled("", testNow); !next.IsZero() {
+		t.Errorf("no schedule, but next is %s", next)
+	}
+}
+
+func TestNamesAreDNSLabels(t *testing.T) {
+	g := testGroup()
+	for _, name := range []string{"g", "a.b.c", strings.Repeat("x.", 100) + "x", strings.Repeat("long-", 12) + "x"} {
+		g.Name = name
+		for _, got := range []string{runPodName(g, "12-345", strings.Repeat("n.", 60)+"n"), monitorName(g)} {
+			if problems := validation.IsDNS1123Label(got); len(problems) > 0 {
+				t.Errorf("%q: %v", got, problems)
+			}
+		}
+		if len(monitorName(g)) > 52 {
+			t.Errorf("%q leaves no room for its pods' suffix", monitorName(g))
+		}
+		if problems := validation.IsDNS1123Subdomain(configMapName(g)); len(problems) > 0 {
+			t.Errorf("%q: %v", configMapName(g), problems)
+		}
+	}
+	h := g.DeepCopy()
+	h.UID = "other"
+	if monitorName(g) == monitorName(h) {
+		t.Error("a group made anew takes the old one's monitors")
+	}
+}
+
+func TestMembersAffinity(t *testing.T) {
+	g := testGroup()
+	g.Spec.Members = v1alpha1.MembersSpec{
+		NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"gpu": "yes"},
+			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "bad", Operator: metav1.LabelSelectorOpDoesNotExist}}},
+		NodeNames: []string{"x", "y"}, Exclude: []string{"y", "z"},
+	}
+	terms := membersAffinity(&g.Spec, nil).RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	if len(terms) != 2 || len(terms[0].MatchExpressions) != 2 || len(terms[0].MatchFields) != 2 || terms[1].MatchFields[0].Values[0] != "x" {
+		t.Errorf("terms %+v", terms)
+	}
+	for _, f := range terms[0].MatchFields {
+		if f.Operator != corev1.NodeSelectorOpNotIn || len(f.Values) != 1 {
+			t.Errorf("a field requirement takes exactly one value: %+v", f)
+		}
+	}
+	g.Spec.Members = v1alpha1.MembersSpec{NodeSelector: &metav1.LabelSelector{}}
+	terms = membersAffinity(&g.Spec, nil).RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	if len(terms) != 1 || len(terms[0].MatchExpressions) == 0 {
+		t.Errorf("an empty selector selects all nodes, an empty term none: %+v", terms)
+	}
+	g.Spec.Members.MaxMembers = ptr.To(int32(1))
+	terms = membersAffinity(&g.Spec, []Member{{Name: "m"}}).RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	if len(terms) != 1 || terms[0].MatchFields[0].Values[0] != "m" {
+		t.Errorf("with maxMembers the members are named: %+v", terms)
+	}
+}
