@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/utils/clock"
+
 	"rcclx.io/commgroup-operator/agent/rank"
 	"rcclx.io/commgroup-operator/rcclx"
 )
@@ -28,12 +30,35 @@ type fakeScript struct {
 	Do string
 	// Code of the error for Do "error".
 	Code string
-	// PidFile takes the pid of a grandchild for Do "fork".
+	// PidFile takes the pid of the rank for Do "hang", of a grandchild for Do "fork".
 	PidFile string
 }
 
 // realRank as the only argument makes this test binary a real rank, for tests with the simulated library.
 const realRank = "real-rank"
+
+// hangingParent as the first of two arguments makes this test binary supervise a rank that hangs and that writes its pid
+// to the file of the second; it prints a line once the rank hangs.
+const hangingParent = "hanging-parent"
+
+func superviseHangingRank(pidFile string) {
+	self, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	script, err := json.Marshal(fakeScript{At: "init", Do: "hang", PidFile: pidFile})
+	if err != nil {
+		panic(err)
+	}
+	s := &Supervisor{Launcher: Launcher{Command: []string{self}}, Clock: clock.RealClock{}}
+	s.Run(context.Background(), Team{
+		Specs: []rank.Spec{{WorldSize: 1, InitDeadline: time.Hour, StepDeadline: time.Hour}}, Env: []string{fakeScriptEnv + "=" + string(script)},
+		OnEvent: func(ev rank.Event) {
+			if ev.Kind == rank.EventInitStart {
+				fmt.Println("hangs")
+			}
+		}})
+}
 
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == realRank {
@@ -41,6 +66,10 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
+		os.Exit(0)
+	}
+	if len(os.Args) == 3 && os.Args[1] == hangingParent {
+		superviseHangingRank(os.Args[2])
 		os.Exit(0)
 	}
 	if script := os.Getenv(fakeScriptEnv); script != "" {
@@ -69,6 +98,9 @@ func fakeRank(raw string) int {
 		ev.Rank, ev.Time = spec.Rank, time.Now()
 		data, _ := json.Marshal(ev)
 		_, _ = out.Write(append(data, '\n'))
+	}
+	if script.Do == "hang" && script.PidFile != "" {
+		_ = os.WriteFile(script.PidFile, fmt.Appendf(nil, "%d", os.Getpid()), 0o600)
 	}
 	fmt.Printf("log of rank %d\n", spec.Rank)
 	at := func(place string) {

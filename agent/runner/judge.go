@@ -147,7 +147,7 @@ func (j *Judgement) blame(e Evidence) {
 	f := e.Failure
 	if e.Search != nil {
 		j.Culprits = e.Search.Finding.Culprits(e.Node, j.Reason, e.Search.What, e.PCI)
-		j.addSearch(*e.Search, e.PCI)
+		j.addSearch(*e.Search)
 		if len(j.Culprits) > 0 {
 			return
 		}
@@ -161,7 +161,7 @@ func (j *Judgement) blame(e Evidence) {
 }
 
 // addSearch puts what a search came to in front of the message, since the culprit is what a reader needs first.
-func (j *Judgement) addSearch(s Search, pci []string) {
+func (j *Judgement) addSearch(s Search) {
 	if len(j.Culprits) > 0 {
 		names := make([]string, 0, len(j.Culprits))
 		for _, c := range j.Culprits {
@@ -185,7 +185,7 @@ func (j *Judgement) wrongData(e Evidence, w Wrong) {
 	}
 	if e.Search != nil {
 		j.Culprits = e.Search.Finding.Culprits(e.Node, api.ReasonWrongData, e.Search.What, e.PCI)
-		j.addSearch(*e.Search, e.PCI)
+		j.addSearch(*e.Search)
 	}
 }
 

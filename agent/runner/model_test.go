@@ -268,7 +268,7 @@ func TestRunFaults(t *testing.T) {
 		{"init fails with one GPU", &modelTeams{bad: do("init", has(6))}, nil, api.VerdictFail, api.ReasonInitFailed, "GPU " + modelPCI(6), ""},
 		{"a rank dies", &modelTeams{bad: do("die", has(7))}, nil, api.VerdictFail, api.ReasonRankDied, "GPU " + modelPCI(7), ""},
 		{"hang with DDA only", &modelTeams{bad: onlyDDA}, nil, api.VerdictFail, api.ReasonRankHung, "", "inconclusive: none of"},
-		{"library missing", &modelTeams{bad: func(v rcclx.Variant, _ []int) string { return "missingLibrary" }}, nil, api.VerdictError, api.ReasonLibraryMissing, "", "was not found"},
+		{"library missing", &modelTeams{bad: func(rcclx.Variant, []int) string { return "missingLibrary" }}, nil, api.VerdictError, api.ReasonLibraryMissing, "", "was not found"},
 		{"slow link", &modelTeams{pairMBps: func(a, b int) int64 {
 			if a == 1 && b == 4 {
 				return 12000

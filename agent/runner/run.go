@@ -118,8 +118,8 @@ func (r *Runner) Run(ctx context.Context) (Result, error) {
 // awaitPlan polls the CommNode until it asks for this run.
 func (r *Runner) awaitPlan(ctx context.Context) (Assignment, error) {
 	until := r.Clock.Now().Add(r.Config.WaitForPlan)
-	seen := "nothing"
 	for {
+		var seen string
 		actx, cancel := context.WithTimeout(ctx, attemptTimeout)
 		a, err := r.Reporter.Assignment(actx)
 		cancel()

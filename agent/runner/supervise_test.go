@@ -1,11 +1,14 @@
 package runner
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -219,24 +222,49 @@ func TestGrandchildIsKilled(t *testing.T) {
 	if out.Failure == nil || out.Failure.Rank != 1 {
 		t.Fatalf("failure = %+v", out.Failure)
 	}
-	data, err := os.ReadFile(pidFile)
+	awaitEnd(t, pidFile)
+}
+
+// awaitEnd returns once the process whose pid is in the file is gone, or a zombie that its new parent has not reaped.
+func awaitEnd(t *testing.T, pidFile string) {
+	t.Helper()
+	pid, err := os.ReadFile(pidFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pid, err := strconv.Atoi(string(data))
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Killed, though perhaps not yet reaped by init: a zombie has no command line.
 	for {
-		cmdline, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+		// A zombie has no command line.
+		cmdline, err := os.ReadFile(filepath.Join("/proc", string(pid), "cmdline"))
 		if err != nil || len(cmdline) == 0 {
 			return
 		}
-		if t.Context().Err() != nil {
-			t.Fatal("the grandchild lives on")
-		}
+		runtime.Gosched()
 	}
+}
+
+// TestRanksDieWithTheirParent kills a supervisor, which then cannot kill its ranks itself.
+func TestRanksDieWithTheirParent(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pidFile := filepath.Join(t.TempDir(), "pid")
+	parent := exec.CommandContext(t.Context(), self, hangingParent, pidFile)
+	out, err := parent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	if err := parent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = parent.Wait() // it was killed
+	awaitEnd(t, pidFile)
 }
 
 func TestDeathExplainsPeersErrors(t *testing.T) {

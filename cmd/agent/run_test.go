@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"rcclx.io/commgroup-operator/agent/runner"
+	api "rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// deafReporter asks for a run, and takes no report.
+type deafReporter struct{}
+
+func (deafReporter) Assignment(context.Context) (runner.Assignment, error) {
+	return runner.Assignment{Ranks: 2, Run: &api.RunAssignment{ID: "run-1", Plan: api.RunPlan{RunDeadlineSeconds: 1}}}, nil
+}
+
+func (deafReporter) Report(context.Context, api.NodeRunStatus) error {
+	return errors.New("connection refused")
+}
+
+// tinyHost has too little shared memory, so that the run ends before any process starts.
+type tinyHost struct{}
+
+func (tinyHost) BootID() (string, error)                { return "boot", nil }
+func (tinyHost) SharedMemoryFreeBytes() (int64, error)  { return 1, nil }
+func (tinyHost) LockedMemoryLimitBytes() (int64, error) { return -1, nil }
+
+func TestResultIsLeftForTheKubelet(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "termination-log")
+	var out strings.Builder
+	// No grace: the first refusal is the last.
+	r := &runner.Runner{Config: runner.Config{Node: "node-a", RunID: "run-1", ReportGrace: -time.Hour}, Reporter: deafReporter{}, Host: tinyHost{},
+		Clock: clock.RealClock{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	err := runOnce(t.Context(), r, &out, path)
+	if err == nil || !strings.Contains(err.Error(), "connection refused") {
+		t.Fatalf("error %v", err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, text := range map[string]string{"termination log": string(data), "stdout": out.String()} {
+		var s api.NodeRunStatus
+		if err := json.Unmarshal([]byte(text), &s); err != nil {
+			t.Fatalf("%s is no JSON: %v", what, err)
+		}
+		if s.Verdict != api.VerdictError || s.Reason != api.ReasonPreconditionFailed || s.ID != "run-1" {
+			t.Errorf("%s: %+v", what, s)
+		}
+	}
+}
+
+func TestLastWordsFit(t *testing.T) {
+	long := runner.Result{Full: api.NodeRunStatus{ID: "r", Verdict: api.VerdictFail, Message: "m", LogTail: strings.Repeat("x", 5000)}}
+	long.Status = long.Full
+	if got := lastWords(long, errors.New("e")); len(got) > terminationLogBytes || !strings.Contains(got, `"verdict":"Fail"`) {
+		t.Errorf("got %d bytes: %.80s", len(got), got)
+	}
+	if got := lastWords(runner.Result{}, errors.New(strings.Repeat("e", 9000))); len(got) != terminationLogBytes {
+		t.Errorf("got %d bytes", len(got))
+	}
+}
+
+func TestRunFlags(t *testing.T) {
+	for _, args := range [][]string{{"--group", "a", "--node", "n", "--run-id", "r"}, {"--group", "a/b", "--run-id", "r"}, {"--group", "a/b", "--node", "n"}} {
+		cmd := newRunCommand()
+		cmd.SetArgs(args)
+		cmd.SetOut(io.Discard)
+		cmd.SetErr(io.Discard)
+		if err := cmd.Execute(); err == nil {
+			t.Errorf("%v: no error", args)
+		}
+	}
+}
