@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rcclx.io/commgroup-operator/agent/discover"
+	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
+)
+
+// exitCodeOf is what main exits with; the error goes to the output, too.
+func exitCodeOf(err error, out *bytes.Buffer) int {
+	if err != nil {
+		out.WriteString(err.Error())
+	}
+	return exitCode(err)
+}
+
+func tree(t *testing.T, change func(*nodetree.Node)) string {
+	t.Helper()
+	n, err := nodetree.Defaults("MI300X")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Name = "sim-node-0"
+	if change != nil {
+		change(&n)
+	}
+	dir := t.TempDir()
+	if err := nodetree.Write(dir, n); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestDiscoverCommand(t *testing.T) {
+	good := tree(t, nil)
+	bad := tree(t, func(n *nodetree.Node) { n.Links = []nodetree.Link{{A: 0, B: 7, Kind: nodetree.LinkPCIe}} })
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		want []string
+	}{
+		"healthy": {[]string{"--root", good}, 0, []string{"SIMULATED", "8 x MI300X (gfx942)", "Link type between two GPUs", "XGMI  XGMI", "Verdict: SIMULATED: healthy"}},
+		"problem": {[]string{"--root", bad}, exitProblems, []string{"PCIE", "Error   PCIeInsteadOfXGMI", "NOT HEALTHY (1 error)"}},
+		"yaml":    {[]string{"--root", good, "-o", "yaml"}, 0, []string{"origin: Simulated", "model: MI300X"}},
+		"no root": {[]string{"--root", filepath.Join(good, "none")}, 1, []string{"--root"}},
+		"format":  {[]string{"--root", good, "-o", "xml"}, 1, []string{"use table, json or yaml"}},
+		"surplus": {[]string{"extra"}, 1, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			cmd := newRootCommand()
+			cmd.SetArgs(append([]string{"discover"}, c.args...))
+			cmd.SetOut(&out)
+			code := exitCodeOf(cmd.ExecuteContext(context.Background()), &out)
+			if code != c.code {
+				t.Errorf("exit code %d, want %d", code, c.code)
+			}
+			for _, text := range c.want {
+				if !strings.Contains(out.String(), text) {
+					t.Errorf("output lacks %q:\n%s", text, out.String())
+				}
+			}
+		})
+	}
+	var out bytes.Buffer
+	cmd := newRootCommand()
+	cmd.SetArgs([]string{"discover", "--root", good, "-o", "json"})
+	cmd.SetOut(&out)
+	if err := cmd.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	var facts discover.Facts
+	if err := json.Unmarshal(out.Bytes(), &facts); err != nil || len(facts.GPUs) != 8 || len(facts.Links) != 56 {
+		t.Errorf("json: %v, %d GPUs, %d links", err, len(facts.GPUs), len(facts.Links))
+	}
+}
+
+func TestInstallFile(t *testing.T) {
+	dir := t.TempDir()
+	source, target := filepath.Join(dir, "source"), filepath.Join(dir, "to", "agent")
+	if err := os.WriteFile(source, []byte("binary"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := installFile(source, target); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "mount a writable volume") {
+		t.Errorf("without the directory: %v", err)
+	}
+	if err := os.Mkdir(filepath.Dir(target), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // also over an older copy
+		if err := installFile(source, target); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := os.ReadFile(target)
+	info, statErr := os.Stat(target)
+	if err != nil || statErr != nil || string(data) != "binary" || info.Mode() != 0o755 {
+		t.Errorf("installed %q, %v, %v, %v", data, info.Mode(), err, statErr)
+	}
+	left, err := os.ReadDir(filepath.Dir(target))
+	if err != nil || len(left) != 1 {
+		t.Errorf("files left: %v, %v", left, err)
+	}
+}
+
+func TestMonitorFlags(t *testing.T) {
+	good := monitorFlags{group: "ml/group", node: "node-a", intervalSeconds: 30, validSeconds: 120}
+	name, err := good.commNode()
+	if err != nil || name.Namespace != "ml" || !strings.HasPrefix(name.Name, "group") {
+		t.Errorf("CommNode %s, %v", name, err)
+	}
+	for what, change := range map[string]func(*monitorFlags){
+		"no namespace": func(f *monitorFlags) { f.group = "group" }, "no name": func(f *monitorFlags) { f.group = "ml/" },
+		"three parts": func(f *monitorFlags) { f.group = "a/b/c" }, "no node": func(f *monitorFlags) { f.node = "" },
+		"no interval": func(f *monitorFlags) { f.intervalSeconds = 0 }, "no validity": func(f *monitorFlags) { f.validSeconds = 0 },
+	} {
+		f := good
+		change(&f)
+		if _, err := f.commNode(); err == nil {
+			t.Errorf("%s: accepted", what)
+		}
+	}
+	if _, err := newLogger("xml"); err == nil {
+		t.Error("log format xml was accepted")
+	}
+}
