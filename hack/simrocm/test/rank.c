@@ -66,7 +66,8 @@ static void check(int rc, const char *what)
 }
 
 /* Exact in every type, also summed over 8 ranks; needs 6 bits, so E4M3 cannot hold it. */
-static double value(int r, size_t i) { return ((double)((i * 7 + (size_t)r * 13) % 61) - 30) / 8; }
+#define PERIOD 61
+static double value(int r, size_t i) { return ((double)((i * 7 + (size_t)r * 13) % PERIOD) - 30) / 8; }
 
 static size_t width(int dtype) { return dtype == F64 ? 8 : dtype == F16 || dtype == BF16 ? 2 : 4; }
 
@@ -125,10 +126,13 @@ static void finish(void *event, const char *step)
 
 static double sum(size_t i)
 {
-	double s = 0;
-	for (int r = 0; r < ranks; r++)
-		s += value(r, i);
-	return s;
+	static double sums[PERIOD];
+	static bool known;
+	for (int k = 0; !known && k < PERIOD; k++)
+		for (int r = 0; r < ranks; r++)
+			sums[k] += value(r, (size_t)k);
+	known = true;
+	return sums[i % PERIOD];
 }
 
 static double expected(const char *coll, size_t i, size_t block)

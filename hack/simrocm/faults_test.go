@@ -1,0 +1,197 @@
+package simrocm
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestFaults(t *testing.T) {
+	t.Run("hang", func(t *testing.T) {
+		o := job{ranks: 8, node: healthy(t, "hang:3")}.run(t, "deadline:300", "ar:f32:65536:1")
+		for rank, code := range o.codes {
+			if code != 3 {
+				t.Errorf("rank %d ended with %d, want 3 (its event was never ready)", rank, code)
+			}
+		}
+	})
+	t.Run("wrong data", func(t *testing.T) {
+		o := job{ranks: 8, node: healthy(t, "wrong-data:5")}.run(t, "ar:f32:1048576:1", "pair:0-5:65536:1", "pair:1-2:65536:1")
+		if o.step(t, "ar:f32:1048576:1", "wrong") == 0 || o.step(t, "pair:0-5:65536:1", "wrong") == 0 {
+			t.Error("the corrupted contribution cannot be seen")
+		}
+		if o.step(t, "pair:1-2:65536:1", "wrong") != 0 {
+			t.Error("a pair without the GPU is wrong, too")
+		}
+	})
+	t.Run("slow link", func(t *testing.T) {
+		const collective, slow, other = "ar:f32:33554432:1", "pair:1-4:16777216:1", "pair:0-5:16777216:1"
+		base := job{ranks: 8, node: healthy(t, "")}.run(t, collective, slow, other)
+		o := job{ranks: 8, node: healthy(t, "slow-link:1-4:25")}.run(t, collective, slow, other)
+		for step, factor := range map[string]float64{collective: 3.4, slow: 3.4, other: 1} {
+			if got := float64(o.step(t, step, "ns")) / float64(base.step(t, step, "ns")); got < factor || got > factor*1.2 {
+				t.Errorf("%s takes %.2f times as long, want about %.1f", step, got, factor)
+			}
+		}
+	})
+	t.Run("low memory", func(t *testing.T) {
+		o := job{ranks: 2, node: healthy(t, "low-memory:64")}.run(t, "ar:f32:134217728:1")
+		if !strings.Contains(o.text, "call=hipMalloc code=2") {
+			t.Errorf("want hipErrorOutOfMemory of hipMalloc:\n%s", o.text)
+		}
+	})
+	t.Run("missing symbol", func(t *testing.T) {
+		o := job{ranks: 1, node: healthy(t, "missing-symbol:ncclAllReduce")}.run(t, "symbol:ncclAllReduce", "symbol:ncclAllGather")
+		if !strings.Contains(o.text, "symbol name=ncclAllReduce found=0") || !strings.Contains(o.text, "symbol name=ncclAllGather found=1") {
+			t.Errorf("want only ncclAllReduce missing:\n%s", o.text)
+		}
+	})
+	t.Run("precondition", func(t *testing.T) {
+		o := job{ranks: 1, env: []string{"HSA_NO_SCRATCH_RECLAIM=0"}}.run(t)
+		if !strings.Contains(o.text, "call=ncclGetUniqueId code=2") {
+			t.Errorf("want ncclSystemError without HSA_NO_SCRATCH_RECLAIM=1:\n%s", o.text)
+		}
+	})
+	t.Run("unreadable configuration", func(t *testing.T) {
+		o := job{ranks: 1, env: []string{"SIMROCM_ROOT=" + t.TempDir()}}.run(t)
+		if !strings.Contains(o.text, "simrocm.conf: cannot be read") {
+			t.Errorf("want an error about simrocm.conf:\n%s", o.text)
+		}
+	})
+}
+
+// start starts the ranks, waits until each has written the text, and gives a function that kills all that are left.
+func (j job) start(t *testing.T, memory, text string, steps ...string) (kill func()) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	cmds := j.commands(ctx, t, memory, steps)
+	said := make(chan error, len(cmds))
+	for _, cmd := range cmds {
+		w := &watcher{want: text, found: said}
+		cmd.Stdout, cmd.Stderr = w, w
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range cmds {
+		select {
+		case <-said:
+		case <-ctx.Done():
+			t.Fatalf("a rank did not say %q within %s", text, patience)
+		}
+	}
+	return func() {
+		for _, cmd := range cmds {
+			_ = cmd.Process.Signal(syscall.SIGKILL)
+		}
+		for _, cmd := range cmds {
+			_ = cmd.Wait()
+		}
+	}
+}
+
+type watcher struct {
+	want  string
+	text  strings.Builder
+	found chan<- error
+	done  bool
+}
+
+func (w *watcher) Write(p []byte) (int, error) {
+	w.text.Write(p)
+	if !w.done && strings.Contains(w.text.String(), w.want) {
+		w.done = true
+		w.found <- nil
+	}
+	return len(p), nil
+}
+
+func TestKilledRanksLeaveNothing(t *testing.T) {
+	memory := memoryFolder(t)
+	kill := job{ranks: 8}.start(t, memory, "ready", "ar:f32:1048576:1", "hold")
+	left, err := os.ReadDir(memory)
+	if err != nil || len(left) != 0 {
+		t.Errorf("while the ranks run: %v (%v), want no files", left, err)
+	}
+	kill()
+	if left, err = os.ReadDir(memory); err != nil || len(left) != 0 {
+		t.Errorf("after SIGKILL: %v (%v), want no files", left, err)
+	}
+}
+
+func TestNextRunSweepsWhatDiedBeforeItMet(t *testing.T) {
+	memory := memoryFolder(t)
+	j := job{ranks: 2, rankEnv: func(rank int) []string {
+		// Rank 1 waits in another communicator, so that neither is ever complete.
+		return []string{fmt.Sprintf("NCCL_COMM_ID=%s-%d", t.Name(), rank)}
+	}}
+	kill := j.start(t, memory, "joining", "hold")
+	for deadline := time.Now().Add(patience); ; { // until both files are there
+		if left, err := os.ReadDir(memory); err == nil && len(left) == 2 {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("files %v (%v), want two", left, err)
+		}
+	}
+	kill()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for _, cmd := range (job{ranks: 1}).commands(ctx, t, memory, nil) {
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	if left, err := os.ReadDir(memory); err != nil || len(left) != 0 {
+		t.Errorf("%v (%v), want no files", left, err)
+	}
+}
+
+func TestInitAbort(t *testing.T) {
+	memory := memoryFolder(t)
+	j := job{ranks: 8, node: healthy(t, "init-abort:2")}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmds := j.commands(ctx, t, memory, []string{"hold"})
+	var text bytes.Buffer
+	cmds[2].Stderr = &text
+	for _, cmd := range cmds {
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = cmds[2].Wait()
+	status, ok := cmds[2].ProcessState.Sys().(syscall.WaitStatus)
+	if !ok || !status.Signaled() || status.Signal() != syscall.SIGABRT || !strings.Contains(text.String(), "init-abort") {
+		t.Errorf("rank 2 ended with %v, want SIGABRT and a reason: %s", cmds[2].ProcessState, text.String())
+	}
+	for i, cmd := range cmds {
+		if i == 2 {
+			continue
+		}
+		_ = cmd.Process.Signal(syscall.SIGKILL) // the others wait for ever, as real ones do
+		_ = cmd.Wait()
+	}
+	if left, err := os.ReadDir(memory); err != nil || len(left) != 0 {
+		t.Errorf("%v (%v), want no files", left, err)
+	}
+}
+
+func TestBannerSaysSimulated(t *testing.T) {
+	o := job{ranks: 2, env: []string{"NCCL_DEBUG=VERSION"}}.run(t)
+	if !strings.Contains(o.text, "RCCL version : 2.28.3-SIMULATED:rcclx-dev") || strings.Count(o.text, "Librccl path") != 1 {
+		t.Errorf("want one banner that says SIMULATED:\n%s", o.text)
+	}
+}
+
+func TestAbortEndsAHungStandardKernel(t *testing.T) {
+	o := job{ranks: 2, node: healthy(t, "hang:1")}.run(t, "post:f32:65536", "abort")
+	if strings.Count(o.text, "aborted rank=") != 2 {
+		t.Errorf("want both ranks to get out by ncclCommAbort:\n%s", o.text)
+	}
+}
