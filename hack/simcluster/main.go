@@ -19,7 +19,7 @@ func main() {
 		Use: "simcluster", Short: "A Kubernetes cluster with simulated GPU nodes on one machine",
 		SilenceUsage: true, SilenceErrors: true,
 	}
-	root.AddCommand(newUpCommand(), newDownCommand(), newStatusCommand(), newNodeCommand())
+	root.AddCommand(newUpCommand(), newDownCommand(), newDemoCommand(), newStatusCommand(), newNodeCommand())
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "simcluster:", err)
 		stop()

@@ -1,0 +1,89 @@
+# Everything that a person or CI runs. Nothing here needs root. See `make help`.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+GO ?= go
+FAULT ?=
+STATE_DIR ?= .demo
+# Only commands that the product ships or the demo needs; the agent needs no cgo to load the communication library.
+COMMANDS := ./cmd/manager ./cmd/agent ./cmd/kubectl-commgroup ./hack/simcluster
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+KUBE = $$(hack/kube/build.sh)
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build manager, agent, kubectl-commgroup and simcluster into bin/
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/ $(COMMANDS)
+
+.PHONY: simrocm
+simrocm: ## Build the simulated ROCm libraries into bin/simrocm
+	@$(MAKE) --no-print-directory -C hack/simrocm OUT=$(CURDIR)/bin/simrocm
+
+.PHONY: kube
+kube: ## Make etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kubectl available; print their folder
+	@hack/kube/build.sh
+
+.PHONY: demo
+demo: ## Show the operator on four simulated MI300X nodes (FAULT=slow-link|hang|wrong-data|init-abort|rocm-mismatch)
+	@began=$$(date +%s); \
+	echo "SIMULATED demo: builds (the first time about 10 minutes on 2 cores, later seconds), then a cluster of simulated GPU nodes in $(STATE_DIR)"; \
+	kube=$(KUBE); \
+	$(MAKE) --no-print-directory build simrocm; \
+	exec bin/simcluster demo --state-dir $(STATE_DIR) --binaries "$$kube" --simrocm bin/simrocm --fault "$(FAULT)" --began "$$began"
+
+bin/simcluster:
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./hack/simcluster
+
+.PHONY: demo-down
+demo-down: bin/simcluster ## End exactly what the demo started and remove its state
+	@bin/simcluster down --state-dir $(STATE_DIR)
+
+.PHONY: test
+test: lint test-unit test-demo ## Lint, all Go tests with -race on a real API server, and a smoke of the demo
+
+.PHONY: test-unit
+test-unit: simrocm ## All Go tests with -race, on a real API server
+	@kube=$(KUBE); CGO_ENABLED=1 KUBEBUILDER_ASSETS="$$kube" SIMROCM_LIB=$(CURDIR)/bin/simrocm $(GO) test -race ./...
+
+.PHONY: test-demo
+test-demo: ## Smoke of the demo: it reaches Ready, and a faulty link is named
+	@$(MAKE) --no-print-directory demo STATE_DIR=.demo-test
+	@$(MAKE) --no-print-directory demo STATE_DIR=.demo-test FAULT=slow-link
+	@$(MAKE) --no-print-directory demo-down STATE_DIR=.demo-test
+
+.PHONY: fmt
+fmt: ## Format the Go code
+	gofmt -w $$(git ls-files -co --exclude-standard '*.go')
+
+bin/golangci-lint: hack/lint/go.mod
+	cd hack/lint && $(GO) build -o $(CURDIR)/bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@
+
+.PHONY: lint
+lint: bin/golangci-lint ## gofmt, go vet, golangci-lint, and generated files that are out of date
+	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
+	if [ -n "$$unformatted" ]; then echo "not formatted (run make fmt):"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	bin/golangci-lint run ./...
+	hack/generate.sh --check
+
+.PHONY: generate
+generate: ## Generate deepcopy code, CRDs, the chart's copies and the API reference
+	hack/generate.sh
+
+.PHONY: bench
+bench: ## Figures of docs/benchmarks.md that need no cluster
+	$(GO) test -run '^$$' -bench . -benchmem ./rcclx/... ./agent/...
+
+.PHONY: bench-demo
+bench-demo: build simrocm ## Warm time of the demo, and where it goes
+	@kube=$(KUBE); bin/simcluster demo --state-dir .demo-bench --binaries "$$kube" --simrocm bin/simrocm | sed -n '/Where the time went/,/in all/p'
+	@bin/simcluster down --state-dir .demo-bench
+
+.PHONY: clean
+clean: ## Remove bin/ (not the control plane's cache)
+	rm -rf bin

@@ -1,0 +1,135 @@
+// Package demo shows the operator on simulated nodes: it brings a cluster up, installs the operator, applies the sample
+// CommGroup, waits for its outcome and prints it.
+package demo
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// FaultyNode is the node that a fault is put on.
+const FaultyNode = "sim-node-2"
+
+// Fault is one thing that can be made to go wrong on FaultyNode, and what the operator is expected to say of it.
+type Fault struct {
+	Name string
+	// Setting for simrocm.conf; empty where the fault is in the node's tree.
+	Setting string
+	// ROCm version of the node's tree; empty means the others'.
+	ROCm string
+	// Description for people.
+	Description string
+	// Reasons that name the fault: of a culprit, or of the condition Compatible.
+	Reasons []string
+	// GPUs (ordinals) that a culprit has to name; empty means that the node is enough.
+	GPUs []int
+	// Incompatible: the fault shows in the condition Compatible, and there is no run.
+	Incompatible bool
+}
+
+// Faults by the name that FAULT= takes.
+var Faults = []Fault{
+	{Name: "slow-link", Setting: "slow-link:2-5:25", GPUs: []int{2, 5}, Reasons: []string{v1alpha1.ReasonSlowLink},
+		Description: "the xGMI link between GPU 2 and GPU 5 runs at 25 % of its bandwidth"},
+	{Name: "hang", Setting: "hang:3", GPUs: []int{3}, Reasons: []string{v1alpha1.ReasonRankHung},
+		Description: "kernels on GPU 3 never complete"},
+	{Name: "wrong-data", Setting: "wrong-data:6", GPUs: []int{6}, Reasons: []string{v1alpha1.ReasonWrongData},
+		Description: "GPU 6 contributes corrupted data"},
+	{Name: "init-abort", Setting: "init-abort:4", GPUs: []int{4}, Reasons: []string{v1alpha1.ReasonRankDied, v1alpha1.ReasonInitFailed},
+		Description: "the process on GPU 4 aborts while the communicator is formed"},
+	{Name: "rocm-mismatch", ROCm: "6.4.1", Incompatible: true, Reasons: []string{v1alpha1.ReasonMixedROCmVersions},
+		Description: "the node has ROCm 6.4.1 while the others have 7.0.2"},
+}
+
+// FindFault looks a fault up; the empty name is no fault.
+func FindFault(name string) (*Fault, error) {
+	if name == "" {
+		return nil, nil
+	}
+	var known []string
+	for i := range Faults {
+		if Faults[i].Name == name {
+			return &Faults[i], nil
+		}
+		known = append(known, Faults[i].Name)
+	}
+	return nil, fmt.Errorf("FAULT=%s is not known: choose one of %s", name, strings.Join(known, ", "))
+}
+
+// Outcome is what the demo waits for.
+type Outcome struct {
+	// Done: the group has come to an end, as expected or not.
+	Done bool
+	// Reached says whether it is the expected one; Seen says in words what was seen.
+	Reached bool
+	Seen    string
+}
+
+// Judge says whether the group's status is the outcome that the demo expects. pci are the addresses of the faulty
+// node's GPUs by ordinal.
+func Judge(group *v1alpha1.CommGroup, fault *Fault, pci []string) Outcome {
+	ready := current(group, v1alpha1.ConditionReady)
+	finished := group.Status.Run != nil && group.Status.Run.Phase != v1alpha1.RunPhaseRunning && group.Status.Run.Generation == group.Generation
+	seen := "no condition Ready of this generation yet"
+	if ready != nil {
+		seen = fmt.Sprintf("Ready is %s (%s): %s", ready.Status, ready.Reason, ready.Message)
+	}
+	switch {
+	case fault == nil && ready != nil && ready.Status == metav1.ConditionTrue:
+		return Outcome{Done: true, Reached: true, Seen: seen}
+	case fault == nil:
+		return Outcome{Done: finished && ready != nil && ready.Reason != v1alpha1.ReasonRunInProgress, Seen: seen}
+	case fault.Incompatible:
+		compatible := current(group, v1alpha1.ConditionCompatible)
+		if compatible == nil || compatible.Status != metav1.ConditionFalse {
+			return Outcome{Done: finished, Seen: seen}
+		}
+		seen = fmt.Sprintf("Compatible is False (%s): %s", compatible.Reason, compatible.Message)
+		named := oneOf(compatible.Reason, fault.Reasons) && strings.Contains(compatible.Message, FaultyNode)
+		return Outcome{Done: named, Reached: named, Seen: seen}
+	}
+	for _, c := range group.Status.Culprits {
+		if c.Node == FaultyNode && oneOf(c.Reason, fault.Reasons) && names(c, fault.GPUs, pci) {
+			return Outcome{Done: finished, Reached: finished, Seen: fmt.Sprintf("culprit %s %s on %s (%s): %s", c.Kind, c.Name, c.Node, c.Reason, c.Message)}
+		}
+	}
+	if len(group.Status.Culprits) > 0 {
+		c := group.Status.Culprits[0]
+		seen += fmt.Sprintf("; the first culprit is %s %s on %s (%s): %s", c.Kind, c.Name, c.Node, c.Reason, c.Message)
+	}
+	return Outcome{Done: finished, Seen: seen}
+}
+
+// names says whether a culprit names every one of the GPUs, by PCI address or as a rank of its node.
+func names(c v1alpha1.Culprit, gpus []int, pci []string) bool {
+	for _, gpu := range gpus {
+		address := gpu < len(pci) && strings.Contains(c.Name+" "+c.Message, pci[gpu])
+		if !address && c.Name != fmt.Sprintf("rank %d", gpu) {
+			return false
+		}
+	}
+	return true
+}
+
+func oneOf(s string, all []string) bool {
+	for _, a := range all {
+		if a == s {
+			return true
+		}
+	}
+	return false
+}
+
+// current finds a condition that speaks of the present generation.
+func current(group *v1alpha1.CommGroup, kind string) *metav1.Condition {
+	c := meta.FindStatusCondition(group.Status.Conditions, kind)
+	if c == nil || c.ObservedGeneration != group.Generation {
+		return nil
+	}
+	return c
+}

@@ -1,0 +1,138 @@
+package demo
+
+import (
+	"context"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/report"
+)
+
+// print shows what a person wants to see of the group.
+func (d *demo) print(ctx context.Context, group *v1alpha1.CommGroup, outcome Outcome) error {
+	var nodes v1alpha1.CommNodeList
+	if err := d.client.List(ctx, &nodes, client.InNamespace("default")); err != nil {
+		return err
+	}
+	d.say("")
+	if err := report.Notice(d.Out, group); err != nil {
+		return err
+	}
+	for _, kind := range []string{"cg", "cn"} {
+		d.step("kubectl get %s", kind)
+		table, err := d.kubectl(ctx, "get", kind)
+		if err != nil {
+			return err
+		}
+		d.say("%s", strings.TrimRight(table, "\n"))
+	}
+	sections := []struct {
+		title string
+		print func() error
+	}{
+		{"Conditions", func() error { return report.Conditions(d.Out, group) }},
+		{"Nodes", func() error { return report.Nodes(d.Out, nodes.Items) }},
+		{"xGMI mesh", func() error { return d.printMesh(nodes.Items) }},
+		{"Settings: requested, effective, verified", func() error { return report.Settings(d.Out, group.Status.Settings) }},
+		{"A/B by message size: the members' medians", func() error { return report.GroupAB(d.Out, group) }},
+		{"Culprits", func() error { return report.Culprits(d.Out, group.Status.Culprits) }},
+		{"Published settings", func() error { return d.printPublished(ctx, group) }},
+	}
+	for _, s := range sections {
+		if (s.title == "Culprits" && d.Fault == nil && len(group.Status.Culprits) == 0) || (len(group.Status.Results) == 0 && strings.HasPrefix(s.title, "A/B")) {
+			continue
+		}
+		d.step("%s", s.title)
+		if err := s.print(); err != nil {
+			return err
+		}
+	}
+	d.printTimes()
+	if outcome.Reached {
+		d.step("As expected: %s", outcome.Seen)
+	}
+	d.printNext(group)
+	return nil
+}
+
+// printMesh draws the mesh of the node of interest in full; the others are alike or have a problem of their own.
+func (d *demo) printMesh(nodes []v1alpha1.CommNode) error {
+	for i := range nodes {
+		n := &nodes[i]
+		if (d.Fault == nil && i == 0) || (d.Fault != nil && n.Spec.NodeName == FaultyNode) {
+			if err := report.Topology(d.Out, n); err != nil {
+				return err
+			}
+		}
+		if n.Status.Facts != nil && len(n.Status.Facts.Problems) > 0 {
+			d.say("%s:", n.Spec.NodeName)
+			if err := report.Problems(d.Out, n.Status.Facts.Problems); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (d *demo) printPublished(ctx context.Context, group *v1alpha1.CommGroup) error {
+	published := group.Status.Published
+	if published == nil {
+		d.say("none: %s", conditionText(group, v1alpha1.ConditionSettingsPublished))
+		return nil
+	}
+	var cm corev1.ConfigMap
+	if err := d.client.Get(ctx, client.ObjectKey{Namespace: group.Namespace, Name: published.ConfigMapName}, &cm); err != nil {
+		return err
+	}
+	d.say("ConfigMap %s/%s, hash %s, proven by run %s (the sample allows simulated results to be published)", cm.Namespace, cm.Name, published.Hash, published.RunID)
+	for _, key := range sortedKeys(cm.Data) {
+		if strings.Contains(cm.Data[key], "\n") {
+			d.say("  %s: |\n    %s", key, strings.ReplaceAll(strings.TrimSpace(cm.Data[key]), "\n", "\n    "))
+			continue
+		}
+		d.say("  %s=%s", key, cm.Data[key])
+	}
+	return nil
+}
+
+func conditionText(group *v1alpha1.CommGroup, kind string) string {
+	c := current(group, kind)
+	if c == nil {
+		return "no condition " + kind + " yet"
+	}
+	return c.Reason + ": " + c.Message
+}
+
+func (d *demo) printTimes() {
+	d.step("Where the time went")
+	for _, p := range d.phases {
+		d.say("  %8.1f s  %s", p.seconds, p.name)
+	}
+	d.say("  %8.1f s  in all", time.Since(d.Began).Seconds())
+}
+
+func (d *demo) printNext(group *v1alpha1.CommGroup) {
+	d.step("The cluster stays up. Next:")
+	d.say("  export KUBECONFIG=%s PATH=%s:%s:$PATH", d.State.Kubeconfig(), d.Bin, d.Binaries)
+	d.say("  kubectl get cg,cn")
+	d.say("  kubectl get cg %s -o yaml", group.Name)
+	d.say("  kubectl commgroup status %s", group.Name)
+	d.say("  kubectl commgroup results %s", group.Name)
+	d.say("  kubectl get pods -A -o wide; kubectl logs -n %s deploy/commgroup-manager", operatorNamespace)
+	d.say("  make demo FAULT=%s      # see the operator name what is wrong", Faults[0].Name)
+	d.say("  make demo-down")
+	if rel, err := filepath.Rel(d.Repo, d.State.Dir); err == nil {
+		d.say("Logs: %s and %s", filepath.Join(rel, "logs"), filepath.Join(rel, "nodes", "NODE", "logs"))
+	}
+}
+
+func sortedKeys(m map[string]string) []string {
+	return slices.Sorted(maps.Keys(m))
+}

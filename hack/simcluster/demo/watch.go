@@ -1,0 +1,126 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sort"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// groupName is the name in config/samples/commgroup.yaml.
+const groupName = "mi300x"
+
+// quietSeconds is how long the progress may stay silent.
+const quietSeconds = 15
+
+// applyAndWait applies the sample and follows it until it comes to its outcome.
+func (d *demo) applyAndWait(ctx context.Context, pci []string) (Outcome, *v1alpha1.CommGroup, error) {
+	sample := "hack/demo/group"
+	if d.Fault != nil {
+		sample = "hack/demo/group-fault"
+	}
+	d.step("Applying the sample CommGroup: kubectl apply -k %s", sample)
+	if err := d.kubectlRetry(ctx, "apply", "-k", filepath.Join(d.Repo, sample)); err != nil {
+		return Outcome{}, nil, err
+	}
+	applied := time.Now()
+	d.mark = applied
+	w := watcher{demo: d, applied: applied, lastLine: applied}
+	for {
+		var group v1alpha1.CommGroup
+		var nodes v1alpha1.CommNodeList
+		err := d.client.Get(ctx, client.ObjectKey{Namespace: "default", Name: groupName}, &group)
+		if err == nil {
+			err = d.client.List(ctx, &nodes, client.InNamespace("default"))
+		}
+		if ctx.Err() != nil {
+			return Outcome{}, nil, fmt.Errorf("stopped while waiting for CommGroup %s; `make demo-down` ends the cluster: %w", groupName, ctx.Err())
+		}
+		if err != nil {
+			return Outcome{}, nil, err
+		}
+		w.observe(&group, nodes.Items)
+		outcome := Judge(&group, d.Fault, pci)
+		if outcome.Done {
+			w.finish()
+			return outcome, &group, nil
+		}
+		if time.Since(applied) > d.GroupDeadline {
+			w.finish()
+			outcome.Seen = fmt.Sprintf("after %s %s", d.GroupDeadline, outcome.Seen)
+			return outcome, &group, nil
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(250 * time.Millisecond):
+		}
+	}
+}
+
+// watcher turns changes into lines of progress and into phases.
+type watcher struct {
+	*demo
+	applied, lastLine time.Time
+	last              string
+	compatible        bool
+	started, finished bool
+}
+
+func (w *watcher) observe(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) {
+	if c := current(group, v1alpha1.ConditionCompatible); !w.compatible && c != nil && c.Status == "True" {
+		w.compatible = true
+		w.done("apply to compatible: monitors started, facts read")
+	}
+	run := group.Status.Run
+	if run != nil && !w.started {
+		for i := range nodes {
+			if nodes[i].Status.Run != nil && nodes[i].Status.Run.ID == run.ID {
+				w.started = true
+				w.done("run pods started")
+				break
+			}
+		}
+	}
+	if run != nil && run.Phase != v1alpha1.RunPhaseRunning && !w.finished {
+		w.finished = true
+		w.done("run: three variants measured on every node")
+	}
+	line := progressLine(group, nodes)
+	if (line != w.last && time.Since(w.lastLine) > time.Second) || time.Since(w.lastLine) > quietSeconds*time.Second {
+		w.say("    %5.1f s  %s", time.Since(w.applied).Seconds(), line)
+		w.last, w.lastLine = line, time.Now()
+	}
+}
+
+func (w *watcher) finish() { w.done("settled: verdict, conditions, settings published") }
+
+// progressLine says in one line where a group is.
+func progressLine(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) string {
+	ready := current(group, v1alpha1.ConditionReady)
+	if ready == nil {
+		return "waiting for the manager to take the group up"
+	}
+	m := group.Status.Members
+	line := fmt.Sprintf("%s: %d of %d reporting; passed %d, failed %d, running %d, pending %d", ready.Reason, m.Reporting, m.Selected,
+		m.Passed, m.Failed+m.Errored, m.Running, m.Pending)
+	var steps []string
+	for i := range nodes {
+		if run := nodes[i].Status.Run; run != nil && run.Phase == v1alpha1.NodeRunRunning && run.Step != "" {
+			steps = append(steps, strings.TrimPrefix(nodes[i].Spec.NodeName, "sim-")+" at "+run.Step)
+		}
+	}
+	sort.Strings(steps)
+	if len(steps) > 0 {
+		line += "; " + steps[0]
+	}
+	if len(steps) > 1 {
+		line += fmt.Sprintf(" (and %d more nodes)", len(steps)-1)
+	}
+	return line
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rcclx.io/commgroup-operator/hack/simcluster/cluster"
+	"rcclx.io/commgroup-operator/hack/simcluster/demo"
+)
+
+func newDemoCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "demo", Short: "Show the operator on a fresh cluster of simulated MI300X nodes; it stays up afterwards", Args: cobra.NoArgs,
+	}
+	dir := stateFlag(cmd)
+	repo := cmd.Flags().String("repo", ".", "the repository's root")
+	binaries := cmd.Flags().String("binaries", "", "folder with the control plane's binaries and kubectl (hack/kube/build.sh prints it)")
+	bin := cmd.Flags().String("bin", "bin", "folder with manager and agent")
+	simrocm := cmd.Flags().String("simrocm", "bin/simrocm", "folder with the simulated ROCm libraries")
+	faultName := cmd.Flags().String("fault", "", "what goes wrong on "+demo.FaultyNode+": slow-link, hang, wrong-data, init-abort or rocm-mismatch; empty for nothing")
+	began := cmd.Flags().Int64("began", 0, "when the whole command began, in seconds since 1970; 0 means now")
+	deadline := cmd.Flags().Duration("deadline", 15*time.Minute, "how long the CommGroup may take to come to its outcome")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		fault, err := demo.FindFault(*faultName)
+		if err != nil {
+			return err
+		}
+		options := demo.Options{Fault: fault, Began: time.Now(), ManagerDeadline: 3 * time.Minute, GroupDeadline: *deadline, Out: os.Stdout}
+		if *began > 0 {
+			options.Began = time.Unix(*began, 0)
+		}
+		if options.State, err = cluster.NewState(*dir); err != nil {
+			return err
+		}
+		for from, to := range map[*string]*string{repo: &options.Repo, binaries: &options.Binaries, bin: &options.Bin, simrocm: &options.Simrocm} {
+			if *to, err = filepath.Abs(*from); err != nil {
+				return err
+			}
+		}
+		unlock, err := options.State.Lock()
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		if options.State.Exists() {
+			fmt.Println("Ending the demo that is there:")
+			if err := cluster.Down(options.State, out); err != nil {
+				return err
+			}
+		}
+		return demo.Run(cmd.Context(), options)
+	}
+	return cmd
+}
