@@ -49,6 +49,8 @@ func mix(x uint64) uint64 {
 type tile struct {
 	values []float32
 	bytes  []byte
+	// maxValue is the largest magnitude in the period.
+	maxValue float64
 }
 
 func newTile(d Datatype, value func(index int64) float32) tile {
@@ -56,6 +58,7 @@ func newTile(d Datatype, value func(index int64) float32) tile {
 	for i := range t.values {
 		t.values[i] = value(int64(i))
 		t.bytes = d.encode(t.bytes, t.values[i])
+		t.maxValue = max(t.maxValue, math.Abs(float64(t.values[i])))
 	}
 	return t
 }
@@ -142,13 +145,12 @@ func (c *checker) add(got []byte) {
 func (c *checker) compare(got []byte, t tile, phase, n int) {
 	element := int(c.datatype.Bytes())
 	c.checked += int64(n)
-	same := bytes.Equal(got, t.bytes[phase*element:(phase+n)*element])
+	c.maxValue = max(c.maxValue, t.maxValue)
+	if bytes.Equal(got, t.bytes[phase*element:(phase+n)*element]) {
+		return
+	}
 	for i := range n {
 		want := float64(t.values[phase+i])
-		c.maxValue = max(c.maxValue, math.Abs(want))
-		if same {
-			continue
-		}
 		value := float64(c.datatype.decode(got[i*element:]))
 		deviation := math.Abs(value - want)
 		switch {
