@@ -73,16 +73,20 @@ type watcher struct {
 }
 
 func (w *watcher) observe(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) {
-	if c := current(group, v1alpha1.ConditionCompatible); !w.compatible && c != nil && c.Status == "True" {
+	run := group.Status.Run
+	if c := current(group, v1alpha1.ConditionCompatible); !w.compatible && !w.started && c != nil && c.Status == "True" {
 		w.compatible = true
 		w.done("apply to compatible: monitors started, facts read")
 	}
-	run := group.Status.Run
 	if run != nil && !w.started {
 		for i := range nodes {
 			if nodes[i].Status.Run != nil && nodes[i].Status.Run.ID == run.ID {
 				w.started = true
-				w.done("run pods started")
+				name := "run pods started"
+				if !w.compatible {
+					name = "apply to run started: monitors, facts, run pods"
+				}
+				w.done(name)
 				break
 			}
 		}

@@ -1,0 +1,94 @@
+package demo
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+func group(run v1alpha1.RunPhase, conditions []metav1.Condition, culprits ...v1alpha1.Culprit) *v1alpha1.CommGroup {
+	g := &v1alpha1.CommGroup{ObjectMeta: metav1.ObjectMeta{Generation: 2}}
+	g.Status.Conditions, g.Status.Culprits = conditions, culprits
+	if run != "" {
+		g.Status.Run = &v1alpha1.GroupRunStatus{ID: "2-1", Generation: 2, Phase: run}
+	}
+	return g
+}
+
+func conditionOf(kind, status, reason, message string) []metav1.Condition {
+	return []metav1.Condition{{Type: kind, Status: metav1.ConditionStatus(status), Reason: reason, Message: message, ObservedGeneration: 2}}
+}
+
+func TestJudge(t *testing.T) {
+	pci := []string{"0000:05:00.0", "0000:2b:00.0", "0000:5b:00.0", "0000:65:00.0"}
+	hang := Fault{Name: "hang", GPUs: []int{3}, Reasons: []string{v1alpha1.ReasonRankHung}}
+	mismatch := Fault{Incompatible: true, Reasons: []string{v1alpha1.ReasonMixedROCmVersions}}
+	culprit := v1alpha1.Culprit{Node: FaultyNode, Kind: "GPU", Name: "0000:65:00.0", Reason: v1alpha1.ReasonRankHung}
+	other := culprit
+	other.Name = "0000:05:00.0"
+	elsewhere := culprit
+	elsewhere.Node = "sim-node-0"
+	ready := conditionOf(v1alpha1.ConditionReady, "True", "Ready", "")
+	notReady := conditionOf(v1alpha1.ConditionReady, "False", v1alpha1.ReasonRankHung, "")
+	stale := conditionOf(v1alpha1.ConditionReady, "True", "Ready", "")
+	stale[0].ObservedGeneration = 1
+	finished := v1alpha1.RunPhaseFinished
+	tests := map[string]struct {
+		group         *v1alpha1.CommGroup
+		fault         *Fault
+		done, reached bool
+	}{
+		"nothing yet":                 {group("", nil), nil, false, false},
+		"ready":                       {group(finished, ready), nil, true, true},
+		"ready of another generation": {group("", stale), nil, false, false},
+		"failed without a fault":      {group(finished, notReady), nil, true, false},
+		"runs":                        {group(v1alpha1.RunPhaseRunning, notReady), &hang, false, false},
+		"culprit while it runs":       {group(v1alpha1.RunPhaseRunning, notReady, culprit), &hang, false, false},
+		"culprit named":               {group(finished, notReady, other, culprit), &hang, true, true},
+		"another GPU named":           {group(finished, notReady, other), &hang, true, false},
+		"another node named":          {group(finished, notReady, elsewhere), &hang, true, false},
+		"ready in spite of a fault":   {group(finished, ready), &hang, true, false},
+		"mismatch named": {group("", conditionOf(v1alpha1.ConditionCompatible, "False", v1alpha1.ReasonMixedROCmVersions, "6.4.1 on sim-node-2")),
+			&mismatch, true, true},
+		"mismatch without the node": {group("", conditionOf(v1alpha1.ConditionCompatible, "False", v1alpha1.ReasonMixedROCmVersions, "mixed")),
+			&mismatch, false, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := Judge(tc.group, tc.fault, pci)
+			if got.Done != tc.done || got.Reached != tc.reached || got.Seen == "" {
+				t.Errorf("%+v, want done %t and reached %t, with words", got, tc.done, tc.reached)
+			}
+		})
+	}
+}
+
+func TestFindFault(t *testing.T) {
+	for _, f := range Faults {
+		if got, err := FindFault(f.Name); err != nil || got.Name != f.Name {
+			t.Errorf("FindFault(%q) = %v, %v", f.Name, got, err)
+		}
+	}
+	if got, err := FindFault(""); got != nil || err != nil {
+		t.Errorf("no fault: %v, %v", got, err)
+	}
+	if _, err := FindFault("nonsense"); err == nil {
+		t.Error("a fault that is not known was taken")
+	}
+}
+
+func TestReadPCIAddresses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "simrocm.conf")
+	if err := os.WriteFile(path, []byte("# x\nnode = a\ngpu.1 = 0000:2b:00.0\ngpu.0 = 0000:05:00.0\nfault = none\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := readPCIAddresses(path)
+	if diff := cmp.Diff([]string{"0000:05:00.0", "0000:2b:00.0"}, got); diff != "" || err != nil {
+		t.Error(err, diff)
+	}
+}
