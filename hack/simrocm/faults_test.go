@@ -71,7 +71,7 @@ func (j job) start(t *testing.T, memory, text string, steps ...string) (kill fun
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	cmds := j.commands(ctx, t, memory, steps)
-	said := make(chan error, len(cmds))
+	said := make(chan struct{}, len(cmds))
 	for _, cmd := range cmds {
 		w := &watcher{want: text, found: said}
 		cmd.Stdout, cmd.Stderr = w, w
@@ -99,7 +99,7 @@ func (j job) start(t *testing.T, memory, text string, steps ...string) (kill fun
 type watcher struct {
 	want  string
 	text  strings.Builder
-	found chan<- error
+	found chan<- struct{}
 	done  bool
 }
 
@@ -107,7 +107,7 @@ func (w *watcher) Write(p []byte) (int, error) {
 	w.text.Write(p)
 	if !w.done && strings.Contains(w.text.String(), w.want) {
 		w.done = true
-		w.found <- nil
+		w.found <- struct{}{}
 	}
 	return len(p), nil
 }

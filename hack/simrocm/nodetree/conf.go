@@ -21,6 +21,9 @@ func (n *Node) conf(p *product) string {
 		}
 		fmt.Fprintf(&b, "gpu.%d = %s\n", i, address)
 	}
+	if n.Partition == CPX {
+		fmt.Fprintf(&b, "devices_per_gpu = %d\n", p.xcds)
+	}
 	fmt.Fprintf(&b, "link_bandwidth_mbps = %d\n", p.usableLinkMBps)
 	if n.Partition == SPX {
 		n.writeLinks(&b, p, devices)

@@ -210,9 +210,8 @@ static void mask(const char *variable)
 static void load_links(int64_t link_mbps)
 {
 	const struct sim_model *m = cfg.model;
-	int parts = cfg.gpus > m->gpus ? cfg.gpus / m->gpus : 1; /* compute partitions a GPU (CPX) */
+	int parts = cfg.partitions;
 	cfg.nominal_pair_mbps = link_mbps;
-	cfg.partitions = parts;
 	for (int a = 0; a < cfg.gpus; a++)
 		for (int b = 0; b < cfg.gpus; b++) {
 			bool joined = m->hive_size == 0 || a / parts / m->hive_size == b / parts / m->hive_size;
@@ -279,6 +278,13 @@ static void load(void)
 			link_mbps = number;
 		else
 			problem("link_bandwidth_mbps is not a positive number", v);
+	}
+	cfg.partitions = 1;
+	if ((v = lookup(pairs, n, "devices_per_gpu")) != NULL) {
+		if (parse_number(v, &number) && number > 0 && number <= SIM_MAX_GPUS)
+			cfg.partitions = (int)number;
+		else
+			problem("devices_per_gpu is not a small number", v);
 	}
 	load_links(link_mbps);
 	cfg.nic_mbps = 50000;
