@@ -87,6 +87,8 @@ func compatibility(c census, reporting []*v1alpha1.CommNode, members int, ranksP
 	switch {
 	case reason != "":
 		return finding{metav1.ConditionFalse, reason, shorten(strings.Join(messages, " "), 2048)}, culprits
+	case members == 0:
+		return finding{metav1.ConditionUnknown, v1alpha1.ReasonFactsUnknown, "There is no member whose facts could be compared."}, nil
 	case len(reporting) < members:
 		return finding{metav1.ConditionUnknown, v1alpha1.ReasonFactsUnknown,
 			fmt.Sprintf("The facts of %d of %d members are not known.", members-len(reporting), members)}, nil

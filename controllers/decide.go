@@ -53,7 +53,7 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	}
 	d.WakeAt = state.wakeAt
 	fillStatus(&d, s, in, &state, outcomes, accepted)
-	d.Events = append(events, transitions(group.Status.Conditions, d.Status.Conditions)...)
+	d.Events = slices.Concat(events, transitions(group.Status.Conditions, d.Status.Conditions))
 	return d
 }
 

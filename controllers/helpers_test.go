@@ -165,15 +165,14 @@ func (w *world) step() Decision {
 }
 
 // settle steps until nothing changes, as the watches would have it.
-func (w *world) settle() Decision {
+func (w *world) settle() {
 	for range 10 {
 		before := w.group.Status.DeepCopy()
 		d := w.step()
 		if equalStatus(before, &d.Status) && len(d.CommNodes)+len(d.CreatePods)+len(d.DeletePods)+len(d.DeleteCommNodes) == 0 {
-			return d
+			return
 		}
 	}
-	return w.decided
 }
 
 func (w *world) reportFacts() {

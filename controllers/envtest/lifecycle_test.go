@@ -326,6 +326,7 @@ func TestNotAccepted(t *testing.T) {
 		w.settle()
 		w.wantCondition(v1alpha1.ConditionAccepted, no, v1alpha1.ReasonNoNodesMatched, "kubectl get nodes")
 		w.wantCondition(v1alpha1.ConditionReady, no, v1alpha1.ReasonNoNodesMatched)
+		w.wantCondition(v1alpha1.ConditionCompatible, unknown, v1alpha1.ReasonFactsUnknown)
 		if len(w.monitors()) != 0 {
 			t.Error("monitors without members")
 		}
