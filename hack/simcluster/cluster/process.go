@@ -63,7 +63,6 @@ func (s State) startAndWait(ctx context.Context, client *http.Client, p process)
 		return err
 	}
 	begin := time.Now()
-	last := "no answer yet"
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -78,13 +77,12 @@ func (s State) startAndWait(ctx context.Context, client *http.Client, p process)
 			return nil
 		}
 		code, err := get(ctx, client, p.readyURL)
-		switch {
-		case err == nil && code == http.StatusOK:
+		if err == nil && code == http.StatusOK {
 			return nil
-		case err != nil:
+		}
+		last := fmt.Sprintf("HTTP %d", code)
+		if err != nil {
 			last = err.Error()
-		default:
-			last = fmt.Sprintf("HTTP %d", code)
 		}
 		if time.Since(begin) > p.deadline {
 			return fmt.Errorf("%s was not ready after %s: %s said %s; the end of its log:\n%s",

@@ -20,7 +20,7 @@ func PodGPUs(spec *corev1.PodSpec, name corev1.ResourceName) int64 {
 	}
 	for i := range spec.InitContainers {
 		q := spec.InitContainers[i].Resources.Limits[name]
-		if kindOf(&spec.InitContainers[i], true) == kindSidecar {
+		if initKind(&spec.InitContainers[i]) == kindSidecar {
 			sidecars += q.Value()
 			continue
 		}

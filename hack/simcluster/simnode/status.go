@@ -17,14 +17,12 @@ const (
 	kindSidecar
 )
 
-func kindOf(c *corev1.Container, init bool) containerKind {
-	switch {
-	case init && c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways:
+// initKind tells a sidecar from an init container that runs to its end.
+func initKind(c *corev1.Container) containerKind {
+	if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 		return kindSidecar
-	case init:
-		return kindInit
 	}
-	return kindMain
+	return kindInit
 }
 
 // containerView is what is known of a container at one moment.
@@ -72,11 +70,11 @@ func computeStatus(spec *corev1.PodSpec, in statusInput) corev1.PodStatus {
 		c := &spec.InitContainers[i]
 		view := in.Containers[c.Name]
 		one := containerStatus(c, view, "PodInitializing")
-		if kindOf(c, true) == kindInit {
+		if initKind(c) == kindInit {
 			one.Ready = initDone(kindInit, view)
 		}
 		status.InitContainerStatuses = append(status.InitContainerStatuses, one)
-		if !initDone(kindOf(c, true), view) {
+		if !initDone(initKind(c), view) {
 			initialized = false
 		}
 	}
@@ -126,7 +124,7 @@ func phase(spec *corev1.PodSpec, in statusInput, initialized bool) corev1.PodPha
 		c := &spec.InitContainers[i]
 		view := in.Containers[c.Name]
 		t := view.State.Terminated
-		if kindOf(c, true) == kindInit && t != nil && t.ExitCode != 0 && !view.willRestart {
+		if initKind(c) == kindInit && t != nil && t.ExitCode != 0 && !view.willRestart {
 			return corev1.PodFailed
 		}
 	}

@@ -173,7 +173,7 @@ func (w *worker) runContainers() {
 	defer cancelSidecars()
 	for i := range w.pod.Spec.InitContainers {
 		c := &w.pod.Spec.InitContainers[i]
-		if kindOf(c, true) == kindSidecar {
+		if initKind(c) == kindSidecar {
 			started := make(chan struct{})
 			sidecars.Go(func() { w.supervise(stopSidecars, c, kindSidecar, started) })
 			select {
