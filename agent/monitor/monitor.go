@@ -191,5 +191,6 @@ func (m *Monitor) logFailure(err error, wait time.Duration) {
 		m.cfg.Log.Info("waiting for the controller to make this node's CommNode", keys...)
 		return
 	}
-	m.cfg.Log.Error(err, "report was not written", keys...)
+	// Not Error: a stack trace tells nothing of an API server that is away.
+	m.cfg.Log.Info("report was not written", append(keys, "error", err.Error())...)
 }
