@@ -7,7 +7,7 @@ GO ?= go
 FAULT ?=
 STATE_DIR ?= .demo
 # Only commands that the product ships or the demo needs; the agent needs no cgo to load the communication library.
-COMMANDS := ./cmd/manager ./cmd/agent ./cmd/kubectl-commgroup ./hack/simcluster
+COMMANDS := ./cmd/manager ./cmd/agent ./cmd/rank ./cmd/kubectl-commgroup ./hack/simcluster
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 KUBE = $$(hack/kube/build.sh)
 
@@ -47,7 +47,7 @@ test: lint test-unit test-demo ## Lint, all Go tests with -race on a real API se
 
 .PHONY: test-unit
 test-unit: simrocm ## All Go tests with -race, on a real API server
-	@kube=$(KUBE); CGO_ENABLED=1 KUBEBUILDER_ASSETS="$$kube" SIMROCM_LIB=$(CURDIR)/bin/simrocm $(GO) test -race ./...
+	@kube=$(KUBE); CGO_ENABLED=1 KUBEBUILDER_ASSETS="$$kube" $(GO) test -race ./...
 
 .PHONY: test-demo
 test-demo: ## Smoke of the demo: it reaches Ready, and a faulty link is named

@@ -162,7 +162,7 @@ func (d *demo) connect() error {
 // writeImages lays out what stands for the two images. Copies, not links: a later build must not change what runs.
 func (d *demo) writeImages() (simnode.Images, error) {
 	operator, rocm := d.State.Path("images", "commgroup-operator"), d.State.Path("images", "rocm-sim")
-	for _, name := range []string{"manager", "agent"} {
+	for _, name := range []string{"manager", "agent", "rank"} {
 		if err := copyFile(filepath.Join(d.Bin, name), filepath.Join(operator, name)); err != nil {
 			return nil, err
 		}

@@ -128,9 +128,11 @@ func (d *demo) printNext(group *v1alpha1.CommGroup) {
 	d.say("  kubectl get pods -A -o wide; kubectl logs -n %s deploy/commgroup-manager", operatorNamespace)
 	d.say("  make demo FAULT=%s      # see the operator name what is wrong", Faults[0].Name)
 	d.say("  make demo-down")
-	if rel, err := filepath.Rel(d.Repo, d.State.Dir); err == nil {
-		d.say("Logs: %s and %s", filepath.Join(rel, "logs"), filepath.Join(rel, "nodes", "NODE", "logs"))
+	dir := d.State.Dir
+	if rel, err := filepath.Rel(d.Repo, dir); err == nil && filepath.IsLocal(rel) {
+		dir = rel
 	}
+	d.say("Logs: %s and %s", filepath.Join(dir, "logs"), filepath.Join(dir, "nodes", "NODE", "logs"))
 }
 
 func sortedKeys(m map[string]string) []string {
