@@ -92,7 +92,7 @@ func TestAgainstAPIServer(t *testing.T) {
 	}
 	for _, m := range cn.ManagedFields {
 		if m.Manager == v1alpha1.FieldManagerMonitor {
-			fields := string(m.FieldsV1.Raw)
+			fields := m.FieldsV1.GetRawString()
 			if m.Subresource != "status" || !strings.HasPrefix(fields, `{"f:status":{"f:facts":{`) || strings.Contains(fields, "f:run") {
 				t.Errorf("the monitor owns %s of %q", fields, m.Subresource)
 			}

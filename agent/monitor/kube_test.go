@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"context"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
@@ -60,7 +61,7 @@ func TestHealth(t *testing.T) {
 	check := func(path string, want int) {
 		t.Helper()
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 		if w.Code != want {
 			t.Errorf("%s: %d %s, want %d", path, w.Code, w.Body, want)
 		}
