@@ -12,8 +12,8 @@ import (
 // AMD's 2.28.3. The literals survive the compiler, because RCCL_PARAM joins "RCCL_" and the name when it compiles
 // (rccl src/include/param.h).
 const (
-	symbolSimulatorVersion  = "simrocmVersion"
-	symbolSimulatorImitates = "simrocmImitates"
+	SymbolSimulatorVersion  = "simrocmVersion"
+	SymbolSimulatorImitates = "simrocmImitates"
 	// symbolShardedRelay is exported by torchcomms comms/rcclx/develop only.
 	symbolShardedRelay = "ncclShardedRelayMultiGroupAllReduce"
 
@@ -119,7 +119,7 @@ func (l Literals) union(o Literals) Literals {
 // DetectFlavor decides the flavor from a library's exported symbols and the literals in its file.
 func DetectFlavor(has func(symbol string) bool, found Literals) Flavor {
 	switch {
-	case has(symbolSimulatorVersion):
+	case has(SymbolSimulatorVersion):
 		return FlavorSimulated
 	case has(symbolShardedRelay), found.DevInit, found.DevAllGather:
 		return FlavorRCCLXDev

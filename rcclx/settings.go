@@ -175,6 +175,15 @@ func LowPrecisionPoolBytes(ranks int, messageElements int64) int64 {
 	return elements * int64(10+max(8, ranks))
 }
 
+// MemoryNeed is what a run takes from each device: the buffers for its largest call and what the library allocates for
+// the variant.
+func MemoryNeed(f Flavor, v Variant, s Settings, ranks int, shapes []Shape) (sendBytes, recvBytes, ofLibraryBytes int64) {
+	for _, shape := range shapes {
+		sendBytes, recvBytes = max(sendBytes, shape.SendBytes), max(recvBytes, shape.RecvBytes)
+	}
+	return sendBytes, recvBytes, libraryBytes(f, v, s, ranks, max(sendBytes, recvBytes))
+}
+
 // libraryBytes is what the library itself allocates on each device for a variant, beyond what every communicator takes.
 func libraryBytes(f Flavor, v Variant, s Settings, ranks int, messageBytes int64) int64 {
 	switch {

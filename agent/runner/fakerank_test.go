@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"rcclx.io/commgroup-operator/agent/rank"
+	"rcclx.io/commgroup-operator/agent/rank/worker"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -62,7 +63,7 @@ func superviseHangingRank(pidFile string) {
 
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == realRank {
-		if err := rank.Run(context.Background(), os.Stdin, os.NewFile(rank.EventFD, "events")); err != nil {
+		if err := worker.Run(context.Background(), os.Stdin, os.NewFile(rank.EventFD, "events")); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

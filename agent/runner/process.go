@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"syscall"
@@ -27,7 +29,7 @@ const (
 
 // Launcher says how to start one rank process.
 type Launcher struct {
-	// Command is the argument list; empty means this executable's own "rank" subcommand.
+	// Command is the argument list; empty means the binary rank beside this one.
 	Command []string
 }
 
@@ -39,7 +41,7 @@ func (l Launcher) argv() ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the agent's own executable to start ranks from: %w", err)
 	}
-	return []string{self, "rank"}, nil
+	return []string{filepath.Join(filepath.Dir(self), "rank")}, nil
 }
 
 // exitStatus is how a rank process ended.
@@ -114,7 +116,7 @@ func start(argv, env []string, index int, out chan<- message, stop <-chan struct
 	_ = eventWrite.Close()
 	if err != nil {
 		_ = eventRead.Close()
-		return nil, fmt.Errorf("start %s: %w", argv[0], err)
+		return nil, fmt.Errorf("start %s: %w%s", argv[0], err, loaderHint(argv[0], err))
 	}
 	go p.writeLines()
 	send := func(m message) {
@@ -253,4 +255,15 @@ func (p *process) writeLines() {
 func (p *process) kill() {
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 	_ = p.cmd.Process.Kill()
+}
+
+// loaderHint explains an error that hides its cause: the kernel says "no such file" of a binary whose loader is missing.
+func loaderHint(binary string, err error) string {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	if _, statErr := os.Stat(binary); statErr != nil {
+		return "; agent install puts it beside the agent"
+	}
+	return "; the binary is there, so its loader is not: the runtime image needs glibc"
 }

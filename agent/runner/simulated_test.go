@@ -133,7 +133,7 @@ func TestSimulatedFaults(t *testing.T) {
 		stepSeconds               int32
 	}{
 		{"slow-link:2-5:25", api.ReasonSlowLink, "Link", simulatedPCI(2) + "<->" + simulatedPCI(5), 60},
-		{"hang:3", api.ReasonRankHung, "GPU", simulatedPCI(3), 5},
+		{"hang:3", api.ReasonRankHung, "GPU", simulatedPCI(3), 8},
 		{"wrong-data:6", api.ReasonWrongData, "GPU", simulatedPCI(6), 60},
 		{"init-abort:4", api.ReasonRankDied, "GPU", simulatedPCI(4), 60},
 	} {

@@ -10,24 +10,31 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// installed are the binaries that a run pod needs; they lie side by side in the operator's image.
+var installed = []string{"agent", "rank"}
+
 func newInstallCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "install DIR",
-		Short: "Copy this binary to DIR/agent, for images that do not carry it",
-		Long: `Copy this binary to DIR/agent with mode 0755. The copy appears whole or not at all: it is written beside its place and
-renamed. Run pods use it as an init container, so that any runtime image will do.`,
+		Short: "Copy the agent's binaries to DIR, for images that do not carry them",
+		Long: `Copy this binary and rank, which lies beside it, to DIR/agent and DIR/rank with mode 0755. A copy appears whole or not at
+all: it is written beside its place and renamed. Run pods use it as an init container, so that any runtime image will do.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			self, err := os.Executable()
 			if err != nil {
 				return fmt.Errorf("find this binary: %w", err)
 			}
-			target := filepath.Join(args[0], "agent")
-			if err := installFile(self, target); err != nil {
-				return err
+			for _, name := range installed {
+				source, target := filepath.Join(filepath.Dir(self), name), filepath.Join(args[0], name)
+				if err := installFile(source, target); err != nil {
+					return err
+				}
+				if _, err := fmt.Fprintln(cmd.OutOrStdout(), "installed", target); err != nil {
+					return err
+				}
 			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), "installed", target)
-			return err
+			return nil
 		},
 	}
 }

@@ -1,5 +1,5 @@
 // Command agent runs on the nodes of a CommGroup: it reads their facts (discover, monitor), and runs communicators on
-// their GPUs (run, rank).
+// their GPUs (run, which starts the binary rank once for each GPU).
 package main
 
 import (
@@ -49,6 +49,6 @@ func newRootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newDiscoverCommand(), newMonitorCommand(), newInstallCommand(), newRunCommand(), newRankCommand(), newExplainCommand())
+	root.AddCommand(newDiscoverCommand(), newMonitorCommand(), newInstallCommand(), newRunCommand(), newExplainCommand())
 	return root
 }

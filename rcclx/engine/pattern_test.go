@@ -1,24 +1,26 @@
-package rcclx
+package engine
 
 import (
 	"math"
 	"testing"
+
+	"rcclx.io/commgroup-operator/rcclx"
 )
 
 func TestEncodeDecodeExact(t *testing.T) {
-	for _, d := range []Datatype{Float32, Float16, BFloat16} {
+	for _, d := range []rcclx.Datatype{rcclx.Float32, rcclx.Float16, rcclx.BFloat16} {
 		for n := range 257 {
 			for _, value := range []float32{float32(n), float32(n) / 16, -float32(n)} {
-				raw := d.encode(nil, value)
+				raw := encode(d, nil, value)
 				if int64(len(raw)) != d.Bytes() {
 					t.Fatalf("%s: %d bytes", d, len(raw))
 				}
-				if got := d.decode(raw); got != value {
+				if got := decode(d, raw); got != value {
 					t.Errorf("%s: %v came back as %v", d, value, got)
 				}
 			}
 		}
-		if got := d.decode([]byte{poison, poison, poison, poison}); !math.IsNaN(float64(got)) {
+		if got := decode(d, []byte{poison, poison, poison, poison}); !math.IsNaN(float64(got)) {
 			t.Errorf("%s reads the poison as %v, want NaN", d, got)
 		}
 	}
@@ -34,10 +36,10 @@ func TestSumsAreExact(t *testing.T) {
 	for _, ranks := range []int{1, 2, 7, 8, 9, 16, 64} {
 		for _, quantised := range []bool{false, true} {
 			p := pattern{ranks: ranks, quantised: quantised}
-			for _, d := range []Datatype{Float32, Float16, BFloat16} {
+			for _, d := range []rcclx.Datatype{rcclx.Float32, rcclx.Float16, rcclx.BFloat16} {
 				sum := p.sumTile(d)
 				for i, want := range sum.values {
-					if got := d.decode(sum.bytes[i*int(d.Bytes()):]); got != want || want == 0 {
+					if got := decode(d, sum.bytes[i*int(d.Bytes()):]); got != want || want == 0 {
 						t.Fatalf("%d ranks, %s, index %d: sum %v is stored as %v", ranks, d, i, want, got)
 					}
 				}
@@ -69,14 +71,14 @@ func TestQuantisationShowsAndIsTolerated(t *testing.T) {
 		for rank := range p.ranks {
 			sum += e4m3(p.value(rank, index))
 		}
-		got = BFloat16.encode(got, e4m3(sum))
+		got = encode(rcclx.BFloat16, got, e4m3(sum))
 	}
-	check := newChecker(BFloat16, true, p.reference(AllReduce, BFloat16, 0, periodElements))
+	check := newChecker(rcclx.BFloat16, true, p.reference(rcclx.AllReduce, rcclx.BFloat16, 0, periodElements))
 	check.add(got)
 	if r := check.result(); r.CheckedElements != periodElements || r.WrongElements != 0 || r.MaxRelativeErrorPPM == 0 || r.MaxRelativeErrorPPM > 130000 {
 		t.Errorf("quantised twice: %+v", r)
 	}
-	exact := newChecker(BFloat16, false, p.reference(AllReduce, BFloat16, 0, periodElements))
+	exact := newChecker(rcclx.BFloat16, false, p.reference(rcclx.AllReduce, rcclx.BFloat16, 0, periodElements))
 	exact.add(got)
 	if r := exact.result(); r.WrongElements == 0 {
 		t.Errorf("without tolerance, quantised data passed: %+v", r)
@@ -84,7 +86,7 @@ func TestQuantisationShowsAndIsTolerated(t *testing.T) {
 }
 
 // received builds what a right library would deliver, from the definition of each collective.
-func received(p pattern, c Collective, d Datatype, rank int, count int64) []byte {
+func received(p pattern, c rcclx.Collective, d rcclx.Datatype, rank int, count int64) []byte {
 	var out []byte
 	sum := func(index int64) (total float32) {
 		for peer := range p.ranks {
@@ -93,22 +95,22 @@ func received(p pattern, c Collective, d Datatype, rank int, count int64) []byte
 		return total
 	}
 	switch c {
-	case AllReduce:
+	case rcclx.AllReduce:
 		for i := range count {
-			out = d.encode(out, sum(i))
+			out = encode(d, out, sum(i))
 		}
-	case ReduceScatter:
+	case rcclx.ReduceScatter:
 		for i := range count {
-			out = d.encode(out, sum(int64(rank)*count+i))
+			out = encode(d, out, sum(int64(rank)*count+i))
 		}
-	case AllGather, AllToAll:
+	case rcclx.AllGather, rcclx.AllToAll:
 		for peer := range p.ranks {
 			for i := range count {
 				index := i
-				if c == AllToAll {
+				if c == rcclx.AllToAll {
 					index += int64(rank) * count
 				}
-				out = d.encode(out, p.value(peer, index))
+				out = encode(d, out, p.value(peer, index))
 			}
 		}
 	}
@@ -117,13 +119,13 @@ func received(p pattern, c Collective, d Datatype, rank int, count int64) []byte
 
 func TestCheckerFindsWhatIsWrong(t *testing.T) {
 	const rank, count = 3, 10000
-	for _, c := range Collectives() {
-		for _, d := range []Datatype{Float32, Float16, BFloat16} {
+	for _, c := range rcclx.Collectives() {
+		for _, d := range []rcclx.Datatype{rcclx.Float32, rcclx.Float16, rcclx.BFloat16} {
 			for _, ranks := range []int{5, 8, 12} {
 				p := pattern{ranks: ranks}
 				right := received(p, c, d, rank, count)
 				element := int(d.Bytes())
-				check := func(got []byte, piece int) CheckResult {
+				check := func(got []byte, piece int) rcclx.CheckResult {
 					k := newChecker(d, false, p.reference(c, d, rank, count))
 					for at := 0; at < len(got); at += piece {
 						k.add(got[at:min(at+piece, len(got))])
@@ -135,7 +137,7 @@ func TestCheckerFindsWhatIsWrong(t *testing.T) {
 					t.Errorf("%s %s over %d: the right result gave %+v", c, d, ranks, r)
 				}
 				wrong := append([]byte(nil), right...)
-				copy(wrong[7777*element:], d.encode(nil, 99))
+				copy(wrong[7777*element:], encode(d, nil, 99))
 				for i := range 4 * element { // four poisoned elements
 					wrong[100*element+i] = poison
 				}

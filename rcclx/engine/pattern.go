@@ -1,8 +1,10 @@
-package rcclx
+package engine
 
 import (
 	"bytes"
 	"math"
+
+	"rcclx.io/commgroup-operator/rcclx"
 )
 
 // periodElements is the length after which a rank's values repeat: a prime, so that data that landed a part, a channel
@@ -53,23 +55,23 @@ type tile struct {
 	maxValue float64
 }
 
-func newTile(d Datatype, value func(index int64) float32) tile {
+func newTile(d rcclx.Datatype, value func(index int64) float32) tile {
 	t := tile{values: make([]float32, periodElements), bytes: make([]byte, 0, periodElements*d.Bytes())}
 	for i := range t.values {
 		t.values[i] = value(int64(i))
-		t.bytes = d.encode(t.bytes, t.values[i])
+		t.bytes = encode(d, t.bytes, t.values[i])
 		t.maxValue = max(t.maxValue, math.Abs(float64(t.values[i])))
 	}
 	return t
 }
 
 // inputTile is what one rank sends.
-func (p pattern) inputTile(d Datatype, rank int) tile {
+func (p pattern) inputTile(d rcclx.Datatype, rank int) tile {
 	return newTile(d, func(index int64) float32 { return p.value(rank, index) })
 }
 
 // sumTile is the sum over all ranks, exact.
-func (p pattern) sumTile(d Datatype) tile {
+func (p pattern) sumTile(d rcclx.Datatype) tile {
 	return newTile(d, func(index int64) float32 {
 		var sum float32
 		for rank := range p.ranks {
@@ -87,13 +89,13 @@ type segment struct {
 }
 
 // reference is what a rank must receive from a call of count elements, in order.
-func (p pattern) reference(c Collective, d Datatype, rank int, count int64) []segment {
+func (p pattern) reference(c rcclx.Collective, d rcclx.Datatype, rank int, count int64) []segment {
 	switch c {
-	case AllReduce:
+	case rcclx.AllReduce:
 		return []segment{{p.sumTile(d), 0, count}}
-	case ReduceScatter:
+	case rcclx.ReduceScatter:
 		return []segment{{p.sumTile(d), int64(rank) * count, count}}
-	case AllGather:
+	case rcclx.AllGather:
 		segments := make([]segment, 0, p.ranks)
 		for peer := range p.ranks {
 			segments = append(segments, segment{p.inputTile(d, peer), 0, count})
@@ -110,7 +112,7 @@ func (p pattern) reference(c Collective, d Datatype, rank int, count int64) []se
 
 // checker compares a result with its reference, piece by piece in order.
 type checker struct {
-	datatype  Datatype
+	datatype  rcclx.Datatype
 	tolerance float64 // relative to each wanted value; zero means equal
 	segments  []segment
 
@@ -118,7 +120,7 @@ type checker struct {
 	maxError, maxValue float64
 }
 
-func newChecker(d Datatype, quantised bool, segments []segment) *checker {
+func newChecker(d rcclx.Datatype, quantised bool, segments []segment) *checker {
 	c := &checker{datatype: d, segments: segments}
 	if quantised {
 		c.tolerance = quantisedTolerance
@@ -151,7 +153,7 @@ func (c *checker) compare(got []byte, t tile, phase, n int) {
 	}
 	for i := range n {
 		want := float64(t.values[phase+i])
-		value := float64(c.datatype.decode(got[i*element:]))
+		value := float64(decode(c.datatype, got[i*element:]))
 		deviation := math.Abs(value - want)
 		switch {
 		case math.IsNaN(value) || math.IsInf(value, 0):
@@ -165,8 +167,8 @@ func (c *checker) compare(got []byte, t tile, phase, n int) {
 }
 
 // result of all that was compared. NaN and infinite elements count as wrong and are not in the relative error.
-func (c *checker) result() CheckResult {
-	r := CheckResult{CheckedElements: c.checked, WrongElements: c.wrong}
+func (c *checker) result() rcclx.CheckResult {
+	r := rcclx.CheckResult{CheckedElements: c.checked, WrongElements: c.wrong}
 	if c.maxValue > 0 {
 		// A deviation beyond every measure stays representable.
 		r.MaxRelativeErrorPPM = int64(min(math.Ceil(c.maxError/c.maxValue*1e6), 1e15))

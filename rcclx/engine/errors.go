@@ -1,4 +1,4 @@
-package rcclx
+package engine
 
 import (
 	"fmt"

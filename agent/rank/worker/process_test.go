@@ -1,4 +1,4 @@
-package rank
+package worker
 
 import (
 	"bufio"
@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"rcclx.io/commgroup-operator/agent/rank"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -24,7 +25,7 @@ const asRank = "COMMGROUP_TEST_AS_RANK"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asRank) != "" {
-		if err := Run(context.Background(), os.Stdin, os.NewFile(EventFD, "events")); err != nil {
+		if err := Run(context.Background(), os.Stdin, os.NewFile(rank.EventFD, "events")); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -85,10 +86,10 @@ const testDeadline = 2 * time.Minute
 // group is a set of rank processes as agent run starts them.
 type group struct {
 	root    string
-	spec    Spec // Rank and Device are set for each process
+	spec    rank.Spec // Rank and Device are set for each process
 	env     []rcclx.EnvVar
 	mu      sync.Mutex
-	events  [][]Event
+	events  [][]rank.Event
 	outputs []bytes.Buffer
 	failed  []bool
 	// absent ranks are never started.
@@ -97,9 +98,9 @@ type group struct {
 	shift bool
 }
 
-func (g *group) of(rank int, kind EventKind) []Event {
-	var all []Event
-	for _, e := range g.events[rank] {
+func (g *group) of(at int, kind rank.EventKind) []rank.Event {
+	var all []rank.Event
+	for _, e := range g.events[at] {
 		if e.Kind == kind {
 			all = append(all, e)
 		}
@@ -115,29 +116,29 @@ func (g *group) run(t testing.TB, stopOnError bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), testDeadline)
 	defer cancel()
 	n := max(1, g.spec.WorldSize)
-	g.events, g.outputs, g.failed = make([][]Event, n), make([]bytes.Buffer, n), make([]bool, n)
+	g.events, g.outputs, g.failed = make([][]rank.Event, n), make([]bytes.Buffer, n), make([]bool, n)
 	if g.spec.LibraryPath == "" {
 		g.spec.LibraryPath = filepath.Join(dir, "librccl.so.1")
 	}
 	stdins, commands, outs := make([]io.WriteCloser, n), make([]*exec.Cmd, n), make([]*os.File, n)
-	for rank := range n {
-		if !slices.Contains(g.absent, rank) {
-			commands[rank], stdins[rank], outs[rank] = g.start(ctx, t, rank, dir)
+	for at := range n {
+		if !slices.Contains(g.absent, at) {
+			commands[at], stdins[at], outs[at] = g.start(ctx, t, at, dir)
 		}
 	}
 	var readers sync.WaitGroup
-	for rank, out := range outs {
+	for at, out := range outs {
 		if out == nil {
 			continue
 		}
 		spec := g.spec
-		spec.Rank, spec.Device = rank, rank
+		spec.Rank, spec.Device = at, at
 		if g.shift {
-			spec.Device = (rank + 1) % n
+			spec.Device = (at + 1) % n
 		}
-		g.line(stdins[rank], spec)
+		g.line(stdins[at], spec)
 		readers.Go(func() {
-			g.read(rank, out, stdins, func() {
+			g.read(at, out, stdins, func() {
 				if stopOnError {
 					cancel()
 				}
@@ -145,21 +146,21 @@ func (g *group) run(t testing.TB, stopOnError bool) {
 		})
 	}
 	readers.Wait()
-	for rank, command := range commands {
+	for at, command := range commands {
 		if command != nil {
-			g.failed[rank] = command.Wait() != nil
+			g.failed[at] = command.Wait() != nil
 		}
 	}
 }
 
-func (g *group) start(ctx context.Context, t testing.TB, rank int, dir string) (*exec.Cmd, io.WriteCloser, *os.File) {
+func (g *group) start(ctx context.Context, t testing.TB, at int, dir string) (*exec.Cmd, io.WriteCloser, *os.File) {
 	t.Helper()
 	command := exec.CommandContext(ctx, os.Args[0])
 	command.Env = append(os.Environ(), asRank+"=1", "SIMROCM_ROOT="+g.root, "LD_LIBRARY_PATH="+dir, "NCCL_HOSTID=sim-node-0")
 	for _, e := range g.env {
 		command.Env = append(command.Env, e.Name+"="+e.Value)
 	}
-	command.Stdout, command.Stderr = &g.outputs[rank], &g.outputs[rank]
+	command.Stdout, command.Stderr = &g.outputs[at], &g.outputs[at]
 	in, err := command.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -182,42 +183,42 @@ func (g *group) line(to io.Writer, value any) {
 	_, _ = to.Write(append(text, '\n'))
 }
 
-func (g *group) read(rank int, from *os.File, stdins []io.WriteCloser, onError func()) {
+func (g *group) read(at int, from *os.File, stdins []io.WriteCloser, onError func()) {
 	defer func() { _ = from.Close() }()
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, 1<<20)
-	last := EventKind("")
+	last := rank.EventKind("")
 	// A rank that ends without Done has died; the others would wait for it.
 	defer func() {
-		if last != EventDone {
+		if last != rank.EventDone {
 			onError()
 		}
 	}()
 	for lines.Scan() {
-		var e Event
+		var e rank.Event
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			e = Event{Kind: EventError, Error: &Error{Code: "BadEvent", Message: err.Error()}}
+			e = rank.Event{Kind: rank.EventError, Error: &rank.Error{Code: "BadEvent", Message: err.Error()}}
 		}
 		last = e.Kind
 		g.mu.Lock()
-		g.events[rank] = append(g.events[rank], e)
+		g.events[at] = append(g.events[at], e)
 		g.mu.Unlock()
-		if e.Kind != EventUniqueID {
+		if e.Kind != rank.EventUniqueID {
 			continue
 		}
 		for _, in := range stdins[1:] {
 			if in != nil {
-				g.line(in, Rendezvous{UniqueID: e.UniqueID})
+				g.line(in, rank.Rendezvous{UniqueID: e.UniqueID})
 			}
 		}
 	}
 }
 
-func (g *group) firstError(t testing.TB) (int, *Error) {
+func (g *group) firstError(t testing.TB) (int, *rank.Error) {
 	t.Helper()
-	for rank := range g.events {
-		for _, e := range g.of(rank, EventError) {
-			return rank, e.Error
+	for at := range g.events {
+		for _, e := range g.of(at, rank.EventError) {
+			return at, e.Error
 		}
 	}
 	t.Fatalf("no rank reported an error; rank 0: %+v\n%s", g.events[0], g.outputs[0].String())
@@ -226,25 +227,25 @@ func (g *group) firstError(t testing.TB) (int, *Error) {
 
 var bothPreferred = rcclx.Settings{DDA: rcclx.DDASettings{Mode: rcclx.ModePreferred}, LowPrecision: rcclx.LowPrecisionSettings{Mode: rcclx.ModePreferred}}
 
-func newGroup(root string, v rcclx.Variant, steps ...Step) *group {
-	return &group{root: root, env: rcclx.Environment(rcclx.FlavorRCCLXDev, v, bothPreferred), spec: Spec{Node: "sim-node-0", Variant: v,
+func newGroup(root string, v rcclx.Variant, steps ...rank.Step) *group {
+	return &group{root: root, env: rcclx.Environment(rcclx.FlavorRCCLXDev, v, bothPreferred), spec: rank.Spec{Node: "sim-node-0", Variant: v,
 		WorldSize: 8, Nodes: 1, Settings: bothPreferred, Steps: steps, InitDeadline: 30 * time.Second, StepDeadline: 30 * time.Second}}
 }
 
-func measure(c rcclx.Collective, d rcclx.Datatype, sizes ...int64) Step {
-	return Step{Kind: StepMeasure, Collective: c, Datatype: d, SizesBytes: sizes, WarmupIterations: 2, Iterations: 5}
+func measure(c rcclx.Collective, d rcclx.Datatype, sizes ...int64) rank.Step {
+	return rank.Step{Kind: rank.StepMeasure, Collective: c, Datatype: d, SizesBytes: sizes, WarmupIterations: 2, Iterations: 5}
 }
 
 func (g *group) requireDone(t *testing.T) {
 	t.Helper()
-	for rank := range g.events {
-		for _, e := range g.of(rank, EventError) {
-			t.Errorf("rank %d: %+v", rank, e.Error)
+	for at := range g.events {
+		for _, e := range g.of(at, rank.EventError) {
+			t.Errorf("rank %d: %+v", at, e.Error)
 		}
 	}
-	for rank := range g.events {
-		if len(g.of(rank, EventDone)) != 1 || g.failed[rank] {
-			t.Fatalf("rank %d did not end well: %+v\n%s", rank, g.events[rank], g.outputs[rank].String())
+	for at := range g.events {
+		if len(g.of(at, rank.EventDone)) != 1 || g.failed[at] {
+			t.Fatalf("rank %d did not end well: %+v\n%s", at, g.events[at], g.outputs[at].String())
 		}
 	}
 }
@@ -259,7 +260,7 @@ func TestVariantsOverRealProcesses(t *testing.T) {
 	}
 	for _, v := range []rcclx.Variant{rcclx.Baseline, rcclx.DDA, rcclx.LowPrecision} {
 		t.Run(string(v), func(t *testing.T) {
-			var steps []Step
+			var steps []rank.Step
 			for _, c := range rcclx.Collectives() {
 				sizes := []int64{small, large}
 				if v != rcclx.LowPrecision && c != rcclx.AllReduce {
@@ -274,30 +275,30 @@ func TestVariantsOverRealProcesses(t *testing.T) {
 			g := newGroup(root, v, steps...)
 			g.run(t, true)
 			g.requireDone(t)
-			for rank := range g.events {
-				loaded := g.of(rank, EventLoaded)
+			for at := range g.events {
+				loaded := g.of(at, rank.EventLoaded)
 				if len(loaded) != 1 || loaded[0].Library.Flavor != rcclx.FlavorSimulated || loaded[0].Library.Gates() != rcclx.FlavorRCCLXDev ||
 					loaded[0].Library.BuildHash == "" || loaded[0].Library.PCIAddress == "" || loaded[0].Library.FreeMemoryBytes == 0 {
-					t.Fatalf("rank %d loaded %+v", rank, loaded)
+					t.Fatalf("rank %d loaded %+v", at, loaded)
 				}
-				starts, measured := g.of(rank, EventStepStart), g.of(rank, EventMeasured)
+				starts, measured := g.of(at, rank.EventStepStart), g.of(at, rank.EventMeasured)
 				if len(starts) != want || len(measured) != want {
-					t.Fatalf("rank %d: %d starts and %d measurements, want %d of each", rank, len(starts), len(measured), want)
+					t.Fatalf("rank %d: %d starts and %d measurements, want %d of each", at, len(starts), len(measured), want)
 				}
 				for i, e := range measured {
 					m := e.Measurement
 					if starts[i].StepName != e.StepName || m.Latency.MedianNanoseconds <= 0 || m.Latency.Repeats != 5 || m.Check.CheckedElements == 0 {
-						t.Errorf("rank %d: %+v", rank, m)
+						t.Errorf("rank %d: %+v", at, m)
 					}
 					if m.Check.WrongElements != 0 {
-						t.Errorf("rank %d %s: %d wrong elements", rank, e.StepName, m.Check.WrongElements)
+						t.Errorf("rank %d %s: %d wrong elements", at, e.StepName, m.Check.WrongElements)
 					}
 					quantised := v == rcclx.LowPrecision && m.SizeBytes == large
 					if (m.Check.MaxRelativeErrorPPM > 0) != quantised {
-						t.Errorf("rank %d %s: relative error %d ppm, quantised should be %v", rank, e.StepName, m.Check.MaxRelativeErrorPPM, quantised)
+						t.Errorf("rank %d %s: relative error %d ppm, quantised should be %v", at, e.StepName, m.Check.MaxRelativeErrorPPM, quantised)
 					}
 					if m.Collective == rcclx.AllReduce && m.ExpectedPath != paths[v][m.SizeBytes] {
-						t.Errorf("rank %d %s: path %s, want %s", rank, e.StepName, m.ExpectedPath, paths[v][m.SizeBytes])
+						t.Errorf("rank %d %s: path %s, want %s", at, e.StepName, m.ExpectedPath, paths[v][m.SizeBytes])
 					}
 				}
 			}
@@ -310,10 +311,10 @@ func TestAllDatatypes(t *testing.T) {
 		measure(rcclx.AllToAll, rcclx.Float32, 4096), measure(rcclx.AllGather, rcclx.Float16, 4096, 1<<20))
 	g.run(t, true)
 	g.requireDone(t)
-	for rank := range g.events {
-		for _, e := range g.of(rank, EventMeasured) {
+	for at := range g.events {
+		for _, e := range g.of(at, rank.EventMeasured) {
 			if e.Measurement.Check.WrongElements != 0 || e.Measurement.Check.MaxRelativeErrorPPM != 0 {
-				t.Errorf("rank %d %s: %+v", rank, e.StepName, e.Measurement.Check)
+				t.Errorf("rank %d %s: %+v", at, e.StepName, e.Measurement.Check)
 			}
 		}
 	}
@@ -321,20 +322,20 @@ func TestAllDatatypes(t *testing.T) {
 
 func TestPairProbe(t *testing.T) {
 	g := newGroup(node(t, "fault = slow-link:2-5:25"), rcclx.Baseline,
-		Step{Kind: StepPairProbe, SizesBytes: []int64{4 << 20}, WarmupIterations: 1, Iterations: 5})
+		rank.Step{Kind: rank.StepPairProbe, SizesBytes: []int64{4 << 20}, WarmupIterations: 1, Iterations: 5})
 	g.run(t, true)
 	g.requireDone(t)
 	bandwidth := map[[2]int]int64{}
-	for rank := range g.events {
-		pairs := g.of(rank, EventPairMeasured)
+	for at := range g.events {
+		pairs := g.of(at, rank.EventPairMeasured)
 		if len(pairs) != 7 {
-			t.Fatalf("rank %d met %d peers, want 7", rank, len(pairs))
+			t.Fatalf("rank %d met %d peers, want 7", at, len(pairs))
 		}
 		for _, e := range pairs {
 			if e.Pair.WrongElements != 0 || e.Pair.BandwidthMBps <= 0 {
-				t.Errorf("rank %d: %+v", rank, e.Pair)
+				t.Errorf("rank %d: %+v", at, e.Pair)
 			}
-			bandwidth[[2]int{rank, e.Pair.Peer}] = e.Pair.BandwidthMBps
+			bandwidth[[2]int{at, e.Pair.Peer}] = e.Pair.BandwidthMBps
 		}
 	}
 	var all []int64
@@ -352,10 +353,10 @@ func TestPairProbe(t *testing.T) {
 }
 
 func TestProbeOnlyLoads(t *testing.T) {
-	g := &group{root: node(t, "flavor = rccl-dda"), spec: Spec{Node: "sim-node-0"}}
+	g := &group{root: node(t, "flavor = rccl-dda"), spec: rank.Spec{Node: "sim-node-0"}}
 	g.run(t, true)
 	g.requireDone(t)
-	if loaded := g.of(0, EventLoaded); len(loaded) != 1 || loaded[0].Library.VersionCode < 21300 {
+	if loaded := g.of(0, rank.EventLoaded); len(loaded) != 1 || loaded[0].Library.VersionCode < 21300 {
 		t.Errorf("loaded %+v", loaded)
 	}
 }
@@ -370,37 +371,37 @@ func TestFailures(t *testing.T) {
 		step    string
 		message string
 	}{
-		{"library missing", nil, func(g *group) { g.spec.LibraryPath = "/nonexistent/librccl.so.1" }, CodeLibraryMissing, StepLoad, "/nonexistent/librccl.so.1"},
-		{"not a library", nil, func(g *group) { g.spec.LibraryPath = "process_test.go" }, CodeLibraryMissing, StepLoad, "process_test.go"},
-		{"another library", nil, func(g *group) { g.spec.LibraryPath = "libm.so.6" }, CodeSymbolMissing, StepLoad, "ncclGetVersion"},
-		{"runtime missing", nil, func(g *group) { g.spec.RuntimePath = "/nonexistent/libamdhip64.so" }, CodeLibraryMissing, StepLoad, "libamdhip64.so"},
-		{"symbol missing", []string{"fault = missing-symbol:ncclReduceScatter"}, nil, CodeSymbolMissing, StepLoad, "ncclReduceScatter"},
-		{"wrong device", nil, func(g *group) { g.spec.PCIAddress = "0000:ff:00.0" }, CodePreconditionFailed, StepPreconditions, "DeviceMismatch"},
-		{"too little memory", []string{"fault = low-memory:1"}, func(g *group) { g.spec.Steps[0].SizesBytes = []int64{1 << 20} }, CodeInsufficientMemory, StepPreconditions, "2097152"},
-		{"devices masked", nil, func(g *group) { g.env = append(g.env, rcclx.EnvVar{Name: "HIP_VISIBLE_DEVICES", Value: "0"}) }, CodePreconditionFailed, StepLoad, "sees 1 devices"},
+		{"library missing", nil, func(g *group) { g.spec.LibraryPath = "/nonexistent/librccl.so.1" }, rank.CodeLibraryMissing, StepLoad, "/nonexistent/librccl.so.1"},
+		{"not a library", nil, func(g *group) { g.spec.LibraryPath = "process_test.go" }, rank.CodeLibraryMissing, StepLoad, "process_test.go"},
+		{"another library", nil, func(g *group) { g.spec.LibraryPath = "libm.so.6" }, rank.CodeSymbolMissing, StepLoad, "ncclGetVersion"},
+		{"runtime missing", nil, func(g *group) { g.spec.RuntimePath = "/nonexistent/libamdhip64.so" }, rank.CodeLibraryMissing, StepLoad, "libamdhip64.so"},
+		{"symbol missing", []string{"fault = missing-symbol:ncclReduceScatter"}, nil, rank.CodeSymbolMissing, StepLoad, "ncclReduceScatter"},
+		{"wrong device", nil, func(g *group) { g.spec.PCIAddress = "0000:ff:00.0" }, rank.CodePreconditionFailed, StepPreconditions, "DeviceMismatch"},
+		{"too little memory", []string{"fault = low-memory:1"}, func(g *group) { g.spec.Steps[0].SizesBytes = []int64{1 << 20} }, rank.CodeInsufficientMemory, StepPreconditions, "2097152"},
+		{"devices masked", nil, func(g *group) { g.env = append(g.env, rcclx.EnvVar{Name: "HIP_VISIBLE_DEVICES", Value: "0"}) }, rank.CodePreconditionFailed, StepLoad, "sees 1 devices"},
 		{"devices reordered for DDA", nil, func(g *group) {
 			g.spec.Variant, g.env = rcclx.DDA, rcclx.Environment(rcclx.FlavorRCCLXDev, rcclx.DDA, bothPreferred)
 			g.shift = true
-		}, CodePreconditionFailed, StepPreconditions, "device ordinal"},
-		{"too small a size", nil, func(g *group) { g.spec.Steps[0].Collective, g.spec.Steps[0].SizesBytes = rcclx.AllGather, []int64{4} }, CodeBadSpec, StepLoad, "at least 16 bytes"},
-		{"no scratch variable", nil, func(g *group) { g.env = nil }, CodeInitFailed, StepInit, "HSA_NO_SCRATCH_RECLAIM"},
+		}, rank.CodePreconditionFailed, StepPreconditions, "device ordinal"},
+		{"too small a size", nil, func(g *group) { g.spec.Steps[0].Collective, g.spec.Steps[0].SizesBytes = rcclx.AllGather, []int64{4} }, rank.CodeBadSpec, StepLoad, "at least 16 bytes"},
+		{"no scratch variable", nil, func(g *group) { g.env = nil }, rank.CodeInitFailed, StepInit, "HSA_NO_SCRATCH_RECLAIM"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newGroup(node(t, tt.lines...), rcclx.Baseline, step)
-			g.spec.Steps = []Step{step}
+			g.spec.Steps = []rank.Step{step}
 			if tt.change != nil {
 				tt.change(g)
 			}
 			g.run(t, true)
-			rank, err := g.firstError(t)
+			at, err := g.firstError(t)
 			if err.Code != tt.code || err.Step != tt.step || !strings.Contains(err.Message, tt.message) {
 				t.Errorf("error %+v, want code %s at %s with %q", err, tt.code, tt.step, tt.message)
 			}
-			if !strings.Contains(err.Message, fmt.Sprintf("node sim-node-0 rank %d", rank)) {
+			if !strings.Contains(err.Message, fmt.Sprintf("node sim-node-0 rank %d", at)) {
 				t.Errorf("message %q does not name node and rank", err.Message)
 			}
-			if !g.failed[rank] {
+			if !g.failed[at] {
 				t.Error("the rank's exit code was zero")
 			}
 		})
@@ -413,13 +414,13 @@ func TestHungRankIsReportedWithItsStep(t *testing.T) {
 			g := newGroup(node(t, "fault = hang:3"), v, measure(rcclx.AllReduce, rcclx.BFloat16, 65536))
 			g.spec.StepDeadline = time.Second
 			g.run(t, false)
-			for rank := range g.events {
-				errs := g.of(rank, EventError)
-				if len(errs) != 1 || errs[0].Error.Code != CodeRankHung || errs[0].Error.Step != "AllReduce BFloat16 65536 B" {
-					t.Errorf("rank %d: %+v", rank, g.events[rank])
+			for at := range g.events {
+				errs := g.of(at, rank.EventError)
+				if len(errs) != 1 || errs[0].Error.Code != rank.CodeRankHung || errs[0].Error.Step != "AllReduce BFloat16 65536 B" {
+					t.Errorf("rank %d: %+v", at, g.events[at])
 				}
-				if !g.failed[rank] {
-					t.Errorf("rank %d ended with exit code zero", rank)
+				if !g.failed[at] {
+					t.Errorf("rank %d ended with exit code zero", at)
 				}
 			}
 		})
@@ -432,9 +433,9 @@ func TestInitDeadline(t *testing.T) {
 	g.spec.InitDeadline = 2 * time.Second
 	g.absent = []int{7}
 	g.run(t, false)
-	rank, err := g.firstError(t)
-	if err.Code != CodeRankHung || err.Step != StepInit {
-		t.Errorf("rank %d: %+v", rank, err)
+	at, err := g.firstError(t)
+	if err.Code != rank.CodeRankHung || err.Step != StepInit {
+		t.Errorf("rank %d: %+v", at, err)
 	}
 }
 
@@ -442,8 +443,8 @@ func TestWrongDataIsCounted(t *testing.T) {
 	g := newGroup(node(t, "fault = wrong-data:3"), rcclx.Baseline, measure(rcclx.AllReduce, rcclx.BFloat16, 65536))
 	g.run(t, true)
 	wrong := int64(0)
-	for rank := range g.events {
-		for _, e := range g.of(rank, EventMeasured) {
+	for at := range g.events {
+		for _, e := range g.of(at, rank.EventMeasured) {
 			wrong += e.Measurement.Check.WrongElements
 		}
 	}
@@ -456,10 +457,10 @@ func TestAbortAtInitIsSeenByTheParent(t *testing.T) {
 	g := newGroup(node(t, "fault = init-abort:2"), rcclx.Baseline, measure(rcclx.AllReduce, rcclx.BFloat16, 65536))
 	g.spec.InitDeadline = 5 * time.Second
 	g.run(t, true)
-	if !g.failed[2] || len(g.of(2, EventInitDone)) != 0 {
+	if !g.failed[2] || len(g.of(2, rank.EventInitDone)) != 0 {
 		t.Errorf("rank 2: failed %v, events %+v", g.failed[2], g.events[2])
 	}
-	if starts := g.of(2, EventInitStart); len(starts) != 1 {
+	if starts := g.of(2, rank.EventInitStart); len(starts) != 1 {
 		t.Errorf("rank 2 said %d times that it joins, want once before it died", len(starts))
 	}
 }

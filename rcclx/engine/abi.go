@@ -1,4 +1,4 @@
-package rcclx
+package engine
 
 import (
 	"bufio"
@@ -14,6 +14,8 @@ import (
 	"unsafe"
 
 	"github.com/ebitengine/purego"
+
+	"rcclx.io/commgroup-operator/rcclx"
 )
 
 // UniqueIDBytes is the size of ncclUniqueId (nccl.h).
@@ -34,11 +36,11 @@ const (
 const redOpSum = 0 // nccl.h, ncclRedOp_t
 
 // ncclDatatype is the datatype's number (nccl.h, ncclDataType_t).
-func (d Datatype) ncclDatatype() uintptr {
+func ncclDatatype(d rcclx.Datatype) uintptr {
 	switch d {
-	case Float16:
+	case rcclx.Float16:
 		return 6
-	case Float32:
+	case rcclx.Float32:
 		return 7
 	}
 	return 9 // Bfloat16
@@ -47,7 +49,7 @@ func (d Datatype) ncclDatatype() uintptr {
 // Library is a loaded communication library with its runtime. Its methods are for one locked OS thread, since the
 // runtime keeps the current device for each thread.
 type Library struct {
-	info LibraryInfo
+	info rcclx.LibraryInfo
 	// Runtime holds the device functions.
 	Runtime *Runtime
 
@@ -60,7 +62,7 @@ type Library struct {
 }
 
 // Info says what was loaded.
-func (l *Library) Info() LibraryInfo { return l.info }
+func (l *Library) Info() rcclx.LibraryInfo { return l.info }
 
 // undefinedSymbol finds the name in the loader's message.
 var undefinedSymbol = regexp.MustCompile(`undefined symbol: ([A-Za-z0-9_]+)`)
@@ -75,7 +77,7 @@ func Open(libraryPath, runtimePath string) (*Library, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Library{info: LibraryInfo{Path: libraryPath}}
+	l := &Library{info: rcclx.LibraryInfo{Path: libraryPath}}
 	symbols := symbolTable{handle: handle, file: libraryPath}
 	getVersion := symbols.need("ncclGetVersion")
 	if symbols.err != nil {
@@ -90,14 +92,14 @@ func Open(libraryPath, runtimePath string) (*Library, error) {
 	}
 	l.info.VersionCode = int(version)
 	if l.info.VersionCode < minVersionCode {
-		return nil, &LibraryTooOldError{File: l.info.Path, Found: VersionString(l.info.VersionCode), Needed: VersionString(minVersionCode)}
+		return nil, &LibraryTooOldError{File: l.info.Path, Found: rcclx.VersionString(l.info.VersionCode), Needed: rcclx.VersionString(minVersionCode)}
 	}
 	literals, err := l.readFile()
 	if err != nil {
 		return nil, &LibraryMissingError{File: l.info.Path, Err: err}
 	}
-	l.info.Flavor = DetectFlavor(symbols.has, literals)
-	if l.info.Flavor == FlavorSimulated {
+	l.info.Flavor = rcclx.DetectFlavor(symbols.has, literals)
+	if l.info.Flavor == rcclx.FlavorSimulated {
 		if l.info.Imitates, err = imitates(&symbols); err != nil {
 			return nil, err
 		}
@@ -124,15 +126,15 @@ func load(path string) (uintptr, error) {
 	return 0, &LibraryMissingError{File: path, Err: err}
 }
 
-func imitates(symbols *symbolTable) (Flavor, error) {
+func imitates(symbols *symbolTable) (rcclx.Flavor, error) {
 	var name func() string
-	purego.RegisterFunc(&name, symbols.need(symbolSimulatorImitates))
+	purego.RegisterFunc(&name, symbols.need(rcclx.SymbolSimulatorImitates))
 	if symbols.err != nil {
-		return FlavorUnknown, symbols.err
+		return rcclx.FlavorUnknown, symbols.err
 	}
-	f, err := ParseFlavor(name())
+	f, err := rcclx.ParseFlavor(name())
 	if err != nil {
-		return FlavorUnknown, fmt.Errorf("%s of %s: %w", symbolSimulatorImitates, symbols.file, err)
+		return rcclx.FlavorUnknown, fmt.Errorf("%s of %s: %w", rcclx.SymbolSimulatorImitates, symbols.file, err)
 	}
 	return f, nil
 }
@@ -154,7 +156,7 @@ func (l *Library) resolve(s *symbolTable) {
 	if l.allToAll = s.find("ncclAlltoAll"); l.allToAll == 0 {
 		l.allToAll = s.find("ncclAllToAll")
 	}
-	if l.allToAll == 0 && l.info.Flavor != FlavorNCCL {
+	if l.allToAll == 0 && l.info.Flavor != rcclx.FlavorNCCL {
 		s.need("ncclAlltoAll")
 	}
 	s.register(&l.commInitRank, "ncclCommInitRank")
@@ -249,17 +251,17 @@ func mappedLibrary(prefix string) string {
 }
 
 // readFile hashes the loaded file and scans it for the literals that tell the flavors apart.
-func (l *Library) readFile() (Literals, error) {
+func (l *Library) readFile() (rcclx.Literals, error) {
 	file, err := os.Open(l.info.Path)
 	if err != nil {
-		return Literals{}, err
+		return rcclx.Literals{}, err
 	}
 	defer func() { _ = file.Close() }()
 	hash := sha256.New()
 	size, err := io.Copy(hash, file)
 	if err != nil {
-		return Literals{}, fmt.Errorf("read %s: %w", l.info.Path, err)
+		return rcclx.Literals{}, fmt.Errorf("read %s: %w", l.info.Path, err)
 	}
 	l.info.BuildHash = hex.EncodeToString(hash.Sum(nil))[:16]
-	return ScanLibraryFile(file, size)
+	return rcclx.ScanLibraryFile(file, size)
 }

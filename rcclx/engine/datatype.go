@@ -1,29 +1,31 @@
-package rcclx
+package engine
 
 import (
 	"encoding/binary"
 	"math"
+
+	"rcclx.io/commgroup-operator/rcclx"
 )
 
 // encode appends a value in the datatype's bytes, little endian. The values of this package's patterns are exact in
 // every datatype, so no rounding is needed; a value that is not is cut off.
-func (d Datatype) encode(to []byte, value float32) []byte {
+func encode(d rcclx.Datatype, to []byte, value float32) []byte {
 	bits := math.Float32bits(value)
 	switch d {
-	case Float32:
+	case rcclx.Float32:
 		return binary.LittleEndian.AppendUint32(to, bits)
-	case Float16:
+	case rcclx.Float16:
 		return binary.LittleEndian.AppendUint16(to, halfBits(value))
 	}
 	return binary.LittleEndian.AppendUint16(to, uint16(bits>>16))
 }
 
 // decode reads the first element.
-func (d Datatype) decode(from []byte) float32 {
+func decode(d rcclx.Datatype, from []byte) float32 {
 	switch d {
-	case Float32:
+	case rcclx.Float32:
 		return math.Float32frombits(binary.LittleEndian.Uint32(from))
-	case Float16:
+	case rcclx.Float16:
 		return halfValue(binary.LittleEndian.Uint16(from))
 	}
 	return math.Float32frombits(uint32(binary.LittleEndian.Uint16(from)) << 16)

@@ -1,10 +1,12 @@
-package rank
+package worker
 
 import (
 	"encoding/json"
 	"io"
 	"sync"
 	"time"
+
+	"rcclx.io/commgroup-operator/agent/rank"
 )
 
 // eventWriter writes events as JSON lines. After it is closed nothing more is written, so that a worker that comes back
@@ -18,21 +20,21 @@ type eventWriter struct {
 	err    error
 }
 
-func (w *eventWriter) send(e Event) {
+func (w *eventWriter) send(e rank.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.write(e)
 }
 
 // last writes a final event.
-func (w *eventWriter) last(e Event) {
+func (w *eventWriter) last(e rank.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.write(e)
 	w.closed = true
 }
 
-func (w *eventWriter) write(e Event) {
+func (w *eventWriter) write(e rank.Event) {
 	if w.closed || w.err != nil {
 		return
 	}

@@ -1,4 +1,4 @@
-package rank
+package worker
 
 import (
 	"bufio"
@@ -11,7 +11,9 @@ import (
 	"strings"
 	"time"
 
+	"rcclx.io/commgroup-operator/agent/rank"
 	"rcclx.io/commgroup-operator/rcclx"
+	"rcclx.io/commgroup-operator/rcclx/engine"
 )
 
 // maxLineBytes bounds one line from the parent.
@@ -36,10 +38,10 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		events.last(Event{Kind: EventError, Error: describe(spec, StepLoad, err)})
+		events.last(rank.Event{Kind: rank.EventError, Error: describe(spec, StepLoad, err)})
 		return ErrFailed
 	}
-	w := &worker{spec: spec, lines: lines, events: events, dog: newWatchdog(), clock: rcclx.SystemClock{}}
+	w := &worker{spec: spec, lines: lines, events: events, dog: newWatchdog(), clock: engine.SystemClock{}}
 	defer w.dog.stop()
 	done := make(chan error, 1)
 	go func() {
@@ -50,12 +52,12 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	select {
 	case err = <-done:
 	case m := <-w.dog.fired:
-		err = &stepError{m.step, &rcclx.DeadlineError{Waiting: "a call inside the library", Deadline: m.deadline}}
+		err = &stepError{m.step, &engine.DeadlineError{Waiting: "a call inside the library", Deadline: m.deadline}}
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	if err == nil {
-		events.last(Event{Kind: EventDone})
+		events.last(rank.Event{Kind: rank.EventDone})
 		return events.failed()
 	}
 	step := StepLoad
@@ -63,7 +65,7 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	if errors.As(err, &at) {
 		step, err = at.step, at.err
 	}
-	events.last(Event{Kind: EventError, StepName: step, Error: describe(spec, step, err)})
+	events.last(rank.Event{Kind: rank.EventError, StepName: step, Error: describe(spec, step, err)})
 	if writing := events.failed(); writing != nil {
 		return fmt.Errorf("%w; it could not be sent: %w", ErrFailed, writing)
 	}
@@ -93,8 +95,8 @@ func readLines(in io.Reader) <-chan line {
 	return lines
 }
 
-func readSpec(ctx context.Context, lines <-chan line) (Spec, error) {
-	var spec Spec
+func readSpec(ctx context.Context, lines <-chan line) (rank.Spec, error) {
+	var spec rank.Spec
 	text, err := nextLine(ctx, lines, "the spec", specDeadline)
 	if err != nil {
 		return spec, &specError{err}
@@ -102,7 +104,7 @@ func readSpec(ctx context.Context, lines <-chan line) (Spec, error) {
 	if err := json.Unmarshal(text, &spec); err != nil {
 		return spec, &specError{fmt.Errorf("the first line is not a spec: %w", err)}
 	}
-	if err := spec.validate(); err != nil {
+	if err := validate(spec); err != nil {
 		return spec, &specError{err}
 	}
 	return spec, nil
@@ -118,13 +120,13 @@ func nextLine(ctx context.Context, lines <-chan line, what string, deadline time
 		}
 		return l.text, l.err
 	case <-timer.C:
-		return nil, &rcclx.DeadlineError{Waiting: "the parent's line with " + what, Deadline: deadline}
+		return nil, &engine.DeadlineError{Waiting: "the parent's line with " + what, Deadline: deadline}
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-func (s Spec) validate() error {
+func validate(s rank.Spec) error {
 	if s.WorldSize == 0 {
 		return nil
 	}
@@ -138,18 +140,18 @@ func (s Spec) validate() error {
 	case s.InitDeadline <= 0 || s.StepDeadline <= 0:
 		return fmt.Errorf("init deadline %s and step deadline %s: both must be over zero", s.InitDeadline, s.StepDeadline)
 	}
-	_, err := s.shapes()
+	_, err := shapes(s)
 	return err
 }
 
 // shapes are the largest calls that the steps will make.
-func (s Spec) shapes() ([]rcclx.Shape, error) {
+func shapes(s rank.Spec) ([]rcclx.Shape, error) {
 	var shapes []rcclx.Shape
 	for i, step := range s.Steps {
 		c, d := step.Collective, step.Datatype
 		switch step.Kind {
-		case StepMeasure:
-		case StepPairProbe:
+		case rank.StepMeasure:
+		case rank.StepPairProbe:
 			c, d = rcclx.AllReduce, rcclx.Float32
 		default:
 			return nil, fmt.Errorf("step %d has the unknown kind %q: use Measure or PairProbe", i, step.Kind)
@@ -170,15 +172,15 @@ func (s Spec) shapes() ([]rcclx.Shape, error) {
 
 // worker is the rank's work on its one OS thread.
 type worker struct {
-	spec   Spec
+	spec   rank.Spec
 	lines  <-chan line
 	events *eventWriter
 	dog    *watchdog
-	clock  rcclx.Clock
+	clock  engine.Clock
 
-	lib    *rcclx.Library
+	lib    *engine.Library
 	info   rcclx.LibraryInfo
-	engine *rcclx.Engine
+	engine *engine.Engine
 }
 
 func (w *worker) run(ctx context.Context) error {
@@ -222,7 +224,7 @@ func (w *worker) enter(step string, deadline time.Duration) {
 // load opens the library, looks at the device, and reports both before anything is judged.
 func (w *worker) load() error {
 	var err error
-	if w.lib, err = rcclx.Open(w.spec.LibraryPath, w.spec.RuntimePath); err != nil {
+	if w.lib, err = engine.Open(w.spec.LibraryPath, w.spec.RuntimePath); err != nil {
 		return err
 	}
 	w.info = w.lib.Info()
@@ -231,7 +233,7 @@ func (w *worker) load() error {
 		err = w.lookAtDevice()
 	}
 	info := w.info
-	w.events.send(Event{Kind: EventLoaded, Library: &info})
+	w.events.send(rank.Event{Kind: rank.EventLoaded, Library: &info})
 	if w.spec.WorldSize == 0 {
 		return nil
 	}
@@ -277,11 +279,11 @@ func (w *worker) prepare() error {
 		return &preconditionError{fmt.Sprintf("DDA of %s needs rank %d on device ordinal %d with all %d devices visible; it is on %d of %d devices, "+
 			"and the library would abort: give every rank all GPUs of the node", gates, w.spec.Rank, w.spec.Rank, w.spec.WorldSize, w.spec.Device, devices)}
 	}
-	shapes, err := w.spec.shapes()
+	shapes, err := shapes(w.spec)
 	if err != nil {
 		return err
 	}
-	if w.engine, err = rcclx.NewEngine(w.lib, w.spec.Rank, w.spec.WorldSize, w.clock); err != nil {
+	if w.engine, err = engine.NewEngine(w.lib, w.spec.Rank, w.spec.WorldSize, w.clock); err != nil {
 		return err
 	}
 	return w.engine.Allocate(rcclx.MemoryNeed(gates, w.spec.Variant, w.spec.Settings, w.spec.WorldSize, shapes))
@@ -293,7 +295,7 @@ func (w *worker) rendezvous(ctx context.Context) ([]byte, error) {
 		w.enter(StepInit, w.spec.InitDeadline)
 		id, err := w.lib.UniqueID()
 		if err == nil {
-			w.events.send(Event{Kind: EventUniqueID, UniqueID: id})
+			w.events.send(rank.Event{Kind: rank.EventUniqueID, UniqueID: id})
 		}
 		return id, err
 	}
@@ -302,7 +304,7 @@ func (w *worker) rendezvous(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var r Rendezvous
+	var r rank.Rendezvous
 	if err := json.Unmarshal(text, &r); err != nil {
 		return nil, &specError{fmt.Errorf("the second line is not a rendezvous: %w", err)}
 	}
@@ -311,19 +313,19 @@ func (w *worker) rendezvous(ctx context.Context) ([]byte, error) {
 
 func (w *worker) join(id []byte) error {
 	w.enter(StepInit, w.spec.InitDeadline)
-	w.events.send(Event{Kind: EventInitStart, StepName: StepInit})
+	w.events.send(rank.Event{Kind: rank.EventInitStart, StepName: StepInit})
 	start := w.clock.Now()
 	if err := w.engine.Join(id, w.spec.InitDeadline); err != nil {
 		return err
 	}
-	w.events.send(Event{Kind: EventInitDone, StepName: StepInit, InitDuration: w.clock.Now().Sub(start)})
+	w.events.send(rank.Event{Kind: rank.EventInitDone, StepName: StepInit, InitDuration: w.clock.Now().Sub(start)})
 	return nil
 }
 
-func (w *worker) step(step Step) error {
+func (w *worker) step(step rank.Step) error {
 	for _, size := range step.SizesBytes {
 		var err error
-		if step.Kind == StepPairProbe {
+		if step.Kind == rank.StepPairProbe {
 			err = w.probePairs(step, size)
 		} else {
 			err = w.measure(step, size)
@@ -337,12 +339,12 @@ func (w *worker) step(step Step) error {
 
 // start announces a step before it runs, so that the parent knows where a rank died.
 func (w *worker) start(name string) {
-	w.events.send(Event{Kind: EventStepStart, StepName: name})
+	w.events.send(rank.Event{Kind: rank.EventStepStart, StepName: name})
 	w.enter(name, w.spec.StepDeadline)
 }
 
-func (w *worker) measure(step Step, size int64) error {
-	request := rcclx.MeasureRequest{Collective: step.Collective, Datatype: step.Datatype, SizeBytes: size,
+func (w *worker) measure(step rank.Step, size int64) error {
+	request := engine.MeasureRequest{Collective: step.Collective, Datatype: step.Datatype, SizeBytes: size,
 		WarmupIterations: step.WarmupIterations, Iterations: step.Iterations, Variant: w.spec.Variant, Deadline: w.spec.StepDeadline}
 	name := request.Name()
 	w.start(name)
@@ -352,13 +354,13 @@ func (w *worker) measure(step Step, size int64) error {
 	}
 	path, _ := rcclx.ExpectedPath(w.info.Gates(), w.spec.Variant, w.spec.Settings, rcclx.Call{Collective: step.Collective,
 		Datatype: step.Datatype, Op: "Sum", SizeBytes: result.Shape.SizeBytes(), Ranks: w.spec.WorldSize, Nodes: w.spec.Nodes})
-	w.events.send(Event{Kind: EventMeasured, StepName: name, Measurement: &Measurement{Collective: step.Collective,
+	w.events.send(rank.Event{Kind: rank.EventMeasured, StepName: name, Measurement: &rank.Measurement{Collective: step.Collective,
 		Datatype: step.Datatype, SizeBytes: size, CountElements: result.Shape.CountElements, Latency: result.Latency,
 		Check: result.Check, ExpectedPath: path}})
 	return nil
 }
 
-func (w *worker) probePairs(step Step, size int64) error {
+func (w *worker) probePairs(step rank.Step, size int64) error {
 	for round := range w.engine.PairRounds() {
 		peer, ok := w.engine.PairPeer(round)
 		if !ok {
@@ -366,12 +368,12 @@ func (w *worker) probePairs(step Step, size int64) error {
 		}
 		name := fmt.Sprintf("PairProbe with rank %d, %d B", peer, size)
 		w.start(name)
-		result, err := w.engine.MeasurePair(peer, rcclx.PairRequest{SizeBytes: size, WarmupIterations: step.WarmupIterations,
+		result, err := w.engine.MeasurePair(peer, engine.PairRequest{SizeBytes: size, WarmupIterations: step.WarmupIterations,
 			Iterations: step.Iterations, Deadline: w.spec.StepDeadline})
 		if err != nil {
 			return &stepError{name, err}
 		}
-		w.events.send(Event{Kind: EventPairMeasured, StepName: name, Pair: &PairMeasurement{Peer: peer, SizeBytes: size,
+		w.events.send(rank.Event{Kind: rank.EventPairMeasured, StepName: name, Pair: &rank.PairMeasurement{Peer: peer, SizeBytes: size,
 			BandwidthMBps: result.BandwidthMBps, WrongElements: result.Check.WrongElements}})
 	}
 	return nil

@@ -1,9 +1,11 @@
-package rcclx
+package engine
 
 import (
 	"errors"
 	"fmt"
 	"time"
+
+	"rcclx.io/commgroup-operator/rcclx"
 )
 
 // stageBytes is the host memory through which inputs and results pass.
@@ -14,22 +16,22 @@ const poison = 0xff
 
 // MeasureRequest asks for one collective at one size.
 type MeasureRequest struct {
-	Collective Collective
-	Datatype   Datatype
+	Collective rcclx.Collective
+	Datatype   rcclx.Datatype
 	SizeBytes  int64
 	// WarmupIterations are queued before the measured ones and not counted.
 	WarmupIterations, Iterations int
 	// Variant decides data and tolerance: LowPrecision sends values that E4M3 cannot hold, and allows its roundings.
-	Variant Variant
+	Variant rcclx.Variant
 	// Deadline bounds the whole, data check included.
 	Deadline time.Duration
 }
 
 // MeasureResult is one measurement as this rank saw it.
 type MeasureResult struct {
-	Shape   Shape
-	Latency LatencyStats
-	Check   CheckResult
+	Shape   rcclx.Shape
+	Latency rcclx.LatencyStats
+	Check   rcclx.CheckResult
 }
 
 // Name says what is measured, for deadlines and logs: "AllReduce BFloat16 65536 B".
@@ -41,7 +43,7 @@ func (q MeasureRequest) Name() string {
 // its result. Warm-up and all repeats are queued without a pause, so that the ranks stay in step and the host's polling
 // does not show in the times.
 func (e *Engine) Measure(q MeasureRequest) (MeasureResult, error) {
-	shape, err := ShapeOf(q.Collective, q.Datatype, q.SizeBytes, e.ranks)
+	shape, err := rcclx.ShapeOf(q.Collective, q.Datatype, q.SizeBytes, e.ranks)
 	if err != nil {
 		return MeasureResult{}, &RequestError{err}
 	}
@@ -50,7 +52,7 @@ func (e *Engine) Measure(q MeasureRequest) (MeasureResult, error) {
 			q.Name(), shape.SendBytes, shape.RecvBytes, e.sendBytes, e.recvBytes)}
 	}
 	l := e.limit(q.Deadline)
-	p := pattern{ranks: e.ranks, quantised: q.Variant == LowPrecision}
+	p := pattern{ranks: e.ranks, quantised: q.Variant == rcclx.LowPrecision}
 	if err := e.fillSend(p, q.Datatype, shape.SendBytes, l); err != nil {
 		return MeasureResult{}, err
 	}
@@ -79,37 +81,37 @@ func (e *Engine) Measure(q MeasureRequest) (MeasureResult, error) {
 }
 
 // time queues the warm-up and the repeats, an event between each two, and reads the times when all are done.
-func (e *Engine) time(call func() error, warmup, iterations int, waiting string, l limit) (LatencyStats, error) {
+func (e *Engine) time(call func() error, warmup, iterations int, waiting string, l limit) (rcclx.LatencyStats, error) {
 	repeats, perRepeat := repeatsOf(iterations)
 	for range warmup {
 		if err := call(); err != nil {
-			return LatencyStats{}, err
+			return rcclx.LatencyStats{}, err
 		}
 	}
 	if err := e.lib.Runtime.record(e.events[0], e.stream); err != nil {
-		return LatencyStats{}, err
+		return rcclx.LatencyStats{}, err
 	}
 	for repeat := range repeats {
 		for range perRepeat {
 			if err := call(); err != nil {
-				return LatencyStats{}, err
+				return rcclx.LatencyStats{}, err
 			}
 		}
 		if err := e.lib.Runtime.record(e.events[repeat+1], e.stream); err != nil {
-			return LatencyStats{}, err
+			return rcclx.LatencyStats{}, err
 		}
 	}
 	if err := e.waitEvent(e.events[repeats], waiting, l); err != nil {
-		return LatencyStats{}, err
+		return rcclx.LatencyStats{}, err
 	}
 	means := make([]int64, 0, repeats)
 	for repeat := range repeats {
 		elapsed, err := e.lib.Runtime.elapsedNanoseconds(e.events[repeat], e.events[repeat+1])
 		if err != nil {
-			return LatencyStats{}, err
+			return rcclx.LatencyStats{}, err
 		}
 		if elapsed <= 0 {
-			return LatencyStats{}, errors.New(waiting + ": the device's events show no time between start and end of the calls, so nothing was measured")
+			return rcclx.LatencyStats{}, errors.New(waiting + ": the device's events show no time between start and end of the calls, so nothing was measured")
 		}
 		means = append(means, elapsed/int64(perRepeat))
 	}
@@ -118,7 +120,7 @@ func (e *Engine) time(call func() error, warmup, iterations int, waiting string,
 
 // fillSend writes this rank's values where the buffer does not hold them yet. They do not depend on the size, so that
 // one filling serves every size up to its own.
-func (e *Engine) fillSend(p pattern, d Datatype, sizeBytes int64, l limit) error {
+func (e *Engine) fillSend(p pattern, d rcclx.Datatype, sizeBytes int64, l limit) error {
 	want := filling{d, p.quantised, sizeBytes}
 	if e.filled.datatype == want.datatype && e.filled.quantised == want.quantised && e.filled.bytes >= want.bytes {
 		return nil
@@ -151,15 +153,15 @@ func (e *Engine) staging() []byte {
 }
 
 // checkRecv compares the receive buffer's first bytes with the reference.
-func (e *Engine) checkRecv(check *checker, sizeBytes int64, l limit) (CheckResult, error) {
+func (e *Engine) checkRecv(check *checker, sizeBytes int64, l limit) (rcclx.CheckResult, error) {
 	stage := e.staging()
 	for at := int64(0); at < sizeBytes; at += int64(len(stage)) {
 		part := stage[:min(int64(len(stage)), sizeBytes-at)]
 		if err := e.lib.Runtime.toHost(part, e.recv.at(at), e.stream); err != nil {
-			return CheckResult{}, err
+			return rcclx.CheckResult{}, err
 		}
 		if err := e.wait("copying the result to the host", l); err != nil {
-			return CheckResult{}, err
+			return rcclx.CheckResult{}, err
 		}
 		check.add(part)
 	}
@@ -179,7 +181,7 @@ type PairResult struct {
 	Peer int
 	// BandwidthMBps of one direction by the median, in 10^6 bytes per second.
 	BandwidthMBps int64
-	Check         CheckResult
+	Check         rcclx.CheckResult
 }
 
 // PairRounds is the number of rounds after which every rank has met every other.
@@ -195,7 +197,7 @@ func (e *Engine) PairPeer(round int) (peer int, ok bool) {
 // itself. At least one exchange goes before the measured ones: it makes the two ranks meet, so that a late peer does not
 // look like a slow link.
 func (e *Engine) MeasurePair(peer int, q PairRequest) (PairResult, error) {
-	shape, err := ShapeOf(AllReduce, Float32, q.SizeBytes, e.ranks)
+	shape, err := rcclx.ShapeOf(rcclx.AllReduce, rcclx.Float32, q.SizeBytes, e.ranks)
 	if err != nil {
 		return PairResult{}, &RequestError{err}
 	}
@@ -205,7 +207,7 @@ func (e *Engine) MeasurePair(peer int, q PairRequest) (PairResult, error) {
 	}
 	l := e.limit(q.Deadline)
 	p := pattern{ranks: e.ranks}
-	if err := e.fillSend(p, Float32, shape.SendBytes, l); err != nil {
+	if err := e.fillSend(p, rcclx.Float32, shape.SendBytes, l); err != nil {
 		return PairResult{}, err
 	}
 	if err := e.lib.Runtime.fill(e.recv, poison, shape.RecvBytes, e.stream); err != nil {
@@ -215,15 +217,15 @@ func (e *Engine) MeasurePair(peer int, q PairRequest) (PairResult, error) {
 		name, result := e.group(func(queue func(function, buffer uintptr, peer int)) {
 			queue(e.lib.send, uintptr(e.send), peer)
 			queue(e.lib.recv, uintptr(e.recv), peer)
-		}, uintptr(shape.CountElements), Float32.ncclDatatype())
+		}, uintptr(shape.CountElements), ncclDatatype(rcclx.Float32))
 		return e.settle(name, result, l.until, l.deadline)
 	}
 	latency, err := e.time(call, max(1, q.WarmupIterations), q.Iterations, fmt.Sprintf("exchange with rank %d", peer), l)
 	if err != nil {
 		return PairResult{}, err
 	}
-	check := newChecker(Float32, false, []segment{{p.inputTile(Float32, peer), 0, shape.CountElements}})
-	result := PairResult{Peer: peer, BandwidthMBps: AlgBandwidthMBps(shape.SendBytes, latency.MedianNanoseconds)}
+	check := newChecker(rcclx.Float32, false, []segment{{p.inputTile(rcclx.Float32, peer), 0, shape.CountElements}})
+	result := PairResult{Peer: peer, BandwidthMBps: rcclx.AlgBandwidthMBps(shape.SendBytes, latency.MedianNanoseconds)}
 	if result.Check, err = e.checkRecv(check, shape.RecvBytes, l); err != nil {
 		return PairResult{}, err
 	}

@@ -1,8 +1,10 @@
-package rcclx
+package engine
 
 import (
 	"math"
 	"slices"
+
+	"rcclx.io/commgroup-operator/rcclx"
 )
 
 // maxRepeats is how many batches a measurement is split into, each timed by itself.
@@ -20,10 +22,10 @@ func repeatsOf(iterations int) (repeats, perRepeat int) {
 
 // latencyStats summarises the mean latencies of the repeats, in nanoseconds. The median of an even number is the mean of
 // the middle two; the 95th percentile is by nearest rank.
-func latencyStats(nanoseconds []int64, perRepeat int) LatencyStats {
+func latencyStats(nanoseconds []int64, perRepeat int) rcclx.LatencyStats {
 	n := len(nanoseconds)
 	if n == 0 {
-		return LatencyStats{}
+		return rcclx.LatencyStats{}
 	}
 	sorted := slices.Sorted(slices.Values(nanoseconds))
 	var sum, squares float64
@@ -34,7 +36,7 @@ func latencyStats(nanoseconds []int64, perRepeat int) LatencyStats {
 	for _, v := range sorted {
 		squares += (float64(v) - mean) * (float64(v) - mean)
 	}
-	stats := LatencyStats{
+	stats := rcclx.LatencyStats{
 		MedianNanoseconds:   (sorted[(n-1)/2] + sorted[n/2]) / 2,
 		MinNanoseconds:      sorted[0],
 		MaxNanoseconds:      sorted[n-1],

@@ -1,4 +1,4 @@
-package rcclx
+package engine
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 	"unsafe"
 
 	"github.com/ebitengine/purego"
+
+	"rcclx.io/commgroup-operator/rcclx"
 )
 
 // Clock is the time that deadlines are held against.
@@ -52,7 +54,7 @@ type Engine struct {
 }
 
 type filling struct {
-	datatype  Datatype
+	datatype  rcclx.Datatype
 	quantised bool
 	bytes     int64
 }
@@ -72,15 +74,6 @@ func NewEngine(lib *Library, rank, ranks int, clock Clock) (*Engine, error) {
 		e.events = append(e.events, event)
 	}
 	return e, nil
-}
-
-// MemoryNeed is what a run takes from each device: the buffers for its largest call and what the library allocates for
-// the variant.
-func MemoryNeed(f Flavor, v Variant, s Settings, ranks int, shapes []Shape) (sendBytes, recvBytes, ofLibraryBytes int64) {
-	for _, shape := range shapes {
-		sendBytes, recvBytes = max(sendBytes, shape.SendBytes), max(recvBytes, shape.RecvBytes)
-	}
-	return sendBytes, recvBytes, libraryBytes(f, v, s, ranks, max(sendBytes, recvBytes))
 }
 
 // Allocate checks that the device has room for the buffers and for what the library will take, and allocates the
@@ -242,18 +235,18 @@ func (e *Engine) Close() error {
 }
 
 // collect queues one collective call; sizes are the caller's duty.
-func (e *Engine) collect(c Collective, d Datatype, count int64) (string, int32) {
-	l, n, kind := e.lib, uintptr(count), d.ncclDatatype()
+func (e *Engine) collect(c rcclx.Collective, d rcclx.Datatype, count int64) (string, int32) {
+	l, n, kind := e.lib, uintptr(count), ncclDatatype(d)
 	send, recv := uintptr(e.send), uintptr(e.recv)
 	var result uintptr
 	switch c {
-	case AllReduce:
+	case rcclx.AllReduce:
 		result, _, _ = purego.SyscallN(l.allReduce, send, recv, n, kind, redOpSum, e.comm, e.stream)
 		return "ncclAllReduce", int32(result)
-	case AllGather:
+	case rcclx.AllGather:
 		result, _, _ = purego.SyscallN(l.allGather, send, recv, n, kind, e.comm, e.stream)
 		return "ncclAllGather", int32(result)
-	case ReduceScatter:
+	case rcclx.ReduceScatter:
 		result, _, _ = purego.SyscallN(l.reduceScatter, send, recv, n, kind, redOpSum, e.comm, e.stream)
 		return "ncclReduceScatter", int32(result)
 	}

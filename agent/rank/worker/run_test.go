@@ -1,4 +1,4 @@
-package rank
+package worker
 
 import (
 	"bytes"
@@ -10,7 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"rcclx.io/commgroup-operator/rcclx"
+	"rcclx.io/commgroup-operator/agent/rank"
+	"rcclx.io/commgroup-operator/rcclx/engine"
 )
 
 func TestBadSpecs(t *testing.T) {
@@ -35,11 +36,11 @@ func TestBadSpecs(t *testing.T) {
 			if err := Run(t.Context(), strings.NewReader(tt.line), &out); !errors.Is(err, ErrFailed) {
 				t.Fatalf("Run = %v, want ErrFailed", err)
 			}
-			var e Event
+			var e rank.Event
 			if err := json.Unmarshal(out.Bytes(), &e); err != nil {
 				t.Fatalf("event %q: %v", out.String(), err)
 			}
-			if e.Kind != EventError || e.Error == nil || e.Error.Code != CodeBadSpec || !strings.Contains(e.Error.Message, tt.message) {
+			if e.Kind != rank.EventError || e.Error == nil || e.Error.Code != rank.CodeBadSpec || !strings.Contains(e.Error.Message, tt.message) {
 				t.Errorf("event %+v %+v, want BadSpec with %q", e, e.Error, tt.message)
 			}
 		})
@@ -74,32 +75,32 @@ func TestWatchdogWatchesTheLastStepOnly(t *testing.T) {
 func TestNothingIsWrittenAfterTheLastEvent(t *testing.T) {
 	var out bytes.Buffer
 	w := &eventWriter{out: &out, now: func() time.Time { return time.Unix(0, 0) }, rank: 3}
-	w.last(Event{Kind: EventError})
-	w.send(Event{Kind: EventMeasured})
+	w.last(rank.Event{Kind: rank.EventError})
+	w.send(rank.Event{Kind: rank.EventMeasured})
 	if got := strings.Count(out.String(), "\n"); got != 1 || !strings.Contains(out.String(), `"rank":3`) {
 		t.Errorf("events: %q", out.String())
 	}
 }
 
 func TestCodes(t *testing.T) {
-	call := &rcclx.CallError{Call: "ncclAllReduce", Code: 1}
+	call := &engine.CallError{Call: "ncclAllReduce", Code: 1}
 	for _, tt := range []struct {
 		step string
 		err  error
 		want string
 	}{
-		{StepLoad, &rcclx.LibraryMissingError{File: "x", Err: io.EOF}, CodeLibraryMissing},
-		{StepLoad, &rcclx.SymbolMissingError{}, CodeSymbolMissing},
-		{StepLoad, &rcclx.LibraryTooOldError{}, CodeLibraryTooOld},
-		{StepPreconditions, &rcclx.InsufficientMemoryError{}, CodeInsufficientMemory},
-		{StepPreconditions, call, CodePreconditionFailed},
-		{StepInit, call, CodeInitFailed},
-		{StepInit, &rcclx.DeadlineError{}, CodeRankHung},
-		{"AllReduce", call, CodeCollectiveFailed},
-		{"AllReduce", &rcclx.RequestError{Err: io.EOF}, CodeBadSpec},
-		{StepDestroy, call, CodeCollectiveFailed},
+		{StepLoad, &engine.LibraryMissingError{File: "x", Err: io.EOF}, rank.CodeLibraryMissing},
+		{StepLoad, &engine.SymbolMissingError{}, rank.CodeSymbolMissing},
+		{StepLoad, &engine.LibraryTooOldError{}, rank.CodeLibraryTooOld},
+		{StepPreconditions, &engine.InsufficientMemoryError{}, rank.CodeInsufficientMemory},
+		{StepPreconditions, call, rank.CodePreconditionFailed},
+		{StepInit, call, rank.CodeInitFailed},
+		{StepInit, &engine.DeadlineError{}, rank.CodeRankHung},
+		{"AllReduce", call, rank.CodeCollectiveFailed},
+		{"AllReduce", &engine.RequestError{Err: io.EOF}, rank.CodeBadSpec},
+		{StepDestroy, call, rank.CodeCollectiveFailed},
 	} {
-		if got := describe(Spec{Node: "n", Rank: 2}, tt.step, tt.err); got.Code != tt.want || !strings.Contains(got.Message, "node n rank 2 at "+tt.step) {
+		if got := describe(rank.Spec{Node: "n", Rank: 2}, tt.step, tt.err); got.Code != tt.want || !strings.Contains(got.Message, "node n rank 2 at "+tt.step) {
 			t.Errorf("%s %T: %+v, want %s", tt.step, tt.err, got, tt.want)
 		}
 	}

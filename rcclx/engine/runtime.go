@@ -1,4 +1,4 @@
-package rcclx
+package engine
 
 import (
 	"runtime"
@@ -6,6 +6,8 @@ import (
 	"unsafe"
 
 	"github.com/ebitengine/purego"
+
+	"rcclx.io/commgroup-operator/rcclx"
 )
 
 // Runtime is the device runtime of AMD (HIP) or NVIDIA (CUDA). Both have the same functions under two prefixes, with
@@ -39,9 +41,9 @@ const (
 
 // openRuntime loads the runtime. One that the communication library has brought along comes first: a second copy of
 // the runtime would have devices and memory of its own.
-func openRuntime(f Flavor, path string) (*Runtime, error) {
+func openRuntime(f rcclx.Flavor, path string) (*Runtime, error) {
 	prefix, candidates := "hip", []string{"libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6"}
-	if f == FlavorNCCL {
+	if f == rcclx.FlavorNCCL {
 		prefix, candidates = "cuda", []string{"libcudart.so", "libcudart.so.13", "libcudart.so.12"}
 	}
 	if path != "" {

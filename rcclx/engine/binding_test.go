@@ -1,4 +1,4 @@
-package rcclx
+package engine
 
 import (
 	"errors"
@@ -14,6 +14,8 @@ import (
 	"unsafe"
 
 	"github.com/ebitengine/purego"
+
+	"rcclx.io/commgroup-operator/rcclx"
 )
 
 var simulated struct {
@@ -46,7 +48,7 @@ func openSimulated(t testing.TB) *Library {
 			return
 		}
 		// C code reads the environment that the process began with or that libc was told of; tell libc.
-		simulated.err = setenv(envNoScratchReclaim, "1")
+		simulated.err = setenv("HSA_NO_SCRATCH_RECLAIM", "1")
 		if simulated.err == nil {
 			simulated.library, simulated.err = Open(filepath.Join(simulated.dir, "librccl.so.1"), "")
 		}
@@ -103,7 +105,7 @@ func engine(t testing.TB, bytes int64) *Engine {
 
 func TestOpenSaysWhatWasLoaded(t *testing.T) {
 	info := openSimulated(t).Info()
-	if info.Flavor != FlavorSimulated || !info.Simulated() || info.Gates() != FlavorRCCLXDev || len(info.BuildHash) != 16 ||
+	if info.Flavor != rcclx.FlavorSimulated || !info.Simulated() || info.Gates() != rcclx.FlavorRCCLXDev || len(info.BuildHash) != 16 ||
 		info.Path != filepath.Join(simulated.dir, "librccl.so.1") || info.VersionString() == "" || info.RuntimeVersionCode == 0 {
 		t.Errorf("Info = %+v", info)
 	}
@@ -111,8 +113,8 @@ func TestOpenSaysWhatWasLoaded(t *testing.T) {
 
 func TestMeasureOverOneRank(t *testing.T) {
 	e := engine(t, 1<<20)
-	for _, c := range Collectives() {
-		request := MeasureRequest{Collective: c, Datatype: Float16, SizeBytes: 1 << 20, WarmupIterations: 1, Iterations: 3, Variant: Baseline, Deadline: time.Minute}
+	for _, c := range rcclx.Collectives() {
+		request := MeasureRequest{Collective: c, Datatype: rcclx.Float16, SizeBytes: 1 << 20, WarmupIterations: 1, Iterations: 3, Variant: rcclx.Baseline, Deadline: time.Minute}
 		result, err := e.Measure(request)
 		if err != nil {
 			t.Fatalf("%s: %v", c, err)
@@ -126,7 +128,7 @@ func TestMeasureOverOneRank(t *testing.T) {
 func TestMeasureRejectsWhatDoesNotFit(t *testing.T) {
 	e := engine(t, 4096)
 	for _, size := range []int64{8192, 1} {
-		_, err := e.Measure(MeasureRequest{Collective: AllReduce, Datatype: Float32, SizeBytes: size, Iterations: 1, Deadline: time.Minute})
+		_, err := e.Measure(MeasureRequest{Collective: rcclx.AllReduce, Datatype: rcclx.Float32, SizeBytes: size, Iterations: 1, Deadline: time.Minute})
 		var request *RequestError
 		if !errors.As(err, &request) {
 			t.Errorf("%d bytes: %v, want a RequestError", size, err)

@@ -1,10 +1,11 @@
-package rank
+package worker
 
 import (
 	"errors"
 	"fmt"
 
-	"rcclx.io/commgroup-operator/rcclx"
+	"rcclx.io/commgroup-operator/agent/rank"
+	"rcclx.io/commgroup-operator/rcclx/engine"
 )
 
 // Steps of a rank's life beside its measurements, as they stand in Error.Step.
@@ -36,42 +37,42 @@ func (e *specError) Error() string { return e.err.Error() }
 func (e *specError) Unwrap() error { return e.err }
 
 // describe turns an error into what the parent is told: the code by the error's type, and node, rank and step in the message.
-func describe(spec Spec, step string, err error) *Error {
-	return &Error{Code: code(step, err), Step: step, Message: fmt.Sprintf("node %s rank %d at %s: %v", spec.Node, spec.Rank, step, err)}
+func describe(spec rank.Spec, step string, err error) *rank.Error {
+	return &rank.Error{Code: code(step, err), Step: step, Message: fmt.Sprintf("node %s rank %d at %s: %v", spec.Node, spec.Rank, step, err)}
 }
 
 func code(step string, err error) string {
 	var (
-		missing      *rcclx.LibraryMissingError
-		symbol       *rcclx.SymbolMissingError
-		old          *rcclx.LibraryTooOldError
-		memory       *rcclx.InsufficientMemoryError
-		deadline     *rcclx.DeadlineError
-		request      *rcclx.RequestError
+		missing      *engine.LibraryMissingError
+		symbol       *engine.SymbolMissingError
+		old          *engine.LibraryTooOldError
+		memory       *engine.InsufficientMemoryError
+		deadline     *engine.DeadlineError
+		request      *engine.RequestError
 		precondition *preconditionError
 		bad          *specError
 	)
 	switch {
 	case errors.As(err, &missing):
-		return CodeLibraryMissing
+		return rank.CodeLibraryMissing
 	case errors.As(err, &symbol):
-		return CodeSymbolMissing
+		return rank.CodeSymbolMissing
 	case errors.As(err, &old):
-		return CodeLibraryTooOld
+		return rank.CodeLibraryTooOld
 	case errors.As(err, &memory):
-		return CodeInsufficientMemory
+		return rank.CodeInsufficientMemory
 	case errors.As(err, &deadline):
-		return CodeRankHung
+		return rank.CodeRankHung
 	case errors.As(err, &request), errors.As(err, &bad):
-		return CodeBadSpec
+		return rank.CodeBadSpec
 	case errors.As(err, &precondition):
-		return CodePreconditionFailed
+		return rank.CodePreconditionFailed
 	}
 	switch step {
 	case StepLoad, StepPreconditions:
-		return CodePreconditionFailed
+		return rank.CodePreconditionFailed
 	case StepInit:
-		return CodeInitFailed
+		return rank.CodeInitFailed
 	}
-	return CodeCollectiveFailed
+	return rank.CodeCollectiveFailed
 }
