@@ -43,7 +43,7 @@ func openSimulated(t testing.TB) *Library {
 		if simulated.dir, simulated.err = os.MkdirTemp("", "commgroup-simrocm"); simulated.err != nil {
 			return
 		}
-		if out, err := exec.Command("make", "-s", "-C", filepath.Join("..", "hack", "simrocm"), "OUT="+simulated.dir).CombinedOutput(); err != nil {
+		if out, err := exec.Command("make", "-s", "-C", filepath.Join("..", "..", "hack", "simrocm"), "OUT="+simulated.dir).CombinedOutput(); err != nil {
 			simulated.err = fmt.Errorf("build of hack/simrocm: %w\n%s", err, out)
 			return
 		}

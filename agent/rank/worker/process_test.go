@@ -54,7 +54,7 @@ func simulator(t testing.TB) string {
 		if simulated.dir, simulated.err = os.MkdirTemp("", "commgroup-simrocm"); simulated.err != nil {
 			return
 		}
-		out, err := exec.Command("make", "-s", "-C", filepath.Join("..", "..", "hack", "simrocm"), "OUT="+simulated.dir).CombinedOutput()
+		out, err := exec.Command("make", "-s", "-C", filepath.Join("..", "..", "..", "hack", "simrocm"), "OUT="+simulated.dir).CombinedOutput()
 		if err != nil {
 			simulated.err = fmt.Errorf("build of hack/simrocm: %w\n%s", err, out)
 		}
