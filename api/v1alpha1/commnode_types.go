@@ -302,8 +302,7 @@ type NodeRunStatus struct {
 	// +optional
 	InitNanoseconds *int64 `json:"initNanoseconds,omitempty"`
 	// settings: requested, effective and verified on this node.
-	// +listType=map
-	// +listMapKey=name
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=80
 	// +optional
 	Settings []SettingStatus `json:"settings,omitempty"`
@@ -321,8 +320,7 @@ type NodeRunStatus struct {
 	// +optional
 	Culprits []Culprit `json:"culprits,omitempty"`
 	// environment of the ranks of the last variant: what a job would have to set.
-	// +listType=map
-	// +listMapKey=name
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=80
 	// +optional
 	Environment []EnvVar `json:"environment,omitempty"`
