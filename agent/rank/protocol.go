@@ -1,6 +1,7 @@
-// Package rank is the child process that holds one GPU: it loads the library, joins the communicator, carries out its
-// steps and streams what happens to its parent. A rank is a process of its own because the library caches its
-// settings for a process's lifetime, may abort the process, and can only be ended by SIGKILL when a kernel hangs.
+// Package rank is the protocol between agent run and the child process that holds one GPU (package worker): that loads
+// the library, joins the communicator, carries out its steps and streams what happens to its parent. A rank is a process
+// of its own because the library caches its settings for a process's lifetime, may abort the process, and can only be
+// ended by SIGKILL when a kernel hangs.
 //
 // Protocol: the parent writes one JSON line to the rank's standard input (Spec) and, to every rank but rank 0, a second
 // one (Rendezvous). The rank writes Events as JSON lines to file descriptor 3; standard output and error belong to the

@@ -17,9 +17,10 @@ const (
 	LabelRole = "rcclx.io/role"
 	// LabelRunID carries the run's id on run pods.
 	LabelRunID = "rcclx.io/run-id"
-	// RoleMonitor and RoleRun are the values of LabelRole.
+	// RoleMonitor is the value of LabelRole on monitors.
 	RoleMonitor = "monitor"
-	RoleRun     = "run"
+	// RoleRun is the value of LabelRole on run pods.
+	RoleRun = "run"
 	// LabelNode carries a label-safe form of the node's name on CommNodes and run pods.
 	LabelNode = "rcclx.io/node"
 
@@ -27,11 +28,12 @@ const (
 	AnnotationRunRequested = "rcclx.io/run-requested"
 	// AnnotationGroup carries namespace/name of the CommGroup, unshortened, on pods and monitors.
 	AnnotationGroup = "rcclx.io/commgroup"
-	// AnnotationSettingsHash, AnnotationRun and AnnotationOrigin say on a published ConfigMap what it holds, which run proved
-	// it, and whether on hardware or in the simulator.
+	// AnnotationSettingsHash says on a published ConfigMap which settings it holds.
 	AnnotationSettingsHash = "rcclx.io/settings-hash"
-	AnnotationRun          = "rcclx.io/proven-by-run"
-	AnnotationOrigin       = "rcclx.io/origin"
+	// AnnotationRun says on a published ConfigMap which run proved it.
+	AnnotationRun = "rcclx.io/proven-by-run"
+	// AnnotationOrigin says on a published ConfigMap whether it was proven on hardware or in the simulator.
+	AnnotationOrigin = "rcclx.io/origin"
 
 	// Finalizer holds a CommGroup until its pods and monitors are gone, for a bounded time.
 	Finalizer = "rcclx.io/cleanup"

@@ -30,8 +30,9 @@ var errNotReady = errors.New("not ready")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	os.Exit(exitCode(newRootCommand().ExecuteContext(ctx)))
+	code := exitCode(newRootCommand().ExecuteContext(ctx))
+	stop()
+	os.Exit(code)
 }
 
 func exitCode(err error) int {

@@ -47,7 +47,7 @@ func Conditions(w io.Writer, group *v1alpha1.CommGroup) error {
 		if c.ObservedGeneration != 0 && c.ObservedGeneration < group.Generation {
 			status += " (of generation " + fmt.Sprint(c.ObservedGeneration) + ")"
 		}
-		rows = append(rows, []string{c.Type, status, c.Reason, firstLine(c.Message, 100)})
+		rows = append(rows, []string{c.Type, status, c.Reason, c.Message})
 	}
 	return table(w, rows)
 }
@@ -248,12 +248,4 @@ func gain(baseline *series, s series, size int64) string {
 		return unknown
 	}
 	return fmt.Sprintf("%.2fx", float64(baseline.latencyNanoseconds[i])/float64(s.latencyNanoseconds[j]))
-}
-
-func firstLine(s string, limit int) string {
-	s, _, _ = strings.Cut(s, "\n")
-	if runes := []rune(s); len(runes) > limit {
-		return string(runes[:limit-3]) + "..."
-	}
-	return s
 }

@@ -1,3 +1,5 @@
+// Package engine forms communicators and measures collectives through the C ABI that RCCL, RCCLX and NCCL share, by
+// dlopen and without cgo. A binary that imports it needs glibc's loader.
 package engine
 
 import (

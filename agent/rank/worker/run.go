@@ -1,3 +1,4 @@
+// Package worker carries out one rank: it loads the library, joins the communicator, takes its steps and streams events.
 package worker
 
 import (
