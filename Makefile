@@ -51,9 +51,11 @@ test-unit: simrocm ## All Go tests with -race, on a real API server
 
 .PHONY: test-demo
 test-demo: ## Smoke of the demo: it reaches Ready, and a faulty link is named
-	@$(MAKE) --no-print-directory demo STATE_DIR=.demo-test
-	@$(MAKE) --no-print-directory demo STATE_DIR=.demo-test FAULT=slow-link
-	@$(MAKE) --no-print-directory demo-down STATE_DIR=.demo-test
+	@result=0; \
+	{ $(MAKE) --no-print-directory demo STATE_DIR=.demo-test && \
+	  $(MAKE) --no-print-directory demo STATE_DIR=.demo-test FAULT=slow-link; } || result=$$?; \
+	$(MAKE) --no-print-directory demo-down STATE_DIR=.demo-test || result=$$?; \
+	exit $$result
 
 .PHONY: fmt
 fmt: ## Format the Go code

@@ -127,7 +127,9 @@ func TestPodsOnASimulatedNode(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	terminated := func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded }
+	terminated := func(p *corev1.Pod) bool {
+		return p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
+	}
 	logOf := func(t *testing.T, name string) string {
 		t.Helper()
 		data, err := os.ReadFile(state.Path("nodes", "node-0", "logs", "default_"+name+"_main.log"))
