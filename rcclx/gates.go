@@ -206,7 +206,7 @@ func rcclxDDAGate(env environment, c Call) (Path, gate) {
 		return PathStandard, closed(ReasonDisabled, "DDA is off (%s=0)", envDDARanks)
 	case c.Collective != AllReduce:
 		// collectives.cc:136,231,781 under #ifdef BUILD_META_INTERNAL, which no open build defines.
-		return PathStandard, closed(ReasonNotBuilt, "DDA for %s is compiled only in Meta's internal builds; open builds have it for AllReduce alone", c.Collective)
+		return PathStandard, closed(ReasonNotBuilt, "open builds have DDA for AllReduce only")
 	case env.integer(envDDAAllReduce, 1) == 0:
 		return PathStandard, closed(ReasonDisabled, "DDA is off for AllReduce (%s=0)", envDDAAllReduce)
 	case c.Nodes > 1:

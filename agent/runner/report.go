@@ -145,10 +145,13 @@ func dropWithoutEffect(results []api.ResultSeries, settings []api.SettingStatus,
 			continue
 		}
 		gate := settings[at]
-		dropSizes(r, func(k int) bool {
+		off := func(k int) bool {
 			size := r.SizeBytes[k]
-			off := gate.Effective == api.EffectiveNotInEffect || gate.MinBytes != nil && size < *gate.MinBytes || gate.MaxBytes != nil && size > *gate.MaxBytes
-			return off && !slices.Contains(keep, size)
+			return gate.Effective == api.EffectiveNotInEffect || gate.MinBytes != nil && size < *gate.MinBytes || gate.MaxBytes != nil && size > *gate.MaxBytes
+		}
+		// The sizes beside the bounds stay: they show where the gain ends.
+		dropSizes(r, func(k int) bool {
+			return off(k-1) && off(k) && off(k+1) && !slices.Contains(keep, r.SizeBytes[k])
 		})
 	}
 }

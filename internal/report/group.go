@@ -92,10 +92,18 @@ func sizeRange(s v1alpha1.SettingStatus) string {
 	case s.MaxBytes == nil:
 		return Bytes(*s.MinBytes) + " and up"
 	case s.MinBytes == nil:
-		return "up to " + Bytes(*s.MaxBytes)
+		return upTo(*s.MaxBytes)
 	default:
-		return Bytes(*s.MinBytes) + " to " + Bytes(*s.MaxBytes)
+		return Bytes(*s.MinBytes) + " and up, " + upTo(*s.MaxBytes)
 	}
+}
+
+// upTo prints an upper bound; one byte less than a round size is "below" it.
+func upTo(maxBytes int64) string {
+	if below := maxBytes + 1; below%(1<<10) == 0 {
+		return "below " + Bytes(below)
+	}
+	return "up to " + Bytes(maxBytes)
 }
 
 // Culprits prints whom the verdict blames, or that there is nobody.

@@ -91,7 +91,7 @@ func (d *demo) printPublished(ctx context.Context, group *v1alpha1.CommGroup) er
 	if err := d.client.Get(ctx, client.ObjectKey{Namespace: group.Namespace, Name: published.ConfigMapName}, &cm); err != nil {
 		return err
 	}
-	d.say("ConfigMap %s/%s, hash %s, proven by run %s (the sample allows simulated results to be published)", cm.Namespace, cm.Name, published.Hash, published.RunID)
+	d.say("ConfigMap %s/%s, hash %s, proven by run %s (the demo lets simulated results be published: publish.simulated is Allow)", cm.Namespace, cm.Name, published.Hash, published.RunID)
 	for _, key := range sortedKeys(cm.Data) {
 		if strings.Contains(cm.Data[key], "\n") {
 			d.say("  %s: |\n    %s", key, strings.ReplaceAll(strings.TrimSpace(cm.Data[key]), "\n", "\n    "))
