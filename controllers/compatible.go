@@ -25,13 +25,6 @@ var mixtures = []mixture{
 	{propLibrary, v1alpha1.ReasonMixedLibraryVersions, "library build", "Use one runtime image by digest: the tag was resolved differently.", nil},
 }
 
-// problemReasons are problem codes that are reasons of Compatible by themselves; any other is HealthDegraded.
-var problemReasons = map[string]bool{
-	v1alpha1.ReasonUnsupportedROCm: true, v1alpha1.ReasonTopologyFault: true, v1alpha1.ReasonGPUCountMismatch: true,
-	v1alpha1.ReasonNoGPUs: true, v1alpha1.ReasonSysfsUnreadable: true, v1alpha1.ReasonDriverNotLoaded: true,
-	v1alpha1.ReasonMixedModels: true, v1alpha1.ReasonMixedPartitions: true, v1alpha1.ReasonHealthDegraded: true,
-}
-
 // compatibility says whether the members fit together, and names the odd ones out.
 func compatibility(c census, reporting []*v1alpha1.CommNode, members int, ranksPerNode int32) (finding, []v1alpha1.Culprit) {
 	var reason string
@@ -75,11 +68,7 @@ func compatibility(c census, reporting []*v1alpha1.CommNode, members int, ranksP
 		}
 	}
 	for _, code := range sortedKeys(byCode) {
-		r := v1alpha1.ReasonHealthDegraded
-		if problemReasons[code] {
-			r = code
-		}
-		note(r, fmt.Sprintf("%s on %s: %s", code, someNames(byCode[code], 5), sentence(first[code].Message)))
+		note(v1alpha1.ReasonOfProblem(code), fmt.Sprintf("%s on %s: %s", code, someNames(byCode[code], 5), sentence(first[code].Message)))
 	}
 	if len(culprits) > maxCompatibleCulprits {
 		culprits = culprits[:maxCompatibleCulprits]

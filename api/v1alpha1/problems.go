@@ -49,21 +49,23 @@ const (
 	ProblemErrorCountUnreadable = "ErrorCountUnreadable"
 )
 
-// ReasonOfProblem is the condition reason under which a problem of this code counts; ReasonTopologyFault for a code
-// that this version does not know, since only the agent's own view of its node makes such codes.
+// ReasonOfProblem is the condition reason under which a problem of this code counts; ReasonHealthDegraded for a code that
+// this version does not know.
 func ReasonOfProblem(code string) string {
 	switch code {
-	case ProblemSysfsUnreadable, ProblemDriverNotLoaded, ProblemNoGPUs, ProblemMixedModels, ProblemMixedPartitions:
+	case ProblemSysfsUnreadable, ProblemDriverNotLoaded, ProblemNoGPUs, ProblemMixedModels, ProblemMixedPartitions,
+		ReasonUnsupportedROCm, ReasonTopologyFault, ReasonGPUCountMismatch:
 		return code
 	case ProblemGPUHidden, ProblemReadTimeout, ProblemTopologyUnstable, ProblemPartitionUnreadable,
-		ProblemErrorCountUnreadable:
+		ProblemErrorCountUnreadable, ProblemROCmUnreadable:
 		return ReasonSysfsUnreadable
 	case ProblemGPUNotInKFD, ProblemGPUMissing, ProblemGPULost:
 		return ReasonGPUCountMismatch
 	case ProblemPartitionMissing:
 		return ReasonMixedPartitions
-	case ProblemXGMIUncorrectableErrors, ProblemXGMICorrectableErrors, ProblemPCIeDegraded:
-		return ReasonHealthDegraded
+	case ProblemXGMINotInitialised, ProblemXGMIBridgeAbsent, ProblemHiveSplit, ProblemLinkAsymmetric, ProblemLinkMissing,
+		ProblemPCIeInsteadOfXGMI, ProblemLinkWeight, ProblemLinkBandwidth, ProblemLinkInconsistent, ProblemLinkLost:
+		return ReasonTopologyFault
 	}
-	return ReasonTopologyFault
+	return ReasonHealthDegraded
 }
