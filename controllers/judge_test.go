@@ -251,6 +251,20 @@ func problem(code, severity string) func(*v1alpha1.NodeFacts) {
 	}
 }
 
+// An agent leaves sizes out of the middle of a large report, never the first or the last.
+func TestOmittedSizesAreNotMissing(t *testing.T) {
+	run := &v1alpha1.RunAssignment{ID: "1-1", Generation: 1, Plan: planFor(&testGroup().Spec)}
+	last := len(run.Plan.SizesBytes) - 1
+	for at, want := range map[int]v1alpha1.Verdict{0: v1alpha1.VerdictInconclusive, 1: v1alpha1.VerdictPass, last: v1alpha1.VerdictInconclusive} {
+		report := testReport(run, v1alpha1.VerdictPass, 300_000, testNow)
+		report.Results[0].SizeBytes = slices.Delete(report.Results[0].SizeBytes, at, at+1)
+		n := nodeState{name: "n", phase: nodeDone, report: report, commNode: &v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{Run: run}}}
+		if got := nodeOutcome(&n); got.verdict != want {
+			t.Errorf("without size %d: %s: %s, want %s", at, got.verdict, got.message, want)
+		}
+	}
+}
+
 func TestErrorProblemKeepsRanksAway(t *testing.T) {
 	w := newWorld(testGroup(), testNodes(2))
 	w.settle()

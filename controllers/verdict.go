@@ -70,8 +70,13 @@ func nodeCulprit(node, reason, message string) v1alpha1.Culprit {
 }
 
 // missingBaseline names the first planned Baseline measurement that is not among the results: missing data is never a
-// pass.
+// pass. The agent holds every size against the plan before it says Pass, and then leaves sizes between the first and the
+// last out of a report that would be too large; so those two are what can be asked for here.
 func missingBaseline(plan *v1alpha1.RunPlan, results []v1alpha1.ResultSeries) string {
+	var planned []int64
+	if n := len(plan.SizesBytes); n > 0 {
+		planned = []int64{plan.SizesBytes[0], plan.SizesBytes[n-1]}
+	}
 	for _, c := range plan.Collectives {
 		for _, d := range plan.Datatypes {
 			i := slices.IndexFunc(results, func(r v1alpha1.ResultSeries) bool {
@@ -80,8 +85,10 @@ func missingBaseline(plan *v1alpha1.RunPlan, results []v1alpha1.ResultSeries) st
 			if i < 0 {
 				return fmt.Sprintf("%s %s", c, d)
 			}
-			if got := len(results[i].SizeBytes); got < len(plan.SizesBytes) {
-				return fmt.Sprintf("%s %s: %d of %d sizes measured", c, d, got, len(plan.SizesBytes))
+			for _, size := range planned {
+				if !slices.Contains(results[i].SizeBytes, size) {
+					return fmt.Sprintf("%s %s at %d B", c, d, size)
+				}
 			}
 		}
 	}
