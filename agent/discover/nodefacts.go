@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// FactsBudgetBytes is the most that the facts take of a CommNode's 8 KiB, as JSON; the rest is the run's.
+	// FactsBudgetBytes is the most that the facts take of a CommNode's 10 KiB, as JSON; the rest is the run's.
 	FactsBudgetBytes = 3072
 	maxProblems      = 12 // NodeFacts.problems
 	maxGPUs          = 16 // NodeFacts.gpus; also the widest matrix of weights

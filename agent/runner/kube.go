@@ -42,7 +42,8 @@ func (k KubeReporter) Assignment(ctx context.Context) (Assignment, error) {
 	if err != nil {
 		return Assignment{}, err
 	}
-	return Assignment{Run: node.Spec.Run, Ranks: int(node.Spec.Ranks.Count), Reported: node.Status.Run}, nil
+	return Assignment{Run: node.Spec.Run, Ranks: int(node.Spec.Ranks.Count), Reported: node.Status.Run,
+		BudgetBytes: reportBudget(*node)}, nil
 }
 
 // Report implements Reporter. It reads the CommNode first, so that a late report never hides that of a newer run.

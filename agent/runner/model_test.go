@@ -170,7 +170,7 @@ func defaultPlan() api.RunPlan {
 // runModel runs a whole run on the model and returns the last report.
 func runModel(t *testing.T, plan api.RunPlan, teams *modelTeams, change func(*Runner, *memoryReporter)) (Result, *memoryReporter, error) {
 	t.Helper()
-	rep := &memoryReporter{assignment: Assignment{Ranks: 8, Run: &api.RunAssignment{ID: "run-1", Generation: 3, Plan: plan}}}
+	rep := &memoryReporter{assignment: assignmentOf(plan)}
 	r := &Runner{
 		Config: Config{Node: "node-a", RunID: "run-1", WaitForPlan: time.Minute, ReportGrace: time.Minute, InterruptedGrace: time.Minute},
 		Teams:  teams, Reporter: rep, Host: fakeHost{shm: 4 << 30, memlock: -1}, Clock: &steppingClock{clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))},
@@ -397,7 +397,7 @@ func TestReporting(t *testing.T) {
 	})
 	t.Run("interrupted", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		rep := &memoryReporter{assignment: Assignment{Ranks: 8, Run: &api.RunAssignment{ID: "run-1", Plan: defaultPlan()}}}
+		rep := &memoryReporter{assignment: assignmentOf(defaultPlan())}
 		rep.answer = func(n int, _ api.NodeRunStatus) error {
 			if n == 1 {
 				cancel()

@@ -13,8 +13,10 @@ import (
 )
 
 const (
-	// statusBudgetBytes is what status.run may take as JSON, so that a CommNode with its plan and facts stays under 8 KiB.
-	statusBudgetBytes  = 5750
+	// nodeBudgetBytes is what a CommNode may take as JSON, managed fields left out (docs/decisions/0005).
+	nodeBudgetBytes = 10 << 10
+	// leastReportBytes is what a report gets even beside facts and a plan that are larger than usual.
+	leastReportBytes   = 3 << 10
 	logTailBytes       = 1024
 	maxEnvironment     = 80
 	hardwareLabelBytes = 64
@@ -86,17 +88,26 @@ func runtimeVersion(lib *rcclx.LibraryInfo) string {
 	return fmt.Sprintf("%d.%d.%d", v/10_000_000, v/100_000%100, v%100_000)
 }
 
-// Fit makes a report fit statusBudgetBytes, giving up the least useful first: the ends of long messages, then the sizes
+// reportBudget is what a report may take beside the other parts of its CommNode, in bytes of JSON.
+func reportBudget(node api.CommNode) int {
+	node.ManagedFields, node.Status.Run = nil, nil
+	// "run":, and a comma stand around the report; a changed resourceVersion or time may add a few more.
+	const around = 64
+	return max(nodeBudgetBytes-encodedBytes(node)-around, leastReportBytes)
+}
+
+// Fit makes a report fit budgetBytes of JSON, giving up the least useful first: the ends of long messages, then the sizes
 // at which a variant's setting is not in effect and so equals Baseline, then sizes in the middle of each series. It never
 // drops a verdict, a culprit's name or a setting. keep are sizes that stay in any case, for example those of thresholds.
-func Fit(s api.NodeRunStatus, keep []int64) api.NodeRunStatus {
+func Fit(s api.NodeRunStatus, budgetBytes int, keep []int64) api.NodeRunStatus {
 	s = *s.DeepCopy()
-	fits := func() bool { return encodedBytes(s) <= statusBudgetBytes }
+	fits := func() bool { return encodedBytes(s) <= budgetBytes }
 	steps := []func(){
 		func() { shorten(&s, 160) },
-		func() { dropWithoutEffect(s.Results, s.Settings, keep) },
+		func() { dropWithoutEffect(s.Results, s.Settings, 1, keep) },
 		func() { shorten(&s, 80) },
 		func() { shorten(&s, 56) },
+		func() { dropWithoutEffect(s.Results, s.Settings, 0, keep) },
 	}
 	for _, step := range steps {
 		if fits() {
@@ -104,18 +115,26 @@ func Fit(s api.NodeRunStatus, keep []int64) api.NodeRunStatus {
 		}
 		step()
 	}
-	for !fits() && thin(s.Results, keep) {
+	// The variants give way before Baseline, which everything else is compared with.
+	for thinned := true; thinned; {
+		thinned = false
+		for i := range slices.Backward(s.Results) {
+			if fits() {
+				return s
+			}
+			thinned = thin(&s.Results[i], keep) || thinned
+		}
 	}
 	return s
 }
 
 // encodedBytes is the size as the API server stores it: JSON without the escapes for HTML.
-func encodedBytes(s api.NodeRunStatus) int {
+func encodedBytes(object any) int {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(s); err != nil {
-		return 0 // a status of plain strings and numbers always encodes
+	if err := enc.Encode(object); err != nil {
+		return 0 // an object of plain strings and numbers always encodes
 	}
 	return buf.Len() - 1
 }
@@ -134,8 +153,9 @@ func shorten(s *api.NodeRunStatus, limit int) {
 	}
 }
 
-// dropWithoutEffect leaves out the sizes between first and last at which the gates keep a variant's setting off.
-func dropWithoutEffect(results []api.ResultSeries, settings []api.SettingStatus, keep []int64) {
+// dropWithoutEffect leaves out the sizes between first and last at which the gates keep a variant's setting off. As many
+// as margin stay beside the gates' bounds: they show where the gain ends.
+func dropWithoutEffect(results []api.ResultSeries, settings []api.SettingStatus, margin int, keep []int64) {
 	prefix := map[api.Variant]string{api.VariantDDA: prefixDDA, api.VariantLowPrecision: prefixLowPrecision}
 	for i := range results {
 		r := &results[i]
@@ -149,9 +169,8 @@ func dropWithoutEffect(results []api.ResultSeries, settings []api.SettingStatus,
 			size := r.SizeBytes[k]
 			return gate.Effective == api.EffectiveNotInEffect || gate.MinBytes != nil && size < *gate.MinBytes || gate.MaxBytes != nil && size > *gate.MaxBytes
 		}
-		// The sizes beside the bounds stay: they show where the gain ends.
 		dropSizes(r, func(k int) bool {
-			return off(k-1) && off(k) && off(k+1) && !slices.Contains(keep, r.SizeBytes[k])
+			return off(k-margin) && off(k) && off(k+margin) && !slices.Contains(keep, r.SizeBytes[k])
 		})
 	}
 }
@@ -172,17 +191,10 @@ func dropSizes(r *api.ResultSeries, drop func(k int) bool) bool {
 	return len(out) > 0
 }
 
-// thin leaves out every other size between the first and the last of each series, but for those to keep; it reports
-// whether anything was left out.
-func thin(results []api.ResultSeries, keep []int64) bool {
-	thinned := false
-	for i := range results {
-		r := &results[i]
-		if dropSizes(r, func(k int) bool { return k%2 == 1 && !slices.Contains(keep, r.SizeBytes[k]) }) {
-			thinned = true
-		}
-	}
-	return thinned
+// thin leaves out every other size between the first and the last of a series, but for those to keep; it reports whether
+// anything was left out.
+func thin(r *api.ResultSeries, keep []int64) bool {
+	return dropSizes(r, func(k int) bool { return k%2 == 1 && !slices.Contains(keep, r.SizeBytes[k]) })
 }
 
 // thresholdSizes are the sizes that Fit keeps for a plan.

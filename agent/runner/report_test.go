@@ -23,10 +23,16 @@ func containsText(s, want string) bool { return strings.Contains(s, want) }
 // wholeCommNode is a CommNode with the plan, typical facts and the given report.
 func wholeCommNode(plan api.RunPlan, run api.NodeRunStatus) api.CommNode {
 	node := api.CommNode{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "rcclx.io/v1alpha1", Kind: "CommNode"},
-		ObjectMeta: metav1.ObjectMeta{Name: "training.gpu-node-0001", Namespace: "ml-platform", UID: "5f0c2c5e-1111-4000-8000-000000000000", Generation: 4, ResourceVersion: "123456"},
+		TypeMeta: metav1.TypeMeta{APIVersion: "rcclx.io/v1alpha1", Kind: "CommNode"},
+		ObjectMeta: metav1.ObjectMeta{Name: "training.gpu-node-0001", Namespace: "ml-platform", UID: "5f0c2c5e-1111-4000-8000-000000000000", Generation: 4, ResourceVersion: "123456",
+			CreationTimestamp: metav1.Unix(1_790_000_000, 0),
+			Labels: map[string]string{"app.kubernetes.io/managed-by": "commgroup-operator", api.LabelGroup: "training", api.LabelGroupNamespace: "ml-platform",
+				api.LabelGroupUID: "5f0c2c5e-3333-4000-8000-000000000000", api.LabelNode: "gpu-node-0001"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "rcclx.io/v1alpha1", Kind: "CommGroup", Name: "training", UID: "5f0c2c5e-3333-4000-8000-000000000000",
+				Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true)}}},
 		Spec: api.CommNodeSpec{NodeName: "gpu-node-0001", NodeUID: "5f0c2c5e-2222-4000-8000-000000000000",
-			Ranks: api.RankRange{Summary: "0-7/32", Count: 8, WorldSize: 32}, Run: &api.RunAssignment{ID: run.ID, Generation: 3, Plan: plan}},
+			Group: api.GroupReference{Name: "training", UID: "5f0c2c5e-3333-4000-8000-000000000000"},
+			Ranks: api.RankRange{Summary: "0-7/32", Count: 8, WorldSize: 32}, Run: &api.RunAssignment{ID: run.ID, Generation: 3, Plan: plan, PodName: "training-3-1-gpu-node-0001-932d020b"}},
 		Status: api.CommNodeStatus{Run: &run, Facts: &api.NodeFacts{ValidForSeconds: 600, Origin: api.OriginHardware, BootID: "5f0c2c5e-0000-4000-8000-000000000000",
 			KernelRelease: "5.15.0-119-generic", Driver: api.DriverFacts{Kind: "DKMS", Version: "6.12.12"}, ROCm: api.ROCmFacts{Version: "7.0.2", Source: "/opt/rocm/.info/version", State: "Found"},
 			GPUModel: "MI300X", GFXTarget: "gfx942", GPUCount: 8, DeviceCount: 8, Partition: "SPX/NPS1", XGMI: api.XGMIFacts{Mesh: "Full", Hives: 1, Links: 56}}},
@@ -35,6 +41,28 @@ func wholeCommNode(plan api.RunPlan, run api.NodeRunStatus) api.CommNode {
 		node.Status.Facts.GPUs = append(node.Status.Facts.GPUs, api.GPUFacts{PCIAddress: modelPCI(i), Model: "MI300X", NUMANode: ptr.To(int32(i / 4)), VRAMMiB: ptr.To(int64(196592)), Weights: "- 15 15 15 15 15 15 15"})
 	}
 	return node
+}
+
+// assignmentOf is what KubeReporter reads from such a CommNode.
+func assignmentOf(plan api.RunPlan) Assignment {
+	node := wholeCommNode(plan, api.NodeRunStatus{ID: "run-1"})
+	node.Status.Run = nil
+	return Assignment{Run: node.Spec.Run, Ranks: int(node.Spec.Ranks.Count), BudgetBytes: reportBudget(node)}
+}
+
+// TestReportBudget: large facts leave a report less room, but never none.
+func TestReportBudget(t *testing.T) {
+	usual := wholeCommNode(defaultPlan(), api.NodeRunStatus{ID: "run-1"})
+	budget := reportBudget(usual)
+	if budget < 7000 || budget > 8000 {
+		t.Errorf("beside usual facts a report gets %d bytes, expected 7000 to 8000", budget)
+	}
+	for range 12 {
+		usual.Status.Facts.Problems = append(usual.Status.Facts.Problems, api.Problem{Severity: "Error", Code: "LinkMissing", Message: strings.Repeat("m", 400)})
+	}
+	if got := reportBudget(usual); got != leastReportBytes {
+		t.Errorf("beside very large facts a report gets %d bytes, expected %d", got, leastReportBytes)
+	}
 }
 
 func TestDefaultReportFitsItsBudget(t *testing.T) {
@@ -65,8 +93,8 @@ func TestDefaultReportFitsItsBudget(t *testing.T) {
 		}
 		data := buf.Bytes()
 		t.Logf("%s: CommNode %d bytes, status.run %d bytes, %d sizes", name, len(data), encodedBytes(res.Status), len(res.Status.Results[0].SizeBytes))
-		if len(data) > 8192 {
-			t.Errorf("%s: CommNode takes %d bytes, expected at most 8192", name, len(data))
+		if len(data) > nodeBudgetBytes {
+			t.Errorf("%s: CommNode takes %d bytes, expected at most %d", name, len(data), nodeBudgetBytes)
 		}
 		if got := len(res.Status.Results[0].SizeBytes); got < tc.sizes {
 			t.Errorf("%s: Baseline has %d sizes, expected at least %d", name, got, tc.sizes)
@@ -92,7 +120,7 @@ func TestFitKeepsEndsAndThresholds(t *testing.T) {
 		}
 	}
 	keep := []int64{4096}
-	got := Fit(s, keep)
+	got := Fit(s, 5000, keep)
 	for _, r := range got.Results {
 		if r.SizeBytes[0] != sizes[0] || r.SizeBytes[len(r.SizeBytes)-1] != sizes[len(sizes)-1] || !slices.Contains(r.SizeBytes, 4096) {
 			t.Fatalf("sizes %v", r.SizeBytes)

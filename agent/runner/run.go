@@ -31,6 +31,8 @@ type Assignment struct {
 	Ranks int
 	// Reported is the last report, if any.
 	Reported *api.NodeRunStatus
+	// BudgetBytes is what a report may take as JSON.
+	BudgetBytes int
 }
 
 // Reporter is the way to the CommNode.
@@ -102,7 +104,7 @@ func (r *Runner) Run(ctx context.Context) (Result, error) {
 	}
 	j := Judge(e)
 	full := Finished(base, e, j, metav1.NewTime(r.Clock.Now()))
-	result := Result{Status: Fit(full, thresholdSizes(a.Run.Plan)), Full: full}
+	result := Result{Status: Fit(full, a.BudgetBytes, thresholdSizes(a.Run.Plan)), Full: full}
 	r.Log.Info("run finished", "run", full.ID, "verdict", full.Verdict, "reason", full.Reason, "message", full.Message)
 
 	until := x.runDeadline.Add(r.Config.ReportGrace)

@@ -76,7 +76,7 @@ func runSimulated(t testing.TB, plan api.RunPlan, fault string) api.NodeRunStatu
 		t.Fatal(err)
 	}
 	root := simulatedRoot(t, fault)
-	rep := &memoryReporter{assignment: Assignment{Ranks: 8, Run: &api.RunAssignment{ID: "run-1", Plan: plan}}}
+	rep := &memoryReporter{assignment: assignmentOf(plan)}
 	r := &Runner{
 		Config:   Config{Node: "sim-node-0", RunID: "run-1", ReportGrace: time.Minute, InterruptedGrace: time.Minute},
 		Teams:    &Supervisor{Launcher: Launcher{Command: []string{self, realRank}}, Clock: clock.RealClock{}},

@@ -103,7 +103,7 @@ type RunClosure struct {
 	Time metav1.Time `json:"time"`
 }
 
-// CommNodeStatus is what the node's agent saw; an object stays under 8 KiB.
+// CommNodeStatus is what the node's agent saw; an object stays under 10 KiB, managed fields left out.
 type CommNodeStatus struct {
 	// facts of the node, from the agent's monitor.
 	// +optional
@@ -147,8 +147,7 @@ type NodeFacts struct {
 	// +kubebuilder:validation:MaxLength=32
 	Partition string `json:"partition"`
 	// gpus, by PCI address.
-	// +listType=map
-	// +listMapKey=pciAddress
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
 	GPUs []GPUFacts `json:"gpus,omitempty"`

@@ -156,15 +156,15 @@ type LowPrecisionSpec struct {
 // RunPlan is what one node has to do in one run.
 type RunPlan struct {
 	// variants to compare, in order; Baseline always comes first.
-	// +listType=set
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=3
 	Variants []Variant `json:"variants"`
 	// collectives to measure.
-	// +listType=set
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=4
 	Collectives []Collective `json:"collectives"`
 	// datatypes to measure.
-	// +listType=set
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=3
 	Datatypes []Datatype `json:"datatypes"`
 	// sizesBytes are the message sizes to measure, as rccl-tests counts them (the larger of send and receive), ascending.
@@ -182,8 +182,7 @@ type RunPlan struct {
 	// +optional
 	LowPrecision LowPrecisionSpec `json:"lowPrecision,omitzero"`
 	// env are the group's own variables, the same for every variant.
-	// +listType=map
-	// +listMapKey=name
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	Env []EnvVar `json:"env,omitempty"`
