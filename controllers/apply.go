@@ -25,6 +25,9 @@ import (
 // annotationSpecHash lets a DaemonSet that is as it should be go unwritten.
 const annotationSpecHash = "rcclx.io/spec-hash"
 
+// errClosureNotWritten: a node's part of the run was to be closed, and its CommNode does not say so yet.
+var errClosureNotWritten = errors.New("closure not written")
+
 // apply makes the cluster as decided, all but the status. It goes on after an error, so that one object that cannot be
 // written holds up no other, and first frees what is to be freed.
 func (r *CommGroupReconciler) apply(ctx context.Context, s *Snapshot, d *Decision) error {
@@ -45,7 +48,11 @@ func (r *CommGroupReconciler) apply(ctx context.Context, s *Snapshot, d *Decisio
 		try("delete configmap", name, r.deleteNamed(ctx, &corev1.ConfigMap{}, ns, name))
 	}
 	for _, change := range d.CommNodes {
-		try("write commnode", change.Desired.Name, r.writeCommNode(ctx, change))
+		err := r.writeCommNode(ctx, change)
+		if err != nil && change.Desired.Spec.Run != nil && change.Desired.Spec.Run.Closed != nil {
+			err = fmt.Errorf("%w: %w", errClosureNotWritten, err)
+		}
+		try("write commnode", change.Desired.Name, err)
 	}
 	try("monitor", monitorName(s.Group), r.applyMonitor(ctx, s, d.Monitor))
 	if len(d.CreatePods) > 0 {

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -57,6 +58,10 @@ func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	if applyErr == nil {
 		applyErr = r.apply(ctx, snapshot, &decision)
 	}
+	if errors.Is(applyErr, errClosureNotWritten) && finishes(group, &decision) {
+		// With the run over and nothing to say how it ended on this node, its reason would be lost for good.
+		return ctrl.Result{}, fmt.Errorf("commgroup %s: %w", req.NamespacedName, applyErr)
+	}
 	if err := r.writeStatus(ctx, group, &decision); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -67,6 +72,12 @@ func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		return ctrl.Result{}, nil
 	}
 	return ctrl.Result{RequeueAfter: max(minWake, decision.WakeAt.Sub(snapshot.Now))}, nil
+}
+
+// finishes says whether the decision ends the group's run.
+func finishes(group *v1alpha1.CommGroup, d *Decision) bool {
+	return group.Status.Run != nil && group.Status.Run.Phase == v1alpha1.RunPhaseRunning &&
+		d.Status.Run != nil && d.Status.Run.Phase == v1alpha1.RunPhaseFinished
 }
 
 func equalStatus(a, b *v1alpha1.CommGroupStatus) bool { return equality.Semantic.DeepEqual(a, b) }

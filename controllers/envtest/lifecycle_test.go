@@ -1,6 +1,7 @@
 package envtest
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
@@ -246,6 +248,38 @@ func TestAgentNeverReports(t *testing.T) {
 	if len(w.pods()) != 0 {
 		t.Error("pods are left over")
 	}
+}
+
+// refusesCommNodes answers the first patches of CommNodes with a conflict, as after a report of the monitor.
+type refusesCommNodes struct {
+	client.Client
+	left int
+}
+
+func (c *refusesCommNodes) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	if _, ok := obj.(*v1alpha1.CommNode); ok && c.left > 0 {
+		c.left--
+		return apierrors.NewConflict(schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "commnodes"}, obj.GetName(), nil)
+	}
+	return c.Client.Patch(ctx, obj, patch, opts...)
+}
+
+func TestClosureIsWrittenBeforeTheRunEnds(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	w.running()
+	w.start(w.nodes[0])
+	w.settle()
+	w.pass(1801 * time.Second)
+	w.r.Client = &refusesCommNodes{Client: w.r.Client, left: 1}
+	if _, err := w.r.Reconcile(w.ctx, w.request()); !apierrors.IsConflict(err) {
+		t.Fatalf("error %v, expected a conflict", err)
+	}
+	w.refresh()
+	if phase := w.group.Status.Run.Phase; phase != v1alpha1.RunPhaseRunning {
+		t.Errorf("the run is %s, and no CommNode says how it ended", phase)
+	}
+	w.settle()
+	w.wantCondition(v1alpha1.ConditionValidated, no, v1alpha1.ReasonRunDeadlineExceeded, w.nodes[0])
 }
 
 func TestRunPodTroubles(t *testing.T) {
