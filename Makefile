@@ -17,7 +17,7 @@ help: ## Show this list
 
 .PHONY: build
 build: ## Build manager, agent, kubectl-commgroup and simcluster into bin/
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/ $(COMMANDS)
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ $(COMMANDS)
 
 .PHONY: simrocm
 simrocm: ## Build the simulated ROCm libraries into bin/simrocm
