@@ -42,9 +42,13 @@ func exitCode(err error) int {
 	return 1
 }
 
+// version is set by the build.
+var version = "dev"
+
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "agent",
+		Version:       version,
 		Short:         "Reads a GPU node's facts and runs RCCLX communicators on it",
 		SilenceUsage:  true,
 		SilenceErrors: true,

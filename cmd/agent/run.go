@@ -30,6 +30,8 @@ const (
 	defaultTerminationLog = "/dev/termination-log"
 	// terminationLogBytes is the most that the kubelet keeps of it.
 	terminationLogBytes = 4096
+	// interruptedGrace leaves 2 s of a run pod's grace period of 10 s for its last words.
+	interruptedGrace = 8 * time.Second
 )
 
 func newRunCommand() *cobra.Command {
@@ -56,7 +58,7 @@ func newRunCommand() *cobra.Command {
 				return err
 			}
 			r := &runner.Runner{
-				Config:   runner.Config{Node: node, RunID: runID, WaitForPlan: wait, ReportGrace: grace, InterruptedGrace: 10 * time.Second},
+				Config:   runner.Config{Node: node, RunID: runID, WaitForPlan: wait, ReportGrace: grace, InterruptedGrace: interruptedGrace},
 				Teams:    &runner.Supervisor{Clock: clock.RealClock{}},
 				Reporter: reporter,
 				Host:     runner.PodHost{Root: os.Getenv("SIMROCM_ROOT")},

@@ -54,11 +54,15 @@ type options struct {
 	namespace  string
 }
 
+// version is set by the build.
+var version = "dev"
+
 func newRootCommand() *cobra.Command {
 	o := &options{}
 	root := &cobra.Command{
-		Use:   "kubectl-commgroup",
-		Short: "Show and drive CommGroups: are these GPU nodes fit, and are the settings in effect?",
+		Use:     "kubectl-commgroup",
+		Version: version,
+		Short:   "Show and drive CommGroups: are these GPU nodes fit, and are the settings in effect?",
 		Long: "Show and drive CommGroups.\n\nExit codes: 0 done (status and wait: the group is Ready), 1 the group is not Ready, " +
 			"2 the command failed.",
 		SilenceUsage:  true,

@@ -26,6 +26,9 @@ import (
 	"rcclx.io/commgroup-operator/controllers"
 )
 
+// version is set by the build.
+var version = "dev"
+
 type options struct {
 	metricsPort, healthPort int
 	leaderElect             bool
@@ -48,6 +51,7 @@ func newCommand() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:           "manager",
+		Version:       version,
 		Short:         "Reconciles CommGroups: plans, runs and judges RCCLX communicators, and publishes proven settings",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
