@@ -3,7 +3,6 @@ package controllers
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -37,7 +36,7 @@ func (r *CommGroupReconciler) finalize(ctx context.Context, group *v1alpha1.Comm
 	deadline := group.DeletionTimestamp.Add(cleanupDeadline)
 	now := r.Clock.Now()
 	if len(left) > 0 && now.Before(deadline) {
-		f := deletingFinding("Waiting, at most 2 minutes, for " + strings.Join(left, ", ") + " to go.")
+		f := deletingFinding("Waiting, at most 2 minutes, for " + someNames(left, 5) + " to go.")
 		if err := r.writeDeleting(ctx, group, f, now); client.IgnoreNotFound(err) != nil {
 			logf.FromContext(ctx).Error(err, "Could not write that the group is being deleted")
 		}
@@ -51,7 +50,7 @@ func (r *CommGroupReconciler) finalize(ctx context.Context, group *v1alpha1.Comm
 	}
 	if len(left) > 0 {
 		r.Recorder.Eventf(group, nil, corev1.EventTypeWarning, v1alpha1.ReasonCleanupTimedOut, "ReleaseFinalizer",
-			"%s", shorten("Still there after 2 minutes: "+strings.Join(left, ", ")+". The group is released; delete them by hand.", 1000))
+			"%s", shorten("Still there after 2 minutes: "+someNames(left, 5)+". The group is released; delete them by hand.", 1000))
 	} else {
 		r.Recorder.Eventf(group, nil, corev1.EventTypeNormal, v1alpha1.ReasonCleanedUp, "ReleaseFinalizer", "Pods and monitors are gone.")
 	}

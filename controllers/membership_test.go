@@ -138,6 +138,9 @@ func TestNamesAreDNSLabels(t *testing.T) {
 	}
 	h := g.DeepCopy()
 	h.UID = "other"
+	if runPodName(g, "1-1", "n") == runPodName(h, "1-1", "n") {
+		t.Error("run pods of two groups of one name have one name")
+	}
 	if monitorName(g) == monitorName(h) {
 		t.Error("a group made anew takes the old one's monitors")
 	}

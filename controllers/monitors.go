@@ -48,13 +48,12 @@ func groupOwner(group *v1alpha1.CommGroup) metav1.OwnerReference {
 	}
 }
 
-// dnsName joins parts to a name that is a DNS label of at most 63 characters, ending in a hash of the unshortened parts.
-func dnsName(parts ...string) string {
-	full := strings.Join(parts, "/")
-	sum := sha256.Sum256([]byte(full))
+// dnsName joins parts to a name that is a DNS label of at most limit characters, ending in a hash of the identity.
+func dnsName(limit int, identity string, parts ...string) string {
+	sum := sha256.Sum256([]byte(identity))
 	tail := "-" + hex.EncodeToString(sum[:])[:8]
 	name := strings.ReplaceAll(strings.Join(parts, "-"), ".", "-")
-	if limit := 63 - len(tail); len(name) > limit {
+	if limit -= len(tail); len(name) > limit {
 		name = strings.TrimRight(name[:limit], "-")
 	}
 	return name + tail
@@ -62,13 +61,8 @@ func dnsName(parts ...string) string {
 
 // monitorName carries namespace, name and UID of the group, since all monitors live in the operator's namespace.
 func monitorName(group *v1alpha1.CommGroup) string {
-	sum := sha256.Sum256([]byte(group.Namespace + "/" + group.Name + "/" + string(group.UID)))
-	name := strings.ReplaceAll("monitor-"+group.Namespace+"-"+group.Name, ".", "-")
 	// A DaemonSet's pods carry its name and a suffix: 52 leaves them below 63 characters.
-	if len(name) > 43 {
-		name = strings.TrimRight(name[:43], "-")
-	}
-	return name + "-" + hex.EncodeToString(sum[:])[:8]
+	return dnsName(52, group.Namespace+"/"+group.Name+"/"+string(group.UID), "monitor", group.Namespace, group.Name)
 }
 
 // monitorFor is the DaemonSet of monitors, one pod on each member.

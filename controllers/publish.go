@@ -44,7 +44,7 @@ type publication struct {
 func configMapName(group *v1alpha1.CommGroup) string {
 	name := group.Name + "-rccl-settings"
 	if len(name) > validation.DNS1123SubdomainMaxLength {
-		name = dnsName(group.Name, "rccl-settings")
+		name = dnsName(validation.DNS1123LabelMaxLength, group.Name, group.Name, "rccl-settings")
 	}
 	return cmp.Or(group.Spec.Publish.ConfigMapName, name)
 }

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
@@ -18,8 +19,10 @@ const (
 	runPodSlackSeconds = 60
 )
 
+// runPodName differs between two groups of one name, of which the second was made while a pod of the first was still
+// ending.
 func runPodName(group *v1alpha1.CommGroup, runID, node string) string {
-	return dnsName(group.Name, runID, node)
+	return dnsName(validation.DNS1123LabelMaxLength, string(group.UID)+"/"+runID+"/"+node, group.Name, runID, node)
 }
 
 // runPodFor is the pod that holds a node's GPUs for one run. The person's runtime image runs; the agent's binary is
