@@ -114,7 +114,7 @@ func (j *Judgement) failed(e Evidence) {
 	f := e.Failure
 	switch f.Kind {
 	case FailInterrupted:
-		j.set(api.VerdictError, api.ReasonInterrupted, f.Message+"; a new run starts by itself where the group still asks for one")
+		j.set(api.VerdictError, api.ReasonInterrupted, f.Message+"; the spec may have changed, or the pod was evicted: ask for a new run by the annotation "+api.AnnotationRunRequested+" where none has started")
 	case FailRunDeadline:
 		j.set(api.VerdictError, api.ReasonRunDeadlineExceeded, f.Message)
 	case FailStart:
