@@ -173,7 +173,7 @@ type PodOverrides struct {
 	// +kubebuilder:validation:MaxProperties=16
 	// +optional
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// tolerations of the run pods and monitors.
+	// tolerations of the run pods; monitors tolerate every taint.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	// +optional

@@ -99,7 +99,6 @@ const (
 
 	ReasonReady     = "Ready"
 	ReasonDeleting  = "Deleting"
-	ReasonNotReady  = "NotReady"
 	ReasonCleanedUp = "CleanedUp"
 	// ReasonCleanupTimedOut says that the finalizer was released although something was still there.
 	ReasonCleanupTimedOut = "CleanupTimedOut"
