@@ -93,11 +93,6 @@ func ExpectedPath(f Flavor, v Variant, s Settings, c Call) (Path, string) {
 	return pathUnder(f, environmentMap(Environment(f, v, s)), c)
 }
 
-// JobPath predicts the way of a call for a job with the settings as requested, DDA and FP8 together.
-func JobPath(f Flavor, s Settings, c Call) (Path, string) {
-	return pathUnder(f, environmentMap(JobEnvironment(f, s)), c)
-}
-
 func pathUnder(f Flavor, env environment, c Call) (Path, string) {
 	if f == FlavorUnknown || f == FlavorSimulated || f == "" {
 		return PathUnknown, "the library's flavor is not known, so its gates are not either"

@@ -76,11 +76,16 @@ func TestExpectedPath(t *testing.T) {
 	}
 }
 
+// jobPath is the way of a call for a job with both settings on.
+func jobPath(f Flavor, c Call) (Path, string) {
+	return pathUnder(f, environmentMap(JobEnvironment(f, bothOn)), c)
+}
+
 // A job has DDA and FP8 together: FP8 is tried first.
 func TestJobPathTriesFP8BeforeDDA(t *testing.T) {
 	for size, want := range map[int64]Path{65536: PathDDAFlat, 8 << 20: PathDDATree, 16 << 20: PathLowPrecision, 512 << 20: PathLowPrecision} {
-		if got, reason := JobPath(FlavorRCCLXDev, bothOn, call(AllReduce, BFloat16, size)); got != want {
-			t.Errorf("JobPath at %d bytes = %s (%s), want %s", size, got, reason, want)
+		if got, reason := jobPath(FlavorRCCLXDev, call(AllReduce, BFloat16, size)); got != want {
+			t.Errorf("path at %d bytes = %s (%s), want %s", size, got, reason, want)
 		}
 	}
 }
@@ -113,7 +118,7 @@ func TestExplainRangesJoinUp(t *testing.T) {
 					if r.MaxBytes != nil {
 						next = *r.MaxBytes + 1
 						// The range must hold for an aligned size near its end.
-						got, _ := JobPath(f, bothOn, call(c, d, *r.MaxBytes/128*128))
+						got, _ := jobPath(f, call(c, d, *r.MaxBytes/128*128))
 						if got != r.Path {
 							t.Errorf("%s %s %s at %d bytes: range says %s, gates say %s", f, c, d, *r.MaxBytes, r.Path, got)
 						}
