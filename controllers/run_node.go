@@ -51,6 +51,9 @@ func (n *nodeState) close(now time.Time, verdict v1alpha1.Verdict, reason, forma
 	}
 }
 
+// runAgain is the next step where nothing but a new run can tell whether the cause is mended: nothing starts one by itself.
+const runAgain = "Once it is mended, ask for a new run by the annotation " + v1alpha1.AnnotationRunRequested + "."
+
 // reportGrace is what a report may take to reach the controller after the pod's end did.
 const reportGrace = 15 * time.Second
 
@@ -129,8 +132,8 @@ func stepWaiting(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput, assign
 	spec := &in.group.Spec
 	if n.member.AllocatableGPUs < int64(spec.RanksPerNode) {
 		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonNoGPUResource,
-			"Node %s has %d allocatable %s and a run needs %d: check the device plugin on it (`kubectl describe node %s`), or exclude the node.",
-			n.name, n.member.AllocatableGPUs, gpuResource(spec), spec.RanksPerNode, n.name)
+			"Node %s has %d allocatable %s and a run needs %d: check the device plugin on it (`kubectl describe node %s`), or exclude the node. %s",
+			n.name, n.member.AllocatableGPUs, gpuResource(spec), spec.RanksPerNode, n.name, runAgain)
 		return
 	}
 	if !factsHold(n.commNode, in.now) {
@@ -140,14 +143,14 @@ func stepWaiting(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput, assign
 			return
 		}
 		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonAgentNotReporting,
-			"The monitor of node %s has not reported within %d s of the start of run %s: %s. Look at its pod in the operator's namespace (`kubectl get pods -A -l %s=%s -o wide`).",
-			n.name, spec.Run.StartDeadlineSeconds, run.ID, lastSeen(n.commNode), v1alpha1.LabelRole, v1alpha1.RoleMonitor)
+			"The monitor of node %s has not reported within %d s of the start of run %s: %s. Look at its pod in the operator's namespace (`kubectl get pods -A -l %s=%s -o wide`). %s",
+			n.name, spec.Run.StartDeadlineSeconds, run.ID, lastSeen(n.commNode), v1alpha1.LabelRole, v1alpha1.RoleMonitor, runAgain)
 		return
 	}
 	if problems := errorProblems(n.commNode.Status.Facts); len(problems) > 0 {
 		p := problems[0]
 		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonPreconditionFailed,
-			"No ranks were started on node %s since its facts show %s (%s): %s", n.name, p.Code, cmp.Or(p.Subject, "node"), p.Message)
+			"No ranks were started on node %s since its facts show %s (%s): %s %s", n.name, p.Code, cmp.Or(p.Subject, "node"), sentence(p.Message), runAgain)
 		return
 	}
 	if !assigned {
@@ -179,8 +182,8 @@ func stepPod(n *nodeState, pod *corev1.Pod, in runInput) {
 			return
 		}
 		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonRunPodFailed,
-			"Run pod %s on node %s ended without a report of the agent: %s Ask for a new run by the annotation %s once it is mended.",
-			pod.Name, n.name, podEnd(pod), v1alpha1.AnnotationRunRequested)
+			"Run pod %s on node %s ended without a report of the agent: %s %s",
+			pod.Name, n.name, podEnd(pod), runAgain)
 		return
 	}
 	if started := ranksStarted(pod); !started.IsZero() {
@@ -190,7 +193,7 @@ func stepPod(n *nodeState, pod *corev1.Pod, in runInput) {
 			return
 		}
 		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonRunDeadlineExceeded,
-			"Node %s has not reported within nodeDeadlineSeconds (%d s) of the start of its ranks; it was at: %s. The pod is deleted to free the GPUs.",
+			"Node %s has not reported within nodeDeadlineSeconds (%d s) of the start of its ranks; it was at: %s. The pod is deleted to free the GPUs. Raise the deadline or measure less.",
 			n.name, policy.NodeDeadlineSeconds, agentStep(n.commNode, in.group.Status.Run))
 		return
 	}
@@ -206,8 +209,8 @@ func stepPod(n *nodeState, pod *corev1.Pod, in runInput) {
 		return
 	}
 	n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonRunPodNotStarted,
-		"Run pod %s on node %s has not started its ranks within startDeadlineSeconds (%d s): %s",
-		pod.Name, n.name, policy.StartDeadlineSeconds, waitingReason(pod))
+		"Run pod %s on node %s has not started its ranks within startDeadlineSeconds (%d s): %s %s",
+		pod.Name, n.name, policy.StartDeadlineSeconds, waitingReason(pod), runAgain)
 }
 
 func seconds(n int32) time.Duration { return time.Duration(n) * time.Second }
