@@ -41,7 +41,6 @@ const (
 	ReasonMixedDriverVersions  = "MixedDriverVersions"
 	ReasonMixedModels          = "MixedModels"
 	ReasonMixedPartitions      = "MixedPartitions"
-	ReasonUnsupportedROCm      = "UnsupportedROCm"
 	ReasonTopologyFault        = "TopologyFault"
 	ReasonGPUCountMismatch     = "GPUCountMismatch"
 	ReasonNoGPUs               = "NoGPUs"

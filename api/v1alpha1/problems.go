@@ -54,7 +54,7 @@ const (
 func ReasonOfProblem(code string) string {
 	switch code {
 	case ProblemSysfsUnreadable, ProblemDriverNotLoaded, ProblemNoGPUs, ProblemMixedModels, ProblemMixedPartitions,
-		ReasonUnsupportedROCm, ReasonTopologyFault, ReasonGPUCountMismatch:
+		ReasonTopologyFault, ReasonGPUCountMismatch:
 		return code
 	case ProblemGPUHidden, ProblemReadTimeout, ProblemTopologyUnstable, ProblemPartitionUnreadable,
 		ProblemErrorCountUnreadable, ProblemROCmUnreadable:
