@@ -1,0 +1,214 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// CommGroupStatus is what the controller sees. It stays under 64 KiB at any number of members.
+type CommGroupStatus struct {
+	// conditions of the group; docs/reasons.md explains each reason.
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=32
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// observedGeneration is the spec's generation that this status speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// origin: Simulated where any fact or number came from the simulator.
+	// +optional
+	Origin Origin `json:"origin,omitempty"`
+	// members counts the nodes.
+	// +optional
+	Members MemberCounts `json:"members,omitzero"`
+	// run is the present or last run.
+	// +optional
+	Run *GroupRunStatus `json:"run,omitempty"`
+	// effective sums up the settings in effect, for example "DDA,FP8" or "none".
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Effective string `json:"effective,omitempty"`
+	// headline is the one number for dashboards: Baseline AllReduce at the largest size, the members' median.
+	// +optional
+	Headline *Headline `json:"headline,omitempty"`
+	// inventory counts the members by what they are and run.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	// +optional
+	Inventory []InventoryItem `json:"inventory,omitempty"`
+	// settings: requested, effective and verified, over all members.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=80
+	// +optional
+	Settings []SettingStatus `json:"settings,omitempty"`
+	// results of the last run over all members.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=48
+	// +optional
+	Results []GroupResultSeries `json:"results,omitempty"`
+	// culprits: the worst few, the worst first.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Culprits []Culprit `json:"culprits,omitempty"`
+	// wouldGate are the nodes that gating would act on (mode DryRun), at most 16 by name.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	WouldGate []string `json:"wouldGate,omitempty"`
+	// published is the ConfigMap that holds the proven settings.
+	// +optional
+	Published *PublishedStatus `json:"published,omitempty"`
+	// nextRunTime is when the schedule is due next.
+	// +optional
+	NextRunTime *metav1.Time `json:"nextRunTime,omitempty"`
+}
+
+// MemberCounts counts the members.
+type MemberCounts struct {
+	// summary is passed/selected, for a column.
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	Summary string `json:"summary,omitempty"`
+	// selected nodes.
+	Selected int32 `json:"selected"`
+	// reporting nodes: their monitor's report still holds.
+	Reporting int32 `json:"reporting"`
+	// passed, failed, inconclusive, errored and skipped count the verdicts of the present or last run.
+	Passed       int32 `json:"passed"`
+	Failed       int32 `json:"failed"`
+	Inconclusive int32 `json:"inconclusive"`
+	Errored      int32 `json:"errored"`
+	Skipped      int32 `json:"skipped"`
+	// running nodes hold GPUs for the present run.
+	Running int32 `json:"running"`
+	// pending nodes wait for their turn in the present run.
+	Pending int32 `json:"pending"`
+}
+
+// RunPhase is where a run is.
+// +kubebuilder:validation:Enum=Running;Finished;Aborted
+type RunPhase string
+
+// The run phases.
+const (
+	RunPhaseRunning  RunPhase = "Running"
+	RunPhaseFinished RunPhase = "Finished"
+	RunPhaseAborted  RunPhase = "Aborted"
+)
+
+// GroupRunStatus is the present or last run.
+type GroupRunStatus struct {
+	// id of the run, unique within the group: generation, then a number.
+	// +kubebuilder:validation:MaxLength=63
+	ID string `json:"id"`
+	// number counts the group's runs.
+	Number int64 `json:"number"`
+	// generation of the spec that the run measures.
+	Generation int64 `json:"generation"`
+	// trigger: SpecChanged, MembersChanged, Scheduled or Requested.
+	// +kubebuilder:validation:MaxLength=64
+	Trigger string `json:"trigger"`
+	// request is the value of the annotation rcclx.io/run-requested that was seen at the start.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	Request string `json:"request,omitempty"`
+	// membersHash identifies the set of members.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	MembersHash string `json:"membersHash,omitempty"`
+	// phase of the run.
+	Phase RunPhase `json:"phase"`
+	// verdict over all members, once finished.
+	// +optional
+	Verdict Verdict `json:"verdict,omitempty"`
+	// startTime of the run.
+	StartTime metav1.Time `json:"startTime"`
+	// finishTime of the run.
+	// +optional
+	FinishTime *metav1.Time `json:"finishTime,omitempty"`
+}
+
+// Headline is one measurement chosen for display.
+type Headline struct {
+	Variant    Variant    `json:"variant"`
+	Collective Collective `json:"collective"`
+	Datatype   Datatype   `json:"datatype"`
+	// sizeBytes of the message.
+	SizeBytes int64 `json:"sizeBytes"`
+	// busBandwidthMBps is the members' median, in 10^6 bytes per second.
+	BusBandwidthMBps int64 `json:"busBandwidthMBps"`
+}
+
+// InventoryItem counts members that share one value of one property.
+type InventoryItem struct {
+	// property: ROCmVersion, DriverVersion, KernelRelease, GPUModel, GFXTarget, Partition, Library or Mesh.
+	// +kubebuilder:validation:MaxLength=32
+	Property string `json:"property"`
+	// value of the property; "unknown" where it could not be read.
+	// +kubebuilder:validation:MaxLength=128
+	Value string `json:"value"`
+	// nodes that have the value.
+	Nodes int32 `json:"nodes"`
+	// example is one node that has the value.
+	// +kubebuilder:validation:MaxLength=253
+	Example string `json:"example"`
+}
+
+// GroupResultSeries is one (variant, collective, datatype) over all members; its lists run parallel to sizeBytes.
+type GroupResultSeries struct {
+	Variant    Variant    `json:"variant"`
+	Collective Collective `json:"collective"`
+	Datatype   Datatype   `json:"datatype"`
+	// nodes that the series is made of.
+	Nodes int32 `json:"nodes"`
+	// sizeBytes of the messages, ascending.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=40
+	SizeBytes []int64 `json:"sizeBytes"`
+	// latencyNanoseconds is the members' median of their medians.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=40
+	LatencyNanoseconds []int64 `json:"latencyNanoseconds"`
+	// busBandwidthMBps is the members' median.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=40
+	BusBandwidthMBps []int64 `json:"busBandwidthMBps"`
+	// minBusBandwidthMBps is the slowest member's.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=40
+	MinBusBandwidthMBps []int64 `json:"minBusBandwidthMBps"`
+	// slowestNode at the largest size.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	SlowestNode string `json:"slowestNode,omitempty"`
+	// wrongElements over all members and sizes.
+	WrongElements int64 `json:"wrongElements"`
+	// maxRelativeErrorPPM over all members and sizes, for LowPrecision.
+	// +optional
+	MaxRelativeErrorPPM *int64 `json:"maxRelativeErrorPPM,omitempty"`
+}
+
+// PublishedStatus is the ConfigMap that holds the proven settings.
+type PublishedStatus struct {
+	// configMapName in the CommGroup's namespace.
+	// +kubebuilder:validation:MaxLength=253
+	ConfigMapName string `json:"configMapName"`
+	// hash of the settings.
+	// +kubebuilder:validation:MaxLength=64
+	Hash string `json:"hash"`
+	// runID of the run that proved them.
+	// +kubebuilder:validation:MaxLength=63
+	RunID string `json:"runID"`
+	// time of publication.
+	Time metav1.Time `json:"time"`
+}
+
+// GroupReference names the CommGroup that a CommNode belongs to.
+type GroupReference struct {
+	// name of the CommGroup, in the same namespace.
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// uid of the CommGroup.
+	// +kubebuilder:validation:MaxLength=64
+	UID string `json:"uid"`
+}
