@@ -19,8 +19,12 @@ help: ## Show this list
 build: ## Build manager, agent, kubectl-commgroup and simcluster into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ $(COMMANDS)
 
+.PHONY: setup
+setup: ## Make sure of gcc and git: installed as root on Debian, named otherwise
+	@hack/setup.sh
+
 .PHONY: simrocm
-simrocm: ## Build the simulated ROCm libraries into bin/simrocm
+simrocm: setup ## Build the simulated ROCm libraries into bin/simrocm
 	@$(MAKE) --no-print-directory -C hack/simrocm OUT=$(CURDIR)/bin/simrocm
 
 .PHONY: kube
@@ -28,7 +32,7 @@ kube: ## Make etcd, kube-apiserver, kube-controller-manager, kube-scheduler and 
 	@hack/kube/build.sh
 
 .PHONY: demo
-demo: ## Show the operator on four simulated MI300X nodes (FAULT=slow-link|hang|wrong-data|init-abort|rocm-mismatch)
+demo: setup ## Show the operator on four simulated MI300X nodes (FAULT=slow-link|hang|wrong-data|init-abort|rocm-mismatch)
 	@began=$$(date +%s); \
 	echo "SIMULATED demo: builds (the first time about 10 minutes on 2 cores, later seconds), then a cluster of simulated GPU nodes in $(STATE_DIR)"; \
 	kube=$(KUBE); \
@@ -43,7 +47,7 @@ demo-down: bin/simcluster ## End exactly what the demo started and remove its st
 	@bin/simcluster down --state-dir $(STATE_DIR)
 
 .PHONY: test
-test: lint test-unit test-demo ## Lint, all Go tests with -race on a real API server, and a smoke of the demo
+test: setup lint test-unit test-demo ## Lint, all Go tests with -race on a real API server, and a smoke of the demo
 
 .PHONY: test-unit
 test-unit: simrocm ## All Go tests with -race, on a real API server

@@ -1,0 +1,20 @@
+#!/bin/sh
+# Makes sure of the few programs that a fresh Debian machine with Go may lack: gcc with libc's headers (simulated
+# libraries, race detector) and git. As root it installs them; else it says what to install.
+set -eu
+missing=
+command -v gcc >/dev/null || missing="$missing gcc"
+command -v git >/dev/null || missing="$missing git"
+[ -z "$missing" ] || [ -e /usr/include/stdlib.h ] || missing="$missing libc6-dev"
+if [ -n "$missing" ]; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        echo "installing$missing" >&2
+        apt-get update -qq >&2
+        # shellcheck disable=SC2086 # one word a package
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing libc6-dev >&2
+    else
+        echo "missing:$missing. Install them (apt-get install$missing libc6-dev), then try again." >&2
+        exit 1
+    fi
+fi
+command -v go >/dev/null || { echo "go was not found in PATH: install Go 1.26 or later" >&2; exit 1; }
