@@ -5,15 +5,15 @@ set -eu
 missing=
 command -v gcc >/dev/null || missing="$missing gcc"
 command -v git >/dev/null || missing="$missing git"
-[ -z "$missing" ] || [ -e /usr/include/stdlib.h ] || missing="$missing libc6-dev"
+[ -e /usr/include/stdlib.h ] || missing="$missing libc6-dev"
 if [ -n "$missing" ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         echo "installing$missing" >&2
         apt-get update -qq >&2
         # shellcheck disable=SC2086 # one word a package
-        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing libc6-dev >&2
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >&2
     else
-        echo "missing:$missing. Install them (apt-get install$missing libc6-dev), then try again." >&2
+        echo "missing:$missing. Install them (apt-get install$missing), then try again." >&2
         exit 1
     fi
 fi
