@@ -44,6 +44,11 @@ func (r *CommGroupReconciler) gather(ctx context.Context, group *v1alpha1.CommGr
 	var pods corev1.PodList
 	fail("run pods", r.Client.List(ctx, &pods, client.InNamespace(group.Namespace), runPodsOf(group), shared))
 	s.RunPods = pods.Items
+	if missesPod(s) {
+		var live corev1.PodList
+		fail("run pods", r.APIReader.List(ctx, &live, client.InNamespace(group.Namespace), runPodsOf(group)))
+		s.RunPods = live.Items
+	}
 	var configMaps corev1.ConfigMapList
 	fail("configmaps", r.Client.List(ctx, &configMaps, client.InNamespace(group.Namespace), ofGroup(group), shared))
 	name := configMapName(group)
@@ -65,6 +70,33 @@ func (r *CommGroupReconciler) gather(ctx context.Context, group *v1alpha1.CommGr
 	}
 	s.ListError = errors.Join(errs...)
 	return s
+}
+
+// missesPod says whether a pod that a CommNode awaits a report of is not in the cache. It may have been deleted; or the
+// cache has the CommNode already and not yet the pod, as in a manager that just took over. Only the API itself can tell,
+// and a run that was closed by mistake stays closed.
+func missesPod(s *Snapshot) bool {
+	var cached map[string]bool
+	for i := range s.CommNodes {
+		cn := &s.CommNodes[i]
+		run, report := cn.Spec.Run, cn.Status.Run
+		if run == nil || run.PodName == "" || run.Closed != nil {
+			continue
+		}
+		if report != nil && report.ID == run.ID && report.Phase == v1alpha1.NodeRunFinished {
+			continue
+		}
+		if cached == nil {
+			cached = make(map[string]bool, len(s.RunPods))
+			for j := range s.RunPods {
+				cached[s.RunPods[j].Name] = true
+			}
+		}
+		if !cached[run.PodName] {
+			return true
+		}
+	}
+	return false
 }
 
 // lookUpConfigMap asks the API itself for the ConfigMap: the cache holds only those that the controller made.

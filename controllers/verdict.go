@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -234,7 +235,7 @@ func validated(run *v1alpha1.GroupRunStatus, outcomes []outcome) finding {
 	if verdictRank(decisive.verdict) <= verdictRank(v1alpha1.VerdictInconclusive) {
 		status = metav1.ConditionUnknown // nothing bad was measured, and not everything was measured
 	}
-	return finding{status, reason, shorten(message, 2048)}
+	return finding{status, reason, shorten(strings.TrimSpace(message), 2048)}
 }
 
 // groupCulprits are the worst few over all nodes: what failed before what could not be measured, links and GPUs

@@ -286,6 +286,29 @@ func TestClosureIsWrittenBeforeTheRunEnds(t *testing.T) {
 	w.wantCondition(v1alpha1.ConditionValidated, no, v1alpha1.ReasonRunDeadlineExceeded, w.nodes[0])
 }
 
+// hasNoPods is a cache that has not seen the run pods yet.
+type hasNoPods struct{ client.Client }
+
+func (c hasNoPods) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if _, ok := list.(*corev1.PodList); ok {
+		return nil
+	}
+	return c.Client.List(ctx, list, opts...)
+}
+
+func TestPodMissingInTheCacheIsNotDeleted(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	w.running()
+	if w.commNode(w.nodes[0]).Spec.Run.PodName == "" {
+		t.Fatal("the CommNode does not name its pod")
+	}
+	w.r.Client = hasNoPods{w.r.Client}
+	w.settle()
+	if closed := w.commNode(w.nodes[0]).Spec.Run.Closed; closed != nil || len(w.pods()) != 1 {
+		t.Fatalf("%d pods, closure %+v", len(w.pods()), closed)
+	}
+}
+
 func TestRunPodTroubles(t *testing.T) {
 	for name, tc := range map[string]struct {
 		trouble func(*world, string)
