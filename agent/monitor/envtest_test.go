@@ -2,9 +2,6 @@ package monitor
 
 import (
 	"context"
-	"os"
-	"path/filepath"
-	"sort"
 	"strings"
 	"testing"
 	"time"
@@ -14,35 +11,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"rcclx.io/commgroup-operator/agent/discover"
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/testenv"
 )
-
-// assets finds the control plane's binaries: KUBEBUILDER_ASSETS, or the newest that the Makefile built.
-func assets(t *testing.T) string {
-	t.Helper()
-	if dir := os.Getenv("KUBEBUILDER_ASSETS"); dir != "" {
-		return dir
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Skip("no cache directory, and KUBEBUILDER_ASSETS is not set")
-	}
-	found, err := filepath.Glob(filepath.Join(cache, "commgroup-operator", "kube", "*", "kube-apiserver"))
-	if err != nil || len(found) == 0 {
-		t.Skip("no kube-apiserver: set KUBEBUILDER_ASSETS, or build the control plane with make")
-	}
-	sort.Strings(found)
-	return filepath.Dir(found[len(found)-1])
-}
 
 // TestAgainstAPIServer writes facts to a real API server: a missing CommNode is NotFound, the schema takes facts at the
 // limits, and the monitor owns status.facts alone.
 func TestAgainstAPIServer(t *testing.T) {
-	env := &envtest.Environment{BinaryAssetsDirectory: assets(t), CRDDirectoryPaths: []string{filepath.Join("..", "..", "config", "crd", "bases")},
-		ErrorIfCRDPathMissing: true}
+	env, err := testenv.Environment()
+	if err != nil {
+		t.Fatal(err)
+	}
 	cfg, err := env.Start()
 	if err != nil {
 		t.Fatal(err)

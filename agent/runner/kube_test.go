@@ -2,9 +2,6 @@ package runner
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,35 +10,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/testenv"
 	"rcclx.io/commgroup-operator/rcclx"
 )
-
-// assets finds the control plane's binaries: KUBEBUILDER_ASSETS, or the newest that the Makefile built.
-func assets(t *testing.T) string {
-	t.Helper()
-	if dir := os.Getenv("KUBEBUILDER_ASSETS"); dir != "" {
-		return dir
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Skip("no cache directory, and KUBEBUILDER_ASSETS is not set")
-	}
-	found, err := filepath.Glob(filepath.Join(cache, "commgroup-operator", "kube", "*", "kube-apiserver"))
-	if err != nil || len(found) == 0 {
-		t.Skip("no kube-apiserver: set KUBEBUILDER_ASSETS, or build the control plane with make")
-	}
-	slices.Sort(found)
-	return filepath.Dir(found[len(found)-1])
-}
 
 // TestAgainstAPIServer reports whole model runs to a real API server: its schema takes every one of them, status.facts
 // stays the monitor's, and a run that is no longer asked for is not reported.
 func TestAgainstAPIServer(t *testing.T) {
-	env := &envtest.Environment{BinaryAssetsDirectory: assets(t), CRDDirectoryPaths: []string{filepath.Join("..", "..", "config", "crd", "bases")},
-		ErrorIfCRDPathMissing: true}
+	env, err := testenv.Environment()
+	if err != nil {
+		t.Fatal(err)
+	}
 	cfg, err := env.Start()
 	if err != nil {
 		t.Fatal(err)

@@ -5,43 +5,25 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"k8s.io/utils/clock"
 
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/simlib"
 )
 
-var simulated struct {
-	once sync.Once
-	dir  string
-	err  error
-}
-
-// simulator builds the simulated ROCm libraries once and gives their folder.
+// simulator gives the folder of the simulated ROCm libraries.
 func simulator(t testing.TB) string {
 	t.Helper()
-	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Skip("gcc is not installed, and the simulated library is built with it")
+	dir, err := simlib.Dir()
+	if err != nil {
+		t.Fatal(err)
 	}
-	simulated.once.Do(func() {
-		if simulated.dir, simulated.err = os.MkdirTemp("", "commgroup-simrocm"); simulated.err != nil {
-			return
-		}
-		out, err := exec.Command("make", "-s", "-C", filepath.Join("..", "..", "hack", "simrocm"), "OUT="+simulated.dir).CombinedOutput()
-		if err != nil {
-			simulated.err = fmt.Errorf("build of hack/simrocm: %w\n%s", err, out)
-		}
-	})
-	if simulated.err != nil {
-		t.Fatal(simulated.err)
-	}
-	return simulated.dir
+	return dir
 }
 
 var simulatedBuses = []string{"05", "2b", "5b", "65", "7d", "ab", "d2", "e5"}

@@ -31,16 +31,15 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers"
+	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
 const (
 	operatorNamespace = "commgroup-system"
 	managerUser       = "system:serviceaccount:commgroup-system:commgroup-manager"
-	kubeVersion       = "v1.37.2"
 )
 
 var (
@@ -54,20 +53,14 @@ func TestMain(m *testing.M) { os.Exit(runSuite(m)) }
 
 func runSuite(m *testing.M) int {
 	ctrl.SetLogger(logr.Discard()) // what matters is in status and events
-	assets, err := controlPlane()
+	env, err := testenv.Environment()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	root := filepath.Join("..", "..")
-	env := &envtest.Environment{
-		BinaryAssetsDirectory: assets,
-		CRDDirectoryPaths:     []string{filepath.Join(root, "config", "crd", "bases")},
-		ErrorIfCRDPathMissing: true,
-	}
 	restConfig, err = env.Start()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "envtest: could not start etcd and kube-apiserver of", assets+":", err)
+		fmt.Fprintln(os.Stderr, "envtest: could not start etcd and kube-apiserver of", env.BinaryAssetsDirectory+":", err)
 		return 1
 	}
 	defer func() {
@@ -75,29 +68,11 @@ func runSuite(m *testing.M) int {
 			fmt.Fprintln(os.Stderr, "envtest: stop:", err)
 		}
 	}()
-	if err := setUp(root); err != nil {
+	if err := setUp(testenv.Root()); err != nil {
 		fmt.Fprintln(os.Stderr, "envtest:", err)
 		return 1
 	}
 	return m.Run()
-}
-
-// controlPlane finds the folder with etcd and kube-apiserver.
-func controlPlane() (string, error) {
-	folder := os.Getenv("KUBEBUILDER_ASSETS")
-	if folder == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			return "", err
-		}
-		folder = filepath.Join(cache, "commgroup-operator", "kube", kubeVersion)
-	}
-	for _, name := range []string{"etcd", "kube-apiserver"} {
-		if _, err := os.Stat(filepath.Join(folder, name)); err != nil {
-			return "", fmt.Errorf("envtest: %w: these tests need a real API server; `make kube` builds it into %s, or set KUBEBUILDER_ASSETS to a folder that has etcd and kube-apiserver", err, folder)
-		}
-	}
-	return folder, nil
 }
 
 func setUp(root string) error {

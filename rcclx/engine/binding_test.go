@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/ebitengine/purego"
 
+	"rcclx.io/commgroup-operator/internal/simlib"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -25,26 +25,11 @@ var simulated struct {
 	err     error
 }
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if simulated.dir != "" {
-		_ = os.RemoveAll(simulated.dir)
-	}
-	os.Exit(code)
-}
-
-// openSimulated builds hack/simrocm and loads it into this process, once; the library's own defaults apply.
+// openSimulated loads the simulated library into this process, once; the library's own defaults apply.
 func openSimulated(t testing.TB) *Library {
 	t.Helper()
-	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Skip("gcc is not installed, and the simulated library is built with it")
-	}
 	simulated.once.Do(func() {
-		if simulated.dir, simulated.err = os.MkdirTemp("", "commgroup-simrocm"); simulated.err != nil {
-			return
-		}
-		if out, err := exec.Command("make", "-s", "-C", filepath.Join("..", "..", "hack", "simrocm"), "OUT="+simulated.dir).CombinedOutput(); err != nil {
-			simulated.err = fmt.Errorf("build of hack/simrocm: %w\n%s", err, out)
+		if simulated.dir, simulated.err = simlib.Dir(); simulated.err != nil {
 			return
 		}
 		// C code reads the environment that the process began with or that libc was told of; tell libc.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"rcclx.io/commgroup-operator/agent/rank"
+	"rcclx.io/commgroup-operator/internal/simlib"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -31,38 +32,17 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	code := m.Run()
-	if simulated.dir != "" {
-		_ = os.RemoveAll(simulated.dir)
-	}
-	os.Exit(code)
+	os.Exit(m.Run())
 }
 
-var simulated struct {
-	once sync.Once
-	dir  string
-	err  error
-}
-
-// simulator builds the simulated ROCm libraries once and gives their folder.
+// simulator gives the folder of the simulated ROCm libraries.
 func simulator(t testing.TB) string {
 	t.Helper()
-	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Skip("gcc is not installed, and the simulated library is built with it")
+	dir, err := simlib.Dir()
+	if err != nil {
+		t.Fatal(err)
 	}
-	simulated.once.Do(func() {
-		if simulated.dir, simulated.err = os.MkdirTemp("", "commgroup-simrocm"); simulated.err != nil {
-			return
-		}
-		out, err := exec.Command("make", "-s", "-C", filepath.Join("..", "..", "..", "hack", "simrocm"), "OUT="+simulated.dir).CombinedOutput()
-		if err != nil {
-			simulated.err = fmt.Errorf("build of hack/simrocm: %w\n%s", err, out)
-		}
-	})
-	if simulated.err != nil {
-		t.Fatal(simulated.err)
-	}
-	return simulated.dir
+	return dir
 }
 
 // node is a simulated node's root with its configuration.
