@@ -83,12 +83,11 @@ generate: ## Generate deepcopy code, CRDs, the chart's copies and the API refere
 
 .PHONY: bench
 bench: ## Figures of docs/benchmarks.md that need no cluster
-	$(GO) test -run '^$$' -bench . -benchmem ./rcclx/... ./agent/...
+	$(GO) test -run '^$$' -bench . -benchmem ./rcclx/... ./agent/... ./controllers
 
 .PHONY: bench-demo
-bench-demo: build simrocm ## Warm time of the demo, and where it goes
-	@kube=$(KUBE); bin/simcluster demo --state-dir .demo-bench --binaries "$$kube" --simrocm bin/simrocm | sed -n '/Where the time went/,/in all/p'
-	@bin/simcluster down --state-dir .demo-bench
+bench-demo: build simrocm ## Warm time of the demo, where it goes, and memory
+	@hack/bench-demo.sh "$(KUBE)"
 
 .PHONY: clean
 clean: ## Remove bin/ (not the control plane's cache)

@@ -56,7 +56,7 @@ addresses where it is not set) answer 200 while a written report holds, and /liv
 	cmd.Flags().StringVar(&f.node, "node", os.Getenv("NODE_NAME"), "name of this node")
 	cmd.Flags().StringVar(&f.hostRoot, "host-root", "/", "directory that holds the host's sys, proc and opt")
 	cmd.Flags().IntVar(&f.intervalSeconds, "interval", 30, "seconds between two looks at the node")
-	cmd.Flags().IntVar(&f.validSeconds, "valid", 120, "seconds that a report holds")
+	cmd.Flags().IntVar(&f.validSeconds, "valid", 600, "seconds that a report holds")
 	cmd.Flags().IntVar(&f.healthPort, "health-port", 0, "port of the health endpoint; 0 serves none")
 	cmd.Flags().IntVar(&f.expectedGPUs, "expected-gpus", 0, "physical GPUs that the node should have; 0 takes the usual number of its model")
 	cmd.Flags().DurationVar(&f.readDeadline, "read-deadline", 2*time.Second, "longest time for one file of the host")
