@@ -26,7 +26,7 @@ import (
 func (r *CommGroupReconciler) SetupWithManager(mgr ctrl.Manager, maxConcurrent int) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.CommGroup{}, builder.WithPredicates(updates(groupChanged))).
-		Owns(&v1alpha1.CommNode{}, builder.WithPredicates(updates(commNodeChanged))).
+		Owns(&v1alpha1.CommNode{}, builder.WithPredicates(updates(r.commNodeChanged))).
 		Owns(&corev1.ConfigMap{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(byGroupAnnotation)).
 		Watches(&appsv1.DaemonSet{}, handler.EnqueueRequestsFromMapFunc(byGroupAnnotation), builder.WithPredicates(updates(generationChanged))).
@@ -57,15 +57,16 @@ func groupChanged(before, after client.Object) bool {
 	return a.Status.Run.ID != b.Status.Run.ID || a.Status.Run.Phase != b.Status.Run.Phase
 }
 
-// commNodeChanged ignores a report that only confirms the one before: the reconciler wakes when a report runs out.
-func commNodeChanged(before, after client.Object) bool {
+// commNodeChanged ignores a report that only confirms one that still holds: the reconciler wakes when a report runs out.
+// Once the earlier one has run out, the same facts again are news: the node's agent is back.
+func (r *CommGroupReconciler) commNodeChanged(before, after client.Object) bool {
 	a, okA := before.(*v1alpha1.CommNode)
 	b, okB := after.(*v1alpha1.CommNode)
 	if !okA || !okB || generationChanged(before, after) || !maps.Equal(a.Labels, b.Labels) {
 		return true
 	}
 	x, y := a.Status, b.Status
-	if x.Facts != nil && y.Facts != nil {
+	if x.Facts != nil && y.Facts != nil && factsHold(a, r.Clock.Now()) {
 		confirmed := *x.Facts
 		confirmed.ObservedTime = y.Facts.ObservedTime
 		x.Facts = &confirmed

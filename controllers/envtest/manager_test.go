@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -61,6 +62,19 @@ func TestWatchesDriveARun(t *testing.T) {
 		return meta.IsStatusConditionTrue(w.group.Status.Conditions, v1alpha1.ConditionReady)
 	})
 	w.wantCondition(v1alpha1.ConditionSettingsPublished, yes, v1alpha1.ReasonPublished)
+
+	// A monitor that falls silent and comes back with the very same facts: nothing but time has changed.
+	w.reportFacts(w.nodes[0], func(f *v1alpha1.NodeFacts) { f.ObservedTime, f.ValidForSeconds = metav1.Now(), 10 })
+	w.eventually("AgentNotReporting", func() bool {
+		w.refresh()
+		return meta.IsStatusConditionFalse(w.group.Status.Conditions, v1alpha1.ConditionReady)
+	})
+	w.wantCondition(v1alpha1.ConditionReady, no, v1alpha1.ReasonAgentNotReporting)
+	w.reportFacts(w.nodes[0], func(f *v1alpha1.NodeFacts) { f.ObservedTime, f.ValidForSeconds = metav1.Now(), 10 })
+	w.eventually("Ready after the silence", func() bool {
+		w.refresh()
+		return meta.IsStatusConditionTrue(w.group.Status.Conditions, v1alpha1.ConditionReady)
+	})
 	w.eventually("the pods' end", func() bool { w.endPods(); return len(w.pods()) == 0 })
 	w.must(admin.Delete(w.ctx, w.group))
 	w.eventually("deletion", func() bool {

@@ -1,0 +1,43 @@
+package controllers
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// TestReportsThatCount: the controller sleeps through reports that confirm what it knows, and through no other.
+func TestReportsThatCount(t *testing.T) {
+	const valid = 600
+	report := func(age time.Duration, model string) *v1alpha1.CommNode {
+		return &v1alpha1.CommNode{Status: v1alpha1.CommNodeStatus{Facts: &v1alpha1.NodeFacts{
+			ObservedTime: metav1.NewTime(testNow.Add(-age)), ValidForSeconds: valid, GPUModel: model}}}
+	}
+	end := valid * time.Second
+	for _, c := range []struct {
+		name          string
+		before, after *v1alpha1.CommNode
+		want          bool
+	}{
+		{"first report", &v1alpha1.CommNode{}, report(0, "MI300X"), true},
+		{"same facts, in time", report(end/2, "MI300X"), report(0, "MI300X"), false},
+		{"same facts, at the last moment", report(end-time.Millisecond, "MI300X"), report(0, "MI300X"), false},
+		{"same facts, just too late", report(end, "MI300X"), report(0, "MI300X"), true},
+		{"same facts, after a long silence", report(10*end, "MI300X"), report(0, "MI300X"), true},
+		// The clock of such a node is behind: each of its reports is old when it comes, and holds for a short time only.
+		{"same facts, in time by the node's own clock", report(end+time.Second, "MI300X"), report(end/2, "MI300X"), true},
+		{"other facts, in time", report(end/2, "MI300X"), report(0, "MI325X"), true},
+		{"facts taken away", report(0, "MI300X"), &v1alpha1.CommNode{}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := &CommGroupReconciler{Clock: clocktesting.NewFakePassiveClock(testNow)}
+			if got := r.commNodeChanged(c.before, c.after); got != c.want {
+				t.Errorf("commNodeChanged = %v, want %v", got, c.want)
+			}
+		})
+	}
+}
