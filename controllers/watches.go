@@ -4,10 +4,12 @@ import (
 	"context"
 	"maps"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -32,7 +34,22 @@ func (r *CommGroupReconciler) SetupWithManager(mgr ctrl.Manager, maxConcurrent i
 		Watches(&appsv1.DaemonSet{}, handler.EnqueueRequestsFromMapFunc(byGroupAnnotation), builder.WithPredicates(updates(generationChanged))).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfNode), builder.WithPredicates(updates(nodeChanged))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent}).
-		Complete(r)
+		Complete(reconcile.Func(r.retryConflicts))
+}
+
+// conflictPause lets the cache see what the other writer wrote.
+const conflictPause = 200 * time.Millisecond
+
+// retryConflicts tries again where another writer came first. That is how optimistic locks work and no error: logged as
+// one, with a stack trace, it would alarm whoever reads the manager's log. An error that came along with the conflict
+// shows at the next attempt.
+func (r *CommGroupReconciler) retryConflicts(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	result, err := r.Reconcile(ctx, req)
+	if apierrors.IsConflict(err) {
+		logf.FromContext(ctx).V(1).Info("Another writer came first; trying again", "conflict", err.Error())
+		return ctrl.Result{RequeueAfter: conflictPause}, nil
+	}
+	return result, err
 }
 
 // updates lets creations and deletions pass, and of the updates those that changed says matter.

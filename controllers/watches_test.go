@@ -1,11 +1,18 @@
 package controllers
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
@@ -37,6 +44,41 @@ func TestReportsThatCount(t *testing.T) {
 			r := &CommGroupReconciler{Clock: clocktesting.NewFakePassiveClock(testNow)}
 			if got := r.commNodeChanged(c.before, c.after); got != c.want {
 				t.Errorf("commNodeChanged = %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+type failingClient struct {
+	client.Client
+	err error
+}
+
+func (c failingClient) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return c.err
+}
+
+func TestConflictsAreNoErrors(t *testing.T) {
+	groups := schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "commgroups"}
+	conflict := apierrors.NewConflict(groups, "g", errors.New("the object has been modified"))
+	for _, c := range []struct {
+		name      string
+		err       error
+		retry     bool
+		wantError bool
+	}{
+		{"conflict", conflict, true, false},
+		{"wrapped conflict", fmt.Errorf("status of commgroup team/g: %w", conflict), true, false},
+		{"conflict on one of many objects", errors.Join(errors.New("away"), fmt.Errorf("write commnode n: %w", conflict)), true, false},
+		{"API server away", errors.New("connection refused"), false, true},
+		{"forbidden", apierrors.NewForbidden(groups, "g", errors.New("no")), false, true},
+		{"gone", apierrors.NewNotFound(groups, "g"), false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := &CommGroupReconciler{Client: failingClient{err: c.err}}
+			result, err := r.retryConflicts(t.Context(), ctrl.Request{})
+			if (err != nil) != c.wantError || (result.RequeueAfter > 0) != c.retry {
+				t.Errorf("result %+v, error %v", result, err)
 			}
 		})
 	}
