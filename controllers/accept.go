@@ -44,6 +44,10 @@ func acceptance(spec *v1alpha1.CommGroupSpec, members []Member, membersErr error
 	}
 	missing := nodesWithoutGPUs(members, spec.RanksPerNode)
 	if len(missing) == len(members) {
+		if most := mostGPUs(members); most > 0 {
+			return no(v1alpha1.ReasonNoGPUResource, "None of the %d members has %d allocatable %s; the most is %d: lower ranksPerNode, or choose other nodes.",
+				len(members), spec.RanksPerNode, gpuResource(spec), most)
+		}
 		return no(v1alpha1.ReasonNoGPUResource, "None of the %d members has %d allocatable %s: check that the device plugin runs on them (`kubectl describe node %s`).",
 			len(members), spec.RanksPerNode, gpuResource(spec), members[0].Name)
 	}

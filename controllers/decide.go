@@ -22,6 +22,7 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	}
 	members, membersErr := selectMembers(&group.Spec, s.Nodes)
 	accepted := acceptance(&group.Spec, members, membersErr, cfg.DefaultRuntimeImage)
+	accepted.Message += unknownNames(&group.Spec, s.Nodes)
 	in := runInput{
 		now: s.Now, group: group, accepted: accepted.isTrue(), members: members, hash: membersHash(members),
 		commNodes: make(map[string]*v1alpha1.CommNode, len(s.CommNodes)), pods: map[string][]*corev1.Pod{},
@@ -209,7 +210,7 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 	agents, agentsWake := agentsReporting(in.members, in.commNodes, s.Now, group.Spec.Run.StartDeadlineSeconds)
 	f[v1alpha1.ConditionAgentsReporting] = agents
 	d.WakeAt = earlier(d.WakeAt, agentsWake)
-	f[v1alpha1.ConditionRunning] = running(group, run, status.Members, state.waiting)
+	f[v1alpha1.ConditionRunning] = running(group, run, status.Members, state.waiting, hindered(state.nodes))
 	f[v1alpha1.ConditionValidated] = validationOf(group, run, outcomes, state.waiting)
 	f[v1alpha1.ConditionSettingsInEffect] = settingsInEffect(status.Settings, &group.Spec)
 

@@ -115,6 +115,36 @@ func nodesWithoutGPUs(members []Member, ranksPerNode int32) []string {
 	return names
 }
 
+func mostGPUs(members []Member) int64 {
+	var most int64
+	for i := range members {
+		most = max(most, members[i].AllocatableGPUs)
+	}
+	return most
+}
+
+// unknownNames says which of members.nodeNames are no nodes, as a sentence to add; empty where all are. A name may stand
+// there before its node joins, so that it is no error; but a mistyped one must not go unseen.
+func unknownNames(spec *v1alpha1.CommGroupSpec, nodes []corev1.Node) string {
+	if len(spec.Members.NodeNames) == 0 {
+		return ""
+	}
+	known := make(map[string]bool, len(nodes))
+	for i := range nodes {
+		known[nodes[i].Name] = true
+	}
+	var unknown []string
+	for _, name := range spec.Members.NodeNames {
+		if !known[name] {
+			unknown = append(unknown, name)
+		}
+	}
+	if len(unknown) == 0 {
+		return ""
+	}
+	return " No node has the name " + someNames(unknown, 5) + " (members.nodeNames)."
+}
+
 // someNames joins at most limit names and counts the rest.
 func someNames(names []string, limit int) string {
 	if len(names) <= limit {

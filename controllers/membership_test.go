@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
@@ -108,6 +109,44 @@ func TestAcceptance(t *testing.T) {
 				t.Errorf("%+v, expected %s", f, tc.reason)
 			}
 		})
+	}
+}
+
+// TestAcceptanceWords: what a person must do next depends on how far off the nodes are.
+func TestAcceptanceWords(t *testing.T) {
+	g := testGroup()
+	g.Spec.RanksPerNode = 16
+	few := []Member{{Name: "a", AllocatableGPUs: 8}, {Name: "b", AllocatableGPUs: 4}}
+	if f := acceptance(&g.Spec, few, nil, "i"); f.Reason != v1alpha1.ReasonNoGPUResource || !strings.Contains(f.Message, "the most is 8: lower ranksPerNode") {
+		t.Errorf("%+v", f)
+	}
+	none := []Member{{Name: "a"}, {Name: "b"}}
+	if f := acceptance(&g.Spec, none, nil, "i"); f.Reason != v1alpha1.ReasonNoGPUResource || !strings.Contains(f.Message, "device plugin") {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestUnknownNames(t *testing.T) {
+	nodes := testNodes(2)
+	for _, tc := range []struct {
+		names []string
+		want  string
+	}{
+		{nil, ""},
+		{[]string{"n00000", "n00001"}, ""},
+		{[]string{"n00000", "n0001"}, " No node has the name n0001 (members.nodeNames)."},
+		{[]string{"a", "b", "c", "d", "e", "f", "g"}, " No node has the name a, b, c, d, e and 2 more (members.nodeNames)."},
+	} {
+		g := testGroup()
+		g.Spec.Members.NodeNames = tc.names
+		if got := unknownNames(&g.Spec, nodes); got != tc.want {
+			t.Errorf("%v: %q, expected %q", tc.names, got, tc.want)
+		}
+		d := Decide(&Snapshot{Now: testNow, Group: g, Nodes: nodes}, testConfig)
+		accepted := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionAccepted)
+		if accepted == nil || !strings.HasSuffix(accepted.Message, tc.want) {
+			t.Errorf("%v: condition %+v, expected it to end with %q", tc.names, accepted, tc.want)
+		}
 	}
 }
 

@@ -34,9 +34,11 @@ type nodeState struct {
 	// closure is the present or new decision to end the run on this node without a report.
 	closure *v1alpha1.RunClosure
 	// podName of the pod that was seen.
-	podName  string
-	wantsPod bool
-	wakeAt   time.Time
+	podName string
+	// hindrance is what keeps the pod's ranks from starting, as far as the cluster says.
+	hindrance string
+	wantsPod  bool
+	wakeAt    time.Time
 }
 
 func (n *nodeState) closed() bool { return n.closure != nil }
@@ -199,7 +201,7 @@ func stepPod(n *nodeState, pod *corev1.Pod, in runInput) {
 	}
 	deadline := pod.CreationTimestamp.Add(seconds(policy.StartDeadlineSeconds))
 	if in.now.Before(deadline) {
-		n.phase, n.wakeAt = nodeStarting, deadline
+		n.phase, n.wakeAt, n.hindrance = nodeStarting, deadline, startHindrance(pod)
 		return
 	}
 	if pod.Spec.NodeName == "" {
@@ -275,23 +277,63 @@ func podEnd(pod *corev1.Pod) string {
 }
 
 func unschedulableMessage(pod *corev1.Pod) string {
+	if reason := schedulerReason(pod); reason != "" {
+		return reason
+	}
+	return "the scheduler gave no reason."
+}
+
+func schedulerReason(pod *corev1.Pod) string {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message != "" {
 			return sentence(shorten(c.Message, 400))
 		}
 	}
-	return "the scheduler gave no reason."
+	return ""
 }
 
 // waitingReason is the kubelet's reason for which a container waits, for example ImagePullBackOff.
 func waitingReason(pod *corev1.Pod) string {
+	if reason := kubeletReason(pod, "PodInitializing"); reason != "" {
+		return reason
+	}
+	return "the kubelet gives no reason: check that the node is Ready (`kubectl get node`)."
+}
+
+// kubeletReason is the first reason for which a container waits, but for those that tell nothing.
+func kubeletReason(pod *corev1.Pod, dull ...string) string {
 	all := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
 	for i := range all {
-		if w := all[i].State.Waiting; w != nil && w.Reason != "" && w.Reason != "PodInitializing" {
+		if w := all[i].State.Waiting; w != nil && w.Reason != "" && !slices.Contains(dull, w.Reason) {
 			return sentence(fmt.Sprintf("container %s, image %s: %s: %s", all[i].Name, all[i].Image, w.Reason, shorten(w.Message, 300)))
 		}
 	}
-	return "the kubelet gives no reason: check that the node is Ready (`kubectl get node`)."
+	return ""
+}
+
+// startHindrance says, while there is still time, what a run pod's start waits for: the deadline may be many minutes
+// away, and a wrong image or GPUs in use are to be seen at once. A pod that merely starts has none.
+func startHindrance(pod *corev1.Pod) string {
+	if pod.Spec.NodeName == "" {
+		return schedulerReason(pod)
+	}
+	return kubeletReason(pod, "PodInitializing", "ContainerCreating")
+}
+
+// hindered sums up what keeps nodes of the run from starting; empty where nothing is known to.
+func hindered(nodes []nodeState) string {
+	var names []string
+	var first string
+	for i := range nodes {
+		if n := &nodes[i]; n.phase == nodeStarting && n.hindrance != "" {
+			names = append(names, n.name)
+			first = cmp.Or(first, n.hindrance)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" Not started yet: %s: %s", someNames(names, 3), first)
 }
 
 func sortedKeys[V any](m map[string]V) []string {

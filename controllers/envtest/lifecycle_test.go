@@ -358,6 +358,9 @@ func TestRunPodTroubles(t *testing.T) {
 				if w.group.Status.Run.Phase != v1alpha1.RunPhaseRunning {
 					t.Fatal("given up before the deadline")
 				}
+				if tc.wait == pastStartDeadline { // what is already known is said at once
+					w.wantCondition(v1alpha1.ConditionRunning, yes, v1alpha1.ReasonRunInProgress, append(tc.words, "Not started yet: "+w.nodes[0])...)
+				}
 				w.pass(tc.wait)
 				w.settle()
 			}
