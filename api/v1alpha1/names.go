@@ -50,8 +50,12 @@ const (
 )
 
 // CommNodeName is the name of the CommNode that stands for one node in one group. It is deterministic, so that an
-// agent finds its object from the group's and the node's name alone.
+// agent finds its object from the group's and the node's name alone. Both may hold dots: group a on node b.c and group
+// a.b on node c would share one name, so that a group with a dot carries a hash of both.
 func CommNodeName(group, node string) string {
+	if strings.Contains(group, ".") {
+		return hashedName(group+"/"+node, group+"."+node, 200)
+	}
 	return boundedName(group+"."+node, 200)
 }
 
@@ -62,8 +66,13 @@ func boundedName(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}
-	sum := sha256.Sum256([]byte(s))
+	return hashedName(s, s, limit)
+}
+
+// hashedName is s, cut to the limit, with a hash of the identity behind it.
+func hashedName(identity, s string, limit int) string {
+	sum := sha256.Sum256([]byte(identity))
 	tail := "-" + hex.EncodeToString(sum[:])[:10]
 	// A name's part may not end in a dot or dash before the tail's own dash.
-	return strings.TrimRight(s[:limit-len(tail)], "-._") + tail
+	return strings.TrimRight(s[:min(len(s), limit-len(tail))], "-._") + tail
 }

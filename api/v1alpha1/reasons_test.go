@@ -49,6 +49,21 @@ func TestCommNodeName(t *testing.T) {
 			t.Errorf("CommNodeName(%q, %q) = %q, want %q", tc.group, tc.node, got, tc.want)
 		}
 	}
+	// Dots in either name must not make two pairs one.
+	seen := map[string][2]string{}
+	parts := []string{"a", "b", "a.b", "b.a", "a.b.a", "b.a.b", "a.a", "b.b", "a.a.b", "b.b.a", "a-b", "a-b.a"}
+	for _, group := range append(parts, long, "a."+long) {
+		for _, node := range append(parts, long, "a."+long) {
+			got := CommNodeName(group, node)
+			if other, ok := seen[got]; ok {
+				t.Errorf("%q and %q share the name %q", other, [2]string{group, node}, got)
+			}
+			seen[got] = [2]string{group, node}
+			if len(got) > 200 {
+				t.Errorf("%q has %d characters, want at most 200", got, len(got))
+			}
+		}
+	}
 	if got := CommNodeName("pool", long); len(got) > 253 || got == CommNodeName("pool", long+"m") {
 		t.Errorf("long names must stay distinct and within 253 characters, got %q", got)
 	}
