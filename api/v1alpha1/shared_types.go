@@ -115,7 +115,9 @@ type EnvVar struct {
 
 // DDASpec chooses direct data access: one- and two-shot collectives over peers' memory within a node.
 type DDASpec struct {
-	// mode: Disabled, Preferred (where the library's gates allow) or Required (fail where they do not).
+	// mode: Disabled, Preferred (where the library's gates allow) or Required: the run fails unless DDA is in effect and
+	// confirmed for each measured collective that the library build has it for, and for one at least. Open builds of RCCLX
+	// have it for AllReduce only.
 	// +kubebuilder:default=Preferred
 	// +optional
 	Mode FeatureMode `json:"mode,omitempty"`
