@@ -155,6 +155,11 @@ func (j *Judgement) blame(e Evidence) {
 	if f.Rank < 0 || f.Rank >= e.Ranks {
 		return
 	}
+	if f.Killed {
+		// SIGKILL comes from outside (memory limit, a person): no GPU is to blame.
+		j.Culprits = []api.Culprit{{Node: e.Node, Kind: "Rank", Name: fmt.Sprintf("rank %d", f.Rank), Reason: j.Reason, Message: truncate(f.Message, 512)}}
+		return
+	}
 	name := gpuName(f.Rank, e.PCI)
 	j.Culprits = []api.Culprit{{Node: e.Node, Kind: "GPU", Name: name, Reason: j.Reason, Message: truncate(fmt.Sprintf(
 		"%s; drain the node, then look at the log tail, dmesg and the RAS error counters of GPU %s", f.Message, name), 512)}}

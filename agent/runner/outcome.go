@@ -102,6 +102,8 @@ type Failure struct {
 	Code string
 	// Step that failed: "load", "init", "destroy" or a step's name.
 	Step string
+	// Killed is set where a rank was ended by a SIGKILL that the agent did not send: a memory limit or a person.
+	Killed bool
 	// Message names node, team, rank and GPU, what was seen and what was expected.
 	Message string
 }

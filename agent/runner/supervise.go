@@ -323,7 +323,8 @@ func (v *supervision) onExit(i int, exit exitStatus) {
 	if exit.signal == syscall.SIGKILL {
 		next = "; it was not the agent that killed it: look for the kernel's OOM killer in dmesg and raise the pod's memory limit"
 	}
-	v.fail(Failure{Kind: FailDied, Rank: i, Step: v.awaits[i], Message: v.at(i, r.Exit+" while "+r.Doing()+next)})
+	v.fail(Failure{Kind: FailDied, Rank: i, Step: v.awaits[i], Killed: exit.signal == syscall.SIGKILL,
+		Message: v.at(i, r.Exit+" while "+r.Doing()+next)})
 }
 
 func (v *supervision) onEvent(i int, ev rank.Event) {

@@ -110,7 +110,7 @@ func TestFailuresNameTheRank(t *testing.T) {
 			if f == nil {
 				t.Fatal("no failure")
 			}
-			if f.Kind != tc.kind || f.Rank != 3 || f.Step != tc.step {
+			if f.Kind != tc.kind || f.Rank != 3 || f.Step != tc.step || f.Killed != (tc.script.Do == "killed") {
 				t.Errorf("failure = %+v, expected kind %s of rank 3 at %s", f, tc.kind, tc.step)
 			}
 			for _, w := range append(tc.words, "node-a", "Baseline", "rank 3") {

@@ -79,7 +79,7 @@ type MemberCounts struct {
 	Inconclusive int32 `json:"inconclusive"`
 	Errored      int32 `json:"errored"`
 	Skipped      int32 `json:"skipped"`
-	// running nodes hold GPUs for the present run.
+	// running nodes have a pod for the present run: it holds GPUs, or waits for them.
 	Running int32 `json:"running"`
 	// pending nodes wait for their turn in the present run.
 	Pending int32 `json:"pending"`

@@ -74,7 +74,7 @@ func TestFromApplyToReady(t *testing.T) {
 
 	w.reportAllFacts()
 	w.settle()
-	w.wantCondition(v1alpha1.ConditionRunning, yes, v1alpha1.ReasonRunInProgress, "2 nodes hold GPUs, 2 wait")
+	w.wantCondition(v1alpha1.ConditionRunning, yes, v1alpha1.ReasonRunInProgress, "2 nodes have run pods, 2 wait")
 	if run := w.group.Status.Run; run.ID != "1-1" || run.Trigger != "SpecChanged" {
 		t.Errorf("run %+v", run)
 	}

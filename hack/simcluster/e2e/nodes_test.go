@@ -140,10 +140,10 @@ func TestPodsOnASimulatedNode(t *testing.T) {
 	}
 
 	t.Run("init container, volumes, downward API, exit code and message", func(t *testing.T) {
-		create(t, shell("full", `cat /work/f; echo "$WHO $HOSTNAME"; test -s /var/run/secrets/kubernetes.io/serviceaccount/token && echo token; echo why > /dev/termination-log; exit 3`, func(p *corev1.Pod) {
-			mounts := []corev1.VolumeMount{{Name: "w", MountPath: "/work"}}
+		create(t, shell("full", `cat /scratch/f; echo "$WHO $HOSTNAME"; test -s /var/run/secrets/kubernetes.io/serviceaccount/token && echo token; echo why > /dev/termination-log; exit 3`, func(p *corev1.Pod) {
+			mounts := []corev1.VolumeMount{{Name: "w", MountPath: "/scratch"}}
 			p.Spec.Volumes = []corev1.Volume{{Name: "w", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
-			p.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "shell:dev", Command: []string{"sh", "-c", "echo from-init > /work/f"}, VolumeMounts: mounts}}
+			p.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "shell:dev", Command: []string{"sh", "-c", "echo from-init > /scratch/f"}, VolumeMounts: mounts}}
 			p.Spec.Containers[0].VolumeMounts = mounts
 			p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "WHO", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}}}
 		}))
@@ -200,11 +200,11 @@ func TestPodsOnASimulatedNode(t *testing.T) {
 		})
 	})
 	t.Run("restart and readiness", func(t *testing.T) {
-		create(t, shell("again", "test -e /work/second && { touch /work/ready; exec sleep 300; }; touch /work/second; exit 1", func(p *corev1.Pod) {
+		create(t, shell("again", "test -e /scratch/second && { touch /scratch/ready; exec sleep 300; }; touch /scratch/second; exit 1", func(p *corev1.Pod) {
 			p.Spec.RestartPolicy = corev1.RestartPolicyAlways
 			p.Spec.Volumes = []corev1.Volume{{Name: "w", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
-			p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "w", MountPath: "/work"}}
-			p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"test", "-e", "/work/ready"}}}}
+			p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "w", MountPath: "/scratch"}}
+			p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"test", "-e", "/scratch/ready"}}}}
 		}))
 		pod := waitPod(t, client, "again", "ready", func(p *corev1.Pod) bool {
 			return len(p.Status.ContainerStatuses) > 0 && p.Status.ContainerStatuses[0].Ready

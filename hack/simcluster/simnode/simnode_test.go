@@ -144,18 +144,18 @@ func TestRewriter(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(image, "opt/rocm/lib"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	r := NewRewriter([]Mount{{"/work", "/v/work"}, {"/work/deep", "/v/deep"}, {"/host/sys", "/n/root/sys"}, {"/host/proc", "/n/root/proc"},
+	r := NewRewriter([]Mount{{"/scratch", "/v/scratch"}, {"/scratch/deep", "/v/deep"}, {"/host/sys", "/n/root/sys"}, {"/host/proc", "/n/root/proc"},
 		{"/mixed/a", "/one/a"}, {"/mixed/b", "/two/b"}}, image)
 	for in, want := range map[string]string{
-		"/work":                   "/v/work",
-		"/work/f":                 "/v/work/f",
+		"/scratch":                   "/v/scratch",
+		"/scratch/f":                 "/v/scratch/f",
 		"/workshop":               "/workshop",
-		"/work/deep/x":            "/v/deep/x",
-		"--dir=/work/f":           "--dir=/v/work/f",
-		"/usr/bin:/work:/nowhere": "/usr/bin:/v/work:/nowhere",
-		"cat /work/f >/work/g":    "cat /v/work/f >/v/work/g",
-		"a/work":                  "a/work",
-		"https://host/work":       "https://host/work",
+		"/scratch/deep/x":            "/v/deep/x",
+		"--dir=/scratch/f":           "--dir=/v/scratch/f",
+		"/usr/bin:/scratch:/nowhere": "/usr/bin:/v/scratch:/nowhere",
+		"cat /scratch/f >/scratch/g":    "cat /v/scratch/f >/v/scratch/g",
+		"a/scratch":                  "a/scratch",
+		"https://host/scratch":       "https://host/scratch",
 		"/opt/rocm/lib":           image + "/opt/rocm/lib",
 		"/opt/rocm/none":          "/opt/rocm/none",
 		"/host":                   "/n/root",
