@@ -3,6 +3,7 @@ package discover
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -230,7 +231,7 @@ func TestHungRead(t *testing.T) {
 	fs.mu.Unlock()
 	close(fs.release)
 	for s.hung.check(file, clock.Now()) != nil { // the abandoned reader still has to say that it came back
-		time.Sleep(time.Millisecond)
+		runtime.Gosched()
 	}
 	if f, err = s.Scan(context.Background()); err != nil || len(f.Problems) > 0 || f.GPUs[4].XGMIUncorrectableErrors == nil {
 		t.Errorf("after the read came back: %v, %v", f.Problems, err)

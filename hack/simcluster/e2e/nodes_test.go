@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
@@ -95,21 +96,29 @@ func shell(name, script string, change func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
 // waitPod waits until the pod is as is says.
 func waitPod(t *testing.T, client kubernetes.Interface, name, what string, is func(*corev1.Pod) bool) *corev1.Pod {
 	t.Helper()
-	var last *corev1.Pod
-	for end := time.Now().Add(deadline); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		pod, err := client.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
+	last := &corev1.Pod{}
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, deadline, true, func(ctx context.Context) (bool, error) {
+		pod, err := client.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
-			t.Fatal(err)
+			return false, err
 		}
-		if last = pod; is(pod) {
-			return pod
-		}
+		last = pod
+		return is(pod), nil
+	})
+	if err != nil {
+		t.Fatalf("pod %s: not %s: %v; its status is %+v", name, what, err, last.Status)
 	}
-	t.Fatalf("pod %s: not %s after %s; its status is %+v", name, what, deadline, last.Status)
-	return nil
+	return last
 }
 
 func gpus(n string) func(*corev1.Pod) {
@@ -177,14 +186,12 @@ func TestPodsOnASimulatedNode(t *testing.T) {
 		if err := pods.Delete(t.Context(), "stubborn", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		for end := time.Now().Add(deadline); ; time.Sleep(100 * time.Millisecond) {
-			_, err := pods.Get(t.Context(), "stubborn", metav1.GetOptions{})
-			if apierrors.IsNotFound(err) {
-				break
-			}
-			if time.Now().After(end) {
-				t.Fatalf("the pod is still there after %s", deadline)
-			}
+		err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, deadline, true, func(ctx context.Context) (bool, error) {
+			_, err := pods.Get(ctx, "stubborn", metav1.GetOptions{})
+			return apierrors.IsNotFound(err), ignoreNotFound(err)
+		})
+		if err != nil {
+			t.Fatalf("the pod is still there: %v", err)
 		}
 	})
 	t.Run("active deadline", func(t *testing.T) {
