@@ -1,6 +1,9 @@
 package controllers
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"slices"
 
 	"k8s.io/utils/ptr"
@@ -36,6 +39,24 @@ func planFor(spec *v1alpha1.CommGroupSpec) v1alpha1.RunPlan {
 		LinkMinPercent:      ptr.Deref(b.LinkMinPercent, defaultLinkMinPercent),
 		Thresholds:          slices.Clone(b.Thresholds),
 	}
+}
+
+// specHash identifies what a run's results depend on: the plan, the runtime and the ranks. What only judges, times or
+// publishes a run is left out, so that changing it costs no GPU time.
+func specHash(spec *v1alpha1.CommGroupSpec) string {
+	parts := struct {
+		Plan         v1alpha1.RunPlan
+		Runtime      v1alpha1.RuntimeSpec
+		RanksPerNode int32
+		Span         v1alpha1.Span
+	}{planFor(spec), spec.Runtime, spec.RanksPerNode, spec.Span}
+	data, err := json.Marshal(parts)
+	if err != nil {
+		// Plain strings and numbers always encode; were it not so, each generation would count as another spec.
+		return ""
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:8])
 }
 
 // planVariants puts Baseline first and leaves out the variants whose setting is Disabled.

@@ -50,6 +50,11 @@ type runState struct {
 func stepRun(in runInput) runState {
 	var out runState
 	run := in.group.Status.Run.DeepCopy()
+	hash := specHash(&in.group.Spec)
+	if run != nil && run.Phase != v1alpha1.RunPhaseAborted && run.SpecHash != "" && run.SpecHash == hash {
+		// The spec changed in nothing that a run depends on: this run measures the new generation, too.
+		run.Generation = in.group.Generation
+	}
 	suspended := in.group.Spec.Run.State == v1alpha1.RunSuspended
 	if run != nil && run.Phase == v1alpha1.RunPhaseRunning {
 		switch {
@@ -61,7 +66,7 @@ func stepRun(in runInput) runState {
 	}
 	out.run = run
 	if run == nil || run.Phase != v1alpha1.RunPhaseRunning {
-		startIfDue(&out, in, suspended)
+		startIfDue(&out, in, hash, suspended)
 	}
 	if out.run == run && run != nil {
 		evaluate(&out, run, in)
@@ -80,11 +85,11 @@ func abort(out *runState, run *v1alpha1.GroupRunStatus, in runInput, reason, why
 
 // startIfDue sets out.run to a new run where one is due and can start. The new run is written to the status first;
 // CommNodes and pods follow in the next reconcile, so that a lost write never leaves two runs with one id.
-func startIfDue(out *runState, in runInput, suspended bool) {
+func startIfDue(out *runState, in runInput, hash string, suspended bool) {
 	if suspended {
 		return
 	}
-	trigger, due := dueTrigger(in)
+	trigger, due := dueTrigger(in, out.run)
 	if trigger == "" {
 		out.wakeAt = earlier(out.wakeAt, due)
 		return
@@ -114,6 +119,7 @@ func startIfDue(out *runState, in runInput, suspended bool) {
 		Trigger:     trigger,
 		Request:     runRequest(in.group),
 		MembersHash: in.hash,
+		SpecHash:    hash,
 		Phase:       v1alpha1.RunPhaseRunning,
 		StartTime:   *stamp(in.now),
 	}
@@ -122,8 +128,7 @@ func startIfDue(out *runState, in runInput, suspended bool) {
 }
 
 // dueTrigger says why a run is due now; where none is, it gives the time at which the schedule is due next.
-func dueTrigger(in runInput) (trigger string, next time.Time) {
-	last := in.group.Status.Run
+func dueTrigger(in runInput, last *v1alpha1.GroupRunStatus) (trigger string, next time.Time) {
 	if last == nil || last.Generation != in.group.Generation {
 		return triggerSpecChanged, time.Time{}
 	}

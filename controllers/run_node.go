@@ -103,10 +103,11 @@ func stepNode(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput) {
 	stepWaiting(n, run, in, ours)
 }
 
-// finishedReport returns the agent's report where it is of this run: same id, same generation, finished with a verdict.
+// finishedReport returns the agent's report where it is of this run: the id that was assigned, of the generation that was
+// assigned, finished with a verdict.
 func finishedReport(cn *v1alpha1.CommNode, run *v1alpha1.GroupRunStatus) *v1alpha1.NodeRunStatus {
-	r := cn.Status.Run
-	if r == nil || r.ID != run.ID || r.Generation != run.Generation || r.Phase != v1alpha1.NodeRunFinished || r.Verdict == "" {
+	r, a := cn.Status.Run, cn.Spec.Run
+	if r == nil || a == nil || a.ID != run.ID || r.ID != run.ID || r.Generation != a.Generation || r.Phase != v1alpha1.NodeRunFinished || r.Verdict == "" {
 		return nil
 	}
 	return r

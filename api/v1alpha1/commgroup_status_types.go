@@ -103,7 +103,8 @@ type GroupRunStatus struct {
 	ID string `json:"id"`
 	// number counts the group's runs.
 	Number int64 `json:"number"`
-	// generation of the spec that the run measures.
+	// generation of the spec that the run measures: the newest one that asks for the same measurements as the spec did
+	// when the run started. A change of publish, gating, health or schedule alone starts no run.
 	Generation int64 `json:"generation"`
 	// trigger: SpecChanged, MembersChanged, Scheduled or Requested.
 	// +kubebuilder:validation:MaxLength=64
@@ -116,6 +117,10 @@ type GroupRunStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	MembersHash string `json:"membersHash,omitempty"`
+	// specHash identifies the parts of the spec that a run depends on.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	SpecHash string `json:"specHash,omitempty"`
 	// phase of the run.
 	Phase RunPhase `json:"phase"`
 	// verdict over all members, once finished.

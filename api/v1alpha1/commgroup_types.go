@@ -282,8 +282,9 @@ const (
 	RunSuspended RunState = "Suspended"
 )
 
-// RunPolicySpec says when runs happen and how long they may take. A run happens when the spec's generation or the
-// members change, on the schedule, and when the annotation rcclx.io/run-requested changes.
+// RunPolicySpec says when runs happen and how long they may take. A run happens when the members or what it would measure
+// change (runtime, ranks, settings, benchmark, deadlines; not publish, gating, health or the schedule), on the schedule, and
+// when the annotation rcclx.io/run-requested changes.
 type RunPolicySpec struct {
 	// state: Suspended ends a run that is going on, frees its GPUs and starts no other.
 	// +kubebuilder:default=Active

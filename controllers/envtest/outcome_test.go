@@ -40,7 +40,6 @@ func TestSimulatedResultsArePublishedOnlyWhenAllowed(t *testing.T) {
 	}
 	w.update(func(g *v1alpha1.CommGroup) { g.Spec.Publish.Simulated = v1alpha1.SimulatedAllow })
 	w.settle()
-	w.finish(w.nodes[0], 300_000, nil)
 	if cm := w.configMap(); cm == nil || cm.Annotations[v1alpha1.AnnotationOrigin] != "Simulated" {
 		t.Errorf("published: %+v", cm)
 	}
@@ -91,5 +90,38 @@ func TestSlowLinkKeepsItsCulprit(t *testing.T) {
 	}
 	if m := w.group.Status.Members; m.Passed != 2 || m.Failed != 2 || m.Summary != "2/4" {
 		t.Errorf("members %+v", m)
+	}
+}
+
+// TestChangeThatNeedsNoRun: what only publishes, watches or times a run costs no GPU time, in the middle of a run and
+// after it; the results count for the new generation.
+func TestChangeThatNeedsNoRun(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	w.running()
+	w.update(func(g *v1alpha1.CommGroup) { g.Spec.Health.IntervalSeconds = 7 })
+	w.settle()
+	if run := w.group.Status.Run; run.ID != "1-1" || run.Phase != v1alpha1.RunPhaseRunning || run.Generation != 2 {
+		t.Fatalf("in the middle of a run: %+v", run)
+	}
+	w.finish(w.nodes[0], 300_000, nil)
+	w.wantCondition(v1alpha1.ConditionReady, yes, v1alpha1.ReasonReady, "1-1")
+	w.update(func(g *v1alpha1.CommGroup) {
+		g.Spec.Publish.Mode = v1alpha1.PublishOff
+		g.Spec.Gating.Mode = v1alpha1.GatingDryRun
+		g.Spec.Run.Schedule = "@yearly"
+	})
+	w.settle()
+	if run := w.group.Status.Run; run.ID != "1-1" || run.Phase != v1alpha1.RunPhaseFinished || run.Generation != 3 {
+		t.Fatalf("after the run: %+v", run)
+	}
+	w.wantCondition(v1alpha1.ConditionReady, yes, v1alpha1.ReasonReady, "1-1")
+	w.wantCondition(v1alpha1.ConditionSettingsPublished, no, v1alpha1.ReasonPublishOff)
+	for _, c := range w.group.Status.Conditions {
+		if c.ObservedGeneration != 3 {
+			t.Errorf("condition %s speaks of generation %d, expected 3", c.Type, c.ObservedGeneration)
+		}
+	}
+	if got := w.commNode(w.nodes[0]).Spec.Run; got == nil || got.ID != "1-1" || got.Generation != 1 {
+		t.Errorf("the assignment changed: %+v", got)
 	}
 }
