@@ -8,9 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/agent/discover"
 	"rcclx.io/commgroup-operator/api/v1alpha1"
@@ -20,27 +18,7 @@ import (
 // TestAgainstAPIServer writes facts to a real API server: a missing CommNode is NotFound, the schema takes facts at the
 // limits, and the monitor owns status.facts alone.
 func TestAgainstAPIServer(t *testing.T) {
-	env, err := testenv.Environment()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := env.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := env.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(cfg, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testenv.Client(t)
 	ctx, name := context.Background(), types.NamespacedName{Namespace: "default", Name: "group.node-a"}
 	k := &KubeReporter{Client: c, CommNode: name}
 	facts := twoGPUs(time.Unix(1e9, 0))

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,27 +18,7 @@ import (
 // TestAgainstAPIServer reports whole model runs to a real API server: its schema takes every one of them, status.facts
 // stays the monitor's, and a run that is no longer asked for is not reported.
 func TestAgainstAPIServer(t *testing.T) {
-	env, err := testenv.Environment()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := env.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := env.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	scheme := runtime.NewScheme()
-	if err := api.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(cfg, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testenv.Client(t)
 	ctx, name := t.Context(), types.NamespacedName{Namespace: "default", Name: "group.node-a"}
 	k := KubeReporter{Client: c, Name: name, RunID: "run-1"}
 	if _, err := k.Assignment(ctx); !errors.Is(err, ErrSuperseded) {

@@ -38,7 +38,7 @@ func library(t *testing.T) string {
 	t.Helper()
 	for _, tool := range []string{"make", "gcc"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("%s is not installed, so the C libraries cannot be built", tool)
+			t.Fatalf("%s is not installed, so the C libraries cannot be built: run make setup", tool)
 		}
 	}
 	buildOnce.Do(func() {

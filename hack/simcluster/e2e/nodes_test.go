@@ -22,6 +22,7 @@ import (
 
 	"rcclx.io/commgroup-operator/hack/simcluster/cluster"
 	"rcclx.io/commgroup-operator/hack/simcluster/simnode"
+	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
 const deadline = 90 * time.Second
@@ -29,9 +30,9 @@ const deadline = 90 * time.Second
 // start brings up a control plane and one simulated node with 8 GPUs.
 func start(t *testing.T) (kubernetes.Interface, cluster.State) {
 	t.Helper()
-	binaries := os.Getenv("KUBEBUILDER_ASSETS")
-	if _, err := os.Stat(filepath.Join(binaries, "kube-scheduler")); binaries == "" || err != nil {
-		t.Skip("KUBEBUILDER_ASSETS names no folder with the whole control plane: run through make test-unit")
+	binaries, err := testenv.Binaries("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+	if err != nil {
+		t.Fatal(err)
 	}
 	state, err := cluster.NewState(filepath.Join(t.TempDir(), "state"))
 	if err != nil {

@@ -144,7 +144,7 @@ func TestRewriter(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(image, "opt/rocm/lib"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	r := NewRewriter([]Mount{{"/scratch", "/v/scratch"}, {"/scratch/deep", "/v/deep"}, {"/host/sys", "/n/root/sys"}, {"/host/proc", "/n/root/proc"},
+	r := NewRewriter([]Mount{{"/scratch", "/v/scratch"}, {"/scratch/deep", "/v/deep"}, {"/host/sys", "/n/tree/sys"}, {"/host/proc", "/n/tree/proc"},
 		{"/mixed/a", "/one/a"}, {"/mixed/b", "/two/b"}}, image)
 	for in, want := range map[string]string{
 		"/scratch":                   "/v/scratch",
@@ -158,8 +158,8 @@ func TestRewriter(t *testing.T) {
 		"https://host/scratch":       "https://host/scratch",
 		"/opt/rocm/lib":              image + "/opt/rocm/lib",
 		"/opt/rocm/none":             "/opt/rocm/none",
-		"/host":                      "/n/root",
-		"/host/sys/class":            "/n/root/sys/class",
+		"/host":                      "/n/tree",
+		"/host/sys/class":            "/n/tree/sys/class",
 		"/mixed":                     "/mixed",
 		"/":                          "/",
 		"":                           "",
