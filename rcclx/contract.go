@@ -58,12 +58,23 @@ type LatencyStats struct {
 
 // CheckResult is the comparison of a result with its reference.
 type CheckResult struct {
-	// CheckedElements, WrongElements: outside the tolerance of the variant; for low precision only NaN and overflow count.
+	// Data that the call was checked with.
+	Data Data `json:"data"`
+	// CheckedElements, WrongElements: outside the tolerance of the datatype, the number of ranks and the variant.
 	CheckedElements int64 `json:"checkedElements"`
 	WrongElements   int64 `json:"wrongElements"`
+	// FirstWrongElement is the index of the first wrong one in the result; nil where none is.
+	FirstWrongElement *int64 `json:"firstWrongElement,omitempty"`
+	// NaNElements became NaN, and OverflowElements infinite or clipped to the largest value of a narrower type, where the
+	// reference is a finite value.
+	NaNElements      int64 `json:"nanElements,omitempty"`
+	OverflowElements int64 `json:"overflowElements,omitempty"`
 	// MaxRelativeErrorPPM is the largest |got-want| over the largest |want|, in parts per million. Above zero on exact
 	// data it proves that the values were quantised.
 	MaxRelativeErrorPPM int64 `json:"maxRelativeErrorPPM"`
+	// MeanRelativeErrorPPM is the mean of |got-want| over the mean of |want|, in parts per million, of the elements that are
+	// finite.
+	MeanRelativeErrorPPM int64 `json:"meanRelativeErrorPPM,omitempty"`
 }
 
 // Path is the way that a call takes inside the library.

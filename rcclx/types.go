@@ -36,6 +36,10 @@ const (
 	AllGather     Collective = "AllGather"
 	ReduceScatter Collective = "ReduceScatter"
 	AllToAll      Collective = "AllToAll"
+	AllToAllv     Collective = "AllToAllv" // uneven parts, see PeerCounts
+	Broadcast     Collective = "Broadcast" // from rank 0
+	Reduce        Collective = "Reduce"    // to rank 0
+	SendRecv      Collective = "SendRecv"  // a ring: each rank sends to the next one and receives from the one before
 )
 
 // Datatype is an element type.
@@ -43,9 +47,38 @@ type Datatype string
 
 // The datatypes.
 const (
-	Float32  Datatype = "Float32"
-	Float16  Datatype = "Float16"
-	BFloat16 Datatype = "BFloat16"
+	Float64    Datatype = "Float64"
+	Float32    Datatype = "Float32"
+	Float16    Datatype = "Float16"
+	BFloat16   Datatype = "BFloat16"
+	Float8E4M3 Datatype = "Float8E4M3" // four exponent and three mantissa bits; the encoding (OCP or FNUZ) is the GPU's
+	Float8E5M2 Datatype = "Float8E5M2"
+	Int32      Datatype = "Int32"
+	Int8       Datatype = "Int8"
+)
+
+// Placement says whether a call's result goes to a buffer of its own.
+type Placement string
+
+// The placements. In place, the send buffer lies within the receive buffer, or the other way round, as rccl-tests has it.
+const (
+	OutOfPlace Placement = "OutOfPlace"
+	InPlace    Placement = "InPlace"
+)
+
+// Data is the kind of values that a call is checked with.
+type Data string
+
+// The kinds of data.
+const (
+	// DataExact are small integers, whose sums every datatype holds exactly in any order: any deviation is wrong.
+	DataExact Data = "Exact"
+	// DataRounding are sums that stay exact in bfloat16 but not in E4M3, so that FP8 transport shows.
+	DataRounding Data = "Rounding"
+	// DataGradients are random values over the range of a model's gradients, most of them far below 1.
+	DataGradients Data = "Gradients"
+	// DataActivations are random values over the range of a model's activations, with outliers in the hundreds.
+	DataActivations Data = "Activations"
 )
 
 // Mode is how strongly a setting is asked for: Disabled, Preferred or Required.

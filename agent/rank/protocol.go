@@ -36,6 +36,9 @@ type Spec struct {
 	// LibraryPath and RuntimePath to load; empty means librccl.so.1 and libamdhip64.so by the loader's search.
 	LibraryPath string `json:"libraryPath,omitempty"`
 	RuntimePath string `json:"runtimePath,omitempty"`
+	// NonBlocking forms the communicator without blocking where the library can (2.14 and up), so that a failing init is
+	// seen before its deadline. It costs a thread for each call, so it is for what is not timed.
+	NonBlocking bool `json:"nonBlocking,omitempty"`
 	// Settings as requested, for the expected path of each call.
 	Settings rcclx.Settings `json:"settings"`
 	// Steps to carry out, in order, the same on every rank.
@@ -68,6 +71,11 @@ type Step struct {
 	Kind       StepKind         `json:"kind"`
 	Collective rcclx.Collective `json:"collective,omitempty"`
 	Datatype   rcclx.Datatype   `json:"datatype,omitempty"`
+	// Placement of the result; empty means out of place.
+	Placement rcclx.Placement `json:"placement,omitempty"`
+	// Data that each size is checked with, the first of them also what is timed; empty means DataExact, for LowPrecision
+	// DataRounding.
+	Data []rcclx.Data `json:"data,omitempty"`
 	// SizesBytes by rccl-tests' definition: the larger of send and receive buffer.
 	SizesBytes []int64 `json:"sizesBytes"`
 	// WarmupIterations come before each measurement and are never counted; Iterations are measured.
@@ -110,15 +118,27 @@ type Event struct {
 type Measurement struct {
 	Collective rcclx.Collective `json:"collective"`
 	Datatype   rcclx.Datatype   `json:"datatype"`
+	Placement  rcclx.Placement  `json:"placement"`
 	SizeBytes  int64            `json:"sizeBytes"`
 	// CountElements passed to the call.
 	CountElements int64 `json:"countElements"`
 	// Latency of one call by device events over Repeats batches of iterations; warm-up is not counted.
 	Latency rcclx.LatencyStats `json:"latency"`
-	// Check of the result against the reference.
-	Check rcclx.CheckResult `json:"check"`
+	// Checks of the result against the reference, one for each kind of data.
+	Checks []rcclx.CheckResult `json:"checks"`
+	// Hazard says where the library is known to lose data for such a count; empty where it is not.
+	Hazard string `json:"hazard,omitempty"`
 	// ExpectedPath that the gates predict for the call.
 	ExpectedPath rcclx.Path `json:"expectedPath"`
+}
+
+// Wrong is the number of wrong elements over all checks.
+func (m Measurement) Wrong() int64 {
+	var wrong int64
+	for _, c := range m.Checks {
+		wrong += c.WrongElements
+	}
+	return wrong
 }
 
 // PairMeasurement is the send and receive between this rank and a peer, at the same time in both directions.

@@ -160,7 +160,7 @@ func fakeRank(raw string) int {
 			send(rank.Event{Kind: rank.EventStepStart, StepName: name})
 			at(name)
 			send(rank.Event{Kind: rank.EventMeasured, Measurement: &rank.Measurement{Collective: step.Collective, Datatype: step.Datatype,
-				SizeBytes: size, Latency: rcclx.LatencyStats{MedianNanoseconds: 1000}, Check: rcclx.CheckResult{CheckedElements: 1}}})
+				SizeBytes: size, Latency: rcclx.LatencyStats{MedianNanoseconds: 1000}, Checks: []rcclx.CheckResult{{CheckedElements: 1}}}})
 		}
 	}
 	at("done")

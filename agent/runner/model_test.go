@@ -95,13 +95,13 @@ func (m *modelTeams) measure(r *RankOutcome, spec rank.Spec, gpus []int, wrong b
 				}
 				continue
 			}
-			x := rank.Measurement{Collective: step.Collective, Datatype: step.Datatype, SizeBytes: size, Check: rcclx.CheckResult{CheckedElements: 10}}
+			x := rank.Measurement{Collective: step.Collective, Datatype: step.Datatype, SizeBytes: size, Checks: []rcclx.CheckResult{{CheckedElements: 10}}}
 			x.Latency.MedianNanoseconds = m.latencyOf(spec.Variant, step.Collective, size)
 			if wrong {
-				x.Check.WrongElements = 3
+				x.Checks[0].WrongElements = 3
 			}
 			if spec.Variant == rcclx.LowPrecision && size >= 16<<20 {
-				x.Check.MaxRelativeErrorPPM = m.relErr
+				x.Checks[0].MaxRelativeErrorPPM = m.relErr
 			}
 			r.Measurements = append(r.Measurements, x)
 		}

@@ -104,6 +104,8 @@ type Failure struct {
 	Step string
 	// Killed is set where a rank was ended by a SIGKILL that the agent did not send: a memory limit or a person.
 	Killed bool
+	// RAS is what the library's RAS service said of the communicator while the ranks were late; empty where it was not asked.
+	RAS string
 	// Message names node, team, rank and GPU, what was seen and what was expected.
 	Message string
 }

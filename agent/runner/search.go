@@ -140,7 +140,7 @@ func readProbe(o Outcome) (bad bool, saw string, err error) {
 	for _, r := range o.Ranks {
 		for _, m := range r.Measurements {
 			measured = true
-			wrong += m.Check.WrongElements
+			wrong += m.Wrong()
 		}
 		for _, p := range r.Pairs {
 			measured = true

@@ -84,9 +84,11 @@ func Tabulate(variants []VariantOutcome, ranks int) (table Table, incomplete []S
 				c.Ranks++
 				c.LatencyNanoseconds = max(c.LatencyNanoseconds, m.Latency.MedianNanoseconds)
 				c.NoisePPM = max(c.NoisePPM, m.Latency.CoefficientOfVariationPPM)
-				c.WrongElements += m.Check.WrongElements
-				c.CheckedElements += m.Check.CheckedElements
-				c.MaxRelativeErrorPPM = max(c.MaxRelativeErrorPPM, m.Check.MaxRelativeErrorPPM)
+				c.WrongElements += m.Wrong()
+				for _, check := range m.Checks {
+					c.CheckedElements += check.CheckedElements
+					c.MaxRelativeErrorPPM = max(c.MaxRelativeErrorPPM, check.MaxRelativeErrorPPM)
+				}
 			}
 		}
 		for _, k := range order {

@@ -267,15 +267,15 @@ func TestVariantsOverRealProcesses(t *testing.T) {
 				}
 				for i, e := range measured {
 					m := e.Measurement
-					if starts[i].StepName != e.StepName || m.Latency.MedianNanoseconds <= 0 || m.Latency.Repeats != 5 || m.Check.CheckedElements == 0 {
+					if starts[i].StepName != e.StepName || m.Latency.MedianNanoseconds <= 0 || m.Latency.Repeats != 5 || m.Checks[0].CheckedElements == 0 {
 						t.Errorf("rank %d: %+v", at, m)
 					}
-					if m.Check.WrongElements != 0 {
-						t.Errorf("rank %d %s: %d wrong elements", at, e.StepName, m.Check.WrongElements)
+					if m.Checks[0].WrongElements != 0 {
+						t.Errorf("rank %d %s: %d wrong elements", at, e.StepName, m.Checks[0].WrongElements)
 					}
 					quantised := v == rcclx.LowPrecision && m.SizeBytes == large
-					if (m.Check.MaxRelativeErrorPPM > 0) != quantised {
-						t.Errorf("rank %d %s: relative error %d ppm, quantised should be %v", at, e.StepName, m.Check.MaxRelativeErrorPPM, quantised)
+					if (m.Checks[0].MaxRelativeErrorPPM > 0) != quantised {
+						t.Errorf("rank %d %s: relative error %d ppm, quantised should be %v", at, e.StepName, m.Checks[0].MaxRelativeErrorPPM, quantised)
 					}
 					if m.Collective == rcclx.AllReduce && m.ExpectedPath != paths[v][m.SizeBytes] {
 						t.Errorf("rank %d %s: path %s, want %s", at, e.StepName, m.ExpectedPath, paths[v][m.SizeBytes])
@@ -293,8 +293,8 @@ func TestAllDatatypes(t *testing.T) {
 	g.requireDone(t)
 	for at := range g.events {
 		for _, e := range g.of(at, rank.EventMeasured) {
-			if e.Measurement.Check.WrongElements != 0 || e.Measurement.Check.MaxRelativeErrorPPM != 0 {
-				t.Errorf("rank %d %s: %+v", at, e.StepName, e.Measurement.Check)
+			if e.Measurement.Checks[0].WrongElements != 0 || e.Measurement.Checks[0].MaxRelativeErrorPPM != 0 {
+				t.Errorf("rank %d %s: %+v", at, e.StepName, e.Measurement.Checks[0])
 			}
 		}
 	}
@@ -425,7 +425,7 @@ func TestWrongDataIsCounted(t *testing.T) {
 	wrong := int64(0)
 	for at := range g.events {
 		for _, e := range g.of(at, rank.EventMeasured) {
-			wrong += e.Measurement.Check.WrongElements
+			wrong += e.Measurement.Checks[0].WrongElements
 		}
 	}
 	if wrong == 0 {

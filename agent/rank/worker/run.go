@@ -357,7 +357,7 @@ func (w *worker) measure(step rank.Step, size int64) error {
 		Datatype: step.Datatype, Op: "Sum", SizeBytes: result.Shape.SizeBytes(), Ranks: w.spec.WorldSize, Nodes: w.spec.Nodes})
 	w.events.send(rank.Event{Kind: rank.EventMeasured, StepName: name, Measurement: &rank.Measurement{Collective: step.Collective,
 		Datatype: step.Datatype, SizeBytes: size, CountElements: result.Shape.CountElements, Latency: result.Latency,
-		Check: result.Check, ExpectedPath: path}})
+		Checks: []rcclx.CheckResult{result.Check}, ExpectedPath: path}})
 	return nil
 }
 
