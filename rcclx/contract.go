@@ -12,6 +12,9 @@ type LibraryInfo struct {
 	// Path of the loaded file, BuildHash the first 16 hex digits of its SHA-256.
 	Path      string `json:"path,omitempty"`
 	BuildHash string `json:"buildHash,omitempty"`
+	// SettingsHash is over the variables and configuration files that the library takes settings from, as this process sees
+	// them: ranks that differ in it may choose different algorithms for one call and then hang. Empty where not known.
+	SettingsHash string `json:"settingsHash,omitempty"`
 	// RuntimeVersionCode as hipRuntimeGetVersion or cudaRuntimeGetVersion gives it.
 	RuntimeVersionCode int `json:"runtimeVersionCode,omitempty"`
 	// DeviceName and PCIAddress of this rank's device, TotalMemoryBytes and FreeMemoryBytes of its memory.
