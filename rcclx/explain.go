@@ -20,11 +20,8 @@ func Explain(f Flavor, s Settings, c Call) ([]Range, error) {
 	if c.Ranks < 1 || c.Nodes < 1 {
 		return nil, fmt.Errorf("%d ranks over %d nodes: give at least one of each", c.Ranks, c.Nodes)
 	}
-	if c.Datatype.Bytes() == 0 {
-		return nil, fmt.Errorf("datatype %q is not known: use Float32, Float16 or BFloat16", c.Datatype)
-	}
-	if !slices.Contains(Collectives(), c.Collective) {
-		return nil, fmt.Errorf("collective %q is not known: use AllReduce, AllGather, ReduceScatter or AllToAll", c.Collective)
+	if _, err := partsOf(c.Collective, c.Datatype, c.Ranks); err != nil {
+		return nil, err
 	}
 	env := environmentMap(JobEnvironment(f, s))
 	borders := []int64{

@@ -167,14 +167,15 @@ func lowPrecisionGate(f Flavor, env environment, c Call) gate {
 	return gate{}
 }
 
-func reduces(c Collective) bool { return c == AllReduce || c == ReduceScatter }
-
 func (c Call) sum() string {
 	if c.Op == "" {
 		return "Sum"
 	}
 	return c.Op
 }
+
+// ddaDatatype says whether DDA has kernels for a datatype (comms/common/algorithms/*/*AlgoManager.cu).
+func ddaDatatype(d Datatype) bool { return d == Float32 || d == Float16 || d == BFloat16 }
 
 func ddaGate(f Flavor, env environment, c Call) (Path, gate) {
 	switch f {
@@ -210,7 +211,7 @@ func rcclxDDAGate(env environment, c Call) (Path, gate) {
 		return PathStandard, closed(ReasonRankCount, "DDA needs exactly %d ranks; this communicator has %d", ranks, c.Ranks)
 	case c.sum() != "Sum":
 		return PathStandard, closed(ReasonOpUnsupported, "DDA takes the operation Sum, not %s", c.Op)
-	case element == 0:
+	case !ddaDatatype(c.Datatype):
 		return PathStandard, closed(ReasonDatatypeUnsupported, "DDA takes Float32, Float16 and BFloat16, not %s", c.Datatype)
 	case c.SizeBytes > max(flat, tree):
 		return PathStandard, closed(ReasonAboveThreshold, "over the tree (two-shot) limit of %d bytes (%s)", max(flat, tree), envDDATreeMax)
@@ -240,7 +241,7 @@ func amdDDAGate(env environment, c Call) (Path, gate) {
 		return PathStandard, closed(ReasonRankCount, "DDA needs exactly %d ranks; this communicator has %d", ddaRanks, c.Ranks)
 	case reduces(c.Collective) && c.sum() != "Sum":
 		return PathStandard, closed(ReasonOpUnsupported, "DDA takes the operation Sum, not %s", c.Op)
-	case c.Datatype.Bytes() == 0:
+	case !ddaDatatype(c.Datatype):
 		return PathStandard, closed(ReasonDatatypeUnsupported, "DDA takes Float32, Float16 and BFloat16, not %s", c.Datatype)
 	case threshold < 0:
 		return PathUnknown, closed(ReasonUnknown, "DDA is on, but its largest size is a table by GPU and release: compare with Baseline, or set dda.allReduceTreeMaxBytes")

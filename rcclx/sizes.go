@@ -3,22 +3,57 @@ package rcclx
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 )
+
+// Collectives are the four that DDA and FP8 know, in the order in which they are shown.
+func Collectives() []Collective {
+	return []Collective{AllReduce, AllGather, ReduceScatter, AllToAll}
+}
+
+// AllCollectives are the eight that this package measures, in the order in which they are shown.
+func AllCollectives() []Collective {
+	return append(Collectives(), AllToAllv, Broadcast, Reduce, SendRecv)
+}
+
+// Datatypes are all that this package measures, in the order in which they are shown. Whether a library has one is
+// DatatypeSupport's question.
+func Datatypes() []Datatype {
+	return []Datatype{Float32, BFloat16, Float16, Float64, Float8E4M3, Float8E5M2, Int32, Int8}
+}
 
 // Bytes is the size of one element in bytes; zero for an unknown datatype.
 func (d Datatype) Bytes() int64 {
 	switch d {
-	case Float32:
+	case Float64:
+		return 8
+	case Float32, Int32:
 		return 4
 	case Float16, BFloat16:
 		return 2
+	case Float8E4M3, Float8E5M2, Int8:
+		return 1
 	}
 	return 0
 }
 
-// Collectives are the four that this package measures, in the order in which they are shown.
-func Collectives() []Collective {
-	return []Collective{AllReduce, AllGather, ReduceScatter, AllToAll}
+// HasInPlace says whether a collective can be called in place, as rccl-tests does (src/*.cu, the offsets of
+// GetCollByteCount): AllToAll, AllToAllv and SendRecv would overwrite what they have yet to send.
+func HasInPlace(c Collective) bool {
+	switch c {
+	case AllReduce, AllGather, ReduceScatter, Broadcast, Reduce:
+		return true
+	}
+	return false
+}
+
+// reduces says whether a collective has a reduction.
+func reduces(c Collective) bool { return c == AllReduce || c == ReduceScatter || c == Reduce }
+
+// parted says whether a collective's message is one part for each rank.
+func parted(c Collective) bool {
+	return c == AllGather || c == ReduceScatter || c == AllToAll || c == AllToAllv
 }
 
 // Sizes lists message sizes from minBytes to maxBytes, each factor times the one before, as rccl-tests' -b, -e and -f
@@ -38,51 +73,132 @@ func Sizes(minBytes, maxBytes int64, factor int) []int64 {
 	return sizes
 }
 
+// PeerCounts are the elements that a rank sends to each peer, itself included, in an AllToAllv of countElements elements
+// a rank and peer on average. They are rccl-tests' own (src/alltoallv.cu), so that results compare: a peer's share grows with
+// (rank+peer) mod ranks, and the peer for which that is zero gets the rest. What rank r sends to peer p is therefore what
+// p sends to r, and the parts add up to countElements*ranks. Over two ranks the parts are even, as there; a part may be
+// empty where the count is small.
+func PeerCounts(rank, ranks int, countElements int64) []int64 {
+	if ranks < 1 || rank < 0 || rank >= ranks || countElements < 0 {
+		return nil
+	}
+	n := int64(ranks)
+	// Twice the count over n, without overflow.
+	share := countElements/n*2 + countElements%n*2/n
+	rest := countElements * n
+	counts := make([]int64, ranks)
+	for peer := range counts {
+		counts[peer] = int64((rank+peer)%ranks) * share
+		rest -= counts[peer]
+	}
+	counts[(ranks-rank)%ranks] += rest
+	return counts
+}
+
 // Shape is one call in elements and bytes.
 type Shape struct {
-	// CountElements is the count argument of the call: of the whole message for AllReduce, of one rank's part for the
-	// others.
+	// CountElements is the count argument of the call: of the whole message for AllReduce, Broadcast, Reduce and SendRecv, of
+	// one rank's part for AllGather, ReduceScatter and AllToAll, and of the mean part for AllToAllv (see PeerCounts).
 	CountElements int64
 	// SendBytes and RecvBytes are the buffers' sizes; the larger one is the message size.
 	SendBytes, RecvBytes int64
 }
 
 // ShapeOf gives the call that moves sizeBytes by rccl-tests' definition (the larger of send and receive buffer;
-// rccl-tests src/{all_reduce,all_gather,reduce_scatter,alltoall}.cu). A size is rounded down to whole elements for
-// every rank; one that leaves a rank without an element is an error, since it would measure an empty call.
+// rccl-tests src/*.cu). A size is rounded down to whole elements for every rank; one that leaves a rank without an
+// element is an error, since it would measure an empty call.
 func ShapeOf(c Collective, d Datatype, sizeBytes int64, ranks int) (Shape, error) {
+	parts, err := partsOf(c, d, ranks)
+	if err != nil {
+		return Shape{}, err
+	}
 	element := d.Bytes()
-	if element == 0 {
-		return Shape{}, fmt.Errorf("datatype %q is not known: use Float32, Float16 or BFloat16", d)
-	}
-	if ranks < 1 {
-		return Shape{}, fmt.Errorf("a call over %d ranks is not possible: at least 1 is needed", ranks)
-	}
-	parts := int64(ranks)
-	if c == AllReduce {
-		parts = 1
-	}
 	count := sizeBytes / element / parts
 	if count < 1 {
 		return Shape{}, fmt.Errorf("%s of %s at %d bytes over %d ranks leaves no element for a rank: use at least %d bytes",
 			c, d, sizeBytes, ranks, element*parts)
 	}
-	part, whole := count*element, count*element*parts
-	switch c {
-	case AllReduce:
-		return Shape{count, whole, whole}, nil
-	case AllGather:
-		return Shape{count, part, whole}, nil
-	case ReduceScatter:
-		return Shape{count, whole, part}, nil
-	case AllToAll:
-		return Shape{count, whole, whole}, nil
+	return ShapeOfCount(c, d, count, ranks)
+}
+
+// ShapeOfCount gives the call with a count argument of countElements. A count whose message has more bytes than an int64
+// holds is an error: no size_t argument of the library's, nor an offset into its buffers, may wrap.
+func ShapeOfCount(c Collective, d Datatype, countElements int64, ranks int) (Shape, error) {
+	parts, err := partsOf(c, d, ranks)
+	if err != nil {
+		return Shape{}, err
 	}
-	return Shape{}, fmt.Errorf("collective %q is not known: use AllReduce, AllGather, ReduceScatter or AllToAll", c)
+	element := d.Bytes()
+	if countElements < 1 {
+		return Shape{}, fmt.Errorf("%s of %d elements is no call: give a count of at least 1", c, countElements)
+	}
+	if most := math.MaxInt64 / element / parts; countElements > most {
+		return Shape{}, fmt.Errorf("%s of %d elements of %s over %d ranks has more bytes than 64 bits count: use at most %d elements",
+			c, countElements, d, ranks, most)
+	}
+	part, whole := countElements*element, countElements*element*parts
+	switch c {
+	case AllGather:
+		return Shape{countElements, part, whole}, nil
+	case ReduceScatter:
+		return Shape{countElements, whole, part}, nil
+	}
+	return Shape{countElements, whole, whole}, nil
+}
+
+// partsOf gives the parts of a message: one for each rank, or one for all.
+func partsOf(c Collective, d Datatype, ranks int) (int64, error) {
+	switch {
+	case d.Bytes() == 0:
+		return 0, fmt.Errorf("datatype %q is not known: use %s", d, names(Datatypes()))
+	case !slices.Contains(AllCollectives(), c):
+		return 0, fmt.Errorf("collective %q is not known: use %s", c, names(AllCollectives()))
+	case ranks < 1:
+		return 0, fmt.Errorf("a call over %d ranks is not possible: at least 1 is needed", ranks)
+	case ranks > math.MaxInt32:
+		return 0, fmt.Errorf("a call over %d ranks is not possible: the library counts ranks in 32 bits", ranks)
+	case parted(c):
+		return int64(ranks), nil
+	}
+	return 1, nil
+}
+
+// names joins names as a sentence has them: "A, B or C".
+func names[T ~string](all []T) string {
+	var b strings.Builder
+	for i, name := range all {
+		switch {
+		case i > 0 && i == len(all)-1:
+			b.WriteString(" or ")
+		case i > 0:
+			b.WriteString(", ")
+		}
+		b.WriteString(string(name))
+	}
+	return b.String()
 }
 
 // SizeBytes is the message size by rccl-tests' definition.
 func (s Shape) SizeBytes() int64 { return max(s.SendBytes, s.RecvBytes) }
+
+// InPlaceOffsets says where in one buffer of SizeBytes a rank's send and receive data begin when the call is in place, as
+// rccl-tests places them: the smaller of the two at the rank's own part of the larger one. Only for collectives that
+// have an in-place form (HasInPlace).
+func (s Shape) InPlaceOffsets(rank int) (sendOffsetBytes, recvOffsetBytes int64) {
+	switch {
+	case s.SendBytes < s.RecvBytes:
+		return int64(rank) * s.SendBytes, 0
+	case s.RecvBytes < s.SendBytes:
+		return 0, int64(rank) * s.RecvBytes
+	}
+	return 0, 0
+}
+
+// InPlace is the memory of the same call in place: no send buffer, and a receive buffer that holds both. MemoryNeed takes it
+// among other shapes.
+func (s Shape) InPlace() Shape {
+	return Shape{CountElements: s.CountElements, RecvBytes: s.SizeBytes()}
+}
 
 // AlgBandwidthMBps is the algorithm bandwidth, size over time, in 10^6 bytes per second; zero where the latency is
 // not positive, which a caller must take as missing.
@@ -94,15 +210,21 @@ func AlgBandwidthMBps(sizeBytes, latencyNanoseconds int64) int64 {
 }
 
 // BusBandwidthMBps is the algorithm bandwidth times the share of the message that crosses the busiest link: 2(n-1)/n
-// for AllReduce, (n-1)/n for AllGather, ReduceScatter and AllToAll (rccl-tests doc/PERFORMANCE.md). Zero over one
-// rank, where nothing crosses a link, and where the latency is not positive.
+// for AllReduce, (n-1)/n for AllGather, ReduceScatter, AllToAll and AllToAllv, and 1 for Broadcast, Reduce and SendRecv
+// (rccl-tests doc/PERFORMANCE.md and GetBw in src/*.cu). Zero, which a caller must take as missing, over one rank, where
+// nothing crosses a link, where the latency is not positive and for an unknown collective.
 func BusBandwidthMBps(c Collective, sizeBytes, latencyNanoseconds int64, ranks int) int64 {
 	if latencyNanoseconds <= 0 || sizeBytes <= 0 || ranks < 2 {
 		return 0
 	}
-	factor := float64(ranks-1) / float64(ranks)
-	if c == AllReduce {
-		factor *= 2
+	factor := 1.0
+	switch {
+	case c == AllReduce:
+		factor = 2 * float64(ranks-1) / float64(ranks)
+	case parted(c):
+		factor = float64(ranks-1) / float64(ranks)
+	case !slices.Contains(AllCollectives(), c):
+		return 0
 	}
 	return int64(math.Round(float64(sizeBytes) * 1e3 / float64(latencyNanoseconds) * factor))
 }

@@ -44,7 +44,7 @@ func TestExplainJSON(t *testing.T) {
 }
 
 func TestExplainRejects(t *testing.T) {
-	for _, args := range [][]string{{"--flavor", "rocm"}, {"--collective", "Gather"}, {"--datatype", "Int8"}, {"--ranks", "0"}, {"--dda", "on"},
+	for _, args := range [][]string{{"--flavor", "rocm"}, {"--collective", "Gather"}, {"--datatype", "Int7"}, {"--ranks", "0"}, {"--dda", "on"},
 		{"--low-precision", "1"}, {"--env", "NAME"}, {"-o", "yaml"}, {"extra"}, {"--low-precision-collectives", "Gather"}} {
 		if out, err := runExplain(args...); err == nil {
 			t.Errorf("explain %v gave no error:\n%s", args, out)
