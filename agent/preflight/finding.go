@@ -1,6 +1,14 @@
-// Package preflight says what must hold on a node before its ranks load the communication library: a failed
-// precondition is an error with a reason of its own, since the library itself would hang, abort or be silently slow.
+// Package preflight says what must hold on a node before its ranks form a communicator: a failed precondition is an
+// error with a reason of its own, since the library itself would hang, abort or be silently slow.
+//
+// A run gathers facts and holds them against its need twice: CheckNode before any process loads the library, CheckRanks
+// when a process on each GPU has loaded it and said what it saw. Lock keeps a second run off the same GPUs meanwhile.
 package preflight
+
+import (
+	"fmt"
+	"strings"
+)
 
 // State of a precondition.
 type State string
@@ -23,3 +31,27 @@ type Finding struct {
 	// Message says what was seen, what was expected and what to do.
 	Message string `json:"message"`
 }
+
+// String is the finding as a failed run tells it: "SharedMemory: /dev/shm has ...".
+func (f Finding) String() string { return f.Name + ": " + f.Message }
+
+// FirstFailed is the first precondition that failed, which ends a run; nil where none did.
+func FirstFailed(findings []Finding) *Finding {
+	for i := range findings {
+		if findings[i].State == Failed {
+			return &findings[i]
+		}
+	}
+	return nil
+}
+
+// found makes a finding. One that is not met says what to do, as the table of preconditions has it.
+func found(name string, s State, rank int, format string, args ...any) Finding {
+	f := Finding{Name: name, State: s, Rank: rank, Message: fmt.Sprintf(format, args...)}
+	if s != Met {
+		f.Message = strings.TrimRight(f.Message, ".") + ": " + table[name].Next
+	}
+	return f
+}
+
+func met(name, format string, args ...any) Finding { return found(name, Met, -1, format, args...) }

@@ -1,0 +1,183 @@
+package preflight
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"rcclx.io/commgroup-operator/agent/discover"
+	api "rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// NodeFacts are what a node says of itself before any of the run's processes uses a GPU. What could not be read is nil,
+// with the error beside it.
+type NodeFacts struct {
+	// Discovered from sysfs and procfs; nil where the root could not be opened or the scan was cut short.
+	Discovered      *discover.Facts
+	DiscoveredError string
+	// SharedMemoryFreeBytes of /dev/shm.
+	SharedMemoryFreeBytes *int64
+	SharedMemoryError     string
+	// LockedMemoryLimitBytes of this process; negative for none.
+	LockedMemoryLimitBytes *int64
+	LockedMemoryError      string
+	// Hypervisor says whether the CPU is a virtual machine's; nil where not known.
+	Hypervisor      *bool
+	Interfaces      []Interface
+	InterfacesError string
+	// KFDProcesses are those that hold GPUs through KFD, with pids of the host's namespace; nil where the list was not
+	// readable.
+	KFDProcesses []KFDProcess
+	// NVIDIAGPUs are the PCI addresses below /proc/driver/nvidia/gpus; nil where there is no such folder.
+	NVIDIAGPUs []string
+	// NVIDIADriver says that NVIDIA's driver is loaded.
+	NVIDIADriver bool
+}
+
+// KFDProcess is a process that has opened KFD (drivers/gpu/drm/amd/amdkfd/kfd_process.c).
+type KFDProcess struct {
+	// ProcessID in the host's pid namespace: a container can seldom tell whose it is.
+	ProcessID int
+	// MemoryBytes and BusyComputeUnits by KFD's gpu_id; a GPU that is not in them could not be read.
+	MemoryBytes, BusyComputeUnits map[uint64]uint64
+}
+
+const (
+	kfdProcessDir = "sys/class/kfd/kfd/proc"
+	nvidiaGPUDir  = "proc/driver/nvidia/gpus"
+	// gatherDeadline bounds what is read beside the scan, which has deadlines of its own: a GPU in reset can block a read.
+	gatherDeadline = 5 * time.Second
+	maxProcesses   = 256
+)
+
+// Gather reads the node's facts. It must come before the run starts any process on the GPUs, so that what it finds there
+// is somebody else's. It never fails: what could not be read is said in the facts.
+func Gather(ctx context.Context, h Host) NodeFacts {
+	var f NodeFacts
+	if n, err := h.SharedMemoryFreeBytes(); err != nil {
+		f.SharedMemoryError = err.Error()
+	} else {
+		f.SharedMemoryFreeBytes = &n
+	}
+	if n, err := h.LockedMemoryLimitBytes(); err != nil {
+		f.LockedMemoryError = err.Error()
+	} else {
+		f.LockedMemoryLimitBytes = &n
+	}
+	if v, err := h.Hypervisor(); err == nil {
+		f.Hypervisor = &v
+	}
+	var err error
+	if f.Interfaces, err = h.Interfaces(); err != nil {
+		f.InterfacesError = err.Error()
+	}
+	root, err := h.OpenRoot()
+	if err != nil {
+		f.DiscoveredError = err.Error()
+		return f
+	}
+	defer func() { _ = root.Close() }()
+	if f.Discovered, err = discover.Scan(ctx, root, discover.Options{}); err != nil {
+		f.DiscoveredError = err.Error()
+	}
+	done := make(chan NodeFacts, 1) // a read that hangs leaves its goroutine behind, not the run
+	go func() { done <- gatherUsers(root) }()
+	timer := time.NewTimer(gatherDeadline)
+	defer timer.Stop()
+	select {
+	case u := <-done:
+		f.KFDProcesses, f.NVIDIAGPUs, f.NVIDIADriver = u.KFDProcesses, u.NVIDIAGPUs, u.NVIDIADriver
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return f
+}
+
+// gatherUsers reads who uses KFD, and what NVIDIA's driver shows.
+func gatherUsers(fs discover.FS) NodeFacts {
+	var f NodeFacts
+	if names, err := fs.ReadDir(kfdProcessDir); err == nil {
+		f.KFDProcesses = []KFDProcess{}
+		for _, name := range names {
+			if pid, err := strconv.Atoi(name); err == nil && pid > 0 && len(f.KFDProcesses) < maxProcesses {
+				f.KFDProcesses = append(f.KFDProcesses, readKFDProcess(fs, pid))
+			}
+		}
+		sort.Slice(f.KFDProcesses, func(i, j int) bool { return f.KFDProcesses[i].ProcessID < f.KFDProcesses[j].ProcessID })
+	}
+	if names, err := fs.ReadDir(nvidiaGPUDir); err == nil {
+		f.NVIDIAGPUs = []string{}
+		for _, name := range names {
+			if strings.Count(name, ":") == 2 {
+				f.NVIDIAGPUs = append(f.NVIDIAGPUs, name)
+			}
+		}
+		sort.Strings(f.NVIDIAGPUs)
+	}
+	_, err := fs.ReadFile("proc/driver/nvidia/version")
+	f.NVIDIADriver = err == nil || f.NVIDIAGPUs != nil
+	return f
+}
+
+// readKFDProcess reads proc/PID/vram_GPU and proc/PID/stats_GPU/cu_occupancy. A process that ends meanwhile loses its
+// files, and then holds nothing.
+func readKFDProcess(fs discover.FS, pid int) KFDProcess {
+	p := KFDProcess{ProcessID: pid, MemoryBytes: map[uint64]uint64{}, BusyComputeUnits: map[uint64]uint64{}}
+	dir := kfdProcessDir + "/" + strconv.Itoa(pid)
+	names, _ := fs.ReadDir(dir)
+	for _, name := range names {
+		into, path := p.MemoryBytes, dir+"/"+name
+		id, isMemory := strings.CutPrefix(name, "vram_")
+		if !isMemory {
+			var isStats bool
+			if id, isStats = strings.CutPrefix(name, "stats_"); !isStats {
+				continue
+			}
+			into, path = p.BusyComputeUnits, path+"/cu_occupancy"
+		}
+		gpu, err := strconv.ParseUint(id, 10, 64)
+		if err != nil {
+			continue
+		}
+		data, err := fs.ReadFile(path)
+		if err != nil {
+			continue // MI100 and older have no cu_occupancy (EINVAL)
+		}
+		if n, err := parseCount(data); err == nil {
+			into[gpu] = n
+		}
+	}
+	return p
+}
+
+// amd says whether AMD's preconditions apply: by the library where it is known, else by what the node has.
+func (f NodeFacts) amd(need Need) bool {
+	switch need.Flavor {
+	case "", "unknown":
+	default:
+		return need.Flavor.HIP()
+	}
+	d := f.Discovered
+	return d != nil && (len(d.Devices)+len(d.HiddenNodes)+len(d.UnreadableNodes)+len(d.PCIGPUs) > 0 ||
+		d.Driver.Kind == discover.DriverDKMS || d.Driver.Kind == discover.DriverInTree || d.Driver.Kind == discover.DriverBuiltIn)
+}
+
+func (f NodeFacts) simulated() bool {
+	return f.Discovered != nil && f.Discovered.Origin == api.OriginSimulated
+}
+
+// unread says why a file could not be read, "" where nothing is known of it.
+func (f NodeFacts) unread(path string) string {
+	if f.Discovered == nil {
+		return f.DiscoveredError
+	}
+	for _, u := range f.Discovered.Unread {
+		if u.Path == path {
+			return fmt.Sprintf("/%s: %s: %s", u.Path, u.Class, u.Message)
+		}
+	}
+	return "/" + path + " is not there"
+}

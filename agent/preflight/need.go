@@ -1,0 +1,54 @@
+package preflight
+
+import (
+	"strings"
+
+	"rcclx.io/commgroup-operator/rcclx"
+)
+
+// Need is what a run asks of its node.
+type Need struct {
+	// Ranks on this node, and Nodes that the communicator reaches over; 0 nodes means 1.
+	Ranks, Nodes int
+	// Flavor whose gates hold (rcclx.LibraryInfo.Gates). Empty or unknown before a library was loaded.
+	Flavor rcclx.Flavor
+	// Settings asked for, and the Variants that will be measured.
+	Settings rcclx.Settings
+	Variants []rcclx.Variant
+	// Environ of each rank, as NAME=VALUE.
+	Environ []string
+	// MemoryBytes is the most that a rank allocates on its GPU: buffers of the largest call, and what the library allocates
+	// for the variant (rcclx.MemoryNeed).
+	MemoryBytes int64
+}
+
+// variable is the value that the ranks see; ok is false where it is not set.
+func (n Need) variable(name string) (value string, ok bool) {
+	for _, kv := range n.Environ { // as getenv does, the first one counts
+		if key, v, found := strings.Cut(kv, "="); found && key == name {
+			return v, true
+		}
+	}
+	return "", false
+}
+
+// dda says whether DDA will be used or tried, and whether the run cannot pass without it.
+func (n Need) dda() (tried, required bool) {
+	for _, v := range n.Variants {
+		tried = tried || v == rcclx.DDA
+	}
+	return tried, n.Settings.DDA.Mode == rcclx.ModeRequired
+}
+
+// RankFacts is what a rank's process saw when it had loaded the library, before any communicator.
+type RankFacts struct {
+	Rank int
+	// Device ordinal that it was told to use.
+	Device int
+	// ProcessID of the rank; 0 where not known.
+	ProcessID int
+	// Library that it loaded, with its device's address and memory; nil where it did not say.
+	Library *rcclx.LibraryInfo
+	// AddressFamily of its bootstrap address, as Bootstrap gives it; empty where not known.
+	AddressFamily string
+}

@@ -1,0 +1,60 @@
+package preflight
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// parseHypervisor looks for the flag hypervisor of the first CPU in /proc/cpuinfo: bit 31 of ecx of CPUID leaf 1, which
+// the library looks at.
+func parseHypervisor(data []byte) (bool, error) {
+	for line := range bytes.Lines(data) {
+		name, value, found := bytes.Cut(line, []byte{':'})
+		if !found || string(bytes.TrimSpace(name)) != "flags" {
+			continue
+		}
+		if !bytes.HasSuffix(line, []byte{'\n'}) {
+			break // cut off: the flag may have been in the rest
+		}
+		for _, flag := range bytes.Fields(value) {
+			if string(flag) == "hypervisor" {
+				return true, nil
+			}
+		}
+		return false, nil
+	}
+	return false, fmt.Errorf("/proc/cpuinfo has no line of flags")
+}
+
+// parseCount reads a file of sysfs that holds one unsigned decimal number.
+func parseCount(data []byte) (uint64, error) {
+	n, err := strconv.ParseUint(string(bytes.TrimSpace(data)), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%.32q is not an unsigned number", data)
+	}
+	return n, nil
+}
+
+// visibleGPUs reads a device mask as the runtimes do: the entries up to the first that is no ordinal, an ordinal twice
+// counting once (ROCm clr rocclr/device/rocm/rocdevice.cpp, the same in CUDA's). UUIDs count as one GPU each. inOrder
+// says that they are the ordinals 0, 1, 2 and so on.
+func visibleGPUs(mask string) (count int, inOrder bool) {
+	seen := map[string]bool{}
+	inOrder = true
+	for entry := range strings.SplitSeq(mask, ",") {
+		n, err := strconv.ParseUint(entry, 10, 16)
+		isOrdinal := err == nil && strconv.FormatUint(n, 10) == entry
+		if !isOrdinal && !strings.HasPrefix(entry, "GPU-") {
+			break
+		}
+		if seen[entry] {
+			continue
+		}
+		inOrder = inOrder && isOrdinal && n == uint64(count)
+		seen[entry] = true
+		count++
+	}
+	return count, inOrder
+}

@@ -1,0 +1,274 @@
+package preflight
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"rcclx.io/commgroup-operator/rcclx"
+)
+
+const (
+	envNoScratchReclaim = "HSA_NO_SCRATCH_RECLAIM"
+	// scratchRuntimeVersion, and firmware versions by architecture, from which scratch memory may be reclaimed
+	// (rccl src/rccl_wrap.cc validHsaScratchEnvSetting). Other architectures are not looked at there.
+	scratchRuntimeVersion = 60443484
+	// busyMemoryBytes that another process may hold without a remark: less than a runtime's own buffers for one GPU.
+	busyMemoryBytes = 64 << 20
+	// usedMemoryBytes, or a twentieth of the memory where that is more, may be gone before a remark: the runtime's own
+	// buffers of a process for each GPU.
+	usedMemoryBytes = 4 << 30
+)
+
+var scratchFirmware = map[string]uint64{"gfx942": 177, "gfx950": 24}
+
+// CheckRanks holds what each rank's process saw when it had loaded the library against what the run needs, before any
+// communicator is formed: one finding for each precondition that applies. f was gathered before these processes began.
+func CheckRanks(f NodeFacts, ranks []RankFacts, need Need) []Finding {
+	for _, r := range ranks {
+		if (need.Flavor == "" || need.Flavor == rcclx.FlavorUnknown) && r.Library != nil {
+			need.Flavor = r.Library.Gates()
+		}
+	}
+	var out []Finding
+	if f.amd(need) {
+		out = append(out, checkScratchReclaim(f, ranks, need))
+	}
+	out = append(out, checkSharedGPU(f, ranks), checkOneProcess(ranks), checkGPUOrder(f, ranks, need), checkSameLibrary(ranks),
+		checkSameSettings(ranks), checkGPUBusy(f, ranks), checkGPUMemory(ranks, need))
+	if a := checkSameFamily(ranks); a != nil {
+		out = append(out, *a)
+	}
+	return out
+}
+
+func checkScratchReclaim(f NodeFacts, ranks []RankFacts, need Need) Finding {
+	if v, _ := need.variable(envNoScratchReclaim); v == "1" {
+		return met(ScratchReclaim, "%s is 1", envNoScratchReclaim)
+	}
+	if f.Discovered == nil || len(f.Discovered.Devices) == 0 {
+		return found(ScratchReclaim, Unknown, -1, "%s is not 1, and the GPUs' firmware could not be read (%s)", envNoScratchReclaim, f.unread("sys/class/kfd/kfd/topology"))
+	}
+	d := f.Discovered.Devices[0] // as the library does, the first GPU stands for all
+	least, looked := scratchFirmware[d.GFXTarget]
+	runtime := 0
+	for _, r := range ranks {
+		if r.Library != nil && (runtime == 0 || r.Library.RuntimeVersionCode < runtime) {
+			runtime = r.Library.RuntimeVersionCode
+		}
+	}
+	switch {
+	case d.GFXTarget == "":
+		return found(ScratchReclaim, Unknown, -1, "%s is not 1, and the architecture of GPU %s is not known", envNoScratchReclaim, d.PCIAddress)
+	case !looked:
+		return met(ScratchReclaim, "%s is not 1, and %s needs it not", envNoScratchReclaim, d.GFXTarget)
+	case runtime == 0 || d.FWVersion == nil:
+		return found(ScratchReclaim, Unknown, -1, "%s is not 1, and the HIP runtime's version (%d) or the MEC firmware's of GPU %s is not known", envNoScratchReclaim, runtime, d.PCIAddress)
+	case runtime < scratchRuntimeVersion || *d.FWVersion < least:
+		return found(ScratchReclaim, Failed, -1, "%s is not 1, and HIP runtime %d with MEC firmware %d of GPU %s is older than %d with %d (%s): the library would refuse",
+			envNoScratchReclaim, runtime, *d.FWVersion, d.PCIAddress, scratchRuntimeVersion, least, d.GFXTarget)
+	}
+	return met(ScratchReclaim, "HIP runtime %d and MEC firmware %d of GPU %s are new enough to do without %s", runtime, *d.FWVersion, d.PCIAddress, envNoScratchReclaim)
+}
+
+// checkSharedGPU: each rank has a GPU of its own. Partitions of one GPU share its address.
+func checkSharedGPU(f NodeFacts, ranks []RankFacts) Finding {
+	partitions := map[string]int{}
+	if f.Discovered != nil {
+		for _, d := range f.Discovered.Devices {
+			partitions[d.PCIAddress]++
+		}
+	}
+	on := map[string][]int{}
+	unknown := -1
+	for _, r := range ranks {
+		if r.Library == nil || r.Library.PCIAddress == "" {
+			unknown = r.Rank
+			continue
+		}
+		pci := r.Library.PCIAddress
+		on[pci] = append(on[pci], r.Rank)
+		if len(on[pci]) > max(1, partitions[pci]) {
+			return found(SharedGPU, Failed, r.Rank, "ranks %d and %d both got GPU %s, expected %d different ones", on[pci][0], r.Rank, pci, len(ranks))
+		}
+	}
+	if unknown >= 0 {
+		return found(SharedGPU, Unknown, unknown, "rank %d did not say which GPU it got", unknown)
+	}
+	return met(SharedGPU, "%d ranks are on %d GPUs", len(ranks), len(on))
+}
+
+func checkOneProcess(ranks []RankFacts) Finding {
+	of := map[int]int{}
+	for _, r := range ranks {
+		if r.ProcessID <= 0 {
+			return found(OneProcessPerGPU, Unknown, r.Rank, "the process of rank %d is not known", r.Rank)
+		}
+		if other, taken := of[r.ProcessID]; taken {
+			return found(OneProcessPerGPU, Failed, r.Rank, "ranks %d and %d are both in process %d, expected one for each", other, r.Rank, r.ProcessID)
+		}
+		of[r.ProcessID] = r.Rank
+	}
+	return met(OneProcessPerGPU, "each of %d ranks is a process of its own", len(ranks))
+}
+
+func checkGPUOrder(f NodeFacts, ranks []RankFacts, need Need) Finding {
+	if tried, _ := need.dda(); tried && need.Flavor == rcclx.FlavorRCCLXDev && need.Ranks == 8 {
+		for _, r := range ranks {
+			if r.Device != r.Rank {
+				return found(GPUOrder, Failed, r.Rank, "rank %d is on ordinal %d, expected %d: with DDA the library aborts the process", r.Rank, r.Device, r.Rank)
+			}
+		}
+	}
+	order := f.NVIDIAGPUs
+	if f.Discovered != nil && len(f.Discovered.Devices) > 0 {
+		order = nil
+		for _, d := range f.Discovered.Devices {
+			order = append(order, d.PCIAddress)
+		}
+	}
+	if len(order) == 0 {
+		return found(GPUOrder, Unknown, -1, "the kernel's order of GPUs is not known, so it could not be compared with the runtime's")
+	}
+	for _, r := range ranks {
+		if r.Library == nil || r.Library.PCIAddress == "" || r.Device >= len(order) || !slices.Contains(order, r.Library.PCIAddress) {
+			return found(GPUOrder, Unknown, r.Rank, "the GPU of rank %d is not among those that the kernel shows (%s)", r.Rank, strings.Join(order, " "))
+		}
+		if pci := r.Library.PCIAddress; pci != order[r.Device] {
+			return found(GPUOrder, Warning, r.Rank, "ordinal %d is GPU %s, by the kernel's order it is %s: this run names GPUs by address, but other programs may mean another GPU by an ordinal",
+				r.Device, pci, order[r.Device])
+		}
+	}
+	return met(GPUOrder, "ordinals follow the kernel's order of GPUs")
+}
+
+func checkSameLibrary(ranks []RankFacts) Finding {
+	for _, r := range ranks {
+		if r.Library == nil {
+			return found(SameLibrary, Unknown, r.Rank, "rank %d did not say what it loaded", r.Rank)
+		}
+		first, lib := ranks[0].Library, r.Library
+		switch {
+		case lib.BuildHash != first.BuildHash || lib.VersionCode != first.VersionCode:
+			return found(SameLibrary, Failed, r.Rank, "rank %d loaded %s (%s, build %s), rank %d loaded %s (%s, build %s), expected one library for all", r.Rank,
+				lib.Path, lib.VersionString(), lib.BuildHash, ranks[0].Rank, first.Path, first.VersionString(), first.BuildHash)
+		case lib.RuntimeVersionCode != first.RuntimeVersionCode:
+			return found(SameLibrary, Failed, r.Rank, "rank %d has GPU runtime %d, rank %d has %d, expected one for all", r.Rank, lib.RuntimeVersionCode, ranks[0].Rank, first.RuntimeVersionCode)
+		}
+	}
+	if len(ranks) == 0 || ranks[0].Library.BuildHash == "" {
+		return found(SameLibrary, Unknown, -1, "the build of the library is not known")
+	}
+	lib := ranks[0].Library
+	return met(SameLibrary, "all ranks loaded %s (%s, build %s)", lib.Path, lib.VersionString(), lib.BuildHash)
+}
+
+func checkSameSettings(ranks []RankFacts) Finding {
+	for _, r := range ranks {
+		if r.Library == nil || r.Library.SettingsHash == "" {
+			return found(SameSettings, Unknown, r.Rank, "rank %d did not say which settings its library sees", r.Rank)
+		}
+		if first := ranks[0].Library; r.Library.SettingsHash != first.SettingsHash {
+			return found(SameSettings, Failed, r.Rank, "the settings of rank %d (%s) differ from those of rank %d (%s), expected the same for all",
+				r.Rank, r.Library.SettingsHash, ranks[0].Rank, first.SettingsHash)
+		}
+	}
+	if len(ranks) == 0 {
+		return found(SameSettings, Unknown, -1, "no rank said which settings its library sees")
+	}
+	return met(SameSettings, "all ranks see the settings %s", ranks[0].Library.SettingsHash)
+}
+
+// checkSameFamily compares the ranks' address families; nil where they are the same, which CheckNode has said, or not
+// known.
+func checkSameFamily(ranks []RankFacts) *Finding {
+	for i, r := range ranks {
+		for _, other := range ranks[:i] {
+			if r.AddressFamily != "" && other.AddressFamily != "" && r.AddressFamily != other.AddressFamily {
+				f := found(AddressFamily, Failed, r.Rank, "rank %d listens on %s, rank %d on %s, expected one family for all", r.Rank, r.AddressFamily, other.Rank, other.AddressFamily)
+				return &f
+			}
+		}
+	}
+	return nil
+}
+
+func checkGPUMemory(ranks []RankFacts, need Need) Finding {
+	least, of := int64(-1), -1
+	for _, r := range ranks {
+		if r.Library == nil || r.Library.TotalMemoryBytes <= 0 {
+			return found(GPUMemory, Unknown, r.Rank, "rank %d did not say how much memory its GPU has", r.Rank)
+		}
+		if free := r.Library.FreeMemoryBytes; least < 0 || free < least {
+			least, of = free, r.Rank
+		}
+		if free := r.Library.FreeMemoryBytes; free < need.MemoryBytes {
+			return found(GPUMemory, Failed, r.Rank, "rank %d (GPU %s) has %d of %d bytes free, the run needs at least %d", r.Rank, r.Library.PCIAddress, free,
+				r.Library.TotalMemoryBytes, need.MemoryBytes)
+		}
+	}
+	if of < 0 {
+		return found(GPUMemory, Unknown, -1, "no rank said how much memory its GPU has")
+	}
+	return met(GPUMemory, "each GPU has at least %d bytes free (rank %d), the run needs %d", least, of, need.MemoryBytes)
+}
+
+// checkGPUBusy: KFD names the processes that held memory on the ranks' GPUs before the run; what the runtime says of
+// free memory is all that there is elsewhere.
+func checkGPUBusy(f NodeFacts, ranks []RankFacts) Finding {
+	if busy := busyByKFD(f, ranks); busy != nil {
+		return *busy
+	}
+	for _, r := range ranks {
+		if r.Library == nil || r.Library.TotalMemoryBytes <= 0 {
+			return found(GPUBusy, Unknown, r.Rank, "rank %d did not say how much memory of its GPU is free", r.Rank)
+		}
+		total, used := r.Library.TotalMemoryBytes, r.Library.TotalMemoryBytes-r.Library.FreeMemoryBytes
+		if used > max(usedMemoryBytes, total/20) {
+			return found(GPUBusy, Warning, r.Rank, "%d of %d bytes of GPU %s (rank %d) are taken before the run: something else seems to use it", used, total, r.Library.PCIAddress, r.Rank)
+		}
+	}
+	if f.KFDProcesses == nil {
+		return met(GPUBusy, "hardly any memory of the GPUs is taken; there is no list of processes to tell more")
+	}
+	return met(GPUBusy, "no other process held memory on the GPUs")
+}
+
+func busyByKFD(f NodeFacts, ranks []RankFacts) *Finding {
+	if f.Discovered == nil {
+		return nil
+	}
+	rankOf := map[uint64]RankFacts{}
+	for _, d := range f.Discovered.Devices {
+		for _, r := range ranks {
+			if d.GPUID != nil && r.Library != nil && r.Library.PCIAddress == d.PCIAddress {
+				rankOf[*d.GPUID] = r
+			}
+		}
+	}
+	var warning *Finding
+	for _, p := range f.KFDProcesses {
+		for _, id := range sortedKeys(rankOf) {
+			r := rankOf[id]
+			where := fmt.Sprintf("process %d of the host (its pid there, which a container does not see) ", p.ProcessID)
+			if units := p.BusyComputeUnits[id]; units > 0 {
+				b := found(GPUBusy, Failed, r.Rank, "%scomputes on GPU %s (rank %d): %d compute units are in use", where, r.Library.PCIAddress, r.Rank, units)
+				return &b
+			}
+			if bytes := p.MemoryBytes[id]; bytes >= busyMemoryBytes && warning == nil {
+				b := found(GPUBusy, Warning, r.Rank, "%sholds %d bytes of GPU %s (rank %d)", where, bytes, r.Library.PCIAddress, r.Rank)
+				warning = &b
+			}
+		}
+	}
+	return warning
+}
+
+func sortedKeys(m map[uint64]RankFacts) []uint64 {
+	keys := make([]uint64, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
