@@ -42,9 +42,14 @@ type CommGroupStatus struct {
 	Settings []SettingStatus `json:"settings,omitempty"`
 	// results of the last run over all members.
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=48
+	// +kubebuilder:validation:MaxItems=72
 	// +optional
 	Results []GroupResultSeries `json:"results,omitempty"`
+	// dataErrors of the last run, over all members: the worst errors, and the sums of the counts.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	DataErrors []DataErrorSeries `json:"dataErrors,omitempty"`
 	// culprits: the worst few, the worst first.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -138,6 +143,9 @@ type Headline struct {
 	Variant    Variant    `json:"variant"`
 	Collective Collective `json:"collective"`
 	Datatype   Datatype   `json:"datatype"`
+	// placement of the result; absent means out of place.
+	// +optional
+	Placement Placement `json:"placement,omitempty"`
 	// sizeBytes of the message.
 	SizeBytes int64 `json:"sizeBytes"`
 	// busBandwidthMBps is the members' median, in 10^6 bytes per second.
@@ -159,11 +167,14 @@ type InventoryItem struct {
 	Example string `json:"example"`
 }
 
-// GroupResultSeries is one (variant, collective, datatype) over all members; its lists run parallel to sizeBytes.
+// GroupResultSeries is one (variant, collective, datatype, placement) over all members; its lists run parallel to sizeBytes.
 type GroupResultSeries struct {
 	Variant    Variant    `json:"variant"`
 	Collective Collective `json:"collective"`
 	Datatype   Datatype   `json:"datatype"`
+	// placement of the results; absent means out of place.
+	// +optional
+	Placement Placement `json:"placement,omitempty"`
 	// nodes that the series is made of.
 	Nodes int32 `json:"nodes"`
 	// sizeBytes of the messages, ascending.

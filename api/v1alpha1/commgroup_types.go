@@ -200,6 +200,10 @@ type PodOverrides struct {
 }
 
 // BenchmarkSpec says what a run measures.
+// +kubebuilder:validation:XValidation:rule="!has(self.sizeFactor) || !has(self.sizeStepBytes)",message="benchmark.sizeFactor and benchmark.sizeStepBytes exclude each other: a size grows by a factor or by a step, so remove one"
+// +kubebuilder:validation:XValidation:rule="!has(self.sizeStepBytes) || !has(self.minSizeBytes) || !has(self.maxSizeBytes) || (self.maxSizeBytes - self.minSizeBytes) / self.sizeStepBytes < 40",message="benchmark.sizeStepBytes gives more than 40 sizes between minSizeBytes and maxSizeBytes: raise it, or bring the two closer together"
+// +kubebuilder:validation:XValidation:rule="!has(self.placements) || !has(self.collectives) || 'OutOfPlace' in self.placements || self.collectives.exists(c, !(c in ['AllToAll', 'AllToAllv', 'SendRecv']))",message="nothing would be measured: benchmark.placements is InPlace alone, and AllToAll, AllToAllv and SendRecv have no in-place form; add OutOfPlace or another collective"
+// +kubebuilder:validation:XValidation:rule="!has(self.collectives) || !has(self.datatypes) || !has(self.placements) || size(self.collectives) * size(self.datatypes) * size(self.placements) <= 24",message="benchmark asks for more than 24 combinations of collective, datatype and placement, more than one CommNode can hold results of: measure fewer in one run"
 // +kubebuilder:validation:XValidation:rule="!has(self.minSizeBytes) || !has(self.maxSizeBytes) || self.minSizeBytes <= self.maxSizeBytes",message="benchmark.minSizeBytes must not be larger than benchmark.maxSizeBytes: swap them or set only one"
 type BenchmarkSpec struct {
 	// variants to compare. Baseline is always run, first. Variants whose setting is Disabled are left out.
@@ -213,34 +217,46 @@ type BenchmarkSpec struct {
 	// +listType=set
 	// +kubebuilder:default={AllReduce,AllGather,ReduceScatter,AllToAll}
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:MaxItems=8
 	// +optional
 	Collectives []Collective `json:"collectives,omitempty"`
 	// datatypes to measure.
 	// +listType=set
 	// +kubebuilder:default={BFloat16}
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=3
+	// +kubebuilder:validation:MaxItems=8
 	// +optional
 	Datatypes []Datatype `json:"datatypes,omitempty"`
-	// minSizeBytes is the smallest message, as rccl-tests counts it.
+	// placements of the results. InPlace is left out for AllToAll, AllToAllv and SendRecv, which have no such form.
+	// +listType=set
+	// +kubebuilder:default={OutOfPlace}
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=2
+	// +optional
+	Placements []Placement `json:"placements,omitempty"`
+	// minSizeBytes is the smallest message, as rccl-tests counts it. A size that leaves a rank without an element (8 B of
+	// BFloat16 in an AllGather over 8 ranks) is left out for that collective.
 	// +kubebuilder:default=1024
-	// +kubebuilder:validation:Minimum=1024
+	// +kubebuilder:validation:Minimum=8
 	// +kubebuilder:validation:Maximum=17179869184
 	// +optional
 	MinSizeBytes int64 `json:"minSizeBytes,omitempty"`
 	// maxSizeBytes is the largest message.
 	// +kubebuilder:default=67108864
-	// +kubebuilder:validation:Minimum=1024
+	// +kubebuilder:validation:Minimum=8
 	// +kubebuilder:validation:Maximum=17179869184
 	// +optional
 	MaxSizeBytes int64 `json:"maxSizeBytes,omitempty"`
-	// sizeFactor multiplies one size to the next.
-	// +kubebuilder:default=4
+	// sizeFactor multiplies one size to the next; 4 where neither it nor sizeStepBytes is set.
 	// +kubebuilder:validation:Minimum=2
 	// +kubebuilder:validation:Maximum=1024
 	// +optional
 	SizeFactor int32 `json:"sizeFactor,omitempty"`
+	// sizeStepBytes is added to one size to give the next, instead of sizeFactor.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=17179869184
+	// +optional
+	SizeStepBytes int64 `json:"sizeStepBytes,omitempty"`
 	// warmupIterations are run before each measurement and never counted.
 	// +kubebuilder:default=10
 	// +kubebuilder:validation:Minimum=0
@@ -292,7 +308,7 @@ type RunPolicySpec struct {
 	State RunState `json:"state,omitempty"`
 	// schedule is a cron line of five fields (minute hour day month weekday, UTC) for further runs; empty means none.
 	// +kubebuilder:validation:MaxLength=128
-	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^@(yearly|annually|monthly|weekly|daily|midnight|hourly)$') || self.matches('^([*]|[0-5]?[0-9](-[0-5]?[0-9])?)(/[0-9]+)?(,([*]|[0-5]?[0-9](-[0-5]?[0-9])?)(/[0-9]+)?)* +([*]|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/[0-9]+)?(,([*]|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/[0-9]+)?)* +([*?]|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/[0-9]+)?(,([*?]|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/[0-9]+)?)* +([*]|(0?[1-9]|1[0-2]|[A-Za-z]{3})(-(0?[1-9]|1[0-2]|[A-Za-z]{3}))?)(/[0-9]+)?(,([*]|(0?[1-9]|1[0-2]|[A-Za-z]{3})(-(0?[1-9]|1[0-2]|[A-Za-z]{3}))?)(/[0-9]+)?)* +([*?]|([0-6]|[A-Za-z]{3})(-([0-6]|[A-Za-z]{3}))?)(/[0-9]+)?(,([*?]|([0-6]|[A-Za-z]{3})(-([0-6]|[A-Za-z]{3}))?)(/[0-9]+)?)*$')",message="run.schedule is not a cron line: write five fields (minute hour day-of-month month day-of-week), for example '0 3 * * *', or one of @hourly, @daily, @weekly, @monthly"
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^@(yearly|annually|monthly|weekly|daily|midnight|hourly)$') || self.matches('^([*]|[0-5]?[0-9](-[0-5]?[0-9])?)(/[0-9]+)?(,([*]|[0-5]?[0-9](-[0-5]?[0-9])?)(/[0-9]+)?)* +([*]|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/[0-9]+)?(,([*]|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/[0-9]+)?)* +([*?]|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/[0-9]+)?(,([*?]|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/[0-9]+)?)* +([*]|(0?[1-9]|1[0-2]|[A-Za-z]{3})(-(0?[1-9]|1[0-2]|[A-Za-z]{3}))?)(/[0-9]+)?(,([*]|(0?[1-9]|1[0-2]|[A-Za-z]{3})(-(0?[1-9]|1[0-2]|[A-Za-z]{3}))?)(/[0-9]+)?)* +([*?]|([0-6]|[A-Za-z]{3})(-([0-6]|[A-Za-z]{3}))?)(/[0-9]+)?(,([*?]|([0-6]|[A-Za-z]{3})(-([0-6]|[A-Za-z]{3}))?)(/[0-9]+)?)*$')",message="run.schedule is not a cron line: write five fields (minute hour day-of-month month day-of-week), for example '0 3 * * *', or one of @hourly, @daily, @weekly, @monthly; Sunday is 0 or SUN, not 7"
 	// +optional
 	Schedule string `json:"schedule,omitempty"`
 	// maxParallelNodes is the most nodes that hold GPUs for a run at once.
@@ -382,6 +398,16 @@ const (
 	SimulatedAllow  SimulatedPolicy = "Allow"
 )
 
+// JobCounts says what is known of the element counts in the jobs that take the published settings.
+// +kubebuilder:validation:Enum=Any;Padded
+type JobCounts string
+
+// The job counts.
+const (
+	JobCountsAny    JobCounts = "Any"
+	JobCountsPadded JobCounts = "Padded"
+)
+
 // PublishSpec says where proven settings go: a ConfigMap with the variables (envFrom) and rccl.conf.
 type PublishSpec struct {
 	// mode: WhenProven publishes after a run that passed on every member; Off publishes nothing.
@@ -392,6 +418,12 @@ type PublishSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	ConfigMapName string `json:"configMapName,omitempty"`
+	// jobCounts: Any leaves FP8 out of the published settings for the collectives whose results were wrong at counts that
+	// FP8 does not divide evenly (warning TailHazard). Padded publishes it for them all the same: it asserts that every job
+	// pads its AllReduce counts to multiples of 128 x ranks and its ReduceScatter counts to multiples of 128 elements.
+	// +kubebuilder:default=Any
+	// +optional
+	JobCounts JobCounts `json:"jobCounts,omitempty"`
 	// simulated: Allow publishes settings that only the simulator proved, marked as such.
 	// +kubebuilder:default=Forbid
 	// +optional

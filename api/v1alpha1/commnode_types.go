@@ -305,11 +305,25 @@ type NodeRunStatus struct {
 	// +kubebuilder:validation:MaxItems=80
 	// +optional
 	Settings []SettingStatus `json:"settings,omitempty"`
+	// preconditions that were not met, the worst first; those that were met are not listed.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Preconditions []PreconditionStatus `json:"preconditions,omitempty"`
 	// results measured on this node.
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=48
+	// +kubebuilder:validation:MaxItems=72
 	// +optional
 	Results []ResultSeries `json:"results,omitempty"`
+	// omittedSeries counts the series that were measured and judged, but left out here to keep the object small; the run
+	// pod's log has them.
+	// +optional
+	OmittedSeries int32 `json:"omittedSeries,omitempty"`
+	// dataErrors with random data over the ranges of gradients and activations: FP8's, and Baseline's own for comparison.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	DataErrors []DataErrorSeries `json:"dataErrors,omitempty"`
 	// links is the measured bandwidth between pairs of GPUs.
 	// +optional
 	Links *LinkProbe `json:"links,omitempty"`
@@ -323,10 +337,32 @@ type NodeRunStatus struct {
 	// +kubebuilder:validation:MaxItems=80
 	// +optional
 	Environment []EnvVar `json:"environment,omitempty"`
+	// rasVerdict is what the library's RAS service said of the communicator when ranks were late; absent where it was not
+	// asked, or did not answer.
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	RASVerdict string `json:"rasVerdict,omitempty"`
 	// logTail is the end of the failing rank's output, at most 1 KiB.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	LogTail string `json:"logTail,omitempty"`
+}
+
+// PreconditionStatus is one thing that must hold before ranks load the library, and does not or could not be read.
+type PreconditionStatus struct {
+	// name of the precondition, one CamelCase word.
+	// +kubebuilder:validation:MaxLength=64
+	Name string `json:"name"`
+	// state: Failed ends the run; Warning and Unknown (it could not be read) do not.
+	// +kubebuilder:validation:Enum=Failed;Warning;Unknown
+	State string `json:"state"`
+	// rank that it concerns; absent for the whole node.
+	// +optional
+	Rank *int32 `json:"rank,omitempty"`
+	// message says what was seen, what was expected and what to do.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	Message string `json:"message,omitempty"`
 }
 
 // LibraryFacts is the communication library that the ranks loaded.
@@ -355,11 +391,14 @@ type LibraryFacts struct {
 	BuildHash string `json:"buildHash,omitempty"`
 }
 
-// ResultSeries is one (variant, collective, datatype), out of place; its lists run parallel to sizeBytes.
+// ResultSeries is one (variant, collective, datatype, placement); its lists run parallel to sizeBytes.
 type ResultSeries struct {
 	Variant    Variant    `json:"variant"`
 	Collective Collective `json:"collective"`
 	Datatype   Datatype   `json:"datatype"`
+	// placement of the results; absent means out of place.
+	// +optional
+	Placement Placement `json:"placement,omitempty"`
 	// sizeBytes of the messages, ascending; sizes that were not reached are absent.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=40
@@ -372,7 +411,7 @@ type ResultSeries struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=40
 	BusBandwidthMBps []int64 `json:"busBandwidthMBps"`
-	// wrongElements over all sizes and ranks.
+	// wrongElements over all sizes and ranks, but for FP8 counts with a tail hazard (the setting's warning tells of those).
 	WrongElements int64 `json:"wrongElements"`
 	// maxRelativeErrorPPM over all sizes and ranks, for LowPrecision.
 	// +optional

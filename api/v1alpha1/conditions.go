@@ -92,6 +92,8 @@ const (
 	ReasonNotProven         = "NotProven"
 	ReasonSimulatedResults  = "SimulatedResults"
 	ReasonConfigMapNotOwned = "ConfigMapNotOwned"
+	// ReasonTailHazard says that FP8 gave wrong elements at the end of some counts, so that it is not published for them.
+	ReasonTailHazard = "TailHazard"
 
 	ReasonSimulated = "Simulated"
 	ReasonHardware  = "Hardware"
@@ -118,4 +120,13 @@ const (
 	SettingReasonDisabled            = "Disabled"
 	SettingReasonNotApplied          = "NotApplied"
 	SettingReasonUnknown             = "Unknown"
+	SettingReasonAlignment           = "Alignment"
+)
+
+// Warnings of a setting (SettingStatus.Warnings): what it does to data where it is in effect.
+const (
+	// WarningTailHazard: wrong elements at counts that FP8 does not divide evenly over ranks and blocks.
+	WarningTailHazard = ReasonTailHazard
+	// WarningOverflow: values of the range of activations became NaN, infinite or clipped.
+	WarningOverflow = "Overflow"
 )

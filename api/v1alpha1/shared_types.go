@@ -19,26 +19,56 @@ const (
 )
 
 // Collective is a collective operation of the library.
-// +kubebuilder:validation:Enum=AllReduce;AllGather;ReduceScatter;AllToAll
+// +kubebuilder:validation:Enum=AllReduce;AllGather;ReduceScatter;AllToAll;AllToAllv;Broadcast;Reduce;SendRecv
 type Collective string
 
-// The collectives that a run can measure.
+// The collectives that a run can measure. DDA and FP8 exist for the first four at most.
 const (
 	AllReduce     Collective = "AllReduce"
 	AllGather     Collective = "AllGather"
 	ReduceScatter Collective = "ReduceScatter"
 	AllToAll      Collective = "AllToAll"
+	AllToAllv     Collective = "AllToAllv" // uneven parts
+	Broadcast     Collective = "Broadcast" // from rank 0
+	Reduce        Collective = "Reduce"    // to rank 0
+	SendRecv      Collective = "SendRecv"  // a ring: each rank sends to the next one
 )
 
 // Datatype is an element type of the library.
-// +kubebuilder:validation:Enum=Float32;Float16;BFloat16
+// +kubebuilder:validation:Enum=Float64;Float32;Float16;BFloat16;Float8E4M3;Float8E5M2;Int32;Int8
 type Datatype string
 
-// The datatypes that a run can measure.
+// The datatypes that a run can measure, where the library build has them.
 const (
-	Float32  Datatype = "Float32"
-	Float16  Datatype = "Float16"
-	BFloat16 Datatype = "BFloat16"
+	Float64    Datatype = "Float64"
+	Float32    Datatype = "Float32"
+	Float16    Datatype = "Float16"
+	BFloat16   Datatype = "BFloat16"
+	Float8E4M3 Datatype = "Float8E4M3"
+	Float8E5M2 Datatype = "Float8E5M2"
+	Int32      Datatype = "Int32"
+	Int8       Datatype = "Int8"
+)
+
+// Placement says whether a call's result goes to a buffer of its own.
+// +kubebuilder:validation:Enum=OutOfPlace;InPlace
+type Placement string
+
+// The placements, as rccl-tests has them. AllToAll, AllToAllv and SendRecv have no in-place form.
+const (
+	OutOfPlace Placement = "OutOfPlace"
+	InPlace    Placement = "InPlace"
+)
+
+// DataKind is a kind of random values that results are compared with an fp32 reference for.
+// +kubebuilder:validation:Enum=Gradients;Activations
+type DataKind string
+
+// The kinds of data whose errors are reported: random values over the ranges that gradients (most far below 1) and
+// activations (outliers in the hundreds) have in a model.
+const (
+	DataGradients   DataKind = "Gradients"
+	DataActivations DataKind = "Activations"
 )
 
 // Verdict is the outcome of a run. Missing data is never Pass.
@@ -147,7 +177,8 @@ type LowPrecisionSpec struct {
 	// +optional
 	Collectives []string `json:"collectives,omitempty"`
 	// maxRelativeErrorPPM fails a run whose FP8 results differ from the fp32 reference by more than this share of the
-	// largest magnitude, in parts per million. E4M3 has three mantissa bits: one rounding is up to 62500 (2^-4).
+	// largest magnitude, in parts per million, with data of one magnitude. E4M3 has three mantissa bits: one rounding is up
+	// to 62500 (2^-4). Random data over the ranges of gradients and activations is only reported (dataErrors).
 	// +kubebuilder:default=130000
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
@@ -163,13 +194,19 @@ type RunPlan struct {
 	Variants []Variant `json:"variants"`
 	// collectives to measure.
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:MaxItems=8
 	Collectives []Collective `json:"collectives"`
 	// datatypes to measure.
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=3
+	// +kubebuilder:validation:MaxItems=8
 	Datatypes []Datatype `json:"datatypes"`
+	// placements to measure; absent means out of place. In place is left out for collectives that have no such form.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=2
+	// +optional
+	Placements []Placement `json:"placements,omitempty"`
 	// sizesBytes are the message sizes to measure, as rccl-tests counts them (the larger of send and receive), ascending.
+	// One that leaves a rank without an element is left out.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=40
 	SizesBytes []int64 `json:"sizesBytes"`
@@ -248,10 +285,56 @@ type SettingStatus struct {
 	MaxBytes *int64 `json:"maxBytes,omitempty"`
 	// verified is what the measurement shows.
 	Verified VerifiedState `json:"verified"`
+	// warnings of what the setting does to data where it is in effect, one CamelCase word each: TailHazard, Overflow.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:items:MaxLength=64
+	// +optional
+	Warnings []string `json:"warnings,omitempty"`
 	// message says in one sentence what was seen and what to do.
 	// +kubebuilder:validation:MaxLength=512
 	// +optional
 	Message string `json:"message,omitempty"`
+}
+
+// DataErrorSeries is how far results lie from an fp32 reference with one kind of data; its lists run parallel to sizeBytes.
+// For FP8 these are the smallest measured size at which it is in effect and the largest.
+type DataErrorSeries struct {
+	Variant    Variant    `json:"variant"`
+	Collective Collective `json:"collective"`
+	Datatype   Datatype   `json:"datatype"`
+	// placement of the result; absent means out of place.
+	// +optional
+	Placement Placement `json:"placement,omitempty"`
+	// data that the calls were made with.
+	Data DataKind `json:"data"`
+	// sizeBytes of the messages, ascending.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=4
+	SizeBytes []int64 `json:"sizeBytes"`
+	// maxErrorPPM is the largest deviation over the largest magnitude of the reference, in parts per million, the worst
+	// rank's.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=4
+	MaxErrorPPM []int64 `json:"maxErrorPPM"`
+	// meanErrorPPM is the mean deviation over the mean magnitude of the reference, in parts per million, the worst rank's.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=4
+	MeanErrorPPM []int64 `json:"meanErrorPPM"`
+	// checkedElements over all ranks.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=4
+	CheckedElements []int64 `json:"checkedElements"`
+	// nanElements became NaN over all ranks, where the reference is a number; absent where none did at any size.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=4
+	// +optional
+	NaNElements []int64 `json:"nanElements,omitempty"`
+	// overflowElements became infinite or were clipped to the format's largest value, over all ranks; absent where none did.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=4
+	// +optional
+	OverflowElements []int64 `json:"overflowElements,omitempty"`
 }
 
 // Culprit names what is to blame for a verdict.
