@@ -16,7 +16,7 @@ import (
 
 // Holder is who holds a GPU's lock, as it stands in the lock's file.
 type Holder struct {
-	// ProcessID in the holder's own pid namespace.
+	// ProcessID in the holder's own pid namespace; Lock fills in this process's where it is 0.
 	ProcessID int `json:"pid"`
 	// Run is the run's id, or what else names it.
 	Run   string    `json:"run"`
@@ -59,6 +59,9 @@ func Lock(dir string, pci []string, holder Holder) (release func(), finding *Fin
 		}
 		held = nil
 	}
+	if holder.ProcessID == 0 {
+		holder.ProcessID = os.Getpid()
+	}
 	addresses := slices.Sorted(slices.Values(pci)) // one order for all, so that two runs do not each get half
 	for i, address := range addresses {
 		if i > 0 && address == addresses[i-1] {
@@ -82,6 +85,9 @@ func Lock(dir string, pci []string, holder Holder) (release func(), finding *Fin
 
 // lockGPU takes one GPU's lock, or says who has it.
 func lockGPU(dir, address string, holder Holder) (*os.File, *Holder, error) {
+	if dir == "" {
+		return nil, nil, errors.New("no folder for locks was named")
+	}
 	if !validAddress(address) {
 		return nil, nil, fmt.Errorf("%q is no PCI address", address)
 	}

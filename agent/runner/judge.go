@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/rank"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/rcclx"
@@ -21,7 +22,9 @@ type Evidence struct {
 	Library *rcclx.LibraryInfo
 	// Variants that were started, in order.
 	Variants []VariantOutcome
-	// Failure of the probe, or of the last variant.
+	// Preconditions as they were found, those that hold too.
+	Preconditions []preflight.Finding
+	// Failure of the preconditions, of the probe or of the last variant.
 	Failure *Failure
 	// Search for a culprit, where there was one.
 	Search *Search

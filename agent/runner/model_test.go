@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
+	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/rank"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/rcclx"
@@ -31,7 +34,9 @@ type modelTeams struct {
 	latency func(v rcclx.Variant, c rcclx.Collective, size int64) int64
 	// relErr of FP8 results, parts per million.
 	relErr int64
-	teams  []Team
+	// library changes what each rank says of its library.
+	library func(*rcclx.LibraryInfo)
+	teams   []Team
 }
 
 func (m *modelTeams) Run(ctx context.Context, team Team) Outcome {
@@ -42,9 +47,12 @@ func (m *modelTeams) Run(ctx context.Context, team Team) Outcome {
 	var gpus []int
 	for _, s := range team.Specs {
 		gpus = append(gpus, s.Device)
-		r := RankOutcome{Rank: s.Rank, Device: s.Device, PCIAddress: modelPCI(s.Device), Done: true, LastEvent: rank.EventDone, InitDuration: 5 * time.Millisecond,
+		r := RankOutcome{Rank: s.Rank, Device: s.Device, ProcessID: 1000 + s.Rank, PCIAddress: modelPCI(s.Device), Done: true, LastEvent: rank.EventDone, InitDuration: 5 * time.Millisecond,
 			Library: &rcclx.LibraryInfo{Flavor: rcclx.FlavorSimulated, Imitates: rcclx.FlavorRCCLXDev, VersionCode: 22803, Path: "/opt/rocm/lib/librccl.so.1",
 				BuildHash: "0123456789abcdef", RuntimeVersionCode: 60443484, PCIAddress: modelPCI(s.Device), TotalMemoryBytes: 192 << 30, FreeMemoryBytes: 190 << 30}}
+		if m.library != nil {
+			m.library(r.Library)
+		}
 		out.Ranks = append(out.Ranks, r)
 	}
 	if ctx.Err() != nil {
@@ -149,11 +157,17 @@ func (m *memoryReporter) Report(_ context.Context, s api.NodeRunStatus) error {
 	return nil
 }
 
+// fakeHost has no file system to read.
 type fakeHost struct{ shm, memlock int64 }
 
 func (fakeHost) BootID() (string, error)                  { return "5f0c2c5e-0000-4000-8000-000000000000", nil }
 func (h fakeHost) SharedMemoryFreeBytes() (int64, error)  { return h.shm, nil }
 func (h fakeHost) LockedMemoryLimitBytes() (int64, error) { return h.memlock, nil }
+func (fakeHost) Hypervisor() (bool, error)                { return false, errors.New("no CPU") }
+func (fakeHost) OpenRoot() (preflight.Root, error)        { return nil, errors.New("no root") }
+func (fakeHost) Interfaces() ([]preflight.Interface, error) {
+	return []preflight.Interface{{Name: "eth0", Running: true, Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.5")}}}, nil
+}
 
 // defaultPlan is what the controller makes of a CommGroup's defaults, with all three variants.
 func defaultPlan() api.RunPlan {
@@ -172,7 +186,7 @@ func runModel(t *testing.T, plan api.RunPlan, teams *modelTeams, change func(*Ru
 	t.Helper()
 	rep := &memoryReporter{assignment: assignmentOf(plan)}
 	r := &Runner{
-		Config: Config{Node: "node-a", RunID: "run-1", WaitForPlan: time.Minute, ReportGrace: time.Minute, InterruptedGrace: time.Minute},
+		Config: Config{Node: "node-a", RunID: "run-1", WaitForPlan: time.Minute, ReportGrace: time.Minute, InterruptedGrace: time.Minute, LockDir: t.TempDir()},
 		Teams:  teams, Reporter: rep, Host: fakeHost{shm: 4 << 30, memlock: -1}, Clock: &steppingClock{clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))},
 		Environ: []string{"PATH=/bin"}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
@@ -320,30 +334,67 @@ func TestRunFaults(t *testing.T) {
 	}
 }
 
+// TestPreconditions: what fails ends the run before a communicator, under its own name; the rest is kept as evidence.
 func TestPreconditions(t *testing.T) {
-	res, _, err := runModel(t, defaultPlan(), &modelTeams{}, func(r *Runner, _ *memoryReporter) { r.Host = fakeHost{shm: 1 << 20} })
-	if err != nil || res.Status.Verdict != api.VerdictError || res.Status.Reason != api.ReasonPreconditionFailed || !containsText(res.Status.Message, "shmSizeMiB") {
-		t.Errorf("error %v, status %+v", err, res.Status)
+	modelPCIs := []string{modelPCI(0), modelPCI(1), modelPCI(2), modelPCI(3), modelPCI(4), modelPCI(5), modelPCI(6), modelPCI(7)}
+	heldDir := t.TempDir()
+	release, held := preflight.Lock(heldDir, modelPCIs[3:4], preflight.Holder{Run: "run-0", Start: time.Unix(1_800_000_000, 0)})
+	defer release()
+	if held != nil {
+		t.Fatal(held)
 	}
-	var ranks []RankOutcome
-	for i := range 2 {
-		ranks = append(ranks, RankOutcome{Rank: i, Library: &rcclx.LibraryInfo{PCIAddress: modelPCI(i), Imitates: rcclx.FlavorRCCLXDev, TotalMemoryBytes: 4 << 30, FreeMemoryBytes: 1 << 30}})
+	for name, tc := range map[string]struct {
+		change       func(*Runner)
+		teams        *modelTeams
+		reason, text string
+		teamsStarted int
+	}{
+		"shared memory": {func(r *Runner) { r.Host = fakeHost{shm: 1 << 20, memlock: -1} }, nil, api.ReasonPreconditionFailed, "SharedMemory: node node-a: /dev/shm has 1048576 bytes free", 0},
+		"hidden GPUs":   {nil, nil, api.ReasonPreconditionFailed, "HiddenGPUs: node node-a: ROCR_VISIBLE_DEVICES=0 leaves a rank 1 GPUs", 0},
+		"memory": {nil, &modelTeams{library: func(l *rcclx.LibraryInfo) { l.FreeMemoryBytes = 1 << 30 }}, api.ReasonInsufficientMemory,
+			"GPUMemory: node node-a: rank 0 (GPU 0000:15:00.0) has 1073741824 of", 1},
+		"shared GPU": {nil, &modelTeams{library: func(l *rcclx.LibraryInfo) { l.PCIAddress = modelPCI(0) }}, api.ReasonPreconditionFailed,
+			"SharedGPU: node node-a: ranks 0 and 1 both got GPU", 1},
+		"second run": {func(r *Runner) { r.Config.LockDir = heldDir }, nil, api.ReasonPreconditionFailed, `GPUBusy: node node-a: GPU ` + modelPCI(3) + ` is in use by run "run-0"`, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan := defaultPlan()
+			if name == "hidden GPUs" {
+				plan.Env = []api.EnvVar{{Name: "ROCR_VISIBLE_DEVICES", Value: "0"}}
+			}
+			teams := tc.teams
+			if teams == nil {
+				teams = &modelTeams{}
+			}
+			res, _, err := runModel(t, plan, teams, func(r *Runner, _ *memoryReporter) {
+				if tc.change != nil {
+					tc.change(r)
+				}
+			})
+			if err != nil || res.Status.Verdict != api.VerdictError || res.Status.Reason != tc.reason || !strings.HasPrefix(res.Status.Message, tc.text) {
+				t.Errorf("error %v, status %+v", err, res.Status)
+			}
+			if len(teams.teams) != tc.teamsStarted {
+				t.Errorf("%d teams were started, expected %d", len(teams.teams), tc.teamsStarted)
+			}
+		})
 	}
-	if f := CheckDevices("n", defaultPlan(), ranks); f == nil || f.Code != rank.CodeInsufficientMemory || f.Rank != 0 {
-		t.Errorf("little memory: %+v", f)
-	}
-	plan := defaultPlan()
-	plan.Variants = plan.Variants[:1]
-	if f := CheckDevices("n", plan, ranks); f != nil {
-		t.Errorf("enough memory without FP8: %+v", f)
-	}
-	ranks[1].Library.PCIAddress = modelPCI(0)
-	if f := CheckDevices("n", plan, ranks); f == nil || !containsText(f.Message, "both got GPU") {
-		t.Errorf("shared GPU: %+v", f)
-	}
-	if _, warnings := CheckHost("n", 8, fakeHost{shm: 1 << 30, memlock: 8 << 20}); len(warnings) != 1 {
-		t.Errorf("warnings: %v", warnings)
-	}
+	t.Run("a run gives its locks back", func(t *testing.T) {
+		dir := t.TempDir()
+		for range 2 {
+			if res, _, err := runModel(t, defaultPlan(), &modelTeams{relErr: 40000}, func(r *Runner, _ *memoryReporter) { r.Config.LockDir = dir }); err != nil || res.Status.Verdict != api.VerdictPass {
+				t.Fatalf("error %v, status %+v", err, res.Status)
+			}
+		}
+	})
+	t.Run("enough memory without FP8", func(t *testing.T) {
+		plan := defaultPlan()
+		plan.Variants = plan.Variants[:1]
+		teams := &modelTeams{library: func(l *rcclx.LibraryInfo) { l.FreeMemoryBytes = 1 << 30 }}
+		if res, _, err := runModel(t, plan, teams, nil); err != nil || res.Status.Verdict != api.VerdictPass {
+			t.Fatalf("error %v, status %+v", err, res.Status)
+		}
+	})
 }
 
 func TestReporting(t *testing.T) {

@@ -28,6 +28,8 @@ type Team struct {
 // RankOutcome is what one rank did.
 type RankOutcome struct {
 	Rank, Device int
+	// ProcessID of the rank; 0 where it was not started.
+	ProcessID int
 	// PCIAddress as the rank's Loaded event or the spec gave it; empty where neither did.
 	PCIAddress   string
 	Library      *rcclx.LibraryInfo

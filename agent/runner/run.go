@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
+	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/rank"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/rcclx"
@@ -51,6 +52,8 @@ type Config struct {
 	// ReportGrace is how long after the run deadline reports are still tried; InterruptedGrace how long after SIGTERM,
 	// which must fit the pod's grace period.
 	ReportGrace, InterruptedGrace time.Duration
+	// LockDir is where runs on this machine keep each other off their GPUs (preflight.Lock).
+	LockDir string
 }
 
 // Runner carries out one run on one node.
@@ -58,7 +61,7 @@ type Runner struct {
 	Config   Config
 	Teams    TeamRunner
 	Reporter Reporter
-	Host     Host
+	Host     preflight.Host
 	Clock    clock.Clock
 	// Environ is the pod's environment, as os.Environ gives it.
 	Environ []string
@@ -204,6 +207,7 @@ type execution struct {
 	plan        api.RunPlan
 	ranks       int
 	runDeadline time.Time
+	facts       preflight.NodeFacts // before any rank was started
 }
 
 // carryOut gathers the evidence. Its error is ErrSuperseded; all else is evidence.
@@ -212,15 +216,16 @@ func (x *execution) carryOut(ctx context.Context) (Evidence, error) {
 	if err := x.progress(ctx, "probing the library and GPUs"); err != nil {
 		return e, err
 	}
-	failure, warnings := CheckHost(e.Node, x.ranks, x.Host)
-	for _, w := range warnings {
-		x.Log.Warn(w)
+	if e.Failure = x.precheck(ctx, &e); e.Failure != nil {
+		return e, nil
 	}
-	if failure == nil {
-		failure = x.probe(ctx, &e)
+	probed, failure := x.probe(ctx, &e)
+	if e.Failure = failure; failure != nil {
+		return e, nil
 	}
-	if failure != nil {
-		e.Failure = failure
+	release, failure := x.lock(&e, probed)
+	defer release()
+	if e.Failure = failure; failure != nil {
 		return e, nil
 	}
 	for _, v := range Plan(x.plan, x.ranks) {
@@ -252,7 +257,7 @@ func (x *execution) carryOut(ctx context.Context) (Evidence, error) {
 }
 
 // probe starts one process on each GPU that only loads the library: what it says decides the environment of all others.
-func (x *execution) probe(ctx context.Context, e *Evidence) *Failure {
+func (x *execution) probe(ctx context.Context, e *Evidence) ([]RankOutcome, *Failure) {
 	team := Team{Node: e.Node, Name: "probe", Env: RankEnvironment(x.Environ, SettingsOf(x.plan).Env, e.Node), RunDeadline: x.runDeadline}
 	for i := range x.ranks {
 		team.Specs = append(team.Specs, rank.Spec{
@@ -269,10 +274,7 @@ func (x *execution) probe(ctx context.Context, e *Evidence) *Failure {
 			}
 		}
 	}
-	if out.Failure != nil {
-		return out.Failure
-	}
-	return CheckDevices(e.Node, x.plan, out.Ranks)
+	return out.Ranks, out.Failure
 }
 
 func (x *execution) environment(lib *rcclx.LibraryInfo, v rcclx.Variant) []string {

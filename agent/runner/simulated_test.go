@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"rcclx.io/commgroup-operator/agent/preflight"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/simlib"
 )
@@ -60,9 +61,9 @@ func runSimulated(t testing.TB, plan api.RunPlan, fault string) api.NodeRunStatu
 	root := simulatedRoot(t, fault)
 	rep := &memoryReporter{assignment: assignmentOf(plan)}
 	r := &Runner{
-		Config:   Config{Node: "sim-node-0", RunID: "run-1", ReportGrace: time.Minute, InterruptedGrace: time.Minute},
+		Config:   Config{Node: "sim-node-0", RunID: "run-1", ReportGrace: time.Minute, InterruptedGrace: time.Minute, LockDir: t.TempDir()},
 		Teams:    &Supervisor{Launcher: Launcher{Command: []string{self, realRank}}, Clock: clock.RealClock{}},
-		Reporter: rep, Host: PodHost{Root: root}, Clock: clock.RealClock{},
+		Reporter: rep, Host: preflight.PodHost{Root: root}, Clock: clock.RealClock{},
 		Environ: []string{"PATH=" + os.Getenv("PATH"), "LD_LIBRARY_PATH=" + simulator(t), "SIMROCM_ROOT=" + root},
 		Log:     slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}

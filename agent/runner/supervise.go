@@ -83,6 +83,7 @@ func (v *supervision) startAll(l Launcher, messages chan<- message, stop <-chan 
 			continue
 		}
 		v.exited[i] = false
+		v.ranks[i].ProcessID = v.procs[i].cmd.Process.Pid
 		v.setDeadline(i, spec.InitDeadline, "load")
 		if werr := v.procs[i].writeLine(spec); werr != nil {
 			v.fail(Failure{Kind: FailProtocol, Rank: i, Step: "start", Message: v.at(i, werr.Error())})

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 
+	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/runner"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 )
@@ -57,11 +58,13 @@ func newRunCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			host := preflight.PodHost{Root: os.Getenv("SIMROCM_ROOT")}
 			r := &runner.Runner{
-				Config:   runner.Config{Node: node, RunID: runID, WaitForPlan: wait, ReportGrace: grace, InterruptedGrace: interruptedGrace},
+				Config: runner.Config{Node: node, RunID: runID, WaitForPlan: wait, ReportGrace: grace, InterruptedGrace: interruptedGrace,
+					LockDir: host.LockDir()},
 				Teams:    &runner.Supervisor{Clock: clock.RealClock{}},
 				Reporter: reporter,
-				Host:     runner.PodHost{Root: os.Getenv("SIMROCM_ROOT")},
+				Host:     host,
 				Clock:    clock.RealClock{},
 				Environ:  os.Environ(),
 				Log:      slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),

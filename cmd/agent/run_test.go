@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/runner"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 )
@@ -30,17 +31,15 @@ func (deafReporter) Report(context.Context, api.NodeRunStatus) error {
 }
 
 // tinyHost has too little shared memory, so that the run ends before any process starts.
-type tinyHost struct{}
+type tinyHost struct{ preflight.PodHost }
 
-func (tinyHost) BootID() (string, error)                { return "boot", nil }
-func (tinyHost) SharedMemoryFreeBytes() (int64, error)  { return 1, nil }
-func (tinyHost) LockedMemoryLimitBytes() (int64, error) { return -1, nil }
+func (tinyHost) SharedMemoryFreeBytes() (int64, error) { return 1, nil }
 
 func TestResultIsLeftForTheKubelet(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "termination-log")
 	var out strings.Builder
 	// No grace: the first refusal is the last.
-	r := &runner.Runner{Config: runner.Config{Node: "node-a", RunID: "run-1", ReportGrace: -time.Hour}, Reporter: deafReporter{}, Host: tinyHost{},
+	r := &runner.Runner{Config: runner.Config{Node: "node-a", RunID: "run-1", ReportGrace: -time.Hour}, Reporter: deafReporter{}, Host: tinyHost{preflight.PodHost{Root: t.TempDir()}},
 		Clock: clock.RealClock{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	err := runOnce(t.Context(), r, &out, path)
 	if err == nil || !strings.Contains(err.Error(), "connection refused") {
