@@ -2,6 +2,7 @@ package rcclx
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -155,6 +156,8 @@ func lowPrecisionGate(f Flavor, env environment, c Call) gate {
 	switch {
 	case !f.rcclx():
 		return closed(ReasonFlavorUnsupported, "library flavor %s has no FP8 transport: use an RCCLX library", f)
+	case !slices.Contains(Collectives(), c.Collective):
+		return closed(ReasonNotBuilt, "FP8 has no %s: it takes AllReduce, AllGather, ReduceScatter and AllToAll", c.Collective)
 	case !env.lowPrecision(f, c.Collective):
 		return closed(ReasonDisabled, "FP8 is off for %s", c.Collective)
 	case c.Datatype != Float32 && c.Datatype != BFloat16:
