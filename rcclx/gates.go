@@ -129,27 +129,6 @@ func lowPrecisionReason(c Call) string {
 	return reason
 }
 
-// lowPrecisionHazard names the counts for which the library's code loses a tail: it floors each rank's part to 128
-// elements (low_precision_allreduce.cc, low_precision_reduce_scatter.cc).
-func lowPrecisionHazard(c Call) string {
-	if c.Collective != AllReduce && c.Collective != ReduceScatter {
-		return ""
-	}
-	shape, err := ShapeOf(c.Collective, c.Datatype, c.SizeBytes, c.Ranks)
-	if err != nil {
-		return ""
-	}
-	multiple := int64(128)
-	if c.Collective == AllReduce {
-		multiple *= int64(c.Ranks)
-	}
-	if shape.CountElements%multiple == 0 {
-		return ""
-	}
-	return fmt.Sprintf("a count of %d is no multiple of %d elements, for which the library's code leaves a tail unwritten: check the data",
-		shape.CountElements, multiple)
-}
-
 // lowPrecisionGate follows collectives.cc:111-134 (AllGather), 218-228 (AllToAll), 342-349 (AllReduce) and 766-778
 // (ReduceScatter). There is no gate for ranks, nodes or the GPU's architecture.
 func lowPrecisionGate(f Flavor, env environment, c Call) gate {
