@@ -65,9 +65,9 @@ func TestResultsOutputs(t *testing.T) {
 	if err := printResults(&b, group, nil, "", "csv"); err != nil {
 		t.Fatal(err)
 	}
-	want := "origin,run,variant,collective,datatype,sizeBytes,latencyNanoseconds,busBandwidthMBps,minBusBandwidthMBps,nodes\n" +
-		"Simulated,1-1,Baseline,AllReduce,BFloat16,1024,20000,90,80,4\n" +
-		"Simulated,1-1,Baseline,AllReduce,BFloat16,4096,,,,4\n"
+	want := "origin,run,variant,collective,datatype,placement,sizeBytes,latencyNanoseconds,busBandwidthMBps,minBusBandwidthMBps,nodes\n" +
+		"Simulated,1-1,Baseline,AllReduce,BFloat16,OutOfPlace,1024,20000,90,80,4\n" +
+		"Simulated,1-1,Baseline,AllReduce,BFloat16,OutOfPlace,4096,,,,4\n"
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}

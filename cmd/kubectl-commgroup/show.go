@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -40,20 +41,24 @@ func newStatusCommand(o *options) *cobra.Command {
 }
 
 func printStatus(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) error {
-	sections := []struct {
+	type section struct {
 		title string
 		print func() error
-	}{
+	}
+	sections := []section{
 		{"", func() error { return report.Notice(w, group) }},
 		{"Conditions", func() error { return report.Conditions(w, group) }},
 		{"Members", func() error { return report.Nodes(w, nodes) }},
 		{"Settings", func() error { return report.Settings(w, group.Status.Settings) }},
 	}
 	if len(group.Status.Culprits) > 0 {
-		sections = append(sections, struct {
-			title string
-			print func() error
-		}{"Culprits", func() error { return report.Culprits(w, group.Status.Culprits) }})
+		sections = append(sections, section{"Culprits", func() error { return report.Culprits(w, group.Status.Culprits) }})
+	}
+	if report.HasPreconditions(nodes) {
+		sections = append(sections, section{"Preconditions not met", func() error { return report.Preconditions(w, nodes) }})
+	}
+	if report.HasRASVerdicts(nodes) {
+		sections = append(sections, section{"What the library's RAS service said", func() error { return report.RASVerdicts(w, nodes) }})
 	}
 	for _, s := range sections {
 		if s.title != "" {
@@ -151,10 +156,11 @@ func printResults(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommN
 			return enc.Encode(one.Status.Run)
 		}
 		return enc.Encode(struct {
-			Origin  v1alpha1.Origin              `json:"origin"`
-			Run     *v1alpha1.GroupRunStatus     `json:"run"`
-			Results []v1alpha1.GroupResultSeries `json:"results"`
-		}{group.Status.Origin, group.Status.Run, group.Status.Results})
+			Origin     v1alpha1.Origin              `json:"origin"`
+			Run        *v1alpha1.GroupRunStatus     `json:"run"`
+			Results    []v1alpha1.GroupResultSeries `json:"results"`
+			DataErrors []v1alpha1.DataErrorSeries   `json:"dataErrors,omitempty"`
+		}{group.Status.Origin, group.Status.Run, group.Status.Results, group.Status.DataErrors})
 	case "csv":
 		if one != nil {
 			return fmt.Errorf("csv is for the group's results: leave out --node, or use -o json")
@@ -167,7 +173,7 @@ func printResults(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommN
 
 func writeCSV(w io.Writer, group *v1alpha1.CommGroup) error {
 	out := csv.NewWriter(w)
-	rows := [][]string{{"origin", "run", "variant", "collective", "datatype", "sizeBytes", "latencyNanoseconds", "busBandwidthMBps", "minBusBandwidthMBps", "nodes"}}
+	rows := [][]string{{"origin", "run", "variant", "collective", "datatype", "placement", "sizeBytes", "latencyNanoseconds", "busBandwidthMBps", "minBusBandwidthMBps", "nodes"}}
 	run := ""
 	if group.Status.Run != nil {
 		run = group.Status.Run.ID
@@ -180,7 +186,7 @@ func writeCSV(w io.Writer, group *v1alpha1.CommGroup) error {
 	}
 	for _, r := range group.Status.Results {
 		for i, size := range r.SizeBytes {
-			rows = append(rows, []string{string(group.Status.Origin), run, string(r.Variant), string(r.Collective), string(r.Datatype),
+			rows = append(rows, []string{string(group.Status.Origin), run, string(r.Variant), string(r.Collective), string(r.Datatype), string(cmp.Or(r.Placement, v1alpha1.OutOfPlace)),
 				strconv.FormatInt(size, 10), number(r.LatencyNanoseconds, i), number(r.BusBandwidthMBps, i), number(r.MinBusBandwidthMBps, i), fmt.Sprint(r.Nodes)})
 		}
 	}

@@ -75,10 +75,14 @@ func Settings(w io.Writer, settings []v1alpha1.SettingStatus) error {
 		return err
 	}
 	for _, s := range settings {
-		if s.Message == "" {
+		if s.Message == "" && len(s.Warnings) == 0 {
 			continue
 		}
-		if _, err := fmt.Fprintln(w, wrap(s.Name+": "+s.Message, "  ", 120)); err != nil {
+		name := s.Name
+		if len(s.Warnings) > 0 {
+			name += " WARNING " + strings.Join(s.Warnings, ", ")
+		}
+		if _, err := fmt.Fprintln(w, wrap(name+": "+s.Message, "  ", 120)); err != nil {
 			return err
 		}
 	}
@@ -114,146 +118,4 @@ func Culprits(w io.Writer, culprits []v1alpha1.Culprit) error {
 		}
 	}
 	return nil
-}
-
-// series is the part of a result series that group and node results share.
-type series struct {
-	variant             v1alpha1.Variant
-	collective          v1alpha1.Collective
-	datatype            v1alpha1.Datatype
-	sizeBytes           []int64
-	latencyNanoseconds  []int64
-	busBandwidthMBps    []int64
-	wrongElements       int64
-	maxRelativeErrorPPM *int64
-}
-
-// GroupAB prints the group's A/B tables: one for each collective and datatype, one row for each message size.
-func GroupAB(w io.Writer, group *v1alpha1.CommGroup) error {
-	all := make([]series, 0, len(group.Status.Results))
-	for _, r := range group.Status.Results {
-		all = append(all, series{r.Variant, r.Collective, r.Datatype, r.SizeBytes, r.LatencyNanoseconds, r.BusBandwidthMBps, r.WrongElements, r.MaxRelativeErrorPPM})
-	}
-	return abTables(w, all)
-}
-
-// NodeAB prints one node's A/B tables.
-func NodeAB(w io.Writer, node *v1alpha1.CommNode) error {
-	if node.Status.Run == nil {
-		_, err := fmt.Fprintln(w, "no results yet")
-		return err
-	}
-	all := make([]series, 0, len(node.Status.Run.Results))
-	for _, r := range node.Status.Run.Results {
-		all = append(all, series{r.Variant, r.Collective, r.Datatype, r.SizeBytes, r.LatencyNanoseconds, r.BusBandwidthMBps, r.WrongElements, r.MaxRelativeErrorPPM})
-	}
-	return abTables(w, all)
-}
-
-type tableKey struct {
-	collective v1alpha1.Collective
-	datatype   v1alpha1.Datatype
-}
-
-func abTables(w io.Writer, all []series) error {
-	if len(all) == 0 {
-		_, err := fmt.Fprintln(w, "no results yet")
-		return err
-	}
-	var keys []tableKey
-	byKey := map[tableKey][]series{}
-	for _, s := range all {
-		k := tableKey{s.collective, s.datatype}
-		if _, seen := byKey[k]; !seen {
-			keys = append(keys, k)
-		}
-		byKey[k] = append(byKey[k], s)
-	}
-	for i, k := range keys {
-		if i > 0 {
-			if _, err := fmt.Fprintln(w); err != nil {
-				return err
-			}
-		}
-		if err := abTable(w, k, byKey[k]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func abTable(w io.Writer, key tableKey, variants []series) error {
-	if _, err := fmt.Fprintf(w, "%s %s, out of place (latency in us, bus bandwidth in GB/s = 10^9 bytes/s, gain against Baseline)\n", key.collective, key.datatype); err != nil {
-		return err
-	}
-	head := []string{"SIZE"}
-	var baseline *series
-	for i, v := range variants {
-		if v.variant == v1alpha1.VariantBaseline {
-			baseline = &variants[i]
-		}
-		name := strings.ToUpper(string(v.variant))
-		head = append(head, name+" us", "GB/s")
-		if v.variant != v1alpha1.VariantBaseline {
-			head = append(head, "GAIN")
-		}
-	}
-	rows := [][]string{head}
-	for _, size := range allSizes(variants) {
-		row := []string{Bytes(size)}
-		for _, v := range variants {
-			row = append(row, at(v, size, v.latencyNanoseconds, Microseconds), at(v, size, v.busBandwidthMBps, GBps))
-			if v.variant != v1alpha1.VariantBaseline {
-				row = append(row, gain(baseline, v, size))
-			}
-		}
-		rows = append(rows, row)
-	}
-	if err := table(w, rows); err != nil {
-		return err
-	}
-	for _, v := range variants {
-		note := ""
-		if v.wrongElements > 0 {
-			note = fmt.Sprintf("%d elements wrong", v.wrongElements)
-		}
-		if v.maxRelativeErrorPPM != nil && *v.maxRelativeErrorPPM > 0 {
-			note = strings.TrimPrefix(note+", largest relative error "+Percent(*v.maxRelativeErrorPPM), ", ")
-		}
-		if note == "" {
-			continue
-		}
-		if _, err := fmt.Fprintf(w, "  %s: %s\n", v.variant, note); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func allSizes(variants []series) []int64 {
-	var sizes []int64
-	for _, v := range variants {
-		sizes = append(sizes, v.sizeBytes...)
-	}
-	slices.Sort(sizes)
-	return slices.Compact(sizes)
-}
-
-func at(s series, size int64, values []int64, format func(int64) string) string {
-	i := slices.Index(s.sizeBytes, size)
-	if i < 0 || i >= len(values) {
-		return unknown
-	}
-	return format(values[i])
-}
-
-func gain(baseline *series, s series, size int64) string {
-	if baseline == nil {
-		return unknown
-	}
-	i, j := slices.Index(baseline.sizeBytes, size), slices.Index(s.sizeBytes, size)
-	if i < 0 || j < 0 || i >= len(baseline.latencyNanoseconds) || j >= len(s.latencyNanoseconds) || s.latencyNanoseconds[j] <= 0 {
-		return unknown
-	}
-	return fmt.Sprintf("%.2fx", float64(baseline.latencyNanoseconds[i])/float64(s.latencyNanoseconds[j]))
 }

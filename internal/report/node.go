@@ -112,7 +112,90 @@ func Topology(w io.Writer, n *v1alpha1.CommNode) error {
 			return err
 		}
 	}
-	return Problems(w, f.Problems)
+	if err := Problems(w, f.Problems); err != nil {
+		return err
+	}
+	return nodePreconditions(w, n)
+}
+
+// nodePreconditions prints what the last run's ranks would need and did not find on the node.
+func nodePreconditions(w io.Writer, n *v1alpha1.CommNode) error {
+	if n.Status.Run == nil {
+		return nil
+	}
+	for _, p := range n.Status.Run.Preconditions {
+		subject := ""
+		if p.Rank != nil {
+			subject = fmt.Sprintf(" (rank %d)", *p.Rank)
+		}
+		if _, err := fmt.Fprintln(w, wrap(fmt.Sprintf("precondition %s %s%s: %s", p.Name, p.State, subject, p.Message), "  ", 120)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// HasPreconditions says whether any node lists preconditions that were not met.
+func HasPreconditions(nodes []v1alpha1.CommNode) bool {
+	return slices.ContainsFunc(nodes, func(n v1alpha1.CommNode) bool { return n.Status.Run != nil && len(n.Status.Run.Preconditions) > 0 })
+}
+
+// Preconditions prints what was not met on the members, one line for each precondition and state, the worst first.
+func Preconditions(w io.Writer, nodes []v1alpha1.CommNode) error {
+	type line struct {
+		first v1alpha1.PreconditionStatus
+		node  string
+		nodes map[string]bool
+	}
+	var lines []*line
+	for i := range nodes {
+		if nodes[i].Status.Run == nil {
+			continue
+		}
+		name := nodes[i].Spec.NodeName
+		for _, p := range nodes[i].Status.Run.Preconditions {
+			at := slices.IndexFunc(lines, func(l *line) bool { return l.first.Name == p.Name && l.first.State == p.State })
+			if at < 0 {
+				at = len(lines)
+				lines = append(lines, &line{first: p, node: name, nodes: map[string]bool{}})
+			}
+			lines[at].nodes[name] = true
+		}
+	}
+	severity := []string{"Failed", "Unknown", "Warning"}
+	slices.SortStableFunc(lines, func(a, b *line) int {
+		return cmp.Compare(slices.Index(severity, a.first.State), slices.Index(severity, b.first.State))
+	})
+	rows := [][]string{{"PRECONDITION", "STATE", "NODES", "FOR EXAMPLE"}}
+	for _, l := range lines {
+		rows = append(rows, []string{l.first.Name, l.first.State, fmt.Sprint(len(l.nodes)), l.node})
+	}
+	if err := table(w, rows); err != nil {
+		return err
+	}
+	for _, l := range lines {
+		if _, err := fmt.Fprintln(w, wrap(l.first.Name+" on "+l.node+": "+l.first.Message, "  ", 120)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// HasRASVerdicts says whether the library's RAS service was asked on any node and answered.
+func HasRASVerdicts(nodes []v1alpha1.CommNode) bool {
+	return slices.ContainsFunc(nodes, func(n v1alpha1.CommNode) bool { return n.Status.Run != nil && n.Status.Run.RASVerdict != "" })
+}
+
+// RASVerdicts prints what the library's RAS service said on each node whose ranks were late.
+func RASVerdicts(w io.Writer, nodes []v1alpha1.CommNode) error {
+	for i := range nodes {
+		if run := nodes[i].Status.Run; run != nil && run.RASVerdict != "" {
+			if _, err := fmt.Fprintln(w, wrap(nodes[i].Spec.NodeName+": "+run.RASVerdict, "  ", 120)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func links(n *v1alpha1.CommNode) string {

@@ -119,3 +119,86 @@ func TestTopologyAndNotices(t *testing.T) {
 		}
 	}
 }
+
+// TestPlacementsAndDataErrors: results in place stand in a table of their own, and FP8's errors below, with the counts that
+// are left out in the API where nothing was lost.
+func TestPlacementsAndDataErrors(t *testing.T) {
+	node := &v1alpha1.CommNode{Status: v1alpha1.CommNodeStatus{Run: &v1alpha1.NodeRunStatus{
+		OmittedSeries: 3,
+		Results: []v1alpha1.ResultSeries{
+			{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16,
+				SizeBytes: []int64{1024}, LatencyNanoseconds: []int64{20000}, BusBandwidthMBps: []int64{90}},
+			{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, Placement: v1alpha1.InPlace,
+				SizeBytes: []int64{1024}, LatencyNanoseconds: []int64{10000}, BusBandwidthMBps: []int64{180}},
+		},
+		DataErrors: []v1alpha1.DataErrorSeries{
+			{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, Data: v1alpha1.DataGradients,
+				SizeBytes: []int64{64 << 20}, MaxErrorPPM: []int64{3900}, MeanErrorPPM: []int64{1700}, CheckedElements: []int64{100}},
+			{Variant: v1alpha1.VariantLowPrecision, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, Data: v1alpha1.DataActivations,
+				SizeBytes: []int64{16 << 20, 64 << 20}, MaxErrorPPM: []int64{62500, 62500}, MeanErrorPPM: []int64{20000, 21000}, CheckedElements: []int64{50, 100},
+				NaNElements: []int64{0, 12}},
+		},
+	}}}
+	var b bytes.Buffer
+	if err := NodeAB(&b, node); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"AllReduce BFloat16, out of place (latency in us, bus bandwidth in GB/s = 10^9 bytes/s, gain against Baseline)",
+		"SIZE  BASELINE us  GB/s",
+		"1K    20.0         0.09",
+		"",
+		"AllReduce BFloat16, in place (latency in us, bus bandwidth in GB/s = 10^9 bytes/s, gain against Baseline)",
+		"SIZE  BASELINE us  GB/s",
+		"1K    10.0         0.18",
+		"3 more series were measured and judged; the run pod's log has them",
+		"",
+		"Errors against an fp32 reference with random data (max: over the largest magnitude; mean: over the mean magnitude; elements over all ranks)",
+		"COLLECTIVE  DATATYPE  DATA         SIZE  VARIANT       MAX ERROR  MEAN ERROR  NAN  OVERFLOWED  CHECKED",
+		"AllReduce   BFloat16  Activations  16M   LowPrecision  6.25 %     2.00 %      0    0           50",
+		"AllReduce   BFloat16  Activations  64M   LowPrecision  6.25 %     2.10 %      12   0           100",
+		"AllReduce   BFloat16  Gradients    64M   Baseline      0.39 %     0.17 %      0    0           100",
+	}
+	if diff := cmp.Diff(want, lines(&b)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// TestPreconditions: each stands once, however many nodes and ranks lack it, and the worst comes first.
+func TestPreconditions(t *testing.T) {
+	lacks := func(name string, of ...v1alpha1.PreconditionStatus) v1alpha1.CommNode {
+		return v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{NodeName: name}, Status: v1alpha1.CommNodeStatus{Run: &v1alpha1.NodeRunStatus{Preconditions: of}}}
+	}
+	numa := v1alpha1.PreconditionStatus{Name: "NUMABalancing", State: "Warning", Message: "it is on"}
+	busy := func(rank int32) v1alpha1.PreconditionStatus {
+		return v1alpha1.PreconditionStatus{Name: "GPUBusy", State: "Failed", Rank: ptr.To(rank), Message: "process 7"}
+	}
+	nodes := []v1alpha1.CommNode{lacks("n1", numa), {}, lacks("n2", busy(3), busy(4), numa)}
+	nodes[2].Status.Run.RASVerdict = "rank 3 does not answer"
+	if !HasPreconditions(nodes) || HasPreconditions(nodes[1:2]) || !HasRASVerdicts(nodes) || HasRASVerdicts(nodes[:2]) {
+		t.Error("who has something to print is not told apart")
+	}
+	var b bytes.Buffer
+	if err := Preconditions(&b, nodes); err != nil {
+		t.Fatal(err)
+	}
+	if err := RASVerdicts(&b, nodes); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"PRECONDITION   STATE    NODES  FOR EXAMPLE",
+		"GPUBusy        Failed   1      n2",
+		"NUMABalancing  Warning  2      n1",
+		"  GPUBusy on n2: process 7",
+		"  NUMABalancing on n1: it is on",
+		"  n2: rank 3 does not answer",
+	}
+	if diff := cmp.Diff(want, lines(&b)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	nodes[2].Status.Facts = &v1alpha1.NodeFacts{}
+	b.Reset()
+	if err := Topology(&b, &nodes[2]); err != nil || !strings.Contains(b.String(), "precondition GPUBusy Failed (rank 4): process 7") {
+		t.Errorf("%v\n%s", err, b.String())
+	}
+}

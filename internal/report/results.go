@@ -1,0 +1,215 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// series is the part of a result series that group and node results share.
+type series struct {
+	tableKey
+	variant             v1alpha1.Variant
+	sizeBytes           []int64
+	latencyNanoseconds  []int64
+	busBandwidthMBps    []int64
+	wrongElements       int64
+	maxRelativeErrorPPM *int64
+}
+
+// tableKey is what the variants of one table have in common; an empty placement is out of place.
+type tableKey struct {
+	collective v1alpha1.Collective
+	datatype   v1alpha1.Datatype
+	placement  v1alpha1.Placement
+}
+
+// GroupAB prints the group's A/B tables: one for each collective, datatype and placement, one row for each message size.
+// The errors with random data follow, where they were measured.
+func GroupAB(w io.Writer, group *v1alpha1.CommGroup) error {
+	all := make([]series, 0, len(group.Status.Results))
+	for _, r := range group.Status.Results {
+		all = append(all, series{tableKey{r.Collective, r.Datatype, r.Placement}, r.Variant, r.SizeBytes, r.LatencyNanoseconds, r.BusBandwidthMBps, r.WrongElements, r.MaxRelativeErrorPPM})
+	}
+	if err := abTables(w, all); err != nil {
+		return err
+	}
+	return DataErrors(w, group.Status.DataErrors)
+}
+
+// NodeAB prints one node's A/B tables and errors with random data.
+func NodeAB(w io.Writer, node *v1alpha1.CommNode) error {
+	run := node.Status.Run
+	if run == nil {
+		_, err := fmt.Fprintln(w, "no results yet")
+		return err
+	}
+	all := make([]series, 0, len(run.Results))
+	for _, r := range run.Results {
+		all = append(all, series{tableKey{r.Collective, r.Datatype, r.Placement}, r.Variant, r.SizeBytes, r.LatencyNanoseconds, r.BusBandwidthMBps, r.WrongElements, r.MaxRelativeErrorPPM})
+	}
+	if err := abTables(w, all); err != nil {
+		return err
+	}
+	if run.OmittedSeries > 0 {
+		if _, err := fmt.Fprintf(w, "%d more series were measured and judged; the run pod's log has them\n", run.OmittedSeries); err != nil {
+			return err
+		}
+	}
+	return DataErrors(w, run.DataErrors)
+}
+
+func abTables(w io.Writer, all []series) error {
+	if len(all) == 0 {
+		_, err := fmt.Fprintln(w, "no results yet")
+		return err
+	}
+	var keys []tableKey
+	byKey := map[tableKey][]series{}
+	for _, s := range all {
+		k := s.tableKey
+		if _, seen := byKey[k]; !seen {
+			keys = append(keys, k)
+		}
+		byKey[k] = append(byKey[k], s)
+	}
+	for i, k := range keys {
+		if i > 0 {
+			if _, err := fmt.Fprintln(w); err != nil {
+				return err
+			}
+		}
+		if err := abTable(w, k, byKey[k]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func abTable(w io.Writer, key tableKey, variants []series) error {
+	placement := "out of place"
+	if key.placement == v1alpha1.InPlace {
+		placement = "in place"
+	}
+	if _, err := fmt.Fprintf(w, "%s %s, %s (latency in us, bus bandwidth in GB/s = 10^9 bytes/s, gain against Baseline)\n", key.collective, key.datatype, placement); err != nil {
+		return err
+	}
+	head := []string{"SIZE"}
+	var baseline *series
+	for i, v := range variants {
+		if v.variant == v1alpha1.VariantBaseline {
+			baseline = &variants[i]
+		}
+		name := strings.ToUpper(string(v.variant))
+		head = append(head, name+" us", "GB/s")
+		if v.variant != v1alpha1.VariantBaseline {
+			head = append(head, "GAIN")
+		}
+	}
+	rows := [][]string{head}
+	for _, size := range allSizes(variants) {
+		row := []string{Bytes(size)}
+		for _, v := range variants {
+			row = append(row, at(v, size, v.latencyNanoseconds, Microseconds), at(v, size, v.busBandwidthMBps, GBps))
+			if v.variant != v1alpha1.VariantBaseline {
+				row = append(row, gain(baseline, v, size))
+			}
+		}
+		rows = append(rows, row)
+	}
+	if err := table(w, rows); err != nil {
+		return err
+	}
+	for _, v := range variants {
+		note := ""
+		if v.wrongElements > 0 {
+			note = fmt.Sprintf("%d elements wrong", v.wrongElements)
+		}
+		if v.maxRelativeErrorPPM != nil && *v.maxRelativeErrorPPM > 0 {
+			note = strings.TrimPrefix(note+", largest relative error "+Percent(*v.maxRelativeErrorPPM), ", ")
+		}
+		if note == "" {
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "  %s: %s\n", v.variant, note); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func allSizes(variants []series) []int64 {
+	var sizes []int64
+	for _, v := range variants {
+		sizes = append(sizes, v.sizeBytes...)
+	}
+	slices.Sort(sizes)
+	return slices.Compact(sizes)
+}
+
+func at(s series, size int64, values []int64, format func(int64) string) string {
+	i := slices.Index(s.sizeBytes, size)
+	if i < 0 || i >= len(values) {
+		return unknown
+	}
+	return format(values[i])
+}
+
+func gain(baseline *series, s series, size int64) string {
+	if baseline == nil {
+		return unknown
+	}
+	i, j := slices.Index(baseline.sizeBytes, size), slices.Index(s.sizeBytes, size)
+	if i < 0 || j < 0 || i >= len(baseline.latencyNanoseconds) || j >= len(s.latencyNanoseconds) || s.latencyNanoseconds[j] <= 0 {
+		return unknown
+	}
+	return fmt.Sprintf("%.2fx", float64(baseline.latencyNanoseconds[i])/float64(s.latencyNanoseconds[j]))
+}
+
+// DataErrors prints how far results lie from an fp32 reference with random data over the ranges that models have; nothing
+// where none was measured.
+func DataErrors(w io.Writer, all []v1alpha1.DataErrorSeries) error {
+	if len(all) == 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintln(w, "\nErrors against an fp32 reference with random data (max: over the largest magnitude; mean: over the mean magnitude; elements over all ranks)"); err != nil {
+		return err
+	}
+	rows := [][]string{{"COLLECTIVE", "DATATYPE", "DATA", "SIZE", "VARIANT", "MAX ERROR", "MEAN ERROR", "NAN", "OVERFLOWED", "CHECKED"}}
+	ordered := slices.Clone(all)
+	slices.SortStableFunc(ordered, func(a, b v1alpha1.DataErrorSeries) int {
+		return strings.Compare(string(a.Collective)+string(a.Datatype)+string(a.Data), string(b.Collective)+string(b.Datatype)+string(b.Data))
+	})
+	for _, e := range ordered {
+		variant := string(e.Variant)
+		if e.Placement == v1alpha1.InPlace {
+			variant += " in place"
+		}
+		for i, size := range e.SizeBytes {
+			rows = append(rows, []string{string(e.Collective), string(e.Datatype), string(e.Data), Bytes(size), variant,
+				item(e.MaxErrorPPM, i, Percent), item(e.MeanErrorPPM, i, Percent), counted(e.NaNElements, i), counted(e.OverflowElements, i),
+				item(e.CheckedElements, i, decimal)})
+		}
+	}
+	return table(w, rows)
+}
+
+func decimal(n int64) string { return fmt.Sprint(n) }
+
+func item(values []int64, i int, format func(int64) string) string {
+	if i >= len(values) {
+		return unknown
+	}
+	return format(values[i])
+}
+
+// counted is an element of a list that is left out where all of it is zero.
+func counted(values []int64, i int) string {
+	if len(values) == 0 {
+		return "0"
+	}
+	return item(values, i, decimal)
+}
