@@ -152,6 +152,120 @@ func TestNextRunSweepsWhatDiedBeforeItMet(t *testing.T) {
 	}
 }
 
+func TestTwoRanksOnOneGPU(t *testing.T) {
+	o := job{ranks: 4, env: []string{"RCCL_DDA_NRANKS=0"}, rankEnv: func(r int) []string {
+		return []string{fmt.Sprintf("TEST_DEVICE=%d", max(r, 1))} // ranks 0 and 1 both get device 1
+	}}.run(t, "ar:f32:4096:1")
+	for _, want := range []string{"error rank=0 call=ncclCommInitRank code=5 text=Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 2b000",
+		"error rank=2 call=ncclCommInitRank code=6"} {
+		if !strings.Contains(o.text, want) {
+			t.Errorf("want %q:\n%s", want, o.text)
+		}
+	}
+}
+
+// id gives the unique id that a rank of the output has made, in hexadecimal.
+func id(t *testing.T, text string) string {
+	t.Helper()
+	_, after, ok := strings.Cut(text, " id=")
+	value, _, _ := strings.Cut(after, "\n")
+	if !ok || len(value) != 256 {
+		t.Fatalf("no unique id in %q", text)
+	}
+	return value
+}
+
+func TestUniqueIDOfAnotherRun(t *testing.T) {
+	impatient := []string{"NCCL_SOCKET_RETRY_CNT=1", "NCCL_SOCKET_RETRY_SLEEP_MSEC=10"}
+	const refused = "call=ncclCommInitRank code=6 text=socketStartConnect: connect to the root of simrocm-"
+	alone := func(ranks int) job { return job{ranks: ranks, env: append([]string{"NCCL_COMM_ID="}, impatient...)} }
+	t.Run("that ended well", func(t *testing.T) {
+		old := id(t, alone(1).run(t).text)
+		o := job{ranks: 2, env: append([]string{"TEST_ID=" + old}, impatient...)}.run(t)
+		if strings.Count(o.text, refused) != 2 {
+			t.Errorf("want both ranks refused:\n%s", o.text)
+		}
+	})
+	t.Run("that was killed before its ranks met", func(t *testing.T) {
+		memory := memoryFolder(t)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		waiting := alone(2).commands(ctx, t, memory, nil)[0]
+		found, text := make(chan struct{}, 1), &watcher{want: "\n"}
+		text.found = found
+		waiting.Stdout = text
+		if err := waiting.Start(); err != nil {
+			t.Fatal(err)
+		}
+		<-found
+		_ = waiting.Process.Signal(syscall.SIGKILL)
+		_ = waiting.Wait()
+		late := job{ranks: 2, env: append([]string{"TEST_ID=" + id(t, text.text.String())}, impatient...)}.commands(ctx, t, memory, nil)[1]
+		out, _ := late.CombinedOutput()
+		if !strings.Contains(string(out), refused) {
+			t.Errorf("want the rank refused:\n%s", out)
+		}
+		if left, err := os.ReadDir(memory); err != nil || len(left) != 0 {
+			t.Errorf("%v (%v), want no files", left, err)
+		}
+	})
+	t.Run("that is still waiting", func(t *testing.T) {
+		memory := memoryFolder(t)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		root := alone(2).commands(ctx, t, memory, nil)[0]
+		found, text := make(chan struct{}, 1), &watcher{want: "\n"}
+		text.found = found
+		root.Stdout = text
+		if err := root.Start(); err != nil {
+			t.Fatal(err)
+		}
+		<-found
+		peer := job{ranks: 2, env: append([]string{"TEST_ID=" + id(t, text.text.String())}, impatient...)}.commands(ctx, t, memory, nil)[1]
+		if out, err := peer.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		if err := root.Wait(); err != nil {
+			t.Errorf("root: %v\n%s", err, text.text.String())
+		}
+	})
+}
+
+// As in the library the root gives up, and nobody hears of it but its log.
+func TestWrongRankOrWorldSizeWaitsForEver(t *testing.T) {
+	for name, c := range map[string]struct {
+		late []string
+		want string
+	}{
+		"rank":       {[]string{"0", "2"}, "rank 0 of 2 ranks has already checked in"},
+		"world size": {[]string{"1", "3"}, "mismatch in info from procs, nranks"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			memory := memoryFolder(t)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			cmds := job{ranks: 2, env: []string{"NCCL_DEBUG=WARN"}}.commands(ctx, t, memory, nil)
+			cmds[1].Args = append(cmds[1].Args[:1:1], c.late...)
+			found := make(chan struct{}, len(cmds))
+			for _, cmd := range cmds {
+				cmd.Stdout = &watcher{want: c.want, found: found} // whoever comes second says it
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			select {
+			case <-found:
+			case <-ctx.Done():
+				t.Errorf("no rank said %q within %s", c.want, patience)
+			}
+			for _, cmd := range cmds {
+				_ = cmd.Process.Signal(syscall.SIGKILL)
+				_ = cmd.Wait()
+			}
+		})
+	}
+}
+
 func TestInitAbort(t *testing.T) {
 	memory := memoryFolder(t)
 	j := job{ranks: 8, node: healthy(t, "init-abort:2")}

@@ -93,6 +93,7 @@ func (t *tree) host() {
 	if n.ROCm != "" {
 		t.file("opt/rocm/.info/version", n.ROCm)
 	}
+	t.folder("sys/class/kfd/kfd/proc") // no process uses the GPUs
 	t.folder("sys/module/amdgpu")
 	if n.Driver != DriverBuiltIn {
 		t.file("sys/module/amdgpu/initstate", "live")

@@ -1,11 +1,9 @@
-/* arithmetic.c - element types: sums and other reductions, and FP8 E4M3 conversion as the hardware does it. Reductions
- * of 16-bit floats accumulate in fp32 and round once (a real ring rounds at every hop, so may differ in the last bit). */
+/* arithmetic.c - element types, their sums and other reductions. Reductions of 16-bit floats accumulate in fp32 and round
+ * once (a real ring rounds at every hop, so may differ in the last bit); those of FP8 are in fp8.c. */
 #include <math.h>
 #include <string.h>
 
 #include "rccl.h"
-
-#define BLOCK 1024
 
 size_t dtype_bytes(int dtype)
 {
@@ -13,23 +11,21 @@ size_t dtype_bytes(int dtype)
 	return dtype >= 0 && dtype < ncclNumTypes ? bytes[dtype] : 0;
 }
 
-bool reducible(int dtype) { return dtype >= 0 && dtype <= ncclBfloat16; }
-
-static float bits_float(uint32_t u)
+float bits_float(uint32_t u)
 {
 	float f;
 	memcpy(&f, &u, sizeof f);
 	return f;
 }
 
-static uint32_t float_bits(float f)
+uint32_t float_bits(float f)
 {
 	uint32_t u;
 	memcpy(&u, &f, sizeof u);
 	return u;
 }
 
-static float half_to_float(uint16_t h)
+float half_to_float(uint16_t h)
 {
 	uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = (h >> 10) & 31, mantissa = h & 1023;
 	if (exponent == 31)
@@ -39,7 +35,7 @@ static float half_to_float(uint16_t h)
 	return bits_float(sign | (exponent + 112) << 23 | mantissa << 13);
 }
 
-static uint16_t float_to_half(float f)
+uint16_t float_to_half(float f)
 {
 	uint32_t u = float_bits(f), sign = (u >> 16) & 0x8000;
 	u &= 0x7fffffff;
@@ -77,7 +73,7 @@ static const float *half_table(void)
 	return table;
 }
 
-static void to_float(int dtype, float *dst, const void *src, size_t count)
+void to_float(int dtype, float *dst, const void *src, size_t count)
 {
 	const uint16_t *h = src;
 	if (dtype == ncclFloat32) {
@@ -179,6 +175,8 @@ void reduce(int dtype, int op, void *dst, const void *const *src, int n, size_t 
 	case ncclUint64: reduce_uint64_t(op, dst, src, n, count); break;
 	case ncclFloat32: reduce_float(op, dst, src, n, count); break;
 	case ncclFloat64: reduce_double(op, dst, src, n, count); break;
+	case ncclFloat8e4m3:
+	case ncclFloat8e5m2: fp8_reduce(dtype, op, dst, src, n, count, simrocm_config()->model->fp8_ocp); break;
 	default: reduce_16bit(dtype, op, dst, src, n, count); break;
 	}
 }
@@ -203,91 +201,4 @@ void corrupt(int dtype, void *data, size_t count)
 			*p ^= 0x15;
 		}
 	}
-}
-
-/* E4M3 as v_cvt_pk_fp8_f32 makes it: round to nearest even, no scaling; FNUZ (bias 8, up to 240, NaN 0x80, no negative
- * zero) on gfx942, OCP (bias 7, up to 448, NaN 0x7f) on gfx950. Overflow gives NaN: the conversion does not saturate
- * unless FP16_OVFL is set (inferred, not seen on hardware). */
-static uint8_t encode(float f, bool ocp)
-{
-	const uint32_t bias = ocp ? 7 : 8, largest = ocp ? 0x7e : 0x7f;
-	const uint8_t nan = ocp ? 0x7f : 0x80;
-	uint32_t u = float_bits(f), sign = u >> 31, code;
-	u &= 0x7fffffff;
-	if (u > 0x7f800000)
-		return nan;
-	if (u < (128 - bias) << 23) { /* below the smallest normal 2^(1-bias) */
-		code = (uint32_t)lrintf(bits_float(u) * (ocp ? 0x1p9f : 0x1p10f));
-	} else {
-		u += 0x7ffff + ((u >> 20) & 1);
-		code = (u >> 20) - ((127 - bias) << 3);
-	}
-	if (code > largest)
-		return nan;
-	if (code == 0 && !ocp)
-		return 0;
-	return (uint8_t)(sign << 7 | code);
-}
-
-static float decode(uint8_t code, bool ocp)
-{
-	int exponent = (code >> 3) & 15, mantissa = code & 7, bias = ocp ? 7 : 8;
-	if (ocp ? (code & 0x7f) == 0x7f : code == 0x80)
-		return NAN;
-	float v = exponent == 0 ? ldexpf((float)mantissa, -2 - bias) : ldexpf((float)(8 + mantissa), exponent - bias - 3);
-	return (code & 0x80) != 0 ? -v : v;
-}
-
-static const float *decode_table(bool ocp)
-{
-	static float table[2][256];
-	static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
-	static bool filled;
-	pthread_mutex_lock(&mu);
-	if (!filled)
-		for (int i = 0; i < 256; i++) {
-			table[0][i] = decode((uint8_t)i, false);
-			table[1][i] = decode((uint8_t)i, true);
-		}
-	filled = true;
-	pthread_mutex_unlock(&mu);
-	return table[ocp];
-}
-
-void fp8_encode_float(uint8_t *dst, const float *src, size_t count, bool ocp)
-{
-	for (size_t i = 0; i < count; i++)
-		dst[i] = encode(src[i], ocp);
-}
-
-void fp8_encode(int dtype, uint8_t *dst, const void *src, size_t count, bool ocp)
-{
-	float v[BLOCK];
-	for (size_t at = 0; at < count; at += BLOCK) {
-		size_t m = count - at < BLOCK ? count - at : BLOCK;
-		to_float(dtype, v, (const char *)src + at * dtype_bytes(dtype), m);
-		fp8_encode_float(dst + at, v, m, ocp);
-	}
-}
-
-void fp8_decode(int dtype, void *dst, const uint8_t *src, size_t count, bool ocp)
-{
-	const float *table = decode_table(ocp);
-	float v[BLOCK];
-	for (size_t at = 0; at < count; at += BLOCK) {
-		size_t m = count - at < BLOCK ? count - at : BLOCK;
-		for (size_t i = 0; i < m; i++)
-			v[i] = table[src[at + i]];
-		from_float(dtype, (char *)dst + at * dtype_bytes(dtype), v, m);
-	}
-}
-
-void fp8_sum(float *acc, const uint8_t *const *src, int n, size_t count, bool ocp)
-{
-	const float *table = decode_table(ocp);
-	for (size_t i = 0; i < count; i++)
-		acc[i] = table[src[0][i]];
-	for (int j = 1; j < n; j++)
-		for (size_t i = 0; i < count; i++)
-			acc[i] += table[src[j][i]];
 }

@@ -1,6 +1,7 @@
 /* comm.c - communicators: ranks meet in the shared segment, learn who is on which node, and set the gates up. A rank that
  * dies meanwhile leaves the others waiting, as with the real library; whoever started them has to end them. */
 #define _GNU_SOURCE
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,8 @@
 #include "rccl.h"
 
 #define COMM_MAGIC 0x73696d726f636d31u
+/* A unique id is the magic number, the name of the segment, and whether a root process waits behind that name. */
+#define ROOTED_AT 72
 
 struct comm *checked_comm(void *handle)
 {
@@ -59,13 +62,30 @@ static void introduce(struct comm *c)
 	memcpy(i->pair_kind, conf->pair_kind[c->ordinal], sizeof i->pair_kind);
 }
 
+/* wait_for_nobody: the root thread gives up on a wrong rank or world size and answers nobody, so all wait for ever
+ * (src/bootstrap.cc bootstrapRoot, bootstrapInit). */
+static int wait_for_nobody(struct comm *c)
+{
+	_Atomic uint32_t never = 0;
+	while (atomic_load(&c->aborted) == 0)
+		futex_wait(&never, 0);
+	return ncclInternalError;
+}
+
 static int attach(struct comm *c)
 {
 	int rc = segment_attach(c);
 	if (rc != ncclSuccess)
 		return rc;
-	if (atomic_exchange(&c->infos[c->rank].present, 1) != 0)
-		return fail(ncclInvalidUsage, "rank %d joined this communicator twice", c->rank);
+	uint32_t expected = 0;
+	if (!atomic_compare_exchange_strong(&c->segment->ranks, &expected, (uint32_t)c->ranks) && expected != (uint32_t)c->ranks) {
+		warn("Bootstrap Root : mismatch in info from procs, nranks %u vs %d", expected, c->ranks);
+		return wait_for_nobody(c);
+	}
+	if (atomic_exchange(&c->infos[c->rank].present, 1) != 0) {
+		warn("Bootstrap Root : rank %d of %d ranks has already checked in", c->rank, c->ranks);
+		return wait_for_nobody(c);
+	}
 	introduce(c);
 	_Atomic uint32_t *attached = &c->segment->attached;
 	uint32_t here = atomic_fetch_add(attached, 1) + 1;
@@ -82,12 +102,24 @@ static int attach(struct comm *c)
 	return ncclSuccess;
 }
 
+/* bus_number is a PCI address as the library prints it: its hexadecimal digits as one number. */
+static uint64_t bus_number(const char *pci)
+{
+	uint64_t n = 0;
+	for (; *pci != 0; pci++)
+		if (isxdigit((unsigned char)*pci))
+			n = n << 4 | (uint64_t)(isdigit((unsigned char)*pci) ? *pci - '0' : tolower((unsigned char)*pci) - 'a' + 10);
+	return n;
+}
+
+/* check_duplicates: rccl src/init.cc initTransportsRank compares the host hash and the bus id of all ranks. */
 static int check_duplicates(const struct comm *c)
 {
 	const struct rank_info *me = &c->infos[c->rank];
 	for (int r = 0; r < c->ranks; r++)
 		if (r != c->rank && strcmp(c->infos[r].host, me->host) == 0 && strcmp(c->infos[r].pci, me->pci) == 0)
-			return fail(ncclInvalidUsage, "Duplicate GPU detected : rank %d and rank %d both on device %s", c->rank, r, me->pci);
+			return fail(ncclInvalidUsage, "Duplicate GPU detected : rank %d and rank %d both on CUDA device %llx", c->rank, r,
+				(unsigned long long)bus_number(me->pci));
 	return ncclSuccess;
 }
 
@@ -191,6 +223,7 @@ int init_rank(void **out, int ranks, const struct unique_id *id, int rank, bool 
 	c->ordinal = simrocm_config()->visible[c->device];
 	c->result = ncclInProgress;
 	snprintf(c->name, sizeof c->name, "%s", id->internal + 8);
+	c->rooted = id->internal[ROOTED_AT] != 0;
 	pthread_mutex_init(&c->mu, NULL);
 	pthread_cond_init(&c->changed, NULL);
 	c->sent = calloc(n, sizeof *c->sent);
@@ -222,8 +255,10 @@ SIM_API int ncclGetUniqueId(struct unique_id *out)
 	const char *shared = getenv("NCCL_COMM_ID");
 	memset(out, 0, sizeof *out);
 	memcpy(out->internal, &magic, sizeof magic);
-	new_name(out->internal + 8, sizeof out->internal - 8, shared != NULL && shared[0] != 0 ? shared : NULL);
-	return ncclSuccess;
+	bool rooted = shared == NULL || shared[0] == 0;
+	new_name(out->internal + 8, ROOTED_AT - 8, rooted ? NULL : shared);
+	out->internal[ROOTED_AT] = rooted;
+	return rooted ? segment_root(out->internal + 8) : ncclSuccess;
 }
 
 /* comm_release ends a communicator. wait: for the operations that were queued; else the caller has aborted them. */

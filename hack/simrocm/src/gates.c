@@ -43,7 +43,7 @@ void load_configuration_file(void)
 }
 
 /* RCCL_PARAM: read once a process, strtoll with any base; text that is no number is 0. */
-static int64_t param(const char *name, int64_t otherwise)
+int64_t param(const char *name, int64_t otherwise)
 {
 	const char *v = getenv(name);
 	return v == NULL || v[0] == 0 ? otherwise : strtoll(v, NULL, 0);

@@ -98,7 +98,7 @@ static double standard_wire_ns(const struct topology *t, enum coll coll, double 
 	case COLL_ALLREDUCE:
 		return transfer_ns(bytes * 2 * (n - 1) / n, bus);
 	case COLL_ALLTOALL: {
-		double near = transfer_ns(bytes * (n - 1) / n, 0.726 * bus); /* 0.7 / 0.964 */
+		double near = transfer_ns(bytes * (n - 1) / n, EXCHANGE_SHARE * bus);
 		if (t->nodes > 1) {
 			double far = transfer_ns(bytes * (n - t->local_ranks) / n, (double)t->network_mbps);
 			return fmax(near, far);
@@ -149,4 +149,32 @@ int64_t message_ns(const struct comm *c, int from, int to, uint64_t bytes)
 	else if (from != to)
 		mbps = 0.964 * (double)a->pair_mbps[b->ordinal];
 	return llround(transfer_ns((double)bytes, mbps));
+}
+
+/* batch_slowdown: with more peers at once than the two of a ring a GPU's links reach the share that AllToAll reaches. */
+double batch_slowdown(const struct batch *b)
+{
+	bool seen[MAX_RANKS] = {false};
+	int peers = 0;
+	for (int i = 0; i < b->count; i++) {
+		int peer = b->messages[i].peer;
+		peers += !seen[peer] && peer != b->comm->rank;
+		seen[peer] = true;
+	}
+	return peers > 2 ? 1 / EXCHANGE_SHARE : 1;
+}
+
+/* queued_at_nic_ns is how much longer the messages to (or from) other nodes take because they share the GPU's one NIC. */
+int64_t queued_at_nic_ns(const struct batch *b, bool sends)
+{
+	int64_t total = 0, longest = 0;
+	for (int i = 0; i < b->count; i++) {
+		const struct message *m = &b->messages[i];
+		if (m->send != sends || same_node(b->comm, b->comm->rank, m->peer))
+			continue;
+		int64_t ns = message_ns(b->comm, m->peer, b->comm->rank, m->bytes);
+		total += ns;
+		longest = ns > longest ? ns : longest;
+	}
+	return total - longest;
 }

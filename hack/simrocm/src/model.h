@@ -16,7 +16,8 @@
  *   guessed. These scale with the slowest pair, and know no difference between rings.
  * Base latency of the standard path: 20 us for AllReduce on 8 GPUs, less for fewer (the order of magnitude of rccl-tests
  *   rows for small messages); AllGather and ReduceScatter 18, AllToAll 17, Broadcast and Reduce 16, Send/Recv 12.
- * AllToAll: 0.7 * (n-1) pairs (TransferBench a2a 32.9 GB/s a link on MI300X, of 48).
+ * AllToAll: 0.7 * (n-1) pairs (TransferBench a2a 32.9 GB/s a link on MI300X, of 48). Sends and receives with more than two
+ *   peers at once, as AllToAllv makes them, get the same share of each pair; messages to other nodes share one NIC.
  * DDA: flat = 8 us + size at 0.9 of a pair (every rank reads all of its 7 peers' buffers at once); tree = 10.5 us + twice a
  *   1/n share at 0.97 of a pair; AllGather, ReduceScatter and AllToAll (AMD's only) = 9 us + a 1/n share. Meta's blog claims 10-50 % for decode and 10-30 % for prefill; no table was published.
  * Low precision: 40 us + half of the standard path's transfer for fp32, two thirds for bf16. Wire bytes fall to 1/4 and
@@ -28,4 +29,7 @@
  */
 #ifndef SIMROCM_MODEL_H
 #define SIMROCM_MODEL_H
+
+#define EXCHANGE_SHARE 0.726 /* 0.7 / 0.964 */
+
 #endif

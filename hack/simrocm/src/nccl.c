@@ -292,7 +292,7 @@ static int start(const char *call, enum coll coll, const void *send, void *recv,
 	if (c == NULL)
 		return rc;
 	bool reduces = coll == COLL_ALLREDUCE || coll == COLL_REDUCE || coll == COLL_REDUCESCATTER;
-	if (dtype_bytes(dtype) == 0 || (reduces && !reducible(dtype)))
+	if (dtype_bytes(dtype) == 0)
 		return fail(ncclInvalidArgument, "%s: invalid type %d", call, dtype);
 	if (reduces && (redop < 0 || redop >= ncclNumOps))
 		return fail(ncclInvalidArgument, "%s: invalid reduction operation %d", call, redop);
@@ -379,4 +379,37 @@ SIM_API int ncclSend(const void *buffer, size_t count, int dtype, int peer, void
 SIM_API int ncclRecv(void *buffer, size_t count, int dtype, int peer, void *comm, void *stream)
 {
 	return message("Recv", false, buffer, count, dtype, peer, comm, stream);
+}
+
+/* A group of sends and receives, as in the library (src/collectives.cc ncclAlltoAllv_impl). */
+static int all_to_all_v(const char *send, const size_t *send_counts, const size_t *send_at, char *recv, const size_t *recv_counts,
+	const size_t *recv_at, int dtype, void *comm, void *stream)
+{
+	int rc;
+	struct comm *c = ready(comm, "AlltoAllv", &rc);
+	if (c == NULL)
+		return rc;
+	if (send_counts == NULL || send_at == NULL || recv_counts == NULL || recv_at == NULL)
+		return fail(ncclInvalidArgument, "AlltoAllv: NULL counts or displacements");
+	size_t element = dtype_bytes(dtype);
+	ncclGroupStart();
+	for (int r = 0; r < c->ranks && rc == ncclSuccess; r++) {
+		rc = ncclSend(send + send_at[r] * element, send_counts[r], dtype, r, comm, stream);
+		if (rc == ncclSuccess)
+			rc = ncclRecv(recv + recv_at[r] * element, recv_counts[r], dtype, r, comm, stream);
+	}
+	int end = ncclGroupEnd();
+	return rc != ncclSuccess ? rc : end;
+}
+
+SIM_API int ncclAlltoAllv(const void *send, const size_t *send_counts, const size_t *send_at, void *recv, const size_t *recv_counts,
+	const size_t *recv_at, int dtype, void *comm, void *stream)
+{
+	return all_to_all_v(send, send_counts, send_at, recv, recv_counts, recv_at, dtype, comm, stream);
+}
+
+SIM_API int ncclAllToAllv(const void *send, const size_t *send_counts, const size_t *send_at, void *recv, const size_t *recv_counts,
+	const size_t *recv_at, int dtype, void *comm, void *stream)
+{
+	return all_to_all_v(send, send_counts, send_at, recv, recv_counts, recv_at, dtype, comm, stream);
 }

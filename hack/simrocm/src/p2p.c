@@ -1,6 +1,7 @@
 /* p2p.c - send and receive. The messages of one group make progress together, as in a real kernel, so that exchanges do
  * not depend on their order. A message goes through the buffer of its channel; sender and receiver first tell each other
  * their clock and size, and skip the copy if neither buffer was written since the same message went last time. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,7 +57,7 @@ static void post(struct message *m, int64_t clock_ns)
 }
 
 /* match waits for the other side of the message and fixes when it ends. earlier_ns: end of the channel's last message. */
-static bool match(struct message *m, int64_t earlier_ns)
+static bool match(struct message *m, int64_t earlier_ns, double slowdown)
 {
 	struct comm *c = m->comm;
 	int from = m->send ? c->rank : m->peer, to = m->send ? m->peer : c->rank;
@@ -76,7 +77,7 @@ static bool match(struct message *m, int64_t earlier_ns)
 	start += MESSAGE_BASE_NS;
 	if (earlier_ns > start)
 		start = earlier_ns;
-	m->end_ns = start + message_ns(c, from, to, m->bytes);
+	m->end_ns = start + llround(slowdown * (double)message_ns(c, from, to, m->bytes));
 	m->skip = ch->sender[side].may_skip != 0 && ch->receiver[side].may_skip != 0;
 	m->state = MOVING;
 	return true;
@@ -137,7 +138,7 @@ static bool step(struct batch *b, int i, int64_t clock_ns)
 	}
 	switch (m->state) {
 	case WAITING: post(m, clock_ns); return true;
-	case POSTED: return match(m, earlier_ns);
+	case POSTED: return match(m, earlier_ns, b->slowdown);
 	case MOVING: return move(m);
 	default: return false;
 	}
@@ -153,6 +154,7 @@ void batch_task(struct sim_stream *s, void *arg)
 		hang(c, PATH_STANDARD);
 	int64_t start_ns = simrocm_clock_ns(s), end_ns = start_ns;
 	int left = b->count;
+	b->slowdown = batch_slowdown(b);
 	while (left > 0 && atomic_load(&c->aborted) == 0) {
 		_Atomic uint32_t *doorbell = &c->infos[c->rank].doorbell;
 		uint32_t heard = atomic_load(doorbell);
@@ -168,6 +170,7 @@ void batch_task(struct sim_stream *s, void *arg)
 	for (int i = 0; i < b->count; i++)
 		if (b->messages[i].end_ns > end_ns)
 			end_ns = b->messages[i].end_ns;
+	end_ns += queued_at_nic_ns(b, true) > queued_at_nic_ns(b, false) ? queued_at_nic_ns(b, true) : queued_at_nic_ns(b, false);
 	simrocm_set_clock_ns(s, end_ns);
 	end_turn(c);
 	free(b->messages);

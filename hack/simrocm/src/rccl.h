@@ -108,6 +108,7 @@ struct comm {
 	_Atomic int aborted;
 	_Atomic int unabortable;  /* inside a DDA kernel, which has no abort flag */
 	char name[64];            /* of the segment's file */
+	bool rooted;              /* whoever made the unique id has to be there still */
 
 	struct segment *segment;
 	size_t segment_bytes;
@@ -166,22 +167,32 @@ struct batch {
 	struct comm *comm;
 	struct message *messages;
 	int count;
+	double slowdown; /* of each message, by what goes on beside it */
 	uint64_t ticket;
 };
 
 /* arithmetic.c */
+#define BLOCK 1024
 size_t dtype_bytes(int dtype);
-bool reducible(int dtype);
+float bits_float(uint32_t u);
+uint32_t float_bits(float f);
+float half_to_float(uint16_t h);
+uint16_t float_to_half(float f);
+void to_float(int dtype, float *dst, const void *src, size_t count);
+void from_float(int dtype, void *dst, const float *src, size_t count);
 void reduce(int dtype, int redop, void *dst, const void *const *src, int n, size_t count);
 void corrupt(int dtype, void *data, size_t count);
+
+/* fp8.c: encode, decode and sum are of E4M3, which is what low precision sends. */
 void fp8_encode(int dtype, uint8_t *dst, const void *src, size_t count, bool ocp);
 void fp8_decode(int dtype, void *dst, const uint8_t *src, size_t count, bool ocp);
 void fp8_sum(float *acc, const uint8_t *const *src, int n, size_t count, bool ocp);
-void from_float(int dtype, void *dst, const float *src, size_t count);
 void fp8_encode_float(uint8_t *dst, const float *src, size_t count, bool ocp);
+void fp8_reduce(int dtype, int op, void *dst, const void *const *src, int n, size_t count, bool ocp);
 
 /* shm.c */
 void new_name(char *name, size_t size, const char *derive_from);
+int segment_root(const char *name);
 int segment_attach(struct comm *c);
 void segment_detach(struct comm *c);
 void segment_unlink(struct comm *c);
@@ -193,6 +204,7 @@ void futex_wake(_Atomic uint32_t *word);
 
 /* gates.c */
 void load_configuration_file(void);
+int64_t param(const char *name, int64_t otherwise);
 int check_preconditions(void);
 void comm_gates(struct comm *c);
 enum path choose_path(struct comm *c, enum coll coll, const void *send, const void *recv, size_t count, int dtype, int redop);
@@ -204,6 +216,8 @@ bool launches_inside_group(enum path path);
 void topology_compute(struct comm *c);
 int64_t collective_ns(const struct topology *t, enum coll coll, enum path path, size_t count, int dtype);
 int64_t message_ns(const struct comm *c, int from, int to, uint64_t bytes);
+double batch_slowdown(const struct batch *b);
+int64_t queued_at_nic_ns(const struct batch *b, bool sends);
 #define MESSAGE_BASE_NS 12000
 
 /* collective.c */

@@ -116,10 +116,7 @@ static size_t layout(struct comm *c)
 	return buffers + n * n * c->channel_buffer_bytes;
 }
 
-static void path_of(const struct comm *c, char *path, size_t size)
-{
-	snprintf(path, size, "%s/%s", directory(), c->name);
-}
+static void path_of(const char *name, char *path, size_t size) { snprintf(path, size, "%s/%s", directory(), name); }
 
 /* open_locked opens the file under a shared lock that tells sweep_segments that somebody is here. */
 static int open_locked(const char *path)
@@ -135,11 +132,57 @@ static int open_locked(const char *path)
 	}
 }
 
+/* segment_root makes the file of a new unique id. This process is its root from now on, as the thread that listens behind
+ * a real id: once it is gone, nobody can join any more. */
+int segment_root(const char *name)
+{
+	char path[PATH_MAX];
+	path_of(name, path, sizeof path);
+	if (open_locked(path) < 0)
+		return fail(ncclSystemError, "cannot make the shared segment %s: %s", path, strerror(errno));
+	remember(path, true);
+	return ncclSuccess;
+}
+
+/* root_is_there: somebody holds the file of a unique id; what nobody holds is removed. */
+static bool root_is_there(const char *path)
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return false;
+	bool alone = flock(fd, LOCK_EX | LOCK_NB) == 0;
+	if (alone)
+		unlink(path);
+	close(fd);
+	return !alone;
+}
+
+/* await_root tries as often as the library connects to the root (src/misc/socket.cc socketConnectCheck): 34 times, 100 ms
+ * longer apart each time, a minute in all. */
+static int await_root(const struct comm *c, const char *path)
+{
+	int64_t retries = param("NCCL_SOCKET_RETRY_CNT", 34), sleep_ms = param("NCCL_SOCKET_RETRY_SLEEP_MSEC", 100);
+	for (int64_t attempt = 1; !root_is_there(path); attempt++) {
+		if (attempt > retries)
+			return fail(ncclRemoteError, "socketStartConnect: connect to the root of %s returned Connection refused, exceeded error "
+				"retry count after %lld attempts", c->name, (long long)attempt);
+		for (int64_t slept = 0; slept < attempt * sleep_ms; slept += 50) {
+			if (atomic_load(&c->aborted) != 0)
+				return ncclInternalError;
+			usleep(50000);
+		}
+	}
+	return ncclSuccess;
+}
+
 int segment_attach(struct comm *c)
 {
 	char path[PATH_MAX];
-	path_of(c, path, sizeof path);
+	path_of(c->name, path, sizeof path);
 	size_t bytes = layout(c);
+	int rooted = c->rooted ? await_root(c, path) : ncclSuccess;
+	if (rooted != ncclSuccess)
+		return rooted;
 	int fd = open_locked(path);
 	if (fd < 0)
 		return fail(ncclSystemError, "cannot open the shared segment %s: %s", path, strerror(errno));
@@ -160,16 +203,13 @@ int segment_attach(struct comm *c)
 	c->segment_bytes = bytes;
 	c->segment_fd = fd;
 	layout(c);
-	uint32_t expected = 0;
-	if (!atomic_compare_exchange_strong(&c->segment->ranks, &expected, (uint32_t)c->ranks) && expected != (uint32_t)c->ranks)
-		return fail(ncclInvalidArgument, "rank %d was given %d ranks, others were given %u", c->rank, c->ranks, expected);
 	return ncclSuccess;
 }
 
 void segment_unlink(struct comm *c)
 {
 	char path[PATH_MAX];
-	path_of(c, path, sizeof path);
+	path_of(c->name, path, sizeof path);
 	unlink(path);
 }
 
@@ -177,7 +217,7 @@ void segment_unlink(struct comm *c)
 void segment_attached(struct comm *c)
 {
 	char path[PATH_MAX];
-	path_of(c, path, sizeof path);
+	path_of(c->name, path, sizeof path);
 	remember(path, false);
 }
 

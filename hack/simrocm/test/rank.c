@@ -1,10 +1,12 @@
 /* rank.c - one rank of a test of the simulated libraries, against their public ABI only. Ranks find each other through
- * NCCL_COMM_ID. Usage: rank RANK RANKS STEP...   Prints one line a step; the Go test judges. Steps:
- *   COLL:DTYPE:BYTES:ITERATIONS   COLL ar rs ag a2a bc rd, DTYPE f32 f16 bf16 f64 i32, BYTES of the larger buffer
+ * NCCL_COMM_ID, or through TEST_ID, a unique id in hexadecimal as another rank printed it. Usage: rank RANK RANKS STEP...   Prints one line a step; the Go test judges. Steps:
+ *   COLL:DTYPE:BYTES:ITERATIONS   COLL ar rs ag a2a a2av bc rd sr (a ring of Send/Recv), DTYPE f32 f16 bf16 f64 i32
+ *                                 e4m3 e5m2 (FNUZ if TEST_FNUZ is set), BYTES of the larger buffer
  *   pair:A-B:BYTES:ITERATIONS     A and B exchange
  *   hold                          prints "ready" and sleeps until it is killed
  *   deadline:MS                   later steps give up after that time and exit with 3 (default 60000)
  *   symbol:NAME                   says whether dlsym finds it in librccl.so.1
+ *   code:DTYPE:HEX                sums elements of that byte and prints the byte that comes out
  *   post:DTYPE:BYTES              starts an AllReduce and does not wait
  *   abort                         aborts the communicator and exits */
 #define _GNU_SOURCE
@@ -46,12 +48,13 @@ int ncclReduceScatter(const void *, void *, size_t, int, int, void *, void *);
 int ncclAllGather(const void *, void *, size_t, int, void *, void *);
 int ncclBroadcast(const void *, void *, size_t, int, int, void *, void *);
 int ncclAlltoAll(const void *, void *, size_t, int, void *, void *);
+int ncclAlltoAllv(const void *, const size_t *, const size_t *, void *, const size_t *, const size_t *, int, void *, void *);
 int ncclSend(const void *, size_t, int, int, void *, void *);
 int ncclRecv(void *, size_t, int, int, void *, void *);
 const char *ncclGetLastError(void *);
 const char *ncclGetErrorString(int);
 
-enum { I32 = 2, F16 = 6, F32 = 7, F64 = 8, BF16 = 9 };
+enum { I32 = 2, F16 = 6, F32 = 7, F64 = 8, BF16 = 9, E4M3 = 10, E5M2 = 11 };
 
 static int rank, ranks;
 static long deadline_ms = 60000;
@@ -65,11 +68,35 @@ static void check(int rc, const char *what)
 	exit(2);
 }
 
-/* Exact in every type, also summed over 8 ranks; needs 6 bits, so E4M3 cannot hold it. */
+/* Exact in every wider type, also summed over 8 ranks; needs 6 bits, so an 8-bit float cannot hold it: that gets -1 to 1. */
 #define PERIOD 61
-static double value(int r, size_t i) { return ((double)((i * 7 + (size_t)r * 13) % PERIOD) - 30) / 8; }
+static bool narrow;
+static double value(int r, size_t i)
+{
+	size_t k = (i * 7 + (size_t)r * 13) % PERIOD;
+	return narrow ? (double)(k % 3) - 1 : ((double)k - 30) / 8;
+}
 
-static size_t width(int dtype) { return dtype == F64 ? 8 : dtype == F16 || dtype == BF16 ? 2 : 4; }
+static size_t width(int dtype) { return dtype == F64 ? 8 : dtype == F16 || dtype == BF16 ? 2 : dtype >= E4M3 ? 1 : 4; }
+
+static uint8_t fp8(int dtype, double v)
+{
+	int bias = (dtype == E4M3 ? 7 : 15) + (getenv("TEST_FNUZ") != NULL), bits = dtype == E4M3 ? 3 : 2, exponent;
+	if (v == 0)
+		return 0;
+	double fraction = frexp(fabs(v), &exponent);
+	int mantissa = (int)((fraction * 2 - 1) * (1 << bits));
+	return (uint8_t)((v < 0) << 7 | (exponent - 1 + bias) << bits | mantissa);
+}
+
+static double from_fp8(int dtype, uint8_t code)
+{
+	int bias = (dtype == E4M3 ? 7 : 15) + (getenv("TEST_FNUZ") != NULL), bits = dtype == E4M3 ? 3 : 2;
+	double v = ldexp(1 + (double)(code & ((1 << bits) - 1)) / (1 << bits), ((code & 0x7f) >> bits) - bias);
+	if (code == 0)
+		return 0;
+	return code > 0x7f ? -v : v;
+}
 
 static void store(int dtype, void *base, size_t i, double v)
 {
@@ -81,6 +108,8 @@ static void store(int dtype, void *base, size_t i, double v)
 	case F32: ((float *)base)[i] = f; break;
 	case F64: ((double *)base)[i] = v; break;
 	case F16: ((_Float16 *)base)[i] = (_Float16)f; break;
+	case E4M3:
+	case E5M2: ((uint8_t *)base)[i] = fp8(dtype, v); break;
 	default: ((uint16_t *)base)[i] = (uint16_t)(u >> 16);
 	}
 }
@@ -94,6 +123,8 @@ static double load(int dtype, const void *base, size_t i)
 	case F32: return ((const float *)base)[i];
 	case F64: return ((const double *)base)[i];
 	case F16: return (double)((const _Float16 *)base)[i];
+	case E4M3:
+	case E5M2: return from_fp8(dtype, ((const uint8_t *)base)[i]);
 	default:
 		u = (uint32_t)((const uint16_t *)base)[i] << 16;
 		memcpy(&f, &u, 4);
@@ -126,13 +157,37 @@ static void finish(void *event, const char *step)
 
 static double sum(size_t i)
 {
-	static double sums[PERIOD];
-	static bool known;
-	for (int k = 0; !known && k < PERIOD; k++)
+	static double sums[2][PERIOD];
+	static bool known[2];
+	for (int k = 0; !known[narrow] && k < PERIOD; k++)
 		for (int r = 0; r < ranks; r++)
-			sums[k] += value(r, (size_t)k);
-	known = true;
-	return sums[i % PERIOD];
+			sums[narrow][k] += value(r, (size_t)k);
+	known[narrow] = true;
+	return sums[narrow][i % PERIOD];
+}
+
+/* part is what a rank sends to a peer in a2av: uneven, and the same in both directions, so that every rank sends and
+ * receives ranks * block. */
+static size_t part(int r, int peer, size_t block)
+{
+	int k = (r + peer) % ranks;
+	return k == 0 ? block + block / 4 : k == 1 ? block - block / 4 : block;
+}
+
+static size_t part_at(int r, int peer, size_t block)
+{
+	size_t at = 0;
+	for (int p = 0; p < peer; p++)
+		at += part(r, p, block);
+	return at;
+}
+
+static double expected_of_parts(size_t i, size_t block)
+{
+	int r = 0;
+	for (; i >= part(rank, r, block); r++)
+		i -= part(rank, r, block);
+	return value(r, part_at(r, rank, block) + i);
 }
 
 static double expected(const char *coll, size_t i, size_t block)
@@ -147,6 +202,10 @@ static double expected(const char *coll, size_t i, size_t block)
 		return value((int)(i / block), i % block);
 	if (strcmp(coll, "bc") == 0)
 		return value(0, i);
+	if (strcmp(coll, "sr") == 0)
+		return value((rank + ranks - 1) % ranks, i);
+	if (strcmp(coll, "a2av") == 0)
+		return expected_of_parts(i, block);
 	return value((int)(i / block), (size_t)rank * block + i % block);
 }
 
@@ -162,7 +221,19 @@ static void call(const char *coll, const void *send, void *recv, size_t count, s
 		check(ncclBroadcast(send, recv, count, dtype, 0, comm, stream), "ncclBroadcast");
 	else if (strcmp(coll, "rd") == 0)
 		check(ncclReduce(send, recv, count, dtype, 0, 0, comm, stream), "ncclReduce");
-	else
+	else if (strcmp(coll, "sr") == 0) {
+		ncclGroupStart();
+		check(ncclSend(send, count, dtype, (rank + 1) % ranks, comm, stream), "ncclSend");
+		check(ncclRecv(recv, count, dtype, (rank + ranks - 1) % ranks, comm, stream), "ncclRecv");
+		check(ncclGroupEnd(), "ncclGroupEnd");
+	} else if (strcmp(coll, "a2av") == 0) {
+		size_t counts[64], at[64];
+		for (int r = 0; r < ranks; r++) {
+			counts[r] = part(rank, r, block);
+			at[r] = part_at(rank, r, block);
+		}
+		check(ncclAlltoAllv(send, counts, at, recv, counts, at, dtype, comm, stream), "ncclAlltoAllv");
+	} else
 		check(ncclAlltoAll(send, recv, block, dtype, comm, stream), "ncclAlltoAll");
 }
 
@@ -179,6 +250,7 @@ static void *filled(int dtype, size_t count, void **device)
 static void collective(const char *step, const char *coll, int dtype, size_t bytes, int iterations)
 {
 	size_t count = bytes / width(dtype), block = count / (size_t)ranks, wrong = 0;
+	narrow = dtype >= E4M3;
 	bool small_send = strcmp(coll, "ag") == 0, small_recv = strcmp(coll, "rs") == 0;
 	size_t results = small_recv ? block : count;
 	void *send, *recv, *begin, *end;
@@ -249,6 +321,8 @@ static void exchange(const char *step, int a, int b, size_t bytes, int iteration
 
 static int dtype_of(const char *name)
 {
+	if (strcmp(name, "e4m3") == 0 || strcmp(name, "e5m2") == 0)
+		return strcmp(name, "e4m3") == 0 ? E4M3 : E5M2;
 	return strcmp(name, "f16") == 0 ? F16 : strcmp(name, "bf16") == 0 ? BF16 : strcmp(name, "f64") == 0 ? F64 :
 		strcmp(name, "i32") == 0 ? I32 : F32;
 }
@@ -258,6 +332,7 @@ static void carry_out(const char *step)
 	char coll[16], dtype[16];
 	size_t bytes;
 	int a, b, iterations;
+	unsigned code;
 	if (sscanf(step, "deadline:%ld", &deadline_ms) == 1)
 		return;
 	if (strcmp(step, "hold") == 0) {
@@ -283,6 +358,20 @@ static void carry_out(const char *step)
 		call("ar", send, recv, bytes / width(dtype_of(dtype)), 0, dtype_of(dtype));
 		return;
 	}
+	if (sscanf(step, "code:%15[^:]:%x", dtype, &code) == 2) {
+		void *data, *event;
+		uint8_t host[16];
+		memset(host, (int)code, sizeof host);
+		check(hipMalloc(&data, sizeof host), "hipMalloc");
+		check(hipMemcpy(data, host, sizeof host, 1), "hipMemcpy");
+		call("ar", data, data, sizeof host, 0, dtype_of(dtype));
+		check(hipEventCreate(&event), "hipEventCreate");
+		check(hipEventRecord(event, stream), "hipEventRecord");
+		finish(event, step);
+		check(hipMemcpy(host, data, sizeof host, 2), "hipMemcpy");
+		printf("code step=%s result=%02x\n", step, host[15]);
+		return;
+	}
 	if (sscanf(step, "pair:%d-%d:%zu:%d", &a, &b, &bytes, &iterations) == 4)
 		exchange(step, a, b, bytes, iterations);
 	else if (sscanf(step, "%15[^:]:%15[^:]:%zu:%d", coll, dtype, &bytes, &iterations) == 4)
@@ -302,8 +391,18 @@ int main(int argc, char **argv)
 	size_t before = 0, after = 0, total = 0;
 	check(hipSetDevice(device != NULL ? atoi(device) : rank), "hipSetDevice");
 	check(hipMemGetInfo(&before, &total), "hipMemGetInfo");
-	check(ncclGetUniqueId(&id), "ncclGetUniqueId");
-	printf("joining rank=%d\n", rank);
+	const char *given = getenv("TEST_ID");
+	if (given == NULL)
+		check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+	for (size_t i = 0; given != NULL && i < sizeof id.bytes; i++) {
+		unsigned byte = 0;
+		sscanf(given + 2 * i, "%2x", &byte);
+		id.bytes[i] = (char)byte;
+	}
+	printf("joining rank=%d id=", rank);
+	for (size_t i = 0; i < sizeof id.bytes; i++)
+		printf("%02x", (unsigned char)id.bytes[i]);
+	printf("\n");
 	fflush(stdout);
 	check(ncclCommInitRank(&comm, ranks, id, rank), "ncclCommInitRank");
 	check(hipMemGetInfo(&after, &total), "hipMemGetInfo");
