@@ -83,14 +83,17 @@ type CheckResult struct {
 // Path is the way that a call takes inside the library.
 type Path string
 
-// The paths, in the order in which the library tries them (low precision, DDA, direct or ring/tree).
+// The paths, in the order in which the library tries them: low precision, DDA, direct, then ring or tree.
 const (
 	PathLowPrecision Path = "LowPrecision"
-	PathDDAFlat      Path = "DDAFlat"
-	PathDDATree      Path = "DDATree"
-	PathDDA          Path = "DDA"
-	PathP2PAllGather Path = "P2PAllGather" // AllGather below the low-precision threshold while low precision is on
-	PathStandard     Path = "Standard"     // direct, ring or tree
+	PathP2PAllGather Path = "P2PAllGather" // AllGather that FP8 does not take while FP8 is on
+	PathDDAFlat      Path = "DDAFlat"      // one-shot: each rank reads all of every peer
+	PathDDATree      Path = "DDATree"      // two-shot: each rank reduces its part, then reads the others'
+	PathDDA          Path = "DDA"          // AMD's, which does not say which of the two
+	PathDirect       Path = "Direct"       // AllGather and ReduceScatter by sends to all peers at once
+	PathRingTree     Path = "RingTree"     // ring, tree or another kernel of the tuner's choice
+	PathSendRecv     Path = "SendRecv"     // the point-to-point kernel: AllToAll, AllToAllv and SendRecv
+	PathStandard     Path = "Standard"     // neither low precision nor DDA; which of the rest is not known
 	PathUnknown      Path = "Unknown"
 )
 
@@ -98,10 +101,12 @@ const (
 type Call struct {
 	Collective Collective `json:"collective"`
 	Datatype   Datatype   `json:"datatype"`
-	Op         string     `json:"op"` // Sum, Prod, Max, Min or Avg; ignored for AllGather and AllToAll
+	Op         string     `json:"op"` // Sum, Prod, Max, Min or Avg; Sum where empty, ignored where nothing is reduced
 	SizeBytes  int64      `json:"sizeBytes"`
 	Ranks      int        `json:"ranks"`
 	Nodes      int        `json:"nodes"`
+	// GFX is the GPU's architecture, as in gfx942; empty where it is not known, as on NVIDIA's GPUs.
+	GFX string `json:"gfx,omitempty"`
 }
 
 // Effective is what the gates allow for one setting.

@@ -76,7 +76,7 @@ func effectiveDDA(f Flavor, s Settings, env environment, sc Scope, c Collective)
 			return g
 		}
 		if lowPrecisionGate(f, env, call).open() {
-			return closed(ReasonAboveThreshold, "from %d bytes FP8 takes the call before DDA", lowPrecisionMinBytes)
+			return closed(ReasonAboveThreshold, "from %s FP8 takes the call before DDA", exactBytes(lowPrecisionMinBytes))
 		}
 		if c == AllGather && env.lowPrecision(f, c) {
 			return closed(ReasonNotApplied, "while FP8 is on, AllGather goes peer to peer and never to DDA")
@@ -89,14 +89,13 @@ func effectiveDDA(f Flavor, s Settings, env environment, sc Scope, c Collective)
 	}
 	switch f {
 	case FlavorRCCLXDev:
-		limit := min(max(env.integer(envDDATreeMax, defaultTreeMaxBytes), env.integer(envDDAFlatMax, defaultFlatMaxBytes)),
-			env.integer(envDDASendBuffer, defaultSendBufBytes))
+		limit := min(env.limitBytes(envDDATreeMax), env.limitBytes(envDDASendBuffer))
 		if env.lowPrecision(f, c) && !slices.Contains(sc.Datatypes, Float16) {
 			limit = min(limit, lowPrecisionMinBytes-1)
 		}
 		e.MaxBytes = &limit
 	case FlavorRCCLDDA:
-		if limit := env.integer(envAMDThreshold, -1); limit >= 0 {
+		if limit := env.integer(envAMDThreshold); limit >= 0 {
 			e.MaxBytes = &limit
 		}
 	}
@@ -144,7 +143,7 @@ func tally(sc Scope, c Collective, ask func(Call) gate) counts {
 	var t counts
 	for _, d := range sc.Datatypes {
 		for _, size := range sc.SizesBytes {
-			g := ask(Call{Collective: c, Datatype: d, Op: "Sum", SizeBytes: size, Ranks: sc.Ranks, Nodes: sc.Nodes})
+			g := ask(Call{Collective: c, Datatype: d, Op: "Sum", SizeBytes: size, Ranks: sc.Ranks, Nodes: sc.Nodes}.exact())
 			t.calls++
 			switch {
 			case g.open():

@@ -2,7 +2,9 @@ package rcclx
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
+	"strconv"
 )
 
 // Range is a span of message sizes for which calls take one path.
@@ -12,61 +14,101 @@ type Range struct {
 	MaxBytes *int64 `json:"maxBytes,omitempty"`
 	Path     Path   `json:"path"`
 	Reason   string `json:"reason"`
+	// NotTaken are the ways that the library tries before this one.
+	NotTaken []NotTaken `json:"notTaken,omitempty"`
+	// Notes say which sizes within the range are different, and what may go wrong.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // Explain lists the paths that a call takes by its size, under a job's settings; c.SizeBytes is ignored. It answers for
-// sizes that split evenly over the ranks in parts of 16 bytes; a size that does not may miss DDA (see ExpectedPath).
+// sizes that split evenly over the ranks in parts of 128 elements; Notes say what others do.
 func Explain(f Flavor, s Settings, c Call) ([]Range, error) {
 	if c.Ranks < 1 || c.Nodes < 1 {
 		return nil, fmt.Errorf("%d ranks over %d nodes: give at least one of each", c.Ranks, c.Nodes)
 	}
-	if _, err := partsOf(c.Collective, c.Datatype, c.Ranks); err != nil {
+	if c.Ranks < c.Nodes {
+		return nil, fmt.Errorf("%d ranks over %d nodes: give at least one rank for each node", c.Ranks, c.Nodes)
+	}
+	parts, err := partsOf(c.Collective, c.Datatype, c.Ranks)
+	if err != nil {
 		return nil, err
 	}
 	env := environmentMap(JobEnvironment(f, s))
-	borders := []int64{
-		env.integer(envDDAFlatMax, defaultFlatMaxBytes), env.integer(envDDATreeMax, defaultTreeMaxBytes),
-		env.integer(envDDASendBuffer, defaultSendBufBytes), env.integer(envAMDThreshold, -1), lowPrecisionMinBytes - 1,
-	}
+	borders := append(directBorders(env, c), 15, // DDA takes multiples of 16 bytes
+		env.limitBytes(envDDAFlatMax), env.limitBytes(envDDATreeMax), env.limitBytes(envDDASendBuffer), env.integer(envAMDThreshold), lowPrecisionMinBytes-1)
 	slices.Sort(borders)
-	borders = slices.Compact(borders)
-	step := int64(16 * c.Ranks)
-	type piece struct {
-		Range
-		state string
-	}
-	var pieces []piece
-	first := c.Datatype.Bytes()
+	first := c.Datatype.Bytes() * parts
+	borders = slices.DeleteFunc(slices.Compact(borders), func(border int64) bool { return border < first })
+	step := c.Datatype.Bytes() * lowPrecisionLine * int64(c.Ranks)
+	var ranges []Range
 	for i := 0; i <= len(borders); i++ {
+		sample := (first + step - 1) / step * step
 		var last *int64
-		var sample int64
 		if i < len(borders) {
-			if borders[i] < first {
-				continue
+			last = &borders[i]
+			// The largest even size in the range, or the largest of all where none is even.
+			if sample = *last / step * step; sample < first {
+				sample = *last
 			}
-			last, sample = &borders[i], borders[i]/step*step
-		}
-		if sample < first {
-			sample = (first + step - 1) / step * step
 		}
 		call := c
 		call.SizeBytes = sample
-		path, reason := pathUnder(f, env, call)
-		// Ranges differ only where a path or a gate does; the numbers in a reason differ with every sample.
-		_, dda := ddaGate(f, env, call)
-		state := string(path) + dda.reason + lowPrecisionGate(f, env, call).reason
-		if n := len(pieces); n > 0 && pieces[n-1].state == state {
-			pieces[n-1].MaxBytes, pieces[n-1].Reason = last, reason
+		chosen := choose(f, env, call)
+		next := Range{MinBytes: first, MaxBytes: last, Path: chosen.path, Reason: chosen.why, NotTaken: chosen.not, Notes: notes(chosen.path, c)}
+		if n := len(ranges); n > 0 && sameAnswer(ranges[n-1], next) {
+			ranges[n-1].MaxBytes = last
 		} else {
-			pieces = append(pieces, piece{Range{first, last, path, reason}, state})
+			ranges = append(ranges, next)
 		}
 		if last != nil {
 			first = *last + 1
 		}
 	}
-	ranges := make([]Range, 0, len(pieces))
-	for _, p := range pieces {
-		ranges = append(ranges, p.Range)
-	}
 	return ranges, nil
+}
+
+func sameAnswer(a, b Range) bool {
+	return a.Path == b.Path && a.Reason == b.Reason && reflect.DeepEqual(a.NotTaken, b.NotTaken)
+}
+
+// notes say what is different for some sizes of a range, or dangerous.
+func notes(path Path, c Call) []string {
+	switch path {
+	case PathDDAFlat:
+		return []string{"only sizes that are multiples of 16 bytes; others take ring or tree"}
+	case PathDDATree:
+		return []string{fmt.Sprintf("only sizes that split into %d parts that are multiples of 16 bytes; others take ring or tree", c.Ranks)}
+	case PathLowPrecision:
+		if multiple := hazardMultiple(c.Collective, c.Ranks); multiple > 0 {
+			return []string{fmt.Sprintf("danger: with a count that is no multiple of %d elements the library's code leaves a tail unwritten: check the data", multiple)}
+		}
+	}
+	return nil
+}
+
+// HumanBytes writes a size as people do, in units of 1024 and rounded to tenths: 204800 is "200 KiB", 1500 is "1.5 KiB".
+func HumanBytes(n int64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	size, unit := float64(n), 0
+	for size >= 1024 && unit < len(units)-1 {
+		size, unit = size/1024, unit+1
+	}
+	text := strconv.FormatFloat(size, 'f', 1, 64)
+	if text == "1024.0" && unit < len(units)-1 {
+		text, unit = "1.0", unit+1
+	}
+	if whole, tenths := text[:len(text)-2], text[len(text)-1]; tenths == '0' {
+		text = whole
+	}
+	return text + " " + units[unit]
+}
+
+// exactBytes is a size in bytes, and as people write it where that is as exact: "204800 bytes (200 KiB)".
+func exactBytes(n int64) string {
+	for _, unit := range []int64{1 << 30, 1 << 20, 1 << 10} {
+		if n >= unit && n%unit == 0 {
+			return fmt.Sprintf("%d bytes (%s)", n, HumanBytes(n))
+		}
+	}
+	return fmt.Sprintf("%d bytes", n)
 }

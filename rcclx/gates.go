@@ -2,9 +2,8 @@ package rcclx
 
 import (
 	"fmt"
+	"maps"
 	"slices"
-	"strconv"
-	"strings"
 )
 
 // Reasons for an effective state. They are the reasons in Effective.Reason.
@@ -25,57 +24,6 @@ const (
 	ReasonUnknown             = "Unknown"
 )
 
-// environment is a set of variables, read as the library reads them.
-type environment map[string]string
-
-func environmentMap(vars []EnvVar) environment {
-	env := environment{}
-	for _, e := range vars {
-		env[e.Name] = e.Value
-	}
-	return env
-}
-
-// integer reads a variable as RCCL_PARAM does (src/include/param.h): strtoll with base 0, text that is no number is 0.
-func (e environment) integer(name string, unset int64) int64 {
-	text, ok := e[name]
-	if !ok || text == "" {
-		return unset
-	}
-	return parseStrtoll(text)
-}
-
-// parseStrtoll is C's strtoll(text, NULL, 0): leading space, a sign, 0x or 0 for the base, then as many digits as there are.
-func parseStrtoll(text string) int64 {
-	text = strings.TrimLeft(text, " \t\n\v\f\r")
-	sign := ""
-	if text != "" && (text[0] == '-' || text[0] == '+') {
-		sign, text = strings.TrimPrefix(text[:1], "+"), text[1:]
-	}
-	base, digits := 10, "0123456789"
-	switch {
-	case len(text) > 2 && (text[:2] == "0x" || text[:2] == "0X") && strings.ContainsRune("0123456789abcdefABCDEF", rune(text[2])):
-		base, digits, text = 16, "0123456789abcdefABCDEF", text[2:]
-	case strings.HasPrefix(text, "0"):
-		base, digits = 8, "01234567"
-	}
-	end := 0
-	for end < len(text) && strings.IndexByte(digits, text[end]) >= 0 {
-		end++
-	}
-	// On overflow ParseInt answers the largest value, as strtoll does; on no digits it answers zero, as strtoll does.
-	n, _ := strconv.ParseInt(sign+text[:end], base, 64)
-	return n
-}
-
-// lowPrecision says whether FP8 is on for a collective: the exact text "1" (meta/lpcoll/low_precision_common.h).
-func (e environment) lowPrecision(f Flavor, c Collective) bool {
-	if !f.rcclx() {
-		return false
-	}
-	return e[envFP8] == "1" || (f == FlavorRCCLXDev && e[envFP8PerCollective[c]] == "1")
-}
-
 // gate is the answer of one gate: why a path is not taken. An empty reason means that it is.
 type gate struct {
 	reason  string // one of the reasons above
@@ -88,65 +36,22 @@ func closed(reason, format string, args ...any) gate {
 	return gate{reason: reason, message: fmt.Sprintf(format, args...)}
 }
 
-// ExpectedPath predicts the way of a call inside the library under a variant, and says why in a sentence. The library
-// tries low precision, then DDA, then direct, ring or tree (collectives.cc of torchcomms comms/rcclx/develop).
-func ExpectedPath(f Flavor, v Variant, s Settings, c Call) (Path, string) {
-	return pathUnder(f, environmentMap(Environment(f, v, s)), c)
+// off is the gate of a path that is switched off: whether it would take the call if it were on, and how to switch it on.
+func off(what, setting string, on gate) gate {
+	if on.open() {
+		return closed(ReasonDisabled, "%s, and would take the call if it were on: set %s to Preferred", what, setting)
+	}
+	return closed(ReasonDisabled, "%s, and would not take the call if it were on: %s", what, on.message)
 }
 
-func pathUnder(f Flavor, env environment, c Call) (Path, string) {
-	if f == FlavorUnknown || f == FlavorSimulated || f == "" {
-		return PathUnknown, "the library's flavor is not known, so its gates are not either"
+// with is the environment with one variable changed.
+func (e environment) with(name, value string) environment {
+	changed := maps.Clone(e)
+	if changed == nil {
+		changed = environment{}
 	}
-	var why []string
-	fp8 := lowPrecisionGate(f, env, c)
-	if fp8.open() {
-		return PathLowPrecision, lowPrecisionReason(c)
-	}
-	if fp8.reason != ReasonFlavorUnsupported && fp8.reason != ReasonDisabled {
-		why = append(why, "FP8: "+fp8.message)
-		if c.Collective == AllGather {
-			// collectives.cc:111-134: with FP8 on, an AllGather that is not for it goes peer to peer, never to DDA or direct.
-			return PathP2PAllGather, fp8.message + "; while FP8 is on, such an AllGather goes peer to peer instead of DDA, direct or ring"
-		}
-	}
-	path, dda := ddaGate(f, env, c)
-	if dda.open() {
-		return path, ddaReason(env, path)
-	}
-	if dda.reason == ReasonUnknown {
-		return PathUnknown, dda.message
-	}
-	why = append(why, "DDA: "+dda.message)
-	return PathStandard, strings.Join(why, "; ")
-}
-
-func lowPrecisionReason(c Call) string {
-	reason := fmt.Sprintf("at least FP8's fixed least size of %d bytes", lowPrecisionMinBytes)
-	if hazard := lowPrecisionHazard(c); hazard != "" {
-		reason += "; " + hazard
-	}
-	return reason
-}
-
-// lowPrecisionGate follows collectives.cc:111-134 (AllGather), 218-228 (AllToAll), 342-349 (AllReduce) and 766-778
-// (ReduceScatter). There is no gate for ranks, nodes or the GPU's architecture.
-func lowPrecisionGate(f Flavor, env environment, c Call) gate {
-	switch {
-	case !f.rcclx():
-		return closed(ReasonFlavorUnsupported, "library flavor %s has no FP8 transport: use an RCCLX library", f)
-	case !slices.Contains(Collectives(), c.Collective):
-		return closed(ReasonNotBuilt, "FP8 has no %s: it takes AllReduce, AllGather, ReduceScatter and AllToAll", c.Collective)
-	case !env.lowPrecision(f, c.Collective):
-		return closed(ReasonDisabled, "FP8 is off for %s", c.Collective)
-	case c.Datatype != Float32 && c.Datatype != BFloat16:
-		return closed(ReasonDatatypeUnsupported, "FP8 takes Float32 and BFloat16, not %s", c.Datatype)
-	case reduces(c.Collective) && c.sum() != "Sum":
-		return closed(ReasonOpUnsupported, "FP8 takes the operation Sum, not %s", c.Op)
-	case c.SizeBytes < lowPrecisionMinBytes:
-		return closed(ReasonBelowThreshold, "under FP8's fixed least size of %d bytes", lowPrecisionMinBytes)
-	}
-	return gate{}
+	changed[name] = value
+	return changed
 }
 
 func (c Call) sum() string {
@@ -156,7 +61,38 @@ func (c Call) sum() string {
 	return c.Op
 }
 
-// ddaDatatype says whether DDA has kernels for a datatype (comms/common/algorithms/*/*AlgoManager.cu).
+// exact is the call with the size that really moves, which is rounded down to whole elements for every rank.
+func (c Call) exact() Call {
+	if shape, err := ShapeOf(c.Collective, c.Datatype, c.SizeBytes, c.Ranks); err == nil {
+		c.SizeBytes = shape.SizeBytes()
+	}
+	return c
+}
+
+// lowPrecisionGate follows collectives.cc:111-134 (AllGather), 218-228 (AllToAll), 342-349 (AllReduce) and 766-778
+// (ReduceScatter). There is no gate for ranks, nodes or the GPU's architecture.
+func lowPrecisionGate(f Flavor, env environment, c Call) gate {
+	switch {
+	case f == FlavorNCCL:
+		return closed(ReasonFlavorUnsupported, "library flavor %s has no FP8 transport", f)
+	case !f.rcclx():
+		return closed(ReasonFlavorUnsupported, "library flavor %s has no FP8 transport: use an RCCLX library", f)
+	case !slices.Contains(Collectives(), c.Collective):
+		return closed(ReasonNotBuilt, "FP8 has no %s: it takes AllReduce, AllGather, ReduceScatter and AllToAll", c.Collective)
+	case !env.lowPrecision(f, c.Collective):
+		return off("FP8 is off for "+string(c.Collective), settingFP8Mode, lowPrecisionGate(f, env.with(envFP8, "1"), c))
+	case !KnowsLowPrecision(c.Collective, c.Datatype):
+		return closed(ReasonDatatypeUnsupported, "FP8 takes Float32 and BFloat16, not %s", c.Datatype)
+	case reduces(c.Collective) && c.sum() != "Sum":
+		return closed(ReasonOpUnsupported, "FP8 takes the operation Sum, not %s", c.Op)
+	case c.SizeBytes < lowPrecisionMinBytes:
+		return closed(ReasonBelowThreshold, "under FP8's fixed least size of %s", exactBytes(lowPrecisionMinBytes))
+	}
+	return gate{}
+}
+
+// ddaDatatype says whether DDA has kernels for a datatype (torchcomms comms/common/algorithms/*/*AlgoManager.cu, rocm-systems
+// projects/rccl/src/algorithms/dda/*/dda_*_ipc.cu).
 func ddaDatatype(d Datatype) bool { return d == Float32 || d == Float16 || d == BFloat16 }
 
 func ddaGate(f Flavor, env environment, c Call) (Path, gate) {
@@ -165,81 +101,89 @@ func ddaGate(f Flavor, env environment, c Call) (Path, gate) {
 		return rcclxDDAGate(env, c)
 	case FlavorRCCLXStable:
 		// AllReduceAlgoManager::getAllReduceAlgo returns nullptr in the code that the snapshot is compiled with.
-		return PathStandard, closed(ReasonNotBuilt, "rcclx-stable reads the DDA variables, but its build never takes a DDA path: use rcclx-dev")
+		return "", closed(ReasonNotBuilt, "rcclx-stable reads the DDA variables, but its build never takes a DDA path: use rcclx-dev")
 	case FlavorRCCLDDA:
-		return amdDDAGate(env, c)
+		return PathDDA, amdDDAGate(env, c)
 	}
-	return PathStandard, closed(ReasonFlavorUnsupported, "library flavor %s has no DDA", f)
+	return "", closed(ReasonFlavorUnsupported, "library flavor %s has no DDA", f)
 }
 
 // rcclxDDAGate follows init.cc and meta/algorithms/AlgoInit.h:38-57 for the communicator, and comms/common/algorithms/
 // all_reduce/AllReduceAlgoManager.cu for the call.
 func rcclxDDAGate(env environment, c Call) (Path, gate) {
-	ranks := env.integer(envDDARanks, ddaRanks)
-	flat, tree := env.integer(envDDAFlatMax, defaultFlatMaxBytes), env.integer(envDDATreeMax, defaultTreeMaxBytes)
-	buffer := env.integer(envDDASendBuffer, defaultSendBufBytes)
-	element := c.Datatype.Bytes()
+	ranks := env.integer(envDDARanks)
+	flat, tree, buffer := env.limitBytes(envDDAFlatMax), env.limitBytes(envDDATreeMax), env.limitBytes(envDDASendBuffer)
+	shut := func(reason, format string, args ...any) (Path, gate) { return "", closed(reason, format, args...) }
 	switch {
-	case ranks == 0:
-		return PathStandard, closed(ReasonDisabled, "DDA is off (%s=0)", envDDARanks)
 	case c.Collective != AllReduce:
 		// collectives.cc:136,231,781 under #ifdef BUILD_META_INTERNAL, which no open build defines.
-		return PathStandard, closed(ReasonNotBuilt, "open builds have DDA for AllReduce only")
-	case env.integer(envDDAAllReduce, 1) == 0:
-		return PathStandard, closed(ReasonDisabled, "DDA is off for AllReduce (%s=0)", envDDAAllReduce)
+		return shut(ReasonNotBuilt, "open builds have DDA for AllReduce only")
+	case ranks == 0:
+		_, on := rcclxDDAGate(env.with(envDDARanks, decimal(ddaRanks)), c)
+		return "", off("DDA is off ("+envDDARanks+"=0)", settingDDAMode, on)
+	case env.integer(envDDAAllReduce) == 0:
+		_, on := rcclxDDAGate(env.with(envDDAAllReduce, "1"), c)
+		return "", off("DDA is off for AllReduce ("+envDDAAllReduce+"=0)", settingDDAMode, on)
 	case c.Nodes > 1:
-		return PathStandard, closed(ReasonMultiNode, "DDA works within one node; this communicator has %d", c.Nodes)
+		return shut(ReasonMultiNode, "DDA works within one node; this communicator has %d", c.Nodes)
 	case int64(c.Ranks) != ranks:
-		return PathStandard, closed(ReasonRankCount, "DDA needs exactly %d ranks; this communicator has %d", ranks, c.Ranks)
+		return shut(ReasonRankCount, "DDA needs exactly %d ranks; this communicator has %d", ranks, c.Ranks)
 	case c.sum() != "Sum":
-		return PathStandard, closed(ReasonOpUnsupported, "DDA takes the operation Sum, not %s", c.Op)
+		return shut(ReasonOpUnsupported, "DDA takes the operation Sum, not %s", c.Op)
 	case !ddaDatatype(c.Datatype):
-		return PathStandard, closed(ReasonDatatypeUnsupported, "DDA takes Float32, Float16 and BFloat16, not %s", c.Datatype)
-	case c.SizeBytes > max(flat, tree):
-		return PathStandard, closed(ReasonAboveThreshold, "over the tree (two-shot) limit of %d bytes (%s)", max(flat, tree), envDDATreeMax)
+		return shut(ReasonDatatypeUnsupported, "DDA takes Float32, Float16 and BFloat16, not %s", c.Datatype)
+	case c.SizeBytes > tree:
+		return shut(ReasonAboveThreshold, "over the tree (two-shot) limit of %s, %s", exactBytes(tree), envDDATreeMax)
 	case c.SizeBytes > buffer:
-		return PathStandard, closed(ReasonAboveThreshold, "over the staging buffer of %d bytes (%s)", buffer, envDDASendBuffer)
+		return shut(ReasonAboveThreshold, "over the staging buffer of %s, %s", exactBytes(buffer), envDDASendBuffer)
 	case c.SizeBytes%16 != 0:
-		return PathStandard, closed(ReasonAlignment, "%d bytes are no multiple of 16", c.SizeBytes)
+		return shut(ReasonAlignment, "the size is no multiple of 16 bytes")
 	case c.SizeBytes <= flat:
 		return PathDDAFlat, gate{}
-	case c.SizeBytes/element%int64(c.Ranks) != 0 || c.SizeBytes/int64(c.Ranks)%16 != 0:
-		return PathStandard, closed(ReasonAlignment, "%d bytes do not split into %d parts that are multiples of 16 bytes", c.SizeBytes, c.Ranks)
+	case c.SizeBytes/c.Datatype.Bytes()%int64(c.Ranks) != 0 || c.SizeBytes/int64(c.Ranks)%16 != 0:
+		return shut(ReasonAlignment, "over the flat limit, the size must split into %d parts that are multiples of 16 bytes", c.Ranks)
 	}
 	return PathDDATree, gate{}
 }
 
-// amdDDAGate follows rocm-systems projects/rccl src/rccl_wrap.cc (rcclDdaEnabled) and src/algorithms/dda/ipc/ipc_init.cu.
+// amdDDAGate follows rocm-systems projects/rccl/src/rccl_wrap.cc (rcclDdaEnabled) and src/algorithms/dda/ipc/ipc_init.cu.
 // Its limit is a table by architecture and collective that changes from release to release, so that a call is known to
 // take DDA only where a limit is set, and the A/B measurement decides otherwise.
-func amdDDAGate(env environment, c Call) (Path, gate) {
-	threshold := env.integer(envAMDThreshold, -1)
+func amdDDAGate(env environment, c Call) gate {
+	threshold := env.integer(envAMDThreshold)
 	switch {
-	case env.integer(envAMDDDA, 1) == 0:
-		return PathStandard, closed(ReasonDisabled, "DDA is off (%s=0)", envAMDDDA)
+	case !slices.Contains(Collectives(), c.Collective):
+		return closed(ReasonNotBuilt, "DDA has no %s: it takes AllReduce, AllGather, ReduceScatter and AllToAll", c.Collective)
+	case env.integer(envAMDDDA) == 0:
+		on := amdDDAGate(env.with(envAMDDDA, "1"), c)
+		if on.reason == ReasonUnknown {
+			return closed(ReasonDisabled, "DDA is off (%s=0), and may take the call if it were on: set %s to Preferred", envAMDDDA, settingDDAMode)
+		}
+		return off("DDA is off ("+envAMDDDA+"=0)", settingDDAMode, on)
 	case c.Nodes > 1:
-		return PathStandard, closed(ReasonMultiNode, "DDA works within one node; this communicator has %d", c.Nodes)
+		return closed(ReasonMultiNode, "DDA works within one node; this communicator has %d", c.Nodes)
 	case c.Ranks != ddaRanks:
-		return PathStandard, closed(ReasonRankCount, "DDA needs exactly %d ranks; this communicator has %d", ddaRanks, c.Ranks)
+		return closed(ReasonRankCount, "DDA needs exactly %d ranks; this communicator has %d", ddaRanks, c.Ranks)
 	case reduces(c.Collective) && c.sum() != "Sum":
-		return PathStandard, closed(ReasonOpUnsupported, "DDA takes the operation Sum, not %s", c.Op)
+		return closed(ReasonOpUnsupported, "DDA takes the operation Sum, not %s", c.Op)
 	case !ddaDatatype(c.Datatype):
-		return PathStandard, closed(ReasonDatatypeUnsupported, "DDA takes Float32, Float16 and BFloat16, not %s", c.Datatype)
+		return closed(ReasonDatatypeUnsupported, "DDA takes Float32, Float16 and BFloat16, not %s", c.Datatype)
 	case threshold < 0:
-		return PathUnknown, closed(ReasonUnknown, "DDA is on, but its largest size is a table by GPU and release: compare with Baseline, or set dda.allReduceTreeMaxBytes")
+		return closed(ReasonUnknown, "DDA is on, but its largest size is a table by GPU and release: compare with Baseline, or set dda.allReduceTreeMaxBytes")
 	case c.SizeBytes > threshold:
-		return PathStandard, closed(ReasonAboveThreshold, "over the limit of %d bytes (%s)", threshold, envAMDThreshold)
+		return closed(ReasonAboveThreshold, "over the limit of %s, %s", exactBytes(threshold), envAMDThreshold)
 	}
-	return PathDDA, gate{}
+	return gate{}
 }
 
 func ddaReason(env environment, path Path) string {
 	switch path {
 	case PathDDAFlat:
-		return fmt.Sprintf("at most the flat (one-shot) limit of %d bytes", env.integer(envDDAFlatMax, defaultFlatMaxBytes))
+		return fmt.Sprintf("at most the flat (one-shot) limit of %s, %s", exactBytes(env.limitBytes(envDDAFlatMax)), envDDAFlatMax)
 	case PathDDATree:
-		return fmt.Sprintf("over the flat limit of %d bytes and at most the tree (two-shot) limit of %d",
-			env.integer(envDDAFlatMax, defaultFlatMaxBytes), env.integer(envDDATreeMax, defaultTreeMaxBytes))
+		return fmt.Sprintf("over the flat limit of %s and at most the tree (two-shot) limit of %s, %s",
+			exactBytes(env.limitBytes(envDDAFlatMax)), exactBytes(env.limitBytes(envDDATreeMax)), envDDATreeMax)
 	}
-	return fmt.Sprintf("at most the limit of %d bytes (%s)", env.integer(envAMDThreshold, -1), envAMDThreshold)
+	return fmt.Sprintf("at most the limit of %s, %s; some 2.30 releases read it on gfx950 only, so compare with Baseline",
+		exactBytes(env.integer(envAMDThreshold)), envAMDThreshold)
 }

@@ -32,38 +32,54 @@ func TestExpectedPath(t *testing.T) {
 		{"flat limit", FlavorRCCLXDev, DDA, bothOn, call(AllReduce, Float16, 204800), PathDDAFlat, "204800"},
 		{"tree", FlavorRCCLXDev, DDA, bothOn, call(AllReduce, Float32, 204800+128), PathDDATree, "30408704"},
 		{"tree limit", FlavorRCCLXDev, DDA, bothOn, call(AllReduce, BFloat16, 30408704), PathDDATree, "30408704"},
-		{"over tree", FlavorRCCLXDev, DDA, bothOn, call(AllReduce, BFloat16, 33554432), PathStandard, "tree"},
+		{"over tree", FlavorRCCLXDev, DDA, bothOn, call(AllReduce, BFloat16, 33554432), PathRingTree, "tree"},
 		{"DDA variant has FP8 off", FlavorRCCLXDev, DDA, bothOn, call(AllReduce, BFloat16, 16<<20), PathDDATree, ""},
-		{"baseline", FlavorRCCLXDev, Baseline, bothOn, call(AllReduce, BFloat16, 65536), PathStandard, "RCCL_DDA_NRANKS=0"},
-		{"baseline large", FlavorRCCLXDev, Baseline, bothOn, call(AllReduce, BFloat16, 64<<20), PathStandard, ""},
-		{"other collectives are not built", FlavorRCCLXDev, DDA, bothOn, call(ReduceScatter, BFloat16, 65536), PathStandard, "AllReduce only"},
-		{"four ranks", FlavorRCCLXDev, DDA, bothOn, with(call(AllReduce, BFloat16, 65536), func(c *Call) { c.Ranks = 4 }), PathStandard, "exactly 8 ranks"},
-		{"two nodes", FlavorRCCLXDev, DDA, bothOn, with(call(AllReduce, BFloat16, 65536), func(c *Call) { c.Nodes = 2 }), PathStandard, "one node"},
-		{"max", FlavorRCCLXDev, DDA, bothOn, with(call(AllReduce, BFloat16, 65536), func(c *Call) { c.Op = "Max" }), PathStandard, "Sum"},
-		{"unaligned", FlavorRCCLXDev, DDA, bothOn, call(AllReduce, BFloat16, 65538), PathStandard, "multiple of 16"},
-		{"parts unaligned", FlavorRCCLXDev, DDA, bothOn, call(AllReduce, BFloat16, 204800+16), PathStandard, "multiples of 16"},
+		{"baseline", FlavorRCCLXDev, Baseline, bothOn, call(AllReduce, BFloat16, 65536), PathRingTree, "RCCL_DDA_NRANKS=0"},
+		{"baseline large", FlavorRCCLXDev, Baseline, bothOn, call(AllReduce, BFloat16, 64<<20), PathRingTree, ""},
+		{"other collectives are not built", FlavorRCCLXDev, DDA, bothOn, call(ReduceScatter, BFloat16, 65536), PathRingTree, "AllReduce only"},
+		{"four ranks", FlavorRCCLXDev, DDA, bothOn, with(call(AllReduce, BFloat16, 65536), func(c *Call) { c.Ranks = 4 }), PathRingTree, "exactly 8 ranks"},
+		{"two nodes", FlavorRCCLXDev, DDA, bothOn, with(call(AllReduce, BFloat16, 65536), func(c *Call) { c.Nodes = 2 }), PathRingTree, "one node"},
+		{"max", FlavorRCCLXDev, DDA, bothOn, with(call(AllReduce, BFloat16, 65536), func(c *Call) { c.Op = "Max" }), PathRingTree, "Sum"},
+		{"unaligned", FlavorRCCLXDev, DDA, bothOn, call(AllReduce, BFloat16, 65538), PathRingTree, "multiple of 16"},
+		{"parts unaligned", FlavorRCCLXDev, DDA, bothOn, call(AllReduce, BFloat16, 204800+16), PathRingTree, "multiples of 16"},
 		{"own thresholds", FlavorRCCLXDev, DDA, thresholds(1024, 64<<20), call(AllReduce, BFloat16, 64<<20), PathDDATree, ""},
 		{"own flat", FlavorRCCLXDev, DDA, thresholds(1024, 64<<20), call(AllReduce, BFloat16, 2048), PathDDATree, "1024"},
 
 		{"fp8", FlavorRCCLXDev, LowPrecision, bothOn, call(AllReduce, BFloat16, 16<<20), PathLowPrecision, "16777216"},
 		{"fp8 fp32", FlavorRCCLXDev, LowPrecision, bothOn, call(AllToAll, Float32, 64<<20), PathLowPrecision, ""},
-		{"fp8 below", FlavorRCCLXDev, LowPrecision, bothOn, call(AllReduce, BFloat16, 8<<20), PathStandard, "least size"},
-		{"fp8 fp16", FlavorRCCLXDev, LowPrecision, bothOn, call(AllReduce, Float16, 64<<20), PathStandard, "not Float16"},
+		{"fp8 below", FlavorRCCLXDev, LowPrecision, bothOn, call(AllReduce, BFloat16, 8<<20), PathRingTree, "least size"},
+		{"fp8 fp16", FlavorRCCLXDev, LowPrecision, bothOn, call(AllReduce, Float16, 64<<20), PathRingTree, "not Float16"},
 		{"fp8 tail hazard", FlavorRCCLXDev, LowPrecision, bothOn, call(AllReduce, BFloat16, 16<<20+32), PathLowPrecision, "check the data"},
 		{"fp8 allgather below goes peer to peer", FlavorRCCLXDev, LowPrecision, bothOn, call(AllGather, BFloat16, 1<<20), PathP2PAllGather, "peer to peer"},
 		{"fp8 allgather fp16", FlavorRCCLXDev, LowPrecision, bothOn, call(AllGather, Float16, 64<<20), PathP2PAllGather, ""},
 		{"fp8 not asked for this one", FlavorRCCLXDev, LowPrecision, Settings{LowPrecision: LowPrecisionSettings{Mode: ModePreferred, Collectives: []Collective{AllGather}}},
-			call(AllReduce, BFloat16, 64<<20), PathStandard, ""},
+			call(AllReduce, BFloat16, 64<<20), PathRingTree, ""},
 
-		{"stable has no DDA", FlavorRCCLXStable, DDA, bothOn, call(AllReduce, BFloat16, 65536), PathStandard, "never takes a DDA path"},
+		{"stable has no DDA", FlavorRCCLXStable, DDA, bothOn, call(AllReduce, BFloat16, 65536), PathRingTree, "never takes a DDA path"},
 		{"stable fp8", FlavorRCCLXStable, LowPrecision, bothOn, call(AllReduce, BFloat16, 16<<20), PathLowPrecision, ""},
 		{"AMD without a limit", FlavorRCCLDDA, DDA, bothOn, call(AllReduce, BFloat16, 65536), PathUnknown, "compare with Baseline"},
 		{"AMD with a limit", FlavorRCCLDDA, DDA, thresholds(0, 1<<20), call(AllGather, BFloat16, 65536), PathDDA, "1048576"},
 		{"AMD over its limit", FlavorRCCLDDA, DDA, thresholds(0, 1<<20), call(AllGather, BFloat16, 2<<20), PathStandard, "RCCL_DDA_THRESHOLD"},
-		{"AMD baseline", FlavorRCCLDDA, Baseline, bothOn, call(AllReduce, BFloat16, 65536), PathStandard, "RCCL_DDA_ENABLE=0"},
-		{"AMD has no FP8", FlavorRCCLDDA, LowPrecision, bothOn, call(AllReduce, BFloat16, 64<<20), PathStandard, ""},
+		{"AMD baseline", FlavorRCCLDDA, Baseline, bothOn, call(AllReduce, BFloat16, 65536), PathRingTree, "RCCL_DDA_ENABLE=0"},
+		{"AMD has no FP8", FlavorRCCLDDA, LowPrecision, bothOn, call(AllReduce, BFloat16, 64<<20), PathRingTree, ""},
 		{"rccl", FlavorRCCL, DDA, bothOn, call(AllReduce, BFloat16, 65536), PathStandard, "no DDA"},
-		{"nccl", FlavorNCCL, Baseline, bothOn, call(AllReduce, BFloat16, 65536), PathStandard, "no DDA"},
+		{"nccl", FlavorNCCL, Baseline, bothOn, call(AllReduce, BFloat16, 65536), PathRingTree, "no DDA"},
+		{"tree limit under the flat one", FlavorRCCLXDev, DDA, thresholds(204800, 100<<10), call(AllReduce, BFloat16, 150<<10), PathRingTree, "102400 bytes (100 KiB)"},
+		{"a limit of 4 GiB wraps to zero in the library", FlavorRCCLXDev, DDA, thresholds(1024, 4<<30), call(AllReduce, BFloat16, 1<<20), PathRingTree, "limit of 0 bytes"},
+		{"sizes are rounded down to elements before FP8 looks", FlavorRCCLXDev, LowPrecision, bothOn, with(call(ReduceScatter, BFloat16, 16<<20), func(c *Call) { c.Ranks = 3 }), PathRingTree, "least size"},
+		{"int8", FlavorRCCLXDev, DDA, bothOn, call(AllReduce, Int8, 65536), PathRingTree, "not Int8"},
+		{"fp64", FlavorRCCLXDev, DDA, bothOn, call(AllReduce, Float64, 65536), PathRingTree, "not Float64"},
+		{"fp8 elements are no FP8 transport", FlavorRCCLXDev, LowPrecision, bothOn, call(AllReduce, Float8E4M3, 64<<20), PathRingTree, "not Float8E4M3"},
+		{"broadcast", FlavorRCCLXDev, LowPrecision, bothOn, call(Broadcast, BFloat16, 64<<20), PathRingTree, "FP8 has no Broadcast"},
+		{"reduce", FlavorRCCLDDA, DDA, bothOn, call(Reduce, BFloat16, 65536), PathRingTree, "DDA has no Reduce"},
+		{"all to all", FlavorRCCLXDev, Baseline, bothOn, call(AllToAll, BFloat16, 65536), PathSendRecv, "group of sends"},
+		{"all to all with a pivot", FlavorRCCLXDev, Baseline, Settings{Env: []EnvVar{{"RCCL_ALL_TO_ALL_PIVOT_ENABLE", "1"}}}, call(AllToAll, BFloat16, 65536), PathStandard, "pivot"},
+		{"uneven all to all", FlavorRCCL, Baseline, bothOn, call(AllToAllv, Int32, 65536), PathSendRecv, ""},
+		{"send and receive", FlavorNCCL, Baseline, bothOn, call(SendRecv, Int8, 65536), PathSendRecv, ""},
+		{"rccl without MSCCL", FlavorRCCL, Baseline, Settings{Env: []EnvVar{{"RCCL_MSCCL_ENABLE", "0"}}}, call(AllReduce, BFloat16, 65536), PathRingTree, ""},
+		{"baseline says what DDA would do", FlavorRCCLXDev, Baseline, bothOn, call(AllReduce, BFloat16, 65536), PathRingTree, "would take the call if it were on: set dda.mode"},
+		{"baseline says what DDA would not do", FlavorRCCLXDev, Baseline, bothOn, call(AllReduce, BFloat16, 64<<20), PathRingTree, "would not take the call if it were on: over the tree"},
+		{"AMD baseline knows no limit", FlavorRCCLDDA, Baseline, bothOn, call(AllReduce, BFloat16, 65536), PathRingTree, "may take the call"},
 		{"unknown", FlavorUnknown, DDA, bothOn, call(AllReduce, BFloat16, 65536), PathUnknown, "not known"},
 	}
 	for _, tt := range tests {
@@ -102,36 +118,97 @@ func TestParseStrtoll(t *testing.T) {
 	}
 }
 
+// Every range begins where the one before ends, and the gates agree with it on all even sizes that are near its ends.
 func TestExplainRangesJoinUp(t *testing.T) {
+	ddaOnly := Settings{DDA: DDASettings{Mode: ModePreferred, AllReduceFlatMaxBytes: ptr[int64](5000), AllReduceTreeMaxBytes: ptr[int64](40 << 20)}}
 	for _, f := range []Flavor{FlavorRCCL, FlavorRCCLDDA, FlavorRCCLXDev, FlavorRCCLXStable, FlavorNCCL} {
-		for _, c := range Collectives() {
-			for _, d := range []Datatype{Float32, Float16, BFloat16} {
-				ranges, err := Explain(f, bothOn, Call{Collective: c, Datatype: d, Op: "Sum", Ranks: 8, Nodes: 1})
-				if err != nil {
-					t.Fatal(err)
-				}
-				next := d.Bytes()
-				for i, r := range ranges {
-					if r.MinBytes != next || r.Reason == "" || (r.MaxBytes == nil) != (i == len(ranges)-1) {
-						t.Errorf("%s %s %s: range %d of %v does not begin at %d, has no reason, or has no end", f, c, d, i, ranges, next)
-					}
-					if r.MaxBytes != nil {
-						next = *r.MaxBytes + 1
-						// The range must hold for an aligned size near its end.
-						got, _ := jobPath(f, call(c, d, *r.MaxBytes/128*128))
-						if got != r.Path {
-							t.Errorf("%s %s %s at %d bytes: range says %s, gates say %s", f, c, d, *r.MaxBytes, r.Path, got)
+		for _, s := range []Settings{{}, bothOn, ddaOnly, {Env: []EnvVar{{"RCCL_DIRECT_ALLGATHER_THRESHOLD", "100000"}}}} {
+			for _, c := range AllCollectives() {
+				for _, d := range Datatypes() {
+					for _, nodes := range []int{1, 2, 4, 5} {
+						for _, gfx := range []string{"", "gfx942", "gfx950:sramecc+:xnack-", "gfx90a"} {
+							requireRanges(t, f, s, Call{Collective: c, Datatype: d, Op: "Sum", Ranks: 8 * nodes, Nodes: nodes, GFX: gfx})
 						}
 					}
 				}
 			}
 		}
 	}
+}
+
+func requireRanges(t *testing.T, f Flavor, s Settings, c Call) {
+	t.Helper()
+	ranges, err := Explain(f, s, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := environmentMap(JobEnvironment(f, s))
+	next := c.Datatype.Bytes()
+	if parted(c.Collective) {
+		next *= int64(c.Ranks)
+	}
+	step := c.Datatype.Bytes() * 128 * int64(c.Ranks)
+	for i, r := range ranges {
+		if r.MinBytes != next || r.Reason == "" || (r.MaxBytes == nil) != (i == len(ranges)-1) {
+			t.Errorf("%s %+v: range %d of %+v does not begin at %d, has no reason, or has no end", f, c, i, ranges, next)
+		}
+		samples := []int64{(r.MinBytes + step - 1) / step * step}
+		if r.MaxBytes != nil {
+			next = *r.MaxBytes + 1
+			if samples = append(samples, *r.MaxBytes/step*step); *r.MaxBytes/step*step < r.MinBytes {
+				samples = []int64{r.MinBytes, *r.MaxBytes} // too narrow for an even size
+			}
+		}
+		for _, size := range samples {
+			call := c
+			call.SizeBytes = size
+			if got, _ := pathUnder(f, env, call); got != r.Path {
+				t.Errorf("%s %+v at %d bytes: range %d of %+v says %s, gates say %s", f, c, size, i, ranges, r.Path, got)
+			}
+		}
+	}
+}
+
+func TestExplainRejects(t *testing.T) {
 	if _, err := Explain(FlavorRCCLXDev, bothOn, Call{Collective: "Gather", Datatype: Float32, Ranks: 8, Nodes: 1}); err == nil {
 		t.Error("an unknown collective was explained")
 	}
 	if _, err := Explain(FlavorRCCLXDev, bothOn, Call{Collective: AllReduce, Datatype: Float32}); err == nil {
 		t.Error("zero ranks were explained")
+	}
+	if _, err := Explain(FlavorRCCLXDev, bothOn, Call{Collective: AllReduce, Datatype: Float32, Ranks: 4, Nodes: 8}); err == nil {
+		t.Error("fewer ranks than nodes were explained")
+	}
+}
+
+// The question of issue 3: what does AllReduce of bfloat16 over eight ranks do, and why not something else?
+func TestExplainSaysWhyNot(t *testing.T) {
+	ranges, err := Explain(FlavorRCCLXDev, Settings{DDA: DDASettings{Mode: ModePreferred}}, Call{Collective: AllReduce, Datatype: BFloat16, Op: "Sum", Ranks: 8, Nodes: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []struct {
+		min  int64
+		path Path
+		fp8  string
+	}{
+		{2, PathRingTree, "would not take the call if it were on: under FP8's fixed least size of 16777216 bytes (16 MiB)"},
+		{16, PathDDAFlat, "would not take"},
+		{204801, PathDDATree, "would not take"},
+		{16 << 20, PathDDATree, "would take the call if it were on: set lowPrecision.mode to Preferred"},
+		{30408705, PathRingTree, "would take the call if it were on: set lowPrecision.mode to Preferred"},
+	}
+	if len(ranges) != len(want) {
+		t.Fatalf("%d ranges, want %d: %+v", len(ranges), len(want), ranges)
+	}
+	for i, w := range want {
+		r := ranges[i]
+		if r.MinBytes != w.min || r.Path != w.path || len(r.NotTaken) == 0 || r.NotTaken[0].Path != PathLowPrecision || !strings.Contains(r.NotTaken[0].Message, w.fp8) {
+			t.Errorf("range %d is %+v, want %+v", i, r, w)
+		}
+	}
+	if last := ranges[4].NotTaken; len(last) != 2 || last[1].Path != PathDDA || last[1].Reason != ReasonAboveThreshold {
+		t.Errorf("the last range does not say why not DDA: %+v", last)
 	}
 }
 

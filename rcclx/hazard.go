@@ -9,7 +9,7 @@ const lowPrecisionLine = 128
 // Hazard says why the result of a call may be wrong under a variant although the library reports none; empty where no
 // reason is known. Today there is one: FP8 AllReduce and ReduceScatter of counts that do not split into whole lines.
 func Hazard(f Flavor, v Variant, s Settings, c Call) string {
-	if !lowPrecisionGate(f, environmentMap(Environment(f, v, s)), c).open() {
+	if !lowPrecisionGate(f, environmentMap(Environment(f, v, s)), c.exact()).open() {
 		return ""
 	}
 	return lowPrecisionHazard(c)

@@ -43,8 +43,9 @@ func TestEnvironment(t *testing.T) {
 		{"amd baseline", FlavorRCCLDDA, Baseline, bothOn, []string{reclaim, "RCCL_DDA_ENABLE=0"}},
 		{"amd dda", FlavorRCCLDDA, DDA, tree, []string{reclaim, "RCCL_DDA_ENABLE=1", "RCCL_DDA_THRESHOLD=67108864"}},
 		{"rccl", FlavorRCCL, DDA, bothOn, []string{reclaim}},
-		{"nccl", FlavorNCCL, Baseline, bothOn, nil},
-		{"own variable", FlavorNCCL, Baseline, Settings{Env: []EnvVar{{"NCCL_DEBUG", "WARN"}}}, []string{"NCCL_DEBUG=WARN"}},
+		{"nccl", FlavorNCCL, Baseline, bothOn, []string{"NCCL_NVLS_ENABLE=0"}},
+		{"own variable", FlavorNCCL, Baseline, Settings{Env: []EnvVar{{"NCCL_DEBUG", "WARN"}}}, []string{"NCCL_DEBUG=WARN", "NCCL_NVLS_ENABLE=0"}},
+		{"multicast is never enabled", FlavorNCCL, Baseline, Settings{Env: []EnvVar{{"NCCL_NVLS_ENABLE", "1"}}}, []string{"NCCL_NVLS_ENABLE=0"}},
 		{"own variable cannot break baseline", FlavorRCCLXStable, Baseline, Settings{Env: []EnvVar{{"RCCL_DDA_NRANKS", "8"}}},
 			[]string{reclaim, "RCCL_DDA_NRANKS=0", "RCCL_LOW_PRECISION_ENABLE=0"}},
 	}
@@ -74,6 +75,10 @@ func TestJobEnvironment(t *testing.T) {
 
 func TestMemoryNeed(t *testing.T) {
 	shapes := []Shape{{1, 100, 800}, {1, 800, 100}}
+	inPlace := []Shape{shapes[0].InPlace(), shapes[1].InPlace()}
+	if send, recv, library := MemoryNeed(FlavorRCCLXDev, LowPrecision, bothOn, 8, inPlace); send != 0 || recv != 800 || library != 2415919104 {
+		t.Errorf("in place: %d %d %d, want one buffer of 800", send, recv, library)
+	}
 	for _, tt := range []struct {
 		v     Variant
 		ranks int

@@ -234,9 +234,9 @@ func TestVariantsOverRealProcesses(t *testing.T) {
 	root := node(t)
 	const small, large = 65536, 16 << 20
 	paths := map[rcclx.Variant]map[int64]rcclx.Path{
-		rcclx.Baseline:     {small: rcclx.PathStandard, large: rcclx.PathStandard},
+		rcclx.Baseline:     {small: rcclx.PathRingTree, large: rcclx.PathRingTree},
 		rcclx.DDA:          {small: rcclx.PathDDAFlat, large: rcclx.PathDDATree},
-		rcclx.LowPrecision: {small: rcclx.PathStandard, large: rcclx.PathLowPrecision},
+		rcclx.LowPrecision: {small: rcclx.PathRingTree, large: rcclx.PathLowPrecision},
 	}
 	for _, v := range []rcclx.Variant{rcclx.Baseline, rcclx.DDA, rcclx.LowPrecision} {
 		t.Run(string(v), func(t *testing.T) {
