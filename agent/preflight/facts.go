@@ -3,13 +3,13 @@ package preflight
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
 	"time"
 
 	"rcclx.io/commgroup-operator/agent/discover"
-	api "rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
 // NodeFacts are what a node says of itself before any of the run's processes uses a GPU. What could not be read is nil,
@@ -43,9 +43,12 @@ type KFDProcess struct {
 	ProcessID int
 	// MemoryBytes and BusyComputeUnits by KFD's gpu_id; a GPU that is not in them could not be read.
 	MemoryBytes, BusyComputeUnits map[uint64]uint64
+	// Unread is why what it holds could not be read; empty where it could.
+	Unread string
 }
 
 const (
+	kfdNodesDir   = "sys/class/kfd/kfd/topology/nodes"
 	kfdProcessDir = "sys/class/kfd/kfd/proc"
 	nvidiaGPUDir  = "proc/driver/nvidia/gpus"
 	// gatherDeadline bounds what is read beside the scan, which has deadlines of its own: a GPU in reset can block a read.
@@ -127,7 +130,10 @@ func gatherUsers(fs discover.FS) NodeFacts {
 func readKFDProcess(fs discover.FS, pid int) KFDProcess {
 	p := KFDProcess{ProcessID: pid, MemoryBytes: map[uint64]uint64{}, BusyComputeUnits: map[uint64]uint64{}}
 	dir := kfdProcessDir + "/" + strconv.Itoa(pid)
-	names, _ := fs.ReadDir(dir)
+	names, err := fs.ReadDir(dir)
+	if err != nil && discover.Classify(err) != discover.ClassMissing {
+		p.Unread = err.Error()
+	}
 	for _, name := range names {
 		into, path := p.MemoryBytes, dir+"/"+name
 		id, isMemory := strings.CutPrefix(name, "vram_")
@@ -143,11 +149,15 @@ func readKFDProcess(fs discover.FS, pid int) KFDProcess {
 			continue
 		}
 		data, err := fs.ReadFile(path)
-		if err != nil {
-			continue // MI100 and older have no cu_occupancy (EINVAL)
+		if err == nil {
+			into[gpu], err = parseCount(data)
 		}
-		if n, err := parseCount(data); err == nil {
-			into[gpu] = n
+		if err != nil {
+			delete(into, gpu)
+			// The process may have ended; and not every GPU counts its busy compute units (EINVAL).
+			if isMemory && discover.Classify(err) != discover.ClassMissing {
+				p.Unread = err.Error()
+			}
 		}
 	}
 	return p
@@ -155,9 +165,7 @@ func readKFDProcess(fs discover.FS, pid int) KFDProcess {
 
 // amd says whether AMD's preconditions apply: by the library where it is known, else by what the node has.
 func (f NodeFacts) amd(need Need) bool {
-	switch need.Flavor {
-	case "", "unknown":
-	default:
+	if need.known() {
 		return need.Flavor.HIP()
 	}
 	d := f.Discovered
@@ -165,8 +173,8 @@ func (f NodeFacts) amd(need Need) bool {
 		d.Driver.Kind == discover.DriverDKMS || d.Driver.Kind == discover.DriverInTree || d.Driver.Kind == discover.DriverBuiltIn)
 }
 
-func (f NodeFacts) simulated() bool {
-	return f.Discovered != nil && f.Discovered.Origin == api.OriginSimulated
+func (f NodeFacts) isUnread(path string) bool {
+	return slices.ContainsFunc(f.Discovered.Unread, func(u discover.Unread) bool { return u.Path == path })
 }
 
 // unread says why a file could not be read, "" where nothing is known of it.

@@ -47,7 +47,7 @@ func DefaultLockDir() string {
 	return os.TempDir()
 }
 
-// Lock takes the lock of every GPU in pci, by its PCI address, so that no second run of agent run or agent bench on this
+// Lock takes the lock of every GPU in pci, the addresses of ranks 0, 1 and so on, so that no second run of agent run or agent bench on this
 // machine uses it. release gives them back; where the process dies, the kernel does. A finding that failed says which
 // run holds a GPU; one that is unknown says why no lock could be had, and the run may go on without. Locks in a folder
 // that two pods do not share keep nothing apart; there the device plugin gives each GPU to one pod.
@@ -70,8 +70,10 @@ func Lock(dir string, pci []string, holder Holder) (release func(), finding *Fin
 		f, other, err := lockGPU(dir, address, holder)
 		switch {
 		case err != nil:
-			x := found(GPUBusy, Unknown, slices.Index(pci, address), "GPU %s could not be locked against a second run: %v", address, err)
-			finding = &x
+			if finding == nil {
+				x := found(GPUBusy, Unknown, slices.Index(pci, address), "GPU %s could not be locked against a second run: %v", address, err)
+				finding = &x
+			}
 		case other != nil:
 			release()
 			x := found(GPUBusy, Failed, slices.Index(pci, address), "GPU %s is in use by %s", address, other)

@@ -97,7 +97,7 @@ var table = map[string]Precondition{
 	},
 	OneProcessPerGPU: {
 		Holds:     "each rank is a process of its own",
-		Otherwise: "RCCLX's DDA aborts: HIP does not open an IPC handle in the process that made it",
+		Otherwise: "RCCLX's DDA aborts the process: HIP does not open an IPC handle in the process that made it",
 		Source:    "torchcomms comms/common/IpcMemHandler.cc, comms/utils/checks.h; ROCm clr hipamd/src/hip_memory.cpp",
 		Next:      "start one process for each rank, as agent run and agent bench do",
 	},
@@ -126,7 +126,7 @@ var table = map[string]Precondition{
 		Next:      "set the same NCCL_*, RCCL_* and HSA_* variables for all ranks, and give all the same /etc/rccl.conf and ~/.rccl.conf",
 	},
 	AddressFamily: {
-		Holds:     "the library finds an interface for its bootstrap, of one address family on all ranks",
+		Holds:     "the library finds an interface for its bootstrap, the same address family on all ranks",
 		Otherwise: "no communicator can be formed",
 		Source:    "rccl src/misc/socket.cc ncclFindInterfaces",
 		Next:      "correct NCCL_SOCKET_IFNAME and NCCL_SOCKET_FAMILY, or leave both unset",

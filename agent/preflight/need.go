@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"slices"
 	"strings"
 
 	"rcclx.io/commgroup-operator/rcclx"
@@ -12,8 +13,7 @@ type Need struct {
 	Ranks, Nodes int
 	// Flavor whose gates hold (rcclx.LibraryInfo.Gates). Empty or unknown before a library was loaded.
 	Flavor rcclx.Flavor
-	// Settings asked for, and the Variants that will be measured.
-	Settings rcclx.Settings
+	// Variants that will be measured.
 	Variants []rcclx.Variant
 	// Environ of each rank, as NAME=VALUE.
 	Environ []string
@@ -21,6 +21,9 @@ type Need struct {
 	// for the variant (rcclx.MemoryNeed).
 	MemoryBytes int64
 }
+
+// known says whether a library was loaded, and which.
+func (n Need) known() bool { return n.Flavor != "" && n.Flavor != rcclx.FlavorUnknown }
 
 // variable is the value that the ranks see; ok is false where it is not set.
 func (n Need) variable(name string) (value string, ok bool) {
@@ -32,12 +35,10 @@ func (n Need) variable(name string) (value string, ok bool) {
 	return "", false
 }
 
-// dda says whether DDA will be used or tried, and whether the run cannot pass without it.
-func (n Need) dda() (tried, required bool) {
-	for _, v := range n.Variants {
-		tried = tried || v == rcclx.DDA
-	}
-	return tried, n.Settings.DDA.Mode == rcclx.ModeRequired
+// rcclxDDA says whether the run will use RCCLX's DDA, which aborts the process where its conditions do not hold. It only
+// begins with eight ranks on one node (torchcomms comms/rcclx/develop/meta/algorithms/AlgoInit.h).
+func (n Need) rcclxDDA() bool {
+	return n.Flavor == rcclx.FlavorRCCLXDev && n.Ranks == 8 && n.Nodes <= 1 && slices.Contains(n.Variants, rcclx.DDA)
 }
 
 // RankFacts is what a rank's process saw when it had loaded the library, before any communicator.
@@ -49,6 +50,4 @@ type RankFacts struct {
 	ProcessID int
 	// Library that it loaded, with its device's address and memory; nil where it did not say.
 	Library *rcclx.LibraryInfo
-	// AddressFamily of its bootstrap address, as Bootstrap gives it; empty where not known.
-	AddressFamily string
 }

@@ -93,6 +93,7 @@ func nameMatcher(list string) func(name string) bool {
 	}
 }
 
+// checkAddressFamily: the ranks of a node share its network and their variables, so that one look is for all of them.
 func checkAddressFamily(f NodeFacts, need Need) Finding {
 	if f.InterfacesError != "" {
 		return found(AddressFamily, Unknown, -1, "%s", f.InterfacesError)
@@ -111,7 +112,7 @@ func checkAddressFamily(f NodeFacts, need Need) Finding {
 	case family != "" && family != "AF_INET" && family != "AF_INET6":
 		return found(AddressFamily, Warning, -1, "ranks listen on the %s, but %s is %q, which the library ignores: it knows AF_INET and AF_INET6", b, envSocketFamily, family)
 	}
-	return met(AddressFamily, "ranks listen on the %s", b)
+	return met(AddressFamily, "all ranks listen on the %s", b)
 }
 
 func describe(interfaces []Interface) string {

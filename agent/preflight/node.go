@@ -90,8 +90,10 @@ func orUnread(text string) string {
 // checkGPUCount counts what the kernel shows this container. KFD answers EPERM for the GPUs outside its device cgroup.
 func checkGPUCount(f NodeFacts, need Need) Finding {
 	d := f.Discovered
+	// A topology that was read and has no GPU counts as well.
+	counted := d != nil && (len(d.Devices)+len(d.HiddenNodes)+len(d.UnreadableNodes) > 0 || d.Generation != nil && !f.isUnread(kfdNodesDir))
 	switch {
-	case f.amd(need) && d != nil && len(d.Devices)+len(d.HiddenNodes)+len(d.UnreadableNodes) > 0:
+	case counted && (f.amd(need) || !need.known() && f.NVIDIAGPUs == nil):
 		seen := fmt.Sprintf("KFD shows %d GPUs", len(d.Devices))
 		if n := len(d.HiddenNodes); n > 0 {
 			seen += fmt.Sprintf(" and hides %d from this container", n)
@@ -124,7 +126,7 @@ func checkHiddenGPUs(need Need) Finding {
 		if !set || mask == "" {
 			continue
 		}
-		if n, _ := visibleGPUs(mask); least < 0 || n < least {
+		if n := visibleGPUs(mask); least < 0 || n < least {
 			least, seen = n, fmt.Sprintf("%s=%s leaves a rank %d GPUs", name, mask, n)
 		}
 	}

@@ -38,23 +38,16 @@ func parseCount(data []byte) (uint64, error) {
 }
 
 // visibleGPUs reads a device mask as the runtimes do: the entries up to the first that is no ordinal, an ordinal twice
-// counting once (ROCm clr rocclr/device/rocm/rocdevice.cpp, the same in CUDA's). UUIDs count as one GPU each. inOrder
-// says that they are the ordinals 0, 1, 2 and so on.
-func visibleGPUs(mask string) (count int, inOrder bool) {
+// counting once (ROCm clr rocclr/device/rocm/rocdevice.cpp). UUIDs count as one GPU each.
+func visibleGPUs(mask string) int {
 	seen := map[string]bool{}
-	inOrder = true
 	for entry := range strings.SplitSeq(mask, ",") {
 		n, err := strconv.ParseUint(entry, 10, 16)
 		isOrdinal := err == nil && strconv.FormatUint(n, 10) == entry
 		if !isOrdinal && !strings.HasPrefix(entry, "GPU-") {
 			break
 		}
-		if seen[entry] {
-			continue
-		}
-		inOrder = inOrder && isOrdinal && n == uint64(count)
 		seen[entry] = true
-		count++
 	}
-	return count, inOrder
+	return len(seen)
 }

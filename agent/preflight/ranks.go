@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"rcclx.io/commgroup-operator/rcclx"
 )
 
 const (
@@ -18,6 +16,9 @@ const (
 	// usedMemoryBytes, or a twentieth of the memory where that is more, may be gone before a remark: the runtime's own
 	// buffers of a process for each GPU.
 	usedMemoryBytes = 4 << 30
+	// libraryMemoryBytes is this package's allowance for what every communicator takes and no source tells: channels and
+	// their buffers. Less free memory than this on top of the need is a remark.
+	libraryMemoryBytes = 1 << 30
 )
 
 var scratchFirmware = map[string]uint64{"gfx942": 177, "gfx950": 24}
@@ -26,7 +27,7 @@ var scratchFirmware = map[string]uint64{"gfx942": 177, "gfx950": 24}
 // communicator is formed: one finding for each precondition that applies. f was gathered before these processes began.
 func CheckRanks(f NodeFacts, ranks []RankFacts, need Need) []Finding {
 	for _, r := range ranks {
-		if (need.Flavor == "" || need.Flavor == rcclx.FlavorUnknown) && r.Library != nil {
+		if !need.known() && r.Library != nil {
 			need.Flavor = r.Library.Gates()
 		}
 	}
@@ -34,12 +35,8 @@ func CheckRanks(f NodeFacts, ranks []RankFacts, need Need) []Finding {
 	if f.amd(need) {
 		out = append(out, checkScratchReclaim(f, ranks, need))
 	}
-	out = append(out, checkSharedGPU(f, ranks), checkOneProcess(ranks), checkGPUOrder(f, ranks, need), checkSameLibrary(ranks),
+	return append(out, checkSharedGPU(f, ranks), checkOneProcess(ranks, need), checkGPUOrder(f, ranks, need), checkSameLibrary(ranks),
 		checkSameSettings(ranks), checkGPUBusy(f, ranks), checkGPUMemory(ranks, need))
-	if a := checkSameFamily(ranks); a != nil {
-		out = append(out, *a)
-	}
-	return out
 }
 
 func checkScratchReclaim(f NodeFacts, ranks []RankFacts, need Need) Finding {
@@ -98,14 +95,18 @@ func checkSharedGPU(f NodeFacts, ranks []RankFacts) Finding {
 	return met(SharedGPU, "%d ranks are on %d GPUs", len(ranks), len(on))
 }
 
-func checkOneProcess(ranks []RankFacts) Finding {
+func checkOneProcess(ranks []RankFacts, need Need) Finding {
+	state, consequence := Warning, "RCCLX's DDA would abort"
+	if need.rcclxDDA() {
+		state, consequence = Failed, "DDA aborts"
+	}
 	of := map[int]int{}
 	for _, r := range ranks {
 		if r.ProcessID <= 0 {
 			return found(OneProcessPerGPU, Unknown, r.Rank, "the process of rank %d is not known", r.Rank)
 		}
 		if other, taken := of[r.ProcessID]; taken {
-			return found(OneProcessPerGPU, Failed, r.Rank, "ranks %d and %d are both in process %d, expected one for each", other, r.Rank, r.ProcessID)
+			return found(OneProcessPerGPU, state, r.Rank, "ranks %d and %d are both in process %d, expected one for each: %s", other, r.Rank, r.ProcessID, consequence)
 		}
 		of[r.ProcessID] = r.Rank
 	}
@@ -113,7 +114,7 @@ func checkOneProcess(ranks []RankFacts) Finding {
 }
 
 func checkGPUOrder(f NodeFacts, ranks []RankFacts, need Need) Finding {
-	if tried, _ := need.dda(); tried && need.Flavor == rcclx.FlavorRCCLXDev && need.Ranks == 8 {
+	if need.rcclxDDA() {
 		for _, r := range ranks {
 			if r.Device != r.Rank {
 				return found(GPUOrder, Failed, r.Rank, "rank %d is on ordinal %d, expected %d: with DDA the library aborts the process", r.Rank, r.Device, r.Rank)
@@ -179,20 +180,6 @@ func checkSameSettings(ranks []RankFacts) Finding {
 	return met(SameSettings, "all ranks see the settings %s", ranks[0].Library.SettingsHash)
 }
 
-// checkSameFamily compares the ranks' address families; nil where they are the same, which CheckNode has said, or not
-// known.
-func checkSameFamily(ranks []RankFacts) *Finding {
-	for i, r := range ranks {
-		for _, other := range ranks[:i] {
-			if r.AddressFamily != "" && other.AddressFamily != "" && r.AddressFamily != other.AddressFamily {
-				f := found(AddressFamily, Failed, r.Rank, "rank %d listens on %s, rank %d on %s, expected one family for all", r.Rank, r.AddressFamily, other.Rank, other.AddressFamily)
-				return &f
-			}
-		}
-	}
-	return nil
-}
-
 func checkGPUMemory(ranks []RankFacts, need Need) Finding {
 	least, of := int64(-1), -1
 	for _, r := range ranks {
@@ -207,8 +194,12 @@ func checkGPUMemory(ranks []RankFacts, need Need) Finding {
 				r.Library.TotalMemoryBytes, need.MemoryBytes)
 		}
 	}
-	if of < 0 {
+	switch {
+	case of < 0:
 		return found(GPUMemory, Unknown, -1, "no rank said how much memory its GPU has")
+	case least < need.MemoryBytes+libraryMemoryBytes:
+		return found(GPUMemory, Warning, of, "rank %d has %d bytes free, and the run needs %d beside what the library takes for a communicator, which may be about %d",
+			of, least, need.MemoryBytes, libraryMemoryBytes)
 	}
 	return met(GPUMemory, "each GPU has at least %d bytes free (rank %d), the run needs %d", least, of, need.MemoryBytes)
 }
@@ -226,6 +217,11 @@ func checkGPUBusy(f NodeFacts, ranks []RankFacts) Finding {
 		total, used := r.Library.TotalMemoryBytes, r.Library.TotalMemoryBytes-r.Library.FreeMemoryBytes
 		if used > max(usedMemoryBytes, total/20) {
 			return found(GPUBusy, Warning, r.Rank, "%d of %d bytes of GPU %s (rank %d) are taken before the run: something else seems to use it", used, total, r.Library.PCIAddress, r.Rank)
+		}
+	}
+	for _, p := range f.KFDProcesses {
+		if p.Unread != "" {
+			return found(GPUBusy, Unknown, -1, "what process %d of the host holds on the GPUs could not be read: %s", p.ProcessID, p.Unread)
 		}
 	}
 	if f.KFDProcesses == nil {

@@ -19,13 +19,7 @@ func (x *execution) precheck(ctx context.Context, e *Evidence) *Failure {
 // lock keeps other runs off the GPUs that the probe found, and then holds what its ranks said against what the run needs.
 // release is never nil.
 func (x *execution) lock(e *Evidence, ranks []RankOutcome) (release func(), failure *Failure) {
-	var pci []string
-	for _, address := range e.PCI {
-		if address != "" {
-			pci = append(pci, address)
-		}
-	}
-	release, held := preflight.Lock(x.Config.LockDir, pci, preflight.Holder{Run: x.base.ID, Start: x.Clock.Now()})
+	release, held := preflight.Lock(x.Config.LockDir, e.PCI, preflight.Holder{Run: x.base.ID, Start: x.Clock.Now()})
 	if held != nil {
 		if failure := x.precondition(e, []preflight.Finding{*held}); failure != nil {
 			return release, failure
@@ -36,7 +30,7 @@ func (x *execution) lock(e *Evidence, ranks []RankOutcome) (release func(), fail
 
 // need is what the run asks of the node. lib is nil before a library was loaded.
 func (x *execution) need(lib *rcclx.LibraryInfo) preflight.Need {
-	n := preflight.Need{Ranks: x.ranks, Nodes: 1, Settings: SettingsOf(x.plan), Environ: RankEnvironment(x.Environ, SettingsOf(x.plan).Env, x.Config.Node)}
+	n := preflight.Need{Ranks: x.ranks, Nodes: 1, Environ: RankEnvironment(x.Environ, SettingsOf(x.plan).Env, x.Config.Node)}
 	for _, v := range Plan(x.plan, x.ranks) {
 		n.Variants = append(n.Variants, v.Variant)
 	}

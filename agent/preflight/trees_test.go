@@ -1,0 +1,194 @@
+package preflight
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
+	"rcclx.io/commgroup-operator/rcclx"
+)
+
+// notMet lists findings that are not met as "Name State".
+func notMet(findings []Finding) []string {
+	var out []string
+	for _, f := range findings {
+		if f.State != Met {
+			out = append(out, f.Name+" "+string(f.State))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// TestGeneratedNodes: on every node that the simulator makes, all that the tree can tell holds.
+func TestGeneratedNodes(t *testing.T) {
+	for _, model := range nodetree.Models() {
+		t.Run(model, func(t *testing.T) {
+			f := gather(t, goodHost(nodeTree(t, model)))
+			need := goodNeed()
+			need.Ranks, need.Flavor = len(f.Discovered.Devices), ""
+			findings := CheckNode(f, need)
+			if len(findings) != 7 {
+				t.Errorf("%d findings before the library is known, expected 7: %+v", len(findings), findings)
+			}
+			findings = append(findings, CheckRanks(f, goodRanks(f, need.Ranks), need)...)
+			if bad := notMet(findings); len(bad) > 0 || len(findings) != 15 {
+				t.Errorf("%d findings, not met: %v", len(findings), bad)
+			}
+		})
+	}
+}
+
+// TestPodHost reads a generated node as agent run does, with this machine's network and limits.
+func TestPodHost(t *testing.T) {
+	n, err := nodetree.Defaults("MI300X")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Name = "sim-node-0"
+	dir := t.TempDir()
+	if err := nodetree.Write(dir, n); err != nil {
+		t.Fatal(err)
+	}
+	host := PodHost{Root: dir}
+	if id, err := host.BootID(); err != nil || len(id) != 36 {
+		t.Errorf("boot id %q, %v", id, err)
+	}
+	need := goodNeed()
+	need.Ranks = 1 // this machine's /dev/shm may be small
+	f := gather(t, host)
+	for _, x := range CheckNode(f, need) {
+		if x.State == Failed || x.State == Unknown {
+			t.Errorf("%+v", x)
+		}
+	}
+	if f.KFDProcesses == nil || len(f.KFDProcesses) != 0 {
+		t.Errorf("processes %+v, expected an empty list", f.KFDProcesses)
+	}
+	if _, err := (PodHost{Root: filepath.Join(dir, "none")}).OpenRoot(); err == nil {
+		t.Error("a root that is not there was opened")
+	}
+}
+
+// TestFixtures holds trees of real and synthetic machines against a run over eight GPUs.
+func TestFixtures(t *testing.T) {
+	for name, want := range map[string][]string{
+		"synthetic/mi300x-8x-spx-64000.txtar":            nil,
+		"synthetic/mi300x-8x-spx-old-driver-50000.txtar": nil,
+		"synthetic/mi355x-8x-spx-bw0.txtar":              nil,
+		"synthetic/mi300x-8x-vf.txtar":                   nil,
+		"synthetic/mi300x-8x-builtin-driver.txtar":       nil,
+		"synthetic/mi300x-gpu-gone.txtar":                {"GPUCount Failed"},
+		"synthetic/mi300x-gpu-not-bound.txtar":           {"GPUCount Failed"},
+		"synthetic/odd-truncated-properties.txtar":       nil, // the node is listed all the same
+		"synthetic/odd-cpu-only.txtar":                   {"GPUCount Failed"},
+		"synthetic/odd-empty-nodes.txtar":                {"GPUCount Failed"},
+		"mi210-8x-two-hives/tree.txtar":                  {"IOMMU Unknown", "NUMABalancing Unknown"},
+		"mi25-1gpu-old-kernel/tree.txtar":                {"GPUCount Failed", "IOMMU Unknown", "NUMABalancing Unknown"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			need := goodNeed()
+			need.Flavor = ""
+			if got := notMet(CheckNode(gather(t, goodHost(fixtureTree(t, name))), need)); !slices.Equal(got, want) {
+				t.Errorf("not met: %v, expected %v", got, want)
+			}
+		})
+	}
+}
+
+// TestCommandLines of real machines.
+func TestCommandLines(t *testing.T) {
+	dir := filepath.Join(fixtures(t), "text")
+	tree := nodeTree(t, "MI300X")
+	for name, want := range map[string]State{"cmdline-amd-recommended.txt": Met, "cmdline-hang-then-fixed.txt": Met,
+		"cmdline-missing-iommu.txt": Warning, "cmdline-trap-iommu-ptx.txt": Warning} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := gather(t, goodHost(tree.with(map[string]string{cmdlinePath: string(text)})))
+		if got := one(t, CheckNode(f, goodNeed()), IOMMU); got.State != want {
+			t.Errorf("%s: %+v, expected %s", name, got, want)
+		}
+	}
+}
+
+// nvidiaHost has four GPUs, and no trace of AMD's driver.
+func nvidiaHost() memHost {
+	fs := memFS{"proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.133.20\n", "proc/cmdline": "ro quiet\n",
+		"proc/sys/kernel/osrelease": "6.8.0-60-generic\n", numaPath: "1\n", "sys/module/nvidia/version": "570.133.20\n"}
+	for _, pci := range []string{"0000:19:00.0", "0000:3b:00.0", "0000:4c:00.0", "0000:5d:00.0"} {
+		fs["proc/driver/nvidia/gpus/"+pci+"/information"] = "Model: NVIDIA H200\n"
+		fs["sys/bus/pci/devices/"+pci+"/vendor"], fs["sys/bus/pci/devices/"+pci+"/class"] = "0x10de\n", "0x030200\n"
+	}
+	return goodHost(fs)
+}
+
+// TestNVIDIA: what is AMD's own is not in the list at all, before and after the library is known.
+func TestNVIDIA(t *testing.T) {
+	f := gather(t, nvidiaHost())
+	need := Need{Ranks: 4, Nodes: 1, Variants: []rcclx.Variant{rcclx.Baseline}, Environ: []string{"NCCL_HOSTID=n"}, MemoryBytes: 1 << 30}
+	ranks := goodRanks(f, 4)
+	for i := range ranks {
+		ranks[i].Library.Flavor, ranks[i].Library.TotalMemoryBytes, ranks[i].Library.FreeMemoryBytes = rcclx.FlavorNCCL, 80<<30, 79<<30
+	}
+	findings := CheckNode(f, need)
+	findings = append(findings, CheckRanks(f, ranks, need)...)
+	if bad := notMet(findings); len(bad) > 0 {
+		t.Errorf("not met: %v", bad)
+	}
+	for _, x := range findings {
+		if p, _ := Lookup(x.Name); p.AMDOnly {
+			t.Errorf("%+v on an NVIDIA node", x)
+		}
+	}
+	if got := one(t, findings, GPUCount); !strings.Contains(got.Message, "shows 4 GPUs, 4 ranks") {
+		t.Errorf("%+v", got)
+	}
+	if got := one(t, findings, GPUBusy); !strings.Contains(got.Message, "no list of processes") {
+		t.Errorf("%+v", got)
+	}
+
+	need.Ranks = 8
+	if got := one(t, CheckNode(f, need), GPUCount); got.State != Failed {
+		t.Errorf("%+v, expected that four GPUs are too few", got)
+	}
+	swap(ranks, 0, 3)
+	if got := one(t, CheckRanks(f, ranks, need), GPUOrder); got.State != Warning || !strings.Contains(got.Message, "ordinal 0 is GPU 0000:5d:00.0") {
+		t.Errorf("%+v", got)
+	}
+	bare := goodHost(memFS{"proc/cmdline": "ro\n"}) // a sandbox that shows no driver
+	if got := one(t, CheckNode(gather(t, bare), need), GPUCount); got.State != Unknown {
+		t.Errorf("%+v, expected unknown", got)
+	}
+}
+
+// TestPartitions: ranks on the partitions of one GPU share its address.
+func TestPartitions(t *testing.T) {
+	f := gather(t, goodHost(func() memFS {
+		n, err := nodetree.Defaults("MI300X")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.Name, n.Partition = "sim-node-0", nodetree.CPX
+		dir := t.TempDir()
+		if err := nodetree.Write(dir, n); err != nil {
+			t.Fatal(err)
+		}
+		return treeOf(t, dir)
+	}()))
+	need := goodNeed()
+	need.Ranks = 64
+	ranks := goodRanks(f, 64)
+	findings := append(CheckNode(f, need), CheckRanks(f, ranks, need)...)
+	if bad := notMet(findings); len(bad) > 0 {
+		t.Errorf("not met: %v", bad)
+	}
+	ranks[63].Library.PCIAddress = ranks[0].Library.PCIAddress
+	if got := one(t, CheckRanks(f, ranks, need), SharedGPU); got.State != Failed {
+		t.Errorf("nine ranks on eight partitions: %+v", got)
+	}
+}
