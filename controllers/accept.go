@@ -20,24 +20,29 @@ type finding struct {
 func (f finding) isTrue() bool { return f.Status == metav1.ConditionTrue }
 
 // acceptance says whether the spec can be carried out on these members.
-func acceptance(spec *v1alpha1.CommGroupSpec, members []Member, membersErr error, defaultImage string) finding {
+func acceptance(spec *v1alpha1.CommGroupSpec, members []Member, membersErr error, defaultImage string, now time.Time) finding {
 	no := func(reason, format string, args ...any) finding {
 		return finding{metav1.ConditionFalse, reason, fmt.Sprintf(format, args...)}
 	}
 	if membersErr != nil {
 		return no(v1alpha1.ReasonNoNodesMatched, "No node was selected: %v. Correct the selector.", membersErr)
 	}
-	if _, err := parseSchedule(spec.Run.Schedule); err != nil {
+	schedule, err := parseSchedule(spec.Run.Schedule)
+	if err != nil {
 		return no(v1alpha1.ReasonInvalidSchedule, "run.schedule %q is not a cron line: %v. Write five fields (minute hour day month weekday), for example '0 3 * * *'.",
 			spec.Run.Schedule, err)
+	}
+	if schedule != nil && schedule.Next(now.UTC()).IsZero() {
+		return no(v1alpha1.ReasonInvalidSchedule, "run.schedule %q never comes within five years: no such day of the month is in those months. Correct its day or month, for example '0 3 28 2 *'.",
+			spec.Run.Schedule)
 	}
 	if len(members) == 0 {
 		return no(v1alpha1.ReasonNoNodesMatched, "No node matches members: selector %s, %d names, %d excluded. Compare with `kubectl get nodes --show-labels`.",
 			metav1.FormatLabelSelector(spec.Members.NodeSelector), len(spec.Members.NodeNames), len(spec.Members.Exclude))
 	}
 	if len(members) < int(spec.Members.MinMembers) {
-		return no(v1alpha1.ReasonTooFewMembers, "%d nodes match and members.minMembers is %d: add or label nodes, or lower minMembers.",
-			len(members), spec.Members.MinMembers)
+		return no(v1alpha1.ReasonTooFewMembers, "%s and members.minMembers is %d: add or label nodes, or lower minMembers.",
+			nodesMatch(len(members)), spec.Members.MinMembers)
 	}
 	if spec.Runtime.Image == "" && defaultImage == "" {
 		return no(v1alpha1.ReasonRuntimeImageMissing, "No runtime image: set spec.runtime.image to an image with ROCm and the library under test, or start the manager with --default-runtime-image.")
@@ -51,12 +56,22 @@ func acceptance(spec *v1alpha1.CommGroupSpec, members []Member, membersErr error
 		return no(v1alpha1.ReasonNoGPUResource, "None of the %d members has %d allocatable %s: check that the device plugin runs on them (`kubectl describe node %s`).",
 			len(members), spec.RanksPerNode, gpuResource(spec), members[0].Name)
 	}
-	message := fmt.Sprintf("%d nodes are members, %d ranks each.", len(members), spec.RanksPerNode)
+	message := fmt.Sprintf("%d nodes are members, %s each.", len(members), counted(int(spec.RanksPerNode), "rank"))
+	if len(members) == 1 {
+		message = fmt.Sprintf("1 node is a member, with %s.", counted(int(spec.RanksPerNode), "rank"))
+	}
 	if len(missing) > 0 {
-		message += fmt.Sprintf(" %d have fewer than %d allocatable %s and cannot run: %s.",
+		message += fmt.Sprintf(" Of these, %d with fewer than %d allocatable %s cannot run: %s.",
 			len(missing), spec.RanksPerNode, gpuResource(spec), someNames(missing, 5))
 	}
 	return finding{metav1.ConditionTrue, v1alpha1.ReasonAccepted, message}
+}
+
+func nodesMatch(n int) string {
+	if n == 1 {
+		return "1 node matches"
+	}
+	return fmt.Sprintf("%d nodes match", n)
 }
 
 // parseSchedule returns nil for the empty schedule. Times are UTC.

@@ -122,5 +122,5 @@ func (m mixture) find(values map[string][]string) (string, []oddNode) {
 	if len(parts) > 8 {
 		parts = append(parts[:8], fmt.Sprintf("%d more values", len(order)-9))
 	}
-	return fmt.Sprintf("Mixed %s: %s on %d nodes, but %s%s. %s", m.what, majority, len(compared[majority]), strings.Join(parts, ", "), tie, m.advice), odd
+	return fmt.Sprintf("Mixed %s: %s on %s, but %s%s. %s", m.what, majority, counted(len(compared[majority]), "node"), strings.Join(parts, ", "), tie, m.advice), odd
 }

@@ -106,7 +106,7 @@ func running(group *v1alpha1.CommGroup, run *v1alpha1.GroupRunStatus, counts v1a
 	switch {
 	case run != nil && run.Phase == v1alpha1.RunPhaseRunning:
 		return finding{metav1.ConditionTrue, v1alpha1.ReasonRunInProgress,
-			fmt.Sprintf("Run %s (%s): %d nodes have run pods, %d wait, %d are done.", run.ID, run.Trigger, counts.Running, counts.Pending,
+			fmt.Sprintf("Run %s (%s): nodes with run pods %d, waiting %d, done %d.", run.ID, run.Trigger, counts.Running, counts.Pending,
 				counts.Passed+counts.Failed+counts.Inconclusive+counts.Errored+counts.Skipped) + hindrance}
 	case group.Spec.Run.State == v1alpha1.RunSuspended:
 		return finding{metav1.ConditionFalse, v1alpha1.ReasonSuspended, "run.state is Suspended: no run starts until it is Active."}
@@ -182,7 +182,7 @@ func transitions(before, after []metav1.Condition) []Event {
 		if old := meta.FindStatusCondition(before, c.Type); old != nil && old.Status == c.Status && old.Reason == c.Reason {
 			continue
 		}
-		out = append(out, Event{Warning: c.Status == metav1.ConditionFalse, Reason: c.Reason, Action: "Set" + c.Type,
+		out = append(out, Event{Warning: c.Status == metav1.ConditionFalse || c.Reason == v1alpha1.ReasonTailHazard, Reason: c.Reason, Action: "Set" + c.Type,
 			Note: shorten(c.Type+"="+string(c.Status)+": "+c.Message, 1000)})
 	}
 	return out

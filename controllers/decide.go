@@ -21,7 +21,7 @@ func Decide(s *Snapshot, cfg Config) Decision {
 		return d
 	}
 	members, membersErr := selectMembers(&group.Spec, s.Nodes)
-	accepted := acceptance(&group.Spec, members, membersErr, cfg.DefaultRuntimeImage)
+	accepted := acceptance(&group.Spec, members, membersErr, cfg.DefaultRuntimeImage, s.Now)
 	accepted.Message += unknownNames(&group.Spec, s.Nodes)
 	in := runInput{
 		now: s.Now, group: group, accepted: accepted.isTrue(), members: members, hash: membersHash(members),
@@ -195,6 +195,7 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 	if !keep {
 		status.Settings = aggregateSettings(outcomes)
 		status.Results = aggregateResults(outcomes)
+		status.DataErrors = aggregateDataErrors(outcomes)
 		status.Headline = headline(status.Results)
 		status.Effective = effectiveSummary(status.Settings)
 	}

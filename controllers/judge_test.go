@@ -3,11 +3,14 @@ package controllers
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -112,7 +115,7 @@ func TestSettingsTakeTheWorstNode(t *testing.T) {
 		"all":        {[]v1alpha1.SettingStatus{in, in}, v1alpha1.EffectiveInEffect, v1alpha1.VerifiedConfirmed, "On 2 of 2 nodes", "DDA"},
 		"one less":   {[]v1alpha1.SettingStatus{in, partial}, v1alpha1.EffectivePartial, v1alpha1.VerifiedConfirmed, "On 1 of 2 nodes, first n1", "DDA"},
 		"one off":    {[]v1alpha1.SettingStatus{in, off, in}, v1alpha1.EffectiveNotInEffect, v1alpha1.VerifiedUnknown, "first n1: not built", "none"},
-		"one silent": {[]v1alpha1.SettingStatus{in, {}}, v1alpha1.EffectiveUnknown, v1alpha1.VerifiedUnknown, "1 of 2 nodes report", "unknown"},
+		"one silent": {[]v1alpha1.SettingStatus{in, {}}, v1alpha1.EffectiveUnknown, v1alpha1.VerifiedUnknown, "Nodes that report it: 1 of 2.", "unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := aggregateSettings(settingsOf(tc.nodes...))
@@ -166,6 +169,149 @@ func TestPublishNeedsAgreement(t *testing.T) {
 	}
 	if w.configMap != nil {
 		t.Error("published although two nodes disagree")
+	}
+}
+
+// TestFP8IsPublishedWhereProven: FP8 changes a job's data, so that only what the run proved goes out.
+func TestFP8IsPublishedWhereProven(t *testing.T) {
+	setting := func(c string, verified v1alpha1.VerifiedState, warnings ...string) v1alpha1.SettingStatus {
+		return v1alpha1.SettingStatus{Name: "lowPrecision." + c, Requested: "Preferred", Effective: v1alpha1.EffectivePartial, Verified: verified, Warnings: warnings}
+	}
+	const yes, tail = v1alpha1.VerifiedConfirmed, v1alpha1.WarningTailHazard
+	proven := []v1alpha1.SettingStatus{setting("AllReduce", yes), setting("AllGather", yes), setting("ReduceScatter", yes), setting("AllToAll", yes, v1alpha1.WarningOverflow)}
+	tailed := []v1alpha1.SettingStatus{setting("AllReduce", yes, tail), setting("AllGather", yes), setting("ReduceScatter", yes, tail), setting("AllToAll", yes)}
+	global := map[string]string{"RCCL_LOW_PRECISION_ENABLE": "1"}
+	off := map[string]string{"RCCL_LOW_PRECISION_ENABLE": "0", "RCCL_LOW_PRECISION_ENABLE_ALLREDUCE": "0", "RCCL_LOW_PRECISION_ENABLE_ALLGATHER": "0",
+		"RCCL_LOW_PRECISION_ENABLE_REDUCESCATTER": "0", "RCCL_LOW_PRECISION_ENABLE_ALLTOALL": "0"}
+	some := func(on ...string) map[string]string {
+		m := maps.Clone(off)
+		for _, name := range on {
+			m["RCCL_LOW_PRECISION_ENABLE_"+name] = "1"
+		}
+		return m
+	}
+	required := func(s *v1alpha1.CommGroupSpec) { s.LowPrecision.Mode = v1alpha1.FeatureRequired }
+	padded := func(s *v1alpha1.CommGroupSpec) { s.Publish.JobCounts = v1alpha1.JobCountsPadded }
+	for name, tc := range map[string]struct {
+		flavor   string
+		change   func(*v1alpha1.CommGroupSpec)
+		settings []v1alpha1.SettingStatus
+		want     map[string]string
+		reason   string
+		words    string // of the note, or of why nothing is published
+	}{
+		"not asked for":            {"rcclx-dev", func(s *v1alpha1.CommGroupSpec) { s.LowPrecision.Mode = v1alpha1.FeatureDisabled }, nil, nil, "", ""},
+		"all proven":               {"rcclx-dev", nil, proven, global, "", ""},
+		"tail":                     {"rcclx-dev", nil, tailed, some("ALLGATHER", "ALLTOALL"), v1alpha1.ReasonTailHazard, "AllReduce and ReduceScatter"},
+		"tail, jobs pad":           {"rcclx-dev", padded, tailed, global, v1alpha1.ReasonTailHazard, "published for them all the same"},
+		"tail, required":           {"rcclx-dev", required, tailed, nil, v1alpha1.ReasonTailHazard, "set publish.jobCounts to Padded"},
+		"tail, required, jobs pad": {"rcclx-dev", func(s *v1alpha1.CommGroupSpec) { required(s); padded(s) }, tailed, global, v1alpha1.ReasonTailHazard, "jobCounts is Padded"},
+		"tail, one switch":         {"rcclx-stable", nil, tailed, map[string]string{"RCCL_LOW_PRECISION_ENABLE": "0"}, v1alpha1.ReasonTailHazard, "it is off"},
+		"not measured":             {"rcclx-dev", nil, proven[1:2], some("ALLGATHER"), "", "AllReduce, ReduceScatter, AllToAll"},
+		"not confirmed":            {"rcclx-dev", nil, append([]v1alpha1.SettingStatus{setting("AllReduce", v1alpha1.VerifiedUnknown)}, proven[1:]...), some("ALLGATHER", "REDUCESCATTER", "ALLTOALL"), "", "did not confirm it: AllReduce"},
+		"one switch, required":     {"rcclx-stable", required, proven[:1], nil, v1alpha1.ReasonNotProven, "measure these, too"},
+		"only asked for":           {"rcclx-dev", func(s *v1alpha1.CommGroupSpec) { s.LowPrecision.Collectives = []string{"AllGather"} }, tailed, some("ALLGATHER"), "", ""},
+		"no FP8 in the library":    {"rccl", nil, nil, map[string]string{}, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := testGroup().Spec.DeepCopy()
+			spec.LowPrecision.Mode = v1alpha1.FeaturePreferred
+			if tc.change != nil {
+				tc.change(spec)
+			}
+			got := provenFP8(spec, tc.settings, &v1alpha1.LibraryFacts{Flavor: "simulated", Imitates: tc.flavor})
+			if (got.withheld != "") != (tc.want == nil && tc.words != "") || got.reason != tc.reason || !strings.Contains(got.withheld+got.note, tc.words) {
+				t.Errorf("withheld %q, reason %q, note %q", got.withheld, got.reason, got.note)
+			}
+			if got.withheld != "" {
+				return
+			}
+			reported := []v1alpha1.EnvVar{{Name: "RCCL_DDA_NRANKS", Value: "8"}, {Name: "RCCL_LOW_PRECISION_ENABLE", Value: "reported"}}
+			values := map[string]string{}
+			for _, e := range got.apply(reported) {
+				values[e.Name] = e.Value
+			}
+			if tc.want == nil {
+				tc.want = map[string]string{"RCCL_LOW_PRECISION_ENABLE": "reported"}
+			} else if len(tc.want) == 0 {
+				tc.want["RCCL_LOW_PRECISION_ENABLE"] = "reported"
+			}
+			tc.want["RCCL_DDA_NRANKS"] = "8"
+			if !maps.Equal(values, tc.want) {
+				t.Errorf("published %v, expected %v", values, tc.want)
+			}
+		})
+	}
+	spec := testGroup().Spec.DeepCopy()
+	spec.LowPrecision.Mode = v1alpha1.FeaturePreferred
+	if got := provenFP8(spec, proven, nil); got.withheld == "" {
+		t.Error("published although the library is not known")
+	}
+}
+
+// TestTailHazardIsPublished: the condition, the event and the file for the jobs all say what is left out.
+func TestTailHazardIsPublished(t *testing.T) {
+	group := testGroup()
+	group.Spec.LowPrecision.Mode = v1alpha1.FeaturePreferred
+	w := newWorld(group, testNodes(2))
+	w.settle()
+	w.reportFacts()
+	w.runAll(300_000)
+	for _, cn := range w.commNodes {
+		cn.Status.Run.Settings = append(cn.Status.Run.Settings, v1alpha1.SettingStatus{Name: "lowPrecision.AllReduce", Requested: "Preferred",
+			Effective: v1alpha1.EffectivePartial, Verified: v1alpha1.VerifiedConfirmed, Warnings: []string{v1alpha1.WarningTailHazard}})
+		cn.Status.Run.Environment = append(cn.Status.Run.Environment, v1alpha1.EnvVar{Name: "RCCL_LOW_PRECISION_ENABLE", Value: "1"})
+	}
+	w.settle()
+	published := meta.FindStatusCondition(w.group.Status.Conditions, v1alpha1.ConditionSettingsPublished)
+	if published.Status != metav1.ConditionTrue || published.Reason != v1alpha1.ReasonTailHazard {
+		t.Errorf("%+v", published)
+	}
+	if c := meta.FindStatusCondition(w.group.Status.Conditions, v1alpha1.ConditionSettingsInEffect); !strings.Contains(c.Message, "Warning TailHazard: wrong elements at some counts with lowPrecision.AllReduce") {
+		t.Errorf("%+v", c)
+	}
+	if got := w.configMap.Data; got["RCCL_LOW_PRECISION_ENABLE"] != "0" || !strings.HasPrefix(got["rccl.conf"], "# FP8 gave wrong elements with AllReduce") {
+		t.Errorf("%v", got)
+	}
+	if !slices.ContainsFunc(w.events, func(e Event) bool { return e.Warning && e.Reason == v1alpha1.ReasonTailHazard }) {
+		t.Errorf("no warning among the events %+v", w.events)
+	}
+}
+
+func TestDataErrorsTakeTheWorstNode(t *testing.T) {
+	of := func(node string, size, maximum, nan int64) outcome {
+		e := v1alpha1.DataErrorSeries{Variant: v1alpha1.VariantLowPrecision, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, Data: v1alpha1.DataActivations,
+			SizeBytes: []int64{size}, MaxErrorPPM: []int64{maximum}, MeanErrorPPM: []int64{maximum / 2}, CheckedElements: []int64{100}}
+		if nan > 0 {
+			e.NaNElements = []int64{nan}
+		}
+		return outcome{node: node, report: &v1alpha1.NodeRunStatus{DataErrors: []v1alpha1.DataErrorSeries{e}}}
+	}
+	got := aggregateDataErrors([]outcome{of("a", 16, 10, 0), of("b", 16, 30, 4), of("c", 64, 20, 1), {node: "silent"}})
+	want := []v1alpha1.DataErrorSeries{{Variant: v1alpha1.VariantLowPrecision, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, Data: v1alpha1.DataActivations,
+		SizeBytes: []int64{16, 64}, MaxErrorPPM: []int64{30, 20}, MeanErrorPPM: []int64{15, 10}, CheckedElements: []int64{200, 100}, NaNElements: []int64{4, 1}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestHeadline(t *testing.T) {
+	of := func(p v1alpha1.Placement, c v1alpha1.Collective, mbps int64) v1alpha1.GroupResultSeries {
+		return v1alpha1.GroupResultSeries{Variant: v1alpha1.VariantBaseline, Collective: c, Datatype: v1alpha1.BFloat16, Placement: p, SizeBytes: []int64{1024}, BusBandwidthMBps: []int64{mbps}}
+	}
+	in := of(v1alpha1.InPlace, v1alpha1.AllReduce, 2)
+	for name, tc := range map[string]struct {
+		results []v1alpha1.GroupResultSeries
+		want    int64
+	}{
+		"out of place first": {[]v1alpha1.GroupResultSeries{in, of("", v1alpha1.AllReduce, 1)}, 1},
+		"only in place":      {[]v1alpha1.GroupResultSeries{in}, 2},
+		"no AllReduce":       {[]v1alpha1.GroupResultSeries{of("", v1alpha1.Broadcast, 3)}, 0},
+	} {
+		h := headline(tc.results)
+		if (h == nil) != (tc.want == 0) || h != nil && h.BusBandwidthMBps != tc.want {
+			t.Errorf("%s: %+v, expected %d MB/s", name, h, tc.want)
+		}
 	}
 }
 

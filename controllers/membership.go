@@ -145,6 +145,14 @@ func unknownNames(spec *v1alpha1.CommGroupSpec, nodes []corev1.Node) string {
 	return " No node has the name " + someNames(unknown, 5) + " (members.nodeNames)."
 }
 
+// counted is a number with its word: "1 node", "4 nodes".
+func counted(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return fmt.Sprintf("%d %ss", n, word)
+}
+
 // someNames joins at most limit names and counts the rest.
 func someNames(names []string, limit int) string {
 	if len(names) <= limit {

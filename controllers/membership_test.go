@@ -98,14 +98,16 @@ func TestAcceptance(t *testing.T) {
 		"no image":     {nil, one, "", v1alpha1.ReasonRuntimeImageMissing},
 		"no GPU":       {nil, []Member{{Name: "a", AllocatableGPUs: 7}}, "i", v1alpha1.ReasonNoGPUResource},
 		"one GPU node": {nil, []Member{{Name: "a", AllocatableGPUs: 7}, {Name: "b", AllocatableGPUs: 8}}, "i", v1alpha1.ReasonAccepted},
-		"31 February":  {func(s *v1alpha1.CommGroupSpec) { s.Run.Schedule = "0 0 32 2 *" }, one, "i", v1alpha1.ReasonInvalidSchedule},
+		"32 February":  {func(s *v1alpha1.CommGroupSpec) { s.Run.Schedule = "0 0 32 2 *" }, one, "i", v1alpha1.ReasonInvalidSchedule},
+		"30 February":  {func(s *v1alpha1.CommGroupSpec) { s.Run.Schedule = "0 0 30 2 *" }, one, "i", v1alpha1.ReasonInvalidSchedule},
+		"29 February":  {func(s *v1alpha1.CommGroupSpec) { s.Run.Schedule = "0 0 29 2 *" }, one, "i", v1alpha1.ReasonAccepted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := testGroup()
 			if tc.change != nil {
 				tc.change(&g.Spec)
 			}
-			if f := acceptance(&g.Spec, tc.members, nil, tc.image); f.Reason != tc.reason || f.isTrue() != (tc.reason == v1alpha1.ReasonAccepted) {
+			if f := acceptance(&g.Spec, tc.members, nil, tc.image, testNow); f.Reason != tc.reason || f.isTrue() != (tc.reason == v1alpha1.ReasonAccepted) {
 				t.Errorf("%+v, expected %s", f, tc.reason)
 			}
 		})
@@ -117,11 +119,11 @@ func TestAcceptanceWords(t *testing.T) {
 	g := testGroup()
 	g.Spec.RanksPerNode = 16
 	few := []Member{{Name: "a", AllocatableGPUs: 8}, {Name: "b", AllocatableGPUs: 4}}
-	if f := acceptance(&g.Spec, few, nil, "i"); f.Reason != v1alpha1.ReasonNoGPUResource || !strings.Contains(f.Message, "the most is 8: lower ranksPerNode") {
+	if f := acceptance(&g.Spec, few, nil, "i", testNow); f.Reason != v1alpha1.ReasonNoGPUResource || !strings.Contains(f.Message, "the most is 8: lower ranksPerNode") {
 		t.Errorf("%+v", f)
 	}
 	none := []Member{{Name: "a"}, {Name: "b"}}
-	if f := acceptance(&g.Spec, none, nil, "i"); f.Reason != v1alpha1.ReasonNoGPUResource || !strings.Contains(f.Message, "device plugin") {
+	if f := acceptance(&g.Spec, none, nil, "i", testNow); f.Reason != v1alpha1.ReasonNoGPUResource || !strings.Contains(f.Message, "device plugin") {
 		t.Errorf("%+v", f)
 	}
 }

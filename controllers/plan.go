@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -17,6 +18,10 @@ const (
 	defaultWarmupIterations       = 10
 	defaultNodeMinPercentOfMedian = 80
 	defaultLinkMinPercent         = 70
+	// defaultSizeFactor holds where neither factor nor step is set; the API leaves both out, since they exclude each other.
+	defaultSizeFactor = 4
+	// maxSizes of a plan; the API refuses a step that gives more.
+	maxSizes = 40
 )
 
 // planFor turns the spec into what one node has to do.
@@ -26,7 +31,8 @@ func planFor(spec *v1alpha1.CommGroupSpec) v1alpha1.RunPlan {
 		Variants:            planVariants(spec),
 		Collectives:         slices.Clone(b.Collectives),
 		Datatypes:           slices.Clone(b.Datatypes),
-		SizesBytes:          rcclx.Sizes(b.MinSizeBytes, b.MaxSizeBytes, int(b.SizeFactor)),
+		Placements:          planPlacements(b.Placements),
+		SizesBytes:          planSizes(b),
 		WarmupIterations:    ptr.Deref(b.WarmupIterations, defaultWarmupIterations),
 		Iterations:          b.Iterations,
 		DDA:                 *spec.DDA.DeepCopy(),
@@ -39,6 +45,35 @@ func planFor(spec *v1alpha1.CommGroupSpec) v1alpha1.RunPlan {
 		LinkMinPercent:      ptr.Deref(b.LinkMinPercent, defaultLinkMinPercent),
 		Thresholds:          slices.Clone(b.Thresholds),
 	}
+}
+
+// planSizes lists the message sizes, by step or by factor.
+func planSizes(b *v1alpha1.BenchmarkSpec) []int64 {
+	if b.SizeStepBytes <= 0 {
+		return rcclx.Sizes(b.MinSizeBytes, b.MaxSizeBytes, int(cmp.Or(b.SizeFactor, defaultSizeFactor)))
+	}
+	var sizes []int64
+	for size := b.MinSizeBytes; size <= b.MaxSizeBytes && len(sizes) < maxSizes; size += b.SizeStepBytes {
+		sizes = append(sizes, size)
+	}
+	return sizes
+}
+
+// planPlacements leaves the usual placement out, as plans before there was a choice did: it starts no run anew.
+func planPlacements(asked []v1alpha1.Placement) []v1alpha1.Placement {
+	if !slices.Contains(asked, v1alpha1.InPlace) {
+		return nil
+	}
+	return slices.Clone(asked)
+}
+
+// measurements are the placements and, for each datatype, the sizes at which a plan measures a collective on a node.
+func measurements(plan *v1alpha1.RunPlan, c v1alpha1.Collective, d v1alpha1.Datatype, ranks int32) ([]rcclx.Placement, []int64) {
+	asked := make([]rcclx.Placement, 0, len(plan.Placements))
+	for _, p := range plan.Placements {
+		asked = append(asked, rcclx.Placement(p))
+	}
+	return rcclx.MeasurablePlacements(rcclx.Collective(c), asked), rcclx.MeasurableSizes(rcclx.Collective(c), rcclx.Datatype(d), plan.SizesBytes, max(1, int(ranks)))
 }
 
 // specHash identifies what a run's results depend on: the plan, the runtime and the ranks. What only judges, times or

@@ -64,18 +64,22 @@ func publish(in publishInput) publication {
 		return publication{condition: finding{metav1.ConditionFalse, v1alpha1.ReasonConfigMapNotOwned,
 			fmt.Sprintf("ConfigMap %s exists and does not belong to this CommGroup; it is left alone. Delete it, or set publish.configMapName to another name.", name)}}
 	}
-	why, reason, env := proven(in)
+	why, reason, first := proven(in)
 	if why != "" {
 		return keepPublished(in, old, name, why, reason)
 	}
-	desired := settingsConfigMap(in, name, env)
+	fp8 := provenFP8(&in.group.Spec, in.settings, first.Library)
+	if fp8.withheld != "" {
+		return keepPublished(in, old, name, fp8.withheld, fp8.reason)
+	}
+	desired := settingsConfigMap(in, name, fp8.apply(first.Environment), fp8.comment)
 	if in.existing == nil && !in.certain {
 		return publication{lookUp: true, published: old,
 			condition: finding{metav1.ConditionUnknown, v1alpha1.ReasonNotProven, "The ConfigMap is being looked up."}}
 	}
 	out := publication{
-		condition: finding{metav1.ConditionTrue, v1alpha1.ReasonPublished,
-			fmt.Sprintf("ConfigMap %s holds the settings that run %s proved on all members: `envFrom: [{configMapRef: {name: %s}}]`.", name, in.run.ID, name)},
+		condition: finding{metav1.ConditionTrue, cmp.Or(fp8.reason, v1alpha1.ReasonPublished),
+			fmt.Sprintf("ConfigMap %s holds the settings that run %s proved on all members: `envFrom: [{configMapRef: {name: %s}}]`.%s", name, in.run.ID, name, fp8.note)},
 		published: &v1alpha1.PublishedStatus{ConfigMapName: name, Hash: desired.Annotations[v1alpha1.AnnotationSettingsHash],
 			RunID: in.run.ID, Time: *stamp(in.now)},
 	}
@@ -107,8 +111,8 @@ func keepPublished(in publishInput, old *v1alpha1.PublishedStatus, name, why, re
 		fmt.Sprintf("%s ConfigMap %s still holds the settings of run %s.", sentence(why), name, old.RunID)}}
 }
 
-// proven returns the variables to publish, or why there are none.
-func proven(in publishInput) (why, reason string, env []v1alpha1.EnvVar) {
+// proven returns a member's report whose variables hold for all, or why there is nothing to publish.
+func proven(in publishInput) (why, reason string, report *v1alpha1.NodeRunStatus) {
 	run := in.run
 	switch {
 	case run == nil:
@@ -144,7 +148,7 @@ func proven(in publishInput) (why, reason string, env []v1alpha1.EnvVar) {
 	if first == nil || len(first.report.Environment) == 0 {
 		return "The agents reported no variables.", v1alpha1.ReasonNotProven, nil
 	}
-	return "", "", first.report.Environment
+	return "", "", first.report
 }
 
 func firstDifference(a, b []v1alpha1.EnvVar) string {
@@ -164,12 +168,15 @@ func firstDifference(a, b []v1alpha1.EnvVar) string {
 	return ""
 }
 
-func settingsConfigMap(in publishInput, name string, env []v1alpha1.EnvVar) *corev1.ConfigMap {
+func settingsConfigMap(in publishInput, name string, env []v1alpha1.EnvVar, comment string) *corev1.ConfigMap {
 	data := make(map[string]string, len(env)+1)
 	for _, e := range env {
 		data[e.Name] = e.Value
 	}
 	var conf strings.Builder
+	if comment != "" {
+		fmt.Fprintf(&conf, "# %s\n", comment)
+	}
 	for _, variable := range sortedKeys(data) {
 		fmt.Fprintf(&conf, "%s=%s\n", variable, data[variable])
 	}

@@ -104,8 +104,8 @@ func startIfDue(out *runState, in runInput, hash string, suspended bool) {
 		}
 	}
 	if need := max(1, int(in.group.Spec.Members.MinMembers)); reporting < need {
-		out.waiting = fmt.Sprintf("A run is due (%s) and waits until the monitors of at least %d nodes report; %d of %d do. See `kubectl get commnodes` and the monitor pods.",
-			trigger, need, reporting, len(in.members))
+		out.waiting = fmt.Sprintf("A run is due (%s) and waits until the monitors of at least %s report; %d of %d do. See `kubectl get commnodes` and the monitor pods.",
+			trigger, counted(need, "node"), reporting, len(in.members))
 		return
 	}
 	number := int64(1)
@@ -124,7 +124,7 @@ func startIfDue(out *runState, in runInput, hash string, suspended bool) {
 		StartTime:   *stamp(in.now),
 	}
 	out.events = append(out.events, Event{Reason: "RunStarted", Action: "StartRun",
-		Note: fmt.Sprintf("Run %s started on %d nodes (%s).", out.run.ID, len(in.members), trigger)})
+		Note: fmt.Sprintf("Run %s started on %s (%s).", out.run.ID, counted(len(in.members), "node"), trigger)})
 }
 
 // dueTrigger says why a run is due now; where none is, it gives the time at which the schedule is due next.

@@ -14,7 +14,7 @@ import (
 // The bounds keep the group's status small.
 const (
 	maxGroupSettings       = 80
-	maxGroupSettingMessage = 240
+	maxGroupSettingMessage = 400
 )
 
 // effectiveRank and verifiedRank order states, the worst last.
@@ -51,6 +51,7 @@ func aggregateSettings(outcomes []outcome) []v1alpha1.SettingStatus {
 		verified  v1alpha1.VerifiedState
 		nodes     int
 		alike     int // nodes in the worst state
+		warnings  []string
 	}
 	tallies := map[string]*tally{}
 	for i := range outcomes {
@@ -60,8 +61,13 @@ func aggregateSettings(outcomes []outcome) []v1alpha1.SettingStatus {
 		for _, s := range outcomes[i].report.Settings {
 			t := tallies[s.Name]
 			if t == nil {
-				tallies[s.Name] = &tally{worst: *s.DeepCopy(), worstNode: outcomes[i].node, verified: s.Verified, nodes: 1, alike: 1}
+				tallies[s.Name] = &tally{worst: *s.DeepCopy(), worstNode: outcomes[i].node, verified: s.Verified, nodes: 1, alike: 1, warnings: slices.Clone(s.Warnings)}
 				continue
+			}
+			for _, word := range s.Warnings {
+				if !slices.Contains(t.warnings, word) {
+					t.warnings = append(t.warnings, word)
+				}
 			}
 			t.nodes++
 			switch {
@@ -84,6 +90,8 @@ func aggregateSettings(outcomes []outcome) []v1alpha1.SettingStatus {
 		t := tallies[name]
 		s := t.worst
 		s.Verified = t.verified
+		slices.Sort(t.warnings)
+		s.Warnings = t.warnings
 		message := s.Message
 		if t.nodes < total {
 			if effectiveRank(s.Effective) < effectiveRank(v1alpha1.EffectiveUnknown) {
@@ -92,10 +100,10 @@ func aggregateSettings(outcomes []outcome) []v1alpha1.SettingStatus {
 			if verifiedRank(s.Verified) < verifiedRank(v1alpha1.VerifiedUnknown) {
 				s.Verified = v1alpha1.VerifiedUnknown
 			}
-			message = fmt.Sprintf("%d of %d nodes report it. %s", t.nodes, total, message)
+			message = fmt.Sprintf("Nodes that report it: %d of %d. %s", t.nodes, total, message)
 		} else if t.alike < total {
 			message = fmt.Sprintf("On %d of %d nodes, first %s: %s", t.alike, total, t.worstNode, message)
-		} else {
+		} else if total > 1 {
 			message = fmt.Sprintf("On %d of %d nodes: %s", t.alike, total, message)
 		}
 		s.Message = shorten(message, maxGroupSettingMessage)
@@ -126,8 +134,27 @@ func allowed(s *v1alpha1.SettingStatus) bool {
 	return s.Effective == v1alpha1.EffectiveInEffect || s.Effective == v1alpha1.EffectivePartial
 }
 
-// settingsInEffect is the condition of the same name.
+// warned names the settings that carry a warning on any node.
+func warned(settings []v1alpha1.SettingStatus, word string) []string {
+	var names []string
+	for i := range settings {
+		if slices.Contains(settings[i].Warnings, word) {
+			names = append(names, settings[i].Name)
+		}
+	}
+	return names
+}
+
+// settingsInEffect is the condition of the same name. A warning about data stands behind it, whatever its status.
 func settingsInEffect(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGroupSpec) finding {
+	f := settingsState(settings, spec)
+	if names := warned(settings, v1alpha1.WarningTailHazard); len(names) > 0 {
+		f.Message += fmt.Sprintf(" Warning TailHazard: wrong elements at some counts with %s; see status.settings.", someNames(names, 6))
+	}
+	return f
+}
+
+func settingsState(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGroupSpec) finding {
 	if spec.DDA.Mode == v1alpha1.FeatureDisabled && spec.LowPrecision.Mode == v1alpha1.FeatureDisabled && len(spec.Runtime.Env) == 0 {
 		return finding{metav1.ConditionTrue, v1alpha1.ReasonNotRequested, "The spec asks for no setting."}
 	}

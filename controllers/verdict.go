@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/rcclx"
 )
 
 // outcome is what a run says of one node. An empty verdict means that there is none yet, or that it is lost.
@@ -53,7 +54,7 @@ func nodeOutcome(n *nodeState) outcome {
 			o.culprits[i].Node = cmp.Or(o.culprits[i].Node, n.name)
 		}
 		if o.verdict == v1alpha1.VerdictPass && n.commNode.Spec.Run != nil {
-			if missing := missingBaseline(&n.commNode.Spec.Run.Plan, n.report.Results); missing != "" {
+			if missing := missingBaseline(&n.commNode.Spec.Run.Plan, n.report.Results, n.commNode.Spec.Ranks.Count); missing != "" {
 				o.verdict, o.reason = v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive
 				o.message = fmt.Sprintf("Node %s reports Pass without a result of Baseline %s.", n.name, missing)
 			}
@@ -73,38 +74,67 @@ func nodeCulprit(node, reason, message string) v1alpha1.Culprit {
 // missingBaseline names the first planned Baseline measurement that is not among the results: missing data is never a
 // pass. The agent holds every size against the plan before it says Pass, and then leaves sizes between the first and the
 // last out of a report that would be too large; so those two are what can be asked for here.
-func missingBaseline(plan *v1alpha1.RunPlan, results []v1alpha1.ResultSeries) string {
-	var planned []int64
-	if n := len(plan.SizesBytes); n > 0 {
-		planned = []int64{plan.SizesBytes[0], plan.SizesBytes[n-1]}
-	}
+func missingBaseline(plan *v1alpha1.RunPlan, results []v1alpha1.ResultSeries, ranks int32) string {
+	planned := false
 	for _, c := range plan.Collectives {
 		for _, d := range plan.Datatypes {
-			i := slices.IndexFunc(results, func(r v1alpha1.ResultSeries) bool {
-				return r.Variant == v1alpha1.VariantBaseline && r.Collective == c && r.Datatype == d
-			})
-			if i < 0 {
-				return fmt.Sprintf("%s %s", c, d)
+			placements, sizes := measurements(plan, c, d, ranks)
+			if len(sizes) == 0 {
+				continue
 			}
-			for _, size := range planned {
-				if !slices.Contains(results[i].SizeBytes, size) {
-					return fmt.Sprintf("%s %s at %d B", c, d, size)
+			for _, p := range placements {
+				planned = true
+				key := seriesKey{v1alpha1.VariantBaseline, c, d, shownPlacement(p)}
+				i := slices.IndexFunc(results, func(r v1alpha1.ResultSeries) bool { return keyOf(&r) == key })
+				if i < 0 {
+					return key.measurement()
+				}
+				for _, size := range []int64{sizes[0], sizes[len(sizes)-1]} {
+					if !slices.Contains(results[i].SizeBytes, size) {
+						return fmt.Sprintf("%s at %d B", key.measurement(), size)
+					}
 				}
 			}
 		}
 	}
+	if !planned {
+		return "anything"
+	}
 	return ""
 }
 
+// seriesKey names a series; an empty placement is out of place.
 type seriesKey struct {
 	variant    v1alpha1.Variant
 	collective v1alpha1.Collective
 	datatype   v1alpha1.Datatype
+	placement  v1alpha1.Placement
 }
 
-func (k seriesKey) String() string {
-	return fmt.Sprintf("%s %s %s", k.variant, k.collective, k.datatype)
+func keyOf(r *v1alpha1.ResultSeries) seriesKey {
+	k := seriesKey{r.Variant, r.Collective, r.Datatype, r.Placement}
+	if k.placement == v1alpha1.OutOfPlace {
+		k.placement = ""
+	}
+	return k
 }
+
+func shownPlacement(p rcclx.Placement) v1alpha1.Placement {
+	if p == rcclx.InPlace {
+		return v1alpha1.InPlace
+	}
+	return ""
+}
+
+// measurement is the key without its variant.
+func (k seriesKey) measurement() string {
+	if k.placement == v1alpha1.InPlace {
+		return fmt.Sprintf("%s %s in place", k.collective, k.datatype)
+	}
+	return fmt.Sprintf("%s %s", k.collective, k.datatype)
+}
+
+func (k seriesKey) String() string { return fmt.Sprintf("%s %s", k.variant, k.measurement()) }
 
 // judgeAgainstMedian fails the nodes that passed by themselves but whose bus bandwidth at the largest size stays below
 // the given share of the members' median.
@@ -124,7 +154,7 @@ func judgeAgainstMedian(out []outcome, minPercent int32) {
 		}
 		for _, r := range out[i].report.Results {
 			if last := min(len(r.SizeBytes), len(r.BusBandwidthMBps)) - 1; last >= 0 {
-				key := seriesKey{r.Variant, r.Collective, r.Datatype}
+				key := keyOf(&r)
 				series[key] = append(series[key], point{i, r.SizeBytes[last], r.BusBandwidthMBps[last]})
 			}
 		}
