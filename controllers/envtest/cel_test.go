@@ -46,6 +46,18 @@ func TestSpecRules(t *testing.T) {
 		"operator's own":     {selectAll + "runtime: {env: [{name: RCCL_ENABLE_DDA_ALLREDUCE, value: '1'}]}\n", "use spec.dda and spec.lowPrecision instead"},
 		"cron words":         {selectAll + "run: {schedule: every day}\n", "run.schedule is not a cron line"},
 		"cron minute 60":     {selectAll + "run: {schedule: '60 3 * * *'}\n", "run.schedule is not a cron line"},
+		"factor and step":    {selectAll + "benchmark: {sizeFactor: 2, sizeStepBytes: 1024}\n", "sizeFactor and benchmark.sizeStepBytes exclude each other"},
+		"too many steps":     {selectAll + "benchmark: {minSizeBytes: 8, maxSizeBytes: 1024, sizeStepBytes: 8}\n", "sizeStepBytes gives more than 40 sizes"},
+		"steps to default":   {selectAll + "benchmark: {sizeStepBytes: 1048576}\n", "sizeStepBytes gives more than 40 sizes"},
+		"nothing in place":   {selectAll + "benchmark: {placements: [InPlace], collectives: [AllToAll, SendRecv]}\n", "nothing would be measured: benchmark.placements is InPlace alone"},
+		"too many series": {selectAll + "benchmark: {placements: [InPlace, OutOfPlace], datatypes: [BFloat16, Float32], " +
+			"collectives: [AllReduce, AllGather, ReduceScatter, AllToAll, AllToAllv, Broadcast, Reduce]}\n", "more than 24 combinations"},
+		"unknown datatype":   {selectAll + "benchmark: {datatypes: [Float4]}\n", "spec.benchmark.datatypes"},
+		"unknown collective": {selectAll + "benchmark: {collectives: [Gather]}\n", "spec.benchmark.collectives"},
+		"unknown placement":  {selectAll + "benchmark: {placements: [Beside]}\n", "spec.benchmark.placements"},
+		"size under 8 B":     {selectAll + "benchmark: {minSizeBytes: 4}\n", "spec.benchmark.minSizeBytes"},
+		"job counts":         {selectAll + "publish: {jobCounts: Odd}\n", "spec.publish.jobCounts"},
+		"cron weekday 7":     {selectAll + "run: {schedule: '0 3 * * 7'}\n", "Sunday is 0 or SUN, not 7"},
 		"cron four fields":   {selectAll + "run: {schedule: '0 3 * *'}\n", "run.schedule is not a cron line"},
 		"no ranks":           {selectAll + "ranksPerNode: 65\n", "spec.ranksPerNode"},
 		"unknown variant":    {selectAll + "benchmark: {variants: [Turbo]}\n", "spec.benchmark.variants"},
@@ -66,7 +78,12 @@ func TestSpecRules(t *testing.T) {
 		"daily":         selectAll + "run: {schedule: '@daily'}\n",
 		"dda preferred": selectAll + "ranksPerNode: 4\n",
 		"own variables": selectAll + "runtime: {env: [{name: NCCL_DEBUG, value: INFO}, {name: HSA_FORCE_FINE_GRAIN_PCIE, value: '1'}]}\n",
-		"by name":       "members: {nodeNames: [a]}\n",
+		"sundays":       selectAll + "run: {schedule: '0 3 * * SUN'}\n",
+		"steps":         selectAll + "benchmark: {minSizeBytes: 8, maxSizeBytes: 320, sizeStepBytes: 8}\n",
+		"in place":      selectAll + "benchmark: {placements: [InPlace], collectives: [AllReduce, AllToAll]}\n",
+		"all collectives": selectAll + "benchmark: {datatypes: [Float8E4M3, Int8, Float64], collectives: " +
+			"[AllReduce, AllGather, ReduceScatter, AllToAll, AllToAllv, Broadcast, Reduce, SendRecv]}\n",
+		"by name": "members: {nodeNames: [a]}\n",
 	} {
 		t.Run("accepted/"+name, func(t *testing.T) {
 			if err := admin.Create(t.Context(), groupFromYAML(t, spec), client.DryRunAll); err != nil {
@@ -107,12 +124,13 @@ func TestTenLinesAreEnough(t *testing.T) {
 		"dda.mode":         s.DDA.Mode == v1alpha1.FeaturePreferred,
 		"lowPrecision":     s.LowPrecision.Mode == v1alpha1.FeatureDisabled && s.LowPrecision.MaxRelativeErrorPPM == 130000,
 		"benchmark":        len(s.Benchmark.Variants) == 3 && len(s.Benchmark.Collectives) == 4 && len(s.Benchmark.Datatypes) == 1,
-		"sizes":            s.Benchmark.MinSizeBytes == 1024 && s.Benchmark.MaxSizeBytes == 64<<20 && s.Benchmark.SizeFactor == 4,
+		"sizes":            s.Benchmark.MinSizeBytes == 1024 && s.Benchmark.MaxSizeBytes == 64<<20 && s.Benchmark.SizeFactor == 0 && s.Benchmark.SizeStepBytes == 0,
+		"placements":       len(s.Benchmark.Placements) == 1 && s.Benchmark.Placements[0] == v1alpha1.OutOfPlace,
 		"warmupIterations": s.Benchmark.WarmupIterations != nil && *s.Benchmark.WarmupIterations == 10,
 		"run":              s.Run.State == v1alpha1.RunActive && s.Run.MaxParallelNodes == 16 && s.Run.NodeDeadlineSeconds == 1800,
 		"health":           s.Health.IntervalSeconds == 30 && s.Health.ReportValidSeconds == 600,
 		"gating":           s.Gating.Mode == v1alpha1.GatingOff,
-		"publish":          s.Publish.Mode == v1alpha1.PublishWhenProven && s.Publish.Simulated == v1alpha1.SimulatedForbid,
+		"publish":          s.Publish.Mode == v1alpha1.PublishWhenProven && s.Publish.Simulated == v1alpha1.SimulatedForbid && s.Publish.JobCounts == v1alpha1.JobCountsAny,
 	} {
 		if !ok {
 			t.Errorf("%s has not its default: %+v", what, s)

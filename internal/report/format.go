@@ -68,8 +68,9 @@ func table(w io.Writer, rows [][]string) error {
 	return tw.Flush()
 }
 
-// wrap breaks text into lines of at most width characters, each begun with indent.
-func wrap(text, indent string, width int) string {
+// wrap breaks text into lines of at most 120 characters, each indented.
+func wrap(text string) string {
+	const indent, width = "  ", 120
 	var b strings.Builder
 	line := indent
 	for word := range strings.FieldsSeq(text) {

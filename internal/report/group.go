@@ -82,7 +82,7 @@ func Settings(w io.Writer, settings []v1alpha1.SettingStatus) error {
 		if len(s.Warnings) > 0 {
 			name += " WARNING " + strings.Join(s.Warnings, ", ")
 		}
-		if _, err := fmt.Fprintln(w, wrap(name+": "+s.Message, "  ", 120)); err != nil {
+		if _, err := fmt.Fprintln(w, wrap(name+": "+s.Message)); err != nil {
 			return err
 		}
 	}
@@ -113,7 +113,7 @@ func upTo(maxBytes int64) string {
 // Culprits prints whom the verdict blames, or that there is nobody.
 func Culprits(w io.Writer, culprits []v1alpha1.Culprit) error {
 	for _, c := range culprits {
-		if _, err := fmt.Fprintf(w, "%s %s on node %s: %s\n%s\n", c.Kind, c.Name, c.Node, c.Reason, wrap(c.Message, "  ", 120)); err != nil {
+		if _, err := fmt.Fprintf(w, "%s %s on node %s: %s\n%s\n", c.Kind, c.Name, c.Node, c.Reason, wrap(c.Message)); err != nil {
 			return err
 		}
 	}

@@ -128,7 +128,7 @@ func nodePreconditions(w io.Writer, n *v1alpha1.CommNode) error {
 		if p.Rank != nil {
 			subject = fmt.Sprintf(" (rank %d)", *p.Rank)
 		}
-		if _, err := fmt.Fprintln(w, wrap(fmt.Sprintf("precondition %s %s%s: %s", p.Name, p.State, subject, p.Message), "  ", 120)); err != nil {
+		if _, err := fmt.Fprintln(w, wrap(fmt.Sprintf("precondition %s %s%s: %s", p.Name, p.State, subject, p.Message))); err != nil {
 			return err
 		}
 	}
@@ -174,7 +174,7 @@ func Preconditions(w io.Writer, nodes []v1alpha1.CommNode) error {
 		return err
 	}
 	for _, l := range lines {
-		if _, err := fmt.Fprintln(w, wrap(l.first.Name+" on "+l.node+": "+l.first.Message, "  ", 120)); err != nil {
+		if _, err := fmt.Fprintln(w, wrap(l.first.Name+" on "+l.node+": "+l.first.Message)); err != nil {
 			return err
 		}
 	}
@@ -190,7 +190,7 @@ func HasRASVerdicts(nodes []v1alpha1.CommNode) bool {
 func RASVerdicts(w io.Writer, nodes []v1alpha1.CommNode) error {
 	for i := range nodes {
 		if run := nodes[i].Status.Run; run != nil && run.RASVerdict != "" {
-			if _, err := fmt.Fprintln(w, wrap(nodes[i].Spec.NodeName+": "+run.RASVerdict, "  ", 120)); err != nil {
+			if _, err := fmt.Fprintln(w, wrap(nodes[i].Spec.NodeName+": "+run.RASVerdict)); err != nil {
 				return err
 			}
 		}
@@ -213,7 +213,7 @@ func Problems(w io.Writer, problems []v1alpha1.Problem) error {
 		if subject != "" {
 			subject = " " + subject
 		}
-		if _, err := fmt.Fprintln(w, wrap(fmt.Sprintf("%s %s%s: %s", p.Severity, p.Code, subject, p.Message), "  ", 120)); err != nil {
+		if _, err := fmt.Fprintln(w, wrap(fmt.Sprintf("%s %s%s: %s", p.Severity, p.Code, subject, p.Message))); err != nil {
 			return err
 		}
 	}
