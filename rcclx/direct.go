@@ -21,6 +21,25 @@ func (c Call) architecture() string {
 	return name
 }
 
+// gfxOfModel are the models whose architecture decides a path (device ids and gfx_target_version as the kernel driver has
+// them).
+var gfxOfModel = map[string]string{
+	"MI300A": gfx942, "MI300X": gfx942, "MI308X": gfx942, "MI325X": gfx942,
+	"MI350X": gfx950, "MI355X": gfx950, "MI350P": gfx950,
+	"MI210": "gfx90a", "MI250": "gfx90a", "MI250X": "gfx90a",
+}
+
+// GFXOf is the architecture of a device by the name that hipDeviceGetName gives, as in "AMD Instinct MI300X"; empty where the
+// name tells none.
+func GFXOf(deviceName string) string {
+	for _, word := range strings.Fields(deviceName) {
+		if gfx, ok := gfxOfModel[strings.ToUpper(word)]; ok {
+			return gfx
+		}
+	}
+	return ""
+}
+
 // directGate says whether an AllGather or ReduceScatter goes to all peers at once instead of along a ring or tree.
 func directGate(f Flavor, env environment, c Call) gate {
 	switch {

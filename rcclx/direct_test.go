@@ -70,9 +70,18 @@ func TestDirect(t *testing.T) {
 	}
 }
 
+func TestGFXOf(t *testing.T) {
+	for name, want := range map[string]string{"AMD Instinct MI300X": "gfx942", "AMD Instinct MI300X OAM": "gfx942", "AMD Instinct MI355X (simulated)": "gfx950",
+		"MI250X / MI250": "gfx90a", "NVIDIA H100 80GB HBM3": "", "": "", "AMD Radeon Graphics": ""} {
+		if got := GFXOf(name); got != want {
+			t.Errorf("GFXOf(%q) = %q, want %q", name, got, want)
+		}
+	}
+}
+
 func TestHumanBytes(t *testing.T) {
-	for n, want := range map[int64]string{0: "0 B", 15: "15 B", 1023: "1023 B", 1024: "1 KiB", 1500: "1.5 KiB", 204800: "200 KiB", 30408704: "29 MiB", 1<<20 - 1: "1 MiB",
-		16<<20 - 1: "16 MiB", 2415919104: "2.2 GiB", 1 << 40: "1 TiB", 1 << 60: "1048576 TiB"} {
+	for n, want := range map[int64]string{0: "0 B", 15: "15 B", 1023: "1023 B", 1024: "1 KiB", 1500: "1.46 KiB", 1536: "1.5 KiB", 204800: "200 KiB", 30408704: "29 MiB", 1<<20 - 1: "1 MiB",
+		16<<20 - 1: "16 MiB", 2415919104: "2.25 GiB", 1 << 40: "1 TiB", 1 << 60: "1048576 TiB"} {
 		if got := HumanBytes(n); got != want {
 			t.Errorf("HumanBytes(%d) = %q, want %q", n, got, want)
 		}

@@ -2,6 +2,7 @@ package rcclx
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -14,6 +15,8 @@ type Range struct {
 	MaxBytes *int64 `json:"maxBytes,omitempty"`
 	Path     Path   `json:"path"`
 	Reason   string `json:"reason"`
+	// Source is where the library decides for the path; empty where that is its tuner.
+	Source string `json:"source,omitempty"`
 	// NotTaken are the ways that the library tries before this one.
 	NotTaken []NotTaken `json:"notTaken,omitempty"`
 	// Notes say which sizes within the range are different, and what may go wrong.
@@ -54,7 +57,7 @@ func Explain(f Flavor, s Settings, c Call) ([]Range, error) {
 		call := c
 		call.SizeBytes = sample
 		chosen := choose(f, env, call)
-		next := Range{MinBytes: first, MaxBytes: last, Path: chosen.path, Reason: chosen.why, NotTaken: chosen.not, Notes: notes(chosen.path, c)}
+		next := Range{MinBytes: first, MaxBytes: last, Path: chosen.path, Reason: chosen.why, Source: chosen.source, NotTaken: chosen.not, Notes: notes(chosen.path, c)}
 		if n := len(ranges); n > 0 && sameAnswer(ranges[n-1], next) {
 			ranges[n-1].MaxBytes = last
 		} else {
@@ -86,29 +89,27 @@ func notes(path Path, c Call) []string {
 	return nil
 }
 
-// HumanBytes writes a size as people do, in units of 1024 and rounded to tenths: 204800 is "200 KiB", 1500 is "1.5 KiB".
+// HumanBytes writes a size as people do, in units of 1024 and rounded to hundredths: 204800 is "200 KiB", 1500 is "1.46 KiB".
 func HumanBytes(n int64) string {
+	text, _ := humanBytes(n)
+	return text
+}
+
+// humanBytes also says whether what it wrote is exact.
+func humanBytes(n int64) (text string, exact bool) {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	size, unit := float64(n), 0
-	for size >= 1024 && unit < len(units)-1 {
+	for math.Round(size*100) >= 102400 && unit < len(units)-1 {
 		size, unit = size/1024, unit+1
 	}
-	text := strconv.FormatFloat(size, 'f', 1, 64)
-	if text == "1024.0" && unit < len(units)-1 {
-		text, unit = "1.0", unit+1
-	}
-	if whole, tenths := text[:len(text)-2], text[len(text)-1]; tenths == '0' {
-		text = whole
-	}
-	return text + " " + units[unit]
+	rounded := math.Round(size*100) / 100
+	return strconv.FormatFloat(rounded, 'f', -1, 64) + " " + units[unit], rounded == size
 }
 
 // exactBytes is a size in bytes, and as people write it where that is as exact: "204800 bytes (200 KiB)".
 func exactBytes(n int64) string {
-	for _, unit := range []int64{1 << 30, 1 << 20, 1 << 10} {
-		if n >= unit && n%unit == 0 {
-			return fmt.Sprintf("%d bytes (%s)", n, HumanBytes(n))
-		}
+	if text, exact := humanBytes(n); exact && n >= 1024 {
+		return fmt.Sprintf("%d bytes (%s)", n, text)
 	}
 	return fmt.Sprintf("%d bytes", n)
 }

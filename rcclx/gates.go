@@ -28,6 +28,8 @@ const (
 type gate struct {
 	reason  string // one of the reasons above
 	message string
+	// ifOn is set where the path is switched off, and would take the call if it were on.
+	ifOn bool
 }
 
 func (g gate) open() bool { return g.reason == "" }
@@ -39,7 +41,9 @@ func closed(reason, format string, args ...any) gate {
 // off is the gate of a path that is switched off: whether it would take the call if it were on, and how to switch it on.
 func off(what, setting string, on gate) gate {
 	if on.open() {
-		return closed(ReasonDisabled, "%s, and would take the call if it were on: set %s to Preferred", what, setting)
+		g := closed(ReasonDisabled, "%s, and would take the call if it were on: set %s to Preferred", what, setting)
+		g.ifOn = true
+		return g
 	}
 	return closed(ReasonDisabled, "%s, and would not take the call if it were on: %s", what, on.message)
 }

@@ -2,6 +2,7 @@ package rcclx
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -10,21 +11,70 @@ type NotTaken struct {
 	Path    Path   `json:"path"`
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
+	// IfOn is true where the way is switched off and would take the calls if it were on.
+	IfOn bool `json:"ifOn,omitempty"`
+	// Source is where the library decides; empty for a way that its flavor does not have.
+	Source string `json:"source,omitempty"`
 }
 
-// choice is the path of a call, why, and why not those before it.
+// pathSources says where each flavor decides for a path, and for which collective where that makes a difference.
+var pathSources = []struct {
+	flavors    []Flavor
+	path       Path
+	collective Collective
+	source     string
+}{
+	{onlyDev, PathLowPrecision, AllReduce, sourceRCCLXCall + ":342-349"},
+	{onlyDev, PathLowPrecision, AllGather, sourceRCCLXCall + ":111-134"},
+	{onlyDev, PathLowPrecision, ReduceScatter, sourceRCCLXCall + ":766-778"},
+	{onlyDev, PathLowPrecision, AllToAll, sourceRCCLXCall + ":218-228"},
+	{onlyDev, PathP2PAllGather, AllGather, sourceRCCLXCall + ":111-134"},
+	{onlyStable, PathLowPrecision, AllReduce, sourceStableCall + ":178-185"},
+	{onlyStable, PathLowPrecision, AllGather, sourceStableCall + ":98-121"},
+	{onlyStable, PathLowPrecision, ReduceScatter, sourceStableCall + ":492-503"},
+	{onlyStable, PathLowPrecision, AllToAll, sourceStableCall + ":288-297"},
+	{onlyStable, PathP2PAllGather, AllGather, sourceStableCall + ":98-121"},
+	{onlyDev, PathDDA, AllReduce, "torchcomms comms/common/algorithms/all_reduce/AllReduceAlgoManager.cu"},
+	{onlyDev, PathDDA, AllGather, sourceRCCLXCall + ":136"},
+	{onlyDev, PathDDA, ReduceScatter, sourceRCCLXCall + ":781"},
+	{onlyDev, PathDDA, AllToAll, sourceRCCLXCall + ":231"},
+	{onlyStable, PathDDA, AllReduce, "torchcomms comms/common/algorithms/all_reduce/AllReduceAlgoManager.cu"},
+	{onlyAMD, PathDDA, "", sourceAMD + " rcclDdaEnabled"},
+	{onlyDev, PathDirect, AllGather, sourceRCCLXWrap + ":446-485"},
+	{onlyDev, PathDirect, ReduceScatter, sourceRCCLXWrap + ":487-525"},
+	{onlyStable, PathDirect, AllGather, "torchcomms comms/rcclx/snapshots/stable/comms/rcclx/develop/src/rccl_wrap.cc:349-369"},
+	{allAMD, PathDirect, AllGather, sourceAMD + " rcclUseAllGatherDirect"},
+	{allAMD, PathDirect, ReduceScatter, sourceAMD + " rcclUseReduceScatterDirect"},
+}
+
+func sourceOf(f Flavor, path Path, c Collective) string {
+	if path == PathDDAFlat || path == PathDDATree {
+		path = PathDDA
+	}
+	for _, s := range pathSources {
+		if s.path == path && slices.Contains(s.flavors, f) && (s.collective == c || s.collective == "") {
+			return s.source
+		}
+	}
+	return ""
+}
+
+// choice is the path of a call in a flavor, why, and why not those before it.
 type choice struct {
-	path Path
-	why  string
-	not  []NotTaken
+	flavor     Flavor
+	collective Collective
+	path       Path
+	why        string
+	source     string
+	not        []NotTaken
 }
 
 func (ch *choice) pass(path Path, g gate) {
-	ch.not = append(ch.not, NotTaken{path, g.reason, g.message})
+	ch.not = append(ch.not, NotTaken{path, g.reason, g.message, g.ifOn, sourceOf(ch.flavor, path, ch.collective)})
 }
 
 func (ch choice) take(path Path, format string, args ...any) choice {
-	ch.path, ch.why = path, fmt.Sprintf(format, args...)
+	ch.path, ch.why, ch.source = path, fmt.Sprintf(format, args...), sourceOf(ch.flavor, path, ch.collective)
 	return ch
 }
 
@@ -50,7 +100,7 @@ func pathUnder(f Flavor, env environment, c Call) (Path, string) {
 // comms/rcclx/develop/projects/rccl).
 func choose(f Flavor, env environment, c Call) choice {
 	c = c.exact()
-	var ch choice
+	ch := choice{flavor: f, collective: c.Collective}
 	if unknownFlavor(f) {
 		return ch.take(PathUnknown, "the library's flavor is not known, so its gates are not either")
 	}
@@ -81,11 +131,12 @@ func choose(f Flavor, env environment, c Call) choice {
 		}
 		ch.pass(PathDirect, direct)
 	}
-	return ch.standard(f, env, c)
+	return ch.standard(env, c)
 }
 
 // standard is the last resort.
-func (ch choice) standard(f Flavor, env environment, c Call) choice {
+func (ch choice) standard(env environment, c Call) choice {
+	f := ch.flavor
 	msccl := f == FlavorRCCL && (env.integer(mscclVariable) != 0 || env.integer(mscclForceVariable) != 0 || env.integer(mscclppVariable) != 0)
 	switch {
 	case c.Collective == AllToAllv, c.Collective == SendRecv:

@@ -22,18 +22,8 @@ func DatatypeSupport(f Flavor, versionCode int, d Datatype) (ok bool, why string
 	if d.Bytes() == 0 {
 		return false, fmt.Sprintf("datatype %q is not known: use %s", d, names(Datatypes()))
 	}
-	least := 0
-	switch {
-	case d == BFloat16 && f == FlavorNCCL:
-		least = ncclBFloat16Version
-	case !d.fp8():
-	case f == FlavorNCCL:
-		least = ncclFP8Version
-	case f == FlavorRCCL, f == FlavorRCCLDDA:
-		least = rcclFP8Version
-	case f.rcclx():
-		// torchcomms comms/rcclx/develop/projects/rccl/src/nccl.h.in:481 and the same file of snapshots/stable have both.
-	default:
+	least := DatatypeSince(f, d)
+	if d.fp8() && unknownFlavor(f) {
 		return false, fmt.Sprintf("the library's flavor is not known, so whether it has %s elements is not either: use Float32, Float16 or BFloat16", d)
 	}
 	switch {
@@ -44,6 +34,20 @@ func DatatypeSupport(f Flavor, versionCode int, d Datatype) (ok bool, why string
 	}
 	return false, fmt.Sprintf("flavor %s has %s elements from version %s, and this library is %s: load a newer one, or leave %s out",
 		f, d, VersionString(least), VersionString(versionCode), d)
+}
+
+// DatatypeSince is the first version of a flavor that has an element type, as a version code; zero where all have it.
+func DatatypeSince(f Flavor, d Datatype) int {
+	switch {
+	case d == BFloat16 && f == FlavorNCCL:
+		return ncclBFloat16Version
+	case d.fp8() && f == FlavorNCCL:
+		return ncclFP8Version
+	case d.fp8() && (f == FlavorRCCL || f == FlavorRCCLDDA):
+		return rcclFP8Version
+	}
+	// torchcomms comms/rcclx/develop/projects/rccl/src/nccl.h.in:481 and the same file of snapshots/stable have them all.
+	return 0
 }
 
 // ReductionSupport says whether a device reduces a datatype, and if not, why. computeCapability is major*10+minor as CUDA

@@ -7,16 +7,17 @@ import (
 
 // Trees that the sources of this package name.
 const (
-	sourceAlgoInit  = "torchcomms comms/rcclx/develop/meta/algorithms/AlgoInit.h"
-	sourceStable    = "torchcomms comms/rcclx/snapshots/stable/comms/rcclx/develop/meta/algorithms/AlgoInit.h"
-	sourceFP8       = "torchcomms comms/rcclx/develop/meta/lpcoll/low_precision_common.h"
-	sourceCvars     = "torchcomms comms/utils/cvars/nccl_cvars.yaml"
-	sourceAMD       = "rocm-systems projects/rccl/src/rccl_wrap.cc"
-	sourceRCCLXWrap = "torchcomms comms/rcclx/develop/projects/rccl/src/rccl_wrap.cc"
-	sourceRCCLXInit = "torchcomms comms/rcclx/develop/projects/rccl/src/init.cc"
-	sourceRCCLXCall = "torchcomms comms/rcclx/develop/projects/rccl/src/collectives.cc"
-	sourceMSCCL     = "rccl src/misc/msccl/msccl_lifecycle.cc"
-	sourceNVLS      = "nccl src/transport/nvls.cc"
+	sourceAlgoInit   = "torchcomms comms/rcclx/develop/meta/algorithms/AlgoInit.h"
+	sourceStable     = "torchcomms comms/rcclx/snapshots/stable/comms/rcclx/develop/meta/algorithms/AlgoInit.h"
+	sourceFP8        = "torchcomms comms/rcclx/develop/meta/lpcoll/low_precision_common.h"
+	sourceCvars      = "torchcomms comms/utils/cvars/nccl_cvars.yaml"
+	sourceAMD        = "rocm-systems projects/rccl/src/rccl_wrap.cc"
+	sourceRCCLXWrap  = "torchcomms comms/rcclx/develop/projects/rccl/src/rccl_wrap.cc"
+	sourceRCCLXInit  = "torchcomms comms/rcclx/develop/projects/rccl/src/init.cc"
+	sourceRCCLXCall  = "torchcomms comms/rcclx/develop/projects/rccl/src/collectives.cc"
+	sourceStableCall = "torchcomms comms/rcclx/snapshots/stable/comms/rcclx/develop/src/collectives.cc"
+	sourceMSCCL      = "rccl src/misc/msccl/msccl_lifecycle.cc"
+	sourceNVLS       = "nccl src/transport/nvls.cc"
 )
 
 // The settings of the table, as a CommGroup names them.

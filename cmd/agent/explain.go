@@ -3,10 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -15,58 +13,42 @@ import (
 
 // explanation is what agent explain answers.
 type explanation struct {
-	Flavor      rcclx.Flavor      `json:"flavor"`
-	Call        rcclx.Call        `json:"call"`
-	Environment []rcclx.EnvVar    `json:"environment"`
-	Ranges      []rcclx.Range     `json:"ranges"`
-	Settings    []rcclx.Effective `json:"settings"`
-	Remarks     []string          `json:"remarks,omitempty"`
+	Flavor   rcclx.Flavor      `json:"flavor"`
+	Call     rcclx.Call        `json:"call"`
+	Asked    rcclx.Settings    `json:"asked"`
+	Ranges   []rcclx.Range     `json:"ranges"`
+	Settings []rcclx.Effective `json:"settings"`
+	// Variables are the rows of the table for this flavor, Environment all that a job sets, a person's own included.
+	Variables   []rcclx.SettingVariable `json:"variables"`
+	Environment []rcclx.EnvVar          `json:"environment"`
+	Remarks     []string                `json:"remarks,omitempty"`
+}
+
+// explainFlags are the command's flags as they were typed.
+type explainFlags struct {
+	flavor, collective, datatype, op, gfx, dda, lowPrecision, output string
+	ddaFlatMax, ddaTreeMax                                           string
+	lowPrecisionCollectives, env                                     []string
+	ranks, nodes                                                     int
 }
 
 // newExplainCommand says which path calls take inside a library flavor, and why.
 func newExplainCommand() *cobra.Command {
-	var flavor, collective, datatype, op, dda, lowPrecision, output string
-	var lowPrecisionCollectives, env []string
-	var ranks, nodes int
+	var typed explainFlags
 	command := &cobra.Command{
 		Use:   "explain",
-		Short: "Say which path a collective takes inside a library flavor by message size, and why",
-		Example: `  agent explain --flavor rcclx-dev --collective AllReduce --datatype BFloat16 --ranks 8
-  agent explain --flavor rcclx-dev --collective AllGather --low-precision Preferred -o json
+		Short: "Say which path a collective takes inside a library flavor by message size, why, and why not another",
+		Example: `  agent explain --flavor rcclx-dev --collective AllReduce --datatype bf16 --ranks 8
+  agent explain --flavor rcclx-dev --collective all_gather --low-precision Preferred -o json
   agent explain --flavor rcclx-dev --env RCCL_DDA_ENABLE=1`,
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(command *cobra.Command, _ []string) error {
-			f, err := rcclx.ParseFlavor(flavor)
+			answer, err := typed.explain()
 			if err != nil {
 				return err
 			}
-			settings := rcclx.Settings{}
-			if settings.DDA.Mode, err = parseMode("--dda", dda); err != nil {
-				return err
-			}
-			if settings.LowPrecision.Mode, err = parseMode("--low-precision", lowPrecision); err != nil {
-				return err
-			}
-			for _, name := range lowPrecisionCollectives {
-				if !slices.Contains(rcclx.Collectives(), rcclx.Collective(name)) {
-					return fmt.Errorf("--low-precision-collectives %q is not known: use AllReduce, AllGather, ReduceScatter or AllToAll", name)
-				}
-				settings.LowPrecision.Collectives = append(settings.LowPrecision.Collectives, rcclx.Collective(name))
-			}
-			for _, pair := range env {
-				name, value, ok := strings.Cut(pair, "=")
-				if !ok || name == "" {
-					return fmt.Errorf("--env %q is not NAME=VALUE", pair)
-				}
-				settings.Env = append(settings.Env, rcclx.EnvVar{Name: name, Value: value})
-			}
-			call := rcclx.Call{Collective: rcclx.Collective(collective), Datatype: rcclx.Datatype(datatype), Op: op, Ranks: ranks, Nodes: nodes}
-			answer, err := explain(f, settings, call)
-			if err != nil {
-				return err
-			}
-			switch output {
+			switch typed.output {
 			case "json":
 				encoder := json.NewEncoder(command.OutOrStdout())
 				encoder.SetIndent("", "  ")
@@ -74,64 +56,118 @@ func newExplainCommand() *cobra.Command {
 			case "table":
 				return answer.print(command.OutOrStdout())
 			}
-			return fmt.Errorf("-o %q is not known: use table or json", output)
+			return fmt.Errorf("-o %q is not known: use table or json", typed.output)
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&flavor, "flavor", string(rcclx.FlavorRCCLXDev), "library flavor: rccl, rccl-dda, rcclx-dev, rcclx-stable or nccl")
-	flags.StringVar(&collective, "collective", string(rcclx.AllReduce), "AllReduce, AllGather, ReduceScatter or AllToAll")
-	flags.StringVar(&datatype, "datatype", string(rcclx.BFloat16), "Float32, Float16 or BFloat16")
-	flags.StringVar(&op, "op", "Sum", "reduction: Sum, Prod, Max, Min or Avg")
-	flags.IntVar(&ranks, "ranks", 8, "ranks of the communicator")
-	flags.IntVar(&nodes, "nodes", 1, "nodes that the communicator reaches over")
-	flags.StringVar(&dda, "dda", string(rcclx.ModePreferred), "spec.dda.mode: Disabled, Preferred or Required")
-	flags.StringVar(&lowPrecision, "low-precision", string(rcclx.ModeDisabled), "spec.lowPrecision.mode: Disabled, Preferred or Required")
-	flags.StringSliceVar(&lowPrecisionCollectives, "low-precision-collectives", nil, "spec.lowPrecision.collectives; none means all four")
-	flags.StringArrayVar(&env, "env", nil, "a variable of your own, NAME=VALUE; may be given more than once")
-	flags.StringVarP(&output, "output", "o", "table", "table or json")
+	flags.StringVar(&typed.flavor, "flavor", string(rcclx.FlavorRCCLXDev), "library flavor: rccl, rccl-dda, rcclx-dev, rcclx-stable or nccl")
+	flags.StringVar(&typed.collective, "collective", string(rcclx.AllReduce), "AllReduce, AllGather, ReduceScatter, AllToAll, AllToAllv, Broadcast, Reduce or SendRecv")
+	flags.StringVar(&typed.datatype, "datatype", string(rcclx.BFloat16), "fp64, fp32, fp16, bf16, fp8_e4m3, fp8_e5m2, int32 or int8")
+	flags.StringVar(&typed.op, "op", "Sum", "reduction: Sum, Prod, Max, Min or Avg")
+	flags.IntVar(&typed.ranks, "ranks", 8, "ranks of the communicator")
+	flags.IntVar(&typed.nodes, "nodes", 1, "nodes that the communicator reaches over")
+	flags.StringVar(&typed.gfx, "gfx", "", "architecture of the GPUs, as in gfx942 (MI300X) or gfx950 (MI350X); some limits depend on it")
+	flags.StringVar(&typed.dda, "dda", string(rcclx.ModePreferred), "spec.dda.mode: Disabled, Preferred or Required")
+	flags.StringVar(&typed.ddaFlatMax, "dda-flat-max", "", "spec.dda.allReduceFlatMaxBytes, as in 64K; empty for the library's own")
+	flags.StringVar(&typed.ddaTreeMax, "dda-tree-max", "", "spec.dda.allReduceTreeMaxBytes, as in 64M; empty for the library's own")
+	flags.StringVar(&typed.lowPrecision, "low-precision", string(rcclx.ModeDisabled), "spec.lowPrecision.mode: Disabled, Preferred or Required")
+	flags.StringSliceVar(&typed.lowPrecisionCollectives, "low-precision-collectives", nil, "spec.lowPrecision.collectives; none means all four")
+	flags.StringArrayVar(&typed.env, "env", nil, "a variable of your own, NAME=VALUE; may be given more than once")
+	flags.StringVarP(&typed.output, "output", "o", "table", "table or json")
 	return command
 }
 
-func parseMode(flag, text string) (rcclx.Mode, error) {
-	m := rcclx.Mode(text)
-	if slices.Contains([]rcclx.Mode{rcclx.ModeDisabled, rcclx.ModePreferred, rcclx.ModeRequired}, m) {
-		return m, nil
+func (x explainFlags) explain() (explanation, error) {
+	f, err := rcclx.ParseFlavor(x.flavor)
+	if err != nil {
+		return explanation{}, err
 	}
-	return "", fmt.Errorf("%s %q is not known: use Disabled, Preferred or Required", flag, text)
-}
-
-func explain(f rcclx.Flavor, settings rcclx.Settings, call rcclx.Call) (explanation, error) {
+	call, err := x.call()
+	if err != nil {
+		return explanation{}, err
+	}
+	settings, err := x.settings()
+	if err != nil {
+		return explanation{}, err
+	}
 	ranges, err := rcclx.Explain(f, settings, call)
 	if err != nil {
 		return explanation{}, err
 	}
 	scope := rcclx.Scope{Ranks: call.Ranks, Nodes: call.Nodes, Collectives: []rcclx.Collective{call.Collective}, Datatypes: []rcclx.Datatype{call.Datatype}}
-	return explanation{Flavor: f, Call: call, Environment: rcclx.JobEnvironment(f, settings), Ranges: ranges,
-		Settings: rcclx.Effectives(f, settings, scope), Remarks: rcclx.Remarks(f)}, nil
+	answer := explanation{Flavor: f, Call: call, Asked: settings, Ranges: ranges, Settings: rcclx.Effectives(f, settings, scope),
+		Variables: rcclx.SettingVariables(f, settings), Environment: rcclx.JobEnvironment(f, settings), Remarks: rcclx.Remarks(f)}
+	if since := rcclx.DatatypeSince(f, call.Datatype); since > 0 {
+		answer.Remarks = append(answer.Remarks, fmt.Sprintf("Remark: library flavor %s has %s elements from version %s.", f, call.Datatype, rcclx.VersionString(since)))
+	}
+	return answer, nil
 }
 
-func (e explanation) print(out io.Writer) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	p := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }
-	p("%s %s on %d ranks over %d node(s), library flavor %s\n\n", e.Call.Collective, e.Call.Datatype, e.Call.Ranks, e.Call.Nodes, e.Flavor)
-	p("FROM BYTES\tTO BYTES\tPATH\tWHY\n")
-	for _, r := range e.Ranges {
-		to := "-"
-		if r.MaxBytes != nil {
-			to = fmt.Sprint(*r.MaxBytes)
+func (x explainFlags) call() (rcclx.Call, error) {
+	c, err := rcclx.ParseCollective(x.collective)
+	if err != nil {
+		return rcclx.Call{}, err
+	}
+	d, err := rcclx.ParseDatatype(x.datatype)
+	if err != nil {
+		return rcclx.Call{}, err
+	}
+	ops := []string{"Sum", "Prod", "Max", "Min", "Avg"}
+	i := slices.IndexFunc(ops, func(op string) bool { return strings.EqualFold(op, x.op) })
+	if i < 0 {
+		return rcclx.Call{}, fmt.Errorf("--op %q is not known: use Sum, Prod, Max, Min or Avg", x.op)
+	}
+	return rcclx.Call{Collective: c, Datatype: d, Op: ops[i], Ranks: x.ranks, Nodes: x.nodes, GFX: strings.ToLower(x.gfx)}, nil
+}
+
+func (x explainFlags) settings() (rcclx.Settings, error) {
+	var s rcclx.Settings
+	var err error
+	if s.DDA.Mode, err = parseMode("--dda", x.dda); err != nil {
+		return s, err
+	}
+	if s.DDA.AllReduceFlatMaxBytes, err = parseLimit("--dda-flat-max", x.ddaFlatMax); err != nil {
+		return s, err
+	}
+	if s.DDA.AllReduceTreeMaxBytes, err = parseLimit("--dda-tree-max", x.ddaTreeMax); err != nil {
+		return s, err
+	}
+	if s.LowPrecision.Mode, err = parseMode("--low-precision", x.lowPrecision); err != nil {
+		return s, err
+	}
+	for _, name := range x.lowPrecisionCollectives {
+		c, err := rcclx.ParseCollective(name)
+		if err != nil || !slices.Contains(rcclx.Collectives(), c) {
+			return s, fmt.Errorf("--low-precision-collectives %q is not one that FP8 has: use AllReduce, AllGather, ReduceScatter or AllToAll", name)
 		}
-		p("%d\t%s\t%s\t%s\n", r.MinBytes, to, r.Path, r.Reason)
+		s.LowPrecision.Collectives = append(s.LowPrecision.Collectives, c)
 	}
-	p("\nSETTING\tREQUESTED\tEFFECTIVE\tREASON\tMESSAGE\n")
-	for _, s := range e.Settings {
-		p("%s\t%s\t%s\t%s\t%s\n", s.Name, s.Requested, s.State, s.Reason, s.Message)
+	for _, pair := range x.env {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || name == "" {
+			return s, fmt.Errorf("--env %q is not NAME=VALUE", pair)
+		}
+		s.Env = append(s.Env, rcclx.EnvVar{Name: name, Value: value})
 	}
-	p("\nENVIRONMENT\n")
-	for _, v := range e.Environment {
-		p("%s=%s\n", v.Name, v.Value)
+	return s, nil
+}
+
+func parseMode(flag, text string) (rcclx.Mode, error) {
+	for _, m := range []rcclx.Mode{rcclx.ModeDisabled, rcclx.ModePreferred, rcclx.ModeRequired} {
+		if strings.EqualFold(text, string(m)) {
+			return m, nil
+		}
 	}
-	for _, remark := range e.Remarks {
-		p("\n%s\n", remark)
+	return "", fmt.Errorf("%s %q is not known: use Disabled, Preferred or Required", flag, text)
+}
+
+func parseLimit(flag, text string) (*int64, error) {
+	if text == "" {
+		return nil, nil
 	}
-	return w.Flush()
+	limit, err := rcclx.ParseSizeBytes(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	return &limit, nil
 }
