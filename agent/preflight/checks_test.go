@@ -109,8 +109,13 @@ var cases = []struct {
 	{OneProcessPerGPU, Unknown, 2, "not known", nil, func(s *scene) { s.ranks[2].ProcessID = 0 }},
 
 	{GPUOrder, Met, -1, "follow the kernel's order", nil, nil},
-	{GPUOrder, Warning, 0, "ordinal 0 is GPU 0000:2b:00.0, by the kernel's order it is 0000:05:00.0", nil, func(s *scene) { swap(s.ranks, 0, 1) }},
+	{GPUOrder, Warning, 1, "ordinal 0 is GPU 0000:2b:00.0 and ordinal 1 is GPU 0000:05:00.0, the kernel lists them the other way round", nil, func(s *scene) { swap(s.ranks, 0, 1) }},
 	{GPUOrder, Failed, 0, "rank 0 is on ordinal 1, expected 0", nil, func(s *scene) { s.ranks[0].Device, s.ranks[1].Device = 1, 0 }},
+	{GPUOrder, Met, -1, "follow", nil, func(s *scene) { // fewer ranks, on the last GPUs, and addresses as CUDA writes them
+		s.ranks = s.ranks[:2]
+		s.ranks[0].Library.PCIAddress, s.ranks[1].Library.PCIAddress = "00000000:A5:00.0", "0000:E7:00.0"
+		s.need.Ranks = 2
+	}},
 	{GPUOrder, Met, -1, "follow", nil, func(s *scene) { // without DDA any ordinal will do
 		s.ranks[0].Device, s.ranks[1].Device, s.need.Variants = 1, 0, s.need.Variants[:1]
 		swap(s.ranks, 0, 1)

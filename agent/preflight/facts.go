@@ -115,7 +115,7 @@ func gatherUsers(fs discover.FS) NodeFacts {
 		f.NVIDIAGPUs = []string{}
 		for _, name := range names {
 			if strings.Count(name, ":") == 2 {
-				f.NVIDIAGPUs = append(f.NVIDIAGPUs, name)
+				f.NVIDIAGPUs = append(f.NVIDIAGPUs, kernelAddress(name))
 			}
 		}
 		sort.Strings(f.NVIDIAGPUs)
@@ -171,6 +171,18 @@ func (f NodeFacts) amd(need Need) bool {
 	d := f.Discovered
 	return d != nil && (len(d.Devices)+len(d.HiddenNodes)+len(d.UnreadableNodes)+len(d.PCIGPUs) > 0 ||
 		d.Driver.Kind == discover.DriverDKMS || d.Driver.Kind == discover.DriverInTree || d.Driver.Kind == discover.DriverBuiltIn)
+}
+
+// gpuAddresses are the PCI addresses of the GPUs in the kernel's order, one for each partition; nil where not known.
+func (f NodeFacts) gpuAddresses() []string {
+	if f.Discovered == nil || len(f.Discovered.Devices) == 0 {
+		return f.NVIDIAGPUs
+	}
+	out := make([]string, 0, len(f.Discovered.Devices))
+	for i := range f.Discovered.Devices {
+		out = append(out, f.Discovered.Devices[i].PCIAddress)
+	}
+	return out
 }
 
 func (f NodeFacts) isUnread(path string) bool {

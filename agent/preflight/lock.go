@@ -93,7 +93,7 @@ func lockGPU(dir, address string, holder Holder) (*os.File, *Holder, error) {
 	if !validAddress(address) {
 		return nil, nil, fmt.Errorf("%q is no PCI address", address)
 	}
-	path := filepath.Join(dir, "rcclx-"+strings.ToLower(address)+".lock")
+	path := filepath.Join(dir, "rcclx-"+kernelAddress(address)+".lock")
 	for range maxLockTries {
 		f, err := openLock(path)
 		if err != nil {

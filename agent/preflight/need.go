@@ -51,3 +51,11 @@ type RankFacts struct {
 	// Library that it loaded, with its device's address and memory; nil where it did not say.
 	Library *rcclx.LibraryInfo
 }
+
+// gpu is the PCI address of the rank's GPU as the kernel writes it; empty where the rank did not say.
+func (r RankFacts) gpu() string {
+	if r.Library == nil {
+		return ""
+	}
+	return kernelAddress(r.Library.PCIAddress)
+}

@@ -51,3 +51,16 @@ func visibleGPUs(mask string) int {
 	}
 	return len(seen)
 }
+
+// kernelAddress writes a PCI address as sysfs does: lower case, four digits of domain. CUDA writes upper case, and
+// NVIDIA's tools eight digits of domain.
+func kernelAddress(text string) string {
+	domain, rest, found := strings.Cut(strings.ToLower(strings.TrimSpace(text)), ":")
+	if !found || strings.Trim(domain, "0123456789abcdef") != "" {
+		return strings.ToLower(strings.TrimSpace(text)) // no address
+	}
+	for len(domain) > 4 && domain[0] == '0' {
+		domain = domain[1:]
+	}
+	return domain + ":" + rest
+}

@@ -53,6 +53,23 @@ func TestNameMatcher(t *testing.T) {
 	}
 }
 
+func TestKernelAddress(t *testing.T) {
+	for text, want := range map[string]string{"0000:3B:00.0": "0000:3b:00.0", "00000000:3B:00.0": "0000:3b:00.0", "00010000:01:00.0": "10000:01:00.0", "": "", "gpu": "gpu"} {
+		if got := kernelAddress(text); got != want {
+			t.Errorf("%q gives %q, expected %q", text, got, want)
+		}
+	}
+}
+
+func FuzzKernelAddress(f *testing.F) {
+	f.Add("00000000:3B:00.0")
+	f.Fuzz(func(t *testing.T, text string) {
+		if once := kernelAddress(text); kernelAddress(once) != once {
+			t.Errorf("%q gives %q, and that %q", text, once, kernelAddress(once))
+		}
+	})
+}
+
 func FuzzParseHypervisor(f *testing.F) {
 	f.Add([]byte("flags\t: fpu hypervisor\n"))
 	f.Add([]byte("flags"))

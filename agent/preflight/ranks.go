@@ -79,11 +79,11 @@ func checkSharedGPU(f NodeFacts, ranks []RankFacts) Finding {
 	on := map[string][]int{}
 	unknown := -1
 	for _, r := range ranks {
-		if r.Library == nil || r.Library.PCIAddress == "" {
+		pci := r.gpu()
+		if pci == "" {
 			unknown = r.Rank
 			continue
 		}
-		pci := r.Library.PCIAddress
 		on[pci] = append(on[pci], r.Rank)
 		if len(on[pci]) > max(1, partitions[pci]) {
 			return found(SharedGPU, Failed, r.Rank, "ranks %d and %d both got GPU %s, expected %d different ones", on[pci][0], r.Rank, pci, len(ranks))
@@ -121,24 +121,23 @@ func checkGPUOrder(f NodeFacts, ranks []RankFacts, need Need) Finding {
 			}
 		}
 	}
-	order := f.NVIDIAGPUs
-	if f.Discovered != nil && len(f.Discovered.Devices) > 0 {
-		order = nil
-		for _, d := range f.Discovered.Devices {
-			order = append(order, d.PCIAddress)
-		}
-	}
+	order := f.gpuAddresses()
 	if len(order) == 0 {
 		return found(GPUOrder, Unknown, -1, "the kernel's order of GPUs is not known, so it could not be compared with the runtime's")
 	}
-	for _, r := range ranks {
-		if r.Library == nil || r.Library.PCIAddress == "" || r.Device >= len(order) || !slices.Contains(order, r.Library.PCIAddress) {
-			return found(GPUOrder, Unknown, r.Rank, "the GPU of rank %d is not among those that the kernel shows (%s)", r.Rank, strings.Join(order, " "))
+	byOrdinal := slices.SortedFunc(slices.Values(ranks), func(a, b RankFacts) int { return a.Device - b.Device })
+	last := 0 // only the sequence is compared: the kernel may list GPUs that the runtime does not have
+	for i, r := range byOrdinal {
+		at := slices.Index(order, r.gpu())
+		if at < 0 {
+			return found(GPUOrder, Unknown, r.Rank, "the GPU of rank %d (%s) is not among those that the kernel lists (%s)", r.Rank, r.gpu(), strings.Join(order, " "))
 		}
-		if pci := r.Library.PCIAddress; pci != order[r.Device] {
-			return found(GPUOrder, Warning, r.Rank, "ordinal %d is GPU %s, by the kernel's order it is %s: this run names GPUs by address, but other programs may mean another GPU by an ordinal",
-				r.Device, pci, order[r.Device])
+		if at < last {
+			before := byOrdinal[i-1]
+			return found(GPUOrder, Warning, r.Rank, "ordinal %d is GPU %s and ordinal %d is GPU %s, the kernel lists them the other way round: this run names GPUs by address, but other programs may mean another GPU by an ordinal",
+				before.Device, before.gpu(), r.Device, r.gpu())
 		}
+		last = at
 	}
 	return met(GPUOrder, "ordinals follow the kernel's order of GPUs")
 }
@@ -190,7 +189,7 @@ func checkGPUMemory(ranks []RankFacts, need Need) Finding {
 			least, of = free, r.Rank
 		}
 		if free := r.Library.FreeMemoryBytes; free < need.MemoryBytes {
-			return found(GPUMemory, Failed, r.Rank, "rank %d (GPU %s) has %d of %d bytes free, the run needs at least %d", r.Rank, r.Library.PCIAddress, free,
+			return found(GPUMemory, Failed, r.Rank, "rank %d (GPU %s) has %d of %d bytes free, the run needs at least %d", r.Rank, r.gpu(), free,
 				r.Library.TotalMemoryBytes, need.MemoryBytes)
 		}
 	}
@@ -216,7 +215,7 @@ func checkGPUBusy(f NodeFacts, ranks []RankFacts) Finding {
 		}
 		total, used := r.Library.TotalMemoryBytes, r.Library.TotalMemoryBytes-r.Library.FreeMemoryBytes
 		if used > max(usedMemoryBytes, total/20) {
-			return found(GPUBusy, Warning, r.Rank, "%d of %d bytes of GPU %s (rank %d) are taken before the run: something else seems to use it", used, total, r.Library.PCIAddress, r.Rank)
+			return found(GPUBusy, Warning, r.Rank, "%d of %d bytes of GPU %s (rank %d) are taken before the run: something else seems to use it", used, total, r.gpu(), r.Rank)
 		}
 	}
 	for _, p := range f.KFDProcesses {
@@ -237,7 +236,7 @@ func busyByKFD(f NodeFacts, ranks []RankFacts) *Finding {
 	rankOf := map[uint64]RankFacts{}
 	for _, d := range f.Discovered.Devices {
 		for _, r := range ranks {
-			if d.GPUID != nil && r.Library != nil && r.Library.PCIAddress == d.PCIAddress {
+			if d.GPUID != nil && r.gpu() == d.PCIAddress {
 				rankOf[*d.GPUID] = r
 			}
 		}
@@ -248,11 +247,11 @@ func busyByKFD(f NodeFacts, ranks []RankFacts) *Finding {
 			r := rankOf[id]
 			where := fmt.Sprintf("process %d of the host (its pid there, which a container does not see) ", p.ProcessID)
 			if units := p.BusyComputeUnits[id]; units > 0 {
-				b := found(GPUBusy, Failed, r.Rank, "%scomputes on GPU %s (rank %d): %d compute units are in use", where, r.Library.PCIAddress, r.Rank, units)
+				b := found(GPUBusy, Failed, r.Rank, "%scomputes on GPU %s (rank %d): %d compute units are in use", where, r.gpu(), r.Rank, units)
 				return &b
 			}
 			if bytes := p.MemoryBytes[id]; bytes >= busyMemoryBytes && warning == nil {
-				b := found(GPUBusy, Warning, r.Rank, "%sholds %d bytes of GPU %s (rank %d)", where, bytes, r.Library.PCIAddress, r.Rank)
+				b := found(GPUBusy, Warning, r.Rank, "%sholds %d bytes of GPU %s (rank %d)", where, bytes, r.gpu(), r.Rank)
 				warning = &b
 			}
 		}

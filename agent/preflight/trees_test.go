@@ -157,7 +157,7 @@ func TestNVIDIA(t *testing.T) {
 		t.Errorf("%+v, expected that four GPUs are too few", got)
 	}
 	swap(ranks, 0, 3)
-	if got := one(t, CheckRanks(f, ranks, need), GPUOrder); got.State != Warning || !strings.Contains(got.Message, "ordinal 0 is GPU 0000:5d:00.0") {
+	if got := one(t, CheckRanks(f, ranks, need), GPUOrder); got.State != Warning || !strings.Contains(got.Message, "ordinal 0 is GPU 0000:5d:00.0") || got.Rank != 1 {
 		t.Errorf("%+v", got)
 	}
 	bare := goodHost(memFS{"proc/cmdline": "ro\n"}) // a sandbox that shows no driver
