@@ -1,43 +1,99 @@
 // Package results is the form in which measurements leave this machine: what agent bench measured, and what agent import
-// read from rccl-tests' or nccl-tests' output.
+// read from rccl-tests' or nccl-tests' output (package perftests). It prints that form as a table, CSV or JSON.
 package results
 
 import (
+	"slices"
 	"time"
 
 	"rcclx.io/commgroup-operator/rcclx"
+)
+
+// The sources of a report.
+const (
+	SourceBench     = "agent bench"
+	SourceRCCLTests = "rccl-tests"
+	SourceNCCLTests = "nccl-tests"
 )
 
 // Report is one run on one machine or of one rccl-tests program.
 type Report struct {
 	// Source says who measured: "agent bench", "rccl-tests" or "nccl-tests".
 	Source string `json:"source"`
+	// Input is the file that an imported report was read from, and the run in it where there are several.
+	Input string `json:"input,omitempty"`
 	// Time of the run's start; zero where the source does not tell.
 	Time time.Time `json:"time,omitzero"`
 	// Simulated is set where no GPU was measured.
-	Simulated bool `json:"simulated,omitempty"`
+	Simulated bool `json:"simulated"`
 	// Library that was measured; nil where the source does not tell.
 	Library *rcclx.LibraryInfo `json:"library,omitempty"`
-	Ranks   int                `json:"ranks"`
-	Nodes   int                `json:"nodes"`
-	Devices []Device           `json:"devices,omitempty"`
-	Results []Result           `json:"results"`
+	// Ranks of the communicator and Nodes that it reaches over; zero where the source does not tell.
+	Ranks   int      `json:"ranks"`
+	Nodes   int      `json:"nodes"`
+	Devices []Device `json:"devices,omitempty"`
+	Results []Result `json:"results"`
+	// Pairs of ranks, each measured by send and receive; empty where none was.
+	Pairs []Pair `json:"pairs,omitempty"`
 	// Settings: requested against effective, where known.
 	Settings []rcclx.Effective `json:"settings,omitempty"`
+	// Environment that each variant's ranks had beside what they inherit, where known.
+	Environment map[rcclx.Variant][]rcclx.EnvVar `json:"environment,omitempty"`
 	// InitNanoseconds is the slowest rank's time to form the communicator, by variant.
 	InitNanoseconds map[rcclx.Variant]int64 `json:"initNanoseconds,omitempty"`
 	// Warnings are what a reader must know beside the numbers.
 	Warnings []string `json:"warnings,omitempty"`
-	// Failure ended the run; empty where it ran to its end.
-	Failure string `json:"failure,omitempty"`
+	// Failure ended the run; nil where it ran to its end.
+	Failure *Failure `json:"failure,omitempty"`
 }
 
 // Device is the GPU of a rank.
 type Device struct {
-	Rank       int    `json:"rank"`
-	Ordinal    int    `json:"ordinal"`
+	Rank    int `json:"rank"`
+	Ordinal int `json:"ordinal"`
+	// PCIAddress as the source writes it: nccl-tests and rccl-tests leave out the function.
 	PCIAddress string `json:"pciAddress,omitempty"`
 	Name       string `json:"name,omitempty"`
+}
+
+// Pair is what was measured between two ranks that sent to and received from each other at the same time.
+type Pair struct {
+	RankA     int   `json:"rankA"`
+	RankB     int   `json:"rankB"`
+	SizeBytes int64 `json:"sizeBytes"`
+	// BandwidthMBps of the slower direction, in 10^6 bytes per second.
+	BandwidthMBps int64 `json:"bandwidthMBps"`
+	WrongElements int64 `json:"wrongElements"`
+}
+
+// Failure is why a run ended before its end.
+type Failure struct {
+	Variant rcclx.Variant `json:"variant,omitempty"`
+	// Kind is a runner.FailureKind, Code a rank.Code…; both empty where the source does not tell.
+	Kind string `json:"kind,omitempty"`
+	Code string `json:"code,omitempty"`
+	// Step that failed: "preconditions", "load", "init", "destroy", or a measurement's name.
+	Step string `json:"step,omitempty"`
+	// Rank to name and the GPU that it is on; nil and empty where no single one is.
+	Rank   *int   `json:"rank,omitempty"`
+	Device string `json:"device,omitempty"`
+	// Message says what was seen, what was expected and what to do.
+	Message string `json:"message"`
+	// Ranks says what each rank was doing, by rank.
+	Ranks []RankState `json:"ranks,omitempty"`
+	// RAS is what the library's RAS service said of the communicator; empty where it was not asked.
+	RAS string `json:"ras,omitempty"`
+	// LogTail is the end of what the named rank, or the program, logged.
+	LogTail string `json:"logTail,omitempty"`
+}
+
+// RankState is what one rank was doing when a run failed.
+type RankState struct {
+	Rank   int    `json:"rank"`
+	Device string `json:"device"`
+	Doing  string `json:"doing"`
+	// Exit says how its process ended; empty where the agent ended it.
+	Exit string `json:"exit,omitempty"`
 }
 
 // Result is one measurement over all ranks.
@@ -46,20 +102,31 @@ type Result struct {
 	Collective rcclx.Collective `json:"collective"`
 	Datatype   rcclx.Datatype   `json:"datatype"`
 	// Op is Sum, Prod, Max, Min or Avg; empty where the collective does not reduce.
-	Op        string          `json:"op,omitempty"`
+	Op string `json:"op,omitempty"`
+	// Root of Broadcast and Reduce.
+	Root      int             `json:"root,omitempty"`
 	Placement rcclx.Placement `json:"placement"`
 	// SizeBytes as rccl-tests counts it (the larger of send and receive), CountElements as the call takes it.
 	SizeBytes     int64 `json:"sizeBytes"`
 	CountElements int64 `json:"countElements"`
-	// Latency of one call, that of the slowest rank in each statistic. Only the median is set where the source gives one
-	// number.
+	// Latency of one call, that of the slowest rank in each statistic. Of imported results only the median is set, to the
+	// one time that they give; with nccl-tests' report per iteration the other statistics too.
 	Latency rcclx.LatencyStats `json:"latency"`
-	// MeanLatencyNanoseconds is the mean over the ranks' medians, which is what rccl-tests shows by default.
+	// MeanLatencyNanoseconds is the mean over the ranks' medians, the nearest to what rccl-tests and nccl-tests show: the
+	// mean over ranks of each rank's mean. Of imported results it is just that.
 	MeanLatencyNanoseconds int64 `json:"meanLatencyNanoseconds,omitempty"`
+	// LaunchNanoseconds is the slowest rank's median time on the CPU to launch one call; zero where not measured.
+	LaunchNanoseconds int64 `json:"launchNanoseconds,omitempty"`
 	// AlgBandwidthMBps and BusBandwidthMBps by rccl-tests' definitions, in 10^6 bytes per second, from the median latency.
+	// Zero means less than 0.5 MB/s, over one rank, or not known.
 	AlgBandwidthMBps int64 `json:"algBandwidthMBps"`
 	BusBandwidthMBps int64 `json:"busBandwidthMBps"`
-	// Checks of the data, the worst over all ranks; empty where nothing was checked.
+	// MeanAlgBandwidthMBps and MeanBusBandwidthMBps are the same from MeanLatencyNanoseconds: the ones to hold against
+	// rccl-tests' and nccl-tests'.
+	MeanAlgBandwidthMBps int64 `json:"meanAlgBandwidthMBps,omitempty"`
+	MeanBusBandwidthMBps int64 `json:"meanBusBandwidthMBps,omitempty"`
+	// Checks of the data, one for each kind: counts summed over the ranks, the largest error of a rank. Empty where nothing
+	// was checked.
 	Checks []rcclx.CheckResult `json:"checks,omitempty"`
 	// ExpectedPath that the gates predict; Hazard says where the library is known to lose data.
 	ExpectedPath rcclx.Path `json:"expectedPath,omitempty"`
@@ -73,4 +140,55 @@ func (r Result) Wrong() (elements int64, checked bool) {
 		checked = checked || c.CheckedElements > 0
 	}
 	return elements, checked
+}
+
+// SetBandwidths fills the four bandwidths in from the size and the latencies.
+func (r *Result) SetBandwidths(ranks int) {
+	median, mean := r.Latency.MedianNanoseconds, r.MeanLatencyNanoseconds
+	r.AlgBandwidthMBps = rcclx.AlgBandwidthMBps(r.SizeBytes, median)
+	r.BusBandwidthMBps = rcclx.BusBandwidthMBps(r.Collective, r.SizeBytes, median, ranks)
+	r.MeanAlgBandwidthMBps = rcclx.AlgBandwidthMBps(r.SizeBytes, mean)
+	r.MeanBusBandwidthMBps = rcclx.BusBandwidthMBps(r.Collective, r.SizeBytes, mean, ranks)
+}
+
+// Key is what results of several sizes have in common.
+type Key struct {
+	Variant    rcclx.Variant
+	Collective rcclx.Collective
+	Datatype   rcclx.Datatype
+	Op         string
+	Root       int
+	Placement  rcclx.Placement
+}
+
+// Key of the series that the result belongs to.
+func (r Result) Key() Key {
+	return Key{r.Variant, r.Collective, r.Datatype, r.Op, r.Root, r.Placement}
+}
+
+// Series are the results of one key, in the order in which they were measured.
+type Series struct {
+	Key     Key
+	Results []Result
+}
+
+// Group puts results of one key together, keys in the order of their first result.
+func Group(all []Result) []Series {
+	var out []Series
+	for _, r := range all {
+		i := slices.IndexFunc(out, func(s Series) bool { return s.Key == r.Key() })
+		if i < 0 {
+			i = len(out)
+			out = append(out, Series{Key: r.Key()})
+		}
+		out[i].Results = append(out[i].Results, r)
+	}
+	return out
+}
+
+// Good says whether a report has no failure, no wrong element, and at least one result.
+func (r Report) Good() bool {
+	return r.Failure == nil && len(r.Results)+len(r.Pairs) > 0 &&
+		!slices.ContainsFunc(r.Results, func(x Result) bool { wrong, _ := x.Wrong(); return wrong > 0 }) &&
+		!slices.ContainsFunc(r.Pairs, func(p Pair) bool { return p.WrongElements > 0 })
 }

@@ -53,6 +53,6 @@ func newRootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newDiscoverCommand(), newMonitorCommand(), newInstallCommand(), newRunCommand(), newExplainCommand())
+	root.AddCommand(newDiscoverCommand(), newMonitorCommand(), newInstallCommand(), newRunCommand(), newExplainCommand(), newImportCommand())
 	return root
 }

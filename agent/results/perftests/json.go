@@ -1,0 +1,416 @@
+package perftests
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"rcclx.io/commgroup-operator/agent/results"
+	"rcclx.io/commgroup-operator/rcclx"
+)
+
+// jsonDigits are those that the programs print behind the point.
+const jsonHalf = 0.5e-6
+
+// parseJSON reads what rccl-tests' -Z json and nccl-tests' -J write, and agent bench's own reports. A file that was cut
+// gives what stands before the cut.
+func parseJSON(data []byte, o Options) ([]results.Report, error) {
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	d := json.NewDecoder(bytes.NewReader(data))
+	first, err := d.Token()
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("is not JSON: %w", err)
+	case first == json.Delim('['):
+		return parseArray(d)
+	case first == json.Delim('{'):
+		return parseObject(data, d, o)
+	}
+	return nil, errors.New("is JSON, but neither rccl-tests' list, nor nccl-tests' object, nor a report of agent bench")
+}
+
+// cutOffJSON is the failure of a file that ends or breaks before its end.
+func cutOffJSON(err error, rows int) *results.Failure {
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return &results.Failure{Kind: "CutOff", Message: fmt.Sprintf(
+		"the JSON ends or breaks after %d results (%v): the program crashed, hung or was stopped, or the file was cut", rows, err)}
+}
+
+// rcclEntry is one result of rccl-tests' -Z json (Reporter::addResult, src/common.cu).
+type rcclEntry struct {
+	Name string `json:"name"`
+	// Ranks are processes in all, RanksPerNode those of the communicator, for which the program takes a node's; of a build
+	// without MPI neither is there, and GPUs is the communicator's.
+	Ranks        int             `json:"ranks"`
+	RanksPerNode int             `json:"ranksPerNode"`
+	GPUsPerRank  int             `json:"gpusPerRank"`
+	GPUs         int             `json:"gpus"`
+	Size         *int64          `json:"size"`
+	Type         string          `json:"type"`
+	RedOp        string          `json:"redop"`
+	InPlace      int             `json:"inPlace"`
+	Time         *float64        `json:"time"`
+	AlgBw        float64         `json:"algBw"`
+	BusBw        float64         `json:"busBw"`
+	Wrong        json.RawMessage `json:"wrong"`
+}
+
+// communicatorRanks are the ranks that the bus bandwidth speaks of. Newer builds may count ranks of a node where older ones
+// count those of the communicator; the ratio of the two bandwidths decides.
+func (e rcclEntry) communicatorRanks(c rcclx.Collective) int {
+	if e.GPUs > 0 {
+		return e.GPUs
+	}
+	per := max(e.GPUsPerRank, 1)
+	for _, n := range []int{e.RanksPerNode * per, e.Ranks * per} {
+		if f := busFactor(c, n); f > 0 && e.AlgBw > 0 && math.Abs(e.BusBw/e.AlgBw-f) < 1e-3 {
+			return n
+		}
+	}
+	return e.RanksPerNode * per
+}
+
+// wrongElements reads "0" or "N/A".
+func (e rcclEntry) wrongElements() (wrong int64, checked bool, err error) {
+	text := strings.Trim(string(e.Wrong), `"`)
+	if text == "N/A" || text == "" {
+		return 0, false, nil
+	}
+	n, rest, ok := parseNumber(text)
+	if !ok || rest != "" {
+		return 0, false, fmt.Errorf("wrong is %s, expected a number or N/A", e.Wrong)
+	}
+	return int64(min(n.value, 1<<62)), true, nil
+}
+
+// parseArray reads rccl-tests' list of results, or a list of reports of agent bench or agent import.
+func parseArray(d *json.Decoder) ([]results.Report, error) {
+	var runs []*run
+	var own []results.Report
+	var failure *results.Failure
+	n := 0
+	for d.More() {
+		var raw json.RawMessage
+		if err := d.Decode(&raw); err != nil {
+			failure = cutOffJSON(err, n)
+			break
+		}
+		if n++; n > maxResults {
+			return nil, errTooManyRows
+		}
+		if report, ok := ownReport(raw); ok {
+			own = append(own, report)
+			continue
+		}
+		var e rcclEntry
+		if err := json.Unmarshal(raw, &e); err != nil || e.Name == "" || e.Size == nil || e.Time == nil {
+			return nil, fmt.Errorf("element %d of the list is not a result of rccl-tests (-Z json): %.80q", n, raw)
+		}
+		u := entryRun(&runs, e)
+		if err := u.addEntry(e); err != nil {
+			return nil, fmt.Errorf("element %d of the list: %w", n, err)
+		}
+	}
+	if failure == nil {
+		if _, err := d.Token(); err != nil {
+			failure = cutOffJSON(err, n)
+		}
+	}
+	if len(runs) == 0 && len(own) == 0 {
+		if failure != nil {
+			return nil, errors.New(failure.Message)
+		}
+		return nil, errors.New("is an empty list: the program measured nothing")
+	}
+	reports := own
+	for i, u := range runs {
+		reports = append(reports, u.finish())
+		if i == len(runs)-1 {
+			reports[len(reports)-1].Failure = failure
+		}
+	}
+	if len(runs) == 0 && failure != nil {
+		reports[len(reports)-1].Failure = failure
+	}
+	return reports, nil
+}
+
+// entryRun gives the run of an entry: entries of another program or number of ranks belong to another.
+func entryRun(runs *[]*run, e rcclEntry) *run {
+	c, _ := collectiveOf(e.Name)
+	ranks := e.communicatorRanks(c)
+	for _, u := range *runs {
+		if u.program == e.Name && u.report.Ranks == ranks {
+			return u
+		}
+	}
+	u := &run{}
+	u.report.Source, u.report.Ranks = results.SourceRCCLTests, ranks
+	u.setProgram(e.Name)
+	*runs = append(*runs, u)
+	return u
+}
+
+func (u *run) addEntry(e rcclEntry) error {
+	wrong, checked, err := e.wrongElements()
+	if err != nil {
+		return err
+	}
+	x := row{size: *e.Size, typeName: e.Type, redop: e.RedOp, placement: placementOf(e.InPlace != 0), wrong: wrong, checked: checked,
+		time: number{*e.Time, jsonHalf}, alg: number{e.AlgBw, jsonHalf}, bus: number{e.BusBw, jsonHalf}}
+	// The count is not written; the size gives it.
+	if d, err := rcclx.ParseDatatype(e.Type); err == nil && u.collective != "" && x.size > 0 {
+		shape, err := rcclx.ShapeOf(u.collective, d, x.size, max(u.report.Ranks, 1))
+		if err == nil {
+			x.count = shape.CountElements
+		}
+	}
+	u.add(x)
+	return nil
+}
+
+func placementOf(inPlace bool) rcclx.Placement {
+	if inPlace {
+		return rcclx.InPlace
+	}
+	return rcclx.OutOfPlace
+}
+
+// ownReport reads a report of agent bench or agent import.
+func ownReport(raw json.RawMessage) (results.Report, bool) {
+	var probe struct {
+		Source  string           `json:"source"`
+		Results *json.RawMessage `json:"results"`
+	}
+	if json.Unmarshal(raw, &probe) != nil || probe.Results == nil ||
+		!slices.Contains([]string{results.SourceBench, results.SourceRCCLTests, results.SourceNCCLTests}, probe.Source) {
+		return results.Report{}, false
+	}
+	var r results.Report
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return results.Report{}, false
+	}
+	if r.Results == nil {
+		r.Results = []results.Result{}
+	}
+	return r, true
+}
+
+// ncclConfig is the object "config" of nccl-tests' -J (src/util.cu, JSON_FILE_VERSION 1 to 3).
+type ncclConfig struct {
+	NThreads             int `json:"nthreads"`
+	NGPUs                int `json:"ngpus"`
+	Iterations           int `json:"iterations"`
+	AggregatedIterations int `json:"aggregated_iterations"`
+	Devices              []struct {
+		Rank      int    `json:"rank"`
+		Group     int    `json:"group"`
+		Hostname  string `json:"hostname"`
+		Device    int    `json:"device"`
+		DeviceHex string `json:"device_hex"`
+		Info      string `json:"device_info"`
+	} `json:"devices"`
+}
+
+// ncclBlock is one placement of a result.
+type ncclBlock struct {
+	Time    *jsonNumber `json:"time"`
+	CPUTime *jsonNumber `json:"cpu_time"`
+	AlgBw   jsonNumber  `json:"alg_bw"`
+	BusBw   jsonNumber  `json:"bus_bw"`
+	NWrong  *jsonNumber `json:"nwrong"`
+}
+
+// ncclIterations is the report per iteration of one placement.
+type ncclIterations struct {
+	Skipped int          `json:"skipped_iterations"`
+	Min     jsonNumber   `json:"min_us"`
+	Max     jsonNumber   `json:"max_us"`
+	P50     jsonNumber   `json:"p50_us"`
+	P95     jsonNumber   `json:"p95_us"`
+	CV      jsonNumber   `json:"cv_pct"`
+	Times   []jsonNumber `json:"times_us"`
+}
+
+// ncclEntry is one result of nccl-tests' -J.
+type ncclEntry struct {
+	Size       *int64          `json:"size"`
+	Count      *int64          `json:"count"`
+	Type       string          `json:"type"`
+	RedOp      string          `json:"redop"`
+	Root       string          `json:"root"`
+	OutOfPlace *ncclBlock      `json:"out_of_place"`
+	InPlace    *ncclBlock      `json:"in_place"`
+	OutIter    *ncclIterations `json:"out_of_place_per_iter"`
+	InIter     *ncclIterations `json:"in_place_per_iter"`
+}
+
+// jsonNumber is a number, or the text "nan" that nccl-tests writes in its place.
+type jsonNumber float64
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *jsonNumber) UnmarshalJSON(data []byte) error {
+	if string(data) == `"nan"` {
+		*n = jsonNumber(math.NaN())
+		return nil
+	}
+	var f float64
+	if err := json.Unmarshal(data, &f); err != nil {
+		return err
+	}
+	*n = jsonNumber(f)
+	return nil
+}
+
+func (n jsonNumber) number() number { return number{float64(n), jsonHalf} }
+
+// parseObject reads nccl-tests' object key by key, so that one that was cut gives what stands before the cut.
+func parseObject(data []byte, d *json.Decoder, _ Options) ([]results.Report, error) {
+	if report, ok := ownReport(data); ok {
+		return []results.Report{report}, nil
+	}
+	u := &run{}
+	u.report.Source = results.SourceNCCLTests
+	var config ncclConfig
+	rows, known, ended := 0, false, false
+	fail := func(err error) []results.Report {
+		u.report.Failure = cutOffJSON(err, rows)
+		return []results.Report{u.finish()}
+	}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			break
+		}
+		switch key {
+		case "args":
+			var args []string
+			if err = d.Decode(&args); err == nil && len(args) > 0 {
+				u.setProgram(filepath.Base(args[0]))
+			}
+		case "nccl_version":
+			var code int
+			if err = d.Decode(&code); err == nil {
+				u.report.Library = ncclLibrary(fmt.Sprint(code))
+			}
+		case "config":
+			if err = d.Decode(&config); err == nil {
+				known = true
+				u.setConfig(config)
+			}
+		case "results":
+			known = true
+			err = u.decodeResults(d, config, &rows)
+		case "end_time":
+			ended = true
+			err = d.Decode(new(json.RawMessage))
+		case "errors":
+			var texts []string
+			if err = d.Decode(&texts); err == nil {
+				for _, text := range texts {
+					if strings.TrimSpace(text) != "" {
+						u.warn("the program's last error: %s", text)
+					}
+				}
+			}
+		default:
+			err = d.Decode(new(json.RawMessage))
+		}
+		if err != nil {
+			if !known {
+				return nil, fmt.Errorf("is not an object of nccl-tests (-J): %w", err)
+			}
+			return fail(err), nil
+		}
+	}
+	if !known {
+		return nil, errors.New("is a JSON object, but neither nccl-tests' (-J) nor a report of agent bench")
+	}
+	if _, err := d.Token(); err != nil || !ended {
+		if err == nil {
+			err = errors.New("it has no end_time")
+		}
+		return fail(err), nil
+	}
+	return []results.Report{u.finish()}, nil
+}
+
+// setConfig takes the ranks. The list of devices has one entry for each process (parseRankInfo reads one line of each),
+// and a process has nthreads times ngpus ranks. Only the group of rank 0 counts: the results are its.
+func (u *run) setConfig(c ncclConfig) {
+	per := max(c.NThreads, 1) * max(c.NGPUs, 1)
+	hosts := map[string]bool{}
+	for _, d := range c.Devices {
+		if d.Group != c.Devices[0].Group {
+			continue
+		}
+		u.report.Ranks += per
+		hosts[d.Hostname] = true
+		if per == 1 {
+			u.report.Devices = append(u.report.Devices, results.Device{Rank: len(u.report.Devices), Ordinal: d.Device, PCIAddress: d.DeviceHex, Name: d.Info})
+		}
+	}
+	u.report.Nodes = len(hosts)
+}
+
+// decodeResults reads the list of results one by one.
+func (u *run) decodeResults(d *json.Decoder, c ncclConfig, rows *int) error {
+	open, err := d.Token()
+	if err != nil {
+		return err
+	}
+	if open != json.Delim('[') {
+		return fmt.Errorf("results is %v, expected a list", open)
+	}
+	for d.More() {
+		var e ncclEntry
+		if err := d.Decode(&e); err != nil {
+			return err
+		}
+		if *rows++; *rows > maxResults {
+			return errTooManyRows
+		}
+		if e.Size == nil || e.Count == nil {
+			return fmt.Errorf("result %d has no size or count", *rows)
+		}
+		u.addNCCL(e, c)
+	}
+	_, err = d.Token()
+	return err
+}
+
+func (u *run) addNCCL(e ncclEntry, c ncclConfig) {
+	for _, b := range []struct {
+		block      *ncclBlock
+		iterations *ncclIterations
+		placement  rcclx.Placement
+	}{{e.OutOfPlace, e.OutIter, rcclx.OutOfPlace}, {e.InPlace, e.InIter, rcclx.InPlace}} {
+		if b.block == nil {
+			continue
+		}
+		x := row{size: *e.Size, count: *e.Count, typeName: e.Type, redop: e.RedOp, root: atoi(strings.TrimSpace(e.Root)), placement: b.placement,
+			alg: b.block.AlgBw.number(), bus: b.block.BusBw.number(), iterations: c.Iterations * max(c.AggregatedIterations, 1)}
+		switch {
+		case b.block.Time != nil:
+			x.time = b.block.Time.number()
+		case b.block.CPUTime != nil:
+			x.time, x.cpuTime = b.block.CPUTime.number(), true
+		}
+		if w := b.block.NWrong; w != nil && float64(*w) >= 0 {
+			x.wrong, x.checked = int64(min(float64(*w), 1<<62)), true
+		}
+		if i := b.iterations; i != nil {
+			x.perIteration, x.iterations = true, max(len(i.Times)-i.Skipped, 1)
+			x.min, x.max, x.p50, x.p95, x.cvPercent = i.Min.number(), i.Max.number(), i.P50.number(), i.P95.number(), i.CV.number()
+		}
+		u.add(x)
+	}
+}

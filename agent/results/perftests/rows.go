@@ -1,0 +1,231 @@
+package perftests
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"rcclx.io/commgroup-operator/rcclx"
+)
+
+// pendingRow is a row that another process's output cut in two: the words that were read of it.
+type pendingRow struct {
+	line  int
+	words []string
+}
+
+var (
+	// decimalWord is a number as C's %f, %g and %e print it. A part of one, such as "41." or "010", is none.
+	decimalWord = regexp.MustCompile(`^(0|[1-9]\d*)(\.(\d+))?(e[+-]\d\d+)?`)
+	// rootWord is the root: -1 where there is none.
+	rootWord = regexp.MustCompile(`^-?\d+`)
+)
+
+// parseNumber reads a number at the beginning of a word, and gives what follows it.
+func parseNumber(word string) (n number, rest string, ok bool) {
+	m := decimalWord.FindStringSubmatch(word)
+	if m == nil {
+		return number{}, word, false
+	}
+	v, err := strconv.ParseFloat(m[0], 64)
+	if err != nil {
+		return number{}, word, false
+	}
+	half := 0.5
+	digits := len(m[3])
+	if m[4] != "" {
+		exponent, err := strconv.Atoi(m[4][1:])
+		if err != nil || exponent > 300 || exponent < -300 {
+			return number{}, word, false
+		}
+		digits -= exponent
+	}
+	for ; digits > 0; digits-- {
+		half /= 10
+	}
+	for ; digits < 0; digits++ {
+		half *= 10
+	}
+	return number{v, half}, word[len(m[0]):], true
+}
+
+// row takes a line as a row, or as the rest of one that was cut in two; false where it is neither.
+func (u *textRun) row(text string, line int) bool {
+	if m := rowStart.FindStringSubmatch(text); m != nil && u.beginsRow(m) {
+		u.close()
+		u.rows++
+		u.last = fmt.Sprintf("%s %s B (line %d)", m[3], m[1], line)
+		u.fill(&pendingRow{line: line}, strings.Fields(text))
+		return true
+	}
+	if u.pending == nil || u.columns == nil {
+		return false
+	}
+	words := strings.Fields(text)
+	if _, rest, ok := parseNumber(words[0]); !ok && words[0] != "N/A" || rest != "" && ok && !gluedLog(rest) {
+		return false
+	}
+	u.fill(u.pending, words)
+	return true
+}
+
+// beginsRow tells a row from a log line that begins with two numbers.
+func (u *textRun) beginsRow(m []string) bool {
+	if _, known := ops[m[4]]; known || m[4] == "none" || m[4] == "mulsum" {
+		return true
+	}
+	// hypercube_perf prints no operation at all.
+	_, err := rcclx.ParseDatatype(m[3])
+	return err == nil && rootWord.MatchString(m[4])
+}
+
+// gluedLog says whether what follows a number is the beginning of another process's line: a host's name. One that begins
+// with a digit cannot be told from the number, which is then left alone.
+func gluedLog(rest string) bool {
+	c := rest[0]
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '['
+}
+
+// fill adds words to a row as far as they fit its columns, and takes the row where it is whole.
+func (u *textRun) fill(p *pendingRow, words []string) {
+	if u.columns == nil {
+		u.guessColumns(words, p.line)
+	}
+	u.pending = nil
+	for i := 0; i < len(words) && len(p.words) < len(u.columns); i++ {
+		word, rest, ok := u.cell(u.columns[len(p.words)], words[i])
+		if !ok && words[i][0] >= '0' && words[i][0] <= '9' {
+			// A number that does not fit: the row was cut within a word, and what follows is shifted.
+			u.pending = p
+			u.close()
+			return
+		}
+		if !ok {
+			break
+		}
+		p.words = append(p.words, word)
+		switch {
+		case rest == "":
+		case len(p.words) < len(u.columns) && isText(u.columns[len(p.words)]):
+			words[i] = rest // -M prints the algorithm without a space before it
+			i--
+		default:
+			i = len(words) // a log line follows
+		}
+	}
+	if len(p.words) < len(u.columns) {
+		u.pending = p
+		return
+	}
+	u.emit(p.words, p.line)
+}
+
+// guessColumns is for rows without a header, as grep gives them.
+func (u *textRun) guessColumns(words []string, line int) {
+	block := []string{"time", "algbw", "busbw", "#wrong"}
+	u.columns = append([]string{"size", "count", "type", "redop", "root"}, block...)
+	u.blocks = defaultBlocks(1)
+	if len(words) >= 13 {
+		u.columns = append(u.columns, block...)
+		u.blocks = defaultBlocks(2)
+	}
+	u.warn("there is no header before line %d: columns are taken as out of place, then in place", line)
+}
+
+func isText(column string) bool {
+	switch column {
+	case "type", "redop", "algo", "proto", "nchannels", "timestamp":
+		return true
+	}
+	return false
+}
+
+// cell reads one word of a column; rest is what is glued to it.
+func (u *textRun) cell(column, word string) (value, rest string, ok bool) {
+	switch {
+	case isText(column):
+		return word, "", true
+	case column == "root":
+		value = rootWord.FindString(word)
+		rest = word[len(value):]
+		ok = value != ""
+	case column == "#wrong" && strings.HasPrefix(word, "N/A"), column == "error" && strings.HasPrefix(word, "N/A"):
+		value, rest, ok = "N/A", word[3:], true
+	default:
+		if _, rest, ok = parseNumber(word); ok {
+			value = word[:len(word)-len(rest)]
+		}
+		if column == "#wrong" && strings.Contains(value, ".") && !strings.Contains(value, "e") {
+			return "", word, false // a count is whole; %g shortens a large one
+		}
+	}
+	if ok && rest != "" && !gluedLog(rest) {
+		return "", word, false
+	}
+	return value, rest, ok
+}
+
+// close gives up on a row that was not completed: its first block counts where that is whole.
+func (u *textRun) close() {
+	p := u.pending
+	u.pending = nil
+	if p == nil {
+		return
+	}
+	u.damaged++
+	u.emit(p.words, p.line)
+}
+
+// emit takes the blocks of a row that are whole.
+func (u *textRun) emit(words []string, line int) {
+	if len(words) < 6 {
+		return
+	}
+	size, err1 := strconv.ParseInt(words[0], 10, 64)
+	count, err2 := strconv.ParseInt(words[1], 10, 64)
+	root, err3 := strconv.Atoi(words[4])
+	if err1 != nil || err2 != nil || err3 != nil {
+		u.skip("a size, count or root that is no number")
+		return
+	}
+	base := row{line: line, size: size, count: count, typeName: words[2], redop: words[3], root: root, iterations: u.iterations}
+	block := -1
+	var x row
+	whole := false
+	flush := func() {
+		if block >= 0 && whole && block < len(u.blocks) {
+			x.placement = u.blocks[block]
+			u.add(x)
+		}
+		whole = false
+	}
+	for i := 5; i < len(words); i++ {
+		n, _, _ := parseNumber(words[i])
+		switch u.columns[i] {
+		case "time", "cputime":
+			flush()
+			block++
+			x = base
+			x.time, x.cpuTime = n, u.columns[i] == "cputime"
+		case "algbw":
+			x.alg = n
+		case "busbw":
+			x.bus = n
+		case "#wrong":
+			x.checked = words[i] != "N/A"
+			x.wrong = int64(min(n.value, 1<<62))
+			whole = true
+		case "error":
+			// Before 2.11 the column is the largest difference, which says nothing of wrong elements.
+			whole = true
+		case "i_min":
+			x.min = n
+		case "i_max":
+			x.max = n
+		case "i_cv%":
+			x.cvPercent, x.perIteration = n, true
+		}
+	}
+	flush()
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"rcclx.io/commgroup-operator/agent/results"
+	"rcclx.io/commgroup-operator/agent/results/perftests"
+	"rcclx.io/commgroup-operator/rcclx"
+)
+
+// usageError is an error in what a person asked for: exit code 2.
+func usageError(err error) error { return &exitError{code: 2, message: err.Error()} }
+
+// newImportCommand reads the output of rccl-tests and nccl-tests.
+func newImportCommand() *cobra.Command {
+	var from, collective, output, statistic string
+	command := &cobra.Command{
+		Use:   "import FILE...",
+		Short: "Read the output of rccl-tests or nccl-tests, text or JSON, into agent bench's form",
+		Long: "Reads what rccl-tests and nccl-tests print, and their JSON files (rccl-tests -Z json, nccl-tests -J), and what agent bench\n" +
+			"wrote as JSON; - is standard input. Logs between the lines are skipped. What is left out, and why, is said in warnings.\n" +
+			"Exits with 0 where every run is whole and has no wrong element, with 1 where not or where a file has no run, with 2 for wrong usage.",
+		Example: `  agent import all_reduce.txt
+  mpirun -np 8 all_reduce_perf -b 8 -e 1G -f 2 | agent import - -o csv
+  agent import old.log --collective AllReduce -o json`,
+		Args: func(command *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError(fmt.Errorf("give at least one file, or - for standard input: %s", command.UseLine()))
+			}
+			return nil
+		},
+		RunE: func(command *cobra.Command, args []string) error {
+			o := perftests.Options{}
+			var err error
+			if o.Format, err = perftests.ParseFormat(from); err != nil {
+				return usageError(fmt.Errorf("--from: %w", err))
+			}
+			if collective != "" {
+				if o.Collective, err = rcclx.ParseCollective(collective); err != nil {
+					return usageError(fmt.Errorf("--collective: %w", err))
+				}
+			}
+			p := reportPrinter{list: true}
+			if err := p.parse(output, statistic); err != nil {
+				return usageError(err)
+			}
+			return importFiles(args, o, p, command.InOrStdin(), command.OutOrStdout(), command.ErrOrStderr())
+		},
+	}
+	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError(err) })
+	flags := command.Flags()
+	flags.StringVar(&from, "from", string(perftests.Auto), "format of the files: auto, text or json")
+	flags.StringVar(&collective, "collective", "", "collective of text that does not name its program, as older rccl-tests do not")
+	addReportFlags(command, &output, &statistic)
+	return command
+}
+
+func addReportFlags(command *cobra.Command, output, statistic *string) {
+	command.Flags().StringVarP(output, "output", "o", "table", "table, json or csv")
+	command.Flags().StringVar(statistic, "statistic", string(results.Median), "latency that the table's time and bandwidths are of: median, min, max, p95 or mean")
+}
+
+// reportPrinter prints reports in the form asked for.
+type reportPrinter struct {
+	output    string
+	statistic results.Statistic
+	// list prints JSON as a list, however many reports there are.
+	list bool
+}
+
+func (p *reportPrinter) parse(output, statistic string) error {
+	switch output {
+	case "table", "json", "csv":
+		p.output = output
+	default:
+		return fmt.Errorf("-o %q is not known: use table, json or csv", output)
+	}
+	var err error
+	if p.statistic, err = results.ParseStatistic(statistic); err != nil {
+		return fmt.Errorf("--statistic: %w", err)
+	}
+	return nil
+}
+
+func (p reportPrinter) print(out io.Writer, reports ...results.Report) error {
+	switch {
+	case p.output == "csv":
+		return results.WriteCSV(out, reports...)
+	case p.output == "json" && (p.list || len(reports) != 1):
+		return results.WriteJSON(out, reports)
+	case p.output == "json":
+		return results.WriteJSON(out, reports[0])
+	}
+	return results.WriteTable(out, results.TableOptions{Statistic: p.statistic}, reports...)
+}
+
+// importFiles reads all files, prints what they hold, and then fails where one holds nothing or a run is not good.
+func importFiles(names []string, o perftests.Options, p reportPrinter, stdin io.Reader, stdout, stderr io.Writer) error {
+	reports := []results.Report{}
+	var bad []string
+	for _, name := range names {
+		read, err := importFile(name, o, stdin)
+		if err != nil {
+			bad = append(bad, err.Error())
+		}
+		reports = append(reports, read...)
+	}
+	if len(reports) > 0 || p.output != "table" {
+		if err := p.print(stdout, reports...); err != nil {
+			return fmt.Errorf("write the results: %w", err)
+		}
+	}
+	for _, r := range reports {
+		if p.output == "csv" { // the other forms have them
+			for _, text := range r.Warnings {
+				_, _ = fmt.Fprintf(stderr, "Warning: %s: %s\n", r.Input, text)
+			}
+		}
+		switch {
+		case r.Failure != nil:
+			bad = append(bad, r.Input+": "+r.Failure.Message)
+		case !r.Good():
+			bad = append(bad, fmt.Sprintf("%s: %s", r.Input, notGood(r)))
+		}
+	}
+	if len(bad) > 0 {
+		return &exitError{code: 1, message: strings.Join(bad, "\n       ")}
+	}
+	return nil
+}
+
+// notGood says what is wrong with a run that went to its end.
+func notGood(r results.Report) string {
+	if len(r.Results)+len(r.Pairs) == 0 {
+		return "no result was taken"
+	}
+	var wrong, of int64
+	for _, x := range r.Results {
+		if n, _ := x.Wrong(); n > 0 {
+			wrong += n
+			of++
+		}
+	}
+	for _, x := range r.Pairs {
+		if x.WrongElements > 0 {
+			wrong += x.WrongElements
+			of++
+		}
+	}
+	return fmt.Sprintf("wrong data: %d elements in %d results, expected none", wrong, of)
+}
+
+func importFile(name string, o perftests.Options, stdin io.Reader) ([]results.Report, error) {
+	if name == "-" {
+		return perftests.Parse("standard input", stdin, o)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	return perftests.Parse(name, f, o)
+}

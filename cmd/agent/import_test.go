@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rcclx.io/commgroup-operator/agent/results"
+)
+
+// runCommand carries out a command line and gives its exit code and output.
+func runCommand(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	root := newRootCommand()
+	root.SetArgs(args)
+	root.SetIn(strings.NewReader(stdin))
+	root.SetOut(&out)
+	root.SetErr(&errs)
+	err := root.ExecuteContext(t.Context())
+	if err != nil {
+		code = 1
+		errs.WriteString(err.Error())
+		if exit := (*exitError)(nil); errors.As(err, &exit) {
+			code = exit.code
+		}
+	}
+	return code, out.String(), errs.String()
+}
+
+func sampleOf(name string) string {
+	return filepath.Join("..", "..", "agent", "results", "testdata", name)
+}
+
+func TestImport(t *testing.T) {
+	text, js := sampleOf("nccl-tests-2.19.6-all_reduce.txt"), sampleOf("nccl-tests-2.19.6-all_gather.json")
+	code, out, errs := runCommand(t, "", "import", text, js)
+	if code != 0 || errs != "" {
+		t.Fatalf("exit %d: %s", code, errs)
+	}
+	for _, want := range []string{"# nccl-tests " + text, "AllReduce BFloat16 Sum OutOfPlace", "AllGather BFloat16 InPlace", "3269.99", "328.362", "2 results left out: an empty call"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in:\n%s", want, out)
+		}
+	}
+	code, out, errs = runCommand(t, "", "import", text, js, "-o", "json")
+	var reports []results.Report
+	if err := json.Unmarshal([]byte(out), &reports); err != nil || code != 0 || len(reports) != 2 || len(reports[0].Results) != 20 {
+		t.Errorf("exit %d, %v, %s:\n%s", code, err, errs, out)
+	}
+	code, out, errs = runCommand(t, "", "import", text, js, "-o", "csv")
+	rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()
+	if err != nil || code != 0 || len(rows) != 1+20+18 || !strings.Contains(errs, "an empty call") {
+		t.Errorf("exit %d, %v, %d rows, stderr %q", code, err, len(rows), errs)
+	}
+	data, err := os.ReadFile(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, out, _ = runCommand(t, string(data), "import", "-"); code != 0 || !strings.Contains(out, "standard input") {
+		t.Errorf("exit %d:\n%s", code, out)
+	}
+}
+
+func TestImportFails(t *testing.T) {
+	data, err := os.ReadFile(sampleOf("nccl-tests-2.19.6-all_reduce.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := string(data)
+	cut := whole[:strings.Index(whole, "# Out of bounds")+1]
+	wrong := strings.Replace(whole, "0.00    0.00       0", "0.00    0.00       7", 1)
+	for name, tc := range map[string]struct {
+		stdin string
+		args  []string
+		code  int
+		want  string
+		rows  bool
+	}{
+		"cut off":            {cut, nil, 1, "ends after 10 rows", true},
+		"wrong data":         {wrong, nil, 1, "wrong data: 7 elements in 1 results", true},
+		"nothing":            {"hello\n", nil, 1, "found no output of rccl-tests", false},
+		"not JSON":           {whole, []string{"--from", "json"}, 1, "is not JSON", false},
+		"unknown form":       {whole, []string{"--from", "xml"}, 2, "auto, text or json", false},
+		"unknown collective": {whole, []string{"--collective", "gather"}, 2, "is not known", false},
+		"unknown output":     {whole, []string{"-o", "yaml"}, 2, "table, json or csv", false},
+		"unknown statistic":  {whole, []string{"--statistic", "p99"}, 2, "median, min, max", false},
+		"unknown flag":       {whole, []string{"--frm", "x"}, 2, "unknown flag", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, errs := runCommand(t, tc.stdin, append([]string{"import", "-"}, tc.args...)...)
+			if code != tc.code || !strings.Contains(errs, tc.want) || strings.Contains(out, "AllReduce") != tc.rows {
+				t.Errorf("exit %d, expected %d; stderr %q; stdout:\n%s", code, tc.code, errs, out)
+			}
+		})
+	}
+	if code, _, errs := runCommand(t, "", "import"); code != 2 || !strings.Contains(errs, "at least one file") {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+	// One bad file does not hide the others.
+	code, out, errs := runCommand(t, "", "import", filepath.Join(t.TempDir(), "none"), sampleOf("nccl-tests-2.19.6-alltoall.txt"))
+	if code != 1 || !strings.Contains(out, "AllToAll") || !strings.Contains(errs, "no such file") {
+		t.Errorf("exit %d: %s\n%s", code, errs, out)
+	}
+}
