@@ -62,7 +62,7 @@ func engine(t testing.TB, bytes int64) *Engine {
 	t.Helper()
 	lib := openSimulated(t)
 	runtime.LockOSThread()
-	if err := lib.Runtime.SetDevice(0); err != nil {
+	if err := lib.UseDevice(0); err != nil {
 		t.Fatal(err)
 	}
 	e, err := NewEngine(lib, 0, 1, SystemClock{})
@@ -76,11 +76,11 @@ func engine(t testing.TB, bytes int64) *Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Join(id, time.Minute); err != nil {
+	if err := e.Join(id, false, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
+		if err := e.Close(time.Minute); err != nil {
 			t.Error(err)
 		}
 		runtime.UnlockOSThread()
@@ -104,7 +104,7 @@ func TestMeasureOverOneRank(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", c, err)
 		}
-		if result.Check.CheckedElements != 1<<19 || result.Check.WrongElements != 0 || result.Latency.MedianNanoseconds <= 0 {
+		if result.Checks[0].CheckedElements != 1<<19 || result.Checks[0].WrongElements != 0 || result.Latency.MedianNanoseconds <= 0 {
 			t.Errorf("%s: %+v", c, result)
 		}
 	}
@@ -120,10 +120,10 @@ func TestMeasureRejectsWhatDoesNotFit(t *testing.T) {
 		}
 	}
 	var memory *InsufficientMemoryError
-	if err := e.Allocate(1<<50, 0, 0); !errors.As(err, &memory) || memory.FreeBytes <= 0 || !strings.Contains(err.Error(), "1125899906842624") {
+	if err := e.Allocate(1<<50, 0, 0); !errors.As(err, &memory) || memory.FreeBytes <= 0 || memory.NeededBytes != 1<<50+shiftBytes {
 		t.Errorf("allocating 1 PiB: %v, want an InsufficientMemoryError with numbers", err)
 	}
-	if err := e.Join([]byte{1}, time.Second); err == nil {
+	if err := e.Join([]byte{1}, false, time.Second); err == nil {
 		t.Error("a short unique id was taken")
 	}
 }

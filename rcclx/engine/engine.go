@@ -4,9 +4,8 @@ package engine
 
 import (
 	"errors"
-	"fmt"
+	"math"
 	"time"
-	"unsafe"
 
 	"github.com/ebitengine/purego"
 
@@ -45,20 +44,32 @@ type Engine struct {
 
 	rank, ranks int
 	comm        uintptr
+	nonBlocking bool
 	stream      uintptr
-	events      []uintptr
-	send, recv  devicePointer
-	sendBytes   int64
-	recvBytes   int64
-	// filled says which pattern the send buffer holds.
+	// events for the batches of a measurement, and done for waits.
+	events     []uintptr
+	done       uintptr
+	send, recv buffer
+	// filled says what the send buffer holds.
 	filled filling
 	stage  []byte
 }
 
+// buffer is device memory for messages of up to so many bytes; the send buffer has shiftBytes more.
+type buffer struct {
+	address devicePointer
+	bytes   int64
+}
+
+// shiftBytes is how much further on the checked call's data begin in the send buffer, so that a result of an earlier call
+// that was left somewhere is seen as wrong. It keeps the alignment that the library's fast paths ask for (16 bytes; 128 for LL128).
+const shiftBytes = 256
+
+// filling is what the send buffer holds from its start.
 type filling struct {
-	datatype  rcclx.Datatype
-	quantised bool
-	bytes     int64
+	datatype rcclx.Datatype
+	data     rcclx.Data
+	bytes    int64
 }
 
 // NewEngine makes the stream and the events on the current device.
@@ -66,6 +77,9 @@ func NewEngine(lib *Library, rank, ranks int, clock Clock) (*Engine, error) {
 	e := &Engine{lib: lib, clock: clock, rank: rank, ranks: ranks}
 	var err error
 	if e.stream, err = lib.Runtime.newStream(); err != nil {
+		return nil, err
+	}
+	if e.done, err = lib.Runtime.newEvent(); err != nil {
 		return nil, err
 	}
 	for range maxRepeats + 1 {
@@ -85,20 +99,23 @@ func (e *Engine) Allocate(sendBytes, recvBytes, ofLibraryBytes int64) error {
 	if err != nil {
 		return err
 	}
-	shortage := &InsufficientMemoryError{NeededBytes: sendBytes + recvBytes + ofLibraryBytes, BufferBytes: sendBytes + recvBytes,
-		LibraryBytes: ofLibraryBytes, FreeBytes: free}
+	shift := int64(0)
+	if sendBytes > 0 {
+		shift = shiftBytes
+	}
+	shortage := &InsufficientMemoryError{BufferBytes: saturatingAdd(saturatingAdd(sendBytes, shift), recvBytes), LibraryBytes: ofLibraryBytes, FreeBytes: free}
+	shortage.NeededBytes = saturatingAdd(shortage.BufferBytes, ofLibraryBytes)
 	if shortage.NeededBytes > free {
 		return shortage
 	}
-	for _, buffer := range []struct {
-		to    *devicePointer
-		bytes *int64
-		size  int64
-	}{{&e.send, &e.sendBytes, sendBytes}, {&e.recv, &e.recvBytes, recvBytes}} {
-		if buffer.size == 0 {
+	for _, want := range []struct {
+		to           *buffer
+		bytes, extra int64
+	}{{&e.send, sendBytes, shift}, {&e.recv, recvBytes, 0}} {
+		if want.bytes == 0 {
 			continue
 		}
-		address, err := e.lib.Runtime.allocate(buffer.size)
+		address, err := e.lib.Runtime.allocate(want.bytes + want.extra)
 		var call *CallError
 		if errors.As(err, &call) && call.Code == runtimeOutOfMemory {
 			return shortage
@@ -106,65 +123,16 @@ func (e *Engine) Allocate(sendBytes, recvBytes, ofLibraryBytes int64) error {
 		if err != nil {
 			return err
 		}
-		*buffer.to, *buffer.bytes = address, buffer.size
+		*want.to = buffer{address, want.bytes}
 	}
 	return nil
 }
 
-// UniqueID makes the id that binds the ranks of one communicator; rank 0 hands it to the others.
-func (l *Library) UniqueID() ([]byte, error) {
-	var id uniqueID
-	result, _, _ := purego.SyscallN(l.getUniqueID, uintptr(unsafe.Pointer(&id)))
-	if err := l.check("ncclGetUniqueId", 0, int32(result)); err != nil {
-		return nil, err
+func saturatingAdd(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
 	}
-	return id.internal[:], nil
-}
-
-func (l *Library) check(call string, comm uintptr, result int32) error {
-	if result == resultSuccess {
-		return nil
-	}
-	text := l.errorString(result)
-	if detail := l.lastError(comm); detail != "" {
-		text += ": " + detail
-	}
-	return &CallError{Call: call, Code: int(result), Text: text}
-}
-
-// Join forms the communicator. The call blocks inside the library until every rank has come: a non-blocking
-// communicator would start a thread for each call and so change what is measured. The deadline holds where the library
-// answers that it is still at work; a call that never comes back is for the caller's watchdog.
-func (e *Engine) Join(id []byte, deadline time.Duration) error {
-	if len(id) != UniqueIDBytes {
-		return &RequestError{fmt.Errorf("the unique id has %d bytes, want %d", len(id), UniqueIDBytes)}
-	}
-	var value uniqueID
-	copy(value.internal[:], id)
-	result := e.lib.commInitRank(&e.comm, int32(e.ranks), value, int32(e.rank))
-	return e.settle("ncclCommInitRank", result, e.clock.Now().Add(deadline), deadline)
-}
-
-// settle turns a result into an error; where the library says that it is still at work (NCCL_COMM_BLOCKING=0), it asks
-// until it is done.
-func (e *Engine) settle(call string, result int32, until time.Time, deadline time.Duration) error {
-	for pause := firstPoll; result == resultInProgress; pause = min(2*pause, lastPoll) {
-		if e.clock.Now().After(until) {
-			return &DeadlineError{Waiting: call, Deadline: deadline}
-		}
-		e.clock.Sleep(pause)
-		var err error
-		if result, err = e.asyncResult(); err != nil {
-			return err
-		}
-	}
-	return e.lib.check(call, e.comm, result)
-}
-
-func (e *Engine) asyncResult() (int32, error) {
-	var async int32
-	result, _, _ := purego.SyscallN(e.lib.getAsyncError, e.comm, uintptr(unsafe.Pointer(&async)))
-	return async, e.lib.check("ncclCommGetAsyncError", e.comm, int32(result))
+	return a + b
 }
 
 // limit is the time that one measurement has.
@@ -179,11 +147,10 @@ func (e *Engine) limit(deadline time.Duration) limit {
 
 // wait polls until all that was queued on the stream is done, or the limit is over, or the library reports an error.
 func (e *Engine) wait(waiting string, l limit) error {
-	last := e.events[len(e.events)-1]
-	if err := e.lib.Runtime.record(last, e.stream); err != nil {
+	if err := e.lib.Runtime.record(e.done, e.stream); err != nil {
 		return err
 	}
-	return e.waitEvent(last, waiting, l)
+	return e.waitEvent(e.done, waiting, l)
 }
 
 func (e *Engine) waitEvent(event uintptr, waiting string, l limit) error {
@@ -213,78 +180,39 @@ func (e *Engine) waitEvent(event uintptr, waiting string, l limit) error {
 }
 
 // Close destroys the communicator and frees the buffers. It is for the end of a run without errors: with a hung kernel
-// it would block, and the end of the process frees everything anyway.
-func (e *Engine) Close() error {
+// it would block, and the end of the process frees everything anyway. The deadline holds where the communicator does not block;
+// else the caller's watchdog's does.
+func (e *Engine) Close(deadline time.Duration) error {
 	var errs []error
 	if e.comm != 0 {
+		if err := e.finalize(deadline); err != nil {
+			return err
+		}
 		result, _, _ := purego.SyscallN(e.lib.commDestroy, e.comm)
 		errs = append(errs, e.lib.check("ncclCommDestroy", 0, int32(result)))
 		e.comm = 0
 	}
 	r := e.lib.Runtime
-	for _, buffer := range []*devicePointer{&e.send, &e.recv} {
-		if *buffer != 0 {
-			errs = append(errs, r.release(*buffer))
-			*buffer = 0
+	for _, b := range []*buffer{&e.send, &e.recv} {
+		if b.bytes != 0 {
+			errs = append(errs, r.release(b.address))
+			*b = buffer{}
 		}
 	}
-	for _, event := range e.events {
+	for _, event := range append(e.events, e.done) {
 		errs = append(errs, r.call("EventDestroy", r.destroy, event))
 	}
 	errs = append(errs, r.call("StreamDestroy", r.streamDestroy, e.stream))
-	e.events, e.stream = nil, 0
+	e.events, e.done, e.stream = nil, 0, 0
 	return errors.Join(errs...)
 }
 
-// collect queues one collective call; sizes are the caller's duty.
-func (e *Engine) collect(c rcclx.Collective, d rcclx.Datatype, count int64) (string, int32) {
-	l, n, kind := e.lib, uintptr(count), ncclDatatype(d)
-	send, recv := uintptr(e.send), uintptr(e.recv)
-	var result uintptr
-	switch c {
-	case rcclx.AllReduce:
-		result, _, _ = purego.SyscallN(l.allReduce, send, recv, n, kind, redOpSum, e.comm, e.stream)
-		return "ncclAllReduce", int32(result)
-	case rcclx.AllGather:
-		result, _, _ = purego.SyscallN(l.allGather, send, recv, n, kind, e.comm, e.stream)
-		return "ncclAllGather", int32(result)
-	case rcclx.ReduceScatter:
-		result, _, _ = purego.SyscallN(l.reduceScatter, send, recv, n, kind, redOpSum, e.comm, e.stream)
-		return "ncclReduceScatter", int32(result)
+// finalize waits until a communicator that does not block is idle, as it must be before it is destroyed (nccl.h,
+// ncclCommFinalize).
+func (e *Engine) finalize(deadline time.Duration) error {
+	if !e.nonBlocking || e.lib.commFinalize == 0 {
+		return nil
 	}
-	if l.allToAll != 0 {
-		result, _, _ = purego.SyscallN(l.allToAll, send, recv, n, kind, e.comm, e.stream)
-		return "ncclAlltoAll", int32(result)
-	}
-	return e.group(func(queue func(function, buffer uintptr, peer int)) {
-		for peer := range e.ranks {
-			offset := int64(peer) * count * d.Bytes()
-			queue(l.send, e.send.at(offset), peer)
-			queue(l.recv, e.recv.at(offset), peer)
-		}
-	}, n, kind)
-}
-
-// group queues sends and receives of n elements as one operation, and gives the first result that is not success.
-func (e *Engine) group(body func(queue func(function, buffer uintptr, peer int)), n, kind uintptr) (string, int32) {
-	start, _, _ := purego.SyscallN(e.lib.groupStart)
-	if int32(start) != resultSuccess {
-		return "ncclGroupStart", int32(start)
-	}
-	var failed int32
-	var name string
-	body(func(function, buffer uintptr, peer int) {
-		result, _, _ := purego.SyscallN(function, buffer, n, kind, uintptr(peer), e.comm, e.stream)
-		if r := int32(result); r != resultSuccess && r != resultInProgress && failed == 0 {
-			failed = r
-			if name = "ncclSend"; function == e.lib.recv {
-				name = "ncclRecv"
-			}
-		}
-	})
-	end, _, _ := purego.SyscallN(e.lib.groupEnd)
-	if failed != 0 {
-		return name, failed
-	}
-	return "ncclGroupEnd", int32(end)
+	result, _, _ := purego.SyscallN(e.lib.commFinalize, e.comm)
+	return e.settle("ncclCommFinalize", int32(result), e.limit(deadline))
 }

@@ -3,6 +3,8 @@ package engine
 import (
 	"fmt"
 	"time"
+
+	"rcclx.io/commgroup-operator/rcclx"
 )
 
 // LibraryMissingError says that a shared library, or one that it needs, could not be loaded.
@@ -19,9 +21,16 @@ func (e *LibraryMissingError) Error() string {
 func (e *LibraryMissingError) Unwrap() error { return e.Err }
 
 // SymbolMissingError says that a library lacks a function that the engine calls.
-type SymbolMissingError struct{ Symbol, File string }
+type SymbolMissingError struct {
+	Symbol, File string
+	// Collective that needs the function; empty where all do.
+	Collective rcclx.Collective
+}
 
 func (e *SymbolMissingError) Error() string {
+	if e.Collective != "" {
+		return fmt.Sprintf("%s has no symbol %s, which %s needs: leave %s out, or use a complete build of the library", e.File, e.Symbol, e.Collective, e.Collective)
+	}
 	return fmt.Sprintf("%s has no symbol %s: it is a partial or foreign build; use a complete build of the library", e.File, e.Symbol)
 }
 
@@ -30,6 +39,17 @@ type LibraryTooOldError struct{ File, Found, Needed string }
 
 func (e *LibraryTooOldError) Error() string {
 	return fmt.Sprintf("%s is version %s; version %s or later is needed: use a newer runtime image", e.File, e.Found, e.Needed)
+}
+
+// BadVersionError says that a library's version is no version.
+type BadVersionError struct {
+	File string
+	Code int
+}
+
+func (e *BadVersionError) Error() string {
+	return fmt.Sprintf("ncclGetVersion of %s gave %d, which is no version (2.13.0 would be %d): the file is damaged or not a communication library; install it anew",
+		e.File, e.Code, minVersionCode)
 }
 
 // InsufficientMemoryError says that a device has too little free memory for a run, before anything is allocated.
@@ -63,10 +83,16 @@ type DeadlineError struct {
 	// Waiting says for what, Deadline how long was waited.
 	Waiting  string
 	Deadline time.Duration
+	// Detail says what else is known; it may be empty.
+	Detail string
 }
 
 func (e *DeadlineError) Error() string {
-	return fmt.Sprintf("%s was not done within %s", e.Waiting, e.Deadline)
+	text := fmt.Sprintf("%s was not done within %s", e.Waiting, e.Deadline)
+	if e.Detail != "" {
+		text += ": " + e.Detail
+	}
+	return text
 }
 
 // RequestError says that a measurement was asked for that is not possible.

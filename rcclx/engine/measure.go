@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -11,19 +10,21 @@ import (
 // stageBytes is the host memory through which inputs and results pass.
 const stageBytes = 4 << 20
 
-// poison is what a result buffer holds before the checked call: every datatype reads it as NaN.
-const poison = 0xff
-
 // MeasureRequest asks for one collective at one size.
 type MeasureRequest struct {
 	Collective rcclx.Collective
 	Datatype   rcclx.Datatype
-	SizeBytes  int64
+	// Placement of the result; empty means out of place.
+	Placement rcclx.Placement
+	SizeBytes int64
 	// WarmupIterations are queued before the measured ones and not counted.
 	WarmupIterations, Iterations int
-	// Variant decides data and tolerance: LowPrecision sends values that E4M3 cannot hold, and allows its roundings.
+	// Data to check with, one untimed call each; the first is also what is timed. None means Exact, for LowPrecision Rounding
+	// where the datatype has it.
+	Data []rcclx.Data
+	// Variant decides the tolerance: under LowPrecision it allows what FP8 transport does to the values.
 	Variant rcclx.Variant
-	// Deadline bounds the whole, data check included.
+	// Deadline bounds the whole, data checks included.
 	Deadline time.Duration
 }
 
@@ -31,118 +32,200 @@ type MeasureRequest struct {
 type MeasureResult struct {
 	Shape   rcclx.Shape
 	Latency rcclx.LatencyStats
-	Check   rcclx.CheckResult
+	// LaunchNanoseconds is the mean of the host's time to queue one call through the binding, the library's own part included.
+	LaunchNanoseconds int64
+	// Checks are one for each of the request's data, in their order.
+	Checks []rcclx.CheckResult
 }
 
-// Name says what is measured, for deadlines and logs: "AllReduce BFloat16 65536 B".
+// Name says what is measured, for deadlines and logs: "AllReduce BFloat16 65536 B" or "AllReduce BFloat16 65536 B in place".
 func (q MeasureRequest) Name() string {
-	return fmt.Sprintf("%s %s %d B", q.Collective, q.Datatype, q.SizeBytes)
+	name := fmt.Sprintf("%s %s %d B", q.Collective, q.Datatype, q.SizeBytes)
+	if q.Placement == rcclx.InPlace {
+		name += " in place"
+	}
+	return name
 }
 
-// Measure times a collective by device events and then, in a call of its own that is not timed, checks every element of
-// its result. Warm-up and all repeats are queued without a pause, so that the ranks stay in step and the host's polling
-// does not show in the times.
+// measurement is one request under way.
+type measurement struct {
+	MeasureRequest
+	shape    rcclx.Shape
+	element  element
+	limit    limit
+	sendAt   int64 // in place, where the two lie in the receive buffer
+	recvAt   int64
+	patterns []pattern // one for each data
+}
+
+// Measure times a collective by device events and then, in a call of its own for each kind of data that is not timed, checks every
+// element of its result. In place, every call adds to the result of the one before, as in rccl-tests, so the values of the timed
+// calls mean nothing; the buffer is filled again for the check.
 func (e *Engine) Measure(q MeasureRequest) (MeasureResult, error) {
-	shape, err := rcclx.ShapeOf(q.Collective, q.Datatype, q.SizeBytes, e.ranks)
+	m, err := e.measurement(q)
 	if err != nil {
-		return MeasureResult{}, &RequestError{err}
-	}
-	if shape.SendBytes > e.sendBytes || shape.RecvBytes > e.recvBytes {
-		return MeasureResult{}, &RequestError{fmt.Errorf("%s needs buffers of %d and %d bytes; %d and %d are allocated",
-			q.Name(), shape.SendBytes, shape.RecvBytes, e.sendBytes, e.recvBytes)}
-	}
-	l := e.limit(q.Deadline)
-	p := pattern{ranks: e.ranks, quantised: q.Variant == rcclx.LowPrecision}
-	if err := e.fillSend(p, q.Datatype, shape.SendBytes, l); err != nil {
 		return MeasureResult{}, err
 	}
-	call := func() error {
-		name, result := e.collect(q.Collective, q.Datatype, shape.CountElements)
-		return e.settle(name, result, l.until, l.deadline)
-	}
-	result := MeasureResult{Shape: shape}
-	if result.Latency, err = e.time(call, q.WarmupIterations, q.Iterations, q.Name(), l); err != nil {
+	if err := e.fill(m, m.patterns[0], 0); err != nil {
 		return MeasureResult{}, err
 	}
-	if err := e.lib.Runtime.fill(e.recv, poison, shape.RecvBytes, e.stream); err != nil {
+	t, err := e.time(e.calls(e.launch(m, 0), m.limit), q.WarmupIterations, q.Iterations, m.shape.SizeBytes(), q.Name(), m.limit)
+	if err != nil {
 		return MeasureResult{}, err
 	}
-	if err := call(); err != nil {
-		return MeasureResult{}, err
-	}
-	if err := e.wait("the checked call of "+q.Name(), l); err != nil {
-		return MeasureResult{}, err
-	}
-	check := newChecker(q.Datatype, p.quantised, p.reference(q.Collective, q.Datatype, e.rank, shape.CountElements))
-	if result.Check, err = e.checkRecv(check, shape.RecvBytes, l); err != nil {
-		return MeasureResult{}, err
+	result := MeasureResult{Shape: m.shape, Latency: t.latency, LaunchNanoseconds: t.launchNanoseconds}
+	for _, p := range m.patterns {
+		check, err := e.checkedCall(m, p)
+		if err != nil {
+			return MeasureResult{}, err
+		}
+		result.Checks = append(result.Checks, check)
 	}
 	return result, nil
 }
 
-// time queues the warm-up and the repeats, an event between each two, and reads the times when all are done.
-func (e *Engine) time(call func() error, warmup, iterations int, waiting string, l limit) (rcclx.LatencyStats, error) {
-	repeats, perRepeat := repeatsOf(iterations)
-	for range warmup {
-		if err := call(); err != nil {
-			return rcclx.LatencyStats{}, err
-		}
+// measurement looks whether a request can be carried out, before anything is called.
+func (e *Engine) measurement(q MeasureRequest) (*measurement, error) {
+	if len(q.Data) == 0 {
+		q.Data = []rcclx.Data{defaultData(q.Variant, q.Datatype)}
 	}
-	if err := e.lib.Runtime.record(e.events[0], e.stream); err != nil {
-		return rcclx.LatencyStats{}, err
+	if q.Placement == "" {
+		q.Placement = rcclx.OutOfPlace
 	}
-	for repeat := range repeats {
-		for range perRepeat {
-			if err := call(); err != nil {
-				return rcclx.LatencyStats{}, err
-			}
-		}
-		if err := e.lib.Runtime.record(e.events[repeat+1], e.stream); err != nil {
-			return rcclx.LatencyStats{}, err
-		}
+	if q.Iterations < 1 || q.WarmupIterations < 0 {
+		return nil, &RequestError{fmt.Errorf("%s: %d iterations after %d of warm-up: give at least 1 and 0", q.Name(), q.Iterations, q.WarmupIterations)}
 	}
-	if err := e.waitEvent(e.events[repeats], waiting, l); err != nil {
-		return rcclx.LatencyStats{}, err
+	shape, err := rcclx.ShapeOf(q.Collective, q.Datatype, q.SizeBytes, e.ranks)
+	if err != nil {
+		return nil, &RequestError{err}
 	}
-	means := make([]int64, 0, repeats)
-	for repeat := range repeats {
-		elapsed, err := e.lib.Runtime.elapsedNanoseconds(e.events[repeat], e.events[repeat+1])
-		if err != nil {
-			return rcclx.LatencyStats{}, err
-		}
-		if elapsed <= 0 {
-			return rcclx.LatencyStats{}, errors.New(waiting + ": the device's events show no time between start and end of the calls, so nothing was measured")
-		}
-		means = append(means, elapsed/int64(perRepeat))
+	if err := e.lib.Supports(q.Collective, q.Datatype, q.Placement, q.Data); err != nil {
+		return nil, err
 	}
-	return latencyStats(means, perRepeat), nil
+	if err := e.fits(q.Name(), shape, q.Placement); err != nil {
+		return nil, err
+	}
+	m := &measurement{MeasureRequest: q, shape: shape, limit: e.limit(q.Deadline)}
+	m.element, _ = elementOf(q.Datatype, e.lib.fp8)
+	if q.Placement == rcclx.InPlace {
+		m.sendAt, m.recvAt = shape.InPlaceOffsets(e.rank)
+	}
+	for _, data := range q.Data {
+		m.patterns = append(m.patterns, newPattern(m.element, data, e.ranks, e.transport(q)))
+	}
+	return m, nil
 }
 
-// fillSend writes this rank's values where the buffer does not hold them yet. They do not depend on the size, so that
-// one filling serves every size up to its own.
-func (e *Engine) fillSend(p pattern, d rcclx.Datatype, sizeBytes int64, l limit) error {
-	want := filling{d, p.quantised, sizeBytes}
-	if e.filled.datatype == want.datatype && e.filled.quantised == want.quantised && e.filled.bytes >= want.bytes {
-		return nil
+// transport is the largest value of FP8 transport; zero for calls that have none. Where the encoding is not known, it is the
+// smaller one.
+func (e *Engine) transport(q MeasureRequest) float64 {
+	switch {
+	case q.Variant != rcclx.LowPrecision || !rcclx.KnowsLowPrecision(q.Collective, q.Datatype):
+		return 0
+	case e.lib.fp8 == fp8OCP:
+		return e4m3OCP.largest
 	}
-	// Whole periods, so that each copy begins where the values begin.
-	input := p.inputTile(d, e.rank).bytes
-	stage := e.staging()
-	stage = stage[:len(stage)/len(input)*len(input)]
-	for at := 0; at < len(stage); at += len(input) {
-		copy(stage[at:], input)
+	return e4m3FNUZ.largest
+}
+
+// fits says whether the buffers hold a call.
+func (e *Engine) fits(name string, shape rcclx.Shape, placement rcclx.Placement) error {
+	if placement == rcclx.InPlace {
+		shape = shape.InPlace()
 	}
-	e.filled = filling{}
-	for at := int64(0); at < sizeBytes; at += int64(len(stage)) {
-		if err := e.lib.Runtime.toDevice(e.send.at(at), stage[:min(int64(len(stage)), sizeBytes-at)], e.stream); err != nil {
-			return err
+	if shape.SendBytes > e.send.bytes || shape.RecvBytes > e.recv.bytes {
+		return &RequestError{fmt.Errorf("%s needs buffers of %d and %d bytes; %d and %d are allocated",
+			name, shape.SendBytes, shape.RecvBytes, e.send.bytes, e.recv.bytes)}
+	}
+	return nil
+}
+
+// launch makes the call of a measurement, with data from the send buffer's shift on.
+func (e *Engine) launch(m *measurement, shift int64) launch {
+	send, recv := e.send.address.at(shift), e.recv.address.at(m.recvAt)
+	if m.Placement == rcclx.InPlace {
+		send = e.recv.address.at(m.sendAt)
+	}
+	return e.prepare(m.Collective, m.element.number, m.Datatype.Bytes(), m.shape.CountElements, send, recv)
+}
+
+// calls makes a launch a call that waits where the library is still at work.
+func (e *Engine) calls(launch launch, l limit) func() error {
+	return func() error {
+		name, result := launch()
+		if result == resultSuccess {
+			return nil
+		}
+		return e.settle(name, result, l)
+	}
+}
+
+// fill writes the input of a call whose data begin at an index; in place, what is not input becomes poison.
+func (e *Engine) fill(m *measurement, p pattern, start int64) error {
+	if m.Placement != rcclx.InPlace {
+		return e.fillSend(p, m.shape.SendBytes, m.limit)
+	}
+	if err := e.lib.Runtime.fill(e.recv.address, m.element.poison, m.shape.SizeBytes(), e.stream); err != nil {
+		return err
+	}
+	if m.Collective == rcclx.Broadcast && e.rank != root {
+		return e.wait("filling the buffer", m.limit)
+	}
+	return e.write(e.recv.address.at(m.sendAt), p.inputTile(e.rank), start, m.shape.SendBytes, m.limit)
+}
+
+// checkedCall makes a call of its own, with data that begin elsewhere than those of the timed ones, and compares all of its result.
+func (e *Engine) checkedCall(m *measurement, p pattern) (rcclx.CheckResult, error) {
+	start := shiftBytes / m.Datatype.Bytes()
+	if err := e.fill(m, p, start); err != nil {
+		return rcclx.CheckResult{}, err
+	}
+	if m.Placement != rcclx.InPlace {
+		if err := e.lib.Runtime.fill(e.recv.address, m.element.poison, m.shape.RecvBytes, e.stream); err != nil {
+			return rcclx.CheckResult{}, err
 		}
 	}
-	if err := e.wait("copying the input to the device", l); err != nil {
+	if err := e.calls(e.launch(m, shiftBytes), m.limit)(); err != nil {
+		return rcclx.CheckResult{}, err
+	}
+	if err := e.wait(fmt.Sprintf("the call of %s that is checked with %s data", m.Name(), p.data), m.limit); err != nil {
+		return rcclx.CheckResult{}, err
+	}
+	check := newChecker(p, p.reference(m.Collective, m.Placement, e.rank, m.shape.CountElements, start))
+	return e.checkRecv(check, e.recv.address.at(m.recvAt), m.shape.RecvBytes, m.limit)
+}
+
+// fillSend writes this rank's values where the buffer does not hold them yet, and as many more as the checked call's shift
+// needs. They do not depend on the size, so that one filling serves every size up to its own.
+func (e *Engine) fillSend(p pattern, sizeBytes int64, l limit) error {
+	want := filling{p.element.datatype, p.data, sizeBytes + shiftBytes}
+	if e.filled.datatype == want.datatype && e.filled.data == want.data && e.filled.bytes >= want.bytes {
+		return nil
+	}
+	e.filled = filling{}
+	if err := e.write(e.send.address.at(0), p.inputTile(e.rank), 0, want.bytes, l); err != nil {
 		return err
 	}
 	e.filled = want
 	return nil
+}
+
+// write puts a tile's values on the device, over and over, from an index on.
+func (e *Engine) write(to uintptr, t *tile, start, sizeBytes int64, l limit) error {
+	// Whole periods, so that each copy begins where the values of the first one do.
+	phase := start % periodElements * int64(t.element.bytes)
+	stage := e.staging()
+	stage = stage[:min(int64(len(stage)/len(t.bytes)*len(t.bytes)), sizeBytes)]
+	n := copy(stage, t.bytes[phase:])
+	for n < len(stage) {
+		n += copy(stage[n:], t.bytes)
+	}
+	for at := int64(0); at < sizeBytes; at += int64(len(stage)) {
+		if err := e.lib.Runtime.toDevice(to+uintptr(at), stage[:min(int64(len(stage)), sizeBytes-at)], e.stream); err != nil {
+			return err
+		}
+	}
+	return e.wait("copying the input to the device", l)
 }
 
 func (e *Engine) staging() []byte {
@@ -152,12 +235,12 @@ func (e *Engine) staging() []byte {
 	return e.stage
 }
 
-// checkRecv compares the receive buffer's first bytes with the reference.
-func (e *Engine) checkRecv(check *checker, sizeBytes int64, l limit) (rcclx.CheckResult, error) {
+// checkRecv compares bytes on the device with the reference.
+func (e *Engine) checkRecv(check *checker, from uintptr, sizeBytes int64, l limit) (rcclx.CheckResult, error) {
 	stage := e.staging()
 	for at := int64(0); at < sizeBytes; at += int64(len(stage)) {
 		part := stage[:min(int64(len(stage)), sizeBytes-at)]
-		if err := e.lib.Runtime.toHost(part, e.recv.at(at), e.stream); err != nil {
+		if err := e.lib.Runtime.toHost(part, from+uintptr(at), e.stream); err != nil {
 			return rcclx.CheckResult{}, err
 		}
 		if err := e.wait("copying the result to the host", l); err != nil {
@@ -166,68 +249,4 @@ func (e *Engine) checkRecv(check *checker, sizeBytes int64, l limit) (rcclx.Chec
 		check.add(part)
 	}
 	return check.result(), nil
-}
-
-// PairRequest asks for the exchange with one peer in one round.
-type PairRequest struct {
-	SizeBytes                    int64
-	WarmupIterations, Iterations int
-	// Deadline bounds one exchange with one peer, data check included.
-	Deadline time.Duration
-}
-
-// PairResult is the exchange with one peer: both send and receive at the same time.
-type PairResult struct {
-	Peer int
-	// BandwidthMBps of one direction by the median, in 10^6 bytes per second.
-	BandwidthMBps int64
-	Check         rcclx.CheckResult
-}
-
-// PairRounds is the number of rounds after which every rank has met every other.
-func (e *Engine) PairRounds() int { return pairRounds(e.ranks) }
-
-// PairPeer is this rank's peer in a round; ok is false where it sits the round out.
-func (e *Engine) PairPeer(round int) (peer int, ok bool) {
-	peer = pairPeer(round, e.rank, e.ranks)
-	return peer, peer != noPeer
-}
-
-// MeasurePair exchanges float32 data with a peer, each rank in one pair at a time, so that each pair has its link to
-// itself. At least one exchange goes before the measured ones: it makes the two ranks meet, so that a late peer does not
-// look like a slow link.
-func (e *Engine) MeasurePair(peer int, q PairRequest) (PairResult, error) {
-	shape, err := rcclx.ShapeOf(rcclx.AllReduce, rcclx.Float32, q.SizeBytes, e.ranks)
-	if err != nil {
-		return PairResult{}, &RequestError{err}
-	}
-	if shape.SendBytes > e.sendBytes || shape.RecvBytes > e.recvBytes {
-		return PairResult{}, &RequestError{fmt.Errorf("a pair probe of %d bytes needs two buffers of that size; %d and %d bytes are allocated",
-			q.SizeBytes, e.sendBytes, e.recvBytes)}
-	}
-	l := e.limit(q.Deadline)
-	p := pattern{ranks: e.ranks}
-	if err := e.fillSend(p, rcclx.Float32, shape.SendBytes, l); err != nil {
-		return PairResult{}, err
-	}
-	if err := e.lib.Runtime.fill(e.recv, poison, shape.RecvBytes, e.stream); err != nil {
-		return PairResult{}, err
-	}
-	call := func() error {
-		name, result := e.group(func(queue func(function, buffer uintptr, peer int)) {
-			queue(e.lib.send, uintptr(e.send), peer)
-			queue(e.lib.recv, uintptr(e.recv), peer)
-		}, uintptr(shape.CountElements), ncclDatatype(rcclx.Float32))
-		return e.settle(name, result, l.until, l.deadline)
-	}
-	latency, err := e.time(call, max(1, q.WarmupIterations), q.Iterations, fmt.Sprintf("exchange with rank %d", peer), l)
-	if err != nil {
-		return PairResult{}, err
-	}
-	check := newChecker(rcclx.Float32, false, []segment{{p.inputTile(rcclx.Float32, peer), 0, shape.CountElements}})
-	result := PairResult{Peer: peer, BandwidthMBps: rcclx.AlgBandwidthMBps(shape.SendBytes, latency.MedianNanoseconds)}
-	if result.Check, err = e.checkRecv(check, shape.RecvBytes, l); err != nil {
-		return PairResult{}, err
-	}
-	return result, nil
 }

@@ -1,6 +1,10 @@
 package engine
 
 import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"unsafe"
@@ -22,29 +26,36 @@ type Runtime struct {
 	malloc, free, memcpyAsync, memsetAsync                      uintptr
 	streamCreate, streamDestroy                                 uintptr
 	eventCreate, eventRecord, eventQuery, eventElapsed, destroy uintptr
-	getName, getProperties                                      uintptr
+	getName, getProperties, getAttribute                        uintptr
 	errorString                                                 func(code int32) string
 }
 
 const (
 	runtimeOutOfMemory = 2
 	runtimeNotReady    = 600
+	// runtimeInsufficientDriver: the driver is older than the runtime (driver_types.h, cudaErrorInsufficientDriver).
+	runtimeInsufficientDriver = 35
 
 	copyHostToDevice = 1 // hipMemcpyKind
 	copyDeviceToHost = 2
 
 	streamNonBlocking = 1
-	// propertiesBytes holds cudaDeviceProp of every release, whose first 256 bytes are the name.
+	// propertiesBytes holds cudaDeviceProp and hipDeviceProp_t of every release (1032 and 1472 bytes by now), whose first 256 bytes are
+	// the name.
 	propertiesBytes = 8192
 	nameBytes       = 256
+
+	// cudaDeviceAttr (driver_types.h).
+	attributeComputeCapabilityMajor = 75
+	attributeComputeCapabilityMinor = 76
 )
 
 // openRuntime loads the runtime. One that the communication library has brought along comes first: a second copy of
-// the runtime would have devices and memory of its own.
-func openRuntime(f rcclx.Flavor, path string) (*Runtime, error) {
-	prefix, candidates := "hip", []string{"libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6"}
+// AMD's would have devices and memory of its own. NCCL has CUDA's within itself; another copy of that shares its device context.
+func openRuntime(f rcclx.Flavor, libraryPath, path string) (*Runtime, error) {
+	prefix, candidates := "hip", hipCandidates
 	if f == rcclx.FlavorNCCL {
-		prefix, candidates = "cuda", []string{"libcudart.so", "libcudart.so.13", "libcudart.so.12"}
+		prefix, candidates = "cuda", cudaCandidates(libraryPath)
 	}
 	if path != "" {
 		candidates = []string{path}
@@ -53,16 +64,44 @@ func openRuntime(f rcclx.Flavor, path string) (*Runtime, error) {
 	}
 	var firstErr error
 	for _, candidate := range candidates {
-		handle, err := load(candidate)
-		if err != nil {
-			if firstErr == nil {
-				firstErr = err
-			}
-			continue
+		r, err := openRuntimeFile(candidate, prefix)
+		if err == nil {
+			return r, nil
 		}
-		return bindRuntime(symbolTable{handle: handle, file: candidate}, prefix)
+		if firstErr == nil {
+			firstErr = err
+		}
 	}
 	return nil, firstErr
+}
+
+var hipCandidates = []string{"libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "/opt/rocm/lib/libamdhip64.so"}
+
+// cudaCandidates are by the loader's search, then beside the library, as NVIDIA's Python packages lay them out (nvidia/nccl/lib,
+// nvidia/cuda_runtime/lib for CUDA 12, nvidia/cu13/lib), then where CUDA's own installer puts them.
+func cudaCandidates(libraryPath string) []string {
+	beside := filepath.Join(filepath.Dir(libraryPath), "..", "..")
+	return []string{"libcudart.so", "libcudart.so.13", "libcudart.so.12",
+		filepath.Join(beside, "cu13", "lib", "libcudart.so.13"), filepath.Join(beside, "cuda_runtime", "lib", "libcudart.so.12"),
+		"/usr/local/cuda/lib64/libcudart.so", "/usr/local/cuda/lib64/libcudart.so.13", "/usr/local/cuda/lib64/libcudart.so.12"}
+}
+
+// openRuntimeFile loads one candidate. One that is newer than the driver is told from one that fits by its first look at devices.
+func openRuntimeFile(file, prefix string) (*Runtime, error) {
+	handle, err := load(file)
+	if err != nil {
+		return nil, err
+	}
+	r, err := bindRuntime(symbolTable{handle: handle, file: file}, prefix)
+	if err != nil || prefix != "cuda" {
+		return r, err
+	}
+	_, err = r.DeviceCount()
+	var call *CallError
+	if errors.As(err, &call) && call.Code == runtimeInsufficientDriver {
+		return nil, &LibraryMissingError{File: file, Err: fmt.Errorf("it needs a newer driver: %w", err)}
+	}
+	return r, nil
 }
 
 func bindRuntime(s symbolTable, prefix string) (*Runtime, error) {
@@ -84,10 +123,13 @@ func bindRuntime(s symbolTable, prefix string) (*Runtime, error) {
 	r.eventQuery = need("EventQuery")
 	r.eventElapsed = need("EventElapsedTime")
 	r.destroy = need("EventDestroy")
-	// The name is for people only; CUDA's runtime gives it as the first field of the properties.
+	// What a device is; none of it is needed to measure. hipGetDeviceProperties is a macro for the name with R0600.
 	r.getName = s.find(prefix + "DeviceGetName")
-	if r.getProperties = s.find(prefix + "GetDeviceProperties_v2"); r.getProperties == 0 && prefix == "cuda" {
-		r.getProperties = s.find("cudaGetDeviceProperties")
+	if prefix == "cuda" {
+		r.getProperties = s.findAny("cudaGetDeviceProperties_v2", "cudaGetDeviceProperties")
+		r.getAttribute = s.find("cudaDeviceGetAttribute")
+	} else {
+		r.getProperties = s.find("hipGetDevicePropertiesR0600")
 	}
 	s.register(&r.errorString, prefix+"GetErrorString")
 	if s.err != nil {
@@ -135,20 +177,35 @@ func (r *Runtime) PCIAddress(device int) (string, error) {
 	return strings.ToLower(cString(text)), err
 }
 
-// Name of a device; empty where the runtime does not tell.
-func (r *Runtime) Name(device int) string {
+// architectureName is AMD's name of an architecture in the properties, gcnArchName: its place differs between releases, its form does not.
+var architectureName = regexp.MustCompile(`gfx[0-9a-f]{3,4}[:\x00]`)
+
+// name and architecture of a device; empty where the runtime does not tell.
+func (r *Runtime) name(device int) (name, architecture string) {
 	text := make([]byte, propertiesBytes)
-	var err error
-	switch {
-	case r.getName != 0:
-		err = r.call("DeviceGetName", r.getName, uintptr(unsafe.Pointer(&text[0])), nameBytes, uintptr(device))
-	case r.getProperties != 0:
-		err = r.call("GetDeviceProperties", r.getProperties, uintptr(unsafe.Pointer(&text[0])), uintptr(device))
+	if r.getProperties != 0 && r.call("GetDeviceProperties", r.getProperties, uintptr(unsafe.Pointer(&text[0])), uintptr(device)) == nil {
+		name = cString(text[:nameBytes])
+		if r.prefix == "hip" {
+			architecture = strings.TrimRight(string(architectureName.Find(text[nameBytes:])), ":\x00")
+		}
 	}
-	if err != nil {
-		return ""
+	if name == "" && r.getName != 0 && r.call("DeviceGetName", r.getName, uintptr(unsafe.Pointer(&text[0])), nameBytes, uintptr(device)) == nil {
+		name = cString(text[:nameBytes])
 	}
-	return cString(text[:nameBytes])
+	return name, architecture
+}
+
+// computeCapability of a device of NVIDIA's, as major*10+minor; zero where the runtime does not tell.
+func (r *Runtime) computeCapability(device int) int {
+	if r.getAttribute == 0 {
+		return 0
+	}
+	var major, minor int32
+	if r.call("DeviceGetAttribute", r.getAttribute, uintptr(unsafe.Pointer(&major)), attributeComputeCapabilityMajor, uintptr(device)) != nil ||
+		r.call("DeviceGetAttribute", r.getAttribute, uintptr(unsafe.Pointer(&minor)), attributeComputeCapabilityMinor, uintptr(device)) != nil {
+		return 0
+	}
+	return int(major)*10 + int(minor)
 }
 
 func cString(text []byte) string {

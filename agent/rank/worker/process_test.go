@@ -357,7 +357,7 @@ func TestFailures(t *testing.T) {
 		{"runtime missing", nil, func(g *group) { g.spec.RuntimePath = "/nonexistent/libamdhip64.so" }, rank.CodeLibraryMissing, StepLoad, "libamdhip64.so"},
 		{"symbol missing", []string{"fault = missing-symbol:ncclReduceScatter"}, nil, rank.CodeSymbolMissing, StepLoad, "ncclReduceScatter"},
 		{"wrong device", nil, func(g *group) { g.spec.PCIAddress = "0000:ff:00.0" }, rank.CodePreconditionFailed, StepPreconditions, "DeviceMismatch"},
-		{"too little memory", []string{"fault = low-memory:1"}, func(g *group) { g.spec.Steps[0].SizesBytes = []int64{1 << 20} }, rank.CodeInsufficientMemory, StepPreconditions, "2097152"},
+		{"too little memory", []string{"fault = low-memory:1"}, func(g *group) { g.spec.Steps[0].SizesBytes = []int64{1 << 20} }, rank.CodeInsufficientMemory, StepPreconditions, "2097408"},
 		{"devices masked", nil, func(g *group) { g.env = append(g.env, rcclx.EnvVar{Name: "HIP_VISIBLE_DEVICES", Value: "0"}) }, rank.CodePreconditionFailed, StepLoad, "sees 1 devices"},
 		{"devices reordered for DDA", nil, func(g *group) {
 			g.spec.Variant, g.env = rcclx.DDA, rcclx.Environment(rcclx.FlavorRCCLXDev, rcclx.DDA, bothPreferred)

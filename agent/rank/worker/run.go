@@ -165,6 +165,9 @@ func shapes(s rank.Spec) ([]rcclx.Shape, error) {
 			if err != nil {
 				return nil, fmt.Errorf("step %d: %w", i, err)
 			}
+			if step.Placement == rcclx.InPlace {
+				shape = shape.InPlace()
+			}
 			shapes = append(shapes, shape)
 		}
 	}
@@ -209,7 +212,7 @@ func (w *worker) run(ctx context.Context) error {
 		}
 	}
 	w.enter(StepDestroy, w.spec.StepDeadline)
-	if err := w.engine.Close(); err != nil {
+	if err := w.engine.Close(w.spec.StepDeadline); err != nil {
 		return &stepError{StepDestroy, err}
 	}
 	return nil
@@ -228,11 +231,12 @@ func (w *worker) load() error {
 	if w.lib, err = engine.Open(w.spec.LibraryPath, w.spec.RuntimePath); err != nil {
 		return err
 	}
-	w.info = w.lib.Info()
 	devices, err := w.lib.Runtime.DeviceCount()
 	if err == nil && w.spec.Device < devices {
-		err = w.lookAtDevice()
+		err = w.lib.UseDevice(w.spec.Device)
 	}
+	w.info = w.lib.Info()
+	w.info.SettingsHash = ownSettingsHash(w.info.Gates())
 	info := w.info
 	w.events.send(rank.Event{Kind: rank.EventLoaded, Library: &info})
 	if w.spec.WorldSize == 0 {
@@ -246,20 +250,6 @@ func (w *worker) load() error {
 			"and set neither HIP_VISIBLE_DEVICES nor ROCR_VISIBLE_DEVICES", w.spec.Device, devices)}
 	}
 	return nil
-}
-
-func (w *worker) lookAtDevice() error {
-	r := w.lib.Runtime
-	if err := r.SetDevice(w.spec.Device); err != nil {
-		return err
-	}
-	var err error
-	if w.info.PCIAddress, err = r.PCIAddress(w.spec.Device); err != nil {
-		return err
-	}
-	w.info.DeviceName = r.Name(w.spec.Device)
-	w.info.FreeMemoryBytes, w.info.TotalMemoryBytes, err = r.Memory()
-	return err
 }
 
 // prepare checks what must hold before ranks join, and allocates the buffers.
@@ -279,6 +269,14 @@ func (w *worker) prepare() error {
 		(w.spec.Device != w.spec.Rank || devices < w.spec.WorldSize) {
 		return &preconditionError{fmt.Sprintf("DDA of %s needs rank %d on device ordinal %d with all %d devices visible; it is on %d of %d devices, "+
 			"and the library would abort: give every rank all GPUs of the node", gates, w.spec.Rank, w.spec.Rank, w.spec.WorldSize, w.spec.Device, devices)}
+	}
+	for i, step := range w.spec.Steps {
+		if step.Kind != rank.StepMeasure {
+			continue
+		}
+		if err := w.lib.Supports(step.Collective, step.Datatype, step.Placement, step.Data); err != nil {
+			return fmt.Errorf("step %d: %w", i, err)
+		}
 	}
 	shapes, err := shapes(w.spec)
 	if err != nil {
@@ -316,7 +314,7 @@ func (w *worker) join(id []byte) error {
 	w.enter(StepInit, w.spec.InitDeadline)
 	w.events.send(rank.Event{Kind: rank.EventInitStart, StepName: StepInit})
 	start := w.clock.Now()
-	if err := w.engine.Join(id, w.spec.InitDeadline); err != nil {
+	if err := w.engine.Join(id, w.spec.NonBlocking, w.spec.InitDeadline); err != nil {
 		return err
 	}
 	w.events.send(rank.Event{Kind: rank.EventInitDone, StepName: StepInit, InitDuration: w.clock.Now().Sub(start)})
@@ -345,19 +343,24 @@ func (w *worker) start(name string) {
 }
 
 func (w *worker) measure(step rank.Step, size int64) error {
-	request := engine.MeasureRequest{Collective: step.Collective, Datatype: step.Datatype, SizeBytes: size,
-		WarmupIterations: step.WarmupIterations, Iterations: step.Iterations, Variant: w.spec.Variant, Deadline: w.spec.StepDeadline}
+	request := engine.MeasureRequest{Collective: step.Collective, Datatype: step.Datatype, Placement: step.Placement, SizeBytes: size,
+		WarmupIterations: step.WarmupIterations, Iterations: step.Iterations, Data: step.Data, Variant: w.spec.Variant, Deadline: w.spec.StepDeadline}
 	name := request.Name()
 	w.start(name)
 	result, err := w.engine.Measure(request)
 	if err != nil {
 		return &stepError{name, err}
 	}
-	path, _ := rcclx.ExpectedPath(w.info.Gates(), w.spec.Variant, w.spec.Settings, rcclx.Call{Collective: step.Collective,
-		Datatype: step.Datatype, Op: "Sum", SizeBytes: result.Shape.SizeBytes(), Ranks: w.spec.WorldSize, Nodes: w.spec.Nodes})
+	call := rcclx.Call{Collective: step.Collective, Datatype: step.Datatype, Op: "Sum", SizeBytes: result.Shape.SizeBytes(),
+		Ranks: w.spec.WorldSize, Nodes: w.spec.Nodes}
+	path, _ := rcclx.ExpectedPath(w.info.Gates(), w.spec.Variant, w.spec.Settings, call)
+	placement := step.Placement
+	if placement == "" {
+		placement = rcclx.OutOfPlace
+	}
 	w.events.send(rank.Event{Kind: rank.EventMeasured, StepName: name, Measurement: &rank.Measurement{Collective: step.Collective,
-		Datatype: step.Datatype, SizeBytes: size, CountElements: result.Shape.CountElements, Latency: result.Latency,
-		Checks: []rcclx.CheckResult{result.Check}, ExpectedPath: path}})
+		Datatype: step.Datatype, Placement: placement, SizeBytes: size, CountElements: result.Shape.CountElements, Latency: result.Latency,
+		LaunchNanoseconds: result.LaunchNanoseconds, Checks: result.Checks, ExpectedPath: path}})
 	return nil
 }
 

@@ -28,7 +28,7 @@ func TestBadSpecs(t *testing.T) {
 		"unknown step":       {steps(`[{"kind":"Dance"}]`), `"Dance"`},
 		"no iterations":      {steps(`[{"kind":"Measure","collective":"AllReduce","datatype":"Float32","sizesBytes":[1024]}]`), "iterations"},
 		"unknown collective": {steps(`[{"kind":"Measure","collective":"Gather","datatype":"Float32","sizesBytes":[1024],"iterations":1}]`), "Gather"},
-		"unknown datatype":   {steps(`[{"kind":"Measure","collective":"AllReduce","datatype":"Int8","sizesBytes":[1024],"iterations":1}]`), "Int8"},
+		"unknown datatype":   {steps(`[{"kind":"Measure","collective":"AllReduce","datatype":"Uint8","sizesBytes":[1024],"iterations":1}]`), "Uint8"},
 		"too long a line":    {strings.Repeat("x", maxLineBytes+1), "too long"},
 	} {
 		t.Run(name, func(t *testing.T) {

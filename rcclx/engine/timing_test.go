@@ -19,9 +19,28 @@ func TestLatencyStats(t *testing.T) {
 	if got := latencyStats(nil, 1); got != (rcclx.LatencyStats{}) {
 		t.Errorf("no repeats gave %+v", got)
 	}
-	for _, tt := range [][3]int{{20, 5, 4}, {21, 5, 5}, {3, 3, 1}, {1, 1, 1}, {0, 1, 1}} {
-		if r, p := repeatsOf(tt[0]); r != tt[1] || p != tt[2] {
-			t.Errorf("repeatsOf(%d) = %d, %d; want %d, %d", tt[0], r, p, tt[1], tt[2])
+}
+
+func TestRepeats(t *testing.T) {
+	for _, tt := range []struct {
+		iterations int
+		sizeBytes  int64
+		want       int
+	}{{20, 8, 5}, {100, 8, 5}, {200, 8, 10}, {1000, 8, 20}, {20, 1 << 30, 20}, {20, 16 << 20, 5}, {40, 16 << 20, 10}, {3, 8, 3}, {3, 1 << 30, 3}, {1, 8, 1}} {
+		got := repeatsOf(tt.iterations, tt.sizeBytes)
+		if got != tt.want {
+			t.Errorf("repeatsOf(%d, %d) = %d, want %d", tt.iterations, tt.sizeBytes, got, tt.want)
+		}
+		calls := 0
+		for repeat := range got {
+			n := callsIn(repeat, got, tt.iterations)
+			if n < tt.iterations/got || n > tt.iterations/got+1 {
+				t.Errorf("repeat %d of %d of %d iterations has %d calls", repeat, got, tt.iterations, n)
+			}
+			calls += n
+		}
+		if calls != tt.iterations {
+			t.Errorf("%d calls in %d repeats, want exactly %d: all ranks must make the same number", calls, got, tt.iterations)
 		}
 	}
 }

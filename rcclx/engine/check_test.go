@@ -1,0 +1,254 @@
+package engine
+
+import (
+	"math"
+	"testing"
+
+	"rcclx.io/commgroup-operator/rcclx"
+)
+
+func elementFor(t testing.TB, d rcclx.Datatype, encoding fp8Encoding) element {
+	t.Helper()
+	e, ok := elementOf(d, encoding)
+	if !ok {
+		t.Fatalf("%s has no element", d)
+	}
+	return e
+}
+
+// eachElement calls a test for every datatype, the FP8 ones in both encodings.
+func eachElement(t *testing.T, test func(t *testing.T, e element)) {
+	for _, d := range rcclx.Datatypes() {
+		t.Run(string(d), func(t *testing.T) { test(t, elementFor(t, d, fp8OCP)) })
+		if d.Bytes() == 1 && d != rcclx.Int8 {
+			t.Run(string(d)+"FNUZ", func(t *testing.T) { test(t, elementFor(t, d, fp8FNUZ)) })
+		}
+	}
+}
+
+// received builds what a right library would deliver, from the definition of each collective; sums are added in rank order and
+// rounded at every hop, as a ring does.
+func received(p pattern, c rcclx.Collective, rank int, count, start int64) []byte {
+	var out []byte
+	put := func(value float64) { out = p.element.encode(out, value) }
+	sum := func(index int64) float64 {
+		var total float64
+		for peer := range p.ranks {
+			total = p.element.round(total + p.value(peer, index))
+		}
+		return total
+	}
+	for i := range count {
+		switch c {
+		case rcclx.AllReduce:
+			put(sum(start + i))
+		case rcclx.ReduceScatter:
+			put(sum(start + int64(rank)*count + i))
+		case rcclx.Broadcast:
+			put(p.value(0, start+i))
+		case rcclx.SendRecv:
+			put(p.value((rank+p.ranks-1)%p.ranks, start+i))
+		case rcclx.Reduce:
+			if rank == 0 {
+				put(sum(start + i))
+				continue
+			}
+			for range p.element.bytes {
+				out = append(out, p.element.poison)
+			}
+		}
+	}
+	if len(out) > 0 {
+		return out
+	}
+	for peer := range p.ranks {
+		n, index := count, start
+		switch c {
+		case rcclx.AllToAll:
+			index += int64(rank) * count
+		case rcclx.AllToAllv:
+			parts := rcclx.PeerCounts(peer, p.ranks, count)
+			n = parts[rank]
+			for _, part := range parts[:rank] {
+				index += part
+			}
+		}
+		for i := range n {
+			put(p.value(peer, index+i))
+		}
+	}
+	return out
+}
+
+func checked(p pattern, c rcclx.Collective, rank int, count, start int64, got []byte, piece int) rcclx.CheckResult {
+	k := newChecker(p, p.reference(c, rcclx.OutOfPlace, rank, count, start))
+	for at := 0; at < len(got); at += piece {
+		k.add(got[at:min(at+piece, len(got))])
+	}
+	return k.result()
+}
+
+// Every collective, datatype and kind of data, right and wrong.
+func TestCheckerFindsWhatIsWrong(t *testing.T) {
+	const rank, count, start = 2, 4999, 37
+	eachElement(t, func(t *testing.T, e element) {
+		for _, c := range rcclx.AllCollectives() {
+			for _, data := range []rcclx.Data{rcclx.DataExact, rcclx.DataRounding, rcclx.DataGradients, rcclx.DataActivations} {
+				if fitsData(e.datatype, data) != "" {
+					continue
+				}
+				for _, ranks := range []int{3, 8, 12} {
+					p := newPattern(e, data, ranks, 0)
+					right := received(p, c, rank, count, start)
+					elements := int64(len(right) / e.bytes)
+					r := checked(p, c, rank, count, start, right, 4096*e.bytes)
+					if r.WrongElements != 0 || r.CheckedElements != elements || r.NaNElements != 0 || r.OverflowElements != 0 || r.FirstWrongElement != nil || r.Data != data {
+						t.Errorf("%s of %s data over %d: the right result gave %+v", c, data, ranks, r)
+					}
+					if exact := data == rcclx.DataExact || data == rcclx.DataRounding; exact && (r.MaxRelativeErrorPPM != 0 || r.MeanRelativeErrorPPM != 0) {
+						t.Errorf("%s of %s data over %d: the right result has an error of %+v", c, data, ranks, r)
+					}
+					if c == rcclx.Reduce {
+						continue // rank 2 receives nothing; that has a test of its own
+					}
+					wrong := append([]byte(nil), right...)
+					copy(wrong[777*e.bytes:], e.encode(nil, e.largest))
+					for i := range 4 * e.bytes { // four elements that nobody wrote
+						wrong[100*e.bytes+i] = e.poison
+					}
+					r = checked(p, c, rank, count, start, wrong, 1000*e.bytes)
+					want := int64(5)
+					if coarse := e.bytes == 1 && !e.integer() && data != rcclx.DataExact; coarse {
+						want = 4 // the largest value of FP8 may be within the bound of a sum that is rounded at every hop
+					}
+					if r.WrongElements < want || r.WrongElements > 5 || r.FirstWrongElement == nil || *r.FirstWrongElement != 100 {
+						t.Errorf("%s of %s data over %d: five wrong elements gave %+v", c, data, ranks, r)
+					}
+					if data != rcclx.DataExact {
+						continue
+					}
+					shifted := append(append([]byte(nil), right[e.bytes:]...), right[:e.bytes]...)
+					if r := checked(p, c, rank, count, start, shifted, 4096*e.bytes); r.WrongElements < elements/4 {
+						t.Errorf("%s over %d: a result one element off gave %+v", c, ranks, r)
+					}
+				}
+			}
+		}
+	})
+}
+
+// Of Reduce, the ranks but the root receive nothing, and a library that writes to them all the same is wrong.
+func TestReduceLeavesOtherRanksAlone(t *testing.T) {
+	eachElement(t, func(t *testing.T, e element) {
+		p := newPattern(e, rcclx.DataExact, 4, 0)
+		right := received(p, rcclx.Reduce, 2, 5000, 0)
+		written := append([]byte(nil), right...)
+		copy(written[4321*e.bytes:], make([]byte, 2*e.bytes))
+		if r := checked(p, rcclx.Reduce, 2, 5000, 0, right, 999*e.bytes); r.WrongElements != 0 || r.CheckedElements != 5000 {
+			t.Errorf("an untouched buffer gave %+v", r)
+		}
+		if r := checked(p, rcclx.Reduce, 2, 5000, 0, written, 999*e.bytes); r.WrongElements != 2 || *r.FirstWrongElement != 4321 {
+			t.Errorf("two elements written gave %+v", r)
+		}
+		in := newChecker(p, p.reference(rcclx.Reduce, rcclx.InPlace, 2, 100, 5))
+		var input []byte
+		for i := range int64(100) {
+			input = e.encode(input, p.value(2, 5+i))
+		}
+		in.add(input)
+		if r := in.result(); r.WrongElements != 0 || r.CheckedElements != 100 {
+			t.Errorf("in place, an untouched buffer gave %+v", r)
+		}
+	})
+}
+
+// e4m3 rounds as FP8 transport does: beyond the range comes NaN.
+func e4m3(form smallFloat, value float64) float64 {
+	if math.Abs(value) > form.largest*(1+1.0/32) {
+		return math.NaN()
+	}
+	return form.round(value)
+}
+
+// transported is an AllReduce whose values and sums travel as E4M3.
+func transported(p pattern, form smallFloat, count int64) []byte {
+	var out []byte
+	for i := range count {
+		var sum float64
+		for rank := range p.ranks {
+			sum += e4m3(form, p.value(rank, i))
+		}
+		switch sum = e4m3(form, sum); {
+		case !math.IsNaN(sum):
+			out = p.element.encode(out, sum)
+		case p.element.datatype == rcclx.BFloat16:
+			out = append(out, 0xc0, 0x7f)
+		default:
+			out = append(out, 0, 0, 0xc0, 0x7f)
+		}
+	}
+	return out
+}
+
+// FP8 transport shows in every kind of data, and is not wrong as long as it does what FP8 does.
+func TestTransportShowsAndIsTolerated(t *testing.T) {
+	for _, form := range []smallFloat{e4m3OCP, e4m3FNUZ} {
+		for _, d := range []rcclx.Datatype{rcclx.BFloat16, rcclx.Float32} {
+			e := elementFor(t, d, fp8OCP)
+			for _, data := range []rcclx.Data{rcclx.DataExact, rcclx.DataRounding, rcclx.DataGradients, rcclx.DataActivations} {
+				p := newPattern(e, data, 8, form.largest)
+				got := transported(p, form, 3*periodElements)
+				check := func(got []byte) rcclx.CheckResult {
+					return checked(p, rcclx.AllReduce, 0, 3*periodElements, 0, got, 1<<14)
+				}
+				r := check(got)
+				if r.CheckedElements != 3*periodElements || r.WrongElements != 0 || r.MaxRelativeErrorPPM == 0 || r.MeanRelativeErrorPPM == 0 {
+					t.Errorf("%s data of %s: %+v", data, d, r)
+				}
+				if overflows := data == rcclx.DataActivations; (r.NaNElements > 0) != overflows {
+					t.Errorf("%s data of %s: %d became NaN", data, d, r.NaNElements)
+				}
+				// A tail that nobody wrote is wrong in every kind of data.
+				for i := len(got) - 200*e.bytes; i < len(got); i++ {
+					got[i] = e.poison
+				}
+				if r := check(got); r.WrongElements != 200 || *r.FirstWrongElement != 3*periodElements-200 {
+					t.Errorf("%s data of %s: an unwritten tail of 200 gave %+v", data, d, r)
+				}
+				// One of zeros shows where values do not underflow to zero, too.
+				clear(got[len(got)-200*e.bytes:])
+				if r := check(got); data == rcclx.DataRounding && r.WrongElements != 200 {
+					t.Errorf("%s data of %s: a tail of 200 zeros gave %+v", data, d, r)
+				}
+				without := newPattern(e, data, 8, 0)
+				if r := checked(without, rcclx.AllReduce, 0, 3*periodElements, 0, transported(p, form, 3*periodElements), 1<<14); data == rcclx.DataRounding && r.WrongElements == 0 {
+					t.Errorf("%s data of %s: without tolerance, quantised data passed: %+v", data, d, r)
+				}
+			}
+		}
+	}
+}
+
+// A value clipped to E4M3's largest is an overflow and not wrong; one clipped further is wrong.
+func TestClippedValues(t *testing.T) {
+	e := elementFor(t, rcclx.Float32, fp8OCP)
+	p := newPattern(e, rcclx.DataActivations, 1, e4m3OCP.largest)
+	var clipped, short []byte
+	over := int64(0)
+	for i := range int64(periodElements) {
+		v := p.value(0, i)
+		limited := max(-448, min(448, v))
+		if limited != v {
+			over++
+		}
+		clipped = e.encode(clipped, limited)
+		short = e.encode(short, max(-200, min(200, v)))
+	}
+	r := checked(p, rcclx.AllGather, 0, periodElements, 0, clipped, 1<<20)
+	if over == 0 || r.OverflowElements == 0 || r.OverflowElements > over || r.WrongElements != 0 {
+		t.Errorf("%d values clipped to 448 gave %+v", over, r)
+	}
+	if r := checked(p, rcclx.AllGather, 0, periodElements, 0, short, 1<<20); r.WrongElements == 0 {
+		t.Errorf("values clipped to 200 gave %+v", r)
+	}
+}

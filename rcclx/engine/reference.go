@@ -1,0 +1,175 @@
+package engine
+
+import (
+	"math"
+
+	"rcclx.io/commgroup-operator/rcclx"
+)
+
+// tile is one period of a reference, or as much of it as is needed.
+type tile struct {
+	element element
+	// bytes of the exact result; nil where a right result may differ from the reference by rounding.
+	bytes []byte
+	want  []float64
+	// tolerance is the largest deviation at each index that rounding explains; nil means none.
+	tolerance []float64
+	// clip is, where FP8 transport may overflow, how much further a value may be off that was clipped; zero elsewhere, and nil
+	// where nothing can overflow.
+	clip []float64
+	// sums holds the sum of magnitudes before each index, and maxValue the largest.
+	sums     []float64
+	maxValue float64
+}
+
+// inputTile is what one rank sends.
+func (p pattern) inputTile(rank int) *tile { return p.tileOf([]int{rank}, 0) }
+
+// sumTile is the sum over all ranks.
+func (p pattern) sumTile() *tile {
+	ranks := make([]int, p.ranks)
+	for i := range ranks {
+		ranks[i] = i
+	}
+	return p.tileOf(ranks, p.ranks-1)
+}
+
+// tileOf is the sum over the given ranks, with the tolerance for so many additions.
+//
+// Rounding: each of the additions may be off by one rounding of a partial sum, no partial sum is larger than the sum
+// of magnitudes, and one rounding is at most epsilon/2, or half a step below the normal values; the order of a ring or tree is not
+// known. |got-want| <= additions * (epsilon * sum|x| + least) is therefore twice the bound of rounding to nearest at every hop, final
+// rounding included, and leaves room for hardware that cuts off. Exact and Rounding data are not rounded at all.
+//
+// FP8 transport casts each value to E4M3 before it travels, and a sum again: a rounding of 2^-4 relative, or of half the
+// smallest subnormal, 2^-10, so that values below it become zero. Values over its range become NaN or are clipped; neither
+// is wrong there, for that is what unscaled FP8 does; the counts of NaN and overflow tell of it. What remains wrong is what no rounding, underflow
+// or overflow explains: poison, and values far off. On Gradients nearly all values underflow, so that a tail of zeros is
+// seen in Rounding data only, which therefore comes first.
+func (p pattern) tileOf(ranks []int, additions int) *tile {
+	e := p.element
+	t := &tile{element: e, want: make([]float64, periodElements), sums: make([]float64, periodElements+1)}
+	sums := p.data == rcclx.DataGradients || p.data == rcclx.DataActivations
+	if rounds := additions > 0 && sums; !rounds {
+		t.bytes = make([]byte, 0, periodElements*e.bytes)
+	}
+	if t.bytes == nil || p.transport > 0 {
+		t.tolerance = make([]float64, periodElements)
+	}
+	for i := range t.want {
+		var sum, magnitudes, transport, over float64
+		for _, rank := range ranks {
+			x := p.value(rank, int64(i))
+			sum += x
+			magnitudes += math.Abs(x)
+			if p.transport > 0 {
+				transport += transportError(x)
+				over += max(0, math.Abs(x)-p.transport)
+			}
+		}
+		if t.bytes != nil {
+			t.bytes = e.encode(t.bytes, sum)
+		}
+		t.want[i] = sum
+		t.sums[i+1] = t.sums[i] + math.Abs(sum)
+		t.maxValue = max(t.maxValue, math.Abs(sum))
+		if t.tolerance == nil {
+			continue
+		}
+		if t.bytes == nil {
+			t.tolerance[i] = float64(additions) * (e.epsilon()*magnitudes + e.least)
+		}
+		if p.transport > 0 {
+			p.addTransport(t, i, additions, transport, over)
+		}
+	}
+	return t
+}
+
+// addTransport widens the tolerance at an index by what FP8 transport explains.
+func (p pattern) addTransport(t *tile, i, additions int, transport, over float64) {
+	largest := math.Abs(t.want[i]) + transport
+	if additions > 0 {
+		// AllReduce casts the sum a second time; ReduceScatter does not, but the bound is one for both.
+		over += max(0, largest-p.transport)
+		transport += transportError(largest)
+	}
+	// The result is rounded to the element type once more; a value that E4M3 holds needs no rounding.
+	t.tolerance[i] += transport + p.element.epsilon()*largest
+	if over == 0 {
+		return
+	}
+	if t.clip == nil {
+		t.clip = make([]float64, periodElements)
+	}
+	t.clip[i] = over
+}
+
+// transportError is the most that a cast to E4M3 changes a value within its range, for both encodings.
+func transportError(x float64) float64 {
+	if x == 0 {
+		return 0
+	}
+	return max(math.Abs(x)/16, 1.0/1024)
+}
+
+// segment is a stretch of a result: count elements that follow a tile from an index on. The tile is made when it is
+// reached, since one for every rank at a time would take much memory.
+type segment struct {
+	tile  func() *tile
+	index int64
+	count int64
+}
+
+// reference is what a rank must receive from a call of count elements, in order, where every rank's data begin at the index
+// start. Of Reduce, the ranks but rank 0 receive nothing: their buffer must be as it was.
+func (p pattern) reference(c rcclx.Collective, placement rcclx.Placement, rank int, count, start int64) []segment {
+	input := func(rank int) func() *tile { return func() *tile { return p.inputTile(rank) } }
+	switch c {
+	case rcclx.AllReduce:
+		return []segment{{p.sumTile, start, count}}
+	case rcclx.ReduceScatter:
+		return []segment{{p.sumTile, start + int64(rank)*count, count}}
+	case rcclx.Broadcast:
+		return []segment{{input(root), start, count}}
+	case rcclx.SendRecv:
+		return []segment{{input(ringFrom(rank, p.ranks)), start, count}}
+	case rcclx.Reduce:
+		switch {
+		case rank == root:
+			return []segment{{p.sumTile, start, count}}
+		case placement == rcclx.InPlace:
+			return []segment{{input(rank), start, count}}
+		}
+		return []segment{{func() *tile { return poisonTile(p.element) }, 0, count}}
+	}
+	segments := make([]segment, 0, p.ranks)
+	for peer := range p.ranks {
+		switch c {
+		case rcclx.AllGather:
+			segments = append(segments, segment{input(peer), start, count})
+		case rcclx.AllToAll:
+			segments = append(segments, segment{input(peer), start + int64(rank)*count, count})
+		case rcclx.AllToAllv:
+			// Of the peer's message the part for this rank, which lies behind those for the ranks before it.
+			counts, at := rcclx.PeerCounts(peer, p.ranks, count), int64(0)
+			for before := range rank {
+				at += counts[before]
+			}
+			if counts[rank] > 0 {
+				segments = append(segments, segment{input(peer), start + at, counts[rank]})
+			}
+		}
+	}
+	return segments
+}
+
+// poisonTile is a buffer that nothing was written to.
+func poisonTile(e element) *tile {
+	t := &tile{element: e, bytes: make([]byte, periodElements*e.bytes), want: make([]float64, periodElements), sums: make([]float64, periodElements+1)}
+	for i := range t.bytes {
+		t.bytes[i] = e.poison
+	}
+	e.decode(t.want, t.bytes)
+	return t
+}
