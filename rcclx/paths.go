@@ -17,42 +17,45 @@ type NotTaken struct {
 	Source string `json:"source,omitempty"`
 }
 
-// pathSources says where each flavor decides for a path, and for which collective where that makes a difference.
+// pathSources says where each flavor decides for or against a path; the first row that fits counts. A row without a
+// collective is for all, and one without reasons for all.
 var pathSources = []struct {
 	flavors    []Flavor
 	path       Path
 	collective Collective
 	source     string
+	reasons    []string
 }{
-	{onlyDev, PathLowPrecision, AllReduce, sourceRCCLXCall + ":342-349"},
-	{onlyDev, PathLowPrecision, AllGather, sourceRCCLXCall + ":111-134"},
-	{onlyDev, PathLowPrecision, ReduceScatter, sourceRCCLXCall + ":766-778"},
-	{onlyDev, PathLowPrecision, AllToAll, sourceRCCLXCall + ":218-228"},
-	{onlyDev, PathP2PAllGather, AllGather, sourceRCCLXCall + ":111-134"},
-	{onlyStable, PathLowPrecision, AllReduce, sourceStableCall + ":178-185"},
-	{onlyStable, PathLowPrecision, AllGather, sourceStableCall + ":98-121"},
-	{onlyStable, PathLowPrecision, ReduceScatter, sourceStableCall + ":492-503"},
-	{onlyStable, PathLowPrecision, AllToAll, sourceStableCall + ":288-297"},
-	{onlyStable, PathP2PAllGather, AllGather, sourceStableCall + ":98-121"},
-	{onlyDev, PathDDA, AllReduce, "torchcomms comms/common/algorithms/all_reduce/AllReduceAlgoManager.cu"},
-	{onlyDev, PathDDA, AllGather, sourceRCCLXCall + ":136"},
-	{onlyDev, PathDDA, ReduceScatter, sourceRCCLXCall + ":781"},
-	{onlyDev, PathDDA, AllToAll, sourceRCCLXCall + ":231"},
-	{onlyStable, PathDDA, AllReduce, "torchcomms comms/common/algorithms/all_reduce/AllReduceAlgoManager.cu"},
-	{onlyAMD, PathDDA, "", sourceAMD + " rcclDdaEnabled"},
-	{onlyDev, PathDirect, AllGather, sourceRCCLXWrap + ":446-485"},
-	{onlyDev, PathDirect, ReduceScatter, sourceRCCLXWrap + ":487-525"},
-	{onlyStable, PathDirect, AllGather, "torchcomms comms/rcclx/snapshots/stable/comms/rcclx/develop/src/rccl_wrap.cc:349-369"},
-	{allAMD, PathDirect, AllGather, sourceAMD + " rcclUseAllGatherDirect"},
-	{allAMD, PathDirect, ReduceScatter, sourceAMD + " rcclUseReduceScatterDirect"},
+	{onlyDev, PathDDA, AllReduce, sourceAlgoInit + ":38-57", []string{ReasonRankCount, ReasonMultiNode, ReasonDisabled}},
+	{onlyDev, PathLowPrecision, AllReduce, sourceRCCLXCall + ":342-349", nil},
+	{onlyDev, PathLowPrecision, AllGather, sourceRCCLXCall + ":111-134", nil},
+	{onlyDev, PathLowPrecision, ReduceScatter, sourceRCCLXCall + ":766-778", nil},
+	{onlyDev, PathLowPrecision, AllToAll, sourceRCCLXCall + ":218-228", nil},
+	{onlyDev, PathP2PAllGather, AllGather, sourceRCCLXCall + ":111-134", nil},
+	{onlyStable, PathLowPrecision, AllReduce, sourceStableCall + ":178-185", nil},
+	{onlyStable, PathLowPrecision, AllGather, sourceStableCall + ":98-121", nil},
+	{onlyStable, PathLowPrecision, ReduceScatter, sourceStableCall + ":492-503", nil},
+	{onlyStable, PathLowPrecision, AllToAll, sourceStableCall + ":288-297", nil},
+	{onlyStable, PathP2PAllGather, AllGather, sourceStableCall + ":98-121", nil},
+	{onlyDev, PathDDA, AllReduce, "torchcomms comms/common/algorithms/all_reduce/AllReduceAlgoManager.cu", nil},
+	{onlyDev, PathDDA, AllGather, sourceRCCLXCall + ":136", nil},
+	{onlyDev, PathDDA, ReduceScatter, sourceRCCLXCall + ":781", nil},
+	{onlyDev, PathDDA, AllToAll, sourceRCCLXCall + ":231", nil},
+	{onlyStable, PathDDA, AllReduce, "torchcomms comms/common/algorithms/all_reduce/AllReduceAlgoManager.cu", nil},
+	{onlyAMD, PathDDA, "", sourceAMD + " rcclDdaEnabled", nil},
+	{onlyDev, PathDirect, AllGather, sourceRCCLXWrap + ":446-485", nil},
+	{onlyDev, PathDirect, ReduceScatter, sourceRCCLXWrap + ":487-525", nil},
+	{onlyStable, PathDirect, AllGather, "torchcomms comms/rcclx/snapshots/stable/comms/rcclx/develop/src/rccl_wrap.cc:349-369", nil},
+	{allAMD, PathDirect, AllGather, sourceAMD + " rcclUseAllGatherDirect", nil},
+	{allAMD, PathDirect, ReduceScatter, sourceAMD + " rcclUseReduceScatterDirect", nil},
 }
 
-func sourceOf(f Flavor, path Path, c Collective) string {
+func sourceOf(f Flavor, path Path, c Collective, reason string) string {
 	if path == PathDDAFlat || path == PathDDATree {
 		path = PathDDA
 	}
 	for _, s := range pathSources {
-		if s.path == path && slices.Contains(s.flavors, f) && (s.collective == c || s.collective == "") {
+		if s.path == path && slices.Contains(s.flavors, f) && (s.collective == c || s.collective == "") && (s.reasons == nil || slices.Contains(s.reasons, reason)) {
 			return s.source
 		}
 	}
@@ -70,11 +73,11 @@ type choice struct {
 }
 
 func (ch *choice) pass(path Path, g gate) {
-	ch.not = append(ch.not, NotTaken{path, g.reason, g.message, g.ifOn, sourceOf(ch.flavor, path, ch.collective)})
+	ch.not = append(ch.not, NotTaken{path, g.reason, g.message, g.ifOn, sourceOf(ch.flavor, path, ch.collective, g.reason)})
 }
 
 func (ch choice) take(path Path, format string, args ...any) choice {
-	ch.path, ch.why, ch.source = path, fmt.Sprintf(format, args...), sourceOf(ch.flavor, path, ch.collective)
+	ch.path, ch.why, ch.source = path, fmt.Sprintf(format, args...), sourceOf(ch.flavor, path, ch.collective, "")
 	return ch
 }
 

@@ -96,7 +96,7 @@ func (e explanation) printRanges(p *page) {
 	for _, hint := range e.hints() {
 		p.line("%s", hint)
 	}
-	p.line("\nWhy, and why not another way. The library tries FP8 first, then DDA, then direct; the rest goes by ring or tree, or by sends and receives.")
+	p.line("\nWhy, and why not another way. What a library has of these is tried in this order: FP8, DDA, direct; the rest goes by ring or tree, or by sends and receives.")
 	var sources footnotes
 	for _, r := range e.Ranges {
 		p.line("%s (%s): %s%s", humanRange(r), byteRange(r)+" bytes", r.Path, sources.mark(r.Source))
@@ -138,6 +138,9 @@ func (e explanation) hints() []string {
 		if len(sizes) > 0 {
 			hints = append(hints, fmt.Sprintf("%s is off, and would take these sizes: %s. To switch it on: %s.", way.name, strings.Join(sizes, ", "), way.advice))
 		}
+	}
+	if e.Call.GFX == "" && slices.ContainsFunc(e.Ranges, func(r rcclx.Range) bool { return r.Path == rcclx.PathStandard }) {
+		hints = append(hints, "Standard may depend on the GPU: name it, as in --gfx gfx942 (MI300X, MI325X) or --gfx gfx950 (MI350X, MI355X).")
 	}
 	return hints
 }

@@ -62,11 +62,12 @@ func TestExplainOthers(t *testing.T) {
 		{[]string{"--low-precision", "required"}, []string{"from 16777216       LowPrecision: FP8 E4M3 transport", "under 16 MiB (to 16777215 bytes)", "note: danger: with a count that is no multiple of 1024 elements"}},
 		{[]string{"--low-precision", "Preferred", "--low-precision-collectives", "all_gather"}, []string{"lowPrecision.collectives [AllGather]", "RCCL_LOW_PRECISION_ENABLE_ALLGATHER=1"}},
 		{[]string{"--dda-flat-max", "64K"}, []string{"16 B to 64 KiB", "RCCL_DDA_ALL_REDUCE_FLAT_MAX_BYTES=65536"}},
-		{[]string{"--collective", "all_gather"}, []string{"Direct: direct, to all peers at once", "Standard: direct, ring or tree", "name the GPU"}},
+		{[]string{"--collective", "all_gather"}, []string{"Direct: direct, to all peers at once", "Standard: direct, ring or tree", "--gfx gfx942 (MI300X, MI325X)"}},
 		{[]string{"--collective", "all_gather", "--gfx", "GFX950"}, []string{"8 ranks on 1 node of gfx950", "16 B to 8 MiB  ", "over direct AllGather's limit of 8388608 bytes (8 MiB) on gfx950"}},
 		{[]string{"--collective", "sendrecv", "--datatype", "fp8_e4m3", "--flavor", "nccl", "--ranks", "1"}, []string{"1 rank on 1 node", "SendRecv: sends and receives",
 			"has Float8E4M3 elements from version 2.24.0", "NCCL_NVLS_ENABLE=0"}},
 		{[]string{"--collective", "broadcast"}, []string{"dda.Broadcast=Preferred: NotInEffect, NotBuilt", "not LowPrecision (NotBuilt): FP8 has no Broadcast"}},
+		{[]string{"--ranks", "4"}, []string{"not DDA (RankCount): DDA needs exactly 8 ranks; this communicator has 4 [2]", "[2] torchcomms comms/rcclx/develop/meta/algorithms/AlgoInit.h:38-57"}},
 		{[]string{"--op", "max"}, []string{"AllReduce (Max)", "not DDA (OpUnsupported): DDA takes the operation Sum, not Max"}},
 	} {
 		out, err := runExplain(tt.args...)
