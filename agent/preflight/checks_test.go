@@ -72,6 +72,9 @@ var cases = []struct {
 
 	{HiddenGPUs, Met, -1, "no variable", nil, nil},
 	{HiddenGPUs, Met, -1, "no variable", func(s *scene) { env(&s.need, "HIP_VISIBLE_DEVICES=") }, nil},
+	{HiddenGPUs, Warning, -1, "HIP_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 leaves", func(s *scene) { // HIP then does not read CUDA's
+		env(&s.need, "HIP_VISIBLE_DEVICES=0,1,2,3,4,5,6,7", "CUDA_VISIBLE_DEVICES=0")
+	}, nil},
 	{HiddenGPUs, Warning, -1, "leaves a rank 8 GPUs", func(s *scene) { env(&s.need, "HIP_VISIBLE_DEVICES=0,1,2,3,4,5,6,7") }, nil},
 	{HiddenGPUs, Failed, -1, "ROCR_VISIBLE_DEVICES=3 leaves a rank 1 GPUs", func(s *scene) { env(&s.need, "HIP_VISIBLE_DEVICES=0,1,2,3,4,5,6,7", "ROCR_VISIBLE_DEVICES=3") }, nil},
 	{HiddenGPUs, Failed, -1, "CUDA_VISIBLE_DEVICES=-1 leaves a rank 0 GPUs", func(s *scene) { env(&s.need, "CUDA_VISIBLE_DEVICES=-1") }, nil},

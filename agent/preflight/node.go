@@ -13,8 +13,12 @@ const (
 	lockedMemoryBytes = 64 << 20
 )
 
-// maskVariables hide GPUs from a process: ROCm's runtime reads the first, HIP the next two and CUDA the last one.
-var maskVariables = []string{"ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"}
+// The variables that hide GPUs from a process.
+const (
+	maskROCr = "ROCR_VISIBLE_DEVICES"
+	maskHIP  = "HIP_VISIBLE_DEVICES"
+	maskCUDA = "CUDA_VISIBLE_DEVICES"
+)
 
 // CheckNode holds what can be seen before any process loads the library against what the run needs: one finding for each
 // precondition that applies.
@@ -23,7 +27,7 @@ func CheckNode(f NodeFacts, need Need) []Finding {
 	if f.amd(need) {
 		out = append(out, checkNUMABalancing(f), checkIOMMU(f))
 	}
-	return append(out, checkLockedMemory(f), checkSharedMemory(f, need), checkGPUCount(f, need), checkHiddenGPUs(need),
+	return append(out, checkLockedMemory(f), checkSharedMemory(f, need), checkGPUCount(f, need), checkHiddenGPUs(f, need),
 		checkAddressFamily(f, need))
 }
 
@@ -118,10 +122,21 @@ func checkGPUCount(f NodeFacts, need Need) Finding {
 	return met(GPUCount, "/proc/driver/nvidia/gpus shows %d GPUs, %d ranks need one each", len(f.NVIDIAGPUs), need.Ranks)
 }
 
+// masks are the variables that the ranks' runtime reads: CUDA one; ROCm its own, and on top of it HIP's or else CUDA's.
+func (f NodeFacts) masks(need Need) []string {
+	if !f.amd(need) && (need.known() || f.NVIDIADriver) {
+		return []string{maskCUDA}
+	}
+	if v, _ := need.variable(maskHIP); v != "" {
+		return []string{maskROCr, maskHIP}
+	}
+	return []string{maskROCr, maskCUDA}
+}
+
 // checkHiddenGPUs looks at the masks in the ranks' own environment. One that leaves every rank its GPU is only a trap.
-func checkHiddenGPUs(need Need) Finding {
+func checkHiddenGPUs(f NodeFacts, need Need) Finding {
 	least, seen := -1, ""
-	for _, name := range maskVariables {
+	for _, name := range f.masks(need) {
 		mask, set := need.variable(name)
 		if !set || mask == "" {
 			continue

@@ -152,6 +152,13 @@ func TestNVIDIA(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 
+	for name, want := range map[string]State{"CUDA_VISIBLE_DEVICES=1": Failed, "ROCR_VISIBLE_DEVICES=1": Met, "HIP_VISIBLE_DEVICES=1": Met} {
+		masked := need
+		masked.Environ = []string{name}
+		if got := one(t, CheckNode(f, masked), HiddenGPUs); got.State != want {
+			t.Errorf("%s: %+v, expected %s", name, got, want)
+		}
+	}
 	need.Ranks = 8
 	if got := one(t, CheckNode(f, need), GPUCount); got.State != Failed {
 		t.Errorf("%+v, expected that four GPUs are too few", got)
