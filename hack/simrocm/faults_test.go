@@ -3,6 +3,7 @@ package simrocm
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -49,6 +50,67 @@ func TestFaults(t *testing.T) {
 		o := job{ranks: 1, node: healthy(t, "missing-symbol:ncclAllReduce")}.run(t, "symbol:ncclAllReduce", "symbol:ncclAllGather")
 		if !strings.Contains(o.text, "symbol name=ncclAllReduce found=0") || !strings.Contains(o.text, "symbol name=ncclAllGather found=1") {
 			t.Errorf("want only ncclAllReduce missing:\n%s", o.text)
+		}
+	})
+	t.Run("late", func(t *testing.T) {
+		const step = "ar:f32:65536:3"
+		base := job{ranks: 4, node: healthy(t, "")}.run(t, step).step(t, step, "ns")
+		// Each of the three waits for the straggler, whom the timing starts with.
+		if got := (job{ranks: 4, node: healthy(t, "late:2:20")}.run(t, step).step(t, step, "ns")); got != base+20_000_000 {
+			t.Errorf("%d ns with a rank that is 20 ms late, want %d and that", got, base)
+		}
+	})
+	t.Run("init hang", func(t *testing.T) {
+		kill := job{ranks: 4, node: healthy(t, "init-hang:1")}.start(t, memoryFolder(t), "joining", "hold")
+		kill()
+	})
+	t.Run("destroy hang", func(t *testing.T) {
+		memory := memoryFolder(t)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		cmds := job{ranks: 3, node: healthy(t, "destroy-hang:1")}.commands(ctx, t, memory, []string{"ar:f32:4096:1"})
+		for _, cmd := range cmds {
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(cmds[0].Wait(), cmds[2].Wait()); err != nil {
+			t.Errorf("the other ranks: %v", err)
+		}
+		_ = cmds[1].Process.Signal(syscall.SIGKILL)
+		_ = cmds[1].Wait()
+		if status, ok := cmds[1].ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
+			t.Errorf("rank 1 ended with %v before it was killed", cmds[1].ProcessState)
+		}
+	})
+	t.Run("segfault", func(t *testing.T) {
+		memory := memoryFolder(t)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		cmds := job{ranks: 2, node: healthy(t, "segfault:1")}.commands(ctx, t, memory, []string{"ar:f32:4096:1"})
+		for _, cmd := range cmds {
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = cmds[1].Wait()
+		if status, ok := cmds[1].ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGSEGV {
+			t.Errorf("rank 1 ended with %v, want SIGSEGV", cmds[1].ProcessState)
+		}
+		_ = cmds[0].Process.Signal(syscall.SIGKILL)
+		_ = cmds[0].Wait()
+	})
+	t.Run("garbage version", func(t *testing.T) {
+		o := job{ranks: 1, node: healthy(t, "garbage-version:-7")}.run(t, "version")
+		if !strings.Contains(o.text, "version code=-7") {
+			t.Errorf("want the version -7:\n%s", o.text)
+		}
+	})
+	t.Run("unknown", func(t *testing.T) {
+		for _, fault := range []string{"late:1", "late:9:5", "late:1:0", "init-hang:8", "init-hang:", "garbage-version:x", "hang"} {
+			if o := (job{ranks: 1, node: healthy(t, fault)}.run(t)); !strings.Contains(o.text, "unknown fault: "+fault) {
+				t.Errorf("fault %s was taken:\n%s", fault, o.text)
+			}
 		}
 	})
 	t.Run("precondition", func(t *testing.T) {

@@ -62,16 +62,10 @@ static bool unchanged(const struct cached *e)
 
 static char *stage(const struct comm *c, int rank) { return c->stages + (size_t)rank * c->stage_bytes; }
 
-static bool corrupts(const struct comm *c)
-{
-	const struct sim_config *conf = simrocm_config();
-	return conf->fault == FAULT_WRONG_DATA && conf->fault_ordinal == c->ordinal;
-}
-
 static void put(const struct op *op, char *to, const char *from, size_t elements)
 {
 	memcpy(to, from, elements * dtype_bytes(op->dtype));
-	if (corrupts(op->comm))
+	if (has_fault(op->comm, FAULT_WRONG_DATA))
 		corrupt(op->dtype, to, elements);
 }
 
@@ -155,7 +149,7 @@ static bool exchange(const struct op *op)
 static void put_fp8(const struct op *op, uint8_t *to, const char *from, size_t elements)
 {
 	bool ocp = simrocm_config()->model->fp8_ocp;
-	if (corrupts(op->comm)) {
+	if (has_fault(op->comm, FAULT_WRONG_DATA)) {
 		char copy[LP_STEP * 4];
 		memcpy(copy, from, elements * dtype_bytes(op->dtype));
 		corrupt(op->dtype, copy, elements);
@@ -273,8 +267,7 @@ static bool meet(struct op *op, uint64_t sig, int64_t clock_ns, bool *skip, int6
 static void run(struct sim_stream *s, struct op *op)
 {
 	struct comm *c = op->comm;
-	const struct sim_config *conf = simrocm_config();
-	if (conf->fault == FAULT_HANG && conf->fault_ordinal == c->ordinal) {
+	if (has_fault(c, FAULT_HANG)) {
 		hang(c, op->path);
 		return;
 	}
@@ -283,7 +276,7 @@ static void run(struct sim_stream *s, struct op *op)
 	uint64_t sig = signature(op);
 	struct cached *e = cache_find(c, op, sig);
 	bool skip = unchanged(e);
-	int64_t start_ns = simrocm_clock_ns(s);
+	int64_t start_ns = simrocm_clock_ns(s) + op->late_ns;
 	if (meet(op, sig, start_ns, &skip, &start_ns)) {
 		if (!skip) {
 			uint64_t before = simrocm_generation(op->send);

@@ -20,6 +20,13 @@ struct comm *checked_comm(void *handle)
 	return c != NULL && c->magic == COMM_MAGIC ? c : NULL;
 }
 
+/* has_fault says whether the fault is that of this communicator's GPU. */
+bool has_fault(const struct comm *c, enum sim_fault fault)
+{
+	const struct sim_config *conf = simrocm_config();
+	return conf->fault == fault && conf->fault_ordinal == c->ordinal;
+}
+
 static uint64_t process_token(void)
 {
 	static _Atomic uint64_t token;
@@ -156,7 +163,9 @@ static int set_up(struct comm *c)
 	int rc = check_duplicates(c);
 	if (rc != ncclSuccess)
 		return rc;
-	if (conf->fault == FAULT_INIT_ABORT && conf->fault_ordinal == c->ordinal)
+	if (has_fault(c, FAULT_INIT_HANG))
+		return wait_for_nobody(c);
+	if (has_fault(c, FAULT_INIT_ABORT))
 		fatal("fault init-abort: the process on GPU %d ends in ncclCommInitRank", c->ordinal);
 	topology_compute(c);
 	comm_gates(c);
@@ -264,6 +273,9 @@ SIM_API int ncclGetUniqueId(struct unique_id *out)
 /* comm_release ends a communicator. wait: for the operations that were queued; else the caller has aborted them. */
 int comm_release(struct comm *c, bool wait)
 {
+	_Atomic uint32_t never = 0;
+	while (wait && has_fault(c, FAULT_DESTROY_HANG))
+		futex_wait(&never, 0);
 	pthread_mutex_lock(&c->mu);
 	while (c->pending > 0 && (wait || atomic_load(&c->unabortable) == 0))
 		pthread_cond_wait(&c->changed, &c->mu);

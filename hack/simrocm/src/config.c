@@ -104,6 +104,20 @@ static void apply_link(const char *pair, const char *value)
 	cfg.pair_mbps[a][b] = cfg.pair_mbps[b][a] = mbps;
 }
 
+/* gpu_fault gives the fault of a name that takes only a GPU. */
+static enum sim_fault gpu_fault(const char *name, size_t len)
+{
+	static const struct {
+		const char *name;
+		enum sim_fault fault;
+	} known[] = {{"hang", FAULT_HANG}, {"wrong-data", FAULT_WRONG_DATA}, {"init-abort", FAULT_INIT_ABORT},
+		{"init-hang", FAULT_INIT_HANG}, {"destroy-hang", FAULT_DESTROY_HANG}, {"segfault", FAULT_SEGFAULT}};
+	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+		if (strlen(known[i].name) == len && strncmp(name, known[i].name, len) == 0)
+			return known[i].fault;
+	return FAULT_NONE;
+}
+
 static void apply_fault(const char *value)
 {
 	int a, b, percent;
@@ -120,12 +134,15 @@ static void apply_fault(const char *value)
 		cfg.fault = FAULT_SLOW_LINK;
 		int64_t mbps = cfg.pair_mbps[a][b] * percent / 100;
 		cfg.pair_mbps[a][b] = cfg.pair_mbps[b][a] = mbps > 0 ? mbps : 1;
-	} else if (IS("hang") && numeric && n < cfg.gpus) {
-		cfg.fault = FAULT_HANG;
-	} else if (IS("wrong-data") && numeric && n < cfg.gpus) {
-		cfg.fault = FAULT_WRONG_DATA;
-	} else if (IS("init-abort") && numeric && n < cfg.gpus) {
-		cfg.fault = FAULT_INIT_ABORT;
+	} else if (IS("late") && sscanf(arg, "%d:%d", &a, &b) == 2 && a >= 0 && a < cfg.gpus && b > 0) {
+		cfg.fault = FAULT_LATE;
+		cfg.fault_late_ms = b;
+		n = a;
+	} else if (IS("garbage-version") && parse_number(arg, &n)) {
+		cfg.fault = FAULT_GARBAGE_VERSION;
+		cfg.fault_version = (int)n;
+	} else if (numeric && n < cfg.gpus && gpu_fault(value, len) != FAULT_NONE) {
+		cfg.fault = gpu_fault(value, len);
 	} else if (IS("low-memory") && numeric) {
 		cfg.fault = FAULT_LOW_MEMORY;
 		cfg.fault_memory_mib = n;

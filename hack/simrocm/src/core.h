@@ -31,7 +31,10 @@ enum { SIM_LINK_NONE = 0, SIM_LINK_PCIE = 2, SIM_LINK_XGMI = 4 };
 
 enum sim_flavor { FLAVOR_RCCL, FLAVOR_RCCL_DDA, FLAVOR_RCCLX_DEV, FLAVOR_RCCLX_STABLE };
 
-enum sim_fault { FAULT_NONE, FAULT_SLOW_LINK, FAULT_HANG, FAULT_WRONG_DATA, FAULT_INIT_ABORT, FAULT_MISSING_SYMBOL, FAULT_LOW_MEMORY };
+enum sim_fault {
+	FAULT_NONE, FAULT_SLOW_LINK, FAULT_HANG, FAULT_WRONG_DATA, FAULT_INIT_ABORT, FAULT_MISSING_SYMBOL, FAULT_LOW_MEMORY,
+	FAULT_GARBAGE_VERSION, FAULT_LATE, FAULT_INIT_HANG, FAULT_DESTROY_HANG, FAULT_SEGFAULT,
+};
 
 /* sim_model is one GPU product. The bandwidths are the busbw of large collectives; model.h says where they come from. */
 struct sim_model {
@@ -66,7 +69,9 @@ struct sim_config {
 	int64_t nominal_pair_mbps;
 	int64_t nic_mbps;          /* one NIC a GPU, one direction */
 	enum sim_fault fault;
-	int fault_ordinal;         /* hang, wrong-data, init-abort */
+	int fault_ordinal;         /* of the GPU, where the fault is one GPU's */
+	int64_t fault_late_ms;     /* late */
+	int fault_version;         /* garbage-version */
 	int64_t fault_memory_mib;  /* low-memory */
 	char fault_symbol[64];     /* missing-symbol */
 	int hip_runtime_version;

@@ -1,7 +1,9 @@
 /* group.c - ncclGroupStart and ncclGroupEnd of a thread: collectives keep their order; all sends and receives of a
  * communicator become one batch. */
+#define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "rccl.h"
 
@@ -34,8 +36,24 @@ static uint64_t take_ticket(struct comm *c)
 	return t;
 }
 
+/* misbehave is what the faults do to the thread that launches: a straggler comes late, a broken build crashes. It gives
+ * how long the stream stood idle meanwhile. */
+static int64_t misbehave(const struct comm *c)
+{
+	int *volatile nowhere = NULL;
+	if (has_fault(c, FAULT_SEGFAULT))
+		*nowhere = 1;
+	if (!has_fault(c, FAULT_LATE))
+		return 0;
+	int64_t ms = simrocm_config()->fault_late_ms;
+	const struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+	nanosleep(&t, NULL);
+	return ms * 1000000;
+}
+
 static void launch(struct op *op)
 {
+	op->late_ns = misbehave(op->comm);
 	op->ticket = take_ticket(op->comm);
 	simrocm_enqueue(op->stream, collective_task, op);
 }
@@ -86,6 +104,7 @@ static int flush_messages(void)
 				list[b->count++] = messages[i];
 				messages[i].comm = NULL;
 			}
+		b->late_ns = misbehave(c);
 		b->ticket = take_ticket(c);
 		simrocm_enqueue(stream, batch_task, b);
 	}

@@ -115,7 +115,8 @@ SIM_API int ncclGetVersion(int *version)
 {
 	if (version == NULL)
 		return fail(ncclInvalidArgument, "ncclGetVersion: NULL argument");
-	*version = version_code();
+	const struct sim_config *c = simrocm_config();
+	*version = c->fault == FAULT_GARBAGE_VERSION ? c->fault_version : version_code();
 	return ncclSuccess;
 }
 
@@ -140,11 +141,6 @@ SIM_API const char *ncclGetLastError(void *comm)
 	return last_error;
 }
 
-SIM_API int ncclCommInitRank(void **comm, int ranks, struct unique_id id, int rank)
-{
-	return init_rank(comm, ranks, &id, rank, true);
-}
-
 /* ncclConfig_t: the head that all versions share. */
 struct config_head {
 	size_t size;
@@ -165,6 +161,11 @@ static int init_config(void **comm, int ranks, const struct unique_id *id, int r
 	if (v != NULL && v[0] != 0)
 		blocking = strtoll(v, NULL, 0) != 0;
 	return init_rank(comm, ranks, id, rank, blocking);
+}
+
+SIM_API int ncclCommInitRank(void **comm, int ranks, struct unique_id id, int rank)
+{
+	return init_config(comm, ranks, &id, rank, NULL);
 }
 
 SIM_API int ncclCommInitRankConfig(void **comm, int ranks, struct unique_id id, int rank, const void *config)

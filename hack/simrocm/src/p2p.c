@@ -94,7 +94,6 @@ static void finish(struct message *m)
 static bool move(struct message *m)
 {
 	struct comm *c = m->comm;
-	const struct sim_config *conf = simrocm_config();
 	int from = m->send ? c->rank : m->peer, to = m->send ? m->peer : c->rank;
 	struct channel *ch = channel(c, from, to);
 	if (m->skip || m->moved == m->bytes) {
@@ -108,7 +107,7 @@ static bool move(struct message *m)
 		uint64_t left = m->bytes - m->moved;
 		ch->length = (uint32_t)(left < c->channel_buffer_bytes ? left : c->channel_buffer_bytes);
 		memcpy(buffer(c, from, to), data, ch->length);
-		if (conf->fault == FAULT_WRONG_DATA && conf->fault_ordinal == c->ordinal)
+		if (has_fault(c, FAULT_WRONG_DATA))
 			corrupt(m->dtype, buffer(c, from, to), ch->length / dtype_bytes(m->dtype));
 		m->moved += ch->length;
 		atomic_store(&ch->full, 1);
@@ -148,11 +147,10 @@ void batch_task(struct sim_stream *s, void *arg)
 {
 	struct batch *b = arg;
 	struct comm *c = b->comm;
-	const struct sim_config *conf = simrocm_config();
 	take_turn(c, b->ticket);
-	if (conf->fault == FAULT_HANG && conf->fault_ordinal == c->ordinal)
+	if (has_fault(c, FAULT_HANG))
 		hang(c, PATH_STANDARD);
-	int64_t start_ns = simrocm_clock_ns(s), end_ns = start_ns;
+	int64_t start_ns = simrocm_clock_ns(s) + b->late_ns, end_ns = start_ns;
 	int left = b->count;
 	b->slowdown = batch_slowdown(b);
 	while (left > 0 && atomic_load(&c->aborted) == 0) {

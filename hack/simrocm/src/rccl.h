@@ -146,6 +146,7 @@ struct op {
 	int dtype, redop, root;
 	struct sim_stream *stream;
 	uint64_t ticket;
+	int64_t late_ns; /* the late fault: the stream was idle for so long before */
 };
 
 struct message {
@@ -168,6 +169,7 @@ struct batch {
 	struct message *messages;
 	int count;
 	double slowdown; /* of each message, by what goes on beside it */
+	int64_t late_ns;
 	uint64_t ticket;
 };
 
@@ -233,6 +235,7 @@ void batch_task(struct sim_stream *s, void *arg);
 struct comm *checked_comm(void *handle);
 int init_rank(void **out, int ranks, const struct unique_id *id, int rank, bool blocking);
 int comm_release(struct comm *c, bool wait);
+bool has_fault(const struct comm *c, enum sim_fault fault);
 
 /* group.c */
 int group_depth(void);

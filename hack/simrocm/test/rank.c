@@ -5,6 +5,7 @@
  *   pair:A-B:BYTES:ITERATIONS     A and B exchange
  *   hold                          prints "ready" and sleeps until it is killed
  *   deadline:MS                   later steps give up after that time and exit with 3 (default 60000)
+ *   version                       says what ncclGetVersion answers
  *   symbol:NAME                   says whether dlsym finds it in librccl.so.1
  *   code:DTYPE:HEX                sums elements of that byte and prints the byte that comes out
  *   post:DTYPE:BYTES              starts an AllReduce and does not wait
@@ -36,6 +37,7 @@ int hipEventRecord(void *, void *);
 int hipEventQuery(void *);
 int hipEventElapsedTime(float *, void *, void *);
 int hipEventDestroy(void *);
+int ncclGetVersion(int *);
 int ncclGetUniqueId(struct id *);
 int ncclCommInitRank(void **, int, struct id, int);
 int ncclCommDestroy(void *);
@@ -345,6 +347,12 @@ static void carry_out(const char *step)
 		check(ncclCommAbort(comm), "ncclCommAbort");
 		printf("aborted rank=%d\n", rank);
 		exit(0);
+	}
+	if (strcmp(step, "version") == 0) {
+		int version = 0;
+		check(ncclGetVersion(&version), "ncclGetVersion");
+		printf("version code=%d\n", version);
+		return;
 	}
 	if (strncmp(step, "symbol:", 7) == 0) {
 		void *library = dlopen("librccl.so.1", RTLD_NOW | RTLD_NOLOAD);
