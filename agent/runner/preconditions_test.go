@@ -1,0 +1,103 @@
+package runner
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"rcclx.io/commgroup-operator/agent/preflight"
+	api "rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
+)
+
+// runOnNode carries out a whole run with real rank processes on a node as the simulator makes it, and gives what it
+// logged of preconditions by name.
+func runOnNode(t *testing.T, fault, lockDir string) (api.NodeRunStatus, map[string]preflight.State) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := nodetree.Defaults("MI300X")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Name, n.Fault = "sim-node-0", fault
+	root := t.TempDir()
+	if err := nodetree.Write(root, n); err != nil {
+		t.Fatal(err)
+	}
+	plan := simulatedPlan()
+	plan.Collectives, plan.SizesBytes = plan.Collectives[:1], []int64{65536}
+	plan.Variants = plan.Variants[:2]
+	var log bytes.Buffer
+	r := &Runner{
+		Config:   Config{Node: n.Name, RunID: "run-1", ReportGrace: time.Minute, InterruptedGrace: time.Minute, LockDir: lockDir},
+		Teams:    &Supervisor{Launcher: Launcher{Command: []string{self, realRank}}, Clock: clock.RealClock{}},
+		Reporter: &memoryReporter{assignment: assignmentOf(plan)}, Host: preflight.PodHost{Root: root}, Clock: clock.RealClock{},
+		Environ: []string{"PATH=" + os.Getenv("PATH"), "LD_LIBRARY_PATH=" + simulator(t), "SIMROCM_ROOT=" + root},
+		Log:     slog.New(slog.NewJSONHandler(&log, nil)),
+	}
+	res, err := r.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	states := map[string]preflight.State{}
+	for line := range strings.Lines(log.String()) {
+		var entry struct {
+			Msg, Name, Message string
+			State              preflight.State
+		}
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			t.Fatal(err)
+		}
+		if entry.Msg == "precondition" {
+			states[entry.Name] = entry.State
+			t.Log(entry.Name, entry.State, entry.Message)
+		}
+	}
+	noChildren(t)
+	return res.Status, states
+}
+
+func TestSimulatedPreconditions(t *testing.T) {
+	// What this machine and not the simulated node decides.
+	ofMachine := []string{preflight.LockedMemory, preflight.AddressFamily}
+
+	t.Run("all hold", func(t *testing.T) {
+		s, states := runOnNode(t, "", t.TempDir())
+		for _, name := range preflight.Names() {
+			if states[name] != preflight.Met && !slices.Contains(ofMachine, name) {
+				t.Errorf("%s is %q, expected that it is met", name, states[name])
+			}
+		}
+		if s.Verdict == api.VerdictError {
+			t.Errorf("%s %s: %s", s.Verdict, s.Reason, s.Message)
+		}
+	})
+	t.Run("little memory", func(t *testing.T) {
+		s, states := runOnNode(t, "low-memory:1", t.TempDir())
+		if s.Reason != api.ReasonInsufficientMemory || !strings.HasPrefix(s.Message, "GPUMemory: node sim-node-0: rank 0 ") || states[preflight.GPUMemory] != preflight.Failed {
+			t.Errorf("%s %s: %s", s.Verdict, s.Reason, s.Message)
+		}
+	})
+	t.Run("second run", func(t *testing.T) {
+		dir := t.TempDir()
+		release, held := preflight.Lock(dir, []string{simulatedPCI(2)}, preflight.Holder{Run: "run-0", Start: time.Now()})
+		defer release()
+		if held != nil {
+			t.Fatal(held)
+		}
+		s, _ := runOnNode(t, "", dir)
+		if s.Reason != api.ReasonPreconditionFailed || !strings.Contains(s.Message, `GPU `+simulatedPCI(2)+` is in use by run "run-0"`) {
+			t.Errorf("%s %s: %s", s.Verdict, s.Reason, s.Message)
+		}
+	})
+}
