@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -85,15 +86,23 @@ type Wrong struct {
 	Cell Cell
 }
 
-func (w Wrong) String() string {
-	return fmt.Sprintf("%s %s %s %d B", w.Key.Variant, w.Key.Collective, w.Key.Datatype, w.Cell.SizeBytes)
+func (w Wrong) String() string { return fmt.Sprintf("%s %s", w.Key.Variant, w.step()) }
+
+// step names the measurement as a rank does.
+func (w Wrong) step() string {
+	name := fmt.Sprintf("%s %s %d B", w.Key.Collective, w.Key.Datatype, w.Cell.SizeBytes)
+	if w.Key.Placement == rcclx.InPlace {
+		name += " " + inPlaceWords
+	}
+	return name
 }
 
-// FirstWrong finds the first measurement with wrong elements, in the order of the run.
+// FirstWrong finds the first measurement with wrong elements, in the order of the run. Counts at which FP8 is known to lose
+// its tail do not count: no GPU is to blame for them, and the setting carries the warning.
 func FirstWrong(table Table, incomplete []Series) (Wrong, bool) {
 	for _, s := range slices.Concat(table.Series, incomplete) {
 		for _, c := range s.Cells {
-			if c.WrongElements > 0 {
+			if c.Hazard == "" && c.WrongElements(s.Key.Variant) > 0 {
 				return Wrong{s.Key, c}, true
 			}
 		}
@@ -112,6 +121,9 @@ func baselinePairs(variants []VariantOutcome) []PairBandwidth {
 
 // errorCodes are what keeps a run from measuring anything; the other codes are results.
 var errorCodes = []string{rank.CodeLibraryMissing, rank.CodeLibraryTooOld, rank.CodeSymbolMissing, rank.CodePreconditionFailed, rank.CodeInsufficientMemory}
+
+// libraryCodes are those of errorCodes that lie in the library's file, which all ranks of a pod load by one path.
+var libraryCodes = []string{rank.CodeLibraryMissing, rank.CodeLibraryTooOld, rank.CodeSymbolMissing}
 
 func (j *Judgement) failed(e Evidence) {
 	f := e.Failure
@@ -132,6 +144,9 @@ func (j *Judgement) failed(e Evidence) {
 		switch {
 		case slices.Contains(errorCodes, f.Code):
 			j.set(api.VerdictError, f.Code, f.Message)
+			if slices.Contains(libraryCodes, f.Code) && e.Ranks > 1 {
+				j.Message = truncate(j.Message, 900) + fmt.Sprintf("; all %d ranks load it by the same path, so no GPU is to blame", e.Ranks)
+			}
 		case f.Code == rank.CodeInitFailed:
 			j.set(api.VerdictFail, api.ReasonInitFailed, f.Message)
 		case f.Code == rank.CodeCollectiveFailed:
@@ -142,6 +157,9 @@ func (j *Judgement) failed(e Evidence) {
 	}
 	if j.Verdict == api.VerdictFail {
 		j.blame(e)
+	}
+	if f.RAS != "" {
+		j.Message = truncate(j.Message, 800) + "; RAS says: " + truncate(f.RAS, 200)
 	}
 }
 
@@ -187,7 +205,7 @@ func (j *Judgement) addSearch(s Search) {
 
 func (j *Judgement) wrongData(e Evidence, w Wrong) {
 	j.set(api.VerdictFail, api.ReasonWrongData, fmt.Sprintf("node %s: %s gave %d wrong elements over all ranks, expected none; do not run jobs on this node",
-		e.Node, w, w.Cell.WrongElements))
+		e.Node, w, w.Cell.WrongElements(w.Key.Variant)))
 	if e.Failure != nil {
 		j.Message += "; then " + e.Failure.Message
 	}
@@ -199,10 +217,11 @@ func (j *Judgement) wrongData(e Evidence, w Wrong) {
 
 // measured judges a run in which every rank did its work and every checked element was right.
 func (j *Judgement) measured(e Evidence, table Table, incomplete []Series, pairs []PairBandwidth, links LinkFindings) {
-	if s, c, ok := worstPrecision(table); ok && c.MaxRelativeErrorPPM > e.Plan.LowPrecision.MaxRelativeErrorPPM && e.Plan.LowPrecision.MaxRelativeErrorPPM > 0 {
+	limitPPM := e.Plan.LowPrecision.MaxRelativeErrorPPM
+	if s, c, ok := worstPrecision(table); ok && limitPPM > 0 && c.MaxRelativeErrorPPM() > limitPPM {
 		j.set(api.VerdictFail, api.ReasonWrongData, fmt.Sprintf(
 			"node %s: FP8 %s %s %d B differs from the fp32 reference by %s, expected at most %s; raise lowPrecision.maxRelativeErrorPPM if your model bears it, else leave the collective out of lowPrecision.collectives",
-			e.Node, s.Key.Collective, s.Key.Datatype, c.SizeBytes, ppm(c.MaxRelativeErrorPPM), ppm(e.Plan.LowPrecision.MaxRelativeErrorPPM)))
+			e.Node, s.Key.Collective, s.Key.Datatype, c.SizeBytes, ppm(c.MaxRelativeErrorPPM()), ppm(limitPPM)))
 		return
 	}
 	if len(links.Culprits) > 0 {
@@ -242,7 +261,7 @@ func worstPrecision(t Table) (Series, Cell, bool) {
 			continue
 		}
 		for _, c := range s.Cells {
-			if !found || c.MaxRelativeErrorPPM > cell.MaxRelativeErrorPPM {
+			if c.Hazard == "" && (!found || c.MaxRelativeErrorPPM() > cell.MaxRelativeErrorPPM()) {
 				series, cell, found = s, c, true
 			}
 		}
@@ -252,7 +271,7 @@ func worstPrecision(t Table) (Series, Cell, bool) {
 
 func judgeThresholds(thresholds []api.Threshold, t Table) (below, unmeasured []string) {
 	for _, th := range thresholds {
-		key := SeriesKey{rcclx.Variant(th.Variant), rcclx.Collective(th.Collective), rcclx.Datatype(th.Datatype)}
+		key := SeriesKey{rcclx.Variant(th.Variant), rcclx.Collective(th.Collective), rcclx.Datatype(th.Datatype), rcclx.OutOfPlace}
 		if key.Variant == "" {
 			key.Variant = rcclx.Baseline
 		}
@@ -280,8 +299,9 @@ func missingData(e Evidence, t Table, incomplete []Series, pairs []PairBandwidth
 		out = append(out, "no rank said which library it loaded")
 	}
 	for _, s := range incomplete {
-		out = append(out, fmt.Sprintf("%s %s %s was reported by only some ranks at %d sizes", s.Key.Variant, s.Key.Collective, s.Key.Datatype, len(s.Cells)))
+		out = append(out, fmt.Sprintf("%s was reported by only some ranks at %d sizes", s.Key, len(s.Cells)))
 	}
+	steps := 0
 	for _, v := range Plan(e.Plan, e.Ranks) {
 		for _, step := range v.Steps {
 			if step.Kind == rank.StepPairProbe {
@@ -290,22 +310,36 @@ func missingData(e Evidence, t Table, incomplete []Series, pairs []PairBandwidth
 				}
 				continue
 			}
-			s, _ := t.Find(SeriesKey{v.Variant, step.Collective, step.Datatype})
-			absent, unchecked := 0, 0
-			for _, size := range step.SizesBytes {
-				if c, ok := s.Cell(size); !ok {
-					absent++
-				} else if c.CheckedElements == 0 {
-					unchecked++
-				}
-			}
-			if absent+unchecked > 0 {
-				out = append(out, fmt.Sprintf("%s %s %s: %d of %d sizes were not measured, %d not checked",
-					v.Variant, step.Collective, step.Datatype, absent, len(step.SizesBytes), unchecked))
+			steps++
+			if text := missingCells(step, v.Variant, t); text != "" {
+				out = append(out, text)
 			}
 		}
 	}
+	if steps == 0 {
+		out = append(out, "the plan holds nothing to measure: add a collective with the placements asked for, or a larger size")
+	}
 	return out
+}
+
+// missingCells says which sizes of a step were not measured, or not checked with all of its data on all ranks.
+func missingCells(step rank.Step, v rcclx.Variant, t Table) string {
+	key := SeriesKey{v, step.Collective, step.Datatype, cmp.Or(step.Placement, rcclx.OutOfPlace)}
+	s, _ := t.Find(key)
+	absent, unchecked := 0, 0
+	for _, size := range step.SizesBytes {
+		c, ok := s.Cell(size)
+		switch {
+		case !ok:
+			absent++
+		case slices.ContainsFunc(step.Data, func(d rcclx.Data) bool { return !c.checkedOnAll(step.Collective, d, t.Ranks) }):
+			unchecked++
+		}
+	}
+	if absent+unchecked == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s: %d of %d sizes were not measured, %d not checked", key, absent, len(step.SizesBytes), unchecked)
 }
 
 // summary is the message of a run that passed: the largest measured size of the first Baseline series.
@@ -333,6 +367,15 @@ func summary(e Evidence, t Table, settings []api.SettingStatus) string {
 	}
 	if asked > 0 {
 		text += fmt.Sprintf("; %d of %d requested settings confirmed", confirmed, asked)
+	}
+	if warnings := notMet(e.Preconditions); len(warnings) > 0 {
+		names := make([]string, 0, len(warnings))
+		for _, w := range warnings {
+			if !slices.Contains(names, w.Name) {
+				names = append(names, w.Name)
+			}
+		}
+		text += "; preconditions to look at: " + strings.Join(names, ", ")
 	}
 	if e.Library != nil && e.Library.Flavor == rcclx.FlavorSimulated {
 		text += "; simulated, not measured on hardware"

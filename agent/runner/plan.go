@@ -24,7 +24,8 @@ type VariantPlan struct {
 }
 
 // Plan turns a run's plan into steps for each variant. Baseline always comes first, since the others are compared with
-// it, and ends with the probe of all pairs of GPUs.
+// it, and ends with the probe of all pairs of GPUs. LowPrecision ends with counts at which the library is known to lose
+// data, in steps of their own. In place and sizes that a collective does not have are left out.
 func Plan(p api.RunPlan, ranks int) []VariantPlan {
 	variants := []rcclx.Variant{rcclx.Baseline}
 	for _, v := range p.Variants {
@@ -32,17 +33,28 @@ func Plan(p api.RunPlan, ranks int) []VariantPlan {
 			variants = append(variants, v)
 		}
 	}
+	fp8 := slices.Contains(variants, rcclx.LowPrecision)
 	out := make([]VariantPlan, 0, len(variants))
 	for _, v := range variants {
 		var steps []rank.Step
 		for _, c := range p.Collectives {
 			for _, d := range p.Datatypes {
-				steps = append(steps, rank.Step{
-					Kind: rank.StepMeasure, Collective: rcclx.Collective(c), Datatype: rcclx.Datatype(d),
-					SizesBytes:       slices.Clone(p.SizesBytes),
-					WarmupIterations: int(p.WarmupIterations), Iterations: int(p.Iterations),
-				})
+				for i, placement := range rcclx.MeasurablePlacements(rcclx.Collective(c), placements(p)) {
+					step := rank.Step{
+						Kind: rank.StepMeasure, Collective: rcclx.Collective(c), Datatype: rcclx.Datatype(d), Placement: placement,
+						SizesBytes:       rcclx.MeasurableSizes(rcclx.Collective(c), rcclx.Datatype(d), p.SizesBytes, ranks),
+						WarmupIterations: int(p.WarmupIterations), Iterations: int(p.Iterations), Data: []rcclx.Data{rcclx.DataExact},
+					}
+					if fp8 && takesFP8(p, step.Collective, step.Datatype) {
+						steps = append(steps, withFP8Data(step, v, i == 0)...)
+					} else if len(step.SizesBytes) > 0 {
+						steps = append(steps, step)
+					}
+				}
 			}
+		}
+		if v == rcclx.LowPrecision {
+			steps = append(steps, hazardSteps(p, ranks)...)
 		}
 		if v == rcclx.Baseline && ranks > 1 && len(p.SizesBytes) > 0 {
 			steps = append(steps, rank.Step{
@@ -51,6 +63,75 @@ func Plan(p api.RunPlan, ranks int) []VariantPlan {
 			})
 		}
 		out = append(out, VariantPlan{Variant: v, Steps: steps})
+	}
+	return out
+}
+
+// withFP8Data splits a step of a collective and datatype that FP8 takes by what its sizes are checked with. In LowPrecision
+// that is data that FP8 must round, and from its least size on random data as models have it, too. Baseline gets gradients
+// at the largest size, so that the datatype's own error stands beside FP8's. random is set for one placement only: the
+// rounding is the same in place.
+func withFP8Data(step rank.Step, v rcclx.Variant, random bool) []rank.Step {
+	sizes := step.SizesBytes
+	from, more := len(sizes), step.Data // index of the first size with more data
+	switch {
+	case v == rcclx.LowPrecision:
+		step.Data = []rcclx.Data{rcclx.DataRounding}
+		if random {
+			from, _ = slices.BinarySearch(sizes, rcclx.LowPrecisionMinBytes)
+			more = []rcclx.Data{rcclx.DataRounding, rcclx.DataGradients, rcclx.DataActivations}
+		}
+	case v == rcclx.Baseline && random && len(sizes) > 0 && sizes[from-1] >= rcclx.LowPrecisionMinBytes:
+		from--
+		more = []rcclx.Data{rcclx.DataExact, rcclx.DataGradients}
+	}
+	var out []rank.Step
+	if from > 0 {
+		below := step
+		below.SizesBytes = sizes[:from]
+		out = append(out, below)
+	}
+	if from < len(sizes) {
+		above := step
+		above.SizesBytes, above.Data = sizes[from:], more
+		out = append(out, above)
+	}
+	return out
+}
+
+// hazardSteps try the counts at which FP8's code loses a tail, once each, where the plan measures sizes that FP8 takes.
+func hazardSteps(p api.RunPlan, ranks int) []rank.Step {
+	if len(p.SizesBytes) == 0 || slices.Max(p.SizesBytes) < rcclx.LowPrecisionMinBytes {
+		return nil
+	}
+	var out []rank.Step
+	for _, c := range p.Collectives {
+		for _, d := range p.Datatypes {
+			c, d := rcclx.Collective(c), rcclx.Datatype(d)
+			places := rcclx.MeasurablePlacements(c, placements(p))
+			if !takesFP8(p, c, d) || len(places) == 0 {
+				continue
+			}
+			sizes := slices.DeleteFunc(rcclx.HazardSizes(c, d, rcclx.LowPrecisionMinBytes, ranks), func(size int64) bool { return slices.Contains(p.SizesBytes, size) })
+			if len(sizes) > 0 {
+				out = append(out, rank.Step{Kind: rank.StepMeasure, Collective: c, Datatype: d, Placement: places[0],
+					Data: []rcclx.Data{rcclx.DataRounding}, SizesBytes: sizes, Iterations: 1})
+			}
+		}
+	}
+	return out
+}
+
+// takesFP8 says whether FP8 is asked for and exists for a collective and datatype.
+func takesFP8(p api.RunPlan, c rcclx.Collective, d rcclx.Datatype) bool {
+	asked := len(p.LowPrecision.Collectives) == 0 || slices.Contains(p.LowPrecision.Collectives, string(c))
+	return asked && rcclx.KnowsLowPrecision(c, d)
+}
+
+func placements(p api.RunPlan) []rcclx.Placement {
+	var out []rcclx.Placement
+	for _, x := range p.Placements {
+		out = append(out, rcclx.Placement(x))
 	}
 	return out
 }
@@ -75,7 +156,9 @@ func SettingsOf(p api.RunPlan) rcclx.Settings {
 func ScopeOf(p api.RunPlan, ranks int) rcclx.Scope {
 	sc := rcclx.Scope{Ranks: ranks, Nodes: 1, SizesBytes: p.SizesBytes}
 	for _, c := range p.Collectives {
-		sc.Collectives = append(sc.Collectives, rcclx.Collective(c))
+		if c := rcclx.Collective(c); slices.Contains(rcclx.Collectives(), c) {
+			sc.Collectives = append(sc.Collectives, c)
+		}
 	}
 	for _, d := range p.Datatypes {
 		sc.Datatypes = append(sc.Datatypes, rcclx.Datatype(d))

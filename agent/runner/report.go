@@ -27,11 +27,12 @@ func Finished(base api.NodeRunStatus, e Evidence, j Judgement, finish metav1.Tim
 	s := base
 	s.Phase, s.FinishTime = api.NodeRunFinished, &finish
 	s.Verdict, s.Reason, s.Message = j.Verdict, j.Reason, j.Message
-	s.Results, s.Settings, s.Links, s.Culprits = j.Table.Results(), j.Settings, j.Links, j.Culprits
+	s.Results, s.Settings, s.Links, s.Culprits = j.Table.Results(e.Plan.SizesBytes), j.Settings, j.Links, j.Culprits
+	s.DataErrors, s.Preconditions = j.Table.DataErrors(), notMet(e.Preconditions)
 	s.Library = libraryFacts(e.Library)
 	s.Step = ""
 	if e.Failure != nil {
-		s.Step = truncate(stepOf(e), 128)
+		s.Step, s.RASVerdict = truncate(stepOf(e), 128), truncate(e.Failure.RAS, 512)
 	}
 	for _, v := range e.Variants {
 		if v.Variant != rcclx.Baseline {
@@ -97,8 +98,9 @@ func reportBudget(node api.CommNode) int {
 }
 
 // Fit makes a report fit budgetBytes of JSON, giving up the least useful first: the ends of long messages, then the sizes
-// at which a variant's setting is not in effect and so equals Baseline, then sizes in the middle of each series. It never
-// drops a verdict, a culprit's name or a setting. keep are sizes that stay in any case, for example those of thresholds.
+// at which a variant's setting is not in effect and so equals Baseline, then sizes in the middle of each series, and of a
+// large plan whole series of the variants, which it counts. It never drops a verdict, a culprit's name, a setting or a
+// Baseline series. keep are sizes that stay in any case, for example those of thresholds.
 func Fit(s api.NodeRunStatus, budgetBytes int, keep []int64) api.NodeRunStatus {
 	s = *s.DeepCopy()
 	fits := func() bool { return encodedBytes(s) <= budgetBytes }
@@ -106,6 +108,7 @@ func Fit(s api.NodeRunStatus, budgetBytes int, keep []int64) api.NodeRunStatus {
 		func() { shorten(&s, 160) },
 		func() { dropWithoutEffect(s.Results, s.Settings, 1, keep) },
 		func() { shorten(&s, 80) },
+		func() { s.DataErrors = largestSizes(s.DataErrors) },
 		func() { shorten(&s, 56) },
 		func() { dropWithoutEffect(s.Results, s.Settings, 0, keep) },
 	}
@@ -125,7 +128,73 @@ func Fit(s api.NodeRunStatus, budgetBytes int, keep []int64) api.NodeRunStatus {
 			thinned = thin(&s.Results[i], keep) || thinned
 		}
 	}
+	for !fits() && dropSeries(&s) {
+		s.OmittedSeries++
+	}
+	if !fits() {
+		shorten(&s, 24)
+		s.DataErrors = nil
+	}
 	return s
+}
+
+// dropSeries leaves out the least useful series: of a variant whose setting is not in effect, else of a variant in place,
+// else the last one of a variant. Baseline stays; it reports whether there was one.
+func dropSeries(s *api.NodeRunStatus) bool {
+	at, worth := -1, 3
+	for i := range slices.Backward(s.Results) {
+		r := &s.Results[i]
+		w := 2
+		switch {
+		case r.Variant == api.VariantBaseline:
+			continue
+		case withoutEffect(r, s.Settings):
+			w = 0
+		case r.Placement == api.InPlace:
+			w = 1
+		}
+		if w < worth {
+			at, worth = i, w
+		}
+	}
+	if at < 0 {
+		return false
+	}
+	s.Results = slices.Delete(s.Results, at, at+1)
+	return true
+}
+
+// withoutEffect says whether the gates keep a variant's setting off at every size, or do not know the collective at all.
+func withoutEffect(r *api.ResultSeries, settings []api.SettingStatus) bool {
+	at := slices.IndexFunc(settings, func(x api.SettingStatus) bool { return x.Name == settingPrefix[r.Variant]+string(r.Collective) })
+	return at < 0 || settings[at].Effective == api.EffectiveNotInEffect
+}
+
+// settingPrefix begins the names of the settings that a variant measures.
+var settingPrefix = map[api.Variant]string{api.VariantDDA: prefixDDA, api.VariantLowPrecision: prefixLowPrecision}
+
+// largestSizes leaves the largest size of each collective.
+func largestSizes(all []api.DataErrors) []api.DataErrors {
+	for i := range all {
+		e := &all[i]
+		for k := range slices.Backward(e.SizeBytes) {
+			larger := func(j int) bool { return e.Collectives[j] == e.Collectives[k] && e.SizeBytes[j] > e.SizeBytes[k] }
+			found := false
+			for j := range e.SizeBytes {
+				found = found || larger(j)
+			}
+			if !found {
+				continue
+			}
+			e.Collectives = slices.Delete(e.Collectives, k, k+1)
+			for _, list := range []*[]int64{&e.SizeBytes, &e.MaxErrorPPM, &e.MeanErrorPPM, &e.CheckedElements, &e.NaNElements, &e.OverflowElements} {
+				if k < len(*list) {
+					*list = slices.Delete(*list, k, k+1)
+				}
+			}
+		}
+	}
+	return all
 }
 
 // encodedBytes is the size as the API server stores it: JSON without the escapes for HTML.
@@ -148,6 +217,10 @@ func shorten(s *api.NodeRunStatus, limit int) {
 		s.Settings[i].Message = truncate(s.Settings[i].Message, l)
 	}
 	s.LogTail = lastBytes(s.LogTail, 4*limit)
+	s.RASVerdict = truncate(s.RASVerdict, 2*limit)
+	for i := range s.Preconditions {
+		s.Preconditions[i].Message = truncate(s.Preconditions[i].Message, limit)
+	}
 	for i := range s.Culprits {
 		s.Culprits[i].Message = truncate(s.Culprits[i].Message, 3*limit)
 	}
@@ -156,10 +229,9 @@ func shorten(s *api.NodeRunStatus, limit int) {
 // dropWithoutEffect leaves out the sizes between first and last at which the gates keep a variant's setting off. As many
 // as margin stay beside the gates' bounds: they show where the gain ends.
 func dropWithoutEffect(results []api.ResultSeries, settings []api.SettingStatus, margin int, keep []int64) {
-	prefix := map[api.Variant]string{api.VariantDDA: prefixDDA, api.VariantLowPrecision: prefixLowPrecision}
 	for i := range results {
 		r := &results[i]
-		name := prefix[r.Variant] + string(r.Collective)
+		name := settingPrefix[r.Variant] + string(r.Collective)
 		at := slices.IndexFunc(settings, func(s api.SettingStatus) bool { return s.Name == name })
 		if at < 0 || settings[at].Effective == api.EffectiveUnknown {
 			continue

@@ -242,7 +242,7 @@ func (x *execution) carryOut(ctx context.Context) (Evidence, error) {
 		wrong, isWrong := FirstWrong(Tabulate(e.Variants, x.ranks))
 		switch {
 		case isWrong:
-			return e, x.search(ctx, &e, wrong.String()+" gives wrong data", fmt.Sprintf("%s %s %d B", wrong.Key.Collective, wrong.Key.Datatype, wrong.Cell.SizeBytes))
+			return e, x.search(ctx, &e, wrong.String()+" gives wrong data", wrong.step())
 		case needsSearch(out.Failure):
 			verb := "fails"
 			if out.Failure.Kind == FailHung {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +17,8 @@ const (
 	// searchStepDeadline and searchInitDeadline bound each communicator of a search, where the plan's own are longer.
 	searchStepDeadline = 10 * time.Second
 	searchInitDeadline = 30 * time.Second
+	// inPlaceWords mark a step of calls in place (engine.MeasureRequest.Name).
+	inPlaceWords = "in place"
 )
 
 // TeamRunner runs a team to its end; Supervisor is the real one.
@@ -61,6 +64,9 @@ func repeatStep(stepName string, p api.RunPlan) rank.Step {
 	var size int64
 	if n, _ := fmt.Sscanf(stepName, "%s %s %d B", &first, &second, &size); n == 3 && size > 0 {
 		step.Collective, step.Datatype, step.SizesBytes = rcclx.Collective(first), rcclx.Datatype(second), []int64{size}
+		if strings.Contains(stepName, inPlaceWords) {
+			step.Placement = rcclx.InPlace
+		}
 	}
 	if first == pairStep {
 		step.Kind, step.Collective, step.Datatype = rank.StepPairProbe, "", ""
@@ -100,11 +106,14 @@ func runRound(ctx context.Context, teams TeamRunner, task searchTask, round int,
 	for i, g := range groups {
 		wg.Go(func() {
 			v := VariantPlan{Variant: rcclx.Baseline, Steps: []rank.Step{task.step}}
+			specs := groupSpecs(task.node, task.plan, v, g, task.pci,
+				min(seconds(task.plan.InitDeadlineSeconds), searchInitDeadline), min(seconds(task.plan.StepDeadlineSeconds), searchStepDeadline))
+			for r := range specs {
+				specs[r].NonBlocking = true // nobody reads a search's times, and a failing init is seen sooner
+			}
 			outcomes[i] = teams.Run(ctx, Team{
 				Node: task.node, Name: fmt.Sprintf("search round %d, GPU ordinals %s", round, join(g)),
-				Specs: groupSpecs(task.node, task.plan, v, g, task.pci,
-					min(seconds(task.plan.InitDeadlineSeconds), searchInitDeadline), min(seconds(task.plan.StepDeadlineSeconds), searchStepDeadline)),
-				Env: task.env, ExitDeadline: searchStepDeadline, RunDeadline: task.runDeadline,
+				Specs: specs, Env: task.env, ExitDeadline: searchStepDeadline, RunDeadline: task.runDeadline,
 			})
 		})
 	}

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
@@ -22,21 +23,23 @@ const (
 func JudgeSettings(flavor rcclx.Flavor, p api.RunPlan, t Table) []api.SettingStatus {
 	var out []api.SettingStatus
 	for _, e := range rcclx.Effectives(flavor, SettingsOf(p), ScopeOf(p, t.Ranks)) {
+		variant, c := settingVariant(e.Name)
+		if c != "" && !slices.Contains(p.Collectives, api.Collective(c)) {
+			continue // an empty scope asks about every collective
+		}
 		if len(out) == maxSettings {
 			break
 		}
 		s := api.SettingStatus{Name: e.Name, Requested: e.Requested, Effective: api.EffectiveState(e.State), Reason: e.Reason,
 			MinBytes: e.MinBytes, MaxBytes: e.MaxBytes, Verified: api.VerifiedUnknown, Message: e.Message}
-		var seen string
-		if c, ok := strings.CutPrefix(e.Name, prefixDDA); ok {
-			s.Verified, seen = verify(e, rcclx.DDA, rcclx.Collective(c), p, t)
-		} else if c, ok := strings.CutPrefix(e.Name, prefixLowPrecision); ok {
-			s.Verified, seen = verify(e, rcclx.LowPrecision, rcclx.Collective(c), p, t)
-		}
-		if seen != "" {
-			s.Message = seen
-			if s.Verified != api.VerifiedConfirmed && e.State != rcclx.StateInEffect {
-				s.Message = seen + "; " + e.Message
+		if c != "" {
+			seen := verify(e, variant, c, p, t)
+			s.Verified, s.Warnings = seen.state, seen.warnings
+			if seen.text != "" {
+				s.Message = seen.text
+				if s.Verified != api.VerifiedConfirmed && e.State != rcclx.StateInEffect {
+					s.Message = seen.text + "; " + e.Message
+				}
 			}
 		}
 		s.Message = truncate(s.Message, maxSettingMessage)
@@ -45,9 +48,28 @@ func JudgeSettings(flavor rcclx.Flavor, p api.RunPlan, t Table) []api.SettingSta
 	return out
 }
 
+// settingVariant gives the variant that a setting is measured in, and its collective; empty for a variable.
+func settingVariant(name string) (rcclx.Variant, rcclx.Collective) {
+	if c, ok := strings.CutPrefix(name, prefixDDA); ok {
+		return rcclx.DDA, rcclx.Collective(c)
+	}
+	if c, ok := strings.CutPrefix(name, prefixLowPrecision); ok {
+		return rcclx.LowPrecision, rcclx.Collective(c)
+	}
+	return "", ""
+}
+
+// verification is what the measurement shows of a setting.
+type verification struct {
+	state    api.VerifiedState
+	text     string
+	warnings []string
+}
+
 // comparison is one size of a variant beside Baseline.
 type comparison struct {
 	datatype   rcclx.Datatype
+	placement  rcclx.Placement
 	base, with Cell
 }
 
@@ -66,41 +88,55 @@ func (c comparison) faster() bool {
 }
 
 // quantised says whether values were rounded in the variant, but not in Baseline.
-func (c comparison) quantised() bool { return c.with.MaxRelativeErrorPPM > c.base.MaxRelativeErrorPPM }
+func (c comparison) quantised() bool {
+	return c.with.MaxRelativeErrorPPM() > c.base.MaxRelativeErrorPPM()
+}
 
 func (c comparison) String() string {
-	dt := ""
+	dt, place := "", ""
 	if c.datatype != rcclx.BFloat16 {
 		dt = string(c.datatype) + " "
 	}
-	return fmt.Sprintf("%s%d B: %s -> %s, %s", dt, c.base.SizeBytes, micros(c.base.LatencyNanoseconds), micros(c.with.LatencyNanoseconds), ratio(c.gain()))
+	if c.placement == rcclx.InPlace {
+		place = " in place"
+	}
+	return fmt.Sprintf("%s%d B%s: %s -> %s, %s", dt, c.base.SizeBytes, place, micros(c.base.LatencyNanoseconds), micros(c.with.LatencyNanoseconds), ratio(c.gain()))
 }
 
 // verify compares a variant with Baseline within the sizes for which the setting is in effect. DDA is confirmed by a
 // gain in latency, FP8 by its rounding: its data was chosen so that Baseline has none.
-func verify(e rcclx.Effective, v rcclx.Variant, c rcclx.Collective, p api.RunPlan, t Table) (api.VerifiedState, string) {
+func verify(e rcclx.Effective, v rcclx.Variant, c rcclx.Collective, p api.RunPlan, t Table) verification {
 	if e.State != rcclx.StateInEffect && e.State != rcclx.StatePartial {
-		return api.VerifiedUnknown, ""
+		return verification{state: api.VerifiedUnknown}
 	}
 	var compared []comparison
 	for _, d := range p.Datatypes {
-		base, okBase := t.Find(SeriesKey{rcclx.Baseline, c, rcclx.Datatype(d)})
-		with, okWith := t.Find(SeriesKey{v, c, rcclx.Datatype(d)})
-		if !okBase || !okWith {
-			continue
-		}
-		for _, b := range base.Cells {
-			w, ok := with.Cell(b.SizeBytes)
-			if ok && (e.MinBytes == nil || b.SizeBytes >= *e.MinBytes) && (e.MaxBytes == nil || b.SizeBytes <= *e.MaxBytes) {
-				compared = append(compared, comparison{rcclx.Datatype(d), b, w})
+		for _, placement := range rcclx.MeasurablePlacements(c, placements(p)) {
+			base, okBase := t.Find(SeriesKey{rcclx.Baseline, c, rcclx.Datatype(d), placement})
+			with, okWith := t.Find(SeriesKey{v, c, rcclx.Datatype(d), placement})
+			if !okBase || !okWith {
+				continue
+			}
+			for _, b := range base.Cells {
+				w, ok := with.Cell(b.SizeBytes)
+				if ok && w.Hazard == "" && (e.MinBytes == nil || b.SizeBytes >= *e.MinBytes) && (e.MaxBytes == nil || b.SizeBytes <= *e.MaxBytes) {
+					compared = append(compared, comparison{rcclx.Datatype(d), placement, b, w})
+				}
 			}
 		}
 	}
 	if len(compared) == 0 {
-		return api.VerifiedUnknown, fmt.Sprintf("no size for which it is in effect was measured in both Baseline and %s", v)
+		return verification{state: api.VerifiedUnknown, text: fmt.Sprintf("no size for which it is in effect was measured in both Baseline and %s", v)}
 	}
 	if v == rcclx.LowPrecision {
-		return verifyLowPrecision(c, compared)
+		seen := verifyLowPrecision(c, compared)
+		if text := overflow(t, c); text != "" {
+			seen.warnings, seen.text = append(seen.warnings, api.WarningOverflow), seen.text+"; "+text
+		}
+		if text := tailHazard(t, c); text != "" { // in front: it is what a job must know
+			seen.warnings, seen.text = append(seen.warnings, api.WarningTailHazard), text+"; "+seen.text
+		}
+		return seen
 	}
 	best := compared[0]
 	confirmed := false
@@ -112,29 +148,29 @@ func verify(e rcclx.Effective, v rcclx.Variant, c rcclx.Collective, p api.RunPla
 		}
 	}
 	if !confirmed {
-		return api.VerifiedNotConfirmed, fmt.Sprintf("%s no faster than Baseline by %d %% at any of %d sizes; best %s", c, confirmGainPercent, len(compared), best)
+		return verification{state: api.VerifiedNotConfirmed, text: fmt.Sprintf("%s no faster than Baseline by %d %% at any of %d sizes; best %s", c, confirmGainPercent, len(compared), best)}
 	}
-	return api.VerifiedConfirmed, fmt.Sprintf("%s %s", c, best)
+	return verification{state: api.VerifiedConfirmed, text: fmt.Sprintf("%s %s", c, best)}
 }
 
-func verifyLowPrecision(c rcclx.Collective, compared []comparison) (api.VerifiedState, string) {
+func verifyLowPrecision(c rcclx.Collective, compared []comparison) verification {
 	best := compared[0]
 	confirmed, checked := false, false
 	var worst int64
 	for _, x := range compared {
-		checked = checked || x.with.CheckedElements > 0
-		worst = max(worst, x.with.MaxRelativeErrorPPM)
+		checked = checked || x.with.Check(rcclx.DataRounding).CheckedElements > 0
+		worst = max(worst, x.with.MaxRelativeErrorPPM())
 		if x.quantised() && (!confirmed || x.gain() > best.gain()) {
 			best, confirmed = x, true
 		}
 	}
 	switch {
 	case !checked:
-		return api.VerifiedUnknown, fmt.Sprintf("%s was measured, but no element was checked for rounding", c)
+		return verification{state: api.VerifiedUnknown, text: fmt.Sprintf("%s was measured, but no element was checked for rounding", c)}
 	case !confirmed:
-		return api.VerifiedNotConfirmed, fmt.Sprintf("%s shows no FP8 rounding at any of %d sizes; %s", c, len(compared), best)
+		return verification{state: api.VerifiedNotConfirmed, text: fmt.Sprintf("%s shows no FP8 rounding at any of %d sizes; %s", c, len(compared), best)}
 	}
-	return api.VerifiedConfirmed, fmt.Sprintf("%s %s, relative error %s", c, best, ppm(worst))
+	return verification{state: api.VerifiedConfirmed, text: fmt.Sprintf("%s %s, relative error %s", c, best, ppm(worst))}
 }
 
 // Unmet returns what a Required setting lacks, one sentence each; empty where all requirements are met. A collective

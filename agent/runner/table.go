@@ -1,8 +1,11 @@
 package runner
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 
+	"rcclx.io/commgroup-operator/agent/rank"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/rcclx"
 )
@@ -12,6 +15,23 @@ type SeriesKey struct {
 	Variant    rcclx.Variant
 	Collective rcclx.Collective
 	Datatype   rcclx.Datatype
+	Placement  rcclx.Placement
+}
+
+func (k SeriesKey) String() string {
+	name := fmt.Sprintf("%s %s %s", k.Variant, k.Collective, k.Datatype)
+	if k.Placement == rcclx.InPlace {
+		name += " " + inPlaceWords
+	}
+	return name
+}
+
+// DataCheck is the comparison of one kind of data with its reference over all ranks: sums of elements, and the worst
+// rank's errors.
+type DataCheck struct {
+	rcclx.CheckResult
+	// Ranks that checked any element.
+	Ranks int
 }
 
 // Cell is one message size of a series, over all ranks.
@@ -21,16 +41,98 @@ type Cell struct {
 	LatencyNanoseconds int64
 	// NoisePPM is the largest coefficient of variation of a rank, in parts per million.
 	NoisePPM int64
-	// WrongElements over all ranks, MaxRelativeErrorPPM of the worst one.
-	WrongElements       int64
-	MaxRelativeErrorPPM int64
-	// CheckedElements over all ranks; zero means that nothing was checked.
-	CheckedElements int64
+	// Checks, one for each kind of data.
+	Checks []DataCheck
+	// Hazard says where the library is known to lose data for such a count with FP8; empty for every other cell.
+	Hazard string
 	// Ranks that reported the cell.
 	Ranks int
 }
 
-// Series is one (variant, collective, datatype), by size ascending.
+// Check returns what was found with one kind of data; the zero value where it was not checked.
+func (c Cell) Check(d rcclx.Data) DataCheck {
+	if i := slices.IndexFunc(c.Checks, func(x DataCheck) bool { return x.Data == d }); i >= 0 {
+		return c.Checks[i]
+	}
+	return DataCheck{}
+}
+
+// WrongElements of all data that must come out right. With FP8, activations leave the format's range by design, so that
+// they are reported beside this number and not in it.
+func (c Cell) WrongElements(v rcclx.Variant) int64 {
+	var wrong int64
+	for _, x := range c.Checks {
+		if v != rcclx.LowPrecision || x.Data != rcclx.DataActivations {
+			wrong += x.WrongElements
+		}
+	}
+	return wrong
+}
+
+// MaxRelativeErrorPPM with data of one magnitude, which shows FP8's rounding and nothing else.
+func (c Cell) MaxRelativeErrorPPM() int64 {
+	return max(c.Check(rcclx.DataRounding).MaxRelativeErrorPPM, c.Check(rcclx.DataExact).MaxRelativeErrorPPM)
+}
+
+// CheckedElements over all ranks and kinds of data; zero means that nothing was checked.
+func (c Cell) CheckedElements() int64 {
+	var checked int64
+	for _, x := range c.Checks {
+		checked += x.CheckedElements
+	}
+	return checked
+}
+
+// checkedOnAll says whether every rank that has a result of the collective checked it with the data.
+func (c Cell) checkedOnAll(collective rcclx.Collective, d rcclx.Data, ranks int) bool {
+	switch collective {
+	case rcclx.Reduce:
+		ranks = 1 // only the root has a result
+	case rcclx.Broadcast:
+		ranks-- // in place, the root's result is what it sent
+	}
+	return c.Check(d).Ranks >= ranks
+}
+
+// add takes one rank's measurement into the cell.
+func (c *Cell) add(v rcclx.Variant, m rank.Measurement) {
+	c.Ranks++
+	c.LatencyNanoseconds = max(c.LatencyNanoseconds, m.Latency.MedianNanoseconds)
+	c.NoisePPM = max(c.NoisePPM, m.Latency.CoefficientOfVariationPPM)
+	if v == rcclx.LowPrecision && m.Hazard != "" {
+		c.Hazard = m.Hazard
+	}
+	for _, check := range m.Checks {
+		if check.Data == "" {
+			check.Data = plainData(v)
+		}
+		at := slices.IndexFunc(c.Checks, func(x DataCheck) bool { return x.Data == check.Data })
+		if at < 0 {
+			at = len(c.Checks)
+			c.Checks = append(c.Checks, DataCheck{CheckResult: rcclx.CheckResult{Data: check.Data}})
+		}
+		sum := &c.Checks[at]
+		if check.CheckedElements > 0 {
+			sum.Ranks++
+		}
+		sum.CheckedElements += check.CheckedElements
+		sum.WrongElements += check.WrongElements
+		sum.NaNElements += check.NaNElements
+		sum.OverflowElements += check.OverflowElements
+		sum.MaxRelativeErrorPPM = max(sum.MaxRelativeErrorPPM, check.MaxRelativeErrorPPM)
+		sum.MeanRelativeErrorPPM = max(sum.MeanRelativeErrorPPM, check.MeanRelativeErrorPPM)
+	}
+}
+
+// plainData is what a call is checked with where its step names no data.
+func plainData(v rcclx.Variant) rcclx.Data {
+	if v == rcclx.LowPrecision {
+		return rcclx.DataRounding
+	}
+	return rcclx.DataExact
+}
+
+// Series is one (variant, collective, datatype, placement), by size ascending.
 type Series struct {
 	Key   SeriesKey
 	Cells []Cell
@@ -38,7 +140,7 @@ type Series struct {
 
 // Cell returns the cell of a size.
 func (s Series) Cell(sizeBytes int64) (Cell, bool) {
-	i, ok := slices.BinarySearchFunc(s.Cells, sizeBytes, func(c Cell, size int64) int { return int(min(max(c.SizeBytes-size, -1), 1)) })
+	i, ok := slices.BinarySearchFunc(s.Cells, sizeBytes, func(c Cell, size int64) int { return cmp.Compare(c.SizeBytes, size) })
 	if !ok {
 		return Cell{}, false
 	}
@@ -71,7 +173,7 @@ func Tabulate(variants []VariantOutcome, ranks int) (table Table, incomplete []S
 		cells := map[SeriesKey]map[int64]*Cell{}
 		for _, r := range v.Outcome.Ranks {
 			for _, m := range r.Measurements {
-				k := SeriesKey{v.Variant, m.Collective, m.Datatype}
+				k := SeriesKey{v.Variant, m.Collective, m.Datatype, cmp.Or(m.Placement, rcclx.OutOfPlace)}
 				if cells[k] == nil {
 					cells[k] = map[int64]*Cell{}
 					order = append(order, k)
@@ -81,14 +183,7 @@ func Tabulate(variants []VariantOutcome, ranks int) (table Table, incomplete []S
 					c = &Cell{SizeBytes: m.SizeBytes}
 					cells[k][m.SizeBytes] = c
 				}
-				c.Ranks++
-				c.LatencyNanoseconds = max(c.LatencyNanoseconds, m.Latency.MedianNanoseconds)
-				c.NoisePPM = max(c.NoisePPM, m.Latency.CoefficientOfVariationPPM)
-				c.WrongElements += m.Wrong()
-				for _, check := range m.Checks {
-					c.CheckedElements += check.CheckedElements
-					c.MaxRelativeErrorPPM = max(c.MaxRelativeErrorPPM, check.MaxRelativeErrorPPM)
-				}
+				c.add(v.Variant, m)
 			}
 		}
 		for _, k := range order {
@@ -101,7 +196,7 @@ func Tabulate(variants []VariantOutcome, ranks int) (table Table, incomplete []S
 				}
 			}
 			for _, s := range []*Series{&whole, &part} {
-				slices.SortFunc(s.Cells, func(a, b Cell) int { return int(min(max(a.SizeBytes-b.SizeBytes, -1), 1)) })
+				slices.SortFunc(s.Cells, func(a, b Cell) int { return cmp.Compare(a.SizeBytes, b.SizeBytes) })
 			}
 			if len(whole.Cells) > 0 {
 				table.Series = append(table.Series, whole)
@@ -120,18 +215,28 @@ type VariantOutcome struct {
 	Outcome Outcome
 }
 
-// Results gives the table as the API has it.
-func (t Table) Results() []api.ResultSeries {
+// Results gives the table as the API has it, at the sizes that were asked for: those that were only tried for a hazard
+// of the library say nothing of its speed.
+func (t Table) Results(sizesBytes []int64) []api.ResultSeries {
 	out := make([]api.ResultSeries, 0, len(t.Series))
 	for _, s := range t.Series {
-		r := api.ResultSeries{Variant: api.Variant(s.Key.Variant), Collective: api.Collective(s.Key.Collective), Datatype: api.Datatype(s.Key.Datatype)}
+		r := api.ResultSeries{Variant: api.Variant(s.Key.Variant), Collective: api.Collective(s.Key.Collective), Datatype: api.Datatype(s.Key.Datatype),
+			Placement: shownPlacement(s.Key.Placement)}
 		var worst int64
 		for _, c := range s.Cells {
+			if !slices.Contains(sizesBytes, c.SizeBytes) {
+				continue
+			}
 			r.SizeBytes = append(r.SizeBytes, c.SizeBytes)
 			r.LatencyNanoseconds = append(r.LatencyNanoseconds, c.LatencyNanoseconds)
 			r.BusBandwidthMBps = append(r.BusBandwidthMBps, rcclx.BusBandwidthMBps(s.Key.Collective, c.SizeBytes, c.LatencyNanoseconds, t.Ranks))
-			r.WrongElements += c.WrongElements
-			worst = max(worst, c.MaxRelativeErrorPPM)
+			if c.Hazard == "" {
+				r.WrongElements += c.WrongElements(s.Key.Variant)
+				worst = max(worst, c.MaxRelativeErrorPPM())
+			}
+		}
+		if len(r.SizeBytes) == 0 {
+			continue
 		}
 		if s.Key.Variant == rcclx.LowPrecision {
 			r.MaxRelativeErrorPPM = &worst
@@ -139,4 +244,12 @@ func (t Table) Results() []api.ResultSeries {
 		out = append(out, r)
 	}
 	return out
+}
+
+// shownPlacement is a placement as the API has it: out of place, the usual one, is absent.
+func shownPlacement(p rcclx.Placement) api.Placement {
+	if p == rcclx.InPlace {
+		return api.InPlace
+	}
+	return ""
 }

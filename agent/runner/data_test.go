@@ -1,0 +1,264 @@
+package runner
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"rcclx.io/commgroup-operator/agent/preflight"
+	"rcclx.io/commgroup-operator/agent/rank"
+	api "rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/rcclx"
+)
+
+func setting(t *testing.T, s api.NodeRunStatus, name string) api.SettingStatus {
+	t.Helper()
+	i := slices.IndexFunc(s.Settings, func(x api.SettingStatus) bool { return x.Name == name })
+	if i < 0 {
+		t.Fatalf("no setting %s in %+v", name, s.Settings)
+	}
+	return s.Settings[i]
+}
+
+// TestTailHazard: wrong elements at counts that FP8 does not divide are a warning on the setting. They fail no run, start no
+// search and stay out of the results; the same with Baseline is wrong data.
+func TestTailHazard(t *testing.T) {
+	teams := &modelTeams{relErr: 40000, tailWrong: 5, activationNaNs: 12}
+	res, _, err := runModel(t, defaultPlan(), teams, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := res.Full
+	if s.Verdict != api.VerdictPass || len(teams.teams) != 4 {
+		t.Errorf("%s %s after %d teams: %s", s.Verdict, s.Reason, len(teams.teams), s.Message)
+	}
+	reduce, gather := setting(t, s, "lowPrecision.AllReduce"), setting(t, s, "lowPrecision.AllGather")
+	// Two counts on eight ranks.
+	if !slices.Equal(reduce.Warnings, []string{api.WarningOverflow, api.WarningTailHazard}) || reduce.Verified != api.VerifiedConfirmed ||
+		!strings.HasPrefix(reduce.Message, "counts that are no multiple of 1024 elements give 80 wrong elements") {
+		t.Errorf("%+v", reduce)
+	}
+	// 12 NaNs at each of two sizes on eight ranks.
+	if !slices.Equal(gather.Warnings, []string{api.WarningOverflow}) || !strings.Contains(gather.Message, "activations: of 160 elements 192 became NaN") || strings.Contains(gather.Message, "overflowed") {
+		t.Errorf("%+v", gather)
+	}
+	for _, r := range s.Results {
+		if !slices.Equal(r.SizeBytes, defaultPlan().SizesBytes) || r.WrongElements != 0 {
+			t.Errorf("%s %s: sizes %v, %d wrong elements", r.Variant, r.Collective, r.SizeBytes, r.WrongElements)
+		}
+		if r.MaxRelativeErrorPPM != nil && *r.MaxRelativeErrorPPM != 40000 {
+			t.Errorf("%s %s: relative error %d, the lost tail does not count", r.Variant, r.Collective, *r.MaxRelativeErrorPPM)
+		}
+	}
+
+	// A library that is right at every count carries no warning.
+	if res, _, err = runModel(t, defaultPlan(), &modelTeams{relErr: 40000}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if w := setting(t, res.Full, "lowPrecision.ReduceScatter").Warnings; len(w) != 0 {
+		t.Errorf("warnings %v", w)
+	}
+
+	// What was planned and not tried is not a pass.
+	if res, _, err = runModel(t, defaultPlan(), &modelTeams{relErr: 40000, unchecked: rcclx.DataRounding}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if res.Full.Verdict != api.VerdictInconclusive || !strings.Contains(res.Full.Message, "LowPrecision AllReduce BFloat16: 0 of 2 sizes were not measured, 2 not checked") {
+		t.Errorf("%s: %s", res.Full.Verdict, res.Full.Message)
+	}
+}
+
+// TestEachKindOfDataMustBeChecked: rounding alone says nothing of gradients.
+func TestEachKindOfDataMustBeChecked(t *testing.T) {
+	for _, d := range []rcclx.Data{rcclx.DataExact, rcclx.DataRounding, rcclx.DataGradients, rcclx.DataActivations} {
+		res, _, err := runModel(t, defaultPlan(), &modelTeams{relErr: 40000, unchecked: d}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Full.Verdict != api.VerdictInconclusive || !strings.Contains(res.Full.Message, "not checked") {
+			t.Errorf("without %s: %s: %s", d, res.Full.Verdict, res.Full.Message)
+		}
+	}
+}
+
+// TestHazardOfUserSize: a size that a person asked for stays in the results although FP8 loses its tail.
+func TestHazardOfUserSize(t *testing.T) {
+	plan := defaultPlan()
+	plan.Collectives, plan.SizesBytes = plan.Collectives[:1], []int64{1024, 16<<20 + 2, 64 << 20}
+	res, _, err := runModel(t, plan, &modelTeams{relErr: 40000, tailWrong: 5}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range res.Full.Results {
+		if !slices.Equal(r.SizeBytes, plan.SizesBytes) || r.WrongElements != 0 {
+			t.Errorf("%s: %v, %d wrong", r.Variant, r.SizeBytes, r.WrongElements)
+		}
+	}
+	if got := setting(t, res.Full, "lowPrecision.AllReduce"); !slices.Contains(got.Warnings, api.WarningTailHazard) || res.Full.Verdict != api.VerdictPass {
+		t.Errorf("%s, %+v", res.Full.Verdict, got)
+	}
+}
+
+func measured(v rcclx.Variant, m rank.Measurement) []VariantOutcome {
+	return []VariantOutcome{{v, Outcome{Ranks: []RankOutcome{{Measurements: []rank.Measurement{m}}}}}}
+}
+
+func TestFirstWrong(t *testing.T) {
+	for name, tc := range map[string]struct {
+		variant rcclx.Variant
+		data    rcclx.Data
+		hazard  string
+		want    bool
+	}{
+		"exact":                        {rcclx.Baseline, rcclx.DataExact, "", true},
+		"a hazard of FP8 in Baseline":  {rcclx.Baseline, rcclx.DataExact, "tail", true},
+		"a hazard of FP8 in DDA":       {rcclx.DDA, rcclx.DataExact, "tail", true},
+		"a hazard of FP8":              {rcclx.LowPrecision, rcclx.DataRounding, "tail", false},
+		"rounding":                     {rcclx.LowPrecision, rcclx.DataRounding, "", true},
+		"gradients":                    {rcclx.LowPrecision, rcclx.DataGradients, "", true},
+		"activations over FP8's range": {rcclx.LowPrecision, rcclx.DataActivations, "", false},
+		"activations without FP8":      {rcclx.Baseline, rcclx.DataActivations, "", true},
+	} {
+		m := rank.Measurement{Collective: rcclx.AllReduce, Datatype: rcclx.BFloat16, Placement: rcclx.InPlace, SizeBytes: 16<<20 + 2, Hazard: tc.hazard,
+			Checks: []rcclx.CheckResult{{Data: tc.data, CheckedElements: 10, WrongElements: 3}}}
+		for _, ranks := range []int{1, 2} { // whole, and reported by one of two ranks
+			wrong, got := FirstWrong(Tabulate(measured(tc.variant, m), ranks))
+			if got != tc.want {
+				t.Errorf("%s over %d ranks: %v, expected %v", name, ranks, got, tc.want)
+			}
+			if got && wrong.String() != fmt.Sprintf("%s AllReduce BFloat16 16777218 B in place", tc.variant) {
+				t.Errorf("%s: named %q", name, wrong)
+			}
+		}
+	}
+}
+
+// TestDataErrors: FP8's at its smallest and largest size, Baseline's beside it.
+func TestDataErrors(t *testing.T) {
+	plan := defaultPlan()
+	plan.Collectives, plan.SizesBytes = plan.Collectives[:2], []int64{4 << 20, 16 << 20, 32 << 20, 64 << 20}
+	res, _, err := runModel(t, plan, &modelTeams{relErr: 40000, activationNaNs: 12}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	both, ends := []api.Collective{api.AllReduce, api.AllReduce, api.AllGather, api.AllGather}, []int64{16 << 20, 64 << 20, 16 << 20, 64 << 20}
+	four := func(n int64) []int64 { return []int64{n, n, n, n} }
+	want := []api.DataErrors{
+		{Variant: api.VariantBaseline, Datatype: api.BFloat16, Data: api.DataGradients, Collectives: plan.Collectives, SizeBytes: []int64{64 << 20, 64 << 20},
+			MaxErrorPPM: []int64{3900, 3900}, MeanErrorPPM: []int64{1700, 1700}, CheckedElements: []int64{80, 80}},
+		{Variant: api.VariantLowPrecision, Datatype: api.BFloat16, Data: api.DataGradients, Collectives: both, SizeBytes: ends,
+			MaxErrorPPM: four(61234), MeanErrorPPM: four(23456), CheckedElements: four(80)},
+		{Variant: api.VariantLowPrecision, Datatype: api.BFloat16, Data: api.DataActivations, Collectives: both, SizeBytes: ends,
+			MaxErrorPPM: four(62345), MeanErrorPPM: four(24567), CheckedElements: four(80), NaNElements: four(96)},
+	}
+	if diff := cmp.Diff(want, res.Full.DataErrors); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if res.Full.Verdict != api.VerdictPass {
+		t.Errorf("%s: %s", res.Full.Verdict, res.Full.Message)
+	}
+	largest := largestSizes(slices.Clone(res.Full.DataErrors))
+	if e := largest[2]; !slices.Equal(e.Collectives, plan.Collectives) || !slices.Equal(e.SizeBytes, []int64{64 << 20, 64 << 20}) || len(e.NaNElements) != 2 || len(e.MaxErrorPPM) != 2 {
+		t.Errorf("largest sizes: %+v", e)
+	}
+}
+
+func TestNotMet(t *testing.T) {
+	got := notMet([]preflight.Finding{
+		{Name: "IOMMU", State: preflight.Warning, Rank: -1, Message: "no iommu=pt"},
+		{Name: "SharedMemory", State: preflight.Met, Rank: -1},
+		{Name: "LockedMemory", State: preflight.Unknown, Rank: -1, Message: strings.Repeat("m", 400)},
+		{Name: "GPUBusy", State: preflight.Failed, Rank: 3, Message: "process 7"},
+	})
+	want := []api.PreconditionStatus{
+		{Name: "GPUBusy", State: "Failed", Rank: ptr.To(int32(3)), Message: "process 7"},
+		{Name: "LockedMemory", State: "Unknown", Message: strings.Repeat("m", 253) + "..."},
+		{Name: "IOMMU", State: "Warning", Message: "no iommu=pt"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	var many []preflight.Finding
+	for i := range 40 {
+		many = append(many, preflight.Finding{Name: "GPUBusy", State: preflight.Warning, Rank: i})
+	}
+	if got := notMet(many); len(got) != maxPreconditions {
+		t.Errorf("%d preconditions, the API takes %d", len(got), maxPreconditions)
+	}
+}
+
+// TestLargestPlanFitsItsBudget: of the most series that the API admits, Baseline's stay and the rest is counted.
+func TestLargestPlanFitsItsBudget(t *testing.T) {
+	for name, change := range map[string]func(*api.RunPlan){
+		"eight collectives of three datatypes": func(p *api.RunPlan) {
+			p.Collectives = append(p.Collectives, api.AllToAllv, api.Broadcast, api.Reduce, api.SendRecv)
+			p.Datatypes = []api.Datatype{api.BFloat16, api.Float32, api.Float8E4M3}
+		},
+		"in place too": func(p *api.RunPlan) {
+			p.Datatypes = []api.Datatype{api.BFloat16, api.Float32, api.Float8E4M3}
+			p.Placements = []api.Placement{api.OutOfPlace, api.InPlace}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan := defaultPlan()
+			plan.SizesBytes = rcclx.Sizes(64, 64<<20, 2)
+			change(&plan)
+			res, _, err := runModel(t, plan, &modelTeams{relErr: 40000, tailWrong: 5, activationNaNs: 12}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			node := wholeCommNode(plan, res.Status)
+			t.Logf("CommNode %d bytes, %d of %d series", encodedBytes(node), len(res.Status.Results), len(res.Full.Results))
+			if n := encodedBytes(node); n > nodeBudgetBytes {
+				t.Errorf("CommNode takes %d bytes, expected at most %d", n, nodeBudgetBytes)
+			}
+			count := func(results []api.ResultSeries) (baseline int) {
+				for _, r := range results {
+					if r.Variant == api.VariantBaseline {
+						baseline++
+					}
+				}
+				return baseline
+			}
+			if got, want := count(res.Status.Results), count(res.Full.Results); got != want || res.Full.Verdict != api.VerdictPass {
+				t.Errorf("%s: %d Baseline series of %d: %s", res.Full.Verdict, got, want, res.Full.Message)
+			}
+			if int(res.Status.OmittedSeries) != len(res.Full.Results)-len(res.Status.Results) {
+				t.Errorf("%d series omitted, %d of %d are there", res.Status.OmittedSeries, len(res.Status.Results), len(res.Full.Results))
+			}
+			for _, s := range res.Status.Settings {
+				if strings.HasPrefix(s.Name, "lowPrecision.AllReduce") && !slices.Contains(s.Warnings, api.WarningTailHazard) {
+					t.Errorf("the warning was given up: %+v", s)
+				}
+			}
+		})
+	}
+}
+
+// TestVerdictWords: what concerns all ranks blames none, and RAS' verdict stands in the message.
+func TestVerdictWords(t *testing.T) {
+	judge := func(f Failure) Judgement {
+		return Judge(Evidence{Node: "node-a", Plan: defaultPlan(), Ranks: 8, PCI: make([]string, 8), Failure: &f})
+	}
+	for _, code := range []string{rank.CodeLibraryMissing, rank.CodeLibraryTooOld, rank.CodeSymbolMissing} {
+		j := judge(Failure{Kind: FailRankError, Code: code, Rank: 0, Message: "rank 0 failed at load"})
+		if j.Verdict != api.VerdictError || j.Reason != code || len(j.Culprits) != 0 || !strings.Contains(j.Message, "all 8 ranks load it by the same path") {
+			t.Errorf("%s: %+v", code, j)
+		}
+	}
+	j := judge(Failure{Kind: FailHung, Code: rank.CodeRankHung, Rank: 3, Message: "late", RAS: "rank 3 does not answer"})
+	if j.Reason != api.ReasonRankHung || !strings.HasSuffix(j.Message, "; RAS says: rank 3 does not answer") {
+		t.Errorf("%+v", j)
+	}
+	f := Failure{Kind: FailHung, Rank: -1, RAS: strings.Repeat("r", 600)}
+	if s := Finished(api.NodeRunStatus{}, Evidence{Node: "n", Ranks: 8, Failure: &f, Preconditions: []preflight.Finding{{Name: "IOMMU", State: preflight.Warning, Rank: -1}}}, j, metaNow()); len(s.RASVerdict) != 512 || len(s.Preconditions) != 1 {
+		t.Errorf("%d bytes of RAS' verdict, preconditions %+v", len(s.RASVerdict), s.Preconditions)
+	}
+}
+
+func metaNow() metav1.Time { return metav1.Unix(1_800_000_000, 0) }
