@@ -280,16 +280,16 @@ func TestTailHazardIsPublished(t *testing.T) {
 
 func TestDataErrorsTakeTheWorstNode(t *testing.T) {
 	of := func(node string, size, maximum, nan int64) outcome {
-		e := v1alpha1.DataErrorSeries{Variant: v1alpha1.VariantLowPrecision, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, Data: v1alpha1.DataActivations,
-			SizeBytes: []int64{size}, MaxErrorPPM: []int64{maximum}, MeanErrorPPM: []int64{maximum / 2}, CheckedElements: []int64{100}}
+		e := v1alpha1.DataErrors{Variant: v1alpha1.VariantLowPrecision, Datatype: v1alpha1.BFloat16, Data: v1alpha1.DataActivations,
+			Collectives: []v1alpha1.Collective{v1alpha1.AllReduce}, SizeBytes: []int64{size}, MaxErrorPPM: []int64{maximum}, MeanErrorPPM: []int64{maximum / 2}, CheckedElements: []int64{100}}
 		if nan > 0 {
 			e.NaNElements = []int64{nan}
 		}
-		return outcome{node: node, report: &v1alpha1.NodeRunStatus{DataErrors: []v1alpha1.DataErrorSeries{e}}}
+		return outcome{node: node, report: &v1alpha1.NodeRunStatus{DataErrors: []v1alpha1.DataErrors{e}}}
 	}
 	got := aggregateDataErrors([]outcome{of("a", 16, 10, 0), of("b", 16, 30, 4), of("c", 64, 20, 1), {node: "silent"}})
-	want := []v1alpha1.DataErrorSeries{{Variant: v1alpha1.VariantLowPrecision, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, Data: v1alpha1.DataActivations,
-		SizeBytes: []int64{16, 64}, MaxErrorPPM: []int64{30, 20}, MeanErrorPPM: []int64{15, 10}, CheckedElements: []int64{200, 100}, NaNElements: []int64{4, 1}}}
+	want := []v1alpha1.DataErrors{{Variant: v1alpha1.VariantLowPrecision, Datatype: v1alpha1.BFloat16, Data: v1alpha1.DataActivations,
+		Collectives: []v1alpha1.Collective{v1alpha1.AllReduce, v1alpha1.AllReduce}, SizeBytes: []int64{16, 64}, MaxErrorPPM: []int64{30, 20}, MeanErrorPPM: []int64{15, 10}, CheckedElements: []int64{200, 100}, NaNElements: []int64{4, 1}}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

@@ -117,67 +117,73 @@ func headline(results []v1alpha1.GroupResultSeries) *v1alpha1.Headline {
 	return found
 }
 
-// maxDataErrors bounds the group's list; maxErrorSizes the sizes of each.
+// The bounds of the group's errors with random data, as the API has them.
 const (
-	maxDataErrors = 64
-	maxErrorSizes = 4
+	maxDataErrors     = 16
+	maxDataErrorCells = 16
 )
 
-// aggregateDataErrors makes one series over all nodes of each kind of data: the worst errors, and the sums of the counts.
-func aggregateDataErrors(outcomes []outcome) []v1alpha1.DataErrorSeries {
-	type key struct {
-		seriesKey
-		data v1alpha1.DataKind
+// aggregateDataErrors is over all nodes: the worst errors, and the sums of the counts.
+func aggregateDataErrors(outcomes []outcome) []v1alpha1.DataErrors {
+	type tableKey struct {
+		variant   v1alpha1.Variant
+		datatype  v1alpha1.Datatype
+		placement v1alpha1.Placement
+		data      v1alpha1.DataKind
 	}
-	type column struct{ maximum, mean, checked, nan, overflow int64 }
-	tables := map[key]map[int64]*column{}
-	var order []key
+	type cellKey struct {
+		collective v1alpha1.Collective
+		sizeBytes  int64
+	}
+	var out []v1alpha1.DataErrors
+	tables, cells := map[tableKey]int{}, map[tableKey]map[cellKey]int{}
 	for i := range outcomes {
 		if outcomes[i].report == nil {
 			continue
 		}
 		for _, e := range outcomes[i].report.DataErrors {
-			k := key{seriesKey{e.Variant, e.Collective, e.Datatype, e.Placement}, e.Data}
-			if tables[k] == nil {
-				tables[k] = map[int64]*column{}
-				order = append(order, k)
-			}
-			for j := range min(len(e.SizeBytes), len(e.MaxErrorPPM), len(e.MeanErrorPPM), len(e.CheckedElements)) {
-				c := tables[k][e.SizeBytes[j]]
-				if c == nil {
-					c = &column{}
-					tables[k][e.SizeBytes[j]] = c
+			k := tableKey{e.Variant, e.Datatype, e.Placement, e.Data}
+			at, there := tables[k]
+			if !there {
+				if len(out) == maxDataErrors {
+					continue
 				}
-				c.maximum, c.mean = max(c.maximum, e.MaxErrorPPM[j]), max(c.mean, e.MeanErrorPPM[j])
-				c.checked += e.CheckedElements[j]
+				at = len(out)
+				tables[k], cells[k] = at, map[cellKey]int{}
+				out = append(out, v1alpha1.DataErrors{Variant: k.variant, Datatype: k.datatype, Placement: k.placement, Data: k.data})
+			}
+			t := &out[at]
+			for j := range min(len(e.Collectives), len(e.SizeBytes), len(e.MaxErrorPPM), len(e.MeanErrorPPM), len(e.CheckedElements)) {
+				c := cellKey{e.Collectives[j], e.SizeBytes[j]}
+				n, there := cells[k][c]
+				if !there {
+					if len(t.SizeBytes) == maxDataErrorCells {
+						continue
+					}
+					n = len(t.SizeBytes)
+					cells[k][c] = n
+					t.Collectives, t.SizeBytes = append(t.Collectives, c.collective), append(t.SizeBytes, c.sizeBytes)
+					for _, list := range []*[]int64{&t.MaxErrorPPM, &t.MeanErrorPPM, &t.CheckedElements, &t.NaNElements, &t.OverflowElements} {
+						*list = append(*list, 0)
+					}
+				}
+				t.MaxErrorPPM[n], t.MeanErrorPPM[n] = max(t.MaxErrorPPM[n], e.MaxErrorPPM[j]), max(t.MeanErrorPPM[n], e.MeanErrorPPM[j])
+				t.CheckedElements[n] += e.CheckedElements[j]
 				if j < len(e.NaNElements) {
-					c.nan += e.NaNElements[j]
+					t.NaNElements[n] += e.NaNElements[j]
 				}
 				if j < len(e.OverflowElements) {
-					c.overflow += e.OverflowElements[j]
+					t.OverflowElements[n] += e.OverflowElements[j]
 				}
 			}
 		}
 	}
-	var out []v1alpha1.DataErrorSeries
-	for _, k := range order[:min(len(order), maxDataErrors)] {
-		e := v1alpha1.DataErrorSeries{Variant: k.variant, Collective: k.collective, Datatype: k.datatype, Placement: k.placement, Data: k.data}
-		sizes := sortedKeys64(tables[k])
-		var nan, overflow int64
-		for _, size := range sizes[max(0, len(sizes)-maxErrorSizes):] {
-			c := tables[k][size]
-			e.SizeBytes, e.MaxErrorPPM, e.MeanErrorPPM = append(e.SizeBytes, size), append(e.MaxErrorPPM, c.maximum), append(e.MeanErrorPPM, c.mean)
-			e.CheckedElements = append(e.CheckedElements, c.checked)
-			e.NaNElements, e.OverflowElements = append(e.NaNElements, c.nan), append(e.OverflowElements, c.overflow)
-			nan, overflow = nan+c.nan, overflow+c.overflow
+	for i := range out {
+		for _, list := range []*[]int64{&out[i].NaNElements, &out[i].OverflowElements} {
+			if !slices.ContainsFunc(*list, func(n int64) bool { return n > 0 }) {
+				*list = nil
+			}
 		}
-		if nan == 0 {
-			e.NaNElements = nil
-		}
-		if overflow == 0 {
-			e.OverflowElements = nil
-		}
-		out = append(out, e)
 	}
 	return out
 }
@@ -204,12 +210,6 @@ func boundStatus(status *v1alpha1.CommGroupStatus) {
 		}
 		if fits() {
 			return
-		}
-	}
-	for i := range status.DataErrors {
-		e := &status.DataErrors[i]
-		for _, list := range []*[]int64{&e.SizeBytes, &e.MaxErrorPPM, &e.MeanErrorPPM, &e.CheckedElements, &e.NaNElements, &e.OverflowElements} {
-			*list = (*list)[max(0, len(*list)-1):]
 		}
 	}
 	for sizes := 20; sizes >= 5; sizes -= 5 {

@@ -47,9 +47,9 @@ type CommGroupStatus struct {
 	Results []GroupResultSeries `json:"results,omitempty"`
 	// dataErrors of the last run, over all members: the worst errors, and the sums of the counts.
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:MaxItems=16
 	// +optional
-	DataErrors []DataErrorSeries `json:"dataErrors,omitempty"`
+	DataErrors []DataErrors `json:"dataErrors,omitempty"`
 	// culprits: the worst few, the worst first.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16

@@ -321,9 +321,9 @@ type NodeRunStatus struct {
 	OmittedSeries int32 `json:"omittedSeries,omitempty"`
 	// dataErrors with random data over the ranges of gradients and activations: FP8's, and Baseline's own for comparison.
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:MaxItems=16
 	// +optional
-	DataErrors []DataErrorSeries `json:"dataErrors,omitempty"`
+	DataErrors []DataErrors `json:"dataErrors,omitempty"`
 	// links is the measured bandwidth between pairs of GPUs.
 	// +optional
 	Links *LinkProbe `json:"links,omitempty"`

@@ -297,42 +297,45 @@ type SettingStatus struct {
 	Message string `json:"message,omitempty"`
 }
 
-// DataErrorSeries is how far results lie from an fp32 reference with one kind of data; its lists run parallel to sizeBytes.
-// For FP8 these are the smallest measured size at which it is in effect and the largest.
-type DataErrorSeries struct {
-	Variant    Variant    `json:"variant"`
-	Collective Collective `json:"collective"`
-	Datatype   Datatype   `json:"datatype"`
-	// placement of the result; absent means out of place.
+// DataErrors are how far results lie from an fp32 reference with one kind of random data; its lists run parallel, one entry
+// for each collective and size. For FP8 the sizes are the smallest measured one at which it is in effect and the largest.
+type DataErrors struct {
+	Variant  Variant  `json:"variant"`
+	Datatype Datatype `json:"datatype"`
+	// placement of the results; absent means out of place.
 	// +optional
 	Placement Placement `json:"placement,omitempty"`
 	// data that the calls were made with.
 	Data DataKind `json:"data"`
-	// sizeBytes of the messages, ascending.
+	// collectives, one for each entry.
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:MaxItems=16
+	Collectives []Collective `json:"collectives"`
+	// sizeBytes of the messages.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
 	SizeBytes []int64 `json:"sizeBytes"`
 	// maxErrorPPM is the largest deviation over the largest magnitude of the reference, in parts per million, the worst
 	// rank's.
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:MaxItems=16
 	MaxErrorPPM []int64 `json:"maxErrorPPM"`
 	// meanErrorPPM is the mean deviation over the mean magnitude of the reference, in parts per million, the worst rank's.
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:MaxItems=16
 	MeanErrorPPM []int64 `json:"meanErrorPPM"`
 	// checkedElements over all ranks.
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:MaxItems=16
 	CheckedElements []int64 `json:"checkedElements"`
-	// nanElements became NaN over all ranks, where the reference is a number; absent where none did at any size.
+	// nanElements became NaN over all ranks, where the reference is a number; absent where none did anywhere in the list.
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:MaxItems=16
 	// +optional
 	NaNElements []int64 `json:"nanElements,omitempty"`
 	// overflowElements became infinite or were clipped to the format's largest value, over all ranks; absent where none did.
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:MaxItems=16
 	// +optional
 	OverflowElements []int64 `json:"overflowElements,omitempty"`
 }

@@ -159,7 +159,7 @@ func printResults(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommN
 			Origin     v1alpha1.Origin              `json:"origin"`
 			Run        *v1alpha1.GroupRunStatus     `json:"run"`
 			Results    []v1alpha1.GroupResultSeries `json:"results"`
-			DataErrors []v1alpha1.DataErrorSeries   `json:"dataErrors,omitempty"`
+			DataErrors []v1alpha1.DataErrors        `json:"dataErrors,omitempty"`
 		}{group.Status.Origin, group.Status.Run, group.Status.Results, group.Status.DataErrors})
 	case "csv":
 		if one != nil {

@@ -131,11 +131,11 @@ func TestPlacementsAndDataErrors(t *testing.T) {
 			{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, Placement: v1alpha1.InPlace,
 				SizeBytes: []int64{1024}, LatencyNanoseconds: []int64{10000}, BusBandwidthMBps: []int64{180}},
 		},
-		DataErrors: []v1alpha1.DataErrorSeries{
-			{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, Data: v1alpha1.DataGradients,
-				SizeBytes: []int64{64 << 20}, MaxErrorPPM: []int64{3900}, MeanErrorPPM: []int64{1700}, CheckedElements: []int64{100}},
-			{Variant: v1alpha1.VariantLowPrecision, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, Data: v1alpha1.DataActivations,
-				SizeBytes: []int64{16 << 20, 64 << 20}, MaxErrorPPM: []int64{62500, 62500}, MeanErrorPPM: []int64{20000, 21000}, CheckedElements: []int64{50, 100},
+		DataErrors: []v1alpha1.DataErrors{
+			{Variant: v1alpha1.VariantBaseline, Datatype: v1alpha1.BFloat16, Data: v1alpha1.DataGradients,
+				Collectives: []v1alpha1.Collective{v1alpha1.AllReduce}, SizeBytes: []int64{64 << 20}, MaxErrorPPM: []int64{3900}, MeanErrorPPM: []int64{1700}, CheckedElements: []int64{100}},
+			{Variant: v1alpha1.VariantLowPrecision, Datatype: v1alpha1.BFloat16, Data: v1alpha1.DataActivations,
+				Collectives: []v1alpha1.Collective{v1alpha1.AllReduce, v1alpha1.AllReduce}, SizeBytes: []int64{16 << 20, 64 << 20}, MaxErrorPPM: []int64{62500, 62500}, MeanErrorPPM: []int64{20000, 21000}, CheckedElements: []int64{50, 100},
 				NaNElements: []int64{0, 12}},
 		},
 	}}}

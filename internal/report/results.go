@@ -171,30 +171,28 @@ func gain(baseline *series, s series, size int64) string {
 
 // DataErrors prints how far results lie from an fp32 reference with random data over the ranges that models have; nothing
 // where none was measured.
-func DataErrors(w io.Writer, all []v1alpha1.DataErrorSeries) error {
+func DataErrors(w io.Writer, all []v1alpha1.DataErrors) error {
 	if len(all) == 0 {
 		return nil
 	}
 	if _, err := fmt.Fprintln(w, "\nErrors against an fp32 reference with random data (max: over the largest magnitude; mean: over the mean magnitude; elements over all ranks)"); err != nil {
 		return err
 	}
-	rows := [][]string{{"COLLECTIVE", "DATATYPE", "DATA", "SIZE", "VARIANT", "MAX ERROR", "MEAN ERROR", "NAN", "OVERFLOWED", "CHECKED"}}
-	ordered := slices.Clone(all)
-	slices.SortStableFunc(ordered, func(a, b v1alpha1.DataErrorSeries) int {
-		return strings.Compare(string(a.Collective)+string(a.Datatype)+string(a.Data), string(b.Collective)+string(b.Datatype)+string(b.Data))
-	})
-	for _, e := range ordered {
+	var rows [][]string
+	for _, e := range all {
 		variant := string(e.Variant)
 		if e.Placement == v1alpha1.InPlace {
 			variant += " in place"
 		}
-		for i, size := range e.SizeBytes {
-			rows = append(rows, []string{string(e.Collective), string(e.Datatype), string(e.Data), Bytes(size), variant,
+		for i := range min(len(e.Collectives), len(e.SizeBytes)) {
+			rows = append(rows, []string{string(e.Collectives[i]), string(e.Datatype), string(e.Data), Bytes(e.SizeBytes[i]), variant,
 				item(e.MaxErrorPPM, i, Percent), item(e.MeanErrorPPM, i, Percent), counted(e.NaNElements, i), counted(e.OverflowElements, i),
 				item(e.CheckedElements, i, decimal)})
 		}
 	}
-	return table(w, rows)
+	// By collective, datatype and data: FP8 and Baseline stand beside each other.
+	slices.SortStableFunc(rows, func(a, b []string) int { return slices.Compare(a[:3], b[:3]) })
+	return table(w, append([][]string{{"COLLECTIVE", "DATATYPE", "DATA", "SIZE", "VARIANT", "MAX ERROR", "MEAN ERROR", "NAN", "OVERFLOWED", "CHECKED"}}, rows...))
 }
 
 func decimal(n int64) string { return fmt.Sprint(n) }
