@@ -82,7 +82,7 @@ func notes(path Path, c Call) []string {
 	case PathDDATree:
 		return []string{fmt.Sprintf("only sizes that split into %d parts that are multiples of 16 bytes; others take ring or tree", c.Ranks)}
 	case PathLowPrecision:
-		if multiple := hazardMultiple(c.Collective, c.Ranks); multiple > 0 {
+		if multiple := HazardMultiple(c.Collective, c.Ranks); multiple > 0 {
 			return []string{fmt.Sprintf("danger: with a count that is no multiple of %d elements the library's code leaves a tail unwritten: check the data", multiple)}
 		}
 	}

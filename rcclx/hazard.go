@@ -15,9 +15,9 @@ func Hazard(f Flavor, v Variant, s Settings, c Call) string {
 	return lowPrecisionHazard(c)
 }
 
-// hazardMultiple is what the count of an FP8 call must be a multiple of for the library's code to handle all of it; zero
+// HazardMultiple is what the count of an FP8 call must be a multiple of for the library's code to handle all of it; zero
 // where any count is safe.
-func hazardMultiple(c Collective, ranks int) int64 {
+func HazardMultiple(c Collective, ranks int) int64 {
 	switch c {
 	case AllReduce:
 		return lowPrecisionLine * int64(ranks)
@@ -30,7 +30,7 @@ func hazardMultiple(c Collective, ranks int) int64 {
 // lowPrecisionHazard names the counts for which FP8's code loses a tail: AllReduce dequantises it from memory that was
 // never written, and in ReduceScatter every rank's part but the first shifts.
 func lowPrecisionHazard(c Call) string {
-	multiple := hazardMultiple(c.Collective, c.Ranks)
+	multiple := HazardMultiple(c.Collective, c.Ranks)
 	if multiple == 0 {
 		return ""
 	}
@@ -45,7 +45,7 @@ func lowPrecisionHazard(c Call) string {
 // HazardSizes are message sizes at or just over sizeBytes, and at least FP8's least size, at whose counts FP8 loses a tail:
 // one element over a safe count, and half of a multiple over. None for collectives where any count is safe.
 func HazardSizes(c Collective, d Datatype, sizeBytes int64, ranks int) []int64 {
-	multiple := hazardMultiple(c, ranks)
+	multiple := HazardMultiple(c, ranks)
 	parts, err := partsOf(c, d, ranks)
 	if multiple == 0 || err != nil {
 		return nil

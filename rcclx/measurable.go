@@ -12,10 +12,6 @@ func KnowsLowPrecision(c Collective, d Datatype) bool {
 	return slices.Contains(Collectives(), c) && (d == Float32 || d == BFloat16)
 }
 
-// HazardMultiple is the number of elements that a call's count must be a multiple of for FP8 to handle all of it (Hazard);
-// zero where any count is safe.
-func HazardMultiple(c Collective, ranks int) int64 { return hazardMultiple(c, ranks) }
-
 // MeasurableSizes are those of sizesBytes at which every rank has an element to move.
 func MeasurableSizes(c Collective, d Datatype, sizesBytes []int64, ranks int) []int64 {
 	var out []int64
