@@ -33,7 +33,8 @@ func openSimulated(t testing.TB) *Library {
 			return
 		}
 		// C code reads the environment that the process began with or that libc was told of; tell libc.
-		simulated.err = setenv("HSA_NO_SCRATCH_RECLAIM", "1")
+		// DDA has one rank a process; several here are threads.
+		simulated.err = errors.Join(setenv("HSA_NO_SCRATCH_RECLAIM", "1"), setenv("RCCL_DDA_NRANKS", "0"))
 		if simulated.err == nil {
 			simulated.library, simulated.err = Open(filepath.Join(simulated.dir, "librccl.so.1"), "")
 		}

@@ -151,13 +151,20 @@ func (e *Engine) abort(within time.Duration) bool {
 	}
 }
 
+// promptPolls go without a pause, so that the queueing of a call, which takes microseconds, is not measured as a pause.
+const promptPolls = 100
+
 // settle turns a result into an error; where the library says that it is still at work, it asks until it is done.
 func (e *Engine) settle(call string, result int32, l limit) error {
-	for pause := firstPoll; result == resultInProgress; pause = min(2*pause, lastPoll) {
-		if e.clock.Now().After(l.until) {
-			return &DeadlineError{Waiting: call, Deadline: l.deadline}
+	pause := firstPoll
+	for polls := 0; result == resultInProgress; polls++ {
+		if polls >= promptPolls {
+			if e.clock.Now().After(l.until) {
+				return &DeadlineError{Waiting: call, Deadline: l.deadline}
+			}
+			e.clock.Sleep(pause)
+			pause = min(2*pause, lastPoll)
 		}
-		e.clock.Sleep(pause)
 		var err error
 		if result, err = e.asyncResult(); err != nil {
 			return err

@@ -53,7 +53,7 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	select {
 	case err = <-done:
 	case m := <-w.dog.fired:
-		err = &stepError{m.step, &engine.DeadlineError{Waiting: "a call inside the library", Deadline: m.deadline}}
+		err = &stepError{m.step, w.stuck(m)}
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -71,6 +71,16 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 		return fmt.Errorf("%w; it could not be sent: %w", ErrFailed, writing)
 	}
 	return ErrFailed
+}
+
+// stuck is the error of a call inside the library that did not come back. The worker's thread is in that call, so that this may
+// look at what it wrote before.
+func (w *worker) stuck(m missed) error {
+	err := &engine.DeadlineError{Waiting: "a call inside the library", Deadline: m.deadline}
+	if m.step == StepInit && w.lib != nil {
+		err.Detail = w.lib.StuckInit(0, w.spec.Rank, w.spec.WorldSize, w.id)
+	}
+	return err
 }
 
 // line is one line from the parent, or the end.
@@ -185,6 +195,7 @@ type worker struct {
 	lib    *engine.Library
 	info   rcclx.LibraryInfo
 	engine *engine.Engine
+	id     []byte // of the communicator
 }
 
 func (w *worker) run(ctx context.Context) error {
@@ -311,6 +322,7 @@ func (w *worker) rendezvous(ctx context.Context) ([]byte, error) {
 }
 
 func (w *worker) join(id []byte) error {
+	w.id = id
 	w.enter(StepInit, w.spec.InitDeadline)
 	w.events.send(rank.Event{Kind: rank.EventInitStart, StepName: StepInit})
 	start := w.clock.Now()
@@ -352,7 +364,7 @@ func (w *worker) measure(step rank.Step, size int64) error {
 		return &stepError{name, err}
 	}
 	call := rcclx.Call{Collective: step.Collective, Datatype: step.Datatype, Op: "Sum", SizeBytes: result.Shape.SizeBytes(),
-		Ranks: w.spec.WorldSize, Nodes: w.spec.Nodes}
+		Ranks: w.spec.WorldSize, Nodes: w.spec.Nodes, GFX: rcclx.GFXOf(w.info.DeviceName)}
 	path, _ := rcclx.ExpectedPath(w.info.Gates(), w.spec.Variant, w.spec.Settings, call)
 	placement := step.Placement
 	if placement == "" {
@@ -360,7 +372,8 @@ func (w *worker) measure(step rank.Step, size int64) error {
 	}
 	w.events.send(rank.Event{Kind: rank.EventMeasured, StepName: name, Measurement: &rank.Measurement{Collective: step.Collective,
 		Datatype: step.Datatype, Placement: placement, SizeBytes: size, CountElements: result.Shape.CountElements, Latency: result.Latency,
-		LaunchNanoseconds: result.LaunchNanoseconds, Checks: result.Checks, ExpectedPath: path}})
+		LaunchNanoseconds: result.LaunchNanoseconds, Checks: result.Checks, ExpectedPath: path,
+		Hazard: rcclx.Hazard(w.info.Gates(), w.spec.Variant, w.spec.Settings, call)}})
 	return nil
 }
 
