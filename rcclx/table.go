@@ -197,6 +197,20 @@ func Reads(f Flavor, name string) (reads, known bool) {
 	return v.read(f), true
 }
 
+// sourceFor is where a flavor reads the variable. Stable keeps RCCLX's files in a tree of its own, with other line numbers.
+func (v variable) sourceFor(f Flavor) string {
+	if f != FlavorRCCLXStable {
+		return v.source
+	}
+	file, _, _ := strings.Cut(v.source, ":")
+	for _, develop := range []string{"torchcomms comms/rcclx/develop/projects/rccl/", "torchcomms comms/rcclx/develop/"} {
+		if rest, ok := strings.CutPrefix(file, develop); ok {
+			return "torchcomms comms/rcclx/snapshots/stable/comms/rcclx/develop/" + rest
+		}
+	}
+	return v.source
+}
+
 // SettingVariable is one row of the table from (flavor, setting) to variable, with the value that settings give it.
 type SettingVariable struct {
 	// Setting as a CommGroup names it; "always" for what is set whatever the settings.
@@ -220,7 +234,7 @@ func SettingVariables(f Flavor, s Settings) []SettingVariable {
 		if v.value == nil || !v.read(f) {
 			continue
 		}
-		row := SettingVariable{Setting: v.setting, Name: v.name, Unset: v.unset, Rule: v.rule, Source: v.source}
+		row := SettingVariable{Setting: v.setting, Name: v.name, Unset: v.unset, Rule: v.rule, Source: v.sourceFor(f)}
 		if value, ok := env[v.name]; ok {
 			row.Value = &value
 		}

@@ -60,6 +60,27 @@ func TestSettingVariablesAreTheEnvironment(t *testing.T) {
 	}
 }
 
+func TestSourceOfStable(t *testing.T) {
+	want := map[string]string{
+		"HSA_NO_SCRATCH_RECLAIM":            "torchcomms comms/rcclx/snapshots/stable/comms/rcclx/develop/src/init.cc",
+		"RCCL_DDA_NRANKS":                   "torchcomms comms/rcclx/snapshots/stable/comms/rcclx/develop/meta/algorithms/AlgoInit.h",
+		"RCCL_DDA_ALL_REDUCE_SENDBUF_BYTES": "torchcomms comms/rcclx/snapshots/stable/comms/rcclx/develop/meta/algorithms/AlgoInit.h",
+		"RCCL_LOW_PRECISION_ENABLE":         "torchcomms comms/rcclx/snapshots/stable/comms/rcclx/develop/meta/lpcoll/low_precision_common.h",
+	}
+	found := 0
+	for _, row := range SettingVariables(FlavorRCCLXStable, bothOn) {
+		if source, ok := want[row.Name]; ok {
+			found++
+			if row.Source != source {
+				t.Errorf("%s: %s, want %s", row.Name, row.Source, source)
+			}
+		}
+	}
+	if found != len(want) {
+		t.Errorf("%d of %d variables found", found, len(want))
+	}
+}
+
 func TestReads(t *testing.T) {
 	for _, tt := range []struct {
 		f            Flavor
