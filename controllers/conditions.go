@@ -106,7 +106,7 @@ func running(group *v1alpha1.CommGroup, run *v1alpha1.GroupRunStatus, counts v1a
 	switch {
 	case run != nil && run.Phase == v1alpha1.RunPhaseRunning:
 		return finding{metav1.ConditionTrue, v1alpha1.ReasonRunInProgress,
-			fmt.Sprintf("Run %s (%s): nodes with run pods %d, waiting %d, done %d.", run.ID, run.Trigger, counts.Running, counts.Pending,
+			fmt.Sprintf("Run %s (%s): %s run pods, %d wait, %d are done.", run.ID, run.Trigger, nodesHave(counts.Running), counts.Pending,
 				counts.Passed+counts.Failed+counts.Inconclusive+counts.Errored+counts.Skipped) + hindrance}
 	case group.Spec.Run.State == v1alpha1.RunSuspended:
 		return finding{metav1.ConditionFalse, v1alpha1.ReasonSuspended, "run.state is Suspended: no run starts until it is Active."}
@@ -118,6 +118,13 @@ func running(group *v1alpha1.CommGroup, run *v1alpha1.GroupRunStatus, counts v1a
 		return finding{metav1.ConditionFalse, v1alpha1.ReasonSuperseded, fmt.Sprintf("Run %s was aborted.", run.ID)}
 	}
 	return finding{metav1.ConditionFalse, v1alpha1.ReasonRunFinished, fmt.Sprintf("Run %s finished: %s.", run.ID, run.Verdict)}
+}
+
+func nodesHave(n int32) string {
+	if n == 1 {
+		return "1 node has"
+	}
+	return fmt.Sprintf("%d nodes have", n)
 }
 
 // validationOf is the condition Validated. A re-run of the same spec on the same members does not take back what the run

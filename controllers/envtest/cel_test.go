@@ -139,7 +139,7 @@ func TestTenLinesAreEnough(t *testing.T) {
 }
 
 func TestSamplesAreAccepted(t *testing.T) {
-	for _, f := range []string{"commgroup.yaml", "commgroup-full.yaml"} {
+	for _, f := range []string{"commgroup.yaml", "commgroup-full.yaml", "commgroup-placements.yaml"} {
 		for _, u := range readObjects(t, "samples/"+f) {
 			if err := admin.Create(t.Context(), u, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
 				t.Errorf("%s: %v", f, err)
