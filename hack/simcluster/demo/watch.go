@@ -124,7 +124,7 @@ func progressLine(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) string {
 		line += "; " + steps[0]
 	}
 	if len(steps) > 1 {
-		line += fmt.Sprintf(" (and %d more nodes)", len(steps)-1)
+		line += fmt.Sprintf(" (and %d more)", len(steps)-1)
 	}
 	return line
 }
