@@ -94,6 +94,7 @@ static int attach(struct comm *c)
 		return wait_for_nobody(c);
 	}
 	introduce(c);
+	ras_join(c);
 	_Atomic uint32_t *attached = &c->segment->attached;
 	uint32_t here = atomic_fetch_add(attached, 1) + 1;
 	if (here == (uint32_t)c->ranks) {
@@ -188,6 +189,8 @@ static int initialise(struct comm *c)
 		rc = all_ready(c, set_up(c));
 	if (rc == ncclSuccess && c->rank == 0)
 		banner();
+	if (c->infos != NULL)
+		atomic_store(&c->infos[c->rank].init_state, rc);
 	atomic_store(&c->result, rc);
 	return rc;
 }
@@ -196,6 +199,7 @@ static void free_comm(struct comm *c)
 {
 	if (c->reserved_bytes > 0)
 		simrocm_unreserve(c->device, c->reserved_bytes);
+	ras_leave(c);
 	segment_detach(c);
 	pthread_mutex_destroy(&c->mu);
 	pthread_cond_destroy(&c->changed);
@@ -274,6 +278,7 @@ SIM_API int ncclGetUniqueId(struct unique_id *out)
 int comm_release(struct comm *c, bool wait)
 {
 	_Atomic uint32_t never = 0;
+	ras_flag(c, wait ? RAS_DESTROY : RAS_ABORT);
 	while (wait && has_fault(c, FAULT_DESTROY_HANG))
 		futex_wait(&never, 0);
 	pthread_mutex_lock(&c->mu);

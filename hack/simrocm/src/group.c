@@ -54,6 +54,7 @@ static int64_t misbehave(const struct comm *c)
 static void launch(struct op *op)
 {
 	op->late_ns = misbehave(op->comm);
+	ras_launched(op);
 	op->ticket = take_ticket(op->comm);
 	simrocm_enqueue(op->stream, collective_task, op);
 }

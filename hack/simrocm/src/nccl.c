@@ -72,7 +72,7 @@ void fatal(const char *format, ...)
 	abort();
 }
 
-static int version_code(void)
+int version_code(void)
 {
 	switch (simrocm_config()->flavor) {
 	case FLAVOR_RCCL: return 22606;
@@ -248,6 +248,7 @@ SIM_API int ncclCommFinalize(void *comm)
 	struct comm *c = ready(comm, "ncclCommFinalize", &rc);
 	if (c == NULL)
 		return rc;
+	ras_flag(c, RAS_FINALIZE);
 	pthread_mutex_lock(&c->mu);
 	while (c->pending > 0)
 		pthread_cond_wait(&c->changed, &c->mu);

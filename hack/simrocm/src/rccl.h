@@ -38,6 +38,10 @@ struct slot {
 	uint32_t may_skip;
 };
 
+/* RAS counts only the collectives that have a number below NCCL_NUM_FUNCTIONS (rccl src/include/nccl_common.h). */
+#define RAS_COLLECTIVES 5
+enum { RAS_FINALIZE = 1, RAS_DESTROY = 2, RAS_ABORT = 4, RAS_GONE = 8 };
+
 /* A rank's part of the shared segment. */
 struct rank_info {
 	char host[160];        /* identity of the node: NCCL_HOSTID, or host name and boot id */
@@ -49,6 +53,11 @@ struct rank_info {
 	int64_t ring_mbps, cross_mbps, nominal_pair_mbps, nic_mbps;
 	int64_t pair_mbps[SIM_MAX_GPUS];
 	uint8_t pair_kind[SIM_MAX_GPUS];
+	/* What RAS tells. */
+	int32_t pid, device;
+	_Atomic int32_t init_state;
+	_Atomic uint32_t flags;
+	_Atomic uint64_t launched[RAS_COLLECTIVES];
 	_Atomic uint32_t present;
 	_Atomic uint32_t doorbell; /* rung by peers in send and receive */
 	struct slot slot[2];
@@ -228,6 +237,12 @@ void take_turn(struct comm *c, uint64_t ticket);
 void end_turn(struct comm *c);
 void hang(struct comm *c, enum path path);
 
+/* ras.c */
+void ras_join(struct comm *c);
+void ras_leave(struct comm *c);
+void ras_launched(const struct op *op);
+void ras_flag(struct comm *c, uint32_t flag);
+
 /* p2p.c */
 void batch_task(struct sim_stream *s, void *arg);
 
@@ -250,5 +265,6 @@ void warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void info(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void fatal(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 void banner(void);
+int version_code(void);
 
 #endif

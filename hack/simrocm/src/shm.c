@@ -228,6 +228,7 @@ void segment_detach(struct comm *c)
 	munmap(c->segment, c->segment_bytes);
 	close(c->segment_fd);
 	c->segment = NULL;
+	c->infos = NULL;
 }
 
 /* futex_wait sleeps while the word has the value, for at most 50 ms so that callers can look at their abort flags. */
