@@ -43,8 +43,8 @@ type Spec struct {
 	Settings rcclx.Settings `json:"settings"`
 	// Steps to carry out, in order, the same on every rank.
 	Steps []Step `json:"steps"`
-	// InitDeadline bounds the forming of the communicator, StepDeadline one measurement; both in nanoseconds. The rank
-	// reports a missed deadline and exits; the parent enforces the same ones with SIGKILL.
+	// InitDeadline bounds the forming of the communicator, StepDeadline one measurement; both in nanoseconds. The parent
+	// enforces them with SIGKILL; the rank gives up a little earlier, up to a second, so that it can say what it knows.
 	InitDeadline time.Duration `json:"initDeadlineNanoseconds"`
 	StepDeadline time.Duration `json:"stepDeadlineNanoseconds"`
 }

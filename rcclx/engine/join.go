@@ -39,7 +39,7 @@ func nonBlockingConfig() config {
 }
 
 // abortDeadline bounds the attempt to end a communicator that never formed. The process exits after it anyway.
-const abortDeadline = 2 * time.Second
+const abortDeadline = 500 * time.Millisecond
 
 // Join forms the communicator. Blocking, the call is inside the library until every rank has come; the deadline then holds
 // only where the library answers that it is still at work (NCCL_COMM_BLOCKING=0), and a call that never comes back is

@@ -114,7 +114,7 @@ func TestInitDeadline(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, non-blocking %v", name, nonBlocking), func(t *testing.T) {
 				t.Parallel()
 				g := newGroup(node(t), rcclx.Baseline, measure(rcclx.AllReduce, rcclx.BFloat16, 65536))
-				g.spec.WorldSize, g.spec.NonBlocking, g.spec.InitDeadline = 4, nonBlocking, time.Second
+				g.spec.WorldSize, g.spec.NonBlocking, g.spec.InitDeadline = 4, nonBlocking, 2*time.Second
 				change(g)
 				g.run(t, false)
 				for at := range g.events {

@@ -23,8 +23,13 @@ const maxLineBytes = 1 << 20
 // specDeadline bounds the wait for the first line, which carries all other deadlines.
 const specDeadline = time.Minute
 
-// watchdogSlack is how much later than the engine the watchdog speaks, so that the engine's own words come first.
-const watchdogSlack = 2 * time.Second
+// The parent kills the rank at a deadline. What the rank knows is told only if it speaks before: the engine by the whole margin, and the
+// watchdog, which knows less, by a quarter of it.
+func margin(deadline time.Duration) time.Duration { return min(time.Second, deadline/10) }
+
+func engineDeadline(deadline time.Duration) time.Duration { return deadline - margin(deadline) }
+
+func watchdogDeadline(deadline time.Duration) time.Duration { return deadline - margin(deadline)/4 }
 
 // ErrFailed is what Run returns after it has told the parent of an error.
 var ErrFailed = errors.New("the rank failed; its last event says why")
@@ -223,17 +228,14 @@ func (w *worker) run(ctx context.Context) error {
 		}
 	}
 	w.enter(StepDestroy, w.spec.StepDeadline)
-	if err := w.engine.Close(w.spec.StepDeadline); err != nil {
+	if err := w.engine.Close(engineDeadline(w.spec.StepDeadline)); err != nil {
 		return &stepError{StepDestroy, err}
 	}
 	return nil
 }
 
 func (w *worker) enter(step string, deadline time.Duration) {
-	if deadline > 0 {
-		deadline += watchdogSlack
-	}
-	w.dog.enter(step, deadline)
+	w.dog.enter(step, watchdogDeadline(deadline))
 }
 
 // load opens the library, looks at the device, and reports both before anything is judged.
@@ -310,7 +312,7 @@ func (w *worker) rendezvous(ctx context.Context) ([]byte, error) {
 		return id, err
 	}
 	w.dog.stop() // this wait has a deadline of its own
-	text, err := nextLine(ctx, w.lines, "the rendezvous", w.spec.InitDeadline)
+	text, err := nextLine(ctx, w.lines, "the rendezvous", engineDeadline(w.spec.InitDeadline))
 	if err != nil {
 		return nil, err
 	}
@@ -326,7 +328,7 @@ func (w *worker) join(id []byte) error {
 	w.enter(StepInit, w.spec.InitDeadline)
 	w.events.send(rank.Event{Kind: rank.EventInitStart, StepName: StepInit})
 	start := w.clock.Now()
-	if err := w.engine.Join(id, w.spec.NonBlocking, w.spec.InitDeadline); err != nil {
+	if err := w.engine.Join(id, w.spec.NonBlocking, engineDeadline(w.spec.InitDeadline)); err != nil {
 		return err
 	}
 	w.events.send(rank.Event{Kind: rank.EventInitDone, StepName: StepInit, InitDuration: w.clock.Now().Sub(start)})
@@ -356,7 +358,7 @@ func (w *worker) start(name string) {
 
 func (w *worker) measure(step rank.Step, size int64) error {
 	request := engine.MeasureRequest{Collective: step.Collective, Datatype: step.Datatype, Placement: step.Placement, SizeBytes: size,
-		WarmupIterations: step.WarmupIterations, Iterations: step.Iterations, Data: step.Data, Variant: w.spec.Variant, Deadline: w.spec.StepDeadline}
+		WarmupIterations: step.WarmupIterations, Iterations: step.Iterations, Data: step.Data, Variant: w.spec.Variant, Deadline: engineDeadline(w.spec.StepDeadline)}
 	name := request.Name()
 	w.start(name)
 	result, err := w.engine.Measure(request)
@@ -386,7 +388,7 @@ func (w *worker) probePairs(step rank.Step, size int64) error {
 		name := fmt.Sprintf("PairProbe with rank %d, %d B", peer, size)
 		w.start(name)
 		result, err := w.engine.MeasurePair(peer, engine.PairRequest{SizeBytes: size, WarmupIterations: step.WarmupIterations,
-			Iterations: step.Iterations, Deadline: w.spec.StepDeadline})
+			Iterations: step.Iterations, Deadline: engineDeadline(w.spec.StepDeadline)})
 		if err != nil {
 			return &stepError{name, err}
 		}
