@@ -2,10 +2,12 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -164,40 +166,205 @@ func TestWaitSeesTheAsynchronousError(t *testing.T) {
 	}
 }
 
-// A library that is older than needed is told from one that lacks a symbol.
-func TestOpenOldLibrary(t *testing.T) {
-	source, library := filepath.Join(t.TempDir(), "old.c"), filepath.Join(t.TempDir(), "librccl.so.1")
-	if err := os.WriteFile(source, []byte("int ncclGetVersion(int *v) { *v = 21212; return 0; }\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("gcc", "-shared", "-fPIC", "-o", library, source).CombinedOutput(); err != nil {
-		t.Fatalf("gcc: %v\n%s", err, out)
-	}
-	_, err := Open(library, "")
-	var old *LibraryTooOldError
-	if !errors.As(err, &old) || old.Found != "2.12.12" || old.Needed != "2.13.0" {
-		t.Errorf("Open = %v, want a LibraryTooOldError with both versions", err)
+// A library that is older than needed is told from one whose version is none and from one that lacks a symbol.
+func TestOpenRefusesVersions(t *testing.T) {
+	for code, want := range map[int]string{21212: "version 2.12.12; version 2.13.0 or later", 0: "gave 0", -5: "gave -5", 100000: "gave 100000", 2147483647: "gave 2147483647"} {
+		source, library := filepath.Join(t.TempDir(), "old.c"), filepath.Join(t.TempDir(), "librccl.so.1")
+		if err := os.WriteFile(source, fmt.Appendf(nil, "int ncclGetVersion(int *v) { *v = %d; return 0; }\n", code), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command("gcc", "-shared", "-fPIC", "-o", library, source).CombinedOutput(); err != nil {
+			t.Fatalf("gcc: %v\n%s", err, out)
+		}
+		_, err := Open(library, "")
+		var old *LibraryTooOldError
+		var bad *BadVersionError
+		if isOld := code == 21212; errors.As(err, &old) != isOld || errors.As(err, &bad) == isOld || !strings.Contains(err.Error(), want) {
+			t.Errorf("version %d: Open = %v, want %q", code, err, want)
+		}
 	}
 }
 
+// What the library or the device cannot do is refused before any call.
+func TestSupports(t *testing.T) {
+	nccl := func(version, capability int) *Library {
+		return &Library{info: rcclx.LibraryInfo{Flavor: rcclx.FlavorNCCL, VersionCode: version}, fp8: fp8OCP, computeCapability: capability,
+			collectives: map[rcclx.Collective]uintptr{rcclx.AllReduce: 1, rcclx.AllGather: 1}}
+	}
+	for _, tt := range []struct {
+		library    *Library
+		collective rcclx.Collective
+		datatype   rcclx.Datatype
+		want       string
+	}{
+		{nccl(22809, 90), rcclx.AllReduce, rcclx.Float8E4M3, ""},
+		{nccl(22809, 90), rcclx.AllToAllv, rcclx.Float8E4M3, ""},
+		{nccl(22809, 90), rcclx.SendRecv, rcclx.Int8, ""},
+		{nccl(22304, 90), rcclx.AllReduce, rcclx.Float8E4M3, "from version 2.24.0"},
+		{nccl(22809, 80), rcclx.AllReduce, rcclx.Float8E5M2, "compute capability 9.0"},
+		{nccl(22809, 80), rcclx.AllGather, rcclx.Float8E5M2, ""},
+		{nccl(22809, 90), rcclx.AllReduce, "Uint8", "Uint8"},
+		{nccl(22809, 90), rcclx.Broadcast, rcclx.Float32, "ncclBroadcast, which Broadcast needs"},
+		{nccl(22809, 90), rcclx.Reduce, rcclx.Float32, "ncclReduce, which Reduce needs"},
+		{&Library{info: rcclx.LibraryInfo{Flavor: rcclx.FlavorRCCLXDev, VersionCode: 22803, DeviceName: "AMD Radeon"}, collectives: map[rcclx.Collective]uintptr{rcclx.AllReduce: 1}},
+			rcclx.AllReduce, rcclx.Float8E4M3, `"AMD Radeon"`},
+	} {
+		err := tt.library.Supports(tt.collective, tt.datatype, rcclx.OutOfPlace, []rcclx.Data{rcclx.DataExact})
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s of %s on %+v: %v, want %q", tt.collective, tt.datatype, tt.library.info, err, tt.want)
+		}
+		if err == nil {
+			continue
+		}
+		var request *RequestError
+		var symbol *SymbolMissingError
+		if !errors.As(err, &request) && !errors.As(err, &symbol) {
+			t.Errorf("%s of %s: %T, want an error of its own kind", tt.collective, tt.datatype, err)
+		}
+	}
+}
+
+// Buffers beyond 4 GiB: every byte is written once, at its own address.
+func TestWriteBeyond32Bits(t *testing.T) {
+	const base, size = uintptr(1) << 40, int64(5<<30 + 6)
+	var next, last uintptr = base, 0
+	wrong := 0
+	copied := purego.NewCallback(func(to, _, bytes, kind, _ uintptr) uintptr {
+		if to != next || kind != copyHostToDevice {
+			wrong++
+		}
+		next, last = to+bytes, to
+		return 0
+	})
+	success := purego.NewCallback(func(uintptr) uintptr { return 0 })
+	e := &Engine{lib: &Library{Runtime: &Runtime{memcpyAsync: copied, eventRecord: success, eventQuery: success}}, clock: &steppedClock{}}
+	p := newPattern(elementFor(t, rcclx.BFloat16, fp8OCP), rcclx.DataExact, 2, 0)
+	if err := e.write(base, p.inputTile(0), 77, size, e.limit(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if wrong != 0 || next != base+uintptr(size) || last < base+1<<32 {
+		t.Errorf("%d copies at wrong addresses; the last one ended at %#x, want %#x", wrong, next, base+uintptr(size))
+	}
+}
+
+func TestIDAddress(t *testing.T) {
+	id := make([]byte, UniqueIDBytes)
+	copy(id[8:], []byte{2, 0, 0x1f, 0x90, 10, 1, 2, 3})
+	if address, ok := idAddress(id); !ok || address.String() != "10.1.2.3:8080" {
+		t.Errorf("IPv4: %s, %v", address, ok)
+	}
+	clear(id)
+	copy(id[8:], []byte{10, 0, 0x1f, 0x90, 0, 0, 0, 0, 0xfd})
+	id[31] = 7
+	if address, ok := idAddress(id); !ok || address.String() != "[fd00::7]:8080" {
+		t.Errorf("IPv6: %s, %v", address, ok)
+	}
+	for _, id := range [][]byte{nil, make([]byte, UniqueIDBytes), []byte("not an id")} {
+		if address, ok := idAddress(id); ok {
+			t.Errorf("%q gave %s", id, address)
+		}
+	}
+	lib := &Library{lastError: func(uintptr) string { return "Connection refused" }}
+	if text := lib.StuckInit(0, 1, 2, id); !strings.Contains(text, "the id names [fd00::7]:8080") || !strings.Contains(text, "Connection refused") {
+		t.Errorf("StuckInit = %q", text)
+	}
+}
+
+// What the library calls an invalid argument is told with the rank and the world size that it was given.
+func TestInitErrorsNameTheRank(t *testing.T) {
+	lib := &Library{lastError: func(uintptr) string { return "" }, info: rcclx.LibraryInfo{DeviceName: "GPU", PCIAddress: "0000:05:00.0"}}
+	e := &Engine{lib: lib, rank: 9, ranks: 8, clock: &steppedClock{}}
+	for code, want := range map[int]string{resultInvalidArgument: "rank 9 of 8 ranks", resultInvalidUsage: "device GPU at 0000:05:00.0", 6: "rank 9 of 8 waits for"} {
+		if err := e.explainInit(&CallError{Call: "ncclCommInitRank", Code: code}, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("code %d: %v, want %q", code, err, want)
+		}
+	}
+	if err := e.explainInit(nil, nil); err != nil {
+		t.Errorf("success became %v", err)
+	}
+}
+
+// The properties' layout differs between releases; the architecture's name is found wherever it is.
+func TestDeviceNames(t *testing.T) {
+	for text, want := range map[string]string{"gfx942:sramecc+:xnack-": "gfx942", "gfx90a": "gfx90a", "gfx1201": "gfx1201", "none": ""} {
+		properties := purego.NewCallback(func(to *[2048]byte, _ uintptr) uintptr {
+			copy(to[:], "AMD Instinct")
+			copy(to[1160:], text)
+			return 0
+		})
+		r := &Runtime{prefix: "hip", getProperties: properties}
+		if name, architecture := r.name(0); name != "AMD Instinct" || architecture != want {
+			t.Errorf("%q: name %q, architecture %q", text, name, architecture)
+		}
+	}
+	attribute := purego.NewCallback(func(to *int32, what, _ uintptr) uintptr {
+		*to = map[uintptr]int32{75: 10, 76: 3}[what]
+		return 0
+	})
+	if got := (&Runtime{prefix: "cuda", getAttribute: attribute}).computeCapability(0); got != 103 {
+		t.Errorf("compute capability %d, want 103", got)
+	}
+}
+
+// NCCL's own folder leads to CUDA's runtime where both were installed as Python packages.
+func TestRuntimeCandidates(t *testing.T) {
+	all := cudaCandidates("/venv/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2")
+	for _, want := range []string{"libcudart.so", "/venv/lib/python3.12/site-packages/nvidia/cu13/lib/libcudart.so.13",
+		"/venv/lib/python3.12/site-packages/nvidia/cuda_runtime/lib/libcudart.so.12", "/usr/local/cuda/lib64/libcudart.so"} {
+		if !slices.Contains(all, want) {
+			t.Errorf("%v lacks %s", all, want)
+		}
+	}
+}
+
+// The cost of one call through the binding, against a function of the library that does next to nothing.
 func BenchmarkCallThroughSyscallN(b *testing.B) {
-	e := engine(b, 4096)
+	address, _ := benchmarked(b)
+	var version int32
+	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := e.asyncResult(); err != nil {
-			b.Fatal(err)
+		if result, _, _ := purego.SyscallN(address, uintptr(unsafe.Pointer(&version))); result != 0 {
+			b.Fatal(result)
 		}
 	}
 }
 
 // The same call through a registered function, for comparison: reflection costs more.
 func BenchmarkCallThroughRegisterFunc(b *testing.B) {
-	e := engine(b, 4096)
-	var get func(comm uintptr, result unsafe.Pointer) int32
-	purego.RegisterFunc(&get, e.lib.getAsyncError)
-	var result int32
+	address, _ := benchmarked(b)
+	var get func(version *int32) int32
+	purego.RegisterFunc(&get, address)
+	var version int32
+	b.ReportAllocs()
 	for b.Loop() {
-		if get(e.comm, unsafe.Pointer(&result)) != 0 {
+		if result := get(&version); result != 0 {
 			b.Fatal(result)
 		}
 	}
+}
+
+// A call with seven arguments, as ncclAllReduce has; a Go function as its target is left out of neither.
+func BenchmarkLaunchAllReduce(b *testing.B) {
+	e := engine(b, 4096)
+	launch := e.prepare(rcclx.AllReduce, 7, 4, 2, uintptr(e.send.address), uintptr(e.recv.address))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, result := launch(); result != resultSuccess {
+			b.Fatal(result)
+		}
+	}
+	if err := e.wait("the calls", e.limit(time.Minute)); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func benchmarked(b *testing.B) (getVersion uintptr, lib *Library) {
+	b.Helper()
+	lib = openSimulated(b)
+	handle, err := load(lib.info.Path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	symbols := symbolTable{handle: handle, file: lib.info.Path}
+	return symbols.need("ncclGetVersion"), lib
 }
