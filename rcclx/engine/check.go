@@ -15,13 +15,27 @@ type checker struct {
 	tile     *tile // of the first segment, once it is reached
 	values   []float64
 
-	checked, wrong, nan, overflow int64
-	firstWrong                    int64
-	maxError, sumError            float64
-	maxValue, sumValue            float64
+	tally
+	firstWrong int64
+	maxValue   float64
+	maxError   float64
+
+	// last is the last whole period that was looked at element by element, of which tile, and what was found. Most periods of a
+	// result are equal, since the order of a sum changes with the library's chunks only, which are longer.
+	last struct {
+		tile  *tile
+		bytes []byte
+		found tally
+	}
 }
 
-func newChecker(p pattern, segments []segment) *checker {
+// tally is what adds up over a result.
+type tally struct {
+	checked, wrong, nan, overflow int64
+	sumError, sumValue            float64
+}
+
+func newChecker(p *pattern, segments []segment) *checker {
 	return &checker{data: p.data, element: p.element, segments: segments, firstWrong: -1}
 }
 
@@ -44,33 +58,66 @@ func (c *checker) add(got []byte) {
 }
 
 func (c *checker) compare(got []byte, t *tile, phase, n int) {
+	c.maxValue = max(c.maxValue, t.maxValue)
+	size := c.element.bytes
+	switch {
+	case t.bytes != nil && bytes.Equal(got, t.bytes[phase*size:(phase+n)*size]):
+		c.checked += int64(n)
+		c.sumValue += t.sums[phase+n] - t.sums[phase]
+	case n < periodElements:
+		c.each(got, t, phase, n)
+	case c.last.tile == t && bytes.Equal(got, c.last.bytes):
+		c.tally = c.plus(c.last.found, 1)
+	default:
+		before := c.tally
+		c.each(got, t, phase, n)
+		c.last.tile, c.last.bytes, c.last.found = t, append(c.last.bytes[:0], got...), c.plus(before, -1)
+	}
+}
+
+func (a tally) plus(b tally, sign int64) tally {
+	a.checked += sign * b.checked
+	a.wrong += sign * b.wrong
+	a.nan += sign * b.nan
+	a.overflow += sign * b.overflow
+	a.sumError += float64(sign) * b.sumError
+	a.sumValue += float64(sign) * b.sumValue
+	return a
+}
+
+// each compares element by element.
+func (c *checker) each(got []byte, t *tile, phase, n int) {
 	first := c.checked
 	c.checked += int64(n)
-	c.maxValue = max(c.maxValue, t.maxValue)
 	c.sumValue += t.sums[phase+n] - t.sums[phase]
-	size := c.element.bytes
-	if t.bytes != nil && bytes.Equal(got, t.bytes[phase*size:(phase+n)*size]) {
-		return
-	}
 	if c.values == nil {
 		c.values = make([]float64, periodElements)
 	}
-	c.element.decode(c.values[:n], got)
-	want := t.want[phase : phase+n]
-	for i, value := range c.values[:n] {
-		deviation, tolerance := math.Abs(value-want[i]), 0.0
-		if t.tolerance != nil {
-			tolerance = t.tolerance[phase+i]
-		}
+	values, want := c.values[:n], t.want[phase:phase+n]
+	c.element.decode(values, got)
+	tolerances := exactly[:n]
+	if t.tolerance != nil {
+		tolerances = t.tolerance[phase : phase+n]
+	}
+	sumError, maxError := 0.0, 0.0
+	for i, value := range values {
+		deviation := math.Abs(value - want[i])
 		// NaN and infinity are never within the tolerance.
-		if deviation <= tolerance {
-			c.sumError += deviation
-			c.maxError = max(c.maxError, deviation)
+		if !(deviation <= tolerances[i]) {
+			c.judge(t, phase+i, first+int64(i), value, deviation, tolerances[i], got[i*c.element.bytes:])
 			continue
 		}
-		c.judge(t, phase+i, first+int64(i), value, deviation, tolerance, got[i*size:])
+		sumError += deviation
+		if deviation > maxError {
+			maxError = deviation
+		}
 	}
+	c.sumError += sumError
+	c.maxError = max(c.maxError, maxError)
 }
+
+// exactly is no tolerance at all.
+var exactly = make([]float64, periodElements)
 
 // judge looks at an element that rounding does not explain.
 func (c *checker) judge(t *tile, at int, index int64, value, deviation, tolerance float64, raw []byte) {

@@ -28,7 +28,7 @@ func eachElement(t *testing.T, test func(t *testing.T, e element)) {
 
 // received builds what a right library would deliver, from the definition of each collective; sums are added in rank order and
 // rounded at every hop, as a ring does.
-func received(p pattern, c rcclx.Collective, rank int, count, start int64) []byte {
+func received(p *pattern, c rcclx.Collective, rank int, count, start int64) []byte {
 	var out []byte
 	put := func(value float64) { out = p.element.encode(out, value) }
 	sum := func(index int64) float64 {
@@ -80,7 +80,7 @@ func received(p pattern, c rcclx.Collective, rank int, count, start int64) []byt
 	return out
 }
 
-func checked(p pattern, c rcclx.Collective, rank int, count, start int64, got []byte, piece int) rcclx.CheckResult {
+func checked(p *pattern, c rcclx.Collective, rank int, count, start int64, got []byte, piece int) rcclx.CheckResult {
 	k := newChecker(p, p.reference(c, rcclx.OutOfPlace, rank, count, start))
 	for at := 0; at < len(got); at += piece {
 		k.add(got[at:min(at+piece, len(got))])
@@ -171,7 +171,7 @@ func e4m3(form smallFloat, value float64) float64 {
 }
 
 // transported is an AllReduce whose values and sums travel as E4M3.
-func transported(p pattern, form smallFloat, count int64) []byte {
+func transported(p *pattern, form smallFloat, count int64) []byte {
 	var out []byte
 	for i := range count {
 		var sum float64
@@ -251,4 +251,50 @@ func TestClippedValues(t *testing.T) {
 	if r := checked(p, rcclx.AllGather, 0, periodElements, 0, short, 1<<20); r.WrongElements == 0 {
 		t.Errorf("values clipped to 200 gave %+v", r)
 	}
+}
+
+// Checking a large result must not take longer than moving it: MB/s of the result.
+func BenchmarkCheck(b *testing.B) {
+	const count = 1 << 20
+	for _, data := range []rcclx.Data{rcclx.DataExact, rcclx.DataRounding, rcclx.DataGradients} {
+		for _, d := range []rcclx.Datatype{rcclx.Float32, rcclx.BFloat16, rcclx.Float8E4M3} {
+			if fitsData(d, data) != "" {
+				continue
+			}
+			transport := 0.0
+			if data == rcclx.DataRounding {
+				transport = e4m3OCP.largest
+			}
+			e := elementFor(b, d, fp8OCP)
+			p := newPattern(e, data, 8, transport)
+			got := received(p, rcclx.AllReduce, 0, count, 0)
+			if transport > 0 {
+				got = transported(p, e4m3OCP, count)
+			}
+			b.Run(string(data)+"/"+string(d), func(b *testing.B) {
+				check := newChecker(p, nil)
+				sum := p.sumTile()
+				b.SetBytes(int64(len(got)))
+				for b.Loop() {
+					check.segments, check.tile = []segment{{func() *tile { return sum }, 0, count}}, nil
+					check.add(got)
+				}
+				if check.wrong != 0 {
+					b.Error(check.result())
+				}
+			})
+		}
+	}
+	b.Run("reference", func(b *testing.B) {
+		p := newPattern(elementFor(b, rcclx.BFloat16, fp8OCP), rcclx.DataExact, 8, 0)
+		for b.Loop() {
+			p.sumTile()
+		}
+	})
+	b.Run("referenceGradients", func(b *testing.B) {
+		p := newPattern(elementFor(b, rcclx.BFloat16, fp8OCP), rcclx.DataGradients, 8, e4m3OCP.largest)
+		for b.Loop() {
+			p.sumTile()
+		}
+	})
 }

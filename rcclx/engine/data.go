@@ -20,15 +20,17 @@ type pattern struct {
 	transport float64
 
 	contributors int
+	largest      uint64 // of Exact data
 	scale        float64
+	tiles        tiles // made before; nil keeps none
 }
 
 // newPattern makes a pattern of data that fitsData allows.
-func newPattern(e element, data rcclx.Data, ranks int, transport float64) pattern {
-	p := pattern{element: e, data: data, ranks: ranks, transport: transport, contributors: ranks, scale: 1}
+func newPattern(e element, data rcclx.Data, ranks int, transport float64) *pattern {
+	p := &pattern{element: e, data: data, ranks: ranks, transport: transport, contributors: ranks, scale: 1}
 	switch data {
 	case rcclx.DataExact:
-		p.contributors = exactFor(e).contributors
+		p.contributors, p.largest = exactFor(e).contributors, uint64(exactFor(e).largest)
 	case rcclx.DataRounding:
 		p.contributors = roundingContributors
 	case rcclx.DataGradients:
@@ -135,7 +137,7 @@ const (
 
 // value of a rank at an index, as the element type holds it. Every rank computes every other's, so it uses no function that
 // could round differently on another machine.
-func (p pattern) value(rank int, index int64) float64 {
+func (p *pattern) value(rank int, index int64) float64 {
 	k := uint64(index % periodElements)
 	if p.ranks > p.contributors && (uint64(rank)+k)%uint64(p.ranks) >= uint64(p.contributors) {
 		return 0
@@ -149,7 +151,7 @@ func (p pattern) value(rank int, index int64) float64 {
 	case rcclx.DataActivations:
 		return p.element.round(p.scale * activation(mix(seedActivations, at)))
 	}
-	return float64(1 + mix(seedExact, at)%uint64(exactFor(p.element).largest))
+	return float64(1 + mix(seedExact, at)%p.largest)
 }
 
 // gradient makes a value from random bits: a normal exponent and an even fraction.

@@ -104,13 +104,13 @@ func elementOf(d rcclx.Datatype, encoding fp8Encoding) (e element, ok bool) {
 }
 
 // integer says whether the element is no float.
-func (e element) integer() bool { return e.significantBits == 0 }
+func (e *element) integer() bool { return e.significantBits == 0 }
 
 // epsilon is the distance from 1 to the next larger value: twice the largest relative error of one rounding to nearest.
-func (e element) epsilon() float64 { return math.Ldexp(1, 1-e.significantBits) }
+func (e *element) epsilon() float64 { return math.Ldexp(1, 1-e.significantBits) }
 
 // round gives the nearest value that the element holds.
-func (e element) round(value float64) float64 {
+func (e *element) round(value float64) float64 {
 	switch {
 	case e.form != nil:
 		return e.form.round(value)
@@ -123,7 +123,7 @@ func (e element) round(value float64) float64 {
 }
 
 // encode appends a value's bytes, little endian, rounded to nearest.
-func (e element) encode(to []byte, value float64) []byte {
+func (e *element) encode(to []byte, value float64) []byte {
 	switch {
 	case e.bytes == 1 && e.form != nil:
 		return append(to, byte(e.form.bits(value)))
@@ -151,7 +151,7 @@ func tableOf(form *smallFloat) []float32 {
 }
 
 // decode reads as many elements as there are places for values.
-func (e element) decode(values []float64, from []byte) {
+func (e *element) decode(values []float64, from []byte) {
 	switch {
 	case e.form == &bfloat16:
 		for i := range values {
@@ -187,7 +187,7 @@ func (e element) decode(values []float64, from []byte) {
 }
 
 // poisoned says whether an element's bytes are all poison, so that it was never written.
-func (e element) poisoned(raw []byte) bool {
+func (e *element) poisoned(raw []byte) bool {
 	for _, b := range raw[:e.bytes] {
 		if b != e.poison {
 			return false

@@ -52,6 +52,7 @@ type Engine struct {
 	send, recv buffer
 	// filled says what the send buffer holds.
 	filled filling
+	tiles  tiles
 	stage  []byte
 }
 
@@ -74,7 +75,7 @@ type filling struct {
 
 // NewEngine makes the stream and the events on the current device.
 func NewEngine(lib *Library, rank, ranks int, clock Clock) (*Engine, error) {
-	e := &Engine{lib: lib, clock: clock, rank: rank, ranks: ranks}
+	e := &Engine{lib: lib, clock: clock, rank: rank, ranks: ranks, tiles: tiles{}}
 	var err error
 	if e.stream, err = lib.Runtime.newStream(); err != nil {
 		return nil, err

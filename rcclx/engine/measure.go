@@ -55,7 +55,7 @@ type measurement struct {
 	limit    limit
 	sendAt   int64 // in place, where the two lie in the receive buffer
 	recvAt   int64
-	patterns []pattern // one for each data
+	patterns []*pattern // one for each data
 }
 
 // Measure times a collective by device events and then, in a call of its own for each kind of data that is not timed, checks every
@@ -111,9 +111,15 @@ func (e *Engine) measurement(q MeasureRequest) (*measurement, error) {
 		m.sendAt, m.recvAt = shape.InPlaceOffsets(e.rank)
 	}
 	for _, data := range q.Data {
-		m.patterns = append(m.patterns, newPattern(m.element, data, e.ranks, e.transport(q)))
+		m.patterns = append(m.patterns, e.pattern(m.element, data, e.transport(q)))
 	}
 	return m, nil
+}
+
+func (e *Engine) pattern(element element, data rcclx.Data, transport float64) *pattern {
+	p := newPattern(element, data, e.ranks, transport)
+	p.tiles = e.tiles
+	return p
 }
 
 // transport is the largest value of FP8 transport; zero for calls that have none. Where the encoding is not known, it is the
@@ -161,7 +167,7 @@ func (e *Engine) calls(launch launch, l limit) func() error {
 }
 
 // fill writes the input of a call whose data begin at an index; in place, what is not input becomes poison.
-func (e *Engine) fill(m *measurement, p pattern, start int64) error {
+func (e *Engine) fill(m *measurement, p *pattern, start int64) error {
 	if m.Placement != rcclx.InPlace {
 		return e.fillSend(p, m.shape.SendBytes, m.limit)
 	}
@@ -175,7 +181,7 @@ func (e *Engine) fill(m *measurement, p pattern, start int64) error {
 }
 
 // checkedCall makes a call of its own, with data that begin elsewhere than those of the timed ones, and compares all of its result.
-func (e *Engine) checkedCall(m *measurement, p pattern) (rcclx.CheckResult, error) {
+func (e *Engine) checkedCall(m *measurement, p *pattern) (rcclx.CheckResult, error) {
 	start := shiftBytes / m.Datatype.Bytes()
 	if err := e.fill(m, p, start); err != nil {
 		return rcclx.CheckResult{}, err
@@ -197,7 +203,7 @@ func (e *Engine) checkedCall(m *measurement, p pattern) (rcclx.CheckResult, erro
 
 // fillSend writes this rank's values where the buffer does not hold them yet, and as many more as the checked call's shift
 // needs. They do not depend on the size, so that one filling serves every size up to its own.
-func (e *Engine) fillSend(p pattern, sizeBytes int64, l limit) error {
+func (e *Engine) fillSend(p *pattern, sizeBytes int64, l limit) error {
 	want := filling{p.element.datatype, p.data, sizeBytes + shiftBytes}
 	if e.filled.datatype == want.datatype && e.filled.data == want.data && e.filled.bytes >= want.bytes {
 		return nil

@@ -45,7 +45,7 @@ func (e *Engine) MeasurePair(peer int, q PairRequest) (PairResult, error) {
 	}
 	l := e.limit(q.Deadline)
 	element, _ := elementOf(rcclx.Float32, e.lib.fp8)
-	p := newPattern(element, rcclx.DataExact, e.ranks, 0)
+	p := e.pattern(element, rcclx.DataExact, 0)
 	if err := e.fillSend(p, shape.SendBytes, l); err != nil {
 		return PairResult{}, err
 	}

@@ -22,16 +22,52 @@ type tile struct {
 	maxValue float64
 }
 
+// tiles keeps the tiles that were made last, since a run asks for the same ones at every size.
+type tiles map[tileKey]*tile
+
+type tileKey struct {
+	datatype  rcclx.Datatype
+	data      rcclx.Data
+	transport float64
+	rank      int // sumOfAll for the sum
+}
+
+const (
+	sumOfAll = -1
+	// mostTiles are about 100 KB each.
+	mostTiles = 64
+)
+
+func (p *pattern) cached(rank int, make func() *tile) *tile {
+	key := tileKey{p.element.datatype, p.data, p.transport, rank}
+	t, ok := p.tiles[key]
+	if ok {
+		return t
+	}
+	t = make()
+	if len(p.tiles) >= mostTiles {
+		clear(p.tiles)
+	}
+	if p.tiles != nil {
+		p.tiles[key] = t
+	}
+	return t
+}
+
 // inputTile is what one rank sends.
-func (p pattern) inputTile(rank int) *tile { return p.tileOf([]int{rank}, 0) }
+func (p *pattern) inputTile(rank int) *tile {
+	return p.cached(rank, func() *tile { return p.tileOf([]int{rank}, 0) })
+}
 
 // sumTile is the sum over all ranks.
-func (p pattern) sumTile() *tile {
-	ranks := make([]int, p.ranks)
-	for i := range ranks {
-		ranks[i] = i
-	}
-	return p.tileOf(ranks, p.ranks-1)
+func (p *pattern) sumTile() *tile {
+	return p.cached(sumOfAll, func() *tile {
+		ranks := make([]int, p.ranks)
+		for i := range ranks {
+			ranks[i] = i
+		}
+		return p.tileOf(ranks, p.ranks-1)
+	})
 }
 
 // tileOf is the sum over the given ranks, with the tolerance for so many additions.
@@ -46,7 +82,7 @@ func (p pattern) sumTile() *tile {
 // is wrong there, for that is what unscaled FP8 does; the counts of NaN and overflow tell of it. What remains wrong is what no rounding, underflow
 // or overflow explains: poison, and values far off. On Gradients nearly all values underflow, so that a tail of zeros is
 // seen in Rounding data only, which therefore comes first.
-func (p pattern) tileOf(ranks []int, additions int) *tile {
+func (p *pattern) tileOf(ranks []int, additions int) *tile {
 	e := p.element
 	t := &tile{element: e, want: make([]float64, periodElements), sums: make([]float64, periodElements+1)}
 	sums := p.data == rcclx.DataGradients || p.data == rcclx.DataActivations
@@ -87,7 +123,7 @@ func (p pattern) tileOf(ranks []int, additions int) *tile {
 }
 
 // addTransport widens the tolerance at an index by what FP8 transport explains.
-func (p pattern) addTransport(t *tile, i, additions int, transport, over float64) {
+func (p *pattern) addTransport(t *tile, i, additions int, transport, over float64) {
 	largest := math.Abs(t.want[i]) + transport
 	if additions > 0 {
 		// AllReduce casts the sum a second time; ReduceScatter does not, but the bound is one for both.
@@ -123,7 +159,7 @@ type segment struct {
 
 // reference is what a rank must receive from a call of count elements, in order, where every rank's data begin at the index
 // start. Of Reduce, the ranks but rank 0 receive nothing: their buffer must be as it was.
-func (p pattern) reference(c rcclx.Collective, placement rcclx.Placement, rank int, count, start int64) []segment {
+func (p *pattern) reference(c rcclx.Collective, placement rcclx.Placement, rank int, count, start int64) []segment {
 	input := func(rank int) func() *tile { return func() *tile { return p.inputTile(rank) } }
 	switch c {
 	case rcclx.AllReduce:

@@ -36,14 +36,23 @@ func (f smallFloat) exponentLeast() int { return 1 - f.bias }
 // leastSubnormal is the smallest value over zero.
 func (f smallFloat) leastSubnormal() float64 { return math.Ldexp(1, f.exponentLeast()-f.fractionBits) }
 
+// Of a float64: bits of the fraction, and what its exponent field adds.
+const (
+	doubleFractionBits = 52
+	doubleBias         = 1023
+)
+
 // round gives the nearest value of the form, ties to even; one beyond the largest becomes the largest.
 func (f smallFloat) round(value float64) float64 {
-	if value == 0 {
-		return 0
+	bits := math.Float64bits(value)
+	if exponent := int(bits>>doubleFractionBits&0x7ff) - doubleBias; exponent < f.exponentLeast() {
+		step := f.leastSubnormal()
+		return math.RoundToEven(value/step) * step
 	}
-	_, exponent := math.Frexp(value) // value is from 0.5 up to 1, times 2^exponent
-	quantum := math.Ldexp(1, max(exponent-1, f.exponentLeast())-f.fractionBits)
-	rounded := math.RoundToEven(value/quantum) * quantum
+	// Add just under half of the last bit kept, and it itself, so that ties go to even, and cut off the rest.
+	drop := doubleFractionBits - f.fractionBits
+	bits += 1<<(drop-1) - 1 + bits>>drop&1
+	rounded := math.Float64frombits(bits &^ (1<<drop - 1))
 	return max(-f.largest, min(f.largest, rounded))
 }
 
@@ -53,11 +62,14 @@ func (f smallFloat) bits(value float64) uint16 {
 	if value == 0 {
 		return 0
 	}
-	_, exponent := math.Frexp(value)
-	exponent = max(exponent-1, f.exponentLeast())
-	// In units of the fraction's last bit; a normal value has one bit more, which counts the exponent up.
-	units := uint16(math.Abs(value) / math.Ldexp(1, exponent-f.fractionBits))
-	code := uint16(exponent-f.exponentLeast())<<f.fractionBits + units
+	bits := math.Float64bits(value)
+	var code uint16
+	if exponent := int(bits>>doubleFractionBits&0x7ff) - doubleBias; exponent < f.exponentLeast() {
+		code = uint16(math.Abs(value) / f.leastSubnormal())
+	} else {
+		fraction := uint16(bits>>(doubleFractionBits-f.fractionBits)) & (1<<f.fractionBits - 1)
+		code = uint16(exponent-f.exponentLeast()+1)<<f.fractionBits | fraction
+	}
 	if value < 0 {
 		code |= f.signBit()
 	}
