@@ -38,6 +38,9 @@ func (f Failure) WriteFailure(w io.Writer) error {
 	}
 	out.block("What the library's RAS service says:", f.RAS)
 	out.block("The end of its log:", f.LogTail)
+	if f.Next != "" {
+		out.line("Next: %s", flat(f.Next))
+	}
 	return out.err
 }
 

@@ -80,9 +80,10 @@ func microseconds(nanoseconds int64) string {
 	return strconv.FormatFloat(float64(nanoseconds)/1e3, 'f', 2, 64)
 }
 
-// gigabytes gives a bandwidth in GB/s, 10^9 bytes per second, as rccl-tests does, with one more digit.
-func gigabytes(mbps int64) string {
-	if mbps <= 0 {
+// gigabytes gives a bandwidth in GB/s, 10^9 bytes per second, as rccl-tests does, with one more digit. Zero is less than
+// the digits show where the bandwidth is known, else missing.
+func gigabytes(mbps int64, known bool) string {
+	if mbps <= 0 && !known {
 		return missing
 	}
 	return strconv.FormatFloat(float64(mbps)/1e3, 'f', 3, 64)

@@ -22,6 +22,8 @@ type Report struct {
 	Source string `json:"source"`
 	// Input is the file that an imported report was read from, and the run in it where there are several.
 	Input string `json:"input,omitempty"`
+	// Node is the machine that measured; empty where the source does not tell.
+	Node string `json:"node,omitempty"`
 	// Time of the run's start; zero where the source does not tell.
 	Time time.Time `json:"time,omitzero"`
 	// Simulated is set where no GPU was measured.
@@ -85,6 +87,8 @@ type Failure struct {
 	RAS string `json:"ras,omitempty"`
 	// LogTail is the end of what the named rank, or the program, logged.
 	LogTail string `json:"logTail,omitempty"`
+	// Next is what to do, where the message does not say.
+	Next string `json:"next,omitempty"`
 }
 
 // RankState is what one rank was doing when a run failed.

@@ -52,7 +52,7 @@ func sample() Report {
 			MaxRelativeErrorPPM: 500000, MeanRelativeErrorPPM: 30000})
 	hazard.Hazard = "a count of 16777216 is no multiple"
 	return Report{
-		Source: SourceBench, Time: time.Date(2026, 11, 28, 3, 30, 0, 0, time.UTC), Simulated: true, Ranks: 8, Nodes: 1,
+		Source: SourceBench, Node: "gpu-node-7", Time: time.Date(2026, 11, 28, 3, 30, 0, 0, time.UTC), Simulated: true, Ranks: 8, Nodes: 1,
 		Library: &rcclx.LibraryInfo{Flavor: rcclx.FlavorSimulated, Imitates: rcclx.FlavorRCCLXDev, VersionCode: 22803, Path: "/opt/rocm/lib/librccl.so.1",
 			BuildHash: "0123456789abcdef", RuntimeVersionCode: 60443484},
 		Devices: []Device{{0, 0, "0000:05:00.0", "AMD Instinct MI300X"}, {1, 1, "0000:2b:00.0", ""}},
@@ -69,7 +69,7 @@ func sample() Report {
 		Warnings:        []string{"NUMABalancing: kernel.numa_balancing is 1,\nexpected 0"},
 		Failure: &Failure{Variant: rcclx.LowPrecision, Kind: "Hung", Code: "RankHung", Step: "AllReduce BFloat16 67108864 B", Rank: pointer(1), Device: "0000:2b:00.0",
 			Message: "node a: rank 1 missed the deadline", Ranks: []RankState{{0, "0000:05:00.0", "in step x", ""}, {1, "0000:2b:00.0", "in step y", "exited with code 2"}},
-			RAS: "rank 1 launched 4 operations, others 5\n", LogTail: "NCCL WARN \x1b[31mtrouble\n"},
+			RAS: "rank 1 launched 4 operations, others 5\n", LogTail: "NCCL WARN \x1b[31mtrouble\n", Next: "look at dmesg"},
 	}
 }
 
@@ -131,7 +131,7 @@ func TestSimulatedEverywhere(t *testing.T) {
 
 func TestMissingIsNeverZero(t *testing.T) {
 	r := Report{Source: SourceRCCLTests, Results: []Result{{Collective: rcclx.AllGather, Datatype: rcclx.Int8, Placement: rcclx.OutOfPlace, SizeBytes: 8, CountElements: 1,
-		Latency: rcclx.LatencyStats{MedianNanoseconds: 9000}}}}
+		Latency: rcclx.LatencyStats{MedianNanoseconds: 9000}, AlgBandwidthMBps: 1}}}
 	var table, rows strings.Builder
 	_, _ = WriteTable(&table, TableOptions{}, r), WriteCSV(&rows, r)
 	var row []string
@@ -140,7 +140,7 @@ func TestMissingIsNeverZero(t *testing.T) {
 			row = strings.Fields(line)
 		}
 	}
-	want := []string{"8", "1", "Int8", "-", "OutOfPlace", "9.00", "-", "-", "-", "-", "-", "-", "-", "-"}
+	want := []string{"8", "1", "Int8", "-", "OutOfPlace", "9.00", "-", "-", "-", "-", "0.001", "-", "-", "-"}
 	if !slices.Equal(row, want) {
 		t.Errorf("row  %q\nwant %q", row, want)
 	}

@@ -104,7 +104,10 @@ func (o *printer) header(p Report) {
 	if p.Ranks > 0 {
 		title += fmt.Sprintf(", %d ranks", p.Ranks)
 	}
-	if p.Nodes > 0 {
+	switch {
+	case p.Node != "":
+		title += " on " + p.Node
+	case p.Nodes > 0:
 		title += fmt.Sprintf(" on %d node(s)", p.Nodes)
 	}
 	o.line("%s", title)
@@ -169,9 +172,10 @@ func (o *printer) series(p Report, s Series, statistic Statistic) {
 			wrongText = decimal(wrong)
 		}
 		alg, bus := statistic.bandwidths(r, p.Ranks)
+		timed := statistic.Of(r) > 0
 		row := []string{decimal(r.SizeBytes), decimal(r.CountElements), word(string(r.Datatype)), word(r.Op), word(string(r.Placement)),
 			microseconds(statistic.Of(r)), microseconds(r.Latency.MinNanoseconds), microseconds(r.Latency.MaxNanoseconds),
-			microseconds(r.Latency.P95Nanoseconds), cv, gigabytes(alg), gigabytes(bus), wrongText}
+			microseconds(r.Latency.P95Nanoseconds), cv, gigabytes(alg, timed), gigabytes(bus, timed && p.Ranks > 1), wrongText}
 		if launch {
 			row = append(row, microseconds(r.LaunchNanoseconds))
 		}
@@ -258,7 +262,7 @@ func (o *printer) pairs(p Report) {
 	for a := range ranks {
 		row := []string{decimal(int64(a))}
 		for b := range ranks {
-			row = append(row, gigabytes(at[[2]int{a, b}]))
+			row = append(row, gigabytes(at[[2]int{a, b}], false))
 		}
 		rows = append(rows, row)
 	}

@@ -53,6 +53,6 @@ func newRootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newDiscoverCommand(), newMonitorCommand(), newInstallCommand(), newRunCommand(), newExplainCommand(), newImportCommand())
+	root.AddCommand(newDiscoverCommand(), newMonitorCommand(), newInstallCommand(), newRunCommand(), newExplainCommand(), newBenchCommand(), newImportCommand())
 	return root
 }

@@ -1,0 +1,166 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"rcclx.io/commgroup-operator/agent/rank"
+	"rcclx.io/commgroup-operator/agent/results"
+	"rcclx.io/commgroup-operator/rcclx"
+)
+
+// cellKey is one measurement of a variant.
+type cellKey struct {
+	collective rcclx.Collective
+	datatype   rcclx.Datatype
+	placement  rcclx.Placement
+	sizeBytes  int64
+}
+
+func (k cellKey) String() string {
+	text := fmt.Sprintf("%s %s %d B", k.collective, k.datatype, k.sizeBytes)
+	if k.placement == rcclx.InPlace {
+		text += " in place"
+	}
+	return text
+}
+
+func keyOf(m rank.Measurement) cellKey {
+	return cellKey{m.Collective, m.Datatype, m.Placement, m.SizeBytes}
+}
+
+// collector combines what the ranks of one variant measured, as it comes.
+type collector struct {
+	variant rcclx.Variant
+	ranks   int
+	order   []cellKey
+	cells   map[cellKey]map[int]rank.Measurement
+}
+
+func newCollector(v rcclx.Variant, ranks int) *collector {
+	return &collector{variant: v, ranks: ranks, cells: map[cellKey]map[int]rank.Measurement{}}
+}
+
+// add takes one rank's measurement. A result is complete only when every rank has measured it: the slowest one may be the
+// one that is missing.
+func (c *collector) add(r int, m rank.Measurement) (result results.Result, complete bool) {
+	k := keyOf(m)
+	if c.cells[k] == nil {
+		c.cells[k] = map[int]rank.Measurement{}
+		c.order = append(c.order, k)
+	}
+	c.cells[k][r] = m
+	if len(c.cells[k]) < c.ranks {
+		return results.Result{}, false
+	}
+	return combine(c.variant, c.ranks, c.cells[k]), true
+}
+
+// results are those that every rank has measured, in the order of the run.
+func (c *collector) results() []results.Result {
+	var out []results.Result
+	for _, k := range c.order {
+		if len(c.cells[k]) == c.ranks {
+			out = append(out, combine(c.variant, c.ranks, c.cells[k]))
+		}
+	}
+	return out
+}
+
+// incomplete says what only some ranks measured, and where wrong data was seen in it all the same.
+func (c *collector) incomplete() []string {
+	var out []string
+	for _, k := range c.order {
+		if len(c.cells[k]) == c.ranks {
+			continue
+		}
+		var wrong []string
+		for r := range c.ranks {
+			if m, ok := c.cells[k][r]; ok && m.Wrong() > 0 {
+				wrong = append(wrong, fmt.Sprintf("rank %d has %d wrong elements", r, m.Wrong()))
+			}
+		}
+		text := fmt.Sprintf("%s %s was measured by %d of %d ranks and is left out", c.variant, k, len(c.cells[k]), c.ranks)
+		if len(wrong) > 0 {
+			text += "; " + strings.Join(wrong, ", ")
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+// combine gives the result of all ranks.
+func combine(v rcclx.Variant, ranks int, by map[int]rank.Measurement) results.Result {
+	first := by[0]
+	r := results.Result{Variant: v, Collective: first.Collective, Datatype: first.Datatype, Placement: first.Placement, SizeBytes: first.SizeBytes,
+		CountElements: first.CountElements, ExpectedPath: first.ExpectedPath, Hazard: first.Hazard}
+	if reduces(r.Collective) {
+		r.Op = "Sum"
+	}
+	l := &r.Latency
+	l.Repeats, l.IterationsPerRepeat = first.Latency.Repeats, first.Latency.IterationsPerRepeat
+	var sum int64
+	for i := range ranks {
+		m := by[i]
+		l.MedianNanoseconds = max(l.MedianNanoseconds, m.Latency.MedianNanoseconds)
+		l.MinNanoseconds = max(l.MinNanoseconds, m.Latency.MinNanoseconds)
+		l.MaxNanoseconds = max(l.MaxNanoseconds, m.Latency.MaxNanoseconds)
+		l.P95Nanoseconds = max(l.P95Nanoseconds, m.Latency.P95Nanoseconds)
+		l.CoefficientOfVariationPPM = max(l.CoefficientOfVariationPPM, m.Latency.CoefficientOfVariationPPM)
+		r.LaunchNanoseconds = max(r.LaunchNanoseconds, m.LaunchNanoseconds)
+		sum += m.Latency.MedianNanoseconds
+		if r.Hazard == "" {
+			r.Hazard = m.Hazard
+		}
+		for _, c := range m.Checks {
+			r.Checks = addCheck(r.Checks, c)
+		}
+	}
+	r.MeanLatencyNanoseconds = (sum + int64(ranks)/2) / int64(ranks)
+	// The size that was asked for is rounded down to whole elements for every rank; what was moved counts.
+	if shape, err := rcclx.ShapeOf(r.Collective, r.Datatype, r.SizeBytes, ranks); err == nil {
+		r.SizeBytes = shape.SizeBytes()
+	}
+	r.SetBandwidths(ranks)
+	return r
+}
+
+func reduces(c rcclx.Collective) bool {
+	return slices.Contains([]rcclx.Collective{rcclx.AllReduce, rcclx.ReduceScatter, rcclx.Reduce}, c)
+}
+
+// addCheck adds one rank's check to those of the ranks before it: counts are summed, of the errors the largest stays, and
+// the first wrong element is that of the lowest rank that has one.
+func addCheck(all []rcclx.CheckResult, c rcclx.CheckResult) []rcclx.CheckResult {
+	i := slices.IndexFunc(all, func(x rcclx.CheckResult) bool { return x.Data == c.Data })
+	if i < 0 {
+		return append(all, c)
+	}
+	x := &all[i]
+	x.CheckedElements += c.CheckedElements
+	x.WrongElements += c.WrongElements
+	x.NaNElements += c.NaNElements
+	x.OverflowElements += c.OverflowElements
+	x.MaxRelativeErrorPPM = max(x.MaxRelativeErrorPPM, c.MaxRelativeErrorPPM)
+	x.MeanRelativeErrorPPM = max(x.MeanRelativeErrorPPM, c.MeanRelativeErrorPPM)
+	if x.FirstWrongElement == nil {
+		x.FirstWrongElement = c.FirstWrongElement
+	}
+	return all
+}
+
+// lostValues says where values became NaN or left the range: FP8 transport casts without scaling, and how many values it
+// loses depends on the data.
+func lostValues(all []results.Result) []string {
+	var out []string
+	for _, r := range all {
+		for _, c := range r.Checks {
+			if c.NaNElements+c.OverflowElements > 0 {
+				out = append(out, fmt.Sprintf("%s %s %s %d B: of %d elements of %s data %d became NaN and %d overflowed", r.Variant, r.Collective, r.Datatype, r.SizeBytes,
+					c.CheckedElements, c.Data, c.NaNElements, c.OverflowElements))
+			}
+		}
+	}
+	return out
+}
