@@ -1,0 +1,179 @@
+package main
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"rcclx.io/commgroup-operator/agent/bench"
+	"rcclx.io/commgroup-operator/agent/results"
+	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
+	"rcclx.io/commgroup-operator/internal/simlib"
+	"rcclx.io/commgroup-operator/rcclx"
+)
+
+// simulatedMachine makes this process's machine a simulated one, and gives the rank binary.
+func simulatedMachine(t *testing.T, fault string) (rankBinary string) {
+	t.Helper()
+	libraries, err := simlib.Dir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rankBinary = filepath.Join(t.TempDir(), "rank")
+	if out, err := exec.Command("go", "build", "-o", rankBinary, "../rank").CombinedOutput(); err != nil {
+		t.Fatalf("build the rank binary: %v\n%s", err, out)
+	}
+	n, err := nodetree.Defaults("MI300X")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Name, n.Fault = "node-a", fault
+	root := t.TempDir()
+	if err := nodetree.Write(root, n); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("SIMROCM_ROOT", root)
+	t.Setenv("LD_LIBRARY_PATH", libraries)
+	return rankBinary
+}
+
+func TestBenchForms(t *testing.T) {
+	binary := simulatedMachine(t, "")
+	common := []string{"bench", "--rank-binary", binary, "--ranks", "8", "--collectives", "AllReduce", "--sizes", "1K:1M:32", "--variants", "Baseline,DDA", "--iterations", "3", "--warmup", "1"}
+	code, out, errs := runCommand(t, "", common...)
+	if code != 0 {
+		t.Fatalf("exit %d: %s", code, errs)
+	}
+	for _, want := range []string{"# agent bench ", "SIMULATED: no GPU was measured", "# Baseline AllReduce BFloat16 Sum OutOfPlace SIMULATED", "# DDA against Baseline: AllReduce",
+		"dda.AllReduce requested Preferred: InEffect", "RCCL_DDA_NRANKS=8", "flavor simulated imitating rcclx-dev"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in:\n%s", want, out)
+		}
+	}
+	rows := 0
+	for line := range strings.Lines(out) {
+		if f := strings.Fields(line); len(f) == 15 && f[0] != "#" && slices.Contains([]string{"1024", "32768", "1048576"}, f[0]) {
+			rows++
+			if f[2] != "BFloat16" || f[5] == "-" || f[12] != "0" {
+				t.Errorf("row %q", line)
+			}
+		}
+	}
+	if rows != 6 {
+		t.Errorf("%d rows, expected 6:\n%s", rows, out)
+	}
+	for _, want := range []string{"loading the library on 8 GPUs", "[1/6] Baseline AllReduce BFloat16 1024 B: ", "[6/6] DDA AllReduce BFloat16 1048576 B: "} {
+		if !strings.Contains(errs, want) {
+			t.Errorf("no %q in the progress:\n%s", want, errs)
+		}
+	}
+
+	code, out, errs = runCommand(t, "", append(common, "-o", "json", "-q")...)
+	var report results.Report
+	if err := json.Unmarshal([]byte(out), &report); code != 0 || errs != "" || err != nil || !report.Simulated || len(report.Results) != 6 || report.Library == nil {
+		t.Errorf("exit %d, %v, stderr %q:\n%s", code, err, errs, out)
+	}
+	code, out, errs = runCommand(t, "", append(common, "-o", "csv", "-q")...)
+	records, err := csv.NewReader(strings.NewReader(out)).ReadAll()
+	if code != 0 || err != nil || len(records) != 7 || records[1][0] != "true" || !strings.Contains(errs, "SIMULATED") {
+		t.Errorf("exit %d, %v, stderr %q:\n%s", code, err, errs, out)
+	}
+}
+
+func TestBenchFails(t *testing.T) {
+	binary := simulatedMachine(t, "wrong-data:1")
+	code, out, errs := runCommand(t, "", "bench", "--rank-binary", binary, "--ranks", "2", "--sizes", "64K", "--iterations", "2", "-q")
+	if code != 1 || !strings.Contains(errs, "wrong data: 1024 elements in 1 results, expected none; the first is Baseline AllReduce BFloat16 OutOfPlace 65536 B") || !strings.Contains(out, "Numeric errors") {
+		t.Errorf("exit %d: %s\n%s", code, errs, out)
+	}
+	code, out, errs = runCommand(t, "", "bench", "--rank-binary", filepath.Join(t.TempDir(), "none"), "--ranks", "2", "-q", "-o", "json")
+	var report results.Report
+	if err := json.Unmarshal([]byte(out), &report); code != 1 || err != nil || report.Failure == nil || !strings.Contains(errs, "could not be started") {
+		t.Errorf("exit %d, %v: %s\n%s", code, err, errs, out)
+	}
+	// What only the library can refuse is wrong usage, too.
+	code, _, errs = runCommand(t, "", "bench", "--rank-binary", binary, "--ranks", "2", "--datatypes", "int8", "--data", "Gradients", "-q")
+	if code != 2 || !strings.Contains(errs, "BadSpec") {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+}
+
+func TestBenchUsage(t *testing.T) {
+	t.Setenv("SIMROCM_ROOT", t.TempDir()) // no GPU
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--sizes", "1K:1G"}, "MIN:MAX:FACTOR"},
+		{[]string{"--sizes", "0"}, "empty call"},
+		{[]string{"--sizes", "1MB"}, "1024"},
+		{[]string{"--collectives", "gather"}, "--collectives: collective"},
+		{[]string{"--datatypes", "fp8"}, "two forms"},
+		{[]string{"--placements", "above"}, "--placements: placement"},
+		{[]string{"--variants", "turbo"}, "--variants: "},
+		{[]string{"--data", "random"}, "--data: "},
+		{[]string{"--env", "FOO"}, "not NAME=VALUE"},
+		{[]string{"--ranks", "-3"}, "-3 ranks"},
+		{[]string{"--ranks", "2", "--devices", "0,1,2"}, "2 ranks on 3 devices"},
+		{[]string{"--devices", "1,1"}, "each device once"},
+		{[]string{"--iterations", "0"}, "0 iterations"},
+		{[]string{"--step-deadline", "0s"}, "step deadline 0s"},
+		{[]string{"--step-deadline", "soon"}, "invalid argument"},
+		{[]string{"--dda-tree-max", "x"}, "--dda-tree-max"},
+		{[]string{"--low-precision-collectives", "Broadcast"}, "has no FP8 transport"},
+		{[]string{"-o", "xml"}, "table, json or csv"},
+		{[]string{"--statistic", "mode"}, "--statistic"},
+		{[]string{"--size", "1K"}, "unknown flag"},
+		{[]string{"1K"}, "is no flag"},
+		{[]string{}, "found no GPU"},
+		{[]string{"--ranks", "8", "--collectives", "AllGather", "--sizes", "8"}, "nothing to measure"},
+	} {
+		code, out, errs := runCommand(t, "", append([]string{"bench"}, tc.args...)...)
+		if code != 2 || !strings.Contains(errs, tc.want) || out != "" {
+			t.Errorf("%v: exit %d, stderr %q, stdout %q; expected exit 2 and %q", tc.args, code, errs, out, tc.want)
+		}
+	}
+}
+
+func TestBenchConfig(t *testing.T) {
+	got := benchFlags{collectives: []string{"all"}, datatypes: []string{"bf16", "float", "BFloat16"}, placements: []string{"both"}, variants: []string{"fp8", "baseline"},
+		data: []string{"gradients"}, fp8: []string{"all_reduce"}, env: []string{"A=b=c", "E="}, sizes: "1K:4K:2,1M", flatMax: "64K", treeMax: "64M", library: "libnccl.so.2", runtime: "libcudart.so",
+		iterations: 7, warmup: 1, initDeadline: time.Second, stepDeadline: time.Minute, deadline: time.Hour, pairProbe: true, nonBlocking: true, ranks: 2, devices: []int{3, 1}}
+	c, err := got.config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, _ := os.Hostname()
+	flat, tree := int64(64<<10), int64(64<<20)
+	want := bench.Config{Node: host, Ranks: 2, Devices: []int{3, 1}, Collectives: rcclx.AllCollectives(), Datatypes: []rcclx.Datatype{rcclx.BFloat16, rcclx.Float32},
+		Placements: []rcclx.Placement{rcclx.OutOfPlace, rcclx.InPlace}, SizesBytes: []int64{1024, 2048, 4096, 1 << 20}, Variants: []rcclx.Variant{rcclx.LowPrecision, rcclx.Baseline},
+		Data: []rcclx.Data{rcclx.DataGradients}, WarmupIterations: 1, Iterations: 7, DDA: rcclx.DDASettings{AllReduceFlatMaxBytes: &flat, AllReduceTreeMaxBytes: &tree},
+		LowPrecision: rcclx.LowPrecisionSettings{Collectives: []rcclx.Collective{rcclx.AllReduce}}, Env: []rcclx.EnvVar{{Name: "A", Value: "b=c"}, {Name: "E", Value: ""}},
+		LibraryPath: "libnccl.so.2", RuntimePath: "libcudart.so", InitDeadline: time.Second, StepDeadline: time.Minute, Deadline: time.Hour, PairProbe: true, NonBlocking: true}
+	a, _ := json.Marshal(c)
+	b, _ := json.Marshal(want)
+	if string(a) != string(b) {
+		t.Errorf("got  %s\nwant %s", a, b)
+	}
+}
+
+func TestProgressOnATerminal(t *testing.T) {
+	var b strings.Builder
+	p := &progress{w: &b, terminal: true, columns: 20}
+	p.Note("a longer text than the terminal is wide")
+	p.Note("short")
+	p.End()
+	if got, want := b.String(), "\ra longer text than \rshort              \r     \r"; got != want {
+		t.Errorf("got %q, expected %q", got, want)
+	}
+	b.Reset()
+	if newProgress(&b).Note("text"); b.String() != "text\n" {
+		t.Errorf("got %q", b.String())
+	}
+}
