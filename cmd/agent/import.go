@@ -140,19 +140,25 @@ func notGood(r results.Report) string {
 		return "no result was taken"
 	}
 	var wrong, of int64
-	for _, x := range r.Results {
-		if n, _ := x.Wrong(); n > 0 {
-			wrong += n
-			of++
+	first := ""
+	add := func(n int64, what string) {
+		if n <= 0 {
+			return
 		}
+		if first == "" {
+			first = what
+		}
+		wrong += n
+		of++
+	}
+	for _, x := range r.Results {
+		n, _ := x.Wrong()
+		add(n, strings.TrimSpace(fmt.Sprintf("%s %s %s %s %d B", x.Variant, x.Collective, x.Datatype, x.Placement, x.SizeBytes)))
 	}
 	for _, x := range r.Pairs {
-		if x.WrongElements > 0 {
-			wrong += x.WrongElements
-			of++
-		}
+		add(x.WrongElements, fmt.Sprintf("send and receive between ranks %d and %d", x.RankA, x.RankB))
 	}
-	return fmt.Sprintf("wrong data: %d elements in %d results, expected none", wrong, of)
+	return fmt.Sprintf("wrong data: %d elements in %d results, expected none; the first is %s", wrong, of, first)
 }
 
 func importFile(name string, o perftests.Options, stdin io.Reader) ([]results.Report, error) {
