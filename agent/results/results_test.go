@@ -224,3 +224,27 @@ func TestBrokenOutput(t *testing.T) {
 		t.Error("an output that cannot be written gave no error")
 	}
 }
+
+// Every column is explained in the guide, and the guide explains none that is not there.
+func TestGuideKnowsTheColumns(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "bench.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(data), "\n## CSV\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var documented []string
+	for line := range strings.Lines(section) {
+		cell, _, ok := strings.Cut(strings.TrimPrefix(line, "| "), " | ")
+		if ok && strings.HasPrefix(line, "| ") && cell != "column" {
+			documented = append(documented, strings.Split(cell, ", ")...)
+		}
+	}
+	var names []string
+	for _, c := range columns {
+		names = append(names, c.name)
+	}
+	if !slices.Equal(documented, names) {
+		t.Errorf("documented %q\ncolumns    %q", documented, names)
+	}
+}
