@@ -11,20 +11,6 @@ size_t dtype_bytes(int dtype)
 	return dtype >= 0 && dtype < ncclNumTypes ? bytes[dtype] : 0;
 }
 
-float bits_float(uint32_t u)
-{
-	float f;
-	memcpy(&f, &u, sizeof f);
-	return f;
-}
-
-uint32_t float_bits(float f)
-{
-	uint32_t u;
-	memcpy(&u, &f, sizeof u);
-	return u;
-}
-
 float half_to_float(uint16_t h)
 {
 	uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = (h >> 10) & 31, mantissa = h & 1023;

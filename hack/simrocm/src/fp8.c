@@ -21,25 +21,21 @@ static const struct format formats[2][2] = {
 	{{2, 16, 0x7f, false, 0x80, false}, {2, 15, 0x7b, true, 0x7f, true}},
 };
 
-static uint8_t encode(float value, const struct format *f)
+/* Without branches, so that the compiler makes vector code of a loop: random values would mispredict every second one. */
+static inline uint8_t encode(float value, struct format f)
 {
-	uint32_t m = f->mantissa_bits, u = float_bits(value), sign = u >> 31, code;
-	u &= 0x7fffffff;
-	if (u > 0x7f800000)
-		return f->nan;
-	if (u < (128 - f->bias) << 23) { /* below the smallest normal 2^(1-bias) */
-		code = (uint32_t)lrintf(ldexpf(bits_float(u), (int)(f->bias + m - 1)));
-	} else {
-		u += (1u << (22 - m)) - 1 + ((u >> (23 - m)) & 1);
-		code = (u >> (23 - m)) - ((127 - f->bias) << m);
-	}
-	if (code > f->largest && !f->infinite)
-		return f->nan;
-	if (code > f->largest)
-		code = f->largest + 1;
-	if (code == 0 && !f->ocp)
-		return 0;
-	return (uint8_t)(sign << 7 | code);
+	uint32_t m = f.mantissa_bits, u = float_bits(value), sign = u >> 31 << 7, magnitude = u & 0x7fffffff;
+	/* Below the smallest normal 2^(1-bias): a sum with 2^(24-m-bias) has the multiples of the smallest subnormal as its last
+	 * bits, rounded to even by the addition. */
+	uint32_t shifter = (151 - m - f.bias) << 23;
+	uint32_t subnormal = float_bits(bits_float(magnitude) + bits_float(shifter)) - shifter;
+	uint32_t even = (magnitude >> (23 - m)) & 1;
+	uint32_t normal = ((magnitude + (1u << (22 - m)) - 1 + even) >> (23 - m)) - ((127 - f.bias) << m);
+	uint32_t code = magnitude < (128 - f.bias) << 23 ? subnormal : normal;
+	uint32_t over = f.infinite ? sign | (f.largest + 1) : f.nan;
+	uint32_t coded = code == 0 && !f.ocp ? 0 : sign | code;
+	coded = code > f.largest ? over : coded;
+	return (uint8_t)(magnitude > 0x7f800000 ? f.nan : coded);
 }
 
 static float decode(uint8_t code, const struct format *f)
@@ -73,8 +69,9 @@ static const float *decode_table(const struct format *f)
 
 void fp8_encode_float(uint8_t *dst, const float *src, size_t count, bool ocp)
 {
+	const struct format f = formats[0][ocp];
 	for (size_t i = 0; i < count; i++)
-		dst[i] = encode(src[i], &formats[0][ocp]);
+		dst[i] = encode(src[i], f);
 }
 
 void fp8_encode(int dtype, uint8_t *dst, const void *src, size_t count, bool ocp)
@@ -131,7 +128,7 @@ static const uint8_t *pair_table(int op, int e5m2, bool ocp)
 	uint8_t *t = table[kind][e5m2][ocp];
 	pthread_mutex_lock(&mu);
 	for (int i = 0; !filled[kind][e5m2][ocp] && i < 65536; i++)
-		t[i] = encode(combined(kind, value[i >> 8], value[i & 255], ocp), f);
+		t[i] = encode(combined(kind, value[i >> 8], value[i & 255], ocp), *f);
 	filled[kind][e5m2][ocp] = true;
 	pthread_mutex_unlock(&mu);
 	return t;
@@ -149,6 +146,6 @@ void fp8_reduce(int dtype, int op, void *dst, const void *const *src, int n, siz
 		uint8_t acc = ((const uint8_t *)src[0])[i];
 		for (int j = 1; j < n; j++)
 			acc = pair[acc << 8 | ((const uint8_t *)src[j])[i]];
-		out[i] = op == ncclAvg ? encode(value[acc] / (float)n, &formats[e5m2][ocp]) : acc;
+		out[i] = op == ncclAvg ? encode(value[acc] / (float)n, formats[e5m2][ocp]) : acc;
 	}
 }

@@ -2,6 +2,7 @@
 #ifndef SIMROCM_RCCL_H
 #define SIMROCM_RCCL_H
 
+#include <string.h>
 #include <stdatomic.h>
 
 #include "core.h"
@@ -185,8 +186,18 @@ struct batch {
 /* arithmetic.c */
 #define BLOCK 1024
 size_t dtype_bytes(int dtype);
-float bits_float(uint32_t u);
-uint32_t float_bits(float f);
+static inline float bits_float(uint32_t u)
+{
+	float f;
+	memcpy(&f, &u, sizeof f);
+	return f;
+}
+static inline uint32_t float_bits(float f)
+{
+	uint32_t u;
+	memcpy(&u, &f, sizeof u);
+	return u;
+}
 float half_to_float(uint16_t h);
 uint16_t float_to_half(float f);
 void to_float(int dtype, float *dst, const void *src, size_t count);
