@@ -112,7 +112,7 @@ func (b *Bench) Run(ctx context.Context) (results.Report, error) {
 	if x.plan, err = makePlan(x.Config, x.env); err != nil {
 		return results.Report{}, err
 	}
-	x.report.Warnings = x.plan.warnings
+	x.report.Warnings = x.plan.warnings()
 	if err := x.carryOut(ctx); err != nil {
 		return results.Report{}, err
 	}

@@ -104,7 +104,7 @@ func TestVariantsSimulated(t *testing.T) {
 	if want := 3 * (3 + 3 + 2); len(r.Results) != want || h.total != want || len(h.measured) != want || h.done[want-1] != want {
 		t.Errorf("%d results, %d heard of %d, expected %d", len(r.Results), len(h.measured), h.total, want)
 	}
-	for _, text := range []string{"AllToAll has no in-place form", "AllToAll BFloat16: 1 sizes leave a rank without an element", "16777216 B: of 67108864 elements of Activations data"} {
+	for _, text := range []string{"left out in place, which they do not have: AllToAll", "without an element are left out: 1 of AllToAll BFloat16", "16777216 B: of 67108864 elements of Activations data"} {
 		if !strings.Contains(strings.Join(r.Warnings, "\n"), text) {
 			t.Errorf("no %q among the warnings %q", text, r.Warnings)
 		}

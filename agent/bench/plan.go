@@ -25,8 +25,23 @@ type plan struct {
 	env      []rcclx.EnvVar // the person's own
 	variants []variantPlan
 	// total is the number of results to come.
-	total    int
-	warnings []string
+	total   int
+	remarks []remark
+}
+
+// remark is what a reader must know of some of the plan's parts.
+type remark struct {
+	text string
+	of   []string
+}
+
+// warnings are the remarks, one sentence each.
+func (p plan) warnings() []string {
+	out := make([]string, 0, len(p.remarks))
+	for _, r := range p.remarks {
+		out = append(out, fmt.Sprintf("%s: %s", r.text, strings.Join(r.of, ", ")))
+	}
+	return out
 }
 
 type variantPlan struct {
@@ -115,7 +130,7 @@ func makePlan(c Config, env []rcclx.EnvVar) (plan, error) {
 		p.variants = append(p.variants, vp)
 	}
 	if p.total == 0 {
-		return p, usage("nothing to measure: %s", strings.Join(p.warnings, "; "))
+		return p, usage("nothing to measure: %s", strings.Join(p.warnings(), "; "))
 	}
 	if c.PairProbe && ranks > 1 {
 		first := &p.variants[0]
@@ -125,21 +140,27 @@ func makePlan(c Config, env []rcclx.EnvVar) (plan, error) {
 	return p, nil
 }
 
-func (p *plan) warn(format string, args ...any) {
-	if text := fmt.Sprintf(format, args...); !slices.Contains(p.warnings, text) {
-		p.warnings = append(p.warnings, text)
+// remark notes something of one part, once.
+func (p *plan) remark(text, of string) {
+	i := slices.IndexFunc(p.remarks, func(r remark) bool { return r.text == text })
+	if i < 0 {
+		i = len(p.remarks)
+		p.remarks = append(p.remarks, remark{text: text})
+	}
+	if !slices.Contains(p.remarks[i].of, of) {
+		p.remarks[i].of = append(p.remarks[i].of, of)
 	}
 }
 
 // step adds one collective, datatype and placement, split by what its sizes are checked with.
 func (p *plan) step(vp *variantPlan, c rcclx.Collective, d rcclx.Datatype, place rcclx.Placement, ranks int) {
 	if place == rcclx.InPlace && !rcclx.HasInPlace(c) {
-		p.warn("%s has no in-place form and is left out in place", c)
+		p.remark("left out in place, which they do not have", string(c))
 		return
 	}
 	sizes := rcclx.MeasurableSizes(c, d, p.config.SizesBytes, ranks)
 	if n := len(p.config.SizesBytes) - len(sizes); n > 0 {
-		p.warn("%s %s: %d sizes leave a rank without an element and are left out", c, d, n)
+		p.remark("sizes that leave a rank without an element are left out", fmt.Sprintf("%d of %s %s", n, c, d))
 	}
 	// Sizes that round down to the same call are one.
 	var rounded []int64
@@ -149,7 +170,7 @@ func (p *plan) step(vp *variantPlan, c rcclx.Collective, d rcclx.Datatype, place
 		}
 	}
 	if !slices.Equal(rounded, sizes) {
-		p.warn("%s %s: sizes are rounded down to whole elements for each rank", c, d)
+		p.remark("sizes are rounded down to whole elements for each rank", fmt.Sprintf("%s %s", c, d))
 	}
 	base := rank.Step{Kind: rank.StepMeasure, Collective: c, Datatype: d, Placement: place, WarmupIterations: p.config.WarmupIterations, Iterations: p.config.Iterations}
 	add := func(sizes []int64, data ...rcclx.Data) {
