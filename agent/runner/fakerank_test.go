@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -27,11 +28,12 @@ type fakeScript struct {
 	Rank int
 	// At is the place: "load", "init", a step's name, "done" or "exit".
 	At string
-	// Do: "hang", "abort", "exit3", "garbage", "unknownKind", "error", "wrongRank", "hangIgnoringSignals", "fork".
+	// Do: "hang", "hangIgnoringSignals", "abort", "bus", "crash", "killed", "terminated", "exit0", "exit3", "flood",
+	// "garbage", "wrongRank", "error", "fork", "daemon".
 	Do string
 	// Code of the error for Do "error".
 	Code string
-	// PidFile takes the pid of the rank for Do "hang", of a grandchild for Do "fork".
+	// PidFile takes the pid of the rank for Do "hang", of a grandchild for Do "fork" and "daemon".
 	PidFile string
 }
 
@@ -111,10 +113,24 @@ func fakeRank(raw string) int {
 			fmt.Fprintln(os.Stderr, "FATAL: out of luck")
 			_ = syscall.Kill(os.Getpid(), syscall.SIGABRT)
 			select {}
-		case "killed":
-			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		case "hangIgnoringSignals":
+			signal.Ignore()
 			select {}
+		case "bus", "crash", "killed", "terminated":
+			_ = syscall.Kill(os.Getpid(), map[string]syscall.Signal{"bus": syscall.SIGBUS, "crash": syscall.SIGSEGV,
+				"killed": syscall.SIGKILL, "terminated": syscall.SIGTERM}[script.Do])
+			select {}
+		case "exit0":
+			os.Exit(0)
 		case "exit3":
+			os.Exit(3)
+		case "flood":
+			noise := []byte(strings.Repeat("NCCL INFO still here\n", 4096))
+			for range 256 { // 20 MiB to each
+				_, _ = os.Stdout.Write(noise)
+				_, _ = os.Stderr.Write(noise)
+			}
+			fmt.Fprintln(os.Stderr, "the last word")
 			os.Exit(3)
 		case "garbage":
 			_, _ = out.WriteString("NCCL WARN this is no event\n")
@@ -129,6 +145,15 @@ func fakeRank(raw string) int {
 		case "fork":
 			child := exec.Command("/bin/sh", "-c", "while :; do read x </dev/zero; done")
 			child.Stdout = os.Stdout // holds the pipe open
+			if err := child.Start(); err != nil {
+				os.Exit(4)
+			}
+			_ = os.WriteFile(script.PidFile, fmt.Appendf(nil, "%d", child.Process.Pid), 0o600)
+			os.Exit(3)
+		case "daemon":
+			child := exec.Command("/bin/sh", "-c", "while :; do sleep 1000; done")
+			child.Stdout, child.Stderr, child.ExtraFiles = os.Stdout, os.Stderr, []*os.File{out}
+			child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 			if err := child.Start(); err != nil {
 				os.Exit(4)
 			}

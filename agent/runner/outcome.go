@@ -21,6 +21,10 @@ type Team struct {
 	ExitDeadline, ReapDeadline time.Duration
 	// RunDeadline ends everything; zero means none.
 	RunDeadline time.Time
+	// AskRASAfter is how long the ranks may be in init or in a step before the library's RAS service is asked what it
+	// knows; zero means half of the deadline at hand, a negative value never. It is asked once more halfway from there to
+	// the deadline: what stands still between the two answers is what hangs.
+	AskRASAfter time.Duration
 	// OnEvent, where set, sees each event in the supervisor's own goroutine, after its deadline was set.
 	OnEvent func(rank.Event)
 }
@@ -35,7 +39,9 @@ type RankOutcome struct {
 	Library      *rcclx.LibraryInfo
 	InitDuration time.Duration
 	// LastEvent and Step say how far the rank came; Events counts what it sent, less rank 0's unique id.
-	LastEvent    rank.EventKind
+	LastEvent rank.EventKind
+	// Since when it is there, by the supervisor's clock.
+	Since        time.Time
 	Step         string
 	Events       int
 	Measurements []rank.Measurement
@@ -76,6 +82,9 @@ func (r RankOutcome) Doing() string {
 	if r.Step == "" {
 		return "in an unnamed step"
 	}
+	if r.LastEvent == rank.EventMeasured || r.LastEvent == rank.EventPairMeasured {
+		return "after step " + r.Step
+	}
 	return "in step " + r.Step
 }
 
@@ -108,8 +117,25 @@ type Failure struct {
 	Killed bool
 	// RAS is what the library's RAS service said of the communicator while the ranks were late; empty where it was not asked.
 	RAS string
+	// DetectedAfter is how long after the rank's death, or after the missed deadline, it was noticed; zero for the rest.
+	DetectedAfter time.Duration
+	// Doing says what the ranks were doing, those that came least far first, at most 16 of them.
+	Doing []RankDoing
 	// Message names node, team, rank and GPU, what was seen and what was expected.
 	Message string
+}
+
+// maxDoing bounds Failure.Doing.
+const maxDoing = 16
+
+// RankDoing is what one rank was doing when its team failed.
+type RankDoing struct {
+	Rank, Device int
+	// PCIAddress of its GPU; empty where it was not known.
+	PCIAddress string
+	// Doing is RankOutcome.Doing of that moment, Step the step it was in, if any, and For how long it was there.
+	Doing, Step string
+	For         time.Duration
 }
 
 // Outcome is what became of a team.
@@ -118,6 +144,9 @@ type Outcome struct {
 	Ranks    []RankOutcome
 	Failure  *Failure
 	Duration time.Duration
+	// KillDuration is how long it took after the failure until the last process was gone, so that its GPU was free; zero
+	// without a failure. With a Stuck rank it says how long that was waited for.
+	KillDuration time.Duration
 }
 
 // LogTail is the end of the output of the failing rank, at most limit bytes; empty without a failure of one rank.

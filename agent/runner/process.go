@@ -16,15 +16,17 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"rcclx.io/commgroup-operator/agent/rank"
 )
 
 const (
 	// maxEventLineBytes bounds one event; the largest real one is a few KiB.
 	maxEventLineBytes = 1 << 20
-	// drainGrace bounds the reading of a dead rank's pipes, which a grandchild could hold open. It is wall time: it only
-	// guards against a broken library.
-	drainGrace = 2 * time.Second
+	// drainGrace bounds the reading of a dead rank's pipes: what it wrote lies in them already, but a grandchild in a
+	// session of its own could hold them open. It is wall time, and short: a death must be told within a second.
+	drainGrace = 300 * time.Millisecond
 )
 
 // Launcher says how to start one rank process.
@@ -44,27 +46,34 @@ func (l Launcher) argv() ([]string, error) {
 	return []string{filepath.Join(filepath.Dir(self), "rank")}, nil
 }
 
-// exitStatus is how a rank process ended.
-type exitStatus struct {
+// status is how a rank process ended.
+type status struct {
 	code   int
 	signal syscall.Signal
 }
 
-func (e exitStatus) ok() bool { return e.signal == 0 && e.code == 0 }
+func (e status) ok() bool { return e.signal == 0 && e.code == 0 }
 
-func (e exitStatus) String() string {
+func (e status) String() string {
 	if e.signal != 0 {
 		return fmt.Sprintf("was killed by signal %d (%s)", int(e.signal), e.signal)
 	}
 	return fmt.Sprintf("exited with code %d", e.code)
 }
 
-// message is what a process's goroutines tell the supervisor's loop: exactly one of the fields beside rank is set.
+// exitStatus is how and when.
+type exitStatus struct {
+	status
+	at time.Time
+}
+
+// message is what goroutines tell the supervisor's loop: exactly one of the fields beside rank is set.
 type message struct {
 	rank    int
 	event   *rank.Event
 	garbage string
 	exit    *exitStatus
+	ras     *rasAnswer
 }
 
 // process is one running rank.
@@ -73,6 +82,8 @@ type process struct {
 	stdin          io.WriteCloser
 	lines          chan []byte // closed by the supervisor when the rank has ended
 	stdout, stderr tail
+	mu             sync.Mutex
+	reaped         bool // its id may be somebody else's
 }
 
 // The kernel sends Pdeathsig when the thread that started a child ends, not the process; Go may end threads. So that a
@@ -98,24 +109,22 @@ func onSpawnThread(f func()) {
 }
 
 // start starts a rank in a process group of its own and streams what it says to out. The last message of a process is
-// its exit, after all its events. stop makes the goroutines give up where nobody reads any more.
-func start(argv, env []string, index int, out chan<- message, stop <-chan struct{}) (*process, error) {
-	eventRead, eventWrite, err := os.Pipe()
-	if err != nil {
-		return nil, fmt.Errorf("make the event pipe: %w", err)
-	}
+// its exit, after all its events and words. stop makes the goroutines give up where nobody reads any more.
+func start(argv, env []string, index int, now func() time.Time, out chan<- message, stop <-chan struct{}) (*process, error) {
 	p := &process{cmd: exec.Command(argv[0], argv[1:]...), lines: make(chan []byte, 4)}
 	p.cmd.Env = env
-	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
-	p.cmd.ExtraFiles = []*os.File{eventWrite} // becomes file descriptor rank.EventFD
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	p.cmd.WaitDelay = drainGrace
-	if p.stdin, err = p.cmd.StdinPipe(); err == nil {
-		onSpawnThread(func() { err = p.cmd.Start() })
+	pipes, err := openPipes()
+	if err == nil {
+		p.cmd.Stdout, p.cmd.Stderr = pipes.write[toStdout], pipes.write[toStderr]
+		p.cmd.ExtraFiles = []*os.File{pipes.write[toEvents]} // becomes file descriptor rank.EventFD
+		if p.stdin, err = p.cmd.StdinPipe(); err == nil {
+			onSpawnThread(func() { err = p.cmd.Start() })
+		}
+		closeAll(pipes.write[:])
 	}
-	_ = eventWrite.Close()
 	if err != nil {
-		_ = eventRead.Close()
+		closeAll(pipes.read[:])
 		return nil, fmt.Errorf("start %s: %w%s", argv[0], err, loaderHint(argv[0], err))
 	}
 	go p.writeLines()
@@ -126,30 +135,79 @@ func start(argv, env []string, index int, out chan<- message, stop <-chan struct
 		case <-stop:
 		}
 	}
-	drained := make(chan struct{})
+	var drained sync.WaitGroup
+	drained.Go(func() { readEvents(pipes.read[toEvents], send) })
+	drained.Go(func() { _, _ = io.Copy(&p.stdout, pipes.read[toStdout]) })
+	drained.Go(func() { _, _ = io.Copy(&p.stderr, pipes.read[toStderr]) })
 	go func() {
-		defer close(drained)
-		readEvents(eventRead, send)
-	}()
-	go func() {
-		_ = p.cmd.Wait() // the state says more than the error
-		timer := time.AfterFunc(drainGrace, func() { _ = eventRead.Close() })
-		<-drained
-		timer.Stop()
-		_ = eventRead.Close()
-		send(message{exit: statusOf(p.cmd.ProcessState)})
+		at := p.await(now)
+		for _, r := range pipes.read {
+			_ = r.SetReadDeadline(time.Now().Add(drainGrace))
+		}
+		drained.Wait()
+		closeAll(pipes.read[:])
+		send(message{exit: &exitStatus{status: statusOf(p.cmd.ProcessState), at: at}})
 	}()
 	return p, nil
 }
 
-func statusOf(state *os.ProcessState) *exitStatus {
+// await waits for the rank's end, ends what it has left behind in its process group, and gives the time of its end. The
+// group's id is the rank's own for certain only while the rank is not reaped.
+func (p *process) await(now func() time.Time) time.Time {
+	for {
+		err := unix.Waitid(unix.P_PID, p.cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	at := now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	_ = p.cmd.Wait() // the state says more than the error
+	p.reaped = true
+	return at
+}
+
+// The pipes from a rank.
+const (
+	toEvents = iota
+	toStdout
+	toStderr
+	pipeCount
+)
+
+type pipes struct{ read, write [pipeCount]*os.File }
+
+func openPipes() (pipes, error) {
+	var p pipes
+	for i := range pipeCount {
+		var err error
+		if p.read[i], p.write[i], err = os.Pipe(); err != nil {
+			closeAll(p.read[:i])
+			closeAll(p.write[:i])
+			return pipes{}, fmt.Errorf("make a pipe: %w", err)
+		}
+	}
+	return p, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}
+
+func statusOf(state *os.ProcessState) status {
 	if state == nil {
-		return &exitStatus{code: -1}
+		return status{code: -1}
 	}
 	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-		return &exitStatus{code: -1, signal: ws.Signal()}
+		return status{code: -1, signal: ws.Signal()}
 	}
-	return &exitStatus{code: state.ExitCode()}
+	return status{code: state.ExitCode()}
 }
 
 // readEvents sends each line of r as an event. At the first line that is none it reports that and only drains from
@@ -251,10 +309,13 @@ func (p *process) writeLines() {
 	}
 }
 
-// kill ends the rank and whatever it started; the group's id outlives a rank as long as a child of it lives.
+// kill ends the rank and whatever it started, but for what went into a session of its own.
 func (p *process) kill() {
-	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
-	_ = p.cmd.Process.Kill()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.reaped {
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	}
 }
 
 // loaderHint explains an error that hides its cause: the kernel says "no such file" of a binary whose loader is missing.

@@ -24,6 +24,8 @@ const (
 type Supervisor struct {
 	Launcher Launcher
 	Clock    clock.Clock
+	// RAS is asked what the library knows when ranks are late; nil means the service itself.
+	RAS AskRAS
 }
 
 // supervision is one team being run.
@@ -32,11 +34,15 @@ type supervision struct {
 	team     Team
 	procs    []*process
 	ranks    []RankOutcome
+	began    []time.Time // when each rank's wait began
 	deadline []time.Time // of each rank; zero means none
 	awaits   []string    // what the deadline is for
 	exited   []bool
 	failures []Failure
 	killed   bool
+	killedAt time.Time
+	freed    time.Duration // from there to the last process's end
+	ras      rasWatch
 }
 
 // Run starts the team's ranks, watches them to their end and returns what became of them. It ends the whole team at the
@@ -51,22 +57,28 @@ func (s *Supervisor) Run(ctx context.Context, team Team) Outcome {
 	n := len(team.Specs)
 	v := &supervision{
 		clock: s.Clock, team: team, procs: make([]*process, n), ranks: make([]RankOutcome, n),
-		deadline: make([]time.Time, n), awaits: make([]string, n), exited: make([]bool, n),
+		began: make([]time.Time, n), deadline: make([]time.Time, n), awaits: make([]string, n), exited: make([]bool, n),
+		ras: rasWatch{ask: s.RAS},
 	}
+	if v.ras.ask == nil {
+		v.ras.ask = askRAS
+	}
+	release := v.prepareRAS()
+	defer release()
 	began := s.Clock.Now()
 	messages := make(chan message, 64)
 	stop := make(chan struct{})
 	defer close(stop)
 	v.startAll(s.Launcher, messages, stop)
-	v.loop(ctx, messages)
+	v.loop(ctx, messages, stop)
+	v.ras.stop()
 	for i, p := range v.procs {
 		if p == nil {
 			continue
 		}
-		p.kill() // what a rank itself started, if anything
 		v.ranks[i].StdoutTail, v.ranks[i].StderrTail = p.stdout.String(), p.stderr.String()
 	}
-	return Outcome{Team: team.Name, Ranks: v.ranks, Failure: v.blame(), Duration: s.Clock.Since(began)}
+	return Outcome{Team: team.Name, Ranks: v.ranks, Failure: v.blame(), Duration: s.Clock.Since(began), KillDuration: v.freed}
 }
 
 func (v *supervision) startAll(l Launcher, messages chan<- message, stop <-chan struct{}) {
@@ -77,13 +89,13 @@ func (v *supervision) startAll(l Launcher, messages chan<- message, stop <-chan 
 		if err != nil {
 			continue
 		}
-		if v.procs[i], err = start(argv, v.team.Env, i, messages, stop); err != nil {
+		if v.procs[i], err = start(argv, v.team.Env, i, v.clock.Now, messages, stop); err != nil {
 			v.fail(Failure{Kind: FailStart, Rank: i, Step: "start", Message: v.at(i, "could not be started: "+err.Error()+
 				"; check the pod's limits on processes and memory")})
 			continue
 		}
 		v.exited[i] = false
-		v.ranks[i].ProcessID = v.procs[i].cmd.Process.Pid
+		v.ranks[i].ProcessID, v.ranks[i].Since = v.procs[i].cmd.Process.Pid, v.clock.Now()
 		v.setDeadline(i, spec.InitDeadline, "load")
 		if werr := v.procs[i].writeLine(spec); werr != nil {
 			v.fail(Failure{Kind: FailProtocol, Rank: i, Step: "start", Message: v.at(i, werr.Error())})
@@ -94,7 +106,7 @@ func (v *supervision) startAll(l Launcher, messages chan<- message, stop <-chan 
 	}
 }
 
-func (v *supervision) loop(ctx context.Context, messages <-chan message) {
+func (v *supervision) loop(ctx context.Context, messages chan message, stop <-chan struct{}) {
 	done := ctx.Done()
 	for slices.Contains(v.exited, false) {
 		if len(v.failures) > 0 && !v.killed {
@@ -102,6 +114,11 @@ func (v *supervision) loop(ctx context.Context, messages <-chan message) {
 		}
 		at, index := v.earliest()
 		now := v.clock.Now()
+		question := v.nextQuestion()
+		if !question.IsZero() && !question.After(now) && at.After(now) {
+			v.question(messages, stop)
+			continue
+		}
 		var expired <-chan time.Time
 		var timer clock.Timer
 		if !at.IsZero() {
@@ -114,6 +131,9 @@ func (v *supervision) loop(ctx context.Context, messages <-chan message) {
 					v.expire(index)
 				}
 				continue
+			}
+			if !question.IsZero() && question.Before(at) {
+				at = question
 			}
 			timer = v.clock.NewTimer(at.Sub(now))
 			expired = timer.C()
@@ -135,11 +155,17 @@ func (v *supervision) loop(ctx context.Context, messages <-chan message) {
 
 // earliest returns the next deadline and the rank that it is for; -1 stands for the run's own.
 func (v *supervision) earliest() (time.Time, int) {
+	at, index := v.earliestOfRanks()
+	if run := v.team.RunDeadline; !v.killed && !run.IsZero() && (at.IsZero() || !at.Before(run)) {
+		return run, -1
+	}
+	return at, index
+}
+
+// earliestOfRanks is the next deadline of a rank, and the rank; zero and -1 where there is none.
+func (v *supervision) earliestOfRanks() (time.Time, int) {
 	var at time.Time
 	index := -1
-	if !v.killed {
-		at = v.team.RunDeadline
-	}
 	for i, d := range v.deadline {
 		if !v.exited[i] && !d.IsZero() && (at.IsZero() || d.Before(at)) {
 			at, index = d, i
@@ -157,11 +183,12 @@ func (v *supervision) expire(index int) {
 	case v.killed:
 		// Not even SIGKILL ended it: the process hangs inside the kernel, and nothing in user space can change that.
 		v.ranks[index].Stuck = true
-		v.exited[index] = true
-		v.deadline[index] = time.Time{}
+		v.gone(index)
 		close(v.procs[index].lines)
 	default:
-		v.fail(v.hang(index, v.awaits[index], ""))
+		f := v.hang(index, v.awaits[index], "")
+		f.DetectedAfter = v.clock.Since(v.deadline[index])
+		v.fail(f)
 	}
 }
 
@@ -177,6 +204,9 @@ func (v *supervision) hang(index int, step, said string) Failure {
 		named = alone
 	}
 	limit := v.limit(step)
+	if said != "" && step == "destroy" {
+		limit = v.team.Specs[index].StepDeadline // a rank's own limit for leaving the communicator
+	}
 	who := v.ranks[index]
 	text := fmt.Sprintf("node %s: %s: %s missed the deadline of %s for %s", v.team.Node, v.team.Name, who.Name(), limit, step)
 	if said != "" {
@@ -184,23 +214,6 @@ func (v *supervision) hang(index int, step, said string) Failure {
 	}
 	return Failure{Kind: FailHung, Rank: named, Behind: behind, Code: rank.CodeRankHung, Step: step,
 		Message: text + "; " + v.whereabouts()}
-}
-
-// alone returns the only rank whose process has not ended, where there is just one of several.
-func (v *supervision) alone() int {
-	found := -1
-	for i, gone := range v.exited {
-		if !gone && found >= 0 {
-			return -1
-		}
-		if !gone {
-			found = i
-		}
-	}
-	if len(v.exited) < 2 {
-		return -1
-	}
-	return found
 }
 
 func (v *supervision) limit(step string) time.Duration {
@@ -213,75 +226,26 @@ func (v *supervision) limit(step string) time.Duration {
 	return v.team.Specs[0].StepDeadline
 }
 
-// behind returns the ranks that came less far than the furthest one; empty where all stand alike.
-func (v *supervision) behind() []int {
-	most, least := 0, int(^uint(0)>>1)
-	for _, r := range v.ranks {
-		most, least = max(most, r.Events), min(least, r.Events)
-	}
-	if most == least {
-		return nil
-	}
-	var out []int
-	for i, r := range v.ranks {
-		if r.Events == least {
-			out = append(out, i)
-		}
-	}
-	return out
-}
-
-// whereabouts says what the ranks are at, the common place first.
-func (v *supervision) whereabouts() string {
-	groups := map[string][]string{}
-	var order []string
-	for _, r := range v.ranks {
-		doing := r.Doing()
-		if _, ok := groups[doing]; !ok {
-			order = append(order, doing)
-		}
-		groups[doing] = append(groups[doing], fmt.Sprint(r.Rank))
-	}
-	if len(order) == 1 {
-		return fmt.Sprintf("all %d ranks %s", len(v.ranks), order[0])
-	}
-	slices.SortStableFunc(order, func(a, b string) int { return len(groups[b]) - len(groups[a]) })
-	parts := make([]string, 0, len(order))
-	for _, doing := range order {
-		parts = append(parts, fmt.Sprintf("rank %s %s", strings.Join(groups[doing], ","), doing))
-	}
-	return strings.Join(parts, ", ")
-}
-
-func (v *supervision) furthestStep() string {
-	best := RankOutcome{Events: -1}
-	for _, r := range v.ranks {
-		if r.Events > best.Events {
-			best = r
-		}
-	}
-	if best.Step != "" {
-		return best.Step
-	}
-	return best.Doing()
-}
-
-func (v *supervision) at(i int, what string) string {
-	return fmt.Sprintf("node %s: %s: %s %s", v.team.Node, v.team.Name, v.ranks[i].Name(), what)
-}
-
 func (v *supervision) setDeadline(i int, after time.Duration, awaits string) {
 	v.awaits[i] = awaits
+	v.began[i] = v.clock.Now()
 	v.deadline[i] = time.Time{}
 	if after > 0 && !v.killed {
-		v.deadline[i] = v.clock.Now().Add(after)
+		v.deadline[i] = v.began[i].Add(after)
 	}
 }
 
-func (v *supervision) fail(f Failure) { v.failures = append(v.failures, f) }
+// fail records a failure, with what everybody was doing, before the kill changes that.
+func (v *supervision) fail(f Failure) {
+	f.Doing = v.doing()
+	if f.Kind == FailHung || f.Kind == FailRankError || f.Kind == FailRunDeadline {
+		f.RAS = v.ras.verdict(v.lateSince(), v.clock.Now())
+	}
+	v.failures = append(v.failures, f)
+}
 
 func (v *supervision) killAll() {
-	v.killed = true
+	v.killed, v.killedAt = true, v.clock.Now()
 	for i, p := range v.procs {
 		if p != nil && !v.exited[i] {
 			p.kill()
@@ -299,6 +263,8 @@ func (v *supervision) handle(m message) {
 			v.ranks[m.rank].Doing()+": "+m.garbage+"; the agent binary in the pod may be of another version than the operator")})
 	case m.exit != nil:
 		v.onExit(m.rank, *m.exit)
+	case m.ras != nil:
+		v.ras.onAnswer(*m.ras)
 	}
 }
 
@@ -306,26 +272,35 @@ func (v *supervision) onExit(i int, exit exitStatus) {
 	if v.exited[i] {
 		return
 	}
-	v.exited[i] = true
-	v.deadline[i] = time.Time{}
+	v.gone(i)
 	close(v.procs[i].lines)
 	r := &v.ranks[i]
 	if v.killed && exit.signal == syscall.SIGKILL {
 		return
 	}
-	r.Exit = exit.String()
-	if name := caughtSignal(v.procs[i].stderr.String()); exit.code == 2 && name != "" {
-		r.Exit = "was ended by " + name
+	signal := ""
+	if r.Exit, signal = exit.String(), signalName(exit.signal); exit.code == 2 {
+		if name, what := caughtSignal(v.procs[i].stderr.String()); name != "" {
+			r.Exit, signal = fmt.Sprintf("was ended by %s (%s)", name, what), name
+		}
 	}
 	if r.Error != nil || r.Done && exit.ok() {
 		return
 	}
-	next := "; the log tail says more, and dmesg may"
-	if exit.signal == syscall.SIGKILL {
-		next = "; it was not the agent that killed it: look for the kernel's OOM killer in dmesg and raise the pod's memory limit"
+	if exit.ok() {
+		r.Exit = "ended without a word and before its work was done, with code 0,"
 	}
-	v.fail(Failure{Kind: FailDied, Rank: i, Step: v.awaits[i], Killed: exit.signal == syscall.SIGKILL,
-		Message: v.at(i, r.Exit+" while "+r.Doing()+next)})
+	v.fail(Failure{Kind: FailDied, Rank: i, Step: v.awaits[i], Killed: exit.signal == syscall.SIGKILL, DetectedAfter: v.clock.Since(exit.at),
+		Message: v.at(i, r.Exit+" while "+r.Doing()+"; "+afterSignal(signal))})
+}
+
+// gone counts a process off: it has ended, or no hope is left that it does.
+func (v *supervision) gone(i int) {
+	v.exited[i] = true
+	v.deadline[i] = time.Time{}
+	if v.killed {
+		v.freed = v.clock.Since(v.killedAt)
+	}
 }
 
 func (v *supervision) onEvent(i int, ev rank.Event) {
@@ -338,7 +313,7 @@ func (v *supervision) onEvent(i int, ev rank.Event) {
 		r.Events++
 	}
 	if ev.Kind != rank.EventError {
-		r.LastEvent = ev.Kind
+		r.LastEvent, r.Since = ev.Kind, v.clock.Now()
 	}
 	switch ev.Kind {
 	case rank.EventLoaded:
@@ -419,18 +394,6 @@ func (v *supervision) blame() *Failure {
 		}
 	}
 	return &first
-}
-
-// caughtSignal finds the signal that the Go runtime caught and turned into exit code 2: a library that calls abort()
-// ends that way. The runtime's first words are "SIGABRT: abort".
-func caughtSignal(stderr string) string {
-	for line := range strings.Lines(stderr) {
-		name, what, ok := strings.Cut(strings.TrimSpace(line), ": ")
-		if ok && strings.HasPrefix(name, "SIG") && !strings.Contains(name, " ") {
-			return name + " (" + what + ")"
-		}
-	}
-	return ""
 }
 
 // consequence says whether an error can be the mere result of a peer's end.

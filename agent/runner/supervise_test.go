@@ -95,7 +95,12 @@ func TestFailuresNameTheRank(t *testing.T) {
 		words  []string
 		tail   string
 	}{
-		{"abort in init", fakeScript{Rank: 3, At: "init", Do: "abort"}, FailDied, "init", []string{"SIGABRT", "ncclCommInitRank"}, "out of luck"},
+		{"abort in init", fakeScript{Rank: 3, At: "init", Do: "abort"}, FailDied, "init", []string{"SIGABRT", "ncclCommInitRank", "gave up"}, "out of luck"},
+		{"bus error", fakeScript{Rank: 3, At: stepName, Do: "bus"}, FailDied, stepName, []string{"SIGBUS", "/dev/shm"}, ""},
+		{"crash", fakeScript{Rank: 3, At: stepName, Do: "crash"}, FailDied, stepName, []string{"SIGSEGV", "crashed"}, ""},
+		{"terminated", fakeScript{Rank: 3, At: stepName, Do: "terminated"}, FailDied, stepName, []string{"signal 15", "not the agent"}, ""},
+		{"ends too early", fakeScript{Rank: 3, At: stepName, Do: "exit0"}, FailDied, stepName, []string{"without a word", "code 0"}, ""},
+		{"flood", fakeScript{Rank: 3, At: stepName, Do: "flood"}, FailDied, stepName, []string{"code 3"}, "the last word"},
 		{"killed by another", fakeScript{Rank: 3, At: stepName, Do: "killed"}, FailDied, stepName, []string{"signal 9", "OOM"}, ""},
 		{"exit in a step", fakeScript{Rank: 3, At: stepName, Do: "exit3"}, FailDied, stepName, []string{"code 3", "in step " + stepName}, ""},
 		{"exit after done", fakeScript{Rank: 3, At: "exit", Do: "exit3"}, FailDied, "destroy", []string{"code 3", "done"}, ""},
@@ -144,6 +149,7 @@ func TestDeadlines(t *testing.T) {
 		{"step", fakeScript{Rank: 2, At: stepName, Do: "hang"}, rank.EventDone, 3, time.Hour, FailHung, 2, stepName},
 		{"init", fakeScript{Rank: 2, At: "init", Do: "hang"}, rank.EventDone, 3, time.Hour, FailHung, 2, "init"},
 		{"load", fakeScript{Rank: 2, At: "load", Do: "hang"}, rank.EventDone, 3, time.Hour, FailHung, 2, "load"},
+		{"deaf to signals", fakeScript{Rank: 2, At: stepName, Do: "hangIgnoringSignals"}, rank.EventDone, 3, time.Hour, FailHung, 2, stepName},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			fake := clocktesting.NewFakeClock(time.Now())
@@ -225,6 +231,27 @@ func TestGrandchildIsKilled(t *testing.T) {
 	awaitEnd(t, pidFile)
 }
 
+// TestGrandchildInASessionOfItsOwn holds all pipes of a dead rank open, where no signal to the rank's group reaches it.
+func TestGrandchildInASessionOfItsOwn(t *testing.T) {
+	pidFile := filepath.Join(t.TempDir(), "pid")
+	out := fakeSupervisor(t, clock.RealClock{}).Run(t.Context(), fakeTeam(t, 2, fakeScript{Rank: 1, At: stepName, Do: "daemon", PidFile: pidFile}))
+	if f := out.Failure; f == nil || f.Rank != 1 || f.Kind != FailDied || !strings.Contains(f.Message, "code 3") {
+		t.Errorf("failure = %+v", f)
+	}
+	text, err := os.ReadFile(pidFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Errorf("the grandchild did not outlive the rank: %v", err)
+	}
+	awaitEnd(t, pidFile)
+}
+
 // awaitEnd returns once the process whose pid is in the file is gone, or a zombie that its new parent has not reaped.
 func awaitEnd(t *testing.T, pidFile string) {
 	t.Helper()
@@ -268,13 +295,13 @@ func TestRanksDieWithTheirParent(t *testing.T) {
 }
 
 func TestDeathExplainsPeersErrors(t *testing.T) {
-	v := &supervision{ranks: make([]RankOutcome, 4)}
+	v := &supervision{clock: clock.RealClock{}, ranks: make([]RankOutcome, 4)}
 	v.fail(Failure{Kind: FailRankError, Rank: 0, Code: rank.CodeInitFailed})
 	v.fail(Failure{Kind: FailDied, Rank: 2})
 	if f := v.blame(); f.Rank != 2 || f.Kind != FailDied {
 		t.Errorf("blame = %+v, expected the death of rank 2", f)
 	}
-	v = &supervision{ranks: make([]RankOutcome, 4)}
+	v = &supervision{clock: clock.RealClock{}, ranks: make([]RankOutcome, 4)}
 	v.fail(Failure{Kind: FailRankError, Rank: 0, Code: rank.CodeInsufficientMemory})
 	v.fail(Failure{Kind: FailDied, Rank: 2})
 	if f := v.blame(); f.Rank != 0 {
@@ -330,12 +357,14 @@ func FuzzParseEvent(f *testing.F) {
 
 func TestCaughtSignal(t *testing.T) {
 	for in, want := range map[string]string{
-		"FATAL: x\nSIGABRT: abort\nPC=0x1 m=0\n": "SIGABRT (abort)",
-		"NCCL WARN SIGNAL: none":                 "",
-		"":                                       "",
+		"FATAL: x\nSIGABRT: abort\nPC=0x1 m=0\n":                                              "SIGABRT (abort)",
+		"SIGBUS: bus error\nPC=0x1 m=0 sigcode=2\n":                                           "SIGBUS (bus error)",
+		"fatal error: x\n[signal SIGSEGV: segmentation violation code=0x1 addr=0x0 pc=0x4]\n": "SIGSEGV (segmentation violation)",
+		"NCCL WARN SIGNAL: none":                                                              " ()",
+		"":                                                                                    " ()",
 	} {
-		if got := caughtSignal(in); got != want {
-			t.Errorf("%q: got %q, want %q", in, got, want)
+		if name, what := caughtSignal(in); name+" ("+what+")" != want {
+			t.Errorf("%q: got %q (%q), want %q", in, name, what, want)
 		}
 	}
 }
