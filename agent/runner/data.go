@@ -57,6 +57,32 @@ func overflow(t Table, c rcclx.Collective) string {
 		sum.CheckedElements, strings.Join(lost, " and "))
 }
 
+// underflow says how much FP8 loses of values of the range of gradients; empty where its rounding alone explains the error.
+// One cast to E4M3 is off by at most 2^-4; an AllReduce casts the sums once more.
+func underflow(t Table, c rcclx.Collective) string {
+	roundingPPM := int64(62_500)
+	if c == rcclx.AllReduce {
+		roundingPPM = 128_907
+	}
+	var worst, base int64
+	for _, s := range t.Series {
+		for _, cell := range s.Cells {
+			mean := cell.Check(rcclx.DataGradients).MeanRelativeErrorPPM
+			switch {
+			case s.Key.Collective != c:
+			case s.Key.Variant == rcclx.LowPrecision:
+				worst = max(worst, mean)
+			case s.Key.Variant == rcclx.Baseline:
+				base = max(base, mean)
+			}
+		}
+	}
+	if worst <= roundingPPM {
+		return ""
+	}
+	return fmt.Sprintf("gradients: mean error %s, %s without FP8: values under 2^-10 become zero", ppm(worst), ppm(base))
+}
+
 // DataErrors gives the errors with random data: of each LowPrecision series at the smallest and the largest size at which
 // they were checked, and of Baseline beside it.
 func (t Table) DataErrors() []api.DataErrors {

@@ -168,6 +168,28 @@ func TestDataErrors(t *testing.T) {
 	}
 }
 
+// TestUnderflow: what rounding explains is no warning.
+func TestUnderflow(t *testing.T) {
+	for _, tc := range []struct {
+		c       rcclx.Collective
+		meanPPM int64
+		want    string
+	}{
+		{rcclx.AllGather, 62_500, ""},
+		{rcclx.AllGather, 62_501, "gradients: mean error 6.25 %, 0.14 % without FP8: values under 2^-10 become zero"},
+		{rcclx.AllReduce, 128_907, ""},
+		{rcclx.AllReduce, 237_146, "gradients: mean error 23.71 %, 0.14 % without FP8: values under 2^-10 become zero"},
+	} {
+		of := func(v rcclx.Variant, mean int64) Series {
+			return Series{Key: SeriesKey{v, tc.c, rcclx.BFloat16, rcclx.OutOfPlace}, Cells: []Cell{{SizeBytes: 16 << 20,
+				Checks: []DataCheck{{CheckResult: rcclx.CheckResult{Data: rcclx.DataGradients, CheckedElements: 1, MeanRelativeErrorPPM: mean}}}}}}
+		}
+		if got := underflow(Table{Ranks: 8, Series: []Series{of(rcclx.Baseline, 1417), of(rcclx.LowPrecision, tc.meanPPM)}}, tc.c); got != tc.want {
+			t.Errorf("%s %d: %q, expected %q", tc.c, tc.meanPPM, got, tc.want)
+		}
+	}
+}
+
 func TestNotMet(t *testing.T) {
 	got := notMet([]preflight.Finding{
 		{Name: "IOMMU", State: preflight.Warning, Rank: -1, Message: "no iommu=pt"},

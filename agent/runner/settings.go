@@ -133,6 +133,9 @@ func verify(e rcclx.Effective, v rcclx.Variant, c rcclx.Collective, p api.RunPla
 		if text := overflow(t, c); text != "" {
 			seen.warnings, seen.text = append(seen.warnings, api.WarningOverflow), seen.text+"; "+text
 		}
+		if text := underflow(t, c); text != "" {
+			seen.warnings, seen.text = append(seen.warnings, api.WarningUnderflow), seen.text+"; "+text
+		}
 		if text := tailHazard(t, c); text != "" { // in front: it is what a job must know
 			seen.warnings, seen.text = append(seen.warnings, api.WarningTailHazard), text+"; "+seen.text
 		}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -106,6 +107,47 @@ func TestSimulatedHealthy(t *testing.T) {
 	}
 	if len(s.Results) != 6 || s.Links == nil {
 		t.Errorf("%d series, links %+v", len(s.Results), s.Links)
+	}
+	// Open RCCLX loses the tail of AllReduce, and casts without scaling.
+	for name, want := range map[string][]string{
+		"lowPrecision.AllReduce": {api.WarningOverflow, api.WarningUnderflow, api.WarningTailHazard},
+		"lowPrecision.AllGather": {api.WarningOverflow, api.WarningUnderflow},
+	} {
+		if got := setting(t, s, name); !slices.Equal(got.Warnings, want) {
+			t.Errorf("%s warns of %v, expected %v: %s", name, got.Warnings, want, got.Message)
+		}
+	}
+	if len(s.DataErrors) != 3 {
+		t.Errorf("errors by data: %+v", s.DataErrors)
+	}
+	noChildren(t)
+}
+
+// TestSimulatedEverything: all collectives, in place too, with sizes that some collectives do not have.
+func TestSimulatedEverything(t *testing.T) {
+	plan := simulatedPlan()
+	plan.Variants = plan.Variants[:1]
+	plan.Collectives = []api.Collective{api.AllReduce, api.AllGather, api.ReduceScatter, api.AllToAll, api.AllToAllv, api.Broadcast, api.Reduce, api.SendRecv}
+	plan.Datatypes = []api.Datatype{api.Float64, api.Int8}
+	plan.Placements = []api.Placement{api.OutOfPlace, api.InPlace}
+	plan.SizesBytes = []int64{8, 1000, 4096}
+	s := runSimulated(t, plan, "none")
+	if s.Verdict != api.VerdictPass {
+		t.Fatalf("%s %s: %s", s.Verdict, s.Reason, s.Message)
+	}
+	// Eight collectives out of place and five in place, two datatypes each.
+	if len(s.Results) != 26 || s.OmittedSeries != 0 || len(s.Settings) != 8 {
+		t.Errorf("%d series and %d omitted, %d settings", len(s.Results), s.OmittedSeries, len(s.Settings))
+	}
+	for _, r := range s.Results {
+		sizes := plan.SizesBytes
+		if r.Datatype == api.Float64 && slices.Contains([]api.Collective{api.AllGather, api.ReduceScatter, api.AllToAll, api.AllToAllv}, r.Collective) {
+			sizes = sizes[1:] // 8 B leave eight ranks without an element
+		}
+		// So many series leave room for the first and the last size only.
+		if n := len(r.SizeBytes); n < 2 || r.SizeBytes[0] != sizes[0] || r.SizeBytes[n-1] != sizes[len(sizes)-1] {
+			t.Errorf("%s %s %s: sizes %v, expected %v", r.Collective, r.Datatype, r.Placement, r.SizeBytes, sizes)
+		}
 	}
 	noChildren(t)
 }

@@ -129,4 +129,6 @@ const (
 	WarningTailHazard = ReasonTailHazard
 	// WarningOverflow: values of the range of activations became NaN, infinite or clipped.
 	WarningOverflow = "Overflow"
+	// WarningUnderflow: values of the range of gradients are off by more than rounding explains, since small ones became zero.
+	WarningUnderflow = "Underflow"
 )

@@ -285,7 +285,8 @@ type SettingStatus struct {
 	MaxBytes *int64 `json:"maxBytes,omitempty"`
 	// verified is what the measurement shows.
 	Verified VerifiedState `json:"verified"`
-	// warnings of what the setting does to data where it is in effect, one CamelCase word each: TailHazard, Overflow.
+	// warnings of what the setting does to data where it is in effect, one CamelCase word each: TailHazard, Overflow,
+	// Underflow.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=4
 	// +kubebuilder:validation:items:MaxLength=64
