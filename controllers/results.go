@@ -191,8 +191,8 @@ func aggregateDataErrors(outcomes []outcome) []v1alpha1.DataErrors {
 // maxStatusBytes leaves room for metadata below the object's 64 KiB.
 const maxStatusBytes = 56 << 10
 
-// boundStatus shortens the status until its JSON fits: messages first, then settings, then the smaller sizes of the
-// results. The children keep everything.
+// boundStatus shortens the status until its JSON fits: messages first, then the smaller sizes of the
+// results, the errors with random data, and settings. The children keep everything.
 func boundStatus(status *v1alpha1.CommGroupStatus) {
 	fits := func() bool {
 		data, err := json.Marshal(status)
@@ -223,6 +223,9 @@ func boundStatus(status *v1alpha1.CommGroupStatus) {
 		if fits() {
 			return
 		}
+	}
+	if status.DataErrors = nil; fits() {
+		return
 	}
 	if len(status.Settings) > 20 {
 		status.Settings = status.Settings[:20]

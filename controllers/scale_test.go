@@ -54,6 +54,16 @@ func TestStatusStaysSmall(t *testing.T) {
 			r.Culprits = append(r.Culprits, v1alpha1.Culprit{Node: w.commNodes[name].Spec.NodeName, Kind: "Link",
 				Name: fmt.Sprintf("0000:%02x:00.0<->0000:%02x:00.0", j, j+8), Reason: v1alpha1.ReasonSlowLink, Message: long[:512]})
 		}
+		for j := range 16 {
+			e := v1alpha1.DataErrors{Variant: v1alpha1.VariantLowPrecision, Datatype: v1alpha1.Datatype(fmt.Sprint("Datatype", j)), Data: v1alpha1.DataActivations}
+			for k := range 16 {
+				e.Collectives, e.SizeBytes = append(e.Collectives, v1alpha1.ReduceScatter), append(e.SizeBytes, 1<<34+int64(k))
+				for _, list := range []*[]int64{&e.MaxErrorPPM, &e.MeanErrorPPM, &e.CheckedElements, &e.NaNElements, &e.OverflowElements} {
+					*list = append(*list, 1<<40)
+				}
+			}
+			r.DataErrors = append(r.DataErrors, e)
+		}
 		f := w.commNodes[name].Status.Facts
 		f.ROCm.Version, f.Driver.Version, f.KernelRelease = fmt.Sprint("7.", i), fmt.Sprint("6.", i), long[:120]+fmt.Sprint(i)
 		i++
@@ -62,7 +72,7 @@ func TestStatusStaysSmall(t *testing.T) {
 	w.step()
 	s := &w.group.Status
 	checkSize(t, "all failed, all different", s)
-	if len(s.Culprits) != 16 || len(s.WouldGate) != 16 || len(s.Inventory) > 32 || len(s.Settings) > 80 {
+	if len(s.Culprits) != 16 || len(s.WouldGate) != 16 || len(s.Inventory) > 32 || len(s.Settings) > 80 || len(s.DataErrors) > 16 {
 		t.Errorf("lists: %d culprits, %d wouldGate, %d inventory, %d settings", len(s.Culprits), len(s.WouldGate), len(s.Inventory), len(s.Settings))
 	}
 }
