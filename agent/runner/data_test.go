@@ -273,8 +273,8 @@ func TestVerdictWords(t *testing.T) {
 			t.Errorf("%s: %+v", code, j)
 		}
 	}
-	j := judge(Failure{Kind: FailHung, Code: rank.CodeRankHung, Rank: 3, Message: "late", RAS: "rank 3 does not answer"})
-	if j.Reason != api.ReasonRankHung || !strings.HasSuffix(j.Message, "; RAS says: rank 3 does not answer") {
+	j := judge(Failure{Kind: FailHung, Code: rank.CodeRankHung, Rank: 3, Message: "late", RAS: "RAS: rank 3 does not answer"})
+	if j.Reason != api.ReasonRankHung || !strings.HasSuffix(j.Message, "; RAS: rank 3 does not answer") {
 		t.Errorf("%+v", j)
 	}
 	f := Failure{Kind: FailHung, Rank: -1, RAS: strings.Repeat("r", 600)}

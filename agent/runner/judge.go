@@ -159,7 +159,7 @@ func (j *Judgement) failed(e Evidence) {
 		j.blame(e)
 	}
 	if f.RAS != "" {
-		j.Message = truncate(j.Message, 800) + "; RAS says: " + truncate(f.RAS, 200)
+		j.Message = truncate(j.Message, 800) + "; " + truncate(f.RAS, 200)
 	}
 }
 
