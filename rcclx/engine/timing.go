@@ -13,9 +13,9 @@ import (
 const (
 	minRepeats = 5
 	maxRepeats = 20
-	// An event takes some of the device's time, so a repeat has more calls the shorter these are: enough to move so many bytes, for which
-	// no GPU of today needs less than about 100 us, up to mostCalls.
-	bytesPerRepeat = 64 << 20
+	// An event keeps two calls from overlapping, which costs 2 to 3 us on an H200. So a repeat has more calls the shorter
+	// these are: enough to move so many bytes, for which GPUs of today need about a millisecond, up to mostCalls.
+	bytesPerRepeat = 256 << 20
 	mostCalls      = 20
 )
 

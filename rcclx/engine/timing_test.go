@@ -26,7 +26,7 @@ func TestRepeats(t *testing.T) {
 		iterations int
 		sizeBytes  int64
 		want       int
-	}{{20, 8, 5}, {100, 8, 5}, {200, 8, 10}, {1000, 8, 20}, {20, 1 << 30, 20}, {20, 16 << 20, 5}, {40, 16 << 20, 10}, {3, 8, 3}, {3, 1 << 30, 3}, {1, 8, 1}} {
+	}{{20, 8, 5}, {100, 8, 5}, {200, 8, 10}, {1000, 8, 20}, {20, 1 << 30, 20}, {20, 16 << 20, 5}, {40, 16 << 20, 5}, {20, 64 << 20, 5}, {20, 256 << 20, 20}, {3, 8, 3}, {3, 1 << 30, 3}, {1, 8, 1}} {
 		got := repeatsOf(tt.iterations, tt.sizeBytes)
 		if got != tt.want {
 			t.Errorf("repeatsOf(%d, %d) = %d, want %d", tt.iterations, tt.sizeBytes, got, tt.want)
