@@ -124,7 +124,7 @@ type Measurement struct {
 	CountElements int64 `json:"countElements"`
 	// Latency of one call by device events over Repeats batches of iterations; warm-up is not counted.
 	Latency rcclx.LatencyStats `json:"latency"`
-	// LaunchNanoseconds is the mean of the host's time to queue one call, the library's own part included.
+	// LaunchNanoseconds is the host's time to queue one call, the library's own part included.
 	LaunchNanoseconds int64 `json:"launchNanoseconds,omitempty"`
 	// Checks of the result against the reference, one for each kind of data.
 	Checks []rcclx.CheckResult `json:"checks"`

@@ -84,7 +84,7 @@ func NewEngine(lib *Library, rank, ranks int, clock Clock) (*Engine, error) {
 		return nil, err
 	}
 	for range maxRepeats + 1 {
-		event, err := lib.Runtime.newEvent()
+		event, err := lib.Runtime.newTimingEvent()
 		if err != nil {
 			return nil, err
 		}

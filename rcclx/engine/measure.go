@@ -32,7 +32,8 @@ type MeasureRequest struct {
 type MeasureResult struct {
 	Shape   rcclx.Shape
 	Latency rcclx.LatencyStats
-	// LaunchNanoseconds is the mean of the host's time to queue one call through the binding, the library's own part included.
+	// LaunchNanoseconds is the host's time to queue one call through the binding, the library's own part included: the median over
+	// repeats of their means.
 	LaunchNanoseconds int64
 	// Checks are one for each of the request's data, in their order.
 	Checks []rcclx.CheckResult

@@ -14,6 +14,9 @@ import (
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
+// testDeadline is a safety net.
+const testDeadline = 15 * time.Second
+
 // member is one rank of a communicator of threads.
 type member struct {
 	rank        int
@@ -82,7 +85,7 @@ func everything(sizeBytes int64) []MeasureRequest {
 			for _, p := range []rcclx.Placement{rcclx.OutOfPlace, rcclx.InPlace} {
 				if p == rcclx.OutOfPlace || rcclx.HasInPlace(c) {
 					all = append(all, MeasureRequest{Collective: c, Datatype: d, Placement: p, SizeBytes: sizeBytes, WarmupIterations: 1, Iterations: 3,
-						Data: data, Variant: rcclx.Baseline, Deadline: time.Minute})
+						Data: data, Variant: rcclx.Baseline, Deadline: testDeadline})
 				}
 			}
 		}
@@ -158,7 +161,7 @@ func TestNonBlocking(t *testing.T) {
 			}
 		}
 		if peer, ok := m.PairPeer(0); ok {
-			if _, err := m.MeasurePair(peer, PairRequest{SizeBytes: 4096, Iterations: 1, Deadline: time.Minute}); err != nil {
+			if _, err := m.MeasurePair(peer, PairRequest{SizeBytes: 4096, Iterations: 1, Deadline: testDeadline}); err != nil {
 				return err
 			}
 		}
@@ -217,7 +220,7 @@ func TestLowPrecisionOverRanks(t *testing.T) {
 	all := []rcclx.Data{rcclx.DataRounding, rcclx.DataExact, rcclx.DataGradients, rcclx.DataActivations}
 	overRanks(t, 2, slices.Max(hazard), false, nil, func(m member) error {
 		for _, c := range rcclx.Collectives() {
-			r, err := m.Measure(MeasureRequest{Collective: c, Datatype: rcclx.BFloat16, SizeBytes: size, Iterations: 1, Data: all, Variant: rcclx.LowPrecision, Deadline: time.Minute})
+			r, err := m.Measure(MeasureRequest{Collective: c, Datatype: rcclx.BFloat16, SizeBytes: size, Iterations: 1, Data: all, Variant: rcclx.LowPrecision, Deadline: testDeadline})
 			if err != nil {
 				return err
 			}
@@ -229,7 +232,7 @@ func TestLowPrecisionOverRanks(t *testing.T) {
 			}
 		}
 		for _, size := range hazard {
-			r, err := m.Measure(MeasureRequest{Collective: rcclx.AllReduce, Datatype: rcclx.BFloat16, SizeBytes: size, Iterations: 1, Variant: rcclx.LowPrecision, Deadline: time.Minute})
+			r, err := m.Measure(MeasureRequest{Collective: rcclx.AllReduce, Datatype: rcclx.BFloat16, SizeBytes: size, Iterations: 1, Variant: rcclx.LowPrecision, Deadline: testDeadline})
 			if err != nil {
 				return err
 			}

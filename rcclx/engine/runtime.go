@@ -26,7 +26,7 @@ type Runtime struct {
 	malloc, free, memcpyAsync, memsetAsync                      uintptr
 	streamCreate, streamDestroy                                 uintptr
 	eventCreate, eventRecord, eventQuery, eventElapsed, destroy uintptr
-	getName, getProperties, getAttribute                        uintptr
+	getName, getProperties, getAttribute, eventCreateWithFlags  uintptr
 	errorString                                                 func(code int32) string
 }
 
@@ -39,7 +39,8 @@ const (
 	copyHostToDevice = 1 // hipMemcpyKind
 	copyDeviceToHost = 2
 
-	streamNonBlocking = 1
+	streamNonBlocking       = 1
+	eventDisableSystemFence = 0x20000000 // hip_runtime_api.h, hipEventDisableSystemFence
 	// propertiesBytes holds cudaDeviceProp and hipDeviceProp_t of every release (1032 and 1472 bytes by now), whose first 256 bytes are
 	// the name.
 	propertiesBytes = 8192
@@ -125,6 +126,7 @@ func bindRuntime(s symbolTable, prefix string) (*Runtime, error) {
 	r.destroy = need("EventDestroy")
 	// What a device is; none of it is needed to measure. hipGetDeviceProperties is a macro for the name with R0600.
 	r.getName = s.find(prefix + "DeviceGetName")
+	r.eventCreateWithFlags = s.find(prefix + "EventCreateWithFlags")
 	if prefix == "cuda" {
 		r.getProperties = s.findAny("cudaGetDeviceProperties_v2", "cudaGetDeviceProperties")
 		r.getAttribute = s.find("cudaDeviceGetAttribute")
@@ -237,6 +239,17 @@ func (r *Runtime) newStream() (uintptr, error) {
 	var stream uintptr
 	err := r.call("StreamCreateWithFlags", r.streamCreate, uintptr(unsafe.Pointer(&stream)), streamNonBlocking)
 	return stream, err
+}
+
+// newTimingEvent makes an event that only times are read from. AMD's default event writes caches back when it is recorded,
+// which delays the calls after it; this one does not.
+func (r *Runtime) newTimingEvent() (uintptr, error) {
+	var event uintptr
+	if r.prefix == "hip" && r.eventCreateWithFlags != 0 &&
+		r.call("EventCreateWithFlags", r.eventCreateWithFlags, uintptr(unsafe.Pointer(&event)), eventDisableSystemFence) == nil {
+		return event, nil
+	}
+	return r.newEvent()
 }
 
 func (r *Runtime) newEvent() (uintptr, error) {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"time"
 
 	"rcclx.io/commgroup-operator/rcclx"
 )
@@ -29,7 +28,8 @@ func repeatsOf(iterations int, sizeBytes int64) int {
 // timing is what was measured of a call.
 type timing struct {
 	latency rcclx.LatencyStats
-	// launchNanoseconds is the mean of the host's time to queue one call.
+	// launchNanoseconds is the host's time to queue one call: the median over repeats of the mean in each, since a device's queue
+	// that is full (about a thousand calls) makes the host wait.
 	launchNanoseconds int64
 }
 
@@ -48,15 +48,15 @@ func (e *Engine) time(call func() error, warmup, iterations int, sizeBytes int64
 	if err := r.record(e.events[0], e.stream); err != nil {
 		return timing{}, err
 	}
-	var launching time.Duration
+	launches := make([]int64, 0, repeats)
 	for repeat := range repeats {
-		begin := e.clock.Now()
-		for range callsIn(repeat, repeats, iterations) {
+		calls, begin := callsIn(repeat, repeats, iterations), e.clock.Now()
+		for range calls {
 			if err := call(); err != nil {
 				return timing{}, err
 			}
 		}
-		launching += e.clock.Now().Sub(begin)
+		launches = append(launches, e.clock.Now().Sub(begin).Nanoseconds()/int64(calls))
 		if err := r.record(e.events[repeat+1], e.stream); err != nil {
 			return timing{}, err
 		}
@@ -75,7 +75,7 @@ func (e *Engine) time(call func() error, warmup, iterations int, sizeBytes int64
 		}
 		means = append(means, elapsed/int64(callsIn(repeat, repeats, iterations)))
 	}
-	return timing{latencyStats(means, iterations/repeats), launching.Nanoseconds() / int64(iterations)}, nil
+	return timing{latencyStats(means, iterations/repeats), latencyStats(launches, 1).MedianNanoseconds}, nil
 }
 
 // callsIn spreads the iterations over the repeats; their numbers differ by one at most.
