@@ -253,6 +253,22 @@ func TestClippedValues(t *testing.T) {
 	}
 }
 
+// A sum beyond the range is an overflow, too, where none of its terms is.
+func TestOverflowOfSums(t *testing.T) {
+	e := elementFor(t, rcclx.Float32, fp8OCP)
+	p := newPattern(e, rcclx.DataRounding, 8, 4)
+	var got []byte
+	for range periodElements {
+		got = append(got, 0, 0, 0xc0, 0x7f) // a NaN that is not poison
+	}
+	if r := checked(p, rcclx.AllReduce, 0, periodElements, 0, got, 1<<20); r.NaNElements != periodElements || r.WrongElements != 0 {
+		t.Errorf("sums over the range that became NaN gave %+v", r)
+	}
+	if r := checked(p, rcclx.AllGather, 0, periodElements/8, 0, got, 1<<20); r.WrongElements == 0 {
+		t.Errorf("values within the range that became NaN gave %+v", r)
+	}
+}
+
 // Checking a large result must not take longer than moving it: MB/s of the result.
 func BenchmarkCheck(b *testing.B) {
 	const count = 1 << 20
