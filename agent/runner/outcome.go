@@ -38,7 +38,7 @@ type RankOutcome struct {
 	PCIAddress   string
 	Library      *rcclx.LibraryInfo
 	InitDuration time.Duration
-	// LastEvent and Step say how far the rank came; Events counts what it sent, less rank 0's unique id.
+	// LastEvent and Step say how far the rank came; Events counts what it sent, less rank 0's unique id and an error.
 	LastEvent rank.EventKind
 	// Since when it is there, by the supervisor's clock.
 	Since        time.Time

@@ -309,7 +309,8 @@ func (v *supervision) onEvent(i int, ev rank.Event) {
 		v.fail(Failure{Kind: FailProtocol, Rank: i, Step: v.awaits[i], Message: v.at(i, fmt.Sprintf("sent an event of rank %d", ev.Rank))})
 		return
 	}
-	if ev.Kind != rank.EventUniqueID {
+	// A complaint is no progress: who complains first of a hang is not further than its peers.
+	if ev.Kind != rank.EventUniqueID && ev.Kind != rank.EventError {
 		r.Events++
 	}
 	if ev.Kind != rank.EventError {
