@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"rcclx.io/commgroup-operator/agent/rank"
 	"rcclx.io/commgroup-operator/agent/results"
@@ -182,8 +183,18 @@ func (x *bench) failure(v rcclx.Variant, out runner.Outcome) *results.Failure {
 	if f.Rank >= 0 {
 		r.Rank, r.Device = &f.Rank, x.device(f.Rank)
 	}
+	r.DetectedNanoseconds, r.FreedNanoseconds = f.DetectedAfter.Nanoseconds(), out.KillDuration.Nanoseconds()
 	for _, o := range out.Ranks {
-		r.Ranks = append(r.Ranks, results.RankState{Rank: o.Rank, Device: x.device(o.Rank), Doing: o.Doing(), Exit: o.Exit})
+		state := results.RankState{Rank: o.Rank, Device: x.device(o.Rank), Doing: o.Doing()}
+		if o.Error == nil { // a rank that said what is wrong ends by itself
+			state.Exit = o.Exit
+		}
+		for _, d := range f.Doing { // of the moment of the failure
+			if d.Rank == o.Rank {
+				state.Doing = fmt.Sprintf("%s for %s", d.Doing, d.For.Round(time.Millisecond))
+			}
+		}
+		r.Ranks = append(r.Ranks, state)
 	}
 	return r
 }

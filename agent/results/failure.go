@@ -36,6 +36,9 @@ func (f Failure) WriteFailure(w io.Writer) error {
 			out.line("%s", text)
 		}
 	}
+	if f.FreedNanoseconds > 0 {
+		out.line("All ranks were gone and their GPUs free %.3f s after that.", float64(f.FreedNanoseconds)/1e9)
+	}
 	out.block("What the library's RAS service says:", f.RAS)
 	out.block("The end of its log:", f.LogTail)
 	if f.Next != "" {

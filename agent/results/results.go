@@ -83,6 +83,10 @@ type Failure struct {
 	Message string `json:"message"`
 	// Ranks says what each rank was doing, by rank.
 	Ranks []RankState `json:"ranks,omitempty"`
+	// DetectedNanoseconds is how long after a rank's death or a missed deadline it was noticed, FreedNanoseconds how long after
+	// that the last rank was gone and its GPU free; zero where not known.
+	DetectedNanoseconds int64 `json:"detectedNanoseconds,omitempty"`
+	FreedNanoseconds    int64 `json:"freedNanoseconds,omitempty"`
 	// RAS is what the library's RAS service said of the communicator; empty where it was not asked.
 	RAS string `json:"ras,omitempty"`
 	// LogTail is the end of what the named rank, or the program, logged.

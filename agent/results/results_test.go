@@ -69,7 +69,7 @@ func sample() Report {
 		Warnings:        []string{"NUMABalancing: kernel.numa_balancing is 1,\nexpected 0"},
 		Failure: &Failure{Variant: rcclx.LowPrecision, Kind: "Hung", Code: "RankHung", Step: "AllReduce BFloat16 67108864 B", Rank: pointer(1), Device: "0000:2b:00.0",
 			Message: "node a: rank 1 missed the deadline", Ranks: []RankState{{0, "0000:05:00.0", "in step x", ""}, {1, "0000:2b:00.0", "in step y", "exited with code 2"}},
-			RAS: "rank 1 launched 4 operations, others 5\n", LogTail: "NCCL WARN \x1b[31mtrouble\n", Next: "look at dmesg"},
+			DetectedNanoseconds: 40_000_000, FreedNanoseconds: 250_000_000, RAS: "rank 1 launched 4 operations, others 5\n", LogTail: "NCCL WARN \x1b[31mtrouble\n", Next: "look at dmesg"},
 	}
 }
 
