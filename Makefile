@@ -89,6 +89,12 @@ bench: ## Figures of docs/benchmarks.md that need no cluster
 bench-demo: build simrocm ## Warm time of the demo, where it goes, and memory
 	@hack/bench-demo.sh "$(KUBE)"
 
+.PHONY: bench-gpu
+bench-gpu: build ## On a GPU machine: hold agent bench against rccl-tests or nccl-tests, and time death and hang (PERF_DIR, LIBRARY, RUNTIME, RANKS)
+	$(GO) build -o bin/ ./hack/gpu/ratio
+	hack/gpu/compare.sh
+	hack/gpu/faults.sh
+
 .PHONY: clean
 clean: ## Remove bin/ (not the control plane's cache)
 	rm -rf bin

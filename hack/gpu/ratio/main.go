@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"text/tabwriter"
@@ -18,7 +19,7 @@ import (
 
 const usage = `usage: ratio OURS.json... -- THEIRS.json...
 Each file is what agent bench -o json or agent import -o json printed. Latency is what rccl-tests shows: the mean over the
-ranks. Of several runs the median counts, and the range is shown, since a single run says nothing on a noisy machine.`
+ranks. Of several runs the median counts, and the range is shown, since a single run says nothing on a noisy machine`
 
 // key names one measurement.
 type key struct {
@@ -143,13 +144,15 @@ func print(out io.Writer, ours, theirs map[key]*sample) error {
 		}
 		return int(min(max(a.sizeBytes-b.sizeBytes, -1), 1))
 	})
+	missing := map[string][]int64{}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	_, _ = fmt.Fprintln(w, "collective\tdatatype\tplacement\tsize (B)\truns\tours (us)\ttheirs (us)\tdifference (us)\tours busbw (GB/s)\ttheirs\tours/theirs\t")
 	for _, k := range keys {
 		o, t := ours[k], theirs[k]
 		name := fmt.Sprintf("%s\t%s\t%s\t%d", k.collective, k.datatype, k.placement, k.sizeBytes)
 		if o == nil || t == nil || len(o.nanoseconds) == 0 || len(t.nanoseconds) == 0 {
-			_, _ = fmt.Fprintf(w, "%s\t-\tonly one side measured it\t\t\t\t\t\t\n", name)
+			group := fmt.Sprintf("%s %s %s", k.collective, k.datatype, k.placement)
+			missing[group] = append(missing[group], k.sizeBytes)
 			continue
 		}
 		a, b := o.median(), t.median()
@@ -159,5 +162,11 @@ func print(out io.Writer, ours, theirs map[key]*sample) error {
 		_, _ = fmt.Fprintf(w, "%s\t%d+%d\t%s\t%s\t%+.2f\t%.2f\t%.2f\t%.3f\t\n", name, len(o.nanoseconds), len(t.nanoseconds), o, t,
 			float64(a-b)/1e3, bus(a), bus(b), float64(b)/float64(a))
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, group := range slices.Sorted(maps.Keys(missing)) {
+		_, _ = fmt.Fprintf(out, "measured by one side only: %s at %d bytes\n", group, missing[group])
+	}
+	return nil
 }
