@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -158,20 +159,32 @@ func (j job) start(t *testing.T, memory, text string, steps ...string) (kill fun
 	}
 }
 
+// watcher keeps what a process writes, and tells once when it has seen a text.
 type watcher struct {
 	want  string
-	text  strings.Builder
 	found chan<- struct{}
-	done  bool
+
+	mu   sync.Mutex
+	text strings.Builder
+	done bool
 }
 
 func (w *watcher) Write(p []byte) (int, error) {
+	w.mu.Lock()
 	w.text.Write(p)
-	if !w.done && strings.Contains(w.text.String(), w.want) {
-		w.done = true
+	tell := !w.done && strings.Contains(w.text.String(), w.want)
+	w.done = w.done || tell
+	w.mu.Unlock()
+	if tell {
 		w.found <- struct{}{}
 	}
 	return len(p), nil
+}
+
+func (w *watcher) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String()
 }
 
 func TestKilledRanksLeaveNothing(t *testing.T) {
@@ -262,7 +275,7 @@ func TestUniqueIDOfAnotherRun(t *testing.T) {
 		<-found
 		_ = waiting.Process.Signal(syscall.SIGKILL)
 		_ = waiting.Wait()
-		late := job{ranks: 2, env: append([]string{"TEST_ID=" + id(t, text.text.String())}, impatient...)}.commands(ctx, t, memory, nil)[1]
+		late := job{ranks: 2, env: append([]string{"TEST_ID=" + id(t, text.String())}, impatient...)}.commands(ctx, t, memory, nil)[1]
 		out, _ := late.CombinedOutput()
 		if !strings.Contains(string(out), refused) {
 			t.Errorf("want the rank refused:\n%s", out)
@@ -283,12 +296,12 @@ func TestUniqueIDOfAnotherRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-found
-		peer := job{ranks: 2, env: append([]string{"TEST_ID=" + id(t, text.text.String())}, impatient...)}.commands(ctx, t, memory, nil)[1]
+		peer := job{ranks: 2, env: append([]string{"TEST_ID=" + id(t, text.String())}, impatient...)}.commands(ctx, t, memory, nil)[1]
 		if out, err := peer.CombinedOutput(); err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}
 		if err := root.Wait(); err != nil {
-			t.Errorf("root: %v\n%s", err, text.text.String())
+			t.Errorf("root: %v\n%s", err, text.String())
 		}
 	})
 }
