@@ -72,25 +72,3 @@ func TestJobEnvironment(t *testing.T) {
 		t.Errorf("both off: %s", off)
 	}
 }
-
-func TestMemoryNeed(t *testing.T) {
-	shapes := []Shape{{1, 100, 800}, {1, 800, 100}}
-	inPlace := []Shape{shapes[0].InPlace(), shapes[1].InPlace()}
-	if send, recv, library := MemoryNeed(FlavorRCCLXDev, LowPrecision, bothOn, 8, inPlace); send != 0 || recv != 800 || library != 2415919104 {
-		t.Errorf("in place: %d %d %d, want one buffer of 800", send, recv, library)
-	}
-	for _, tt := range []struct {
-		v     Variant
-		ranks int
-		want  int64
-	}{{Baseline, 8, 0}, {DDA, 8, 32 << 20}, {DDA, 4, 0}, {LowPrecision, 8, 2415919104}, {LowPrecision, 16, 13 << 28}} {
-		send, recv, library := MemoryNeed(FlavorRCCLXDev, tt.v, bothOn, tt.ranks, shapes)
-		if send != 800 || recv != 800 || library != tt.want {
-			t.Errorf("MemoryNeed(%s, %d ranks) = %d %d %d, want 800 800 %d", tt.v, tt.ranks, send, recv, library, tt.want)
-		}
-	}
-	_, _, library := MemoryNeed(FlavorRCCLXDev, LowPrecision, bothOn, 8, []Shape{{512 << 20, 1 << 30, 1 << 30}})
-	if want := int64(4 * 2415919104); library != want {
-		t.Errorf("512 Mi elements need a pool of %d bytes, want %d", library, want)
-	}
-}

@@ -194,8 +194,7 @@ func (s Shape) InPlaceOffsets(rank int) (sendOffsetBytes, recvOffsetBytes int64)
 	return 0, 0
 }
 
-// InPlace is the memory of the same call in place: no send buffer, and a receive buffer that holds both. MemoryNeed takes it
-// among other shapes.
+// InPlace is the memory of the same call in place: no send buffer, and a receive buffer that holds both.
 func (s Shape) InPlace() Shape {
 	return Shape{CountElements: s.CountElements, RecvBytes: s.SizeBytes()}
 }

@@ -198,39 +198,13 @@ func (p *plan) step(vp *variantPlan, c rcclx.Collective, d rcclx.Datatype, place
 func (p plan) memoryBytes(gates rcclx.Flavor, ranks int, limitBytes int64) int64 {
 	var need int64
 	for _, v := range p.variants {
-		var shapes []rcclx.Shape
-		for _, step := range v.steps {
-			for _, size := range step.SizesBytes {
-				size = min(size, limitBytes)
-				if step.Kind == rank.StepPairProbe {
-					shapes = append(shapes, rcclx.Shape{SendBytes: size, RecvBytes: size})
-					continue
-				}
-				shape, err := rcclx.ShapeOf(step.Collective, step.Datatype, size, ranks)
-				if err != nil {
-					continue // under the least size, which takes nothing
-				}
-				if step.Placement == rcclx.InPlace {
-					shape = shape.InPlace()
-				}
-				shapes = append(shapes, shape)
-			}
+		calls := rank.MemoryCalls(v.steps)
+		for i := range calls {
+			calls[i].SizeBytes = min(calls[i].SizeBytes, limitBytes)
 		}
-		send, recv, library := rcclx.MemoryNeed(gates, v.variant, settingsOf(p.config, p.env, v.variant), ranks, shapes)
-		need = max(need, saturatingSum(send, recv, library))
+		need = max(need, rcclx.MemoryNeed(gates, v.variant, settingsOf(p.config, p.env, v.variant), ranks, calls).TotalBytes())
 	}
 	return need
-}
-
-func saturatingSum(all ...int64) int64 {
-	var sum int64
-	for _, n := range all {
-		if n > math.MaxInt64-sum {
-			return math.MaxInt64
-		}
-		sum += n
-	}
-	return sum
 }
 
 // largestBytes is the largest power of two of message sizes that fits so much free memory; zero where none does.

@@ -151,18 +151,22 @@ func TestMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if need := p.memoryBytes(rcclx.FlavorRCCL, 8, noLimit); need != 32<<30 {
-		t.Errorf("needs %d bytes, expected %d", need, int64(32<<30))
+	if need := p.memoryBytes(rcclx.FlavorRCCL, 8, noLimit); need != 32<<30+rcclx.SendShiftBytes {
+		t.Errorf("needs %d bytes, expected %d", need, int64(32<<30+rcclx.SendShiftBytes))
 	}
 	if got := p.largestBytes(rcclx.FlavorRCCL, 8, 17<<30); got != 8<<30 || sizeText(got) != "8G" {
 		t.Errorf("the largest size is %d (%s), expected 8 GiB", got, sizeText(got))
+	}
+	// The send buffer has a little more than its message: two buffers of 32 MiB are more than 64 MiB.
+	if got := p.largestBytes(rcclx.FlavorRCCL, 8, 64<<20); got != 16<<20 {
+		t.Errorf("the largest size in 64 MiB is %d, expected 16 MiB", got)
 	}
 	if got := p.largestBytes(rcclx.FlavorRCCL, 8, 1); got != 0 && p.memoryBytes(rcclx.FlavorRCCL, 8, got) > 1 {
 		t.Errorf("%d bytes do not fit", got)
 	}
 	// FP8's pool comes on top.
 	c.SizesBytes, c.Variants = []int64{1 << 20}, []rcclx.Variant{rcclx.LowPrecision}
-	if p, err = makePlan(c, nil); err != nil || p.memoryBytes(rcclx.FlavorRCCLXDev, 8, noLimit) != 2<<20+rcclx.LowPrecisionPoolBytes(8, 0) {
+	if p, err = makePlan(c, nil); err != nil || p.memoryBytes(rcclx.FlavorRCCLXDev, 8, noLimit) != 2<<20+rcclx.SendShiftBytes+rcclx.LowPrecisionPoolBytes(8, 0) {
 		t.Errorf("%v, needs %d", err, p.memoryBytes(rcclx.FlavorRCCLXDev, 8, noLimit))
 	}
 	for bytes, want := range map[int64]string{1: "1", 1536: "1536", 2048: "2K", 3 << 20: "3M", 1 << 62: "4294967296G"} {

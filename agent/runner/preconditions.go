@@ -74,18 +74,7 @@ func (x *execution) precondition(e *Evidence, findings []preflight.Finding) *Fai
 func memoryNeedBytes(p api.RunPlan, gates rcclx.Flavor, ranks int) int64 {
 	var need int64
 	for _, v := range Plan(p, ranks) {
-		var shapes []rcclx.Shape
-		for _, step := range v.Steps {
-			for _, size := range step.SizesBytes {
-				if step.Kind == rank.StepPairProbe {
-					shapes = append(shapes, rcclx.Shape{SendBytes: size, RecvBytes: size})
-				} else if shape, err := rcclx.ShapeOf(step.Collective, step.Datatype, size, ranks); err == nil {
-					shapes = append(shapes, shape) // a size that makes no call is the rank's to report
-				}
-			}
-		}
-		send, recv, library := rcclx.MemoryNeed(gates, v.Variant, SettingsOf(p), ranks, shapes)
-		need = max(need, send+recv+library)
+		need = max(need, rcclx.MemoryNeed(gates, v.Variant, SettingsOf(p), ranks, rank.MemoryCalls(v.Steps)).TotalBytes())
 	}
 	return need
 }

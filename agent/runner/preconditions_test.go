@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"log/slog"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"rcclx.io/commgroup-operator/agent/preflight"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
+	"rcclx.io/commgroup-operator/rcclx"
 )
 
 // runOnNode carries out a whole run with real rank processes on a node as the simulator makes it, and gives what it
@@ -100,4 +102,25 @@ func TestSimulatedPreconditions(t *testing.T) {
 			t.Errorf("%s %s: %s", s.Verdict, s.Reason, s.Message)
 		}
 	})
+}
+
+// TestMemoryNeedBytes: in place there is one buffer, out of place two and the shift, and a sum over 64 bits does not wrap.
+func TestMemoryNeedBytes(t *testing.T) {
+	plan := defaultPlan()
+	plan.Variants, plan.Collectives, plan.SizesBytes = plan.Variants[:1], plan.Collectives[:1], []int64{1024, 64 << 20}
+	for _, tc := range []struct {
+		placements []api.Placement
+		size, want int64
+	}{
+		{nil, 64 << 20, 128<<20 + 256},
+		// The probe of pairs is always out of place.
+		{[]api.Placement{api.InPlace}, 64 << 20, 64<<20 + 16<<20 + 256},
+		{[]api.Placement{api.OutOfPlace, api.InPlace}, 64 << 20, 128<<20 + 256},
+		{nil, math.MaxInt64, math.MaxInt64},
+	} {
+		plan.Placements, plan.SizesBytes = tc.placements, []int64{1024, tc.size}
+		if got := memoryNeedBytes(plan, rcclx.FlavorRCCLXDev, 8); got != tc.want {
+			t.Errorf("%v of %d bytes: %d bytes, expected %d", tc.placements, tc.size, got, tc.want)
+		}
+	}
 }

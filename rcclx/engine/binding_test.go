@@ -72,7 +72,7 @@ func engine(t testing.TB, bytes int64) *Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Allocate(bytes, bytes, 0); err != nil {
+	if err := e.Allocate(rcclx.NewMemory(bytes, bytes, 0)); err != nil {
 		t.Fatal(err)
 	}
 	id, err := lib.UniqueID()
@@ -123,7 +123,7 @@ func TestMeasureRejectsWhatDoesNotFit(t *testing.T) {
 		}
 	}
 	var memory *InsufficientMemoryError
-	if err := e.Allocate(1<<50, 0, 0); !errors.As(err, &memory) || memory.FreeBytes <= 0 || memory.NeededBytes != 1<<50+shiftBytes {
+	if err := e.Allocate(rcclx.NewMemory(1<<50, 0, 0)); !errors.As(err, &memory) || memory.FreeBytes <= 0 || memory.NeededBytes != 1<<50+shiftBytes {
 		t.Errorf("allocating 1 PiB: %v, want an InsufficientMemoryError with numbers", err)
 	}
 	if err := e.Join([]byte{1}, false, time.Second); err == nil {

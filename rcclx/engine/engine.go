@@ -4,7 +4,6 @@ package engine
 
 import (
 	"errors"
-	"math"
 	"time"
 
 	"github.com/ebitengine/purego"
@@ -62,9 +61,8 @@ type buffer struct {
 	bytes   int64
 }
 
-// shiftBytes is how much further on the checked call's data begin in the send buffer, so that a result of an earlier call
-// that was left somewhere is seen as wrong. It keeps the alignment that the library's fast paths ask for (16 bytes; 128 for LL128).
-const shiftBytes = 256
+// shiftBytes is how much further on the checked call's data begin in the send buffer.
+const shiftBytes = rcclx.SendShiftBytes
 
 // filling is what the send buffer holds from its start.
 type filling struct {
@@ -95,24 +93,19 @@ func NewEngine(lib *Library, rank, ranks int, clock Clock) (*Engine, error) {
 
 // Allocate checks that the device has room for the buffers and for what the library will take, and allocates the
 // buffers. It comes before Join, which is where the library allocates.
-func (e *Engine) Allocate(sendBytes, recvBytes, ofLibraryBytes int64) error {
+func (e *Engine) Allocate(need rcclx.Memory) error {
 	free, _, err := e.lib.Runtime.Memory()
 	if err != nil {
 		return err
 	}
-	shift := int64(0)
-	if sendBytes > 0 {
-		shift = shiftBytes
-	}
-	shortage := &InsufficientMemoryError{BufferBytes: saturatingAdd(saturatingAdd(sendBytes, shift), recvBytes), LibraryBytes: ofLibraryBytes, FreeBytes: free}
-	shortage.NeededBytes = saturatingAdd(shortage.BufferBytes, ofLibraryBytes)
+	shortage := &InsufficientMemoryError{NeededBytes: need.TotalBytes(), BufferBytes: need.BufferBytes(), LibraryBytes: need.LibraryBytes, FreeBytes: free}
 	if shortage.NeededBytes > free {
 		return shortage
 	}
 	for _, want := range []struct {
 		to           *buffer
 		bytes, extra int64
-	}{{&e.send, sendBytes, shift}, {&e.recv, recvBytes, 0}} {
+	}{{&e.send, need.SendBytes, need.SendShiftBytes}, {&e.recv, need.RecvBytes, 0}} {
 		if want.bytes == 0 {
 			continue
 		}
@@ -127,13 +120,6 @@ func (e *Engine) Allocate(sendBytes, recvBytes, ofLibraryBytes int64) error {
 		*want.to = buffer{address, want.bytes}
 	}
 	return nil
-}
-
-func saturatingAdd(a, b int64) int64 {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
 }
 
 // limit is the time that one measurement has.

@@ -59,7 +59,7 @@ func oneRank(lib *Library, rank, ranks int, bytes int64, id []byte, nonBlocking 
 	if err != nil {
 		return err
 	}
-	if err := e.Allocate(bytes, bytes, 0); err != nil {
+	if err := e.Allocate(rcclx.NewMemory(bytes, bytes, 0)); err != nil {
 		return err
 	}
 	if err := e.Join(id, nonBlocking, time.Minute); err != nil {

@@ -156,37 +156,30 @@ func validate(s rank.Spec) error {
 	case s.InitDeadline <= 0 || s.StepDeadline <= 0:
 		return fmt.Errorf("init deadline %s and step deadline %s: both must be over zero", s.InitDeadline, s.StepDeadline)
 	}
-	_, err := shapes(s)
-	return err
+	return validateSteps(s)
 }
 
-// shapes are the largest calls that the steps will make.
-func shapes(s rank.Spec) ([]rcclx.Shape, error) {
-	var shapes []rcclx.Shape
+// validateSteps says what keeps a step from being made.
+func validateSteps(s rank.Spec) error {
 	for i, step := range s.Steps {
 		c, d := step.Collective, step.Datatype
 		switch step.Kind {
 		case rank.StepMeasure:
 		case rank.StepPairProbe:
-			c, d = rcclx.AllReduce, rcclx.Float32
+			c, d = rcclx.SendRecv, rcclx.Float32
 		default:
-			return nil, fmt.Errorf("step %d has the unknown kind %q: use Measure or PairProbe", i, step.Kind)
+			return fmt.Errorf("step %d has the unknown kind %q: use Measure or PairProbe", i, step.Kind)
 		}
 		if step.Iterations < 1 || step.WarmupIterations < 0 {
-			return nil, fmt.Errorf("step %d has %d iterations after %d of warm-up: give at least 1 and 0", i, step.Iterations, step.WarmupIterations)
+			return fmt.Errorf("step %d has %d iterations after %d of warm-up: give at least 1 and 0", i, step.Iterations, step.WarmupIterations)
 		}
 		for _, size := range step.SizesBytes {
-			shape, err := rcclx.ShapeOf(c, d, size, s.WorldSize)
-			if err != nil {
-				return nil, fmt.Errorf("step %d: %w", i, err)
+			if _, err := rcclx.ShapeOf(c, d, size, s.WorldSize); err != nil {
+				return fmt.Errorf("step %d: %w", i, err)
 			}
-			if step.Placement == rcclx.InPlace {
-				shape = shape.InPlace()
-			}
-			shapes = append(shapes, shape)
 		}
 	}
-	return shapes, nil
+	return nil
 }
 
 // worker is the rank's work on its one OS thread.
@@ -291,14 +284,10 @@ func (w *worker) prepare() error {
 			return fmt.Errorf("step %d: %w", i, err)
 		}
 	}
-	shapes, err := shapes(w.spec)
-	if err != nil {
-		return err
-	}
 	if w.engine, err = engine.NewEngine(w.lib, w.spec.Rank, w.spec.WorldSize, w.clock); err != nil {
 		return err
 	}
-	return w.engine.Allocate(rcclx.MemoryNeed(gates, w.spec.Variant, w.spec.Settings, w.spec.WorldSize, shapes))
+	return w.engine.Allocate(rcclx.MemoryNeed(gates, w.spec.Variant, w.spec.Settings, w.spec.WorldSize, rank.MemoryCalls(w.spec.Steps)))
 }
 
 // rendezvous gives the id of the communicator: rank 0 makes it, the others are told.
