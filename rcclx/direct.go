@@ -6,8 +6,9 @@ import (
 )
 
 const (
-	gfx942 = "gfx942"
-	gfx950 = "gfx950"
+	gfx942  = "gfx942"
+	gfx950  = "gfx950"
+	gfx1250 = "gfx1250"
 	// directReduceScatterMaxBytes is a hard limit, and the two-node one a fixed least size (rccl_wrap.cc:479-524).
 	directReduceScatterMaxBytes      = 2 << 20
 	directReduceScatterTwoNodesBytes = 128 << 10
@@ -19,6 +20,12 @@ const (
 func (c Call) architecture() string {
 	name, _, _ := strings.Cut(c.GFX, ":")
 	return name
+}
+
+// otherThanCDNA3And4 says whether the GPU is known, and neither gfx942 nor gfx950.
+func (c Call) otherThanCDNA3And4() bool {
+	gpu := c.architecture()
+	return gpu != "" && gpu != gfx942 && gpu != gfx950
 }
 
 // gfxOfModel are the models whose architecture decides a path (device ids and gfx_target_version as the kernel driver has

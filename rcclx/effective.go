@@ -20,6 +20,8 @@ type Scope struct {
 	Collectives  []Collective
 	Datatypes    []Datatype
 	SizesBytes   []int64
+	// GFX is the GPU's architecture, as in Call; empty where it is not known.
+	GFX string
 }
 
 func (sc Scope) filled() Scope {
@@ -143,7 +145,7 @@ func tally(sc Scope, c Collective, ask func(Call) gate) counts {
 	var t counts
 	for _, d := range sc.Datatypes {
 		for _, size := range sc.SizesBytes {
-			g := ask(Call{Collective: c, Datatype: d, Op: "Sum", SizeBytes: size, Ranks: sc.Ranks, Nodes: sc.Nodes}.exact())
+			g := ask(Call{Collective: c, Datatype: d, Op: "Sum", SizeBytes: size, Ranks: sc.Ranks, Nodes: sc.Nodes, GFX: sc.GFX}.exact())
 			t.calls++
 			switch {
 			case g.open():

@@ -57,7 +57,7 @@ func Explain(f Flavor, s Settings, c Call) ([]Range, error) {
 		call := c
 		call.SizeBytes = sample
 		chosen := choose(f, env, call)
-		next := Range{MinBytes: first, MaxBytes: last, Path: chosen.path, Reason: chosen.why, Source: chosen.source, NotTaken: chosen.not, Notes: notes(chosen.path, c)}
+		next := Range{MinBytes: first, MaxBytes: last, Path: chosen.path, Reason: chosen.why, Source: chosen.source, NotTaken: chosen.not, Notes: notes(f, chosen.path, c)}
 		if n := len(ranges); n > 0 && sameAnswer(ranges[n-1], next) {
 			ranges[n-1].MaxBytes = last
 		} else {
@@ -75,18 +75,28 @@ func sameAnswer(a, b Range) bool {
 }
 
 // notes say what is different for some sizes of a range, or dangerous.
-func notes(path Path, c Call) []string {
+func notes(f Flavor, path Path, c Call) []string {
+	var all []string
 	switch path {
 	case PathDDAFlat:
-		return []string{"only sizes that are multiples of 16 bytes; others take ring or tree"}
+		all = append(all, "only sizes that are multiples of 16 bytes; others take ring or tree")
 	case PathDDATree:
-		return []string{fmt.Sprintf("only sizes that split into %d parts that are multiples of 16 bytes; others take ring or tree", c.Ranks)}
+		all = append(all, fmt.Sprintf("only sizes that split into %d parts that are multiples of 16 bytes; others take ring or tree", c.Ranks))
 	case PathLowPrecision:
 		if multiple := HazardMultiple(c.Collective, c.Ranks); multiple > 0 {
-			return []string{fmt.Sprintf("danger: with a count that is no multiple of %d elements the library's code leaves a tail unwritten: check the data", multiple)}
+			all = append(all, fmt.Sprintf("danger: with a count that is no multiple of %d elements the library's code leaves a tail unwritten: check the data", multiple))
 		}
 	}
-	return nil
+	// No gate looks at the GPU, so these are notes (meta/lpcoll/low_precision_utility.h, v_cvt_pk_fp8_f32; build_rcclx.sh,
+	// AMDGPU_TARGETS).
+	switch {
+	case !c.otherThanCDNA3And4():
+	case path == PathLowPrecision:
+		all = append(all, fmt.Sprintf("danger: FP8's kernels are machine code for gfx942 and gfx950, and the library does not check that the GPU, %s, is one: leave FP8 off", c.architecture()))
+	case f == FlavorRCCLXDev && (path == PathDDAFlat || path == PathDDATree):
+		all = append(all, fmt.Sprintf("danger: RCCLX is built for gfx942 and gfx950 unless its builder names others, and DDA does not check that the GPU, %s, is one: compare with Baseline", c.architecture()))
+	}
+	return all
 }
 
 // HumanBytes writes a size as people do, in units of 1024 and rounded to hundredths: 204800 is "200 KiB", 1500 is "1.46 KiB".

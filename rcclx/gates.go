@@ -74,7 +74,7 @@ func (c Call) exact() Call {
 }
 
 // lowPrecisionGate follows collectives.cc:111-134 (AllGather), 218-228 (AllToAll), 342-349 (AllReduce) and 766-778
-// (ReduceScatter). There is no gate for ranks, nodes or the GPU's architecture.
+// (ReduceScatter). There is no gate for ranks, nodes or the GPU's architecture: see notes for what the kernels need.
 func lowPrecisionGate(f Flavor, env environment, c Call) gate {
 	switch {
 	case f == FlavorNCCL:
@@ -151,7 +151,7 @@ func rcclxDDAGate(env environment, c Call) (Path, gate) {
 }
 
 // amdDDAGate follows rocm-systems projects/rccl/src/rccl_wrap.cc (rcclDdaEnabled) and src/algorithms/dda/ipc/ipc_init.cu.
-// Its limit is a table by architecture and collective that changes from release to release, so that a call is known to
+// It is for gfx942 and gfx950; where the GPU is not known, the answer is for those, and says so. Its limit is a table by architecture and collective that changes from release to release, so that a call is known to
 // take DDA only where a limit is set, and the A/B measurement decides otherwise.
 func amdDDAGate(env environment, c Call) gate {
 	threshold := env.integer(envAMDThreshold)
@@ -164,6 +164,11 @@ func amdDDAGate(env environment, c Call) gate {
 			return closed(ReasonDisabled, "DDA is off (%s=0), and may take the call if it were on: set %s to Preferred", envAMDDDA, settingDDAMode)
 		}
 		return off("DDA is off ("+envAMDDDA+"=0)", settingDDAMode, on)
+	case c.architecture() == gfx1250:
+		// RCCL_DDA_FABRIC_BUFFER_SIZE and _MAXBLOCKS belong to it.
+		return closed(ReasonUnknown, "DDA of gfx1250 is another one, whose gates are not known: compare with Baseline")
+	case c.otherThanCDNA3And4():
+		return closed(ReasonNotBuilt, "DDA is for gfx942 and gfx950, not %s", c.architecture())
 	case c.Nodes > 1:
 		return closed(ReasonMultiNode, "DDA works within one node; this communicator has %d", c.Nodes)
 	case c.Ranks != ddaRanks:
@@ -180,7 +185,7 @@ func amdDDAGate(env environment, c Call) gate {
 	return gate{}
 }
 
-func ddaReason(env environment, path Path) string {
+func ddaReason(env environment, path Path, c Call) string {
 	switch path {
 	case PathDDAFlat:
 		return fmt.Sprintf("at most the flat (one-shot) limit of %s, %s", exactBytes(env.limitBytes(envDDAFlatMax)), envDDAFlatMax)
@@ -188,6 +193,9 @@ func ddaReason(env environment, path Path) string {
 		return fmt.Sprintf("over the flat limit of %s and at most the tree (two-shot) limit of %s, %s",
 			exactBytes(env.limitBytes(envDDAFlatMax)), exactBytes(env.limitBytes(envDDATreeMax)), envDDATreeMax)
 	}
-	return fmt.Sprintf("at most the limit of %s, %s; some 2.30 releases read it on gfx950 only, so compare with Baseline",
-		exactBytes(env.integer(envAMDThreshold)), envAMDThreshold)
+	reason := fmt.Sprintf("at most the limit of %s, %s", exactBytes(env.integer(envAMDThreshold)), envAMDThreshold)
+	if c.architecture() == "" {
+		reason += ", where the GPU is a gfx942 or gfx950"
+	}
+	return reason + "; some 2.30 releases read it on gfx950 only, so compare with Baseline"
 }

@@ -59,6 +59,14 @@ func TestExpectedPath(t *testing.T) {
 		{"stable fp8", FlavorRCCLXStable, LowPrecision, bothOn, call(AllReduce, BFloat16, 16<<20), PathLowPrecision, ""},
 		{"AMD without a limit", FlavorRCCLDDA, DDA, bothOn, call(AllReduce, BFloat16, 65536), PathUnknown, "compare with Baseline"},
 		{"AMD with a limit", FlavorRCCLDDA, DDA, thresholds(0, 1<<20), call(AllGather, BFloat16, 65536), PathDDA, "1048576"},
+		{"AMD with a limit on MI300X", FlavorRCCLDDA, DDA, thresholds(0, 1<<20), with(call(AllReduce, BFloat16, 65536), func(c *Call) { c.GFX = "gfx942:sramecc+:xnack-" }), PathDDA, "1048576"},
+		{"AMD with a limit on an unknown GPU", FlavorRCCLDDA, DDA, thresholds(0, 1<<20), call(AllReduce, BFloat16, 65536), PathDDA, "where the GPU is a gfx942 or gfx950"},
+		{"AMD with a limit on MI250X", FlavorRCCLDDA, DDA, thresholds(0, 64<<20), with(call(AllReduce, BFloat16, 65536), func(c *Call) { c.GFX = "gfx90a" }), PathRingTree, "for gfx942 and gfx950, not gfx90a"},
+		{"AMD without a limit on MI250X", FlavorRCCLDDA, DDA, bothOn, with(call(AllReduce, BFloat16, 65536), func(c *Call) { c.GFX = "gfx90a" }), PathRingTree, "for gfx942 and gfx950, not gfx90a"},
+		{"AMD baseline on MI250X", FlavorRCCLDDA, Baseline, bothOn, with(call(AllReduce, BFloat16, 65536), func(c *Call) { c.GFX = "gfx90a" }), PathRingTree, "would not take the call if it were on: DDA is for gfx942"},
+		{"AMD on gfx1250", FlavorRCCLDDA, DDA, thresholds(0, 1<<20), with(call(AllReduce, BFloat16, 65536), func(c *Call) { c.GFX = "gfx1250" }), PathUnknown, "another one"},
+		{"RCCLX does not look at the GPU", FlavorRCCLXDev, DDA, bothOn, with(call(AllReduce, BFloat16, 65536), func(c *Call) { c.GFX = "gfx90a" }), PathDDAFlat, "204800"},
+		{"FP8 does not look at the GPU", FlavorRCCLXDev, LowPrecision, bothOn, with(call(AllReduce, BFloat16, 16<<20), func(c *Call) { c.GFX = "gfx90a" }), PathLowPrecision, "16777216"},
 		{"AMD over its limit", FlavorRCCLDDA, DDA, thresholds(0, 1<<20), call(AllGather, BFloat16, 2<<20), PathStandard, "RCCL_DDA_THRESHOLD"},
 		{"AMD baseline", FlavorRCCLDDA, Baseline, bothOn, call(AllReduce, BFloat16, 65536), PathRingTree, "RCCL_DDA_ENABLE=0"},
 		{"AMD has no FP8", FlavorRCCLDDA, LowPrecision, bothOn, call(AllReduce, BFloat16, 64<<20), PathRingTree, ""},
@@ -127,8 +135,8 @@ func TestExplainRangesJoinUp(t *testing.T) {
 				for _, d := range Datatypes() {
 					for _, nodes := range []int{1, 2, 4, 5} {
 						gpus := []string{"", "gfx942", "gfx950:sramecc+:xnack-", "gfx90a"}
-						if c != AllGather && c != ReduceScatter || d != BFloat16 && d != Int8 {
-							gpus = gpus[:1] // nothing but the direct paths looks at the GPU
+						if f != FlavorRCCLDDA && c != AllGather && c != ReduceScatter || d != BFloat16 && d != Int8 {
+							gpus = gpus[:1] // nothing but the direct paths and AMD's DDA looks at the GPU
 						}
 						for _, gfx := range gpus {
 							requireRanges(t, f, s, Call{Collective: c, Datatype: d, Op: "Sum", Ranks: 8 * nodes, Nodes: nodes, GFX: gfx})
@@ -216,6 +224,39 @@ func TestExplainSaysWhyNot(t *testing.T) {
 	}
 }
 
+// What the code does not gate but its kernels need is a note, where the GPU is known to be another one.
+func TestExplainNotesTheGPU(t *testing.T) {
+	for _, tt := range []struct {
+		gfx  string
+		path Path
+		says string
+	}{
+		{"gfx90a", PathLowPrecision, "FP8's kernels are machine code for gfx942 and gfx950, and the library does not check that the GPU, gfx90a"},
+		{"gfx90a", PathDDAFlat, "DDA does not check that the GPU, gfx90a"},
+		{"gfx90a", PathDDATree, "DDA does not check that the GPU, gfx90a"},
+		{"gfx942", PathLowPrecision, ""}, {"gfx950:sramecc+", PathLowPrecision, ""}, {"", PathLowPrecision, ""}, {"", PathDDAFlat, ""},
+	} {
+		ranges, err := Explain(FlavorRCCLXDev, bothOn, Call{Collective: AllReduce, Datatype: BFloat16, Op: "Sum", Ranks: 8, Nodes: 1, GFX: tt.gfx})
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for _, r := range ranges {
+			notes := strings.Join(r.Notes, "; ")
+			if r.Path != tt.path {
+				continue
+			}
+			found = true
+			if got := strings.Contains(notes, "the GPU, "); got != (tt.says != "") || !strings.Contains(notes, tt.says) {
+				t.Errorf("%s on %q: %s, want %q", tt.path, tt.gfx, notes, tt.says)
+			}
+		}
+		if !found {
+			t.Errorf("no range is %s on %q: %+v", tt.path, tt.gfx, ranges)
+		}
+	}
+}
+
 func TestEffectives(t *testing.T) {
 	scope := Scope{Ranks: 8, Nodes: 1, Datatypes: []Datatype{BFloat16}, SizesBytes: []int64{65536, 1 << 20, 16 << 20, 64 << 20}}
 	find := func(t *testing.T, all []Effective, name string) Effective {
@@ -254,6 +295,8 @@ func TestEffectives(t *testing.T) {
 		{"dda stable", FlavorRCCLXStable, ddaOnly, scope, "dda.AllReduce", StateNotInEffect, ReasonNotBuilt, nil, nil, ""},
 		{"dda rccl", FlavorRCCL, ddaOnly, scope, "dda.AllReduce", StateNotInEffect, ReasonFlavorUnsupported, nil, nil, ""},
 		{"dda AMD", FlavorRCCLDDA, ddaOnly, scope, "dda.AllReduce", StateUnknown, ReasonUnknown, nil, nil, "allReduceTreeMaxBytes"},
+		{"dda AMD on another GPU", FlavorRCCLDDA, Settings{DDA: DDASettings{Mode: ModePreferred, AllReduceTreeMaxBytes: ptr[int64](64 << 20)}},
+			Scope{Ranks: 8, Nodes: 1, GFX: "gfx90a"}, "dda.AllReduce", StateNotInEffect, ReasonNotBuilt, nil, nil, "not gfx90a"},
 		{"dda unknown", FlavorUnknown, ddaOnly, scope, "dda.AllReduce", StateUnknown, ReasonUnknown, nil, nil, ""},
 		{"fp8 partial", FlavorRCCLXDev, bothOn, scope, "lowPrecision.AllToAll", StatePartial, ReasonBelowThreshold, ptr[int64](16 << 20), nil, "2 of 4"},
 		{"fp8 fp16", FlavorRCCLXDev, bothOn, Scope{Ranks: 8, Nodes: 1, Datatypes: []Datatype{Float16}}, "lowPrecision.AllReduce", StateNotInEffect, ReasonDatatypeUnsupported, nil, nil, ""},

@@ -119,7 +119,7 @@ func choose(f Flavor, env environment, c Call) choice {
 	path, dda := ddaGate(f, env, c)
 	switch {
 	case dda.open():
-		return ch.take(path, "%s", ddaReason(env, path))
+		return ch.take(path, "%s", ddaReason(env, path, c))
 	case dda.reason == ReasonUnknown:
 		return ch.take(PathUnknown, "%s", dda.message)
 	}
@@ -150,8 +150,10 @@ func (ch choice) standard(env environment, c Call) choice {
 		return ch.take(PathStandard, "with %s, parts from 744 KiB may pivot; else %s", pivotVariable, lastResort(c.Collective))
 	case c.Collective == AllToAll:
 		return ch.take(PathSendRecv, "%s", lastResort(c.Collective))
-	case f == FlavorNCCL:
+	case f == FlavorNCCL && env.integer(multicastVariable) == 0:
 		return ch.take(PathRingTree, "the library's tuner chooses ring, tree or another of its kernels, but not NVLink multicast (%s=0)", multicastVariable)
+	case f == FlavorNCCL:
+		return ch.take(PathRingTree, "the library's tuner chooses ring, tree or another of its kernels, NVLink multicast where the node has it")
 	}
 	return ch.take(PathRingTree, "%s", lastResort(c.Collective))
 }

@@ -108,7 +108,7 @@ func (x *bench) lacks(v rcclx.Variant) string {
 
 // scope is what the gates are asked about.
 func (x *bench) scope() rcclx.Scope {
-	sc := rcclx.Scope{Ranks: len(x.Devices), Nodes: 1, Datatypes: x.Datatypes, SizesBytes: x.SizesBytes}
+	sc := rcclx.Scope{Ranks: len(x.Devices), Nodes: 1, GFX: rcclx.GFXOf(x.lib.DeviceName), Datatypes: x.Datatypes, SizesBytes: x.SizesBytes}
 	for _, c := range x.Collectives {
 		if slices.Contains(rcclx.Collectives(), c) {
 			sc.Collectives = append(sc.Collectives, c)

@@ -57,7 +57,7 @@ func Judge(e Evidence) Judgement {
 	table, incomplete := Tabulate(e.Variants, e.Ranks)
 	j := Judgement{Table: table}
 	if e.Library != nil {
-		j.Settings = JudgeSettings(e.Library.Gates(), e.Plan, table)
+		j.Settings = JudgeSettings(*e.Library, e.Plan, table)
 	}
 	pairs := baselinePairs(e.Variants)
 	links := JudgeLinks(e.Node, pairs, e.PCI, e.Plan.LinkMinPercent)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/agent/rank"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
@@ -113,8 +114,17 @@ func TestScopeKnowsFourCollectives(t *testing.T) {
 		t.Errorf("scope %v", got)
 	}
 	plan.Collectives = plan.Collectives[:1]
-	if got := JudgeSettings(rcclx.FlavorRCCLXDev, plan, Table{Ranks: 8}); len(got) != 0 {
+	if got := JudgeSettings(rcclx.LibraryInfo{Flavor: rcclx.FlavorRCCLXDev}, plan, Table{Ranks: 8}); len(got) != 0 {
 		t.Errorf("settings of collectives that were not asked for: %+v", got)
+	}
+	// The GPU counts: AMD's DDA is for two of them.
+	amd := plan
+	amd.Collectives, amd.DDA.AllReduceTreeMaxBytes = []api.Collective{api.AllReduce}, ptr.To(int64(1<<30))
+	for name, want := range map[string]api.EffectiveState{"AMD Instinct MI300X": api.EffectiveInEffect, "AMD Instinct MI250X": api.EffectiveNotInEffect} {
+		lib := rcclx.LibraryInfo{Flavor: rcclx.FlavorRCCLDDA, DeviceName: name}
+		if got := JudgeSettings(lib, amd, Table{Ranks: 8}); len(got) == 0 || got[0].Name != "dda.AllReduce" || got[0].Effective != want {
+			t.Errorf("%s: %+v", name, got)
+		}
 	}
 	plan.DDA.Mode = api.FeatureRequired
 	if unmet := Unmet(plan, nil); len(unmet) != 1 || !strings.Contains(unmet[0], "no collective that was measured") {

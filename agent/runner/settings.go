@@ -18,11 +18,13 @@ const (
 	maxSettingMessage  = 512
 )
 
-// JudgeSettings says of each setting what was requested, what the gates of flavor allow, and what the table shows.
-// flavor is the one whose gates hold: rcclx.LibraryInfo.Gates.
-func JudgeSettings(flavor rcclx.Flavor, p api.RunPlan, t Table) []api.SettingStatus {
+// JudgeSettings says of each setting what was requested, what the gates of the library allow on its GPU, and what the table
+// shows.
+func JudgeSettings(lib rcclx.LibraryInfo, p api.RunPlan, t Table) []api.SettingStatus {
 	var out []api.SettingStatus
-	for _, e := range rcclx.Effectives(flavor, SettingsOf(p), ScopeOf(p, t.Ranks)) {
+	scope := ScopeOf(p, t.Ranks)
+	scope.GFX = rcclx.GFXOf(lib.DeviceName)
+	for _, e := range rcclx.Effectives(lib.Gates(), SettingsOf(p), scope) {
 		variant, c := settingVariant(e.Name)
 		if c != "" && !slices.Contains(p.Collectives, api.Collective(c)) {
 			continue // an empty scope asks about every collective

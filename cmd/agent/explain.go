@@ -94,7 +94,7 @@ func (x explainFlags) explain() (explanation, error) {
 	if err != nil {
 		return explanation{}, err
 	}
-	scope := rcclx.Scope{Ranks: call.Ranks, Nodes: call.Nodes, Collectives: []rcclx.Collective{call.Collective}, Datatypes: []rcclx.Datatype{call.Datatype}}
+	scope := rcclx.Scope{Ranks: call.Ranks, Nodes: call.Nodes, GFX: call.GFX, Collectives: []rcclx.Collective{call.Collective}, Datatypes: []rcclx.Datatype{call.Datatype}}
 	answer := explanation{Flavor: f, Call: call, Asked: settings, Ranges: ranges, Settings: rcclx.Effectives(f, settings, scope),
 		Variables: rcclx.SettingVariables(f, settings), Environment: rcclx.JobEnvironment(f, settings), Remarks: rcclx.Remarks(f)}
 	if since := rcclx.DatatypeSince(f, call.Datatype); since > 0 {
