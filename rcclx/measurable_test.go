@@ -15,6 +15,7 @@ func TestMeasurableSizes(t *testing.T) {
 		{AllGather, BFloat16, []int64{16, 64}}, // 8 ranks of 2 B
 		{AllGather, Float64, []int64{64}},
 		{SendRecv, Float64, []int64{8, 16, 64}},
+		{AllToAllv, BFloat16, []int64{64}}, // 4 elements for each of 8 peers on average
 	} {
 		if got := MeasurableSizes(tc.c, tc.d, []int64{1, 8, 16, 64}, 8); !slices.Equal(got, tc.want) {
 			t.Errorf("%s %s: %v, want %v", tc.c, tc.d, got, tc.want)

@@ -76,8 +76,8 @@ func Sizes(minBytes, maxBytes int64, factor int) []int64 {
 // PeerCounts are the elements that a rank sends to each peer, itself included, in an AllToAllv of countElements elements
 // a rank and peer on average. They are rccl-tests' own (src/alltoallv.cu), so that results compare: a peer's share grows with
 // (rank+peer) mod ranks, and the peer for which that is zero gets the rest. What rank r sends to peer p is therefore what
-// p sends to r, and the parts add up to countElements*ranks. Over two ranks the parts are even, as there; a part may be
-// empty where the count is small.
+// p sends to r, and the parts add up to countElements*ranks. Over two ranks the parts are even, as there. From leastCount on
+// no part is empty; under it the share is zero, and all goes to the one peer with the rest.
 func PeerCounts(rank, ranks int, countElements int64) []int64 {
 	if ranks < 1 || rank < 0 || rank >= ranks || countElements < 0 {
 		return nil
@@ -104,9 +104,22 @@ type Shape struct {
 	SendBytes, RecvBytes int64
 }
 
-// ShapeOf gives the call that moves sizeBytes by rccl-tests' definition (the larger of send and receive buffer;
-// rccl-tests src/*.cu). A size is rounded down to whole elements for every rank; one that leaves a rank without an
-// element is an error, since it would measure an empty call.
+// leastCount is the least count argument that measures the collective. In AllToAllv a smaller one has shares of zero, so
+// that all goes to one peer, for ranks 0 and ranks/2 to themselves; rccl-tests measures nothing there (src/alltoallv.cu,
+// count < nranks*nranks/2, in elements of the whole message).
+func leastCount(c Collective, ranks int) int64 {
+	if c == AllToAllv {
+		return (int64(ranks) + 1) / 2
+	}
+	return 1
+}
+
+// ShapeOf gives the call that moves sizeBytes, where the size of a message is rccl-tests': the larger of send and receive
+// buffer (rccl-tests src/*.cu). A size is rounded down to one element for every rank; the field's programs round down
+// further, so that only sizes that are multiples of both give the same call: rccl-tests AllGather and ReduceScatter to 4
+// elements a rank (ALIGN in src/all_gather.cu, src/reduce_scatter.cu), nccl-tests AllGather, ReduceScatter and AllToAll to
+// 16 bytes (src/all_gather.cu, src/reduce_scatter.cu, src/alltoall.cu). A size that leaves a rank without an element, or in
+// AllToAllv a peer without a share, is an error that names the least size: it would measure an empty call.
 func ShapeOf(c Collective, d Datatype, sizeBytes int64, ranks int) (Shape, error) {
 	parts, err := partsOf(c, d, ranks)
 	if err != nil {
@@ -114,14 +127,17 @@ func ShapeOf(c Collective, d Datatype, sizeBytes int64, ranks int) (Shape, error
 	}
 	element := d.Bytes()
 	count := sizeBytes / element / parts
-	if count < 1 {
-		return Shape{}, fmt.Errorf("%s of %s at %d bytes over %d ranks leaves no element for a rank: use at least %d bytes",
-			c, d, sizeBytes, ranks, element*parts)
+	if least := leastCount(c, ranks); count < least {
+		what := "no element for a rank"
+		if count >= 1 {
+			what = "no share for a peer"
+		}
+		return Shape{}, fmt.Errorf("%s of %s at %d bytes over %d ranks leaves %s: use at least %d bytes", c, d, sizeBytes, ranks, what, element*parts*least)
 	}
 	return ShapeOfCount(c, d, count, ranks)
 }
 
-// ShapeOfCount gives the call with a count argument of countElements. A count whose message has more bytes than an int64
+// ShapeOfCount gives the call with a count argument of countElements, one that ShapeOf would not choose too. A count whose message has more bytes than an int64
 // holds is an error: no size_t argument of the library's, nor an offset into its buffers, may wrap.
 func ShapeOfCount(c Collective, d Datatype, countElements int64, ranks int) (Shape, error) {
 	parts, err := partsOf(c, d, ranks)

@@ -59,6 +59,7 @@ func TestShapeOf(t *testing.T) {
 		{Reduce, Int32, 1023, Shape{255, 1020, 1020}},
 		{SendRecv, Float8E4M3, 3, Shape{3, 3, 3}},
 		{AllGather, Float32, 1000, Shape{31, 124, 992}},
+		{AllToAllv, BFloat16, 64, Shape{4, 64, 64}},
 		{AllReduce, Int8, math.MaxInt64, Shape{math.MaxInt64, math.MaxInt64, math.MaxInt64}},
 	} {
 		got, err := ShapeOf(tt.c, tt.d, tt.size, 8)
@@ -74,7 +75,8 @@ func TestShapeOf(t *testing.T) {
 		says  string
 	}{
 		{AllGather, BFloat16, 15, 8, "at least 16 bytes"}, {AllReduce, "Int7", 1024, 8, "Int8"}, {"Gather", BFloat16, 1024, 8, "SendRecv"},
-		{AllReduce, BFloat16, 1024, 0, "at least 1"}, {AllReduce, BFloat16, -8, 8, "at least 2 bytes"}, {AllToAllv, Int8, 7, 8, "at least 8 bytes"},
+		{AllReduce, BFloat16, 1024, 0, "at least 1"}, {AllReduce, BFloat16, -8, 8, "at least 2 bytes"}, {AllToAllv, Int8, 7, 8, "at least 32 bytes"}, {AllToAllv, BFloat16, 63, 8, "no share for a peer: use at least 64 bytes"},
+		{AllToAllv, Int8, 5, 3, "at least 6 bytes"},
 		{AllGather, Float64, math.MaxInt64, math.MaxInt64, "32 bits"},
 	} {
 		if got, err := ShapeOf(bad.c, bad.d, bad.size, bad.ranks); err == nil || !strings.Contains(err.Error(), bad.says) {
@@ -141,6 +143,11 @@ func TestPeerCounts(t *testing.T) {
 				counts, sum, uneven := PeerCounts(r, ranks, count), int64(0), false
 				for p, n := range counts {
 					sum += n
+					// What ShapeOf refuses is what has no share: a rank then sends all to one peer.
+					_, err := ShapeOf(AllToAllv, Int8, count*int64(ranks), ranks)
+					if refused, least := err != nil, (int64(ranks)+1)/2; refused != (count < least) || !refused && n < 1 || refused && n != 0 && n != count*int64(ranks) {
+						t.Fatalf("%d ranks, count %d: parts %v, refused: %v", ranks, count, counts, err)
+					}
 					uneven = uneven || n != count
 					if n < 0 || PeerCounts(p, ranks, count)[r] != n {
 						t.Fatalf("%d ranks, count %d: %d sends %d elements to %d, who sends back %d", ranks, count, r, n, p, PeerCounts(p, ranks, count)[r])

@@ -160,7 +160,7 @@ func (p *plan) step(vp *variantPlan, c rcclx.Collective, d rcclx.Datatype, place
 	}
 	sizes := rcclx.MeasurableSizes(c, d, p.config.SizesBytes, ranks)
 	if n := len(p.config.SizesBytes) - len(sizes); n > 0 {
-		p.remark("sizes that leave a rank without an element are left out", fmt.Sprintf("%d of %s %s", n, c, d))
+		p.remark("sizes that leave a rank or a peer without an element are left out", fmt.Sprintf("%d of %s %s", n, c, d))
 	}
 	// Sizes that round down to the same call are one.
 	var rounded []int64

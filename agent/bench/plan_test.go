@@ -66,7 +66,7 @@ func TestPlanRoundsSizes(t *testing.T) {
 	if err != nil || !slices.Equal(p.variants[0].steps[0].SizesBytes, []int64{16, 32, 48}) || p.total != 3 {
 		t.Fatalf("%v, %+v", err, p)
 	}
-	want := []string{"sizes that leave a rank without an element are left out: 1 of AllGather BFloat16", "sizes are rounded down to whole elements for each rank: AllGather BFloat16"}
+	want := []string{"sizes that leave a rank or a peer without an element are left out: 1 of AllGather BFloat16", "sizes are rounded down to whole elements for each rank: AllGather BFloat16"}
 	if got := p.warnings(); !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}

@@ -129,7 +129,7 @@ func TestMeasureEverything(t *testing.T) {
 	}
 }
 
-// Libraries without AllToAll and AllToAllv get a group of sends and receives, with the same result, the smallest counts included.
+// Libraries without AllToAll and AllToAllv get a group of sends and receives, with the same result, the smallest counts that measure them included.
 func TestAllToAllByMessages(t *testing.T) {
 	without := func(l *Library) {
 		l.collectives[rcclx.AllToAll], l.collectives[rcclx.AllToAllv] = 0, 0
@@ -139,7 +139,7 @@ func TestAllToAllByMessages(t *testing.T) {
 			if q.Collective != rcclx.AllToAll && q.Collective != rcclx.AllToAllv {
 				continue
 			}
-			for _, q.SizeBytes = range []int64{3 * q.Datatype.Bytes(), 4001} {
+			for _, q.SizeBytes = range []int64{6 * q.Datatype.Bytes(), 4001} {
 				if err := measureRight(m, q); err != nil {
 					return err
 				}
