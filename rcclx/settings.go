@@ -62,13 +62,14 @@ func Environment(f Flavor, v Variant, s Settings) []EnvVar {
 	return merge(s.Env, process{flavor: f, dda: v == DDA, fp8: v == LowPrecision, settings: s}.controlled())
 }
 
-// JobEnvironment is what a job sets to get the settings as requested, DDA and FP8 together.
+// JobEnvironment is what a job sets to get the settings as requested, DDA and FP8 together. What only measurements need, as
+// NCCL_NVLS_ENABLE=0, is not in it: it would slow a person's jobs.
 func JobEnvironment(f Flavor, s Settings) []EnvVar {
 	return merge(s.Env, jobProcess(f, s).controlled())
 }
 
 func jobProcess(f Flavor, s Settings) process {
-	return process{flavor: f, dda: s.DDA.Mode.Requests(), fp8: s.LowPrecision.Mode.Requests(), settings: s}
+	return process{flavor: f, job: true, dda: s.DDA.Mode.Requests(), fp8: s.LowPrecision.Mode.Requests(), settings: s}
 }
 
 func merge(own []EnvVar, controlled map[string]string) []EnvVar {
@@ -90,6 +91,11 @@ func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
 func constant(value string) func(process) (string, bool) {
 	return func(process) (string, bool) { return value, true }
+}
+
+// inRanks sets a value in our own rank processes only.
+func inRanks(value string) func(process) (string, bool) {
+	return func(p process) (string, bool) { return value, !p.job }
 }
 
 // ifDDA gives one value with DDA on and another with it off; an empty one is not set.

@@ -71,4 +71,22 @@ func TestJobEnvironment(t *testing.T) {
 	if !strings.Contains(off, "RCCL_DDA_NRANKS=0 RCCL_LOW_PRECISION_ENABLE=0") {
 		t.Errorf("both off: %s", off)
 	}
+	// A person's jobs may use NVLink multicast, though no measurement does.
+	own := Settings{Env: []EnvVar{{"NCCL_NVLS_ENABLE", "1"}}}
+	if got := JobEnvironment(FlavorNCCL, Settings{}); len(got) != 0 {
+		t.Errorf("a job on nccl gets %v", got)
+	}
+	if got := lines(JobEnvironment(FlavorNCCL, own)); !slices.Equal(got, []string{"NCCL_NVLS_ENABLE=1"}) {
+		t.Errorf("a job with a variable of its own gets %v", got)
+	}
+	if remarks := strings.Join(Remarks(FlavorNCCL), "\n"); !strings.Contains(remarks, "NCCL_NVLS_ENABLE=0 is set for every rank process") || !strings.Contains(remarks, "Jobs are free to use it") {
+		t.Errorf("remarks: %s", remarks)
+	}
+	multicast := func(env []EnvVar) string {
+		_, why := pathUnder(FlavorNCCL, environmentMap(env), call(AllReduce, BFloat16, 1<<20))
+		return why
+	}
+	if job, rank := multicast(JobEnvironment(FlavorNCCL, Settings{})), multicast(Environment(FlavorNCCL, Baseline, own)); !strings.Contains(job, "NVLink multicast where") || !strings.Contains(rank, "not NVLink multicast") {
+		t.Errorf("a job: %s; a rank: %s", job, rank)
+	}
 }

@@ -40,10 +40,12 @@ const (
 	mscclppVariable    = "RCCL_MSCCLPP_ENABLE"
 )
 
-// process is what decides a rank process's variables: its library, its settings, and which of them are switched on.
+// process is what decides a process's variables, a job's or a rank's: its library, its settings, and which of them are switched on.
 type process struct {
 	flavor   Flavor
 	dda, fp8 bool
+	// job is set for a person's job, and not for a rank process of our own.
+	job      bool
 	settings Settings
 }
 
@@ -84,7 +86,7 @@ const (
 	hintFP8      = "set spec.lowPrecision.mode instead, and use an RCCLX library"
 	hintNCCLX    = "it is a variable of NCCLX; remove it"
 	hintCvar     = "open builds of RCCLX never load the variables of CTran; remove it"
-	hintMSCCL    = "RCCLX is built without MSCCL kernels; remove it"
+	hintMSCCL    = "RCCL has no MSCCL from 2.28.3 on, and RCCLX is built without its kernels; remove it"
 	hintDirect   = "it tunes RCCL's direct AllGather and ReduceScatter; remove it"
 )
 
@@ -92,8 +94,8 @@ const (
 var table = []variable{
 	{name: envNoScratchReclaim, readBy: allHIP, source: sourceRCCLXInit + ":223-243", setting: settingAlways, value: constant("1"),
 		rule: "always 1: init fails without it on MEC firmware under 177 (gfx942) or 24 (gfx950), and later ones do not mind"},
-	{name: multicastVariable, readBy: onlyNCCL, mayRead: allHIP, unset: "2", source: sourceNVLS + " NvlsEnable", setting: settingAlways, value: constant("0"),
-		rule: "always 0 on nccl: NVLink multicast is never used"},
+	{name: multicastVariable, readBy: onlyNCCL, mayRead: allHIP, unset: "2", source: sourceNVLS + " NvlsEnable", setting: settingAlways, value: inRanks("0"),
+		rule: "0 in rank processes on nccl: no measurement uses NVLink multicast; not set for jobs, which are free to use it"},
 
 	{name: envDDARanks, readBy: onlyMeta, unset: decimal(ddaRanks), source: sourceAlgoInit + ":12", hint: hintRCCLXDDA, setting: settingDDAMode, value: ifDDA("8", "0"),
 		rule: "8 on, 0 off: DDA needs exactly this many ranks, so 0 switches all of it off with its buffers"},
@@ -138,10 +140,10 @@ var table = []variable{
 	{name: directRSOff, readBy: onlyDev, mayRead: allAMD, source: sourceRCCLXWrap + ":494", hint: hintDirect},
 	{name: directRSThreshold, readBy: onlyDev, mayRead: allAMD, unset: decimal(2 << 20), source: sourceRCCLXWrap + ":46", hint: hintDirect},
 	{name: pivotVariable, readBy: onlyMeta, mayRead: allAMD, unset: "0", source: sourceRCCLXCall + ":211", hint: "it tunes RCCL's AllToAll; remove it"},
-	{name: mscclVariable, readBy: onlyRCCL, unset: "1", source: sourceMSCCL, hint: hintMSCCL},
-	{name: mscclForceVariable, readBy: onlyRCCL, unset: "0", source: sourceMSCCL, hint: hintMSCCL},
-	{name: mscclppVariable, readBy: onlyRCCL, unset: "0", source: "rccl src/init.cc:111", hint: hintMSCCL},
-	{name: "RCCL_MSCCLPP_THRESHOLD", readBy: onlyRCCL, source: "rccl src/init.cc:105", hint: hintMSCCL},
+	{name: mscclVariable, mayRead: onlyRCCL, unset: "1", source: sourceMSCCL, hint: hintMSCCL},
+	{name: mscclForceVariable, mayRead: onlyRCCL, unset: "0", source: sourceMSCCL, hint: hintMSCCL},
+	{name: mscclppVariable, mayRead: onlyRCCL, unset: "0", source: "rccl src/init.cc:111", hint: hintMSCCL},
+	{name: "RCCL_MSCCLPP_THRESHOLD", mayRead: onlyRCCL, source: "rccl src/init.cc:105", hint: hintMSCCL},
 
 	// Read by no flavor, though cvars or guides name them.
 	{name: "NCCL_CTRAN_ENABLE", source: sourceCvars + ":2496", hint: hintCvar},

@@ -92,6 +92,9 @@ func TestReads(t *testing.T) {
 		{FlavorRCCLXDev, "RCCL_DDA_SENDBUF_BYTES", true, true}, {FlavorRCCLXStable, "RCCL_DDA_SENDBUF_BYTES", false, true},
 		{FlavorRCCLXDev, "RCCL_DIRECT_ALLGATHER_DISABLE", true, true}, {FlavorRCCLXStable, "RCCL_DIRECT_ALLGATHER_DISABLE", false, true},
 		{FlavorRCCL, "RCCL_DIRECT_ALLGATHER_DISABLE", false, false}, {FlavorRCCLXDev, "NCCL_CTRAN_ENABLE", false, true}, {FlavorRCCLXDev, "NCCL_DEBUG", false, false},
+		// Some releases of RCCL have MSCCL; those with DDA are later, and have none.
+		{FlavorRCCL, "RCCL_MSCCL_ENABLE", false, false}, {FlavorRCCL, "RCCL_MSCCL_FORCE_ENABLE", false, false}, {FlavorRCCL, "RCCL_MSCCLPP_ENABLE", false, false},
+		{FlavorRCCL, "RCCL_MSCCLPP_THRESHOLD", false, false}, {FlavorRCCLDDA, "RCCL_MSCCL_ENABLE", false, true}, {FlavorRCCLXDev, "RCCL_MSCCL_ENABLE", false, true},
 		{FlavorNCCL, "NCCL_NVLS_ENABLE", true, true}, {FlavorRCCL, "NCCL_NVLS_ENABLE", false, false}, {FlavorRCCL, "HSA_NO_SCRATCH_RECLAIM", true, true},
 	} {
 		if reads, known := Reads(tt.f, tt.name); reads != tt.reads || known != tt.known {

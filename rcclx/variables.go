@@ -51,7 +51,7 @@ func Remarks(f Flavor) []string {
 			exactBytes(LowPrecisionPoolBytes(8, 0))))
 	}
 	if f == FlavorNCCL {
-		all = append(all, fmt.Sprintf("Remark: NVLink multicast (NVLS) is never used: %s=0 is set for every rank, so large messages may be slower than with the library's own choice.", multicastVariable))
+		all = append(all, fmt.Sprintf("Remark: measurements never use NVLink multicast (NVLS): %s=0 is set for every rank process, so large messages may be slower than with the library's own choice. Jobs are free to use it: it is not among their variables.", multicastVariable))
 	}
 	return all
 }
