@@ -97,20 +97,42 @@ func (r Report) found(c Communicator, earlier *Report, apart time.Duration) []st
 	return parts
 }
 
-// moved says whether the counts stand still.
-func moved(c Communicator, o Operations, earlier *Report, apart time.Duration) string {
+// motion is whether a collective's counts stand still.
+type motion int
+
+const (
+	unknown motion = iota // asked once
+	still
+	moving
+)
+
+func stood(c Communicator, o Operations, earlier *Report) motion {
 	if earlier == nil {
-		return " (asked once; ranks at work differ, too)"
+		return unknown
 	}
 	was := slices.IndexFunc(earlier.Communicators, func(x Communicator) bool { return x.Hash == c.Hash })
 	if was < 0 {
-		return " (moving: they stood alike " + apart.Round(time.Millisecond).String() + " before)"
+		return moving
 	}
 	at := slices.IndexFunc(earlier.Communicators[was].Operations, func(x Operations) bool { return x.Collective == o.Collective })
 	if at >= 0 && slices.EqualFunc(earlier.Communicators[was].Operations[at].Classes, o.Classes, func(a, b Class) bool {
 		return a.Count == b.Count && a.Launched == b.Launched && slices.Equal(a.Ranks, b.Ranks)
 	}) {
+		return still
+	}
+	return moving
+}
+
+// moved puts stood into words.
+func moved(c Communicator, o Operations, earlier *Report, apart time.Duration) string {
+	switch stood(c, o, earlier) {
+	case unknown:
+		return " (asked once; ranks at work differ, too)"
+	case still:
 		return " (standing still for " + apart.Round(time.Millisecond).String() + ")"
+	}
+	if !slices.ContainsFunc(earlier.Communicators, func(x Communicator) bool { return x.Hash == c.Hash }) {
+		return " (moving: they stood alike " + apart.Round(time.Millisecond).String() + " before)"
 	}
 	return " (still moving)"
 }

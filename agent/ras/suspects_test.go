@@ -1,0 +1,66 @@
+package ras
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestSuspects(t *testing.T) {
+	group := func(ranks int, errors ...string) []Group {
+		return []Group{{RanksPerCommunicator: ranks, Status: "RUNNING", Errors: errors}}
+	}
+	operations := func(collective string, others int, launched int64, lag int64, ranks ...int) Operations {
+		behind := Class{Count: len(ranks), Launched: lag}
+		for _, r := range ranks {
+			behind.Ranks = append(behind.Ranks, Rank{Rank: r})
+		}
+		return Operations{Collective: collective, Classes: []Class{{Count: others, Launched: launched}, behind}}
+	}
+	mismatch := func(ranks int, o ...Operations) Report {
+		return Report{Collected: true, Groups: group(ranks, "MISMATCH"), Communicators: []Communicator{{Hash: "a", Operations: o}}}
+	}
+	silent := func(ranks, missing int, named ...int) Report {
+		c := Communicator{Hash: "a", MissingRanks: missing}
+		for _, r := range named {
+			c.Missing = append(c.Missing, Rank{Rank: r})
+		}
+		return Report{Collected: true, Groups: group(ranks, "INCOMPLETE"), Communicators: []Communicator{c}}
+	}
+	silentAndMoving := silent(8, 1, 6)
+	silentAndMoving.Communicators[0].Operations = []Operations{operations("AllReduce", 6, 25, 14, 3)}
+	healthy := Report{Collected: true, Groups: group(8)}
+	one := mismatch(8, operations("AllReduce", 7, 25, 14, 3))
+	for _, c := range []struct {
+		name    string
+		report  Report
+		earlier *Report
+		want    []int
+		why     string
+	}{
+		{"one behind, standing still", one, &one, []int{3}, "launched fewer operations than the others, standing still for 1s"},
+		{"asked once", one, nil, nil, ""},
+		{"moving", one, new(mismatch(8, operations("AllReduce", 7, 25, 13, 3))), nil, ""},
+		{"they stood alike before", one, &healthy, nil, ""},
+		{"two behind", mismatch(8, operations("AllReduce", 6, 25, 0, 5, 2)), new(mismatch(8, operations("AllReduce", 6, 25, 0, 5, 2))), []int{2, 5}, "launched fewer"},
+		{"more than half behind", mismatch(8, operations("AllReduce", 3, 25, 14, 0, 1, 2, 3, 4)), new(mismatch(8, operations("AllReduce", 3, 25, 14, 0, 1, 2, 3, 4))), nil, ""},
+		{"one ahead, so the rest is behind", mismatch(8, operations("AllReduce", 7, 13, 14, 3)), new(mismatch(8, operations("AllReduce", 7, 13, 14, 3))), nil, ""},
+		{"one rank here, another one there", mismatch(8, operations("AllReduce", 7, 25, 14, 3), operations("AllGather", 7, 2, 1, 4)),
+			new(mismatch(8, operations("AllReduce", 7, 25, 14, 3), operations("AllGather", 7, 2, 1, 4))), nil, ""},
+		{"the same one in both", mismatch(8, operations("AllReduce", 7, 25, 14, 3), operations("AllGather", 7, 2, 1, 3)),
+			new(mismatch(8, operations("AllReduce", 7, 25, 14, 3), operations("AllGather", 7, 2, 1, 3))), []int{3}, "launched fewer"},
+		{"silent", silent(8, 1, 6), nil, []int{6}, "gave no answer"},
+		{"one of two silent", silent(2, 1, 1), nil, []int{1}, "gave no answer"},
+		{"silent, but not named", silent(8, 2, 6), nil, nil, ""},
+		{"most are silent", silent(8, 5, 0, 1, 2, 3, 4), nil, nil, ""},
+		{"silent while counts move", silentAndMoving, &healthy, nil, ""},
+		{"nothing wrong", healthy, &healthy, nil, ""},
+		{"no answer at all", Report{}, nil, nil, ""},
+	} {
+		got, why := Suspects(c.report, c.earlier, time.Second)
+		if !slices.Equal(got, c.want) || !strings.HasPrefix(why, c.why) || (c.why == "") != (why == "") {
+			t.Errorf("%s: %v %q, want %v %q", c.name, got, why, c.want, c.why)
+		}
+	}
+}
