@@ -63,7 +63,9 @@ type LatencyStats struct {
 type CheckResult struct {
 	// Data that the call was checked with.
 	Data Data `json:"data"`
-	// CheckedElements, WrongElements: outside the tolerance of the datatype, the number of ranks and the variant.
+	// CheckedElements, WrongElements: outside the tolerance of the datatype, the number of ranks and the path. No element
+	// counts as checked where rounding explains so much that a rank's part could be missing unseen, as in sums of random FP8 elements
+	// over 8 ranks: the errors are told all the same.
 	CheckedElements int64 `json:"checkedElements"`
 	WrongElements   int64 `json:"wrongElements"`
 	// FirstWrongElement is the index of the first wrong one in the result; nil where none is.

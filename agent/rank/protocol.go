@@ -73,8 +73,8 @@ type Step struct {
 	Datatype   rcclx.Datatype   `json:"datatype,omitempty"`
 	// Placement of the result; empty means out of place.
 	Placement rcclx.Placement `json:"placement,omitempty"`
-	// Data that each size is checked with, the first of them also what is timed; empty means DataExact, for LowPrecision
-	// DataRounding.
+	// Data that each size is checked with, the first of them also what is timed. DataExact, for LowPrecision DataRounding, is
+	// checked in any case.
 	Data []rcclx.Data `json:"data,omitempty"`
 	// SizesBytes by rccl-tests' definition: the larger of send and receive buffer.
 	SizesBytes []int64 `json:"sizesBytes"`
@@ -126,7 +126,7 @@ type Measurement struct {
 	Latency rcclx.LatencyStats `json:"latency"`
 	// LaunchNanoseconds is the host's time to queue one call, the library's own part included.
 	LaunchNanoseconds int64 `json:"launchNanoseconds,omitempty"`
-	// Checks of the result against the reference, one for each kind of data.
+	// Checks of the result against the reference, one for each kind of data of the step and one with DataExact or DataRounding.
 	Checks []rcclx.CheckResult `json:"checks"`
 	// Hazard says where the library is known to lose data for such a count; empty where it is not.
 	Hazard string `json:"hazard,omitempty"`

@@ -19,6 +19,8 @@ type checker struct {
 	firstWrong int64
 	maxValue   float64
 	maxError   float64
+	// coarse is set where a tolerance is too wide to judge elements by.
+	coarse bool
 
 	// last is the last whole period that was looked at element by element, of which tile, and what was found. Most periods of a
 	// result are equal, since the order of a sum changes with the library's chunks only, which are longer.
@@ -33,6 +35,8 @@ type checker struct {
 type tally struct {
 	checked, wrong, nan, overflow int64
 	sumError, sumValue            float64
+	// mostError is the largest sum of errors that rounding explains of all elements together.
+	mostError float64
 }
 
 func newChecker(p *pattern, segments []segment) *checker {
@@ -59,6 +63,7 @@ func (c *checker) add(got []byte) {
 
 func (c *checker) compare(got []byte, t *tile, phase, n int) {
 	c.maxValue = max(c.maxValue, t.maxValue)
+	c.coarse = c.coarse || !t.judged
 	size := c.element.bytes
 	switch {
 	case t.bytes != nil && bytes.Equal(got, t.bytes[phase*size:(phase+n)*size]):
@@ -82,6 +87,7 @@ func (a tally) plus(b tally, sign int64) tally {
 	a.overflow += sign * b.overflow
 	a.sumError += float64(sign) * b.sumError
 	a.sumValue += float64(sign) * b.sumValue
+	a.mostError += float64(sign) * b.mostError
 	return a
 }
 
@@ -90,6 +96,7 @@ func (c *checker) each(got []byte, t *tile, phase, n int) {
 	first := c.checked
 	c.checked += int64(n)
 	c.sumValue += t.sums[phase+n] - t.sums[phase]
+	c.mostError += t.mostError(phase, n)
 	if c.values == nil {
 		c.values = make([]float64, periodElements)
 	}
@@ -155,12 +162,21 @@ func (c *checker) judge(t *tile, at int, index int64, value, deviation, toleranc
 	}
 }
 
-// result of all that was compared. Errors are of the elements that are finite.
+// result of all that was compared. Errors are of the elements that are finite. Where the elements together are further off than
+// rounding explains, and none by itself, all are wrong. Where the tolerance is too wide to judge elements by and nothing is wrong, none
+// counts as checked: that a result passed says nothing then.
 func (c *checker) result() rcclx.CheckResult {
+	first := c.firstWrong
+	if c.wrong == 0 && c.mostError > 0 && c.sumError > c.mostError {
+		c.wrong, first = c.checked, 0
+	}
+	if c.coarse && c.wrong == 0 {
+		c.checked = 0
+	}
 	r := rcclx.CheckResult{Data: c.data, CheckedElements: c.checked, WrongElements: c.wrong, NaNElements: c.nan, OverflowElements: c.overflow,
 		MaxRelativeErrorPPM: ppm(c.maxError, c.maxValue), MeanRelativeErrorPPM: ppm(c.sumError, c.sumValue)}
-	if c.firstWrong >= 0 {
-		r.FirstWrongElement = &c.firstWrong
+	if first >= 0 {
+		r.FirstWrongElement = &first
 	}
 	return r
 }

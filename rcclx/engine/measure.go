@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"rcclx.io/commgroup-operator/rcclx"
@@ -19,8 +20,8 @@ type MeasureRequest struct {
 	SizeBytes int64
 	// WarmupIterations are queued before the measured ones and not counted.
 	WarmupIterations, Iterations int
-	// Data to check with, one untimed call each; the first is also what is timed. None means Exact, for LowPrecision Rounding
-	// where the datatype has it.
+	// Data to check with, one untimed call each; the first is also what is timed. Exact, for LowPrecision Rounding where the
+	// datatype has it, is checked last where it is not among them: random data alone may not tell a right result from a wrong one.
 	Data []rcclx.Data
 	// Variant decides the tolerance: under LowPrecision it allows what FP8 transport does to the values.
 	Variant rcclx.Variant
@@ -35,7 +36,7 @@ type MeasureResult struct {
 	// LaunchNanoseconds is the host's time to queue one call through the binding, the library's own part included: the median over
 	// repeats of their means.
 	LaunchNanoseconds int64
-	// Checks are one for each of the request's data, in their order.
+	// Checks are one for each of the request's data, in their order, and one with Exact or Rounding data.
 	Checks []rcclx.CheckResult
 }
 
@@ -87,8 +88,8 @@ func (e *Engine) Measure(q MeasureRequest) (MeasureResult, error) {
 
 // measurement looks whether a request can be carried out, before anything is called.
 func (e *Engine) measurement(q MeasureRequest) (*measurement, error) {
-	if len(q.Data) == 0 {
-		q.Data = []rcclx.Data{defaultData(q.Variant, q.Datatype)}
+	if d := defaultData(q.Variant, q.Datatype); !slices.Contains(q.Data, d) {
+		q.Data = append(slices.Clip(q.Data), d)
 	}
 	if q.Placement == "" {
 		q.Placement = rcclx.OutOfPlace

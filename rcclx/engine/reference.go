@@ -14,6 +14,11 @@ type tile struct {
 	want  []float64
 	// tolerance is the largest deviation at each index that rounding explains; nil means none.
 	tolerance []float64
+	// judged says whether the tolerance is narrow enough to tell a right result from a wrong one by its elements.
+	judged bool
+	// errors and squares hold, before each index, the sums of the errors that rounding at every addition makes and of their
+	// squares; nil where nothing is rounded.
+	errors, squares []float64
 	// clip is, where FP8 transport may overflow, how much further a value may be off that was clipped; zero elsewhere, and nil
 	// where nothing can overflow.
 	clip []float64
@@ -70,38 +75,28 @@ func (p *pattern) sumTile() *tile {
 	})
 }
 
-// tileOf is the sum over the given ranks, with the tolerance for so many additions.
-//
-// Rounding: each of the additions may be off by one rounding of a partial sum, no partial sum is larger than the sum
-// of magnitudes, and one rounding is at most epsilon/2, or half a step below the normal values; the order of a ring or tree is not
-// known. |got-want| <= additions * (epsilon * sum|x| + least) is therefore twice the bound of rounding to nearest at every hop, final
-// rounding included, and leaves room for hardware that cuts off. Exact and Rounding data are not rounded at all.
-//
-// FP8 transport casts each value to E4M3 before it travels, and a sum again: a rounding of 2^-4 relative, or of half the
-// smallest subnormal, 2^-10, so that values below it become zero. Values over its range become NaN or are clipped; neither
-// is wrong there, for that is what unscaled FP8 does; the counts of NaN and overflow tell of it. What remains wrong is what no rounding, underflow
-// or overflow explains: poison, and values far off. On Gradients nearly all values underflow, so that a tail of zeros is
-// seen in Rounding data only, which therefore comes first.
+// tileOf is the sum over the given ranks, with the tolerance for so many additions (tolerance.go). Exact and Rounding data are
+// not rounded at all where they travel as they are.
 func (p *pattern) tileOf(ranks []int, additions int) *tile {
 	e := p.element
 	t := &tile{element: e, want: make([]float64, periodElements), sums: make([]float64, periodElements+1)}
-	sums := p.data == rcclx.DataGradients || p.data == rcclx.DataActivations
-	if rounds := additions > 0 && sums; !rounds {
+	random := p.data == rcclx.DataGradients || p.data == rcclx.DataActivations
+	if rounds := additions > 0 && random; !rounds {
 		t.bytes = make([]byte, 0, periodElements*e.bytes)
 	}
 	if t.bytes == nil || p.transport > 0 {
 		t.tolerance = make([]float64, periodElements)
 	}
+	if t.bytes == nil {
+		t.errors = make([]float64, periodElements+1)
+		t.squares = make([]float64, periodElements+1)
+	}
+	terms := make([]float64, len(ranks))
 	for i := range t.want {
-		var sum, magnitudes, transport, over float64
-		for _, rank := range ranks {
-			x := p.value(rank, int64(i))
-			sum += x
-			magnitudes += math.Abs(x)
-			if p.transport > 0 {
-				transport += transportError(x)
-				over += max(0, math.Abs(x)-p.transport)
-			}
+		sum := 0.0
+		for at, rank := range ranks {
+			terms[at] = p.value(rank, int64(i))
+			sum += terms[at]
 		}
 		if t.bytes != nil {
 			t.bytes = e.encode(t.bytes, sum)
@@ -109,44 +104,12 @@ func (p *pattern) tileOf(ranks []int, additions int) *tile {
 		t.want[i] = sum
 		t.sums[i+1] = t.sums[i] + math.Abs(sum)
 		t.maxValue = max(t.maxValue, math.Abs(sum))
-		if t.tolerance == nil {
-			continue
-		}
-		if t.bytes == nil {
-			t.tolerance[i] = float64(additions) * (e.epsilon()*magnitudes + e.least)
-		}
-		if p.transport > 0 {
-			p.addTransport(t, i, additions, transport, over)
+		if t.tolerance != nil {
+			p.tolerate(t, i, terms, additions)
 		}
 	}
+	t.judged = t.tolerance == nil || p.shows(t, ranks)
 	return t
-}
-
-// addTransport widens the tolerance at an index by what FP8 transport explains.
-func (p *pattern) addTransport(t *tile, i, additions int, transport, over float64) {
-	largest := math.Abs(t.want[i]) + transport
-	if additions > 0 {
-		// AllReduce casts the sum a second time; ReduceScatter does not, but the bound is one for both.
-		over += max(0, largest-p.transport)
-		transport += transportError(largest)
-	}
-	// The result is rounded to the element type once more; a value that E4M3 holds needs no rounding.
-	t.tolerance[i] += transport + p.element.epsilon()*largest
-	if over == 0 {
-		return
-	}
-	if t.clip == nil {
-		t.clip = make([]float64, periodElements)
-	}
-	t.clip[i] = over
-}
-
-// transportError is the most that a cast to E4M3 changes a value within its range, for both encodings.
-func transportError(x float64) float64 {
-	if x == 0 {
-		return 0
-	}
-	return max(math.Abs(x)/16, 1.0/1024)
 }
 
 // segment is a stretch of a result: count elements that follow a tile from an index on. The tile is made when it is
@@ -202,7 +165,7 @@ func (p *pattern) reference(c rcclx.Collective, placement rcclx.Placement, rank 
 
 // poisonTile is a buffer that nothing was written to.
 func poisonTile(e element) *tile {
-	t := &tile{element: e, bytes: make([]byte, periodElements*e.bytes), want: make([]float64, periodElements), sums: make([]float64, periodElements+1)}
+	t := &tile{element: e, bytes: make([]byte, periodElements*e.bytes), want: make([]float64, periodElements), sums: make([]float64, periodElements+1), judged: true}
 	for i := range t.bytes {
 		t.bytes[i] = e.poison
 	}
