@@ -27,6 +27,22 @@ func HazardMultiple(c Collective, ranks int) int64 {
 	return 0
 }
 
+// HazardStart is the first element of a rank's result that the hazard of an FP8 call with a count argument of countElements
+// can make wrong; countElements where there is none, as for a count that is safe. What is wrong before it has another cause.
+// AllReduce floors each rank's part, so that the tail behind all floored parts is never written. ReduceScatter reads rank r's
+// part from r floored parts on instead of r whole ones: rank 0's result lacks its tail, and any element of the others' may be
+// wrong (low_precision_allreduce.cc and low_precision_reduce_scatter.cc, uniformChunkSize).
+func HazardStart(c Collective, rank, ranks int, countElements int64) int64 {
+	multiple := HazardMultiple(c, ranks)
+	switch {
+	case multiple == 0 || countElements%multiple == 0:
+		return countElements
+	case c == ReduceScatter && rank > 0:
+		return 0
+	}
+	return countElements - countElements%multiple
+}
+
 // lowPrecisionHazard names the counts for which FP8's code loses a tail: AllReduce dequantises it from memory that was
 // never written, and in ReduceScatter every rank's part but the first shifts.
 func lowPrecisionHazard(c Call) string {

@@ -31,6 +31,22 @@ func TestHazard(t *testing.T) {
 	}
 }
 
+func TestHazardStart(t *testing.T) {
+	for _, tt := range []struct {
+		c           Collective
+		rank, ranks int
+		count, want int64
+	}{
+		{AllReduce, 0, 8, 8<<20 + 1, 8 << 20}, {AllReduce, 7, 8, 8<<20 + 1023, 8 << 20}, {AllReduce, 3, 8, 8 << 20, 8 << 20}, {AllReduce, 1, 3, 1000, 768},
+		{ReduceScatter, 0, 8, 524352, 524288}, {ReduceScatter, 1, 8, 524352, 0}, {ReduceScatter, 7, 8, 524288, 524288},
+		{AllGather, 1, 8, 1001, 1001}, {Reduce, 0, 8, 1001, 1001},
+	} {
+		if got := HazardStart(tt.c, tt.rank, tt.ranks, tt.count); got != tt.want {
+			t.Errorf("%s of %d on rank %d of %d: from element %d, want %d", tt.c, tt.count, tt.rank, tt.ranks, got, tt.want)
+		}
+	}
+}
+
 func TestHazardSizes(t *testing.T) {
 	for _, ranks := range []int{2, 3, 8, 16} {
 		for _, d := range []Datatype{Float32, BFloat16} {
