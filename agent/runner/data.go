@@ -19,7 +19,7 @@ func tailHazard(t Table, c rcclx.Collective) string {
 		}
 		for _, cell := range s.Cells {
 			if cell.Hazard != "" {
-				wrong += cell.WrongElements(s.Key.Variant)
+				wrong += cell.WrongElements(s.Key.Variant) - cell.UnexplainedElements
 			}
 		}
 	}

@@ -109,32 +109,97 @@ func measured(v rcclx.Variant, m rank.Measurement) []VariantOutcome {
 }
 
 func TestFirstWrong(t *testing.T) {
+	const tail = 8 << 20 // elements; the count is one more
 	for name, tc := range map[string]struct {
-		variant rcclx.Variant
-		data    rcclx.Data
-		hazard  string
-		want    bool
+		variant    rcclx.Variant
+		collective rcclx.Collective
+		rank       int
+		data       rcclx.Data
+		hazard     string
+		first      *int64
+		want       bool
 	}{
-		"exact":                        {rcclx.Baseline, rcclx.DataExact, "", true},
-		"a hazard of FP8 in Baseline":  {rcclx.Baseline, rcclx.DataExact, "tail", true},
-		"a hazard of FP8 in DDA":       {rcclx.DDA, rcclx.DataExact, "tail", true},
-		"a hazard of FP8":              {rcclx.LowPrecision, rcclx.DataRounding, "tail", false},
-		"rounding":                     {rcclx.LowPrecision, rcclx.DataRounding, "", true},
-		"gradients":                    {rcclx.LowPrecision, rcclx.DataGradients, "", true},
-		"activations over FP8's range": {rcclx.LowPrecision, rcclx.DataActivations, "", false},
-		"activations without FP8":      {rcclx.Baseline, rcclx.DataActivations, "", true},
+		"exact":                              {rcclx.Baseline, rcclx.AllReduce, 0, rcclx.DataExact, "", ptr.To(int64(tail)), true},
+		"a hazard of FP8 in Baseline":        {rcclx.Baseline, rcclx.AllReduce, 0, rcclx.DataExact, "tail", ptr.To(int64(tail)), true},
+		"a hazard of FP8 in DDA":             {rcclx.DDA, rcclx.AllReduce, 0, rcclx.DataExact, "tail", ptr.To(int64(tail)), true},
+		"a hazard of FP8":                    {rcclx.LowPrecision, rcclx.AllReduce, 0, rcclx.DataRounding, "tail", ptr.To(int64(tail)), false},
+		"before FP8's tail":                  {rcclx.LowPrecision, rcclx.AllReduce, 0, rcclx.DataRounding, "tail", ptr.To(int64(tail - 1)), true},
+		"nobody knows where":                 {rcclx.LowPrecision, rcclx.AllReduce, 0, rcclx.DataRounding, "tail", nil, true},
+		"FP8's tail at a count that is safe": {rcclx.LowPrecision, rcclx.AllGather, 0, rcclx.DataRounding, "tail", ptr.To(int64(tail - 1)), true},
+		"ReduceScatter's tail on rank 0":     {rcclx.LowPrecision, rcclx.ReduceScatter, 0, rcclx.DataRounding, "tail", ptr.To(int64(tail)), false},
+		"before ReduceScatter's tail":        {rcclx.LowPrecision, rcclx.ReduceScatter, 0, rcclx.DataRounding, "tail", ptr.To(int64(0)), true},
+		"ReduceScatter's shift on rank 1":    {rcclx.LowPrecision, rcclx.ReduceScatter, 1, rcclx.DataRounding, "tail", ptr.To(int64(0)), false},
+		"rounding":                           {rcclx.LowPrecision, rcclx.AllReduce, 0, rcclx.DataRounding, "", ptr.To(int64(tail)), true},
+		"gradients":                          {rcclx.LowPrecision, rcclx.AllReduce, 0, rcclx.DataGradients, "", ptr.To(int64(tail)), true},
+		"activations over FP8's range":       {rcclx.LowPrecision, rcclx.AllReduce, 0, rcclx.DataActivations, "", ptr.To(int64(0)), false},
+		"activations at a hazard":            {rcclx.LowPrecision, rcclx.AllReduce, 0, rcclx.DataActivations, "tail", ptr.To(int64(0)), false},
+		"activations without FP8":            {rcclx.Baseline, rcclx.AllReduce, 0, rcclx.DataActivations, "", ptr.To(int64(0)), true},
 	} {
-		m := rank.Measurement{Collective: rcclx.AllReduce, Datatype: rcclx.BFloat16, Placement: rcclx.InPlace, SizeBytes: 16<<20 + 2, Hazard: tc.hazard,
-			Checks: []rcclx.CheckResult{{Data: tc.data, CheckedElements: 10, WrongElements: 3}}}
+		count := int64(tail + 1)
+		if tc.collective == rcclx.AllGather {
+			count = tail
+		}
+		m := rank.Measurement{Collective: tc.collective, Datatype: rcclx.BFloat16, Placement: rcclx.InPlace, SizeBytes: 16<<20 + 2, CountElements: count, Hazard: tc.hazard,
+			Checks: []rcclx.CheckResult{{Data: tc.data, CheckedElements: 10, WrongElements: 3, FirstWrongElement: tc.first}}}
+		variants := []VariantOutcome{{tc.variant, Outcome{Ranks: []RankOutcome{{Rank: tc.rank, Measurements: []rank.Measurement{m}}}}}}
 		for _, ranks := range []int{1, 2} { // whole, and reported by one of two ranks
-			wrong, got := FirstWrong(Tabulate(measured(tc.variant, m), ranks))
+			wrong, got := FirstWrong(Tabulate(variants, ranks))
 			if got != tc.want {
 				t.Errorf("%s over %d ranks: %v, expected %v", name, ranks, got, tc.want)
 			}
-			if got && wrong.String() != fmt.Sprintf("%s AllReduce BFloat16 16777218 B in place", tc.variant) {
-				t.Errorf("%s: named %q", name, wrong)
+			if got && (wrong.String() != fmt.Sprintf("%s %s BFloat16 16777218 B in place", tc.variant, tc.collective) || wrong.Cell.UnexplainedElements != 3) {
+				t.Errorf("%s: named %q, %+v", name, wrong, wrong.Cell)
 			}
 		}
+	}
+}
+
+// TestWrongBeforeTheTail: what is wrong far from the tail that FP8 loses is wrong data like any other.
+func TestWrongBeforeTheTail(t *testing.T) {
+	plan := defaultPlan()
+	plan.Collectives, plan.SizesBytes = plan.Collectives[:1], []int64{1024, 16<<20 + 2}
+	res, _, err := runModel(t, plan, &modelTeams{relErr: 40000, tailWrong: 5, wrongBefore: 1}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Two kinds of data that must be right on eight ranks: the model makes one of them wrong.
+	want := "LowPrecision AllReduce BFloat16 16777218 B gave 40 wrong elements over all ranks, expected none; do not run jobs on this node; they begin before what FP8 is known to lose at this count"
+	if res.Full.Verdict != api.VerdictFail || res.Full.Reason != api.ReasonWrongData || !strings.Contains(res.Full.Message, want) {
+		t.Errorf("%s %s: %s", res.Full.Verdict, res.Full.Reason, res.Full.Message)
+	}
+	for _, r := range res.Full.Results {
+		if want := map[api.Variant]int64{api.VariantLowPrecision: 40}[r.Variant]; r.WrongElements != want {
+			t.Errorf("%s: %d wrong elements, expected %d", r.Variant, r.WrongElements, want)
+		}
+	}
+}
+
+// TestBandwidthOfTheSizeMoved: eight ranks share 1000 B as 62 elements of bfloat16 each, 992 B, so that is what results, thresholds
+// and the summary count, as agent bench does.
+func TestBandwidthOfTheSizeMoved(t *testing.T) {
+	plan := defaultPlan()
+	plan.Variants, plan.Collectives, plan.SizesBytes = plan.Variants[:1], []api.Collective{api.AllGather}, []int64{1000}
+	// 992 B in 1 us over eight ranks: 868 MB/s on the bus; of 1000 B it would be 875.
+	teams := func() *modelTeams {
+		return &modelTeams{latency: func(rcclx.Variant, rcclx.Collective, int64) int64 { return 1000 }}
+	}
+	for least, want := range map[int64]api.Verdict{868: api.VerdictPass, 869: api.VerdictFail} {
+		plan.Thresholds = []api.Threshold{{Collective: api.AllGather, SizeBytes: 1000, MinBusBandwidthMBps: least}}
+		res, _, err := runModel(t, plan, teams(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := res.Full.Results
+		if len(r) != 1 || !slices.Equal(r[0].SizeBytes, []int64{1000}) || !slices.Equal(r[0].BusBandwidthMBps, []int64{868}) || res.Full.Verdict != want || !strings.Contains(res.Full.Message, "bus bandwidth") {
+			t.Errorf("at least %d: %s: %s; %+v", least, res.Full.Verdict, res.Full.Message, r)
+		}
+	}
+	// A rank that does not say how much it moved gives no bandwidth, which is neither zero nor a pass.
+	m := rank.Measurement{Collective: rcclx.AllGather, Datatype: rcclx.BFloat16, SizeBytes: 1000, Latency: rcclx.LatencyStats{MedianNanoseconds: 1000}}
+	table, _ := Tabulate(measured(rcclx.Baseline, m), 1)
+	table.Ranks = 8
+	if below, unmeasured := judgeThresholds(plan.Thresholds, table); len(below) != 0 || len(unmeasured) != 1 || !strings.Contains(unmeasured[0], "no bus bandwidth") {
+		t.Errorf("below %q, unmeasured %q", below, unmeasured)
 	}
 }
 

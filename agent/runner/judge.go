@@ -97,12 +97,12 @@ func (w Wrong) step() string {
 	return name
 }
 
-// FirstWrong finds the first measurement with wrong elements, in the order of the run. Counts at which FP8 is known to lose
-// its tail do not count: no GPU is to blame for them, and the setting carries the warning.
+// FirstWrong finds the first measurement with wrong elements, in the order of the run. What FP8 is known to lose at some counts
+// does not count: no GPU is to blame for it, and the setting carries the warning.
 func FirstWrong(table Table, incomplete []Series) (Wrong, bool) {
 	for _, s := range slices.Concat(table.Series, incomplete) {
 		for _, c := range s.Cells {
-			if c.Hazard == "" && c.WrongElements(s.Key.Variant) > 0 {
+			if c.UnexplainedElements > 0 {
 				return Wrong{s.Key, c}, true
 			}
 		}
@@ -205,7 +205,10 @@ func (j *Judgement) addSearch(s Search) {
 
 func (j *Judgement) wrongData(e Evidence, w Wrong) {
 	j.set(api.VerdictFail, api.ReasonWrongData, fmt.Sprintf("node %s: %s gave %d wrong elements over all ranks, expected none; do not run jobs on this node",
-		e.Node, w, w.Cell.WrongElements(w.Key.Variant)))
+		e.Node, w, w.Cell.UnexplainedElements))
+	if w.Cell.Hazard != "" {
+		j.Message += "; they begin before what FP8 is known to lose at this count"
+	}
 	if e.Failure != nil {
 		j.Message += "; then " + e.Failure.Message
 	}
@@ -285,7 +288,10 @@ func judgeThresholds(thresholds []api.Threshold, t Table) (below, unmeasured []s
 			unmeasured = append(unmeasured, "a threshold names "+name+", which was not measured: choose one of the measured sizes")
 			continue
 		}
-		if got := rcclx.BusBandwidthMBps(key.Collective, c.SizeBytes, c.LatencyNanoseconds, t.Ranks); got < th.MinBusBandwidthMBps {
+		switch got := c.BusBandwidthMBps(key.Collective, t.Ranks); {
+		case c.MovedBytes <= 0 || c.LatencyNanoseconds <= 0 || t.Ranks < 2:
+			unmeasured = append(unmeasured, "a threshold names "+name+", which has no bus bandwidth: no time, no size or no second rank")
+		case got < th.MinBusBandwidthMBps:
 			below = append(below, fmt.Sprintf("%s has a bus bandwidth of %d MB/s, expected at least %d MB/s", name, got, th.MinBusBandwidthMBps))
 		}
 	}
@@ -349,7 +355,7 @@ func summary(e Evidence, t Table, settings []api.SettingStatus) string {
 		if s.Key.Variant == rcclx.Baseline && len(s.Cells) > 0 {
 			c := s.Cells[len(s.Cells)-1]
 			text = fmt.Sprintf("%s; Baseline %s %s %d B: bus bandwidth %d MB/s", text, s.Key.Collective, s.Key.Datatype, c.SizeBytes,
-				rcclx.BusBandwidthMBps(s.Key.Collective, c.SizeBytes, c.LatencyNanoseconds, t.Ranks))
+				c.BusBandwidthMBps(s.Key.Collective, t.Ranks))
 			break
 		}
 	}

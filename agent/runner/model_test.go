@@ -32,6 +32,8 @@ type modelTeams struct {
 	relErr int64
 	// tailWrong elements of each FP8 call whose count is no multiple of what FP8 needs, activationNaNs of each checked one.
 	tailWrong, activationNaNs int64
+	// wrongBefore moves the first of tailWrong so many elements before the tail.
+	wrongBefore int64
 	// unchecked leaves a kind of data out of the checks.
 	unchecked rcclx.Data
 	// library changes what each rank says of its library.
@@ -110,6 +112,8 @@ func (m *modelTeams) measure(r *RankOutcome, spec rank.Spec, gpus []int, wrong b
 
 func (m *modelTeams) measurement(spec rank.Spec, step rank.Step, size int64, wrong bool) rank.Measurement {
 	x := rank.Measurement{Collective: step.Collective, Datatype: step.Datatype, Placement: step.Placement, SizeBytes: size}
+	shape, _ := rcclx.ShapeOf(step.Collective, step.Datatype, size, spec.WorldSize)
+	x.CountElements = shape.CountElements
 	x.Latency.MedianNanoseconds = m.latencyOf(spec.Variant, step.Collective, size)
 	fp8 := spec.Variant == rcclx.LowPrecision && size >= 16<<20 && rcclx.KnowsLowPrecision(step.Collective, step.Datatype)
 	if fp8 {
@@ -132,6 +136,10 @@ func (m *modelTeams) measurement(spec rank.Spec, step rank.Step, size int64, wro
 			check.MaxRelativeErrorPPM = m.relErr
 			if x.Hazard != "" {
 				check.WrongElements, check.MaxRelativeErrorPPM = m.tailWrong, 900_000
+				if m.tailWrong > 0 {
+					first := max(0, rcclx.HazardStart(step.Collective, spec.Rank, spec.WorldSize, x.CountElements)-m.wrongBefore)
+					check.FirstWrongElement = &first
+				}
 			}
 		}
 		if wrong {

@@ -141,8 +141,8 @@ func TestSimulatedEverything(t *testing.T) {
 	}
 	for _, r := range s.Results {
 		sizes := plan.SizesBytes
-		if r.Datatype == api.Float64 && slices.Contains([]api.Collective{api.AllGather, api.ReduceScatter, api.AllToAll, api.AllToAllv}, r.Collective) {
-			sizes = sizes[1:] // 8 B leave eight ranks without an element
+		if r.Datatype == api.Float64 && slices.Contains([]api.Collective{api.AllGather, api.ReduceScatter, api.AllToAll}, r.Collective) || r.Collective == api.AllToAllv {
+			sizes = sizes[1:] // 8 B leave eight ranks without an element, and in AllToAllv peers without a share
 		}
 		// So many series leave room for the first and the last size only.
 		if n := len(r.SizeBytes); n < 2 || r.SizeBytes[0] != sizes[0] || r.SizeBytes[n-1] != sizes[len(sizes)-1] {

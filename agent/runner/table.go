@@ -36,7 +36,9 @@ type DataCheck struct {
 
 // Cell is one message size of a series, over all ranks.
 type Cell struct {
-	SizeBytes int64
+	// SizeBytes as asked for; MovedBytes is the size of the message that was sent, rounded down to whole elements for each
+	// rank. Bandwidth is over the latter; it is zero where the ranks did not say how much they sent.
+	SizeBytes, MovedBytes int64
 	// LatencyNanoseconds is the median over the iterations of the slowest rank.
 	LatencyNanoseconds int64
 	// NoisePPM is the largest coefficient of variation of a rank, in parts per million.
@@ -45,6 +47,9 @@ type Cell struct {
 	Checks []DataCheck
 	// Hazard says where the library is known to lose data for such a count with FP8; empty for every other cell.
 	Hazard string
+	// UnexplainedElements are the wrong ones of the checks that must come out right, without those of ranks whose first wrong
+	// element lies in what the hazard loses.
+	UnexplainedElements int64
 	// Ranks that reported the cell.
 	Ranks int
 }
@@ -62,11 +67,20 @@ func (c Cell) Check(d rcclx.Data) DataCheck {
 func (c Cell) WrongElements(v rcclx.Variant) int64 {
 	var wrong int64
 	for _, x := range c.Checks {
-		if v != rcclx.LowPrecision || x.Data != rcclx.DataActivations {
+		if mustBeRight(v, x.Data) {
 			wrong += x.WrongElements
 		}
 	}
 	return wrong
+}
+
+func mustBeRight(v rcclx.Variant, d rcclx.Data) bool {
+	return v != rcclx.LowPrecision || d != rcclx.DataActivations
+}
+
+// BusBandwidthMBps of the size that was moved; zero, which a caller must take as missing, where it cannot be told.
+func (c Cell) BusBandwidthMBps(collective rcclx.Collective, ranks int) int64 {
+	return rcclx.BusBandwidthMBps(collective, c.MovedBytes, c.LatencyNanoseconds, ranks)
 }
 
 // MaxRelativeErrorPPM with data of one magnitude, which shows FP8's rounding and nothing else.
@@ -94,9 +108,12 @@ func (c Cell) checkedOnAll(collective rcclx.Collective, d rcclx.Data, ranks int)
 	return c.Check(d).Ranks >= ranks
 }
 
-// add takes one rank's measurement into the cell.
-func (c *Cell) add(v rcclx.Variant, m rank.Measurement) {
+// add takes the measurement of rank r into the cell.
+func (c *Cell) add(v rcclx.Variant, r, ranks int, m rank.Measurement) {
 	c.Ranks++
+	if shape, err := rcclx.ShapeOfCount(m.Collective, m.Datatype, m.CountElements, ranks); err == nil {
+		c.MovedBytes = shape.SizeBytes()
+	}
 	c.LatencyNanoseconds = max(c.LatencyNanoseconds, m.Latency.MedianNanoseconds)
 	c.NoisePPM = max(c.NoisePPM, m.Latency.CoefficientOfVariationPPM)
 	if v == rcclx.LowPrecision && m.Hazard != "" {
@@ -105,6 +122,9 @@ func (c *Cell) add(v rcclx.Variant, m rank.Measurement) {
 	for _, check := range m.Checks {
 		if check.Data == "" {
 			check.Data = plainData(v)
+		}
+		if mustBeRight(v, check.Data) && !explained(v, r, ranks, m, check) {
+			c.UnexplainedElements += check.WrongElements
 		}
 		at := slices.IndexFunc(c.Checks, func(x DataCheck) bool { return x.Data == check.Data })
 		if at < 0 {
@@ -122,6 +142,13 @@ func (c *Cell) add(v rcclx.Variant, m rank.Measurement) {
 		sum.MaxRelativeErrorPPM = max(sum.MaxRelativeErrorPPM, check.MaxRelativeErrorPPM)
 		sum.MeanRelativeErrorPPM = max(sum.MeanRelativeErrorPPM, check.MeanRelativeErrorPPM)
 	}
+}
+
+// explained says whether all wrong elements of a check lie in what the library is known to lose. Without the place of the
+// first one that is not known, and so not said.
+func explained(v rcclx.Variant, r, ranks int, m rank.Measurement, check rcclx.CheckResult) bool {
+	first := check.FirstWrongElement
+	return v == rcclx.LowPrecision && m.Hazard != "" && first != nil && *first >= rcclx.HazardStart(m.Collective, r, ranks, m.CountElements)
 }
 
 // plainData is what a call is checked with where its step names no data.
@@ -183,7 +210,7 @@ func Tabulate(variants []VariantOutcome, ranks int) (table Table, incomplete []S
 					c = &Cell{SizeBytes: m.SizeBytes}
 					cells[k][m.SizeBytes] = c
 				}
-				c.add(v.Variant, m)
+				c.add(v.Variant, r.Rank, ranks, m)
 			}
 		}
 		for _, k := range order {
@@ -229,9 +256,9 @@ func (t Table) Results(sizesBytes []int64) []api.ResultSeries {
 			}
 			r.SizeBytes = append(r.SizeBytes, c.SizeBytes)
 			r.LatencyNanoseconds = append(r.LatencyNanoseconds, c.LatencyNanoseconds)
-			r.BusBandwidthMBps = append(r.BusBandwidthMBps, rcclx.BusBandwidthMBps(s.Key.Collective, c.SizeBytes, c.LatencyNanoseconds, t.Ranks))
+			r.BusBandwidthMBps = append(r.BusBandwidthMBps, c.BusBandwidthMBps(s.Key.Collective, t.Ranks))
+			r.WrongElements += c.UnexplainedElements
 			if c.Hazard == "" {
-				r.WrongElements += c.WrongElements(s.Key.Variant)
 				worst = max(worst, c.MaxRelativeErrorPPM())
 			}
 		}
