@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -33,6 +34,10 @@ type fakeScript struct {
 	Do string
 	// Code of the error for Do "error".
 	Code string
+	// After is a file that Do "error" waits for.
+	After string
+	// Also is what another rank does.
+	Also *fakeScript
 	// PidFile takes the pid of the rank for Do "hang", of a grandchild for Do "fork" and "daemon".
 	PidFile string
 }
@@ -92,13 +97,16 @@ func fakeRank(raw string) int {
 	if !readJSON(in, &spec) {
 		return 2
 	}
+	if also := script.Also; also != nil && also.Rank == spec.Rank {
+		script = *also
+	}
 	out := os.NewFile(rank.EventFD, "events")
 	send := func(ev rank.Event) {
 		ev.Rank, ev.Time = spec.Rank, time.Now()
 		data, _ := json.Marshal(ev)
 		_, _ = out.Write(append(data, '\n'))
 	}
-	if script.Do == "hang" && script.PidFile != "" {
+	if script.Do == "hang" && script.PidFile != "" && script.Rank == spec.Rank {
 		_ = os.WriteFile(script.PidFile, fmt.Appendf(nil, "%d", os.Getpid()), 0o600)
 	}
 	fmt.Printf("log of rank %d\n", spec.Rank)
@@ -140,6 +148,12 @@ func fakeRank(raw string) int {
 			_, _ = out.Write(append(data, '\n'))
 			select {}
 		case "error":
+			for script.After != "" {
+				if text, err := os.ReadFile(script.After); err == nil && len(text) > 0 {
+					break
+				}
+				runtime.Gosched()
+			}
 			send(rank.Event{Kind: rank.EventError, Error: &rank.Error{Code: script.Code, Step: place, Message: "scripted"}})
 			os.Exit(1)
 		case "fork":

@@ -12,6 +12,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -84,6 +86,7 @@ type process struct {
 	stdout, stderr tail
 	mu             sync.Mutex
 	reaped         bool // its id may be somebody else's
+	killedByUs     bool // by a SIGKILL of the supervisor's, who alone reads and writes it
 }
 
 // The kernel sends Pdeathsig when the thread that started a child ends, not the process; Go may end threads. So that a
@@ -309,13 +312,40 @@ func (p *process) writeLines() {
 	}
 }
 
-// kill ends the rank and whatever it started, but for what went into a session of its own.
+// kill ends the rank and whatever it started, but for what went into a session of its own. One that was ending already ends
+// by what ended it.
 func (p *process) kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.reaped {
-		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	if p.reaped {
+		return
 	}
+	p.killedByUs = !dying(p.cmd.Process.Pid)
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+}
+
+// dying says whether a child that was not reaped has ended, or is about to: a process that was killed may take seconds to
+// give its GPU's memory back, while its peers have seen its connections close.
+func dying(pid int) bool {
+	var info unix.Siginfo
+	if err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil); err == nil && info.Signo != 0 {
+		return true
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && exiting(string(stat))
+}
+
+// exiting reads the flags in /proc/PID/stat (proc_pid_stat(5), field 9): the kernel sets PF_EXITING (include/linux/sched.h)
+// before it closes what the process had open.
+func exiting(stat string) bool {
+	const flagsAfterName, exiting = 6, 0x4
+	// The name stands in parentheses and may hold spaces and parentheses itself.
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+	if len(fields) <= flagsAfterName {
+		return false
+	}
+	flags, err := strconv.ParseUint(fields[flagsAfterName], 10, 32)
+	return err == nil && flags&exiting != 0
 }
 
 // loaderHint explains an error that hides its cause: the kernel says "no such file" of a binary whose loader is missing.

@@ -17,6 +17,9 @@ import (
 const (
 	defaultExitDeadline = 30 * time.Second
 	defaultReapDeadline = 30 * time.Second
+	// deathGrace is how long the team is left alone after an error that a peer's death may have caused: the rank that lost a
+	// connection can be heard before the death that cut it is noticed. Short, since a death must be told within a second.
+	deathGrace = 300 * time.Millisecond
 )
 
 // Supervisor runs teams of rank processes. Nothing that it starts outlives a call of Run, but for a process that
@@ -39,10 +42,14 @@ type supervision struct {
 	awaits   []string    // what the deadline is for
 	exited   []bool
 	failures []Failure
-	killed   bool
-	killedAt time.Time
-	freed    time.Duration // from there to the last process's end
-	ras      rasWatch
+	// complaints are those of the failures that a peer's death may have caused; until then it is waited for.
+	complaints int
+	until      time.Time
+	ended      []time.Time // when each process ended; zero where it has not
+	killed     bool
+	killedAt   time.Time
+	freed      time.Duration // from there to the last process's end
+	ras        rasWatch
 }
 
 // Run starts the team's ranks, watches them to their end and returns what became of them. It ends the whole team at the
@@ -57,7 +64,7 @@ func (s *Supervisor) Run(ctx context.Context, team Team) Outcome {
 	n := len(team.Specs)
 	v := &supervision{
 		clock: s.Clock, team: team, procs: make([]*process, n), ranks: make([]RankOutcome, n),
-		began: make([]time.Time, n), deadline: make([]time.Time, n), awaits: make([]string, n), exited: make([]bool, n),
+		began: make([]time.Time, n), deadline: make([]time.Time, n), awaits: make([]string, n), exited: make([]bool, n), ended: make([]time.Time, n),
 		ras: rasWatch{ask: s.RAS},
 	}
 	if v.ras.ask == nil {
@@ -109,33 +116,30 @@ func (v *supervision) startAll(l Launcher, messages chan<- message, stop <-chan 
 func (v *supervision) loop(ctx context.Context, messages chan message, stop <-chan struct{}) {
 	done := ctx.Done()
 	for slices.Contains(v.exited, false) {
-		if len(v.failures) > 0 && !v.killed {
+		now := v.clock.Now()
+		if len(v.failures) > 0 && !v.killed && !v.awaitsDeath(now) {
 			v.killAll()
 		}
 		at, index := v.earliest()
-		now := v.clock.Now()
 		question := v.nextQuestion()
 		if !question.IsZero() && !question.After(now) && at.After(now) {
 			v.question(messages, stop)
 			continue
 		}
+		if !at.IsZero() && !at.After(now) {
+			// What already lies in the queue came before the deadline was noticed, and may move it.
+			select {
+			case m := <-messages:
+				v.handle(m)
+			default:
+				v.expire(index)
+			}
+			continue
+		}
 		var expired <-chan time.Time
 		var timer clock.Timer
-		if !at.IsZero() {
-			if !at.After(now) {
-				// What already lies in the queue came before the deadline was noticed, and may move it.
-				select {
-				case m := <-messages:
-					v.handle(m)
-				default:
-					v.expire(index)
-				}
-				continue
-			}
-			if !question.IsZero() && question.Before(at) {
-				at = question
-			}
-			timer = v.clock.NewTimer(at.Sub(now))
+		if wake := soonest(now, at, question, v.until); !wake.IsZero() {
+			timer = v.clock.NewTimer(wake.Sub(now))
 			expired = timer.C()
 		}
 		select {
@@ -151,6 +155,17 @@ func (v *supervision) loop(ctx context.Context, messages chan message, stop <-ch
 			timer.Stop()
 		}
 	}
+}
+
+// soonest is the first of the times that are still to come; zero where none is.
+func soonest(now time.Time, times ...time.Time) time.Time {
+	var first time.Time
+	for _, t := range times {
+		if t.After(now) && (first.IsZero() || t.Before(first)) {
+			first = t
+		}
+	}
+	return first
 }
 
 // earliest returns the next deadline and the rank that it is for; -1 stands for the run's own.
@@ -244,6 +259,11 @@ func (v *supervision) fail(f Failure) {
 	v.failures = append(v.failures, f)
 }
 
+// awaitsDeath says whether all that has failed so far may be the result of a death that is not noticed yet.
+func (v *supervision) awaitsDeath(now time.Time) bool {
+	return len(v.failures) == v.complaints && now.Before(v.until)
+}
+
 func (v *supervision) killAll() {
 	v.killed, v.killedAt = true, v.clock.Now()
 	for i, p := range v.procs {
@@ -273,9 +293,10 @@ func (v *supervision) onExit(i int, exit exitStatus) {
 		return
 	}
 	v.gone(i)
+	v.ended[i] = exit.at
 	close(v.procs[i].lines)
 	r := &v.ranks[i]
-	if v.killed && exit.signal == syscall.SIGKILL {
+	if exit.signal == syscall.SIGKILL && v.procs[i].killedByUs {
 		return
 	}
 	signal := ""
@@ -352,6 +373,11 @@ func (v *supervision) onEvent(i int, ev rank.Event) {
 }
 
 func (v *supervision) onError(i int, e rank.Error) {
+	if consequence(e.Code) {
+		if v.complaints++; v.complaints == 1 {
+			v.until = v.clock.Now().Add(deathGrace)
+		}
+	}
 	if e.Code == rank.CodeRankHung {
 		v.fail(v.hang(i, e.Step, e.Message))
 		return
@@ -378,9 +404,9 @@ func (v *supervision) blame() *Failure {
 		return nil
 	}
 	first := v.failures[0]
-	if first.Kind == FailRankError && consequence(first.Code) {
+	if (first.Kind == FailRankError || first.Kind == FailHung) && consequence(first.Code) {
 		for _, f := range v.failures[1:] {
-			if f.Kind == FailDied || f.Kind == FailRankError && !consequence(f.Code) {
+			if f.Kind == FailDied && v.explains(f, first) || first.Kind == FailRankError && f.Kind == FailRankError && !consequence(f.Code) {
 				first = f
 				break
 			}
@@ -395,6 +421,17 @@ func (v *supervision) blame() *Failure {
 		}
 	}
 	return &first
+}
+
+// explains says whether a death can be the cause of what another rank complained of. A rank that crashes once the one that
+// complained is gone may have crashed for that; no lost connection sends a SIGKILL. Nor is a hang, which takes a whole
+// deadline, explained by a crash at its end.
+func (v *supervision) explains(death, complaint Failure) bool {
+	if death.Killed || complaint.Kind != FailRankError {
+		return death.Killed
+	}
+	gone := v.ended[complaint.Rank]
+	return gone.IsZero() || !gone.Before(v.ended[death.Rank])
 }
 
 // consequence says whether an error can be the mere result of a peer's end.

@@ -98,7 +98,7 @@ func (v *supervision) prepareRAS() (release func()) {
 // nextQuestion is when RAS has to be asked next; zero where it has not.
 func (v *supervision) nextQuestion() time.Time {
 	w := &v.ras
-	if w.address == "" || w.pending || v.killed || v.team.AskRASAfter < 0 {
+	if w.address == "" || w.pending || len(v.failures) > 0 || v.team.AskRASAfter < 0 {
 		return time.Time{}
 	}
 	deadline, i := v.earliestOfRanks()

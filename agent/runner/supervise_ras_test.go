@@ -70,7 +70,7 @@ func TestNextQuestion(t *testing.T) {
 		{"never", func(v *supervision) { v.team.AskRASAfter = -1 }, time.Time{}},
 		{"nobody to ask", func(v *supervision) { v.ras.address = "" }, time.Time{}},
 		{"one question at a time", func(v *supervision) { v.ras.pending = true }, time.Time{}},
-		{"the team is being killed", func(v *supervision) { v.killed = true }, time.Time{}},
+		{"something has failed already", func(v *supervision) { v.failures = make([]Failure, 1) }, time.Time{}},
 		{"while it loads the library", func(v *supervision) { v.awaits[1] = "load" }, time.Time{}},
 		{"the run's deadline comes first", func(v *supervision) { v.team.RunDeadline = at(4) }, at(2)},
 		{"a later run deadline", func(v *supervision) { v.team.RunDeadline = at(40) }, at(5)},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -295,17 +296,92 @@ func TestRanksDieWithTheirParent(t *testing.T) {
 }
 
 func TestDeathExplainsPeersErrors(t *testing.T) {
-	v := &supervision{clock: clock.RealClock{}, ranks: make([]RankOutcome, 4)}
-	v.fail(Failure{Kind: FailRankError, Rank: 0, Code: rank.CodeInitFailed})
-	v.fail(Failure{Kind: FailDied, Rank: 2})
-	if f := v.blame(); f.Rank != 2 || f.Kind != FailDied {
-		t.Errorf("blame = %+v, expected the death of rank 2", f)
+	start := time.Unix(1000, 0)
+	at := func(milliseconds int) time.Time { return start.Add(time.Duration(milliseconds) * time.Millisecond) }
+	complaint := func(code string) Failure { return Failure{Kind: FailRankError, Rank: 0, Code: code} }
+	hang := Failure{Kind: FailHung, Rank: -1, Code: rank.CodeRankHung}
+	for _, c := range []struct {
+		name          string
+		first, second Failure
+		ended         [3]time.Time // of ranks 0, 1 and 2
+		want          int
+	}{
+		{"a death", complaint(rank.CodeInitFailed), Failure{Kind: FailDied, Rank: 2}, [3]time.Time{{}, {}, at(5)}, 2},
+		{"a death before the end of the rank that complained", complaint(rank.CodeCollectiveFailed), Failure{Kind: FailDied, Rank: 2}, [3]time.Time{at(7), {}, at(5)}, 2},
+		{"a crash when the rank that complained was gone", complaint(rank.CodeCollectiveFailed), Failure{Kind: FailDied, Rank: 2}, [3]time.Time{at(7), {}, at(9)}, 0},
+		{"a SIGKILL that was noticed late", complaint(rank.CodeCollectiveFailed), Failure{Kind: FailDied, Rank: 2, Killed: true}, [3]time.Time{at(7), {}, at(9)}, 2},
+		{"an error with a cause of its own", complaint(rank.CodeInsufficientMemory), Failure{Kind: FailDied, Rank: 2}, [3]time.Time{{}, {}, at(5)}, 0},
+		{"a peer's error with a cause of its own", complaint(rank.CodeInitFailed), Failure{Kind: FailRankError, Rank: 1, Code: rank.CodeInsufficientMemory}, [3]time.Time{}, 1},
+		{"a hang and a SIGKILL", hang, Failure{Kind: FailDied, Rank: 2, Killed: true}, [3]time.Time{{}, {}, at(5)}, 2},
+		{"a hang and a crash at its end", hang, Failure{Kind: FailDied, Rank: 2}, [3]time.Time{{}, {}, at(5)}, -1},
+	} {
+		v := &supervision{clock: clock.RealClock{}, ranks: make([]RankOutcome, 3), ended: c.ended[:], failures: []Failure{c.first, c.second}}
+		if f := v.blame(); f.Rank != c.want {
+			t.Errorf("%s: blame = %+v, expected rank %d", c.name, f, c.want)
+		}
 	}
-	v = &supervision{clock: clock.RealClock{}, ranks: make([]RankOutcome, 4)}
-	v.fail(Failure{Kind: FailRankError, Rank: 0, Code: rank.CodeInsufficientMemory})
-	v.fail(Failure{Kind: FailDied, Rank: 2})
-	if f := v.blame(); f.Rank != 0 {
-		t.Errorf("blame = %+v, expected rank 0, which has a cause of its own", f)
+}
+
+// TestDeathBehindAPeersError kills a rank only once a peer's error was read, with a clock that stands still: the death must
+// be waited for, and no other time passes. Where it does pass, the SIGKILL must not be taken for the team's own.
+func TestDeathBehindAPeersError(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		advance time.Duration
+	}{{"noticed within the grace", 0}, {"noticed after it", deathGrace}} {
+		t.Run(c.name, func(t *testing.T) {
+			fake := clocktesting.NewFakeClock(time.Now())
+			pidFile := filepath.Join(t.TempDir(), "pid")
+			team := fakeTeam(t, 4, fakeScript{Rank: 3, At: stepName, Do: "hang", PidFile: pidFile,
+				Also: &fakeScript{Rank: 0, At: stepName, Do: "error", Code: rank.CodeCollectiveFailed, After: pidFile}})
+			team.OnEvent = func(ev rank.Event) {
+				if ev.Kind != rank.EventError {
+					return
+				}
+				text, err := os.ReadFile(pidFile)
+				if err != nil {
+					t.Error(err)
+				}
+				pid, err := strconv.Atoi(string(text))
+				if err != nil {
+					t.Error(err)
+				}
+				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+					t.Error(err)
+				}
+				if c.advance > 0 {
+					for !dying(pid) && syscall.Kill(pid, 0) == nil { // until it is dying, dead or reaped
+						runtime.Gosched()
+					}
+					fake.Step(c.advance)
+				}
+			}
+			out := fakeSupervisor(t, fake).Run(t.Context(), team)
+			if f := out.Failure; f == nil || f.Kind != FailDied || f.Rank != 3 || !f.Killed || !strings.Contains(f.Message, "OOM") {
+				t.Errorf("failure = %+v, expected the death of rank 3", f)
+			}
+			noChildren(t)
+		})
+	}
+}
+
+func TestExiting(t *testing.T) {
+	const rest = " S 1 2 3 0 -1 %d 100 0 0 0 5 3"
+	for _, c := range []struct {
+		stat string
+		want bool
+	}{
+		{"7 (rank)" + fmt.Sprintf(rest, 0x400000|0x4), true},
+		{"7 (rank)" + fmt.Sprintf(rest, 0x400000), false},
+		{"7 (a) b (c)" + fmt.Sprintf(rest, 0x4), true},
+		{"7 (rank) S 1", false}, {"", false}, {"7 (rank) S 1 2 3 0 -1 x", false},
+	} {
+		if got := exiting(c.stat); got != c.want {
+			t.Errorf("%q: %v", c.stat, got)
+		}
+	}
+	if self := os.Getpid(); dying(self) {
+		t.Error("this process is said to be dying")
 	}
 }
 
