@@ -52,7 +52,8 @@ type LatencyStats struct {
 	MedianNanoseconds int64 `json:"medianNanoseconds"`
 	MinNanoseconds    int64 `json:"minNanoseconds"`
 	MaxNanoseconds    int64 `json:"maxNanoseconds"`
-	P95Nanoseconds    int64 `json:"p95Nanoseconds"`
+	// P95Nanoseconds is missing (zero) under 20 repeats, of which it would be the largest.
+	P95Nanoseconds int64 `json:"p95Nanoseconds,omitempty"`
 	// CoefficientOfVariationPPM is the standard deviation over the mean, in parts per million.
 	CoefficientOfVariationPPM int64 `json:"coefficientOfVariationPPM"`
 	Repeats                   int   `json:"repeats"`

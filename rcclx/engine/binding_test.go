@@ -349,7 +349,7 @@ func BenchmarkLaunchAllReduce(b *testing.B) {
 	launch := e.prepare(rcclx.AllReduce, 7, 4, 2, uintptr(e.send.address), uintptr(e.recv.address))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, result := launch(); result != resultSuccess {
+		if _, result := launch(0, 0); result != resultSuccess {
 			b.Fatal(result)
 		}
 	}

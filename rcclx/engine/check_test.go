@@ -175,7 +175,7 @@ func reduced(p *pattern, form *smallFloat, ranks []int, count, start int64) []by
 // What ranks and libraries do wrong to a whole result is found with every kind of data, or the result says that none of its
 // elements were judged; and a right result is never called wrong, whatever the order of its sums.
 func TestFaultsAreFoundOrNotJudged(t *testing.T) {
-	const count, start = 3*periodElements + 100, 128
+	const count, start = periodElements + 300, 128
 	for _, transport := range []*smallFloat{nil, &e4m3OCP, &e4m3FNUZ} {
 		for _, d := range rcclx.Datatypes() {
 			for _, data := range []rcclx.Data{rcclx.DataExact, rcclx.DataRounding, rcclx.DataGradients, rcclx.DataActivations} {

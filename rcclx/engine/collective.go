@@ -57,8 +57,8 @@ func (l *Library) Supports(c rcclx.Collective, d rcclx.Datatype, p rcclx.Placeme
 	return nil
 }
 
-// launch queues one call and gives the function's name and its result.
-type launch func() (call string, result int32)
+// launch queues one call, with its buffers so many bytes further on, and gives the function's name and its result.
+type launch func(sendShift, recvShift uintptr) (call string, result int32)
 
 // prepare makes the launch of a collective; sizes are the caller's duty.
 func (e *Engine) prepare(c rcclx.Collective, kind uintptr, elementBytes, count int64, send, recv uintptr) launch {
@@ -67,31 +67,31 @@ func (e *Engine) prepare(c rcclx.Collective, kind uintptr, elementBytes, count i
 	switch c {
 	case rcclx.AllReduce, rcclx.ReduceScatter:
 		name := collectiveSymbols[c]
-		return func() (string, int32) {
-			result, _, _ := purego.SyscallN(function, send, recv, n, kind, redOpSum, comm, stream)
+		return func(sendShift, recvShift uintptr) (string, int32) {
+			result, _, _ := purego.SyscallN(function, send+sendShift, recv+recvShift, n, kind, redOpSum, comm, stream)
 			return name, int32(result)
 		}
 	case rcclx.AllGather:
-		return func() (string, int32) {
-			result, _, _ := purego.SyscallN(function, send, recv, n, kind, comm, stream)
+		return func(sendShift, recvShift uintptr) (string, int32) {
+			result, _, _ := purego.SyscallN(function, send+sendShift, recv+recvShift, n, kind, comm, stream)
 			return "ncclAllGather", int32(result)
 		}
 	case rcclx.Broadcast:
-		return func() (string, int32) {
-			result, _, _ := purego.SyscallN(function, send, recv, n, kind, root, comm, stream)
+		return func(sendShift, recvShift uintptr) (string, int32) {
+			result, _, _ := purego.SyscallN(function, send+sendShift, recv+recvShift, n, kind, root, comm, stream)
 			return "ncclBroadcast", int32(result)
 		}
 	case rcclx.Reduce:
-		return func() (string, int32) {
-			result, _, _ := purego.SyscallN(function, send, recv, n, kind, redOpSum, root, comm, stream)
+		return func(sendShift, recvShift uintptr) (string, int32) {
+			result, _, _ := purego.SyscallN(function, send+sendShift, recv+recvShift, n, kind, redOpSum, root, comm, stream)
 			return "ncclReduce", int32(result)
 		}
 	case rcclx.SendRecv:
 		return e.group(kind, []message{{l.send, send, n, ringTo(e.rank, e.ranks)}, {l.recv, recv, n, ringFrom(e.rank, e.ranks)}})
 	case rcclx.AllToAll:
 		if function != 0 {
-			return func() (string, int32) {
-				result, _, _ := purego.SyscallN(function, send, recv, n, kind, comm, stream)
+			return func(sendShift, recvShift uintptr) (string, int32) {
+				result, _, _ := purego.SyscallN(function, send+sendShift, recv+recvShift, n, kind, comm, stream)
 				return "ncclAlltoAll", int32(result)
 			}
 		}
@@ -115,10 +115,10 @@ func (e *Engine) allToAll(c rcclx.Collective, kind uintptr, elementBytes, count 
 	}
 	function, comm, stream := e.lib.collectives[c], e.comm, e.stream
 	if c == rcclx.AllToAllv && function != 0 {
-		return func() (string, int32) {
+		return func(sendShift, recvShift uintptr) (string, int32) {
 			// What a rank sends to a peer and what it gets from it has the same size, so one array serves both sides.
-			result, _, _ := purego.SyscallN(function, send, uintptr(unsafe.Pointer(&counts[0])), uintptr(unsafe.Pointer(&offsets[0])),
-				recv, uintptr(unsafe.Pointer(&counts[0])), uintptr(unsafe.Pointer(&offsets[0])), kind, comm, stream)
+			result, _, _ := purego.SyscallN(function, send+sendShift, uintptr(unsafe.Pointer(&counts[0])), uintptr(unsafe.Pointer(&offsets[0])),
+				recv+recvShift, uintptr(unsafe.Pointer(&counts[0])), uintptr(unsafe.Pointer(&offsets[0])), kind, comm, stream)
 			runtime.KeepAlive(counts)
 			runtime.KeepAlive(offsets)
 			return "ncclAlltoAllv", int32(result)
@@ -144,7 +144,7 @@ type message struct {
 // group queues sends and receives as one operation, and gives the first result that is not success.
 func (e *Engine) group(kind uintptr, messages []message) launch {
 	l, comm, stream := e.lib, e.comm, e.stream
-	return func() (string, int32) {
+	return func(sendShift, recvShift uintptr) (string, int32) {
 		start, _, _ := purego.SyscallN(l.groupStart)
 		if int32(start) != resultSuccess {
 			return "ncclGroupStart", int32(start)
@@ -152,7 +152,11 @@ func (e *Engine) group(kind uintptr, messages []message) launch {
 		var failed int32
 		var name string
 		for _, m := range messages {
-			result, _, _ := purego.SyscallN(m.function, m.buffer, m.count, kind, uintptr(m.peer), comm, stream)
+			shift := sendShift
+			if m.function == l.recv {
+				shift = recvShift
+			}
+			result, _, _ := purego.SyscallN(m.function, m.buffer+shift, m.count, kind, uintptr(m.peer), comm, stream)
 			if r := int32(result); r != resultSuccess && r != resultInProgress && failed == 0 {
 				failed = r
 				if name = "ncclSend"; m.function == l.recv {

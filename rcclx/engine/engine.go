@@ -49,6 +49,12 @@ type Engine struct {
 	events     []uintptr
 	done       uintptr
 	send, recv buffer
+	// scratch is for the barrier before the timed calls.
+	scratch buffer
+	// seeded says that all of the send buffer has been written to.
+	seeded bool
+	// modelled says that a model gives the times, so that caches, noise and the cost of events do not show.
+	modelled bool
 	// filled says what the send buffer holds.
 	filled filling
 	tiles  tiles
@@ -64,6 +70,9 @@ type buffer struct {
 // shiftBytes is how much further on the checked call's data begin in the send buffer.
 const shiftBytes = rcclx.SendShiftBytes
 
+// scratchBytes is one int32.
+const scratchBytes = 4
+
 // filling is what the send buffer holds from its start.
 type filling struct {
 	datatype rcclx.Datatype
@@ -73,7 +82,7 @@ type filling struct {
 
 // NewEngine makes the stream and the events on the current device.
 func NewEngine(lib *Library, rank, ranks int, clock Clock) (*Engine, error) {
-	e := &Engine{lib: lib, clock: clock, rank: rank, ranks: ranks, tiles: tiles{}}
+	e := &Engine{lib: lib, clock: clock, rank: rank, ranks: ranks, tiles: tiles{}, modelled: lib.info.Simulated()}
 	var err error
 	if e.stream, err = lib.Runtime.newStream(); err != nil {
 		return nil, err
@@ -105,7 +114,7 @@ func (e *Engine) Allocate(need rcclx.Memory) error {
 	for _, want := range []struct {
 		to           *buffer
 		bytes, extra int64
-	}{{&e.send, need.SendBytes, need.SendShiftBytes}, {&e.recv, need.RecvBytes, 0}} {
+	}{{&e.send, need.SendBytes, need.SendShiftBytes}, {&e.recv, need.RecvBytes, 0}, {&e.scratch, scratchBytes, 0}} {
 		if want.bytes == 0 {
 			continue
 		}
@@ -180,7 +189,7 @@ func (e *Engine) Close(deadline time.Duration) error {
 		e.comm = 0
 	}
 	r := e.lib.Runtime
-	for _, b := range []*buffer{&e.send, &e.recv} {
+	for _, b := range []*buffer{&e.send, &e.recv, &e.scratch} {
 		if b.bytes != 0 {
 			errs = append(errs, r.release(b.address))
 			*b = buffer{}

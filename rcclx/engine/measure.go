@@ -18,7 +18,8 @@ type MeasureRequest struct {
 	// Placement of the result; empty means out of place.
 	Placement rcclx.Placement
 	SizeBytes int64
-	// WarmupIterations are queued before the measured ones and not counted.
+	// WarmupIterations are queued before the measured ones and not counted. At least Iterations are measured, and more where they move
+	// little, so that the cost of an event does not show: the result's Repeats and IterationsPerRepeat tell how many.
 	WarmupIterations, Iterations int
 	// Data to check with, one untimed call each; the first is also what is timed. Exact, for LowPrecision Rounding where the
 	// datatype has it, is checked last where it is not among them: random data alone may not tell a right result from a wrong one.
@@ -57,21 +58,30 @@ type measurement struct {
 	limit    limit
 	sendAt   int64 // in place, where the two lie in the receive buffer
 	recvAt   int64
+	windows  windows
 	patterns []*pattern // one for each data
 }
 
 // Measure times a collective by device events and then, in a call of its own for each kind of data that is not timed, checks every
-// element of its result. In place, every call adds to the result of the one before, as in rccl-tests, so the values of the timed
+// element of its result. The timed calls move through the buffers (windows); the checked ones are in the first window. In place, every call adds to the result of the one before, as in rccl-tests, so the values of the timed
 // calls mean nothing; the buffer is filled again for the check.
 func (e *Engine) Measure(q MeasureRequest) (MeasureResult, error) {
 	m, err := e.measurement(q)
 	if err != nil {
 		return MeasureResult{}, err
 	}
+	if m.windows.count > 1 && q.Placement != rcclx.InPlace && !e.seeded {
+		// Once, so that no window holds what the allocator left, which may be NaN. Later measurements fill what they check and leave the rest.
+		if err := e.fillSend(m.patterns[0], e.send.bytes, m.limit); err != nil {
+			return MeasureResult{}, err
+		}
+		e.seeded = true
+	}
 	if err := e.fill(m, m.patterns[0], 0); err != nil {
 		return MeasureResult{}, err
 	}
-	t, err := e.time(e.calls(e.launch(m, 0), m.limit), q.WarmupIterations, q.Iterations, m.shape.SizeBytes(), q.Name(), m.limit)
+	t, err := e.time(series{call: e.calls(e.launch(m), m.windows, m.limit), barrier: e.barrier(m.limit), warmup: q.WarmupIterations, iterations: q.Iterations,
+		sizeBytes: m.shape.SizeBytes(), name: q.Name(), limit: m.limit})
 	if err != nil {
 		return MeasureResult{}, err
 	}
@@ -112,6 +122,9 @@ func (e *Engine) measurement(q MeasureRequest) (*measurement, error) {
 	if q.Placement == rcclx.InPlace {
 		m.sendAt, m.recvAt = shape.InPlaceOffsets(e.rank)
 	}
+	if !e.modelled {
+		m.windows = windowsOf(shape, q.Placement, e.send.bytes+shiftBytes, e.recv.bytes)
+	}
 	for _, data := range q.Data {
 		m.patterns = append(m.patterns, e.pattern(m.element, data, e.transport(q)))
 	}
@@ -148,24 +161,40 @@ func (e *Engine) fits(name string, shape rcclx.Shape, placement rcclx.Placement)
 	return nil
 }
 
-// launch makes the call of a measurement, with data from the send buffer's shift on.
-func (e *Engine) launch(m *measurement, shift int64) launch {
-	send, recv := e.send.address.at(shift), e.recv.address.at(m.recvAt)
+// launch makes the call of a measurement.
+func (e *Engine) launch(m *measurement) launch {
+	send, recv := e.send.address.at(0), e.recv.address.at(m.recvAt)
 	if m.Placement == rcclx.InPlace {
 		send = e.recv.address.at(m.sendAt)
 	}
 	return e.prepare(m.Collective, m.element.number, m.Datatype.Bytes(), m.shape.CountElements, send, recv)
 }
 
-// calls makes a launch a call that waits where the library is still at work.
-func (e *Engine) calls(launch launch, l limit) func() error {
-	return func() error {
-		name, result := launch()
-		if result == resultSuccess {
-			return nil
-		}
-		return e.settle(name, result, l)
+// calls makes a launch a series of calls, each in the next window, that wait where the library is still at work.
+func (e *Engine) calls(launch launch, w windows, l limit) func(n int) error {
+	return func(n int) error {
+		send, recv := w.at(n)
+		return e.settled(launch, send, recv, l)
 	}
+}
+
+func (e *Engine) settled(launch launch, sendShift, recvShift uintptr, l limit) error {
+	name, result := launch(sendShift, recvShift)
+	if result == resultSuccess {
+		return nil
+	}
+	return e.settle(name, result, l)
+}
+
+// barrier is a call that no rank's stream passes before all have come to it: an AllReduce of one element, which every library
+// has. The element is an integer, which neither DDA nor FP8 takes. Nil over one rank.
+func (e *Engine) barrier(l limit) func() error {
+	if e.ranks < 2 {
+		return nil
+	}
+	element, _ := elementOf(rcclx.Int32, e.lib.fp8)
+	launch := e.prepare(rcclx.AllReduce, element.number, int64(element.bytes), 1, e.scratch.address.at(0), e.scratch.address.at(0))
+	return func() error { return e.settled(launch, 0, 0, l) }
 }
 
 // fill writes the input of a call whose data begin at an index; in place, what is not input becomes poison.
@@ -193,7 +222,11 @@ func (e *Engine) checkedCall(m *measurement, p *pattern) (rcclx.CheckResult, err
 			return rcclx.CheckResult{}, err
 		}
 	}
-	if err := e.calls(e.launch(m, shiftBytes), m.limit)(); err != nil {
+	sendShift := uintptr(shiftBytes)
+	if m.Placement == rcclx.InPlace {
+		sendShift = 0
+	}
+	if err := e.settled(e.launch(m), sendShift, 0, m.limit); err != nil {
 		return rcclx.CheckResult{}, err
 	}
 	if err := e.wait(fmt.Sprintf("the call of %s that is checked with %s data", m.Name(), p.data), m.limit); err != nil {

@@ -54,7 +54,8 @@ func (e *Engine) MeasurePair(peer int, q PairRequest) (PairResult, error) {
 	}
 	count := uintptr(shape.CountElements)
 	exchange := e.group(element.number, []message{{e.lib.send, uintptr(e.send.address), count, peer}, {e.lib.recv, uintptr(e.recv.address), count, peer}})
-	t, err := e.time(e.calls(exchange, l), max(1, q.WarmupIterations), q.Iterations, shape.SizeBytes(), fmt.Sprintf("exchange with rank %d", peer), l)
+	t, err := e.time(series{call: e.calls(exchange, windows{}, l), warmup: max(1, q.WarmupIterations), iterations: q.Iterations,
+		sizeBytes: shape.SizeBytes(), name: fmt.Sprintf("exchange with rank %d", peer), limit: l})
 	if err != nil {
 		return PairResult{}, err
 	}

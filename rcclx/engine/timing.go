@@ -13,16 +13,26 @@ const (
 	minRepeats = 5
 	maxRepeats = 20
 	// An event keeps two calls from overlapping, which costs 2 to 3 us on an H200. So a repeat has more calls the shorter
-	// these are: enough to move so many bytes, for which GPUs of today need about a millisecond, up to mostCalls.
-	bytesPerRepeat = 256 << 20
+	// these are: enough to move so many bytes, for which GPUs of today need over 300 us, so that events cost under 1 %, up to mostCalls.
+	bytesPerRepeat = 128 << 20
 	mostCalls      = 20
+	// Calls that move little are measured more often than asked, up to so many in all.
+	mostExtended = 100
+	// leastForP95 is the number of repeats from which on the 95th percentile is not just the largest.
+	leastForP95 = 20
 )
+
+// callsOf gives the number of calls to measure where so many are asked for: more where they move little, up to mostExtended, so that
+// there can be maxRepeats of enough calls each. It depends on nothing but its arguments, since all ranks must make the same.
+func callsOf(iterations int, sizeBytes int64) int {
+	return max(iterations, min(mostExtended, int(maxRepeats*bytesPerRepeat/max(1, sizeBytes))))
+}
 
 // repeatsOf gives the number of repeats for so many calls of a size: at least minRepeats, so that there is a spread to tell, up
 // to maxRepeats where the calls are long or many. It depends on nothing but its arguments.
-func repeatsOf(iterations int, sizeBytes int64) int {
-	calls := min(mostCalls, max(1, int(bytesPerRepeat/max(1, sizeBytes))))
-	return max(1, min(iterations, maxRepeats, max(minRepeats, iterations/calls)))
+func repeatsOf(calls int, sizeBytes int64) int {
+	each := min(mostCalls, max(1, int(bytesPerRepeat/max(1, sizeBytes))))
+	return max(1, min(calls, maxRepeats, max(minRepeats, calls/each)))
 }
 
 // timing is what was measured of a call.
@@ -33,14 +43,36 @@ type timing struct {
 	launchNanoseconds int64
 }
 
-// time queues the warm-up and the repeats, an event between each two, and reads the times when all are done. All of it
-// is queued without a pause: the warm-up brings the ranks in step, the device finds its next call queued, and the host's polling
-// does not show. Where the host needs longer to queue a call than the device to do it, that is what is measured, as in rccl-tests.
-// Exactly as many calls are queued as asked for, since all ranks must make the same.
-func (e *Engine) time(call func() error, warmup, iterations int, sizeBytes int64, waiting string, l limit) (timing, error) {
-	repeats := repeatsOf(iterations, sizeBytes)
-	for range warmup {
-		if err := call(); err != nil {
+// series is what is timed.
+type series struct {
+	// call queues the nth call, the warm-up's included.
+	call func(n int) error
+	// barrier is queued between the warm-up and the timed calls; nil where the calls themselves make all ranks meet.
+	barrier            func() error
+	warmup, iterations int
+	sizeBytes          int64
+	name               string // for deadlines
+	limit              limit
+}
+
+// time queues the warm-up, the barrier and the repeats, an event between each two, and reads the times when all are done. All of it
+// is queued without a pause: the device finds its next call queued, and the host's polling does not show. Where the host needs longer to
+// queue a call than the device to do it, that is what is measured, as in rccl-tests. The barrier brings the ranks in step: the root
+// of a Broadcast and the leaves of a Reduce run ahead of the others, and a rank that was late with its last check would be waited for in the
+// first timed call. The first event comes after it, so it is not timed. All ranks must queue the same number of calls; see callsOf.
+func (e *Engine) time(s series) (timing, error) {
+	calls := s.iterations
+	if !e.modelled {
+		calls = callsOf(s.iterations, s.sizeBytes)
+	}
+	repeats := repeatsOf(calls, s.sizeBytes)
+	for n := range s.warmup {
+		if err := s.call(n); err != nil {
+			return timing{}, err
+		}
+	}
+	if s.barrier != nil {
+		if err := s.barrier(); err != nil {
 			return timing{}, err
 		}
 	}
@@ -48,20 +80,21 @@ func (e *Engine) time(call func() error, warmup, iterations int, sizeBytes int64
 	if err := r.record(e.events[0], e.stream); err != nil {
 		return timing{}, err
 	}
-	launches := make([]int64, 0, repeats)
+	launches, next := make([]int64, 0, repeats), s.warmup
 	for repeat := range repeats {
-		calls, begin := callsIn(repeat, repeats, iterations), e.clock.Now()
-		for range calls {
-			if err := call(); err != nil {
+		begin, n := e.clock.Now(), callsIn(repeat, repeats, calls)
+		for range n {
+			if err := s.call(next); err != nil {
 				return timing{}, err
 			}
+			next++
 		}
-		launches = append(launches, e.clock.Now().Sub(begin).Nanoseconds()/int64(calls))
+		launches = append(launches, e.clock.Now().Sub(begin).Nanoseconds()/int64(n))
 		if err := r.record(e.events[repeat+1], e.stream); err != nil {
 			return timing{}, err
 		}
 	}
-	if err := e.waitEvent(e.events[repeats], waiting, l); err != nil {
+	if err := e.waitEvent(e.events[repeats], s.name, s.limit); err != nil {
 		return timing{}, err
 	}
 	means := make([]int64, 0, repeats)
@@ -71,20 +104,21 @@ func (e *Engine) time(call func() error, warmup, iterations int, sizeBytes int64
 			return timing{}, err
 		}
 		if elapsed <= 0 {
-			return timing{}, errors.New(waiting + ": the device's events show no time between start and end of the calls, so nothing was measured")
+			return timing{}, errors.New(s.name + ": the device's events show no time between start and end of the calls, so nothing was measured")
 		}
-		means = append(means, elapsed/int64(callsIn(repeat, repeats, iterations)))
+		means = append(means, elapsed/int64(callsIn(repeat, repeats, calls)))
 	}
-	return timing{latencyStats(means, iterations/repeats), latencyStats(launches, 1).MedianNanoseconds}, nil
+	return timing{latencyStats(means, calls/repeats), latencyStats(launches, 1).MedianNanoseconds}, nil
 }
 
-// callsIn spreads the iterations over the repeats; their numbers differ by one at most.
-func callsIn(repeat, repeats, iterations int) int {
-	return iterations*(repeat+1)/repeats - iterations*repeat/repeats
+// callsIn spreads the calls over the repeats; their numbers differ by one at most.
+func callsIn(repeat, repeats, calls int) int {
+	return calls*(repeat+1)/repeats - calls*repeat/repeats
 }
 
 // latencyStats summarises the mean latencies of the repeats, in nanoseconds. The median of an even number is the mean of
-// the middle two; the 95th percentile is by nearest rank.
+// the middle two; the 95th percentile is by nearest rank, and missing (zero)
+// where there are too few repeats for it to be another than the largest.
 func latencyStats(nanoseconds []int64, perRepeat int) rcclx.LatencyStats {
 	n := len(nanoseconds)
 	if n == 0 {
@@ -103,9 +137,11 @@ func latencyStats(nanoseconds []int64, perRepeat int) rcclx.LatencyStats {
 		MedianNanoseconds:   (sorted[(n-1)/2] + sorted[n/2]) / 2,
 		MinNanoseconds:      sorted[0],
 		MaxNanoseconds:      sorted[n-1],
-		P95Nanoseconds:      sorted[int(math.Ceil(0.95*float64(n)))-1],
 		Repeats:             n,
 		IterationsPerRepeat: perRepeat,
+	}
+	if n >= leastForP95 {
+		stats.P95Nanoseconds = sorted[int(math.Ceil(0.95*float64(n)))-1]
 	}
 	if mean > 0 {
 		stats.CoefficientOfVariationPPM = int64(math.Round(math.Sqrt(squares/float64(n)) / mean * 1e6))
