@@ -60,8 +60,12 @@ var cases = []struct {
 	{LockedMemory, Warning, -1, "8388608 bytes, RDMA needs at least 67108864", func(s *scene) { s.host.memlock = 8 << 20 }, nil},
 	{LockedMemory, Unknown, -1, "not read", nil, func(s *scene) { s.facts.LockedMemoryLimitBytes = nil }},
 
-	{SharedMemory, Met, -1, "8 ranks need 67108864", func(s *scene) { s.host.shm = 64 << 20 }, nil},
-	{SharedMemory, Failed, -1, "67108863 bytes free, 8 ranks need 67108864", func(s *scene) { s.host.shm = 64<<20 - 1 }, nil},
+	{SharedMemory, Met, -1, "expected 67108864 for 8 ranks", func(s *scene) { s.host.shm = 64 << 20 }, nil},
+	{SharedMemory, Warning, -1, "67108863 bytes free, expected 67108864 for 8 ranks: where two GPUs have no P2P, the library may fail to form a communicator or die of SIGBUS",
+		func(s *scene) { s.host.shm = 64<<20 - 1 }, nil}, // Docker's default with one file left over
+	{SharedMemory, Warning, -1, "524288 bytes free", func(s *scene) { s.host.shm = 8 * 64 << 10 }, nil},
+	{SharedMemory, Failed, -1, "full: 524287 bytes are free", func(s *scene) { s.host.shm = 8*64<<10 - 1 }, nil},
+	{SharedMemory, Failed, -1, "full: 0 bytes are free", func(s *scene) { s.host.shm = 0 }, nil},
 	{SharedMemory, Unknown, -1, "no such", func(s *scene) { s.host.shmErr = errNoShm }, nil},
 
 	{GPUCount, Met, -1, "KFD shows 8 GPUs, 8 ranks", nil, nil},
@@ -190,7 +194,7 @@ func TestPreconditions(t *testing.T) {
 	warns := []State{Met, Warning, Unknown}
 	fails := []State{Met, Failed, Unknown}
 	all := []State{Met, Warning, Failed, Unknown}
-	for name, want := range map[string][]State{NUMABalancing: warns, IOMMU: warns, LockedMemory: warns, SharedMemory: fails, GPUCount: fails,
+	for name, want := range map[string][]State{NUMABalancing: warns, IOMMU: warns, LockedMemory: warns, SharedMemory: all, GPUCount: fails,
 		HiddenGPUs: {Met, Warning, Failed}, AddressFamily: all, ScratchReclaim: fails, SharedGPU: fails, OneProcessPerGPU: all, GPUOrder: all,
 		SameLibrary: fails, SameSettings: fails, GPUMemory: all, GPUBusy: all} {
 		for _, s := range all {

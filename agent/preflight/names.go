@@ -66,9 +66,9 @@ var table = map[string]Precondition{
 		Next:      "raise the memlock limit in the container runtime (LimitMEMLOCK=infinity, --ulimit memlock=-1)",
 	},
 	SharedMemory: {
-		Holds:     "/dev/shm has 8 MiB free for each rank",
-		Otherwise: "the library fails to form a communicator, or a rank dies of a bus error",
-		Source:    "rccl src/misc/shmutils.cc ncclShmOpen; NVIDIA/nccl#342, NVIDIA/nccl-tests#143; 8 MiB is this package's choice",
+		Holds:     "/dev/shm has 8 MiB free for each rank of the node",
+		Otherwise: "where two GPUs have no P2P, the library may fail to form a communicator, or a rank dies of SIGBUS",
+		Source:    "rccl src/misc/shmutils.cc ncclShmOpen, src/transport/shm.cc, src/proxy.cc proxyProgressInit; NVIDIA/nccl#342, NVIDIA/nccl#525, NVIDIA/nccl-tests#143; 8 MiB and 64 KiB are this package's choice",
 		Next:      "raise runtime.pod.shmSizeMiB, or --shm-size of a container, and remove what other programs left in /dev/shm",
 	},
 	GPUCount: {

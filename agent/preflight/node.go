@@ -6,9 +6,13 @@ import (
 )
 
 const (
-	// sharedMemoryPerRankBytes is what the library keeps in /dev/shm for each rank at most: proxy and transport buffers.
-	// Docker's default of 64 MiB is known to end in bus errors with more than eight ranks (NVIDIA/nccl#342).
-	sharedMemoryPerRankBytes = 8 << 20
+	// sharedMemoryBytes a rank, under which /dev/shm may not do: a segment of one connection that goes over the host's memory
+	// has 9637888 bytes, and Docker's default of 64 MiB was too little for four ranks with such connections, while eight that
+	// reach each other by P2P need none (NVIDIA/nccl#525). So less is a risk and no error.
+	sharedMemoryBytes = 8 << 20
+	// fullSharedMemoryBytes a rank, under which /dev/shm is as good as full: 16 pages, less than the control blocks of a few
+	// connections. What can be left over on a healthy node of Docker's default is far more.
+	fullSharedMemoryBytes = 64 << 10
 	// lockedMemoryBytes under which memory registration for RDMA is known to fail silently.
 	lockedMemoryBytes = 64 << 20
 )
@@ -74,14 +78,17 @@ func checkLockedMemory(f NodeFacts) Finding {
 }
 
 func checkSharedMemory(f NodeFacts, need Need) Finding {
-	free, least := f.SharedMemoryFreeBytes, int64(need.Ranks)*sharedMemoryPerRankBytes
+	free, least := f.SharedMemoryFreeBytes, int64(need.Ranks)*sharedMemoryBytes
 	switch {
 	case free == nil:
 		return found(SharedMemory, Unknown, -1, "%s", orUnread(f.SharedMemoryError))
+	case *free < int64(need.Ranks)*fullSharedMemoryBytes:
+		return found(SharedMemory, Failed, -1, "/dev/shm is full: %d bytes are free, expected %d for %d ranks", *free, least, need.Ranks)
 	case *free < least:
-		return found(SharedMemory, Failed, -1, "/dev/shm has %d bytes free, %d ranks need %d", *free, need.Ranks, least)
+		return found(SharedMemory, Warning, -1, "/dev/shm has %d bytes free, expected %d for %d ranks: where two GPUs have no P2P, the library may fail to form a communicator or die of SIGBUS",
+			*free, least, need.Ranks)
 	}
-	return met(SharedMemory, "/dev/shm has %d bytes free, %d ranks need %d", *free, need.Ranks, least)
+	return met(SharedMemory, "/dev/shm has %d bytes free, expected %d for %d ranks", *free, least, need.Ranks)
 }
 
 func orUnread(text string) string {
