@@ -20,8 +20,11 @@ const UniqueIDBytes = 128
 // minVersionCode is 2.13.0: the first with ncclGetLastError; bfloat16 came with 2.10, send and receive with 2.7.
 const minVersionCode = 21300
 
-// maxVersionCode is beyond every version that can be: 9.99.99. A larger number is no version code.
-const maxVersionCode = 99999
+// Codes that can be versions: 2.0.0, in the form that versions up to 2.8 have, to 9.99.99.
+const (
+	leastVersionCode = 2000
+	mostVersionCode  = 99999
+)
 
 // uniqueID is ncclUniqueId, which ncclCommInitRank takes by value.
 type uniqueID struct{ internal [UniqueIDBytes]byte }
@@ -112,7 +115,7 @@ func version(getVersion uintptr, file string) (int, error) {
 	switch {
 	case int32(result) != resultSuccess:
 		return 0, &CallError{Call: "ncclGetVersion", Code: int(int32(result))}
-	case code <= 0 || code > maxVersionCode:
+	case code < leastVersionCode || code > mostVersionCode:
 		return 0, &BadVersionError{File: file, Code: int(code)}
 	case code < minVersionCode:
 		return 0, &LibraryTooOldError{File: file, Found: rcclx.VersionString(int(code)), Needed: rcclx.VersionString(minVersionCode)}
