@@ -24,8 +24,11 @@ type MeasureRequest struct {
 	// Data to check with, one untimed call each; the first is also what is timed. Exact, for LowPrecision Rounding where the
 	// datatype has it, is checked last where it is not among them: random data alone may not tell a right result from a wrong one.
 	Data []rcclx.Data
-	// Variant decides the tolerance: under LowPrecision it allows what FP8 transport does to the values.
+	// Variant decides which data are checked in any case.
 	Variant rcclx.Variant
+	// Path that the gates predict decides the tolerance: PathLowPrecision allows what FP8 transport does to the values. Every other
+	// path must be as exact as Baseline, also while FP8 is on, as under its least size.
+	Path rcclx.Path
 	// Deadline bounds the whole, data checks included.
 	Deadline time.Duration
 }
@@ -141,7 +144,7 @@ func (e *Engine) pattern(element element, data rcclx.Data, transport float64) *p
 // smaller one.
 func (e *Engine) transport(q MeasureRequest) float64 {
 	switch {
-	case q.Variant != rcclx.LowPrecision || !rcclx.KnowsLowPrecision(q.Collective, q.Datatype):
+	case q.Path != rcclx.PathLowPrecision || !rcclx.KnowsLowPrecision(q.Collective, q.Datatype):
 		return 0
 	case e.lib.fp8 == fp8OCP:
 		return e4m3OCP.largest

@@ -260,7 +260,7 @@ func TestLowPrecisionOverRanks(t *testing.T) {
 	all := []rcclx.Data{rcclx.DataRounding, rcclx.DataExact, rcclx.DataGradients, rcclx.DataActivations}
 	overRanks(t, 2, slices.Max(hazard), false, nil, func(m member) error {
 		for _, c := range rcclx.Collectives() {
-			r, err := m.Measure(MeasureRequest{Collective: c, Datatype: rcclx.BFloat16, SizeBytes: size, Iterations: 1, Data: all, Variant: rcclx.LowPrecision, Deadline: testDeadline})
+			r, err := m.Measure(MeasureRequest{Collective: c, Datatype: rcclx.BFloat16, SizeBytes: size, Iterations: 1, Data: all, Variant: rcclx.LowPrecision, Path: rcclx.PathLowPrecision, Deadline: testDeadline})
 			if err != nil {
 				return err
 			}
@@ -271,8 +271,17 @@ func TestLowPrecisionOverRanks(t *testing.T) {
 				}
 			}
 		}
+		// Where the gates say that FP8 does not take a call, nothing that FP8 does is right.
+		r, err := m.Measure(MeasureRequest{Collective: rcclx.AllReduce, Datatype: rcclx.BFloat16, SizeBytes: size, Iterations: 1, Variant: rcclx.LowPrecision,
+			Path: rcclx.PathRingTree, Deadline: testDeadline})
+		if err != nil {
+			return err
+		}
+		if check := r.Checks[0]; check.Data != rcclx.DataRounding || check.WrongElements < check.CheckedElements/4 || check.CheckedElements != size/2 {
+			return fmt.Errorf("quantised data passed for those of a ring: %+v", check)
+		}
 		for _, size := range hazard {
-			r, err := m.Measure(MeasureRequest{Collective: rcclx.AllReduce, Datatype: rcclx.BFloat16, SizeBytes: size, Iterations: 1, Variant: rcclx.LowPrecision, Deadline: testDeadline})
+			r, err := m.Measure(MeasureRequest{Collective: rcclx.AllReduce, Datatype: rcclx.BFloat16, SizeBytes: size, Iterations: 1, Variant: rcclx.LowPrecision, Path: rcclx.PathLowPrecision, Deadline: testDeadline})
 			if err != nil {
 				return err
 			}

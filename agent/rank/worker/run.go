@@ -346,17 +346,18 @@ func (w *worker) start(name string) {
 }
 
 func (w *worker) measure(step rank.Step, size int64) error {
-	request := engine.MeasureRequest{Collective: step.Collective, Datatype: step.Datatype, Placement: step.Placement, SizeBytes: size,
-		WarmupIterations: step.WarmupIterations, Iterations: step.Iterations, Data: step.Data, Variant: w.spec.Variant, Deadline: engineDeadline(w.spec.StepDeadline)}
+	call := rcclx.Call{Collective: step.Collective, Datatype: step.Datatype, Op: "Sum", SizeBytes: size,
+		Ranks: w.spec.WorldSize, Nodes: w.spec.Nodes, GFX: rcclx.GFXOf(w.info.DeviceName)}
+	path, _ := rcclx.ExpectedPath(w.info.Gates(), w.spec.Variant, w.spec.Settings, call)
+	request := engine.MeasureRequest{Collective: step.Collective, Datatype: step.Datatype, Placement: step.Placement, SizeBytes: size, WarmupIterations: step.WarmupIterations,
+		Iterations: step.Iterations, Data: step.Data, Variant: w.spec.Variant, Path: path, Deadline: engineDeadline(w.spec.StepDeadline)}
 	name := request.Name()
 	w.start(name)
 	result, err := w.engine.Measure(request)
 	if err != nil {
 		return &stepError{name, err}
 	}
-	call := rcclx.Call{Collective: step.Collective, Datatype: step.Datatype, Op: "Sum", SizeBytes: result.Shape.SizeBytes(),
-		Ranks: w.spec.WorldSize, Nodes: w.spec.Nodes, GFX: rcclx.GFXOf(w.info.DeviceName)}
-	path, _ := rcclx.ExpectedPath(w.info.Gates(), w.spec.Variant, w.spec.Settings, call)
+	call.SizeBytes = result.Shape.SizeBytes()
 	placement := step.Placement
 	if placement == "" {
 		placement = rcclx.OutOfPlace
