@@ -187,10 +187,11 @@ func settingsOf(c Config, env []rcclx.EnvVar, v rcclx.Variant) rcclx.Settings {
 // precondition puts what was found into the report; true where it ends the measurement.
 func (x *bench) precondition(findings []preflight.Finding) (failed bool) {
 	for _, f := range findings {
-		switch f.State {
-		case preflight.Warning:
+		switch {
+		case f.Pending: // found again once the library is known
+		case f.State == preflight.Warning:
 			x.warn("%s", f)
-		case preflight.Unknown:
+		case f.State == preflight.Unknown:
 			x.warn("not known: %s", f)
 		}
 	}

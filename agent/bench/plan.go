@@ -83,8 +83,12 @@ func (x *bench) choose() error {
 	}
 	ranks := x.Ranks
 	if ranks == 0 {
-		if ranks = gpus(x.facts, assignments(x.env)); ranks == 0 {
-			return usage("found no GPU: neither KFD's topology nor /proc/driver/nvidia/gpus shows one; where the machine has some, give --ranks or --devices")
+		var unknown string
+		if ranks, unknown = x.facts.VisibleGPUs(preflight.Need{Environ: assignments(x.env)}); unknown != "" {
+			return usage("how many GPUs to use is not known (%s): give --ranks or --devices", unknown)
+		}
+		if ranks == 0 {
+			return usage("found no GPU: neither KFD's topology nor /proc/driver/nvidia/gpus shows one, or a variable hides all; where the machine has some, give --ranks or --devices")
 		}
 	}
 	devices := make([]int, ranks)
@@ -93,21 +97,6 @@ func (x *bench) choose() error {
 	}
 	x.Devices = devices
 	return nil
-}
-
-// gpus counts those that the kernel shows and no variable hides.
-func gpus(f preflight.NodeFacts, environ []string) int {
-	n := len(f.NVIDIAGPUs)
-	if f.Discovered != nil && len(f.Discovered.Devices) > 0 {
-		n = len(f.Discovered.Devices)
-	}
-	for _, kv := range environ {
-		name, mask, _ := strings.Cut(kv, "=")
-		if slices.Contains([]string{"ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"}, name) && mask != "" {
-			n = min(n, strings.Count(mask, ",")+1)
-		}
-	}
-	return n
 }
 
 // makePlan turns the request into steps. What a collective does not have is left out with a warning; where nothing is left

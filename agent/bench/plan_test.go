@@ -124,22 +124,27 @@ func (n noTeams) Run(_ context.Context, team runner.Team) runner.Outcome {
 	return runner.Outcome{}
 }
 
-func TestGPUs(t *testing.T) {
-	amd := preflight.NodeFacts{Discovered: &discover.Facts{Devices: make([]discover.Device, 8)}}
+// TestChoose: all GPUs that a rank sees, and an error where the node does not tell how many that are.
+func TestChoose(t *testing.T) {
+	one := preflight.NodeFacts{Discovered: &discover.Facts{Devices: make([]discover.Device, 1)}}
+	both := one
+	both.NVIDIAGPUs = []string{"a", "b"}
 	for name, tc := range map[string]struct {
-		facts   preflight.NodeFacts
-		environ []string
-		want    int
+		facts preflight.NodeFacts
+		env   []rcclx.EnvVar
+		want  int
+		text  string
 	}{
-		"none":         {preflight.NodeFacts{}, nil, 0},
-		"AMD":          {amd, nil, 8},
-		"AMD, masked":  {amd, []string{"HIP_VISIBLE_DEVICES=0,3"}, 2},
-		"empty mask":   {amd, []string{"HIP_VISIBLE_DEVICES="}, 8},
-		"NVIDIA":       {preflight.NodeFacts{NVIDIAGPUs: []string{"a", "b"}}, nil, 2},
-		"larger masks": {preflight.NodeFacts{NVIDIAGPUs: []string{"a", "b"}}, []string{"CUDA_VISIBLE_DEVICES=0,1,2,3"}, 2},
+		"none":        {preflight.NodeFacts{}, nil, 0, "found no GPU"},
+		"AMD":         {one, nil, 1, ""},
+		"NVIDIA":      {preflight.NodeFacts{NVIDIAGPUs: []string{"a", "b"}}, nil, 2, ""},
+		"masked":      {preflight.NodeFacts{NVIDIAGPUs: []string{"a", "b"}}, []rcclx.EnvVar{{Name: "CUDA_VISIBLE_DEVICES", Value: "1"}}, 1, ""},
+		"two vendors": {both, nil, 0, "gpus shows 2 GPUs, and no library was loaded yet"},
 	} {
-		if got := gpus(tc.facts, tc.environ); got != tc.want {
-			t.Errorf("%s: %d GPUs, expected %d", name, got, tc.want)
+		x := &bench{facts: tc.facts, env: tc.env}
+		err := x.choose()
+		if len(x.Devices) != tc.want || (err != nil) != (tc.text != "") || err != nil && !strings.Contains(err.Error(), tc.text) {
+			t.Errorf("%s: devices %v, %v; expected %d of them, %q", name, x.Devices, err, tc.want, tc.text)
 		}
 	}
 }

@@ -81,6 +81,8 @@ var cases = []struct {
 	}, nil},
 	{HiddenGPUs, Warning, -1, "leaves a rank 8 GPUs", func(s *scene) { env(&s.need, "HIP_VISIBLE_DEVICES=0,1,2,3,4,5,6,7") }, nil},
 	{HiddenGPUs, Failed, -1, "ROCR_VISIBLE_DEVICES=3 leaves a rank 1 GPUs", func(s *scene) { env(&s.need, "HIP_VISIBLE_DEVICES=0,1,2,3,4,5,6,7", "ROCR_VISIBLE_DEVICES=3") }, nil},
+	{HiddenGPUs, Failed, -1, "ROCR_VISIBLE_DEVICES= leaves a rank 0 GPUs", func(s *scene) { env(&s.need, "ROCR_VISIBLE_DEVICES=") }, nil},
+	{HiddenGPUs, Unknown, -1, "how many GPUs ROCR_VISIBLE_DEVICES=0,,1", func(s *scene) { env(&s.need, "ROCR_VISIBLE_DEVICES=0,,1") }, nil},
 	{HiddenGPUs, Failed, -1, "CUDA_VISIBLE_DEVICES=-1 leaves a rank 0 GPUs", func(s *scene) { env(&s.need, "CUDA_VISIBLE_DEVICES=-1") }, nil},
 
 	{AddressFamily, Met, -1, "IPv4 address 10.0.0.5 of eth0", nil, nil},
@@ -179,7 +181,7 @@ func TestPreconditions(t *testing.T) {
 			if c.ranks != nil {
 				c.ranks(s)
 			}
-			got := one(t, slices.Concat(CheckNode(facts, s.need), CheckRanks(facts, s.ranks, s.need)), c.name)
+			got := one(t, Join(CheckNode(facts, s.need), CheckRanks(*s.facts, s.ranks, s.need)), c.name)
 			if got.State != c.state || got.Rank != c.rank || !strings.Contains(got.Message, c.text) {
 				t.Errorf("got %+v, expected %s at rank %d with %q", got, c.state, c.rank, c.text)
 			}
@@ -195,7 +197,7 @@ func TestPreconditions(t *testing.T) {
 	fails := []State{Met, Failed, Unknown}
 	all := []State{Met, Warning, Failed, Unknown}
 	for name, want := range map[string][]State{NUMABalancing: warns, IOMMU: warns, LockedMemory: warns, SharedMemory: all, GPUCount: fails,
-		HiddenGPUs: {Met, Warning, Failed}, AddressFamily: all, ScratchReclaim: fails, SharedGPU: fails, OneProcessPerGPU: all, GPUOrder: all,
+		HiddenGPUs: all, AddressFamily: all, ScratchReclaim: fails, SharedGPU: fails, OneProcessPerGPU: all, GPUOrder: all,
 		SameLibrary: fails, SameSettings: fails, GPUMemory: all, GPUBusy: all} {
 		for _, s := range all {
 			if slices.Contains(states[name], s) != slices.Contains(want, s) {

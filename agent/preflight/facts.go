@@ -120,8 +120,11 @@ func gatherUsers(fs discover.FS) NodeFacts {
 		}
 		sort.Strings(f.NVIDIAGPUs)
 	}
-	_, err := fs.ReadFile("proc/driver/nvidia/version")
-	f.NVIDIADriver = err == nil || f.NVIDIAGPUs != nil
+	f.NVIDIADriver = f.NVIDIAGPUs != nil
+	for _, name := range []string{"proc/driver/nvidia/version", "sys/module/nvidia/version"} { // a container may lack the first
+		_, err := fs.ReadFile(name)
+		f.NVIDIADriver = f.NVIDIADriver || err == nil
+	}
 	return f
 }
 
@@ -161,28 +164,6 @@ func readKFDProcess(fs discover.FS, pid int) KFDProcess {
 		}
 	}
 	return p
-}
-
-// amd says whether AMD's preconditions apply: by the library where it is known, else by what the node has.
-func (f NodeFacts) amd(need Need) bool {
-	if need.known() {
-		return need.Flavor.HIP()
-	}
-	d := f.Discovered
-	return d != nil && (len(d.Devices)+len(d.HiddenNodes)+len(d.UnreadableNodes)+len(d.PCIGPUs) > 0 ||
-		d.Driver.Kind == discover.DriverDKMS || d.Driver.Kind == discover.DriverInTree || d.Driver.Kind == discover.DriverBuiltIn)
-}
-
-// gpuAddresses are the PCI addresses of the GPUs in the kernel's order, one for each partition; nil where not known.
-func (f NodeFacts) gpuAddresses() []string {
-	if f.Discovered == nil || len(f.Discovered.Devices) == 0 {
-		return f.NVIDIAGPUs
-	}
-	out := make([]string, 0, len(f.Discovered.Devices))
-	for i := range f.Discovered.Devices {
-		out = append(out, f.Discovered.Devices[i].PCIAddress)
-	}
-	return out
 }
 
 func (f NodeFacts) isUnread(path string) bool {

@@ -7,6 +7,7 @@ package preflight
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -30,6 +31,8 @@ type Finding struct {
 	Rank int `json:"rank"`
 	// Message says what was seen, what was expected and what to do.
 	Message string `json:"message"`
+	// Pending says that CheckRanks will find it again: only the library tells which of two vendors' GPUs it is about.
+	Pending bool `json:"-"`
 }
 
 // String is the finding as a failed run tells it: "SharedMemory: /dev/shm has ...".
@@ -43,6 +46,17 @@ func FirstFailed(findings []Finding) *Finding {
 		}
 	}
 	return nil
+}
+
+// Join adds later findings to earlier ones, without those that were pending and have been found since.
+func Join(earlier, later []Finding) []Finding {
+	out := make([]Finding, 0, len(earlier)+len(later))
+	for _, f := range earlier {
+		if !f.Pending || !slices.ContainsFunc(later, func(l Finding) bool { return l.Name == f.Name }) {
+			out = append(out, f)
+		}
+	}
+	return append(out, later...)
 }
 
 // found makes a finding. One that is not met says what to do, as the table of preconditions has it.

@@ -1,9 +1,6 @@
 package preflight
 
-import (
-	"fmt"
-	"strings"
-)
+import "strings"
 
 const (
 	// sharedMemoryBytes a rank, under which /dev/shm may not do: a segment of one connection that goes over the host's memory
@@ -17,22 +14,23 @@ const (
 	lockedMemoryBytes = 64 << 20
 )
 
-// The variables that hide GPUs from a process.
-const (
-	maskROCr = "ROCR_VISIBLE_DEVICES"
-	maskHIP  = "HIP_VISIBLE_DEVICES"
-	maskCUDA = "CUDA_VISIBLE_DEVICES"
-)
-
 // CheckNode holds what can be seen before any process loads the library against what the run needs: one finding for each
-// precondition that applies.
+// precondition that applies. Where the node has GPUs of two vendors, those that depend on the library are pending.
 func CheckNode(f NodeFacts, need Need) []Finding {
-	var out []Finding
-	if f.amd(need) {
+	out := checkGPUs(f, need)
+	for i := range out {
+		out[i].Pending = f.needsLibrary()
+	}
+	return append(out, checkLockedMemory(f), checkSharedMemory(f, need), checkAddressFamily(f, need))
+}
+
+// checkGPUs are the preconditions that depend on whose GPUs the run is about.
+func checkGPUs(f NodeFacts, need Need) []Finding {
+	out := []Finding{checkGPUCount(f, need), checkHiddenGPUs(f, need)}
+	if f.isAMD(need) {
 		out = append(out, checkNUMABalancing(f), checkIOMMU(f))
 	}
-	return append(out, checkLockedMemory(f), checkSharedMemory(f, need), checkGPUCount(f, need), checkHiddenGPUs(f, need),
-		checkAddressFamily(f, need))
+	return out
 }
 
 func checkNUMABalancing(f NodeFacts) Finding {
@@ -96,67 +94,4 @@ func orUnread(text string) string {
 		return "it was not read"
 	}
 	return text
-}
-
-// checkGPUCount counts what the kernel shows this container. KFD answers EPERM for the GPUs outside its device cgroup.
-func checkGPUCount(f NodeFacts, need Need) Finding {
-	d := f.Discovered
-	// A topology that was read and has no GPU counts as well.
-	counted := d != nil && (len(d.Devices)+len(d.HiddenNodes)+len(d.UnreadableNodes) > 0 || d.Generation != nil && !f.isUnread(kfdNodesDir))
-	switch {
-	case counted && (f.amd(need) || !need.known() && f.NVIDIAGPUs == nil):
-		seen := fmt.Sprintf("KFD shows %d GPUs", len(d.Devices))
-		if n := len(d.HiddenNodes); n > 0 {
-			seen += fmt.Sprintf(" and hides %d from this container", n)
-		}
-		if n := len(d.UnreadableNodes); n > 0 {
-			seen += fmt.Sprintf(", %d could not be read", n)
-		}
-		switch {
-		case len(d.Devices) >= need.Ranks:
-			return met(GPUCount, "%s, %d ranks need one each", seen, need.Ranks)
-		case len(d.Devices)+len(d.UnreadableNodes) >= need.Ranks:
-			return found(GPUCount, Unknown, -1, "%s, %d ranks need one each", seen, need.Ranks)
-		}
-		return found(GPUCount, Failed, -1, "%s, %d ranks need one each", seen, need.Ranks)
-	case f.amd(need):
-		return found(GPUCount, Unknown, -1, "KFD's topology shows no GPU (%s)", f.unread("sys/class/kfd/kfd/topology"))
-	case f.NVIDIAGPUs == nil:
-		return found(GPUCount, Unknown, -1, "neither KFD's topology nor /proc/driver/nvidia/gpus is there to count GPUs")
-	case len(f.NVIDIAGPUs) < need.Ranks:
-		return found(GPUCount, Failed, -1, "/proc/driver/nvidia/gpus shows %d GPUs, %d ranks need one each", len(f.NVIDIAGPUs), need.Ranks)
-	}
-	return met(GPUCount, "/proc/driver/nvidia/gpus shows %d GPUs, %d ranks need one each", len(f.NVIDIAGPUs), need.Ranks)
-}
-
-// masks are the variables that the ranks' runtime reads: CUDA one; ROCm its own, and on top of it HIP's or else CUDA's.
-func (f NodeFacts) masks(need Need) []string {
-	if !f.amd(need) && (need.known() || f.NVIDIADriver) {
-		return []string{maskCUDA}
-	}
-	if v, _ := need.variable(maskHIP); v != "" {
-		return []string{maskROCr, maskHIP}
-	}
-	return []string{maskROCr, maskCUDA}
-}
-
-// checkHiddenGPUs looks at the masks in the ranks' own environment. One that leaves every rank its GPU is only a trap.
-func checkHiddenGPUs(f NodeFacts, need Need) Finding {
-	least, seen := -1, ""
-	for _, name := range f.masks(need) {
-		mask, set := need.variable(name)
-		if !set || mask == "" {
-			continue
-		}
-		if n := visibleGPUs(mask); least < 0 || n < least {
-			least, seen = n, fmt.Sprintf("%s=%s leaves a rank %d GPUs", name, mask, n)
-		}
-	}
-	switch {
-	case least < 0:
-		return met(HiddenGPUs, "no variable of the ranks' environment hides a GPU")
-	case least < need.Ranks:
-		return found(HiddenGPUs, Failed, -1, "%s, %d ranks need to see that many", seen, need.Ranks)
-	}
-	return found(HiddenGPUs, Warning, -1, "%s, enough for %d ranks; a job with another mask uses other GPUs, and with DDA aborts where it sees fewer", seen, need.Ranks)
 }

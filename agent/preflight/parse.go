@@ -37,21 +37,6 @@ func parseCount(data []byte) (uint64, error) {
 	return n, nil
 }
 
-// visibleGPUs reads a device mask as the runtimes do: the entries up to the first that is no ordinal, an ordinal twice
-// counting once (ROCm clr rocclr/device/rocm/rocdevice.cpp). UUIDs count as one GPU each.
-func visibleGPUs(mask string) int {
-	seen := map[string]bool{}
-	for entry := range strings.SplitSeq(mask, ",") {
-		n, err := strconv.ParseUint(entry, 10, 16)
-		isOrdinal := err == nil && strconv.FormatUint(n, 10) == entry
-		if !isOrdinal && !strings.HasPrefix(entry, "GPU-") {
-			break
-		}
-		seen[entry] = true
-	}
-	return len(seen)
-}
-
 // kernelAddress writes a PCI address as sysfs does: lower case, four digits of domain. CUDA writes upper case, and
 // NVIDIA's tools eight digits of domain.
 func kernelAddress(text string) string {

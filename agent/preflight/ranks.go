@@ -32,7 +32,10 @@ func CheckRanks(f NodeFacts, ranks []RankFacts, need Need) []Finding {
 		}
 	}
 	var out []Finding
-	if f.amd(need) {
+	if f.needsLibrary() {
+		out = checkGPUs(f, need)
+	}
+	if f.isAMD(need) {
 		out = append(out, checkScratchReclaim(f, ranks, need))
 	}
 	return append(out, checkSharedGPU(f, ranks), checkOneProcess(ranks, need), checkGPUOrder(f, ranks, need), checkSameLibrary(ranks),
@@ -121,7 +124,7 @@ func checkGPUOrder(f NodeFacts, ranks []RankFacts, need Need) Finding {
 			}
 		}
 	}
-	order := f.gpuAddresses()
+	order := f.gpuAddresses(need)
 	if len(order) == 0 {
 		return found(GPUOrder, Unknown, -1, "the kernel's order of GPUs is not known, so it could not be compared with the runtime's")
 	}

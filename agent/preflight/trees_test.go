@@ -84,8 +84,8 @@ func TestFixtures(t *testing.T) {
 		"synthetic/mi300x-gpu-gone.txtar":                {"GPUCount Failed"},
 		"synthetic/mi300x-gpu-not-bound.txtar":           {"GPUCount Failed"},
 		"synthetic/odd-truncated-properties.txtar":       nil, // the node is listed all the same
-		"synthetic/odd-cpu-only.txtar":                   {"GPUCount Failed"},
-		"synthetic/odd-empty-nodes.txtar":                {"GPUCount Failed"},
+		"synthetic/odd-cpu-only.txtar":                   {"GPUCount Failed", "IOMMU Unknown", "NUMABalancing Unknown"},
+		"synthetic/odd-empty-nodes.txtar":                {"GPUCount Failed", "IOMMU Unknown", "NUMABalancing Unknown"},
 		"mi210-8x-two-hives/tree.txtar":                  {"IOMMU Unknown", "NUMABalancing Unknown"},
 		"mi25-1gpu-old-kernel/tree.txtar":                {"GPUCount Failed", "IOMMU Unknown", "NUMABalancing Unknown"},
 	} {

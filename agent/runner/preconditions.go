@@ -51,7 +51,7 @@ func rankFacts(ranks []RankOutcome) []preflight.RankFacts {
 
 // precondition keeps and logs what was found, and makes the first that failed the run's failure.
 func (x *execution) precondition(e *Evidence, findings []preflight.Finding) *Failure {
-	e.Preconditions = append(e.Preconditions, findings...)
+	e.Preconditions = preflight.Join(e.Preconditions, findings)
 	for _, f := range findings {
 		if f.State == preflight.Met {
 			x.Log.Info("precondition", "name", f.Name, "state", f.State, "message", f.Message)
