@@ -110,6 +110,16 @@ var cases = []struct {
 	{SharedGPU, Met, -1, "8 ranks are on 8 GPUs", nil, nil},
 	{SharedGPU, Failed, 5, "ranks 2 and 5 both got GPU 0000:5b:00.0", nil, func(s *scene) { s.ranks[5].Library.PCIAddress = s.ranks[2].Library.PCIAddress }},
 	{SharedGPU, Unknown, 3, "did not say which", nil, func(s *scene) { s.ranks[3].Library.PCIAddress = "" }},
+	{SharedGPU, Unknown, 5, "ranks 2 and 5 both got GPU 0000:5b:00.0, and how many devices", nil, func(s *scene) { // nothing was discovered
+		s.ranks[5].Library.PCIAddress, s.facts.Discovered = s.ranks[2].Library.PCIAddress, nil
+	}},
+	{SharedGPU, Unknown, 5, "ranks 2 and 5 both got GPU 0000:ff:00.0, and how many devices", nil, func(s *scene) { // no device there
+		s.ranks[2].Library.PCIAddress, s.ranks[5].Library.PCIAddress = "0000:ff:00.0", "0000:ff:00.0"
+	}},
+	{SharedGPU, Unknown, 5, "and how many devices", nil, func(s *scene) { // a device somewhere
+		s.ranks[5].Library.PCIAddress, s.facts.Discovered.UnreadableNodes = s.ranks[2].Library.PCIAddress, []int{12}
+	}},
+	{SharedGPU, Met, -1, "on 8 GPUs", nil, func(s *scene) { s.facts.Discovered = nil }},
 	{SharedGPU, Unknown, 3, "did not say which", nil, func(s *scene) { s.ranks[3].Library = nil }},
 
 	{OneProcessPerGPU, Met, -1, "process of its own", nil, nil},

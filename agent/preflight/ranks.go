@@ -2,8 +2,11 @@ package preflight
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+
+	"rcclx.io/commgroup-operator/agent/discover"
 )
 
 const (
@@ -71,31 +74,72 @@ func checkScratchReclaim(f NodeFacts, ranks []RankFacts, need Need) Finding {
 	return met(ScratchReclaim, "HIP runtime %d and MEC firmware %d of GPU %s are new enough to do without %s", runtime, *d.FWVersion, d.PCIAddress, envNoScratchReclaim)
 }
 
-// checkSharedGPU: each rank has a GPU of its own. Partitions of one GPU share its address.
+// checkSharedGPU: each rank has a GPU of its own. Partitions of one GPU share its address, so that several ranks at one
+// address are an error only where the kernel says how many devices it has.
 func checkSharedGPU(f NodeFacts, ranks []RankFacts) Finding {
-	partitions := map[string]int{}
-	if f.Discovered != nil {
-		for _, d := range f.Discovered.Devices {
-			partitions[d.PCIAddress]++
-		}
-	}
 	on := map[string][]int{}
-	unknown := -1
+	var unknown *Finding
 	for _, r := range ranks {
 		pci := r.gpu()
 		if pci == "" {
-			unknown = r.Rank
+			x := found(SharedGPU, Unknown, r.Rank, "rank %d did not say which GPU it got", r.Rank)
+			unknown = &x
 			continue
 		}
 		on[pci] = append(on[pci], r.Rank)
-		if len(on[pci]) > max(1, partitions[pci]) {
-			return found(SharedGPU, Failed, r.Rank, "ranks %d and %d both got GPU %s, expected %d different ones", on[pci][0], r.Rank, pci, len(ranks))
+		devices, isKnown := f.devicesAt(pci)
+		switch n := len(on[pci]); {
+		case n == 1 || isKnown && n <= devices:
+		case !isKnown:
+			x := found(SharedGPU, Unknown, r.Rank, "%s both got GPU %s, and how many devices the kernel has there is not known", rankList(on[pci][:2]), pci)
+			unknown = &x
+		case devices == 1:
+			return found(SharedGPU, Failed, r.Rank, "%s both got GPU %s, expected %d different ones", rankList(on[pci]), pci, len(ranks))
+		default:
+			return found(SharedGPU, Failed, r.Rank, "%s all got GPU %s, which has %d partitions, expected one for each", rankList(on[pci]), pci, devices)
 		}
 	}
-	if unknown >= 0 {
-		return found(SharedGPU, Unknown, unknown, "rank %d did not say which GPU it got", unknown)
+	if unknown != nil {
+		return *unknown
 	}
 	return met(SharedGPU, "%d ranks are on %d GPUs", len(ranks), len(on))
+}
+
+// devicesAt is how many devices the kernel has at a PCI address: one, or the partitions of one GPU. isKnown is false where
+// it shows none there, or has a device that it does not say the address of.
+func (f NodeFacts) devicesAt(pci string) (count int, isKnown bool) {
+	if slices.Contains(f.NVIDIAGPUs, pci) {
+		return 1, true
+	}
+	if f.Discovered == nil {
+		return 0, false
+	}
+	for i := range f.Discovered.Devices {
+		if f.Discovered.Devices[i].PCIAddress == pci {
+			count++
+		}
+	}
+	return count, count > 0 && len(f.Discovered.UnreadableNodes) == 0
+}
+
+// rankList writes ranks as "rank 1" or "ranks 1, 2 and 5".
+func rankList(n []int) string {
+	var b strings.Builder
+	b.WriteString("rank ")
+	if len(n) > 1 {
+		b.Reset()
+		b.WriteString("ranks ")
+	}
+	for i, x := range n {
+		switch {
+		case i > 0 && i == len(n)-1:
+			b.WriteString(" and ")
+		case i > 0:
+			b.WriteString(", ")
+		}
+		fmt.Fprint(&b, x)
+	}
+	return b.String()
 }
 
 func checkOneProcess(ranks []RankFacts, need Need) Finding {
@@ -232,29 +276,46 @@ func checkGPUBusy(f NodeFacts, ranks []RankFacts) Finding {
 	return met(GPUBusy, "no other process held memory on the GPUs")
 }
 
+// busyByKFD is an error only where the rank's GPU is one device: KFD counts the partitions of one GPU apart, but a rank says
+// no more than their common address, and ranks that are not on the busy one are slowed at most.
 func busyByKFD(f NodeFacts, ranks []RankFacts) *Finding {
 	if f.Discovered == nil {
 		return nil
 	}
-	rankOf := map[uint64]RankFacts{}
+	deviceOf, ranksAt := map[uint64]discover.Device{}, map[string][]int{}
+	for _, r := range ranks {
+		ranksAt[r.gpu()] = append(ranksAt[r.gpu()], r.Rank)
+	}
 	for _, d := range f.Discovered.Devices {
-		for _, r := range ranks {
-			if d.GPUID != nil && r.gpu() == d.PCIAddress {
-				rankOf[*d.GPUID] = r
-			}
+		if d.GPUID != nil && len(ranksAt[d.PCIAddress]) > 0 {
+			deviceOf[*d.GPUID] = d
 		}
 	}
 	var warning *Finding
 	for _, p := range f.KFDProcesses {
-		for _, id := range sortedKeys(rankOf) {
-			r := rankOf[id]
-			where := fmt.Sprintf("process %d of the host (its pid there, which a container does not see) ", p.ProcessID)
-			if units := p.BusyComputeUnits[id]; units > 0 {
-				b := found(GPUBusy, Failed, r.Rank, "%scomputes on GPU %s (rank %d): %d compute units are in use", where, r.gpu(), r.Rank, units)
-				return &b
+		for _, id := range slices.Sorted(maps.Keys(deviceOf)) {
+			d := deviceOf[id]
+			at := ranksAt[d.PCIAddress]
+			who := fmt.Sprintf("process %d of the host (its pid there, which a container does not see)", p.ProcessID)
+			units, bytes := p.BusyComputeUnits[id], p.MemoryBytes[id]
+			if units == 0 && bytes < busyMemoryBytes {
+				continue
 			}
-			if bytes := p.MemoryBytes[id]; bytes >= busyMemoryBytes && warning == nil {
-				b := found(GPUBusy, Warning, r.Rank, "%sholds %d bytes of GPU %s (rank %d)", where, bytes, r.gpu(), r.Rank)
+			does := fmt.Sprintf("holds %d bytes of", bytes)
+			if units > 0 {
+				does = fmt.Sprintf("computes on (%d compute units are in use)", units)
+			}
+			var b Finding
+			switch {
+			case f.isPartitioned(d):
+				b = found(GPUBusy, Warning, at[0], "%s %s partition %d of GPU %s, on whose partitions %s may be", who, does, d.Partition, d.PCIAddress, rankList(at))
+			case units > 0:
+				b = found(GPUBusy, Failed, at[0], "%s computes on GPU %s (%s): %d compute units are in use", who, d.PCIAddress, rankList(at), units)
+				return &b
+			default:
+				b = found(GPUBusy, Warning, at[0], "%s %s GPU %s (%s)", who, does, d.PCIAddress, rankList(at))
+			}
+			if warning == nil {
 				warning = &b
 			}
 		}
@@ -262,11 +323,10 @@ func busyByKFD(f NodeFacts, ranks []RankFacts) *Finding {
 	return warning
 }
 
-func sortedKeys(m map[uint64]RankFacts) []uint64 {
-	keys := make([]uint64, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
+// isPartitioned says whether a device is one of several of its GPU, shown to this container or not.
+func (f NodeFacts) isPartitioned(d discover.Device) bool {
+	if n, isKnown := f.devicesAt(d.PCIAddress); n > 1 || !isKnown {
+		return true
 	}
-	slices.Sort(keys)
-	return keys
+	return slices.ContainsFunc(f.Discovered.GPUs, func(g discover.GPU) bool { return g.PCIAddress == d.PCIAddress && g.ExpectedPartitions > 1 })
 }

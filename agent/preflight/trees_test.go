@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -173,20 +174,24 @@ func TestNVIDIA(t *testing.T) {
 	}
 }
 
+// partitionedTree is a node with eight MI300X in CPX mode.
+func partitionedTree(t *testing.T) memFS {
+	t.Helper()
+	n, err := nodetree.Defaults("MI300X")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Name, n.Partition = "sim-node-0", nodetree.CPX
+	dir := t.TempDir()
+	if err := nodetree.Write(dir, n); err != nil {
+		t.Fatal(err)
+	}
+	return treeOf(t, dir)
+}
+
 // TestPartitions: ranks on the partitions of one GPU share its address.
 func TestPartitions(t *testing.T) {
-	f := gather(t, goodHost(func() memFS {
-		n, err := nodetree.Defaults("MI300X")
-		if err != nil {
-			t.Fatal(err)
-		}
-		n.Name, n.Partition = "sim-node-0", nodetree.CPX
-		dir := t.TempDir()
-		if err := nodetree.Write(dir, n); err != nil {
-			t.Fatal(err)
-		}
-		return treeOf(t, dir)
-	}()))
+	f := gather(t, goodHost(partitionedTree(t)))
 	need := goodNeed()
 	need.Ranks = 64
 	ranks := goodRanks(f, 64)
@@ -195,7 +200,54 @@ func TestPartitions(t *testing.T) {
 		t.Errorf("not met: %v", bad)
 	}
 	ranks[63].Library.PCIAddress = ranks[0].Library.PCIAddress
-	if got := one(t, CheckRanks(f, ranks, need), SharedGPU); got.State != Failed {
+	if got := one(t, CheckRanks(f, ranks, need), SharedGPU); got.State != Failed || !strings.Contains(got.Message, "which has 8 partitions") {
 		t.Errorf("nine ranks on eight partitions: %+v", got)
+	}
+	f.Discovered = nil
+	if got := one(t, CheckRanks(f, ranks, need), SharedGPU); got.State != Unknown {
+		t.Errorf("nothing discovered: %+v", got)
+	}
+}
+
+// TestBusyPartition: another job on a partition of the ranks' GPU is no error, and names the ranks that it may slow.
+func TestBusyPartition(t *testing.T) {
+	tree := partitionedTree(t)
+	plain := gather(t, goodHost(tree))
+	for name, tc := range map[string]struct {
+		busy  int // device that the other process is on
+		file  string
+		ranks []int // devices that ours are on
+		state State
+		rank  int
+		text  string
+	}{
+		"computes beside one rank":     {3, "stats_%s/cu_occupancy", []int{0, 8}, Warning, 0, "computes on (38 compute units are in use) partition 3 of GPU 0000:05:00.0, on whose partitions rank 0 may be"},
+		"computes beside three":        {12, "stats_%s/cu_occupancy", []int{0, 8, 9, 15}, Warning, 1, "on whose partitions ranks 1, 2 and 3 may be"},
+		"holds memory":                 {12, "vram_%s", []int{0, 8}, Warning, 1, "holds 17179869184 bytes of partition 4 of GPU"},
+		"on another GPU":               {24, "stats_%s/cu_occupancy", []int{0, 8}, Met, -1, "no other process"},
+		"on another GPU, holds memory": {24, "vram_%s", []int{0, 8}, Met, -1, "no other process"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			id := fmt.Sprint(*plain.Discovered.Devices[tc.busy].GPUID)
+			value := "38\n"
+			if strings.HasPrefix(tc.file, "vram") {
+				value = "17179869184\n"
+			}
+			f := gather(t, goodHost(tree.with(map[string]string{kfdProc + "4711/" + fmt.Sprintf(tc.file, id): value})))
+			ranks := goodRanks(f, len(tc.ranks))
+			for i, d := range tc.ranks {
+				ranks[i].Library.PCIAddress = f.Discovered.Devices[d].PCIAddress
+			}
+			got := one(t, CheckRanks(f, ranks, goodNeed()), GPUBusy)
+			if got.State != tc.state || got.Rank != tc.rank || !strings.Contains(got.Message, tc.text) {
+				t.Errorf("%+v, expected %s at rank %d with %q", got, tc.state, tc.rank, tc.text)
+			}
+		})
+	}
+	// A container that is shown one partition of the GPU only.
+	f := gather(t, goodHost(tree.with(map[string]string{kfdProc + "4711/stats_" + fmt.Sprint(*plain.Discovered.Devices[0].GPUID) + "/cu_occupancy": "38\n"})))
+	f.Discovered.Devices = f.Discovered.Devices[:1]
+	if got := one(t, CheckRanks(f, goodRanks(f, 1), Need{Ranks: 1, Flavor: rcclx.FlavorRCCL}), GPUBusy); got.State != Warning {
+		t.Errorf("one partition shown: %+v", got)
 	}
 }
