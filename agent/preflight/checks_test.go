@@ -95,6 +95,10 @@ var cases = []struct {
 	{AddressFamily, Failed, -1, "eth0 10.0.0.5 (not running)", func(s *scene) {
 		s.host.interfaces = []Interface{{Name: "eth0", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.5")}}}
 	}, nil},
+	{AddressFamily, Warning, -1, "only the IPv4 address 10.0.0.5 of eth0 would do", func(s *scene) { // a library that may not look at that
+		s.need.Flavor = rcclx.FlavorRCCL
+		s.host.interfaces = []Interface{{Name: "eth0", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.5")}}}
+	}, nil},
 	{AddressFamily, Unknown, -1, "no netlink", nil, func(s *scene) { s.facts.InterfacesError = "no netlink" }},
 
 	{ScratchReclaim, Met, -1, "HSA_NO_SCRATCH_RECLAIM is 1", nil, nil},
@@ -103,7 +107,9 @@ var cases = []struct {
 	{ScratchReclaim, Failed, -1, "MEC firmware 176", noScratch, func(s *scene) { firmware(s, 176) }},
 	{ScratchReclaim, Failed, -1, "HIP runtime 60443483", noScratch, func(s *scene) { firmware(s, 177); s.ranks[5].Library.RuntimeVersionCode-- }},
 	{ScratchReclaim, Failed, -1, "MEC firmware 23", noScratch, func(s *scene) { firmware(s, 23); s.facts.Discovered.Devices[0].GFXTarget = "gfx950" }},
+	{ScratchReclaim, Warning, -1, "RCCLX refuses then", func(s *scene) { noScratch(s); s.need.Flavor = rcclx.FlavorRCCL }, func(s *scene) { firmware(s, 176) }},
 	{ScratchReclaim, Unknown, -1, "is not known", noScratch, func(s *scene) { s.facts.Discovered.Devices[0].FWVersion = nil }},
+	{ScratchReclaim, Unknown, -1, "is not known", noScratch, func(s *scene) { firmware(s, 0) }},
 	{ScratchReclaim, Unknown, -1, "is not known", noScratch, func(s *scene) { s.facts.Discovered.Devices[0].GFXTarget = "" }},
 	{ScratchReclaim, Unknown, -1, "could not be read", func(s *scene) { noScratch(s); s.host.fs = memFS{} }, nil},
 
@@ -146,8 +152,11 @@ var cases = []struct {
 	{SameLibrary, Failed, 6, "rank 6 loaded /other", nil, func(s *scene) { s.ranks[6].Library.Path, s.ranks[6].Library.BuildHash = "/other", "ff" }},
 	{SameLibrary, Failed, 6, "2.27.7", nil, func(s *scene) { s.ranks[6].Library.VersionCode = 22707 }},
 	{SameLibrary, Failed, 1, "GPU runtime 70000000", nil, func(s *scene) { s.ranks[1].Library.RuntimeVersionCode = 70000000 }},
+	{SameLibrary, Unknown, 4, "of rank 4's library the build", nil, func(s *scene) { s.ranks[4].Library.BuildHash = "" }},
+	{SameLibrary, Unknown, 0, "the GPU runtime (0) is not known", nil, func(s *scene) { s.ranks[0].Library.RuntimeVersionCode = 0 }},
+	{SameLibrary, Failed, 5, "rank 5 loaded", nil, func(s *scene) { s.ranks[4].Library.BuildHash = ""; s.ranks[5].Library.BuildHash = "ff" }},
 	{SameLibrary, Unknown, 1, "did not say what it loaded", nil, func(s *scene) { s.ranks[1].Library = nil }},
-	{SameLibrary, Unknown, -1, "build of the library is not known", nil, func(s *scene) { each(s, func(l *rcclx.LibraryInfo) { l.BuildHash = "" }) }},
+	{SameLibrary, Unknown, 0, "is not known", nil, func(s *scene) { each(s, func(l *rcclx.LibraryInfo) { l.BuildHash = "" }) }},
 
 	{SameSettings, Met, -1, "fedcba9876543210", nil, nil},
 	{SameSettings, Failed, 3, "rank 3 (00) differ from those of rank 0 (fedcba9876543210)", nil, func(s *scene) { s.ranks[3].Library.SettingsHash = "00" }},
@@ -207,7 +216,7 @@ func TestPreconditions(t *testing.T) {
 	fails := []State{Met, Failed, Unknown}
 	all := []State{Met, Warning, Failed, Unknown}
 	for name, want := range map[string][]State{NUMABalancing: warns, IOMMU: warns, LockedMemory: warns, SharedMemory: all, GPUCount: fails,
-		HiddenGPUs: all, AddressFamily: all, ScratchReclaim: fails, SharedGPU: fails, OneProcessPerGPU: all, GPUOrder: all,
+		HiddenGPUs: all, AddressFamily: all, ScratchReclaim: all, SharedGPU: fails, OneProcessPerGPU: all, GPUOrder: all,
 		SameLibrary: fails, SameSettings: fails, GPUMemory: all, GPUBusy: all} {
 		for _, s := range all {
 			if slices.Contains(states[name], s) != slices.Contains(want, s) {

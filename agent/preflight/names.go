@@ -114,19 +114,19 @@ var table = map[string]Precondition{
 		Next:      "wait for the other work to end or end it, then run again",
 	},
 	SameLibrary: {
-		Holds:     "every rank loaded the same library file, version and GPU runtime",
+		Holds:     "every rank of the node loaded the same library file, version and GPU runtime",
 		Otherwise: "the library refuses versions that differ, and builds of one version that differ may choose different algorithms and hang",
 		Source:    "torchcomms comms/rcclx/develop/projects/rccl src/init.cc (Mismatched NCCL version detected)",
 		Next:      "use one image, and one LD_LIBRARY_PATH or library path, for all ranks",
 	},
 	SameSettings: {
-		Holds:     "every rank's library sees the same settings, from its environment and its configuration files",
+		Holds:     "the library of every rank of the node sees the same settings, from its environment and its configuration files",
 		Otherwise: "ranks choose different algorithms for one call, and hang or give wrong data",
 		Source:    "rccl src/misc/param.cc (environment, then NCCL_CONF_FILE or ~/.rccl.conf, then /etc/rccl.conf)",
 		Next:      "set the same NCCL_*, RCCL_* and HSA_* variables for all ranks, and give all the same /etc/rccl.conf and ~/.rccl.conf",
 	},
 	AddressFamily: {
-		Holds:     "the library finds an interface for its bootstrap, the same address family on all ranks",
+		Holds:     "the library finds an interface for its bootstrap, the same address family on all ranks of the node",
 		Otherwise: "no communicator can be formed",
 		Source:    "rccl src/misc/socket.cc ncclFindInterfaces",
 		Next:      "correct NCCL_SOCKET_IFNAME and NCCL_SOCKET_FAMILY, or leave both unset",

@@ -3,7 +3,10 @@ package preflight
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
+
+	"rcclx.io/commgroup-operator/rcclx"
 )
 
 const (
@@ -101,11 +104,15 @@ func checkAddressFamily(f NodeFacts, need Need) Finding {
 	names, _ := need.variable(envSocketInterface)
 	family, _ := need.variable(envSocketFamily)
 	b, ok := Bootstrap(f.Interfaces, need)
+	stopped, okStopped := Bootstrap(allRunning(f.Interfaces), need)
 	switch {
+	case !ok && okStopped && need.Flavor != rcclx.FlavorRCCLXDev:
+		return found(AddressFamily, Warning, -1, "only the %s would do for %s=%q and %s=%q, and it is not running: older libraries listen there, newer ones find no interface among %s", stopped,
+			envSocketInterface, names, envSocketFamily, family, describe(f.Interfaces))
 	case !ok:
 		return found(AddressFamily, Failed, -1, "no running interface for %s=%q and %s=%q among %s", envSocketInterface, names,
 			envSocketFamily, family, describe(f.Interfaces))
-	case b.Loopback && need.Nodes > 1:
+	case b.Loopback && need.Nodes > 1: // for communicators over several nodes; those of one node say nothing of it
 		return found(AddressFamily, Failed, -1, "ranks would listen on the %s, which other nodes do not reach; interfaces are %s", b, describe(f.Interfaces))
 	case b.Loopback && len(names) < 2:
 		return found(AddressFamily, Warning, -1, "ranks listen on the %s, the only one: enough on one node, not for several", b)
@@ -113,6 +120,15 @@ func checkAddressFamily(f NodeFacts, need Need) Finding {
 		return found(AddressFamily, Warning, -1, "ranks listen on the %s, but %s is %q, which the library ignores: it knows AF_INET and AF_INET6", b, envSocketFamily, family)
 	}
 	return met(AddressFamily, "all ranks listen on the %s", b)
+}
+
+// allRunning are the interfaces as a library sees them that does not ask whether they run (RCCL 2.21).
+func allRunning(interfaces []Interface) []Interface {
+	out := slices.Clone(interfaces)
+	for i := range out {
+		out[i].Running = true
+	}
+	return out
 }
 
 func describe(interfaces []Interface) string {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"rcclx.io/commgroup-operator/agent/discover"
+	"rcclx.io/commgroup-operator/rcclx"
 )
 
 const (
@@ -65,8 +66,11 @@ func checkScratchReclaim(f NodeFacts, ranks []RankFacts, need Need) Finding {
 		return found(ScratchReclaim, Unknown, -1, "%s is not 1, and the architecture of GPU %s is not known", envNoScratchReclaim, d.PCIAddress)
 	case !looked:
 		return met(ScratchReclaim, "%s is not 1, and %s needs it not", envNoScratchReclaim, d.GFXTarget)
-	case runtime == 0 || d.FWVersion == nil:
+	case runtime == 0 || d.FWVersion == nil || *d.FWVersion == 0:
 		return found(ScratchReclaim, Unknown, -1, "%s is not 1, and the HIP runtime's version (%d) or the MEC firmware's of GPU %s is not known", envNoScratchReclaim, runtime, d.PCIAddress)
+	case (runtime < scratchRuntimeVersion || *d.FWVersion < least) && need.Flavor != rcclx.FlavorRCCLXDev:
+		return found(ScratchReclaim, Warning, -1, "%s is not 1, and HIP runtime %d with MEC firmware %d of GPU %s is older than %d with %d (%s): RCCLX refuses then, and newer RCCL may",
+			envNoScratchReclaim, runtime, *d.FWVersion, d.PCIAddress, scratchRuntimeVersion, least, d.GFXTarget)
 	case runtime < scratchRuntimeVersion || *d.FWVersion < least:
 		return found(ScratchReclaim, Failed, -1, "%s is not 1, and HIP runtime %d with MEC firmware %d of GPU %s is older than %d with %d (%s): the library would refuse",
 			envNoScratchReclaim, runtime, *d.FWVersion, d.PCIAddress, scratchRuntimeVersion, least, d.GFXTarget)
@@ -189,22 +193,36 @@ func checkGPUOrder(f NodeFacts, ranks []RankFacts, need Need) Finding {
 	return met(GPUOrder, "ordinals follow the kernel's order of GPUs")
 }
 
+// differ says whether two values that are both known are not the same.
+func differ[T comparable](a, b T) bool {
+	var unknown T
+	return a != b && a != unknown && b != unknown
+}
+
 func checkSameLibrary(ranks []RankFacts) Finding {
-	for _, r := range ranks {
+	unread := -1
+	for i, r := range ranks {
 		if r.Library == nil {
 			return found(SameLibrary, Unknown, r.Rank, "rank %d did not say what it loaded", r.Rank)
 		}
 		first, lib := ranks[0].Library, r.Library
 		switch {
-		case lib.BuildHash != first.BuildHash || lib.VersionCode != first.VersionCode:
+		case differ(lib.BuildHash, first.BuildHash) || differ(lib.VersionCode, first.VersionCode):
 			return found(SameLibrary, Failed, r.Rank, "rank %d loaded %s (%s, build %s), rank %d loaded %s (%s, build %s), expected one library for all", r.Rank,
 				lib.Path, lib.VersionString(), lib.BuildHash, ranks[0].Rank, first.Path, first.VersionString(), first.BuildHash)
-		case lib.RuntimeVersionCode != first.RuntimeVersionCode:
+		case differ(lib.RuntimeVersionCode, first.RuntimeVersionCode):
 			return found(SameLibrary, Failed, r.Rank, "rank %d has GPU runtime %d, rank %d has %d, expected one for all", r.Rank, lib.RuntimeVersionCode, ranks[0].Rank, first.RuntimeVersionCode)
+		case unread < 0 && (lib.BuildHash == "" || lib.VersionCode == 0 || lib.RuntimeVersionCode == 0):
+			unread = i
 		}
 	}
-	if len(ranks) == 0 || ranks[0].Library.BuildHash == "" {
-		return found(SameLibrary, Unknown, -1, "the build of the library is not known")
+	switch {
+	case len(ranks) == 0:
+		return found(SameLibrary, Unknown, -1, "no rank said what it loaded")
+	case unread >= 0:
+		lib := ranks[unread].Library
+		return found(SameLibrary, Unknown, ranks[unread].Rank, "of rank %d's library the build (%q), the version (%d) or the GPU runtime (%d) is not known", ranks[unread].Rank,
+			lib.BuildHash, lib.VersionCode, lib.RuntimeVersionCode)
 	}
 	lib := ranks[0].Library
 	return met(SameLibrary, "all ranks loaded %s (%s, build %s)", lib.Path, lib.VersionString(), lib.BuildHash)
