@@ -1,8 +1,11 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -49,7 +52,7 @@ func newImportCommand() *cobra.Command {
 			if err := p.parse(output, statistic); err != nil {
 				return usageError(err)
 			}
-			return importFiles(args, o, p, command.InOrStdin(), command.OutOrStdout(), command.ErrOrStderr())
+			return importFiles(command.Context(), args, o, p, command.InOrStdin(), command.OutOrStdout(), command.ErrOrStderr())
 		},
 	}
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError(err) })
@@ -99,16 +102,20 @@ func (p reportPrinter) print(out io.Writer, reports ...results.Report) error {
 	return results.WriteTable(out, results.TableOptions{Statistic: p.statistic}, reports...)
 }
 
-// importFiles reads all files, prints what they hold, and then fails where one holds nothing or a run is not good.
-func importFiles(names []string, o perftests.Options, p reportPrinter, stdin io.Reader, stdout, stderr io.Writer) error {
+// importFiles reads all files, prints what they hold, and then fails where one holds nothing or a run is not good. When ctx
+// ends, what was read until then is printed, and the rest is not waited for.
+func importFiles(ctx context.Context, names []string, o perftests.Options, p reportPrinter, stdin io.Reader, stdout, stderr io.Writer) error {
 	reports := []results.Report{}
 	var bad []string
 	for _, name := range names {
-		read, err := importFile(name, o, stdin)
+		read, err := importFile(ctx, name, o, stdin)
 		if err != nil {
 			bad = append(bad, err.Error())
 		}
 		reports = append(reports, read...)
+		if ctx.Err() != nil {
+			break
+		}
 	}
 	if len(reports) > 0 || p.output != "table" {
 		if err := p.print(stdout, reports...); err != nil {
@@ -161,14 +168,35 @@ func notGood(r results.Report) string {
 	return fmt.Sprintf("wrong data: %d elements in %d results, expected none; the first is %s", wrong, of, first)
 }
 
-func importFile(name string, o perftests.Options, stdin io.Reader) ([]results.Report, error) {
+func importFile(ctx context.Context, name string, o perftests.Options, stdin io.Reader) ([]results.Report, error) {
+	title, open := name, func() (io.ReadCloser, error) { return os.Open(name) }
 	if name == "-" {
-		return perftests.Parse("standard input", stdin, o)
+		title, open = "standard input", func() (io.ReadCloser, error) { return io.NopCloser(stdin), nil }
 	}
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
+	input := endWith(ctx, open)
+	defer func() { _ = input.Close() }()
+	reports, err := perftests.Parse(title, input, o)
+	if ctx.Err() != nil {
+		return reports, fmt.Errorf("%s: interrupted before its end was read: what stands before is kept", title)
 	}
-	defer func() { _ = f.Close() }()
-	return perftests.Parse(name, f, o)
+	if path := (*fs.PathError)(nil); errors.As(err, &path) {
+		err = path // it names the file, too
+	}
+	return reports, err
+}
+
+// endWith gives what open opens up to its end, or up to where it was read when ctx ended. Opening and reading of a pipe or
+// terminal cannot be called off, so another goroutine does them; one that waits is left behind at the process's end.
+func endWith(ctx context.Context, open func() (io.ReadCloser, error)) io.ReadCloser {
+	r, w := io.Pipe()
+	context.AfterFunc(ctx, func() { _ = w.Close() })
+	go func() {
+		f, err := open()
+		if err == nil {
+			defer func() { _ = f.Close() }()
+			_, err = io.Copy(w, f)
+		}
+		_ = w.CloseWithError(err)
+	}()
+	return r
 }

@@ -2,15 +2,22 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"rcclx.io/commgroup-operator/agent/results"
+	"rcclx.io/commgroup-operator/agent/results/perftests"
 )
 
 // runCommand carries out a command line and gives its exit code and output.
@@ -31,6 +38,63 @@ func runCommand(t *testing.T, stdin string, args ...string) (code int, stdout, s
 		}
 	}
 	return code, out.String(), errs.String()
+}
+
+// An input that never ends, and one that cannot even be opened, do not keep the command from ending when it is told to.
+func TestImportInterrupted(t *testing.T) {
+	data, err := os.ReadFile(sampleOf("nccl-tests-2.19.6-all_reduce.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, feed := io.Pipe()
+	ctx, interrupt := context.WithCancel(t.Context())
+	var out, errs bytes.Buffer
+	done := make(chan error, 1)
+	p := reportPrinter{output: "table", statistic: results.Median}
+	go func() {
+		done <- importFiles(ctx, []string{"-", "never-opened"}, perftests.Options{}, p, in, &out, &errs)
+	}()
+	half := data[:bytes.Index(data, []byte("# Out of bounds"))]
+	for _, part := range [][]byte{half, []byte("\n")} { // the second is taken when the first was passed on
+		if _, err := feed.Write(part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	interrupt()
+	err = <-done
+	if code := exitCode(err); code != 1 || !strings.Contains(err.Error(), "standard input: interrupted") || strings.Contains(err.Error(), "never-opened") {
+		t.Errorf("exit %d: %v", code, err)
+	}
+	if !strings.Contains(out.String(), "3269.99") {
+		t.Errorf("what was read before is lost:\n%s", out.String())
+	}
+
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, interrupt = context.WithCancel(t.Context())
+	go func() { done <- importFiles(ctx, []string{fifo}, perftests.Options{}, p, in, &out, &errs) }()
+	interrupt()
+	if err := <-done; exitCode(err) != 1 || !strings.Contains(err.Error(), "interrupted") {
+		t.Error(err)
+	}
+}
+
+// The signals that end a bench after it printed what it has: a hangup is one, but not under nohup. A process of its own
+// tells, since what a process ignores is its own.
+func TestEndSignals(t *testing.T) {
+	if os.Getenv("AGENT_TEST_SIGNALS") != "" {
+		fmt.Println(endSignals())
+		return
+	}
+	for prefix, want := range map[string]string{"": "[interrupt terminated hangup]", "trap '' HUP; ": "[interrupt terminated]"} {
+		command := exec.Command("sh", "-c", prefix+`exec "$0" -test.run '^TestEndSignals$'`, os.Args[0])
+		command.Env = append(os.Environ(), "AGENT_TEST_SIGNALS=1")
+		if out, err := command.CombinedOutput(); err != nil || !strings.Contains(string(out), want+"\n") {
+			t.Errorf("%q: %v, no %s in %s", prefix, err, want, out)
+		}
+	}
 }
 
 func sampleOf(name string) string {
