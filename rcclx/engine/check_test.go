@@ -144,9 +144,24 @@ func TestCheckerFindsWhatIsWrong(t *testing.T) {
 	})
 }
 
+// sent is what each rank's values are when they travel.
+func sent(p *pattern, form *smallFloat) [][]float64 {
+	all := make([][]float64, p.ranks)
+	for rank := range all {
+		for i := range int64(periodElements) {
+			x := p.value(rank, i)
+			if form != nil {
+				x = e4m3(*form, x)
+			}
+			all[rank] = append(all[rank], x)
+		}
+	}
+	return all
+}
+
 // reduced is a sum that is rounded to the element type at every hop, over the given ranks in an order of its own for each chunk, as
 // rings and trees have it; with FP8 transport it is one of casts.
-func reduced(p *pattern, form *smallFloat, ranks []int, count, start int64) []byte {
+func reduced(p *pattern, form *smallFloat, sent [][]float64, ranks []int, count, start int64) []byte {
 	order, random := slices.Clone(ranks), rand.New(rand.NewPCG(1, 2))
 	var out []byte
 	for i := range count {
@@ -155,12 +170,9 @@ func reduced(p *pattern, form *smallFloat, ranks []int, count, start int64) []by
 		}
 		var sum float64
 		for _, rank := range order {
-			x := p.value(rank, start+i)
-			if form != nil {
-				sum += e4m3(*form, x)
-				continue
+			if sum += sent[rank][(start+i)%periodElements]; form == nil {
+				sum = p.element.round(sum)
 			}
-			sum = p.element.round(sum + x)
 		}
 		if form != nil {
 			sum = e4m3(*form, sum)
@@ -182,7 +194,7 @@ func TestFaultsAreFoundOrNotJudged(t *testing.T) {
 				if fitsData(d, data) != "" || transport != nil && !rcclx.KnowsLowPrecision(rcclx.AllReduce, d) {
 					continue
 				}
-				for _, ranks := range []int{2, 8, 16, 64} {
+				for _, ranks := range []int{8, 16, 64} {
 					limit, name := 0.0, fmt.Sprintf("%s/%s/%d", d, data, ranks)
 					if transport != nil {
 						limit = transport.largest
@@ -204,7 +216,8 @@ func testFaults(t *testing.T, p *pattern, transport *smallFloat, count, start in
 	check := func(got []byte) rcclx.CheckResult {
 		return checked(p, rcclx.AllReduce, 0, count, start, got, 4096*p.element.bytes)
 	}
-	right := reduced(p, transport, all, count, start)
+	travelling := sent(p, transport)
+	right := reduced(p, transport, travelling, all, count, start)
 	r := check(right)
 	random := p.data == rcclx.DataGradients || p.data == rcclx.DataActivations
 	unjudged := random && (p.element.bytes == 1 || p.ranks > 8) && r.CheckedElements == 0
@@ -221,11 +234,11 @@ func testFaults(t *testing.T, p *pattern, transport *smallFloat, count, start in
 	}
 	for fault, wrong := range map[string][]byte{
 		"all zeros":      make([]byte, len(right)),
-		"rank missing":   reduced(p, transport, all[:p.ranks-1], count, start),
-		"rank doubled":   reduced(p, transport, append(slices.Clone(all), 1), count, start),
+		"rank missing":   reduced(p, transport, travelling, all[:p.ranks-1], count, start),
+		"rank doubled":   reduced(p, transport, travelling, append(slices.Clone(all), 1), count, start),
 		"sign flipped":   flipped,
-		"shifted by 16":  reduced(p, transport, all, count, start+16),
-		"one rank alone": reduced(p, transport, all[:1], count, start),
+		"shifted by 16":  reduced(p, transport, travelling, all, count, start+16),
+		"one rank alone": reduced(p, transport, travelling, all[:1], count, start),
 	} {
 		if f := check(wrong); f.WrongElements == 0 && f.CheckedElements != 0 {
 			t.Errorf("%s passed: %+v", fault, f)
@@ -239,7 +252,7 @@ func testFaults(t *testing.T, p *pattern, transport *smallFloat, count, start in
 func TestMeanErrorFindsWhatElementsDoNot(t *testing.T) {
 	p := newPattern(elementFor(t, rcclx.Float8E5M2, fp8OCP), rcclx.DataGradients, 8, 0)
 	const count = 8 * periodElements
-	got := reduced(p, nil, []int{0, 1, 2, 3, 4, 5, 6}, count, 0)
+	got := reduced(p, nil, sent(p, nil), []int{0, 1, 2, 3, 4, 5, 6}, count, 0)
 	k := newChecker(p, p.reference(rcclx.AllReduce, rcclx.OutOfPlace, 0, count, 0))
 	k.add(got)
 	if k.wrong != 0 {
