@@ -155,12 +155,14 @@ func TestFaultsSimulated(t *testing.T) {
 		message  string
 		measured int
 	}{
-		"hang:3":       {func(c *Config) { c.StepDeadline = 4 * time.Second }, rank.CodeRankHung, -1, "missed the deadline of 4s for AllReduce BFloat16 65536 B", 0},
+		"hang:3":       {func(c *Config) { c.StepDeadline = 4 * time.Second }, rank.CodeRankHung, -1, "all 8 ranks missed the deadline of 3.6s for AllReduce BFloat16 65536 B (a rank's own limit, under the 4s given; rank ", 0},
+		"late:3:3600000": {func(c *Config) { c.StepDeadline = 4 * time.Second }, rank.CodeRankHung, 3,
+			"rank 3 (GPU 0000:65:00.0), by RAS's word (launched fewer operations than the others, standing still for ", 0},
 		"init-abort:2": {nil, "", 2, "was ended by SIGABRT", 0},
 		"low-memory:100": {func(c *Config) { c.SizesBytes = []int64{1 << 20, 64 << 20} }, rank.CodeInsufficientMemory, 0,
 			"the largest size that fits is 32M: give --sizes up to that", 0},
 		"missing-symbol:ncclAllReduce": {nil, rank.CodeSymbolMissing, -2, "ncclAllReduce", 0},
-		"garbage-version:7":            {nil, rank.CodeLibraryTooOld, -2, "version", 0},
+		"garbage-version:7":            {nil, rank.CodePreconditionFailed, -2, "gave 7, which is no version", 0},
 	} {
 		t.Run(fault, func(t *testing.T) {
 			c := small()

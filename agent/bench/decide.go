@@ -207,8 +207,13 @@ func next(v rcclx.Variant, f *runner.Failure) string {
 	switch {
 	case f.Rank >= 0:
 		gpu = fmt.Sprintf("the GPU of rank %d", f.Rank)
+	case len(f.Behind) == 1:
+		gpu = fmt.Sprintf("the GPU of rank %d, which is behind the others", f.Behind[0])
 	case len(f.Behind) > 0:
-		gpu = fmt.Sprintf("the GPUs of ranks %s, which came less far than others", strings.Trim(fmt.Sprint(f.Behind), "[]"))
+		gpu = fmt.Sprintf("the GPUs of ranks %s, which are behind the others", strings.Trim(fmt.Sprint(f.Behind), "[]"))
+	}
+	if f.ByRAS {
+		gpu += " by RAS's word"
 	}
 	hardware := fmt.Sprintf("look at dmesg and the RAS error counters of %s, and measure halves of the GPUs with --devices to see which one it follows", gpu)
 	if v != "" && v != rcclx.Baseline {

@@ -307,7 +307,10 @@ func TestNext(t *testing.T) {
 		want    string
 	}{
 		{rcclx.Baseline, runner.Failure{Kind: runner.FailHung, Rank: 3}, "error counters of the GPU of rank 3"},
-		{rcclx.Baseline, runner.Failure{Kind: runner.FailHung, Rank: -1, Behind: []int{1, 2}}, "the GPUs of ranks 1 2"},
+		{rcclx.Baseline, runner.Failure{Kind: runner.FailHung, Rank: -1, Behind: []int{1, 2}}, "the GPUs of ranks 1 2, which are behind the others, and"},
+		{rcclx.Baseline, runner.Failure{Kind: runner.FailHung, Rank: -1, Behind: []int{3}, ByRAS: true}, "error counters of the GPU of rank 3, which is behind the others by RAS's word, and"},
+		{rcclx.Baseline, runner.Failure{Kind: runner.FailHung, Rank: 3, Behind: []int{3}, ByRAS: true}, "error counters of the GPU of rank 3 by RAS's word, and"},
+		{rcclx.Baseline, runner.Failure{Kind: runner.FailHung, Rank: -1}, "all GPUs of the communicator, since all ranks stand alike"},
 		{rcclx.DDA, runner.Failure{Kind: runner.FailDied, Rank: -1}, "with --variants Baseline: where that works, DDA is at fault"},
 		{rcclx.DDA, runner.Failure{Kind: runner.FailDied, Killed: true}, ""},
 		{rcclx.DDA, runner.Failure{Kind: runner.FailRunDeadline, Rank: -1}, "raise --deadline"},

@@ -78,7 +78,8 @@ type Step struct {
 	Data []rcclx.Data `json:"data,omitempty"`
 	// SizesBytes by rccl-tests' definition: the larger of send and receive buffer.
 	SizesBytes []int64 `json:"sizesBytes"`
-	// WarmupIterations come before each measurement and are never counted; Iterations are measured.
+	// WarmupIterations come before each measurement and are never counted. At least Iterations are measured, and up to 100 where the
+	// size is small (engine.MeasureRequest); Latency tells how many.
 	WarmupIterations int `json:"warmupIterations"`
 	Iterations       int `json:"iterations"`
 }
@@ -160,6 +161,9 @@ type Error struct {
 	Step string `json:"step"`
 	// Message says what was seen, what was expected and the next step.
 	Message string `json:"message"`
+	// Limit is the rank's own limit for the step where it gave up: a little less than the deadline in the Spec. Zero for the
+	// other codes than CodeRankHung.
+	Limit time.Duration `json:"limitNanoseconds,omitempty"`
 }
 
 // Codes of errors. They are the reasons of the API's conditions.

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestSuspects(t *testing.T) {
+func TestSuspect(t *testing.T) {
 	group := func(ranks int, errors ...string) []Group {
 		return []Group{{RanksPerCommunicator: ranks, Status: "RUNNING", Errors: errors}}
 	}
@@ -41,7 +41,9 @@ func TestSuspects(t *testing.T) {
 	}{
 		{"one behind, standing still", one, &one, []int{3}, "launched fewer operations than the others, standing still for 1s"},
 		{"asked once", one, nil, nil, ""},
-		{"moving", one, new(mismatch(8, operations("AllReduce", 7, 25, 13, 3))), nil, ""},
+		{"the others move", one, new(mismatch(8, operations("AllReduce", 7, 24, 13, 3))), nil, ""},
+		{"it was another one before", one, new(mismatch(8, operations("AllReduce", 7, 25, 13, 4))), nil, ""},
+		{"only the one behind moves", one, new(mismatch(8, operations("AllReduce", 7, 25, 13, 3))), []int{3}, "launched fewer operations than the others, who stood still for 1s"},
 		{"they stood alike before", one, &healthy, nil, ""},
 		{"two behind", mismatch(8, operations("AllReduce", 6, 25, 0, 5, 2)), new(mismatch(8, operations("AllReduce", 6, 25, 0, 5, 2))), []int{2, 5}, "launched fewer"},
 		{"more than half behind", mismatch(8, operations("AllReduce", 3, 25, 14, 0, 1, 2, 3, 4)), new(mismatch(8, operations("AllReduce", 3, 25, 14, 0, 1, 2, 3, 4))), nil, ""},
@@ -51,6 +53,7 @@ func TestSuspects(t *testing.T) {
 		{"the same one in both", mismatch(8, operations("AllReduce", 7, 25, 14, 3), operations("AllGather", 7, 2, 1, 3)),
 			new(mismatch(8, operations("AllReduce", 7, 25, 14, 3), operations("AllGather", 7, 2, 1, 3))), []int{3}, "launched fewer"},
 		{"silent", silent(8, 1, 6), nil, []int{6}, "gave no answer"},
+		{"another job's communicator", silent(2, 1, 1), nil, nil, ""},
 		{"one of two silent", silent(2, 1, 1), nil, []int{1}, "gave no answer"},
 		{"silent, but not named", silent(8, 2, 6), nil, nil, ""},
 		{"most are silent", silent(8, 5, 0, 1, 2, 3, 4), nil, nil, ""},
@@ -58,9 +61,13 @@ func TestSuspects(t *testing.T) {
 		{"nothing wrong", healthy, &healthy, nil, ""},
 		{"no answer at all", Report{}, nil, nil, ""},
 	} {
-		got, why := Suspects(c.report, c.earlier, time.Second)
-		if !slices.Equal(got, c.want) || !strings.HasPrefix(why, c.why) || (c.why == "") != (why == "") {
-			t.Errorf("%s: %v %q, want %v %q", c.name, got, why, c.want, c.why)
+		ranks := 8
+		if c.name == "one of two silent" {
+			ranks = 2
+		}
+		got := Suspect(c.report, c.earlier, time.Second, ranks)
+		if !slices.Equal(got.Ranks, c.want) || !strings.HasPrefix(got.Why, c.why) || (c.why == "") != (got.Why == "") || got.Moving != (c.name == "only the one behind moves") {
+			t.Errorf("%s: %+v, want %v %q", c.name, got, c.want, c.why)
 		}
 	}
 }

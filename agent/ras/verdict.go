@@ -115,9 +115,7 @@ func stood(c Communicator, o Operations, earlier *Report) motion {
 		return moving
 	}
 	at := slices.IndexFunc(earlier.Communicators[was].Operations, func(x Operations) bool { return x.Collective == o.Collective })
-	if at >= 0 && slices.EqualFunc(earlier.Communicators[was].Operations[at].Classes, o.Classes, func(a, b Class) bool {
-		return a.Count == b.Count && a.Launched == b.Launched && slices.Equal(a.Ranks, b.Ranks)
-	}) {
+	if at >= 0 && slices.EqualFunc(earlier.Communicators[was].Operations[at].Classes, o.Classes, same) {
 		return still
 	}
 	return moving

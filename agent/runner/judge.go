@@ -173,7 +173,7 @@ func (j *Judgement) blame(e Evidence) {
 			return
 		}
 	}
-	if f.Rank < 0 || f.Rank >= e.Ranks {
+	if f.Rank < 0 || f.Rank >= e.Ranks || f.ByRAS { // RAS's word is a hint, which stands in the message
 		return
 	}
 	if f.Killed {

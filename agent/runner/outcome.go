@@ -109,6 +109,9 @@ type Failure struct {
 	Rank int
 	// Behind are the ranks that came less far than others, in a hang.
 	Behind []int
+	// ByRAS is set where only the library's RAS service names Rank and Behind: a hint, since it does not see every operation.
+	// Where those that are behind still move, they stand in Behind alone.
+	ByRAS bool
 	// Code is a rank.Code… where a rank reported an error or a deadline was missed.
 	Code string
 	// Step that failed: "load", "init", "destroy" or a step's name.

@@ -40,12 +40,12 @@ type searchTask struct {
 }
 
 // needsSearch says whether a failure leaves open which GPU or link is to blame. A death, an error of a rank's own or a
-// single rank that stayed behind name it already.
+// single rank that stayed behind name it already; RAS's word alone does not.
 func needsSearch(f *Failure) bool {
 	if f == nil {
 		return false
 	}
-	return f.Kind == FailHung && f.Rank < 0 || f.Kind == FailRankError && (f.Code == rank.CodeInitFailed || f.Code == rank.CodeCollectiveFailed)
+	return f.Kind == FailHung && (f.Rank < 0 || f.ByRAS) || f.Kind == FailRankError && (f.Code == rank.CodeInitFailed || f.Code == rank.CodeCollectiveFailed)
 }
 
 // repeatStep is the smallest step that repeats what failed: at the size where it failed, a few times.

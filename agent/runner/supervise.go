@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -47,7 +46,7 @@ type supervision struct {
 	until      time.Time
 	ended      []time.Time // when each process ended; zero where it has not
 	killed     bool
-	killedAt   time.Time
+	failedAt   time.Time
 	freed      time.Duration // from there to the last process's end
 	ras        rasWatch
 }
@@ -201,44 +200,10 @@ func (v *supervision) expire(index int) {
 		v.gone(index)
 		close(v.procs[index].lines)
 	default:
-		f := v.hang(index, v.awaits[index], "")
+		f := v.hang(index, rank.Error{Step: v.awaits[index]})
 		f.DetectedAfter = v.clock.Since(v.deadline[index])
 		v.fail(f)
 	}
-}
-
-// hang describes a missed deadline: by rank index, at step, with what the rank itself had to say about it.
-func (v *supervision) hang(index int, step, said string) Failure {
-	behind := v.behind()
-	named := -1
-	// In the probe of pairs ranks rightly stand at different steps.
-	if len(behind) == 1 && !strings.HasPrefix(step, pairStep) {
-		named = behind[0]
-	}
-	if alone := v.alone(); named < 0 && alone >= 0 {
-		named = alone
-	}
-	limit := v.limit(step)
-	if said != "" && step == "destroy" {
-		limit = v.team.Specs[index].StepDeadline // a rank's own limit for leaving the communicator
-	}
-	who := v.ranks[index]
-	text := fmt.Sprintf("node %s: %s: %s missed the deadline of %s for %s", v.team.Node, v.team.Name, who.Name(), limit, step)
-	if said != "" {
-		text += " (it says: " + said + ")"
-	}
-	return Failure{Kind: FailHung, Rank: named, Behind: behind, Code: rank.CodeRankHung, Step: step,
-		Message: text + "; " + v.whereabouts()}
-}
-
-func (v *supervision) limit(step string) time.Duration {
-	switch step {
-	case "load", "init":
-		return v.team.Specs[0].InitDeadline
-	case "destroy":
-		return v.team.ExitDeadline
-	}
-	return v.team.Specs[0].StepDeadline
 }
 
 func (v *supervision) setDeadline(i int, after time.Duration, awaits string) {
@@ -253,6 +218,9 @@ func (v *supervision) setDeadline(i int, after time.Duration, awaits string) {
 // fail records a failure, with what everybody was doing, before the kill changes that.
 func (v *supervision) fail(f Failure) {
 	f.Doing = v.doing()
+	if len(v.failures) == 0 {
+		v.failedAt = v.clock.Now()
+	}
 	if f.Kind == FailHung || f.Kind == FailRankError || f.Kind == FailRunDeadline {
 		f.RAS = v.ras.verdict(v.lateSince(), v.clock.Now())
 	}
@@ -265,7 +233,7 @@ func (v *supervision) awaitsDeath(now time.Time) bool {
 }
 
 func (v *supervision) killAll() {
-	v.killed, v.killedAt = true, v.clock.Now()
+	v.killed = true
 	for i, p := range v.procs {
 		if p != nil && !v.exited[i] {
 			p.kill()
@@ -319,8 +287,8 @@ func (v *supervision) onExit(i int, exit exitStatus) {
 func (v *supervision) gone(i int) {
 	v.exited[i] = true
 	v.deadline[i] = time.Time{}
-	if v.killed {
-		v.freed = v.clock.Since(v.killedAt)
+	if len(v.failures) > 0 {
+		v.freed = v.clock.Since(v.failedAt)
 	}
 }
 
@@ -379,7 +347,7 @@ func (v *supervision) onError(i int, e rank.Error) {
 		}
 	}
 	if e.Code == rank.CodeRankHung {
-		v.fail(v.hang(i, e.Step, e.Message))
+		v.fail(v.hang(i, e))
 		return
 	}
 	v.fail(Failure{Kind: FailRankError, Rank: i, Code: e.Code, Step: e.Step,

@@ -172,10 +172,9 @@ func (w *rasWatch) stop() {
 	}
 }
 
-// verdict says what RAS has answered since then; empty where it was not asked.
-func (w *rasWatch) verdict(since, now time.Time) string {
-	var told []rasAnswer
-	why := w.problem
+// told gives what RAS has answered since then, and why a question had no answer.
+func (w *rasWatch) told(since time.Time) (told []rasAnswer, why string) {
+	why = w.problem
 	for _, a := range w.answers {
 		switch {
 		case a.asked.Before(since):
@@ -185,11 +184,15 @@ func (w *rasWatch) verdict(since, now time.Time) string {
 			told = append(told, a)
 		}
 	}
-	if n := len(told); n > 1 {
-		last, before := told[n-1], told[n-2]
-		return ras.Verdict(last.report, &before.report, last.asked.Sub(before.asked))
-	} else if n == 1 {
-		return told[0].report.Verdict()
+	return told, why
+}
+
+// verdict says what RAS has answered since then; empty where it was not asked.
+func (w *rasWatch) verdict(since, now time.Time) string {
+	told, why := w.told(since)
+	if len(told) > 0 {
+		last, before, apart := lastTwo(told)
+		return ras.Verdict(last, before, apart)
 	}
 	if n := len(w.asked); why == "" && w.pending && n > 0 && !w.asked[n-1].Before(since) {
 		why = fmt.Sprintf("no answer within %s", now.Sub(w.asked[n-1]).Round(time.Millisecond))
@@ -198,4 +201,23 @@ func (w *rasWatch) verdict(since, now time.Time) string {
 		return ""
 	}
 	return "RAS did not answer: " + why
+}
+
+// suspicion is what RAS's answers since then say against ranks of the team's communicator.
+func (w *rasWatch) suspicion(since time.Time, ranks int) ras.Suspicion {
+	told, _ := w.told(since)
+	if len(told) == 0 {
+		return ras.Suspicion{}
+	}
+	last, before, apart := lastTwo(told)
+	return ras.Suspect(last, before, apart, ranks)
+}
+
+// lastTwo are the last answer and the one before it, if any.
+func lastTwo(told []rasAnswer) (last ras.Report, before *ras.Report, apart time.Duration) {
+	n := len(told)
+	if n > 1 {
+		before, apart = &told[n-2].report, told[n-1].asked.Sub(told[n-2].asked)
+	}
+	return told[n-1].report, before, apart
 }

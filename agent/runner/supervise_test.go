@@ -444,30 +444,3 @@ func TestCaughtSignal(t *testing.T) {
 		}
 	}
 }
-
-func TestHangAtExitNamesTheRankThatIsLeft(t *testing.T) {
-	fake := clocktesting.NewFakeClock(time.Now())
-	v := &supervision{clock: fake, team: Team{Node: "n", Name: "Baseline", ExitDeadline: time.Minute}, exited: []bool{true, false, true},
-		ranks: []RankOutcome{{Rank: 0, Events: 5}, {Rank: 1, Events: 5}, {Rank: 2, Events: 5}}}
-	if f := v.hang(1, "destroy", ""); f.Rank != 1 || !strings.Contains(f.Message, "rank 1") || !strings.Contains(f.Message, "1m0s for destroy") {
-		t.Errorf("failure = %+v", f)
-	}
-}
-
-// Where all stand alike, the rank that says first that it waits too long must not make its peer look late.
-func TestComplaintOfAHangBlamesNoPeer(t *testing.T) {
-	for complains := range 2 {
-		v := &supervision{clock: clocktesting.NewFakeClock(time.Now()), team: Team{Node: "n", Name: "Baseline", Specs: make([]rank.Spec, 2)}, exited: make([]bool, 2),
-			ranks: []RankOutcome{{Rank: 0}, {Rank: 1}}, began: make([]time.Time, 2), deadline: make([]time.Time, 2), awaits: make([]string, 2)}
-		for i := range 2 {
-			v.team.Specs[i] = rank.Spec{Rank: i, WorldSize: 2, StepDeadline: time.Second}
-			v.onEvent(i, rank.Event{Kind: rank.EventStepStart, Rank: i, StepName: "AllReduce BFloat16 8 B"})
-		}
-		v.onEvent(complains, rank.Event{Kind: rank.EventError, Rank: complains,
-			Error: &rank.Error{Code: rank.CodeRankHung, Step: "AllReduce BFloat16 8 B", Message: "not done"}})
-		f := v.blame()
-		if f == nil || f.Kind != FailHung || f.Rank != -1 || len(f.Behind) != 0 {
-			t.Errorf("rank %d complains: %+v", complains, f)
-		}
-	}
-}

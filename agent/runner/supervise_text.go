@@ -8,41 +8,6 @@ import (
 	"time"
 )
 
-// alone returns the only rank whose process has not ended, where there is just one of several.
-func (v *supervision) alone() int {
-	found := -1
-	for i, gone := range v.exited {
-		if !gone && found >= 0 {
-			return -1
-		}
-		if !gone {
-			found = i
-		}
-	}
-	if len(v.exited) < 2 {
-		return -1
-	}
-	return found
-}
-
-// behind returns the ranks that came less far than the furthest one; empty where all stand alike.
-func (v *supervision) behind() []int {
-	most, least := 0, int(^uint(0)>>1)
-	for _, r := range v.ranks {
-		most, least = max(most, r.Events), min(least, r.Events)
-	}
-	if most == least {
-		return nil
-	}
-	var out []int
-	for i, r := range v.ranks {
-		if r.Events == least {
-			out = append(out, i)
-		}
-	}
-	return out
-}
-
 // doing lists what the ranks are at, those that came least far first.
 func (v *supervision) doing() []RankDoing {
 	sorted := slices.Clone(v.ranks)

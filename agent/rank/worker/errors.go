@@ -38,7 +38,11 @@ func (e *specError) Unwrap() error { return e.err }
 
 // describe turns an error into what the parent is told: the code by the error's type, and node, rank and step in the message.
 func describe(spec rank.Spec, step string, err error) *rank.Error {
-	return &rank.Error{Code: code(step, err), Step: step, Message: fmt.Sprintf("node %s rank %d at %s: %v", spec.Node, spec.Rank, step, err)}
+	e := &rank.Error{Code: code(step, err), Step: step, Message: fmt.Sprintf("node %s rank %d at %s: %v", spec.Node, spec.Rank, step, err)}
+	if deadline := (*engine.DeadlineError)(nil); e.Code == rank.CodeRankHung && errors.As(err, &deadline) {
+		e.Limit = deadline.Deadline
+	}
+	return e
 }
 
 func code(step string, err error) string {

@@ -95,13 +95,16 @@ func TestCodes(t *testing.T) {
 		{StepPreconditions, &engine.InsufficientMemoryError{}, rank.CodeInsufficientMemory},
 		{StepPreconditions, call, rank.CodePreconditionFailed},
 		{StepInit, call, rank.CodeInitFailed},
-		{StepInit, &engine.DeadlineError{}, rank.CodeRankHung},
+		{StepInit, &engine.DeadlineError{Deadline: time.Second}, rank.CodeRankHung},
 		{"AllReduce", call, rank.CodeCollectiveFailed},
 		{"AllReduce", &engine.RequestError{Err: io.EOF}, rank.CodeBadSpec},
 		{StepDestroy, call, rank.CodeCollectiveFailed},
 	} {
 		if got := describe(rank.Spec{Node: "n", Rank: 2}, tt.step, tt.err); got.Code != tt.want || !strings.Contains(got.Message, "node n rank 2 at "+tt.step) {
 			t.Errorf("%s %T: %+v, want %s", tt.step, tt.err, got, tt.want)
+		}
+		if got := describe(rank.Spec{}, tt.step, tt.err); (got.Limit == time.Second) != (tt.want == rank.CodeRankHung) {
+			t.Errorf("%s %T: limit %s", tt.step, tt.err, got.Limit)
 		}
 	}
 }

@@ -1,0 +1,141 @@
+package runner
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"rcclx.io/commgroup-operator/agent/rank"
+	"rcclx.io/commgroup-operator/agent/ras"
+)
+
+// hang describes a missed deadline: that of rank index at said.Step, with what the rank itself had to say about it, if it
+// spoke. Rank index is only the first to miss it; who is late is another question.
+func (v *supervision) hang(index int, said rank.Error) Failure {
+	f := Failure{Kind: FailHung, Code: rank.CodeRankHung, Step: said.Step}
+	f.Rank, f.Behind = v.late(said.Step)
+	word, late := "", ras.Suspicion{}
+	if f.Rank < 0 {
+		if late = v.ras.suspicion(v.lateSince(), len(v.ranks)); len(f.Behind) > 0 && !subset(late.Ranks, f.Behind) {
+			late = ras.Suspicion{}
+		}
+	}
+	if f.ByRAS = len(late.Ranks) > 0; f.ByRAS && !late.Moving {
+		if f.Behind, word = late.Ranks, ", by RAS's word ("+late.Why+"),"; len(late.Ranks) == 1 {
+			f.Rank = late.Ranks[0]
+		}
+	}
+	limit, remarks := v.limit(said), []string(nil)
+	if said.Limit > 0 {
+		remarks = append(remarks, fmt.Sprintf("a rank's own limit, under the %s given", limit))
+		limit = said.Limit
+	}
+	first := v.ranks[index].Name()
+	who := v.subject(first, f)
+	// A rank begins with what stands in this message already.
+	words := strings.TrimPrefix(said.Message, fmt.Sprintf("node %s rank %d at %s: ", v.team.Node, v.team.Specs[index].Rank, said.Step))
+	switch {
+	case words != "" && who == first:
+		remarks = append(remarks, "it says: "+words)
+	case words != "":
+		remarks = append(remarks, first+" says: "+words)
+	case f.Rank < 0 && who != first:
+		remarks = append(remarks, first+" first")
+	}
+	if late.Moving { // slow at least, but not proved to be what is waited for
+		f.Behind = late.Ranks
+		remarks = append(remarks, fmt.Sprintf("by RAS's word rank %s %s", join(late.Ranks), late.Why))
+	}
+	f.Message = fmt.Sprintf("node %s: %s: %s%s missed the deadline of %s for %s", v.team.Node, v.team.Name, who, word, limit, said.Step)
+	if len(remarks) > 0 {
+		f.Message += " (" + strings.Join(remarks, "; ") + ")"
+	}
+	f.Message += "; " + v.whereabouts()
+	return f
+}
+
+// subject is who missed the deadline, for the start of a message: the ranks that are late, else all that are not done. In
+// the probe of pairs it is the one that was first.
+func (v *supervision) subject(first string, f Failure) string {
+	var waiting []int
+	for i, gone := range v.exited {
+		if !gone {
+			waiting = append(waiting, i)
+		}
+	}
+	switch {
+	case f.Rank >= 0:
+		return v.ranks[f.Rank].Name()
+	case len(f.Behind) > 0:
+		return "ranks " + join(f.Behind)
+	case strings.HasPrefix(f.Step, pairStep):
+		return first
+	case len(waiting) < len(v.ranks):
+		return fmt.Sprintf("ranks %s of %d", join(waiting), len(v.ranks))
+	}
+	return fmt.Sprintf("all %d ranks", len(v.ranks))
+}
+
+// late is the rank that is late at a step, -1 where no single one is, and the ranks that came less far than others.
+func (v *supervision) late(step string) (named int, behind []int) {
+	// In the probe of pairs ranks rightly stand at different steps.
+	if !strings.HasPrefix(step, pairStep) {
+		behind = v.behind()
+	}
+	if len(behind) == 1 {
+		return behind[0], behind
+	}
+	return v.alone(), behind
+}
+
+// alone returns the only rank whose process has not ended, where there is just one of several.
+func (v *supervision) alone() int {
+	found := -1
+	for i, gone := range v.exited {
+		if !gone && found >= 0 {
+			return -1
+		}
+		if !gone {
+			found = i
+		}
+	}
+	if len(v.exited) < 2 {
+		return -1
+	}
+	return found
+}
+
+// behind returns the ranks that came less far than the furthest one; empty where all stand alike.
+func (v *supervision) behind() []int {
+	most, least := 0, int(^uint(0)>>1)
+	for _, r := range v.ranks {
+		most, least = max(most, r.Events), min(least, r.Events)
+	}
+	if most == least {
+		return nil
+	}
+	var out []int
+	for i, r := range v.ranks {
+		if r.Events == least {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// limit is what was given for a step: to the rank where it gave up itself, else to the supervisor.
+func (v *supervision) limit(said rank.Error) time.Duration {
+	switch spec := v.team.Specs[0]; {
+	case said.Step == "load" || said.Step == "preconditions" || said.Step == "init":
+		return spec.InitDeadline
+	case said.Step == "destroy" && said.Limit == 0:
+		return v.team.ExitDeadline
+	default:
+		return spec.StepDeadline
+	}
+}
+
+func subset(some, of []int) bool {
+	return !slices.ContainsFunc(some, func(i int) bool { return !slices.Contains(of, i) })
+}
