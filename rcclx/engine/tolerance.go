@@ -2,8 +2,8 @@ package engine
 
 import "math"
 
-// Additions round to nearest, at every hop or once at the end; their order, that of a ring or tree, is not known. One
-// rounding is off by at most half a step, u = epsilon/2 of the rounded value, or half the smallest step.
+// Additions round to nearest (rccl and nccl src/device/reduce_kernel.h, FuncSum), at every hop or once at the end; their order, that of a
+// ring or tree, is not known. One rounding is off by at most half a step, u = epsilon/2 of the rounded value, or half the smallest step.
 //
 // The worst case: every partial sum has errors of one sign and the size of the largest sum of any of the terms. Twice that bound leaves
 // room for errors of errors. It grows with the number of additions, so that it says little over many ranks.
