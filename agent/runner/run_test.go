@@ -17,6 +17,7 @@ import (
 
 	"rcclx.io/commgroup-operator/agent/preflight"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -148,6 +149,16 @@ func TestRunFaults(t *testing.T) {
 	}
 }
 
+// treeHost has a generated node's file system.
+type treeHost struct {
+	fakeHost
+	root string
+}
+
+func (h treeHost) OpenRoot() (preflight.Root, error) {
+	return preflight.PodHost{Root: h.root}.OpenRoot()
+}
+
 // TestPreconditions: what fails ends the run before a communicator, under its own name; the rest is kept as evidence.
 func TestPreconditions(t *testing.T) {
 	modelPCIs := []string{modelPCI(0), modelPCI(1), modelPCI(2), modelPCI(3), modelPCI(4), modelPCI(5), modelPCI(6), modelPCI(7)}
@@ -157,23 +168,34 @@ func TestPreconditions(t *testing.T) {
 	if held != nil {
 		t.Fatal(held)
 	}
+	node, err := nodetree.Defaults("MI300X")
+	if err != nil {
+		t.Fatal(err)
+	}
+	node.Name = "sim-node-0"
+	dir := t.TempDir()
+	if err := nodetree.Write(dir, node); err != nil {
+		t.Fatal(err)
+	}
+	onNode := func(r *Runner) { r.Host = treeHost{fakeHost{shm: 4 << 30, memlock: -1}, dir} }
 	for name, tc := range map[string]struct {
 		change       func(*Runner)
 		teams        *modelTeams
 		reason, text string
 		teamsStarted int
 	}{
-		"shared memory": {func(r *Runner) { r.Host = fakeHost{shm: 1 << 20, memlock: -1} }, nil, api.ReasonPreconditionFailed, "SharedMemory: node node-a: /dev/shm has 1048576 bytes free", 0},
-		"hidden GPUs":   {nil, nil, api.ReasonPreconditionFailed, "HiddenGPUs: node node-a: ROCR_VISIBLE_DEVICES=0 leaves a rank 1 GPUs", 0},
+		"shared memory":            {func(r *Runner) { r.Host = fakeHost{shm: 1 << 10, memlock: -1} }, nil, api.ReasonPreconditionFailed, "SharedMemory: node node-a: /dev/shm is full: 1024 bytes are free", 0},
+		"hidden GPUs":              {onNode, nil, api.ReasonPreconditionFailed, "HiddenGPUs: node node-a: ROCR_VISIBLE_DEVICES=0 leaves a rank 1 GPUs", 0},
+		"hidden GPUs of a library": {nil, nil, api.ReasonPreconditionFailed, "HiddenGPUs: node node-a: ROCR_VISIBLE_DEVICES=0 leaves a rank 1 GPUs", 1},
 		"memory": {nil, &modelTeams{library: func(l *rcclx.LibraryInfo) { l.FreeMemoryBytes = 1 << 30 }}, api.ReasonInsufficientMemory,
 			"GPUMemory: node node-a: rank 0 (GPU 0000:15:00.0) has 1073741824 of", 1},
-		"shared GPU": {nil, &modelTeams{library: func(l *rcclx.LibraryInfo) { l.PCIAddress = modelPCI(0) }}, api.ReasonPreconditionFailed,
+		"shared GPU": {onNode, &modelTeams{library: func(l *rcclx.LibraryInfo) { l.PCIAddress = "0000:05:00.0" }}, api.ReasonPreconditionFailed,
 			"SharedGPU: node node-a: ranks 0 and 1 both got GPU", 1},
 		"second run": {func(r *Runner) { r.Config.LockDir = heldDir }, nil, api.ReasonPreconditionFailed, `GPUBusy: node node-a: GPU ` + modelPCI(3) + ` is in use by run "run-0"`, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := defaultPlan()
-			if name == "hidden GPUs" {
+			if strings.HasPrefix(name, "hidden GPUs") {
 				plan.Env = []api.EnvVar{{Name: "ROCR_VISIBLE_DEVICES", Value: "0"}}
 			}
 			teams := tc.teams
