@@ -18,31 +18,79 @@ import (
 // jsonDigits are those that the programs print behind the point.
 const jsonHalf = 0.5e-6
 
-// parseJSON reads what rccl-tests' -Z json and nccl-tests' -J write, and agent bench's own reports. A file that was cut
-// gives what stands before the cut.
+// parseJSON reads what rccl-tests' -Z json and nccl-tests' -J write, and agent bench's own reports; several of them may stand
+// one after another. A file that was cut gives what stands before the cut. With an error come the reports before it.
 func parseJSON(data []byte, o Options) ([]results.Report, error) {
-	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	d := json.NewDecoder(bytes.NewReader(data))
-	first, err := d.Token()
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("is not JSON: %w", err)
-	case first == json.Delim('['):
-		return parseArray(d)
-	case first == json.Delim('{'):
-		return parseObject(data, d, o)
+	var all []results.Report
+	for rest := data; ; {
+		rest = bytes.TrimLeft(rest, " \t\r\n\ufeff")
+		if len(rest) == 0 {
+			break
+		}
+		first := len(data) - len(rest)
+		reports, length, err := parseDocument(rest, int64(first), o)
+		if err != nil && len(all) > 0 {
+			err = fmt.Errorf("what follows the JSON at byte %d is not read: it %w", first, err)
+		}
+		if all = append(all, reports...); err != nil {
+			return all, err
+		}
+		rest = rest[length:]
 	}
-	return nil, errors.New("is JSON, but neither rccl-tests' list, nor nccl-tests' object, nor a report of agent bench")
+	if len(all) == 0 {
+		return nil, errors.New("is not JSON: it is empty")
+	}
+	return all, nil
+}
+
+// parseDocument reads the JSON value that data begins with, and gives its length: all of data where it does not end.
+func parseDocument(data []byte, first int64, o Options) ([]results.Report, int, error) {
+	length := len(data)
+	d := json.NewDecoder(bytes.NewReader(data))
+	if err := d.Decode(new(json.RawMessage)); err == nil {
+		length = int(d.InputOffset())
+	}
+	data = data[:length]
+	d = json.NewDecoder(bytes.NewReader(data))
+	open, err := d.Token()
+	if err != nil {
+		return nil, length, fmt.Errorf("is not JSON: %w", err)
+	}
+	var reports []results.Report
+	switch {
+	case open != json.Delim('[') && open != json.Delim('{'):
+		err = errors.New("is JSON, but neither rccl-tests' list, nor nccl-tests' object, nor a report of agent bench")
+	case ownMark.Match(data):
+		reports, err = parseOwn(data, first)
+	case open == json.Delim('['):
+		reports, err = parseArray(d)
+	default:
+		reports, err = parseObject(d)
+	}
+	for i := range reports {
+		warnCollective(&reports[i], o.Collective)
+	}
+	return reports, length, err
+}
+
+// warnCollective says that the collective asked for is not used: JSON names its own.
+func warnCollective(r *results.Report, asked rcclx.Collective) {
+	other := func(x results.Result) bool { return asked != "" && x.Collective != asked }
+	if i := slices.IndexFunc(r.Results, other); i >= 0 {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("--collective %s is not used: the file says that it is %s", asked, r.Results[i].Collective))
+	}
 }
 
 // cutOffJSON is the failure of a file that ends or breaks before its end.
 func cutOffJSON(err error, rows int) *results.Failure {
-	if errors.Is(err, io.EOF) {
+	if isEOF(err) {
 		err = io.ErrUnexpectedEOF
 	}
 	return &results.Failure{Kind: "CutOff", Message: fmt.Sprintf(
-		"the JSON ends or breaks after %d results (%v): the program crashed, hung or was stopped, or the file was cut", rows, err)}
+		"the JSON ends or breaks after %s (%v): the program crashed, hung or was stopped, or the file was cut", count(rows, "result", "results"), err)}
 }
+
+func isEOF(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
 // rcclEntry is one result of rccl-tests' -Z json (Reporter::addResult, src/common.cu).
 type rcclEntry struct {
@@ -91,10 +139,9 @@ func (e rcclEntry) wrongElements() (wrong int64, checked bool, err error) {
 	return int64(min(n.value, 1<<62)), true, nil
 }
 
-// parseArray reads rccl-tests' list of results, or a list of reports of agent bench or agent import.
+// parseArray reads rccl-tests' list of results.
 func parseArray(d *json.Decoder) ([]results.Report, error) {
 	var runs []*run
-	var own []results.Report
 	var failure *results.Failure
 	n := 0
 	for d.More() {
@@ -106,17 +153,13 @@ func parseArray(d *json.Decoder) ([]results.Report, error) {
 		if n++; n > maxResults {
 			return nil, errTooManyRows
 		}
-		if report, ok := ownReport(raw); ok {
-			own = append(own, report)
-			continue
-		}
 		var e rcclEntry
 		if err := json.Unmarshal(raw, &e); err != nil || e.Name == "" || e.Size == nil || e.Time == nil {
-			return nil, fmt.Errorf("element %d of the list is not a result of rccl-tests (-Z json): %.80q", n, raw)
+			return nil, fmt.Errorf("has as element %d of its list no result of rccl-tests (-Z json): %.80q", n, raw)
 		}
 		u := entryRun(&runs, e)
 		if err := u.addEntry(e); err != nil {
-			return nil, fmt.Errorf("element %d of the list: %w", n, err)
+			return nil, fmt.Errorf("cannot be read: element %d of the list: %w", n, err)
 		}
 	}
 	if failure == nil {
@@ -124,22 +167,17 @@ func parseArray(d *json.Decoder) ([]results.Report, error) {
 			failure = cutOffJSON(err, n)
 		}
 	}
-	if len(runs) == 0 && len(own) == 0 {
+	if len(runs) == 0 {
 		if failure != nil {
 			return nil, errors.New(failure.Message)
 		}
 		return nil, errors.New("is an empty list: the program measured nothing")
 	}
-	reports := own
-	for i, u := range runs {
+	var reports []results.Report
+	for _, u := range runs {
 		reports = append(reports, u.finish())
-		if i == len(runs)-1 {
-			reports[len(reports)-1].Failure = failure
-		}
 	}
-	if len(runs) == 0 && failure != nil {
-		reports[len(reports)-1].Failure = failure
-	}
+	reports[len(reports)-1].Failure = failure
 	return reports, nil
 }
 
@@ -182,26 +220,6 @@ func placementOf(inPlace bool) rcclx.Placement {
 		return rcclx.InPlace
 	}
 	return rcclx.OutOfPlace
-}
-
-// ownReport reads a report of agent bench or agent import.
-func ownReport(raw json.RawMessage) (results.Report, bool) {
-	var probe struct {
-		Source  string           `json:"source"`
-		Results *json.RawMessage `json:"results"`
-	}
-	if json.Unmarshal(raw, &probe) != nil || probe.Results == nil ||
-		!slices.Contains([]string{results.SourceBench, results.SourceRCCLTests, results.SourceNCCLTests}, probe.Source) {
-		return results.Report{}, false
-	}
-	var r results.Report
-	if err := json.Unmarshal(raw, &r); err != nil {
-		return results.Report{}, false
-	}
-	if r.Results == nil {
-		r.Results = []results.Result{}
-	}
-	return r, true
 }
 
 // ncclConfig is the object "config" of nccl-tests' -J (src/util.cu, JSON_FILE_VERSION 1 to 3).
@@ -273,10 +291,7 @@ func (n *jsonNumber) UnmarshalJSON(data []byte) error {
 func (n jsonNumber) number() number { return number{float64(n), jsonHalf} }
 
 // parseObject reads nccl-tests' object key by key, so that one that was cut gives what stands before the cut.
-func parseObject(data []byte, d *json.Decoder, _ Options) ([]results.Report, error) {
-	if report, ok := ownReport(data); ok {
-		return []results.Report{report}, nil
-	}
+func parseObject(d *json.Decoder) ([]results.Report, error) {
 	u := &run{}
 	u.report.Source = results.SourceNCCLTests
 	var config ncclConfig

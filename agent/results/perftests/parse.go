@@ -47,7 +47,7 @@ const maxInputBytes = 256 << 20
 
 // Parse reads one input, called name in reports and errors. Each run in it gives a report; a run that was cut off has a
 // failure and what it printed before. What is left out, and why, stands in a report's warnings. The error is for an input
-// that holds no run at all.
+// that holds no run at all, or, beside the reports, for what follows them and is none.
 func Parse(name string, r io.Reader, o Options) ([]results.Report, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxInputBytes+1))
 	if err != nil {
@@ -70,7 +70,7 @@ func Parse(name string, r io.Reader, o Options) ([]results.Report, error) {
 		reports, err = parseText(data, o)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		err = fmt.Errorf("%s: %w", name, err)
 	}
 	for i := range reports {
 		if reports[i].Source == results.SourceBench && reports[i].Input != "" {
@@ -81,7 +81,7 @@ func Parse(name string, r io.Reader, o Options) ([]results.Report, error) {
 			reports[i].Input = fmt.Sprintf("%s#%d", name, i+1)
 		}
 	}
-	return reports, nil
+	return reports, err
 }
 
 // jsonArray tells an array of objects from a line of a log that begins with a bracket, as "[0] NCCL INFO" and
@@ -301,4 +301,12 @@ func (u *run) finish() results.Report {
 
 func (u *run) warn(format string, args ...any) {
 	u.report.Warnings = append(u.report.Warnings, fmt.Sprintf(format, args...))
+}
+
+// count puts a number before the word that fits it.
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }
