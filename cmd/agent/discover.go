@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,8 +14,12 @@ import (
 	"rcclx.io/commgroup-operator/agent/discover"
 )
 
-// exitProblems is the exit code of discover where it could read the node and found it not healthy.
-const exitProblems = 2
+// exitProblems is the exit code of discover where it could read the node and found it not healthy. As everywhere, 2 is for
+// wrong usage.
+const exitProblems = 3
+
+// simulatedHint says how to try without a GPU.
+const simulatedHint = "Without a GPU, a simulated node can be looked at: go run ./hack/simrocm/cmd/nodetree --dir DIR --model MI300X, then agent discover --root DIR"
 
 func newDiscoverCommand() *cobra.Command {
 	var (
@@ -28,13 +33,22 @@ func newDiscoverCommand() *cobra.Command {
 		Short: "Print the GPU facts of a host, or of a copy of its sysfs tree",
 		Long: `Print what sysfs tells of a host: GPU models, partitions, xGMI mesh, driver and ROCm versions, what is wrong with them,
 and what could not be read and why. It reads files only; it needs no cluster and opens no device.
+` + simulatedHint + `.
 
-Exit codes: 0 healthy (warnings allowed), 2 problems of severity Error were found, 1 it could not run.`,
+Exit codes: 0 healthy (warnings allowed), 1 it could not run, 2 wrong usage, 3 problems of severity Error were found.`,
 		Example: `  agent discover
   agent discover --root /host -o json
   agent discover --root ./copied-tree -o yaml`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case !slices.Contains([]string{"table", "json", "yaml"}, output):
+				return usageError(fmt.Errorf("-o %q is not known: use table, json or yaml", output))
+			case expected < 0:
+				return usageError(fmt.Errorf("--expected-gpus %d: give a number over zero, or 0 for the usual number of the model", expected))
+			case deadline <= 0:
+				return usageError(fmt.Errorf("--read-deadline %s: give a time over zero", deadline))
+			}
 			fs, err := discover.OpenRoot(root)
 			if err != nil {
 				return fmt.Errorf("%w: give the directory that holds sys, proc and opt with --root", err)
@@ -51,6 +65,9 @@ Exit codes: 0 healthy (warnings allowed), 2 problems of severity Error were foun
 			if err := writeFacts(cmd.OutOrStdout(), facts, output); err != nil {
 				return err
 			}
+			if len(facts.GPUs) == 0 {
+				_, _ = fmt.Fprintln(cmd.ErrOrStderr(), simulatedHint)
+			}
 			if !facts.Healthy() {
 				return &exitError{code: exitProblems}
 			}
@@ -66,8 +83,6 @@ Exit codes: 0 healthy (warnings allowed), 2 problems of severity Error were foun
 
 func writeFacts(w io.Writer, facts *discover.Facts, output string) error {
 	switch output {
-	case "table":
-		return facts.WriteTable(w)
 	case "json":
 		encoder := json.NewEncoder(w)
 		encoder.SetIndent("", "  ")
@@ -80,5 +95,5 @@ func writeFacts(w io.Writer, facts *discover.Facts, output string) error {
 		_, err = w.Write(data)
 		return err
 	}
-	return fmt.Errorf("unknown output %q: use table, json or yaml", output)
+	return facts.WriteTable(w)
 }

@@ -51,14 +51,19 @@ func TestDiscoverCommand(t *testing.T) {
 		"problem": {[]string{"--root", bad}, exitProblems, []string{"PCIE", "Error   PCIeInsteadOfXGMI", "NOT HEALTHY (1 error)"}},
 		"yaml":    {[]string{"--root", good, "-o", "yaml"}, 0, []string{"origin: Simulated", "model: MI300X"}},
 		"no root": {[]string{"--root", filepath.Join(good, "none")}, 1, []string{"--root"}},
-		"format":  {[]string{"--root", good, "-o", "xml"}, 1, []string{"use table, json or yaml"}},
-		"surplus": {[]string{"extra"}, 1, nil},
+		"format":  {[]string{"--root", good, "-o", "xml"}, 2, []string{"use table, json or yaml"}},
+		"surplus": {[]string{"extra"}, 2, []string{"is no flag"}},
+		"flag":    {[]string{"--rot", good}, 2, []string{"unknown flag"}},
+		"number":  {[]string{"--root", good, "--expected-gpus", "-1"}, 2, []string{"--expected-gpus -1"}},
+		"time":    {[]string{"--root", good, "--read-deadline", "0s"}, 2, []string{"--read-deadline 0s"}},
+		"no GPU":  {[]string{"--root", t.TempDir()}, exitProblems, []string{"NOT HEALTHY", "nodetree --dir DIR"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			cmd := newRootCommand()
 			cmd.SetArgs(append([]string{"discover"}, c.args...))
 			cmd.SetOut(&out)
+			cmd.SetErr(&out)
 			code := exitCodeOf(cmd.ExecuteContext(context.Background()), &out)
 			if code != c.code {
 				t.Errorf("exit code %d, want %d", code, c.code)

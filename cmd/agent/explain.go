@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -41,22 +42,22 @@ func newExplainCommand() *cobra.Command {
 		Example: `  agent explain --flavor rcclx-dev --collective AllReduce --datatype bf16 --ranks 8
   agent explain --flavor rcclx-dev --collective all_gather --low-precision Preferred -o json
   agent explain --flavor rcclx-dev --env RCCL_DDA_ENABLE=1`,
-		Args:         cobra.NoArgs,
+		Args:         noArgs,
 		SilenceUsage: true,
 		RunE: func(command *cobra.Command, _ []string) error {
+			if typed.output != "table" && typed.output != "json" {
+				return usageError(fmt.Errorf("-o %q is not known: use table or json", typed.output))
+			}
 			answer, err := typed.explain()
 			if err != nil {
-				return err
+				return usageError(err) // it answers from tables: only what was asked can be wrong
 			}
-			switch typed.output {
-			case "json":
+			if typed.output == "json" {
 				encoder := json.NewEncoder(command.OutOrStdout())
 				encoder.SetIndent("", "  ")
 				return encoder.Encode(answer)
-			case "table":
-				return answer.print(command.OutOrStdout())
 			}
-			return fmt.Errorf("-o %q is not known: use table or json", typed.output)
+			return answer.print(command.OutOrStdout())
 		},
 	}
 	flags := command.Flags()
@@ -103,6 +104,9 @@ func (x explainFlags) explain() (explanation, error) {
 	return answer, nil
 }
 
+// gfxName is how an architecture's name looks: gfx, the major version, then minor and stepping as in gfx90a.
+var gfxName = regexp.MustCompile(`^gfx[0-9][0-9a-z]+$`)
+
 func (x explainFlags) call() (rcclx.Call, error) {
 	c, err := rcclx.ParseCollective(x.collective)
 	if err != nil {
@@ -117,7 +121,11 @@ func (x explainFlags) call() (rcclx.Call, error) {
 	if i < 0 {
 		return rcclx.Call{}, fmt.Errorf("--op %q is not known: use Sum, Prod, Max, Min or Avg", x.op)
 	}
-	return rcclx.Call{Collective: c, Datatype: d, Op: ops[i], Ranks: x.ranks, Nodes: x.nodes, GFX: strings.ToLower(x.gfx)}, nil
+	gfx := strings.ToLower(x.gfx)
+	if gfx != "" && !gfxName.MatchString(gfx) {
+		return rcclx.Call{}, fmt.Errorf("--gfx %q is no architecture: give it as agent discover shows it, as in gfx942 (MI300X) or gfx950 (MI350X)", x.gfx)
+	}
+	return rcclx.Call{Collective: c, Datatype: d, Op: ops[i], Ranks: x.ranks, Nodes: x.nodes, GFX: gfx}, nil
 }
 
 func (x explainFlags) settings() (rcclx.Settings, error) {
@@ -142,14 +150,8 @@ func (x explainFlags) settings() (rcclx.Settings, error) {
 		}
 		s.LowPrecision.Collectives = append(s.LowPrecision.Collectives, c)
 	}
-	for _, pair := range x.env {
-		name, value, ok := strings.Cut(pair, "=")
-		if !ok || name == "" {
-			return s, fmt.Errorf("--env %q is not NAME=VALUE", pair)
-		}
-		s.Env = append(s.Env, rcclx.EnvVar{Name: name, Value: value})
-	}
-	return s, nil
+	s.Env, err = parseEnv(x.env)
+	return s, err
 }
 
 func parseMode(flag, text string) (rcclx.Mode, error) {

@@ -12,8 +12,8 @@ import (
 
 func runExplain(args ...string) (string, error) {
 	var out bytes.Buffer
-	command := newExplainCommand()
-	command.SetArgs(args)
+	command := newRootCommand()
+	command.SetArgs(append([]string{"explain"}, args...))
 	command.SetOut(&out)
 	command.SetErr(&out)
 	err := command.Execute()
@@ -115,9 +115,10 @@ func TestExplainJSON(t *testing.T) {
 func TestExplainRejects(t *testing.T) {
 	for _, args := range [][]string{{"--flavor", "rocm"}, {"--collective", "Gather"}, {"--datatype", "Int7"}, {"--ranks", "0"}, {"--dda", "on"},
 		{"--low-precision", "1"}, {"--env", "NAME"}, {"-o", "yaml"}, {"extra"}, {"--low-precision-collectives", "Gather"}, {"--low-precision-collectives", "Broadcast"},
-		{"--op", "Xor"}, {"--dda-flat-max", "64KB"}, {"--dda-tree-max", "x"}, {"--nodes", "9"}} {
-		if out, err := runExplain(args...); err == nil {
-			t.Errorf("explain %v gave no error:\n%s", args, out)
+		{"--op", "Xor"}, {"--dda-flat-max", "64KB"}, {"--dda-tree-max", "x"}, {"--nodes", "9"},
+		{"--gfx", "foo"}, {"--gfx", "MI300X"}, {"--gfx", "gfx"}, {"--gfx", "gfx942:sramecc+"}, {"--rank", "8"}, {"--ranks", "many"}} {
+		if out, err := runExplain(args...); err == nil || exitCode(err) != 2 {
+			t.Errorf("explain %v: %v, expected exit code 2:\n%s", args, err, out)
 		}
 	}
 }
@@ -154,5 +155,16 @@ func TestExplainReportsAWriteError(t *testing.T) {
 	}
 	if err := answer.print(&brokenWriter{after: 3}); err == nil || !strings.Contains(err.Error(), "disk full") {
 		t.Errorf("print gave %v", err)
+	}
+}
+
+func TestUnknownCommand(t *testing.T) {
+	for _, args := range [][]string{{"benhc"}, {"--flag"}} {
+		if code, out, errs := runCommand(t, "", args...); code != 2 || out != "" {
+			t.Errorf("%v: exit %d, %s%s", args, code, errs, out)
+		}
+	}
+	if code, out, _ := runCommand(t, ""); code != 0 || !strings.Contains(out, "Available Commands") {
+		t.Errorf("exit %d: %s", code, out)
 	}
 }

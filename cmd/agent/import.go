@@ -55,7 +55,6 @@ func newImportCommand() *cobra.Command {
 			return importFiles(command.Context(), args, o, p, command.InOrStdin(), command.OutOrStdout(), command.ErrOrStderr())
 		},
 	}
-	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError(err) })
 	flags := command.Flags()
 	flags.StringVar(&from, "from", string(perftests.Auto), "format of the files: auto, text or json")
 	flags.StringVar(&collective, "collective", "", "collective of text that does not name its program, as older rccl-tests do not")
@@ -159,8 +158,7 @@ func notGood(r results.Report) string {
 		of++
 	}
 	for _, x := range r.Results {
-		n, _ := x.Wrong()
-		add(n, strings.TrimSpace(fmt.Sprintf("%s %s %s %s %d B", x.Variant, x.Collective, x.Datatype, x.Placement, x.SizeBytes)))
+		add(x.Unexplained(), strings.TrimSpace(fmt.Sprintf("%s %s %s %s %d B", x.Variant, x.Collective, x.Datatype, x.Placement, x.SizeBytes)))
 	}
 	for _, x := range r.Pairs {
 		add(x.WrongElements, fmt.Sprintf("send and receive between ranks %d and %d", x.RankA, x.RankB))

@@ -38,6 +38,14 @@ func main() {
 	os.Exit(code)
 }
 
+// noArgs is for commands that take flags only.
+func noArgs(command *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError(fmt.Errorf("%q is no flag: %s --help lists them", args[0], command.CommandPath()))
+	}
+	return nil
+}
+
 // exitCode prints the error, if any, and chooses the process's exit code.
 func exitCode(err error) int {
 	if err == nil {
@@ -63,6 +71,14 @@ func newRootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	root.Args = func(command *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return usageError(fmt.Errorf("%q is no command: %s --help lists them", args[0], command.CommandPath()))
+		}
+		return nil
+	}
+	root.RunE = func(command *cobra.Command, _ []string) error { return command.Help() }
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError(err) })
 	root.AddCommand(newDiscoverCommand(), newMonitorCommand(), newInstallCommand(), newRunCommand(), newExplainCommand(), newBenchCommand(), newImportCommand())
 	return root
 }
