@@ -54,7 +54,7 @@ func TestImportInterrupted(t *testing.T) {
 	go func() {
 		done <- importFiles(ctx, []string{"-", "never-opened"}, perftests.Options{}, p, in, &out, &errs)
 	}()
-	half := data[:bytes.Index(data, []byte("# Out of bounds"))]
+	half, _, _ := bytes.Cut(data, []byte("# Out of bounds"))
 	for _, part := range [][]byte{half, []byte("\n")} { // the second is taken when the first was passed on
 		if _, err := feed.Write(part); err != nil {
 			t.Fatal(err)
@@ -88,7 +88,7 @@ func TestEndSignals(t *testing.T) {
 		fmt.Println(endSignals())
 		return
 	}
-	for prefix, want := range map[string]string{"": "[interrupt terminated hangup]", "trap '' HUP; ": "[interrupt terminated]"} {
+	for prefix, want := range map[string]string{"": "[interrupt terminated hangup]", "trap '' HUP;": "[interrupt terminated]"} {
 		command := exec.Command("sh", "-c", prefix+`exec "$0" -test.run '^TestEndSignals$'`, os.Args[0])
 		command.Env = append(os.Environ(), "AGENT_TEST_SIGNALS=1")
 		if out, err := command.CombinedOutput(); err != nil || !strings.Contains(string(out), want+"\n") {

@@ -46,7 +46,8 @@ func TestOwnReportCut(t *testing.T) {
 
 func TestOwnReportDamaged(t *testing.T) {
 	good := ownJSON(t)
-	good = good[:strings.Index(good, ",\n  \"failure\"")] + "\n}\n" // without its own failure
+	good, _, _ = strings.Cut(good, ",\n  \"failure\"")
+	good += "\n}\n" // without its own failure
 	if r := one(t, good, Options{}); r.Failure != nil || len(r.Results) != 6 || !r.Simulated {
 		t.Fatalf("%+v", r)
 	}
