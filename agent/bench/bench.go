@@ -295,7 +295,7 @@ func (x *bench) variant(ctx context.Context, v variantPlan) (failed bool) {
 	out := x.Teams.Run(ctx, team)
 	measured := c.results()
 	x.report.Results = append(x.report.Results, measured...)
-	for _, text := range lostValues(measured) {
+	for _, text := range slices.Concat(hazardous(measured), lostValues(measured)) {
 		x.warn("%s", text)
 	}
 	x.report.Environment[v.variant] = rcclx.Environment(x.lib.Gates(), v.variant, x.settingsOf(v.variant))

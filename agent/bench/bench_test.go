@@ -100,18 +100,28 @@ func TestVariantsSimulated(t *testing.T) {
 	if !r.Simulated || r.Library == nil || r.Library.Imitates != rcclx.FlavorRCCLXDev || r.Ranks != 8 || len(r.Devices) != 8 || r.Library.PCIAddress != "" {
 		t.Errorf("simulated %v, library %+v, %d ranks, %d devices", r.Simulated, r.Library, r.Ranks, len(r.Devices))
 	}
-	// Per variant: AllReduce out of place and in place at 3 sizes, AllToAll out of place at 2, since 8 B leave ranks without.
-	if want := 3 * (3 + 3 + 2); len(r.Results) != want || h.total != want || len(h.measured) != want || h.done[want-1] != want {
+	// Per variant: AllReduce out of place and in place at 3 sizes, AllToAll out of place at 2, since 8 B leave ranks without. In
+	// LowPrecision also two counts of AllReduce at which FP8 loses data.
+	if want := 3*(3+3+2) + 2; len(r.Results) != want || h.total != want || len(h.measured) != want || h.done[want-1] != want {
 		t.Errorf("%d results, %d heard of %d, expected %d", len(r.Results), len(h.measured), h.total, want)
 	}
-	for _, text := range []string{"left out in place, which they do not have: AllToAll", "without an element are left out: 1 of AllToAll BFloat16", "16777216 B: of 67108864 elements of Activations data"} {
+	for _, text := range []string{"left out in place, which they do not have: AllToAll", "without an element are left out: 1 of AllToAll BFloat16", "16777216 B: of 67108864 elements of Activations data",
+		"LowPrecision AllReduce BFloat16 16777218 B: 8 wrong elements, and a count of 8388609 is no multiple of 1024 elements"} {
 		if !strings.Contains(strings.Join(r.Warnings, "\n"), text) {
 			t.Errorf("no %q among the warnings %q", text, r.Warnings)
 		}
 	}
 	paths := map[rcclx.Variant]map[int64]rcclx.Path{}
+	hazards := 0
 	for _, x := range r.Results {
 		wrong, checked := x.Wrong()
+		if x.Hazard != "" {
+			hazards++
+			if x.Variant != rcclx.LowPrecision || x.HazardElements == 0 || x.Latency.Repeats != 1 {
+				t.Errorf("hazard %+v", x)
+			}
+			wrong -= x.HazardElements
+		}
 		if !checked || wrong != 0 || x.Latency.MedianNanoseconds <= 0 || x.MeanLatencyNanoseconds <= 0 || x.LaunchNanoseconds <= 0 {
 			t.Errorf("%+v", x)
 		}
@@ -121,6 +131,9 @@ func TestVariantsSimulated(t *testing.T) {
 			}
 			paths[x.Variant][x.SizeBytes] = x.ExpectedPath
 		}
+	}
+	if hazards != 2 {
+		t.Errorf("%d results at counts at which FP8 loses data, expected 2", hazards)
 	}
 	if paths[rcclx.DDA][65536] != rcclx.PathDDAFlat || paths[rcclx.LowPrecision][16<<20] != rcclx.PathLowPrecision || paths[rcclx.Baseline][65536] == rcclx.PathDDAFlat {
 		t.Errorf("paths %v", paths)
@@ -155,7 +168,7 @@ func TestFaultsSimulated(t *testing.T) {
 		message  string
 		measured int
 	}{
-		"hang:3":       {func(c *Config) { c.StepDeadline = 4 * time.Second }, rank.CodeRankHung, -1, "all 8 ranks missed the deadline of 3.6s for AllReduce BFloat16 65536 B (a rank's own limit, under the 4s given; rank ", 0},
+		"hang:3": {func(c *Config) { c.StepDeadline = 4 * time.Second }, rank.CodeRankHung, -1, "all 8 ranks missed the deadline of 3.6s for AllReduce BFloat16 65536 B (a rank's own limit, under the 4s given; rank ", 0},
 		"late:3:3600000": {func(c *Config) { c.StepDeadline = 4 * time.Second }, rank.CodeRankHung, 3,
 			"rank 3 (GPU 0000:65:00.0), by RAS's word (launched fewer operations than the others, standing still for ", 0},
 		"init-abort:2": {nil, "", 2, "was ended by SIGABRT", 0},

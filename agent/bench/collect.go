@@ -7,6 +7,7 @@ import (
 
 	"rcclx.io/commgroup-operator/agent/rank"
 	"rcclx.io/commgroup-operator/agent/results"
+	"rcclx.io/commgroup-operator/agent/runner"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -101,12 +102,13 @@ func combine(v rcclx.Variant, ranks int, by map[int]rank.Measurement) results.Re
 	l := &r.Latency
 	l.Repeats, l.IterationsPerRepeat = first.Latency.Repeats, first.Latency.IterationsPerRepeat
 	var sum int64
+	hasP95 := true // unless a rank lacks it, who may be the slowest
 	for i := range ranks {
 		m := by[i]
 		l.MedianNanoseconds = max(l.MedianNanoseconds, m.Latency.MedianNanoseconds)
 		l.MinNanoseconds = max(l.MinNanoseconds, m.Latency.MinNanoseconds)
 		l.MaxNanoseconds = max(l.MaxNanoseconds, m.Latency.MaxNanoseconds)
-		l.P95Nanoseconds = max(l.P95Nanoseconds, m.Latency.P95Nanoseconds)
+		l.P95Nanoseconds, hasP95 = max(l.P95Nanoseconds, m.Latency.P95Nanoseconds), hasP95 && m.Latency.P95Nanoseconds > 0
 		l.CoefficientOfVariationPPM = max(l.CoefficientOfVariationPPM, m.Latency.CoefficientOfVariationPPM)
 		r.LaunchNanoseconds = max(r.LaunchNanoseconds, m.LaunchNanoseconds)
 		sum += m.Latency.MedianNanoseconds
@@ -115,11 +117,17 @@ func combine(v rcclx.Variant, ranks int, by map[int]rank.Measurement) results.Re
 		}
 		for _, c := range m.Checks {
 			r.Checks = addCheck(r.Checks, c)
+			if runner.Explained(v, i, ranks, m, c) {
+				r.HazardElements += c.WrongElements
+			}
 		}
 	}
+	if !hasP95 {
+		l.P95Nanoseconds = 0
+	}
 	r.MeanLatencyNanoseconds = (sum + int64(ranks)/2) / int64(ranks)
-	// The size that was asked for is rounded down to whole elements for every rank; what was moved counts.
-	if shape, err := rcclx.ShapeOf(r.Collective, r.Datatype, r.SizeBytes, ranks); err == nil {
+	// What was moved counts: a size that was asked for is rounded down to whole elements for every rank.
+	if shape, err := rcclx.ShapeOfCount(r.Collective, r.Datatype, r.CountElements, ranks); err == nil {
 		r.SizeBytes = shape.SizeBytes()
 	}
 	r.SetBandwidths(ranks)
@@ -160,6 +168,18 @@ func lostValues(all []results.Result) []string {
 				out = append(out, fmt.Sprintf("%s %s %s %d B: of %d elements of %s data %d became NaN and %d overflowed", r.Variant, r.Collective, r.Datatype, r.SizeBytes,
 					c.CheckedElements, c.Data, c.NaNElements, c.OverflowElements))
 			}
+		}
+	}
+	return out
+}
+
+// hazardous says where FP8 gave wrong data at counts at which it is known to: a warning for whoever uses such counts, and no
+// fault of these GPUs.
+func hazardous(all []results.Result) []string {
+	var out []string
+	for _, r := range all {
+		if r.HazardElements > 0 {
+			out = append(out, fmt.Sprintf("%s %s %s %d B: %d wrong elements, and %s", r.Variant, r.Collective, r.Datatype, r.SizeBytes, r.HazardElements, r.Hazard))
 		}
 	}
 	return out

@@ -8,6 +8,7 @@ import (
 
 	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/rank"
+	"rcclx.io/commgroup-operator/agent/runner"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -116,6 +117,9 @@ func makePlan(c Config, env []rcclx.EnvVar) (plan, error) {
 				}
 			}
 		}
+		if v == rcclx.LowPrecision {
+			p.hazards(&vp, ranks)
+		}
 		p.variants = append(p.variants, vp)
 	}
 	if p.total == 0 {
@@ -180,6 +184,22 @@ func (p *plan) step(vp *variantPlan, c rcclx.Collective, d rcclx.Datatype, place
 		add(rounded[from:], rcclx.DataRounding, rcclx.DataGradients, rcclx.DataActivations)
 	default:
 		add(rounded, rcclx.DataExact)
+	}
+}
+
+// hazards adds the counts at which FP8 is known to lose data, as agent run tries them, less those that are measured already.
+func (p *plan) hazards(vp *variantPlan, ranks int) {
+	c := p.config
+	for _, step := range runner.HazardSteps(c.Collectives, c.Datatypes, c.Placements, c.SizesBytes, c.LowPrecision, ranks) {
+		step.SizesBytes = slices.DeleteFunc(step.SizesBytes, func(size int64) bool {
+			return slices.ContainsFunc(vp.steps, func(s rank.Step) bool {
+				return s.Collective == step.Collective && s.Datatype == step.Datatype && s.Placement == step.Placement && slices.Contains(s.SizesBytes, size)
+			})
+		})
+		if len(step.SizesBytes) > 0 {
+			vp.steps = append(vp.steps, step)
+			p.total += len(step.SizesBytes)
+		}
 	}
 }
 

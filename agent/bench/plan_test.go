@@ -33,7 +33,7 @@ func TestPlanData(t *testing.T) {
 	c.SizesBytes = []int64{4096, 16 << 20, 32 << 20}
 	c.Variants = []rcclx.Variant{rcclx.Baseline, rcclx.LowPrecision}
 	p, err := makePlan(c, nil)
-	if err != nil || p.total != 12 {
+	if err != nil || p.total != 14 {
 		t.Fatalf("%v, %d results", err, p.total)
 	}
 	got := []string{}
@@ -48,9 +48,25 @@ func TestPlanData(t *testing.T) {
 		"LowPrecision BFloat16 [4096] [Rounding]",
 		"LowPrecision BFloat16 [16777216 33554432] [Rounding Gradients Activations]",
 		"LowPrecision Int32 [4096 16777216 33554432] [Exact]",
+		"LowPrecision BFloat16 [16777218 16778240] [Rounding]",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	// Those that are asked for, or round down to it, are measured as any other, and only once.
+	c.SizesBytes = []int64{16777219, 16778240}
+	if p, err = makePlan(c, nil); err != nil || p.total != 8 {
+		t.Errorf("%v, %d results of %+v", err, p.total, p.variants)
+	}
+	for name, change := range map[string]func(*Config){
+		"no size that FP8 takes":   func(c *Config) { c.SizesBytes = []int64{4096} },
+		"FP8 is not for AllReduce": func(c *Config) { c.LowPrecision.Collectives = []rcclx.Collective{rcclx.AllGather} },
+	} {
+		other := c
+		change(&other)
+		if p, err := makePlan(other, nil); err != nil || p.total != 4*len(other.SizesBytes) {
+			t.Errorf("%s: %v, %d results", name, err, p.total)
+		}
 	}
 	c.Data = []rcclx.Data{rcclx.DataGradients}
 	if p, err = makePlan(c, nil); err != nil || !slices.Equal(p.variants[1].steps[0].Data, c.Data) {
@@ -226,8 +242,56 @@ func TestCombine(t *testing.T) {
 	if all := c.results(); len(all) != 1 || fmt.Sprint(all[0]) != fmt.Sprint(r) {
 		t.Errorf("%+v", all)
 	}
+	// The slowest rank may be the one that has no 95th percentile.
+	m := measurement(9000, exact)
+	m.Latency.P95Nanoseconds = 0
+	if r, done := c.add(1, m); !done || r.Latency.P95Nanoseconds != 0 || r.Latency.MaxNanoseconds != 13006 {
+		t.Errorf("without a 95th percentile of rank 1: %+v", r.Latency)
+	}
 	if text := lostValues(c.results()); len(text) != 1 || !strings.Contains(text[0], "1 became NaN and 1 overflowed") {
 		t.Errorf("%q", text)
+	}
+}
+
+// What was moved counts, not what was asked for.
+func TestCombineMoved(t *testing.T) {
+	c := newCollector(rcclx.Baseline, 1)
+	m := measurement(1000)
+	m.SizeBytes += 3
+	if r, _ := c.add(0, m); r.SizeBytes != 1<<20 || r.AlgBandwidthMBps != 1048576 {
+		t.Errorf("%d B at %d MB/s", r.SizeBytes, r.AlgBandwidthMBps)
+	}
+}
+
+// Wrong elements where FP8 is known to lose them are a warning; what begins before is a fault.
+func TestCombineHazard(t *testing.T) {
+	const count = 8<<20 + 1
+	for _, tc := range []struct {
+		name       string
+		variant    rcclx.Variant
+		first      int64
+		known, bad int64
+	}{
+		{"the tail", rcclx.LowPrecision, 8 << 20, 2, 0},
+		{"before the tail", rcclx.LowPrecision, 8<<20 - 1, 1, 1},
+		{"not with FP8", rcclx.Baseline, 8 << 20, 0, 2},
+	} {
+		c := newCollector(tc.variant, 8)
+		var r results.Result
+		for i := range 8 {
+			m := measurement(1000, rcclx.CheckResult{Data: rcclx.DataRounding, CheckedElements: count})
+			m.Datatype, m.SizeBytes, m.CountElements, m.Hazard = rcclx.BFloat16, 2*count, count, "h"
+			switch i {
+			case 1:
+				m.Checks[0].WrongElements, m.Checks[0].FirstWrongElement = 1, new(int64(8<<20))
+			case 2:
+				m.Checks[0].WrongElements, m.Checks[0].FirstWrongElement = 1, new(tc.first)
+			}
+			r, _ = c.add(i, m)
+		}
+		if r.HazardElements != tc.known || r.Unexplained() != tc.bad || (results.Report{Results: []results.Result{r}}).Good() != (tc.bad == 0) || len(hazardous(c.results())) != int(min(tc.known, 1)) {
+			t.Errorf("%s: %d known, %d not, %q", tc.name, r.HazardElements, r.Unexplained(), hazardous(c.results()))
+		}
 	}
 }
 

@@ -51,10 +51,10 @@ var columns = []column{
 	{"launch_ns", func(_ Report, r Result) string { return positive(r.LaunchNanoseconds) }},
 	{"repeats", func(_ Report, r Result) string { return positive(int64(r.Latency.Repeats)) }},
 	{"iterations_per_repeat", func(_ Report, r Result) string { return positive(int64(r.Latency.IterationsPerRepeat)) }},
-	{"alg_bandwidth_mbps", func(_ Report, r Result) string { return positive(r.AlgBandwidthMBps) }},
-	{"bus_bandwidth_mbps", func(_ Report, r Result) string { return positive(r.BusBandwidthMBps) }},
-	{"mean_alg_bandwidth_mbps", func(_ Report, r Result) string { return positive(r.MeanAlgBandwidthMBps) }},
-	{"mean_bus_bandwidth_mbps", func(_ Report, r Result) string { return positive(r.MeanBusBandwidthMBps) }},
+	{"alg_bandwidth_mbps", func(_ Report, r Result) string { return megabytes(r.AlgBandwidthMBps) }},
+	{"bus_bandwidth_mbps", func(_ Report, r Result) string { return megabytes(r.BusBandwidthMBps) }},
+	{"mean_alg_bandwidth_mbps", func(_ Report, r Result) string { return megabytes(r.MeanAlgBandwidthMBps) }},
+	{"mean_bus_bandwidth_mbps", func(_ Report, r Result) string { return megabytes(r.MeanBusBandwidthMBps) }},
 	{"checked_elements", checked(func(c rcclx.CheckResult) int64 { return c.CheckedElements }, sum)},
 	{"wrong_elements", checked(func(c rcclx.CheckResult) int64 { return c.WrongElements }, sum)},
 	{"nan_elements", measuredError(func(c rcclx.CheckResult) int64 { return c.NaNElements }, sum)},
@@ -63,6 +63,12 @@ var columns = []column{
 	{"mean_relative_error_ppm", measuredError(func(c rcclx.CheckResult) int64 { return c.MeanRelativeErrorPPM }, most)},
 	{"expected_path", func(_ Report, r Result) string { return string(r.ExpectedPath) }},
 	{"hazard", func(_ Report, r Result) string { return r.Hazard }},
+	{"hazard_elements", func(_ Report, r Result) string {
+		if _, checked := r.Wrong(); r.Hazard == "" || !checked {
+			return ""
+		}
+		return decimal(r.HazardElements)
+	}},
 }
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
@@ -73,6 +79,17 @@ func positive(n int64) string {
 		return ""
 	}
 	return decimal(n)
+}
+
+// megabytes is a bandwidth in 10^6 bytes per second with three decimals, and with more where those would be zeros.
+func megabytes(mbps float64) string {
+	switch {
+	case mbps <= 0:
+		return ""
+	case mbps < 0.001:
+		return strconv.FormatFloat(mbps, 'f', -1, 64)
+	}
+	return strconv.FormatFloat(mbps, 'f', 3, 64)
 }
 
 func ofLibrary(f func(rcclx.LibraryInfo) string) cell {
@@ -131,7 +148,7 @@ func measuredError(of func(rcclx.CheckResult) int64, combine func(a, b int64) in
 }
 
 // WriteCSV writes one header row and one row for each result of all reports, quoted as RFC 4180 says, with lines that
-// end in a newline alone. An empty cell is a missing value. Warnings and failures have no row.
+// end in a newline alone. An empty cell is a missing value. Warnings, failures and pairs have no row.
 func WriteCSV(w io.Writer, reports ...Report) error {
 	out := csv.NewWriter(w)
 	row := make([]string, len(columns))
@@ -144,7 +161,7 @@ func WriteCSV(w io.Writer, reports ...Report) error {
 	for _, p := range reports {
 		for _, r := range p.Results {
 			for i, c := range columns {
-				row[i] = c.value(p, r)
+				row[i] = Printable(c.value(p, r))
 			}
 			if err := out.Write(row); err != nil {
 				return err

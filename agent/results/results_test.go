@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"rcclx.io/commgroup-operator/rcclx"
 )
@@ -50,7 +51,7 @@ func sample() Report {
 		rcclx.CheckResult{Data: rcclx.DataRounding, CheckedElements: 1 << 20, MaxRelativeErrorPPM: 62500, MeanRelativeErrorPPM: 21000},
 		rcclx.CheckResult{Data: rcclx.DataActivations, CheckedElements: 1 << 20, WrongElements: 3, FirstWrongElement: pointer(int64(17)), NaNElements: 1, OverflowElements: 2,
 			MaxRelativeErrorPPM: 500000, MeanRelativeErrorPPM: 30000})
-	hazard.Hazard = "a count of 16777216 is no multiple"
+	hazard.Hazard, hazard.HazardElements = "a count of 16777216 is no multiple", 2
 	return Report{
 		Source: SourceBench, Node: "gpu-node-7", Time: time.Date(2026, 11, 28, 3, 30, 0, 0, time.UTC), Simulated: true, Ranks: 8, Nodes: 1,
 		Library: &rcclx.LibraryInfo{Flavor: rcclx.FlavorSimulated, Imitates: rcclx.FlavorRCCLXDev, VersionCode: 22803, Path: "/opt/rocm/lib/librccl.so.1",
@@ -105,6 +106,8 @@ func TestSimulatedEverywhere(t *testing.T) {
 		switch {
 		case strings.HasPrefix(line, "# ") && !strings.HasPrefix(line, "#  "):
 			block = line
+		case strings.HasPrefix(line, "#     "):
+			block += line // a title that goes on
 		case !strings.HasPrefix(line, "#") && !strings.Contains(block, "SIMULATED"):
 			t.Errorf("the row %q stands under %q", line, block)
 		}
@@ -131,7 +134,7 @@ func TestSimulatedEverywhere(t *testing.T) {
 
 func TestMissingIsNeverZero(t *testing.T) {
 	r := Report{Source: SourceRCCLTests, Results: []Result{{Collective: rcclx.AllGather, Datatype: rcclx.Int8, Placement: rcclx.OutOfPlace, SizeBytes: 8, CountElements: 1,
-		Latency: rcclx.LatencyStats{MedianNanoseconds: 9000}, AlgBandwidthMBps: 1}}}
+		Latency: rcclx.LatencyStats{MedianNanoseconds: 9000}, AlgBandwidthMBps: 0.889}}}
 	var table, rows strings.Builder
 	_, _ = WriteTable(&table, TableOptions{}, r), WriteCSV(&rows, r)
 	var row []string
@@ -140,7 +143,7 @@ func TestMissingIsNeverZero(t *testing.T) {
 			row = strings.Fields(line)
 		}
 	}
-	want := []string{"8", "1", "Int8", "-", "OutOfPlace", "9.00", "-", "-", "-", "-", "0.001", "-", "-", "-"}
+	want := []string{"8", "1", "Int8", "-", "OutOfPlace", "9.00", "-", "-", "-", "-", "0.000889", "-", "-", "-"}
 	if !slices.Equal(row, want) {
 		t.Errorf("row  %q\nwant %q", row, want)
 	}
@@ -155,11 +158,121 @@ func TestMissingIsNeverZero(t *testing.T) {
 	}
 }
 
+// JSON leaves out what is missing, and keeps a zero that was measured.
+func TestMissingInJSON(t *testing.T) {
+	of := func(l rcclx.LatencyStats, c rcclx.CheckResult) string {
+		var b strings.Builder
+		if err := WriteJSON(&b, Report{Source: SourceNCCLTests, Results: []Result{{Latency: l, MeanLatencyNanoseconds: 9, SizeBytes: 8, CountElements: 8, Checks: []rcclx.CheckResult{c}}}}); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	zeros := func(text string) (names []string) {
+		for line := range strings.Lines(text) {
+			if name, ok := strings.CutSuffix(strings.TrimRight(strings.TrimSpace(line), ","), ": 0"); ok {
+				names = append(names, strings.Trim(name, `"`))
+			}
+		}
+		return names
+	}
+	if got := zeros(of(rcclx.LatencyStats{}, rcclx.CheckResult{CheckedElements: 3})); !slices.Equal(got, []string{"wrongElements"}) {
+		t.Errorf("zeros %q, expected wrongElements alone", got)
+	}
+	got := zeros(of(rcclx.LatencyStats{MedianNanoseconds: 9, MinNanoseconds: 9, MaxNanoseconds: 9, Repeats: 2}, rcclx.CheckResult{Data: rcclx.DataExact, CheckedElements: 3}))
+	if want := []string{"coefficientOfVariationPPM", "wrongElements", "maxRelativeErrorPPM"}; !slices.Equal(got, want) {
+		t.Errorf("zeros %q, expected %q", got, want)
+	}
+}
+
+// Small messages over long times have bandwidths far under 1 MB/s: measured is not missing.
+func TestSmallBandwidths(t *testing.T) {
+	for want, tc := range map[string]struct {
+		size, median int64
+	}{
+		"0.400,0.700": {8, 20_000}, "0.001,0.002": {1, 1_000_000}, "0.00001,0.0000175": {1, 100_000_000}, "328362.146,574633.755": {1 << 30, 3_269_993},
+	} {
+		r := Result{Collective: rcclx.AllReduce, SizeBytes: tc.size, Latency: rcclx.LatencyStats{MedianNanoseconds: tc.median}}
+		r.SetBandwidths(8)
+		var rows strings.Builder
+		_ = WriteCSV(&rows, Report{Results: []Result{r}})
+		records, err := csv.NewReader(strings.NewReader(rows.String())).ReadAll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := slices.Index(records[0], "alg_bandwidth_mbps")
+		if got := strings.Join(records[1][at:at+2], ","); got != want {
+			t.Errorf("%d B in %d ns: %s, expected %s", tc.size, tc.median, got, want)
+		}
+	}
+	r := Result{Collective: rcclx.AllReduce, SizeBytes: 8, Latency: rcclx.LatencyStats{MedianNanoseconds: 20_000}}
+	if r.SetBandwidths(1); r.BusBandwidthMBps != 0 || r.AlgBandwidthMBps != 0.4 {
+		t.Errorf("over one rank %g and %g", r.AlgBandwidthMBps, r.BusBandwidthMBps)
+	}
+}
+
+// The one time of rccl-tests is a mean over the ranks, and is not called a median.
+func TestOneTimeAlone(t *testing.T) {
+	r := Result{Collective: rcclx.AllReduce, SizeBytes: 8000, CountElements: 4000, MeanLatencyNanoseconds: 20_000}
+	r.SetBandwidths(8)
+	var table, rows strings.Builder
+	_, _ = WriteTable(&table, TableOptions{}, Report{Ranks: 8, Results: []Result{r}}), WriteCSV(&rows, Report{Results: []Result{r}})
+	if text := table.String(); !strings.Contains(text, "  time(us)") || strings.Contains(text, "median") || !strings.Contains(text, " 20.00 ") || !strings.Contains(text, " 0.400 ") {
+		t.Errorf("table:\n%s", text)
+	}
+	records, _ := csv.NewReader(strings.NewReader(rows.String())).ReadAll()
+	for name, want := range map[string]string{"latency_median_ns": "", "latency_mean_of_ranks_ns": "20000", "bus_bandwidth_mbps": "700.000", "mean_bus_bandwidth_mbps": "700.000"} {
+		if got := records[1][slices.Index(records[0], name)]; got != want {
+			t.Errorf("%s is %q, expected %q", name, got, want)
+		}
+	}
+	table.Reset()
+	if _ = WriteTable(&table, TableOptions{Statistic: P95}, Report{Ranks: 8, Results: []Result{r}}); !strings.Contains(table.String(), "p95(us)") || strings.Contains(table.String(), "0.400") {
+		t.Errorf("a p95 that is missing has a bandwidth:\n%s", table.String())
+	}
+}
+
+// What a report from elsewhere holds cannot steer a terminal, nor add rows; long lines are wrapped.
+func TestStrangeTexts(t *testing.T) {
+	r := sample()
+	evil := "a\x1b[31mb\n9 9 c\u009b2J"
+	r.Input, r.Node, r.Library.Path, r.Devices[0].Name, r.Warnings = evil, evil, evil, evil, []string{evil, strings.Repeat("word ", 60)}
+	r.Results[0].ExpectedPath, r.Results[0].Variant, r.Settings[0].Name, r.Failure.Message = rcclx.Path(evil), rcclx.Variant(evil), evil, evil
+	var table, rows, failure strings.Builder
+	_, _, _ = WriteTable(&table, TableOptions{}, r), WriteCSV(&rows, r), r.Failure.WriteFailure(&failure)
+	for name, text := range map[string]string{"table": table.String(), "CSV": rows.String(), "failure": failure.String()} {
+		if strings.ContainsFunc(text, func(c rune) bool { return c != '\n' && unicode.IsControl(c) }) || strings.Contains(text, "\n9 9") {
+			t.Errorf("%s:\n%q", name, text)
+		}
+	}
+	for line := range strings.Lines(table.String()) {
+		if strings.HasPrefix(line, "# ") && !strings.Contains(line, "size(B)") && len(strings.TrimSpace(line)) > maxColumns {
+			t.Errorf("%d columns: %s", len(line), line)
+		}
+	}
+	if got := strings.Count(table.String(), "word"); got != 60 {
+		t.Errorf("%d words after wrapping, expected 60", got)
+	}
+	var long strings.Builder
+	(&printer{w: &long}).line("# %s %s", strings.Repeat("x", 300), "end")
+	if want := "# " + strings.Repeat("x", 300) + "\n#     end\n"; long.String() != want {
+		t.Errorf("got %q", long.String())
+	}
+}
+
+func TestNotes(t *testing.T) {
+	r := sample()
+	var table strings.Builder
+	_ = WriteTable(&table, TableOptions{}, r)
+	if !strings.Contains(table.String(), "LowPrecision  NaN:1,overflow:2\n") {
+		t.Errorf("the comparison does not tell of NaN and overflow:\n%s", table.String())
+	}
+}
+
 func TestStatistics(t *testing.T) {
 	r := sample().Results[0]
-	for s, want := range map[Statistic][2]int64{Median: {20000, 410}, Min: {18000, 455}, Max: {40000, 205}, P95: {30000, 273}, Mean: {19600, 418}} {
+	for s, want := range map[Statistic][2]float64{Median: {20000, 409.6}, Min: {18000, 455.111}, Max: {40000, 204.8}, P95: {30000, 273.067}, Mean: {19600, 417.959}} {
 		alg, _ := s.bandwidths(r, 8)
-		if got := [2]int64{s.Of(r), alg}; got != want {
+		if got := [2]float64{float64(s.Of(r)), alg}; got != want {
 			t.Errorf("%s: %v, expected %v", s, got, want)
 		}
 		if back, err := ParseStatistic(strings.ToUpper(string(s))); err != nil || back != s {
@@ -198,12 +311,19 @@ func TestCompare(t *testing.T) {
 }
 
 func TestGood(t *testing.T) {
+	hazard := func(wrong, known int64) []Result {
+		return []Result{{Hazard: "h", HazardElements: known, Checks: []rcclx.CheckResult{{CheckedElements: 5, WrongElements: wrong}}}}
+	}
+	if r := (Report{Results: hazard(3, 3)}); !r.Good() {
+		t.Error("what the library is known to lose fails a report")
+	}
 	good := Report{Results: []Result{{Checks: []rcclx.CheckResult{{CheckedElements: 5}}}}}
 	if !good.Good() {
 		t.Error("a good report is not")
 	}
 	for name, r := range map[string]Report{
 		"empty":      {},
+		"beyond":     {Results: hazard(3, 2)},
 		"failed":     {Results: good.Results, Failure: &Failure{}},
 		"wrong":      {Results: []Result{{Checks: []rcclx.CheckResult{{CheckedElements: 5, WrongElements: 1}}}}},
 		"wrong pair": {Results: good.Results, Pairs: []Pair{{WrongElements: 1}}},

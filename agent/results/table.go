@@ -3,7 +3,9 @@ package results
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"rcclx.io/commgroup-operator/rcclx"
 )
@@ -45,7 +47,29 @@ func (o *printer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (o *printer) line(format string, args ...any) { _, _ = fmt.Fprintf(o, format+"\n", args...) }
+// maxColumns of a line that is no row: a longer one goes on in the next.
+const maxColumns = 120
+
+// line prints one line, without what could steer a terminal. One that begins with "# " is wrapped at its spaces.
+func (o *printer) line(format string, args ...any) {
+	text := Printable(fmt.Sprintf(format, args...))
+	for strings.HasPrefix(text, "# ") && utf8.RuneCountInString(text) > maxColumns {
+		width := len(string([]rune(text)[:maxColumns+1]))
+		indent := len(text) - len(strings.TrimLeft(text, "# "))
+		at := strings.LastIndexByte(text[indent:width], ' ')
+		if at < 0 { // a word as long as that stays whole
+			if at = strings.IndexByte(text[indent:], ' '); at < 0 {
+				break
+			}
+		}
+		at += indent
+		o.text(text[:at])
+		text = "#     " + text[at+1:]
+	}
+	o.text(text)
+}
+
+func (o *printer) text(line string) { _, _ = io.WriteString(o, line+"\n") }
 
 // rows prints right-aligned columns, the header first.
 func (o *printer) rows(head []string, rows [][]string) {
@@ -63,7 +87,7 @@ func (o *printer) rows(head []string, rows [][]string) {
 		for k, text := range row {
 			line += fmt.Sprintf("  %*s", widths[k], text)
 		}
-		o.line("%s", line)
+		o.text(Printable(line))
 	}
 }
 
@@ -72,6 +96,9 @@ func (o *printer) report(p Report, opt TableOptions) {
 	groups := Group(p.Results)
 	for _, g := range groups {
 		o.series(p, g, opt.Statistic)
+	}
+	for _, g := range groups {
+		o.hazards(p, g, opt.Statistic)
 	}
 	for _, c := range Compare(groups) {
 		o.comparison(p, c)
@@ -91,7 +118,7 @@ func (o *printer) report(p Report, opt TableOptions) {
 }
 
 // flat puts a text on one line.
-func flat(text string) string { return printable(strings.Join(strings.Fields(text), " ")) }
+func flat(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 func (o *printer) header(p Report) {
 	title := "# " + p.Source
@@ -102,13 +129,13 @@ func (o *printer) header(p Report) {
 		title += " " + t
 	}
 	if p.Ranks > 0 {
-		title += fmt.Sprintf(", %d ranks", p.Ranks)
+		title += ", " + plural(p.Ranks, "rank")
 	}
 	switch {
 	case p.Node != "":
 		title += " on " + p.Node
 	case p.Nodes > 0:
-		title += fmt.Sprintf(" on %d node(s)", p.Nodes)
+		title += " on " + plural(p.Nodes, "node")
 	}
 	o.line("%s", title)
 	if p.Simulated {
@@ -149,20 +176,44 @@ func (k Key) title(simulated bool) string {
 	return strings.Join(parts, " ")
 }
 
+// series shows the results of a key, less those at counts at which the library is known to lose data.
 func (o *printer) series(p Report, s Series, statistic Statistic) {
-	launch, hazards := false, false
-	for _, r := range s.Results {
-		launch, hazards = launch || r.LaunchNanoseconds > 0, hazards || r.Hazard != ""
+	plain := slices.DeleteFunc(slices.Clone(s.Results), func(r Result) bool { return r.Hazard != "" })
+	if len(plain) == 0 {
+		return
 	}
 	o.line("#")
 	o.line("# %s", s.Key.title(p.Simulated))
-	head := []string{"size(B)", "count", "type", "redop", "placement", string(statistic) + "(us)", "min", "max", "p95", "cv%", "algbw(GB/s)", "busbw(GB/s)", "#wrong"}
+	o.measured(p, plain, statistic)
+}
+
+// hazards shows the results at counts at which the library is known to lose data.
+func (o *printer) hazards(p Report, s Series, statistic Statistic) {
+	known := slices.DeleteFunc(slices.Clone(s.Results), func(r Result) bool { return r.Hazard == "" })
+	if len(known) == 0 {
+		return
+	}
+	o.line("#")
+	o.line("# Hazard: counts at which the library is known to lose data, for which wrong elements are a warning: %s", s.Key.title(p.Simulated))
+	o.measured(p, known, statistic)
+	for _, r := range known {
+		o.line("# Hazard at %d B: %s", r.SizeBytes, flat(r.Hazard))
+		if n := r.Unexplained(); n > 0 {
+			o.line("# Wrong beyond that at %d B: %d elements, which no known hazard explains", r.SizeBytes, n)
+		}
+	}
+}
+
+func (o *printer) measured(p Report, all []Result, statistic Statistic) {
+	launch := slices.ContainsFunc(all, func(r Result) bool { return r.LaunchNanoseconds > 0 })
+	statistic, time := statistic.shown(all)
+	head := []string{"size(B)", "count", "type", "redop", "placement", time + "(us)", "min", "max", "p95", "cv%", "algbw(GB/s)", "busbw(GB/s)", "#wrong"}
 	if launch {
 		head = append(head, "launch(us)")
 	}
 	head = append(head, "path")
 	var rows [][]string
-	for _, r := range s.Results {
+	for _, r := range all {
 		wrong, any := r.Wrong()
 		cv, wrongText := missing, missing
 		if hasSpread(r.Latency) {
@@ -172,24 +223,15 @@ func (o *printer) series(p Report, s Series, statistic Statistic) {
 			wrongText = decimal(wrong)
 		}
 		alg, bus := statistic.bandwidths(r, p.Ranks)
-		timed := statistic.Of(r) > 0
 		row := []string{decimal(r.SizeBytes), decimal(r.CountElements), word(string(r.Datatype)), word(r.Op), word(string(r.Placement)),
 			microseconds(statistic.Of(r)), microseconds(r.Latency.MinNanoseconds), microseconds(r.Latency.MaxNanoseconds),
-			microseconds(r.Latency.P95Nanoseconds), cv, gigabytes(alg, timed), gigabytes(bus, timed && p.Ranks > 1), wrongText}
+			microseconds(r.Latency.P95Nanoseconds), cv, gigabytes(alg), gigabytes(bus), wrongText}
 		if launch {
 			row = append(row, microseconds(r.LaunchNanoseconds))
 		}
 		rows = append(rows, append(row, word(string(r.ExpectedPath))))
 	}
 	o.rows(head, rows)
-	if !hazards {
-		return
-	}
-	for _, r := range s.Results {
-		if r.Hazard != "" {
-			o.line("# Hazard at %d B: %s", r.SizeBytes, flat(r.Hazard))
-		}
-	}
 }
 
 func (o *printer) comparison(p Report, c Comparison) {
@@ -198,12 +240,18 @@ func (o *printer) comparison(p Report, c Comparison) {
 		Root: c.Key.Root, Placement: c.Key.Placement}.title(p.Simulated))
 	var rows [][]string
 	for _, x := range c.Points {
-		note := missing
+		var notes []string
 		if x.WithinNoise {
-			note = "within_noise"
+			notes = append(notes, "within_noise")
+		}
+		if x.NaNElements > 0 {
+			notes = append(notes, "NaN:"+decimal(x.NaNElements))
+		}
+		if x.OverflowElements > 0 {
+			notes = append(notes, "overflow:"+decimal(x.OverflowElements))
 		}
 		rows = append(rows, []string{decimal(x.SizeBytes), microseconds(x.ReferenceNanoseconds), microseconds(x.VariantNanoseconds),
-			fmt.Sprintf("%.3fx", float64(x.SpeedupPPM)/1e6), word(string(x.Path)), note})
+			fmt.Sprintf("%.3fx", float64(x.SpeedupPPM)/1e6), word(string(x.Path)), orMissing(strings.Join(notes, ","))})
 	}
 	o.rows([]string{"size(B)", string(c.Reference) + "(us)", string(c.Variant) + "(us)", "speedup", "path", "note"}, rows)
 }
@@ -262,7 +310,7 @@ func (o *printer) pairs(p Report) {
 	for a := range ranks {
 		row := []string{decimal(int64(a))}
 		for b := range ranks {
-			row = append(row, gigabytes(at[[2]int{a, b}], false))
+			row = append(row, gigabytes(float64(at[[2]int{a, b}])))
 		}
 		rows = append(rows, row)
 	}

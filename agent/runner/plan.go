@@ -54,7 +54,8 @@ func Plan(p api.RunPlan, ranks int) []VariantPlan {
 			}
 		}
 		if v == rcclx.LowPrecision {
-			steps = append(steps, hazardSteps(p, ranks)...)
+			sc := ScopeOf(p, ranks)
+			steps = append(steps, HazardSteps(sc.Collectives, sc.Datatypes, placements(p), p.SizesBytes, SettingsOf(p).LowPrecision, ranks)...)
 		}
 		if v == rcclx.Baseline && ranks > 1 && len(p.SizesBytes) > 0 {
 			steps = append(steps, rank.Step{
@@ -99,22 +100,25 @@ func withFP8Data(step rank.Step, v rcclx.Variant, random bool) []rank.Step {
 	return out
 }
 
-// hazardSteps try the counts at which FP8's code loses a tail, once each, where the plan measures sizes that FP8 takes.
-func hazardSteps(p api.RunPlan, ranks int) []rank.Step {
-	if len(p.SizesBytes) == 0 || slices.Max(p.SizesBytes) < rcclx.LowPrecisionMinBytes {
+// HazardSteps try the counts at which FP8's code loses a tail, once each and in the first placement that a collective has,
+// where sizes are measured that FP8 takes. Sizes that are measured anyway are left out.
+func HazardSteps(collectives []rcclx.Collective, datatypes []rcclx.Datatype, places []rcclx.Placement, sizesBytes []int64, fp8 rcclx.LowPrecisionSettings, ranks int) []rank.Step {
+	if len(sizesBytes) == 0 || slices.Max(sizesBytes) < rcclx.LowPrecisionMinBytes {
 		return nil
 	}
 	var out []rank.Step
-	for _, c := range p.Collectives {
-		for _, d := range p.Datatypes {
-			c, d := rcclx.Collective(c), rcclx.Datatype(d)
-			places := rcclx.MeasurablePlacements(c, placements(p))
-			if !takesFP8(p, c, d) || len(places) == 0 {
+	for _, c := range collectives {
+		measurable := rcclx.MeasurablePlacements(c, places)
+		if len(measurable) == 0 || len(fp8.Collectives) > 0 && !slices.Contains(fp8.Collectives, c) {
+			continue
+		}
+		for _, d := range datatypes {
+			if !rcclx.KnowsLowPrecision(c, d) {
 				continue
 			}
-			sizes := slices.DeleteFunc(rcclx.HazardSizes(c, d, rcclx.LowPrecisionMinBytes, ranks), func(size int64) bool { return slices.Contains(p.SizesBytes, size) })
+			sizes := slices.DeleteFunc(rcclx.HazardSizes(c, d, rcclx.LowPrecisionMinBytes, ranks), func(size int64) bool { return slices.Contains(sizesBytes, size) })
 			if len(sizes) > 0 {
-				out = append(out, rank.Step{Kind: rank.StepMeasure, Collective: c, Datatype: d, Placement: places[0],
+				out = append(out, rank.Step{Kind: rank.StepMeasure, Collective: c, Datatype: d, Placement: measurable[0],
 					Data: []rcclx.Data{rcclx.DataRounding}, SizesBytes: sizes, Iterations: 1})
 			}
 		}

@@ -123,7 +123,7 @@ func (c *Cell) add(v rcclx.Variant, r, ranks int, m rank.Measurement) {
 		if check.Data == "" {
 			check.Data = plainData(v)
 		}
-		if mustBeRight(v, check.Data) && !explained(v, r, ranks, m, check) {
+		if mustBeRight(v, check.Data) && !Explained(v, r, ranks, m, check) {
 			c.UnexplainedElements += check.WrongElements
 		}
 		at := slices.IndexFunc(c.Checks, func(x DataCheck) bool { return x.Data == check.Data })
@@ -144,9 +144,9 @@ func (c *Cell) add(v rcclx.Variant, r, ranks int, m rank.Measurement) {
 	}
 }
 
-// explained says whether all wrong elements of a check lie in what the library is known to lose. Without the place of the
+// Explained says whether all wrong elements of a check by rank r lie in what the library is known to lose. Without the place of the
 // first one that is not known, and so not said.
-func explained(v rcclx.Variant, r, ranks int, m rank.Measurement, check rcclx.CheckResult) bool {
+func Explained(v rcclx.Variant, r, ranks int, m rank.Measurement, check rcclx.CheckResult) bool {
 	first := check.FirstWrongElement
 	return v == rcclx.LowPrecision && m.Hazard != "" && first != nil && *first >= rcclx.HazardStart(m.Collective, r, ranks, m.CountElements)
 }

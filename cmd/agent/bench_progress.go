@@ -51,8 +51,11 @@ func (p *progress) Measured(done, total int, r results.Result) {
 	if r.BusBandwidthMBps > 0 {
 		text += fmt.Sprintf(", busbw %.3f GB/s", float64(r.BusBandwidthMBps)/1e3)
 	}
-	if wrong, _ := r.Wrong(); wrong > 0 {
+	if wrong := r.Unexplained(); wrong > 0 {
 		text += fmt.Sprintf(", %d WRONG elements", wrong)
+	}
+	if r.HazardElements > 0 {
+		text += fmt.Sprintf(", %d wrong elements of a known hazard", r.HazardElements)
 	}
 	p.show(text)
 }

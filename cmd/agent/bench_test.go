@@ -182,7 +182,6 @@ func TestOnWrongData(t *testing.T) {
 	wrong := []rcclx.CheckResult{{CheckedElements: 8, WrongElements: 1}}
 	right := []rcclx.CheckResult{{CheckedElements: 8}}
 	for want, r := range map[string]results.Report{
-		"known to lose data":   {Results: []results.Result{{Variant: rcclx.LowPrecision, Checks: wrong, Hazard: "h"}, {Variant: rcclx.Baseline, Checks: right}}},
 		"Baseline is right":    {Results: []results.Result{{Variant: rcclx.DDA, Checks: wrong}, {Variant: rcclx.Baseline, Checks: right}}},
 		"run no jobs on":       {Results: []results.Result{{Variant: rcclx.DDA, Checks: wrong}, {Variant: rcclx.Baseline, Checks: wrong}}},
 		"run no jobs on these": {Results: []results.Result{{Variant: rcclx.DDA, Checks: wrong}}},
