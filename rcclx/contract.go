@@ -1,6 +1,9 @@
 package rcclx
 
-import "fmt"
+import (
+	"encoding/json"
+	"fmt"
+)
 
 // LibraryInfo says what was loaded.
 type LibraryInfo struct {
@@ -49,21 +52,34 @@ func VersionString(code int) string {
 
 // LatencyStats are over repeats; each repeat is the mean of a batch of iterations between two device events.
 type LatencyStats struct {
-	MedianNanoseconds int64 `json:"medianNanoseconds"`
-	MinNanoseconds    int64 `json:"minNanoseconds"`
-	MaxNanoseconds    int64 `json:"maxNanoseconds"`
+	MedianNanoseconds int64 `json:"medianNanoseconds,omitempty"`
+	MinNanoseconds    int64 `json:"minNanoseconds,omitempty"`
+	MaxNanoseconds    int64 `json:"maxNanoseconds,omitempty"`
 	// P95Nanoseconds is missing (zero) under 20 repeats, of which it would be the largest.
 	P95Nanoseconds int64 `json:"p95Nanoseconds,omitempty"`
-	// CoefficientOfVariationPPM is the standard deviation over the mean, in parts per million.
+	// CoefficientOfVariationPPM is the standard deviation over the mean, in parts per million; missing under two repeats.
 	CoefficientOfVariationPPM int64 `json:"coefficientOfVariationPPM"`
-	Repeats                   int   `json:"repeats"`
-	IterationsPerRepeat       int   `json:"iterationsPerRepeat"`
+	Repeats                   int   `json:"repeats,omitempty"`
+	IterationsPerRepeat       int   `json:"iterationsPerRepeat,omitempty"`
+}
+
+// MarshalJSON leaves out what is missing: of the coefficient of variation zero is missing only where nothing was repeated.
+func (l LatencyStats) MarshalJSON() ([]byte, error) {
+	type plain LatencyStats
+	out := struct {
+		plain
+		CoefficientOfVariationPPM *int64 `json:"coefficientOfVariationPPM,omitempty"`
+	}{plain: plain(l)}
+	if l.Repeats > 1 {
+		out.CoefficientOfVariationPPM = &l.CoefficientOfVariationPPM
+	}
+	return json.Marshal(out)
 }
 
 // CheckResult is the comparison of a result with its reference.
 type CheckResult struct {
-	// Data that the call was checked with.
-	Data Data `json:"data"`
+	// Data that the call was checked with; empty where another program checked, which measures no errors.
+	Data Data `json:"data,omitempty"`
 	// CheckedElements, WrongElements: outside the tolerance of the datatype, the number of ranks and the path. No element
 	// counts as checked where rounding explains so much that a rank's part could be missing unseen, as in sums of random FP8 elements
 	// over 8 ranks: the errors are told all the same.
@@ -81,6 +97,19 @@ type CheckResult struct {
 	// MeanRelativeErrorPPM is the mean of |got-want| over the mean of |want|, in parts per million, of the elements that are
 	// finite.
 	MeanRelativeErrorPPM int64 `json:"meanRelativeErrorPPM,omitempty"`
+}
+
+// MarshalJSON leaves the largest error out where none was measured.
+func (c CheckResult) MarshalJSON() ([]byte, error) {
+	type plain CheckResult
+	out := struct {
+		plain
+		MaxRelativeErrorPPM *int64 `json:"maxRelativeErrorPPM,omitempty"`
+	}{plain: plain(c)}
+	if c.Data != "" {
+		out.MaxRelativeErrorPPM = &c.MaxRelativeErrorPPM
+	}
+	return json.Marshal(out)
 }
 
 // Path is the way that a call takes inside the library.

@@ -229,17 +229,21 @@ func AlgBandwidthMBps(sizeBytes, latencyNanoseconds int64) int64 {
 // (rccl-tests doc/PERFORMANCE.md and GetBw in src/*.cu). Zero, which a caller must take as missing, over one rank, where
 // nothing crosses a link, where the latency is not positive and for an unknown collective.
 func BusBandwidthMBps(c Collective, sizeBytes, latencyNanoseconds int64, ranks int) int64 {
-	if latencyNanoseconds <= 0 || sizeBytes <= 0 || ranks < 2 {
+	if latencyNanoseconds <= 0 || sizeBytes <= 0 {
 		return 0
 	}
-	factor := 1.0
+	return int64(math.Round(float64(sizeBytes) * 1e3 / float64(latencyNanoseconds) * BusFactor(c, ranks)))
+}
+
+// BusFactor is the bus bandwidth over the algorithm bandwidth; zero over one rank and for an unknown collective.
+func BusFactor(c Collective, ranks int) float64 {
 	switch {
-	case c == AllReduce:
-		factor = 2 * float64(ranks-1) / float64(ranks)
-	case parted(c):
-		factor = float64(ranks-1) / float64(ranks)
-	case !slices.Contains(AllCollectives(), c):
+	case ranks < 2 || !slices.Contains(AllCollectives(), c):
 		return 0
+	case c == AllReduce:
+		return 2 * float64(ranks-1) / float64(ranks)
+	case parted(c):
+		return float64(ranks-1) / float64(ranks)
 	}
-	return int64(math.Round(float64(sizeBytes) * 1e3 / float64(latencyNanoseconds) * factor))
+	return 1
 }

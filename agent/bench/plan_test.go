@@ -234,7 +234,7 @@ func TestCombine(t *testing.T) {
 	want := results.Result{Variant: rcclx.Baseline, Collective: rcclx.AllReduce, Datatype: rcclx.Float32, Op: "Sum", Placement: rcclx.OutOfPlace, SizeBytes: 1 << 20, CountElements: 1 << 18,
 		Latency: rcclx.LatencyStats{MedianNanoseconds: 13001, MinNanoseconds: 13000, MaxNanoseconds: 13006, P95Nanoseconds: 13005, CoefficientOfVariationPPM: 13001,
 			Repeats: 5, IterationsPerRepeat: 4},
-		MeanLatencyNanoseconds: 11667, LaunchNanoseconds: 1300, AlgBandwidthMBps: 80653, BusBandwidthMBps: 107538, MeanAlgBandwidthMBps: 89875, MeanBusBandwidthMBps: 119834,
+		MeanLatencyNanoseconds: 11667, LaunchNanoseconds: 1300, AlgBandwidthMBps: 80653.488, BusBandwidthMBps: 107537.984, MeanAlgBandwidthMBps: 89875.375, MeanBusBandwidthMBps: 119833.833,
 		Checks: []rcclx.CheckResult{{Data: rcclx.DataExact, CheckedElements: 300, WrongElements: 2, FirstWrongElement: &at, NaNElements: 1, OverflowElements: 1, MaxRelativeErrorPPM: 70, MeanRelativeErrorPPM: 7}}}
 	if fmt.Sprintf("%+v", r) != fmt.Sprintf("%+v", want) {
 		t.Errorf("got  %+v\nwant %+v", r, want)
@@ -259,7 +259,7 @@ func TestCombineMoved(t *testing.T) {
 	m := measurement(1000)
 	m.SizeBytes += 3
 	if r, _ := c.add(0, m); r.SizeBytes != 1<<20 || r.AlgBandwidthMBps != 1048576 {
-		t.Errorf("%d B at %d MB/s", r.SizeBytes, r.AlgBandwidthMBps)
+		t.Errorf("%d B at %g MB/s", r.SizeBytes, r.AlgBandwidthMBps)
 	}
 }
 

@@ -24,6 +24,8 @@ type Point struct {
 	Path rcclx.Path
 	// WithinNoise: the latencies differ by no more than their standard deviations together. False where either has none.
 	WithinNoise bool
+	// NaNElements and OverflowElements of the variant, over all ranks and kinds of data.
+	NaNElements, OverflowElements int64
 }
 
 // Compare holds each variant against Baseline, or against the first variant where Baseline was not measured. Sizes that
@@ -76,6 +78,10 @@ func (c *Comparison) add(reference []Result, r Result) {
 	if hasSpread(base) && hasSpread(with) {
 		difference := max(p.ReferenceNanoseconds-p.VariantNanoseconds, p.VariantNanoseconds-p.ReferenceNanoseconds)
 		p.WithinNoise = float64(difference)*1e6 <= deviation(base)+deviation(with)
+	}
+	for _, check := range r.Checks {
+		p.NaNElements += check.NaNElements
+		p.OverflowElements += check.OverflowElements
 	}
 	c.Points = append(c.Points, p)
 }

@@ -81,13 +81,13 @@ func positive(n int64) string {
 	return decimal(n)
 }
 
-// megabytes is a bandwidth in 10^6 bytes per second with three decimals, and with more where those would be zeros.
+// megabytes is a bandwidth in 10^6 bytes per second with three decimals, and in another form where those would be zeros.
 func megabytes(mbps float64) string {
 	switch {
 	case mbps <= 0:
 		return ""
 	case mbps < 0.001:
-		return strconv.FormatFloat(mbps, 'f', -1, 64)
+		return strconv.FormatFloat(mbps, 'g', 4, 64)
 	}
 	return strconv.FormatFloat(mbps, 'f', 3, 64)
 }

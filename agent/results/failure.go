@@ -55,12 +55,13 @@ func (o *printer) block(title, text string) {
 	}
 	o.line("%s", title)
 	for line := range strings.SplitSeq(text, "\n") {
-		o.line("  | %s", printable(strings.TrimRight(line, "\r")))
+		o.line("  | %s", strings.TrimRight(line, "\r"))
 	}
 }
 
-// printable keeps what a log may hold from steering a terminal.
-func printable(text string) string {
+// Printable keeps what a log, or a report from elsewhere, may hold from steering a terminal: it replaces control characters,
+// line ends too.
+func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\t' && !unicode.IsPrint(r) {
 			return '?'

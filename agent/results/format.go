@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -59,15 +60,27 @@ func (s Statistic) Of(r Result) int64 {
 
 // bandwidths of a result by the statistic. Those that the result carries are taken as they are: a source that gives no
 // time precise enough has its own.
-func (s Statistic) bandwidths(r Result, ranks int) (alg, bus int64) {
-	switch s {
-	case Median:
+func (s Statistic) bandwidths(r Result, ranks int) (alg, bus float64) {
+	switch t := s.Of(r); {
+	case t <= 0:
+		return 0, 0
+	case s == Median:
 		return r.AlgBandwidthMBps, r.BusBandwidthMBps
-	case Mean:
+	case s == Mean:
 		return r.MeanAlgBandwidthMBps, r.MeanBusBandwidthMBps
+	default:
+		return Bandwidths(r.Collective, r.SizeBytes, t, ranks)
 	}
-	t := s.Of(r)
-	return rcclx.AlgBandwidthMBps(r.SizeBytes, t), rcclx.BusBandwidthMBps(r.Collective, r.SizeBytes, t, ranks)
+}
+
+// shown gives the statistic that a table's rows are of, and its name there. Where a source gives one time alone, as rccl-tests
+// and nccl-tests do, the table shows that, and does not call it a median.
+func (s Statistic) shown(all []Result) (Statistic, string) {
+	alone := !slices.ContainsFunc(all, func(r Result) bool { return r.Latency.MedianNanoseconds > 0 || r.MeanLatencyNanoseconds <= 0 })
+	if alone && (s == Median || s == Mean) {
+		return Mean, "time"
+	}
+	return s, string(s)
 }
 
 // hasSpread says whether the coefficient of variation was measured: over one repeat there is none.
@@ -80,13 +93,16 @@ func microseconds(nanoseconds int64) string {
 	return strconv.FormatFloat(float64(nanoseconds)/1e3, 'f', 2, 64)
 }
 
-// gigabytes gives a bandwidth in GB/s, 10^9 bytes per second, as rccl-tests does, with one more digit. Zero is less than
-// the digits show where the bandwidth is known, else missing.
-func gigabytes(mbps int64, known bool) string {
-	if mbps <= 0 && !known {
+// gigabytes gives a bandwidth in GB/s, 10^9 bytes per second, as rccl-tests does, with one more digit.
+func gigabytes(mbps float64) string {
+	if mbps <= 0 {
 		return missing
 	}
-	return strconv.FormatFloat(float64(mbps)/1e3, 'f', 3, 64)
+	digits := 3
+	if mbps < 10 { // small messages, of which they show too little
+		digits = 6
+	}
+	return strconv.FormatFloat(mbps/1e3, 'f', digits, 64)
 }
 
 func percent(ppm int64) string { return strconv.FormatFloat(float64(ppm)/1e4, 'f', 2, 64) }
@@ -99,7 +115,15 @@ func orMissing(text string) string {
 }
 
 // word keeps a cell one word, so that a row can be split at spaces.
-func word(text string) string { return orMissing(strings.ReplaceAll(text, " ", "_")) }
+func word(text string) string { return orMissing(strings.Join(strings.Fields(text), "_")) }
+
+// plural puts a number before a word.
+func plural(n int, word string) string {
+	if n != 1 {
+		word += "s"
+	}
+	return fmt.Sprintf("%d %s", n, word)
+}
 
 func timeText(t time.Time) string {
 	if t.IsZero() {

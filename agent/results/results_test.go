@@ -189,7 +189,7 @@ func TestSmallBandwidths(t *testing.T) {
 	for want, tc := range map[string]struct {
 		size, median int64
 	}{
-		"0.400,0.700": {8, 20_000}, "0.001,0.002": {1, 1_000_000}, "0.00001,0.0000175": {1, 100_000_000}, "328362.146,574633.755": {1 << 30, 3_269_993},
+		"0.400,0.700": {8, 20_000}, "0.001,0.002": {1, 1_000_000}, "1e-05,1.75e-05": {1, 100_000_000}, "328362.117,574633.705": {1 << 30, 3_269_993},
 	} {
 		r := Result{Collective: rcclx.AllReduce, SizeBytes: tc.size, Latency: rcclx.LatencyStats{MedianNanoseconds: tc.median}}
 		r.SetBandwidths(8)

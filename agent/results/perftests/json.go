@@ -119,7 +119,7 @@ func (e rcclEntry) communicatorRanks(c rcclx.Collective) int {
 	}
 	per := max(e.GPUsPerRank, 1)
 	for _, n := range []int{e.RanksPerNode * per, e.Ranks * per} {
-		if f := busFactor(c, n); f > 0 && e.AlgBw > 0 && math.Abs(e.BusBw/e.AlgBw-f) < 1e-3 {
+		if f := rcclx.BusFactor(c, n); f > 0 && e.AlgBw > 0 && math.Abs(e.BusBw/e.AlgBw-f) < 1e-3 {
 			return n
 		}
 	}

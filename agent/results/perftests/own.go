@@ -207,6 +207,9 @@ func whole(r results.Result) error {
 	case r.Latency.MedianNanoseconds <= 0 && r.MeanLatencyNanoseconds <= 0:
 		return errors.New("it has no latency over zero")
 	}
+	if wrong, _ := r.Wrong(); r.HazardElements < 0 || r.HazardElements > max(wrong, 0) {
+		return fmt.Errorf("a hazard that explains %d of %d wrong elements", r.HazardElements, wrong)
+	}
 	for _, c := range r.Checks {
 		if c.CheckedElements < 0 || c.WrongElements < 0 {
 			return fmt.Errorf("%d wrong of %d checked elements", c.WrongElements, c.CheckedElements)

@@ -71,6 +71,7 @@ func TestOwnReportDamaged(t *testing.T) {
 		"no size":             {change(`"sizeBytes": 8192,`, ``), 5, "a size of 0 B", ""},
 		"unknown collective":  {change(`"collective": "AllReduce"`, `"collective": "Gather"`), 5, `collective "Gather" is not known`, ""},
 		"negative":            {change(`"wrongElements": 0`, `"wrongElements": -1`), 5, "-1 wrong", ""},
+		"explained too much":  {change(`"hazardElements": 2`, `"hazardElements": 4`), 5, "a hazard that explains 4 of 3", ""},
 		"no latency":          {change(`"medianNanoseconds": 5000`, `"medianNanoseconds": 0`), 5, "no latency", ""},
 		"results is a number": {`{"source":"agent bench","simulated":true,"results":7}`, 0, "results is 7, expected a list", ""},
 		"source last":         {`{"simulated":true,"results":[{"size":1}],"source":"agent bench"}`, 0, "result 1 at byte 29", ""},

@@ -123,8 +123,13 @@ func (n number) nanoseconds() int64 {
 	return int64(ns)
 }
 
-// mbps of a number in GB/s.
-func (n number) mbps() int64 { return n.nanoseconds() }
+// mbps of a number in GB/s, with three decimals; zero for what is no number.
+func (n number) mbps() float64 {
+	if mbps := math.Round(n.value*1e6) / 1e3; mbps >= 0 && mbps <= math.MaxInt64 {
+		return mbps
+	}
+	return 0
+}
 
 // run gathers the rows of one program.
 type run struct {
@@ -200,8 +205,8 @@ func (u *run) add(x row) {
 		return
 	}
 	ns := x.time.nanoseconds()
-	r.Latency = rcclx.LatencyStats{MedianNanoseconds: ns, IterationsPerRepeat: x.iterations}
-	r.MeanLatencyNanoseconds = ns
+	r.Latency = rcclx.LatencyStats{IterationsPerRepeat: x.iterations}
+	r.MeanLatencyNanoseconds = ns // the mean over the iterations and the ranks (src/common.cu)
 	r.SetBandwidths(u.report.Ranks)
 	u.checkBus(&r, x)
 	if x.perIteration {
@@ -211,8 +216,7 @@ func (u *run) add(x row) {
 		r.Latency.Repeats, r.Latency.IterationsPerRepeat = x.iterations, 1
 		if p50 := x.p50.nanoseconds(); p50 > 0 {
 			r.Latency.MedianNanoseconds = p50
-			r.AlgBandwidthMBps = rcclx.AlgBandwidthMBps(x.size, p50)
-			r.BusBandwidthMBps = rcclx.BusBandwidthMBps(u.collective, x.size, p50, u.report.Ranks)
+			r.AlgBandwidthMBps, r.BusBandwidthMBps = results.Bandwidths(u.collective, x.size, p50, u.report.Ranks)
 		}
 	}
 	if x.checked {
@@ -246,7 +250,7 @@ func fits(bytes float64, t, gbps number) bool {
 // checkBus holds the printed bus bandwidth against the one that collective and ranks give, and keeps the printed one
 // where they differ: then one of them is not what it seems.
 func (u *run) checkBus(r *results.Result, x row) {
-	factor := busFactor(u.collective, u.report.Ranks)
+	factor := rcclx.BusFactor(u.collective, u.report.Ranks)
 	if factor > 0 && fits(float64(x.size)*factor, x.time, x.bus) {
 		return
 	}
@@ -254,15 +258,6 @@ func (u *run) checkBus(r *results.Result, x row) {
 		u.misfits++
 	}
 	r.BusBandwidthMBps, r.MeanBusBandwidthMBps = x.bus.mbps(), x.bus.mbps()
-}
-
-// busFactor is the bus bandwidth over the algorithm bandwidth; zero where the ranks are not known or one.
-func busFactor(c rcclx.Collective, ranks int) float64 {
-	const probe = 1_000_000_000_000
-	if ranks < 2 {
-		return 0
-	}
-	return float64(rcclx.BusBandwidthMBps(c, probe, 1000, ranks)) / probe
 }
 
 // checkedElements are those that the program compares: the result of every rank (TestCheckData, src/common.cu). Where the
