@@ -273,8 +273,7 @@ func onWrongData(report results.Report) string {
 		baseline = baseline || r.Variant == rcclx.Baseline && r.Unexplained() > 0
 	}
 	inPairs := slices.ContainsFunc(report.Pairs, func(p results.Pair) bool { return p.WrongElements > 0 })
-	switch {
-	case measuredBaseline && !baseline && !inPairs:
+	if measuredBaseline && !baseline && !inPairs {
 		return "Baseline is right, so it is the variant's way: do not use it here"
 	}
 	return "run no jobs on these GPUs, and measure halves of them with --devices to see which one it follows"
