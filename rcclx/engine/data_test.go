@@ -170,7 +170,7 @@ func TestFitsData(t *testing.T) {
 func TestRandomDataHaveTheirRanges(t *testing.T) {
 	eachElement(t, func(t *testing.T, e element) {
 		if e.integer() {
-			t.Skip("random data are not integers")
+			return // integers take exact data only, see fitsData
 		}
 		for _, ranks := range []int{1, 8, 64} {
 			for _, data := range []rcclx.Data{rcclx.DataGradients, rcclx.DataActivations} {

@@ -9,7 +9,7 @@ import (
 
 func TestSettingsHash(t *testing.T) {
 	files := map[string]string{
-		"/home/a/.rccl.conf": "# mine\nNCCL_ALGO=Ring\nPATH=/bin\n",
+		"/person/.rccl.conf": "# mine\nNCCL_ALGO=Ring\nPATH=/bin\n",
 		"/etc/rccl.conf":     "NCCL_ALGO=Tree\r\nNCCL_PROTO=LL\n#NCCL_BUFFSIZE=1\n",
 		"/etc/nccl.conf":     "NCCL_PROTO=LL128",
 		"/conf":              "NCCL_ALGO=Tree\n",
@@ -42,7 +42,7 @@ func TestSettingsHash(t *testing.T) {
 		"value":             hash(rcclx.FlavorRCCLXDev, "", "RCCL_DDA_NRANKS=0", "NCCL_ALGO=Tree"),
 		"one more":          hash(rcclx.FlavorRCCLXDev, "", "RCCL_DDA_NRANKS=8", "NCCL_ALGO=Tree", "HSA_NO_SCRATCH_RECLAIM=1"),
 		"one less":          hash(rcclx.FlavorRCCLXDev, "", "NCCL_ALGO=Tree"),
-		"a user's file":     hash(rcclx.FlavorRCCLXDev, "/home/a", "RCCL_DDA_NRANKS=8"),
+		"a user's file":     hash(rcclx.FlavorRCCLXDev, "/person", "RCCL_DDA_NRANKS=8"),
 		"another flavor":    hash(rcclx.FlavorNCCL, "", "RCCL_DDA_NRANKS=8", "NCCL_ALGO=Tree"),
 		"over the file's":   hash(rcclx.FlavorRCCLXDev, "", "RCCL_DDA_NRANKS=8", "NCCL_PROTO=Simple"),
 		"an empty variable": hash(rcclx.FlavorRCCLXDev, "", "RCCL_DDA_NRANKS=8", "NCCL_ALGO="),
