@@ -239,10 +239,10 @@ func runBench(ctx context.Context, b *bench.Bench, p reportPrinter, command *cob
 		return fmt.Errorf("write the results: %w", err)
 	}
 	stderr := command.ErrOrStderr()
-	if p.output == "csv" { // the other forms have them
-		for _, text := range report.Warnings {
-			_, _ = fmt.Fprintln(stderr, "Warning:", text)
-		}
+	for _, text := range p.unsaid(report) {
+		_, _ = fmt.Fprintln(stderr, "Warning:", text)
+	}
+	if p.output == "csv" { // the other forms say it
 		if report.Simulated {
 			_, _ = fmt.Fprintln(stderr, "SIMULATED: no GPU was measured; every time comes from a model")
 		}

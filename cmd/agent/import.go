@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -101,6 +102,18 @@ func (p reportPrinter) print(out io.Writer, reports ...results.Report) error {
 	return results.WriteTable(out, results.TableOptions{Statistic: p.statistic}, reports...)
 }
 
+// unsaid is what a person must know of a report and the form printed does not say: CSV has rows for results alone.
+func (p reportPrinter) unsaid(r results.Report) []string {
+	if p.output != "csv" {
+		return nil
+	}
+	texts := slices.Clone(r.Warnings)
+	if len(r.Pairs) > 0 {
+		texts = append(texts, "pairs are not in CSV: use -o json or -o table")
+	}
+	return texts
+}
+
 // importFiles reads all files, prints what they hold, and then fails where one holds nothing or a run is not good. When ctx
 // ends, what was read until then is printed, and the rest is not waited for.
 func importFiles(ctx context.Context, names []string, o perftests.Options, p reportPrinter, stdin io.Reader, stdout, stderr io.Writer) error {
@@ -122,10 +135,8 @@ func importFiles(ctx context.Context, names []string, o perftests.Options, p rep
 		}
 	}
 	for _, r := range reports {
-		if p.output == "csv" { // the other forms have them
-			for _, text := range r.Warnings {
-				_, _ = fmt.Fprintf(stderr, "Warning: %s: %s\n", r.Input, text)
-			}
+		for _, text := range p.unsaid(r) {
+			_, _ = fmt.Fprintf(stderr, "Warning: %s\n", results.Printable(r.Input+": "+text))
 		}
 		switch {
 		case r.Failure != nil:
@@ -135,9 +146,19 @@ func importFiles(ctx context.Context, names []string, o perftests.Options, p rep
 		}
 	}
 	if len(bad) > 0 {
+		for i, text := range bad { // names and messages of a file are anybody's
+			bad[i] = results.Printable(strings.Join(strings.Fields(text), " "))
+		}
 		return &exitError{code: 1, message: strings.Join(bad, "\n       ")}
 	}
 	return nil
+}
+
+func plural(n int64, word string) string {
+	if n != 1 {
+		word += "s"
+	}
+	return fmt.Sprintf("%d %s", n, word)
 }
 
 // notGood says what is wrong with a run that went to its end.
@@ -163,7 +184,7 @@ func notGood(r results.Report) string {
 	for _, x := range r.Pairs {
 		add(x.WrongElements, fmt.Sprintf("send and receive between ranks %d and %d", x.RankA, x.RankB))
 	}
-	return fmt.Sprintf("wrong data: %d elements in %d results, expected none; the first is %s", wrong, of, first)
+	return fmt.Sprintf("wrong data: %s in %s, expected none; the first is %s", plural(wrong, "element"), plural(of, "result"), first)
 }
 
 func importFile(ctx context.Context, name string, o perftests.Options, stdin io.Reader) ([]results.Report, error) {

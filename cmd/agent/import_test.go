@@ -147,7 +147,10 @@ func TestImportFails(t *testing.T) {
 		rows  bool
 	}{
 		"cut off":            {cut, nil, 1, "ends after 10 rows", true},
-		"wrong data":         {wrong, nil, 1, "wrong data: 7 elements in 1 results", true},
+		"wrong data":         {wrong, nil, 1, "wrong data: 7 elements in 1 result", true},
+		"empty":              {"", nil, 1, "standard input: is empty", false},
+		"own CSV":            {"simulated,source,input\ntrue,agent bench,\n", nil, 1, "is the CSV of agent bench, which cannot be read again: write it with -o json", false},
+		"own table":          {"# agent bench 2026-11-28T03:30:00Z, 8 ranks on a\n#   size(B)     count      type  redop\n   8192  4096  BFloat16 Sum\n", nil, 1, "is the table of agent bench", false},
 		"nothing":            {"hello\n", nil, 1, "found no output of rccl-tests", false},
 		"not JSON":           {whole, []string{"--from", "json"}, 1, "is not JSON", false},
 		"unknown form":       {whole, []string{"--from", "xml"}, 2, "auto, text or json", false},
@@ -170,5 +173,22 @@ func TestImportFails(t *testing.T) {
 	code, out, errs := runCommand(t, "", "import", filepath.Join(t.TempDir(), "none"), sampleOf("nccl-tests-2.19.6-alltoall.txt"))
 	if code != 1 || !strings.Contains(out, "AllToAll") || !strings.Contains(errs, "no such file") {
 		t.Errorf("exit %d: %s\n%s", code, errs, out)
+	}
+}
+
+// What CSV has no row for is said on standard error, and what a file holds cannot steer the terminal there.
+func TestImportUnsaid(t *testing.T) {
+	data, err := os.ReadFile(sampleOf("report.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	evil := strings.Replace(string(data), `"message": "node a:`, `"message": "\u001b[2Jnode a:\n`, 1)
+	code, _, errs := runCommand(t, strings.Replace(evil, "NUMABalancing:", "\\u001b[2JNUMA:", 1), "import", "-", "-o", "csv")
+	if code != 1 || strings.ContainsRune(errs, 0x1b) || !strings.Contains(errs, "pairs are not in CSV: use -o json") || !strings.Contains(errs, "?[2JNUMA: kernel") ||
+		!strings.Contains(errs, "?[2Jnode a: rank 1 missed") {
+		t.Errorf("exit %d: %q", code, errs)
+	}
+	if _, _, errs = runCommand(t, string(data), "import", "-"); strings.Contains(errs, "pairs are not") {
+		t.Errorf("the table has pairs: %q", errs)
 	}
 }

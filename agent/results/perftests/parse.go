@@ -273,11 +273,11 @@ func checkedElements(r results.Result, ranks int) int64 {
 // finish writes down what was left out.
 func (u *run) finish() results.Report {
 	for _, reason := range u.order {
-		u.warn("%d results left out: %s", u.skipped[reason], reason)
+		u.warn("%s left out: %s", count(u.skipped[reason], "result", "results"), reason)
 	}
 	if u.misfits > 0 {
-		u.warn("%d bus bandwidths do not fit %s over %d ranks and stand as they were printed: check the collective and the number of ranks",
-			u.misfits, u.collective, u.report.Ranks)
+		u.warn("%s %s over %s, and what was printed stands: check the collective and the number of ranks",
+			count(u.misfits, "bus bandwidth does not fit", "bus bandwidths do not fit"), u.collective, count(u.report.Ranks, "rank", "ranks"))
 	}
 	unchecked := 0
 	for _, r := range u.report.Results {
@@ -286,7 +286,7 @@ func (u *run) finish() results.Report {
 		}
 	}
 	if unchecked > 0 {
-		u.warn("%d of %d results were not checked (#wrong is N/A)", unchecked, len(u.report.Results))
+		u.warn("%d of %s not checked (#wrong is N/A)", unchecked, count(len(u.report.Results), "result was", "results were"))
 	}
 	if u.report.Results == nil {
 		u.report.Results = []results.Result{}

@@ -88,6 +88,28 @@ type textRun struct {
 	named *mention
 }
 
+var (
+	ownCSV   = regexp.MustCompile(`^\s*simulated,source,`)
+	ownTable = regexp.MustCompile(`(?m)^#\s+size\(B\)\s+count\s+type`)
+)
+
+// noRun says why a text holds none.
+func noRun(data []byte, lines int) error {
+	what := ""
+	switch {
+	case len(bytes.TrimSpace(data)) == 0:
+		return errors.New("is empty: the program printed nothing, or its output went elsewhere")
+	case ownCSV.Match(data):
+		what = "CSV"
+	case ownTable.Match(data):
+		what = "table"
+	default:
+		return fmt.Errorf("found no output of rccl-tests or nccl-tests in %s: expected lines such as %q and rows of sizes and times", count(lines, "line", "lines"),
+			"# nThread 1 nGpus 1 minBytes ...")
+	}
+	return fmt.Errorf("is the %s of agent bench, which cannot be read again: write it with -o json", what)
+}
+
 func parseText(data []byte, o Options) ([]results.Report, error) {
 	p := &textParser{options: o}
 	for line := range bytes.SplitSeq(data, []byte("\n")) {
@@ -108,7 +130,7 @@ func parseText(data []byte, o Options) ([]results.Report, error) {
 		}
 	}
 	if len(reports) == 0 {
-		return nil, fmt.Errorf("found no output of rccl-tests or nccl-tests in %d lines: expected lines such as %q and rows of sizes and times", p.line, "# nThread 1 nGpus 1 minBytes ...")
+		return nil, noRun(data, bytes.Count(bytes.TrimSuffix(data, []byte("\n")), []byte("\n"))+1)
 	}
 	return reports, nil
 }
@@ -345,13 +367,13 @@ func (u *textRun) finishText(p *textParser) results.Report {
 		u.warn("the output does not name its program, as older rccl-tests do not: give --collective")
 	}
 	if u.damaged > 0 {
-		u.warn("%d rows are damaged, by lines of other processes between their parts or by a cut, and left out where not whole", u.damaged)
+		u.warn("%s damaged, by lines of other processes between their parts or by a cut, and left out where not whole", count(u.damaged, "row is", "rows are"))
 	}
 	if u.unrelated > 0 {
-		u.warn("%d lines of other programs or logs skipped", u.unrelated)
+		u.warn("%s of other programs or logs skipped", count(u.unrelated, "line", "lines"))
 	}
 	if u.bounds > 0 && !slices.ContainsFunc(u.report.Results, func(r results.Result) bool { w, _ := r.Wrong(); return w > 0 }) {
-		u.warn("the program counts %d results out of bounds, but no row that was read has a wrong element", u.bounds)
+		u.warn("the program counts %s out of bounds, but no row that was read has a wrong element", count(int(u.bounds), "result", "results"))
 	}
 	report := u.finish()
 	if !u.ended {
@@ -368,7 +390,7 @@ func (u *textRun) cutOff() string {
 	}
 	after := "before its first row"
 	if u.rows > 0 {
-		after = fmt.Sprintf("after %d rows, the last of them %s", u.rows, u.last)
+		after = fmt.Sprintf("after %s, the last of them %s", count(u.rows, "row", "rows"), u.last)
 	}
 	text := fmt.Sprintf("the output of %s ends %s, without the summary that it prints at its end: it crashed, hung or was stopped, or the file was cut", name, after)
 	if len(u.failures) > 0 {

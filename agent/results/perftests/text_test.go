@@ -190,9 +190,9 @@ func TestInterleavedLogs(t *testing.T) {
 		"after block": {cut(afterBlock), 6, ""},
 		"at the end":  {strings.Replace(oldRows, "44.89      0\n", "44.89      0"+log, 1), 6, ""},
 		// Half a number cannot be told from a whole one; size, time and bandwidth then contradict each other.
-		"in a word": {cut(inWord), 4, "1 rows are damaged"},
+		"in a word": {cut(inWord), 4, "1 row is damaged"},
 		// The rest never comes: the next row begins.
-		"lost": {oldRows[:afterBlock] + log + others, 5, "1 rows are damaged"},
+		"lost": {oldRows[:afterBlock] + log + others, 5, "1 row is damaged"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := one(t, oldParams+devices(1)+oldHeader+tc.rows+oldTrailer, Options{Collective: rcclx.AllReduce})
@@ -247,7 +247,7 @@ func TestLeftOut(t *testing.T) {
 	}{
 		"gather":    {run("gather_perf", row), "2 results left out: the collective of gather_perf is not known here"},
 		"bias":      {run("all_reduce_bias_perf", row), "the collective of all_reduce_bias_perf is not known here"},
-		"hypercube": {run("hypercube_perf", strings.Replace(row, "     sum", "        ", 1)), "rows are damaged"},
+		"hypercube": {run("hypercube_perf", strings.Replace(row, "     sum", "        ", 1)), "row is damaged"},
 		"uint8":     {run("all_reduce_perf", strings.Replace(row, "float", "uint8", 1)), `2 results left out: datatype "uint8"`},
 		"mulsum":    {run("all_reduce_perf", strings.Replace(row, "   sum", "mulsum", 1)), `2 results left out: operation "mulsum"`},
 	} {
