@@ -40,6 +40,14 @@ type Facts struct {
 	Mesh  Mesh   `json:"mesh"`
 	// PCIGPUs are AMD's data-centre GPUs on the PCI bus, whether a driver took them or not; nil where the bus was unreadable.
 	PCIGPUs []PCIGPU `json:"pciGPUs,omitempty"`
+	// RenderNodes counts the DRM render nodes of the devices that exist; nil where sys/class/drm was unreadable.
+	RenderNodes *int `json:"renderNodes,omitempty"`
+	// Modules counts OAM packages or cards; nil where it is not known which GPUs share one.
+	Modules *int `json:"modules,omitempty"`
+	// Function: Physical, Virtual, Mixed or Unknown.
+	Function string `json:"function,omitempty"`
+	// NICs are the RDMA devices, by name.
+	NICs []NIC `json:"nics,omitempty"`
 	// HiddenNodes are KFD nodes whose files answer EPERM: GPUs outside this container's device cgroup.
 	HiddenNodes []int `json:"hiddenNodes,omitempty"`
 	// UnreadableNodes are KFD nodes of which not even the PCI address could be read, for another reason than EPERM.
@@ -84,6 +92,9 @@ type ROCmFacts struct {
 	// Version without the build number, and the file that gave it.
 	Version string `json:"version,omitempty"`
 	Source  string `json:"source,omitempty"`
+	// HIPVersion and RCCLVersion of the libraries in the same installation, without loading them; "" where not known.
+	HIPVersion  string `json:"hipVersion,omitempty"`
+	RCCLVersion string `json:"rcclVersion,omitempty"`
 	// Sources are all that were looked at and exist, in the order in which they count.
 	Sources []ROCmSource `json:"sources,omitempty"`
 }
@@ -139,6 +150,21 @@ type GPU struct {
 	XGMIUncorrectableErrors *uint64 `json:"xgmiUncorrectableErrors,omitempty"`
 	XGMICorrectableErrors   *uint64 `json:"xgmiCorrectableErrors,omitempty"`
 	PCIe                    PCIe    `json:"pcie,omitzero"`
+	// ProductName that the board's FRU EEPROM states (product_name; amdgpu_fru_eeprom.c); "" where it has none.
+	ProductName string `json:"productName,omitempty"`
+	// Module is the OAM package that it is a die of; nil where each GPU is a module of its own, or that is not known.
+	Module *int `json:"module,omitempty"`
+	// PCIPath is the directory of its PCI device below sys/devices, from which nearness follows; "" where not known.
+	PCIPath string `json:"pciPath,omitempty"`
+	// NIC is the nearest RDMA device, and NICPath how near (Switch, Host, NUMA or Far); "" where not known.
+	NIC     string `json:"nic,omitempty"`
+	NICPath string `json:"nicPath,omitempty"`
+	// RAS are the error counters of each block that has them (ras/<block>_err_count), since the driver was loaded.
+	RAS map[string]ErrorCounts `json:"ras,omitempty"`
+	// RetiredPages of its memory (ras/gpu_vram_bad_pages); nil where not known.
+	RetiredPages *int `json:"retiredPages,omitempty"`
+	// Metrics is gpu_metrics; nil where there is none or its revision is not known (Unread says so).
+	Metrics *Metrics `json:"metrics,omitempty"`
 	// Complete is false where KFD's properties of one of its nodes were not readable in whole.
 	Complete bool `json:"complete"`
 
@@ -152,6 +178,70 @@ type PCIe struct {
 	Width        *int64 `json:"width,omitempty"`
 	MaxWidth     *int64 `json:"maxWidth,omitempty"`
 }
+
+// ErrorCounts are the counters of one block since the driver was loaded.
+type ErrorCounts struct {
+	Uncorrectable uint64 `json:"ue"`
+	Correctable   uint64 `json:"ce"`
+	// Deferred is nil where the block does not count them (before MI300, and all blocks but umc).
+	Deferred *uint64 `json:"de,omitempty"`
+}
+
+// Metrics is what is used of gpu_metrics (drivers/gpu/drm/amd/include/kgd_pp_interface.h). A nil field is one that this
+// revision does not have, or that the firmware marks as not available.
+type Metrics struct {
+	// Revision is format.content, for example 1.7.
+	Revision string `json:"revision"`
+	// HotspotCelsius and MemoryCelsius are whole degrees.
+	HotspotCelsius *int64 `json:"hotspotCelsius,omitempty"`
+	MemoryCelsius  *int64 `json:"memoryCelsius,omitempty"`
+	// SocketPowerWatts averaged by the firmware.
+	SocketPowerWatts *int64 `json:"socketPowerWatts,omitempty"`
+	// ThrottleStatus is a bit mask of present causes (up to 1.5); ThrottleAccumulators count residency since the driver was
+	// loaded by cause (1.6 and up), and mean something only by their increase against AccumulationCounter.
+	ThrottleStatus       *uint64           `json:"throttleStatus,omitempty"`
+	ThrottleAccumulators map[string]uint64 `json:"throttleAccumulators,omitempty"`
+	AccumulationCounter  *uint64           `json:"accumulationCounter,omitempty"`
+	PCIeWidth            *int64            `json:"pcieWidth,omitempty"`
+	PCIeSpeedMTps        *int64            `json:"pcieSpeedMTps,omitempty"`
+	PCIeReplays          *uint64           `json:"pcieReplays,omitempty"`
+	XGMIWidth            *int64            `json:"xgmiWidth,omitempty"`
+	XGMISpeedGbps        *int64            `json:"xgmiSpeedGbps,omitempty"`
+	// XGMIReadKB and XGMIWriteKB by port, since the driver was loaded. A port's index is not a peer's.
+	XGMIReadKB  []uint64 `json:"xgmiReadKB,omitempty"`
+	XGMIWriteKB []uint64 `json:"xgmiWriteKB,omitempty"`
+	// XGMIPorts by port: Up, Down or Unknown. All down, or all not available, is Unknown: guests of several VFs say so.
+	XGMIPorts []string `json:"xgmiPorts,omitempty"`
+	// Partitions that the firmware runs.
+	Partitions *int64 `json:"partitions,omitempty"`
+}
+
+// NIC is one RDMA device.
+type NIC struct {
+	Name      string `json:"name"`
+	Interface string `json:"interface,omitempty"`
+	// PCIAddress and PCIPath of its device; "" where not known.
+	PCIAddress string `json:"pciAddress,omitempty"`
+	PCIPath    string `json:"pciPath,omitempty"`
+	// VendorID and DeviceID, for example 0x15b3 and 0x1021, and the product by them; "" where not known.
+	VendorID string `json:"vendorID,omitempty"`
+	DeviceID string `json:"deviceID,omitempty"`
+	Product  string `json:"product,omitempty"`
+	// LinkLayer: InfiniBand, Ethernet or Unknown. State: Active, Init, Armed, Down or Unknown.
+	LinkLayer string `json:"linkLayer"`
+	State     string `json:"state"`
+	// RateMbps of its first port, 10^6 bits a second.
+	RateMbps *int64 `json:"rateMbps,omitempty"`
+	NUMANode *int32 `json:"numaNode,omitempty"`
+}
+
+// How near a NIC is to a GPU.
+const (
+	NearSwitch = "Switch" // they share a PCIe switch
+	NearHost   = "Host"   // they share the host bridge
+	NearNUMA   = "NUMA"   // the same NUMA node
+	NearFar    = "Far"    // another NUMA node
+)
 
 // Device is one GPU node of KFD.
 type Device struct {

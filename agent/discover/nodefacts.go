@@ -3,25 +3,28 @@ package discover
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
+	"math"
+	"sort"
 	"time"
 	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
 const (
-	// FactsBudgetBytes is the most that the facts take of a CommNode's 10 KiB, as JSON; the rest is the run's.
-	FactsBudgetBytes = 3072
+	// FactsBudgetBytes is the most that the facts take of a CommNode's 12 KiB, as JSON; the rest is the run's.
+	FactsBudgetBytes = 4608
 	maxProblems      = 12 // NodeFacts.problems
-	maxGPUs          = 16 // NodeFacts.gpus; also the widest matrix of weights
+	maxGPUs          = 16 // NodeFacts.gpus; also the widest matrix of links
+	maxLinkClasses   = 16 // NodeFacts.linkClasses
 	shortMessage     = 160
 )
 
 // NodeFacts is the part of the facts that a CommNode carries. It stays within FactsBudgetBytes: first the lesser problems
-// go, then messages are cut, then the weights go. What was left out is said in a last problem.
+// go, then messages are cut, then the links go. What was left out is said in a last problem.
 func (f *Facts) NodeFacts(valid time.Duration) *v1alpha1.NodeFacts {
 	out := &v1alpha1.NodeFacts{
 		ObservedTime:    metav1.NewTime(f.ObservedTime),
@@ -38,18 +41,25 @@ func (f *Facts) NodeFacts(valid time.Duration) *v1alpha1.NodeFacts {
 		Partition:       cut(f.Partition, 32),
 		XGMI:            f.xgmiFacts(),
 	}
+	var rows []string
+	if len(f.GPUs) <= maxGPUs {
+		out.LinkClasses, rows = f.linkClasses()
+	}
 	for i := range f.GPUs {
 		if i == maxGPUs {
 			break
 		}
 		g := &f.GPUs[i]
-		gf := v1alpha1.GPUFacts{PCIAddress: cut(g.PCIAddress, 16), Model: cut(g.Model, 64), NUMANode: g.NUMANode}
+		gf := v1alpha1.GPUFacts{PCIAddress: cut(g.PCIAddress, 16), NUMANode: g.NUMANode}
+		if g.Model != f.Model {
+			gf.Model = cut(g.Model, 64)
+		}
 		if g.VRAMBytes != nil {
 			mib := int64(*g.VRAMBytes >> 20)
 			gf.VRAMMiB = &mib
 		}
-		if len(f.GPUs) <= maxGPUs {
-			gf.Weights = cut(f.weights(i), 128)
+		if rows != nil {
+			gf.Links = rows[i]
 		}
 		out.GPUs = append(out.GPUs, gf)
 	}
@@ -57,19 +67,69 @@ func (f *Facts) NodeFacts(valid time.Duration) *v1alpha1.NodeFacts {
 	return out
 }
 
-func (f *Facts) weights(i int) string {
-	row := make([]string, len(f.GPUs))
-	for j, l := range f.Mesh.Pairs[i] {
-		switch {
-		case i == j:
-			row[j] = "-"
-		case l == nil:
-			row[j] = "?"
-		default:
-			row[j] = fmt.Sprint(l.Weight)
+// linkClasses names the kinds of link by letters, the most frequent first, and gives each GPU's row of them. A link of a
+// kind past the last letter is "?".
+func (f *Facts) linkClasses() ([]v1alpha1.LinkClass, []string) {
+	type kind struct {
+		link                     LinkType
+		hops                     uint64
+		known                    bool
+		weight, minMBps, maxMBps uint64
+	}
+	kindOf := func(l *Link) kind {
+		k := kind{link: l.Type, weight: l.Weight, minMBps: ptr.Deref(l.MinBandwidthMBps, 0), maxMBps: ptr.Deref(l.MaxBandwidthMBps, 0)}
+		if l.Hops != nil {
+			k.hops, k.known = *l.Hops, true
+		}
+		return k
+	}
+	counts := map[kind]int32{}
+	var kinds []kind
+	for i := range f.Mesh.Pairs {
+		for _, l := range f.Mesh.Pairs[i] {
+			if l == nil {
+				continue
+			}
+			k := kindOf(l)
+			if counts[k]++; counts[k] == 1 {
+				kinds = append(kinds, k)
+			}
 		}
 	}
-	return strings.Join(row, " ")
+	sort.SliceStable(kinds, func(i, j int) bool { return counts[kinds[i]] > counts[kinds[j]] })
+	kinds = kinds[:min(len(kinds), maxLinkClasses)]
+	letters := map[kind]byte{}
+	var classes []v1alpha1.LinkClass
+	for i, k := range kinds {
+		letters[k] = byte('a' + i)
+		c := v1alpha1.LinkClass{Letter: string(letters[k]), Type: string(k.link), Weight: int32(min(k.weight, math.MaxInt32)), Pairs: counts[k]}
+		if k.known {
+			c.Hops = ptr.To(int32(min(k.hops, math.MaxInt32)))
+		}
+		if k.minMBps > 0 {
+			c.MinMBps = ptr.To(int64(min(k.minMBps, 1<<40)))
+		}
+		if k.maxMBps > 0 {
+			c.MaxMBps = ptr.To(int64(min(k.maxMBps, 1<<40)))
+		}
+		classes = append(classes, c)
+	}
+	rows := make([]string, len(f.GPUs))
+	for i := range f.Mesh.Pairs {
+		row := make([]byte, len(f.GPUs))
+		for j, l := range f.Mesh.Pairs[i] {
+			row[j] = '?'
+			if i == j {
+				row[j] = '-'
+			} else if l != nil {
+				if letter, ok := letters[kindOf(l)]; ok {
+					row[j] = letter
+				}
+			}
+		}
+		rows[i] = string(row)
+	}
+	return classes, rows
 }
 
 func (f *Facts) xgmiFacts() v1alpha1.XGMIFacts {
@@ -114,7 +174,7 @@ func fitProblems(out *v1alpha1.NodeFacts, problems []v1alpha1.Problem) {
 		}
 	}
 	for i := range out.GPUs {
-		out.GPUs[i].Weights = ""
+		out.GPUs[i].Links = ""
 	}
 }
 

@@ -39,10 +39,10 @@ func checkNodeFacts(t *testing.T, f *Facts) *v1alpha1.NodeFacts {
 	return n
 }
 
-func TestNodeFactsWeights(t *testing.T) {
+func TestNodeFactsLinks(t *testing.T) {
 	f := scan(t, memTree(t, "mi210-8x-two-hives/tree.txtar"), Options{})
 	n := checkNodeFacts(t, f)
-	if got, want := n.GPUs[0].Weights, "- 15 15 15 72 72 72 72"; got != want {
+	if got, want := n.GPUs[0].Links, "-bbbaaaa"; got != want {
 		t.Errorf("weights of GPU 0 are %q, want %q", got, want)
 	}
 	if n.XGMI.UncorrectableErrors != nil || n.GPUs[0].NUMANode != nil {

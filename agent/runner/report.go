@@ -14,7 +14,7 @@ import (
 
 const (
 	// nodeBudgetBytes is what a CommNode may take as JSON, managed fields left out (docs/decisions/0005).
-	nodeBudgetBytes = 10 << 10
+	nodeBudgetBytes = 12 << 10
 	// leastReportBytes is what a report gets even beside facts and a plan that are larger than usual.
 	leastReportBytes   = 3 << 10
 	logTailBytes       = 1024

@@ -88,6 +88,9 @@ type MemberCounts struct {
 	Running int32 `json:"running"`
 	// pending nodes wait for their turn in the present run.
 	Pending int32 `json:"pending"`
+	// stale nodes have a result that no longer counts, since they were rebooted or changed after it.
+	// +optional
+	Stale int32 `json:"stale,omitempty"`
 }
 
 // RunPhase is where a run is.
@@ -111,7 +114,11 @@ type GroupRunStatus struct {
 	// generation of the spec that the run measures: the newest one that asks for the same measurements as the spec did
 	// when the run started. A change of publish, gating, health or schedule alone starts no run.
 	Generation int64 `json:"generation"`
-	// trigger: SpecChanged, MembersChanged, Scheduled or Requested.
+	// since is the number of the last run that measured every member. A run with trigger NodesChanged measures only the
+	// nodes whose results are stale; results of runs from since on count for the others.
+	// +optional
+	Since int64 `json:"since,omitempty"`
+	// trigger: SpecChanged, MembersChanged, NodesChanged, Scheduled or Requested.
 	// +kubebuilder:validation:MaxLength=64
 	Trigger string `json:"trigger"`
 	// request is the value of the annotation rcclx.io/run-requested that was seen at the start.

@@ -78,8 +78,14 @@ type RunAssignment struct {
 	ID string `json:"id"`
 	// generation of the CommGroup's spec that the run measures.
 	Generation int64 `json:"generation"`
+	// number of the group's run: which results still count is compared by it.
+	// +optional
+	Number int64 `json:"number,omitempty"`
 	// plan to carry out.
 	Plan RunPlan `json:"plan"`
+	// platform that the node was when the run was assigned. A result counts only while the node is still that.
+	// +optional
+	Platform *PlatformFacts `json:"platform,omitempty"`
 	// podName is the run pod, once the controller has seen it; without a report, a pod that is gone after that failed.
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
@@ -87,6 +93,49 @@ type RunAssignment struct {
 	// closed is set when the controller ended the run on this node without a report from the agent.
 	// +optional
 	Closed *RunClosure `json:"closed,omitempty"`
+	// stale is set when the run's result no longer counts: the node is not what it was when it was measured.
+	// +optional
+	Stale *RunStaleness `json:"stale,omitempty"`
+}
+
+// PlatformFacts is what of a node a result depends on. An empty field was not known.
+type PlatformFacts struct {
+	// bootID of the node's kernel.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	BootID string `json:"bootID,omitempty"`
+	// driver: kind and version (or srcversion) of amdgpu, as the inventory shows it.
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	Driver string `json:"driver,omitempty"`
+	// rocm version of the host, and its RCCL where it has one, as the inventory shows them.
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	ROCm string `json:"rocm,omitempty"`
+	// partition mode.
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	Partition string `json:"partition,omitempty"`
+	// firmware that all GPUs share, or "mixed".
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Firmware string `json:"firmware,omitempty"`
+	// gpus is the number of GPUs and the first 8 hex digits of the SHA-256 over their PCI addresses, for example 8/1f0c22ab.
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	GPUs string `json:"gpus,omitempty"`
+}
+
+// RunStaleness says why a result no longer counts.
+type RunStaleness struct {
+	// reason, one CamelCase word: NodeRebooted, DriverChanged, ROCmChanged, Repartitioned, FirmwareChanged or GPUsChanged.
+	// +kubebuilder:validation:MaxLength=64
+	Reason string `json:"reason"`
+	// message names what it was and what it is.
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message"`
+	// time of the finding.
+	Time metav1.Time `json:"time"`
 }
 
 // RunClosure says why the controller ended a run on a node without the agent's report.
@@ -103,7 +152,7 @@ type RunClosure struct {
 	Time metav1.Time `json:"time"`
 }
 
-// CommNodeStatus is what the node's agent saw; an object stays under 10 KiB, managed fields left out.
+// CommNodeStatus is what the node's agent saw; an object stays under 12 KiB, managed fields left out.
 type CommNodeStatus struct {
 	// facts of the node, from the agent's monitor.
 	// +optional
@@ -111,144 +160,6 @@ type CommNodeStatus struct {
 	// run is the present or last run on the node, from the agent's run pod.
 	// +optional
 	Run *NodeRunStatus `json:"run,omitempty"`
-}
-
-// NodeFacts is what sysfs tells of a node.
-type NodeFacts struct {
-	// observedTime is when the facts were read or last confirmed.
-	ObservedTime metav1.Time `json:"observedTime"`
-	// validForSeconds after observedTime the facts count as unknown.
-	ValidForSeconds int32 `json:"validForSeconds"`
-	// origin of the facts.
-	Origin Origin `json:"origin"`
-	// bootID of the node's kernel; results of another boot are stale.
-	// +kubebuilder:validation:MaxLength=64
-	// +optional
-	BootID string `json:"bootID,omitempty"`
-	// kernelRelease as uname -r prints it.
-	// +kubebuilder:validation:MaxLength=128
-	// +optional
-	KernelRelease string `json:"kernelRelease,omitempty"`
-	// driver is the amdgpu kernel driver.
-	Driver DriverFacts `json:"driver"`
-	// rocm is the host's ROCm user space; often absent, since images bring their own.
-	ROCm ROCmFacts `json:"rocm"`
-	// gpuModel is the model that all GPUs share, or "mixed", or "unknown".
-	// +kubebuilder:validation:MaxLength=64
-	GPUModel string `json:"gpuModel"`
-	// gfxTarget that all GPUs share, for example gfx942, or "mixed", or "unknown".
-	// +kubebuilder:validation:MaxLength=64
-	GFXTarget string `json:"gfxTarget"`
-	// gpuCount counts physical GPUs that KFD shows; partitions of one GPU count once.
-	GPUCount int32 `json:"gpuCount"`
-	// deviceCount counts logical devices that KFD shows: partitions count each.
-	DeviceCount int32 `json:"deviceCount"`
-	// partition mode that all GPUs share, for example SPX/NPS1, or "mixed", or "unknown".
-	// +kubebuilder:validation:MaxLength=32
-	Partition string `json:"partition"`
-	// gpus, by PCI address.
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=16
-	// +optional
-	GPUs []GPUFacts `json:"gpus,omitempty"`
-	// xgmi is the state of the xGMI mesh.
-	XGMI XGMIFacts `json:"xgmi"`
-	// problems: what is wrong or could not be read, and why; the worst first.
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=12
-	// +optional
-	Problems []Problem `json:"problems,omitempty"`
-}
-
-// DriverFacts is the amdgpu kernel driver.
-type DriverFacts struct {
-	// version of the DKMS driver; empty for an in-tree driver, which has none.
-	// +kubebuilder:validation:MaxLength=64
-	// +optional
-	Version string `json:"version,omitempty"`
-	// kind: DKMS, InTree, BuiltIn, NotLoaded or Unknown.
-	// +kubebuilder:validation:Enum=DKMS;InTree;BuiltIn;NotLoaded;Unknown
-	Kind string `json:"kind"`
-	// srcVersion identifies an in-tree module's source.
-	// +kubebuilder:validation:MaxLength=64
-	// +optional
-	SrcVersion string `json:"srcVersion,omitempty"`
-}
-
-// ROCmFacts is the host's ROCm user space.
-type ROCmFacts struct {
-	// version, for example 7.0.2; empty where none was found.
-	// +kubebuilder:validation:MaxLength=64
-	// +optional
-	Version string `json:"version,omitempty"`
-	// source is the file that gave the version.
-	// +kubebuilder:validation:MaxLength=256
-	// +optional
-	Source string `json:"source,omitempty"`
-	// state: Found, NotFound, Ambiguous (several installs) or Unreadable.
-	// +kubebuilder:validation:Enum=Found;NotFound;Ambiguous;Unreadable
-	State string `json:"state"`
-}
-
-// GPUFacts is one physical GPU.
-type GPUFacts struct {
-	// pciAddress, domain:bus:device.function.
-	// +kubebuilder:validation:MaxLength=16
-	PCIAddress string `json:"pciAddress"`
-	// model by device id; "unknown" with the id for a newer one.
-	// +kubebuilder:validation:MaxLength=64
-	Model string `json:"model"`
-	// numaNode; absent where the firmware does not say.
-	// +optional
-	NUMANode *int32 `json:"numaNode,omitempty"`
-	// vramMiB of the GPU; absent where unknown.
-	// +optional
-	VRAMMiB *int64 `json:"vramMiB,omitempty"`
-	// weights to each GPU of the node, in the list's order, "-" for itself and "?" where no link is known: KFD's cost, 15 for
-	// one xGMI hop.
-	// +kubebuilder:validation:MaxLength=128
-	// +optional
-	Weights string `json:"weights,omitempty"`
-}
-
-// XGMIFacts is the state of the xGMI mesh.
-type XGMIFacts struct {
-	// mesh: Full, Incomplete, NotApplicable (a model without xGMI) or Unknown.
-	// +kubebuilder:validation:Enum=Full;Incomplete;NotApplicable;Unknown
-	Mesh string `json:"mesh"`
-	// hives of the node.
-	Hives int32 `json:"hives"`
-	// links counts directed xGMI links between GPUs.
-	Links int32 `json:"links"`
-	// expectedLinks for the model and number of GPUs; absent where no expectation is known.
-	// +optional
-	ExpectedLinks *int32 `json:"expectedLinks,omitempty"`
-	// linkBandwidthMBps that the driver states for one link; absent where it states none. It is no health signal.
-	// +optional
-	LinkBandwidthMBps *int64 `json:"linkBandwidthMBps,omitempty"`
-	// uncorrectableErrors and correctableErrors of xGMI since the driver was loaded; absent where the kernel has no counter.
-	// +optional
-	UncorrectableErrors *int64 `json:"uncorrectableErrors,omitempty"`
-	// correctableErrors: see uncorrectableErrors.
-	// +optional
-	CorrectableErrors *int64 `json:"correctableErrors,omitempty"`
-}
-
-// Problem is one thing that is wrong or could not be read.
-type Problem struct {
-	// severity: Error problems keep a group from being Compatible, Warning ones do not.
-	// +kubebuilder:validation:Enum=Error;Warning
-	Severity string `json:"severity"`
-	// code, one CamelCase word.
-	// +kubebuilder:validation:MaxLength=64
-	Code string `json:"code"`
-	// subject: the GPU, link or file.
-	// +kubebuilder:validation:MaxLength=128
-	// +optional
-	Subject string `json:"subject,omitempty"`
-	// message says what was seen, what was expected and what to do next.
-	// +kubebuilder:validation:MaxLength=400
-	Message string `json:"message"`
 }
 
 // NodeRunPhase is where a run on a node is.
@@ -297,6 +208,9 @@ type NodeRunStatus struct {
 	// library that the ranks loaded.
 	// +optional
 	Library *LibraryFacts `json:"library,omitempty"`
+	// rocm is the user space of the run's container, which is what jobs with this image use; the host's is in facts.rocm.
+	// +optional
+	ROCm *ROCmFacts `json:"rocm,omitempty"`
 	// initNanoseconds is the longest time that a rank took to join the Baseline communicator.
 	// +optional
 	InitNanoseconds *int64 `json:"initNanoseconds,omitempty"`

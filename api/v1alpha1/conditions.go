@@ -49,12 +49,23 @@ const (
 	ReasonHealthDegraded       = "HealthDegraded"
 	ReasonDriverNotLoaded      = "DriverNotLoaded"
 	ReasonMixedLibraryVersions = "MixedLibraryVersions"
+	// ReasonMixedFP8Encodings says that GPUs of the group encode FP8 differently (gfx942 FNUZ, gfx950 OCP).
+	ReasonMixedFP8Encodings = "MixedFP8Encodings"
+	ReasonMixedFirmware     = "MixedFirmware"
+	// ReasonROCmTooOld says that the ROCm of the run's container is older than its GPUs need.
+	ReasonROCmTooOld = "ROCmTooOld"
+	// ReasonDriverMismatch says that driver and ROCm are further apart than AMD supports.
+	ReasonDriverMismatch = "DriverMismatch"
+	// ReasonInventoryMismatch says that labels of the node contradict what its monitor sees.
+	ReasonInventoryMismatch = "InventoryMismatch"
 
 	ReasonRunInProgress = "RunInProgress"
 	ReasonRunFinished   = "RunFinished"
 	ReasonNeverRan      = "NeverRan"
-	ReasonSuspended     = "Suspended"
-	ReasonWaiting       = "WaitingForPreconditions"
+	// ReasonResultsStale says that nodes were rebooted or changed after they were measured.
+	ReasonResultsStale = "ResultsStale"
+	ReasonSuspended    = "Suspended"
+	ReasonWaiting      = "WaitingForPreconditions"
 
 	ReasonAllPassed           = "AllPassed"
 	ReasonInconclusive        = "Inconclusive"
@@ -121,6 +132,16 @@ const (
 	SettingReasonNotApplied          = "NotApplied"
 	SettingReasonUnknown             = "Unknown"
 	SettingReasonAlignment           = "Alignment"
+)
+
+// Reasons why a node's result is stale (RunStaleness.Reason).
+const (
+	StaleNodeRebooted    = "NodeRebooted"
+	StaleDriverChanged   = "DriverChanged"
+	StaleROCmChanged     = "ROCmChanged"
+	StaleRepartitioned   = "Repartitioned"
+	StaleFirmwareChanged = "FirmwareChanged"
+	StaleGPUsChanged     = "GPUsChanged"
 )
 
 // Warnings of a setting (SettingStatus.Warnings): what it does to data where it is in effect.

@@ -32,6 +32,7 @@ const (
 	ProblemLinkInconsistent   = "LinkInconsistent"
 	ProblemLinkLost           = "LinkLost"
 
+	ProblemXGMIPortDown            = "XGMIPortDown"
 	ProblemXGMIUncorrectableErrors = "XGMIUncorrectableErrors"
 	ProblemXGMICorrectableErrors   = "XGMICorrectableErrors"
 
@@ -47,6 +48,21 @@ const (
 	ProblemUnknownModel         = "UnknownModel"
 	ProblemPartitionUnreadable  = "PartitionUnreadable"
 	ProblemErrorCountUnreadable = "ErrorCountUnreadable"
+
+	ProblemRenderNodeMissing   = "RenderNodeMissing"
+	ProblemUncorrectableErrors = "UncorrectableErrors"
+	ProblemCorrectableErrors   = "CorrectableErrors"
+	ProblemDeferredErrors      = "DeferredErrors"
+	ProblemRetiredPages        = "RetiredPages"
+	ProblemThrottled           = "Throttled"
+	ProblemPCIeReplays         = "PCIeReplays"
+	ProblemRepartitioned       = "Repartitioned"
+	ProblemMetricsUnsupported  = "MetricsUnsupported"
+	ProblemNICDown             = "NICDown"
+	ProblemNICFar              = "NICFar"
+	ProblemMixedFirmware       = ReasonMixedFirmware
+	ProblemROCmTooOld          = ReasonROCmTooOld
+	ProblemDriverMismatch      = ReasonDriverMismatch
 )
 
 // ReasonOfProblem is the condition reason under which a problem of this code counts; ReasonHealthDegraded for a code that
@@ -54,12 +70,12 @@ const (
 func ReasonOfProblem(code string) string {
 	switch code {
 	case ProblemSysfsUnreadable, ProblemDriverNotLoaded, ProblemNoGPUs, ProblemMixedModels, ProblemMixedPartitions,
-		ReasonTopologyFault, ReasonGPUCountMismatch:
+		ReasonTopologyFault, ReasonGPUCountMismatch, ReasonMixedFirmware, ReasonROCmTooOld, ReasonDriverMismatch:
 		return code
 	case ProblemGPUHidden, ProblemReadTimeout, ProblemTopologyUnstable, ProblemPartitionUnreadable,
 		ProblemErrorCountUnreadable, ProblemROCmUnreadable:
 		return ReasonSysfsUnreadable
-	case ProblemGPUNotInKFD, ProblemGPUMissing, ProblemGPULost:
+	case ProblemGPUNotInKFD, ProblemGPUMissing, ProblemGPULost, ProblemRenderNodeMissing:
 		return ReasonGPUCountMismatch
 	case ProblemPartitionMissing:
 		return ReasonMixedPartitions

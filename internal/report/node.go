@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
@@ -102,7 +101,7 @@ func Topology(w io.Writer, n *v1alpha1.CommNode) error {
 		if g.NUMANode != nil {
 			numa = fmt.Sprint(*g.NUMANode)
 		}
-		rows = append(rows, append([]string{fmt.Sprintf("GPU%d", i), g.PCIAddress, numa}, strings.Fields(g.Weights)...))
+		rows = append(rows, append([]string{fmt.Sprintf("GPU%d", i), g.PCIAddress, numa}, weights(f, g.Links)...))
 	}
 	if err := table(w, rows); err != nil {
 		return err
@@ -116,6 +115,22 @@ func Topology(w io.Writer, n *v1alpha1.CommNode) error {
 		return err
 	}
 	return nodePreconditions(w, n)
+}
+
+// weights are KFD's costs of a GPU's links.
+func weights(f *v1alpha1.NodeFacts, links string) []string {
+	row := make([]string, 0, len(links))
+	for _, letter := range links {
+		cell := string(letter)
+		for i := range f.LinkClasses {
+			if f.LinkClasses[i].Letter == cell {
+				cell = fmt.Sprint(f.LinkClasses[i].Weight)
+				break
+			}
+		}
+		row = append(row, cell)
+	}
+	return row
 }
 
 // nodePreconditions prints what the last run's ranks would need and did not find on the node.

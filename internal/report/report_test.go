@@ -104,7 +104,8 @@ func TestTopologyAndNotices(t *testing.T) {
 		Spec: v1alpha1.CommNodeSpec{NodeName: "n1"},
 		Status: v1alpha1.CommNodeStatus{Facts: &v1alpha1.NodeFacts{
 			Origin: v1alpha1.OriginSimulated, GPUCount: 2, GPUModel: "MI300X", GFXTarget: "gfx942", Partition: "SPX/NPS1",
-			GPUs:     []v1alpha1.GPUFacts{{PCIAddress: "0000:05:00.0", NUMANode: ptr.To[int32](0), Weights: "- 15"}, {PCIAddress: "0000:26:00.0", Weights: "? -"}},
+			GPUs:     []v1alpha1.GPUFacts{{PCIAddress: "0000:05:00.0", NUMANode: ptr.To[int32](0), Links: "-a"}, {PCIAddress: "0000:26:00.0", Links: "?-"}},
+			LinkClasses: []v1alpha1.LinkClass{{Letter: "a", Type: "XGMI", Weight: 15, Pairs: 1}},
 			XGMI:     v1alpha1.XGMIFacts{Mesh: "Incomplete", Hives: 1, Links: 1, ExpectedLinks: ptr.To[int32](2)},
 			Problems: []v1alpha1.Problem{{Severity: "Error", Code: "LinkMissing", Subject: "0000:26:00.0", Message: "no link back"}},
 		}},
