@@ -230,9 +230,14 @@ type NIC struct {
 	// LinkLayer: InfiniBand, Ethernet or Unknown. State: Active, Init, Armed, Down or Unknown.
 	LinkLayer string `json:"linkLayer"`
 	State     string `json:"state"`
+	// PhysState of the link below it in the kernel's word, for example LinkUp, Polling or Disabled; "" where not known.
+	PhysState string `json:"physState,omitempty"`
 	// RateMbps of its first port, 10^6 bits a second.
 	RateMbps *int64 `json:"rateMbps,omitempty"`
 	NUMANode *int32 `json:"numaNode,omitempty"`
+
+	virtual         bool // made by software (rxe, siw)
+	virtualFunction bool // a virtual function whose physical one is here, too
 }
 
 // How near a NIC is to a GPU.

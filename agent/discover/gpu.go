@@ -91,6 +91,7 @@ type gpuDetails struct {
 	vram            *uint64
 	errors          *errorCounts
 	pcie            PCIe
+	pciPath         string
 	unread          []*ReadError
 }
 
@@ -98,7 +99,7 @@ func (d *gpuDetails) apply(g *GPU) {
 	g.ComputePartition, g.MemoryPartition, g.PartitionDerived = d.compute, d.memory, d.derived
 	g.ExpectedPartitions = partitionsOf(d.compute, g.model.XCDs)
 	g.HiveNodes, g.XGMIPhysicalID, g.VRAMBytes, g.PCIe = d.hiveNodes, d.physicalID, d.vram, d.pcie
-	g.NUMANode, g.NUMAUnknown = d.numa, d.numaUnknown
+	g.NUMANode, g.NUMAUnknown, g.PCIPath = d.numa, d.numaUnknown, d.pciPath
 	if d.errors != nil {
 		g.XGMIUncorrectableErrors, g.XGMICorrectableErrors = &d.errors.Uncorrectable, &d.errors.Correctable
 	}
@@ -156,6 +157,7 @@ func readGPU(r *reader, g *GPU, nodes []*kfdNode) *gpuDetails {
 	if g.model.Fabric != fabricNone && !g.model.VF {
 		d.errors = field(r, dir+"ras/xgmi_wafl_err_count", parseErrorCounts, &d.unread)
 	}
+	d.pciPath = readPCIPath(r, g.PCIAddress, &d.unread)
 	d.pcie.Width = field(r, dir+"current_link_width", parseIntFile, &d.unread)
 	d.pcie.MaxWidth = field(r, dir+"max_link_width", parseIntFile, &d.unread)
 	d.pcie.SpeedMTps = field(r, dir+"current_link_speed", parseLinkSpeed, &d.unread)

@@ -40,6 +40,7 @@ func findProblems(f *Facts, expectedGPUs int) []v1alpha1.Problem {
 	l.checkFabric(f)
 	l.checkCounters(f)
 	l.checkHost(f)
+	l.checkNICs(f)
 	SortProblems(l)
 	return l
 }
@@ -147,6 +148,8 @@ func unreadKind(path string) string {
 		return "ras"
 	case strings.HasSuffix(path, "_partition"):
 		return "partition"
+	case strings.HasPrefix(path, rdmaDir), strings.HasPrefix(path, netDir):
+		return "NIC"
 	case strings.HasPrefix(path, pciDir):
 		return "PCI"
 	case strings.HasPrefix(path, "proc"), strings.HasPrefix(path, moduleDir):
@@ -162,6 +165,9 @@ func unreadProblem(class Class, kind string) (severity, code, next string) {
 	}
 	switch class {
 	case ClassTimeout:
+		if kind == "NIC" {
+			return severity, v1alpha1.ProblemReadTimeout, "A NIC whose firmware hangs blocks its files: look for its driver in the kernel log and reset it."
+		}
 		return v1alpha1.SeverityError, v1alpha1.ProblemReadTimeout,
 			"A GPU that is hung or resetting blocks its files: look at the kernel log and reset it."
 	case ClassBusy:

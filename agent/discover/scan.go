@@ -54,11 +54,12 @@ type base struct {
 	rocm       ROCmFacts
 	pci        []PCIGPU
 	pciErr     *ReadError
+	nics       []NIC
 	unread     []*ReadError
 }
 
 func (s *Scanner) scanOnce(ctx context.Context) (*Facts, error) {
-	parts, err := runAll(ctx, s, 4, func(r *reader, i int) *base {
+	parts, err := runAll(ctx, s, 5, func(r *reader, i int) *base {
 		b := &base{}
 		switch i {
 		case 0:
@@ -70,6 +71,8 @@ func (s *Scanner) scanOnce(ctx context.Context) (*Facts, error) {
 			b.rocm = readROCm(r, s.opts.ROCmPaths)
 		case 3:
 			b.pci, b.pciErr, b.unread = readPCIBus(r)
+		case 4:
+			b.nics, b.unread = readNICs(r)
 		}
 		return b
 	})
@@ -90,6 +93,7 @@ func (s *Scanner) scanOnce(ctx context.Context) (*Facts, error) {
 		ROCm:          parts[2].rocm,
 		Host:          host.settings,
 		PCIGPUs:       pci.pci,
+		NICs:          parts[4].nics,
 		pciReadable:   pci.pciErr == nil,
 		kfdPresent:    root.kfdErr == nil,
 	}
@@ -114,6 +118,7 @@ func (s *Scanner) scanOnce(ctx context.Context) (*Facts, error) {
 		f.addUnread(d.unread...)
 	}
 	f.summarise()
+	assignNICs(f)
 	after, err := runAll(ctx, s, 1, func(r *reader, _ int) *uint64 { return readGeneration(r) })
 	if err != nil {
 		return nil, err
