@@ -161,7 +161,7 @@ type GPU struct {
 	NICPath string `json:"nicPath,omitempty"`
 	// RAS are the error counters of each block that has them (ras/<block>_err_count), since the driver was loaded.
 	RAS map[string]ErrorCounts `json:"ras,omitempty"`
-	// RetiredPages of its memory (ras/gpu_vram_bad_pages); nil where not known.
+	// RetiredPages of its memory, reserved or about to be (ras/gpu_vram_bad_pages, flags R and P); nil where not known.
 	RetiredPages *int `json:"retiredPages,omitempty"`
 	// Metrics is gpu_metrics; nil where there is none or its revision is not known (Unread says so).
 	Metrics *Metrics `json:"metrics,omitempty"`
@@ -169,6 +169,8 @@ type GPU struct {
 	Complete bool `json:"complete"`
 
 	model Model
+	// unreservedPages are bad pages of its memory that the driver could not take out of use.
+	unreservedPages int
 }
 
 // PCIe is the link of a GPU to its host. Speeds are in MT/s.
@@ -204,9 +206,10 @@ type Metrics struct {
 	AccumulationCounter  *uint64           `json:"accumulationCounter,omitempty"`
 	PCIeWidth            *int64            `json:"pcieWidth,omitempty"`
 	PCIeSpeedMTps        *int64            `json:"pcieSpeedMTps,omitempty"`
-	PCIeReplays          *uint64           `json:"pcieReplays,omitempty"`
-	XGMIWidth            *int64            `json:"xgmiWidth,omitempty"`
-	XGMISpeedGbps        *int64            `json:"xgmiSpeedGbps,omitempty"`
+	// PCIeReplays since the driver was loaded; pcie_replay_count gives it where the revision does not.
+	PCIeReplays   *uint64 `json:"pcieReplays,omitempty"`
+	XGMIWidth     *int64  `json:"xgmiWidth,omitempty"`
+	XGMISpeedGbps *int64  `json:"xgmiSpeedGbps,omitempty"`
 	// XGMIReadKB and XGMIWriteKB by port, since the driver was loaded. A port's index is not a peer's.
 	XGMIReadKB  []uint64 `json:"xgmiReadKB,omitempty"`
 	XGMIWriteKB []uint64 `json:"xgmiWriteKB,omitempty"`

@@ -89,7 +89,8 @@ type gpuDetails struct {
 	numa            *int32
 	numaUnknown     bool
 	vram            *uint64
-	errors          *errorCounts
+	ras             rasFacts
+	metrics         *Metrics
 	pcie            PCIe
 	pciPath         string
 	unread          []*ReadError
@@ -100,9 +101,8 @@ func (d *gpuDetails) apply(g *GPU) {
 	g.ExpectedPartitions = partitionsOf(d.compute, g.model.XCDs)
 	g.HiveNodes, g.XGMIPhysicalID, g.VRAMBytes, g.PCIe = d.hiveNodes, d.physicalID, d.vram, d.pcie
 	g.NUMANode, g.NUMAUnknown, g.PCIPath = d.numa, d.numaUnknown, d.pciPath
-	if d.errors != nil {
-		g.XGMIUncorrectableErrors, g.XGMICorrectableErrors = &d.errors.Uncorrectable, &d.errors.Correctable
-	}
+	g.Metrics = d.metrics
+	d.ras.apply(g)
 }
 
 // field reads and parses one file; a missing file gives nil and is no error, since models and kernels differ.
@@ -154,9 +154,8 @@ func readGPU(r *reader, g *GPU, nodes []*kfdNode) *gpuDetails {
 	if d.vram = stated(field(r, dir+"mem_info_vram_total", parseUintFile, &d.unread)); d.vram == nil {
 		d.vram = vramOfNodes(r, g, nodes, &d.unread)
 	}
-	if g.model.Fabric != fabricNone && !g.model.VF {
-		d.errors = field(r, dir+"ras/xgmi_wafl_err_count", parseErrorCounts, &d.unread)
-	}
+	d.ras = readRAS(r, dir, &d.unread)
+	d.metrics = readMetrics(r, dir, &d.unread)
 	d.pciPath = readPCIPath(r, g.PCIAddress, &d.unread)
 	d.pcie.Width = field(r, dir+"current_link_width", parseIntFile, &d.unread)
 	d.pcie.MaxWidth = field(r, dir+"max_link_width", parseIntFile, &d.unread)

@@ -294,18 +294,6 @@ func tally(gpus []GPU, of func(*GPU) string) string {
 	return strings.Join(values, ", ")
 }
 
-// checkCounters: xGMI errors since the driver was loaded. Correctable ones count only when they rise, which takes two
-// looks (Compare).
-func (l *problemList) checkCounters(f *Facts) {
-	for i := range f.GPUs {
-		g := &f.GPUs[i]
-		if g.XGMIUncorrectableErrors != nil && *g.XGMIUncorrectableErrors > 0 {
-			l.error(v1alpha1.ProblemXGMIUncorrectableErrors, g.PCIAddress,
-				"%d uncorrectable xGMI errors since the driver was loaded; expected none. Drain the node and reset the GPU; if they come back, replace it.", *g.XGMIUncorrectableErrors)
-		}
-	}
-}
-
 // checkHost: settings and placement that slow a node down without breaking it.
 func (l *problemList) checkHost(f *Facts) {
 	if n := f.Host.NUMABalancing; n != nil && *n != 0 {
