@@ -284,7 +284,7 @@ func parseNumbered(data []byte) (uint64, string, error) {
 	if err != nil {
 		return 0, "", malformedf("%.32q is not \"number: word\"", text)
 	}
-	return n, printable(word, 32), nil
+	return n, strings.TrimSpace(printable(word, 32)), nil
 }
 
 // parsePortState reads ports/N/state by its number (enum ib_port_state, include/rdma/ib_verbs.h). Numbers that are none
