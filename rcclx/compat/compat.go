@@ -2,6 +2,14 @@
 // functions that apply them. It knows nothing of sysfs or Kubernetes.
 package compat
 
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+)
+
 // Level says how much a broken rule weighs.
 type Level string
 
@@ -26,3 +34,137 @@ const (
 	RuleDriverWindow = "DriverWindow"
 	RuleFP8Encoding  = "FP8Encoding"
 )
+
+// CheckROCm holds a ROCm user space against what GPUs of a target (gfx942) need. It is nil where they fit, where the
+// target has no rule, and where the version is not one or too short to tell.
+func CheckROCm(gfxTarget, rocm string) *Finding {
+	row, ok := minimumOf(gfxTarget)
+	v, parsed := ParseVersion(rocm)
+	if !ok || !parsed || !v.Less(row.rocm) {
+		return nil
+	}
+	return &Finding{
+		Level: row.level, Rule: RuleROCmMinimum, Source: row.source,
+		Message: fmt.Sprintf("ROCm %s is older than %s, which %s (%s) needs: use an image or installation with ROCm %s or newer.",
+			v, row.rocm, row.target, row.models, row.rocm),
+	}
+}
+
+// MinimumROCm is the oldest ROCm release that GPUs of a target need, for example 6.4; "" where no rule is known.
+func MinimumROCm(gfxTarget string) string {
+	if row, ok := minimumOf(gfxTarget); ok {
+		return row.rocm.String()
+	}
+	return ""
+}
+
+func minimumOf(gfxTarget string) (row minimumRow, ok bool) {
+	for _, row := range minimums {
+		if row.target == gfxTarget {
+			return row, true
+		}
+	}
+	return minimumRow{}, false
+}
+
+// CheckDriver holds a version of the amdgpu module (/sys/module/amdgpu/version) against a ROCm user space. It is nil where
+// they fit, and where one is not known: an in-tree driver has no version, and releases after the tables' last are not in
+// them. Far apart is not supported, and often works: it is a Warning.
+func CheckDriver(driver, rocm string) *Finding {
+	row, ok := driverOf(driver)
+	if !ok {
+		return nil
+	}
+	v, parsed := ParseVersion(rocm)
+	if !parsed {
+		return nil
+	}
+	r, ok := v.release()
+	oldest, newest, open := row.window()
+	var advice string
+	switch {
+	case v.Less(oldest): // also "5", of which the minor does not matter
+		advice = fmt.Sprintf("use ROCm %s or newer, or an older driver", oldest)
+	case ok && newest.Less(r) && !open:
+		advice = fmt.Sprintf("update the driver, or use ROCm %s or older", newest)
+	default:
+		return nil
+	}
+	return &Finding{
+		Level: Warning, Rule: RuleDriverWindow, Source: row.source,
+		Message: fmt.Sprintf("amdgpu %s (driver %s, of ROCm %s) is supported with ROCm %s to %s, and this is %s: %s.",
+			driver, row.name, row.rocm, oldest, newest, v, advice),
+	}
+}
+
+// driverOf is the row of a module's version: the last one of its major.minor that it reaches.
+func driverOf(driver string) (row driverRow, ok bool) {
+	v, parsed := ParseVersion(driver)
+	if !parsed {
+		return driverRow{}, false
+	}
+	have, _ := v.release()
+	for _, d := range drivers {
+		if of, _ := d.module.release(); of == have && v.reaches(d.module) {
+			row, ok = d, true
+		}
+	}
+	return row, ok
+}
+
+// window is the range of ROCm releases that a driver is supported with: the published one, widened by the year that AMD
+// grants to user spaces since 6.4. open says that the newest known release is within it, so that a newer one cannot be judged.
+func (d driverRow) window() (oldest, newest Version, open bool) {
+	oldest, newest = d.oldest, d.newest
+	last := releases[len(releases)-1].rocm
+	at := slices.IndexFunc(releases, func(r releaseRow) bool { return r.rocm == d.rocm })
+	if at >= 0 {
+		for _, r := range releases[at:] {
+			if !r.rocm.Less(yearRule) && newest.Less(r.rocm) && withinYear(releases[at].date, r.date) {
+				newest = r.rocm
+			}
+		}
+	}
+	return oldest, newest, !newest.Less(last)
+}
+
+func withinYear(from, to string) bool {
+	a, errA := time.Parse(time.DateOnly, from)
+	b, errB := time.Parse(time.DateOnly, to)
+	return errA == nil && errB == nil && !b.After(a.AddDate(1, 0, 0))
+}
+
+// FP8Encoding is how GPUs of a target encode FP8 numbers: FNUZ or OCP; "" where that is not known or they have none.
+func FP8Encoding(gfxTarget string) string {
+	for _, row := range encodings {
+		if row.target == gfxTarget {
+			return row.encoding
+		}
+	}
+	return ""
+}
+
+// CheckFP8 says whether targets of one communicator encode FP8 differently: RCCLX's FP8 sends numbers as they are encoded, so
+// that the same byte is another number on the other side. It is nil where fewer than two known encodings meet.
+func CheckFP8(gfxTargets []string) *Finding {
+	of := map[string][]string{}
+	for _, target := range gfxTargets {
+		if e := FP8Encoding(target); e != "" && !slices.Contains(of[e], target) {
+			of[e] = append(of[e], target)
+		}
+	}
+	if len(of) < 2 {
+		return nil
+	}
+	var sides []string
+	for e, targets := range of {
+		sort.Strings(targets)
+		sides = append(sides, strings.Join(targets, ", ")+" uses "+e)
+	}
+	sort.Strings(sides)
+	return &Finding{
+		Level: Error, Rule: RuleFP8Encoding, Source: encodingSource,
+		Message: "FP8 is encoded differently: " + strings.Join(sides, ", ") +
+			"; the same byte is another number on the other side, and data would be wrong. Turn FP8 (low precision) off, or make a group for each model.",
+	}
+}

@@ -1,0 +1,49 @@
+package compat
+
+import "fmt"
+
+// Rule is one rule for a reader.
+type Rule struct {
+	Name string
+	// Holds says what must hold, Level what it weighs where it does not, Unknown when nothing is judged.
+	Holds   string
+	Level   Level
+	Unknown string
+	// Columns and Rows are its data; the last column is the source.
+	Columns []string
+	Rows    [][]string
+}
+
+// Rules are all rules with their data, for documentation.
+func Rules() []Rule {
+	least := Rule{
+		Name: RuleROCmMinimum, Level: Error,
+		Holds:   "the ROCm user space is at least the release that the GPUs need",
+		Unknown: "for targets that are not in the table, and where no version is known",
+		Columns: []string{"GPUs", "models", "ROCm at least", "read", "source"},
+	}
+	for _, m := range minimums {
+		least.Rows = append(least.Rows, []string{m.target, m.models, m.rocm.String(), m.checked, m.source})
+	}
+	window := Rule{
+		Name: RuleDriverWindow, Level: Warning,
+		Holds: fmt.Sprintf("the ROCm user space is one that AMD supports with the amdgpu driver: the published range, and, of ROCm %s and later, what came out within a year after the driver", yearRule),
+		Unknown: fmt.Sprintf("for a driver without a version (one that came with the kernel), a driver that is not in the table, and for ROCm after %s, which may still be within the year",
+			releases[len(releases)-1].rocm),
+		Columns: []string{"amdgpu module", "driver release", "came with ROCm", "ROCm from", "ROCm to", "source"},
+	}
+	for _, d := range drivers {
+		oldest, newest, _ := d.window()
+		window.Rows = append(window.Rows, []string{d.module.String() + " and up", d.name, d.rocm.String(), oldest.String(), newest.String(), d.source})
+	}
+	fp8 := Rule{
+		Name: RuleFP8Encoding, Level: Error,
+		Holds:   "all GPUs of one communicator encode FP8 numbers alike where FP8 is on",
+		Unknown: "for targets that are not in the table",
+		Columns: []string{"GPUs", "encoding", "source"},
+	}
+	for _, e := range encodings {
+		fp8.Rows = append(fp8.Rows, []string{e.target, e.encoding, e.source})
+	}
+	return []Rule{least, window, fp8}
+}
