@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Generates what follows from the API types: deepcopy code, CRDs, the chart's CRDs and the API reference.
+# Generates what follows from the API types: deepcopy code, CRDs, the chart's CRDs and the API reference; and the page of
+# compatibility rules.
 # With --check it changes nothing and fails where a generated file is out of date.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,6 +20,7 @@ bin/controller-gen object:headerFile=/dev/null crd:crdVersions=v1 paths=./api/..
   output:object:dir="$out/api/v1alpha1" output:crd:dir="$out/config/crd/bases"
 bin/crd-ref-docs --source-path=api/v1alpha1 --config=hack/tools/crd-ref-docs.yaml --renderer=markdown \
   --output-path="$out/docs/reference/api.md" --log-level=ERROR
+go run ./hack/compatdoc >"$out/docs/compatibility.md"
 for kind in commgroups commnodes; do
   { # The chart's copy is a template, so that helm upgrade upgrades it and crds.keep can hold it.
     printf '{{- if .Values.crds.enabled }}\n'
@@ -43,7 +45,7 @@ done
 if [ "$out" != . ]; then
   stale=0
   for f in charts/commgroup-operator/templates/operator.yaml api/v1alpha1/zz_generated.deepcopy.go config/crd/bases/rcclx.io_commgroups.yaml config/crd/bases/rcclx.io_commnodes.yaml \
-    docs/reference/api.md charts/commgroup-operator/templates/crd-commgroups.yaml charts/commgroup-operator/templates/crd-commnodes.yaml; do
+    docs/reference/api.md docs/compatibility.md charts/commgroup-operator/templates/crd-commgroups.yaml charts/commgroup-operator/templates/crd-commnodes.yaml; do
     if ! diff -u "$f" "$out/$f" >"$out/diff" 2>&1; then
       echo "out of date: $f (run make generate)"
       head -20 "$out/diff"

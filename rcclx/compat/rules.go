@@ -34,7 +34,11 @@ func Rules() []Rule {
 	}
 	for _, d := range drivers {
 		oldest, newest, _ := d.window()
-		window.Rows = append(window.Rows, []string{d.module.String() + " and up", d.name, d.rocm.String(), oldest.String(), newest.String(), d.source})
+		module := d.module.String() + ".x"
+		if d.module.count > 2 {
+			module = d.module.String() + " and up"
+		}
+		window.Rows = append(window.Rows, []string{module, d.name, d.rocm.String(), oldest.String(), newest.String(), d.source})
 	}
 	fp8 := Rule{
 		Name: RuleFP8Encoding, Level: Error,

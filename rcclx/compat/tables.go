@@ -14,11 +14,11 @@ type minimumRow struct {
 
 var minimums = []minimumRow{
 	{
-		target: "gfx942", models: "MI300A, MI300X, MI308X, MI325X", rocm: version(6, 4), level: Error, checked: "2026-10",
+		target: "gfx942", models: "MI300A, MI300X, MI308X, MI325X", rocm: version(6, 4), level: Error, checked: "2026-11",
 		source: "RCCLX's announcement (ROCm 6.4 for MI300; its build scripts take torch for ROCm 6.4); HIP 6.4.43484 is the first without the scratch defect that RCCLX refuses (torchcomms comms/rcclx/develop/projects/rccl src/rccl_wrap.cc validHsaScratchEnvSetting)",
 	},
 	{
-		target: "gfx950", models: "MI350X, MI355X, MI350P", rocm: version(7, 0), level: Error, checked: "2026-10",
+		target: "gfx950", models: "MI350X, MI355X, MI350P", rocm: version(7, 0), level: Error, checked: "2026-11",
 		source: "RCCLX's announcement and ROCm 7.0.0's release (hipFFT 1.0.20: gfx950 added) say 7.0; the driver's documentation says 7.0.1 (ROCm/amdgpu-docs@67902e2, release 30.10.1), so 7.0.0 passes here and 7.0.1 is the better choice",
 	},
 }
