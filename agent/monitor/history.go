@@ -2,7 +2,8 @@ package monitor
 
 import (
 	"fmt"
-	"sort"
+	"slices"
+	"strings"
 	"time"
 
 	"rcclx.io/commgroup-operator/agent/discover"
@@ -12,209 +13,144 @@ import (
 // holdTime is how long something that happened, rather than is, stays among the problems.
 const holdTime = 15 * time.Minute
 
-// history is what the monitor remembers of the node: what was there in this boot, and error counters. It forgets with
-// the process; what is wrong in itself, discover finds without it.
+// history is what the monitor remembers of the node in this boot. It forgets with the process; what is wrong in itself,
+// discover finds without it.
 type history struct {
-	started  bool
-	boot     string
-	driver   string
-	gpus     map[string]seen
-	links    map[link]bool
-	counters map[string]counter
-	held     []held
+	started bool
+	boot    seen[string]
+	driver  driver
+
+	gpus  sightings[string]
+	model map[string]string
+	links sightings[link]
+	ports sightings[port]
+	dead  map[port]bool // ports that carried nothing while others of their GPU did
+
+	errors   counters[errorKey]
+	metrics  map[string]*discover.Metrics
+	modes    map[string]*mode
+	firmware map[firmwareKey]*seen[uint64]
+
+	events events
 }
 
-type seen struct {
-	model string
-	last  time.Time
-	lost  bool
-}
-
-type link struct{ from, to string }
-
-type counter struct {
-	uncorrectable, correctable *uint64
-	risen                      uint64
-	since, last                time.Time
-}
-
-// held is an event that stays a problem for a while.
-type held struct {
-	problem v1alpha1.Problem
-	until   time.Time
+func newHistory() history {
+	return history{started: true, gpus: sightings[string]{}, model: map[string]string{}, links: sightings[link]{}, ports: sightings[port]{},
+		dead: map[port]bool{}, errors: counters[errorKey]{}, metrics: map[string]*discover.Metrics{}, modes: map[string]*mode{},
+		firmware: map[firmwareKey]*seen[uint64]{}}
 }
 
 // look compares the facts with what was seen before. It returns the problems that this adds to the facts' own, and the
-// changes since the last look, for the log.
+// changes since the last look, for the log. A problem of the facts that it knows more of, it takes out of them.
 func (h *history) look(f *discover.Facts, now time.Time) (problems, changes []v1alpha1.Problem) {
-	note := func(severity, code, subject, format string, args ...any) v1alpha1.Problem {
-		p := v1alpha1.Problem{Severity: severity, Code: code, Subject: subject, Message: fmt.Sprintf(format, args...)}
-		changes = append(changes, p)
-		return p
+	l := &look{history: h, facts: f, now: now}
+	if was, rebooted := h.boot.look(stated(f.BootID)); rebooted {
+		l.note(v1alpha1.SeverityWarning, v1alpha1.ProblemNodeRebooted, "boot", "The node was rebooted: boot id was %s, is %s.", was, f.BootID)
+		h.started = false
 	}
-	driver := f.Driver.Kind + " " + f.Driver.Version + f.Driver.SrcVersion
-	switch {
-	case !h.started:
-		h.reset(f, driver)
-	case f.BootID != "" && h.boot != "" && f.BootID != h.boot:
-		note(v1alpha1.SeverityWarning, v1alpha1.ProblemNodeRebooted, "boot", "The node was rebooted: boot id was %s, is %s.", h.boot, f.BootID)
-		h.reset(f, driver)
-	case f.Driver.Kind != discover.DriverUnknown && driver != h.driver:
-		p := note(v1alpha1.SeverityWarning, v1alpha1.ProblemDriverChanged, "amdgpu",
-			"The driver changed without a reboot: was %q, is %q. Results of earlier runs are of the other driver; run again.", h.driver, driver)
-		h.held = append(h.held, held{p, now.Add(holdTime)})
-		h.driver, h.counters = driver, map[string]counter{}
+	if !h.started {
+		boot := h.boot
+		*h = newHistory()
+		h.boot = boot
 	}
-	// With GPUs hidden or unreadable, one that is not in sight is not known to be gone.
-	certain := len(f.HiddenNodes) == 0 && len(f.UnreadableNodes) == 0 && f.GenerationStable
-	known := map[string]bool{}
-	for i := range f.Problems {
-		known[f.Problems[i].Subject] = true
-	}
-	present := map[string]bool{}
+	l.checkDriver()
+	l.lostGPUs()
+	l.lostLinks()
+	l.lostPorts()
 	for i := range f.GPUs {
 		g := &f.GPUs[i]
-		present[g.PCIAddress] = true
-		if s, ok := h.gpus[g.PCIAddress]; ok && s.lost {
-			note(v1alpha1.SeverityWarning, v1alpha1.ProblemGPULost, g.PCIAddress, "The GPU is back; it was last seen at %s.", stamp(s.last))
-		}
-		h.gpus[g.PCIAddress] = seen{model: g.Model, last: now}
-		problems = append(problems, h.count(g, now, note)...)
-	}
-	if certain {
-		problems = append(problems, h.lostGPUs(present, known, note)...)
-		problems = append(problems, h.lostLinks(f, present, known, note)...)
-	}
-	kept := h.held[:0]
-	for _, e := range h.held {
-		if now.Before(e.until) {
-			kept = append(kept, e)
-			problems = append(problems, e.problem)
+		l.countErrors(g)
+		l.throttling(g)
+		if g.Metrics != nil {
+			h.metrics[g.PCIAddress] = g.Metrics
 		}
 	}
-	h.held = kept
-	return problems, changes
+	l.repartition()
+	l.newFirmware()
+	h.events.expire(now)
+	return append(l.found, h.events.problems()...), l.changes
 }
 
-type noteFunc func(severity, code, subject, format string, args ...any) v1alpha1.Problem
-
-func (h *history) reset(f *discover.Facts, driver string) {
-	*h = history{started: true, boot: f.BootID, driver: driver, gpus: map[string]seen{}, links: map[link]bool{},
-		counters: map[string]counter{}}
+// look is one comparison of the facts with the history.
+type look struct {
+	*history
+	facts          *discover.Facts
+	now            time.Time
+	found, changes []v1alpha1.Problem
 }
 
-// lostGPUs are GPUs that were there in this boot and are not now.
-func (h *history) lostGPUs(present, known map[string]bool, note noteFunc) []v1alpha1.Problem {
-	var problems []v1alpha1.Problem
-	for _, address := range sortedKeys(h.gpus) {
-		s := h.gpus[address]
-		if present[address] {
-			continue
-		}
-		p := v1alpha1.Problem{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemGPULost, Subject: address,
-			Message: fmt.Sprintf("This %s was here at %s and is gone from KFD. Look for its address in the kernel log; drain the node and power-cycle it.", s.model, stamp(s.last))}
-		if !s.lost {
-			note(p.Severity, p.Code, p.Subject, "%s", p.Message)
-			s.lost = true
-			h.gpus[address] = s
-		}
-		if !known[address] {
-			problems = append(problems, p)
-		}
-	}
-	return problems
+// note makes a change for the log.
+func (l *look) note(severity, code, subject, format string, args ...any) v1alpha1.Problem {
+	p := v1alpha1.Problem{Severity: severity, Code: code, Subject: subject, Message: fmt.Sprintf(format, args...)}
+	l.changes = append(l.changes, p)
+	return p
 }
 
-// lostLinks are xGMI links between present GPUs that were there in this boot and are not now.
-func (h *history) lostLinks(f *discover.Facts, present, known map[string]bool, note noteFunc) []v1alpha1.Problem {
-	now := map[link]bool{}
-	for i := range f.Mesh.Pairs {
-		for j, l := range f.Mesh.Pairs[i] {
-			if l != nil && l.Type == discover.LinkXGMI {
-				now[link{f.GPUs[i].PCIAddress, f.GPUs[j].PCIAddress}] = true
-			}
-		}
-	}
-	var lost []link
-	for l, up := range h.links {
-		switch {
-		case now[l]:
-			if !up {
-				note(v1alpha1.SeverityWarning, v1alpha1.ProblemLinkLost, l.from+"->"+l.to, "The xGMI link is back.")
-				h.links[l] = true
-			}
-		case present[l.from] && present[l.to]:
-			lost = append(lost, l)
-		}
-	}
-	for l := range now {
-		if _, ok := h.links[l]; !ok {
-			h.links[l] = true
-		}
-	}
-	sort.Slice(lost, func(i, j int) bool {
-		if lost[i].from != lost[j].from {
-			return lost[i].from < lost[j].from
-		}
-		return lost[i].to < lost[j].to
-	})
-	var problems []v1alpha1.Problem
-	told := map[string]bool{}
-	for _, l := range lost {
-		pair := l.from + "<->" + l.to
-		if l.to < l.from {
-			pair = l.to + "<->" + l.from
-		}
-		if h.links[l] {
-			note(v1alpha1.SeverityError, v1alpha1.ProblemLinkLost, l.from+"->"+l.to, "The xGMI link is gone; it was there earlier in this boot.")
-			h.links[l] = false
-		}
-		if !known[pair] && !told[pair] {
-			told[pair] = true
-			problems = append(problems, v1alpha1.Problem{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemLinkLost, Subject: pair,
-				Message: "The xGMI link between these GPUs was there earlier in this boot and is gone. Look for XGMI in the kernel log; power-cycle the node."})
-		}
-	}
-	return problems
+// happened notes a Warning, and holds it as a problem with its time.
+func (l *look) happened(rank int, code, subject, format string, args ...any) {
+	p := l.note(v1alpha1.SeverityWarning, code, subject, format, args...)
+	p.Message = "At " + stamp(l.now) + ": " + p.Message
+	l.events.hold(p, rank, l.now)
 }
 
-// count follows a GPU's xGMI error counters. A counter that falls was reset with the driver.
-func (h *history) count(g *discover.GPU, now time.Time, note noteFunc) []v1alpha1.Problem {
-	c := h.counters[g.PCIAddress]
-	if ue := g.XGMIUncorrectableErrors; ue != nil {
-		if c.uncorrectable != nil && *ue > *c.uncorrectable {
-			note(v1alpha1.SeverityError, v1alpha1.ProblemXGMIUncorrectableErrors, g.PCIAddress,
-				"%d more uncorrectable xGMI errors, %d since the driver was loaded.", *ue-*c.uncorrectable, *ue)
+// named says that discover has a problem of this subject already, which knows more than that it was there before.
+func (l *look) named(subject string) bool {
+	for i := range l.facts.Problems {
+		if l.facts.Problems[i].Subject == subject {
+			return true
 		}
-		c.uncorrectable = ue
 	}
-	if ce := g.XGMICorrectableErrors; ce != nil {
-		if c.correctable != nil && *ce > *c.correctable {
-			if c.risen == 0 || now.Sub(c.last) >= holdTime {
-				c.risen, c.since = 0, now
-			}
-			c.risen += *ce - *c.correctable
-			c.last = now
-			note(v1alpha1.SeverityWarning, v1alpha1.ProblemXGMICorrectableErrors, g.PCIAddress,
-				"%d more correctable xGMI errors, %d since the driver was loaded.", *ce-*c.correctable, *ce)
+	return false
+}
+
+// problems are the held ones. More than two of a code become one, so that a node whose every GPU is hot still has room
+// for what else is wrong.
+func (e events) problems() []v1alpha1.Problem {
+	groups := map[string][]event{}
+	var order []string
+	for _, held := range e {
+		code := held.problem.Code
+		if groups[code] == nil {
+			order = append(order, code)
 		}
-		c.correctable = ce
+		groups[code] = append(groups[code], held)
 	}
-	h.counters[g.PCIAddress] = c
-	if c.risen == 0 || now.Sub(c.last) >= holdTime {
-		return nil
+	var list []v1alpha1.Problem
+	for _, code := range order {
+		group := groups[code]
+		slices.SortStableFunc(group, func(a, b event) int { return b.rank - a.rank })
+		alike := make([]v1alpha1.Problem, len(group))
+		for i, held := range group {
+			alike[i] = held.problem
+		}
+		list = append(list, foldMany(alike)...)
 	}
-	return []v1alpha1.Problem{{Severity: v1alpha1.SeverityWarning, Code: v1alpha1.ProblemXGMICorrectableErrors, Subject: g.PCIAddress,
-		Message: fmt.Sprintf("%d correctable xGMI errors since %s, and rising. A link of this GPU is marginal: measure its links, and reseat or replace it if they are slow.", c.risen, stamp(c.since))}}
+	return list
+}
+
+// foldMany makes one problem of more than two alike, the worst first: it has the message of the worst, and all their
+// subjects as far as they fit.
+func foldMany(alike []v1alpha1.Problem) []v1alpha1.Problem {
+	if len(alike) <= 2 {
+		return alike
+	}
+	const most = 120 // characters, of the 128 that a subject has
+	p := alike[0]
+	subjects := make([]string, len(alike))
+	for i := range alike {
+		subjects[i] = alike[i].Subject
+	}
+	slices.Sort(subjects)
+	p.Message = fmt.Sprintf("%d of this kind; %s: %s", len(subjects), p.Subject, p.Message)
+	p.Subject = ""
+	for i, subject := range subjects {
+		if i > 0 && len(p.Subject)+len(subject) >= most {
+			p.Subject += " ..."
+			break
+		}
+		p.Subject = strings.TrimSpace(p.Subject + " " + subject)
+	}
+	return []v1alpha1.Problem{p}
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	sort.Strings(keys)
-	return keys
-}

@@ -57,6 +57,7 @@ type Config struct {
 type Monitor struct {
 	cfg     Config
 	history history
+	steady  steady
 	written *v1alpha1.NodeFacts // the last report that the API server took
 	at      time.Time           // when it did
 	origin  v1alpha1.Origin     // of the last scan that worked
@@ -143,8 +144,7 @@ func (m *Monitor) look(ctx context.Context) *v1alpha1.NodeFacts {
 	for _, c := range changes {
 		m.cfg.Log.Info("change", "node", m.cfg.Node, "code", c.Code, "subject", c.Subject, "message", c.Message)
 	}
-	facts.Problems = append(facts.Problems, found...)
-	discover.SortProblems(facts.Problems)
+	facts.Problems = m.steady.look(append(facts.Problems, found...), now)
 	return facts.NodeFacts(m.cfg.Valid)
 }
 
@@ -169,8 +169,31 @@ func due(written, facts *v1alpha1.NodeFacts, at, now time.Time, valid time.Durat
 	}
 	a, b := *written, *facts
 	a.ObservedTime, b.ObservedTime = metav1.Time{}, metav1.Time{}
+	a.RAS = ridesAlong(a.RAS, b.RAS)
+	if rose(a.XGMI.CorrectableErrors, b.XGMI.CorrectableErrors) {
+		a.XGMI.CorrectableErrors = b.XGMI.CorrectableErrors
+	}
 	return !apiequality.Semantic.DeepEqual(a, b)
 }
+
+// ridesAlong is the written sums of error counters with those that may wait for the next report: sums of correctable and
+// deferred errors that rose. The first rise made a problem, which is reported at once, and a link that errs at each look
+// shall not make a write at each look.
+func ridesAlong(written, now *v1alpha1.RASFacts) *v1alpha1.RASFacts {
+	if written == nil || now == nil {
+		return written
+	}
+	sums := *written
+	if rose(sums.Correctable, now.Correctable) {
+		sums.Correctable = now.Correctable
+	}
+	if rose(sums.Deferred, now.Deferred) {
+		sums.Deferred = now.Deferred
+	}
+	return &sums
+}
+
+func rose(was, is *int64) bool { return was != nil && is != nil && *is > *was }
 
 // backoff is the wait after so many failures in a row, spread from half to one and a half times.
 func backoff(failures int, random float64) time.Duration {

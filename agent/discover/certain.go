@@ -1,0 +1,14 @@
+package discover
+
+// GPUsCertain says that a GPU which is not among the facts is not in KFD. It is false where one may only be out of sight:
+// hidden by the device cgroup, unreadable, or in a topology that changed during the scan.
+func (f *Facts) GPUsCertain() bool {
+	return len(f.HiddenNodes) == 0 && len(f.UnreadableNodes) == 0 && f.GenerationStable && f.sysClass == "" && f.nodesClass == "" &&
+		(f.kfdClass == "" || f.kfdClass == ClassMissing)
+}
+
+// LinksCertain says that a link which is not among the facts, between two GPUs that are, is not in KFD.
+func (f *Facts) LinksCertain() bool { return f.GPUsCertain() && !f.linksUnread }
+
+// Virtual says that the GPU is a virtual function, whose host may hide from it what it hides from a guest.
+func (g *GPU) Virtual() bool { return g.model.VF }
