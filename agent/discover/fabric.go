@@ -3,6 +3,7 @@ package discover
 import (
 	"fmt"
 	"sort"
+	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
@@ -23,7 +24,7 @@ func (l *problemList) checkFabric(f *Facts) {
 	}
 	switch f.GPUs[0].model.Fabric {
 	case fabricNone, fabricUnknown:
-		return
+		return // checkUniformity says how far the hive of an unknown model is complete
 	case fabricBridge:
 		// Two hives of four on a server of eight cards are the product, and a card without a bridge works over PCIe.
 		if len(groups) == 0 && f.Mesh.Links == 0 && hiveless > 0 {
@@ -31,7 +32,16 @@ func (l *problemList) checkFabric(f *Facts) {
 				"No GPU is in an xGMI hive: no bridge is fitted, or it does not work. Expected only PCIe bandwidth; check the bridges if there are any.")
 			return
 		}
+		if len(groups) > 0 && hiveless > 0 {
+			l.warn(v1alpha1.ProblemXGMIBridgeAbsent, strings.Join(hivelessGPUs(f.GPUs), " "),
+				"%d of %d GPUs are in no xGMI hive, where the others are: a bridge is not fitted, or it does not work. Expected only PCIe bandwidth to these; check the bridges.", hiveless, len(f.GPUs))
+		}
 	default:
+		if f.Mesh.Links == 0 && withoutXGMI(f) {
+			l.warn(v1alpha1.ProblemXGMINotInitialised, f.Model,
+				"No hive and no xGMI link among %d virtual functions: the hypervisor does not show xGMI to this guest, so its state is not known. Assign functions of different GPUs of one hive, or expect PCIe bandwidth.", len(f.GPUs))
+			return
+		}
 		if hiveless == len(f.GPUs) && f.Mesh.Links == 0 {
 			l.error(v1alpha1.ProblemXGMINotInitialised, f.Model,
 				"xGMI is not initialised on any of the %d GPUs: no hive and no link, where this model has one hive. Look for \"XGMI: Failed to\" in the kernel log; power-cycle the node.", len(f.GPUs))
@@ -54,6 +64,17 @@ func sameFabric(gpus []GPU) bool {
 		}
 	}
 	return true
+}
+
+// hivelessGPUs are the first few GPUs that are in no hive.
+func hivelessGPUs(gpus []GPU) []string {
+	var list []string
+	for i := range gpus {
+		if id := gpus[i].HiveID; id != nil && *id == 0 && len(list) < 4 {
+			list = append(list, gpus[i].PCIAddress)
+		}
+	}
+	return list
 }
 
 func hivelessText(n int) string {
@@ -105,7 +126,9 @@ func (l *problemList) checkPairs(f *Facts, groups map[uint64][]int) {
 	if f.linksUnread {
 		return // a pair may only look broken: Unread says which files
 	}
+	views := newViewCheck(f)
 	for i := range f.GPUs {
+		l.checkPartitions(f, i)
 		for j := i + 1; j < len(f.GPUs); j++ {
 			a, b := &f.GPUs[i], &f.GPUs[j]
 			there, back := f.Mesh.Pairs[i][j], f.Mesh.Pairs[j][i]
@@ -123,17 +146,73 @@ func (l *problemList) checkPairs(f *Facts, groups map[uint64][]int) {
 					from, to = b, a
 				}
 				l.error(v1alpha1.ProblemLinkAsymmetric, name,
-					"xGMI leads from %s to %s but not back; expected both ways. Reload the driver; if it stays, the link is broken.", from.PCIAddress, to.PCIAddress)
+					"xGMI leads from %s to %s but not back; expected both ways: the side of %s is down. Reload the driver; if it stays, the link is broken.",
+					from.PCIAddress, to.PCIAddress, to.PCIAddress)
 			case !xThere && (there != nil || back != nil):
 				l.error(v1alpha1.ProblemPCIeInsteadOfXGMI, name,
 					"This pair reaches each other only over PCIe; expected xGMI within a hive of %d. The link is down: look for XGMI in the kernel log; power-cycle the node.", len(groups[*a.HiveID]))
 			case !xThere:
 				l.error(v1alpha1.ProblemLinkMissing, name,
 					"KFD has no link between these GPUs; expected xGMI within a hive of %d. Look for XGMI in the kernel log; power-cycle the node.", len(groups[*a.HiveID]))
+			case l.checkSymmetry(name, a, b, there, back):
 			default:
 				l.checkWeight(name, a, there)
+				l.checkDevicePairs(f, name, i, j)
+				views.add(name, i, j)
 			}
 		}
+	}
+	views.report(l)
+}
+
+// checkSymmetry compares the two directions of a pair: weights, and the bandwidths where both are stated. It says whether it
+// found a difference.
+func (l *problemList) checkSymmetry(name string, a, b *GPU, there, back *Link) bool {
+	if there.Weight != back.Weight {
+		l.error(v1alpha1.ProblemLinkAsymmetric, name,
+			"xGMI has weight %d from %s to %s and %d back; expected the same both ways (15 a hop). The firmware routes one direction over another GPU: look for XGMI in the kernel log; power-cycle the node.",
+			there.Weight, a.PCIAddress, b.PCIAddress, back.Weight)
+		return true
+	}
+	if differ(there.MaxBandwidthMBps, back.MaxBandwidthMBps) || differ(there.MinBandwidthMBps, back.MinBandwidthMBps) {
+		l.error(v1alpha1.ProblemLinkAsymmetric, name,
+			"The driver states %s MB/s of xGMI (one link to all links) from %s to %s and %s back; expected the same both ways: the slower side trained narrow or slow. Power-cycle the node; if it stays, replace the GPU.",
+			stateRange(there), a.PCIAddress, b.PCIAddress, stateRange(back))
+		return true
+	}
+	return false
+}
+
+func differ(a, b *uint64) bool { return a != nil && b != nil && *a != *b }
+
+// stateRange is "64000 to 64000", or "?" for what the driver does not state.
+func stateRange(l *Link) string {
+	text := func(n *uint64) string {
+		if n == nil {
+			return "?"
+		}
+		return fmt.Sprint(*n)
+	}
+	return text(l.MinBandwidthMBps) + " to " + text(l.MaxBandwidthMBps)
+}
+
+// checkDevicePairs: each partition of a GPU must reach each partition of the other.
+func (l *problemList) checkDevicePairs(f *Facts, name string, i, j int) {
+	want := len(f.GPUs[i].Nodes) * len(f.GPUs[j].Nodes)
+	have := min(f.Mesh.devicePairs[[2]int{i, j}], f.Mesh.devicePairs[[2]int{j, i}])
+	if have < want {
+		l.error(v1alpha1.ProblemLinkMissing, name,
+			"KFD has xGMI between %d of %d pairs of their partitions; expected all of them. Reload the driver, or set the partition mode again.", have, want)
+	}
+}
+
+// checkPartitions: the partitions of one GPU reach each other inside of it.
+func (l *problemList) checkPartitions(f *Facts, i int) {
+	g := &f.GPUs[i]
+	want, have := len(g.Nodes)*(len(g.Nodes)-1), f.Mesh.devicePairs[[2]int{i, i}]
+	if have < want && g.model.Fabric == fabricMesh {
+		l.error(v1alpha1.ProblemLinkMissing, g.PCIAddress,
+			"KFD has %d of %d links between the partitions of this GPU; expected all of them. Reload the driver, or set the partition mode again.", have, want)
 	}
 }
 
@@ -143,7 +222,10 @@ func isXGMI(l *Link) bool { return l != nil && l.Type == LinkXGMI }
 func (l *problemList) checkWeight(name string, g *GPU, link *Link) {
 	switch {
 	case link.Weight == weightPerHop, len(g.Nodes) > 1 && link.Weight == weightAcrossPartitions:
-	case g.model.Fabric != fabricMesh && link.Hops != nil:
+	case g.model.Fabric != fabricMesh && link.Hops != nil: // a real MI250 has 45 where the shortest way has two hops
+	case link.Weight == 0:
+		l.error(v1alpha1.ProblemLinkWeight, name,
+			"xGMI link has weight 0; expected 15 a hop: the firmware knows no way between these GPUs. Look for XGMI in the kernel log; power-cycle the node.")
 	case link.Hops != nil && *link.Hops > 1:
 		l.error(v1alpha1.ProblemLinkWeight, name,
 			"xGMI takes %d hops (weight %d); expected a direct link (weight 15) on %s. The direct link is down: look for XGMI in the kernel log.", *link.Hops, link.Weight, g.Model)
@@ -173,7 +255,11 @@ func (l *problemList) checkBandwidth(f *Facts) {
 	}
 	for i := range f.Mesh.Pairs {
 		for j := i + 1; j < len(f.Mesh.Pairs); j++ {
-			for _, link := range []*Link{f.Mesh.Pairs[i][j], f.Mesh.Pairs[j][i]} {
+			there, back := f.Mesh.Pairs[i][j], f.Mesh.Pairs[j][i]
+			if isXGMI(there) && isXGMI(back) && differ(there.MaxBandwidthMBps, back.MaxBandwidthMBps) {
+				continue // told as asymmetric
+			}
+			for _, link := range []*Link{there, back} {
 				if isXGMI(link) && link.MaxBandwidthMBps != nil && *link.MaxBandwidthMBps < *usual {
 					l.error(v1alpha1.ProblemLinkBandwidth, f.GPUs[i].PCIAddress+"<->"+f.GPUs[j].PCIAddress,
 						"The driver states %d MB/s for this xGMI link and %d for the others of this node: it trained narrow or slow. Power-cycle the node; if it stays, replace the GPU.",

@@ -65,6 +65,11 @@ type Facts struct {
 	modulesSeen bool  // sys/module itself could be listed
 	linkRecords []linkRecord
 	linksUnread bool // some link of a GPU is there but could not be read
+	// hiveOrder lists the PCI addresses of a hive's GPUs in the driver's order; a hive whose order is not known is absent.
+	hiveOrder map[uint64][]string
+	// renderMinors are the DRM render nodes that exist; nil where they could not be listed.
+	renderMinors map[uint64]bool
+	pciAddresses map[string]bool // every function on the PCI bus
 }
 
 // DriverFacts is the amdgpu kernel driver.
@@ -169,6 +174,11 @@ type GPU struct {
 	Complete bool `json:"complete"`
 
 	model Model
+	// hops and links to each GPU of its hive, in the hive's own order (xgmi_num_hops, xgmi_num_links); nil where not known.
+	hops, links []uint8
+	noDomain    bool // KFD does not state the PCI domain (old kernels), so the address is not sure
+	rasUnread   bool // an error counter is there and could not be read
+	vanished    bool // not one file of its PCI directory could be found
 	// unreservedPages are bad pages of its memory that the driver could not take out of use.
 	unreservedPages int
 }
@@ -307,6 +317,9 @@ type Mesh struct {
 	LinkBandwidthMBps *uint64 `json:"linkBandwidthMBps,omitempty"`
 	// Pairs is the best way between each two GPUs, by their order in Facts.GPUs; nil for a GPU itself or no known way.
 	Pairs [][]*Link `json:"-"`
+
+	// devicePairs counts the directed xGMI links between the devices of two GPUs, or of one GPU.
+	devicePairs map[[2]int]int
 }
 
 // The states of a mesh.
@@ -322,6 +335,8 @@ type PCIGPU struct {
 	PCIAddress string `json:"pciAddress"`
 	DeviceID   string `json:"deviceID"`
 	Model      string `json:"model"`
+	// Driver that it is bound to, for example amdgpu or vfio-pci; "" where none is, or that is not known.
+	Driver string `json:"driver,omitempty"`
 }
 
 // Unread is one thing that could not be read.
@@ -330,6 +345,14 @@ type Unread struct {
 	Class   Class  `json:"class"`
 	Message string `json:"message"`
 }
+
+// What the GPUs are (Facts.Function).
+const (
+	FunctionPhysical = "Physical"
+	FunctionVirtual  = "Virtual" // SR-IOV virtual functions in a guest
+	FunctionMixed    = "Mixed"
+	FunctionUnknown  = "Unknown"
+)
 
 // Words for what GPUs do not share or nobody knows.
 const (

@@ -2,8 +2,10 @@ package discover
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
+	"strings"
 )
 
 // group sorts KFD's GPU nodes into devices and physical GPUs, by domain, bus and device: partitions of one GPU differ
@@ -11,6 +13,7 @@ import (
 func (f *Facts) group(nodes []*kfdNode) {
 	byAddress := map[string]*GPU{}
 	f.Devices = []Device{}
+	checkComplete(nodes)
 	for _, n := range nodes {
 		f.addUnread(n.unread...)
 		if n.hidden {
@@ -51,7 +54,7 @@ func (f *Facts) group(nodes []*kfdNode) {
 		if g == nil {
 			model, _ := LookupModel(*p.DeviceID)
 			g = &GPU{PCIAddress: address, DeviceID: fmt.Sprintf("0x%04x", *p.DeviceID), Model: model.Name, model: model,
-				GFXTarget: d.GFXTarget, HiveID: p.HiveID, Complete: true}
+				GFXTarget: d.GFXTarget, HiveID: p.HiveID, Complete: true, noDomain: p.Domain == nil}
 			if g.GFXTarget == "" {
 				g.GFXTarget = model.GFX // old kernels do not write gfx_target_version
 			}
@@ -80,11 +83,45 @@ func (f *Facts) group(nodes []*kfdNode) {
 	})
 }
 
+// checkComplete finds properties files that end early: the kernel writes the same names for every GPU
+// (kfd_topology.c, node_show), so a node that lacks a name that another has was not read in whole, even where the cut is
+// at a line's end.
+func checkComplete(nodes []*kfdNode) {
+	usual := map[string]bool{}
+	for _, n := range nodes {
+		if n.gpu && !n.hidden && n.propErr == nil {
+			for _, name := range n.properties.names() {
+				usual[name] = true
+			}
+		}
+	}
+	for _, n := range nodes {
+		if !n.gpu || n.hidden || n.propErr != nil {
+			continue
+		}
+		has := n.properties.names()
+		if len(has) == len(usual) {
+			continue
+		}
+		lacks := ""
+		for _, name := range propertyNames {
+			if usual[name] && !slices.Contains(has, name) {
+				lacks += " " + name
+			}
+		}
+		file := nodesDir + "/" + strconv.Itoa(n.number) + "/properties"
+		n.propErr = &ReadError{Path: file, Class: ClassMalformed, Err: malformedf("the file is cut: it lacks%s, which other GPUs have", lacks)}
+		n.unread = append(n.unread, n.propErr)
+	}
+}
+
 // gpuDetails is what a GPU's PCI directory tells.
 type gpuDetails struct {
 	compute, memory string
 	derived         bool
-	hiveNodes       *int
+	hops, links     *[]uint8
+	productName     *string
+	vanished        bool
 	physicalID      *uint64
 	numa            *int32
 	numaUnknown     bool
@@ -99,10 +136,23 @@ type gpuDetails struct {
 func (d *gpuDetails) apply(g *GPU) {
 	g.ComputePartition, g.MemoryPartition, g.PartitionDerived = d.compute, d.memory, d.derived
 	g.ExpectedPartitions = partitionsOf(d.compute, g.model.XCDs)
-	g.HiveNodes, g.XGMIPhysicalID, g.VRAMBytes, g.PCIe = d.hiveNodes, d.physicalID, d.vram, d.pcie
+	g.XGMIPhysicalID, g.VRAMBytes, g.PCIe, g.vanished = d.physicalID, d.vram, d.pcie, d.vanished
 	g.NUMANode, g.NUMAUnknown, g.PCIPath = d.numa, d.numaUnknown, d.pciPath
 	g.Metrics = d.metrics
 	d.ras.apply(g)
+	if d.hops != nil {
+		count := len(*d.hops)
+		g.hops, g.HiveNodes = *d.hops, &count
+	}
+	if d.links != nil {
+		g.links = *d.links
+	}
+	if d.productName != nil {
+		g.ProductName = *d.productName
+	}
+	for _, e := range d.unread {
+		g.rasUnread = g.rasUnread || (e.Class != ClassUnsupported && strings.HasPrefix(e.Path, pciDir) && strings.Contains(e.Path+"/", "/ras/"))
+	}
 }
 
 // field reads and parses one file; a missing file gives nil and is no error, since models and kernels differ.
@@ -124,6 +174,7 @@ func field[T any](r *reader, path string, parse func([]byte) (T, error), unread 
 func readGPU(r *reader, g *GPU, nodes []*kfdNode) *gpuDetails {
 	d := &gpuDetails{}
 	dir := pciDir + "/" + g.PCIAddress + "/"
+	before := r.answers
 	readPartition := func(name string, allowed map[string]bool) string {
 		mode := field(r, dir+name, func(b []byte) (string, error) { return parsePartition(b, allowed) }, &d.unread)
 		if mode == nil {
@@ -131,7 +182,7 @@ func readGPU(r *reader, g *GPU, nodes []*kfdNode) *gpuDetails {
 		}
 		return *mode
 	}
-	if g.model.XCDs > 0 || g.model.Fabric == fabricUnknown {
+	if g.model.partitionable() {
 		d.compute = readPartition("current_compute_partition", computePartitions)
 		d.memory = readPartition("current_memory_partition", memoryPartitions)
 	}
@@ -140,7 +191,8 @@ func readGPU(r *reader, g *GPU, nodes []*kfdNode) *gpuDetails {
 		d.derived = d.compute != ""
 	}
 	if g.HiveID != nil && *g.HiveID != 0 {
-		d.hiveNodes = field(r, dir+"xgmi_num_hops", hiveNodes, &d.unread)
+		d.hops = field(r, dir+"xgmi_num_hops", parseHiveList, &d.unread)
+		d.links = field(r, dir+"xgmi_num_links", parseHiveList, &d.unread)
 		d.physicalID = field(r, dir+"xgmi_physical_id", parseUintFile, &d.unread)
 	}
 	if numa := field(r, dir+"numa_node", parseIntFile, &d.unread); numa != nil {
@@ -151,9 +203,8 @@ func readGPU(r *reader, g *GPU, nodes []*kfdNode) *gpuDetails {
 			d.numaUnknown = true
 		}
 	}
-	if d.vram = stated(field(r, dir+"mem_info_vram_total", parseUintFile, &d.unread)); d.vram == nil {
-		d.vram = vramOfNodes(r, g, nodes, &d.unread)
-	}
+	d.productName = field(r, dir+"product_name", parseProductName, &d.unread)
+	d.vram = stated(field(r, dir+"mem_info_vram_total", parseUintFile, &d.unread))
 	d.ras = readRAS(r, dir, &d.unread)
 	d.metrics = readMetrics(r, dir, &d.unread)
 	d.pciPath = readPCIPath(r, g.PCIAddress, &d.unread)
@@ -161,6 +212,10 @@ func readGPU(r *reader, g *GPU, nodes []*kfdNode) *gpuDetails {
 	d.pcie.MaxWidth = field(r, dir+"max_link_width", parseIntFile, &d.unread)
 	d.pcie.SpeedMTps = field(r, dir+"current_link_speed", parseLinkSpeed, &d.unread)
 	d.pcie.MaxSpeedMTps = field(r, dir+"max_link_speed", parseLinkSpeed, &d.unread)
+	d.vanished = r.answers == before && len(d.unread) == 0
+	if d.vram == nil {
+		d.vram = vramOfNodes(r, g, nodes, &d.unread)
+	}
 	return d
 }
 
@@ -276,7 +331,7 @@ func (f *Facts) summarise() {
 // partitionName is compute/memory mode, for example SPX/NPS1; a mode that is not known is "unknown".
 func partitionName(g *GPU) string {
 	switch {
-	case g.ComputePartition == "" && g.MemoryPartition == "" && g.model.XCDs == 0 && g.model.Fabric != fabricUnknown:
+	case g.ComputePartition == "" && g.MemoryPartition == "" && !g.model.partitionable():
 		return NotApplicable
 	case g.ComputePartition == "" && g.MemoryPartition == "":
 		return Unknown

@@ -1,6 +1,10 @@
 package discover
 
-import "sort"
+import (
+	"fmt"
+	"sort"
+	"strings"
+)
 
 // HSA_IOLINKTYPE values (hsakmttypes.h; CRAT_IOLINK_TYPE in kfd_crat.h). Other libraries number them differently.
 const (
@@ -41,7 +45,7 @@ func buildMesh(f *Facts, expectedGPUs int) Mesh {
 		}
 		return a.To < b.To
 	})
-	m := Mesh{State: MeshUnknown, Pairs: make([][]*Link, n)}
+	m := Mesh{State: MeshUnknown, Pairs: make([][]*Link, n), devicePairs: map[[2]int]int{}}
 	cells := make([]*Link, n*n)
 	for i := range m.Pairs {
 		m.Pairs[i] = cells[i*n : (i+1)*n]
@@ -51,6 +55,9 @@ func buildMesh(f *Facts, expectedGPUs int) Mesh {
 		from, to := gpuOf[l.From], gpuOf[l.To]
 		if from != to && better(l, m.Pairs[from][to]) {
 			m.Pairs[from][to] = l
+		}
+		if l.Type == LinkXGMI {
+			m.devicePairs[[2]int{from, to}]++
 		}
 	}
 	bandwidths := map[uint64]int{}
@@ -148,13 +155,54 @@ func expectGPUs(f *Facts, asked int) expectation {
 			e = expectation{gpus: g.model.PlatformGPUs, source: "that a server of this model has"}
 		}
 	}
-	for i := range f.GPUs {
-		g := &f.GPUs[i]
-		if g.HiveNodes != nil && *g.HiveNodes >= e.gpus && *g.HiveNodes > len(f.GPUs) && g.model.Fabric == fabricMesh {
-			e = expectation{gpus: *g.HiveNodes, evident: true, source: "that the driver lists in the hive"}
+	if n := hiveMembers(f); n >= e.gpus && n > len(f.GPUs) {
+		source := "that the driver lists in its hives"
+		if absent := f.absentMembers(); len(absent) > 0 {
+			source += fmt.Sprintf(" (it has %s, too)", strings.Join(absent[:min(len(absent), 4)], ", "))
 		}
+		e = expectation{gpus: n, evident: true, source: source}
 	}
 	return e
+}
+
+// hiveMembers counts the GPUs that there should be by the driver's own lists of the hives. A model with one hive has as
+// many as its longest list; of the others, each hive has its own.
+func hiveMembers(f *Facts) int {
+	total, longest, unknown := len(f.GPUs), 0, 0
+	for i := range f.GPUs {
+		g := &f.GPUs[i]
+		if g.HiveID == nil {
+			unknown++ // it may be one that a list has and its hive lacks
+		}
+		if g.HiveNodes != nil && (g.model.Fabric == fabricMesh || g.model.Fabric == fabricHops) {
+			longest = max(longest, *g.HiveNodes)
+		}
+	}
+	if longest > 0 {
+		return longest
+	}
+	lacking := 0
+	for _, members := range hives(f.GPUs) {
+		listed := 0
+		for _, i := range members {
+			if n := f.GPUs[i].HiveNodes; n != nil {
+				listed = max(listed, *n)
+			}
+		}
+		lacking += max(0, listed-len(members))
+	}
+	return total + max(0, lacking-unknown)
+}
+
+// withoutXGMI says that all GPUs are virtual functions that are in no hive: the hypervisor does not show xGMI to this guest,
+// which says nothing of the links (ROCm/rocm-systems#2053).
+func withoutXGMI(f *Facts) bool {
+	for i := range f.GPUs {
+		if g := &f.GPUs[i]; !g.model.VF || g.HiveID == nil || *g.HiveID != 0 {
+			return false
+		}
+	}
+	return len(f.GPUs) > 1
 }
 
 // meshState holds the links against what the model should have. Anything unread makes it Unknown, unless what was read
@@ -195,6 +243,9 @@ func meshState(f *Facts, links, asked int) (*int, string) {
 			return &expected, MeshNotApplicable
 		}
 	default:
+		if links == 0 && withoutXGMI(f) {
+			return nil, MeshUnknown
+		}
 		gpus := max(n, expectGPUs(f, asked).gpus)
 		expected = gpus * (gpus - 1)
 		if gpus == 1 && !unread {

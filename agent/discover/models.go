@@ -21,21 +21,28 @@ type Model struct {
 	Fabric   fabric
 	// PlatformGPUs is how many of it a server has; 0 where that differs (cards, virtual functions).
 	PlatformGPUs int
+	// TwoDies says that a package holds two PCI devices (GCDs).
+	TwoDies bool
 	// XCDs is the number of compute dies that partition modes share out; 0 where the model has no partitions.
 	XCDs int
 	// VF is a virtual function: RAS, memory partition and other files are absent in the guest.
 	VF bool
+
+	known bool // the table has the device id
 }
 
 // models is the table of PCI device ids, from ROCmValidationSuite src/gpu_util.cpp, k8s-device-plugin amdgpu.ids,
-// gpu-operator's NFD rule and RCCL's topology models; platform sizes from AMD's product pages.
+// gpu-operator's NFD rule and RCCL's topology models; platform sizes from AMD's product pages. 0x740c is sold as MI250
+// and as MI250X; its fabric is the same.
 var models = []Model{
 	{DeviceID: 0x6860, Name: "MI25", GFX: "gfx900", Fabric: fabricNone},
 	{DeviceID: 0x66a1, Name: "MI50/MI60", GFX: "gfx906", Fabric: fabricBridge},
 	{DeviceID: 0x738c, Name: "MI100", GFX: "gfx908", Fabric: fabricBridge},
-	{DeviceID: 0x7408, Name: "MI250X", GFX: "gfx90a", Fabric: fabricHops},
-	{DeviceID: 0x740c, Name: "MI250", GFX: "gfx90a", Fabric: fabricHops},
+	{DeviceID: 0x738e, Name: "MI100", GFX: "gfx908", Fabric: fabricBridge},
+	{DeviceID: 0x7408, Name: "MI250X", GFX: "gfx90a", Fabric: fabricHops, TwoDies: true},
+	{DeviceID: 0x740c, Name: "MI250", GFX: "gfx90a", Fabric: fabricHops, TwoDies: true},
 	{DeviceID: 0x740f, Name: "MI210", GFX: "gfx90a", Fabric: fabricBridge},
+	{DeviceID: 0x7410, Name: "MI210 VF", GFX: "gfx90a", Fabric: fabricBridge, VF: true},
 	{DeviceID: 0x74a0, Name: "MI300A", GFX: "gfx942", Fabric: fabricMesh, PlatformGPUs: 4, XCDs: 6},
 	{DeviceID: 0x74a1, Name: "MI300X", GFX: "gfx942", Fabric: fabricMesh, PlatformGPUs: 8, XCDs: 8},
 	{DeviceID: 0x74a2, Name: "MI308X", GFX: "gfx942", Fabric: fabricMesh, PlatformGPUs: 8, XCDs: 4},
@@ -59,13 +66,15 @@ var models = []Model{
 var modelByID = func() map[uint16]*Model {
 	m := make(map[uint16]*Model, len(models))
 	for i := range models {
+		models[i].known = true
 		m[models[i].DeviceID] = &models[i]
 	}
 	return m
 }()
 
 // LookupModel returns what is known of a PCI device id of vendor 0x1002. An id that the table does not have gives a
-// model named "unknown (0x....)" and false: a newer GPU is reported, not hidden.
+// model named "unknown (0x....)" and false: a newer GPU is reported, not hidden, and named by its board where that
+// states a name.
 func LookupModel(deviceID uint64) (Model, bool) {
 	if deviceID <= 0xffff {
 		if m, ok := modelByID[uint16(deviceID)]; ok {
@@ -74,6 +83,31 @@ func LookupModel(deviceID uint64) (Model, bool) {
 	}
 	return Model{DeviceID: uint16(deviceID & 0xffff), Name: fmt.Sprintf("unknown (0x%04x)", deviceID),
 		Fabric: fabricUnknown}, false
+}
+
+// partitionable says whether GPUs of the model can have partition modes. For one of these that shows none, or one that the
+// table does not know, the mode is unknown; for the others there is none.
+func (m *Model) partitionable() bool {
+	return m.XCDs > 0 || !m.known || m.Fabric == fabricUnknown || m.GFX == "gfx942" || m.GFX == "gfx950"
+}
+
+// selfName is what a model that the table does not know says of itself, with its id.
+func (m *Model) selfName(productName string) string {
+	if m.known || productName == "" {
+		return m.Name
+	}
+	return fmt.Sprintf("%s (0x%04x)", productName, m.DeviceID)
+}
+
+// function says whether GPUs of the model are whole devices or virtual functions of one.
+func (m *Model) function() string {
+	switch {
+	case !m.known:
+		return FunctionUnknown
+	case m.VF:
+		return FunctionVirtual
+	}
+	return FunctionPhysical
 }
 
 // partitionMode names a compute partition mode by the compute dies in each partition (num_xcc) and in the whole GPU;

@@ -104,7 +104,7 @@ func TestLinkFaults(t *testing.T) {
 				return strings.Replace(text, "weight 15", "weight 14", 1), true
 			}
 			return text, true
-		}, []string{"Warning LinkWeight " + pair}},
+		}, []string{"Error LinkAsymmetric " + pair}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := scan(t, linkFS{memTree(t, healthyTree), c.change}, Options{})

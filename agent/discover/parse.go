@@ -54,6 +54,21 @@ func (p *nodeProperties) field(key string) **uint64 {
 	return nil
 }
 
+// propertyNames are the names that field knows.
+var propertyNames = [...]string{"cpu_cores_count", "simd_count", "simd_per_cu", "num_xcc", "gfx_target_version", "vendor_id", "device_id",
+	"location_id", "domain", "drm_render_minor", "hive_id", "unique_id", "local_mem_size", "fw_version", "sdma_fw_version"}
+
+// names lists what the file has of propertyNames.
+func (p *nodeProperties) names() []string {
+	has := make([]string, 0, len(propertyNames))
+	for _, name := range propertyNames {
+		if *p.field(name) != nil {
+			has = append(has, name)
+		}
+	}
+	return has
+}
+
 // linkProperties are the keys of io_links/M/properties and p2p_links/M/properties (kfd_topology.c, iolink_show).
 type linkProperties struct {
 	Type, From, To, Weight, MinBandwidth, MaxBandwidth, Flags *uint64
@@ -341,19 +356,8 @@ func parseLinkSpeed(data []byte) (int64, error) {
 	return int64(n), nil
 }
 
-// hiveNodes counts the entries of xgmi_num_hops: one for each GPU in the hive's list, itself included.
-func hiveNodes(data []byte) (int, error) {
-	fields := bytes.Fields(data)
-	if len(fields) == 0 {
-		return 0, errEmpty
-	}
-	for _, f := range fields {
-		if _, err := strconv.ParseUint(string(f), 16, 8); err != nil {
-			return 0, malformedf("%.64q is not a list of two hexadecimal digits for each GPU", data)
-		}
-	}
-	return len(fields), nil
-}
+// parseProductName reads product_name, the board's own name (amdgpu_fru_eeprom.c); "" where its EEPROM has none.
+func parseProductName(data []byte) (string, error) { return printable(data, 48), nil }
 
 // hasToken looks for a whole word of the kernel's command line; RCCL's own test for iommu=pt takes any substring.
 func hasToken(cmdline []byte, token string) bool {

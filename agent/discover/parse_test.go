@@ -207,7 +207,7 @@ func FuzzNumbers(f *testing.F) {
 			func(b []byte) error { _, err := parseUintFile(b); return err },
 			func(b []byte) error { _, err := parseIntFile(b); return err },
 			func(b []byte) error { _, err := parseLinkSpeed(b); return err },
-			func(b []byte) error { _, err := hiveNodes(b); return err },
+			func(b []byte) error { _, err := parseHiveList(b); return err },
 			func(b []byte) error { _, err := parsePartition(b, computePartitions); return err },
 			func(b []byte) error { _, err := parseBank(b); return err },
 		} {

@@ -116,11 +116,11 @@ func (l *problemList) checkUnread(f *Facts) {
 		if g.class == ClassForbidden && g.kind == "KFD" && len(f.HiddenNodes) > 0 {
 			continue // told above
 		}
-		if g.class == ClassMissing || g.class == ClassUnsupported {
-			continue // an answer of its own: this model or kernel has no such value
-		}
 		if (g.kind == "sys" || g.kind == "KFD") && len(f.GPUs) == 0 && len(f.UnreadableNodes) == 0 {
 			continue // checkTree told it
+		}
+		if (g.class == ClassMissing || g.class == ClassUnsupported) && g.kind != "KFD" {
+			continue // an answer of its own: this model or kernel has no such value
 		}
 		if count[g] == 0 {
 			first[g] = u
@@ -176,6 +176,8 @@ func unreadProblem(class Class, kind string) (severity, code, next string) {
 		next = "A privileged reader sees this only while a GPU resets: look at the kernel log, or run privileged."
 	case ClassMalformed:
 		next = "The content is not what a kernel writes: look at the file, and report it if it is right."
+	case ClassMissing, ClassUnsupported:
+		next = "It was listed and then gone: the GPU disappeared or was set anew while it was read. Look again; if that stays, look at the kernel log."
 	default:
 		next = "Look at the kernel log."
 	}
@@ -190,24 +192,9 @@ func unreadProblem(class Class, kind string) (severity, code, next string) {
 
 // checkPresence: is every GPU of the PCI bus in KFD, are there as many as expected, and all their partitions?
 func (l *problemList) checkPresence(f *Facts, asked int) {
-	inKFD := map[string]bool{}
-	for i := range f.GPUs {
-		inKFD[f.GPUs[i].PCIAddress] = true
-	}
 	// A hidden or unreadable node may be any of the GPUs on the bus, so then none can be said to be missing.
 	certain := len(f.HiddenNodes) == 0 && len(f.UnreadableNodes) == 0 && f.nodesClass == "" && f.kfdPresent
-	absent := 0
-	if certain {
-		for _, p := range f.PCIGPUs {
-			if !inKFD[p.PCIAddress] {
-				absent++
-				if len(f.GPUs) > 0 {
-					l.error(v1alpha1.ProblemGPUNotInKFD, p.PCIAddress,
-						"%s (%s) is on the PCI bus but not in KFD: the driver did not take it. Look for its address in the kernel log; reload the driver or replace the GPU.", p.Model, p.DeviceID)
-				}
-			}
-		}
-	}
+	absent := l.checkBus(f, certain)
 	if e := expectGPUs(f, asked); certain && len(f.GPUs) > 0 && len(f.GPUs)+absent < e.gpus {
 		severity, next := v1alpha1.SeverityWarning, "Look for a GPU that fell off the bus in the kernel log; if the node shall have fewer, say so with --expected-gpus."
 		if e.evident {
@@ -237,13 +224,25 @@ func (l *problemList) checkUniformity(f *Facts) {
 			"The GPUs are in different partition modes: %s. Set one mode on all (amd-smi set --compute-partition).", tally(f.GPUs, partitionName))
 	}
 	for i := range f.GPUs {
-		if f.GPUs[i].model.Fabric == fabricUnknown {
-			l.warn(v1alpha1.ProblemUnknownModel, f.GPUs[i].PCIAddress,
-				"Device id %s (%s) has no expectations in this version, so its xGMI mesh is not judged. Update the operator.",
-				f.GPUs[i].DeviceID, orUnknown(f.GPUs[i].GFXTarget))
+		if g := &f.GPUs[i]; g.model.Fabric == fabricUnknown {
+			l.warn(v1alpha1.ProblemUnknownModel, g.PCIAddress, "%s (device id %s, %s) has no expectations in this version%s. Update the operator.",
+				g.Model, g.DeviceID, orUnknown(g.GFXTarget), ownHives(f))
 			break
 		}
 	}
+	l.checkFirmware(f)
+}
+
+// ownHives says how far the hives of GPUs without expectations are complete.
+func ownHives(f *Facts) string {
+	pairs := 0
+	for _, members := range hives(f.GPUs) {
+		pairs += len(members) * (len(members) - 1)
+	}
+	if pairs == 0 {
+		return ", and is in no xGMI hive"
+	}
+	return fmt.Sprintf("; of the %d directed pairs of its own hive, %d have xGMI", pairs, f.Mesh.Links)
 }
 
 // oddOnes are the addresses of the GPUs outside the largest group.
@@ -278,6 +277,10 @@ func tally(gpus []GPU, of func(*GPU) string) string {
 	for i := range gpus {
 		counts[of(&gpus[i])]++
 	}
+	return tallyCounts(counts)
+}
+
+func tallyCounts(counts map[string]int) string {
 	values := make([]string, 0, len(counts))
 	for value := range counts {
 		values = append(values, value)

@@ -69,6 +69,8 @@ type reader struct {
 	since     time.Time
 	abandoned bool
 
+	answers int // reads that found something, an error other than ENOENT included
+
 	refuse bool // too many files of this task hung: read no more of them
 }
 
@@ -122,7 +124,11 @@ func (r *reader) gone() bool {
 }
 
 func (r *reader) fail(path string, err error) *ReadError {
-	return &ReadError{Path: path, Class: Classify(err), Err: err}
+	e := &ReadError{Path: path, Class: Classify(err), Err: err}
+	if e.Class != ClassMissing {
+		r.answers++
+	}
+	return e
 }
 
 func (r *reader) file(path string) ([]byte, *ReadError) {
@@ -136,6 +142,7 @@ func (r *reader) file(path string) ([]byte, *ReadError) {
 	if err != nil {
 		return nil, r.fail(path, err)
 	}
+	r.answers++
 	return data, nil
 }
 
@@ -150,6 +157,7 @@ func (r *reader) dir(path string) ([]string, *ReadError) {
 	if err != nil {
 		return nil, r.fail(path, err)
 	}
+	r.answers++
 	return names, nil
 }
 
@@ -164,6 +172,7 @@ func (r *reader) link(path string) (string, *ReadError) {
 	if err != nil {
 		return "", r.fail(path, err)
 	}
+	r.answers++
 	return target, nil
 }
 

@@ -3,6 +3,7 @@ package discover
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -36,6 +37,7 @@ func (s *Scanner) Scan(ctx context.Context) (*Facts, error) {
 		facts.Scans = scan
 		if facts.GenerationStable || scan == maxScans {
 			facts.Mesh = buildMesh(facts, s.opts.ExpectedGPUs)
+			facts.setModules()
 			facts.Problems = findProblems(facts, s.opts.ExpectedGPUs)
 			return facts, nil
 		}
@@ -52,14 +54,14 @@ type base struct {
 	nodesErr   *ReadError
 	host       hostFacts
 	rocm       ROCmFacts
-	pci        []PCIGPU
-	pciErr     *ReadError
+	pci        pciBus
+	minors     map[uint64]bool
 	nics       []NIC
 	unread     []*ReadError
 }
 
 func (s *Scanner) scanOnce(ctx context.Context) (*Facts, error) {
-	parts, err := runAll(ctx, s, 5, func(r *reader, i int) *base {
+	parts, err := runAll(ctx, s, 6, func(r *reader, i int) *base {
 		b := &base{}
 		switch i {
 		case 0:
@@ -70,16 +72,19 @@ func (s *Scanner) scanOnce(ctx context.Context) (*Facts, error) {
 		case 2:
 			b.rocm = readROCm(r, s.opts.ROCmPaths)
 		case 3:
-			b.pci, b.pciErr, b.unread = readPCIBus(r)
+			b.pci = readPCIBus(r)
+			b.unread = b.pci.unread
 		case 4:
 			b.nics, b.unread = readNICs(r)
+		case 5:
+			b.minors, b.unread = readRenderNodes(r)
 		}
 		return b
 	})
 	if err != nil {
 		return nil, err
 	}
-	root, host, pci := parts[0], parts[1].host, parts[3]
+	root, host, pci := parts[0], parts[1].host, parts[3].pci
 	nodes, err := runAll(ctx, s, len(root.nodes), func(r *reader, i int) *kfdNode { return readNode(r, root.nodes[i]) })
 	if err != nil {
 		return nil, err
@@ -92,9 +97,11 @@ func (s *Scanner) scanOnce(ctx context.Context) (*Facts, error) {
 		Driver:        driverFacts(host, root.kfdErr == nil),
 		ROCm:          parts[2].rocm,
 		Host:          host.settings,
-		PCIGPUs:       pci.pci,
+		PCIGPUs:       pci.gpus,
 		NICs:          parts[4].nics,
-		pciReadable:   pci.pciErr == nil,
+		pciReadable:   pci.err == nil,
+		pciAddresses:  pci.addresses,
+		renderMinors:  parts[5].minors,
 		kfdPresent:    root.kfdErr == nil,
 	}
 	f.sysClass, f.kfdClass, f.nodesClass = classOf(root.sysErr), classOf(root.kfdErr), classOf(root.nodesErr)
@@ -105,7 +112,7 @@ func (s *Scanner) scanOnce(ctx context.Context) (*Facts, error) {
 	for _, part := range parts {
 		f.addUnread(part.unread...)
 	}
-	f.addUnread(root.sysErr, root.kfdErr, root.nodesErr, pci.pciErr)
+	f.addUnread(root.sysErr, root.kfdErr, root.nodesErr, pci.err)
 	f.group(nodes)
 	details, err := runAll(ctx, s, len(f.GPUs), func(r *reader, i int) *gpuDetails {
 		return readGPU(r, &f.GPUs[i], nodes)
@@ -117,7 +124,12 @@ func (s *Scanner) scanOnce(ctx context.Context) (*Facts, error) {
 		d.apply(&f.GPUs[i])
 		f.addUnread(d.unread...)
 	}
+	if err := s.readHives(ctx, f); err != nil {
+		return nil, err
+	}
+	f.nameUnknown()
 	f.summarise()
+	f.countRenderNodes()
 	assignNICs(f)
 	after, err := runAll(ctx, s, 1, func(r *reader, _ int) *uint64 { return readGeneration(r) })
 	if err != nil {
@@ -126,6 +138,39 @@ func (s *Scanner) scanOnce(ctx context.Context) (*Facts, error) {
 	f.Generation = after[0]
 	f.GenerationStable = root.generation == nil || after[0] == nil || *root.generation == *after[0]
 	return f, nil
+}
+
+// readHives reads the order of each hive from one of its GPUs: all of them lead to the same directory.
+func (s *Scanner) readHives(ctx context.Context, f *Facts) error {
+	groups := hives(f.GPUs)
+	ids := make([]uint64, 0, len(groups))
+	for id := range groups {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	type answer struct {
+		order  []string
+		unread []*ReadError
+	}
+	answers, err := runAll(ctx, s, len(ids), func(r *reader, i int) answer {
+		var a answer
+		for _, member := range groups[ids[i]] {
+			if a.order = readHiveOrder(r, f.GPUs[member].PCIAddress, &a.unread); a.order != nil {
+				break
+			}
+		}
+		return a
+	})
+	if err != nil {
+		return err
+	}
+	orders := make(map[uint64][]string, len(ids))
+	for i, a := range answers {
+		orders[ids[i]] = a.order
+		f.addUnread(a.unread...)
+	}
+	f.orderHives(orders)
+	return nil
 }
 
 func classOf(e *ReadError) Class {
@@ -273,8 +318,12 @@ func (n *kfdNode) readLinks(r *reader, dir string, indirect bool) {
 		var p linkProperties
 		if rerr == nil {
 			err := parseProperties(data, p.field)
-			if err == nil && (p.Type == nil || p.To == nil || p.Weight == nil) {
+			switch {
+			case err != nil:
+			case p.Type == nil || p.To == nil || p.Weight == nil:
 				err = malformedf("type, node_to or weight is missing")
+			case *p.Type == ioLinkXGMI && (p.MinBandwidth == nil || p.MaxBandwidth == nil):
+				err = malformedf("the file is cut: min_bandwidth or max_bandwidth is missing")
 			}
 			if err != nil {
 				rerr = &ReadError{Path: path, Class: Classify(err), Err: err}
@@ -300,54 +349,6 @@ func stated(n *uint64) *uint64 {
 		return nil
 	}
 	return n
-}
-
-// readPCIBus lists AMD's data-centre GPUs: class 0x1200 (processing accelerator), or 0x0380 (display, other) with a
-// device id that the table knows.
-func readPCIBus(r *reader) ([]PCIGPU, *ReadError, []*ReadError) {
-	names, rerr := r.dir(pciDir)
-	if rerr != nil {
-		return nil, rerr, nil
-	}
-	sort.Strings(names)
-	var unread []*ReadError
-	hex := func(path string) (uint64, bool) {
-		data, rerr := r.file(path)
-		if rerr == nil {
-			n, err := parseHexFile(data)
-			if err == nil {
-				return n, true
-			}
-			rerr = &ReadError{Path: path, Class: Classify(err), Err: err}
-		}
-		if rerr.Class != ClassMissing {
-			unread = append(unread, rerr)
-		}
-		return 0, false
-	}
-	gpus := []PCIGPU{}
-	for _, name := range names {
-		dir := pciDir + "/" + name
-		if strings.HasPrefix(name, ".") {
-			continue
-		}
-		if vendor, ok := hex(dir + "/vendor"); !ok || vendor != amdVendorID {
-			continue
-		}
-		class, ok := hex(dir + "/class")
-		if !ok || (class>>8 != 0x1200 && class>>8 != 0x0380) {
-			continue
-		}
-		id, ok := hex(dir + "/device")
-		if !ok {
-			continue
-		}
-		model, known := LookupModel(id)
-		if known || class>>8 == 0x1200 {
-			gpus = append(gpus, PCIGPU{PCIAddress: name, DeviceID: fmt.Sprintf("0x%04x", id), Model: model.Name})
-		}
-	}
-	return gpus, nil, unread
 }
 
 // isLinkPath says that a path is a KFD link's or their directory.
