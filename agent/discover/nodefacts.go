@@ -1,12 +1,10 @@
 package discover
 
 import (
-	"encoding/json"
-	"fmt"
 	"math"
 	"sort"
+	"strconv"
 	"time"
-	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -20,11 +18,11 @@ const (
 	maxProblems      = 12 // NodeFacts.problems
 	maxGPUs          = 16 // NodeFacts.gpus; also the widest matrix of links
 	maxLinkClasses   = 16 // NodeFacts.linkClasses
-	shortMessage     = 160
+	maxNICsListed    = 16 // NodeFacts.nics
 )
 
-// NodeFacts is the part of the facts that a CommNode carries. It stays within FactsBudgetBytes: first the lesser problems
-// go, then messages are cut, then the links go. What was left out is said in a last problem.
+// NodeFacts is the part of the facts that a CommNode carries: what stays the same while nothing changes, so no temperature
+// and no bandwidth. It stays within FactsBudgetBytes (see fit), and a last problem says what was left out for that.
 func (f *Facts) NodeFacts(valid time.Duration) *v1alpha1.NodeFacts {
 	out := &v1alpha1.NodeFacts{
 		ObservedTime:    metav1.NewTime(f.ObservedTime),
@@ -33,38 +31,138 @@ func (f *Facts) NodeFacts(valid time.Duration) *v1alpha1.NodeFacts {
 		BootID:          cut(f.BootID, 64),
 		KernelRelease:   cut(f.KernelRelease, 128),
 		Driver:          v1alpha1.DriverFacts{Kind: f.Driver.Kind, Version: cut(f.Driver.Version, 64), SrcVersion: cut(f.Driver.SrcVersion, 64)},
-		ROCm:            v1alpha1.ROCmFacts{State: f.ROCm.State, Version: cut(f.ROCm.Version, 64), Source: cut(f.ROCm.Source, 256)},
+		ROCm: v1alpha1.ROCmFacts{State: f.ROCm.State, Version: cut(f.ROCm.Version, 64), Source: cut(f.ROCm.Source, 256),
+			HIPVersion: cut(f.ROCm.HIPVersion, 64), RCCLVersion: cut(f.ROCm.RCCLVersion, 64)},
 		GPUModel:        cut(f.Model, 64),
 		GFXTarget:       cut(f.GFXTarget, 64),
 		GPUCount:        int32(len(f.GPUs)),
 		DeviceCount:     int32(len(f.Devices)),
+		ModuleCount:     count(f.Modules),
+		RenderNodeCount: count(f.RenderNodes),
+		Function:        f.Function,
+		Firmware:        f.firmware(),
+		RAS:             f.rasFacts(),
 		Partition:       cut(f.Partition, 32),
 		XGMI:            f.xgmiFacts(),
 	}
+	if f.pciReadable {
+		n := len(f.PCIGPUs)
+		out.PCIGPUCount = count(&n)
+	}
+	f.addGPUs(out)
+	for i := range f.NICs {
+		n := &f.NICs[i]
+		out.NICs = append(out.NICs, v1alpha1.NICFacts{Name: cut(n.Name, 32), Interface: cut(n.Interface, 32), LinkLayer: cut(n.LinkLayer, 16),
+			State: cut(n.State, 16), RateMbps: n.RateMbps, NUMANode: n.NUMANode})
+	}
+	fit(out, f.Problems)
+	return out
+}
+
+// count is nil where a number is not known.
+func count(n *int) *int32 {
+	if n == nil {
+		return nil
+	}
+	return ptr.To(int32(*n))
+}
+
+func (f *Facts) addGPUs(out *v1alpha1.NodeFacts) {
 	var rows []string
 	if len(f.GPUs) <= maxGPUs {
 		out.LinkClasses, rows = f.linkClasses()
 	}
-	for i := range f.GPUs {
-		if i == maxGPUs {
-			break
-		}
+	numberOf := map[uint64]int32{} // hives are numbered by their first GPU: their own ids are long and say nothing
+	for i := range f.GPUs[:min(len(f.GPUs), maxGPUs)] {
 		g := &f.GPUs[i]
-		gf := v1alpha1.GPUFacts{PCIAddress: cut(g.PCIAddress, 16), NUMANode: g.NUMANode}
+		gf := v1alpha1.GPUFacts{PCIAddress: cut(g.PCIAddress, 16), NUMANode: g.NUMANode, Module: count(g.Module), NIC: cut(g.NIC, 32), NICPath: g.NICPath}
 		if g.Model != f.Model {
 			gf.Model = cut(g.Model, 64)
 		}
+		if mode := partitionName(g); mode != f.Partition {
+			gf.Partition = cut(mode, 32)
+		}
+		if len(g.Nodes) > 1 {
+			gf.Devices = int32(len(g.Nodes))
+		}
+		if g.HiveID != nil {
+			number := int32(0)
+			if *g.HiveID != 0 {
+				if numberOf[*g.HiveID] == 0 {
+					numberOf[*g.HiveID] = int32(len(numberOf) + 1)
+				}
+				number = numberOf[*g.HiveID]
+			}
+			gf.Hive = &number
+		}
 		if g.VRAMBytes != nil {
-			mib := int64(*g.VRAMBytes >> 20)
-			gf.VRAMMiB = &mib
+			gf.VRAMMiB = ptr.To(int64(*g.VRAMBytes >> 20))
 		}
 		if rows != nil {
 			gf.Links = rows[i]
 		}
 		out.GPUs = append(out.GPUs, gf)
 	}
-	fitProblems(out, f.Problems)
-	return out
+}
+
+// firmware is what all devices share; nil where nothing of it is known.
+func (f *Facts) firmware() *v1alpha1.FirmwareFacts {
+	shared := func(of func(*Device) *uint64) string {
+		found := ""
+		for i := range f.Devices {
+			version := stated(of(&f.Devices[i]))
+			if version == nil {
+				return "" // what one device does not say is not known to be shared
+			}
+			text := strconv.FormatUint(*version, 10)
+			if len(text) > 16 {
+				return "" // microcode has no such version
+			}
+			if found != "" && found != text {
+				found = Mixed
+				continue
+			}
+			found = text
+		}
+		return found
+	}
+	fw := v1alpha1.FirmwareFacts{MEC: shared(func(d *Device) *uint64 { return d.FWVersion }), SDMA: shared(func(d *Device) *uint64 { return d.SDMAVersion })}
+	if fw == (v1alpha1.FirmwareFacts{}) {
+		return nil
+	}
+	return &fw
+}
+
+// rasFacts sums up the error counters of all GPUs; nil where no GPU has any.
+func (f *Facts) rasFacts() *v1alpha1.RASFacts {
+	var r v1alpha1.RASFacts
+	add := func(sum **int64, n uint64) {
+		if *sum == nil {
+			*sum = new(int64)
+		}
+		// A counter that is not plausible must not turn the sum negative.
+		**sum = int64(min(uint64(**sum)+min(n, 1<<60), 1<<60))
+	}
+	for i := range f.GPUs {
+		g := &f.GPUs[i]
+		for _, c := range g.RAS {
+			add(&r.Uncorrectable, c.Uncorrectable)
+			add(&r.Correctable, c.Correctable)
+			if c.Deferred != nil {
+				add(&r.Deferred, *c.Deferred)
+			}
+		}
+		if g.RetiredPages != nil && *g.RetiredPages >= 0 {
+			add(&r.RetiredPages, uint64(*g.RetiredPages))
+		}
+		if g.rasUnread {
+			r.Unreadable++
+		}
+	}
+	if r == (v1alpha1.RASFacts{}) {
+		return nil
+	}
+	return &r
 }
 
 // linkClasses names the kinds of link by letters, the most frequent first, and gives each GPU's row of them. A link of a
@@ -161,56 +259,4 @@ func (f *Facts) sumOfAll(of func(*GPU) *uint64) *int64 {
 		sum += int64(*n)
 	}
 	return &sum
-}
-
-// fitProblems puts as many problems into the facts as fit, the worst first.
-func fitProblems(out *v1alpha1.NodeFacts, problems []v1alpha1.Problem) {
-	for _, messageLimit := range []int{400, shortMessage} {
-		for keep := min(len(problems), maxProblems); keep >= min(len(problems), 3); keep-- {
-			out.Problems = trimmed(problems, keep, messageLimit)
-			if jsonSize(out) <= FactsBudgetBytes {
-				return
-			}
-		}
-	}
-	for i := range out.GPUs {
-		out.GPUs[i].Links = ""
-	}
-}
-
-func trimmed(problems []v1alpha1.Problem, keep, messageLimit int) []v1alpha1.Problem {
-	if len(problems) == 0 {
-		return nil
-	}
-	if keep < len(problems) && keep == maxProblems {
-		keep-- // the last place is for the note
-	}
-	list := make([]v1alpha1.Problem, 0, keep+1)
-	for _, p := range problems[:keep] {
-		p.Code, p.Subject, p.Message = cut(p.Code, 64), cut(p.Subject, 128), cut(p.Message, messageLimit)
-		list = append(list, p)
-	}
-	if left := len(problems) - keep; left > 0 {
-		severity := problems[keep].Severity
-		list = append(list, v1alpha1.Problem{Severity: severity, Code: v1alpha1.ProblemMoreProblems,
-			Message: fmt.Sprintf("%d more problems do not fit here: run \"agent discover\" on the node.", left)})
-	}
-	return list
-}
-
-func jsonSize(v any) int {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return 1 << 30 // never fits; plain structs always marshal
-	}
-	return len(data)
-}
-
-// cut shortens text to so many characters, with dots in the place of what is missing.
-func cut(text string, limit int) string {
-	if utf8.RuneCountInString(text) <= limit {
-		return text
-	}
-	runes := []rune(text)
-	return string(runes[:limit-3]) + "..."
 }
