@@ -28,15 +28,22 @@ const (
 	PortUnknown = "Unknown"
 )
 
-// readNICs reads the RDMA devices, in the natural order of their names. The errors are of what is there and could not be
-// read; a kernel without RDMA has no sys/class/infiniband, and that is no error.
+// readNICs reads the RDMA devices, in the natural order of their names; nil where they could not be listed. The errors are
+// of what is there and could not be read. A kernel without RDMA has no sys/class/infiniband, and then there is no device;
+// a tree that has no network interfaces either is a part of a sysfs that does not tell.
 func readNICs(r *reader) ([]NIC, []*ReadError) {
 	names, rerr := r.dir(rdmaDir)
 	if rerr != nil {
-		if rerr.Class == ClassMissing {
-			return nil, nil
+		if rerr.Class != ClassMissing {
+			return nil, []*ReadError{rerr}
 		}
-		return nil, []*ReadError{rerr}
+		if _, rerr = r.dir(netDir); rerr == nil {
+			return []NIC{}, nil
+		}
+		if rerr.Class != ClassMissing {
+			return nil, []*ReadError{rerr}
+		}
+		return nil, nil
 	}
 	sort.Slice(names, func(i, j int) bool { return naturalLess(names[i], names[j]) })
 	var unread []*ReadError

@@ -57,7 +57,8 @@ func TestReadNICs(t *testing.T) {
 		want   []NIC
 		unread string
 	}{
-		"no RDMA in the kernel": {memFS{"sys/class/net/lo/mtu": "65536"}, nil, ""},
+		"no RDMA in the kernel": {memFS{"sys/class/net/lo/mtu": "65536"}, []NIC{}, ""},
+		"part of a sysfs":       {memFS{"sys/class/kfd/x": ""}, nil, ""},
 		"no device":             {memFS{rdmaDir: "", rdmaDir + "/.hidden/x": ""}, []NIC{}, ""},
 		"class unreadable":      {memFS{rdmaDir: "!EPERM", rdmaDir + "/x": ""}, nil, "Forbidden " + rdmaDir},
 		"RoCE":                  {rdma("mlx5_0", "0000:09:00.0", nil), with(same), ""},

@@ -4,9 +4,13 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
+
+// tableWidth is where sentences wrap, and what titles are centred on: rocm-smi's own for eight GPUs.
+const tableWidth = 90
 
 // Healthy says that no Error problem was found.
 func (f *Facts) Healthy() bool {
@@ -18,12 +22,9 @@ func (f *Facts) Healthy() bool {
 	return true
 }
 
-// Verdict is one line: healthy, or what is wrong, the worst first.
+// Verdict is one line that can stand alone: healthy or not, how many problems, and the worst of them with its subject and
+// the next step.
 func (f *Facts) Verdict() string {
-	simulated := ""
-	if f.Origin == v1alpha1.OriginSimulated {
-		simulated = "SIMULATED: "
-	}
 	var errs, warnings int
 	for i := range f.Problems {
 		if f.Problems[i].Severity == v1alpha1.SeverityError {
@@ -32,21 +33,60 @@ func (f *Facts) Verdict() string {
 			warnings++
 		}
 	}
-	if errs == 0 {
-		word := "healthy"
-		if f.Mesh.State != MeshFull && f.Mesh.State != MeshNotApplicable {
-			word = "no error found, but not proven healthy" // what is not known is never a pass
-		}
-		return fmt.Sprintf("%s%s: %d x %s, xGMI mesh %s%s", simulated, word, len(f.GPUs), f.Model, meshWords(&f.Mesh),
-			plural(", with ", warnings, "warning"))
+	text := ""
+	if f.Origin == v1alpha1.OriginSimulated {
+		text = "SIMULATED: "
 	}
-	p := f.Problems[0]
-	subject := ""
-	if p.Subject != "" {
-		subject = " " + p.Subject
+	if errs > 0 {
+		return text + fmt.Sprintf("NOT HEALTHY (%s%s), %s: %s", plural("", errs, "error"), plural(", ", warnings, "warning"), f.gpusInWords(), f.problemInWords(0))
 	}
-	return fmt.Sprintf("%sNOT HEALTHY (%s%s): %s%s: %s", simulated, plural("", errs, "error"), plural(", ", warnings, "warning"), p.Code, subject, p.Message)
+	word := "healthy"
+	if f.Mesh.State != MeshFull && f.Mesh.State != MeshNotApplicable {
+		word = "no error found, but not proven healthy" // what is not known is never a pass
+	}
+	text += fmt.Sprintf("%s: %s, xGMI mesh %s", word, f.gpusInWords(), meshWords(&f.Mesh))
+	if warnings > 0 {
+		text += plural(", with ", warnings, "warning") + ": " + f.problemInWords(0)
+	}
+	return text
 }
+
+// gpusInWords is "8 x MI300X", "8 x MI300X as 64 devices" or "no GPU".
+func (f *Facts) gpusInWords() string {
+	switch {
+	case len(f.GPUs) == 0:
+		return "no GPU"
+	case len(f.Devices) != len(f.GPUs):
+		return fmt.Sprintf("%s as %d devices", modelsInWords(f), len(f.Devices))
+	}
+	return modelsInWords(f)
+}
+
+// modelsInWords is "8 x MI300X", or "7 x MI300X, 1 x MI325X".
+func modelsInWords(f *Facts) string {
+	return tally(f.GPUs, func(g *GPU) string { return g.Model })
+}
+
+// problemInWords is "Code subject (GPU3, GPU6): message"; the GPUs' numbers are those of the tables.
+func (f *Facts) problemInWords(i int) string {
+	p := &f.Problems[i]
+	text := p.Code
+	if p.Subject != "" {
+		text += " " + p.Subject
+	}
+	var numbers []string
+	for g := range f.GPUs {
+		if strings.Contains(p.Subject, f.GPUs[g].PCIAddress) {
+			numbers = append(numbers, gpuName(g))
+		}
+	}
+	if len(numbers) > 0 {
+		text += " (" + strings.Join(numbers, ", ") + ")"
+	}
+	return text + ": " + p.Message
+}
+
+func gpuName(i int) string { return fmt.Sprintf("GPU%d", i) }
 
 func meshWords(m *Mesh) string {
 	switch {
@@ -68,18 +108,26 @@ func plural(before string, n int, word string) string {
 	return fmt.Sprintf("%s%d %ss", before, n, word)
 }
 
-// WriteTable draws the facts for a terminal, with matrices as rocm-smi --showtopo draws them.
+// WriteTable draws the facts for a terminal, in plain text: the verdict, what the node is, its versions, each GPU, the
+// matrices of rocm-smi --showtopo with its titles, errors, what is wrong, and the verdict again. "?" is what could not be
+// read or is not known, "none" what is not there. The error is the writer's.
 func (f *Facts) WriteTable(w io.Writer) error {
 	t := &table{}
+	t.line("Verdict: %s", f.Verdict())
 	if f.Origin == v1alpha1.OriginSimulated {
 		t.line("SIMULATED: this tree was made by the node simulator; nothing below is hardware.")
-		t.line("")
 	}
-	t.header(f)
+	t.line("")
+	t.node(f)
+	t.versions(f)
 	t.gpus(f)
 	if len(f.GPUs) > 1 {
 		t.matrices(f)
 	}
+	t.numa(f)
+	t.nics(f)
+	t.errors(f)
+	t.unread(f)
 	t.problems(f)
 	t.line("Verdict: %s", f.Verdict())
 	_, err := io.WriteString(w, t.b.String())
@@ -88,126 +136,107 @@ func (f *Facts) WriteTable(w io.Writer) error {
 
 type table struct{ b strings.Builder }
 
+// line writes one line. Texts of the tree may be anybody's: what could steer a terminal is left out.
 func (t *table) line(format string, args ...any) {
-	t.b.WriteString(strings.TrimRight(fmt.Sprintf(format, args...), " "))
+	text := strings.Map(func(c rune) rune {
+		if !unicode.IsPrint(c) {
+			return -1
+		}
+		return c
+	}, fmt.Sprintf(format, args...))
+	t.b.WriteString(strings.TrimRight(text, " "))
 	t.b.WriteByte('\n')
 }
 
-func (t *table) header(f *Facts) {
-	field := func(name, value string) { t.line("%-11s %s", name+":", value) }
-	gpus := fmt.Sprintf("%d x %s (%s)", len(f.GPUs), f.Model, f.GFXTarget)
-	if len(f.Devices) != len(f.GPUs) {
-		gpus += fmt.Sprintf(", %d devices", len(f.Devices))
-	}
-	field("GPUs", gpus)
-	partition := f.Partition
-	if f.PartitionSource == "Derived" {
-		partition += " (derived from the compute dies of each device)"
-	}
-	field("Partition", partition)
-	driver := "amdgpu " + orUnknown(f.Driver.Version) + " (" + f.Driver.Kind + ")"
-	if f.Driver.Version == "" {
-		driver = "amdgpu " + f.Driver.Kind
-		if f.Driver.SrcVersion != "" {
-			driver += ", srcversion " + f.Driver.SrcVersion
-		}
-	}
-	field("Driver", driver)
-	rocm := f.ROCm.State
-	if f.ROCm.Version != "" {
-		rocm = f.ROCm.Version + " (" + f.ROCm.Source + ")"
-	}
-	field("ROCm", rocm)
-	field("Kernel", orUnknown(f.KernelRelease))
-	field("xGMI", fmt.Sprintf("%s, hives: %d, link bandwidth stated: %s", meshWords(&f.Mesh), f.Mesh.Hives, mbps(f.Mesh.LinkBandwidthMBps)))
-	t.line("")
+// title is centred between equals signs, as rocm-smi has it.
+func (t *table) title(text string) {
+	pad := max(2, tableWidth-len(text)-2)
+	t.line("%s %s %s", strings.Repeat("=", pad/2), text, strings.Repeat("=", pad-pad/2))
 }
 
-func mbps(n *uint64) string {
-	if n == nil {
-		return "none"
+// field is a name and its values, each on a line of its own or more.
+func (t *table) field(name string, values ...string) {
+	name += ":"
+	for _, value := range values {
+		for _, row := range wrap(value, 108) {
+			t.line("%-11s %s", name, row)
+			name = ""
+		}
 	}
-	return fmt.Sprintf("%d MB/s", *n)
 }
 
-func (t *table) gpus(f *Facts) {
-	if len(f.GPUs) == 0 {
-		return
+// columns writes rows with their columns aligned, two spaces apart.
+func (t *table) columns(rows [][]string) {
+	widths := map[int]int{}
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], len(cell))
+		}
 	}
-	t.line("%-6s %-14s %-12s %-7s %-14s %-5s %-10s %-18s %-6s %s", "", "PCI", "MODEL", "GFX", "PARTITION", "NUMA", "VRAM(MiB)", "HIVE", "XGMI-UE", "KFD NODES")
-	for i := range f.GPUs {
-		g := &f.GPUs[i]
-		numa, vram, hive, ue := "?", "?", "?", "?"
-		if g.NUMANode != nil {
-			numa = fmt.Sprint(*g.NUMANode)
+	for _, row := range rows {
+		text := ""
+		for i, cell := range row {
+			text += fmt.Sprintf("%-*s", widths[i]+2, cell)
 		}
-		if g.VRAMBytes != nil {
-			vram = fmt.Sprint(*g.VRAMBytes >> 20)
-		}
-		if g.HiveID != nil {
-			hive = fmt.Sprintf("0x%x", *g.HiveID)
-			if *g.HiveID == 0 {
-				hive = "none"
-			}
-		}
-		if g.XGMIUncorrectableErrors != nil {
-			ue = fmt.Sprint(*g.XGMIUncorrectableErrors)
-		}
-		t.line("%-6s %-14s %-12s %-7s %-14s %-5s %-10s %-18s %-6s  %s", fmt.Sprintf("GPU%d", i), g.PCIAddress, g.Model,
-			orUnknown(g.GFXTarget), partitionName(g), numa, vram, hive, ue, joinInts(g.Nodes, 8))
+		t.line("%s", text)
 	}
-	t.line("")
 }
 
-func (t *table) matrices(f *Facts) {
-	t.matrix(f, "Link type between two GPUs", func(l *Link) string { return string(l.Type) })
-	t.matrix(f, "Weight between two GPUs", func(l *Link) string { return fmt.Sprint(l.Weight) })
-	t.matrix(f, "xGMI hops between two GPUs (weight/15)", func(l *Link) string {
-		if l.Hops == nil {
-			return "-"
-		}
-		return fmt.Sprint(*l.Hops)
-	})
+// wrapped writes a sentence over as many lines as it takes, with an indent.
+func (t *table) wrapped(indent int, text string) {
+	for _, row := range wrap(text, tableWidth-indent) {
+		t.line("%*s%s", indent, "", row)
+	}
 }
 
-func (t *table) matrix(f *Facts, title string, cell func(*Link) string) {
-	width := 7 + 6*len(f.GPUs)
-	pad := max(0, width-len(title)-2)
-	t.line("%s %s %s", strings.Repeat("=", pad/2), title, strings.Repeat("=", pad-pad/2))
-	row := fmt.Sprintf("%-7s", "")
-	for i := range f.GPUs {
-		row += fmt.Sprintf("%-6s", fmt.Sprintf("GPU%d", i))
-	}
-	t.line("%s", row)
-	for i := range f.GPUs {
-		row = fmt.Sprintf("%-7s", fmt.Sprintf("GPU%d", i))
-		for j, l := range f.Mesh.Pairs[i] {
-			text := "?"
-			switch {
-			case i == j:
-				text = "0"
-			case l != nil:
-				text = cell(l)
-			}
-			row += fmt.Sprintf("%-6s", text)
+// wrap breaks a text at its spaces into rows of so many characters; a longer word has a row of its own.
+func wrap(text string, width int) []string {
+	var rows []string
+	for _, word := range strings.Fields(text) {
+		last := len(rows) - 1
+		if last >= 0 && len(rows[last])+1+len(word) <= width {
+			rows[last] += " " + word
+		} else {
+			rows = append(rows, word)
 		}
-		t.line("%s", row)
 	}
-	t.line("")
+	return rows
+}
+
+// unread lists what could not be read and why, without what this kernel or model simply does not have.
+func (t *table) unread(f *Facts) {
+	const most = 12
+	count := 0
+	for _, u := range f.Unread {
+		if u.Class == ClassMissing {
+			continue
+		}
+		if count++; count > most {
+			continue
+		}
+		if count == 1 {
+			t.title("Could not be read")
+		}
+		t.line("%-11s %s", u.Class, u.Path)
+		t.wrapped(12, u.Message)
+	}
+	if count > most {
+		t.line("and %d more: -o json lists them", count-most)
+	}
+	if count > 0 {
+		t.line("")
+	}
 }
 
 func (t *table) problems(f *Facts) {
 	if len(f.Problems) == 0 {
 		return
 	}
-	t.line("Problems:")
+	t.title("Problems")
 	for i := range f.Problems {
-		p := &f.Problems[i]
-		subject := ""
-		if p.Subject != "" {
-			subject = " " + p.Subject
-		}
-		t.line("  %-7s %s%s: %s", p.Severity, p.Code, subject, p.Message)
+		head, message, _ := strings.Cut(f.problemInWords(i), ": ")
+		t.line("%-7s %s:", f.Problems[i].Severity, head)
+		t.wrapped(8, message)
 	}
 	t.line("")
 }

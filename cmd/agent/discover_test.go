@@ -47,7 +47,7 @@ func TestDiscoverCommand(t *testing.T) {
 		code int
 		want []string
 	}{
-		"healthy": {[]string{"--root", good}, 0, []string{"SIMULATED", "8 x MI300X (gfx942)", "Link type between two GPUs", "XGMI  XGMI", "Verdict: SIMULATED: healthy"}},
+		"healthy": {[]string{"--root", good}, 0, []string{"SIMULATED", "8 x MI300X (gfx942)", "Link Type between two GPUs", "XGMI         XGMI", "8 devices: 8 Active", "Verdict: SIMULATED: healthy"}},
 		"problem": {[]string{"--root", bad}, exitProblems, []string{"PCIE", "Error   PCIeInsteadOfXGMI", "NOT HEALTHY (1 error)"}},
 		"yaml":    {[]string{"--root", good, "-o", "yaml"}, 0, []string{"origin: Simulated", "model: MI300X"}},
 		"no root": {[]string{"--root", filepath.Join(good, "none")}, 1, []string{"--root"}},
