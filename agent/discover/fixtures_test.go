@@ -62,9 +62,12 @@ func rocmOnly(rocm string, problems ...string) brief {
 }
 
 var fixtureCases = map[string]brief{
-	"synthetic/mi300x-8x-spx-64000.txtar":            healthy(nil),
-	"synthetic/odd-unique-id-zero.txtar":             healthy(nil),
-	"synthetic/mi300x-8x-spx-old-driver-50000.txtar": healthy(func(b *brief) { b.BandwidthMBps, b.Driver, b.ROCm = 50000, "DKMS 6.8.5", "Found 6.2.4" }),
+	"synthetic/mi300x-8x-spx-64000.txtar": healthy(nil),
+	"synthetic/odd-unique-id-zero.txtar":  healthy(nil),
+	"synthetic/mi300x-8x-spx-old-driver-50000.txtar": healthy(func(b *brief) {
+		b.BandwidthMBps, b.Driver, b.ROCm = 50000, "DKMS 6.8.5", "Found 6.2.4"
+		b.Problems = []string{"Warning ROCmTooOld opt/rocm/.info/version"}
+	}),
 	"synthetic/mi350x-8x-spx.txtar": healthy(func(b *brief) {
 		b.Model, b.GFX, b.Driver, b.ROCm = "MI350X", "gfx950", "DKMS 6.16.6", "Found 7.1.1"
 	}),

@@ -40,6 +40,7 @@ func findProblems(f *Facts, expectedGPUs int) []v1alpha1.Problem {
 	l.checkFabric(f)
 	l.checkCounters(f)
 	l.checkHost(f)
+	l.checkVersions(f)
 	l.checkNICs(f)
 	SortProblems(l)
 	return l

@@ -2,107 +2,231 @@ package discover
 
 import (
 	"path"
+	"slices"
 	"sort"
 	"strings"
 )
 
-// readROCm looks for the ROCm user space, in the order of AMD's own tools: the version files of the packages up to
-// 7.2, those of TheRock (7.14 and up), versioned directories, the header, and the name of librocm-core. Package
-// databases are not read: they tell the same and are megabytes.
+const (
+	// maxROCmDirs bounds the versioned directories of one parent, and maxROCmSources what is listed in all.
+	maxROCmDirs    = 16
+	maxROCmSources = 48
+)
+
+// rocmScan looks for the ROCm user space in every place that tells its version.
+type rocmScan struct {
+	r       *reader
+	sources []rocmSource
+	seen    map[string]bool // files that were looked at
+}
+
+// rocmSource is a source with the place that it counts in.
+type rocmSource struct {
+	ROCmSource
+	tier    int
+	install string // directory that holds include/ and lib/ of the same installation; "" where it has none
+	// hint is a source that does not speak of ROCm alone: where it fails, ROCm is not thereby unreadable.
+	hint bool
+}
+
+// The tiers, in the order in which they count.
+const (
+	tierEnvironment = iota // directories that the workload names itself
+	tierPackage            // opt/rocm/.info: packages of ROCm up to 7.2
+	tierCore               // opt/rocm/core/.info: packages of ROCm from 7.14
+	tierVersioned          // opt/rocm-*, opt/rocm/core-*
+	tierHeader             // rocm_version.h, also of a distribution's packages below usr
+	tierLibrary            // names of libraries that carry the version
+	tierDatabase           // Python wheels, then the package database
+)
+
+var (
+	infoFiles   = []string{".info/version", ".info/version-rocm", ".info/version-dev"}
+	headerFiles = []string{"include/rocm-core/rocm_version.h", "include/rocm_version.h"}
+	// libraryDirs that a distribution uses below usr (Fedora and SUSE, Debian), and ROCm's own.
+	libraryDirs    = []string{"lib"}
+	usrLibraryDirs = []string{"lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu"}
+)
+
+// readROCm looks for the ROCm user space, in the order of the tiers, and lists every source that exists: the first with
+// a version wins. first are the workload's own directories ($ROCM_PATH, $ROCM_HOME), absolute or relative to the root.
 func readROCm(r *reader, first []string) ROCmFacts {
-	var f ROCmFacts
+	s := &rocmScan{r: r, seen: map[string]bool{}}
 	for _, dir := range first {
 		dir = strings.Trim(path.Clean("/"+dir), "/")
-		if dir != "" {
-			f.tryInstall(r, dir)
-		}
-	}
-	f.tryInstall(r, "opt/rocm")
-	if f.choose() {
-		return f
-	}
-	// No usual path: the versioned directories, which may be several.
-	before := len(f.Sources)
-	for _, parent := range [...]struct{ dir, prefix string }{{"opt", "rocm-"}, {"opt/rocm", "core-"}} {
-		names, rerr := r.dir(parent.dir)
-		if rerr != nil {
+		if dir == "" {
 			continue
 		}
-		sort.Strings(names)
-		for _, name := range names {
-			if strings.HasPrefix(name, parent.prefix) {
-				f.tryInstall(r, parent.dir+"/"+name)
+		s.info(tierEnvironment, dir)
+		s.info(tierEnvironment, dir+"/core")
+		s.headers(tierEnvironment, dir)
+		s.library(tierEnvironment, dir, "lib/librocm-core.so.1", parseROCmCoreLink)
+	}
+	s.info(tierPackage, "opt/rocm")
+	s.info(tierCore, "opt/rocm/core")
+	versioned := s.versioned()
+	for _, dir := range versioned {
+		s.info(tierVersioned, dir)
+	}
+	// Headers and library names of versioned directories matter only where no version file of any told.
+	deep := []string{"opt/rocm", "opt/rocm/core"}
+	if !s.found() {
+		deep = append(deep, versioned...)
+	}
+	for _, dir := range append(slices.Clone(deep), "usr") {
+		s.headers(tierHeader, dir)
+	}
+	for _, library := range []struct {
+		name  string
+		parse func(string) (string, error)
+	}{{"librocm-core.so.1", parseROCmCoreLink}, {"librccl.so.1", parseRCCLLink}} {
+		for _, dir := range deep {
+			for _, lib := range libraryDirs {
+				s.library(tierLibrary, dir, lib+"/"+library.name, library.parse)
 			}
 		}
-	}
-	versions := map[string]bool{}
-	for _, s := range f.Sources[before:] {
-		if s.Version != "" {
-			versions[s.Version] = true
+		for _, lib := range usrLibraryDirs {
+			s.library(tierLibrary, "usr", lib+"/"+library.name, library.parse)
 		}
 	}
-	switch {
-	case len(versions) > 1:
-		f.State = ROCmAmbiguous
-	case f.choose():
-	case len(f.Sources) > 0:
-		f.State = ROCmUnreadable
-	default:
-		f.State = ROCmNotFound
+	s.wheels()
+	if !s.found() {
+		s.dpkg()
+		s.rpm()
+	}
+	f := s.facts()
+	if f.State == ROCmFound {
+		f.HIPVersion, f.RCCLVersion = readLibraries(r, s.winner().install)
 	}
 	return f
 }
 
-// choose takes the first source that gave a version.
-func (f *ROCmFacts) choose() bool {
-	for _, s := range f.Sources {
-		if s.Version != "" {
-			f.State, f.Version, f.Source = ROCmFound, s.Version, s.Path
-			return true
+func (s *rocmScan) found() bool { return s.winner() != nil }
+
+// winner is the first source, by tier, that gave a version; nil where none did.
+func (s *rocmScan) winner() *rocmSource {
+	var best *rocmSource
+	for i := range s.sources {
+		if x := &s.sources[i]; x.Version != "" && (best == nil || x.tier < best.tier) {
+			best = x
 		}
 	}
-	return false
+	return best
 }
 
-// tryInstall looks at one installation; the first file that gives a version ends it.
-func (f *ROCmFacts) tryInstall(r *reader, dir string) {
-	for _, name := range [...]string{".info/version", ".info/version-rocm", ".info/version-dev", "core/.info/version"} {
-		if f.try(r, dir+"/"+name, parseROCmVersion) {
-			return
+// facts sums up. Several versioned installations of different versions, with nothing that says which one is used, are
+// ambiguous: none of them is guessed.
+func (s *rocmScan) facts() ROCmFacts {
+	f := ROCmFacts{State: ROCmNotFound}
+	sort.SliceStable(s.sources, func(i, j int) bool { return s.sources[i].tier < s.sources[j].tier })
+	for _, x := range s.sources[:min(len(s.sources), maxROCmSources)] {
+		f.Sources = append(f.Sources, x.ROCmSource)
+	}
+	won := s.winner()
+	if won == nil {
+		if slices.ContainsFunc(s.sources, func(x rocmSource) bool { return x.Error != "" && !x.hint }) {
+			f.State = ROCmUnreadable
+		}
+		return f
+	}
+	if isVersioned(won.install) && won.tier != tierEnvironment && slices.ContainsFunc(s.sources, func(x rocmSource) bool {
+		return x.tier == won.tier && x.Version != "" && x.Version != won.Version && isVersioned(x.install)
+	}) {
+		f.State = ROCmAmbiguous
+		return f
+	}
+	f.State, f.Version, f.Source = ROCmFound, won.Version, won.Path
+	return f
+}
+
+func isVersioned(install string) bool {
+	return strings.HasPrefix(install, "opt/rocm-") || strings.HasPrefix(install, "opt/rocm/core-")
+}
+
+// versioned lists opt/rocm-* and opt/rocm/core-*, by name.
+func (s *rocmScan) versioned() []string {
+	var dirs []string
+	for _, parent := range [...]struct{ dir, prefix string }{{"opt", "rocm-"}, {"opt/rocm", "core-"}} {
+		names := s.list(tierVersioned, parent.dir, false)
+		names = slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, parent.prefix) })
+		for _, name := range names[:min(len(names), maxROCmDirs)] {
+			dirs = append(dirs, parent.dir+"/"+name)
 		}
 	}
-	for _, name := range [...]string{"include/rocm-core/rocm_version.h", "include/rocm_version.h"} {
-		if f.try(r, dir+"/"+name, parseROCmHeader) {
-			return
-		}
-	}
-	file := dir + "/lib/librocm-core.so.1"
-	target, rerr := r.link(file)
+	return dirs
+}
+
+// list is what is in a directory, by name; nothing where it is missing. One that is there and cannot be read is a source.
+func (s *rocmScan) list(tier int, dir string, hint bool) []string {
+	names, rerr := s.r.dir(dir)
 	if rerr != nil {
-		return // missing, or no link: nothing is told
+		if rerr.Class != ClassMissing && !s.seen[dir] {
+			s.seen[dir] = true
+			s.add(rocmSource{tier: tier, hint: hint, ROCmSource: ROCmSource{Path: dir, Error: errorText(rerr)}})
+		}
+		return nil
 	}
-	s := ROCmSource{Path: file, Raw: printable([]byte(target), 64)}
-	version, err := parseROCmCoreLink(target)
-	if err != nil {
-		s.Error = err.Error()
-	}
-	s.Version = version
-	f.Sources = append(f.Sources, s)
+	sort.Strings(names)
+	return names
 }
 
-func (f *ROCmFacts) try(r *reader, file string, parse func([]byte) (string, error)) bool {
-	data, rerr := r.file(file)
+func (s *rocmScan) add(x rocmSource) { s.sources = append(s.sources, x) }
+
+func errorText(rerr *ReadError) string { return string(rerr.Class) + ": " + rerr.Err.Error() }
+
+func (s *rocmScan) info(tier int, dir string) {
+	for _, name := range infoFiles {
+		s.file(tier, dir, name, parseROCmVersion)
+	}
+}
+
+func (s *rocmScan) headers(tier int, dir string) {
+	for _, name := range headerFiles {
+		s.file(tier, dir, name, parseROCmHeader)
+	}
+}
+
+func (s *rocmScan) file(tier int, dir, name string, parse func([]byte) (string, error)) {
+	file := dir + "/" + name
+	if s.seen[file] {
+		return
+	}
+	s.seen[file] = true
+	data, rerr := s.r.file(file)
 	if rerr != nil {
 		if rerr.Class != ClassMissing {
-			f.Sources = append(f.Sources, ROCmSource{Path: file, Error: string(rerr.Class) + ": " + rerr.Err.Error()})
+			s.add(rocmSource{tier: tier, install: dir, ROCmSource: ROCmSource{Path: file, Error: errorText(rerr)}})
 		}
-		return false
+		return
 	}
 	version, err := parse(data)
-	s := ROCmSource{Path: file, Version: version, Raw: printable(data[:min(len(data), 64)], 64)}
-	if err != nil {
-		s.Error = err.Error()
+	s.add(rocmSource{tier: tier, install: dir, ROCmSource: told(file, version, data, err)})
+}
+
+// library asks the name that a library's link leads to. A file that is no link is not told of: it tells nothing.
+func (s *rocmScan) library(tier int, dir, name string, parse func(string) (string, error)) {
+	file := dir + "/" + name
+	if s.seen[file] {
+		return
 	}
-	f.Sources = append(f.Sources, s)
-	return err == nil
+	s.seen[file] = true
+	target, rerr := s.r.link(file)
+	if rerr != nil {
+		if rerr.Class != ClassMissing && rerr.Class != ClassUnsupported { // EINVAL: no link
+			s.add(rocmSource{tier: tier, install: dir, hint: true, ROCmSource: ROCmSource{Path: file, Error: errorText(rerr)}})
+		}
+		return
+	}
+	version, err := parse(target)
+	// The name of another build than AMD's own packages need not have the version.
+	s.add(rocmSource{tier: tier, install: dir, hint: true, ROCmSource: told(file, version, []byte(target), err)})
+}
+
+// told is what one source said: a version, or why it has none.
+func told(file, version string, raw []byte, err error) ROCmSource {
+	x := ROCmSource{Path: file, Version: version, Raw: printable(raw[:min(len(raw), 64)], 64)}
+	if err != nil {
+		x.Version, x.Error = "", err.Error()
+	}
+	return x
 }

@@ -3,6 +3,7 @@ package discover
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path"
 	"strings"
@@ -176,3 +177,32 @@ func (r *RootFS) ReadLink(name string) (string, error) {
 	defer func() { _ = unix.Close(fd) }()
 	return readlinkat(fd, path.Base(name))
 }
+
+// Open implements streamFS.
+func (r *RootFS) Open(name string) (io.ReadCloser, error) {
+	fd, err := r.open(name, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &fdReader{fd: fd}, nil
+}
+
+// fdReader reads a descriptor that does not block; os.File would wait for a FIFO's writer.
+type fdReader struct{ fd int }
+
+func (f *fdReader) Read(p []byte) (int, error) {
+	for {
+		n, err := unix.Read(f.fd, p)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return 0, err
+		case n == 0 && len(p) > 0:
+			return 0, io.EOF
+		}
+		return n, nil
+	}
+}
+
+func (f *fdReader) Close() error { return unix.Close(f.fd) }

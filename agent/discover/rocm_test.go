@@ -1,0 +1,201 @@
+package discover
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const coreHeader = "#define ROCM_VERSION_MAJOR 6\n#define ROCM_VERSION_MINOR 4\n#define ROCM_VERSION_PATCH 3\n"
+
+// sourceLines writes sources as "path version" or "path !error".
+func sourceLines(f ROCmFacts) []string {
+	var lines []string
+	for _, s := range f.Sources {
+		switch {
+		case s.Version != "":
+			lines = append(lines, s.Path+" "+s.Version)
+		case s.Error != "":
+			lines = append(lines, s.Path+" !")
+		default:
+			lines = append(lines, s.Path)
+		}
+	}
+	return lines
+}
+
+// TestROCmSources: every source in its order, the winner, and those that lost.
+func TestROCmSources(t *testing.T) {
+	status := "Package: rocm-core\nStatus: install ok installed\nVersion: 6.3.1.60301-48~22.04\n"
+	for name, c := range map[string]struct {
+		tree    memFS
+		first   []string
+		state   string
+		version string
+		sources []string
+	}{
+		"all of them": {
+			tree: memFS{
+				"opt/mine/.info/version": "7.1.0", "opt/rocm/.info/version": "7.0.2-56", "opt/rocm/.info/version-dev": "7.0.1-1",
+				"opt/rocm/core/.info/version": "7.14.0", "opt/rocm-6.4.1/.info/version": "6.4.1-83", "opt/rocm/core-10.0/.info/version": "10.0.0",
+				"opt/rocm/include/rocm-core/rocm_version.h": coreHeader, "usr/include/rocm-core/rocm_version.h": coreHeader,
+				"opt/rocm/lib/librocm-core.so.1": "librocm-core.so.1.0.70002", "usr/lib64/librocm-core.so.1": "librocm-core.so.1.0.60303",
+				"opt/rocm/lib/librccl.so.1": "librccl.so.1.0.70001",
+				"opt/venv/lib/python3.12/site-packages/rocm_sdk_core-7.10.0a20251006.dist-info/METADATA": "", "var/lib/dpkg/status": status,
+			},
+			first: []string{"/opt/mine", ""}, state: ROCmFound, version: "7.1.0",
+			sources: []string{
+				"opt/mine/.info/version 7.1.0", "opt/rocm/.info/version 7.0.2", "opt/rocm/.info/version-dev 7.0.1", "opt/rocm/core/.info/version 7.14.0",
+				"opt/rocm-6.4.1/.info/version 6.4.1", "opt/rocm/core-10.0/.info/version 10.0.0",
+				"opt/rocm/include/rocm-core/rocm_version.h 6.4.3", "usr/include/rocm-core/rocm_version.h 6.4.3",
+				"opt/rocm/lib/librocm-core.so.1 7.0.2", "usr/lib64/librocm-core.so.1 6.3.3", "opt/rocm/lib/librccl.so.1 7.0.1",
+				"opt/venv/lib/python3.12/site-packages/rocm_sdk_core-7.10.0a20251006.dist-info 7.10.0a20251006",
+			},
+		},
+		"TheRock without its links": {
+			tree:  memFS{"opt/rocm/core-10.0/.info/version": "10.0.0"},
+			state: ROCmFound, version: "10.0.0", sources: []string{"opt/rocm/core-10.0/.info/version 10.0.0"},
+		},
+		"two versions, none of them named": {
+			tree:  memFS{"opt/rocm-6.4.1/.info/version": "6.4.1", "opt/rocm-7.0.2/.info/version": "7.0.2"},
+			state: ROCmAmbiguous, sources: []string{"opt/rocm-6.4.1/.info/version 6.4.1", "opt/rocm-7.0.2/.info/version 7.0.2"},
+		},
+		"two versions by their headers": {
+			tree: memFS{"opt/rocm-6.4.3/include/rocm_version.h": coreHeader,
+				"opt/rocm-7.0.2/include/rocm_version.h": strings.ReplaceAll(coreHeader, "6", "7")},
+			state: ROCmAmbiguous, sources: []string{"opt/rocm-6.4.3/include/rocm_version.h 6.4.3", "opt/rocm-7.0.2/include/rocm_version.h 7.4.3"},
+		},
+		"two versions, and the workload names one": {
+			tree:  memFS{"opt/rocm-6.4.1/.info/version": "6.4.1", "opt/rocm-7.0.2/.info/version": "7.0.2"},
+			first: []string{"/opt/rocm-7.0.2"}, state: ROCmFound, version: "7.0.2",
+			sources: []string{"opt/rocm-7.0.2/.info/version 7.0.2", "opt/rocm-6.4.1/.info/version 6.4.1"},
+		},
+		"Fedora": {
+			tree:  memFS{"usr/include/rocm-core/rocm_version.h": coreHeader, "usr/lib/sysimage/rpm/rpmdb.sqlite": ""},
+			state: ROCmFound, version: "6.4.3", sources: []string{"usr/include/rocm-core/rocm_version.h 6.4.3"},
+		},
+		"Debian": {
+			tree:  memFS{"usr/lib/x86_64-linux-gnu/librocm-core.so.1": "librocm-core.so.1.0.60103"},
+			state: ROCmFound, version: "6.1.3", sources: []string{"usr/lib/x86_64-linux-gnu/librocm-core.so.1 6.1.3"},
+		},
+		"only dpkg knows": {
+			tree:  memFS{"var/lib/dpkg/status": status},
+			state: ROCmFound, version: "6.3.1", sources: []string{"var/lib/dpkg/status 6.3.1"},
+		},
+		"dpkg without it": {
+			tree:  memFS{"var/lib/dpkg/status": "Package: bash\nStatus: install ok installed\nVersion: 5.2\n"},
+			state: ROCmNotFound,
+		},
+		"dpkg unreadable": {
+			tree:  memFS{"var/lib/dpkg/status": "!EPERM"},
+			state: ROCmUnreadable, sources: []string{"var/lib/dpkg/status !"},
+		},
+		"rpm is there": {
+			tree:  memFS{"var/lib/rpm/rpmdb.sqlite": "SQLite format 3"},
+			state: ROCmNotFound, sources: []string{"var/lib/rpm/rpmdb.sqlite !"},
+		},
+		"AMD's wheel": {
+			tree:  memFS{"opt/venv/lib/python3.12/site-packages/rocm_sdk_core-7.2.1.dist-info/METADATA": ""},
+			state: ROCmFound, version: "7.2.1", sources: []string{"opt/venv/lib/python3.12/site-packages/rocm_sdk_core-7.2.1.dist-info 7.2.1"},
+		},
+		"AMD's wheel without a version": {
+			tree:  memFS{"usr/lib/python3/dist-packages/_rocm_sdk_core/lib/libx.so": ""},
+			state: ROCmUnreadable, sources: []string{"usr/lib/python3/dist-packages/_rocm_sdk_core !"},
+		},
+		"PyTorch for ROCm": {
+			tree: memFS{"opt/conda/lib/python3.10/site-packages/torch-2.8.0+rocm6.4.dist-info/METADATA": "",
+				"opt/conda/lib/python3.10/site-packages/torch/lib/librccl.so": "ELF"},
+			state: ROCmFound, version: "6.4", sources: []string{"opt/conda/lib/python3.10/site-packages/torch-2.8.0+rocm6.4.dist-info 6.4",
+				"opt/conda/lib/python3.10/site-packages/torch/lib/librccl.so"},
+		},
+		"PyTorch built by a person": {
+			tree:  memFS{"opt/conda/lib/python3.10/site-packages/torch-2.9.0+rocmsdk20251116.dist-info/METADATA": ""},
+			state: ROCmNotFound, sources: []string{"opt/conda/lib/python3.10/site-packages/torch-2.9.0+rocmsdk20251116.dist-info !"},
+		},
+		"PyTorch for CUDA": {
+			tree:  memFS{"opt/conda/lib/python3.10/site-packages/torch-2.9.1+cu128.dist-info/METADATA": ""},
+			state: ROCmNotFound,
+		},
+		"unreadable file, then another": {
+			tree:  memFS{"opt/rocm/.info/version": "!EIO", "opt/rocm/core/.info/version": "7.14.0"},
+			state: ROCmFound, version: "7.14.0", sources: []string{"opt/rocm/.info/version !", "opt/rocm/core/.info/version 7.14.0"},
+		},
+		"unreadable opt":          {tree: memFS{"opt": "!EPERM"}, state: ROCmUnreadable, sources: []string{"opt !"}},
+		"library of another name": {tree: memFS{"opt/rocm/lib/librccl.so.1": "librccl.so.1.2"}, state: ROCmNotFound, sources: []string{"opt/rocm/lib/librccl.so.1 !"}},
+		"nothing":                 {tree: memFS{"etc/os-release": ""}, state: ROCmNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := scan(t, c.tree, Options{ROCmPaths: c.first}).ROCm
+			if f.State != c.state || f.Version != c.version {
+				t.Errorf("%s %s; want %s %s", f.State, f.Version, c.state, c.version)
+			}
+			if diff := cmp.Diff(c.sources, sourceLines(f)); diff != "" {
+				t.Errorf("sources differ (-want +got):\n%s", diff)
+			}
+			if (f.State == ROCmFound) != (f.Source != "") || f.State == ROCmFound && f.Source != winnerPath(f) {
+				t.Errorf("source %q of %v", f.Source, sourceLines(f))
+			}
+		})
+	}
+}
+
+// winnerPath is the first source that has a version.
+func winnerPath(f ROCmFacts) string {
+	for _, s := range f.Sources {
+		if s.Version != "" {
+			return s.Path
+		}
+	}
+	return ""
+}
+
+// TestROCmOnDisk: links as packages write them, absolute and relative, resolved inside the root.
+func TestROCmOnDisk(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"opt/rocm-7.0.2/.info/version":                                               "7.0.2-56\n",
+		"opt/rocm-7.0.2/share/hip/version":                                           "# Auto-generated by cmake\nHIP_VERSION_MAJOR=7\nHIP_VERSION_MINOR=0\nHIP_VERSION_PATCH=51831\nHIP_VERSION_GITHASH=a3e329ad8\n",
+		"opt/rocm-7.0.2/include/rccl/rccl.h":                                         "#define NCCL_MAJOR 2\n#define NCCL_MINOR 26\n#define NCCL_PATCH 6\n" + strings.Repeat("/* declarations */\n", 9000),
+		"opt/rocm-7.0.2/lib/librccl.so.1.0.70002":                                    "ELF",
+		"opt/rocm-7.0.2/lib/librocm-core.so.1.0.70002":                               "ELF",
+		"usr/lib/sysimage/rpm/rpmdb.sqlite":                                          "SQLite format 3",
+		"opt/venv/lib/python3.12/site-packages/torch/lib/x":                          "",
+		"opt/venv/lib/python3.12/site-packages/torch-2.8.0+rocm6.4.dist-info/RECORD": "",
+	} {
+		write(t, dir, name, []byte(text))
+	}
+	for link, target := range map[string]string{
+		"opt/rocm":                              "/etc/alternatives/rocm",
+		"opt/rocm-7.0.2/lib/librccl.so.1":       "librccl.so.1.0.70002",
+		"opt/rocm-7.0.2/lib/librocm-core.so.1":  "librocm-core.so.1.0.70002",
+		"etc/alternatives/rocm":                 "/opt/rocm-7.0.2",
+		"opt/venv/lib/python3.12/dist-packages": "site-packages",
+	} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, link)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := scan(t, openRoot(t, dir), Options{}).ROCm
+	if f.State != ROCmFound || f.Version != "7.0.2" || f.Source != "opt/rocm/.info/version" || f.HIPVersion != "7.0.51831" || f.RCCLVersion != "2.26.6" {
+		t.Errorf("%+v", f)
+	}
+	lines := strings.Join(sourceLines(f), "\n")
+	for _, want := range []string{"opt/rocm/lib/librocm-core.so.1 7.0.2", "opt/rocm/lib/librccl.so.1 7.0.2", "site-packages/torch-2.8.0+rocm6.4.dist-info 6.4"} {
+		if !strings.Contains(lines, want) {
+			t.Errorf("%q is not among\n%s", want, lines)
+		}
+	}
+	// Without its link the one installation is still found, and rpm's database stays out of it.
+	if err := os.Remove(filepath.Join(dir, "etc/alternatives/rocm")); err != nil {
+		t.Fatal(err)
+	}
+	if f := scan(t, openRoot(t, dir), Options{}).ROCm; f.Version != "7.0.2" || f.Source != "opt/rocm-7.0.2/.info/version" || f.RCCLVersion != "2.26.6" {
+		t.Errorf("without the link: %+v", f)
+	}
+}
