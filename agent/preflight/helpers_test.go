@@ -117,6 +117,16 @@ func treeOf(t testing.TB, dir string) memFS {
 			data, err := os.ReadFile(path)
 			fs[name] = string(data)
 			return err
+		case strings.HasPrefix(name, "sys/bus/pci/devices/"): // a link to a device, whose own files are the bus's, too
+			files, err := os.ReadDir(path)
+			for _, f := range files {
+				if f.Type().IsRegular() && err == nil {
+					var data []byte
+					data, err = os.ReadFile(filepath.Join(path, f.Name()))
+					fs[name+"/"+f.Name()] = string(data)
+				}
+			}
+			return err
 		}
 		return nil
 	})

@@ -227,6 +227,23 @@ func TestEightBitFloatsByArchitecture(t *testing.T) {
 	}
 }
 
+// TestModels: the libraries know every model that the generator writes, and how many devices it has.
+func TestModels(t *testing.T) {
+	for _, model := range nodetree.Models() {
+		t.Run(model, func(t *testing.T) {
+			n, err := nodetree.Defaults(model)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n.Name = "sim-node-0"
+			o := job{ranks: 2, node: &n}.run(t, "ar:f32:4096:1")
+			if strings.Contains(o.text, "simrocm.conf") || o.codes[0] != 0 || o.codes[1] != 0 {
+				t.Errorf("exit codes %v:\n%s", o.codes, o.text)
+			}
+		})
+	}
+}
+
 // An exchange with all peers gets the share of the links that AllToAll gets, and to other nodes one NIC a rank.
 func TestTimeOfManyMessages(t *testing.T) {
 	const even, uneven = "a2a:f32:33554432:1", "a2av:f32:33554432:1"
