@@ -24,8 +24,13 @@ type Finding struct {
 	Level Level
 	// Rule is its name: ROCmMinimum, DriverWindow or FP8Encoding.
 	Rule string
-	// Message says what was seen, what was expected and what to do. Source is where the rule is from.
-	Message, Source string
+	// Message says what was seen, what was expected and what to do; Seen is its first part, without what to do. Source is
+	// where the rule is from.
+	Message, Seen, Source string
+}
+
+func finding(level Level, rule, source, seen, next string) *Finding {
+	return &Finding{Level: level, Rule: rule, Source: source, Seen: seen, Message: seen + ": " + next + "."}
 }
 
 // The names of the rules.
@@ -43,14 +48,24 @@ func CheckROCm(gfxTarget, rocm string) *Finding {
 	if !ok || !parsed || !v.Less(row.rocm) {
 		return nil
 	}
-	return &Finding{
-		Level: row.level, Rule: RuleROCmMinimum, Source: row.source,
-		Message: fmt.Sprintf("ROCm %s is older than %s, which %s (%s) needs: use an image or installation with ROCm %s or newer.",
-			v, row.rocm, row.target, row.models, row.rocm),
-	}
+	return finding(row.level, RuleROCmMinimum, row.source,
+		fmt.Sprintf("ROCm %s is older than %s, which %s (%s) needs", v, row.rocm, row.target, row.models),
+		fmt.Sprintf("use an image or installation with ROCm %s or newer", row.rocm))
 }
 
-// MinimumROCm is the oldest ROCm release that GPUs of a target need, for example 6.4; "" where no rule is known.
+// ROCmFits says whether a ROCm user space is certainly new enough for GPUs of a target. known is false where the target is
+// not in the table, or the version is not one or too short to tell; fits is then false, too.
+func ROCmFits(gfxTarget, rocm string) (fits, known bool) {
+	row, ok := minimumOf(gfxTarget)
+	v, parsed := ParseVersion(rocm)
+	if !ok || !parsed {
+		return false, false
+	}
+	fits = v.reaches(row.rocm)
+	return fits, fits || v.Less(row.rocm)
+}
+
+// MinimumROCm is the oldest ROCm release that GPUs of a target need, for example 6.4; "" where none is asked for or known.
 func MinimumROCm(gfxTarget string) string {
 	if row, ok := minimumOf(gfxTarget); ok {
 		return row.rocm.String()
@@ -90,11 +105,8 @@ func CheckDriver(driver, rocm string) *Finding {
 	default:
 		return nil
 	}
-	return &Finding{
-		Level: Warning, Rule: RuleDriverWindow, Source: row.source,
-		Message: fmt.Sprintf("amdgpu %s (driver %s, of ROCm %s) is supported with ROCm %s to %s, and this is %s: %s.",
-			driver, row.name, row.rocm, oldest, newest, v, advice),
-	}
+	return finding(Warning, RuleDriverWindow, row.source,
+		fmt.Sprintf("amdgpu %s (driver of %s) is supported with ROCm %s to %s, and this is ROCm %s", driver, row.of(), oldest, newest, v), advice)
 }
 
 // driverOf is the row of a module's version: the last one of its major.minor that it reaches.
@@ -126,6 +138,14 @@ func (d driverRow) window() (oldest, newest Version, open bool) {
 		}
 	}
 	return oldest, newest, !newest.Less(last)
+}
+
+// of says which release a driver is of: "ROCm 6.2", "release 30.10 and ROCm 7.0".
+func (d driverRow) of() string {
+	if own := "ROCm " + d.rocm.String(); d.name != own {
+		return "release " + d.name + " and " + own
+	}
+	return d.name
 }
 
 func withinYear(from, to string) bool {
@@ -162,9 +182,7 @@ func CheckFP8(gfxTargets []string) *Finding {
 		sides = append(sides, strings.Join(targets, ", ")+" uses "+e)
 	}
 	sort.Strings(sides)
-	return &Finding{
-		Level: Error, Rule: RuleFP8Encoding, Source: encodingSource,
-		Message: "FP8 is encoded differently: " + strings.Join(sides, ", ") +
-			"; the same byte is another number on the other side, and data would be wrong. Turn FP8 (low precision) off, or make a group for each model.",
-	}
+	return finding(Error, RuleFP8Encoding, encodingSource,
+		"FP8 is encoded differently, "+strings.Join(sides, ", ")+", so that data would be wrong on the other side",
+		"turn FP8 (low precision) off, or make a group for each model")
 }

@@ -72,8 +72,17 @@ func TestCheckROCm(t *testing.T) {
 		if (f != nil) != c.broken {
 			t.Errorf("CheckROCm(%s, %s) = %+v", c.gfx, c.rocm, f)
 		}
-		if f != nil && (f.Level != Error || f.Rule != RuleROCmMinimum || f.Source == "" || !strings.Contains(f.Message, c.gfx) || !strings.Contains(f.Message, MinimumROCm(c.gfx))) {
+		if f != nil && (f.Level != Error || f.Rule != RuleROCmMinimum || f.Source == "" || !strings.Contains(f.Message, c.gfx) || !strings.HasPrefix(f.Message, f.Seen+": ") || !strings.Contains(f.Message, MinimumROCm(c.gfx))) {
 			t.Errorf("CheckROCm(%s, %s) = %+v", c.gfx, c.rocm, f)
+		}
+	}
+	for _, c := range []struct {
+		gfx, rocm   string
+		fits, known bool
+	}{{"gfx942", "6.4", true, true}, {"gfx942", "6.3.4", false, true}, {"gfx942", "6", false, false}, {"gfx942", "7", true, true}, {"gfx942", "?", false, false},
+		{"gfx90a", "5.2.0", true, true}, {"gfx90a", "", false, false}, {"gfx1250", "10.0.0", false, false}, {"mixed", "7.0.2", false, false}} {
+		if fits, known := ROCmFits(c.gfx, c.rocm); fits != c.fits || known != c.known {
+			t.Errorf("ROCmFits(%s, %s) = %v, %v", c.gfx, c.rocm, fits, known)
 		}
 	}
 	if MinimumROCm("gfx942") != "6.4" || MinimumROCm("gfx950") != "7.0" || MinimumROCm("gfx90a") != "" {
@@ -100,8 +109,8 @@ func TestCheckDriver(t *testing.T) {
 		{"6.7.0", "5.6.0", "use ROCm 5.7 or newer"},
 		{"6.7.0", "7.0.0", "update the driver, or use ROCm 6.4 or older"},
 		{"6.16.6", "6.3.1", ""},
-		{"6.16.13", "6.2.4", "(driver 30.30, of ROCm 7.2)"},
-		{"6.16.6", "6.2.4", "(driver 30.20, of ROCm 7.1)"},
+		{"6.16.13", "6.2.4", "(driver of release 30.30 and ROCm 7.2)"},
+		{"6.16.6", "6.2.4", "(driver of release 30.20 and ROCm 7.1)"},
 		{"6.19.14", "5.0.0", ""}, // not in the table
 		{"6.2.4", "7.2.0", ""},
 		{"", "5.0.0", ""}, // an in-tree driver
@@ -195,8 +204,9 @@ func FuzzParseVersion(f *testing.F) {
 		if again, ok := ParseVersion(v.String()); !ok || again != v || v.Less(v) || !v.reaches(v) {
 			t.Errorf("%q gave %s, which reads as %s (%v)", text, v, again, ok)
 		}
-		if f := CheckROCm("gfx942", text); f != nil && !v.Less(version(6, 4)) {
-			t.Errorf("%s: %+v", text, f)
+		fits, known := ROCmFits("gfx942", text)
+		if f := CheckROCm("gfx942", text); (f != nil) != (known && !fits) || fits && !known {
+			t.Errorf("%s: %+v, fits %v, known %v", text, f, fits, known)
 		}
 		_ = CheckDriver("6.14.14", text)
 		_ = CheckDriver(text, "7.0.2")

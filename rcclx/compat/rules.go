@@ -23,7 +23,11 @@ func Rules() []Rule {
 		Columns: []string{"GPUs", "models", "ROCm at least", "read", "source"},
 	}
 	for _, m := range minimums {
-		least.Rows = append(least.Rows, []string{m.target, m.models, m.rocm.String(), m.checked, m.source})
+		rocm := m.rocm.String()
+		if rocm == "" {
+			rocm = "any"
+		}
+		least.Rows = append(least.Rows, []string{m.target, m.models, rocm, m.checked, m.source})
 	}
 	window := Rule{
 		Name: RuleDriverWindow, Level: Warning,

@@ -6,21 +6,27 @@ package compat
 type minimumRow struct {
 	target  string
 	models  string
-	rocm    Version
+	rocm    Version // of no numbers: any will do
 	level   Level
 	source  string
 	checked string // when the source was read, year and month
 }
 
+const olderSource = "RCCLX's announcement names MI300 and MI350 alone"
+
 var minimums = []minimumRow{
 	{
 		target: "gfx942", models: "MI300A, MI300X, MI308X, MI325X", rocm: version(6, 4), level: Error, checked: "2026-11",
-		source: "RCCLX's announcement (ROCm 6.4 for MI300; its build scripts take torch for ROCm 6.4); HIP 6.4.43484 is the first without the scratch defect that RCCLX refuses (torchcomms comms/rcclx/develop/projects/rccl src/rccl_wrap.cc validHsaScratchEnvSetting)",
+		source: "RCCLX's announcement (ROCm 6.4 for MI300; its build scripts take torch for ROCm 6.4); below HIP 6.4.43484 RCCLX refuses to start without HSA_NO_SCRATCH_RECLAIM (torchcomms comms/rcclx/develop/projects/rccl src/rccl_wrap.cc validHsaScratchEnvSetting)",
 	},
 	{
 		target: "gfx950", models: "MI350X, MI355X, MI350P", rocm: version(7, 0), level: Error, checked: "2026-11",
 		source: "RCCLX's announcement and ROCm 7.0.0's release (hipFFT 1.0.20: gfx950 added) say 7.0; the driver's documentation says 7.0.1 (ROCm/amdgpu-docs@67902e2, release 30.10.1), so 7.0.0 passes here and 7.0.1 is the better choice",
 	},
+	{target: "gfx90a", models: "MI210, MI250, MI250X", level: Error, checked: "2026-11", source: olderSource},
+	{target: "gfx908", models: "MI100", level: Error, checked: "2026-11", source: olderSource},
+	{target: "gfx906", models: "MI50, MI60", level: Error, checked: "2026-11", source: olderSource},
+	{target: "gfx900", models: "MI25", level: Error, checked: "2026-11", source: olderSource},
 }
 
 // driverRow: a release of the amdgpu module, and the user spaces that AMD supports with it.
