@@ -129,7 +129,8 @@ func nodesHave(n int32) string {
 
 // validationOf is the condition Validated. A re-run of the same spec on the same members does not take back what the run
 // before it has shown; only its own result does.
-func validationOf(group *v1alpha1.CommGroup, run *v1alpha1.GroupRunStatus, outcomes []outcome, waiting string) finding {
+func validationOf(group *v1alpha1.CommGroup, state *runState, outcomes []outcome, accepted bool) finding {
+	run, waiting := state.run, state.waiting
 	unknown := func(reason, format string, args ...any) finding {
 		return finding{metav1.ConditionUnknown, reason, fmt.Sprintf(format, args...)}
 	}
@@ -142,7 +143,10 @@ func validationOf(group *v1alpha1.CommGroup, run *v1alpha1.GroupRunStatus, outco
 		return unknown(v1alpha1.ReasonNeverRan, "No run has been made.")
 	case run.Phase == v1alpha1.RunPhaseRunning:
 		last := meta.FindStatusCondition(group.Status.Conditions, v1alpha1.ConditionValidated)
-		if repeats(run) && last != nil && last.Status == metav1.ConditionTrue && last.ObservedGeneration == group.Generation {
+		if partial(run) {
+			return validatedAgain(run, outcomes)
+		}
+		if repeats(run) && !state.outdated && last != nil && last.Status == metav1.ConditionTrue && last.ObservedGeneration == group.Generation {
 			return finding{last.Status, last.Reason, last.Message}
 		}
 		return unknown(v1alpha1.ReasonRunInProgress, "Run %s is going on.", run.ID)
@@ -154,7 +158,16 @@ func validationOf(group *v1alpha1.CommGroup, run *v1alpha1.GroupRunStatus, outco
 	case run.Generation != group.Generation:
 		return unknown(v1alpha1.ReasonSuperseded, "Run %s measured generation %d of the spec; this is %d.", run.ID, run.Generation, group.Generation)
 	}
-	return validated(run, outcomes)
+	next := "A run of these nodes starts by itself."
+	switch {
+	case group.Spec.Run.State == v1alpha1.RunSuspended:
+		next = "run.state is Suspended: no run starts until it is Active."
+	case !accepted:
+		next = "No run starts while the condition Accepted is False."
+	case waiting != "":
+		next = waiting
+	}
+	return validated(run, outcomes, next)
 }
 
 // repeats says whether the run measures again what an earlier run of the same spec and members has measured.

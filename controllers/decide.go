@@ -91,6 +91,7 @@ func planCommNodes(state *runState, in runInput) (changes []CommNodeChange, remo
 	run := state.run
 	// A run that starts now is not in the status yet: it is assigned once it is.
 	persisted := run != nil && in.group.Status.Run != nil && in.group.Status.Run.ID == run.ID
+	starting := run != nil && !persisted
 	running := persisted && run.Phase == v1alpha1.RunPhaseRunning
 	inRun := make(map[string]*nodeState, len(state.nodes))
 	for i := range state.nodes {
@@ -102,13 +103,14 @@ func planCommNodes(state *runState, in runInput) (changes []CommNodeChange, remo
 	}
 	assignment := func(cn *v1alpha1.CommNode, n *nodeState) *v1alpha1.RunAssignment {
 		switch {
-		case n != nil && persisted && assigned(cn, run.ID):
-			// What is assigned does not change, but for the pod's name and the closure.
-			a := *cn.Spec.Run
-			a.PodName, a.Closed = n.podName, n.closure
-			return &a
-		case n != nil && running:
-			return &v1alpha1.RunAssignment{ID: run.ID, Generation: run.Generation, Plan: plan, PodName: n.podName, Closed: n.closure}
+		case n == nil && starting:
+			return assignmentOf(cn) // until there is a new one, it says what the node last showed
+		case n == nil || run == nil:
+			return nil
+		case counts(assignmentOf(cn), run) && !n.renewed:
+			return keptAssignment(n, run, starting, in)
+		case running:
+			return newAssignment(run, n, plan, in)
 		}
 		return nil
 	}
@@ -212,7 +214,7 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 	f[v1alpha1.ConditionAgentsReporting] = agents
 	d.WakeAt = earlier(d.WakeAt, agentsWake)
 	f[v1alpha1.ConditionRunning] = running(group, run, status.Members, state.waiting, hindered(state.nodes))
-	f[v1alpha1.ConditionValidated] = validationOf(group, run, outcomes, state.waiting)
+	f[v1alpha1.ConditionValidated] = validationOf(group, state, outcomes, accepted.isTrue())
 	f[v1alpha1.ConditionSettingsInEffect] = settingsInEffect(status.Settings, &group.Spec)
 
 	p := publish(publishInput{
@@ -243,6 +245,10 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 func countMembers(selected, reporting int, run *v1alpha1.GroupRunStatus, outcomes []outcome) v1alpha1.MemberCounts {
 	c := v1alpha1.MemberCounts{Selected: int32(selected), Reporting: int32(reporting)}
 	for i := range outcomes {
+		if outcomes[i].stale {
+			c.Stale++
+			continue
+		}
 		switch outcomes[i].verdict {
 		case v1alpha1.VerdictPass:
 			c.Passed++

@@ -51,7 +51,8 @@ func testNode(name string, labels map[string]string) corev1.Node {
 	}
 	return corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Labels: all},
-		Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{v1alpha1.ResourceGPU: resource.MustParse("8")}},
+		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{v1alpha1.ResourceGPU: resource.MustParse("8")},
+			Capacity: corev1.ResourceList{v1alpha1.ResourceGPU: resource.MustParse("8")}},
 	}
 }
 
@@ -69,8 +70,18 @@ func testFacts(now time.Time) *v1alpha1.NodeFacts {
 		Driver:   v1alpha1.DriverFacts{Kind: "DKMS", Version: "6.14.5"},
 		ROCm:     v1alpha1.ROCmFacts{State: "Found", Version: "7.0.2"},
 		GPUModel: "MI300X", GFXTarget: "gfx942", GPUCount: 8, DeviceCount: 8, Partition: "SPX/NPS1",
-		XGMI: v1alpha1.XGMIFacts{Mesh: "Full", Hives: 1, Links: 56},
+		XGMI:   v1alpha1.XGMIFacts{Mesh: "Full", Hives: 1, Links: 56},
+		BootID: "boot-1", Firmware: &v1alpha1.FirmwareFacts{MEC: "177", SDMA: "24"}, GPUs: testGPUs(8),
+		RenderNodeCount: ptr.To(int32(8)), PCIGPUCount: ptr.To(int32(8)),
 	}
+}
+
+func testGPUs(n int) []v1alpha1.GPUFacts {
+	out := make([]v1alpha1.GPUFacts, n)
+	for i := range out {
+		out[i].PCIAddress = fmt.Sprintf("0000:%02x:00.0", 5+32*i)
+	}
+	return out
 }
 
 // testReport is an agent's report that covers the plan.
@@ -109,10 +120,11 @@ type world struct {
 	configMap *corev1.ConfigMap
 	events    []Event
 	decided   Decision
+	changes   map[string]int // how often a node was changed, by its name
 }
 
 func newWorld(group *v1alpha1.CommGroup, nodes []corev1.Node) *world {
-	return &world{now: testNow, group: group, nodes: nodes, commNodes: map[string]*v1alpha1.CommNode{}, pods: map[string]*corev1.Pod{}}
+	return &world{now: testNow, group: group, nodes: nodes, commNodes: map[string]*v1alpha1.CommNode{}, changes: map[string]int{}, pods: map[string]*corev1.Pod{}}
 }
 
 func (w *world) snapshot() *Snapshot {

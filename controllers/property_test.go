@@ -3,20 +3,32 @@ package controllers
 import (
 	"fmt"
 	"math/rand/v2"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
 // TestRunInvariants plays random histories: agents that report or do not, pods that start, hang, fail or are deleted,
-// nodes that leave and come back, spec changes, requests, suspension. At every step at most maxParallelNodes nodes hold
-// GPUs and Pass means that every member's agent reported a pass of this run; and once the world is left alone, every
-// run ends.
+// nodes that leave and come back, reboots and other changes of nodes, spec changes, requests, suspension. At every step at
+// most maxParallelNodes nodes hold GPUs, Pass means that every member's agent reported a pass, a group is never Ready with a
+// result of another boot, and a run of the changed nodes leaves alone whoever has a result that holds; and once the world
+// is left alone, every run ends.
 func TestRunInvariants(t *testing.T) {
+	var seen tally
+	defer func() {
+		// Histories that never come there would show nothing.
+		if t.Logf("%+v", seen); seen.partialRuns < 50 || seen.measuredAgain < 50 || seen.ready < 50 || seen.readyAgain == 0 {
+			t.Errorf("the histories are too tame: %+v", seen)
+		}
+	}()
 	for seed := range uint64(150) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 7))
@@ -29,10 +41,18 @@ func TestRunInvariants(t *testing.T) {
 			}
 			w := newWorld(group, testNodes(2+rng.IntN(7)))
 			away := []corev1.Node{}
+			calm := rng.IntN(2) == 0 // as clusters mostly are: agents do their work, and now and then something happens
 			for range 120 {
-				randomEvent(rng, w, &away)
+				switch {
+				case !calm || rng.IntN(8) == 0:
+					randomEvent(rng, w, &away)
+				case rng.IntN(12) == 0 && len(w.nodes) > 0:
+					w.changes[w.nodes[rng.IntN(len(w.nodes))].Name]++
+				default:
+					goodWork(rng, w)
+				}
 				if rng.IntN(3) > 0 {
-					w.step()
+					stepAndCheck(t, w, &seen)
 				}
 				checkInvariants(t, w)
 			}
@@ -41,7 +61,7 @@ func TestRunInvariants(t *testing.T) {
 			for range 60 {
 				w.now = w.now.Add(30 * time.Second)
 				finishDeletions(w)
-				w.step()
+				stepAndCheck(t, w, &seen)
 				checkInvariants(t, w)
 			}
 			if run := w.group.Status.Run; run != nil && run.Phase == v1alpha1.RunPhaseRunning {
@@ -51,6 +71,28 @@ func TestRunInvariants(t *testing.T) {
 				t.Errorf("pod %s (%s) is left over", name, pod.Status.Phase)
 			}
 		})
+	}
+}
+
+// goodWork is what monitors and agents do when nothing is wrong: some of it, at some of the nodes.
+func goodWork(rng *rand.Rand, w *world) {
+	finishDeletions(w)
+	for i := range w.nodes {
+		node := w.nodes[i].Name
+		cn, pod := w.commNode(node), w.podOn(node)
+		if cn == nil || rng.IntN(4) == 0 {
+			continue
+		}
+		cn.Status.Facts = w.factsOf(node)
+		switch {
+		case pod == nil || !podAlive(pod):
+		case pod.Spec.NodeName == "":
+			startPod(pod, node, w.now)
+		case assigned(cn, pod.Labels[v1alpha1.LabelRunID]):
+			cn.Status.Run = testReport(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+			cn.Status.Run.BootID = w.factsOf(node).BootID
+			endPod(pod, 0, w.now)
+		}
 	}
 }
 
@@ -75,12 +117,19 @@ func randomEvent(rng *rand.Rand, w *world, away *[]corev1.Node) {
 		return
 	}
 	cn, pod := w.commNode(node), w.podOn(node)
-	switch rng.IntN(16) {
+	switch rng.IntN(18) {
 	case 0:
 		w.now = w.now.Add(time.Duration(rng.IntN(90)) * time.Second)
 	case 1, 2, 3:
 		if cn != nil {
-			cn.Status.Facts = testFacts(w.now)
+			cn.Status.Facts = w.factsOf(node)
+		}
+	case 16:
+		w.changes[node]++ // a reboot or another driver, of which the monitor has not told yet
+	case 17:
+		w.changes[node]++
+		if cn != nil {
+			cn.Status.Facts = w.factsOf(node)
 		}
 	case 4, 5, 6:
 		if pod != nil && podAlive(pod) && pod.Spec.NodeName == "" {
@@ -90,6 +139,7 @@ func randomEvent(rng *rand.Rand, w *world, away *[]corev1.Node) {
 		if cn != nil && cn.Spec.Run != nil && pod != nil {
 			verdicts := []v1alpha1.Verdict{v1alpha1.VerdictPass, v1alpha1.VerdictPass, v1alpha1.VerdictPass, v1alpha1.VerdictFail, v1alpha1.VerdictError}
 			r := testReport(cn.Spec.Run, verdicts[rng.IntN(len(verdicts))], 300000, w.now)
+			r.BootID = w.factsOf(node).BootID
 			switch rng.IntN(8) {
 			case 0:
 				r.ID = "0-0" // of another run
@@ -134,6 +184,79 @@ func randomEvent(rng *rand.Rand, w *world, away *[]corev1.Node) {
 	case 15:
 		w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: fmt.Sprint(rng.IntN(3))}
 	}
+}
+
+// factsOf is what the node's monitor would tell now. Each change makes another boot, and every third another driver, too.
+func (w *world) factsOf(node string) *v1alpha1.NodeFacts {
+	f := testFacts(w.now)
+	f.BootID = fmt.Sprint("boot-", w.changes[node])
+	f.Driver.Version = fmt.Sprint("6.14.", w.changes[node]/3)
+	return f
+}
+
+// holds says whether the node has a result, of whatever run, that nothing speaks against.
+func holds(cn *v1alpha1.CommNode) bool {
+	if cn == nil || cn.Spec.Run == nil || cn.Status.Run == nil || cn.Status.Facts == nil {
+		return false
+	}
+	a, r := cn.Spec.Run, cn.Status.Run
+	return a.Closed == nil && a.Stale == nil && r.ID == a.ID && r.Generation == a.Generation && r.Phase == v1alpha1.NodeRunFinished &&
+		r.BootID == cn.Status.Facts.BootID && (a.Platform == nil || a.Platform.Driver == cn.Status.Facts.Driver.Version)
+}
+
+// tally counts what the histories came to: runs of changed nodes, their assignments, and steps that ended Ready.
+type tally struct{ partialRuns, measuredAgain, ready, readyAgain int }
+
+// stepAndCheck checks what can only be seen with the objects as they were before the step.
+func stepAndCheck(t *testing.T, w *world, seen *tally) {
+	t.Helper()
+	before := map[string]*v1alpha1.CommNode{}
+	for i := range w.nodes {
+		if cn := w.commNode(w.nodes[i].Name); cn != nil {
+			before[w.nodes[i].Name] = cn.DeepCopy()
+		}
+	}
+	last := w.group.Status.Run
+	d := w.step()
+	run := d.Status.Run
+	if partial(run) && last.ID != run.ID {
+		seen.partialRuns++
+	}
+	for _, c := range d.CommNodes {
+		a := c.Desired.Spec.Run
+		if c.Current == nil || a == nil || run == nil || run.Trigger != triggerNodesChanged || a.ID != run.ID || assigned(c.Current, run.ID) {
+			continue
+		}
+		seen.measuredAgain++
+		if counts(c.Current.Spec.Run, run) && holds(c.Current) {
+			t.Fatalf("run %s of the changed nodes is assigned to %s, whose result holds: %+v", run.ID, c.Current.Spec.NodeName, c.Current.Spec.Run)
+		}
+	}
+	if ready := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionReady); ready == nil || ready.Status != metav1.ConditionTrue {
+		return
+	}
+	seen.ready++
+	if partial(run) {
+		seen.readyAgain++
+	}
+	for name, cn := range before {
+		measured, told := -1, -1
+		if cn.Status.Run != nil && cn.Status.Facts != nil {
+			measured, told = bootNumber(cn.Status.Run.BootID), bootNumber(cn.Status.Facts.BootID)
+		}
+		// A report may know of a boot that the monitor has not told of yet; the other way round it is stale.
+		if measured < 0 || measured < told {
+			t.Fatalf("Ready in run %s (%s), while node %s was measured on boot %d and is on %d", run.ID, run.Trigger, name, measured, told)
+		}
+	}
+}
+
+func bootNumber(id string) int {
+	number, err := strconv.Atoi(strings.TrimPrefix(id, "boot-"))
+	if err != nil {
+		return -1
+	}
+	return number
 }
 
 func checkInvariants(t *testing.T, w *world) {

@@ -121,6 +121,8 @@ func proven(in publishInput) (why, reason string, report *v1alpha1.NodeRunStatus
 		return fmt.Sprintf("Run %s has not finished.", run.ID), v1alpha1.ReasonNotProven, nil
 	case run.Generation != in.group.Generation:
 		return fmt.Sprintf("Run %s measured an older spec.", run.ID), v1alpha1.ReasonNotProven, nil
+	case len(staleNodes(in.outcomes)) > 0:
+		return fmt.Sprintf("The results of %s no longer count.", someNames(staleNodes(in.outcomes), 5)), v1alpha1.ReasonNotProven, nil
 	case run.Verdict != v1alpha1.VerdictPass:
 		return fmt.Sprintf("Run %s did not pass on every member (%s).", run.ID, run.Verdict), v1alpha1.ReasonNotProven, nil
 	case in.origin == v1alpha1.OriginUnknown:

@@ -15,6 +15,7 @@ import (
 const (
 	triggerSpecChanged    = "SpecChanged"
 	triggerMembersChanged = "MembersChanged"
+	triggerNodesChanged   = "NodesChanged"
 	triggerScheduled      = "Scheduled"
 	triggerRequested      = "Requested"
 )
@@ -35,15 +36,18 @@ type runInput struct {
 type runState struct {
 	// run is the new status.run; nil while the group never ran.
 	run *v1alpha1.GroupRunStatus
-	// nodes that take part in the run, in rank order; empty while there is none, or for a run that starts just now.
+	// nodes of the run, in rank order; empty while there is none, or for a run that starts just now and measures all. For
+	// one of the changed nodes that starts just now they are as the run before left them.
 	nodes []nodeState
 	// createPodsOn are the nodes that get a run pod now; deletePods are pods to delete, by name.
 	createPodsOn []string
 	deletePods   []string
 	// waiting says why no run starts although one is due; empty otherwise.
 	waiting string
-	events  []Event
-	wakeAt  time.Time
+	// outdated: some member is not what its last result was measured on, or is new, so that no earlier verdict may stand.
+	outdated bool
+	events   []Event
+	wakeAt   time.Time
 }
 
 // stepRun moves the group's run one step on. It keeps nothing in memory: a new manager goes on from the objects.
@@ -65,11 +69,13 @@ func stepRun(in runInput) runState {
 		}
 	}
 	out.run = run
-	if run == nil || run.Phase != v1alpha1.RunPhaseRunning {
-		startIfDue(&out, in, hash, suspended)
-	}
-	if out.run == run && run != nil {
+	over := run == nil || run.Phase != v1alpha1.RunPhaseRunning
+	if run != nil {
 		evaluate(&out, run, in)
+		out.events = append(out.events, staleEvent(out.nodes)...)
+	}
+	if over {
+		startIfDue(&out, in, hash, suspended)
 	}
 	out.deletePods = podsToDelete(out.run, out.nodes, in, &out.wakeAt)
 	return out
@@ -89,7 +95,8 @@ func startIfDue(out *runState, in runInput, hash string, suspended bool) {
 	if suspended {
 		return
 	}
-	trigger, due := dueTrigger(in, out.run)
+	last := out.run
+	trigger, due := dueTrigger(in, last, out.nodes, hash)
 	if trigger == "" {
 		out.wakeAt = earlier(out.wakeAt, due)
 		return
@@ -97,24 +104,31 @@ func startIfDue(out *runState, in runInput, hash string, suspended bool) {
 	if !in.accepted {
 		return
 	}
-	reporting := 0
-	for i := range in.members {
-		if cn := in.commNodes[in.members[i].Name]; cn != nil && factsHold(cn, in.now) {
-			reporting++
+	nodes := counted(len(in.members), "node")
+	if trigger == triggerNodesChanged {
+		due, ready, waiting := dueNodes(last, out.nodes, in)
+		if len(ready) == 0 && len(due) > 0 {
+			out.waiting = fmt.Sprintf("A run of %s with stale results is due and waits: %s.", counted(len(due), "node"), someNames(waiting, 3))
+			return
 		}
-	}
-	if need := max(1, int(in.group.Spec.Members.MinMembers)); reporting < need {
-		out.waiting = fmt.Sprintf("A run is due (%s) and waits until the monitors of at least %s report; %d of %d do. See `kubectl get commnodes` and the monitor pods.",
-			trigger, counted(need, "node"), reporting, len(in.members))
+		nodes = someNames(due, 5)
+	} else if out.waiting = tooFewReport(in, trigger); out.waiting != "" {
 		return
 	}
 	number := int64(1)
-	if in.group.Status.Run != nil {
-		number = in.group.Status.Run.Number + 1
+	if last != nil {
+		number = last.Number + 1
+	}
+	since := number
+	if trigger == triggerNodesChanged {
+		since = sinceOf(last)
+	} else {
+		out.nodes = nil
 	}
 	out.run = &v1alpha1.GroupRunStatus{
 		ID:          fmt.Sprintf("%d-%d", in.group.Generation, number),
 		Number:      number,
+		Since:       since,
 		Generation:  in.group.Generation,
 		Trigger:     trigger,
 		Request:     runRequest(in.group),
@@ -124,12 +138,30 @@ func startIfDue(out *runState, in runInput, hash string, suspended bool) {
 		StartTime:   *stamp(in.now),
 	}
 	out.events = append(out.events, Event{Reason: "RunStarted", Action: "StartRun",
-		Note: fmt.Sprintf("Run %s started on %s (%s).", out.run.ID, counted(len(in.members), "node"), trigger)})
+		Note: fmt.Sprintf("Run %s started on %s (%s).", out.run.ID, nodes, trigger)})
 }
 
-// dueTrigger says why a run is due now; where none is, it gives the time at which the schedule is due next.
-func dueTrigger(in runInput, last *v1alpha1.GroupRunStatus) (trigger string, next time.Time) {
-	if last == nil || last.Generation != in.group.Generation {
+// tooFewReport says that fewer monitors report than a run of all members needs; empty where enough do.
+func tooFewReport(in runInput, trigger string) string {
+	reporting := 0
+	for i := range in.members {
+		if cn := in.commNodes[in.members[i].Name]; cn != nil && factsHold(cn, in.now) {
+			reporting++
+		}
+	}
+	need := max(1, int(in.group.Spec.Members.MinMembers))
+	if reporting >= need {
+		return ""
+	}
+	return fmt.Sprintf("A run is due (%s) and waits until the monitors of at least %s report; %d of %d do. See `kubectl get commnodes` and the monitor pods.",
+		trigger, counted(need, "node"), reporting, len(in.members))
+}
+
+// dueTrigger says why a run is due now; where none is, it gives the time at which the schedule is due next. A run of all
+// members measures the changed ones, too, so that it goes first.
+func dueTrigger(in runInput, last *v1alpha1.GroupRunStatus, nodes []nodeState, hash string) (trigger string, next time.Time) {
+	resume := resumes(last, in, hash)
+	if last == nil || (last.Generation != in.group.Generation && !resume) {
 		return triggerSpecChanged, time.Time{}
 	}
 	if last.MembersHash != in.hash {
@@ -142,6 +174,12 @@ func dueTrigger(in runInput, last *v1alpha1.GroupRunStatus) (trigger string, nex
 	if !next.IsZero() && !next.After(in.now) {
 		return triggerScheduled, time.Time{}
 	}
+	if due, _, _ := dueNodes(last, nodes, in); resume || len(due) > 0 {
+		if last.SpecHash != hash {
+			return triggerSpecChanged, time.Time{} // another version of the operator plans otherwise: nothing measured counts
+		}
+		return triggerNodesChanged, time.Time{}
+	}
 	return "", next
 }
 
@@ -153,12 +191,14 @@ func runRequest(group *v1alpha1.CommGroup) string {
 // evaluate looks at each node of the run, allots the free places, and finishes the run when every node is done.
 func evaluate(out *runState, run *v1alpha1.GroupRunStatus, in runInput) {
 	out.nodes = participants(run, in)
+	out.outdated = in.hash != run.MembersHash
 	running := run.Phase == v1alpha1.RunPhaseRunning
 	open := 0
 	free := int(in.group.Spec.Run.MaxParallelNodes) - nodesHoldingGPUs(in)
 	for i := range out.nodes {
 		n := &out.nodes[i]
 		stepNode(n, run, in)
+		out.outdated = out.outdated || n.moved || n.stale != nil
 		if n.phase == nodeDone {
 			continue
 		}
@@ -180,7 +220,7 @@ func evaluate(out *runState, run *v1alpha1.GroupRunStatus, in runInput) {
 }
 
 // participants are the nodes of the run. While the members are the ones that the run started with, they are the
-// members; after a change, the nodes that have the assignment. A node that left, or was made anew, stays in the run as
+// members; after a change, the nodes with an assignment that counts. A node that left, or was made anew, stays in the run as
 // lost until the run ends.
 func participants(run *v1alpha1.GroupRunStatus, in runInput) []nodeState {
 	nodes := make([]nodeState, 0, len(in.members))
@@ -193,7 +233,7 @@ func participants(run *v1alpha1.GroupRunStatus, in runInput) []nodeState {
 			continue // the CommNode of a node that was there before under the same name
 		}
 		isMember[m.Name] = true
-		if same || assigned(cn, run.ID) {
+		if same || counts(assignmentOf(cn), run) {
 			nodes = append(nodes, nodeState{name: m.Name, member: m, commNode: cn})
 		}
 	}
@@ -270,7 +310,7 @@ func podNeeded(pod *corev1.Pod, run *v1alpha1.GroupRunStatus, node *nodeState, n
 	if node.phase != nodeDone {
 		return run.Phase == v1alpha1.RunPhaseRunning
 	}
-	if !podAlive(pod) || node.report.FinishTime == nil {
+	if !podAlive(pod) || node.report == nil || node.report.FinishTime == nil {
 		return false
 	}
 	end := node.report.FinishTime.Add(exitGrace)

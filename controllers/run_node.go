@@ -33,6 +33,14 @@ type nodeState struct {
 	report *v1alpha1.NodeRunStatus
 	// closure is the present or new decision to end the run on this node without a report.
 	closure *v1alpha1.RunClosure
+	// stale: the report or closure no longer counts, since the node changed; found: the same, where it was found just now.
+	stale, found *v1alpha1.RunStaleness
+	// exhausted: so it is, but the result was bad too often in a row to be measured anew by itself.
+	exhausted *v1alpha1.RunStaleness
+	// moved: the node is not done, and is not what it was when its last result was measured, or that is not known.
+	moved bool
+	// renewed: the node has an older assignment that counts and whose result does not; it gets a new one.
+	renewed bool
 	// podName of the pod that was seen.
 	podName string
 	// hindrance is what keeps the pod's ranks from starting, as far as the cluster says.
@@ -61,17 +69,23 @@ const reportGrace = 15 * time.Second
 
 // stepNode works out where the run is on one node. Every wait in it has a deadline, so that a run always ends.
 func stepNode(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput) {
-	ours := assigned(n.commNode, run.ID)
-	if ours {
-		n.podName = n.commNode.Spec.Run.PodName
-		if closed := n.commNode.Spec.Run.Closed; closed != nil {
-			n.phase, n.closure = nodeDone, closed.DeepCopy()
+	a := assignmentOf(n.commNode)
+	ours := a != nil && a.ID == run.ID
+	switch {
+	case a == nil:
+		n.moved = true
+	case ours:
+		n.podName = a.PodName
+		if n.recall(a, in); n.phase == nodeDone {
 			return
 		}
-		if report := finishedReport(n.commNode, run); report != nil {
-			n.phase, n.report = nodeDone, report
+	case counts(a, run):
+		n.recall(a, in)
+		if !n.renew(run, in) && n.phase == nodeDone {
 			return
 		}
+	default:
+		n.moved = !factsHold(n.commNode, in.now) || a.Stale != nil || stale(a.Platform, finishedReport(n.commNode), n.commNode.Status.Facts) != nil
 	}
 	switch run.Phase {
 	case v1alpha1.RunPhaseAborted:
@@ -103,11 +117,11 @@ func stepNode(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput) {
 	stepWaiting(n, run, in, ours)
 }
 
-// finishedReport returns the agent's report where it is of this run: the id that was assigned, of the generation that was
-// assigned, finished with a verdict.
-func finishedReport(cn *v1alpha1.CommNode, run *v1alpha1.GroupRunStatus) *v1alpha1.NodeRunStatus {
+// finishedReport returns the agent's report where it is of the node's assignment: the id that was assigned, of the
+// generation that was assigned, finished with a verdict.
+func finishedReport(cn *v1alpha1.CommNode) *v1alpha1.NodeRunStatus {
 	r, a := cn.Status.Run, cn.Spec.Run
-	if r == nil || a == nil || a.ID != run.ID || r.ID != run.ID || r.Generation != a.Generation || r.Phase != v1alpha1.NodeRunFinished || r.Verdict == "" {
+	if r == nil || a == nil || r.ID != a.ID || r.Generation != a.Generation || r.Phase != v1alpha1.NodeRunFinished || r.Verdict == "" {
 		return nil
 	}
 	return r

@@ -21,7 +21,10 @@ type outcome struct {
 	reason   string
 	message  string
 	culprits []v1alpha1.Culprit
-	report   *v1alpha1.NodeRunStatus
+	// report is nil where there is none, or none that still counts.
+	report *v1alpha1.NodeRunStatus
+	// stale: the result no longer counts; the message says why.
+	stale bool
 }
 
 // minNodesForMedian is the least number of nodes whose median says what is usual.
@@ -41,6 +44,8 @@ func judge(nodes []nodeState, spec *v1alpha1.CommGroupSpec) []outcome {
 func nodeOutcome(n *nodeState) outcome {
 	o := outcome{node: n.name, phase: n.phase}
 	switch {
+	case n.stale != nil:
+		o.stale, o.reason, o.message = true, v1alpha1.ReasonResultsStale, n.stale.Message
 	case n.closure != nil:
 		o.verdict, o.reason, o.message = n.closure.Verdict, n.closure.Reason, n.closure.Message
 		if o.verdict == v1alpha1.VerdictError {
@@ -63,6 +68,10 @@ func nodeOutcome(n *nodeState) outcome {
 		if bad && len(o.culprits) == 0 {
 			o.culprits = []v1alpha1.Culprit{nodeCulprit(n.name, o.reason, o.message)}
 		}
+	}
+	if n.exhausted != nil {
+		o.message = sentence(o.message) + fmt.Sprintf(" After %d bad results in a row, each followed by a change of the node (the last: %s), no run starts by itself; ask for one by the annotation %s.",
+			maxRepeats+1, n.exhausted.Reason, v1alpha1.AnnotationRunRequested)
 	}
 	return o
 }
@@ -241,17 +250,29 @@ func groupVerdict(outcomes []outcome, membersUnchanged bool) (v1alpha1.Verdict, 
 	return verdict, decisive
 }
 
-// validated is the condition of the same name, for a finished run.
-func validated(run *v1alpha1.GroupRunStatus, outcomes []outcome) finding {
+// validated is the condition of the same name, for a finished run; next says what follows where results are stale.
+func validated(run *v1alpha1.GroupRunStatus, outcomes []outcome, next string) finding {
 	verdict, decisive := groupVerdict(outcomes, true)
 	if run.Verdict == v1alpha1.VerdictPass && verdict == v1alpha1.VerdictPass {
+		if partial(run) {
+			return finding{metav1.ConditionTrue, v1alpha1.ReasonAllPassed,
+				fmt.Sprintf("All %d members passed: run %s measured those that had changed, and what the runs since number %d showed of the others still counts.", len(outcomes), run.ID, sinceOf(run))}
+		}
 		return finding{metav1.ConditionTrue, v1alpha1.ReasonAllPassed,
 			fmt.Sprintf("Run %s passed on all %d members.", run.ID, len(outcomes))}
+	}
+	if names := staleNodes(outcomes); len(names) > 0 && (decisive == nil || verdictRank(decisive.verdict) < verdictRank(v1alpha1.VerdictError)) {
+		return resultsStale(outcomes, names, next)
 	}
 	if decisive == nil || decisive.verdict == v1alpha1.VerdictPass {
 		return finding{metav1.ConditionUnknown, v1alpha1.ReasonInconclusive,
 			fmt.Sprintf("Run %s has no result for every member of now; a new run follows.", run.ID)}
 	}
+	return worstOf("Run "+run.ID, outcomes, decisive)
+}
+
+// worstOf is the finding for the decisive node and those like it.
+func worstOf(what string, outcomes []outcome, decisive *outcome) finding {
 	var alike []string
 	for i := range outcomes {
 		if outcomes[i].verdict == decisive.verdict && outcomes[i].reason == decisive.reason {
@@ -259,13 +280,48 @@ func validated(run *v1alpha1.GroupRunStatus, outcomes []outcome) finding {
 		}
 	}
 	reason := cmp.Or(decisive.reason, v1alpha1.ReasonInconclusive)
-	message := fmt.Sprintf("Run %s: %s (%s) on %s. %s", run.ID, cmp.Or(decisive.verdict, "no result"), reason,
+	message := fmt.Sprintf("%s: %s (%s) on %s. %s", what, cmp.Or(decisive.verdict, "no result"), reason,
 		someNames(alike, 5), sentence(decisive.message))
 	status := metav1.ConditionFalse
 	if verdictRank(decisive.verdict) <= verdictRank(v1alpha1.VerdictInconclusive) {
 		status = metav1.ConditionUnknown // nothing bad was measured, and not everything was measured
 	}
 	return finding{status, reason, shorten(strings.TrimSpace(message), 2048)}
+}
+
+func staleNodes(outcomes []outcome) []string {
+	var names []string
+	for i := range outcomes {
+		if outcomes[i].stale {
+			names = append(names, outcomes[i].node)
+		}
+	}
+	return names
+}
+
+// resultsStale is Validated where results no longer count and nothing that still counts is bad.
+func resultsStale(outcomes []outcome, names []string, next string) finding {
+	first := slices.IndexFunc(outcomes, func(o outcome) bool { return o.stale })
+	return finding{metav1.ConditionUnknown, v1alpha1.ReasonResultsStale, shorten(fmt.Sprintf("The results of %d of %d members no longer count: %s. On %s: %s %s",
+		len(names), len(outcomes), someNames(names, 5), names[0], sentence(outcomes[first].message), next), 2048)}
+}
+
+// validatedAgain is Validated while a run measures the nodes that changed. What is bad elsewhere stays the louder news.
+func validatedAgain(run *v1alpha1.GroupRunStatus, outcomes []outcome) finding {
+	if verdict, decisive := groupVerdict(outcomes, true); verdictRank(verdict) >= verdictRank(v1alpha1.VerdictError) {
+		return worstOf(fmt.Sprintf("Runs since number %d, of which %s goes on", sinceOf(run), run.ID), outcomes, decisive)
+	}
+	if names := staleNodes(outcomes); len(names) > 0 {
+		return resultsStale(outcomes, names, fmt.Sprintf("Run %s is going on.", run.ID))
+	}
+	var open []string
+	for i := range outcomes {
+		if outcomes[i].phase != nodeDone {
+			open = append(open, outcomes[i].node)
+		}
+	}
+	return finding{metav1.ConditionUnknown, v1alpha1.ReasonResultsStale,
+		fmt.Sprintf("Run %s measures %d of %d members again, which were rebooted or changed after their last run: %s.", run.ID, len(open), len(outcomes), someNames(open, 5))}
 }
 
 // groupCulprits are the worst few over all nodes: what failed before what could not be measured, links and GPUs

@@ -161,7 +161,8 @@ type Headline struct {
 
 // InventoryItem counts members that share one value of one property.
 type InventoryItem struct {
-	// property: ROCmVersion, DriverVersion, KernelRelease, GPUModel, GFXTarget, Partition, Library or Mesh.
+	// property: ROCmVersion, DriverVersion, KernelRelease, GPUModel, GFXTarget, Partition, Library, Mesh, ContainerROCm (of the
+	// run's image), HostRCCL or Firmware.
 	// +kubebuilder:validation:MaxLength=32
 	Property string `json:"property"`
 	// value of the property; "unknown" where it could not be read.

@@ -16,6 +16,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Mesh",type=string,JSONPath=`.status.facts.xgmi.mesh`
 // +kubebuilder:printcolumn:name="Verdict",type=string,JSONPath=`.status.run.verdict`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.run.reason`
+// +kubebuilder:printcolumn:name="Stale",type=string,JSONPath=`.spec.run.stale.reason`
 // +kubebuilder:printcolumn:name="Seen",type=date,JSONPath=`.status.facts.observedTime`
 type CommNode struct {
 	metav1.TypeMeta `json:",inline"`
@@ -96,6 +97,10 @@ type RunAssignment struct {
 	// stale is set when the run's result no longer counts: the node is not what it was when it was measured.
 	// +optional
 	Stale *RunStaleness `json:"stale,omitempty"`
+	// repeats counts the results right before this one that were Fail or Error and then stale. After two of them a bad result
+	// stands until a person asks for a run: a run may be what makes the node reboot.
+	// +optional
+	Repeats int32 `json:"repeats,omitempty"`
 }
 
 // PlatformFacts is what of a node a result depends on. An empty field was not known.

@@ -1,0 +1,160 @@
+package controllers
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// maxRepeats bounds how often a bad result is measured anew by itself: a run may be what makes the node reboot.
+const maxRepeats = 2
+
+// platformOf is what of a node a result depends on. What is not known stays empty.
+func platformOf(f *v1alpha1.NodeFacts) *v1alpha1.PlatformFacts {
+	p := &v1alpha1.PlatformFacts{BootID: f.BootID, Driver: shorten(driverPlatform(&f.Driver), 128), ROCm: shorten(rocmPlatform(&f.ROCm), 128)}
+	if f.Partition != unknownValue {
+		p.Partition = f.Partition
+	}
+	if f.Firmware != nil {
+		p.Firmware = shorten(labelled(", ", "MEC", f.Firmware.MEC, "SDMA", f.Firmware.SDMA), 64)
+	}
+	if len(f.GPUs) > 0 && gpusCertain(f) {
+		hash := sha256.New()
+		for i := range f.GPUs {
+			hash.Write([]byte(f.GPUs[i].PCIAddress))
+			hash.Write([]byte{0})
+		}
+		var sum [sha256.Size]byte
+		p.GPUs = strconv.Itoa(int(f.GPUCount)) + "/" + hex.EncodeToString(hash.Sum(sum[:0])[:4])
+	}
+	return p
+}
+
+// gpusCertain says whether a GPU that the facts do not show is known not to be there.
+func gpusCertain(f *v1alpha1.NodeFacts) bool {
+	for i := range f.Problems {
+		switch f.Problems[i].Code {
+		case v1alpha1.ProblemSysfsUnreadable, v1alpha1.ProblemGPUHidden, v1alpha1.ProblemReadTimeout, v1alpha1.ProblemTopologyUnstable:
+			return false
+		}
+	}
+	return true
+}
+
+func driverPlatform(d *v1alpha1.DriverFacts) string {
+	if d.Kind != "NotLoaded" && d.Version == "" && d.SrcVersion == "" {
+		return "" // built in, or unreadable: nothing tells one from another
+	}
+	if value := driverValue(d); value != unknownValue {
+		return value
+	}
+	return ""
+}
+
+func rocmPlatform(r *v1alpha1.ROCmFacts) string {
+	version := rocmValue(r)
+	if version == unknownValue {
+		version = ""
+	}
+	return labelled(", ", "", version, "RCCL", r.RCCLVersion)
+}
+
+// labelled joins pairs of label and value; a pair without a value is left out.
+func labelled(separator string, pairs ...string) string {
+	var parts []string
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			parts = append(parts, strings.TrimPrefix(pairs[i]+" "+pairs[i+1], " "))
+		}
+	}
+	return strings.Join(parts, separator)
+}
+
+// contradicts compares two texts of labelled, each part that both have.
+func contradicts(was, is string) bool {
+	if was == is || was == "" || is == "" {
+		return false
+	}
+	before := labelledParts(was)
+	for label, value := range labelledParts(is) {
+		if old, there := before[label]; there && old != value {
+			return true
+		}
+	}
+	return false
+}
+
+func labelledParts(s string) map[string]string {
+	out := map[string]string{}
+	for part := range strings.SplitSeq(s, ", ") {
+		label, value, _ := strings.Cut(part, " ")
+		switch label {
+		case "RCCL", "MEC", "SDMA":
+			out[label] = value
+		default:
+			out[""] = part
+		}
+	}
+	return out
+}
+
+// stale says whether a node is no longer what it was when it was measured; nil where nothing contradicts. Only what is
+// known of both times is compared: unknown now is no change. The reason is that of the first difference, since a reboot
+// explains the others. The finding has no time.
+func stale(assigned *v1alpha1.PlatformFacts, report *v1alpha1.NodeRunStatus, facts *v1alpha1.NodeFacts) *v1alpha1.RunStaleness {
+	if facts == nil {
+		return nil
+	}
+	was := v1alpha1.PlatformFacts{}
+	if assigned != nil {
+		was = *assigned
+	}
+	is := platformOf(facts)
+	var reason string
+	var changes []string
+	changed := func(why, what, before, after string) {
+		reason = cmp.Or(reason, why)
+		changes = append(changes, fmt.Sprintf("%s was %s and is %s", what, before, after))
+	}
+	// A run that began after a reboot has the new boot id in its report. In a container with a kernel of its own the report's
+	// id is never the node's: then the assignment's has to differ, too.
+	reported := ""
+	if report != nil {
+		reported = report.BootID
+	}
+	if before := cmp.Or(was.BootID, reported); before != "" && is.BootID != "" && before != is.BootID && reported != is.BootID {
+		changed(v1alpha1.StaleNodeRebooted, "the boot id", before, is.BootID)
+	}
+	for _, c := range []struct{ why, what, was, is string }{
+		{v1alpha1.StaleDriverChanged, "the amdgpu driver", was.Driver, is.Driver},
+		{v1alpha1.StaleROCmChanged, "the host's ROCm", was.ROCm, is.ROCm},
+		{v1alpha1.StaleRepartitioned, "the partition mode", was.Partition, is.Partition},
+		{v1alpha1.StaleFirmwareChanged, "the GPUs' firmware", was.Firmware, is.Firmware},
+		{v1alpha1.StaleGPUsChanged, "GPUs (count/hash of their PCI addresses)", was.GPUs, is.GPUs},
+	} {
+		if contradicts(c.was, c.is) {
+			changed(c.why, c.what, c.was, c.is)
+		}
+	}
+	if reason == "" {
+		return nil
+	}
+	return &v1alpha1.RunStaleness{Reason: reason, Message: shorten("After the measurement: "+strings.Join(changes, "; ")+".", 512)}
+}
+
+// badResult says whether an assignment ended in Fail or Error.
+func badResult(a *v1alpha1.RunAssignment, report *v1alpha1.NodeRunStatus) bool {
+	verdict := v1alpha1.Verdict("")
+	switch {
+	case a.Closed != nil:
+		verdict = a.Closed.Verdict
+	case report != nil:
+		verdict = report.Verdict
+	}
+	return verdict == v1alpha1.VerdictFail || verdict == v1alpha1.VerdictError
+}
