@@ -175,7 +175,7 @@ func (w *writer) gpuLinks(g kfdGPU, gpus []kfdGPU) (links, indirect []kfdLink) {
 			links = append(links, kfdLink{kind: linkTypeXGMI, to: o.node, weight: weightWithinGPU, minMBps: withinGPUMBps, maxMBps: withinGPUMBps, engines: 3, flags: 1})
 			continue
 		}
-		c := w.node.connect(w.product, g.gpu, o.gpu)
+		c := w.node.connectKFD(w.product, g.gpu, o.gpu)
 		engines := 3
 		switch {
 		case w.product.platform == card && !w.product.noXGMI:

@@ -80,14 +80,21 @@ func (p *product) healthy(a, b int) connection {
 	return c
 }
 
-// connect says what the node has from one GPU to another.
-func (n *Node) connect(p *product, a, b int) connection {
+// connect says what the node has from one GPU to another, as the driver's own lists tell it.
+func (n *Node) connect(p *product, a, b int) connection { return n.connectFor(p, a, b, false) }
+
+// connectKFD says what KFD tells of it.
+func (n *Node) connectKFD(p *product, a, b int) connection { return n.connectFor(p, a, b, true) }
+
+func (n *Node) connectFor(p *product, a, b int, kfd bool) connection {
 	c := connection{kind: LinkPCIe}
 	if hive := n.hive(p, a); hive != noHive && hive == n.hive(p, b) {
 		c = p.healthy(a, b)
 	}
 	for _, l := range n.Links {
 		switch {
+		case kfd && l.DriverOnly:
+			continue
 		case l.A == a && l.B == b:
 		case l.A == b && l.B == a && !l.OneWay:
 		default:
@@ -98,7 +105,7 @@ func (n *Node) connect(p *product, a, b int) connection {
 			c.hops = l.Hops
 		}
 		if l.BandwidthMBps > 0 {
-			c.minMBps, c.maxMBps = l.BandwidthMBps, l.BandwidthMBps
+			c.minMBps, c.maxMBps = l.BandwidthMBps/int64(max(c.links, 1)), l.BandwidthMBps
 		}
 	}
 	if c.kind == LinkXGMI && c.hops == 0 {

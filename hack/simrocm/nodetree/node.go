@@ -53,7 +53,10 @@ type Link struct {
 	Kind LinkKind
 	// OneWay limits it to the way from A to B; the way back stays as the model has it.
 	OneWay bool
-	// BandwidthMBps that KFD reports for it; 0 means as the model. Only for xGMI.
+	// DriverOnly: the driver's own lists (xgmi_num_hops, xgmi_num_links) have it, and KFD has what the model has. KFD makes
+	// one direction of a link from the other, so a link that is up on one side only looks like this.
+	DriverOnly bool
+	// BandwidthMBps that KFD reports for all links of the pair; 0 means as the model. Only for xGMI.
 	BandwidthMBps int64
 	// Hops over xGMI; 0 means as the model.
 	Hops int
@@ -85,6 +88,8 @@ type GPU struct {
 	Missing bool
 	// Unbound GPUs are on the PCI bus, but the driver failed on them: KFD does not have them.
 	Unbound bool
+	// BoundTo is another driver that has an unbound GPU, for example vfio-pci.
+	BoundTo string
 	// MissingPartitions are so many of the last ones that KFD lacks.
 	MissingPartitions int
 	// NodeGap is how many of KFD's node numbers are left out before the GPU's.
@@ -278,6 +283,9 @@ func (g *GPU) complete(n *Node, p *product) error {
 		if g.MissingPartitions != 0 {
 			return fmt.Errorf("%d of %d partitions cannot be missing", g.MissingPartitions, n.parts(p))
 		}
+	}
+	if g.BoundTo != "" && !g.Unbound {
+		return fmt.Errorf("driver %q has it, but it is not unbound from amdgpu", g.BoundTo)
 	}
 	if g.NodeGap < 0 {
 		return fmt.Errorf("node gap %d is negative", g.NodeGap)

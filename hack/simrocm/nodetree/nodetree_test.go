@@ -2,6 +2,7 @@ package nodetree
 
 import (
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -119,6 +120,9 @@ func TestVariations(t *testing.T) {
 		{"missing pair", func(n *Node) { n.Links = []Link{{A: 3, B: 6, Kind: LinkNone}} }, []func(*testing.T, *Tree){countLinks(54, 0)}},
 		{"one way", func(n *Node) { n.Links = []Link{{A: 3, B: 6, Kind: LinkNone, OneWay: true}} }, []func(*testing.T, *Tree){
 			countLinks(55, 0), has("simrocm.conf", "link.3-6 = none"), has(nodes+"8/io_links/4/properties", "node_to 5")}},
+		{"up on one side", func(n *Node) { n.Links = []Link{{A: 3, B: 6, Kind: LinkNone, OneWay: true, DriverOnly: true}} }, []func(*testing.T, *Tree){
+			countLinks(56, 0), has("sys/bus/pci/devices/0000:65:00.0/xgmi_num_links", "01 01 01 00 01 01 00 01 "),
+			has("sys/bus/pci/devices/0000:d5:00.0/xgmi_num_links", "01 01 01 01 01 01 00 01 ")}},
 		{"two hops", func(n *Node) { n.Links = []Link{{A: 0, B: 1, Kind: LinkXGMI, Hops: 2}} }, []func(*testing.T, *Tree){
 			has(nodes+"2/io_links/1/properties", "weight 30")}},
 		{"half bandwidth pair", func(n *Node) { n.Links = []Link{{A: 1, B: 4, Kind: LinkXGMI, BandwidthMBps: 32000}} }, []func(*testing.T, *Tree){
@@ -146,6 +150,12 @@ func TestVariations(t *testing.T) {
 		{"unbound GPU", func(n *Node) { n.GPUs[7].Unbound = true }, []func(*testing.T, *Tree){func(t *testing.T, tree *Tree) {
 			if gpus := gpusOnBus(t, tree); len(gpus) != 8 {
 				t.Errorf("GPUs on the bus: %v, want 8", gpus)
+			}
+			if _, err := tree.ReadLink("sys/bus/pci/devices/0000:e7:00.0/driver"); err == nil {
+				t.Error("a driver is bound to it")
+			}
+			if driver, err := tree.ReadLink("sys/bus/pci/devices/0000:05:00.0/driver"); err != nil || path.Base(driver) != "amdgpu" {
+				t.Errorf("driver of GPU 0: %q, %v", driver, err)
 			}
 			absent(t, tree, nodes+"9", "sys/class/drm/renderD184", "sys/module/amdgpu/drivers/pci:amdgpu/0000:e7:00.0")
 		}}},

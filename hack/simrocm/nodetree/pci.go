@@ -127,9 +127,14 @@ func (w *writer) pci(i int) {
 	w.bridges(place)
 	w.symlink(busDir+g.PCIAddress, place)
 	id := fmt.Sprintf("0x%04x", g.DeviceID)
-	driver := "DRIVER=amdgpu\n"
+	driver, bound := "", "amdgpu"
 	if g.Unbound {
-		driver = ""
+		bound = g.BoundTo
+	}
+	if bound != "" {
+		driver = "DRIVER=" + bound + "\n"
+		w.folder("sys/bus/pci/drivers/" + bound)
+		w.symlink(dir+"driver", "sys/bus/pci/drivers/"+bound)
 	}
 	for _, f := range [][2]string{
 		{"vendor", "0x1002"}, {"device", id}, {"subsystem_device", id}, {"revision", "0x00"}, {"class", p.pciClass},
