@@ -243,7 +243,8 @@ type NIC struct {
 	// LinkLayer: InfiniBand, Ethernet or Unknown. State: Active, Init, Armed, Down or Unknown.
 	LinkLayer string `json:"linkLayer"`
 	State     string `json:"state"`
-	// PhysState of the link below it in the kernel's word, for example LinkUp, Polling or Disabled; "" where not known.
+	// PhysState of the link below it in the kernel's word, for example Polling or Disabled; "" where not known, and of a
+	// port that is Active.
 	PhysState string `json:"physState,omitempty"`
 	// RateMbps of its first port, 10^6 bits a second.
 	RateMbps *int64 `json:"rateMbps,omitempty"`

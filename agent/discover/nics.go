@@ -70,22 +70,18 @@ func readNIC(r *reader, name string, bySlot *netIndex, unread *[]*ReadError) NIC
 	// rxe alone has a file of this name, and some kernels show the device of the NIC below as its own (rxe_verbs.c, parent_show).
 	_, rerr := r.file(dir + "/parent")
 	n.virtual = rerr == nil
-	if slot := field(r, dir+"/device/uevent", parseSlotName, unread); slot != nil && !n.virtual {
-		n.PCIAddress = *slot
+	if slot := field(r, dir+"/device/uevent", parseSlot, unread); slot != nil && !n.virtual {
+		n.PCIAddress, n.VendorID, n.DeviceID = slot.address, slot.vendor, slot.device
 	}
 	if n.PCIAddress == "" && !n.virtual {
 		// A sub-function's device is on the auxiliary bus, below its PCI device; a software device (rxe, siw) is below none.
 		n.PCIAddress, n.virtual = slotOfLink(r, dir, unread)
 		n.virtual = n.virtual || (n.PCIAddress == "" && len(*unread) == before)
 	}
-	id := func(file string) string {
-		if v := field(r, dir+"/device/"+file, parseHexFile, unread); v != nil {
-			return fmt.Sprintf("0x%04x", *v)
-		}
-		return ""
-	}
 	if !n.virtual {
-		n.VendorID, n.DeviceID = id("vendor"), id("device")
+		if n.VendorID == "" {
+			n.VendorID, n.DeviceID = readID(r, dir+"/device/vendor", unread), readID(r, dir+"/device/device", unread)
+		}
 		n.Product = nicProducts[n.VendorID+":"+n.DeviceID]
 		if numa := field(r, dir+"/device/numa_node", parseIntFile, unread); numa != nil && *numa >= 0 && *numa < 1<<16 {
 			node := int32(*numa)
@@ -94,13 +90,22 @@ func readNIC(r *reader, name string, bySlot *netIndex, unread *[]*ReadError) NIC
 	}
 	if n.PCIAddress != "" {
 		n.PCIPath = readPCIPath(r, n.PCIAddress, unread)
-		// The host's view of a virtual function links to the physical one (drivers/pci/iov.c); in a guest there is no link.
-		_, rerr := r.link(pciDir + "/" + n.PCIAddress + "/physfn")
-		n.virtualFunction = rerr == nil
+		if n.Product == "" || strings.HasSuffix(n.Product, " VF") {
+			// The host's view of a virtual function links to the physical one (drivers/pci/iov.c); in a guest there is no link.
+			_, rerr := r.link(pciDir + "/" + n.PCIAddress + "/physfn")
+			n.virtualFunction = rerr == nil
+		}
 	}
 	n.readPort(r, dir, unread)
 	n.Interface = n.findInterface(r, dir, bySlot, unread)
 	return n
+}
+
+func readID(r *reader, path string, unread *[]*ReadError) string {
+	if v := field(r, path, parseHexFile, unread); v != nil {
+		return fmt.Sprintf("0x%04x", *v)
+	}
+	return ""
 }
 
 // slotOfLink takes the PCI address from where the device's directory really is; software says that it is below
@@ -139,8 +144,10 @@ func (n *NIC) readPort(r *reader, dir string, unread *[]*ReadError) {
 	if s := field(r, port+"state", parsePortState, unread); s != nil {
 		n.State = *s
 	}
-	if s := field(r, port+"phys_state", parsePhysState, unread); s != nil {
-		n.PhysState = *s
+	if n.State != PortActive { // of an active port it tells no more
+		if s := field(r, port+"phys_state", parsePhysState, unread); s != nil {
+			n.PhysState = *s
+		}
 	}
 	if s := field(r, port+"link_layer", parseLinkLayer, unread); s != nil {
 		n.LinkLayer = *s
@@ -207,8 +214,8 @@ func (x *netIndex) of(r *reader, slot string, unread *[]*ReadError) []string {
 			*unread = append(*unread, rerr)
 		}
 		for _, name := range names {
-			if s := field(r, netDir+"/"+name+"/device/uevent", parseSlotName, unread); s != nil && *s != "" {
-				x.bySlot[*s] = append(x.bySlot[*s], name)
+			if s := field(r, netDir+"/"+name+"/device/uevent", parseSlot, unread); s != nil && s.address != "" {
+				x.bySlot[s.address] = append(x.bySlot[s.address], name)
 			}
 		}
 	}
@@ -245,20 +252,32 @@ func devicesPath(link, target string) string {
 	return rest
 }
 
-// parseSlotName reads PCI_SLOT_NAME of a uevent file (drivers/pci/pci-driver.c, pci_uevent); "" where the device is not
-// on the PCI bus.
-func parseSlotName(data []byte) (string, error) {
+// pciSlot is what a uevent file tells of a PCI device: its address, and its ids as 0x15b3; "" where it does not.
+type pciSlot struct{ address, vendor, device string }
+
+// parseSlot reads PCI_SLOT_NAME and PCI_ID of a uevent file (drivers/pci/pci-driver.c, pci_uevent); the zero value where
+// the device is not on the PCI bus.
+func parseSlot(data []byte) (pciSlot, error) {
+	var s pciSlot
 	for _, line := range bytes.Split(data, []byte{'\n'}) {
-		value, found := bytes.CutPrefix(line, []byte("PCI_SLOT_NAME="))
-		if !found {
-			continue
+		key, value, _ := bytes.Cut(bytes.TrimSpace(line), []byte{'='})
+		switch string(key) {
+		case "PCI_SLOT_NAME":
+			if s.address = string(value); !isPCIAddress(s.address) {
+				return pciSlot{}, malformedf("PCI_SLOT_NAME %.32q is not a PCI address", value)
+			}
+		case "PCI_ID":
+			vendor, device, _ := strings.Cut(strings.ToLower(string(value)), ":")
+			if len(vendor) != 4 || len(device) != 4 || !isHex(vendor) || !isHex(device) {
+				return pciSlot{}, malformedf("PCI_ID %.32q is not vendor:device", value)
+			}
+			s.vendor, s.device = "0x"+vendor, "0x"+device
 		}
-		if slot := string(bytes.TrimSpace(value)); isPCIAddress(slot) {
-			return slot, nil
-		}
-		return "", malformedf("PCI_SLOT_NAME %.32q is not a PCI address", value)
 	}
-	return "", nil
+	if s.address == "" {
+		return pciSlot{}, nil
+	}
+	return s, nil
 }
 
 // isPCIAddress: domain:bus:device.function in lower-case hexadecimal; the domain has four digits or more (VMD, Hyper-V).

@@ -44,7 +44,7 @@ func rdma(name, slot string, change map[string]string) memFS {
 
 func TestReadNICs(t *testing.T) {
 	good := NIC{Name: "mlx5_0", Interface: "enp9s0np0", PCIAddress: "0000:09:00.0", PCIPath: "pci0000:00/0000:00:01.1/0000:09:00.0",
-		VendorID: "0x15b3", DeviceID: "0x1021", Product: "ConnectX-7", LinkLayer: "Ethernet", State: "Active", PhysState: "LinkUp",
+		VendorID: "0x15b3", DeviceID: "0x1021", Product: "ConnectX-7", LinkLayer: "Ethernet", State: "Active",
 		RateMbps: ptr.To(int64(400000)), NUMANode: ptr.To(int32(1))}
 	with := func(change func(*NIC)) []NIC {
 		n := good
@@ -64,9 +64,9 @@ func TestReadNICs(t *testing.T) {
 		"RoCE":                  {rdma("mlx5_0", "0000:09:00.0", nil), with(same), ""},
 		"InfiniBand, no interface": {rdma("mlx5_0", "0000:09:00.0", map[string]string{"ports/1/link_layer": "InfiniBand", "device/net": ""}),
 			with(func(n *NIC) { n.LinkLayer, n.Interface = "InfiniBand", "" }), ""},
-		"another vendor and unknown link": {rdma("mlx5_0", "0000:09:00.0", map[string]string{"device/vendor": "0x1234", "ports/1/link_layer": "Unspecified"}),
+		"another vendor and unknown link": {rdma("mlx5_0", "0000:09:00.0", map[string]string{"device/uevent": "PCI_ID=1234:1021\nPCI_SLOT_NAME=0000:09:00.0", "ports/1/link_layer": "Unspecified"}),
 			with(func(n *NIC) { n.VendorID, n.Product, n.LinkLayer = "0x1234", "", "Unknown" }), ""},
-		"Thor 2": {rdma("mlx5_0", "0000:09:00.0", map[string]string{"device/vendor": "0x14e4", "device/device": "0x1760"}),
+		"Thor 2, an old kernel's uevent": {rdma("mlx5_0", "0000:09:00.0", map[string]string{"device/uevent": "PCI_SLOT_NAME=0000:09:00.0", "device/vendor": "0x14e4", "device/device": "0x1760"}),
 			with(func(n *NIC) { n.VendorID, n.DeviceID, n.Product = "0x14e4", "0x1760", "BCM57608 (Thor 2)" }), ""},
 		"down": {rdma("mlx5_0", "0000:09:00.0", map[string]string{"ports/1/state": "1: DOWN", "ports/1/phys_state": "2: Polling", "ports/1/rate": "10 Gb/sec (4X SDR)"}),
 			with(func(n *NIC) { n.State, n.PhysState, n.RateMbps = "Down", "Polling", ptr.To(int64(10000)) }), ""},
@@ -74,9 +74,9 @@ func TestReadNICs(t *testing.T) {
 		"second port only":    {rdma("mlx5_0", "0000:09:00.0", map[string]string{"ports/1": "", "ports/2/state": "3: ARMED"}), with(func(n *NIC) { n.State, n.PhysState, n.LinkLayer, n.RateMbps = "Armed", "", "Unknown", nil }), ""},
 		"first of two ports":  {rdma("mlx5_0", "0000:09:00.0", map[string]string{"ports/10/state": "1: DOWN", "ports/2/state": "1: DOWN"}), with(same), ""},
 		"state unreadable": {rdma("mlx5_0", "0000:09:00.0", map[string]string{"ports/1/state": "!EIO"}),
-			with(func(n *NIC) { n.State = "Unknown" }), "Failed " + rdmaDir + "/mlx5_0/ports/1/state"},
+			with(func(n *NIC) { n.State, n.PhysState = "Unknown", "LinkUp" }), "Failed " + rdmaDir + "/mlx5_0/ports/1/state"},
 		"state half written": {rdma("mlx5_0", "0000:09:00.0", map[string]string{"ports/1/state": "4"}),
-			with(func(n *NIC) { n.State = "Unknown" }), "Malformed " + rdmaDir + "/mlx5_0/ports/1/state"},
+			with(func(n *NIC) { n.State, n.PhysState = "Unknown", "LinkUp" }), "Malformed " + rdmaDir + "/mlx5_0/ports/1/state"},
 		"ports unreadable": {rdma("mlx5_0", "0000:09:00.0", map[string]string{"ports": "!EPERM"}),
 			with(func(n *NIC) { n.State, n.PhysState, n.LinkLayer, n.RateMbps = "Unknown", "", "Unknown", nil }), "Forbidden " + rdmaDir + "/mlx5_0/ports"},
 		"address unreadable": {rdma("mlx5_0", "0000:09:00.0", map[string]string{"device/uevent": "!EPERM"}),
@@ -84,12 +84,14 @@ func TestReadNICs(t *testing.T) {
 		"sub-function": {rdma("mlx5_0", "0000:09:00.0", map[string]string{"device/uevent": "MODALIAS=auxiliary:mlx5_core.sf"}).
 			with(rdmaDir+"/mlx5_0", "../../devices/pci0000:00/0000:00:01.1/0000:09:00.0/mlx5_core.sf.2/infiniband/mlx5_0"), with(same), ""},
 		"plain directory on the bus": {rdma("mlx5_0", "0000:09:00.0", nil).without(pciDir + "/0000:09:00.0"), with(func(n *NIC) { n.PCIPath = "" }), ""},
-		"virtual function": {rdma("mlx5_0", "0000:09:00.0", nil).with(pciDir+"/0000:09:00.0/physfn", "../0000:09:00.1"),
-			with(func(n *NIC) { n.virtualFunction = true }), ""},
+		"virtual function": {rdma("mlx5_0", "0000:09:00.0", map[string]string{"device/uevent": "PCI_ID=15B3:101E\nPCI_SLOT_NAME=0000:09:00.0"}).with(pciDir+"/0000:09:00.0/physfn", "../0000:09:00.1"),
+			with(func(n *NIC) { n.DeviceID, n.Product, n.virtualFunction = "0x101e", "ConnectX VF", true }), ""},
+		"virtual function in a guest": {rdma("mlx5_0", "0000:09:00.0", map[string]string{"device/uevent": "PCI_ID=15B3:101E\nPCI_SLOT_NAME=0000:09:00.0"}),
+			with(func(n *NIC) { n.DeviceID, n.Product = "0x101e", "ConnectX VF" }), ""},
 		"siw": {memFS{rdmaDir + "/siw0": "../../devices/virtual/infiniband/siw0", rdmaDir + "/siw0/ports/1/state": "4: ACTIVE"},
 			[]NIC{{Name: "siw0", LinkLayer: "Unknown", State: "Active", virtual: true}}, ""},
 		"rxe with the device of its NIC": {rdma("rxe0", "0000:09:00.0", map[string]string{"parent": "enp9s0np0", "ports/1/rate": "1 Gb/sec (1X SDR)"}),
-			[]NIC{{Name: "rxe0", Interface: "enp9s0np0", LinkLayer: "Ethernet", State: "Active", PhysState: "LinkUp", RateMbps: ptr.To(int64(1000)), virtual: true}}, ""},
+			[]NIC{{Name: "rxe0", Interface: "enp9s0np0", LinkLayer: "Ethernet", State: "Active", RateMbps: ptr.To(int64(1000)), virtual: true}}, ""},
 		"interface by its PCI address": {rdma("mlx5_0", "0000:09:00.0", map[string]string{"device/net": ""}).
 			with(netDir+"/eth0/device/uevent", "PCI_SLOT_NAME=0000:0a:00.0").with(netDir+"/eth1/device/uevent", "PCI_SLOT_NAME=0000:09:00.0").with(netDir+"/lo/mtu", "65536"),
 			with(func(n *NIC) { n.Interface = "eth1" }), ""},
@@ -181,11 +183,13 @@ func TestNICParsers(t *testing.T) {
 		v, err := parseLinkLayer([]byte(text))
 		check("parseLinkLayer", text, v, err, want)
 	}
-	for text, want := range map[string]result{"DRIVER=x\nPCI_SLOT_NAME=0000:09:00.0\nX=y": {"0000:09:00.0", false}, "PCI_SLOT_NAME=10000:e1:1f.7": {"10000:e1:1f.7", false},
-		"": {"", false}, "DRIVER=mlx5": {"", false}, "PCI_SLOT_NAME=": {nil, true}, "PCI_SLOT_NAME=0000:09:00.8": {nil, true}, "PCI_SLOT_NAME=../../etc": {nil, true},
-		"PCI_SLOT_NAME=0000:9:00.0": {nil, true}, "XPCI_SLOT_NAME=0000:09:00.0": {"", false}} {
-		v, err := parseSlotName([]byte(text))
-		check("parseSlotName", text, v, err, want)
+	nic := pciSlot{"0000:09:00.0", "0x15b3", "0x1021"}
+	for text, want := range map[string]result{"DRIVER=x\nPCI_ID=15B3:1021\nPCI_SLOT_NAME=0000:09:00.0\nX=y": {nic, false}, "PCI_SLOT_NAME=10000:e1:1f.7": {pciSlot{address: "10000:e1:1f.7"}, false},
+		"": {pciSlot{}, false}, "DRIVER=mlx5": {pciSlot{}, false}, "PCI_ID=15B3:1021": {pciSlot{}, false}, "PCI_SLOT_NAME=": {nil, true}, "PCI_SLOT_NAME=0000:09:00.8": {nil, true},
+		"PCI_SLOT_NAME=../../etc": {nil, true}, "PCI_SLOT_NAME=0000:9:00.0": {nil, true}, "XPCI_SLOT_NAME=0000:09:00.0": {pciSlot{}, false}, "PCI_ID=15B3\nPCI_SLOT_NAME=0000:09:00.0": {nil, true},
+		"PCI_ID=15B3:10211": {nil, true}} {
+		v, err := parseSlot([]byte(text))
+		check("parseSlot", text, v, err, want)
 	}
 }
 
@@ -266,8 +270,8 @@ func FuzzNICParsers(f *testing.F) {
 		if s, err := parseLinkLayer(data); err == nil && s != LinkInfiniBand && s != LinkEthernet && s != LinkUnknown {
 			t.Errorf("link layer %q", s)
 		}
-		if s, err := parseSlotName(data); err == nil && s != "" && !isPCIAddress(s) {
-			t.Errorf("slot %q", s)
+		if s, err := parseSlot(data); err == nil && s != (pciSlot{}) && (!isPCIAddress(s.address) || (s.vendor == "") != (s.device == "")) {
+			t.Errorf("slot %+v", s)
 		}
 		if p := devicesPath(pciDir+"/0000:09:00.0", string(data)); p != "" && (strings.Contains("/"+p+"/", "/../") || !strings.HasSuffix(p, "/0000:09:00.0")) {
 			t.Errorf("path %q", p)
@@ -283,6 +287,7 @@ func FuzzNICParsers(f *testing.F) {
 // FuzzReadNICs: whatever a tree says, the read ends, names are kept, and what is not known stays empty.
 func FuzzReadNICs(f *testing.F) {
 	f.Add("mlx5_0", "PCI_SLOT_NAME=0000:09:00.0", "../../../devices/pci0000:00/0000:00:01.1/0000:09:00.0", "4: ACTIVE", "400 Gb/sec (4X NDR)", "0x15b3")
+	f.Add("mlx5_2", "PCI_ID=15B3:101E\nPCI_SLOT_NAME=0000:09:00.0", "", "1: DOWN", "", "")
 	f.Add("rxe0", "", "../../devices/virtual/infiniband/rxe0", "", "", "!EPERM")
 	f.Fuzz(func(t *testing.T, name, uevent, link, state, rate, vendor string) {
 		if name == "" || strings.ContainsAny(name, "/\x00") || strings.HasPrefix(name, ".") {
@@ -305,9 +310,10 @@ func FuzzReadNICs(f *testing.F) {
 	})
 }
 
-// TestNICsOfAScan: the facts of a scan carry the NICs and the nearest one of each GPU.
+// TestNICsOfAScan: the facts of a scan carry the NICs, the nearest one of each GPU, and what is wrong with them.
 func TestNICsOfAScan(t *testing.T) {
-	f := scan(t, openRoot(t, generate(t, "MI300X", nil)), Options{})
+	dir := generate(t, "MI300X", nil)
+	f := scan(t, openRoot(t, dir), Options{})
 	if len(f.NICs) != 8 {
 		t.Fatalf("%d NICs", len(f.NICs))
 	}
@@ -322,5 +328,18 @@ func TestNICsOfAScan(t *testing.T) {
 			t.Errorf("GPU%d has NIC %q (%s)", i, f.GPUs[i].NIC, f.GPUs[i].NICPath)
 		}
 		used[f.GPUs[i].NIC] = true
+	}
+	if got := problemLines(f); len(got) > 0 {
+		t.Errorf("problems of a healthy node: %v", got)
+	}
+	port := rdmaDir + "/" + f.NICs[3].Name + "/ports/1/"
+	write(t, dir, port+"state", []byte("1: DOWN\n"))
+	write(t, dir, port+"phys_state", []byte("2: Polling\n"))
+	f = scan(t, openRoot(t, dir), Options{})
+	if diff := cmp.Diff([]string{"Warning NICDown " + f.NICs[3].Name}, problemLines(f)); diff != "" {
+		t.Errorf("problems (-want +got):\n%s", diff)
+	}
+	if !strings.Contains(f.Verdict(), "healthy: 8 x MI300X") || !strings.Contains(f.Verdict(), "1 warning: NICDown "+f.NICs[3].Name+": Its port is Down (Polling)") {
+		t.Errorf("verdict: %s", f.Verdict())
 	}
 }

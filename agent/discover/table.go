@@ -67,8 +67,11 @@ func modelsInWords(f *Facts) string {
 	return tally(f.GPUs, func(g *GPU) string { return g.Model })
 }
 
-// problemInWords is "Code subject (GPU3, GPU6): message"; the GPUs' numbers are those of the tables.
-func (f *Facts) problemInWords(i int) string {
+// problemInWords is "Code subject (GPU3, GPU6): message".
+func (f *Facts) problemInWords(i int) string { return f.problemHead(i) + ": " + f.Problems[i].Message }
+
+// problemHead is "Code subject (GPU3, GPU6)"; the GPUs' numbers are those of the tables.
+func (f *Facts) problemHead(i int) string {
 	p := &f.Problems[i]
 	text := p.Code
 	if p.Subject != "" {
@@ -83,7 +86,7 @@ func (f *Facts) problemInWords(i int) string {
 	if len(numbers) > 0 {
 		text += " (" + strings.Join(numbers, ", ") + ")"
 	}
-	return text + ": " + p.Message
+	return text
 }
 
 func gpuName(i int) string { return fmt.Sprintf("GPU%d", i) }
@@ -234,9 +237,8 @@ func (t *table) problems(f *Facts) {
 	}
 	t.title("Problems")
 	for i := range f.Problems {
-		head, message, _ := strings.Cut(f.problemInWords(i), ": ")
-		t.line("%-7s %s:", f.Problems[i].Severity, head)
-		t.wrapped(8, message)
+		t.line("%-7s %s:", f.Problems[i].Severity, f.problemHead(i))
+		t.wrapped(8, f.Problems[i].Message)
 	}
 	t.line("")
 }

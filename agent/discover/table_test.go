@@ -176,7 +176,7 @@ var tables = map[string]drawn{
 		f.GPUs[5].NUMANode, f.GPUs[5].NUMAUnknown, f.GPUs[5].VRAMBytes = nil, true, nil
 		f.GPUs[6].RAS, f.GPUs[6].Metrics, f.GPUs[6].RetiredPages, f.GPUs[6].PCIe = nil, nil, nil, PCIe{}
 		f.Devices[7].FWVersion = ptr.To(uint64(150))
-		f.PCIGPUs = append(f.PCIGPUs, PCIGPU{PCIAddress: "0000:e7:00.0", DeviceID: "0x74a1", Model: "MI300X"})
+		f.PCIGPUs = append(f.PCIGPUs, PCIGPU{PCIAddress: "0000:e7:00.0", DeviceID: "0x74a1", Model: "MI300X", Driver: "vfio-pci"})
 		f.RenderNodes = ptr.To(7)
 		f.Host.NUMABalancing, f.Host.IOMMUPassthrough = ptr.To(int64(1)), nil
 	}, problems: []v1alpha1.Problem{

@@ -54,7 +54,11 @@ func (t *table) gpus(f *Facts) {
 	}
 	for _, p := range f.PCIGPUs {
 		if !inKFD[p.PCIAddress] {
-			rows = append(rows, []string{"-", p.PCIAddress, p.Model, "not in KFD"})
+			driver := "-"
+			if p.Driver != "" {
+				driver = "driver " + p.Driver
+			}
+			rows = append(rows, []string{"-", p.PCIAddress, p.Model, "not in KFD", "-", "-", "-", "-", "-", driver})
 		}
 	}
 	t.columns(rows)

@@ -253,6 +253,8 @@ func rocmWords(f *Facts) []string {
 		case s.Path == f.ROCm.Source && f.ROCm.State == ROCmFound:
 		case s.Version != "":
 			lines = append(lines, also+s.Version+" from "+s.Path)
+		case s.Error == "":
+			lines = append(lines, also+s.Path)
 		default:
 			lines = append(lines, also+s.Path+": "+s.Error)
 		}
