@@ -2,7 +2,6 @@ package discover
 
 import (
 	"fmt"
-	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -87,25 +86,19 @@ func (f *Facts) group(nodes []*kfdNode) {
 // (kfd_topology.c, node_show), so a node that lacks a name that another has was not read in whole, even where the cut is
 // at a line's end.
 func checkComplete(nodes []*kfdNode) {
-	usual := map[string]bool{}
+	usual := uint32(0)
 	for _, n := range nodes {
 		if n.gpu && !n.hidden && n.propErr == nil {
-			for _, name := range n.properties.names() {
-				usual[name] = true
-			}
+			usual |= n.properties.present()
 		}
 	}
 	for _, n := range nodes {
-		if !n.gpu || n.hidden || n.propErr != nil {
+		if !n.gpu || n.hidden || n.propErr != nil || n.properties.present() == usual {
 			continue
 		}
-		has := n.properties.names()
-		if len(has) == len(usual) {
-			continue
-		}
-		lacks := ""
-		for _, name := range propertyNames {
-			if usual[name] && !slices.Contains(has, name) {
+		lacks, has := "", n.properties.present()
+		for i, name := range propertyNames {
+			if (usual&^has)>>i&1 == 1 {
 				lacks += " " + name
 			}
 		}
@@ -277,8 +270,8 @@ func vramOfNodes(r *reader, g *GPU, nodes []*kfdNode, unread *[]*ReadError) *uin
 // parseBank is the size of a memory bank in bytes; 0 for one that is not the GPU's own (heap_type 1 and 2 are).
 func parseBank(data []byte) (uint64, error) {
 	var heap, size *uint64
-	err := parseProperties(data, func(key string) **uint64 {
-		switch key {
+	err := parseProperties(data, func(key []byte) **uint64 {
+		switch string(key) {
 		case "heap_type":
 			return &heap
 		case "size_in_bytes":
@@ -303,21 +296,9 @@ func (f *Facts) summarise() {
 	if len(f.GPUs) == 0 {
 		return
 	}
-	share := func(of func(*GPU) string) string {
-		first := of(&f.GPUs[0])
-		for i := range f.GPUs {
-			if of(&f.GPUs[i]) != first {
-				return Mixed
-			}
-		}
-		if first == "" {
-			return Unknown
-		}
-		return first
-	}
-	f.Model = share(func(g *GPU) string { return g.Model })
-	f.GFXTarget = share(func(g *GPU) string { return g.GFXTarget })
-	f.Partition = share(partitionName)
+	f.Model = f.shared(func(g *GPU) string { return g.Model })
+	f.GFXTarget = f.shared(func(g *GPU) string { return g.GFXTarget })
+	f.Partition = f.sharedMode()
 	f.PartitionSource = ""
 	switch {
 	case f.Partition == Unknown || f.Partition == Mixed || f.Partition == NotApplicable:
@@ -326,6 +307,48 @@ func (f *Facts) summarise() {
 	default:
 		f.PartitionSource = "Reported"
 	}
+}
+
+// shared is what all GPUs say; mixed where two of them say different things, and unknown where one of them says nothing.
+func (f *Facts) shared(of func(*GPU) string) string {
+	found, unknown := "", false
+	for i := range f.GPUs {
+		switch value := of(&f.GPUs[i]); {
+		case value == "":
+			unknown = true
+		case found != "" && value != found:
+			return Mixed
+		default:
+			found = value
+		}
+	}
+	if unknown || found == "" {
+		return Unknown
+	}
+	return found
+}
+
+// sharedMode is the partition mode of all GPUs. Its two parts are compared apart: a mode that could not be read is not
+// another mode.
+func (f *Facts) sharedMode() string {
+	none := f.shared(func(g *GPU) string {
+		if partitionName(g) == NotApplicable {
+			return NotApplicable
+		}
+		return "modes"
+	})
+	if none == Mixed || none == NotApplicable {
+		return none
+	}
+	compute := f.shared(func(g *GPU) string { return g.ComputePartition })
+	memory := f.shared(func(g *GPU) string { return g.MemoryPartition })
+	switch {
+	case compute == Mixed || memory == Mixed:
+		return Mixed
+	case compute == Unknown && memory == Unknown:
+		return Unknown
+	}
+	return compute + "/" + memory
 }
 
 // partitionName is compute/memory mode, for example SPX/NPS1; a mode that is not known is "unknown".

@@ -18,8 +18,8 @@ type nodeProperties struct {
 	FWVersion, SDMAFWVersion               *uint64
 }
 
-func (p *nodeProperties) field(key string) **uint64 {
-	switch key {
+func (p *nodeProperties) field(key []byte) **uint64 {
+	switch string(key) {
 	case "cpu_cores_count":
 		return &p.CPUCores
 	case "simd_count":
@@ -58,15 +58,16 @@ func (p *nodeProperties) field(key string) **uint64 {
 var propertyNames = [...]string{"cpu_cores_count", "simd_count", "simd_per_cu", "num_xcc", "gfx_target_version", "vendor_id", "device_id",
 	"location_id", "domain", "drm_render_minor", "hive_id", "unique_id", "local_mem_size", "fw_version", "sdma_fw_version"}
 
-// names lists what the file has of propertyNames.
-func (p *nodeProperties) names() []string {
-	has := make([]string, 0, len(propertyNames))
-	for _, name := range propertyNames {
-		if *p.field(name) != nil {
-			has = append(has, name)
+// present has a bit for each of propertyNames that the file has.
+func (p *nodeProperties) present() uint32 {
+	mask := uint32(0)
+	for i, value := range [len(propertyNames)]*uint64{p.CPUCores, p.SIMDCount, p.SIMDPerCU, p.NumXCC, p.GFXTargetVersion, p.VendorID, p.DeviceID,
+		p.LocationID, p.Domain, p.RenderMinor, p.HiveID, p.UniqueID, p.LocalMemSize, p.FWVersion, p.SDMAFWVersion} {
+		if value != nil {
+			mask |= 1 << i
 		}
 	}
-	return has
+	return mask
 }
 
 // linkProperties are the keys of io_links/M/properties and p2p_links/M/properties (kfd_topology.c, iolink_show).
@@ -74,8 +75,8 @@ type linkProperties struct {
 	Type, From, To, Weight, MinBandwidth, MaxBandwidth, Flags *uint64
 }
 
-func (p *linkProperties) field(key string) **uint64 {
-	switch key {
+func (p *linkProperties) field(key []byte) **uint64 {
+	switch string(key) {
 	case "type":
 		return &p.Type
 	case "node_from":
@@ -96,10 +97,12 @@ func (p *linkProperties) field(key string) **uint64 {
 
 // parseProperties reads "name value" lines. Unknown names are skipped, whatever their value. A known name without a
 // decimal value, or a line with a NUL or without a value, makes the file malformed; what was read before stays set.
-func parseProperties(data []byte, field func(string) **uint64) error {
+func parseProperties(data []byte, field func(key []byte) **uint64) error {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return errEmpty
 	}
+	// The numbers lie together: a node of 64 devices has 30000 of them.
+	numbers := make([]uint64, 0, 8)
 	line := 0
 	for len(data) > 0 {
 		var text []byte
@@ -116,7 +119,7 @@ func parseProperties(data []byte, field func(string) **uint64) error {
 		if bytes.IndexByte(key, 0) >= 0 {
 			return malformedf("line %d (%.32q) has a NUL byte", line, text)
 		}
-		target := field(string(key))
+		target := field(key)
 		if target == nil {
 			continue
 		}
@@ -124,7 +127,11 @@ func parseProperties(data []byte, field func(string) **uint64) error {
 		if err != nil {
 			return malformedf("line %d: value of %s: %v", line, key, err)
 		}
-		*target = &n
+		if len(numbers) == cap(numbers) {
+			numbers = make([]uint64, 0, 8)
+		}
+		numbers = append(numbers, n)
+		*target = &numbers[len(numbers)-1]
 	}
 	return nil
 }

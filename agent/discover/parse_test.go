@@ -136,24 +136,6 @@ func TestParseLinkSpeed(t *testing.T) {
 	}
 }
 
-func TestLookupModel(t *testing.T) {
-	if m, ok := LookupModel(0x74a1); !ok || m.Name != "MI300X" || m.PlatformGPUs != 8 {
-		t.Errorf("0x74a1 is %+v, %v", m, ok)
-	}
-	for _, id := range []uint64{0x7fff, 1 << 40} {
-		if m, ok := LookupModel(id); ok || !strings.HasPrefix(m.Name, "unknown (0x") {
-			t.Errorf("%#x is %+v, %v", id, m, ok)
-		}
-	}
-	seen := map[uint16]bool{}
-	for _, m := range models {
-		if seen[m.DeviceID] {
-			t.Errorf("device id %#x is twice in the table", m.DeviceID)
-		}
-		seen[m.DeviceID] = true
-	}
-}
-
 // fuzz checks that a parser neither panics nor succeeds and fails at once.
 func fuzz(f *testing.F, seeds []string, parse func([]byte) error) {
 	for _, s := range seeds {
