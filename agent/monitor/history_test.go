@@ -275,3 +275,30 @@ func TestFolding(t *testing.T) {
 		t.Errorf("problems %+v", worse)
 	}
 }
+
+// TestRates: an event that goes on keeps its message, until its rate is ten times worse.
+func TestRates(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	h, sum := history{}, uint64(0)
+	look := func(more uint64) string {
+		sum += more
+		f := twoGPUs(now)
+		f.GPUs[0].RAS = map[string]discover.ErrorCounts{"umc": {Correctable: sum}, "gfx": {Correctable: sum / 2}}
+		problems, _ := h.look(f, now)
+		now = now.Add(30 * time.Second)
+		if len(problems) == 0 {
+			return ""
+		}
+		return problems[0].Message
+	}
+	look(0)
+	first := look(2) // 240 an hour
+	for _, more := range []uint64{0, 3, 0, 8} {
+		if again := look(more); again != first {
+			t.Errorf("message changed with %d more errors: %q, before %q", more, again, first)
+		}
+	}
+	if worse := look(90); worse == first || !strings.Contains(worse, "umc 90 more in 30s") {
+		t.Errorf("message %q after 90 more errors", worse)
+	}
+}

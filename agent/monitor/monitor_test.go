@@ -3,6 +3,8 @@ package monitor
 import (
 	"context"
 	"errors"
+	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -173,5 +175,66 @@ func TestBackoff(t *testing.T) {
 		if got := backoff(failures, 0.5); got != want {
 			t.Errorf("backoff(%d) = %s, want %s", failures, got, want)
 		}
+	}
+}
+
+// TestDue: error sums that only rise may wait for the renewal, since the first rise makes a problem; nothing else may.
+func TestDue(t *testing.T) {
+	n := func(v int64) *int64 { return &v }
+	facts := func(correctable, deferred, uncorrectable *int64) *v1alpha1.NodeFacts {
+		return &v1alpha1.NodeFacts{RAS: &v1alpha1.RASFacts{Correctable: correctable, Deferred: deferred, Uncorrectable: uncorrectable},
+			XGMI: v1alpha1.XGMIFacts{CorrectableErrors: correctable, UncorrectableErrors: uncorrectable}}
+	}
+	at := time.Unix(1e9, 0)
+	for name, c := range map[string]struct {
+		written, now *v1alpha1.NodeFacts
+		after        time.Duration
+		want         bool
+	}{
+		"never written":       {nil, facts(nil, nil, nil), 0, true},
+		"the same":            {facts(n(1), n(1), n(1)), facts(n(1), n(1), n(1)), 299 * time.Second, false},
+		"half of the time":    {facts(n(1), n(1), n(1)), facts(n(1), n(1), n(1)), 300 * time.Second, true},
+		"correctable rose":    {facts(n(1), n(1), n(1)), facts(n(2), n(1), n(1)), 0, false},
+		"deferred rose":       {facts(n(1), n(1), n(1)), facts(n(1), n(2), n(1)), 0, false},
+		"uncorrectable rose":  {facts(n(1), n(1), n(1)), facts(n(1), n(1), n(2)), 0, true},
+		"correctable fell":    {facts(n(2), n(1), n(1)), facts(n(1), n(1), n(1)), 0, true},
+		"deferred fell":       {facts(n(1), n(2), n(1)), facts(n(1), n(1), n(1)), 0, true},
+		"correctable unread":  {facts(n(2), n(1), n(1)), facts(nil, n(1), n(1)), 0, true},
+		"correctable is read": {facts(nil, n(1), n(1)), facts(n(1), n(1), n(1)), 0, true},
+		"no counters":         {facts(n(2), n(1), n(1)), &v1alpha1.NodeFacts{}, 0, true},
+		"first counters":      {&v1alpha1.NodeFacts{}, facts(n(0), n(0), n(0)), 0, true},
+	} {
+		before := c.written.DeepCopy()
+		if got := due(c.written, c.now, at, at.Add(c.after), 600*time.Second); got != c.want {
+			t.Errorf("%s: due is %v", name, got)
+		}
+		if !reflect.DeepEqual(before, c.written) {
+			t.Errorf("%s: the written facts were changed", name)
+		}
+	}
+}
+
+// BenchmarkLook is the monitor's part of a look at a node of eight GPUs of which nothing changed; the scan is not in it.
+func BenchmarkLook(b *testing.B) {
+	w := newWorld(1)
+	n := &node{}
+	m, clock := newTestMonitor(n, logr.Discard())
+	m.cfg.Valid = 600 * time.Second
+	f := w.facts(clock.Now())
+	for i := range f.GPUs {
+		f.GPUs[i].RAS = map[string]discover.ErrorCounts{}
+		for block := range 20 {
+			f.GPUs[i].RAS[fmt.Sprint("block", block)] = discover.ErrorCounts{}
+		}
+	}
+	n.facts = func() *discover.Facts { c := *f; c.Problems = nil; return &c }
+	ctx := context.Background()
+	m.Step(ctx)
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Step(ctx)
+	}
+	if len(n.reports) != 1 {
+		b.Fatalf("%d reports", len(n.reports))
 	}
 }
