@@ -29,9 +29,9 @@ var reductions = []func(*fitting) string{
 	func(t *fitting) string { t.message = 160; return "" },
 	func(t *fitting) string { t.keep = min(t.keep, 5); return "" },
 	leaveOutPlaces,
+	func(t *fitting) string { t.keep = min(t.keep, 3); return "" },
 	leaveOutNICs,
 	leaveOutLinks,
-	func(t *fitting) string { t.keep = min(t.keep, 3); return "" },
 	leaveOutNames,
 	leaveOutGPUs,
 	cutAll,
@@ -43,10 +43,10 @@ func fit(out *v1alpha1.NodeFacts, problems []v1alpha1.Problem) {
 	t := &fitting{out: out, problems: problems, keep: maxProblems, message: 400}
 	if n := len(out.NICs); n > maxNICsListed {
 		out.NICs = out.NICs[:maxNICsListed]
-		t.leftOut = append(t.leftOut, fmt.Sprintf("%d NICs", n-maxNICsListed))
+		t.leftOut = append(t.leftOut, plural("", n-maxNICsListed, "NIC"))
 	}
 	if n := int(out.GPUCount) - len(out.GPUs); n > 0 {
-		t.leftOut = append(t.leftOut, fmt.Sprintf("%d GPUs", n))
+		t.leftOut = append(t.leftOut, plural("", n, "GPU"))
 	}
 	t.write()
 	for _, reduce := range reductions {
@@ -80,7 +80,7 @@ func (t *fitting) write() {
 	severity, left := v1alpha1.SeverityWarning, []string{}
 	if n := len(t.problems) - keep; n > 0 {
 		severity = t.problems[keep].Severity
-		left = append(left, fmt.Sprintf("%d more problems", n))
+		left = append(left, plural("", n, "more problem"))
 	}
 	if left = append(left, t.leftOut...); len(left) > 0 {
 		list = append(list, v1alpha1.Problem{Severity: severity, Code: v1alpha1.ProblemMoreProblems,
@@ -122,7 +122,7 @@ func leaveOutActiveNICs(t *fitting) string {
 	if left == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d NICs that are Active", left)
+	return plural("", left, "Active NIC")
 }
 
 func leaveOutPlaces(t *fitting) string {
@@ -144,7 +144,7 @@ func leaveOutNICs(t *fitting) string {
 	if left == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d NICs that are not Active", left)
+	return plural("", left, "NIC") + " not Active"
 }
 
 func leaveOutLinks(t *fitting) string {
@@ -179,7 +179,7 @@ func leaveOutGPUs(t *fitting) string {
 	if left == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the list of %d GPUs", left)
+	return "the list of " + plural("", left, "GPU")
 }
 
 // cutAll is the last resort, for texts that no kernel writes.
