@@ -102,7 +102,7 @@ func (b *Bench) Run(ctx context.Context) (results.Report, error) {
 		return results.Report{}, err
 	}
 	x.note("looking at the machine")
-	x.facts = preflight.Gather(ctx, b.Host)
+	x.facts = preflight.Gather(ctx, b.Host, b.Environ)
 	if err := x.choose(); err != nil {
 		return results.Report{}, err
 	}

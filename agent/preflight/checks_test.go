@@ -20,8 +20,17 @@ type scene struct {
 const (
 	cmdlinePath = "proc/cmdline"
 	numaPath    = "proc/sys/kernel/numa_balancing"
+	rocmPath    = "opt/rocm/.info/version"
+	driverPath  = "sys/module/amdgpu/version"
 	kfdProc     = "sys/class/kfd/kfd/proc/"
 )
+
+// eachGPU gives every GPU another target.
+func eachGPU(s *scene, target string) {
+	for i := range s.facts.Discovered.GPUs {
+		s.facts.Discovered.GPUs[i].GFXTarget = target
+	}
+}
 
 func env(need *Need, kv ...string) { need.Environ = append(kv, need.Environ...) }
 
@@ -54,6 +63,38 @@ var cases = []struct {
 	{IOMMU, Warning, -1, "no word iommu=pt", func(s *scene) { s.host.fs[cmdlinePath] = "ro iommu=ptx\n" }, nil},
 	{IOMMU, Unknown, -1, "could not be read", func(s *scene) { s.host.fs[cmdlinePath] = "!EPERM" }, nil},
 	{IOMMU, Unknown, -1, "could not be read", func(s *scene) { s.host.fs[cmdlinePath] = "\n" }, nil},
+
+	{ROCmVersion, Met, -1, "has ROCm 7.0.2 (/opt/rocm/.info/version), for gfx942 with amdgpu 6.14.14", func(s *scene) {
+		s.host.fs[rocmPath], s.host.fs[driverPath] = "7.0.2-56\n", "6.14.14\n"
+	}, nil},
+	{ROCmVersion, Met, -1, "has ROCm 6.4.0 (/opt/mine/.info/version)", func(s *scene) {
+		s.host.environ = []string{"ROCM_PATH=/opt/mine", "ROCM_PATH=/opt/other"} // as getenv does, the first counts
+		s.host.fs[rocmPath], s.host.fs["opt/mine/.info/version"], s.host.fs["opt/other/.info/version"] = "5.0.0", "6.4.0", "5.1.0"
+	}, nil},
+	{ROCmVersion, Met, -1, "a driver without a version", func(s *scene) { delete(s.host.fs, driverPath) }, nil},
+	{ROCmVersion, Failed, -1, "has ROCm 6.3.4 (/opt/rocm/.info/version), expected at least 6.4 for gfx942", func(s *scene) { s.host.fs[rocmPath] = "6.3.4-76\n" }, nil},
+	{ROCmVersion, Failed, -1, "expected at least 6.4 for gfx942", func(s *scene) { s.host.fs[rocmPath], s.host.fs[driverPath] = "5", "6.14.14\n" }, nil},
+	{ROCmVersion, Failed, -1, "has ROCm 6.4.4 (/opt/rocm/.info/version), expected at least 7.0 for gfx950", func(s *scene) { s.host.fs[rocmPath] = "6.4.4" },
+		func(s *scene) { eachGPU(s, "gfx950") }},
+	{ROCmVersion, Failed, -1, "expected at least 7.0 for gfx950", func(s *scene) { s.host.fs[rocmPath] = "6.4.4" },
+		func(s *scene) { s.facts.Discovered.GPUs[3].GFXTarget = "gfx950" }}, // one GPU of eight
+	{ROCmVersion, Warning, -1, "has ROCm 7.2.0 (/opt/rocm/.info/version), and amdgpu 6.8.5 (driver of ROCm 6.2) is supported with ROCm 6.0 to 7.0", func(s *scene) {
+		s.host.fs[rocmPath], s.host.fs[driverPath] = "7.2.0", "6.8.5\n"
+	}, nil},
+	{ROCmVersion, Unknown, -1, "not known (no file, library or package tells it)", func(s *scene) { s.host.fs = s.host.fs.without("opt") }, nil},
+	{ROCmVersion, Unknown, -1, "not known (/opt/rocm/.info/version: Forbidden", func(s *scene) {
+		s.host.fs = s.host.fs.without("opt")
+		s.host.fs[rocmPath] = "!EPERM"
+	}, nil},
+	{ROCmVersion, Unknown, -1, "not known (several: 6.4.1 in /opt/rocm-6.4.1/.info/version, 7.0.2 in /opt/rocm-7.0.2/", func(s *scene) {
+		s.host.fs = s.host.fs.without("opt")
+		s.host.fs["opt/rocm-6.4.1/.info/version"], s.host.fs["opt/rocm-7.0.2/.info/version"] = "6.4.1", "7.0.2"
+	}, nil},
+	{ROCmVersion, Unknown, -1, "whether that does for gfx942 is not known", func(s *scene) { s.host.fs[rocmPath] = "6" }, nil},
+	{ROCmVersion, Unknown, -1, "whether that does for gfx1250 is not known", nil, func(s *scene) { eachGPU(s, "gfx1250") }},
+	{ROCmVersion, Met, -1, "for gfx90a with", func(s *scene) { s.host.fs[rocmPath] = "6.2.4" }, func(s *scene) { eachGPU(s, "gfx90a") }},
+	{ROCmVersion, Unknown, -1, "of no GPU is it known", nil, func(s *scene) { eachGPU(s, "") }},
+	{ROCmVersion, Unknown, -1, "no root", func(s *scene) { s.host.fs = nil }, nil},
 
 	{LockedMemory, Met, -1, "no limit", nil, nil},
 	{LockedMemory, Met, -1, "67108864 bytes", func(s *scene) { s.host.memlock = 64 << 20 }, nil},
@@ -215,7 +256,7 @@ func TestPreconditions(t *testing.T) {
 	warns := []State{Met, Warning, Unknown}
 	fails := []State{Met, Failed, Unknown}
 	all := []State{Met, Warning, Failed, Unknown}
-	for name, want := range map[string][]State{NUMABalancing: warns, IOMMU: warns, LockedMemory: warns, SharedMemory: all, GPUCount: fails,
+	for name, want := range map[string][]State{NUMABalancing: warns, IOMMU: warns, ROCmVersion: all, LockedMemory: warns, SharedMemory: all, GPUCount: fails,
 		HiddenGPUs: all, AddressFamily: all, ScratchReclaim: all, SharedGPU: fails, OneProcessPerGPU: all, GPUOrder: all,
 		SameLibrary: fails, SameSettings: fails, GPUMemory: all, GPUBusy: all} {
 		for _, s := range all {

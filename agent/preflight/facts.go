@@ -57,8 +57,9 @@ const (
 )
 
 // Gather reads the node's facts. It must come before the run starts any process on the GPUs, so that what it finds there
-// is somebody else's. It never fails: what could not be read is said in the facts.
-func Gather(ctx context.Context, h Host) NodeFacts {
+// is somebody else's. environ is the pod's, which may say where its ROCm is. It never fails: what could not be read is said in
+// the facts. ROCm among them is the container's own: the root is the container's, but for the kernel's sys and proc.
+func Gather(ctx context.Context, h Host, environ []string) NodeFacts {
 	var f NodeFacts
 	if n, err := h.SharedMemoryFreeBytes(); err != nil {
 		f.SharedMemoryError = err.Error()
@@ -83,7 +84,7 @@ func Gather(ctx context.Context, h Host) NodeFacts {
 		return f
 	}
 	defer func() { _ = root.Close() }()
-	if f.Discovered, err = discover.Scan(ctx, root, discover.Options{}); err != nil {
+	if f.Discovered, err = discover.Scan(ctx, root, discover.Options{ROCmPaths: rocmPaths(environ)}); err != nil {
 		f.DiscoveredError = err.Error()
 	}
 	done := make(chan NodeFacts, 1) // a read that hangs leaves its goroutine behind, not the run

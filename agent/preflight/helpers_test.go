@@ -67,6 +67,7 @@ type memHost struct {
 	shmErr       error
 	virtual      bool
 	interfaces   []Interface
+	environ      []string
 }
 
 func (h memHost) BootID() (string, error)                { return "boot", nil }
@@ -173,7 +174,11 @@ func (m memFS) with(changes map[string]string) memFS {
 
 func gather(t testing.TB, h Host) NodeFacts {
 	t.Helper()
-	return Gather(t.Context(), h)
+	var environ []string
+	if m, ok := h.(memHost); ok {
+		environ = m.environ
+	}
+	return Gather(t.Context(), h, environ)
 }
 
 // goodNeed is a run with all variants of RCCLX on eight GPUs.

@@ -23,6 +23,7 @@ const (
 	SameLibrary      = "SameLibrary"
 	SameSettings     = "SameSettings"
 	AddressFamily    = "AddressFamily"
+	ROCmVersion      = "ROCmVersion"
 )
 
 // Precondition is what is known of one name.
@@ -57,6 +58,13 @@ var table = map[string]Precondition{
 		Otherwise: "the library warns, and peer access between GPUs is slow or hangs",
 		Source:    "torchcomms comms/rcclx/develop/projects/rccl src/init.cc ncclInit; ROCm/rccl#1129",
 		Next:      "add iommu=pt to the kernel's command line and reboot the node",
+		AMDOnly:   true,
+	},
+	ROCmVersion: {
+		Holds:     "the container's ROCm is the release that the GPUs need or newer, and one that AMD supports with the node's driver",
+		Otherwise: "the library finds no code for the GPUs, or fails or misbehaves in the middle of a run",
+		Source:    "rcclx/compat, with the source of each rule in docs/compatibility.md",
+		Next:      "choose a runtime image (spec.runtime.image) whose ROCm is in docs/compatibility.md for these GPUs and this driver",
 		AMDOnly:   true,
 	},
 	LockedMemory: {

@@ -28,7 +28,7 @@ func CheckNode(f NodeFacts, need Need) []Finding {
 func checkGPUs(f NodeFacts, need Need) []Finding {
 	out := []Finding{checkGPUCount(f, need), checkHiddenGPUs(f, need)}
 	if f.isAMD(need) {
-		out = append(out, checkNUMABalancing(f), checkIOMMU(f))
+		out = append(out, checkNUMABalancing(f), checkIOMMU(f), checkROCmVersion(f))
 	}
 	return out
 }

@@ -10,6 +10,7 @@ import (
 
 	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
 	"rcclx.io/commgroup-operator/rcclx"
+	"rcclx.io/commgroup-operator/rcclx/compat"
 )
 
 // notMet lists findings that are not met as "Name State".
@@ -32,12 +33,16 @@ func TestGeneratedNodes(t *testing.T) {
 			need := goodNeed()
 			need.Ranks, need.Flavor = len(f.Discovered.Devices), ""
 			findings := CheckNode(f, need)
-			if len(findings) != 7 {
-				t.Errorf("%d findings before the library is known, expected 7: %+v", len(findings), findings)
+			if len(findings) != 8 {
+				t.Errorf("%d findings before the library is known, expected 8: %+v", len(findings), findings)
+			}
+			var want []string
+			if _, ruled := compat.ROCmFits(f.Discovered.GFXTarget, "10.0"); !ruled { // newer than the rules
+				want = []string{"ROCmVersion Unknown"}
 			}
 			findings = append(findings, CheckRanks(f, goodRanks(f, need.Ranks), need)...)
-			if bad := notMet(findings); len(bad) > 0 || len(findings) != 15 {
-				t.Errorf("%d findings, not met: %v", len(findings), bad)
+			if bad := notMet(findings); !slices.Equal(bad, want) || len(findings) != 16 {
+				t.Errorf("%d findings, not met: %v, expected %v", len(findings), bad, want)
 			}
 		})
 	}
@@ -78,17 +83,17 @@ func TestPodHost(t *testing.T) {
 func TestFixtures(t *testing.T) {
 	for name, want := range map[string][]string{
 		"synthetic/mi300x-8x-spx-64000.txtar":            nil,
-		"synthetic/mi300x-8x-spx-old-driver-50000.txtar": nil,
+		"synthetic/mi300x-8x-spx-old-driver-50000.txtar": {"ROCmVersion Failed"}, // ROCm 6.2.4
 		"synthetic/mi355x-8x-spx-bw0.txtar":              nil,
 		"synthetic/mi300x-8x-vf.txtar":                   nil,
 		"synthetic/mi300x-8x-builtin-driver.txtar":       nil,
 		"synthetic/mi300x-gpu-gone.txtar":                {"GPUCount Failed"},
 		"synthetic/mi300x-gpu-not-bound.txtar":           {"GPUCount Failed"},
 		"synthetic/odd-truncated-properties.txtar":       nil, // the node is listed all the same
-		"synthetic/odd-cpu-only.txtar":                   {"GPUCount Failed", "IOMMU Unknown", "NUMABalancing Unknown"},
-		"synthetic/odd-empty-nodes.txtar":                {"GPUCount Failed", "IOMMU Unknown", "NUMABalancing Unknown"},
-		"mi210-8x-two-hives/tree.txtar":                  {"IOMMU Unknown", "NUMABalancing Unknown"},
-		"mi25-1gpu-old-kernel/tree.txtar":                {"GPUCount Failed", "IOMMU Unknown", "NUMABalancing Unknown"},
+		"synthetic/odd-cpu-only.txtar":                   {"GPUCount Failed", "IOMMU Unknown", "NUMABalancing Unknown", "ROCmVersion Unknown"},
+		"synthetic/odd-empty-nodes.txtar":                {"GPUCount Failed", "IOMMU Unknown", "NUMABalancing Unknown", "ROCmVersion Unknown"},
+		"mi210-8x-two-hives/tree.txtar":                  {"IOMMU Unknown", "NUMABalancing Unknown", "ROCmVersion Unknown"},
+		"mi25-1gpu-old-kernel/tree.txtar":                {"GPUCount Failed", "IOMMU Unknown", "NUMABalancing Unknown", "ROCmVersion Unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			need := goodNeed()

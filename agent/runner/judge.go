@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"rcclx.io/commgroup-operator/agent/discover"
 	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/rank"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
@@ -21,6 +22,8 @@ type Evidence struct {
 	PCI []string
 	// Library that the ranks loaded; nil where none was.
 	Library *rcclx.LibraryInfo
+	// ROCm of the container that the ranks run in; nil where it could not be looked at.
+	ROCm *discover.ROCmFacts
 	// Variants that were started, in order.
 	Variants []VariantOutcome
 	// Preconditions as they were found, those that hold too.

@@ -12,7 +12,10 @@ import (
 
 // precheck holds what the node says before any process uses its GPUs against what the run needs.
 func (x *execution) precheck(ctx context.Context, e *Evidence) *Failure {
-	x.facts = preflight.Gather(ctx, x.Host)
+	x.facts = preflight.Gather(ctx, x.Host, x.Environ)
+	if d := x.facts.Discovered; d != nil {
+		e.ROCm = &d.ROCm
+	}
 	return x.precondition(e, preflight.CheckNode(x.facts, x.need(nil)))
 }
 

@@ -20,8 +20,8 @@ import (
 )
 
 // runOnNode carries out a whole run with real rank processes on a node as the simulator makes it, and gives what it
-// logged of preconditions by name.
-func runOnNode(t *testing.T, fault, lockDir string) (api.NodeRunStatus, map[string]preflight.State) {
+// logged of preconditions by name. rocm, where not empty, is the container's.
+func runOnNode(t *testing.T, fault, lockDir, rocm string) (api.NodeRunStatus, map[string]preflight.State) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -32,6 +32,9 @@ func runOnNode(t *testing.T, fault, lockDir string) (api.NodeRunStatus, map[stri
 		t.Fatal(err)
 	}
 	n.Name, n.Fault = "sim-node-0", fault
+	if rocm != "" {
+		n.ROCm = rocm
+	}
 	root := t.TempDir()
 	if err := nodetree.Write(root, n); err != nil {
 		t.Fatal(err)
@@ -74,7 +77,7 @@ func TestSimulatedPreconditions(t *testing.T) {
 	ofMachine := []string{preflight.LockedMemory, preflight.AddressFamily}
 
 	t.Run("all hold", func(t *testing.T) {
-		s, states := runOnNode(t, "", t.TempDir())
+		s, states := runOnNode(t, "", t.TempDir(), "")
 		for _, name := range preflight.Names() {
 			if states[name] != preflight.Met && !slices.Contains(ofMachine, name) {
 				t.Errorf("%s is %q, expected that it is met", name, states[name])
@@ -83,9 +86,22 @@ func TestSimulatedPreconditions(t *testing.T) {
 		if s.Verdict == api.VerdictError {
 			t.Errorf("%s %s: %s", s.Verdict, s.Reason, s.Message)
 		}
+		if s.ROCm == nil || s.ROCm.State != "Found" || s.ROCm.Version == "" || s.ROCm.Source != "opt/rocm/.info/version" {
+			t.Errorf("the container's ROCm is %+v", s.ROCm)
+		}
+	})
+	t.Run("ROCm older than the GPUs need", func(t *testing.T) {
+		s, states := runOnNode(t, "", t.TempDir(), "6.3.4-76")
+		if s.Verdict != api.VerdictError || s.Reason != api.ReasonPreconditionFailed || states[preflight.ROCmVersion] != preflight.Failed ||
+			!strings.Contains(s.Message, "ROCm 6.3.4 (/opt/rocm/.info/version), expected at least 6.4 for gfx942") {
+			t.Errorf("%s %s: %s", s.Verdict, s.Reason, s.Message)
+		}
+		if s.ROCm == nil || s.ROCm.Version != "6.3.4" {
+			t.Errorf("the container's ROCm is %+v", s.ROCm)
+		}
 	})
 	t.Run("little memory", func(t *testing.T) {
-		s, states := runOnNode(t, "low-memory:1", t.TempDir())
+		s, states := runOnNode(t, "low-memory:1", t.TempDir(), "")
 		if s.Reason != api.ReasonInsufficientMemory || !strings.HasPrefix(s.Message, "GPUMemory: node sim-node-0: rank 0 ") || states[preflight.GPUMemory] != preflight.Failed {
 			t.Errorf("%s %s: %s", s.Verdict, s.Reason, s.Message)
 		}
@@ -97,7 +113,7 @@ func TestSimulatedPreconditions(t *testing.T) {
 		if held != nil {
 			t.Fatal(held)
 		}
-		s, _ := runOnNode(t, "", dir)
+		s, _ := runOnNode(t, "", dir, "")
 		if s.Reason != api.ReasonPreconditionFailed || !strings.Contains(s.Message, `GPU `+simulatedPCI(2)+` is in use by run "run-0"`) {
 			t.Errorf("%s %s: %s", s.Verdict, s.Reason, s.Message)
 		}

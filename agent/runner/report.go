@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"rcclx.io/commgroup-operator/agent/discover"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/rcclx"
 )
@@ -29,7 +30,7 @@ func Finished(base api.NodeRunStatus, e Evidence, j Judgement, finish metav1.Tim
 	s.Verdict, s.Reason, s.Message = j.Verdict, j.Reason, j.Message
 	s.Results, s.Settings, s.Links, s.Culprits = j.Table.Results(e.Plan.SizesBytes), j.Settings, j.Links, j.Culprits
 	s.DataErrors, s.Preconditions = j.Table.DataErrors(), notMet(e.Preconditions)
-	s.Library = libraryFacts(e.Library)
+	s.Library, s.ROCm = libraryFacts(e.Library), rocmFacts(e)
 	s.Step = ""
 	if e.Failure != nil {
 		s.Step, s.RASVerdict = truncate(stepOf(e), 128), truncate(e.Failure.RAS, 512)
@@ -78,6 +79,19 @@ func libraryFacts(lib *rcclx.LibraryInfo) *api.LibraryFacts {
 		f.RuntimeVersion = runtimeVersion(lib)
 	}
 	return f
+}
+
+// rocmFacts are the container's ROCm; nil where it could not be looked at, and where there is none beside NVIDIA's library,
+// which needs none.
+func rocmFacts(e Evidence) *api.ROCmFacts {
+	r := e.ROCm
+	if r == nil || r.State == discover.ROCmNotFound && e.Library != nil && e.Library.Flavor == rcclx.FlavorNCCL {
+		return nil
+	}
+	return &api.ROCmFacts{
+		State: r.State, Version: truncate(r.Version, 64), Source: truncate(r.Source, 256),
+		HIPVersion: truncate(r.HIPVersion, 64), RCCLVersion: truncate(r.RCCLVersion, 64),
+	}
 }
 
 // runtimeVersion renders HIP's code, major*10^7 + minor*10^5 + patch (hip_version.h), or CUDA's, major*1000 + minor*10.

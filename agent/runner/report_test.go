@@ -8,10 +8,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
+	"rcclx.io/commgroup-operator/agent/discover"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/rcclx"
 )
@@ -134,5 +136,29 @@ func TestFitKeepsEndsAndThresholds(t *testing.T) {
 	}
 	if len(s.Results[0].SizeBytes) != len(sizes) {
 		t.Error("Fit changed its argument")
+	}
+}
+
+// TestReportedROCm: the container's ROCm is in the report, also where it could not be told; beside NVIDIA's library there is
+// none to tell of.
+func TestReportedROCm(t *testing.T) {
+	amd, nvidia := &rcclx.LibraryInfo{Flavor: rcclx.FlavorRCCLXDev}, &rcclx.LibraryInfo{Flavor: rcclx.FlavorNCCL}
+	found := discover.ROCmFacts{State: discover.ROCmFound, Version: "7.0.2", Source: "opt/rocm/.info/version", HIPVersion: "7.0.51831", RCCLVersion: "2.26.6"}
+	for name, c := range map[string]struct {
+		e    Evidence
+		want *api.ROCmFacts
+	}{
+		"found": {Evidence{ROCm: &found, Library: amd},
+			&api.ROCmFacts{State: "Found", Version: "7.0.2", Source: "opt/rocm/.info/version", HIPVersion: "7.0.51831", RCCLVersion: "2.26.6"}},
+		"none":              {Evidence{ROCm: &discover.ROCmFacts{State: discover.ROCmNotFound}, Library: amd}, &api.ROCmFacts{State: "NotFound"}},
+		"before the probe":  {Evidence{ROCm: &discover.ROCmFacts{State: discover.ROCmUnreadable}}, &api.ROCmFacts{State: "Unreadable"}},
+		"NVIDIA":            {Evidence{ROCm: &discover.ROCmFacts{State: discover.ROCmNotFound}, Library: nvidia}, nil},
+		"could not be seen": {Evidence{Library: amd}, nil},
+		"long": {Evidence{ROCm: &discover.ROCmFacts{State: discover.ROCmFound, Version: "7.0.2", Source: strings.Repeat("d/", 200) + "version"}},
+			&api.ROCmFacts{State: "Found", Version: "7.0.2", Source: truncate(strings.Repeat("d/", 200)+"version", 256)}},
+	} {
+		if diff := cmp.Diff(c.want, Finished(api.NodeRunStatus{}, c.e, Judgement{}, metav1.Time{}).ROCm); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }
