@@ -75,64 +75,6 @@ func library(n *v1alpha1.CommNode) string {
 	return l.Flavor + " " + l.Version
 }
 
-// Topology draws a node's mesh: KFD's weight from each GPU to each other, 15 for one xGMI hop.
-func Topology(w io.Writer, n *v1alpha1.CommNode) error {
-	f := n.Status.Facts
-	if f == nil {
-		_, err := fmt.Fprintf(w, "node %s has not reported yet\n", n.Spec.NodeName)
-		return err
-	}
-	if f.Origin == v1alpha1.OriginSimulated {
-		if _, err := fmt.Fprintln(w, SimulatedNotice); err != nil {
-			return err
-		}
-	}
-	if _, err := fmt.Fprintf(w, "%s: %d x %s (%s, %s), xGMI mesh %s, %d hive(s); weights by KFD: 15 = one xGMI hop, ? = no link known\n",
-		n.Spec.NodeName, f.GPUCount, f.GPUModel, f.GFXTarget, f.Partition, mesh(f.XGMI), f.XGMI.Hives); err != nil {
-		return err
-	}
-	head := []string{"", "PCI ADDRESS", "NUMA"}
-	for i := range f.GPUs {
-		head = append(head, fmt.Sprintf("GPU%d", i))
-	}
-	rows := [][]string{head}
-	for i, g := range f.GPUs {
-		numa := unknown
-		if g.NUMANode != nil {
-			numa = fmt.Sprint(*g.NUMANode)
-		}
-		rows = append(rows, append([]string{fmt.Sprintf("GPU%d", i), g.PCIAddress, numa}, weights(f, g.Links)...))
-	}
-	if err := table(w, rows); err != nil {
-		return err
-	}
-	if l := links(n); l != "" {
-		if _, err := fmt.Fprintln(w, l); err != nil {
-			return err
-		}
-	}
-	if err := Problems(w, f.Problems); err != nil {
-		return err
-	}
-	return nodePreconditions(w, n)
-}
-
-// weights are KFD's costs of a GPU's links.
-func weights(f *v1alpha1.NodeFacts, links string) []string {
-	row := make([]string, 0, len(links))
-	for _, letter := range links {
-		cell := string(letter)
-		for i := range f.LinkClasses {
-			if f.LinkClasses[i].Letter == cell {
-				cell = fmt.Sprint(f.LinkClasses[i].Weight)
-				break
-			}
-		}
-		row = append(row, cell)
-	}
-	return row
-}
-
 // nodePreconditions prints what the last run's ranks would need and did not find on the node.
 func nodePreconditions(w io.Writer, n *v1alpha1.CommNode) error {
 	if n.Status.Run == nil {
@@ -211,14 +153,6 @@ func RASVerdicts(w io.Writer, nodes []v1alpha1.CommNode) error {
 		}
 	}
 	return nil
-}
-
-func links(n *v1alpha1.CommNode) string {
-	if n.Status.Run == nil || n.Status.Run.Links == nil {
-		return ""
-	}
-	l := n.Status.Run.Links
-	return fmt.Sprintf("measured between pairs at %s: median %s GB/s, slowest %s GB/s (%s)", Bytes(l.SizeBytes), GBps(l.MedianMBps), GBps(l.MinMBps), orUnknown(l.Slowest))
 }
 
 // Problems prints what is wrong with a node or could not be read.

@@ -104,10 +104,10 @@ func TestTopologyAndNotices(t *testing.T) {
 		Spec: v1alpha1.CommNodeSpec{NodeName: "n1"},
 		Status: v1alpha1.CommNodeStatus{Facts: &v1alpha1.NodeFacts{
 			Origin: v1alpha1.OriginSimulated, GPUCount: 2, GPUModel: "MI300X", GFXTarget: "gfx942", Partition: "SPX/NPS1",
-			GPUs:     []v1alpha1.GPUFacts{{PCIAddress: "0000:05:00.0", NUMANode: ptr.To[int32](0), Links: "-a"}, {PCIAddress: "0000:26:00.0", Links: "?-"}},
+			GPUs:        []v1alpha1.GPUFacts{{PCIAddress: "0000:05:00.0", NUMANode: ptr.To[int32](0), Links: "-a"}, {PCIAddress: "0000:26:00.0", Links: "?-"}},
 			LinkClasses: []v1alpha1.LinkClass{{Letter: "a", Type: "XGMI", Weight: 15, Pairs: 1}},
-			XGMI:     v1alpha1.XGMIFacts{Mesh: "Incomplete", Hives: 1, Links: 1, ExpectedLinks: ptr.To[int32](2)},
-			Problems: []v1alpha1.Problem{{Severity: "Error", Code: "LinkMissing", Subject: "0000:26:00.0", Message: "no link back"}},
+			XGMI:        v1alpha1.XGMIFacts{Mesh: "Incomplete", Hives: 1, Links: 1, ExpectedLinks: ptr.To[int32](2)},
+			Problems:    []v1alpha1.Problem{{Severity: "Error", Code: "LinkMissing", Subject: "0000:26:00.0", Message: "no link back"}},
 		}},
 	}
 	var b bytes.Buffer
@@ -118,6 +118,46 @@ func TestTopologyAndNotices(t *testing.T) {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("output lacks %q:\n%s", want, b.String())
 		}
+	}
+}
+
+// TestTopologyInFull: counts by source, modules, NICs and error counters, and nothing for what is not known.
+func TestTopologyInFull(t *testing.T) {
+	gpu := func(address, nic, links string, module int32) v1alpha1.GPUFacts {
+		return v1alpha1.GPUFacts{PCIAddress: address, NUMANode: ptr.To[int32](0), Hive: ptr.To[int32](1), Module: &module, NIC: nic, NICPath: "Switch", Links: links}
+	}
+	node := &v1alpha1.CommNode{
+		Spec: v1alpha1.CommNodeSpec{NodeName: "n1"},
+		Status: v1alpha1.CommNodeStatus{Facts: &v1alpha1.NodeFacts{
+			Origin: v1alpha1.OriginHardware, GPUCount: 2, DeviceCount: 2, PCIGPUCount: ptr.To[int32](3), ModuleCount: ptr.To[int32](1), Function: "Physical",
+			GPUModel: "MI250X", GFXTarget: "gfx90a", Partition: "NotApplicable", Firmware: &v1alpha1.FirmwareFacts{MEC: "92"},
+			Driver: v1alpha1.DriverFacts{Kind: "InTree"}, ROCm: v1alpha1.ROCmFacts{State: "Found", Version: "6.4.1", RCCLVersion: "2.22.3"},
+			GPUs:        []v1alpha1.GPUFacts{gpu("0000:c1:00.0", "mlx5_0", "-a", 0), gpu("0000:c6:00.0", "", "b-", 0)},
+			LinkClasses: []v1alpha1.LinkClass{{Letter: "a", Type: "XGMI", Weight: 15, Pairs: 1}, {Letter: "b", Type: "PCIE", Weight: 72, Pairs: 1}},
+			NICs:        []v1alpha1.NICFacts{{Name: "mlx5_0", LinkLayer: "InfiniBand", State: "Active", RateMbps: ptr.To[int64](200000)}, {Name: "mlx5_1", Interface: "ib1", LinkLayer: "InfiniBand", State: "Down", RateMbps: ptr.To[int64](2500)}},
+			XGMI:        v1alpha1.XGMIFacts{Mesh: "Incomplete", Hives: 1, Links: 1, ExpectedLinks: ptr.To[int32](2)},
+			RAS:         &v1alpha1.RASFacts{Uncorrectable: ptr.To[int64](2), Unreadable: 1},
+		}},
+	}
+	var b bytes.Buffer
+	if err := Topology(&b, node); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"n1: 2 x MI250X (gfx90a, NotApplicable), xGMI mesh Incomplete (1/2 links), 1 hive(s); weights by KFD: 15 = one xGMI hop, p = over PCIe, ? = no link known",
+		"  GPUs: KFD 2 (2 devices), PCI 3, render nodes -, modules 1; function Physical; firmware MEC 92, SDMA -; amdgpu InTree;",
+		"  ROCm 6.4.1, RCCL 2.22.3",
+		"      PCI ADDRESS   NUMA  HIVE  MODULE  NIC              GPU0  GPU1",
+		"GPU0  0000:c1:00.0  0     1     0       mlx5_0 (Switch)  -     15",
+		"GPU1  0000:c6:00.0  0     1     0       -                72p   -",
+		"RDMA DEVICE  INTERFACE  LINK        STATE   Gbit/s  NUMA",
+		"mlx5_0       -          InfiniBand  Active  200     -",
+		"mlx5_1       ib1        InfiniBand  Down    2.5     -",
+		"errors since the driver was loaded: 2 uncorrectable, - correctable, - deferred; - retired pages; counters of 1 GPUs could not be read and are not in it",
+		"",
+	}
+	if got := b.String(); got != strings.Join(want, "\n") {
+		t.Errorf("output is\n%s\nwant\n%s", got, strings.Join(want, "\n"))
 	}
 }
 
