@@ -21,14 +21,31 @@ type brief struct {
 	Mesh, Links           string // Full, 56/56
 	BandwidthMBps         uint64 // 0: none stated
 	Driver, ROCm          string
+	Counts                string // PCI, render nodes, modules and function
 	Problems              []string
+}
+
+// countsOf is what the sources beside KFD count; "?" is not known.
+func countsOf(f *Facts) string {
+	number := func(n *int) string {
+		if n == nil {
+			return "?"
+		}
+		return fmt.Sprint(*n)
+	}
+	var pci *int
+	if f.pciReadable {
+		n := len(f.PCIGPUs)
+		pci = &n
+	}
+	return fmt.Sprintf("PCI %s, render nodes %s, modules %s, %s", number(pci), number(f.RenderNodes), number(f.Modules), f.Function)
 }
 
 func briefOf(f *Facts) brief {
 	b := brief{Model: f.Model, GFX: f.GFXTarget, Partition: f.Partition, GPUs: len(f.GPUs), Devices: len(f.Devices),
 		Hives: f.Mesh.Hives, Mesh: f.Mesh.State, Links: fmt.Sprint(f.Mesh.Links, "/?"),
 		Driver: strings.TrimSpace(f.Driver.Kind + " " + f.Driver.Version), ROCm: strings.TrimSpace(f.ROCm.State + " " + f.ROCm.Version),
-		Problems: problemLines(f)}
+		Counts: countsOf(f), Problems: problemLines(f)}
 	if f.Mesh.ExpectedLinks != nil {
 		b.Links = fmt.Sprint(f.Mesh.Links, "/", *f.Mesh.ExpectedLinks)
 	}
@@ -42,7 +59,7 @@ func briefOf(f *Facts) brief {
 // healthy is what the tests' common MI300X node shows; each case changes what its fixture changes.
 func healthy(change func(*brief)) brief {
 	b := brief{Model: "MI300X", GFX: "gfx942", Partition: "SPX/NPS1", GPUs: 8, Devices: 8, Hives: 1, Mesh: "Full", Links: "56/56",
-		BandwidthMBps: 64000, Driver: "DKMS 6.14.14", ROCm: "Found 7.0.2", Problems: []string{}}
+		BandwidthMBps: 64000, Driver: "DKMS 6.14.14", ROCm: "Found 7.0.2", Counts: "PCI 8, render nodes ?, modules 8, Physical", Problems: []string{}}
 	if change != nil {
 		change(&b)
 	}
@@ -52,7 +69,7 @@ func healthy(change func(*brief)) brief {
 // bare is a dump of KFD alone: no driver, no ROCm, no PCI.
 func bare(change func(*brief)) brief {
 	b := brief{Mesh: "Unknown", Links: "0/?", Model: "unknown", GFX: "unknown", Partition: "unknown", Driver: "Unknown", ROCm: "NotFound",
-		Problems: []string{}}
+		Counts: "PCI ?, render nodes ?, modules ?, Unknown", Problems: []string{}}
 	change(&b)
 	return b
 }
@@ -76,16 +93,19 @@ var fixtureCases = map[string]brief{
 	}),
 	"synthetic/mi300x-8x-vf.txtar": healthy(func(b *brief) {
 		b.Model, b.Partition, b.Driver, b.ROCm = "MI300X VF", "SPX/unknown", "DKMS 6.12.12", "Found 6.4.1"
+		b.Counts = "PCI 8, render nodes ?, modules 8, Virtual"
 	}),
 	"synthetic/mi300x-8x-intree-no-rocm.txtar": healthy(func(b *brief) { b.Driver, b.ROCm = "InTree", "NotFound" }),
 	"synthetic/mi300x-8x-builtin-driver.txtar": healthy(func(b *brief) { b.Driver = "BuiltIn" }),
 	"synthetic/mi300x-gpu-not-bound.txtar": healthy(func(b *brief) {
 		b.GPUs, b.Devices, b.Mesh, b.Links = 7, 7, "Incomplete", "42/56"
 		b.Problems = []string{"Error GPUNotInKFD 0000:e7:00.0"}
+		b.Counts = "PCI 8, render nodes ?, modules 7, Physical"
 	}),
 	"synthetic/mi300x-gpu-gone.txtar": healthy(func(b *brief) {
 		b.GPUs, b.Devices, b.Mesh, b.Links = 7, 7, "Incomplete", "42/56"
 		b.Problems = []string{"Error GPUMissing MI300X"}
+		b.Counts = "PCI 7, render nodes ?, modules 7, Physical"
 	}),
 	"synthetic/mi300x-hive-split.txtar": healthy(func(b *brief) {
 		b.Hives, b.Mesh, b.Links = 2, "Incomplete", "24/56"
@@ -124,27 +144,33 @@ var fixtureCases = map[string]brief{
 	"mi210-8x-two-hives/tree.txtar": bare(func(b *brief) {
 		b.Model, b.GFX, b.Partition, b.GPUs, b.Devices, b.Hives = "MI210", "gfx90a", "NotApplicable", 8, 8, 2
 		b.Mesh, b.Links, b.BandwidthMBps = "Full", "24/24", 50000
+		b.Counts = "PCI ?, render nodes ?, modules 8, Physical"
 	}),
 	"mi25-1gpu-old-kernel/tree.txtar": bare(func(b *brief) {
 		b.Model, b.GFX, b.Partition, b.GPUs, b.Devices = "MI25", "gfx900", "NotApplicable", 1, 2
 		b.Mesh, b.Links, b.Problems = "NotApplicable", "0/0", []string{"Warning LinkInconsistent KFD node 2"}
+		b.Counts = "PCI ?, render nodes ?, modules 1, Physical"
 	}),
 	"mi100-node-properties/tree.txtar": bare(func(b *brief) {
 		b.Model, b.GFX, b.Partition, b.GPUs, b.Devices = "MI100", "gfx908", "NotApplicable", 1, 1
 		b.Mesh, b.Links = "NotApplicable", "0/0"
+		b.Counts = "PCI ?, render nodes ?, modules 1, Physical"
 	}),
 	"mi300x-spx-node-properties/tree.txtar": bare(func(b *brief) {
 		b.Model, b.GFX, b.Partition, b.GPUs, b.Devices, b.Hives = "MI300X", "gfx942", "SPX/unknown", 1, 1, 1
 		b.Mesh, b.Links, b.Problems = "Incomplete", "0/56", []string{"Warning GPUMissing MI300X"}
+		b.Counts = "PCI ?, render nodes ?, modules 1, Physical"
 	}),
 	"mi300x-2of8-cpx-trimmed/tree.txtar": bare(func(b *brief) {
 		b.Model, b.GFX, b.Partition, b.GPUs, b.Devices, b.Hives = "MI300X", "gfx942", "CPX/unknown", 2, 15, 1
 		b.Mesh, b.Links = "Incomplete", "2/56"
 		b.Problems = []string{"Error PartitionMissing 0000:e5:00.0", "Warning GPUMissing MI300X"}
+		b.Counts = "PCI ?, render nodes ?, modules 2, Physical"
 	}),
 	"mi300x-8x-cpx-nps-full/sys.tar.gz": bare(func(b *brief) {
 		b.Model, b.GFX, b.Partition, b.GPUs, b.Devices, b.Hives = "MI300X", "gfx942", "CPX/unknown", 8, 63, 1
 		b.Mesh, b.Links, b.Problems = "Full", "56/56", []string{"Error PartitionMissing 0000:e5:00.0"}
+		b.Counts = "PCI ?, render nodes ?, modules 8, Physical"
 	}),
 }
 
