@@ -174,12 +174,13 @@ func TestParseMetricsOdd(t *testing.T) {
 	}
 }
 
-// attributesBlob makes a gpu_metrics 1.9 of attributes: unit, type, id, values as raw bytes.
+// rawAttribute is one attribute of gpu_metrics 1.9 with its values as bytes.
 type rawAttribute struct {
 	unit, kind, id uint64
 	values         []byte
 }
 
+// attributesBlob makes a gpu_metrics 1.9 with a true header.
 func attributesBlob(attributes ...rawAttribute) []byte {
 	b := []byte{0, 0, 1, 9}
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(attributes)))
@@ -302,7 +303,7 @@ func TestReadMetrics(t *testing.T) {
 		"empty":               {memFS{dir + "gpu_metrics": ""}, nil, []Class{ClassMalformed}},
 	} {
 		var unread []*ReadError
-		got := readMetrics(treeReader(c.tree), dir, &unread)
+		got := readMetrics(testReader(c.tree), dir, &unread)
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -386,7 +387,7 @@ func TestUnknownMetricsAreToldOnce(t *testing.T) {
 	for _, address := range []string{"0000:05:00.0", "0000:2b:00.0"} {
 		var unread []*ReadError
 		dir := pciDir + "/" + address + "/"
-		readMetrics(treeReader(memFS{dir + "gpu_metrics": string(metricsBlob(9, 9, 64))}), dir, &unread)
+		readMetrics(testReader(memFS{dir + "gpu_metrics": string(metricsBlob(9, 9, 64))}), dir, &unread)
 		f.addUnread(unread...)
 	}
 	f.addUnread(&ReadError{Path: "x/gpu_metrics", Class: ClassUnsupported, Err: syscall.EOPNOTSUPP}) // a guest's

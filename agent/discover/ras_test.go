@@ -4,10 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 )
 
@@ -36,7 +34,7 @@ func TestReadRAS(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var unread []*ReadError
-			got := readRAS(treeReader(c.tree), dir, &unread)
+			got := readRAS(testReader(c.tree), dir, &unread)
 			if diff := cmp.Diff(c.want, got.blocks); diff != "" {
 				t.Errorf("blocks (-want +got):\n%s", diff)
 			}
@@ -174,8 +172,3 @@ func TestCountersOfATree(t *testing.T) {
 }
 
 var errUnexpected = errors.New("more pages than lines")
-
-// treeReader reads a tree without a scan.
-func treeReader(fs FS) *reader {
-	return &reader{fs: fs, hung: &hungReads{}, clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))}
-}
