@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,30 +23,104 @@ var mixtures = []mixture{
 	{propModel, v1alpha1.ReasonMixedModels, "GPU model", "Narrow members.nodeSelector to one model.", []string{unknownValue}},
 	{propPartition, v1alpha1.ReasonMixedPartitions, "partition mode", "Set the same compute and memory partition on every node.", []string{unknownValue}},
 	{propDevices, v1alpha1.ReasonGPUCountMismatch, "number of devices", "Check the odd nodes for GPUs that fell off the bus.", nil},
+	{propContainerROCm, v1alpha1.ReasonMixedROCmVersions, "ROCm version in the run's container", "Use one runtime image by digest: the tag was resolved differently.", nil},
 	{propLibrary, v1alpha1.ReasonMixedLibraryVersions, "library build", "Use one runtime image by digest: the tag was resolved differently.", nil},
 }
 
-// compatibility says whether the members fit together, and names the odd ones out.
-func compatibility(c census, reporting []*v1alpha1.CommNode, members int, ranksPerNode int32) (finding, []v1alpha1.Culprit) {
-	var reason string
-	var messages []string
-	var culprits []v1alpha1.Culprit
-	note := func(r, message string) {
-		if reason == "" {
-			reason = r
-		}
-		messages = append(messages, message)
+// compatInput is what the condition Compatible rests on.
+type compatInput struct {
+	spec    *v1alpha1.CommGroupSpec
+	members []Member
+	census  census
+	// reporting are the members whose facts hold, in rank order.
+	reporting []*v1alpha1.CommNode
+	outcomes  []outcome
+}
+
+// fitting collects what keeps members from fitting together, and remarks that do not.
+type fitting struct {
+	reason          string
+	messages, notes []string
+	culprits        []v1alpha1.Culprit
+}
+
+func (f *fitting) fault(reason, message string) {
+	if f.reason == "" {
+		f.reason = reason
 	}
+	f.messages = append(f.messages, message)
+}
+
+func (f *fitting) blame(node, reason, message string) {
+	if len(f.culprits) < maxCompatibleCulprits {
+		f.culprits = append(f.culprits, nodeCulprit(node, reason, message))
+	}
+}
+
+// onNodes are nodes of which the same is to be said, in the order of the first.
+type onNodes struct {
+	texts []string
+	nodes map[string][]string
+}
+
+func (o *onNodes) add(text, node string) {
+	if o.nodes == nil {
+		o.nodes = map[string][]string{}
+	}
+	if o.nodes[text] == nil {
+		o.texts = append(o.texts, text)
+	}
+	o.nodes[text] = append(o.nodes[text], node)
+}
+
+// each gives the texts with the nodes before them, at most five texts.
+func (o *onNodes) each(say func(names, text string)) {
+	for i, text := range o.texts {
+		if i == 5 {
+			say(fmt.Sprintf("%d more", len(o.texts)-i), "see their CommNodes.")
+			return
+		}
+		say(someNames(o.nodes[text], 5), text)
+	}
+}
+
+// compatibility says whether the members fit together, and names the odd ones out.
+func compatibility(in compatInput) (finding, []v1alpha1.Culprit) {
+	var f fitting
+	f.rules(in)
 	for _, m := range mixtures {
-		message, odd := m.find(c[m.property])
+		message, odd := m.find(in.census[m.property])
 		if message == "" {
 			continue
 		}
-		note(m.reason, message)
+		f.fault(m.reason, message)
 		for _, o := range odd {
-			culprits = append(culprits, nodeCulprit(o.node, m.reason, o.message))
+			f.blame(o.node, m.reason, o.message)
 		}
 	}
+	f.problems(in.reporting)
+	f.counts(in)
+	f.labels(in)
+	members := len(in.members)
+	remarks := ""
+	if len(f.notes) > 0 {
+		remarks = " " + strings.Join(f.notes, " ")
+	}
+	switch {
+	case f.reason != "":
+		return finding{metav1.ConditionFalse, f.reason, shorten(strings.Join(f.messages, " ")+remarks, 2048)}, f.culprits
+	case members == 0:
+		return finding{metav1.ConditionUnknown, v1alpha1.ReasonFactsUnknown, "There is no member whose facts could be compared."}, nil
+	case len(in.reporting) < members:
+		return finding{metav1.ConditionUnknown, v1alpha1.ReasonFactsUnknown,
+			shorten(fmt.Sprintf("The facts of %d of %d members are not known.", members-len(in.reporting), members)+remarks, 2048)}, nil
+	}
+	return finding{metav1.ConditionTrue, v1alpha1.ReasonAllCompatible,
+		shorten(fmt.Sprintf("All %d members share ROCm and driver version, GPU model, partition mode and number of devices.", members)+remarks, 2048)}, nil
+}
+
+// problems are those that the nodes' own agents found.
+func (f *fitting) problems(reporting []*v1alpha1.CommNode) {
 	byCode := map[string][]string{}
 	first := map[string]v1alpha1.Problem{}
 	for _, cn := range reporting {
@@ -59,31 +134,66 @@ func compatibility(c census, reporting []*v1alpha1.CommNode, members int, ranksP
 				first[p.Code] = p
 			}
 			byCode[p.Code] = append(byCode[p.Code], cn.Spec.NodeName)
-			culprits = append(culprits, nodeCulprit(cn.Spec.NodeName, p.Code, p.Message))
-		}
-		if f := cn.Status.Facts; f.DeviceCount < ranksPerNode && len(errorProblems(f)) == 0 {
-			message := fmt.Sprintf("Node %s shows %d devices and ranksPerNode is %d: lower ranksPerNode, or exclude the node.", cn.Spec.NodeName, f.DeviceCount, ranksPerNode)
-			note(v1alpha1.ReasonGPUCountMismatch, message)
-			culprits = append(culprits, nodeCulprit(cn.Spec.NodeName, v1alpha1.ReasonGPUCountMismatch, message))
+			f.blame(cn.Spec.NodeName, p.Code, p.Message)
 		}
 	}
 	for _, code := range sortedKeys(byCode) {
-		note(v1alpha1.ReasonOfProblem(code), fmt.Sprintf("%s on %s: %s", code, someNames(byCode[code], 5), sentence(first[code].Message)))
+		f.fault(v1alpha1.ReasonOfProblem(code), fmt.Sprintf("%s on %s: %s", code, someNames(byCode[code], 5), sentence(first[code].Message)))
 	}
-	if len(culprits) > maxCompatibleCulprits {
-		culprits = culprits[:maxCompatibleCulprits]
+}
+
+// counts holds what counts a node's GPUs against each other.
+func (f *fitting) counts(in compatInput) {
+	nodes := make(map[string]*Member, len(in.members))
+	for i := range in.members {
+		nodes[in.members[i].Name] = &in.members[i]
 	}
-	switch {
-	case reason != "":
-		return finding{metav1.ConditionFalse, reason, shorten(strings.Join(messages, " "), 2048)}, culprits
-	case members == 0:
-		return finding{metav1.ConditionUnknown, v1alpha1.ReasonFactsUnknown, "There is no member whose facts could be compared."}, nil
-	case len(reporting) < members:
-		return finding{metav1.ConditionUnknown, v1alpha1.ReasonFactsUnknown,
-			fmt.Sprintf("The facts of %d of %d members are not known.", members-len(reporting), members)}, nil
+	var few, differ onNodes
+	for _, cn := range in.reporting {
+		facts, name := cn.Status.Facts, cn.Spec.NodeName
+		problems := errorProblems(facts)
+		if facts.DeviceCount < in.spec.RanksPerNode && len(problems) == 0 {
+			few.add(fmt.Sprintf("%d devices and ranksPerNode is %d: lower ranksPerNode, or exclude the node.", facts.DeviceCount, in.spec.RanksPerNode), name)
+			f.blame(name, v1alpha1.ReasonGPUCountMismatch, fmt.Sprintf("Node %s shows %d devices and ranksPerNode is %d: lower ranksPerNode, or exclude the node.", name, facts.DeviceCount, in.spec.RanksPerNode))
+			continue
+		}
+		// The agent has named the GPU that is missing: its consequences need no second word.
+		if slices.ContainsFunc(problems, func(p v1alpha1.Problem) bool {
+			return v1alpha1.ReasonOfProblem(p.Code) == v1alpha1.ReasonGPUCountMismatch
+		}) {
+			continue
+		}
+		if text := countMismatch(facts, nodes[name].Node, gpuResource(in.spec)); text != "" {
+			differ.add(text, name)
+			f.blame(name, v1alpha1.ReasonGPUCountMismatch, text)
+		}
 	}
-	return finding{metav1.ConditionTrue, v1alpha1.ReasonAllCompatible,
-		fmt.Sprintf("All %d members share ROCm and driver version, GPU model, partition mode and number of devices.", members)}, nil
+	few.each(func(names, text string) { f.fault(v1alpha1.ReasonGPUCountMismatch, "Node "+names+" shows "+text) })
+	differ.each(func(names, text string) { f.fault(v1alpha1.ReasonGPUCountMismatch, "Node "+names+": "+text) })
+}
+
+// labels holds the labels of AMD's node labeller against the facts.
+func (f *fitting) labels(in compatInput) {
+	facts := make(map[string]*v1alpha1.NodeFacts, len(in.reporting))
+	for _, cn := range in.reporting {
+		facts[cn.Spec.NodeName] = cn.Status.Facts
+	}
+	var odd onNodes
+	for i := range in.members {
+		m := &in.members[i]
+		if facts[m.Name] == nil || m.Node == nil {
+			continue
+		}
+		if text := labelMismatch(facts[m.Name], m.Node.Labels); text != "" {
+			odd.add(text, m.Name)
+		}
+	}
+	odd.each(func(names, text string) {
+		f.notes = append(f.notes, fmt.Sprintf("%s on %s: %s.", v1alpha1.ReasonInventoryMismatch, names, strings.TrimSuffix(text, ".")))
+	})
+	if len(odd.texts) > 0 {
+		f.notes = append(f.notes, "Restart the node labeller on it; selectors by these labels choose wrongly.")
+	}
 }
 
 const maxCompatibleCulprits = 16

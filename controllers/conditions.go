@@ -3,6 +3,7 @@ package controllers
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -193,17 +194,32 @@ func transitions(before, after []metav1.Condition) []Event {
 	var out []Event
 	for i := range after {
 		c := &after[i]
+		old := meta.FindStatusCondition(before, c.Type)
+		if e := remarkEvent(old, c); e != nil {
+			out = append(out, *e)
+		}
 		if quiet[c.Type] || quietReasons[c.Reason] || c.Status == metav1.ConditionUnknown {
 			continue
 		}
 		if c.Type == v1alpha1.ConditionReady && c.Status == metav1.ConditionFalse {
 			continue // one of its parts speaks
 		}
-		if old := meta.FindStatusCondition(before, c.Type); old != nil && old.Status == c.Status && old.Reason == c.Reason {
+		if old != nil && old.Status == c.Status && old.Reason == c.Reason {
 			continue
 		}
-		out = append(out, Event{Warning: c.Status == metav1.ConditionFalse || c.Reason == v1alpha1.ReasonTailHazard, Reason: c.Reason, Action: "Set" + c.Type,
+		warning := c.Status == metav1.ConditionFalse || c.Reason == v1alpha1.ReasonTailHazard || c.Reason == v1alpha1.ReasonMixedFP8Encodings
+		out = append(out, Event{Warning: warning, Reason: c.Reason, Action: "Set" + c.Type,
 			Note: shorten(c.Type+"="+string(c.Status)+": "+c.Message, 1000)})
 	}
 	return out
+}
+
+// remarkEvent tells once that labels contradict the facts, which is a remark of Compatible and changes nothing in it.
+func remarkEvent(before, after *metav1.Condition) *Event {
+	const word = v1alpha1.ReasonInventoryMismatch
+	at := strings.Index(after.Message, word)
+	if after.Type != v1alpha1.ConditionCompatible || at < 0 || before != nil && strings.Contains(before.Message, word) {
+		return nil
+	}
+	return &Event{Warning: true, Reason: word, Action: "CompareLabels", Note: shorten(after.Message[at:], 1000)}
 }

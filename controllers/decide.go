@@ -206,7 +206,8 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 
 	f := map[string]finding{v1alpha1.ConditionAccepted: accepted, v1alpha1.ConditionSimulated: simulated(status.Origin)}
 	var odd []v1alpha1.Culprit
-	f[v1alpha1.ConditionCompatible], odd = compatibility(counted, reporting, len(in.members), group.Spec.RanksPerNode)
+	f[v1alpha1.ConditionCompatible], odd = compatibility(compatInput{
+		spec: &group.Spec, members: in.members, census: counted, reporting: reporting, outcomes: outcomes})
 	if !keep {
 		status.Culprits = groupCulprits(outcomes, odd)
 	}
@@ -219,7 +220,7 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 
 	p := publish(publishInput{
 		now: s.Now, group: group, run: run, outcomes: outcomes, settings: status.Settings, origin: status.Origin,
-		existing: s.ConfigMap, certain: s.ConfigMapCertain, owned: s.OwnedConfigMaps,
+		existing: s.ConfigMap, certain: s.ConfigMapCertain, owned: s.OwnedConfigMaps, gfxTargets: knownTargets(in),
 	})
 	f[v1alpha1.ConditionSettingsPublished] = p.condition
 	status.Published, d.ConfigMap, d.NeedConfigMapLookup, d.DeleteConfigMaps = p.published, p.configMap, p.lookUp, p.remove
@@ -273,6 +274,17 @@ func countMembers(selected, reporting int, run *v1alpha1.GroupRunStatus, outcome
 	}
 	c.Summary = fmt.Sprintf("%d/%d", c.Passed, selected)
 	return c
+}
+
+// knownTargets are the GPU targets of the members, by what their monitors last said: GPUs do not change with silence.
+func knownTargets(in runInput) []string {
+	targets := map[string]bool{}
+	for i := range in.members {
+		if cn := in.commNodes[in.members[i].Name]; cn != nil && cn.Status.Facts != nil {
+			targets[cn.Status.Facts.GFXTarget] = true
+		}
+	}
+	return sortedKeys(targets)
 }
 
 // originOf is Simulated where anything came from the simulator, and Hardware only where everything says so.

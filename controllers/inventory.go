@@ -15,18 +15,22 @@ const (
 
 // Properties of the inventory (InventoryItem.Property).
 const (
-	propROCm      = "ROCmVersion"
-	propDriver    = "DriverVersion"
-	propKernel    = "KernelRelease"
-	propModel     = "GPUModel"
-	propGFX       = "GFXTarget"
-	propPartition = "Partition"
-	propLibrary   = "Library"
-	propMesh      = "Mesh"
-	propDevices   = "Devices" // compared, not listed: the API names the listed ones
+	propROCm          = "ROCmVersion"
+	propDriver        = "DriverVersion"
+	propKernel        = "KernelRelease"
+	propModel         = "GPUModel"
+	propGFX           = "GFXTarget"
+	propPartition     = "Partition"
+	propLibrary       = "Library"
+	propMesh          = "Mesh"
+	propContainerROCm = "ContainerROCm" // of the run's image: what jobs with it use
+	propHostRCCL      = "HostRCCL"
+	propFirmware      = "Firmware"
+	propDevices       = "Devices" // compared, not listed: the API names the listed ones
 )
 
-var inventoryOrder = []string{propROCm, propDriver, propKernel, propModel, propGFX, propPartition, propLibrary, propMesh}
+var inventoryOrder = []string{propROCm, propDriver, propKernel, propModel, propGFX, propPartition, propLibrary, propMesh,
+	propContainerROCm, propHostRCCL, propFirmware}
 
 // census counts the values of each property over the nodes whose facts hold. Nodes stay in rank order.
 type census map[string]map[string][]string
@@ -53,10 +57,20 @@ func takeCensus(reporting []*v1alpha1.CommNode, outcomes []outcome) census {
 		c.add(propPartition, f.Partition, node)
 		c.add(propMesh, f.XGMI.Mesh, node)
 		c.add(propDevices, strconv.Itoa(int(f.DeviceCount)), node)
+		// Hosts without a RCCL are usual, and older kernels tell no firmware: only what is known is listed.
+		if f.ROCm.RCCLVersion != "" {
+			c.add(propHostRCCL, f.ROCm.RCCLVersion, node)
+		}
+		if fw := platformFirmware(f.Firmware); fw != "" {
+			c.add(propFirmware, fw, node)
+		}
 	}
 	for i := range outcomes {
 		if r := outcomes[i].report; r != nil && r.Library != nil {
 			c.add(propLibrary, libraryValue(r.Library), outcomes[i].node)
+		}
+		if version := containerROCm(outcomes[i].report); version != "" {
+			c.add(propContainerROCm, version, outcomes[i].node)
 		}
 	}
 	return c
@@ -71,6 +85,21 @@ func rocmValue(r *v1alpha1.ROCmFacts) string {
 		return "not installed"
 	}
 	return unknownValue
+}
+
+// containerROCm is the version in the container of the node's run; "" where it is not known.
+func containerROCm(r *v1alpha1.NodeRunStatus) string {
+	if r == nil || r.ROCm == nil || r.ROCm.State != "Found" {
+		return ""
+	}
+	return r.ROCm.Version
+}
+
+func platformFirmware(f *v1alpha1.FirmwareFacts) string {
+	if f == nil {
+		return ""
+	}
+	return labelled(", ", "MEC", f.MEC, "SDMA", f.SDMA)
 }
 
 func driverValue(d *v1alpha1.DriverFacts) string {

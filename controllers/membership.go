@@ -22,6 +22,8 @@ type Member struct {
 	// AllocatableGPUs of the resource that the group asks for.
 	AllocatableGPUs int64
 	Ranks           v1alpha1.RankRange
+	// Node is what the API has of it; nil in tests that need none.
+	Node *corev1.Node
 }
 
 // selectMembers returns the group's nodes in rank order: by region and zone, then by name, so that neighbours in the
@@ -73,6 +75,7 @@ func selectMembers(spec *v1alpha1.CommGroupSpec, nodes []corev1.Node) ([]Member,
 			UID:             string(node.UID),
 			AllocatableGPUs: gpus.Value(),
 			Ranks:           rankRange(int32(i), spec.RanksPerNode, world),
+			Node:            node,
 		}
 	}
 	return members, nil

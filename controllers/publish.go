@@ -31,6 +31,8 @@ type publishInput struct {
 	// certain: existing is what the API has, not only what the cache has.
 	certain bool
 	owned   []string
+	// gfxTargets of the members.
+	gfxTargets []string
 }
 
 type publication struct {
@@ -68,7 +70,7 @@ func publish(in publishInput) publication {
 	if why != "" {
 		return keepPublished(in, old, name, why, reason)
 	}
-	fp8 := provenFP8(&in.group.Spec, in.settings, first.Library)
+	fp8 := provenFP8(&in.group.Spec, in.settings, first.Library, fp8Encodings(&in.group.Spec, in.gfxTargets))
 	if fp8.withheld != "" {
 		return keepPublished(in, old, name, fp8.withheld, fp8.reason)
 	}

@@ -24,8 +24,9 @@ type fp8Publication struct {
 	variables []v1alpha1.EnvVar
 }
 
-// provenFP8 decides which collectives get FP8 in the published settings.
-func provenFP8(spec *v1alpha1.CommGroupSpec, settings []v1alpha1.SettingStatus, library *v1alpha1.LibraryFacts) fp8Publication {
+// provenFP8 decides which collectives get FP8 in the published settings. encodings says that the members' GPUs encode FP8
+// differently: each node's own run cannot show what comes of that between nodes.
+func provenFP8(spec *v1alpha1.CommGroupSpec, settings []v1alpha1.SettingStatus, library *v1alpha1.LibraryFacts, encodings string) fp8Publication {
 	if spec.LowPrecision.Mode == v1alpha1.FeatureDisabled || spec.LowPrecision.Mode == "" {
 		return fp8Publication{}
 	}
@@ -33,6 +34,13 @@ func provenFP8(spec *v1alpha1.CommGroupSpec, settings []v1alpha1.SettingStatus, 
 		return fp8Publication{withheld: "FP8 is asked for, and it is not known which library was measured.", reason: v1alpha1.ReasonNotProven}
 	}
 	flavor := rcclx.Flavor(cmp.Or(library.Imitates, library.Flavor))
+	if encodings != "" {
+		if spec.LowPrecision.Mode == v1alpha1.FeatureRequired {
+			return fp8Publication{reason: v1alpha1.ReasonMixedFP8Encodings, withheld: "lowPrecision.mode is Required. " + encodings}
+		}
+		return fp8Publication{reason: v1alpha1.ReasonMixedFP8Encodings, note: " " + encodings, variables: fp8Variables(flavor, spec, nil),
+			comment: "FP8 is off: the group has GPUs that encode it differently"}
+	}
 	var keep, confirmed, hazardous, unproven []string
 	for _, c := range askedFP8(spec) {
 		i := slices.IndexFunc(settings, func(s v1alpha1.SettingStatus) bool { return s.Name == "lowPrecision."+c })

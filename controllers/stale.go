@@ -20,9 +20,7 @@ func platformOf(f *v1alpha1.NodeFacts) *v1alpha1.PlatformFacts {
 	if f.Partition != unknownValue {
 		p.Partition = f.Partition
 	}
-	if f.Firmware != nil {
-		p.Firmware = shorten(labelled(", ", "MEC", f.Firmware.MEC, "SDMA", f.Firmware.SDMA), 64)
-	}
+	p.Firmware = shorten(platformFirmware(f.Firmware), 64)
 	if len(f.GPUs) > 0 && gpusCertain(f) {
 		hash := sha256.New()
 		for i := range f.GPUs {

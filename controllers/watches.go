@@ -91,13 +91,14 @@ func (r *CommGroupReconciler) commNodeChanged(before, after client.Object) bool 
 	return !equality.Semantic.DeepEqual(x, y)
 }
 
-// nodeChanged ignores heartbeats: labels, existence and allocatable resources decide.
+// nodeChanged ignores heartbeats: labels, existence and the node's resources decide.
 func nodeChanged(before, after client.Object) bool {
 	a, okA := before.(*corev1.Node)
 	b, okB := after.(*corev1.Node)
 	return !okA || !okB || !maps.Equal(a.Labels, b.Labels) || a.UID != b.UID ||
 		a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() ||
-		!equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)
+		!equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable) ||
+		!equality.Semantic.DeepEqual(a.Status.Capacity, b.Status.Capacity)
 }
 
 func byGroupAnnotation(_ context.Context, object client.Object) []reconcile.Request {

@@ -1,0 +1,114 @@
+package controllers
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/rcclx/compat"
+)
+
+// scratchFirmware is the MEC firmware, by target, below which RCCL does not start without HSA_NO_SCRATCH_RECLAIM=1
+// (rccl src/rccl_wrap.cc validHsaScratchEnvSetting).
+var scratchFirmware = map[string]uint64{"gfx942": 177, "gfx950": 24}
+
+// rules applies what AMD and the library state of versions that fit together.
+func (f *fitting) rules(in compatInput) {
+	if broken := fp8Encodings(in.spec, sortedKeys(in.census[propGFX])); broken != "" {
+		f.fault(v1alpha1.ReasonMixedFP8Encodings, broken)
+	}
+	f.containerROCm(in)
+	f.firmware(in)
+}
+
+// fp8Encodings says that FP8 is asked for and GPUs of these targets encode it differently; empty where not.
+func fp8Encodings(spec *v1alpha1.CommGroupSpec, targets []string) string {
+	if spec.LowPrecision.Mode == v1alpha1.FeatureDisabled || spec.LowPrecision.Mode == "" {
+		return ""
+	}
+	broken := compat.CheckFP8(targets)
+	if broken == nil {
+		return ""
+	}
+	return sentence(broken.Message) + " No FP8 setting is published for this group."
+}
+
+// containerROCm holds the ROCm of each run's container against the node's GPUs and driver; where the container's is not
+// known, the driver is held against the host's.
+func (f *fitting) containerROCm(in compatInput) {
+	inContainer := make(map[string]string, len(in.outcomes))
+	for i := range in.outcomes {
+		if version := containerROCm(in.outcomes[i].report); version != "" {
+			inContainer[in.outcomes[i].node] = version
+		}
+	}
+	var old, oldish, apart onNodes
+	for _, cn := range in.reporting {
+		facts, node := cn.Status.Facts, cn.Spec.NodeName
+		version, side := inContainer[node], "in the run's container"
+		if found := compat.CheckROCm(facts.GFXTarget, version); found != nil && found.Level == compat.Error {
+			old.add(found.Message, node)
+			f.blame(node, v1alpha1.ReasonROCmTooOld, found.Message)
+		} else if found != nil {
+			oldish.add(found.Message, node)
+		}
+		if version == "" && facts.ROCm.State == "Found" {
+			version, side = facts.ROCm.Version, "on the host"
+		}
+		if found := compat.CheckDriver(facts.Driver.Version, version); found != nil {
+			apart.add(fmt.Sprintf("%s (ROCm %s)", strings.TrimSuffix(found.Message, "."), side), node)
+		}
+	}
+	old.each(func(names, text string) {
+		f.fault(v1alpha1.ReasonROCmTooOld, fmt.Sprintf("In the run's container on %s: %s", names, sentence(text)))
+	})
+	remark := func(reason string) func(names, text string) {
+		return func(names, text string) {
+			f.notes = append(f.notes, fmt.Sprintf("%s on %s: %s", reason, names, sentence(text)))
+		}
+	}
+	oldish.each(remark(v1alpha1.ReasonROCmTooOld))
+	apart.each(remark(v1alpha1.ReasonDriverMismatch))
+}
+
+// firmware that differs is a remark; a fault where some nodes need HSA_NO_SCRATCH_RECLAIM and others do not, so that a job
+// without it fails on some nodes only.
+func (f *fitting) firmware(in compatInput) {
+	if len(in.census[propGFX]) > 1 {
+		return // other models have other firmware, and their mixture is said already
+	}
+	below := map[string][]string{}
+	enough := 0
+	for _, cn := range in.reporting {
+		facts := cn.Status.Facts
+		limit, ruled := scratchFirmware[facts.GFXTarget]
+		if !ruled || facts.Firmware == nil {
+			continue
+		}
+		version, err := strconv.ParseUint(facts.Firmware.MEC, 10, 64)
+		switch {
+		case err != nil: // "mixed", or not known
+		case version < limit:
+			below[facts.Firmware.MEC] = append(below[facts.Firmware.MEC], cn.Spec.NodeName)
+		default:
+			enough++
+		}
+	}
+	if len(below) > 0 && enough > 0 {
+		for _, version := range sortedKeys(below) {
+			target := in.reporting[0].Status.Facts.GFXTarget
+			message := fmt.Sprintf("MEC firmware %s on %s is older than %d, with which RCCL starts on %s only with HSA_NO_SCRATCH_RECLAIM=1; %s newer firmware, so that a job without the variable fails on some nodes only. Update the firmware of the older ones; the published settings set the variable.",
+				version, someNames(below[version], 5), scratchFirmware[target], target, nodesHave(int32(enough)))
+			f.fault(v1alpha1.ReasonMixedFirmware, message)
+			for _, node := range below[version] {
+				f.blame(node, v1alpha1.ReasonMixedFirmware, message)
+			}
+		}
+		return
+	}
+	mixed := mixture{property: propFirmware, what: "GPU firmware", advice: "No rule of the library looks at this difference."}
+	if message, _ := mixed.find(in.census[propFirmware]); message != "" {
+		f.notes = append(f.notes, v1alpha1.ReasonMixedFirmware+": "+message)
+	}
+}
