@@ -156,7 +156,7 @@ func (l *problemList) checkPairs(f *Facts, groups map[uint64][]int) {
 					"KFD has no link between these GPUs; expected xGMI within a hive of %d. Look for XGMI in the kernel log; power-cycle the node.", len(groups[*a.HiveID]))
 			case l.checkSymmetry(name, a, b, there, back):
 			default:
-				l.checkWeight(name, a, there)
+				l.checkWeight(name, a, b, there)
 				l.checkDevicePairs(f, name, i, j)
 				views.add(name, i, j)
 			}
@@ -216,12 +216,15 @@ func (l *problemList) checkPartitions(f *Facts, i int) {
 	}
 }
 
+// partitioned also holds for a GPU of which KFD has one partition left.
+func (g *GPU) partitioned() bool { return len(g.Nodes) > 1 || g.ExpectedPartitions > 1 }
+
 func isXGMI(l *Link) bool { return l != nil && l.Type == LinkXGMI }
 
 // checkWeight holds an xGMI weight against the product's: one hop in a mesh, any whole number of hops elsewhere.
-func (l *problemList) checkWeight(name string, g *GPU, link *Link) {
+func (l *problemList) checkWeight(name string, g, peer *GPU, link *Link) {
 	switch {
-	case link.Weight == weightPerHop, len(g.Nodes) > 1 && link.Weight == weightAcrossPartitions:
+	case link.Weight == weightPerHop, link.Weight == weightAcrossPartitions && (g.partitioned() || peer.partitioned()):
 	case g.model.Fabric != fabricMesh && link.Hops != nil: // a real MI250 has 45 where the shortest way has two hops
 	case link.Weight == 0:
 		l.error(v1alpha1.ProblemLinkWeight, name,

@@ -4,8 +4,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
@@ -29,24 +32,39 @@ func generate(t testing.TB, model string, change func(*nodetree.Node)) string {
 	return dir
 }
 
-// TestGeneratedModels: every model that the node simulator knows is found as what it is, healthy and simulated.
+// TestGeneratedModels: every model that the node simulator knows is found as what it is, healthy and simulated. One that has
+// no expectations yet says so and is no error.
 func TestGeneratedModels(t *testing.T) {
-	meshes := map[string]string{"MI350P": MeshNotApplicable}
 	for _, model := range nodetree.Models() {
 		t.Run(model, func(t *testing.T) {
-			f := scan(t, openRoot(t, generate(t, model, nil)), Options{})
-			mesh := MeshFull
-			if m, ok := meshes[model]; ok {
-				mesh = m
+			f := scan(t, inMemory(t, model, nil), Options{})
+			mesh, problems := MeshFull, []string{}
+			switch model {
+			case "MI350P", "MI350P VF":
+				mesh = MeshNotApplicable
+			case "MI450X":
+				problems = []string{"Warning UnknownModel 0000:05:00.0"}
 			}
-			if f.Model != model || f.Mesh.State != mesh || len(f.Problems) > 0 || f.Origin != v1alpha1.OriginSimulated {
-				t.Errorf("model %s, mesh %+v, origin %s, problems %v", f.Model, f.Mesh.State, f.Origin, f.Problems)
+			if f.Model != model || f.Mesh.State != mesh || f.Origin != v1alpha1.OriginSimulated {
+				t.Errorf("model %s, mesh %+v, origin %s", f.Model, f.Mesh.State, f.Origin)
 			}
-			if f.BootID == "" || f.ROCm.State != ROCmFound || f.Driver.Kind != DriverDKMS {
-				t.Errorf("boot %q, ROCm %+v, driver %+v", f.BootID, f.ROCm, f.Driver)
+			if diff := cmp.Diff(problems, problemLines(f)); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+			if f.BootID == "" || f.ROCm.State != ROCmFound || f.Driver.Kind != DriverDKMS || len(f.Unread) > 0 {
+				t.Errorf("boot %q, ROCm %+v, driver %+v, unread %v", f.BootID, f.ROCm, f.Driver, f.Unread)
 			}
 			checkNodeFacts(t, f)
 		})
+	}
+}
+
+// TestGeneratedOnDisk: what is written to disk gives the same facts as the tree in memory.
+func TestGeneratedOnDisk(t *testing.T) {
+	options := Options{Clock: clocktesting.NewFakeClock(time.Unix(1e9, 0))}
+	want, got := scan(t, inMemory(t, "MI250", nil), options), scan(t, openRoot(t, generate(t, "MI250", nil)), options)
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Facts{}, GPU{}, Mesh{}, NIC{}, linkRecord{}), cmpopts.IgnoreTypes(Model{})); diff != "" {
+		t.Errorf("facts (-memory +disk):\n%s", diff)
 	}
 }
 
@@ -63,6 +81,19 @@ func TestGeneratedFaults(t *testing.T) {
 			[]string{"Error LinkMissing 0000:2b:00.0<->0000:5b:00.0"}, MeshIncomplete},
 		"GPU unbound": {"MI300X", func(n *nodetree.Node) { n.GPUs[3].Unbound = true },
 			[]string{"Error GPUNotInKFD 0000:65:00.0"}, MeshIncomplete},
+		"one partition of eight is left": {"MI300X", func(n *nodetree.Node) { n.Partition, n.GPUs[4].MissingPartitions = nodetree.CPX, 7 },
+			[]string{"Error PartitionMissing 0000:7d:00.0"}, MeshFull},
+		"bound to another driver": {"MI300X", func(n *nodetree.Node) { n.GPUs[3].Unbound, n.GPUs[3].BoundTo = true, "vfio-pci" },
+			[]string{"Warning GPUNotInKFD 0000:65:00.0"}, MeshIncomplete},
+		"up on one side in the driver's lists": {"MI300X", func(n *nodetree.Node) {
+			n.Links = []nodetree.Link{{A: 1, B: 2, Kind: nodetree.LinkNone, OneWay: true, DriverOnly: true}}
+		}, []string{"Error LinkAsymmetric 0000:2b:00.0<->0000:5b:00.0"}, MeshFull},
+		"a die of an MI250 is gone": {"MI250", func(n *nodetree.Node) { n.GPUs[3].Missing = true }, []string{}, MeshFull},
+		"functions without xGMI": {"MI300X VF", func(n *nodetree.Node) {
+			for i := range n.GPUs {
+				n.GPUs[i].Hive = -1
+			}
+		}, []string{"Warning XGMINotInitialised MI300X VF"}, MeshUnknown},
 		"NUMA balancing": {"MI300X", func(n *nodetree.Node) { n.NUMABalancing = 1 },
 			[]string{"Warning NUMABalancing kernel.numa_balancing"}, MeshFull},
 		"in-tree driver": {"MI300X", func(n *nodetree.Node) { n.Driver = nodetree.DriverInTree }, []string{}, MeshFull},
@@ -71,7 +102,7 @@ func TestGeneratedFaults(t *testing.T) {
 			[]string{"Warning GPUMissing MI300X"}, MeshIncomplete},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := scan(t, openRoot(t, generate(t, c.model, c.change)), Options{})
+			f := scan(t, inMemory(t, c.model, c.change), Options{})
 			if diff := cmp.Diff(c.want, problemLines(f)); diff != "" || f.Mesh.State != c.mesh {
 				t.Errorf("mesh %s, problems (-want +got):\n%s", f.Mesh.State, diff)
 			}

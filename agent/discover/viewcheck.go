@@ -30,7 +30,7 @@ func (c *viewCheck) add(name string, i, j int) {
 		c.sides = append(c.sides, viewFinding{name, text})
 		return
 	}
-	if len(c.f.GPUs[i].Nodes) > 1 || len(c.f.GPUs[j].Nodes) > 1 {
+	if c.f.GPUs[i].partitioned() || c.f.GPUs[j].partitioned() {
 		return // KFD's figures of partitions are constants (kfd_crat.c, kfd_fill_gpu_xgmi_link_to_gpu)
 	}
 	link := c.f.Mesh.Pairs[i][j]

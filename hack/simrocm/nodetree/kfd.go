@@ -64,7 +64,7 @@ func (p *product) renderMinor(gpu, partition int) int {
 }
 
 func (p *product) minors() int {
-	if p.memoryModes != "" || p.vf {
+	if p.partitioned() {
 		return maxPartitions
 	}
 	return 1
