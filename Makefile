@@ -85,6 +85,20 @@ generate: ## Generate deepcopy code, CRDs, the chart's copies and the API refere
 bench: ## Figures of docs/benchmarks.md that need no cluster
 	$(GO) test -run '^$$' -bench . -benchmem ./rcclx/... ./agent/... ./controllers
 
+.PHONY: bench-discover
+bench-discover: ## As root: time agent discover, and hold it against rocm-smi --showtopo on the same trees (ROUNDS, ROCM_SMI)
+	$(GO) test -run '^$$' -bench 'Scan/|NodeFacts' -benchmem ./agent/discover
+	@hack/bench-discover/compare.sh
+
+.PHONY: bench-monitor
+bench-monitor: build ## What agent monitor costs a node at rest: processor time and memory (DURATION, INTERVAL)
+	$(GO) build -o bin/bench-monitor ./hack/bench-discover/monitor
+	@KUBEBUILDER_ASSETS="$(KUBE)" bin/bench-monitor --duration $(or $(DURATION),10m) --interval $(or $(INTERVAL),30)
+
+.PHONY: fuzz
+fuzz: ## Every fuzz test for FUZZTIME (30s) each, in PACKAGES (all)
+	@hack/fuzz.sh
+
 .PHONY: bench-demo
 bench-demo: build simrocm ## Warm time of the demo, where it goes, and memory
 	@hack/bench-demo.sh "$(KUBE)"
