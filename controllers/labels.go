@@ -40,7 +40,11 @@ func labelledValues(labels map[string]string, kind string) map[string]int {
 // labelMismatch says which label of the node contradicts its facts; empty where none does, or a side is not known. Labels
 // only ever are a remark: the facts are what the kernel shows now.
 func labelMismatch(f *v1alpha1.NodeFacts, labels map[string]string) string {
-	if !slices.ContainsFunc(sortedKeys(labels), func(key string) bool { return strings.Contains(key, amdResources) }) {
+	ours := false
+	for key := range labels {
+		ours = ours || strings.Contains(key, amdResources)
+	}
+	if !ours {
 		return ""
 	}
 	single := f.GPUModel != unknownValue && f.GPUModel != "mixed" && f.GPUModel != ""

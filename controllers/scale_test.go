@@ -3,8 +3,10 @@ package controllers
 import (
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
@@ -96,5 +98,52 @@ func BenchmarkDecide12500(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		Decide(s, testConfig)
+	}
+}
+
+// staleWorld is bigWorld with one node that was rebooted after its run.
+func staleWorld(nodes int) *world {
+	w := bigWorld(nodes)
+	w.reboot("n00042", "boot-2")
+	return w
+}
+
+// TestOneStaleOfMany: at 12,500 members one reboot costs one run, and neither many writes nor much more of the controller's
+// time than a decision without it.
+func TestOneStaleOfMany(t *testing.T) {
+	const nodes = 12_500
+	w := staleWorld(nodes)
+	for i, want := range []int{1, 1, 0} { // marked stale; assigned; pod made
+		d := w.step()
+		if len(d.CommNodes) != want || d.Status.Run.Trigger != triggerNodesChanged {
+			t.Fatalf("step %d writes %d CommNodes in run %+v, expected %d", i, len(d.CommNodes), d.Status.Run, want)
+		}
+	}
+	if len(w.pods) != 1 || w.podOn("n00042") == nil {
+		t.Fatalf("%d pods", len(w.pods))
+	}
+	checkSize(t, "one stale", &w.group.Status)
+	w.measure(v1alpha1.VerdictPass, "n00042")
+	if m := w.group.Status.Members; m.Passed != nodes || w.group.Status.Run.Verdict != v1alpha1.VerdictPass {
+		t.Fatalf("members %+v, run %+v", m, w.group.Status.Run)
+	}
+
+	cost := func(w *world) (objects, bytes uint64, took time.Duration) {
+		s := w.snapshot()
+		Decide(s, testConfig)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		start := time.Now()
+		Decide(s, testConfig)
+		took = time.Since(start)
+		runtime.ReadMemStats(&after)
+		return after.Mallocs - before.Mallocs, after.TotalAlloc - before.TotalAlloc, took
+	}
+	plainObjects, plainBytes, plain := cost(bigWorld(nodes))
+	objects, bytes, took := cost(staleWorld(nodes))
+	t.Logf("without a stale node %d allocations, %d MB, %v; with one %d, %d MB, %v: ratios %.3f, %.3f, %.3f", plainObjects, plainBytes/1e6, plain,
+		objects, bytes/1e6, took, float64(objects)/float64(plainObjects), float64(bytes)/float64(plainBytes), took.Seconds()/plain.Seconds())
+	if float64(objects) > 1.1*float64(plainObjects) || float64(bytes) > 1.1*float64(plainBytes) {
+		t.Errorf("one stale node makes a decision cost %d allocations instead of %d", objects, plainObjects)
 	}
 }

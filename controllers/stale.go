@@ -22,13 +22,14 @@ func platformOf(f *v1alpha1.NodeFacts) *v1alpha1.PlatformFacts {
 	}
 	p.Firmware = shorten(platformFirmware(f.Firmware), 64)
 	if len(f.GPUs) > 0 && gpusCertain(f) {
-		hash := sha256.New()
+		var space [512]byte // so that a group of thousands costs no garbage
+		addresses := space[:0]
 		for i := range f.GPUs {
-			hash.Write([]byte(f.GPUs[i].PCIAddress))
-			hash.Write([]byte{0})
+			addresses = append(append(addresses, f.GPUs[i].PCIAddress...), 0)
 		}
-		var sum [sha256.Size]byte
-		p.GPUs = strconv.Itoa(int(f.GPUCount)) + "/" + hex.EncodeToString(hash.Sum(sum[:0])[:4])
+		sum := sha256.Sum256(addresses)
+		text := append(strconv.AppendInt(space[:0], int64(f.GPUCount), 10), '/')
+		p.GPUs = string(hex.AppendEncode(text, sum[:4]))
 	}
 	return p
 }
@@ -64,13 +65,21 @@ func rocmPlatform(r *v1alpha1.ROCmFacts) string {
 
 // labelled joins pairs of label and value; a pair without a value is left out.
 func labelled(separator string, pairs ...string) string {
-	var parts []string
+	var space [160]byte
+	out := space[:0]
 	for i := 0; i+1 < len(pairs); i += 2 {
-		if pairs[i+1] != "" {
-			parts = append(parts, strings.TrimPrefix(pairs[i]+" "+pairs[i+1], " "))
+		if pairs[i+1] == "" {
+			continue
 		}
+		if len(out) > 0 {
+			out = append(out, separator...)
+		}
+		if pairs[i] != "" {
+			out = append(append(out, pairs[i]...), ' ')
+		}
+		out = append(out, pairs[i+1]...)
 	}
-	return strings.Join(parts, separator)
+	return string(out)
 }
 
 // contradicts compares two texts of labelled, each part that both have.
