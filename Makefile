@@ -1,4 +1,4 @@
-# Everything that a person or CI runs. Nothing here needs root. See `make help`.
+# Everything that a person or CI runs. Only bench-discover needs root. See `make help`.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
