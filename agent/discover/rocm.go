@@ -1,6 +1,7 @@
 package discover
 
 import (
+	"bytes"
 	"path"
 	"slices"
 	"sort"
@@ -224,7 +225,8 @@ func (s *rocmScan) library(tier int, dir, name string, parse func(string) (strin
 
 // told is what one source said: a version, or why it has none.
 func told(file, version string, raw []byte, err error) ROCmSource {
-	x := ROCmSource{Path: file, Version: version, Raw: printable(raw[:min(len(raw), 64)], 64)}
+	line := bytes.Join(bytes.Fields(raw[:min(len(raw), 256)]), []byte(" ")) // a header has several
+	x := ROCmSource{Path: file, Version: version, Raw: printable(line, 64)}
 	if err != nil {
 		x.Version, x.Error = "", err.Error()
 	}

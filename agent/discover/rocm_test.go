@@ -142,6 +142,19 @@ func TestROCmSources(t *testing.T) {
 	}
 }
 
+// TestROCmRaw: a source's text is one line of at most 64 bytes that a terminal can show.
+func TestROCmRaw(t *testing.T) {
+	f := scan(t, memFS{"opt/rocm/.info/version": "7.0\x1b[31m\n\xff" + strings.Repeat("9", 1000), "opt/rocm/include/rocm_version.h": "#pragma once\n" + coreHeader}, Options{}).ROCm
+	for i, want := range []string{"7.0[31m " + strings.Repeat("9", 56), "#pragma once #define ROCM_VERSION_MAJOR 6 #define ROCM_VERSION_M"} {
+		if got := f.Sources[i].Raw; got != want {
+			t.Errorf("raw is %q (%d bytes), expected %q", got, len(got), want)
+		}
+	}
+	if f.Version != "6.4.3" || f.Sources[0].Error == "" {
+		t.Errorf("%+v", f)
+	}
+}
+
 // winnerPath is the first source that has a version.
 func winnerPath(f ROCmFacts) string {
 	for _, s := range f.Sources {
