@@ -38,6 +38,9 @@ func Outcome(n *v1alpha1.CommNode) (v1alpha1.Verdict, string) {
 	if run == nil {
 		return "", ""
 	}
+	if run.Stale != nil {
+		return "", "stale: " + run.Stale.Reason // the node is no longer what was measured
+	}
 	if r := n.Status.Run; r != nil && r.ID == run.ID && r.Phase == v1alpha1.NodeRunFinished {
 		return r.Verdict, r.Reason
 	}

@@ -66,6 +66,7 @@ func TestOutcome(t *testing.T) {
 		return &v1alpha1.NodeRunStatus{ID: id, Phase: v1alpha1.NodeRunFinished, Verdict: v1alpha1.VerdictPass, Reason: "AllPassed"}
 	}
 	closed := &v1alpha1.RunAssignment{ID: "2-5", Closed: &v1alpha1.RunClosure{Verdict: v1alpha1.VerdictError, Reason: "RunPodFailed"}}
+	stale := &v1alpha1.RunAssignment{ID: "2-5", Stale: &v1alpha1.RunStaleness{Reason: v1alpha1.StaleNodeRebooted}}
 	for name, tc := range map[string]struct {
 		spec        *v1alpha1.RunAssignment
 		status      *v1alpha1.NodeRunStatus
@@ -77,6 +78,7 @@ func TestOutcome(t *testing.T) {
 		"report of older run":  {run, finished("1-4"), "", "waiting"},
 		"closed without one":   {closed, nil, v1alpha1.VerdictError, "RunPodFailed"},
 		"report beats closure": {closed, finished("2-5"), v1alpha1.VerdictPass, "AllPassed"},
+		"stale":                {stale, finished("2-5"), "", "stale: NodeRebooted"},
 		"going on":             {run, &v1alpha1.NodeRunStatus{ID: "2-5", Phase: v1alpha1.NodeRunRunning, Step: "DDA"}, "", "running: DDA"},
 	} {
 		n := &v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{Run: tc.spec}, Status: v1alpha1.CommNodeStatus{Run: tc.status}}
