@@ -2,11 +2,11 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// NodeFacts is what sysfs tells of a node.
+// NodeFacts is what sysfs tells of a node. An absent field is not known, or not there on this model, unless it says otherwise.
 type NodeFacts struct {
 	// observedTime is when the facts were read or last confirmed.
 	ObservedTime metav1.Time `json:"observedTime"`
-	// validForSeconds after observedTime the facts count as unknown.
+	// validForSeconds is how long after observedTime the facts hold; then they count as unknown.
 	ValidForSeconds int32 `json:"validForSeconds"`
 	// origin of the facts.
 	Origin Origin `json:"origin"`
@@ -20,7 +20,8 @@ type NodeFacts struct {
 	KernelRelease string `json:"kernelRelease,omitempty"`
 	// driver is the amdgpu kernel driver.
 	Driver DriverFacts `json:"driver"`
-	// rocm is the host's ROCm user space; often absent, since images bring their own.
+	// rocm is the host's ROCm user space, as far as the host's /opt tells it; often there is none, since images bring their
+	// own. What jobs of an image use is in status.run.rocm.
 	ROCm ROCmFacts `json:"rocm"`
 	// gpuModel is the model that all GPUs share, or "mixed", or "unknown".
 	// +kubebuilder:validation:MaxLength=64
@@ -28,11 +29,13 @@ type NodeFacts struct {
 	// gfxTarget that all GPUs share, for example gfx942, or "mixed", or "unknown".
 	// +kubebuilder:validation:MaxLength=64
 	GFXTarget string `json:"gfxTarget"`
-	// gpuCount counts physical GPUs that KFD shows; partitions of one GPU count once.
+	// gpuCount counts the physical GPUs of KFD that could be read; partitions of one GPU count once. It is 0 also where the scan
+	// failed, with a problem that says so.
 	GPUCount int32 `json:"gpuCount"`
-	// deviceCount counts logical devices that KFD shows: partitions count each.
+	// deviceCount counts the logical devices of KFD that could be read: partitions count each.
 	DeviceCount int32 `json:"deviceCount"`
-	// moduleCount counts OAM packages or cards; a MI250 or MI250X is one with two GPUs. Absent where that is not known.
+	// moduleCount counts the OAM packages or cards of these GPUs; an MI250 or MI250X is one with two GPUs. Absent where it is not
+	// known which GPUs share one.
 	// +optional
 	ModuleCount *int32 `json:"moduleCount,omitempty"`
 	// pciGPUCount counts data-centre GPUs on the PCI bus, whether a driver took them or not; absent where the bus could not
@@ -52,12 +55,12 @@ type NodeFacts struct {
 	// partition mode that all GPUs share, for example SPX/NPS1, or "mixed", or "unknown".
 	// +kubebuilder:validation:MaxLength=32
 	Partition string `json:"partition"`
-	// gpus, by PCI address.
+	// gpus that could be read, by PCI address.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
 	GPUs []GPUFacts `json:"gpus,omitempty"`
-	// nics are the RDMA devices, by name.
+	// nics are the RDMA devices, by name; absent where there is none, or they could not be listed.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
@@ -88,23 +91,24 @@ type DriverFacts struct {
 	// kind: DKMS, InTree, BuiltIn, NotLoaded or Unknown.
 	// +kubebuilder:validation:Enum=DKMS;InTree;BuiltIn;NotLoaded;Unknown
 	Kind string `json:"kind"`
-	// srcVersion identifies an in-tree module's source.
+	// srcVersion identifies the module's source; an in-tree driver has no other version.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	SrcVersion string `json:"srcVersion,omitempty"`
 }
 
-// ROCmFacts is the host's ROCm user space.
+// ROCmFacts is a ROCm user space: the host's in facts.rocm, the container's in run.rocm.
 type ROCmFacts struct {
 	// version, for example 7.0.2; empty where none was found.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	Version string `json:"version,omitempty"`
-	// source is the file that gave the version.
+	// source is the file that gave the version, relative to the root.
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	Source string `json:"source,omitempty"`
-	// state: Found, NotFound, Ambiguous (several installs) or Unreadable.
+	// state: Found, NotFound, Ambiguous (several versions, and nothing says which is used) or Unreadable (a source is there, and
+	// none gave a version).
 	// +kubebuilder:validation:Enum=Found;NotFound;Ambiguous;Unreadable
 	State string `json:"state"`
 	// hipVersion of libamdhip64 in the same installation; absent where it is not known.
@@ -160,18 +164,19 @@ type LinkClass struct {
 	// type: XGMI, PCIE or OTHER.
 	// +kubebuilder:validation:Enum=XGMI;PCIE;OTHER
 	Type string `json:"type"`
-	// hops over xGMI; absent where the weight does not tell.
+	// hops over xGMI; absent over PCIe, and where the weight does not tell.
 	// +optional
 	Hops *int32 `json:"hops,omitempty"`
-	// weight is KFD's cost: 15 for each xGMI hop, 20 to 72 over PCIe.
+	// weight is KFD's cost: 15 for each xGMI hop, 41 for one hop between partitions of two GPUs, 20 to 72 over PCIe.
 	Weight int32 `json:"weight"`
-	// minMBps and maxMBps that the driver states, of one link and of all links of the pair; absent where it states none.
-	// They are no health signal by themselves.
+	// minMBps is what the driver states of one link of the pair, in 10^6 bytes a second and one direction; absent where it states
+	// none. It is no measurement, and by itself no health signal.
 	// +optional
 	MinMBps *int64 `json:"minMBps,omitempty"`
+	// maxMBps is what the driver states of all links of the pair together, likewise.
 	// +optional
 	MaxMBps *int64 `json:"maxMBps,omitempty"`
-	// pairs counts the directed pairs of GPUs.
+	// pairs counts the directed pairs of GPUs with such a link: both ways between two GPUs are 2.
 	Pairs int32 `json:"pairs"`
 }
 
@@ -190,7 +195,7 @@ type RASFacts struct {
 	// retiredPages of the GPUs' memory.
 	// +optional
 	RetiredPages *int64 `json:"retiredPages,omitempty"`
-	// unreadable counts GPUs of which a counter is there and could not be read.
+	// unreadable counts GPUs of which a counter is there and could not be read; absent where there is none.
 	// +optional
 	Unreadable int32 `json:"unreadable,omitempty"`
 }
@@ -231,8 +236,8 @@ type GPUFacts struct {
 	// +kubebuilder:validation:Enum=Switch;Host;NUMA;Far
 	// +optional
 	NICPath string `json:"nicPath,omitempty"`
-	// links to each GPU of the list, in its order, one letter of linkClasses each; "-" for itself, "?" where no link is
-	// known.
+	// links has one character for each GPU of gpus, in their order: the letter of linkClasses of the link to it, "-" for the GPU
+	// itself, "?" where no link is known.
 	// +kubebuilder:validation:MaxLength=16
 	// +optional
 	Links string `json:"links,omitempty"`
@@ -240,23 +245,24 @@ type GPUFacts struct {
 
 // XGMIFacts is the state of the xGMI mesh.
 type XGMIFacts struct {
-	// mesh: Full, Incomplete, NotApplicable (a model without xGMI) or Unknown.
+	// mesh: Full, Incomplete, NotApplicable (no xGMI by design, or no bridge fitted) or Unknown (something that it depends on could
+	// not be read).
 	// +kubebuilder:validation:Enum=Full;Incomplete;NotApplicable;Unknown
 	Mesh string `json:"mesh"`
-	// hives of the node.
+	// hives that the GPUs which could be read are in.
 	Hives int32 `json:"hives"`
-	// links counts directed xGMI links between GPUs.
+	// links counts the directed pairs of GPUs that xGMI joins, of those that could be read.
 	Links int32 `json:"links"`
-	// expectedLinks for the model and number of GPUs; absent where no expectation is known.
+	// expectedLinks is how many directed pairs the model should have; absent where no expectation is known.
 	// +optional
 	ExpectedLinks *int32 `json:"expectedLinks,omitempty"`
 	// linkBandwidthMBps that the driver states for one link; absent where it states none. It is no health signal.
 	// +optional
 	LinkBandwidthMBps *int64 `json:"linkBandwidthMBps,omitempty"`
-	// uncorrectableErrors and correctableErrors of xGMI since the driver was loaded; absent where the kernel has no counter.
+	// uncorrectableErrors of xGMI on all GPUs since the driver was loaded; absent where one of them has no counter.
 	// +optional
 	UncorrectableErrors *int64 `json:"uncorrectableErrors,omitempty"`
-	// correctableErrors: see uncorrectableErrors.
+	// correctableErrors of xGMI, likewise.
 	// +optional
 	CorrectableErrors *int64 `json:"correctableErrors,omitempty"`
 }
@@ -266,7 +272,7 @@ type Problem struct {
 	// severity: Error problems keep a group from being Compatible, Warning ones do not.
 	// +kubebuilder:validation:Enum=Error;Warning
 	Severity string `json:"severity"`
-	// code, one CamelCase word.
+	// code, one CamelCase word; docs/discovery.md explains each.
 	// +kubebuilder:validation:MaxLength=64
 	Code string `json:"code"`
 	// subject: the GPU, link or file.
