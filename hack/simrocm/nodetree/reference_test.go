@@ -1,11 +1,13 @@
 package nodetree
 
 import (
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -107,6 +109,52 @@ func TestFilesAreThoseOfReferenceTrees(t *testing.T) {
 				if model == "MI300X" && got[exact] != want[exact] {
 					t.Errorf("%s:\n%s\nreference:\n%s", exact, got[exact], want[exact])
 				}
+			}
+		})
+	}
+}
+
+var (
+	xmlGPU  = regexp.MustCompile(`<pci busid="([0-9a-f:.]+)"[^>]*device="0x74`)
+	xmlXGMI = regexp.MustCompile(`<xgmi target="([0-9a-f:.]+)" count="(\d+)"`)
+)
+
+// TestDieGraphsAreThoseOfRCCL compares the direct links with RCCL's topology models, which are of real nodes. That of the
+// MI250X states one link for each pair, also within a package.
+func TestDieGraphsAreThoseOfRCCL(t *testing.T) {
+	for _, c := range []struct {
+		model, file string
+		counts      bool
+	}{{"MI250", "topo_16p1h.xml", true}, {"MI250X", "topo_8p_90a_1.xml", false}} {
+		t.Run(c.model, func(t *testing.T) {
+			want, addresses := map[string]string{}, []string{}
+			for line := range strings.Lines(read(t, filepath.Join(fixtures(t), "../rccl-topo-xml"), c.file)) {
+				if m := xmlGPU.FindStringSubmatch(line); m != nil {
+					addresses = append(addresses, m[1])
+				}
+				if m := xmlXGMI.FindStringSubmatch(line); m != nil {
+					want[addresses[len(addresses)-1]+" "+m[1]] = m[2]
+				}
+			}
+			p, err := productOf(c.model)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(addresses, p.addresses) {
+				t.Errorf("GPUs at %v, RCCL's model has %v", p.addresses, addresses)
+			}
+			got := map[string]string{}
+			for a, edges := range p.graph {
+				for _, e := range edges {
+					count := "1"
+					if c.counts {
+						count = strconv.Itoa(e.links)
+					}
+					got[p.addresses[a]+" "+p.addresses[e.to]] = count
+				}
+			}
+			if !maps.Equal(got, want) {
+				t.Errorf("links %v\nRCCL's model has %v", got, want)
 			}
 		})
 	}
