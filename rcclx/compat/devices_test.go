@@ -3,7 +3,7 @@ package compat
 import "testing"
 
 func TestModelOfDeviceID(t *testing.T) {
-	for id, want := range map[string]string{"74a1": "MI300X", "0x74A1": "MI300X", "75a3": "MI355X", "ffff": "", "": "", "0x": "", "MI300X": "", "74a1 ": "",
+	for id, want := range map[string]string{"74a1": "MI300X", "0x74A1": "MI300X", "75a3": "MI355X", "ffff": "", "": "", "0x": "", "MI300X": "", "74a1h": "",
 		"10000000000074a1": "", "1000000000000000000074a1": ""} {
 		if got := ModelOfDeviceID(id); got != want {
 			t.Errorf("%q is %q, expected %q", id, got, want)
