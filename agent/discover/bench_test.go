@@ -15,7 +15,7 @@ var benchmarkTrees = []struct {
 	devices   int
 }{{nodetree.SPX, 8}, {nodetree.CPX, 64}}
 
-// BenchmarkScan is one scan of a whole node, as the monitor does it again and again.
+// BenchmarkScan is one scan of a whole node, as the monitor does it again and again: nine of ten times without the links.
 func BenchmarkScan(b *testing.B) {
 	for _, c := range benchmarkTrees {
 		b.Run(fmt.Sprintf("MI300X-%s-%d", c.partition, c.devices), func(b *testing.B) {
@@ -25,6 +25,24 @@ func BenchmarkScan(b *testing.B) {
 			before := processorTime(b)
 			for b.Loop() {
 				f, err := s.Scan(b.Context())
+				if err != nil || len(f.Devices) != c.devices || len(f.Problems) > 0 {
+					b.Fatalf("%v: %d devices, %v", err, len(f.Devices), f.Problems)
+				}
+			}
+			b.ReportMetric((processorTime(b)-before).Seconds()*1000/float64(b.N), "cpu-ms/op")
+		})
+	}
+}
+
+// BenchmarkFirstScan is the first scan of a process, which reads every link.
+func BenchmarkFirstScan(b *testing.B) {
+	for _, c := range benchmarkTrees {
+		b.Run(fmt.Sprintf("MI300X-%s-%d", c.partition, c.devices), func(b *testing.B) {
+			root := openRoot(b, generate(b, "MI300X", func(n *nodetree.Node) { n.Partition = c.partition }))
+			b.ReportAllocs()
+			before := processorTime(b)
+			for b.Loop() {
+				f, err := Scan(b.Context(), root, Options{})
 				if err != nil || len(f.Devices) != c.devices || len(f.Problems) > 0 {
 					b.Fatalf("%v: %d devices, %v", err, len(f.Devices), f.Problems)
 				}

@@ -395,11 +395,13 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Scanner scans one root, again and again. It remembers reads that hang, so that no scan reads such a file again.
+// Scanner scans one root, again and again. It remembers reads that hang, so that no scan reads such a file again,
+// and links, which it reads again when their directory was made anew.
 type Scanner struct {
-	fs   FS
-	opts Options
-	hung hungReads
+	fs    FS
+	opts  Options
+	hung  hungReads
+	links linkCache
 }
 
 // NewScanner makes a Scanner.

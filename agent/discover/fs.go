@@ -25,6 +25,19 @@ type FS interface {
 	ReadLink(name string) (string, error)
 }
 
+// SubFS is a directory of an FS that was opened as a root of its own.
+type SubFS interface {
+	FS
+	// ID of the directory.
+	ID() (DirID, error)
+	Close() error
+}
+
+// subdirs is an FS that can open a directory for many files. It is a matter of speed only.
+type subdirs interface {
+	Sub(dir string) (SubFS, error)
+}
+
 // ErrTooLarge says that a file is larger than MaxFileBytes.
 var ErrTooLarge = errors.New("file is larger than 64 KiB")
 

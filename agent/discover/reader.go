@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -69,6 +70,9 @@ type reader struct {
 	since     time.Time
 	abandoned bool
 
+	base   string // directory that is open as baseFS; "" for none
+	baseFS FS
+
 	answers int // reads that found something, an error other than ENOENT included
 
 	refuse bool // too many files of this task hung: read no more of them
@@ -131,11 +135,41 @@ func (r *reader) fail(path string, err error) *ReadError {
 	return e
 }
 
+// within opens a directory for the files of it that are read until the function that it returns is called. Its identity is
+// nil where it could not be opened so; then each file says why.
+func (r *reader) within(dir string) (id *DirID, done func()) {
+	done = func() {}
+	fs, ok := r.fs.(subdirs)
+	if !ok || r.begin(dir) != nil {
+		return nil, done
+	}
+	sub, err := fs.Sub(dir)
+	var identity DirID
+	if err == nil {
+		identity, err = sub.ID()
+		if gone := r.end(); err != nil || gone != nil {
+			_ = sub.Close()
+			return nil, done
+		}
+		r.base, r.baseFS = dir+"/", sub
+		return &identity, func() {
+			r.base, r.baseFS = "", nil
+			_ = sub.Close()
+		}
+	}
+	_ = r.end()
+	return nil, done
+}
+
 func (r *reader) file(path string) ([]byte, *ReadError) {
 	if err := r.begin(path); err != nil {
 		return nil, r.fail(path, err)
 	}
-	data, err := r.fs.ReadFile(path)
+	fs, name := r.fs, path
+	if r.base != "" && strings.HasPrefix(path, r.base) {
+		fs, name = r.baseFS, path[len(r.base):]
+	}
+	data, err := fs.ReadFile(name)
 	if gone := r.end(); gone != nil {
 		err = gone
 	}

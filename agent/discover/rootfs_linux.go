@@ -17,7 +17,7 @@ import (
 type RootFS struct {
 	dir     *os.File
 	inRoot  bool // the kernel resolves inside the root (openat2, Linux 5.6); else it is done by hand
-	buffers sync.Pool
+	buffers *sync.Pool
 }
 
 // maxLinks bounds the symbolic links of one name, as the kernel does.
@@ -29,14 +29,32 @@ func OpenRoot(dir string) (*RootFS, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open root: %w", err)
 	}
-	r := &RootFS{dir: d}
-	r.buffers.New = func() any { b := make([]byte, 4096); return &b }
+	r := &RootFS{dir: d, buffers: &sync.Pool{New: func() any { b := make([]byte, 4096); return &b }}}
 	// A seccomp profile may answer EPERM or ENOSYS for a system call that it does not know.
 	if fd, err := openat2(int(d.Fd()), ".", unix.O_PATH|unix.O_DIRECTORY); err == nil {
 		_ = unix.Close(fd)
 		r.inRoot = true
 	}
 	return r, nil
+}
+
+// Sub opens a directory of the root as a root of its own, so that the kernel walks its path once for many files. Links that
+// lead out of it do not resolve there.
+func (r *RootFS) Sub(dir string) (SubFS, error) {
+	fd, err := r.open(dir, unix.O_DIRECTORY)
+	if err != nil {
+		return nil, err
+	}
+	return &RootFS{dir: os.NewFile(uintptr(fd), dir), inRoot: r.inRoot, buffers: r.buffers}, nil
+}
+
+// ID implements SubFS.
+func (r *RootFS) ID() (DirID, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(r.dir.Fd()), &st); err != nil {
+		return DirID{}, err
+	}
+	return DirID{Device: st.Dev, Inode: st.Ino, ChangedNanoseconds: st.Ctim.Nano()}, nil
 }
 
 // Close releases the root.

@@ -61,6 +61,7 @@ type base struct {
 }
 
 func (s *Scanner) scanOnce(ctx context.Context) (*Facts, error) {
+	s.links.begin()
 	parts, err := runAll(ctx, s, 6, func(r *reader, i int) *base {
 		b := &base{}
 		switch i {
@@ -85,7 +86,7 @@ func (s *Scanner) scanOnce(ctx context.Context) (*Facts, error) {
 		return nil, err
 	}
 	root, host, pci := parts[0], parts[1].host, parts[3].pci
-	nodes, err := runAll(ctx, s, len(root.nodes), func(r *reader, i int) *kfdNode { return readNode(r, root.nodes[i]) })
+	nodes, err := runAll(ctx, s, len(root.nodes), func(r *reader, i int) *kfdNode { return readNode(r, root.nodes[i], &s.links) })
 	if err != nil {
 		return nil, err
 	}
@@ -261,7 +262,7 @@ type linkRecord struct {
 }
 
 // readNode reads one KFD node. A node counts as a GPU by simd_count; gpu_id, which some dumps lack, must not be 0.
-func readNode(r *reader, number int) *kfdNode {
+func readNode(r *reader, number int, cache *linkCache) *kfdNode {
 	n := &kfdNode{number: number}
 	dir := nodesDir + "/" + strconv.Itoa(number)
 	data, rerr := r.file(dir + "/gpu_id")
@@ -299,12 +300,21 @@ func readNode(r *reader, number int) *kfdNode {
 	if n.hidden || !n.gpu {
 		return n
 	}
-	n.readLinks(r, dir+"/io_links", false)
-	n.readLinks(r, dir+"/p2p_links", true)
+	n.readLinks(r, cache, dir+"/io_links", false)
+	n.readLinks(r, cache, dir+"/p2p_links", true)
 	return n
 }
 
-func (n *kfdNode) readLinks(r *reader, dir string, indirect bool) {
+func (n *kfdNode) readLinks(r *reader, cache *linkCache, dir string, indirect bool) {
+	id, done := r.within(dir)
+	defer done()
+	if id != nil {
+		if links, ok := cache.get(dir, *id); ok {
+			n.links = append(n.links, links...)
+			return
+		}
+	}
+	first, unread := len(n.links), len(n.unread)
 	names, rerr := r.dir(dir)
 	if rerr != nil {
 		if rerr.Class != ClassMissing {
@@ -340,6 +350,9 @@ func (n *kfdNode) readLinks(r *reader, dir string, indirect bool) {
 			l.directoryMismatch = *p.From != uint64(n.number)
 		}
 		n.links = append(n.links, l)
+	}
+	if id != nil && len(n.unread) == unread {
+		cache.put(dir, *id, slices.Clone(n.links[first:]))
 	}
 }
 
