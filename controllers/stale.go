@@ -38,7 +38,8 @@ func platformOf(f *v1alpha1.NodeFacts) *v1alpha1.PlatformFacts {
 func gpusCertain(f *v1alpha1.NodeFacts) bool {
 	for i := range f.Problems {
 		switch f.Problems[i].Code {
-		case v1alpha1.ProblemSysfsUnreadable, v1alpha1.ProblemGPUHidden, v1alpha1.ProblemReadTimeout, v1alpha1.ProblemTopologyUnstable:
+		case v1alpha1.ProblemSysfsUnreadable, v1alpha1.ProblemGPUHidden, v1alpha1.ProblemReadTimeout, v1alpha1.ProblemTopologyUnstable,
+			v1alpha1.ProblemMoreProblems: // one of these may be among what did not fit
 			return false
 		}
 	}

@@ -1,6 +1,7 @@
 package discover
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -162,7 +163,7 @@ func TestDisappearing(t *testing.T) {
 			t.Run(fmt.Sprintf("%s %v", name, err), func(t *testing.T) {
 				f := scan(t, treeFS{tree, fails(err, func(file string) bool { return c.hook(file) && file != nodePath("5") }), nil}, Options{})
 				lines := problemLines(f)
-				if err == syscall.ENODEV && name == "all files of the node" {
+				if errors.Is(err, syscall.ENODEV) && name == "all files of the node" {
 					c.want = "Error SysfsUnreadable " + nodePath("5/gpu_id")
 				}
 				if diff := cmp.Diff([]string{c.want}, lines); diff != "" || !strings.Contains(f.Problems[0].Message, "listed and then gone") {

@@ -97,6 +97,8 @@ type ROCmFacts struct {
 	// Version without the build number, and the file that gave it.
 	Version string `json:"version,omitempty"`
 	Source  string `json:"source,omitempty"`
+	// LostLink is where opt/rocm leads to, if that is not in this root: which installation is in use is then not known.
+	LostLink string `json:"lostLink,omitempty"`
 	// HIPVersion and RCCLVersion of the libraries in the same installation, without loading them; "" where not known.
 	HIPVersion  string `json:"hipVersion,omitempty"`
 	RCCLVersion string `json:"rcclVersion,omitempty"`

@@ -18,7 +18,8 @@ func testReader(fs FS) *reader {
 }
 
 // rdma is a tree with one RDMA device of a NIC, as mlx5 shows it.
-func rdma(name, slot string, change map[string]string) memFS {
+func rdma(name string, change map[string]string) memFS {
+	const slot = "0000:09:00.0"
 	dir := rdmaDir + "/" + name
 	m := memFS{
 		dir + "/device/uevent": "DRIVER=mlx5_core\nPCI_CLASS=20000\nPCI_ID=15B3:1021\nPCI_SLOT_NAME=" + slot + "\nMODALIAS=pci:v000015B3\n",
@@ -61,43 +62,43 @@ func TestReadNICs(t *testing.T) {
 		"part of a sysfs":       {memFS{"sys/class/kfd/x": ""}, nil, ""},
 		"no device":             {memFS{rdmaDir: "", rdmaDir + "/.hidden/x": ""}, []NIC{}, ""},
 		"class unreadable":      {memFS{rdmaDir: "!EPERM", rdmaDir + "/x": ""}, nil, "Forbidden " + rdmaDir},
-		"RoCE":                  {rdma("mlx5_0", "0000:09:00.0", nil), with(same), ""},
-		"InfiniBand, no interface": {rdma("mlx5_0", "0000:09:00.0", map[string]string{"ports/1/link_layer": "InfiniBand", "device/net": ""}),
+		"RoCE":                  {rdma("mlx5_0", nil), with(same), ""},
+		"InfiniBand, no interface": {rdma("mlx5_0", map[string]string{"ports/1/link_layer": "InfiniBand", "device/net": ""}),
 			with(func(n *NIC) { n.LinkLayer, n.Interface = "InfiniBand", "" }), ""},
-		"another vendor and unknown link": {rdma("mlx5_0", "0000:09:00.0", map[string]string{"device/uevent": "PCI_ID=1234:1021\nPCI_SLOT_NAME=0000:09:00.0", "ports/1/link_layer": "Unspecified"}),
+		"another vendor and unknown link": {rdma("mlx5_0", map[string]string{"device/uevent": "PCI_ID=1234:1021\nPCI_SLOT_NAME=0000:09:00.0", "ports/1/link_layer": "Unspecified"}),
 			with(func(n *NIC) { n.VendorID, n.Product, n.LinkLayer = "0x1234", "", "Unknown" }), ""},
-		"Thor 2, an old kernel's uevent": {rdma("mlx5_0", "0000:09:00.0", map[string]string{"device/uevent": "PCI_SLOT_NAME=0000:09:00.0", "device/vendor": "0x14e4", "device/device": "0x1760"}),
+		"Thor 2, an old kernel's uevent": {rdma("mlx5_0", map[string]string{"device/uevent": "PCI_SLOT_NAME=0000:09:00.0", "device/vendor": "0x14e4", "device/device": "0x1760"}),
 			with(func(n *NIC) { n.VendorID, n.DeviceID, n.Product = "0x14e4", "0x1760", "BCM57608 (Thor 2)" }), ""},
-		"down": {rdma("mlx5_0", "0000:09:00.0", map[string]string{"ports/1/state": "1: DOWN", "ports/1/phys_state": "2: Polling", "ports/1/rate": "10 Gb/sec (4X SDR)"}),
+		"down": {rdma("mlx5_0", map[string]string{"ports/1/state": "1: DOWN", "ports/1/phys_state": "2: Polling", "ports/1/rate": "10 Gb/sec (4X SDR)"}),
 			with(func(n *NIC) { n.State, n.PhysState, n.RateMbps = "Down", "Polling", ptr.To(int64(10000)) }), ""},
-		"NUMA node not known": {rdma("mlx5_0", "0000:09:00.0", map[string]string{"device/numa_node": "-1"}), with(func(n *NIC) { n.NUMANode = nil }), ""},
-		"second port only":    {rdma("mlx5_0", "0000:09:00.0", map[string]string{"ports/1": "", "ports/2/state": "3: ARMED"}), with(func(n *NIC) { n.State, n.PhysState, n.LinkLayer, n.RateMbps = "Armed", "", "Unknown", nil }), ""},
-		"first of two ports":  {rdma("mlx5_0", "0000:09:00.0", map[string]string{"ports/10/state": "1: DOWN", "ports/2/state": "1: DOWN"}), with(same), ""},
-		"state unreadable": {rdma("mlx5_0", "0000:09:00.0", map[string]string{"ports/1/state": "!EIO"}),
+		"NUMA node not known": {rdma("mlx5_0", map[string]string{"device/numa_node": "-1"}), with(func(n *NIC) { n.NUMANode = nil }), ""},
+		"second port only":    {rdma("mlx5_0", map[string]string{"ports/1": "", "ports/2/state": "3: ARMED"}), with(func(n *NIC) { n.State, n.PhysState, n.LinkLayer, n.RateMbps = "Armed", "", "Unknown", nil }), ""},
+		"first of two ports":  {rdma("mlx5_0", map[string]string{"ports/10/state": "1: DOWN", "ports/2/state": "1: DOWN"}), with(same), ""},
+		"state unreadable": {rdma("mlx5_0", map[string]string{"ports/1/state": "!EIO"}),
 			with(func(n *NIC) { n.State, n.PhysState = "Unknown", "LinkUp" }), "Failed " + rdmaDir + "/mlx5_0/ports/1/state"},
-		"state half written": {rdma("mlx5_0", "0000:09:00.0", map[string]string{"ports/1/state": "4"}),
+		"state half written": {rdma("mlx5_0", map[string]string{"ports/1/state": "4"}),
 			with(func(n *NIC) { n.State, n.PhysState = "Unknown", "LinkUp" }), "Malformed " + rdmaDir + "/mlx5_0/ports/1/state"},
-		"ports unreadable": {rdma("mlx5_0", "0000:09:00.0", map[string]string{"ports": "!EPERM"}),
+		"ports unreadable": {rdma("mlx5_0", map[string]string{"ports": "!EPERM"}),
 			with(func(n *NIC) { n.State, n.PhysState, n.LinkLayer, n.RateMbps = "Unknown", "", "Unknown", nil }), "Forbidden " + rdmaDir + "/mlx5_0/ports"},
-		"address unreadable": {rdma("mlx5_0", "0000:09:00.0", map[string]string{"device/uevent": "!EPERM"}),
+		"address unreadable": {rdma("mlx5_0", map[string]string{"device/uevent": "!EPERM"}),
 			with(func(n *NIC) { n.PCIAddress, n.PCIPath = "", "" }), "Forbidden " + rdmaDir + "/mlx5_0/device/uevent"},
-		"sub-function": {rdma("mlx5_0", "0000:09:00.0", map[string]string{"device/uevent": "MODALIAS=auxiliary:mlx5_core.sf"}).
+		"sub-function": {rdma("mlx5_0", map[string]string{"device/uevent": "MODALIAS=auxiliary:mlx5_core.sf"}).
 			with(rdmaDir+"/mlx5_0", "../../devices/pci0000:00/0000:00:01.1/0000:09:00.0/mlx5_core.sf.2/infiniband/mlx5_0"), with(same), ""},
-		"plain directory on the bus": {rdma("mlx5_0", "0000:09:00.0", nil).without(pciDir + "/0000:09:00.0"), with(func(n *NIC) { n.PCIPath = "" }), ""},
-		"virtual function": {rdma("mlx5_0", "0000:09:00.0", map[string]string{"device/uevent": "PCI_ID=15B3:101E\nPCI_SLOT_NAME=0000:09:00.0"}).with(pciDir+"/0000:09:00.0/physfn", "../0000:09:00.1"),
+		"plain directory on the bus": {rdma("mlx5_0", nil).without(pciDir + "/0000:09:00.0"), with(func(n *NIC) { n.PCIPath = "" }), ""},
+		"virtual function": {rdma("mlx5_0", map[string]string{"device/uevent": "PCI_ID=15B3:101E\nPCI_SLOT_NAME=0000:09:00.0"}).with(pciDir+"/0000:09:00.0/physfn", "../0000:09:00.1"),
 			with(func(n *NIC) { n.DeviceID, n.Product, n.virtualFunction = "0x101e", "ConnectX VF", true }), ""},
-		"virtual function in a guest": {rdma("mlx5_0", "0000:09:00.0", map[string]string{"device/uevent": "PCI_ID=15B3:101E\nPCI_SLOT_NAME=0000:09:00.0"}),
+		"virtual function in a guest": {rdma("mlx5_0", map[string]string{"device/uevent": "PCI_ID=15B3:101E\nPCI_SLOT_NAME=0000:09:00.0"}),
 			with(func(n *NIC) { n.DeviceID, n.Product = "0x101e", "ConnectX VF" }), ""},
 		"siw": {memFS{rdmaDir + "/siw0": "../../devices/virtual/infiniband/siw0", rdmaDir + "/siw0/ports/1/state": "4: ACTIVE"},
 			[]NIC{{Name: "siw0", LinkLayer: "Unknown", State: "Active", virtual: true}}, ""},
-		"rxe with the device of its NIC": {rdma("rxe0", "0000:09:00.0", map[string]string{"parent": "enp9s0np0", "ports/1/rate": "1 Gb/sec (1X SDR)"}),
+		"rxe with the device of its NIC": {rdma("rxe0", map[string]string{"parent": "enp9s0np0", "ports/1/rate": "1 Gb/sec (1X SDR)"}),
 			[]NIC{{Name: "rxe0", Interface: "enp9s0np0", LinkLayer: "Ethernet", State: "Active", RateMbps: ptr.To(int64(1000)), virtual: true}}, ""},
-		"interface by its PCI address": {rdma("mlx5_0", "0000:09:00.0", map[string]string{"device/net": ""}).
+		"interface by its PCI address": {rdma("mlx5_0", map[string]string{"device/net": ""}).
 			with(netDir+"/eth0/device/uevent", "PCI_SLOT_NAME=0000:0a:00.0").with(netDir+"/eth1/device/uevent", "PCI_SLOT_NAME=0000:09:00.0").with(netDir+"/lo/mtu", "65536"),
 			with(func(n *NIC) { n.Interface = "eth1" }), ""},
-		"representors beside the interface": {rdma("mlx5_0", "0000:09:00.0", map[string]string{"device/net/enp9s0npf0vf0/mtu": "1500", "device/net/a0/mtu": "1500", "ports/1/gid_attrs/ndevs/0": "enp9s0np0\n"}),
+		"representors beside the interface": {rdma("mlx5_0", map[string]string{"device/net/enp9s0npf0vf0/mtu": "1500", "device/net/a0/mtu": "1500", "ports/1/gid_attrs/ndevs/0": "enp9s0np0\n"}),
 			with(same), ""},
-		"several interfaces, none named": {rdma("mlx5_0", "0000:09:00.0", map[string]string{"device/net/eth10/mtu": "1", "device/net/eth2/mtu": "1", "device/net/enp9s0np0": "", "ports/1/gid_attrs/ndevs/0": "!EINVAL"}),
+		"several interfaces, none named": {rdma("mlx5_0", map[string]string{"device/net/eth10/mtu": "1", "device/net/eth2/mtu": "1", "device/net/enp9s0np0": "", "ports/1/gid_attrs/ndevs/0": "!EINVAL"}),
 			with(func(n *NIC) { n.Interface = "eth2" }), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -130,7 +131,7 @@ func (m memFS) without(name string) memFS {
 func TestManyNICs(t *testing.T) {
 	m := memFS{}
 	for i := range maxNICs + 3 {
-		maps.Copy(m, rdma("mlx5_"+numeral(i), "0000:09:00.0", nil))
+		maps.Copy(m, rdma("mlx5_"+numeral(i), nil))
 	}
 	nics, unread := readNICs(testReader(m))
 	if len(nics) != maxNICs || nics[2].Name != "mlx5_2" || nics[10].Name != "mlx5_10" || nics[maxNICs-1].Name != "mlx5_127" {

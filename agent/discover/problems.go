@@ -317,6 +317,12 @@ func (l *problemList) checkHost(f *Facts) {
 				versions = append(versions, s.Version+" ("+s.Path+")")
 			}
 		}
+		if f.ROCm.LostLink != "" {
+			l.warn(v1alpha1.ProblemROCmAmbiguous, "opt/rocm",
+				"Several ROCm installs: %s. Which one is in use is not known here, since opt/rocm leads to %s, which is not mounted. Look on the host (ls -l /opt/rocm), or remove the others.",
+				strings.Join(versions, ", "), f.ROCm.LostLink)
+			break
+		}
 		l.warn(v1alpha1.ProblemROCmAmbiguous, "opt", "Several ROCm installs and no opt/rocm: %s. Link opt/rocm to the one in use.", strings.Join(versions, ", "))
 	case ROCmUnreadable:
 		s := f.ROCm.Sources[0]

@@ -96,6 +96,14 @@ func readROCm(r *reader, first []string) ROCmFacts {
 		s.rpm()
 	}
 	f := s.facts()
+	if f.State == ROCmAmbiguous || f.State == ROCmNotFound {
+		// AMD's packages link opt/rocm to etc/alternatives/rocm, which a pod that mounts only opt does not have.
+		if target, rerr := r.link("opt/rocm"); rerr == nil {
+			if _, rerr := r.dir("opt/rocm"); rerr != nil && rerr.Class == ClassMissing {
+				f.LostLink = printable([]byte(target), 256)
+			}
+		}
+	}
 	if f.State == ROCmFound {
 		f.HIPVersion, f.RCCLVersion = readLibraries(r, s.winner().install)
 	}

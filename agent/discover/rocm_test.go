@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
 const coreHeader = "#define ROCM_VERSION_MAJOR 6\n#define ROCM_VERSION_MINOR 4\n#define ROCM_VERSION_PATCH 3\n"
@@ -210,5 +212,34 @@ func TestROCmOnDisk(t *testing.T) {
 	}
 	if f := scan(t, openRoot(t, dir), Options{}).ROCm; f.Version != "7.0.2" || f.Source != "opt/rocm-7.0.2/.info/version" || f.RCCLVersion != "2.26.6" {
 		t.Errorf("without the link: %+v", f)
+	}
+}
+
+// TestROCmLostLink: opt/rocm of AMD's packages leads over etc/alternatives, which a pod that mounts opt alone lacks. The
+// person is not told to make a link that is there.
+func TestROCmLostLink(t *testing.T) {
+	dir := t.TempDir()
+	for _, version := range []string{"6.4.1", "7.0.2"} {
+		write(t, dir, "opt/rocm-"+version+"/.info/version", []byte(version+"-1\n"))
+	}
+	if err := os.Symlink("/etc/alternatives/rocm", filepath.Join(dir, "opt/rocm")); err != nil {
+		t.Fatal(err)
+	}
+	f := scan(t, openRoot(t, dir), Options{})
+	var message string
+	for _, p := range f.Problems {
+		if p.Code == v1alpha1.ProblemROCmAmbiguous {
+			message = p.Message
+		}
+	}
+	if f.ROCm.State != ROCmAmbiguous || f.ROCm.LostLink != "/etc/alternatives/rocm" || !strings.Contains(message, "leads to /etc/alternatives/rocm, which is not mounted") {
+		t.Errorf("%+v: %s", f.ROCm, message)
+	}
+	// With one installation there is nothing to be unsure about.
+	if err := os.RemoveAll(filepath.Join(dir, "opt/rocm-6.4.1")); err != nil {
+		t.Fatal(err)
+	}
+	if f := scan(t, openRoot(t, dir), Options{}); f.ROCm.State != ROCmFound || f.ROCm.Version != "7.0.2" || f.ROCm.LostLink != "" {
+		t.Errorf("%+v", f.ROCm)
 	}
 }

@@ -22,6 +22,11 @@ func (f *Facts) Healthy() bool {
 	return true
 }
 
+// Proven says that the node was found healthy and nothing that proves it is missing: what is not known is never a pass.
+func (f *Facts) Proven() bool {
+	return f.Healthy() && (f.Mesh.State == MeshFull || f.Mesh.State == MeshNotApplicable)
+}
+
 // Verdict is one line that can stand alone: healthy or not, how many problems, and the worst of them with its subject and
 // the next step.
 func (f *Facts) Verdict() string {
@@ -41,8 +46,8 @@ func (f *Facts) Verdict() string {
 		return text + fmt.Sprintf("NOT HEALTHY (%s%s), %s: %s", plural("", errs, "error"), plural(", ", warnings, "warning"), f.gpusInWords(), f.problemInWords(0))
 	}
 	word := "healthy"
-	if f.Mesh.State != MeshFull && f.Mesh.State != MeshNotApplicable {
-		word = "no error found, but not proven healthy" // what is not known is never a pass
+	if !f.Proven() {
+		word = "no error found, but not proven healthy"
 	}
 	text += fmt.Sprintf("%s: %s, xGMI mesh %s", word, f.gpusInWords(), meshWords(&f.Mesh))
 	if warnings > 0 {

@@ -58,7 +58,11 @@ func (t *table) gpus(f *Facts) {
 			if p.Driver != "" {
 				driver = "driver " + p.Driver
 			}
-			rows = append(rows, []string{"-", p.PCIAddress, p.Model, "not in KFD", "-", "-", "-", "-", "-", driver})
+			where := "not in KFD"
+			if !f.GPUsCertain() {
+				where = "out of sight" // it may be one of the nodes that could not be read
+			}
+			rows = append(rows, []string{"-", p.PCIAddress, p.Model, where, "-", "-", "-", "-", "-", driver})
 		}
 	}
 	t.columns(rows)

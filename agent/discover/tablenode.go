@@ -95,6 +95,9 @@ func countedWords(f *Facts) string {
 		if len(f.Devices) != len(f.GPUs) {
 			kfd += fmt.Sprintf(" with %d devices", len(f.Devices))
 		}
+		if n := len(f.HiddenNodes) + len(f.UnreadableNodes); n > 0 {
+			kfd += fmt.Sprintf(" and %d more out of sight", n)
+		}
 	} else if f.kfdClass == ClassMissing && f.sysClass == "" {
 		kfd = notThere
 	}
@@ -297,10 +300,10 @@ func ranges(numbers []int) string {
 		for j+1 < len(list) && list[j+1] <= list[j]+1 {
 			j++
 		}
-		switch {
-		case list[j] == list[i]:
+		switch list[j] {
+		case list[i]:
 			parts = append(parts, strconv.Itoa(list[i]))
-		case list[j] == list[i]+1:
+		case list[i] + 1:
 			parts = append(parts, strconv.Itoa(list[i]), strconv.Itoa(list[j]))
 		default:
 			parts = append(parts, strconv.Itoa(list[i])+"-"+strconv.Itoa(list[j]))

@@ -209,7 +209,7 @@ func TestParseHiveList(t *testing.T) {
 			if err != nil || len(got) != 64 {
 				t.Errorf("%q: %d entries, %v", text, len(got), err)
 			}
-		case err != nil || fmt.Sprint(got) != want:
+		case err != nil || fmt.Sprintf("%d", got) != want:
 			t.Errorf("%q: %v, %v; want %s", text, got, err, want)
 		}
 	}

@@ -30,7 +30,7 @@ func (d *driver) text() string {
 // another driver, and the counters start from zero.
 func (l *look) checkDriver() {
 	const subject = "amdgpu"
-	d := &l.history.driver
+	d := &l.driver
 	now := &l.facts.Driver
 	was := d.text()
 	reloaded := ""
@@ -70,8 +70,8 @@ func (l *look) checkDriver() {
 
 // forgetCounters is for a driver that starts to count from zero.
 func (l *look) forgetCounters() {
-	clear(l.history.errors)
-	clear(l.history.metrics)
+	clear(l.errors)
+	clear(l.metrics)
 }
 
 // firmwareKey is a firmware of one logical device.

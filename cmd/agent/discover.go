@@ -18,6 +18,9 @@ import (
 // wrong usage.
 const exitProblems = 3
 
+// exitUnproven is the exit code of discover where it found no error, and too little to call the node healthy.
+const exitUnproven = 4
+
 // simulatedHint says how to try without a GPU.
 const simulatedHint = "Without a GPU, a simulated node can be looked at: go run ./hack/simrocm/cmd/nodetree --dir DIR --model MI300X, then agent discover --root DIR"
 
@@ -37,7 +40,8 @@ titles of rocm-smi --showtopo; its first line and its last are the verdict. It r
 opens no device.
 ` + simulatedHint + `.
 
-Exit codes: 0 healthy (warnings allowed), 1 it could not run, 2 wrong usage, 3 problems of severity Error were found.`,
+Exit codes: 0 healthy (warnings allowed), 1 it could not run, 2 wrong usage, 3 problems of severity Error were found,
+4 no error was found, but the xGMI mesh is not known or not complete.`,
 		Example: `  agent discover
   agent discover --root /host -o json
   agent discover --root ./copied-tree -o yaml`,
@@ -72,6 +76,9 @@ Exit codes: 0 healthy (warnings allowed), 1 it could not run, 2 wrong usage, 3 p
 			}
 			if !facts.Healthy() {
 				return &exitError{code: exitProblems}
+			}
+			if !facts.Proven() {
+				return &exitError{code: exitUnproven}
 			}
 			return nil
 		},

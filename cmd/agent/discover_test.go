@@ -42,21 +42,23 @@ func tree(t *testing.T, change func(*nodetree.Node)) string {
 func TestDiscoverCommand(t *testing.T) {
 	good := tree(t, nil)
 	bad := tree(t, func(n *nodetree.Node) { n.Links = []nodetree.Link{{A: 0, B: 7, Kind: nodetree.LinkPCIe}} })
+	part := tree(t, func(n *nodetree.Node) { n.GPUs = n.GPUs[:4] })
 	for name, c := range map[string]struct {
 		args []string
 		code int
 		want []string
 	}{
-		"healthy": {[]string{"--root", good}, 0, []string{"SIMULATED", "8 x MI300X (gfx942)", "Link Type between two GPUs", "XGMI         XGMI", "8 devices: 8 Active", "Verdict: SIMULATED: healthy"}},
-		"problem": {[]string{"--root", bad}, exitProblems, []string{"PCIE", "Error   PCIeInsteadOfXGMI", "NOT HEALTHY (1 error)"}},
-		"yaml":    {[]string{"--root", good, "-o", "yaml"}, 0, []string{"origin: Simulated", "model: MI300X"}},
-		"no root": {[]string{"--root", filepath.Join(good, "none")}, 1, []string{"--root"}},
-		"format":  {[]string{"--root", good, "-o", "xml"}, 2, []string{"use table, json or yaml"}},
-		"surplus": {[]string{"extra"}, 2, []string{"is no flag"}},
-		"flag":    {[]string{"--rot", good}, 2, []string{"unknown flag"}},
-		"number":  {[]string{"--root", good, "--expected-gpus", "-1"}, 2, []string{"--expected-gpus -1"}},
-		"time":    {[]string{"--root", good, "--read-deadline", "0s"}, 2, []string{"--read-deadline 0s"}},
-		"no GPU":  {[]string{"--root", t.TempDir()}, exitProblems, []string{"NOT HEALTHY", "nodetree --dir DIR"}},
+		"unproven": {[]string{"--root", part}, exitUnproven, []string{"no error found, but not proven healthy: 4 x MI300X", "--expected-gpus"}},
+		"healthy":  {[]string{"--root", good}, 0, []string{"SIMULATED", "8 x MI300X (gfx942)", "Link Type between two GPUs", "XGMI         XGMI", "8 devices: 8 Active", "Verdict: SIMULATED: healthy"}},
+		"problem":  {[]string{"--root", bad}, exitProblems, []string{"PCIE", "Error   PCIeInsteadOfXGMI", "NOT HEALTHY (1 error)"}},
+		"yaml":     {[]string{"--root", good, "-o", "yaml"}, 0, []string{"origin: Simulated", "model: MI300X"}},
+		"no root":  {[]string{"--root", filepath.Join(good, "none")}, 1, []string{"--root"}},
+		"format":   {[]string{"--root", good, "-o", "xml"}, 2, []string{"use table, json or yaml"}},
+		"surplus":  {[]string{"extra"}, 2, []string{"is no flag"}},
+		"flag":     {[]string{"--rot", good}, 2, []string{"unknown flag"}},
+		"number":   {[]string{"--root", good, "--expected-gpus", "-1"}, 2, []string{"--expected-gpus -1"}},
+		"time":     {[]string{"--root", good, "--read-deadline", "0s"}, 2, []string{"--read-deadline 0s"}},
+		"no GPU":   {[]string{"--root", t.TempDir()}, exitProblems, []string{"NOT HEALTHY", "nodetree --dir DIR"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer

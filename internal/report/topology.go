@@ -99,7 +99,7 @@ func gpuRows(f *v1alpha1.NodeFacts) [][]string {
 		{"MODULE", false, func(g *v1alpha1.GPUFacts) string { return number(g.Module) }},
 		{"MODEL", false, func(g *v1alpha1.GPUFacts) string { return orUnknown(g.Model) }},
 		{"MODE", false, func(g *v1alpha1.GPUFacts) string { return orUnknown(g.Partition) }},
-		{"NIC", false, func(g *v1alpha1.GPUFacts) string { return nearest(g) }},
+		{"NIC", false, nearest},
 	}
 	columns = slices.DeleteFunc(columns, func(c column) bool {
 		return !c.always && !slices.ContainsFunc(f.GPUs, func(g v1alpha1.GPUFacts) bool { return c.of(&g) != unknown })

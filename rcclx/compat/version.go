@@ -61,30 +61,28 @@ func (v Version) String() string {
 	return strings.Join(texts, ".")
 }
 
-// compare is -1, 0 or 1 by the numbers that both have; known is false where they are equal and one has more: whether 7 is
-// less than 7.0.1 is not known.
-func (v Version) compare(w Version) (order int, known bool) {
+// compare is -1, 0 or 1 by the numbers that both have.
+func (v Version) compare(w Version) int {
 	for i := range min(v.count, w.count) {
 		switch {
 		case v.parts[i] < w.parts[i]:
-			return -1, true
+			return -1
 		case v.parts[i] > w.parts[i]:
-			return 1, true
+			return 1
 		}
 	}
-	return 0, v.count == w.count
+	return 0
 }
 
 // Less says whether v is certainly older than w. A w of two numbers stands for its first release: 7.0 is not older than
 // 7.0, and 7.0.2 is not older than 7.0.
 func (v Version) Less(w Version) bool {
-	order, _ := v.compare(w)
-	return order < 0
+	return v.compare(w) < 0
 }
 
 // reaches says whether v is certainly w or newer; "7" may be older than 7.0.1, and 7.0.1 is 7.0 or newer.
 func (v Version) reaches(w Version) bool {
-	order, _ := v.compare(w)
+	order := v.compare(w)
 	return order > 0 || order == 0 && v.count >= w.count
 }
 

@@ -77,8 +77,8 @@ func (w *writer) rocm() {
 	packed := fmt.Sprintf("%d%02d%02d", v[0], v[1], v[2])
 	w.file(root+"include/rocm-core/rocm_version.h", fmt.Sprintf("#define ROCM_VERSION_MAJOR %d\n#define ROCM_VERSION_MINOR %d\n#define ROCM_VERSION_PATCH %d", v[0], v[1], v[2]))
 	library := func(name, soname, full string) {
-		w.Tree.links[root+"lib/"+name] = soname
-		w.Tree.links[root+"lib/"+soname] = full
+		w.links[root+"lib/"+name] = soname
+		w.links[root+"lib/"+soname] = full
 		w.add(root + "lib/" + name)
 		w.add(root + "lib/" + soname)
 	}
