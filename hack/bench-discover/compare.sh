@@ -21,4 +21,4 @@ CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o bin/ ./cmd/agent ./hack/ben
 bin/bench-discover --rounds "${ROUNDS:-15}" --rocm-smi rocm-smi "${others[@]}"
 # rocminfo asks the driver itself (AMDKFD_IOC_GET_VERSION on /dev/kfd), so a tree is not enough for it.
 echo
-echo "== rocminfo: $(rocminfo 2>&1 | sed 's/\x1b\[[0-9;]*m//g' | head -n 1)"
+echo "== rocminfo: $(rocminfo 2>/dev/null | sed 's/\x1b\[[0-9;]*m//g' | head -n 1)"
