@@ -167,14 +167,3 @@ func (l linkFS) ReadFile(name string) ([]byte, error) {
 	}
 	return []byte(text), nil
 }
-
-func BenchmarkScan8GPUs(b *testing.B) {
-	s := NewScanner(openRoot(b, generate(b, "MI300X", nil)), Options{})
-	b.ReportAllocs()
-	for b.Loop() {
-		f, err := s.Scan(b.Context())
-		if err != nil || len(f.GPUs) != 8 {
-			b.Fatal(err)
-		}
-	}
-}
