@@ -65,6 +65,80 @@ func (g *GPU) blocksWith(count func(string, ErrorCounts) uint64) string {
 	return strings.Join(parts, ", ")
 }
 
+// checkErrorFiles says which error counters nobody can read. The kernel makes a counter's file only for a block that counts
+// (amdgpu_ras.c, amdgpu_ras_sysfs_create), so one that is there and answers EINVAL failed to count: it is no counter that
+// this model does not have.
+func (l *problemList) checkErrorFiles(f *Facts) {
+	count, first, gpus := 0, Unread{}, 0
+	for _, u := range f.Unread {
+		if unreadKind(u.Path) != "ras" || u.Class == ClassTimeout || u.Class == ClassMissing {
+			continue
+		}
+		if count == 0 {
+			first = u
+		}
+		count++
+	}
+	for i := range f.GPUs {
+		if f.GPUs[i].rasUnread {
+			gpus++
+		}
+	}
+	if count > 0 {
+		next := "Look at the kernel log, and look again."
+		switch first.Class {
+		case ClassForbidden:
+			next = "Run privileged; where it is, a GPU may be resetting: look at the kernel log."
+		case ClassMalformed:
+			next = "The content is not what a kernel writes: look at the file, and report it if it is right."
+		}
+		l.warn(v1alpha1.ProblemErrorCountUnreadable, first.Path,
+			"%d error counters of %d of the %d GPUs are there and cannot be read (this one: %s: %s): errors that they count are not seen, and sums lack them. %s",
+			count, gpus, len(f.GPUs), first.Class, first.Message, next)
+	}
+	var lacking []string
+	example := ""
+	for i := range f.GPUs {
+		if lacks := f.lacksCounters(i); len(lacks) > 0 {
+			if lacking = append(lacking, f.GPUs[i].PCIAddress); len(lacking) == 1 {
+				example = strings.Join(lacks[:min(len(lacks), 3)], ", ")
+			}
+		}
+	}
+	if len(lacking) > 0 {
+		l.warn(v1alpha1.ProblemErrorCountUnreadable, strings.Join(lacking[:min(len(lacking), 4)], " "),
+			"%d GPUs have no error counters where most others of their model on this node have them (the first has no ras/%s): their errors are not seen. Look for RAS in the kernel log, and reload the driver.",
+			len(lacking), example)
+	}
+}
+
+// lacksCounters names, in order, the files with error counters that a GPU does not have and most others of its model on
+// this node do. A virtual function sees what its host lets it see, and of what could not be listed nothing is known.
+func (f *Facts) lacksCounters(gpu int) []string {
+	g := &f.GPUs[gpu]
+	if g.model.VF || g.vanished || g.rasUnread && g.rasFiles == nil {
+		return nil
+	}
+	others, having := 0, map[string]int{}
+	for i := range f.GPUs {
+		o := &f.GPUs[i]
+		if i == gpu || o.DeviceID != g.DeviceID || o.vanished || o.rasUnread && o.rasFiles == nil {
+			continue
+		}
+		others++
+		for name := range o.rasFiles {
+			having[name]++
+		}
+	}
+	var lacks []string
+	for _, name := range sortedKeys(having) {
+		if 2*having[name] > others && !g.rasFiles[name] {
+			lacks = append(lacks, name)
+		}
+	}
+	return lacks
+}
+
 // checkPorts compares each xGMI port with the same port of the node's other GPUs. A port that is down on most of them is
 // no sign of a fault, and one alone is a weak one: the driver calls each state of a link but "active" down
 // (amdgpu_get_xgmi_link_status in amdgpu_xgmi.c), also that of an idle link which saves power. Hence a warning.

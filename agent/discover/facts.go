@@ -180,7 +180,9 @@ type GPU struct {
 	hops, links []uint8
 	noDomain    bool // KFD does not state the PCI domain (old kernels), so the address is not sure
 	rasUnread   bool // an error counter is there and could not be read
-	vanished    bool // not one file of its PCI directory could be found
+	// rasFiles are its files that count errors, readable or not; nil where it has no ras directory, or that was unreadable.
+	rasFiles map[string]bool
+	vanished bool // not one file of its PCI directory could be found
 	// unreservedPages are bad pages of its memory that the driver could not take out of use.
 	unreservedPages int
 }

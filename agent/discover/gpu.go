@@ -144,7 +144,7 @@ func (d *gpuDetails) apply(g *GPU) {
 		g.ProductName = *d.productName
 	}
 	for _, e := range d.unread {
-		g.rasUnread = g.rasUnread || (e.Class != ClassUnsupported && strings.HasPrefix(e.Path, pciDir) && strings.Contains(e.Path+"/", "/ras/"))
+		g.rasUnread = g.rasUnread || (strings.HasPrefix(e.Path, pciDir) && unreadKind(e.Path) == "ras")
 	}
 }
 

@@ -120,6 +120,9 @@ func (l *problemList) checkUnread(f *Facts) {
 		if (g.kind == "sys" || g.kind == "KFD") && len(f.GPUs) == 0 && len(f.UnreadableNodes) == 0 {
 			continue // checkTree told it
 		}
+		if g.kind == "ras" && g.class != ClassTimeout {
+			continue // checkErrorFiles tells it
+		}
 		if (g.class == ClassMissing || g.class == ClassUnsupported) && g.kind != "KFD" {
 			continue // an answer of its own: this model or kernel has no such value
 		}
@@ -138,6 +141,7 @@ func (l *problemList) checkUnread(f *Facts) {
 		severity, code, next := unreadProblem(g.class, g.kind)
 		l.add(severity, code, u.Path, "Could not read it%s: %s: %s. %s", more, g.class, u.Message, next)
 	}
+	l.checkErrorFiles(f)
 }
 
 // unreadKind sorts paths by what a reader loses with them.
@@ -145,7 +149,7 @@ func unreadKind(path string) string {
 	switch {
 	case strings.HasPrefix(path, topologyDir):
 		return "KFD"
-	case strings.Contains(path, "/ras/"):
+	case strings.Contains(path+"/", "/ras/"):
 		return "ras"
 	case strings.HasSuffix(path, "_partition"):
 		return "partition"
@@ -182,11 +186,8 @@ func unreadProblem(class Class, kind string) (severity, code, next string) {
 	default:
 		next = "Look at the kernel log."
 	}
-	switch kind {
-	case "partition":
+	if kind == "partition" {
 		return severity, v1alpha1.ProblemPartitionUnreadable, next
-	case "ras":
-		return severity, v1alpha1.ProblemErrorCountUnreadable, next
 	}
 	return severity, v1alpha1.ProblemSysfsUnreadable, next
 }

@@ -20,6 +20,8 @@ const RASBlockXGMI = "xgmi_wafl"
 type rasFacts struct {
 	blocks map[string]ErrorCounts
 	pages  *badPages
+	// files are the names that count something, whether they could be read or not; nil where there is no ras directory.
+	files map[string]bool
 }
 
 // badPages counts a GPU's bad memory pages.
@@ -42,8 +44,10 @@ func readRAS(r *reader, dir string, unread *[]*ReadError) rasFacts {
 		return facts
 	}
 	sort.Strings(names)
+	facts.files = map[string]bool{}
 	for _, name := range names {
 		if name == "gpu_vram_bad_pages" {
+			facts.files[name] = true
 			facts.pages = field(r, dir+"ras/"+name, parseBadPages, unread)
 			continue
 		}
@@ -51,6 +55,7 @@ func readRAS(r *reader, dir string, unread *[]*ReadError) rasFacts {
 		if !isCounter || block == "" || len(facts.blocks) == maxRASBlocks {
 			continue
 		}
+		facts.files[name] = true
 		counts := field(r, dir+"ras/"+name, parseErrorCounts, unread)
 		if counts == nil {
 			continue
@@ -65,7 +70,7 @@ func readRAS(r *reader, dir string, unread *[]*ReadError) rasFacts {
 
 // apply puts what was read into the GPU.
 func (f *rasFacts) apply(g *GPU) {
-	g.RAS = f.blocks
+	g.RAS, g.rasFiles = f.blocks, f.files
 	if f.pages != nil {
 		retired := f.pages.retired
 		g.RetiredPages, g.unreservedPages = &retired, f.pages.unreserved

@@ -2,7 +2,9 @@ package discover
 
 import (
 	"errors"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -172,3 +174,97 @@ func TestCountersOfATree(t *testing.T) {
 }
 
 var errUnexpected = errors.New("more pages than lines")
+
+// TestCountersNobodyReads: an error counter that cannot be read, or that one GPU does not have, is never a silent zero.
+func TestCountersNobodyReads(t *testing.T) {
+	const second = "/0000:2b:00.0"
+	missing := func(f FS, part string) FS { // without what has the text in its path
+		return withoutFS{f, func(name string) bool { return strings.Contains(name, part) }}
+	}
+	failing := func(f FS, err error, parts ...string) FS {
+		return hookFS{f, func(name string) error {
+			for _, part := range parts {
+				if strings.Contains(name, part) {
+					return err
+				}
+			}
+			return nil
+		}}
+	}
+	for name, c := range map[string]struct {
+		model      string
+		tree       func(FS) FS
+		want       []string
+		text       string // part of the first message
+		unreadable int32
+		cells      map[int]string // UE cells by GPU
+	}{
+		"all unsupported": {"MI300X", func(f FS) FS { return failing(f, syscall.EINVAL, "/ras/") },
+			[]string{"Warning ErrorCountUnreadable " + pciDir + "/0000:05:00.0/ras/gfx_err_count"}, "of 8 of the 8 GPUs", 8, map[int]string{0: "?", 7: "?"}},
+		"two blocks of one GPU": {"MI300X", func(f FS) FS { return failing(f, syscall.EINVAL, second+"/ras/umc_err", second+"/ras/xgmi_wafl_err") },
+			[]string{"Warning ErrorCountUnreadable " + pciDir + second + "/ras/umc_err_count"}, "2 error counters of 1 of the 8 GPUs", 1, map[int]string{0: "0", 1: "0+?"}},
+		"two kinds of failure are one problem": {"MI300X", func(f FS) FS {
+			return failing(failing(f, syscall.EINVAL, second+"/ras/umc_err"), syscall.EIO, second+"/ras/gfx_err")
+		}, []string{"Warning ErrorCountUnreadable " + pciDir + second + "/ras/gfx_err_count"}, "2 error counters of 1", 1, nil},
+		"directory forbidden": {"MI300X", func(f FS) FS { return failing(f, syscall.EPERM, second+"/ras") },
+			[]string{"Warning ErrorCountUnreadable " + pciDir + second + "/ras"}, "Run privileged", 1, map[int]string{0: "0", 1: "?"}},
+		"directory of one GPU missing": {"MI300X", func(f FS) FS { return missing(f, second+"/ras") },
+			[]string{"Warning ErrorCountUnreadable 0000:2b:00.0"}, "1 GPUs have no error counters", 0, map[int]string{0: "0", 1: "?"}},
+		"block of one GPU missing": {"MI300X", func(f FS) FS { return missing(f, second+"/ras/umc_err") },
+			[]string{"Warning ErrorCountUnreadable 0000:2b:00.0"}, "ras/umc_err_count", 0, map[int]string{0: "0", 1: "0+?"}},
+		"no GPU has any":           {"MI300X", func(f FS) FS { return missing(f, "/ras") }, []string{}, "", 0, map[int]string{0: "?", 7: "?"}},
+		"virtual functions":        {"MI300X VF", func(f FS) FS { return f }, []string{}, "", 0, map[int]string{0: "none"}},
+		"block that most have not": {"MI300X", func(f FS) FS { return onlyOn(f, "/ras/umc_err", second) }, []string{}, "", 0, map[int]string{0: "0", 1: "0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := scan(t, c.tree(inMemory(t, c.model, nil)), Options{})
+			if diff := cmp.Diff(c.want, problemLines(f)); diff != "" {
+				t.Fatalf("problems (-want +got):\n%s", diff)
+			}
+			if len(c.want) > 0 && (!strings.Contains(f.Problems[0].Message, c.text) || len(f.Problems[0].Message) > 400) {
+				t.Errorf("message %q lacks %q, or is longer than 400", f.Problems[0].Message, c.text)
+			}
+			if len(c.want) > 0 && !strings.Contains(f.Verdict(), "ErrorCountUnreadable") {
+				t.Errorf("the verdict rests on counters that nobody read: %s", f.Verdict())
+			}
+			unreadable := int32(0)
+			if r := f.NodeFacts(0).RAS; r != nil {
+				unreadable = r.Unreadable
+			}
+			if unreadable != c.unreadable {
+				t.Errorf("unreadable %d, want %d", unreadable, c.unreadable)
+			}
+			for gpu, want := range c.cells {
+				if got := rasCells(f, gpu)[0]; got != want {
+					t.Errorf("GPU%d shows %s uncorrectable errors, want %s", gpu, got, want)
+				}
+			}
+		})
+	}
+}
+
+// withoutFS hides what gone says.
+type withoutFS struct {
+	FS
+	gone func(name string) bool
+}
+
+func (w withoutFS) ReadFile(name string) ([]byte, error) {
+	if w.gone(name) {
+		return nil, syscall.ENOENT
+	}
+	return w.FS.ReadFile(name)
+}
+
+func (w withoutFS) ReadDir(name string) ([]string, error) {
+	if w.gone(name) {
+		return nil, syscall.ENOENT
+	}
+	names, err := w.FS.ReadDir(name)
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return w.gone(name + "/" + n) }), err
+}
+
+// onlyOn hides what has the text in its path, except below one GPU.
+func onlyOn(f FS, part, gpu string) FS {
+	return withoutFS{f, func(name string) bool { return strings.Contains(name, part) && !strings.Contains(name, gpu) }}
+}

@@ -109,7 +109,7 @@ func TestErrorsAreNotZero(t *testing.T) {
 		err  error
 		want []string
 	}{
-		"RAS unsupported":     {gpu + "ras/xgmi_wafl_err_count", syscall.EINVAL, []string{}},
+		"RAS unsupported":     {gpu + "ras/xgmi_wafl_err_count", syscall.EINVAL, []string{"Warning ErrorCountUnreadable " + gpu + "ras/xgmi_wafl_err_count"}},
 		"RAS missing":         {gpu + "ras/xgmi_wafl_err_count", syscall.ENOENT, []string{}},
 		"RAS busy":            {gpu + "ras/xgmi_wafl_err_count", errBusyText, []string{"Warning ErrorCountUnreadable " + gpu + "ras/xgmi_wafl_err_count"}},
 		"partition in reset":  {gpu + "current_compute_partition", syscall.EPERM, []string{"Warning PartitionUnreadable " + gpu + "current_compute_partition"}},

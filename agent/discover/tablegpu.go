@@ -210,8 +210,7 @@ func (t *table) errors(f *Facts) {
 	counted := false
 	rows := [][]string{{"", "UE", "CE", "DE", "BAD-PAGES", "XGMI-PORTS", "HOTSPOT-C", "MEMORY-C", "POWER-W", "BLOCKS (UE/CE/DE)"}}
 	for i := range f.GPUs {
-		g := &f.GPUs[i]
-		row := append([]string{gpuName(i)}, rasCells(f, g)...)
+		row := append([]string{gpuName(i)}, rasCells(f, i)...)
 		for _, cell := range row[1:] {
 			counted = counted || cell != notThere
 		}
@@ -225,10 +224,13 @@ func (t *table) errors(f *Facts) {
 	t.line("")
 }
 
-func rasCells(f *Facts, g *GPU) []string {
+// rasCells: a part of the counters that nobody can read is "?", and so is a GPU's whole count where its model's other GPUs
+// have one, or none of them does: then nothing says that it has no errors. Only a virtual function has "none" of them.
+func rasCells(f *Facts, gpu int) []string {
+	g := &f.GPUs[gpu]
 	dir := pciDir + "/" + g.PCIAddress
 	absent := notThere
-	if f.unreadBelow(dir + "/ras") {
+	if f.unreadBelow(dir+"/ras") || (!g.model.VF && (g.RAS == nil || len(f.lacksCounters(gpu)) > 0)) {
 		absent = notKnown
 	}
 	ue, ce, de, blocks := absent, absent, absent, absent
@@ -252,7 +254,7 @@ func rasCells(f *Facts, g *GPU) []string {
 		blocks = blocksWords(g.RAS, more != "")
 	}
 	pages := mark(g.RetiredPages)
-	if g.RetiredPages == nil && !f.unreadBelow(dir+"/ras") {
+	if g.RetiredPages == nil && absent == notThere {
 		pages = notThere
 	}
 	if g.unreservedPages > 0 {

@@ -80,10 +80,11 @@ func TestChangesOfATree(t *testing.T) {
 			n.GPUs[1].Errors = map[string]nodetree.ErrorCounts{"umc": {Correctable: 4, Deferred: 1}, "gfx": {Uncorrectable: 1}, "xgmi_wafl": {Correctable: 2}}
 		}, want: []string{"Error UncorrectableErrors " + second, "Warning DeferredErrors " + second, "Warning CorrectableErrors " + second,
 			"Warning XGMICorrectableErrors " + second}},
-		"errors unreadable": {deny: denying("/ras/umc_err_count", syscall.EINVAL)},
-		"pages retired":     {node: func(n *nodetree.Node) { n.GPUs[1].RetiredPages = 3 }, want: []string{"Warning RetiredPages " + second}},
-		"port down":         {node: func(n *nodetree.Node) { n.GPUs[1].DownPorts = []int{3} }, want: []string{"Warning XGMIPortDown " + second}},
-		"metrics gone":      {node: func(n *nodetree.Node) { n.MetricsRevision = nodetree.NoMetrics }},
+		"errors unreadable":               {deny: denying("/ras/umc_err_count", syscall.EINVAL), want: []string{"Warning ErrorCountUnreadable sys/bus/pci/devices/0000:05:00.0/ras/umc_err_count"}},
+		"counters of all GPUs unreadable": {deny: denying("/ras/", syscall.EINVAL), want: []string{"Warning ErrorCountUnreadable sys/bus/pci/devices/0000:05:00.0/ras/gfx_err_count"}},
+		"pages retired":                   {node: func(n *nodetree.Node) { n.GPUs[1].RetiredPages = 3 }, want: []string{"Warning RetiredPages " + second}},
+		"port down":                       {node: func(n *nodetree.Node) { n.GPUs[1].DownPorts = []int{3} }, want: []string{"Warning XGMIPortDown " + second}},
+		"metrics gone":                    {node: func(n *nodetree.Node) { n.MetricsRevision = nodetree.NoMetrics }},
 		"repartitioned": {node: func(n *nodetree.Node) { n.Partition = nodetree.DPX }, want: []string{"Warning Repartitioned " +
 			"0000:05:00.0 0000:2b:00.0 0000:5b:00.0 0000:65:00.0 0000:7d:00.0 0000:a5:00.0 0000:d5:00.0 0000:e7:00.0"}},
 		"firmware":               {node: func(n *nodetree.Node) { n.GPUs[1].Firmware = 999 }, want: []string{"Warning MixedFirmware " + second, "Warning DriverChanged firmware"}},
