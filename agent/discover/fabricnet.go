@@ -183,7 +183,7 @@ func augment(choices [][]int, owner map[int]int, seen map[int]bool, row int) boo
 	return false
 }
 
-// checkNICs: ports that are not up where others are, and GPUs without a NIC on their side where others have one.
+// checkNICs: ports that are not up, and GPUs without a NIC on their side where others have one.
 func (l *problemList) checkNICs(f *Facts) {
 	hardware, active := 0, 0
 	for i := range f.NICs {
@@ -193,6 +193,9 @@ func (l *problemList) checkNICs(f *Facts) {
 				active++
 			}
 		}
+	}
+	if active == 0 {
+		l.checkAllDown(f, hardware)
 	}
 	for i := range f.NICs {
 		n := &f.NICs[i]
@@ -217,6 +220,34 @@ func (l *problemList) checkNICs(f *Facts) {
 			"%d of %d GPUs have no RDMA device on their NUMA node, where the other GPUs have one: their traffic crosses the sockets. "+
 				"Look for a NIC that is missing (lspci, rdma link); if the server is built so, expect less bandwidth from these GPUs.", len(far), len(f.GPUs))
 	}
+}
+
+// checkAllDown is for a node none of whose RDMA devices has a port that is up: one problem, since they have one cause.
+func (l *problemList) checkAllDown(f *Facts, hardware int) {
+	var names []string
+	var first *NIC
+	states := map[string]int{}
+	for i := range f.NICs {
+		n := &f.NICs[i]
+		if n.virtual || n.virtualFunction || n.State == PortUnknown {
+			continue // a port whose state is not known may be up
+		}
+		if first == nil {
+			first = n
+		}
+		names = append(names, n.Name)
+		states[n.State+inBrackets(n.PhysState)]++
+	}
+	if first == nil {
+		return
+	}
+	unknown := ""
+	if n := hardware - len(names); n > 0 {
+		unknown = fmt.Sprintf(", and of %d more the state is not known", n)
+	}
+	l.warn(v1alpha1.ProblemNICDown, strings.Join(names[:min(len(names), 4)], " "),
+		"No RDMA device of this node has an active port: %s%s; expected Active. Traffic to other nodes has no RDMA. %s",
+		tallyCounts(states), unknown, nicNextStep(first))
 }
 
 func inBrackets(text string) string {

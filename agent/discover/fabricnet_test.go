@@ -169,12 +169,23 @@ func TestNICProblems(t *testing.T) {
 		change     func(*Facts)
 		want       []string // code subject: part of the message
 	}{
-		"all active":      {[]string{"numa0"}, []string{"numa0"}, nil, nil},
-		"no RDMA device":  {[]string{"numa0"}, nil, nil, nil},
-		"all down":        {[]string{"numa0"}, []string{"down numa0", "down numa0"}, nil, nil},
-		"software device": {[]string{"numa0"}, []string{"numa0", "rxe"}, func(f *Facts) { f.NICs[1].State = PortDown }, nil},
-		"unused function": {[]string{"numa0"}, []string{"numa0", "vf numa0"}, func(f *Facts) { f.NICs[1].State = PortDown }, nil},
-		"state unknown":   {[]string{"numa0"}, []string{"numa0", "numa0"}, func(f *Facts) { f.NICs[1].State = PortUnknown }, nil},
+		"all active":     {[]string{"numa0"}, []string{"numa0"}, nil, nil},
+		"no RDMA device": {[]string{"numa0"}, nil, nil, nil},
+		"all down": {[]string{"numa0"}, []string{"down numa0", "down numa0"}, nil,
+			[]string{"Warning NICDown mlx5_0 mlx5_1: No RDMA device of this node has an active port: 2 x Down (Polling); expected Active. Traffic to other nodes has no RDMA. Check its cable and switch port (rdma link show mlx5_0)."}},
+		"the only one down": {nil, []string{"down numa0"}, nil,
+			[]string{"Warning NICDown mlx5_0: No RDMA device of this node has an active port: 1 x Down (Polling); expected Active. Traffic to other nodes has no RDMA. Check its cable and switch port (rdma link show mlx5_0)."}},
+		"all wait, one unknown": {nil, []string{"numa0", "numa0", "numa0", "numa0", "numa0", "numa0"}, func(f *Facts) {
+			for i := range f.NICs {
+				f.NICs[i].State = PortInit
+			}
+			f.NICs[0].State, f.NICs[5].State = PortUnknown, PortDown
+		}, []string{"Warning NICDown mlx5_1 mlx5_2 mlx5_3 mlx5_4: No RDMA device of this node has an active port: 4 x Init, 1 x Down, and of 1 more the state is not known; expected Active. Traffic to other nodes has no RDMA. It has a link and waits for the subnet manager: check that one runs on this fabric (sminfo)."}},
+		"software alone":     {nil, []string{"rxe"}, func(f *Facts) { f.NICs[0].State = PortDown }, nil},
+		"all states unknown": {nil, []string{"numa0", "numa0"}, func(f *Facts) { f.NICs[0].State, f.NICs[1].State = PortUnknown, PortUnknown }, nil},
+		"software device":    {[]string{"numa0"}, []string{"numa0", "rxe"}, func(f *Facts) { f.NICs[1].State = PortDown }, nil},
+		"unused function":    {[]string{"numa0"}, []string{"numa0", "vf numa0"}, func(f *Facts) { f.NICs[1].State = PortDown }, nil},
+		"state unknown":      {[]string{"numa0"}, []string{"numa0", "numa0"}, func(f *Facts) { f.NICs[1].State = PortUnknown }, nil},
 		"one down": {[]string{"numa0", "numa0"}, []string{"numa0", "down numa0"}, func(f *Facts) { f.NICs[1].Interface = "enp9s0np0" },
 			[]string{"Warning NICDown mlx5_1: Its port is Down (Polling); expected Active, as 1 of 2 RDMA devices here are; it is nearest to GPU1 0000:02:00.0. Check its cable and switch port, and that its interface is up (ip link show enp9s0np0)."}},
 		"no interface": {[]string{"numa1"}, []string{"numa0", "down numa0"}, nil,

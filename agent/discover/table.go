@@ -12,10 +12,11 @@ import (
 // tableWidth is where sentences wrap, and what titles are centred on: rocm-smi's own for eight GPUs.
 const tableWidth = 90
 
-// Healthy says that no Error problem was found.
+// Healthy says that no fault was found: no Error problem but that GPUs are hidden from this container, which are neither
+// absent nor broken. To the operator that is an Error, since a monitor that cannot see its node must not vouch for it.
 func (f *Facts) Healthy() bool {
 	for i := range f.Problems {
-		if f.Problems[i].Severity == v1alpha1.SeverityError {
+		if f.Problems[i].Severity == v1alpha1.SeverityError && f.Problems[i].Code != v1alpha1.ProblemGPUHidden {
 			return false
 		}
 	}
@@ -24,6 +25,9 @@ func (f *Facts) Healthy() bool {
 
 // Proven says that the node was found healthy and nothing that proves it is missing: what is not known is never a pass.
 func (f *Facts) Proven() bool {
+	if len(f.HiddenNodes) > 0 {
+		return false // of what they are nothing is known, whatever the others' mesh is
+	}
 	return f.Healthy() && (f.Mesh.State == MeshFull || f.Mesh.State == MeshNotApplicable)
 }
 
@@ -42,16 +46,21 @@ func (f *Facts) Verdict() string {
 	if f.Origin == v1alpha1.OriginSimulated {
 		text = "SIMULATED: "
 	}
-	if errs > 0 {
+	if !f.Healthy() {
 		return text + fmt.Sprintf("NOT HEALTHY (%s%s), %s: %s", plural("", errs, "error"), plural(", ", warnings, "warning"), f.gpusInWords(), f.problemInWords(0))
 	}
 	word := "healthy"
-	if !f.Proven() {
+	switch {
+	case len(f.HiddenNodes) > 0:
+		word = fmt.Sprintf("not proven healthy (%s hidden from this container)", plural("", len(f.HiddenNodes), "GPU device"))
+	case !f.Proven():
 		word = "no error found, but not proven healthy"
 	}
 	text += fmt.Sprintf("%s: %s, xGMI mesh %s", word, f.gpusInWords(), meshWords(&f.Mesh))
 	if warnings > 0 {
-		text += plural(", with ", warnings, "warning") + ": " + f.problemInWords(0)
+		text += plural(", with ", warnings, "warning") + ": " + f.problemInWords(errs) // errors come first
+	} else if errs > 0 {
+		text += ": " + f.problemInWords(0)
 	}
 	return text
 }

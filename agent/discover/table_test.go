@@ -291,9 +291,21 @@ func TestVerdict(t *testing.T) {
 			Problems: []v1alpha1.Problem{problem("Error", "A", "0000:15:00.0"), problem("Error", "B", ""), problem("Warning", "C", "")}},
 		"healthy: 2 x MI300X, xGMI mesh full (2 of 2 links), with 2 warnings: NICDown mlx5_1: Seen this. Do that.": {Mesh: full, GPUs: gpus, Devices: make([]Device, 2),
 			Problems: []v1alpha1.Problem{problem("Warning", "NICDown", "mlx5_1"), problem("Warning", "C", "")}},
+		// Hidden GPUs are neither absent nor broken, so the verdict is no fault; beside a fault it is that fault.
+		"not proven healthy (4 GPU devices hidden from this container): 2 x MI300X, xGMI mesh unknown (2 links): GPUHidden KFD node 4: Seen this. Do that.": {
+			Mesh: Mesh{State: MeshUnknown, Links: 2}, GPUs: gpus, Devices: make([]Device, 2), HiddenNodes: []int{4, 5, 6, 7},
+			Problems: []v1alpha1.Problem{problem("Error", "GPUHidden", "KFD node 4")}},
+		"not proven healthy (1 GPU device hidden from this container): 2 x MI300X, xGMI mesh not applicable, with 1 warning: NICDown mlx5_1: Seen this. Do that.": {
+			Mesh: Mesh{State: MeshNotApplicable}, GPUs: gpus, Devices: make([]Device, 2), HiddenNodes: []int{4},
+			Problems: []v1alpha1.Problem{problem("Error", "GPUHidden", "KFD node 4"), problem("Warning", "NICDown", "mlx5_1")}},
+		"NOT HEALTHY (2 errors), 2 x MI300X: A 0000:15:00.0 (GPU1): Seen this. Do that.": {Mesh: full, GPUs: gpus, Devices: make([]Device, 2), HiddenNodes: []int{4},
+			Problems: []v1alpha1.Problem{problem("Error", "A", "0000:15:00.0"), problem("Error", "GPUHidden", "KFD node 4")}},
 	} {
 		if got := f.Verdict(); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
+		}
+		if hidden := len(f.HiddenNodes) > 0; hidden && f.Proven() || hidden && f.Healthy() == strings.HasPrefix(want, "NOT") {
+			t.Errorf("%s: healthy %v, proven %v", want, f.Healthy(), f.Proven())
 		}
 	}
 }

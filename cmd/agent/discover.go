@@ -41,7 +41,8 @@ opens no device.
 ` + simulatedHint + `.
 
 Exit codes: 0 healthy (warnings allowed), 1 it could not run, 2 wrong usage, 3 problems of severity Error were found,
-4 no error was found, but the xGMI mesh is not known or not complete.`,
+4 no fault was found, but the node is not proven healthy: the xGMI mesh is not known or not complete, or GPUs are hidden
+from this container.`,
 		Example: `  agent discover
   agent discover --root /host -o json
   agent discover --root ./copied-tree -o yaml`,
