@@ -15,16 +15,18 @@ type mixture struct {
 	property, reason, what, advice string
 	// ignored values say that there is nothing to compare.
 	ignored []string
+	// halves: values are partition modes, which are compared by halves.
+	halves bool
 }
 
 var mixtures = []mixture{
-	{propROCm, v1alpha1.ReasonMixedROCmVersions, "ROCm version", "Bring the odd nodes to the same ROCm, or make a group of their own for them.", []string{unknownValue, "not installed"}},
-	{propDriver, v1alpha1.ReasonMixedDriverVersions, "amdgpu driver version", "Bring the odd nodes to the same driver.", []string{unknownValue, "not loaded"}},
-	{propModel, v1alpha1.ReasonMixedModels, "GPU model", "Narrow members.nodeSelector to one model.", []string{unknownValue}},
-	{propPartition, v1alpha1.ReasonMixedPartitions, "partition mode", "Set the same compute and memory partition on every node.", []string{unknownValue}},
-	{propDevices, v1alpha1.ReasonGPUCountMismatch, "number of devices", "Check the odd nodes for GPUs that fell off the bus.", nil},
-	{propContainerROCm, v1alpha1.ReasonMixedROCmVersions, "ROCm version in the run's container", "Use one runtime image by digest: the tag was resolved differently.", nil},
-	{propLibrary, v1alpha1.ReasonMixedLibraryVersions, "library build", "Use one runtime image by digest: the tag was resolved differently.", nil},
+	{propROCm, v1alpha1.ReasonMixedROCmVersions, "ROCm version", "Bring the odd nodes to the same ROCm, or make a group of their own for them.", []string{unknownValue, "not installed"}, false},
+	{propDriver, v1alpha1.ReasonMixedDriverVersions, "amdgpu driver version", "Bring the odd nodes to the same driver.", []string{unknownValue, "not loaded"}, false},
+	{propModel, v1alpha1.ReasonMixedModels, "GPU model", "Narrow members.nodeSelector to one model.", []string{unknownValue}, false},
+	{propPartition, v1alpha1.ReasonMixedPartitions, "partition mode", "Set the same compute and memory partition on every node.", []string{unknownValue}, true},
+	{propDevices, v1alpha1.ReasonGPUCountMismatch, "number of devices", "Check the odd nodes for GPUs that fell off the bus.", nil, false},
+	{propContainerROCm, v1alpha1.ReasonMixedROCmVersions, "ROCm version in the run's container", "Use one runtime image by digest: the tag was resolved differently.", nil, false},
+	{propLibrary, v1alpha1.ReasonMixedLibraryVersions, "library build", "Use one runtime image by digest: the tag was resolved differently.", nil, false},
 }
 
 // compatInput is what the condition Compatible rests on.
@@ -214,23 +216,31 @@ func (m mixture) find(values map[string][]string) (string, []oddNode) {
 		return "", nil
 	}
 	order := valuesByCount(compared)
-	majority := order[0]
+	majority, agree, others := order[0], len(compared[order[0]]), order[1:]
+	inMode := func(value string) int { return len(compared[value]) }
+	if m.halves {
+		majority, agree, others = majorityMode(compared, order)
+		inMode = func(value string) int { return nodesInMode(compared, value) }
+	}
+	if len(others) == 0 {
+		return "", nil
+	}
 	var parts []string
 	var odd []oddNode
-	for _, value := range order[1:] {
+	tie := ""
+	for _, value := range others {
 		parts = append(parts, fmt.Sprintf("%s on %s", value, someNames(compared[value], 5)))
 		for _, node := range compared[value] {
 			if len(odd) < maxCompatibleCulprits {
-				odd = append(odd, oddNode{node, fmt.Sprintf("%s %s on node %s; %d members have %s. %s", m.what, value, node, len(compared[majority]), majority, m.advice)})
+				odd = append(odd, oddNode{node, fmt.Sprintf("%s %s on node %s; %d members have %s. %s", m.what, value, node, agree, majority, m.advice)})
 			}
 		}
-	}
-	tie := ""
-	if len(compared[order[1]]) == len(compared[majority]) {
-		tie = " (a tie: no value has a majority)"
+		if inMode(value) >= agree && value != mixedValue {
+			tie = " (a tie: no value has a majority)"
+		}
 	}
 	if len(parts) > 8 {
-		parts = append(parts[:8], fmt.Sprintf("%d more values", len(order)-9))
+		parts = append(parts[:8], fmt.Sprintf("%d more values", len(others)-8))
 	}
-	return fmt.Sprintf("Mixed %s: %s on %s, but %s%s. %s", m.what, majority, counted(len(compared[majority]), "node"), strings.Join(parts, ", "), tie, m.advice), odd
+	return fmt.Sprintf("Mixed %s: %s on %s, but %s%s. %s", m.what, majority, counted(agree, "node"), strings.Join(parts, ", "), tie, m.advice), odd
 }

@@ -56,6 +56,9 @@ func TestCountMismatch(t *testing.T) {
 			f.DeviceCount = 4
 			f.Problems = []v1alpha1.Problem{{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemGPUHidden}}
 		}, resources(gpu, "8"), resources(gpu, "8"), gpu, ""},
+		"a NIC's file unreadable": {func(f *v1alpha1.NodeFacts) {
+			f.Problems = []v1alpha1.Problem{{Severity: v1alpha1.SeverityWarning, Code: v1alpha1.ProblemSysfsUnreadable, Subject: "sys/class/infiniband/mlx5_0/ports/1/state"}}
+		}, resources(gpu, "7"), resources(gpu, "8"), gpu, "the device plugin offers 7"},
 		"no device": {func(f *v1alpha1.NodeFacts) { f.DeviceCount, f.GPUCount, f.PCIGPUCount = 0, 0, nil }, resources(gpu, "8"), resources(gpu, "8"), gpu, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -82,26 +85,32 @@ func TestLabelMismatch(t *testing.T) {
 		change func(*v1alpha1.NodeFacts)
 		words  string
 	}{
-		"none":                 {labels{"gpu": "yes", "amd.com/other": "x"}, nil, ""},
-		"all right":            {labels{"amd.com/gpu.device-id": "74a1", "amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM", "amd.com/gpu.driver-version": "6.14.5", "amd.com/gpu.cu-count": "304", "amd.com/gpu.vram": "192G", "amd.com/compute-memory-partition": "spx_nps1"}, nil, ""},
-		"counted":              {labels{"beta.amd.com/gpu.device-id.74a1": "8", "beta.amd.com/gpu.device-id": "74a1", "beta.amd.com/gpu.vram.192G": "8"}, nil, ""},
-		"device id":            {labels{"amd.com/gpu.device-id": "75a3"}, nil, "label device-id says 75a3 (MI355X) and KFD shows MI300X"},
-		"device id, beta":      {labels{"beta.amd.com/gpu.device-id.74a5": "8"}, nil, "74a5 (MI325X)"},
-		"two device ids":       {labels{"amd.com/gpu.device-id.74a1": "4", "amd.com/gpu.device-id.74a5": "4"}, nil, "MI325X"},
-		"new device id":        {labels{"amd.com/gpu.device-id": "7fff"}, nil, ""},
-		"seven counted":        {labels{"beta.amd.com/gpu.device-id.74a1": "7"}, nil, "counts 7 and KFD shows 8 devices"},
-		"GPUs counted in CPX":  {labels{"beta.amd.com/gpu.device-id.74a1": "8"}, func(f *v1alpha1.NodeFacts) { f.DeviceCount = 64 }, ""},
-		"product":              {labels{"amd.com/gpu.product-name": "AMD_Instinct_MI325_OAM"}, nil, "AMD_Instinct_MI325_OAM and KFD shows MI300X"},
-		"product without MI":   {labels{"amd.com/gpu.product-name": "Aqua_Vanjaram"}, nil, ""},
-		"virtual function":     {labels{"amd.com/gpu.device-id": "74b5", "amd.com/gpu.product-name": "AMD_Instinct_MI300X_VF"}, func(f *v1alpha1.NodeFacts) { f.GPUModel = "MI300X VF" }, ""},
-		"MI250":                {labels{"amd.com/gpu.device-id": "7408", "amd.com/gpu.product-name": "AMD_Instinct_MI250X"}, func(f *v1alpha1.NodeFacts) { f.GPUModel = "MI250" }, ""},
-		"mixed models":         {labels{"amd.com/gpu.device-id": "75a3"}, func(f *v1alpha1.NodeFacts) { f.GPUModel = "mixed" }, ""},
-		"driver":               {labels{"amd.com/gpu.driver-version": "6.10.5"}, nil, "says 6.10.5 and the kernel has 6.14.5 loaded"},
-		"driver in tree":       {labels{"amd.com/gpu.driver-version": ""}, nil, ""},
-		"driver not known":     {labels{"amd.com/gpu.driver-version": "6.10.5"}, func(f *v1alpha1.NodeFacts) { f.Driver = v1alpha1.DriverFacts{Kind: "Unknown"} }, ""},
-		"driver's source":      {labels{"amd.com/gpu.driver-src-version": "A27B"}, func(f *v1alpha1.NodeFacts) { f.Driver.SrcVersion = "B27B" }, "A27B"},
-		"partition":            {labels{"amd.com/compute-memory-partition": "cpx_nps4"}, nil, "cpx_nps4 and the kernel shows SPX/NPS1"},
-		"partition not known":  {labels{"amd.com/compute-memory-partition": "cpx_nps4"}, func(f *v1alpha1.NodeFacts) { f.Partition = unknownValue }, ""},
+		"none":                   {labels{"gpu": "yes", "amd.com/other": "x"}, nil, ""},
+		"all right":              {labels{"amd.com/gpu.device-id": "74a1", "amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM", "amd.com/gpu.driver-version": "6.14.5", "amd.com/gpu.cu-count": "304", "amd.com/gpu.vram": "192G", "amd.com/compute-memory-partition": "spx_nps1"}, nil, ""},
+		"counted":                {labels{"beta.amd.com/gpu.device-id.74a1": "8", "beta.amd.com/gpu.device-id": "74a1", "beta.amd.com/gpu.vram.192G": "8"}, nil, ""},
+		"device id":              {labels{"amd.com/gpu.device-id": "75a3"}, nil, "label device-id says 75a3 (MI355X) and KFD shows MI300X"},
+		"device id, beta":        {labels{"beta.amd.com/gpu.device-id.74a5": "8"}, nil, "74a5 (MI325X)"},
+		"two device ids":         {labels{"amd.com/gpu.device-id.74a1": "4", "amd.com/gpu.device-id.74a5": "4"}, nil, "MI325X"},
+		"new device id":          {labels{"amd.com/gpu.device-id": "7fff"}, nil, ""},
+		"seven counted":          {labels{"beta.amd.com/gpu.device-id.74a1": "7"}, nil, "counts 7 and KFD shows 8 devices"},
+		"GPUs counted in CPX":    {labels{"beta.amd.com/gpu.device-id.74a1": "8"}, func(f *v1alpha1.NodeFacts) { f.DeviceCount = 64 }, ""},
+		"product":                {labels{"amd.com/gpu.product-name": "AMD_Instinct_MI325_OAM"}, nil, "AMD_Instinct_MI325_OAM and KFD shows MI300X"},
+		"product without MI":     {labels{"amd.com/gpu.product-name": "Aqua_Vanjaram"}, nil, ""},
+		"virtual function":       {labels{"amd.com/gpu.device-id": "74b5", "amd.com/gpu.product-name": "AMD_Instinct_MI300X_VF"}, func(f *v1alpha1.NodeFacts) { f.GPUModel = "MI300X VF" }, ""},
+		"MI250":                  {labels{"amd.com/gpu.device-id": "7408", "amd.com/gpu.product-name": "AMD_Instinct_MI250X"}, func(f *v1alpha1.NodeFacts) { f.GPUModel = "MI250" }, ""},
+		"mixed models":           {labels{"amd.com/gpu.device-id": "75a3"}, func(f *v1alpha1.NodeFacts) { f.GPUModel = "mixed" }, ""},
+		"driver":                 {labels{"amd.com/gpu.driver-version": "6.10.5"}, nil, "says 6.10.5 and the kernel has 6.14.5 loaded"},
+		"driver in tree":         {labels{"amd.com/gpu.driver-version": ""}, nil, ""},
+		"driver not known":       {labels{"amd.com/gpu.driver-version": "6.10.5"}, func(f *v1alpha1.NodeFacts) { f.Driver = v1alpha1.DriverFacts{Kind: "Unknown"} }, ""},
+		"driver's source":        {labels{"amd.com/gpu.driver-src-version": "A27B"}, func(f *v1alpha1.NodeFacts) { f.Driver.SrcVersion = "B27B" }, "A27B"},
+		"partition":              {labels{"amd.com/compute-memory-partition": "cpx_nps4"}, nil, "cpx_nps4 and the kernel shows SPX/NPS1"},
+		"partition not known":    {labels{"amd.com/compute-memory-partition": "cpx_nps4"}, func(f *v1alpha1.NodeFacts) { f.Partition = unknownValue }, ""},
+		"compute mode not known": {labels{"amd.com/compute-memory-partition": "spx_nps1"}, func(f *v1alpha1.NodeFacts) { f.Partition = "unknown/NPS1" }, ""},
+		"memory mode not known":  {labels{"amd.com/compute-memory-partition": "spx_nps1"}, func(f *v1alpha1.NodeFacts) { f.Partition = "SPX/unknown" }, ""},
+		"known half differs":     {labels{"amd.com/compute-memory-partition": "cpx_nps4"}, func(f *v1alpha1.NodeFacts) { f.Partition = "SPX/unknown" }, "cpx_nps4 and the kernel shows SPX/unknown"},
+		"seven counted, a NIC's file unreadable": {labels{"beta.amd.com/gpu.device-id.74a1": "7"}, func(f *v1alpha1.NodeFacts) {
+			f.Problems = []v1alpha1.Problem{{Severity: v1alpha1.SeverityWarning, Code: v1alpha1.ProblemSysfsUnreadable, Subject: "sys/class/infiniband/mlx5_0/node_type"}}
+		}, "counts 7"},
 		"memory":               {labels{"amd.com/gpu.vram": "256G"}, nil, "says 256G and GPU 0000:05:00.0 has 192 GiB"},
 		"memory of partitions": {labels{"amd.com/gpu.vram": "24G"}, func(f *v1alpha1.NodeFacts) { f.DeviceCount = 64 }, ""},
 		"nonsense":             {labels{"amd.com/gpu.vram": "much", "amd.com/gpu.device-id.": "8", "amd.com/gpu.device-id.74a1": "some", "beta.amd.com/gpu.vram.": "1"}, nil, ""},

@@ -73,7 +73,7 @@ func labelMismatch(f *v1alpha1.NodeFacts, labels map[string]string) string {
 	if source := labels[labelGPU+"driver-src-version"]; source != "" && f.Driver.SrcVersion != "" && source != f.Driver.SrcVersion {
 		return fmt.Sprintf("label driver-src-version says %s and the kernel has %s loaded", source, f.Driver.SrcVersion)
 	}
-	if mode := labels[labelPartition]; mode != "" && strings.Count(f.Partition, "/") == 1 && !strings.EqualFold(mode, strings.Replace(f.Partition, "/", "_", 1)) {
+	if mode := labels[labelPartition]; mode != "" && strings.Count(f.Partition, "/") == 1 && modesContradict(strings.ToUpper(strings.Replace(mode, "_", "/", 1)), f.Partition) {
 		return fmt.Sprintf("label %s says %s and the kernel shows %s", labelPartition, mode, f.Partition)
 	}
 	return vramMismatch(f, labels)

@@ -18,7 +18,7 @@ const maxRepeats = 2
 func platformOf(f *v1alpha1.NodeFacts) *v1alpha1.PlatformFacts {
 	p := &v1alpha1.PlatformFacts{BootID: f.BootID, Driver: shorten(driverPlatform(&f.Driver), 128), ROCm: shorten(rocmPlatform(&f.ROCm), 128)}
 	if f.Partition != unknownValue {
-		p.Partition = f.Partition
+		p.Partition = f.Partition // of which one half may be unknown
 	}
 	p.Firmware = shorten(platformFirmware(f.Firmware), 64)
 	if len(f.GPUs) > 0 && gpusCertain(f) {
@@ -34,26 +34,50 @@ func platformOf(f *v1alpha1.NodeFacts) *v1alpha1.PlatformFacts {
 	return p
 }
 
-// gpusCertain says whether a GPU that the facts do not show is known not to be there.
+// kfdTree begins the files that tell which GPUs there are.
+const kfdTree = "sys/class/kfd"
+
+// gpusCertain says whether a GPU that the facts do not show is known not to be there. What could not be read outside of KFD's
+// tree (a NIC's file, the kernel's command line, a GPU's own PCI files) hides none.
 func gpusCertain(f *v1alpha1.NodeFacts) bool {
+	onlyErrors := true // so far
 	for i := range f.Problems {
-		switch f.Problems[i].Code {
-		case v1alpha1.ProblemSysfsUnreadable, v1alpha1.ProblemGPUHidden, v1alpha1.ProblemReadTimeout, v1alpha1.ProblemTopologyUnstable,
-			v1alpha1.ProblemMoreProblems: // one of these may be among what did not fit
+		p := &f.Problems[i]
+		isError := p.Severity == v1alpha1.SeverityError
+		switch p.Code {
+		case v1alpha1.ProblemGPUHidden, v1alpha1.ProblemTopologyUnstable:
 			return false
+		case v1alpha1.ProblemSysfsUnreadable: // an Error may also be of the scan, of sys or of KFD as a whole
+			if isError || strings.HasPrefix(p.Subject, kfdTree) {
+				return false
+			}
+		case v1alpha1.ProblemReadTimeout: // an Error for most files: any hung one is a fault
+			if strings.HasPrefix(p.Subject, kfdTree) {
+				return false
+			}
+		case v1alpha1.ProblemMoreProblems:
+			// Errors come first, then TopologyUnstable before other Warnings: those left out can be one of the above only where
+			// they begin there. A note without any other problem tells of other things left out (agent/discover fit.go).
+			if isError || onlyErrors && i > 0 {
+				return false
+			}
 		}
+		onlyErrors = onlyErrors && isError
 	}
 	return true
 }
 
+// driverPlatform is the driver as the inventory shows it, and its source where the version does not say it: a driver that
+// was built again may keep its version.
 func driverPlatform(d *v1alpha1.DriverFacts) string {
 	if d.Kind != "NotLoaded" && d.Version == "" && d.SrcVersion == "" {
 		return "" // built in, or unreadable: nothing tells one from another
 	}
-	if value := driverValue(d); value != unknownValue {
-		return value
+	switch {
+	case d.Kind == "NotLoaded", d.Kind != "Unknown" && d.Version == "":
+		return driverValue(d) // with its source
 	}
-	return ""
+	return labelled(", ", "", d.Version, "source", d.SrcVersion)
 }
 
 func rocmPlatform(r *v1alpha1.ROCmFacts) string {
@@ -102,7 +126,7 @@ func labelledParts(s string) map[string]string {
 	for part := range strings.SplitSeq(s, ", ") {
 		label, value, _ := strings.Cut(part, " ")
 		switch label {
-		case "RCCL", "MEC", "SDMA":
+		case "RCCL", "MEC", "SDMA", "source":
 			out[label] = value
 		default:
 			out[""] = part
@@ -138,14 +162,17 @@ func stale(assigned *v1alpha1.PlatformFacts, report *v1alpha1.NodeRunStatus, fac
 	if before := cmp.Or(was.BootID, reported); before != "" && is.BootID != "" && before != is.BootID && reported != is.BootID {
 		changed(v1alpha1.StaleNodeRebooted, "the boot id", before, is.BootID)
 	}
-	for _, c := range []struct{ why, what, was, is string }{
-		{v1alpha1.StaleDriverChanged, "the amdgpu driver", was.Driver, is.Driver},
-		{v1alpha1.StaleROCmChanged, "the host's ROCm", was.ROCm, is.ROCm},
-		{v1alpha1.StaleRepartitioned, "the partition mode", was.Partition, is.Partition},
-		{v1alpha1.StaleFirmwareChanged, "the GPUs' firmware", was.Firmware, is.Firmware},
-		{v1alpha1.StaleGPUsChanged, "GPUs (count/hash of their PCI addresses)", was.GPUs, is.GPUs},
+	for _, c := range []struct {
+		why, what, was, is string
+		contradict         func(was, is string) bool
+	}{
+		{v1alpha1.StaleDriverChanged, "the amdgpu driver", was.Driver, is.Driver, contradicts},
+		{v1alpha1.StaleROCmChanged, "the host's ROCm", was.ROCm, is.ROCm, contradicts},
+		{v1alpha1.StaleRepartitioned, "the partition mode", was.Partition, is.Partition, modesContradict},
+		{v1alpha1.StaleFirmwareChanged, "the GPUs' firmware", was.Firmware, is.Firmware, contradicts},
+		{v1alpha1.StaleGPUsChanged, "GPUs (count/hash of their PCI addresses)", was.GPUs, is.GPUs, contradicts},
 	} {
-		if contradicts(c.was, c.is) {
+		if c.contradict(c.was, c.is) {
 			changed(c.why, c.what, c.was, c.is)
 		}
 	}

@@ -1,0 +1,113 @@
+package controllers
+
+import (
+	"slices"
+	"strings"
+)
+
+// mixedValue: the GPUs of one node differ.
+const mixedValue = "mixed"
+
+// modeHalves are the compute and the memory mode of a partition mode such as SPX/NPS1; "" is not known. One that all GPUs do not
+// share ("mixed"), or that the model does not have, stands for both halves.
+func modeHalves(mode string) [2]string {
+	compute, memory, two := strings.Cut(mode, "/")
+	if !two {
+		memory = compute
+	}
+	halves := [2]string{compute, memory}
+	for i := range halves {
+		if halves[i] == unknownValue {
+			halves[i] = ""
+		}
+	}
+	return halves
+}
+
+// modesContradict compares two partition modes by their halves, each where both are known: a file that could not be read is
+// no other mode.
+func modesContradict(a, b string) bool {
+	if a == b {
+		return false
+	}
+	left, right := modeHalves(a), modeHalves(b)
+	for i := range left {
+		if left[i] == "" || right[i] == "" {
+			// "mixed" may be so by the half that is not known here.
+			if slices.Contains(left[:], mixedValue) || slices.Contains(right[:], mixedValue) {
+				return false
+			}
+		}
+	}
+	for i := range left {
+		if left[i] != "" && right[i] != "" && left[i] != right[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// majorityMode is the mode that most nodes do not contradict, with the number of these nodes, and the modes that do, in the
+// order given. Where no node shows both of its halves, the other stays unknown. "mixed" is nobody's goal: only where there is
+// nothing else.
+func majorityMode(values map[string][]string, order []string) (majority string, agree int, odd []string) {
+	for _, candidate := range order {
+		if n := nodesInMode(values, candidate); majority == "" || majority == mixedValue || candidate != mixedValue && n > agree {
+			majority, agree = candidate, n
+		}
+	}
+	// What agrees with half a mode need not agree with each other: the most frequent other half completes it.
+	halves := modeHalves(majority)
+	for i := range halves {
+		most := 0
+		if halves[i] != "" {
+			continue
+		}
+		count := map[string]int{}
+		for _, value := range order {
+			if half := modeHalves(value)[i]; half != "" && strings.Contains(value, "/") && !modesContradict(joinHalves(halves), value) {
+				if count[half] += len(values[value]); count[half] > most {
+					most = count[half]
+				}
+			}
+		}
+		for _, half := range sortedKeys(count) {
+			if count[half] == most {
+				halves[i] = half
+				break
+			}
+		}
+	}
+	if strings.Contains(majority, "/") {
+		majority = joinHalves(halves)
+	}
+	agree = 0
+	for _, value := range order {
+		// A mixed node contradicts a mode that two nodes tell half of each only where it contradicts one of them.
+		if modesContradict(majority, value) && nodesInMode(values, value) < nodesInMode(values, unknownValue) {
+			odd = append(odd, value)
+		} else {
+			agree += len(values[value])
+		}
+	}
+	return majority, agree, odd
+}
+
+// nodesInMode counts the nodes whose mode does not contradict one.
+func nodesInMode(values map[string][]string, mode string) (n int) {
+	for value, nodes := range values {
+		if !modesContradict(mode, value) {
+			n += len(nodes)
+		}
+	}
+	return n
+}
+
+func joinHalves(halves [2]string) string {
+	for i := range halves {
+		if halves[i] == "" {
+			halves[i] = unknownValue
+		}
+	}
+	return halves[0] + "/" + halves[1]
+}
