@@ -325,6 +325,10 @@ func (l *problemList) checkHost(f *Facts) {
 			break
 		}
 		l.warn(v1alpha1.ProblemROCmAmbiguous, "opt", "Several ROCm installs and no opt/rocm: %s. Link opt/rocm to the one in use.", strings.Join(versions, ", "))
+	case ROCmFound:
+		if s := f.ROCm.passed(); s != nil {
+			l.warn(v1alpha1.ProblemROCmUnreadable, s.Path, "It could not be read (%s), so the version %s is taken from %s. Reinstall the package rocm-core.", s.Error, f.ROCm.Version, f.ROCm.Source)
+		}
 	case ROCmUnreadable:
 		s := f.ROCm.Sources[0]
 		l.warn(v1alpha1.ProblemROCmUnreadable, s.Path, "No ROCm version could be read: %s. Reinstall the package rocm-core.", s.Error)

@@ -35,9 +35,11 @@ const (
 	tierEnvironment = iota // directories that the workload names itself
 	tierPackage            // opt/rocm/.info: packages of ROCm up to 7.2
 	tierCore               // opt/rocm/core/.info: packages of ROCm from 7.14
+	tierOwnHeader          // rocm_version.h of opt/rocm and opt/rocm/core: what is in use goes before what lies beside it
+	tierOwnLibrary         // names of its libraries that carry the version
 	tierVersioned          // opt/rocm-*, opt/rocm/core-*
-	tierHeader             // rocm_version.h, also of a distribution's packages below usr
-	tierLibrary            // names of libraries that carry the version
+	tierHeader             // rocm_version.h of these, and of a distribution's packages below usr
+	tierLibrary            // names of their libraries
 	tierDatabase           // Python wheels, then the package database
 )
 
@@ -65,31 +67,24 @@ func readROCm(r *reader, first []string) ROCmFacts {
 	}
 	s.info(tierPackage, "opt/rocm")
 	s.info(tierCore, "opt/rocm/core")
+	own := []string{"opt/rocm", "opt/rocm/core"}
+	for _, dir := range own {
+		s.headers(tierOwnHeader, dir)
+	}
+	s.libraries(tierOwnLibrary, own)
 	versioned := s.versioned()
 	for _, dir := range versioned {
 		s.info(tierVersioned, dir)
 	}
 	// Headers and library names of versioned directories matter only where no version file of any told.
-	deep := []string{"opt/rocm", "opt/rocm/core"}
+	var deep []string
 	if !s.found() {
-		deep = append(deep, versioned...)
+		deep = versioned
 	}
 	for _, dir := range append(slices.Clone(deep), "usr") {
 		s.headers(tierHeader, dir)
 	}
-	for _, library := range []struct {
-		name  string
-		parse func(string) (string, error)
-	}{{"librocm-core.so.1", parseROCmCoreLink}, {"librccl.so.1", parseRCCLLink}} {
-		for _, dir := range deep {
-			for _, lib := range libraryDirs {
-				s.library(tierLibrary, dir, lib+"/"+library.name, library.parse)
-			}
-		}
-		for _, lib := range usrLibraryDirs {
-			s.library(tierLibrary, "usr", lib+"/"+library.name, library.parse)
-		}
-	}
+	s.libraries(tierLibrary, append(slices.Clone(deep), "usr"))
 	s.wheels()
 	if !s.found() {
 		s.dpkg()
@@ -112,11 +107,17 @@ func readROCm(r *reader, first []string) ROCmFacts {
 
 func (s *rocmScan) found() bool { return s.winner() != nil }
 
-// winner is the first source, by tier, that gave a version; nil where none did.
+// winner is the first source, by tier, that gave a version; nil where none did. Where the installation in use has a version
+// file that cannot be read, what lies beside it says nothing of it; only the package database does.
 func (s *rocmScan) winner() *rocmSource {
 	var best *rocmSource
+	unread := slices.ContainsFunc(s.sources, func(x rocmSource) bool { return x.tier <= tierOwnLibrary && x.Error != "" && !x.hint })
 	for i := range s.sources {
-		if x := &s.sources[i]; x.Version != "" && (best == nil || x.tier < best.tier) {
+		x := &s.sources[i]
+		if x.Version == "" || (unread && x.tier > tierOwnLibrary && x.Path != dpkgStatus) {
+			continue
+		}
+		if best == nil || x.tier < best.tier {
 			best = x
 		}
 	}
@@ -212,6 +213,20 @@ func (s *rocmScan) file(tier int, dir, name string, parse func([]byte) (string, 
 	s.add(rocmSource{tier: tier, install: dir, ROCmSource: told(file, version, data, err)})
 }
 
+// libraries asks the names of the libraries in directories, librocm-core of all of them before librccl of any.
+func (s *rocmScan) libraries(tier int, dirs []string) {
+	for _, library := range []struct {
+		name  string
+		parse func(string) (string, error)
+	}{{"librocm-core.so.1", parseROCmCoreLink}, {"librccl.so.1", parseRCCLLink}} {
+		for _, dir := range dirs {
+			for _, lib := range librariesOf(dir) {
+				s.library(tier, dir, lib+"/"+library.name, library.parse)
+			}
+		}
+	}
+}
+
 // library asks the name that a library's link leads to. A file that is no link is not told of: it tells nothing.
 func (s *rocmScan) library(tier int, dir, name string, parse func(string) (string, error)) {
 	file := dir + "/" + name
@@ -229,6 +244,20 @@ func (s *rocmScan) library(tier int, dir, name string, parse func(string) (strin
 	version, err := parse(target)
 	// The name of another build than AMD's own packages need not have the version.
 	s.add(rocmSource{tier: tier, install: dir, hint: true, ROCmSource: told(file, version, []byte(target), err)})
+}
+
+// passed is the first version file that counts for more than what won, and could not be read; nil where there is none.
+func (f *ROCmFacts) passed() *ROCmSource {
+	for i := range f.Sources {
+		s := &f.Sources[i]
+		if s.Path == f.Source {
+			return nil
+		}
+		if s.Error != "" && (strings.Contains(s.Path, "/.info/") || path.Base(s.Path) == "rocm_version.h") {
+			return s
+		}
+	}
+	return nil
 }
 
 // told is what one source said: a version, or why it has none.

@@ -51,9 +51,9 @@ func TestROCmSources(t *testing.T) {
 			first: []string{"/opt/mine", ""}, state: ROCmFound, version: "7.1.0",
 			sources: []string{
 				"opt/mine/.info/version 7.1.0", "opt/rocm/.info/version 7.0.2", "opt/rocm/.info/version-dev 7.0.1", "opt/rocm/core/.info/version 7.14.0",
+				"opt/rocm/include/rocm-core/rocm_version.h 6.4.3", "opt/rocm/lib/librocm-core.so.1 7.0.2", "opt/rocm/lib/librccl.so.1 7.0.1",
 				"opt/rocm-6.4.1/.info/version 6.4.1", "opt/rocm/core-10.0/.info/version 10.0.0",
-				"opt/rocm/include/rocm-core/rocm_version.h 6.4.3", "usr/include/rocm-core/rocm_version.h 6.4.3",
-				"opt/rocm/lib/librocm-core.so.1 7.0.2", "usr/lib64/librocm-core.so.1 6.3.3", "opt/rocm/lib/librccl.so.1 7.0.1",
+				"usr/include/rocm-core/rocm_version.h 6.4.3", "usr/lib64/librocm-core.so.1 6.3.3",
 				"opt/venv/lib/python3.12/site-packages/rocm_sdk_core-7.10.0a20251006.dist-info 7.10.0a20251006",
 			},
 		},
@@ -241,5 +241,56 @@ func TestROCmLostLink(t *testing.T) {
 	}
 	if f := scan(t, openRoot(t, dir), Options{}); f.ROCm.State != ROCmFound || f.ROCm.Version != "7.0.2" || f.ROCm.LostLink != "" {
 		t.Errorf("%+v", f.ROCm)
+	}
+}
+
+// TestROCmInUse: where opt/rocm is there, what is left over beside it never gives the version, also where opt/rocm's own
+// file cannot be read; and the file that could not be read is told.
+func TestROCmInUse(t *testing.T) {
+	header := strings.NewReplacer("MAJOR 6", "MAJOR 7", "MINOR 4", "MINOR 0", "PATCH 3", "PATCH 2").Replace(coreHeader)
+	const info, old = "opt/rocm/.info/version", "opt/rocm-6.2.4/.info/version"
+	dpkg := "Package: rocm-core\nStatus: install ok installed\nVersion: 7.0.2.70002-1~22.04\n"
+	for name, c := range map[string]struct {
+		tree            memFS
+		first           []string
+		state, version  string
+		unreadable      string // subject of ROCmUnreadable
+		unreadableWords string
+	}{
+		"garbage, and its header": {memFS{info: "garbage", old: "6.2.4", "opt/rocm/include/rocm-core/rocm_version.h": header}, nil, ROCmFound, "7.0.2", info,
+			"7.0.2 is taken from opt/rocm/include/rocm-core/rocm_version.h"},
+		"EPERM, and its header": {memFS{info: "!EPERM", old: "6.2.4", "opt/rocm/include/rocm_version.h": header}, nil, ROCmFound, "7.0.2", info, "Forbidden"},
+		"EPERM, and its library": {memFS{info: "!EPERM", old: "6.2.4", "opt/rocm/lib/librocm-core.so.1": "librocm-core.so.1.0.70002"}, nil, ROCmFound, "7.0.2", info,
+			"7.0.2 is taken from opt/rocm/lib/librocm-core.so.1"},
+		"no version file, and its header": {memFS{old: "6.2.4", "opt/rocm/include/rocm_version.h": header}, nil, ROCmFound, "7.0.2", "", ""},
+		"garbage alone":                   {memFS{info: "garbage", old: "6.2.4"}, nil, ROCmUnreadable, "", info, "No ROCm version could be read"},
+		"garbage, left over twice":        {memFS{info: "!EIO", old: "6.2.4", "opt/rocm-6.4.1/.info/version": "6.4.1"}, nil, ROCmUnreadable, "", info, ""},
+		"garbage, and a distribution's":   {memFS{info: "garbage", "usr/include/rocm_version.h": coreHeader}, nil, ROCmUnreadable, "", info, ""},
+		"garbage, and dpkg knows":         {memFS{info: "garbage", old: "6.2.4", "var/lib/dpkg/status": dpkg}, nil, ROCmFound, "7.0.2", info, "7.0.2 is taken from var/lib/dpkg/status"},
+		"its header too":                  {memFS{info: "garbage", old: "6.2.4", "opt/rocm/include/rocm_version.h": "!EPERM"}, nil, ROCmUnreadable, "", info, ""},
+		"the workload's own unreadable": {memFS{"opt/mine/.info/version": "!EPERM", old: "6.2.4", info: "7.0.2"}, []string{"/opt/mine"}, ROCmFound, "7.0.2",
+			"opt/mine/.info/version", ""},
+		"a sibling tells":         {memFS{info: "!EPERM", "opt/rocm/.info/version-dev": "7.0.2", old: "6.2.4"}, nil, ROCmFound, "7.0.2", info, ""},
+		"library of another name": {memFS{"opt/rocm/lib/librccl.so.1": "librccl.so.1.2", old: "6.2.4"}, nil, ROCmFound, "6.2.4", "", ""},
+		"left over, unreadable":   {memFS{info: "7.0.2", old: "!EPERM"}, nil, ROCmFound, "7.0.2", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			facts := scan(t, c.tree, Options{ROCmPaths: c.first})
+			if f := facts.ROCm; f.State != c.state || f.Version != c.version {
+				t.Errorf("%s %s of %v; want %s %s", f.State, f.Version, sourceLines(f), c.state, c.version)
+			}
+			subject, message := "", ""
+			for _, p := range facts.Problems {
+				if p.Code == v1alpha1.ProblemROCmUnreadable {
+					subject, message = p.Subject, p.Message
+				}
+			}
+			if subject != c.unreadable || !strings.Contains(message, c.unreadableWords) || len(message) > 400 {
+				t.Errorf("ROCmUnreadable %q: %q; want %q with %q", subject, message, c.unreadable, c.unreadableWords)
+			}
+			if lines := strings.Join(sourceLines(facts.ROCm), " "); c.unreadable != "" && !strings.Contains(lines, c.unreadable+" !") {
+				t.Errorf("the unreadable source is not listed: %s", lines)
+			}
+		})
 	}
 }
