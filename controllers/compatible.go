@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -136,12 +137,38 @@ func (f *fitting) problems(reporting []*v1alpha1.CommNode) {
 				first[p.Code] = p
 			}
 			byCode[p.Code] = append(byCode[p.Code], cn.Spec.NodeName)
-			f.blame(cn.Spec.NodeName, p.Code, p.Message)
+			if len(f.culprits) < maxCompatibleCulprits {
+				f.culprits = append(f.culprits, problemCulprit(cn.Spec.NodeName, p))
+			}
 		}
 	}
 	for _, code := range sortedKeys(byCode) {
-		f.fault(v1alpha1.ReasonOfProblem(code), fmt.Sprintf("%s on %s: %s", code, someNames(byCode[code], 5), sentence(first[code].Message)))
+		f.fault(v1alpha1.ReasonOfProblem(code), fmt.Sprintf("%s on %s: %s", code, someNames(byCode[code], 5), sentence(aboutSubject(first[code]))))
 	}
+}
+
+var (
+	gpuSubject  = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
+	linkSubject = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]<->[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
+)
+
+// problemCulprit blames the GPU or link that the problem is about, else the node.
+func problemCulprit(node string, p v1alpha1.Problem) v1alpha1.Culprit {
+	switch {
+	case gpuSubject.MatchString(p.Subject):
+		return v1alpha1.Culprit{Node: node, Kind: "GPU", Name: p.Subject, Reason: p.Code, Message: shorten(p.Message, 512)}
+	case linkSubject.MatchString(p.Subject):
+		return v1alpha1.Culprit{Node: node, Kind: "Link", Name: p.Subject, Reason: p.Code, Message: shorten(p.Message, 512)}
+	}
+	return nodeCulprit(node, p.Code, aboutSubject(p))
+}
+
+// aboutSubject is the problem's message, which does not name what it is about.
+func aboutSubject(p v1alpha1.Problem) string {
+	if p.Subject == "" || strings.Contains(p.Message, p.Subject) {
+		return p.Message
+	}
+	return p.Subject + ": " + p.Message
 }
 
 // counts holds what counts a node's GPUs against each other.

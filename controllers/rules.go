@@ -9,10 +9,6 @@ import (
 	"rcclx.io/commgroup-operator/rcclx/compat"
 )
 
-// scratchFirmware is the MEC firmware, by target, below which RCCL does not start without HSA_NO_SCRATCH_RECLAIM=1
-// (rccl src/rccl_wrap.cc validHsaScratchEnvSetting).
-var scratchFirmware = map[string]uint64{"gfx942": 177, "gfx950": 24}
-
 // rules applies what AMD and the library state of versions that fit together.
 func (f *fitting) rules(in compatInput) {
 	if broken := fp8Encodings(in.spec, sortedKeys(in.census[propGFX])); broken != "" {
@@ -79,13 +75,14 @@ func (f *fitting) firmware(in compatInput) {
 		return // other models have other firmware, and their mixture is said already
 	}
 	below := map[string][]string{}
-	enough := 0
+	enough, least, target := 0, uint64(0), ""
 	for _, cn := range in.reporting {
 		facts := cn.Status.Facts
-		limit, ruled := scratchFirmware[facts.GFXTarget]
+		limit, ruled := compat.ScratchFirmware(facts.GFXTarget)
 		if !ruled || facts.Firmware == nil {
 			continue
 		}
+		least, target = limit, facts.GFXTarget // there is one target in the group
 		version, err := strconv.ParseUint(facts.Firmware.MEC, 10, 64)
 		switch {
 		case err != nil: // "mixed", or not known
@@ -97,9 +94,8 @@ func (f *fitting) firmware(in compatInput) {
 	}
 	if len(below) > 0 && enough > 0 {
 		for _, version := range sortedKeys(below) {
-			target := in.reporting[0].Status.Facts.GFXTarget
 			message := fmt.Sprintf("MEC firmware %s on %s is older than %d, with which RCCL starts on %s only with HSA_NO_SCRATCH_RECLAIM=1; %s newer firmware, so that a job without the variable fails on some nodes only. Update the firmware of the older ones; the published settings set the variable.",
-				version, someNames(below[version], 5), scratchFirmware[target], target, nodesHave(int32(enough)))
+				version, someNames(below[version], 5), least, target, nodesHave(int32(enough)))
 			f.fault(v1alpha1.ReasonMixedFirmware, message)
 			for _, node := range below[version] {
 				f.blame(node, v1alpha1.ReasonMixedFirmware, message)

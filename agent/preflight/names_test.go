@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -9,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"rcclx.io/commgroup-operator/rcclx/compat"
 )
 
 // declaredNames are the string constants of names.go.
@@ -66,5 +69,18 @@ func TestEveryNameIsKnown(t *testing.T) {
 				t.Errorf("docs/preconditions.md, section %s lacks %q", name, want)
 			}
 		}
+	}
+}
+
+// TestScratchReclaimNamesTheTable: the precondition's text has the numbers that are applied.
+func TestScratchReclaimNamesTheTable(t *testing.T) {
+	for _, target := range []string{"gfx942", "gfx950"} {
+		least, ruled := compat.ScratchFirmware(target)
+		if want := fmt.Sprintf("%d (%s)", least, target); !ruled || !strings.Contains(table[ScratchReclaim].Holds, want) {
+			t.Errorf("%q lacks %q", table[ScratchReclaim].Holds, want)
+		}
+	}
+	if code := compat.ScratchRuntimeCode; !strings.Contains(table[ScratchReclaim].Holds, fmt.Sprintf("%d.%d.%d", code/10_000_000, code/100_000%100, code%100_000)) {
+		t.Errorf("%q lacks the runtime of %d", table[ScratchReclaim].Holds, code)
 	}
 }

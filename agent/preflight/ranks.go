@@ -8,13 +8,11 @@ import (
 
 	"rcclx.io/commgroup-operator/agent/discover"
 	"rcclx.io/commgroup-operator/rcclx"
+	"rcclx.io/commgroup-operator/rcclx/compat"
 )
 
 const (
 	envNoScratchReclaim = "HSA_NO_SCRATCH_RECLAIM"
-	// scratchRuntimeVersion, and firmware versions by architecture, from which scratch memory may be reclaimed
-	// (rccl src/rccl_wrap.cc validHsaScratchEnvSetting). Other architectures are not looked at there.
-	scratchRuntimeVersion = 60443484
 	// busyMemoryBytes that another process may hold without a remark: less than a runtime's own buffers for one GPU.
 	busyMemoryBytes = 64 << 20
 	// usedMemoryBytes, or a twentieth of the memory where that is more, may be gone before a remark: the runtime's own
@@ -24,8 +22,6 @@ const (
 	// their buffers. Less free memory than this on top of the need is a remark.
 	libraryMemoryBytes = 1 << 30
 )
-
-var scratchFirmware = map[string]uint64{"gfx942": 177, "gfx950": 24}
 
 // CheckRanks holds what each rank's process saw when it had loaded the library against what the run needs, before any
 // communicator is formed: one finding for each precondition that applies. f was gathered before these processes began.
@@ -54,7 +50,7 @@ func checkScratchReclaim(f NodeFacts, ranks []RankFacts, need Need) Finding {
 		return found(ScratchReclaim, Unknown, -1, "%s is not 1, and the GPUs' firmware could not be read (%s)", envNoScratchReclaim, f.unread("sys/class/kfd/kfd/topology"))
 	}
 	d := f.Discovered.Devices[0] // as the library does, the first GPU stands for all
-	least, looked := scratchFirmware[d.GFXTarget]
+	least, looked := compat.ScratchFirmware(d.GFXTarget)
 	runtime := 0
 	for _, r := range ranks {
 		if r.Library != nil && (runtime == 0 || r.Library.RuntimeVersionCode < runtime) {
@@ -68,12 +64,12 @@ func checkScratchReclaim(f NodeFacts, ranks []RankFacts, need Need) Finding {
 		return met(ScratchReclaim, "%s is not 1, and %s needs it not", envNoScratchReclaim, d.GFXTarget)
 	case runtime == 0 || d.FWVersion == nil || *d.FWVersion == 0:
 		return found(ScratchReclaim, Unknown, -1, "%s is not 1, and the HIP runtime's version (%d) or the MEC firmware's of GPU %s is not known", envNoScratchReclaim, runtime, d.PCIAddress)
-	case (runtime < scratchRuntimeVersion || *d.FWVersion < least) && need.Flavor != rcclx.FlavorRCCLXDev:
+	case (runtime < compat.ScratchRuntimeCode || *d.FWVersion < least) && need.Flavor != rcclx.FlavorRCCLXDev:
 		return found(ScratchReclaim, Warning, -1, "%s is not 1, and HIP runtime %d with MEC firmware %d of GPU %s is older than %d with %d (%s): RCCLX refuses then, and newer RCCL may",
-			envNoScratchReclaim, runtime, *d.FWVersion, d.PCIAddress, scratchRuntimeVersion, least, d.GFXTarget)
-	case runtime < scratchRuntimeVersion || *d.FWVersion < least:
+			envNoScratchReclaim, runtime, *d.FWVersion, d.PCIAddress, compat.ScratchRuntimeCode, least, d.GFXTarget)
+	case runtime < compat.ScratchRuntimeCode || *d.FWVersion < least:
 		return found(ScratchReclaim, Failed, -1, "%s is not 1, and HIP runtime %d with MEC firmware %d of GPU %s is older than %d with %d (%s): the library would refuse",
-			envNoScratchReclaim, runtime, *d.FWVersion, d.PCIAddress, scratchRuntimeVersion, least, d.GFXTarget)
+			envNoScratchReclaim, runtime, *d.FWVersion, d.PCIAddress, compat.ScratchRuntimeCode, least, d.GFXTarget)
 	}
 	return met(ScratchReclaim, "HIP runtime %d and MEC firmware %d of GPU %s are new enough to do without %s", runtime, *d.FWVersion, d.PCIAddress, envNoScratchReclaim)
 }

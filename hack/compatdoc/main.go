@@ -23,6 +23,7 @@ and a run reports the one of its container (` + "`status.run.rocm`" + `). The dr
 |---|---|---|
 | the node (agent discover, monitor) | the host's ROCm and the driver | a warning among the problems: ` + "`ROCmTooOld`, `DriverMismatch`" + ` |
 | a run (precondition ` + "`ROCmVersion`" + `) | the container's ROCm and the driver | an Error rule fails the run, a Warning rule is reported |
+| a run (precondition ` + "`ScratchReclaim`" + `) | the container's HIP runtime, the first GPU's MEC firmware | RCCLX would refuse: the run fails; other builds: a warning |
 | the group (controller) | all members | see docs/reasons.md |
 `
 

@@ -38,6 +38,9 @@ const (
 	RuleROCmMinimum  = "ROCmMinimum"
 	RuleDriverWindow = "DriverWindow"
 	RuleFP8Encoding  = "FP8Encoding"
+
+	// RuleScratchReclaim has no check here: who applies it knows the environment and the runtime of the processes.
+	RuleScratchReclaim = "ScratchReclaim"
 )
 
 // CheckROCm holds a ROCm user space against what GPUs of a target (gfx942) need. It is nil where they fit, where the
@@ -95,12 +98,12 @@ func CheckDriver(driver, rocm string) *Finding {
 		return nil
 	}
 	r, ok := v.release()
-	oldest, newest, open := row.window()
+	oldest, newest, after := row.window()
 	var advice string
 	switch {
 	case v.Less(oldest): // also "5", of which the minor does not matter
 		advice = fmt.Sprintf("use ROCm %s or newer, or an older driver", oldest)
-	case ok && newest.Less(r) && !open:
+	case ok && after != nil && !r.Less(*after):
 		advice = fmt.Sprintf("update the driver, or use ROCm %s or older", newest)
 	default:
 		return nil
@@ -125,10 +128,10 @@ func driverOf(driver string) (row driverRow, ok bool) {
 }
 
 // window is the range of ROCm releases that a driver is supported with: the published one, widened by the year that AMD
-// grants to user spaces since 6.4. open says that the newest known release is within it, so that a newer one cannot be judged.
-func (d driverRow) window() (oldest, newest Version, open bool) {
+// grants to user spaces since 6.4. after is the first known release that is too new; nil where the newest known one is not,
+// so that a newer one cannot be judged.
+func (d driverRow) window() (oldest, newest Version, after *Version) {
 	oldest, newest = d.oldest, d.newest
-	last := releases[len(releases)-1].rocm
 	at := slices.IndexFunc(releases, func(r releaseRow) bool { return r.rocm == d.rocm })
 	if at >= 0 {
 		for _, r := range releases[at:] {
@@ -137,7 +140,12 @@ func (d driverRow) window() (oldest, newest Version, open bool) {
 			}
 		}
 	}
-	return oldest, newest, !newest.Less(last)
+	for _, r := range releases {
+		if newest.Less(r.rocm) {
+			return oldest, newest, &r.rocm
+		}
+	}
+	return oldest, newest, nil
 }
 
 // of says which release a driver is of: "ROCm 6.2", "release 30.10 and ROCm 7.0".
@@ -152,6 +160,21 @@ func withinYear(from, to string) bool {
 	a, errA := time.Parse(time.DateOnly, from)
 	b, errB := time.Parse(time.DateOnly, to)
 	return errA == nil && errB == nil && !b.After(a.AddDate(1, 0, 0))
+}
+
+// ScratchRuntimeCode is the HIP runtime (hipRuntimeGetVersion: 6.4.43484) from which, with ScratchFirmware, the library starts
+// without HSA_NO_SCRATCH_RECLAIM=1 (rccl src/rccl_wrap.cc validHsaScratchEnvSetting).
+const ScratchRuntimeCode = 60443484
+
+// ScratchFirmware is the MEC firmware, as KFD writes it, from which the library starts on GPUs of a target without
+// HSA_NO_SCRATCH_RECLAIM=1. ruled is false for a target that the library does not look at.
+func ScratchFirmware(gfxTarget string) (least uint64, ruled bool) {
+	for _, row := range scratch {
+		if row.target == gfxTarget {
+			return row.firmware, true
+		}
+	}
+	return 0, false
 }
 
 // FP8Encoding is how GPUs of a target encode FP8 numbers: FNUZ or OCP; "" where that is not known or they have none.

@@ -98,8 +98,22 @@ func TestCheckDriver(t *testing.T) {
 		{"6.14.14", "5", "use ROCm 6.2 or newer"},
 		{"6.14.14", "6", ""}, // 6.0 or 6.4
 		{"6.14.14", "7.2.4", ""},
-		{"6.14.14", "10.0.0", ""}, // newer than the tables
-		{"6.10.5", "7.1.0", ""},   // within the year
+		{"6.14.14", "10.0.0", ""}, // within the year
+		{"6.14.14", "10.1.0", ""}, // newer than the tables
+		{"6.14.14", "7.14.0", ""},
+		{"6.14.14", "7.12.0", ""},
+		{"6.12.12", "7.12.0", ""}, // a preview, which may be within the year
+		{"6.12.12", "7.14.0", "update the driver, or use ROCm 7.2 or older"},
+		{"6.12.12", "10.0.0", "update the driver, or use ROCm 7.2 or older"},
+		{"6.10.5", "7.12.0", "update the driver, or use ROCm 7.1 or older"},
+		{"6.18.3", "7.14.0", ""},
+		{"6.18.3", "6.3.1", ""},
+		{"6.18.3", "6.2.4", "(driver of release 31.10 to 31.30 and ROCm 7.14)"},
+		{"6.18.3", "10.0.0", ""},
+		{"6.19.14.31400000", "7.14.0", ""},
+		{"6.19.14.31400000", "10.0.0", ""},
+		{"6.19.14", "6.3.4", "use ROCm 6.4 or newer, or an older driver"},
+		{"6.10.5", "7.1.0", ""}, // within the year
 		{"6.10.5", "7.2.0", "update the driver, or use ROCm 7.1 or older"},
 		{"6.10.5", "10.0.0", "update the driver"},
 		{"6.12.12", "7.2.0", ""},
@@ -111,7 +125,7 @@ func TestCheckDriver(t *testing.T) {
 		{"6.16.6", "6.3.1", ""},
 		{"6.16.13", "6.2.4", "(driver of release 30.30 and ROCm 7.2)"},
 		{"6.16.6", "6.2.4", "(driver of release 30.20 and ROCm 7.1)"},
-		{"6.19.14", "5.0.0", ""}, // not in the table
+		{"6.21.1", "5.0.0", ""}, // not in the table
 		{"6.2.4", "7.2.0", ""},
 		{"", "5.0.0", ""}, // an in-tree driver
 		{"6.14.14", "", ""},
@@ -155,6 +169,15 @@ func TestFP8(t *testing.T) {
 	}
 }
 
+// TestScratchFirmware: other targets have no rule, and each that has one names a firmware.
+func TestScratchFirmware(t *testing.T) {
+	for target, want := range map[string]uint64{"gfx942": 177, "gfx950": 24, "gfx90a": 0, "mixed": 0, "": 0} {
+		if got, ruled := ScratchFirmware(target); got != want || ruled != (want > 0) {
+			t.Errorf("ScratchFirmware(%q) = %d, %v", target, got, ruled)
+		}
+	}
+}
+
 // TestTables: the tables are in order, each window holds the ROCm that its driver came with, and every row has a source.
 func TestTables(t *testing.T) {
 	for i, r := range releases {
@@ -166,7 +189,10 @@ func TestTables(t *testing.T) {
 		}
 	}
 	for i, d := range drivers {
-		oldest, newest, _ := d.window()
+		oldest, newest, after := d.window()
+		if after != nil && !newest.Less(*after) {
+			t.Errorf("driver %s: ROCm %s is too new, and %s is not", d.name, after, newest)
+		}
 		if d.rocm.Less(oldest) || newest.Less(d.rocm) {
 			t.Errorf("driver %s: window %s to %s does not hold its own ROCm %s", d.name, oldest, newest, d.rocm)
 		}

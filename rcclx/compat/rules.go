@@ -1,6 +1,9 @@
 package compat
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+)
 
 // Rule is one rule for a reader.
 type Rule struct {
@@ -32,7 +35,7 @@ func Rules() []Rule {
 	window := Rule{
 		Name: RuleDriverWindow, Level: Warning,
 		Holds: fmt.Sprintf("the ROCm user space is one that AMD supports with the amdgpu driver: the published range, and, of ROCm %s and later, what came out within a year after the driver", yearRule),
-		Unknown: fmt.Sprintf("for a driver without a version (one that came with the kernel), a driver that is not in the table, and for ROCm after %s, which may still be within the year",
+		Unknown: fmt.Sprintf("for a driver without a version (one that came with the kernel), a driver that is not in the table, and for a ROCm that is newer than the last one of the row and older than the first known one outside of it; the last known one is %s",
 			releases[len(releases)-1].rocm),
 		Columns: []string{"amdgpu module", "driver release", "came with ROCm", "ROCm from", "ROCm to", "source"},
 	}
@@ -53,5 +56,14 @@ func Rules() []Rule {
 	for _, e := range encodings {
 		fp8.Rows = append(fp8.Rows, []string{e.target, e.encoding, e.source})
 	}
-	return []Rule{least, window, fp8}
+	reclaim := Rule{
+		Name: RuleScratchReclaim, Level: Error,
+		Holds:   "HSA_NO_SCRATCH_RECLAIM is 1, or the HIP runtime is at least 6.4.43484 and the MEC firmware at least this; in a group, on all nodes or on none",
+		Unknown: "for targets that are not in the table, and where a version is not known",
+		Columns: []string{"GPUs", "MEC firmware at least", "source"},
+	}
+	for _, row := range scratch {
+		reclaim.Rows = append(reclaim.Rows, []string{row.target, strconv.FormatUint(row.firmware, 10), row.source})
+	}
+	return []Rule{least, window, fp8, reclaim}
 }

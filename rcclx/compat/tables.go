@@ -44,6 +44,8 @@ type driverRow struct {
 
 const matrix2025 = "ROCm installation guide, user and AMD GPU Driver support matrix of 2025-09-17"
 
+const matrix714 = "ROCm 7.14's compatibility matrix (ROCm/legacy-rocm-build@8eb3b62 docs/compatibility/include/system-instinct.rst: drivers 30.10 to 31.40.1)"
+
 var drivers = []driverRow{
 	{module: version(6, 7), name: "ROCm 6.1", rocm: version(6, 1), oldest: version(5, 7), newest: version(6, 4), source: matrix2025},
 	{module: version(6, 8), name: "ROCm 6.2", rocm: version(6, 2), oldest: version(6, 0), newest: version(7, 0), source: matrix2025},
@@ -52,6 +54,8 @@ var drivers = []driverRow{
 	{module: version(6, 14), name: "30.10", rocm: version(7, 0), oldest: version(6, 2), newest: version(7, 0), source: matrix2025 + "; ROCm/amdgpu-docs@67902e2 docs/compatibility/compatibility-matrix.rst"},
 	{module: version(6, 16), name: "30.20", rocm: version(7, 1), oldest: version(6, 3), newest: version(7, 1), source: "no published row was found: the year that AMD grants, back from 2025-10-30"},
 	{module: version(6, 16, 13), name: "30.30", rocm: version(7, 2), oldest: version(6, 3), newest: version(7, 2), source: "ROCm/amdgpu-docs#97 docs/compatibility/compatibility-matrix.rst (30.30.2 and 30.30.3)"},
+	{module: version(6, 18), name: "31.10 to 31.30", rocm: version(7, 14), oldest: version(6, 3), newest: version(7, 14), source: matrix714 + "; 6.18.3 is between the modules of 30.30 and 31.40, and which of these three it is was not found: from ROCm 6.3 as the driver before, and the year is counted from 7.14"},
+	{module: version(6, 19), name: "31.40", rocm: version(7, 14), oldest: version(6, 4), newest: version(7, 14), source: matrix714 + "; its number is in the version (6.19.14.31400000, ROCm 7.14's installation page) and in ROCm/gpu-operator#610; from ROCm 6.4: the year that AMD grants, back from 2026-07-16"},
 }
 
 // yearRule is the first ROCm release that may be a year away from the driver (the same page); before, it was two releases.
@@ -63,7 +67,8 @@ type releaseRow struct {
 	date string // year-month-day
 }
 
-// releases, oldest first. Newer ones than the last are not known here, and are judged only where the last is itself too new.
+// releases, oldest first, by their tags in ROCm's repositories. One that is not among them is judged only where the known one
+// before it is too new itself.
 var releases = []releaseRow{
 	{version(6, 1), "2024-04-16"},
 	{version(6, 2), "2024-08-02"},
@@ -72,6 +77,23 @@ var releases = []releaseRow{
 	{version(7, 0), "2025-09-16"},
 	{version(7, 1), "2025-10-30"},
 	{version(7, 2), "2026-01-21"},
+	{version(7, 14), "2026-07-16"}, // previews 7.9 to 7.13 came between, and are not judged where they may be within the year
+	{version(10, 0), "2026-08-26"}, // the tag therock-10.0 of ROCm/rocm-systems
+}
+
+// scratchRow: the MEC firmware from which the library starts on GPUs of a target without HSA_NO_SCRATCH_RECLAIM=1, where the
+// HIP runtime is new enough, too.
+type scratchRow struct {
+	target   string
+	firmware uint64 // as KFD writes it (fw_version)
+	source   string
+}
+
+const scratchSource = "torchcomms comms/rcclx/develop/projects/rccl src/rccl_wrap.cc validHsaScratchEnvSetting, which looks at no other target"
+
+var scratch = []scratchRow{
+	{"gfx942", 177, scratchSource},
+	{"gfx950", 24, scratchSource},
 }
 
 // encodingRow: how the matrix cores of a target encode FP8 (E4M3).
