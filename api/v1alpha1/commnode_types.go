@@ -109,7 +109,7 @@ type PlatformFacts struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	BootID string `json:"bootID,omitempty"`
-	// driver: kind and version (or srcversion) of amdgpu, as the inventory shows it.
+	// driver: version and srcversion of amdgpu, or its kind and srcversion where it has no version.
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	Driver string `json:"driver,omitempty"`
