@@ -8,7 +8,17 @@ func (f *Facts) GPUsCertain() bool {
 }
 
 // LinksCertain says that a link which is not among the facts, between two GPUs that are, is not in KFD.
-func (f *Facts) LinksCertain() bool { return f.GPUsCertain() && !f.linksUnread }
+func (f *Facts) LinksCertain() bool { return f.GPUsCertain() && len(f.linksUnread) == 0 }
+
+// linksRead says that all links of a GPU could be read, so that one which is not among them is not there.
+func (f *Facts) linksRead(gpu int) bool {
+	for _, node := range f.GPUs[gpu].Nodes {
+		if f.linksUnread[node] {
+			return false
+		}
+	}
+	return true
+}
 
 // Virtual says that the GPU is a virtual function, whose host may hide from it what it hides from a guest.
 func (g *GPU) Virtual() bool { return g.model.VF }

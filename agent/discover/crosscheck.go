@@ -57,8 +57,8 @@ func (l *problemList) notInKFD(f *Facts, p *PCIGPU) {
 
 // checkRenderNodes: a device is opened through its render node, by HIP and by what the device plugin hands out.
 func (l *problemList) checkRenderNodes(f *Facts) {
-	if f.renderMinors == nil {
-		return
+	if f.renderMinors == nil || !f.GenerationStable {
+		return // while partitions are set anew, KFD and DRM follow each other
 	}
 	var subjects, names []string
 	stated := 0

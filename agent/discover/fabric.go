@@ -12,6 +12,9 @@ import (
 // weight of the product, and no bandwidth outlier within the node.
 func (l *problemList) checkFabric(f *Facts) {
 	l.checkLinkFiles(f)
+	if !f.GenerationStable {
+		return // hives and links are of different moments
+	}
 	if len(f.GPUs) < 2 || f.Model == Mixed && !sameFabric(f.GPUs) {
 		return
 	}
@@ -121,25 +124,28 @@ func (l *problemList) checkLinkFiles(f *Facts) {
 	}
 }
 
-// checkPairs looks at each two GPUs of a hive once.
+// checkPairs looks at each two GPUs of a hive once. Where links of a GPU could not be read, those that are not there may be
+// among them, and Unread says which files; what was read counts all the same.
 func (l *problemList) checkPairs(f *Facts, groups map[uint64][]int) {
-	if f.linksUnread {
-		return // a pair may only look broken: Unread says which files
-	}
 	views := newViewCheck(f)
 	for i := range f.GPUs {
-		l.checkPartitions(f, i)
+		if f.linksRead(i) {
+			l.checkPartitions(f, i)
+		}
 		for j := i + 1; j < len(f.GPUs); j++ {
 			a, b := &f.GPUs[i], &f.GPUs[j]
 			there, back := f.Mesh.Pairs[i][j], f.Mesh.Pairs[j][i]
 			name := a.PCIAddress + "<->" + b.PCIAddress
-			sameHive := a.HiveID != nil && b.HiveID != nil && *a.HiveID != 0 && *a.HiveID == *b.HiveID
-			if !sameHive {
+			if !f.sameHive(i, j) {
 				// Across hives PCIe is all there can be; a GPU with an unread hive was reported.
 				continue
 			}
 			xThere, xBack := isXGMI(there), isXGMI(back)
+			openThere, openBack := !xThere && !f.linksRead(i), !xBack && !f.linksRead(j)
 			switch {
+			case openThere && openBack:
+			case openThere || openBack:
+				l.checkHalf(name, a, b, there, back, openThere)
 			case xThere != xBack:
 				from, to := a, b
 				if xBack {
@@ -157,12 +163,31 @@ func (l *problemList) checkPairs(f *Facts, groups map[uint64][]int) {
 			case l.checkSymmetry(name, a, b, there, back):
 			default:
 				l.checkWeight(name, a, b, there)
-				l.checkDevicePairs(f, name, i, j)
+				if f.linksRead(i) && f.linksRead(j) {
+					l.checkDevicePairs(f, name, i, j)
+				}
 				views.add(name, i, j)
 			}
 		}
 	}
 	views.report(l)
+}
+
+// checkHalf looks at a pair of which one direction may be unread: the other alone can be wrong.
+func (l *problemList) checkHalf(name string, a, b *GPU, there, back *Link, openThere bool) {
+	from, to, link := a, b, there
+	if openThere {
+		from, to, link = b, a, back
+	}
+	const next = "The other direction could not be read. Look for XGMI in the kernel log; power-cycle the node."
+	switch {
+	case isXGMI(link):
+		l.checkWeight(name, from, to, link)
+	case link != nil:
+		l.error(v1alpha1.ProblemPCIeInsteadOfXGMI, name, "Only PCIe leads from %s to %s; expected xGMI within their hive. %s", from.PCIAddress, to.PCIAddress, next)
+	default:
+		l.error(v1alpha1.ProblemLinkMissing, name, "KFD has no link from %s to %s; expected xGMI within their hive. %s", from.PCIAddress, to.PCIAddress, next)
+	}
 }
 
 // checkSymmetry compares the two directions of a pair: weights, and the bandwidths where both are stated. It says whether it

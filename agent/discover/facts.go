@@ -64,7 +64,8 @@ type Facts struct {
 	moduleClass Class // why sys/module/amdgpu could not be listed
 	modulesSeen bool  // sys/module itself could be listed
 	linkRecords []linkRecord
-	linksUnread bool // some link of a GPU is there but could not be read
+	// linksUnread are the KFD nodes of which some link is there but could not be read.
+	linksUnread map[int]bool
 	// hiveOrder lists the PCI addresses of a hive's GPUs in the driver's order; a hive whose order is not known is absent.
 	hiveOrder map[uint64][]string
 	// renderMinors are the DRM render nodes that exist; nil where they could not be listed.
@@ -323,6 +324,8 @@ type Mesh struct {
 	// Pairs is the best way between each two GPUs, by their order in Facts.GPUs; nil for a GPU itself or no known way.
 	Pairs [][]*Link `json:"-"`
 
+	// detours counts those that take several hops, or none that the firmware knows, where the model has direct links.
+	detours int
 	// devicePairs counts the directed xGMI links between the devices of two GPUs, or of one GPU.
 	devicePairs map[[2]int]int
 }

@@ -1,10 +1,6 @@
 package discover
 
-import (
-	"fmt"
-	"sort"
-	"strings"
-)
+import "sort"
 
 // HSA_IOLINKTYPE values (hsakmttypes.h; CRAT_IOLINK_TYPE in kfd_crat.h). Other libraries number them differently.
 const (
@@ -67,6 +63,9 @@ func buildMesh(f *Facts, expectedGPUs int) Mesh {
 				continue
 			}
 			m.Links++
+			if f.GPUs[i].model.Fabric == fabricMesh && l.detour() {
+				m.detours++
+			}
 			if l.MinBandwidthMBps != nil {
 				bandwidths[*l.MinBandwidthMBps]++
 			}
@@ -74,7 +73,7 @@ func buildMesh(f *Facts, expectedGPUs int) Mesh {
 	}
 	m.LinkBandwidthMBps = commonest(bandwidths)
 	m.Hives = len(hives(f.GPUs))
-	m.ExpectedLinks, m.State = meshState(f, m.Links, expectedGPUs)
+	m.ExpectedLinks, m.State = meshState(f, &m, expectedGPUs)
 	return m
 }
 
@@ -136,64 +135,6 @@ func hives(gpus []GPU) map[uint64][]int {
 	return m
 }
 
-// expectation is how many GPUs a node should have, and how sure that is.
-type expectation struct {
-	gpus int
-	// evident: a person or the driver's own list of the hive says so, not only what servers of this model usually have.
-	evident bool
-	source  string
-}
-
-func expectGPUs(f *Facts, asked int) expectation {
-	if asked > 0 {
-		return expectation{gpus: asked, evident: true, source: "asked for"}
-	}
-	var e expectation
-	for i := range f.GPUs {
-		g := &f.GPUs[i]
-		if g.model.PlatformGPUs > e.gpus {
-			e = expectation{gpus: g.model.PlatformGPUs, source: "that a server of this model has"}
-		}
-	}
-	if n := hiveMembers(f); n >= e.gpus && n > len(f.GPUs) {
-		source := "that the driver lists in its hives"
-		if absent := f.absentMembers(); len(absent) > 0 {
-			source += fmt.Sprintf(" (it has %s, too)", strings.Join(absent[:min(len(absent), 4)], ", "))
-		}
-		e = expectation{gpus: n, evident: true, source: source}
-	}
-	return e
-}
-
-// hiveMembers counts the GPUs that there should be by the driver's own lists of the hives. A model with one hive has as
-// many as its longest list; of the others, each hive has its own.
-func hiveMembers(f *Facts) int {
-	total, longest, unknown := len(f.GPUs), 0, 0
-	for i := range f.GPUs {
-		g := &f.GPUs[i]
-		if g.HiveID == nil {
-			unknown++ // it may be one that a list has and its hive lacks
-		}
-		if g.HiveNodes != nil && (g.model.Fabric == fabricMesh || g.model.Fabric == fabricHops) {
-			longest = max(longest, *g.HiveNodes)
-		}
-	}
-	if longest > 0 {
-		return longest
-	}
-	lacking := 0
-	for _, members := range hives(f.GPUs) {
-		listed := 0
-		for _, i := range members {
-			if n := f.GPUs[i].HiveNodes; n != nil {
-				listed = max(listed, *n)
-			}
-		}
-		lacking += max(0, listed-len(members))
-	}
-	return total + max(0, lacking-unknown)
-}
-
 // withoutXGMI says that all GPUs are virtual functions that are in no hive: the hypervisor does not show xGMI to this guest,
 // which says nothing of the links (ROCm/rocm-systems#2053).
 func withoutXGMI(f *Facts) bool {
@@ -207,12 +148,12 @@ func withoutXGMI(f *Facts) bool {
 
 // meshState holds the links against what the model should have. Anything unread makes it Unknown, unless what was read
 // is wrong already.
-func meshState(f *Facts, links, asked int) (*int, string) {
+func meshState(f *Facts, m *Mesh, asked int) (*int, string) {
 	n := len(f.GPUs)
 	if n == 0 {
 		return nil, MeshUnknown
 	}
-	unread := len(f.HiddenNodes) > 0 || len(f.UnreadableNodes) > 0 || f.linksUnread
+	unread := !f.LinksCertain()
 	fab := f.GPUs[0].model.Fabric
 	for i := range f.GPUs {
 		if f.GPUs[i].HiveID == nil && f.GPUs[i].model.Fabric != fabricNone {
@@ -230,7 +171,7 @@ func meshState(f *Facts, links, asked int) (*int, string) {
 		for _, members := range hives(f.GPUs) {
 			expected += len(members) * (len(members) - 1)
 		}
-		if !unread && expected > 0 && links == expected {
+		if !unread && expected > 0 && m.Links == expected {
 			return nil, MeshFull
 		}
 		return nil, MeshUnknown
@@ -239,11 +180,11 @@ func meshState(f *Facts, links, asked int) (*int, string) {
 		for _, members := range hives(f.GPUs) {
 			expected += len(members) * (len(members) - 1)
 		}
-		if expected == 0 && links == 0 && !unread {
+		if expected == 0 && m.Links == 0 && !unread {
 			return &expected, MeshNotApplicable
 		}
 	default:
-		if links == 0 && withoutXGMI(f) {
+		if m.Links == 0 && withoutXGMI(f) {
 			return nil, MeshUnknown
 		}
 		gpus := max(n, expectGPUs(f, asked).gpus)
@@ -253,10 +194,49 @@ func meshState(f *Facts, links, asked int) (*int, string) {
 		}
 	}
 	switch {
-	case unread:
+	case f.GenerationStable && provenIncomplete(f, m):
+		return &expected, MeshIncomplete
+	case unread, fab == fabricMesh && oddWeight(m):
 		return &expected, MeshUnknown
-	case links == expected && (fab == fabricBridge || len(hives(f.GPUs)) == 1):
+	case m.Links == expected && (fab == fabricBridge || len(hives(f.GPUs)) == 1):
 		return &expected, MeshFull
 	}
 	return &expected, MeshIncomplete
+}
+
+// provenIncomplete says that what was read is wrong, whatever the rest may say: a way between two GPUs of a hive that is not
+// xGMI or, in a full mesh, not direct; or two hives where the model has one.
+func provenIncomplete(f *Facts, m *Mesh) bool {
+	if m.detours > 0 || f.GPUs[0].model.Fabric != fabricBridge && len(hives(f.GPUs)) > 1 {
+		return true
+	}
+	for i := range m.Pairs {
+		for j, link := range m.Pairs[i] {
+			if i != j && f.sameHive(i, j) && !isXGMI(link) && f.linksRead(i) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// sameHive says that two GPUs are known to be in one hive.
+func (f *Facts) sameHive(i, j int) bool {
+	a, b := f.GPUs[i].HiveID, f.GPUs[j].HiveID
+	return a != nil && b != nil && *a != 0 && *a == *b
+}
+
+// detour: the firmware takes several hops, or knows no way (weight 0).
+func (l *Link) detour() bool { return l.Weight == 0 || l.Hops != nil && *l.Hops > 1 }
+
+// oddWeight: some weight of a mesh tells no number of hops, so that it is not known to be direct.
+func oddWeight(m *Mesh) bool {
+	for i := range m.Pairs {
+		for _, link := range m.Pairs[i] {
+			if isXGMI(link) && link.Hops == nil {
+				return true
+			}
+		}
+	}
+	return false
 }

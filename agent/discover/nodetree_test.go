@@ -88,7 +88,7 @@ func TestGeneratedFaults(t *testing.T) {
 		"up on one side in the driver's lists": {"MI300X", func(n *nodetree.Node) {
 			n.Links = []nodetree.Link{{A: 1, B: 2, Kind: nodetree.LinkNone, OneWay: true, DriverOnly: true}}
 		}, []string{"Error LinkAsymmetric 0000:2b:00.0<->0000:5b:00.0"}, MeshFull},
-		"a die of an MI250 is gone": {"MI250", func(n *nodetree.Node) { n.GPUs[3].Missing = true }, []string{}, MeshFull},
+		"a die of an MI250 is gone": {"MI250", func(n *nodetree.Node) { n.GPUs[3].Missing = true }, []string{"Error GPUMissing MI250"}, MeshIncomplete},
 		"functions without xGMI": {"MI300X VF", func(n *nodetree.Node) {
 			for i := range n.GPUs {
 				n.GPUs[i].Hive = -1

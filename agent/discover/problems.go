@@ -48,11 +48,11 @@ func findProblems(f *Facts, expectedGPUs int) []v1alpha1.Problem {
 
 // checkTree says why there is no GPU at all, if so: the tree, the driver or the hardware.
 func (l *problemList) checkTree(f *Facts) {
-	if len(f.GPUs) > 0 || len(f.HiddenNodes) > 0 || len(f.UnreadableNodes) > 0 {
-		if !f.GenerationStable {
-			l.warn(v1alpha1.ProblemTopologyUnstable, "generation_id",
-				"KFD's topology changed during each of %d scans: a GPU is resetting or being repartitioned. Wait, then look again.", f.Scans)
-		}
+	if !f.GenerationStable {
+		l.warn(v1alpha1.ProblemTopologyUnstable, "generation_id",
+			"KFD's topology changed during each of %d scans: a GPU is resetting or being repartitioned. Wait, then look again.", f.Scans)
+	}
+	if len(f.GPUs) > 0 || len(f.HiddenNodes) > 0 || len(f.UnreadableNodes) > 0 || !f.GenerationStable {
 		return
 	}
 	switch {
@@ -194,13 +194,17 @@ func unreadProblem(class Class, kind string) (severity, code, next string) {
 
 // checkPresence: is every GPU of the PCI bus in KFD, are there as many as expected, and all their partitions?
 func (l *problemList) checkPresence(f *Facts, asked int) {
-	// A hidden or unreadable node may be any of the GPUs on the bus, so then none can be said to be missing.
-	certain := len(f.HiddenNodes) == 0 && len(f.UnreadableNodes) == 0 && f.nodesClass == "" && f.kfdPresent
+	// A hidden or unreadable node may be any of the GPUs on the bus, so then none can be said to be missing; nor where the
+	// topology changed while it was read.
+	certain := f.GPUsCertain() && f.kfdPresent
 	absent := l.checkBus(f, certain)
 	if e := expectGPUs(f, asked); certain && len(f.GPUs) > 0 && len(f.GPUs)+absent < e.gpus {
 		severity, next := v1alpha1.SeverityWarning, "Look for a GPU that fell off the bus in the kernel log; if the node shall have fewer, say so with --expected-gpus."
 		if e.evident {
 			severity, next = v1alpha1.SeverityError, "Look for a GPU that fell off the bus in the kernel log."
+			if e.counted {
+				next += " If the node shall have so many, say so with --expected-gpus."
+			}
 		}
 		l.add(severity, v1alpha1.ProblemGPUMissing, f.Model, "%d of the %d GPUs %s are here. %s", len(f.GPUs)+absent, e.gpus, e.source, next)
 	}

@@ -303,8 +303,13 @@ func (s *scenario) compareLinks(f *Facts, check checker) {
 			state = MeshNotApplicable
 		}
 	default:
-		whole := max(len(list), s.server)
-		if links == whole*(whole-1) && len(hives) == 1 {
+		due, _ := s.due()
+		whole := max(len(list), due)
+		direct := true
+		for pair, kind := range s.faulty {
+			direct = direct && (kind != "two hops" || s.node.GPUs[pair[0]].Missing || s.node.GPUs[pair[1]].Missing)
+		}
+		if links == whole*(whole-1) && len(hives) == 1 && direct {
 			state = MeshFull
 		}
 		if s.vf && hiveless == len(list) {

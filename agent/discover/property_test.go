@@ -224,7 +224,10 @@ func (s *scenario) lateProblems() {
 			unbound++
 		}
 	}
-	if len(list)+unbound < s.server {
+	switch due, proven := s.due(); {
+	case proven && len(list)+unbound < due:
+		s.error("GPUMissing", s.model)
+	case len(list)+unbound < due:
 		s.warn("GPUMissing", s.model)
 	}
 	if s.fabric == "newer" {
@@ -262,6 +265,38 @@ func (s *scenario) lateProblems() {
 	}
 	if len(far) > 0 && near > 0 {
 		s.warn("NICFar", strings.Join(far[:min(len(far), 4)], " "))
+	}
+}
+
+// due is how many GPUs there should be, and whether those that KFD has prove it.
+func (s *scenario) due() (gpus int, proven bool) {
+	here := len(s.present())
+	hives, hiveless := s.hives()
+	threes := 0
+	for _, n := range hives {
+		if n == 1 {
+			hiveless++
+		}
+		if n == 3 {
+			threes++
+		}
+	}
+	switch {
+	case s.server > 0:
+		return s.server, false
+	case s.fabric == "hops" && here%2 == 1:
+		return here + 1, true
+	case s.fabric == "bridge" && here != 4 && here != 8 && threes > hiveless:
+		return here + threes - hiveless, true
+	}
+	step := 1
+	if s.fabric == "hops" {
+		step = 2
+	}
+	for n := step; ; n *= 2 {
+		if n >= here {
+			return n, false
+		}
 	}
 }
 

@@ -186,7 +186,12 @@ func (f *Facts) addUnread(errs ...*ReadError) {
 		if e == nil {
 			continue
 		}
-		f.linksUnread = f.linksUnread || isLinkPath(e.Path)
+		if node, ok := linkNode(e.Path); ok {
+			if f.linksUnread == nil {
+				f.linksUnread = map[int]bool{}
+			}
+			f.linksUnread[node] = true
+		}
 		if len(f.Unread) < maxUnread {
 			f.Unread = append(f.Unread, Unread{Path: e.Path, Class: e.Class, Message: e.Err.Error()})
 		}
@@ -364,7 +369,13 @@ func stated(n *uint64) *uint64 {
 	return n
 }
 
-// isLinkPath says that a path is a KFD link's or their directory.
-func isLinkPath(path string) bool {
-	return strings.HasPrefix(path, nodesDir) && (strings.Contains(path, "/io_links") || strings.Contains(path, "/p2p_links"))
+// linkNode is the KFD node of a path that is a link's or the directory of its links.
+func linkNode(path string) (int, bool) {
+	rest, found := strings.CutPrefix(path, nodesDir+"/")
+	number, below, deeper := strings.Cut(rest, "/")
+	if !found || !deeper || !strings.HasPrefix(below, "io_links") && !strings.HasPrefix(below, "p2p_links") {
+		return 0, false
+	}
+	node, err := strconv.Atoi(number)
+	return node, err == nil
 }

@@ -25,6 +25,12 @@ func (f *Facts) Healthy() bool {
 
 // Proven says that the node was found healthy and nothing that proves it is missing: what is not known is never a pass.
 func (f *Facts) Proven() bool {
+	for i := range f.Problems {
+		switch f.Problems[i].Code {
+		case v1alpha1.ProblemGPUMissing, v1alpha1.ProblemTopologyUnstable:
+			return false // a card that is gone leaves the mesh of the others whole
+		}
+	}
 	if len(f.HiddenNodes) > 0 {
 		return false // of what they are nothing is known, whatever the others' mesh is
 	}
@@ -109,6 +115,8 @@ func meshWords(m *Mesh) string {
 	switch {
 	case m.State == MeshNotApplicable:
 		return "not applicable"
+	case m.ExpectedLinks != nil && m.detours > 0:
+		return fmt.Sprintf("%s (%d of %d links, %d of them not direct)", strings.ToLower(m.State), m.Links, *m.ExpectedLinks, m.detours)
 	case m.ExpectedLinks != nil:
 		return fmt.Sprintf("%s (%d of %d links)", strings.ToLower(m.State), m.Links, *m.ExpectedLinks)
 	}

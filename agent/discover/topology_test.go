@@ -85,7 +85,7 @@ func TestLinkSides(t *testing.T) {
 		}, nil, []string{"Error LinkAsymmetric " + pair}, "the side of 0000:5b:00.0 is down", MeshIncomplete},
 		"KFD, weights differ": {"MI300X", func(n *nodetree.Node) {
 			n.Links = []nodetree.Link{{A: 1, B: 2, Kind: nodetree.LinkXGMI, Hops: 2, OneWay: true}}
-		}, nil, []string{"Error LinkAsymmetric " + pair}, "weight 30 from 0000:2b:00.0 to 0000:5b:00.0 and 15 back", MeshFull},
+		}, nil, []string{"Error LinkAsymmetric " + pair}, "weight 30 from 0000:2b:00.0 to 0000:5b:00.0 and 15 back", MeshIncomplete},
 		"KFD, bandwidths differ": {"MI300X", func(n *nodetree.Node) {
 			n.Links = []nodetree.Link{{A: 1, B: 2, Kind: nodetree.LinkXGMI, BandwidthMBps: 16000, OneWay: true}}
 		}, nil, []string{"Error LinkAsymmetric " + pair}, "16000 to 16000 MB/s", MeshFull},
@@ -112,7 +112,14 @@ func TestLinkSides(t *testing.T) {
 		"weight 0": {"MI300X", nil, func(t *testing.T, tree *nodetree.Tree) {
 			edit(t, tree, linkTo(t, tree, 3, 4), replace("weight 15", "weight 0"))
 			edit(t, tree, linkTo(t, tree, 4, 3), replace("weight 15", "weight 0"))
-		}, []string{"Error LinkWeight " + pair}, "the firmware knows no way", MeshFull},
+		}, []string{"Error LinkWeight " + pair}, "the firmware knows no way", MeshIncomplete},
+		"two hops": {"MI300X", func(n *nodetree.Node) {
+			n.Links = []nodetree.Link{{A: 1, B: 2, Kind: nodetree.LinkXGMI, Hops: 4}}
+		}, nil, []string{"Error LinkWeight " + pair}, "takes 4 hops (weight 60)", MeshIncomplete},
+		"a weight that tells nothing": {"MI300X", nil, func(t *testing.T, tree *nodetree.Tree) {
+			edit(t, tree, linkTo(t, tree, 3, 4), replace("weight 15", "weight 14"))
+			edit(t, tree, linkTo(t, tree, 4, 3), replace("weight 15", "weight 14"))
+		}, []string{"Warning LinkWeight " + pair}, "weight 14", MeshUnknown},
 		"CPX, two partitions do not reach each other": {"MI300X", func(n *nodetree.Node) { n.Partition = nodetree.CPX },
 			func(t *testing.T, tree *nodetree.Tree) {
 				tree.Remove(strings.TrimSuffix(linkTo(t, tree, 12, 19), "/properties"))
