@@ -20,19 +20,31 @@ const (
 	labelPartition = "amd.com/compute-memory-partition"
 )
 
-// labelledValues are the values of a kind of label, with the number of devices that have each; 0 where no label counts them.
-func labelledValues(labels map[string]string, kind string) map[string]int {
-	out := map[string]int{}
-	for _, prefix := range []string{labelGPU, "beta." + labelGPU} {
-		if value := labels[prefix+kind]; value != "" {
-			out[value] += 0
-		}
-	}
+// labelledValues are the values of each kind of label, with the number of devices that have each; 0 where no label counts
+// them. Nil where the labeller has written none.
+func labelledValues(labels map[string]string) map[string]map[string]int {
+	var out map[string]map[string]int
 	for key, value := range labels {
-		shared, ok := strings.CutPrefix(strings.TrimPrefix(key, "beta."), labelGPU+kind+".")
-		if count, err := strconv.Atoi(value); ok && err == nil && shared != "" {
-			out[shared] = max(out[shared], count)
+		rest, ok := strings.CutPrefix(strings.TrimPrefix(key, "beta."), labelGPU)
+		if !ok || value == "" {
+			continue
 		}
+		kind, shared, counts := strings.Cut(rest, ".")
+		count := 0
+		if counts {
+			var err error
+			if count, err = strconv.Atoi(value); err != nil || shared == "" {
+				continue
+			}
+			value = shared
+		}
+		if out == nil {
+			out = map[string]map[string]int{}
+		}
+		if out[kind] == nil {
+			out[kind] = map[string]int{}
+		}
+		out[kind][value] = max(out[kind][value], count)
 	}
 	return out
 }
@@ -40,15 +52,12 @@ func labelledValues(labels map[string]string, kind string) map[string]int {
 // labelMismatch says which label of the node contradicts its facts; empty where none does, or a side is not known. Labels
 // only ever are a remark: the facts are what the kernel shows now.
 func labelMismatch(f *v1alpha1.NodeFacts, labels map[string]string) string {
-	ours := false
-	for key := range labels {
-		ours = ours || strings.Contains(key, amdResources)
-	}
-	if !ours {
+	values := labelledValues(labels)
+	if values == nil && labels[labelPartition] == "" {
 		return ""
 	}
 	single := f.GPUModel != unknownValue && f.GPUModel != "mixed" && f.GPUModel != ""
-	ids := labelledValues(labels, "device-id")
+	ids := values["device-id"]
 	for _, id := range sortedKeys(ids) {
 		if model := compat.ModelOfDeviceID(id); single && model != "" && !sameModel(model, f.GPUModel) {
 			return fmt.Sprintf("label device-id says %s (%s) and KFD shows %s", id, model, f.GPUModel)
@@ -62,7 +71,7 @@ func labelMismatch(f *v1alpha1.NodeFacts, labels map[string]string) string {
 			}
 		}
 	}
-	for _, name := range sortedKeys(labelledValues(labels, "product-name")) {
+	for _, name := range sortedKeys(values["product-name"]) {
 		if single && !sameModel(name, f.GPUModel) {
 			return fmt.Sprintf("label product-name says %s and KFD shows %s", name, f.GPUModel)
 		}
@@ -76,12 +85,11 @@ func labelMismatch(f *v1alpha1.NodeFacts, labels map[string]string) string {
 	if mode := labels[labelPartition]; mode != "" && strings.Count(f.Partition, "/") == 1 && modesContradict(strings.ToUpper(strings.Replace(mode, "_", "/", 1)), f.Partition) {
 		return fmt.Sprintf("label %s says %s and the kernel shows %s", labelPartition, mode, f.Partition)
 	}
-	return vramMismatch(f, labels)
+	return vramMismatch(f, values["vram"])
 }
 
 // vramMismatch compares the memory of whole GPUs: the labeller takes each device's own, in GiB, rounded.
-func vramMismatch(f *v1alpha1.NodeFacts, labels map[string]string) string {
-	sizes := labelledValues(labels, "vram")
+func vramMismatch(f *v1alpha1.NodeFacts, sizes map[string]int) string {
 	if len(sizes) != 1 || f.DeviceCount != f.GPUCount || len(f.GPUs) == 0 || f.GPUs[0].VRAMMiB == nil {
 		return ""
 	}

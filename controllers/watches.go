@@ -75,7 +75,8 @@ func groupChanged(before, after client.Object) bool {
 }
 
 // commNodeChanged ignores a report that only confirms one that still holds: the reconciler wakes when a report runs out.
-// Once the earlier one has run out, the same facts again are news: the node's agent is back.
+// Once the earlier one has run out, the same facts again are news: the node's agent is back. Sums of error counters alone are
+// none: the group looks at problems only, and on thousands of nodes some memory always corrects something.
 func (r *CommGroupReconciler) commNodeChanged(before, after client.Object) bool {
 	a, okA := before.(*v1alpha1.CommNode)
 	b, okB := after.(*v1alpha1.CommNode)
@@ -85,7 +86,8 @@ func (r *CommGroupReconciler) commNodeChanged(before, after client.Object) bool 
 	x, y := a.Status, b.Status
 	if x.Facts != nil && y.Facts != nil && factsHold(a, r.Clock.Now()) {
 		confirmed := *x.Facts
-		confirmed.ObservedTime = y.Facts.ObservedTime
+		confirmed.ObservedTime, confirmed.RAS = y.Facts.ObservedTime, y.Facts.RAS
+		confirmed.XGMI.UncorrectableErrors, confirmed.XGMI.CorrectableErrors = y.Facts.XGMI.UncorrectableErrors, y.Facts.XGMI.CorrectableErrors
 		x.Facts = &confirmed
 	}
 	return !equality.Semantic.DeepEqual(x, y)

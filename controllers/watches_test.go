@@ -24,6 +24,12 @@ func TestReportsThatCount(t *testing.T) {
 		return &v1alpha1.CommNode{Status: v1alpha1.CommNodeStatus{Facts: &v1alpha1.NodeFacts{
 			ObservedTime: metav1.NewTime(testNow.Add(-age)), ValidForSeconds: valid, GPUModel: model}}}
 	}
+	counted := func(age time.Duration, errors int64) *v1alpha1.CommNode {
+		cn := report(age, "MI300X")
+		cn.Status.Facts.RAS = &v1alpha1.RASFacts{Correctable: &errors}
+		cn.Status.Facts.XGMI.CorrectableErrors = &errors
+		return cn
+	}
 	end := valid * time.Second
 	for _, c := range []struct {
 		name          string
@@ -38,6 +44,8 @@ func TestReportsThatCount(t *testing.T) {
 		// The clock of such a node is behind: each of its reports is old when it comes, and holds for a short time only.
 		{"same facts, in time by the node's own clock", report(end+time.Second, "MI300X"), report(end/2, "MI300X"), true},
 		{"other facts, in time", report(end/2, "MI300X"), report(0, "MI325X"), true},
+		{"only more errors that hardware corrected", counted(end/2, 7), counted(0, 8), false},
+		{"more errors and other facts", counted(end/2, 7), report(0, "MI325X"), true},
 		{"facts taken away", report(0, "MI300X"), &v1alpha1.CommNode{}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
