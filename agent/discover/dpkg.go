@@ -2,8 +2,6 @@ package discover
 
 import (
 	"bytes"
-	"errors"
-	"io"
 	"regexp"
 	"strings"
 )
@@ -21,61 +19,6 @@ const (
 // parsed: docs/decisions/0010.
 var rpmDatabases = []string{
 	"usr/lib/sysimage/rpm/rpmdb.sqlite", "var/lib/rpm/rpmdb.sqlite", "usr/lib/sysimage/rpm/Packages.db", "var/lib/rpm/Packages.db", "var/lib/rpm/Packages",
-}
-
-// streamFS is an FS that can read a file piece by piece; a file of any size can be searched so.
-type streamFS interface {
-	// Open opens a file for reading.
-	Open(name string) (io.ReadCloser, error)
-}
-
-// stream gives a file's content to use, piece by piece, until use is content or limit bytes were read; whole says that all of
-// it was given or use was content before. The pieces are only valid during the call. One deadline holds for all of it.
-func (r *reader) stream(name string, limit int, use func(chunk []byte) (more bool)) (whole bool, rerr *ReadError) {
-	if err := r.begin(name); err != nil {
-		return false, r.fail(name, err)
-	}
-	whole, err := streamFile(r.fs, name, limit, use)
-	if gone := r.end(); gone != nil {
-		err = gone
-	}
-	if err != nil {
-		return false, r.fail(name, err)
-	}
-	return whole, nil
-}
-
-func streamFile(fsys FS, name string, limit int, use func(chunk []byte) bool) (whole bool, err error) {
-	opener, ok := fsys.(streamFS)
-	if !ok {
-		data, err := fsys.ReadFile(name)
-		if err != nil {
-			return false, err
-		}
-		return !use(data[:min(len(data), limit)]) || len(data) <= limit, nil
-	}
-	f, err := opener.Open(name)
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = f.Close() }()
-	buf := make([]byte, min(limit, 16<<10))
-	for left := limit; ; {
-		n, err := f.Read(buf[:min(len(buf), max(left, 1))])
-		if n > left {
-			return false, nil // a byte beyond the limit: there is more
-		}
-		left -= n
-		if n > 0 && !use(buf[:n]) {
-			return true, nil
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return true, nil
-		case err != nil:
-			return false, err
-		}
-	}
 }
 
 // dpkg asks Debian's package database for rocm-core. It is megabytes, so it is asked only where nothing else told a version.

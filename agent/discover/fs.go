@@ -6,6 +6,7 @@ package discover
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"syscall"
@@ -36,6 +37,12 @@ type SubFS interface {
 // subdirs is an FS that can open a directory for many files. It is a matter of speed only.
 type subdirs interface {
 	Sub(dir string) (SubFS, error)
+}
+
+// streamFS is an FS that can read a file piece by piece; a file of any size can be searched so.
+type streamFS interface {
+	// Open opens a file for reading.
+	Open(name string) (io.ReadCloser, error)
 }
 
 // ErrTooLarge says that a file is larger than MaxFileBytes.

@@ -151,6 +151,10 @@ func (d *gpuDetails) apply(g *GPU) {
 // field reads and parses one file; a missing file gives nil and is no error, since models and kernels differ.
 func field[T any](r *reader, path string, parse func([]byte) (T, error), unread *[]*ReadError) *T {
 	data, rerr := r.file(path)
+	return parsed(path, data, rerr, parse, unread)
+}
+
+func parsed[T any](path string, data []byte, rerr *ReadError, parse func([]byte) (T, error), unread *[]*ReadError) *T {
 	if rerr == nil {
 		value, err := parse(data)
 		if err == nil {

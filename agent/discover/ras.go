@@ -11,6 +11,9 @@ const (
 	rasSuffix = "_err_count"
 	// maxRASBlocks bounds the files of one GPU; the driver has about 20 blocks.
 	maxRASBlocks = 64
+	// maxBadPagesBytes is 37000 pages. A read of the file gives as many whole lines as fit a page of the kernel, so that it is short
+	// before the end (amdgpu_ras.c, amdgpu_ras_sysfs_badpages_read).
+	maxBadPagesBytes = 1 << 20
 )
 
 // RASBlockXGMI is the block of xGMI and WAFL links.
@@ -48,7 +51,9 @@ func readRAS(r *reader, dir string, unread *[]*ReadError) rasFacts {
 	for _, name := range names {
 		if name == "gpu_vram_bad_pages" {
 			facts.files[name] = true
-			facts.pages = field(r, dir+"ras/"+name, parseBadPages, unread)
+			path := dir + "ras/" + name
+			data, rerr := r.toEnd(path, maxBadPagesBytes)
+			facts.pages = parsed(path, data, rerr, parseBadPages, unread)
 			continue
 		}
 		block, isCounter := strings.CutSuffix(name, rasSuffix)

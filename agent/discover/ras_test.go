@@ -1,7 +1,9 @@
 package discover
 
 import (
+	"bytes"
 	"errors"
+	"io"
 	"slices"
 	"strings"
 	"syscall"
@@ -267,4 +269,40 @@ func (w withoutFS) ReadDir(name string) ([]string, error) {
 // onlyOn hides what has the text in its path, except below one GPU.
 func onlyOn(f FS, part, gpu string) FS {
 	return withoutFS{f, func(name string) bool { return strings.Contains(name, part) && !strings.Contains(name, gpu) }}
+}
+
+// linesFS gives a file as sysfs gives gpu_vram_bad_pages: each read has as many whole lines as fit it and a page of the kernel.
+type linesFS struct{ memFS }
+
+func (f linesFS) ReadFile(name string) ([]byte, error) {
+	data, err := f.memFS.ReadFile(name)
+	return data[:bytes.LastIndexByte(data[:min(len(data), 4096)], '\n')+1], err
+}
+
+func (f linesFS) Open(name string) (io.ReadCloser, error) {
+	data, err := f.memFS.ReadFile(name)
+	return &linesReader{data}, err
+}
+
+type linesReader struct{ left []byte }
+
+func (r *linesReader) Close() error { return nil }
+
+func (r *linesReader) Read(p []byte) (int, error) {
+	n := bytes.LastIndexByte(r.left[:min(len(r.left), len(p), 4096)], '\n') + 1
+	copy(p, r.left[:n])
+	if r.left = r.left[n:]; n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// TestManyBadPages: a list of bad pages that does not fit one read of sysfs is read to its end.
+func TestManyBadPages(t *testing.T) {
+	const dir, pages = "sys/bus/pci/devices/0000:05:00.0/", 3000
+	tree := memFS{dir + "ras/gpu_vram_bad_pages": strings.Repeat("0x027f5d43 : 0x00001000 : R\n", pages)}
+	var unread []*ReadError
+	if got := readRAS(testReader(linesFS{tree}), dir, &unread); got.pages == nil || got.pages.retired != pages || len(unread) > 0 {
+		t.Errorf("%+v, unread %v", got.pages, unread)
+	}
 }

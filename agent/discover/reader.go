@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"time"
@@ -208,6 +209,68 @@ func (r *reader) link(path string) (string, *ReadError) {
 	}
 	r.answers++
 	return target, nil
+}
+
+// stream gives a file's content to use, piece by piece, until use is content or limit bytes were read; whole says that all of
+// it was given or use was content before. The pieces are only valid during the call. One deadline holds for all of it.
+func (r *reader) stream(name string, limit int, use func(chunk []byte) (more bool)) (whole bool, rerr *ReadError) {
+	if err := r.begin(name); err != nil {
+		return false, r.fail(name, err)
+	}
+	whole, err := streamFile(r.fs, name, limit, use)
+	if gone := r.end(); gone != nil {
+		err = gone
+	}
+	if err != nil {
+		return false, r.fail(name, err)
+	}
+	return whole, nil
+}
+
+func streamFile(fsys FS, name string, limit int, use func(chunk []byte) bool) (whole bool, err error) {
+	opener, ok := fsys.(streamFS)
+	if !ok {
+		data, err := fsys.ReadFile(name)
+		if err != nil {
+			return false, err
+		}
+		return !use(data[:min(len(data), limit)]) || len(data) <= limit, nil
+	}
+	f, err := opener.Open(name)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = f.Close() }()
+	buf := make([]byte, min(limit, 16<<10))
+	for left := limit; ; {
+		n, err := f.Read(buf[:min(len(buf), max(left, 1))])
+		if n > left {
+			return false, nil // a byte beyond the limit: there is more
+		}
+		left -= n
+		if n > 0 && !use(buf[:n]) {
+			return true, nil
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return true, nil
+		case err != nil:
+			return false, err
+		}
+	}
+}
+
+// toEnd reads a file of at most limit bytes until a read gives nothing, where file takes a short read for the end.
+func (r *reader) toEnd(name string, limit int) ([]byte, *ReadError) {
+	var data []byte
+	whole, rerr := r.stream(name, limit, func(chunk []byte) bool {
+		data = append(data, chunk...)
+		return true
+	})
+	if rerr == nil && !whole {
+		rerr = r.fail(name, malformedf("file is larger than %d bytes", limit))
+	}
+	return data, rerr
 }
 
 // runAll does task(0) .. task(n-1) on a few workers and returns their results in order. A worker whose read misses the
