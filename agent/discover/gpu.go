@@ -2,6 +2,7 @@ package discover
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -192,13 +193,8 @@ func readGPU(r *reader, g *GPU, nodes []*kfdNode) *gpuDetails {
 		d.links = field(r, dir+"xgmi_num_links", parseHiveList, &d.unread)
 		d.physicalID = field(r, dir+"xgmi_physical_id", parseUintFile, &d.unread)
 	}
-	if numa := field(r, dir+"numa_node", parseIntFile, &d.unread); numa != nil {
-		if *numa >= 0 && *numa < 1<<16 {
-			n := int32(*numa)
-			d.numa = &n
-		} else {
-			d.numaUnknown = true
-		}
+	if numa := field(r, dir+"numa_node", parseNUMANode, &d.unread); numa != nil {
+		d.numa, d.numaUnknown = *numa, *numa == nil
 	}
 	d.productName = field(r, dir+"product_name", parseProductName, &d.unread)
 	d.vram = stated(field(r, dir+"mem_info_vram_total", parseUintFile, &d.unread))
@@ -220,7 +216,7 @@ func readGPU(r *reader, g *GPU, nodes []*kfdNode) *gpuDetails {
 func derivePartition(g *GPU, nodes []*kfdNode) string {
 	mode := ""
 	for _, n := range nodes {
-		if !owns(g, n) {
+		if !slices.Contains(g.Nodes, n.number) {
 			continue
 		}
 		if n.properties.NumXCC == nil || *n.properties.NumXCC > 64 {
@@ -235,20 +231,11 @@ func derivePartition(g *GPU, nodes []*kfdNode) string {
 	return mode
 }
 
-func owns(g *GPU, n *kfdNode) bool {
-	for _, number := range g.Nodes {
-		if number == n.number {
-			return true
-		}
-	}
-	return false
-}
-
 // vramOfNodes adds up the frame buffer banks of the GPU's KFD nodes; nil where any is not readable.
 func vramOfNodes(r *reader, g *GPU, nodes []*kfdNode, unread *[]*ReadError) *uint64 {
 	var total uint64
 	for _, n := range nodes {
-		if !owns(g, n) {
+		if !slices.Contains(g.Nodes, n.number) {
 			continue
 		}
 		dir := nodesDir + "/" + strconv.Itoa(n.number) + "/mem_banks"

@@ -83,9 +83,8 @@ func readNIC(r *reader, name string, bySlot *netIndex, unread *[]*ReadError) NIC
 			n.VendorID, n.DeviceID = readID(r, dir+"/device/vendor", unread), readID(r, dir+"/device/device", unread)
 		}
 		n.Product = nicProducts[n.VendorID+":"+n.DeviceID]
-		if numa := field(r, dir+"/device/numa_node", parseIntFile, unread); numa != nil && *numa >= 0 && *numa < 1<<16 {
-			node := int32(*numa)
-			n.NUMANode = &node
+		if numa := field(r, dir+"/device/numa_node", parseNUMANode, unread); numa != nil {
+			n.NUMANode = *numa
 		}
 	}
 	if n.PCIAddress != "" {
@@ -355,22 +354,7 @@ func parseLinkLayer(data []byte) (string, error) {
 }
 
 // parsePortRate reads "400 Gb/sec (4X NDR)" or "2.5 Gb/sec (1X SDR)" as Mbit/s (drivers/infiniband/core/sysfs.c, rate_show).
-func parsePortRate(data []byte) (int64, error) {
-	text := bytes.TrimSpace(data)
-	if len(text) == 0 {
-		return 0, errEmpty
-	}
-	number, _, found := bytes.Cut(text, []byte(" Gb/sec"))
-	whole, fraction, dot := strings.Cut(string(number), ".")
-	if !found || whole == "" || len(whole) > 6 || len(fraction) > 3 || dot == (fraction == "") {
-		return 0, malformedf("%.32q is not a rate in Gb/sec", text)
-	}
-	n, err := parseUint([]byte(whole + (fraction + "000")[:3]))
-	if err != nil {
-		return 0, malformedf("%.32q is not a rate in Gb/sec", text)
-	}
-	return int64(n), nil
-}
+func parsePortRate(data []byte) (int64, error) { return parseThousandths(data, " Gb/sec") }
 
 // naturalLess orders names with their numbers as numbers: mlx5_2 before mlx5_10.
 func naturalLess(a, b string) bool {

@@ -72,7 +72,7 @@ func (f *Facts) addGPUs(out *v1alpha1.NodeFacts) {
 	if len(f.GPUs) <= maxGPUs {
 		out.LinkClasses, rows = f.linkClasses()
 	}
-	numberOf := map[uint64]int32{} // hives are numbered by their first GPU: their own ids are long and say nothing
+	numbers := hiveNumbers(f.GPUs)
 	for i := range f.GPUs[:min(len(f.GPUs), maxGPUs)] {
 		g := &f.GPUs[i]
 		gf := v1alpha1.GPUFacts{PCIAddress: cut(g.PCIAddress, 16), NUMANode: g.NUMANode, Module: count(g.Module), NIC: cut(g.NIC, 32), NICPath: g.NICPath}
@@ -86,14 +86,7 @@ func (f *Facts) addGPUs(out *v1alpha1.NodeFacts) {
 			gf.Devices = int32(len(g.Nodes))
 		}
 		if g.HiveID != nil {
-			number := int32(0)
-			if *g.HiveID != 0 {
-				if numberOf[*g.HiveID] == 0 {
-					numberOf[*g.HiveID] = int32(len(numberOf) + 1)
-				}
-				number = numberOf[*g.HiveID]
-			}
-			gf.Hive = &number
+			gf.Hive = ptr.To(int32(numbers[*g.HiveID])) // 0 for one that is in none
 		}
 		if g.VRAMBytes != nil {
 			gf.VRAMMiB = ptr.To(int64(*g.VRAMBytes >> 20))

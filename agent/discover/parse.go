@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"k8s.io/utils/ptr"
 )
 
 // nodeProperties are the keys of KFD's nodes/N/properties that matter here; nil is a key that this kernel does not
@@ -194,16 +196,10 @@ func parseHexFile(data []byte) (uint64, error) {
 	return n, nil
 }
 
-// errorCounts are the counters of ras/<block>_err_count since the driver was loaded.
-type errorCounts struct {
-	Uncorrectable, Correctable uint64
-	Deferred                   *uint64
-}
-
-// parseErrorCounts reads "ue: N\nce: N\n" with an optional "de: N" (amdgpu_ras.c, amdgpu_ras_sysfs_read).
-func parseErrorCounts(data []byte) (errorCounts, error) {
+// parseErrorCounts reads ras/<block>_err_count: "ue: N\nce: N\n" with an optional "de: N" (amdgpu_ras.c, amdgpu_ras_sysfs_read).
+func parseErrorCounts(data []byte) (ErrorCounts, error) {
 	var (
-		counts errorCounts
+		counts ErrorCounts
 		ue, ce *uint64
 	)
 	if len(bytes.TrimSpace(data)) == 0 {
@@ -282,11 +278,13 @@ func parseROCmCoreLink(target string) (string, error) {
 	if m == nil {
 		return "", malformedf("link target %.64q is not librocm-core.so.1.0.<version>", target)
 	}
-	n, err := strconv.Atoi(m[1])
-	if err != nil {
-		return "", malformedf("link target %.64q: %v", target, err)
-	}
-	return strconv.Itoa(n/10000) + "." + strconv.Itoa(n/100%100) + "." + strconv.Itoa(n%100), nil
+	return releaseOf(m[1]), nil
+}
+
+// releaseOf is the ROCm release that five or six digits of a library's name stand for: 60401 is 6.4.1.
+func releaseOf(digits string) string {
+	n, _ := strconv.Atoi(digits) // six digits always are a number
+	return join(n/10000, n/100%100, n%100)
 }
 
 // gfxTarget is the compiler's name for a gfx_target_version: major in decimal, minor and stepping in hexadecimal.
@@ -343,24 +341,33 @@ var (
 )
 
 // parseLinkSpeed reads "32.0 GT/s PCIe" as 32000 (MT/s). "Unknown speed" is malformed.
-func parseLinkSpeed(data []byte) (int64, error) {
+func parseLinkSpeed(data []byte) (int64, error) { return parseThousandths(data, " GT/s") }
+
+// parseThousandths reads a number of at most three decimals before a unit as thousandths of it.
+func parseThousandths(data []byte, unit string) (int64, error) {
 	text := bytes.TrimSpace(data)
 	if len(text) == 0 {
 		return 0, errEmpty
 	}
-	number, _, found := bytes.Cut(text, []byte(" GT/s"))
-	whole, fraction, _ := strings.Cut(string(number), ".")
-	if !found || len(whole) == 0 || len(whole) > 6 || len(fraction) > 3 {
-		return 0, malformedf("%.32q is not a PCIe link speed", text)
+	number, _, found := bytes.Cut(text, []byte(unit))
+	whole, fraction, dot := strings.Cut(string(number), ".")
+	if !found || whole == "" || len(whole) > 6 || len(fraction) > 3 || dot == (fraction == "") {
+		return 0, malformedf("%.32q is not a number with the unit%s", text, unit)
 	}
-	for len(fraction) < 3 {
-		fraction += "0"
-	}
-	n, err := parseUint([]byte(whole + fraction))
+	n, err := parseUint([]byte(whole + (fraction + "000")[:3]))
 	if err != nil {
-		return 0, malformedf("%.32q is not a PCIe link speed", text)
+		return 0, malformedf("%.32q is not a number with the unit%s", text, unit)
 	}
 	return int64(n), nil
+}
+
+// parseNUMANode reads numa_node; nil with no error where the firmware does not say (-1).
+func parseNUMANode(data []byte) (*int32, error) {
+	n, err := parseIntFile(data)
+	if err != nil || n < 0 || n >= 1<<16 {
+		return nil, err
+	}
+	return ptr.To(int32(n)), nil
 }
 
 // parseProductName reads product_name, the board's own name (amdgpu_fru_eeprom.c); "" where its EEPROM has none.

@@ -68,7 +68,7 @@ func readRAS(r *reader, dir string, unread *[]*ReadError) rasFacts {
 		if facts.blocks == nil {
 			facts.blocks = make(map[string]ErrorCounts, len(names))
 		}
-		facts.blocks[block] = ErrorCounts(*counts)
+		facts.blocks[block] = *counts
 	}
 	return facts
 }

@@ -2,6 +2,9 @@ package discover
 
 import (
 	"fmt"
+	"maps"
+	"math"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -114,7 +117,7 @@ func bandwidthWords(m *Mesh) string {
 	return fmt.Sprintf("; the driver states %s GB/s for one link", gigabytes(*m.LinkBandwidthMBps))
 }
 
-// hiveNumbers counts the hives from 1, in the order of their first GPUs.
+// hiveNumbers counts the hives from 1, in the order of their first GPUs: their own ids are long and say nothing.
 func hiveNumbers(gpus []GPU) map[uint64]int {
 	numbers := map[uint64]int{}
 	for i := range gpus {
@@ -313,17 +316,9 @@ func ranges(numbers []int) string {
 	return strings.Join(parts, ",")
 }
 
-func sortedKeys[K int | string, V any](m map[K]V) []K {
-	keys := make([]K, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	sort.Slice(keys, func(i, j int) bool { return keys[i] < keys[j] })
-	return keys
-}
+func sortedKeys[K int | string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
 // gigabytes writes MB/s as GB/s with what it needs of decimals.
 func gigabytes(mbps uint64) string {
-	text := fmt.Sprintf("%d.%d", mbps/1000, mbps%1000/100)
-	return strings.TrimSuffix(text, ".0")
+	return strings.TrimSuffix(giga(int64(min(mbps, math.MaxInt64))), ".0")
 }

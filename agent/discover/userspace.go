@@ -125,11 +125,7 @@ func parseRCCLLink(target string) (string, error) {
 	if m == nil {
 		return "", malformedf("link target %.64q is not librccl.so.1.0.<version of ROCm>", target)
 	}
-	n, err := strconv.Atoi(m[1])
-	if err != nil {
-		return "", malformedf("link target %.64q: %v", target, err)
-	}
-	return strconv.Itoa(n/10000) + "." + strconv.Itoa(n/100%100) + "." + strconv.Itoa(n%100), nil
+	return releaseOf(m[1]), nil
 }
 
 var rcclDefine = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*define[ \t]+NCCL_(MAJOR|MINOR|PATCH|VERSION_CODE)[ \t]+(\d{1,8})[ \t\r]*$`)

@@ -14,7 +14,7 @@ func (l *problemList) checkVersions(f *Facts) {
 	if f.ROCm.State != ROCmFound {
 		return
 	}
-	for _, target := range gfxTargets(f) {
+	for _, target := range f.GFXTargets() {
 		if finding := compat.CheckROCm(target, f.ROCm.Version); finding != nil {
 			l.warn(v1alpha1.ProblemROCmTooOld, f.ROCm.Source, "%s%s", finding.Message, ofHost)
 		}
@@ -24,8 +24,8 @@ func (l *problemList) checkVersions(f *Facts) {
 	}
 }
 
-// gfxTargets are the targets of the GPUs, each once, in the order of the GPUs.
-func gfxTargets(f *Facts) []string {
+// GFXTargets are the targets of the GPUs, each once, in the order of the GPUs.
+func (f *Facts) GFXTargets() []string {
 	var targets []string
 	for i := range f.GPUs {
 		if g := f.GPUs[i].GFXTarget; g != "" && !slices.Contains(targets, g) {

@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"fmt"
+	"maps"
 	"math/bits"
 	"slices"
 	"strings"
@@ -38,7 +39,7 @@ func (l *look) countErrors(g *discover.GPU) {
 		}
 		return r
 	}
-	for _, block := range sorted(g.RAS) {
+	for _, block := range slices.Sorted(maps.Keys(g.RAS)) {
 		if block == discover.RASBlockXGMI {
 			continue // below, under codes of its own
 		}

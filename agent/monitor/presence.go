@@ -3,6 +3,7 @@ package monitor
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -36,7 +37,7 @@ func (l *look) lostGPUs() {
 	}
 	certain := l.facts.GPUsCertain()
 	lost, back, missing := l.gpus.look(l.now, there, func(string) bool { return certain })
-	for _, address := range sorted(back) {
+	for _, address := range slices.Sorted(maps.Keys(back)) {
 		l.note(v1alpha1.SeverityWarning, v1alpha1.ProblemGPULost, address, "The GPU is back; it was last seen at %s.", stamp(back[address]))
 	}
 	slices.Sort(missing)
@@ -71,12 +72,7 @@ func (l *look) lostLinks() {
 	}
 	certain := l.facts.LinksCertain()
 	lost, back, missing := l.links.look(l.now, there, func(k link) bool { return certain && present[k.from] && present[k.to] })
-	restored := make([]link, 0, len(back))
-	for k := range back {
-		restored = append(restored, k)
-	}
-	slices.SortFunc(restored, compareLinks)
-	for _, k := range restored {
+	for _, k := range slices.SortedFunc(maps.Keys(back), compareLinks) {
 		l.note(v1alpha1.SeverityWarning, v1alpha1.ProblemLinkLost, k.String(), "The xGMI link is back.")
 	}
 	slices.SortFunc(lost, compareLinks)
@@ -124,7 +120,7 @@ func (l *look) lostPorts() {
 		}
 	}
 	lost, back, missing := l.ports.look(l.now, up, func(k port) bool { return down[k] })
-	for _, g := range portsByGPU(sortedPorts(back)) {
+	for _, g := range portsByGPU(slices.Collect(maps.Keys(back))) {
 		l.note(v1alpha1.SeverityWarning, v1alpha1.ProblemXGMIPortDown, g.gpu, "xGMI port %s is up again.", g.numbers)
 	}
 	for _, g := range portsByGPU(lost) {
@@ -205,21 +201,4 @@ func portsByGPU(ports []port) []gpuPorts {
 		g.ports = append(g.ports, k)
 	}
 	return list
-}
-
-func sortedPorts[V any](m map[port]V) []port {
-	list := make([]port, 0, len(m))
-	for k := range m {
-		list = append(list, k)
-	}
-	return list
-}
-
-func sorted[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

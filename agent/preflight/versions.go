@@ -2,7 +2,6 @@ package preflight
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"rcclx.io/commgroup-operator/agent/discover"
@@ -31,7 +30,7 @@ func checkROCmVersion(f NodeFacts) Finding {
 		return found(ROCmVersion, Unknown, -1, "the container's ROCm version is not known (%s)", whyNoROCm(d.ROCm))
 	}
 	have := fmt.Sprintf("the container has ROCm %s (/%s)", d.ROCm.Version, d.ROCm.Source)
-	targets := targetsOf(d)
+	targets := d.GFXTargets()
 	if len(targets) == 0 {
 		return found(ROCmVersion, Unknown, -1, "%s, and of no GPU is it known what it needs", have)
 	}
@@ -78,15 +77,4 @@ func whyNoROCm(r discover.ROCmFacts) string {
 		}
 	}
 	return "no file, library or package tells it"
-}
-
-// targetsOf are the targets of the GPUs that the kernel shows, each once.
-func targetsOf(d *discover.Facts) []string {
-	var targets []string
-	for i := range d.GPUs {
-		if t := d.GPUs[i].GFXTarget; t != "" && !slices.Contains(targets, t) {
-			targets = append(targets, t)
-		}
-	}
-	return targets
 }
