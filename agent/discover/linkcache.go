@@ -15,24 +15,34 @@ type DirID struct {
 
 // linkCache remembers the links of KFD's directories over the scans of one Scanner. A node of 64 devices has 4000 files of
 // links, nine of ten of all that a scan would read.
+//
+// KFD fills a directory file by file, and sysfs gives it no other identity for that. So nothing holds beyond one generation of
+// the topology, and a directory's links are only remembered once a scan finds it that has seen it before.
 type linkCache struct {
-	mu    sync.Mutex
-	scans int
-	dirs  map[string]cachedLinks
+	mu         sync.Mutex
+	scans      int
+	reread     bool // this scan reads every link
+	generation uint64
+	dirs       map[string]cachedLinks
 }
 
 type cachedLinks struct {
 	id    DirID
 	links []linkRecord
+	whole bool // an earlier scan saw the directory
 }
 
-// begin starts a scan; at every tenth it forgets.
-func (c *linkCache) begin() {
+// begin starts a scan of a generation of the topology; nil is one that is not known.
+func (c *linkCache) begin(generation *uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.dirs == nil || c.scans%rereadLinks == 0 {
+	if c.dirs == nil || generation == nil || *generation != c.generation {
 		c.dirs = map[string]cachedLinks{}
 	}
+	if generation != nil {
+		c.generation = *generation
+	}
+	c.reread = c.scans%rereadLinks == 0
 	c.scans++
 }
 
@@ -40,11 +50,12 @@ func (c *linkCache) get(dir string, id DirID) ([]linkRecord, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	hit, ok := c.dirs[dir]
-	return hit.links, ok && hit.id == id
+	return hit.links, ok && hit.whole && hit.id == id && !c.reread
 }
 
 func (c *linkCache) put(dir string, id DirID, links []linkRecord) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.dirs[dir] = cachedLinks{id: id, links: links}
+	before, ok := c.dirs[dir]
+	c.dirs[dir] = cachedLinks{id: id, links: links, whole: ok && before.id == id}
 }

@@ -61,7 +61,6 @@ type base struct {
 }
 
 func (s *Scanner) scanOnce(ctx context.Context) (*Facts, error) {
-	s.links.begin()
 	parts, err := runAll(ctx, s, 6, func(r *reader, i int) *base {
 		b := &base{}
 		switch i {
@@ -86,6 +85,7 @@ func (s *Scanner) scanOnce(ctx context.Context) (*Facts, error) {
 		return nil, err
 	}
 	root, host, pci := parts[0], parts[1].host, parts[3].pci
+	s.links.begin(root.generation)
 	nodes, err := runAll(ctx, s, len(root.nodes), func(r *reader, i int) *kfdNode { return readNode(r, root.nodes[i], &s.links) })
 	if err != nil {
 		return nil, err
