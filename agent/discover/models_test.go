@@ -42,8 +42,8 @@ func edit(t testing.TB, tree *nodetree.Tree, name string, change func(string) st
 	tree.Set(name, changed)
 }
 
-func replace(old, now string) func(string) string {
-	return func(text string) string { return strings.Replace(text, old, now, 1) }
+func reweigh(now string) func(string) string {
+	return func(text string) string { return strings.Replace(text, "weight 15", now, 1) }
 }
 
 func TestLookupModel(t *testing.T) {

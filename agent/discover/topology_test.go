@@ -110,15 +110,15 @@ func TestLinkSides(t *testing.T) {
 			}
 		}, nil, []string{"Warning XGMINotInitialised MI300X VF"}, "its state is not known", MeshUnknown},
 		"weight 0": {"MI300X", nil, func(t *testing.T, tree *nodetree.Tree) {
-			edit(t, tree, linkTo(t, tree, 3, 4), replace("weight 15", "weight 0"))
-			edit(t, tree, linkTo(t, tree, 4, 3), replace("weight 15", "weight 0"))
+			edit(t, tree, linkTo(t, tree, 3, 4), reweigh("weight 0"))
+			edit(t, tree, linkTo(t, tree, 4, 3), reweigh("weight 0"))
 		}, []string{"Error LinkWeight " + pair}, "the firmware knows no way", MeshIncomplete},
 		"two hops": {"MI300X", func(n *nodetree.Node) {
 			n.Links = []nodetree.Link{{A: 1, B: 2, Kind: nodetree.LinkXGMI, Hops: 4}}
 		}, nil, []string{"Error LinkWeight " + pair}, "takes 4 hops (weight 60)", MeshIncomplete},
 		"a weight that tells nothing": {"MI300X", nil, func(t *testing.T, tree *nodetree.Tree) {
-			edit(t, tree, linkTo(t, tree, 3, 4), replace("weight 15", "weight 14"))
-			edit(t, tree, linkTo(t, tree, 4, 3), replace("weight 15", "weight 14"))
+			edit(t, tree, linkTo(t, tree, 3, 4), reweigh("weight 14"))
+			edit(t, tree, linkTo(t, tree, 4, 3), reweigh("weight 14"))
 		}, []string{"Warning LinkWeight " + pair}, "weight 14", MeshUnknown},
 		"CPX, two partitions do not reach each other": {"MI300X", func(n *nodetree.Node) { n.Partition = nodetree.CPX },
 			func(t *testing.T, tree *nodetree.Tree) {
