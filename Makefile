@@ -32,7 +32,7 @@ kube: ## Make etcd, kube-apiserver, kube-controller-manager, kube-scheduler and 
 	@hack/kube/build.sh
 
 .PHONY: demo
-demo: setup ## Show the operator on four simulated MI300X nodes (FAULT=slow-link|hang|wrong-data|init-abort|rocm-mismatch)
+demo: setup ## Show the operator on four simulated MI300X nodes (FAULT=slow-link|hang|wrong-data|init-abort|rocm-mismatch|reboot|link-down)
 	@began=$$(date +%s); \
 	echo "SIMULATED demo: builds (the first time about 10 minutes on 2 cores, later seconds), then a cluster of simulated GPU nodes in $(STATE_DIR)"; \
 	kube=$(KUBE); \
@@ -54,9 +54,9 @@ test-unit: simrocm ## All Go tests with -race, on a real API server
 	@kube=$(KUBE); CGO_ENABLED=1 KUBEBUILDER_ASSETS="$$kube" $(GO) test -race ./...
 
 .PHONY: test-demo
-test-demo: ## Smoke of the demo: it reaches Ready, and a faulty link is named
+test-demo: ## Smoke of the demo: it reaches Ready, a reboot and a lost link are noticed, and a slow link is named
 	@result=0; \
-	{ $(MAKE) --no-print-directory demo STATE_DIR=.demo-test && \
+	{ $(MAKE) --no-print-directory demo STATE_DIR=.demo-test FAULT=reboot,link-down && \
 	  $(MAKE) --no-print-directory demo STATE_DIR=.demo-test FAULT=slow-link; } || result=$$?; \
 	$(MAKE) --no-print-directory demo-down STATE_DIR=.demo-test || result=$$?; \
 	exit $$result

@@ -21,15 +21,15 @@ func newDemoCommand() *cobra.Command {
 	binaries := cmd.Flags().String("binaries", "", "folder with the control plane's binaries and kubectl (hack/kube/build.sh prints it)")
 	bin := cmd.Flags().String("bin", "bin", "folder with manager and agent")
 	simrocm := cmd.Flags().String("simrocm", "bin/simrocm", "folder with the simulated ROCm libraries")
-	faultName := cmd.Flags().String("fault", "", "what goes wrong on "+demo.FaultyNode+": slow-link, hang, wrong-data, init-abort or rocm-mismatch; empty for nothing")
+	faultName := cmd.Flags().String("fault", "", "what goes wrong on "+demo.FaultyNode+": one of "+demo.FaultNames()+"; of the last two also both, with a comma; empty for nothing")
 	began := cmd.Flags().Int64("began", 0, "when the whole command began, in seconds since 1970; 0 means now")
 	deadline := cmd.Flags().Duration("deadline", 15*time.Minute, "how long the CommGroup may take to come to its outcome")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		fault, err := demo.FindFault(*faultName)
+		fault, changes, err := demo.FindFaults(*faultName)
 		if err != nil {
 			return err
 		}
-		options := demo.Options{Fault: fault, Began: time.Now(), ManagerDeadline: 3 * time.Minute, GroupDeadline: *deadline, Out: os.Stdout}
+		options := demo.Options{Fault: fault, Changes: changes, Began: time.Now(), ManagerDeadline: 3 * time.Minute, GroupDeadline: *deadline, Out: os.Stdout}
 		if *began > 0 {
 			options.Began = time.Unix(*began, 0)
 		}

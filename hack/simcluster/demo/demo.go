@@ -37,6 +37,8 @@ type Options struct {
 	// ROCm libraries.
 	Repo, Binaries, Bin, Simrocm string
 	Fault                        *Fault
+	// Changes come one after the other once the group is Ready.
+	Changes []*Fault
 	// Began is when the whole command began, builds included.
 	Began time.Time
 	// Deadlines for the manager to be available and for the group to come to its outcome.
@@ -47,7 +49,9 @@ type Options struct {
 // demo is one demo under way.
 type demo struct {
 	Options
-	client client.Client
+	client client.WithWatch
+	// node is what FaultyNode's tree was made from last.
+	node   nodetree.Node
 	phases []phase
 	mark   time.Time
 }
@@ -66,6 +70,9 @@ func Run(ctx context.Context, o Options) error {
 	if o.Fault != nil {
 		d.say("FAULT=%s: on %s, %s.", o.Fault.Name, FaultyNode, o.Fault.Description)
 	}
+	for _, change := range d.Changes {
+		d.say("FAULT=%s: on %s, %s.", change.Name, FaultyNode, change.Description)
+	}
 	pci, err := d.startCluster(ctx)
 	if err != nil {
 		return err
@@ -77,12 +84,20 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := d.print(ctx, group, outcome); err != nil {
+	if err := d.print(ctx, group); err != nil {
 		return err
 	}
 	if !outcome.Reached {
 		return fmt.Errorf("the expected outcome was not reached: expected %s, but %s", d.expectation(), outcome.Seen)
 	}
+	d.step("As expected: %s", outcome.Seen)
+	for _, change := range d.Changes {
+		if err := d.change(ctx, change, pci); err != nil {
+			return err
+		}
+	}
+	d.printTimes()
+	d.printNext(group)
 	return nil
 }
 
@@ -155,7 +170,7 @@ func (d *demo) connect() error {
 	if err := errors.Join(scheme.AddToScheme(s), v1alpha1.AddToScheme(s)); err != nil {
 		return err
 	}
-	d.client, err = client.New(config, client.Options{Scheme: s})
+	d.client, err = client.NewWithWatch(config, client.Options{Scheme: s})
 	return err
 }
 
@@ -198,6 +213,9 @@ func (d *demo) writeTree(spec cluster.NodeSpec) error {
 		if d.Fault.ROCm != "" {
 			node.ROCm = d.Fault.ROCm
 		}
+	}
+	if spec.Name == FaultyNode {
+		d.node = node
 	}
 	return nodetree.Write(spec.Root, node)
 }
@@ -292,12 +310,16 @@ func (d *demo) podLogs(node string, lines int) string {
 }
 
 func (d *demo) kubectl(ctx context.Context, args ...string) (string, error) {
+	return d.tool(ctx, filepath.Join(d.Binaries, "kubectl"), args...)
+}
+
+// tool runs a command against the cluster.
+func (d *demo) tool(ctx context.Context, program string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(d.Binaries, "kubectl"), append([]string{"--kubeconfig", d.State.Kubeconfig()}, args...)...)
-	out, err := cmd.CombinedOutput()
+	out, err := exec.CommandContext(ctx, program, append([]string{"--kubeconfig", d.State.Kubeconfig()}, args...)...).CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+		return "", fmt.Errorf("%s %s: %w\n%s", filepath.Base(program), strings.Join(args, " "), err, strings.TrimSpace(string(out)))
 	}
 	return string(out), nil
 }

@@ -4,12 +4,15 @@ package demo
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
 )
 
 // FaultyNode is the node that a fault is put on.
@@ -30,6 +33,11 @@ type Fault struct {
 	GPUs []int
 	// Incompatible: the fault shows in the condition Compatible, and there is no run.
 	Incompatible bool
+	// Problem is the reason of the culprit that the monitor's facts give, where the fault is found in them while it runs.
+	Problem string
+	// Change makes the fault after the group has become Ready: it changes what the node's tree is made from. Such a fault is
+	// judged by JudgeChange.
+	Change func(*nodetree.Node)
 }
 
 // Faults by the name that FAULT= takes.
@@ -44,21 +52,50 @@ var Faults = []Fault{
 		Description: "the process on GPU 4 aborts while the communicator is formed"},
 	{Name: "rocm-mismatch", ROCm: "6.4.1", Incompatible: true, Reasons: []string{v1alpha1.ReasonMixedROCmVersions},
 		Description: "the node has ROCm 6.4.1 while the others have 7.0.2"},
+	{Name: "reboot", Change: reboot, Reasons: []string{v1alpha1.StaleNodeRebooted},
+		Description: "the node reboots after the group is Ready: its kernel has another boot id"},
+	{Name: "link-down", Change: linkDown, Incompatible: true, Problem: v1alpha1.ProblemPCIeInsteadOfXGMI, GPUs: []int{3, 6}, Reasons: []string{v1alpha1.ReasonTopologyFault},
+		Description: "the xGMI link between GPU 3 and GPU 6 falls back to PCIe after the group is Ready"},
 }
 
-// FindFault looks a fault up; the empty name is no fault.
-func FindFault(name string) (*Fault, error) {
-	if name == "" {
-		return nil, nil
-	}
-	var known []string
+// reboot gives the node the random boot id of another boot.
+func reboot(n *nodetree.Node) { n.BootID = string(uuid.NewUUID()) }
+
+// linkDown is what KFD shows of a pair without its link; the kernel raises the generation with each change.
+func linkDown(n *nodetree.Node) {
+	n.Links = append(slices.Clone(n.Links), nodetree.Link{A: 3, B: 6, Kind: nodetree.LinkPCIe})
+	n.Generation = max(n.Generation, 2) + 1
+}
+
+// FaultNames lists what FAULT= takes.
+func FaultNames() string {
+	var names []string
 	for i := range Faults {
-		if Faults[i].Name == name {
-			return &Faults[i], nil
-		}
-		known = append(known, Faults[i].Name)
+		names = append(names, Faults[i].Name)
 	}
-	return nil, fmt.Errorf("FAULT=%s is not known: choose one of %s", name, strings.Join(known, ", "))
+	return strings.Join(names, ", ")
+}
+
+// FindFaults looks up what FAULT= names: one fault that is there from the start, or one or more, with commas between, that
+// come one after the other once the group is Ready. The empty name is none.
+func FindFaults(names string) (fault *Fault, changes []*Fault, err error) {
+	if names == "" {
+		return nil, nil, nil
+	}
+	for name := range strings.SplitSeq(names, ",") {
+		i := slices.IndexFunc(Faults, func(f Fault) bool { return f.Name == name })
+		switch {
+		case i < 0:
+			return nil, nil, fmt.Errorf("FAULT=%s is not known: choose one of %s", name, FaultNames())
+		case Faults[i].Change != nil:
+			changes = append(changes, &Faults[i])
+		case name != names:
+			return nil, nil, fmt.Errorf("FAULT=%s: %s is there from the start and goes with no other", names, name)
+		default:
+			fault = &Faults[i]
+		}
+	}
+	return fault, changes, nil
 }
 
 // Outcome is what the demo waits for.

@@ -68,17 +68,25 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-func TestFindFault(t *testing.T) {
+func TestFindFaults(t *testing.T) {
 	for _, f := range Faults {
-		if got, err := FindFault(f.Name); err != nil || got.Name != f.Name {
-			t.Errorf("FindFault(%q) = %v, %v", f.Name, got, err)
+		fault, changes, err := FindFaults(f.Name)
+		if f.Change == nil && (fault == nil || fault.Name != f.Name || len(changes) != 0) ||
+			f.Change != nil && (fault != nil || len(changes) != 1 || changes[0].Name != f.Name) || err != nil {
+			t.Errorf("FindFaults(%q) = %v, %v, %v", f.Name, fault, changes, err)
 		}
 	}
-	if got, err := FindFault(""); got != nil || err != nil {
-		t.Errorf("no fault: %v, %v", got, err)
+	if fault, changes, err := FindFaults(""); fault != nil || changes != nil || err != nil {
+		t.Errorf("no fault: %v, %v, %v", fault, changes, err)
 	}
-	if _, err := FindFault("nonsense"); err == nil {
-		t.Error("a fault that is not known was taken")
+	fault, changes, err := FindFaults("reboot,link-down")
+	if fault != nil || err != nil || len(changes) != 2 || changes[0].Name != "reboot" || changes[1].Name != "link-down" {
+		t.Errorf("two that come later: %v, %v, %v", fault, changes, err)
+	}
+	for _, names := range []string{"nonsense", "reboot,", "hang,reboot", "reboot,hang", "hang,hang"} {
+		if _, _, err := FindFaults(names); err == nil {
+			t.Errorf("FAULT=%s was taken", names)
+		}
 	}
 }
 

@@ -95,6 +95,11 @@ func (w *watcher) observe(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) 
 		w.finished = true
 		w.done("run: three variants measured on every node")
 	}
+	w.progress(group, nodes)
+}
+
+// progress prints a line where something changed, and one after a while where nothing did.
+func (w *watcher) progress(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) {
 	line := progressLine(group, nodes)
 	if (line != w.last && time.Since(w.lastLine) > time.Second) || time.Since(w.lastLine) > quietSeconds*time.Second {
 		w.say("    %5.1f s  %s", time.Since(w.applied).Seconds(), line)
