@@ -225,6 +225,25 @@ func (l *problemList) checkUniformity(f *Facts) {
 			"The GPUs are of different models: %s. RCCL expects one; exclude the node or replace the odd GPU.",
 			tally(f.GPUs, func(g *GPU) string { return g.Model }))
 	}
+	if f.GFXTarget == Mixed && f.Model != Mixed {
+		gfx := func(g *GPU) string { return orUnknown(g.GFXTarget) }
+		l.error(v1alpha1.ProblemMixedModels, strings.Join(oddOnes(f.GPUs, gfx), " "),
+			"KFD states different targets for GPUs of one model: %s. Expected one; look for the odd GPU in the kernel log, and reload the driver.", tally(f.GPUs, gfx))
+	}
+	for i := range f.GPUs {
+		g := &f.GPUs[i]
+		for _, p := range f.PCIGPUs {
+			if p.PCIAddress == g.PCIAddress && p.DeviceID != g.DeviceID {
+				l.error(v1alpha1.ProblemMixedModels, g.PCIAddress,
+					"The PCI bus says device id %s (%s) and KFD %s (%s) of one GPU. Reload the driver; if it stays, replace the GPU.", p.DeviceID, p.Model, g.DeviceID, g.Model)
+			}
+		}
+		if g.ExpectedPartitions > 0 && len(g.Nodes) > g.ExpectedPartitions {
+			l.error(v1alpha1.ProblemMixedPartitions, g.PCIAddress,
+				"KFD has %d devices of this GPU, and its mode %s makes %d. It is being repartitioned, or the driver is confused: look again; reload the driver if it stays.",
+				len(g.Nodes), g.ComputePartition, g.ExpectedPartitions)
+		}
+	}
 	if f.Partition == Mixed {
 		l.error(v1alpha1.ProblemMixedPartitions, strings.Join(oddOnes(f.GPUs, partitionName), " "),
 			"The GPUs are in different partition modes: %s. Set one mode on all (amd-smi set --compute-partition).", tally(f.GPUs, partitionName))

@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// maxHungReads bounds the reads that may hang at once, and so the threads that they hold.
-	maxHungReads = 64
+	// maxHungReads bounds the reads that may hang at once, and so the threads that they hold. A node of 64 devices whose
+	// files all hang stays below it, so that what does not hang is read all the same.
+	maxHungReads = 512
 	// maxHungPerTask is how many files of one GPU may hang before the rest of it is left unread.
 	maxHungPerTask = 3
 )
@@ -43,6 +44,17 @@ func (h *hungReads) remove(path string) {
 	delete(h.since, path)
 }
 
+// hungGroup is the directory of a GPU or of a KFD node that a path lies in: one driver answers for all of it.
+func hungGroup(path string) string {
+	for _, dir := range [...]string{pciDir, nodesDir} {
+		if rest, ok := strings.CutPrefix(path, dir+"/"); ok {
+			name, _, _ := strings.Cut(rest, "/")
+			return path[:len(dir)+1+len(name)]
+		}
+	}
+	return ""
+}
+
 // check returns an error where the path hangs or too much hangs already.
 func (h *hungReads) check(path string, now time.Time) error {
 	h.mu.Lock()
@@ -52,6 +64,17 @@ func (h *hungReads) check(path string, now time.Time) error {
 	}
 	if since, hangs := h.since[path]; hangs {
 		return errTimeout{fmt.Sprintf("read has not returned for %s", now.Sub(since).Round(time.Second))}
+	}
+	if group := hungGroup(path); group != "" {
+		n := 0
+		for other := range h.since {
+			if hungGroup(other) == group {
+				n++
+			}
+		}
+		if n > maxHungPerTask {
+			return errTimeout{fmt.Sprintf("not read: %d other files of this directory hang", n)}
+		}
 	}
 	if len(h.since) >= maxHungReads {
 		return errTimeout{fmt.Sprintf("not read: %d other reads hang", len(h.since))}

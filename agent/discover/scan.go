@@ -2,7 +2,9 @@ package discover
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"sort"
 	"strconv"
@@ -212,7 +214,7 @@ func readGeneration(r *reader) *uint64 {
 
 func (b *base) readTopologyRoot(r *reader) {
 	// A mark that is there but not readable is a mark all the same.
-	if _, err := r.file(simulationMark); err == nil || err.Class == ClassForbidden || err.Class == ClassMalformed {
+	if _, err := r.file(simulationMark); err == nil || !errors.Is(err.Err, fs.ErrNotExist) {
 		b.simulated = true
 	}
 	if _, err := r.dir("sys"); err != nil {
@@ -305,18 +307,25 @@ func readNode(r *reader, number int, cache *linkCache) *kfdNode {
 	if n.hidden || !n.gpu {
 		return n
 	}
-	n.readLinks(r, cache, dir+"/io_links", false)
+	if !n.readLinks(r, cache, dir+"/io_links", false) {
+		// The driver makes io_links beside mem_banks for every node (kfd_topology.c, kfd_build_sysfs_node_entry). Where only that
+		// one is gone, the topology is being made anew or the copy is not whole: no link is known to be missing.
+		if _, err := r.dir(dir + "/mem_banks"); err == nil {
+			n.unread = append(n.unread, &ReadError{Path: dir + "/io_links", Class: ClassFailed, Err: errors.New("it is not there, though the driver makes it for every GPU")})
+		}
+	}
 	n.readLinks(r, cache, dir+"/p2p_links", true)
 	return n
 }
 
-func (n *kfdNode) readLinks(r *reader, cache *linkCache, dir string, indirect bool) {
+// readLinks reads a directory of links; false says that it is not there.
+func (n *kfdNode) readLinks(r *reader, cache *linkCache, dir string, indirect bool) bool {
 	id, done := r.within(dir)
 	defer done()
 	if id != nil {
 		if links, ok := cache.get(dir, *id); ok {
 			n.links = append(n.links, links...)
-			return
+			return true
 		}
 	}
 	first, unread := len(n.links), len(n.unread)
@@ -325,7 +334,7 @@ func (n *kfdNode) readLinks(r *reader, cache *linkCache, dir string, indirect bo
 		if rerr.Class != ClassMissing {
 			n.unread = append(n.unread, rerr)
 		}
-		return
+		return rerr.Class != ClassMissing
 	}
 	for _, i := range numbers(names) {
 		path := dir + "/" + strconv.Itoa(i) + "/properties"
@@ -359,6 +368,7 @@ func (n *kfdNode) readLinks(r *reader, cache *linkCache, dir string, indirect bo
 	if id != nil && len(n.unread) == unread {
 		cache.put(dir, *id, slices.Clone(n.links[first:]))
 	}
+	return true
 }
 
 // stated is nil for 0: the driver writes 0 where it does not know a bandwidth.
