@@ -30,6 +30,9 @@ func TestAgainstAPIServer(t *testing.T) {
 	if err := c.Create(ctx, cn); err != nil {
 		t.Fatal(err)
 	}
+	if has, err := k.Has(ctx); has || err != nil {
+		t.Errorf("a new CommNode has a report: %v, %v", has, err)
+	}
 	full := twoGPUs(time.Unix(1e9, 0))
 	full.GPUs, full.Mesh.Pairs = make([]discover.GPU, 16), make([][]*discover.Link, 16)
 	for i := range full.GPUs {
@@ -45,6 +48,9 @@ func TestAgainstAPIServer(t *testing.T) {
 		if err := k.Report(ctx, f); err != nil {
 			t.Errorf("%s facts: %v", what, err)
 		}
+	}
+	if has, err := k.Has(ctx); !has || err != nil {
+		t.Errorf("has a report: %v, %v", has, err)
 	}
 	if err := c.Get(ctx, name, cn); err != nil {
 		t.Fatal(err)

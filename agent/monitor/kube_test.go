@@ -30,6 +30,9 @@ func TestKubeReporter(t *testing.T) {
 	report := func() error {
 		return k.Report(ctx, twoGPUs(time.Unix(1e9, 0)).NodeFacts(2*time.Minute))
 	}
+	if facts, err := k.Last(ctx); facts != nil || err != nil {
+		t.Errorf("facts of no CommNode: %v, %v", facts, err)
+	}
 	cn := &v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}, Spec: v1alpha1.CommNodeSpec{NodeName: "node-a"}}
 	if err := c.Create(ctx, cn); err != nil {
 		t.Fatal(err)
@@ -42,10 +45,16 @@ func TestKubeReporter(t *testing.T) {
 	if err := c.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(run), client.FieldOwner(v1alpha1.FieldManagerRun), client.ForceOwnership); err != nil {
 		t.Fatal(err)
 	}
+	if facts, err := k.Last(ctx); facts != nil || err != nil {
+		t.Errorf("facts before any report: %v, %v", facts, err)
+	}
 	for range 2 {
 		if err := report(); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if facts, err := k.Last(ctx); err != nil || facts.GPUCount != 2 || facts.GPUs[1].PCIAddress != "0000:2b:00.0" {
+		t.Errorf("last facts %+v, %v", facts, err)
 	}
 	if err := c.Get(ctx, name, cn); err != nil {
 		t.Fatal(err)

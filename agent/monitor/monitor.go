@@ -25,11 +25,17 @@ const (
 	// firstBackoff doubles with each failed write up to maxBackoff.
 	firstBackoff = time.Second
 	maxBackoff   = 30 * time.Second
+	// askEvery is after how many looks without a write the monitor asks whether its report is still there.
+	askEvery = 4
 )
 
 // Reporter writes facts to the node's CommNode.
 type Reporter interface {
 	Report(ctx context.Context, facts *v1alpha1.NodeFacts) error
+	// Has says whether the node's CommNode has a report of a monitor.
+	Has(ctx context.Context) (bool, error)
+	// Last gives the facts that the CommNode has; nil where it has none yet.
+	Last(ctx context.Context) (*v1alpha1.NodeFacts, error)
 }
 
 // Scanner reads the node.
@@ -61,7 +67,10 @@ type Monitor struct {
 	written *v1alpha1.NodeFacts // the last report that the API server took
 	at      time.Time           // when it did
 	origin  v1alpha1.Origin     // of the last scan that worked
+	quiet   int                 // looks without a write
 	failed  int                 // writes in a row that failed
+	asked   bool                // for the facts of an earlier monitor
+	last    *v1alpha1.NodeFacts // these, until a scan works
 }
 
 // New makes a Monitor.
@@ -88,13 +97,14 @@ func (m *Monitor) Run(ctx context.Context) error {
 
 // Step looks once, reports if a report is due, and returns how long to wait before the next look.
 func (m *Monitor) Step(ctx context.Context) time.Duration {
+	m.remember(ctx)
 	facts := m.look(ctx)
 	if ctx.Err() != nil {
 		return 0
 	}
 	now := m.cfg.Clock.Now()
 	m.cfg.Health.looked(now)
-	if !due(m.written, facts, m.at, now, m.cfg.Valid) {
+	if !due(m.written, facts, m.at, now, m.cfg.Valid) && !m.lost(ctx) {
 		return m.pause(now)
 	}
 	writeCtx, cancel := context.WithTimeout(ctx, writeDeadline)
@@ -116,6 +126,22 @@ func (m *Monitor) Step(ctx context.Context) time.Duration {
 	m.written, m.at = facts, now
 	m.cfg.Health.reported(now)
 	return m.pause(now)
+}
+
+// lost asks, at every fourth look, whether the CommNode still has the report: one that was deleted and made anew has none,
+// and nothing else would tell the monitor. An answer that does not come changes nothing.
+func (m *Monitor) lost(ctx context.Context) bool {
+	if m.quiet++; m.quiet%askEvery != 0 {
+		return false
+	}
+	askCtx, cancel := context.WithTimeout(ctx, writeDeadline)
+	defer cancel()
+	has, err := m.cfg.Reporter.Has(askCtx)
+	if err != nil || has {
+		return false
+	}
+	m.cfg.Log.Info("the CommNode was made anew: reporting again", "node", m.cfg.Node)
+	return true
 }
 
 // pause is the time to the next look: the interval with a spread of a tenth, or sooner where the report must be renewed.
@@ -140,6 +166,9 @@ func (m *Monitor) look(ctx context.Context) *v1alpha1.NodeFacts {
 		return failedFacts(m.cfg.Node, m.origin, now, m.cfg.Valid, err)
 	}
 	m.origin = facts.Origin
+	if m.last != nil {
+		m.history, m.last = earlier(m.last, facts), nil
+	}
 	found, changes := m.history.look(facts, now)
 	for _, c := range changes {
 		m.cfg.Log.Info("change", "node", m.cfg.Node, "code", c.Code, "subject", c.Subject, "message", c.Message)

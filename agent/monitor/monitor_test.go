@@ -21,12 +21,21 @@ import (
 
 // node is a fake Scanner and Reporter.
 type node struct {
+	anew     bool // the CommNode was deleted and made again
+	hasErr   error
 	facts    func() *discover.Facts
 	scanErr  error
 	writeErr error
 	reports  []*v1alpha1.NodeFacts
 	tries    int
+	last     *v1alpha1.NodeFacts // what an earlier monitor wrote
+	lastErr  error
 }
+
+func (n *node) Last(context.Context) (*v1alpha1.NodeFacts, error) { return n.last, n.lastErr }
+
+// Has is true until a test makes the CommNode anew.
+func (n *node) Has(context.Context) (bool, error) { return !n.anew, n.hasErr }
 
 func (n *node) Scan(context.Context) (*discover.Facts, error) {
 	if n.scanErr != nil {
@@ -236,5 +245,32 @@ func BenchmarkLook(b *testing.B) {
 	}
 	if len(n.reports) != 1 {
 		b.Fatalf("%d reports", len(n.reports))
+	}
+}
+
+// TestCommNodeMadeAnew: a CommNode without the report gets it within four looks, and an answer that does not come makes no
+// write.
+func TestCommNodeMadeAnew(t *testing.T) {
+	n := &node{}
+	m, clock := newTestMonitor(n, logr.Discard())
+	m.cfg.Valid = time.Hour
+	look := func(times int) {
+		for range times {
+			clock.Step(m.Step(context.Background()))
+		}
+	}
+	look(9)
+	if len(n.reports) != 1 {
+		t.Fatalf("%d reports, want 1", len(n.reports))
+	}
+	n.anew, n.hasErr = true, errors.New("away")
+	look(2 * askEvery)
+	if len(n.reports) != 1 {
+		t.Fatalf("%d reports while the API server is away, want 1", len(n.reports))
+	}
+	n.hasErr = nil
+	look(askEvery)
+	if len(n.reports) != 2 {
+		t.Errorf("%d reports after the CommNode was made anew, want 2", len(n.reports))
 	}
 }

@@ -38,14 +38,14 @@ func (l *look) lostGPUs() {
 	certain := l.facts.GPUsCertain()
 	lost, back, missing := l.gpus.look(l.now, there, func(string) bool { return certain })
 	for _, address := range slices.Sorted(maps.Keys(back)) {
-		l.note(v1alpha1.SeverityWarning, v1alpha1.ProblemGPULost, address, "The GPU is back; it was last seen at %s.", stamp(back[address]))
+		l.note(v1alpha1.SeverityWarning, v1alpha1.ProblemGPULost, address, "The GPU is back; it was last seen %s.", when(back[address]))
 	}
 	slices.Sort(missing)
 	var problems []v1alpha1.Problem
 	for _, address := range missing {
 		p := v1alpha1.Problem{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemGPULost, Subject: address,
-			Message: fmt.Sprintf("This %s was here at %s and is gone from KFD. Look for its address in the kernel log; drain the node and power-cycle it.",
-				l.model[address], stamp(l.gpus[address].last))}
+			Message: fmt.Sprintf("This %s was here %s and is gone from KFD. Look for its address in the kernel log; drain the node and power-cycle it.",
+				l.model[address], when(l.gpus[address].last))}
 		if slices.Contains(lost, address) {
 			l.changes = append(l.changes, p)
 		}

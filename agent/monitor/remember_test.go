@@ -1,0 +1,174 @@
+package monitor
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
+
+	"rcclx.io/commgroup-operator/agent/discover"
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
+)
+
+// TestRestart: what changed while no monitor ran is told by the next one, once, from the facts that the CommNode holds.
+func TestRestart(t *testing.T) {
+	const first, second = "0000:05:00.0", "0000:2b:00.0"
+	all := "0000:05:00.0 0000:2b:00.0 0000:5b:00.0 0000:65:00.0 0000:7d:00.0 0000:a5:00.0 0000:d5:00.0 0000:e7:00.0"
+	type change = func(*nodetree.Node)
+	reboot := func(n *nodetree.Node) { n.BootID = "00000000-0000-4000-8000-000000000002" }
+	missing := func(n *nodetree.Node) { n.GPUs[1].Missing = true }
+	hideLink := func(n *nodetree.Node) { n.Links = []nodetree.Link{{A: 0, B: 1, Kind: nodetree.LinkNone}} }
+	for name, c := range map[string]struct {
+		before, meanwhile change
+		edit              func(*v1alpha1.NodeFacts) // of what the CommNode holds
+		lastErr           error
+		want              []string // problems of the report
+		changes           []string // in the log
+	}{
+		"nothing":              {},
+		"nothing, partitioned": {before: func(n *nodetree.Node) { n.Partition = nodetree.CPX }, meanwhile: func(n *nodetree.Node) { n.Partition = nodetree.CPX }},
+		"rebooted":             {meanwhile: reboot, changes: []string{"NodeRebooted boot"}},
+		"rebooted without a GPU": {meanwhile: func(n *nodetree.Node) { reboot(n); missing(n) }, want: []string{"Warning GPUMissing MI300X"},
+			changes: []string{"NodeRebooted boot"}},
+		"GPU lost":                             {meanwhile: missing, want: []string{"Error GPULost " + second, "Warning GPUMissing MI300X"}, changes: []string{"GPULost " + second}},
+		"GPU lost, and the facts are gone":     {meanwhile: missing, lastErr: errors.New("no API server"), want: []string{"Warning GPUMissing MI300X"}},
+		"GPU lost, and nothing was written":    {meanwhile: missing, edit: func(f *v1alpha1.NodeFacts) { *f = v1alpha1.NodeFacts{} }, want: []string{"Warning GPUMissing MI300X"}},
+		"GPU lost, and the boot was not known": {meanwhile: missing, edit: func(f *v1alpha1.NodeFacts) { f.BootID = "" }, want: []string{"Warning GPUMissing MI300X"}},
+		"facts of another origin":              {meanwhile: missing, edit: func(f *v1alpha1.NodeFacts) { f.Origin = v1alpha1.OriginHardware }, want: []string{"Warning GPUMissing MI300X"}},
+		"link gone":                            {meanwhile: hideLink, want: []string{"Error LinkMissing " + first + "<->" + second}, changes: []string{"LinkLost " + first + "->" + second, "LinkLost " + second + "->" + first}},
+		"driver":                               {meanwhile: func(n *nodetree.Node) { n.DriverVersion = "6.16.6" }, want: []string{"Warning DriverChanged amdgpu"}, changes: []string{"DriverChanged amdgpu"}},
+		"driver was not known":                 {meanwhile: func(n *nodetree.Node) { n.DriverVersion = "6.16.6" }, edit: func(f *v1alpha1.NodeFacts) { f.Driver = v1alpha1.DriverFacts{Kind: discover.DriverUnknown} }},
+		"firmware of all": {meanwhile: func(n *nodetree.Node) {
+			for i := range n.GPUs {
+				n.GPUs[i].Firmware = 999
+			}
+		}, want: []string{"Warning DriverChanged firmware"}, changes: []string{"DriverChanged firmware"}},
+		"firmware was mixed": {meanwhile: func(n *nodetree.Node) {
+			for i := range n.GPUs {
+				n.GPUs[i].Firmware = 999
+			}
+		}, edit: func(f *v1alpha1.NodeFacts) { f.Firmware.MEC = discover.Mixed }},
+		"repartitioned": {meanwhile: func(n *nodetree.Node) { n.Partition = nodetree.DPX }, want: []string{"Warning Repartitioned " + all},
+			changes: []string{"Repartitioned"}},
+		"mode was not known": {meanwhile: func(n *nodetree.Node) { n.Partition = nodetree.DPX }, edit: func(f *v1alpha1.NodeFacts) { f.Partition = "unknown/NPS1" }},
+		"still lost": {before: missing, meanwhile: missing, edit: func(f *v1alpha1.NodeFacts) {
+			f.Problems = append(f.Problems, v1alpha1.Problem{Code: v1alpha1.ProblemGPULost, Subject: second + " ..."})
+		}, want: []string{"Error GPULost " + second, "Warning GPUMissing MI300X"}},
+		"back": {before: missing, edit: func(f *v1alpha1.NodeFacts) {
+			f.Problems = append(f.Problems, v1alpha1.Problem{Code: v1alpha1.ProblemGPULost, Subject: second})
+		}, changes: []string{"GPULost " + second}},
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
+			generate := func(by change) discover.FS {
+				n, err := nodetree.Defaults("MI300X")
+				if err != nil {
+					t.Fatal(err)
+				}
+				n.Name = "node-a"
+				if by != nil {
+					by(&n)
+				}
+				tree, err := nodetree.Generate(n)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return tree
+			}
+			before := &node{}
+			m, _ := newTestMonitor(before, logr.Discard())
+			m.cfg.Scanner = discover.NewScanner(generate(c.before), discover.Options{})
+			m.Step(context.Background())
+			last := before.reports[0]
+			if c.edit != nil {
+				c.edit(last)
+			}
+			var log []string
+			after := &node{last: last, lastErr: c.lastErr}
+			m, clock := newTestMonitor(after, funcr.New(func(_, args string) { log = append(log, args) }, funcr.Options{}))
+			m.cfg.Scanner, m.cfg.Valid = discover.NewScanner(generate(c.meanwhile), discover.Options{}), time.Hour
+			m.Step(context.Background())
+			if diff := cmp.Diff(append([]string{}, c.want...), codes(after.reports[0].Problems)); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+			changes := func() (lines []string) {
+				for _, line := range log {
+					if strings.Contains(line, `"msg"="change"`) {
+						lines = append(lines, line)
+					}
+				}
+				return lines
+			}
+			told := changes()
+			for _, want := range c.changes {
+				code, subject, _ := strings.Cut(want, " ")
+				found := false
+				for _, line := range told {
+					found = found || strings.Contains(line, `"code"="`+code+`"`) && strings.Contains(line, `"subject"="`+subject)
+				}
+				if !found {
+					t.Errorf("change %s is not in the log: %v", want, told)
+				}
+			}
+			if len(c.changes) == 0 && len(told) > 0 {
+				t.Errorf("changes %v, want none", told)
+			}
+			clock.Step(30 * time.Second)
+			m.Step(context.Background())
+			if len(changes()) != len(told) || len(after.reports) != 1 {
+				t.Errorf("told again: %v, %d reports", changes()[len(told):], len(after.reports))
+			}
+		})
+	}
+}
+
+// TestFirstScanFails: the facts of the earlier monitor outlive a report that writes over them.
+func TestFirstScanFails(t *testing.T) {
+	n := &node{scanErr: errors.New("hung")}
+	m, clock := newTestMonitor(n, logr.Discard())
+	n.last = twoGPUs(clock.Now().Add(-time.Hour)).NodeFacts(time.Hour)
+	m.Step(context.Background())
+	if len(n.reports) != 1 || n.reports[0].GPUCount != 0 {
+		t.Fatalf("reports %+v", n.reports)
+	}
+	n.last, n.scanErr = n.reports[0], nil
+	n.facts = func() *discover.Facts {
+		f := twoGPUs(clock.Now())
+		f.GPUs, f.Mesh.Pairs = f.GPUs[:1], [][]*discover.Link{{nil}}
+		return f
+	}
+	clock.Step(30 * time.Second)
+	m.Step(context.Background())
+	last := n.reports[len(n.reports)-1]
+	if diff := cmp.Diff([]string{"Error GPULost 0000:2b:00.0"}, codes(last.Problems)); diff != "" {
+		t.Errorf("problems (-want +got):\n%s", diff)
+	}
+	if len(last.Problems) == 1 && !strings.Contains(last.Problems[0].Message, "This MI300X was here at 2001-09-09T00:46:40Z") {
+		t.Errorf("message %q", last.Problems[0].Message)
+	}
+}
+
+// FuzzEarlier: whatever a CommNode holds, the first look after it ends, and facts that say nothing of a GPU lose none.
+func FuzzEarlier(f *testing.F) {
+	f.Add("SPX/NPS1", "185", "ab-", "a", "XGMI", "0000:05:00.0 ...", "0000:05:00.0<->0000:2b:00.0", int32(8))
+	f.Add("/", "-1", "", "", "", "<->", "::", int32(-5))
+	f.Fuzz(func(t *testing.T, partition, firmware, links, letter, kind, lost, pair string, devices int32) {
+		now := twoGPUs(time.Unix(1e9, 0))
+		last := now.NodeFacts(time.Minute)
+		last.Partition, last.Firmware = partition, &v1alpha1.FirmwareFacts{MEC: firmware, SDMA: firmware}
+		last.GPUs[0].Links, last.GPUs[0].Devices, last.LinkClasses = links, devices%64, []v1alpha1.LinkClass{{Letter: letter, Type: kind}}
+		last.Problems = []v1alpha1.Problem{{Code: v1alpha1.ProblemGPULost, Subject: lost}, {Code: v1alpha1.ProblemLinkLost, Subject: pair}}
+		h := earlier(last, now)
+		problems, _ := h.look(now, now.ObservedTime)
+		for _, p := range problems {
+			if p.Code == v1alpha1.ProblemGPULost && (strings.Count(lost, ":") < 2 || p.Subject == "0000:05:00.0" || p.Subject == "0000:2b:00.0") {
+				t.Errorf("%+v from %q", p, lost)
+			}
+		}
+	})
+}
