@@ -42,6 +42,13 @@ func TestContradictions(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, []string{"Error GPULost " + gpu}, MeshFull},
+		"a virtual function's PCIe link": {nodetree.SPX, func(t *testing.T, dir string) {
+			write(t, dir, pciDir+"/"+gpu+"/current_link_width", []byte("0\n"))
+			write(t, dir, pciDir+"/"+gpu+"/current_link_speed", []byte("Unknown\n"))
+		}, []string{}, MeshFull},
+		"an empty generation": {nodetree.SPX, func(t *testing.T, dir string) {
+			write(t, dir, topologyDir+"/generation_id", nil)
+		}, []string{"Error SysfsUnreadable " + topologyDir + "/generation_id"}, MeshFull},
 		"no directory of links": {nodetree.SPX, func(t *testing.T, dir string) {
 			if err := os.RemoveAll(filepath.Join(dir, nodePath(node+"/io_links"))); err != nil {
 				t.Fatal(err)
@@ -52,7 +59,7 @@ func TestContradictions(t *testing.T) {
 			dir := generate(t, "MI300X", func(n *nodetree.Node) { n.Partition = c.mode })
 			c.damage(t, dir)
 			f := scan(t, openRoot(t, dir), Options{})
-			if diff := cmp.Diff(c.want, problemLines(f)); diff != "" || f.Mesh.State != c.mesh || f.Proven() {
+			if diff := cmp.Diff(c.want, problemLines(f)); diff != "" || f.Mesh.State != c.mesh || f.Proven() != (len(c.want) == 0) {
 				t.Errorf("mesh %s, proven %v, problems (-want +got):\n%s", f.Mesh.State, f.Proven(), diff)
 			}
 		})

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -212,8 +211,8 @@ func TestAnyFactsFit(t *testing.T) {
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
-		if len(n.NICs) > 16 || len(n.LinkClasses) > 16 || n.Driver.Kind != "DKMS" || n.XGMI.Mesh != MeshIncomplete || int(n.DeviceCount) != len(f.Devices) {
-			t.Fatalf("seed %d: %d NICs, %d link classes, driver %s", seed, len(n.NICs), len(n.LinkClasses), n.Driver.Kind)
+		if n.Driver.Kind != "DKMS" || n.XGMI.Mesh != MeshIncomplete || int(n.DeviceCount) != len(f.Devices) {
+			t.Fatalf("seed %d: %d devices, mesh %s, driver %s", seed, n.DeviceCount, n.XGMI.Mesh, n.Driver.Kind)
 		}
 		note := ""
 		for _, p := range n.Problems {
@@ -228,11 +227,6 @@ func TestAnyFactsFit(t *testing.T) {
 		}
 		if len(f.Problems) > 0 && (n.Problems[0].Code != v1alpha1.ProblemLinkMissing || n.Problems[0].Severity != f.Problems[0].Severity) {
 			t.Fatalf("seed %d: the worst problem is not the first: %+v", seed, n.Problems[0])
-		}
-		for _, g := range n.GPUs {
-			if utf8.RuneCountInString(g.Model) > 64 || utf8.RuneCountInString(g.NIC) > 32 || utf8.RuneCountInString(g.Partition) > 32 || len(g.PCIAddress) > 16 || len(g.Links) > 16 {
-				t.Fatalf("seed %d: GPU out of bounds: %+v", seed, g)
-			}
 		}
 		if n.RAS != nil && (ptr.Deref(n.RAS.Uncorrectable, 0) < 0 || ptr.Deref(n.RAS.Correctable, 0) < 0 || ptr.Deref(n.RAS.Deferred, 0) < 0) {
 			t.Fatalf("seed %d: RAS %+v", seed, n.RAS)

@@ -200,16 +200,24 @@ func readGPU(r *reader, g *GPU, nodes []*kfdNode) *gpuDetails {
 	d.vram = stated(field(r, dir+"mem_info_vram_total", parseUintFile, &d.unread))
 	d.ras = readRAS(r, dir, &d.unread)
 	d.metrics = readMetrics(r, dir, &d.unread)
-	d.pcie.Width = field(r, dir+"current_link_width", parseIntFile, &d.unread)
-	d.pcie.MaxWidth = field(r, dir+"max_link_width", parseIntFile, &d.unread)
-	d.pcie.SpeedMTps = field(r, dir+"current_link_speed", parseLinkSpeed, &d.unread)
-	d.pcie.MaxSpeedMTps = field(r, dir+"max_link_speed", parseLinkSpeed, &d.unread)
+	// A guest's virtual function, and a link that is down, have width 0 and speed "Unknown": not known, and not slow.
+	d.pcie.Width = positive(field(r, dir+"current_link_width", parseIntFile, &d.unread))
+	d.pcie.MaxWidth = positive(field(r, dir+"max_link_width", parseIntFile, &d.unread))
+	d.pcie.SpeedMTps = positive(field(r, dir+"current_link_speed", parseLinkSpeed, &d.unread))
+	d.pcie.MaxSpeedMTps = positive(field(r, dir+"max_link_speed", parseLinkSpeed, &d.unread))
 	d.vanished = r.answers == before && len(d.unread) == 0
 	d.pciPath = readPCIPath(r, g.PCIAddress, &d.unread) // the bus's own link, which may outlive the GPU's files
 	if d.vram == nil {
 		d.vram = vramOfNodes(r, g, nodes, &d.unread)
 	}
 	return d
+}
+
+func positive(n *int64) *int64 {
+	if n == nil || *n <= 0 {
+		return nil
+	}
+	return n
 }
 
 // derivePartition names the compute partition mode from the compute dies of each of the GPU's KFD nodes.

@@ -340,8 +340,14 @@ var (
 	memoryPartitions  = map[string]bool{"NPS1": true, "NPS2": true, "NPS4": true, "NPS8": true}
 )
 
-// parseLinkSpeed reads "32.0 GT/s PCIe" as 32000 (MT/s). "Unknown speed" is malformed.
-func parseLinkSpeed(data []byte) (int64, error) { return parseThousandths(data, " GT/s") }
+// parseLinkSpeed reads "32.0 GT/s PCIe" as 32000 (MT/s), and 0 for the kernel's "Unknown" or "Unknown speed"
+// (drivers/pci/probe.c, pci_speed_string).
+func parseLinkSpeed(data []byte) (int64, error) {
+	if text := bytes.TrimSpace(data); string(text) == "Unknown" || string(text) == "Unknown speed" {
+		return 0, nil
+	}
+	return parseThousandths(data, " GT/s")
+}
 
 // parseThousandths reads a number of at most three decimals before a unit as thousandths of it.
 func parseThousandths(data []byte, unit string) (int64, error) {

@@ -127,7 +127,7 @@ func TestParseErrorCounts(t *testing.T) {
 }
 
 func TestParseLinkSpeed(t *testing.T) {
-	for text, want := range map[string]int64{"32.0 GT/s PCIe\n": 32000, "2.5 GT/s PCIe": 2500, "16 GT/s": 16000, "Unknown speed": -1, "": -1,
+	for text, want := range map[string]int64{"32.0 GT/s PCIe\n": 32000, "2.5 GT/s PCIe": 2500, "16 GT/s": 16000, "Unknown speed": 0, "Unknown\n": 0, "": -1,
 		"99999999 GT/s": -1, ".5 GT/s": -1} {
 		got, err := parseLinkSpeed([]byte(text))
 		if (err != nil) != (want < 0) || (err == nil && got != want) {

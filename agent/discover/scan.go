@@ -134,7 +134,10 @@ func (s *Scanner) scanOnce(ctx context.Context) (*Facts, error) {
 	f.summarise()
 	f.countRenderNodes()
 	assignNICs(f)
-	after, err := runAll(ctx, s, 1, func(r *reader, _ int) *uint64 { return readGeneration(r) })
+	after, err := runAll(ctx, s, 1, func(r *reader, _ int) *uint64 {
+		generation, _ := readGeneration(r) // why not, was told at the scan's begin
+		return generation
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -200,16 +203,10 @@ func (f *Facts) addUnread(errs ...*ReadError) {
 	}
 }
 
-func readGeneration(r *reader) *uint64 {
-	data, rerr := r.file(topologyDir + "/generation_id")
-	if rerr != nil {
-		return nil
-	}
-	n, err := parseUintFile(data)
-	if err != nil {
-		return nil
-	}
-	return &n
+// readGeneration is nil where no number could be read; the error is nil where there is none, as in a copy of some files.
+func readGeneration(r *reader) (*uint64, []*ReadError) {
+	var unread []*ReadError
+	return field(r, topologyDir+"/generation_id", parseUintFile, &unread), unread
 }
 
 func (b *base) readTopologyRoot(r *reader) {
@@ -224,7 +221,7 @@ func (b *base) readTopologyRoot(r *reader) {
 		b.kfdErr = err
 		return
 	}
-	b.generation = readGeneration(r)
+	b.generation, b.unread = readGeneration(r)
 	names, err := r.dir(nodesDir)
 	if err != nil {
 		b.nodesErr = err

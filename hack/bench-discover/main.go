@@ -131,8 +131,8 @@ func (o *options) system(w io.Writer, s *system, dir string) error {
 	defer func() { _ = unix.Unmount("/sys", unix.MNT_DETACH) }()
 	fmt.Fprintf(w, "\n== %s\n", s.name)
 	// Exit code 3: the node has a problem, as some of these have.
-	ours := &command{name: "agent discover -o json", args: []string{o.agent, "discover", "--root", dir, "-o", "json"}, okCodes: []int{3}}
-	table := &command{name: "agent discover", args: []string{o.agent, "discover", "--root", dir}, okCodes: []int{3}}
+	ours := &command{name: "agent discover -o json", args: []string{o.agent, "discover", "--root", dir, "-o", "json"}, okCodes: []int{3, 4}}
+	table := &command{name: "agent discover", args: []string{o.agent, "discover", "--root", dir}, okCodes: []int{3, 4}}
 	nothing := &command{name: "agent --help (start alone)", args: []string{o.agent, "--help"}}
 	all := []*command{table, ours, nothing}
 	for _, path := range o.rocmSMI {
