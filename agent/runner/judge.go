@@ -294,8 +294,8 @@ func judgeThresholds(thresholds []api.Threshold, t Table) (below, unmeasured []s
 		switch got := c.BusBandwidthMBps(key.Collective, t.Ranks); {
 		case c.MovedBytes <= 0 || c.LatencyNanoseconds <= 0 || t.Ranks < 2:
 			unmeasured = append(unmeasured, "a threshold names "+name+", which has no bus bandwidth: no time, no size or no second rank")
-		case got < th.MinBusBandwidthMBps:
-			below = append(below, fmt.Sprintf("%s has a bus bandwidth of %d MB/s, expected at least %d MB/s", name, got, th.MinBusBandwidthMBps))
+		case th.MinBusBandwidthMBps != nil && got < *th.MinBusBandwidthMBps:
+			below = append(below, fmt.Sprintf("%s has a bus bandwidth of %d MB/s, expected at least %d MB/s", name, got, *th.MinBusBandwidthMBps))
 		}
 	}
 	return below, unmeasured

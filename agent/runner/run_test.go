@@ -23,7 +23,7 @@ import (
 
 func TestRunHealthy(t *testing.T) {
 	plan := defaultPlan()
-	plan.Thresholds = []api.Threshold{{Variant: api.VariantBaseline, Collective: api.AllReduce, Datatype: api.BFloat16, SizeBytes: 64 << 20, MinBusBandwidthMBps: 1000}}
+	plan.Thresholds = []api.Threshold{{Variant: api.VariantBaseline, Collective: api.AllReduce, Datatype: api.BFloat16, SizeBytes: 64 << 20, MinBusBandwidthMBps: ptr.To(int64(1000))}}
 	teams := &modelTeams{relErr: 40000}
 	res, rep, err := runModel(t, plan, teams, nil)
 	if err != nil || !res.Reported {
@@ -111,10 +111,10 @@ func TestRunFaults(t *testing.T) {
 			return 48000
 		}}, nil, api.VerdictFail, api.ReasonSlowGPU, "GPU " + modelPCI(3), "7 of its 7"},
 		{"below threshold", &modelTeams{}, func(p *api.RunPlan) {
-			p.Thresholds = []api.Threshold{{Collective: api.AllReduce, SizeBytes: 1024, MinBusBandwidthMBps: 1_000_000}}
+			p.Thresholds = []api.Threshold{{Collective: api.AllReduce, SizeBytes: 1024, MinBusBandwidthMBps: ptr.To(int64(1_000_000))}}
 		}, api.VerdictFail, api.ReasonBelowThreshold, "", "expected at least 1000000 MB/s"},
 		{"threshold at a size that was not measured", &modelTeams{}, func(p *api.RunPlan) {
-			p.Thresholds = []api.Threshold{{Collective: api.AllReduce, SizeBytes: 1000, MinBusBandwidthMBps: 1}}
+			p.Thresholds = []api.Threshold{{Collective: api.AllReduce, SizeBytes: 1000, MinBusBandwidthMBps: ptr.To(int64(1))}}
 		}, api.VerdictInconclusive, api.ReasonInconclusive, "", "not measured"},
 		{"required DDA without a gain", &modelTeams{latency: func(rcclx.Variant, rcclx.Collective, int64) int64 { return 20000 }},
 			func(p *api.RunPlan) { p.DDA.Mode = api.FeatureRequired }, api.VerdictFail, api.ReasonRequirementNotMet, "", "no faster than Baseline"},

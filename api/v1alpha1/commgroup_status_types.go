@@ -55,6 +55,37 @@ type CommGroupStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
 	Culprits []Culprit `json:"culprits,omitempty"`
+	// span is what the communicators over several members showed; absent with span Node.
+	// +optional
+	Span *SpanStatus `json:"span,omitempty"`
+	// checks of the last run against thresholds, references and the group's baseline: the worst first.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Checks []PerformanceCheck `json:"checks,omitempty"`
+	// baseline of the group's own runs.
+	// +optional
+	Baseline *BaselineStatus `json:"baseline,omitempty"`
+	// advice: which settings are worth it by the A/B numbers.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	Advice []SettingAdvice `json:"advice,omitempty"`
+	// history of the last runs, the newest first, and where they point.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	// +optional
+	History []RunSummary `json:"history,omitempty"`
+	// trend of the headline bandwidth over the runs of the present baseline.
+	// +optional
+	Trend Trend `json:"trend,omitempty"`
+	// budget of GPU time.
+	// +optional
+	Budget *BudgetStatus `json:"budget,omitempty"`
+	// gating is what gating did.
+	// +optional
+	Gating *GatingStatus `json:"gating,omitempty"`
 	// wouldGate are the nodes that gating would act on (mode DryRun), at most 16 by name.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16

@@ -44,6 +44,7 @@ type CommGroupList struct {
 }
 
 // CommGroupSpec is what a person asks for.
+// +kubebuilder:validation:XValidation:rule="!has(self.mesh) || size(self.mesh) == 0 || (has(self.span) && self.span == 'Group')",message="mesh needs span Group: its communicators reach over several members"
 // +kubebuilder:validation:XValidation:rule="!has(self.dda) || self.dda.mode != 'Required' || self.ranksPerNode == 8",message="DDA works only with exactly 8 ranks in one communicator: set ranksPerNode to 8, or dda.mode to Preferred or Disabled"
 type CommGroupSpec struct {
 	// members chooses the nodes.
@@ -55,10 +56,25 @@ type CommGroupSpec struct {
 	// +kubebuilder:validation:Maximum=64
 	// +optional
 	RanksPerNode int32 `json:"ranksPerNode,omitempty"`
-	// span of the communicators: Node is one communicator a member.
+	// span of the communicators: Node is one communicator a member; Group adds one over all members that passed alone.
 	// +kubebuilder:default=Node
 	// +optional
 	Span Span `json:"span,omitempty"`
+	// mesh is the device mesh of the jobs, the slowest-changing dimension first, for example dp 16 and tp 8: the
+	// communicators of each dimension are formed and measured. The product of the sizes is members x ranksPerNode.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=4
+	// +optional
+	Mesh []MeshDimension `json:"mesh,omitempty"`
+	// network says how ranks of different nodes meet.
+	// +kubebuilder:default={}
+	// +optional
+	Network NetworkSpec `json:"network,omitzero"`
+	// localization bounds the search for the culprit of a bad step over several nodes.
+	// +kubebuilder:default={}
+	// +optional
+	Localization LocalizationSpec `json:"localization,omitzero"`
 	// runtime says in what image and with what library the ranks run.
 	// +kubebuilder:default={}
 	// +optional
@@ -274,6 +290,22 @@ type BenchmarkSpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	// +optional
 	Thresholds []Threshold `json:"thresholds,omitempty"`
+	// references: Enforce fails a measurement that stays under a built-in reference of exactly its kind (collective, datatype,
+	// size, placement, model, partition, ranks, transport); Report only shows the percentage.
+	// +kubebuilder:default=Enforce
+	// +optional
+	References JudgingMode `json:"references,omitempty"`
+	// regression holds a run against the group's own baseline.
+	// +kubebuilder:default={}
+	// +optional
+	Regression RegressionSpec `json:"regression,omitzero"`
+	// repeats measures everything this many times, each in fresh processes. Verdicts rest on the median of all of them: one
+	// good repeat among bad ones passes nothing.
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=9
+	// +optional
+	Repeats int32 `json:"repeats,omitempty"`
 	// nodeMinPercentOfMedian fails a node whose bus bandwidth at the largest size is below this share of the members' median.
 	// +kubebuilder:default=80
 	// +kubebuilder:validation:Minimum=0
@@ -298,6 +330,16 @@ const (
 	RunSuspended RunState = "Suspended"
 )
 
+// NodeUse says on which nodes a run may start.
+// +kubebuilder:validation:Enum=Idle;Any
+type NodeUse string
+
+// The node uses.
+const (
+	NodeUseIdle NodeUse = "Idle"
+	NodeUseAny  NodeUse = "Any"
+)
+
 // RunPolicySpec says when runs happen and how long they may take. A run happens when the members or what it would measure
 // change (runtime, ranks, settings, benchmark, deadlines; not publish, gating, health or the schedule), on the schedule, and
 // when the annotation rcclx.io/run-requested changes.
@@ -311,6 +353,36 @@ type RunPolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^@(yearly|annually|monthly|weekly|daily|midnight|hourly)$') || self.matches('^([*]|[0-5]?[0-9](-[0-5]?[0-9])?)(/[0-9]+)?(,([*]|[0-5]?[0-9](-[0-5]?[0-9])?)(/[0-9]+)?)* +([*]|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/[0-9]+)?(,([*]|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/[0-9]+)?)* +([*?]|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/[0-9]+)?(,([*?]|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/[0-9]+)?)* +([*]|(0?[1-9]|1[0-2]|[A-Za-z]{3})(-(0?[1-9]|1[0-2]|[A-Za-z]{3}))?)(/[0-9]+)?(,([*]|(0?[1-9]|1[0-2]|[A-Za-z]{3})(-(0?[1-9]|1[0-2]|[A-Za-z]{3}))?)(/[0-9]+)?)* +([*?]|([0-6]|[A-Za-z]{3})(-([0-6]|[A-Za-z]{3}))?)(/[0-9]+)?(,([*?]|([0-6]|[A-Za-z]{3})(-([0-6]|[A-Za-z]{3}))?)(/[0-9]+)?)*$')",message="run.schedule is not a cron line: write five fields (minute hour day-of-month month day-of-week), for example '0 3 * * *', or one of @hourly, @daily, @weekly, @monthly; Sunday is 0 or SUN, not 7"
 	// +optional
 	Schedule string `json:"schedule,omitempty"`
+	// jitterSeconds delays each scheduled run by up to this much, by a share that is fixed for the group and the time, so that
+	// groups with one schedule do not start at once.
+	// +kubebuilder:default=0
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=86400
+	// +optional
+	JitterSeconds int32 `json:"jitterSeconds,omitempty"`
+	// nodes: Idle starts a run on a node only while no other pod there holds GPUs; Any where enough GPUs are free.
+	// +kubebuilder:default=Idle
+	// +optional
+	Nodes NodeUse `json:"nodes,omitempty"`
+	// maxGPUMinutesPerDay bounds what runs of this group hold of GPUs in a day (UTC); a run that would go past it waits for
+	// the next day. Zero means no bound.
+	// +kubebuilder:default=0
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100000000
+	// +optional
+	MaxGPUMinutesPerDay int64 `json:"maxGPUMinutesPerDay,omitempty"`
+	// queueName is the Kueue LocalQueue that run pods are queued in.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$`
+	// +optional
+	QueueName string `json:"queueName,omitempty"`
+	// membersDeadlineSeconds bounds the wait of a run of span Group for its members' pods; past it the group goes on with
+	// those that are there, where they are at least members.minMembers.
+	// +kubebuilder:default=600
+	// +kubebuilder:validation:Minimum=5
+	// +kubebuilder:validation:Maximum=86400
+	// +optional
+	MembersDeadlineSeconds int32 `json:"membersDeadlineSeconds,omitempty"`
 	// maxParallelNodes is the most nodes that hold GPUs for a run at once.
 	// +kubebuilder:default=16
 	// +kubebuilder:validation:Minimum=1
@@ -361,21 +433,49 @@ type HealthSpec struct {
 }
 
 // GatingMode says what a failed verdict does to a node.
-// +kubebuilder:validation:Enum=Off;DryRun
+// +kubebuilder:validation:Enum=Off;DryRun;Enforce
 type GatingMode string
 
 // The gating modes. DryRun only reports which nodes would be gated.
 const (
-	GatingOff    GatingMode = "Off"
-	GatingDryRun GatingMode = "DryRun"
+	GatingOff     GatingMode = "Off"
+	GatingDryRun  GatingMode = "DryRun"
+	GatingEnforce GatingMode = "Enforce"
 )
 
-// GatingSpec says what a failed verdict does to a node.
+// GatingAction is how a node is marked.
+// +kubebuilder:validation:Enum=Condition;Label;Taint
+type GatingAction string
+
+// The gating actions. Taint has the effect NoSchedule: pods that run are never touched.
+const (
+	GatingCondition GatingAction = "Condition"
+	GatingLabel     GatingAction = "Label"
+	GatingTaint     GatingAction = "Taint"
+)
+
+// GatingSpec says what a failed verdict does to a node. Marks are lifted when the node passes again, is replaced, is no
+// longer a member, or the group is deleted. Only namespaces that the operator's configuration allows may mark nodes.
 type GatingSpec struct {
-	// mode: Off, or DryRun to report in the status which nodes would be gated.
+	// mode: Off, DryRun to report in the status which nodes would be gated, or Enforce.
 	// +kubebuilder:default=Off
 	// +optional
 	Mode GatingMode `json:"mode,omitempty"`
+	// actions that mark a node: the condition CommValidated, the label rcclx.io/comm-validated, or the taint
+	// rcclx.io/comm-failed.
+	// +listType=set
+	// +kubebuilder:default={Condition}
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=3
+	// +optional
+	Actions []GatingAction `json:"actions,omitempty"`
+	// maxPercent of the members that may be gated at once: where more fail, the cause is probably shared, and no further node
+	// is gated until a person has looked. One node may always be gated.
+	// +kubebuilder:default=20
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	// +optional
+	MaxPercent *int32 `json:"maxPercent,omitempty"`
 }
 
 // PublishMode says when settings are published.
@@ -414,6 +514,11 @@ type PublishSpec struct {
 	// +kubebuilder:default=WhenProven
 	// +optional
 	Mode PublishMode `json:"mode,omitempty"`
+	// choice: WhereWorthIt publishes what is proven and not slower, with the thresholds that the numbers recommend;
+	// AsRequested publishes what is proven as the spec has it.
+	// +kubebuilder:default=WhereWorthIt
+	// +optional
+	Choice PublishChoice `json:"choice,omitempty"`
 	// configMapName in the CommGroup's namespace; empty means the group's name with -rccl-settings behind it.
 	// +kubebuilder:validation:MaxLength=253
 	// +optional

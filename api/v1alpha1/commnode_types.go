@@ -56,6 +56,9 @@ type CommNodeSpec struct {
 	// run is what the node has to do; absent while nothing is due.
 	// +optional
 	Run *RunAssignment `json:"run,omitempty"`
+	// session is the node's part in the group's stage of a run; absent while there is none.
+	// +optional
+	Session *SessionAssignment `json:"session,omitempty"`
 }
 
 // RankRange is a node's share of the group's ranks.
@@ -165,6 +168,9 @@ type CommNodeStatus struct {
 	// run is the present or last run on the node, from the agent's run pod.
 	// +optional
 	Run *NodeRunStatus `json:"run,omitempty"`
+	// session is the node's part in the group's stage of a run, from the agent's group pod.
+	// +optional
+	Session *SessionStatus `json:"session,omitempty"`
 }
 
 // NodeRunPhase is where a run on a node is.
@@ -238,6 +244,11 @@ type NodeRunStatus struct {
 	// pod's log has them.
 	// +optional
 	OmittedSeries int32 `json:"omittedSeries,omitempty"`
+	// checks of this node's measurements against thresholds and references: what was not met first.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Checks []PerformanceCheck `json:"checks,omitempty"`
 	// dataErrors with random data over the ranges of gradients and activations: FP8's, and Baseline's own for comparison.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16

@@ -1,11 +1,14 @@
 package v1alpha1
 
 // Span says over what one communicator reaches.
-// +kubebuilder:validation:Enum=Node
+// +kubebuilder:validation:Enum=Node;Group
 type Span string
 
-// SpanNode is one communicator a member node: xGMI, DDA and FP8 are measured here.
-const SpanNode Span = "Node"
+// The spans. Node is one communicator a member node: xGMI, DDA and FP8 are measured here. Group is one over all members.
+const (
+	SpanNode  Span = "Node"
+	SpanGroup Span = "Group"
+)
 
 // Variant is one side of the A/B comparison; each runs in fresh processes on the same GPUs in the same run.
 // +kubebuilder:validation:Enum=Baseline;DDA;LowPrecision
@@ -242,10 +245,21 @@ type RunPlan struct {
 	// +kubebuilder:validation:MaxItems=32
 	// +optional
 	Thresholds []Threshold `json:"thresholds,omitempty"`
+	// references: see BenchmarkSpec.
+	// +optional
+	References JudgingMode `json:"references,omitempty"`
+	// repeats of the whole plan, each in fresh processes; absent means one.
+	// +optional
+	Repeats int32 `json:"repeats,omitempty"`
 }
 
-// Threshold is a least bus bandwidth for one measurement. The statistic is the median over iterations, out of place.
+// Threshold is a least bus bandwidth for one kind of measurement. Fields that are left out match anything.
+// +kubebuilder:validation:XValidation:rule="has(self.minBusBandwidthMBps) != has(self.minPercentOfReference)",message="a threshold takes exactly one of minBusBandwidthMBps and minPercentOfReference"
 type Threshold struct {
+	// span that the threshold holds for.
+	// +kubebuilder:default=Node
+	// +optional
+	Span Span `json:"span,omitempty"`
 	// variant that the threshold holds for.
 	// +kubebuilder:default=Baseline
 	// +optional
@@ -259,9 +273,47 @@ type Threshold struct {
 	// sizeBytes of the message; it must be one of the measured sizes, else the threshold is Inconclusive.
 	// +kubebuilder:validation:Minimum=1
 	SizeBytes int64 `json:"sizeBytes"`
+	// placement of the result.
+	// +kubebuilder:default=OutOfPlace
+	// +optional
+	Placement Placement `json:"placement,omitempty"`
+	// statistic over the repeats.
+	// +kubebuilder:default=Median
+	// +optional
+	Statistic Statistic `json:"statistic,omitempty"`
+	// model of the GPUs, for example MI300X.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Model string `json:"model,omitempty"`
+	// partition mode of the GPUs, for example SPX/NPS1.
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	Partition string `json:"partition,omitempty"`
+	// ranks of the communicator.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	Ranks *int32 `json:"ranks,omitempty"`
+	// nodes of the communicator.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	Nodes *int32 `json:"nodes,omitempty"`
+	// transport between the nodes: RDMA or TCP.
+	// +kubebuilder:validation:Enum=RDMA;TCP
+	// +optional
+	Transport string `json:"transport,omitempty"`
+	// flavor of the library, as in library.flavor.
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	Flavor string `json:"flavor,omitempty"`
 	// minBusBandwidthMBps is the least bus bandwidth that passes, in 10^6 bytes per second.
 	// +kubebuilder:validation:Minimum=1
-	MinBusBandwidthMBps int64 `json:"minBusBandwidthMBps"`
+	// +optional
+	MinBusBandwidthMBps *int64 `json:"minBusBandwidthMBps,omitempty"`
+	// minPercentOfReference is the least share of the built-in reference for exactly this kind of measurement.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=200
+	// +optional
+	MinPercentOfReference *int32 `json:"minPercentOfReference,omitempty"`
 }
 
 // SettingStatus says of one setting what was requested, what the library's gates allow, and what the A/B run shows.
@@ -347,9 +399,10 @@ type Culprit struct {
 	// +kubebuilder:validation:MaxLength=253
 	Node string `json:"node"`
 	// kind of culprit.
-	// +kubebuilder:validation:Enum=Node;GPU;Link;Rank
+	// +kubebuilder:validation:Enum=Node;GPU;Link;Rank;Pair;NIC
 	Kind string `json:"kind"`
-	// name of the culprit: a PCI address, two of them joined by <-> for a link, a node's name, or "rank N".
+	// name of the culprit: a PCI address, two of them joined by <-> for a link, a node's name, two of them
+	// joined by <-> for a pair of nodes, a NIC, or "rank N".
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 	// reason, one CamelCase word.
