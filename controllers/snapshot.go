@@ -17,6 +17,11 @@ type Config struct {
 	AgentImage string
 	// DefaultRuntimeImage of run pods whose CommGroup names none; may be empty.
 	DefaultRuntimeImage string
+	// PrivilegedNamespaces are those whose CommGroups may do what reaches beyond their namespace: run pods in the node's
+	// network, and mark nodes.
+	PrivilegedNamespaces []string
+	// RunPriorityClass of run pods whose CommGroup names none; empty leaves it to the cluster's default.
+	RunPriorityClass string
 }
 
 // Names of the accounts and roles that agents use; config/rbac holds the roles.

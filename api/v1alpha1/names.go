@@ -21,6 +21,10 @@ const (
 	RoleMonitor = "monitor"
 	// RoleRun is the value of LabelRole on run pods.
 	RoleRun = "run"
+	// LabelStage is on run pods what they are for: "group" on those of a group's stage, absent on those of a node alone.
+	LabelStage = "rcclx.io/stage"
+	// StagePodGroup is the value of LabelStage on pods of a group's stage.
+	StagePodGroup = "group"
 	// LabelNode carries a label-safe form of the node's name on CommNodes and run pods.
 	LabelNode = "rcclx.io/node"
 

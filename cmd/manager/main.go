@@ -35,6 +35,8 @@ type options struct {
 	operatorNamespace       string
 	agentImage              string
 	defaultRuntimeImage     string
+	privilegedNamespaces    []string
+	runPriorityClass        string
 	maxConcurrent           int
 	kubeAPIQPS              float32
 	logLevel                string
@@ -65,6 +67,8 @@ func newCommand() *cobra.Command {
 	f.StringVar(&o.operatorNamespace, "operator-namespace", os.Getenv("POD_NAMESPACE"), "namespace of the monitors and of the leader's lease; default $POD_NAMESPACE")
 	f.StringVar(&o.agentImage, "agent-image", "", "image that holds /agent (required)")
 	f.StringVar(&o.defaultRuntimeImage, "default-runtime-image", "", "image of the ranks for CommGroups that name none")
+	f.StringSliceVar(&o.privilegedNamespaces, "privileged-namespaces", nil, "namespaces whose CommGroups may use the nodes' own network (network.mode Host) and mark nodes (gating.mode Enforce), separated by commas; default none")
+	f.StringVar(&o.runPriorityClass, "run-priority-class", "", "PriorityClass of run pods whose CommGroup names none; empty leaves it to the cluster's default")
 	f.IntVar(&o.maxConcurrent, "max-concurrent-reconciles", 4, "CommGroups worked on at once")
 	f.Float32Var(&o.kubeAPIQPS, "kube-api-qps", -1, "requests per second to the API server; -1 leaves it to the server's own fairness")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info or error")
@@ -140,9 +144,11 @@ func run(o options) error {
 		Recorder:  mgr.GetEventRecorder("commgroup-manager"),
 		Clock:     clock.RealClock{},
 		Config: controllers.Config{
-			OperatorNamespace:   o.operatorNamespace,
-			AgentImage:          o.agentImage,
-			DefaultRuntimeImage: o.defaultRuntimeImage,
+			OperatorNamespace:    o.operatorNamespace,
+			AgentImage:           o.agentImage,
+			DefaultRuntimeImage:  o.defaultRuntimeImage,
+			PrivilegedNamespaces: o.privilegedNamespaces,
+			RunPriorityClass:     o.runPriorityClass,
 		},
 	}
 	if err := reconciler.SetupWithManager(mgr, o.maxConcurrent); err != nil {
