@@ -2,6 +2,7 @@ package runner
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -9,24 +10,32 @@ import (
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
-// Team is a set of rank processes that form one communicator.
+// Team is a set of rank processes on one node that form one communicator, or the node's part of one over several nodes: then
+// the ranks in Specs are some of WorldSize, and an index in the team is not a rank.
 type Team struct {
 	// Node is the node's name and Name says what the team is for, for messages: "Baseline", "search round 1 GPUs 0,1".
 	Node, Name string
 	// Specs of the ranks, by rank. A WorldSize of zero in each means a probe: load the library and stop.
 	Specs []rank.Spec
+	// UniqueID of a communicator whose rank 0 is on another node, 128 bytes; nil where rank 0 is among Specs and makes it.
+	UniqueID []byte
 	// Env is the whole environment of each rank.
 	Env []string
 	// ExitDeadline bounds the time from a rank's Done to its exit, ReapDeadline that from SIGKILL to its end.
 	ExitDeadline, ReapDeadline time.Duration
-	// RunDeadline ends everything; zero means none.
-	RunDeadline time.Time
+	// RunDeadline ends everything; zero means none. RunDeadlineField is what to raise where it passes; empty means
+	// run.nodeDeadlineSeconds.
+	RunDeadline      time.Time
+	RunDeadlineField string
 	// AskRASAfter is how long the ranks may be in init or in a step before the library's RAS service is asked what it
 	// knows; zero means half of the deadline at hand, a negative value never. It is asked once more halfway from there to
 	// the deadline: what stands still between the two answers is what hangs.
 	AskRASAfter time.Duration
 	// OnEvent, where set, sees each event in the supervisor's own goroutine, after its deadline was set.
 	OnEvent func(rank.Event)
+	// Output, where set, gives what takes a copy of a rank's standard output, by index in the team. It is closed when the
+	// rank has ended, before Run returns; it must not fail or block.
+	Output func(index int) io.WriteCloser
 }
 
 // RankOutcome is what one rank did.
@@ -105,9 +114,10 @@ const (
 // Failure is why a team ended before all of its ranks were done.
 type Failure struct {
 	Kind FailureKind
-	// Rank to name: the one that died or reported; for a hang the one that came least far, or -1 where all stood alike.
+	// Rank to name, as its index in the team: the one that died or reported; for a hang the one that came least far, or -1
+	// where all stood alike.
 	Rank int
-	// Behind are the ranks that came less far than others, in a hang.
+	// Behind are the ranks that came less far than others, in a hang, as indexes in the team.
 	Behind []int
 	// ByRAS is set where only the library's RAS service names Rank and Behind: a hint, since it does not see every operation.
 	// Where those that are behind still move, they stand in Behind alone.

@@ -113,7 +113,8 @@ func onSpawnThread(f func()) {
 
 // start starts a rank in a process group of its own and streams what it says to out. The last message of a process is
 // its exit, after all its events and words. stop makes the goroutines give up where nobody reads any more.
-func start(argv, env []string, index int, now func() time.Time, out chan<- message, stop <-chan struct{}) (*process, error) {
+// output, where it is not nil, gets a copy of standard output and is closed at its end.
+func start(argv, env []string, index int, output io.WriteCloser, now func() time.Time, out chan<- message, stop <-chan struct{}) (*process, error) {
 	p := &process{cmd: exec.Command(argv[0], argv[1:]...), lines: make(chan []byte, 4)}
 	p.cmd.Env = env
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -128,6 +129,9 @@ func start(argv, env []string, index int, now func() time.Time, out chan<- messa
 	}
 	if err != nil {
 		closeAll(pipes.read[:])
+		if output != nil {
+			_ = output.Close()
+		}
 		return nil, fmt.Errorf("start %s: %w%s", argv[0], err, loaderHint(argv[0], err))
 	}
 	go p.writeLines()
@@ -140,7 +144,14 @@ func start(argv, env []string, index int, now func() time.Time, out chan<- messa
 	}
 	var drained sync.WaitGroup
 	drained.Go(func() { readEvents(pipes.read[toEvents], send) })
-	drained.Go(func() { _, _ = io.Copy(&p.stdout, pipes.read[toStdout]) })
+	drained.Go(func() {
+		if output == nil {
+			_, _ = io.Copy(&p.stdout, pipes.read[toStdout])
+			return
+		}
+		_, _ = io.Copy(io.MultiWriter(&p.stdout, output), pipes.read[toStdout])
+		_ = output.Close()
+	})
 	drained.Go(func() { _, _ = io.Copy(&p.stderr, pipes.read[toStderr]) })
 	go func() {
 		at := p.await(now)

@@ -1,8 +1,10 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"syscall"
 	"time"
@@ -95,7 +97,11 @@ func (v *supervision) startAll(l Launcher, messages chan<- message, stop <-chan 
 		if err != nil {
 			continue
 		}
-		if v.procs[i], err = start(argv, v.team.Env, i, v.clock.Now, messages, stop); err != nil {
+		var output io.WriteCloser
+		if v.team.Output != nil {
+			output = v.team.Output(i)
+		}
+		if v.procs[i], err = start(argv, v.team.Env, i, output, v.clock.Now, messages, stop); err != nil {
 			v.fail(Failure{Kind: FailStart, Rank: i, Step: "start", Message: v.at(i, "could not be started: "+err.Error()+
 				"; check the pod's limits on processes and memory")})
 			continue
@@ -103,7 +109,11 @@ func (v *supervision) startAll(l Launcher, messages chan<- message, stop <-chan 
 		v.exited[i] = false
 		v.ranks[i].ProcessID, v.ranks[i].Since = v.procs[i].cmd.Process.Pid, v.clock.Now()
 		v.setDeadline(i, spec.InitDeadline, "load")
-		if werr := v.procs[i].writeLine(spec); werr != nil {
+		werr := v.procs[i].writeLine(spec)
+		if werr == nil && v.team.UniqueID != nil && spec.Rank != 0 {
+			werr = v.procs[i].writeLine(rank.Rendezvous{UniqueID: v.team.UniqueID})
+		}
+		if werr != nil {
 			v.fail(Failure{Kind: FailProtocol, Rank: i, Step: "start", Message: v.at(i, werr.Error())})
 		}
 	}
@@ -192,8 +202,8 @@ func (v *supervision) expire(index int) {
 	switch {
 	case index < 0:
 		v.fail(Failure{Kind: FailRunDeadline, Rank: -1, Step: v.furthestStep(), Message: fmt.Sprintf(
-			"node %s: the run deadline passed during %s with %s; raise run.nodeDeadlineSeconds or measure fewer sizes",
-			v.team.Node, v.team.Name, v.whereabouts())})
+			"node %s: the run deadline passed during %s with %s; raise %s or measure fewer sizes",
+			v.team.Node, v.team.Name, v.whereabouts(), cmp.Or(v.team.RunDeadlineField, "run.nodeDeadlineSeconds"))})
 	case v.killed:
 		// Not even SIGKILL ended it: the process hangs inside the kernel, and nothing in user space can change that.
 		v.ranks[index].Stuck = true
@@ -356,7 +366,7 @@ func (v *supervision) onError(i int, e rank.Error) {
 
 func (v *supervision) shareID(id []byte) {
 	for i, p := range v.procs {
-		if i == 0 || p == nil || v.exited[i] {
+		if v.team.Specs[i].Rank == 0 || p == nil || v.exited[i] {
 			continue
 		}
 		if err := p.writeLine(rank.Rendezvous{UniqueID: id}); err != nil {

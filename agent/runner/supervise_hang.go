@@ -15,9 +15,10 @@ import (
 func (v *supervision) hang(index int, said rank.Error) Failure {
 	f := Failure{Kind: FailHung, Code: rank.CodeRankHung, Step: said.Step}
 	f.Rank, f.Behind = v.late(said.Step)
-	word, late := "", ras.Suspicion{}
+	word, late, elsewhere := "", ras.Suspicion{}, ras.Suspicion{}
 	if f.Rank < 0 {
-		if late = v.ras.suspicion(v.lateSince(), len(v.ranks)); len(f.Behind) > 0 && !subset(late.Ranks, f.Behind) {
+		late, elsewhere = v.placed(v.ras.suspicion(v.lateSince(), v.worldSize()))
+		if len(f.Behind) > 0 && !subset(late.Ranks, f.Behind) {
 			late = ras.Suspicion{}
 		}
 	}
@@ -45,7 +46,10 @@ func (v *supervision) hang(index int, said rank.Error) Failure {
 	}
 	if late.Moving { // slow at least, but not proved to be what is waited for
 		f.Behind = late.Ranks
-		remarks = append(remarks, fmt.Sprintf("by RAS's word rank %s %s", join(late.Ranks), late.Why))
+		remarks = append(remarks, fmt.Sprintf("by RAS's word rank %s %s", v.numbers(late.Ranks), late.Why))
+	}
+	if len(elsewhere.Ranks) > 0 {
+		remarks = append(remarks, fmt.Sprintf("by RAS's word rank %s, on other nodes, %s", join(elsewhere.Ranks), elsewhere.Why))
 	}
 	f.Message = fmt.Sprintf("node %s: %s: %s%s missed the deadline of %s for %s", v.team.Node, v.team.Name, who, word, limit, said.Step)
 	if len(remarks) > 0 {
@@ -68,13 +72,48 @@ func (v *supervision) subject(first string, f Failure) string {
 	case f.Rank >= 0:
 		return v.ranks[f.Rank].Name()
 	case len(f.Behind) > 0:
-		return "ranks " + join(f.Behind)
+		return "ranks " + v.numbers(f.Behind)
 	case strings.HasPrefix(f.Step, pairStep):
 		return first
 	case len(waiting) < len(v.ranks):
-		return fmt.Sprintf("ranks %s of %d", join(waiting), len(v.ranks))
+		return fmt.Sprintf("ranks %s of %d", v.numbers(waiting), v.worldSize())
+	}
+	return v.everybody()
+}
+
+// worldSize is the number of ranks in the communicator, on other nodes too.
+func (v *supervision) worldSize() int { return max(v.team.Specs[0].WorldSize, len(v.ranks)) }
+
+// everybody names all ranks of the team.
+func (v *supervision) everybody() string {
+	if n := v.worldSize(); len(v.ranks) < n {
+		return fmt.Sprintf("all %d ranks of this node, of %d", len(v.ranks), n)
 	}
 	return fmt.Sprintf("all %d ranks", len(v.ranks))
+}
+
+// numbers are the ranks of indexes in the team, for messages.
+func (v *supervision) numbers(indexes []int) string {
+	ranks := make([]int, len(indexes))
+	for at, i := range indexes {
+		ranks[at] = v.ranks[i].Rank
+	}
+	return join(ranks)
+}
+
+// placed turns what RAS says of ranks into indexes in the team. Where some of the ranks are on other nodes, nothing is said
+// against this one's: elsewhere holds all of them then, as ranks.
+func (v *supervision) placed(s ras.Suspicion) (here, elsewhere ras.Suspicion) {
+	indexes := make([]int, 0, len(s.Ranks))
+	for _, r := range s.Ranks {
+		i := slices.IndexFunc(v.ranks, func(o RankOutcome) bool { return o.Rank == r })
+		if i < 0 {
+			return ras.Suspicion{}, s
+		}
+		indexes = append(indexes, i)
+	}
+	s.Ranks = indexes
+	return s, ras.Suspicion{}
 }
 
 // late is the rank that is late at a step, -1 where no single one is, and the ranks that came less far than others.

@@ -49,7 +49,7 @@ func (v *supervision) whereabouts() string {
 	for _, p := range places {
 		who := "rank " + strings.Join(p.ranks, ",")
 		if len(places) == 1 {
-			who = fmt.Sprintf("all %d ranks", len(v.ranks))
+			who = v.everybody()
 		}
 		text := who + " " + p.doing
 		if long := v.clock.Since(p.since).Round(time.Second); !p.since.IsZero() && long > 0 {
