@@ -455,7 +455,8 @@ const (
 )
 
 // GatingSpec says what a failed verdict does to a node. Marks are lifted when the node passes again, is replaced, is no
-// longer a member, or the group is deleted. Only namespaces that the operator's configuration allows may mark nodes.
+// longer a member, or the group is deleted. Only namespaces that the operator's configuration allows may mark nodes;
+// elsewhere Enforce works as DryRun. docs/gating.md has what happens when.
 type GatingSpec struct {
 	// mode: Off, DryRun to report in the status which nodes would be gated, or Enforce.
 	// +kubebuilder:default=Off
@@ -476,6 +477,10 @@ type GatingSpec struct {
 	// +kubebuilder:validation:Maximum=100
 	// +optional
 	MaxPercent *int32 `json:"maxPercent,omitempty"`
+	// simulated: Allow lets results that come from the simulator mark nodes; Forbid treats them as mode DryRun does.
+	// +kubebuilder:default=Forbid
+	// +optional
+	Simulated SimulatedPolicy `json:"simulated,omitempty"`
 }
 
 // PublishMode says when settings are published.
@@ -488,7 +493,7 @@ const (
 	PublishWhenProven PublishMode = "WhenProven"
 )
 
-// SimulatedPolicy says whether settings proven only by the simulator may be published.
+// SimulatedPolicy says whether what only the simulator showed may have effects: published settings, marked nodes.
 // +kubebuilder:validation:Enum=Forbid;Allow
 type SimulatedPolicy string
 

@@ -116,6 +116,19 @@ const (
 	ReasonCleanupTimedOut = "CleanupTimedOut"
 )
 
+// Reasons of gating: of its events, and of the condition CommValidated of Nodes (the first two).
+const (
+	// ReasonCommFailed and ReasonCommPassed are those of the Node's condition.
+	ReasonCommFailed = "CommFailed"
+	ReasonCommPassed = "CommPassed"
+	// ReasonNodeGated and ReasonNodeUngated are events: a node got the group's mark, or lost it.
+	ReasonNodeGated   = "NodeGated"
+	ReasonNodeUngated = "NodeUngated"
+	// ReasonBreakerOpen and ReasonBreakerClosed are events of gating's circuit breaker.
+	ReasonBreakerOpen   = "BreakerOpen"
+	ReasonBreakerClosed = "BreakerClosed"
+)
+
 // Reasons why a setting is or is not in effect (SettingStatus.Reason); the gates are facts of the library's source.
 const (
 	SettingReasonActive              = "Active"

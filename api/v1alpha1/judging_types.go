@@ -258,7 +258,7 @@ type GatingStatus struct {
 	// +kubebuilder:validation:Enum=Closed;Open
 	// +optional
 	Breaker string `json:"breaker,omitempty"`
-	// message says why the breaker is open, or what could not be done.
+	// message says why the breaker is open, why mode Enforce works as DryRun, or what could not be done.
 	// +kubebuilder:validation:MaxLength=512
 	// +optional
 	Message string `json:"message,omitempty"`
