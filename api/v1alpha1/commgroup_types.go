@@ -526,6 +526,7 @@ type PublishSpec struct {
 	Choice PublishChoice `json:"choice,omitempty"`
 	// configMapName in the CommGroup's namespace; empty means the group's name with -rccl-settings behind it.
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="publish.configMapName is no name that a ConfigMap can have: use lower-case letters, digits, dashes and dots, with a letter or digit at both ends of each part between dots"
 	// +optional
 	ConfigMapName string `json:"configMapName,omitempty"`
 	// jobCounts: Any leaves FP8 out of the published settings for the collectives whose results were wrong at counts that

@@ -341,6 +341,12 @@ type ResultSeries struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=40
 	BusBandwidthMBps []int64 `json:"busBandwidthMBps"`
+	// noisePercent is the coefficient of variation of the latency over the repeats, the worst rank's, in percent, rounded up;
+	// absent where it was not measured, or left out to keep the object small.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=40
+	// +optional
+	NoisePercent []int32 `json:"noisePercent,omitempty"`
 	// wrongElements over all sizes and ranks, but for FP8 counts with a tail hazard (the setting's warning tells of those).
 	WrongElements int64 `json:"wrongElements"`
 	// maxRelativeErrorPPM over all sizes and ranks, for LowPrecision.

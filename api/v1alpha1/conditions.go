@@ -93,6 +93,30 @@ const (
 	ReasonInterrupted = "Interrupted"
 	ReasonMemberLost  = "MemberLost"
 
+	// Reasons of the group's stage of a run.
+	ReasonWaitingForMembers = "WaitingForMembers"
+	// ReasonGroupStepFailed says that a communicator over several nodes failed and no better word is known.
+	ReasonGroupStepFailed = "GroupStepFailed"
+	// ReasonHangAcrossNodes says that a communicator over several nodes did not form or did not end a step in time.
+	ReasonHangAcrossNodes = "HangAcrossNodes"
+	ReasonSlowGroup       = "SlowGroup"
+	ReasonSlowPair        = "SlowPair"
+	// ReasonSlowRail says that one GPU's way to other nodes is slow.
+	ReasonSlowRail = "SlowRail"
+	// ReasonSlowCommunicator says that one communicator of a dimension of the mesh is far slower than the others of it.
+	ReasonSlowCommunicator = "SlowCommunicator"
+	// ReasonTransportFallback says that data went over TCP where network.requireTransport asks for RDMA.
+	ReasonTransportFallback = "TransportFallback"
+	// ReasonMixedSettings says that members' ranks take their settings from different variables or files.
+	ReasonMixedSettings        = "MixedSettings"
+	ReasonMixedAddressFamilies = "MixedAddressFamilies"
+	// ReasonClockSkew is the event that the clocks of members are apart.
+	ReasonClockSkew = "ClockSkew"
+	// ReasonMeshMismatch says that the mesh does not fit the ranks that are there.
+	ReasonMeshMismatch = "MeshMismatch"
+	// ReasonCulpritFound is the event that the search named a culprit.
+	ReasonCulpritFound = "CulpritFound"
+
 	ReasonInEffect     = "InEffect"
 	ReasonNotInEffect  = "NotInEffect"
 	ReasonNotVerified  = "NotVerified"
@@ -105,6 +129,16 @@ const (
 	ReasonConfigMapNotOwned = "ConfigMapNotOwned"
 	// ReasonTailHazard says that FP8 gave wrong elements at the end of some counts, so that it is not published for them.
 	ReasonTailHazard = "TailHazard"
+	// ReasonNotWorthIt says that a setting that the spec requires is not faster than Baseline, so that nothing is published.
+	ReasonNotWorthIt = "NotWorthIt"
+	// ReasonConfigMapChanged says that someone changed the published ConfigMap and that no run now proves what to put back.
+	ReasonConfigMapChanged = "ConfigMapChanged"
+	// ReasonConfigMapNameInvalid says that no ConfigMap can have the name that the settings shall be published under.
+	ReasonConfigMapNameInvalid = "ConfigMapNameInvalid"
+	// ReasonConfigMapNotWritten says that the API server refused the ConfigMap.
+	ReasonConfigMapNotWritten = "ConfigMapNotWritten"
+	// ReasonSettingsRestored is the event that a ConfigMap which someone changed holds the proven settings again.
+	ReasonSettingsRestored = "SettingsRestored"
 
 	ReasonSimulated = "Simulated"
 	ReasonHardware  = "Hardware"

@@ -467,6 +467,11 @@ type SpanStatus struct {
 	// localization says how the search for a culprit went.
 	// +optional
 	Localization *LocalizationStatus `json:"localization,omitempty"`
+	// culprits that the group's stage named, in the order of their naming.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Culprits []Culprit `json:"culprits,omitempty"`
 	// results of the group's communicator and of each dimension of the mesh.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=48

@@ -1596,6 +1596,11 @@ func (in *ResultSeries) DeepCopyInto(out *ResultSeries) {
 		*out = make([]int64, len(*in))
 		copy(*out, *in)
 	}
+	if in.NoisePercent != nil {
+		in, out := &in.NoisePercent, &out.NoisePercent
+		*out = make([]int32, len(*in))
+		copy(*out, *in)
+	}
 	if in.MaxRelativeErrorPPM != nil {
 		in, out := &in.MaxRelativeErrorPPM, &out.MaxRelativeErrorPPM
 		*out = new(int64)
@@ -1979,6 +1984,11 @@ func (in *SpanStatus) DeepCopyInto(out *SpanStatus) {
 		in, out := &in.Localization, &out.Localization
 		*out = new(LocalizationStatus)
 		(*in).DeepCopyInto(*out)
+	}
+	if in.Culprits != nil {
+		in, out := &in.Culprits, &out.Culprits
+		*out = make([]Culprit, len(*in))
+		copy(*out, *in)
 	}
 	if in.Results != nil {
 		in, out := &in.Results, &out.Results
