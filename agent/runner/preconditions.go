@@ -33,7 +33,7 @@ func (x *execution) lock(e *Evidence, ranks []RankOutcome) (release func(), fail
 
 // need is what the run asks of the node. lib is nil before a library was loaded.
 func (x *execution) need(lib *rcclx.LibraryInfo) preflight.Need {
-	n := preflight.Need{Ranks: x.ranks, Nodes: 1, Environ: RankEnvironment(x.Environ, SettingsOf(x.plan).Env, x.Config.Node)}
+	n := preflight.Need{Ranks: x.ranks, Nodes: x.nodes, Environ: RankEnvironment(x.Environ, SettingsOf(x.plan).Env, x.Config.Node)}
 	for _, v := range Plan(x.plan, x.ranks) {
 		n.Variants = append(n.Variants, v.Variant)
 	}

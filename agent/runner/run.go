@@ -100,7 +100,7 @@ func (r *Runner) Run(ctx context.Context) (Result, error) {
 		r.Log.Warn("boot id unknown", "error", err)
 	}
 	base.BootID = truncate(base.BootID, 64)
-	x := &execution{Runner: r, base: base, plan: a.Run.Plan, ranks: a.Ranks, runDeadline: began.Add(seconds(a.Run.Plan.RunDeadlineSeconds))}
+	x := &execution{Runner: r, base: base, plan: a.Run.Plan, ranks: a.Ranks, nodes: 1, runDeadline: began.Add(seconds(a.Run.Plan.RunDeadlineSeconds))}
 	e, err := x.carryOut(ctx)
 	if err != nil {
 		return Result{Status: base, Full: base}, err
@@ -206,6 +206,7 @@ type execution struct {
 	base        api.NodeRunStatus
 	plan        api.RunPlan
 	ranks       int
+	nodes       int // that its communicators reach over
 	runDeadline time.Time
 	facts       preflight.NodeFacts // before any rank was started
 }
