@@ -112,7 +112,7 @@ func reportBudget(node api.CommNode) int {
 }
 
 // Fit makes a report fit budgetBytes of JSON, giving up the least useful first: the ends of long messages, then the sizes
-// at which a variant's setting is not in effect and so equals Baseline, then sizes in the middle of each series, and of a
+// at which a variant's setting is not in effect and so equals Baseline, the noise of the series, then sizes in the middle of each series, and of a
 // large plan whole series of the variants, which it counts. It never drops a verdict, a culprit's name, a setting or a
 // Baseline series. keep are sizes that stay in any case, for example those of thresholds.
 func Fit(s api.NodeRunStatus, budgetBytes int, keep []int64) api.NodeRunStatus {
@@ -123,6 +123,7 @@ func Fit(s api.NodeRunStatus, budgetBytes int, keep []int64) api.NodeRunStatus {
 		func() { dropWithoutEffect(s.Results, s.Settings, 1, keep) },
 		func() { shorten(&s, 80) },
 		func() { s.DataErrors = largestSizes(s.DataErrors) },
+		func() { dropNoise(s.Results) },
 		func() { shorten(&s, 56) },
 		func() { dropWithoutEffect(s.Results, s.Settings, 0, keep) },
 	}
@@ -261,6 +262,13 @@ func dropWithoutEffect(results []api.ResultSeries, settings []api.SettingStatus,
 	}
 }
 
+// dropNoise leaves out what only helps to tell a small gain from noise.
+func dropNoise(results []api.ResultSeries) {
+	for i := range results {
+		results[i].NoisePercent = nil
+	}
+}
+
 // dropSizes leaves out the columns between the first and the last for which drop is true; it reports whether any was.
 func dropSizes(r *api.ResultSeries, drop func(k int) bool) bool {
 	var out []int
@@ -273,6 +281,9 @@ func dropSizes(r *api.ResultSeries, drop func(k int) bool) bool {
 		r.SizeBytes = slices.Delete(r.SizeBytes, k, k+1)
 		r.LatencyNanoseconds = slices.Delete(r.LatencyNanoseconds, k, k+1)
 		r.BusBandwidthMBps = slices.Delete(r.BusBandwidthMBps, k, k+1)
+		if k < len(r.NoisePercent) {
+			r.NoisePercent = slices.Delete(r.NoisePercent, k, k+1)
+		}
 	}
 	return len(out) > 0
 }

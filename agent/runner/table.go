@@ -83,6 +83,9 @@ func (c Cell) BusBandwidthMBps(collective rcclx.Collective, ranks int) int64 {
 	return rcclx.BusBandwidthMBps(collective, c.MovedBytes, c.LatencyNanoseconds, ranks)
 }
 
+// noisePercent is the coefficient of variation over the repeats, rounded up; zero where it was not measured.
+func (c Cell) noisePercent() int32 { return int32(min((c.NoisePPM+9_999)/10_000, 1000)) }
+
 // MaxRelativeErrorPPM with data of one magnitude, which shows FP8's rounding and nothing else.
 func (c Cell) MaxRelativeErrorPPM() int64 {
 	return max(c.Check(rcclx.DataRounding).MaxRelativeErrorPPM, c.Check(rcclx.DataExact).MaxRelativeErrorPPM)
@@ -257,6 +260,7 @@ func (t Table) Results(sizesBytes []int64) []api.ResultSeries {
 			r.SizeBytes = append(r.SizeBytes, c.SizeBytes)
 			r.LatencyNanoseconds = append(r.LatencyNanoseconds, c.LatencyNanoseconds)
 			r.BusBandwidthMBps = append(r.BusBandwidthMBps, c.BusBandwidthMBps(s.Key.Collective, t.Ranks))
+			r.NoisePercent = append(r.NoisePercent, c.noisePercent())
 			r.WrongElements += c.UnexplainedElements
 			if c.Hazard == "" {
 				worst = max(worst, c.MaxRelativeErrorPPM())
@@ -264,6 +268,9 @@ func (t Table) Results(sizesBytes []int64) []api.ResultSeries {
 		}
 		if len(r.SizeBytes) == 0 {
 			continue
+		}
+		if slices.Contains(r.NoisePercent, 0) {
+			r.NoisePercent = nil // a size without it would read as one without noise
 		}
 		if s.Key.Variant == rcclx.LowPrecision {
 			r.MaxRelativeErrorPPM = &worst
