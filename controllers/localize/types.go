@@ -1,0 +1,83 @@
+// Package localize plans the rounds of smaller communicators that name what makes a communicator over many nodes bad. It is
+// pure: the next round follows from the tests made so far, so that nothing is kept in a process.
+//
+// The model: a test over a set of nodes is bad where the set holds a bad node, or both nodes of a bad pair. Every node passed
+// alone before, so the smallest test has two nodes. Two bad pairs with a node in common count as that node.
+package localize
+
+// Kind says which communicators a test forms.
+type Kind string
+
+// The kinds. Span: one communicator over all ranks of the set's nodes; Rails: two nodes, one communicator for each device.
+const (
+	KindSpan  Kind = "Span"
+	KindRails Kind = "Rails"
+)
+
+// Outcome of a test.
+type Outcome string
+
+// The outcomes. Open: not known yet; Unknown: the test could not be made, which is neither good nor bad.
+const (
+	Open    Outcome = ""
+	Good    Outcome = "Good"
+	Bad     Outcome = "Bad"
+	Unknown Outcome = "Unknown"
+)
+
+// Test is one test, planned or made.
+type Test struct {
+	// Round from 1; 0 is a test from before the search that is to be learned from.
+	Round   int
+	Kind    Kind
+	Set     Set
+	Outcome Outcome
+}
+
+// Problem is what the search is for: the test over all members was bad.
+type Problem struct {
+	// Members that are present. What is known of others is left out.
+	Members Set
+	// MaxRounds bounds the rounds; zero means MaxRounds(len(Members)).
+	MaxRounds int
+	// MaxTests bounds the tests of all rounds; zero means DefaultMaxTests.
+	MaxTests int
+	// Rails asks for one more round once culprits are named, beyond the bounds above: each bad node with a good one, and each
+	// bad pair, rail by rail. What the rails show is for the caller to read.
+	Rails bool
+}
+
+// Step is what to do next.
+type Step struct {
+	// Round of the tests, from 1.
+	Round int
+	// Tests to make at once; no node is in two of them. None while Done is false: the history has open tests, wait for them.
+	Tests []Test
+	// Done: the search has ended, and Finding says how.
+	Done    bool
+	Finding Finding
+}
+
+// State says how a search ended.
+type State string
+
+// The states. Found: at least one culprit has a name; NotFound: none has, and no further test would tell more; OutOfBounds:
+// rounds or tests ran out (what was named until then is in the finding).
+const (
+	Found       State = "Found"
+	NotFound    State = "NotFound"
+	OutOfBounds State = "OutOfBounds"
+)
+
+// Finding is what a search showed.
+type Finding struct {
+	State State
+	// Nodes that are bad, ascending.
+	Nodes []int
+	// Pairs that are bad only together, ascending, the lower index first.
+	Pairs [][2]int
+	// Suspects are members among which something bad is, not told apart.
+	Suspects Set
+	// Why says in one sentence what was seen; members are named by their indexes.
+	Why string
+}
