@@ -1,0 +1,115 @@
+package controllers
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/checks"
+	"rcclx.io/commgroup-operator/rcclx"
+	"rcclx.io/commgroup-operator/rcclx/reference"
+)
+
+// dimensionGroup is the dimension of the communicator over all members (SpanResultSeries.Dimension).
+const dimensionGroup = "group"
+
+// spanPlace is what the members of a communicator over several nodes are, as far as thresholds and references depend on it.
+// A value is empty where it is not known of every member, and mixedValue where they differ.
+type spanPlace struct {
+	model, partition string
+	// flavor of the library, and the one that the simulator imitates.
+	flavor, imitates string
+	// transport between the nodes as SpanStatus has it: RDMA, TCP, Mixed or Unknown.
+	transport string
+}
+
+// placeOfMembers is what all outcomes have in common. transport is what carried the data between them.
+func placeOfMembers(outcomes []outcome, commNodes map[string]*v1alpha1.CommNode, transport string) spanPlace {
+	var models, partitions, flavors, imitated []string
+	for i := range outcomes {
+		var model, partition, flavor, imitates string
+		if cn := commNodes[outcomes[i].node]; cn != nil && cn.Status.Facts != nil {
+			model, partition = cn.Status.Facts.GPUModel, cn.Status.Facts.Partition
+		}
+		if r := outcomes[i].report; r != nil && r.Library != nil {
+			flavor, imitates = r.Library.Flavor, r.Library.Imitates
+		}
+		models, partitions = append(models, model), append(partitions, partition)
+		flavors, imitated = append(flavors, flavor), append(imitated, imitates)
+	}
+	return spanPlace{model: common(models), partition: common(partitions), flavor: common(flavors), imitates: common(imitated), transport: transport}
+}
+
+// common is the value that all have; empty where one of them is not known, mixedValue where they differ.
+func common(values []string) string {
+	if len(values) == 0 || slices.Contains(values, "") || slices.Contains(values, unknownValue) {
+		return ""
+	}
+	for _, v := range values[1:] {
+		if v != values[0] {
+			return mixedValue
+		}
+	}
+	return values[0]
+}
+
+func (p spanPlace) of(s *v1alpha1.SpanResultSeries) reference.Place {
+	at := reference.Place{Model: p.model, Partition: p.partition, Ranks: int(s.Ranks), Nodes: int(s.Nodes), Flavor: rcclx.Flavor(p.flavor), Imitates: rcclx.Flavor(p.imitates)}
+	if p.transport != unknownTransport {
+		at.Transport = p.transport
+	}
+	return at
+}
+
+// unknownTransport is what SpanStatus.Transport says where the library's log did not tell.
+const unknownTransport = "Unknown"
+
+// spanChecks holds the results over several nodes against the thresholds with span Group and against the references. Of a
+// dimension of the mesh the slowest communicator counts, and only thresholds that name its ranks or nodes hold for it.
+// The worst checks come first. A step is slow where checks.Of finds an enforced one that is not met.
+func spanChecks(spec *v1alpha1.CommGroupSpec, series []v1alpha1.SpanResultSeries, place spanPlace) []v1alpha1.PerformanceCheck {
+	var dimensions []string
+	for i := range series {
+		if !slices.Contains(dimensions, series[i].Dimension) {
+			dimensions = append(dimensions, series[i].Dimension)
+		}
+	}
+	thresholds := checks.Thresholds(spec.Benchmark.Thresholds, v1alpha1.SpanGroup)
+	var env []string
+	for _, e := range spec.Runtime.Env {
+		env = append(env, e.Name)
+	}
+	var out []v1alpha1.PerformanceCheck
+	for _, d := range dimensions {
+		in := reference.Input{Thresholds: thresholds, References: checks.Mode(spec.Benchmark.References), Part: d != dimensionGroup, Symptom: reference.Symptom{Env: env}}
+		slowest := ""
+		for i := range series {
+			s := &series[i]
+			if s.Dimension != d {
+				continue
+			}
+			in.Place = place.of(s)
+			in.Measurements = append(in.Measurements, spanMeasurements(s)...)
+			slowest = cmp.Or(slowest, s.Slowest)
+		}
+		name := d
+		if in.Part && slowest != "" && strings.HasPrefix(slowest, d) {
+			name = slowest
+		}
+		out = append(out, checks.List(reference.Evaluate(in), name, "")...)
+	}
+	return checks.Worst(out)
+}
+
+func spanMeasurements(s *v1alpha1.SpanResultSeries) []reference.Measurement {
+	var out []reference.Measurement
+	for i, size := range s.SizeBytes {
+		m := reference.Measurement{Key: reference.Key{Collective: rcclx.Collective(s.Collective), Datatype: rcclx.Datatype(s.Datatype), Placement: rcclx.Placement(s.Placement), SizeBytes: size}}
+		if i < len(s.MinBusBandwidthMBps) {
+			m.MedianMBps = s.MinBusBandwidthMBps[i]
+		}
+		out = append(out, m)
+	}
+	return out
+}

@@ -1,0 +1,151 @@
+package reference
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"rcclx.io/commgroup-operator/rcclx"
+)
+
+// Find gives the mark for exactly this key and place, an Acceptance mark before an Informative one; ok is false where there
+// is none. A part of the place that is not known matches no mark.
+func Find(k Key, at Place) (p Profile, ok bool) {
+	for _, kind := range []Kind{Acceptance, Informative} {
+		for _, p := range profiles {
+			if p.Kind == kind && p.Key == k.normal() && p.Place.holds(at) {
+				return p, true
+			}
+		}
+	}
+	return Profile{}, false
+}
+
+// holds says whether a mark for this place is one for another: all but the flavor must be alike.
+func (p Place) holds(at Place) bool {
+	at.Flavor, at.Imitates = "", ""
+	if at.Nodes == 1 {
+		at.Transport = ""
+	}
+	return p == at
+}
+
+// Nearest says in words why no mark was found: which mark is the nearest, what differs, and what to measure. The lines are
+// at most 200 bytes each and at most three.
+func Nearest(measured []Measurement, at Place) []string {
+	p, ok := nearestProfile(at)
+	if !ok {
+		model := at.Model
+		if !known(model) {
+			model = "GPUs of an unknown model"
+		}
+		return []string{limited(fmt.Sprintf("no built-in reference is known for %s over %s: set benchmark.thresholds of your own, or go by benchmark.regression", model, nodesText(at.Nodes)))}
+	}
+	lines := []string{limited(fmt.Sprintf("the nearest reference, %s, is %d MB/s for %s with %s", p.Name, p.MarkMBps, p.Key, p.Place.text()))}
+	if d := placeDiffers(p.Place, at); len(d) > 0 {
+		lines = append(lines, limited("it is for another place: "+strings.Join(d, ", ")))
+	}
+	return append(lines, keyDiffers(p.Key, measured))
+}
+
+// nearestProfile is the Acceptance mark of the model with the fewest other differences.
+func nearestProfile(at Place) (Profile, bool) {
+	var best Profile
+	found, fewest := false, 0
+	for _, p := range profiles {
+		if p.Kind != Acceptance || p.Place.Model != at.Model || (p.Place.Nodes > 1) != (at.Nodes > 1) {
+			continue
+		}
+		if n := len(placeDiffers(p.Place, at)); !found || n < fewest {
+			best, found, fewest = p, true, n
+		}
+	}
+	return best, found
+}
+
+func (p Place) text() string {
+	text := fmt.Sprintf("%d ranks on %s of %s", p.Ranks, nodesText(p.Nodes), p.Model)
+	if known(p.Partition) && p.Partition != "NotApplicable" {
+		text += " in " + p.Partition
+	}
+	if p.Transport != "" {
+		text += " over " + p.Transport
+	}
+	return text
+}
+
+func nodesText(n int) string {
+	if n == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", n)
+}
+
+// placeDiffers lists how a place differs from that of a mark.
+func placeDiffers(want, at Place) []string {
+	var out []string
+	text := func(what, want, have string) {
+		if want != "" && want != have {
+			out = append(out, fmt.Sprintf("%s %s instead of %s", what, cmp.Or(have, "unknown"), want))
+		}
+	}
+	number := func(what string, want, have int) {
+		if want != 0 && want != have {
+			out = append(out, fmt.Sprintf("%d %s instead of %d", have, what, want))
+		}
+	}
+	text("model", want.Model, at.Model)
+	text("partition", want.Partition, at.Partition)
+	number("ranks", want.Ranks, at.Ranks)
+	number("nodes", want.Nodes, at.Nodes)
+	text("transport", want.Transport, at.Transport)
+	return out
+}
+
+// keyDiffers says what was measured instead of a key, and how to measure it.
+func keyDiffers(k Key, measured []Measurement) string {
+	var largest int64
+	var datatypes []rcclx.Datatype
+	var placements []rcclx.Placement
+	for _, m := range measured {
+		if m.Collective != k.Collective || m.Key.normal().Variant != k.Variant {
+			continue
+		}
+		largest = max(largest, m.SizeBytes)
+		if !slices.Contains(datatypes, m.Datatype) {
+			datatypes = append(datatypes, m.Datatype)
+		}
+		if place := m.Key.normal().Placement; !slices.Contains(placements, place) {
+			placements = append(placements, place)
+		}
+	}
+	if largest == 0 {
+		return limited(fmt.Sprintf("%s was not measured: add it to benchmark.collectives, with benchmark.datatypes %s, placements %s and maxSizeBytes %d", k.Collective, k.Datatype, k.Placement, k.SizeBytes))
+	}
+	var set []string
+	if !slices.Contains(datatypes, k.Datatype) {
+		set = append(set, fmt.Sprintf("datatypes: [%s]", k.Datatype))
+	}
+	if !slices.Contains(placements, k.Placement) {
+		set = append(set, fmt.Sprintf("placements: [%s]", k.Placement))
+	}
+	if largest != k.SizeBytes {
+		set = append(set, fmt.Sprintf("a size of %d B (the largest was %d B)", k.SizeBytes, largest))
+	}
+	if len(set) == 0 {
+		return "exactly this was not measured: no rank gave a time, or it was measured in another combination"
+	}
+	return limited("to compare, measure in benchmark: " + strings.Join(set, ", "))
+}
+
+// limited cuts a line to what the API takes of one.
+func limited(s string) string { return cut(s, maxCauseBytes) }
+
+func cut(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	const ellipsis = "..."
+	return strings.ToValidUTF8(s[:limit-len(ellipsis)], "") + ellipsis
+}
