@@ -31,6 +31,8 @@ const (
 	ReasonRuntimeImageMissing = "RuntimeImageMissing"
 	ReasonInvalidSchedule     = "InvalidSchedule"
 	ReasonListFailed          = "ListFailed"
+	// ReasonHostNetworkNotAllowed says that network.mode Host is asked for in a namespace that may not have it.
+	ReasonHostNetworkNotAllowed = "HostNetworkNotAllowed"
 
 	ReasonAllReporting      = "AllReporting"
 	ReasonWaitingForAgents  = "WaitingForAgents"
@@ -148,6 +150,26 @@ const (
 	ReasonCleanedUp = "CleanedUp"
 	// ReasonCleanupTimedOut says that the finalizer was released although something was still there.
 	ReasonCleanupTimedOut = "CleanupTimedOut"
+)
+
+// Reasons why a node's network does not do for the group's stage (CommNode.status.session.reason).
+const (
+	// ReasonInterfaceNotFound: network.interface matches nothing on the node.
+	ReasonInterfaceNotFound = "InterfaceNotFound"
+	// ReasonInterfaceNotUsable: the interface is there, but down, the loopback one, or one that the library cannot be told.
+	ReasonInterfaceNotUsable = "InterfaceNotUsable"
+	// ReasonInterfaceAmbiguous: several interfaces match.
+	ReasonInterfaceAmbiguous = "InterfaceAmbiguous"
+	// ReasonNoAddressOfFamily: the interface has no address that peers can reach of the family asked for.
+	ReasonNoAddressOfFamily = "NoAddressOfFamily"
+	// ReasonHCANotFound: an RDMA device, or a port of it, is not there.
+	ReasonHCANotFound = "HCANotFound"
+	// ReasonHCANotUsable: an RDMA device is there, but its port is down or its file is not in the pod.
+	ReasonHCANotUsable = "HCANotUsable"
+	// ReasonGIDNotUsable: network.gidIndex is an empty entry, or past the table's end.
+	ReasonGIDNotUsable = "GIDNotUsable"
+	// ReasonPortRangeNotUsable: network.portRange is too small, not in force, or has no port left.
+	ReasonPortRangeNotUsable = "PortRangeNotUsable"
 )
 
 // Reasons of gating: of its events, and of the condition CommValidated of Nodes (the first two).

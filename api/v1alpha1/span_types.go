@@ -189,6 +189,10 @@ type NetworkStatus struct {
 	// +kubebuilder:validation:items:MaxLength=64
 	// +optional
 	HCAs []string `json:"hcas,omitempty"`
+	// message says what of the request the node cannot hold, where that does not keep it from taking part.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	Message string `json:"message,omitempty"`
 	// clock of the node when it wrote this, so that the controller can tell clocks that are apart.
 	// +optional
 	Clock *metav1.MicroTime `json:"clock,omitempty"`
