@@ -67,3 +67,9 @@ func BaselineEnvironment(environ []string, lib rcclx.LibraryInfo, env []api.EnvV
 	}
 	return RankEnvironment(environ, rcclx.Environment(lib.Gates(), rcclx.Baseline, off), node)
 }
+
+// LibraryFacts are what the API says of a library; nil where none was loaded.
+func LibraryFacts(lib *rcclx.LibraryInfo) *api.LibraryFacts { return libraryFacts(lib) }
+
+// Truncate shortens s to limit bytes, without splitting a character.
+func Truncate(s string, limit int) string { return truncate(s, limit) }

@@ -94,6 +94,8 @@ const (
 	// ReasonInterrupted says that the run pod was told to stop before the run was through.
 	ReasonInterrupted = "Interrupted"
 	ReasonMemberLost  = "MemberLost"
+	// ReasonSessionIdle says that a node gave its GPUs back since no task of the group's stage came.
+	ReasonSessionIdle = "SessionIdle"
 
 	// Reasons of the group's stage of a run.
 	ReasonWaitingForMembers = "WaitingForMembers"

@@ -64,6 +64,8 @@ const (
 	FieldManagerMonitor = "commgroup-monitor"
 	// FieldManagerRun names the run pod's agent as the writer of CommNode status.run.
 	FieldManagerRun = "commgroup-run"
+	// FieldManagerSession names the group pod's agent as the writer of CommNode status.session.
+	FieldManagerSession = "commgroup-session"
 
 	// ResourceGPU is the extended resource that AMD's device plugin publishes.
 	ResourceGPU = "amd.com/gpu"

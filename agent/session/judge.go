@@ -1,0 +1,285 @@
+package session
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"rcclx.io/commgroup-operator/agent/rank"
+	"rcclx.io/commgroup-operator/agent/runner"
+	api "rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/rcclx"
+)
+
+// plan gives the steps of a task's ranks. What a collective does not have, in place or at so small a size, is left out.
+func plan(t api.NodeTask, worldSize int) []rank.Step {
+	var places []rcclx.Placement
+	for _, p := range t.Placements {
+		places = append(places, rcclx.Placement(p))
+	}
+	var out []rank.Step
+	for _, c := range t.Collectives {
+		for _, d := range t.Datatypes {
+			for _, p := range rcclx.MeasurablePlacements(rcclx.Collective(c), places) {
+				sizes := rcclx.MeasurableSizes(rcclx.Collective(c), rcclx.Datatype(d), t.SizesBytes, worldSize)
+				if len(sizes) > 0 {
+					out = append(out, rank.Step{Kind: rank.StepMeasure, Collective: rcclx.Collective(c), Datatype: rcclx.Datatype(d), Placement: p, SizesBytes: sizes,
+						WarmupIterations: int(t.WarmupIterations), Iterations: int(t.Iterations), Data: []rcclx.Data{rcclx.DataExact}})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// judge says what became of this node's ranks of a communicator. madeID says whether its rank 0 made the unique id.
+func judge(node string, t api.NodeTask, c api.TaskCommunicator, e ended, madeID bool) api.TaskCommunicatorStatus {
+	s := api.TaskCommunicatorStatus{Name: c.Name, Transport: clip(e.transport, 32)}
+	var longest int64
+	for _, r := range e.outcome.Ranks {
+		longest = max(longest, r.InitDuration.Nanoseconds())
+	}
+	if longest > 0 {
+		s.InitNanoseconds = &longest
+	}
+	series := tabulate(e.outcome, int(c.WorldSize))
+	if isRoot(c) {
+		for _, x := range series {
+			if r := x.result(); len(r.SizeBytes) > 0 {
+				s.Results = append(s.Results, r)
+			}
+		}
+		s.Results = s.Results[:min(len(s.Results), 24)]
+	}
+	set := func(v api.Verdict, reason, step, message string) {
+		s.Verdict, s.Reason, s.Step, s.Message = v, reason, clip(step, 128), clip(message, 512)
+	}
+	prefix := fmt.Sprintf("node %s: task %s, communicator %s: ", node, t.ID, c.Name)
+	if step, text := firstWrong(e.outcome); text != "" {
+		set(api.VerdictFail, api.ReasonWrongData, step, prefix+text+": what a rank receives comes from all of them, so that this names none")
+		return s
+	}
+	if f := e.outcome.Failure; f != nil {
+		verdict, reason := verdictOf(*f)
+		message := clip(f.Message, 400)
+		if f.RAS != "" {
+			message += "; " + f.RAS
+		}
+		set(verdict, reason, f.Step, message)
+		s.Guilty = guilty(node, reason, c, e.outcome, madeID)
+		return s
+	}
+	if what := missing(t, c, e.outcome); what != "" {
+		set(api.VerdictError, api.ReasonInconclusive, "", prefix+what)
+		return s
+	}
+	s.Verdict = api.VerdictPass
+	return s
+}
+
+// ownCodes are errors of a rank that no other rank can be the cause of.
+var ownCodes = []string{rank.CodeLibraryMissing, rank.CodeLibraryTooOld, rank.CodeSymbolMissing, rank.CodePreconditionFailed, rank.CodeInsufficientMemory}
+
+// verdictOf turns a failure into a verdict and its reason.
+func verdictOf(f runner.Failure) (api.Verdict, string) {
+	switch f.Kind {
+	case runner.FailInterrupted:
+		return api.VerdictError, api.ReasonInterrupted
+	case runner.FailRunDeadline:
+		return api.VerdictError, api.ReasonRunDeadlineExceeded
+	case runner.FailStart:
+		return api.VerdictError, api.ReasonPreconditionFailed
+	case runner.FailDied:
+		return api.VerdictFail, api.ReasonRankDied
+	case runner.FailHung:
+		return api.VerdictFail, api.ReasonRankHung
+	case runner.FailRankError:
+		switch {
+		case slices.Contains(ownCodes, f.Code):
+			return api.VerdictError, f.Code
+		case f.Code == rank.CodeInitFailed:
+			return api.VerdictFail, api.ReasonInitFailed
+		case f.Code == rank.CodeCollectiveFailed:
+			return api.VerdictFail, api.ReasonCollectiveFailed
+		}
+	}
+	return api.VerdictError, api.ReasonRunPodFailed
+}
+
+// guilty names what of this node the other nodes' failures follow from, where the node can know that by itself: a rank that
+// died, that could not start or load, or that never got so far as to need its peers. nil for all else: who waits for ranks of
+// other nodes, or lost the connection to one, is a victim as far as can be seen from here.
+func guilty(node, reason string, c api.TaskCommunicator, o runner.Outcome, madeID bool) *api.Culprit {
+	f := o.Failure
+	at, kind := f.Rank, "GPU"
+	switch f.Kind {
+	case runner.FailStart:
+		kind = "Node"
+	case runner.FailDied:
+		if f.Killed {
+			kind = "Rank" // SIGKILL comes from outside (memory limit, a person): no GPU is to blame
+		}
+	case runner.FailRankError:
+		switch {
+		case !slices.Contains(ownCodes, f.Code):
+			at, kind = -1, ""
+		case f.Code == rank.CodeLibraryMissing || f.Code == rank.CodeLibraryTooOld || f.Code == rank.CodeSymbolMissing:
+			kind = "Node" // all ranks load the library by the same path
+		}
+	case runner.FailHung:
+		switch {
+		case at < 0 && isRoot(c) && !madeID:
+			kind = "Node"
+		case at < 0 || !beforePeers(o.Ranks[at]):
+			at, kind = -1, ""
+		}
+	default:
+		at, kind = -1, ""
+	}
+	if i := slices.IndexFunc(o.Ranks, func(r runner.RankOutcome) bool { return r.Stuck }); i >= 0 {
+		at, kind = i, "GPU"
+	}
+	out := &api.Culprit{Node: node, Kind: kind, Reason: reason, Message: clip(f.Message, 512)}
+	switch {
+	case kind == "":
+		return nil
+	case kind == "Node" || at < 0 || at >= len(o.Ranks):
+		out.Kind, out.Name = "Node", node
+	case kind == "Rank" || o.Ranks[at].PCIAddress == "":
+		out.Kind, out.Name = "Rank", fmt.Sprintf("rank %d", o.Ranks[at].Rank)
+	default:
+		out.Name = o.Ranks[at].PCIAddress
+	}
+	return out
+}
+
+// beforePeers says whether a rank stands where it needs no other rank: it has not loaded the library, or does not begin to
+// join although it could.
+func beforePeers(r runner.RankOutcome) bool {
+	return r.LastEvent == "" || r.LastEvent == rank.EventLoaded
+}
+
+// firstWrong describes the first measurement with wrong elements, in the order of the steps; text is empty where all is right.
+func firstWrong(o runner.Outcome) (step, text string) {
+	first := -1
+	for _, r := range o.Ranks {
+		for i, m := range r.Measurements {
+			if m.Wrong() == 0 || first >= 0 && i >= first {
+				continue
+			}
+			first, step = i, stepName(m)
+			text = fmt.Sprintf("%d wrong elements on %s at %s", m.Wrong(), r.Name(), step)
+		}
+	}
+	return step, text
+}
+
+func stepName(m rank.Measurement) string {
+	name := fmt.Sprintf("%s %s %d B", m.Collective, m.Datatype, m.SizeBytes)
+	if m.Placement == rcclx.InPlace {
+		name += " in place"
+	}
+	return name
+}
+
+// missing says what was to be measured or checked and was not; empty where all was.
+func missing(t api.NodeTask, c api.TaskCommunicator, o runner.Outcome) string {
+	steps := plan(t, int(c.WorldSize))
+	want := 0
+	for _, s := range steps {
+		want += len(s.SizesBytes)
+	}
+	if want == 0 {
+		return fmt.Sprintf("nothing was measured: none of the sizes %v gives each of %d ranks an element; measure larger ones", t.SizesBytes, c.WorldSize)
+	}
+	for _, r := range o.Ranks {
+		if len(r.Measurements) != want {
+			return fmt.Sprintf("%s has %d measurements, expected %d; the agent binary in the pod may be of another version than the operator", r.Name(), len(r.Measurements), want)
+		}
+		for _, m := range r.Measurements {
+			if !checked(m) && mustCheck(m, r.Rank) {
+				return fmt.Sprintf("%s checked no element at %s", r.Name(), stepName(m))
+			}
+		}
+	}
+	return ""
+}
+
+func checked(m rank.Measurement) bool {
+	return slices.ContainsFunc(m.Checks, func(c rcclx.CheckResult) bool { return c.CheckedElements > 0 })
+}
+
+// mustCheck says whether a rank has a result of its own: of Reduce only the root, and of Broadcast in place all but the root.
+func mustCheck(m rank.Measurement, r int) bool {
+	switch m.Collective {
+	case rcclx.Reduce:
+		return r == 0
+	case rcclx.Broadcast:
+		return r != 0
+	}
+	return true
+}
+
+// series is one (collective, datatype, placement), by size: the slowest of this node's ranks.
+type series struct {
+	collective rcclx.Collective
+	datatype   rcclx.Datatype
+	placement  rcclx.Placement
+	worldSize  int
+	wrong      int64
+	cells      []cell
+}
+
+type cell struct{ size, moved, latency, ranks, all int64 }
+
+func tabulate(o runner.Outcome, worldSize int) []*series {
+	var out []*series
+	for _, r := range o.Ranks {
+		for _, m := range r.Measurements {
+			at := slices.IndexFunc(out, func(s *series) bool {
+				return s.collective == m.Collective && s.datatype == m.Datatype && s.placement == m.Placement
+			})
+			if at < 0 {
+				at = len(out)
+				out = append(out, &series{collective: m.Collective, datatype: m.Datatype, placement: m.Placement, worldSize: worldSize})
+			}
+			out[at].add(m, len(o.Ranks))
+		}
+	}
+	return out
+}
+
+func (s *series) add(m rank.Measurement, ranks int) {
+	at := slices.IndexFunc(s.cells, func(c cell) bool { return c.size == m.SizeBytes })
+	if at < 0 {
+		at = len(s.cells)
+		s.cells = append(s.cells, cell{size: m.SizeBytes, all: int64(ranks)})
+	}
+	c := &s.cells[at]
+	c.ranks++
+	c.latency = max(c.latency, m.Latency.MedianNanoseconds)
+	if shape, err := rcclx.ShapeOfCount(m.Collective, m.Datatype, m.CountElements, s.worldSize); err == nil {
+		c.moved = shape.SizeBytes()
+	}
+	s.wrong += m.Wrong()
+}
+
+// result leaves out sizes that not every rank of the node measured, since the slowest may be the one that is missing, and
+// those whose bandwidth cannot be told.
+func (s *series) result() api.ResultSeries {
+	r := api.ResultSeries{Variant: api.VariantBaseline, Collective: api.Collective(s.collective), Datatype: api.Datatype(s.datatype), WrongElements: s.wrong}
+	if s.placement == rcclx.InPlace {
+		r.Placement = api.InPlace
+	}
+	slices.SortFunc(s.cells, func(a, b cell) int { return cmp.Compare(a.size, b.size) })
+	for _, c := range s.cells {
+		bandwidth := rcclx.BusBandwidthMBps(s.collective, c.moved, c.latency, s.worldSize)
+		if c.ranks != c.all || bandwidth <= 0 || len(r.SizeBytes) == 40 {
+			continue
+		}
+		r.SizeBytes = append(r.SizeBytes, c.size)
+		r.LatencyNanoseconds = append(r.LatencyNanoseconds, c.latency)
+		r.BusBandwidthMBps = append(r.BusBandwidthMBps, bandwidth)
+	}
+	return r
+}

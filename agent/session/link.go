@@ -1,0 +1,59 @@
+package session
+
+import (
+	"context"
+	"errors"
+
+	api "rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// The errors that Link.Report can return beside passing ones.
+var (
+	// ErrSuperseded: nobody waits for the report. The CommNode asks for another session, or for none, or is gone.
+	ErrSuperseded = errors.New("the session was superseded")
+	// ErrRejected: the API server takes no report of this form.
+	ErrRejected = errors.New("the report was rejected")
+)
+
+// Seen is what the CommNode says of the session at one moment.
+type Seen struct {
+	// Gone is set where there is no CommNode, or it is being deleted; all else is empty then.
+	Gone bool
+	// Session is nil while none is asked for.
+	Session *api.SessionAssignment
+	// Reported is the last report, if any.
+	Reported *api.SessionStatus
+	// BudgetBytes is what a report may take as JSON.
+	BudgetBytes int
+	// Err is why nothing was seen. The session goes on with what it knows.
+	Err error
+}
+
+// Link is the way to the CommNode.
+type Link interface {
+	// Follow tells what the CommNode says, as it is first and after each change, until ctx ends. It may tell the same twice,
+	// and leave out what was replaced by something newer. see does not block.
+	Follow(ctx context.Context, see func(Seen))
+	// Report writes status.session, unless the CommNode asks for another session (ErrSuperseded).
+	Report(ctx context.Context, status api.SessionStatus) error
+}
+
+// newest is a mailbox for one value, of which a newer one takes the place.
+type newest[T any] chan T
+
+func newNewest[T any]() newest[T] { return make(newest[T], 1) }
+
+// put never blocks. It is for one goroutine at a time.
+func (n newest[T]) put(v T) {
+	for {
+		select {
+		case n <- v:
+			return
+		default:
+		}
+		select {
+		case <-n:
+		default:
+		}
+	}
+}
