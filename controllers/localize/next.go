@@ -2,14 +2,22 @@ package localize
 
 import (
 	"errors"
+	"fmt"
 	"math/bits"
+	"slices"
 )
 
-// DefaultMaxTests bounds the tests of a search: a CommGroup's status keeps 256, those of the group and its mesh with them.
-const DefaultMaxTests = 200
+const (
+	// DefaultMaxTests bounds the tests of a search: a CommGroup's status keeps 256, those of the group and its mesh with them.
+	DefaultMaxTests = 200
+	// commonTests that are all bad in one round, and none good before: no single node is to blame.
+	commonTests = 8
+	// commonRounds without a good test after which that is said.
+	commonRounds = 2
+)
 
-// MaxRounds is the bound on the rounds of a search among so many members: log2, and a few rounds for what no single bad node
-// explains.
+// MaxRounds is the bound on the rounds of a search among so many members: log2, and five more for what no single bad node
+// explains. One bad node takes a third of log2.
 func MaxRounds(members int) int {
 	if members < 2 {
 		return 0
@@ -17,12 +25,134 @@ func MaxRounds(members int) int {
 	return bits.Len(uint(members-1)) + 5
 }
 
-// errNotPlanned is what Next answers until the planner is in.
-var errNotPlanned = errors.New("localize: no plan")
-
 // Next gives the round that follows from the tests made so far, or the end. It is deterministic, and reads the history as
 // facts only: tests of other plans, of members that have left, or of before the search are learned from as they are. It
 // refuses a problem of fewer than two members, sets out of order, and outcomes and kinds that it does not know.
-func Next(_ Problem, _ []Test) (Step, error) {
-	return Step{}, errNotPlanned
+func Next(problem Problem, history []Test) (Step, error) {
+	if len(problem.Members) < 2 || !problem.Members.sorted() {
+		return Step{}, fmt.Errorf("localize: members %.80q: want at least two, by indexes that rise", problem.Members.String())
+	}
+	if problem.MaxRounds < 0 || problem.MaxTests < 0 {
+		return Step{}, errors.New("localize: a bound below zero: want zero for the default, or a bound")
+	}
+	k, err := learn(problem, history)
+	if err != nil {
+		return Step{}, fmt.Errorf("localize: %w", err)
+	}
+	if k.open {
+		return Step{Round: k.openRound}, nil
+	}
+	maxRounds, maxTests := problem.MaxRounds, problem.MaxTests
+	if maxRounds == 0 {
+		maxRounds = MaxRounds(len(problem.Members))
+	}
+	if maxTests == 0 {
+		maxTests = DefaultMaxTests
+	}
+	if k.common() {
+		return k.end(NotFound, k.commonWords()), nil
+	}
+	p := planRound(k, max(0, maxTests-k.tests))
+	step := Step{Round: k.rounds + 1}
+	switch {
+	case len(p.sets) == 0 && !p.short:
+		return k.finish(problem, step, NotFound, ""), nil
+	case k.rounds >= maxRounds:
+		return k.finish(problem, step, OutOfBounds, fmt.Sprintf("%d rounds were made, which is the bound", k.rounds)), nil
+	case len(p.sets) == 0:
+		return k.finish(problem, step, OutOfBounds, fmt.Sprintf("%d tests were made, which is the bound", k.tests)), nil
+	}
+	slices.SortFunc(p.sets, func(a, b bitset) int { return a.positions()[0] - b.positions()[0] })
+	for _, set := range p.sets {
+		step.Tests = append(step.Tests, Test{Round: step.Round, Kind: KindSpan, Set: k.indexes(set)})
+	}
+	return step, nil
+}
+
+// common says whether so much is bad that single nodes are no explanation.
+func (k *knowledge) common() bool {
+	return k.smallerGood == 0 && k.rounds >= commonRounds && k.lastRoundBad >= commonTests
+}
+
+func (k *knowledge) indexes(set bitset) Set {
+	positions := set.positions()
+	indexes := make(Set, len(positions))
+	for at, position := range positions {
+		indexes[at] = k.members[position]
+	}
+	return indexes
+}
+
+// finish with the rails of the culprits first, where they are asked for.
+func (k *knowledge) finish(problem Problem, step Step, state State, why string) Step {
+	if problem.Rails {
+		if step.Tests = k.rails(step.Round); len(step.Tests) > 0 {
+			return step
+		}
+	}
+	return k.end(state, why)
+}
+
+// rails gives a test of each culprit that had none: a bad node with the nearest good one, and a bad pair as it is.
+func (k *knowledge) rails(round int) []Test {
+	used := newBitset(len(k.members))
+	var tests []Test
+	add := func(a, b int) {
+		used.add(a)
+		used.add(b)
+		tests = append(tests, Test{Round: round, Kind: KindRails, Set: NewSet(k.members[a], k.members[b])})
+	}
+	for _, pair := range k.pairs {
+		if !used.has(pair[0]) && !used.has(pair[1]) && !k.wasRailed(pair[0], pair[1]) {
+			add(pair[0], pair[1])
+		}
+	}
+	for _, node := range k.named.positions() {
+		if k.wasRailed(node) {
+			continue
+		}
+		for distance := 1; distance < len(k.members); distance++ {
+			if other := node - distance; other >= 0 && k.cleared.has(other) && !used.has(other) {
+				add(node, other)
+				break
+			}
+			if other := node + distance; other < len(k.members) && k.cleared.has(other) && !used.has(other) {
+				add(node, other)
+				break
+			}
+		}
+	}
+	slices.SortFunc(tests, func(a, b Test) int { return slices.Compare(a.Set, b.Set) })
+	return tests
+}
+
+func (k *knowledge) wasRailed(positions ...int) bool {
+	return slices.ContainsFunc(k.railed, func(set Set) bool {
+		return !slices.ContainsFunc(positions, func(position int) bool { return !set.Has(k.members[position]) })
+	})
+}
+
+// end with what is known: culprits that have a name make it Found, unless bounds ended it.
+func (k *knowledge) end(state State, why string) Step {
+	finding := Finding{State: state}
+	for _, position := range k.named.positions() {
+		finding.Nodes = append(finding.Nodes, k.members[position])
+	}
+	for _, pair := range k.pairs {
+		finding.Pairs = append(finding.Pairs, [2]int{k.members[pair[0]], k.members[pair[1]]})
+	}
+	suspects := k.gap()
+	for _, f := range k.live {
+		if f.doubtful > 0 {
+			suspects.addAll(f.suspects)
+		} else {
+			suspects.addAll(f.set)
+		}
+	}
+	finding.Suspects = k.indexes(suspects)
+	if state == NotFound && len(finding.Nodes)+len(finding.Pairs) > 0 {
+		finding.State = Found
+	}
+	finding.Why = k.words(&finding, why)
+	return Step{Round: k.rounds, Done: true, Finding: finding}
 }

@@ -1,0 +1,231 @@
+package localize
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// fact is what one tried set showed. Positions count the members that are present.
+type fact struct {
+	set  bitset
+	size int
+	// bad and good: the set was so at least once. Both at once is a fault that comes and goes.
+	bad, good bool
+	// unknown counts the times that the test could not be made.
+	unknown int
+	// suspects are the nodes of a bad set that no good test cleared.
+	suspects bitset
+	doubtful int
+}
+
+// knowledge is what the tests made so far show of the members that are present.
+type knowledge struct {
+	members Set
+	facts   []*fact
+	// whole is the fact that the search starts from.
+	whole *fact
+	// cleared nodes were in a good test.
+	cleared bitset
+	// named nodes and pairs are culprits.
+	named bitset
+	pairs [][2]int
+	// minimal bad sets hold no smaller bad set; those that hold no culprit with a name are live.
+	minimal, live []*fact
+
+	rounds, tests  int
+	smallerGood    int // good tests of the search itself
+	lastRoundBad   int
+	open           bool
+	openRound      int
+	contradictions int // bad sets that lie in a good one: something comes and goes
+	railed         []Set
+	singleUnknown  []int // times that a test of the node with a partner could not be made
+}
+
+// learn reads the history. Of tests that hold members who left, only the good ones still count.
+func learn(problem Problem, history []Test) (*knowledge, error) {
+	n := len(problem.Members)
+	k := &knowledge{members: problem.Members, cleared: newBitset(n), named: newBitset(n), singleUnknown: make([]int, n)}
+	all := newBitset(n)
+	for position := range n {
+		all.add(position)
+	}
+	k.whole = k.fact(all, n)
+	k.whole.bad = true
+	for at := range history {
+		if err := k.take(&history[at]); err != nil {
+			return nil, fmt.Errorf("test %d of the history: %w", at, err)
+		}
+	}
+	for _, f := range k.facts {
+		if f.good {
+			k.cleared.addAll(f.set)
+		}
+	}
+	k.conclude()
+	return k, nil
+}
+
+// take one test of the history.
+func (k *knowledge) take(test *Test) error {
+	if test.Round < 0 || len(test.Set) == 0 || !test.Set.sorted() {
+		return fmt.Errorf("round %d with set %.80q: want a round from 0, and indexes that rise", test.Round, test.Set.String())
+	}
+	if test.Kind != KindSpan && test.Kind != KindRails {
+		return fmt.Errorf("kind %.40q is none of %s and %s", test.Kind, KindSpan, KindRails)
+	}
+	if test.Round > k.rounds {
+		k.rounds, k.lastRoundBad = test.Round, 0
+	}
+	if test.Round > 0 {
+		k.tests++
+	}
+	if test.Outcome == Open {
+		k.open, k.openRound = true, max(k.openRound, test.Round)
+		return nil
+	}
+	if test.Outcome != Good && test.Outcome != Bad && test.Outcome != Unknown {
+		return fmt.Errorf("outcome %.40q is none of %s, %s and %s", test.Outcome, Good, Bad, Unknown)
+	}
+	if test.Kind == KindRails {
+		k.railed = append(k.railed, test.Set)
+		return nil
+	}
+	set, size := k.positions(test.Set)
+	if size == 0 || (test.Outcome != Good && size < len(test.Set)) {
+		return nil
+	}
+	f := k.fact(set, size)
+	switch test.Outcome {
+	case Good:
+		f.good = true
+		if test.Round > 0 {
+			k.smallerGood++
+		}
+	case Bad:
+		f.bad = true
+		if test.Round == k.rounds {
+			k.lastRoundBad++
+		}
+	default:
+		f.unknown++
+	}
+	return nil
+}
+
+// positions of those of the set that are present.
+func (k *knowledge) positions(set Set) (bitset, int) {
+	found, size, at := newBitset(len(k.members)), 0, 0
+	for _, index := range set {
+		for at < len(k.members) && k.members[at] < index {
+			at++
+		}
+		if at == len(k.members) {
+			break
+		}
+		if k.members[at] == index {
+			found.add(at)
+			size++
+		}
+	}
+	return found, size
+}
+
+// fact gives the fact of the set, a new one where there is none.
+func (k *knowledge) fact(set bitset, size int) *fact {
+	if f := k.find(set, size); f != nil {
+		return f
+	}
+	f := &fact{set: set, size: size}
+	k.facts = append(k.facts, f)
+	return f
+}
+
+func (k *knowledge) find(set bitset, size int) *fact {
+	for _, f := range k.facts {
+		if f.size == size && f.set.equal(set) {
+			return f
+		}
+	}
+	return nil
+}
+
+// conclude names what the facts prove, and finds what is left to explain.
+func (k *knowledge) conclude() {
+	var bad []*fact
+	for _, f := range k.facts {
+		if f.unknown > 0 && f.size == 2 && !f.good && !f.bad {
+			for _, position := range f.set.positions() {
+				k.singleUnknown[position] += f.unknown
+			}
+		}
+		if !f.bad {
+			continue
+		}
+		if f != k.whole && k.contradicted(f) {
+			k.contradictions++
+			continue
+		}
+		f.suspects = f.set.without(k.cleared)
+		f.doubtful = f.suspects.count()
+		bad = append(bad, f)
+		// Both are fine with others, so it is the pair.
+		if f.size == 2 && f.doubtful == 0 && f != k.whole {
+			ends := f.set.positions()
+			k.pairs = append(k.pairs, [2]int{ends[0], ends[1]})
+		}
+	}
+	slices.SortFunc(k.pairs, func(a, b [2]int) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
+	slices.SortStableFunc(bad, func(a, b *fact) int {
+		return cmp.Or(cmp.Compare(a.size, b.size), slices.Compare(b.set, a.set))
+	})
+	k.name(bad)
+	for at, f := range bad {
+		if slices.ContainsFunc(bad[:at], func(smaller *fact) bool { return smaller.size < f.size && smaller.set.within(f.set) }) {
+			continue
+		}
+		k.minimal = append(k.minimal, f)
+		if !f.set.meets(k.named) && !k.holdsPair(f.set) {
+			k.live = append(k.live, f)
+		}
+	}
+}
+
+// contradicted says whether the bad set lies in a good one.
+func (k *knowledge) contradicted(f *fact) bool {
+	return slices.ContainsFunc(k.facts, func(other *fact) bool { return other.good && other.size >= f.size && f.set.within(other.set) })
+}
+
+// name the nodes that two bad tests prove: in each, every other node is cleared, and the two have nothing else in common, so
+// that one bad pair cannot be what made both bad.
+func (k *knowledge) name(bad []*fact) {
+	proofs := map[int][]*fact{}
+	for _, f := range bad {
+		if f.doubtful == 1 && !k.holdsPair(f.set) {
+			node := f.suspects.positions()[0]
+			proofs[node] = append(proofs[node], f)
+		}
+	}
+	for node, list := range proofs {
+		for at, f := range list {
+			if slices.ContainsFunc(list[:at], func(other *fact) bool { return other.set.common(f.set) == 1 }) {
+				k.named.add(node)
+				break
+			}
+		}
+	}
+}
+
+func (k *knowledge) holdsPair(set bitset) bool {
+	return slices.ContainsFunc(k.pairs, func(pair [2]int) bool { return set.has(pair[0]) && set.has(pair[1]) })
+}
+
+// gap gives the nodes that no test has cleared and no minimal bad set holds: their own test could not be made.
+func (k *knowledge) gap() bitset {
+	rest := k.whole.set.without(k.cleared)
+	for _, f := range k.minimal {
+		rest = rest.without(f.set)
+	}
+	return rest
+}

@@ -1,0 +1,231 @@
+package localize
+
+import (
+	"slices"
+)
+
+// maxPairTests of one bad set in a round of the search for a pair.
+const maxPairTests = 16
+
+// class is a set of nodes that were in the same good tests. Two classes that share no good test may hold the two ends of a bad
+// pair; within a class, and between classes that share one, every pair was good.
+type class struct {
+	nodes []int
+	tests []uint64 // bits of the good tests
+}
+
+// searchPairs goes for a bad pair in a bad set whose nodes are all cleared, so that no two of the smaller tests held both ends.
+//
+// First the ends that are neighbours in rank order, since a ring joins those. Then halves that cut across the earlier parts,
+// in each component of the graph of what may still be a pair: where all halves are good, a component between two sides falls
+// into two of half the width, and all of them are halved in the next round. Components that are many are told apart whole.
+func (p *plan) searchPairs(f *fact) {
+	classes := p.classes(f)
+	if p.neighbours(f, classes) {
+		return
+	}
+	components := connected(classes)
+	if 2*len(components) <= maxPairTests {
+		for _, component := range components {
+			for _, half := range halve(component) {
+				p.add(p.set(half))
+			}
+		}
+		return
+	}
+	for _, group := range groups(components, maxPairTests) {
+		p.add(p.set(group))
+	}
+}
+
+// classes of the bad set's nodes, by their first node.
+func (p *plan) classes(f *fact) []*class {
+	var good []*fact
+	for _, other := range p.facts {
+		if other.good && other.set.meets(f.set) {
+			good = append(good, other)
+		}
+	}
+	words := (len(good) + 63) / 64
+	byTests := map[string]*class{}
+	var list []*class
+	for _, node := range f.set.positions() {
+		tests := make([]uint64, words)
+		for at, other := range good {
+			if other.set.has(node) {
+				tests[at>>6] |= 1 << (at & 63)
+			}
+		}
+		key := make([]byte, 0, 8*words)
+		for _, word := range tests {
+			for shift := 0; shift < 64; shift += 8 {
+				key = append(key, byte(word>>shift))
+			}
+		}
+		c := byTests[string(key)]
+		if c == nil {
+			c = &class{tests: tests}
+			byTests[string(key)] = c
+			list = append(list, c)
+		}
+		c.nodes = append(c.nodes, node)
+	}
+	return list
+}
+
+// mayHoldPair says whether the two classes share no good test.
+func mayHoldPair(a, b *class) bool {
+	return a != b && !bitset(a.tests).meets(b.tests)
+}
+
+// neighbours tries the pairs that are next to each other in rank order, where they are few and not tried yet.
+func (p *plan) neighbours(f *fact, classes []*class) bool {
+	if f.size <= maxParts {
+		return false // so few nodes that halving is as quick
+	}
+	of := make([]*class, len(p.members))
+	for _, c := range classes {
+		for _, node := range c.nodes {
+			of[node] = c
+		}
+	}
+	var next [][2]int
+	for node := range of {
+		other := (node + 1) % len(of) // the ring closes
+		if of[node] != nil && of[other] != nil && mayHoldPair(of[node], of[other]) {
+			next = append(next, [2]int{node, other})
+		}
+	}
+	if len(next) == 0 || len(next) > maxPairTests {
+		return false
+	}
+	added := false
+	for _, pair := range next {
+		added = p.add(p.set(pair[:])) || added
+	}
+	return added
+}
+
+// connected gives the components of the graph of classes that may hold a pair; classes that cannot are in none.
+func connected(classes []*class) [][]*class {
+	var components [][]*class
+	seen := map[*class]bool{}
+	for _, start := range classes {
+		if seen[start] {
+			continue
+		}
+		seen[start] = true
+		component := []*class{start}
+		for at := 0; at < len(component); at++ {
+			for _, other := range classes {
+				if !seen[other] && mayHoldPair(component[at], other) {
+					seen[other] = true
+					component = append(component, other)
+				}
+			}
+		}
+		if len(component) > 1 {
+			components = append(components, component)
+		}
+	}
+	return components
+}
+
+// halve a component into two disjoint sets that hold about half of the pairs in question.
+func halve(component []*class) []Set {
+	left, right, twoSides := sides(component)
+	if !twoSides {
+		// Whole classes in rank order; what is left between the halves has two sides.
+		nodes := 0
+		for _, c := range component {
+			nodes += len(c.nodes)
+		}
+		ordered := slices.Clone(component)
+		slices.SortFunc(ordered, func(a, b *class) int { return a.nodes[0] - b.nodes[0] })
+		first, at := 0, 0
+		for ; at < len(ordered)-1 && 2*(first+len(ordered[at].nodes)) <= nodes+len(ordered[at].nodes); at++ {
+			first += len(ordered[at].nodes)
+		}
+		return holding(component, union(ordered[:at]), union(ordered[at:]))
+	}
+	leftNodes, rightNodes := union(left), union(right)
+	left0, left1 := leftNodes[:(len(leftNodes)+1)/2], leftNodes[(len(leftNodes)+1)/2:]
+	right0, right1 := rightNodes[:(len(rightNodes)+1)/2], rightNodes[(len(rightNodes)+1)/2:]
+	straight := holding(component, NewSet(append(slices.Clone(left0), right0...)...), NewSet(append(slices.Clone(left1), right1...)...))
+	crossed := holding(component, NewSet(append(slices.Clone(left0), right1...)...), NewSet(append(slices.Clone(left1), right0...)...))
+	if weight(component, crossed) > weight(component, straight) {
+		return crossed
+	}
+	return straight
+}
+
+// sides parts the component so that pairs are only between the two sides, where that can be.
+func sides(component []*class) (left, right []*class, twoSides bool) {
+	side := map[*class]int{component[0]: 1}
+	for _, c := range component { // connected gives each class after one that it may hold a pair with
+		for _, other := range component {
+			if !mayHoldPair(c, other) {
+				continue
+			}
+			if side[other] == side[c] {
+				return nil, nil, false
+			}
+			side[other] = 3 - side[c]
+		}
+	}
+	for _, c := range component {
+		if side[c] == 1 {
+			left = append(left, c)
+		} else {
+			right = append(right, c)
+		}
+	}
+	return left, right, true
+}
+
+func union(classes []*class) Set {
+	var nodes Set
+	for _, c := range classes {
+		nodes = append(nodes, c.nodes...)
+	}
+	slices.Sort(nodes)
+	return nodes
+}
+
+// holding keeps the sets that hold both ends of a pair in question.
+func holding(component []*class, sets ...Set) []Set {
+	return slices.DeleteFunc(sets, func(set Set) bool { return weight(component, []Set{set}) == 0 })
+}
+
+// weight counts the pairs in question that the sets hold.
+func weight(component []*class, sets []Set) int {
+	sum := 0
+	for _, set := range sets {
+		inside := make([]int, len(component))
+		for at, c := range component {
+			for _, node := range c.nodes {
+				if set.Has(node) {
+					inside[at]++
+				}
+			}
+		}
+		for at, a := range component {
+			for further := at + 1; further < len(component) && inside[at] > 0; further++ {
+				if inside[further] > 0 && mayHoldPair(a, component[further]) {
+					sum += inside[at] * inside[further]
+				}
+			}
+		}
+	}
+	return sum
+}
+
+// groups puts components together into so many sets. No pair in question is between two components.
+func groups(components [][]*class, most int) [][]int {
+	sets := make([][]int, min(most, len(components)))
+	for at, component := range components {
+		to := at * len(sets) / len(components)
+		sets[to] = append(sets[to], union(component)...)
+	}
+	return sets
+}

@@ -1,0 +1,183 @@
+package localize
+
+const (
+	// maxParts that a bad set is split into at once: eight keep 232 nodes at three rounds, and a round's tests few.
+	maxParts = 8
+	// maxUnknown times that a test is tried: one more try once it could not be made.
+	maxUnknown = 2
+)
+
+// plan is a round in the making.
+type plan struct {
+	*knowledge
+	// room is how many more tests fit into the bound.
+	room int
+	used bitset
+	sets []bitset
+	// short: something was left out for want of room.
+	short bool
+	// avoid are nodes that are no good partners while others are at hand: something that they are in is not explained yet.
+	avoid bitset
+}
+
+// planRound gives the sets to try at once: each live bad set's parts, the smallest first, and what was never tried.
+func planRound(k *knowledge, room int) *plan {
+	p := &plan{knowledge: k, room: room, used: newBitset(len(k.members)), avoid: newBitset(len(k.members))}
+	for _, f := range k.live {
+		if f != k.whole {
+			p.avoid.addAll(f.set)
+		}
+	}
+	for _, f := range k.live {
+		if f.doubtful > 0 {
+			p.narrow(f)
+		} else {
+			p.searchPairs(f)
+		}
+	}
+	if gap := k.gap(); gap.count() > 0 {
+		p.try(gap.positions(), nil)
+	}
+	return p
+}
+
+// add the set, unless a node of it is in use in this round, or its test tells nothing new.
+func (p *plan) add(set bitset) bool {
+	size := set.count()
+	if size < 2 || set.meets(p.used) {
+		return false
+	}
+	if f := p.find(set, size); f != nil && (f.good || f.bad || f.unknown >= maxUnknown) {
+		return false
+	}
+	if p.room == 0 {
+		p.short = true
+		return false
+	}
+	p.room--
+	p.used.addAll(set)
+	p.sets = append(p.sets, set)
+	return true
+}
+
+// narrow splits those nodes of the bad set that no good test has cleared.
+func (p *plan) narrow(f *fact) {
+	suspects := f.suspects.positions()
+	for _, part := range p.split(suspects) {
+		p.try(part, f)
+	}
+}
+
+// split into as few parts as the least number of rounds allows, at most maxParts. Parts of one node need a partner each;
+// where there are too few, parts of two nodes do, and a third node waits.
+func (p *plan) split(nodes []int) [][]int {
+	if len(nodes) <= maxParts {
+		if p.partners(nodes) >= len(nodes) || len(nodes) < 3 {
+			return cut(nodes, len(nodes))
+		}
+		if len(nodes) == 3 {
+			return [][]int{nodes[:2]}
+		}
+		return cut(nodes, len(nodes)/2)
+	}
+	return cut(nodes, arity(len(nodes)))
+}
+
+// arity is the least number of parts with which repeated splitting takes no more rounds than with maxParts.
+func arity(nodes int) int {
+	rounds, reach := 1, maxParts
+	for reach < nodes {
+		rounds, reach = rounds+1, reach*maxParts
+	}
+	for parts := 2; parts < maxParts; parts++ {
+		reach = 1
+		for range rounds {
+			reach *= parts
+		}
+		if reach >= nodes {
+			return parts
+		}
+	}
+	return maxParts
+}
+
+// cut into runs of about the same length, so that neighbours in rank order stay together.
+func cut(nodes []int, parts int) [][]int {
+	runs := make([][]int, 0, parts)
+	for at := range parts {
+		runs = append(runs, nodes[at*len(nodes)/parts:(at+1)*len(nodes)/parts])
+	}
+	return runs
+}
+
+// partners counts the nodes that are known to be good and not in use.
+func (p *plan) partners(of []int) int {
+	free := p.cleared.without(p.used)
+	count := free.count()
+	for _, node := range of {
+		if free.has(node) {
+			count--
+		}
+	}
+	return count
+}
+
+// try the nodes as one test; where that could not be made, in parts. The bad set that they are of may be nil.
+func (p *plan) try(nodes []int, of *fact) {
+	if len(nodes) == 1 {
+		p.single(nodes[0], of)
+		return
+	}
+	set := p.set(nodes)
+	if f := p.find(set, len(nodes)); f != nil && (f.unknown >= maxUnknown || f.bad) {
+		for _, part := range p.split(nodes) {
+			if len(part) < len(nodes) {
+				p.try(part, of)
+			}
+		}
+		return
+	}
+	p.add(set)
+}
+
+func (p *plan) set(nodes []int) bitset {
+	set := newBitset(len(p.members))
+	for _, node := range nodes {
+		set.add(node)
+	}
+	return set
+}
+
+// single tries the node with a partner: one that is good and outside the bad set, so that a bad pair inside is told from a
+// bad node; else one that is good; else, where none is known to be good, one of another bad set.
+func (p *plan) single(node int, of *fact) {
+	if p.used.has(node) || p.singleUnknown[node] >= maxUnknown {
+		return
+	}
+	inside := func(other int) bool { return of != nil && of.set.has(other) }
+	good := p.cleared.count() > 0
+	for _, fits := range []func(other int) bool{
+		func(other int) bool { return p.cleared.has(other) && !inside(other) && !p.avoid.has(other) },
+		func(other int) bool { return p.cleared.has(other) && !inside(other) },
+		func(other int) bool { return p.cleared.has(other) },
+		func(other int) bool { return !good && !inside(other) },
+		func(other int) bool { return !good },
+	} {
+		if p.nearest(node, fits) {
+			return
+		}
+	}
+}
+
+// nearest adds the test of the node with the nearest other that fits.
+func (p *plan) nearest(node int, fits func(other int) bool) bool {
+	n := len(p.members)
+	for distance := 1; distance < n; distance++ {
+		for _, other := range [2]int{node - distance, node + distance} {
+			if other >= 0 && other < n && !p.used.has(other) && fits(other) && p.add(p.set([]int{node, other})) {
+				return true
+			}
+		}
+	}
+	return false
+}
