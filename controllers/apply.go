@@ -62,6 +62,7 @@ func (r *CommGroupReconciler) apply(ctx context.Context, s *Snapshot, d *Decisio
 	if d.ConfigMap != nil {
 		try("publish configmap", d.ConfigMap.Name, r.writeConfigMap(ctx, s.ConfigMap, d.ConfigMap))
 	}
+	try("gating of", s.Group.Name, r.applyNodeMarks(ctx, s, d))
 	return errors.Join(errs...)
 }
 

@@ -32,9 +32,8 @@ func CacheOptions(operatorNamespace string) cache.Options {
 func trimNode(object any) (any, error) {
 	if node, ok := object.(*corev1.Node); ok {
 		node.ManagedFields = nil
-		node.Annotations = nil
 		node.Status.Images = nil
-		node.Status.Conditions = nil
+		keepMarks(node)
 		node.Status.Addresses = nil
 		node.Status.VolumesInUse, node.Status.VolumesAttached = nil, nil
 	}

@@ -99,6 +99,7 @@ func (r *CommGroupReconciler) deleteAll(ctx context.Context, group *v1alpha1.Com
 	if len(monitors.Items) > 0 {
 		left = append(left, fmt.Sprintf("monitor pods (%s and others)", monitors.Items[0].Name))
 	}
+	try("marks", r.liftMarks(ctx, group))
 	try("ConfigMaps", r.Client.DeleteAllOf(ctx, &corev1.ConfigMap{}, inGroup...))
 	if len(pods.Items) == 0 {
 		// Only now: a CommNode owns its run pod, and the pod's end is waited for above.

@@ -54,6 +54,7 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	}
 	d.WakeAt = state.wakeAt
 	fillStatus(&d, s, in, &state, outcomes, accepted)
+	events = append(events, decideGating(&d, s, &in, outcomes, membersErr == nil, &cfg)...)
 	d.Events = slices.Concat(events, transitions(group.Status.Conditions, d.Status.Conditions))
 	return d
 }
@@ -226,10 +227,6 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 	status.Published, d.ConfigMap, d.NeedConfigMapLookup, d.DeleteConfigMaps = p.published, p.configMap, p.lookUp, p.remove
 	f[v1alpha1.ConditionReady] = readiness(f)
 
-	status.WouldGate = nil
-	if group.Spec.Gating.Mode == v1alpha1.GatingDryRun {
-		status.WouldGate = wouldGate(outcomes)
-	}
 	status.NextRunTime = nil
 	if group.Spec.Run.State != v1alpha1.RunSuspended && run != nil {
 		if next := nextScheduled(group.Spec.Run.Schedule, run.StartTime.Time); !next.IsZero() {
@@ -308,18 +305,6 @@ func originOf(reporting []*v1alpha1.CommNode, outcomes []outcome) v1alpha1.Origi
 		return v1alpha1.OriginHardware
 	}
 	return v1alpha1.OriginUnknown
-}
-
-// wouldGate names the nodes that failed, at most 16.
-func wouldGate(outcomes []outcome) []string {
-	var names []string
-	for i := range outcomes {
-		if outcomes[i].verdict == v1alpha1.VerdictFail {
-			names = append(names, outcomes[i].node)
-		}
-	}
-	slices.Sort(names)
-	return names[:min(len(names), 16)]
 }
 
 // deletingFinding is what Ready says while the group is being deleted.

@@ -80,7 +80,7 @@ func runPodFor(group *v1alpha1.CommGroup, cn *v1alpha1.CommNode, runID string, c
 			ActiveDeadlineSeconds:         ptr.To(int64(spec.Run.StartDeadlineSeconds) + int64(spec.Run.NodeDeadlineSeconds) + runPodSlackSeconds),
 			EnableServiceLinks:            ptr.To(false),
 			Affinity:                      &corev1.Affinity{NodeAffinity: requiredAffinity([]corev1.NodeSelectorTerm{namedTerm(node)})},
-			Tolerations:                   overrides.Tolerations,
+			Tolerations:                   runTolerations(overrides.Tolerations),
 			PriorityClassName:             overrides.PriorityClassName,
 			ImagePullSecrets:              spec.Runtime.ImagePullSecrets,
 			SecurityContext:               &corev1.PodSecurityContext{SeccompProfile: security.SeccompProfile},

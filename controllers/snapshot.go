@@ -81,8 +81,10 @@ type Decision struct {
 	DeleteConfigMaps []string
 	// NeedConfigMapLookup asks to look the ConfigMap up in the API and to decide again.
 	NeedConfigMapLookup bool
-	Status              v1alpha1.CommGroupStatus
-	Events              []Event
+	// NodeMarks are statements of gating to write to Nodes, the most urgent first.
+	NodeMarks []NodeMark
+	Status    v1alpha1.CommGroupStatus
+	Events    []Event
 	// WakeAt is the nearest deadline; zero means none.
 	WakeAt time.Time
 }

@@ -26,6 +26,11 @@ import (
 
 // SetupWithManager wires the reconciler's watches. Each ignores what cannot change a decision.
 func (r *CommGroupReconciler) SetupWithManager(mgr ctrl.Manager, maxConcurrent int) error {
+	sweeper := &MarkSweeper{Client: r.Client, APIReader: r.APIReader, Now: r.Clock.Now, Tick: time.NewTicker(sweepInterval).C,
+		Report: func(err error) { mgr.GetLogger().Error(err, "Could not sweep gating's marks; trying again later") }}
+	if err := mgr.Add(sweeper); err != nil {
+		return err
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.CommGroup{}, builder.WithPredicates(updates(groupChanged))).
 		Owns(&v1alpha1.CommNode{}, builder.WithPredicates(updates(r.commNodeChanged))).
@@ -93,12 +98,12 @@ func (r *CommGroupReconciler) commNodeChanged(before, after client.Object) bool 
 	return !equality.Semantic.DeepEqual(x, y)
 }
 
-// nodeChanged ignores heartbeats: labels, existence and the node's resources decide.
+// nodeChanged ignores heartbeats: labels, existence, the node's resources and gating's marks decide.
 func nodeChanged(before, after client.Object) bool {
 	a, okA := before.(*corev1.Node)
 	b, okB := after.(*corev1.Node)
 	return !okA || !okB || !maps.Equal(a.Labels, b.Labels) || a.UID != b.UID ||
-		a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() ||
+		a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() || marksChanged(a, b) ||
 		!equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable) ||
 		!equality.Semantic.DeepEqual(a.Status.Capacity, b.Status.Capacity)
 }
@@ -125,7 +130,7 @@ func (r *CommGroupReconciler) groupsOfNode(ctx context.Context, object client.Ob
 	var out []reconcile.Request
 	for i := range groups.Items {
 		group := &groups.Items[i]
-		if members, err := selectMembers(&group.Spec, []corev1.Node{*node}); err == nil && len(members) == 0 {
+		if members, err := selectMembers(&group.Spec, []corev1.Node{*node}); err == nil && len(members) == 0 && node.Annotations[markKey(string(group.UID))] == "" {
 			continue
 		}
 		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(group)})

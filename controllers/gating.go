@@ -1,0 +1,365 @@
+package controllers
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// markChange is what a write tells people.
+type markChange int
+
+const (
+	markQuiet   markChange = iota // a repair, a pass, or another reason than before
+	markGated                     // the group's mark is new
+	markUngated                   // the group's mark is lifted
+)
+
+// NodeMark is the group's statement on one Node as it should be; the Node's marks follow from it.
+type NodeMark struct {
+	// Node as it was read.
+	Node *corev1.Node
+	// statement to write; nil withdraws it.
+	statement *statement
+	change    markChange
+	// why is half a sentence for the event.
+	why string
+}
+
+// maxMarksAtOnce bounds the Nodes that one reconcile writes: a group of thousands that turns gating on must not take the API
+// server's time from everyone else. The next reconcile goes on.
+const maxMarksAtOnce = 200
+
+// marksPause is between two such reconciles.
+const marksPause = time.Second
+
+type gateInput struct {
+	now   time.Time
+	group *v1alpha1.CommGroup
+	nodes []corev1.Node
+	// members of the group; membersKnown is false where they could not be selected.
+	members      []Member
+	membersKnown bool
+	commNodes    map[string]*v1alpha1.CommNode
+	run          *v1alpha1.GroupRunStatus
+	outcomes     []outcome
+	span         *v1alpha1.SpanStatus
+	// privileged are the namespaces whose groups may mark nodes.
+	privileged []string
+}
+
+type gateResult struct {
+	status    *v1alpha1.GatingStatus
+	wouldGate []string
+	marks     []NodeMark
+	wakeAt    time.Time
+	events    []Event
+}
+
+// gate works out which nodes to mark and which marks to lift. It does no I/O.
+func gate(in *gateInput) gateResult {
+	mode := in.group.Spec.Gating.Mode
+	key := markKey(string(in.group.UID))
+	if mode == v1alpha1.GatingOff || mode == "" {
+		if !slices.ContainsFunc(in.nodes, func(n corev1.Node) bool { _, ok := n.Annotations[key]; return ok }) {
+			return gateResult{}
+		}
+	}
+	return newGating(in, key).result()
+}
+
+// gating is one look at all nodes.
+type gating struct {
+	in      *gateInput
+	key     string
+	actions []v1alpha1.GatingAction
+	// off says why gating marks nothing at all; empty where it does.
+	off      string
+	members  map[string]*Member
+	outcomes map[string]*outcome
+	culprits map[string]*v1alpha1.Culprit // of the group's stage, by node
+	pairs    []string                     // of nodes that are bad only together
+	marks    []NodeMark
+	// failed members by name, exempt ones left out: the mark is on them, or would be. exempted ones failed, too.
+	failed, exempted []string
+	gated            []string // carry the mark now
+	simulated        []string // failed in the simulator
+	reasons          map[string]int
+}
+
+func newGating(in *gateInput, key string) *gating {
+	g := &gating{in: in, key: key, off: markingOff(in), actions: gatingActions(&in.group.Spec.Gating), reasons: map[string]int{},
+		members: make(map[string]*Member, len(in.members)), outcomes: make(map[string]*outcome, len(in.outcomes))}
+	for i := range in.members {
+		g.members[in.members[i].Name] = &in.members[i]
+	}
+	for i := range in.outcomes {
+		g.outcomes[in.outcomes[i].node] = &in.outcomes[i]
+	}
+	if s := in.span; spanEnded(in) && s.Verdict == v1alpha1.VerdictFail {
+		g.culprits = make(map[string]*v1alpha1.Culprit, len(s.Culprits))
+		for i := range s.Culprits {
+			c := &s.Culprits[i]
+			switch {
+			case c.Kind == "Pair":
+				g.pairs = append(g.pairs, c.Name)
+			case c.Node != "" && g.culprits[c.Node] == nil:
+				g.culprits[c.Node] = c
+			}
+		}
+	}
+	return g
+}
+
+// markingOff says why mode, or the namespace, keeps gating from marking; empty where it may.
+func markingOff(in *gateInput) string {
+	switch in.group.Spec.Gating.Mode {
+	case v1alpha1.GatingEnforce:
+		if slices.Contains(in.privileged, in.group.Namespace) {
+			return ""
+		}
+		return fmt.Sprintf("namespace %s is not among the manager's --privileged-namespaces", in.group.Namespace)
+	case v1alpha1.GatingDryRun:
+		return "gating.mode is DryRun"
+	case v1alpha1.GatingOff:
+	}
+	return "gating.mode is Off"
+}
+
+// gatingActions are the actions in a fixed order, so that the same set is always written alike.
+func gatingActions(spec *v1alpha1.GatingSpec) []v1alpha1.GatingAction {
+	if len(spec.Actions) == 0 {
+		return []v1alpha1.GatingAction{v1alpha1.GatingCondition}
+	}
+	return slices.Sorted(slices.Values(spec.Actions))
+}
+
+// spanEnded says whether the group's stage of the present run has ended.
+func spanEnded(in *gateInput) bool {
+	return in.span != nil && in.run != nil && in.span.RunID == in.run.ID && in.span.Stage == v1alpha1.StageEnded
+}
+
+func (g *gating) result() gateResult {
+	all := make([]judged, 0, len(g.members))
+	for i := range g.in.nodes {
+		node := &g.in.nodes[i]
+		value, own := node.Annotations[g.key]
+		if member := g.members[node.Name]; !own && member == nil || !node.DeletionTimestamp.IsZero() {
+			continue
+		}
+		all = append(all, g.judge(node, value, own))
+	}
+	slices.SortFunc(all, func(a, b judged) int { return strings.Compare(a.node.Name, b.node.Name) })
+	for i := range all {
+		g.count(&all[i])
+	}
+	open := g.breakerOpen()
+	for i := range all {
+		g.step(&all[i], open)
+	}
+	slices.SortStableFunc(g.marks, func(a, b NodeMark) int { return cmp.Compare(a.order(), b.order()) })
+	out := gateResult{marks: g.marks}
+	if len(out.marks) > maxMarksAtOnce {
+		out.marks = out.marks[:maxMarksAtOnce]
+		out.wakeAt = g.in.now.Add(marksPause)
+	}
+	mode := g.in.group.Spec.Gating.Mode
+	if (mode == "" || mode == v1alpha1.GatingOff) && len(g.gated) == 0 {
+		return out
+	}
+	out.status = g.status(open)
+	if g.off != "" && mode != v1alpha1.GatingOff && mode != "" {
+		out.wouldGate = firstNames(g.failed)
+	} else if g.off == "" {
+		out.wouldGate = firstNames(g.simulated)
+	}
+	out.events = g.breakerEvents(out.status)
+	return out
+}
+
+// order puts what keeps jobs from a bad node first, and what only confirms a good one last.
+func (m *NodeMark) order() int {
+	switch {
+	case m.change == markGated:
+		return 0
+	case m.change == markUngated:
+		return 1
+	case m.statement == nil || m.statement.Verdict == v1alpha1.VerdictFail:
+		return 2
+	}
+	return 3
+}
+
+// count sorts the node into the lists that status and breaker go by.
+func (g *gating) count(j *judged) {
+	name := j.node.Name
+	marked := j.own != nil && j.own.Verdict == v1alpha1.VerdictFail
+	if marked {
+		g.gated = append(g.gated, name)
+	}
+	fails := j.seen == seenFailed
+	switch {
+	case j.seen == seenExempt:
+		if o := j.outcome; o != nil && o.verdict == v1alpha1.VerdictFail || j.culprit != nil {
+			g.exempted = append(g.exempted, name)
+		}
+	case fails && g.off == "" && !g.allowed(j):
+		g.simulated = append(g.simulated, name)
+	case fails, marked && gatingTable[j.seen][heldFail] == stepKeep && g.off == "":
+		g.failed = append(g.failed, name)
+		if fails {
+			reason, _ := g.cause(j)
+			g.reasons[reason]++
+		}
+	}
+}
+
+// allowed says whether a result of the node's origin may mark it.
+func (g *gating) allowed(j *judged) bool {
+	return !j.simulated || g.in.group.Spec.Gating.Simulated == v1alpha1.SimulatedAllow
+}
+
+// limit is how many members may carry the mark at once.
+func (g *gating) limit() int {
+	percent := int(ptr.Deref(g.in.group.Spec.Gating.MaxPercent, defaultGatingMaxPercent))
+	return max(1, len(g.in.members)*percent/100)
+}
+
+// defaultGatingMaxPercent is that of the API, for objects that were written before it had one.
+const defaultGatingMaxPercent = 20
+
+func (g *gating) breakerOpen() bool { return len(g.failed) > g.limit() }
+
+// step decides for one node.
+func (g *gating) step(j *judged, open bool) {
+	seen := j.seen
+	if g.off != "" || !g.allowed(j) {
+		seen = seenOff
+	}
+	state := heldNone
+	switch {
+	case j.malformed:
+		state = heldFail // of what cannot be read, the graver is assumed
+	case j.own == nil:
+	case j.own.Verdict == v1alpha1.VerdictFail:
+		state = heldFail
+	default:
+		state = heldPass
+	}
+	switch gatingTable[seen][state] {
+	case stepMark:
+		if state != heldFail && open {
+			break // what stands stays
+		}
+		s := g.statement(j, v1alpha1.VerdictFail)
+		if j.own != nil && j.own.Verdict == v1alpha1.VerdictFail && sameStatement(j.own, &s) {
+			break
+		}
+		change := markQuiet
+		if state != heldFail {
+			change = markGated
+		}
+		g.write(j, &s, change, s.Reason+": "+s.Message)
+		return
+	case stepPass:
+		s := g.statement(j, v1alpha1.VerdictPass)
+		if j.own != nil && j.own.Verdict == v1alpha1.VerdictPass && sameStatement(j.own, &s) {
+			break
+		}
+		change := markQuiet
+		if state == heldFail {
+			change = markUngated
+		}
+		g.write(j, &s, change, "it passed run "+s.Run)
+		return
+	case stepLift:
+		change := markQuiet
+		if state == heldFail {
+			change = markUngated
+		}
+		g.write(j, nil, change, g.whyLifted(j, seen))
+		return
+	case stepKeep, stepUndecided:
+	}
+	if j.own != nil && marksFor(statementsOf(j.node.Annotations)) != marksOn(j.node) {
+		g.write(j, j.own, markQuiet, "")
+	}
+}
+
+func (g *gating) write(j *judged, s *statement, change markChange, why string) {
+	g.marks = append(g.marks, NodeMark{Node: j.node, statement: s, change: change, why: why})
+}
+
+func (g *gating) whyLifted(j *judged, seen evidence) string {
+	switch seen {
+	case seenLeft:
+		return "it is no longer a member"
+	case seenReplaced:
+		return "another node has its name now"
+	case seenExempt:
+		return "annotation " + v1alpha1.AnnotationGatingExempt + " is on it"
+	case seenGPUsReplaced:
+		return "its GPUs were replaced after run " + j.own.Run
+	case seenStale:
+		return "it was rebooted or changed after it passed"
+	case seenOff:
+		if g.off == "" {
+			return "its result is simulated and gating.simulated is Forbid"
+		}
+		return g.off
+	case seenFailed, seenPassed, seenError, seenInconclusive, seenSkipped, seenNothing, evidenceCount:
+	}
+	return "gating no longer holds it failed"
+}
+
+// cause is the reason and message for which a node failed.
+func (g *gating) cause(j *judged) (reason, message string) {
+	if c := j.culprit; c != nil && j.outcome.verdict != v1alpha1.VerdictFail {
+		if c.Kind == "Node" {
+			return c.Reason, c.Message
+		}
+		return c.Reason, fmt.Sprintf("%s %s: %s", c.Kind, c.Name, c.Message)
+	}
+	return cmp.Or(j.outcome.reason, v1alpha1.ReasonCommFailed), j.outcome.message
+}
+
+// statement is what the group holds of the node now.
+func (g *gating) statement(j *judged, verdict v1alpha1.Verdict) statement {
+	s := statement{Verdict: verdict, Group: g.in.group.Namespace + "/" + g.in.group.Name, Run: g.in.run.ID, Time: *stamp(g.in.now),
+		NodeUID: string(j.node.UID), Actions: g.actions}
+	cn := g.in.commNodes[j.node.Name]
+	if a := cn.Spec.Run; a != nil {
+		if a.Platform != nil {
+			s.BootID, s.GPUs = a.Platform.BootID, a.Platform.GPUs
+		}
+		s.Run = a.ID
+	}
+	// A run that began after a reboot knows the new boot before the assignment does; a container with a kernel of its own
+	// reports an id that is never the node's.
+	if r := j.outcome.report; r != nil && cn.Status.Facts != nil && r.BootID != "" && r.BootID == cn.Status.Facts.BootID {
+		s.BootID = r.BootID
+	}
+	if verdict == v1alpha1.VerdictFail {
+		reason, message := g.cause(j)
+		s.Reason, s.Message = shorten(reason, 64), shorten(message, statementMessageBytes)
+		if j.culprit != nil {
+			s.Run = g.in.run.ID
+		}
+	}
+	return s
+}
+
+// sameStatement says whether a new statement adds nothing: the same cause on the same node by the same actions. Run, time
+// and figures of a repetition are no news, or every scheduled run would write to each node.
+func sameStatement(old, next *statement) bool {
+	known := func(was, is string) bool { return is == "" || was == is }
+	return old.Verdict == next.Verdict && old.Reason == next.Reason && old.Group == next.Group && old.NodeUID == next.NodeUID &&
+		known(old.BootID, next.BootID) && known(old.GPUs, next.GPUs) && slices.Equal(old.Actions, next.Actions)
+}

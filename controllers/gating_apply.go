@@ -1,0 +1,308 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// decideGating adds gating's part to the decision, once the rest of the status is known, and returns its events.
+func decideGating(d *Decision, s *Snapshot, in *runInput, outcomes []outcome, membersKnown bool, cfg *Config) []Event {
+	g := gate(&gateInput{
+		now: s.Now, group: s.Group, nodes: s.Nodes, members: in.members, membersKnown: membersKnown, commNodes: in.commNodes,
+		run: d.Status.Run, outcomes: outcomes, span: d.Status.Span, privileged: cfg.PrivilegedNamespaces,
+	})
+	d.Status.Gating, d.Status.WouldGate, d.NodeMarks = g.status, g.wouldGate, g.marks
+	d.WakeAt = earlier(d.WakeAt, g.wakeAt)
+	return g.events
+}
+
+// nodeWrite is a Node with the annotations to set on it; nil removes one.
+type nodeWrite struct {
+	node        *corev1.Node
+	annotations map[string]*string
+}
+
+// markWriters bounds the Nodes that are written at the same time.
+const markWriters = 8
+
+// writeNodes brings the Nodes' annotations and marks to what they should be; the errors run parallel to the writes. A Node
+// that is gone is no error. Where the API server forbids one write, the others are not tried: they need the same right.
+func writeNodes(ctx context.Context, c client.Client, writes []nodeWrite, now time.Time) []error {
+	errs := make([]error, len(writes))
+	var next atomic.Int64
+	var forbidden atomic.Pointer[error]
+	var wg sync.WaitGroup
+	for range min(markWriters, len(writes)) {
+		wg.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(writes) {
+					return
+				}
+				if first := forbidden.Load(); first != nil {
+					errs[i] = *first
+					continue
+				}
+				if errs[i] = writeNode(ctx, c, &writes[i], now); apierrors.IsForbidden(errs[i]) {
+					forbidden.Store(&errs[i])
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return errs
+}
+
+func writeNode(ctx context.Context, c client.Client, w *nodeWrite, now time.Time) error {
+	object, status, err := nodePatches(w.node, w.annotations, now)
+	if err != nil {
+		return fmt.Errorf("marks of node %s: %w", w.node.Name, err)
+	}
+	node := &corev1.Node{}
+	node.Name = w.node.Name
+	owner := client.FieldOwner(v1alpha1.FieldManagerController)
+	if object != nil {
+		if err := c.Patch(ctx, node, client.RawPatch(types.MergePatchType, object), owner); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+	}
+	if status != nil {
+		return client.IgnoreNotFound(c.Status().Patch(ctx, node, client.RawPatch(types.StrategicMergePatchType, status), owner))
+	}
+	return nil
+}
+
+// forbiddenPause is between two tries to mark nodes where the API server forbids it.
+const forbiddenPause = time.Minute
+
+// applyNodeMarks writes the group's statements and the marks that follow, and tells of each node that was gated or is no
+// longer. The Node is the record of it, so that the events go out as soon as that is written.
+func (r *CommGroupReconciler) applyNodeMarks(ctx context.Context, s *Snapshot, d *Decision) error {
+	key := markKey(string(s.Group.UID))
+	writes := make([]nodeWrite, len(d.NodeMarks))
+	for i := range d.NodeMarks {
+		writes[i] = nodeWrite{node: d.NodeMarks[i].Node, annotations: map[string]*string{key: nil}}
+		if st := d.NodeMarks[i].statement; st != nil {
+			value := st.String()
+			writes[i].annotations[key] = &value
+		}
+	}
+	var failed []error
+	var done []*NodeMark
+	var forbidden error
+	for i, err := range writeNodes(ctx, r.Client, writes, s.Now) {
+		switch {
+		case err == nil:
+			done = append(done, &d.NodeMarks[i])
+		case apierrors.IsForbidden(err):
+			forbidden = err
+		default:
+			failed = append(failed, fmt.Errorf("mark node %s: %w", d.NodeMarks[i].Node.Name, err))
+		}
+	}
+	r.tellMarks(s.Group, done)
+	if forbidden != nil && d.Status.Gating != nil {
+		// To fail here would try again at once, again and again; and a person is to see it in the status.
+		g := d.Status.Gating
+		g.Message = shorten(strings.TrimSpace(fmt.Sprintf("Nodes cannot be marked: %v. Bind the role commgroup-manager-gating to the manager (docs/gating.md). %s", forbidden, g.Message)), gatingMessageBytes)
+		d.WakeAt = earlier(d.WakeAt, s.Now.Add(forbiddenPause))
+	} else if forbidden != nil {
+		failed = append(failed, forbidden)
+	}
+	return errors.Join(failed...)
+}
+
+// tellMarks sends one event about each node, and one about the group for all of them.
+func (r *CommGroupReconciler) tellMarks(group *v1alpha1.CommGroup, done []*NodeMark) {
+	name := group.Namespace + "/" + group.Name
+	for _, kind := range []struct {
+		change                      markChange
+		event, reason, action, verb string
+	}{
+		{markGated, corev1.EventTypeWarning, v1alpha1.ReasonNodeGated, "GateNode", "Gated"},
+		{markUngated, corev1.EventTypeNormal, v1alpha1.ReasonNodeUngated, "UngateNode", "No longer gated"},
+	} {
+		var names []string
+		why := ""
+		for _, m := range done {
+			if m.change != kind.change {
+				continue
+			}
+			if len(names) == 0 {
+				why = m.why
+			}
+			names = append(names, m.Node.Name)
+			r.Recorder.Eventf(m.Node, group, kind.event, kind.reason, kind.action, "%s",
+				shorten(fmt.Sprintf("%s by CommGroup %s: %s", kind.verb, name, sentence(m.why)), 1000))
+		}
+		if len(names) > 0 {
+			r.Recorder.Eventf(group, nil, kind.event, kind.reason, kind.action, "%s",
+				shorten(fmt.Sprintf("%s: %s. %s: %s", kind.verb, someNames(names, 5), names[0], sentence(why)), 1000))
+		}
+	}
+}
+
+// liftMarks withdraws all statements of a group that is being deleted, and says what is left.
+func (r *CommGroupReconciler) liftMarks(ctx context.Context, group *v1alpha1.CommGroup) error {
+	var nodes corev1.NodeList
+	if err := r.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return err
+	}
+	key := markKey(string(group.UID))
+	var marks []*NodeMark
+	var writes []nodeWrite
+	for i := range nodes.Items {
+		node := &nodes.Items[i]
+		value, ok := node.Annotations[key]
+		if !ok {
+			continue
+		}
+		m := &NodeMark{Node: node, why: "the group is deleted"}
+		if s, err := parseStatement(value); err != nil || s.Verdict == v1alpha1.VerdictFail {
+			m.change = markUngated
+		}
+		marks = append(marks, m)
+		writes = append(writes, nodeWrite{node: node, annotations: map[string]*string{key: nil}})
+	}
+	var done []*NodeMark
+	var names []string
+	var first error
+	for i, err := range writeNodes(ctx, r.Client, writes, r.Clock.Now()) {
+		if err == nil {
+			done = append(done, marks[i])
+			continue
+		}
+		names = append(names, marks[i].Node.Name)
+		if first == nil {
+			first = err
+		}
+	}
+	r.tellMarks(group, done)
+	if first != nil {
+		return fmt.Errorf("on nodes %s: %w", someNames(names, 3), first)
+	}
+	return nil
+}
+
+// orphanedMarks are the writes that rid Nodes of statements of groups that are no more, and of marks that no statement
+// explains. live are the UIDs of the groups that there are.
+func orphanedMarks(nodes []corev1.Node, live map[string]bool) []nodeWrite {
+	var out []nodeWrite
+	for i := range nodes {
+		node := &nodes[i]
+		if !node.DeletionTimestamp.IsZero() {
+			continue
+		}
+		w := nodeWrite{node: node}
+		statements := statementsOf(node.Annotations)
+		for key := range node.Annotations {
+			if uid, ok := markUID(key); ok && !live[uid] {
+				if w.annotations == nil {
+					w.annotations = map[string]*string{}
+				}
+				w.annotations[key] = nil
+				delete(statements, key)
+			}
+		}
+		if w.annotations != nil || marksFor(statements) != marksOn(node) {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// MarkSweeper rids Nodes of marks whose group is gone without having lifted them: its finalizer was taken away, or ran out
+// of time.
+type MarkSweeper struct {
+	Client    client.Client
+	APIReader client.Reader
+	Now       func() time.Time
+	// Tick says when to sweep.
+	Tick <-chan time.Time
+	// Report is told of what could not be done.
+	Report func(error)
+}
+
+// sweepInterval between two sweeps.
+const sweepInterval = 10 * time.Minute
+
+// NeedLeaderElection: one manager sweeps.
+func (m *MarkSweeper) NeedLeaderElection() bool { return true }
+
+// Start sweeps at once and then at every tick, until the context ends.
+func (m *MarkSweeper) Start(ctx context.Context) error {
+	for {
+		if err := m.Sweep(ctx); err != nil && ctx.Err() == nil {
+			m.Report(err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-m.Tick:
+		}
+	}
+}
+
+// Sweep looks at all Nodes once. Before it takes a group for gone it asks the API server itself: the cache may not have it
+// yet.
+func (m *MarkSweeper) Sweep(ctx context.Context) error {
+	var nodes corev1.NodeList
+	if err := m.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("nodes: %w", err)
+	}
+	live, err := liveGroups(ctx, m.Client)
+	if err != nil {
+		return err
+	}
+	writes := orphanedMarks(nodes.Items, live)
+	if len(writes) == 0 {
+		return nil
+	}
+	fresh, err := liveGroups(ctx, m.APIReader)
+	if err != nil {
+		return err
+	}
+	maps.Copy(live, fresh)
+	writes = orphanedMarks(nodes.Items, live)
+	errs := writeNodes(ctx, m.Client, writes, m.Now())
+	// A conflict is someone who wrote the Node since: the next sweep sees what is left.
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil || apierrors.IsConflict(err) })
+	if len(errs) > 0 {
+		return fmt.Errorf("marks of groups that are gone, on %s: %w", counted(len(errs), "node"), errs[0])
+	}
+	return nil
+}
+
+func liveGroups(ctx context.Context, reader client.Reader) (map[string]bool, error) {
+	var groups v1alpha1.CommGroupList
+	if err := reader.List(ctx, &groups); err != nil {
+		return nil, fmt.Errorf("commgroups: %w", err)
+	}
+	live := make(map[string]bool, len(groups.Items))
+	for i := range groups.Items {
+		live[string(groups.Items[i].UID)] = true
+	}
+	return live, nil
+}
+
+// runTolerations lets run pods onto a node that gating, or a NodeReadinessRule upon its condition, has tainted: else a node
+// that failed once could never pass again.
+func runTolerations(own []corev1.Toleration) []corev1.Toleration {
+	return append(slices.Clone(own),
+		corev1.Toleration{Key: v1alpha1.TaintCommFailed, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+		corev1.Toleration{Key: v1alpha1.TaintReadiness, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})
+}

@@ -1,0 +1,220 @@
+package controllers
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// evidence is what speaks for or against a node when gating looks at it. Of several, the first in this order counts.
+type evidence int
+
+const (
+	seenOff          evidence = iota // gating marks nothing: its mode, the namespace, or the result is simulated
+	seenLeft                         // the node is no member
+	seenReplaced                     // the statement is of another Node object of this name
+	seenExempt                       // a person keeps gating from the node
+	seenFailed                       // it failed, alone or as a culprit of the group's stage
+	seenPassed                       // it passed everything of a finished run
+	seenGPUsReplaced                 // its GPUs are others than those of the statement, and not fewer
+	seenStale                        // it was rebooted or changed after the result
+	seenError
+	seenInconclusive
+	seenSkipped
+	seenNothing // no result yet, a lost one, or one that is not complete without the others'
+	evidenceCount
+)
+
+// held is what the group's statement on the node says so far.
+type held int
+
+const (
+	heldNone held = iota
+	heldPass
+	heldFail
+	heldCount
+)
+
+// gatingStep is what is done.
+type gatingStep int
+
+const (
+	stepUndecided gatingStep = iota // in no cell of the table
+	stepKeep
+	stepMark // state Fail, and mark the node
+	stepPass // state Pass
+	stepLift // withdraw the statement
+)
+
+// gatingTable has a step for each pair of a node's statement and what happened. docs/gating.md shows it to people.
+var gatingTable = [evidenceCount][heldCount]gatingStep{
+	seenOff:          {heldNone: stepKeep, heldPass: stepLift, heldFail: stepLift},
+	seenLeft:         {heldNone: stepKeep, heldPass: stepLift, heldFail: stepLift},
+	seenReplaced:     {heldNone: stepKeep, heldPass: stepLift, heldFail: stepLift},
+	seenExempt:       {heldNone: stepKeep, heldPass: stepLift, heldFail: stepLift},
+	seenFailed:       {heldNone: stepMark, heldPass: stepMark, heldFail: stepMark},
+	seenPassed:       {heldNone: stepPass, heldPass: stepPass, heldFail: stepPass},
+	seenGPUsReplaced: {heldNone: stepKeep, heldPass: stepLift, heldFail: stepLift},
+	// What passed before a reboot says nothing of now; what failed must first pass again.
+	seenStale: {heldNone: stepKeep, heldPass: stepLift, heldFail: stepKeep},
+	// What could not be measured neither gates nor lifts.
+	seenError:        {heldNone: stepKeep, heldPass: stepKeep, heldFail: stepKeep},
+	seenInconclusive: {heldNone: stepKeep, heldPass: stepKeep, heldFail: stepKeep},
+	seenSkipped:      {heldNone: stepKeep, heldPass: stepKeep, heldFail: stepKeep},
+	seenNothing:      {heldNone: stepKeep, heldPass: stepKeep, heldFail: stepKeep},
+}
+
+// judged is what gating holds of one member.
+type judged struct {
+	node *corev1.Node
+	// own is the group's statement, malformed one that cannot be read.
+	own       *statement
+	malformed bool
+	seen      evidence
+	outcome   *outcome
+	// culprit of the group's stage that the node is or has.
+	culprit *v1alpha1.Culprit
+	// simulated: the node or its result is.
+	simulated bool
+}
+
+// judge collects what is known of one node.
+func (g *gating) judge(node *corev1.Node, value string, own bool) judged {
+	j := judged{node: node, outcome: g.outcomes[node.Name], culprit: g.culprits[node.Name]}
+	if own {
+		s, err := parseStatement(value)
+		j.malformed = err != nil
+		if err == nil {
+			j.own = &s
+		}
+	}
+	member, cn := g.members[node.Name], g.in.commNodes[node.Name]
+	j.simulated = simulatedNode(cn, j.outcome)
+	switch {
+	case !g.in.membersKnown:
+		j.seen = seenNothing
+	case member == nil:
+		j.seen = seenLeft
+	case j.own != nil && j.own.NodeUID != string(node.UID):
+		j.seen = seenReplaced
+	case exempt(node.Annotations):
+		j.seen = seenExempt
+	default:
+		j.seen = g.measured(&j, cn)
+		if j.seen >= seenStale && j.own != nil && gpusReplaced(j.own.GPUs, cn, g.in.now) {
+			j.seen = seenGPUsReplaced
+		}
+	}
+	return j
+}
+
+// measured is what the last run showed of the node. A verdict that rests on a comparison with the other nodes, and every
+// pass, waits for the run's end; what a node's agent saw by itself counts at once.
+func (g *gating) measured(j *judged, cn *v1alpha1.CommNode) evidence {
+	o, run := j.outcome, g.in.run
+	if o == nil || run == nil || cn == nil || cn.Spec.NodeUID != string(j.node.UID) || run.Generation != g.in.group.Generation {
+		return seenNothing
+	}
+	if o.stale {
+		return seenStale
+	}
+	finished := run.Phase == v1alpha1.RunPhaseFinished
+	switch o.verdict {
+	case v1alpha1.VerdictFail:
+		byAgent := o.report != nil && o.report.Verdict == v1alpha1.VerdictFail
+		here := slices.ContainsFunc(o.culprits, func(c v1alpha1.Culprit) bool { return c.Node == o.node && c.Kind != "Pair" })
+		if here && (byAgent || finished) && originKnown(cn, j.simulated) {
+			return seenFailed
+		}
+	case v1alpha1.VerdictPass:
+		switch {
+		case !originKnown(cn, j.simulated):
+		case j.culprit != nil:
+			return seenFailed
+		case finished && g.passedInGroup(cn):
+			return seenPassed
+		}
+	case v1alpha1.VerdictError:
+		return seenError
+	case v1alpha1.VerdictInconclusive:
+		return seenInconclusive
+	case v1alpha1.VerdictSkipped:
+		return seenSkipped
+	}
+	return seenNothing
+}
+
+// passedInGroup says whether the group's stage clears the node: there is none; or it passed with the node; or it failed, its
+// culprits were found, and the node is none of them.
+func (g *gating) passedInGroup(cn *v1alpha1.CommNode) bool {
+	if g.in.group.Spec.Span != v1alpha1.SpanGroup {
+		return true
+	}
+	s := g.in.span
+	if !spanEnded(g.in) || slices.Contains(s.Left, cn.Spec.NodeName) || slices.ContainsFunc(g.pairs, func(pair string) bool {
+		a, b, _ := strings.Cut(pair, "<->")
+		return a == cn.Spec.NodeName || b == cn.Spec.NodeName
+	}) {
+		return false
+	}
+	if len(s.Left) >= maxNamedNodes && !stayed(cn, s) {
+		return false // the list of those that left may be cut
+	}
+	found := s.Localization != nil && s.Localization.State == v1alpha1.LocalizationFound
+	return s.Verdict == v1alpha1.VerdictPass || s.Verdict == v1alpha1.VerdictFail && found
+}
+
+// stayed says whether the node, by its index, is known not to have left the group's stage.
+func stayed(cn *v1alpha1.CommNode, s *v1alpha1.SpanStatus) bool {
+	session := cn.Spec.Session
+	if session == nil || session.RunID != s.RunID {
+		return false
+	}
+	for part := range strings.SplitSeq(s.LeftSet, ",") {
+		first, last, _ := strings.Cut(part, "-")
+		low, err := strconv.Atoi(first)
+		high, err2 := strconv.Atoi(cmp.Or(last, first))
+		if err != nil || err2 != nil || int(session.Index) >= low && int(session.Index) <= high {
+			return false
+		}
+	}
+	return true
+}
+
+func simulatedNode(cn *v1alpha1.CommNode, o *outcome) bool {
+	if cn != nil && cn.Status.Facts != nil && cn.Status.Facts.Origin == v1alpha1.OriginSimulated {
+		return true
+	}
+	return o != nil && o.report != nil && o.report.Library != nil && o.report.Library.Flavor == "simulated"
+}
+
+// originKnown: a result of which nobody says that it comes from hardware marks nothing.
+func originKnown(cn *v1alpha1.CommNode, simulated bool) bool {
+	return simulated || cn.Status.Facts != nil && cn.Status.Facts.Origin == v1alpha1.OriginHardware
+}
+
+// gpusReplaced says whether the node has other GPUs than those of the statement. Fewer are no repair: one that fell off the
+// bus is lost, not replaced.
+func gpusReplaced(was string, cn *v1alpha1.CommNode, now time.Time) bool {
+	if was == "" || !factsHold(cn, now) {
+		return false
+	}
+	is := platformOf(cn.Status.Facts).GPUs
+	return is != "" && is != was && gpuNumber(is) >= gpuNumber(was)
+}
+
+// gpuNumber is the number in count/hash.
+func gpuNumber(gpus string) int {
+	text, _, _ := strings.Cut(gpus, "/")
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return 0
+	}
+	return n
+}
