@@ -2,6 +2,7 @@ package nodetree
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -28,6 +29,11 @@ func (n *Node) conf(p *product) string {
 	fmt.Fprintf(&b, "link_bandwidth_mbps = %d\n", p.usableLinkMBps)
 	if parts == 1 {
 		n.writeLinks(&b, p, devices)
+	}
+	for i, place := range p.nicSlots()[:n.NICs] {
+		if !slices.Contains(n.DownNICs, i) && n.NICKind != NICInfiniBand {
+			fmt.Fprintf(&b, "interface.%s = %s/16\n", n.interfaceName(i, place.route), n.nicAddress(i))
+		}
 	}
 	fault := n.Fault
 	if fault == "" {

@@ -2,6 +2,7 @@ package nodetree
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -43,14 +44,7 @@ func (w *writer) network() {
 		}
 		device := place.route
 		address := nameOf(device)
-		pci, _ := parsePCI(address)
-		rdma, net := fmt.Sprintf(kind.rdmaName, i), fmt.Sprintf("enp%ds0np0", pci.bus)
-		if pci.domain > 0 {
-			net = fmt.Sprintf("enP%dp%ds0np0", pci.domain, pci.bus)
-		}
-		if n.NICKind == NICInfiniBand {
-			net = fmt.Sprintf("ib%d", i)
-		}
+		rdma, net := fmt.Sprintf(kind.rdmaName, i), n.interfaceName(i, device)
 		state, physical, operation := "4: ACTIVE", "5: LinkUp", "up"
 		if slices.Contains(n.DownNICs, i) {
 			state, physical, operation, speed = "1: DOWN", "3: Disabled", "down", "-1"
@@ -71,10 +65,50 @@ func (w *writer) network() {
 		} {
 			w.file(f[0], f[1])
 		}
+		w.gids(rdmaDir+"/ports/1/", i, net)
 		w.symlink(netDir+"/device", device)
 		w.symlink(rdmaDir+"/device", device)
 		w.symlink("sys/class/net/"+net, netDir)
 		w.symlink("sys/class/infiniband/"+rdma, rdmaDir)
+	}
+}
+
+// interfaceName is the network interface of the i-th NIC, named after its place as udev does.
+func (n *Node) interfaceName(i int, device string) string {
+	pci, _ := parsePCI(nameOf(device)) // nicSlots made it
+	switch {
+	case n.NICKind == NICInfiniBand:
+		return fmt.Sprintf("ib%d", i)
+	case pci.domain > 0:
+		return fmt.Sprintf("enP%dp%ds0np0", pci.domain, pci.bus)
+	}
+	return fmt.Sprintf("enp%ds0np0", pci.bus)
+}
+
+// nicAddress is the IPv4 address of the i-th NIC: rail i is 10.(16+i).0.0/16, and the node's name gives the rest.
+func (n *Node) nicAddress(i int) netip.Addr {
+	host := n.number("address")
+	return netip.AddrFrom4([4]byte{10, byte(16 + i), byte(host >> 8 & 0xff), byte(1 + host%253)})
+}
+
+// gids writes the port's table of GIDs as the kernel has it for RoCE (drivers/infiniband/core/roce_gid_mgmt.c): link-local
+// and IPv4-mapped, each as RoCE v1 and v2, then unused ones. An InfiniBand port has one.
+func (w *writer) gids(port string, i int, net string) {
+	local := fmt.Sprintf("fe80:0000:0000:0000:%04x:%04x:feff:%04x", 0x0200, i, w.node.number("guid")&0xffff)
+	if w.node.NICKind == NICInfiniBand {
+		w.file(port+"gids/0", local)
+		w.file(port+"gid_attrs/types/0", "IB/RoCE v1")
+		return
+	}
+	b := w.node.nicAddress(i).As4()
+	mapped := fmt.Sprintf("0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x", b[0], b[1], b[2], b[3])
+	for index, gid := range []string{local, local, mapped, mapped} {
+		w.file(port+"gids/"+itoa(index), gid)
+		w.file(port+"gid_attrs/types/"+itoa(index), []string{"IB/RoCE v1", "RoCE v2"}[index%2])
+		w.file(port+"gid_attrs/ndevs/"+itoa(index), net)
+	}
+	for index := 4; index < 8; index++ {
+		w.file(port+"gids/"+itoa(index), "0000:0000:0000:0000:0000:0000:0000:0000")
 	}
 }
 

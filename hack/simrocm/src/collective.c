@@ -62,10 +62,13 @@ static bool unchanged(const struct cached *e)
 
 static char *stage(const struct comm *c, int rank) { return c->stages + (size_t)rank * c->stage_bytes; }
 
+/* corrupts says whether what this rank contributes is wrong. */
+bool corrupts(const struct comm *c) { return has_fault(c, FAULT_WRONG_DATA) || fault_across(c, FAULT_WRONG_ACROSS); }
+
 static void put(const struct op *op, char *to, const char *from, size_t elements)
 {
 	memcpy(to, from, elements * dtype_bytes(op->dtype));
-	if (has_fault(op->comm, FAULT_WRONG_DATA))
+	if (corrupts(op->comm))
 		corrupt(op->dtype, to, elements);
 }
 
@@ -149,7 +152,7 @@ static bool exchange(const struct op *op)
 static void put_fp8(const struct op *op, uint8_t *to, const char *from, size_t elements)
 {
 	bool ocp = simrocm_config()->model->fp8_ocp;
-	if (has_fault(op->comm, FAULT_WRONG_DATA)) {
+	if (corrupts(op->comm)) {
 		char copy[LP_STEP * 4];
 		memcpy(copy, from, elements * dtype_bytes(op->dtype));
 		corrupt(op->dtype, copy, elements);
@@ -267,7 +270,7 @@ static bool meet(struct op *op, uint64_t sig, int64_t clock_ns, bool *skip, int6
 static void run(struct sim_stream *s, struct op *op)
 {
 	struct comm *c = op->comm;
-	if (has_fault(c, FAULT_HANG)) {
+	if (has_fault(c, FAULT_HANG) || c->topology.hangs) {
 		hang(c, op->path);
 		return;
 	}

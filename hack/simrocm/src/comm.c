@@ -23,9 +23,11 @@ struct comm *checked_comm(void *handle)
 /* has_fault says whether the fault is that of this communicator's GPU. */
 bool has_fault(const struct comm *c, enum sim_fault fault)
 {
-	const struct sim_config *conf = simrocm_config();
-	return conf->fault == fault && conf->fault_ordinal == c->ordinal;
+	return (simrocm_config()->faulty[fault] >> c->ordinal & 1) != 0;
 }
+
+/* fault_across says whether the GPU has a fault that shows only over several nodes. */
+bool fault_across(const struct comm *c, enum sim_fault fault) { return c->topology.nodes > 1 && has_fault(c, fault); }
 
 static uint64_t process_token(void)
 {
@@ -64,7 +66,11 @@ static void introduce(struct comm *c)
 	i->ring_mbps = conf->model->ring_mbps;
 	i->cross_mbps = conf->model->cross_mbps;
 	i->nominal_pair_mbps = conf->nominal_pair_mbps;
-	i->nic_mbps = conf->nic_mbps;
+	i->nic_mbps = conf->nic_mbps[c->ordinal];
+	i->sockets = network_choice()->sockets;
+	i->node_pair_count = conf->node_pair_count;
+	memcpy(i->node_pairs, conf->node_pairs, sizeof i->node_pairs);
+	snprintf(i->node, sizeof i->node, "%.63s", conf->node);
 	memcpy(i->pair_mbps, conf->pair_mbps[c->ordinal], sizeof i->pair_mbps);
 	memcpy(i->pair_kind, conf->pair_kind[c->ordinal], sizeof i->pair_kind);
 }
@@ -111,7 +117,7 @@ static int attach(struct comm *c)
 }
 
 /* bus_number is a PCI address as the library prints it: its hexadecimal digits as one number. */
-static uint64_t bus_number(const char *pci)
+uint64_t bus_number(const char *pci)
 {
 	uint64_t n = 0;
 	for (; *pci != 0; pci++)
@@ -169,6 +175,7 @@ static int set_up(struct comm *c)
 	if (has_fault(c, FAULT_INIT_ABORT))
 		fatal("fault init-abort: the process on GPU %d ends in ncclCommInitRank", c->ordinal);
 	topology_compute(c);
+	network_log(c);
 	comm_gates(c);
 	if (low_precision_at_init()) {
 		int64_t bytes = low_precision_pool_bytes(c->ranks, 0);
@@ -177,14 +184,16 @@ static int set_up(struct comm *c)
 		c->reserved_bytes += bytes;
 		c->pool_elements = (int64_t)128 << 20;
 	}
-	info("comm %p rank %d nRanks %d nNodes %d localRanks %d busId %s - SIMULATED - Init COMPLETE", (void *)c, c->rank, c->ranks,
+	info(LOG_INIT, "comm %p rank %d nRanks %d nNodes %d localRanks %d busId %s - SIMULATED - Init COMPLETE", (void *)c, c->rank, c->ranks,
 		c->topology.nodes, c->topology.local_ranks, conf->pci[c->ordinal]);
 	return ncclSuccess;
 }
 
 static int initialise(struct comm *c)
 {
-	int rc = attach(c);
+	int rc = network_choice()->result;
+	if (rc == ncclSuccess)
+		rc = attach(c);
 	if (rc == ncclSuccess)
 		rc = all_ready(c, set_up(c));
 	if (rc == ncclSuccess && c->rank == 0)
@@ -261,6 +270,9 @@ SIM_API int ncclGetUniqueId(struct unique_id *out)
 	if (out == NULL)
 		return fail(ncclInvalidArgument, "ncclGetUniqueId: NULL argument");
 	int rc = check_preconditions();
+	if (rc != ncclSuccess)
+		return rc;
+	rc = bootstrap_result();
 	if (rc != ncclSuccess)
 		return rc;
 	sweep_segments();

@@ -113,66 +113,124 @@ static void apply_link(const char *pair, const char *value)
 	cfg.pair_mbps[a][b] = cfg.pair_mbps[b][a] = mbps;
 }
 
-/* gpu_fault gives the fault of a name that takes only a GPU. */
-static enum sim_fault gpu_fault(const char *name, size_t len)
+/* simple_fault gives the fault of a name that takes only a GPU, or nothing. */
+static enum sim_fault simple_fault(const char *name, bool of_gpu)
 {
 	static const struct {
 		const char *name;
 		enum sim_fault fault;
-	} known[] = {{"hang", FAULT_HANG}, {"wrong-data", FAULT_WRONG_DATA}, {"init-abort", FAULT_INIT_ABORT},
-		{"init-hang", FAULT_INIT_HANG}, {"destroy-hang", FAULT_DESTROY_HANG}, {"segfault", FAULT_SEGFAULT}};
+		bool of_gpu;
+	} known[] = {{"hang", FAULT_HANG, true}, {"wrong-data", FAULT_WRONG_DATA, true}, {"init-abort", FAULT_INIT_ABORT, true},
+		{"init-hang", FAULT_INIT_HANG, true}, {"destroy-hang", FAULT_DESTROY_HANG, true}, {"segfault", FAULT_SEGFAULT, true},
+		{"hang-across", FAULT_HANG_ACROSS, false}, {"die-across", FAULT_DIE_ACROSS, false},
+		{"wrong-across", FAULT_WRONG_ACROSS, false}, {"no-rdma", FAULT_NO_RDMA, false}};
 	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-		if (strlen(known[i].name) == len && strncmp(name, known[i].name, len) == 0)
+		if (strcmp(known[i].name, name) == 0 && known[i].of_gpu == of_gpu)
 			return known[i].fault;
 	return FAULT_NONE;
 }
 
+/* share_nic leaves a GPU's NIC, or with -1 every one, a share of its bandwidth. */
+static void share_nic(int gpu, int percent)
+{
+	for (int i = 0; i < cfg.gpus; i++) {
+		if (gpu >= 0 && i / cfg.partitions != gpu / cfg.partitions)
+			continue;
+		int64_t mbps = cfg.nic_mbps[i] * percent / 100;
+		cfg.nic_mbps[i] = mbps > 0 ? mbps : 1;
+	}
+}
+
+/* node_pair reads OTHERNODE:PERCENT, or OTHERNODE where the pair hangs. */
+static bool node_pair(const char *arg, bool hangs)
+{
+	struct sim_node_pair *p = &cfg.node_pairs[cfg.node_pair_count];
+	size_t len = strcspn(arg, ":");
+	int64_t percent = 100;
+	if (cfg.node_pair_count == SIM_MAX_NODE_PAIRS || len == 0 || len >= sizeof p->other || hangs != (arg[len] == 0))
+		return false;
+	if (!hangs && (!parse_number(arg + len + 1, &percent) || percent <= 0 || percent > 100))
+		return false;
+	*p = (struct sim_node_pair){.percent = (int)percent, .hangs = hangs};
+	memcpy(p->other, arg, len);
+	cfg.node_pair_count++;
+	return true;
+}
+
 static void apply_fault(const char *value)
 {
-	int a, b, percent;
+	int a, b, percent, end = 0;
 	int64_t n = 0;
+	char name[32] = "";
 	if (strcmp(value, "none") == 0 || value[0] == 0)
 		return;
 	const char *colon = strchr(value, ':');
 	const char *arg = colon != NULL ? colon + 1 : "";
 	size_t len = colon != NULL ? (size_t)(colon - value) : strlen(value);
+	if (len < sizeof name)
+		memcpy(name, value, len);
 	bool numeric = parse_number(arg, &n) && n >= 0;
-#define IS(name) (len == strlen(name) && strncmp(value, name, len) == 0)
+	enum sim_fault fault = FAULT_NONE;
+	uint64_t whose = ~(uint64_t)0;
+#define IS(text) (strcmp(name, text) == 0)
 	if (IS("slow-link") && sscanf(arg, "%d-%d:%d", &a, &b, &percent) == 3 && a >= 0 && b >= 0 && a < cfg.gpus &&
 	    b < cfg.gpus && a != b && percent > 0) {
-		cfg.fault = FAULT_SLOW_LINK;
+		fault = FAULT_SLOW_LINK;
 		int64_t mbps = cfg.pair_mbps[a][b] * percent / 100;
 		cfg.pair_mbps[a][b] = cfg.pair_mbps[b][a] = mbps > 0 ? mbps : 1;
 	} else if (IS("late") && sscanf(arg, "%d:%d", &a, &b) == 2 && a >= 0 && a < cfg.gpus && b > 0) {
-		cfg.fault = FAULT_LATE;
+		fault = FAULT_LATE;
 		cfg.fault_late_ms = b;
-		n = a;
+		whose = (uint64_t)1 << a;
+	} else if (IS("slow-nic") && sscanf(arg, "%d:%d%n", &a, &percent, &end) == 2 && arg[end] == 0 && a >= 0 &&
+	    a < cfg.gpus && percent > 0 && percent <= 100) {
+		fault = FAULT_SLOW_NIC;
+		share_nic(a, percent);
+	} else if (IS("slow-node-net") && numeric && n > 0 && n <= 100) {
+		fault = FAULT_SLOW_NODE_NET;
+		share_nic(-1, (int)n);
+	} else if (IS("slow-pair-nodes") && node_pair(arg, false)) {
+		fault = FAULT_SLOW_PAIR;
+	} else if (IS("hang-pair-nodes") && node_pair(arg, true)) {
+		fault = FAULT_HANG_PAIR;
 	} else if (IS("garbage-version") && parse_number(arg, &n)) {
-		cfg.fault = FAULT_GARBAGE_VERSION;
+		fault = FAULT_GARBAGE_VERSION;
 		cfg.fault_version = (int)n;
-	} else if (numeric && n < cfg.gpus && gpu_fault(value, len) != FAULT_NONE) {
-		cfg.fault = gpu_fault(value, len);
+	} else if (numeric && n < cfg.gpus && simple_fault(name, true) != FAULT_NONE) {
+		fault = simple_fault(name, true);
+		whose = (uint64_t)1 << n;
+	} else if (colon == NULL && simple_fault(name, false) != FAULT_NONE) {
+		fault = simple_fault(name, false);
 	} else if (IS("low-memory") && numeric) {
-		cfg.fault = FAULT_LOW_MEMORY;
+		fault = FAULT_LOW_MEMORY;
 		cfg.fault_memory_mib = n;
 	} else if (IS("missing-symbol") && arg[0] != 0 && strlen(arg) < sizeof cfg.fault_symbol) {
-		cfg.fault = FAULT_MISSING_SYMBOL;
+		fault = FAULT_MISSING_SYMBOL;
 		memcpy(cfg.fault_symbol, arg, strlen(arg) + 1);
 	} else {
 		problem("unknown fault", value);
 	}
 #undef IS
-	cfg.fault_ordinal = (int)n;
+	cfg.faulty[fault] |= whose;
+}
+
+/* apply_faults takes a list with commas. */
+static void apply_faults(const char *list)
+{
+	char copy[512], *rest = copy, *one;
+	snprintf(copy, sizeof copy, "%s", list);
+	while ((one = strsep(&rest, ",")) != NULL)
+		apply_fault(trim(one));
 }
 
 struct pair {
-	char key[64], value[160];
+	char key[64], value[512];
 };
 
 /* read_pairs reads key = value lines; # starts a comment. */
 static int read_pairs(const char *root, struct pair *pairs, int max)
 {
-	char path[PATH_MAX], line[512];
+	char path[PATH_MAX], line[640];
 	snprintf(path, sizeof path, "%s/simrocm.conf", root);
 	FILE *f = fopen(path, "re");
 	if (f == NULL) {
@@ -194,7 +252,7 @@ static int read_pairs(const char *root, struct pair *pairs, int max)
 		}
 		*equals = 0;
 		snprintf(pairs[n].key, sizeof pairs[n].key, "%.63s", trim(text));
-		snprintf(pairs[n].value, sizeof pairs[n].value, "%.159s", trim(equals + 1));
+		snprintf(pairs[n].value, sizeof pairs[n].value, "%.511s", trim(equals + 1));
 		n++;
 	}
 	fclose(f);
@@ -313,14 +371,22 @@ static void load(void)
 			problem("devices_per_gpu is not a small number", v);
 	}
 	load_links(link_mbps);
-	cfg.nic_mbps = 50000;
+	int64_t nic_mbps = 50000;
 	if ((v = lookup(pairs, n, "nic_bandwidth_mbps")) != NULL && parse_number(v, &number) && number > 0)
-		cfg.nic_mbps = number;
-	for (int i = 0; i < n; i++)
+		nic_mbps = number;
+	for (int i = 0; i < SIM_MAX_GPUS; i++)
+		cfg.nic_mbps[i] = nic_mbps;
+	for (int i = 0; i < n; i++) {
 		if (strncmp(pairs[i].key, "link.", 5) == 0)
 			apply_link(pairs[i].key + 5, pairs[i].value);
+		if (strncmp(pairs[i].key, "interface.", 10) == 0 && cfg.interface_count < SIM_MAX_INTERFACES) {
+			struct sim_interface *f = &cfg.interfaces[cfg.interface_count++];
+			snprintf(f->name, sizeof f->name, "%.15s", pairs[i].key + 10);
+			snprintf(f->address, sizeof f->address, "%.*s", (int)strcspn(pairs[i].value, "/"), pairs[i].value);
+		}
+	}
 	if ((v = lookup(pairs, n, "fault")) != NULL)
-		apply_fault(v);
+		apply_faults(v);
 
 	cfg.hip_runtime_version = 70051831; /* HIP 7.0.51831, of ROCm 7.0 */
 	if ((v = lookup(pairs, n, "hip_runtime")) != NULL && parse_number(v, &number))

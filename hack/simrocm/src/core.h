@@ -34,6 +34,24 @@ enum sim_flavor { FLAVOR_RCCL, FLAVOR_RCCL_DDA, FLAVOR_RCCLX_DEV, FLAVOR_RCCLX_S
 enum sim_fault {
 	FAULT_NONE, FAULT_SLOW_LINK, FAULT_HANG, FAULT_WRONG_DATA, FAULT_INIT_ABORT, FAULT_MISSING_SYMBOL, FAULT_LOW_MEMORY,
 	FAULT_GARBAGE_VERSION, FAULT_LATE, FAULT_INIT_HANG, FAULT_DESTROY_HANG, FAULT_SEGFAULT,
+	/* Only in communicators over several nodes. */
+	FAULT_SLOW_NIC, FAULT_SLOW_NODE_NET, FAULT_SLOW_PAIR, FAULT_HANG_PAIR, FAULT_HANG_ACROSS, FAULT_DIE_ACROSS,
+	FAULT_WRONG_ACROSS, FAULT_NO_RDMA,
+	FAULT_COUNT,
+};
+
+/* sim_node_pair is what is wrong between a node and one other. */
+#define SIM_MAX_NODE_PAIRS 4
+struct sim_node_pair {
+	char other[64]; /* the other node's name */
+	int percent;    /* share of the bandwidth that is left */
+	bool hangs;
+};
+
+/* sim_interface is a network interface of the simulated node that is up. */
+#define SIM_MAX_INTERFACES 16
+struct sim_interface {
+	char name[16], address[64];
 };
 
 /* sim_model is one GPU product. The bandwidths are the busbw of large collectives; model.h says where they come from. */
@@ -67,9 +85,12 @@ struct sim_config {
 	int64_t pair_mbps[SIM_MAX_GPUS][SIM_MAX_GPUS];
 	uint8_t pair_kind[SIM_MAX_GPUS][SIM_MAX_GPUS];
 	int64_t nominal_pair_mbps;
-	int64_t nic_mbps;          /* one NIC a GPU, one direction */
-	enum sim_fault fault;
-	int fault_ordinal;         /* of the GPU, where the fault is one GPU's */
+	int64_t nic_mbps[SIM_MAX_GPUS]; /* of each device's NIC, one direction */
+	struct sim_interface interfaces[SIM_MAX_INTERFACES];
+	int interface_count;
+	uint64_t faulty[FAULT_COUNT]; /* devices that have the fault, a bit each; all where it is the node's */
+	struct sim_node_pair node_pairs[SIM_MAX_NODE_PAIRS];
+	int node_pair_count;
 	int64_t fault_late_ms;     /* late */
 	int fault_version;         /* garbage-version */
 	int64_t fault_memory_mib;  /* low-memory */

@@ -23,7 +23,7 @@ __attribute__((constructor)) static void hide_missing(void)
 {
 	static const char here;
 	const struct sim_config *c = simrocm_config();
-	if (c->fault == FAULT_MISSING_SYMBOL && strncmp(c->fault_symbol, "hip", 3) == 0)
+	if (c->faulty[FAULT_MISSING_SYMBOL] != 0 && strncmp(c->fault_symbol, "hip", 3) == 0)
 		simrocm_hide_symbol(&here, c->fault_symbol);
 }
 

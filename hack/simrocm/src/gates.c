@@ -100,11 +100,11 @@ static void dda_of_rcclx(struct comm *c)
 {
 	const struct sim_config *conf = simrocm_config();
 	if (c->topology.nodes != 1) {
-		info("Disabling DDA for multi-node setup (nNodes=%d)", c->topology.nodes);
+		info(LOG_INIT, "Disabling DDA for multi-node setup (nNodes=%d)", c->topology.nodes);
 		return;
 	}
 	if (c->ranks != params.ranks) {
-		info("Disabling DDA for single-node when nRanks != %lld setup (nRanks=%d)", (long long)params.ranks, c->ranks);
+		info(LOG_INIT, "Disabling DDA for single-node when nRanks != %lld setup (nRanks=%d)", (long long)params.ranks, c->ranks);
 		return;
 	}
 	if (params.any == 0)

@@ -1,9 +1,11 @@
 /* group.c - ncclGroupStart and ncclGroupEnd of a thread: collectives keep their order; all sends and receives of a
  * communicator become one batch. */
 #define _GNU_SOURCE
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "rccl.h"
 
@@ -43,6 +45,11 @@ static int64_t misbehave(const struct comm *c)
 	int *volatile nowhere = NULL;
 	if (has_fault(c, FAULT_SEGFAULT))
 		*nowhere = 1;
+	if (fault_across(c, FAULT_DIE_ACROSS)) {
+		fprintf(stderr, "simulated RCCL: fault die-across: the process on GPU %d ends in an operation over %d nodes\n", c->ordinal,
+			c->topology.nodes);
+		_exit(1);
+	}
 	if (!has_fault(c, FAULT_LATE))
 		return 0;
 	int64_t ms = simrocm_config()->fault_late_ms;

@@ -65,7 +65,7 @@ static int64_t free_bytes(int device)
 {
 	const struct sim_config *c = simrocm_config();
 	int64_t limit = total_bytes() - CONTEXT_BYTES;
-	if (c->fault == FAULT_LOW_MEMORY && c->fault_memory_mib << 20 < limit)
+	if (c->faulty[FAULT_LOW_MEMORY] != 0 && c->fault_memory_mib << 20 < limit)
 		limit = c->fault_memory_mib << 20;
 	return limit > used[device] ? limit - used[device] : 0;
 }

@@ -50,8 +50,44 @@ static int64_t node_bus_mbps(const struct comm *c, int first, int *local, int64_
 	return bus > 0 ? bus : 1;
 }
 
+static bool is_node(const struct rank_info *i, const char *name) { return strcmp(i->host, name) == 0 || strcmp(i->node, name) == 0; }
+
+/* pair_percent is what the faults between two nodes leave of the bandwidth; hangs is set where they leave nothing. */
+static int pair_percent(const struct rank_info *a, const struct rank_info *b, bool *hangs)
+{
+	int percent = 100;
+	for (int turn = 0; turn < 2; turn++) {
+		const struct rank_info *one = turn == 0 ? a : b, *other = turn == 0 ? b : a;
+		for (int p = 0; p < one->node_pair_count; p++) {
+			if (!is_node(other, one->node_pairs[p].other))
+				continue;
+			*hangs = *hangs || one->node_pairs[p].hangs;
+			percent = one->node_pairs[p].percent < percent ? one->node_pairs[p].percent : percent;
+		}
+	}
+	return percent;
+}
+
+/* worst_pair_percent looks at every pair of nodes in the communicator; hangs is set where this rank's node is in one that
+ * hangs. firsts are the first ranks of the nodes. */
+static int worst_pair_percent(const struct comm *c, const int *firsts, int nodes, bool *hangs)
+{
+	int worst = 100;
+	for (int a = 0; a < nodes; a++)
+		for (int b = a + 1; b < nodes; b++) {
+			bool pair_hangs = false;
+			int percent = pair_percent(&c->infos[firsts[a]], &c->infos[firsts[b]], &pair_hangs);
+			worst = percent < worst ? percent : worst;
+			if (pair_hangs && (same_node(c, c->rank, firsts[a]) || same_node(c, c->rank, firsts[b])))
+				*hangs = true;
+		}
+	return worst;
+}
+
 void topology_compute(struct comm *c)
 {
+	int firsts[MAX_RANKS];
+	bool sockets = false;
 	struct topology *t = &c->topology;
 	*t = (struct topology){.ranks = c->ranks, .bus_mbps = INT64_MAX, .pair_mbps = INT64_MAX, .local_ranks = c->ranks};
 	int64_t nic = INT64_MAX;
@@ -61,21 +97,32 @@ void topology_compute(struct comm *c)
 			first = !same_node(c, q, r);
 		if (c->infos[r].nic_mbps < nic)
 			nic = c->infos[r].nic_mbps;
+		sockets = sockets || c->infos[r].sockets != 0;
 		if (!first)
 			continue;
 		int local = 0;
 		int64_t bus = node_bus_mbps(c, r, &local, &t->pair_mbps);
-		t->nodes++;
+		firsts[t->nodes++] = r;
 		if (bus < t->bus_mbps)
 			t->bus_mbps = bus;
 		if (local < t->local_ranks)
 			t->local_ranks = local;
 	}
 	if (t->nodes > 1) {
+		int percent = worst_pair_percent(c, firsts, t->nodes, &t->hangs);
+		t->hangs = t->hangs || has_fault(c, FAULT_HANG_ACROSS);
 		int64_t network = nic * t->local_ranks * 875 / 1000;
+		t->network_mbps = nic * 94 / 100;
+		if (sockets && network > TCP_MBPS)
+			network = TCP_MBPS;
+		if (sockets && t->network_mbps > TCP_MBPS / t->local_ranks)
+			t->network_mbps = TCP_MBPS / t->local_ranks;
+		network = network * percent / 100;
+		t->network_mbps = t->network_mbps * percent / 100;
 		if (network < t->bus_mbps)
 			t->bus_mbps = network;
-		t->network_mbps = nic * 94 / 100;
+		t->bus_mbps = t->bus_mbps > 0 ? t->bus_mbps : 1;
+		t->network_mbps = t->network_mbps > 0 ? t->network_mbps : 1;
 	}
 }
 
@@ -144,9 +191,13 @@ int64_t message_ns(const struct comm *c, int from, int to, uint64_t bytes)
 {
 	const struct rank_info *a = &c->infos[from], *b = &c->infos[to];
 	double mbps = 2000000;
-	if (!same_node(c, from, to))
+	if (!same_node(c, from, to)) {
+		bool hangs = false;
 		mbps = 0.94 * (double)(a->nic_mbps < b->nic_mbps ? a->nic_mbps : b->nic_mbps);
-	else if (from != to)
+		if (a->sockets != 0 || b->sockets != 0)
+			mbps = fmin(mbps, TCP_MBPS);
+		mbps *= pair_percent(a, b, &hangs) / 100.0;
+	} else if (from != to)
 		mbps = 0.964 * (double)a->pair_mbps[b->ordinal];
 	return llround(transfer_ns((double)bytes, mbps));
 }

@@ -25,6 +25,12 @@
  * AllGather below the low-precision threshold (ncclP2PAllGather): 30 us and 0.7 of the standard busbw.
  * Several nodes: busbw is the lower of the node's own and 0.875 * GPUs * NIC (50 GB/s each): 330-350 GB/s at 8 and 16 GiB
  *   in AMD's two-node tables; 25 us more for each doubling of nodes. AllToAll and Send/Recv: 47 GB/s a NIC.
+ * Over sockets a node has 3 GB/s for all of its ranks (NVIDIA/aicr#2689: about 3 GB/s where RDMA gave 489). One rank that
+ *   has no RDMA device makes all of the communicator's traffic between nodes go so; a real library may hang or fail instead.
+ * Faults between nodes: a NIC's share counts in every communicator over several nodes that its GPU is in, since rings are
+ *   spread evenly over the NICs and the slowest one sets the pace. A bad pair of nodes counts in every communicator that has
+ *   both, whether or not its ring would join them: which nodes are neighbours depends on channels that are not modelled. For
+ *   Send and Receive a slow pair counts only between the two, and a hanging one as in collectives.
  * Not modelled: NCCL_ALGO, NCCL_PROTO, channels, tuning tables, contention between communicators, jitter, host overhead.
  */
 #ifndef SIMROCM_MODEL_H

@@ -1,76 +1,9 @@
 /* nccl.c - the C ABI of librccl.so.1: arguments, messages, and the two symbols that say what this library is. */
 #define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "rccl.h"
-
-static pthread_mutex_t error_mu = PTHREAD_MUTEX_INITIALIZER;
-static char last_error[512];
-
-/* NCCL_DEBUG: 1 VERSION, 2 WARN, 3 INFO and up. */
-static int debug_level(void)
-{
-	const char *v = getenv("NCCL_DEBUG");
-	if (v == NULL)
-		return 0;
-	if (strcasecmp(v, "VERSION") == 0)
-		return 1;
-	if (strcasecmp(v, "WARN") == 0)
-		return 2;
-	return strcasecmp(v, "INFO") == 0 || strcasecmp(v, "ABORT") == 0 || strcasecmp(v, "TRACE") == 0 ? 3 : 0;
-}
-
-static void print(int level, const char *kind, const char *text)
-{
-	if (debug_level() < level)
-		return;
-	char host[80] = "";
-	gethostname(host, sizeof host - 1);
-	printf("%s:%d:%d [%d] NCCL %s %s\n", host, getpid(), gettid(), simrocm_current_device(), kind, text);
-	fflush(stdout);
-}
-
-#define FORMAT_TEXT                                                                                                    \
-	char text[512];                                                                                                    \
-	va_list args;                                                                                                      \
-	va_start(args, format);                                                                                            \
-	vsnprintf(text, sizeof text, format, args);                                                                        \
-	va_end(args);
-
-void warn(const char *format, ...)
-{
-	FORMAT_TEXT
-	print(2, "WARN", text);
-}
-
-void info(const char *format, ...)
-{
-	FORMAT_TEXT
-	print(3, "INFO", text);
-}
-
-int fail(int result, const char *format, ...)
-{
-	FORMAT_TEXT
-	pthread_mutex_lock(&error_mu);
-	memcpy(last_error, text, sizeof last_error);
-	pthread_mutex_unlock(&error_mu);
-	print(2, "WARN", text);
-	return result;
-}
-
-void fatal(const char *format, ...)
-{
-	FORMAT_TEXT
-	fprintf(stderr, "FATAL simulated RCCL: %s\n", text);
-	fflush(stderr);
-	abort();
-}
 
 int version_code(void)
 {
@@ -82,30 +15,12 @@ int version_code(void)
 	}
 }
 
-void banner(void)
-{
-	static _Atomic int done;
-	if (debug_level() < 1 || atomic_exchange(&done, 1) != 0)
-		return;
-	const struct sim_config *c = simrocm_config();
-	char host[80] = "";
-	Dl_info where = {0};
-	gethostname(host, sizeof host - 1);
-	dladdr((const void *)&last_error, &where);
-	int v = version_code(), hip = c->hip_runtime_version;
-	printf("RCCL version : %d.%d.%d-SIMULATED:%s (hack/simrocm, no GPU is used)\nHIP version  : %d.%d.%d-SIMULATED\n"
-		"ROCm version : %s-SIMULATED\nHostname     : %s\nLibrccl path : %s\n",
-		v / 10000, v / 100 % 100, v % 100, simrocm_flavor_name(c->flavor), hip / 10000000, hip / 100000 % 100,
-		hip % 100000, c->rocm_version, host, where.dli_fname != NULL ? where.dli_fname : "unknown");
-	fflush(stdout);
-}
-
 __attribute__((constructor)) static void loaded(void)
 {
 	load_configuration_file();
 	const struct sim_config *c = simrocm_config();
-	if (c->fault == FAULT_MISSING_SYMBOL && strncmp(c->fault_symbol, "nccl", 4) == 0)
-		simrocm_hide_symbol(last_error, c->fault_symbol);
+	if (c->faulty[FAULT_MISSING_SYMBOL] != 0 && strncmp(c->fault_symbol, "nccl", 4) == 0)
+		simrocm_hide_symbol((const void *)last_error_text, c->fault_symbol);
 }
 
 SIM_API int simrocmVersion(void) { return SIM_VERSION; }
@@ -116,7 +31,7 @@ SIM_API int ncclGetVersion(int *version)
 	if (version == NULL)
 		return fail(ncclInvalidArgument, "ncclGetVersion: NULL argument");
 	const struct sim_config *c = simrocm_config();
-	*version = c->fault == FAULT_GARBAGE_VERSION ? c->fault_version : version_code();
+	*version = c->faulty[FAULT_GARBAGE_VERSION] != 0 ? c->fault_version : version_code();
 	return ncclSuccess;
 }
 
@@ -138,7 +53,7 @@ SIM_API const char *ncclGetErrorString(int result)
 SIM_API const char *ncclGetLastError(void *comm)
 {
 	(void)comm;
-	return last_error;
+	return last_error_text();
 }
 
 /* ncclConfig_t: the head that all versions share. */

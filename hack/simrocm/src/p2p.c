@@ -107,7 +107,7 @@ static bool move(struct message *m)
 		uint64_t left = m->bytes - m->moved;
 		ch->length = (uint32_t)(left < c->channel_buffer_bytes ? left : c->channel_buffer_bytes);
 		memcpy(buffer(c, from, to), data, ch->length);
-		if (has_fault(c, FAULT_WRONG_DATA))
+		if (corrupts(c))
 			corrupt(m->dtype, buffer(c, from, to), ch->length / dtype_bytes(m->dtype));
 		m->moved += ch->length;
 		atomic_store(&ch->full, 1);
@@ -148,7 +148,7 @@ void batch_task(struct sim_stream *s, void *arg)
 	struct batch *b = arg;
 	struct comm *c = b->comm;
 	take_turn(c, b->ticket);
-	if (has_fault(c, FAULT_HANG))
+	if (has_fault(c, FAULT_HANG) || c->topology.hangs)
 		hang(c, PATH_STANDARD);
 	int64_t start_ns = simrocm_clock_ns(s) + b->late_ns, end_ns = start_ns;
 	int left = b->count;

@@ -417,9 +417,9 @@ void ras_join(struct comm *c)
 			address = "localhost:28028";
 		listening = listen_at(address);
 		if (listening >= 0 && simrocm_thread(serve, NULL) == 0)
-			info("RAS client listening socket at %s", address);
+			info(LOG_INIT, "RAS client listening socket at %s", address);
 		else
-			info("RAS failed to establish a client listening socket at %s", address);
+			info(LOG_INIT, "RAS failed to establish a client listening socket at %s", address);
 		if (listening < 0)
 			listening = -2; /* once is enough */
 	}

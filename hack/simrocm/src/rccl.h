@@ -52,6 +52,10 @@ struct rank_info {
 	int32_t partitions;
 	int32_t hive_size, efficiency_permille;
 	int64_t ring_mbps, cross_mbps, nominal_pair_mbps, nic_mbps;
+	char node[64];         /* of simrocm.conf; faults between nodes go by it or by NCCL_HOSTID */
+	int32_t sockets;       /* reaches other nodes over TCP */
+	int32_t node_pair_count;
+	struct sim_node_pair node_pairs[SIM_MAX_NODE_PAIRS];
 	int64_t pair_mbps[SIM_MAX_GPUS];
 	uint8_t pair_kind[SIM_MAX_GPUS];
 	/* What RAS tells. */
@@ -94,6 +98,7 @@ struct topology {
 	int64_t bus_mbps;              /* busbw of a large ring or direct collective */
 	int64_t pair_mbps;             /* slowest pair within a node */
 	int64_t network_mbps;          /* one NIC, several nodes only */
+	bool hangs;                    /* by a fault over several nodes this rank never gets out of an operation */
 };
 
 struct cached {
@@ -237,6 +242,7 @@ bool launches_inside_group(enum path path);
 /* model.c, documented in model.h */
 void topology_compute(struct comm *c);
 int64_t collective_ns(const struct topology *t, enum coll coll, enum path path, size_t count, int dtype);
+#define TCP_MBPS 3000 /* of a node: model.h */
 int64_t message_ns(const struct comm *c, int from, int to, uint64_t bytes);
 double batch_slowdown(const struct batch *b);
 int64_t queued_at_nic_ns(const struct batch *b, bool sends);
@@ -247,6 +253,7 @@ void collective_task(struct sim_stream *s, void *arg);
 void take_turn(struct comm *c, uint64_t ticket);
 void end_turn(struct comm *c);
 void hang(struct comm *c, enum path path);
+bool corrupts(const struct comm *c);
 
 /* ras.c */
 void ras_join(struct comm *c);
@@ -262,6 +269,8 @@ struct comm *checked_comm(void *handle);
 int init_rank(void **out, int ranks, const struct unique_id *id, int rank, bool blocking);
 int comm_release(struct comm *c, bool wait);
 bool has_fault(const struct comm *c, enum sim_fault fault);
+bool fault_across(const struct comm *c, enum sim_fault fault);
+uint64_t bus_number(const char *pci);
 
 /* group.c */
 int group_depth(void);
@@ -270,12 +279,26 @@ int submit_message(struct message *m);
 /* init_job runs now, or within a group in a thread that GroupEnd waits for. */
 int submit_init(struct comm *c, int (*fn)(struct comm *));
 
-/* nccl.c */
+/* net.c */
+struct network {
+	int result;   /* of choosing: ncclInvalidUsage where the environment leaves nothing to use */
+	bool sockets; /* TCP, because there is no RDMA device or the environment says so */
+};
+const struct network *network_choice(void);
+int bootstrap_result(void);
+void network_log(const struct comm *c);
+
+/* log.c. Subsystems as in nccl_net.h (ncclDebugLogSubSys). */
+enum { LOG_INIT = 0x1, LOG_P2P = 0x4, LOG_SHM = 0x8, LOG_NET = 0x10, LOG_ENV = 0x80, LOG_BOOTSTRAP = 0x1000 };
 int fail(int result, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
-void info(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void info(unsigned subsystems, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void fatal(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+bool logs_info(void);
+const char *last_error_text(void);
 void banner(void);
+
+/* nccl.c */
 int version_code(void);
 
 #endif

@@ -41,7 +41,7 @@ func parse(args []string) (string, nodetree.Node, error) {
 	dir := flags.String("dir", "", "directory to write into")
 	model := flags.String("model", "MI300X", "one of "+strings.Join(nodetree.Models(), ", "))
 	name := flags.String("name", "sim-node-0", "name of the node")
-	fault := flags.String("fault", "none", "slow-link:A-B:PERCENT, hang:R, wrong-data:R, init-abort:R, init-hang:R, destroy-hang:R, segfault:R, late:R:MS, garbage-version:N, missing-symbol:NAME, low-memory:MIB or none")
+	fault := flags.String("fault", "none", "slow-link:A-B:PERCENT, hang:R, wrong-data:R, init-abort:R, init-hang:R, destroy-hang:R, segfault:R, late:R:MS, garbage-version:N, missing-symbol:NAME, low-memory:MIB or none; over several nodes slow-nic:GPU:PERCENT, slow-node-net:PERCENT, slow-pair-nodes:NODE:PERCENT, hang-pair-nodes:NODE, hang-across, die-across, wrong-across, no-rdma; several with commas")
 	flavor := flags.String("flavor", "rcclx-dev", "rccl, rccl-dda, rcclx-dev or rcclx-stable")
 	rocm := flags.String("rocm", "", "ROCm version on the host; \"none\" for no ROCm, empty for the model's default")
 	driver := flags.String("driver", string(nodetree.DriverDKMS), "DKMS, InTree or BuiltIn")
