@@ -19,8 +19,8 @@ type Team struct {
 	Specs []rank.Spec
 	// UniqueID of a communicator whose rank 0 is on another node, 128 bytes; nil where rank 0 is among Specs and makes it.
 	UniqueID []byte
-	// Env is the whole environment of each rank.
-	Env []string
+	// Env is the whole environment of each rank. RootEnv is added for rank 0.
+	Env, RootEnv []string
 	// ExitDeadline bounds the time from a rank's Done to its exit, ReapDeadline that from SIGKILL to its end.
 	ExitDeadline, ReapDeadline time.Duration
 	// RunDeadline ends everything; zero means none. RunDeadlineField is what to raise where it passes; empty means

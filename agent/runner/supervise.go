@@ -101,7 +101,11 @@ func (v *supervision) startAll(l Launcher, messages chan<- message, stop <-chan 
 		if v.team.Output != nil {
 			output = v.team.Output(i)
 		}
-		if v.procs[i], err = start(argv, v.team.Env, i, output, v.clock.Now, messages, stop); err != nil {
+		env := v.team.Env
+		if spec.Rank == 0 {
+			env = append(env[:len(env):len(env)], v.team.RootEnv...)
+		}
+		if v.procs[i], err = start(argv, env, i, output, v.clock.Now, messages, stop); err != nil {
 			v.fail(Failure{Kind: FailStart, Rank: i, Step: "start", Message: v.at(i, "could not be started: "+err.Error()+
 				"; check the pod's limits on processes and memory")})
 			continue

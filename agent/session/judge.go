@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"rcclx.io/commgroup-operator/agent/network"
 	"rcclx.io/commgroup-operator/agent/rank"
 	"rcclx.io/commgroup-operator/agent/runner"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
@@ -34,7 +35,10 @@ func plan(t api.NodeTask, worldSize int) []rank.Step {
 
 // judge says what became of this node's ranks of a communicator. madeID says whether its rank 0 made the unique id.
 func judge(node string, t api.NodeTask, c api.TaskCommunicator, e ended, madeID bool) api.TaskCommunicatorStatus {
-	s := api.TaskCommunicatorStatus{Name: c.Name, Transport: clip(e.transport, 32)}
+	s := api.TaskCommunicatorStatus{Name: c.Name}
+	if e.transport != nil {
+		s.Transport = string(e.transport.Carrier)
+	}
 	var longest int64
 	for _, r := range e.outcome.Ranks {
 		longest = max(longest, r.InitDuration.Nanoseconds())
@@ -74,6 +78,9 @@ func judge(node string, t api.NodeTask, c api.TaskCommunicator, e ended, madeID 
 		return s
 	}
 	s.Verdict = api.VerdictPass
+	if t := e.transport; t != nil && (t.Carrier != network.RDMA || len(t.Causes) > 0) {
+		s.Message = clip(fmt.Sprintf("node %s: between nodes: %s", node, t), 256)
+	}
 	return s
 }
 

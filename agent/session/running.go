@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"rcclx.io/commgroup-operator/agent/network"
 	"rcclx.io/commgroup-operator/agent/rank"
 	"rcclx.io/commgroup-operator/agent/runner"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
@@ -32,6 +33,8 @@ type running struct {
 	// firstID is when the first of its ids was there, published that they were reported, told that all have joined was.
 	firstID         time.Time
 	published, told bool
+	// ports that this node's communicators of the task were given.
+	ports map[int]bool
 }
 
 // communicator is one of a task's.
@@ -45,7 +48,8 @@ type communicator struct {
 // start starts the ranks of all communicators whose id this node makes or knows.
 func (l *loop) start(task api.NodeTask) *running {
 	now := l.Clock.Now()
-	r := &running{loop: l, task: task, comms: make([]communicator, len(task.Communicators)), since: now, until: now.Add(seconds(task.DeadlineSeconds))}
+	r := &running{loop: l, task: task, comms: make([]communicator, len(task.Communicators)), since: now,
+		until: now.Add(seconds(task.DeadlineSeconds)), ports: map[int]bool{}}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	for i, c := range task.Communicators {
 		r.roots = r.roots || isRoot(c)
@@ -94,14 +98,23 @@ func (r *running) give(i int, id []byte) {
 func (r *running) launch(i int) {
 	c := r.task.Communicators[i]
 	r.comms[i].started = true
+	a, st := r.seen.Session, r.loop.status.Network
+	var rootEnv []string
+	if isRoot(c) {
+		var problem *network.Problem
+		if rootEnv, problem = r.rendezvous(*a, *st, a.RunID+"/"+r.task.ID+"/"+c.Name, r.ports); problem != nil {
+			r.comms[i].over = true
+			r.comms[i].result = api.TaskCommunicatorStatus{Name: c.Name, Verdict: api.VerdictError, Reason: problem.Reason, Step: "init", Message: clip(problem.Message, 512)}
+			return
+		}
+	}
 	team := runner.Team{Node: r.Config.Node, Name: fmt.Sprintf("task %s, communicator %s", r.task.ID, c.Name),
-		Env:         runner.BaselineEnvironment(r.Environ, *r.lib.Library, r.environment(*r.seen.Session, *r.loop.status.Network), r.Config.Node),
-		RunDeadline: r.until, RunDeadlineField: "run.stepDeadlineSeconds"}
+		Env:     runner.BaselineEnvironment(r.Environ, *r.lib.Library, r.environment(*a, *st), r.Config.Node),
+		RootEnv: rootEnv, RunDeadline: r.until, RunDeadlineField: "run.stepDeadlineSeconds"}
 	if !isRoot(c) {
 		team.UniqueID = make([]byte, uniqueIDBytes)
 		copy(team.UniqueID, c.UniqueID)
 	}
-	a := r.seen.Session
 	steps := plan(r.task, int(c.WorldSize))
 	for at, device := range c.Devices {
 		team.Specs = append(team.Specs, rank.Spec{Node: r.Config.Node, Variant: rcclx.Baseline, Rank: int(c.Ranks[at]), WorldSize: int(c.WorldSize),
@@ -121,13 +134,14 @@ func (r *running) launch(i int) {
 	}
 	var logs *transports
 	if c.Nodes > 1 {
-		logs = newTransports(r.Network)
+		logs = newTransports(c)
 		team.Output = logs.output
 	}
 	r.group.Go(func() {
 		out := ended{outcome: r.Teams.Run(r.ctx, team)}
 		if logs != nil {
-			out.transport = logs.result()
+			t := logs.result()
+			out.transport = &t
 		}
 		r.send(event{of: r, comm: i, done: &out})
 	})

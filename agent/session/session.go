@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
+	"rcclx.io/commgroup-operator/agent/network"
+	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/runner"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 )
@@ -34,8 +36,6 @@ type Config struct {
 	// ReportGrace is how long after the session's end its last report is still tried; InterruptedGrace how long after SIGTERM,
 	// which must fit the pod's grace period.
 	ReportGrace, InterruptedGrace time.Duration
-	// LockDir is where runs on this machine keep each other off their GPUs (preflight.Lock).
-	LockDir string
 }
 
 // Preparer looks at the node and loads the library once, as runner.Runner does.
@@ -47,12 +47,13 @@ type Preparer interface {
 type Session struct {
 	Config   Config
 	Link     Link
-	Network  Network
+	Host     network.Host
 	Preparer Preparer
 	Teams    runner.TeamRunner
 	Clock    clock.Clock
-	// Environ is the pod's environment, as os.Environ gives it.
+	// Environ is the pod's environment, as os.Environ gives it; PodIP its address, empty outside of Kubernetes.
 	Environ []string
+	PodIP   string
 	Log     *slog.Logger
 }
 
@@ -218,7 +219,7 @@ func (l *loop) prepare(ctx context.Context) *ending {
 	go func() {
 		var o outcome
 		o.prepared.Release = func() {}
-		st, problem := l.Network.Resolve(*a)
+		st, problem := network.Resolve(l.Host, l.request(*a))
 		o.network = &st
 		if problem != nil {
 			o.failure = &ending{state: api.SessionFailed, reason: problem.Reason, message: problem.Message}
@@ -232,6 +233,8 @@ func (l *loop) prepare(ctx context.Context) *ending {
 		if failed != nil {
 			_, reason := verdictOf(*failed)
 			o.failure = &ending{state: api.SessionFailed, reason: reason, message: failed.Message}
+		} else if f := preflight.FirstFailed(network.RequireRDMA(a.Network, o.prepared.Preconditions)); f != nil {
+			o.failure = &ending{state: api.SessionFailed, reason: api.ReasonPreconditionFailed, message: fmt.Sprintf("%s: node %s: %s", f.Name, l.Config.Node, f.Message)}
 		}
 		done <- o
 	}()

@@ -1,72 +1,94 @@
 package session
 
 import (
+	"fmt"
 	"io"
+	"slices"
 	"sync"
 
+	"rcclx.io/commgroup-operator/agent/network"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/rcclx"
 )
 
-// The words for what carried data to other nodes (TaskCommunicatorStatus.Transport).
-const (
-	transportMixed   = "Mixed"
-	transportUnknown = "Unknown"
-)
-
-// Network is what a session asks of its node's network.
-type Network interface {
-	// Resolve finds the interface, its addresses and the RDMA devices, and checks them. A problem names its reason.
-	Resolve(a api.SessionAssignment) (api.NetworkStatus, *Problem)
-	// Variables are what ranks on several nodes need of the environment to use what was resolved, and to log which transport
-	// they take.
-	Variables(a api.SessionAssignment, st api.NetworkStatus) []api.EnvVar
-	// Transport reads the log of one rank to its end, and says what carried its data to other nodes.
-	Transport(log io.Reader) string
+// request is what the session asks of the node's network.
+func (s *Session) request(a api.SessionAssignment) network.Request {
+	return network.Request{Node: s.Config.Node, Spec: a.Network, PodIP: s.PodIP, Ranks: int(a.Ranks), Own: a.Env}
 }
 
-// Problem is why a node cannot take part.
-type Problem struct{ Reason, Message string }
+// environment are the group's own variables, then what ranks need to use the network as it was resolved and to log which
+// transport they take; later ones win. The address family is the one in the assignment: the controller puts the agreed one there.
+func (s *Session) environment(a api.SessionAssignment, st api.NetworkStatus) []api.EnvVar {
+	out := slices.Clone(a.Env)
+	r := s.request(a)
+	for _, e := range append(network.Environment(r, st, a.Network.AddressFamily), network.LogEnvironment(a.Env)...) {
+		out = append(out, envVar(e))
+	}
+	return out
+}
 
-// environment are the group's own variables, then those of the network, which win.
-func (l *loop) environment(a api.SessionAssignment, st api.NetworkStatus) []api.EnvVar {
-	return append(append([]api.EnvVar(nil), a.Env...), l.Network.Variables(a, st)...)
+func envVar(e rcclx.EnvVar) api.EnvVar { return api.EnvVar{Name: e.Name, Value: e.Value} }
+
+// rendezvous gives what only the process of rank 0 gets: the port to form the communicator on, where the group names a range
+// that only this can hold it to. taken are those that other communicators of the task have.
+func (s *Session) rendezvous(a api.SessionAssignment, st api.NetworkStatus, key string, taken map[int]bool) ([]string, *network.Problem) {
+	if a.Network.Mode != api.NetworkHost || a.Network.PortRange == nil {
+		return nil, nil
+	}
+	addr, ok := network.Address(st, a.Network.AddressFamily)
+	if !ok {
+		return nil, &network.Problem{Reason: api.ReasonNoAddressOfFamily, Message: fmt.Sprintf("Node %s: interface %s has no address of family %s", s.Config.Node, st.Interface, a.Network.AddressFamily)}
+	}
+	for try := 0; ; try++ {
+		port, problem := network.PickPort(s.Host, s.request(a), addr, fmt.Sprintf("%s/%d", key, try))
+		if problem != nil {
+			return nil, problem
+		}
+		// Twice the same port is a collision of hashes; so often it means that nothing else is free.
+		if taken[port] && try < 64 {
+			continue
+		}
+		if taken[port] {
+			return nil, &network.Problem{Reason: api.ReasonPortRangeNotUsable, Message: fmt.Sprintf("Node %s: no port of %d-%d is left for this communicator beside %d others of the task. Make network.portRange larger.",
+				s.Config.Node, a.Network.PortRange.First, a.Network.PortRange.Last, len(taken))}
+		}
+		taken[port] = true
+		e := network.RendezvousEnvironment(addr, port)
+		return []string{e.Name + "=" + e.Value}, nil
+	}
 }
 
 // transports reads the logs of a communicator's ranks while they are written, so that nothing of them is kept.
 type transports struct {
-	network Network
-	mu      sync.Mutex
-	group   sync.WaitGroup
-	found   map[string]bool
+	local []int
+	mu    sync.Mutex
+	logs  []*network.TransportLog
 }
 
-func newTransports(n Network) *transports { return &transports{network: n, found: map[string]bool{}} }
+func newTransports(c api.TaskCommunicator) *transports {
+	t := &transports{}
+	for _, r := range c.Ranks {
+		t.local = append(t.local, int(r))
+	}
+	return t
+}
 
-// output is runner.Team.Output. What is written to it is read at once by a goroutine of its own, to the end.
+// output is runner.Team.Output.
 func (t *transports) output(int) io.WriteCloser {
-	r, w := io.Pipe()
-	t.group.Go(func() {
-		found := t.network.Transport(r)
-		_, _ = io.Copy(io.Discard, r)
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.found[found] = true
-	})
-	return w
-}
-
-// result is what the ranks have used that say so, since not every rank has a channel to another node: Mixed where they
-// differ, Unknown where none says. It waits for the ends of the logs.
-func (t *transports) result() string {
-	t.group.Wait()
+	log := network.NewTransportLog(t.local)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.found, transportUnknown)
-	if len(t.found) > 1 {
-		return transportMixed
+	t.logs = append(t.logs, log)
+	return log
+}
+
+// result is what carried the data of all ranks. It is for the time after they have ended.
+func (t *transports) result() network.Transport {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []network.Transport
+	for _, l := range t.logs {
+		all = append(all, l.Transport())
 	}
-	for one := range t.found {
-		return one
-	}
-	return transportUnknown
+	return network.Join(all...)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"rcclx.io/commgroup-operator/agent/network"
 	"rcclx.io/commgroup-operator/agent/runner"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 )
@@ -24,8 +25,8 @@ type event struct {
 // ended is what became of a communicator.
 type ended struct {
 	outcome runner.Outcome
-	// transport that carried data to other nodes, as the library's log says it.
-	transport string
+	// transport that carried data to other nodes, as the library's log says it; nil where there are none.
+	transport *network.Transport
 }
 
 // work carries out tasks until the session is over. When it returns, no rank is left.
@@ -135,6 +136,9 @@ func (l *loop) takeNext() {
 	}
 	l.Log.Info("task", "id", task.ID, "communicators", len(task.Communicators))
 	l.running = l.start(task)
+	if !l.running.busy() {
+		l.finishTask()
+	}
 }
 
 // refuse reports a task that is not carried out.

@@ -1,0 +1,220 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	api "rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+const (
+	// nodeBudgetBytes is what a CommNode may take as JSON, managed fields left out (docs/decisions/0005).
+	nodeBudgetBytes = 12 << 10
+	// watchFor is how long one watch lasts before the CommNode is listed anew, which finds what a watch may have lost.
+	watchFor = 5 * time.Minute
+	// watchSlack is how much longer a watch is waited for that the API server should have ended.
+	watchSlack = 30 * time.Second
+	// pollEvery is how often a CommNode is read that may not be watched: 12,500 agents are 1,250 reads a second then.
+	pollEvery = 10 * time.Second
+	retryMin  = time.Second
+	retryMax  = 30 * time.Second
+)
+
+// KubeLink follows a CommNode by a watch of that one object, and reports to it. It claims status.session only: status.facts
+// belongs to the node's monitor, and status.run to its run pod.
+type KubeLink struct {
+	Client client.WithWatch
+	// Name of the CommNode.
+	Name types.NamespacedName
+	// RunID that is carried out.
+	RunID string
+	Clock clock.Clock
+	Log   *slog.Logger
+}
+
+// Follow implements Link.
+func (k KubeLink) Follow(ctx context.Context, see func(Seen)) {
+	wait, polling := retryMin, false
+	for ctx.Err() == nil {
+		var err error
+		if polling {
+			err = k.poll(ctx, see)
+		} else {
+			err = k.watchOnce(ctx, see)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil && polling:
+			wait = pollEvery
+		case err == nil:
+			wait = retryMin
+		case apierrors.IsForbidden(err) && !polling:
+			k.Log.Warn("the CommNode may not be watched, so that it is read again and again; give the agent's role the verbs list and watch on commnodes",
+				"every", pollEvery.String(), "error", err)
+			polling = true
+			continue
+		default:
+			see(Seen{Err: err})
+			wait = min(2*wait, retryMax)
+		}
+		timer := k.Clock.NewTimer(jittered(wait))
+		select {
+		case <-ctx.Done():
+		case <-timer.C():
+		}
+		timer.Stop()
+	}
+}
+
+// jittered spreads many agents that wait for the same: from d to one and a half d.
+func jittered(d time.Duration) time.Duration { return d + rand.N(d/2+1) }
+
+// poll reads the CommNode once.
+func (k KubeLink) poll(ctx context.Context, see func(Seen)) error {
+	actx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	node, err := k.get(actx)
+	switch {
+	case errors.Is(err, ErrSuperseded):
+		see(Seen{Gone: true})
+	case err != nil:
+		return err
+	default:
+		see(seenOf(*node))
+	}
+	return nil
+}
+
+// watchOnce lists the CommNode and then watches it until the watch ends. nil means that it ended in order.
+func (k KubeLink) watchOnce(ctx context.Context, see func(Seen)) error {
+	var list api.CommNodeList
+	only := []client.ListOption{client.InNamespace(k.Name.Namespace), client.MatchingFields{"metadata.name": k.Name.Name}}
+	actx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	err := k.Client.List(actx, &list, only...)
+	cancel()
+	if err != nil {
+		return fmt.Errorf("list CommNode %s: %w", k.Name, err)
+	}
+	if len(list.Items) == 0 {
+		see(Seen{Gone: true})
+	} else {
+		see(seenOf(list.Items[0]))
+	}
+	seconds := int64(jittered(watchFor) / time.Second)
+	w, err := k.Client.Watch(ctx, &api.CommNodeList{}, append(only, &client.ListOptions{Raw: &metav1.ListOptions{
+		ResourceVersion: list.ResourceVersion, TimeoutSeconds: &seconds}})...)
+	if err != nil {
+		return fmt.Errorf("watch CommNode %s: %w", k.Name, err)
+	}
+	defer w.Stop()
+	timer := k.Clock.NewTimer(time.Duration(seconds)*time.Second + watchSlack)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C():
+			return nil
+		case e, ok := <-w.ResultChan():
+			if !ok {
+				return nil
+			}
+			if done, err := k.onEvent(e, see); done {
+				return err
+			}
+		}
+	}
+}
+
+// onEvent takes in one event of the watch; done where the watch is of no more use.
+func (k KubeLink) onEvent(e watch.Event, see func(Seen)) (done bool, err error) {
+	switch e.Type {
+	case watch.Deleted:
+		see(Seen{Gone: true})
+	case watch.Added, watch.Modified:
+		if node, ok := e.Object.(*api.CommNode); ok {
+			see(seenOf(*node))
+		}
+	case watch.Error:
+		err := apierrors.FromObject(e.Object)
+		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+			return true, nil // what was missed is in the next list
+		}
+		return true, fmt.Errorf("watch CommNode %s: %w", k.Name, err)
+	}
+	return false, nil
+}
+
+// seenOf is what a CommNode says of the session.
+func seenOf(node api.CommNode) Seen {
+	if node.DeletionTimestamp != nil {
+		return Seen{Gone: true}
+	}
+	s := Seen{Session: node.Spec.Session.DeepCopy(), Reported: node.Status.Session.DeepCopy()}
+	node.ManagedFields, node.Status.Session = nil, nil
+	const around = 64 // "session":, and a comma, and a resourceVersion or time that grows
+	s.BudgetBytes = nodeBudgetBytes - encodedBytes(node) - around
+	return s
+}
+
+func (k KubeLink) get(ctx context.Context) (*api.CommNode, error) {
+	var node api.CommNode
+	if err := k.Client.Get(ctx, k.Name, &node); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("%w: CommNode %s does not exist", ErrSuperseded, k.Name)
+		}
+		return nil, fmt.Errorf("get CommNode %s: %w", k.Name, err)
+	}
+	if node.DeletionTimestamp != nil {
+		return nil, fmt.Errorf("%w: CommNode %s is being deleted", ErrSuperseded, k.Name)
+	}
+	return &node, nil
+}
+
+// Report implements Link. It reads the CommNode first, so that a late report never hides that of a newer run.
+func (k KubeLink) Report(ctx context.Context, status api.SessionStatus) error {
+	node, err := k.get(ctx)
+	if err != nil {
+		return err
+	}
+	switch a := node.Spec.Session; {
+	case a == nil:
+		return fmt.Errorf("%w: CommNode %s asks for no session any more", ErrSuperseded, k.Name)
+	case a.RunID != k.RunID:
+		return fmt.Errorf("%w: CommNode %s asks for the session of run %s, this is of run %s", ErrSuperseded, k.Name, a.RunID, k.RunID)
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
+	if err != nil {
+		return fmt.Errorf("%w: encode the report: %w", ErrRejected, err)
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"session": content}}}
+	u.SetGroupVersionKind(api.GroupVersion.WithKind("CommNode"))
+	u.SetNamespace(k.Name.Namespace)
+	u.SetName(k.Name.Name)
+	// A CommNode that was deleted and made again meanwhile is another one.
+	u.SetUID(node.UID)
+	err = k.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(api.FieldManagerSession), client.ForceOwnership)
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err):
+		return fmt.Errorf("%w: %w", ErrRejected, err)
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("%w: CommNode %s is gone", ErrSuperseded, k.Name)
+	}
+	return fmt.Errorf("write status.session of CommNode %s: %w", k.Name, err)
+}

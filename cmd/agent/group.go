@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/config"
+
+	"rcclx.io/commgroup-operator/agent/network"
+	"rcclx.io/commgroup-operator/agent/preflight"
+	"rcclx.io/commgroup-operator/agent/runner"
+	"rcclx.io/commgroup-operator/agent/session"
+	api "rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+const groupLong = `Takes part in the group's stage of a run, in which communicators reach over several nodes: reads the session from the
+node's CommNode, gets the node ready, and carries out one task after the other as the CommNode asks. It reports to
+status.session, and gives the GPUs back when the CommNode says that no task follows, or when none comes for a while.
+
+Exit codes: 0 the session is over and its last report was written, whatever it says; 1 it could not be reported, no session
+was asked for in time, or another run took its place; 2 wrong usage.`
+
+// groupFlags are the flags as they are typed.
+type groupFlags struct {
+	group, node, runID, file, rankBinary string
+	wait, grace                          time.Duration
+}
+
+func newGroupCommand() *cobra.Command {
+	var f groupFlags
+	cmd := &cobra.Command{
+		Use:   "group",
+		Short: "Take part in communicators over several nodes, as the node's CommNode asks, and report the results",
+		Long:  groupLong,
+		Args:  func(cmd *cobra.Command, args []string) error { return noArgs(cmd, args) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
+			defer stop()
+			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+			link, err := f.link(log)
+			if err != nil {
+				return err
+			}
+			return runSession(ctx, f.session(link, log), cmd.OutOrStdout(), terminationLog())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.group, "group", "", "the CommGroup, as NAMESPACE/NAME")
+	flags.StringVar(&f.node, "node", "", "the name of this node")
+	flags.StringVar(&f.runID, "run-id", "", "the id of the run")
+	flags.DurationVar(&f.wait, "wait", 2*time.Minute, "how long to wait for the CommNode to ask for the session")
+	flags.DurationVar(&f.grace, "report-grace", time.Minute, "how long after the session's end to go on trying to report")
+	// For trying machines without Kubernetes; not what a group pod uses.
+	flags.StringVar(&f.file, "session-file", "", "follow this file with a CommNode as JSON in place of the API server's, and write the status to the file with .status behind its name")
+	flags.StringVar(&f.rankBinary, "rank-binary", "", "program of a rank; none means rank beside the agent")
+	for _, name := range []string{"session-file", "rank-binary"} {
+		_ = flags.MarkHidden(name) // it fails for flags that are not there
+	}
+	return cmd
+}
+
+// link is the way to the CommNode.
+func (f groupFlags) link(log *slog.Logger) (session.Link, error) {
+	if f.node == "" || f.runID == "" {
+		return nil, usageError(errors.New("--node and --run-id must be set"))
+	}
+	if f.file != "" {
+		return session.FileLink{Path: f.file, StatusPath: f.file + ".status", RunID: f.runID, Clock: clock.RealClock{}}, nil
+	}
+	namespace, name, ok := strings.Cut(f.group, "/")
+	if !ok || namespace == "" || name == "" {
+		return nil, usageError(fmt.Errorf("--group is %q, expected NAMESPACE/NAME", f.group))
+	}
+	cfg, err := config.GetConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find the API server (in-cluster or KUBECONFIG): %w", err)
+	}
+	scheme := runtime.NewScheme()
+	if err := api.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	c, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("make a client for the API server: %w", err)
+	}
+	return session.KubeLink{Client: c, Name: types.NamespacedName{Namespace: namespace, Name: api.CommNodeName(name, f.node)}, RunID: f.runID, Clock: clock.RealClock{}, Log: log}, nil
+}
+
+func (f groupFlags) session(link session.Link, log *slog.Logger) *session.Session {
+	root := os.Getenv("SIMROCM_ROOT")
+	host := preflight.PodHost{Root: root}
+	teams := &runner.Supervisor{Clock: clock.RealClock{}}
+	if f.rankBinary != "" {
+		teams.Launcher = runner.Launcher{Command: []string{f.rankBinary}}
+	}
+	preparer := &runner.Runner{Config: runner.Config{Node: f.node, RunID: f.runID, LockDir: host.LockDir()}, Teams: teams, Host: host,
+		Clock: clock.RealClock{}, Environ: os.Environ(), Log: log}
+	return &session.Session{
+		Config: session.Config{Node: f.node, RunID: f.runID, WaitForSession: f.wait, ReportGrace: f.grace, InterruptedGrace: interruptedGrace},
+		Link:   link, Host: network.NodeHost{Root: root}, Preparer: preparer, Teams: teams, Clock: clock.RealClock{},
+		Environ: os.Environ(), PodIP: os.Getenv("POD_IP"), Log: log,
+	}
+}
+
+// runSession prints the last status as one JSON line, and where it could not be reported leaves it for the kubelet too.
+func runSession(ctx context.Context, s *session.Session, out io.Writer, terminationPath string) error {
+	result, err := s.Run(ctx)
+	words := ""
+	if result.Status.State != "" {
+		data, jerr := json.Marshal(result.Status)
+		if jerr != nil {
+			return errors.Join(err, jerr)
+		}
+		_, _ = fmt.Fprintln(out, string(data))
+		words = string(data)
+	}
+	if err == nil {
+		return nil
+	}
+	if words == "" || len(words) > terminationLogBytes {
+		words = err.Error()
+	}
+	if werr := os.WriteFile(terminationPath, []byte(words[:min(len(words), terminationLogBytes)]), 0o644); werr != nil {
+		s.Log.Warn("no termination message", "error", werr)
+	}
+	return err
+}
