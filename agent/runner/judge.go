@@ -10,6 +10,7 @@ import (
 	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/rank"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/checks"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -24,7 +25,9 @@ type Evidence struct {
 	Library *rcclx.LibraryInfo
 	// ROCm of the container that the ranks run in; nil where it could not be looked at.
 	ROCm *discover.ROCmFacts
-	// Variants that were started, in order.
+	// Host that the ranks ran on.
+	Host HostFacts
+	// Variants that were started, in order, each as often as it was repeated.
 	Variants []VariantOutcome
 	// Preconditions as they were found, those that hold too.
 	Preconditions []preflight.Finding
@@ -50,6 +53,8 @@ type Judgement struct {
 	Settings []api.SettingStatus
 	Links    *api.LinkProbe
 	Culprits []api.Culprit
+	// Checks against thresholds and references, the worst first; none where not everything was measured.
+	Checks []api.PerformanceCheck
 }
 
 const maxCulprits = 8
@@ -111,15 +116,6 @@ func FirstWrong(table Table, incomplete []Series) (Wrong, bool) {
 		}
 	}
 	return Wrong{}, false
-}
-
-func baselinePairs(variants []VariantOutcome) []PairBandwidth {
-	for _, v := range variants {
-		if v.Variant == rcclx.Baseline {
-			return PairBandwidths(v.Outcome.Ranks)
-		}
-	}
-	return nil
 }
 
 // errorCodes are what keeps a run from measuring anything; the other codes are results.
@@ -223,6 +219,7 @@ func (j *Judgement) wrongData(e Evidence, w Wrong) {
 
 // measured judges a run in which every rank did its work and every checked element was right.
 func (j *Judgement) measured(e Evidence, table Table, incomplete []Series, pairs []PairBandwidth, links LinkFindings) {
+	j.Checks = judgeChecks(e, table, links, j.Settings)
 	limitPPM := e.Plan.LowPrecision.MaxRelativeErrorPPM
 	if s, c, ok := worstPrecision(table); ok && limitPPM > 0 && c.MaxRelativeErrorPPM() > limitPPM {
 		j.set(api.VerdictFail, api.ReasonWrongData, fmt.Sprintf(
@@ -241,9 +238,9 @@ func (j *Judgement) measured(e Evidence, table Table, incomplete []Series, pairs
 		j.set(api.VerdictFail, worst.Reason, fmt.Sprintf("node %s: %s %s: %s%s", e.Node, worst.Kind, worst.Name, seen, more))
 		return
 	}
-	below, unmeasured := judgeThresholds(e.Plan.Thresholds, table)
+	below, unmeasured := checks.Of(j.Checks)
 	if len(below) > 0 {
-		j.set(api.VerdictFail, api.ReasonBelowThreshold, fmt.Sprintf("node %s: %s", e.Node, strings.Join(below, "; ")))
+		j.set(api.VerdictFail, api.ReasonBelowThreshold, fmt.Sprintf("node %s: %s", e.Node, checks.Message(below)))
 		return
 	}
 	if unmet := Unmet(e.Plan, j.Settings); len(unmet) > 0 {
@@ -251,7 +248,10 @@ func (j *Judgement) measured(e Evidence, table Table, incomplete []Series, pairs
 		return
 	}
 	missing := missingData(e, table, incomplete, pairs)
-	if missing = append(missing, unmeasured...); len(missing) > 0 {
+	if len(unmeasured) > 0 {
+		missing = append(missing, checks.Message(unmeasured))
+	}
+	if len(missing) > 0 {
 		j.set(api.VerdictInconclusive, api.ReasonInconclusive, fmt.Sprintf("node %s: %s", e.Node, strings.Join(missing, "; ")))
 		return
 	}
@@ -275,32 +275,6 @@ func worstPrecision(t Table) (Series, Cell, bool) {
 	return series, cell, found
 }
 
-func judgeThresholds(thresholds []api.Threshold, t Table) (below, unmeasured []string) {
-	for _, th := range thresholds {
-		key := SeriesKey{rcclx.Variant(th.Variant), rcclx.Collective(th.Collective), rcclx.Datatype(th.Datatype), rcclx.OutOfPlace}
-		if key.Variant == "" {
-			key.Variant = rcclx.Baseline
-		}
-		if key.Datatype == "" {
-			key.Datatype = rcclx.BFloat16
-		}
-		name := fmt.Sprintf("%s %s %s %d B", key.Variant, key.Collective, key.Datatype, th.SizeBytes)
-		s, _ := t.Find(key)
-		c, ok := s.Cell(th.SizeBytes)
-		if !ok {
-			unmeasured = append(unmeasured, "a threshold names "+name+", which was not measured: choose one of the measured sizes")
-			continue
-		}
-		switch got := c.BusBandwidthMBps(key.Collective, t.Ranks); {
-		case c.MovedBytes <= 0 || c.LatencyNanoseconds <= 0 || t.Ranks < 2:
-			unmeasured = append(unmeasured, "a threshold names "+name+", which has no bus bandwidth: no time, no size or no second rank")
-		case th.MinBusBandwidthMBps != nil && got < *th.MinBusBandwidthMBps:
-			below = append(below, fmt.Sprintf("%s has a bus bandwidth of %d MB/s, expected at least %d MB/s", name, got, *th.MinBusBandwidthMBps))
-		}
-	}
-	return below, unmeasured
-}
-
 // missingData says what the plan asked for and no rank, or not every rank, delivered.
 func missingData(e Evidence, t Table, incomplete []Series, pairs []PairBandwidth) []string {
 	var out []string
@@ -320,7 +294,7 @@ func missingData(e Evidence, t Table, incomplete []Series, pairs []PairBandwidth
 				continue
 			}
 			steps++
-			if text := missingCells(step, v.Variant, t); text != "" {
+			if text := missingCells(step, v.Variant, t, repeatsOf(e.Plan)); text != "" {
 				out = append(out, text)
 			}
 		}
@@ -331,15 +305,15 @@ func missingData(e Evidence, t Table, incomplete []Series, pairs []PairBandwidth
 	return out
 }
 
-// missingCells says which sizes of a step were not measured, or not checked with all of its data on all ranks.
-func missingCells(step rank.Step, v rcclx.Variant, t Table) string {
+// missingCells says which sizes of a step were not measured in each repeat, or not checked with all of its data on all ranks.
+func missingCells(step rank.Step, v rcclx.Variant, t Table, repeats int) string {
 	key := SeriesKey{v, step.Collective, step.Datatype, cmp.Or(step.Placement, rcclx.OutOfPlace)}
 	s, _ := t.Find(key)
 	absent, unchecked := 0, 0
 	for _, size := range step.SizesBytes {
 		c, ok := s.Cell(size)
 		switch {
-		case !ok:
+		case !ok || len(c.RepeatNanoseconds) < repeats:
 			absent++
 		case slices.ContainsFunc(step.Data, func(d rcclx.Data) bool { return !c.checkedOnAll(step.Collective, d, t.Ranks) }):
 			unchecked++
@@ -348,7 +322,11 @@ func missingCells(step rank.Step, v rcclx.Variant, t Table) string {
 	if absent+unchecked == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s: %d of %d sizes were not measured, %d not checked", key, absent, len(step.SizesBytes), unchecked)
+	each := ""
+	if repeats > 1 {
+		each = fmt.Sprintf(" in each of %d repeats", repeats)
+	}
+	return fmt.Sprintf("%s: %d of %d sizes were not measured%s, %d not checked", key, absent, len(step.SizesBytes), each, unchecked)
 }
 
 // summary is the message of a run that passed: the largest measured size of the first Baseline series.

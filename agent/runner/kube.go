@@ -43,7 +43,7 @@ func (k KubeReporter) Assignment(ctx context.Context) (Assignment, error) {
 		return Assignment{}, err
 	}
 	return Assignment{Run: node.Spec.Run, Ranks: int(node.Spec.Ranks.Count), Reported: node.Status.Run,
-		BudgetBytes: reportBudget(*node)}, nil
+		BudgetBytes: reportBudget(*node), Facts: node.Status.Facts}, nil
 }
 
 // Report implements Reporter. It reads the CommNode first, so that a late report never hides that of a newer run.

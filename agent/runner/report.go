@@ -29,6 +29,7 @@ func Finished(base api.NodeRunStatus, e Evidence, j Judgement, finish metav1.Tim
 	s.Phase, s.FinishTime = api.NodeRunFinished, &finish
 	s.Verdict, s.Reason, s.Message = j.Verdict, j.Reason, j.Message
 	s.Results, s.Settings, s.Links, s.Culprits = j.Table.Results(e.Plan.SizesBytes), j.Settings, j.Links, j.Culprits
+	s.Checks = j.Checks
 	s.DataErrors, s.Preconditions = j.Table.DataErrors(), notMet(e.Preconditions)
 	s.Library, s.ROCm = libraryFacts(e.Library), rocmFacts(e)
 	s.Step = ""
@@ -43,7 +44,7 @@ func Finished(base api.NodeRunStatus, e Evidence, j Judgement, finish metav1.Tim
 		for _, r := range v.Outcome.Ranks {
 			longest = max(longest, r.InitDuration.Nanoseconds())
 		}
-		if longest > 0 {
+		if longest > 0 && (s.InitNanoseconds == nil || *s.InitNanoseconds < longest) {
 			s.InitNanoseconds = &longest
 		}
 	}
@@ -120,11 +121,13 @@ func Fit(s api.NodeRunStatus, budgetBytes int, keep []int64) api.NodeRunStatus {
 	fits := func() bool { return encodedBytes(s) <= budgetBytes }
 	steps := []func(){
 		func() { shorten(&s, 160) },
+		func() { s.Checks = fewerWords(s.Checks, 1) },
 		func() { dropWithoutEffect(s.Results, s.Settings, 1, keep) },
 		func() { shorten(&s, 80) },
 		func() { s.DataErrors = largestSizes(s.DataErrors) },
 		func() { dropNoise(s.Results) },
 		func() { shorten(&s, 56) },
+		func() { s.Checks = fewerWords(s.Checks, 0) },
 		func() { dropWithoutEffect(s.Results, s.Settings, 0, keep) },
 	}
 	for _, step := range steps {
@@ -149,6 +152,7 @@ func Fit(s api.NodeRunStatus, budgetBytes int, keep []int64) api.NodeRunStatus {
 	if !fits() {
 		shorten(&s, 24)
 		s.DataErrors = nil
+		s.Checks = s.Checks[:min(len(s.Checks), 4)] // the worst
 	}
 	return s
 }

@@ -34,6 +34,8 @@ type Assignment struct {
 	Reported *api.NodeRunStatus
 	// BudgetBytes is what a report may take as JSON.
 	BudgetBytes int
+	// Facts that the node's monitor last reported; nil where it never did.
+	Facts *api.NodeFacts
 }
 
 // Reporter is the way to the CommNode.
@@ -105,6 +107,7 @@ func (r *Runner) Run(ctx context.Context) (Result, error) {
 	if err != nil {
 		return Result{Status: base, Full: base}, err
 	}
+	e.Host = hostFacts(a.Facts, x.facts.Discovered)
 	j := Judge(e)
 	full := Finished(base, e, j, metav1.NewTime(r.Clock.Now()))
 	result := Result{Status: Fit(full, a.BudgetBytes, thresholdSizes(a.Run.Plan)), Full: full}
@@ -229,15 +232,16 @@ func (x *execution) carryOut(ctx context.Context) (Evidence, error) {
 	if e.Failure = failure; failure != nil {
 		return e, nil
 	}
-	for _, v := range Plan(x.plan, x.ranks) {
-		if err := x.progress(ctx, string(v.Variant)); err != nil {
+	for _, a := range attempts(x.plan, x.ranks) {
+		v := a.VariantPlan
+		if err := x.progress(ctx, a.name()); err != nil {
 			return e, err
 		}
 		out := x.Teams.Run(ctx, Team{
-			Node: e.Node, Name: string(v.Variant), Specs: specs(e.Node, x.plan, v, e.PCI),
+			Node: e.Node, Name: a.name(), Specs: specs(e.Node, x.plan, v, e.PCI),
 			Env: x.environment(e.Library, v.Variant), RunDeadline: x.runDeadline,
 		})
-		x.Log.Info("variant finished", "variant", v.Variant, "duration", out.Duration.String(), "ok", out.Failure == nil)
+		x.Log.Info("variant finished", "variant", a.name(), "duration", out.Duration.String(), "ok", out.Failure == nil)
 		e.Variants = append(e.Variants, VariantOutcome{v.Variant, out})
 		e.Failure = out.Failure
 		wrong, isWrong := FirstWrong(Tabulate(e.Variants, x.ranks))

@@ -39,8 +39,13 @@ type Cell struct {
 	// SizeBytes as asked for; MovedBytes is the size of the message that was sent, rounded down to whole elements for each
 	// rank. Bandwidth is over the latter; it is zero where the ranks did not say how much they sent.
 	SizeBytes, MovedBytes int64
-	// LatencyNanoseconds is the median over the iterations of the slowest rank.
+	// LatencyNanoseconds is the median over the iterations of the slowest rank; of several repeats, the median of theirs.
 	LatencyNanoseconds int64
+	// MinNanoseconds, MaxNanoseconds and P95Nanoseconds are the slowest rank's in each; of several repeats the least, the
+	// largest, and the largest. Zero where a rank or a repeat lacks it.
+	MinNanoseconds, MaxNanoseconds, P95Nanoseconds int64
+	// RepeatNanoseconds are the medians of the repeats in which every rank reported the cell, in the order of the run.
+	RepeatNanoseconds []int64
 	// NoisePPM is the largest coefficient of variation of a rank, in parts per million.
 	NoisePPM int64
 	// Checks, one for each kind of data.
@@ -118,6 +123,9 @@ func (c *Cell) add(v rcclx.Variant, r, ranks int, m rank.Measurement) {
 		c.MovedBytes = shape.SizeBytes()
 	}
 	c.LatencyNanoseconds = max(c.LatencyNanoseconds, m.Latency.MedianNanoseconds)
+	c.MinNanoseconds = slowest(c.MinNanoseconds, m.Latency.MinNanoseconds, c.Ranks == 1)
+	c.MaxNanoseconds = slowest(c.MaxNanoseconds, m.Latency.MaxNanoseconds, c.Ranks == 1)
+	c.P95Nanoseconds = slowest(c.P95Nanoseconds, m.Latency.P95Nanoseconds, c.Ranks == 1)
 	c.NoisePPM = max(c.NoisePPM, m.Latency.CoefficientOfVariationPPM)
 	if v == rcclx.LowPrecision && m.Hazard != "" {
 		c.Hazard = m.Hazard
@@ -193,50 +201,89 @@ func (t Table) Find(k SeriesKey) (Series, bool) {
 	return Series{}, false
 }
 
-// Tabulate combines the ranks' measurements. A cell counts only where every rank reported it: the slowest one may be
-// the one that is missing. The cells that some ranks did not report are returned beside the table, since even they can
-// show wrong data.
+// Tabulate combines the ranks' measurements, and those of the repeats of a variant. A cell counts only where every rank
+// reported it: the slowest one may be the one that is missing. The cells that some ranks did not report are returned beside
+// the table, since even they can show wrong data.
 func Tabulate(variants []VariantOutcome, ranks int) (table Table, incomplete []Series) {
 	table.Ranks = ranks
+	var done []rcclx.Variant
 	for _, v := range variants {
-		var order []SeriesKey
-		cells := map[SeriesKey]map[int64]*Cell{}
-		for _, r := range v.Outcome.Ranks {
-			for _, m := range r.Measurements {
-				k := SeriesKey{v.Variant, m.Collective, m.Datatype, cmp.Or(m.Placement, rcclx.OutOfPlace)}
-				if cells[k] == nil {
-					cells[k] = map[int64]*Cell{}
-					order = append(order, k)
-				}
-				c := cells[k][m.SizeBytes]
-				if c == nil {
-					c = &Cell{SizeBytes: m.SizeBytes}
-					cells[k][m.SizeBytes] = c
-				}
-				c.add(v.Variant, r.Rank, ranks, m)
-			}
+		if slices.Contains(done, v.Variant) {
+			continue
 		}
-		for _, k := range order {
-			whole, part := Series{Key: k}, Series{Key: k}
-			for _, c := range cells[k] {
-				if c.Ranks == ranks {
-					whole.Cells = append(whole.Cells, *c)
-				} else {
-					part.Cells = append(part.Cells, *c)
-				}
+		done = append(done, v.Variant)
+		whole, part := tabulateVariant(v.Variant, variants, ranks)
+		table.Series, incomplete = append(table.Series, whole...), append(incomplete, part...)
+	}
+	return table, incomplete
+}
+
+// tabulateVariant makes the series of one variant from all of its repeats.
+func tabulateVariant(variant rcclx.Variant, variants []VariantOutcome, ranks int) (whole, part []Series) {
+	var order []SeriesKey
+	cells := map[SeriesKey]map[int64][]Cell{} // by size, one for each repeat
+	for _, v := range variants {
+		if v.Variant != variant {
+			continue
+		}
+		for k, bySize := range repeatCells(v, ranks, &order) {
+			if cells[k] == nil {
+				cells[k] = map[int64][]Cell{}
 			}
-			for _, s := range []*Series{&whole, &part} {
-				slices.SortFunc(s.Cells, func(a, b Cell) int { return cmp.Compare(a.SizeBytes, b.SizeBytes) })
-			}
-			if len(whole.Cells) > 0 {
-				table.Series = append(table.Series, whole)
-			}
-			if len(part.Cells) > 0 {
-				incomplete = append(incomplete, part)
+			for size, c := range bySize {
+				cells[k][size] = append(cells[k][size], *c)
 			}
 		}
 	}
-	return table, incomplete
+	for _, k := range order {
+		w, p := Series{Key: k}, Series{Key: k}
+		for _, repeats := range cells[k] {
+			var all []Cell
+			for _, c := range repeats {
+				if c.Ranks == ranks {
+					all = append(all, c)
+				} else {
+					p.Cells = append(p.Cells, c)
+				}
+			}
+			if len(all) > 0 {
+				w.Cells = append(w.Cells, combineRepeats(all))
+			}
+		}
+		for _, s := range []*Series{&w, &p} {
+			slices.SortStableFunc(s.Cells, func(a, b Cell) int { return cmp.Compare(a.SizeBytes, b.SizeBytes) })
+		}
+		if len(w.Cells) > 0 {
+			whole = append(whole, w)
+		}
+		if len(p.Cells) > 0 {
+			part = append(part, p)
+		}
+	}
+	return whole, part
+}
+
+// repeatCells are the cells of one repeat over its ranks; series that are new are added to the order.
+func repeatCells(v VariantOutcome, ranks int, order *[]SeriesKey) map[SeriesKey]map[int64]*Cell {
+	cells := map[SeriesKey]map[int64]*Cell{}
+	for _, r := range v.Outcome.Ranks {
+		for _, m := range r.Measurements {
+			k := SeriesKey{v.Variant, m.Collective, m.Datatype, cmp.Or(m.Placement, rcclx.OutOfPlace)}
+			if cells[k] == nil {
+				cells[k] = map[int64]*Cell{}
+				if !slices.Contains(*order, k) {
+					*order = append(*order, k)
+				}
+			}
+			c := cells[k][m.SizeBytes]
+			if c == nil {
+				c = &Cell{SizeBytes: m.SizeBytes}
+				cells[k][m.SizeBytes] = c
+			}
+			c.add(v.Variant, r.Rank, ranks, m)
+		}
+	}
+	return cells
 }
 
 // VariantOutcome is what became of one variant's ranks.

@@ -74,6 +74,9 @@ type rule struct {
 	says func(s Symptom) string
 }
 
+// ownRule are the preconditions that have a rule of their own.
+var ownRule = []string{"NUMABalancing", "IOMMU", "GPUBusy", "LockedMemory"}
+
 // rules in the order of how likely they are where they apply: what was seen on this node before what is only usual.
 var rules = []rule{
 	{"slow link", func(s Symptom) string {
@@ -199,7 +202,7 @@ var rules = []rule{
 	{"other warnings", func(s Symptom) string {
 		var names []string
 		for _, w := range s.Warnings {
-			if !slices.Contains(names, w.Name) {
+			if !slices.Contains(ownRule, w.Name) && !slices.Contains(names, w.Name) {
 				names = append(names, w.Name)
 			}
 		}
@@ -239,7 +242,7 @@ func Causes(s Symptom) []string {
 // symptom fills in what concerns one measurement; percent is of what would have passed.
 func (in Input) symptom(m Measurement, percent int64) Symptom {
 	s := in.Symptom
-	s.Place, s.Key, s.Percent = in.Place, m.Key, percent
+	s.Place, s.Key, s.Percent, s.NoisePercent = in.Place, m.Key, percent, m.NoisePercent
 	if s.NotInEffect == "" && s.Off != nil {
 		s.NotInEffect = s.Off(m.Key)
 	}

@@ -87,6 +87,8 @@ type Measurement struct {
 	MedianMBps, MinMBps, MaxMBps, P5MBps int64
 	// RepeatsMBps are the medians of the repeats in fresh processes, in the order of the run; one or none without repeats.
 	RepeatsMBps []int64
+	// NoisePercent is the largest coefficient of variation of a rank; zero where it was not measured.
+	NoisePercent int64
 }
 
 // value of one statistic in MB/s; zero where it was not measured.
