@@ -23,6 +23,7 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	members, membersErr := selectMembers(&group.Spec, s.Nodes)
 	accepted := acceptance(&group.Spec, members, membersErr, cfg.DefaultRuntimeImage, s.Now)
 	accepted.Message += unknownNames(&group.Spec, s.Nodes)
+	accepted = hostNetworkAllowed(accepted, group, cfg)
 	in := runInput{
 		now: s.Now, group: group, accepted: accepted.isTrue(), members: members, hash: membersHash(members),
 		commNodes: make(map[string]*v1alpha1.CommNode, len(s.CommNodes)), pods: map[string][]*corev1.Pod{},

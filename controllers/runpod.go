@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,8 @@ import (
 
 const (
 	runBinFolder = "/opt/commgroup/bin"
+	// queueLabel names the LocalQueue that Kueue admits a pod through.
+	queueLabel = "kueue.x-k8s.io/queue-name"
 	// runPodSlackSeconds is what a pod may live beyond the start and the node deadline before the kubelet ends it, should
 	// no manager be there to do so.
 	runPodSlackSeconds = 60
@@ -40,6 +43,9 @@ func runPodFor(group *v1alpha1.CommGroup, cn *v1alpha1.CommNode, runID string, c
 	labels[nameLabel] = "commgroup-run"
 	labels[v1alpha1.LabelRunID] = runID
 	labels[v1alpha1.LabelNode] = v1alpha1.LabelValue(node)
+	if spec.Run.QueueName != "" {
+		labels[queueLabel] = spec.Run.QueueName
+	}
 	annotations := maps.Clone(overrides.Annotations)
 	if annotations == nil {
 		annotations = map[string]string{}
@@ -79,9 +85,9 @@ func runPodFor(group *v1alpha1.CommGroup, cn *v1alpha1.CommNode, runID string, c
 			TerminationGracePeriodSeconds: ptr.To(int64(10)),
 			ActiveDeadlineSeconds:         ptr.To(int64(spec.Run.StartDeadlineSeconds) + int64(spec.Run.NodeDeadlineSeconds) + runPodSlackSeconds),
 			EnableServiceLinks:            ptr.To(false),
-			Affinity:                      &corev1.Affinity{NodeAffinity: requiredAffinity([]corev1.NodeSelectorTerm{namedTerm(node)})},
+			Affinity:                      &corev1.Affinity{NodeAffinity: requiredAffinity([]corev1.NodeSelectorTerm{namedTerm(node)}), PodAntiAffinity: oneRunANode()},
 			Tolerations:                   runTolerations(overrides.Tolerations),
-			PriorityClassName:             overrides.PriorityClassName,
+			PriorityClassName:             cmp.Or(overrides.PriorityClassName, cfg.RunPriorityClass),
 			ImagePullSecrets:              spec.Runtime.ImagePullSecrets,
 			SecurityContext:               &corev1.PodSecurityContext{SeccompProfile: security.SeccompProfile},
 			InitContainers: []corev1.Container{{
@@ -112,19 +118,12 @@ func runPodFor(group *v1alpha1.CommGroup, cn *v1alpha1.CommNode, runID string, c
 	}
 }
 
-// groupPodName differs from the name of the pod that had the node alone in the same run.
-func groupPodName(group *v1alpha1.CommGroup, runID, node string) string {
-	return dnsName(validation.DNS1123LabelMaxLength, string(group.UID)+"/"+runID+"/"+node+"/group", group.Name, runID, "group", node)
-}
-
-// groupPodFor is the pod that keeps a node's GPUs for the group's stage of a run, at most activeSeconds long. It is a run
-// pod whose agent follows the session in the CommNode, on the network that the group asks for.
-func groupPodFor(group *v1alpha1.CommGroup, cn *v1alpha1.CommNode, runID string, activeSeconds int64, cfg Config) *corev1.Pod {
-	pod := runPodFor(group, cn, runID, cfg)
-	pod.Name = groupPodName(group, runID, cn.Spec.NodeName)
-	pod.Labels[v1alpha1.LabelStage] = v1alpha1.StagePodGroup
-	pod.Spec.ActiveDeadlineSeconds = ptr.To(activeSeconds)
-	ranks := &pod.Spec.Containers[0]
-	ranks.Command[1] = "group"
-	return pod
+// oneRunANode keeps the scheduler from putting two runs' pods on one node, of whatever CommGroup and namespace: two runs at
+// once would measure each other. Pods that have ended do not count.
+func oneRunANode() *corev1.PodAntiAffinity {
+	return &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+		LabelSelector:     &metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.LabelRole: v1alpha1.RoleRun}},
+		NamespaceSelector: &metav1.LabelSelector{},
+		TopologyKey:       corev1.LabelHostname,
+	}}}
 }
