@@ -23,6 +23,8 @@ type NodeConfig struct {
 	Memory string            `json:"memory"`
 	GPUs   int64             `json:"gpus,omitempty"`
 	Labels map[string]string `json:"labels,omitempty"`
+	// GPUPodDelaySeconds is how much longer than it has to a pod that asks for GPUs waits for its start.
+	GPUPodDelaySeconds int32 `json:"gpuPodDelaySeconds,omitempty"`
 	// Kubeconfig is the node's own; CertFile and KeyFile serve its log endpoint; CAFile checks the API server's calls.
 	Kubeconfig string `json:"kubeconfig"`
 	CertFile   string `json:"certFile"`
@@ -41,6 +43,14 @@ type Config struct {
 	SharedMemoryDir string `json:"sharedMemoryDir,omitempty"`
 	// ImagesFile maps image names to Images.
 	ImagesFile string `json:"imagesFile"`
+}
+
+// FabricDir stands for the network between the nodes: the simulated ranks of all pods with GPUs meet there.
+func (c Config) FabricDir() string {
+	if c.SharedMemoryDir != "" {
+		return filepath.Join(c.SharedMemoryDir, ".fabric") // no node has such a name
+	}
+	return filepath.Join(c.Dir, ".fabric")
 }
 
 // ReadConfig reads a Config from a file.

@@ -22,12 +22,11 @@ import (
 const (
 	defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	// messageLimit is the kubelet's limit for a termination message, and for the log that stands in for one.
-	messageLimit     = 4096
-	messageLogLimit  = 2048
-	messageLogLines  = 80
-	killWait         = 10 * time.Second
-	terminationLog   = "/dev/termination-log"
-	sharedMemoryPath = "/dev/shm"
+	messageLimit    = 4096
+	messageLogLimit = 2048
+	messageLogLines = 80
+	killWait        = 10 * time.Second
+	terminationLog  = "/dev/termination-log"
 	// containerIDVariable marks every process of a container, so that all of them are found when it ends.
 	containerIDVariable = "SIMCLUSTER_CONTAINER_ID"
 )
@@ -49,7 +48,9 @@ type containerInput struct {
 	env Env
 	// root is the node's tree, kubeconfig the pod's own, scratch a directory to work in.
 	root, kubeconfig, scratch string
-	hostname, podIP, id       string
+	// fabric is where simulated ranks meet; empty where the pod has no GPU.
+	fabric              string
+	hostname, podIP, id string
 }
 
 // buildCommand computes the command line. It reads the image's directory to see which paths it has, and nothing else.
@@ -87,8 +88,8 @@ func buildCommand(in containerInput) (commandLine, error) {
 	if in.kubeconfig != "" {
 		env = append(env, corev1.EnvVar{Name: "KUBECONFIG", Value: in.kubeconfig})
 	}
-	if shm := r.Path(sharedMemoryPath); shm != sharedMemoryPath {
-		env = append(env, corev1.EnvVar{Name: "SIMROCM_SHM_DIR", Value: shm})
+	if in.fabric != "" {
+		env = append(env, corev1.EnvVar{Name: "SIMROCM_SHM_DIR", Value: in.fabric})
 	}
 	dir := in.scratch
 	if c.WorkingDir != "" {

@@ -35,6 +35,7 @@ type Node struct {
 	server     string
 	imagesFile string
 	dir, shm   string
+	fabric     string
 	client     kubernetes.Interface
 	capacity   corev1.ResourceList
 	ledger     *ledger
@@ -67,7 +68,7 @@ func newNode(ctx context.Context, c Config, nc NodeConfig, log *slog.Logger) (*N
 	}
 	n := &Node{
 		config: nc, server: c.Server, imagesFile: c.ImagesFile, dir: filepath.Join(c.Dir, nc.Name), client: client,
-		capacity: capacity, ledger: newLedger(map[corev1.ResourceName]int64{gpuResource: nc.GPUs}),
+		fabric: c.FabricDir(), capacity: capacity, ledger: newLedger(map[corev1.ResourceName]int64{gpuResource: nc.GPUs}),
 		addresses: newAddresses(nc.IP), log: log.With("node", nc.Name), ctx: ctx, workers: map[types.UID]*worker{},
 	}
 	if c.SharedMemoryDir != "" {
@@ -104,8 +105,10 @@ func (n *Node) run(ready func()) error {
 	if err := n.endLeftovers(); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Join(n.dir, "logs"), 0o755); err != nil {
-		return err
+	for _, dir := range []string{filepath.Join(n.dir, "logs"), n.fabric} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
 	}
 	if err := n.startLogServer(); err != nil {
 		return err

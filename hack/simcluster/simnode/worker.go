@@ -115,7 +115,9 @@ func (w *worker) run() {
 	}
 	var all sync.WaitGroup
 	all.Go(w.refreshVolumes)
-	w.runContainers()
+	if len(w.devices[gpuResource]) == 0 || w.sleep(time.Duration(w.node.config.GPUPodDelaySeconds)*time.Second) {
+		w.runContainers()
+	}
 	w.cancel(errStopped)
 	all.Wait()
 }
@@ -343,7 +345,12 @@ func (w *worker) commandLine(ctx context.Context, c *corev1.Container, image Ima
 	if pod.Spec.HostNetwork {
 		hostname = w.node.config.Name
 	}
+	fabric := ""
+	if len(w.devices[gpuResource]) > 0 {
+		fabric = w.node.fabric
+	}
 	line, err := buildCommand(containerInput{
+		fabric:    fabric,
 		container: c, image: image, mounts: mounts, env: env, root: w.node.config.Root, kubeconfig: kubeconfig,
 		scratch: scratch, hostname: hostname, podIP: w.podIP, id: id,
 	})

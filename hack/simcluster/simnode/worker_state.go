@@ -151,6 +151,9 @@ func (w *worker) status(current *corev1.Pod) corev1.PodStatus {
 // cleanUp frees what a pod that has ended holds. Its small files stay until the Pod object is gone.
 func (w *worker) cleanUp() {
 	w.node.ledger.release(w.pod.UID)
+	if len(w.devices[gpuResource]) > 0 {
+		sweepFabric(w.node.fabric)
+	}
 	if w.node.shm != "" {
 		_ = os.RemoveAll(filepath.Join(w.node.shm, string(w.pod.UID)))
 	}
