@@ -1,0 +1,254 @@
+package controllers
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// spanInput is what the state machine of the group's stage looks at.
+type spanInput struct {
+	now   time.Time
+	group *v1alpha1.CommGroup
+	// run as it will be written; nodesDone: each of its nodes has its verdict.
+	run       *v1alpha1.GroupRunStatus
+	nodesDone bool
+	// members of now, and what the run shows of its nodes, both in rank order.
+	members  []Member
+	outcomes []outcome
+	// commNodes and the pods of the group's stage, by node name.
+	commNodes map[string]*v1alpha1.CommNode
+	pods      map[string][]*corev1.Pod
+}
+
+// spanState is what the state machine decided.
+type spanState struct {
+	// span is the new status.span; nil for a group of span Node.
+	span *v1alpha1.SpanStatus
+	// sessions of the nodes as they should be, by node name; a node that is missing has none.
+	sessions map[string]*v1alpha1.SessionAssignment
+	// createPodsOn are nodes that get a pod of the stage now; deletePods are pods to delete, by name.
+	createPodsOn []string
+	deletePods   []string
+	events       []Event
+	wakeAt       time.Time
+	// over: the stage of this run has ended.
+	over bool
+}
+
+// groupStage is one step of the group's stage. Everything that a stage knows is in the objects: the seats in the CommNodes'
+// sessions, what was tried and what came of it in status.span. A decision is written to the status first; what follows from it
+// is derived from the written status (saved) in the next reconcile, so that a lost write loses nothing.
+type groupStage struct {
+	in spanInput
+	// saved is status.span of this run as the API has it, nil where it has none; span is what it becomes.
+	saved, span *v1alpha1.SpanStatus
+	// seats of the stage by index; nil where a node is gone or has none.
+	seats []*seat
+	// round are the tests that were closed in this step.
+	round []testResult
+	out   spanState
+}
+
+// stepSpan moves the group's stage of the run one step on.
+func stepSpan(in spanInput) spanState {
+	g := &groupStage{in: in}
+	if s := in.group.Status.Span; s != nil && in.run != nil && s.RunID == in.run.ID {
+		g.saved = s
+	}
+	spanned := in.group.Spec.Span == v1alpha1.SpanGroup
+	switch {
+	case in.run == nil || !spanned:
+		g.deletePods(func(*corev1.Pod) bool { return false })
+		return g.out
+	case g.saved == nil:
+		g.span = &v1alpha1.SpanStatus{RunID: in.run.ID, Stage: v1alpha1.StageNodes}
+	default:
+		g.span = g.saved.DeepCopy()
+	}
+	g.takeSeats()
+	switch {
+	case g.span.Stage == v1alpha1.StageEnded:
+	case in.run.Phase == v1alpha1.RunPhaseAborted:
+		g.end(v1alpha1.VerdictSkipped, v1alpha1.ReasonSuperseded, fmt.Sprintf("Run %s was aborted.", in.run.ID))
+	case in.run.Phase == v1alpha1.RunPhaseFinished:
+		g.end(v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive, "The run ended before the group's stage did.")
+	case g.span.Stage == v1alpha1.StageNodes:
+		if in.nodesDone {
+			g.begin()
+		}
+	default:
+		g.advance()
+	}
+	g.out.span = g.span
+	g.out.over = g.span.Stage == v1alpha1.StageEnded
+	g.assignTasks()
+	g.planPods()
+	g.out.sessions = g.sessions()
+	return g.out
+}
+
+// leastMembers of a communicator over several nodes.
+const leastMembers = 2
+
+func (g *groupStage) need() int {
+	return max(leastMembers, int(g.in.group.Spec.Members.MinMembers))
+}
+
+// begin fixes who takes part: the nodes that passed alone, in rank order.
+func (g *groupStage) begin() {
+	eligible := 0
+	var out []string
+	for i := range g.in.outcomes {
+		if o := &g.in.outcomes[i]; fit(o) {
+			eligible++
+		} else {
+			out = append(out, o.node)
+		}
+	}
+	if eligible < g.need() {
+		g.end(v1alpha1.VerdictSkipped, v1alpha1.ReasonTooFewMembers, fmt.Sprintf(
+			"No communicator over the group was formed: %d of %d nodes passed alone and it takes %d. Not passed: %s. Mend those first; a new run follows once they change, or is asked for by the annotation %s.",
+			eligible, len(g.in.outcomes), g.need(), someNames(out, 5), v1alpha1.AnnotationRunRequested))
+		return
+	}
+	g.span.Members, g.span.Present = int32(eligible), int32(eligible)
+	g.enter(v1alpha1.StageWaitingForMembers, seconds(g.in.group.Spec.Run.MembersDeadlineSeconds))
+	g.tell(false, v1alpha1.ReasonWaitingForMembers, "StartGroupStage", "Run %s: the group's stage of %d nodes starts; their pods have %d s to be ready.",
+		g.in.run.ID, eligible, g.in.group.Spec.Run.MembersDeadlineSeconds)
+}
+
+// enter begins a stage; a deadline of zero leaves the deadlines to its tests.
+func (g *groupStage) enter(stage v1alpha1.RunStage, limit time.Duration) {
+	g.span.Stage, g.span.StageStartTime, g.span.StageDeadline = stage, stamp(g.in.now), nil
+	if limit > 0 {
+		g.span.StageDeadline = stamp(g.in.now.Add(limit))
+	}
+}
+
+func (g *groupStage) deadlinePassed() bool {
+	return g.span.StageDeadline != nil && !g.in.now.Before(g.span.StageDeadline.Time)
+}
+
+func (g *groupStage) tell(warning bool, reason, action, format string, args ...any) {
+	g.out.events = append(g.out.events, Event{Warning: warning, Reason: reason, Action: action, Note: shorten(fmt.Sprintf(format, args...), 1000)})
+}
+
+// advance goes on with a stage that has begun: first who is lost, then what the open tests show, then what comes next.
+func (g *groupStage) advance() {
+	lost := g.dropLost()
+	if g.span.Stage == v1alpha1.StageWaitingForMembers {
+		g.waitForMembers()
+		return
+	}
+	if len(lost) > 0 {
+		g.closeOpen(v1alpha1.VerdictError, v1alpha1.ReasonMemberLost)
+		g.regroup()
+		return
+	}
+	switch g.evaluateOpen() {
+	case roundOpen:
+		if g.span.Stage == v1alpha1.StageLocalizing && g.deadlinePassed() {
+			g.closeOpen(v1alpha1.VerdictError, v1alpha1.ReasonRunDeadlineExceeded)
+			g.outOfTime()
+		}
+		return
+	case roundBroken:
+		g.regroup() // members fell out
+		return
+	case roundClosed:
+	}
+	switch g.span.Stage {
+	case v1alpha1.StageGroup, v1alpha1.StageReforming:
+		g.afterGroup()
+	case v1alpha1.StageLocalizing:
+		g.search()
+	case v1alpha1.StageMesh:
+		g.afterMesh()
+	case v1alpha1.StageNodes, v1alpha1.StageWaitingForMembers, v1alpha1.StageEnded:
+	}
+}
+
+// waitForMembers waits until each present member is ready, at most until the stage's deadline.
+func (g *groupStage) waitForMembers() {
+	if g.tooFew() {
+		return
+	}
+	waiting := g.notReady()
+	if len(waiting) > 0 {
+		if !g.deadlinePassed() {
+			g.wake(g.span.StageDeadline.Time)
+			return
+		}
+		for _, s := range waiting {
+			g.dropLate(s)
+		}
+		if g.tooFew() {
+			return
+		}
+	}
+	if !g.fitTogether() {
+		return
+	}
+	g.openGroup(v1alpha1.StageGroup)
+}
+
+// tooFew ends the stage where fewer members are present than it takes.
+func (g *groupStage) tooFew() bool {
+	if present := len(g.present()); present < g.need() {
+		verdict, reason := g.worstSoFar()
+		g.end(verdict, reason, fmt.Sprintf("%d of %d members are left for a communicator, and it takes %d.", present, g.span.Members, g.need()))
+		return true
+	}
+	return false
+}
+
+// maxGroupTests bounds how often the group is formed in one run: with each lost member or culprit it is formed anew.
+const maxGroupTests = 8
+
+// regroup forms the group anew without those that fell out.
+func (g *groupStage) regroup() {
+	if g.tooFew() {
+		return
+	}
+	if g.span.Stage == v1alpha1.StageMesh {
+		g.endMesh()
+		return
+	}
+	if l := g.span.Localization; l != nil && l.State == v1alpha1.LocalizationRunning {
+		l.State, l.Message = v1alpha1.LocalizationNotFound, "The search was given up since a member was lost; the group is tried again without it."
+		g.stopSearch()
+	}
+	if g.groupTests() >= maxGroupTests {
+		verdict, reason := g.worstSoFar()
+		g.end(verdict, reason, fmt.Sprintf("The group was formed %d times, and each time there was something to leave out.", maxGroupTests))
+		return
+	}
+	stage := v1alpha1.StageGroup
+	if g.found() {
+		stage = v1alpha1.StageReforming
+	}
+	g.openGroup(stage)
+}
+
+// end ends the stage with the worse of the verdict and what fell out before.
+func (g *groupStage) end(verdict v1alpha1.Verdict, reason, message string) {
+	if worst, why := g.worstSoFar(); g.span.Reason != "" && verdictRank(worst) >= verdictRank(verdict) {
+		verdict, reason = worst, why
+		message = sentence(g.span.Message) + " " + message
+	}
+	g.closeOpen(v1alpha1.VerdictError, reason)
+	g.span.Stage, g.span.StageStartTime, g.span.StageDeadline = v1alpha1.StageEnded, stamp(g.in.now), nil
+	g.span.Verdict, g.span.Reason, g.span.Message = verdict, reason, shorten(sentence(message), 1024)
+	if l := g.span.Localization; l != nil && l.State == v1alpha1.LocalizationRunning {
+		l.State = v1alpha1.LocalizationOutOfBounds
+		l.Message = "The search was not ended."
+		g.stopSearch()
+	}
+	g.tell(verdict != v1alpha1.VerdictPass, reason, "EndGroupStage", "Run %s, the group's stage: %s. %s", g.in.run.ID, verdict, g.span.Message)
+}
+
+func (g *groupStage) wake(at time.Time) { g.out.wakeAt = earlier(g.out.wakeAt, at) }

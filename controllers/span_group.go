@@ -1,0 +1,364 @@
+package controllers
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/spans"
+	"rcclx.io/commgroup-operator/internal/checks"
+)
+
+// fitTogether looks at what the agents say before the first task: one library build, one set of settings, one address
+// family. Members that differ may hang one another, so that no communicator is tried.
+func (g *groupStage) fitTogether() bool {
+	seats := g.present()
+	build := func(s *seat) string {
+		l := s.report.Library
+		if l == nil {
+			return ""
+		}
+		return strings.TrimSpace(l.Flavor + " " + l.Version + " " + l.BuildHash)
+	}
+	if odd, majority := oddOnes(seats, build); len(odd) > 0 {
+		g.refuse(odd, v1alpha1.ReasonMixedLibraryVersions, fmt.Sprintf("The members' ranks load different library builds: %s has %q, most have %q. Pin one runtime image by digest, and runtime.libraryPath.",
+			someNames(names(odd), 5), build(odd[0]), majority))
+		return false
+	}
+	if odd, _ := oddOnes(seats, func(s *seat) string { return s.report.SettingsHash }); len(odd) > 0 {
+		g.refuse(odd, v1alpha1.ReasonMixedSettings, fmt.Sprintf("The ranks of %s take their settings from other variables or files (rccl.conf) than those of most members: a communicator of both may hang. Use one runtime image, and look for files that the nodes mount into it.",
+			someNames(names(odd), 5)))
+		return false
+	}
+	network := g.network()
+	if network.Reason != "" {
+		g.end(verdictOfReason(network.Reason), network.Reason, network.Message)
+		return false
+	}
+	g.span.Network = network.Text
+	if apart := g.clocksApart(); len(apart) > 0 {
+		g.tell(true, v1alpha1.ReasonClockSkew, "CompareClocks", "Clocks are more than %d s off the manager's on %s. No deadline depends on them; mend time synchronisation, or times in logs and reports mislead.",
+			int(maxClockSkew/time.Second), someNames(apart, 5))
+	}
+	return true
+}
+
+// oddOnes are the seats whose value differs from the most frequent one.
+func oddOnes(seats []*seat, value func(*seat) string) (odd []*seat, majority string) {
+	count := map[string]int{}
+	for _, s := range seats {
+		count[value(s)]++
+	}
+	if len(count) < 2 {
+		return nil, ""
+	}
+	for _, v := range sortedKeys(count) {
+		if count[v] > count[majority] || majority == "" && count[majority] == 0 {
+			majority = v
+		}
+	}
+	for _, s := range seats {
+		if value(s) != majority {
+			odd = append(odd, s)
+		}
+	}
+	return odd, majority
+}
+
+// refuse ends the stage with culprits before any communicator was tried.
+func (g *groupStage) refuse(odd []*seat, reason, message string) {
+	for _, s := range odd {
+		g.blame(nodeCulprit(s.name, reason, message))
+	}
+	g.end(v1alpha1.VerdictFail, reason, message)
+}
+
+// network that all present members share.
+func (g *groupStage) network() networkChoice {
+	seats := g.present()
+	members := make([]memberNetwork, len(seats))
+	for i, s := range seats {
+		members[i].Node = s.name
+		if s.report != nil {
+			members[i].Status = s.report.Network
+		}
+	}
+	return familyFor(g.in.group.Spec.Network.AddressFamily, members)
+}
+
+// maxClockSkew is from when on clocks are told to be apart.
+const maxClockSkew = 30 * time.Second
+
+// clocksApart names the members whose clock cannot be right: it showed a time before the stage began, or one that is still to
+// come.
+func (g *groupStage) clocksApart() []string {
+	if g.span.StageStartTime == nil {
+		return nil
+	}
+	early, late := g.span.StageStartTime.Add(-maxClockSkew), g.in.now.Add(maxClockSkew)
+	var out []string
+	for _, s := range g.present() {
+		if n := s.report.Network; n != nil && n.Clock != nil && (n.Clock.Time.Before(early) || n.Clock.After(late)) {
+			out = append(out, s.name)
+		}
+	}
+	return out
+}
+
+// afterGroup decides what follows a communicator over the group, or the pairs of neighbours that it is made of.
+func (g *groupStage) afterGroup() {
+	if len(g.round) == 0 {
+		g.end(v1alpha1.VerdictError, v1alpha1.ReasonGroupStepFailed, "The stage has no test that goes on.")
+		return
+	}
+	r := &g.round[0]
+	if testKind(r.test.ID) == testPairsKind {
+		g.afterPairs()
+		return
+	}
+	if r.bad {
+		g.afterBadGroup(r)
+		return
+	}
+	g.keepResults(dimensionGroup, r.communicators)
+	if !g.checkTransport(r.communicators) {
+		g.end(verdictOfReason(g.span.Reason), g.span.Reason, "No culprit was searched for: the network is to be mended first.")
+		return
+	}
+	all := g.groupChecks()
+	notMet, notMeasured := checks.Of(all)
+	if len(notMet) > 0 {
+		r.test.Verdict, r.test.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonSlowGroup
+		g.worsen(v1alpha1.ReasonSlowGroup, fmt.Sprintf("The communicator over %d nodes is too slow: %s.", len(g.present()), checks.Message(notMet)))
+		g.startSearch(g.stepOf(notMet[0].Measurement))
+		return
+	}
+	if len(notMeasured) > 0 {
+		g.worsen(v1alpha1.ReasonInconclusive, checks.Message(notMeasured))
+	}
+	judged := slices.ContainsFunc(all, func(c v1alpha1.PerformanceCheck) bool {
+		return c.State == v1alpha1.CheckMet && c.Mode == v1alpha1.JudgingEnforce
+	})
+	if !judged && g.compares() && g.openPairs(1) {
+		return
+	}
+	g.afterGoodGroup()
+}
+
+// groupChecks holds the group's own results against thresholds and references.
+func (g *groupStage) groupChecks() []v1alpha1.PerformanceCheck {
+	var own []outcome
+	here := map[string]bool{}
+	for _, s := range g.present() {
+		here[s.name] = true
+	}
+	for i := range g.in.outcomes {
+		if here[g.in.outcomes[i].node] {
+			own = append(own, g.in.outcomes[i])
+		}
+	}
+	return spanChecks(&g.in.group.Spec, g.span.Results, placeOfMembers(own, g.in.commNodes, g.span.Transport))
+}
+
+// afterBadGroup goes on with what the nodes know themselves; else the culprit is searched for.
+func (g *groupStage) afterBadGroup(r *testResult) {
+	words := fmt.Sprintf("The communicator over %d nodes failed: %s.", len(g.readSet(r.test.Set)), strings.TrimSuffix(r.message, "."))
+	if len(r.guilty) > 0 {
+		g.worsen(r.reason, words)
+		for _, name := range sortedKeys(r.guilty) {
+			g.blame(r.guilty[name])
+			if s := g.seatOf(name); s != nil {
+				g.release(s)
+			}
+		}
+		g.explain(r.reason, words+" By what the nodes saw themselves: "+someNames(culpritNames(g.span.Culprits), 5)+".")
+		g.tell(true, v1alpha1.ReasonCulpritFound, "NameCulprit", "Run %s: %s", g.in.run.ID, g.span.Message)
+		g.regroup()
+		return
+	}
+	g.worsen(r.reason, words)
+	g.startSearch(g.stepOf(r.step))
+}
+
+func (g *groupStage) seatOf(name string) *seat {
+	for _, s := range g.seats {
+		if s != nil && s.name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// afterGoodGroup goes on to the mesh, or ends the stage.
+func (g *groupStage) afterGoodGroup() {
+	if g.found() {
+		g.confirm()
+		return
+	}
+	mesh := g.in.group.Spec.Mesh
+	if len(spans.Measurable(mesh)) == 0 {
+		g.pass()
+		return
+	}
+	world := 0
+	for _, s := range g.present() {
+		world += int(s.next.Ranks)
+	}
+	if err := spans.CheckMesh(mesh, world); err != nil {
+		g.worsen(v1alpha1.ReasonMeshMismatch, err.Error())
+		g.pass()
+		return
+	}
+	g.enter(v1alpha1.StageMesh, 0)
+	g.openMesh()
+}
+
+// confirm ends the stage after the group without its culprits was good.
+func (g *groupStage) confirm() {
+	text := fmt.Sprintf("Without %s the group of %d nodes is good (%s)", someNames(g.span.Left, 5), len(g.present()), g.figure())
+	if l := g.span.Localization; l != nil {
+		l.Message = shorten(sentence(l.Message)+" Confirmed: "+sentence(text), 512)
+	}
+	g.end(verdictOfReason(g.span.Reason), g.span.Reason, text)
+}
+
+// pass ends the stage with what was reached; what is bad was kept before.
+func (g *groupStage) pass() {
+	text := fmt.Sprintf("One communicator over %d nodes: %s, transport %s.", len(g.present()), g.figure(), g.span.Transport)
+	if n := len(spans.Measurable(g.in.group.Spec.Mesh)); n > 0 && g.span.Reason != v1alpha1.ReasonMeshMismatch {
+		text += fmt.Sprintf(" %s of the mesh measured.", counted(n, "dimension"))
+	}
+	if g.pairsMade() > 0 {
+		text += " No threshold or reference applies to its speed; all pairs of neighbours are alike."
+	}
+	g.end(v1alpha1.VerdictPass, v1alpha1.ReasonAllPassed, text)
+}
+
+// figure is the one number of the group's communicator.
+func (g *groupStage) figure() string {
+	for _, want := range []v1alpha1.Collective{v1alpha1.AllReduce, ""} {
+		for i := range g.span.Results {
+			s := &g.span.Results[i]
+			last := min(len(s.SizeBytes), len(s.BusBandwidthMBps)) - 1
+			if s.Dimension == dimensionGroup && last >= 0 && (want == "" || s.Collective == want) {
+				return fmt.Sprintf("%s %s at %d B reaches %d MB/s", s.Collective, s.Datatype, s.SizeBytes[last], s.BusBandwidthMBps[last])
+			}
+		}
+	}
+	return "no figure"
+}
+
+// checkTransport notes what carried the data, and says whether the group may be taken further with it.
+func (g *groupStage) checkTransport(communicators []commResult) bool {
+	var members []memberTransport
+	rdma := 0
+	for i := range communicators {
+		members = append(members, communicators[i].transports...)
+	}
+	for _, m := range members {
+		if m.Transport == transportRDMA {
+			rdma++
+		}
+	}
+	choice := transportFor(g.in.group.Spec.Network.RequireTransport, members)
+	g.span.Transport = choice.Transport
+	if choice.Reason == "" {
+		return true
+	}
+	g.worsen(choice.Reason, choice.Message)
+	if choice.Verdict != v1alpha1.VerdictFail {
+		return true
+	}
+	for _, m := range members {
+		// Where all fell back, the cause is shared and no node is the culprit.
+		if rdma > 0 && (m.Transport == transportTCP || m.Transport == transportMixed) {
+			g.blame(nodeCulprit(m.Node, choice.Reason, choice.Message))
+		}
+	}
+	g.round[0].test.Verdict, g.round[0].test.Reason = choice.Verdict, choice.Reason
+	return false
+}
+
+// keepResults makes one series of each measurement over the communicators of a dimension.
+func (g *groupStage) keepResults(dimension string, communicators []commResult) {
+	g.span.Results = slices.DeleteFunc(g.span.Results, func(s v1alpha1.SpanResultSeries) bool { return s.Dimension == dimension })
+	g.span.Results = append(g.span.Results, spanSeries(dimension, communicators)...)
+	if len(g.span.Results) > maxSpanSeries {
+		g.span.Results = g.span.Results[:maxSpanSeries]
+	}
+}
+
+const maxSpanSeries = 48
+
+func spanSeries(dimension string, communicators []commResult) []v1alpha1.SpanResultSeries {
+	type cell struct{ latency, bandwidth []int64 }
+	type table struct {
+		cells   map[int64]*cell
+		slowest string
+		least   int64
+		count   int32
+	}
+	tables := map[seriesKey]*table{}
+	var order []seriesKey
+	for i := range communicators {
+		c := &communicators[i]
+		for j := range c.results {
+			r := &c.results[j]
+			key := keyOf(r)
+			t := tables[key]
+			if t == nil {
+				t = &table{cells: map[int64]*cell{}}
+				tables[key], order = t, append(order, key)
+			}
+			t.count++
+			for k := range min(len(r.SizeBytes), len(r.LatencyNanoseconds), len(r.BusBandwidthMBps)) {
+				one := t.cells[r.SizeBytes[k]]
+				if one == nil {
+					one = &cell{}
+					t.cells[r.SizeBytes[k]] = one
+				}
+				one.latency, one.bandwidth = append(one.latency, r.LatencyNanoseconds[k]), append(one.bandwidth, r.BusBandwidthMBps[k])
+				if k == len(r.SizeBytes)-1 && (t.slowest == "" || r.BusBandwidthMBps[k] < t.least) {
+					t.slowest, t.least = c.name, r.BusBandwidthMBps[k]
+				}
+			}
+		}
+	}
+	var out []v1alpha1.SpanResultSeries
+	for _, key := range order {
+		t := tables[key]
+		s := v1alpha1.SpanResultSeries{Dimension: dimension, Collective: key.collective, Datatype: key.datatype, Placement: key.placement,
+			Communicators: t.count, Ranks: communicators[0].ranks, Nodes: int32(len(communicators[0].seats)),
+			SizeBytes: []int64{}, LatencyNanoseconds: []int64{}, BusBandwidthMBps: []int64{}, MinBusBandwidthMBps: []int64{}}
+		if t.count > 1 {
+			s.Slowest = t.slowest
+		}
+		sizes := sortedKeys64(t.cells)
+		for _, size := range sizes[max(0, len(sizes)-maxSeriesSizes):] {
+			one := t.cells[size]
+			s.SizeBytes = append(s.SizeBytes, size)
+			s.MinBusBandwidthMBps = append(s.MinBusBandwidthMBps, slices.Min(one.bandwidth))
+			s.LatencyNanoseconds = append(s.LatencyNanoseconds, medianOf(one.latency))
+			s.BusBandwidthMBps = append(s.BusBandwidthMBps, medianOf(one.bandwidth))
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// minPercent is how far below its like a communicator may be.
+func (g *groupStage) minPercent() int64 {
+	if p := ptr.Deref(g.in.group.Spec.Benchmark.NodeMinPercentOfMedian, defaultNodeMinPercentOfMedian); p > 0 {
+		return int64(p)
+	}
+	return defaultNodeMinPercentOfMedian
+}
+
+// compares says whether communicators are held against their like: it can be switched off, and takes some to compare.
+func (g *groupStage) compares() bool {
+	return ptr.Deref(g.in.group.Spec.Benchmark.NodeMinPercentOfMedian, defaultNodeMinPercentOfMedian) > 0 && len(g.present()) >= minPairsMembers
+}

@@ -1,0 +1,367 @@
+package controllers
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/localize"
+)
+
+// defaultLocalizationSeconds holds where localization.deadlineSeconds is absent.
+const defaultLocalizationSeconds = 1800
+
+func localizationDeadlineSeconds(spec *v1alpha1.CommGroupSpec) int32 {
+	if spec.Localization.Mode == v1alpha1.LocalizationOff {
+		return 0
+	}
+	return cmp.Or(spec.Localization.DeadlineSeconds, defaultLocalizationSeconds)
+}
+
+// searchedStep is the one measurement that a search repeats.
+type searchedStep struct {
+	collective v1alpha1.Collective
+	datatype   v1alpha1.Datatype
+	sizeBytes  int64
+	inPlace    bool
+}
+
+func (s searchedStep) String() string {
+	text := fmt.Sprintf("%s %s %d B", s.collective, s.datatype, s.sizeBytes)
+	if s.inPlace {
+		text += " in place"
+	}
+	return text
+}
+
+// stepOf reads a step out of words such as "Baseline AllReduce BFloat16 65536 B in place"; what they do not say, or what is
+// not measured here, is the usual one: AllReduce where it is measured, at the largest size.
+func (g *groupStage) stepOf(words string) searchedStep {
+	b := &g.in.group.Spec.Benchmark
+	sizes := planSizes(b)
+	step := searchedStep{collective: v1alpha1.AllReduce, datatype: v1alpha1.BFloat16}
+	if len(b.Collectives) > 0 && !slices.Contains(b.Collectives, v1alpha1.AllReduce) {
+		step.collective = b.Collectives[0]
+	}
+	if len(b.Datatypes) > 0 {
+		step.datatype = b.Datatypes[0]
+	}
+	if len(sizes) > 0 {
+		step.sizeBytes = sizes[len(sizes)-1]
+	}
+	inPlaceAsked := slices.Contains(b.Placements, v1alpha1.InPlace)
+	step.inPlace = inPlaceAsked && !slices.Contains(b.Placements, v1alpha1.OutOfPlace)
+	fields := strings.Fields(strings.ReplaceAll(words, ",", " "))
+	for i, f := range fields {
+		if slices.Contains(b.Collectives, v1alpha1.Collective(f)) {
+			step.collective = v1alpha1.Collective(f)
+		}
+		if slices.Contains(b.Datatypes, v1alpha1.Datatype(f)) {
+			step.datatype = v1alpha1.Datatype(f)
+		}
+		if size, err := strconv.ParseInt(f, 10, 64); err == nil && i+1 < len(fields) && fields[i+1] == "B" && slices.Contains(sizes, size) {
+			step.sizeBytes = size
+		}
+		if f == "in" && i+1 < len(fields) && fields[i+1] == "place" && inPlaceAsked {
+			step.inPlace = true
+		}
+	}
+	return step
+}
+
+// searchStep is the step of the search that goes on; before one it is the usual step.
+func (g *groupStage) searchStep() searchedStep {
+	if l := g.span.Localization; l != nil {
+		return g.stepOf(l.Step)
+	}
+	return g.stepOf("")
+}
+
+// roundsBefore counts the rounds of searches before the present one: their tests stand before the last test of the group.
+func (g *groupStage) roundsBefore() int {
+	rounds := 0
+	for i := range g.span.Tests[:g.lastGroupTest()+1] {
+		if kind := testKind(g.span.Tests[i].ID); kind == testSearchKind || kind == testRailsKind {
+			rounds = max(rounds, testRound(g.span.Tests[i].ID))
+		}
+	}
+	return rounds
+}
+
+// startSearch begins to look for what makes the step bad.
+func (g *groupStage) startSearch(step searchedStep) {
+	spec := &g.in.group.Spec
+	if spec.Localization.Mode == v1alpha1.LocalizationOff {
+		g.end(verdictOfReason(g.span.Reason), g.span.Reason, "localization.mode is Off: no culprit was searched for.")
+		return
+	}
+	before := g.span.Localization
+	l := &v1alpha1.LocalizationStatus{State: v1alpha1.LocalizationRunning, Step: shorten(step.String(), 128), StartTime: *stamp(g.in.now)}
+	if before != nil {
+		l.Rounds, l.Tests, l.StartTime = before.Rounds, before.Tests, before.StartTime
+	}
+	bound := cmp.Or(int(spec.Localization.MaxRounds), g.roundsBefore()+localize.MaxRounds(len(g.present())))
+	if g.hasRails() {
+		bound++ // the round that names the rail
+	}
+	l.MaxRounds = int32(bound)
+	g.span.Localization = l
+	g.enter(v1alpha1.StageLocalizing, 0)
+	g.span.StageDeadline = stamp(l.StartTime.Add(seconds(localizationDeadlineSeconds(spec))))
+	g.tell(true, g.span.Reason, "StartSearch", "Run %s searches for the culprit of %s among %d nodes. %s", g.in.run.ID, step, len(g.present()), g.span.Message)
+	g.search()
+}
+
+// hasRails says whether nodes have more than one GPU in the group, so that a rail can be named.
+func (g *groupStage) hasRails() bool { return g.in.group.Spec.RanksPerNode > 1 }
+
+// search makes the next round that follows from what was tried, or ends the search.
+func (g *groupStage) search() {
+	present := g.presentSet()
+	before := g.roundsBefore()
+	problem := localize.Problem{Members: present, Rails: g.hasRails(), MaxTests: max(1, min(localize.DefaultMaxTests, maxSpanTests-len(g.span.Tests)-maxGroupTests))}
+	if limit := int(g.in.group.Spec.Localization.MaxRounds); limit > 0 {
+		problem.MaxRounds = max(1, limit-before)
+	}
+	step, err := localize.Next(problem, g.history())
+	switch {
+	case err != nil:
+		g.conclude(localize.Finding{State: localize.NotFound, Why: "The planner gave no further test: " + err.Error()})
+		return
+	case step.Done:
+		g.conclude(step.Finding)
+		return
+	case len(step.Tests) == 0:
+		g.conclude(localize.Finding{State: localize.OutOfBounds, Why: "The planner waits for tests that are not there."})
+		return
+	case g.deadlinePassed():
+		g.outOfTime()
+		return
+	}
+	round := before + step.Round
+	for i, t := range step.Tests {
+		kind := testSearchKind
+		if t.Kind == localize.KindRails {
+			kind = testRailsKind
+		}
+		if !g.open(fmt.Sprintf("%s-%d-%d", kind, round, i+1), g.writeSet(t.Set)) {
+			g.closeOpen(v1alpha1.VerdictError, v1alpha1.ReasonRunDeadlineExceeded)
+			g.conclude(localize.Finding{State: localize.OutOfBounds, Why: "No further test fits into the status."})
+			return
+		}
+	}
+	l := g.span.Localization
+	l.Rounds, l.Tests = int32(round), l.Tests+int32(len(step.Tests))
+}
+
+// history is what the planner learns from: the tests since the last one of the group, and the pairs of neighbours.
+func (g *groupStage) history() []localize.Test {
+	before := g.roundsBefore()
+	tests := g.span.Tests[g.lastGroupTest()+1:]
+	badPairs := map[string]bool{}
+	for i := range tests {
+		if isRecord(tests[i].ID) {
+			badPairs[tests[i].Set] = true
+		}
+	}
+	var out []localize.Test
+	for i := range tests {
+		t := &tests[i]
+		switch testKind(t.ID) {
+		case testPairsKind:
+			if isRecord(t.ID) || t.Verdict != v1alpha1.VerdictPass && t.Verdict != v1alpha1.VerdictFail {
+				continue
+			}
+			for _, pair := range neighbours(g.readSet(t.Set), testRound(t.ID)) {
+				outcome := localize.Good
+				if badPairs[g.writeSet(pair)] {
+					outcome = localize.Bad
+				}
+				out = append(out, localize.Test{Kind: localize.KindSpan, Set: pair, Outcome: outcome})
+			}
+		case testSearchKind, testRailsKind:
+			kind := localize.KindSpan
+			if testKind(t.ID) == testRailsKind {
+				kind = localize.KindRails
+			}
+			out = append(out, localize.Test{Round: testRound(t.ID) - before, Kind: kind, Set: g.readSet(t.Set), Outcome: outcomeOf(t.Verdict)})
+		}
+	}
+	return out
+}
+
+func outcomeOf(v v1alpha1.Verdict) localize.Outcome {
+	switch v {
+	case v1alpha1.VerdictPass:
+		return localize.Good
+	case v1alpha1.VerdictFail:
+		return localize.Bad
+	case "":
+		return localize.Open
+	case v1alpha1.VerdictError, v1alpha1.VerdictInconclusive, v1alpha1.VerdictSkipped:
+	}
+	return localize.Unknown
+}
+
+// stopSearch notes how long the search took.
+func (g *groupStage) stopSearch() {
+	l := g.span.Localization
+	l.Seconds = ptr.To(int32(max(0, g.in.now.Sub(l.StartTime.Time)/time.Second)))
+}
+
+func (g *groupStage) outOfTime() {
+	g.conclude(localize.Finding{State: localize.OutOfBounds, Why: fmt.Sprintf("localization.deadlineSeconds (%d s) ran out.", localizationDeadlineSeconds(&g.in.group.Spec))})
+}
+
+// conclude ends the search: culprits are named and left out, and the group without them is tried once more.
+func (g *groupStage) conclude(f localize.Finding) {
+	l := g.span.Localization
+	l.State = v1alpha1.LocalizationState(f.State)
+	g.stopSearch()
+	effort := fmt.Sprintf("%s in %s", counted(int(l.Tests), "test"), counted(int(l.Rounds), "round"))
+	if len(f.Nodes) == 0 && len(f.Pairs) == 0 {
+		text := fmt.Sprintf("The search did not name a culprit (%s, %s): %s", l.State, effort, sentence(f.Why))
+		if len(f.Suspects) > 0 {
+			text += " Something among these is bad: " + someNames(g.namesOf(f.Suspects), 8) + "."
+		}
+		l.Message = shorten(text, 512)
+		g.end(verdictOfReason(g.span.Reason), g.span.Reason, text)
+		return
+	}
+	rails := g.railsOf()
+	reason, slow := g.reasonOfBad()
+	step := g.searchStep()
+	for _, index := range f.Nodes {
+		for _, c := range g.nodeCulprits(g.seats[index], rails[index], reason, slow, step, effort) {
+			g.blame(c)
+		}
+	}
+	for _, pair := range f.Pairs {
+		a, b := g.seats[pair[0]].name, g.seats[pair[1]].name
+		why := reason
+		if slow {
+			why = v1alpha1.ReasonSlowPair
+		}
+		g.blame(v1alpha1.Culprit{Node: a, Kind: "Pair", Name: pairName(a, b), Reason: why, Message: fmt.Sprintf(
+			"%s over %s and %s together is bad, while each is good with others (%s). Look at the path between the two: cable, switch port, route.", step, a, b, effort)})
+	}
+	names := culpritNames(g.span.Culprits)
+	text := fmt.Sprintf("The culprit of %s is %s (%s).", step, someNames(names, 5), effort)
+	if len(names) > 1 {
+		text = fmt.Sprintf("The culprits of %s are %s (%s).", step, someNames(names, 5), effort)
+	}
+	if len(f.Suspects) > 0 {
+		text += " Not told apart: " + someNames(g.namesOf(f.Suspects), 5) + "."
+	}
+	l.Message = shorten(text, 512)
+	why := reason
+	if slow && g.span.Reason == v1alpha1.ReasonSlowGroup {
+		why = g.span.Reason // the group as a whole was held against a mark
+	} else if len(g.span.Culprits) > 0 {
+		why = g.span.Culprits[len(g.span.Culprits)-1].Reason
+	}
+	g.explain(why, text+" "+g.span.Message)
+	g.tell(true, v1alpha1.ReasonCulpritFound, "NameCulprit", "Run %s: %s", g.in.run.ID, text)
+	for _, index := range f.Nodes {
+		g.release(g.seats[index])
+	}
+	for _, pair := range f.Pairs {
+		if s := g.seats[pair[1]]; s.present && g.seats[pair[0]].present {
+			g.release(s) // one of the two is enough
+		}
+	}
+	g.regroup()
+}
+
+func pairName(a, b string) string { return shorten(a+"<->"+b, 253) }
+
+func (g *groupStage) namesOf(set localize.Set) []string {
+	var out []string
+	for _, i := range set {
+		if i < len(g.seats) && g.seats[i] != nil {
+			out = append(out, g.seats[i].name)
+		}
+	}
+	return out
+}
+
+// reasonOfBad is why the step that is searched for is bad, and whether it is a matter of speed.
+func (g *groupStage) reasonOfBad() (reason string, slow bool) {
+	t := &g.span.Tests[g.lastGroupTest()]
+	if t.Verdict == v1alpha1.VerdictPass || t.Reason == v1alpha1.ReasonSlowGroup {
+		return v1alpha1.ReasonSlowNode, true
+	}
+	return cmp.Or(t.Reason, v1alpha1.ReasonGroupStepFailed), false
+}
+
+// badRails are the rails of two nodes that were bad, by device, of so many.
+type badRails struct {
+	bad   []int32
+	total int
+	// partner is the good node of the two.
+	partner string
+}
+
+// railsOf reads the tests of rails that were just closed, for both nodes of each.
+func (g *groupStage) railsOf() map[int]badRails {
+	out := map[int]badRails{}
+	for i := range g.round {
+		r := &g.round[i]
+		if testKind(r.test.ID) != testRailsKind || r.test.Verdict != v1alpha1.VerdictFail {
+			continue
+		}
+		bad := badRails{total: len(r.communicators)}
+		for j := range r.communicators {
+			if c := &r.communicators[j]; c.bad {
+				if device, err := strconv.Atoi(c.name[strings.LastIndexByte(c.name, '/')+1:]); err == nil {
+					bad.bad = append(bad.bad, int32(device))
+				}
+			}
+		}
+		set := g.readSet(r.test.Set)
+		for _, index := range set {
+			one := bad
+			for _, other := range set {
+				if other != index {
+					one.partner = g.seats[other].name
+				}
+			}
+			out[index] = one
+		}
+	}
+	return out
+}
+
+// nodeCulprits names the bad node, or its GPUs' ways out where single rails are bad.
+func (g *groupStage) nodeCulprits(s *seat, rails badRails, reason string, slow bool, step searchedStep, effort string) []v1alpha1.Culprit {
+	if n := len(rails.bad); n == 0 || n == rails.total || n > 4 {
+		message := fmt.Sprintf("%s is bad in each communicator with %s and good in those without (%s); alone the node is fine. Look at what it shares for the way out: NICs, cables, switch port, routes, firewall.", step, s.name, effort)
+		return []v1alpha1.Culprit{nodeCulprit(s.name, reason, message)}
+	}
+	if slow {
+		reason = v1alpha1.ReasonSlowRail
+	}
+	var out []v1alpha1.Culprit
+	for _, device := range rails.bad {
+		c := v1alpha1.Culprit{Node: s.name, Kind: "GPU", Name: fmt.Sprintf("GPU %d", device), Reason: reason}
+		words := ""
+		if f := s.commNode.Status.Facts; f != nil && int(device) < len(f.GPUs) && len(f.GPUs) == int(f.GPUCount) {
+			gpu := &f.GPUs[device]
+			c.Name = gpu.PCIAddress
+			words = ", " + gpu.PCIAddress
+			if gpu.NIC != "" {
+				c.Kind, c.Name = "NIC", gpu.NIC
+				words += fmt.Sprintf(", next to NIC %s", gpu.NIC)
+			}
+		}
+		c.Message = fmt.Sprintf("Only rail %d of %s is bad with %s, which is good elsewhere (GPU %d%s; %s). Look at that NIC's link speed and errors, its cable and its PCIe width.", device, s.name, rails.partner, device, words, effort)
+		out = append(out, c)
+	}
+	return out
+}

@@ -1,0 +1,347 @@
+package controllers
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/localize"
+)
+
+// seat is one member of the group's stage.
+type seat struct {
+	index    int
+	name     string
+	commNode *v1alpha1.CommNode
+	pod      *corev1.Pod
+	// session as the API has it, nil where it is made just now; next is what it becomes.
+	session *v1alpha1.SessionAssignment
+	next    v1alpha1.SessionAssignment
+	// report of the node's agent, of this run only.
+	report *v1alpha1.SessionStatus
+	// member: the node is still a member of the group, and the same node.
+	member bool
+	// present: the group has not gone on without it.
+	present bool
+}
+
+// fit says whether a node may take part in the group: it passed alone, and that still counts.
+func fit(o *outcome) bool { return o.verdict == v1alpha1.VerdictPass && !o.stale && o.report != nil }
+
+// takeSeats reads the seats from the CommNodes' sessions and, while the stage waits for its members, gives seats to those that
+// have none. A seat keeps its index for the whole run. Seats that are given later lie between those of their neighbours in
+// rank order: of the nodes only some can have fallen out since the stage began, none can have come.
+func (g *groupStage) takeSeats() {
+	members := int(g.span.Members)
+	if members == 0 {
+		return
+	}
+	g.seats = make([]*seat, members)
+	uid := make(map[string]string, len(g.in.members))
+	for i := range g.in.members {
+		uid[g.in.members[i].Name] = g.in.members[i].UID
+	}
+	left, err := localize.ParseSet(g.span.LeftSet)
+	isLeft := make(map[int]bool, len(left))
+	for _, i := range left {
+		isLeft[i] = true
+	}
+	for name, cn := range g.in.commNodes {
+		s := cn.Spec.Session
+		if s == nil || s.RunID != g.in.run.ID || s.Index < 0 || int(s.Index) >= members {
+			continue
+		}
+		one := &seat{index: int(s.Index), name: name, commNode: cn, session: s, next: *s}
+		one.present = err == nil && s.State == v1alpha1.SessionOpen && !isLeft[one.index]
+		one.member = uid[name] != "" && uid[name] == cn.Spec.NodeUID
+		if r := cn.Status.Session; r != nil && r.RunID == g.in.run.ID {
+			one.report = r
+		}
+		one.pod = podOfRun(g.in.pods[name], g.in.run.ID)
+		g.seats[one.index] = one
+	}
+	if g.saved == nil || g.saved.Stage != v1alpha1.StageWaitingForMembers || g.in.run.Phase != v1alpha1.RunPhaseRunning {
+		return
+	}
+	index := 0
+	for i := range g.in.outcomes {
+		o := &g.in.outcomes[i]
+		cn := g.in.commNodes[o.node]
+		if !fit(o) || cn == nil || uid[o.node] != cn.Spec.NodeUID {
+			continue
+		}
+		if s := cn.Spec.Session; s != nil && s.RunID == g.in.run.ID {
+			index = max(index, int(s.Index)+1)
+			continue
+		}
+		for index < members && (g.seats[index] != nil || isLeft[index]) {
+			index++
+		}
+		if index == members {
+			break
+		}
+		g.seats[index] = &seat{index: index, name: o.node, commNode: cn, next: g.newSession(index, cn), member: true, present: true,
+			pod: podOfRun(g.in.pods[o.node], g.in.run.ID)}
+		index++
+	}
+}
+
+func (g *groupStage) newSession(index int, cn *v1alpha1.CommNode) v1alpha1.SessionAssignment {
+	spec := &g.in.group.Spec
+	return v1alpha1.SessionAssignment{
+		RunID: g.in.run.ID, Index: int32(index), Members: g.span.Members, Ranks: cmp.Or(cn.Spec.Ranks.Count, spec.RanksPerNode),
+		Network: *spec.Network.DeepCopy(), Env: slices.Clone(spec.Runtime.Env), LibraryPath: spec.Runtime.LibraryPath,
+		InitDeadlineSeconds: spec.Run.InitDeadlineSeconds, StepDeadlineSeconds: spec.Run.StepDeadlineSeconds,
+		IdleDeadlineSeconds: idleDeadlineSeconds(spec), State: v1alpha1.SessionOpen,
+	}
+}
+
+// idleDeadlineSeconds is how long an agent keeps its GPUs without a task: as long as others may be waited for or searched
+// among, and a little more.
+func idleDeadlineSeconds(spec *v1alpha1.CommGroupSpec) int32 {
+	return max(spec.Run.MembersDeadlineSeconds, localizationDeadlineSeconds(spec)) + 2*spec.Run.InitDeadlineSeconds + 60
+}
+
+// present members, in the order of their indexes.
+func (g *groupStage) present() []*seat {
+	out := make([]*seat, 0, len(g.seats))
+	for _, s := range g.seats {
+		if s != nil && s.present {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func (g *groupStage) presentSet() localize.Set {
+	var out localize.Set
+	for _, s := range g.present() {
+		out = append(out, s.index)
+	}
+	return out
+}
+
+func names(seats []*seat) []string {
+	out := make([]string, len(seats))
+	for i, s := range seats {
+		out[i] = s.name
+	}
+	return out
+}
+
+// notReady are the present members whose agents are not ready for a first task.
+func (g *groupStage) notReady() []*seat {
+	var out []*seat
+	for _, s := range g.present() {
+		if s.report == nil || s.pod == nil || ranksStarted(s.pod).IsZero() ||
+			(s.report.State != v1alpha1.SessionReady && s.report.State != v1alpha1.SessionWorking) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// dropLost drops the members that can no longer take part, and returns them.
+func (g *groupStage) dropLost() []*seat {
+	var lost []*seat
+	waiting := g.span.Stage == v1alpha1.StageWaitingForMembers
+	for _, s := range g.present() {
+		reason, message := g.loss(s, waiting)
+		if reason == "" {
+			continue
+		}
+		lost = append(lost, s)
+		g.drop(s, reason, message)
+	}
+	if gaps := g.unmarkedGaps(); len(gaps) > 0 {
+		// Their nodes' objects are gone, and their names with them.
+		for _, index := range gaps {
+			lost = append(lost, &seat{index: index})
+		}
+		g.worsen(v1alpha1.ReasonMemberLost, fmt.Sprintf("CommNodes of %s of the stage (index %s) were deleted or made anew.", counted(len(gaps), "member"), localize.Set(gaps).String()))
+		g.markLeft(gaps, nil)
+	}
+	return lost
+}
+
+// unmarkedGaps are the indexes that have no seat and are not known to be left.
+func (g *groupStage) unmarkedGaps() []int {
+	left, err := localize.ParseSet(g.span.LeftSet)
+	if err != nil || g.span.LeftSet != left.String() {
+		return nil // shortened: too many fell out to tell them all
+	}
+	var out []int
+	for i, s := range g.seats {
+		if s == nil && !slices.Contains(left, i) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// loss says why a member can no longer take part; empty while it can.
+func (g *groupStage) loss(s *seat, waiting bool) (reason, message string) {
+	runID := g.in.run.ID
+	switch {
+	case !s.member:
+		return v1alpha1.ReasonMemberLost, fmt.Sprintf("Node %s left the group during run %s: it was deleted, made anew or no longer matches members.", s.name, runID)
+	case s.report != nil && s.report.State == v1alpha1.SessionFailed:
+		return cmp.Or(s.report.Reason, v1alpha1.ReasonPreconditionFailed),
+			fmt.Sprintf("Node %s cannot take part: %s", s.name, cmp.Or(s.report.Message, "its agent gave no reason; see the log of its group pod."))
+	case s.report != nil && s.report.State == v1alpha1.SessionEnded:
+		return v1alpha1.ReasonMemberLost, fmt.Sprintf("The agent of node %s ended its session by itself: %s", s.name,
+			cmp.Or(s.report.Message, "it was told to stop, or had no task within its idle deadline; see the log of its group pod."))
+	case s.pod == nil:
+		if waiting {
+			return "", "" // it is made, or made again
+		}
+		return v1alpha1.ReasonMemberLost, fmt.Sprintf("The group pod of node %s was deleted during run %s. Look for evictions and preemption (`kubectl get events`).", s.name, runID)
+	case !podAlive(s.pod):
+		if grace := podEnded(s.pod).Add(reportGrace); !podEnded(s.pod).IsZero() && g.in.now.Before(grace) {
+			g.wake(grace) // its last report may still be on its way
+			return "", ""
+		}
+		return v1alpha1.ReasonRunPodFailed, fmt.Sprintf("Group pod %s on node %s ended before the stage did: %s", s.pod.Name, s.name, podEnd(s.pod))
+	case !s.pod.DeletionTimestamp.IsZero():
+		return v1alpha1.ReasonMemberLost, fmt.Sprintf("Group pod %s on node %s is being deleted: evicted, preempted, or deleted by hand (`kubectl get events`).", s.pod.Name, s.name)
+	}
+	return "", ""
+}
+
+// dropLate drops a member that is not ready at the end of the wait, and says what it waited for.
+func (g *groupStage) dropLate(s *seat) {
+	limit := g.in.group.Spec.Run.MembersDeadlineSeconds
+	switch {
+	case s.pod == nil:
+		g.drop(s, v1alpha1.ReasonRunPodNotStarted, fmt.Sprintf("Node %s has no group pod %d s (run.membersDeadlineSeconds) after the stage began; see the manager's log for why it was refused.", s.name, limit))
+	case s.pod.Spec.NodeName == "":
+		g.drop(s, v1alpha1.ReasonRunPodUnschedulable, fmt.Sprintf("Group pod %s found no place on node %s within run.membersDeadlineSeconds (%d s): %s The GPUs are probably in use; the next run tries again.",
+			s.pod.Name, s.name, limit, unschedulableMessage(s.pod)))
+	case ranksStarted(s.pod).IsZero():
+		g.drop(s, v1alpha1.ReasonRunPodNotStarted, fmt.Sprintf("Group pod %s on node %s has not started within run.membersDeadlineSeconds (%d s): %s",
+			s.pod.Name, s.name, limit, waitingReason(s.pod)))
+	default:
+		g.drop(s, v1alpha1.ReasonAgentNotReporting, fmt.Sprintf("The agent in group pod %s on node %s was not ready within run.membersDeadlineSeconds (%d s); see the pod's log.",
+			s.pod.Name, s.name, limit))
+	}
+}
+
+// drop goes on without a member: its session ends, and its GPUs with it. The reason counts for the stage's verdict.
+func (g *groupStage) drop(s *seat, reason, message string) {
+	g.worsen(reason, message)
+	if verdictOfReason(reason) == v1alpha1.VerdictError {
+		g.blame(nodeCulprit(s.name, reason, message))
+	}
+	g.release(s)
+	g.tell(true, reason, "LeaveMember", "Run %s goes on without node %s: %s", g.in.run.ID, s.name, message)
+}
+
+// release lets a member go without a word: what is to be said of it is said already.
+func (g *groupStage) release(s *seat) {
+	s.present = false
+	g.markLeft([]int{s.index}, []string{s.name})
+}
+
+const maxLeftNames = 16
+
+func (g *groupStage) markLeft(indexes []int, leftNames []string) {
+	for _, name := range leftNames {
+		if len(g.span.Left) < maxLeftNames && !slices.Contains(g.span.Left, name) {
+			g.span.Left = append(g.span.Left, name)
+		}
+	}
+	left, err := localize.ParseSet(g.span.LeftSet)
+	if err == nil {
+		for _, i := range indexes {
+			if at, there := slices.BinarySearch(left, i); !there {
+				left = slices.Insert(left, at, i)
+			}
+		}
+		if text := left.String(); len(text) <= 1024 {
+			g.span.LeftSet = text
+		} // else the sessions, which are ended, tell it
+	}
+	g.span.Present = int32(len(g.present()))
+}
+
+// sessions of all nodes as they should be.
+func (g *groupStage) sessions() map[string]*v1alpha1.SessionAssignment {
+	out := make(map[string]*v1alpha1.SessionAssignment, len(g.seats))
+	for _, s := range g.seats {
+		if s == nil {
+			continue
+		}
+		if !s.present || g.out.over || s.session != nil && s.session.State == v1alpha1.SessionClosed {
+			// What is ended stays so: a decision on an old read must not open it again.
+			s.next.State, s.next.Task = v1alpha1.SessionClosed, nil
+			if s.session == nil {
+				continue
+			}
+		}
+		next := s.next
+		out[s.name] = &next
+	}
+	return out
+}
+
+// planPods makes the pods that are missing while members are waited for, and deletes those that the stage needs no longer.
+func (g *groupStage) planPods() {
+	if g.saved != nil && g.saved.Stage == v1alpha1.StageWaitingForMembers && g.span.Stage == v1alpha1.StageWaitingForMembers {
+		for _, s := range g.present() {
+			if s.session != nil && s.pod == nil && !g.held(s.name) {
+				g.out.createPodsOn = append(g.out.createPodsOn, s.name)
+			}
+		}
+	}
+	needed := make(map[string]bool, len(g.seats))
+	for _, s := range g.seats {
+		if s != nil && s.present && s.pod != nil {
+			needed[s.pod.Name] = true
+		}
+	}
+	g.deletePods(func(pod *corev1.Pod) bool {
+		if !needed[pod.Name] {
+			return false
+		}
+		if !g.out.over {
+			return true
+		}
+		end := g.span.StageStartTime.Add(exitGrace) // an agent whose session has ended ends by itself
+		if g.in.run.Phase == v1alpha1.RunPhaseAborted || !podAlive(pod) || !g.in.now.Before(end) {
+			return false
+		}
+		g.wake(end)
+		return true
+	})
+}
+
+// held says whether another run's pod still holds the node's GPUs.
+func (g *groupStage) held(node string) bool {
+	for _, pod := range g.in.pods[node] {
+		if podAlive(pod) && !podStuck(pod, g.in.now) {
+			g.wake(g.in.now.Add(stuckPodAfter))
+			return true
+		}
+	}
+	return false
+}
+
+func (g *groupStage) deletePods(needed func(*corev1.Pod) bool) {
+	for _, node := range sortedKeys(g.in.pods) {
+		for _, pod := range g.in.pods[node] {
+			if pod.DeletionTimestamp.IsZero() && !needed(pod) {
+				g.out.deletePods = append(g.out.deletePods, pod.Name)
+			}
+		}
+	}
+}
+
+// groupPodSeconds bounds a pod of the stage should no manager be there to end it: every wait of the stage, one after the other.
+func groupPodSeconds(spec *v1alpha1.CommGroupSpec) int64 {
+	task := int64(taskLimit(spec, spec.Run.NodeDeadlineSeconds) / time.Second)
+	return int64(spec.Run.MembersDeadlineSeconds) + int64(localizationDeadlineSeconds(spec)) + task*int64(3+len(spec.Mesh)) + runPodSlackSeconds
+}

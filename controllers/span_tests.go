@@ -1,0 +1,393 @@
+package controllers
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/localize"
+	"rcclx.io/commgroup-operator/controllers/spans"
+)
+
+// Kinds of tests, the first word of their id: the group itself, one dimension of the mesh, a communicator of the search, one
+// for each rail of two nodes, and all pairs of neighbours at once.
+const (
+	testGroupKind  = "group"
+	testMeshKind   = "mesh"
+	testSearchKind = "localize"
+	testRailsKind  = "rails"
+	testPairsKind  = "screen"
+)
+
+// maxSpanTests is what status.span.tests holds.
+const maxSpanTests = 256
+
+// testKind is the kind in a test's id, testRound the first number in it: group-2, localize-3-1, mesh-dp-1.
+func testKind(id string) string {
+	kind, _, _ := strings.Cut(id, "-")
+	return kind
+}
+
+func testRound(id string) int {
+	parts := strings.Split(id, "-")
+	if len(parts) < 2 {
+		return 0
+	}
+	n, err := strconv.Atoi(parts[1])
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// testDimension is the dimension in the id of a test of the mesh.
+func testDimension(id string) string {
+	rest := strings.TrimPrefix(id, testMeshKind+"-")
+	if at := strings.LastIndexByte(rest, '-'); at >= 0 {
+		return rest[:at]
+	}
+	return rest
+}
+
+// isRecord says whether the entry only records one pair out of a test over all pairs.
+func isRecord(id string) bool {
+	return testKind(id) == testPairsKind && strings.Count(id, "-") == 2
+}
+
+// groupTests counts how often the group itself was formed.
+func (g *groupStage) groupTests() int {
+	n := 0
+	for i := range g.span.Tests {
+		if testKind(g.span.Tests[i].ID) == testGroupKind {
+			n++
+		}
+	}
+	return n
+}
+
+// lastGroupTest is the place of the last one in the list; -1 where there is none.
+func (g *groupStage) lastGroupTest() int {
+	for i := len(g.span.Tests) - 1; i >= 0; i-- {
+		if testKind(g.span.Tests[i].ID) == testGroupKind {
+			return i
+		}
+	}
+	return -1
+}
+
+// open begins a test; its tasks are given out once the status is written.
+func (g *groupStage) open(id, set string) bool {
+	if len(g.span.Tests) >= maxSpanTests || len(set) > 512 {
+		return false
+	}
+	g.span.Tests = append(g.span.Tests, v1alpha1.SpanTest{ID: id, Set: set, StartTime: *stamp(g.in.now)})
+	return true
+}
+
+func (g *groupStage) openGroup(stage v1alpha1.RunStage) {
+	g.enter(stage, 0)
+	if !g.open(fmt.Sprintf("%s-%d", testGroupKind, g.groupTests()+1), g.writeSet(g.presentSet())) {
+		g.end(v1alpha1.VerdictError, v1alpha1.ReasonGroupStepFailed, "No further test fits into the status.")
+	}
+}
+
+// closeOpen closes what is open with one verdict: it was not ended.
+func (g *groupStage) closeOpen(verdict v1alpha1.Verdict, reason string) {
+	for i := range g.span.Tests {
+		if t := &g.span.Tests[i]; t.Verdict == "" {
+			g.closeTest(t, verdict, reason, nil)
+		}
+	}
+}
+
+func (g *groupStage) closeTest(t *v1alpha1.SpanTest, verdict v1alpha1.Verdict, reason string, busBWMBps *int64) {
+	t.Verdict, t.Reason, t.BusBandwidthMBps = verdict, reason, busBWMBps
+	if verdict == v1alpha1.VerdictPass {
+		t.Reason = ""
+	}
+	t.Seconds = ptr.To(int32(max(0, g.in.now.Sub(t.StartTime.Time)/time.Second)))
+}
+
+// writeSet gives a set as ranges that also span members which are not present: so it stays short, and is read back as what of
+// it is present.
+func (g *groupStage) writeSet(set localize.Set) string {
+	present := g.presentSet()
+	var wide localize.Set
+	at := 0
+	for _, index := range set {
+		for at < len(present) && present[at] < index {
+			at++
+		}
+		if len(wide) > 0 && at > 0 && present[at-1] == wide[len(wide)-1] {
+			for i := wide[len(wide)-1] + 1; i < index; i++ {
+				wide = append(wide, i)
+			}
+		}
+		wide = append(wide, index)
+	}
+	return wide.String()
+}
+
+// readSet gives the present members of a set that writeSet wrote.
+func (g *groupStage) readSet(text string) localize.Set {
+	wide, err := localize.ParseSet(text)
+	if err != nil {
+		return nil
+	}
+	var out localize.Set
+	for _, i := range wide {
+		if i < len(g.seats) && g.seats[i] != nil && g.seats[i].present {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// communicator is one communicator of a test.
+type communicator struct {
+	name  string
+	ranks int32
+	// seats in rank order; the first has rank 0.
+	seats []*seat
+}
+
+// layout is who is in which communicators of a test.
+type layout struct {
+	// shares by index of the seat.
+	shares map[int]spans.Part
+	// communicators, in order; places say which one a seat's name means: in a test over pairs many have one name.
+	communicators []*communicator
+	places        map[place]*communicator
+}
+
+type place struct {
+	index int
+	name  string
+}
+
+func (l *layout) add(seats []*seat, parts []spans.Part) {
+	here := map[string]*communicator{}
+	for _, p := range parts {
+		l.shares[p.Index] = p
+		for i := range p.Communicators {
+			c := &p.Communicators[i]
+			one := here[c.Name]
+			if one == nil {
+				one = &communicator{name: c.Name, ranks: c.WorldSize}
+				here[c.Name] = one
+				l.communicators = append(l.communicators, one)
+			}
+			s := seats[p.Index]
+			if spans.IsRoot(c) {
+				one.seats = append([]*seat{s}, one.seats...)
+			} else {
+				one.seats = append(one.seats, s)
+			}
+			l.places[place{p.Index, c.Name}] = one
+		}
+	}
+}
+
+// layoutOf lays the communicators of a test over the members that are present.
+func (g *groupStage) layoutOf(t *v1alpha1.SpanTest) (*layout, error) {
+	l := &layout{shares: map[int]spans.Part{}, places: map[place]*communicator{}}
+	set := g.readSet(t.Set)
+	add := func(parts []spans.Part, err error) error {
+		if err == nil {
+			l.add(g.seats, parts)
+		}
+		return err
+	}
+	switch testKind(t.ID) {
+	case testRailsKind:
+		return l, add(spans.Rails(g.spanMembers(set)))
+	case testMeshKind:
+		mesh := g.in.group.Spec.Mesh
+		at := slices.IndexFunc(mesh, func(d v1alpha1.MeshDimension) bool { return d.Name == testDimension(t.ID) })
+		return l, add(spans.Mesh(g.spanMembers(set), mesh, at))
+	case testPairsKind:
+		for _, pair := range neighbours(set, testRound(t.ID)) {
+			if err := add(spans.Group(g.spanMembers(pair[:]))); err != nil {
+				return nil, err
+			}
+		}
+		return l, nil
+	}
+	return l, add(spans.Group(g.spanMembers(set)))
+}
+
+func (g *groupStage) spanMembers(set localize.Set) []spans.Member {
+	out := make([]spans.Member, len(set))
+	for i, index := range set {
+		out[i] = spans.Member{Index: index, Ranks: int(g.seats[index].next.Ranks)}
+	}
+	return out
+}
+
+// neighbours pairs each member with the next one in rank order; in even rounds it begins with the second, so that two rounds
+// cover the ring.
+func neighbours(set localize.Set, round int) []localize.Set {
+	var out []localize.Set
+	first := (round + 1) % 2
+	for i := first; i+1 < len(set); i += 2 {
+		out = append(out, localize.Set{set[i], set[i+1]})
+	}
+	if first == 1 && len(set)%2 == 0 && len(set) > 2 {
+		out = append(out, localize.Set{set[0], set[len(set)-1]})
+	}
+	return out
+}
+
+// taskStatus is what the member's agent says of the test, nil where it says nothing.
+func (s *seat) taskStatus(id string) *v1alpha1.NodeTaskStatus {
+	if s.report == nil || s.report.Task == nil || s.report.Task.ID != id {
+		return nil
+	}
+	return s.report.Task
+}
+
+// of gives a communicator of the task by its name.
+func commStatus(task *v1alpha1.NodeTaskStatus, name string) *v1alpha1.TaskCommunicatorStatus {
+	if task == nil {
+		return nil
+	}
+	for i := range task.Communicators {
+		if task.Communicators[i].Name == name {
+			return &task.Communicators[i]
+		}
+	}
+	return nil
+}
+
+// uniqueID that the root of the communicator published for this test; nil while it has not.
+func (c *communicator) uniqueID(test string) []byte {
+	if s := commStatus(c.seats[0].taskStatus(test), c.name); s != nil {
+		return s.UniqueID
+	}
+	return nil
+}
+
+// assignTasks gives the open tests of the written status out: first to the members with a rank 0, which make the unique ids,
+// then to the others, with the ids. What nobody waits for any more is withdrawn.
+func (g *groupStage) assignTasks() {
+	if g.saved == nil || g.span.Stage == v1alpha1.StageEnded {
+		return
+	}
+	known := make(map[string]bool, len(g.saved.Tests)) // by id: still open
+	for i := range g.saved.Tests {
+		known[g.saved.Tests[i].ID] = g.saved.Tests[i].Verdict == ""
+	}
+	for _, s := range g.present() {
+		t := s.next.Task
+		if t == nil {
+			continue
+		}
+		if open, there := known[t.ID]; there && !open {
+			if status := s.taskStatus(t.ID); status == nil || status.Phase != v1alpha1.TaskFinished {
+				s.next.Task = nil // its test is over: ranks that still hang are ended
+			}
+		}
+	}
+	for i := range g.saved.Tests {
+		t := &g.saved.Tests[i]
+		if t.Verdict != "" || i >= len(g.span.Tests) || g.span.Tests[i].Verdict != "" || isRecord(t.ID) {
+			continue
+		}
+		l, err := g.layoutOf(t)
+		if err != nil {
+			continue // evaluateOpen has closed such a test
+		}
+		family := g.network().Family
+		for index, part := range l.shares {
+			s := g.seats[index]
+			if now := s.next.Task; now != nil && now.ID != t.ID {
+				if _, there := known[now.ID]; !there {
+					continue // of a newer status than the one that was read
+				}
+			}
+			complete := true
+			task := g.taskOf(t, part)
+			for j := range task.Communicators {
+				c := &task.Communicators[j]
+				if spans.IsRoot(c) {
+					continue
+				}
+				if c.UniqueID = l.places[place{index, c.Name}].uniqueID(t.ID); c.UniqueID == nil {
+					complete = false
+				}
+			}
+			if complete || part.HasRoot() {
+				s.next.Task = task
+				if family != "" {
+					s.next.Network.AddressFamily = family
+				}
+			}
+		}
+	}
+}
+
+// taskOf is a member's task in a test, without the unique ids.
+func (g *groupStage) taskOf(t *v1alpha1.SpanTest, part spans.Part) *v1alpha1.NodeTask {
+	plan := g.planOf(t)
+	plan.ID = t.ID
+	plan.Communicators = part.Communicators
+	return plan
+}
+
+// planOf is what a test measures: the group and the mesh everything, a test of the search the one step, a few times.
+func (g *groupStage) planOf(t *v1alpha1.SpanTest) *v1alpha1.NodeTask {
+	spec := &g.in.group.Spec
+	b := &spec.Benchmark
+	task := &v1alpha1.NodeTask{
+		Collectives: slices.Clone(b.Collectives), Datatypes: slices.Clone(b.Datatypes), Placements: planPlacements(b.Placements),
+		SizesBytes: planSizes(b), WarmupIterations: ptr.Deref(b.WarmupIterations, defaultWarmupIterations), Iterations: b.Iterations,
+	}
+	if kind := testKind(t.ID); kind != testGroupKind && kind != testMeshKind {
+		step := g.searchStep()
+		task.Collectives, task.Datatypes = []v1alpha1.Collective{step.collective}, []v1alpha1.Datatype{step.datatype}
+		task.Placements = nil
+		if step.inPlace {
+			task.Placements = []v1alpha1.Placement{v1alpha1.InPlace}
+		}
+		task.SizesBytes = []int64{step.sizeBytes}
+		task.WarmupIterations, task.Iterations = min(task.WarmupIterations, searchWarmups), min(task.Iterations, searchIterations)
+	}
+	task.DeadlineSeconds = taskSeconds(spec, len(task.Collectives)*len(task.Datatypes)*max(1, len(task.Placements))*len(task.SizesBytes))
+	return task
+}
+
+// A test of the search measures its step this often: it looks for what is far off, not for a figure.
+const (
+	searchWarmups    = 2
+	searchIterations = 5
+)
+
+// taskSeconds is what a node gets for a task of so many measurements; the whole never takes longer than a node's run may.
+func taskSeconds(spec *v1alpha1.CommGroupSpec, measurements int) int32 {
+	steps := min(int64(measurements)*int64(spec.Run.StepDeadlineSeconds), int64(spec.Run.NodeDeadlineSeconds))
+	return spec.Run.InitDeadlineSeconds + int32(steps)
+}
+
+// taskLimit is how long the controller waits for a test: the nodes of rank 0 first start and make the unique ids.
+func taskLimit(spec *v1alpha1.CommGroupSpec, taskSeconds int32) time.Duration {
+	return seconds(spec.Run.InitDeadlineSeconds) + seconds(taskSeconds) + testSlack
+}
+
+// testSlack is for tasks and reports to travel; perMemberSlack comes on top where there are very many.
+const (
+	testSlack      = 30 * time.Second
+	perMemberSlack = 10 * time.Millisecond
+)
+
+// deadlines of a test by the controller's clock: until when each unique id must be there, and until when each report.
+func (g *groupStage) deadlines(t *v1alpha1.SpanTest, members int) (ids, reports time.Time) {
+	spec := &g.in.group.Spec
+	more := time.Duration(members) * perMemberSlack
+	start := t.StartTime.Time
+	return start.Add(seconds(spec.Run.InitDeadlineSeconds) + testSlack + more), start.Add(taskLimit(spec, g.planOf(t).DeadlineSeconds) + more)
+}

@@ -1,0 +1,124 @@
+package controllers
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// verdictOfReason is what a reason of the group's stage means for its verdict. Whatever is not listed failed.
+func verdictOfReason(reason string) v1alpha1.Verdict {
+	switch reason {
+	case "", v1alpha1.ReasonAllPassed:
+		return v1alpha1.VerdictPass
+	case v1alpha1.ReasonRunPodUnschedulable, v1alpha1.ReasonTooFewMembers, v1alpha1.ReasonSuspended, v1alpha1.ReasonSuperseded:
+		return v1alpha1.VerdictSkipped
+	case v1alpha1.ReasonInconclusive, v1alpha1.ReasonMeshMismatch:
+		return v1alpha1.VerdictInconclusive
+	case v1alpha1.ReasonMemberLost, v1alpha1.ReasonRunPodFailed, v1alpha1.ReasonRunPodNotStarted, v1alpha1.ReasonAgentNotReporting,
+		v1alpha1.ReasonInterrupted, v1alpha1.ReasonPreconditionFailed, v1alpha1.ReasonInsufficientMemory, v1alpha1.ReasonLibraryMissing,
+		v1alpha1.ReasonLibraryTooOld, v1alpha1.ReasonSymbolMissing, v1alpha1.ReasonRunDeadlineExceeded, v1alpha1.ReasonGroupStepFailed,
+		v1alpha1.ReasonMixedAddressFamilies:
+		return v1alpha1.VerdictError
+	}
+	return v1alpha1.VerdictFail
+}
+
+// worsen keeps the worst that the stage has seen so far, in its reason and message; of two alike the first.
+func (g *groupStage) worsen(reason, message string) {
+	if g.span.Reason != "" && verdictRank(verdictOfReason(reason)) <= verdictRank(verdictOfReason(g.span.Reason)) {
+		return
+	}
+	g.explain(reason, message)
+}
+
+// explain replaces what was said so far by something that says more.
+func (g *groupStage) explain(reason, message string) {
+	g.span.Reason, g.span.Message = reason, shorten(sentence(message), 1024)
+}
+
+func (g *groupStage) worstSoFar() (v1alpha1.Verdict, string) {
+	reason := cmp.Or(g.span.Reason, v1alpha1.ReasonMemberLost)
+	return verdictOfReason(reason), reason
+}
+
+const maxSpanCulprits = 16
+
+// blame names a culprit, once.
+func (g *groupStage) blame(c v1alpha1.Culprit) {
+	same := func(o v1alpha1.Culprit) bool { return o.Node == c.Node && o.Kind == c.Kind && o.Name == c.Name }
+	if len(g.span.Culprits) < maxSpanCulprits && !slices.ContainsFunc(g.span.Culprits, same) {
+		c.Message = shorten(c.Message, 512)
+		g.span.Culprits = append(g.span.Culprits, c)
+	}
+}
+
+// found says whether something that failed has been named.
+func (g *groupStage) found() bool {
+	return slices.ContainsFunc(g.span.Culprits, func(c v1alpha1.Culprit) bool { return verdictOfReason(c.Reason) == v1alpha1.VerdictFail })
+}
+
+func culpritNames(culprits []v1alpha1.Culprit) []string {
+	var out []string
+	for i := range culprits {
+		if c := &culprits[i]; verdictOfReason(c.Reason) == v1alpha1.VerdictFail {
+			name := c.Name
+			if c.Kind != "Node" && c.Kind != "Pair" {
+				name = fmt.Sprintf("%s %s on %s", c.Kind, c.Name, c.Node)
+			}
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// spanOutcome is the group's stage as one more outcome beside the nodes': it decides with them.
+func spanOutcome(spec *v1alpha1.CommGroupSpec, run *v1alpha1.GroupRunStatus, span *v1alpha1.SpanStatus) *outcome {
+	if spec.Span != v1alpha1.SpanGroup || run == nil {
+		return nil
+	}
+	o := &outcome{node: "the group", phase: nodeDone}
+	switch {
+	case span == nil || span.RunID != run.ID || span.Stage != v1alpha1.StageEnded || span.Verdict == "":
+		// No result is never a pass.
+		o.reason, o.message = v1alpha1.ReasonInconclusive, fmt.Sprintf("Run %s has no result over several nodes.", run.ID)
+	default:
+		o.verdict, o.reason, o.message = span.Verdict, span.Reason, span.Message
+		o.culprits = span.Culprits
+	}
+	return o
+}
+
+// withSpan adds the group's stage to the nodes' outcomes.
+func withSpan(outcomes []outcome, spec *v1alpha1.CommGroupSpec, run *v1alpha1.GroupRunStatus, span *v1alpha1.SpanStatus) []outcome {
+	o := spanOutcome(spec, run, span)
+	if o == nil {
+		return outcomes
+	}
+	return append(slices.Clip(outcomes), *o)
+}
+
+// spanProgress says in a few words where the group's stage is, for the condition Running.
+func spanProgress(span *v1alpha1.SpanStatus) string {
+	if span == nil || span.Stage == v1alpha1.StageNodes || span.Stage == v1alpha1.StageEnded {
+		return ""
+	}
+	text := fmt.Sprintf(" Stage %s: %d of %d members", span.Stage, span.Present, span.Members)
+	open := 0
+	for i := range span.Tests {
+		if span.Tests[i].Verdict == "" {
+			open++
+		}
+	}
+	if l := span.Localization; l != nil && span.Stage == v1alpha1.StageLocalizing {
+		text += fmt.Sprintf(", round %d of at most %d, %s of %s made", l.Rounds, l.MaxRounds, counted(int(l.Tests), "test"), l.Step)
+	} else if open > 0 {
+		text += ", test " + span.Tests[len(span.Tests)-1].ID
+	}
+	if span.Stage == v1alpha1.StageWaitingForMembers && span.StageDeadline != nil {
+		text += ", until " + span.StageDeadline.UTC().Format("15:04:05") + " UTC"
+	}
+	return text + "."
+}
