@@ -267,10 +267,10 @@ static int device_between(const struct comm *c)
 static void log_across(const struct comm *c, int channel, int from, int to)
 {
 	const struct rank_info *a = &c->infos[from], *b = &c->infos[to];
-	bool sockets = a->sockets != 0 || b->sockets != 0;
+	/* Each rank tells its own network, also where the peer has another. */
 	info(LOG_INIT | LOG_NET, "Channel %02d/0 : %d[%d] -> %d[%d] [%s] via NET/%s/%d%s comm %p nRanks %02d", channel, from, a->device, to,
-		b->device, from == c->rank ? "send" : "receive", sockets ? "Socket" : "IB", sockets ? 0 : device_between(c),
-		sockets ? "" : "/GDRDMA", (const void *)c, c->ranks);
+		b->device, from == c->rank ? "send" : "receive", choice.sockets ? "Socket" : "IB", device_between(c),
+		choice.sockets ? "" : "/GDRDMA", (const void *)c, c->ranks);
 }
 
 static void log_within(const struct comm *c, int channel, int from, int to)
