@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/spans"
 )
 
 // finding is the outcome of one check, ready to become a condition.
@@ -44,6 +45,10 @@ func acceptance(spec *v1alpha1.CommGroupSpec, members []Member, membersErr error
 		return no(v1alpha1.ReasonTooFewMembers, "%s and members.minMembers is %d: add or label nodes, or lower minMembers.",
 			nodesMatch(len(members)), spec.Members.MinMembers)
 	}
+	if spec.Span == v1alpha1.SpanGroup && len(members) < leastMembers {
+		return no(v1alpha1.ReasonTooFewMembers, "%s and span Group needs %d: a communicator over the group takes several nodes. Add or label nodes, or set span to Node.",
+			nodesMatch(len(members)), leastMembers)
+	}
 	if spec.Runtime.Image == "" && defaultImage == "" {
 		return no(v1alpha1.ReasonRuntimeImageMissing, "No runtime image: set spec.runtime.image to an image with ROCm and the library under test, or start the manager with --default-runtime-image.")
 	}
@@ -63,6 +68,12 @@ func acceptance(spec *v1alpha1.CommGroupSpec, members []Member, membersErr error
 	if len(missing) > 0 {
 		message += fmt.Sprintf(" Of these, %d with fewer than %d allocatable %s cannot run: %s.",
 			len(missing), spec.RanksPerNode, gpuResource(spec), someNames(missing, 5))
+	}
+	if spec.Span == v1alpha1.SpanGroup && len(spec.Mesh) > 0 {
+		// Nodes come and go, so that this refuses nothing; but nobody shall learn it only after hours of runs.
+		if err := spans.CheckMesh(spec.Mesh, len(members)*int(spec.RanksPerNode)); err != nil {
+			message += " As it is the mesh does not fit, and will not be measured: " + err.Error() + "."
+		}
 	}
 	return finding{metav1.ConditionTrue, v1alpha1.ReasonAccepted, message}
 }

@@ -60,7 +60,11 @@ func (r *CommGroupReconciler) apply(ctx context.Context, s *Snapshot, d *Decisio
 		try("create run pods in", ns, r.createPods(ctx, s, d.CreatePods))
 	}
 	if d.ConfigMap != nil {
-		try("publish configmap", d.ConfigMap.Name, r.writeConfigMap(ctx, s.ConfigMap, d.ConfigMap))
+		err := r.writeConfigMap(ctx, s.ConfigMap, d.ConfigMap)
+		if err != nil {
+			configMapRefused(d, s.Group, s.Now, err)
+		}
+		try("publish configmap", d.ConfigMap.Name, err)
 	}
 	try("gating of", s.Group.Name, r.applyNodeMarks(ctx, s, d))
 	return errors.Join(errs...)
@@ -164,7 +168,7 @@ func (r *CommGroupReconciler) createPods(ctx context.Context, s *Snapshot, pods 
 	present := make(map[string]bool, len(live.Items))
 	for i := range live.Items {
 		present[live.Items[i].Name] = true
-		if podAlive(&live.Items[i]) && !podStuck(&live.Items[i], s.Now) {
+		if podAlive(&live.Items[i]) && !podStuck(&live.Items[i], s.Now) && !ofGroupStage(&live.Items[i]) {
 			taken++
 		}
 	}
@@ -174,7 +178,8 @@ func (r *CommGroupReconciler) createPods(ctx context.Context, s *Snapshot, pods 
 	}
 	var errs []error
 	for _, pod := range pods {
-		if present[pod.Name] || taken >= int(s.Group.Spec.Run.MaxParallelNodes) {
+		// The group's stage needs all its members at once; maxParallelNodes bounds the nodes that run alone.
+		if present[pod.Name] || !ofGroupStage(pod) && taken >= int(s.Group.Spec.Run.MaxParallelNodes) {
 			continue
 		}
 		err := r.Client.Create(ctx, pod.DeepCopy(), client.FieldOwner(v1alpha1.FieldManagerController))
@@ -182,6 +187,8 @@ func (r *CommGroupReconciler) createPods(ctx context.Context, s *Snapshot, pods 
 		case err == nil:
 			taken++
 		case apierrors.IsAlreadyExists(err):
+		case ofGroupStage(pod):
+			errs = append(errs, err) // tried again until the deadline for members, which then says that there is no pod
 		case apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
 			// A quota, a pod security level or the person's own overrides refuse the pod; to try again would not help.
 			errs = append(errs, r.closeRefused(ctx, byCommNode[pod.OwnerReferences[0].UID], pod.Name, err, s))
@@ -190,6 +197,10 @@ func (r *CommGroupReconciler) createPods(ctx context.Context, s *Snapshot, pods 
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func ofGroupStage(pod *corev1.Pod) bool {
+	return pod.Labels[v1alpha1.LabelStage] == v1alpha1.StagePodGroup
 }
 
 func (r *CommGroupReconciler) closeRefused(ctx context.Context, cn *v1alpha1.CommNode, podName string, cause error, s *Snapshot) error {

@@ -26,7 +26,7 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	accepted = hostNetworkAllowed(accepted, group, cfg)
 	in := runInput{
 		now: s.Now, group: group, accepted: accepted.isTrue(), members: members, hash: membersHash(members),
-		commNodes: make(map[string]*v1alpha1.CommNode, len(s.CommNodes)), pods: map[string][]*corev1.Pod{},
+		commNodes: make(map[string]*v1alpha1.CommNode, len(s.CommNodes)), pods: map[string][]*corev1.Pod{}, groupPods: map[string][]*corev1.Pod{},
 	}
 	nodeOfPod := make(map[string]string, len(s.CommNodes)) // by UID of the CommNode
 	for i := range s.CommNodes {
@@ -36,28 +36,46 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	}
 	for i := range s.RunPods {
 		pod := &s.RunPods[i]
-		in.pods[podNode(pod, nodeOfPod)] = append(in.pods[podNode(pod, nodeOfPod)], pod)
+		pods, node := in.pods, podNode(pod, nodeOfPod)
+		if ofGroupStage(pod) {
+			pods = in.groupPods
+		}
+		pods[node] = append(pods[node], pod)
 	}
 
 	state := stepRun(in)
 	outcomes := judge(state.nodes, &group.Spec)
-	events := state.events
+	decideSpan(&state, outcomes, in)
+	events := slices.Concat(state.events, state.span.events)
 	if run := state.run; run != nil && run.Phase == v1alpha1.RunPhaseFinished {
-		events = append(events, settleVerdict(run, outcomes, in)...)
+		events = append(events, settleVerdict(run, withSpan(outcomes, &group.Spec, run, state.span.span), in)...)
 	}
 	d.CommNodes, d.DeleteCommNodes = planCommNodes(&state, in)
 	if len(members) > 0 {
 		d.Monitor = monitorFor(group, members, cfg)
 	}
-	d.DeletePods = state.deletePods
+	d.DeletePods = slices.Concat(state.deletePods, state.span.deletePods)
 	for _, name := range state.createPodsOn {
 		d.CreatePods = append(d.CreatePods, runPodFor(group, in.commNodes[name], state.run.ID, cfg))
 	}
-	d.WakeAt = state.wakeAt
+	for _, name := range state.span.createPodsOn {
+		d.CreatePods = append(d.CreatePods, groupPodFor(group, in.commNodes[name], state.run.ID, groupPodSeconds(&group.Spec), cfg))
+	}
+	d.WakeAt = earlier(state.wakeAt, state.span.wakeAt)
 	fillStatus(&d, s, in, &state, outcomes, accepted)
 	events = append(events, decideGating(&d, s, &in, outcomes, membersErr == nil, &cfg)...)
-	d.Events = slices.Concat(events, transitions(group.Status.Conditions, d.Status.Conditions))
+	d.Events = slices.Concat(events, d.Events, transitions(group.Status.Conditions, d.Status.Conditions))
 	return d
+}
+
+// decideSpan moves the group's stage on, which follows the nodes' own and ends the run.
+func decideSpan(state *runState, outcomes []outcome, in runInput) {
+	state.span = stepSpan(spanInput{now: in.now, group: in.group, run: state.run, nodesDone: state.nodesDone,
+		members: in.members, outcomes: outcomes, commNodes: in.commNodes, pods: in.groupPods})
+	if run := state.run; state.nodesDone && state.span.over && run.Phase == v1alpha1.RunPhaseRunning {
+		run.Phase = v1alpha1.RunPhaseFinished
+		run.FinishTime = stamp(in.now)
+	}
 }
 
 // podNode is the node that a run pod is meant for, from its owner; a pod whose CommNode is gone goes by its own node.
@@ -116,6 +134,12 @@ func planCommNodes(state *runState, in runInput) (changes []CommNodeChange, remo
 		}
 		return nil
 	}
+	session := func(cn *v1alpha1.CommNode, name string) *v1alpha1.SessionAssignment {
+		if starting && cn != nil {
+			return cn.Spec.Session
+		}
+		return state.span.sessions[name]
+	}
 	kept := make(map[string]bool, len(in.members))
 	for i := range in.members {
 		m := &in.members[i]
@@ -126,6 +150,7 @@ func planCommNodes(state *runState, in runInput) (changes []CommNodeChange, remo
 		kept[m.Name] = true
 		desired := desiredCommNode(in.group, m, cn)
 		desired.Spec.Run = assignment(cn, inRun[m.Name])
+		desired.Spec.Session = session(cn, m.Name)
 		if cn == nil || !sameCommNode(cn, desired) {
 			changes = append(changes, CommNodeChange{Current: cn, Desired: desired})
 		}
@@ -142,6 +167,7 @@ func planCommNodes(state *runState, in runInput) (changes []CommNodeChange, remo
 		}
 		desired := cn.DeepCopy()
 		desired.Spec.Run = assignment(cn, n)
+		desired.Spec.Session = session(cn, name)
 		if !sameCommNode(cn, desired) {
 			changes = append(changes, CommNodeChange{Current: cn, Desired: desired})
 		}
@@ -186,6 +212,7 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 	status := &d.Status
 	status.ObservedGeneration = group.Generation
 	status.Run = run
+	status.Span = state.span.span
 	var reporting []*v1alpha1.CommNode
 	for i := range in.members {
 		if cn := in.commNodes[in.members[i].Name]; factsHold(cn, s.Now) {
@@ -211,21 +238,27 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 	f[v1alpha1.ConditionCompatible], odd = compatibility(compatInput{
 		spec: &group.Spec, members: in.members, census: counted, reporting: reporting, outcomes: outcomes})
 	if !keep {
-		status.Culprits = groupCulprits(outcomes, odd)
+		status.Culprits = groupCulprits(withSpan(outcomes, &group.Spec, run, status.Span), odd)
 	}
 	agents, agentsWake := agentsReporting(in.members, in.commNodes, s.Now, group.Spec.Run.StartDeadlineSeconds)
 	f[v1alpha1.ConditionAgentsReporting] = agents
 	d.WakeAt = earlier(d.WakeAt, agentsWake)
-	f[v1alpha1.ConditionRunning] = running(group, run, status.Members, state.waiting, hindered(state.nodes))
+	f[v1alpha1.ConditionRunning] = running(group, run, status.Members, state.waiting, hindered(state.nodes)+spanProgress(status.Span))
 	f[v1alpha1.ConditionValidated] = validationOf(group, state, outcomes, accepted.isTrue())
 	f[v1alpha1.ConditionSettingsInEffect] = settingsInEffect(status.Settings, &group.Spec)
 
+	flavor, worth := worthOf(adviceInput{spec: &group.Spec, run: run, outcomes: outcomes, dataErrors: status.DataErrors, gfxTargets: knownTargets(in)})
+	if !keep {
+		status.Advice = shownAdvice(flavor, &group.Spec, worth)
+	}
 	p := publish(publishInput{
-		now: s.Now, group: group, run: run, outcomes: outcomes, settings: status.Settings, origin: status.Origin,
+		worth: worth,
+		now:   s.Now, group: group, run: run, outcomes: outcomes, settings: status.Settings, origin: status.Origin,
 		existing: s.ConfigMap, certain: s.ConfigMapCertain, owned: s.OwnedConfigMaps, gfxTargets: knownTargets(in),
 	})
 	f[v1alpha1.ConditionSettingsPublished] = p.condition
 	status.Published, d.ConfigMap, d.NeedConfigMapLookup, d.DeleteConfigMaps = p.published, p.configMap, p.lookUp, p.remove
+	d.WakeAt, d.Events = earlier(d.WakeAt, p.wakeAt), append(d.Events, p.events...)
 	f[v1alpha1.ConditionReady] = readiness(f)
 
 	status.NextRunTime = nil

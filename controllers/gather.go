@@ -77,8 +77,20 @@ func (r *CommGroupReconciler) gather(ctx context.Context, group *v1alpha1.CommGr
 // and a run that was closed by mistake stays closed.
 func missesPod(s *Snapshot) bool {
 	var cached map[string]bool
+	awaited := func(name string) bool {
+		if cached == nil {
+			cached = make(map[string]bool, len(s.RunPods))
+			for j := range s.RunPods {
+				cached[s.RunPods[j].Name] = true
+			}
+		}
+		return !cached[name]
+	}
 	for i := range s.CommNodes {
 		cn := &s.CommNodes[i]
+		if inSession(cn) && awaited(groupPodName(s.Group, cn.Spec.Session.RunID, cn.Spec.NodeName)) {
+			return true
+		}
 		run, report := cn.Spec.Run, cn.Status.Run
 		if run == nil || run.PodName == "" || run.Closed != nil {
 			continue
@@ -86,17 +98,17 @@ func missesPod(s *Snapshot) bool {
 		if report != nil && report.ID == run.ID && report.Phase == v1alpha1.NodeRunFinished {
 			continue
 		}
-		if cached == nil {
-			cached = make(map[string]bool, len(s.RunPods))
-			for j := range s.RunPods {
-				cached[s.RunPods[j].Name] = true
-			}
-		}
-		if !cached[run.PodName] {
+		if awaited(run.PodName) {
 			return true
 		}
 	}
 	return false
+}
+
+// inSession says whether the node's agent takes part in a group's stage: it has answered, and was not told to end.
+func inSession(cn *v1alpha1.CommNode) bool {
+	a, r := cn.Spec.Session, cn.Status.Session
+	return a != nil && r != nil && a.State == v1alpha1.SessionOpen && r.RunID == a.RunID && r.State != v1alpha1.SessionEnded && r.State != v1alpha1.SessionFailed
 }
 
 // lookUpConfigMap asks the API itself for the ConfigMap: the cache holds only those that the controller made.

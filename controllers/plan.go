@@ -84,7 +84,8 @@ func specHash(spec *v1alpha1.CommGroupSpec) string {
 		Runtime      v1alpha1.RuntimeSpec
 		RanksPerNode int32
 		Span         v1alpha1.Span
-	}{planFor(spec), spec.Runtime, spec.RanksPerNode, spec.Span}
+		Group        *groupPlan `json:",omitempty"`
+	}{planFor(spec), spec.Runtime, spec.RanksPerNode, spec.Span, groupPlanOf(spec)}
 	data, err := json.Marshal(parts)
 	if err != nil {
 		// Plain strings and numbers always encode; were it not so, each generation would count as another spec.
@@ -92,6 +93,20 @@ func specHash(spec *v1alpha1.CommGroupSpec) string {
 	}
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:8])
+}
+
+// groupPlan is what the results over several nodes depend on beside the nodes' own plan.
+type groupPlan struct {
+	Mesh    []v1alpha1.MeshDimension
+	Network v1alpha1.NetworkSpec
+}
+
+// groupPlanOf is nil without a group's stage, so that such a group's hash stays what it was before there was one.
+func groupPlanOf(spec *v1alpha1.CommGroupSpec) *groupPlan {
+	if spec.Span != v1alpha1.SpanGroup {
+		return nil
+	}
+	return &groupPlan{spec.Mesh, spec.Network}
 }
 
 // planVariants puts Baseline first and leaves out the variants whose setting is Disabled.

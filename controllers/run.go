@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +31,8 @@ type runInput struct {
 	// commNodes and pods by node name.
 	commNodes map[string]*v1alpha1.CommNode
 	pods      map[string][]*corev1.Pod
+	// groupPods are those of the group's stage, by node name.
+	groupPods map[string][]*corev1.Pod
 }
 
 // runState is what the state machine decided.
@@ -46,7 +49,11 @@ type runState struct {
 	waiting string
 	// outdated: some member is not what its last result was measured on, or is new, so that no earlier verdict may stand.
 	outdated bool
-	events   []Event
+	// nodesDone: each node of a run that goes on has its verdict; with span Group its group's stage follows, or goes on.
+	nodesDone bool
+	// span is the group's stage of the run.
+	span   spanState
+	events []Event
 	wakeAt   time.Time
 }
 
@@ -215,6 +222,9 @@ func evaluate(out *runState, run *v1alpha1.GroupRunStatus, in runInput) {
 	if !running || open > 0 {
 		return
 	}
+	if out.nodesDone = true; in.group.Spec.Span == v1alpha1.SpanGroup {
+		return // the group's stage ends the run
+	}
 	run.Phase = v1alpha1.RunPhaseFinished
 	run.FinishTime = stamp(in.now)
 }
@@ -258,14 +268,15 @@ func assigned(cn *v1alpha1.CommNode, runID string) bool {
 func nodesHoldingGPUs(in runInput) int {
 	count := 0
 	for _, pods := range in.pods {
-		for _, pod := range pods {
-			if podAlive(pod) && !podStuck(pod, in.now) {
-				count++
-				break
-			}
+		if holdsGPUs(pods, in.now) {
+			count++
 		}
 	}
 	return count
+}
+
+func holdsGPUs(pods []*corev1.Pod, now time.Time) bool {
+	return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return podAlive(pod) && !podStuck(pod, now) })
 }
 
 const stuckPodAfter = 5 * time.Minute

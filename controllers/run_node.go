@@ -173,11 +173,9 @@ func stepWaiting(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput, assign
 	if !assigned {
 		return // the assignment is written first: the agent reads its plan from it
 	}
-	for _, pod := range in.pods[n.name] {
-		if podAlive(pod) && !podStuck(pod, in.now) {
-			n.wakeAt = in.now.Add(stuckPodAfter) // an older run's pod still holds the GPUs
-			return
-		}
+	if holdsGPUs(in.pods[n.name], in.now) || holdsGPUs(in.groupPods[n.name], in.now) {
+		n.wakeAt = in.now.Add(stuckPodAfter) // an older run's pod still holds the GPUs
+		return
 	}
 	n.wantsPod = true
 }

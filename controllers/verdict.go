@@ -251,15 +251,19 @@ func groupVerdict(outcomes []outcome, membersUnchanged bool) (v1alpha1.Verdict, 
 }
 
 // validated is the condition of the same name, for a finished run; next says what follows where results are stale.
-func validated(run *v1alpha1.GroupRunStatus, outcomes []outcome, next string) finding {
+func validated(run *v1alpha1.GroupRunStatus, outcomes []outcome, span *outcome, next string) finding {
+	members, over := len(outcomes), ""
+	if span != nil {
+		outcomes, over = append(slices.Clip(outcomes), *span), " and the group over them"
+	}
 	verdict, decisive := groupVerdict(outcomes, true)
 	if run.Verdict == v1alpha1.VerdictPass && verdict == v1alpha1.VerdictPass {
 		if partial(run) {
 			return finding{metav1.ConditionTrue, v1alpha1.ReasonAllPassed,
-				fmt.Sprintf("All %d members passed: run %s measured those that had changed, and what the runs since number %d showed of the others still counts.", len(outcomes), run.ID, sinceOf(run))}
+				fmt.Sprintf("All %d members passed: run %s measured those that had changed, and what the runs since number %d showed of the others still counts.", members, run.ID, sinceOf(run))}
 		}
 		return finding{metav1.ConditionTrue, v1alpha1.ReasonAllPassed,
-			fmt.Sprintf("Run %s passed on all %d members.", run.ID, len(outcomes))}
+			fmt.Sprintf("Run %s passed on all %d members%s.", run.ID, members, over)}
 	}
 	if names := staleNodes(outcomes); len(names) > 0 && (decisive == nil || verdictRank(decisive.verdict) < verdictRank(v1alpha1.VerdictError)) {
 		return resultsStale(outcomes, names, next)
@@ -332,7 +336,7 @@ func groupCulprits(outcomes []outcome, odd []v1alpha1.Culprit) []v1alpha1.Culpri
 		v1alpha1.Culprit
 		verdict, kind int
 	}
-	kinds := map[string]int{"Link": 0, "GPU": 1, "Rank": 2, "Node": 3}
+	kinds := map[string]int{"Link": 0, "NIC": 0, "GPU": 1, "Pair": 1, "Rank": 2, "Node": 3}
 	var all []ranked
 	for i := range outcomes {
 		for _, c := range outcomes[i].culprits {

@@ -76,7 +76,23 @@ func groupChanged(before, after client.Object) bool {
 	if a.Status.Run == nil || b.Status.Run == nil {
 		return a.Status.Run != b.Status.Run
 	}
-	return a.Status.Run.ID != b.Status.Run.ID || a.Status.Run.Phase != b.Status.Run.Phase
+	return a.Status.Run.ID != b.Status.Run.ID || a.Status.Run.Phase != b.Status.Run.Phase || spanMoved(a.Status.Span, b.Status.Span)
+}
+
+// spanMoved says whether the group's stage has taken a step: tasks and pods follow from the written status.
+func spanMoved(a, b *v1alpha1.SpanStatus) bool {
+	if a == nil || b == nil {
+		return a != b
+	}
+	open := func(s *v1alpha1.SpanStatus) (n int) {
+		for i := range s.Tests {
+			if s.Tests[i].Verdict == "" {
+				n++
+			}
+		}
+		return n
+	}
+	return a.Stage != b.Stage || a.Present != b.Present || len(a.Tests) != len(b.Tests) || open(a) != open(b)
 }
 
 // commNodeChanged ignores a report that only confirms one that still holds: the reconciler wakes when a report runs out.
