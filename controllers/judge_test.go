@@ -219,7 +219,7 @@ func TestFP8IsPublishedWhereProven(t *testing.T) {
 			if tc.change != nil {
 				tc.change(spec)
 			}
-			got := provenFP8(spec, tc.settings, &v1alpha1.LibraryFacts{Flavor: "simulated", Imitates: tc.flavor}, "")
+			got := provenFP8(spec, tc.settings, &v1alpha1.LibraryFacts{Flavor: "simulated", Imitates: tc.flavor}, "", nil)
 			if (got.withheld != "") != (tc.want == nil && tc.words != "") || got.reason != tc.reason || !strings.Contains(got.withheld+got.note, tc.words) {
 				t.Errorf("withheld %q, reason %q, note %q", got.withheld, got.reason, got.note)
 			}
@@ -244,7 +244,7 @@ func TestFP8IsPublishedWhereProven(t *testing.T) {
 	}
 	spec := testGroup().Spec.DeepCopy()
 	spec.LowPrecision.Mode = v1alpha1.FeaturePreferred
-	if got := provenFP8(spec, proven, nil, ""); got.withheld == "" {
+	if got := provenFP8(spec, proven, nil, "", nil); got.withheld == "" {
 		t.Error("published although the library is not known")
 	}
 }

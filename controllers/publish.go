@@ -2,8 +2,6 @@ package controllers
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/rcclx"
 )
 
 // confKey holds the settings as /etc/rccl.conf takes them.
@@ -33,6 +32,8 @@ type publishInput struct {
 	owned   []string
 	// gfxTargets of the members.
 	gfxTargets []string
+	// worth are the judgements of the A/B numbers.
+	worth []rcclx.Worth
 }
 
 type publication struct {
@@ -41,6 +42,9 @@ type publication struct {
 	configMap *corev1.ConfigMap
 	lookUp    bool
 	remove    []string
+	// events to send, and when to look again without one.
+	events []Event
+	wakeAt time.Time
 }
 
 func configMapName(group *v1alpha1.CommGroup) string {
@@ -61,27 +65,29 @@ func publish(in publishInput) publication {
 			remove:    slices.Clone(in.owned),
 		}
 	}
-	notOwned := in.existing != nil && !ownedBy(in.existing, in.group)
-	if notOwned {
-		return publication{condition: finding{metav1.ConditionFalse, v1alpha1.ReasonConfigMapNotOwned,
-			fmt.Sprintf("ConfigMap %s exists and does not belong to this CommGroup; it is left alone. Delete it, or set publish.configMapName to another name.", name)}}
+	if bad := validation.IsDNS1123Subdomain(name); len(bad) > 0 {
+		return publication{published: otherPublished(in, name), condition: finding{metav1.ConditionFalse, v1alpha1.ReasonConfigMapNameInvalid,
+			fmt.Sprintf("No ConfigMap can be named %q: %s. Change publish.configMapName.", name, bad[0])}}
+	}
+	if in.existing != nil && !ownedBy(in.existing, in.group) {
+		return notOwned(in, name)
 	}
 	why, reason, first := proven(in)
 	if why != "" {
 		return keepPublished(in, old, name, why, reason)
 	}
-	fp8 := provenFP8(&in.group.Spec, in.settings, first.Library, fp8Encodings(&in.group.Spec, in.gfxTargets))
-	if fp8.withheld != "" {
-		return keepPublished(in, old, name, fp8.withheld, fp8.reason)
+	choice := chooseSettings(in, first)
+	if choice.withheld != "" {
+		return keepPublished(in, old, name, choice.withheld, choice.reason)
 	}
-	desired := settingsConfigMap(in, name, fp8.apply(first.Environment), fp8.comment)
+	desired := settingsConfigMap(in, name, choice.env, choice.comments)
 	if in.existing == nil && !in.certain {
 		return publication{lookUp: true, published: old,
 			condition: finding{metav1.ConditionUnknown, v1alpha1.ReasonNotProven, "The ConfigMap is being looked up."}}
 	}
 	out := publication{
-		condition: finding{metav1.ConditionTrue, cmp.Or(fp8.reason, v1alpha1.ReasonPublished),
-			fmt.Sprintf("ConfigMap %s holds the settings that run %s proved on all members: `envFrom: [{configMapRef: {name: %s}}]`.%s", name, in.run.ID, name, fp8.note)},
+		condition: finding{metav1.ConditionTrue, cmp.Or(choice.reason, v1alpha1.ReasonPublished),
+			fmt.Sprintf("ConfigMap %s holds the settings that run %s proved on all members: `envFrom: [{configMapRef: {name: %s}}]`.%s", name, in.run.ID, name, choice.note)},
 		published: &v1alpha1.PublishedStatus{ConfigMapName: name, Hash: desired.Annotations[v1alpha1.AnnotationSettingsHash],
 			RunID: in.run.ID, Time: *stamp(in.now)},
 	}
@@ -90,6 +96,10 @@ func publish(in publishInput) publication {
 	}
 	if !sameSettings(in.existing, desired) {
 		out.configMap = desired
+		if in.existing != nil && old != nil && old.ConfigMapName == name && !intact(in.existing, old.Hash) {
+			out.events = append(out.events, Event{Warning: true, Reason: v1alpha1.ReasonSettingsRestored, Action: "PublishSettings",
+				Note: fmt.Sprintf("ConfigMap %s did not hold what run %s proved: someone changed it. It holds the proven settings again.", name, old.RunID)})
+		}
 	}
 	for _, other := range in.owned {
 		if other != name {
@@ -103,6 +113,10 @@ func publish(in publishInput) publication {
 func keepPublished(in publishInput, old *v1alpha1.PublishedStatus, name, why, reason string) publication {
 	if old == nil || in.existing == nil {
 		return publication{condition: finding{metav1.ConditionFalse, reason, why}}
+	}
+	if !intact(in.existing, old.Hash) {
+		return publication{published: old, condition: finding{metav1.ConditionFalse, v1alpha1.ReasonConfigMapChanged,
+			fmt.Sprintf("ConfigMap %s was changed by someone after run %s proved its settings: do not use it. They are put back once a run passes. %s", name, old.RunID, sentence(why))}}
 	}
 	sameGeneration := strings.HasPrefix(old.RunID, fmt.Sprintf("%d-", in.group.Generation))
 	if sameGeneration && in.run != nil && in.run.Phase == v1alpha1.RunPhaseRunning {
@@ -172,19 +186,19 @@ func firstDifference(a, b []v1alpha1.EnvVar) string {
 	return ""
 }
 
-func settingsConfigMap(in publishInput, name string, env []v1alpha1.EnvVar, comment string) *corev1.ConfigMap {
+// settingsConfigMap holds the variables one by one, and all of them as a file. Its hash is over the variables alone: it tells a
+// job whether its settings changed, whatever the comments say.
+func settingsConfigMap(in publishInput, name string, env []v1alpha1.EnvVar, comments []string) *corev1.ConfigMap {
 	data := make(map[string]string, len(env)+1)
 	for _, e := range env {
 		data[e.Name] = e.Value
 	}
+	lines := settingLines(data)
 	var conf strings.Builder
-	if comment != "" {
-		fmt.Fprintf(&conf, "# %s\n", comment)
+	for _, comment := range comments {
+		fmt.Fprintf(&conf, "# %s\n", strings.ReplaceAll(comment, "\n", " "))
 	}
-	for _, variable := range sortedKeys(data) {
-		fmt.Fprintf(&conf, "%s=%s\n", variable, data[variable])
-	}
-	sum := sha256.Sum256([]byte(conf.String()))
+	conf.WriteString(lines)
 	data[confKey] = conf.String()
 	return &corev1.ConfigMap{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
@@ -193,7 +207,7 @@ func settingsConfigMap(in publishInput, name string, env []v1alpha1.EnvVar, comm
 			Namespace: in.group.Namespace,
 			Labels:    groupLabels(in.group, ""),
 			Annotations: map[string]string{
-				v1alpha1.AnnotationSettingsHash: hex.EncodeToString(sum[:])[:16],
+				v1alpha1.AnnotationSettingsHash: shortHash(lines),
 				v1alpha1.AnnotationRun:          in.run.ID,
 				v1alpha1.AnnotationOrigin:       string(in.origin),
 				v1alpha1.AnnotationGroup:        in.group.Namespace + "/" + in.group.Name,

@@ -1,7 +1,6 @@
 package controllers
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,18 +21,27 @@ type fp8Publication struct {
 	note, comment string
 	// variables that take the place of the reported ones; nil leaves those as they are.
 	variables []v1alpha1.EnvVar
+	// keep are the collectives that it is on for; left are those that the run confirmed and that are not worth it.
+	keep []string
+	left []leftOut
+	// unproven are those that the run did not confirm.
+	unproven []string
 }
 
+// leftOut is a collective that FP8 is off for although the run confirmed it.
+type leftOut struct{ collective, why string }
+
 // provenFP8 decides which collectives get FP8 in the published settings. encodings says that the members' GPUs encode FP8
-// differently: each node's own run cannot show what comes of that between nodes.
-func provenFP8(spec *v1alpha1.CommGroupSpec, settings []v1alpha1.SettingStatus, library *v1alpha1.LibraryFacts, encodings string) fp8Publication {
+// differently: each node's own run cannot show what comes of that between nodes. notWorth says of collectives why FP8 does
+// not pay for them; none where that does not count.
+func provenFP8(spec *v1alpha1.CommGroupSpec, settings []v1alpha1.SettingStatus, library *v1alpha1.LibraryFacts, encodings string, notWorth map[string]string) fp8Publication {
 	if spec.LowPrecision.Mode == v1alpha1.FeatureDisabled || spec.LowPrecision.Mode == "" {
 		return fp8Publication{}
 	}
 	if library == nil {
 		return fp8Publication{withheld: "FP8 is asked for, and it is not known which library was measured.", reason: v1alpha1.ReasonNotProven}
 	}
-	flavor := rcclx.Flavor(cmp.Or(library.Imitates, library.Flavor))
+	flavor := gatesOf(library)
 	if encodings != "" {
 		if spec.LowPrecision.Mode == v1alpha1.FeatureRequired {
 			return fp8Publication{reason: v1alpha1.ReasonMixedFP8Encodings, withheld: "lowPrecision.mode is Required. " + encodings}
@@ -42,6 +50,7 @@ func provenFP8(spec *v1alpha1.CommGroupSpec, settings []v1alpha1.SettingStatus, 
 			comment: "FP8 is off: the group has GPUs that encode it differently"}
 	}
 	var keep, confirmed, hazardous, unproven []string
+	var left []leftOut
 	for _, c := range askedFP8(spec) {
 		i := slices.IndexFunc(settings, func(s v1alpha1.SettingStatus) bool { return s.Name == "lowPrecision."+c })
 		proof := i >= 0 && allowed(&settings[i]) && settings[i].Verified == v1alpha1.VerifiedConfirmed
@@ -49,6 +58,11 @@ func provenFP8(spec *v1alpha1.CommGroupSpec, settings []v1alpha1.SettingStatus, 
 			confirmed = append(confirmed, c)
 		}
 		hazard := i >= 0 && slices.Contains(settings[i].Warnings, v1alpha1.WarningTailHazard)
+		// That data may be wrong goes before that it is slow.
+		if why := notWorth[c]; proof && why != "" && (!hazard || spec.Publish.JobCounts == v1alpha1.JobCountsPadded) {
+			left = append(left, leftOut{c, why})
+			continue
+		}
 		switch {
 		case hazard:
 			hazardous = append(hazardous, c)
@@ -61,10 +75,18 @@ func provenFP8(spec *v1alpha1.CommGroupSpec, settings []v1alpha1.SettingStatus, 
 			unproven = append(unproven, c)
 		}
 	}
-	if flavor == rcclx.FlavorRCCLXStable && len(keep) < len(rcclx.Collectives()) {
-		keep = nil // it has one switch for all collectives
+	if spec.LowPrecision.Mode == v1alpha1.FeatureRequired && len(left) > 0 {
+		return fp8Publication{reason: v1alpha1.ReasonNotWorthIt, withheld: fmt.Sprintf(
+			"lowPrecision.mode is Required, and %s: name only the other collectives in lowPrecision.collectives, set the mode to Preferred, or publish.choice to AsRequested.", left[0].why)}
 	}
-	out := fp8Publication{variables: fp8Variables(flavor, spec, keep)}
+	var oneSwitch []string
+	if flavor == rcclx.FlavorRCCLXStable && len(keep) < len(rcclx.Collectives()) {
+		keep, oneSwitch = nil, keep
+	}
+	out := fp8Publication{variables: fp8Variables(flavor, spec, keep), keep: keep, left: left, unproven: unproven}
+	for _, c := range oneSwitch {
+		out.left = append(out.left, leftOut{c, "this library has one switch for all four collectives"})
+	}
 	hazard := ""
 	if len(hazardous) > 0 {
 		out.reason = v1alpha1.ReasonTailHazard

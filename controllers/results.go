@@ -208,9 +208,18 @@ func boundStatus(status *v1alpha1.CommGroupStatus) {
 		for i := range status.Culprits {
 			status.Culprits[i].Message = shorten(status.Culprits[i].Message, 2*limit)
 		}
+		boundAdvice(status.Advice, limit)
 		if fits() {
 			return
 		}
+	}
+	for i := range status.Checks {
+		if i > 0 {
+			status.Checks[i].Causes = nil
+		}
+	}
+	if fits() {
+		return
 	}
 	for sizes := 20; sizes >= 5; sizes -= 5 {
 		for i := range status.Results {

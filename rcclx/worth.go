@@ -123,7 +123,7 @@ func JudgeWorth(in WorthInput) (w Worth, ok bool) {
 	}
 	var sizes []int64
 	for size := range points {
-		if in.acts(size) {
+		if in.Acts(size) {
 			sizes = append(sizes, size)
 		}
 	}
@@ -147,9 +147,9 @@ func JudgeWorth(in WorthInput) (w Worth, ok bool) {
 	return w, true
 }
 
-// acts says whether the setting may change the way of a call of this size. FP8's AllGather does so below FP8's least size,
+// Acts says whether the setting may change the way of a call of this size. FP8's AllGather does so below FP8's least size,
 // too: it goes peer to peer there.
-func (in WorthInput) acts(sizeBytes int64) bool {
+func (in WorthInput) Acts(sizeBytes int64) bool {
 	call := Call{Collective: in.Collective, Datatype: in.Datatype, SizeBytes: sizeBytes, Ranks: in.Ranks, Nodes: 1, GFX: in.GFX}
 	with, _ := ExpectedPath(in.Flavor, in.Variant, in.Settings, call)
 	base, _ := ExpectedPath(in.Flavor, Baseline, in.Settings, call)

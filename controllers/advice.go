@@ -1,0 +1,242 @@
+package controllers
+
+import (
+	"cmp"
+	"slices"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/rcclx"
+)
+
+// The bounds of the advice, as the API has them, and so that it leaves the status room for the rest.
+const (
+	maxAdvice      = 48
+	maxAdviceBands = 8
+)
+
+// adviceInput is what the advice rests on.
+type adviceInput struct {
+	spec       *v1alpha1.CommGroupSpec
+	run        *v1alpha1.GroupRunStatus
+	outcomes   []outcome
+	dataErrors []v1alpha1.DataErrors
+	// gfxTargets of the members.
+	gfxTargets []string
+}
+
+// abComparison is one setting, collective, datatype and placement to be compared with Baseline, size by size.
+type abComparison struct {
+	base, with seriesKey
+	points     []rcclx.ABPoint
+	// errPPM is the worst relative error of any member, wrong the elements of all.
+	errPPM *int64
+	wrong  int64
+	// at is where the last member had the two series: members mostly report in one order.
+	atBase, atWith int
+}
+
+// worthOf judges each setting that the spec asks for by a run that is over; nothing before that. Members count with
+// whatever verdict, each compared with itself: where a slow link slows Baseline, it slows the variant.
+func worthOf(in adviceInput) (flavor rcclx.Flavor, all []rcclx.Worth) {
+	if in.run == nil || in.run.Phase != v1alpha1.RunPhaseFinished {
+		return "", nil
+	}
+	reports := make([]*v1alpha1.NodeRunStatus, 0, len(in.outcomes))
+	for i := range in.outcomes {
+		if r := in.outcomes[i].report; r != nil && r.Phase == v1alpha1.NodeRunFinished && len(r.Results) > 0 {
+			reports = append(reports, r)
+		}
+	}
+	if len(reports) == 0 {
+		return "", nil
+	}
+	flavor = sharedGates(reports)
+	input := rcclx.WorthInput{Flavor: flavor, Settings: requestedSettings(in.spec), Ranks: int(in.spec.RanksPerNode)}
+	if len(in.gfxTargets) == 1 {
+		input.GFX = in.gfxTargets[0]
+	}
+	plan := planFor(in.spec)
+	for _, variant := range plan.Variants {
+		if variant == v1alpha1.VariantBaseline {
+			continue
+		}
+		for _, c := range rcclx.Collectives() {
+			for _, d := range plan.Datatypes {
+				if len(all) == maxAdvice || !slices.Contains(plan.Collectives, v1alpha1.Collective(c)) {
+					continue
+				}
+				w := input
+				w.Variant, w.Collective, w.Datatype = rcclx.Variant(variant), c, rcclx.Datatype(d)
+				if judged, ok := judgeWorth(w, &plan, in, reports); ok {
+					all = append(all, judged)
+				}
+			}
+		}
+	}
+	return flavor, all
+}
+
+// judgeWorth gathers the members' numbers for one setting, collective and datatype.
+func judgeWorth(in rcclx.WorthInput, plan *v1alpha1.RunPlan, from adviceInput, reports []*v1alpha1.NodeRunStatus) (rcclx.Worth, bool) {
+	c, d := v1alpha1.Collective(in.Collective), v1alpha1.Datatype(in.Datatype)
+	placements, sizes := measurements(plan, c, d, from.spec.RanksPerNode)
+	sizes = slices.DeleteFunc(slices.Clone(sizes), func(size int64) bool { return !in.Acts(size) })
+	if len(sizes) == 0 {
+		return rcclx.Worth{}, false
+	}
+	for _, p := range placements {
+		x := &abComparison{base: seriesKey{v1alpha1.VariantBaseline, c, d, shownPlacement(p)}, with: seriesKey{v1alpha1.Variant(in.Variant), c, d, shownPlacement(p)}}
+		for _, size := range sizes {
+			x.points = append(x.points, rcclx.ABPoint{SizeBytes: size, Members: len(reports), LeftOut: true, GainsPPM: make([]int64, 0, len(reports))})
+		}
+		for _, r := range reports {
+			x.add(r)
+		}
+		in.Series = append(in.Series, rcclx.ABSeries{Placement: p, Points: x.points})
+		in.WrongElements += x.wrong
+		in.ErrorPPM = larger(in.ErrorPPM, x.errPPM)
+	}
+	if in.ErrorPPM != nil { // with random data it may be larger
+		for i := range from.dataErrors {
+			e := &from.dataErrors[i]
+			for j := range min(len(e.Collectives), len(e.MaxErrorPPM)) {
+				if e.Variant == v1alpha1.Variant(in.Variant) && e.Datatype == d && e.Collectives[j] == c {
+					in.ErrorPPM = larger(in.ErrorPPM, &e.MaxErrorPPM[j])
+				}
+			}
+		}
+	}
+	return rcclx.JudgeWorth(in)
+}
+
+// larger is the larger of two numbers of which either may be missing.
+func larger(a, b *int64) *int64 {
+	if a == nil || b != nil && *b > *a {
+		return b
+	}
+	return a
+}
+
+// add takes one member's numbers in. A size without numbers was left out of the report for space only where the agent says
+// Pass, which it does not before it has measured everything.
+func (x *abComparison) add(r *v1alpha1.NodeRunStatus) {
+	base, with := seriesAt(r.Results, x.base, &x.atBase), seriesAt(r.Results, x.with, &x.atWith)
+	if with != nil {
+		x.wrong += with.WrongElements
+		if e := with.MaxRelativeErrorPPM; e != nil && *e > 0 { // the data was chosen so that FP8 must round: zero is unmeasured
+			x.errPPM = larger(x.errPPM, e)
+		}
+	}
+	for i := range x.points {
+		p := &x.points[i]
+		before, noiseBefore := cellAt(base, p.SizeBytes)
+		after, noiseAfter := cellAt(with, p.SizeBytes)
+		if before <= 0 || after <= 0 {
+			p.LeftOut = p.LeftOut && r.Verdict == v1alpha1.VerdictPass
+			continue
+		}
+		p.GainsPPM = append(p.GainsPPM, int64(float64(before-after)/float64(before)*1e6))
+		if noiseBefore > 0 && noiseAfter > 0 {
+			p.NoisePPM = append(p.NoisePPM, int64(noiseBefore+noiseAfter)*10_000)
+		}
+	}
+}
+
+// seriesAt finds a series, at first where the last member had it.
+func seriesAt(results []v1alpha1.ResultSeries, key seriesKey, at *int) *v1alpha1.ResultSeries {
+	if *at < len(results) && keyOf(&results[*at]) == key {
+		return &results[*at]
+	}
+	i := slices.IndexFunc(results, func(r v1alpha1.ResultSeries) bool { return keyOf(&r) == key })
+	if i < 0 {
+		return nil
+	}
+	*at = i
+	return &results[i]
+}
+
+// cellAt is the latency at a size and its noise; zero where there is none.
+func cellAt(r *v1alpha1.ResultSeries, sizeBytes int64) (latencyNanoseconds int64, noisePercent int32) {
+	if r == nil {
+		return 0, 0
+	}
+	i, ok := slices.BinarySearch(r.SizeBytes, sizeBytes)
+	if !ok || i >= len(r.LatencyNanoseconds) {
+		return 0, 0
+	}
+	if i < len(r.NoisePercent) {
+		noisePercent = r.NoisePercent[i]
+	}
+	return r.LatencyNanoseconds[i], noisePercent
+}
+
+// sharedGates is the flavor whose gates hold for all members; unknown where they differ or one is not known.
+func sharedGates(reports []*v1alpha1.NodeRunStatus) rcclx.Flavor {
+	flavor := gatesOf(reports[0].Library)
+	for _, r := range reports[1:] {
+		if gatesOf(r.Library) != flavor {
+			return rcclx.FlavorUnknown
+		}
+	}
+	return flavor
+}
+
+// gatesOf is the flavor whose gates hold for a library.
+func gatesOf(library *v1alpha1.LibraryFacts) rcclx.Flavor {
+	if library == nil {
+		return rcclx.FlavorUnknown
+	}
+	return rcclx.Flavor(cmp.Or(library.Imitates, library.Flavor))
+}
+
+// requestedSettings are the settings of the spec as the library's package has them.
+func requestedSettings(spec *v1alpha1.CommGroupSpec) rcclx.Settings {
+	s := rcclx.Settings{
+		DDA: rcclx.DDASettings{Mode: rcclx.Mode(spec.DDA.Mode), AllReduceFlatMaxBytes: spec.DDA.AllReduceFlatMaxBytes,
+			AllReduceTreeMaxBytes: spec.DDA.AllReduceTreeMaxBytes},
+		LowPrecision: rcclx.LowPrecisionSettings{Mode: rcclx.Mode(spec.LowPrecision.Mode)},
+	}
+	for _, c := range spec.LowPrecision.Collectives {
+		s.LowPrecision.Collectives = append(s.LowPrecision.Collectives, rcclx.Collective(c))
+	}
+	for _, e := range spec.Runtime.Env {
+		s.Env = append(s.Env, rcclx.EnvVar{Name: e.Name, Value: e.Value})
+	}
+	return s
+}
+
+// settingOf names the setting that a variant measures.
+func settingOf(v rcclx.Variant, c rcclx.Collective) string {
+	if v == rcclx.LowPrecision {
+		return "lowPrecision." + string(c)
+	}
+	return "dda." + string(c)
+}
+
+// shownAdvice is the judgement as the API has it.
+func shownAdvice(flavor rcclx.Flavor, spec *v1alpha1.CommGroupSpec, all []rcclx.Worth) []v1alpha1.SettingAdvice {
+	var out []v1alpha1.SettingAdvice
+	for _, a := range rcclx.Advise(flavor, requestedSettings(spec), all) {
+		shown := v1alpha1.SettingAdvice{Name: settingOf(a.Variant, a.Collective) + "/" + string(a.Datatype), State: v1alpha1.WorthState(a.State),
+			MemoryBytes: a.MemoryBytes, Recommend: a.Recommend, Message: a.Message}
+		if a.Variant == rcclx.LowPrecision && rcclx.KnowsLowPrecision(a.Collective, a.Datatype) {
+			shown.ErrorPPM = a.ErrorPPM
+		}
+		for _, b := range a.Bands(maxAdviceBands) {
+			shown.Bands = append(shown.Bands, v1alpha1.GainBand{MinBytes: b.MinBytes, MaxBytes: b.MaxBytes, Outcome: b.Outcome,
+				MedianGainPercent: int32(max(-1_000_000, min(b.MedianGainPercent, 100)))})
+		}
+		out = append(out, shown)
+	}
+	return out
+}
+
+// boundAdvice shortens what says least: the messages, then the bands of those at the end.
+func boundAdvice(advice []v1alpha1.SettingAdvice, limit int) {
+	for i := range advice {
+		advice[i].Message = shorten(advice[i].Message, limit)
+		if i >= limit/4 {
+			advice[i].Bands = nil
+		}
+	}
+}

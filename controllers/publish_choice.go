@@ -1,0 +1,189 @@
+package controllers
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/rcclx"
+)
+
+// chosen is what of the proven settings goes out (docs/decisions/0014).
+type chosen struct {
+	// withheld says why nothing at all is published; reason goes with it, or with a note about a part that is left out.
+	withheld, reason string
+	// note is for the condition, comments are lines for rccl.conf.
+	note     string
+	comments []string
+	env      []v1alpha1.EnvVar
+}
+
+// chooseSettings decides by publish.choice. What is not worth it is switched off by its variable, and not just left out:
+// RCCLX and AMD's RCCL have DDA on by default.
+func chooseSettings(in publishInput, report *v1alpha1.NodeRunStatus) chosen {
+	spec := &in.group.Spec
+	flavor := gatesOf(report.Library)
+	encodings := fp8Encodings(spec, in.gfxTargets)
+	if cmp.Or(spec.Publish.Choice, v1alpha1.PublishWhereWorthIt) == v1alpha1.PublishAsRequested {
+		fp8 := provenFP8(spec, in.settings, report.Library, encodings, nil)
+		out := chosen{withheld: fp8.withheld, reason: fp8.reason, note: fp8.note, env: fp8.apply(report.Environment)}
+		if fp8.comment != "" {
+			out.comments = []string{fp8.comment}
+		}
+		return out
+	}
+	dda := chooseDDA(in, flavor)
+	if spec.DDA.Mode == v1alpha1.FeatureRequired && !dda.On {
+		return chosen{reason: v1alpha1.ReasonNotWorthIt, withheld: fmt.Sprintf(
+			"dda.mode is Required, and %s: set it to Preferred, or publish.choice to AsRequested.", dda.Why)}
+	}
+	objections := map[string]string{}
+	for _, c := range rcclx.ChooseLowPrecision(in.worth, askedCollectives(spec), dda) {
+		if !c.On {
+			objections[string(c.Collective)] = c.Why
+		}
+	}
+	fp8 := provenFP8(spec, in.settings, report.Library, encodings, objections)
+	if fp8.withheld != "" {
+		return chosen{withheld: fp8.withheld, reason: fp8.reason}
+	}
+	out := chosen{reason: fp8.reason, note: fp8.note}
+	if fp8.comment != "" {
+		out.comments = append(out.comments, fp8.comment)
+	}
+	out.env = withDDA(flavor, spec, dda, fp8.apply(report.Environment))
+	out.comments = append(out.comments, fmt.Sprintf("Of what run %s measured on %s: what is in effect, confirmed and worth it.", in.run.ID, counted(len(in.outcomes), "member")))
+	out.explain(in, dda, fp8)
+	return out
+}
+
+// chooseDDA is the choice by the numbers, of what the run confirmed only.
+func chooseDDA(in publishInput, flavor rcclx.Flavor) rcclx.DDAChoice {
+	spec := &in.group.Spec
+	if !rcclx.Mode(spec.DDA.Mode).Requests() {
+		return rcclx.DDAChoice{Why: "the spec asks for none"}
+	}
+	confirmed := slices.ContainsFunc(in.settings, func(s v1alpha1.SettingStatus) bool {
+		return strings.HasPrefix(s.Name, "dda.") && settingRequested(&s) && allowed(&s) && s.Verified == v1alpha1.VerifiedConfirmed
+	})
+	choice := rcclx.ChooseDDA(flavor, requestedSettings(spec), in.worth)
+	if choice.On && !confirmed {
+		return rcclx.DDAChoice{Why: "the run did not confirm it for any collective"}
+	}
+	return choice
+}
+
+func askedCollectives(spec *v1alpha1.CommGroupSpec) []rcclx.Collective {
+	if !rcclx.Mode(spec.LowPrecision.Mode).Requests() {
+		return nil
+	}
+	var out []rcclx.Collective
+	for _, c := range askedFP8(spec) {
+		out = append(out, rcclx.Collective(c))
+	}
+	return out
+}
+
+// ddaSettings begins the names of the settings whose variables DDA's choice decides.
+const ddaSettings = "dda."
+
+// withDDA puts the variables of the choice in the place of those that the spec's settings gave.
+func withDDA(flavor rcclx.Flavor, spec *v1alpha1.CommGroupSpec, dda rcclx.DDAChoice, env []v1alpha1.EnvVar) []v1alpha1.EnvVar {
+	asked := requestedSettings(spec)
+	given := map[string]bool{}
+	for _, row := range rcclx.SettingVariables(flavor, asked) {
+		if strings.HasPrefix(row.Setting, ddaSettings) && row.Value != nil {
+			given[row.Name] = true
+		}
+	}
+	out := slices.DeleteFunc(slices.Clone(env), func(e v1alpha1.EnvVar) bool { return given[e.Name] })
+	choice := asked
+	choice.DDA = rcclx.DDASettings{Mode: rcclx.ModeDisabled}
+	if dda.On {
+		choice.DDA = rcclx.DDASettings{Mode: rcclx.ModePreferred, AllReduceFlatMaxBytes: dda.FlatMaxBytes, AllReduceTreeMaxBytes: dda.TreeMaxBytes}
+	}
+	for _, row := range rcclx.SettingVariables(flavor, choice) {
+		if strings.HasPrefix(row.Setting, ddaSettings) && row.Value != nil {
+			out = slices.DeleteFunc(out, func(e v1alpha1.EnvVar) bool { return e.Name == row.Name })
+			out = append(out, v1alpha1.EnvVar{Name: row.Name, Value: *row.Value})
+		}
+	}
+	return out
+}
+
+// explain says in rccl.conf and in the condition what is on, what is left out and why, with gain and memory.
+func (c *chosen) explain(in publishInput, dda rcclx.DDAChoice, fp8 fp8Publication) {
+	spec := &in.group.Spec
+	var off []string
+	on, asked := false, rcclx.Mode(spec.DDA.Mode).Requests() || rcclx.Mode(spec.LowPrecision.Mode).Requests()
+	if rcclx.Mode(spec.DDA.Mode).Requests() {
+		if dda.On {
+			on = true
+			c.comments = append(c.comments, fmt.Sprintf("DDA is on: %s%s.", dda.Why, costs(in.worth, rcclx.DDA)))
+			c.gains(in.worth, rcclx.DDA, nil)
+		} else {
+			c.comments = append(c.comments, fmt.Sprintf("DDA is off: %s.", dda.Why))
+			off = append(off, "DDA is off: "+dda.Why)
+		}
+	}
+	if len(fp8.keep) > 0 {
+		on = true
+		c.comments = append(c.comments, fmt.Sprintf("FP8 is on for %s%s.", strings.Join(fp8.keep, ", "), costs(in.worth, rcclx.LowPrecision)))
+		c.gains(in.worth, rcclx.LowPrecision, fp8.keep)
+	}
+	for _, o := range fp8.left {
+		c.comments = append(c.comments, fmt.Sprintf("FP8 is off for %s: %s.", o.collective, o.why))
+		off = append(off, fmt.Sprintf("FP8 is off for %s: %s", o.collective, o.why))
+	}
+	for _, name := range fp8.unproven {
+		c.comments = append(c.comments, fmt.Sprintf("FP8 is off for %s: the run did not confirm it.", name))
+	}
+	if !on && asked {
+		c.comments = append(c.comments, "Nothing of what was asked for is both confirmed and worth it: these are the variables of Baseline.")
+		off = append([]string{"Nothing of what was asked for is both confirmed and worth it, so that the variables are Baseline's"}, off...)
+	}
+	if len(off) > 0 {
+		c.note += " " + strings.Join(off, "; ") + "."
+	}
+}
+
+// gains are lines of what was measured, for the collectives that are on; nil for all.
+func (c *chosen) gains(all []rcclx.Worth, v rcclx.Variant, of []string) {
+	for _, w := range all {
+		if w.Variant != v || of != nil && !slices.Contains(of, string(w.Collective)) {
+			continue
+		}
+		var parts []string
+		for _, b := range w.Bands(maxAdviceBands) {
+			change := fmt.Sprintf("%d %% less time", b.MedianGainPercent)
+			switch {
+			case b.Outcome == rcclx.OutcomeEven:
+				change = "no change"
+			case b.MedianGainPercent < 0:
+				change = fmt.Sprintf("%d %% more time", -b.MedianGainPercent)
+			}
+			parts = append(parts, fmt.Sprintf("%s from %s to %s", change, rcclx.HumanBytes(b.MinBytes), rcclx.HumanBytes(b.MaxBytes)))
+		}
+		line := fmt.Sprintf("  %s %s: %s", w.Collective, w.Datatype, strings.Join(parts, ", "))
+		if v == rcclx.LowPrecision && w.ErrorPPM != nil && rcclx.KnowsLowPrecision(w.Collective, w.Datatype) {
+			line += fmt.Sprintf(", for an error of up to %.1f %%", float64(*w.ErrorPPM)/1e4)
+		}
+		c.comments = append(c.comments, line+".")
+	}
+}
+
+// costs is the most device memory that the setting takes, in half a sentence; empty where it is not known.
+func costs(all []rcclx.Worth, v rcclx.Variant) string {
+	var most *int64
+	for i := range all {
+		if all[i].Variant == v {
+			most = larger(most, all[i].MemoryBytes)
+		}
+	}
+	if most == nil {
+		return ""
+	}
+	return fmt.Sprintf(", for %s of device memory a rank and communicator", rcclx.HumanBytes(*most))
+}

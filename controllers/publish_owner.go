@@ -1,0 +1,112 @@
+package controllers
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// lookAgain is how long a ConfigMap of someone else is left before the next look: no event tells when it goes.
+const lookAgain = 5 * time.Minute
+
+// actionPublish marks the events of the condition SettingsPublished.
+const actionPublish = "Set" + v1alpha1.ConditionSettingsPublished
+
+// notOwned leaves a ConfigMap alone that does not belong to the group, and says whose it is.
+func notOwned(in publishInput, name string) publication {
+	return publication{
+		published: otherPublished(in, name),
+		wakeAt:    in.now.Add(lookAgain),
+		condition: finding{metav1.ConditionFalse, v1alpha1.ReasonConfigMapNotOwned,
+			fmt.Sprintf("ConfigMap %s exists and %s; it is left alone. Set publish.configMapName to another name, or delete it.", name, ownerOf(in.existing))},
+	}
+}
+
+// ownerOf says whose a ConfigMap is.
+func ownerOf(cm *corev1.ConfigMap) string {
+	refs := cm.GetOwnerReferences()
+	i := slices.IndexFunc(refs, func(r metav1.OwnerReference) bool {
+		return r.Kind == "CommGroup" && strings.HasPrefix(r.APIVersion, v1alpha1.GroupVersion.Group+"/")
+	})
+	switch {
+	case i >= 0:
+		return fmt.Sprintf("belongs to CommGroup %s, which publishes under the same name", refs[i].Name)
+	case len(refs) > 0:
+		return fmt.Sprintf("belongs to %s %s", refs[0].Kind, refs[0].Name)
+	case cm.Labels[managedByLabel] == managedBy:
+		return "has this operator's labels, but no owner"
+	}
+	return "does not belong to this CommGroup"
+}
+
+// otherPublished is what the group has published under another name, and still has.
+func otherPublished(in publishInput, name string) *v1alpha1.PublishedStatus {
+	old := in.group.Status.Published
+	if old == nil || old.ConfigMapName == name || !slices.Contains(in.owned, old.ConfigMapName) {
+		return nil
+	}
+	return old
+}
+
+func settingLines(variables map[string]string) string {
+	var b strings.Builder
+	for _, name := range sortedKeys(variables) {
+		fmt.Fprintf(&b, "%s=%s\n", name, variables[name])
+	}
+	return b.String()
+}
+
+func shortHash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])[:16]
+}
+
+// intact says whether a published ConfigMap still holds what its hash is of, both as variables and as a file. Releases before
+// there were several lines of comments hashed the file with its comment.
+func intact(cm *corev1.ConfigMap, hash string) bool {
+	variables := make(map[string]string, len(cm.Data))
+	for name, value := range cm.Data {
+		if name != confKey {
+			variables[name] = value
+		}
+	}
+	lines := settingLines(variables)
+	conf := cm.Data[confKey]
+	rest := conf
+	for strings.HasPrefix(rest, "#") {
+		_, rest, _ = strings.Cut(rest, "\n")
+	}
+	return len(cm.BinaryData) == 0 && rest == lines && (shortHash(lines) == hash || shortHash(conf) == hash)
+}
+
+// configMapRefused takes back what the decision says of a ConfigMap that could not be written. One that another writer came
+// first with is looked at again at once, and until then the last status holds.
+func configMapRefused(d *Decision, group *v1alpha1.CommGroup, now time.Time, err error) {
+	name := d.ConfigMap.Name
+	d.Status.Published = group.Status.Published
+	d.Events = slices.DeleteFunc(d.Events, func(e Event) bool {
+		return e.Action == actionPublish || e.Reason == v1alpha1.ReasonSettingsRestored
+	})
+	before := meta.FindStatusCondition(group.Status.Conditions, v1alpha1.ConditionSettingsPublished)
+	f := finding{metav1.ConditionFalse, v1alpha1.ReasonConfigMapNotWritten,
+		shorten(fmt.Sprintf("ConfigMap %s could not be written: %v. Mend what refuses it (a quota, an admission policy, immutable: true); it is tried again.", name, err), 1024)}
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		f = finding{metav1.ConditionUnknown, v1alpha1.ReasonNotProven, "Another writer came first; the ConfigMap is looked at again."}
+		if before != nil {
+			f = finding{before.Status, before.Reason, before.Message}
+		}
+	} else if before == nil || before.Reason != f.Reason {
+		d.Events = append(d.Events, Event{Warning: true, Reason: f.Reason, Action: actionPublish, Note: shorten(f.Message, 1000)})
+	}
+	d.Status.Conditions = setConditions(d.Status.Conditions, map[string]finding{v1alpha1.ConditionSettingsPublished: f}, group.Generation, now)
+}
