@@ -1,0 +1,491 @@
+package controllers
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// gateWorld is ten members that passed a finished run in a group that may mark nodes; n0 is the one under test. Two of ten
+// may be gated at once.
+func gateWorld() *gateInput {
+	group := testGroup()
+	group.Spec.Gating = v1alpha1.GatingSpec{Mode: v1alpha1.GatingEnforce, Actions: everyAction, MaxPercent: ptr.To(int32(20))}
+	in := &gateInput{now: testNow, group: group, nodes: testNodes(10), membersKnown: true, commNodes: map[string]*v1alpha1.CommNode{},
+		run:        &v1alpha1.GroupRunStatus{ID: "1-1", Number: 1, Generation: 1, Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass},
+		privileged: []string{"other", "team"}}
+	for i := range in.nodes {
+		node := &in.nodes[i]
+		node.Name = fmt.Sprint("n", i)
+		node.UID = types.UID("uid-" + node.Name)
+		facts := testFacts(testNow)
+		cn := &v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{NodeName: node.Name, NodeUID: string(node.UID),
+			Run: &v1alpha1.RunAssignment{ID: "1-1", Generation: 1, Number: 1, Platform: platformOf(facts)}},
+			Status: v1alpha1.CommNodeStatus{Facts: facts, Run: &v1alpha1.NodeRunStatus{ID: "1-1", Generation: 1, Phase: v1alpha1.NodeRunFinished, BootID: "boot-1"}}}
+		in.commNodes[node.Name] = cn
+		in.members = append(in.members, Member{Name: node.Name, UID: string(node.UID), Node: node})
+		in.outcomes = append(in.outcomes, outcome{node: node.Name, phase: nodeDone, report: cn.Status.Run})
+		in.result(i, v1alpha1.VerdictPass, v1alpha1.ReasonAllPassed)
+	}
+	return in
+}
+
+// result is what the agent of node i reported.
+func (in *gateInput) result(i int, verdict v1alpha1.Verdict, reason string) {
+	o := &in.outcomes[i]
+	cn := in.commNodes[o.node]
+	cn.Status.Run.Verdict = verdict
+	o.report, o.verdict, o.reason, o.message = cn.Status.Run, verdict, reason, "as reported"
+	if o.culprits = nil; verdict == v1alpha1.VerdictFail || verdict == v1alpha1.VerdictError {
+		o.culprits = []v1alpha1.Culprit{nodeCulprit(o.node, reason, o.message)}
+	}
+}
+
+// closed is a part of the run that the controller ended.
+func (in *gateInput) closed(i int, verdict v1alpha1.Verdict) {
+	in.result(i, verdict, v1alpha1.ReasonRunPodFailed)
+	in.outcomes[i].report = nil
+}
+
+// holds writes the group's statement on node i, as an earlier run left it.
+func (in *gateInput) holds(t *testing.T, i int, verdict v1alpha1.Verdict) {
+	t.Helper()
+	g := newGating(in, markKey(string(in.group.UID)))
+	j := judged{node: &in.nodes[i], outcome: &outcome{node: in.nodes[i].Name, reason: v1alpha1.ReasonSlowLink, message: "earlier"}}
+	s := g.statement(&j, verdict)
+	s.Run = "1-0"
+	in.nodes[i] = *marked(t, &in.nodes[i], map[string]string{g.key: s.String()}, testNow)
+}
+
+// did is what gate does to node i: fail, pass, lift or "" for nothing; with ! where people are told.
+func did(r *gateResult, in *gateInput, i int) string {
+	for _, m := range r.marks {
+		if m.Node.Name != in.nodes[i].Name {
+			continue
+		}
+		what := "lift"
+		if m.statement != nil {
+			what = strings.ToLower(string(m.statement.Verdict))
+		}
+		if m.change != markQuiet {
+			what += "!"
+		}
+		return what
+	}
+	return ""
+}
+
+// gatingCases has for every evidence how it comes about, and what then happens to a node without a statement, with Pass, and
+// with Fail.
+var gatingCases = map[evidence][]struct {
+	name             string
+	change           func(in *gateInput)
+	none, pass, fail string
+}{
+	seenOff: {
+		{"mode Off", func(in *gateInput) { in.group.Spec.Gating.Mode = v1alpha1.GatingOff }, "", "lift", "lift!"},
+		{"mode absent", func(in *gateInput) { in.group.Spec.Gating.Mode = "" }, "", "lift", "lift!"},
+		{"mode DryRun", func(in *gateInput) { in.group.Spec.Gating.Mode = v1alpha1.GatingDryRun }, "", "lift", "lift!"},
+		{"namespace not allowed", func(in *gateInput) { in.privileged = []string{"other"} }, "", "lift", "lift!"},
+		{"failed and mode Off", func(in *gateInput) {
+			in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
+			in.group.Spec.Gating.Mode = v1alpha1.GatingOff
+		}, "", "lift", "lift!"},
+		{"simulated node", func(in *gateInput) {
+			in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
+			in.commNodes["n0"].Status.Facts.Origin = v1alpha1.OriginSimulated
+		}, "", "lift", "lift!"},
+		{"simulated library", func(in *gateInput) {
+			in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
+			in.commNodes["n0"].Status.Run.Library = &v1alpha1.LibraryFacts{Flavor: "simulated"}
+		}, "", "lift", "lift!"},
+	},
+	seenLeft: {
+		{"no member", func(in *gateInput) {
+			in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
+			in.members = in.members[1:]
+		}, "", "lift", "lift!"},
+	},
+	seenReplaced: {
+		{"another Node of the name", func(in *gateInput) {
+			in.nodes[0].UID, in.members[0].UID = "uid-new", "uid-new"
+			in.commNodes["n0"].Spec.NodeUID = "uid-new"
+			in.outcomes = in.outcomes[1:]
+		}, "", "lift", "lift!"},
+	},
+	seenExempt: {
+		{"annotation", func(in *gateInput) {
+			in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
+			in.exempt(0)
+		}, "", "lift", "lift!"},
+	},
+	seenFailed: {
+		{"the agent failed it", func(in *gateInput) { in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink) }, "fail!", "fail!", ""},
+		{"for another reason than before", func(in *gateInput) { in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonWrongData) }, "fail!", "fail!", "fail"},
+		{"the run goes on", func(in *gateInput) {
+			in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
+			in.run.Phase, in.run.Verdict = v1alpha1.RunPhaseRunning, ""
+		}, "fail!", "fail!", ""},
+		{"slow against the others, run over", func(in *gateInput) {
+			in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonSlowNode)
+			in.commNodes["n0"].Status.Run.Verdict = v1alpha1.VerdictPass
+		}, "fail!", "fail!", "fail"},
+		{"culprit of the group's stage", func(in *gateInput) {
+			in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n0", Kind: "NIC", Name: "mlx5_3", Reason: v1alpha1.ReasonSlowRail, Message: "slow"})
+		}, "fail!", "fail!", "fail"},
+		{"failed on other GPUs", func(in *gateInput) {
+			in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
+			in.gpus(0, 8, true)
+			in.commNodes["n0"].Spec.Run.Platform = platformOf(in.commNodes["n0"].Status.Facts)
+		}, "fail!", "fail!", "fail"},
+	},
+	seenPassed: {
+		{"alone", func(*gateInput) {}, "pass", "", "pass!"},
+		{"on another boot", func(in *gateInput) {
+			in.commNodes["n0"].Status.Facts.BootID, in.commNodes["n0"].Status.Run.BootID = "boot-2", "boot-2"
+		}, "pass", "pass", "pass!"},
+		{"the group's stage passed", func(in *gateInput) { in.spanOf(v1alpha1.VerdictPass) }, "pass", "", "pass!"},
+		{"the group's stage named another node", func(in *gateInput) {
+			in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n5", Kind: "Node", Name: "n5", Reason: v1alpha1.ReasonSlowNode})
+		}, "pass", "", "pass!"},
+	},
+	seenGPUsReplaced: {
+		{"other GPUs, not yet measured", func(in *gateInput) { in.outcomes[0].stale = true; in.gpus(0, 8, true) }, "", "lift", "lift!"},
+		{"while the new run goes on", func(in *gateInput) { in.outcomes[0].verdict = ""; in.gpus(0, 8, true) }, "", "lift", "lift!"},
+	},
+	seenStale: {
+		{"rebooted", func(in *gateInput) { in.outcomes[0].stale = true }, "", "lift", ""},
+		{"a GPU fell off the bus", func(in *gateInput) { in.outcomes[0].stale = true; in.gpus(0, 7, false) }, "", "lift", ""},
+		{"other GPUs, but the report has run out", func(in *gateInput) {
+			in.outcomes[0].stale = true
+			in.gpus(0, 8, true)
+			in.now = in.now.Add(time.Hour)
+		}, "", "lift", ""},
+	},
+	seenError: {
+		{"the pod failed", func(in *gateInput) { in.closed(0, v1alpha1.VerdictError) }, "", "", ""},
+		{"the agent could not measure", func(in *gateInput) { in.result(0, v1alpha1.VerdictError, v1alpha1.ReasonInitFailed) }, "", "", ""},
+	},
+	seenInconclusive: {{"nothing to judge by", func(in *gateInput) { in.result(0, v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive) }, "", "", ""}},
+	seenSkipped:      {{"GPUs in use", func(in *gateInput) { in.closed(0, v1alpha1.VerdictSkipped) }, "", "", ""}},
+	seenNothing: {
+		{"never ran", func(in *gateInput) { in.run, in.outcomes = nil, nil }, "", "", ""},
+		{"its turn has not come", func(in *gateInput) {
+			in.run.Phase, in.outcomes[0].verdict, in.outcomes[0].report = v1alpha1.RunPhaseRunning, "", nil
+		}, "", "", ""},
+		{"passed, and the run goes on", func(in *gateInput) { in.run.Phase = v1alpha1.RunPhaseRunning }, "", "", ""},
+		{"slow against the others, and the run goes on", func(in *gateInput) {
+			in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonSlowNode)
+			in.commNodes["n0"].Status.Run.Verdict, in.run.Phase = v1alpha1.VerdictPass, v1alpha1.RunPhaseRunning
+		}, "", "", ""},
+		{"passed a run that was aborted", func(in *gateInput) { in.run.Phase = v1alpha1.RunPhaseAborted }, "", "", ""},
+		{"the spec asks for other measurements now", func(in *gateInput) { in.group.Generation++ }, "", "", ""},
+		{"nobody knows whether hardware passed", func(in *gateInput) { in.commNodes["n0"].Status.Facts.Origin = v1alpha1.OriginUnknown }, "", "", ""},
+		{"nobody knows whether hardware failed", func(in *gateInput) {
+			in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
+			in.commNodes["n0"].Status.Facts = nil
+		}, "", "", ""},
+		{"the members could not be selected", func(in *gateInput) { in.membersKnown, in.members = false, nil }, "", "", ""},
+		{"the culprit is elsewhere", func(in *gateInput) {
+			in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonCollectiveFailed)
+			in.outcomes[0].culprits[0].Node = "n5"
+		}, "", "", ""},
+		{"the group's stage goes on", func(in *gateInput) {
+			in.spanOf("")
+			in.span.Stage = v1alpha1.StageGroup
+		}, "", "", ""},
+		{"the group's stage is of an older run", func(in *gateInput) {
+			in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n0", Kind: "Node", Name: "n0"})
+			in.span.RunID = "1-0"
+		}, "", "", ""},
+		{"the group's stage could not be measured", func(in *gateInput) { in.spanOf(v1alpha1.VerdictError) }, "", "", ""},
+		{"the group failed and no culprit was found", func(in *gateInput) {
+			in.spanOf(v1alpha1.VerdictFail)
+			in.span.Localization.State = v1alpha1.LocalizationNotFound
+		}, "", "", ""},
+		{"the group went on without it", func(in *gateInput) {
+			in.spanOf(v1alpha1.VerdictPass)
+			in.span.Left, in.span.LeftSet = []string{"n0"}, "0"
+		}, "", "", ""},
+		{"bad only together with another", func(in *gateInput) {
+			in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n0", Kind: "Pair", Name: "n0<->n4", Reason: v1alpha1.ReasonSlowPair})
+		}, "", "", ""},
+	},
+}
+
+func (in *gateInput) exempt(i int) {
+	if in.nodes[i].Annotations == nil {
+		in.nodes[i].Annotations = map[string]string{}
+	}
+	in.nodes[i].Annotations[v1alpha1.AnnotationGatingExempt] = "true"
+}
+
+// gpus gives the node n GPUs, at other addresses than before where others is set.
+func (in *gateInput) gpus(i, n int, others bool) {
+	f := in.commNodes[in.nodes[i].Name].Status.Facts
+	f.GPUs, f.GPUCount = testGPUs(n), int32(n)
+	if others {
+		f.GPUs[0].PCIAddress = "0001:01:00.0"
+	}
+}
+
+func (in *gateInput) spanOf(verdict v1alpha1.Verdict, culprits ...v1alpha1.Culprit) {
+	in.group.Spec.Span = v1alpha1.SpanGroup
+	in.span = &v1alpha1.SpanStatus{RunID: in.run.ID, Stage: v1alpha1.StageEnded, Verdict: verdict, Culprits: culprits}
+	if verdict == v1alpha1.VerdictFail {
+		in.span.Localization = &v1alpha1.LocalizationStatus{State: v1alpha1.LocalizationFound}
+	}
+}
+
+// TestEveryPairOfStatementAndEvidence plays each way in which an evidence comes about on a node with each statement.
+func TestEveryPairOfStatementAndEvidence(t *testing.T) {
+	for e := range evidenceCount {
+		if len(gatingCases[e]) == 0 {
+			t.Errorf("no case brings evidence %d about", e)
+		}
+		for _, c := range gatingCases[e] {
+			for state, want := range []string{heldNone: c.none, heldPass: c.pass, heldFail: c.fail} {
+				t.Run(fmt.Sprintf("%s/%d", c.name, state), func(t *testing.T) {
+					in := gateWorld()
+					if state != int(heldNone) {
+						in.holds(t, 0, map[int]v1alpha1.Verdict{int(heldPass): v1alpha1.VerdictPass, int(heldFail): v1alpha1.VerdictFail}[state])
+					}
+					c.change(in)
+					r := gate(in)
+					if got := did(&r, in, 0); got != want {
+						t.Errorf("gate does %q, want %q (%+v)", got, want, r.status)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestTheTableIsWhole: no pair is undecided, and docs/gating.md shows people the same table.
+func TestTheTableIsWhole(t *testing.T) {
+	page, err := os.ReadFile("../docs/gating.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := map[gatingStep]string{stepKeep: "left as it is", stepMark: "marked", stepPass: "says Pass", stepLift: "lifted"}
+	var rows [][]string
+	for line := range strings.SplitSeq(string(page), "\n") {
+		if cells := strings.Split(line, "|"); len(cells) == 6 && !strings.HasPrefix(line, "|---") {
+			rows = append(rows, cells[1:5])
+		}
+	}
+	if len(rows) != int(evidenceCount)+1 {
+		t.Fatalf("docs/gating.md has %d rows of four cells, expected a head and %d evidences", len(rows), evidenceCount)
+	}
+	for e := range evidenceCount {
+		for state := range heldCount {
+			step := gatingTable[e][state]
+			if step == stepUndecided {
+				t.Errorf("evidence %d on a node with statement %d is undecided", e, state)
+			}
+			if got := strings.TrimSpace(rows[e+1][state+1]); got != words[step] {
+				t.Errorf("docs/gating.md, row %q, column %d: %q, the code does %q", strings.TrimSpace(rows[e+1][0]), state, got, words[step])
+			}
+		}
+	}
+}
+
+func TestBreaker(t *testing.T) {
+	failing := func(in *gateInput, nodes ...int) {
+		for _, i := range nodes {
+			in.result(i, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
+		}
+	}
+	gatedBy := func(r *gateResult) (names []string) {
+		for _, m := range r.marks {
+			if m.change == markGated {
+				names = append(names, m.Node.Name)
+			}
+		}
+		return names
+	}
+	in := gateWorld()
+	failing(in, 3, 7)
+	r := gate(in)
+	if got := gatedBy(&r); !slices.Equal(got, []string{"n3", "n7"}) || r.status.Breaker != "Closed" || len(r.events) > 0 || r.status.Message != "" {
+		t.Fatalf("two of ten at 20 %%: gated %v, %+v", got, r.status)
+	}
+	in = gateWorld()
+	in.holds(t, 3, v1alpha1.VerdictFail)
+	failing(in, 3, 7, 8)
+	r = gate(in)
+	if got := gatedBy(&r); len(got) > 0 || r.status.Breaker != "Open" || did(&r, in, 3) != "" || r.status.Gated != 1 {
+		t.Fatalf("three of ten at 20 %%: gated %v, %+v", got, r.status)
+	}
+	for _, word := range []string{"3 of 10 members", "n3, n7, n8", "SlowLink on 3", "share", "allows 2"} {
+		if !strings.Contains(r.status.Message, word) {
+			t.Errorf("the message lacks %q: %s", word, r.status.Message)
+		}
+	}
+	if len(r.events) != 1 || r.events[0].Reason != v1alpha1.ReasonBreakerOpen || !r.events[0].Warning {
+		t.Fatalf("events %+v", r.events)
+	}
+	in.group.Status.Gating = r.status
+	if again := gate(in); len(again.events) > 0 {
+		t.Fatalf("told again: %+v", again.events)
+	}
+	in.result(7, v1alpha1.VerdictPass, v1alpha1.ReasonAllPassed)
+	r = gate(in)
+	if got := gatedBy(&r); !slices.Equal(got, []string{"n8"}) || r.status.Breaker != "Closed" || len(r.events) != 1 || r.events[0].Reason != v1alpha1.ReasonBreakerClosed {
+		t.Fatalf("two of ten again: gated %v, %+v, %+v", got, r.status, r.events)
+	}
+
+	t.Run("marks whose nodes are not measured now count too", func(t *testing.T) {
+		in := gateWorld()
+		in.holds(t, 1, v1alpha1.VerdictFail)
+		in.holds(t, 2, v1alpha1.VerdictFail)
+		in.closed(1, v1alpha1.VerdictError)
+		in.outcomes[2].stale = true
+		failing(in, 5)
+		if r := gate(in); r.status.Breaker != "Open" || len(gatedBy(&r)) > 0 || r.status.Gated != 2 {
+			t.Fatalf("gated %v, %+v", gatedBy(&r), r.status)
+		}
+	})
+	t.Run("one may always be gated", func(t *testing.T) {
+		for _, percent := range []int32{0, 5} {
+			in := gateWorld()
+			in.group.Spec.Gating.MaxPercent = ptr.To(percent)
+			failing(in, 5)
+			if r := gate(in); !slices.Equal(gatedBy(&r), []string{"n5"}) {
+				t.Fatalf("maxPercent %d: %+v", percent, r.status)
+			}
+		}
+	})
+	t.Run("an exempt node takes no place", func(t *testing.T) {
+		in := gateWorld()
+		failing(in, 1, 2, 3)
+		in.exempt(2)
+		if r := gate(in); !slices.Equal(gatedBy(&r), []string{"n1", "n3"}) || !strings.Contains(r.status.Message, "exempt by annotation: n2") {
+			t.Fatalf("gated %v, %+v", gatedBy(&r), r.status)
+		}
+	})
+	t.Run("a dry run tells of it", func(t *testing.T) {
+		in := gateWorld()
+		in.group.Spec.Gating.Mode = v1alpha1.GatingDryRun
+		failing(in, 1, 2, 3)
+		if r := gate(in); r.status.Breaker != "Open" || len(r.wouldGate) != 3 || len(r.marks) > 0 {
+			t.Fatalf("%+v, %v", r.status, r.wouldGate)
+		}
+	})
+}
+
+func TestGatingTellsWhyItDoesNotMark(t *testing.T) {
+	in := gateWorld()
+	in.result(4, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
+	in.privileged = nil
+	if r := gate(in); !slices.Equal(r.wouldGate, []string{"n4"}) || !strings.Contains(r.status.Message, "namespace team is not among the manager's --privileged-namespaces") {
+		t.Errorf("namespace: %v, %+v", r.wouldGate, r.status)
+	}
+	in = gateWorld()
+	in.result(4, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
+	in.result(5, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
+	in.commNodes["n4"].Status.Facts.Origin = v1alpha1.OriginSimulated
+	if r := gate(in); !slices.Equal(r.wouldGate, []string{"n4"}) || did(&r, in, 4) != "" || did(&r, in, 5) != "fail!" || !strings.Contains(r.status.Message, "gating.simulated is Forbid: n4") {
+		t.Errorf("simulated: %v, %+v", r.wouldGate, r.status)
+	}
+	in.group.Spec.Gating.Simulated = v1alpha1.SimulatedAllow
+	if r := gate(in); len(r.wouldGate) > 0 || did(&r, in, 4) != "fail!" || r.status.Message != "" {
+		t.Errorf("simulated, allowed: %v, %+v", r.wouldGate, r.status)
+	}
+	in = gateWorld()
+	in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n0", Kind: "Pair", Name: "n0<->n4", Reason: v1alpha1.ReasonSlowPair})
+	if r := gate(in); !strings.Contains(r.status.Message, "n0<->n4") || did(&r, in, 0) != "" || did(&r, in, 4) != "" || did(&r, in, 1) != "pass" {
+		t.Errorf("pair: %+v", r.status)
+	}
+	in = gateWorld()
+	in.group.Spec.Gating.Mode = v1alpha1.GatingOff
+	if r := gate(in); r.status != nil || len(r.marks)+len(r.wouldGate) > 0 {
+		t.Errorf("off: %+v", r)
+	}
+}
+
+// TestRepairs: what someone changed by hand is put back; a statement that nobody can read is written anew or lifted.
+func TestRepairs(t *testing.T) {
+	in := gateWorld()
+	in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
+	in.holds(t, 0, v1alpha1.VerdictFail)
+	for i := 1; i < 10; i++ {
+		in.holds(t, i, v1alpha1.VerdictPass)
+	}
+	if r := gate(in); len(r.marks) > 0 {
+		t.Fatalf("a steady group writes %+v", r.marks)
+	}
+	in.nodes[0].Spec.Taints = nil
+	delete(in.nodes[1].Labels, v1alpha1.LabelCommValidated)
+	r := gate(in)
+	if did(&r, in, 0) != "fail" || did(&r, in, 1) != "pass" || len(r.marks) != 2 {
+		t.Fatalf("marks %+v", r.marks)
+	}
+	in = gateWorld()
+	key := markKey(string(in.group.UID))
+	for i := range 3 {
+		in.nodes[i].Annotations = map[string]string{key: "{"}
+	}
+	in.result(1, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
+	in.closed(2, v1alpha1.VerdictError)
+	if r := gate(in); did(&r, in, 0) != "pass!" || did(&r, in, 1) != "fail" || did(&r, in, 2) != "" {
+		t.Fatalf("%s, %s, %s", did(&r, in, 0), did(&r, in, 1), did(&r, in, 2))
+	}
+}
+
+func TestOtherActionsAreWritten(t *testing.T) {
+	in := gateWorld()
+	in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
+	in.holds(t, 0, v1alpha1.VerdictFail)
+	in.group.Spec.Gating.Actions = []v1alpha1.GatingAction{v1alpha1.GatingTaint, v1alpha1.GatingCondition}
+	r := gate(in)
+	if did(&r, in, 0) != "fail" || !slices.Equal(r.marks[0].statement.Actions, []v1alpha1.GatingAction{v1alpha1.GatingCondition, v1alpha1.GatingTaint}) {
+		t.Fatalf("%+v", r.marks)
+	}
+}
+
+func TestMarksAreWrittenInBatches(t *testing.T) {
+	group := testGroup()
+	group.Spec.Gating.Mode = v1alpha1.GatingDryRun
+	w := newWorld(group, testNodes(500))
+	w.settle()
+	w.reportFacts()
+	group.Spec.Run.MaxParallelNodes = 500
+	w.runAll(300_000)
+	config := testConfig
+	config.PrivilegedNamespaces = []string{"team"}
+	failing := w.commNode("n00499")
+	failing.Status.Run.Verdict, failing.Status.Run.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink
+	group.Spec.Gating.Mode = v1alpha1.GatingEnforce
+	written := map[string]bool{}
+	for i, want := range []int{200, 200, 100, 0} {
+		d := Decide(w.snapshot(), config)
+		if len(d.NodeMarks) != want || (i < 2) != d.WakeAt.Equal(w.now.Add(marksPause)) {
+			t.Fatalf("reconcile %d writes %d nodes and wakes at %v", i, len(d.NodeMarks), d.WakeAt)
+		}
+		if i == 0 && d.NodeMarks[0].Node.Name != "n00499" {
+			t.Fatalf("the failed node comes after %s", d.NodeMarks[0].Node.Name)
+		}
+		for _, m := range d.NodeMarks {
+			if written[m.Node.Name] {
+				t.Fatalf("node %s is written twice", m.Node.Name)
+			}
+			written[m.Node.Name] = true
+			index := slices.IndexFunc(w.nodes, func(n corev1.Node) bool { return n.Name == m.Node.Name })
+			w.nodes[index] = *marked(t, m.Node, map[string]string{markKey(string(group.UID)): m.statement.String()}, w.now)
+		}
+		group.Status = d.Status
+	}
+	if g := group.Status.Gating; g.Gated != 1 || g.Nodes[0] != "n00499" {
+		t.Fatalf("%+v", g)
+	}
+}
