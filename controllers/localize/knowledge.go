@@ -34,13 +34,13 @@ type knowledge struct {
 	minimal, live []*fact
 
 	rounds, tests  int
-	smallerGood    int // good tests of the search itself
+	goods          int
 	lastRoundBad   int
 	open           bool
 	openRound      int
 	contradictions int // bad sets that lie in a good one: something comes and goes
 	railed         []Set
-	singleUnknown  []int // times that a test of the node with a partner could not be made
+	singleUnknown  []int // times that a test of the node with a good partner could not be made
 }
 
 // learn reads the history. Of tests that hold members who left, only the good ones still count.
@@ -100,9 +100,7 @@ func (k *knowledge) take(test *Test) error {
 	switch test.Outcome {
 	case Good:
 		f.good = true
-		if test.Round > 0 {
-			k.smallerGood++
-		}
+		k.goods++
 	case Bad:
 		f.bad = true
 		if test.Round == k.rounds {
@@ -116,12 +114,23 @@ func (k *knowledge) take(test *Test) error {
 
 // positions of those of the set that are present.
 func (k *knowledge) positions(set Set) (bitset, int) {
-	found, size, at := newBitset(len(k.members)), 0, 0
+	n := len(k.members)
+	found, size := newBitset(n), 0
+	if k.members[n-1]-k.members[0] == n-1 { // no gaps
+		for _, index := range set {
+			if position := index - k.members[0]; position >= 0 && position < n {
+				found.add(position)
+				size++
+			}
+		}
+		return found, size
+	}
+	at, _ := slices.BinarySearch(k.members, set[0])
 	for _, index := range set {
-		for at < len(k.members) && k.members[at] < index {
+		for at < n && k.members[at] < index {
 			at++
 		}
-		if at == len(k.members) {
+		if at == n {
 			break
 		}
 		if k.members[at] == index {
@@ -156,8 +165,8 @@ func (k *knowledge) conclude() {
 	var bad []*fact
 	for _, f := range k.facts {
 		if f.unknown > 0 && f.size == 2 && !f.good && !f.bad {
-			for _, position := range f.set.positions() {
-				k.singleUnknown[position] += f.unknown
+			if doubtful := f.set.without(k.cleared).positions(); len(doubtful) == 1 {
+				k.singleUnknown[doubtful[0]] += f.unknown
 			}
 		}
 		if !f.bad {

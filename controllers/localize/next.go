@@ -16,13 +16,13 @@ const (
 	commonRounds = 2
 )
 
-// MaxRounds is the bound on the rounds of a search among so many members: log2, and five more for what no single bad node
+// MaxRounds is the bound on the rounds of a search among so many members: log2, and six more for what no single bad node
 // explains. One bad node takes a third of log2.
 func MaxRounds(members int) int {
 	if members < 2 {
 		return 0
 	}
-	return bits.Len(uint(members-1)) + 5
+	return bits.Len(uint(members-1)) + 6
 }
 
 // Next gives the round that follows from the tests made so far, or the end. It is deterministic, and reads the history as
@@ -71,7 +71,7 @@ func Next(problem Problem, history []Test) (Step, error) {
 
 // common says whether so much is bad that single nodes are no explanation.
 func (k *knowledge) common() bool {
-	return k.smallerGood == 0 && k.rounds >= commonRounds && k.lastRoundBad >= commonTests
+	return k.goods == 0 && k.rounds >= commonRounds && k.lastRoundBad >= commonTests
 }
 
 func (k *knowledge) indexes(set bitset) Set {

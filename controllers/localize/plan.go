@@ -1,5 +1,7 @@
 package localize
 
+import "strconv"
+
 const (
 	// maxParts that a bad set is split into at once: eight keep 232 nodes at three rounds, and a round's tests few.
 	maxParts = 8
@@ -41,8 +43,10 @@ func planRound(k *knowledge, room int) *plan {
 	return p
 }
 
-// add the set, unless a node of it is in use in this round, or its test tells nothing new.
+// add the set, unless a node of it is in use in this round, or its test tells nothing new. Of a set that is too ragged for
+// what the API keeps, the first nodes are taken; the others are for a later round.
 func (p *plan) add(set bitset) bool {
+	set = p.trim(set)
 	size := set.count()
 	if size < 2 || set.meets(p.used) {
 		return false
@@ -58,6 +62,25 @@ func (p *plan) add(set bitset) bool {
 	p.used.addAll(set)
 	p.sets = append(p.sets, set)
 	return true
+}
+
+// trim the set to what MaxText holds.
+func (p *plan) trim(set bitset) bitset {
+	positions := set.positions()
+	length := 0
+	for at, position := range positions {
+		index := p.members[position]
+		if at == 0 || index != p.members[positions[at-1]]+1 {
+			length += 2 * len(",1234567890") // first-last of a run, at the longest
+			if index < 1_000_000 {
+				length += 2 * (len(strconv.Itoa(index)) + 1 - len(",1234567890"))
+			}
+		}
+		if length > MaxText {
+			return p.set(positions[:at])
+		}
+	}
+	return set
 }
 
 // narrow splits those nodes of the bad set that no good test has cleared.

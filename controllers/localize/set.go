@@ -8,6 +8,9 @@ import (
 	"strings"
 )
 
+// MaxText is the longest text of a set that Next plans, in bytes: what the API keeps of a test.
+const MaxText = 512
+
 // MaxIndex is the largest index that a Set may hold.
 const MaxIndex = math.MaxInt32
 

@@ -58,7 +58,7 @@ func (k *knowledge) allCleared(set Set) bool {
 }
 
 func (k *knowledge) commonWords() string {
-	return fmt.Sprintf("all %d smaller tests of %d rounds were bad: look for what all members share (settings, library, driver, a switch), not for one node", k.tests, k.rounds)
+	return fmt.Sprintf("none of %d smaller tests in %d rounds was good: look for what all members share (settings, library, driver, a switch), not for one node", k.tests, k.rounds)
 }
 
 func list(count int, name func(at int) string) string {

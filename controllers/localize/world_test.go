@@ -119,7 +119,7 @@ func stepComplaint(problem Problem, history []Test, step *Step) string {
 		if test.Kind == KindSpan && (test.Round != step.Round || test.Round > bound) {
 			return fmt.Sprintf("round %d of test %d is not the step's, or beyond %d", test.Round, at, bound)
 		}
-		if len(test.Set) < 2 || !test.Set.sorted() || !test.Set.Within(problem.Members) || len(test.Set) == len(problem.Members) && test.Kind == KindSpan {
+		if len(test.Set.String()) > MaxText || len(test.Set) < 2 || !test.Set.sorted() || !test.Set.Within(problem.Members) || len(test.Set) == len(problem.Members) && test.Kind == KindSpan {
 			return fmt.Sprintf("set %s of test %d is none", test.Set, at)
 		}
 		for _, node := range test.Set {
