@@ -5,6 +5,8 @@ SHELL := /bin/bash
 
 GO ?= go
 FAULT ?=
+SPAN ?= node
+NODES ?= 4
 STATE_DIR ?= .demo
 # Only commands that the product ships or the demo needs; the agent needs no cgo to load the communication library.
 COMMANDS := ./cmd/manager ./cmd/agent ./cmd/rank ./cmd/kubectl-commgroup ./hack/simcluster
@@ -32,12 +34,12 @@ kube: ## Make etcd, kube-apiserver, kube-controller-manager, kube-scheduler and 
 	@hack/kube/build.sh
 
 .PHONY: demo
-demo: setup ## Show the operator on four simulated MI300X nodes (FAULT=slow-link|hang|wrong-data|init-abort|rocm-mismatch|reboot|link-down)
+demo: setup ## Show the operator on four simulated MI300X nodes (FAULT=slow-link|hang|wrong-data|init-abort|rocm-mismatch|reboot|link-down; SPAN=group, FAULT=slow-node-net|slow-pair|slow-nic|hang-across|no-rdma, NODES)
 	@began=$$(date +%s); \
 	echo "SIMULATED demo: builds (the first time about 10 minutes on 2 cores, later seconds), then a cluster of simulated GPU nodes in $(STATE_DIR)"; \
 	kube=$(KUBE); \
 	$(MAKE) --no-print-directory build simrocm; \
-	exec bin/simcluster demo --state-dir $(STATE_DIR) --binaries "$$kube" --simrocm bin/simrocm --fault "$(FAULT)" --began "$$began"
+	exec bin/simcluster demo --state-dir $(STATE_DIR) --binaries "$$kube" --simrocm bin/simrocm --fault "$(FAULT)" --span "$(SPAN)" --nodes "$(NODES)" --began "$$began"
 
 bin/simcluster:
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./hack/simcluster

@@ -54,6 +54,9 @@ func printStatus(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommNo
 	if len(group.Status.Culprits) > 0 {
 		sections = append(sections, section{"Culprits", func() error { return report.Culprits(w, group.Status.Culprits) }})
 	}
+	if group.Status.Span != nil {
+		sections = append(sections, section{"Over several nodes", func() error { return report.Span(w, group) }})
+	}
 	if report.HasPreconditions(nodes) {
 		sections = append(sections, section{"Preconditions not met", func() error { return report.Preconditions(w, nodes) }})
 	}

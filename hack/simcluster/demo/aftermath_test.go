@@ -17,7 +17,7 @@ import (
 
 func change(t *testing.T, name string) *Fault {
 	t.Helper()
-	_, changes, err := FindFaults(name)
+	_, changes, err := FindFaults(name, false)
 	if err != nil || len(changes) != 1 {
 		t.Fatalf("%v, %v", changes, err)
 	}

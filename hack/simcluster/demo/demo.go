@@ -25,7 +25,6 @@ import (
 
 const (
 	operatorNamespace = "commgroup-system"
-	gpuNodes          = 4
 	gpusPerNode       = 8
 	healthyROCm       = "7.0.2"
 )
@@ -37,6 +36,9 @@ type Options struct {
 	// ROCm libraries.
 	Repo, Binaries, Bin, Simrocm string
 	Fault                        *Fault
+	// Span: the group's stage over several nodes. Nodes with GPUs, MinNodes to MaxNodes.
+	Span  bool
+	Nodes int
 	// Changes come one after the other once the group is Ready.
 	Changes []*Fault
 	// Began is when the whole command began, builds included.
@@ -45,6 +47,12 @@ type Options struct {
 	ManagerDeadline, GroupDeadline time.Duration
 	Out                            io.Writer
 }
+
+// The bounds of Options.Nodes: FaultyNode is the third, and the simulator adds up on the CPU.
+const (
+	MinNodes = 3
+	MaxNodes = 16
+)
 
 // demo is one demo under way.
 type demo struct {
@@ -87,6 +95,11 @@ func Run(ctx context.Context, o Options) error {
 	if err := d.print(ctx, group); err != nil {
 		return err
 	}
+	if outcome.Reached && d.Span {
+		if err := d.awaitFreeGPUs(ctx); err != nil {
+			return err
+		}
+	}
 	if !outcome.Reached {
 		return fmt.Errorf("the expected outcome was not reached: expected %s, but %s", d.expectation(), outcome.Seen)
 	}
@@ -127,13 +140,13 @@ func (d *demo) startCluster(ctx context.Context) (pci []string, err error) {
 		return nil, err
 	}
 	d.done("control plane")
-	d.step("Starting %d simulated MI300X nodes with %d GPUs each, and one node without GPUs for the manager", gpuNodes, gpusPerNode)
+	d.step("Starting %d simulated MI300X nodes with %d GPUs each, and one node without GPUs for the manager", d.Nodes, gpusPerNode)
 	images, err := d.writeImages()
 	if err != nil {
 		return nil, err
 	}
 	specs := []cluster.NodeSpec{{Name: "sim-control", CPU: "8", Memory: "32Gi", Root: d.State.NodeRoot("sim-control")}}
-	for i := range gpuNodes {
+	for i := range d.Nodes {
 		spec := cluster.NodeSpec{
 			Name: fmt.Sprintf("sim-node-%d", i), GPUs: gpusPerNode, CPU: "96", Memory: "1536Gi",
 			Labels: map[string]string{"feature.node.kubernetes.io/amd-gpu": "true", "amd.com/gpu.product-name": "AMD_Instinct_MI300X"},

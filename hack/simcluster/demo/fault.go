@@ -18,6 +18,9 @@ import (
 // FaultyNode is the node that a fault is put on.
 const FaultyNode = "sim-node-2"
 
+// pairedNode is the other one where the fault is between two.
+const pairedNode = "sim-node-1"
+
 // Fault is one thing that can be made to go wrong on FaultyNode, and what the operator is expected to say of it.
 type Fault struct {
 	Name string
@@ -31,6 +34,10 @@ type Fault struct {
 	Reasons []string
 	// GPUs (ordinals) that a culprit has to name; empty means that the node is enough.
 	GPUs []int
+	// Span: the fault shows only over several nodes. Kind of the culprit, and what its name has to hold.
+	Span  bool
+	Kind  string
+	Named []string
 	// Incompatible: the fault shows in the condition Compatible, and there is no run.
 	Incompatible bool
 	// Problem is the reason of the culprit that the monitor's facts give, where the fault is found in them while it runs.
@@ -52,6 +59,16 @@ var Faults = []Fault{
 		Description: "the process on GPU 4 aborts while the communicator is formed"},
 	{Name: "rocm-mismatch", ROCm: "6.4.1", Incompatible: true, Reasons: []string{v1alpha1.ReasonMixedROCmVersions},
 		Description: "the node has ROCm 6.4.1 while the others have 7.0.2"},
+	{Name: "slow-node-net", Span: true, Setting: "slow-node-net:20", Kind: "Node", Named: []string{FaultyNode},
+		Reasons: []string{v1alpha1.ReasonSlowNode, v1alpha1.ReasonSlowGroup}, Description: "all NICs run at 20 % of their bandwidth"},
+	{Name: "slow-pair", Span: true, Setting: "slow-pair-nodes:" + pairedNode + ":20", Kind: "Pair", Named: []string{FaultyNode, pairedNode},
+		Reasons: []string{v1alpha1.ReasonSlowPair}, Description: "the way to " + pairedNode + " has 20 % of its bandwidth, and that to any other node all of it"},
+	{Name: "slow-nic", Span: true, Setting: "slow-nic:1:20", Kind: "NIC", Named: []string{"mlx5_1"},
+		Reasons: []string{v1alpha1.ReasonSlowRail}, Description: "the NIC of GPU 1 runs at 20 % of its bandwidth"},
+	{Name: "hang-across", Span: true, Setting: "hang-across", Kind: "Node", Named: []string{FaultyNode},
+		Reasons: []string{v1alpha1.ReasonHangAcrossNodes, v1alpha1.ReasonRankHung}, Description: "collectives over several nodes never complete; alone the node is fine"},
+	{Name: "no-rdma", Span: true, Setting: "no-rdma", Kind: "Node", Named: []string{FaultyNode},
+		Reasons: []string{v1alpha1.ReasonTransportFallback}, Description: "the library finds no RDMA device and silently uses TCP"},
 	{Name: "reboot", Change: reboot, Reasons: []string{v1alpha1.StaleNodeRebooted},
 		Description: "the node reboots after the group is Ready: its kernel has another boot id"},
 	{Name: "link-down", Change: linkDown, Incompatible: true, Problem: v1alpha1.ProblemPCIeInsteadOfXGMI, GPUs: []int{3, 6}, Reasons: []string{v1alpha1.ReasonTopologyFault},
@@ -67,18 +84,20 @@ func linkDown(n *nodetree.Node) {
 	n.Generation = max(n.Generation, 2) + 1
 }
 
-// FaultNames lists what FAULT= takes.
-func FaultNames() string {
+// FaultNames lists what FAULT= takes, with SPAN=group or without.
+func FaultNames(span bool) string {
 	var names []string
 	for i := range Faults {
-		names = append(names, Faults[i].Name)
+		if Faults[i].Span == span {
+			names = append(names, Faults[i].Name)
+		}
 	}
 	return strings.Join(names, ", ")
 }
 
 // FindFaults looks up what FAULT= names: one fault that is there from the start, or one or more, with commas between, that
-// come one after the other once the group is Ready. The empty name is none.
-func FindFaults(names string) (fault *Fault, changes []*Fault, err error) {
+// come one after the other once the group is Ready. The empty name is none. span: with SPAN=group.
+func FindFaults(names string, span bool) (fault *Fault, changes []*Fault, err error) {
 	if names == "" {
 		return nil, nil, nil
 	}
@@ -86,7 +105,11 @@ func FindFaults(names string) (fault *Fault, changes []*Fault, err error) {
 		i := slices.IndexFunc(Faults, func(f Fault) bool { return f.Name == name })
 		switch {
 		case i < 0:
-			return nil, nil, fmt.Errorf("FAULT=%s is not known: choose one of %s", name, FaultNames())
+			return nil, nil, fmt.Errorf("FAULT=%s is not known: choose one of %s, or with SPAN=group of %s", name, FaultNames(false), FaultNames(true))
+		case Faults[i].Span && !span:
+			return nil, nil, fmt.Errorf("FAULT=%s shows only over several nodes: add SPAN=group", name)
+		case !Faults[i].Span && span:
+			return nil, nil, fmt.Errorf("FAULT=%s does not go with SPAN=group: choose one of %s", name, FaultNames(true))
 		case Faults[i].Change != nil:
 			changes = append(changes, &Faults[i])
 		case name != names:
@@ -118,6 +141,12 @@ func Judge(group *v1alpha1.CommGroup, fault *Fault, pci []string) Outcome {
 	}
 	switch {
 	case fault == nil && ready != nil && ready.Status == metav1.ConditionTrue:
+		if span := group.Status.Span; group.Spec.Span == v1alpha1.SpanGroup {
+			if missing := unmeasured(group); missing != "" {
+				return Outcome{Done: true, Seen: seen + "; " + missing}
+			}
+			seen += " " + span.Message
+		}
 		return Outcome{Done: true, Reached: true, Seen: seen}
 	case fault == nil:
 		return Outcome{Done: finished && ready != nil && ready.Reason != v1alpha1.ReasonRunInProgress, Seen: seen}
@@ -129,6 +158,9 @@ func Judge(group *v1alpha1.CommGroup, fault *Fault, pci []string) Outcome {
 		seen = fmt.Sprintf("Compatible is False (%s): %s", compatible.Reason, compatible.Message)
 		named := oneOf(compatible.Reason, fault.Reasons) && strings.Contains(compatible.Message, FaultyNode)
 		return Outcome{Done: named, Reached: named, Seen: seen}
+	}
+	if fault.Span {
+		return judgeSpan(group, fault, finished, seen)
 	}
 	for _, c := range group.Status.Culprits {
 		if c.Node == FaultyNode && oneOf(c.Reason, fault.Reasons) && names(c, fault.GPUs, pci) {

@@ -70,21 +70,21 @@ func TestJudge(t *testing.T) {
 
 func TestFindFaults(t *testing.T) {
 	for _, f := range Faults {
-		fault, changes, err := FindFaults(f.Name)
+		fault, changes, err := FindFaults(f.Name, f.Span)
 		if f.Change == nil && (fault == nil || fault.Name != f.Name || len(changes) != 0) ||
 			f.Change != nil && (fault != nil || len(changes) != 1 || changes[0].Name != f.Name) || err != nil {
 			t.Errorf("FindFaults(%q) = %v, %v, %v", f.Name, fault, changes, err)
 		}
 	}
-	if fault, changes, err := FindFaults(""); fault != nil || changes != nil || err != nil {
+	if fault, changes, err := FindFaults("", false); fault != nil || changes != nil || err != nil {
 		t.Errorf("no fault: %v, %v, %v", fault, changes, err)
 	}
-	fault, changes, err := FindFaults("reboot,link-down")
+	fault, changes, err := FindFaults("reboot,link-down", false)
 	if fault != nil || err != nil || len(changes) != 2 || changes[0].Name != "reboot" || changes[1].Name != "link-down" {
 		t.Errorf("two that come later: %v, %v, %v", fault, changes, err)
 	}
 	for _, names := range []string{"nonsense", "reboot,", "hang,reboot", "reboot,hang", "hang,hang"} {
-		if _, _, err := FindFaults(names); err == nil {
+		if _, _, err := FindFaults(names, false); err == nil {
 			t.Errorf("FAULT=%s was taken", names)
 		}
 	}

@@ -15,6 +15,12 @@ import (
 	"rcclx.io/commgroup-operator/internal/report"
 )
 
+// section is one part of what is printed.
+type section struct {
+	title string
+	print func() error
+}
+
 // print shows what a person wants to see of the group.
 func (d *demo) print(ctx context.Context, group *v1alpha1.CommGroup) error {
 	var nodes v1alpha1.CommNodeList
@@ -33,10 +39,7 @@ func (d *demo) print(ctx context.Context, group *v1alpha1.CommGroup) error {
 		}
 		d.say("%s", strings.TrimRight(table, "\n"))
 	}
-	sections := []struct {
-		title string
-		print func() error
-	}{
+	sections := []section{
 		{"Conditions", func() error { return report.Conditions(d.Out, group) }},
 		{"Nodes", func() error { return report.Nodes(d.Out, nodes.Items) }},
 		{"xGMI mesh", func() error { return d.printMesh(nodes.Items) }},
@@ -44,6 +47,10 @@ func (d *demo) print(ctx context.Context, group *v1alpha1.CommGroup) error {
 		{"A/B by message size: the members' medians", func() error { return report.GroupAB(d.Out, group) }},
 		{"Culprits", func() error { return report.Culprits(d.Out, group.Status.Culprits) }},
 		{"Published settings", func() error { return d.printPublished(ctx, group) }},
+	}
+	if d.Span {
+		sections = slices.DeleteFunc(sections, func(s section) bool { return !oneOf(s.title, []string{"Conditions", "Nodes", "Culprits"}) })
+		sections = slices.Insert(sections, 2, section{"Over several nodes: each test, and the results", func() error { return report.Span(d.Out, group) }})
 	}
 	for _, s := range sections {
 		if (s.title == "Culprits" && d.Fault == nil && len(group.Status.Culprits) == 0) || (len(group.Status.Results) == 0 && strings.HasPrefix(s.title, "A/B")) {
@@ -122,6 +129,7 @@ func (d *demo) printNext(group *v1alpha1.CommGroup) {
 	d.say("  kubectl commgroup results %s", group.Name)
 	d.say("  kubectl get pods -A -o wide; kubectl logs -n %s deploy/commgroup-manager", operatorNamespace)
 	d.say("  make demo FAULT=%s      # see the operator name what is wrong", Faults[0].Name)
+	d.say("  make demo SPAN=group FAULT=slow-nic      # over several nodes, down to the NIC")
 	d.say("  make demo-down")
 	dir := d.State.Dir
 	if rel, err := filepath.Rel(d.Repo, dir); err == nil && filepath.IsLocal(rel) {

@@ -25,8 +25,17 @@ func (d *demo) applyAndWait(ctx context.Context, pci []string) (Outcome, *v1alph
 	if d.Fault != nil {
 		sample = "hack/demo/group-fault"
 	}
+	how := []string{"-k", filepath.Join(d.Repo, sample)}
+	if d.Span {
+		sample = "hack/demo/group-span"
+		file, err := d.writeSpanSample(ctx, sample)
+		if err != nil {
+			return Outcome{}, nil, err
+		}
+		how = []string{"-f", file}
+	}
 	d.step("Applying the sample CommGroup: kubectl apply -k %s", sample)
-	if err := d.kubectlRetry(ctx, "apply", "-k", filepath.Join(d.Repo, sample)); err != nil {
+	if err := d.kubectlRetry(ctx, append([]string{"apply"}, how...)...); err != nil {
 		return Outcome{}, nil, err
 	}
 	applied := time.Now()
@@ -93,7 +102,11 @@ func (w *watcher) observe(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) 
 	}
 	if run != nil && run.Phase != v1alpha1.RunPhaseRunning && !w.finished {
 		w.finished = true
-		w.done("run: three variants measured on every node")
+		if w.Span {
+			w.done("run: each node alone, then over several, and the search if something was bad")
+		} else {
+			w.done("run: three variants measured on every node")
+		}
 	}
 	w.progress(group, nodes)
 }
@@ -114,6 +127,9 @@ func progressLine(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) string {
 	ready := current(group, v1alpha1.ConditionReady)
 	if ready == nil {
 		return "waiting for the manager to take the group up"
+	}
+	if text := spanLine(group); text != "" {
+		return ready.Reason + ": " + text
 	}
 	m := group.Status.Members
 	line := fmt.Sprintf("%s: %d of %d reporting; passed %d, failed %d, running %d, pending %d", ready.Reason, m.Reporting, m.Selected,

@@ -1,0 +1,103 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// Span prints the group's stage of the last run: where it is, what it says, how the search went, each test, and the results of
+// the group and of each dimension of the mesh. It prints nothing where the group has no such stage.
+func Span(w io.Writer, group *v1alpha1.CommGroup) error {
+	s := group.Status.Span
+	if s == nil {
+		return nil
+	}
+	head := fmt.Sprintf("run %s, stage %s: %d of %d members", s.RunID, s.Stage, s.Present, s.Members)
+	if s.Transport != "" {
+		head += ", transport " + s.Transport
+	}
+	if s.Verdict != "" {
+		head += fmt.Sprintf("; %s (%s)", s.Verdict, orUnknown(s.Reason))
+	}
+	lines := []string{head}
+	for _, text := range []string{s.Message, s.Network} {
+		if text != "" {
+			lines = append(lines, wrap(text))
+		}
+	}
+	if len(s.Left) > 0 || s.LeftSet != "" {
+		lines = append(lines, wrap(fmt.Sprintf("went on without %s (index %s)", orUnknown(strings.Join(s.Left, ", ")), orUnknown(s.LeftSet))))
+	}
+	if l := s.Localization; l != nil {
+		lines = append(lines, search(l))
+		if l.Message != "" {
+			lines = append(lines, wrap(l.Message))
+		}
+	}
+	if _, err := fmt.Fprintln(w, strings.Join(lines, "\n")); err != nil {
+		return err
+	}
+	if err := spanTests(w, s.Tests); err != nil {
+		return err
+	}
+	return spanResults(w, s.Results)
+}
+
+func search(l *v1alpha1.LocalizationStatus) string {
+	text := fmt.Sprintf("search for the culprit of %s: %s after %d tests in %d of at most %d rounds", orUnknown(l.Step), l.State, l.Tests, l.Rounds, l.MaxRounds)
+	if l.Seconds != nil {
+		text += fmt.Sprintf(", %s", time.Duration(*l.Seconds)*time.Second)
+	}
+	return text
+}
+
+// spanTests prints each test in the order in which they were made. Members are indexes in rank order.
+func spanTests(w io.Writer, tests []v1alpha1.SpanTest) error {
+	if len(tests) == 0 {
+		return nil
+	}
+	rows := [][]string{{"TEST", "MEMBERS", "VERDICT", "REASON", "BUSBW (GB/s)", "SECONDS"}}
+	for i := range tests {
+		t := &tests[i]
+		bandwidth, seconds := unknown, unknown
+		if t.BusBandwidthMBps != nil {
+			bandwidth = GBps(*t.BusBandwidthMBps)
+		}
+		if t.Seconds != nil {
+			seconds = fmt.Sprint(*t.Seconds)
+		}
+		rows = append(rows, []string{t.ID, t.Set, cmp.Or(string(t.Verdict), "running"), cmp.Or(t.Reason, "-"), bandwidth, seconds})
+	}
+	return table(w, rows)
+}
+
+// spanResults prints the largest size of each series. The figures are medians over the communicators of a dimension.
+func spanResults(w io.Writer, results []v1alpha1.SpanResultSeries) error {
+	if len(results) == 0 {
+		return nil
+	}
+	rows := [][]string{{"DIMENSION", "COMMUNICATORS", "RANKS", "NODES", "COLLECTIVE", "SIZE", "LATENCY (us)", "BUSBW (GB/s)", "SLOWEST (GB/s)"}}
+	for i := range results {
+		r := &results[i]
+		last := len(r.SizeBytes) - 1
+		if last < 0 {
+			continue
+		}
+		what := fmt.Sprintf("%s %s", r.Collective, r.Datatype)
+		if r.Placement != "" {
+			what += " " + string(r.Placement)
+		}
+		slowest := item(r.MinBusBandwidthMBps, last, GBps)
+		if r.Slowest != "" {
+			slowest += " " + r.Slowest
+		}
+		rows = append(rows, []string{r.Dimension, fmt.Sprint(r.Communicators), fmt.Sprint(r.Ranks), fmt.Sprint(r.Nodes), what, Bytes(r.SizeBytes[last]),
+			item(r.LatencyNanoseconds, last, Microseconds), item(r.BusBandwidthMBps, last, GBps), slowest})
+	}
+	return table(w, rows)
+}
