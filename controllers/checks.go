@@ -113,3 +113,41 @@ func spanMeasurements(s *v1alpha1.SpanResultSeries) []reference.Measurement {
 	}
 	return out
 }
+
+// aggregateChecks are the worst checks over all: of the nodes' own, of each measurement the worst node's, then those over
+// several nodes and against the baseline.
+func aggregateChecks(outcomes []outcome, others ...[]v1alpha1.PerformanceCheck) []v1alpha1.PerformanceCheck {
+	type measurement struct{ source, name string }
+	at := map[measurement]int{}
+	var out []v1alpha1.PerformanceCheck
+	for i := range outcomes {
+		if outcomes[i].report == nil {
+			continue
+		}
+		for _, c := range outcomes[i].report.Checks {
+			c.Node = outcomes[i].node
+			name, _, _ := strings.Cut(c.Measurement, ";") // the spread of its repeats is each node's own
+			key := measurement{c.Source, name}
+			k, seen := at[key]
+			switch {
+			case !seen:
+				at[key] = len(out)
+				out = append(out, c)
+			case checks.Worse(c, out[k]) < 0:
+				out[k] = c
+			}
+		}
+	}
+	for _, more := range others {
+		out = append(out, more...)
+	}
+	return checks.Worst(out)
+}
+
+// spanResultsOf are what was measured over several nodes in this run; none while it is not known.
+func spanResultsOf(span *v1alpha1.SpanStatus, run *v1alpha1.GroupRunStatus) []v1alpha1.SpanResultSeries {
+	if span == nil || run == nil || span.RunID != run.ID {
+		return nil
+	}
+	return span.Results
+}

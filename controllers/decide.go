@@ -46,9 +46,16 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	state := stepRun(in)
 	outcomes := judge(state.nodes, &group.Spec)
 	decideSpan(&state, outcomes, in)
+	results := aggregateResults(outcomes)
+	var compared comparison
 	events := slices.Concat(state.events, state.span.events)
+	if run := state.run; run != nil && (run.Phase == v1alpha1.RunPhaseFinished || run.Phase == v1alpha1.RunPhaseRunning && partial(run)) {
+		compared = compareBaseline(baselineInput{regression: group.Spec.Benchmark.Regression, baseline: group.Status.Baseline, run: run,
+			outcomes: outcomes, commNodes: in.commNodes, results: results, span: spanResultsOf(state.span.span, run)})
+	}
 	if run := state.run; run != nil && run.Phase == v1alpha1.RunPhaseFinished {
-		events = append(events, settleVerdict(run, withSpan(outcomes, &group.Spec, run, state.span.span), in)...)
+		events = append(events, settleVerdict(run, withSpan(compared.with(outcomes), &group.Spec, run, state.span.span), in)...)
+		d.Status.Baseline = compared.next(group.Status.Baseline, run)
 	}
 	d.CommNodes, d.DeleteCommNodes = planCommNodes(&state, in)
 	if len(members) > 0 {
@@ -62,7 +69,7 @@ func Decide(s *Snapshot, cfg Config) Decision {
 		d.CreatePods = append(d.CreatePods, groupPodFor(group, in.commNodes[name], state.run.ID, groupPodSeconds(&group.Spec), cfg))
 	}
 	d.WakeAt = earlier(state.wakeAt, state.span.wakeAt)
-	fillStatus(&d, s, in, &state, outcomes, accepted)
+	fillStatus(&d, s, in, &state, outcomes, accepted, results, &compared)
 	events = append(events, decideGating(&d, s, &in, outcomes, membersErr == nil, &cfg)...)
 	d.Events = slices.Concat(events, d.Events, transitions(group.Status.Conditions, d.Status.Conditions))
 	return d
@@ -207,7 +214,7 @@ func sameCommNode(a, b *v1alpha1.CommNode) bool {
 }
 
 // fillStatus computes the whole status from the children.
-func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes []outcome, accepted finding) {
+func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes []outcome, accepted finding, results []v1alpha1.GroupResultSeries, compared *comparison) {
 	group, run := s.Group, state.run
 	status := &d.Status
 	status.ObservedGeneration = group.Generation
@@ -225,10 +232,16 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 	keep := run != nil && run.Phase == v1alpha1.RunPhaseRunning && repeats(run)
 	if !keep {
 		status.Settings = aggregateSettings(outcomes)
-		status.Results = aggregateResults(outcomes)
+		status.Results = results
 		status.DataErrors = aggregateDataErrors(outcomes)
 		status.Headline = headline(status.Results)
 		status.Effective = effectiveSummary(status.Settings)
+		span := spanResultsOf(status.Span, run)
+		var overNodes []v1alpha1.PerformanceCheck
+		if len(span) > 0 {
+			overNodes = spanChecks(&group.Spec, span, placeOfMembers(outcomes, in.commNodes, status.Span.Transport))
+		}
+		status.Checks = aggregateChecks(outcomes, overNodes, compared.checks)
 	}
 	counted := takeCensus(reporting, outcomes)
 	status.Inventory = inventory(counted)
@@ -244,7 +257,7 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 	f[v1alpha1.ConditionAgentsReporting] = agents
 	d.WakeAt = earlier(d.WakeAt, agentsWake)
 	f[v1alpha1.ConditionRunning] = running(group, run, status.Members, state.waiting, hindered(state.nodes)+spanProgress(status.Span))
-	f[v1alpha1.ConditionValidated] = validationOf(group, state, outcomes, accepted.isTrue())
+	f[v1alpha1.ConditionValidated] = validationOf(group, state, compared.with(outcomes), accepted.isTrue())
 	f[v1alpha1.ConditionSettingsInEffect] = settingsInEffect(status.Settings, &group.Spec)
 
 	flavor, worth := worthOf(adviceInput{spec: &group.Spec, run: run, outcomes: outcomes, dataErrors: status.DataErrors, gfxTargets: knownTargets(in)})

@@ -43,8 +43,36 @@ func planFor(spec *v1alpha1.CommGroupSpec) v1alpha1.RunPlan {
 		StepDeadlineSeconds: spec.Run.StepDeadlineSeconds,
 		RunDeadlineSeconds:  agentDeadlineSeconds(spec.Run.NodeDeadlineSeconds),
 		LinkMinPercent:      ptr.Deref(b.LinkMinPercent, defaultLinkMinPercent),
-		Thresholds:          slices.Clone(b.Thresholds),
+		Thresholds:          thresholdsOf(b, v1alpha1.SpanNode),
+		References:          planReferences(b.References),
+		Repeats:             planRepeats(b.Repeats),
 	}
+}
+
+// thresholdsOf one span: a node's agent judges its own, and the controller those over several nodes.
+func thresholdsOf(b *v1alpha1.BenchmarkSpec, span v1alpha1.Span) []v1alpha1.Threshold {
+	var out []v1alpha1.Threshold
+	for i := range b.Thresholds {
+		if cmp.Or(b.Thresholds[i].Span, v1alpha1.SpanNode) == span {
+			out = append(out, b.Thresholds[i])
+		}
+	}
+	return out
+}
+
+// planReferences and planRepeats leave the usual values out, as plans before there was a choice did: they start no run anew.
+func planReferences(m v1alpha1.JudgingMode) v1alpha1.JudgingMode {
+	if m == v1alpha1.JudgingEnforce {
+		return ""
+	}
+	return m
+}
+
+func planRepeats(n int32) int32 {
+	if n <= 1 {
+		return 0
+	}
+	return n
 }
 
 // planSizes lists the message sizes, by step or by factor.

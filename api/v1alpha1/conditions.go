@@ -75,6 +75,7 @@ const (
 	ReasonSlowGPU             = "SlowGPU"
 	ReasonSlowNode            = "SlowNode"
 	ReasonBelowThreshold      = "BelowThreshold"
+	ReasonRegression          = "Regression"
 	ReasonRankHung            = "RankHung"
 	ReasonWrongData           = "WrongData"
 	ReasonRankDied            = "RankDied"

@@ -1,0 +1,364 @@
+package controllers
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/checks"
+)
+
+const (
+	// sourceBaseline of checks against the group's own baseline.
+	sourceBaseline = "baseline"
+	// maxBaselineSamples of a series, and maxBaselineSeries: the API takes more, but a status must stay small.
+	maxBaselineSamples = 8
+	maxBaselineSeries  = 64
+	maxBaselineKey     = 256
+	slowestMember      = ", slowest member"
+)
+
+// baselineInput is what a finished run is held against the group's baseline with.
+type baselineInput struct {
+	regression v1alpha1.RegressionSpec
+	baseline   *v1alpha1.BaselineStatus
+	run        *v1alpha1.GroupRunStatus
+	outcomes   []outcome
+	commNodes  map[string]*v1alpha1.CommNode
+	// results over all members, and what was measured over several nodes.
+	results []v1alpha1.GroupResultSeries
+	span    []v1alpha1.SpanResultSeries
+}
+
+// comparison is what the baseline says of a run.
+type comparison struct {
+	// key that the run measured under; empty with why where there is no one key.
+	key, why string
+	// present are the run's own series, in the order of their worth.
+	present []baselinePoint
+	checks  []v1alpha1.PerformanceCheck
+	// lost is the group as a whole, where it lost too much and that is enforced; nodes that lost are set to Fail themselves.
+	lost *outcome
+}
+
+// baselinePoint is one series of a run at its largest size.
+type baselinePoint struct {
+	name      string
+	sizeBytes int64
+	mbps      int64
+	// key of the members' series, and whether this is their slowest one; nil for those over several nodes.
+	key     *seriesKey
+	slowest bool
+}
+
+// compareBaseline holds a finished run against what the runs before it showed under the same key. With regression.mode
+// Enforce it sets nodes that lost too much to Fail, and gives the group's loss where it is not a few nodes'.
+func compareBaseline(in baselineInput) comparison {
+	var c comparison
+	c.key, c.why = baselineKey(in.outcomes, in.commNodes)
+	c.present = baselinePoints(in.results, in.span)
+	mode := cmp.Or(in.regression.Mode, v1alpha1.JudgingReport)
+	if mode == v1alpha1.JudgingOff || len(c.present) == 0 {
+		return c
+	}
+	open := func(why string) {
+		c.checks = []v1alpha1.PerformanceCheck{{Source: sourceBaseline, Measurement: "no baseline to compare with", State: v1alpha1.CheckNotMeasured,
+			Mode: v1alpha1.JudgingReport, Causes: []string{shorten(why, 200)}}}
+	}
+	if c.key == "" {
+		open(c.why)
+		return c
+	}
+	if in.baseline == nil || in.baseline.Key != c.key {
+		text := "this is the first run of the baseline"
+		if in.baseline != nil {
+			text = "the baseline begins anew, since it was measured with " + in.baseline.Key
+		}
+		open(text)
+		return c
+	}
+	drop := int64(cmp.Or(in.regression.MaxDropPercent, defaultMaxDropPercent))
+	var worst *regressed
+	var slow []regressed
+	for _, p := range c.present {
+		samples := earlierSamples(in.baseline, in.run.ID, p)
+		if len(samples) == 0 {
+			continue
+		}
+		expected := medianOf(slices.Clone(samples))
+		if expected <= 0 {
+			continue
+		}
+		r := regressed{baselinePoint: p, expected: expected, pass: (expected*(100-drop) + 99) / 100, runs: len(samples)}
+		check := r.check(mode)
+		if p.mbps < r.pass {
+			if p.slowest {
+				slow = append(slow, r)
+			} else if worst == nil || r.percent() < worst.percent() {
+				worst = &r
+			}
+			check.Causes = []string{"compare what changed with the time of the last good run: node problems, clocks, power cap, cables, neighbours on the network"}
+		}
+		c.checks = append(c.checks, check)
+	}
+	c.blame(in, mode, drop, worst, slow)
+	c.checks = checks.Worst(c.checks)
+	return c
+}
+
+// defaultMaxDropPercent is the API's default.
+const defaultMaxDropPercent = 10
+
+// regressed is a series with what the baseline says of it, in MB/s.
+type regressed struct {
+	baselinePoint
+	expected, pass int64
+	runs           int
+}
+
+func (r *regressed) percent() int64 { return r.mbps * 100 / r.expected }
+
+func (r *regressed) words(drop int64) string {
+	return fmt.Sprintf("%s at %d B: measured %d MB/s, the baseline of %s is %d MB/s: %d %%, at least %d %% is expected",
+		r.name, r.sizeBytes, r.mbps, counted(r.runs, "run"), r.expected, r.percent(), 100-drop)
+}
+
+func (r *regressed) check(mode v1alpha1.JudgingMode) v1alpha1.PerformanceCheck {
+	percent := int32(min(r.percent(), 1_000_000))
+	mbps, expected := r.mbps, r.expected
+	check := v1alpha1.PerformanceCheck{Source: sourceBaseline, Measurement: shorten(fmt.Sprintf("%s %d B, median of %s", r.name, r.sizeBytes, counted(r.runs, "run")), 160),
+		State: v1alpha1.CheckMet, Mode: mode, MeasuredMBps: &mbps, ExpectedMBps: &expected, Percent: &percent}
+	if r.mbps < r.pass {
+		check.State = v1alpha1.CheckNotMet
+	}
+	return check
+}
+
+// blame says who lost: a few nodes, which then fail by themselves, or the group. The nodes are those that are now slower than
+// the slowest member was in the runs before, in any of the series.
+func (c *comparison) blame(in baselineInput, mode v1alpha1.JudgingMode, drop int64, worst *regressed, slow []regressed) {
+	if worst == nil && len(slow) == 0 {
+		return
+	}
+	nodes := 0 // that have results
+	lost := map[int]regressed{}
+	for i := range in.outcomes {
+		if in.outcomes[i].report == nil {
+			continue
+		}
+		nodes++
+		for _, r := range slow {
+			r.mbps = in.outcomes[i].at(&r)
+			if before, seen := lost[i]; r.mbps > 0 && r.mbps < r.pass && (!seen || r.percent() < before.percent()) {
+				lost[i] = r
+			}
+		}
+	}
+	few := len(lost) > 0 && (len(lost)*2 <= nodes || nodes == 1)
+	if few && len(lost) == 1 {
+		for i := range lost {
+			c.named(in.outcomes[i].node)
+		}
+	}
+	if mode != v1alpha1.JudgingEnforce {
+		return
+	}
+	if few {
+		for i, r := range lost {
+			o := &in.outcomes[i]
+			if o.verdict != v1alpha1.VerdictPass {
+				continue
+			}
+			r.name = strings.TrimSuffix(r.name, slowestMember)
+			o.verdict, o.reason = v1alpha1.VerdictFail, v1alpha1.ReasonRegression
+			o.message = fmt.Sprintf("Node %s lost bandwidth, and %d of %d members did: %s, by the slowest member then. Look at what changed on it since.", o.node, len(lost), nodes, r.words(drop))
+			o.culprits = []v1alpha1.Culprit{nodeCulprit(o.node, o.reason, o.message)}
+		}
+		if worst == nil || worst.key != nil {
+			return // the members' median fell with them
+		}
+	}
+	if worst == nil {
+		worst = &slow[0]
+	}
+	who := "The group lost bandwidth as a whole, and no single member stands out"
+	if len(lost) > 0 {
+		who = fmt.Sprintf("The group lost bandwidth, and %d of %d members are slower than the slowest one was", len(lost), nodes)
+	}
+	c.lost = &outcome{node: "the group", phase: nodeDone, verdict: v1alpha1.VerdictFail, reason: v1alpha1.ReasonRegression,
+		message: fmt.Sprintf("%s: %s. Look at what all share: power, cooling, firmware, switches, other jobs.", who, worst.words(drop))}
+}
+
+// named puts the one node that lost into the checks of the slowest member that were not met.
+func (c *comparison) named(node string) {
+	for i := range c.checks {
+		if c.checks[i].State == v1alpha1.CheckNotMet && strings.Contains(c.checks[i].Measurement, slowestMember) {
+			c.checks[i].Node = node
+		}
+	}
+}
+
+// at is the node's own bus bandwidth in a series at a size; zero where it has none.
+func (o *outcome) at(r *regressed) int64 {
+	if r.key == nil || o.report == nil {
+		return 0
+	}
+	for i := range o.report.Results {
+		s := &o.report.Results[i]
+		if keyOf(s) != *r.key {
+			continue
+		}
+		if k := slices.Index(s.SizeBytes, r.sizeBytes); k >= 0 && k < len(s.BusBandwidthMBps) {
+			return s.BusBandwidthMBps[k]
+		}
+	}
+	return 0
+}
+
+// earlierSamples are those of the runs before this one, at most so many that they are the same before and after the run was
+// taken in itself: else its verdict could change by that.
+func earlierSamples(b *v1alpha1.BaselineStatus, runID string, p baselinePoint) []int64 {
+	i := slices.IndexFunc(b.Series, func(s v1alpha1.BaselineSeries) bool { return s.Name == p.name && s.SizeBytes == p.sizeBytes })
+	if i < 0 {
+		return nil
+	}
+	samples := b.Series[i].SamplesMBps
+	if b.LastRunID == runID && len(samples) > 0 {
+		samples = samples[:len(samples)-1]
+	}
+	return samples[max(0, len(samples)-(maxBaselineSamples-1)):]
+}
+
+// with adds the group's loss to the outcomes that a verdict is made of.
+func (c *comparison) with(outcomes []outcome) []outcome {
+	if c.lost == nil {
+		return outcomes
+	}
+	return append(slices.Clip(outcomes), *c.lost)
+}
+
+// next is the baseline with this run in it, once, where it passed and measured every member; else the baseline as it was.
+func (c *comparison) next(old *v1alpha1.BaselineStatus, run *v1alpha1.GroupRunStatus) *v1alpha1.BaselineStatus {
+	if run == nil || run.Phase != v1alpha1.RunPhaseFinished || run.Verdict != v1alpha1.VerdictPass || partial(run) || c.key == "" || len(c.present) == 0 || run.FinishTime == nil {
+		return old
+	}
+	if old != nil && old.LastRunID == run.ID {
+		return old
+	}
+	b := &v1alpha1.BaselineStatus{Key: c.key, Since: *run.FinishTime}
+	switch {
+	case old == nil:
+	case old.Key == c.key:
+		b = old.DeepCopy()
+	default:
+		b.Previous = old.Key
+	}
+	b.Runs++
+	b.LastRunID = run.ID
+	// What this run measured stands first, so that series that nobody measures any more are the first to fall out.
+	measured := make([]v1alpha1.BaselineSeries, 0, len(b.Series)+len(c.present))
+	for _, p := range c.present {
+		s := v1alpha1.BaselineSeries{Name: p.name, SizeBytes: p.sizeBytes}
+		if i := slices.IndexFunc(b.Series, func(s v1alpha1.BaselineSeries) bool { return s.Name == p.name && s.SizeBytes == p.sizeBytes }); i >= 0 {
+			s = b.Series[i]
+			b.Series = slices.Delete(b.Series, i, i+1)
+		}
+		s.SamplesMBps = append(slices.Clone(s.SamplesMBps), p.mbps)
+		s.SamplesMBps = s.SamplesMBps[max(0, len(s.SamplesMBps)-maxBaselineSamples):]
+		measured = append(measured, s)
+	}
+	b.Series = append(measured, b.Series...)
+	b.Series = b.Series[:min(len(b.Series), maxBaselineSeries)]
+	return b
+}
+
+// baselinePoints are the series of a run at their largest sizes: Baseline's medians, what was measured over several nodes,
+// the slowest members, then the variants' medians.
+func baselinePoints(results []v1alpha1.GroupResultSeries, span []v1alpha1.SpanResultSeries) []baselinePoint {
+	var medians, slowest, variants, nodes []baselinePoint
+	for i := range results {
+		r := &results[i]
+		last := min(len(r.SizeBytes), len(r.BusBandwidthMBps), len(r.MinBusBandwidthMBps)) - 1
+		if last < 0 || r.BusBandwidthMBps[last] <= 0 {
+			continue
+		}
+		key := seriesKey{r.Variant, r.Collective, r.Datatype, r.Placement}
+		p := baselinePoint{name: key.String(), sizeBytes: r.SizeBytes[last], mbps: r.BusBandwidthMBps[last], key: &key}
+		if r.Variant != v1alpha1.VariantBaseline {
+			variants = append(variants, p)
+			continue
+		}
+		medians = append(medians, p)
+		if low := r.MinBusBandwidthMBps[last]; low > 0 {
+			p.name, p.mbps, p.slowest = p.name+slowestMember, low, true
+			slowest = append(slowest, p)
+		}
+	}
+	for i := range span {
+		s := &span[i]
+		last := min(len(s.SizeBytes), len(s.BusBandwidthMBps)) - 1
+		if last < 0 || s.BusBandwidthMBps[last] <= 0 {
+			continue
+		}
+		key := seriesKey{"", s.Collective, s.Datatype, s.Placement}
+		if key.placement == v1alpha1.OutOfPlace {
+			key.placement = ""
+		}
+		nodes = append(nodes, baselinePoint{name: fmt.Sprintf("%s %s, %d ranks on %s", s.Dimension, key.measurement(), s.Ranks, counted(int(s.Nodes), "node")),
+			sizeBytes: s.SizeBytes[last], mbps: s.BusBandwidthMBps[last]})
+	}
+	all := slices.Concat(medians, nodes, slowest, variants)
+	return all[:min(len(all), maxBaselineSeries)]
+}
+
+// baselineKey names what bandwidth depends on, where all members that have results share it: ROCm of the run's container,
+// library, model, partition and ranks. Where they do not, why says so.
+func baselineKey(outcomes []outcome, commNodes map[string]*v1alpha1.CommNode) (key, why string) {
+	var first []string
+	firstNode := ""
+	for i := range outcomes {
+		o := &outcomes[i]
+		if o.report == nil {
+			continue
+		}
+		parts := baselineParts(o, commNodes[o.node])
+		if first == nil {
+			first, firstNode = parts, o.node
+			continue
+		}
+		for k := range parts {
+			if parts[k] != first[k] {
+				return "", fmt.Sprintf("members differ, so there is no one baseline: %s on %s, %s on %s", first[k], firstNode, parts[k], o.node)
+			}
+		}
+	}
+	if first == nil {
+		return "", "no member has results"
+	}
+	return shorten(strings.Join(first, ", "), maxBaselineKey), ""
+}
+
+// baselineParts are the parts of one member's key, each with its name so that a difference reads by itself.
+func baselineParts(o *outcome, cn *v1alpha1.CommNode) []string {
+	rocm, library := containerROCm(o.report), "library "+unknownValue
+	if l := o.report.Library; l != nil {
+		library = fmt.Sprintf("%s %s build %s", strings.Join(nonEmpty(l.Flavor, l.Imitates), " as "), l.Version, cmp.Or(l.BuildHash, unknownValue))
+		if rocm == "" && l.RuntimeVersion != "" {
+			rocm = "with runtime " + l.RuntimeVersion
+		}
+	}
+	model, partition, ranks := unknownValue, unknownValue, int32(0)
+	if cn != nil {
+		ranks = cn.Spec.Ranks.Count
+		if f := cn.Status.Facts; f != nil {
+			model, partition = cmp.Or(f.GPUModel, unknownValue), cmp.Or(f.Partition, unknownValue)
+		}
+	}
+	return []string{"ROCm " + cmp.Or(rocm, unknownValue), library, "model " + model, "partition " + partition, fmt.Sprintf("%d ranks a node", ranks)}
+}
+
+func nonEmpty(words ...string) []string {
+	return slices.DeleteFunc(words, func(w string) bool { return w == "" })
+}
