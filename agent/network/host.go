@@ -132,7 +132,10 @@ func prefixOf(a net.Addr) (netip.Prefix, bool) {
 	if !ok {
 		return netip.Prefix{}, false
 	}
-	bits, size := ip.Mask.Size()
+	bits, size := ip.Mask.Size() // 0, 0 for a mask with holes
+	if size == 0 {
+		return netip.Prefix{}, false
+	}
 	if addr = addr.Unmap(); addr.Is4() && size == 128 { // an IPv4 address in IPv6's form
 		bits -= 96
 	}

@@ -22,7 +22,7 @@ import (
 // for its proxy and for RAS, and makes a few connections for each; with TCP each channel to another node needs more.
 const portsPerRank = 16
 
-// ports checks the range that was asked for. In a pod of its own network the pod's net.ipv4.ip_local_port_range holds every
+// ports checks the range that was asked for. In a pod with a network of its own the pod's net.ipv4.ip_local_port_range holds every
 // port that the library takes; in the node's network nothing can but the node's own range, and only the rendezvous port
 // can be pinned: then the message says so.
 func (r *Request) ports(h Host, interfaces []Interface, addresses []netip.Addr) (message string, _ *Problem) {
@@ -39,19 +39,20 @@ func (r *Request) ports(h Host, interfaces []Interface, addresses []netip.Addr) 
 	if err != nil {
 		return "", r.problem(api.ReasonPortRangeNotUsable, "network.portRange is set, but what range the kernel uses could not be read: %v. Leave portRange out, or look at the pod's security profile.", err)
 	}
-	if lo >= first && hi <= last {
-		return "", r.checkFree(h, addresses, first, last)
-	}
+	held := lo >= first && hi <= last
 	if r.Spec.Mode != api.NetworkHost {
-		return "", r.problem(api.ReasonPortRangeNotUsable, "network.portRange is %d-%d, but the kernel takes ports from %d-%d here: the pod's net.ipv4.ip_local_port_range is not in force. Look at the pod's securityContext.sysctls, or leave portRange out.",
-			first, last, lo, hi)
+		if !held {
+			return "", r.problem(api.ReasonPortRangeNotUsable, "network.portRange is %d-%d, but the kernel takes ports from %d-%d here: the pod's net.ipv4.ip_local_port_range is not in force. Look at the pod's securityContext.sysctls, or leave portRange out.",
+				first, last, lo, hi)
+		}
+		return "", r.checkFree(h, addresses, first, last)
 	}
 	for _, a := range addresses {
 		if other := sameNetworkBefore(interfaces, a); other != "" {
 			return "", r.problem(api.ReasonPortRangeNotUsable, "network.portRange in mode Host pins the rendezvous by its address %s, and then the library listens on the first interface of that network, which is %s. Take one of them out of the network, or leave portRange out.", a, other)
 		}
 	}
-	if problem := r.checkFree(h, addresses, first, last); problem != nil {
+	if problem := r.checkFree(h, addresses, first, last); problem != nil || held {
 		return "", problem
 	}
 	return fmt.Sprintf("Of the ports only the rendezvous is in network.portRange %d-%d: in mode Host the library takes all others from the node's own %d-%d (net.ipv4.ip_local_port_range).", first, last, lo, hi), nil
@@ -79,7 +80,7 @@ func (r *Request) checkFree(h Host, addresses []netip.Addr, first, last int) *Pr
 	if len(addresses) == 0 {
 		return nil
 	}
-	_, problem := r.pick(h, addresses[0], first, last, "", 1)
+	_, problem := r.pick(h, addresses[0], first, last, "")
 	return problem
 }
 
@@ -91,13 +92,13 @@ func PickPort(h Host, r Request, addr netip.Addr, key string) (int, *Problem) {
 	if r.Spec.PortRange == nil {
 		return 0, r.problem(api.ReasonPortRangeNotUsable, "a port was asked for without network.portRange. Set it.")
 	}
-	return r.pick(h, addr, int(r.Spec.PortRange.First), int(r.Spec.PortRange.Last), key, 1)
+	return r.pick(h, addr, int(r.Spec.PortRange.First), int(r.Spec.PortRange.Last), key)
 }
 
-// pick looks for want free ports and gives the first.
-func (r *Request) pick(h Host, addr netip.Addr, first, last int, key string, want int) (int, *Problem) {
+// pick gives the first free port from where the key says.
+func (r *Request) pick(h Host, addr netip.Addr, first, last int, key string) (int, *Problem) {
 	size := last - first + 1
-	if first < 1 || last > 65535 || size < want {
+	if first < 1 || last > 65535 || size < 1 {
 		return 0, r.problem(api.ReasonPortRangeNotUsable, "network.portRange %d-%d is no range of ports. Correct it.", first, last)
 	}
 	hash := fnv.New64a()

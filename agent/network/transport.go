@@ -86,18 +86,15 @@ func Join(all ...Transport) Transport {
 	return out
 }
 
-func joinWords(a, b string) string {
-	if a == "" || b == "" || slices.Contains(strings.Split(a, "+"), b) {
-		return a + strings.Repeat(b, boolInt(a == ""))
+// joinWords adds a network's name to those of other ranks.
+func joinWords(all, name string) string {
+	switch {
+	case all == "":
+		return name
+	case name == "" || slices.Contains(strings.Split(all, "+"), name):
+		return all
 	}
-	return a + "+" + b
-}
-
-func boolInt(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
+	return all + "+" + name
 }
 
 func joinCarriers(a, b Carrier) Carrier {
@@ -125,20 +122,22 @@ func (t *Transport) addCause(c string) {
 	}
 }
 
-// settle decides the carrier by the channels to other nodes.
+// settle decides the carrier by the channels to other nodes, and drops causes that did no harm.
 func (t *Transport) settle() {
 	switch {
-	case t.OtherChannels > 0 && t.RDMAChannels+t.TCPChannels == 0:
-		t.Carrier = UnknownCarrier
-	case t.RDMAChannels > 0 && t.TCPChannels > 0:
+	case t.TCPChannels > 0 && t.RDMAChannels+t.OtherChannels > 0:
 		t.Carrier = MixedCarrier
-	case t.RDMAChannels > 0:
-		t.Carrier = RDMA
 	case t.TCPChannels > 0:
 		t.Carrier = TCP
+	case t.RDMAChannels > 0 && t.OtherChannels == 0:
+		t.Carrier = RDMA
 	default:
 		t.Carrier = UnknownCarrier
 	}
+	t.Causes = slices.DeleteFunc(t.Causes, func(c string) bool {
+		direct := strings.HasPrefix(c, noGPUDirect)
+		return direct && t.GPUDirect > 0 || !direct && t.Carrier == RDMA
+	})
 }
 
 // maxLineBytes of a line are read; the library's own lines have at most 1,024 (NCCL src/debug.cc).
@@ -147,13 +146,12 @@ const maxLineBytes = 4096
 // TransportLog reads the library's log as it is written and keeps what it says of the transport, in bounded memory. It is an
 // io.WriteCloser that never fails or blocks. It is not safe for concurrent use.
 type TransportLog struct {
-	// Local are the ranks of this node: a channel between two of them does not tell what is between nodes. Nil: every channel
+	// local are the ranks of this node: a channel between two of them does not tell what is between nodes. Nil: every channel
 	// over the network counts.
 	local map[int]bool
 
 	t        Transport
 	line     []byte
-	cut      bool
 	devices  map[string]string // name by network and index: "IB/3"
 	channels []string          // devices that channels used, as "IB/3"
 }
@@ -188,12 +186,12 @@ func (l *TransportLog) Write(p []byte) (int, error) {
 			rest = nil
 		}
 		if room := maxLineBytes - len(l.line); len(piece) > room {
-			piece, l.cut = piece[:room], true
+			piece = piece[:room]
 		}
 		l.line = append(l.line, piece...)
 		if end >= 0 {
 			l.take(string(l.line))
-			l.line, l.cut = l.line[:0], false
+			l.line = l.line[:0]
 		}
 	}
 	return len(p), nil
@@ -214,16 +212,17 @@ func (l *TransportLog) Transport() Transport {
 	t := l.t
 	t.Causes = slices.Clone(t.Causes)
 	for _, key := range l.channels {
-		if name, ok := l.devices[key]; ok {
-			t.addDevice(name)
-		} else {
-			t.addDevice(key)
+		network, index, _ := strings.Cut(key, "/")
+		name, ok := l.devices[key]
+		if !ok && carrierOf(network) == RDMA { // AMD's networks list their devices as IB's
+			name, ok = l.devices["IB/"+index]
 		}
+		if !ok {
+			name = key
+		}
+		t.addDevice(name)
 	}
 	t.settle()
-	if t.Carrier == RDMA { // a device that could not be used did no harm
-		t.Causes = slices.DeleteFunc(t.Causes, func(c string) bool { return c == causeNoDevice })
-	}
 	return t
 }
 
@@ -348,7 +347,9 @@ func (l *TransportLog) takeNet(via string) {
 	switch carrierOf(name) {
 	case RDMA:
 		l.t.RDMAChannels++
-		l.t.GPUDirect += boolInt(direct)
+		if direct {
+			l.t.GPUDirect++
+		}
 	case TCP:
 		l.t.TCPChannels++
 	default:
@@ -366,43 +367,42 @@ func cutRank(text string) (rank int, rest string, ok bool) {
 	return rank, rest, found && err == nil && rank >= 0
 }
 
-func bounded(s string) string { return strings.ToValidUTF8(s[:min(len(s), 64)], "") }
+// bounded keeps what the library says short.
+func bounded(s string) string { return strings.ToValidUTF8(s[:min(len(s), 96)], "") }
 
-// carrierOf knows the library's own networks and the plugins' names. Libfabric and UCX may go over either, so that they stay
-// unknown.
+// carrierOf knows the networks that are built in and the plugins that carry data one way only. Libfabric and UCX may go over
+// either, so that they stay unknown.
 func carrierOf(network string) Carrier {
 	switch {
-	case network == "IB" || strings.HasPrefix(network, "IBext"): // net_ib.cc; Mellanox' nccl-rdma-sharp-plugins
+	case network == "IB" || network == "ROCM-IB" || network == "IB-CAST": // net_ib.cc; RCCL's for AMD's own NICs, net_ib_rocm.cc
 		return RDMA
-	case network == "RCCL-ANP" || strings.HasPrefix(network, "ANP"): // AMD's plugin for Pensando NICs
+	case strings.HasPrefix(network, "IBext") || network == "RCCL-ANP": // nccl-rdma-sharp-plugins; AMD's plugin for its own NICs
 		return RDMA
-	case network == "Socket" || strings.HasPrefix(network, "FasTrak"): // net_socket.cc; Google's TCP plugin
+	case network == "Socket": // net_socket.cc
 		return TCP
 	}
 	return UnknownCarrier
 }
 
-const causeNoDevice = "the library found no RDMA device (NET/IB : No device found): ask for the devices with network.rdmaResources, and check that the image has libibverbs and the NIC's provider"
+// noGPUDirect begins the causes why data goes through host memory.
+const noGPUDirect = "data goes through host memory"
 
 // causeOf explains the library's words on why RDMA is not used (NCCL src/transport/net_ib.cc, src/misc/ibvwrap.cc,
-// src/misc/ibvsymbols.cc); empty for all others.
+// src/misc/ibvsymbols.cc; RCCL src/transport/net_ib.cc); empty for all others.
 func causeOf(text string) string {
 	switch {
 	case strings.HasPrefix(text, "NET/IB : No device found"):
-		return causeNoDevice
+		return "the library found no RDMA device: ask for the devices with network.rdmaResources, and look whether the image has libibverbs and the NIC's provider"
 	case strings.HasPrefix(text, "Failed to open libibverbs.so"):
 		return "the image has no libibverbs (Failed to open libibverbs.so): install rdma-core in the runtime image"
 	case strings.HasPrefix(text, "NET/IB : Unable to open device"):
 		return bounded(text) + ": the pod may not open it; ask for it with network.rdmaResources"
-	case strings.HasPrefix(text, "Call to ibv_reg_mr") && strings.Contains(text, "Cannot allocate memory"),
-		strings.HasPrefix(text, "Call to ibv_create_") && strings.Contains(text, "Cannot allocate memory"):
-		return "memory could not be registered for RDMA (Cannot allocate memory): raise the memlock limit in the container runtime"
+	case strings.HasPrefix(text, "Call to ibv_") && strings.Contains(text, "Cannot allocate memory"):
+		return "memory could not be registered for RDMA (" + bounded(text) + "): raise the memlock limit in the container runtime"
 	case strings.HasPrefix(text, "Call to ibv_") && strings.Contains(text, " failed"):
 		return bounded(text)
-	case strings.HasPrefix(text, "GPU Direct RDMA Disabled"):
-		return bounded(text) + ": data goes through host memory; look for the peer memory module or DMA-BUF"
-	case strings.Contains(text, "Could not find memory_peers directory or peer_memory symbol"):
-		return "GPUDirect is off: the kernel has no peer memory support (memory_peers); load the driver's module or use DMA-BUF"
+	case strings.Contains(text, "GPU Direct RDMA Disabled for HCA"), strings.Contains(text, "Could not find memory_peers directory"):
+		return noGPUDirect + " (" + bounded(text) + "): load the peer memory module of the NIC's driver, or use a kernel with DMA-BUF"
 	}
 	return ""
 }
