@@ -38,8 +38,16 @@ done
       -e 's/^  replicas: 2.*/  replicas: {{ .Values.replicas }}/' \
       -e 's/commgroup-operator:dev/{{ include "commgroup.image" . }}/g' \
       -e 's/^\( *\)command: \[\/manager\]/\1imagePullPolicy: {{ .Values.image.pullPolicy }}\n&/' \
-      -e 's/^\( *\)# Image of the ranks.*/\1{{- with .Values.defaultRuntimeImage }}\n\1- --default-runtime-image={{ . }}\n\1{{- end }}/' "$f"
+      -e 's/^\( *\)# Image of the ranks.*/\1{{- with .Values.defaultRuntimeImage }}\n\1- --default-runtime-image={{ . }}\n\1{{- end }}/' \
+      -e 's/^\( *\)# Namespaces whose CommGroups.*/\1{{- with .Values.privilegedNamespaces }}\n\1- --privileged-namespaces={{ join "," . }}\n\1{{- end }}/' "$f"
   done
+  echo '{{- if .Values.gating.enabled }}'
+  for f in config/gating/*.yaml; do
+    case $f in */kustomization.yaml) continue ;; esac
+    echo '---'
+    sed -e 's/commgroup-system/{{ .Release.Namespace }}/g' "$f"
+  done
+  echo '{{- end }}'
 } >"$out/charts/commgroup-operator/templates/operator.yaml"
 
 if [ "$out" != . ]; then
