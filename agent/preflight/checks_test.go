@@ -132,6 +132,14 @@ var cases = []struct {
 	{AddressFamily, Warning, -1, "the only one", func(s *scene) { s.host.interfaces = []Interface{lo} }, nil},
 	{AddressFamily, Warning, -1, "which the library ignores", func(s *scene) { env(&s.need, "NCCL_SOCKET_FAMILY=IPv6") }, nil},
 	{AddressFamily, Failed, -1, "other nodes do not reach", func(s *scene) { s.host.interfaces = []Interface{lo}; s.need.Nodes = 2 }, nil},
+	{AddressFamily, Met, -1, "127.0.0.1 of lo", func(s *scene) { // simulated nodes
+		env(&s.need, "NCCL_SOCKET_IFNAME==lo")
+		s.need.Nodes, s.need.PodIP = 2, "127.70.3.9"
+	}, nil},
+	{AddressFamily, Failed, -1, "other nodes do not reach", func(s *scene) {
+		env(&s.need, "NCCL_SOCKET_IFNAME==lo")
+		s.need.Nodes, s.need.PodIP = 2, "10.0.0.9"
+	}, nil},
 	{AddressFamily, Failed, -1, `NCCL_SOCKET_IFNAME="ib0"`, func(s *scene) { env(&s.need, "NCCL_SOCKET_IFNAME=ib0") }, nil},
 	{AddressFamily, Failed, -1, "eth0 10.0.0.5 (not running)", func(s *scene) {
 		s.host.interfaces = []Interface{{Name: "eth0", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.5")}}}

@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -15,6 +16,8 @@ type Need struct {
 	Flavor rcclx.Flavor
 	// Variants that will be measured.
 	Variants []rcclx.Variant
+	// PodIP is the pod's own address; empty outside of Kubernetes.
+	PodIP string
 	// Environ of each rank, as NAME=VALUE.
 	Environ []string
 	// MemoryBytes is the most that a rank allocates on its GPU: buffers of the largest call, and what the library allocates
@@ -33,6 +36,12 @@ func (n Need) variable(name string) (value string, ok bool) {
 		}
 	}
 	return "", false
+}
+
+// onLoopback: the pod itself is there, as on simulated nodes, which share one machine.
+func (n Need) onLoopback() bool {
+	ip, err := netip.ParseAddr(n.PodIP)
+	return err == nil && ip.IsLoopback()
 }
 
 // rcclxDDA says whether the run will use RCCLX's DDA, which aborts the process where its conditions do not hold. It only

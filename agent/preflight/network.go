@@ -112,7 +112,7 @@ func checkAddressFamily(f NodeFacts, need Need) Finding {
 	case !ok:
 		return found(AddressFamily, Failed, -1, "no running interface for %s=%q and %s=%q among %s", envSocketInterface, names,
 			envSocketFamily, family, describe(f.Interfaces))
-	case b.Loopback && need.Nodes > 1: // for communicators over several nodes; those of one node say nothing of it
+	case b.Loopback && need.Nodes > 1 && !need.onLoopback(): // for communicators over several nodes; those of one node say nothing of it
 		return found(AddressFamily, Failed, -1, "ranks would listen on the %s, which other nodes do not reach; interfaces are %s", b, describe(f.Interfaces))
 	case b.Loopback && len(names) < 2:
 		return found(AddressFamily, Warning, -1, "ranks listen on the %s, the only one: enough on one node, not for several", b)

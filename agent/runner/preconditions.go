@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/rank"
@@ -33,7 +34,7 @@ func (x *execution) lock(e *Evidence, ranks []RankOutcome) (release func(), fail
 
 // need is what the run asks of the node. lib is nil before a library was loaded.
 func (x *execution) need(lib *rcclx.LibraryInfo) preflight.Need {
-	n := preflight.Need{Ranks: x.ranks, Nodes: x.nodes, Environ: RankEnvironment(x.Environ, SettingsOf(x.plan).Env, x.Config.Node)}
+	n := preflight.Need{Ranks: x.ranks, Nodes: x.nodes, PodIP: podIP(x.Environ), Environ: RankEnvironment(x.Environ, SettingsOf(x.plan).Env, x.Config.Node)}
 	for _, v := range Plan(x.plan, x.ranks) {
 		n.Variants = append(n.Variants, v.Variant)
 	}
@@ -42,6 +43,16 @@ func (x *execution) need(lib *rcclx.LibraryInfo) preflight.Need {
 		n.MemoryBytes = memoryNeedBytes(x.plan, lib.Gates(), x.ranks)
 	}
 	return n
+}
+
+// podIP is what the pod's downward API says (status.podIP); empty outside of Kubernetes.
+func podIP(environ []string) string {
+	for _, kv := range environ {
+		if ip, ok := strings.CutPrefix(kv, "POD_IP="); ok {
+			return ip
+		}
+	}
+	return ""
 }
 
 func rankFacts(ranks []RankOutcome) []preflight.RankFacts {
