@@ -23,6 +23,7 @@ type fact struct {
 type knowledge struct {
 	members Set
 	facts   []*fact
+	bySize  map[int][]*fact
 	// whole is the fact that the search starts from.
 	whole *fact
 	// cleared nodes were in a good test.
@@ -46,7 +47,7 @@ type knowledge struct {
 // learn reads the history. Of tests that hold members who left, only the good ones still count.
 func learn(problem Problem, history []Test) (*knowledge, error) {
 	n := len(problem.Members)
-	k := &knowledge{members: problem.Members, cleared: newBitset(n), named: newBitset(n), singleUnknown: make([]int, n)}
+	k := &knowledge{members: problem.Members, bySize: map[int][]*fact{}, cleared: newBitset(n), named: newBitset(n), singleUnknown: make([]int, n)}
 	all := newBitset(n)
 	for position := range n {
 		all.add(position)
@@ -148,12 +149,13 @@ func (k *knowledge) fact(set bitset, size int) *fact {
 	}
 	f := &fact{set: set, size: size}
 	k.facts = append(k.facts, f)
+	k.bySize[size] = append(k.bySize[size], f)
 	return f
 }
 
 func (k *knowledge) find(set bitset, size int) *fact {
-	for _, f := range k.facts {
-		if f.size == size && f.set.equal(set) {
+	for _, f := range k.bySize[size] {
+		if f.set.equal(set) {
 			return f
 		}
 	}

@@ -30,15 +30,28 @@ func planRound(k *knowledge, room int) *plan {
 			p.avoid.addAll(f.set)
 		}
 	}
+	reserved := 0
 	for _, f := range k.live {
-		if f.doubtful > 0 {
-			p.narrow(f)
-		} else {
+		if f.doubtful == 0 {
 			p.searchPairs(f)
+			continue
 		}
+		// Where the tests that are left do for some branches only, these go first to their end: a name is worth more than many
+		// sets that are half as wide.
+		reserved += cost(f.doubtful)
+		if reserved > room && len(p.sets) > 0 {
+			continue
+		}
+		p.narrow(f)
 	}
-	if gap := k.gap(); gap.count() > 0 {
-		p.try(gap.positions(), nil)
+	gap := k.gap()
+	for range maxParts { // one piece, but for a ragged gap
+		piece := p.trim(gap)
+		if piece.count() == 0 {
+			break
+		}
+		gap = gap.without(piece)
+		p.try(piece.positions(), nil)
 	}
 	return p
 }
@@ -124,6 +137,15 @@ func arity(nodes int) int {
 	return maxParts
 }
 
+// cost is about how many tests it takes to find one bad node among so many.
+func cost(nodes int) int {
+	tests := 0
+	for ; nodes > maxParts; nodes = (nodes + maxParts - 1) / maxParts {
+		tests += maxParts
+	}
+	return tests + nodes
+}
+
 // cut into runs of about the same length, so that neighbours in rank order stay together.
 func cut(nodes []int, parts int) [][]int {
 	runs := make([][]int, 0, parts)
@@ -192,8 +214,12 @@ func (p *plan) single(node int, of *fact) {
 	}
 }
 
-// nearest adds the test of the node with the nearest other that fits.
+// nearest adds the test of the node with the nearest other that fits. It says no where there is none.
 func (p *plan) nearest(node int, fits func(other int) bool) bool {
+	if p.room == 0 {
+		p.short = true
+		return true
+	}
 	n := len(p.members)
 	for distance := 1; distance < n; distance++ {
 		for _, other := range [2]int{node - distance, node + distance} {

@@ -5,8 +5,12 @@ import (
 	"strings"
 )
 
-// namesInWords is how many culprits the sentence names; the rest is counted.
-const namesInWords = 8
+const (
+	// namesInWords is how many culprits the sentence names; the rest is counted.
+	namesInWords = 8
+	// maxWords is the longest sentence, in bytes: what the API keeps. A clause that does not fit is left out.
+	maxWords = 512
+)
 
 // words say in one sentence what was seen. bound says what ended the search before its end, or is empty.
 func (k *knowledge) words(finding *Finding, bound string) string {
@@ -30,13 +34,22 @@ func (k *knowledge) words(finding *Finding, bound string) string {
 	if k.contradictions > 0 {
 		clauses = append(clauses, fmt.Sprintf("%d bad tests lie in good ones, so something comes and goes", k.contradictions))
 	}
-	return strings.Join(clauses, "; ")
+	text := ""
+	for at, clause := range clauses {
+		if at > 0 {
+			clause = "; " + clause
+		}
+		if len(text)+len(clause) <= maxWords {
+			text += clause
+		}
+	}
+	return text
 }
 
 func (k *knowledge) suspectWords(finding *Finding) string {
 	set := finding.Suspects.String()
 	if len(set) > 120 {
-		set = fmt.Sprintf("%d members from %d to %d", len(finding.Suspects), finding.Suspects[0], finding.Suspects[len(finding.Suspects)-1])
+		set = fmt.Sprintf("%d to %d, %d of them", finding.Suspects[0], finding.Suspects[len(finding.Suspects)-1], len(finding.Suspects))
 	}
 	switch {
 	case len(k.members) == 2:

@@ -136,8 +136,8 @@ func stepComplaint(problem Problem, history []Test, step *Step) string {
 	if len(step.Tests) > 0 && step.Tests[0].Kind == KindSpan && len(history)+len(step.Tests) > most {
 		return fmt.Sprintf("%d tests, and %d is the bound", len(history)+len(step.Tests), most)
 	}
-	if step.Done && step.Finding.Why == "" {
-		return "a finding without words"
+	if step.Done && (step.Finding.Why == "" || len(step.Finding.Why) > maxWords) {
+		return "a finding without words, or with too many"
 	}
 	return ""
 }
