@@ -1,0 +1,258 @@
+package session
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"rcclx.io/commgroup-operator/agent/rank"
+	"rcclx.io/commgroup-operator/agent/runner"
+	api "rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/rcclx"
+)
+
+func TestDecide(t *testing.T) {
+	open := func(change func(*api.SessionAssignment)) Seen {
+		a := testAssignment()
+		if change != nil {
+			change(&a)
+		}
+		return Seen{Session: &a}
+	}
+	task := within("mesh-tp-1")[0]
+	with := func(change func(*api.NodeTask)) Seen {
+		x := task.DeepCopy()
+		if change != nil {
+			change(x)
+		}
+		return open(func(a *api.SessionAssignment) { a.Task = x })
+	}
+	withID := task.DeepCopy()
+	withID.Communicators[0].UniqueID = []byte{1}
+	for _, tc := range []struct {
+		name string
+		last *api.NodeTask
+		seen Seen
+		want order
+	}{
+		{"nothing seen", &task, Seen{Err: errors.New("timeout")}, stay},
+		{"gone", &task, Seen{Gone: true}, superseded},
+		{"no session", &task, Seen{}, superseded},
+		{"another run", &task, open(func(a *api.SessionAssignment) { a.RunID = "run-2" }), superseded},
+		{"ended", &task, open(func(a *api.SessionAssignment) { a.State, a.Task = api.SessionClosed, &task }), end},
+		{"no task yet", nil, open(nil), stay},
+		{"withdrawn", &task, open(nil), drop},
+		{"first", nil, with(nil), take},
+		{"the same", &task, with(nil), stay},
+		{"an id comes", &task, with(func(x *api.NodeTask) { x.Communicators[0].UniqueID = []byte{1} }), stay},
+		{"the same id", withID, with(func(x *api.NodeTask) { x.Communicators[0].UniqueID = []byte{1} }), stay},
+		{"another unique id", withID, with(func(x *api.NodeTask) { x.Communicators[0].UniqueID = []byte{2} }), take},
+		{"another task", &task, with(func(x *api.NodeTask) { x.ID = "mesh-tp-2" }), take},
+		{"other sizes", &task, with(func(x *api.NodeTask) { x.SizesBytes = []int64{8} }), take},
+		{"other ranks", &task, with(func(x *api.NodeTask) { x.Communicators[0].Ranks = []int32{1, 0} }), take},
+		{"a communicator more", &task, with(func(x *api.NodeTask) { x.Communicators = append(x.Communicators, x.Communicators[0]) }), take},
+	} {
+		if got, why := decide("run-1", tc.last, tc.seen); got != tc.want || (got == superseded || got == drop || got == end) != (why != "") {
+			t.Errorf("%s: %d (%s), expected %d", tc.name, got, why, tc.want)
+		}
+	}
+}
+
+func TestCheckTask(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*api.NodeTask)
+		words  string
+	}{
+		"good":               {func(*api.NodeTask) {}, ""},
+		"none":               {func(x *api.NodeTask) { x.Communicators = nil }, "no communicator"},
+		"twice":              {func(x *api.NodeTask) { x.Communicators = append(x.Communicators, x.Communicators[0]) }, "there twice"},
+		"no device":          {func(x *api.NodeTask) { x.Communicators[0].Devices, x.Communicators[0].Ranks = nil, nil }, "0 devices"},
+		"a rank too few":     {func(x *api.NodeTask) { x.Communicators[0].Ranks = []int32{0} }, "2 devices for 1 ranks"},
+		"a world too small":  {func(x *api.NodeTask) { x.Communicators[0].WorldSize = 1 }, "1 ranks over 1 nodes"},
+		"over no node":       {func(x *api.NodeTask) { x.Communicators[0].Nodes = 0 }, "over 0 nodes"},
+		"GPU not there":      {func(x *api.NodeTask) { x.Communicators[0].Devices[1] = 2 }, "GPU 2"},
+		"negative GPU":       {func(x *api.NodeTask) { x.Communicators[0].Devices[1] = -1 }, "GPU -1"},
+		"one GPU twice":      {func(x *api.NodeTask) { x.Communicators[0].Devices[1] = 0 }, "may be in one"},
+		"one rank twice":     {func(x *api.NodeTask) { x.Communicators[0].Ranks[1] = 0 }, "rank 0 of 2"},
+		"rank past the last": {func(x *api.NodeTask) { x.Communicators[0].Ranks[1] = 2 }, "rank 2 of 2"},
+		"long id":            {func(x *api.NodeTask) { x.Communicators[0].UniqueID = make([]byte, 129) }, "129 bytes"},
+		"no iterations":      {func(x *api.NodeTask) { x.Iterations = 0 }, "0 iterations"},
+		"no deadline":        {func(x *api.NodeTask) { x.DeadlineSeconds = 0 }, "deadline of 0"},
+	} {
+		task := within("t-1")[0]
+		tc.change(&task)
+		if got := checkTask(task, 2); (got == "") != (tc.words == "") || !strings.Contains(got, tc.words) {
+			t.Errorf("%s: %q, expected %q", name, got, tc.words)
+		}
+	}
+}
+
+// FuzzTask: whatever the CommNode asks for, a task is refused or can be planned and judged.
+func FuzzTask(f *testing.F) {
+	for _, task := range []api.NodeTask{within("a")[0], *meshTask("b"), wholeGroup("c", make([]*member, 2))[0], {}} {
+		data, err := json.Marshal(task)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var task api.NodeTask
+		if json.Unmarshal(data, &task) != nil || checkTask(task, 4) != "" {
+			return
+		}
+		if !sameTask(task, task) || len(newIDs(task, task)) > 0 {
+			t.Errorf("%+v is not itself", task)
+		}
+		for _, c := range task.Communicators {
+			var specs []rank.Spec
+			for i, r := range c.Ranks {
+				specs = append(specs, rank.Spec{Rank: int(r), WorldSize: int(c.WorldSize), Device: int(c.Devices[i]), Steps: plan(task, int(c.WorldSize))})
+			}
+			s := judge("node-a", task, c, ended{outcome: passed(specs)}, isRoot(c))
+			if s.Verdict != api.VerdictPass && s.Verdict != api.VerdictError || s.Verdict == api.VerdictError && s.Message == "" {
+				t.Errorf("%+v gives %+v", c, s)
+			}
+			if o := passed(specs); len(o.Ranks[0].Measurements) > 0 {
+				o.Ranks[0].Measurements = o.Ranks[0].Measurements[1:]
+				if s := judge("node-a", task, c, ended{outcome: o}, isRoot(c)); s.Verdict == api.VerdictPass {
+					t.Errorf("%+v passes although a measurement is missing", c)
+				}
+			}
+		}
+	})
+}
+
+func TestJudge(t *testing.T) {
+	root, other := wholeGroup("group-1", make([]*member, 2))[0], wholeGroup("group-1", make([]*member, 2))[1]
+	outcome := func(task api.NodeTask, change func(*runner.Outcome)) runner.Outcome {
+		c := task.Communicators[0]
+		var specs []rank.Spec
+		for i, r := range c.Ranks {
+			specs = append(specs, rank.Spec{Rank: int(r), WorldSize: int(c.WorldSize), Device: int(c.Devices[i]), PCIAddress: pci(i), Steps: plan(task, int(c.WorldSize))})
+		}
+		o := passed(specs)
+		if change != nil {
+			change(&o)
+		}
+		return o
+	}
+	failure := func(f runner.Failure, change func(*runner.Outcome)) func(*runner.Outcome) {
+		return func(o *runner.Outcome) {
+			f.Message = "node node-b: words"
+			o.Failure = &f
+			if change != nil {
+				change(o)
+			}
+		}
+	}
+	last := func(at int, kind rank.EventKind) func(*runner.Outcome) {
+		return func(o *runner.Outcome) { o.Ranks[at].LastEvent = kind }
+	}
+	for _, tc := range []struct {
+		name    string
+		task    api.NodeTask
+		change  func(*runner.Outcome)
+		verdict api.Verdict
+		reason  string
+		guilty  string // kind and name
+	}{
+		{"good", other, nil, api.VerdictPass, "", ""},
+		{"wrong data", other, func(o *runner.Outcome) { o.Ranks[1].Measurements[0].Checks[0].WrongElements = 3 }, api.VerdictFail, api.ReasonWrongData, ""},
+		{"not measured", other, func(o *runner.Outcome) { o.Ranks[1].Measurements = nil }, api.VerdictError, api.ReasonInconclusive, ""},
+		{"not checked", other, func(o *runner.Outcome) { o.Ranks[1].Measurements[0].Checks[0].CheckedElements = 0 }, api.VerdictError, api.ReasonInconclusive, ""},
+		{"died", other, failure(runner.Failure{Kind: runner.FailDied, Rank: 1}, nil), api.VerdictFail, api.ReasonRankDied, "GPU " + pci(1)},
+		{"killed from outside", other, failure(runner.Failure{Kind: runner.FailDied, Rank: 1, Killed: true}, nil), api.VerdictFail, api.ReasonRankDied, "Rank rank 3"},
+		{"a peer's end", other, failure(runner.Failure{Kind: runner.FailRankError, Code: rank.CodeCollectiveFailed}, nil), api.VerdictFail, api.ReasonCollectiveFailed, ""},
+		{"init failed", other, failure(runner.Failure{Kind: runner.FailRankError, Code: rank.CodeInitFailed}, nil), api.VerdictFail, api.ReasonInitFailed, ""},
+		{"no memory", other, failure(runner.Failure{Kind: runner.FailRankError, Code: rank.CodeInsufficientMemory, Rank: 1}, nil), api.VerdictError, api.ReasonInsufficientMemory, "GPU " + pci(1)},
+		{"no library", other, failure(runner.Failure{Kind: runner.FailRankError, Code: rank.CodeLibraryMissing, Rank: 1}, nil), api.VerdictError, api.ReasonLibraryMissing, "Node node-b"},
+		{"bad spec", other, failure(runner.Failure{Kind: runner.FailRankError, Code: rank.CodeBadSpec, Rank: 1}, nil), api.VerdictError, api.ReasonRunPodFailed, ""},
+		{"all hang", other, failure(runner.Failure{Kind: runner.FailHung, Rank: -1, Step: "AllReduce Float32 4096 B"}, nil), api.VerdictFail, api.ReasonRankHung, ""},
+		{"one lags in a step", other, failure(runner.Failure{Kind: runner.FailHung, Rank: 1, Behind: []int{1}, Step: "AllReduce Float32 4096 B"}, last(1, rank.EventStepStart)), api.VerdictFail, api.ReasonRankHung, ""},
+		{"one waits to join", other, failure(runner.Failure{Kind: runner.FailHung, Rank: 1, Behind: []int{1}, Step: "init"}, last(1, rank.EventInitStart)), api.VerdictFail, api.ReasonRankHung, ""},
+		{"one never loaded", other, failure(runner.Failure{Kind: runner.FailHung, Rank: 1, Behind: []int{1}, Step: "load"}, last(1, "")), api.VerdictFail, api.ReasonRankHung, "GPU " + pci(1)},
+		{"one does not begin to join", other, failure(runner.Failure{Kind: runner.FailHung, Rank: 1, Behind: []int{1}, Step: "preconditions"}, last(1, rank.EventLoaded)), api.VerdictFail, api.ReasonRankHung, "GPU " + pci(1)},
+		{"no id was made", root, failure(runner.Failure{Kind: runner.FailHung, Rank: -1, Step: "init"}, nil), api.VerdictFail, api.ReasonRankHung, "Node node-b"},
+		{"not started", other, failure(runner.Failure{Kind: runner.FailStart, Rank: 0}, nil), api.VerdictError, api.ReasonPreconditionFailed, "Node node-b"},
+		{"out of time", other, failure(runner.Failure{Kind: runner.FailRunDeadline, Rank: -1}, nil), api.VerdictError, api.ReasonRunDeadlineExceeded, ""},
+		{"garbage", other, failure(runner.Failure{Kind: runner.FailProtocol, Rank: 0}, nil), api.VerdictError, api.ReasonRunPodFailed, ""},
+		{"does not end", other, failure(runner.Failure{Kind: runner.FailHung, Rank: -1}, func(o *runner.Outcome) { o.Ranks[0].Stuck = true }), api.VerdictFail, api.ReasonRankHung, "GPU " + pci(0)},
+	} {
+		s := judge("node-b", tc.task, tc.task.Communicators[0], ended{outcome: outcome(tc.task, tc.change)}, false)
+		who := ""
+		if s.Guilty != nil {
+			who = s.Guilty.Kind + " " + s.Guilty.Name
+		}
+		if s.Verdict != tc.verdict || s.Reason != tc.reason || who != tc.guilty || (s.Message == "") != (tc.verdict == api.VerdictPass) {
+			t.Errorf("%s: %s %s, guilty %q: %q", tc.name, s.Verdict, s.Reason, who, s.Message)
+		}
+	}
+	// The slowest of the node's ranks counts, and a size that one of them lacks does not.
+	o := outcome(root, func(o *runner.Outcome) { o.Ranks[1].Measurements = o.Ranks[1].Measurements[:1] })
+	r := judge("node-a", root, root.Communicators[0], ended{outcome: o}, true).Results
+	if len(r) != 1 || fmt.Sprint(r[0].SizeBytes, r[0].LatencyNanoseconds) != "[4096] [2000]" || r[0].BusBandwidthMBps[0] != rcclx.BusBandwidthMBps(rcclx.AllReduce, 4096, 2000, 4) {
+		t.Errorf("results %+v", r)
+	}
+}
+
+func TestFit(t *testing.T) {
+	s := api.SessionStatus{RunID: "run-1", State: api.SessionReady, Message: strings.Repeat("x", 1000), Network: &api.NetworkStatus{Interface: "eth0"},
+		Task: &api.NodeTaskStatus{ID: "mesh-dp-1", Phase: api.TaskFinished}}
+	for i := range 8 {
+		c := api.TaskCommunicatorStatus{Name: fmt.Sprintf("dp/%d", i), Verdict: api.VerdictFail, Reason: api.ReasonRankHung, Message: strings.Repeat("m", 512),
+			Guilty: &api.Culprit{Node: "node-a", Kind: "GPU", Name: pci(0), Reason: "R", Message: strings.Repeat("g", 512)}}
+		for range 3 {
+			r := api.ResultSeries{Variant: api.VariantBaseline, Collective: api.AllReduce, Datatype: api.Float32}
+			for k := range int64(20) {
+				r.SizeBytes, r.LatencyNanoseconds, r.BusBandwidthMBps = append(r.SizeBytes, 1024<<k), append(r.LatencyNanoseconds, 100000+k), append(r.BusBandwidthMBps, 300000+k)
+			}
+			c.Results = append(c.Results, r)
+		}
+		s.Task.Communicators = append(s.Task.Communicators, c)
+	}
+	for _, n := range []int{1, 2, 4} {
+		part := *s.DeepCopy()
+		part.Task.Communicators = part.Task.Communicators[:n]
+		if got := encodedBytes(Fit(part, 1<<20)); got > mostBytes {
+			t.Errorf("%d communicators take %d bytes", n, got)
+		}
+	}
+	small := Fit(s, 0)
+	if n := encodedBytes(small); n > 8<<10 {
+		t.Errorf("at its smallest a report has %d bytes", n)
+	}
+	for i, c := range small.Task.Communicators {
+		if c.Verdict != api.VerdictFail || c.Reason == "" || c.Guilty == nil || c.Guilty.Name != pci(0) || len(c.Results) != 1 {
+			t.Fatalf("%d: %+v", i, c)
+		}
+		if r := c.Results[0]; len(r.SizeBytes) != 1 || r.SizeBytes[0] != 1024<<19 || r.LatencyNanoseconds[0] != 100019 || r.BusBandwidthMBps[0] != 300019 {
+			t.Errorf("%d: the largest size is not what was kept: %+v", i, r)
+		}
+	}
+	if len(s.Task.Communicators[0].Results[0].SizeBytes) != 20 {
+		t.Error("the report itself was changed")
+	}
+	ids := api.SessionStatus{Task: &api.NodeTaskStatus{Communicators: []api.TaskCommunicatorStatus{{UniqueID: make([]byte, 128)}}}}
+	if got := Fit(ids, 10); len(got.Task.Communicators[0].UniqueID) != 128 {
+		t.Error("an id was cut")
+	}
+}
+
+func TestThin(t *testing.T) {
+	for _, tc := range []struct {
+		n, least int
+		want     string
+	}{{7, 3, "[0 2 4 6]"}, {6, 3, "[0 2 4 5]"}, {4, 3, "[0 2 3]"}, {3, 3, "[0 1 2]"}, {3, 1, "[2]"}, {2, 1, "[1]"}, {1, 1, "[0]"}, {5, 1, "[0 2 4]"}} {
+		var r api.ResultSeries
+		for i := range int64(tc.n) {
+			r.SizeBytes, r.LatencyNanoseconds, r.BusBandwidthMBps = append(r.SizeBytes, i), append(r.LatencyNanoseconds, i), append(r.BusBandwidthMBps, i)
+		}
+		thin(&r, tc.least)
+		if got := fmt.Sprint(r.SizeBytes); got != tc.want || fmt.Sprint(r.BusBandwidthMBps) != tc.want || fmt.Sprint(r.LatencyNanoseconds) != tc.want {
+			t.Errorf("%d sizes, at least %d: %s, expected %s", tc.n, tc.least, got, tc.want)
+		}
+	}
+}
