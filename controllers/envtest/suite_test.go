@@ -92,7 +92,7 @@ func setUp(root string) error {
 		return err
 	}
 	files := []string{"default/namespace.yaml"}
-	for _, folder := range []string{"rbac", "policy"} {
+	for _, folder := range []string{"rbac", "gating", "policy"} {
 		found, err := filepath.Glob(filepath.Join(root, "config", folder, "*.yaml"))
 		if err != nil {
 			return err
@@ -275,6 +275,11 @@ func (w *world) fingerprint() string {
 			versions[fmt.Sprintf("%T/%s", o, m.GetName())] = m.GetResourceVersion()
 			return err
 		}))
+	}
+	for _, name := range w.nodes {
+		node := &corev1.Node{}
+		w.must(client.IgnoreNotFound(admin.Get(w.ctx, client.ObjectKey{Name: name}, node)))
+		versions["node/"+name] = node.ResourceVersion
 	}
 	var monitors appsv1.DaemonSetList
 	w.must(admin.List(w.ctx, &monitors, client.InNamespace(operatorNamespace)))
