@@ -113,7 +113,9 @@ func specHash(spec *v1alpha1.CommGroupSpec) string {
 		RanksPerNode int32
 		Span         v1alpha1.Span
 		Group        *groupPlan `json:",omitempty"`
-	}{planFor(spec), spec.Runtime, spec.RanksPerNode, spec.Span, groupPlanOf(spec)}
+		// GroupThresholds start a run as a node's do, so that its verdict is by the thresholds of now.
+		GroupThresholds []v1alpha1.Threshold `json:",omitempty"`
+	}{planFor(spec), spec.Runtime, spec.RanksPerNode, spec.Span, groupPlanOf(spec), thresholdsOf(&spec.Benchmark, v1alpha1.SpanGroup)}
 	data, err := json.Marshal(parts)
 	if err != nil {
 		// Plain strings and numbers always encode; were it not so, each generation would count as another spec.

@@ -38,6 +38,15 @@ func TestSpecHash(t *testing.T) {
 		"out of place": {func(s *v1alpha1.CommGroupSpec) { s.Benchmark.Placements = []v1alpha1.Placement{v1alpha1.OutOfPlace} }, false},
 		"job counts":   {func(s *v1alpha1.CommGroupSpec) { s.Publish.JobCounts = v1alpha1.JobCountsPadded }, false},
 		"deadline":     {func(s *v1alpha1.CommGroupSpec) { s.Run.StepDeadlineSeconds = 9 }, true},
+		"threshold":    {func(s *v1alpha1.CommGroupSpec) { s.Benchmark.Thresholds = []v1alpha1.Threshold{{SizeBytes: 1}} }, true},
+		"group threshold": {func(s *v1alpha1.CommGroupSpec) {
+			s.Benchmark.Thresholds = []v1alpha1.Threshold{{Span: v1alpha1.SpanGroup, SizeBytes: 1}}
+		}, true},
+		"default references":  {func(s *v1alpha1.CommGroupSpec) { s.Benchmark.References = v1alpha1.JudgingEnforce }, false},
+		"references reported": {func(s *v1alpha1.CommGroupSpec) { s.Benchmark.References = v1alpha1.JudgingReport }, true},
+		"one repeat":          {func(s *v1alpha1.CommGroupSpec) { s.Benchmark.Repeats = 1 }, false},
+		"repeats":             {func(s *v1alpha1.CommGroupSpec) { s.Benchmark.Repeats = 3 }, true},
+		"regression":          {func(s *v1alpha1.CommGroupSpec) { s.Benchmark.Regression.Mode = v1alpha1.JudgingEnforce }, false},
 	} {
 		spec := testGroup().Spec.DeepCopy()
 		tc.change(spec)
