@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
@@ -18,7 +19,7 @@ import (
 
 // TestWatchesDriveARun lets a real manager with its cache and its own permissions do everything: nobody calls Reconcile.
 func TestWatchesDriveARun(t *testing.T) {
-	w := newWorld(t, 2, nil)
+	w := gatingWorld(t, 2, nil)
 	cfg := rest.CopyConfig(restConfig)
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: managerUser, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{Scheme: scheme, Cache: controllers.CacheOptions(operatorNamespace),
@@ -26,7 +27,8 @@ func TestWatchesDriveARun(t *testing.T) {
 	w.must(err)
 	r := &controllers.CommGroupReconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("commgroup-manager"),
-		Config:   controllers.Config{OperatorNamespace: operatorNamespace, AgentImage: "agent:test", DefaultRuntimeImage: "rocm:test"}}
+		Config: controllers.Config{OperatorNamespace: operatorNamespace, AgentImage: "agent:test", DefaultRuntimeImage: "rocm:test",
+			PrivilegedNamespaces: []string{w.ns}}}
 	w.must(r.SetupWithManager(mgr, 2))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -62,6 +64,17 @@ func TestWatchesDriveARun(t *testing.T) {
 		return meta.IsStatusConditionTrue(w.group.Status.Conditions, v1alpha1.ConditionReady)
 	})
 	w.wantCondition(v1alpha1.ConditionSettingsPublished, yes, v1alpha1.ReasonPublished)
+
+	// Gating sees through the cache what it wrote, and what someone takes away by hand.
+	validated := func() bool {
+		return w.node(w.nodes[0]).Labels[v1alpha1.LabelCommValidated] == v1alpha1.CommValidatedPassed && w.node(w.nodes[1]).Labels[v1alpha1.LabelCommValidated] == v1alpha1.CommValidatedPassed
+	}
+	w.eventually("the label", validated)
+	node := w.node(w.nodes[0])
+	base := node.DeepCopy()
+	delete(node.Labels, v1alpha1.LabelCommValidated)
+	w.must(admin.Patch(w.ctx, node, client.MergeFrom(base)))
+	w.eventually("the label once more", validated)
 
 	// A monitor that falls silent and comes back with the very same facts: nothing but time has changed.
 	w.reportFacts(w.nodes[0], func(f *v1alpha1.NodeFacts) { f.ObservedTime, f.ValidForSeconds = metav1.Now(), 10 })
