@@ -177,7 +177,7 @@ func TestJudge(t *testing.T) {
 		{"one does not begin to join", other, failure(runner.Failure{Kind: runner.FailHung, Rank: 1, Behind: []int{1}, Step: "preconditions"}, last(1, rank.EventLoaded)), api.VerdictFail, api.ReasonRankHung, "GPU " + pci(1)},
 		{"no id was made", root, failure(runner.Failure{Kind: runner.FailHung, Rank: -1, Step: "init"}, nil), api.VerdictFail, api.ReasonRankHung, "Node node-b"},
 		{"not started", other, failure(runner.Failure{Kind: runner.FailStart, Rank: 0}, nil), api.VerdictError, api.ReasonPreconditionFailed, "Node node-b"},
-		{"out of time", other, failure(runner.Failure{Kind: runner.FailRunDeadline, Rank: -1}, nil), api.VerdictError, api.ReasonRunDeadlineExceeded, ""},
+		{"out of time", other, failure(runner.Failure{Kind: runner.FailRunDeadline, Rank: -1}, nil), api.VerdictFail, api.ReasonRunDeadlineExceeded, ""},
 		{"garbage", other, failure(runner.Failure{Kind: runner.FailProtocol, Rank: 0}, nil), api.VerdictError, api.ReasonRunPodFailed, ""},
 		{"does not end", other, failure(runner.Failure{Kind: runner.FailHung, Rank: -1}, func(o *runner.Outcome) { o.Ranks[0].Stuck = true }), api.VerdictFail, api.ReasonRankHung, "GPU " + pci(0)},
 	} {
@@ -205,7 +205,7 @@ func TestFit(t *testing.T) {
 		c := api.TaskCommunicatorStatus{Name: fmt.Sprintf("dp/%d", i), Verdict: api.VerdictFail, Reason: api.ReasonRankHung, Message: strings.Repeat("m", 512),
 			Guilty: &api.Culprit{Node: "node-a", Kind: "GPU", Name: pci(0), Reason: "R", Message: strings.Repeat("g", 512)}}
 		for range 3 {
-			r := api.ResultSeries{Variant: api.VariantBaseline, Collective: api.AllReduce, Datatype: api.Float32}
+			r := api.ResultSeries{Variant: api.VariantBaseline, Collective: api.AllReduce, Datatype: api.Float32, NoisePercent: []int32{1, 2, 3}}
 			for k := range int64(20) {
 				r.SizeBytes, r.LatencyNanoseconds, r.BusBandwidthMBps = append(r.SizeBytes, 1024<<k), append(r.LatencyNanoseconds, 100000+k), append(r.BusBandwidthMBps, 300000+k)
 			}
@@ -234,6 +234,11 @@ func TestFit(t *testing.T) {
 	}
 	if len(s.Task.Communicators[0].Results[0].SizeBytes) != 20 {
 		t.Error("the report itself was changed")
+	}
+	over := *s.DeepCopy()
+	over.Task.Communicators[0].UniqueID = make([]byte, 128)
+	if got := Fit(over, 0); got.Task.Communicators[0].UniqueID != nil {
+		t.Error("an id that nobody needs was kept where space is short")
 	}
 	ids := api.SessionStatus{Task: &api.NodeTaskStatus{Communicators: []api.TaskCommunicatorStatus{{UniqueID: make([]byte, 128)}}}}
 	if got := Fit(ids, 10); len(got.Task.Communicators[0].UniqueID) != 128 {

@@ -12,9 +12,9 @@ import (
 // facts and to the run's own report. leastBytes is what it gets even beside larger ones.
 const mostBytes, leastBytes = 3 << 10, 2 << 10
 
-// Fit makes a report fit budgetBytes of JSON, and mostBytes in any case, giving up the least useful first: sizes in the middle
-// of each series, ends of messages, all but the largest size, and then the last series. It never drops a verdict, a reason, a
-// culprit's name, a unique id or the first series.
+// Fit makes a report fit budgetBytes of JSON, and mostBytes in any case, giving up the least useful first: unique
+// ids of a task that is over, noise, sizes in the middle of each series, ends of messages, all but the largest size, and then
+// the last series. It never drops a verdict, a reason, a culprit's name, the unique id of a task that goes on, or the first series.
 func Fit(s api.SessionStatus, budgetBytes int) api.SessionStatus {
 	budget := max(leastBytes, min(mostBytes, budgetBytes))
 	s = *s.DeepCopy()
@@ -29,6 +29,9 @@ func Fit(s api.SessionStatus, budgetBytes int) api.SessionStatus {
 			}
 		}
 		return any
+	}
+	if !fits() {
+		dropSpent(s.Task)
 	}
 	for !fits() && each(func(r *api.ResultSeries) bool { return thin(r, 3) }) {
 	}
@@ -45,6 +48,19 @@ func Fit(s api.SessionStatus, budgetBytes int) api.SessionStatus {
 	return s
 }
 
+// dropSpent drops unique ids that nobody needs any more, and noise.
+func dropSpent(t *api.NodeTaskStatus) {
+	for i := range t.Communicators {
+		c := &t.Communicators[i]
+		if t.Phase == api.TaskFinished {
+			c.UniqueID = nil
+		}
+		for k := range c.Results {
+			c.Results[k].NoisePercent = nil
+		}
+	}
+}
+
 // thin takes out every second size between the first and the last where more than least are there. Of two it takes the first.
 func thin(r *api.ResultSeries, least int) bool {
 	n := len(r.SizeBytes)
@@ -55,6 +71,7 @@ func thin(r *api.ResultSeries, least int) bool {
 	if n == 2 || least < 3 && n <= 3 {
 		keep = func(i int) bool { return i == n-1 }
 	}
+	r.NoisePercent = nil
 	for _, list := range []*[]int64{&r.SizeBytes, &r.LatencyNanoseconds, &r.BusBandwidthMBps} {
 		var kept []int64
 		for i, v := range *list {

@@ -92,8 +92,8 @@ func verdictOf(f runner.Failure) (api.Verdict, string) {
 	switch f.Kind {
 	case runner.FailInterrupted:
 		return api.VerdictError, api.ReasonInterrupted
-	case runner.FailRunDeadline:
-		return api.VerdictError, api.ReasonRunDeadlineExceeded
+	case runner.FailRunDeadline: // no step hung, but together they took too long
+		return api.VerdictFail, api.ReasonRunDeadlineExceeded
 	case runner.FailStart:
 		return api.VerdictError, api.ReasonPreconditionFailed
 	case runner.FailDied:
@@ -237,7 +237,7 @@ type series struct {
 	cells      []cell
 }
 
-type cell struct{ size, moved, latency, ranks, all int64 }
+type cell struct{ size, moved, latency, noisePPM, ranks, all int64 }
 
 func tabulate(o runner.Outcome, worldSize int) []*series {
 	var out []*series
@@ -265,6 +265,7 @@ func (s *series) add(m rank.Measurement, ranks int) {
 	c := &s.cells[at]
 	c.ranks++
 	c.latency = max(c.latency, m.Latency.MedianNanoseconds)
+	c.noisePPM = max(c.noisePPM, m.Latency.CoefficientOfVariationPPM)
 	if shape, err := rcclx.ShapeOfCount(m.Collective, m.Datatype, m.CountElements, s.worldSize); err == nil {
 		c.moved = shape.SizeBytes()
 	}
@@ -287,6 +288,10 @@ func (s *series) result() api.ResultSeries {
 		r.SizeBytes = append(r.SizeBytes, c.size)
 		r.LatencyNanoseconds = append(r.LatencyNanoseconds, c.latency)
 		r.BusBandwidthMBps = append(r.BusBandwidthMBps, bandwidth)
+		r.NoisePercent = append(r.NoisePercent, int32(min((c.noisePPM+9_999)/10_000, 1000)))
+	}
+	if slices.Contains(r.NoisePercent, 0) {
+		r.NoisePercent = nil // a size without it would read as one without noise
 	}
 	return r
 }

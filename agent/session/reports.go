@@ -45,8 +45,7 @@ func startReports(s *Session) *reports {
 	return r
 }
 
-// put hands over the newest report. One that was not written yet gives way: the newer one says all that it said, but for
-// ids of a task that is over.
+// put hands over the newest report. One that was not written yet gives way: the newer one says all that it said.
 func (r *reports) put(s api.SessionStatus) { r.in.put(s) }
 
 // stop ends the writing.

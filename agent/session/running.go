@@ -260,9 +260,7 @@ func (r *running) taskStatus(finished bool) *api.NodeTaskStatus {
 	for i, c := range r.comms {
 		result := c.result
 		result.Name = r.task.Communicators[i].Name
-		if !finished {
-			result.UniqueID = c.id
-		}
+		result.UniqueID = c.id
 		s.Communicators = append(s.Communicators, result)
 	}
 	return s

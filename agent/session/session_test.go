@@ -62,7 +62,7 @@ func TestIDsAreToldTogether(t *testing.T) {
 	}
 	s := f.link.waitFinished(t, task.ID)
 	for i, x := range s.Communicators {
-		if x.Verdict != api.VerdictPass || x.Name != task.Communicators[i].Name || (len(x.Results) > 0) != (i < 2) || x.UniqueID != nil {
+		if x.Verdict != api.VerdictPass || x.Name != task.Communicators[i].Name || (len(x.Results) > 0) != (i < 2) || (x.UniqueID != nil) != (i < 2) {
 			t.Errorf("%+v", x)
 		}
 	}
