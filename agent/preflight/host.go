@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -66,8 +67,13 @@ func (PodHost) SharedMemoryFreeBytes() (int64, error) {
 	return int64(st.Bavail) * st.Bsize, nil //nolint:gosec // a file system of 2^63 bytes is not made of memory
 }
 
-// LockedMemoryLimitBytes implements Host.
-func (PodHost) LockedMemoryLimitBytes() (int64, error) {
+// LockedMemoryLimitBytes implements Host. A simulated node's limit is its own, not that of the machine that simulates it.
+func (h PodHost) LockedMemoryLimitBytes() (int64, error) {
+	if h.Root != "" {
+		if data, err := os.ReadFile(h.path("proc/self/limits")); err == nil {
+			return parseLockedMemory(string(data))
+		}
+	}
 	var lim unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &lim); err != nil {
 		return 0, fmt.Errorf("read the limit on locked memory: %w", err)
@@ -76,6 +82,27 @@ func (PodHost) LockedMemoryLimitBytes() (int64, error) {
 		return -1, nil
 	}
 	return int64(lim.Cur), nil
+}
+
+// parseLockedMemory reads the soft limit in the text of /proc/PID/limits (fs/proc/base.c, proc_pid_limits).
+func parseLockedMemory(text string) (int64, error) {
+	for line := range strings.Lines(text) {
+		rest, ok := strings.CutPrefix(line, "Max locked memory")
+		if !ok {
+			continue
+		}
+		fields := strings.Fields(rest)
+		if len(fields) > 0 && fields[0] == "unlimited" {
+			return -1, nil
+		}
+		if len(fields) > 0 {
+			if n, err := strconv.ParseInt(fields[0], 10, 64); err == nil && n >= 0 {
+				return n, nil
+			}
+		}
+		return 0, fmt.Errorf("read the limit on locked memory: %q is not a line of /proc/self/limits", strings.TrimSpace(line))
+	}
+	return 0, fmt.Errorf("read the limit on locked memory: /proc/self/limits has no line %q", "Max locked memory")
 }
 
 // cpuInfoBytes of /proc/cpuinfo hold at least the first CPU.

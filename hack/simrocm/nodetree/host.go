@@ -35,6 +35,12 @@ func (w *writer) host() {
 	w.file("proc/sys/kernel/osrelease", n.KernelRelease)
 	w.file("proc/sys/kernel/numa_balancing", itoa(n.NUMABalancing))
 	w.file("proc/sys/kernel/random/boot_id", n.BootID)
+	locked := "unlimited"
+	if n.LockedMemoryBytes > 0 {
+		locked = fmt.Sprint(n.LockedMemoryBytes)
+	}
+	w.file("proc/self/limits", fmt.Sprintf("%-26s%-21s%-21s%-10s\n%-26s%-21s%-21s%-10s", "Limit", "Soft Limit", "Hard Limit", "Units",
+		"Max locked memory", locked, locked, "bytes"))
 	w.folder("sys/class/kfd/kfd/proc") // no process uses the GPUs
 	w.folder("sys/module/amdgpu")
 	if n.Driver != DriverBuiltIn {

@@ -143,6 +143,8 @@ type Node struct {
 	KernelCommand string
 	// NUMABalancing is kernel.numa_balancing; RCCL wants 0.
 	NUMABalancing int
+	// LockedMemoryBytes is the limit of a process on memory that it locks; 0 means none.
+	LockedMemoryBytes int64
 	// BootID is the kernel's random boot id; empty means one derived from the name.
 	BootID string
 	// NICs is the number of RDMA devices, NICKind their make, DownNICs the ordinals of those whose port is down.

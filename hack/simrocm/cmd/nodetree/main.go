@@ -49,6 +49,7 @@ func parse(args []string) (string, nodetree.Node, error) {
 	nics := flags.Int("nics", -1, "number of RDMA devices; -1 for as many as the model's server has")
 	nicKind := flags.String("nic-kind", "", "Ethernet, InfiniBand, Broadcom or Pensando; empty for the model's usual one")
 	generation := flags.Uint64("generation", 0, "generation of KFD's topology; 0 for the usual one")
+	locked := flags.Int64("locked-memory", 0, "bytes that a process may lock; 0 for no limit")
 	metrics := flags.String("metrics", "", "revision of gpu_metrics, 1.3 to 1.9, or none; empty for the model's")
 	var changes []change
 	add := func(name, usage string, parse func(string) (change, error)) {
@@ -98,7 +99,7 @@ func parse(args []string) (string, nodetree.Node, error) {
 	n.Name, n.Fault, n.Flavor = *name, *fault, *flavor
 	compute, memory, _ := strings.Cut(*partition, "/")
 	n.Driver, n.Partition, n.MemoryPartition = nodetree.Driver(*driver), nodetree.PartitionMode(compute), memory
-	n.Generation, n.MetricsRevision = *generation, *metrics
+	n.Generation, n.MetricsRevision, n.LockedMemoryBytes = *generation, *metrics, *locked
 	if *nics >= 0 {
 		n.NICs = *nics
 	}

@@ -63,6 +63,8 @@ func TestFlags(t *testing.T) {
 		{"", "sys/class/infiniband/mlx5_3/ports/1/gids/3", "0000:0000:0000:0000:0000:ffff:0a13:"},
 		{"", "sys/class/infiniband/mlx5_3/ports/1/gid_attrs/types/3", "RoCE v2\n"},
 		{"--nic-kind InfiniBand", "sys/class/infiniband/mlx5_3/ports/1/gids/1", ""},
+		{"", "proc/self/limits", "Max locked memory         unlimited            unlimited            bytes"},
+		{"--locked-memory 8388608", "proc/self/limits", "Max locked memory         8388608 "},
 		{"--generation 9", "sys/class/kfd/kfd/topology/generation_id", "9\n"},
 		{"--rocm none", "opt/rocm/.info/version", ""},
 		{"--rocm 6.4.1-83", "opt/rocm/include/rccl/rccl.h", "NCCL_VERSION_CODE 22203\n"},
