@@ -298,7 +298,7 @@ func (w *world) pass(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
 func (w *world) commNode(node string) *v1alpha1.CommNode {
 	w.Helper()
 	cn := &v1alpha1.CommNode{}
-	w.must(admin.Get(w.ctx, client.ObjectKey{Namespace: w.ns, Name: v1alpha1.CommNodeName("g", node)}, cn))
+	w.must(admin.Get(w.ctx, client.ObjectKey{Namespace: w.ns, Name: v1alpha1.CommNodeName(w.group.Name, node)}, cn))
 	return cn
 }
 
