@@ -143,7 +143,8 @@ func (g *groupStage) afterGroup() {
 	judged := slices.ContainsFunc(all, func(c v1alpha1.PerformanceCheck) bool {
 		return c.State == v1alpha1.CheckMet && c.Mode == v1alpha1.JudgingEnforce
 	})
-	if !judged && g.compares() && g.openPairs(1) {
+	// After a culprit that hung or gave wrong data the group without it has only to work; after a slow one it has to be even.
+	if !judged && g.compares() && (!g.found() || g.foundSlow()) && g.openPairs() {
 		return
 	}
 	g.afterGoodGroup()

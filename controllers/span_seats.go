@@ -56,7 +56,7 @@ func (g *groupStage) takeSeats() {
 			continue
 		}
 		one := &seat{index: int(s.Index), name: name, commNode: cn, session: s, next: *s}
-		one.present = err == nil && s.State == v1alpha1.SessionOpen && !isLeft[one.index]
+		one.present = err == nil && !isLeft[one.index] && (s.State == v1alpha1.SessionOpen || g.span.Stage == v1alpha1.StageEnded)
 		one.member = uid[name] != "" && uid[name] == cn.Spec.NodeUID
 		if r := cn.Status.Session; r != nil && r.RunID == g.in.run.ID {
 			one.report = r
@@ -233,7 +233,7 @@ func (g *groupStage) dropLate(s *seat) {
 // drop goes on without a member: its session ends, and its GPUs with it. The reason counts for the stage's verdict.
 func (g *groupStage) drop(s *seat, reason, message string) {
 	g.worsen(reason, message)
-	if verdictOfReason(reason) == v1alpha1.VerdictError {
+	if v := verdictOfReason(reason); v == v1alpha1.VerdictError || v == v1alpha1.VerdictFail {
 		g.blame(nodeCulprit(s.name, reason, message))
 	}
 	g.release(s)

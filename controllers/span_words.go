@@ -60,6 +60,13 @@ func (g *groupStage) found() bool {
 	return slices.ContainsFunc(g.span.Culprits, func(c v1alpha1.Culprit) bool { return verdictOfReason(c.Reason) == v1alpha1.VerdictFail })
 }
 
+// foundSlow says whether a culprit that was named was slow.
+func (g *groupStage) foundSlow() bool {
+	return slices.ContainsFunc(g.span.Culprits, func(c v1alpha1.Culprit) bool {
+		return c.Reason == v1alpha1.ReasonSlowNode || c.Reason == v1alpha1.ReasonSlowPair || c.Reason == v1alpha1.ReasonSlowRail
+	})
+}
+
 func culpritNames(culprits []v1alpha1.Culprit) []string {
 	var out []string
 	for i := range culprits {

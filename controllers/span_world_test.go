@@ -1,0 +1,367 @@
+package controllers
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/spans"
+)
+
+// faults of the nodes of a groupWorld, by the nodes' places.
+type faults struct {
+	slowNodes, hangNodes []int
+	slowPairs, hangPairs [][2]int
+	// slowRails and hangRails are a node and one of its devices.
+	slowRails, hangRails [][2]int
+	// wrongNodes give wrong data over several nodes, and see it themselves; dieNodes lose a rank there.
+	wrongNodes, dieNodes []int
+	// silentNodes take tasks up and never end them; neverReady never are.
+	silentNodes, neverReady []int
+	tcpNodes                []int
+	// slowAll slows every communicator over several nodes.
+	slowAll bool
+	// quirk may change what an agent says when it is ready.
+	quirk func(node int, s *v1alpha1.SessionStatus)
+}
+
+const goodMBps, badMBps = 40_000, 10_000
+
+// groupWorld plays the agents of the group's stage: communicators form where every node has its task and the root's id.
+type groupWorld struct {
+	*world
+	t      *testing.T
+	faults faults
+	// taken counts the sets of tasks that nodes took up; peak is the most nodes in one of them.
+	tasks map[string]map[string]bool
+	index map[string]int
+}
+
+func groupSpan(nodes int, change func(*v1alpha1.CommGroup)) *v1alpha1.CommGroup {
+	group := testGroup()
+	group.Spec.Span = v1alpha1.SpanGroup
+	group.Spec.Run.MaxParallelNodes = int32(max(16, nodes))
+	group.Spec.Run.MembersDeadlineSeconds = 600
+	group.Spec.Localization = v1alpha1.LocalizationSpec{Mode: v1alpha1.LocalizationAuto, DeadlineSeconds: 1800}
+	group.Spec.Network = v1alpha1.NetworkSpec{Mode: v1alpha1.NetworkPod, AddressFamily: v1alpha1.AddressFamilyAuto, RequireTransport: v1alpha1.TransportAny}
+	group.Spec.Benchmark.References = v1alpha1.JudgingEnforce
+	if change != nil {
+		change(group)
+	}
+	return group
+}
+
+func newGroupWorld(t *testing.T, nodes int, f faults, change func(*v1alpha1.CommGroup)) *groupWorld {
+	t.Helper()
+	w := &groupWorld{world: newWorld(groupSpan(nodes, change), testNodes(nodes)), t: t, faults: f, tasks: map[string]map[string]bool{}, index: map[string]int{}}
+	for i := range w.nodes {
+		w.index[w.nodes[i].Name] = i
+	}
+	w.settle()
+	w.reportFacts()
+	w.settle()
+	return w
+}
+
+func (w *groupWorld) span() *v1alpha1.SpanStatus { return w.group.Status.Span }
+
+// groupPod of a node, nil where it has none.
+func (w *groupWorld) groupPod(node string) *corev1.Pod {
+	for _, pod := range w.pods {
+		if pod.Labels[v1alpha1.LabelNode] == node && ofGroupStage(pod) {
+			return pod
+		}
+	}
+	return nil
+}
+
+// playNodes lets each node that is to run alone pass.
+func (w *groupWorld) playNodes() bool {
+	moved := false
+	for _, pod := range w.pods {
+		node := pod.Labels[v1alpha1.LabelNode]
+		cn := w.commNode(node)
+		if ofGroupStage(pod) || cn == nil || cn.Spec.Run == nil || pod.Labels[v1alpha1.LabelRunID] != cn.Spec.Run.ID || !podAlive(pod) {
+			continue
+		}
+		startPod(pod, node, w.now)
+		cn.Status.Run = testReport(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+		endPod(pod, 0, w.now)
+		moved = true
+	}
+	return moved
+}
+
+// playAgents lets each agent of the stage do what it would do next; it says whether anything happened.
+func (w *groupWorld) playAgents() bool {
+	moved := false
+	for i := range w.nodes {
+		name := w.nodes[i].Name
+		cn, pod := w.commNode(name), w.groupPod(name)
+		if pod != nil && !pod.DeletionTimestamp.IsZero() {
+			delete(w.pods, pod.Name) // the kubelet ends it
+			moved = true
+			continue
+		}
+		if cn == nil || cn.Spec.Session == nil || pod == nil || !podAlive(pod) || slices.Contains(w.faults.neverReady, i) {
+			continue
+		}
+		a := cn.Spec.Session
+		if cn.Status.Session == nil || cn.Status.Session.RunID != a.RunID {
+			startPod(pod, name, w.now)
+			cn.Status.Session = &v1alpha1.SessionStatus{RunID: a.RunID, State: v1alpha1.SessionReady, SettingsHash: "same",
+				Library: &v1alpha1.LibraryFacts{Flavor: "rcclx-dev", Version: "2.28.3", BuildHash: "abc"},
+				Network: &v1alpha1.NetworkStatus{Interface: "eth1", Addresses: []string{fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)}, Clock: &metav1.MicroTime{Time: w.now}}}
+			if w.faults.quirk != nil {
+				w.faults.quirk(i, cn.Status.Session)
+			}
+			moved = true
+			continue
+		}
+		s := cn.Status.Session
+		if a.State == v1alpha1.SessionClosed {
+			if s.State != v1alpha1.SessionEnded {
+				s.State = v1alpha1.SessionEnded
+				endPod(pod, 0, w.now)
+				moved = true
+			}
+			continue
+		}
+		if task := a.Task; task != nil && (s.Task == nil || s.Task.ID != task.ID) && s.State != v1alpha1.SessionFailed {
+			s.State = v1alpha1.SessionWorking
+			s.Task = &v1alpha1.NodeTaskStatus{ID: task.ID, Phase: v1alpha1.TaskJoining}
+			for j := range task.Communicators {
+				c := &task.Communicators[j]
+				one := v1alpha1.TaskCommunicatorStatus{Name: c.Name}
+				if spans.IsRoot(c) {
+					one.UniqueID = []byte(task.ID + "/" + c.Name + "/" + name)
+				}
+				s.Task.Communicators = append(s.Task.Communicators, one)
+			}
+			if w.tasks[task.ID] == nil {
+				w.tasks[task.ID] = map[string]bool{}
+			}
+			w.tasks[task.ID][name] = true
+			moved = true
+		}
+	}
+	return w.playCommunicators() || moved
+}
+
+type joined struct {
+	node   int
+	comm   *v1alpha1.TaskCommunicator
+	status *v1alpha1.TaskCommunicatorStatus
+	task   *v1alpha1.NodeTask
+	report *v1alpha1.NodeTaskStatus
+}
+
+// playCommunicators ends the communicators that are complete.
+func (w *groupWorld) playCommunicators() bool {
+	byID := map[string][]joined{}
+	for i := range w.nodes {
+		cn := w.commNode(w.nodes[i].Name)
+		if cn == nil || cn.Spec.Session == nil || cn.Spec.Session.Task == nil || cn.Status.Session == nil || cn.Status.Session.Task == nil {
+			continue
+		}
+		task, report := cn.Spec.Session.Task, cn.Status.Session.Task
+		if task.ID != report.ID || report.Phase == v1alpha1.TaskFinished {
+			continue
+		}
+		for j := range task.Communicators {
+			c := &task.Communicators[j]
+			id := c.UniqueID
+			if spans.IsRoot(c) {
+				id = report.Communicators[j].UniqueID
+			}
+			if id != nil && report.Communicators[j].Verdict == "" {
+				byID[string(id)] = append(byID[string(id)], joined{i, c, &report.Communicators[j], task, report})
+			}
+		}
+	}
+	moved := false
+	for _, id := range sortedKeys(byID) {
+		all := byID[id]
+		if len(all) == int(all[0].comm.Nodes) {
+			w.work(all)
+			moved = true
+		}
+	}
+	for i := range w.nodes {
+		cn := w.commNode(w.nodes[i].Name)
+		if cn == nil || cn.Status.Session == nil || cn.Status.Session.Task == nil || cn.Status.Session.Task.Phase == v1alpha1.TaskFinished || slices.Contains(w.faults.silentNodes, i) {
+			continue
+		}
+		done := true
+		for _, c := range cn.Status.Session.Task.Communicators {
+			done = done && c.Verdict != ""
+		}
+		if done {
+			cn.Status.Session.Task.Phase = v1alpha1.TaskFinished
+			cn.Status.Session.State = v1alpha1.SessionReady
+			moved = true
+		}
+	}
+	return moved
+}
+
+// work gives the outcome of one communicator to its nodes.
+func (w *groupWorld) work(all []joined) {
+	has := func(node int) bool { return slices.ContainsFunc(all, func(j joined) bool { return j.node == node }) }
+	hasRail := func(rail [2]int) bool {
+		return slices.ContainsFunc(all, func(j joined) bool { return j.node == rail[0] && slices.Contains(j.comm.Devices, int32(rail[1])) })
+	}
+	over := len(all) > 1
+	any := func(nodes []int) bool { return over && slices.ContainsFunc(nodes, has) }
+	pair := func(pairs [][2]int) bool {
+		return over && slices.ContainsFunc(pairs, func(p [2]int) bool { return has(p[0]) && has(p[1]) })
+	}
+	f := &w.faults
+	hung := any(f.hangNodes) || any(f.silentNodes) || pair(f.hangPairs) || over && slices.ContainsFunc(f.hangRails, hasRail)
+	slow := any(f.slowNodes) || pair(f.slowPairs) || over && slices.ContainsFunc(f.slowRails, hasRail) || over && f.slowAll
+	for _, j := range all {
+		s := j.status
+		s.Transport = transportRDMA
+		if slices.Contains(f.tcpNodes, j.node) {
+			s.Transport = transportTCP
+		}
+		name := w.nodes[j.node].Name
+		switch {
+		case any(f.dieNodes):
+			s.Verdict, s.Reason, s.Message, s.Step = v1alpha1.VerdictFail, v1alpha1.ReasonRankHung, "ranks waited for a peer", "AllReduce BFloat16 1024 B"
+			if slices.Contains(f.dieNodes, j.node) {
+				s.Reason = v1alpha1.ReasonRankDied
+				s.Guilty = &v1alpha1.Culprit{Node: name, Kind: "Rank", Name: "rank 3", Reason: v1alpha1.ReasonRankDied, Message: "rank 3 ended by signal 6"}
+			}
+		case hung:
+			s.Verdict, s.Reason, s.Message, s.Step = v1alpha1.VerdictFail, v1alpha1.ReasonRankHung, "no rank came back", "AllReduce BFloat16 4096 B"
+		case any(f.wrongNodes):
+			s.Verdict, s.Reason, s.Message, s.Step = v1alpha1.VerdictFail, v1alpha1.ReasonWrongData, "12 elements differ", "AllReduce BFloat16 1048576 B"
+		default:
+			s.Verdict, s.InitNanoseconds = v1alpha1.VerdictPass, ptr.To(int64(1_000_000))
+			if spans.IsRoot(j.comm) {
+				bandwidth := int64(goodMBps)
+				if slow {
+					bandwidth = badMBps
+				}
+				for _, c := range j.task.Collectives {
+					for _, d := range j.task.Datatypes {
+						r := v1alpha1.ResultSeries{Variant: v1alpha1.VariantBaseline, Collective: c, Datatype: d}
+						for _, size := range j.task.SizesBytes {
+							r.SizeBytes, r.LatencyNanoseconds = append(r.SizeBytes, size), append(r.LatencyNanoseconds, 1_000_000)
+							r.BusBandwidthMBps = append(r.BusBandwidthMBps, bandwidth)
+						}
+						s.Results = append(s.Results, r)
+					}
+				}
+			}
+		}
+	}
+}
+
+// play goes on until the run is over, or so many hours have gone by.
+func (w *groupWorld) play() {
+	w.t.Helper()
+	end := w.now.Add(24 * time.Hour)
+	for range 5000 {
+		w.settle()
+		w.check()
+		if nodes, agents := w.playNodes(), w.playAgents(); nodes || agents {
+			continue
+		}
+		if run := w.group.Status.Run; run != nil && run.Phase != v1alpha1.RunPhaseRunning && len(w.decided.CommNodes) == 0 && w.alive() == 0 {
+			return
+		}
+		w.settle()
+		at := w.decided.WakeAt
+		if at.IsZero() {
+			w.t.Fatalf("nothing goes on and nothing is waited for: %+v", w.span())
+		}
+		if at.After(end) {
+			w.t.Fatalf("the run does not end: %+v", w.span())
+		}
+		if at.After(w.now) {
+			w.now = at
+		} else {
+			w.now = w.now.Add(time.Second)
+		}
+		w.reportFacts()
+	}
+	w.t.Fatalf("too many steps: %+v", w.span())
+}
+
+// alive counts the pods that hold GPUs.
+func (w *groupWorld) alive() int {
+	n := 0
+	for _, pod := range w.pods {
+		if podAlive(pod) {
+			n++
+		}
+	}
+	return n
+}
+
+// check holds what must be true at every time.
+func (w *groupWorld) check() {
+	w.t.Helper()
+	s := w.span()
+	if s == nil {
+		return
+	}
+	if len(s.Tests) > maxSpanTests || len(s.Culprits) > maxSpanCulprits {
+		w.t.Fatalf("%d tests, %d culprits", len(s.Tests), len(s.Culprits))
+	}
+	ids := map[string]bool{}
+	for i := range s.Tests {
+		if ids[s.Tests[i].ID] {
+			w.t.Fatalf("test %s twice", s.Tests[i].ID)
+		}
+		ids[s.Tests[i].ID] = true
+	}
+	indexes := map[int32]string{}
+	for _, name := range sortedKeys(w.commNodes) {
+		a := w.commNodes[name].Spec.Session
+		if a == nil || a.RunID != s.RunID {
+			continue
+		}
+		if other := indexes[a.Index]; other != "" {
+			w.t.Fatalf("%s and %s share index %d", name, other, a.Index)
+		}
+		indexes[a.Index] = name
+		if s.Stage == v1alpha1.StageEnded && len(w.decided.CommNodes) == 0 && a.State != v1alpha1.SessionClosed {
+			w.t.Fatalf("the stage ended and the session of %s is %s", name, a.State)
+		}
+	}
+}
+
+// culprits as kind and name, with node places for names.
+func (w *groupWorld) culprits() []string {
+	var out []string
+	for _, c := range w.span().Culprits {
+		name := c.Name
+		for node, i := range w.index {
+			name = strings.ReplaceAll(name, node, fmt.Sprint(i))
+		}
+		if c.Kind == "GPU" || c.Kind == "NIC" || c.Kind == "Rank" {
+			name = fmt.Sprintf("%d/%s", w.index[c.Node], name)
+		}
+		out = append(out, c.Kind+" "+name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (w *groupWorld) tests() string {
+	var out []string
+	for _, t := range w.span().Tests {
+		out = append(out, fmt.Sprintf("%s{%s}=%s", t.ID, t.Set, t.Verdict))
+	}
+	return strings.Join(out, " ")
+}
