@@ -92,13 +92,13 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := d.print(ctx, group); err != nil {
-		return err
-	}
 	if outcome.Reached && d.Span {
 		if err := d.awaitFreeGPUs(ctx); err != nil {
 			return err
 		}
+	}
+	if err := d.print(ctx, group); err != nil {
+		return err
 	}
 	if !outcome.Reached {
 		return fmt.Errorf("the expected outcome was not reached: expected %s, but %s", d.expectation(), outcome.Seen)
