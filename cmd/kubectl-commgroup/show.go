@@ -51,6 +51,9 @@ func printStatus(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommNo
 		{"Members", func() error { return report.Nodes(w, nodes) }},
 		{"Settings", func() error { return report.Settings(w, group.Status.Settings) }},
 	}
+	if len(group.Status.Advice) > 0 {
+		sections = append(sections, section{"Settings worth it, by the A/B numbers", func() error { return report.Advice(w, group.Status.Advice) }})
+	}
 	if len(group.Status.Culprits) > 0 {
 		sections = append(sections, section{"Culprits", func() error { return report.Culprits(w, group.Status.Culprits) }})
 	}

@@ -105,7 +105,7 @@ func TestFromApplyToReady(t *testing.T) {
 	}
 	cm := w.configMap()
 	if cm == nil || cm.Data["RCCL_ENABLE_DDA_ALLREDUCE"] != "1" ||
-		cm.Data["rccl.conf"] != "HSA_NO_SCRATCH_RECLAIM=1\nRCCL_ENABLE_DDA_ALLREDUCE=1\n" ||
+		!strings.HasSuffix(cm.Data["rccl.conf"], "\nHSA_NO_SCRATCH_RECLAIM=1\nRCCL_DDA_NRANKS=0\nRCCL_ENABLE_DDA_ALLREDUCE=1\n") ||
 		cm.Annotations[v1alpha1.AnnotationRun] != "1-1" || cm.Annotations[v1alpha1.AnnotationOrigin] != "Hardware" {
 		t.Errorf("published: %+v", cm)
 	}

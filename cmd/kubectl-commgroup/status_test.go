@@ -1,0 +1,25 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// TestStatusShowsAdvice: only where there is some.
+func TestStatusShowsAdvice(t *testing.T) {
+	const title = "\nSettings worth it, by the A/B numbers\n"
+	group := &v1alpha1.CommGroup{}
+	for _, want := range []bool{false, true} {
+		var b bytes.Buffer
+		if err := printStatus(&b, group, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(b.String(), title); got != want {
+			t.Errorf("shown: %v, expected %v:\n%s", got, want, b.String())
+		}
+		group.Status.Advice = []v1alpha1.SettingAdvice{{Name: "dda.AllReduce/BFloat16", State: v1alpha1.WorthYes}}
+	}
+}
