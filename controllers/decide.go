@@ -142,8 +142,8 @@ func planCommNodes(state *runState, in runInput) (changes []CommNodeChange, remo
 		return nil
 	}
 	session := func(cn *v1alpha1.CommNode, name string) *v1alpha1.SessionAssignment {
-		if starting && cn != nil {
-			return cn.Spec.Session
+		if cn != nil && cn.Spec.Session != nil && (starting || run != nil && numberOfRun(cn.Spec.Session.RunID) > run.Number) {
+			return cn.Spec.Session // the latter: the status that was read is older than the session
 		}
 		return state.span.sessions[name]
 	}

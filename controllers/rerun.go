@@ -23,7 +23,12 @@ func runNumber(a *v1alpha1.RunAssignment) int64 {
 	if a.Number != 0 {
 		return a.Number
 	}
-	_, tail, _ := strings.Cut(a.ID, "-")
+	return numberOfRun(a.ID)
+}
+
+// numberOfRun is the number in a run's id; 0 where it is none of ours.
+func numberOfRun(id string) int64 {
+	_, tail, _ := strings.Cut(id, "-")
 	number, err := strconv.ParseInt(tail, 10, 64)
 	if err != nil {
 		return 0

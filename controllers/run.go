@@ -54,7 +54,7 @@ type runState struct {
 	// span is the group's stage of the run.
 	span   spanState
 	events []Event
-	wakeAt   time.Time
+	wakeAt time.Time
 }
 
 // stepRun moves the group's run one step on. It keeps nothing in memory: a new manager goes on from the objects.

@@ -48,6 +48,16 @@ type groupStage struct {
 	saved, span *v1alpha1.SpanStatus
 	// seats of the stage by index; nil where a node is gone or has none.
 	seats []*seat
+	// left are the indexes of the members that the group went on without; certain: they could be read.
+	left    map[int]bool
+	certain bool
+	// here caches the present members, plans what tests measure, and choice the network.
+	here   []*seat
+	plans  map[string]*v1alpha1.NodeTask
+	choice *networkChoice
+	// dropped are the members that fell out in this step, and what was said of the first.
+	dropped []string
+	why     Event
 	// round are the tests that were closed in this step.
 	round []testResult
 	out   spanState
@@ -55,7 +65,7 @@ type groupStage struct {
 
 // stepSpan moves the group's stage of the run one step on.
 func stepSpan(in spanInput) spanState {
-	g := &groupStage{in: in}
+	g := &groupStage{in: in, plans: map[string]*v1alpha1.NodeTask{}}
 	if s := in.group.Status.Span; s != nil && in.run != nil && s.RunID == in.run.ID {
 		g.saved = s
 	}
@@ -72,8 +82,14 @@ func stepSpan(in spanInput) spanState {
 	g.takeSeats()
 	switch {
 	case g.span.Stage == v1alpha1.StageEnded:
+	case in.run.Phase == v1alpha1.RunPhaseAborted && g.span.Stage == v1alpha1.StageNodes:
+		g.span.Stage, g.span.Verdict = v1alpha1.StageEnded, v1alpha1.VerdictSkipped // nothing had begun
 	case in.run.Phase == v1alpha1.RunPhaseAborted:
-		g.end(v1alpha1.VerdictSkipped, v1alpha1.ReasonSuperseded, fmt.Sprintf("Run %s was aborted.", in.run.ID))
+		reason := v1alpha1.ReasonSuperseded
+		if in.group.Spec.Run.State == v1alpha1.RunSuspended {
+			reason = v1alpha1.ReasonSuspended
+		}
+		g.end(v1alpha1.VerdictSkipped, reason, fmt.Sprintf("Run %s was aborted.", in.run.ID))
 	case in.run.Phase == v1alpha1.RunPhaseFinished:
 		g.end(v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive, "The run ended before the group's stage did.")
 	case g.span.Stage == v1alpha1.StageNodes:
@@ -83,6 +99,7 @@ func stepSpan(in spanInput) spanState {
 	default:
 		g.advance()
 	}
+	g.writeLeft()
 	g.out.span = g.span
 	g.out.over = g.span.Stage == v1alpha1.StageEnded
 	g.assignTasks()

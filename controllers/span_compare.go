@@ -61,13 +61,38 @@ func (g *groupStage) afterPairs() {
 		}
 		bad = append(bad, text)
 	}
-	if len(bad) == 0 {
+	step := g.slowStep()
+	underMark := g.span.Tests[g.lastGroupTest()].Reason == v1alpha1.ReasonSlowGroup
+	switch {
+	case len(bad) == 0 && !underMark:
 		g.afterGoodGroup()
+		return
+	case len(bad) == 0 && !g.pairsFaster(step):
+		g.end(verdictOfReason(g.span.Reason), g.span.Reason, fmt.Sprintf(
+			"All pairs of neighbours are alike, and none is faster than the group at %s: it is slow as a whole. Look at what all share: the switch, the transport (%s), the settings of the library, the mark itself.", step, g.span.Transport))
+		return
+	case len(bad) == 0:
+		g.startSearch(step)
 		return
 	}
 	g.worsen(v1alpha1.ReasonSlowPair, fmt.Sprintf("Neighbours in rank order are far slower with each other than the other pairs: %s; at least %d %% of the usual is expected.",
 		someNames(bad, 4), g.minPercent()))
-	g.startSearch(g.stepOf(""))
+	g.startSearch(step)
+}
+
+// pairsFaster says whether the slowest of the pairs is clearly faster than the group is.
+func (g *groupStage) pairsFaster(step searchedStep) bool {
+	figure := g.groupFigure(step)
+	if figure == 0 {
+		return true // not known: then it is searched
+	}
+	for i := range g.span.Tests[g.lastGroupTest()+1:] {
+		t := &g.span.Tests[g.lastGroupTest()+1+i]
+		if testKind(t.ID) == testPairsKind && t.BusBandwidthMBps != nil && *t.BusBandwidthMBps*g.minPercent() <= figure*100 {
+			return false
+		}
+	}
+	return true
 }
 
 // closeRound gives the tests of a round their verdicts. Where speed is what is searched for, they are compared with each other

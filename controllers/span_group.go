@@ -79,6 +79,9 @@ func (g *groupStage) refuse(odd []*seat, reason, message string) {
 
 // network that all present members share.
 func (g *groupStage) network() networkChoice {
+	if g.choice != nil {
+		return *g.choice
+	}
 	seats := g.present()
 	members := make([]memberNetwork, len(seats))
 	for i, s := range seats {
@@ -87,7 +90,9 @@ func (g *groupStage) network() networkChoice {
 			members[i].Status = s.report.Network
 		}
 	}
-	return familyFor(g.in.group.Spec.Network.AddressFamily, members)
+	choice := familyFor(g.in.group.Spec.Network.AddressFamily, members)
+	g.choice = &choice
+	return choice
 }
 
 // maxClockSkew is from when on clocks are told to be apart.
@@ -134,7 +139,10 @@ func (g *groupStage) afterGroup() {
 	if len(notMet) > 0 {
 		r.test.Verdict, r.test.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonSlowGroup
 		g.worsen(v1alpha1.ReasonSlowGroup, fmt.Sprintf("The communicator over %d nodes is too slow: %s.", len(g.present()), checks.Message(notMet)))
-		g.startSearch(g.stepOf(notMet[0].Measurement))
+		// All pairs of neighbours at once tell soonest which nodes are slow, however many; else halves are tried.
+		if !g.compares() || !g.openPairs() {
+			g.startSearch(g.stepOf(notMet[0].Measurement))
+		}
 		return
 	}
 	if len(notMeasured) > 0 {
@@ -163,6 +171,30 @@ func (g *groupStage) groupChecks() []v1alpha1.PerformanceCheck {
 		}
 	}
 	return spanChecks(&g.in.group.Spec, g.span.Results, placeOfMembers(own, g.in.commNodes, g.span.Transport))
+}
+
+// slowStep is the step of the group that is furthest under a mark; the usual one where none is.
+func (g *groupStage) slowStep() searchedStep {
+	if at := g.lastGroupTest(); at >= 0 && g.span.Tests[at].Reason == v1alpha1.ReasonSlowGroup {
+		if notMet, _ := checks.Of(g.groupChecks()); len(notMet) > 0 {
+			return g.stepOf(notMet[0].Measurement)
+		}
+	}
+	return g.stepOf("")
+}
+
+// groupFigure is the group's own bus bandwidth at a step; zero where it was not measured.
+func (g *groupStage) groupFigure(step searchedStep) int64 {
+	for i := range g.span.Results {
+		s := &g.span.Results[i]
+		if s.Dimension != dimensionGroup || s.Collective != step.collective || s.Datatype != step.datatype || (s.Placement == v1alpha1.InPlace) != step.inPlace {
+			continue
+		}
+		if at := slices.Index(s.SizeBytes, step.sizeBytes); at >= 0 && at < len(s.BusBandwidthMBps) {
+			return s.BusBandwidthMBps[at]
+		}
+	}
+	return 0
 }
 
 // afterBadGroup goes on with what the nodes know themselves; else the culprit is searched for.

@@ -80,7 +80,7 @@ func (g *groupStage) searchStep() searchedStep {
 	if l := g.span.Localization; l != nil {
 		return g.stepOf(l.Step)
 	}
-	return g.stepOf("")
+	return g.slowStep()
 }
 
 // roundsBefore counts the rounds of searches before the present one: their tests stand before the last test of the group.
@@ -164,10 +164,13 @@ func (g *groupStage) search() {
 func (g *groupStage) history() []localize.Test {
 	before := g.roundsBefore()
 	tests := g.span.Tests[g.lastGroupTest()+1:]
-	badPairs := map[string]bool{}
+	badPairs := map[[2]int]bool{}
 	for i := range tests {
-		if isRecord(tests[i].ID) {
-			badPairs[tests[i].Set] = true
+		if !isRecord(tests[i].ID) {
+			continue
+		}
+		if pair := g.readSet(tests[i].Set); len(pair) == 2 {
+			badPairs[[2]int{pair[0], pair[1]}] = true
 		}
 	}
 	var out []localize.Test
@@ -180,7 +183,7 @@ func (g *groupStage) history() []localize.Test {
 			}
 			for _, pair := range neighbours(g.readSet(t.Set), testRound(t.ID)) {
 				outcome := localize.Good
-				if badPairs[g.writeSet(pair)] {
+				if badPairs[[2]int{pair[0], pair[1]}] {
 					outcome = localize.Bad
 				}
 				out = append(out, localize.Test{Kind: localize.KindSpan, Set: pair, Outcome: outcome})

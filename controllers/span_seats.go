@@ -46,9 +46,10 @@ func (g *groupStage) takeSeats() {
 		uid[g.in.members[i].Name] = g.in.members[i].UID
 	}
 	left, err := localize.ParseSet(g.span.LeftSet)
-	isLeft := make(map[int]bool, len(left))
+	g.certain = err == nil
+	g.left = make(map[int]bool, len(left))
 	for _, i := range left {
-		isLeft[i] = true
+		g.left[i] = true
 	}
 	for name, cn := range g.in.commNodes {
 		s := cn.Spec.Session
@@ -56,7 +57,7 @@ func (g *groupStage) takeSeats() {
 			continue
 		}
 		one := &seat{index: int(s.Index), name: name, commNode: cn, session: s, next: *s}
-		one.present = err == nil && !isLeft[one.index] && (s.State == v1alpha1.SessionOpen || g.span.Stage == v1alpha1.StageEnded)
+		one.present = g.certain && !g.left[one.index] && (s.State == v1alpha1.SessionOpen || g.span.Stage == v1alpha1.StageEnded)
 		one.member = uid[name] != "" && uid[name] == cn.Spec.NodeUID
 		if r := cn.Status.Session; r != nil && r.RunID == g.in.run.ID {
 			one.report = r
@@ -78,7 +79,7 @@ func (g *groupStage) takeSeats() {
 			index = max(index, int(s.Index)+1)
 			continue
 		}
-		for index < members && (g.seats[index] != nil || isLeft[index]) {
+		for index < members && (g.seats[index] != nil || g.left[index]) {
 			index++
 		}
 		if index == members {
@@ -108,13 +109,15 @@ func idleDeadlineSeconds(spec *v1alpha1.CommGroupSpec) int32 {
 
 // present members, in the order of their indexes.
 func (g *groupStage) present() []*seat {
-	out := make([]*seat, 0, len(g.seats))
-	for _, s := range g.seats {
-		if s != nil && s.present {
-			out = append(out, s)
+	if g.here == nil {
+		g.here = make([]*seat, 0, len(g.seats))
+		for _, s := range g.seats {
+			if s != nil && s.present {
+				g.here = append(g.here, s)
+			}
 		}
 	}
-	return out
+	return g.here
 }
 
 func (g *groupStage) presentSet() localize.Set {
@@ -170,13 +173,12 @@ func (g *groupStage) dropLost() []*seat {
 
 // unmarkedGaps are the indexes that have no seat and are not known to be left.
 func (g *groupStage) unmarkedGaps() []int {
-	left, err := localize.ParseSet(g.span.LeftSet)
-	if err != nil || g.span.LeftSet != left.String() {
-		return nil // shortened: too many fell out to tell them all
-	}
 	var out []int
+	if !g.certain || len(g.span.LeftSet) > maxLeftSet-100 {
+		return nil // it could not be written down, and would be found again and again
+	}
 	for i, s := range g.seats {
-		if s == nil && !slices.Contains(left, i) {
+		if s == nil && !g.left[i] {
 			out = append(out, i)
 		}
 	}
@@ -237,12 +239,15 @@ func (g *groupStage) drop(s *seat, reason, message string) {
 		g.blame(nodeCulprit(s.name, reason, message))
 	}
 	g.release(s)
-	g.tell(true, reason, "LeaveMember", "Run %s goes on without node %s: %s", g.in.run.ID, s.name, message)
+	if len(g.dropped) == 0 {
+		g.why = Event{Warning: true, Reason: reason, Action: "LeaveMember", Note: message}
+	}
+	g.dropped = append(g.dropped, s.name)
 }
 
 // release lets a member go without a word: what is to be said of it is said already.
 func (g *groupStage) release(s *seat) {
-	s.present = false
+	s.present, g.here, g.choice = false, nil, nil
 	g.markLeft([]int{s.index}, []string{s.name})
 }
 
@@ -254,19 +259,35 @@ func (g *groupStage) markLeft(indexes []int, leftNames []string) {
 			g.span.Left = append(g.span.Left, name)
 		}
 	}
-	left, err := localize.ParseSet(g.span.LeftSet)
-	if err == nil {
-		for _, i := range indexes {
-			if at, there := slices.BinarySearch(left, i); !there {
-				left = slices.Insert(left, at, i)
-			}
-		}
-		if text := left.String(); len(text) <= 1024 {
-			g.span.LeftSet = text
-		} // else the sessions, which are ended, tell it
+	for _, i := range indexes {
+		g.left[i] = true
 	}
-	g.span.Present = int32(len(g.present()))
 }
+
+// writeLeft writes down who left, and tells of it once for all that fell out in this step.
+func (g *groupStage) writeLeft() {
+	if len(g.seats) == 0 {
+		return
+	}
+	var set localize.Set
+	for i := range g.seats {
+		if g.left[i] {
+			set = append(set, i)
+		}
+	}
+	if text := set.String(); len(text) <= maxLeftSet && g.certain {
+		g.span.LeftSet = text
+	} // else the sessions, which are ended, tell it
+	if g.span.Stage != v1alpha1.StageEnded {
+		g.span.Present = int32(len(g.present()))
+	}
+	if len(g.dropped) > 0 {
+		g.tell(true, g.why.Reason, g.why.Action, "Run %s goes on without %s: %s", g.in.run.ID, someNames(g.dropped, 5), g.why.Note)
+	}
+}
+
+// maxLeftSet is what status.span.leftSet holds.
+const maxLeftSet = 1024
 
 // sessions of all nodes as they should be.
 func (g *groupStage) sessions() map[string]*v1alpha1.SessionAssignment {

@@ -24,8 +24,8 @@ const (
 	testPairsKind  = "screen"
 )
 
-// maxSpanTests is what status.span.tests holds.
-const maxSpanTests = 256
+// maxSpanTests bounds status.span.tests; the API allows for more, and the whole status has to stay small.
+const maxSpanTests = 160
 
 // testKind is the kind in a test's id, testRound the first number in it: group-2, localize-3-1, mesh-dp-1.
 func testKind(id string) string {
@@ -333,7 +333,7 @@ func (g *groupStage) assignTasks() {
 
 // taskOf is a member's task in a test, without the unique ids.
 func (g *groupStage) taskOf(t *v1alpha1.SpanTest, part spans.Part) *v1alpha1.NodeTask {
-	plan := g.planOf(t)
+	plan := g.planOf(t).DeepCopy()
 	plan.ID = t.ID
 	plan.Communicators = part.Communicators
 	return plan
@@ -341,6 +341,9 @@ func (g *groupStage) taskOf(t *v1alpha1.SpanTest, part spans.Part) *v1alpha1.Nod
 
 // planOf is what a test measures: the group and the mesh everything, a test of the search the one step, a few times.
 func (g *groupStage) planOf(t *v1alpha1.SpanTest) *v1alpha1.NodeTask {
+	if plan := g.plans[t.ID]; plan != nil {
+		return plan
+	}
 	spec := &g.in.group.Spec
 	b := &spec.Benchmark
 	task := &v1alpha1.NodeTask{
@@ -358,6 +361,7 @@ func (g *groupStage) planOf(t *v1alpha1.SpanTest) *v1alpha1.NodeTask {
 		task.WarmupIterations, task.Iterations = min(task.WarmupIterations, searchWarmups), min(task.Iterations, searchIterations)
 	}
 	task.DeadlineSeconds = taskSeconds(spec, len(task.Collectives)*len(task.Datatypes)*max(1, len(task.Placements))*len(task.SizesBytes))
+	g.plans[t.ID] = task
 	return task
 }
 
