@@ -84,6 +84,7 @@ type bench struct {
 	until  time.Time
 	env    []rcclx.EnvVar // the person's own variables
 	facts  preflight.NodeFacts
+	found  []preflight.Finding // preconditions, those that hold too
 	lib    *rcclx.LibraryInfo
 	pci    []string // by rank
 	plan   plan
@@ -151,6 +152,7 @@ func (x *bench) carryOut(ctx context.Context) error {
 			return nil
 		}
 	}
+	x.report.Checks = x.references()
 	return nil
 }
 
@@ -186,6 +188,7 @@ func settingsOf(c Config, env []rcclx.EnvVar, v rcclx.Variant) rcclx.Settings {
 
 // precondition puts what was found into the report; true where it ends the measurement.
 func (x *bench) precondition(findings []preflight.Finding) (failed bool) {
+	x.found = preflight.Join(x.found, findings)
 	for _, f := range findings {
 		switch {
 		case f.Pending: // found again once the library is known

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rcclx.io/commgroup-operator/rcclx"
+	"rcclx.io/commgroup-operator/rcclx/reference"
 )
 
 // The sources of a report.
@@ -44,6 +45,9 @@ type Report struct {
 	Environment map[rcclx.Variant][]rcclx.EnvVar `json:"environment,omitempty"`
 	// InitNanoseconds is the slowest rank's time to form the communicator, by variant.
 	InitNanoseconds map[rcclx.Variant]int64 `json:"initNanoseconds,omitempty"`
+	// Checks of Baseline against published marks for exactly what was measured: none is a verdict here. Empty where the source
+	// does not tell what the GPUs are.
+	Checks []reference.Check `json:"checks,omitempty"`
 	// Warnings are what a reader must know beside the numbers.
 	Warnings []string `json:"warnings,omitempty"`
 	// Failure ended the run; nil where it ran to its end.

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"rcclx.io/commgroup-operator/rcclx"
+	"rcclx.io/commgroup-operator/rcclx/reference"
 )
 
 // TableOptions say how a table is shown.
@@ -105,6 +106,7 @@ func (o *printer) report(p Report, opt TableOptions) {
 	}
 	o.errors(p, groups)
 	o.pairs(p)
+	o.checks(p)
 	o.settings(p)
 	for _, text := range p.Warnings {
 		o.line("# Warning: %s", flat(text))
@@ -332,6 +334,25 @@ func bounds(s rcclx.Effective) string {
 		text += fmt.Sprintf(", up to %d B", *s.MaxBytes)
 	}
 	return text
+}
+
+// checks tells how the bus bandwidths stand to published marks, or which mark is the nearest.
+func (o *printer) checks(p Report) {
+	if len(p.Checks) == 0 {
+		return
+	}
+	o.line("#")
+	o.line("# Published marks for exactly what was measured (docs/thresholds.md)")
+	for _, c := range p.Checks {
+		if c.State == reference.NotMeasured {
+			o.line("#   %s", flat(c.Measurement))
+		} else {
+			o.line("#   %s: %s: measured %d MB/s of %d MB/s, %d %%: %s", c.Source, flat(c.Measurement), c.MeasuredMBps, c.ExpectedMBps, c.Percent, c.State)
+		}
+		for _, cause := range c.Causes {
+			o.line("#     %s", flat(cause))
+		}
+	}
 }
 
 func (o *printer) settings(p Report) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"rcclx.io/commgroup-operator/agent/discover"
+	"rcclx.io/commgroup-operator/agent/preflight"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/checks"
 	"rcclx.io/commgroup-operator/rcclx"
@@ -21,6 +22,25 @@ type HostFacts struct {
 	GPUs int
 	// Throttled says which GPUs were throttled for heat or power before the run; empty where none was or it is not known.
 	Throttled string
+}
+
+// HostFactsOf are what a look at the whole machine says; nil where there was none.
+func HostFactsOf(own *discover.Facts) HostFacts {
+	if own == nil {
+		return HostFacts{}
+	}
+	return hostFacts(own.NodeFacts(0), own)
+}
+
+// SymptomWarnings are the preconditions that were not met, as likely causes take them.
+func SymptomWarnings(findings []preflight.Finding) []reference.Warning {
+	var out []reference.Warning
+	for _, f := range findings {
+		if f.State == preflight.Warning || f.State == preflight.Failed {
+			out = append(out, reference.Warning{Name: f.Name, Message: f.Message})
+		}
+	}
+	return out
 }
 
 // hostFacts are what the run's own look at sysfs says, else what the node's monitor last reported. The monitor comes first
@@ -80,9 +100,7 @@ func judgeChecks(e Evidence, t Table, links LinkFindings, settings []api.Setting
 	if e.Library != nil {
 		in.Place.Flavor, in.Place.Imitates, in.Symptom.VersionCode = e.Library.Flavor, e.Library.Imitates, e.Library.VersionCode
 	}
-	for _, w := range notMet(e.Preconditions) {
-		in.Symptom.Warnings = append(in.Symptom.Warnings, reference.Warning{Name: w.Name, Message: w.Message})
-	}
+	in.Symptom.Warnings = SymptomWarnings(e.Preconditions)
 	for _, v := range e.Plan.Env {
 		in.Symptom.Env = append(in.Symptom.Env, v.Name)
 	}

@@ -57,6 +57,12 @@ func printStatus(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommNo
 	if len(group.Status.Culprits) > 0 {
 		sections = append(sections, section{"Culprits", func() error { return report.Culprits(w, group.Status.Culprits) }})
 	}
+	if len(group.Status.Checks) > 0 {
+		sections = append(sections, section{"Performance against thresholds, references and baseline", func() error { return report.Checks(w, group.Status.Checks) }})
+	}
+	if b := group.Status.Baseline; b != nil {
+		sections = append(sections, section{"", func() error { return report.Baseline(w, b) }})
+	}
 	if group.Status.Span != nil {
 		sections = append(sections, section{"Over several nodes", func() error { return report.Span(w, group) }})
 	}

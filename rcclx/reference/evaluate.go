@@ -60,15 +60,15 @@ type Input struct {
 // Check is one measurement held against what was expected. Measured, expected and percent are zero where there is no
 // measurement, in 10^6 bytes per second.
 type Check struct {
-	Source      string
-	Measurement string
-	State       State
-	Mode        Mode
-	MeasuredMBps,
-	ExpectedMBps,
-	Percent int64
+	Source       string `json:"source"`
+	Measurement  string `json:"measurement"`
+	State        State  `json:"state"`
+	Mode         Mode   `json:"mode"`
+	MeasuredMBps int64  `json:"measuredMBps,omitempty"`
+	ExpectedMBps int64  `json:"expectedMBps,omitempty"`
+	Percent      int64  `json:"percent,omitempty"`
 	// Causes to look at, the likeliest first; of what was not measured, why not and what to do.
-	Causes []string
+	Causes []string `json:"causes,omitempty"`
 }
 
 // Evaluate holds the measurements against thresholds and references. The worst come first: see Worse.

@@ -1,0 +1,34 @@
+package results
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"rcclx.io/commgroup-operator/rcclx/reference"
+)
+
+// TestChecksInTable: each line is a comment, so that whatever reads rows skips them.
+func TestChecksInTable(t *testing.T) {
+	var b bytes.Buffer
+	err := WriteTable(&b, TableOptions{}, Report{Source: SourceBench, Checks: []reference.Check{
+		{Source: "amd-acceptance-mi300x", Measurement: "Baseline AllReduce Float32 8589934592 B in place, median", State: reference.NotMet, MeasuredMBps: 280_000, ExpectedMBps: 304_000, Percent: 92, Causes: []string{"a link"}},
+		{Source: "reference", Measurement: "no reference for exactly what was measured", State: reference.NotMeasured, Causes: []string{"set a size"}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"#   amd-acceptance-mi300x: Baseline AllReduce Float32 8589934592 B in place, median: measured 280000 MB/s of 304000 MB/s,",
+		"#     a link\n", "#   no reference for exactly what was measured\n", "#     set a size\n",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%s\nlacks %q", b.String(), want)
+		}
+	}
+	for line := range strings.Lines(b.String()) {
+		if !strings.HasPrefix(line, "#") {
+			t.Errorf("%q is no comment", line)
+		}
+	}
+}
