@@ -24,6 +24,8 @@ type NodeFacts struct {
 	// LockedMemoryLimitBytes of this process; negative for none.
 	LockedMemoryLimitBytes *int64
 	LockedMemoryError      string
+	// LocksPastLimit says that the process has CAP_IPC_LOCK, so that the limit does not bind it.
+	LocksPastLimit bool
 	// Hypervisor says whether the CPU is a virtual machine's; nil where not known.
 	Hypervisor      *bool
 	Interfaces      []Interface
@@ -70,6 +72,10 @@ func Gather(ctx context.Context, h Host, environ []string) NodeFacts {
 		f.LockedMemoryError = err.Error()
 	} else {
 		f.LockedMemoryLimitBytes = &n
+	}
+	if l, ok := h.(memoryLocker); ok {
+		free, err := l.LocksPastLimit()
+		f.LocksPastLimit = free && err == nil // not known: the limit counts
 	}
 	if v, err := h.Hypervisor(); err == nil {
 		f.Hypervisor = &v

@@ -68,10 +68,10 @@ var table = map[string]Precondition{
 		AMDOnly:   true,
 	},
 	LockedMemory: {
-		Holds:     "the limit on locked memory is none, or at least 64 MiB",
+		Holds:     "the limit on locked memory is none, or at least 64 MiB, or CAP_IPC_LOCK is effective",
 		Otherwise: "memory registration for RDMA fails and the library falls back to TCP without a word",
 		Source:    "NVIDIA/nvidia-container-toolkit#2037 (ibv_reg_mr gives ENOMEM at a limit of 8 MiB); 64 MiB is this package's choice",
-		Next:      "raise the memlock limit in the container runtime (LimitMEMLOCK=infinity, --ulimit memlock=-1)",
+		Next:      "raise the memlock limit in the container runtime (LimitMEMLOCK=infinity, --ulimit memlock=-1); the capability IPC_LOCK helps a process only that is root",
 	},
 	SharedMemory: {
 		Holds:     "/dev/shm has 8 MiB free for each rank of the node",

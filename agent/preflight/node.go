@@ -67,6 +67,8 @@ func checkLockedMemory(f NodeFacts) Finding {
 		return found(LockedMemory, Unknown, -1, "%s", orUnread(f.LockedMemoryError))
 	case *limit < 0:
 		return met(LockedMemory, "there is no limit on locked memory")
+	case *limit < lockedMemoryBytes && f.LocksPastLimit:
+		return met(LockedMemory, "the limit on locked memory is %d bytes, but CAP_IPC_LOCK is effective, so that it does not bind", *limit)
 	case *limit < lockedMemoryBytes:
 		return found(LockedMemory, Warning, -1, "the limit on locked memory is %d bytes, RDMA needs at least %d: without, the library falls back to TCP",
 			*limit, lockedMemoryBytes)
