@@ -182,3 +182,27 @@ func TestCausesOfARun(t *testing.T) {
 		}
 	}
 }
+
+// TestChecksFitTheReport: as many and as long checks as the API takes leave the verdict and the worst of them, in any budget
+// that a report can have.
+func TestChecksFitTheReport(t *testing.T) {
+	s := acceptance(t, acceptancePlan(), 2*atTheMark, nil)
+	s.Checks = s.Checks[:1]
+	s.Checks[0].Causes = []string{strings.Repeat("a", 200), strings.Repeat("b", 200), strings.Repeat("c", 200), strings.Repeat("d", 200)}
+	worst := s.Checks[0]
+	for len(s.Checks) < 16 {
+		s.Checks = append(s.Checks, *worst.DeepCopy())
+	}
+	for _, budget := range []int{64 << 10, 9000, leastReportBytes} {
+		got := Fit(s, budget, nil)
+		if n := encodedBytes(got); n > budget && budget > leastReportBytes {
+			t.Errorf("%d bytes in a budget of %d", n, budget)
+		}
+		if len(got.Checks) == 0 || got.Checks[0].State != api.CheckNotMet || *got.Checks[0].MeasuredMBps != *worst.MeasuredMBps || got.Verdict != api.VerdictFail {
+			t.Errorf("budget %d: %+v", budget, got.Checks)
+		}
+		if budget == 64<<10 && len(got.Checks[15].Causes) != 4 {
+			t.Error("words were dropped without need")
+		}
+	}
+}
