@@ -240,6 +240,8 @@ func TestLogOfTheNetwork(t *testing.T) {
 		{"by name", nil, []string{info, all, "NCCL_NET=socket"}, []string{tcp, overTCP}, []string{rdma, `NET/IB : `}},
 		{"one HCA, exactly", nil, []string{info, all, "NCCL_IB_HCA==mlx5_1:1"}, []string{`NET/IB : Using \[0\]mlx5_1:1/RoCE \[RO\]`, `via NET/IB/0/GDRDMA`}, []string{`\[1\]mlx5`}},
 		{"all HCAs but", nil, []string{info, all, "NCCL_IB_HCA=^mlx5_1,mlx5_3"}, []string{`\[0\]mlx5_0:1/RoCE \[1\]mlx5_2:1/RoCE \[2\]mlx5_4:1`}, nil},
+		{"two HCAs, beside the two GPUs", nil, []string{info, all, "NCCL_IB_HCA==mlx5_1,mlx5_0"}, []string{`1\[1\] -> 2\[0\] \[send\] via NET/IB/1/GDRDMA`,
+			`1\[1\] -> 2\[0\] \[receive\] via NET/IB/0/GDRDMA`}, nil},
 		{"HCAs that are not there", nil, []string{info, all, "NCCL_IB_HCA==mlx5_77"}, []string{`NET/IB : No device found\.`, tcp}, []string{rdma}},
 		{"another port", nil, []string{info, all, "NCCL_IB_HCA==mlx5_1:2"}, []string{`NET/IB : No device found\.`, tcp}, []string{rdma}},
 		{"an interface of the node, exactly", nil, []string{info, all + ",BOOTSTRAP", "NCCL_SOCKET_IFNAME==enp9s0np0"},

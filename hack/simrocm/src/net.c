@@ -26,13 +26,14 @@ struct interface {
 struct nic {
 	char name[64];
 	bool infiniband;
+	int place; /* among all of the node's */
 };
 
 static struct network choice;
 static struct interface interfaces[MAX_INTERFACES];
 static int interface_count;
 static struct nic nics[MAX_NICS];
-static int nic_count;
+static int nic_count, nic_places;
 static int bootstrap_rc;
 static pthread_once_t bootstrap_once = PTHREAD_ONCE_INIT, choice_once = PTHREAD_ONCE_INIT;
 
@@ -158,9 +159,11 @@ static bool read_text(const char *dir, const char *file, char *out, size_t size)
 
 static void add_nic(const struct names *n, const char *name, bool infiniband)
 {
+	int place = nic_places++;
 	if (nic_count == MAX_NICS || !matches(n, name, 1))
 		return;
 	nics[nic_count].infiniband = infiniband;
+	nics[nic_count].place = place;
 	snprintf(nics[nic_count++].name, sizeof nics[0].name, "%.63s", name);
 }
 
@@ -256,12 +259,19 @@ const struct network *network_choice(void)
 	return &choice;
 }
 
-/* device_between is the library's number of the device that a rank uses to other nodes: the NIC beside its GPU. */
+/* device_between is the library's number of the device that a rank uses to other nodes: the NIC beside its GPU, else the
+ * nearest one that may be used. */
 static int device_between(const struct comm *c)
 {
 	const struct sim_config *conf = simrocm_config();
-	int gpus = conf->gpus / conf->partitions;
-	return choice.sockets || nic_count == 0 || gpus == 0 ? 0 : c->ordinal / conf->partitions * nic_count / gpus % nic_count;
+	int gpus = conf->gpus / conf->partitions, best = 0;
+	if (choice.sockets || gpus == 0)
+		return 0;
+	int beside = c->ordinal / conf->partitions * nic_places / gpus;
+	for (int i = 1; i < nic_count; i++)
+		if (abs(nics[i].place - beside) < abs(nics[best].place - beside))
+			best = i;
+	return best;
 }
 
 static void log_across(const struct comm *c, int channel, int from, int to)
