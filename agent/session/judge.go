@@ -137,7 +137,7 @@ func guilty(node, reason string, c api.TaskCommunicator, o runner.Outcome, madeI
 		switch {
 		case at < 0 && isRoot(c) && !madeID:
 			kind = "Node"
-		case at < 0 || !beforePeers(o.Ranks[at]):
+		case at < 0 || f.ByRAS || !beforePeers(o.Ranks[at]):
 			at, kind = -1, ""
 		}
 	default:
