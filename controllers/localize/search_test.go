@@ -7,11 +7,23 @@ import (
 	"testing"
 )
 
+// fewer under the race detector.
+func fewer(plain, underRace int) int {
+	if raced {
+		return underRace
+	}
+	return plain
+}
+
 func all(n int) Problem { return Problem{Members: Range(0, n)} }
 
 func TestOneBadNodeAnywhere(t *testing.T) {
+	t.Parallel()
 	sizes := []int{1024, 4096}
 	for n := 3; n <= 512; n++ {
+		if raced && n > 100 && n%23 > 0 {
+			continue
+		}
 		sizes = append(sizes, n)
 	}
 	for _, n := range sizes {
@@ -37,14 +49,16 @@ func TestOneBadNodeAnywhere(t *testing.T) {
 }
 
 func TestOneBadNodeInGroupsOfAnySize(t *testing.T) {
+	t.Parallel()
 	random := rand.New(rand.NewPCG(2, 3))
-	for n := 513; n <= 4096; n += 1 + random.IntN(64) {
+	for n := 513; n <= 4096; n += 1 + random.IntN(fewer(64, 640)) {
 		explore(t, all(n), append(somewhere(n, 1, 32, 4), world{nodes: []int{0}}, world{nodes: []int{n - 1}}), exactly)
 	}
 }
 
 func TestTwoBadNodes(t *testing.T) {
-	for n := 4; n <= 64; n++ {
+	t.Parallel()
+	for n := 4; n <= 64; n += fewer(1, 3) {
 		explore(t, all(n), combinations(n, 2), exactly)
 	}
 	for _, n := range []int{65, 100, 513, 1000, 2049, 4096} {
@@ -53,6 +67,7 @@ func TestTwoBadNodes(t *testing.T) {
 }
 
 func TestThreeBadNodes(t *testing.T) {
+	t.Parallel()
 	for n := 5; n <= 20; n++ {
 		explore(t, all(n), combinations(n, 3), exactly)
 	}
@@ -61,13 +76,14 @@ func TestThreeBadNodes(t *testing.T) {
 }
 
 func TestBadPair(t *testing.T) {
-	for n := 3; n <= 64; n++ {
+	t.Parallel()
+	for n := 3; n <= 64; n += fewer(1, 3) {
 		explore(t, all(n), allPairs(n), exactly)
 	}
 	random := rand.New(rand.NewPCG(8, 9))
 	for _, n := range []int{65, 127, 232, 513, 1836, 2029, 4096} {
 		var worlds []world
-		for range 200 {
+		for range fewer(200, 40) {
 			pair := NewSet(random.IntN(n), random.IntN(n))
 			if len(pair) == 2 {
 				worlds = append(worlds, world{pairs: [][2]int{{pair[0], pair[1]}}})
@@ -79,7 +95,8 @@ func TestBadPair(t *testing.T) {
 
 // What a ring joins are neighbours in rank order: these are found in as few rounds as a node, and four more.
 func TestBadPairOfNeighbours(t *testing.T) {
-	for _, n := range []int{16, 64, 232, 1000, 4096} {
+	t.Parallel()
+	for _, n := range []int{16, 64, 232, fewer(4096, 1000)} {
 		worlds := []world{{pairs: [][2]int{{0, n - 1}}}}
 		for node := range n - 1 {
 			worlds = append(worlds, world{pairs: [][2]int{{node, node + 1}}})
@@ -165,7 +182,8 @@ func TestTwoBadPairs(t *testing.T) {
 
 // What one search leaves behind another finds, in the group without the culprits, from the same history.
 func TestSearchGoesOnWithoutTheCulprits(t *testing.T) {
-	for _, nodes := range somewhere(232, 7, 400, 11) {
+	t.Parallel()
+	for _, nodes := range somewhere(232, 7, fewer(400, 60), 11) {
 		w := world{nodes: nodes.nodes[:3], pairs: [][2]int{{nodes.nodes[3], nodes.nodes[6]}, {nodes.nodes[4], nodes.nodes[5]}}}
 		problem := all(232)
 		problem.MaxRounds = 40
@@ -235,8 +253,9 @@ func TestAllIsBad(t *testing.T) {
 
 // The same test that is now good, now bad: in bounds, with words, and bounds hold.
 func TestFlapping(t *testing.T) {
+	t.Parallel()
 	random := rand.New(rand.NewPCG(12, 13))
-	for range 2000 {
+	for range fewer(2000, 300) {
 		n := 2 + random.IntN(300)
 		share := random.Float64()
 		search(t, all(n), nil, func(Set) Outcome {
