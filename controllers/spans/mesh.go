@@ -95,7 +95,7 @@ func Mesh(members []Member, mesh []v1alpha1.MeshDimension, dimension int) ([]Par
 	for at := dimension + 1; at < len(mesh); at++ {
 		stride *= int(mesh[at].Size)
 	}
-	nodes := make([]int32, world/size)         // of each communicator
+	nodes := make([]int32, world/size)        // of each communicator
 	numbers := make([][]int, 0, len(members)) // of each member's communicators, in their order
 	parts := make([]Part, 0, len(members))
 	rank := 0

@@ -87,7 +87,7 @@ func Group(members []Member) ([]Part, error) {
 }
 
 // Rails gives one communicator for each device ordinal, over the members that have that device; a rail that only one member
-// has is left out. Ranks are the members' positions. It refuses what has no rail at all.
+// has is left out. Ranks follow the members' order. It refuses fewer than two members, and what Group refuses of them.
 func Rails(members []Member) ([]Part, error) {
 	if _, err := check(members); err != nil {
 		return nil, fmt.Errorf("rails: %w", err)
