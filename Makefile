@@ -56,10 +56,11 @@ test-unit: simrocm ## All Go tests with -race, on a real API server
 	@kube=$(KUBE); CGO_ENABLED=1 KUBEBUILDER_ASSETS="$$kube" $(GO) test -race ./...
 
 .PHONY: test-demo
-test-demo: ## Smoke of the demo: it reaches Ready, a reboot and a lost link are noticed, and a slow link is named
+test-demo: ## Smoke of the demo: it reaches Ready, a reboot and a lost link are noticed, and a slow link and, over several nodes, a slow NIC are named
 	@result=0; \
 	{ $(MAKE) --no-print-directory demo STATE_DIR=.demo-test FAULT=reboot,link-down && \
-	  $(MAKE) --no-print-directory demo STATE_DIR=.demo-test FAULT=slow-link; } || result=$$?; \
+	  $(MAKE) --no-print-directory demo STATE_DIR=.demo-test FAULT=slow-link && \
+	  $(MAKE) --no-print-directory demo STATE_DIR=.demo-test SPAN=group FAULT=slow-nic; } || result=$$?; \
 	$(MAKE) --no-print-directory demo-down STATE_DIR=.demo-test || result=$$?; \
 	exit $$result
 

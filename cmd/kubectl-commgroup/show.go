@@ -64,7 +64,7 @@ func printStatus(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommNo
 		sections = append(sections, section{"", func() error { return report.Baseline(w, b) }})
 	}
 	if group.Status.Span != nil {
-		sections = append(sections, section{"Over several nodes", func() error { return report.Span(w, group) }})
+		sections = append(sections, section{"Over several nodes", func() error { return report.Span(w, group, nodes) }})
 	}
 	if report.HasPreconditions(nodes) {
 		sections = append(sections, section{"Preconditions not met", func() error { return report.Preconditions(w, nodes) }})

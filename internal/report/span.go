@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,8 +12,9 @@ import (
 )
 
 // Span prints the group's stage of the last run: where it is, what it says, how the search went, each test, and the results of
-// the group and of each dimension of the mesh. It prints nothing where the group has no such stage.
-func Span(w io.Writer, group *v1alpha1.CommGroup) error {
+// the group and of each dimension of the mesh. nodes give the names to the indexes in the sets of members; without a node's
+// CommNode its name is left out. It prints nothing where the group has no such stage.
+func Span(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) error {
 	s := group.Status.Span
 	if s == nil {
 		return nil
@@ -39,6 +41,9 @@ func Span(w io.Writer, group *v1alpha1.CommGroup) error {
 			lines = append(lines, wrap(l.Message))
 		}
 	}
+	if names := indexes(s.RunID, nodes); names != "" {
+		lines = append(lines, wrap("members by index: "+names))
+	}
 	if _, err := fmt.Fprintln(w, strings.Join(lines, "\n")); err != nil {
 		return err
 	}
@@ -46,6 +51,28 @@ func Span(w io.Writer, group *v1alpha1.CommGroup) error {
 		return err
 	}
 	return spanResults(w, s.Results)
+}
+
+// maxIndexes bounds the list of names.
+const maxIndexes = 32
+
+// indexes names the members of a run's stage: "0 node-a, 1 node-b".
+func indexes(runID string, nodes []v1alpha1.CommNode) string {
+	var members []*v1alpha1.CommNode
+	for i := range nodes {
+		if a := nodes[i].Spec.Session; a != nil && a.RunID == runID {
+			members = append(members, &nodes[i])
+		}
+	}
+	slices.SortFunc(members, func(a, b *v1alpha1.CommNode) int { return cmp.Compare(a.Spec.Session.Index, b.Spec.Session.Index) })
+	var parts []string
+	for _, n := range members[:min(len(members), maxIndexes)] {
+		parts = append(parts, fmt.Sprintf("%d %s", n.Spec.Session.Index, n.Spec.NodeName))
+	}
+	if more := len(members) - len(parts); more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more (spec.session.index of each CommNode)", more))
+	}
+	return strings.Join(parts, ", ")
 }
 
 func search(l *v1alpha1.LocalizationStatus) string {

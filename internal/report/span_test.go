@@ -14,7 +14,7 @@ import (
 func TestSpan(t *testing.T) {
 	var b bytes.Buffer
 	g := &v1alpha1.CommGroup{}
-	if err := Span(&b, g); err != nil || b.Len() != 0 {
+	if err := Span(&b, g, nil); err != nil || b.Len() != 0 {
 		t.Errorf("without a stage: %q, %v", b.String(), err)
 	}
 	g.Status.Span = &v1alpha1.SpanStatus{
@@ -31,12 +31,24 @@ func TestSpan(t *testing.T) {
 			{Dimension: "tp", Communicators: 8},
 		},
 	}
-	if err := Span(&b, g); err != nil {
+	var nodes []v1alpha1.CommNode
+	for i, name := range []string{"node-b", "node-a", "elsewhere", "no-session"} {
+		n := v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{NodeName: name}}
+		if i < 3 {
+			n.Spec.Session = &v1alpha1.SessionAssignment{RunID: "1-1", Index: int32(1 - i)}
+		}
+		if i == 2 {
+			n.Spec.Session.RunID = "1-0"
+		}
+		nodes = append(nodes, n)
+	}
+	if err := Span(&b, g, nodes); err != nil {
 		t.Fatal(err)
 	}
 	text := lines(&b)
 	for _, want := range []string{
 		"run 1-1, stage Ended: 7 of 8 members, transport RDMA; Fail (SlowNode)",
+		"members by index: 0 node-a, 1 node-b",
 		"went on without node-c (index 2)",
 		"search for the culprit of AllReduce: Found after 5 tests in 3 of at most 9 rounds, 1m15s",
 		"group-1 0-7 Fail SlowGroup 17.5 4",
@@ -49,5 +61,15 @@ func TestSpan(t *testing.T) {
 	}
 	if strings.Contains(strings.Join(text, "\n"), "\ntp ") {
 		t.Error("a series without sizes is shown as if it were measured")
+	}
+}
+
+func TestIndexesAreBounded(t *testing.T) {
+	var nodes []v1alpha1.CommNode
+	for i := range maxIndexes + 2 {
+		nodes = append(nodes, v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{NodeName: "n", Session: &v1alpha1.SessionAssignment{RunID: "1-1", Index: int32(i)}}})
+	}
+	if got := indexes("1-1", nodes); !strings.HasSuffix(got, "31 n, and 2 more (spec.session.index of each CommNode)") {
+		t.Error(got)
 	}
 }

@@ -50,7 +50,7 @@ func (d *demo) print(ctx context.Context, group *v1alpha1.CommGroup) error {
 	}
 	if d.Span {
 		sections = slices.DeleteFunc(sections, func(s section) bool { return !oneOf(s.title, []string{"Conditions", "Nodes", "Culprits"}) })
-		sections = slices.Insert(sections, 2, section{"Over several nodes: each test, and the results", func() error { return report.Span(d.Out, group) }})
+		sections = slices.Insert(sections, 2, section{"Over several nodes: each test, and the results", func() error { return report.Span(d.Out, group, nodes.Items) }})
 	}
 	for _, s := range sections {
 		if (s.title == "Culprits" && d.Fault == nil && len(group.Status.Culprits) == 0) || (len(group.Status.Results) == 0 && strings.HasPrefix(s.title, "A/B")) {
