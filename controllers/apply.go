@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -47,12 +48,12 @@ func (r *CommGroupReconciler) apply(ctx context.Context, s *Snapshot, d *Decisio
 	for _, name := range d.DeleteConfigMaps {
 		try("delete configmap", name, r.deleteNamed(ctx, &corev1.ConfigMap{}, ns, name))
 	}
-	for _, change := range d.CommNodes {
-		err := r.writeCommNode(ctx, change)
-		if err != nil && change.Desired.Spec.Run != nil && change.Desired.Spec.Run.Closed != nil {
+	for i, err := range atOnce(d.CommNodes, func(change CommNodeChange) error { return r.writeCommNode(ctx, change) }) {
+		desired := d.CommNodes[i].Desired
+		if err != nil && desired.Spec.Run != nil && desired.Spec.Run.Closed != nil {
 			err = fmt.Errorf("%w: %w", errClosureNotWritten, err)
 		}
-		try("write commnode", change.Desired.Name, err)
+		try("write commnode", desired.Name, err)
 	}
 	try("monitor", monitorName(s.Group), r.applyMonitor(ctx, s, d.Monitor))
 	if len(d.CreatePods) > 0 {
@@ -68,6 +69,30 @@ func (r *CommGroupReconciler) apply(ctx context.Context, s *Snapshot, d *Decisio
 	}
 	try("gating of", s.Group.Name, r.applyNodeMarks(ctx, s, d))
 	return errors.Join(errs...)
+}
+
+// maxWritesAtOnce is how many objects of a kind are written at once: of 12,500 members each waits for its unique id, and
+// one after the other would take a minute.
+const maxWritesAtOnce = 16
+
+// atOnce calls write for each of all, some at once, and returns their errors in order.
+func atOnce[T any](all []T, write func(T) error) []error {
+	errs := make([]error, len(all))
+	next := make(chan int)
+	var workers sync.WaitGroup
+	for range min(maxWritesAtOnce, len(all)) {
+		workers.Go(func() {
+			for i := range next {
+				errs[i] = write(all[i])
+			}
+		})
+	}
+	for i := range all {
+		next <- i
+	}
+	close(next)
+	workers.Wait()
+	return errs
 }
 
 func (r *CommGroupReconciler) deleteNamed(ctx context.Context, object client.Object, namespace, name string) error {
@@ -177,15 +202,22 @@ func (r *CommGroupReconciler) createPods(ctx context.Context, s *Snapshot, pods 
 		byCommNode[s.CommNodes[i].UID] = &s.CommNodes[i]
 	}
 	var errs []error
+	var missing []*corev1.Pod
 	for _, pod := range pods {
 		// The group's stage needs all its members at once; maxParallelNodes bounds the nodes that run alone.
 		if present[pod.Name] || !ofGroupStage(pod) && taken >= int(s.Group.Spec.Run.MaxParallelNodes) {
 			continue
 		}
-		err := r.Client.Create(ctx, pod.DeepCopy(), client.FieldOwner(v1alpha1.FieldManagerController))
+		missing = append(missing, pod)
+		taken++
+	}
+	create := func(pod *corev1.Pod) error {
+		return r.Client.Create(ctx, pod.DeepCopy(), client.FieldOwner(v1alpha1.FieldManagerController))
+	}
+	for i, err := range atOnce(missing, create) {
+		pod := missing[i]
 		switch {
 		case err == nil:
-			taken++
 		case apierrors.IsAlreadyExists(err):
 		case ofGroupStage(pod):
 			errs = append(errs, err) // tried again until the deadline for members, which then says that there is no pod

@@ -229,6 +229,7 @@ func boundStatus(status *v1alpha1.CommGroupStatus) {
 				r.BusBandwidthMBps, r.MinBusBandwidthMBps = r.BusBandwidthMBps[drop:], r.MinBusBandwidthMBps[drop:]
 			}
 		}
+		boundSpanResults(status.Span, sizes)
 		if fits() {
 			return
 		}
@@ -236,7 +237,29 @@ func boundStatus(status *v1alpha1.CommGroupStatus) {
 	if status.DataErrors = nil; fits() {
 		return
 	}
+	if s := status.Span; s != nil && s.Stage == v1alpha1.StageEnded && len(s.Tests) > maxTestsOfPast {
+		s.Tests = s.Tests[len(s.Tests)-maxTestsOfPast:] // while the stage goes on, what follows rests on them
+	}
+	if fits() {
+		return
+	}
 	if len(status.Settings) > 20 {
 		status.Settings = status.Settings[:20]
+	}
+}
+
+// maxTestsOfPast is how many tests of a stage that has ended are kept where space is short.
+const maxTestsOfPast = 40
+
+func boundSpanResults(span *v1alpha1.SpanStatus, sizes int) {
+	if span == nil {
+		return
+	}
+	for i := range span.Results {
+		r := &span.Results[i]
+		if drop := len(r.SizeBytes) - sizes; drop > 0 {
+			r.SizeBytes, r.LatencyNanoseconds = r.SizeBytes[drop:], r.LatencyNanoseconds[drop:]
+			r.BusBandwidthMBps, r.MinBusBandwidthMBps = r.BusBandwidthMBps[drop:], r.MinBusBandwidthMBps[drop:]
+		}
 	}
 }

@@ -383,7 +383,7 @@ type RunPolicySpec struct {
 	// +kubebuilder:validation:Maximum=86400
 	// +optional
 	MembersDeadlineSeconds int32 `json:"membersDeadlineSeconds,omitempty"`
-	// maxParallelNodes is the most nodes that hold GPUs for a run at once.
+	// maxParallelNodes is the most nodes that run alone at once. The group's stage, with span Group, needs all its members.
 	// +kubebuilder:default=16
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=20000
