@@ -24,6 +24,10 @@ type knowledge struct {
 	members Set
 	facts   []*fact
 	bySize  map[int][]*fact
+	ofTwo   map[[2]int]*fact
+	// goodBefore are pairs that were good before the search. They are many where neighbours were screened, so they are kept
+	// apart from the facts.
+	goodBefore map[[2]int]bool
 	// whole is the fact that the search starts from.
 	whole *fact
 	// cleared nodes were in a good test.
@@ -47,7 +51,7 @@ type knowledge struct {
 // learn reads the history. Of tests that hold members who left, only the good ones still count.
 func learn(problem Problem, history []Test) (*knowledge, error) {
 	n := len(problem.Members)
-	k := &knowledge{members: problem.Members, bySize: map[int][]*fact{}, cleared: newBitset(n), named: newBitset(n), singleUnknown: make([]int, n)}
+	k := &knowledge{members: problem.Members, bySize: map[int][]*fact{}, ofTwo: map[[2]int]*fact{}, goodBefore: map[[2]int]bool{}, cleared: newBitset(n), named: newBitset(n), singleUnknown: make([]int, n)}
 	all := newBitset(n)
 	for position := range n {
 		all.add(position)
@@ -93,6 +97,10 @@ func (k *knowledge) take(test *Test) error {
 		k.railed = append(k.railed, test.Set)
 		return nil
 	}
+	if test.Round == 0 && test.Outcome == Good && len(test.Set) <= 2 {
+		k.takeGoodBefore(test.Set)
+		return nil
+	}
 	set, size := k.positions(test.Set)
 	if size == 0 || (test.Outcome != Good && size < len(test.Set)) {
 		return nil
@@ -111,6 +119,23 @@ func (k *knowledge) take(test *Test) error {
 		f.unknown++
 	}
 	return nil
+}
+
+// takeGoodBefore takes a good test of two nodes that was made before the search.
+func (k *knowledge) takeGoodBefore(set Set) {
+	var present []int
+	for _, index := range set {
+		if position, found := slices.BinarySearch(k.members, index); found {
+			k.cleared.add(position)
+			present = append(present, position)
+		}
+	}
+	if len(present) == 2 {
+		k.goodBefore[[2]int{present[0], present[1]}] = true
+	}
+	if len(present) > 0 {
+		k.goods++
+	}
 }
 
 // positions of those of the set that are present.
@@ -149,11 +174,21 @@ func (k *knowledge) fact(set bitset, size int) *fact {
 	}
 	f := &fact{set: set, size: size}
 	k.facts = append(k.facts, f)
-	k.bySize[size] = append(k.bySize[size], f)
+	if size == 2 {
+		k.ofTwo[ends(set)] = f
+	} else {
+		k.bySize[size] = append(k.bySize[size], f)
+	}
 	return f
 }
 
+// ends of a set of two.
+func ends(set bitset) [2]int { return [2]int(set.positions()) }
+
 func (k *knowledge) find(set bitset, size int) *fact {
+	if size == 2 {
+		return k.ofTwo[ends(set)]
+	}
 	for _, f := range k.bySize[size] {
 		if f.set.equal(set) {
 			return f
@@ -183,8 +218,7 @@ func (k *knowledge) conclude() {
 		bad = append(bad, f)
 		// Both are fine with others, so it is the pair.
 		if f.size == 2 && f.doubtful == 0 && f != k.whole {
-			ends := f.set.positions()
-			k.pairs = append(k.pairs, [2]int{ends[0], ends[1]})
+			k.pairs = append(k.pairs, ends(f.set))
 		}
 	}
 	slices.SortFunc(k.pairs, func(a, b [2]int) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
@@ -205,6 +239,9 @@ func (k *knowledge) conclude() {
 
 // contradicted says whether the bad set lies in a good one.
 func (k *knowledge) contradicted(f *fact) bool {
+	if f.size == 2 && k.goodBefore[ends(f.set)] {
+		return true
+	}
 	return slices.ContainsFunc(k.facts, func(other *fact) bool { return other.good && other.size >= f.size && f.set.within(other.set) })
 }
 

@@ -134,6 +134,28 @@ func TestSeedsAreLearnedFrom(t *testing.T) {
 	}
 }
 
+// A screening of all neighbours is many facts, and still a bad pair across them is found.
+func TestManySeeds(t *testing.T) {
+	const n = 12500
+	w := world{pairs: [][2]int{{100, 7777}}}
+	var history []Test
+	for _, first := range []int{0, 1} {
+		for node := first; node+1 < n; node += 2 {
+			history = append(history, Test{Kind: KindSpan, Set: Set{node, node + 1}, Outcome: Good})
+		}
+	}
+	problem := all(n)
+	finding, further := search(t, Problem{Members: problem.Members, MaxTests: len(history) + DefaultMaxTests}, history, w.outcome)
+	if complaint := exactly(&w, &finding); complaint != "" {
+		t.Fatalf("%s after %d tests: %+v", complaint, len(further)-len(history), finding)
+	}
+	// Nothing smaller than the whole is bad: the search ends all the same.
+	finding, _ = search(t, Problem{Members: problem.Members, MaxTests: len(history) + DefaultMaxTests}, history, func(Set) Outcome { return Good })
+	if finding.State != NotFound || len(finding.Suspects) != n {
+		t.Fatalf("%s: %s", finding.State, finding.Why)
+	}
+}
+
 func TestRails(t *testing.T) {
 	problem := all(16)
 	problem.Rails = true

@@ -7,6 +7,9 @@ import (
 // maxPairTests of one bad set in a round of the search for a pair.
 const maxPairTests = 16
 
+// maxLoose nodes without a good test of more than two are looked at one by one.
+const maxLoose = 64
+
 // class is a set of nodes that were in the same good tests. Two classes that share no good test may hold the two ends of a bad
 // pair; within a class, and between classes that share one, every pair was good.
 type class struct {
@@ -20,11 +23,14 @@ type class struct {
 // in each component of the graph of what may still be a pair: where all halves are good, a component between two sides falls
 // into two of half the width, and all of them are halved in the next round. Components that are many are told apart whole.
 func (p *plan) searchPairs(f *fact) {
-	classes := p.classes(f)
-	if p.neighbours(f, classes) {
+	classes, known := p.parts(p.classes(f))
+	if !known || p.neighbours(f, classes) {
 		return
 	}
-	components := connected(classes)
+	components := slices.DeleteFunc(connected(classes), func(component []*class) bool {
+		both := union(component)
+		return len(both) == 2 && p.goodBefore[[2]int(both)]
+	})
 	if 2*len(components) <= maxPairTests {
 		for _, component := range components {
 			for _, half := range halve(component) {
@@ -38,6 +44,28 @@ func (p *plan) searchPairs(f *fact) {
 	}
 }
 
+// parts makes sure that nodes that were in no good test of more than two are in one, since such tests are what tells pairs
+// apart: nodes that only tests of neighbours cleared. It says no where it added tests to that end.
+func (p *plan) parts(classes []*class) ([]*class, bool) {
+	at := slices.IndexFunc(classes, func(c *class) bool { return len(c.nodes) > 1 && !bitset(c.tests).meets(bitset(c.tests)) })
+	if at < 0 {
+		return classes, true
+	}
+	loose := classes[at].nodes
+	added := false
+	for _, part := range cut(loose, max(2, min(arity(len(loose)), len(loose)/2))) {
+		added = p.add(p.set(part)) || added
+	}
+	if added || len(loose) > maxLoose {
+		return nil, false
+	}
+	classes = slices.Delete(slices.Clone(classes), at, at+1)
+	for _, node := range loose {
+		classes = append(classes, &class{nodes: []int{node}, tests: make([]uint64, len(p.facts)/64+1)})
+	}
+	return classes, true
+}
+
 // classes of the bad set's nodes, by their first node.
 func (p *plan) classes(f *fact) []*class {
 	var good []*fact
@@ -46,7 +74,7 @@ func (p *plan) classes(f *fact) []*class {
 			good = append(good, other)
 		}
 	}
-	words := (len(good) + 63) / 64
+	words := len(p.facts)/64 + 1
 	byTests := map[string]*class{}
 	var list []*class
 	for _, node := range f.set.positions() {

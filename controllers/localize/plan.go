@@ -61,7 +61,7 @@ func planRound(k *knowledge, room int) *plan {
 func (p *plan) add(set bitset) bool {
 	set = p.trim(set)
 	size := set.count()
-	if size < 2 || set.meets(p.used) {
+	if size < 2 || set.meets(p.used) || (size == 2 && p.goodBefore[ends(set)]) {
 		return false
 	}
 	if f := p.find(set, size); f != nil && (f.good || f.bad || f.unknown >= maxUnknown) {
