@@ -98,6 +98,10 @@ bench-monitor: build ## What agent monitor costs a node at rest: processor time 
 	$(GO) build -o bin/bench-monitor ./hack/bench-discover/monitor
 	@KUBEBUILDER_ASSETS="$(KUBE)" bin/bench-monitor --duration $(or $(DURATION),10m) --interval $(or $(INTERVAL),30)
 
+.PHONY: bench-localize
+bench-localize: ## By simulation: tests, rounds and time of the search for a culprit, at 16, 232 and 4096 nodes (TEST_TIME, SEARCHES)
+	@$(GO) run ./hack/bench-localize --test-time $(or $(TEST_TIME),1m) --searches $(or $(SEARCHES),500)
+
 .PHONY: fuzz
 fuzz: ## Every fuzz test for FUZZTIME (30s) each, in PACKAGES (all)
 	@hack/fuzz.sh
