@@ -61,12 +61,54 @@ func familyFor(requested v1alpha1.AddressFamily, members []memberNetwork) networ
 			"No address family that every member has: %d of %d have no IPv4 address (%s), %d no IPv6 address (%s). Ranks of different families cannot meet: choose the interface with network.interface, or leave those nodes out with members.exclude.",
 			len(v4), len(members), someNames(v4, 3), len(v6), someNames(v6, 3))}
 	}
+	if a, nodes := sameAddress(choice.Family, members); len(nodes) > 1 {
+		return networkChoice{Reason: v1alpha1.ReasonDuplicateAddress, Message: fmt.Sprintf(
+			"%d members say that they have the address %s: %s. Peers would reach one of them for all. Look at how the network gives out addresses (with Multus: an IPAM that knows all nodes, for example whereabouts, not host-local with one range), or choose another interface with network.interface.",
+			len(nodes), a, someNames(nodes, 5))}
+	}
 	choice.Text = fmt.Sprintf("%s, %s. %s", choice.Family, why, interfacesText(members))
 	if note := firstNote(members); note != "" {
 		choice.Text += " " + note
 	}
 	choice.Text = shorten(strings.TrimSpace(choice.Text), maxNetworkText)
 	return choice
+}
+
+// sameAddress is the first address of the family that several members have, and who they are. Loopback addresses are alike
+// everywhere: the pods of simulated nodes are on one machine.
+func sameAddress(family v1alpha1.AddressFamily, members []memberNetwork) (netip.Addr, []string) {
+	owners := make(map[netip.Addr]string, len(members))
+	for _, m := range members {
+		a, ok := addressOf(m.Status, family)
+		if !ok || a.IsLoopback() {
+			continue
+		}
+		if _, taken := owners[a]; !taken {
+			owners[a] = m.Node
+			continue
+		}
+		var nodes []string
+		for _, o := range members {
+			if b, ok := addressOf(o.Status, family); ok && b == a {
+				nodes = append(nodes, o.Node)
+			}
+		}
+		return a, nodes
+	}
+	return netip.Addr{}, nil
+}
+
+func addressOf(st *v1alpha1.NetworkStatus, family v1alpha1.AddressFamily) (netip.Addr, bool) {
+	if st == nil {
+		return netip.Addr{}, false
+	}
+	for _, text := range st.Addresses {
+		a, err := netip.ParseAddr(text)
+		if a = a.Unmap(); err == nil && a.Is4() == (family == v1alpha1.AddressFamilyIPv4) {
+			return a, true
+		}
+	}
+	return netip.Addr{}, false
 }
 
 func familiesOf(st *v1alpha1.NetworkStatus) []v1alpha1.AddressFamily {

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -15,8 +16,17 @@ import (
 
 func addressed(addresses ...[]string) []memberNetwork {
 	out := make([]memberNetwork, len(addresses))
-	for k, a := range addresses {
-		out[k] = memberNetwork{Node: fmt.Sprintf("n%d", k), Status: &v1alpha1.NetworkStatus{Interface: "eth0", Addresses: a}}
+	for k, list := range addresses {
+		out[k] = memberNetwork{Node: fmt.Sprintf("n%d", k), Status: &v1alpha1.NetworkStatus{Interface: "eth0"}}
+		for _, text := range list { // of each member its own
+			if a, err := netip.ParseAddr(text); err == nil && !a.IsLoopback() {
+				for range k {
+					a = a.Next()
+				}
+				text = a.String()
+			}
+			out[k].Status.Addresses = append(out[k].Status.Addresses, text)
+		}
 	}
 	return out
 }
@@ -72,6 +82,22 @@ func TestFamilyFor(t *testing.T) {
 				t.Errorf("text has %d bytes", len(text))
 			}
 		})
+	}
+}
+
+func TestNoTwoMembersHaveOneAddress(t *testing.T) {
+	twice := addressed([]string{"10.0.0.1", "fd00::1"}, []string{"10.0.0.1", "fd00::1"}, []string{"10.0.0.1", "fd00::1"})
+	twice[2].Status.Addresses[0] = twice[1].Status.Addresses[0]
+	got := familyFor(v1alpha1.AddressFamilyAuto, twice)
+	if got.Reason != v1alpha1.ReasonDuplicateAddress || got.Family != "" || !strings.Contains(got.Message, "2 members say that they have the address 10.0.0.2: n1, n2.") {
+		t.Errorf("got %+v", got)
+	}
+	// In the other family they differ.
+	if got := familyFor(v1alpha1.AddressFamilyIPv6, twice); got.Family != v1alpha1.AddressFamilyIPv6 {
+		t.Errorf("IPv6: %+v", got)
+	}
+	if got := familyFor("", addressed([]string{"127.0.0.1"}, []string{"127.0.0.1"})); got.Family != v1alpha1.AddressFamilyIPv4 {
+		t.Errorf("simulated nodes on loopback: %+v", got)
 	}
 }
 

@@ -20,7 +20,10 @@ func verdictOfReason(reason string) v1alpha1.Verdict {
 	case v1alpha1.ReasonMemberLost, v1alpha1.ReasonRunPodFailed, v1alpha1.ReasonRunPodNotStarted, v1alpha1.ReasonAgentNotReporting,
 		v1alpha1.ReasonInterrupted, v1alpha1.ReasonPreconditionFailed, v1alpha1.ReasonInsufficientMemory, v1alpha1.ReasonLibraryMissing,
 		v1alpha1.ReasonLibraryTooOld, v1alpha1.ReasonSymbolMissing, v1alpha1.ReasonRunDeadlineExceeded, v1alpha1.ReasonGroupStepFailed,
-		v1alpha1.ReasonMixedAddressFamilies:
+		v1alpha1.ReasonMixedAddressFamilies,
+		// What was asked for does not fit the nodes; of a node's own network only a device that is there and down is its fault.
+		v1alpha1.ReasonDuplicateAddress, v1alpha1.ReasonInterfaceNotFound, v1alpha1.ReasonInterfaceNotUsable, v1alpha1.ReasonInterfaceAmbiguous,
+		v1alpha1.ReasonNoAddressOfFamily, v1alpha1.ReasonHCANotFound, v1alpha1.ReasonGIDNotUsable, v1alpha1.ReasonPortRangeNotUsable:
 		return v1alpha1.VerdictError
 	}
 	return v1alpha1.VerdictFail

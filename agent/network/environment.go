@@ -16,6 +16,7 @@ const (
 	envSocketFamily    = "NCCL_SOCKET_FAMILY"
 	envHCA             = "NCCL_IB_HCA"
 	envGIDIndex        = "NCCL_IB_GID_INDEX"
+	envNoRDMA          = "NCCL_IB_DISABLE"
 	envCommID          = "NCCL_COMM_ID"
 	envDebug           = "NCCL_DEBUG"
 	envDebugSubsystems = "NCCL_DEBUG_SUBSYS"

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"rcclx.io/commgroup-operator/agent/discover"
@@ -13,6 +14,9 @@ import (
 // hcas checks the RDMA devices that were asked for, or finds those that are up.
 func (r *Request) hcas(h Host) ([]string, *Problem) {
 	required := r.Spec.RequireTransport == api.TransportRDMA
+	if v, ok := r.own(envNoRDMA); ok && v != "0" && required {
+		return nil, r.problem(api.ReasonHCANotUsable, "network.requireTransport is RDMA, but runtime.env has %s=%s, which switches RDMA off. Remove the variable.", envNoRDMA, v)
+	}
 	devices, err := h.HCAs()
 	if err != nil {
 		if len(r.Spec.HCAs) > 0 || required || r.Spec.GIDIndex != nil {
@@ -37,10 +41,11 @@ func (r *Request) hcas(h Host) ([]string, *Problem) {
 // allHCAs are the ports that the library will find by itself: those that are active.
 func (r *Request) allHCAs(devices []HCA, required bool) ([]string, *Problem) {
 	var out []string
+	wanted := r.ownHCAs()
 	for k := range devices {
 		d := &devices[k]
 		for _, p := range d.Ports {
-			if p.State != discover.PortActive || !d.Usable || len(out) == maxStatusHCAs {
+			if p.State != discover.PortActive || !d.Usable || len(out) == maxStatusHCAs || !wanted(d.Name, p.Number) {
 				continue
 			}
 			if problem := r.checkGID(d, &p); problem != nil {
@@ -52,10 +57,45 @@ func (r *Request) allHCAs(devices []HCA, required bool) ([]string, *Problem) {
 			out = append(out, fmt.Sprintf("%s:%d", d.Name, p.Number))
 		}
 	}
+	if list, own := r.own(envHCA); own && len(out) == 0 && required {
+		return nil, r.problem(api.ReasonHCANotFound, "network.requireTransport is RDMA, but no RDMA device of %s=%s in runtime.env is usable; there are %s. %s", envHCA, list, describeHCAs(devices), r.howToGetHCAs(devices))
+	}
 	if len(out) == 0 && required {
 		return nil, r.problem(api.ReasonHCANotFound, "network.requireTransport is RDMA, but no RDMA device is usable; there are %s. %s", describeHCAs(devices), r.howToGetHCAs(devices))
 	}
 	return out, nil
+}
+
+// ownHCAs reads a person's own list of devices as the library does: "^" excludes, "=" asks for whole names, else a prefix will do, and
+// what follows a colon is a port (NCCL src/misc/utils.cc parseStringList, matchIfList). Without one every device is meant.
+func (r *Request) ownHCAs() func(name string, port int) bool {
+	list, _ := r.own(envHCA)
+	list, not := strings.CutPrefix(list, "^")
+	list, exact := strings.CutPrefix(list, "=")
+	type entry struct {
+		name string
+		port int // -1 for any
+	}
+	var entries []entry
+	for text := range strings.SplitSeq(list, ",") {
+		name, port, hasPort := strings.Cut(text, ":")
+		if name == "" {
+			continue
+		}
+		e := entry{name, -1}
+		if hasPort {
+			e.port, _ = strconv.Atoi(port) // as atoi, what is no number is 0
+		}
+		entries = append(entries, e)
+	}
+	return func(name string, port int) bool {
+		matches := len(entries) == 0
+		for _, e := range entries {
+			same := name == e.name || !exact && strings.HasPrefix(name, e.name)
+			matches = matches || same && (e.port == -1 || e.port == port)
+		}
+		return matches != not
+	}
 }
 
 // maxStatusHCAs is what a status holds.

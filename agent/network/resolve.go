@@ -188,6 +188,20 @@ func (r *Request) whereToLook() string {
 	return "Correct the selector, or give the interface an address (`ip -br address` on the node)."
 }
 
+// family that was asked for, by the field or else by a person's own variable; Auto or empty for any.
+func (r *Request) family() api.AddressFamily {
+	if f := r.Spec.AddressFamily; f != "" && f != api.AddressFamilyAuto {
+		return f
+	}
+	switch v, _ := r.own(envSocketFamily); v {
+	case "AF_INET":
+		return api.AddressFamilyIPv4
+	case "AF_INET6":
+		return api.AddressFamilyIPv6
+	}
+	return r.Spec.AddressFamily
+}
+
 // addresses are those that ranks will listen on: of each family the first, which is the one that the library takes (NCCL
 // src/misc/socket.cc findInterfaces).
 func (r *Request) addresses(i *Interface, asked string) ([]netip.Addr, *Problem) {
@@ -202,7 +216,7 @@ func (r *Request) addresses(i *Interface, asked string) ([]netip.Addr, *Problem)
 			v6 = addr
 		}
 	}
-	family := r.Spec.AddressFamily
+	family := r.family()
 	if s := r.Spec.Interface; s != nil && s.CIDR != "" {
 		cidr := netip.MustParsePrefix(s.CIDR).Masked() // choose has parsed it
 		first := v4

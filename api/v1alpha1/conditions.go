@@ -115,6 +115,8 @@ const (
 	// ReasonMixedSettings says that members' ranks take their settings from different variables or files.
 	ReasonMixedSettings        = "MixedSettings"
 	ReasonMixedAddressFamilies = "MixedAddressFamilies"
+	// ReasonDuplicateAddress: several members have one address.
+	ReasonDuplicateAddress = "DuplicateAddress"
 	// ReasonClockSkew is the event that the clocks of members are apart.
 	ReasonClockSkew = "ClockSkew"
 	// ReasonMeshMismatch says that the mesh does not fit the ranks that are there.
