@@ -47,7 +47,10 @@ func TestFiguresAt232(t *testing.T) {
 func TestManyBadNodes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ n, k int }{{16, 7}, {64, 20}, {232, 20}, {4096, 8}} {
-		explore(t, all(c.n), somewhere(c.n, c.k, fewer(50, 10), 21), exactly)
+		f := explore(t, all(c.n), somewhere(c.n, c.k, fewer(50, 10), 21), exactly)
+		if c.n == 232 && (f.maxTests > 170 || f.maxRounds > 5) {
+			t.Errorf("%d of %d: %s, want at most 170 tests and 5 rounds", c.k, c.n, f)
+		}
 	}
 	// More than the tests do for: some by their names, and no good one.
 	explore(t, all(12500), somewhere(12500, 20, 20, 22), func(w *world, finding *Finding) string {

@@ -206,7 +206,7 @@ func (p *plan) single(node int, of *fact) {
 		func(other int) bool { return p.cleared.has(other) && !inside(other) },
 		func(other int) bool { return p.cleared.has(other) },
 		func(other int) bool { return !good && !inside(other) },
-		func(other int) bool { return !good },
+		func(int) bool { return !good },
 	} {
 		if p.nearest(node, fits) {
 			return

@@ -228,10 +228,13 @@ func search(t *testing.T, problem Problem, history []Test, outcome func(set Set)
 }
 
 func TestFaultThatDoesNotComeBack(t *testing.T) {
-	for _, n := range []int{2, 3, 4, 5, 8, 9, 16, 33, 64, 232, 1000, 4096} {
+	for _, n := range []int{2, 3, 4, 5, 8, 9, 16, 33, 64, 232, 1000, 4096, 12500} {
 		finding, history := search(t, all(n), nil, func(Set) Outcome { return Good })
 		if finding.State != NotFound || len(finding.Nodes)+len(finding.Pairs) > 0 || !slices.Equal(finding.Suspects, Range(0, n)) {
 			t.Errorf("N=%d: %+v", n, finding)
+		}
+		if n == 12500 && (len(history) > 62 || history[len(history)-1].Round > 8) {
+			t.Errorf("N=%d: %d tests in %d rounds, want at most 62 in 8", n, len(history), history[len(history)-1].Round)
 		}
 		if n == 2 && len(history) > 0 || n > 2 && len(history) == 0 {
 			t.Errorf("N=%d: %d tests", n, len(history))
