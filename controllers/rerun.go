@@ -150,6 +150,9 @@ func resumes(last *v1alpha1.GroupRunStatus, in runInput, hash string) bool {
 func newAssignment(run *v1alpha1.GroupRunStatus, n *nodeState, plan v1alpha1.RunPlan, in runInput) *v1alpha1.RunAssignment {
 	a := &v1alpha1.RunAssignment{ID: run.ID, Generation: run.Generation, Number: run.Number, Plan: plan,
 		PodName: n.podName, Closed: n.closure}
+	if in.group.Spec.Span == v1alpha1.SpanGroup {
+		a.Span = v1alpha1.SpanGroup
+	}
 	if factsHold(n.commNode, in.now) {
 		a.Platform = platformOf(n.commNode.Status.Facts)
 	}

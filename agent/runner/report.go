@@ -17,9 +17,11 @@ const (
 	// nodeBudgetBytes is what a CommNode may take as JSON, managed fields left out (docs/decisions/0005).
 	nodeBudgetBytes = 12 << 10
 	// leastReportBytes is what a report gets even beside facts and a plan that are larger than usual.
-	leastReportBytes   = 3 << 10
-	logTailBytes       = 1024
-	maxEnvironment     = 80
+	leastReportBytes = 3 << 10
+	logTailBytes     = 1024
+	maxEnvironment   = 80
+	// sessionBytes are left for the group's stage, where one follows: spec.session with a task, and status.session.
+	sessionBytes       = 4 << 10
 	hardwareLabelBytes = 64
 )
 
@@ -109,7 +111,11 @@ func reportBudget(node api.CommNode) int {
 	node.ManagedFields, node.Status.Run = nil, nil
 	// "run":, and a comma stand around the report; a changed resourceVersion or time may add a few more.
 	const around = 64
-	return max(nodeBudgetBytes-encodedBytes(node)-around, leastReportBytes)
+	left := nodeBudgetBytes - encodedBytes(node) - around
+	if run := node.Spec.Run; run != nil && run.Span == api.SpanGroup {
+		left -= max(0, sessionBytes-encodedBytes(node.Spec.Session)-encodedBytes(node.Status.Session)) // an earlier run's are in it already
+	}
+	return max(left, leastReportBytes)
 }
 
 // Fit makes a report fit budgetBytes of JSON, giving up the least useful first: the ends of long messages, then the sizes

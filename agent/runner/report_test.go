@@ -60,6 +60,15 @@ func TestReportBudget(t *testing.T) {
 	if budget < 8000 || budget > 9500 {
 		t.Errorf("beside usual facts a report gets %d bytes, expected 8000 to 9500", budget)
 	}
+	group := *usual.DeepCopy()
+	group.Spec.Run.Span = api.SpanGroup
+	if got := budget - reportBudget(group); got < sessionBytes-100 || got > sessionBytes+100 {
+		t.Errorf("where the group's stage follows %d bytes are left for it, expected %d", got, sessionBytes)
+	}
+	group.Status.Session = &api.SessionStatus{RunID: "run-0", Message: strings.Repeat("m", 1000)}
+	if got := budget - reportBudget(group); got < sessionBytes-100 || got > sessionBytes+100 {
+		t.Errorf("beside the last run's session %d bytes are left for this one's, expected %d", got, sessionBytes)
+	}
 	for range 12 {
 		usual.Status.Facts.Problems = append(usual.Status.Facts.Problems, api.Problem{Severity: "Error", Code: "LinkMissing", Message: strings.Repeat("m", 400)})
 	}

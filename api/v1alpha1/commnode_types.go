@@ -87,6 +87,9 @@ type RunAssignment struct {
 	Number int64 `json:"number,omitempty"`
 	// plan to carry out.
 	Plan RunPlan `json:"plan"`
+	// span Group: the group's stage follows, so that the report leaves room for status.session.
+	// +optional
+	Span Span `json:"span,omitempty"`
 	// platform that the node was when the run was assigned. A result counts only while the node is still that.
 	// +optional
 	Platform *PlatformFacts `json:"platform,omitempty"`
