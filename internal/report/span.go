@@ -33,7 +33,7 @@ func Span(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) err
 		}
 	}
 	if len(s.Left) > 0 || s.LeftSet != "" {
-		lines = append(lines, wrap(fmt.Sprintf("went on without %s (index %s)", orUnknown(strings.Join(s.Left, ", ")), orUnknown(s.LeftSet))))
+		lines = append(lines, wrap(fmt.Sprintf("went on without %s (index %s); ranges of later tests still span it", orUnknown(strings.Join(s.Left, ", ")), orUnknown(s.LeftSet))))
 	}
 	if l := s.Localization; l != nil {
 		lines = append(lines, search(l))
