@@ -150,11 +150,11 @@ func (g *gating) result() gateResult {
 	all := make([]judged, 0, len(g.members))
 	for i := range g.in.nodes {
 		node := &g.in.nodes[i]
-		value, own := node.Annotations[g.key]
+		_, own := node.Annotations[g.key]
 		if member := g.members[node.Name]; !own && member == nil || !node.DeletionTimestamp.IsZero() {
 			continue
 		}
-		all = append(all, g.judge(node, value, own))
+		all = append(all, g.judge(node, own))
 	}
 	slices.SortFunc(all, func(a, b judged) int { return strings.Compare(a.node.Name, b.node.Name) })
 	for i := range all {
@@ -288,7 +288,7 @@ func (g *gating) step(j *judged, open bool) {
 		return
 	case stepKeep, stepUndecided:
 	}
-	if j.own != nil && marksFor(statementsOf(j.node.Annotations)) != marksOn(j.node) {
+	if j.own != nil && marksFor(j.statements) != marksOn(j.node) {
 		g.write(j, j.own, markQuiet, "")
 	}
 }

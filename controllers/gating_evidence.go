@@ -73,11 +73,12 @@ var gatingTable = [evidenceCount][heldCount]gatingStep{
 // judged is what gating holds of one member.
 type judged struct {
 	node *corev1.Node
-	// own is the group's statement, malformed one that cannot be read.
-	own       *statement
-	malformed bool
-	seen      evidence
-	outcome   *outcome
+	// statements of all groups by their keys; own is this group's, malformed one that cannot be read.
+	statements map[string]statement
+	own        *statement
+	malformed  bool
+	seen       evidence
+	outcome    *outcome
 	// culprit of the group's stage that the node is or has.
 	culprit *v1alpha1.Culprit
 	// simulated: the node or its result is.
@@ -85,12 +86,12 @@ type judged struct {
 }
 
 // judge collects what is known of one node.
-func (g *gating) judge(node *corev1.Node, value string, own bool) judged {
+func (g *gating) judge(node *corev1.Node, own bool) judged {
 	j := judged{node: node, outcome: g.outcomes[node.Name], culprit: g.culprits[node.Name]}
 	if own {
-		s, err := parseStatement(value)
-		j.malformed = err != nil
-		if err == nil {
+		j.statements = statementsOf(node.Annotations)
+		s, ok := j.statements[g.key]
+		if j.malformed = !ok; ok {
 			j.own = &s
 		}
 	}

@@ -132,8 +132,7 @@ func marksFor(statements map[string]statement) nodeMarks {
 				case v1alpha1.GatingCondition:
 					named = append(named, s.said())
 				case v1alpha1.GatingLabel:
-					m.label = cmp.Or(m.label, map[v1alpha1.Verdict]string{
-						v1alpha1.VerdictFail: v1alpha1.CommValidatedFailed, v1alpha1.VerdictPass: v1alpha1.CommValidatedPassed}[verdict])
+					m.label = cmp.Or(m.label, labelOf(verdict))
 				case v1alpha1.GatingTaint:
 					m.taint = m.taint || verdict == v1alpha1.VerdictFail
 				}
@@ -152,10 +151,17 @@ func marksFor(statements map[string]statement) nodeMarks {
 	return m
 }
 
+func labelOf(verdict v1alpha1.Verdict) string {
+	if verdict == v1alpha1.VerdictFail {
+		return v1alpha1.CommValidatedFailed
+	}
+	return v1alpha1.CommValidatedPassed
+}
+
 // said is the statement in a sentence or two.
 func (s *statement) said() string {
 	if s.Verdict == v1alpha1.VerdictPass {
-		return fmt.Sprintf("Passed in CommGroup %s, run %s.", s.Group, s.Run)
+		return "Passed in CommGroup " + s.Group + ", run " + s.Run + "."
 	}
 	return strings.TrimSpace(fmt.Sprintf("Failed in CommGroup %s, run %s: %s. %s", s.Group, s.Run, cmp.Or(s.Reason, "no reason given"), sentence(s.Message)))
 }

@@ -1,0 +1,217 @@
+package controllers
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// TestGatingInvariants plays random histories of two groups on the same ten nodes: verdicts, reboots, replaced nodes and GPUs,
+// exemptions, members that come and go, changes of mode, actions and bound, and people's hands on marks. After each step of
+// a group:
+//   - no more of its members carry its new mark than the bound allows, and with the breaker open none is added;
+//   - a mark is added only to a node that failed, and lifted only by what may lift it;
+//   - it touches no statement of the other group, and nothing on the node but gating's marks;
+//   - the marks of each node that it wrote follow from the statements, and a second look writes nothing.
+func TestGatingInvariants(t *testing.T) {
+	seen := map[string]int{}
+	for seed := range uint64(80) {
+		rng := rand.New(rand.NewPCG(seed, 11))
+		groups := []*gateInput{gateWorld(), gateWorld()}
+		groups[1].group.Name, groups[1].group.UID = "h", "uid-h"
+		nodes := groups[0].nodes
+		for i := range nodes {
+			nodes[i].Spec.Taints = []corev1.Taint{{Key: "example.com/theirs", Value: fmt.Sprint(i), Effect: corev1.TaintEffectNoExecute}}
+		}
+		groups[1].nodes = nodes // both see the same
+		for step := range 150 {
+			in := groups[rng.IntN(2)]
+			in.now = testNow.Add(time.Duration(step) * time.Second)
+			randomGatingEvent(rng, in)
+			stepGatingAndCheck(t, fmt.Sprintf("seed %d step %d", seed, step), in, seen)
+			if t.Failed() {
+				return
+			}
+		}
+	}
+	t.Logf("%v", seen)
+	for _, what := range []string{"gated", "ungated", "passed", "open", "closed again", "repaired", "held by both"} {
+		if seen[what] < 50 {
+			t.Errorf("the histories are too tame: %v", seen)
+		}
+	}
+}
+
+func randomGatingEvent(rng *rand.Rand, in *gateInput) {
+	i := rng.IntN(len(in.nodes))
+	node := &in.nodes[i]
+	o := &in.outcomes[i]
+	switch rng.IntN(16) {
+	case 0, 1, 2, 3:
+		verdicts := []v1alpha1.Verdict{v1alpha1.VerdictPass, v1alpha1.VerdictPass, v1alpha1.VerdictFail, v1alpha1.VerdictFail, v1alpha1.VerdictError, v1alpha1.VerdictInconclusive, v1alpha1.VerdictSkipped}
+		in.result(i, verdicts[rng.IntN(len(verdicts))], []string{v1alpha1.ReasonSlowLink, v1alpha1.ReasonWrongData}[rng.IntN(2)])
+		o.stale = false
+		in.commNodes[node.Name].Spec.NodeUID = string(node.UID)
+		in.commNodes[node.Name].Spec.Run.Platform = platformOf(in.commNodes[node.Name].Status.Facts)
+	case 4:
+		o.stale, o.verdict = true, ""
+	case 5:
+		node.UID = types.UID(fmt.Sprint("uid-", rng.Uint32()))
+		o.verdict = ""
+	case 6:
+		in.gpus(i, 7+rng.IntN(2), rng.IntN(2) == 0)
+		o.stale, o.verdict = true, ""
+	case 7:
+		if exempt(node.Annotations) {
+			delete(node.Annotations, v1alpha1.AnnotationGatingExempt)
+		} else if rng.IntN(3) == 0 {
+			in.exempt(i)
+		}
+	case 8:
+		if k := slices.IndexFunc(in.members, func(m Member) bool { return m.Name == node.Name }); k >= 0 && rng.IntN(2) == 0 {
+			in.members = slices.Delete(slices.Clone(in.members), k, k+1)
+		} else if k < 0 {
+			in.members = append(in.members, Member{Name: node.Name, Node: node})
+		}
+	case 9:
+		in.run.Phase = []v1alpha1.RunPhase{v1alpha1.RunPhaseRunning, v1alpha1.RunPhaseFinished, v1alpha1.RunPhaseFinished}[rng.IntN(3)]
+	case 10:
+		in.group.Spec.Gating.Mode = []v1alpha1.GatingMode{v1alpha1.GatingOff, v1alpha1.GatingDryRun, v1alpha1.GatingEnforce, v1alpha1.GatingEnforce, v1alpha1.GatingEnforce}[rng.IntN(5)]
+	case 11:
+		in.group.Spec.Gating.Actions = everyAction[rng.IntN(3):]
+	case 12:
+		in.group.Spec.Gating.MaxPercent = ptr.To(10 * rng.Int32N(8))
+	case 13:
+		node.Spec.Taints = slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool { return isMark(&t) })
+		delete(node.Labels, v1alpha1.LabelCommValidated)
+	case 14:
+		for _, key := range sortedKeys(node.Annotations) {
+			if strings.HasPrefix(key, v1alpha1.AnnotationGatingPrefix) && rng.IntN(2) == 0 {
+				node.Annotations[key] = "{"
+			}
+		}
+	case 15:
+		in.privileged = [][]string{{"team"}, {"team"}, {"team"}, nil}[rng.IntN(4)]
+	}
+}
+
+func stepGatingAndCheck(t *testing.T, where string, in *gateInput, seen map[string]int) {
+	t.Helper()
+	key := markKey(string(in.group.UID))
+	holdsFail := func(n *corev1.Node) bool { return statementsOf(n.Annotations)[key].Verdict == v1alpha1.VerdictFail }
+	r := gate(in)
+	added := 0
+	for _, m := range r.marks {
+		i := slices.IndexFunc(in.nodes, func(n corev1.Node) bool { return n.Name == m.Node.Name })
+		before := in.nodes[i].DeepCopy()
+		value := ""
+		if m.statement != nil {
+			value = m.statement.String()
+		}
+		after := marked(t, before, map[string]string{key: value}, in.now)
+		o := &in.outcomes[i]
+		bare := func(n *corev1.Node) string {
+			n = n.DeepCopy()
+			delete(n.Annotations, key)
+			delete(n.Labels, v1alpha1.LabelCommValidated)
+			n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return isMark(&t) })
+			n.Status = corev1.NodeStatus{}
+			return fmt.Sprintf("%v %v %v", n.Annotations, n.Labels, n.Spec)
+		}
+		switch was, is := holdsFail(before), holdsFail(after); {
+		case !was && is && before.Annotations[key] != "{":
+			added++
+			seen["gated"]++
+			if o.verdict != v1alpha1.VerdictFail || o.stale || exempt(before.Annotations) || in.group.Spec.Gating.Mode != v1alpha1.GatingEnforce || len(in.privileged) == 0 {
+				t.Errorf("%s: node %s is gated with %+v", where, m.Node.Name, o)
+			}
+		case was && !is:
+			seen["ungated"]++
+			passed := o.verdict == v1alpha1.VerdictPass && !o.stale && in.run.Phase == v1alpha1.RunPhaseFinished
+			s := statementsOf(before.Annotations)[key]
+			may := passed || exempt(before.Annotations) || s.NodeUID != string(before.UID) || in.group.Spec.Gating.Mode != v1alpha1.GatingEnforce || len(in.privileged) == 0 ||
+				!slices.ContainsFunc(in.members, func(m Member) bool { return m.Name == before.Name }) || gpusReplaced(s.GPUs, in.commNodes[before.Name], in.now)
+			if !may {
+				t.Errorf("%s: node %s is no longer gated (%s) with %+v", where, m.Node.Name, m.why, o)
+			}
+		case m.change == markQuiet && value == before.Annotations[key]:
+			seen["repaired"]++
+		case m.statement != nil && m.statement.Verdict == v1alpha1.VerdictPass:
+			seen["passed"]++
+		}
+		if bare(before) != bare(after) {
+			t.Errorf("%s: node %s changes from\n%s to\n%s", where, m.Node.Name, bare(before), bare(after))
+		}
+		if got, want := marksOn(after), marksFor(statementsOf(after.Annotations)); got != want {
+			t.Errorf("%s: node %s has %+v, its statements ask for %+v", where, m.Node.Name, got, want)
+		}
+		if fails := statementsOf(after.Annotations); len(fails) == 2 && marksOn(after).status == corev1.ConditionFalse {
+			seen["held by both"]++
+		}
+		in.nodes[i] = *after
+	}
+	if s := r.status; s != nil {
+		switch {
+		case s.Breaker == "Open":
+			seen["open"]++
+		case in.group.Status.Gating != nil && in.group.Status.Gating.Breaker == "Open":
+			seen["closed again"]++
+		}
+		limit := max(1, len(in.members)*int(*in.group.Spec.Gating.MaxPercent)/100)
+		total := 0
+		for i := range in.nodes {
+			if holdsFail(&in.nodes[i]) {
+				total++
+			}
+		}
+		if added > 0 && (s.Breaker == "Open" || total > limit) {
+			t.Errorf("%s: %d added makes %d, at most %d of %d, breaker %s", where, added, total, limit, len(in.members), s.Breaker)
+		}
+	}
+	in.group.Status.Gating = r.status
+	if again := gate(in); len(again.marks) > 0 {
+		// A statement of a Node that was replaced goes first; what the new one showed follows.
+		for _, m := range again.marks {
+			if i := slices.IndexFunc(r.marks, func(x NodeMark) bool { return x.Node.Name == m.Node.Name }); i < 0 || r.marks[i].statement != nil {
+				t.Errorf("%s: a second look writes to %s: %+v", where, m.Node.Name, m.statement)
+			}
+		}
+	}
+}
+
+// BenchmarkGate12500 is gating's look at 12,500 nodes that all say Pass: what a steady group costs.
+func BenchmarkGate12500(b *testing.B) {
+	w := bigWorld(12_500)
+	w.group.Spec.Gating = v1alpha1.GatingSpec{Mode: v1alpha1.GatingEnforce, Actions: everyAction}
+	config := testConfig
+	config.PrivilegedNamespaces = []string{"team"}
+	for range 100 {
+		d := Decide(w.snapshot(), config)
+		if len(d.NodeMarks) == 0 {
+			break
+		}
+		for _, m := range d.NodeMarks {
+			value := m.statement.String()
+			marks := marksFor(map[string]statement{"x": *m.statement})
+			m.Node.Annotations = map[string]string{markKey(string(w.group.UID)): value}
+			m.Node.Labels[v1alpha1.LabelCommValidated] = marks.label
+			m.Node.Status.Conditions = []corev1.NodeCondition{{Type: v1alpha1.NodeConditionCommValidated, Status: marks.status, Reason: marks.reason, Message: marks.message}}
+		}
+	}
+	s := w.snapshot()
+	b.ReportAllocs()
+	for b.Loop() {
+		if d := Decide(s, config); len(d.NodeMarks) > 0 {
+			b.Fatal("a steady group writes")
+		}
+	}
+}
