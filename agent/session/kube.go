@@ -33,8 +33,9 @@ const (
 	retryMax  = 30 * time.Second
 )
 
-// KubeLink follows a CommNode by a watch of that one object, and reports to it. It claims status.session only: status.facts
-// belongs to the node's monitor, and status.run to its run pod.
+// KubeLink follows a CommNode by a watch of that one object, which costs the API server nothing for the changes of others: it
+// keeps such watchers by name (kubernetes staging/src/k8s.io/apiserver/pkg/storage/cacher/cacher.go). It reports to the
+// CommNode, too, and claims status.session only: status.facts belongs to the node's monitor, and status.run to its run pod.
 type KubeLink struct {
 	Client client.WithWatch
 	// Name of the CommNode.

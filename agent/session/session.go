@@ -227,9 +227,12 @@ func (l *loop) prepare(ctx context.Context) *ending {
 			return
 		}
 		var failed *runner.Failure
+		// The family is agreed on later, and must not make the settings of an agent that starts late another's.
+		probed := *a
+		probed.Network.AddressFamily = api.AddressFamilyAuto
 		init := seconds(a.InitDeadlineSeconds)
 		o.prepared, failed = l.Preparer.Prepare(pctx, runner.Preparation{RunID: a.RunID, Ranks: int(a.Ranks), Nodes: int(a.Members),
-			Env: l.environment(*a, st), LibraryPath: a.LibraryPath, InitDeadline: init, Deadline: l.Clock.Now().Add(init + prepareDeadline)})
+			Env: l.environment(probed, st), LibraryPath: a.LibraryPath, InitDeadline: init, Deadline: l.Clock.Now().Add(init + prepareDeadline)})
 		if failed != nil {
 			_, reason := verdictOf(*failed)
 			o.failure = &ending{state: api.SessionFailed, reason: reason, message: failed.Message}

@@ -184,6 +184,9 @@ func TestEnvironmentOfRanks(t *testing.T) {
 		}
 	}
 	p := f.ready.asked[0]
+	if slices.ContainsFunc(p.Env, func(e api.EnvVar) bool { return e.Name == "NCCL_SOCKET_FAMILY" && e.Value == "AF_INET" }) {
+		t.Error("the settings of an agent that starts after the family was agreed on are others than those of one that starts before")
+	}
 	if p.Ranks != 4 || p.Nodes != 4 || p.RunID != "run-1" || p.InitDeadline != 30*time.Second {
 		t.Errorf("prepared for %+v", p)
 	}
