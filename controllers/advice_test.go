@@ -139,7 +139,7 @@ func TestAdvice(t *testing.T) {
 
 // TestAdviceNeedsNumbers: a size without numbers makes nothing worth it, unless the agent said Pass and left them out for space.
 func TestAdviceNeedsNumbers(t *testing.T) {
-	faster := func(v v1alpha1.Variant, _ v1alpha1.Collective, _ int64) int64 { return 70 }
+	faster := func(_ v1alpha1.Variant, _ v1alpha1.Collective, _ int64) int64 { return 70 }
 	w := abWorld(nil, faster)
 	drop := func(verdict v1alpha1.Verdict) {
 		for _, cn := range w.commNodes {
@@ -194,8 +194,8 @@ func TestPublishWhereWorthIt(t *testing.T) {
 		}
 		return m
 	}
-	slower := func(v v1alpha1.Variant, _ v1alpha1.Collective, _ int64) int64 { return 120 }
-	faster := func(v v1alpha1.Variant, _ v1alpha1.Collective, _ int64) int64 { return 70 }
+	slower := func(_ v1alpha1.Variant, _ v1alpha1.Collective, _ int64) int64 { return 120 }
+	faster := func(_ v1alpha1.Variant, _ v1alpha1.Collective, _ int64) int64 { return 70 }
 	required := func(s *v1alpha1.CommGroupSpec) {
 		s.DDA.Mode, s.LowPrecision.Mode = v1alpha1.FeatureRequired, v1alpha1.FeatureDisabled
 	}

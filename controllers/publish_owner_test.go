@@ -149,3 +149,24 @@ func TestRefusedConfigMap(t *testing.T) {
 		})
 	}
 }
+
+// TestFormerNameStays: a group that may not publish under a new name keeps what it has under the old one.
+func TestFormerNameStays(t *testing.T) {
+	w := newWorld(testGroup(), testNodes(1))
+	w.settle()
+	w.reportFacts()
+	w.runAll(300_000)
+	published := w.group.Status.Published.DeepCopy()
+	w.group.Spec.Publish.ConfigMapName = "taken"
+	w.configMap = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "taken", Namespace: "team"}}
+	s := w.snapshot()
+	s.OwnedConfigMaps = []string{published.ConfigMapName}
+	d := Decide(s, testConfig)
+	if p := d.Status.Published; p == nil || p.ConfigMapName != published.ConfigMapName || len(d.DeleteConfigMaps) != 0 || d.ConfigMap != nil {
+		t.Errorf("published %+v, deleted %v", p, d.DeleteConfigMaps)
+	}
+	s.OwnedConfigMaps = nil
+	if d = Decide(s, testConfig); d.Status.Published != nil {
+		t.Errorf("published %+v although it is gone", d.Status.Published)
+	}
+}

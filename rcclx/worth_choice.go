@@ -283,19 +283,19 @@ func (w *Worth) summary() string {
 	case w.WrongElements > 0:
 		return fmt.Sprintf("%d wrong elements with the setting: do not use it.", w.WrongElements)
 	case w.State == WorthUnknown && len(w.MissingBytes) > 0:
-		return fmt.Sprintf("Not known: %s, first %s, without numbers that can be used. Run again on idle nodes, or measure fewer sizes.", numbered(len(w.MissingBytes), "size"), HumanBytes(w.MissingBytes[0]))
+		return fmt.Sprintf("Not known: %s, first %s, without numbers that can be used. Run again on idle nodes, or measure fewer sizes.", sizeCount(len(w.MissingBytes)), HumanBytes(w.MissingBytes[0]))
 	case w.State == WorthUnknown && w.Variant == LowPrecision && w.ErrorPPM == nil:
 		return "Not known: the error of FP8 was not measured."
 	case w.State == WorthUnknown:
 		return "Not known: the library's gates are not known."
 	case losses == 0 && wins == 0:
-		return fmt.Sprintf("No change beyond noise at %s, %s.", numbered(len(w.Sizes), "size"), w.span())
+		return fmt.Sprintf("No change beyond noise at %s, %s.", sizeCount(len(w.Sizes)), w.span())
 	case losses == 0:
-		return fmt.Sprintf("Never slower than Baseline at %s, %s, and up to %d %% less time at %s.", numbered(len(w.Sizes), "size"), w.span(), percentOf(best.GainPPM), HumanBytes(best.SizeBytes))
+		return fmt.Sprintf("Never slower than Baseline at %s, %s, and up to %d %% less time at %s.", sizeCount(len(w.Sizes)), w.span(), percentOf(best.GainPPM), HumanBytes(best.SizeBytes))
 	case wins == 0:
-		return fmt.Sprintf("Slower than Baseline at %d of %s, up to %d %% more time at %s, and faster at none.", losses, numbered(len(w.Sizes), "size"), -percentOf(w.worst().GainPPM), HumanBytes(w.worst().SizeBytes))
+		return fmt.Sprintf("Slower than Baseline at %d of %s, up to %d %% more time at %s, and faster at none.", losses, sizeCount(len(w.Sizes)), -percentOf(w.worst().GainPPM), HumanBytes(w.worst().SizeBytes))
 	}
-	return fmt.Sprintf("Of %s %d faster, up to %d %% less time at %s, and %d slower, up to %d %% more time at %s.", numbered(len(w.Sizes), "size"),
+	return fmt.Sprintf("Of %s %d faster, up to %d %% less time at %s, and %d slower, up to %d %% more time at %s.", sizeCount(len(w.Sizes)),
 		wins, percentOf(best.GainPPM), HumanBytes(best.SizeBytes), losses, -percentOf(w.worst().GainPPM), HumanBytes(w.worst().SizeBytes))
 }
 
@@ -307,11 +307,11 @@ func (w *Worth) span() string {
 	return HumanBytes(first) + " to " + HumanBytes(last)
 }
 
-func numbered(n int, what string) string {
+func sizeCount(n int) string {
 	if n == 1 {
-		return "1 " + what
+		return "1 size"
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf("%d sizes", n)
 }
 
 // fit joins as many sentences as fit into limit bytes.
