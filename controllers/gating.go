@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/localize"
 )
 
 // markChange is what a write tells people.
@@ -86,7 +87,10 @@ type gating struct {
 	outcomes map[string]*outcome
 	culprits map[string]*v1alpha1.Culprit // of the group's stage, by node
 	pairs    []string                     // of nodes that are bad only together
-	marks    []NodeMark
+	// left are the indexes of the members that the group's stage went on without, where all are known.
+	left      localize.Set
+	leftKnown bool
+	marks     []NodeMark
 	// failed members by name, exempt ones left out: the mark is on them, or would be. exempted ones failed, too.
 	failed, exempted []string
 	gated            []string // carry the mark now
@@ -102,6 +106,10 @@ func newGating(in *gateInput, key string) *gating {
 	}
 	for i := range in.outcomes {
 		g.outcomes[in.outcomes[i].node] = &in.outcomes[i]
+	}
+	if spanEnded(in) && in.span.LeftSet != "" {
+		left, err := localize.ParseSet(in.span.LeftSet)
+		g.left, g.leftKnown = left, err == nil
 	}
 	if s := in.span; spanEnded(in) && s.Verdict == v1alpha1.VerdictFail {
 		g.culprits = make(map[string]*v1alpha1.Culprit, len(s.Culprits))

@@ -240,7 +240,7 @@ type MarkSweeper struct {
 // sweepInterval between two sweeps.
 const sweepInterval = 10 * time.Minute
 
-// NeedLeaderElection: one manager sweeps.
+// NeedLeaderElection says that only one manager sweeps.
 func (m *MarkSweeper) NeedLeaderElection() bool { return true }
 
 // Start sweeps at once and then at every tick, until the context ends.

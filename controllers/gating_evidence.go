@@ -1,7 +1,6 @@
 package controllers
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -164,7 +163,7 @@ func (g *gating) passedInGroup(cn *v1alpha1.CommNode) bool {
 	}) {
 		return false
 	}
-	if len(s.Left) >= maxNamedNodes && !stayed(cn, s) {
+	if len(s.Left) >= maxNamedNodes && !g.stayed(cn, s) {
 		return false // the list of those that left may be cut
 	}
 	found := s.Localization != nil && s.Localization.State == v1alpha1.LocalizationFound
@@ -172,20 +171,9 @@ func (g *gating) passedInGroup(cn *v1alpha1.CommNode) bool {
 }
 
 // stayed says whether the node, by its index, is known not to have left the group's stage.
-func stayed(cn *v1alpha1.CommNode, s *v1alpha1.SpanStatus) bool {
+func (g *gating) stayed(cn *v1alpha1.CommNode, s *v1alpha1.SpanStatus) bool {
 	session := cn.Spec.Session
-	if session == nil || session.RunID != s.RunID {
-		return false
-	}
-	for part := range strings.SplitSeq(s.LeftSet, ",") {
-		first, last, _ := strings.Cut(part, "-")
-		low, err := strconv.Atoi(first)
-		high, err2 := strconv.Atoi(cmp.Or(last, first))
-		if err != nil || err2 != nil || int(session.Index) >= low && int(session.Index) <= high {
-			return false
-		}
-	}
-	return true
+	return session != nil && session.RunID == s.RunID && g.leftKnown && !g.left.Has(int(session.Index))
 }
 
 func simulatedNode(cn *v1alpha1.CommNode, o *outcome) bool {

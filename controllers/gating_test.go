@@ -154,6 +154,7 @@ var gatingCases = map[evidence][]struct {
 			in.commNodes["n0"].Status.Facts.BootID, in.commNodes["n0"].Status.Run.BootID = "boot-2", "boot-2"
 		}, "pass", "pass", "pass!"},
 		{"the group's stage passed", func(in *gateInput) { in.spanOf(v1alpha1.VerdictPass) }, "pass", "", "pass!"},
+		{"the group went on without many others", func(in *gateInput) { in.manyLeft("1-16") }, "pass", "", "pass!"},
 		{"the group's stage named another node", func(in *gateInput) {
 			in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n5", Kind: "Node", Name: "n5", Reason: v1alpha1.ReasonSlowNode})
 		}, "pass", "", "pass!"},
@@ -216,6 +217,8 @@ var gatingCases = map[evidence][]struct {
 			in.spanOf(v1alpha1.VerdictPass)
 			in.span.Left, in.span.LeftSet = []string{"n0"}, "0"
 		}, "", "", ""},
+		{"the group went on without more than can be named", func(in *gateInput) { in.manyLeft("0-16") }, "", "", ""},
+		{"and their set is too long to hold", func(in *gateInput) { in.manyLeft("") }, "", "", ""},
 		{"bad only together with another", func(in *gateInput) {
 			in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n0", Kind: "Pair", Name: "n0<->n4", Reason: v1alpha1.ReasonSlowPair})
 		}, "", "", ""},
@@ -244,6 +247,16 @@ func (in *gateInput) spanOf(verdict v1alpha1.Verdict, culprits ...v1alpha1.Culpr
 	if verdict == v1alpha1.VerdictFail {
 		in.span.Localization = &v1alpha1.LocalizationStatus{State: v1alpha1.LocalizationFound}
 	}
+}
+
+// manyLeft is a group's stage that passed without so many members that not all names are in the status.
+func (in *gateInput) manyLeft(set string) {
+	in.spanOf(v1alpha1.VerdictPass)
+	for i := range maxNamedNodes {
+		in.span.Left = append(in.span.Left, fmt.Sprint("gone", i))
+	}
+	in.span.LeftSet = set
+	in.commNodes["n0"].Spec.Session = &v1alpha1.SessionAssignment{RunID: in.run.ID, Index: 0, State: v1alpha1.SessionClosed}
 }
 
 // TestEveryPairOfStatementAndEvidence plays each way in which an evidence comes about on a node with each statement.
