@@ -185,7 +185,7 @@ func TestBandwidthOfTheSizeMoved(t *testing.T) {
 		return &modelTeams{latency: func(rcclx.Variant, rcclx.Collective, int64) int64 { return 1000 }}
 	}
 	for least, want := range map[int64]api.Verdict{868: api.VerdictPass, 869: api.VerdictFail} {
-		plan.Thresholds = []api.Threshold{{Collective: api.AllGather, SizeBytes: 1000, MinBusBandwidthMBps: ptr.To(int64(least))}}
+		plan.Thresholds = []api.Threshold{{Collective: api.AllGather, SizeBytes: 1000, MinBusBandwidthMBps: ptr.To(least)}}
 		res, _, err := runModel(t, plan, teams(), nil)
 		if err != nil {
 			t.Fatal(err)

@@ -211,7 +211,7 @@ var rules = []rule{
 		}
 		return "preconditions that are not met: " + strings.Join(names, ", ")
 	}},
-	{"usual", func(s Symptom) string {
+	{"usual", func(Symptom) string {
 		return "compare clocks, power cap, ROCm and driver with those of a node that reaches it: agent bench measures one node by itself"
 	}},
 }
@@ -260,7 +260,7 @@ func (in Input) shape(m Measurement) Shape {
 	good, bad := 0, 0
 	for _, t := range in.Thresholds {
 		other, ok := in.find(t.Key)
-		if !ok || t.MinMBps <= 0 || t.Key.series() != m.Key.series() || t.Key.SizeBytes >= m.SizeBytes || other.value(t.Key.Statistic) <= 0 {
+		if !ok || t.MinMBps <= 0 || t.Key.series() != m.series() || t.Key.SizeBytes >= m.SizeBytes || other.value(t.Key.Statistic) <= 0 {
 			continue
 		}
 		if differs, unknown := t.Place.excludes(in.Place, in.Part); len(differs)+len(unknown) > 0 {
@@ -280,7 +280,7 @@ func (in Input) shape(m Measurement) Shape {
 	}
 	flat := false
 	for _, other := range in.Measurements {
-		if other.Key.series() != m.Key.series() || other.SizeBytes >= m.SizeBytes || other.MedianMBps <= 0 || m.MedianMBps <= 0 {
+		if other.series() != m.series() || other.SizeBytes >= m.SizeBytes || other.MedianMBps <= 0 || m.MedianMBps <= 0 {
 			continue
 		}
 		if other.MedianMBps*10 > m.MedianMBps*11 {

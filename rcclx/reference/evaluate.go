@@ -86,7 +86,7 @@ func Evaluate(in Input) []Check {
 			}
 			continue
 		case len(unknown) > 0:
-			c := in.open(SourceSpec, t.Key, Enforce)
+			c := unmeasured(t.Key, Enforce)
 			c.Causes = []string{limited("whether the threshold applies is not known: it names " + strings.Join(unknown, ", "))}
 			out = append(out, c)
 		default:
@@ -95,7 +95,7 @@ func Evaluate(in Input) []Check {
 		applied = true
 	}
 	if !applied && closest != nil && !in.Part {
-		c := in.open(SourceSpec, closestKey, Report)
+		c := unmeasured(closestKey, Report)
 		c.Causes = []string{limited("no threshold of the spec applies here: the nearest is for " + strings.Join(closest, ", "))}
 		out = append(out, c)
 	}
@@ -159,23 +159,23 @@ func (p Place) excludes(at Place, part bool) (differs, unknown []string) {
 func (in Input) find(k Key) (Measurement, bool) {
 	k.Statistic = ""
 	want := k.normal()
-	i := slices.IndexFunc(in.Measurements, func(m Measurement) bool { return m.Key.normal() == want })
+	i := slices.IndexFunc(in.Measurements, func(m Measurement) bool { return m.normal() == want })
 	if i < 0 {
 		return Measurement{}, false
 	}
 	return in.Measurements[i], true
 }
 
-// open is a check without a measurement.
-func (in Input) open(source string, k Key, mode Mode) Check {
-	return Check{Source: source, Measurement: fmt.Sprintf("%s, %s", k, statisticWords[cmp.Or(k.Statistic, Median)]), State: NotMeasured, Mode: mode}
+// unmeasured is the check of a threshold without a measurement.
+func unmeasured(k Key, mode Mode) Check {
+	return Check{Source: SourceSpec, Measurement: fmt.Sprintf("%s, %s", k, statisticWords[cmp.Or(k.Statistic, Median)]), State: NotMeasured, Mode: mode}
 }
 
 func (in Input) threshold(t Threshold) Check {
 	key := t.Key.normal()
 	m, ok := in.find(key)
 	if !ok {
-		c := in.open(SourceSpec, key, Enforce)
+		c := unmeasured(key, Enforce)
 		c.Causes = []string{limited("it was not measured: choose one of the measured sizes" + in.measuredSizes(key))}
 		return c
 	}
@@ -183,7 +183,7 @@ func (in Input) threshold(t Threshold) Check {
 	if t.MinPercent > 0 {
 		p, found := Find(key, in.Place)
 		if !found {
-			c := in.open(SourceSpec, key, Enforce)
+			c := unmeasured(key, Enforce)
 			c.Causes = append([]string{limited(fmt.Sprintf("%d %% of a reference is asked for, and there is none for exactly this: set minBusBandwidthMBps instead", t.MinPercent))}, Nearest(in.Measurements, in.Place)...)
 			return c
 		}
@@ -197,7 +197,7 @@ func (in Input) threshold(t Threshold) Check {
 func (in Input) measuredSizes(k Key) string {
 	var sizes []string
 	for _, m := range in.Measurements {
-		if m.Key.series() == k.series() {
+		if m.series() == k.series() {
 			sizes = append(sizes, fmt.Sprint(m.SizeBytes))
 		}
 	}

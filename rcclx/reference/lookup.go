@@ -109,14 +109,14 @@ func keyDiffers(k Key, measured []Measurement) string {
 	var datatypes []rcclx.Datatype
 	var placements []rcclx.Placement
 	for _, m := range measured {
-		if m.Collective != k.Collective || m.Key.normal().Variant != k.Variant {
+		if m.Collective != k.Collective || m.normal().Variant != k.Variant {
 			continue
 		}
 		largest = max(largest, m.SizeBytes)
 		if !slices.Contains(datatypes, m.Datatype) {
 			datatypes = append(datatypes, m.Datatype)
 		}
-		if place := m.Key.normal().Placement; !slices.Contains(placements, place) {
+		if place := m.normal().Placement; !slices.Contains(placements, place) {
 			placements = append(placements, place)
 		}
 	}
