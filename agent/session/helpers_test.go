@@ -134,9 +134,9 @@ func (m *memoryLink) wait(t *testing.T, what string, is func(api.SessionStatus) 
 	}
 }
 
-func (m *memoryLink) waitState(t *testing.T, state api.SessionState) api.SessionStatus {
+func (m *memoryLink) waitReady(t *testing.T) api.SessionStatus {
 	t.Helper()
-	return m.wait(t, "of state "+string(state), func(s api.SessionStatus) bool { return s.State == state })
+	return m.wait(t, "ready", func(s api.SessionStatus) bool { return s.State == api.SessionReady })
 }
 
 func (m *memoryLink) waitFinished(t *testing.T, id string) api.NodeTaskStatus {

@@ -98,7 +98,7 @@ func (r *running) give(i int, id []byte) {
 func (r *running) launch(i int) {
 	c := r.task.Communicators[i]
 	r.comms[i].started = true
-	a, st := r.seen.Session, r.loop.status.Network
+	a, st := r.seen.Session, r.status.Network
 	var rootEnv []string
 	if isRoot(c) {
 		var problem *network.Problem

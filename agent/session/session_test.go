@@ -28,7 +28,7 @@ func meshTask(id string) *api.NodeTask {
 func TestIDsAreToldTogether(t *testing.T) {
 	f := newFaked(t)
 	f.start(t)
-	f.link.waitState(t, api.SessionReady)
+	f.link.waitReady(t)
 	task := meshTask("mesh-dp-1")
 	f.give(task)
 	a, b := f.teams.next(t), f.teams.next(t)
@@ -80,7 +80,7 @@ func TestIDsAreToldTogether(t *testing.T) {
 func TestLateID(t *testing.T) {
 	f := newFaked(t)
 	f.start(t)
-	f.link.waitState(t, api.SessionReady)
+	f.link.waitReady(t)
 	task := meshTask("mesh-dp-1")
 	task.Communicators = task.Communicators[:2]
 	f.give(task)
@@ -98,7 +98,7 @@ func TestLateID(t *testing.T) {
 func TestIDsOfOthersDoNotCome(t *testing.T) {
 	f := newFaked(t)
 	f.start(t)
-	f.link.waitState(t, api.SessionReady)
+	f.link.waitReady(t)
 	task := meshTask("mesh-dp-1")
 	task.Communicators = task.Communicators[2:]
 	f.give(task)
@@ -126,7 +126,7 @@ func TestIdle(t *testing.T) {
 func TestIdleBeginsAnew(t *testing.T) {
 	f := newFaked(t)
 	f.start(t)
-	f.link.waitState(t, api.SessionReady)
+	f.link.waitReady(t)
 	task := within("mesh-tp-1")[0]
 	f.give(&task)
 	x := f.teams.next(t)
@@ -174,7 +174,7 @@ func TestEnvironmentOfRanks(t *testing.T) {
 	a.Env = []api.EnvVar{{Name: "NCCL_SOCKET_FAMILY", Value: "AF_INET6"}, {Name: "NCCL_MIN_NCHANNELS", Value: "4"}}
 	a.Network.AddressFamily = api.AddressFamilyIPv4
 	f.start(t)
-	f.link.waitState(t, api.SessionReady)
+	f.link.waitReady(t)
 	task := wholeGroup("group-1", make([]*member, 2))[0]
 	f.give(&task)
 	x := f.teams.next(t)
@@ -267,7 +267,7 @@ func TestReports(t *testing.T) {
 		for range 3 {
 			f.stepRetry(t)
 		}
-		f.link.waitState(t, api.SessionReady)
+		f.link.waitReady(t)
 	})
 	t.Run("refused", func(t *testing.T) {
 		f := newFaked(t)
@@ -302,7 +302,7 @@ func TestReports(t *testing.T) {
 			return nil
 		}
 		f.start(t)
-		f.link.waitState(t, api.SessionReady)
+		f.link.waitReady(t)
 		f.link.change(func(s *Seen) { s.Session.State = api.SessionClosed })
 		f.step(t, 45*time.Second)
 		if err := f.wait(t); err == nil || !strings.Contains(err.Error(), "no route to host") || f.result.Reported || f.result.Status.State != api.SessionEnded {

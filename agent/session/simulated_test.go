@@ -76,7 +76,7 @@ func startMembers(t *testing.T, nodes int, fault string, change func(*api.Sessio
 		}
 	})
 	for _, m := range out {
-		m.link.waitState(t, api.SessionReady)
+		m.link.waitReady(t)
 	}
 	return out
 }
@@ -183,7 +183,7 @@ func finished(t *testing.T, members []*member, id string) []api.NodeTaskStatus {
 func TestTasksOverNodes(t *testing.T) {
 	members := startMembers(t, 3, "none", nil)
 	for _, m := range members {
-		s := m.link.waitState(t, api.SessionReady)
+		s := m.link.waitReady(t)
 		if s.Network == nil || s.Network.Interface != interfaceName || s.Network.Clock == nil || s.Library == nil || s.Library.Flavor != "simulated" || s.SettingsHash == "" {
 			t.Errorf("%s is ready with %+v %+v %q", m.name, s.Network, s.Library, s.SettingsHash)
 		}

@@ -46,7 +46,7 @@ func newGroupCommand() *cobra.Command {
 		Use:   "group",
 		Short: "Take part in communicators over several nodes, as the node's CommNode asks, and report the results",
 		Long:  groupLong,
-		Args:  func(cmd *cobra.Command, args []string) error { return noArgs(cmd, args) },
+		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
