@@ -12,8 +12,8 @@ import (
 func TestParseEffective(t *testing.T) {
 	for text, want := range map[string]uint64{
 		"Name:\tagent\nCapEff:\t0000000000004000\nCapBnd:\t000001ffffffffff\n": 1 << 14,
-		"CapEff:\t0000000000000000":                                           0,
-		"CapInh:\t1\nCapEff:\tffffffffffffffff\n":                              1<<64 - 1,
+		"CapEff:\t0000000000000000":               0,
+		"CapInh:\t1\nCapEff:\tffffffffffffffff\n": 1<<64 - 1,
 	} {
 		if got, err := parseEffective(text); err != nil || got != want {
 			t.Errorf("%q gives %x, %v", text, got, err)
