@@ -107,6 +107,25 @@ type RunAssignment struct {
 	// stands until a person asks for a run: a run may be what makes the node reboot.
 	// +optional
 	Repeats int32 `json:"repeats,omitempty"`
+	// retries counts the runs right before this one that were Skipped on the node since its GPUs were in use or taken away, or
+	// that found no GPU or no monitor on it. After five of them nothing starts one by itself until a run of all is due.
+	// +optional
+	Retries int32 `json:"retries,omitempty"`
+	// waiting says why the node's run pod is not made although it is the node's turn; absent where it does not wait.
+	// +optional
+	Waiting *RunWait `json:"waiting,omitempty"`
+}
+
+// RunWait says for whom a node's run waits.
+type RunWait struct {
+	// reason, one CamelCase word: NodeBusy.
+	// +kubebuilder:validation:MaxLength=64
+	Reason string `json:"reason"`
+	// message names the pod or CommGroup.
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message"`
+	// since when the node waits.
+	Since metav1.Time `json:"since"`
 }
 
 // PlatformFacts is what of a node a result depends on. An empty field was not known.
@@ -161,6 +180,9 @@ type RunClosure struct {
 	Message string `json:"message"`
 	// time of the decision.
 	Time metav1.Time `json:"time"`
+	// heldSeconds that the run pod had held its GPUs by then; absent where it held none or where that is not known.
+	// +optional
+	HeldSeconds int64 `json:"heldSeconds,omitempty"`
 }
 
 // CommNodeStatus is what the node's agent saw; an object stays under 12 KiB, managed fields left out.

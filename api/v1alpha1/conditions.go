@@ -97,6 +97,12 @@ const (
 	ReasonMemberLost  = "MemberLost"
 	// ReasonSessionIdle says that a node gave its GPUs back since no task of the group's stage came.
 	ReasonSessionIdle = "SessionIdle"
+	// ReasonNodeBusy says that other pods held the node's GPUs, or another CommGroup's run, so that no run was started there.
+	ReasonNodeBusy = "NodeBusy"
+	// ReasonPreempted says that the cluster took the run pod away for others, or to drain the node.
+	ReasonPreempted = "Preempted"
+	// ReasonWaitingForQueue says that Kueue had not admitted the run pod in time.
+	ReasonWaitingForQueue = "WaitingForQueue"
 
 	// Reasons of the group's stage of a run.
 	ReasonWaitingForMembers = "WaitingForMembers"

@@ -204,6 +204,10 @@ type RunSummary struct {
 	// busBandwidthMBps of the headline measurement; absent where it was not measured.
 	// +optional
 	BusBandwidthMBps *int64 `json:"busBandwidthMBps,omitempty"`
+	// headline names that measurement, for example Baseline/AllReduce/BFloat16 67108864 B: only runs of one are compared.
+	// +kubebuilder:validation:MaxLength=160
+	// +optional
+	Headline string `json:"headline,omitempty"`
 	// groupBusBandwidthMBps of the group's communicator, AllReduce at the largest size.
 	// +optional
 	GroupBusBandwidthMBps *int64 `json:"groupBusBandwidthMBps,omitempty"`
