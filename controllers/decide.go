@@ -142,10 +142,15 @@ func planCommNodes(state *runState, in runInput) (changes []CommNodeChange, remo
 		return nil
 	}
 	session := func(cn *v1alpha1.CommNode, name string) *v1alpha1.SessionAssignment {
-		if cn != nil && cn.Spec.Session != nil && (starting || run != nil && numberOfRun(cn.Spec.Session.RunID) > run.Number) {
-			return cn.Spec.Session // the latter: the status that was read is older than the session
+		next, has := state.span.sessions[name]
+		if has || cn == nil || cn.Spec.Session == nil || run == nil {
+			return next
 		}
-		return state.span.sessions[name]
+		number := numberOfRun(cn.Spec.Session.RunID)
+		if starting || number > run.Number || number == run.Number && state.span.span != nil {
+			return cn.Spec.Session // the latter two: the status that was read is older than the session
+		}
+		return nil
 	}
 	kept := make(map[string]bool, len(in.members))
 	for i := range in.members {

@@ -145,7 +145,7 @@ func (g *groupStage) evaluate(t *v1alpha1.SpanTest) testResult {
 			r.bad, r.reason, r.message, r.step = true, c.reason, c.message, c.step
 		}
 	}
-	for _, s := range silent {
+	for _, s := range g.unanswering(&r, silent, len(l.shares)) {
 		reason := v1alpha1.ReasonMemberLost
 		if r.bad {
 			reason = r.reason // it failed with the others, and its agent can no longer say so
@@ -155,6 +155,26 @@ func (g *groupStage) evaluate(t *v1alpha1.SpanTest) testResult {
 			s.name, t.ID, int(g.in.now.Sub(t.StartTime.Time).Seconds()), silentAt(s, t.ID))})
 	}
 	return r
+}
+
+// unanswering are the members whose agents do not answer. Where some never took the task up, the others only wait for them;
+// where most hang, it is no agent that is to blame but the task, which then counts as hung.
+func (g *groupStage) unanswering(r *testResult, silent []*seat, asked int) []*seat {
+	var never []*seat
+	for _, s := range silent {
+		if s.taskStatus(r.test.ID) == nil {
+			never = append(never, s)
+		}
+	}
+	switch {
+	case len(never) > 0:
+		return never
+	case 2*len(silent) <= asked || r.bad:
+		return silent
+	}
+	r.bad, r.reason = true, v1alpha1.ReasonHangAcrossNodes
+	r.message = fmt.Sprintf("%d of %d nodes did not end it in time: %s", len(silent), asked, someNames(names(silent), 5))
+	return nil
 }
 
 // waitsForID says whether a member waits for unique ids of others, and whether it waits for one that never comes, since the

@@ -25,7 +25,11 @@ type faults struct {
 	wrongNodes, dieNodes []int
 	// silentNodes take tasks up and never end them; neverReady never are.
 	silentNodes, neverReady []int
-	tcpNodes                []int
+	// muteNodes are ready and never take a task up.
+	muteNodes []int
+	// meshOnly: the faults above show in the mesh only.
+	meshOnly bool
+	tcpNodes []int
 	// slowAll slows every communicator over several nodes.
 	slowAll bool
 	// quirk may change what an agent says when it is ready.
@@ -39,9 +43,13 @@ type groupWorld struct {
 	*world
 	t      *testing.T
 	faults faults
-	// taken counts the sets of tasks that nodes took up; peak is the most nodes in one of them.
+	// tasks that nodes took up, with the nodes.
 	tasks map[string]map[string]bool
-	index map[string]int
+	// taken is when a node took its task up, by node and task.
+	taken map[string]time.Time
+	// meddle is called in each step of play.
+	meddle func()
+	index  map[string]int
 }
 
 func groupSpan(nodes int, change func(*v1alpha1.CommGroup)) *v1alpha1.CommGroup {
@@ -60,7 +68,7 @@ func groupSpan(nodes int, change func(*v1alpha1.CommGroup)) *v1alpha1.CommGroup 
 
 func newGroupWorld(t *testing.T, nodes int, f faults, change func(*v1alpha1.CommGroup)) *groupWorld {
 	t.Helper()
-	w := &groupWorld{world: newWorld(groupSpan(nodes, change), testNodes(nodes)), t: t, faults: f, tasks: map[string]map[string]bool{}, index: map[string]int{}}
+	w := &groupWorld{world: newWorld(groupSpan(nodes, change), testNodes(nodes)), t: t, faults: f, tasks: map[string]map[string]bool{}, taken: map[string]time.Time{}, index: map[string]int{}}
 	for i := range w.nodes {
 		w.index[w.nodes[i].Name] = i
 	}
@@ -102,9 +110,15 @@ func (w *groupWorld) playNodes() bool {
 // playAgents lets each agent of the stage do what it would do next; it says whether anything happened.
 func (w *groupWorld) playAgents() bool {
 	moved := false
+	pods := map[string]*corev1.Pod{}
+	for _, pod := range w.pods {
+		if ofGroupStage(pod) {
+			pods[pod.Labels[v1alpha1.LabelNode]] = pod
+		}
+	}
 	for i := range w.nodes {
 		name := w.nodes[i].Name
-		cn, pod := w.commNode(name), w.groupPod(name)
+		cn, pod := w.commNode(name), pods[name]
 		if pod != nil && !pod.DeletionTimestamp.IsZero() {
 			delete(w.pods, pod.Name) // the kubelet ends it
 			moved = true
@@ -134,6 +148,9 @@ func (w *groupWorld) playAgents() bool {
 			}
 			continue
 		}
+		if slices.Contains(w.faults.muteNodes, i) {
+			continue
+		}
 		if task := a.Task; task != nil && (s.Task == nil || s.Task.ID != task.ID) && s.State != v1alpha1.SessionFailed {
 			s.State = v1alpha1.SessionWorking
 			s.Task = &v1alpha1.NodeTaskStatus{ID: task.ID, Phase: v1alpha1.TaskJoining}
@@ -149,6 +166,7 @@ func (w *groupWorld) playAgents() bool {
 				w.tasks[task.ID] = map[string]bool{}
 			}
 			w.tasks[task.ID][name] = true
+			w.taken[name+task.ID] = w.now
 			moved = true
 		}
 	}
@@ -200,7 +218,12 @@ func (w *groupWorld) playCommunicators() bool {
 			continue
 		}
 		done := true
-		for _, c := range cn.Status.Session.Task.Communicators {
+		task := cn.Status.Session.Task
+		for j := range task.Communicators {
+			c := &task.Communicators[j]
+			if limit := cn.Spec.Session.Task; c.Verdict == "" && limit != nil && limit.ID == task.ID && !w.now.Before(w.taken[w.nodes[i].Name+task.ID].Add(seconds(limit.DeadlineSeconds))) {
+				c.Verdict, c.Reason, c.Message = v1alpha1.VerdictFail, v1alpha1.ReasonRankHung, "peers did not come in time"
+			}
 			done = done && c.Verdict != ""
 		}
 		if done {
@@ -214,11 +237,15 @@ func (w *groupWorld) playCommunicators() bool {
 
 // work gives the outcome of one communicator to its nodes.
 func (w *groupWorld) work(all []joined) {
-	has := func(node int) bool { return slices.ContainsFunc(all, func(j joined) bool { return j.node == node }) }
+	here := make(map[int]bool, len(all))
+	for _, j := range all {
+		here[j.node] = true
+	}
+	has := func(node int) bool { return here[node] }
 	hasRail := func(rail [2]int) bool {
 		return slices.ContainsFunc(all, func(j joined) bool { return j.node == rail[0] && slices.Contains(j.comm.Devices, int32(rail[1])) })
 	}
-	over := len(all) > 1
+	over := len(all) > 1 && (!w.faults.meshOnly || testKind(all[0].task.ID) == testMeshKind)
 	any := func(nodes []int) bool { return over && slices.ContainsFunc(nodes, has) }
 	pair := func(pairs [][2]int) bool {
 		return over && slices.ContainsFunc(pairs, func(p [2]int) bool { return has(p[0]) && has(p[1]) })
@@ -273,6 +300,9 @@ func (w *groupWorld) play() {
 	for range 5000 {
 		w.settle()
 		w.check()
+		if w.meddle != nil {
+			w.meddle()
+		}
 		if nodes, agents := w.playNodes(), w.playAgents(); nodes || agents {
 			continue
 		}
@@ -288,7 +318,7 @@ func (w *groupWorld) play() {
 			w.t.Fatalf("the run does not end: %+v", w.span())
 		}
 		if at.After(w.now) {
-			w.now = at
+			w.now = w.now.Add(min(at.Sub(w.now), 5*time.Minute)) // agents have deadlines, too
 		} else {
 			w.now = w.now.Add(time.Second)
 		}
