@@ -279,9 +279,11 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 	d.WakeAt, d.Events = earlier(d.WakeAt, p.wakeAt), append(d.Events, p.events...)
 	f[v1alpha1.ConditionReady] = readiness(f)
 
+	recordRun(status, run, f[v1alpha1.ConditionValidated].Reason, compared.key, in)
+
 	status.NextRunTime = nil
 	if group.Spec.Run.State != v1alpha1.RunSuspended && run != nil {
-		if next := nextScheduled(group.Spec.Run.Schedule, run.StartTime.Time); !next.IsZero() {
+		if next := nextRun(group, run.StartTime.Time); !next.IsZero() {
 			status.NextRunTime = stamp(next)
 			if run.Phase != v1alpha1.RunPhaseRunning {
 				d.WakeAt = earlier(d.WakeAt, next)

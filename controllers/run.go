@@ -111,15 +111,19 @@ func startIfDue(out *runState, in runInput, hash string, suspended bool) {
 	if !in.accepted {
 		return
 	}
-	nodes := counted(len(in.members), "node")
+	nodes, count := counted(len(in.members), "node"), len(in.members)
 	if trigger == triggerNodesChanged {
 		due, ready, waiting := dueNodes(last, out.nodes, in)
 		if len(ready) == 0 && len(due) > 0 {
 			out.waiting = fmt.Sprintf("A run of %s with stale results is due and waits: %s.", counted(len(due), "node"), someNames(waiting, 3))
 			return
 		}
-		nodes = someNames(due, 5)
+		nodes, count = someNames(due, 5), len(due)
 	} else if out.waiting = tooFewReport(in, trigger); out.waiting != "" {
+		return
+	}
+	if why, until := overBudget(in, trigger, count); why != "" {
+		out.waiting, out.wakeAt = why, earlier(out.wakeAt, until)
 		return
 	}
 	number := int64(1)
@@ -177,7 +181,7 @@ func dueTrigger(in runInput, last *v1alpha1.GroupRunStatus, nodes []nodeState, h
 	if request := runRequest(in.group); request != "" && request != last.Request {
 		return triggerRequested, time.Time{}
 	}
-	next = nextScheduled(in.group.Spec.Run.Schedule, last.StartTime.Time)
+	next = nextRun(in.group, last.StartTime.Time)
 	if !next.IsZero() && !next.After(in.now) {
 		return triggerScheduled, time.Time{}
 	}

@@ -1,0 +1,206 @@
+package controllers
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// pastRuns are runs of one baseline key, the newest first, with these bandwidths in MB/s; zero: not measured.
+func pastRuns(mbps ...int64) []v1alpha1.RunSummary {
+	out := make([]v1alpha1.RunSummary, len(mbps))
+	for i, v := range mbps {
+		number := len(mbps) - i
+		out[i] = v1alpha1.RunSummary{ID: fmt.Sprintf("1-%d", number), Trigger: triggerScheduled, Verdict: v1alpha1.VerdictPass,
+			Members: "4/4", BaselineKey: "ROCm 7", Headline: "AllReduce", GPUMinutes: 40, FinishTime: stamp(testNow.Add(-time.Duration(i+1) * 24 * time.Hour))}
+		if v > 0 {
+			out[i].BusBandwidthMBps = &v
+		}
+	}
+	return out
+}
+
+func TestTrend(t *testing.T) {
+	const rising, falling, stable, unknown = v1alpha1.TrendRising, v1alpha1.TrendFalling, v1alpha1.TrendStable, v1alpha1.TrendUnknown
+	for name, tc := range map[string]struct {
+		history []v1alpha1.RunSummary
+		change  func([]v1alpha1.RunSummary)
+		want    v1alpha1.Trend
+	}{
+		"none":                   {pastRuns(), nil, unknown},
+		"two":                    {pastRuns(100, 300), nil, unknown},
+		"three alike":            {pastRuns(300, 301, 299), nil, stable},
+		"three that fall":        {pastRuns(270, 285, 300), nil, falling},
+		"three that rise":        {pastRuns(330, 315, 300), nil, rising},
+		"slow loss":              {pastRuns(290, 292, 294, 296, 298, 300, 302, 304, 306, 308), nil, falling},
+		"loss within the noise":  {pastRuns(297, 298, 299, 300, 301), nil, stable},
+		"one odd run in between": {pastRuns(300, 301, 120, 299, 300, 300), nil, stable},
+		"one odd run at the end": {pastRuns(150, 300, 301, 299, 300, 300), nil, stable},
+		"a step that stays":      {pastRuns(200, 200, 200, 200, 300, 300, 300), nil, falling},
+		"not measured":           {pastRuns(0, 270, 0, 300), nil, unknown},
+		"another key before":     {pastRuns(300, 300, 100, 100, 100), func(h []v1alpha1.RunSummary) { h[2].BaselineKey, h[3].BaselineKey, h[4].BaselineKey = "a", "a", "a" }, unknown},
+		"other sizes before":     {pastRuns(300, 300, 100, 100, 100), func(h []v1alpha1.RunSummary) { h[2].Headline, h[3].Headline, h[4].Headline = "a", "a", "a" }, unknown},
+		"of some nodes only":     {pastRuns(300, 300, 300), func(h []v1alpha1.RunSummary) { h[1].Trigger = triggerNodesChanged }, unknown},
+		"no key":                 {pastRuns(300, 300, 300), func(h []v1alpha1.RunSummary) { h[0].BaselineKey = "" }, unknown},
+	} {
+		if tc.change != nil {
+			tc.change(tc.history)
+		}
+		if got := trendOf(tc.history); got != tc.want {
+			t.Errorf("%s: %s, expected %s", name, got, tc.want)
+		}
+	}
+}
+
+// TestHistoryOrder: whatever runs end in whatever order and however often one is told, the history holds each once, the
+// newest first, at most ten, and never loses the newest.
+func TestHistoryOrder(t *testing.T) {
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 11))
+		var history []v1alpha1.RunSummary
+		newest := int64(0)
+		for range 60 {
+			number := max(1, newest+int64(rng.IntN(5))-2) // also old ones, and the same again
+			one := v1alpha1.RunSummary{ID: fmt.Sprintf("%d-%d", 1+rng.IntN(3), number), GPUMinutes: int64(rng.IntN(100))}
+			before := history
+			history = withRun(history, one)
+			if number > newest {
+				newest = number
+				if history[0] != one {
+					t.Fatalf("seed %d: the newest run %s is not first: %+v", seed, one.ID, history)
+				}
+				for i := 1; i < len(history); i++ {
+					if history[i] != before[i-1] {
+						t.Fatalf("seed %d: entry %d changed", seed, i)
+					}
+				}
+			} else if len(history) != len(before) {
+				t.Fatalf("seed %d: run %s was taken in again", seed, one.ID)
+			}
+			if len(history) > maxHistory {
+				t.Fatalf("seed %d: %d entries", seed, len(history))
+			}
+			for i := 1; i < len(history); i++ {
+				if numberOfRun(history[i-1].ID) <= numberOfRun(history[i].ID) {
+					t.Fatalf("seed %d: not in order: %s before %s", seed, history[i-1].ID, history[i].ID)
+				}
+			}
+		}
+	}
+}
+
+// TestHistoryOfRuns: runs that end are in the history with what they held, also where the status write after them is lost.
+func TestHistoryOfRuns(t *testing.T) {
+	w := newWorld(testGroup(), testNodes(2))
+	w.group.Spec.Run.MaxGPUMinutesPerDay = 10_000
+	w.step()
+	w.reportFacts()
+	w.settle()
+	for _, n := range w.nodes {
+		startPod(w.podOn(n.Name), n.Name, w.now)
+	}
+	w.now = w.now.Add(3 * time.Minute)
+	for _, n := range w.nodes {
+		cn := w.commNode(n.Name)
+		cn.Status.Run = testReport(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+		cn.Status.Run.StartTime = *stamp(w.now.Add(-150 * time.Second))
+		endPod(w.podOn(n.Name), 0, w.now)
+	}
+	lost := w.group.Status.DeepCopy() // the write of this reconcile's status
+	w.step()
+	first := w.group.Status.History
+	w.group.Status = *lost
+	w.settle()
+	h := w.group.Status.History
+	if len(h) != 1 || len(first) != 1 || h[0].GPUMinutes != first[0].GPUMinutes {
+		t.Fatalf("history %+v, expected one entry as before the write was lost: %+v", h, first)
+	}
+	if want := int64(2 * 8 * 150 / 60); h[0].GPUMinutes != want || w.group.Status.Budget.UsedGPUMinutes != want {
+		t.Errorf("%d GPU-minutes, budget %+v, expected %d", h[0].GPUMinutes, w.group.Status.Budget, want)
+	}
+	if h[0].Members != "2/2" || h[0].Verdict != v1alpha1.VerdictPass || h[0].BusBandwidthMBps == nil || h[0].Headline == "" || h[0].BaselineKey == "" {
+		t.Errorf("entry %+v", h[0])
+	}
+	if got := w.group.Status.Trend; got != v1alpha1.TrendUnknown {
+		t.Errorf("trend %q of one run", got)
+	}
+	// An aborted run is in it, too, with what its pods have held by then.
+	w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "now"}
+	w.settle()
+	startPod(w.podOn(w.nodes[0].Name), w.nodes[0].Name, w.now)
+	w.now = w.now.Add(60 * time.Second)
+	w.group.Spec.Run.State = v1alpha1.RunSuspended
+	w.settle()
+	h = w.group.Status.History
+	if len(h) != 2 || h[0].ID != "1-2" || h[0].Verdict != "" || h[0].GPUMinutes != 8 || w.group.Status.Budget.UsedGPUMinutes != 48 {
+		t.Errorf("after the abort: %+v, budget %+v", h, w.group.Status.Budget)
+	}
+}
+
+func TestHeldSeconds(t *testing.T) {
+	run := &v1alpha1.GroupRunStatus{ID: "1-3", Number: 3}
+	gpus := corev1.ResourceRequirements{Limits: corev1.ResourceList{v1alpha1.ResourceGPU: resource.MustParse("8")}}
+	pod := func(started, ended time.Duration) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.LabelRunID: run.ID}},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "ranks", Resources: gpus}}}}
+		if ended > 0 {
+			endPod(p, 0, testNow.Add(ended))
+		}
+		if started != 0 {
+			s := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: *stamp(testNow.Add(started))}}
+			if ended > 0 {
+				s = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{StartedAt: *stamp(testNow.Add(started)), FinishedAt: *stamp(testNow.Add(ended))}}
+			}
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "ranks", State: s}}
+		}
+		return p
+	}
+	node := func(id string, report *v1alpha1.NodeRunStatus, closed *v1alpha1.RunClosure) *v1alpha1.CommNode {
+		cn := &v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{Ranks: v1alpha1.RankRange{Count: 8}, Run: &v1alpha1.RunAssignment{ID: id, Closed: closed}}}
+		if cn.Status.Run = report; report != nil {
+			report.ID, report.Phase, report.Verdict = id, v1alpha1.NodeRunFinished, v1alpha1.VerdictPass
+		}
+		return cn
+	}
+	report := func(seconds int) *v1alpha1.NodeRunStatus {
+		return &v1alpha1.NodeRunStatus{StartTime: *stamp(testNow), FinishTime: stamp(testNow.Add(time.Duration(seconds) * time.Second))}
+	}
+	span := &v1alpha1.SpanStatus{RunID: run.ID, Present: 2, Tests: []v1alpha1.SpanTest{
+		{ID: "group-1", StartTime: *stamp(testNow), Seconds: ptr.To(int32(30))}, {ID: "group-2", StartTime: *stamp(testNow.Add(50 * time.Second)), Seconds: ptr.To(int32(10))}}}
+	for name, tc := range map[string]struct {
+		node          *v1alpha1.CommNode
+		pod, groupPod *corev1.Pod
+		span          *v1alpha1.SpanStatus
+		want          int64
+	}{
+		"reported":                     {node: node("1-3", report(100), nil), want: 800},
+		"reported, of the run before":  {node: node("1-2", report(100), nil), want: 0},
+		"a clock that ran back":        {node: node("1-3", report(-100), nil), want: 0},
+		"still running":                {node: node("1-3", nil, nil), pod: pod(-time.Minute, 0), want: 480},
+		"pod never started":            {node: node("1-3", nil, nil), pod: pod(0, 0), want: 0},
+		"closed while it ran":          {node: node("1-3", nil, &v1alpha1.RunClosure{HeldSeconds: 20}), want: 160},
+		"closed, and the pod not gone": {node: node("1-3", nil, &v1alpha1.RunClosure{HeldSeconds: 20}), pod: pod(-30*time.Second, 0), want: 240},
+		"the group's pod":              {node: node("1-3", report(100), nil), groupPod: pod(-50*time.Second, 0), want: 1200},
+		"the group's pods are gone":    {node: node("1-3", report(100), nil), span: span, want: 800 + 60*2*8},
+		"the tests of another run":     {node: node("1-3", report(100), nil), span: &v1alpha1.SpanStatus{RunID: "1-2", Present: 9, Tests: span.Tests}, want: 800},
+	} {
+		in := runInput{now: testNow, group: testGroup(), commNodes: map[string]*v1alpha1.CommNode{"a": tc.node}, pods: map[string][]*corev1.Pod{}, groupPods: map[string][]*corev1.Pod{}}
+		if tc.pod != nil {
+			in.pods["a"] = []*corev1.Pod{tc.pod}
+		}
+		if tc.groupPod != nil {
+			in.groupPods["a"] = []*corev1.Pod{tc.groupPod}
+		}
+		if got := heldSeconds(run, tc.span, in); got != tc.want {
+			t.Errorf("%s: %d s, expected %d", name, got, tc.want)
+		}
+	}
+}

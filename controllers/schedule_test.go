@@ -1,0 +1,54 @@
+package controllers
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// TestNextRun: the delay is the same each time it is worked out, within its limit, never up to the next time of the
+// schedule, and spread over the groups.
+func TestNextRun(t *testing.T) {
+	at := func(hour, minute int) time.Time { return time.Date(2026, 3, 1, hour, minute, 0, 0, time.UTC) }
+	for _, tc := range []struct {
+		schedule string
+		jitter   int32
+		due      time.Time // the time by the cron line
+		limit    time.Duration
+	}{
+		{"", 600, time.Time{}, 0},
+		{"0 0 30 2 *", 600, time.Time{}, 0},
+		{"0 13 * * *", 0, at(13, 0), 0},
+		{"0 13 * * *", 600, at(13, 0), 600 * time.Second},
+		{"*/5 * * * *", 3600, at(12, 5), 299 * time.Second},
+	} {
+		early, late := time.Duration(1<<62), time.Duration(-1)
+		for i := range 500 {
+			g := testGroup()
+			g.UID = types.UID(fmt.Sprint("uid-", i))
+			g.Spec.Run.Schedule, g.Spec.Run.JitterSeconds = tc.schedule, tc.jitter
+			got := nextRun(g, testNow)
+			if tc.due.IsZero() {
+				if !got.IsZero() {
+					t.Fatalf("%q: %s, expected never", tc.schedule, got)
+				}
+				continue
+			}
+			if again := nextRun(g, testNow.Add(time.Second)); !again.Equal(got) {
+				t.Fatalf("%q: %s, then %s", tc.schedule, got, again)
+			}
+			early, late = min(early, got.Sub(tc.due)), max(late, got.Sub(tc.due))
+		}
+		if tc.due.IsZero() {
+			continue
+		}
+		if early < 0 || late > tc.limit {
+			t.Errorf("%q: delays from %s to %s, expected at most %s", tc.schedule, early, late, tc.limit)
+		}
+		if tc.limit > 0 && (early > tc.limit/20 || late < tc.limit*19/20) {
+			t.Errorf("%q: delays from %s to %s only, of %s", tc.schedule, early, late, tc.limit)
+		}
+	}
+}
