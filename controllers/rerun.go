@@ -82,11 +82,19 @@ func (n *nodeState) recall(a *v1alpha1.RunAssignment, in runInput) {
 	}
 }
 
+// recovered says whether the run ended on the node for want of GPUs or of its monitor, and both are there now. Where that has
+// happened too often in a row, a person has to ask.
+func (n *nodeState) recovered(in runInput) bool {
+	a := assignmentOf(n.commNode)
+	return n.closure != nil && (n.closure.Reason == v1alpha1.ReasonNoGPUResource || n.closure.Reason == v1alpha1.ReasonAgentNotReporting) &&
+		a != nil && a.Repeats < maxRepeats && n.unmeasurable(in) == ""
+}
+
 // needsResult says whether a run of the changed nodes has to measure the node: its result is stale, lost, or of a run that
-// was aborted before it came to the node.
-func (n *nodeState) needsResult() bool {
+// was aborted before it came to the node; or the node could not be measured and now can.
+func (n *nodeState) needsResult(in runInput) bool {
 	aborted := n.closure != nil && (n.closure.Reason == v1alpha1.ReasonSuspended || n.closure.Reason == v1alpha1.ReasonSuperseded)
-	return n.stale != nil || n.phase != nodeDone || aborted
+	return n.stale != nil || n.phase != nodeDone || aborted || n.recovered(in)
 }
 
 // unmeasurable says why a node cannot be measured now; empty where it can. Right after a boot the device plugin is often
@@ -109,7 +117,7 @@ func (n *nodeState) unmeasurable(in runInput) string {
 // renew makes the node of a run of the changed nodes wait for its turn, where it needs a result and can be measured. Each
 // node is measured at most once in a run, so that one that reboots again and again holds up no other.
 func (n *nodeState) renew(run *v1alpha1.GroupRunStatus, in runInput) bool {
-	if run.Phase != v1alpha1.RunPhaseRunning || !n.needsResult() {
+	if run.Phase != v1alpha1.RunPhaseRunning || !n.needsResult(in) {
 		return false
 	}
 	// After a change of the members a run of all follows anyway.
@@ -127,7 +135,7 @@ func dueNodes(last *v1alpha1.GroupRunStatus, nodes []nodeState, in runInput) (du
 	aborted := last.Phase == v1alpha1.RunPhaseAborted
 	for i := range nodes {
 		n := &nodes[i]
-		if n.stale == nil && (!aborted || !n.needsResult()) {
+		if n.stale == nil && !n.recovered(in) && (!aborted || !n.needsResult(in)) {
 			continue
 		}
 		due = append(due, n.name)

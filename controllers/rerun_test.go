@@ -402,3 +402,47 @@ func TestChangedNodeLeaves(t *testing.T) {
 		t.Fatalf("run %+v on %v", run, w.assignedTo())
 	}
 }
+
+// TestNodeThatCouldNotBeMeasuredIsRunOnceItCan: without GPUs or without its monitor a node's part of the run ends in Error; once
+// both are there, a run of just that node follows, a bounded number of times.
+func TestNodeThatCouldNotBeMeasuredIsRunOnceItCan(t *testing.T) {
+	for name, set := range map[string]func(w *world, well bool){
+		v1alpha1.ReasonNoGPUResource: func(w *world, well bool) {
+			gpus := "8"
+			if !well {
+				gpus = "0"
+			}
+			w.nodes[1].Status.Allocatable = corev1.ResourceList{v1alpha1.ResourceGPU: resource.MustParse(gpus)}
+		},
+		v1alpha1.ReasonAgentNotReporting: func(w *world, well bool) {
+			w.commNode(w.nodes[1].Name).Status.Facts = nil
+			if well {
+				w.commNode(w.nodes[1].Name).Status.Facts = testFacts(w.now)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(testGroup(), testNodes(2))
+			w.settle()
+			w.reportFacts()
+			set(w, false)
+			w.runAll(300_000)
+			w.now = w.now.Add(seconds(w.group.Spec.Run.StartDeadlineSeconds) + time.Second)
+			w.commNode(w.nodes[0].Name).Status.Facts = testFacts(w.now)
+			w.settle()
+			run := w.group.Status.Run
+			if run.Phase != v1alpha1.RunPhaseFinished || run.Verdict != v1alpha1.VerdictError || w.commNode(w.nodes[1].Name).Spec.Run.Closed.Reason != name {
+				t.Fatalf("run %+v, node %+v", run, w.commNode(w.nodes[1].Name).Spec.Run)
+			}
+			w.commNode(w.nodes[1].Name).Status.Facts = testFacts(w.now)
+			set(w, true)
+			w.runAll(300_000)
+			if run := w.group.Status.Run; run.Number != 2 || run.Trigger != triggerNodesChanged || run.Verdict != v1alpha1.VerdictPass {
+				t.Errorf("after it was mended: run %+v", run)
+			}
+			if n := w.commNode(w.nodes[0].Name).Spec.Run.Number; n != 1 {
+				t.Errorf("the good node was measured again, by run %d", n)
+			}
+		})
+	}
+}

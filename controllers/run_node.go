@@ -64,6 +64,9 @@ func (n *nodeState) close(now time.Time, verdict v1alpha1.Verdict, reason, forma
 // runAgain is the next step where nothing but a new run can tell whether the cause is mended: nothing starts one by itself.
 const runAgain = "Once it is mended, ask for a new run by the annotation " + v1alpha1.AnnotationRunRequested + "."
 
+// runByItself is the next step where the controller sees for itself that the cause is mended.
+const runByItself = "Once it is mended, a run of the node starts by itself."
+
 // reportGrace is what a report may take to reach the controller after the pod's end did.
 const reportGrace = 15 * time.Second
 
@@ -150,7 +153,7 @@ func stepWaiting(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput, assign
 	if n.member.AllocatableGPUs < int64(spec.RanksPerNode) {
 		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonNoGPUResource,
 			"Node %s has %d allocatable %s and a run needs %d: check the device plugin on it (`kubectl describe node %s`), or exclude the node. %s",
-			n.name, n.member.AllocatableGPUs, gpuResource(spec), spec.RanksPerNode, n.name, runAgain)
+			n.name, n.member.AllocatableGPUs, gpuResource(spec), spec.RanksPerNode, n.name, runByItself)
 		return
 	}
 	if !factsHold(n.commNode, in.now) {
@@ -161,7 +164,7 @@ func stepWaiting(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput, assign
 		}
 		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonAgentNotReporting,
 			"The monitor of node %s has not reported within %d s of the start of run %s: %s. Look at its pod in the operator's namespace (`kubectl get pods -A -l %s=%s -o wide`). %s",
-			n.name, spec.Run.StartDeadlineSeconds, run.ID, lastSeen(n.commNode), v1alpha1.LabelRole, v1alpha1.RoleMonitor, runAgain)
+			n.name, spec.Run.StartDeadlineSeconds, run.ID, lastSeen(n.commNode), v1alpha1.LabelRole, v1alpha1.RoleMonitor, runByItself)
 		return
 	}
 	if problems := errorProblems(n.commNode.Status.Facts); len(problems) > 0 {

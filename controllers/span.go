@@ -22,6 +22,8 @@ type spanInput struct {
 	// commNodes and the pods of the group's stage, by node name.
 	commNodes map[string]*v1alpha1.CommNode
 	pods      map[string][]*corev1.Pod
+	// others is what other groups' runs do on the nodes.
+	others *elsewhere
 }
 
 // spanState is what the state machine decided.
@@ -132,6 +134,9 @@ func (g *groupStage) begin() {
 			eligible, len(g.in.outcomes), g.need(), someNames(out, 5), v1alpha1.AnnotationRunRequested))
 		return
 	}
+	if g.awaitOthers() {
+		return
+	}
 	g.span.Members, g.span.Present = int32(eligible), int32(eligible)
 	g.enter(v1alpha1.StageWaitingForMembers, seconds(g.in.group.Spec.Run.MembersDeadlineSeconds))
 	g.tell(false, v1alpha1.ReasonWaitingForMembers, "StartGroupStage", "Run %s: the group's stage of %d nodes starts; their pods have %d s to be ready.",
@@ -162,14 +167,14 @@ func (g *groupStage) advance() {
 		return
 	}
 	if len(lost) > 0 {
-		g.closeOpen(v1alpha1.VerdictError, v1alpha1.ReasonMemberLost)
+		g.closeOpen(v1alpha1.ReasonMemberLost)
 		g.regroup()
 		return
 	}
 	switch g.evaluateOpen() {
 	case roundOpen:
 		if g.span.Stage == v1alpha1.StageLocalizing && g.deadlinePassed() {
-			g.closeOpen(v1alpha1.VerdictError, v1alpha1.ReasonRunDeadlineExceeded)
+			g.closeOpen(v1alpha1.ReasonRunDeadlineExceeded)
 			g.outOfTime()
 		}
 		return
@@ -257,7 +262,7 @@ func (g *groupStage) end(verdict v1alpha1.Verdict, reason, message string) {
 		verdict, reason = worst, why
 		message = sentence(g.span.Message) + " " + message
 	}
-	g.closeOpen(v1alpha1.VerdictError, reason)
+	g.closeOpen(reason)
 	g.span.Stage, g.span.StageStartTime, g.span.StageDeadline = v1alpha1.StageEnded, stamp(g.in.now), nil
 	g.span.Verdict, g.span.Reason, g.span.Message = verdict, reason, shorten(sentence(message), 1024)
 	if l := g.span.Localization; l != nil && l.State == v1alpha1.LocalizationRunning {

@@ -151,7 +151,7 @@ func (g *groupStage) search() {
 			kind = testRailsKind
 		}
 		if !g.open(fmt.Sprintf("%s-%d-%d", kind, round, i+1), g.writeSet(t.Set)) {
-			g.closeOpen(v1alpha1.VerdictError, v1alpha1.ReasonRunDeadlineExceeded)
+			g.closeOpen(v1alpha1.ReasonRunDeadlineExceeded)
 			g.conclude(localize.Finding{State: localize.OutOfBounds, Why: "No further test fits into the status."})
 			return
 		}

@@ -96,11 +96,11 @@ func (g *groupStage) openGroup(stage v1alpha1.RunStage) {
 	}
 }
 
-// closeOpen closes what is open with one verdict: it was not ended.
-func (g *groupStage) closeOpen(verdict v1alpha1.Verdict, reason string) {
+// closeOpen closes what is open as Error: it was not ended.
+func (g *groupStage) closeOpen(reason string) {
 	for i := range g.span.Tests {
 		if t := &g.span.Tests[i]; t.Verdict == "" {
-			g.closeTest(t, verdict, reason, nil)
+			g.closeTest(t, v1alpha1.VerdictError, reason, nil)
 		}
 	}
 }
