@@ -250,7 +250,7 @@ func acrossNodes(reason string) string {
 	switch reason {
 	case "":
 		return v1alpha1.ReasonGroupStepFailed
-	case v1alpha1.ReasonRankHung:
+	case v1alpha1.ReasonRankHung, v1alpha1.ReasonRunDeadlineExceeded:
 		return v1alpha1.ReasonHangAcrossNodes
 	}
 	return reason

@@ -8,7 +8,8 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
-// verdictOfReason is what a reason of the group's stage means for its verdict. Whatever is not listed failed.
+// verdictOfReason is what a reason of the group's stage means for its verdict. Whatever is not listed is why something could
+// not be measured.
 func verdictOfReason(reason string) v1alpha1.Verdict {
 	switch reason {
 	case "", v1alpha1.ReasonAllPassed:
@@ -17,16 +18,13 @@ func verdictOfReason(reason string) v1alpha1.Verdict {
 		return v1alpha1.VerdictSkipped
 	case v1alpha1.ReasonInconclusive, v1alpha1.ReasonMeshMismatch:
 		return v1alpha1.VerdictInconclusive
-	case v1alpha1.ReasonMemberLost, v1alpha1.ReasonRunPodFailed, v1alpha1.ReasonRunPodNotStarted, v1alpha1.ReasonAgentNotReporting,
-		v1alpha1.ReasonInterrupted, v1alpha1.ReasonPreconditionFailed, v1alpha1.ReasonInsufficientMemory, v1alpha1.ReasonLibraryMissing,
-		v1alpha1.ReasonLibraryTooOld, v1alpha1.ReasonSymbolMissing, v1alpha1.ReasonRunDeadlineExceeded, v1alpha1.ReasonGroupStepFailed,
-		v1alpha1.ReasonMixedAddressFamilies,
-		// What was asked for does not fit the nodes; of a node's own network only a device that is there and down is its fault.
-		v1alpha1.ReasonDuplicateAddress, v1alpha1.ReasonInterfaceNotFound, v1alpha1.ReasonInterfaceNotUsable, v1alpha1.ReasonInterfaceAmbiguous,
-		v1alpha1.ReasonNoAddressOfFamily, v1alpha1.ReasonHCANotFound, v1alpha1.ReasonGIDNotUsable, v1alpha1.ReasonPortRangeNotUsable:
-		return v1alpha1.VerdictError
+	case v1alpha1.ReasonHangAcrossNodes, v1alpha1.ReasonWrongData, v1alpha1.ReasonRankDied, v1alpha1.ReasonRankHung,
+		v1alpha1.ReasonInitFailed, v1alpha1.ReasonCollectiveFailed, v1alpha1.ReasonSlowGroup, v1alpha1.ReasonSlowNode,
+		v1alpha1.ReasonSlowPair, v1alpha1.ReasonSlowRail, v1alpha1.ReasonSlowCommunicator, v1alpha1.ReasonSlowLink, v1alpha1.ReasonSlowGPU,
+		v1alpha1.ReasonBelowThreshold, v1alpha1.ReasonTransportFallback, v1alpha1.ReasonMixedSettings, v1alpha1.ReasonMixedLibraryVersions:
+		return v1alpha1.VerdictFail
 	}
-	return v1alpha1.VerdictFail
+	return v1alpha1.VerdictError
 }
 
 // worsen keeps the worst that the stage has seen so far, in its reason and message; of two alike the first.
