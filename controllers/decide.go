@@ -27,6 +27,7 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	in := runInput{
 		now: s.Now, group: group, accepted: accepted.isTrue(), members: members, hash: membersHash(members),
 		commNodes: make(map[string]*v1alpha1.CommNode, len(s.CommNodes)), pods: map[string][]*corev1.Pod{}, groupPods: map[string][]*corev1.Pod{},
+		others: othersOf(s), looked: s.Looked,
 	}
 	nodeOfPod := make(map[string]string, len(s.CommNodes)) // by UID of the CommNode
 	for i := range s.CommNodes {
@@ -46,6 +47,7 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	state := stepRun(in)
 	outcomes := judge(state.nodes, &group.Spec)
 	decideSpan(&state, outcomes, in)
+	state.admitGroupPods(in)
 	results := aggregateResults(outcomes)
 	var compared comparison
 	events := slices.Concat(state.events, state.span.events)
@@ -66,8 +68,11 @@ func Decide(s *Snapshot, cfg Config) Decision {
 		d.CreatePods = append(d.CreatePods, runPodFor(group, in.commNodes[name], state.run.ID, cfg))
 	}
 	for _, name := range state.span.createPodsOn {
-		d.CreatePods = append(d.CreatePods, groupPodFor(group, in.commNodes[name], state.run.ID, groupPodSeconds(&group.Spec), cfg))
+		pod := groupPodFor(group, in.commNodes[name], state.run.ID, groupPodSeconds(&group.Spec), cfg)
+		queueTogether(pod, group, state.run.ID, state.span.span.Members)
+		d.CreatePods = append(d.CreatePods, pod)
 	}
+	d.LookAt = state.lookAt
 	d.WakeAt = earlier(state.wakeAt, state.span.wakeAt)
 	fillStatus(&d, s, in, &state, outcomes, accepted, results, &compared)
 	events = append(events, decideGating(&d, s, &in, outcomes, membersErr == nil, &cfg)...)
@@ -78,7 +83,7 @@ func Decide(s *Snapshot, cfg Config) Decision {
 // decideSpan moves the group's stage on, which follows the nodes' own and ends the run.
 func decideSpan(state *runState, outcomes []outcome, in runInput) {
 	state.span = stepSpan(spanInput{now: in.now, group: in.group, run: state.run, nodesDone: state.nodesDone,
-		members: in.members, outcomes: outcomes, commNodes: in.commNodes, pods: in.groupPods})
+		members: in.members, outcomes: outcomes, commNodes: in.commNodes, pods: in.groupPods, others: &in.others})
 	if run := state.run; state.nodesDone && state.span.over && run.Phase == v1alpha1.RunPhaseRunning {
 		run.Phase = v1alpha1.RunPhaseFinished
 		run.FinishTime = stamp(in.now)
@@ -261,7 +266,7 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 	agents, agentsWake := agentsReporting(in.members, in.commNodes, s.Now, group.Spec.Run.StartDeadlineSeconds)
 	f[v1alpha1.ConditionAgentsReporting] = agents
 	d.WakeAt = earlier(d.WakeAt, agentsWake)
-	f[v1alpha1.ConditionRunning] = running(group, run, status.Members, state.waiting, hindered(state.nodes)+spanProgress(status.Span))
+	f[v1alpha1.ConditionRunning] = running(group, run, status.Members, state.waiting, hindered(state.nodes)+heldUp(state.nodes)+spanProgress(status.Span))
 	f[v1alpha1.ConditionValidated] = validationOf(group, state, compared.with(outcomes), accepted.isTrue())
 	f[v1alpha1.ConditionSettingsInEffect] = settingsInEffect(status.Settings, &group.Spec)
 

@@ -49,6 +49,7 @@ func (r *CommGroupReconciler) gather(ctx context.Context, group *v1alpha1.CommGr
 		fail("run pods", r.APIReader.List(ctx, &live, client.InNamespace(group.Namespace), runPodsOf(group)))
 		s.RunPods = live.Items
 	}
+	fail("other groups' runs", r.gatherOthers(ctx, s))
 	var configMaps corev1.ConfigMapList
 	fail("configmaps", r.Client.List(ctx, &configMaps, client.InNamespace(group.Namespace), ofGroup(group), shared))
 	name := configMapName(group)

@@ -48,6 +48,11 @@ func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	}
 	snapshot := r.gather(ctx, group)
 	decision := Decide(snapshot, r.Config)
+	var lookErr error
+	if len(decision.LookAt) > 0 {
+		lookErr = r.lookAt(ctx, snapshot, decision.LookAt)
+		decision = Decide(snapshot, r.Config)
+	}
 	if decision.NeedConfigMapLookup {
 		if err := r.lookUpConfigMap(ctx, snapshot); err != nil {
 			snapshot.ListError = err
@@ -56,7 +61,7 @@ func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	}
 	applyErr := snapshot.ListError
 	if applyErr == nil {
-		applyErr = r.apply(ctx, snapshot, &decision)
+		applyErr = errors.Join(r.apply(ctx, snapshot, &decision), lookErr)
 	}
 	if errors.Is(applyErr, errClosureNotWritten) && finishes(group, &decision) {
 		// With the run over and nothing to say how it ended on this node, its reason would be lost for good.

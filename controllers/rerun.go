@@ -91,10 +91,10 @@ func (n *nodeState) recovered(in runInput) bool {
 }
 
 // needsResult says whether a run of the changed nodes has to measure the node: its result is stale, lost, or of a run that
-// was aborted before it came to the node; or the node could not be measured and now can.
+// was aborted before it came to the node; or the node could not be measured and now can, or had no place and is due again.
 func (n *nodeState) needsResult(in runInput) bool {
 	aborted := n.closure != nil && (n.closure.Reason == v1alpha1.ReasonSuspended || n.closure.Reason == v1alpha1.ReasonSuperseded)
-	return n.stale != nil || n.phase != nodeDone || aborted || n.recovered(in)
+	return n.stale != nil || n.phase != nodeDone || aborted || n.recovered(in) || n.retryDue(in)
 }
 
 // unmeasurable says why a node cannot be measured now; empty where it can. Right after a boot the device plugin is often
@@ -135,7 +135,7 @@ func dueNodes(last *v1alpha1.GroupRunStatus, nodes []nodeState, in runInput) (du
 	aborted := last.Phase == v1alpha1.RunPhaseAborted
 	for i := range nodes {
 		n := &nodes[i]
-		if n.stale == nil && !n.recovered(in) && (!aborted || !n.needsResult(in)) {
+		if n.stale == nil && !n.recovered(in) && !n.retryDue(in) && (!aborted || !n.needsResult(in)) {
 			continue
 		}
 		due = append(due, n.name)
@@ -157,7 +157,7 @@ func resumes(last *v1alpha1.GroupRunStatus, in runInput, hash string) bool {
 // newAssignment is the run's assignment to a node that has none of it.
 func newAssignment(run *v1alpha1.GroupRunStatus, n *nodeState, plan v1alpha1.RunPlan, in runInput) *v1alpha1.RunAssignment {
 	a := &v1alpha1.RunAssignment{ID: run.ID, Generation: run.Generation, Number: run.Number, Plan: plan,
-		PodName: n.podName, Closed: n.closure}
+		PodName: n.podName, Closed: n.closure, Waiting: n.waiting}
 	if in.group.Spec.Span == v1alpha1.SpanGroup {
 		a.Span = v1alpha1.SpanGroup
 	}
@@ -174,6 +174,12 @@ func newAssignment(run *v1alpha1.GroupRunStatus, n *nodeState, plan v1alpha1.Run
 	case old.Closed != nil:
 		a.Repeats = old.Repeats // the run did not come to the node
 	}
+	switch {
+	case retriable(old.Closed):
+		a.Retries = old.Retries + 1
+	case old.Closed != nil:
+		a.Retries = old.Retries
+	}
 	return a
 }
 
@@ -187,7 +193,7 @@ func keptAssignment(n *nodeState, run *v1alpha1.GroupRunStatus, starting bool, i
 	if a.Closed = n.closure; a.ID != run.ID {
 		return &a
 	}
-	a.PodName = n.podName
+	a.PodName, a.Waiting = n.podName, n.waiting
 	if a.Platform == nil && n.phase != nodeDone && factsHold(n.commNode, in.now) {
 		a.Platform = platformOf(n.commNode.Status.Facts) // its monitor had not reported when the run began
 	}

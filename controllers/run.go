@@ -33,6 +33,10 @@ type runInput struct {
 	pods      map[string][]*corev1.Pod
 	// groupPods are those of the group's stage, by node name.
 	groupPods map[string][]*corev1.Pod
+	// others is what other groups' runs do on the nodes; looked are the nodes whose pods were looked up just now, with who
+	// holds GPUs there, nil before that.
+	others elsewhere
+	looked map[string]string
 }
 
 // runState is what the state machine decided.
@@ -45,6 +49,8 @@ type runState struct {
 	// createPodsOn are the nodes that get a run pod now; deletePods are pods to delete, by name.
 	createPodsOn []string
 	deletePods   []string
+	// lookAt are nodes whose pods are to be looked up before it is decided whether they get a run pod.
+	lookAt []string
 	// waiting says why no run starts although one is due; empty otherwise.
 	waiting string
 	// outdated: some member is not what its last result was measured on, or is new, so that no earlier verdict may stand.
@@ -191,7 +197,7 @@ func dueTrigger(in runInput, last *v1alpha1.GroupRunStatus, nodes []nodeState, h
 		}
 		return triggerNodesChanged, time.Time{}
 	}
-	return "", next
+	return "", earlier(next, nextRetry(nodes, in))
 }
 
 // runRequest is the annotation that asks for a run, cut to what status.run.request holds.
@@ -222,6 +228,9 @@ func evaluate(out *runState, run *v1alpha1.GroupRunStatus, in runInput) {
 			free--
 			out.createPodsOn = append(out.createPodsOn, n.name)
 		}
+	}
+	if running && in.looked == nil {
+		out.lookAt = chooseLooks(out.nodes, free, in.now)
 	}
 	if !running || open > 0 {
 		return

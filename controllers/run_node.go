@@ -46,6 +46,9 @@ type nodeState struct {
 	// hindrance is what keeps the pod's ranks from starting, as far as the cluster says.
 	hindrance string
 	wantsPod  bool
+	// wantsLook: whether others hold GPUs of the node is to be looked up first; waiting: they do.
+	wantsLook bool
+	waiting   *v1alpha1.RunWait
 	wakeAt    time.Time
 }
 
@@ -79,6 +82,9 @@ func stepNode(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput) {
 		n.moved = true
 	case ours:
 		n.podName = a.PodName
+		if n.stepTakenAway(run, in) {
+			return
+		}
 		if n.recall(a, in); n.phase == nodeDone {
 			return
 		}
@@ -108,7 +114,9 @@ func stepNode(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput) {
 	}
 	if pod := podOfRun(in.pods[n.name], run.ID); pod != nil {
 		n.podName = pod.Name
-		stepPod(n, pod, in)
+		if stepPod(n, pod, in); n.closed() {
+			n.closure.HeldSeconds = podHeldSeconds(pod, in.now)
+		}
 		return
 	}
 	if n.podName != "" {
@@ -180,7 +188,7 @@ func stepWaiting(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput, assign
 		n.wakeAt = in.now.Add(stuckPodAfter) // an older run's pod still holds the GPUs
 		return
 	}
-	n.wantsPod = true
+	n.stepFree(in)
 }
 
 func lastSeen(cn *v1alpha1.CommNode) string {
@@ -215,14 +223,17 @@ func stepPod(n *nodeState, pod *corev1.Pod, in runInput) {
 			n.name, policy.NodeDeadlineSeconds, agentStep(n.commNode, in.group.Status.Run))
 		return
 	}
-	deadline := pod.CreationTimestamp.Add(seconds(policy.StartDeadlineSeconds))
+	if n.stepQueued(pod, in) {
+		return
+	}
+	deadline := startDeadline(pod, policy)
 	if in.now.Before(deadline) {
 		n.phase, n.wakeAt, n.hindrance = nodeStarting, deadline, startHindrance(pod)
 		return
 	}
 	if pod.Spec.NodeName == "" {
 		n.close(in.now, v1alpha1.VerdictSkipped, v1alpha1.ReasonRunPodUnschedulable,
-			"Run pod %s found no place on node %s within startDeadlineSeconds (%d s): %s The GPUs are probably in use; the next run tries again.",
+			"Run pod %s found no place on node %s within startDeadlineSeconds (%d s): %s The GPUs are probably in use; it is tried again by itself.",
 			pod.Name, n.name, policy.StartDeadlineSeconds, unschedulableMessage(pod))
 		return
 	}

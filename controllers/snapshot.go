@@ -42,6 +42,12 @@ type Snapshot struct {
 	// CommNodes and RunPods that carry the group's UID.
 	CommNodes []v1alpha1.CommNode
 	RunPods   []corev1.Pod
+	// OtherRunPods are those of other groups, of all namespaces, that are not over; Claims are the nodes that other groups'
+	// stages have.
+	OtherRunPods []corev1.Pod
+	Claims       []Claim
+	// Looked is who holds GPUs on the nodes that were looked up, by node name; empty where nobody does. Nil before.
+	Looked map[string]string
 	// Monitor is the group's DaemonSet, nil where there is none.
 	Monitor *appsv1.DaemonSet
 	// ConfigMap of the name that settings are published under, nil where none was found.
@@ -79,6 +85,8 @@ type Decision struct {
 	ConfigMap *corev1.ConfigMap
 	// DeleteConfigMaps by name, all owned by the group.
 	DeleteConfigMaps []string
+	// LookAt asks to look up the pods of these nodes in the API and to decide again.
+	LookAt []string
 	// NeedConfigMapLookup asks to look the ConfigMap up in the API and to decide again.
 	NeedConfigMapLookup bool
 	// NodeMarks are statements of gating to write to Nodes, the most urgent first.

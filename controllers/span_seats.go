@@ -191,6 +191,8 @@ func (g *groupStage) loss(s *seat, waiting bool) (reason, message string) {
 	switch {
 	case !s.member:
 		return v1alpha1.ReasonMemberLost, fmt.Sprintf("Node %s left the group during run %s: it was deleted, made anew or no longer matches members.", s.name, runID)
+	case s.pod != nil && takenAway(s.pod) != "":
+		return v1alpha1.ReasonPreempted, fmt.Sprintf("Group pod %s on node %s was taken away: %s.", s.pod.Name, s.name, takenAway(s.pod))
 	case s.report != nil && s.report.State == v1alpha1.SessionFailed:
 		return cmp.Or(s.report.Reason, v1alpha1.ReasonPreconditionFailed),
 			fmt.Sprintf("Node %s cannot take part: %s", s.name, cmp.Or(s.report.Message, "its agent gave no reason; see the log of its group pod."))
@@ -218,6 +220,11 @@ func (g *groupStage) loss(s *seat, waiting bool) (reason, message string) {
 func (g *groupStage) dropLate(s *seat) {
 	limit := g.in.group.Spec.Run.MembersDeadlineSeconds
 	switch {
+	case s.pod == nil && g.occupied(s) != "":
+		g.drop(s, v1alpha1.ReasonNodeBusy, fmt.Sprintf("Node %s had no place for its group pod for %d s (run.membersDeadlineSeconds): %s.", s.name, limit, g.occupied(s)))
+	case s.pod != nil && queued(s.pod):
+		g.drop(s, v1alpha1.ReasonWaitingForQueue, fmt.Sprintf("Kueue has not admitted group pod %s for node %s in queue %s within run.membersDeadlineSeconds (%d s): raise that, or look at the queue's quota.",
+			s.pod.Name, s.name, queueOf(s.pod), limit))
 	case s.pod == nil:
 		g.drop(s, v1alpha1.ReasonRunPodNotStarted, fmt.Sprintf("Node %s has no group pod %d s (run.membersDeadlineSeconds) after the stage began; see the manager's log for why it was refused.", s.name, limit))
 	case s.pod.Spec.NodeName == "":

@@ -14,7 +14,7 @@ func verdictOfReason(reason string) v1alpha1.Verdict {
 	switch reason {
 	case "", v1alpha1.ReasonAllPassed:
 		return v1alpha1.VerdictPass
-	case v1alpha1.ReasonRunPodUnschedulable, v1alpha1.ReasonTooFewMembers, v1alpha1.ReasonSuspended, v1alpha1.ReasonSuperseded:
+	case v1alpha1.ReasonRunPodUnschedulable, v1alpha1.ReasonNodeBusy, v1alpha1.ReasonPreempted, v1alpha1.ReasonWaitingForQueue, v1alpha1.ReasonTooFewMembers, v1alpha1.ReasonSuspended, v1alpha1.ReasonSuperseded:
 		return v1alpha1.VerdictSkipped
 	case v1alpha1.ReasonInconclusive, v1alpha1.ReasonMeshMismatch:
 		return v1alpha1.VerdictInconclusive

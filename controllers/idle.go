@@ -1,0 +1,366 @@
+package controllers
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+const (
+	// busyPoll is how often a node that others use is looked at again: the end of their pods is no event of this group's.
+	busyPoll = 15 * time.Second
+	// maxLooks is the most nodes whose pods are listed in one reconcile.
+	maxLooks = 64
+)
+
+// elsewhere is what other CommGroups do on the nodes, by node name.
+type elsewhere struct {
+	// pods of other groups' runs that are not over, and claims of groups whose stage over several nodes has begun.
+	pods, claims map[string]string
+	// ahead are the claims of groups whose stage began before this group's; of two that began in one second the lesser UID
+	// is ahead.
+	ahead map[string]string
+}
+
+// onNode names the other group that has the node; empty where none does.
+func (e *elsewhere) onNode(node string) string { return cmp.Or(e.pods[node], e.claims[node]) }
+
+// before names the other group that this group's stage has to let go first.
+func (e *elsewhere) before(node string) string { return cmp.Or(e.pods[node], e.ahead[node]) }
+
+// othersOf sums up what a snapshot shows of other groups' runs.
+func othersOf(s *Snapshot) elsewhere {
+	e := elsewhere{pods: map[string]string{}, claims: map[string]string{}, ahead: map[string]string{}}
+	for i := range s.OtherRunPods {
+		pod := &s.OtherRunPods[i]
+		// A gated pod holds nothing yet, and the scheduler keeps it from a node with another run's pod.
+		if node := plannedNode(pod); node != "" && podAlive(pod) && !podStuck(pod, s.Now) && len(pod.Spec.SchedulingGates) == 0 {
+			keepLeast(e.pods, node, fmt.Sprintf("run pod %s/%s of CommGroup %s", pod.Namespace, pod.Name, cmp.Or(pod.Annotations[v1alpha1.AnnotationGroup], "unknown")))
+		}
+	}
+	own := stageOf(s.Group)
+	for i := range s.Claims {
+		c := &s.Claims[i]
+		text := fmt.Sprintf("CommGroup %s, which forms its communicator over several nodes", c.Group)
+		ahead := own == nil || c.earlier(own)
+		for _, node := range c.Nodes {
+			keepLeast(e.claims, node, text)
+			if ahead {
+				keepLeast(e.ahead, node, text)
+			}
+		}
+	}
+	return e
+}
+
+// keepLeast keeps one text a node, the same whatever the order.
+func keepLeast(m map[string]string, node, text string) {
+	if old, there := m[node]; !there || text < old {
+		m[node] = text
+	}
+}
+
+// plannedNode is the node that a run pod is on, or is made for.
+func plannedNode(pod *corev1.Pod) string {
+	if pod.Spec.NodeName != "" {
+		return pod.Spec.NodeName
+	}
+	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+			for _, f := range term.MatchFields {
+				if f.Key == "metadata.name" && len(f.Values) == 1 {
+					return f.Values[0]
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// Claim is the wish of another group's stage for its nodes.
+type Claim struct {
+	// Group as namespace/name, its UID, and when its stage began to wait for its members.
+	Group, UID string
+	Since      time.Time
+	// Nodes that its sessions are open on.
+	Nodes []string
+}
+
+func (c *Claim) earlier(than *Claim) bool {
+	if !c.Since.Equal(than.Since) {
+		return c.Since.Before(than.Since)
+	}
+	return c.UID < than.UID
+}
+
+// stageOf is the group's own claim without its nodes; nil while its stage over several nodes has not begun, or is over. Later
+// steps of the stage began after it took its nodes: then nobody's claim can be before it.
+func stageOf(group *v1alpha1.CommGroup) *Claim {
+	run, span := group.Status.Run, group.Status.Span
+	if run == nil || span == nil || span.RunID != run.ID || run.Phase != v1alpha1.RunPhaseRunning || span.StageStartTime == nil {
+		return nil
+	}
+	c := &Claim{Group: group.Namespace + "/" + group.Name, UID: string(group.UID)}
+	switch span.Stage {
+	case v1alpha1.StageNodes, v1alpha1.StageEnded:
+		return nil
+	case v1alpha1.StageWaitingForMembers:
+		c.Since = span.StageStartTime.Time
+	default: // it has its nodes: it goes first
+	}
+	return c
+}
+
+// gatherOthers reads what other groups run: their pods, and the nodes that their stages claim.
+func (r *CommGroupReconciler) gatherOthers(ctx context.Context, s *Snapshot) error {
+	shared := client.UnsafeDisableDeepCopy
+	var pods corev1.PodList
+	if err := r.Client.List(ctx, &pods, client.MatchingLabels{v1alpha1.LabelRole: v1alpha1.RoleRun}, shared); err != nil {
+		return fmt.Errorf("run pods of other groups: %w", err)
+	}
+	own := string(s.Group.UID)
+	s.OtherRunPods = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return pod.Labels[v1alpha1.LabelGroupUID] == own || !podAlive(&pod) })
+	var groups v1alpha1.CommGroupList
+	if err := r.Client.List(ctx, &groups, shared); err != nil {
+		return fmt.Errorf("other groups: %w", err)
+	}
+	s.Claims = nil
+	for i := range groups.Items {
+		group := &groups.Items[i]
+		claim := stageOf(group)
+		if claim == nil || string(group.UID) == own {
+			continue
+		}
+		var nodes v1alpha1.CommNodeList
+		if err := r.Client.List(ctx, &nodes, client.InNamespace(group.Namespace), ofGroup(group), shared); err != nil {
+			return fmt.Errorf("commnodes of %s: %w", claim.Group, err)
+		}
+		for j := range nodes.Items {
+			cn := &nodes.Items[j]
+			if a := cn.Spec.Session; a != nil && a.State == v1alpha1.SessionOpen && a.RunID == group.Status.Run.ID {
+				claim.Nodes = append(claim.Nodes, cn.Spec.NodeName)
+			}
+		}
+		s.Claims = append(s.Claims, *claim)
+	}
+	return nil
+}
+
+// needsLook says whether only a look at the node's pods tells that no other holds GPUs there. Where the run takes all of the
+// node's GPUs, the scheduler finds a place only once they are free.
+func needsLook(m *Member, spec *v1alpha1.CommGroupSpec) bool {
+	return spec.Run.Nodes == v1alpha1.NodeUseIdle && m != nil && m.AllocatableGPUs > int64(spec.RanksPerNode)
+}
+
+// stepFree decides whether the node's run pod may be made now, as to others that use the node.
+func (n *nodeState) stepFree(in runInput) {
+	spec := &in.group.Spec
+	if other := in.others.onNode(n.name); other != "" {
+		// Others' runs end by their own deadlines, which may be as long as this group's.
+		n.waitFor(in, seconds(spec.Run.NodeDeadlineSeconds)+seconds(spec.Run.StartDeadlineSeconds),
+			"one run at a time is on a node, and there is "+other)
+		return
+	}
+	if !needsLook(n.member, spec) {
+		n.wantsPod = true
+		return
+	}
+	holders, looked := in.looked[n.name]
+	switch {
+	case !looked:
+		n.wantsLook, n.wakeAt = true, in.now.Add(busyPoll)
+		if a := assignmentOf(n.commNode); a != nil {
+			n.waiting = a.Waiting
+		}
+	case holders == "":
+		n.wantsPod = true
+	default:
+		n.waitFor(in, seconds(spec.Run.StartDeadlineSeconds), "run.nodes is Idle, and GPUs there are held by "+holders)
+	}
+}
+
+// waitFor notes for whom the node's run waits, and since when; past the limit the node's part ends.
+func (n *nodeState) waitFor(in runInput, limit time.Duration, why string) {
+	since := *stamp(in.now)
+	if a := assignmentOf(n.commNode); a != nil && a.Waiting != nil {
+		since = a.Waiting.Since
+	}
+	deadline := since.Add(limit)
+	if !in.now.Before(deadline) {
+		n.close(in.now, v1alpha1.VerdictSkipped, v1alpha1.ReasonNodeBusy, "No run was started on node %s within %d s: %s. It is tried again by itself.",
+			n.name, int64(limit/time.Second), why)
+		return
+	}
+	n.waiting = &v1alpha1.RunWait{Reason: v1alpha1.ReasonNodeBusy, Message: shorten(why, 512), Since: since}
+	n.wakeAt = earlier(in.now.Add(busyPoll), deadline)
+}
+
+// chooseLooks are the nodes to look at now, at most so many: first those that were not looked at yet, then the others in turn. The
+// turn goes by the clock, so that it needs no memory.
+func chooseLooks(nodes []nodeState, limit int, now time.Time) []string {
+	var fresh, waiting []string
+	for i := range nodes {
+		switch n := &nodes[i]; {
+		case !n.wantsLook:
+		case n.waiting == nil:
+			fresh = append(fresh, n.name)
+		default:
+			waiting = append(waiting, n.name)
+		}
+	}
+	limit = max(0, min(limit, maxLooks))
+	out := fresh[:min(limit, len(fresh))]
+	left := min(limit-len(out), len(waiting))
+	if left == 0 {
+		return out
+	}
+	turn := int(now.Unix()/int64(busyPoll/time.Second)) * left % len(waiting)
+	for i := range left {
+		out = append(out, waiting[(turn+i)%len(waiting)])
+	}
+	return out
+}
+
+// lookAt asks the API itself which pods on the nodes hold GPUs that are not of this group's runs: the cache has none but run
+// pods. By node name; empty where none holds any.
+func (r *CommGroupReconciler) lookAt(ctx context.Context, s *Snapshot, nodes []string) error {
+	holders := make([]string, len(nodes))
+	at := make(map[string]int, len(nodes))
+	for i, name := range nodes {
+		at[name] = i
+	}
+	look := func(name string) error {
+		var pods corev1.PodList
+		err := r.APIReader.List(ctx, &pods, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", name)})
+		if err != nil {
+			return fmt.Errorf("pods on node %s: %w", name, err)
+		}
+		holders[at[name]] = gpuHolders(pods.Items, gpuResource(&s.Group.Spec), string(s.Group.UID))
+		return nil
+	}
+	errs := atOnce(nodes, look)
+	s.Looked = make(map[string]string, len(nodes))
+	for i, name := range nodes {
+		if errs[i] == nil {
+			s.Looked[name] = holders[i] // the others wait: not known is not free
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// gpuHolders names the pods that hold GPUs, but for those of the group's own runs.
+func gpuHolders(pods []corev1.Pod, resource, groupUID string) string {
+	var names []string
+	for i := range pods {
+		pod := &pods[i]
+		own := pod.Labels[v1alpha1.LabelRole] == v1alpha1.RoleRun && pod.Labels[v1alpha1.LabelGroupUID] == groupUID
+		if gpus := gpusOf(pod, resource); gpus > 0 && podAlive(pod) && !own {
+			names = append(names, fmt.Sprintf("%s/%s (%d)", pod.Namespace, pod.Name, gpus))
+		}
+	}
+	slices.Sort(names)
+	return someNames(names, 3)
+}
+
+// heldUp sums up what keeps nodes of the run waiting for others; empty where nothing does.
+func heldUp(nodes []nodeState) string {
+	var names []string
+	var first string
+	for i := range nodes {
+		if n := &nodes[i]; n.phase == nodeWaiting && n.waiting != nil {
+			names = append(names, n.name)
+			first = cmp.Or(first, n.waiting.Message)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" Waiting for others: %s: %s", someNames(names, 3), sentence(strings.TrimSpace(first)))
+}
+
+// admitGroupPods keeps the pods of the group's stage back while others have their nodes: all of them while another run is on any,
+// so that two groups never each hold what the other waits for; and those on nodes where others hold GPUs.
+func (st *runState) admitGroupPods(in runInput) {
+	wanted := st.span.createPodsOn
+	if len(wanted) == 0 {
+		return
+	}
+	st.span.createPodsOn = nil
+	poll := in.now.Add(busyPoll)
+	for _, name := range wanted {
+		if in.others.before(name) != "" {
+			st.span.wakeAt = earlier(st.span.wakeAt, poll)
+			return
+		}
+	}
+	members := make(map[string]*Member, len(in.members))
+	for i := range in.members {
+		members[in.members[i].Name] = &in.members[i]
+	}
+	for _, name := range wanted {
+		holders, looked := in.looked[name]
+		switch {
+		case !needsLook(members[name], &in.group.Spec) || looked && holders == "":
+			st.span.createPodsOn = append(st.span.createPodsOn, name)
+			continue
+		case !looked && in.looked == nil && len(st.lookAt) < maxLooks:
+			st.lookAt = append(st.lookAt, name)
+		}
+		st.span.wakeAt = earlier(st.span.wakeAt, poll)
+	}
+}
+
+// awaitOthers holds the group's stage back while other groups' runs are on its nodes, at most as long as a stage may take.
+func (g *groupStage) awaitOthers() bool {
+	var last time.Time // a node was done
+	why, node := "", ""
+	for i := range g.in.outcomes {
+		o := &g.in.outcomes[i]
+		if o.report == nil || !fit(o) {
+			continue
+		}
+		if end := o.report.FinishTime; end != nil && end.After(last) {
+			last = end.Time
+		}
+		if other := g.in.others.onNode(o.node); other != "" && why == "" {
+			why, node = other, o.node
+		}
+	}
+	if g.span.Message = ""; why == "" {
+		return false
+	}
+	why = fmt.Sprintf("one run at a time is on a node, and on %s there is %s", node, why)
+	deadline := last.Add(time.Duration(groupPodSeconds(&g.in.group.Spec)) * time.Second)
+	if !g.in.now.Before(deadline) {
+		g.end(v1alpha1.VerdictSkipped, v1alpha1.ReasonNodeBusy, "The group's stage found no time when all its nodes were free: "+why+". Run it again when they are.")
+		return true
+	}
+	g.span.Message = shorten("The group's stage waits: "+why+".", 1024)
+	g.wake(earlier(g.in.now.Add(busyPoll), deadline))
+	return true
+}
+
+// occupied says who keeps a member's pod of the group's stage from being made; empty where nobody is known to.
+func (g *groupStage) occupied(s *seat) string {
+	for _, one := range g.present() {
+		if other := g.in.others.before(one.name); other != "" {
+			return fmt.Sprintf("one run at a time is on a node, and on %s there is %s", one.name, other)
+		}
+	}
+	for i := range g.in.members {
+		if m := &g.in.members[i]; m.Name == s.name && needsLook(m, &g.in.group.Spec) {
+			return "run.nodes is Idle, and at each look other pods held GPUs of it, or the API server refused the pod (see the manager's log)"
+		}
+	}
+	return ""
+}
