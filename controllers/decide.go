@@ -290,7 +290,8 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 	if group.Spec.Run.State != v1alpha1.RunSuspended && run != nil {
 		if next := nextRun(group, run.StartTime.Time); !next.IsZero() {
 			status.NextRunTime = stamp(next)
-			if run.Phase != v1alpha1.RunPhaseRunning {
+			// One that is due and waits, for members or monitors, starts with what it waits for.
+			if run.Phase != v1alpha1.RunPhaseRunning && next.After(s.Now) {
 				d.WakeAt = earlier(d.WakeAt, next)
 			}
 		}

@@ -119,11 +119,10 @@ func keepPublished(in publishInput, old *v1alpha1.PublishedStatus, name, why, re
 		return publication{published: old, condition: finding{metav1.ConditionFalse, v1alpha1.ReasonConfigMapChanged,
 			fmt.Sprintf("ConfigMap %s was changed by someone after run %s proved its settings: do not use it. They are put back once a run passes. %s", name, old.RunID, sentence(why))}}
 	}
-	// A run may have been made before the spec changed in what no run depends on, such as its schedule: then the condition has it.
+	// A run that goes on changes nothing in what is proven, and whoever failed before it is not proven by its start.
 	last := meta.FindStatusCondition(in.group.Status.Conditions, v1alpha1.ConditionSettingsPublished)
-	sameSpec := strings.HasPrefix(old.RunID, fmt.Sprintf("%d-", in.group.Generation)) ||
-		last != nil && last.Status == metav1.ConditionTrue && last.ObservedGeneration == in.group.Generation
-	if sameSpec && in.run != nil && in.run.Phase == v1alpha1.RunPhaseRunning {
+	stands := last != nil && last.Status == metav1.ConditionTrue && last.ObservedGeneration == in.group.Generation
+	if stands && in.run != nil && in.run.Phase == v1alpha1.RunPhaseRunning {
 		return publication{published: old, condition: finding{metav1.ConditionTrue, v1alpha1.ReasonPublished,
 			fmt.Sprintf("ConfigMap %s holds the settings that run %s proved; run %s is going on.", name, old.RunID, in.run.ID)}}
 	}
