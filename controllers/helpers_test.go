@@ -121,6 +121,11 @@ type world struct {
 	events    []Event
 	decided   Decision
 	changes   map[string]int // how often a node was changed, by its name
+	// holders are other pods that hold GPUs of a node; others and claims are what other groups run; looks counts the look-ups.
+	holders map[string]string
+	others  []corev1.Pod
+	claims  []Claim
+	looks   int
 }
 
 func newWorld(group *v1alpha1.CommGroup, nodes []corev1.Node) *world {
@@ -128,7 +133,7 @@ func newWorld(group *v1alpha1.CommGroup, nodes []corev1.Node) *world {
 }
 
 func (w *world) snapshot() *Snapshot {
-	s := &Snapshot{Now: w.now, Group: w.group, Nodes: w.nodes, ConfigMap: w.configMap, ConfigMapCertain: true}
+	s := &Snapshot{Now: w.now, Group: w.group, Nodes: w.nodes, ConfigMap: w.configMap, ConfigMapCertain: true, OtherRunPods: w.others, Claims: w.claims}
 	for _, name := range sortedKeys(w.commNodes) {
 		s.CommNodes = append(s.CommNodes, *w.commNodes[name])
 	}
@@ -140,7 +145,16 @@ func (w *world) snapshot() *Snapshot {
 
 // step decides once and applies the decision.
 func (w *world) step() Decision {
-	d := Decide(w.snapshot(), testConfig)
+	s := w.snapshot()
+	d := Decide(s, testConfig)
+	if len(d.LookAt) > 0 {
+		s.Looked = map[string]string{}
+		for _, node := range d.LookAt {
+			s.Looked[node] = w.holders[node]
+			w.looks++
+		}
+		d = Decide(s, testConfig)
+	}
 	for _, name := range d.DeletePods {
 		if pod := w.pods[name]; pod.Spec.NodeName == "" || !podAlive(pod) {
 			delete(w.pods, name)

@@ -352,7 +352,10 @@ func (g *groupStage) awaitOthers() bool {
 
 // occupied says who keeps a member's pod of the group's stage from being made; empty where nobody is known to.
 func (g *groupStage) occupied(s *seat) string {
-	for _, one := range g.present() {
+	for _, one := range g.seats { // also those that were dropped a moment ago for the same reason
+		if one == nil || one.pod != nil {
+			continue
+		}
 		if other := g.in.others.before(one.name); other != "" {
 			return fmt.Sprintf("one run at a time is on a node, and on %s there is %s", one.name, other)
 		}

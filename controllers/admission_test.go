@@ -1,0 +1,189 @@
+package controllers
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+func podCondition(kind corev1.PodConditionType, status corev1.ConditionStatus, reason string) corev1.PodCondition {
+	return corev1.PodCondition{Type: kind, Status: status, Reason: reason, Message: "as the cluster says"}
+}
+
+func TestTakenAway(t *testing.T) {
+	const yes, no = corev1.ConditionTrue, corev1.ConditionFalse
+	for name, tc := range map[string]struct {
+		conditions []corev1.PodCondition
+		words      string // empty: it is not
+	}{
+		"none":                      {nil, ""},
+		"preempted":                 {[]corev1.PodCondition{podCondition(corev1.DisruptionTarget, yes, "PreemptionByScheduler")}, "higher priority"},
+		"drained":                   {[]corev1.PodCondition{podCondition(corev1.DisruptionTarget, yes, "EvictionByEvictionAPI")}, "drain"},
+		"tainted":                   {[]corev1.PodCondition{podCondition(corev1.DisruptionTarget, yes, "DeletionByTaintManager")}, "taint"},
+		"Kueue":                     {[]corev1.PodCondition{podCondition("TerminationTarget", yes, "WorkloadEvictedDueToPreempted")}, "Kueue"},
+		"no longer so":              {[]corev1.PodCondition{podCondition(corev1.DisruptionTarget, no, "PreemptionByScheduler")}, ""},
+		"the kubelet, for memory":   {[]corev1.PodCondition{podCondition(corev1.DisruptionTarget, yes, "TerminationByKubelet")}, ""},
+		"garbage of a lost node":    {[]corev1.PodCondition{podCondition(corev1.DisruptionTarget, yes, "DeletionByPodGC")}, ""},
+		"ready, and then preempted": {[]corev1.PodCondition{podCondition(corev1.PodReady, yes, ""), podCondition(corev1.DisruptionTarget, yes, "PreemptionByScheduler")}, "as the cluster says"},
+	} {
+		got := takenAway(&corev1.Pod{Status: corev1.PodStatus{Conditions: tc.conditions}})
+		if (got == "") != (tc.words == "") || !strings.Contains(got, tc.words) {
+			t.Errorf("%s: %q, expected %q", name, got, tc.words)
+		}
+	}
+}
+
+// TestPreemptedNode: a node whose pod is taken away is Skipped, whatever its agent says of it, is no culprit, and is tried again by
+// itself after a pause, a bounded number of times.
+func TestPreemptedNode(t *testing.T) {
+	w := newWorld(testGroup(), testNodes(2))
+	w.settle()
+	w.reportFacts()
+	w.settle()
+	bad, good := w.nodes[1].Name, w.nodes[0].Name
+	finish := func(node string) {
+		cn := w.commNode(node)
+		cn.Status.Run = testReport(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+		endPod(w.podOn(node), 0, w.now)
+	}
+	preempt := func() {
+		pod := w.podOn(bad)
+		startPod(pod, bad, w.now.Add(-30*time.Second))
+		pod.Status.Conditions = []corev1.PodCondition{podCondition(corev1.DisruptionTarget, corev1.ConditionTrue, "PreemptionByScheduler")}
+		pod.DeletionTimestamp = stamp(w.now)
+		cn := w.commNode(bad)
+		cn.Status.Run = testReport(cn.Spec.Run, v1alpha1.VerdictError, 0, w.now)
+		cn.Status.Run.Reason = v1alpha1.ReasonInterrupted
+	}
+	startPod(w.podOn(good), good, w.now)
+	finish(good)
+	preempt()
+	w.settle()
+	for retry := int32(0); ; retry++ {
+		a := w.commNode(bad).Spec.Run
+		if a.Closed == nil || a.Closed.Reason != v1alpha1.ReasonPreempted || a.Closed.Verdict != v1alpha1.VerdictSkipped || a.Closed.HeldSeconds != 30 || a.Retries != retry {
+			t.Fatalf("retry %d: %+v, closed %+v", retry, a, a.Closed)
+		}
+		run := w.group.Status.Run
+		if run.Phase != v1alpha1.RunPhaseFinished || run.Verdict != v1alpha1.VerdictSkipped || len(w.group.Status.Culprits) > 0 {
+			t.Fatalf("retry %d: run %+v, culprits %+v", retry, run, w.group.Status.Culprits)
+		}
+		delete(w.pods, a.PodName)
+		pause := retryPause << retry
+		w.now = w.now.Add(pause - time.Second)
+		w.reportFacts()
+		if w.settle(); w.group.Status.Run.Number != run.Number {
+			t.Fatalf("retry %d: started before the pause of %s was over", retry, pause)
+		}
+		if retry == maxRetries {
+			w.now = w.now.Add(24 * time.Hour)
+			w.reportFacts()
+			if w.settle(); w.group.Status.Run.Number != run.Number {
+				t.Fatalf("tried again after %d times", retry)
+			}
+			return
+		}
+		if got := w.decided.WakeAt; got.IsZero() || got.After(w.now.Add(time.Second)) {
+			t.Errorf("retry %d: wakes at %s, now is %s", retry, got, w.now)
+		}
+		w.now = w.now.Add(time.Second)
+		w.settle()
+		next := w.group.Status.Run
+		if next.Number != run.Number+1 || next.Trigger != triggerNodesChanged || w.podOn(bad) == nil || w.podOn(good) != nil && podAlive(w.podOn(good)) {
+			t.Fatalf("retry %d: run %+v", retry, next)
+		}
+		preempt()
+		w.settle()
+	}
+}
+
+// TestReportBeforePreemption: a report that was whole before the pod was taken away counts.
+func TestReportBeforePreemption(t *testing.T) {
+	w := newWorld(testGroup(), testNodes(1))
+	w.settle()
+	w.reportFacts()
+	w.settle()
+	node := w.nodes[0].Name
+	startPod(w.podOn(node), node, w.now)
+	cn := w.commNode(node)
+	cn.Status.Run = testReport(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+	w.podOn(node).Status.Conditions = []corev1.PodCondition{podCondition(corev1.DisruptionTarget, corev1.ConditionTrue, "PreemptionByScheduler")}
+	w.settle()
+	if run := w.group.Status.Run; run.Verdict != v1alpha1.VerdictPass {
+		t.Errorf("run %+v", run)
+	}
+}
+
+// TestQueuedPod: a pod that waits for Kueue is told as such, has its own time, and its start deadline counts from its place on.
+func TestQueuedPod(t *testing.T) {
+	g := testGroup()
+	g.Spec.Run.QueueName = "gpus"
+	w := newWorld(g, testNodes(1))
+	w.settle()
+	w.reportFacts()
+	w.settle()
+	node := w.nodes[0].Name
+	pod := w.podOn(node)
+	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "kueue.x-k8s.io/admission"}}
+	w.now = w.now.Add(seconds(g.Spec.Run.StartDeadlineSeconds) + time.Minute) // 11 of 30 minutes
+	w.reportFacts()
+	w.settle()
+	found := false
+	for _, c := range w.group.Status.Conditions {
+		found = found || c.Type == v1alpha1.ConditionRunning && strings.Contains(c.Message, "Kueue's admission in queue gpus")
+	}
+	if !found || w.group.Status.Run.Phase != v1alpha1.RunPhaseRunning {
+		t.Fatalf("while it is queued: %+v", w.group.Status.Conditions)
+	}
+	admitted := *pod.DeepCopy()
+	w.now = pod.CreationTimestamp.Add(1800 * time.Second)
+	w.reportFacts()
+	w.settle()
+	if a := w.commNode(node).Spec.Run; a.Closed == nil || a.Closed.Reason != v1alpha1.ReasonWaitingForQueue || a.Closed.Verdict != v1alpha1.VerdictSkipped {
+		t.Fatalf("after its time: %+v", a.Closed)
+	}
+	// What the start deadline counts from.
+	policy := &g.Spec.Run
+	admitted.Spec.SchedulingGates = nil
+	created := admitted.CreationTimestamp.Time
+	if got := startDeadline(&admitted, policy); !got.Equal(created.Add(2400 * time.Second)) {
+		t.Errorf("admitted, with no place yet: %s after its creation", got.Sub(created))
+	}
+	admitted.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(created.Add(700 * time.Second))}}
+	if got := startDeadline(&admitted, policy); !got.Equal(created.Add(1300 * time.Second)) {
+		t.Errorf("with a place after 700 s: %s after its creation", got.Sub(created))
+	}
+	delete(admitted.Labels, queueLabel)
+	if got := startDeadline(&admitted, policy); !got.Equal(created.Add(600 * time.Second)) {
+		t.Errorf("without a queue: %s after its creation", got.Sub(created))
+	}
+}
+
+func TestQueueTogether(t *testing.T) {
+	g := testGroup()
+	cn := &v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{NodeName: "a"}}
+	pod := groupPodFor(g, cn, "1-1", 60, testConfig)
+	if queueTogether(pod, g, "1-1", 4); pod.Labels[podGroupLabel] != "" || pod.Annotations[podGroupCountAnnotation] != "" {
+		t.Errorf("without a queue: %v %v", pod.Labels, pod.Annotations)
+	}
+	g.Spec.Run.QueueName = "gpus"
+	names := map[string]bool{}
+	for _, node := range []string{"a", "b"} {
+		cn.Spec.NodeName = node
+		pod = groupPodFor(g, cn, "1-1", 60, testConfig)
+		queueTogether(pod, g, "1-1", 4)
+		if names[pod.Labels[podGroupLabel]] = true; pod.Annotations[podGroupCountAnnotation] != "4" || pod.Labels[queueLabel] != "gpus" {
+			t.Errorf("%v %v", pod.Labels, pod.Annotations)
+		}
+	}
+	pod = groupPodFor(g, cn, "1-2", 60, testConfig)
+	queueTogether(pod, g, "1-2", 4)
+	if len(names) != 1 || names[""] || names[pod.Labels[podGroupLabel]] {
+		t.Errorf("groups of pods %v, of the next run %s", names, pod.Labels[podGroupLabel])
+	}
+}

@@ -1,0 +1,348 @@
+package controllers
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+func gpuContainer(gpus string) corev1.Container {
+	c := corev1.Container{}
+	if gpus != "" {
+		c.Resources.Limits = corev1.ResourceList{v1alpha1.ResourceGPU: resource.MustParse(gpus)}
+	}
+	return c
+}
+
+func TestGPUHolders(t *testing.T) {
+	pod := func(name string, phase corev1.PodPhase, labels map[string]string, init, main []corev1.Container) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, Labels: labels}, Status: corev1.PodStatus{Phase: phase},
+			Spec: corev1.PodSpec{InitContainers: init, Containers: main}}
+	}
+	some := func(gpus ...string) (out []corev1.Container) {
+		for _, g := range gpus {
+			out = append(out, gpuContainer(g))
+		}
+		return out
+	}
+	beside := gpuContainer("1")
+	beside.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
+	run := func(uid string) map[string]string {
+		return map[string]string{v1alpha1.LabelRole: v1alpha1.RoleRun, v1alpha1.LabelGroupUID: uid}
+	}
+	for name, tc := range map[string]struct {
+		pod  corev1.Pod
+		want string
+	}{
+		"no GPUs":                 {pod("a", corev1.PodRunning, nil, nil, some("")), ""},
+		"one":                     {pod("a", corev1.PodRunning, nil, nil, some("2")), "team/a (2)"},
+		"pending, on the node":    {pod("a", corev1.PodPending, nil, nil, some("2")), "team/a (2)"},
+		"over":                    {pod("a", corev1.PodSucceeded, nil, nil, some("2")), ""},
+		"failed":                  {pod("a", corev1.PodFailed, nil, nil, some("2")), ""},
+		"two containers":          {pod("a", corev1.PodRunning, nil, nil, some("2", "", "3")), "team/a (5)"},
+		"a larger init container": {pod("a", corev1.PodRunning, nil, some("4"), some("1")), "team/a (4)"},
+		"an init container that goes on beside them": {pod("a", corev1.PodRunning, nil, []corev1.Container{beside}, some("2")), "team/a (3)"},
+		"of the group itself":                        {pod("a", corev1.PodRunning, run("uid-g"), nil, some("2")), ""},
+		"of another group":                           {pod("a", corev1.PodRunning, run("uid-h"), nil, some("2")), "team/a (2)"},
+		"zero asked":                                 {pod("a", corev1.PodRunning, nil, nil, some("0")), ""},
+	} {
+		if got := gpuHolders([]corev1.Pod{tc.pod}, v1alpha1.ResourceGPU, "uid-g"); got != tc.want {
+			t.Errorf("%s: %q, expected %q", name, got, tc.want)
+		}
+	}
+}
+
+// idleGroup takes 4 of its nodes' 8 GPUs, so that the scheduler alone does not tell whether others hold some.
+func idleGroup() *v1alpha1.CommGroup {
+	g := testGroup()
+	g.Spec.RanksPerNode, g.Spec.Run.Nodes = 4, v1alpha1.NodeUseIdle
+	return g
+}
+
+func TestBusyNode(t *testing.T) {
+	w := newWorld(idleGroup(), testNodes(2))
+	busy, free := w.nodes[0].Name, w.nodes[1].Name
+	w.holders = map[string]string{busy: "prod/train-0 (2)"}
+	w.settle()
+	w.reportFacts()
+	w.settle()
+	if w.podOn(busy) != nil || w.podOn(free) == nil {
+		t.Fatalf("pods %v", sortedKeys(w.pods))
+	}
+	a := w.commNode(busy).Spec.Run
+	if a.Waiting == nil || a.Waiting.Reason != v1alpha1.ReasonNodeBusy || !strings.Contains(a.Waiting.Message, "prod/train-0 (2)") {
+		t.Fatalf("waiting %+v", a.Waiting)
+	}
+	var text string
+	for _, c := range w.group.Status.Conditions {
+		if c.Type == v1alpha1.ConditionRunning {
+			text = c.Message
+		}
+	}
+	if !strings.Contains(text, busy) || !strings.Contains(text, "prod/train-0 (2)") {
+		t.Errorf("Running says %q", text)
+	}
+	since := a.Waiting.Since
+	startPod(w.podOn(free), free, w.now)
+	w.now = w.now.Add(300 * time.Second)
+	w.reportFacts()
+	w.settle()
+	if a = w.commNode(busy).Spec.Run; a.Waiting == nil || !a.Waiting.Since.Equal(&since) {
+		t.Fatalf("waiting %+v, since %s", a.Waiting, since)
+	}
+	if got := w.decided.WakeAt; got.After(w.now.Add(busyPoll)) {
+		t.Errorf("looks again at %s, now is %s", got, w.now)
+	}
+	w.now = since.Add(600 * time.Second)
+	w.reportFacts()
+	w.settle()
+	a = w.commNode(busy).Spec.Run
+	if a.Closed == nil || a.Closed.Reason != v1alpha1.ReasonNodeBusy || a.Closed.Verdict != v1alpha1.VerdictSkipped || a.Waiting != nil || !strings.Contains(a.Closed.Message, "prod/train-0 (2)") {
+		t.Fatalf("after the deadline: %+v, closed %+v", a, a.Closed)
+	}
+	cn := w.commNode(free)
+	cn.Status.Run = testReport(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+	endPod(w.podOn(free), 0, w.now)
+	w.settle()
+	// The job ends: the node is measured by itself after the pause.
+	w.holders = nil
+	w.now = w.now.Add(retryPause)
+	w.reportFacts()
+	w.settle()
+	if run := w.group.Status.Run; run.Number != 2 || run.Trigger != triggerNodesChanged || w.podOn(busy) == nil {
+		t.Errorf("run %+v, pods %v", run, sortedKeys(w.pods))
+	}
+}
+
+// TestNodeGetsFree: the wait ends as soon as nobody holds GPUs there.
+func TestNodeGetsFree(t *testing.T) {
+	w := newWorld(idleGroup(), testNodes(1))
+	node := w.nodes[0].Name
+	w.holders = map[string]string{node: "prod/train-0 (2)"}
+	w.settle()
+	w.reportFacts()
+	w.settle()
+	w.holders = nil
+	w.now = w.now.Add(busyPoll)
+	w.settle()
+	if a := w.commNode(node).Spec.Run; w.podOn(node) == nil || a.Waiting != nil {
+		t.Errorf("waiting %+v, pods %v", a.Waiting, sortedKeys(w.pods))
+	}
+}
+
+// TestNoLookWithoutNeed: where the run takes all GPUs, or may share, nothing is looked up.
+func TestNoLookWithoutNeed(t *testing.T) {
+	for _, change := range []func(*v1alpha1.CommGroup){
+		func(g *v1alpha1.CommGroup) { g.Spec.RanksPerNode = 8 },
+		func(g *v1alpha1.CommGroup) { g.Spec.Run.Nodes = v1alpha1.NodeUseAny },
+	} {
+		g := idleGroup()
+		change(g)
+		w := newWorld(g, testNodes(3))
+		w.settle()
+		w.reportFacts()
+		w.settle()
+		if w.looks > 0 || len(w.pods) != 3 {
+			t.Errorf("ranks %d, nodes %s: %d look-ups, %d pods", g.Spec.RanksPerNode, g.Spec.Run.Nodes, w.looks, len(w.pods))
+		}
+	}
+}
+
+// TestChooseLooks: as many as there are places, nodes that were never looked at first, and each waiting node comes to its turn.
+func TestChooseLooks(t *testing.T) {
+	nodes := make([]nodeState, 100)
+	for i := range nodes {
+		nodes[i] = nodeState{name: fmt.Sprintf("n%02d", i), wantsLook: i%10 != 0}
+		if i >= 5 {
+			nodes[i].waiting = &v1alpha1.RunWait{}
+		}
+	}
+	if got := chooseLooks(nodes, 3, testNow); !slices.Equal(got, []string{"n01", "n02", "n03"}) {
+		t.Errorf("three places: %v", got)
+	}
+	if got := chooseLooks(nodes, 0, testNow); len(got) != 0 {
+		t.Errorf("no place: %v", got)
+	}
+	if got := chooseLooks(nodes, -2, testNow); len(got) != 0 {
+		t.Errorf("fewer than none: %v", got)
+	}
+	if got := chooseLooks(nodes, 1000, testNow); len(got) != maxLooks {
+		t.Errorf("many places: %d looks", len(got))
+	}
+	seen := map[string]bool{}
+	for i := range 30 {
+		for _, name := range chooseLooks(nodes, 10, testNow.Add(time.Duration(i)*busyPoll)) {
+			seen[name] = true
+		}
+	}
+	if len(seen) != 90 {
+		t.Errorf("%d of 90 nodes came to their turn", len(seen))
+	}
+}
+
+// runPodOfOther is a run pod of group team/h for the node, not yet placed.
+func runPodOfOther(node string) corev1.Pod {
+	other := testGroup()
+	other.Name, other.UID = "h", "uid-h"
+	pod := runPodFor(other, &v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{NodeName: node}}, "1-1", testConfig)
+	pod.Status.Phase = corev1.PodPending
+	return *pod
+}
+
+// TestOneRunANode: while another group's run is on a node, this one's waits and says for whom, at most for both deadlines.
+func TestOneRunANode(t *testing.T) {
+	for name, set := range map[string]func(w *world, node string){
+		"a pod without a place yet": func(w *world, node string) { w.others = []corev1.Pod{runPodOfOther(node)} },
+		"a pod that runs": func(w *world, node string) {
+			pod := runPodOfOther("elsewhere")
+			startPod(&pod, node, w.now)
+			w.others = []corev1.Pod{pod}
+		},
+		"a claim": func(w *world, node string) {
+			w.claims = []Claim{{Group: "team/h", UID: "uid-h", Nodes: []string{node}}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(testGroup(), testNodes(2))
+			taken, free := w.nodes[0].Name, w.nodes[1].Name
+			set(w, taken)
+			w.settle()
+			w.reportFacts()
+			w.settle()
+			if w.podOn(taken) != nil || w.podOn(free) == nil {
+				t.Fatalf("pods %v", sortedKeys(w.pods))
+			}
+			if a := w.commNode(taken).Spec.Run; a.Waiting == nil || !strings.Contains(a.Waiting.Message, "team/h") {
+				t.Fatalf("waiting %+v", a.Waiting)
+			}
+			w.now = w.now.Add(2399 * time.Second) // 600 s and 1800 s
+			w.reportFacts()
+			w.settle()
+			if a := w.commNode(taken).Spec.Run; a.Closed != nil || a.Waiting == nil {
+				t.Fatalf("given up too early: %+v", a.Closed)
+			}
+			w.now = w.now.Add(time.Second)
+			w.settle()
+			if a := w.commNode(taken).Spec.Run; a.Closed == nil || a.Closed.Reason != v1alpha1.ReasonNodeBusy {
+				t.Fatalf("after the deadline: %+v", a)
+			}
+		})
+	}
+}
+
+// TestPodsThatBarNobody: pods that are over, that Kueue holds back, or that sit on a node that does not answer.
+func TestPodsThatBarNobody(t *testing.T) {
+	for name, change := range map[string]func(*corev1.Pod){
+		"over": func(p *corev1.Pod) { endPod(p, 0, testNow) },
+		"queued": func(p *corev1.Pod) {
+			p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "kueue.x-k8s.io/admission"}}
+		},
+		"stuck": func(p *corev1.Pod) { p.DeletionTimestamp = stamp(testNow.Add(-time.Hour)) },
+	} {
+		pod := runPodOfOther("a")
+		change(&pod)
+		if e := othersOf(&Snapshot{Now: testNow, Group: testGroup(), OtherRunPods: []corev1.Pod{pod}}); e.onNode("a") != "" {
+			t.Errorf("%s: %q", name, e.onNode("a"))
+		}
+	}
+}
+
+// TestClaimOrder: of two groups that claim a node exactly one is ahead, whoever looks: the earlier, then the lesser UID; and a group
+// that has its nodes lets nobody go first.
+func TestClaimOrder(t *testing.T) {
+	group := func(uid types.UID, stage v1alpha1.RunStage, since time.Time) *v1alpha1.CommGroup {
+		g := testGroup()
+		g.UID = uid
+		g.Status.Run = &v1alpha1.GroupRunStatus{ID: "1-1", Phase: v1alpha1.RunPhaseRunning}
+		g.Status.Span = &v1alpha1.SpanStatus{RunID: "1-1", Stage: stage, StageStartTime: stamp(since)}
+		return g
+	}
+	const waiting, working = v1alpha1.StageWaitingForMembers, v1alpha1.StageGroup
+	later := testNow.Add(time.Minute)
+	for name, tc := range map[string]struct {
+		first, second *v1alpha1.CommGroup
+	}{
+		"earlier":              {group("b", waiting, testNow), group("a", waiting, later)},
+		"at once":              {group("a", waiting, testNow), group("b", waiting, testNow)},
+		"has its nodes":        {group("b", working, later), group("a", waiting, testNow)},
+		"a stage and no stage": {group("b", waiting, later), group("a", v1alpha1.StageNodes, testNow)},
+	} {
+		sees := func(own, other *v1alpha1.CommGroup) bool {
+			s := &Snapshot{Now: testNow, Group: own}
+			if c := stageOf(other); c != nil {
+				c.Nodes = []string{"n"}
+				s.Claims = append(s.Claims, *c)
+			}
+			e := othersOf(s)
+			return e.before("n") != ""
+		}
+		if sees(tc.first, tc.second) || !sees(tc.second, tc.first) {
+			t.Errorf("%s: the first waits: %v, the second waits: %v", name, sees(tc.first, tc.second), sees(tc.second, tc.first))
+		}
+	}
+	for _, g := range []*v1alpha1.CommGroup{group("a", v1alpha1.StageEnded, testNow), group("a", v1alpha1.StageNodes, testNow), testGroup()} {
+		if c := stageOf(g); c != nil {
+			t.Errorf("%+v claims nodes: %+v", g.Status.Span, c)
+		}
+	}
+}
+
+// TestGroupStageAwaitsOthers: the stage begins once no other run is on any of its nodes; it makes no pod at all while a group that
+// is ahead has one of them; and both waits end.
+func TestGroupStageAwaitsOthers(t *testing.T) {
+	group := groupSpan(3, nil)
+	w := newWorld(group, testNodes(3))
+	w.settle()
+	w.reportFacts()
+	w.settle()
+	for i := range w.nodes {
+		startPod(w.podOn(w.nodes[i].Name), w.nodes[i].Name, w.now)
+		cn := w.commNode(w.nodes[i].Name)
+		cn.Status.Run = testReport(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+		endPod(w.podOn(w.nodes[i].Name), 0, w.now)
+	}
+	w.others = []corev1.Pod{runPodOfOther(w.nodes[2].Name)}
+	w.settle()
+	span := w.group.Status.Span
+	if span == nil || span.Stage != v1alpha1.StageNodes || !strings.Contains(span.Message, "team/h") || w.group.Status.Run.Phase != v1alpha1.RunPhaseRunning {
+		t.Fatalf("while another run is there: %+v", span)
+	}
+	// It ends, and the stage begins; then a group comes that was ahead by the API's clock.
+	w.others = nil
+	w.step()
+	if span = w.group.Status.Span; span.Stage != v1alpha1.StageWaitingForMembers || span.Message != "" {
+		t.Fatalf("once it has ended: %+v", span)
+	}
+	w.claims = []Claim{{Group: "team/h", UID: "uid-a", Since: span.StageStartTime.Add(-time.Second), Nodes: []string{w.nodes[1].Name}}}
+	w.pods = map[string]*corev1.Pod{}
+	w.settle()
+	if len(w.pods) != 0 {
+		t.Fatalf("pods %v beside the other group's", sortedKeys(w.pods))
+	}
+	if got := w.decided.WakeAt; got.IsZero() || got.After(w.now.Add(busyPoll)) {
+		t.Errorf("looks again at %s, now is %s", got, w.now)
+	}
+	w.claims[0].Since = span.StageStartTime.Add(time.Second)
+	w.settle()
+	if len(w.pods) != 3 {
+		t.Fatalf("pods %v though the other came later", sortedKeys(w.pods))
+	}
+	w.pods = map[string]*corev1.Pod{}
+	w.claims[0].Since = span.StageStartTime.Add(-time.Second)
+	w.now = w.now.Add(seconds(group.Spec.Run.MembersDeadlineSeconds))
+	w.reportFacts()
+	w.settle()
+	if span = w.group.Status.Span; span.Stage != v1alpha1.StageEnded || span.Verdict != v1alpha1.VerdictSkipped || span.Reason != v1alpha1.ReasonNodeBusy || len(span.Culprits) > 0 {
+		t.Errorf("after the members' deadline: %+v", span)
+	}
+}
