@@ -55,7 +55,7 @@ func (a *groupAgents) act() bool {
 			a.startGroupPod(node)
 			next = &v1alpha1.SessionStatus{RunID: s.RunID, State: v1alpha1.SessionReady, SettingsHash: "h",
 				Library: &v1alpha1.LibraryFacts{Flavor: "rcclx-dev", Version: "2.28.3", BuildHash: "abc"},
-				Network: &v1alpha1.NetworkStatus{Interface: "eth0", Addresses: []string{"10.0.0.1"}, Clock: &now}}
+				Network: &v1alpha1.NetworkStatus{Interface: "eth0", Addresses: []string{fmt.Sprintf("10.0.0.%d", 1+slices.Index(a.nodes, node))}, Clock: &now}}
 		case s.State == v1alpha1.SessionClosed && next.State != v1alpha1.SessionEnded:
 			next.State = v1alpha1.SessionEnded
 		case s.State == v1alpha1.SessionClosed || s.Task == nil:
