@@ -168,7 +168,7 @@ func validationOf(group *v1alpha1.CommGroup, state *runState, outcomes []outcome
 	case waiting != "":
 		next = waiting
 	}
-	return validated(run, outcomes, spanOutcome(&group.Spec, run, state.span.span), next)
+	return validated(run, outcomes, spanOutcome(&group.Spec, run, state.span.span, len(outcomes)), next)
 }
 
 // repeats says whether the run measures again what an earlier run of the same spec and members has measured.

@@ -79,10 +79,16 @@ func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	return ctrl.Result{RequeueAfter: max(minWake, decision.WakeAt.Sub(snapshot.Now))}, nil
 }
 
-// finishes says whether the decision ends the group's run.
+// finishes says whether the decision ends the group's run, or the part of it that the nodes do alone.
 func finishes(group *v1alpha1.CommGroup, d *Decision) bool {
-	return group.Status.Run != nil && group.Status.Run.Phase == v1alpha1.RunPhaseRunning &&
-		d.Status.Run != nil && d.Status.Run.Phase == v1alpha1.RunPhaseFinished
+	was, is := group.Status.Run, d.Status.Run
+	if was == nil || is == nil || was.Phase != v1alpha1.RunPhaseRunning {
+		return false
+	}
+	alone := func(s *v1alpha1.SpanStatus) bool {
+		return s == nil || s.RunID != is.ID || s.Stage == v1alpha1.StageNodes
+	}
+	return is.Phase == v1alpha1.RunPhaseFinished || alone(group.Status.Span) && !alone(d.Status.Span)
 }
 
 func equalStatus(a, b *v1alpha1.CommGroupStatus) bool { return equality.Semantic.DeepEqual(a, b) }

@@ -53,6 +53,8 @@ type groupStage struct {
 	// left are the indexes of the members that the group went on without; certain: they could be read.
 	left    map[int]bool
 	certain bool
+	// unwritten: they are too many ranges for the status.
+	unwritten bool
 	// here caches the present members, plans what tests measure, and choice the network.
 	here   []*seat
 	plans  map[string]*v1alpha1.NodeTask

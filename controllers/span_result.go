@@ -46,6 +46,8 @@ type fallout struct {
 // commResult is what one communicator showed.
 type commResult struct {
 	*communicator
+	// missing: some node said nothing, or could not take part.
+	missing bool
 	bad     bool
 	reason  string
 	message string
@@ -87,6 +89,13 @@ func (g *groupStage) evaluateOpen() roundState {
 		for _, f := range r.out {
 			broken = true
 			g.drop(f.seat, f.reason, f.message)
+		}
+	}
+	for i := range results {
+		if r := &results[i]; r.unanswered() {
+			g.end(v1alpha1.VerdictError, v1alpha1.ReasonRunDeadlineExceeded, fmt.Sprintf(
+				"Test %s was not given to its members before its deadline: no manager was there to do so. Ask for a new run by the annotation %s.", r.test.ID, v1alpha1.AnnotationRunRequested))
+			return roundOpen
 		}
 	}
 	g.round = results
@@ -155,6 +164,11 @@ func (g *groupStage) evaluate(t *v1alpha1.SpanTest) testResult {
 			s.name, t.ID, int(g.in.now.Sub(t.StartTime.Time).Seconds()), silentAt(s, t.ID))})
 	}
 	return r
+}
+
+// unanswered says whether nothing bad was seen, and yet not everyone said something good.
+func (r *testResult) unanswered() bool {
+	return !r.bad && len(r.out) == 0 && slices.ContainsFunc(r.communicators, func(c commResult) bool { return c.missing })
 }
 
 // unanswering are the members whose agents do not answer. Where some never took the task up, the others only wait for them;
@@ -231,7 +245,7 @@ func (g *groupStage) evaluateCommunicator(r *testResult, c *communicator) commRe
 			r.out = append(r.out, fallout{s, cmp.Or(status.Reason, v1alpha1.ReasonGroupStepFailed), fmt.Sprintf("Node %s could not do task %s: %s", s.name, r.test.ID, status.Message)})
 		}
 	}
-	if out.bad || missing > 0 {
+	if out.missing = missing > 0; out.bad || out.missing {
 		return out
 	}
 	status := commStatus(c.seats[0].taskStatus(r.test.ID), c.name)

@@ -25,8 +25,8 @@ type seat struct {
 	report *v1alpha1.SessionStatus
 	// member: the node is still a member of the group, and the same node.
 	member bool
-	// present: the group has not gone on without it.
-	present bool
+	// present: the group has not gone on without it; held: so the API has it, and what this step decides is not written yet.
+	present, held bool
 }
 
 // fit says whether a node may take part in the group: it passed alone, and that still counts.
@@ -58,6 +58,7 @@ func (g *groupStage) takeSeats() {
 		}
 		one := &seat{index: int(s.Index), name: name, commNode: cn, session: s, next: *s}
 		one.present = g.certain && !g.left[one.index] && (s.State == v1alpha1.SessionOpen || g.span.Stage == v1alpha1.StageEnded)
+		one.held = one.present
 		one.member = uid[name] != "" && uid[name] == cn.Spec.NodeUID
 		if r := cn.Status.Session; r != nil && r.RunID == g.in.run.ID {
 			one.report = r
@@ -85,7 +86,7 @@ func (g *groupStage) takeSeats() {
 		if index == members {
 			break
 		}
-		g.seats[index] = &seat{index: index, name: o.node, commNode: cn, next: g.newSession(index, cn), member: true, present: true,
+		g.seats[index] = &seat{index: index, name: o.node, commNode: cn, next: g.newSession(index, cn), member: true, present: true, held: true,
 			pod: podOfRun(g.in.pods[o.node], g.in.run.ID)}
 		index++
 	}
@@ -284,7 +285,9 @@ func (g *groupStage) writeLeft() {
 	}
 	if text := set.String(); len(text) <= maxLeftSet && g.certain {
 		g.span.LeftSet = text
-	} // else the sessions, which are ended, tell it
+	} else {
+		g.unwritten = true // the sessions, which are ended, tell it
+	}
 	if g.span.Stage != v1alpha1.StageEnded {
 		g.span.Present = int32(len(g.present()))
 	}
@@ -296,6 +299,14 @@ func (g *groupStage) writeLeft() {
 // maxLeftSet is what status.span.leftSet holds.
 const maxLeftSet = 1024
 
+// letGo says whether the member's session and pod may end: only once the API has it that the group goes on without the member,
+// or that the stage is over. Were the status lost after they ended, nothing would tell why they did.
+func (g *groupStage) letGo(s *seat) bool {
+	return !s.held || g.savedOver() || g.unwritten && !s.present
+}
+
+func (g *groupStage) savedOver() bool { return g.saved != nil && g.saved.Stage == v1alpha1.StageEnded }
+
 // sessions of all nodes as they should be.
 func (g *groupStage) sessions() map[string]*v1alpha1.SessionAssignment {
 	out := make(map[string]*v1alpha1.SessionAssignment, len(g.seats))
@@ -303,7 +314,7 @@ func (g *groupStage) sessions() map[string]*v1alpha1.SessionAssignment {
 		if s == nil {
 			continue
 		}
-		if !s.present || g.out.over || s.session != nil && s.session.State == v1alpha1.SessionClosed {
+		if g.letGo(s) || s.session != nil && s.session.State == v1alpha1.SessionClosed {
 			// What is ended stays so: a decision on an old read must not open it again.
 			s.next.State, s.next.Task = v1alpha1.SessionClosed, nil
 			if s.session == nil {
@@ -327,7 +338,7 @@ func (g *groupStage) planPods() {
 	}
 	needed := make(map[string]bool, len(g.seats))
 	for _, s := range g.seats {
-		if s != nil && s.present && s.pod != nil {
+		if s != nil && s.pod != nil && (!g.letGo(s) || s.present) {
 			needed[s.pod.Name] = true
 		}
 	}
@@ -335,7 +346,7 @@ func (g *groupStage) planPods() {
 		if !needed[pod.Name] {
 			return false
 		}
-		if !g.out.over {
+		if !g.savedOver() {
 			return true
 		}
 		end := g.span.StageStartTime.Add(exitGrace) // an agent whose session has ended ends by itself

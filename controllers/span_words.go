@@ -82,8 +82,8 @@ func culpritNames(culprits []v1alpha1.Culprit) []string {
 	return out
 }
 
-// spanOutcome is the group's stage as one more outcome beside the nodes': it decides with them.
-func spanOutcome(spec *v1alpha1.CommGroupSpec, run *v1alpha1.GroupRunStatus, span *v1alpha1.SpanStatus) *outcome {
+// spanOutcome is the group's stage as one more outcome beside those of so many nodes: it decides with them.
+func spanOutcome(spec *v1alpha1.CommGroupSpec, run *v1alpha1.GroupRunStatus, span *v1alpha1.SpanStatus, nodes int) *outcome {
 	if spec.Span != v1alpha1.SpanGroup || run == nil {
 		return nil
 	}
@@ -92,6 +92,11 @@ func spanOutcome(spec *v1alpha1.CommGroupSpec, run *v1alpha1.GroupRunStatus, spa
 	case span == nil || span.RunID != run.ID || span.Stage != v1alpha1.StageEnded || span.Verdict == "":
 		// No result is never a pass.
 		o.reason, o.message = v1alpha1.ReasonInconclusive, fmt.Sprintf("Run %s has no result over several nodes.", run.ID)
+	case span.Verdict == v1alpha1.VerdictPass && int(span.Members) < nodes:
+		// A node's result may have come, or come again, after the members were fixed.
+		o.verdict, o.reason = v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive
+		o.message = fmt.Sprintf("The communicator of run %s was over %d of its %d nodes: the others had no result when it was formed. Ask for a new run by the annotation %s.",
+			run.ID, span.Members, nodes, v1alpha1.AnnotationRunRequested)
 	default:
 		o.verdict, o.reason, o.message = span.Verdict, span.Reason, span.Message
 		o.culprits = span.Culprits
@@ -101,7 +106,7 @@ func spanOutcome(spec *v1alpha1.CommGroupSpec, run *v1alpha1.GroupRunStatus, spa
 
 // withSpan adds the group's stage to the nodes' outcomes.
 func withSpan(outcomes []outcome, spec *v1alpha1.CommGroupSpec, run *v1alpha1.GroupRunStatus, span *v1alpha1.SpanStatus) []outcome {
-	o := spanOutcome(spec, run, span)
+	o := spanOutcome(spec, run, span, len(outcomes))
 	if o == nil {
 		return outcomes
 	}
