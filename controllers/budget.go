@@ -82,11 +82,17 @@ func selectedIn(members string) int {
 	return n
 }
 
+// asked says whether a person asks for a run that has not started yet, whatever else it is due for.
+func asked(in runInput) bool {
+	request := runRequest(in.group)
+	return request != "" && (in.group.Status.Run == nil || request != in.group.Status.Run.Request)
+}
+
 // overBudget says why a run waits for the next day, and until when; empty where it may start. What a person asks for by
 // the annotation runs all the same, and counts.
 func overBudget(in runInput, trigger string, nodes int) (why string, until time.Time) {
 	b := budgetNow(&in.group.Status, in.group.Spec.Run.MaxGPUMinutesPerDay, in.now)
-	if b == nil || trigger == triggerRequested {
+	if b == nil || asked(in) {
 		return "", time.Time{}
 	}
 	needs, basis := estimate(&in.group.Spec, in.group.Status.History, nodes)

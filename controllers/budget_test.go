@@ -40,6 +40,9 @@ func TestOverBudget(t *testing.T) {
 	} {
 		g := testGroup()
 		g.Spec.Run.MaxGPUMinutesPerDay, g.Status.Budget, g.Status.History = tc.limit, tc.budget, tc.history
+		if tc.trigger == triggerRequested {
+			g.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "now"}
+		}
 		why, until := overBudget(runInput{now: testNow, group: g}, tc.trigger, tc.nodes)
 		if (why == "") != (tc.words == "") || !strings.Contains(why, tc.words) || (why == "") != until.IsZero() {
 			t.Errorf("%s: %q until %s, expected %q", name, why, until, tc.words)
