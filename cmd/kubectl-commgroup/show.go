@@ -63,6 +63,9 @@ func printStatus(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommNo
 	if b := group.Status.Baseline; b != nil {
 		sections = append(sections, section{"", func() error { return report.Baseline(w, b) }})
 	}
+	if len(group.Status.History) > 0 {
+		sections = append(sections, section{"Last runs", func() error { return report.History(w, &group.Status) }})
+	}
 	if group.Status.Span != nil {
 		sections = append(sections, section{"Over several nodes", func() error { return report.Span(w, group, nodes) }})
 	}

@@ -23,3 +23,18 @@ func TestStatusShowsAdvice(t *testing.T) {
 		group.Status.Advice = []v1alpha1.SettingAdvice{{Name: "dda.AllReduce/BFloat16", State: v1alpha1.WorthYes}}
 	}
 }
+
+// TestStatusShowsHistory: only once a run is over.
+func TestStatusShowsHistory(t *testing.T) {
+	group := &v1alpha1.CommGroup{}
+	for _, want := range []bool{false, true} {
+		var b bytes.Buffer
+		if err := printStatus(&b, group, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(b.String(), "\nLast runs\n"); got != want {
+			t.Errorf("shown: %v, expected %v:\n%s", got, want, b.String())
+		}
+		group.Status.History = []v1alpha1.RunSummary{{ID: "1-1"}}
+	}
+}

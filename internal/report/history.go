@@ -1,0 +1,38 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"time"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// History prints the last runs, the newest first, where they point, and what of the day's budget is used.
+func History(w io.Writer, s *v1alpha1.CommGroupStatus) error {
+	rows := [][]string{{"RUN", "TRIGGER", "VERDICT", "REASON", "STARTED", "TOOK", "MEMBERS", "GPU-MINUTES", "BUS GB/s", "GROUP GB/s", "CULPRIT"}}
+	for i := range s.History {
+		h := &s.History[i]
+		took := unknown
+		if h.FinishTime != nil {
+			took = h.FinishTime.Sub(h.StartTime.Time).Round(time.Second).String()
+		}
+		verdict := cmp.Or(string(h.Verdict), "aborted")
+		rows = append(rows, []string{h.ID, h.Trigger, verdict, orUnknown(h.Reason), h.StartTime.UTC().Format("2006-01-02 15:04 UTC"), took,
+			orUnknown(h.Members), fmt.Sprint(h.GPUMinutes), optionalGBps(h.BusBandwidthMBps), optionalGBps(h.GroupBusBandwidthMBps), orUnknown(h.Culprit)})
+	}
+	if err := table(w, rows); err != nil {
+		return err
+	}
+	if s.Trend != "" {
+		if _, err := fmt.Fprintln(w, wrap("trend of the bus bandwidth under the present baseline: "+string(s.Trend))); err != nil {
+			return err
+		}
+	}
+	if b := s.Budget; b != nil {
+		_, err := fmt.Fprintln(w, wrap(fmt.Sprintf("budget of %s (UTC): %d of %d GPU-minutes used by runs that are over", b.Day, b.UsedGPUMinutes, b.LimitGPUMinutes)))
+		return err
+	}
+	return nil
+}
