@@ -338,7 +338,8 @@ func podNeeded(pod *corev1.Pod, run *v1alpha1.GroupRunStatus, node *nodeState, n
 		return false
 	}
 	end := node.report.FinishTime.Add(exitGrace)
-	if !now.Before(end) {
+	// The time is of the node's clock: one that is minutes ahead must not keep the GPUs for as long.
+	if !now.Before(end) || end.After(now.Add(2*exitGrace)) {
 		return false
 	}
 	*wakeAt = earlier(*wakeAt, end)
