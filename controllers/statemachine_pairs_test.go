@@ -48,24 +48,23 @@ var contradictoryPairs = map[conditionPair]string{
 	{cAccepted, cPublished}: "UT UF UU",
 	{cAccepted, cSimulated}: "UT UF UU",
 	// Facts that are not there fit to nothing; but those that are there may already not fit.
-	{cAgents, cFits}:       "FT UT",
-	{cAgents, cRunning}:    "TU FU UU",
-	{cAgents, cValidated}:  "", // a result outlives its node's silence
-	{cAgents, cSettings}:   "",
-	{cAgents, cPublished}:  "",
-	{cAgents, cSimulated}:  "",
-	{cFits, cRunning}:      "TU FU UU",
-	{cFits, cValidated}:    "", // each node by itself may be good
-	{cFits, cSettings}:     "",
-	{cFits, cPublished}:    "",
-	{cFits, cSimulated}:    "",
-	{cRunning, cValidated}: "UT UF UU",
-	{cRunning, cSettings}:  "UT UF UU",
-	{cRunning, cPublished}: "UT UF UU",
-	{cRunning, cSimulated}: "UT UF UU",
-	// What was not shown to be good is not published as proven, but for what stays from the run before.
+	{cAgents, cFits}:         "FT UT",
+	{cAgents, cRunning}:      "TU FU UU",
+	{cAgents, cValidated}:    "", // a result outlives its node's silence
+	{cAgents, cSettings}:     "",
+	{cAgents, cPublished}:    "",
+	{cAgents, cSimulated}:    "",
+	{cFits, cRunning}:        "TU FU UU",
+	{cFits, cValidated}:      "", // each node by itself may be good
+	{cFits, cSettings}:       "",
+	{cFits, cPublished}:      "",
+	{cFits, cSimulated}:      "",
+	{cRunning, cValidated}:   "UT UF UU",
+	{cRunning, cSettings}:    "UT UF UU",
+	{cRunning, cPublished}:   "UT UF UU",
+	{cRunning, cSimulated}:   "UT UF UU",
 	{cValidated, cSettings}:  "",
-	{cValidated, cPublished}: "FT",
+	{cValidated, cPublished}: "", // with a run that goes on; else see contradictions
 	{cValidated, cSimulated}: "",
 	{cSettings, cPublished}:  "",
 	{cSettings, cSimulated}:  "",
@@ -121,6 +120,8 @@ func contradictions(s *v1alpha1.CommGroupStatus) string {
 		return fmt.Sprintf("Validated is False (%s) while run %+v goes on", reasons[cValidated], s.Run)
 	case (letters[cSimulated] == "T") != (s.Origin == v1alpha1.OriginSimulated):
 		return fmt.Sprintf("Simulated is %s, origin %s", letters[cSimulated], s.Origin)
+	case letters[cValidated] == "F" && letters[cPublished] == "T" && !going:
+		return fmt.Sprintf("Validated is False (%s), and the settings are published as proven", reasons[cValidated])
 	case letters[cPublished] == "T" && s.Published == nil:
 		return "published, and nothing is"
 	case s.Run != nil && (s.Run.Phase == v1alpha1.RunPhaseFinished) != (s.Run.Verdict != ""):
@@ -132,7 +133,7 @@ func contradictions(s *v1alpha1.CommGroupStatus) string {
 		switch {
 		case span.RunID != s.Run.ID:
 			return fmt.Sprintf("the group's stage is of run %s, the run is %s", span.RunID, s.Run.ID)
-		case going == (span.Stage == v1alpha1.StageEnded):
+		case !going && span.Stage != v1alpha1.StageEnded: // the other way round a node that was made anew may run alone once more
 			return fmt.Sprintf("run %+v with stage %s", s.Run, span.Stage)
 		case (span.Stage == v1alpha1.StageEnded) != (span.Verdict != ""):
 			return fmt.Sprintf("stage %s with verdict %q", span.Stage, span.Verdict)

@@ -1,0 +1,306 @@
+package controllers
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// knowledge is what a machine knows apart from the objects: what really happened.
+type knowledge struct {
+	// passed are the nodes whose agents reported a pass with all results, by the Node's UID: the spec's hash, of what was measured.
+	passed map[string]map[string]bool
+	// formed are the specs over whose members the group's communicator was good, by hash and the members.
+	formed map[string]bool
+	// hashOf the spec that a run measures, by the run's id.
+	hashOf map[string]string
+	// faulty are the nodes to which anything bad was done, by name.
+	faulty map[string]string
+	// verdicts of runs, by id.
+	verdicts map[string]v1alpha1.Verdict
+	run      int64
+	idle     time.Time // since when no run goes on
+	seen     map[string]int
+}
+
+func newKnowledge() knowledge {
+	return knowledge{passed: map[string]map[string]bool{}, formed: map[string]bool{}, hashOf: map[string]string{}, faulty: map[string]string{},
+		verdicts: map[string]v1alpha1.Verdict{}, seen: map[string]int{}}
+}
+
+func (m *machine) blame(node, why string) {
+	if m.known.faulty[node] == "" {
+		m.known.faulty[node] = why
+	}
+}
+
+// step reconciles once and checks what must be true after each step.
+func (m *machine) step(fresh bool) (Decision, error) {
+	m.t.Helper()
+	before := m.group.Status.DeepCopy()
+	written := m.writes.status
+	s, d, err := m.reconcile(fresh)
+	words := "decided"
+	if err != nil {
+		words = "refused: " + strings.ReplaceAll(err.Error(), "\n", "; ")
+	}
+	m.logf("%s: %s; %d CommNodes, +%d -%d pods", words, runWords(&m.group.Status), len(d.CommNodes), len(d.CreatePods), len(d.DeletePods))
+	if m.rng.IntN(8) == 0 {
+		m.checkPure(s)
+	}
+	if m.rng.IntN(6) == 0 {
+		m.checkMissing(s, &d)
+	}
+	if m.writes.status > written {
+		m.checkStatus(before, s)
+	}
+	return d, err
+}
+
+func runWords(s *v1alpha1.CommGroupStatus) string {
+	run := s.Run
+	if run == nil {
+		return "no run"
+	}
+	words := fmt.Sprintf("run %s (%s) %s %s", run.ID, run.Trigger, run.Phase, run.Verdict)
+	if s.Span != nil {
+		words += fmt.Sprintf(", stage %s %s %s, left %q", s.Span.Stage, s.Span.Verdict, s.Span.Reason, s.Span.LeftSet)
+	}
+	return words
+}
+
+// checkStatus holds a status that was written against what really happened.
+func (m *machine) checkStatus(before *v1alpha1.CommGroupStatus, s *Snapshot) {
+	m.t.Helper()
+	now := &m.group.Status
+	if words := contradictions(now); words != "" {
+		m.failf("%s", words)
+	}
+	if now.ObservedGeneration < before.ObservedGeneration {
+		m.failf("generation %d after %d", now.ObservedGeneration, before.ObservedGeneration)
+	}
+	for i := range now.Conditions {
+		c := &now.Conditions[i]
+		if old := meta.FindStatusCondition(before.Conditions, c.Type); old != nil && c.ObservedGeneration < old.ObservedGeneration {
+			m.failf("%s: generation %d after %d", c.Type, c.ObservedGeneration, old.ObservedGeneration)
+		}
+	}
+	m.checkRun(now)
+	was := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionSettingsPublished)
+	if passed := now.Run != nil && now.Run.Phase == v1alpha1.RunPhaseFinished && now.Run.Verdict == v1alpha1.VerdictPass; was != nil && was.Status != metav1.ConditionTrue &&
+		meta.IsStatusConditionTrue(now.Conditions, v1alpha1.ConditionSettingsPublished) && !passed {
+		m.failf("settings that were not published as proven (%s) are so without a run that passed: %s", was.Reason, runWords(now))
+	}
+	for _, c := range slices.Concat(now.Culprits, spanCulprits(now)) {
+		m.known.seen["culprit"]++
+		names := strings.FieldsFunc(c.Node+" "+c.Name, func(r rune) bool { return strings.ContainsRune(" ,<>-", r) })
+		if !slices.ContainsFunc(names, func(n string) bool { return m.known.faulty[n] != "" }) {
+			m.failf("innocent %s is named: %+v\nfaulty: %v", c.Node, c, m.known.faulty)
+		}
+	}
+	if meta.IsStatusConditionTrue(now.Conditions, v1alpha1.ConditionReady) {
+		m.known.seen["ready"]++
+		m.checkReady(now, s)
+	}
+}
+
+func spanCulprits(s *v1alpha1.CommGroupStatus) []v1alpha1.Culprit {
+	if s.Span == nil {
+		return nil
+	}
+	return s.Span.Culprits
+}
+
+// checkRun: numbers go up, and what failed passes only in a new run.
+func (m *machine) checkRun(now *v1alpha1.CommGroupStatus) {
+	run := now.Run
+	if run == nil {
+		if m.known.run > 0 {
+			m.failf("the run is gone")
+		}
+		return
+	}
+	if run.Number < m.known.run || run.Number > m.known.run+1 {
+		m.failf("run %d after %d", run.Number, m.known.run)
+	}
+	if run.Number > m.known.run {
+		m.tasks, m.taken = map[string]map[string]bool{}, map[string]time.Time{} // tasks have names within their run
+		m.known.seen["run "+run.Trigger]++
+	}
+	m.known.run = run.Number
+	m.known.hashOf[run.ID] = run.SpecHash
+	if old := m.known.verdicts[run.ID]; run.Verdict == v1alpha1.VerdictPass && old != "" && old != v1alpha1.VerdictPass && old != v1alpha1.VerdictInconclusive {
+		m.failf("run %s passes after it was %s", run.ID, old)
+	}
+	if run.Verdict != "" && m.known.verdicts[run.ID] == "" {
+		m.known.seen["verdict "+string(run.Verdict)]++
+	}
+	if run.Verdict != "" {
+		m.known.verdicts[run.ID] = run.Verdict
+	}
+	switch {
+	case run.Phase == v1alpha1.RunPhaseRunning:
+		m.known.idle = time.Time{}
+	case m.known.idle.IsZero():
+		m.known.idle = m.now
+	}
+	if span := now.Span; span != nil && span.Verdict == v1alpha1.VerdictPass && span.RunID == run.ID {
+		m.checkFormed(span, run)
+	}
+}
+
+// checkFormed: the group's stage passes only where a communicator over all its members was formed, and gave numbers.
+func (m *machine) checkFormed(span *v1alpha1.SpanStatus, run *v1alpha1.GroupRunStatus) {
+	i := slices.IndexFunc(span.Tests, func(t v1alpha1.SpanTest) bool {
+		return testKind(t.ID) == testGroupKind && t.Verdict == v1alpha1.VerdictPass
+	})
+	if i < 0 || span.LeftSet != "" || span.Present != span.Members || len(span.Results) == 0 || len(m.tasks[span.Tests[i].ID]) != int(span.Members) {
+		m.failf("the group's stage passes with %+v, tasks %v", span, m.tasks)
+	}
+	m.known.seen["stage passed"]++
+	m.known.formed[run.SpecHash+"/"+fmt.Sprint(sortedKeys(m.tasks[span.Tests[i].ID]))] = true
+}
+
+// checkReady: Ready is True only where each member's agent has reported a pass of what the spec asks for, and with span Group
+// the communicator over just these members was good.
+func (m *machine) checkReady(now *v1alpha1.CommGroupStatus, s *Snapshot) {
+	members, err := selectMembers(&s.Group.Spec, s.Nodes)
+	if err != nil || len(members) == 0 {
+		m.failf("Ready with %d members, %v", len(members), err)
+	}
+	hash := specHash(&s.Group.Spec)
+	var all []string
+	for _, member := range members {
+		if !m.known.passed[member.UID][hash] {
+			m.failf("Ready, and the agent of node %s (%s) never reported a pass of this spec", member.Name, member.UID)
+		}
+		all = append(all, member.Name)
+	}
+	slices.Sort(all)
+	if s.Group.Spec.Span == v1alpha1.SpanGroup && !m.known.formed[hash+"/"+fmt.Sprint(all)] {
+		m.failf("Ready, and no communicator over %v was formed with this spec: %+v", all, now.Span)
+	}
+}
+
+// checkPure: a decision changes nothing that it reads, and is the same each time.
+func (m *machine) checkPure(s *Snapshot) {
+	copied := *s
+	copied.Group = s.Group.DeepCopy()
+	copied.CommNodes = (&v1alpha1.CommNodeList{Items: s.CommNodes}).DeepCopy().Items
+	first := Decide(s, testConfig)
+	second := Decide(&copied, testConfig)
+	if !reflect.DeepEqual(first.Status, second.Status) || len(first.CommNodes) != len(second.CommNodes) || !first.WakeAt.Equal(second.WakeAt) {
+		m.failf("two decisions on one snapshot differ: %+v\n%+v", first.Status, second.Status)
+	}
+	if !reflect.DeepEqual(s.CommNodes, copied.CommNodes) || !reflect.DeepEqual(s.Group, copied.Group) {
+		m.failf("a decision changed what it read")
+	}
+}
+
+// checkMissing: with any one report, result or list gone, the same objects make no pass; and a read that failed concludes nothing.
+func (m *machine) checkMissing(s *Snapshot, d *Decision) {
+	without := *s
+	without.ListError = errors.New("no answer")
+	got := Decide(&without, testConfig)
+	for _, c := range got.Status.Conditions {
+		if c.Status != metav1.ConditionUnknown || c.Reason != v1alpha1.ReasonListFailed {
+			m.failf("%s is %s (%s) after a read that failed", c.Type, c.Status, c.Reason)
+		}
+	}
+	got.Status.Conditions = s.Group.Status.Conditions
+	if !equalStatus(&got.Status, &s.Group.Status) || len(got.CommNodes)+len(got.CreatePods)+len(got.DeletePods)+len(got.DeleteCommNodes)+len(got.Events) > 0 {
+		m.failf("a read that failed changes %+v", got)
+	}
+	run := d.Status.Run
+	if run == nil || run.Phase != v1alpha1.RunPhaseFinished || run.Verdict != v1alpha1.VerdictPass || len(s.CommNodes) == 0 {
+		return
+	}
+	members, err := selectMembers(&s.Group.Spec, s.Nodes)
+	if err != nil || membersHash(members) != run.MembersHash {
+		return
+	}
+	at := m.rng.IntN(len(s.CommNodes))
+	for what, take := range map[string]func(*v1alpha1.CommNode){
+		"status.run": func(cn *v1alpha1.CommNode) { cn.Status.Run = nil },
+		"spec.run":   func(cn *v1alpha1.CommNode) { cn.Spec.Run = nil },
+		"verdict":    func(cn *v1alpha1.CommNode) { cn.Status.Run.Verdict = "" },
+		"results":    func(cn *v1alpha1.CommNode) { cn.Status.Run.Results = nil },
+		"a series":   func(cn *v1alpha1.CommNode) { cn.Status.Run.Results = cn.Status.Run.Results[1:] },
+		"the last size": func(cn *v1alpha1.CommNode) {
+			r := &cn.Status.Run.Results[0]
+			r.SizeBytes = r.SizeBytes[:len(r.SizeBytes)-1]
+		},
+		"another run":    func(cn *v1alpha1.CommNode) { cn.Status.Run.ID = "9-99" },
+		"another spec":   func(cn *v1alpha1.CommNode) { cn.Status.Run.Generation++ },
+		"still measured": func(cn *v1alpha1.CommNode) { cn.Status.Run.Phase = v1alpha1.NodeRunRunning },
+	} {
+		poor := *s
+		poor.CommNodes = (&v1alpha1.CommNodeList{Items: s.CommNodes}).DeepCopy().Items
+		cn := &poor.CommNodes[at]
+		if cn.Status.Run == nil || cn.Spec.Run == nil || len(cn.Status.Run.Results) == 0 || !slices.ContainsFunc(members, func(x Member) bool { return x.Name == cn.Spec.NodeName }) {
+			return
+		}
+		take(cn)
+		m.known.seen["missing"]++
+		got := Decide(&poor, testConfig)
+		v := meta.FindStatusCondition(got.Status.Conditions, v1alpha1.ConditionValidated)
+		if r := got.Status.Run; r.ID == run.ID && r.Phase != v1alpha1.RunPhaseRunning && (r.Verdict == v1alpha1.VerdictPass || v.Status == metav1.ConditionTrue) {
+			m.failf("run %s passes although node %s lacks %s: %s", r.ID, cn.Spec.NodeName, what, v.Message)
+		}
+	}
+}
+
+// quiet reconciles with caches that have come up until nothing changes, which has to be soon; then nothing is written, and
+// nothing is to be done at once.
+func (m *machine) quiet() {
+	m.t.Helper()
+	failing := m.failing
+	m.failing = 0
+	defer func() { m.failing = failing }()
+	for range maxSettleSteps {
+		before := m.writes
+		d, err := m.step(true)
+		if err != nil {
+			m.failf("a write on a fresh read is refused: %v", err)
+		}
+		if now := m.writes; now.status == before.status && now.commNodes == before.commNodes && now.pods == before.pods && now.configMaps == before.configMaps {
+			if n := len(d.CommNodes) + len(d.CreatePods) + len(d.DeleteCommNodes) + len(d.DeletePods) + len(d.DeleteConfigMaps); n > 0 || d.ConfigMap != nil {
+				m.failf("nothing changes, and still %d writes are decided: %+v", n, d)
+			}
+			if !d.WakeAt.IsZero() && !d.WakeAt.After(m.now) {
+				m.failf("nothing changes, and it is to be looked at again at once, again and again: wake at %s, %s", d.WakeAt.Format("15:04:05.000"), runWords(&d.Status))
+			}
+			m.checkHeld()
+			return
+		}
+	}
+	m.failf("%d decisions with no event in between still change something", maxSettleSteps)
+}
+
+// maxSettleSteps: CommNodes, the run, its assignments, pods; or the end of one run and the begin of the next.
+const maxSettleSteps = 12
+
+// checkHeld: with no run that goes on, and its agents' time to end by themselves over, each pod that holds GPUs is told to end,
+// whatever the nodes' clocks say.
+func (m *machine) checkHeld() {
+	for _, name := range sortedKeys(m.pods) {
+		pod := m.pods[name]
+		if !podAlive(pod) || !pod.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if run := m.group.Status.Run; run == nil || pod.Labels[v1alpha1.LabelRunID] != run.ID {
+			m.failf("pod %s of no run holds GPUs; %s", name, runWords(&m.group.Status))
+		}
+		if !m.known.idle.IsZero() && m.now.Sub(m.known.idle) > 2*exitGrace+time.Second {
+			m.failf("pod %s holds GPUs %s after the run's end", name, m.now.Sub(m.known.idle))
+		}
+	}
+}

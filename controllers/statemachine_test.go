@@ -1,0 +1,411 @@
+package controllers
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// TestStateMachineNode and TestStateMachineGroup play random histories of a group and hold each step against the invariants.
+func TestStateMachineNode(t *testing.T) {
+	playSeeds(t, v1alpha1.SpanNode, 30, map[string]int{"ready": 50, "culprit": 20, "missing": 50, "verdict Fail": 3, "run NodesChanged": 5, "run Scheduled": 5, "ended": 30})
+}
+
+func TestStateMachineGroup(t *testing.T) {
+	playSeeds(t, v1alpha1.SpanGroup, 30, map[string]int{"ready": 20, "culprit": 20, "stage passed": 10, "verdict Fail": 5, "ended": 30})
+}
+
+// FuzzStateMachine looks for seeds whose history breaks an invariant.
+func FuzzStateMachine(f *testing.F) {
+	f.Add(uint64(1000), true)
+	f.Add(uint64(1000), false)
+	f.Fuzz(func(t *testing.T, seed uint64, group bool) {
+		span := v1alpha1.SpanNode
+		if group {
+			span = v1alpha1.SpanGroup
+		}
+		playHistory(t, seed, span)
+	})
+}
+
+func playSeeds(t *testing.T, span v1alpha1.Span, seeds int, least map[string]int) {
+	seen := map[string]int{}
+	for seed := range uint64(seeds) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			for what, n := range playHistory(t, seed, span) {
+				seen[what] += n
+			}
+		})
+	}
+	t.Logf("%v", seen)
+	for what, n := range least {
+		if seen[what] < n && !t.Failed() {
+			t.Errorf("the histories are too tame: %s %d times, want %d", what, seen[what], n)
+		}
+	}
+}
+
+// playHistory plays one history, ends it, and returns what was seen in it.
+func playHistory(t *testing.T, seed uint64, span v1alpha1.Span) map[string]int {
+	m := randomMachine(t, seed, span)
+	defer func() {
+		if t.Failed() {
+			t.Logf("seed %d, span %s", seed, span)
+		}
+	}()
+	unrest := 4 + m.rng.IntN(30) // as clusters mostly are: now and then something happens
+	for range 120 {
+		calm := m.rng.IntN(unrest) > 0
+		switch {
+		case m.rng.IntN(3) == 0:
+			m.passTime()
+		case calm:
+			m.work()
+		default:
+			m.happen()
+		}
+		switch m.rng.IntN(4) {
+		case 0:
+			m.quiet()
+		case 1:
+		default:
+			_, _ = m.step(false)
+		}
+	}
+	m.endHistory()
+	return m.known.seen
+}
+
+func randomMachine(t *testing.T, seed uint64, span v1alpha1.Span) *machine {
+	rng := rand.New(rand.NewPCG(seed, 29))
+	n := 1 + rng.IntN(6)
+	group := groupSpan(n, nil)
+	group.Spec.Span = span
+	group.Spec.Run.MaxParallelNodes = 1 + rng.Int32N(int32(n))
+	group.Spec.Run.StartDeadlineSeconds, group.Spec.Run.NodeDeadlineSeconds = 60, 120
+	group.Spec.Run.MembersDeadlineSeconds = 90
+	group.Spec.Members.MinMembers = 1 + rng.Int32N(int32(n))
+	group.Spec.Benchmark.MaxSizeBytes = 16384
+	if rng.IntN(3) == 0 {
+		group.Spec.Run.Schedule = "*/10 * * * *"
+	}
+	if rng.IntN(3) == 0 && n > 1 {
+		group.Spec.Mesh = []v1alpha1.MeshDimension{{Name: "dp", Size: int32(n)}, {Name: "tp", Size: 8}}
+	}
+	if rng.IntN(4) == 0 {
+		group.Spec.Localization.Mode = v1alpha1.LocalizationOff
+	}
+	m := newMachine(t, seed, group, n)
+	m.punctual = rng.IntN(2) == 0
+	if rng.IntN(2) == 0 {
+		m.failing = 4 + rng.IntN(20)
+	}
+	for _, name := range m.nodeNames() {
+		if rng.IntN(3) == 0 {
+			m.skew[name] = time.Duration(rng.IntN(360)-180) * time.Second
+		}
+	}
+	for range max(0, rng.IntN(5)-2) {
+		if n < 2 {
+			break
+		}
+		i, f := rng.IntN(n), &m.faults
+		switch rng.IntN(8) {
+		case 0:
+			f.hangNodes = append(f.hangNodes, i)
+		case 1:
+			f.slowNodes = append(f.slowNodes, i)
+		case 2:
+			j := (i + 1) % n
+			f.hangPairs = append(f.hangPairs, [2]int{i, j})
+			m.blame(m.nodes[j].Name, "hangs with its neighbour")
+		case 3:
+			f.slowRails = append(f.slowRails, [2]int{i, rng.IntN(8)})
+		case 4:
+			f.wrongNodes = append(f.wrongNodes, i)
+		case 5:
+			f.dieNodes = append(f.dieNodes, i)
+		case 6:
+			f.silentNodes = append(f.silentNodes, i)
+		case 7:
+			f.muteNodes = append(f.muteNodes, i)
+		}
+		m.blame(m.nodes[i].Name, "is faulty in the group")
+	}
+	return m
+}
+
+// busy says whether something of the node's is to be done by its agents now.
+func (m *machine) busy(node string) bool {
+	cn := m.commNode(node)
+	return cn == nil || cn.Spec.Session != nil && cn.Spec.Session.State == v1alpha1.SessionOpen || cn.Spec.Run != nil && cn.Spec.Run.Closed == nil && finishedReport(cn) == nil || m.groupPod(node) != nil || cn.Status.Facts == nil
+}
+
+// passTime goes on a little, or to what the manager waits for. Whoever should have acted meanwhile is late.
+func (m *machine) passTime() {
+	d := time.Duration(m.rng.IntN(3000)) * time.Millisecond
+	work := slices.ContainsFunc(m.nodeNames(), m.busy) || m.group.Status.Run != nil && m.group.Status.Run.Phase == v1alpha1.RunPhaseRunning
+	if !(m.punctual && work) && m.rng.IntN(3) == 0 {
+		if d = time.Duration(m.rng.IntN(100)) * time.Second; m.rng.IntN(2) == 0 && m.wakeAt.After(m.now) {
+			d = min(m.wakeAt.Sub(m.now), 10*time.Minute)
+		}
+	}
+	m.now = m.now.Add(d)
+	late := d > 10*time.Second
+	for _, node := range m.nodeNames() {
+		if late && (m.busy(node) || m.group.Status.Run != nil && m.group.Status.Run.Phase == v1alpha1.RunPhaseRunning) {
+			m.blame(node, "late")
+		}
+		if cn := m.commNode(node); cn != nil && cn.Status.Facts != nil && m.rng.IntN(8) > 0 {
+			m.monitor(node)
+		} else if cn != nil && cn.Status.Facts != nil && !factsHold(cn, m.now) {
+			m.blame(node, "its facts ran out")
+		}
+	}
+	m.logf("%s go by", d)
+}
+
+// work lets monitors, kubelets and agents do what they are to do, each with some chance.
+func (m *machine) work() {
+	m.kubelets()
+	for _, node := range m.nodeNames() {
+		if m.rng.IntN(4) > 0 {
+			m.monitor(node)
+		}
+		if m.rng.IntN(4) > 0 {
+			verdict := v1alpha1.VerdictPass
+			if m.rng.IntN(60) == 0 {
+				verdict = v1alpha1.VerdictFail
+			}
+			m.runAgent(node, verdict)
+		}
+	}
+	m.stageAgents()
+}
+
+// runAgent starts the node's run pod, or lets the agent in it report.
+func (m *machine) runAgent(node string, verdict v1alpha1.Verdict) {
+	cn := m.commNode(node)
+	for _, name := range m.podsOn(node) {
+		pod := m.pods[name]
+		if ofGroupStage(pod) || !podAlive(pod) || !pod.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if pod.Spec.NodeName == "" {
+			if !slices.ContainsFunc(m.podsOn(node), func(other string) bool { return m.pods[other].Spec.NodeName != "" && podAlive(m.pods[other]) }) {
+				startPod(pod, node, m.now) // the scheduler found its GPUs free
+			}
+			return
+		}
+		if cn == nil || !assigned(cn, pod.Labels[v1alpha1.LabelRunID]) {
+			continue
+		}
+		if finishedReport(cn) != nil {
+			endPod(pod, 0, m.now)
+			return
+		}
+		r := testReport(cn.Spec.Run, verdict, 300_000, m.now.Add(m.skew[node]))
+		r.BootID = m.facts(node).BootID
+		code := int32(0)
+		if verdict != v1alpha1.VerdictPass {
+			r.Reason, code = v1alpha1.ReasonWrongData, 1
+			m.blame(node, "reported "+string(verdict))
+		}
+		cn.Status.Run = r
+		if m.rng.IntN(4) > 0 {
+			endPod(pod, code, m.now)
+		}
+		if hash := m.known.hashOf[cn.Spec.Run.ID]; verdict == v1alpha1.VerdictPass && hash != "" {
+			if m.known.passed[cn.Spec.NodeUID] == nil {
+				m.known.passed[cn.Spec.NodeUID] = map[string]bool{}
+			}
+			m.known.passed[cn.Spec.NodeUID][hash] = true
+		}
+		m.logf("%s reports %s in run %s", node, verdict, cn.Spec.Run.ID)
+		return
+	}
+}
+
+// stageAgents lets the agents of the group's stage go on, but for some that take their time.
+func (m *machine) stageAgents() {
+	for _, node := range m.nodeNames() {
+		pods := m.podsOn(node)
+		cn := m.commNode(node)
+		orphan := cn != nil && cn.Spec.Session == nil && cn.Status.Session != nil // its session was taken away: it ends
+		if orphan {
+			cn.Status.Session = nil
+		}
+		for _, name := range pods {
+			if pod := m.pods[name]; orphan && ofGroupStage(pod) && podAlive(pod) && pod.Spec.NodeName != "" {
+				endPod(pod, 1, m.now)
+			}
+			if pod := m.pods[name]; ofGroupStage(pod) && !podAlive(pod) && len(pods) > 1 {
+				delete(m.pods, name) // so that there is one at a time
+			}
+		}
+	}
+	never := m.faults.neverReady
+	for i := range m.nodes {
+		if m.absent[m.nodes[i].Name] || m.rng.IntN(4) == 0 {
+			m.faults.neverReady = append(slices.Clip(m.faults.neverReady), i)
+		}
+	}
+	if m.playAgents() {
+		m.logf("agents of the stage go on")
+	}
+	m.faults.neverReady = never
+}
+
+// happen is something that happens to the group, its nodes, its objects or the manager.
+func (m *machine) happen() {
+	names := m.nodeNames()
+	if len(names) == 0 {
+		m.absent = map[string]bool{}
+		return
+	}
+	node := names[m.rng.IntN(len(names))]
+	cn := m.commNode(node)
+	pods := m.podsOn(node)
+	what := m.rng.IntN(23)
+	switch what {
+	case 0, 1:
+		m.runAgent(node, []v1alpha1.Verdict{v1alpha1.VerdictFail, v1alpha1.VerdictError}[what])
+	case 2:
+		if len(pods) > 0 {
+			m.blame(node, "its pod was lost")
+			delete(m.pods, pods[0])
+		}
+	case 3:
+		if len(pods) > 0 {
+			m.blame(node, "its pod was evicted")
+			m.deletePod(pods[0])
+		}
+	case 4:
+		if len(pods) > 0 && podAlive(m.pods[pods[0]]) && m.pods[pods[0]].Spec.NodeName != "" {
+			m.blame(node, "its pod ended")
+			endPod(m.pods[pods[0]], int32(m.rng.IntN(2)), m.now)
+		}
+	case 5, 6:
+		m.blame(node, "rebooted")
+		m.changes[node]++
+		if m.rng.IntN(2) == 0 {
+			m.monitor(node) // else it tells later
+		}
+	case 7:
+		m.blame(node, "went away")
+		m.absent[node] = true
+	case 8, 9:
+		for _, name := range sortedKeys(m.absent) {
+			if m.absent[name] {
+				m.made++
+				m.nodes = slices.Clone(m.nodes)
+				m.nodes[m.index[name]].UID = types.UID(fmt.Sprintf("uid-%s-%d", name, m.made)) // the name of old, another node
+				delete(m.absent, name)
+			}
+		}
+	case 10:
+		if len(m.nodes) < 8 {
+			name := fmt.Sprintf("n%05d", len(m.nodes)*7+m.rng.IntN(7))
+			if _, there := m.index[name]; !there {
+				m.index[name] = len(m.nodes)
+				m.nodes = append(slices.Clone(m.nodes), testNode(name, nil))
+			}
+		}
+	case 11:
+		m.group.Spec.Benchmark.Iterations++
+		m.group.Generation++
+	case 12:
+		m.group.Spec.Publish.Mode = []v1alpha1.PublishMode{v1alpha1.PublishOff, v1alpha1.PublishWhenProven}[m.rng.IntN(2)]
+		m.group.Generation++ // nothing that a run depends on
+	case 13:
+		m.setState([]v1alpha1.RunState{v1alpha1.RunActive, v1alpha1.RunSuspended}[m.rng.IntN(2)])
+	case 14:
+		m.setState(v1alpha1.RunActive)
+	case 15:
+		m.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: fmt.Sprint(m.rng.IntN(1000))}
+	case 16:
+		if cn != nil {
+			m.blame(node, "its CommNode was deleted")
+			m.deleteCommNode(cn.Name)
+		}
+	case 17:
+		m.blame(node, "GPUs came or went")
+		m.nodes = slices.Clone(m.nodes)
+		gpus := testNode(node, nil).Status.Allocatable[v1alpha1.ResourceGPU]
+		gpus.Set([]int64{4, 8, 8}[m.rng.IntN(3)])
+		m.nodes[m.index[node]].Status.Allocatable = corev1.ResourceList{v1alpha1.ResourceGPU: gpus}
+	case 18:
+		switch {
+		case m.configMap == nil:
+			m.configMap = &corev1.ConfigMap{Data: map[string]string{"theirs": "1"}}
+			m.configMap.Name, m.configMap.Namespace = configMapName(m.group), m.group.Namespace
+		case m.rng.IntN(2) == 0:
+			m.configMap = nil
+		default:
+			m.configMap.Data = map[string]string{"NCCL_DEBUG": "INFO"}
+		}
+	case 19:
+		m.group.Spec.Span = []v1alpha1.Span{v1alpha1.SpanNode, v1alpha1.SpanGroup}[m.rng.IntN(2)]
+		m.group.Generation++
+	case 20:
+		if cn != nil && cn.Status.Run != nil {
+			m.blame(node, "its report was lost")
+			cn.Status.Run = nil
+		}
+	case 21:
+		if cn != nil && cn.Status.Session != nil {
+			m.blame(node, "its agent was told to stop")
+			s := cn.Status.Session
+			s.State, s.Reason, s.Message = v1alpha1.SessionFailed, v1alpha1.ReasonInterrupted, "SIGTERM"
+		}
+	case 22:
+		m.record() // another manager takes over, whose caches are of now; it knows nothing but the objects
+		m.catchUp(true)
+		m.wakeAt = time.Time{}
+	}
+	m.logf("event %d at %s", what, node)
+}
+
+// endHistory leaves the cluster alone: no agent answers any more, and kubelets end what is to end. Within the sum of its
+// deadlines the run is over and no pod is left.
+func (m *machine) endHistory() {
+	m.t.Helper()
+	m.group.Spec.Run.Schedule = ""
+	m.failing = 0
+	spec := &m.group.Spec
+	one := time.Duration(len(m.nodes)+1)*(seconds(spec.Run.StartDeadlineSeconds+spec.Run.NodeDeadlineSeconds)+stuckPodAfter+time.Minute) +
+		time.Duration(groupPodSeconds(spec))*time.Second
+	end := m.now.Add(one * (maxRepeats + 2)) // the run that goes on, and those that follow from what changed before
+	m.logf("left alone")
+	for range 3000 {
+		m.kubelets()
+		m.quiet()
+		run := m.group.Status.Run
+		if len(m.pods) == 0 && (run == nil || run.Phase != v1alpha1.RunPhaseRunning) {
+			m.known.seen["ended"]++
+			return
+		}
+		if m.now.After(end) {
+			m.failf("the run does not end: %s, %d pods", runWords(&m.group.Status), len(m.pods))
+		}
+		for _, node := range m.nodeNames() {
+			m.blame(node, "left alone")
+		}
+		switch {
+		case m.wakeAt.IsZero() && len(m.pods) == 0:
+			m.failf("nothing is waited for, and the run goes on: %s", runWords(&m.group.Status))
+		case m.wakeAt.After(m.now):
+			m.now = m.wakeAt
+		default:
+			m.now = m.now.Add(time.Second)
+		}
+	}
+	m.failf("the run does not end: %s, %d pods", runWords(&m.group.Status), len(m.pods))
+}

@@ -1,0 +1,403 @@
+package controllers
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// machine is a cluster as a manager really sees it: its caches lag behind the API server, each kind by itself; writes that rest
+// on an old read are refused as the API server refuses them, any write may fail, and what was written before stays. The agents
+// of the group's stage are those of groupWorld. All of it follows from the seed.
+type machine struct {
+	*groupWorld
+	rng *rand.Rand
+	// views are what the API server has had, the last is what it has; never changed once they are there.
+	views []apiView
+	// cache says which view each kind in the manager's cache is of.
+	cache struct{ group, nodes, commNodes, pods, configMap int }
+	// version is the last resource version; made counts objects, for their UIDs.
+	version, made int
+	// absent nodes are no objects of the API, by name; their places stay, for the agents go by them.
+	absent map[string]bool
+	// skew of the nodes' clocks, by name.
+	skew map[string]time.Duration
+	// failing: one write in so many fails; 0 for none.
+	failing int
+	// punctual: no time goes by while an agent has something to do.
+	punctual bool
+	trace    []string
+	wakeAt   time.Time
+	writes   writeCounts
+	known    knowledge
+}
+
+type apiView struct {
+	group     *v1alpha1.CommGroup
+	nodes     []corev1.Node
+	commNodes map[string]*v1alpha1.CommNode
+	pods      map[string]*corev1.Pod
+	configMap *corev1.ConfigMap
+}
+
+// writeCounts are the writes that the API server took from the manager, and the nodes that they were of.
+type writeCounts struct {
+	status, commNodes, pods, configMaps int
+	nodes                               map[string]bool
+}
+
+var errInjected = errors.New("the API server does not answer")
+
+// errConflict is what the API server says to a write that rests on an old read.
+var errConflict = errors.New("conflict")
+
+func (m *machine) logf(format string, args ...any) {
+	m.trace = append(m.trace, m.now.Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
+}
+
+// failf ends the history, and prints its end.
+func (m *machine) failf(format string, args ...any) {
+	m.t.Helper()
+	m.t.Fatalf("%s\nsettings: %s\nfaults: %+v\nthe history's end:\n%s", fmt.Sprintf(format, args...), describe(&m.group.Spec), m.faults,
+		strings.Join(m.trace[max(0, len(m.trace)-60):], "\n"))
+}
+
+func describe(s *v1alpha1.CommGroupSpec) string {
+	return fmt.Sprintf("span %s, maxParallelNodes %d, minMembers %d, schedule %q, mesh %d", s.Span, s.Run.MaxParallelNodes, s.Members.MinMembers, s.Run.Schedule, len(s.Mesh))
+}
+
+// record gives each object that changed a new resource version.
+func (m *machine) record() {
+	next, changed := apiView{}, false
+	last := apiView{}
+	if len(m.views) > 0 {
+		last = m.views[len(m.views)-1]
+	}
+	bump := func() string { m.version++; changed = true; return strconv.Itoa(m.version) }
+	if next.group = last.group; last.group == nil || !equality.Semantic.DeepEqual(m.group, last.group) {
+		m.group.ResourceVersion = bump()
+		next.group = m.group.DeepCopy()
+	}
+	present := slices.DeleteFunc(slices.Clone(m.nodes), func(n corev1.Node) bool { return m.absent[n.Name] })
+	if next.nodes = last.nodes; last.group == nil || !equality.Semantic.DeepEqual(present, last.nodes) {
+		bump()
+		next.nodes = (&corev1.NodeList{Items: present}).DeepCopy().Items
+	}
+	next.commNodes = make(map[string]*v1alpha1.CommNode, len(m.commNodes))
+	changed = changed || len(m.commNodes) != len(last.commNodes) || len(m.pods) != len(last.pods)
+	for name, cn := range m.commNodes {
+		if next.commNodes[name] = last.commNodes[name]; !equality.Semantic.DeepEqual(cn, last.commNodes[name]) {
+			cn.ResourceVersion = bump()
+			next.commNodes[name] = cn.DeepCopy()
+		}
+	}
+	next.pods = make(map[string]*corev1.Pod, len(m.pods))
+	for name, pod := range m.pods {
+		if next.pods[name] = last.pods[name]; !equality.Semantic.DeepEqual(pod, last.pods[name]) {
+			pod.ResourceVersion = bump()
+			next.pods[name] = pod.DeepCopy()
+		}
+	}
+	if next.configMap = last.configMap; !equality.Semantic.DeepEqual(m.configMap, last.configMap) {
+		if m.configMap != nil {
+			m.configMap.ResourceVersion = bump()
+		}
+		next.configMap, changed = m.configMap.DeepCopy(), true
+	}
+	if changed {
+		m.views = append(m.views, next)
+	}
+}
+
+// catchUp moves the caches on: all the way, or each by some random way. None ever goes back.
+func (m *machine) catchUp(fresh bool) {
+	last := len(m.views) - 1
+	for _, at := range []*int{&m.cache.group, &m.cache.nodes, &m.cache.commNodes, &m.cache.pods, &m.cache.configMap} {
+		if fresh || m.rng.IntN(2) == 0 {
+			*at = last
+		} else {
+			*at += m.rng.IntN(last - *at + 1)
+		}
+	}
+}
+
+// read is gather: from the caches, and from the API itself where they lack a pod.
+func (m *machine) read() *Snapshot {
+	group := m.views[m.cache.group].group
+	s := &Snapshot{Now: m.now, Group: group, Nodes: m.views[m.cache.nodes].nodes}
+	commNodes := m.views[m.cache.commNodes].commNodes
+	for _, name := range sortedKeys(commNodes) {
+		s.CommNodes = append(s.CommNodes, *commNodes[name])
+	}
+	pods := func(v *apiView) {
+		s.RunPods = nil
+		for _, name := range sortedKeys(v.pods) {
+			s.RunPods = append(s.RunPods, *v.pods[name])
+		}
+	}
+	pods(&m.views[m.cache.pods])
+	if missesPod(s) {
+		pods(&m.views[len(m.views)-1])
+	}
+	if cm := m.views[m.cache.configMap].configMap; cm != nil && ownedBy(cm, group) {
+		s.OwnedConfigMaps = append(s.OwnedConfigMaps, cm.Name)
+		if cm.Name == configMapName(group) {
+			s.ConfigMap, s.ConfigMapCertain = cm, true
+		}
+	}
+	return s
+}
+
+// reconcile is Reconcile: it reads, decides, writes the objects, and then the status.
+func (m *machine) reconcile(fresh bool) (*Snapshot, Decision, error) {
+	m.record()
+	m.catchUp(fresh)
+	s := m.read()
+	d := Decide(s, testConfig)
+	if d.NeedConfigMapLookup {
+		s.ConfigMap, s.ConfigMapCertain = nil, true
+		if cm := m.views[len(m.views)-1].configMap; cm != nil && cm.Name == configMapName(s.Group) {
+			s.ConfigMap = cm
+		}
+		if d = Decide(s, testConfig); d.NeedConfigMapLookup {
+			m.failf("it looks for the ConfigMap again and again")
+		}
+	}
+	m.decided = d
+	err := m.apply(s, &d)
+	if errors.Is(err, errClosureNotWritten) && finishes(s.Group, &d) {
+		return s, d, err
+	}
+	if statusErr := m.writeStatus(s, &d); statusErr != nil {
+		return s, d, statusErr
+	}
+	m.wakeAt = d.WakeAt
+	return s, d, err
+}
+
+// refused fails a write at random.
+func (m *machine) refused() error {
+	if m.failing > 0 && m.rng.IntN(m.failing) == 0 {
+		return errInjected
+	}
+	return nil
+}
+
+func (m *machine) apply(s *Snapshot, d *Decision) error {
+	var errs []error
+	for _, name := range d.DeletePods {
+		if pod := m.pods[name]; pod != nil {
+			if err := m.refused(); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			m.writes.pods++
+			m.deletePod(name)
+		}
+	}
+	for _, name := range d.DeleteCommNodes {
+		if err := m.refused(); err != nil {
+			errs = append(errs, err)
+		} else {
+			m.deleteCommNode(name)
+		}
+	}
+	for _, name := range d.DeleteConfigMaps {
+		if m.configMap != nil && m.configMap.Name == name {
+			m.configMap = nil
+			m.writes.configMaps++
+		}
+	}
+	for _, change := range d.CommNodes {
+		if err := m.writeCommNode(change); err != nil {
+			if run := change.Desired.Spec.Run; run != nil && run.Closed != nil {
+				err = fmt.Errorf("%w: %w", errClosureNotWritten, err)
+			}
+			errs = append(errs, err)
+		}
+	}
+	errs = append(errs, m.createPods(s, d.CreatePods))
+	if d.ConfigMap != nil {
+		errs = append(errs, m.writeConfigMap(s, d))
+	}
+	return errors.Join(errs...)
+}
+
+// deletePod is the API server's: a pod that never came to a node, or is over, is gone at once; the kubelet ends the others.
+func (m *machine) deletePod(name string) {
+	if pod := m.pods[name]; pod.Spec.NodeName == "" || !podAlive(pod) {
+		delete(m.pods, name)
+	} else if pod.DeletionTimestamp.IsZero() {
+		pod.DeletionTimestamp = stamp(m.now)
+	}
+}
+
+// deleteCommNode takes its pods along, as the garbage collector does.
+func (m *machine) deleteCommNode(name string) {
+	cn := m.commNodes[name]
+	if cn == nil {
+		return
+	}
+	m.writes.commNodes++
+	m.writes.nodes[cn.Spec.NodeName] = true
+	delete(m.commNodes, name)
+	for _, podName := range sortedKeys(m.pods) {
+		if m.pods[podName].OwnerReferences[0].UID == cn.UID {
+			m.deletePod(podName)
+		}
+	}
+}
+
+func (m *machine) writeCommNode(change CommNodeChange) error {
+	if err := m.refused(); err != nil {
+		return err
+	}
+	name := change.Desired.Name
+	old := m.commNodes[name]
+	switch {
+	case change.Current == nil && old != nil:
+		return errors.New("already exists")
+	case change.Current != nil && old == nil:
+		return errors.New("not found")
+	case change.Current != nil && old.ResourceVersion != change.Current.ResourceVersion:
+		return errConflict
+	}
+	next := change.Desired.DeepCopy()
+	if old != nil {
+		next.Status = *old.Status.DeepCopy()
+	} else {
+		m.made++
+		next.UID, next.CreationTimestamp = types.UID(fmt.Sprintf("uid-cn-%d", m.made)), *stamp(m.now)
+	}
+	m.version++
+	next.ResourceVersion = strconv.Itoa(m.version) // so that a second write on the same read conflicts
+	m.commNodes[name] = next
+	m.writes.commNodes++
+	m.writes.nodes[next.Spec.NodeName] = true
+	return nil
+}
+
+// createPods is that of apply.go, with its look at the API itself.
+func (m *machine) createPods(s *Snapshot, pods []*corev1.Pod) error {
+	var errs []error
+	taken := 0
+	for _, pod := range m.pods {
+		if podAlive(pod) && !podStuck(pod, m.now) && !ofGroupStage(pod) {
+			taken++
+		}
+	}
+	for _, pod := range pods {
+		if m.pods[pod.Name] != nil || !ofGroupStage(pod) && taken >= int(s.Group.Spec.Run.MaxParallelNodes) {
+			continue
+		}
+		taken++
+		if err := m.refused(); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		pod = pod.DeepCopy()
+		pod.CreationTimestamp, pod.Status.Phase = *stamp(m.now), corev1.PodPending
+		m.pods[pod.Name] = pod
+		m.writes.pods++
+		if !slices.ContainsFunc(sortedKeys(m.commNodes), func(n string) bool { return m.commNodes[n].UID == pod.OwnerReferences[0].UID }) {
+			m.deletePod(pod.Name) // its owner is gone
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (m *machine) writeConfigMap(s *Snapshot, d *Decision) error {
+	err := m.refused()
+	switch {
+	case s.ConfigMap != nil && !ownedBy(s.ConfigMap, s.Group):
+		m.failf("a ConfigMap of someone else is to be written: %+v", d.ConfigMap)
+	case err != nil:
+	case s.ConfigMap == nil && m.configMap != nil, s.ConfigMap != nil && (m.configMap == nil || m.configMap.ResourceVersion != s.ConfigMap.ResourceVersion):
+		err = errConflict
+	default:
+		m.configMap = d.ConfigMap.DeepCopy()
+		m.writes.configMaps++
+		return nil
+	}
+	configMapRefused(d, s.Group, s.Now, err)
+	return err
+}
+
+func (m *machine) writeStatus(s *Snapshot, d *Decision) error {
+	if equalStatus(&s.Group.Status, &d.Status) {
+		return nil
+	}
+	if err := m.refused(); err != nil {
+		return err
+	}
+	if m.group.ResourceVersion != s.Group.ResourceVersion {
+		return errConflict
+	}
+	m.group.Status = *d.Status.DeepCopy()
+	m.events = append(m.events, d.Events...)
+	m.writes.status++
+	return nil
+}
+
+// newMachine is a cluster with the group in it, of which the manager has seen nothing yet.
+func newMachine(t *testing.T, seed uint64, group *v1alpha1.CommGroup, nodes int) *machine {
+	m := &machine{rng: rand.New(rand.NewPCG(seed, 23)), absent: map[string]bool{}, skew: map[string]time.Duration{}, writes: writeCounts{nodes: map[string]bool{}}}
+	m.groupWorld = &groupWorld{world: newWorld(group, testNodes(nodes)), t: t, tasks: map[string]map[string]bool{}, taken: map[string]time.Time{}, index: map[string]int{}}
+	for i := range m.nodes {
+		m.index[m.nodes[i].Name] = i
+	}
+	m.known = newKnowledge()
+	m.record()
+	return m
+}
+
+// nodeNames of the nodes that are there, in order.
+func (m *machine) nodeNames() []string {
+	var out []string
+	for i := range m.nodes {
+		if !m.absent[m.nodes[i].Name] {
+			out = append(out, m.nodes[i].Name)
+		}
+	}
+	return out
+}
+
+// podsOn are the names of the node's pods, in order.
+func (m *machine) podsOn(node string) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(m.pods)), func(name string) bool { return m.pods[name].Labels[v1alpha1.LabelNode] != node })
+}
+
+// kubelets end the pods that are to end, and those of nodes that are gone.
+func (m *machine) kubelets() {
+	for _, name := range sortedKeys(m.pods) {
+		if pod := m.pods[name]; !pod.DeletionTimestamp.IsZero() || m.absent[pod.Labels[v1alpha1.LabelNode]] {
+			delete(m.pods, name)
+		}
+	}
+}
+
+// monitor reports the node's facts by its own clock.
+func (m *machine) monitor(node string) {
+	if cn := m.commNode(node); cn != nil {
+		cn.Status.Facts = m.facts(node)
+	}
+}
+
+// facts of the node as they are: a change of the node is another boot.
+func (m *machine) facts(node string) *v1alpha1.NodeFacts {
+	f := testFacts(m.now.Add(m.skew[node]))
+	f.BootID = fmt.Sprint("boot-", m.changes[node])
+	return f
+}
