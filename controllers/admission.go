@@ -156,7 +156,7 @@ func retriable(c *v1alpha1.RunClosure) bool {
 }
 
 // retryAt is when the node is due again; zero where it is not.
-func (n *nodeState) retryAt(in runInput) time.Time {
+func (n *nodeState) retryAt() time.Time {
 	a := assignmentOf(n.commNode)
 	if a == nil || n.member == nil || n.closure == nil || !retriable(n.closure) || a.Retries >= maxRetries {
 		return time.Time{}
@@ -165,15 +165,15 @@ func (n *nodeState) retryAt(in runInput) time.Time {
 }
 
 func (n *nodeState) retryDue(in runInput) bool {
-	at := n.retryAt(in)
+	at := n.retryAt()
 	return !at.IsZero() && !in.now.Before(at)
 }
 
 // nextRetry is the nearest time at which a node is due again.
-func nextRetry(nodes []nodeState, in runInput) time.Time {
+func nextRetry(nodes []nodeState) time.Time {
 	var next time.Time
 	for i := range nodes {
-		next = earlier(next, nodes[i].retryAt(in))
+		next = earlier(next, nodes[i].retryAt())
 	}
 	return next
 }

@@ -197,7 +197,7 @@ func dueTrigger(in runInput, last *v1alpha1.GroupRunStatus, nodes []nodeState, h
 		}
 		return triggerNodesChanged, time.Time{}
 	}
-	return "", earlier(next, nextRetry(nodes, in))
+	return "", earlier(next, nextRetry(nodes))
 }
 
 // runRequest is the annotation that asks for a run, cut to what status.run.request holds.
