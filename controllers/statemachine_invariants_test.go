@@ -106,6 +106,12 @@ func (m *machine) checkStatus(before *v1alpha1.CommGroupStatus, s *Snapshot) {
 			m.failf("innocent %s is named: %+v\nfaulty: %v", c.Node, c, m.known.faulty)
 		}
 	}
+	for _, would := range now.WouldGate {
+		node, _, _ := strings.Cut(would, " ")
+		if m.known.seen["would gate"]++; m.known.faulty[strings.TrimSuffix(node, ":")] == "" {
+			m.failf("innocent %s would be gated\nfaulty: %v", would, m.known.faulty)
+		}
+	}
 	if meta.IsStatusConditionTrue(now.Conditions, v1alpha1.ConditionReady) {
 		m.known.seen["ready"]++
 		m.checkReady(now, s)

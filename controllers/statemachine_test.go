@@ -93,6 +93,10 @@ func randomMachine(t *testing.T, seed uint64, span v1alpha1.Span) *machine {
 	group.Spec.Run.MembersDeadlineSeconds = 90
 	group.Spec.Members.MinMembers = 1 + rng.Int32N(int32(n))
 	group.Spec.Benchmark.MaxSizeBytes = 16384
+	group.Spec.Benchmark.Variants = []v1alpha1.Variant{v1alpha1.VariantBaseline, v1alpha1.VariantDDA}
+	if rng.IntN(2) == 0 {
+		group.Spec.Gating.Mode = v1alpha1.GatingDryRun
+	}
 	if rng.IntN(3) == 0 {
 		group.Spec.Run.Schedule = "*/10 * * * *"
 	}

@@ -98,9 +98,9 @@ func (m *machine) record() {
 	next.commNodes = make(map[string]*v1alpha1.CommNode, len(m.commNodes))
 	changed = changed || len(m.commNodes) != len(last.commNodes) || len(m.pods) != len(last.pods)
 	for name, cn := range m.commNodes {
-		if next.commNodes[name] = last.commNodes[name]; !equality.Semantic.DeepEqual(cn, last.commNodes[name]) {
+		if next.commNodes[name] = last.commNodes[name]; !sameCommNodes(cn, last.commNodes[name]) {
 			cn.ResourceVersion = bump()
-			next.commNodes[name] = cn.DeepCopy()
+			next.commNodes[name] = copyOf(cn)
 		}
 	}
 	next.pods = make(map[string]*corev1.Pod, len(m.pods))
@@ -119,6 +119,24 @@ func (m *machine) record() {
 	if changed {
 		m.views = append(m.views, next)
 	}
+}
+
+// sameCommNodes and copyOf take reports and facts as values that nobody changes: they are replaced as a whole, and large.
+func sameCommNodes(a, b *v1alpha1.CommNode) bool {
+	if b == nil || a.Status.Run != b.Status.Run || a.Status.Facts != b.Status.Facts {
+		return false
+	}
+	x, y := *a, *b
+	x.Status.Run, x.Status.Facts, y.Status.Run, y.Status.Facts = nil, nil, nil, nil
+	return equality.Semantic.DeepEqual(&x, &y)
+}
+
+func copyOf(cn *v1alpha1.CommNode) *v1alpha1.CommNode {
+	bare := *cn
+	bare.Status.Run, bare.Status.Facts = nil, nil
+	out := bare.DeepCopy()
+	out.Status.Run, out.Status.Facts = cn.Status.Run, cn.Status.Facts
+	return out
 }
 
 // catchUp moves the caches on: all the way, or each by some random way. None ever goes back.
@@ -276,7 +294,7 @@ func (m *machine) writeCommNode(change CommNodeChange) error {
 	}
 	next := change.Desired.DeepCopy()
 	if old != nil {
-		next.Status = *old.Status.DeepCopy()
+		next.Status = old.Status
 	} else {
 		m.made++
 		next.UID, next.CreationTimestamp = types.UID(fmt.Sprintf("uid-cn-%d", m.made)), *stamp(m.now)

@@ -1,0 +1,186 @@
+package controllers
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// What random histories have shown, each by itself.
+
+// TestLostStatusLosesNothing: whenever the objects were written and the status was not, the next decision comes to the same end.
+func TestLostStatusLosesNothing(t *testing.T) {
+	for name, tc := range map[string]struct {
+		faults faults
+		change func(*v1alpha1.CommGroup)
+		lose   bool
+	}{
+		"good":         {},
+		"mesh":         {change: mesh("dp", 4, "tp", 8)},
+		"dies":         {faults: faults{dieNodes: []int{1}}},
+		"hangs":        {faults: faults{hangNodes: []int{2}}},
+		"slow":         {faults: faults{slowNodes: []int{2}}},
+		"never ready":  {faults: faults{neverReady: []int{3}}},
+		"mute":         {faults: faults{muteNodes: []int{3}}},
+		"pod lost":     {lose: true},
+		"too few left": {lose: true, change: func(g *v1alpha1.CommGroup) { g.Spec.Members.MinMembers = 4 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			end := func(losing bool) string {
+				w := newGroupWorld(t, 4, tc.faults, tc.change)
+				lose := func() {}
+				if tc.lose {
+					w.at(testGroupKind, func() { w.losePod(3) })
+					lose = w.meddle
+				}
+				w.meddle = func() {
+					lose()
+					if losing {
+						before := w.group.Status.DeepCopy()
+						w.step()
+						w.group.Status = *before
+					}
+				}
+				w.play()
+				s := w.span()
+				return fmt.Sprintf("run %s, stage %s (%s), left %q, present %d, culprits %v", w.group.Status.Run.Verdict, s.Verdict, s.Reason, s.LeftSet, s.Present, w.culprits())
+			}
+			if want, got := end(false), end(true); got != want {
+				t.Errorf("with each status lost once: %s\notherwise: %s", got, want)
+			}
+		})
+	}
+}
+
+// TestTestThatWasNeverGivenOut: the manager wrote the test down and was then away until past its deadline. No one was asked, so
+// that no one passed, and no one is to blame.
+func TestTestThatWasNeverGivenOut(t *testing.T) {
+	w := newGroupWorld(t, 4, faults{}, nil)
+	gone := false
+	w.meddle = func() {
+		if s := w.span(); !gone && s != nil && s.Stage == v1alpha1.StageWaitingForMembers && w.alive() == 4 {
+			gone = true
+			w.playAgents() // all are ready
+			w.step()
+			if len(w.span().Tests) != 1 || len(w.tasks) > 0 {
+				t.Fatalf("%+v, tasks %v", w.span(), w.tasks)
+			}
+			w.now = w.now.Add(20 * time.Hour)
+		}
+	}
+	w.play()
+	if s := w.span(); !gone || s.Verdict != v1alpha1.VerdictError || s.Reason != v1alpha1.ReasonRunDeadlineExceeded || len(s.Culprits) > 0 || len(s.Results) > 0 {
+		t.Errorf("%v, %+v", gone, s)
+	}
+}
+
+// TestReportThatComesWithTheStage: a node is given up at its deadline and so left out of the group's communicator, and its pass
+// comes before that is written. The stage begins only once it is; and a node that was not in the communicator is no pass.
+func TestReportThatComesWithTheStage(t *testing.T) {
+	w := newGroupWorld(t, 3, faults{}, nil)
+	late := w.nodes[2].Name
+	for i := range w.nodes {
+		name := w.nodes[i].Name
+		startPod(w.podOn(name), name, w.now)
+		if name != late {
+			w.commNode(name).Status.Run = testReport(w.commNode(name).Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+			endPod(w.podOn(name), 0, w.now)
+		}
+	}
+	w.settle()
+	w.now = w.now.Add(seconds(w.group.Spec.Run.NodeDeadlineSeconds))
+	w.reportFacts()
+	d := Decide(w.snapshot(), testConfig)
+	closes := slices.ContainsFunc(d.CommNodes, func(c CommNodeChange) bool {
+		return c.Desired.Spec.NodeName == late && c.Desired.Spec.Run != nil && c.Desired.Spec.Run.Closed != nil
+	})
+	if d.Status.Span.Stage != v1alpha1.StageWaitingForMembers || d.Status.Span.Members != 2 || !closes {
+		t.Fatalf("%+v, closes %v", d.Status.Span, closes)
+	}
+	if !finishes(w.group, &d) {
+		t.Error("the stage's members would be written although the closure of one that is none was not")
+	}
+	run := d.Status.Run
+	span := &v1alpha1.SpanStatus{RunID: run.ID, Stage: v1alpha1.StageEnded, Verdict: v1alpha1.VerdictPass, Members: 2}
+	if o := spanOutcome(&w.group.Spec, run, span, 3); o.verdict != v1alpha1.VerdictInconclusive {
+		t.Errorf("a communicator over 2 of 3 nodes: %+v", o)
+	}
+	if o := spanOutcome(&w.group.Spec, run, span, 2); o.verdict != v1alpha1.VerdictPass {
+		t.Errorf("a communicator over all nodes: %+v", o)
+	}
+}
+
+// TestDueScheduleWaitsQuietly: a run that is due and cannot start wakes the controller by what it waits for, not again and again.
+func TestDueScheduleWaitsQuietly(t *testing.T) {
+	for name, cannot := range map[string]func(*groupWorld){
+		"no member": func(w *groupWorld) { w.nodes = []corev1.Node{} },
+		"no report": func(w *groupWorld) {
+			for _, cn := range w.commNodes {
+				cn.Status.Facts = nil
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := tableWorld(t, fromReady)
+			w.group.Spec.Run.Schedule = "*/5 * * * *"
+			cannot(w)
+			w.now = w.now.Add(time.Hour)
+			w.settle()
+			if at := w.decided.WakeAt; !at.IsZero() && !at.After(w.now) {
+				t.Errorf("wakes at %s, it is %s", at, w.now)
+			}
+			if run := w.group.Status.Run; run.Number != 1 {
+				t.Errorf("run %+v", run)
+			}
+		})
+	}
+}
+
+// TestStartProvesNothing: after a run that failed, the settings of the one before are not proven again by the start of the next.
+func TestStartProvesNothing(t *testing.T) {
+	w := tableWorld(t, fromReady)
+	ask := func(word string) {
+		w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: word}
+		w.settle()
+	}
+	if got := condition(w.group, v1alpha1.ConditionSettingsPublished); got != "True" {
+		t.Fatal(got)
+	}
+	ask("2")
+	if got := condition(w.group, v1alpha1.ConditionSettingsPublished); got != "True" {
+		t.Errorf("while it is repeated: %s", got)
+	}
+	w.everyoneReports(v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
+	w.settle()
+	if got := condition(w.group, v1alpha1.ConditionSettingsPublished); got != "False" {
+		t.Errorf("after it failed: %s", got)
+	}
+	ask("3")
+	if got := condition(w.group, v1alpha1.ConditionSettingsPublished); got != "False" || w.group.Status.Run.Number != 3 {
+		t.Errorf("while run %d follows: %s", w.group.Status.Run.Number, got)
+	}
+}
+
+// TestClockAheadKeepsNoGPUs: an agent gets a little time to end its pod by itself, however far ahead its node's clock is.
+func TestClockAheadKeepsNoGPUs(t *testing.T) {
+	for _, ahead := range []time.Duration{-time.Hour, 0, 20 * time.Second, 3 * time.Minute, 24 * time.Hour} {
+		w := tableWorld(t, fromRunning)
+		for i := range w.nodes {
+			cn := w.commNode(w.nodes[i].Name)
+			cn.Status.Run = testReport(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now.Add(ahead))
+		}
+		w.settle()
+		w.now = w.now.Add(2 * exitGrace)
+		w.settle()
+		for name, pod := range w.pods {
+			if pod.DeletionTimestamp.IsZero() {
+				t.Errorf("clock %s ahead: pod %s holds its GPUs %s after the report", ahead, name, 2*exitGrace)
+			}
+		}
+	}
+}
