@@ -134,6 +134,9 @@ func planCommNodes(state *runState, in runInput) (changes []CommNodeChange, remo
 		plan = planFor(&in.group.Spec)
 	}
 	assignment := func(cn *v1alpha1.CommNode, n *nodeState) *v1alpha1.RunAssignment {
+		if a := assignmentOf(cn); a != nil && laterRun(a.ID, in.group) {
+			return a
+		}
 		switch {
 		case n == nil && starting:
 			return assignmentOf(cn) // until there is a new one, it says what the node last showed

@@ -36,6 +36,16 @@ func numberOfRun(id string) int64 {
 	return number
 }
 
+// laterRun says whether a run is later than the status that was read. A run is written to the status before anything else: the
+// read is old then, and nothing of the run may be taken away by it.
+func laterRun(id string, group *v1alpha1.CommGroup) bool {
+	read := int64(0)
+	if group.Status.Run != nil {
+		read = group.Status.Run.Number
+	}
+	return read > 0 && numberOfRun(id) > read
+}
+
 // counts says whether a result of the assignment counts for the run: it is the run's own, or of a run since the last one
 // that measured every member.
 func counts(a *v1alpha1.RunAssignment, run *v1alpha1.GroupRunStatus) bool {

@@ -372,7 +372,7 @@ func (g *groupStage) held(node string) bool {
 func (g *groupStage) deletePods(needed func(*corev1.Pod) bool) {
 	for _, node := range sortedKeys(g.in.pods) {
 		for _, pod := range g.in.pods[node] {
-			if pod.DeletionTimestamp.IsZero() && !needed(pod) {
+			if pod.DeletionTimestamp.IsZero() && !laterRun(pod.Labels[v1alpha1.LabelRunID], g.in.group) && !needed(pod) {
 				g.out.deletePods = append(g.out.deletePods, pod.Name)
 			}
 		}
