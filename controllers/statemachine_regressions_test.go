@@ -184,3 +184,32 @@ func TestClockAheadKeepsNoGPUs(t *testing.T) {
 		}
 	}
 }
+
+// TestOldStatusTakesNoRunAway: a manager that takes over may read a status that is older than the CommNodes and pods. It takes
+// nothing of the newer run away: its status is refused, what it deleted would be gone.
+func TestOldStatusTakesNoRunAway(t *testing.T) {
+	w := tableWorld(t, fromReady)
+	past := []*v1alpha1.CommGroup{w.group.DeepCopy()}
+	w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "2"}
+	past = append(past, w.group.DeepCopy())
+	w.settle()
+	for i := range w.nodes {
+		startPod(w.podOn(w.nodes[i].Name), w.nodes[i].Name, w.now)
+	}
+	if run := w.group.Status.Run; run.Number != 2 || run.Phase != v1alpha1.RunPhaseRunning || w.alive() != 4 {
+		t.Fatalf("%+v, %d pods", run, w.alive())
+	}
+	for i, group := range past {
+		s := w.snapshot()
+		s.Group = group
+		d := Decide(s, testConfig)
+		for _, c := range d.CommNodes {
+			if c.Current != nil && assigned(c.Current, "1-2") && !assigned(c.Desired, "1-2") {
+				t.Errorf("%d: run 1-2 is taken from %s: %+v", i, c.Desired.Spec.NodeName, c.Desired.Spec.Run)
+			}
+		}
+		if len(d.DeletePods) > 0 || len(d.DeleteCommNodes) > 0 {
+			t.Errorf("%d: pods %v, CommNodes %v are deleted", i, d.DeletePods, d.DeleteCommNodes)
+		}
+	}
+}
