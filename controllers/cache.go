@@ -4,6 +4,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +20,7 @@ func CacheOptions(operatorNamespace string) cache.Options {
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}:           {Transform: trimNode},
+			&v1alpha1.CommNode{}:     {Transform: trimCommNode},
 			&corev1.Pod{}:            {Label: runPods},
 			&corev1.ConfigMap{}:      {Label: ours},
 			&corev1.ServiceAccount{}: {Label: ours},
@@ -26,6 +28,18 @@ func CacheOptions(operatorNamespace string) cache.Options {
 			&appsv1.DaemonSet{}:      {Label: ours, Namespaces: map[string]cache.Config{operatorNamespace: {}}},
 		},
 	}
+}
+
+// trimCommNode keeps of the managed fields when the monitor wrote last, which is how old its report is, and nothing else.
+func trimCommNode(object any) (any, error) {
+	if cn, ok := object.(*v1alpha1.CommNode); ok {
+		w := monitorWrite(cn.ManagedFields)
+		cn.ManagedFields = nil
+		if w != nil {
+			cn.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: w.Manager, Operation: w.Operation, Subresource: w.Subresource, Time: w.Time}}
+		}
+	}
+	return object, nil
 }
 
 // trimNode drops what takes most of a Node's memory and decides nothing.

@@ -74,7 +74,7 @@ func agentsReporting(members []Member, commNodes map[string]*v1alpha1.CommNode, 
 		case cn == nil:
 			waiting = append(waiting, name)
 		case factsHold(cn, now):
-			wakeAt = earlier(wakeAt, factsEnd(cn.Status.Facts))
+			wakeAt = earlier(wakeAt, factsEnd(cn))
 		case cn.Status.Facts != nil:
 			silent = append(silent, name)
 		default:
@@ -87,19 +87,20 @@ func agentsReporting(members []Member, commNodes map[string]*v1alpha1.CommNode, 
 			}
 		}
 	}
+	remark := skewRemark(members, commNodes, now)
 	switch {
 	case len(members) == 0:
 		return finding{metav1.ConditionUnknown, v1alpha1.ReasonNoNodesMatched, "There is no member."}, wakeAt
 	case len(silent) > 0:
 		return finding{metav1.ConditionFalse, v1alpha1.ReasonAgentNotReporting,
 			fmt.Sprintf("The monitors of %d of %d members do not report: %s. Look at their pods (`kubectl get pods -A -l %s=%s -o wide`).",
-				len(silent), len(members), someNames(silent, 5), v1alpha1.LabelRole, v1alpha1.RoleMonitor)}, wakeAt
+				len(silent), len(members), someNames(silent, 5), v1alpha1.LabelRole, v1alpha1.RoleMonitor) + remark}, wakeAt
 	case len(waiting) > 0:
 		return finding{metav1.ConditionUnknown, v1alpha1.ReasonWaitingForAgents,
 			fmt.Sprintf("%d of %d members have reported; the others' monitors are starting: %s.",
-				len(members)-len(waiting), len(members), someNames(waiting, 5))}, wakeAt
+				len(members)-len(waiting), len(members), someNames(waiting, 5)) + remark}, wakeAt
 	}
-	return finding{metav1.ConditionTrue, v1alpha1.ReasonAllReporting, fmt.Sprintf("All %d members report.", len(members))}, wakeAt
+	return finding{metav1.ConditionTrue, v1alpha1.ReasonAllReporting, fmt.Sprintf("All %d members report.", len(members)) + remark}, wakeAt
 }
 
 // running is the condition of the same name.
@@ -214,12 +215,21 @@ func transitions(before, after []metav1.Condition) []Event {
 	return out
 }
 
-// remarkEvent tells once that labels contradict the facts, which is a remark of Compatible and changes nothing in it.
+// remarks of a condition, which change nothing in it: labels that contradict the facts, and clocks that are off.
+var remarks = map[string]struct{ word, action string }{
+	v1alpha1.ConditionCompatible:      {v1alpha1.ReasonInventoryMismatch, "CompareLabels"},
+	v1alpha1.ConditionAgentsReporting: {v1alpha1.ReasonClockSkew, "CompareClocks"},
+}
+
+// remarkEvent tells a remark once, when it appears.
 func remarkEvent(before, after *metav1.Condition) *Event {
-	const word = v1alpha1.ReasonInventoryMismatch
-	at := strings.Index(after.Message, word)
-	if after.Type != v1alpha1.ConditionCompatible || at < 0 || before != nil && strings.Contains(before.Message, word) {
+	r := remarks[after.Type]
+	if r.word == "" {
 		return nil
 	}
-	return &Event{Warning: true, Reason: word, Action: "CompareLabels", Note: shorten(after.Message[at:], 1000)}
+	at := strings.Index(after.Message, r.word)
+	if at < 0 || before != nil && strings.Contains(before.Message, r.word) {
+		return nil
+	}
+	return &Event{Warning: true, Reason: r.word, Action: r.action, Note: shorten(after.Message[at:], 1000)}
 }

@@ -125,7 +125,7 @@ func heldSeconds(run *v1alpha1.GroupRunStatus, span *v1alpha1.SpanStatus, in run
 		case r != nil && r.FinishTime != nil:
 			total += gpus * max(0, int64(r.FinishTime.Sub(r.StartTime.Time)/time.Second))
 		case pod != nil:
-			total += gpus * podHeldSeconds(pod, in.now)
+			total += gpus * podHeldSeconds(cn, pod, in.now)
 		case cn.Spec.Run.Closed != nil:
 			total += gpus * cn.Spec.Run.Closed.HeldSeconds
 		}
@@ -137,9 +137,9 @@ func heldSeconds(run *v1alpha1.GroupRunStatus, span *v1alpha1.SpanStatus, in run
 // at least how long their members worked.
 func groupHeldSeconds(run *v1alpha1.GroupRunStatus, span *v1alpha1.SpanStatus, in runInput) int64 {
 	var byPods int64
-	for _, pods := range in.groupPods {
+	for name, pods := range in.groupPods {
 		if pod := podOfRun(pods, run.ID); pod != nil {
-			byPods += gpusOf(pod, gpuResource(&in.group.Spec)) * podHeldSeconds(pod, in.now)
+			byPods += gpusOf(pod, gpuResource(&in.group.Spec)) * podHeldSeconds(in.commNodes[name], pod, in.now)
 		}
 	}
 	if span == nil || span.RunID != run.ID || len(span.Tests) == 0 {
@@ -160,12 +160,12 @@ func groupHeldSeconds(run *v1alpha1.GroupRunStatus, span *v1alpha1.SpanStatus, i
 }
 
 // podHeldSeconds is how long the pod's ranks have held GPUs until now or their end; zero where they never started.
-func podHeldSeconds(pod *corev1.Pod, now time.Time) int64 {
-	from, until := ranksStarted(pod), now
+func podHeldSeconds(cn *v1alpha1.CommNode, pod *corev1.Pod, now time.Time) int64 {
+	from, until := corrected(cn, ranksStarted(pod)), now
 	if from.IsZero() {
 		return 0
 	}
-	if end := podEnded(pod); !podAlive(pod) && !end.IsZero() {
+	if end := corrected(cn, podEnded(pod)); !podAlive(pod) && !end.IsZero() {
 		until = end
 	}
 	return max(0, int64(until.Sub(from)/time.Second))

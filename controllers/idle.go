@@ -329,8 +329,10 @@ func (g *groupStage) awaitOthers() bool {
 		if o.report == nil || !fit(o) {
 			continue
 		}
-		if end := o.report.FinishTime; end != nil && end.After(last) {
-			last = end.Time
+		if o.report.FinishTime != nil {
+			if end := corrected(g.in.commNodes[o.node], o.report.FinishTime.Time); end.After(last) {
+				last = end
+			}
 		}
 		if other := g.in.others.onNode(o.node); other != "" && why == "" {
 			why, node = other, o.node

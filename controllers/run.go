@@ -337,8 +337,8 @@ func podNeeded(pod *corev1.Pod, run *v1alpha1.GroupRunStatus, node *nodeState, n
 	if !podAlive(pod) || node.report == nil || node.report.FinishTime == nil {
 		return false
 	}
-	end := node.report.FinishTime.Add(exitGrace)
-	// The time is of the node's clock: one that is minutes ahead must not keep the GPUs for as long.
+	end := corrected(node.commNode, node.report.FinishTime.Time).Add(exitGrace)
+	// Where the node's clock is ahead and that is not known, it must not keep the GPUs for as long.
 	if !now.Before(end) || end.After(now.Add(2*exitGrace)) {
 		return false
 	}
@@ -354,11 +354,12 @@ func stamp(t time.Time) *metav1.Time {
 
 // factsHold says whether the node's monitor has reported and the report has not run out.
 func factsHold(cn *v1alpha1.CommNode, now time.Time) bool {
-	return cn != nil && cn.Status.Facts != nil && now.Before(factsEnd(cn.Status.Facts))
+	return cn != nil && cn.Status.Facts != nil && now.Before(factsEnd(cn))
 }
 
-func factsEnd(facts *v1alpha1.NodeFacts) time.Time {
-	return facts.ObservedTime.Add(time.Duration(facts.ValidForSeconds) * time.Second)
+// factsEnd is when the report runs out, counted from its write by the API server's clock, not the node's.
+func factsEnd(cn *v1alpha1.CommNode) time.Time {
+	return reportedAt(cn).Add(time.Duration(cn.Status.Facts.ValidForSeconds) * time.Second)
 }
 
 // errorProblems are the problems in the facts that keep a node from running.

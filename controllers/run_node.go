@@ -115,7 +115,7 @@ func stepNode(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput) {
 	if pod := podOfRun(in.pods[n.name], run.ID); pod != nil {
 		n.podName = pod.Name
 		if stepPod(n, pod, in); n.closed() {
-			n.closure.HeldSeconds = podHeldSeconds(pod, in.now)
+			n.closure.HeldSeconds = podHeldSeconds(n.commNode, pod, in.now)
 		}
 		return
 	}
@@ -195,14 +195,14 @@ func lastSeen(cn *v1alpha1.CommNode) string {
 	if cn == nil || cn.Status.Facts == nil {
 		return "it never reported"
 	}
-	return "its last report of " + cn.Status.Facts.ObservedTime.UTC().Format(time.RFC3339) + " has run out"
+	return "its last report of " + reportedAt(cn).UTC().Format(time.RFC3339) + " has run out"
 }
 
 // stepPod decides for a node whose run pod is there.
 func stepPod(n *nodeState, pod *corev1.Pod, in runInput) {
 	policy := &in.group.Spec.Run
 	if !podAlive(pod) {
-		ended := podEnded(pod)
+		ended := corrected(n.commNode, podEnded(pod))
 		if grace := ended.Add(reportGrace); !ended.IsZero() && in.now.Before(grace) {
 			n.phase, n.wakeAt = nodeRunning, grace
 			return
@@ -212,7 +212,7 @@ func stepPod(n *nodeState, pod *corev1.Pod, in runInput) {
 			pod.Name, n.name, podEnd(pod), runAgain)
 		return
 	}
-	if started := ranksStarted(pod); !started.IsZero() {
+	if started := corrected(n.commNode, ranksStarted(pod)); !started.IsZero() {
 		deadline := started.Add(seconds(policy.NodeDeadlineSeconds))
 		if in.now.Before(deadline) {
 			n.phase, n.wakeAt = nodeRunning, deadline

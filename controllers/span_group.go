@@ -95,9 +95,6 @@ func (g *groupStage) network() networkChoice {
 	return choice
 }
 
-// maxClockSkew is from when on clocks are told to be apart.
-const maxClockSkew = 30 * time.Second
-
 // clocksApart names the members whose clock cannot be right: it showed a time before the stage began, or one that is still to
 // come.
 func (g *groupStage) clocksApart() []string {

@@ -206,7 +206,7 @@ func (g *groupStage) loss(s *seat, waiting bool) (reason, message string) {
 		}
 		return v1alpha1.ReasonMemberLost, fmt.Sprintf("The group pod of node %s was deleted during run %s. Look for evictions and preemption (`kubectl get events`).", s.name, runID)
 	case !podAlive(s.pod):
-		if grace := podEnded(s.pod).Add(reportGrace); !podEnded(s.pod).IsZero() && g.in.now.Before(grace) {
+		if grace := corrected(g.in.commNodes[s.name], podEnded(s.pod)).Add(reportGrace); !podEnded(s.pod).IsZero() && g.in.now.Before(grace) {
 			g.wake(grace) // its last report may still be on its way
 			return "", ""
 		}

@@ -409,7 +409,7 @@ func (m *machine) kubelets() {
 // monitor reports the node's facts by its own clock.
 func (m *machine) monitor(node string) {
 	if cn := m.commNode(node); cn != nil {
-		cn.Status.Facts = m.facts(node)
+		written(cn, m.facts(node), m.now)
 	}
 }
 

@@ -104,6 +104,9 @@ func (r *CommGroupReconciler) commNodeChanged(before, after client.Object) bool 
 	if !okA || !okB || generationChanged(before, after) || !maps.Equal(a.Labels, b.Labels) {
 		return true
 	}
+	if (clockSkew(a) != 0) != (clockSkew(b) != 0) {
+		return true
+	}
 	x, y := a.Status, b.Status
 	if x.Facts != nil && y.Facts != nil && factsHold(a, r.Clock.Now()) {
 		confirmed := *x.Facts
