@@ -116,8 +116,10 @@ func newGating(in *gateInput, key string) *gating {
 		for i := range s.Culprits {
 			c := &s.Culprits[i]
 			switch {
+			case verdictOfReason(c.Reason) != v1alpha1.VerdictFail: // what could not be measured gates nobody
 			case c.Kind == "Pair":
 				g.pairs = append(g.pairs, c.Name)
+			case c.Kind == "Link": // what several nodes share is no node's
 			case c.Node != "" && g.culprits[c.Node] == nil:
 				g.culprits[c.Node] = c
 			}

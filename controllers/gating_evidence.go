@@ -167,7 +167,14 @@ func (g *gating) passedInGroup(cn *v1alpha1.CommNode) bool {
 		return false // the list of those that left may be cut
 	}
 	found := s.Localization != nil && s.Localization.State == v1alpha1.LocalizationFound
-	return s.Verdict == v1alpha1.VerdictPass || s.Verdict == v1alpha1.VerdictFail && found
+	return s.Verdict == v1alpha1.VerdictPass || s.Verdict == v1alpha1.VerdictFail && found && !meshFailed(s)
+}
+
+// meshFailed: the mesh takes all of its members, so that no test without the culprits shows that they are all.
+func meshFailed(s *v1alpha1.SpanStatus) bool {
+	return slices.ContainsFunc(s.Tests, func(t v1alpha1.SpanTest) bool {
+		return testKind(t.ID) == testMeshKind && t.Verdict != v1alpha1.VerdictPass
+	})
 }
 
 // stayed says whether the node, by its index, is known not to have left the group's stage.
