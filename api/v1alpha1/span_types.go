@@ -277,6 +277,11 @@ type NodeTask struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=40
 	SizesBytes []int64 `json:"sizesBytes"`
+	// keepSizesBytes are sizes that stay in a report that has to be cut, beside the first and the last: those of thresholds.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=40
+	// +optional
+	KeepSizesBytes []int64 `json:"keepSizesBytes,omitempty"`
 	// warmupIterations and iterations: see RunPlan.
 	WarmupIterations int32 `json:"warmupIterations"`
 	Iterations       int32 `json:"iterations"`
@@ -401,6 +406,10 @@ type TaskCommunicatorStatus struct {
 	// +kubebuilder:validation:MaxItems=24
 	// +optional
 	Results []ResultSeries `json:"results,omitempty"`
+	// omittedSeries counts the series that were measured and checked, but left out here to keep the object small; the group
+	// pod's log has them.
+	// +optional
+	OmittedSeries int32 `json:"omittedSeries,omitempty"`
 }
 
 // RunStage is where a run of span Group is.
@@ -501,6 +510,10 @@ type SpanTest struct {
 	// busBandwidthMBps of the slowest communicator at the largest size; absent where none was measured.
 	// +optional
 	BusBandwidthMBps *int64 `json:"busBandwidthMBps,omitempty"`
+	// overdueTime is when the controller first saw the deadline of the open test past: reports have some seconds more from
+	// then on, since a clock that jumped, or a manager that was away, is no fault of the nodes.
+	// +optional
+	OverdueTime *metav1.Time `json:"overdueTime,omitempty"`
 	// startTime of the test, and seconds that it took.
 	StartTime metav1.Time `json:"startTime"`
 	// +optional
