@@ -167,6 +167,11 @@ func (m *machine) passTime() {
 		if late && (m.busy(node) || m.group.Status.Run != nil && m.group.Status.Run.Phase == v1alpha1.RunPhaseRunning) {
 			m.blame(node, "late")
 		}
+		// Many short whiles are a long one, too.
+		cn, run := m.commNode(node), m.group.Status.Run
+		if run != nil && run.Phase == v1alpha1.RunPhaseRunning && m.now.Sub(run.StartTime.Time) > 45*time.Second && (cn == nil || !assigned(cn, run.ID) || finishedReport(cn) == nil) {
+			m.blame(node, "slow")
+		}
 		if cn := m.commNode(node); cn != nil && cn.Status.Facts != nil && m.rng.IntN(8) > 0 {
 			m.monitor(node)
 		} else if cn != nil && cn.Status.Facts != nil && !factsHold(cn, m.now) {
@@ -204,7 +209,7 @@ func (m *machine) runAgent(node string, verdict v1alpha1.Verdict) {
 		}
 		if pod.Spec.NodeName == "" {
 			if !slices.ContainsFunc(m.podsOn(node), func(other string) bool { return m.pods[other].Spec.NodeName != "" && podAlive(m.pods[other]) }) {
-				startPod(pod, node, m.now) // the scheduler found its GPUs free
+				startPod(pod, node, m.clock(node)) // the scheduler found its GPUs free
 			}
 			return
 		}
@@ -212,10 +217,10 @@ func (m *machine) runAgent(node string, verdict v1alpha1.Verdict) {
 			continue
 		}
 		if finishedReport(cn) != nil {
-			endPod(pod, 0, m.now)
+			endPod(pod, 0, m.clock(node))
 			return
 		}
-		r := testReport(cn.Spec.Run, verdict, 300_000, m.now.Add(m.skew[node]))
+		r := testReport(cn.Spec.Run, verdict, 300_000, m.clock(node))
 		r.BootID = m.facts(node).BootID
 		code := int32(0)
 		if verdict != v1alpha1.VerdictPass {
@@ -224,7 +229,7 @@ func (m *machine) runAgent(node string, verdict v1alpha1.Verdict) {
 		}
 		cn.Status.Run = r
 		if m.rng.IntN(4) > 0 {
-			endPod(pod, code, m.now)
+			endPod(pod, code, m.clock(node))
 		}
 		if hash := m.known.hashOf[cn.Spec.Run.ID]; verdict == v1alpha1.VerdictPass && hash != "" {
 			if m.known.passed[cn.Spec.NodeUID] == nil {
@@ -248,7 +253,7 @@ func (m *machine) stageAgents() {
 		}
 		for _, name := range pods {
 			if pod := m.pods[name]; orphan && ofGroupStage(pod) && podAlive(pod) && pod.Spec.NodeName != "" {
-				endPod(pod, 1, m.now)
+				endPod(pod, 1, m.clock(node))
 			}
 			if pod := m.pods[name]; ofGroupStage(pod) && !podAlive(pod) && len(pods) > 1 {
 				delete(m.pods, name) // so that there is one at a time
@@ -294,7 +299,7 @@ func (m *machine) happen() {
 	case 4:
 		if len(pods) > 0 && podAlive(m.pods[pods[0]]) && m.pods[pods[0]].Spec.NodeName != "" {
 			m.blame(node, "its pod ended")
-			endPod(m.pods[pods[0]], int32(m.rng.IntN(2)), m.now)
+			endPod(m.pods[pods[0]], int32(m.rng.IntN(2)), m.clock(node))
 		}
 	case 5, 6:
 		m.blame(node, "rebooted")
