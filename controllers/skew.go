@@ -36,26 +36,32 @@ func reportedAt(cn *v1alpha1.CommNode) time.Time {
 	return cn.Status.Facts.ObservedTime.Time
 }
 
-// clockSkew is by how much the node's clock is ahead of the API server's, negative where it is behind; zero where it is right,
-// as far as its monitor's last report tells, or where that is not known.
-func clockSkew(cn *v1alpha1.CommNode) time.Duration {
+// aheadOf is by how much the node's clock was ahead of the API server's at its monitor's last report, negative where it was
+// behind; zero where that is not known. What the monitor took to report makes a right clock look as if it were behind.
+func aheadOf(cn *v1alpha1.CommNode) time.Duration {
 	if cn == nil || cn.Status.Facts == nil {
 		return 0
 	}
-	ahead := cn.Status.Facts.ObservedTime.Sub(reportedAt(cn))
+	return cn.Status.Facts.ObservedTime.Sub(reportedAt(cn))
+}
+
+// clockSkew is the same for a clock that is surely wrong, else zero.
+func clockSkew(cn *v1alpha1.CommNode) time.Duration {
+	ahead := aheadOf(cn)
 	if ahead > maxClockSkew || ahead < -(maxClockSkew+maxReportDelay) {
 		return ahead
 	}
 	return 0
 }
 
-// corrected is a time that the node's kubelet or agent wrote, by the API server's clock. No deadline may rest on such a time
-// otherwise: of a clock that is minutes off it would be over at once, or long after.
+// corrected is a time that the node's kubelet or agent wrote, by the API server's clock; at most maxReportDelay later than it
+// was, never earlier. No deadline may rest on such a time otherwise: of a clock that is minutes off it would be over at once,
+// or long after.
 func corrected(cn *v1alpha1.CommNode, t time.Time) time.Time {
 	if t.IsZero() {
 		return t
 	}
-	return t.Add(-clockSkew(cn))
+	return t.Add(-aheadOf(cn))
 }
 
 // skewRemark names members whose clocks are off, for the condition AgentsReporting; empty where none is.

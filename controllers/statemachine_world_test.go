@@ -406,6 +406,9 @@ func (m *machine) kubelets() {
 	}
 }
 
+// clock of the node: its kubelet, its agents and its monitor go by it.
+func (m *machine) clock(node string) time.Time { return m.now.Add(m.skew[node]) }
+
 // monitor reports the node's facts by its own clock.
 func (m *machine) monitor(node string) {
 	if cn := m.commNode(node); cn != nil {
@@ -415,7 +418,7 @@ func (m *machine) monitor(node string) {
 
 // facts of the node as they are: a change of the node is another boot.
 func (m *machine) facts(node string) *v1alpha1.NodeFacts {
-	f := testFacts(m.now.Add(m.skew[node]))
+	f := testFacts(m.clock(node))
 	f.BootID = fmt.Sprint("boot-", m.changes[node])
 	return f
 }
