@@ -24,6 +24,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers"
+	"rcclx.io/commgroup-operator/internal/serverclock"
 )
 
 // version is set by the build.
@@ -116,6 +117,8 @@ func run(o options) error {
 		restConfig.Burst = int(2 * o.kubeAPIQPS)
 	}
 	restConfig.UserAgent = "commgroup-manager"
+	now := serverclock.New(clock.RealClock{})
+	restConfig.Wrap(now.Wrap)
 
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
@@ -142,7 +145,7 @@ func run(o options) error {
 		Client:    mgr.GetClient(),
 		APIReader: mgr.GetAPIReader(),
 		Recorder:  mgr.GetEventRecorder("commgroup-manager"),
-		Clock:     clock.RealClock{},
+		Clock:     now,
 		Config: controllers.Config{
 			OperatorNamespace:    o.operatorNamespace,
 			AgentImage:           o.agentImage,
