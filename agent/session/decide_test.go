@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -213,23 +214,17 @@ func TestFit(t *testing.T) {
 		}
 		s.Task.Communicators = append(s.Task.Communicators, c)
 	}
-	for _, n := range []int{1, 2, 4} {
+	for _, n := range []int{1, 2, 4, 8} {
 		part := *s.DeepCopy()
 		part.Task.Communicators = part.Task.Communicators[:n]
-		if got := encodedBytes(Fit(part, 1<<20)); got > mostBytes {
+		if got := encodedBytes(Fit(part, 1<<20, nil)); got > mostBytes {
 			t.Errorf("%d communicators take %d bytes", n, got)
 		}
 	}
-	small := Fit(s, 0)
-	if n := encodedBytes(small); n > 8<<10 {
-		t.Errorf("at its smallest a report has %d bytes", n)
-	}
+	small := Fit(s, 0, nil)
 	for i, c := range small.Task.Communicators {
-		if c.Verdict != api.VerdictFail || c.Reason == "" || c.Guilty == nil || c.Guilty.Name != pci(0) || len(c.Results) != 1 {
+		if c.Verdict != api.VerdictFail || c.Reason == "" || c.Guilty == nil || c.Guilty.Name != pci(0) || len(c.Results)+int(c.OmittedSeries) != 3 {
 			t.Fatalf("%d: %+v", i, c)
-		}
-		if r := c.Results[0]; len(r.SizeBytes) != 1 || r.SizeBytes[0] != 1024<<19 || r.LatencyNanoseconds[0] != 100019 || r.BusBandwidthMBps[0] != 300019 {
-			t.Errorf("%d: the largest size is not what was kept: %+v", i, r)
 		}
 	}
 	if len(s.Task.Communicators[0].Results[0].SizeBytes) != 20 {
@@ -237,11 +232,11 @@ func TestFit(t *testing.T) {
 	}
 	over := *s.DeepCopy()
 	over.Task.Communicators[0].UniqueID = make([]byte, 128)
-	if got := Fit(over, 0); got.Task.Communicators[0].UniqueID != nil {
+	if got := Fit(over, 0, nil); got.Task.Communicators[0].UniqueID != nil {
 		t.Error("an id that nobody needs was kept where space is short")
 	}
 	ids := api.SessionStatus{Task: &api.NodeTaskStatus{Communicators: []api.TaskCommunicatorStatus{{UniqueID: make([]byte, 128)}}}}
-	if got := Fit(ids, 10); len(got.Task.Communicators[0].UniqueID) != 128 {
+	if got := Fit(ids, 10, nil); len(got.Task.Communicators[0].UniqueID) != 128 {
 		t.Error("an id was cut")
 	}
 }
@@ -250,14 +245,70 @@ func TestThin(t *testing.T) {
 	for _, tc := range []struct {
 		n, least int
 		want     string
-	}{{7, 3, "[0 2 4 6]"}, {6, 3, "[0 2 4 5]"}, {4, 3, "[0 2 3]"}, {3, 3, "[0 1 2]"}, {3, 1, "[2]"}, {2, 1, "[1]"}, {1, 1, "[0]"}, {5, 1, "[0 2 4]"}} {
+		keep     []int64
+	}{{7, 3, "[0 2 4 6]", nil}, {6, 3, "[0 2 4 5]", nil}, {4, 3, "[0 2 3]", nil}, {3, 3, "[0 1 2]", nil}, {3, 2, "[0 2]", nil}, {2, 2, "[0 1]", nil}, {1, 2, "[0]", nil},
+		{5, 2, "[0 2 4]", nil}, {7, 2, "[0 1 3 5 6]", []int64{1, 5}}, {5, 2, "[0 1 3 4]", []int64{1, 3}}, {4, 2, "[0 1 2 3]", []int64{1, 2}}} {
 		var r api.ResultSeries
 		for i := range int64(tc.n) {
 			r.SizeBytes, r.LatencyNanoseconds, r.BusBandwidthMBps = append(r.SizeBytes, i), append(r.LatencyNanoseconds, i), append(r.BusBandwidthMBps, i)
 		}
-		thin(&r, tc.least)
+		thin(&r, tc.least, tc.keep)
 		if got := fmt.Sprint(r.SizeBytes); got != tc.want || fmt.Sprint(r.BusBandwidthMBps) != tc.want || fmt.Sprint(r.LatencyNanoseconds) != tc.want {
 			t.Errorf("%d sizes, at least %d: %s, expected %s", tc.n, tc.least, got, tc.want)
+		}
+	}
+}
+
+// TestFitKeepsWhatJudges: whatever a spec may ask for, a series that stays in a report has its first and its last size and those
+// of thresholds, those that do not stay are counted, and each communicator keeps its first while there is room.
+func TestFitKeepsWhatJudges(t *testing.T) {
+	collectives := []api.Collective{api.AllReduce, api.AllGather, api.ReduceScatter, api.AllToAll, api.Broadcast, api.Reduce, api.SendRecv, api.AllToAllv}
+	for _, comms := range []int{1, 2, 8, 64} {
+		for _, series := range []int{1, 4, 16, 24} {
+			for _, sizes := range []int{1, 2, 12, 40} {
+				for _, budget := range []int{2 << 10, 2900, 1 << 20} {
+					s := api.SessionStatus{RunID: "run-1", State: api.SessionReady, SettingsHash: strings.Repeat("a", 64), Library: &api.LibraryFacts{Flavor: "rccl", Version: "2.28.3", Path: "/opt/rocm/lib/librccl.so.1"},
+						Network: &api.NetworkStatus{Interface: "eth0", Addresses: []string{"10.0.0.1"}}, Task: &api.NodeTaskStatus{ID: "mesh-dp-1", Phase: api.TaskFinished}}
+					var keep []int64
+					for c := range comms {
+						one := api.TaskCommunicatorStatus{Name: fmt.Sprintf("dp/%d", c), Verdict: api.VerdictPass, Transport: "RDMA", UniqueID: make([]byte, 40)}
+						for k := range series {
+							r := api.ResultSeries{Variant: api.VariantBaseline, Collective: collectives[k%8], Datatype: api.BFloat16}
+							for i := range int64(sizes) {
+								r.SizeBytes, r.LatencyNanoseconds, r.BusBandwidthMBps = append(r.SizeBytes, 1000+i), append(r.LatencyNanoseconds, 123456), append(r.BusBandwidthMBps, 312345)
+							}
+							one.Results = append(one.Results, r)
+						}
+						s.Task.Communicators = append(s.Task.Communicators, one)
+					}
+					if sizes == 12 {
+						keep = []int64{1003, 1007}
+					}
+					got := Fit(s, budget, keep)
+					least := 0
+					for _, c := range got.Task.Communicators {
+						if least = max(least, len(c.Results)); len(c.Results)+int(c.OmittedSeries) != series || c.Verdict != api.VerdictPass {
+							t.Fatalf("%d communicators of %d series: %s has %d and says that %d are left out", comms, series, c.Name, len(c.Results), c.OmittedSeries)
+						}
+						for _, r := range c.Results {
+							n := len(r.SizeBytes)
+							if r.SizeBytes[0] != 1000 || r.SizeBytes[n-1] != 999+int64(sizes) || len(r.LatencyNanoseconds) != n || len(r.BusBandwidthMBps) != n {
+								t.Fatalf("%d communicators of %d series: sizes %v of %d", comms, series, r.SizeBytes, sizes)
+							}
+							if comms == 1 && len(keep) > 0 && (!slices.Contains(r.SizeBytes, keep[0]) || !slices.Contains(r.SizeBytes, keep[1])) {
+								t.Fatalf("%d series: sizes %v lack those of thresholds", series, r.SizeBytes)
+							}
+						}
+						if comms <= 8 && budget > leastBytes && len(c.Results) == 0 {
+							t.Errorf("%d communicators of %d series: none is left of %s", comms, series, c.Name)
+						}
+					}
+					// Verdicts stay whatever they take; results only while there is room.
+					if n := encodedBytes(got); n > max(leastBytes, min(mostBytes, budget)) && least > 0 || n > 6<<10 {
+						t.Errorf("%d communicators of %d series of %d sizes: %d bytes of %d", comms, series, sizes, n, budget)
+					}
+				}
+			}
 		}
 	}
 }

@@ -10,12 +10,13 @@ import (
 
 // mostBytes is what a session's report takes of its CommNode at most, where it can be made to fit: the rest belongs to
 // facts and to the run's own report. leastBytes is what it gets even beside larger ones.
-const mostBytes, leastBytes = 3 << 10, 2 << 10
+const mostBytes, leastBytes = 4 << 10, 2 << 10
 
 // Fit makes a report fit budgetBytes of JSON, and mostBytes in any case, giving up the least useful first: unique
-// ids of a task that is over, noise, sizes in the middle of each series, ends of messages, all but the largest size, and then
-// the last series. It never drops a verdict, a reason, a culprit's name, the unique id of a task that goes on, or the first series.
-func Fit(s api.SessionStatus, budgetBytes int) api.SessionStatus {
+// ids of a task that is over, noise, sizes in the middle of each series but those in keep, ends of messages, and then whole
+// series, which it counts: of each communicator the last first, and only then a communicator's first. It never drops a
+// verdict, a reason, a culprit's name, the unique id of a task that goes on, or the first and last size of a series that stays.
+func Fit(s api.SessionStatus, budgetBytes int, keep []int64) api.SessionStatus {
 	budget := max(leastBytes, min(mostBytes, budgetBytes))
 	s = *s.DeepCopy()
 	if s.Task == nil {
@@ -33,7 +34,7 @@ func Fit(s api.SessionStatus, budgetBytes int) api.SessionStatus {
 	if !fits() {
 		dropSpent(s.Task)
 	}
-	for !fits() && each(func(r *api.ResultSeries) bool { return thin(r, 3) }) {
+	for !fits() && each(func(r *api.ResultSeries) bool { return thin(r, 3, keep) }) {
 	}
 	for _, limit := range []int{320, 160, 96} {
 		if fits() {
@@ -41,10 +42,21 @@ func Fit(s api.SessionStatus, budgetBytes int) api.SessionStatus {
 		}
 		shorten(&s, limit)
 	}
-	for !fits() && each(func(r *api.ResultSeries) bool { return thin(r, 1) }) {
+	for !fits() && each(func(r *api.ResultSeries) bool { return thin(r, 2, keep) }) {
 	}
-	for !fits() && dropSeries(s.Task) {
+	drop := func(least int) {
+		for over, more := encodedBytes(s)-budget, true; over > 0 && more; over = encodedBytes(s) - budget {
+			for over > 0 && more { // encoding anew for each series takes seconds where there are 64 communicators
+				var taken int
+				taken, more = dropSeries(s.Task, least)
+				over -= taken
+			}
+		}
 	}
+	drop(1)
+	for !fits() && each(func(r *api.ResultSeries) bool { return thin(r, 2, nil) }) {
+	}
+	drop(0)
 	return s
 }
 
@@ -61,22 +73,32 @@ func dropSpent(t *api.NodeTaskStatus) {
 	}
 }
 
-// thin takes out every second size between the first and the last where more than least are there. Of two it takes the first.
-func thin(r *api.ResultSeries, least int) bool {
+// thin takes out every second size between the first and the last where more than least are there, but those to keep. It says
+// whether it took any.
+func thin(r *api.ResultSeries, least int, keep []int64) bool {
 	n := len(r.SizeBytes)
-	if n <= least || n < 2 {
+	if n <= least {
 		return false
 	}
-	keep := func(i int) bool { return i == n-1 || i%2 == 0 }
-	if n == 2 || least < 3 && n <= 3 {
-		keep = func(i int) bool { return i == n-1 }
+	var stay []int
+	out := false
+	for i, size := range r.SizeBytes {
+		if i > 0 && i < n-1 && !slices.Contains(keep, size) {
+			if out = !out; out {
+				continue
+			}
+		}
+		stay = append(stay, i)
+	}
+	if len(stay) == n {
+		return false
 	}
 	r.NoisePercent = nil
 	for _, list := range []*[]int64{&r.SizeBytes, &r.LatencyNanoseconds, &r.BusBandwidthMBps} {
 		var kept []int64
-		for i, v := range *list {
-			if keep(i) {
-				kept = append(kept, v)
+		for _, i := range stay {
+			if i < len(*list) {
+				kept = append(kept, (*list)[i])
 			}
 		}
 		*list = kept
@@ -95,20 +117,24 @@ func shorten(s *api.SessionStatus, limit int) {
 	}
 }
 
-// dropSeries takes out the last series of the communicator that has the most, but for the first one.
-func dropSeries(t *api.NodeTaskStatus) bool {
+// dropSeries takes out the last series of the communicator that has the most, while it has more than least, and counts it. It
+// says how many bytes that is, and whether there was one.
+func dropSeries(t *api.NodeTaskStatus, least int) (int, bool) {
 	at := -1
-	for i, c := range t.Communicators {
-		if n := len(c.Results); n > 1 && (at < 0 || n >= len(t.Communicators[at].Results)) {
+	for i := range t.Communicators {
+		if n := len(t.Communicators[i].Results); n > least && (at < 0 || n >= len(t.Communicators[at].Results)) {
 			at = i
 		}
 	}
 	if at < 0 {
-		return false
+		return 0, false
 	}
-	r := &t.Communicators[at].Results
-	*r = slices.Delete(*r, len(*r)-1, len(*r))
-	return true
+	c := &t.Communicators[at]
+	last := len(c.Results) - 1
+	taken := encodedBytes(c.Results[last])
+	c.Results = slices.Delete(c.Results, last, last+1)
+	c.OmittedSeries++
+	return taken, true
 }
 
 // encodedBytes is the size as the API server stores it: JSON without the escapes for HTML.

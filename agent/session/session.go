@@ -202,7 +202,11 @@ func (l *loop) fitted() api.SessionStatus {
 	if s.Network != nil {
 		s.Network.Clock = &now
 	}
-	return Fit(s, l.seen.BudgetBytes)
+	var keep []int64
+	if l.running != nil {
+		keep = l.running.task.KeepSizesBytes
+	}
+	return Fit(s, l.seen.BudgetBytes, keep)
 }
 
 // prepare resolves the network, looks at the node and loads the library. nil means that the node can take part.

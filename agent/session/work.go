@@ -155,6 +155,11 @@ func (l *loop) finishTask() {
 	l.status.State, l.status.Task = api.SessionReady, l.running.taskStatus(true)
 	for _, c := range l.status.Task.Communicators {
 		l.Log.Info("communicator finished", "task", l.running.task.ID, "name", c.Name, "verdict", c.Verdict, "reason", c.Reason, "transport", c.Transport, "message", c.Message)
+		for i := range c.Results { // a report that has to be cut may leave some out
+			r := &c.Results[i]
+			l.Log.Info("series", "task", l.running.task.ID, "name", c.Name, "collective", r.Collective, "datatype", r.Datatype, "placement", r.Placement,
+				"sizeBytes", r.SizeBytes, "latencyNanoseconds", r.LatencyNanoseconds, "busBandwidthMBps", r.BusBandwidthMBps)
+		}
 	}
 	l.report()
 }
