@@ -220,13 +220,19 @@ func chooseLooks(nodes []nodeState, limit int, now time.Time) []string {
 	}
 	limit = max(0, min(limit, maxLooks))
 	out := fresh[:min(limit, len(fresh))]
-	left := min(limit-len(out), len(waiting))
-	if left == 0 {
-		return out
+	return append(out, inTurn(waiting, limit-len(out), now)...)
+}
+
+// inTurn are at most so many of the names; each poll takes the ones that follow those of the poll before.
+func inTurn(names []string, limit int, now time.Time) []string {
+	limit = min(limit, len(names))
+	if limit <= 0 {
+		return nil
 	}
-	turn := int(now.Unix()/int64(busyPoll/time.Second)) * left % len(waiting)
-	for i := range left {
-		out = append(out, waiting[(turn+i)%len(waiting)])
+	out := make([]string, 0, limit)
+	first := int(now.Unix()/int64(busyPoll/time.Second)) * limit % len(names)
+	for i := range limit {
+		out = append(out, names[(first+i)%len(names)])
 	}
 	return out
 }
@@ -307,16 +313,20 @@ func (st *runState) admitGroupPods(in runInput) {
 	for i := range in.members {
 		members[in.members[i].Name] = &in.members[i]
 	}
+	var unknown []string
 	for _, name := range wanted {
 		holders, looked := in.looked[name]
-		switch {
-		case !needsLook(members[name], &in.group.Spec) || looked && holders == "":
+		if !needsLook(members[name], &in.group.Spec) || looked && holders == "" {
 			st.span.createPodsOn = append(st.span.createPodsOn, name)
 			continue
-		case !looked && in.looked == nil && len(st.lookAt) < maxLooks:
-			st.lookAt = append(st.lookAt, name)
+		}
+		if !looked {
+			unknown = append(unknown, name)
 		}
 		st.span.wakeAt = earlier(st.span.wakeAt, poll)
+	}
+	if in.looked == nil {
+		st.lookAt = append(st.lookAt, inTurn(unknown, maxLooks-len(st.lookAt), in.now)...)
 	}
 }
 
@@ -352,20 +362,42 @@ func (g *groupStage) awaitOthers() bool {
 	return true
 }
 
-// occupied says who keeps a member's pod of the group's stage from being made; empty where nobody is known to.
-func (g *groupStage) occupied(s *seat) string {
-	for _, one := range g.seats { // also those that were dropped a moment ago for the same reason
+// occupancy says what keeps members' pods of the group's stage from being made.
+type occupancy struct {
+	// others is the other run that holds all of the group's pods back; empty where none is known to.
+	others string
+	// looked: members of these names get a pod only once a look showed their GPUs free.
+	looked map[string]bool
+}
+
+// occupancy of the seats before any member is dropped for it.
+func (g *groupStage) occupancy() occupancy {
+	out := occupancy{looked: map[string]bool{}}
+	for _, one := range g.seats {
 		if one == nil || one.pod != nil {
 			continue
 		}
 		if other := g.in.others.before(one.name); other != "" {
-			return fmt.Sprintf("one run at a time is on a node, and on %s there is %s", one.name, other)
+			out.others = fmt.Sprintf("one run at a time is on a node, and on %s there is %s", one.name, other)
+			break
 		}
 	}
 	for i := range g.in.members {
-		if m := &g.in.members[i]; m.Name == s.name && needsLook(m, &g.in.group.Spec) {
-			return "run.nodes is Idle, and at each look other pods held GPUs of it, or the API server refused the pod (see the manager's log)"
+		if m := &g.in.members[i]; needsLook(m, &g.in.group.Spec) {
+			out.looked[m.Name] = true
 		}
+	}
+	return out
+}
+
+// of says who keeps the member's pod from being made; empty where nobody is known to.
+func (o occupancy) of(node string) string {
+	switch {
+	case o.others != "":
+		return o.others
+	case o.looked[node]:
+		return fmt.Sprintf("run.nodes is Idle, and no look showed its GPUs free of other pods (at most %d nodes are looked at every %d s), or the API server refused the pod (see the manager's log)",
+			maxLooks, int(busyPoll/time.Second))
 	}
 	return ""
 }

@@ -346,3 +346,49 @@ func TestGroupStageAwaitsOthers(t *testing.T) {
 		t.Errorf("after the members' deadline: %+v", span)
 	}
 }
+
+// TestFreeMembersAreFoundBehindBusyOnes: where others hold the GPUs of more members than one reconcile looks at, the free ones
+// behind them are looked at too and get their pods.
+func TestFreeMembersAreFoundBehindBusyOnes(t *testing.T) {
+	const members, busy = maxLooks + 40, maxLooks + 10
+	group := groupSpan(members, func(g *v1alpha1.CommGroup) {
+		g.Spec.RanksPerNode, g.Spec.Run.Nodes, g.Spec.DDA.Mode = 4, v1alpha1.NodeUseIdle, v1alpha1.FeatureDisabled
+	})
+	w := newWorld(group, testNodes(members))
+	for alone := 0; alone < members; w.now = w.now.Add(time.Second) {
+		if w.now.Sub(testNow) > time.Minute {
+			t.Fatalf("%d nodes passed alone; run %+v", alone, w.group.Status.Run)
+		}
+		w.settle()
+		w.reportFacts()
+		for i := range w.nodes {
+			if pod, cn := w.podOn(w.nodes[i].Name), w.commNode(w.nodes[i].Name); pod != nil && podAlive(pod) {
+				startPod(pod, w.nodes[i].Name, w.now)
+				cn.Status.Run = testReport(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+				endPod(pod, 0, w.now)
+				alone++
+			}
+		}
+	}
+	w.holders = map[string]string{}
+	for i := range busy {
+		w.holders[w.nodes[i].Name] = "team/job (4)"
+	}
+	for range 4 {
+		w.now = w.now.Add(busyPoll)
+		w.reportFacts()
+		w.settle()
+	}
+	made := 0
+	for _, pod := range w.pods {
+		if pod.Labels[v1alpha1.LabelStage] == v1alpha1.StagePodGroup {
+			made++
+			if node := plannedNode(pod); w.holders[node] != "" {
+				t.Errorf("a pod for node %s, whose GPUs others hold", node)
+			}
+		}
+	}
+	if made != members-busy {
+		t.Errorf("%d pods for %d free members; span %+v", made, members-busy, w.group.Status.Span)
+	}
+}

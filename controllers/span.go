@@ -207,8 +207,9 @@ func (g *groupStage) waitForMembers() {
 			g.wake(g.span.StageDeadline.Time)
 			return
 		}
+		holders := g.occupancy()
 		for _, s := range waiting {
-			g.dropLate(s)
+			g.dropLate(s, holders)
 		}
 		if g.tooFew() {
 			return

@@ -218,11 +218,11 @@ func (g *groupStage) loss(s *seat, waiting bool) (reason, message string) {
 }
 
 // dropLate drops a member that is not ready at the end of the wait, and says what it waited for.
-func (g *groupStage) dropLate(s *seat) {
+func (g *groupStage) dropLate(s *seat, holders occupancy) {
 	limit := g.in.group.Spec.Run.MembersDeadlineSeconds
-	switch {
-	case s.pod == nil && g.occupied(s) != "":
-		g.drop(s, v1alpha1.ReasonNodeBusy, fmt.Sprintf("Node %s had no place for its group pod for %d s (run.membersDeadlineSeconds): %s.", s.name, limit, g.occupied(s)))
+	switch holder := holders.of(s.name); {
+	case s.pod == nil && holder != "":
+		g.drop(s, v1alpha1.ReasonNodeBusy, fmt.Sprintf("Node %s had no place for its group pod for %d s (run.membersDeadlineSeconds): %s.", s.name, limit, holder))
 	case s.pod != nil && queued(s.pod):
 		g.drop(s, v1alpha1.ReasonWaitingForQueue, fmt.Sprintf("Kueue has not admitted group pod %s for node %s in queue %s within run.membersDeadlineSeconds (%d s): raise that, or look at the queue's quota.",
 			s.pod.Name, s.name, queueOf(s.pod), limit))
