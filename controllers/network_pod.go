@@ -57,8 +57,11 @@ func setNetwork(pod *corev1.Pod, ranks *corev1.Container, network *v1alpha1.Netw
 			corev1.Sysctl{Name: portRangeSysctl, Value: fmt.Sprintf("%d %d", r.First, r.Last)})
 	}
 	for _, r := range network.RDMAResources {
-		count := *resource.NewQuantity(int64(r.Count), resource.DecimalSI)
-		ranks.Resources.Limits[corev1.ResourceName(r.Name)], ranks.Resources.Requests[corev1.ResourceName(r.Name)] = count, count
+		name, count := corev1.ResourceName(r.Name), *resource.NewQuantity(int64(r.Count), resource.DecimalSI)
+		if _, there := ranks.Resources.Limits[name]; there {
+			continue // the GPUs, or what the overrides ask for: the budget and the person's own figures rest on them
+		}
+		ranks.Resources.Limits[name], ranks.Resources.Requests[name] = count, count
 	}
 	if len(network.RDMAResources) > 0 {
 		// RDMA locks the memory that it registers. The containers share one SecurityContext: the first keeps none.

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -68,6 +69,23 @@ func TestPodsAreAsWritten(t *testing.T) {
 		}
 		if string(got) != string(want) {
 			t.Errorf("%s: the pod differs from %s (go test ./controllers -run PodsAreAsWritten -update, and look at the difference)", name, path)
+		}
+	}
+}
+
+// TestRDMAResourcesChangeNoOther: neither the GPUs, which the budget counts by ranksPerNode, nor what the overrides ask for.
+func TestRDMAResourcesChangeNoOther(t *testing.T) {
+	g := groupSpan(2, func(g *v1alpha1.CommGroup) {
+		g.Spec.RanksPerNode = 8
+		g.Spec.Runtime.Pod.Resources.Limits = corev1.ResourceList{"rdma/hca": apiresource.MustParse("2")}
+		g.Spec.Runtime.Pod.Resources.Requests = corev1.ResourceList{"rdma/hca": apiresource.MustParse("2")}
+		g.Spec.Network.RDMAResources = []v1alpha1.ResourceCount{{Name: v1alpha1.ResourceGPU, Count: 1}, {Name: "rdma/hca", Count: 4}, {Name: "rdma/vf", Count: 3}}
+	})
+	resources := groupPodFor(g, testCommNode(), "r1", 900, testConfig).Spec.Containers[0].Resources
+	for name, want := range map[corev1.ResourceName]int64{v1alpha1.ResourceGPU: 8, "rdma/hca": 2, "rdma/vf": 3} {
+		limit, request := resources.Limits[name], resources.Requests[name]
+		if limit.Value() != want || request.Value() != want {
+			t.Errorf("%s: limit %d, request %d, want %d", name, limit.Value(), request.Value(), want)
 		}
 	}
 }

@@ -46,6 +46,8 @@ type CommGroupList struct {
 // CommGroupSpec is what a person asks for.
 // +kubebuilder:validation:XValidation:rule="!has(self.mesh) || size(self.mesh) == 0 || (has(self.span) && self.span == 'Group')",message="mesh needs span Group: its communicators reach over several members"
 // +kubebuilder:validation:XValidation:rule="!has(self.dda) || self.dda.mode != 'Required' || self.ranksPerNode == 8",message="DDA works only with exactly 8 ranks in one communicator: set ranksPerNode to 8, or dda.mode to Preferred or Disabled"
+// +kubebuilder:validation:XValidation:rule="!has(self.network) || !has(self.network.portRange) || !has(self.span) || self.span != 'Group' || self.network.portRange.last - self.network.portRange.first + 1 >= 16 * self.ranksPerNode",message="network.portRange has fewer than 16 ports for each rank of a node (16 x ranksPerNode): make it larger, for example 30000-31023"
+// +kubebuilder:validation:XValidation:rule="!has(self.network) || !has(self.network.rdmaResources) || self.network.rdmaResources.all(r, r.name != 'amd.com/gpu' && (!has(self.runtime) || !has(self.runtime.pod) || !has(self.runtime.pod.gpuResourceName) || r.name != self.runtime.pod.gpuResourceName))",message="network.rdmaResources must not name the GPUs' own resource: ranksPerNode says how many GPUs a run pod takes"
 type CommGroupSpec struct {
 	// members chooses the nodes.
 	// +required

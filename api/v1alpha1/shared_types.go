@@ -255,6 +255,9 @@ type RunPlan struct {
 
 // Threshold is a least bus bandwidth for one kind of measurement. Fields that are left out match anything.
 // +kubebuilder:validation:XValidation:rule="has(self.minBusBandwidthMBps) != has(self.minPercentOfReference)",message="a threshold takes exactly one of minBusBandwidthMBps and minPercentOfReference"
+// +kubebuilder:validation:XValidation:rule="(has(self.span) && self.span == 'Group') || (!has(self.transport) && (!has(self.nodes) || self.nodes == 1))",message="a threshold with span Node never applies with transport or with more than one of nodes: set its span to Group, or leave them out"
+// +kubebuilder:validation:XValidation:rule="!has(self.span) || self.span != 'Group' || !has(self.variant) || self.variant == 'Baseline'",message="a threshold with span Group never applies to another variant than Baseline: over several nodes only Baseline is measured"
+// +kubebuilder:validation:XValidation:rule="!has(self.span) || self.span != 'Group' || !has(self.statistic) || self.statistic == 'Median'",message="a threshold with span Group never applies to another statistic than Median: over several nodes only medians are kept"
 type Threshold struct {
 	// span that the threshold holds for.
 	// +kubebuilder:default=Node

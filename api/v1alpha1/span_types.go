@@ -137,7 +137,8 @@ type NetworkSpec struct {
 	// +kubebuilder:validation:items:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?/)?[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	// +optional
 	MultusNetworks []string `json:"multusNetworks,omitempty"`
-	// rdmaResources that each run pod asks for beside its GPUs, so that the RDMA devices are in the pod.
+	// rdmaResources that each run pod of the group's stage asks for beside its GPUs, so that the RDMA devices are in the pod.
+	// One that runtime.pod.resources names too keeps the count from there; the GPUs' own resource is refused.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16

@@ -29,6 +29,11 @@ func groupFromYAML(t *testing.T, spec string) *unstructured.Unstructured {
 	return u
 }
 
+// threshold is a spec's one threshold, which says this beside its measurement.
+func threshold(says string) string {
+	return "benchmark: {thresholds: [{collective: AllReduce, sizeBytes: 1024, minBusBandwidthMBps: 1, " + says + "}]}\n"
+}
+
 func TestSpecRules(t *testing.T) {
 	for name, tc := range map[string]struct{ spec, words string }{
 		"no members":         {"members: {}\n", "members chooses no node: set members.nodeSelector or list members.nodeNames"},
@@ -62,6 +67,15 @@ func TestSpecRules(t *testing.T) {
 		"no ranks":           {selectAll + "ranksPerNode: 65\n", "spec.ranksPerNode"},
 		"unknown variant":    {selectAll + "benchmark: {variants: [Turbo]}\n", "spec.benchmark.variants"},
 		"unknown span":       {selectAll + "span: Rack\n", "spec.span"},
+		"ports for 8 ranks":  {selectAll + "span: Group\nnetwork: {portRange: {first: 30000, last: 30126}}\n", "fewer than 16 ports for each rank"},
+		"ports for 64 ranks": {selectAll + "span: Group\nranksPerNode: 64\nnetwork: {portRange: {first: 30000, last: 30999}}\n", "fewer than 16 ports for each rank"},
+		"GPUs as RDMA":       {selectAll + "network: {rdmaResources: [{name: rdma/hca, count: 1}, {name: amd.com/gpu, count: 1}]}\n", "must not name the GPUs' own resource"},
+		"own GPUs as RDMA": {selectAll + "runtime: {pod: {gpuResourceName: example.com/gpu}}\nnetwork: {rdmaResources: [{name: example.com/gpu, count: 1}]}\n",
+			"must not name the GPUs' own resource"},
+		"transport in a node":  {selectAll + threshold("transport: RDMA"), "with span Node never applies"},
+		"nodes in a node":      {selectAll + threshold("span: Node, nodes: 2"), "with span Node never applies"},
+		"DDA over nodes":       {selectAll + threshold("span: Group, variant: DDA"), "only Baseline is measured"},
+		"statistic over nodes": {selectAll + threshold("span: Group, statistic: Min"), "only medians are kept"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := admin.Create(t.Context(), groupFromYAML(t, tc.spec), client.DryRunAll)
@@ -83,7 +97,12 @@ func TestSpecRules(t *testing.T) {
 		"in place":      selectAll + "benchmark: {placements: [InPlace], collectives: [AllReduce, AllToAll]}\n",
 		"all collectives": selectAll + "benchmark: {datatypes: [Float8E4M3, Int8, Float64], collectives: " +
 			"[AllReduce, AllGather, ReduceScatter, AllToAll, AllToAllv, Broadcast, Reduce, SendRecv]}\n",
-		"by name": "members: {nodeNames: [a]}\n",
+		"by name":            "members: {nodeNames: [a]}\n",
+		"ports":              selectAll + "span: Group\nnetwork: {portRange: {first: 30000, last: 30127}}\n",
+		"ports without need": selectAll + "network: {portRange: {first: 30000, last: 30000}}\n",
+		"RDMA":               selectAll + "network: {rdmaResources: [{name: rdma/hca, count: 1}]}\n",
+		"one node":           selectAll + threshold("nodes: 1, variant: DDA, statistic: P5"),
+		"over nodes":         selectAll + threshold("span: Group, nodes: 2, transport: RDMA"),
 	} {
 		t.Run("accepted/"+name, func(t *testing.T) {
 			if err := admin.Create(t.Context(), groupFromYAML(t, spec), client.DryRunAll); err != nil {
