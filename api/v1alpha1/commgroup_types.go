@@ -131,7 +131,9 @@ type MembersSpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	// +optional
 	Exclude []string `json:"exclude,omitempty"`
-	// minMembers is the least number of nodes for the group to be accepted.
+	// minMembers is the least number of nodes for the group to be accepted, and the least that reports before a run of all
+	// starts. With span Group it is also the least (and never below 2) that the group's stage goes on with when members do not
+	// pass alone, are not ready in time, or are lost: with the default of 1 a group of 16 goes on with 2.
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=20000
@@ -301,8 +303,9 @@ type BenchmarkSpec struct {
 	// +kubebuilder:default={}
 	// +optional
 	Regression RegressionSpec `json:"regression,omitzero"`
-	// repeats measures everything this many times, each in fresh processes. Verdicts rest on the median of all of them: one
-	// good repeat among bad ones passes nothing.
+	// repeats measures each node alone this many times, each in fresh processes. Verdicts rest on the median of all of them:
+	// one good repeat among bad ones passes nothing. It holds for the nodes' own measurements; over several nodes (span Group)
+	// each communicator is measured once, by the median of its iterations.
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=9
@@ -473,7 +476,7 @@ type GatingSpec struct {
 	// +optional
 	Actions []GatingAction `json:"actions,omitempty"`
 	// maxPercent of the members that may be gated at once: where more fail, the cause is probably shared, and no further node
-	// is gated until a person has looked. One node may always be gated.
+	// is gated until the share falls again. One node may always be gated.
 	// +kubebuilder:default=20
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100

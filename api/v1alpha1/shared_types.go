@@ -248,7 +248,7 @@ type RunPlan struct {
 	// references: see BenchmarkSpec.
 	// +optional
 	References JudgingMode `json:"references,omitempty"`
-	// repeats of the whole plan, each in fresh processes; absent means one.
+	// repeats of the node's whole plan, each in fresh processes; absent means one.
 	// +optional
 	Repeats int32 `json:"repeats,omitempty"`
 }
