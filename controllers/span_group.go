@@ -265,7 +265,7 @@ func (g *groupStage) pass() {
 	if g.pairsMade() > 0 {
 		text += " No threshold or reference applies to its speed; all pairs of neighbours are alike."
 	}
-	g.end(v1alpha1.VerdictPass, v1alpha1.ReasonAllPassed, text)
+	g.end(v1alpha1.VerdictPass, v1alpha1.ReasonAllPassed, sentence(text)+g.repeatsWords())
 }
 
 // figure is the one number of the group's communicator.
