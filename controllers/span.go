@@ -239,7 +239,7 @@ func (g *groupStage) regroup() {
 	if g.tooFew() {
 		return
 	}
-	if g.span.Stage == v1alpha1.StageMesh {
+	if g.span.Stage == v1alpha1.StageMesh || g.span.Stage == v1alpha1.StageLocalizing && g.dimensionSearched() != "" {
 		g.endMesh()
 		return
 	}

@@ -99,7 +99,7 @@ func (g *groupStage) pairsFaster(step searchedStep) bool {
 // and with the tests like them before.
 func (g *groupStage) closeRound() {
 	slow := false
-	if at := g.lastGroupTest(); at >= 0 && g.span.Stage == v1alpha1.StageLocalizing {
+	if at := g.searchBase(); at >= 0 && g.span.Stage == v1alpha1.StageLocalizing {
 		_, slow = g.reasonOfBad()
 	}
 	for i := range g.round {
@@ -128,14 +128,15 @@ func (g *groupStage) closeRound() {
 
 // compareRound fails the tests of the round that are far slower than the best of their like.
 func (g *groupStage) compareRound() {
-	after := g.span.Tests[g.lastGroupTest()+1:]
+	after := g.span.Tests[g.searchBase()+1:]
+	ofMesh := g.bestOfMesh()
 	for i := range g.round {
 		t := g.round[i].test
 		if testKind(t.ID) != testSearchKind || t.BusBandwidthMBps == nil {
 			continue
 		}
 		nodes := len(g.readSet(t.Set))
-		best, bestOfAny := int64(0), int64(0)
+		best, bestOfAny := ofMesh, ofMesh
 		for j := range after {
 			o := &after[j]
 			if kind := testKind(o.ID); o.BusBandwidthMBps == nil || kind != testSearchKind && kind != testPairsKind {

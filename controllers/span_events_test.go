@@ -199,28 +199,6 @@ func later(past []*v1alpha1.CommGroup, a, b string) bool {
 	return at(a) > at(b)
 }
 
-// TestMeshFaults: what shows in the mesh only is named by its communicator.
-func TestMeshFaults(t *testing.T) {
-	for _, tc := range []struct {
-		name   string
-		faults faults
-		reason string
-		words  string
-	}{
-		{"a rail is slow", faults{slowRails: [][2]int{{3, 5}}, meshOnly: true}, v1alpha1.ReasonSlowCommunicator, "dp/5"},
-		{"a rail hangs", faults{hangRails: [][2]int{{3, 5}}, meshOnly: true}, v1alpha1.ReasonHangAcrossNodes, "dp/5"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			w := newGroupWorld(t, 8, tc.faults, mesh("dp", 8, "tp", 8))
-			w.play()
-			s := w.span()
-			if s.Verdict != v1alpha1.VerdictFail || s.Reason != tc.reason || len(s.Culprits) != 1 || s.Culprits[0].Name != tc.words {
-				t.Errorf("%s (%s) %s, culprits %+v", s.Verdict, s.Reason, s.Message, s.Culprits)
-			}
-		})
-	}
-}
-
 func TestClocksApartAreTold(t *testing.T) {
 	w := newGroupWorld(t, 4, faults{quirk: func(node int, s *v1alpha1.SessionStatus) {
 		if node == 2 {

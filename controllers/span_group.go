@@ -9,7 +9,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers/spans"
 	"rcclx.io/commgroup-operator/internal/checks"
 )
 
@@ -196,7 +195,7 @@ func (g *groupStage) groupFigure(step searchedStep) int64 {
 
 // afterBadGroup goes on with what the nodes know themselves; else the culprit is searched for.
 func (g *groupStage) afterBadGroup(r *testResult) {
-	words := fmt.Sprintf("The communicator over %d nodes failed: %s.", len(g.readSet(r.test.Set)), strings.TrimSuffix(r.message, "."))
+	words := fmt.Sprintf("The communicator over %d nodes failed: %s.", len(g.readSet(r.test.Set)), strings.TrimSuffix(r.message, ".")) + g.fallbackWords(r.communicators)
 	if len(r.guilty) > 0 {
 		g.worsen(r.reason, words)
 		for _, name := range sortedKeys(r.guilty) {
@@ -227,41 +226,28 @@ func (g *groupStage) seatOf(name string) *seat {
 func (g *groupStage) afterGoodGroup() {
 	if g.found() {
 		g.confirm()
-		return
 	}
-	mesh := g.in.group.Spec.Mesh
-	if len(spans.Measurable(mesh)) == 0 {
-		g.pass()
-		return
-	}
-	world := 0
-	for _, s := range g.present() {
-		world += int(s.next.Ranks)
-	}
-	if err := spans.CheckMesh(mesh, world); err != nil {
-		g.worsen(v1alpha1.ReasonMeshMismatch, err.Error())
-		g.pass()
-		return
-	}
-	g.enter(v1alpha1.StageMesh, 0)
-	g.openMesh()
+	g.startMesh()
 }
 
-// confirm ends the stage after the group without its culprits was good.
+// confirm notes that the group without its culprits is good.
 func (g *groupStage) confirm() {
-	text := fmt.Sprintf("Without %s the group of %d nodes is good (%s)", someNames(g.span.Left, 5), len(g.present()), g.figure())
 	if l := g.span.Localization; l != nil {
-		l.Message = shorten(sentence(l.Message)+" Confirmed: "+sentence(text), 512)
+		l.Message = shorten(sentence(l.Message)+" Confirmed: "+sentence(g.withoutLeft()), 512)
 	}
-	g.end(verdictOfReason(g.span.Reason), g.span.Reason, text)
+}
+
+func (g *groupStage) withoutLeft() string {
+	return fmt.Sprintf("Without %s the group of %d nodes is good (%s)", someNames(g.span.Left, 5), len(g.present()), g.figure())
 }
 
 // pass ends the stage with what was reached; what is bad was kept before.
 func (g *groupStage) pass() {
 	text := fmt.Sprintf("One communicator over %d nodes: %s, transport %s.", len(g.present()), g.figure(), g.span.Transport)
-	if n := len(spans.Measurable(g.in.group.Spec.Mesh)); n > 0 && g.span.Reason != v1alpha1.ReasonMeshMismatch {
-		text += fmt.Sprintf(" %s of the mesh measured.", counted(n, "dimension"))
+	if len(g.span.Left) > 0 && g.found() {
+		text = sentence(g.withoutLeft())
 	}
+	text += g.meshWords()
 	if g.pairsMade() > 0 {
 		text += " No threshold or reference applies to its speed; all pairs of neighbours are alike."
 	}
@@ -285,14 +271,8 @@ func (g *groupStage) figure() string {
 // checkTransport notes what carried the data, and says whether the group may be taken further with it.
 func (g *groupStage) checkTransport(communicators []commResult) bool {
 	var members []memberTransport
-	rdma := 0
 	for i := range communicators {
 		members = append(members, communicators[i].transports...)
-	}
-	for _, m := range members {
-		if m.Transport == transportRDMA {
-			rdma++
-		}
 	}
 	choice := transportFor(g.in.group.Spec.Network.RequireTransport, members)
 	g.span.Transport = choice.Transport
@@ -303,12 +283,7 @@ func (g *groupStage) checkTransport(communicators []commResult) bool {
 	if choice.Verdict != v1alpha1.VerdictFail {
 		return true
 	}
-	for _, m := range members {
-		// Where all fell back, the cause is shared and no node is the culprit.
-		if rdma > 0 && (m.Transport == transportTCP || m.Transport == transportMixed) {
-			g.blame(nodeCulprit(m.Node, choice.Reason, choice.Message))
-		}
-	}
+	g.blameTransport(members, choice)
 	g.round[0].test.Verdict, g.round[0].test.Reason = choice.Verdict, choice.Reason
 	return false
 }

@@ -1,91 +1,193 @@
 package controllers
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/spans"
 	"rcclx.io/commgroup-operator/internal/checks"
 )
 
+// startMesh begins the mesh where there is one and it fits the members that are present, else it ends the stage.
+func (g *groupStage) startMesh() {
+	if len(spans.Measurable(g.in.group.Spec.Mesh)) == 0 {
+		g.pass()
+		return
+	}
+	if g.meshMismatch() != nil {
+		g.worsen(v1alpha1.ReasonMeshMismatch, "The mesh does not fit the members")
+		g.pass()
+		return
+	}
+	g.enter(v1alpha1.StageMesh, 0)
+	g.openMesh()
+}
+
+// meshMismatch says why the mesh does not fit the present members; nil where it does.
+func (g *groupStage) meshMismatch() error {
+	world := 0
+	for _, s := range g.present() {
+		world += int(s.next.Ranks)
+	}
+	return spans.CheckMesh(g.in.group.Spec.Mesh, world)
+}
+
+func meshTestID(dimension string) string { return testMeshKind + "-" + dimension + "-1" }
+
 // openMesh begins the next dimension of the mesh that was not measured yet, or ends the stage.
 func (g *groupStage) openMesh() {
 	mesh := g.in.group.Spec.Mesh
 	for _, at := range spans.Measurable(mesh) {
-		id := fmt.Sprintf("%s-%s-1", testMeshKind, mesh[at].Name)
-		made := false
-		for i := range g.span.Tests {
-			made = made || g.span.Tests[i].ID == id
-		}
-		if made {
+		id := meshTestID(mesh[at].Name)
+		if g.testOf(id) != nil {
 			continue
 		}
-		if !g.open(id, g.writeSet(g.presentSet())) {
-			g.worsen(v1alpha1.ReasonInconclusive, fmt.Sprintf("Dimension %s of the mesh was not measured: no further test fits into the status.", mesh[at].Name))
+		if g.open(id, g.writeSet(g.presentSet())) {
+			return
 		}
-		return
+		g.worsen(v1alpha1.ReasonInconclusive, fmt.Sprintf("Dimension %s of the mesh was not measured: no further test fits into the status.", mesh[at].Name))
+		break
 	}
+	g.blameCommonNode()
 	g.pass()
 }
 
-// afterMesh judges a dimension: each of its communicators has to work, and none may be far slower than the others.
+// testOf is the test with the id, nil where there is none.
+func (g *groupStage) testOf(id string) *v1alpha1.SpanTest {
+	for i := range g.span.Tests {
+		if g.span.Tests[i].ID == id {
+			return &g.span.Tests[i]
+		}
+	}
+	return nil
+}
+
+// afterMesh judges a dimension: each of its communicators has to work, by the transport that is asked for, and none may be
+// far slower than those like it. What is bad is searched for among the members of the bad communicators.
 func (g *groupStage) afterMesh() {
 	if len(g.round) == 0 {
 		g.openMesh()
-		if g.span.Stage == v1alpha1.StageMesh && len(g.span.Tests) >= maxSpanTests {
-			g.pass()
-		}
 		return
 	}
 	r := &g.round[0]
 	dimension := testDimension(r.test.ID)
+	transport := g.checkMeshTransport(r, dimension)
 	if r.bad {
-		g.afterBadDimension(r, dimension)
+		g.worsen(r.reason, fmt.Sprintf("Dimension %s of the mesh: %s", dimension, r.message))
 	} else {
 		g.keepResults(dimension, r.communicators)
-		g.compareDimension(r, dimension)
+		g.compareDimension(r, dimension, transport)
 	}
-	g.openMesh()
+	for _, name := range sortedKeys(r.guilty) {
+		g.blame(r.guilty[name])
+	}
+	g.blameCommunicators(r, dimension)
+	if !g.searchMesh(r, dimension) {
+		g.openMesh()
+	}
 }
 
-func (g *groupStage) afterBadDimension(r *testResult, dimension string) {
-	message := fmt.Sprintf("Dimension %s of the mesh: %s", dimension, r.message)
-	g.worsen(r.reason, message)
-	if len(r.guilty) > 0 {
-		for _, name := range sortedKeys(r.guilty) {
-			g.blame(r.guilty[name])
-		}
-		return
+// checkMeshTransport holds what carried the data between nodes against what is asked for, and returns what it was.
+func (g *groupStage) checkMeshTransport(r *testResult, dimension string) string {
+	worst := map[string]string{} // by node, over its communicators
+	rank := func(transport string) int {
+		return slices.Index([]string{transportRDMA, "", transportTCP, transportMixed}, transport)
 	}
 	for i := range r.communicators {
-		if c := &r.communicators[i]; c.bad {
-			g.blame(g.communicatorCulprit(c, c.reason, c.message))
+		c := &r.communicators[i]
+		if len(c.seats) < 2 {
+			continue // nothing leaves the node
+		}
+		for _, m := range c.transports {
+			if before, seen := worst[m.Node]; !seen || rank(m.Transport) > rank(before) {
+				worst[m.Node] = m.Transport
+			}
+		}
+	}
+	if len(worst) == 0 {
+		return g.span.Transport
+	}
+	members := make([]memberTransport, 0, len(worst))
+	for _, name := range sortedKeys(worst) {
+		members = append(members, memberTransport{name, worst[name]})
+	}
+	choice := transportFor(g.in.group.Spec.Network.RequireTransport, members)
+	if g.span.Transport == transportRDMA && (choice.Transport == transportTCP || choice.Transport == transportMixed) {
+		g.span.Transport = transportMixed
+	}
+	if choice.Reason != "" {
+		g.worsen(choice.Reason, fmt.Sprintf("Dimension %s of the mesh: %s", dimension, choice.Message))
+	}
+	if choice.Verdict == v1alpha1.VerdictFail {
+		g.blameTransport(members, choice)
+		if r.test.Verdict == v1alpha1.VerdictPass {
+			r.test.Verdict, r.test.Reason = choice.Verdict, choice.Reason
+		}
+	}
+	return choice.Transport
+}
+
+// blameTransport names the nodes whose data went over TCP; where all fell back, the cause is shared and no node is the culprit.
+func (g *groupStage) blameTransport(members []memberTransport, choice transportChoice) {
+	if !slices.ContainsFunc(members, func(m memberTransport) bool { return m.Transport == transportRDMA }) {
+		return
+	}
+	for _, m := range members {
+		if m.Transport == transportTCP || m.Transport == transportMixed {
+			g.blame(nodeCulprit(m.Node, choice.Reason, choice.Message))
 		}
 	}
 }
 
-// communicatorCulprit names a communicator of the mesh: the node where it lies within one, else the communicator itself.
-func (g *groupStage) communicatorCulprit(c *commResult, reason, message string) v1alpha1.Culprit {
-	words := fmt.Sprintf("Communicator %s over %s: %s", c.name, someNames(names(c.seats), 4), message)
-	if len(c.seats) == 1 {
-		return nodeCulprit(c.seats[0].name, reason, words)
+// fallbackWords say, of a communicator that failed, that its data went over TCP against what is asked for.
+func (g *groupStage) fallbackWords(communicators []commResult) string {
+	var members []memberTransport
+	for i := range communicators {
+		members = append(members, communicators[i].transports...)
 	}
-	return v1alpha1.Culprit{Node: c.seats[0].name, Kind: "Link", Name: c.name, Reason: reason, Message: words}
+	choice := transportFor(g.in.group.Spec.Network.RequireTransport, members)
+	if choice.Verdict != v1alpha1.VerdictFail {
+		return ""
+	}
+	g.span.Transport = choice.Transport
+	return " " + choice.Message
 }
 
-// compareDimension holds the communicators of a dimension against each other, and its results against what was asked for.
-func (g *groupStage) compareDimension(r *testResult, dimension string) {
-	if expected := usual(bandwidths(r.communicators)); expected > 0 && g.compares() {
-		for i := range r.communicators {
-			c := &r.communicators[i]
-			if c.busBWMBps == nil || *c.busBWMBps*100 >= expected*g.minPercent() {
+// comparesDimensions says whether communicators of a dimension are held against each other at all.
+func (g *groupStage) comparesDimensions() bool {
+	return ptr.Deref(g.in.group.Spec.Benchmark.NodeMinPercentOfMedian, defaultNodeMinPercentOfMedian) > 0
+}
+
+// compareDimension holds the communicators of a dimension against those over as many nodes, and its results against what was
+// asked for.
+func (g *groupStage) compareDimension(r *testResult, dimension, transport string) {
+	byNodes := map[int][]*commResult{}
+	for i := range r.communicators {
+		if c := &r.communicators[i]; c.busBWMBps != nil && g.comparesDimensions() {
+			byNodes[len(c.seats)] = append(byNodes[len(c.seats)], c)
+		}
+	}
+	for _, nodes := range sortedInts(byNodes) {
+		alike := byNodes[nodes]
+		figures := make([]int64, len(alike))
+		for i, c := range alike {
+			figures[i] = *c.busBWMBps
+		}
+		expected := usual(figures)
+		for i, c := range alike {
+			if figures[i]*100 >= expected*g.minPercent() {
 				continue
 			}
-			message := fmt.Sprintf("%s reaches %d MB/s, %d %% of what the others of dimension %s usually reach (%d MB/s); at least %d %% is expected. Compare its GPUs' NICs and links with those of the others.",
-				c.name, *c.busBWMBps, *c.busBWMBps*100/expected, dimension, expected, g.minPercent())
-			g.blame(g.communicatorCulprit(c, v1alpha1.ReasonSlowCommunicator, message))
-			g.worsen(v1alpha1.ReasonSlowCommunicator, message)
-			r.test.Verdict, r.test.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonSlowCommunicator
+			c.bad, c.reason = true, v1alpha1.ReasonSlowCommunicator
+			c.message = fmt.Sprintf("%s reaches %d MB/s, %d %% of what the others of dimension %s usually reach (%d MB/s); at least %d %% is expected",
+				c.name, figures[i], figures[i]*100/expected, dimension, expected, g.minPercent())
+			g.worsen(c.reason, c.message)
+			r.test.Verdict, r.test.Reason = v1alpha1.VerdictFail, c.reason
 		}
 	}
 	var own []v1alpha1.SpanResultSeries
@@ -94,15 +196,113 @@ func (g *groupStage) compareDimension(r *testResult, dimension string) {
 			own = append(own, g.span.Results[i])
 		}
 	}
-	all := spanChecks(&g.in.group.Spec, own, placeOfMembers(g.in.outcomes, g.in.commNodes, g.span.Transport))
+	all := spanChecks(&g.in.group.Spec, own, placeOfMembers(g.in.outcomes, g.in.commNodes, transport))
 	notMet, _ := checks.Of(all)
 	if len(notMet) > 0 {
-		r.test.Verdict, r.test.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonBelowThreshold
+		if r.test.Verdict == v1alpha1.VerdictPass {
+			r.test.Verdict, r.test.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonBelowThreshold
+		}
 		g.worsen(v1alpha1.ReasonBelowThreshold, checks.Message(notMet))
 	}
 }
 
+func sortedInts[V any](m map[int]V) []int {
+	out := make([]int, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}
+
 // endMesh ends the stage where a member fell out while the mesh was measured: the rest does not fit the mesh.
 func (g *groupStage) endMesh() {
-	g.end(v1alpha1.VerdictInconclusive, v1alpha1.ReasonMeshMismatch, "A member fell out while the mesh was measured, and the others do not fit it: what is missing of the mesh was not measured.")
+	g.end(v1alpha1.VerdictInconclusive, v1alpha1.ReasonMeshMismatch, "A member fell out while the mesh was measured, and the others do not fit it: what is missing of the mesh was not measured."+g.meshWords())
+}
+
+// meshWords say what of the mesh was measured, and what was not or could not be compared; with a blank before, or nothing
+// where there is no mesh.
+func (g *groupStage) meshWords() string {
+	mesh := g.in.group.Spec.Mesh
+	asked := spans.Measurable(mesh)
+	var measured, alone []string
+	for _, at := range asked {
+		t := g.testOf(meshTestID(mesh[at].Name))
+		if t == nil || t.Verdict != v1alpha1.VerdictPass && t.Verdict != v1alpha1.VerdictFail {
+			continue
+		}
+		measured = append(measured, mesh[at].Name)
+		if l, err := g.layoutOf(t); err == nil && !eachHasLike(l) {
+			alone = append(alone, mesh[at].Name)
+		}
+	}
+	switch {
+	case len(asked) == 0:
+		return ""
+	case len(measured) == 0:
+		text := " The mesh was not measured."
+		if err := g.meshMismatch(); err != nil {
+			text = fmt.Sprintf(" The mesh was not measured: %s.", strings.TrimPrefix(err.Error(), "mesh: "))
+		}
+		return text
+	}
+	text := fmt.Sprintf(" %s of the mesh measured", counted(len(measured), "dimension"))
+	if len(measured) < len(asked) {
+		text += fmt.Sprintf(", of %d", len(asked))
+	}
+	if !g.comparesDimensions() {
+		return text + "; benchmark.nodeMinPercentOfMedian is 0, so that the speeds of their communicators were not compared."
+	}
+	if len(alone) > 0 {
+		text += fmt.Sprintf("; in %s not all speeds were compared, since that takes two communicators over as many nodes", someNames(alone, 4))
+	}
+	return text + "."
+}
+
+// eachHasLike says whether each communicator has another one over as many nodes to be compared with.
+func eachHasLike(l *layout) bool {
+	count := map[int]int{}
+	for _, c := range l.communicators {
+		count[len(c.seats)]++
+	}
+	for _, n := range count {
+		if n < 2 {
+			return false
+		}
+	}
+	return true
+}
+
+// blameCommunicators names the node of each bad communicator that lies within one. Those over several nodes are kept by their
+// numbers as a culprit that is on no node: which node makes them bad is to be found.
+func (g *groupStage) blameCommunicators(r *testResult, dimension string) {
+	var across []*commResult
+	for i := range r.communicators {
+		switch c := &r.communicators[i]; {
+		case !c.bad:
+		case len(c.seats) == 1:
+			g.blame(nodeCulprit(c.seats[0].name, c.reason, fmt.Sprintf("Communicator %s within the node: %s", c.name, c.message)))
+		case !g.explained(c.communicator, g.partsOf(r.test)):
+			across = append(across, c)
+		}
+	}
+	if len(across) == 0 {
+		return
+	}
+	worst := slices.MinFunc(across, func(a, b *commResult) int {
+		switch {
+		case worseReason(a.reason, b.reason):
+			return -1
+		case worseReason(b.reason, a.reason):
+			return 1
+		}
+		return cmp.Compare(numberOf(a.name), numberOf(b.name))
+	})
+	numbers := make([]int, len(across))
+	for i, c := range across {
+		numbers[i] = numberOf(c.name)
+	}
+	g.blame(v1alpha1.Culprit{Kind: kindCommunicators, Name: communicatorsName(dimension, numbers), Reason: worst.reason, Message: fmt.Sprintf(
+		"%d of %d communicators of dimension %s are bad; %s over %s: %s. No single node is known to be to blame: look at what their members share, NICs, links and switches.",
+		len(across), len(r.communicators), dimension, worst.name, someNames(names(worst.seats), 4), strings.TrimSuffix(worst.message, "."))})
 }

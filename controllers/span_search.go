@@ -86,7 +86,7 @@ func (g *groupStage) searchStep() searchedStep {
 // roundsBefore counts the rounds of searches before the present one: their tests stand before the last test of the group.
 func (g *groupStage) roundsBefore() int {
 	rounds := 0
-	for i := range g.span.Tests[:g.lastGroupTest()+1] {
+	for i := range g.span.Tests[:g.searchBase()+1] {
 		if kind := testKind(g.span.Tests[i].ID); kind == testSearchKind || kind == testRailsKind {
 			rounds = max(rounds, testRound(g.span.Tests[i].ID))
 		}
@@ -123,7 +123,7 @@ func (g *groupStage) hasRails() bool { return g.in.group.Spec.RanksPerNode > 1 }
 
 // search makes the next round that follows from what was tried, or ends the search.
 func (g *groupStage) search() {
-	present := g.presentSet()
+	present := g.searchSet()
 	before := g.roundsBefore()
 	problem := localize.Problem{Members: present, Rails: g.hasRails(), MaxTests: max(1, min(localize.DefaultMaxTests, maxSpanTests-len(g.span.Tests)-maxGroupTests))}
 	if limit := int(g.in.group.Spec.Localization.MaxRounds); limit > 0 {
@@ -163,7 +163,7 @@ func (g *groupStage) search() {
 // history is what the planner learns from: the tests since the last one of the group, and the pairs of neighbours.
 func (g *groupStage) history() []localize.Test {
 	before := g.roundsBefore()
-	tests := g.span.Tests[g.lastGroupTest()+1:]
+	tests := g.span.Tests[g.searchBase()+1:]
 	badPairs := map[[2]int]bool{}
 	for i := range tests {
 		if !isRecord(tests[i].ID) {
@@ -234,9 +234,13 @@ func (g *groupStage) conclude(f localize.Finding) {
 			text += " Something among these is bad: " + someNames(g.namesOf(f.Suspects), 8) + "."
 		}
 		l.Message = shorten(text, 512)
+		if g.backToMesh() {
+			return
+		}
 		g.end(verdictOfReason(g.span.Reason), g.span.Reason, text)
 		return
 	}
+	g.tracedTo(f)
 	rails := g.railsOf()
 	reason, slow := g.reasonOfBad()
 	step := g.searchStep()
@@ -271,6 +275,9 @@ func (g *groupStage) conclude(f localize.Finding) {
 	}
 	g.explain(why, text+" "+g.span.Message)
 	g.tell(true, v1alpha1.ReasonCulpritFound, "NameCulprit", "Run %s: %s", g.in.run.ID, text)
+	if g.backToMesh() {
+		return
+	}
 	for _, index := range f.Nodes {
 		g.release(g.seats[index])
 	}
@@ -296,8 +303,8 @@ func (g *groupStage) namesOf(set localize.Set) []string {
 
 // reasonOfBad is why the step that is searched for is bad, and whether it is a matter of speed.
 func (g *groupStage) reasonOfBad() (reason string, slow bool) {
-	t := &g.span.Tests[g.lastGroupTest()]
-	if t.Verdict == v1alpha1.VerdictPass || t.Reason == v1alpha1.ReasonSlowGroup {
+	t := &g.span.Tests[g.searchBase()]
+	if t.Verdict == v1alpha1.VerdictPass || t.Reason == v1alpha1.ReasonSlowGroup || t.Reason == v1alpha1.ReasonSlowCommunicator {
 		return v1alpha1.ReasonSlowNode, true
 	}
 	return cmp.Or(t.Reason, v1alpha1.ReasonGroupStepFailed), false

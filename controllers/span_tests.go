@@ -218,7 +218,7 @@ func (g *groupStage) layoutOf(t *v1alpha1.SpanTest) (*layout, error) {
 		}
 		return l, nil
 	}
-	return l, add(spans.Group(g.spanMembers(set)))
+	return l, add(g.searchLayout(t, g.spanMembers(set)))
 }
 
 func (g *groupStage) spanMembers(set localize.Set) []spans.Member {

@@ -58,7 +58,9 @@ func (g *groupStage) blame(c v1alpha1.Culprit) {
 
 // found says whether something that failed has been named.
 func (g *groupStage) found() bool {
-	return slices.ContainsFunc(g.span.Culprits, func(c v1alpha1.Culprit) bool { return verdictOfReason(c.Reason) == v1alpha1.VerdictFail })
+	return slices.ContainsFunc(g.span.Culprits, func(c v1alpha1.Culprit) bool {
+		return verdictOfReason(c.Reason) == v1alpha1.VerdictFail && !ofCommunicators(&c)
+	})
 }
 
 // foundSlow says whether a culprit that was named was slow.
@@ -71,7 +73,7 @@ func (g *groupStage) foundSlow() bool {
 func culpritNames(culprits []v1alpha1.Culprit) []string {
 	var out []string
 	for i := range culprits {
-		if c := &culprits[i]; verdictOfReason(c.Reason) == v1alpha1.VerdictFail {
+		if c := &culprits[i]; verdictOfReason(c.Reason) == v1alpha1.VerdictFail && !ofCommunicators(c) {
 			name := c.Name
 			if c.Kind != "Node" && c.Kind != "Pair" {
 				name = fmt.Sprintf("%s %s on %s", c.Kind, c.Name, c.Node)

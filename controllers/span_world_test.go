@@ -27,9 +27,10 @@ type faults struct {
 	silentNodes, neverReady []int
 	// muteNodes are ready and never take a task up.
 	muteNodes []int
-	// meshOnly: the faults above show in the mesh only.
-	meshOnly bool
-	tcpNodes []int
+	// meshOnly: the faults above show in the tests of the mesh only; sideBySide: in all whose communicators work side by side,
+	// those of a search in the mesh, too.
+	meshOnly, sideBySide bool
+	tcpNodes             []int
 	// slowAll slows every communicator over several nodes.
 	slowAll bool
 	// quirk may change what an agent says when it is ready.
@@ -245,7 +246,7 @@ func (w *groupWorld) work(all []joined) {
 	hasRail := func(rail [2]int) bool {
 		return slices.ContainsFunc(all, func(j joined) bool { return j.node == rail[0] && slices.Contains(j.comm.Devices, int32(rail[1])) })
 	}
-	over := len(all) > 1 && (!w.faults.meshOnly || testKind(all[0].task.ID) == testMeshKind)
+	over := len(all) > 1 && (!w.faults.meshOnly || testKind(all[0].task.ID) == testMeshKind) && (!w.faults.sideBySide || all[0].comm.Name != spans.NameGroup)
 	any := func(nodes []int) bool { return over && slices.ContainsFunc(nodes, has) }
 	pair := func(pairs [][2]int) bool {
 		return over && slices.ContainsFunc(pairs, func(p [2]int) bool { return has(p[0]) && has(p[1]) })

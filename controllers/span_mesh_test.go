@@ -1,0 +1,301 @@
+package controllers
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/utils/ptr"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// marks says which nodes gating would mark as failed now, were it enforced.
+func (w *groupWorld) marks() map[string]string {
+	w.group.Spec.Gating = v1alpha1.GatingSpec{Mode: v1alpha1.GatingEnforce, Actions: everyAction, MaxPercent: ptr.To(int32(100))}
+	cfg := testConfig
+	cfg.PrivilegedNamespaces = []string{w.group.Namespace}
+	out := map[string]string{}
+	for _, m := range Decide(w.snapshot(), cfg).NodeMarks {
+		if m.statement != nil && m.statement.Verdict == v1alpha1.VerdictFail {
+			out[m.Node.Name] = m.statement.Reason
+		}
+	}
+	return out
+}
+
+// guiltyOnly holds that gating marks exactly the nodes at these places, and that no culprit of a failure is on another one.
+func (w *groupWorld) guiltyOnly(t *testing.T, guilty []int) {
+	t.Helper()
+	marks := w.marks()
+	for i := range w.nodes {
+		name := w.nodes[i].Name
+		reason, marked := marks[name]
+		if marked != slices.Contains(guilty, i) {
+			t.Errorf("node %d marked: %v (%s), want only %v", i, marked, reason, guilty)
+		}
+	}
+}
+
+// at calls f once, when a test of the kind is open and was taken up.
+func (w *groupWorld) whenOpen(kind string, f func()) {
+	done := false
+	w.meddle = func() {
+		s := w.span()
+		if done || s == nil || len(s.Tests) == 0 {
+			return
+		}
+		if last := &s.Tests[len(s.Tests)-1]; last.Verdict == "" && testKind(last.ID) == kind && len(w.tasks[last.ID]) > 0 {
+			done = true
+			f()
+		}
+	}
+}
+
+func (w *groupWorld) deletePod(node int) {
+	if pod := w.groupPod(w.nodes[node].Name); pod != nil {
+		delete(w.pods, pod.Name)
+	}
+}
+
+func (w *groupWorld) log(t *testing.T) {
+	s := w.span()
+	t.Log(w.tests())
+	t.Log(s.Verdict, s.Reason, s.Message)
+	for i := range s.Culprits {
+		t.Log(s.Culprits[i])
+	}
+	if s.Localization != nil {
+		t.Log(s.Localization.State, s.Localization.Message)
+	}
+}
+
+func TestOnlyGuiltyNodesAreMarked(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		nodes  int
+		faults faults
+		change func(*v1alpha1.CommGroup)
+		// when and losing: a node whose pod goes while a test of this kind is open.
+		when   string
+		losing int
+		guilty []int
+	}{
+		{name: "good", nodes: 8},
+		{name: "a node hangs", nodes: 8, faults: faults{hangNodes: []int{5}}, guilty: []int{5}},
+		{name: "the first hangs", nodes: 8, faults: faults{hangNodes: []int{0}}, guilty: []int{0}},
+		{name: "two hang", nodes: 16, faults: faults{hangNodes: []int{3, 12}}, guilty: []int{3, 12}},
+		{name: "a node is slow", nodes: 8, faults: faults{slowNodes: []int{2}}, guilty: []int{2}},
+		{name: "a rail is slow", nodes: 8, faults: faults{slowRails: [][2]int{{3, 5}}}, guilty: []int{3}},
+		{name: "a rail hangs", nodes: 8, faults: faults{hangRails: [][2]int{{3, 5}}}, guilty: []int{3}},
+		{name: "a pair hangs", nodes: 8, faults: faults{hangPairs: [][2]int{{2, 6}}}},
+		{name: "neighbours are slow together", nodes: 8, faults: faults{slowPairs: [][2]int{{2, 3}}}},
+		{name: "wrong data", nodes: 8, faults: faults{wrongNodes: []int{4}}, guilty: []int{4}},
+		{name: "a rank dies", nodes: 8, faults: faults{dieNodes: []int{4}}, guilty: []int{4}},
+		{name: "TCP on one", nodes: 8, faults: faults{tcpNodes: []int{1}}, guilty: []int{1},
+			change: func(g *v1alpha1.CommGroup) { g.Spec.Network.RequireTransport = v1alpha1.TransportRDMA }},
+		{name: "TCP on all", nodes: 4, faults: faults{tcpNodes: []int{0, 1, 2, 3}},
+			change: func(g *v1alpha1.CommGroup) { g.Spec.Network.RequireTransport = v1alpha1.TransportRDMA }},
+		{name: "a node hangs, another one's pod is evicted in the search", nodes: 8, faults: faults{hangNodes: []int{5}}, when: testSearchKind, losing: 3, guilty: []int{5}},
+		{name: "a node hangs, another one's pod is evicted in the group", nodes: 8, faults: faults{hangNodes: []int{5}}, when: testGroupKind, losing: 3, guilty: []int{5}},
+		{name: "a node hangs, another one is never ready", nodes: 8, faults: faults{hangNodes: []int{5}, neverReady: []int{2}}, guilty: []int{5}},
+		{name: "a node hangs, another one lacks the interface", nodes: 8, guilty: []int{5}, faults: faults{hangNodes: []int{5}, quirk: func(n int, s *v1alpha1.SessionStatus) {
+			if n == 2 {
+				s.State, s.Reason, s.Message = v1alpha1.SessionFailed, v1alpha1.ReasonInterfaceNotFound, "no such interface"
+			}
+		}}},
+		{name: "in the mesh a node hangs", nodes: 8, faults: faults{hangNodes: []int{5}, sideBySide: true}, change: mesh("dp", 8, "tp", 8), guilty: []int{5}},
+		{name: "in the mesh a rail is slow", nodes: 8, faults: faults{slowRails: [][2]int{{3, 5}}, sideBySide: true}, change: mesh("dp", 8, "tp", 8), guilty: []int{3}},
+		{name: "in the mesh a rail hangs", nodes: 8, faults: faults{hangRails: [][2]int{{3, 5}}, sideBySide: true}, change: mesh("dp", 8, "tp", 8), guilty: []int{3}},
+		{name: "in the mesh two rails are slow", nodes: 8, faults: faults{slowRails: [][2]int{{3, 5}, {6, 2}}, sideBySide: true}, change: mesh("dp", 8, "tp", 8), guilty: []int{3, 6}},
+		{name: "in the mesh a pair hangs", nodes: 8, faults: faults{hangPairs: [][2]int{{1, 6}}, sideBySide: true}, change: mesh("dp", 8, "tp", 8)},
+		{name: "in the mesh a node gives wrong data", nodes: 8, faults: faults{wrongNodes: []int{4}, sideBySide: true}, change: mesh("dp", 8, "tp", 8), guilty: []int{4}},
+		{name: "in the mesh a rank dies", nodes: 8, faults: faults{dieNodes: []int{4}, sideBySide: true}, change: mesh("dp", 8, "tp", 8), guilty: []int{4}},
+		{name: "in the mesh of three a node is slow", nodes: 8, faults: faults{slowNodes: []int{5}, sideBySide: true}, change: mesh("pp", 2, "dp", 4, "tp", 8), guilty: []int{5}},
+		{name: "in the mesh of three a node hangs", nodes: 8, faults: faults{hangNodes: []int{6}, sideBySide: true}, change: mesh("pp", 2, "dp", 4, "tp", 8), guilty: []int{6}},
+		{name: "in the mesh of three two nodes hang", nodes: 8, faults: faults{hangNodes: []int{1, 6}, sideBySide: true}, change: mesh("pp", 2, "dp", 4, "tp", 8), guilty: []int{1, 6}},
+		{name: "in the mesh and nowhere else a node hangs", nodes: 8, faults: faults{hangNodes: []int{5}, meshOnly: true}, change: mesh("dp", 8, "tp", 8)},
+		{name: "in the mesh and nowhere else a rail is slow", nodes: 8, faults: faults{slowRails: [][2]int{{3, 5}}, meshOnly: true}, change: mesh("dp", 8, "tp", 8)},
+		{name: "in the mesh and nowhere else a node is slow, and dimensions cross in it", nodes: 8, faults: faults{slowNodes: []int{5}, meshOnly: true},
+			change: mesh("pp", 2, "dp", 4, "tp", 8), guilty: []int{5}},
+		{name: "in the mesh and nowhere else two nodes are slow, and dimensions cross in none", nodes: 8, faults: faults{slowNodes: []int{1, 6}, meshOnly: true},
+			change: mesh("pp", 2, "dp", 4, "tp", 8)},
+		{name: "in the mesh a node hangs, and nothing is searched for", nodes: 8, faults: faults{hangNodes: []int{5}, sideBySide: true},
+			change: func(g *v1alpha1.CommGroup) {
+				mesh("dp", 8, "tp", 8)(g)
+				g.Spec.Localization.Mode = v1alpha1.LocalizationOff
+			}},
+		{name: "in the mesh over node borders a node hangs", nodes: 6, faults: faults{hangNodes: []int{2}, meshOnly: true}, change: mesh("dp", 4, "tp", 12), guilty: []int{2}},
+		{name: "in the mesh over node borders, nowhere else, a rail hangs", nodes: 6, faults: faults{hangRails: [][2]int{{2, 3}}, meshOnly: true}, change: mesh("dp", 4, "tp", 12)},
+		{name: "in the mesh over node borders, nowhere else, two nodes hang", nodes: 6, faults: faults{hangNodes: []int{0, 2}, meshOnly: true}, change: mesh("dp", 4, "tp", 12)},
+		{name: "in the mesh of two a rail is slow", nodes: 2, faults: faults{slowRails: [][2]int{{1, 5}}, sideBySide: true}, change: mesh("dp", 2, "tp", 8)},
+		{name: "a pod is evicted in the mesh", nodes: 8, change: mesh("dp", 8, "tp", 8), when: testMeshKind, losing: 3},
+		{name: "in the mesh a node hangs, another one's pod is evicted in its search", nodes: 8, faults: faults{hangNodes: []int{5}, sideBySide: true},
+			change: mesh("dp", 8, "tp", 8), when: testSearchKind, losing: 3},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newGroupWorld(t, tc.nodes, tc.faults, tc.change)
+			if tc.when != "" {
+				w.whenOpen(tc.when, func() { w.deletePod(tc.losing) })
+			}
+			w.play()
+			w.log(t)
+			w.guiltyOnly(t, tc.guilty)
+			if bad := tc.name != "good"; bad == (w.span().Verdict == v1alpha1.VerdictPass) {
+				t.Errorf("verdict %s", w.span().Verdict)
+			}
+			if n := len(w.span().Culprits); n > 5 {
+				t.Errorf("%d culprits", n)
+			}
+		})
+	}
+}
+
+// TestMeshFaults: what shows in the mesh only and in no smaller test is named by its communicators, on no node.
+func TestMeshFaults(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		faults faults
+		reason string
+		want   string
+	}{
+		{"a rail is slow", faults{slowRails: [][2]int{{3, 5}}, meshOnly: true}, v1alpha1.ReasonSlowCommunicator, "dp/5"},
+		{"a rail hangs", faults{hangRails: [][2]int{{3, 5}}, meshOnly: true}, v1alpha1.ReasonHangAcrossNodes, "dp/5"},
+		{"a node hangs", faults{hangNodes: []int{3}, meshOnly: true}, v1alpha1.ReasonHangAcrossNodes, "dp/0-7"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newGroupWorld(t, 8, tc.faults, mesh("dp", 8, "tp", 8))
+			w.play()
+			s := w.span()
+			w.log(t)
+			if s.Verdict != v1alpha1.VerdictFail || s.Reason != tc.reason || len(s.Culprits) != 1 || s.Culprits[0].Name != tc.want || s.Culprits[0].Node != "" {
+				t.Errorf("%s (%s) %s, culprits %+v", s.Verdict, s.Reason, s.Message, s.Culprits)
+			}
+			if l := s.Localization; l == nil || l.Rounds == 0 || l.State != v1alpha1.LocalizationNotFound {
+				t.Errorf("search %+v", l)
+			}
+		})
+	}
+}
+
+// TestMeshCulpritsAreNamed: a dimension that is bad leads to rounds, and the other dimensions are measured all the same.
+func TestMeshCulpritsAreNamed(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		faults faults
+		change func(*v1alpha1.CommGroup)
+		want   []string
+		reason string
+	}{
+		{"a rail is slow", faults{slowRails: [][2]int{{3, 5}}, sideBySide: true}, mesh("dp", 8, "tp", 8), []string{"GPU 3/0000:a5:00.0"}, v1alpha1.ReasonSlowRail},
+		{"a node hangs", faults{hangNodes: []int{3}, sideBySide: true}, mesh("dp", 8, "tp", 8), []string{"Node 3"}, v1alpha1.ReasonHangAcrossNodes},
+		{"a pair hangs", faults{hangPairs: [][2]int{{1, 6}}, sideBySide: true}, mesh("dp", 8, "tp", 8), []string{"Pair 1<->6"}, v1alpha1.ReasonHangAcrossNodes},
+		{"a node of three dimensions is slow", faults{slowNodes: []int{5}, sideBySide: true}, mesh("pp", 2, "dp", 4, "tp", 8), []string{"Node 5"}, v1alpha1.ReasonSlowNode},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newGroupWorld(t, 8, tc.faults, tc.change)
+			w.play()
+			w.log(t)
+			s := w.span()
+			if got := w.culprits(); !slices.Equal(got, tc.want) || s.Reason != tc.reason {
+				t.Errorf("culprits %v (%s), want %v (%s)", got, s.Reason, tc.want, tc.reason)
+			}
+			for _, d := range w.group.Spec.Mesh {
+				if !slices.ContainsFunc(s.Tests, func(one v1alpha1.SpanTest) bool { return one.ID == meshTestID(d.Name) && one.Verdict != "" }) {
+					t.Errorf("dimension %s was not measured: %s", d.Name, w.tests())
+				}
+			}
+		})
+	}
+}
+
+// TestMeshHoldsTheTransport: what is required of the group holds for each dimension between nodes.
+func TestMeshHoldsTheTransport(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		tcp      []int
+		required v1alpha1.TransportRequirement
+		verdict  v1alpha1.Verdict
+		culprits []string
+	}{
+		{"all fall back", []int{0, 1, 2, 3, 4, 5, 6, 7}, v1alpha1.TransportRDMA, v1alpha1.VerdictFail, nil},
+		{"one falls back", []int{6}, v1alpha1.TransportRDMA, v1alpha1.VerdictFail, []string{"Node 6"}},
+		{"none asked for", []int{6}, v1alpha1.TransportAny, v1alpha1.VerdictPass, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newGroupWorld(t, 8, faults{}, func(g *v1alpha1.CommGroup) {
+				mesh("dp", 8, "tp", 8)(g)
+				g.Spec.Network.RequireTransport = tc.required
+			})
+			w.meddle = func() {
+				if s := w.span(); s != nil && s.Stage == v1alpha1.StageMesh {
+					w.faults.tcpNodes = tc.tcp
+				}
+			}
+			w.play()
+			w.log(t)
+			s := w.span()
+			if s.Verdict != tc.verdict || !slices.Equal(w.culprits(), tc.culprits) || s.Transport != transportMixed {
+				t.Errorf("%s (%s), transport %s, culprits %v: %s", s.Verdict, s.Reason, s.Transport, w.culprits(), s.Message)
+			}
+		})
+	}
+}
+
+// TestMeshIsToldAsItWasMeasured: the words never speak of a dimension that was not measured, and say why it was not.
+func TestMeshIsToldAsItWasMeasured(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		nodes  int
+		faults faults
+		change func(*v1alpha1.CommGroup)
+		lose   string
+		want   []string
+		tests  int
+	}{
+		{name: "good", nodes: 8, change: mesh("dp", 8, "tp", 8), want: []string{"2 dimensions of the mesh measured."}, tests: 2},
+		{name: "a member is lost before", nodes: 8, change: mesh("dp", 8, "tp", 8), lose: testGroupKind, want: []string{"The mesh was not measured", "64 ranks", "have 56"}},
+		{name: "a member is lost before, and the mesh fits the rest", nodes: 9, change: mesh("dp", 8, "tp", 8), lose: testGroupKind, want: []string{"2 dimensions of the mesh measured."}, tests: 2},
+		{name: "a culprit is left out, and the mesh fits the rest", nodes: 9, faults: faults{hangNodes: []int{4}}, change: mesh("dp", 8, "tp", 8),
+			want: []string{"Without n00004", "2 dimensions of the mesh measured."}, tests: 2},
+		{name: "a culprit is left out, and the mesh does not fit the rest", nodes: 8, faults: faults{hangNodes: []int{4}}, change: mesh("dp", 8, "tp", 8),
+			want: []string{"Without n00004", "The mesh was not measured", "have 56"}},
+		{name: "a member is lost within", nodes: 8, change: mesh("dp", 8, "tp", 8), lose: testMeshKind, want: []string{"fell out while the mesh was measured", "The mesh was not measured"}},
+		{name: "one communicator alone", nodes: 8, change: mesh("dp", 64), want: []string{"1 dimension of the mesh measured; in dp not all speeds were compared"}, tests: 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newGroupWorld(t, tc.nodes, tc.faults, tc.change)
+			if tc.lose != "" {
+				w.whenOpen(tc.lose, func() { w.deletePod(3) })
+			}
+			w.play()
+			w.log(t)
+			for _, want := range tc.want {
+				if !strings.Contains(w.span().Message, want) {
+					t.Errorf("%q lacks %q", w.span().Message, want)
+				}
+			}
+			measured := 0
+			for _, one := range w.span().Tests {
+				if testKind(one.ID) == testMeshKind && one.Verdict == v1alpha1.VerdictPass {
+					measured++
+				}
+			}
+			if measured != tc.tests {
+				t.Errorf("%d dimensions measured, want %d", measured, tc.tests)
+			}
+		})
+	}
+}
+
+// TestCommunicatorsOfFewNodesAreCompared: it takes several communicators, not several members.
+func TestCommunicatorsOfFewNodesAreCompared(t *testing.T) {
+	for _, nodes := range []int{2, 3} {
+		w := newGroupWorld(t, nodes, faults{slowRails: [][2]int{{1, 5}}, sideBySide: true}, mesh("dp", nodes, "tp", 8))
+		w.play()
+		if s := w.span(); s.Verdict != v1alpha1.VerdictFail || !strings.Contains(fmt.Sprint(s.Message, s.Culprits), "dp/5") {
+			t.Errorf("%d nodes: %s (%s) %s", nodes, s.Verdict, s.Reason, s.Message)
+		}
+	}
+}
