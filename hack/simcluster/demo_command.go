@@ -31,7 +31,7 @@ func newDemoCommand() *cobra.Command {
 			return fmt.Errorf("SPAN=%s is not known: choose node or group", *span)
 		}
 		if *nodes < demo.MinNodes || *nodes > demo.MaxNodes {
-			return fmt.Errorf("NODES=%d: choose %d to %d", *nodes, demo.MinNodes, demo.MaxNodes)
+			return fmt.Errorf("NODES=%d: choose %d (faults are on the third node, %s) to %d", *nodes, demo.MinNodes, demo.FaultyNode, demo.MaxNodes)
 		}
 		fault, changes, err := demo.FindFaults(*faultName, *span == "group")
 		if err != nil {

@@ -38,6 +38,8 @@ type Fault struct {
 	Span  bool
 	Kind  string
 	Named []string
+	// Unsearched: the group's own test names the culprit, and the group is not formed again without it.
+	Unsearched bool
 	// Incompatible: the fault shows in the condition Compatible, and there is no run.
 	Incompatible bool
 	// Problem is the reason of the culprit that the monitor's facts give, where the fault is found in them while it runs.
@@ -67,7 +69,7 @@ var Faults = []Fault{
 		Reasons: []string{v1alpha1.ReasonSlowRail}, Description: "the NIC of GPU 1 runs at 20 % of its bandwidth"},
 	{Name: "hang-across", Span: true, Setting: "hang-across", Kind: "Node", Named: []string{FaultyNode},
 		Reasons: []string{v1alpha1.ReasonHangAcrossNodes, v1alpha1.ReasonRankHung}, Description: "collectives over several nodes never complete; alone the node is fine"},
-	{Name: "no-rdma", Span: true, Setting: "no-rdma", Kind: "Node", Named: []string{FaultyNode},
+	{Name: "no-rdma", Span: true, Setting: "no-rdma", Kind: "Node", Named: []string{FaultyNode}, Unsearched: true,
 		Reasons: []string{v1alpha1.ReasonTransportFallback}, Description: "the library finds no RDMA device and silently uses TCP"},
 	{Name: "reboot", Change: reboot, Reasons: []string{v1alpha1.StaleNodeRebooted},
 		Description: "the node reboots after the group is Ready: its kernel has another boot id"},

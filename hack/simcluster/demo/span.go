@@ -75,7 +75,7 @@ func unmeasured(group *v1alpha1.CommGroup) string {
 	return ""
 }
 
-// judgeSpan: the culprit is named with its kind, and nothing that is healthy is blamed.
+// judgeSpan: the culprit is named with its kind, nothing that is healthy is blamed, and the group without it was measured.
 func judgeSpan(group *v1alpha1.CommGroup, fault *Fault, finished bool, seen string) Outcome {
 	named := ""
 	for i := range group.Status.Culprits {
@@ -92,7 +92,42 @@ func judgeSpan(group *v1alpha1.CommGroup, fault *Fault, finished bool, seen stri
 	case group.Status.Span == nil || group.Status.Span.Stage != v1alpha1.StageEnded:
 		return Outcome{Done: finished, Seen: named + "; the group's stage has no end"}
 	}
+	if missing := unconfirmed(group.Status.Span, fault); missing != "" {
+		return Outcome{Done: finished, Seen: named + "; " + missing}
+	}
 	return Outcome{Done: finished, Reached: finished, Seen: named}
+}
+
+// unconfirmed says what is missing of the proof that the culprit is the only one: the search has to have found it, and the group
+// without it to be good. Empty for nothing.
+func unconfirmed(span *v1alpha1.SpanStatus, fault *Fault) string {
+	var last *v1alpha1.SpanTest // over the group
+	tests := 0
+	for i := range span.Tests {
+		if t := &span.Tests[i]; strings.HasPrefix(t.ID, "group-") {
+			last, tests = t, tests+1
+		}
+	}
+	l := span.Localization
+	switch {
+	case fault.Unsearched && l != nil:
+		return fmt.Sprintf("a search was made, which is %s: %s", l.State, l.Message)
+	case fault.Unsearched && (last == nil || last.Verdict != v1alpha1.VerdictFail):
+		return fmt.Sprintf("the group's test did not fail: %+v", last)
+	case fault.Unsearched:
+		return ""
+	case l == nil:
+		return "no search was made"
+	case l.State != v1alpha1.LocalizationFound:
+		return fmt.Sprintf("the search is %s: %s", l.State, l.Message)
+	case tests < 2:
+		return "the group was not formed again without the culprit"
+	case last.Verdict != v1alpha1.VerdictPass:
+		return fmt.Sprintf("the group without the culprit is not good: %s %s %s", last.ID, last.Verdict, last.Reason)
+	case !strings.Contains(l.Message, " Confirmed: "):
+		return "the search says nothing of a confirmation: " + l.Message
+	}
+	return ""
 }
 
 // names says whether a culprit is the one that the fault over several nodes makes.

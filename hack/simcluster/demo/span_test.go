@@ -64,9 +64,57 @@ func TestJudgeSpan(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := group(tc.phase, conditionOf(v1alpha1.ConditionReady, "False", "X", ""), tc.culprits...)
-			g.Status.Span = &v1alpha1.SpanStatus{Stage: tc.stage}
+			g.Status.Span = confirmedSpan()
+			g.Status.Span.Stage = tc.stage
 			if got := Judge(g, spanFault(t, tc.fault), nil); got.Done != tc.done || got.Reached != tc.reached || got.Seen == "" {
 				t.Errorf("%+v, want done %t and reached %t, with words", got, tc.done, tc.reached)
+			}
+		})
+	}
+}
+
+// confirmedSpan is of a search that ended well.
+func confirmedSpan() *v1alpha1.SpanStatus {
+	return &v1alpha1.SpanStatus{Stage: v1alpha1.StageEnded,
+		Tests:        []v1alpha1.SpanTest{{ID: "group-1", Verdict: v1alpha1.VerdictPass}, {ID: "screen-1", Verdict: v1alpha1.VerdictFail}, {ID: "group-2", Verdict: v1alpha1.VerdictPass}, {ID: "screen-3", Verdict: v1alpha1.VerdictPass}},
+		Localization: &v1alpha1.LocalizationStatus{State: v1alpha1.LocalizationFound, Message: "The culprit is X. Confirmed: Without X the group of 3 nodes is good."}}
+}
+
+// TestJudgeConfirmation: a culprit that is named is not enough; the search has to have found it, and the group to be good without it.
+func TestJudgeConfirmation(t *testing.T) {
+	node := v1alpha1.Culprit{Node: FaultyNode, Kind: "Node", Name: FaultyNode, Reason: v1alpha1.ReasonHangAcrossNodes}
+	tcp := v1alpha1.Culprit{Node: FaultyNode, Kind: "Node", Name: FaultyNode, Reason: v1alpha1.ReasonTransportFallback}
+	failed := func(s *v1alpha1.SpanStatus) {
+		s.Localization, s.Tests = nil, []v1alpha1.SpanTest{{ID: "group-1", Verdict: v1alpha1.VerdictFail, Reason: v1alpha1.ReasonTransportFallback}}
+	}
+	for name, tc := range map[string]struct {
+		fault   string
+		culprit v1alpha1.Culprit
+		change  func(*v1alpha1.SpanStatus)
+		reached bool
+	}{
+		"confirmed":              {"hang-across", node, func(*v1alpha1.SpanStatus) {}, true},
+		"no search":              {"hang-across", node, func(s *v1alpha1.SpanStatus) { s.Localization = nil }, false},
+		"search found nothing":   {"hang-across", node, func(s *v1alpha1.SpanStatus) { s.Localization.State = v1alpha1.LocalizationNotFound }, false},
+		"search out of bounds":   {"hang-across", node, func(s *v1alpha1.SpanStatus) { s.Localization.State = v1alpha1.LocalizationOutOfBounds }, false},
+		"group not formed again": {"hang-across", node, func(s *v1alpha1.SpanStatus) { s.Tests = s.Tests[:2] }, false},
+		"group still bad":        {"hang-across", node, func(s *v1alpha1.SpanStatus) { s.Tests[2].Verdict = v1alpha1.VerdictFail }, false},
+		"group without an end":   {"hang-across", node, func(s *v1alpha1.SpanStatus) { s.Tests[2].Verdict = "" }, false},
+		"not confirmed": {"hang-across", node, func(s *v1alpha1.SpanStatus) {
+			s.Localization.Message = "Found. Not confirmed: it is as slow as before."
+		}, false},
+		"no word of it":       {"hang-across", node, func(s *v1alpha1.SpanStatus) { s.Localization.Message = "The culprit is X." }, false},
+		"transport":           {"no-rdma", tcp, failed, true},
+		"transport, searched": {"no-rdma", tcp, func(*v1alpha1.SpanStatus) {}, false},
+		"transport, passed":   {"no-rdma", tcp, func(s *v1alpha1.SpanStatus) { failed(s); s.Tests[0].Verdict = v1alpha1.VerdictPass }, false},
+		"transport, no test":  {"no-rdma", tcp, func(s *v1alpha1.SpanStatus) { s.Localization, s.Tests = nil, nil }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := group(v1alpha1.RunPhaseFinished, conditionOf(v1alpha1.ConditionReady, "False", "X", ""), tc.culprit)
+			g.Status.Span = confirmedSpan()
+			tc.change(g.Status.Span)
+			if got := Judge(g, spanFault(t, tc.fault), nil); !got.Done || got.Reached != tc.reached || got.Seen == "" {
+				t.Errorf("%+v, want reached %t, with words", got, tc.reached)
 			}
 		})
 	}
