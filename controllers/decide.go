@@ -77,6 +77,7 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	fillStatus(&d, s, in, &state, outcomes, accepted, results, &compared)
 	events = append(events, decideGating(&d, s, &in, outcomes, membersErr == nil, &cfg)...)
 	d.Events = slices.Concat(events, d.Events, transitions(group.Status.Conditions, d.Status.Conditions))
+	boundStatus(&d.Status, group.Spec.Benchmark.Thresholds)
 	return d
 }
 
@@ -300,7 +301,6 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 		}
 	}
 	status.Conditions = setConditions(status.Conditions, f, group.Generation, s.Now)
-	boundStatus(status)
 }
 
 func countMembers(selected, reporting int, run *v1alpha1.GroupRunStatus, outcomes []outcome) v1alpha1.MemberCounts {

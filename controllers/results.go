@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"cmp"
-	"encoding/json"
 	"slices"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
@@ -186,80 +185,4 @@ func aggregateDataErrors(outcomes []outcome) []v1alpha1.DataErrors {
 		}
 	}
 	return out
-}
-
-// maxStatusBytes leaves room for metadata below the object's 64 KiB.
-const maxStatusBytes = 56 << 10
-
-// boundStatus shortens the status until its JSON fits: messages first, then the smaller sizes of the
-// results, the errors with random data, and settings. The children keep everything.
-func boundStatus(status *v1alpha1.CommGroupStatus) {
-	fits := func() bool {
-		data, err := json.Marshal(status)
-		return err != nil || len(data) <= maxStatusBytes
-	}
-	if fits() {
-		return
-	}
-	for _, limit := range []int{120, 40} {
-		for i := range status.Settings {
-			status.Settings[i].Message = shorten(status.Settings[i].Message, limit)
-		}
-		for i := range status.Culprits {
-			status.Culprits[i].Message = shorten(status.Culprits[i].Message, 2*limit)
-		}
-		boundAdvice(status.Advice, limit)
-		if fits() {
-			return
-		}
-	}
-	for i := range status.Checks {
-		if i > 0 {
-			status.Checks[i].Causes = nil
-		}
-	}
-	if fits() {
-		return
-	}
-	for sizes := 20; sizes >= 5; sizes -= 5 {
-		for i := range status.Results {
-			r := &status.Results[i]
-			if drop := len(r.SizeBytes) - sizes; drop > 0 {
-				r.SizeBytes, r.LatencyNanoseconds = r.SizeBytes[drop:], r.LatencyNanoseconds[drop:]
-				r.BusBandwidthMBps, r.MinBusBandwidthMBps = r.BusBandwidthMBps[drop:], r.MinBusBandwidthMBps[drop:]
-			}
-		}
-		boundSpanResults(status.Span, sizes)
-		if fits() {
-			return
-		}
-	}
-	if status.DataErrors = nil; fits() {
-		return
-	}
-	if s := status.Span; s != nil && s.Stage == v1alpha1.StageEnded && len(s.Tests) > maxTestsOfPast {
-		s.Tests = s.Tests[len(s.Tests)-maxTestsOfPast:] // while the stage goes on, what follows rests on them
-	}
-	if fits() {
-		return
-	}
-	if len(status.Settings) > 20 {
-		status.Settings = status.Settings[:20]
-	}
-}
-
-// maxTestsOfPast is how many tests of a stage that has ended are kept where space is short.
-const maxTestsOfPast = 40
-
-func boundSpanResults(span *v1alpha1.SpanStatus, sizes int) {
-	if span == nil {
-		return
-	}
-	for i := range span.Results {
-		r := &span.Results[i]
-		if drop := len(r.SizeBytes) - sizes; drop > 0 {
-			r.SizeBytes, r.LatencyNanoseconds = r.SizeBytes[drop:], r.LatencyNanoseconds[drop:]
-			r.BusBandwidthMBps, r.MinBusBandwidthMBps = r.BusBandwidthMBps[drop:], r.MinBusBandwidthMBps[drop:]
-		}
-	}
 }

@@ -24,8 +24,9 @@ const (
 	testPairsKind  = "screen"
 )
 
-// maxSpanTests bounds status.span.tests; the API allows for more, and the whole status has to stay small.
-const maxSpanTests = 160
+// maxSpanTests bounds status.span.tests, and maxSetBytes their sets all together; the API allows for more, and the whole status
+// has to stay small.
+const maxSpanTests, maxSetBytes = 160, 12 << 10
 
 // testKind is the kind in a test's id, testRound the first number in it: group-2, localize-3-1, mesh-dp-1.
 func testKind(id string) string {
@@ -82,7 +83,11 @@ func (g *groupStage) lastGroupTest() int {
 
 // open begins a test; its tasks are given out once the status is written.
 func (g *groupStage) open(id, set string) bool {
-	if len(g.span.Tests) >= maxSpanTests || len(set) > 512 {
+	all := len(set)
+	for i := range g.span.Tests {
+		all += len(g.span.Tests[i].Set)
+	}
+	if len(g.span.Tests) >= maxSpanTests || len(set) > 512 || all > maxSetBytes {
 		return false
 	}
 	g.span.Tests = append(g.span.Tests, v1alpha1.SpanTest{ID: id, Set: set, StartTime: *stamp(g.in.now)})
