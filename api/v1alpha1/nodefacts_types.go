@@ -4,9 +4,11 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // NodeFacts is what sysfs tells of a node. An absent field is not known, or not there on this model, unless it says otherwise.
 type NodeFacts struct {
-	// observedTime is when the facts were read or last confirmed.
+	// observedTime is when the facts were read or last confirmed, by the node's clock. More than 30 s after the API server took
+	// them, or 75 s before it, the clock counts as wrong (ClockSkew).
 	ObservedTime metav1.Time `json:"observedTime"`
-	// validForSeconds is how long after observedTime the facts hold; then they count as unknown.
+	// validForSeconds is how long the facts hold after the monitor wrote them, by the API server's clock (metadata.managedFields);
+	// then they count as unknown.
 	ValidForSeconds int32 `json:"validForSeconds"`
 	// origin of the facts.
 	Origin Origin `json:"origin"`
