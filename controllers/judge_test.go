@@ -405,7 +405,7 @@ func TestOmittedSizesAreNotMissing(t *testing.T) {
 		report := testReport(run, v1alpha1.VerdictPass, 300_000, testNow)
 		report.Results[0].SizeBytes = slices.Delete(report.Results[0].SizeBytes, at, at+1)
 		n := nodeState{name: "n", phase: nodeDone, report: report, commNode: &v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{Run: run}}}
-		if got := nodeOutcome(&n); got.verdict != want {
+		if got := nodeOutcome(&n, &baselinePlan{}); got.verdict != want {
 			t.Errorf("without size %d: %s: %s, want %s", at, got.verdict, got.message, want)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	"k8s.io/utils/ptr"
@@ -102,6 +103,70 @@ func measurements(plan *v1alpha1.RunPlan, c v1alpha1.Collective, d v1alpha1.Data
 		asked = append(asked, rcclx.Placement(p))
 	}
 	return rcclx.MeasurablePlacements(rcclx.Collective(c), asked), rcclx.MeasurableSizes(rcclx.Collective(c), rcclx.Datatype(d), plan.SizesBytes, max(1, int(ranks)))
+}
+
+// baselinePlan is the Baseline measurements of one plan. It is worked out once for all nodes that have the same.
+type baselinePlan struct {
+	plan   *v1alpha1.RunPlan
+	ranks  int32
+	series []baselineSeries
+}
+
+type baselineSeries struct {
+	key         seriesKey
+	first, last int64
+}
+
+// of makes it that of a plan; nothing is to be done where the plan before measured the same.
+func (p *baselinePlan) of(plan *v1alpha1.RunPlan, ranks int32) {
+	if p.plan != nil && p.ranks == ranks && measureTheSame(p.plan, plan) {
+		return
+	}
+	p.plan, p.ranks, p.series = plan, ranks, nil
+	for _, c := range plan.Collectives {
+		for _, d := range plan.Datatypes {
+			placements, sizes := measurements(plan, c, d, ranks)
+			if len(sizes) == 0 {
+				continue
+			}
+			for _, placement := range placements {
+				p.series = append(p.series, baselineSeries{seriesKey{v1alpha1.VariantBaseline, c, d, shownPlacement(placement)}, sizes[0], sizes[len(sizes)-1]})
+			}
+		}
+	}
+}
+
+func measureTheSame(a, b *v1alpha1.RunPlan) bool {
+	return slices.Equal(a.Collectives, b.Collectives) && slices.Equal(a.Datatypes, b.Datatypes) &&
+		slices.Equal(a.Placements, b.Placements) && slices.Equal(a.SizesBytes, b.SizesBytes)
+}
+
+// missing names the first planned measurement that is not among the results: missing data is never a pass. The agent holds
+// every size against the plan before it says Pass, and then leaves sizes between the first and the last out of a report that
+// would be too large; so those two are what can be asked for here.
+func (p *baselinePlan) missing(results []v1alpha1.ResultSeries) string {
+	for _, s := range p.series {
+		i := slices.IndexFunc(results, func(r v1alpha1.ResultSeries) bool { return keyOf(&r) == s.key })
+		if i < 0 {
+			return s.key.measurement()
+		}
+		for _, size := range []int64{s.first, s.last} {
+			if !slices.Contains(results[i].SizeBytes, size) {
+				return fmt.Sprintf("%s at %d B", s.key.measurement(), size)
+			}
+		}
+	}
+	if len(p.series) == 0 {
+		return "anything"
+	}
+	return ""
+}
+
+// missingBaseline is missing for one plan alone.
+func missingBaseline(plan *v1alpha1.RunPlan, results []v1alpha1.ResultSeries, ranks int32) string {
+	var p baselinePlan
+	p.of(plan, ranks)
+	return p.missing(results)
 }
 
 // specHash identifies what a run's results depend on: the plan, the runtime and the ranks. What only judges, times or

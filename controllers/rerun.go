@@ -193,19 +193,23 @@ func newAssignment(run *v1alpha1.GroupRunStatus, n *nodeState, plan v1alpha1.Run
 	return a
 }
 
-// keptAssignment is an assignment that stays: only what the controller itself adds to it changes.
+// keptAssignment is an assignment that stays: only what the controller itself adds to it changes. Where nothing does it is the
+// very one that there is.
 func keptAssignment(n *nodeState, run *v1alpha1.GroupRunStatus, starting bool, in runInput) *v1alpha1.RunAssignment {
-	a := *n.commNode.Spec.Run
+	now := n.commNode.Spec.Run
+	a := *now
 	a.Stale = n.stale
-	if starting {
-		return &a
+	if !starting {
+		a.Closed = n.closure
 	}
-	if a.Closed = n.closure; a.ID != run.ID {
-		return &a
+	if !starting && a.ID == run.ID {
+		a.PodName, a.Waiting = n.podName, n.waiting
+		if a.Platform == nil && n.phase != nodeDone && factsHold(n.commNode, in.now) {
+			a.Platform = platformOf(n.commNode.Status.Facts) // its monitor had not reported when the run began
+		}
 	}
-	a.PodName, a.Waiting = n.podName, n.waiting
-	if a.Platform == nil && n.phase != nodeDone && factsHold(n.commNode, in.now) {
-		a.Platform = platformOf(n.commNode.Status.Facts) // its monitor had not reported when the run began
+	if a.Stale == now.Stale && a.Closed == now.Closed && a.PodName == now.PodName && a.Waiting == now.Waiting && a.Platform == now.Platform {
+		return now
 	}
 	return &a
 }

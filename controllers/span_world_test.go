@@ -42,7 +42,7 @@ const goodMBps, badMBps = 40_000, 10_000
 // groupWorld plays the agents of the group's stage: communicators form where every node has its task and the root's id.
 type groupWorld struct {
 	*world
-	t      *testing.T
+	t      testing.TB
 	faults faults
 	// tasks that nodes took up, with the nodes.
 	tasks map[string]map[string]bool
@@ -67,7 +67,7 @@ func groupSpan(nodes int, change func(*v1alpha1.CommGroup)) *v1alpha1.CommGroup 
 	return group
 }
 
-func newGroupWorld(t *testing.T, nodes int, f faults, change func(*v1alpha1.CommGroup)) *groupWorld {
+func newGroupWorld(t testing.TB, nodes int, f faults, change func(*v1alpha1.CommGroup)) *groupWorld {
 	t.Helper()
 	w := &groupWorld{world: newWorld(groupSpan(nodes, change), testNodes(nodes)), t: t, faults: f, tasks: map[string]map[string]bool{}, taken: map[string]time.Time{}, index: map[string]int{}}
 	for i := range w.nodes {

@@ -34,14 +34,15 @@ const minNodesForMedian = 3
 // with each other is made here.
 func judge(nodes []nodeState, spec *v1alpha1.CommGroupSpec) []outcome {
 	out := make([]outcome, len(nodes))
+	var plan baselinePlan
 	for i := range nodes {
-		out[i] = nodeOutcome(&nodes[i])
+		out[i] = nodeOutcome(&nodes[i], &plan)
 	}
 	judgeAgainstMedian(out, ptr.Deref(spec.Benchmark.NodeMinPercentOfMedian, defaultNodeMinPercentOfMedian))
 	return out
 }
 
-func nodeOutcome(n *nodeState) outcome {
+func nodeOutcome(n *nodeState, plan *baselinePlan) outcome {
 	o := outcome{node: n.name, phase: n.phase}
 	switch {
 	case n.stale != nil:
@@ -59,7 +60,8 @@ func nodeOutcome(n *nodeState) outcome {
 			o.culprits[i].Node = cmp.Or(o.culprits[i].Node, n.name)
 		}
 		if o.verdict == v1alpha1.VerdictPass && n.commNode.Spec.Run != nil {
-			if missing := missingBaseline(&n.commNode.Spec.Run.Plan, n.report.Results, n.commNode.Spec.Ranks.Count); missing != "" {
+			plan.of(&n.commNode.Spec.Run.Plan, n.commNode.Spec.Ranks.Count)
+			if missing := plan.missing(n.report.Results); missing != "" {
 				o.verdict, o.reason = v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive
 				o.message = fmt.Sprintf("Node %s reports Pass without a result of Baseline %s.", n.name, missing)
 			}
@@ -78,38 +80,6 @@ func nodeOutcome(n *nodeState) outcome {
 
 func nodeCulprit(node, reason, message string) v1alpha1.Culprit {
 	return v1alpha1.Culprit{Node: node, Kind: "Node", Name: node, Reason: reason, Message: shorten(message, 512)}
-}
-
-// missingBaseline names the first planned Baseline measurement that is not among the results: missing data is never a
-// pass. The agent holds every size against the plan before it says Pass, and then leaves sizes between the first and the
-// last out of a report that would be too large; so those two are what can be asked for here.
-func missingBaseline(plan *v1alpha1.RunPlan, results []v1alpha1.ResultSeries, ranks int32) string {
-	planned := false
-	for _, c := range plan.Collectives {
-		for _, d := range plan.Datatypes {
-			placements, sizes := measurements(plan, c, d, ranks)
-			if len(sizes) == 0 {
-				continue
-			}
-			for _, p := range placements {
-				planned = true
-				key := seriesKey{v1alpha1.VariantBaseline, c, d, shownPlacement(p)}
-				i := slices.IndexFunc(results, func(r v1alpha1.ResultSeries) bool { return keyOf(&r) == key })
-				if i < 0 {
-					return key.measurement()
-				}
-				for _, size := range []int64{sizes[0], sizes[len(sizes)-1]} {
-					if !slices.Contains(results[i].SizeBytes, size) {
-						return fmt.Sprintf("%s at %d B", key.measurement(), size)
-					}
-				}
-			}
-		}
-	}
-	if !planned {
-		return "anything"
-	}
-	return ""
 }
 
 // seriesKey names a series; an empty placement is out of place.
