@@ -332,17 +332,11 @@ func (st *runState) admitGroupPods(in runInput) {
 
 // awaitOthers holds the group's stage back while other groups' runs are on its nodes, at most as long as a stage may take.
 func (g *groupStage) awaitOthers() bool {
-	var last time.Time // a node was done
 	why, node := "", ""
 	for i := range g.in.outcomes {
 		o := &g.in.outcomes[i]
 		if o.report == nil || !fit(o) {
 			continue
-		}
-		if o.report.FinishTime != nil {
-			if end := corrected(g.in.commNodes[o.node], o.report.FinishTime.Time); end.After(last) {
-				last = end
-			}
 		}
 		if other := g.in.others.onNode(o.node); other != "" && why == "" {
 			why, node = other, o.node
@@ -351,8 +345,11 @@ func (g *groupStage) awaitOthers() bool {
 	if g.span.Message = ""; why == "" {
 		return false
 	}
+	if g.span.StageStartTime == nil {
+		g.span.StageStartTime = stamp(g.in.now) // by the manager's clock: the wait begins
+	}
 	why = fmt.Sprintf("one run at a time is on a node, and on %s there is %s", node, why)
-	deadline := last.Add(time.Duration(groupPodSeconds(&g.in.group.Spec)) * time.Second)
+	deadline := g.span.StageStartTime.Add(time.Duration(groupPodSeconds(&g.in.group.Spec)) * time.Second)
 	if !g.in.now.Before(deadline) {
 		g.end(v1alpha1.VerdictSkipped, v1alpha1.ReasonNodeBusy, "The group's stage found no time when all its nodes were free: "+why+". Run it again when they are.")
 		return true

@@ -61,7 +61,7 @@ func TestMembersAreLost(t *testing.T) {
 		}, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonInterrupted, left: "3"},
 		{name: "the CommNode is deleted", kind: testGroupKind, lose: func(w *groupWorld) { delete(w.commNodes, v1alpha1.CommNodeName("g", w.nodes[3].Name)) },
 			verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3"},
-		{name: "never takes a task up", faults: faults{muteNodes: []int{3}}, verdict: v1alpha1.VerdictFail, reason: v1alpha1.ReasonHangAcrossNodes, left: "3"},
+		{name: "never takes a task up", faults: faults{muteNodes: []int{3}}, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3"},
 		{name: "never makes the unique id", faults: faults{muteNodes: []int{0}}, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "0"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -16,21 +16,9 @@ import (
 // family. Members that differ may hang one another, so that no communicator is tried.
 func (g *groupStage) fitTogether() bool {
 	seats := g.present()
-	build := func(s *seat) string {
-		l := s.report.Library
-		if l == nil {
-			return ""
-		}
-		return strings.TrimSpace(l.Flavor + " " + l.Version + " " + l.BuildHash)
-	}
-	if odd, majority := oddOnes(seats, build); len(odd) > 0 {
-		g.refuse(odd, v1alpha1.ReasonMixedLibraryVersions, fmt.Sprintf("The members' ranks load different library builds: %s has %q, most have %q. Pin one runtime image by digest, and runtime.libraryPath.",
-			someNames(names(odd), 5), build(odd[0]), majority))
-		return false
-	}
-	if odd, _ := oddOnes(seats, func(s *seat) string { return s.report.SettingsHash }); len(odd) > 0 {
-		g.refuse(odd, v1alpha1.ReasonMixedSettings, fmt.Sprintf("The ranks of %s take their settings from other variables or files (rccl.conf) than those of most members: a communicator of both may hang. Use one runtime image, and look for files that the nodes mount into it.",
-			someNames(names(odd), 5)))
+	if !g.alike(seats, v1alpha1.ReasonMixedLibraryVersions, "load different library builds", libraryOf, "Pin one runtime image by digest, and runtime.libraryPath.") ||
+		!g.alike(seats, v1alpha1.ReasonMixedSettings, "take their settings from different variables or files (rccl.conf), by their hash", func(s *seat) string { return s.report.SettingsHash },
+			"A communicator of both may hang. Use one runtime image, and look for files that the nodes mount into it.") {
 		return false
 	}
 	network := g.network()
@@ -46,34 +34,44 @@ func (g *groupStage) fitTogether() bool {
 	return true
 }
 
-// oddOnes are the seats whose value differs from the most frequent one.
-func oddOnes(seats []*seat, value func(*seat) string) (odd []*seat, majority string) {
-	count := map[string]int{}
-	for _, s := range seats {
-		count[value(s)]++
+// libraryOf is the library build that a member's ranks load; empty where its agent did not say.
+func libraryOf(s *seat) string {
+	if l := s.report.Library; l != nil {
+		return strings.TrimSpace(l.Flavor + " " + l.Version + " " + l.BuildHash)
 	}
-	if len(count) < 2 {
-		return nil, ""
-	}
-	for _, v := range sortedKeys(count) {
-		if count[v] > count[majority] || majority == "" && count[majority] == 0 {
-			majority = v
-		}
-	}
-	for _, s := range seats {
-		if value(s) != majority {
-			odd = append(odd, s)
-		}
-	}
-	return odd, majority
+	return ""
 }
 
-// refuse ends the stage with culprits before any communicator was tried.
-func (g *groupStage) refuse(odd []*seat, reason, message string) {
-	for _, s := range odd {
-		g.blame(nodeCulprit(s.name, reason, message))
+// alike says whether all members that say what value they have say the same. Else it ends the stage: more than half of those
+// that say it are the norm, and the others are the culprits; without such a majority nobody is.
+func (g *groupStage) alike(seats []*seat, reason, differ string, value func(*seat) string, next string) bool {
+	has := map[string][]*seat{}
+	known := 0
+	for _, s := range seats {
+		if v := value(s); v != "" {
+			has[v] = append(has[v], s)
+			known++
+		}
+	}
+	if len(has) < 2 {
+		return true
+	}
+	values := sortedKeys(has)
+	slices.SortStableFunc(values, func(a, b string) int { return len(has[b]) - len(has[a]) })
+	var lists []string
+	for _, v := range values {
+		lists = append(lists, fmt.Sprintf("%q on %s (%s)", v, counted(len(has[v]), "node"), someNames(names(has[v]), 4)))
+	}
+	message := fmt.Sprintf("The members' ranks %s: %s. %s", differ, someNames(lists, 4), next)
+	if 2*len(has[values[0]]) > known {
+		for _, v := range values[1:] {
+			for _, s := range has[v] {
+				g.blame(nodeCulprit(s.name, reason, message))
+			}
+		}
 	}
 	g.end(v1alpha1.VerdictFail, reason, message)
+	return false
 }
 
 // network that all present members share.
@@ -251,7 +249,7 @@ func (g *groupStage) pass() {
 	if g.pairsMade() > 0 {
 		text += " No threshold or reference applies to its speed; all pairs of neighbours are alike."
 	}
-	g.end(v1alpha1.VerdictPass, v1alpha1.ReasonAllPassed, sentence(text)+g.repeatsWords())
+	g.end(v1alpha1.VerdictPass, v1alpha1.ReasonAllPassed, sentence(text)+g.repeatsWords()+g.notCompared())
 }
 
 // figure is the one number of the group's communicator.

@@ -5,11 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/utils/ptr"
-
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/spans"
-	"rcclx.io/commgroup-operator/rcclx"
 )
 
 // roundState is where the open tests are.
@@ -36,6 +33,10 @@ type testResult struct {
 	guilty map[string]v1alpha1.Culprit
 	// out are members that could not take part or did not answer.
 	out []fallout
+	// void says why the test shows nothing of its members; empty where it does.
+	void string
+	// unmeasurable: its communicators cannot measure anything at the sizes asked for.
+	unmeasurable bool
 }
 
 type fallout struct {
@@ -92,9 +93,12 @@ func (g *groupStage) evaluateOpen() roundState {
 		}
 	}
 	for i := range results {
-		if r := &results[i]; r.unanswered() {
-			g.end(v1alpha1.VerdictError, v1alpha1.ReasonRunDeadlineExceeded, fmt.Sprintf(
-				"Test %s was not given to its members before its deadline: no manager was there to do so. Ask for a new run by the annotation %s.", r.test.ID, v1alpha1.AnnotationRunRequested))
+		switch r := &results[i]; {
+		case r.unmeasurable:
+			g.end(v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive, r.message)
+			return roundOpen
+		case r.void != "":
+			g.end(v1alpha1.VerdictError, v1alpha1.ReasonRunDeadlineExceeded, fmt.Sprintf("%s Ask for a new run by the annotation %s.", r.void, v1alpha1.AnnotationRunRequested))
 			return roundOpen
 		}
 	}
@@ -119,9 +123,14 @@ func (g *groupStage) evaluate(t *v1alpha1.SpanTest) testResult {
 		r.done, r.bad, r.reason, r.message = true, true, v1alpha1.ReasonGroupStepFailed, err.Error()
 		return r
 	}
+	if ranks := l.communicators[0].ranks; nothingMeasurable(g.runPlanOf(t), ranks) {
+		r.done, r.unmeasurable = true, true
+		r.message = fmt.Sprintf("Test %s can measure nothing: no size of the benchmark gives each of %d ranks an element. Raise benchmark.maxSizeBytes.", t.ID, ranks)
+		return r
+	}
 	idsBy, reportsBy := g.deadlines(t, len(l.shares))
 	var silent []*seat
-	pending, noID := false, false
+	pending, noID, ungiven := false, false, false
 	for index, share := range l.shares {
 		s := g.seats[index]
 		asked := s.session != nil && s.session.Task != nil && s.session.Task.ID == t.ID
@@ -134,62 +143,108 @@ func (g *groupStage) evaluate(t *v1alpha1.SpanTest) testResult {
 			waits, never := l.waitsForID(&share, t.ID)
 			noID = noID || waits
 			pending = pending || !never
+			ungiven = ungiven || !waits && !never
 		}
 	}
 	slices.SortFunc(silent, func(a, b *seat) int { return cmp.Compare(a.index, b.index) })
-	overdue := !g.in.now.Before(reportsBy) || noID && !g.in.now.Before(idsBy)
-	if (pending || len(silent) > 0) && !overdue {
-		if noID {
-			g.wake(idsBy)
+	if pending || len(silent) > 0 {
+		if g.in.now.Before(reportsBy) && !(noID && !g.in.now.Before(idsBy)) {
+			t.OverdueTime = nil
+			if noID {
+				g.wake(idsBy)
+			}
+			g.wake(reportsBy)
+			return r
 		}
-		g.wake(reportsBy)
-		return r
+		if g.graced(t) {
+			return r
+		}
 	}
 	r.done = true
 	for _, c := range l.communicators {
 		r.communicators = append(r.communicators, g.evaluateCommunicator(&r, c))
 	}
+	r.sumUp()
+	seconds := int(g.in.now.Sub(t.StartTime.Time).Seconds())
+	switch {
+	case ungiven:
+		// Those that have it may only have waited for those that have not.
+		r.bad, r.void = false, fmt.Sprintf("Test %s was not given to all of its members before its deadline: no manager was there to do so.", t.ID)
+	case 2*len(silent) > len(l.shares) && !r.bad:
+		r.void = fmt.Sprintf("%d of %d nodes have not reported test %s within %d s, and no other says that it failed: %s. Look whether their agents reach the API server.",
+			len(silent), len(l.shares), t.ID, seconds, someNames(names(silent), 5))
+	default:
+		g.giveUp(&r, silent, seconds)
+		if !r.bad && len(r.out) == 0 && slices.ContainsFunc(r.communicators, func(c commResult) bool { return c.missing }) {
+			r.void = fmt.Sprintf("Test %s shows nothing bad, and yet not all of its members did it.", t.ID)
+		}
+	}
+	return r
+}
+
+// graced says whether reports of a test whose deadline is past are still waited for: from the first look that saw so, for some
+// seconds more, and so for one look more at least. The clock may have jumped, or the manager come back from a long absence.
+func (g *groupStage) graced(t *v1alpha1.SpanTest) bool {
+	if t.OverdueTime == nil || g.in.now.Before(t.OverdueTime.Time) {
+		t.OverdueTime = stamp(g.in.now)
+	}
+	until := t.OverdueTime.Add(reportGrace)
+	if g.in.now.Before(until) {
+		g.wake(until)
+		return true
+	}
+	return false
+}
+
+// sumUp takes the worst of the communicators for the whole test.
+func (r *testResult) sumUp() {
+	r.bad, r.reason, r.message, r.step = false, "", "", ""
 	for i := range r.communicators {
 		if c := &r.communicators[i]; c.bad && (!r.bad || worseReason(c.reason, r.reason)) {
 			r.bad, r.reason, r.message, r.step = true, c.reason, c.message, c.step
 		}
 	}
-	for _, s := range g.unanswering(&r, silent, len(l.shares)) {
-		reason := v1alpha1.ReasonMemberLost
-		if r.bad {
-			reason = r.reason // it failed with the others, and its agent can no longer say so
-		}
-		r.out = append(r.out, fallout{s, reason, fmt.Sprintf(
-			"The agent of node %s did not end task %s within %d s (%s). Look at its group pod's log, and in dmesg for GPU resets and hung tasks.",
-			s.name, t.ID, int(g.in.now.Sub(t.StartTime.Time).Seconds()), silentAt(s, t.ID))})
+}
+
+// fallOut notes once that a member could not take part.
+func (r *testResult) fallOut(s *seat, reason, message string) {
+	if !slices.ContainsFunc(r.out, func(f fallout) bool { return f.seat == s }) {
+		r.out = append(r.out, fallout{s, reason, message})
 	}
-	return r
 }
 
-// unanswered says whether nothing bad was seen, and yet not everyone said something good.
-func (r *testResult) unanswered() bool {
-	return !r.bad && len(r.out) == 0 && slices.ContainsFunc(r.communicators, func(c commResult) bool { return c.missing })
-}
-
-// unanswering are the members whose agents do not answer. Where some never took the task up, the others only wait for them;
-// where most hang, it is no agent that is to blame but the task, which then counts as hung.
-func (g *groupStage) unanswering(r *testResult, silent []*seat, asked int) []*seat {
-	var never []*seat
+// giveUp lets the members fall out that have not reported. One that was seen to begin shares in what the others saw; of one
+// that was never seen at the task nothing was measured, and what hung may only have waited for it.
+func (g *groupStage) giveUp(r *testResult, silent []*seat, seconds int) {
+	unseen := map[*seat]bool{}
 	for _, s := range silent {
-		if s.taskStatus(r.test.ID) == nil {
-			never = append(never, s)
+		reason, seen := v1alpha1.ReasonMemberLost, "nothing was heard of it since it was given"
+		if status := s.taskStatus(r.test.ID); status == nil {
+			unseen[s] = true
+		} else {
+			seen = fmt.Sprintf("it was last seen %s", status.Phase)
+			if r.bad {
+				reason = r.reason
+			}
+		}
+		r.fallOut(s, reason, fmt.Sprintf(
+			"The agent of node %s has not reported the end of task %s within %d s (%s). Look whether it reaches the API server, at its group pod's log, and in dmesg for GPU resets and hung tasks.",
+			s.name, r.test.ID, seconds, seen))
+	}
+	if len(unseen) == 0 || len(r.guilty) > 0 {
+		return
+	}
+	for i := range r.communicators {
+		c := &r.communicators[i]
+		if c.bad && slices.Contains(waitingReasons, c.reason) && slices.ContainsFunc(c.seats, func(s *seat) bool { return unseen[s] }) {
+			c.bad, c.missing = false, true
 		}
 	}
-	switch {
-	case len(never) > 0:
-		return never
-	case 2*len(silent) <= asked || r.bad:
-		return silent
-	}
-	r.bad, r.reason = true, v1alpha1.ReasonHangAcrossNodes
-	r.message = fmt.Sprintf("%d of %d nodes did not end it in time: %s", len(silent), asked, someNames(names(silent), 5))
-	return nil
+	r.sumUp()
 }
+
+// waitingReasons are what nodes see that wait for one that does not come.
+var waitingReasons = []string{v1alpha1.ReasonHangAcrossNodes, v1alpha1.ReasonInitFailed, v1alpha1.ReasonCollectiveFailed}
 
 // waitsForID says whether a member waits for unique ids of others, and whether it waits for one that never comes, since the
 // node of rank 0 ended without.
@@ -207,63 +262,86 @@ func (l *layout) waitsForID(share *spans.Part, test string) (waits, never bool) 
 	return waits, false
 }
 
-func silentAt(s *seat, test string) string {
-	status := s.taskStatus(test)
-	if status == nil {
-		return "it never took it up"
-	}
-	return fmt.Sprintf("it was last seen %s", status.Phase)
-}
-
 // evaluateCommunicator sums up what its nodes say. Each must have passed and have been asked; a node that could not take part
 // for a reason of its own falls out.
 func (g *groupStage) evaluateCommunicator(r *testResult, c *communicator) commResult {
 	out := commResult{communicator: c}
-	missing := 0
-	for _, s := range c.seats {
-		status := commStatus(s.taskStatus(r.test.ID), c.name)
-		if status == nil || status.Verdict == "" {
-			missing++
-			continue
-		}
-		if status.Guilty != nil {
-			culprit := *status.Guilty
-			culprit.Node = cmp.Or(culprit.Node, s.name)
-			r.guilty[s.name] = culprit
-		}
-		out.transports = append(out.transports, memberTransport{s.name, status.Transport})
-		switch {
-		case status.Verdict == v1alpha1.VerdictPass:
-		case status.Verdict == v1alpha1.VerdictFail, slices.Contains(badWithoutBlame, status.Reason):
-			reason := acrossNodes(status.Reason)
-			if !out.bad || worseReason(reason, out.reason) {
-				out.bad, out.reason, out.step = true, reason, status.Step
-				out.message = fmt.Sprintf("%s on node %s: %s", cmp.Or(status.Reason, "no reason given"), s.name, cmp.Or(status.Message, "its agent gave no words"))
-			}
-		default:
-			missing++
-			r.out = append(r.out, fallout{s, cmp.Or(status.Reason, v1alpha1.ReasonGroupStepFailed), fmt.Sprintf("Node %s could not do task %s: %s", s.name, r.test.ID, status.Message)})
+	fail := func(s *seat, status *v1alpha1.TaskCommunicatorStatus, reason, said, message string) {
+		if !out.bad || worseReason(reason, out.reason) {
+			out.bad, out.reason, out.step = true, reason, status.Step
+			out.message = fmt.Sprintf("%s on node %s: %s", said, s.name, message)
 		}
 	}
-	if out.missing = missing > 0; out.bad || out.missing {
+	for _, s := range c.seats {
+		task := s.taskStatus(r.test.ID)
+		status := commStatus(task, c.name)
+		if status == nil || status.Verdict == "" {
+			out.missing = true
+			if task != nil && task.Phase == v1alpha1.TaskFinished {
+				r.fallOut(s, v1alpha1.ReasonGroupStepFailed, fmt.Sprintf("Node %s reports task %s as finished, and its report lacks the verdict of communicator %s. Its agent may be of another version than the manager.",
+					s.name, r.test.ID, c.name))
+			}
+			continue
+		}
+		if culprit := ownCulprit(s, status); culprit != nil {
+			r.guilty[s.name] = *culprit
+		}
+		out.transports = append(out.transports, memberTransport{s.name, status.Transport})
+		said := cmp.Or(status.Reason, "no reason given")
+		switch {
+		case status.Verdict == v1alpha1.VerdictPass:
+			if i := slices.IndexFunc(status.Results, func(x v1alpha1.ResultSeries) bool { return x.WrongElements != 0 }); i >= 0 {
+				x := &status.Results[i]
+				fail(s, status, v1alpha1.ReasonWrongData, v1alpha1.ReasonWrongData, fmt.Sprintf("its report has %d wrong elements of %s, and yet calls it passed", x.WrongElements, keyOf(x).measurement()))
+			}
+		case status.Verdict == v1alpha1.VerdictFail, slices.Contains(badWithoutBlame, status.Reason):
+			fail(s, status, atLeast(status.Verdict, acrossNodes(status.Reason)), said, cmp.Or(status.Message, "its agent gave no words"))
+		default:
+			out.missing = true
+			r.fallOut(s, atLeast(status.Verdict, status.Reason), fmt.Sprintf("Node %s could not do task %s (%s): %s", s.name, r.test.ID, said, cmp.Or(status.Message, "its agent gave no words")))
+		}
+	}
+	if out.bad || out.missing {
 		return out
 	}
 	status := commStatus(c.seats[0].taskStatus(r.test.ID), c.name)
-	if missingSize := g.missingResult(r.test, c, status.Results); missingSize != "" {
+	if missing := g.missingResult(r.test, c, status); missing != "" {
 		// All say Pass, and what they measured is not there: that is no pass.
-		r.out = append(r.out, fallout{c.seats[0], v1alpha1.ReasonGroupStepFailed, fmt.Sprintf("Node %s reports task %s as passed without a result of %s.", c.seats[0].name, r.test.ID, missingSize)})
+		out.missing = true
+		r.fallOut(c.seats[0], v1alpha1.ReasonGroupStepFailed, fmt.Sprintf("Node %s reports task %s, communicator %s, as passed without %s. Its agent may be of another version than the manager.",
+			c.seats[0].name, r.test.ID, c.name, missing))
 		return out
 	}
 	out.results = status.Results
-	out.busBWMBps = mainBandwidth(status.Results)
+	out.busBWMBps = mainBandwidth(plannedSeries(g.runPlanOf(r.test), c.ranks), status.Results)
 	return out
+}
+
+// ownCulprit is what of the node its own agent found guilty; nil where there is none. An agent knows its own node only.
+func ownCulprit(s *seat, status *v1alpha1.TaskCommunicatorStatus) *v1alpha1.Culprit {
+	c := status.Guilty
+	if c == nil || status.Verdict == v1alpha1.VerdictPass || c.Node != "" && c.Node != s.name || c.Kind == "Node" && c.Name != s.name {
+		return nil
+	}
+	own := *c
+	own.Node, own.Reason = s.name, atLeast(status.Verdict, c.Reason)
+	return &own
+}
+
+// atLeast is a reason that means at least the verdict: what an agent calls Error or Fail stays so, whatever word it has for it.
+func atLeast(verdict v1alpha1.Verdict, reason string) string {
+	switch {
+	case verdictRank(verdictOfReason(reason)) >= verdictRank(verdict):
+		return reason
+	case verdict == v1alpha1.VerdictFail:
+		return v1alpha1.ReasonCollectiveFailed
+	}
+	return v1alpha1.ReasonGroupStepFailed
 }
 
 // acrossNodes is the reason in the words of the group's stage: what each node sees as its own hung rank is a hang across them.
 func acrossNodes(reason string) string {
 	switch reason {
-	case "":
-		return v1alpha1.ReasonGroupStepFailed
 	case v1alpha1.ReasonRankHung, v1alpha1.ReasonRunDeadlineExceeded:
 		return v1alpha1.ReasonHangAcrossNodes
 	}
@@ -280,50 +358,4 @@ func worseReason(a, b string) bool {
 		return len(order)
 	}
 	return place(a) < place(b)
-}
-
-// missingResult names the first planned measurement that the results lack: the first and the last size of each.
-func (g *groupStage) missingResult(t *v1alpha1.SpanTest, c *communicator, results []v1alpha1.ResultSeries) string {
-	task := g.planOf(t)
-	plan := &v1alpha1.RunPlan{Collectives: task.Collectives, Datatypes: task.Datatypes, Placements: task.Placements, SizesBytes: task.SizesBytes}
-	missing := missingBaseline(plan, results, c.ranks)
-	if missing == "anything" && nothingMeasurable(plan, c.ranks) {
-		return "anything: each size is too small for its ranks"
-	}
-	return missing
-}
-
-func nothingMeasurable(plan *v1alpha1.RunPlan, ranks int32) bool {
-	for _, collective := range plan.Collectives {
-		for _, datatype := range plan.Datatypes {
-			if len(rcclx.MeasurableSizes(rcclx.Collective(collective), rcclx.Datatype(datatype), plan.SizesBytes, int(ranks))) > 0 {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// mainBandwidth is that of AllReduce at its largest size, else of the first series.
-func mainBandwidth(results []v1alpha1.ResultSeries) *int64 {
-	at := max(0, slices.IndexFunc(results, func(r v1alpha1.ResultSeries) bool { return r.Collective == v1alpha1.AllReduce }))
-	if at >= len(results) {
-		return nil
-	}
-	last := min(len(results[at].SizeBytes), len(results[at].BusBandwidthMBps)) - 1
-	if last < 0 {
-		return nil
-	}
-	return ptr.To(results[at].BusBandwidthMBps[last])
-}
-
-// slowest is the bus bandwidth of the slowest communicator; nil where none was measured.
-func (r *testResult) slowest() *int64 {
-	var out *int64
-	for i := range r.communicators {
-		if bw := r.communicators[i].busBWMBps; bw != nil && (out == nil || *bw < *out) {
-			out = bw
-		}
-	}
-	return out
 }

@@ -195,8 +195,11 @@ func (g *groupStage) loss(s *seat, waiting bool) (reason, message string) {
 	case s.pod != nil && takenAway(s.pod) != "":
 		return v1alpha1.ReasonPreempted, fmt.Sprintf("Group pod %s on node %s was taken away: %s.", s.pod.Name, s.name, takenAway(s.pod))
 	case s.report != nil && s.report.State == v1alpha1.SessionFailed:
-		return cmp.Or(s.report.Reason, v1alpha1.ReasonPreconditionFailed),
-			fmt.Sprintf("Node %s cannot take part: %s", s.name, cmp.Or(s.report.Message, "its agent gave no reason; see the log of its group pod."))
+		reason := s.report.Reason
+		if verdictOfReason(reason) == v1alpha1.VerdictPass {
+			reason = v1alpha1.ReasonPreconditionFailed
+		}
+		return reason, fmt.Sprintf("Node %s cannot take part: %s", s.name, cmp.Or(s.report.Message, "its agent gave no reason; see the log of its group pod."))
 	case s.report != nil && s.report.State == v1alpha1.SessionEnded:
 		return v1alpha1.ReasonMemberLost, fmt.Sprintf("The agent of node %s ended its session by itself: %s", s.name,
 			cmp.Or(s.report.Message, "it was told to stop, or had no task within its idle deadline; see the log of its group pod."))
@@ -242,6 +245,9 @@ func (g *groupStage) dropLate(s *seat, holders occupancy) {
 
 // drop goes on without a member: its session ends, and its GPUs with it. The reason counts for the stage's verdict.
 func (g *groupStage) drop(s *seat, reason, message string) {
+	if verdictOfReason(reason) == v1alpha1.VerdictPass {
+		reason = v1alpha1.ReasonGroupStepFailed // a member that fell out is never part of a pass
+	}
 	g.worsen(reason, message)
 	if v := verdictOfReason(reason); v == v1alpha1.VerdictError || v == v1alpha1.VerdictFail {
 		g.blame(nodeCulprit(s.name, reason, message))

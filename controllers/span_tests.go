@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -111,7 +112,7 @@ func (g *groupStage) closeOpen(reason string) {
 }
 
 func (g *groupStage) closeTest(t *v1alpha1.SpanTest, verdict v1alpha1.Verdict, reason string, busBWMBps *int64) {
-	t.Verdict, t.Reason, t.BusBandwidthMBps = verdict, reason, busBWMBps
+	t.Verdict, t.Reason, t.BusBandwidthMBps, t.OverdueTime = verdict, reason, busBWMBps, nil
 	if verdict == v1alpha1.VerdictPass {
 		t.Reason = ""
 	}
@@ -300,8 +301,8 @@ func (g *groupStage) assignTasks() {
 	}
 	for i := range g.saved.Tests {
 		t := &g.saved.Tests[i]
-		if t.Verdict != "" || i >= len(g.span.Tests) || g.span.Tests[i].Verdict != "" || isRecord(t.ID) {
-			continue
+		if t.Verdict != "" || i >= len(g.span.Tests) || g.span.Tests[i].Verdict != "" || isRecord(t.ID) || g.span.Tests[i].OverdueTime != nil {
+			continue // also past its deadline, where only reports are waited for
 		}
 		l, err := g.layoutOf(t)
 		if err != nil {
@@ -351,8 +352,9 @@ func (g *groupStage) planOf(t *v1alpha1.SpanTest) *v1alpha1.NodeTask {
 	}
 	spec := &g.in.group.Spec
 	b := &spec.Benchmark
+	order, keep := keptFirst(b)
 	task := &v1alpha1.NodeTask{
-		Collectives: slices.Clone(b.Collectives), Datatypes: slices.Clone(b.Datatypes), Placements: planPlacements(b.Placements),
+		KeepSizesBytes: keep, Collectives: order, Datatypes: slices.Clone(b.Datatypes), Placements: planPlacements(b.Placements),
 		SizesBytes: planSizes(b), WarmupIterations: ptr.Deref(b.WarmupIterations, defaultWarmupIterations), Iterations: b.Iterations,
 	}
 	if kind := testKind(t.ID); kind != testGroupKind && kind != testMeshKind {
@@ -362,12 +364,30 @@ func (g *groupStage) planOf(t *v1alpha1.SpanTest) *v1alpha1.NodeTask {
 		if step.inPlace {
 			task.Placements = []v1alpha1.Placement{v1alpha1.InPlace}
 		}
-		task.SizesBytes = []int64{step.sizeBytes}
+		task.SizesBytes, task.KeepSizesBytes = []int64{step.sizeBytes}, nil
 		task.WarmupIterations, task.Iterations = min(task.WarmupIterations, searchWarmups), min(task.Iterations, searchIterations)
 	}
 	task.DeadlineSeconds = taskSeconds(spec, len(task.Collectives)*len(task.Datatypes)*max(1, len(task.Placements))*len(task.SizesBytes))
 	g.plans[t.ID] = task
 	return task
+}
+
+// keptFirst are the collectives of a benchmark in the order in which a report that has to be cut keeps them: AllReduce, by which
+// communicators are compared, then those with thresholds; and the sizes of these.
+func keptFirst(b *v1alpha1.BenchmarkSpec) (order []v1alpha1.Collective, keep []int64) {
+	rank := map[v1alpha1.Collective]int{v1alpha1.AllReduce: -2}
+	sizes := planSizes(b)
+	for _, t := range thresholdsOf(b, v1alpha1.SpanGroup) {
+		if t.Collective != v1alpha1.AllReduce {
+			rank[t.Collective] = -1
+		}
+		if slices.Contains(sizes, t.SizeBytes) && !slices.Contains(keep, t.SizeBytes) {
+			keep = append(keep, t.SizeBytes)
+		}
+	}
+	order = slices.Clone(b.Collectives)
+	slices.SortStableFunc(order, func(x, y v1alpha1.Collective) int { return cmp.Compare(rank[x], rank[y]) })
+	return order, keep
 }
 
 // A test of the search measures its step this often: it looks for what is far off, not for a figure.

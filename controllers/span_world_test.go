@@ -35,6 +35,8 @@ type faults struct {
 	slowAll bool
 	// quirk may change what an agent says when it is ready.
 	quirk func(node int, s *v1alpha1.SessionStatus)
+	// report may change what an agent says of a task that is over.
+	report func(node int, cn *v1alpha1.CommNode)
 }
 
 const goodMBps, badMBps = 40_000, 10_000
@@ -230,6 +232,9 @@ func (w *groupWorld) playCommunicators() bool {
 		if done {
 			cn.Status.Session.Task.Phase = v1alpha1.TaskFinished
 			cn.Status.Session.State = v1alpha1.SessionReady
+			if w.faults.report != nil {
+				w.faults.report(i, cn)
+			}
 			moved = true
 		}
 	}
@@ -279,15 +284,14 @@ func (w *groupWorld) work(all []joined) {
 				if slow {
 					bandwidth = badMBps
 				}
-				for _, c := range j.task.Collectives {
-					for _, d := range j.task.Datatypes {
-						r := v1alpha1.ResultSeries{Variant: v1alpha1.VariantBaseline, Collective: c, Datatype: d}
-						for _, size := range j.task.SizesBytes {
-							r.SizeBytes, r.LatencyNanoseconds = append(r.SizeBytes, size), append(r.LatencyNanoseconds, 1_000_000)
-							r.BusBandwidthMBps = append(r.BusBandwidthMBps, bandwidth)
-						}
-						s.Results = append(s.Results, r)
+				plan := &v1alpha1.RunPlan{Collectives: j.task.Collectives, Datatypes: j.task.Datatypes, Placements: j.task.Placements, SizesBytes: j.task.SizesBytes}
+				for _, p := range plannedSeries(plan, j.comm.WorldSize) {
+					r := v1alpha1.ResultSeries{Variant: p.key.variant, Collective: p.key.collective, Datatype: p.key.datatype, Placement: p.key.placement}
+					for _, size := range p.sizes {
+						r.SizeBytes, r.LatencyNanoseconds = append(r.SizeBytes, size), append(r.LatencyNanoseconds, 1_000_000)
+						r.BusBandwidthMBps = append(r.BusBandwidthMBps, bandwidth)
 					}
+					s.Results = append(s.Results, r)
 				}
 			}
 		}
