@@ -71,7 +71,7 @@ func acceptance(spec *v1alpha1.CommGroupSpec, members []Member, membersErr error
 	}
 	if spec.Span == v1alpha1.SpanGroup && len(spec.Mesh) > 0 {
 		// Nodes come and go, so that this refuses nothing; but nobody shall learn it only after hours of runs.
-		if err := spans.CheckMesh(spec.Mesh, len(members)*int(spec.RanksPerNode)); err != nil {
+		if err := spans.CheckMesh(spec.Mesh, (len(members)-len(missing))*int(spec.RanksPerNode)); err != nil {
 			message += " As it is the mesh does not fit, and will not be measured: " + err.Error() + "."
 		}
 	}

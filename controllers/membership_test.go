@@ -128,6 +128,30 @@ func TestAcceptanceWords(t *testing.T) {
 	}
 }
 
+// TestAcceptedSaysThatTheMeshDoesNotFit: nobody learns it only after hours of runs. Nodes without the GPUs do not count.
+func TestAcceptedSaysThatTheMeshDoesNotFit(t *testing.T) {
+	for _, tc := range []struct {
+		gpus []int64
+		fits bool
+	}{
+		{[]int64{8, 8}, true},
+		{[]int64{8, 8, 8}, false},
+		{[]int64{8, 8, 4}, true},
+		{[]int64{8, 4}, false},
+	} {
+		g := testGroup()
+		g.Spec.Span, g.Spec.Mesh = v1alpha1.SpanGroup, []v1alpha1.MeshDimension{{Name: "dp", Size: 2}, {Name: "tp", Size: 8}}
+		var members []Member
+		for i, gpus := range tc.gpus {
+			members = append(members, Member{Name: string(rune('a' + i)), AllocatableGPUs: gpus})
+		}
+		f := acceptance(&g.Spec, members, nil, "i", testNow)
+		if !f.isTrue() || strings.Contains(f.Message, "the mesh does not fit") == tc.fits {
+			t.Errorf("%v: %+v, want that the mesh fits: %v", tc.gpus, f, tc.fits)
+		}
+	}
+}
+
 func TestUnknownNames(t *testing.T) {
 	nodes := testNodes(2)
 	for _, tc := range []struct {

@@ -53,7 +53,7 @@ func (g *groupStage) openMesh() {
 		g.worsen(v1alpha1.ReasonInconclusive, fmt.Sprintf("Dimension %s of the mesh was not measured: no further test fits into the status.", mesh[at].Name))
 		break
 	}
-	g.blameCommonNode()
+	g.tellCommonNode()
 	g.pass()
 }
 

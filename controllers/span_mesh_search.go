@@ -238,9 +238,10 @@ func (g *groupStage) backToMesh() bool {
 	return true
 }
 
-// blameCommonNode names the node that is in every bad communicator, and in none that is good, where communicators of two
-// dimensions at least are bad: those of one dimension alone have other nodes in common as well.
-func (g *groupStage) blameCommonNode() {
+// tellCommonNode tells of the node that is in every bad communicator, and in none that is good, where communicators of two
+// dimensions at least are bad: those of one dimension alone have other nodes in common as well. It is a hint and no culprit:
+// two faults elsewhere may look the same, a bad pair in each of the dimensions.
+func (g *groupStage) tellCommonNode() {
 	common := map[*seat]bool{}
 	for _, s := range g.present() {
 		common[s] = true
@@ -278,14 +279,8 @@ func (g *groupStage) blameCommonNode() {
 	if len(bad) < 2 || len(common) != 1 {
 		return
 	}
-	if reason == v1alpha1.ReasonSlowCommunicator {
-		reason = v1alpha1.ReasonSlowNode
-	}
 	for s := range common {
-		words := fmt.Sprintf("Node %s is in every communicator of the dimensions %s that is bad, in none that is good, and no other node is. Look at its NICs, cables, switch port and routes.",
-			s.name, strings.Join(bad, ", "))
-		g.span.Culprits = slices.DeleteFunc(g.span.Culprits, func(c v1alpha1.Culprit) bool { return ofCommunicators(&c) })
-		g.blame(nodeCulprit(s.name, reason, words))
-		g.explain(reason, words+" "+g.span.Message)
+		g.explain(reason, fmt.Sprintf("Look first at node %s: of the dimensions %s it is in every communicator that is bad, it is in none that is good, and no other node is so. No smaller test shows it, so that it is no culprit yet. %s",
+			s.name, strings.Join(bad, ", "), g.span.Message))
 	}
 }
