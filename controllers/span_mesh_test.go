@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/utils/ptr"
 
@@ -385,6 +386,61 @@ func TestRandomMeshFaults(t *testing.T) {
 			if t.Failed() {
 				t.Log(nodes, sizes, f)
 				w.log(t)
+			}
+		})
+	}
+}
+
+// playLosing plays a run whose n-th status write is lost, all else being applied; -1 loses none. It gives what came of it, and
+// the number of writes.
+func playLosing(t *testing.T, lost int, f faults, change func(*v1alpha1.CommGroup)) (string, int) {
+	t.Helper()
+	w := newGroupWorld(t, 8, f, change)
+	writes := 0
+	for range 3000 {
+		for range 10 {
+			before := w.group.Status.DeepCopy()
+			d := w.step()
+			same := equalStatus(before, &d.Status)
+			if !same {
+				if writes == lost {
+					w.group.Status = *before
+				}
+				writes++
+			}
+			if same && len(d.CommNodes)+len(d.CreatePods)+len(d.DeletePods) == 0 {
+				break
+			}
+		}
+		if nodes, agents := w.playNodes(), w.playAgents(); nodes || agents {
+			continue
+		}
+		if run := w.group.Status.Run; run != nil && run.Phase != v1alpha1.RunPhaseRunning && w.alive() == 0 {
+			s := w.span()
+			return fmt.Sprint(s.Verdict, " ", s.Reason, " ", w.culprits(), " ", condition(w.group, v1alpha1.ConditionReady), " ", w.marks()), writes
+		}
+		w.now = w.now.Add(time.Second)
+		w.reportFacts()
+	}
+	t.Fatalf("write %d lost: the run does not end: %+v", lost, w.span())
+	return "", 0
+}
+
+// TestALostWriteChangesNoVerdictOfAMesh: what a search in the mesh showed is decided again from the same reports.
+func TestALostWriteChangesNoVerdictOfAMesh(t *testing.T) {
+	for name, f := range map[string]faults{
+		"good":               {},
+		"a node hangs":       {hangNodes: []int{5}, sideBySide: true},
+		"a rail is slow":     {slowRails: [][2]int{{3, 5}}, sideBySide: true},
+		"nothing is found":   {slowRails: [][2]int{{3, 5}}, meshOnly: true},
+		"a culprit was left": {hangNodes: []int{5}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want, writes := playLosing(t, -1, f, mesh("dp", 8, "tp", 8))
+			for lost := range writes {
+				if got, _ := playLosing(t, lost, f, mesh("dp", 8, "tp", 8)); got != want {
+					t.Errorf("write %d of %d lost: %s, want %s", lost, writes, got, want)
+				}
 			}
 		})
 	}
