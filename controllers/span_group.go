@@ -134,7 +134,7 @@ func (g *groupStage) afterGroup() {
 		r.test.Verdict, r.test.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonSlowGroup
 		g.worsen(v1alpha1.ReasonSlowGroup, fmt.Sprintf("The communicator over %d nodes is too slow: %s.", len(g.present()), checks.Message(notMet)))
 		// All pairs of neighbours at once tell soonest which nodes are slow, however many; else halves are tried.
-		if !g.compares() || !g.openPairs() {
+		if !g.openPairs() {
 			g.startSearch(g.stepOf(notMet[0].Measurement))
 		}
 		return
@@ -142,11 +142,8 @@ func (g *groupStage) afterGroup() {
 	if len(notMeasured) > 0 {
 		g.worsen(v1alpha1.ReasonInconclusive, checks.Message(notMeasured))
 	}
-	judged := slices.ContainsFunc(all, func(c v1alpha1.PerformanceCheck) bool {
-		return c.State == v1alpha1.CheckMet && c.Mode == v1alpha1.JudgingEnforce
-	})
 	// After a culprit that hung or gave wrong data the group without it has only to work; after a slow one it has to be even.
-	if !judged && g.compares() && (!g.found() || g.foundSlow()) && g.openPairs() {
+	if !metMark(all) && (!g.found() || g.foundSlow()) && g.openPairs() {
 		return
 	}
 	g.afterGoodGroup()
@@ -230,13 +227,28 @@ func (g *groupStage) afterGoodGroup() {
 
 // confirm notes that the group without its culprits is good.
 func (g *groupStage) confirm() {
-	if l := g.span.Localization; l != nil {
-		l.Message = shorten(sentence(l.Message)+" Confirmed: "+sentence(g.withoutLeft()), 512)
+	l := g.span.Localization
+	if l == nil {
+		return
 	}
+	if g.stillSlow() {
+		l.Message = shorten(clip(l.Message, 300)+" Not confirmed: "+sentence(g.withoutLeft()), 512)
+		return
+	}
+	l.Message = shorten(clip(l.Message, 300)+" Confirmed: "+sentence(g.withoutLeft()), 512)
 }
 
 func (g *groupStage) withoutLeft() string {
-	return fmt.Sprintf("Without %s the group of %d nodes is good (%s)", someNames(g.span.Left, 5), len(g.present()), g.figure())
+	first, last := g.groupFigures()
+	what := "is good"
+	if g.stillSlow() {
+		what = "is as slow as with it, so that something else is slow, too"
+	}
+	before := ""
+	if first > 0 && g.foundSlow() {
+		before = fmt.Sprintf("; with it %d MB/s, %d %% of that", first, first*100/max(1, last))
+	}
+	return fmt.Sprintf("Without %s the group of %d nodes %s (%s%s)", someNames(g.leftNames(), 5), len(g.present()), what, g.figure(), before)
 }
 
 // pass ends the stage with what was reached; what is bad was kept before.
@@ -246,8 +258,8 @@ func (g *groupStage) pass() {
 		text = sentence(g.withoutLeft())
 	}
 	text += g.meshWords()
-	if g.pairsMade() > 0 {
-		text += " No threshold or reference applies to its speed; all pairs of neighbours are alike."
+	if words := g.speedWords(); words != "" {
+		text = sentence(text) + " " + words
 	}
 	g.end(v1alpha1.VerdictPass, v1alpha1.ReasonAllPassed, sentence(text)+g.repeatsWords()+g.notCompared())
 }
@@ -361,7 +373,8 @@ func (g *groupStage) minPercent() int64 {
 	return defaultNodeMinPercentOfMedian
 }
 
-// compares says whether communicators are held against their like: it can be switched off, and takes some to compare.
+// compares says whether pairs of members are held against their like: it can be switched off, and takes some to compare.
 func (g *groupStage) compares() bool {
-	return ptr.Deref(g.in.group.Spec.Benchmark.NodeMinPercentOfMedian, defaultNodeMinPercentOfMedian) > 0 && len(g.present()) >= minPairsMembers
+	return ptr.Deref(g.in.group.Spec.Benchmark.NodeMinPercentOfMedian, defaultNodeMinPercentOfMedian) > 0 &&
+		len(g.present()) >= minPairsMembers && g.in.group.Spec.Localization.Mode != v1alpha1.LocalizationOff
 }

@@ -77,7 +77,7 @@ func (g *groupStage) stepOf(words string) searchedStep {
 
 // searchStep is the step of the search that goes on; before one it is the usual step.
 func (g *groupStage) searchStep() searchedStep {
-	if l := g.span.Localization; l != nil {
+	if l := g.span.Localization; l != nil && l.State == v1alpha1.LocalizationRunning {
 		return g.stepOf(l.Step)
 	}
 	return g.slowStep()
@@ -125,12 +125,26 @@ func (g *groupStage) hasRails() bool { return g.in.group.Spec.RanksPerNode > 1 }
 func (g *groupStage) search() {
 	present := g.searchSet()
 	before := g.roundsBefore()
-	problem := localize.Problem{Members: present, Rails: g.hasRails(), MaxTests: max(1, min(localize.DefaultMaxTests, maxSpanTests-len(g.span.Tests)-maxGroupTests))}
+	history := g.history()
+	// The planner counts the tests of this search itself.
+	room := max(0, maxSpanTests-len(g.span.Tests)-testsReserve)
+	problem := localize.Problem{Members: present, Rails: g.hasRails(), MaxTests: max(1, min(localize.DefaultMaxTests, ownTests(history)+room))}
 	if limit := int(g.in.group.Spec.Localization.MaxRounds); limit > 0 {
 		problem.MaxRounds = max(1, limit-before)
 	}
-	step, err := localize.Next(problem, g.history())
+	step, err := localize.Next(problem, history)
+	if len(step.Tests) > 0 && step.Tests[0].Kind == localize.KindRails && len(step.Tests) > maxSpanTests-len(g.span.Tests)-maxGroupTests {
+		problem.Rails = false // so many culprits that their rails do not fit into the status
+		step, err = localize.Next(problem, history)
+	}
+	slowest, nodes, bySize := g.bySize()
 	switch {
+	case bySize:
+		best := g.pairsSummary().best
+		g.conclude(localize.Finding{State: localize.NotFound, Why: fmt.Sprintf(
+			"communicators over %d nodes are alike (the slowest reaches %d MB/s, %d %% of the best pair) and faster than the group: the number of nodes slows this step, no single member. Compare at larger sizes, or set a threshold with span: Group for this many nodes",
+			nodes, slowest, slowest*100/max(1, best))})
+		return
 	case err != nil:
 		g.conclude(localize.Finding{State: localize.NotFound, Why: "The planner gave no further test: " + err.Error()})
 		return
@@ -160,43 +174,81 @@ func (g *groupStage) search() {
 	l.Rounds, l.Tests = int32(round), l.Tests+int32(len(step.Tests))
 }
 
-// history is what the planner learns from: the tests since the last one of the group, and the pairs of neighbours.
+// testsReserve is left in the status for what follows a search: the group formed anew, and its pairs.
+const testsReserve = 16
+
+func ownTests(history []localize.Test) int {
+	n := 0
+	for i := range history {
+		if history[i].Round > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// history is what the planner learns from: the tests since the one that the search is for, and the pairs before them.
 func (g *groupStage) history() []localize.Test {
 	before := g.roundsBefore()
-	tests := g.span.Tests[g.searchBase()+1:]
-	badPairs := map[[2]int]bool{}
-	for i := range tests {
-		if !isRecord(tests[i].ID) {
-			continue
-		}
-		if pair := g.readSet(tests[i].Set); len(pair) == 2 {
-			badPairs[[2]int{pair[0], pair[1]}] = true
-		}
-	}
 	var out []localize.Test
+	if g.dimensionSearched() == "" {
+		out = g.pairsHistory()
+	}
+	tests := g.span.Tests[g.searchBase()+1:]
 	for i := range tests {
 		t := &tests[i]
+		kind := localize.KindSpan
 		switch testKind(t.ID) {
-		case testPairsKind:
-			if isRecord(t.ID) || t.Verdict != v1alpha1.VerdictPass && t.Verdict != v1alpha1.VerdictFail {
-				continue
-			}
-			for _, pair := range neighbours(g.readSet(t.Set), testRound(t.ID)) {
-				outcome := localize.Good
-				if badPairs[[2]int{pair[0], pair[1]}] {
-					outcome = localize.Bad
-				}
-				out = append(out, localize.Test{Kind: localize.KindSpan, Set: pair, Outcome: outcome})
-			}
-		case testSearchKind, testRailsKind:
-			kind := localize.KindSpan
-			if testKind(t.ID) == testRailsKind {
-				kind = localize.KindRails
-			}
-			out = append(out, localize.Test{Round: testRound(t.ID) - before, Kind: kind, Set: g.readSet(t.Set), Outcome: outcomeOf(t.Verdict)})
+		case testRailsKind:
+			kind = localize.KindRails
+		case testSearchKind:
+		default:
+			continue
 		}
+		out = append(out, localize.Test{Round: testRound(t.ID) - before, Kind: kind, Set: g.readSet(t.Set), Outcome: outcomeOf(t.Verdict)})
 	}
 	return out
+}
+
+// effort says what this search took, with the pairs that it learned from.
+func (g *groupStage) effort() string {
+	tests, rounds := 0, map[int]bool{}
+	for i := range g.span.Tests[g.searchBase()+1:] {
+		t := &g.span.Tests[g.searchBase()+1+i]
+		if kind := testKind(t.ID); kind == testSearchKind || kind == testRailsKind {
+			tests++
+			rounds[testRound(t.ID)] = true
+		}
+	}
+	text := fmt.Sprintf("%s in %s", counted(tests, "test"), counted(len(rounds), "round"))
+	if sum := g.pairsSummary(); sum.pairs > 0 && g.dimensionSearched() == "" {
+		text = fmt.Sprintf("%s in %s, then %s", counted(sum.pairs, "pair"), counted(sum.rounds, "round"), text)
+	}
+	return text
+}
+
+// slowWords are measured, expected and percent of the slowest small test of all these members.
+func (g *groupStage) slowWords(members ...int) string {
+	var worst *v1alpha1.SpanTest
+	best, size := g.pairsSummary().best, 0
+	for i := g.searchBase() + 1; i < len(g.span.Tests); i++ {
+		t := &g.span.Tests[i]
+		set := g.readSet(t.Set)
+		if t.BusBandwidthMBps == nil || testKind(t.ID) != testSearchKind && !isRecord(t.ID) {
+			continue
+		}
+		if t.Verdict == v1alpha1.VerdictPass {
+			best = max(best, *t.BusBandwidthMBps)
+		}
+		if t.Verdict == v1alpha1.VerdictFail && !slices.ContainsFunc(members, func(m int) bool { return !set.Has(m) }) && (worst == nil || len(set) < size) {
+			worst, size = t, len(set)
+		}
+	}
+	if worst == nil || best == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" Measured %d MB/s, expected at least %d MB/s, which is %d %% of the %d MB/s that good ones reach: %d %%.",
+		*worst.BusBandwidthMBps, best*g.minPercent()/100, g.minPercent(), best, *worst.BusBandwidthMBps*100/best)
 }
 
 func outcomeOf(v v1alpha1.Verdict) localize.Outcome {
@@ -225,12 +277,16 @@ func (g *groupStage) outOfTime() {
 // conclude ends the search: culprits are named and left out, and the group without them is tried once more.
 func (g *groupStage) conclude(f localize.Finding) {
 	l := g.span.Localization
+	step := g.searchStep()
 	l.State = v1alpha1.LocalizationState(f.State)
 	g.stopSearch()
-	effort := fmt.Sprintf("%s in %s", counted(int(l.Tests), "test"), counted(int(l.Rounds), "round"))
+	effort := g.effort()
 	if len(f.Nodes) == 0 && len(f.Pairs) == 0 {
 		text := fmt.Sprintf("The search did not name a culprit (%s, %s): %s", l.State, effort, sentence(f.Why))
-		if len(f.Suspects) > 0 {
+		if named := culpritNames(g.span.Culprits); len(named) > 0 {
+			text = fmt.Sprintf("Named before: %s. The search for more named no other (%s, %s): %s", someNames(named, 5), l.State, effort, sentence(f.Why))
+		}
+		if len(f.Suspects) > 0 && len(f.Suspects) < len(g.searchSet()) {
 			text += " Something among these is bad: " + someNames(g.namesOf(f.Suspects), 8) + "."
 		}
 		l.Message = shorten(text, 512)
@@ -243,7 +299,6 @@ func (g *groupStage) conclude(f localize.Finding) {
 	g.tracedTo(f)
 	rails := g.railsOf()
 	reason, slow := g.reasonOfBad()
-	step := g.searchStep()
 	for _, index := range f.Nodes {
 		for _, c := range g.nodeCulprits(g.seats[index], rails[index], reason, slow, step, effort) {
 			g.blame(c)
@@ -251,12 +306,12 @@ func (g *groupStage) conclude(f localize.Finding) {
 	}
 	for _, pair := range f.Pairs {
 		a, b := g.seats[pair[0]].name, g.seats[pair[1]].name
-		why := reason
+		why, figures := reason, ""
 		if slow {
-			why = v1alpha1.ReasonSlowPair
+			why, figures = v1alpha1.ReasonSlowPair, g.slowWords(pair[0], pair[1])
 		}
 		g.blame(v1alpha1.Culprit{Node: a, Kind: "Pair", Name: pairName(a, b), Reason: why, Message: fmt.Sprintf(
-			"%s over %s and %s together is bad, while each is good with others (%s). Look at the path between the two: cable, switch port, route.", step, a, b, effort)})
+			"%s over %s and %s together is bad, while each is good with others (%s).%s Look at the path between the two: cable, switch port, route.", step, a, b, effort, figures)})
 	}
 	names := culpritNames(g.span.Culprits)
 	text := fmt.Sprintf("The culprit of %s is %s (%s).", step, someNames(names, 5), effort)
@@ -273,7 +328,10 @@ func (g *groupStage) conclude(f localize.Finding) {
 	} else if len(g.span.Culprits) > 0 {
 		why = g.span.Culprits[len(g.span.Culprits)-1].Reason
 	}
-	g.explain(why, text+" "+g.span.Message)
+	if t := &g.span.Tests[g.searchBase()]; slow && t.Verdict == v1alpha1.VerdictPass {
+		t.Verdict, t.Reason = v1alpha1.VerdictFail, why
+	}
+	g.explain(why, clip(text, 500)+" "+clip(g.span.Message, 300))
 	g.tell(true, v1alpha1.ReasonCulpritFound, "NameCulprit", "Run %s: %s", g.in.run.ID, text)
 	if g.backToMesh() {
 		return
@@ -301,10 +359,13 @@ func (g *groupStage) namesOf(set localize.Set) []string {
 	return out
 }
 
+// slowReasons of a test are matters of speed.
+var slowReasons = []string{v1alpha1.ReasonSlowGroup, v1alpha1.ReasonSlowPair, v1alpha1.ReasonSlowNode, v1alpha1.ReasonSlowRail, v1alpha1.ReasonSlowCommunicator}
+
 // reasonOfBad is why the step that is searched for is bad, and whether it is a matter of speed.
 func (g *groupStage) reasonOfBad() (reason string, slow bool) {
 	t := &g.span.Tests[g.searchBase()]
-	if t.Verdict == v1alpha1.VerdictPass || t.Reason == v1alpha1.ReasonSlowGroup || t.Reason == v1alpha1.ReasonSlowCommunicator {
+	if t.Verdict == v1alpha1.VerdictPass || slices.Contains(slowReasons, t.Reason) {
 		return v1alpha1.ReasonSlowNode, true
 	}
 	return cmp.Or(t.Reason, v1alpha1.ReasonGroupStepFailed), false
@@ -351,7 +412,11 @@ func (g *groupStage) railsOf() map[int]badRails {
 // nodeCulprits names the bad node, or its GPUs' ways out where single rails are bad.
 func (g *groupStage) nodeCulprits(s *seat, rails badRails, reason string, slow bool, step searchedStep, effort string) []v1alpha1.Culprit {
 	if n := len(rails.bad); n == 0 || n == rails.total || n > 4 {
-		message := fmt.Sprintf("%s is bad in each communicator with %s and good in those without (%s); alone the node is fine. Look at what it shares for the way out: NICs, cables, switch port, routes, firewall.", step, s.name, effort)
+		figures := ""
+		if slow {
+			figures = g.slowWords(s.index)
+		}
+		message := fmt.Sprintf("%s is bad in each communicator with %s and good in those without (%s); alone the node is fine.%s Look at what it shares for the way out: NICs, cables, switch port, routes, firewall.", step, s.name, effort, figures)
 		return []v1alpha1.Culprit{nodeCulprit(s.name, reason, message)}
 	}
 	if slow {

@@ -217,7 +217,7 @@ func (g *groupStage) layoutOf(t *v1alpha1.SpanTest) (*layout, error) {
 		at := slices.IndexFunc(mesh, func(d v1alpha1.MeshDimension) bool { return d.Name == testDimension(t.ID) })
 		return l, add(spans.Mesh(g.spanMembers(set), mesh, at))
 	case testPairsKind:
-		for _, pair := range neighbours(set, testRound(t.ID)) {
+		for _, pair := range pairsOf(set, testRound(t.ID)) {
 			if err := add(spans.Group(g.spanMembers(pair[:]))); err != nil {
 				return nil, err
 			}
@@ -231,20 +231,6 @@ func (g *groupStage) spanMembers(set localize.Set) []spans.Member {
 	out := make([]spans.Member, len(set))
 	for i, index := range set {
 		out[i] = spans.Member{Index: index, Ranks: int(g.seats[index].next.Ranks)}
-	}
-	return out
-}
-
-// neighbours pairs each member with the next one in rank order; in even rounds it begins with the second, so that two rounds
-// cover the ring.
-func neighbours(set localize.Set, round int) []localize.Set {
-	var out []localize.Set
-	first := (round + 1) % 2
-	for i := first; i+1 < len(set); i += 2 {
-		out = append(out, localize.Set{set[i], set[i+1]})
-	}
-	if first == 1 && len(set)%2 == 0 && len(set) > 2 {
-		out = append(out, localize.Set{set[0], set[len(set)-1]})
 	}
 	return out
 }

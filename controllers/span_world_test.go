@@ -33,6 +33,8 @@ type faults struct {
 	tcpNodes             []int
 	// slowAll slows every communicator over several nodes.
 	slowAll bool
+	// figure may change what a communicator over the nodes reaches, in MB/s.
+	figure func(nodes []int, mbps int64) int64
 	// quirk may change what an agent says when it is ready.
 	quirk func(node int, s *v1alpha1.SessionStatus)
 	// report may change what an agent says of a task that is over.
@@ -284,6 +286,9 @@ func (w *groupWorld) work(all []joined) {
 				if slow {
 					bandwidth = badMBps
 				}
+				if f.figure != nil {
+					bandwidth = f.figure(sortedNodes(here), bandwidth)
+				}
 				plan := &v1alpha1.RunPlan{Collectives: j.task.Collectives, Datatypes: j.task.Datatypes, Placements: j.task.Placements, SizesBytes: j.task.SizesBytes}
 				for _, p := range plannedSeries(plan, j.comm.WorldSize) {
 					r := v1alpha1.ResultSeries{Variant: p.key.variant, Collective: p.key.collective, Datatype: p.key.datatype, Placement: p.key.placement}
@@ -296,6 +301,15 @@ func (w *groupWorld) work(all []joined) {
 			}
 		}
 	}
+}
+
+func sortedNodes(here map[int]bool) []int {
+	var out []int
+	for node := range here {
+		out = append(out, node)
+	}
+	slices.Sort(out)
+	return out
 }
 
 // play goes on until the run is over, or so many hours have gone by.

@@ -233,7 +233,7 @@ func validated(run *v1alpha1.GroupRunStatus, outcomes []outcome, span *outcome, 
 				fmt.Sprintf("All %d members passed: run %s measured those that had changed, and what the runs since number %d showed of the others still counts.", members, run.ID, sinceOf(run))}
 		}
 		return finding{metav1.ConditionTrue, v1alpha1.ReasonAllPassed,
-			fmt.Sprintf("Run %s passed on all %d members%s.", run.ID, members, over)}
+			fmt.Sprintf("Run %s passed on all %d members%s.%s", run.ID, members, over, notJudgedWords(span))}
 	}
 	if names := staleNodes(outcomes); len(names) > 0 && (decisive == nil || verdictRank(decisive.verdict) < verdictRank(v1alpha1.VerdictError)) {
 		return resultsStale(outcomes, names, next)
@@ -243,6 +243,16 @@ func validated(run *v1alpha1.GroupRunStatus, outcomes []outcome, span *outcome, 
 			fmt.Sprintf("Run %s has no result for every member of now; a new run follows.", run.ID)}
 	}
 	return worstOf("Run "+run.ID, outcomes, decisive)
+}
+
+// notJudgedWords repeats of a stage over several nodes that passed that its speed was not judged; with a blank before.
+func notJudgedWords(span *outcome) string {
+	if span != nil {
+		if at := strings.Index(span.message, speedNotJudged); at >= 0 {
+			return " " + span.message[at:]
+		}
+	}
+	return ""
 }
 
 // worstOf is the finding for the decisive node and those like it.

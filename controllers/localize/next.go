@@ -58,9 +58,9 @@ func Next(problem Problem, history []Test) (Step, error) {
 	case len(p.sets) == 0 && !p.short:
 		return k.finish(problem, step, NotFound, ""), nil
 	case k.rounds >= maxRounds:
-		return k.finish(problem, step, OutOfBounds, fmt.Sprintf("%d rounds were made, which is the bound", k.rounds)), nil
+		return k.finish(problem, step, OutOfBounds, fmt.Sprintf("the bound on rounds is reached (%d)", k.rounds)), nil
 	case len(p.sets) == 0:
-		return k.finish(problem, step, OutOfBounds, fmt.Sprintf("%d tests were made, which is the bound", k.tests)), nil
+		return k.finish(problem, step, OutOfBounds, fmt.Sprintf("the bound on tests is reached (%d)", k.tests)), nil
 	}
 	slices.SortFunc(p.sets, func(a, b bitset) int { return a.positions()[0] - b.positions()[0] })
 	for _, set := range p.sets {

@@ -225,9 +225,9 @@ func TestBounds(t *testing.T) {
 		tests   int
 		why     string
 	}{
-		{Problem{Members: Range(0, 232), MaxRounds: 1}, 7, "1 rounds"},
-		{Problem{Members: Range(0, 232), MaxRounds: 2}, 13, "2 rounds"},
-		{Problem{Members: Range(0, 232), MaxTests: 7}, 7, "7 tests"},
+		{Problem{Members: Range(0, 232), MaxRounds: 1}, 7, "the bound on rounds is reached (1)"},
+		{Problem{Members: Range(0, 232), MaxRounds: 2}, 13, "the bound on rounds is reached (2)"},
+		{Problem{Members: Range(0, 232), MaxTests: 7}, 7, "the bound on tests is reached (7)"},
 	} {
 		finding, history := search(t, c.problem, nil, w.outcome)
 		if finding.State != OutOfBounds || len(history) != c.tests || !finding.Suspects.Has(100) || len(finding.Suspects) > 34 || !strings.Contains(finding.Why, c.why) {

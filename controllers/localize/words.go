@@ -57,7 +57,7 @@ func (k *knowledge) suspectWords(finding *Finding) string {
 	case finding.State == OutOfBounds:
 		return fmt.Sprintf("not told apart yet: members %s", set)
 	case len(finding.Nodes)+len(finding.Pairs) == 0 && k.allCleared(finding.Suspects):
-		return fmt.Sprintf("members %s are bad together, and every smaller test of them was good: it comes and goes, or shows at this size only", set)
+		return fmt.Sprintf("the smallest sets that are bad lie in members %s, and all smaller tests of each were good: it comes and goes, or shows at this size only", set)
 	case k.cleared.count() == 0:
 		return fmt.Sprintf("members %s: no two of them are good together, so that no good partner is there to tell them apart", set)
 	default:
