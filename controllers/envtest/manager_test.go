@@ -2,30 +2,41 @@ package envtest
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers"
+	"rcclx.io/commgroup-operator/internal/serverclock"
 )
+
+// aheadClock is a clock that is ahead by so much.
+type aheadClock time.Duration
+
+func (c aheadClock) Now() time.Time                  { return time.Now().Add(time.Duration(c)) }
+func (c aheadClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
 // TestWatchesDriveARun lets a real manager with its cache and its own permissions do everything: nobody calls Reconcile.
 func TestWatchesDriveARun(t *testing.T) {
 	w := gatingWorld(t, 2, nil)
 	cfg := rest.CopyConfig(restConfig)
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: managerUser, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+	// The manager's own clock is ahead: it goes by the API server's.
+	now := serverclock.New(aheadClock(11 * time.Minute))
+	cfg.Wrap(now.Wrap)
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{Scheme: scheme, Cache: controllers.CacheOptions(operatorNamespace),
 		Metrics: metricsserver.Options{BindAddress: "0"}})
 	w.must(err)
-	r := &controllers.CommGroupReconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Clock: clock.RealClock{},
+	r := &controllers.CommGroupReconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Clock: now,
 		Recorder: mgr.GetEventRecorder("commgroup-manager"),
 		Config: controllers.Config{OperatorNamespace: operatorNamespace, AgentImage: "agent:test", DefaultRuntimeImage: "rocm:test",
 			PrivilegedNamespaces: []string{w.ns}}}
@@ -51,11 +62,24 @@ func TestWatchesDriveARun(t *testing.T) {
 		}
 		return n == 2
 	})
-	w.reportAllFacts()
+	// The first node's clock is behind by more than its reports hold: they count all the same, and that is told.
+	const clockOff = -11 * time.Minute
+	behind := func(f *v1alpha1.NodeFacts) { f.ObservedTime = metav1.NewTime(time.Now().Add(clockOff)) }
+	w.applyFacts(w.nodes[0], behind)
+	w.applyFacts(w.nodes[1], nil)
+	w.eventually("ClockSkew", func() bool {
+		w.refresh()
+		c := meta.FindStatusCondition(w.group.Status.Conditions, v1alpha1.ConditionAgentsReporting)
+		return c != nil && c.Status == yes && strings.Contains(c.Message, v1alpha1.ReasonClockSkew) && strings.Contains(c.Message, w.nodes[0]+" (behind)")
+	})
 	w.eventually("run pods", func() bool { return len(w.pods()) == 2 })
 	for _, node := range w.nodes {
 		pod := w.start(node)
-		w.report(node, 300_000, nil)
+		w.report(node, 300_000, func(r *v1alpha1.NodeRunStatus) {
+			if node == w.nodes[0] {
+				r.StartTime, r.FinishTime = metav1.NewTime(r.StartTime.Add(clockOff)), ptr.To(metav1.NewTime(r.FinishTime.Add(clockOff)))
+			}
+		})
 		w.end(pod, 0, "")
 	}
 	w.eventually("Ready", func() bool {
@@ -77,13 +101,13 @@ func TestWatchesDriveARun(t *testing.T) {
 	w.eventually("the label once more", validated)
 
 	// A monitor that falls silent and comes back with the very same facts: nothing but time has changed.
-	w.reportFacts(w.nodes[0], func(f *v1alpha1.NodeFacts) { f.ObservedTime, f.ValidForSeconds = metav1.Now(), 10 })
+	w.applyFacts(w.nodes[0], func(f *v1alpha1.NodeFacts) { behind(f); f.ValidForSeconds = 10 })
 	w.eventually("AgentNotReporting", func() bool {
 		w.refresh()
 		return meta.IsStatusConditionFalse(w.group.Status.Conditions, v1alpha1.ConditionReady)
 	})
 	w.wantCondition(v1alpha1.ConditionReady, no, v1alpha1.ReasonAgentNotReporting)
-	w.reportFacts(w.nodes[0], func(f *v1alpha1.NodeFacts) { f.ObservedTime, f.ValidForSeconds = metav1.Now(), 10 })
+	w.applyFacts(w.nodes[0], func(f *v1alpha1.NodeFacts) { behind(f); f.ValidForSeconds = 10 })
 	w.eventually("Ready after the silence", func() bool {
 		w.refresh()
 		return meta.IsStatusConditionTrue(w.group.Status.Conditions, v1alpha1.ConditionReady)

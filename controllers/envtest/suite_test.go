@@ -364,10 +364,8 @@ func (w *world) end(pod *corev1.Pod, code int32, message string) {
 	w.must(admin.Status().Update(w.ctx, pod))
 }
 
-// reportFacts is the node's monitor.
-func (w *world) reportFacts(node string, change func(*v1alpha1.NodeFacts)) {
-	w.Helper()
-	cn := w.commNode(node)
+// facts of a node, by the test's clock.
+func (w *world) facts(change func(*v1alpha1.NodeFacts)) *v1alpha1.NodeFacts {
 	facts := &v1alpha1.NodeFacts{
 		ObservedTime: metav1.NewTime(w.clock.Now()), ValidForSeconds: 600, Origin: v1alpha1.OriginHardware, KernelRelease: "6.8.0",
 		Driver: v1alpha1.DriverFacts{Kind: "DKMS", Version: "6.14.5"}, ROCm: v1alpha1.ROCmFacts{State: "Found", Version: "7.0.2"},
@@ -377,8 +375,27 @@ func (w *world) reportFacts(node string, change func(*v1alpha1.NodeFacts)) {
 	if change != nil {
 		change(facts)
 	}
-	cn.Status.Facts = facts
+	return facts
+}
+
+// reportFacts is the node's monitor, but for the API server's record of who wrote: the test's clock says when.
+func (w *world) reportFacts(node string, change func(*v1alpha1.NodeFacts)) {
+	w.Helper()
+	cn := w.commNode(node)
+	cn.Status.Facts = w.facts(change)
 	w.must(admin.Status().Update(w.ctx, cn))
+}
+
+// applyFacts is the node's monitor as it writes: the API server records when, by its own clock.
+func (w *world) applyFacts(node string, change func(*v1alpha1.NodeFacts)) {
+	w.Helper()
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(w.facts(change))
+	w.must(err)
+	u := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"facts": content}}}
+	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("CommNode"))
+	u.SetNamespace(w.ns)
+	u.SetName(w.commNode(node).Name)
+	w.must(admin.Status().Apply(w.ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1alpha1.FieldManagerMonitor), client.ForceOwnership))
 }
 
 func (w *world) reportAllFacts() {
