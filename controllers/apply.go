@@ -39,15 +39,14 @@ func (r *CommGroupReconciler) apply(ctx context.Context, s *Snapshot, d *Decisio
 		}
 	}
 	ns := s.Group.Namespace
-	for _, name := range d.DeletePods {
-		try("delete run pod", name, r.deleteNamed(ctx, &corev1.Pod{}, ns, name))
+	remove := func(what string, names []string, empty func() client.Object) {
+		for i, err := range atOnce(names, func(name string) error { return r.deleteNamed(ctx, empty(), ns, name) }) {
+			try("delete "+what, names[i], err)
+		}
 	}
-	for _, name := range d.DeleteCommNodes {
-		try("delete commnode", name, r.deleteNamed(ctx, &v1alpha1.CommNode{}, ns, name))
-	}
-	for _, name := range d.DeleteConfigMaps {
-		try("delete configmap", name, r.deleteNamed(ctx, &corev1.ConfigMap{}, ns, name))
-	}
+	remove("run pod", d.DeletePods, func() client.Object { return &corev1.Pod{} })
+	remove("commnode", d.DeleteCommNodes, func() client.Object { return &v1alpha1.CommNode{} })
+	remove("configmap", d.DeleteConfigMaps, func() client.Object { return &corev1.ConfigMap{} })
 	for i, err := range atOnce(d.CommNodes, func(change CommNodeChange) error { return r.writeCommNode(ctx, change) }) {
 		desired := d.CommNodes[i].Desired
 		if err != nil && desired.Spec.Run != nil && desired.Spec.Run.Closed != nil {
@@ -71,8 +70,8 @@ func (r *CommGroupReconciler) apply(ctx context.Context, s *Snapshot, d *Decisio
 	return errors.Join(errs...)
 }
 
-// maxWritesAtOnce is how many objects of a kind are written at once: of 12,500 members each waits for its unique id, and
-// one after the other would take a minute.
+// maxWritesAtOnce is how many objects of a kind are written at once: of 12,500 members each waits for its unique id or holds
+// GPUs until its pod is deleted, and one after the other would take a minute.
 const maxWritesAtOnce = 16
 
 // atOnce calls write for each of all, some at once, and returns their errors in order.

@@ -75,12 +75,16 @@ func (r *CommGroupReconciler) deleteAll(ctx context.Context, group *v1alpha1.Com
 	var pods corev1.PodList
 	err := r.APIReader.List(ctx, &pods, client.InNamespace(group.Namespace), runPodsOf(group))
 	try("run pods", err)
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if pod.DeletionTimestamp.IsZero() {
-			try("run pod "+pod.Name, r.Client.Delete(ctx, pod, background))
+	errs := atOnce(pods.Items, func(pod corev1.Pod) error {
+		if !pod.DeletionTimestamp.IsZero() {
+			return nil
 		}
-		left = append(left, "run pod "+pod.Name)
+		return r.Client.Delete(ctx, &pod, background)
+	})
+	for i := range pods.Items {
+		name := pods.Items[i].Name
+		try("run pod "+name, errs[i])
+		left = append(left, "run pod "+name)
 	}
 	name := monitorName(group)
 	monitor := &appsv1.DaemonSet{}

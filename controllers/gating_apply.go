@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,35 +35,20 @@ type nodeWrite struct {
 	annotations map[string]*string
 }
 
-// markWriters bounds the Nodes that are written at the same time.
-const markWriters = 8
-
 // writeNodes brings the Nodes' annotations and marks to what they should be; the errors run parallel to the writes. A Node
 // that is gone is no error. Where the API server forbids one write, the others are not tried: they need the same right.
 func writeNodes(ctx context.Context, c client.Client, writes []nodeWrite, now time.Time) []error {
-	errs := make([]error, len(writes))
-	var next atomic.Int64
 	var forbidden atomic.Pointer[error]
-	var wg sync.WaitGroup
-	for range min(markWriters, len(writes)) {
-		wg.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= len(writes) {
-					return
-				}
-				if first := forbidden.Load(); first != nil {
-					errs[i] = *first
-					continue
-				}
-				if errs[i] = writeNode(ctx, c, &writes[i], now); apierrors.IsForbidden(errs[i]) {
-					forbidden.Store(&errs[i])
-				}
-			}
-		})
-	}
-	wg.Wait()
-	return errs
+	return atOnce(writes, func(w nodeWrite) error {
+		if first := forbidden.Load(); first != nil {
+			return *first
+		}
+		err := writeNode(ctx, c, &w, now)
+		if apierrors.IsForbidden(err) {
+			forbidden.Store(&err)
+		}
+		return err
+	})
 }
 
 func writeNode(ctx context.Context, c client.Client, w *nodeWrite, now time.Time) error {

@@ -1,0 +1,103 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// TestDeletesAreSentAtOnce: of pods and of CommNodes, maxWritesAtOnce are under way at the same time; what one answers holds up
+// no other, and each name is deleted once.
+func TestDeletesAreSentAtOnce(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	const each = 2 * maxWritesAtOnce
+	arrived := make(chan string)
+	answers := make(chan error)
+	c := interceptor.NewClient(nil, interceptor.Funcs{
+		Delete: func(ctx context.Context, _ client.WithWatch, object client.Object, _ ...client.DeleteOption) error {
+			select {
+			case arrived <- fmt.Sprintf("%T %s/%s", object, object.GetNamespace(), object.GetName()):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			select {
+			case err := <-answers:
+				return err
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		},
+	})
+	var d Decision
+	for i := range each {
+		d.DeletePods = append(d.DeletePods, fmt.Sprintf("pod-%d", i))
+		d.DeleteCommNodes = append(d.DeleteCommNodes, fmt.Sprintf("cn-%d", i))
+	}
+	r := &CommGroupReconciler{Client: c, Config: testConfig}
+	done := make(chan error, 1)
+	go func() { done <- r.apply(ctx, &Snapshot{Group: testGroup(), Now: testNow}, &d) }()
+	seen := map[string]int{}
+	refused := errors.New("not now")
+	for range 2 * each / maxWritesAtOnce {
+		for range maxWritesAtOnce { // as many come before the first has its answer
+			select {
+			case name := <-arrived:
+				seen[name]++
+			case <-ctx.Done():
+				t.Fatalf("after %d deletes no other comes before one has its answer", len(seen))
+			}
+		}
+		for range maxWritesAtOnce {
+			answers <- refused
+		}
+	}
+	if err := <-done; !errors.Is(err, refused) {
+		t.Errorf("apply: %v", err)
+	}
+	for i := range each {
+		for _, name := range []string{fmt.Sprintf("*v1.Pod team/pod-%d", i), fmt.Sprintf("*v1alpha1.CommNode team/cn-%d", i)} {
+			if seen[name] != 1 {
+				t.Errorf("%s is deleted %d times", name, seen[name])
+			}
+		}
+	}
+}
+
+// TestForbiddenMarksAreTriedOnce: once the API server forbids to mark one Node, no other write is begun.
+func TestForbiddenMarksAreTriedOnce(t *testing.T) {
+	var tried atomic.Int64
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "n", errors.New("no role"))
+	c := interceptor.NewClient(nil, interceptor.Funcs{
+		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			tried.Add(1)
+			return forbidden
+		},
+	})
+	value := (&statement{Verdict: v1alpha1.VerdictPass, Actions: []v1alpha1.GatingAction{v1alpha1.GatingLabel}}).String()
+	var writes []nodeWrite
+	for i := range 500 {
+		node := &corev1.Node{}
+		node.Name = fmt.Sprintf("n%d", i)
+		writes = append(writes, nodeWrite{node: node, annotations: map[string]*string{markKey("uid"): &value}})
+	}
+	for i, err := range writeNodes(t.Context(), c, writes, testNow) {
+		if !apierrors.IsForbidden(err) {
+			t.Fatalf("node %d: %v", i, err)
+		}
+	}
+	if n := tried.Load(); n < 1 || n > maxWritesAtOnce {
+		t.Errorf("%d writes are tried, want at most the %d that were under way", n, maxWritesAtOnce)
+	}
+}
