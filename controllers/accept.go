@@ -74,6 +74,11 @@ func acceptance(spec *v1alpha1.CommGroupSpec, members []Member, membersErr error
 		if err := spans.CheckMesh(spec.Mesh, (len(members)-len(missing))*int(spec.RanksPerNode)); err != nil {
 			message += " As it is the mesh does not fit, and will not be measured: " + err.Error() + "."
 		}
+		for _, at := range spans.Measurable(spec.Mesh) {
+			if n := spans.NodeCommunicators(spec.Mesh, at, int(spec.RanksPerNode)); n > spans.MaxNodeCommunicators {
+				message += fmt.Sprintf(" Dimension %s of the mesh will not be measured: %v.", spec.Mesh[at].Name, spans.TooMany(n))
+			}
+		}
 	}
 	return finding{metav1.ConditionTrue, v1alpha1.ReasonAccepted, message}
 }

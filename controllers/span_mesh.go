@@ -47,6 +47,10 @@ func (g *groupStage) openMesh() {
 		if g.testOf(id) != nil {
 			continue
 		}
+		if err := g.meshShares(at); err != nil {
+			g.worsen(v1alpha1.ReasonInconclusive, fmt.Sprintf("Dimension %s of the mesh was not measured: %v", mesh[at].Name, err))
+			continue
+		}
 		if g.open(id, g.writeSet(g.presentSet())) {
 			return
 		}
@@ -55,6 +59,22 @@ func (g *groupStage) openMesh() {
 	}
 	g.tellCommonNode()
 	g.pass()
+}
+
+// meshShares says why a dimension cannot be laid over the present members; nil where it can.
+func (g *groupStage) meshShares(at int) error {
+	parts, err := spans.Mesh(g.spanMembers(g.presentSet()), g.in.group.Spec.Mesh, at)
+	if err != nil {
+		return err
+	}
+	return spans.CheckParts(parts)
+}
+
+// hasRails says whether nodes have more than one GPU in the group, so that a rail can be named, and no more than one task has
+// communicators for.
+func (g *groupStage) hasRails() bool {
+	n := g.in.group.Spec.RanksPerNode
+	return n > 1 && n <= spans.MaxNodeCommunicators
 }
 
 // testOf is the test with the id, nil where there is none.

@@ -118,9 +118,6 @@ func (g *groupStage) startSearch(step searchedStep) {
 	g.search()
 }
 
-// hasRails says whether nodes have more than one GPU in the group, so that a rail can be named.
-func (g *groupStage) hasRails() bool { return g.in.group.Spec.RanksPerNode > 1 }
-
 // search makes the next round that follows from what was tried, or ends the search.
 func (g *groupStage) search() {
 	present := g.searchSet()

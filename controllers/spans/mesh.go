@@ -91,10 +91,7 @@ func Mesh(members []Member, mesh []v1alpha1.MeshDimension, dimension int) ([]Par
 	if length := len(name) + 1 + len(strconv.Itoa(world)); length > maxNameLength {
 		return nil, fmt.Errorf("mesh: dimension %.80s has too long a name", name)
 	}
-	stride := 1
-	for at := dimension + 1; at < len(mesh); at++ {
-		stride *= int(mesh[at].Size)
-	}
+	stride := strideOf(mesh, dimension)
 	nodes := make([]int32, world/size)        // of each communicator
 	numbers := make([][]int, 0, len(members)) // of each member's communicators, in their order
 	parts := make([]Part, 0, len(members))
@@ -103,7 +100,7 @@ func Mesh(members []Member, mesh []v1alpha1.MeshDimension, dimension int) ([]Par
 		part := Part{Index: member.Index}
 		var own []int
 		for device := range int32(member.Ranks) {
-			number, coordinate := rank/(stride*size)*stride+rank%stride, rank/stride%size
+			number, coordinate := placeOf(rank, stride, size)
 			place := slices.Index(own, number)
 			if place < 0 {
 				place = len(own)
@@ -124,4 +121,45 @@ func Mesh(members []Member, mesh []v1alpha1.MeshDimension, dimension int) ([]Par
 		}
 	}
 	return parts, nil
+}
+
+// strideOf a dimension is how far apart in rank order the ranks of one of its communicators are.
+func strideOf(mesh []v1alpha1.MeshDimension, dimension int) int {
+	stride := 1
+	for at := dimension + 1; at < len(mesh); at++ {
+		stride *= int(mesh[at].Size)
+	}
+	return stride
+}
+
+// placeOf a rank is the number of its communicator, and its own number in it.
+func placeOf(rank, stride, size int) (number, coordinate int) {
+	return rank/(stride*size)*stride + rank%stride, rank / stride % size
+}
+
+// NodeCommunicators is how many communicators of a dimension the ranks of the first node are in, and so those of each node
+// whose ranks begin at a multiple of the dimension's.
+func NodeCommunicators(mesh []v1alpha1.MeshDimension, dimension, ranks int) int {
+	var own []int
+	for rank := range ranks {
+		if number, _ := placeOf(rank, strideOf(mesh, dimension), int(mesh[dimension].Size)); !slices.Contains(own, number) {
+			own = append(own, number)
+		}
+	}
+	return len(own)
+}
+
+// CheckParts says whether each member's share fits its CommNode.
+func CheckParts(parts []Part) error {
+	for at := range parts {
+		if n := len(parts[at].Communicators); n > MaxNodeCommunicators {
+			return TooMany(n)
+		}
+	}
+	return nil
+}
+
+// TooMany says that a node would be in so many communicators at once, and what to do.
+func TooMany(communicators int) error {
+	return fmt.Errorf("a node's ranks are in %d of its communicators, and at most %d fit a CommNode; take the dimension out of mesh, or lower ranksPerNode", communicators, MaxNodeCommunicators)
 }

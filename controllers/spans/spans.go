@@ -17,8 +17,9 @@ const (
 	namePrefixRail = "rail"
 	// maxNodeRanks is what the API lets a node have in one communicator.
 	maxNodeRanks = 64
-	// maxNodeCommunicators is what the API lets a node be in at once.
-	maxNodeCommunicators = 64
+	// MaxNodeCommunicators is how many a node may be in at once: with more its task, its reports and their unique ids would
+	// make its CommNode larger than 12 KiB.
+	MaxNodeCommunicators = 16
 	// maxNameLength is what the API lets a communicator's name have.
 	maxNameLength = 63
 )
@@ -40,16 +41,6 @@ type Part struct {
 // IsRoot says whether the node whose share this is has rank 0 of the communicator, and so makes its unique id.
 func IsRoot(communicator *v1alpha1.TaskCommunicator) bool {
 	return len(communicator.Ranks) > 0 && communicator.Ranks[0] == 0
-}
-
-// NeedsNoID says whether the member has rank 0 of each of its communicators, and so can start at once.
-func (p *Part) NeedsNoID() bool {
-	for at := range p.Communicators {
-		if !IsRoot(&p.Communicators[at]) {
-			return false
-		}
-	}
-	return true
 }
 
 // HasRoot says whether the member has rank 0 of at least one of its communicators.
@@ -99,7 +90,7 @@ func Rails(members []Member) ([]Part, error) {
 	for at, member := range members {
 		parts[at].Index = member.Index
 	}
-	for device := range maxNodeCommunicators {
+	for device := range maxNodeRanks {
 		nodes := int32(0)
 		for _, member := range members {
 			if device < member.Ranks {

@@ -174,7 +174,7 @@ func checkMesh(t *testing.T, members []Member, dimensions []v1alpha1.MeshDimensi
 	first, total := 0, 0
 	for number, member := range members {
 		seen := make([]bool, member.Ranks)
-		if parts[number].Index != member.Index || len(parts[number].Communicators) > maxNodeCommunicators {
+		if parts[number].Index != member.Index || len(parts[number].Communicators) > maxNodeRanks {
 			fail("share %d", number)
 		}
 		for _, c := range parts[number].Communicators {
@@ -232,11 +232,49 @@ func TestRoots(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Member 0 has rank 0 of both of its communicators; member 1 waits for tp/1's id, and makes that of tp/2.
-	if !parts[0].NeedsNoID() || !parts[0].HasRoot() || parts[1].NeedsNoID() || !parts[1].HasRoot() {
+	if !parts[0].HasRoot() || IsRoot(&parts[1].Communicators[0]) || !parts[1].HasRoot() {
 		t.Errorf("got %s", text(parts))
 	}
 	if parts, err = Group(nodes(8, 0, 1)); err != nil || !parts[0].HasRoot() || parts[1].HasRoot() {
 		t.Errorf("got %s, %v", text(parts), err)
+	}
+}
+
+// TestCommunicatorsOfANode: counted for the first node as Mesh lays them out, and refused where a CommNode does not hold them.
+func TestCommunicatorsOfANode(t *testing.T) {
+	for _, c := range []struct {
+		dimensions []v1alpha1.MeshDimension
+		at, ranks  int
+		want       int
+		fits       bool
+	}{
+		{mesh("dp", 4, "tp", 8), 0, 8, 8, true},
+		{mesh("dp", 4, "tp", 8), 1, 8, 1, true},
+		{mesh("dp", 4, "tp", 16), 0, 16, 16, true},
+		{mesh("dp", 4, "tp", 64), 0, 64, 64, false},
+		{mesh("dp", 4, "tp", 64), 1, 64, 1, true},
+		{mesh("dp", 64, "tp", 4), 1, 64, 16, true},
+		{mesh("dp", 128, "tp", 2), 1, 64, 32, false},
+		{mesh("dp", 2, "pp", 8, "tp", 16), 1, 64, 16, true},
+	} {
+		world := 1
+		for _, d := range c.dimensions {
+			world *= int(d.Size)
+		}
+		var indexes []int
+		for index := range world / c.ranks {
+			indexes = append(indexes, index)
+		}
+		parts, err := Mesh(nodes(c.ranks, indexes...), c.dimensions, c.at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := NodeCommunicators(c.dimensions, c.at, c.ranks); got != c.want || len(parts[0].Communicators) != c.want {
+			t.Errorf("%v at %d: %d counted, %d laid out, want %d", c.dimensions, c.at, got, len(parts[0].Communicators), c.want)
+		}
+		if err := CheckParts(parts); (err == nil) != c.fits || err != nil && !strings.Contains(err.Error(), fmt.Sprintf("in %d of its communicators", c.want)) {
+			t.Errorf("%v at %d: %v", c.dimensions, c.at, err)
+		}
 	}
 }
 
