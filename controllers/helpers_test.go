@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -104,6 +105,10 @@ func testReport(run *v1alpha1.RunAssignment, verdict v1alpha1.Verdict, busBWMBps
 					s.BusBandwidthMBps = append(s.BusBandwidthMBps, busBWMBps*int64(i+1)/int64(len(run.Plan.SizesBytes)))
 				}
 				r.Results = append(r.Results, s)
+				if slices.Contains(run.Plan.Placements, v1alpha1.InPlace) {
+					s.Placement = v1alpha1.InPlace
+					r.Results = append(r.Results, s)
+				}
 			}
 		}
 	}
