@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/localize"
 	"rcclx.io/commgroup-operator/controllers/spans"
 	"rcclx.io/commgroup-operator/internal/checks"
 )
@@ -297,12 +298,13 @@ func eachHasLike(l *layout) bool {
 // numbers as a culprit that is on no node: which node makes them bad is to be found.
 func (g *groupStage) blameCommunicators(r *testResult, dimension string) {
 	var across []*commResult
+	parts := g.partsOf(r.test)
 	for i := range r.communicators {
 		switch c := &r.communicators[i]; {
 		case !c.bad:
 		case len(c.seats) == 1:
 			g.blame(nodeCulprit(c.seats[0].name, c.reason, fmt.Sprintf("Communicator %s within the node: %s", c.name, c.message)))
-		case !g.explained(c.communicator, g.partsOf(r.test)):
+		case !g.explained(c.communicator, parts):
 			across = append(across, c)
 		}
 	}
@@ -323,6 +325,32 @@ func (g *groupStage) blameCommunicators(r *testResult, dimension string) {
 		numbers[i] = numberOf(c.name)
 	}
 	g.blame(v1alpha1.Culprit{Kind: kindCommunicators, Name: communicatorsName(dimension, numbers), Reason: worst.reason, Message: fmt.Sprintf(
-		"%d of %d communicators of dimension %s are bad; %s over %s: %s. No single node is known to be to blame: look at what their members share, NICs, links and switches.",
-		len(across), len(r.communicators), dimension, worst.name, someNames(names(worst.seats), 4), strings.TrimSuffix(worst.message, "."))})
+		"%d of %d communicators of dimension %s are bad; %s over %s: %s.%s No single node is known to be to blame: look at what their members share, NICs, links and switches.",
+		len(across), len(r.communicators), dimension, worst.name, someNames(names(worst.seats), 4), strings.TrimSuffix(shorten(worst.message, 200), "."), deviceWords(across, parts))})
+}
+
+// deviceWords say which GPUs the communicators take, where they take no other ones on any node, and leave some out.
+func deviceWords(bad []*commResult, parts map[string]spans.Part) string {
+	var taken []int
+	most := 0
+	for _, c := range bad {
+		for _, s := range c.seats {
+			here := 0
+			for _, own := range parts[s.name].Communicators {
+				here += len(own.Devices)
+				if own.Name != c.name {
+					continue
+				}
+				for _, device := range own.Devices {
+					taken = append(taken, int(device))
+				}
+			}
+			most = max(most, here)
+		}
+	}
+	set := localize.NewSet(taken...)
+	if len(set) == 0 || len(set) >= most {
+		return ""
+	}
+	return fmt.Sprintf(" They take GPUs %s of their nodes only.", set)
 }

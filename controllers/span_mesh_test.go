@@ -160,10 +160,11 @@ func TestMeshFaults(t *testing.T) {
 		faults faults
 		reason string
 		want   string
+		gpus   string
 	}{
-		{"a rail is slow", faults{slowRails: [][2]int{{3, 5}}, meshOnly: true}, v1alpha1.ReasonSlowCommunicator, "dp/5"},
-		{"a rail hangs", faults{hangRails: [][2]int{{3, 5}}, meshOnly: true}, v1alpha1.ReasonHangAcrossNodes, "dp/5"},
-		{"a node hangs", faults{hangNodes: []int{3}, meshOnly: true}, v1alpha1.ReasonHangAcrossNodes, "dp/0-7"},
+		{"a rail is slow", faults{slowRails: [][2]int{{3, 5}}, meshOnly: true}, v1alpha1.ReasonSlowCommunicator, "dp/5", "They take GPUs 5 of their nodes only."},
+		{"a rail hangs", faults{hangRails: [][2]int{{3, 5}}, meshOnly: true}, v1alpha1.ReasonHangAcrossNodes, "dp/5", "They take GPUs 5 of their nodes only."},
+		{"a node hangs", faults{hangNodes: []int{3}, meshOnly: true}, v1alpha1.ReasonHangAcrossNodes, "dp/0-7", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newGroupWorld(t, 8, tc.faults, mesh("dp", 8, "tp", 8))
@@ -172,6 +173,9 @@ func TestMeshFaults(t *testing.T) {
 			w.log(t)
 			if s.Verdict != v1alpha1.VerdictFail || s.Reason != tc.reason || len(s.Culprits) != 1 || s.Culprits[0].Name != tc.want || s.Culprits[0].Node != "" {
 				t.Errorf("%s (%s) %s, culprits %+v", s.Verdict, s.Reason, s.Message, s.Culprits)
+			}
+			if told := s.Culprits[0].Message; !strings.Contains(told, tc.gpus) || strings.Contains(told, "They take GPUs") != (tc.gpus != "") {
+				t.Errorf("%q, want that it says %q", told, tc.gpus)
 			}
 			if l := s.Localization; l == nil || l.Rounds == 0 || l.State != v1alpha1.LocalizationNotFound {
 				t.Errorf("search %+v", l)
