@@ -263,11 +263,11 @@ func (g *groupStage) regroup() {
 func (g *groupStage) end(verdict v1alpha1.Verdict, reason, message string) {
 	if worst, why := g.worstSoFar(); g.span.Reason != "" && verdictRank(worst) >= verdictRank(verdict) {
 		verdict, reason = worst, why
-		message = sentence(g.span.Message) + " " + message
+		message = clip(sentence(g.span.Message), max(maxSpanMessage/3, maxSpanMessage-len(message)-2)) + " " + message
 	}
 	g.closeOpen(reason)
 	g.span.Stage, g.span.StageStartTime, g.span.StageDeadline = v1alpha1.StageEnded, stamp(g.in.now), nil
-	g.span.Verdict, g.span.Reason, g.span.Message = verdict, reason, shorten(sentence(message), 1024)
+	g.span.Verdict, g.span.Reason, g.span.Message = verdict, reason, clip(sentence(message), maxSpanMessage)
 	if l := g.span.Localization; l != nil && l.State == v1alpha1.LocalizationRunning {
 		l.State = v1alpha1.LocalizationOutOfBounds
 		l.Message = "The search was not ended."

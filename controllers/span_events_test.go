@@ -215,7 +215,8 @@ func TestClocksApartAreTold(t *testing.T) {
 	}
 }
 
-// TestRandomFaults: no innocent node is ever named, each run ends, and what hangs never passes.
+// TestRandomFaults: no innocent node is ever named, each run ends, what hangs never passes, and what is slow neither where
+// something measured was not.
 func TestRandomFaults(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -224,7 +225,7 @@ func TestRandomFaults(t *testing.T) {
 		var bad []int
 		pick := func() int { i := r.IntN(nodes); bad = append(bad, i); return i }
 		for range 1 + r.IntN(3) {
-			switch r.IntN(7) {
+			switch r.IntN(8) {
 			case 0, 1:
 				f.hangNodes = append(f.hangNodes, pick())
 			case 2:
@@ -239,6 +240,10 @@ func TestRandomFaults(t *testing.T) {
 				f.silentNodes = append(f.silentNodes, pick())
 			case 6:
 				f.wrongNodes = append(f.wrongNodes, pick())
+			case 7:
+				if a, b := pick(), pick(); a != b {
+					f.slowPairs = append(f.slowPairs, [2]int{min(a, b), max(a, b)})
+				}
 			}
 		}
 		w := newGroupWorld(t, nodes, f, nil)
@@ -251,6 +256,9 @@ func TestRandomFaults(t *testing.T) {
 		}
 		if s.Verdict == v1alpha1.VerdictPass && len(f.hangNodes)+len(f.hangPairs)+len(f.silentNodes)+len(f.wrongNodes) > 0 {
 			t.Errorf("seed %d, %+v: passed\n%s", seed, f, w.tests())
+		}
+		if s.Verdict == v1alpha1.VerdictPass && len(f.slowNodes)+len(f.slowPairs)+len(f.slowRails) > 0 {
+			t.Errorf("seed %d, %d nodes, %+v: passed: %s\n%s", seed, nodes, f, s.Message, w.tests())
 		}
 	}
 }

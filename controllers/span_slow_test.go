@@ -314,3 +314,102 @@ func TestTestsAreCountedOnce(t *testing.T) {
 		checkSize(t, "after many tests", &w.group.Status)
 	}
 }
+
+// TestNoiseIsNoCulprit: figures of good members differ a little, of a few members as of very many.
+func TestNoiseIsNoCulprit(t *testing.T) {
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		n := []int{3, 4, 6, 7, 16, 33, 300}[seed%7]
+		w := newGroupWorld(t, n, faults{figure: falls(1, 0, 120, r)}, nil)
+		w.play()
+		if s := w.span(); s.Verdict != v1alpha1.VerdictPass || len(s.Culprits) > 0 {
+			t.Errorf("seed %d, %d members: %s %s %v\n%s", seed, n, s.Verdict, s.Message, w.culprits(), w.tests())
+		}
+	}
+}
+
+// TestSlowWithNoise: the slow ones, and nobody else, are named although figures differ a little.
+func TestSlowWithNoise(t *testing.T) {
+	for seed := range uint64(40) {
+		r := rand.New(rand.NewPCG(seed, 6))
+		n := 3 + r.IntN(30)
+		slow := r.Perm(n)[:1+r.IntN(max(1, n/2-1))]
+		w := newGroupWorld(t, n, faults{slowNodes: slow, figure: falls(1, 0, 100, r)}, nil)
+		w.play()
+		w.checkSlow(t, false)
+		named := 0
+		for _, c := range w.span().Culprits {
+			if c.Kind == "Node" {
+				named++
+			}
+		}
+		if named < min(len(slow), maxSpanCulprits) {
+			t.Errorf("seed %d, %d members, slow %v: %v: %s\n%s", seed, n, slow, w.culprits(), w.span().Message, w.tests())
+		}
+	}
+}
+
+// TestManySlowPairsAreAllKept: pairs that are not recorded one by one do not count as good.
+func TestManySlowPairsAreAllKept(t *testing.T) {
+	for _, n := range []int{40, 3000} {
+		var slow []int
+		for i := 0; i < n/4; i++ {
+			slow = append(slow, i*4)
+		}
+		w := newGroupWorld(t, n, faults{slowNodes: slow}, func(g *v1alpha1.CommGroup) { g.Spec.Run.NodeDeadlineSeconds = 86400 })
+		checked := false
+		w.meddle = func() {
+			s := w.span()
+			if checked || s == nil || s.Stage != v1alpha1.StageLocalizing {
+				return
+			}
+			checked = true
+			g := &groupStage{in: spanInput{group: w.group}, span: s}
+			for i := range n {
+				g.seats = append(g.seats, &seat{index: i, present: true})
+			}
+			bad := 0
+			for _, test := range g.pairsHistory() {
+				is := slices.ContainsFunc(test.Set, func(i int) bool { return i%4 == 0 && i/4 < n/4 })
+				if is && test.Outcome == localize.Good {
+					t.Fatalf("%d members: slow pair %v counts as good", n, test.Set)
+				}
+				if test.Outcome == localize.Bad {
+					if bad++; !is {
+						t.Fatalf("%d members: good pair %v counts as slow", n, test.Set)
+					}
+				}
+			}
+			if bad == 0 {
+				t.Error("no pair is bad")
+			}
+		}
+		w.play()
+		if !checked {
+			t.Errorf("%d members: no search: %s", n, w.span().Message)
+		}
+		for _, c := range w.span().Culprits {
+			if w.index[c.Node]%4 != 0 {
+				t.Errorf("innocent %+v", c)
+			}
+		}
+		t.Log(len(w.span().Tests), w.span().Message)
+	}
+}
+
+// TestWordsOfCulprits: messages name what left, count the pairs that were evidence, and end at the end of a word.
+func TestWordsOfCulprits(t *testing.T) {
+	w := newGroupWorld(t, 8, faults{slowPairs: [][2]int{{2, 3}}}, nil)
+	w.play()
+	for _, want := range []string{"one of the two of", "12 pairs in 3 rounds", "25 %"} {
+		if text := w.span().Message + w.span().Localization.Message + fmt.Sprint(w.span().Culprits); !strings.Contains(text, want) {
+			t.Errorf("no %q in %s", want, text)
+		}
+	}
+	if got := clip("Seven words are in this long sentence.", 20); got != "Seven words are in ..." {
+		t.Errorf("clip gives %q", got)
+	}
+	if got := clip("One sentence is here. Another one follows.", 30); got != "One sentence is here." {
+		t.Errorf("clip gives %q", got)
+	}
+}

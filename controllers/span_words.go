@@ -35,9 +35,12 @@ func (g *groupStage) worsen(reason, message string) {
 	g.explain(reason, message)
 }
 
+// maxSpanMessage is what the API holds of the stage's message.
+const maxSpanMessage = 1024
+
 // explain replaces what was said so far by something that says more.
 func (g *groupStage) explain(reason, message string) {
-	g.span.Reason, g.span.Message = reason, shorten(sentence(message), 1024)
+	g.span.Reason, g.span.Message = reason, clip(sentence(message), maxSpanMessage)
 }
 
 func (g *groupStage) worstSoFar() (v1alpha1.Verdict, string) {

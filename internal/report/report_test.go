@@ -245,3 +245,19 @@ func TestPreconditions(t *testing.T) {
 		t.Errorf("%v\n%s", err, b.String())
 	}
 }
+
+func TestCulpritsAreNamedOnce(t *testing.T) {
+	var out strings.Builder
+	err := Culprits(&out, []v1alpha1.Culprit{
+		{Node: "n1", Kind: "Node", Name: "n1", Reason: "SlowNode"}, {Node: "n1", Kind: "Pair", Name: "n1<->n2", Reason: "SlowPair"},
+		{Kind: "Link", Name: "dp/3", Reason: "SlowCommunicator"}, {Node: "n2", Kind: "NIC", Name: "mlx5_1", Reason: "SlowRail"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Node n1: SlowNode\n", "Pair n1<->n2: SlowPair\n", "Link dp/3: SlowCommunicator\n", "NIC mlx5_1 on node n2: SlowRail\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in %q", want, out.String())
+		}
+	}
+}
