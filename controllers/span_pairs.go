@@ -55,6 +55,9 @@ func pairRounds(n int) [][][2]int {
 
 // allPairRounds is a round robin: all places but the last go round, opposite to each other.
 func allPairRounds(n int) [][][2]int {
+	if n < 2 {
+		return nil // an old status may say that nobody is there
+	}
 	circle := n - 1 + n%2
 	rounds := make([][][2]int, circle)
 	for r := range rounds {
@@ -420,13 +423,13 @@ func (g *groupStage) leftNames() []string {
 	return out
 }
 
-// clip keeps whole sentences of a message, or whole words, up to so many bytes.
+// clip keeps whole sentences of a message, or whole words, in at most so many bytes.
 func clip(message string, limit int) string {
 	message = strings.TrimSpace(message)
 	if len(message) <= limit {
 		return message
 	}
-	cut := message[:limit]
+	cut := strings.TrimSuffix(shorten(message, limit-len(" ")), "...")
 	if at := strings.LastIndex(cut, ". "); at > limit/2 {
 		return cut[:at+1]
 	}
