@@ -14,9 +14,6 @@ type Problem struct {
 	Message string
 }
 
-// Error makes a Problem an error.
-func (p *Problem) Error() string { return p.Reason + ": " + p.Message }
-
 func (r *Request) problem(reason, format string, args ...any) *Problem {
 	return &Problem{Reason: reason, Message: "Node " + r.Node + ": " + fmt.Sprintf(format, args...)}
 }

@@ -3,7 +3,6 @@ package network
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -166,13 +165,6 @@ func NewTransportLog(local []int) *TransportLog {
 		}
 	}
 	return l
-}
-
-// ParseTransport reads a whole log.
-func ParseTransport(r io.Reader, local []int) (Transport, error) {
-	l := NewTransportLog(local)
-	_, err := io.Copy(l, r)
-	return l.Transport(), err
 }
 
 // Write takes the next piece of the log.

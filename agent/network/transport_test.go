@@ -3,6 +3,7 @@ package network
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -25,6 +26,13 @@ func logOf(lines ...string) string {
 		fmt.Fprintf(&b, "node-a:71:93 [3] %s%s\n", mark, l)
 	}
 	return b.String()
+}
+
+// parseTransport reads a whole log.
+func parseTransport(r io.Reader, local []int) (Transport, error) {
+	l := NewTransportLog(local)
+	_, err := io.Copy(l, r)
+	return l.Transport(), err
 }
 
 func TestParseTransport(t *testing.T) {
@@ -93,11 +101,11 @@ func TestParseTransport(t *testing.T) {
 			carrier: TCP, chosen: UnknownCarrier, devices: []string{"Socket/0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := ParseTransport(strings.NewReader(tc.log), tc.local)
+			got, err := parseTransport(strings.NewReader(tc.log), tc.local)
 			if err != nil {
 				t.Fatal(err)
 			}
-			slow, err := ParseTransport(iotest.OneByteReader(strings.NewReader(tc.log)), tc.local)
+			slow, err := parseTransport(iotest.OneByteReader(strings.NewReader(tc.log)), tc.local)
 			if err != nil || fmt.Sprintf("%+v", slow) != fmt.Sprintf("%+v", got) {
 				t.Errorf("byte by byte %+v, at once %+v", slow, got)
 			}

@@ -134,7 +134,7 @@ func runSession(ctx context.Context, s *session.Session, out io.Writer, terminat
 	if words == "" || len(words) > terminationLogBytes {
 		words = err.Error()
 	}
-	if werr := os.WriteFile(terminationPath, []byte(words[:min(len(words), terminationLogBytes)]), 0o644); werr != nil {
+	if werr := os.WriteFile(terminationPath, []byte(runner.Truncate(words, terminationLogBytes)), 0o644); werr != nil {
 		s.Log.Warn("no termination message", "error", werr)
 	}
 	return err

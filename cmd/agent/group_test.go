@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
@@ -144,5 +145,22 @@ func TestGroupWithoutASession(t *testing.T) {
 	data, err := os.ReadFile(words)
 	if code != 1 || out != "" || err != nil || !strings.Contains(string(data), "node node-a: waited 10ms for the session of run run-1") || !strings.Contains(errs, string(data)) {
 		t.Errorf("exit %d: %s, %v, left %q", code, errs, err, data)
+	}
+}
+
+// TestLongWordsOfAGroupAreCutBetweenCharacters: the kubelet keeps a bounded message, and JSON of it has to be text.
+func TestLongWordsOfAGroupAreCutBetweenCharacters(t *testing.T) {
+	words := filepath.Join(t.TempDir(), "termination-log")
+	t.Setenv(terminationLogEnv, words)
+	file := filepath.Join(t.TempDir(), "none.json")
+	for _, first := range []string{"x", "xy"} { // whichever of the two would be cut within a character
+		node := first + strings.Repeat("é", terminationLogBytes)
+		if code, _, errs := runCommand(t, "", "group", "--session-file", file, "--node", node, "--run-id", "run-1", "--wait", "10ms"); code != 1 {
+			t.Errorf("exit %d: %.200s", code, errs)
+		}
+		data, err := os.ReadFile(words)
+		if err != nil || len(data) > terminationLogBytes || len(data) < terminationLogBytes-8 || !utf8.Valid(data) {
+			t.Errorf("%v: %d bytes, with characters split: %t", err, len(data), !utf8.Valid(data))
+		}
 	}
 }

@@ -132,6 +132,5 @@ func lastWords(result runner.Result, err error) string {
 			return string(data)
 		}
 	}
-	text := err.Error()
-	return text[:min(len(text), terminationLogBytes)]
+	return runner.Truncate(err.Error(), terminationLogBytes)
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"k8s.io/utils/clock"
 
@@ -68,6 +69,9 @@ func TestLastWordsFit(t *testing.T) {
 	}
 	if got := lastWords(runner.Result{}, errors.New(strings.Repeat("e", 9000))); len(got) != terminationLogBytes {
 		t.Errorf("got %d bytes", len(got))
+	}
+	if got := lastWords(runner.Result{}, errors.New("x"+strings.Repeat("é", 9000))); len(got) > terminationLogBytes || !utf8.ValidString(got) {
+		t.Errorf("got %d bytes, with characters split: %t", len(got), !utf8.ValidString(got))
 	}
 }
 

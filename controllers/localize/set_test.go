@@ -75,3 +75,32 @@ func FuzzParseSet(f *testing.F) {
 		}
 	})
 }
+
+// Within says whether all of the set is in the other.
+func (s Set) Within(other Set) bool {
+	at := 0
+	for _, index := range s {
+		for at < len(other) && other[at] < index {
+			at++
+		}
+		if at == len(other) || other[at] != index {
+			return false
+		}
+	}
+	return true
+}
+
+// Without gives what is in the set and not in the other.
+func (s Set) Without(other Set) Set {
+	var left Set
+	at := 0
+	for _, index := range s {
+		for at < len(other) && other[at] < index {
+			at++
+		}
+		if at == len(other) || other[at] != index {
+			left = append(left, index)
+		}
+	}
+	return left
+}

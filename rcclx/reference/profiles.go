@@ -1,10 +1,6 @@
 package reference
 
-import (
-	"slices"
-
-	"rcclx.io/commgroup-operator/rcclx"
-)
+import "rcclx.io/commgroup-operator/rcclx"
 
 // Kind says what a published mark is good for.
 type Kind string
@@ -127,9 +123,6 @@ var profiles = []Profile{
 		Source: "oracle-quickstart/oci-hpc-oke manifests/active-health-checks", Says: "RCCL test over two nodes of the MI300X shape, 1 to 16 GB: passes where the launcher's pod succeeded",
 		Remark: "no mark: the bandwidth is never looked at"},
 }
-
-// Profiles are all published marks that are known, those that are enforced first.
-func Profiles() []Profile { return slices.Clone(profiles) }
 
 // informativePercent is the share of an Informative mark from which on it counts as met: Azure, whose author told both, holds
 // machines that normally show 320 GB/s against a mark about this much lower.

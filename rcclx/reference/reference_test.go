@@ -28,7 +28,7 @@ func TestProfiles(t *testing.T) {
 		Place
 	}
 	seen, names := map[place]string{}, map[string]bool{}
-	for _, p := range Profiles() {
+	for _, p := range profiles {
 		if p.Source == "" || p.Says == "" || p.Remark == "" || p.MarkMBps < 0 || p.MarkMBps == 0 && p.Kind != NotComparable || names[p.Name] || len(p.Name) > 40 {
 			t.Errorf("%+v", p)
 		}
@@ -58,7 +58,7 @@ func TestDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range Profiles() {
+	for _, p := range profiles {
 		line := ""
 		for l := range strings.Lines(string(text)) {
 			if strings.Contains(l, "`"+p.Name+"`") {
