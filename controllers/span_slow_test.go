@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"k8s.io/utils/ptr"
 
@@ -406,10 +407,17 @@ func TestWordsOfCulprits(t *testing.T) {
 			t.Errorf("no %q in %s", want, text)
 		}
 	}
-	if got := clip("Seven words are in this long sentence.", 20); got != "Seven words are in ..." {
+	if got := clip("Seven words are in this long sentence.", 20); got != "Seven words are ..." {
 		t.Errorf("clip gives %q", got)
 	}
 	if got := clip("One sentence is here. Another one follows.", 30); got != "One sentence is here." {
 		t.Errorf("clip gives %q", got)
+	}
+	for _, text := range []string{strings.Repeat("é", 50), strings.Repeat("a b", 30), strings.Repeat("no end ", 20), "Short."} {
+		for limit := 8; limit < 60; limit++ {
+			if got := clip(text, limit); len(got) > limit || !utf8.ValidString(got) {
+				t.Fatalf("clip to %d gives %q", limit, got)
+			}
+		}
 	}
 }
