@@ -392,3 +392,34 @@ func TestFreeMembersAreFoundBehindBusyOnes(t *testing.T) {
 		t.Errorf("%d pods for %d free members; span %+v", made, members-busy, w.group.Status.Span)
 	}
 }
+
+// TestAwaitingOthersGoesByOneClock: how long the stage waits for other runs does not depend on the nodes' clocks.
+func TestAwaitingOthersGoesByOneClock(t *testing.T) {
+	for _, off := range []time.Duration{0, -24 * time.Hour, 24 * time.Hour} {
+		group := groupSpan(3, nil)
+		w := newWorld(group, testNodes(3))
+		w.settle()
+		w.reportFacts()
+		w.settle()
+		for i := range w.nodes {
+			startPod(w.podOn(w.nodes[i].Name), w.nodes[i].Name, w.now)
+			cn := w.commNode(w.nodes[i].Name)
+			cn.Status.Run = testReport(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now.Add(off))
+			endPod(w.podOn(w.nodes[i].Name), 0, w.now)
+		}
+		w.others = []corev1.Pod{runPodOfOther(w.nodes[2].Name)}
+		w.settle()
+		limit := time.Duration(groupPodSeconds(&group.Spec)) * time.Second
+		for _, step := range []time.Duration{limit - time.Second, time.Second} {
+			if span := w.group.Status.Span; span == nil || span.Stage != v1alpha1.StageNodes || !strings.Contains(span.Message, "team/h") {
+				t.Fatalf("nodes' clocks off by %s: %+v", off, span)
+			}
+			w.now = w.now.Add(step)
+			w.reportFacts()
+			w.settle()
+		}
+		if span := w.group.Status.Span; span.Stage != v1alpha1.StageEnded || span.Reason != v1alpha1.ReasonNodeBusy {
+			t.Errorf("nodes' clocks off by %s, after %s: %+v", off, limit, span)
+		}
+	}
+}

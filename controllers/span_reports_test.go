@@ -51,8 +51,9 @@ func TestGoodGroupPassesAtAnySpec(t *testing.T) {
 		{collectives[:4], datatypes[:6], both[:1], 16, 8, false, 1 << 33},
 		{collectives[:4], datatypes[:3], both, 8, 8, true, 1 << 33},
 		{collectives[1:2], datatypes[:1], both[1:], 4, 8, true, 1 << 33},
-		{collectives[:4], datatypes[:1], both[:1], 4, 64, true, 1 << 33},
-		{collectives, datatypes[:3], both[:1], 3, 64, true, 1 << 33},
+		{collectives[:4], datatypes[:1], both[:1], 4, 16, true, 1 << 33},
+		{collectives, datatypes[:3], both[:1], 3, 16, true, 1 << 33},
+		{collectives, datatypes[:3], both[:1], 3, 64, false, 1 << 33},
 	}
 	r := rand.New(rand.NewPCG(5, 8))
 	for range 15 {
