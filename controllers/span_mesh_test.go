@@ -449,3 +449,15 @@ func TestALostWriteChangesNoVerdictOfAMesh(t *testing.T) {
 		})
 	}
 }
+
+// TestAFailedGroupTellsItsTransport: a group that hangs over TCP, where RDMA is required, says both.
+func TestAFailedGroupTellsItsTransport(t *testing.T) {
+	for _, required := range []v1alpha1.TransportRequirement{v1alpha1.TransportRDMA, v1alpha1.TransportAny} {
+		w := newGroupWorld(t, 4, faults{hangNodes: []int{1}, tcpNodes: []int{0, 1, 2, 3}}, func(g *v1alpha1.CommGroup) { g.Spec.Network.RequireTransport = required })
+		w.play()
+		s := w.span()
+		if told := strings.Contains(s.Message, "went over TCP"); told != (required == v1alpha1.TransportRDMA) || s.Verdict != v1alpha1.VerdictFail {
+			t.Errorf("%s: %s (%s) %s", required, s.Verdict, s.Reason, s.Message)
+		}
+	}
+}
