@@ -89,7 +89,7 @@ func (g *groupStage) notCompared() string {
 			continue
 		}
 		l, err := g.layoutOf(t)
-		if err != nil || t.Verdict != v1alpha1.VerdictPass {
+		if err != nil || t.Verdict != v1alpha1.VerdictPass || len(l.communicators) == 0 {
 			continue
 		}
 		for _, p := range plannedSeries(g.runPlanOf(t), l.communicators[0].ranks) {

@@ -33,7 +33,7 @@ type testResult struct {
 	guilty map[string]v1alpha1.Culprit
 	// out are members that could not take part or did not answer.
 	out []fallout
-	// void says why the test shows nothing of its members; empty where it does.
+	// void says why the test shows nothing of its members, which ends the stage as Error; empty where it does.
 	void string
 	// unmeasurable: its communicators cannot measure anything at the sizes asked for.
 	unmeasurable bool
@@ -98,7 +98,7 @@ func (g *groupStage) evaluateOpen() roundState {
 			g.end(v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive, r.message)
 			return roundOpen
 		case r.void != "":
-			g.end(v1alpha1.VerdictError, v1alpha1.ReasonRunDeadlineExceeded, fmt.Sprintf("%s Ask for a new run by the annotation %s.", r.void, v1alpha1.AnnotationRunRequested))
+			g.end(v1alpha1.VerdictError, r.reason, fmt.Sprintf("%s Ask for a new run by the annotation %s.", r.void, v1alpha1.AnnotationRunRequested))
 			return roundOpen
 		}
 	}
@@ -120,12 +120,13 @@ func (g *groupStage) evaluate(t *v1alpha1.SpanTest) testResult {
 	r := testResult{test: t, guilty: map[string]v1alpha1.Culprit{}}
 	l, err := g.layoutOf(t)
 	if err != nil {
-		r.done, r.bad, r.reason, r.message = true, true, v1alpha1.ReasonGroupStepFailed, err.Error()
+		// Too few are present, or others than it was made for: that is no fault of theirs.
+		r.done, r.reason, r.void = true, v1alpha1.ReasonGroupStepFailed, fmt.Sprintf("Test %s cannot be laid over the members that are present: %s.", t.ID, err)
 		return r
 	}
-	if ranks := l.communicators[0].ranks; nothingMeasurable(g.runPlanOf(t), ranks) {
+	if len(l.communicators) > 0 && nothingMeasurable(g.runPlanOf(t), l.communicators[0].ranks) {
 		r.done, r.unmeasurable = true, true
-		r.message = fmt.Sprintf("Test %s can measure nothing: no size of the benchmark gives each of %d ranks an element. Raise benchmark.maxSizeBytes.", t.ID, ranks)
+		r.message = fmt.Sprintf("Test %s can measure nothing: no size of the benchmark gives each of %d ranks an element. Raise benchmark.maxSizeBytes.", t.ID, l.communicators[0].ranks)
 		return r
 	}
 	idsBy, reportsBy := g.deadlines(t, len(l.shares))
@@ -169,13 +170,16 @@ func (g *groupStage) evaluate(t *v1alpha1.SpanTest) testResult {
 	switch {
 	case ungiven:
 		// Those that have it may only have waited for those that have not.
-		r.bad, r.void = false, fmt.Sprintf("Test %s was not given to all of its members before its deadline: no manager was there to do so.", t.ID)
+		r.bad, r.reason = false, v1alpha1.ReasonRunDeadlineExceeded
+		r.void = fmt.Sprintf("Test %s was not given to all of its members before its deadline: no manager was there to do so.", t.ID)
 	case 2*len(silent) > len(l.shares) && !r.bad:
+		r.reason = v1alpha1.ReasonRunDeadlineExceeded
 		r.void = fmt.Sprintf("%d of %d nodes have not reported test %s within %d s, and no other says that it failed: %s. Look whether their agents reach the API server.",
 			len(silent), len(l.shares), t.ID, seconds, someNames(names(silent), 5))
 	default:
 		g.giveUp(&r, silent, seconds)
 		if !r.bad && len(r.out) == 0 && slices.ContainsFunc(r.communicators, func(c commResult) bool { return c.missing }) {
+			r.reason = v1alpha1.ReasonRunDeadlineExceeded
 			r.void = fmt.Sprintf("Test %s shows nothing bad, and yet not all of its members did it.", t.ID)
 		}
 	}
