@@ -149,7 +149,7 @@ func (g *groupStage) evaluate(t *v1alpha1.SpanTest) testResult {
 	}
 	slices.SortFunc(silent, func(a, b *seat) int { return cmp.Compare(a.index, b.index) })
 	if pending || len(silent) > 0 {
-		if g.in.now.Before(reportsBy) && !(noID && !g.in.now.Before(idsBy)) {
+		if g.in.now.Before(reportsBy) && (!noID || g.in.now.Before(idsBy)) {
 			t.OverdueTime = nil
 			if noID {
 				g.wake(idsBy)

@@ -114,7 +114,7 @@ func contradictions(s *v1alpha1.CommGroupStatus) string {
 		return fmt.Sprintf("Ready is %s, its parts say %s", letters[cReady], ready)
 	case (letters[cRunning] == "T") != going:
 		return fmt.Sprintf("Running is %s with run %+v", letters[cRunning], s.Run)
-	case letters[cValidated] == "T" && !passed && !(going && repeats(s.Run)):
+	case letters[cValidated] == "T" && !passed && (!going || !repeats(s.Run)):
 		return fmt.Sprintf("Validated with run %+v", s.Run)
 	case going && letters[cValidated] == "F" && !partial(s.Run):
 		return fmt.Sprintf("Validated is False (%s) while run %+v goes on", reasons[cValidated], s.Run)

@@ -156,7 +156,7 @@ func (m *machine) busy(node string) bool {
 func (m *machine) passTime() {
 	d := time.Duration(m.rng.IntN(3000)) * time.Millisecond
 	work := slices.ContainsFunc(m.nodeNames(), m.busy) || m.group.Status.Run != nil && m.group.Status.Run.Phase == v1alpha1.RunPhaseRunning
-	if !(m.punctual && work) && m.rng.IntN(3) == 0 {
+	if (!m.punctual || !work) && m.rng.IntN(3) == 0 {
 		if d = time.Duration(m.rng.IntN(100)) * time.Second; m.rng.IntN(2) == 0 && m.wakeAt.After(m.now) {
 			d = min(m.wakeAt.Sub(m.now), 10*time.Minute)
 		}

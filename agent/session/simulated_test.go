@@ -282,21 +282,22 @@ func TestTransportIsTold(t *testing.T) {
 	endAll(t, members)
 }
 
-// TestReplacedTask: ranks that hang are gone soon after their task was replaced, and the next one finds its GPUs free.
+// TestReplacedTask: ranks that hang are gone once their task was replaced, long before a deadline of theirs, and the next one finds its GPUs free.
 func TestReplacedTask(t *testing.T) {
-	members := startMembers(t, 2, "hang-across", nil)
-	assign(t, members, wholeGroup("group-1", members))
+	const never = 10 * 3600 // no deadline of the task that hangs ends it while the test waits
+	members := startMembers(t, 2, "hang-across", func(a *api.SessionAssignment) { a.StepDeadlineSeconds = never })
+	tasks := wholeGroup("group-1", members)
+	for i := range tasks {
+		tasks[i].DeadlineSeconds = never
+	}
+	assign(t, members, tasks)
 	members[0].link.wait(t, "running", func(s api.SessionStatus) bool { return s.Task != nil && s.Task.Phase == api.TaskRunning })
-	began := time.Now()
 	task := within("mesh-tp-1")[0]
 	for _, m := range members {
 		m.link.change(func(s *Seen) { s.Session.Task = task.DeepCopy() })
 	}
 	for _, m := range members {
 		m.link.waitIDs(t, task.ID, "tp/0")
-	}
-	if took := time.Since(began); took > 20*time.Second {
-		t.Errorf("the next task began %s after it replaced one that hangs", took)
 	}
 	for i, s := range finished(t, members, task.ID) {
 		if s.Communicators[0].Verdict != api.VerdictPass {

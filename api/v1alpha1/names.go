@@ -39,16 +39,17 @@ const (
 	// AnnotationOrigin says on a published ConfigMap whether it was proven on hardware or in the simulator.
 	AnnotationOrigin = "rcclx.io/origin"
 
-	// AnnotationGatingPrefix, with a CommGroup's UID behind it, holds on a Node what that group's gating says of the node.
+	// AnnotationGatingPrefix with a CommGroup's UID behind it holds on a Node what that group's gating says of the node.
 	AnnotationGatingPrefix = "gating.rcclx.io/"
 	// AnnotationGatingExempt on a Node keeps every group's gating from it, unless its value is "false".
 	AnnotationGatingExempt = AnnotationGatingPrefix + "exempt"
 	// LabelCommValidated is "failed" or "passed" on Nodes that a group marks by Label.
 	LabelCommValidated = "rcclx.io/comm-validated"
-	// CommValidatedFailed and CommValidatedPassed are the values of LabelCommValidated.
+	// CommValidatedFailed is the value of LabelCommValidated on a node that failed.
 	CommValidatedFailed = "failed"
+	// CommValidatedPassed is its value on one that passed.
 	CommValidatedPassed = "passed"
-	// TaintCommFailed, with the effect NoSchedule, is on Nodes that a group marks by Taint.
+	// TaintCommFailed with the effect NoSchedule is on Nodes that a group marks by Taint.
 	TaintCommFailed = "rcclx.io/comm-failed"
 	// TaintReadiness is the taint of config/samples/node-readiness-rule.yaml; run pods tolerate it, or it could never be lifted.
 	TaintReadiness = "readiness.k8s.io/comm-validated"
