@@ -28,7 +28,7 @@ func (g *groupStage) fitTogether() bool {
 	}
 	g.span.Network = network.Text
 	if apart := g.clocksApart(); len(apart) > 0 {
-		g.tell(true, v1alpha1.ReasonClockSkew, "CompareClocks", "Clocks are more than %d s off the manager's on %s. No deadline depends on them; mend time synchronisation, or times in logs and reports mislead.",
+		g.tell(true, v1alpha1.ReasonClockSkew, "CompareClocks", "Clocks are more than %d s off the API server's on %s. No deadline depends on them; mend time synchronisation, or times in logs and reports mislead.",
 			int(maxClockSkew/time.Second), someNames(apart, 5))
 	}
 	return true
