@@ -153,10 +153,10 @@ func (g *gating) measured(j *judged, cn *v1alpha1.CommNode) evidence {
 // passedInGroup says whether the group's stage clears the node: there is none; or it passed with the node; or it failed, its
 // culprits were found, and the node is none of them.
 func (g *gating) passedInGroup(cn *v1alpha1.CommNode) bool {
-	if g.in.group.Spec.Span != v1alpha1.SpanGroup {
+	s := g.in.span
+	if g.in.group.Spec.Span != v1alpha1.SpanGroup && s == nil {
 		return true
 	}
-	s := g.in.span
 	if !spanEnded(g.in) || slices.Contains(s.Left, cn.Spec.NodeName) || slices.ContainsFunc(g.pairs, func(pair string) bool {
 		a, b, _ := strings.Cut(pair, "<->")
 		return a == cn.Spec.NodeName || b == cn.Spec.NodeName

@@ -77,6 +77,9 @@ func stepSpan(in spanInput) spanState {
 	switch {
 	case in.run == nil || !spanned:
 		g.deletePods(func(*corev1.Pod) bool { return false })
+		if g.saved != nil && g.saved.Stage == v1alpha1.StageEnded {
+			g.out.span = g.saved.DeepCopy() // the spec has become one of span Node; what the run showed still decides its verdict
+		}
 		return g.out
 	case g.saved == nil:
 		g.span = &v1alpha1.SpanStatus{RunID: in.run.ID, Stage: v1alpha1.StageNodes}

@@ -89,7 +89,7 @@ func culpritNames(culprits []v1alpha1.Culprit) []string {
 
 // spanOutcome is the group's stage as one more outcome beside those of so many nodes: it decides with them.
 func spanOutcome(spec *v1alpha1.CommGroupSpec, run *v1alpha1.GroupRunStatus, span *v1alpha1.SpanStatus, nodes int) *outcome {
-	if spec.Span != v1alpha1.SpanGroup || run == nil {
+	if run == nil || spec.Span != v1alpha1.SpanGroup && (span == nil || span.RunID != run.ID) {
 		return nil
 	}
 	o := &outcome{node: "the group", phase: nodeDone}

@@ -113,6 +113,13 @@ func TestReportThatComesWithTheStage(t *testing.T) {
 	if o := spanOutcome(&w.group.Spec, run, span, 2); o.verdict != v1alpha1.VerdictPass {
 		t.Errorf("a communicator over all nodes: %+v", o)
 	}
+	w.group.Spec.Span, span.Verdict = v1alpha1.SpanNode, v1alpha1.VerdictFail
+	if o := spanOutcome(&w.group.Spec, run, span, 2); o == nil || o.verdict != v1alpha1.VerdictFail {
+		t.Errorf("the spec became one of span Node after the run failed over several nodes: %+v", o)
+	}
+	if o := spanOutcome(&w.group.Spec, run, nil, 2); o != nil {
+		t.Errorf("a run of span Node: %+v", o)
+	}
 }
 
 // TestDueScheduleWaitsQuietly: a run that is due and cannot start wakes the controller by what it waits for, not again and again.
