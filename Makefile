@@ -53,7 +53,7 @@ test: setup lint test-unit test-demo ## Lint, all Go tests with -race on a real 
 
 .PHONY: test-unit
 test-unit: simrocm ## All Go tests with -race, on a real API server
-	@kube=$(KUBE); CGO_ENABLED=1 KUBEBUILDER_ASSETS="$$kube" $(GO) test -race ./...
+	@kube=$(KUBE); CGO_ENABLED=1 KUBEBUILDER_ASSETS="$$kube" $(GO) test -race -timeout 30m ./...
 
 .PHONY: test-demo
 test-demo: ## Smoke of the demo: it reaches Ready, a reboot and a lost link are noticed, and a slow link and, over several nodes, a slow NIC are named
