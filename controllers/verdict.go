@@ -311,7 +311,7 @@ func validatedAgain(run *v1alpha1.GroupRunStatus, outcomes []outcome) finding {
 // groupCulprits are the worst few over all nodes: what failed before what could not be measured, links and GPUs
 // before whole nodes.
 func groupCulprits(outcomes []outcome, odd []v1alpha1.Culprit) []v1alpha1.Culprit {
-	const limit, messageLimit = 16, 256
+	const limit, messageLimit = 16, 512
 	type ranked struct {
 		v1alpha1.Culprit
 		verdict, kind int
