@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -127,7 +128,7 @@ func testAssignment() api.SessionAssignment {
 func newFaked(t *testing.T) *faked {
 	t.Helper()
 	f := &faked{link: newMemoryLink(testAssignment()), teams: &fakeTeams{started: make(chan *fakeTeam, 16)}, ready: &fakePreparer{ranks: 4},
-		clock: noticedClock{clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0)), make(chan time.Duration, 1024)}, ended: make(chan error, 1)}
+		clock: noticedClock{clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0)), make(chan *noticedTimer, 1024)}, ended: make(chan error, 1)}
 	f.Session = &Session{Config: Config{Node: "node-a", RunID: "run-1", WaitForSession: time.Minute, ReportGrace: 45 * time.Second, InterruptedGrace: 8 * time.Second},
 		Link: f.link, Host: networkHost{network.NodeHost{Root: t.TempDir()}}, Preparer: f.ready, Teams: f.teams, Clock: f.clock, PodIP: "10.9.0.1",
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
@@ -157,7 +158,7 @@ func (f *faked) wait(t *testing.T) error {
 	}
 }
 
-// step moves the clock by d once somebody waits for that long.
+// step moves the clock by d once somebody waits for that long. A timer that was stopped is nobody's wait any more.
 func (f *faked) step(t *testing.T, d time.Duration) {
 	t.Helper()
 	timer := time.NewTimer(patience)
@@ -165,7 +166,7 @@ func (f *faked) step(t *testing.T, d time.Duration) {
 	for {
 		select {
 		case made := <-f.clock.made:
-			if made == d {
+			if made.d == d && !made.stopped.Load() {
 				f.clock.Step(d)
 				return
 			}
@@ -178,12 +179,24 @@ func (f *faked) step(t *testing.T, d time.Duration) {
 // noticedClock tells of the timers that are made.
 type noticedClock struct {
 	*clocktesting.FakeClock
-	made chan time.Duration
+	made chan *noticedTimer
+}
+
+// noticedTimer knows whether it still runs.
+type noticedTimer struct {
+	clock.Timer
+	d       time.Duration
+	stopped atomic.Bool
+}
+
+func (n *noticedTimer) Stop() bool {
+	n.stopped.Store(true)
+	return n.Timer.Stop()
 }
 
 func (c noticedClock) NewTimer(d time.Duration) clock.Timer {
-	t := c.FakeClock.NewTimer(d)
-	c.made <- d
+	t := &noticedTimer{Timer: c.FakeClock.NewTimer(d), d: d}
+	c.made <- t
 	return t
 }
 

@@ -16,7 +16,7 @@ import (
 
 func TestFileLink(t *testing.T) {
 	dir := t.TempDir()
-	c := noticedClock{clocktesting.NewFakeClock(time.Now()), make(chan time.Duration, 1024)}
+	c := noticedClock{clocktesting.NewFakeClock(time.Now()), make(chan *noticedTimer, 1024)}
 	f := FileLink{Path: filepath.Join(dir, "node-a.json"), StatusPath: filepath.Join(dir, "node-a.json.status"), RunID: "run-1", Clock: c}
 	seen, done := make(chan Seen, 64), make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())

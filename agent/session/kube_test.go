@@ -217,7 +217,7 @@ func TestAgainstAPIServer(t *testing.T) {
 
 	t.Run("may not watch", func(t *testing.T) {
 		cn := s.create(t, "group.node-c")
-		c := noticedClock{clocktesting.NewFakeClock(time.Now()), make(chan time.Duration, 1024)}
+		c := noticedClock{clocktesting.NewFakeClock(time.Now()), make(chan *noticedTimer, 1024)}
 		k := KubeLink{Client: s.client(t, readerUser), Name: types.NamespacedName{Namespace: "default", Name: cn.Name}, RunID: "run-1", Clock: c, Log: log}
 		seen := follow(t, k)
 		await(t, seen, "the session", func(x Seen) bool { return x.Session != nil })

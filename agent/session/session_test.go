@@ -316,9 +316,9 @@ func (f *faked) stepRetry(t *testing.T) {
 	t.Helper()
 	for {
 		select {
-		case d := <-f.clock.made:
-			if d <= backoffMax {
-				f.clock.Step(d)
+		case made := <-f.clock.made:
+			if made.d <= backoffMax && !made.stopped.Load() {
+				f.clock.Step(made.d)
 				return
 			}
 		case <-time.After(patience):
