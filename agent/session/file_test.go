@@ -37,7 +37,7 @@ func TestFileLink(t *testing.T) {
 	}
 	look := func() {
 		t.Helper()
-		if d := <-c.made; d != fileEvery {
+		if d := (<-c.made).d; d != fileEvery {
 			t.Fatalf("the next look comes after %s", d)
 		}
 		c.Step(fileEvery)

@@ -225,7 +225,7 @@ func TestAgainstAPIServer(t *testing.T) {
 		if err := s.admin.Update(ctx, cn); err != nil {
 			t.Fatal(err)
 		}
-		d := <-c.made
+		d := (<-c.made).d
 		if d < pollEvery || d > pollEvery*3/2 {
 			t.Errorf("the next look comes after %s", d)
 		}
