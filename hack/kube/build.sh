@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kubectl available in one folder and prints
 # that folder's path on standard output; everything else goes to standard error.
-#   hack/kube/build.sh [BINARY...]     all five without an argument
+#   hack/kube/build.sh [BINARY...]     the first five without an argument; kubelet and kube-proxy by name
 # Binaries in KUBEBUILDER_ASSETS are taken when etcd and kube-apiserver are there; what is missing is compiled from the
 # Go modules that go.mod pins, once: later calls find it in the cache. With KUBE_RELEASE_URL set to a mirror of Kubernetes'
 # releases (URL/VERSION/bin/OS/ARCH/BINARY, with BINARY.sha256 beside it) what the mirror has is downloaded instead.
@@ -17,9 +17,9 @@ say() { echo "$*" >&2; }
 package_of() {
     case $1 in
     etcd) echo go.etcd.io/etcd/server/v3 ;;
-    kube-apiserver | kube-controller-manager | kube-scheduler | kubectl) echo "k8s.io/kubernetes/cmd/$1" ;;
+    kube-apiserver | kube-controller-manager | kube-scheduler | kubectl | kubelet | kube-proxy) echo "k8s.io/kubernetes/cmd/$1" ;;
     *)
-        say "unknown binary $1: expected etcd, kube-apiserver, kube-controller-manager, kube-scheduler or kubectl"
+        say "unknown binary $1: expected etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, kubelet or kube-proxy"
         exit 2
         ;;
     esac
