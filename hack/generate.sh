@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Generates what follows from the API types: deepcopy code, CRDs, the chart's CRDs and the API reference; and the page of
-# compatibility rules.
+# Generates what follows from the API types: deepcopy code, CRDs, the chart's CRDs and the API reference; the page of
+# compatibility rules; and config/ from the chart.
 # With --check it changes nothing and fails where a generated file is out of date.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,12 +9,14 @@ tool() { # tool NAME PACKAGE: builds a pinned tool once
 }
 tool controller-gen sigs.k8s.io/controller-tools/cmd/controller-gen
 tool crd-ref-docs github.com/elastic/crd-ref-docs
+[ -x bin/helm ] || (cd hack/helm && CGO_ENABLED=0 go build -o ../../bin/helm helm.sh/helm/v4/cmd/helm)
 
 out=.
 if [ "${1:-}" = --check ]; then
   out=$(mktemp -d)
-  trap 'rm -rf "$out"' EXIT
 fi
+helm_home=$(mktemp -d)
+trap 'rm -rf "$helm_home"; [ "$out" = . ] || rm -rf "$out"' EXIT
 mkdir -p "$out/api/v1alpha1" "$out/config/crd/bases" "$out/docs/reference" "$out/charts/commgroup-operator/templates"
 bin/controller-gen object:headerFile=/dev/null crd:crdVersions=v1 paths=./api/... \
   output:object:dir="$out/api/v1alpha1" output:crd:dir="$out/config/crd/bases"
@@ -29,30 +31,41 @@ for kind in commgroups commnodes; do
     printf '{{- end }}\n'
   } >"$out/charts/commgroup-operator/templates/crd-$kind.yaml"
 done
-{ # Everything else of the chart is config/ with the release's namespace and the values put in.
-  echo '{{- /* Generated from config/ by hack/generate.sh. */ -}}'
-  for f in config/rbac/*.yaml config/policy/*.yaml config/manager/*.yaml; do
-    case $f in */kustomization.yaml) continue ;; esac
-    echo '---'
-    sed -e 's/commgroup-system/{{ .Release.Namespace }}/g' \
-      -e 's/^  replicas: 2.*/  replicas: {{ .Values.replicas }}/' \
-      -e 's/commgroup-operator:dev/{{ include "commgroup.image" . }}/g' \
-      -e 's/^\( *\)command: \[\/manager\]/\1imagePullPolicy: {{ .Values.image.pullPolicy }}\n&/' \
-      -e 's/^\( *\)# Image of the ranks.*/\1{{- with .Values.defaultRuntimeImage }}\n\1- --default-runtime-image={{ . }}\n\1{{- end }}/' \
-      -e 's/^\( *\)# Namespaces whose CommGroups.*/\1{{- with .Values.privilegedNamespaces }}\n\1- --privileged-namespaces={{ join "," . }}\n\1{{- end }}/' "$f"
-  done
-  echo '{{- if .Values.gating.enabled }}'
-  for f in config/gating/*.yaml; do
-    case $f in */kustomization.yaml) continue ;; esac
-    echo '---'
-    sed -e 's/commgroup-system/{{ .Release.Namespace }}/g' "$f"
-  done
-  echo '{{- end }}'
-} >"$out/charts/commgroup-operator/templates/operator.yaml"
+# render ARGUMENT...: the chart as Helm renders it, apart from any cluster and from the caller's own Helm settings.
+render() {
+  HELM_CACHE_HOME="$helm_home" HELM_CONFIG_HOME="$helm_home" HELM_DATA_HOME="$helm_home" HELM_PLUGINS="$helm_home" KUBECONFIG=/dev/null \
+    bin/helm template commgroup charts/commgroup-operator --namespace commgroup-system "$@"
+}
+# config/ is the chart with its default values, for those who do not use Helm. Each file is one template; what only Helm
+# uses (its labels, the line that names the source) is left out.
+config_files=(
+  rbac/service_accounts.yaml=serviceaccounts rbac/manager_role.yaml=rbac-manager rbac/agent_roles.yaml=rbac-agent
+  rbac/leader_election.yaml=rbac-leader-election rbac/user_roles.yaml=rbac-users rbac/metrics_reader.yaml=rbac-metrics
+  policy/agent_own_node.yaml=policy-agent-own-node
+  manager/manager.yaml=manager-deployment manager/service.yaml=manager-service manager/pdb.yaml=manager-pdb
+  manager/priority_class.yaml=priorityclass
+  gating/manager_role.yaml=rbac-gating gating/node_marks_policy.yaml=policy-node-marks
+)
+generated=()
+render >"$helm_home/default.yaml"
+render --set gating.enabled=true >"$helm_home/gating.yaml"
+for pair in "${config_files[@]}"; do
+  file=config/${pair%%=*}
+  from=default
+  if [[ $file == config/gating/* ]]; then from=gating; fi
+  mkdir -p "$out/${file%/*}"
+  awk -v source="# Source: commgroup-operator/templates/${pair#*=}.yaml" '
+    /^---$/ { next_document = 1; blank = ""; next }
+    next_document { next_document = 0; wanted = ($0 == source); if (wanted && n++) print "---"; if (/^# Source: /) next }
+    /^$/ { blank = blank "\n"; next }
+    wanted && !/^    (helm.sh\/chart|app.kubernetes.io\/(managed-by|instance)): / { printf "%s%s\n", blank, $0; blank = "" }' "$helm_home/$from.yaml" >"$out/$file"
+  [ -s "$out/$file" ] || { echo "$file would be empty: the chart renders nothing from templates/${pair#*=}.yaml; make config_files of hack/generate.sh fit the chart" >&2; exit 1; }
+  generated+=("$file")
+done
 
 if [ "$out" != . ]; then
   stale=0
-  for f in charts/commgroup-operator/templates/operator.yaml api/v1alpha1/zz_generated.deepcopy.go config/crd/bases/rcclx.io_commgroups.yaml config/crd/bases/rcclx.io_commnodes.yaml \
+  for f in "${generated[@]}" api/v1alpha1/zz_generated.deepcopy.go config/crd/bases/rcclx.io_commgroups.yaml config/crd/bases/rcclx.io_commnodes.yaml \
     docs/reference/api.md docs/compatibility.md charts/commgroup-operator/templates/crd-commgroups.yaml charts/commgroup-operator/templates/crd-commnodes.yaml; do
     if ! diff -u "$f" "$out/$f" >"$out/diff" 2>&1; then
       echo "out of date: $f (run make generate)"

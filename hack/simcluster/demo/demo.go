@@ -209,8 +209,9 @@ func (d *demo) writeImages() (simnode.Images, error) {
 		}
 	}
 	return simnode.Images{
-		"commgroup-operator:dev": {Dir: operator, Entrypoint: []string{"/manager"}},
-		"rocm-sim:dev":           {Dir: rocm},
+		"commgroup-manager:dev": {Dir: operator, Entrypoint: []string{"/manager"}},
+		"commgroup-agent:dev":   {Dir: operator, Entrypoint: []string{"/agent"}},
+		"rocm-sim:dev":          {Dir: rocm},
 	}, nil
 }
 
