@@ -21,7 +21,7 @@ func Advice(w io.Writer, advice []v1alpha1.SettingAdvice) error {
 		if a.MemoryBytes != nil {
 			memory = Bytes(*a.MemoryBytes)
 		}
-		rows = append(rows, []string{a.Name, string(a.State), bands(a, "Wins", 1), bands(a, "Loses", -1), e, memory, orUnknown(a.Recommend)})
+		rows = append(rows, []string{a.Name, string(a.State), Bands(a, "Wins", 1), Bands(a, "Loses", -1), e, memory, orUnknown(a.Recommend)})
 	}
 	if err := table(w, rows); err != nil {
 		return err
@@ -37,8 +37,8 @@ func Advice(w io.Writer, advice []v1alpha1.SettingAdvice) error {
 	return nil
 }
 
-// bands are the ranges of sizes with one outcome; sign makes a loss a positive number.
-func bands(a *v1alpha1.SettingAdvice, outcome string, sign int32) string {
+// Bands are the ranges of sizes with one outcome; sign makes a loss a positive number.
+func Bands(a *v1alpha1.SettingAdvice, outcome string, sign int32) string {
 	var parts []string
 	for _, b := range a.Bands {
 		if b.Outcome != outcome {

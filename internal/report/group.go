@@ -31,8 +31,8 @@ var conditionOrder = []string{
 	v1alpha1.ConditionSettingsPublished, v1alpha1.ConditionSimulated,
 }
 
-// Conditions prints a group's conditions, the summary first.
-func Conditions(w io.Writer, group *v1alpha1.CommGroup) error {
+// OrderedConditions are a group's conditions, the summary first.
+func OrderedConditions(group *v1alpha1.CommGroup) []metav1.Condition {
 	rank := func(c metav1.Condition) int {
 		if i := slices.Index(conditionOrder, c.Type); i >= 0 {
 			return i
@@ -41,8 +41,13 @@ func Conditions(w io.Writer, group *v1alpha1.CommGroup) error {
 	}
 	conditions := slices.Clone(group.Status.Conditions)
 	slices.SortStableFunc(conditions, func(a, b metav1.Condition) int { return cmp.Compare(rank(a), rank(b)) })
+	return conditions
+}
+
+// Conditions prints a group's conditions, the summary first.
+func Conditions(w io.Writer, group *v1alpha1.CommGroup) error {
 	rows := [][]string{{"CONDITION", "STATUS", "REASON", "MESSAGE"}}
-	for _, c := range conditions {
+	for _, c := range OrderedConditions(group) {
 		status := string(c.Status)
 		if c.ObservedGeneration != 0 && c.ObservedGeneration < group.Generation {
 			status += " (of generation " + fmt.Sprint(c.ObservedGeneration) + ")"
@@ -69,7 +74,7 @@ func Settings(w io.Writer, settings []v1alpha1.SettingStatus) error {
 	}
 	rows := [][]string{{"SETTING", "REQUESTED", "EFFECTIVE", "REASON", "SIZES", "VERIFIED"}}
 	for _, s := range settings {
-		rows = append(rows, []string{s.Name, s.Requested, string(s.Effective), s.Reason, sizeRange(s), string(s.Verified)})
+		rows = append(rows, []string{s.Name, s.Requested, string(s.Effective), s.Reason, SizeRange(s), string(s.Verified)})
 	}
 	if err := table(w, rows); err != nil {
 		return err
@@ -89,7 +94,8 @@ func Settings(w io.Writer, settings []v1alpha1.SettingStatus) error {
 	return nil
 }
 
-func sizeRange(s v1alpha1.SettingStatus) string {
+// SizeRange is the range of message sizes that a setting acts on.
+func SizeRange(s v1alpha1.SettingStatus) string {
 	switch {
 	case s.MinBytes == nil && s.MaxBytes == nil:
 		return unknown
@@ -113,15 +119,15 @@ func upTo(maxBytes int64) string {
 // Culprits prints whom the verdict blames, or that there is nobody.
 func Culprits(w io.Writer, culprits []v1alpha1.Culprit) error {
 	for _, c := range culprits {
-		if _, err := fmt.Fprintf(w, "%s: %s\n%s\n", culpritWords(&c), c.Reason, wrap(c.Message)); err != nil {
+		if _, err := fmt.Fprintf(w, "%s: %s\n%s\n", CulpritWords(&c), c.Reason, wrap(c.Message)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// culpritWords names a culprit; the node is told where it is not in the name, and where there is one.
-func culpritWords(c *v1alpha1.Culprit) string {
+// CulpritWords names a culprit; the node is told where it is not in the name, and where there is one.
+func CulpritWords(c *v1alpha1.Culprit) string {
 	text := strings.TrimSpace(c.Kind + " " + c.Name)
 	if c.Node == "" || c.Kind == "Pair" || c.Kind == "Node" && c.Name == c.Node {
 		return text

@@ -23,12 +23,12 @@ func Nodes(w io.Writer, nodes []v1alpha1.CommNode) error {
 func nodeRow(n *v1alpha1.CommNode) []string {
 	row := []string{n.Spec.NodeName, n.Spec.Ranks.Summary}
 	if f := n.Status.Facts; f != nil {
-		row = append(row, fmt.Sprint(f.GPUCount), f.GPUModel, f.GFXTarget, f.Partition, orUnknown(f.ROCm.Version), driver(f.Driver), mesh(f.XGMI))
+		row = append(row, fmt.Sprint(f.GPUCount), f.GPUModel, f.GFXTarget, f.Partition, orUnknown(f.ROCm.Version), Driver(f.Driver), MeshWords(f.XGMI))
 	} else {
 		row = append(row, unknown, unknown, unknown, unknown, unknown, unknown, unknown)
 	}
 	verdict, reason := Outcome(n)
-	return append(row, library(n), orUnknown(string(verdict)), orUnknown(reason))
+	return append(row, Library(n), orUnknown(string(verdict)), orUnknown(reason))
 }
 
 // Outcome is a node's verdict and reason in the run that it is assigned: the agent's report, or the controller's closure
@@ -53,21 +53,24 @@ func Outcome(n *v1alpha1.CommNode) (v1alpha1.Verdict, string) {
 	return "", "waiting"
 }
 
-func driver(d v1alpha1.DriverFacts) string {
+// Driver is the version of the kernel driver, or its kind where it has none.
+func Driver(d v1alpha1.DriverFacts) string {
 	if d.Version != "" {
 		return d.Version
 	}
 	return d.Kind
 }
 
-func mesh(x v1alpha1.XGMIFacts) string {
+// MeshWords is the state of a mesh with its count of links.
+func MeshWords(x v1alpha1.XGMIFacts) string {
 	if x.ExpectedLinks == nil {
 		return fmt.Sprintf("%s (%d links)", x.Mesh, x.Links)
 	}
 	return fmt.Sprintf("%s (%d/%d links)", x.Mesh, x.Links, *x.ExpectedLinks)
 }
 
-func library(n *v1alpha1.CommNode) string {
+// Library is the communication library that a node's ranks loaded.
+func Library(n *v1alpha1.CommNode) string {
 	if n.Status.Run == nil || n.Status.Run.Library == nil {
 		return unknown
 	}

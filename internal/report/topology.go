@@ -27,7 +27,7 @@ func Topology(w io.Writer, n *v1alpha1.CommNode) error {
 		legend = "15 = one xGMI hop, p = over PCIe, ? = no link known"
 	}
 	if _, err := fmt.Fprintf(w, "%s: %d x %s (%s, %s), xGMI mesh %s, %d hive(s); weights by KFD: %s\n",
-		n.Spec.NodeName, f.GPUCount, f.GPUModel, f.GFXTarget, f.Partition, mesh(f.XGMI), f.XGMI.Hives, legend); err != nil {
+		n.Spec.NodeName, f.GPUCount, f.GPUModel, f.GFXTarget, f.Partition, MeshWords(f.XGMI), f.XGMI.Hives, legend); err != nil {
 		return err
 	}
 	if _, err := fmt.Fprintln(w, wrap(countedGPUs(f))); err != nil {
@@ -75,7 +75,7 @@ func countedGPUs(f *v1alpha1.NodeFacts) string {
 	if f.ROCm.RCCLVersion != "" {
 		rocm += ", RCCL " + f.ROCm.RCCLVersion
 	}
-	return strings.Join(append(parts, "amdgpu "+driver(f.Driver), rocm), "; ")
+	return strings.Join(append(parts, "amdgpu "+Driver(f.Driver), rocm), "; ")
 }
 
 func number(n *int32) string {
