@@ -21,6 +21,10 @@ help: ## Show this list
 build: ## Build manager, agent, kubectl-commgroup and simcluster into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ $(COMMANDS)
 
+.PHONY: images
+images: ## Build the images of the manager and of the agent with buildah into bin/images/ (TAG=dev, BASE_IMAGE=scratch)
+	@VERSION="$(VERSION)" hack/images/build.sh bin/images
+
 .PHONY: setup
 setup: ## Make sure of gcc and git: installed as root on Debian, named otherwise
 	@hack/setup.sh
