@@ -187,11 +187,12 @@ func (d *demo) connect() error {
 	return err
 }
 
-// writeImages lays out what stands for the two images. Copies, not links: a later build must not change what runs.
+// writeImages lays out what stands for the images of the Dockerfile and for the runtime image. Copies, not links: a later
+// build must not change what runs.
 func (d *demo) writeImages() (simnode.Images, error) {
-	operator, rocm := d.State.Path("images", "commgroup-operator"), d.State.Path("images", "rocm-sim")
-	for _, name := range []string{"manager", "agent", "rank"} {
-		if err := copyFile(filepath.Join(d.Bin, name), filepath.Join(operator, name)); err != nil {
+	manager, agent, rocm := d.State.Path("images", "commgroup-manager"), d.State.Path("images", "commgroup-agent"), d.State.Path("images", "rocm-sim")
+	for name, dir := range map[string]string{"manager": manager, "agent": agent, "rank": agent} {
+		if err := copyFile(filepath.Join(d.Bin, name), filepath.Join(dir, name)); err != nil {
 			return nil, err
 		}
 	}
