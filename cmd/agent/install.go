@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// installed are the binaries that a run pod needs; they lie side by side in the operator's image.
+// installed are the binaries that a run pod needs; they lie side by side in the agent's image.
 var installed = []string{"agent", "rank"}
 
 func newInstallCommand() *cobra.Command {

@@ -82,7 +82,7 @@ func (o *options) validate() error {
 		errs = append(errs, errors.New("no operator namespace: set --operator-namespace or POD_NAMESPACE"))
 	}
 	if o.agentImage == "" {
-		errs = append(errs, errors.New("no agent image: set --agent-image to the operator's own image"))
+		errs = append(errs, errors.New("no agent image: set --agent-image to the image commgroup-agent of the manager's version"))
 	}
 	if o.maxConcurrent < 1 {
 		errs = append(errs, fmt.Errorf("--max-concurrent-reconciles is %d: it must be at least 1", o.maxConcurrent))
