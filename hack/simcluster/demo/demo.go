@@ -210,8 +210,8 @@ func (d *demo) writeImages() (simnode.Images, error) {
 		}
 	}
 	return simnode.Images{
-		"commgroup-manager:dev": {Dir: operator, Entrypoint: []string{"/manager"}},
-		"commgroup-agent:dev":   {Dir: operator, Entrypoint: []string{"/agent"}},
+		"commgroup-manager:dev": {Dir: manager, Entrypoint: []string{"/manager"}},
+		"commgroup-agent:dev":   {Dir: agent, Entrypoint: []string{"/agent"}},
 		"rocm-sim:dev":          {Dir: rocm},
 	}, nil
 }
