@@ -63,6 +63,10 @@ for pair in "${config_files[@]}"; do
   generated+=("$file")
 done
 
+# Prometheus rules and their runbook pages, Grafana dashboards, kube-state-metrics' configuration.
+go run ./hack/dashboards --out "$out" >"$helm_home/dashboards"
+mapfile -t -O "${#generated[@]}" generated <"$helm_home/dashboards"
+
 if [ "$out" != . ]; then
   stale=0
   for f in "${generated[@]}" api/v1alpha1/zz_generated.deepcopy.go config/crd/bases/rcclx.io_commgroups.yaml config/crd/bases/rcclx.io_commnodes.yaml \
