@@ -1,0 +1,185 @@
+// Command schemarevision counts the schemas of the CRDs. hack/generate.sh runs it over what controller-gen wrote: where the
+// schemas are not those that the last count was for, it counts one up. The count goes into an annotation of each CRD and
+// into a Go constant, so that a manager can tell a CRD that is older than itself. Texts of the fields do not count.
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"sigs.k8s.io/yaml"
+)
+
+// annotation is on each CRD; the generated Go file has it for the manager.
+const annotation = "rcclx.io/schema-revision"
+
+// state is what the generated Go file holds.
+type state struct {
+	revision int
+	hash     string
+}
+
+func main() {
+	crds := flag.String("crds", "", "folder of the CRDs, which are annotated in place")
+	from := flag.String("from", "", "the Go file with the last count")
+	to := flag.String("to", "", "the Go file to write")
+	flag.Parse()
+	if err := run(*crds, *from, *to); err != nil {
+		fmt.Fprintln(os.Stderr, "schemarevision:", err)
+		os.Exit(1)
+	}
+}
+
+func run(crds, from, to string) error {
+	paths, err := filepath.Glob(filepath.Join(crds, "*.yaml"))
+	if err != nil {
+		return err
+	}
+	if len(paths) == 0 {
+		return fmt.Errorf("no CRD in %s: expected what controller-gen writes there", crds)
+	}
+	slices.Sort(paths)
+	var schemas [][]byte
+	texts := map[string][]byte{}
+	for _, path := range paths {
+		if texts[path], err = os.ReadFile(path); err != nil {
+			return err
+		}
+		s, err := schema(texts[path])
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		schemas = append(schemas, s)
+	}
+	last, err := readState(from)
+	if err != nil {
+		return err
+	}
+	now := count(last, schemas)
+	for _, path := range paths {
+		text, err := annotate(texts[path], now.revision)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		if err := os.WriteFile(path, text, 0o644); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(to, constants(now), 0o644)
+}
+
+// schema is what of a CRD decides which objects the API server takes and keeps, in a form that does not depend on the
+// order and layout of its text.
+func schema(crd []byte) ([]byte, error) {
+	var object struct {
+		Metadata struct {
+			Name string `json:"name"`
+		} `json:"metadata"`
+		Spec map[string]any `json:"spec"`
+	}
+	if err := yaml.Unmarshal(crd, &object); err != nil {
+		return nil, err
+	}
+	if object.Metadata.Name == "" || len(object.Spec) == 0 {
+		return nil, errors.New("has no metadata.name or no spec: expected a CustomResourceDefinition")
+	}
+	withoutTexts(object.Spec)
+	return json.Marshal(object)
+}
+
+// withoutTexts drops the fields' descriptions. A field that is itself called so is a schema, not a text.
+func withoutTexts(value any) {
+	switch v := value.(type) {
+	case map[string]any:
+		if _, text := v["description"].(string); text {
+			delete(v, "description")
+		}
+		for _, child := range v {
+			withoutTexts(child)
+		}
+	case []any:
+		for _, child := range v {
+			withoutTexts(child)
+		}
+	}
+}
+
+// count goes on from the last count where the schemas are others than then. The first count is 1.
+func count(last state, schemas [][]byte) state {
+	sum := sha256.Sum256(bytes.Join(schemas, []byte("\n")))
+	now := state{revision: last.revision, hash: hex.EncodeToString(sum[:])}
+	if now.hash != last.hash {
+		now.revision++
+	}
+	return now
+}
+
+var (
+	revisionLine    = regexp.MustCompile(`(?m)^const SchemaRevision = ([0-9]+)$`)
+	hashLine        = regexp.MustCompile(`(?m)^// Hash of the schemas: ([0-9a-f]{64})$`)
+	annotationsLine = regexp.MustCompile(`(?m)^  annotations:\n(?:    \S.*\n)+`)
+)
+
+// readState reads the last count; where there is no file yet it is zero.
+func readState(path string) (state, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return state{}, nil
+	}
+	if err != nil {
+		return state{}, err
+	}
+	s, err := parseState(text)
+	if err != nil {
+		return state{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, nil
+}
+
+func parseState(text []byte) (state, error) {
+	revisions, hashes := revisionLine.FindAllSubmatch(text, -1), hashLine.FindAllSubmatch(text, -1)
+	if len(revisions) != 1 || len(hashes) != 1 {
+		// Two of them are what a merge of two changes leaves. To start at 1 again would let old CRDs pass for new ones.
+		return state{}, fmt.Errorf("holds %d revisions and %d hashes, expected one of each: keep the lines with the greater revision, then run make generate",
+			len(revisions), len(hashes))
+	}
+	revision, err := strconv.Atoi(string(revisions[0][1]))
+	if err != nil || revision < 1 {
+		return state{}, fmt.Errorf("holds revision %s, expected a count from 1 on", revisions[0][1])
+	}
+	return state{revision: revision, hash: string(hashes[0][1])}, nil
+}
+
+func constants(s state) []byte {
+	return fmt.Appendf(nil, `// Code generated by hack/generate.sh. DO NOT EDIT.
+
+package v1alpha1
+
+// AnnotationSchemaRevision is on the CRDs and says which schema they have.
+const AnnotationSchemaRevision = %q
+
+// SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
+// Hash of the schemas: %s
+const SchemaRevision = %d
+`, annotation, s.hash, s.revision)
+}
+
+// annotate adds the revision to a CRD as controller-gen writes it, and leaves the rest of its text as it is.
+func annotate(crd []byte, revision int) ([]byte, error) {
+	place := annotationsLine.FindIndex(crd)
+	if place == nil || bytes.Contains(crd, []byte("    "+annotation+":")) {
+		return nil, fmt.Errorf("has no annotations, or %s already: expected a CRD right from controller-gen", annotation)
+	}
+	return slices.Insert(slices.Clone(crd), place[1], fmt.Appendf(nil, "    %s: %q\n", annotation, strconv.Itoa(revision))...), nil
+}
