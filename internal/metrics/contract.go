@@ -131,8 +131,8 @@ var (
 	RunFinish   = of(Manager, Gauge, "commgroup_run_finish_timestamp_seconds", "End of the last run, seconds since 1970; absent while one goes on.", "1 a group")
 	RunDuration = of(Manager, Gauge, "commgroup_run_duration_seconds", "How long the last run that ended took, seconds.", "1 a group")
 	NextRun     = of(Manager, Gauge, "commgroup_next_run_timestamp_seconds", "When the schedule is due next, seconds since 1970; absent without a schedule.", "1 a group")
-	BudgetUsed  = of(Manager, Gauge, "commgroup_budget_used_gpu_seconds", "GPU time that runs used on the present UTC day, seconds; absent without a budget.", "1 a group")
-	BudgetLimit = of(Manager, Gauge, "commgroup_budget_limit_gpu_seconds", "GPU time that runs may use a UTC day, seconds; absent without a budget.", "1 a group")
+	BudgetUsed  = of(Manager, Gauge, "commgroup_budget_used_gpu_seconds", "GPU time that runs used on the last UTC day with one, seconds; absent without a budget.", "1 a group")
+	BudgetLimit = of(Manager, Gauge, "commgroup_budget_limit_gpu_seconds", "GPU time that runs may use each UTC day, seconds; absent without a budget.", "1 a group")
 	ReportValid = of(Manager, Gauge, "commgroup_report_valid_seconds", "How long a member's report holds, seconds: an older one counts as unknown.", "1 a group")
 
 	OldestReport    = of(Manager, Gauge, "commgroup_oldest_report_timestamp_seconds", "When the member that reported least recently did so, seconds since 1970, by the API server's clock; absent until all have reported once.", "1 a group")

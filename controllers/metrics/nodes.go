@@ -1,0 +1,102 @@
+package metrics
+
+import (
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	contract "rcclx.io/commgroup-operator/internal/metrics"
+)
+
+// oldestReport is absent until every member has reported: of one that never did, no time is known.
+func (s *sampler) oldestReport(members *v1alpha1.MemberCounts, nodes []*v1alpha1.CommNode) {
+	if len(nodes) == 0 || int64(len(nodes)) < int64(members.Selected) {
+		return
+	}
+	var oldest time.Time
+	for _, n := range nodes {
+		at := reportedAt(n)
+		if at.IsZero() {
+			return
+		}
+		if oldest.IsZero() || at.Before(oldest) {
+			oldest = at
+		}
+	}
+	s.addTime(&contract.OldestReport, oldest)
+}
+
+// reportedAt is when the API server took the monitor's last report, by its own clock; zero where it never did.
+func reportedAt(n *v1alpha1.CommNode) time.Time {
+	if n.Status.Facts == nil {
+		return time.Time{}
+	}
+	for i := range n.ManagedFields {
+		f := &n.ManagedFields[i]
+		if f.Manager == v1alpha1.FieldManagerMonitor && f.Operation == metav1.ManagedFieldsOperationApply && f.Time != nil {
+			return f.Time.Time
+		}
+	}
+	return time.Time{}
+}
+
+func (s *sampler) node(n *v1alpha1.CommNode, headline *v1alpha1.Headline) {
+	name := n.Spec.NodeName
+	s.addTime(&contract.NodeLastReport, reportedAt(n), name)
+	verdict, reason, report := outcome(n)
+	if verdict != "" {
+		s.add(&contract.NodeVerdict, 1, name, verdict, reason)
+	}
+	if report == nil {
+		return
+	}
+	if mbps, measured := busBandwidth(report, headline); measured {
+		s.add(&contract.NodeBusBW, float64(mbps)*bytesPerMB, name)
+	}
+	if links := report.Links; links != nil {
+		if gpu, peer, named := strings.Cut(links.Slowest, pairSeparator); named && links.MinMBps > 0 {
+			s.add(&contract.NodeSlowestPair, float64(links.MinMBps)*bytesPerMB, name, gpu, peer)
+		}
+		if links.MedianMBps > 0 {
+			s.add(&contract.NodeMedianPair, float64(links.MedianMBps)*bytesPerMB, name)
+		}
+	}
+}
+
+// outcome is the node's own verdict in the run that it is assigned, and its report where that counts: of the run's id and
+// generation, finished, and the node still what was measured.
+func outcome(n *v1alpha1.CommNode) (verdict, reason string, report *v1alpha1.NodeRunStatus) {
+	run, r := n.Spec.Run, n.Status.Run
+	switch {
+	case run == nil:
+		return "", "", nil
+	case run.Stale != nil:
+		return contract.VerdictStale, run.Stale.Reason, nil
+	case run.Closed != nil:
+		return string(run.Closed.Verdict), run.Closed.Reason, nil
+	case r != nil && r.ID == run.ID && r.Generation == run.Generation && r.Phase == v1alpha1.NodeRunFinished && r.Verdict != "":
+		return string(r.Verdict), r.Reason, r
+	}
+	return "", "", nil
+}
+
+// busBandwidth is the node's own figure of the headline's measurement.
+func busBandwidth(report *v1alpha1.NodeRunStatus, headline *v1alpha1.Headline) (mbps int64, measured bool) {
+	if headline == nil {
+		return 0, false
+	}
+	for i := range report.Results {
+		r := &report.Results[i]
+		if r.Variant != headline.Variant || r.Collective != headline.Collective || r.Datatype != headline.Datatype || placement(r.Placement) != placement(headline.Placement) {
+			continue
+		}
+		for j, size := range r.SizeBytes {
+			if size == headline.SizeBytes && j < len(r.BusBandwidthMBps) {
+				return r.BusBandwidthMBps[j], true
+			}
+		}
+	}
+	return 0, false
+}
