@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -46,7 +47,7 @@ func (r *CommGroupReconciler) apply(ctx context.Context, s *Snapshot, d *Decisio
 	}
 	remove("run pod", d.DeletePods, func() client.Object { return &corev1.Pod{} })
 	remove("commnode", d.DeleteCommNodes, func() client.Object { return &v1alpha1.CommNode{} })
-	remove("configmap", d.DeleteConfigMaps, func() client.Object { return &corev1.ConfigMap{} })
+	remove("configmap", slices.Concat(d.DeleteConfigMaps, d.DeleteArchives), func() client.Object { return &corev1.ConfigMap{} })
 	for i, err := range atOnce(d.CommNodes, func(change CommNodeChange) error { return r.writeCommNode(ctx, change) }) {
 		desired := d.CommNodes[i].Desired
 		if err != nil && desired.Spec.Run != nil && desired.Spec.Run.Closed != nil {
@@ -66,6 +67,7 @@ func (r *CommGroupReconciler) apply(ctx context.Context, s *Snapshot, d *Decisio
 		}
 		try("publish configmap", d.ConfigMap.Name, err)
 	}
+	r.applyArchive(ctx, s, d)
 	try("gating of", s.Group.Name, r.applyNodeMarks(ctx, s, d))
 	return errors.Join(errs...)
 }

@@ -22,7 +22,7 @@ func CacheOptions(operatorNamespace string) cache.Options {
 			&corev1.Node{}:           {Transform: trimNode},
 			&v1alpha1.CommNode{}:     {Transform: trimCommNode},
 			&corev1.Pod{}:            {Label: runPods},
-			&corev1.ConfigMap{}:      {Label: ours},
+			&corev1.ConfigMap{}:      {Label: ours, Transform: trimConfigMap},
 			&corev1.ServiceAccount{}: {Label: ours},
 			&rbacv1.RoleBinding{}:    {Label: ours},
 			&appsv1.DaemonSet{}:      {Label: ours, Namespaces: map[string]cache.Config{operatorNamespace: {}}},

@@ -76,6 +76,7 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	d.LookAt = state.lookAt
 	d.WakeAt = earlier(state.wakeAt, state.span.wakeAt)
 	fillStatus(&d, s, in, &state, outcomes, accepted, results, &compared)
+	d.ArchiveRun, d.DeleteArchives = archiveRun(group, s.Archives)
 	events = append(events, decideGating(&d, s, &in, outcomes, membersErr == nil, &cfg)...)
 	d.Events = slices.Concat(events, d.Events, transitions(group.Status.Conditions, d.Status.Conditions))
 	boundStatus(&d.Status, group.Spec.Benchmark.Thresholds)

@@ -58,6 +58,10 @@ func (r *CommGroupReconciler) gather(ctx context.Context, group *v1alpha1.CommGr
 		if !ownedBy(cm, group) {
 			continue
 		}
+		if cm.Labels[v1alpha1.LabelRole] == v1alpha1.RoleRunArchive {
+			s.Archives = append(s.Archives, Archive{Name: cm.Name, RunID: cm.Annotations[v1alpha1.AnnotationRun]})
+			continue
+		}
 		s.OwnedConfigMaps = append(s.OwnedConfigMaps, cm.Name)
 		if cm.Name == name {
 			s.ConfigMap, s.ConfigMapCertain = cm, true

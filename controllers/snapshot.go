@@ -54,8 +54,9 @@ type Snapshot struct {
 	ConfigMap *corev1.ConfigMap
 	// ConfigMapCertain: the ConfigMap was looked up in the API, so that nil means that there is none.
 	ConfigMapCertain bool
-	// OwnedConfigMaps are the names of all ConfigMaps that carry the group's UID.
+	// OwnedConfigMaps are the names of all ConfigMaps that carry the group's UID, but for the Archives of past runs.
 	OwnedConfigMaps []string
+	Archives        []Archive
 	// ListError is set when a part could not be read; nothing may be concluded then.
 	ListError error
 }
@@ -85,6 +86,9 @@ type Decision struct {
 	ConfigMap *corev1.ConfigMap
 	// DeleteConfigMaps by name, all owned by the group.
 	DeleteConfigMaps []string
+	// ArchiveRun is the id of the run whose results have to be kept, empty where none has; DeleteArchives by name.
+	ArchiveRun     string
+	DeleteArchives []string
 	// LookAt asks to look up the pods of these nodes in the API and to decide again.
 	LookAt []string
 	// NeedConfigMapLookup asks to look the ConfigMap up in the API and to decide again.

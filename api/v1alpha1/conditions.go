@@ -67,7 +67,9 @@ const (
 	// ReasonResultsStale says that nodes were rebooted or changed after they were measured.
 	ReasonResultsStale = "ResultsStale"
 	ReasonSuspended    = "Suspended"
-	ReasonWaiting      = "WaitingForPreconditions"
+	// ReasonRunNotArchived is the event that the results of a run could not be kept for comparison.
+	ReasonRunNotArchived = "RunNotArchived"
+	ReasonWaiting        = "WaitingForPreconditions"
 
 	ReasonAllPassed           = "AllPassed"
 	ReasonInconclusive        = "Inconclusive"
