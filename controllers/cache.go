@@ -12,12 +12,14 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
-// CacheOptions keep in memory only what the controller made, and of nodes only what it looks at.
-func CacheOptions(operatorNamespace string) cache.Options {
+// CacheOptions keep in memory only what the controller made, and of nodes only what it looks at; of the served namespaces
+// alone where such are named.
+func CacheOptions(operatorNamespace string, served ...string) cache.Options {
 	ours := labels.SelectorFromSet(labels.Set{managedByLabel: managedBy})
 	runPods := labels.SelectorFromSet(labels.Set{v1alpha1.LabelRole: v1alpha1.RoleRun})
 	return cache.Options{
-		DefaultTransform: cache.TransformStripManagedFields(),
+		DefaultTransform:  cache.TransformStripManagedFields(),
+		DefaultNamespaces: servedNamespaces(served),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}:           {Transform: trimNode},
 			&v1alpha1.CommNode{}:     {Transform: trimCommNode},

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -217,6 +218,9 @@ type MarkSweeper struct {
 	Now       func() time.Time
 	// Tick says when to sweep.
 	Tick <-chan time.Time
+	// Namespaces are the only ones that the manager serves, and may read; none means all. Marks of groups elsewhere are orphans too:
+	// no manager looks after them.
+	Namespaces []string
 	// Report is told of what could not be done.
 	Report func(error)
 }
@@ -248,7 +252,7 @@ func (m *MarkSweeper) Sweep(ctx context.Context) error {
 	if err := m.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("nodes: %w", err)
 	}
-	live, err := liveGroups(ctx, m.Client)
+	live, err := liveGroups(ctx, m.Client, m.Namespaces)
 	if err != nil {
 		return err
 	}
@@ -256,7 +260,7 @@ func (m *MarkSweeper) Sweep(ctx context.Context) error {
 	if len(writes) == 0 {
 		return nil
 	}
-	fresh, err := liveGroups(ctx, m.APIReader)
+	fresh, err := liveGroups(ctx, m.APIReader, m.Namespaces)
 	if err != nil {
 		return err
 	}
@@ -271,14 +275,19 @@ func (m *MarkSweeper) Sweep(ctx context.Context) error {
 	return nil
 }
 
-func liveGroups(ctx context.Context, reader client.Reader) (map[string]bool, error) {
-	var groups v1alpha1.CommGroupList
-	if err := reader.List(ctx, &groups); err != nil {
-		return nil, fmt.Errorf("commgroups: %w", err)
+func liveGroups(ctx context.Context, reader client.Reader, namespaces []string) (map[string]bool, error) {
+	if len(namespaces) == 0 {
+		namespaces = []string{metav1.NamespaceAll}
 	}
-	live := make(map[string]bool, len(groups.Items))
-	for i := range groups.Items {
-		live[string(groups.Items[i].UID)] = true
+	live := map[string]bool{}
+	for _, namespace := range namespaces {
+		var groups v1alpha1.CommGroupList
+		if err := reader.List(ctx, &groups, client.InNamespace(namespace)); err != nil {
+			return nil, fmt.Errorf("commgroups: %w", err)
+		}
+		for i := range groups.Items {
+			live[string(groups.Items[i].UID)] = true
+		}
 	}
 	return live, nil
 }

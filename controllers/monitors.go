@@ -71,6 +71,8 @@ func monitorFor(group *v1alpha1.CommGroup, members []Member, cfg Config) *appsv1
 	labels[nameLabel] = "commgroup-monitor"
 	annotations := map[string]string{v1alpha1.AnnotationGroup: group.Namespace + "/" + group.Name}
 	selector := map[string]string{v1alpha1.LabelRole: v1alpha1.RoleMonitor, v1alpha1.LabelGroupUID: string(group.UID)}
+	pod := monitorPod(group, members, cfg)
+	cfg.Monitors.set(&pod, cfg.AgentPullPolicy)
 	return &appsv1.DaemonSet{
 		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSet"},
 		// No owner reference: an owner in another namespace is not allowed. The finalizer cleans up.
@@ -84,7 +86,7 @@ func monitorFor(group *v1alpha1.CommGroup, members []Member, cfg Config) *appsv1
 			},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: annotations},
-				Spec:       monitorPod(group, members, cfg),
+				Spec:       pod,
 			},
 		},
 	}

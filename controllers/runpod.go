@@ -93,6 +93,7 @@ func runPodFor(group *v1alpha1.CommGroup, cn *v1alpha1.CommNode, runID string, c
 			InitContainers: []corev1.Container{{
 				Name:            "install-agent",
 				Image:           cfg.AgentImage,
+				ImagePullPolicy: cfg.AgentPullPolicy,
 				Command:         []string{agentBinary, "install", runBinFolder},
 				SecurityContext: security,
 				VolumeMounts:    []corev1.VolumeMount{bin},

@@ -15,6 +15,12 @@ type Config struct {
 	OperatorNamespace string
 	// AgentImage holds /agent: the monitors run it, run pods copy the binary out of it.
 	AgentImage string
+	// AgentPullPolicy of that image; empty leaves it to the kubelet's default.
+	AgentPullPolicy corev1.PullPolicy
+	// Monitors are the options of the monitors' pods.
+	Monitors MonitorOptions
+	// Namespaces are the only ones that the operator serves; none means all.
+	Namespaces []string
 	// DefaultRuntimeImage of run pods whose CommGroup names none; may be empty.
 	DefaultRuntimeImage string
 	// PrivilegedNamespaces are those whose CommGroups may do what reaches beyond their namespace: run pods in the node's

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap/zapcore"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -36,6 +37,13 @@ type options struct {
 	operatorNamespace       string
 	agentImage              string
 	defaultRuntimeImage     string
+	agentPullPolicy         string
+	agentPullSecrets        []string
+	monitorResources        string
+	monitorTolerations      string
+	monitorPriorityClass    string
+	namespaces              []string
+	metricsCertDir          string
 	privilegedNamespaces    []string
 	runPriorityClass        string
 	maxConcurrent           int
@@ -67,6 +75,13 @@ func newCommand() *cobra.Command {
 	f.BoolVar(&o.leaderElect, "leader-elect", true, "let one of several managers lead")
 	f.StringVar(&o.operatorNamespace, "operator-namespace", os.Getenv("POD_NAMESPACE"), "namespace of the monitors and of the leader's lease; default $POD_NAMESPACE")
 	f.StringVar(&o.agentImage, "agent-image", "", "image that holds /agent (required)")
+	f.StringVar(&o.agentPullPolicy, "agent-image-pull-policy", "", "when the kubelet pulls the agent's image: Always, IfNotPresent or Never; empty leaves it to the kubelet")
+	f.StringSliceVar(&o.agentPullSecrets, "agent-pull-secrets", nil, "Secrets of the operator's namespace with which monitors pull the agent's image, separated by commas")
+	f.StringVar(&o.monitorResources, "monitor-resources", "", "resources of a monitor, as JSON; empty means 10m of a core and 32Mi to 128Mi of memory")
+	f.StringVar(&o.monitorTolerations, "monitor-tolerations", "", "tolerations of the monitors, as JSON; empty means every taint")
+	f.StringVar(&o.monitorPriorityClass, "monitor-priority-class", "", "PriorityClass of the monitors; empty leaves it to the cluster's default")
+	f.StringSliceVar(&o.namespaces, "namespaces", nil, "the only namespaces whose CommGroups are served, separated by commas; empty means all")
+	f.StringVar(&o.metricsCertDir, "metrics-cert-dir", "", "folder of the metrics' certificate, with tls.crt and tls.key; empty makes one at each start and signs it itself")
 	f.StringVar(&o.defaultRuntimeImage, "default-runtime-image", "", "image of the ranks for CommGroups that name none")
 	f.StringSliceVar(&o.privilegedNamespaces, "privileged-namespaces", nil, "namespaces whose CommGroups may use the nodes' own network (network.mode Host) and mark nodes (gating.mode Enforce), separated by commas; default none")
 	f.StringVar(&o.runPriorityClass, "run-priority-class", "", "PriorityClass of run pods whose CommGroup names none; empty leaves it to the cluster's default")
@@ -87,7 +102,26 @@ func (o *options) validate() error {
 	if o.maxConcurrent < 1 {
 		errs = append(errs, fmt.Errorf("--max-concurrent-reconciles is %d: it must be at least 1", o.maxConcurrent))
 	}
+	switch corev1.PullPolicy(o.agentPullPolicy) {
+	case "", corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever:
+	default:
+		errs = append(errs, fmt.Errorf("--agent-image-pull-policy is %q: expected Always, IfNotPresent or Never", o.agentPullPolicy))
+	}
+	errs = append(errs, controllers.CheckNamespaces(o.operatorNamespace, o.namespaces, o.privilegedNamespaces))
 	return errors.Join(errs...)
+}
+
+// monitors are the options of the monitors' pods.
+func (o *options) monitors() (controllers.MonitorOptions, error) {
+	m := controllers.MonitorOptions{PriorityClass: o.monitorPriorityClass, PullSecrets: o.agentPullSecrets}
+	var err error
+	if m.Resources, err = controllers.ParseResources(o.monitorResources); err != nil {
+		return m, fmt.Errorf("--monitor-resources: %w", err)
+	}
+	if m.Tolerations, err = controllers.ParseTolerations(o.monitorTolerations); err != nil {
+		return m, fmt.Errorf("--monitor-tolerations: %w", err)
+	}
+	return m, nil
 }
 
 // bindAddress binds to the pod's own address where it is known, IPv6 included; "0" turns a server off.
@@ -100,6 +134,10 @@ func bindAddress(port int) string {
 
 func run(o options) error {
 	if err := o.validate(); err != nil {
+		return err
+	}
+	monitors, err := o.monitors()
+	if err != nil {
 		return err
 	}
 	level, err := zapcore.ParseLevel(o.logLevel)
@@ -125,9 +163,9 @@ func run(o options) error {
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme: scheme,
-		Cache:  controllers.CacheOptions(o.operatorNamespace),
+		Cache:  controllers.CacheOptions(o.operatorNamespace, o.namespaces...),
 		Metrics: metricsserver.Options{
-			BindAddress: bindAddress(o.metricsPort), SecureServing: true,
+			BindAddress: bindAddress(o.metricsPort), SecureServing: true, CertDir: o.metricsCertDir,
 			FilterProvider: filters.WithAuthenticationAndAuthorization,
 		},
 		HealthProbeBindAddress:  bindAddress(o.healthPort),
@@ -149,6 +187,9 @@ func run(o options) error {
 		Config: controllers.Config{
 			OperatorNamespace:    o.operatorNamespace,
 			AgentImage:           o.agentImage,
+			AgentPullPolicy:      corev1.PullPolicy(o.agentPullPolicy),
+			Monitors:             monitors,
+			Namespaces:           o.namespaces,
 			DefaultRuntimeImage:  o.defaultRuntimeImage,
 			PrivilegedNamespaces: o.privilegedNamespaces,
 			RunPriorityClass:     o.runPriorityClass,

@@ -1,7 +1,44 @@
-{{- /* commgroup.image: takes the list of the root and an image's values; a digest wins over a tag. */ -}}
+{{- /* commgroup.image: the reference of an image; takes the list of the root and the image's values. */ -}}
 {{- define "commgroup.image" -}}
 {{- $root := index . 0 }}{{ $image := index . 1 -}}
-{{- $registry := $image.registry | default $root.Values.global.imageRegistry -}}
-{{- with $registry }}{{ trimSuffix "/" . }}/{{ end }}{{ $image.repository }}
+{{- with $image.registry | default $root.Values.global.imageRegistry }}{{ trimSuffix "/" . }}/{{ end }}{{ $image.repository }}
 {{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default $root.Chart.AppVersion }}{{ end -}}
+{{- end }}
+
+{{- /* commgroup.labels: takes the list of the root and app.kubernetes.io/name. */ -}}
+{{- define "commgroup.labels" -}}
+{{- $root := index . 0 -}}
+app.kubernetes.io/name: {{ index . 1 }}
+app.kubernetes.io/part-of: commgroup-operator
+app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" }}
+{{- with $root.Values.global.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- /* commgroup.pullSecrets: their names, joined by commas. */ -}}
+{{- define "commgroup.pullSecrets" -}}
+{{- $names := list }}{{ range .Values.global.imagePullSecrets }}{{ $names = append $names .name }}{{ end }}{{ join "," $names }}
+{{- end }}
+
+{{- /* commgroup.scrape: what ServiceMonitor and PodMonitor share of an endpoint; takes the list of the root and its values. */ -}}
+{{- define "commgroup.scrape" -}}
+{{- $root := index . 0 }}{{ $v := index . 1 -}}
+scheme: https
+path: /metrics
+honorLabels: {{ $v.honorLabels }}
+tlsConfig: {{- toYaml $root.Values.metrics.tlsConfig | nindent 2 }}
+{{- with $v.interval }}
+interval: {{ . }}
+{{- end }}
+{{- with $v.scrapeTimeout }}
+scrapeTimeout: {{ . }}
+{{- end }}
+{{- with $v.relabelings }}
+relabelings: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $v.metricRelabelings }}
+metricRelabelings: {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
