@@ -2,6 +2,7 @@
 package main
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -18,8 +19,8 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -49,6 +50,7 @@ type options struct {
 	maxConcurrent           int
 	kubeAPIQPS              float32
 	logLevel                string
+	observeOptions
 }
 
 func main() {
@@ -88,6 +90,7 @@ func newCommand() *cobra.Command {
 	f.IntVar(&o.maxConcurrent, "max-concurrent-reconciles", 4, "CommGroups worked on at once")
 	f.Float32Var(&o.kubeAPIQPS, "kube-api-qps", -1, "requests per second to the API server; -1 leaves it to the server's own fairness")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info or error")
+	o.observeOptions.addFlags(f)
 	return cmd
 }
 
@@ -166,8 +169,9 @@ func run(o options) error {
 		Cache:  controllers.CacheOptions(o.operatorNamespace, o.namespaces...),
 		Metrics: metricsserver.Options{
 			BindAddress: bindAddress(o.metricsPort), SecureServing: true, CertDir: o.metricsCertDir,
-			FilterProvider: filters.WithAuthenticationAndAuthorization,
+			FilterProvider: filters.WithAuthenticationAndAuthorization, TLSOpts: []func(*tls.Config){withoutHTTP2},
 		},
+		PprofBindAddress:        o.pprofAddress(),
 		HealthProbeBindAddress:  bindAddress(o.healthPort),
 		LeaderElection:          o.leaderElect,
 		LeaderElectionID:        "commgroup-manager.rcclx.io",
@@ -198,7 +202,7 @@ func run(o options) error {
 	if err := reconciler.SetupWithManager(mgr, o.maxConcurrent); err != nil {
 		return err
 	}
-	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
+	if err := o.observe(mgr, ctrlmetrics.Registry); err != nil {
 		return err
 	}
 	return mgr.Start(ctrl.SetupSignalHandler())
