@@ -2,6 +2,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -54,7 +55,7 @@ type options struct {
 }
 
 func main() {
-	if err := newCommand().Execute(); err != nil {
+	if err := newCommand().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "manager:", err)
 		os.Exit(1)
 	}
@@ -69,7 +70,7 @@ func newCommand() *cobra.Command {
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		RunE:          func(*cobra.Command, []string) error { return run(o) },
+		RunE:          func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o) },
 	}
 	f := cmd.Flags()
 	f.IntVar(&o.metricsPort, "metrics-port", 8443, "port of the metrics (HTTPS, with authentication and authorization), on $POD_IP where it is set; 0 turns them off")
@@ -135,7 +136,7 @@ func bindAddress(port int) string {
 	return net.JoinHostPort(os.Getenv("POD_IP"), strconv.Itoa(port))
 }
 
-func run(o options) error {
+func run(ctx context.Context, o options) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
@@ -160,6 +161,9 @@ func run(o options) error {
 	restConfig.UserAgent = "commgroup-manager"
 	now := serverclock.New(clock.RealClock{})
 	restConfig.Wrap(now.Wrap)
+	if err := checkSchemas(ctx, restConfig, v1alpha1.SchemaRevision); err != nil {
+		return err
+	}
 
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
@@ -205,5 +209,5 @@ func run(o options) error {
 	if err := o.observe(mgr, ctrlmetrics.Registry); err != nil {
 		return err
 	}
-	return mgr.Start(ctrl.SetupSignalHandler())
+	return mgr.Start(ctx)
 }

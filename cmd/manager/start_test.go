@@ -1,0 +1,209 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/testenv"
+)
+
+const managerUser = "system:serviceaccount:commgroup-system:commgroup-manager"
+
+// TestStart goes through what a manager finds at its start on a real API server, as its own account: it starts where the
+// CRDs are of its own revision, and else ends at once and says why.
+func TestStart(t *testing.T) {
+	env, err := testenv.Environment()
+	if err != nil {
+		t.Fatal(err)
+	}
+	crds := env.CRDDirectoryPaths
+	env.CRDDirectoryPaths, env.ErrorIfCRDPathMissing = nil, false
+	config, err := env.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := env.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	admin, err := client.New(config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asManager(t, env)
+
+	refused(t, "may not read CRDs", "let the manager's account get it")
+	grant(t, admin)
+	refused(t, "no CRDs", "CRD commgroups.rcclx.io is not installed", "CRD commnodes.rcclx.io is not installed", "kubectl apply --server-side")
+	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: crds, ErrorIfPathMissing: true}); err != nil {
+		t.Fatal(err)
+	}
+	annotate(t, admin, "commnodes.rcclx.io", "")
+	refused(t, "a CRD from before the revisions", "CRD commnodes.rcclx.io has no annotation")
+	annotate(t, admin, "commnodes.rcclx.io", fmt.Sprint(v1alpha1.SchemaRevision+1))
+	started(t, "one equal, one newer")
+	// The manager of the next schema on these CRDs.
+	if err := checkSchemas(t.Context(), config, v1alpha1.SchemaRevision+1); err == nil ||
+		!strings.Contains(err.Error(), fmt.Sprintf("CRD commgroups.rcclx.io has schema revision %d, this manager needs %d", v1alpha1.SchemaRevision, v1alpha1.SchemaRevision+1)) ||
+		strings.Contains(err.Error(), "commnodes") {
+		t.Errorf("an older CRD: error %v, expected one that names it and both revisions", err)
+	}
+}
+
+// asManager lets the manager find a kubeconfig of its account.
+func asManager(t *testing.T, env *envtest.Environment) {
+	t.Helper()
+	user, err := env.AddUser(envtest.User{Name: managerUser, Groups: []string{"system:serviceaccounts"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig, err := user.KubeConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(path, kubeconfig, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBECONFIG", path)
+	t.Setenv("POD_NAMESPACE", "commgroup-system")
+	t.Setenv("POD_IP", "127.0.0.1")
+}
+
+// grant makes what config/rbac gives the manager.
+func grant(t *testing.T, admin client.Client) {
+	t.Helper()
+	if err := admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "commgroup-system"}}); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(testenv.Root(), "config", "rbac", "manager_role.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := 0
+	for decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096); ; {
+		var raw runtime.RawExtension
+		if err := decoder.Decode(&raw); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		object, _, err := clientgoscheme.Codecs.UniversalDeserializer().Decode(raw.Raw, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := admin.Create(t.Context(), object.(client.Object)); err != nil {
+			t.Fatal(err)
+		}
+		made++
+	}
+	if made == 0 {
+		t.Fatal("config/rbac/manager_role.yaml holds no object")
+	}
+}
+
+// annotate sets a CRD's revision, or takes it away.
+func annotate(t *testing.T, admin client.Client, name, revision string) {
+	t.Helper()
+	var crd metav1.PartialObjectMetadata
+	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	if err := admin.Get(t.Context(), client.ObjectKey{Name: name}, &crd); err != nil {
+		t.Fatal(err)
+	}
+	base := crd.DeepCopy()
+	delete(crd.Annotations, v1alpha1.AnnotationSchemaRevision)
+	if revision != "" {
+		crd.Annotations[v1alpha1.AnnotationSchemaRevision] = revision
+	}
+	if err := admin.Patch(t.Context(), &crd, client.MergeFrom(base)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// manager runs the command with everything that a person may not leave out.
+func manager(ctx context.Context, arguments ...string) error {
+	cmd := newCommand()
+	cmd.SetArgs(append([]string{"--agent-image=commgroup-agent:dev", "--metrics-port=0", "--leader-elect=false"}, arguments...))
+	return cmd.ExecuteContext(ctx)
+}
+
+// refused expects the manager to end by itself, with all of the given texts. Roles may take a moment to be known.
+func refused(t *testing.T, what string, texts ...string) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		ctx, cancel := context.WithDeadline(t.Context(), deadline)
+		err := manager(ctx, "--health-port=0")
+		cancel()
+		missing := ""
+		for _, text := range texts {
+			if err == nil || !strings.Contains(err.Error(), text) {
+				missing = text
+			}
+		}
+		if missing == "" {
+			return
+		}
+		if err == nil || !strings.Contains(err.Error(), "forbidden") || time.Now().After(deadline) {
+			t.Fatalf("%s: the manager ended with %v, expected %q", what, err, missing)
+		}
+	}
+}
+
+// started expects the manager to become ready, and to end without an error when asked to.
+func started(t *testing.T, what string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := listener.Addr().(*net.TCPAddr).Port
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- manager(ctx, fmt.Sprintf("--health-port=%d", port)) }()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for ready := false; !ready; {
+		select {
+		case err := <-ended:
+			t.Fatalf("%s: the manager ended with %v, expected it to become ready", what, err)
+		case <-ctx.Done():
+			t.Fatalf("%s: the manager was not ready within a minute", what)
+		case <-tick.C:
+			response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/readyz", port))
+			ready = err == nil && response.StatusCode == http.StatusOK
+			if err == nil {
+				_ = response.Body.Close()
+			}
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("%s: the manager ended with %v after it was asked to, expected no error", what, err)
+	}
+}
