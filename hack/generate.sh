@@ -53,7 +53,7 @@ config_files=(
 )
 generated=()
 render >"$helm_home/default.yaml"
-render --set gating.enabled=true >"$helm_home/gating.yaml"
+render --set gating.enabled=true --set "privilegedNamespaces={ml}" >"$helm_home/gating.yaml"
 for pair in "${config_files[@]}"; do
   file=config/${pair%%=*}
   from=default

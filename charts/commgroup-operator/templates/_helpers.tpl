@@ -42,3 +42,32 @@ relabelings: {{- toYaml . | nindent 2 }}
 metricRelabelings: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
+
+{{- /* Rules of NetworkPolicies. */ -}}
+{{- define "commgroup.apiServerEgress" -}}
+# Name servers.
+- ports:
+    - {port: 53, protocol: UDP}
+    - {port: 53, protocol: TCP}
+# The API server.
+- ports:
+    {{- range .Values.networkPolicy.apiServerPorts }}
+    - {port: {{ . }}, protocol: TCP}
+    {{- end }}
+  {{- with .Values.networkPolicy.apiServerCIDRs }}
+  to:
+    {{- range . }}
+    - ipBlock: {cidr: {{ . | quote }}}
+    {{- end }}
+  {{- end }}
+{{- end }}
+{{- define "commgroup.metricsIngress" -}}
+{{- $root := index . 0 -}}
+{{- if $root.Values.metrics.enabled }}
+- ports:
+    - {port: {{ index . 1 }}, protocol: TCP}
+  {{- with $root.Values.networkPolicy.metricsFrom }}
+  from: {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end }}
+{{- end }}
