@@ -69,7 +69,7 @@ func TestDownLeavesOtherDirectoriesAlone(t *testing.T) {
 	if err := Down(state, t.Logf); err == nil {
 		t.Error("a directory that simcluster did not make was accepted")
 	}
-	if err := state.create(); err == nil {
+	if err := state.Claim(); err == nil {
 		t.Error("a directory with files in it was taken as a state directory")
 	}
 	if _, err := os.Stat(kept); err != nil {

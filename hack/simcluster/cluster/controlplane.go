@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,20 +33,42 @@ type ControlPlane struct {
 	State
 	PKI    *PKI
 	Server string
+	// address is the API server's host:port; routed says that it is no loopback address.
+	address string
+	routed  bool
 }
 
-// Up starts etcd, the API server, the controller manager and the scheduler from the binaries in a folder and waits until
-// each is ready. log gets one line a step.
+// apiServerPort is that of an API server with an address of its own.
+const apiServerPort = 6443
+
+// Options of a control plane.
+type Options struct {
+	// Address that the API server listens on, where real nodes and pods reach it. Unset means a loopback address, which only
+	// processes of this machine's own network reach and which no Endpoints object may hold.
+	Address net.IP
+	// Claimed says that the caller made the state directory by State.Claim.
+	Claimed bool
+}
+
+// Up starts etcd, the API server, the controller manager and the scheduler from the binaries in a folder, on loopback
+// addresses, and waits until each is ready. log gets one line a step.
 func Up(ctx context.Context, state State, binaries string, log func(format string, args ...any)) (*ControlPlane, error) {
-	if err := state.create(); err != nil {
-		return nil, err
+	return UpWith(ctx, state, binaries, Options{}, log)
+}
+
+// UpWith is Up with options.
+func UpWith(ctx context.Context, state State, binaries string, o Options, log func(format string, args ...any)) (*ControlPlane, error) {
+	if !o.Claimed {
+		if err := state.Claim(); err != nil {
+			return nil, err
+		}
 	}
 	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
 		if _, err := os.Stat(filepath.Join(binaries, name)); err != nil {
 			return nil, fmt.Errorf("%s is not in %s: run hack/kube/build.sh first: %w", name, binaries, err)
 		}
 	}
-	pki, err := issueAll(state.Path("pki"))
+	pki, err := issueAll(state.Path("pki"), o)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +76,11 @@ func Up(ctx context.Context, state State, binaries string, log func(format strin
 	if err != nil {
 		return nil, err
 	}
-	cp := &ControlPlane{State: state, PKI: pki, Server: "https://127.0.0.1:" + strconv.Itoa(ports[2])}
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[2]))
+	if o.Address != nil {
+		address = net.JoinHostPort(o.Address.String(), strconv.Itoa(apiServerPort))
+	}
+	cp := &ControlPlane{State: state, PKI: pki, Server: "https://" + address, address: address, routed: o.Address != nil}
 	for name, path := range map[string]string{
 		"admin": state.Kubeconfig(), "kube-controller-manager": state.Path("pki", "kube-controller-manager.kubeconfig"),
 		"kube-scheduler": state.Path("pki", "kube-scheduler.kubeconfig"),
@@ -70,7 +97,7 @@ func Up(ctx context.Context, state State, binaries string, log func(format strin
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range []process{etcd(cp, binaries, ports[0], ports[1]), apiServer(cp, binaries, ports[0], ports[2])} {
+	for _, p := range []process{etcd(cp, binaries, ports[0], ports[1]), apiServer(cp, binaries, ports[0])} {
 		begin := time.Now()
 		if err := state.startAndWait(ctx, strict, p); err != nil {
 			return nil, err
@@ -110,16 +137,20 @@ func (cp *ControlPlane) waitForServiceAccount(ctx context.Context) error {
 	}
 }
 
-func issueAll(dir string) (*PKI, error) {
+func issueAll(dir string, o Options) (*PKI, error) {
 	pki, err := NewPKI(dir)
 	if err != nil {
 		return nil, err
 	}
 	loopback := []net.IP{net.IPv4(127, 0, 0, 1), net.IPv4(10, 96, 0, 1)}
+	apiServer := loopback
+	if o.Address != nil {
+		apiServer = append(slices.Clone(loopback), o.Address)
+	}
 	serverNames := []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
 	for name, id := range map[string]Identity{
 		"etcd":                    {CN: "etcd", IPs: loopback, DNSNames: []string{"localhost"}},
-		"kube-apiserver":          {CN: "kube-apiserver", IPs: loopback, DNSNames: serverNames},
+		"kube-apiserver":          {CN: "kube-apiserver", IPs: apiServer, DNSNames: serverNames},
 		"kube-apiserver-kubelet":  {CN: KubeletClientName},
 		"admin":                   {CN: "simcluster-admin", Organizations: []string{"system:masters"}},
 		"kube-controller-manager": {CN: "system:kube-controller-manager"},
@@ -161,15 +192,14 @@ func etcd(cp *ControlPlane, binaries string, clientPort, peerPort int) process {
 	}
 }
 
-func apiServer(cp *ControlPlane, binaries string, etcdPort, port int) process {
+func apiServer(cp *ControlPlane, binaries string, etcdPort int) process {
 	pki := cp.PKI
-	return process{
+	host, port, _ := net.SplitHostPort(cp.address) // JoinHostPort made it
+	p := process{
 		name: "kube-apiserver", readyURL: cp.Server + "/readyz", deadline: readyDeadline, env: []string{"GOMEMLIMIT=1GiB"},
 		argv: []string{
 			filepath.Join(binaries, "kube-apiserver"),
-			"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
-			// A loopback address is not allowed in an Endpoints object.
-			"--endpoint-reconciler-type=none",
+			"--bind-address=" + host, "--advertise-address=" + host, "--secure-port=" + port,
 			"--tls-cert-file=" + pki.CertFile("kube-apiserver"), "--tls-private-key-file=" + pki.KeyFile("kube-apiserver"),
 			"--client-ca-file=" + pki.CertFile("ca"),
 			fmt.Sprintf("--etcd-servers=https://127.0.0.1:%d", etcdPort), "--etcd-cafile=" + pki.CertFile("ca"),
@@ -188,6 +218,11 @@ func apiServer(cp *ControlPlane, binaries string, etcdPort, port int) process {
 			"--profiling=false",
 		},
 	}
+	if !cp.routed {
+		// A loopback address is not allowed in an Endpoints object.
+		p.argv = append(p.argv, "--endpoint-reconciler-type=none")
+	}
+	return p
 }
 
 func controllerManager(cp *ControlPlane, binaries string, port int) process {

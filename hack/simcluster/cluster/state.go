@@ -54,8 +54,8 @@ func (s State) Exists() bool {
 	return err == nil
 }
 
-// create makes the directory, empty and marked.
-func (s State) create() error {
+// Claim makes the directory, empty and marked.
+func (s State) Claim() error {
 	entries, err := os.ReadDir(s.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -99,9 +99,26 @@ func WriteJSON(path string, value any) error {
 
 // WriteKubeconfig writes a kubeconfig for a client certificate. Paths in it are absolute.
 func WriteKubeconfig(path, server string, pki *PKI, certName string) error {
+	return writeKubeconfig(path, certName, &clientcmdapi.Cluster{Server: server, CertificateAuthority: pki.CertFile("ca")},
+		&clientcmdapi.AuthInfo{ClientCertificate: pki.CertFile(certName), ClientKey: pki.KeyFile(certName)})
+}
+
+// WriteInlineKubeconfig writes one that holds certificate and key, for a place that does not see the files.
+func WriteInlineKubeconfig(path, server string, pki *PKI, certName string) error {
+	ca, err1 := os.ReadFile(pki.CertFile("ca"))
+	cert, err2 := os.ReadFile(pki.CertFile(certName))
+	key, err3 := os.ReadFile(pki.KeyFile(certName))
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return err
+	}
+	return writeKubeconfig(path, certName, &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca},
+		&clientcmdapi.AuthInfo{ClientCertificateData: cert, ClientKeyData: key})
+}
+
+func writeKubeconfig(path, certName string, cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) error {
 	config := clientcmdapi.NewConfig()
-	config.Clusters["simcluster"] = &clientcmdapi.Cluster{Server: server, CertificateAuthority: pki.CertFile("ca")}
-	config.AuthInfos[certName] = &clientcmdapi.AuthInfo{ClientCertificate: pki.CertFile(certName), ClientKey: pki.KeyFile(certName)}
+	config.Clusters["simcluster"] = cluster
+	config.AuthInfos[certName] = user
 	config.Contexts["simcluster"] = &clientcmdapi.Context{Cluster: "simcluster", AuthInfo: certName, Namespace: "default"}
 	config.CurrentContext = "simcluster"
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
