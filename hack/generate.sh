@@ -36,6 +36,9 @@ for kind in commgroups commnodes; do
     printf '{{- end }}\n'
   } >"$out/charts/commgroup-operator/templates/crd-$kind.yaml"
 done
+# The chart's schema, and the table of its values.
+[ "$out" = . ] || cp docs/chart.md "$out/docs/chart.md"
+go run ./hack/chartdoc charts/commgroup-operator/values.yaml "$out/charts/commgroup-operator/values.schema.json" "$out/docs/chart.md"
 # render ARGUMENT...: the chart as Helm renders it, apart from any cluster and from the caller's own Helm settings.
 render() {
   HELM_CACHE_HOME="$helm_home" HELM_CONFIG_HOME="$helm_home" HELM_DATA_HOME="$helm_home" HELM_PLUGINS="$helm_home" KUBECONFIG=/dev/null \
@@ -51,7 +54,7 @@ config_files=(
   manager/priority_class.yaml=priorityclass
   gating/manager_role.yaml=rbac-gating gating/node_marks_policy.yaml=policy-node-marks
 )
-generated=()
+generated=(charts/commgroup-operator/values.schema.json docs/chart.md)
 render >"$helm_home/default.yaml"
 render --set gating.enabled=true --set "privilegedNamespaces={ml}" >"$helm_home/gating.yaml"
 for pair in "${config_files[@]}"; do
