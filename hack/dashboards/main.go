@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"rcclx.io/commgroup-operator/dashboards/grafana"
 	"rcclx.io/commgroup-operator/dashboards/prometheus"
 )
 
@@ -59,5 +60,12 @@ func generate() (map[string][]byte, error) {
 		files["docs/runbooks/alerts/"+a.Name+".md"] = a.Markdown()
 	}
 	files["docs/runbooks/alerts/README.md"] = prometheus.Index()
+	for _, d := range grafana.Dashboards() {
+		text, err := d.JSON()
+		if err != nil {
+			return nil, err
+		}
+		files["dashboards/grafana/"+d.UID+".json"], files[chart+"/dashboards/"+d.UID+".json"] = text, text
+	}
 	return files, nil
 }

@@ -1,0 +1,83 @@
+package grafana
+
+import (
+	"fmt"
+
+	"github.com/grafana/grafana-foundation-sdk/go/common"
+
+	"rcclx.io/commgroup-operator/dashboards/promql"
+	"rcclx.io/commgroup-operator/internal/metrics"
+)
+
+func dataSourceRef() common.DataSourceRef {
+	uid, kind := datasource, "prometheus"
+	return common.DataSourceRef{Uid: &uid, Type: &kind}
+}
+
+// measured restricts results to what the variables of the dashboard choose.
+func measured(more ...promql.Match) []promql.Match {
+	return chosen(append([]promql.Match{
+		promql.Is(metrics.LabelCollective, "$collective"), promql.Is(metrics.LabelDatatype, "$datatype"), promql.Is(metrics.LabelPlacement, "$placement"),
+	}, more...)...)
+}
+
+func measuredVariables() []variable {
+	in := of(metrics.Latency)
+	return []variable{
+		namespaceVariable(!all), groupVariable(!all),
+		{metrics.LabelCollective, "Collective", in, false}, {metrics.LabelDatatype, "Datatype", in, false}, {metrics.LabelPlacement, "Placement", in, false},
+	}
+}
+
+// series gives each series one label to tell it by: the variant, and the span and dimension.
+func series(expression string) string {
+	return fmt.Sprintf(`label_join(%s, "series", " ", "variant", "dimension")`, expression)
+}
+
+var resultLabels = []string{metrics.LabelVariant, metrics.LabelDimension, metrics.LabelSize}
+
+func group() Dashboard {
+	bus := func(statistic string) string {
+		return series(promql.Max(promql.Of(metrics.BusBandwidth, measured(promql.Is(metrics.LabelStatistic, statistic))...), resultLabels...))
+	}
+	return Dashboard{
+		UID: "commgroup-group", Title: "CommGroup - group", Description: "One CommGroup: verdict, bandwidth and latency by size, gain of the settings, and what is in effect.",
+		variables: measuredVariables(),
+		rows: []row{
+			{"Now", []panel{
+				{kind: words, title: "Verdict", width: 4, height: 4, description: "Of the last run that ended.", queries: []query{{promql.Max(of(metrics.Verdict), "verdict") + " == 1", "{{verdict}}"}}},
+				{kind: words, title: "Ready: reason", width: 4, height: 4, queries: []query{{promql.Max(of(metrics.ConditionReason, promql.Is("type", "Ready")), "reason"), "{{reason}}"}}},
+				{kind: number, title: "Members that passed", width: 4, height: 4, unit: count, queries: []query{
+					{promql.Max(of(metrics.Members, promql.Is("state", metrics.MembersPassed))), "passed"}, {promql.Max(of(metrics.Members, promql.Is("state", metrics.MembersSelected))), "selected"}}},
+				{kind: number, title: "Headline bus bandwidth", width: 4, height: 4, unit: bandwidth, description: "Baseline AllReduce at the largest size, the members' median; 10^9 bytes are 1 GB.", queries: []query{{expr: promql.Max(of(metrics.Headline))}}},
+				{kind: number, title: "Last run took", width: 4, height: 4, unit: seconds, queries: []query{{expr: promql.Max(of(metrics.RunDuration))}}},
+				{kind: number, title: "Oldest report", width: 4, height: 4, unit: seconds, queries: []query{{expr: "time() - " + promql.Max(of(metrics.OldestReport))}}},
+			}},
+			{"By message size", []panel{
+				{kind: bars, title: "Bus bandwidth", width: 12, height: 10, unit: bandwidth, description: "Median of the members, or of the communicators of a span over several nodes.", transformations: bySize(), queries: []query{{expr: bus("Median")}}},
+				{kind: bars, title: "Bus bandwidth of the slowest", width: 12, height: 10, unit: bandwidth, description: "Slowest member or communicator.", transformations: bySize(), queries: []query{{expr: bus("Min")}}},
+				{kind: bars, title: "Latency", width: 12, height: 10, unit: seconds, logarithmic: true, transformations: bySize(),
+					queries: []query{{expr: series(promql.Max(promql.Of(metrics.Latency, measured()...), resultLabels...))}}},
+				{kind: bars, title: "Algorithm bandwidth", width: 12, height: 10, unit: bandwidth, description: "Message size over latency.", transformations: bySize(),
+					queries: []query{{expr: series(promql.Max(promql.Of(metrics.AlgBandwidth, measured()...), resultLabels...))}}},
+			}},
+			{"Settings and checks", []panel{
+				{kind: rows, title: "Settings", width: 12, height: 10, description: "Requested by the spec, effective by the library's gates, verified by the A/B run.", transformations: merged([]string{"Value", "group", "group_namespace"}, nil),
+					queries: []query{{expr: promql.Max(of(metrics.Setting), "setting", "requested", "effective", "verified", "reason")}}},
+				{kind: rows, title: "Checks", width: 12, height: 10, unit: share, description: "Measured over expected: 100 % is exactly what a threshold, reference or the group's baseline expects. At most 16, the worst.",
+					transformations: merged([]string{"group", "group_namespace"}, map[string]string{"Value": "of expected"}),
+					queries:         []query{{expr: "sort(" + promql.Max(of(metrics.CheckRatio), "source", "measurement", "node", "mode", "state") + ")"}}},
+				{kind: rows, title: "Conditions", width: 12, height: 10, transformations: merged([]string{"Value #A", "Value #B", "group", "group_namespace"}, nil),
+					queries: []query{{expr: promql.Max(of(metrics.Condition), "type", "status") + " == 1"}, {expr: promql.Max(of(metrics.ConditionReason), "type", "reason")}}},
+				{kind: number, title: "Wrong elements", width: 6, height: 10, unit: count, steps: noneIsGood, description: "Of the last run, over all members and sizes. Anything but 0 is silent data corruption.",
+					queries: []query{{"sum by (variant) (" + promql.Max(of(metrics.WrongElements), "variant", "collective", "datatype", "placement") + ")", "{{variant}}"}}},
+				{kind: number, title: "Runs started", width: 6, height: 10, unit: count, queries: []query{{expr: promql.Max(of(metrics.Runs))}}},
+			}},
+			{"Over time", []panel{
+				{kind: lines, title: "Headline bus bandwidth", width: 12, height: 8, unit: bandwidth, queries: []query{{promql.Max(of(metrics.Headline)), groupLegend}}},
+				{kind: lines, title: "Members by state", width: 12, height: 8, unit: count, queries: []query{{promql.Max(of(metrics.Members), "state"), "{{state}}"}}},
+				{kind: states, title: "Conditions", width: 24, height: 8, values: yesNo, queries: []query{{promql.Max(of(metrics.Condition, promql.Is("status", "True")), "type"), "{{type}}"}}},
+			}},
+		},
+	}
+}
