@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -21,7 +22,12 @@ type MonitorOptions struct {
 	Tolerations []corev1.Toleration
 	// PullSecrets are names of Secrets in the operator's namespace.
 	PullSecrets []string
+	// MetricsPort of the monitors' pods; 0 serves no metrics.
+	MetricsPort int32
 }
+
+// monitorMetricsVariable tells a monitor its port: a variable, which an older agent does not mind.
+const monitorMetricsVariable = "METRICS_PORT"
 
 // ParseResources reads a container's resources as JSON; empty text is nil.
 func ParseResources(text string) (*corev1.ResourceRequirements, error) {
@@ -95,6 +101,10 @@ func (o *MonitorOptions) set(pod *corev1.PodSpec, pull corev1.PullPolicy) {
 	}
 	for i := range pod.Containers {
 		pod.Containers[i].ImagePullPolicy = pull
+		if o.MetricsPort > 0 {
+			pod.Containers[i].Env = append(pod.Containers[i].Env, corev1.EnvVar{Name: monitorMetricsVariable, Value: strconv.Itoa(int(o.MetricsPort))})
+			pod.Containers[i].Ports = append(pod.Containers[i].Ports, corev1.ContainerPort{Name: "metrics", ContainerPort: o.MetricsPort, Protocol: corev1.ProtocolTCP})
+		}
 		if o.Resources != nil {
 			pod.Containers[i].Resources = *o.Resources
 		}

@@ -22,3 +22,6 @@ func (f *Facts) linksRead(gpu int) bool {
 
 // Virtual says that the GPU is a virtual function, whose host may hide from it what it hides from a guest.
 func (g *GPU) Virtual() bool { return g.model.VF }
+
+// RASReadable says that the GPU has error counters and that all of them could be read.
+func (g *GPU) RASReadable() bool { return len(g.RAS) > 0 && !g.rasUnread }

@@ -33,6 +33,8 @@ type monitorFlags struct {
 	readDeadline                  time.Duration
 	logFormat                     string
 	simulated                     bool
+	metricsPort                   int
+	metricsCertDir                string
 }
 
 func newMonitorCommand() *cobra.Command {
@@ -45,7 +47,8 @@ half of the time that a report holds. It opens no device, and writes nothing els
 while the CommNode does not exist, and ends cleanly on SIGTERM.
 
 The Kubernetes configuration comes from KUBECONFIG or the pod. With --health-port, /readyz and /healthz on $POD_IP (all
-addresses where it is not set) answer 200 while a written report holds, and /livez while the loop runs.`,
+addresses where it is not set) answer 200 while a written report holds, and /livez while the loop runs. With --metrics-port,
+/metrics answers over HTTPS those who may get that path by the API server's word.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.simulated = os.Getenv("SIMROCM_ROOT") != ""
@@ -58,6 +61,8 @@ addresses where it is not set) answer 200 while a written report holds, and /liv
 	cmd.Flags().IntVar(&f.intervalSeconds, "interval", 30, "seconds between two looks at the node")
 	cmd.Flags().IntVar(&f.validSeconds, "valid", 600, "seconds that a report holds")
 	cmd.Flags().IntVar(&f.healthPort, "health-port", 0, "port of the health endpoint; 0 serves none")
+	cmd.Flags().IntVar(&f.metricsPort, "metrics-port", -1, "port of the metrics (HTTPS, with authentication and authorization); 0 serves none; default $METRICS_PORT, else none")
+	cmd.Flags().StringVar(&f.metricsCertDir, "metrics-cert-dir", "", "folder of the metrics' certificate, with tls.crt and tls.key; empty makes one and signs it itself")
 	cmd.Flags().IntVar(&f.expectedGPUs, "expected-gpus", 0, "physical GPUs that the node should have; 0 takes the usual number of its model")
 	cmd.Flags().DurationVar(&f.readDeadline, "read-deadline", 2*time.Second, "longest time for one file of the host")
 	cmd.Flags().StringVar(&f.logFormat, "log-format", "json", "json or text")
@@ -118,14 +123,18 @@ func runMonitor(ctx context.Context, f monitorFlags) error {
 	}
 	interval, valid := time.Duration(f.intervalSeconds)*time.Second, time.Duration(f.validSeconds)*time.Second
 	health := monitor.NewHealth(clock.RealClock{}, interval, valid)
-	m := monitor.New(monitor.Config{
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watched := monitor.Config{
 		Node: f.node, Interval: interval, Valid: valid,
 		Scanner:  discover.NewScanner(root, opts),
 		Reporter: &monitor.KubeReporter{Client: c, CommNode: name},
 		Clock:    clock.RealClock{}, Random: rand.Float64, Log: log, Health: health,
-	})
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	}
+	metricsServed, err := serveMetrics(ctx, &f, &watched)
+	if err != nil {
+		return err
+	}
 	served := make(chan error, 1)
 	if f.healthPort == 0 {
 		served <- nil
@@ -141,9 +150,9 @@ func runMonitor(ctx context.Context, f monitorFlags) error {
 		}()
 	}
 	log.Info("monitor starts", "node", f.node, "commNode", name.String(), "interval", interval.String(), "valid", valid.String(), "simulated", f.simulated)
-	err = m.Run(ctx)
+	err = monitor.New(watched).Run(ctx)
 	cancel()
-	return errors.Join(err, <-served)
+	return errors.Join(err, <-served, <-metricsServed)
 }
 
 // newStatusClient is a client that can write CommNodes.

@@ -117,7 +117,7 @@ func (o *options) validate() error {
 
 // monitors are the options of the monitors' pods.
 func (o *options) monitors() (controllers.MonitorOptions, error) {
-	m := controllers.MonitorOptions{PriorityClass: o.monitorPriorityClass, PullSecrets: o.agentPullSecrets}
+	m := controllers.MonitorOptions{PriorityClass: o.monitorPriorityClass, PullSecrets: o.agentPullSecrets, MetricsPort: o.monitorMetricsPort}
 	var err error
 	if m.Resources, err = controllers.ParseResources(o.monitorResources); err != nil {
 		return m, fmt.Errorf("--monitor-resources: %w", err)
