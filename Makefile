@@ -25,6 +25,10 @@ build: ## Build manager, agent, kubectl-commgroup and simcluster into bin/
 images: ## Build the images of the manager and of the agent with buildah into bin/images/ (TAG=dev, BASE_IMAGE=scratch)
 	@VERSION="$(VERSION)" hack/images/build.sh bin/images
 
+.PHONY: image-list
+image-list: ## Every image that the chart names, one a line, for a mirror (HELM_ARGS="-f site.yaml")
+	@hack/images/list.sh $(HELM_ARGS)
+
 .PHONY: setup
 setup: ## Make sure of gcc and git: installed as root on Debian, named otherwise
 	@hack/setup.sh

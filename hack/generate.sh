@@ -56,6 +56,7 @@ config_files=(
 )
 generated=(charts/commgroup-operator/values.schema.json docs/chart.md)
 render >"$helm_home/default.yaml"
+go run ./hack/imagelist <"$helm_home/default.yaml" >"$out/charts/commgroup-operator/images.txt"
 render --set gating.enabled=true --set "privilegedNamespaces={ml}" >"$helm_home/gating.yaml"
 for pair in "${config_files[@]}"; do
   file=config/${pair%%=*}
@@ -77,7 +78,7 @@ mapfile -t -O "${#generated[@]}" generated <"$helm_home/dashboards"
 
 if [ "$out" != . ]; then
   stale=0
-  for f in "${generated[@]}" api/v1alpha1/zz_generated.deepcopy.go "$schema_file" config/crd/bases/rcclx.io_commgroups.yaml config/crd/bases/rcclx.io_commnodes.yaml \
+  for f in "${generated[@]}" api/v1alpha1/zz_generated.deepcopy.go "$schema_file" charts/commgroup-operator/images.txt config/crd/bases/rcclx.io_commgroups.yaml config/crd/bases/rcclx.io_commnodes.yaml \
     docs/reference/api.md docs/compatibility.md charts/commgroup-operator/templates/crd-commgroups.yaml charts/commgroup-operator/templates/crd-commnodes.yaml; do
     if ! diff -u "$f" "$out/$f" >"$out/diff" 2>&1; then
       echo "out of date: $f (run make generate)"
