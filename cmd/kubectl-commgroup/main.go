@@ -74,6 +74,7 @@ func newRootCommand() *cobra.Command {
 	flags.StringVar(&o.context, "context", "", "context of the kubeconfig file")
 	flags.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the CommGroup (default: the context's)")
 	root.AddCommand(newStatusCommand(o), newTopologyCommand(o), newResultsCommand(o), newRunCommand(o), newWaitCommand(o))
+	root.AddCommand(newReportCommand(o))
 	return root
 }
 

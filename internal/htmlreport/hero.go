@@ -1,0 +1,148 @@
+package htmlreport
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/reasons"
+	"rcclx.io/commgroup-operator/internal/report"
+)
+
+// hero is what stands at the top: the state in a word, why in a sentence, and what to do.
+type hero struct {
+	Tone     tone
+	Word     string
+	Reason   string
+	Sentence string
+	Next     string
+	// Remarks are about the status itself: it is of an older spec, for example.
+	Remarks []string
+}
+
+// culpritView is one culprit with its next step.
+type culpritView struct {
+	Title, Reason, Node string
+	Seen, Next, Page    string
+	Commands            []string
+}
+
+// newHero says how the group is. It says "ready" only where the condition Ready is true of this generation of the spec.
+func newHero(group *v1alpha1.CommGroup) hero {
+	s := &group.Status
+	ready := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady)
+	h := hero{Tone: toneWarn, Word: "Not ready"}
+	switch {
+	case ready == nil:
+		h = hero{Tone: toneMute, Word: "No status yet", Sentence: "The manager has not written a status for this CommGroup.",
+			Next: "See whether the manager runs: kubectl get deployments -A -l app.kubernetes.io/name=commgroup-manager"}
+	default:
+		h.Reason, h.Sentence = ready.Reason, ready.Message
+		h.Next = reasons.NextStep(ready.Reason)
+		h.Tone, h.Word = readyWord(s, ready)
+	}
+	if !group.DeletionTimestamp.IsZero() {
+		h.Tone, h.Word = toneMute, "Being deleted"
+	}
+	if s.ObservedGeneration < group.Generation && ready != nil {
+		h.Remarks = append(h.Remarks, fmt.Sprintf("The status speaks of generation %d of the spec; the present one is %d.", s.ObservedGeneration, group.Generation))
+		if h.Tone == toneGood {
+			h.Tone, h.Word = toneInfo, "Ready for an older spec"
+		}
+	}
+	if s.Members.Stale > 0 {
+		h.Remarks = append(h.Remarks, fmt.Sprintf("%d nodes were rebooted or changed since they were measured: their results no longer count.", s.Members.Stale))
+	}
+	return h
+}
+
+func readyWord(s *v1alpha1.CommGroupStatus, ready *metav1.Condition) (tone, string) {
+	if ready.Status == metav1.ConditionTrue {
+		return toneGood, "Ready"
+	}
+	running := s.Run != nil && s.Run.Phase == v1alpha1.RunPhaseRunning
+	switch {
+	case running && len(s.Culprits) == 0:
+		return toneInfo, "Run in progress"
+	case running:
+		return toneBad, "Run in progress, fault found"
+	case s.Run == nil:
+		return toneWarn, "Not ready"
+	}
+	switch s.Run.Verdict {
+	case v1alpha1.VerdictFail:
+		return toneBad, "Failed"
+	case v1alpha1.VerdictError:
+		return toneBad, "Could not be measured"
+	case v1alpha1.VerdictInconclusive:
+		return toneWarn, "Inconclusive"
+	case v1alpha1.VerdictSkipped:
+		return toneWarn, "Skipped"
+	default:
+		return toneWarn, "Not ready"
+	}
+}
+
+// imperative finds where a message goes over from what was seen to what to do: a clause that begins with such a verb.
+var imperative = regexp.MustCompile(`(?i)(?:^|[;.] +)((?:check|look|drain|set|use|lower|raise|bring|reseat|mend|see|restart|power-cycle|compare|update|take|exclude|add|run|read|ask|wait|choose|pin|load|install|free|correct|pad|give|change|make|write|split)\b)`)
+
+// splitNext splits a message into what was seen and the next step; next is empty where the message names none.
+func splitNext(message string) (seen, next string) {
+	at := imperative.FindStringSubmatchIndex(message)
+	if at == nil || at[2] == 0 {
+		return message, ""
+	}
+	return strings.TrimRight(message[:at[0]], "; "), sentence(message[at[2]:])
+}
+
+// sentence begins with a capital.
+func sentence(s string) string {
+	r, n := utf8.DecodeRuneInString(s)
+	return string(unicode.ToUpper(r)) + s[n:]
+}
+
+// newCulprits gives each culprit what was seen, the next step and commands to look further.
+func newCulprits(group *v1alpha1.CommGroup) []culpritView {
+	out := make([]culpritView, 0, len(group.Status.Culprits))
+	for i := range group.Status.Culprits {
+		c := &group.Status.Culprits[i]
+		v := culpritView{Title: report.CulpritWords(c), Reason: c.Reason, Node: c.Node}
+		seen, next := splitNext(c.Message)
+		v.Seen, v.Next = sentence(seen), next
+		v.Next = cmp.Or(v.Next, sentence(reasons.NextStep(c.Reason)), "Read the node's status: the command below.")
+		if len(reasons.Find(c.Reason)) > 0 {
+			v.Page = "docs/runbooks/reasons/" + c.Reason + ".md"
+		}
+		if c.Node != "" {
+			v.Commands = nodeCommands(group, c.Node)
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// nodeCommands are for copying: they only look.
+func nodeCommands(group *v1alpha1.CommGroup, node string) []string {
+	return []string{
+		fmt.Sprintf("kubectl commgroup topology %s -n %s", word(node), word(group.Namespace)),
+		fmt.Sprintf("kubectl get commnode %s -n %s -o yaml", word(v1alpha1.CommNodeName(group.Name, node)), word(group.Namespace)),
+		fmt.Sprintf("kubectl describe node %s", word(node)),
+	}
+}
+
+// word is a name for a shell: names that are no Kubernetes names are quoted, since somebody will paste the line.
+func word(s string) string {
+	if s != "" && strings.IndexFunc(s, func(r rune) bool {
+		return !(r == '-' || r == '.' || r >= 'a' && r <= 'z' || r >= '0' && r <= '9')
+	}) < 0 && s[0] != '-' {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

@@ -1,0 +1,151 @@
+package htmlreport
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/report"
+)
+
+// spanView is the group's stage: communicators over several nodes.
+type spanView struct {
+	Tone                   tone
+	Verdict, Head, Message string
+	Network                string
+	Left                   string
+	Members                string
+	Search                 *searchView
+	Tests                  grid
+	Results                grid
+	Plots                  []*plot
+}
+
+type searchView struct {
+	Tone    tone
+	State   string
+	Head    string
+	Message string
+}
+
+const maxSpanNames = 32
+
+func newSpan(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) *spanView {
+	s := group.Status.Span
+	if s == nil {
+		return nil
+	}
+	v := &spanView{Tone: verdictTone(s.Verdict), Verdict: cmp.Or(string(s.Verdict), "stage "+string(s.Stage)), Message: s.Message, Network: s.Network,
+		Head: fmt.Sprintf("Run %s, stage %s: %d of %d members are in it; transport between nodes %s", s.RunID, s.Stage, s.Present, s.Members, cmp.Or(s.Transport, "not known"))}
+	if s.Reason != "" {
+		v.Verdict += " (" + s.Reason + ")"
+	}
+	if len(s.Left) > 0 || s.LeftSet != "" {
+		v.Left = fmt.Sprintf("It went on without %s (index %s).", orUnknown(strings.Join(s.Left, ", ")), orUnknown(s.LeftSet))
+	}
+	if l := s.Localization; l != nil {
+		v.Search = &searchView{State: string(l.State), Tone: map[v1alpha1.LocalizationState]tone{v1alpha1.LocalizationFound: toneGood, v1alpha1.LocalizationRunning: toneInfo}[l.State],
+			Head: fmt.Sprintf("%d tests in %d of at most %d rounds, for the step %s", l.Tests, l.Rounds, l.MaxRounds, orUnknown(l.Step)), Message: l.Message}
+		v.Search.Tone = cmp.Or(v.Search.Tone, toneWarn)
+		if l.Seconds != nil {
+			v.Search.Head += ", in " + (time.Duration(*l.Seconds) * time.Second).String()
+		}
+	}
+	v.Members = indexNames(s.RunID, nodes)
+	v.Tests = testsGrid(s.Tests)
+	v.Results = spanGrid(s.Results)
+	v.Plots = spanPlots(s.Results)
+	return v
+}
+
+// indexNames says which node is which index in the sets of members.
+func indexNames(runID string, nodes []v1alpha1.CommNode) string {
+	var in []*v1alpha1.CommNode
+	for i := range nodes {
+		if a := nodes[i].Spec.Session; a != nil && a.RunID == runID {
+			in = append(in, &nodes[i])
+		}
+	}
+	slices.SortFunc(in, func(a, b *v1alpha1.CommNode) int { return cmp.Compare(a.Spec.Session.Index, b.Spec.Session.Index) })
+	var parts []string
+	for _, n := range in[:min(len(in), maxSpanNames)] {
+		parts = append(parts, fmt.Sprintf("%d %s", n.Spec.Session.Index, n.Spec.NodeName))
+	}
+	if more := len(in) - len(parts); more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more (spec.session.index of each CommNode)", more))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func testsGrid(tests []v1alpha1.SpanTest) grid {
+	t := grid{Caption: "Tests and rounds, in their order", Head: []string{"Test", "Members by index", "Verdict", "Reason", "Slowest GB/s", "Seconds"}}
+	for i := range tests {
+		test := &tests[i]
+		seconds := unknown
+		if test.Seconds != nil {
+			seconds = fmt.Sprint(*test.Seconds)
+		}
+		t.Rows = append(t.Rows, gridRow{Cells: []cell{plain(test.ID), plain(test.Set), badge(cmp.Or(string(test.Verdict), "running"), cmp.Or(verdictTone(test.Verdict), toneInfo)), plain(test.Reason), number(optional(test.BusBandwidthMBps)), number(seconds)}})
+	}
+	return t
+}
+
+func spanGrid(results []v1alpha1.SpanResultSeries) grid {
+	t := grid{Caption: "Results over several nodes, at the largest size", Head: []string{"Dimension", "Communicators", "Ranks", "Nodes", "Collective", "Size", "Latency µs", "Bus GB/s", "Slowest GB/s", "Slowest"}}
+	for i := range results {
+		r := &results[i]
+		last := len(r.SizeBytes) - 1
+		if last < 0 {
+			continue
+		}
+		what := fmt.Sprintf("%s %s", r.Collective, r.Datatype)
+		if r.Placement == v1alpha1.InPlace {
+			what += " in place"
+		}
+		t.Rows = append(t.Rows, gridRow{Cells: []cell{plain(r.Dimension), number(fmt.Sprint(r.Communicators)), number(fmt.Sprint(r.Ranks)), number(fmt.Sprint(r.Nodes)), plain(what), number(report.Bytes(r.SizeBytes[last])),
+			number(itemAt(r.LatencyNanoseconds, last, report.Microseconds)), number(itemAt(r.BusBandwidthMBps, last, report.GBps)), number(itemAt(r.MinBusBandwidthMBps, last, report.GBps)), plain(r.Slowest)}})
+	}
+	return t
+}
+
+// spanPlots is a plot for each collective and datatype, with a line for each dimension.
+func spanPlots(results []v1alpha1.SpanResultSeries) []*plot {
+	var keys []chartKey
+	by := map[chartKey][]*v1alpha1.SpanResultSeries{}
+	for i := range results {
+		r := &results[i]
+		k := chartKey{r.Collective, r.Datatype, cmp.Or(r.Placement, v1alpha1.OutOfPlace)}
+		if by[k] == nil {
+			keys = append(keys, k)
+		}
+		by[k] = append(by[k], r)
+	}
+	var out []*plot
+	for i, k := range keys {
+		var lines []series
+		var ticks []float64
+		for j, r := range by[k] {
+			s := series{Name: fmt.Sprintf("%s (%d ranks on %d nodes)", r.Dimension, r.Ranks, r.Nodes), Class: fmt.Sprintf("s%d", j%6)}
+			for _, size := range r.SizeBytes {
+				ticks = append(ticks, float64(size))
+				v, ok := valueAt(r.SizeBytes, r.BusBandwidthMBps, size)
+				if !ok {
+					s.Breaks = append(s.Breaks, float64(size))
+					continue
+				}
+				s.Points = append(s.Points, point{float64(size), float64(v) / 1e3, report.Bytes(size) + ", " + report.GBps(v) + " GB/s"})
+			}
+			lines = append(lines, s)
+		}
+		slices.Sort(ticks)
+		p := newPlot(plotOptions{id: fmt.Sprintf("span%d", i), title: "Bus bandwidth over several nodes: " + k.String(), desc: "The median over the communicators of a dimension; both axes are logarithmic.",
+			xLabel: "message size (bytes)", yLabel: "bus bandwidth (GB/s)", logX: true, logY: true, xTicks: slices.Compact(ticks), xText: sizeText, yText: short}, lines)
+		if p != nil {
+			out = append(out, p)
+		}
+	}
+	return out
+}
