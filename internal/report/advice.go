@@ -30,7 +30,7 @@ func Advice(w io.Writer, advice []v1alpha1.SettingAdvice) error {
 		if advice[i].Message == "" {
 			continue
 		}
-		if _, err := fmt.Fprintln(w, wrap(advice[i].Name+": "+advice[i].Message)); err != nil {
+		if _, err := fmt.Fprintln(w, wrap(w, advice[i].Name+": "+advice[i].Message)); err != nil {
 			return err
 		}
 	}

@@ -38,7 +38,7 @@ func Checks(w io.Writer, all []v1alpha1.PerformanceCheck) error {
 			return err
 		}
 		for _, cause := range c.Causes {
-			if _, err := fmt.Fprintln(w, wrap(cause)); err != nil {
+			if _, err := fmt.Fprintln(w, wrap(w, cause)); err != nil {
 				return err
 			}
 		}
@@ -52,7 +52,7 @@ func Baseline(w io.Writer, b *v1alpha1.BaselineStatus) error {
 	if b.Previous != "" {
 		text += "; before: " + b.Previous
 	}
-	_, err := fmt.Fprintln(w, wrap(text))
+	_, err := fmt.Fprintln(w, wrap(w, text))
 	return err
 }
 

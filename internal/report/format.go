@@ -4,10 +4,7 @@ package report
 
 import (
 	"fmt"
-	"io"
 	"strconv"
-	"strings"
-	"text/tabwriter"
 )
 
 // unknown stands for what nobody measured or reported.
@@ -55,34 +52,4 @@ func orUnknown(s string) string {
 		return unknown
 	}
 	return s
-}
-
-// table writes rows in aligned columns, the first row being the heading.
-func table(w io.Writer, rows [][]string) error {
-	tw := tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)
-	for _, row := range rows {
-		if _, err := fmt.Fprintln(tw, strings.Join(row, "\t")); err != nil {
-			return err
-		}
-	}
-	return tw.Flush()
-}
-
-// wrap breaks text into lines of at most 120 characters, each indented.
-func wrap(text string) string {
-	const indent, width = "  ", 120
-	var b strings.Builder
-	line := indent
-	for word := range strings.FieldsSeq(text) {
-		if len(line)+1+len(word) > width && line != indent {
-			b.WriteString(strings.TrimRight(line, " ") + "\n")
-			line = indent
-		}
-		if line != indent {
-			line += " "
-		}
-		line += word
-	}
-	b.WriteString(line)
-	return b.String()
 }

@@ -20,7 +20,7 @@ func Notice(w io.Writer, group *v1alpha1.CommGroup) error {
 	if group.Status.Origin != v1alpha1.OriginSimulated {
 		return nil
 	}
-	_, err := fmt.Fprintln(w, SimulatedNotice)
+	_, err := fmt.Fprintln(w, Paint(w, Warn, SimulatedNotice))
 	return err
 }
 
@@ -54,7 +54,28 @@ func Conditions(w io.Writer, group *v1alpha1.CommGroup) error {
 		}
 		rows = append(rows, []string{c.Type, status, c.Reason, c.Message})
 	}
-	return table(w, rows)
+	return tonedTable(w, rows, func(heading, cell string, row []string) Tone {
+		if heading != "STATUS" {
+			return Plain
+		}
+		return conditionTone(row[0], cell, row[2])
+	})
+}
+
+// conditionTone is how a condition's status is meant: most are good when they are True.
+func conditionTone(kind, status, reason string) Tone {
+	switch {
+	case kind == v1alpha1.ConditionRunning:
+		return Plain
+	case kind == v1alpha1.ConditionSimulated:
+		if status == string(metav1.ConditionTrue) {
+			return Warn
+		}
+		return Plain
+	case reason == v1alpha1.ReasonPublishOff || reason == v1alpha1.ReasonSimulatedResults:
+		return Plain
+	}
+	return toneOf(status)
 }
 
 // Inventory prints what the members are and run, one line for each value of each property.
@@ -87,7 +108,7 @@ func Settings(w io.Writer, settings []v1alpha1.SettingStatus) error {
 		if len(s.Warnings) > 0 {
 			name += " WARNING " + strings.Join(s.Warnings, ", ")
 		}
-		if _, err := fmt.Fprintln(w, wrap(name+": "+s.Message)); err != nil {
+		if _, err := fmt.Fprintln(w, wrap(w, name+": "+s.Message)); err != nil {
 			return err
 		}
 	}
@@ -119,7 +140,7 @@ func upTo(maxBytes int64) string {
 // Culprits prints whom the verdict blames, or that there is nobody.
 func Culprits(w io.Writer, culprits []v1alpha1.Culprit) error {
 	for _, c := range culprits {
-		if _, err := fmt.Fprintf(w, "%s: %s\n%s\n", CulpritWords(&c), c.Reason, wrap(c.Message)); err != nil {
+		if _, err := fmt.Fprintf(w, "%s: %s\n%s\n", Paint(w, Bad, CulpritWords(&c)), c.Reason, wrap(w, c.Message)); err != nil {
 			return err
 		}
 	}

@@ -26,12 +26,12 @@ func History(w io.Writer, s *v1alpha1.CommGroupStatus) error {
 		return err
 	}
 	if s.Trend != "" {
-		if _, err := fmt.Fprintln(w, wrap("trend of the bus bandwidth under the present baseline: "+string(s.Trend))); err != nil {
+		if _, err := fmt.Fprintln(w, wrap(w, "trend of the bus bandwidth under the present baseline: "+string(s.Trend))); err != nil {
 			return err
 		}
 	}
 	if b := s.Budget; b != nil {
-		_, err := fmt.Fprintln(w, wrap(fmt.Sprintf("budget of %s (UTC): %d of %d GPU-minutes used by runs that are over", b.Day, b.UsedGPUMinutes, b.LimitGPUMinutes)))
+		_, err := fmt.Fprintln(w, wrap(w, fmt.Sprintf("budget of %s (UTC): %d of %d GPU-minutes used by runs that are over", b.Day, b.UsedGPUMinutes, b.LimitGPUMinutes)))
 		return err
 	}
 	return nil

@@ -91,7 +91,7 @@ func nodePreconditions(w io.Writer, n *v1alpha1.CommNode) error {
 		if p.Rank != nil {
 			subject = fmt.Sprintf(" (rank %d)", *p.Rank)
 		}
-		if _, err := fmt.Fprintln(w, wrap(fmt.Sprintf("precondition %s %s%s: %s", p.Name, p.State, subject, p.Message))); err != nil {
+		if _, err := fmt.Fprintln(w, wrap(w, fmt.Sprintf("precondition %s %s%s: %s", p.Name, p.State, subject, p.Message))); err != nil {
 			return err
 		}
 	}
@@ -137,7 +137,7 @@ func Preconditions(w io.Writer, nodes []v1alpha1.CommNode) error {
 		return err
 	}
 	for _, l := range lines {
-		if _, err := fmt.Fprintln(w, wrap(l.first.Name+" on "+l.node+": "+l.first.Message)); err != nil {
+		if _, err := fmt.Fprintln(w, wrap(w, l.first.Name+" on "+l.node+": "+l.first.Message)); err != nil {
 			return err
 		}
 	}
@@ -153,7 +153,7 @@ func HasRASVerdicts(nodes []v1alpha1.CommNode) bool {
 func RASVerdicts(w io.Writer, nodes []v1alpha1.CommNode) error {
 	for i := range nodes {
 		if run := nodes[i].Status.Run; run != nil && run.RASVerdict != "" {
-			if _, err := fmt.Fprintln(w, wrap(nodes[i].Spec.NodeName+": "+run.RASVerdict)); err != nil {
+			if _, err := fmt.Fprintln(w, wrap(w, nodes[i].Spec.NodeName+": "+run.RASVerdict)); err != nil {
 				return err
 			}
 		}
@@ -168,7 +168,7 @@ func Problems(w io.Writer, problems []v1alpha1.Problem) error {
 		if subject != "" {
 			subject = " " + subject
 		}
-		if _, err := fmt.Fprintln(w, wrap(fmt.Sprintf("%s %s%s: %s", p.Severity, p.Code, subject, p.Message))); err != nil {
+		if _, err := fmt.Fprintln(w, wrap(w, fmt.Sprintf("%s %s%s: %s", p.Severity, p.Code, subject, p.Message))); err != nil {
 			return err
 		}
 	}

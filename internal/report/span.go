@@ -29,20 +29,20 @@ func Span(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) err
 	lines := []string{head}
 	for _, text := range []string{s.Message, s.Network} {
 		if text != "" {
-			lines = append(lines, wrap(text))
+			lines = append(lines, wrap(w, text))
 		}
 	}
 	if len(s.Left) > 0 || s.LeftSet != "" {
-		lines = append(lines, wrap(fmt.Sprintf("went on without %s (index %s); ranges of later tests still span it", orUnknown(strings.Join(s.Left, ", ")), orUnknown(s.LeftSet))))
+		lines = append(lines, wrap(w, fmt.Sprintf("went on without %s (index %s); ranges of later tests still span it", orUnknown(strings.Join(s.Left, ", ")), orUnknown(s.LeftSet))))
 	}
 	if l := s.Localization; l != nil {
 		lines = append(lines, search(l))
 		if l.Message != "" {
-			lines = append(lines, wrap(l.Message))
+			lines = append(lines, wrap(w, l.Message))
 		}
 	}
 	if names := indexes(s.RunID, nodes); names != "" {
-		lines = append(lines, wrap("members by index: "+names))
+		lines = append(lines, wrap(w, "members by index: "+names))
 	}
 	if _, err := fmt.Fprintln(w, strings.Join(lines, "\n")); err != nil {
 		return err

@@ -30,7 +30,7 @@ func Topology(w io.Writer, n *v1alpha1.CommNode) error {
 		n.Spec.NodeName, f.GPUCount, f.GPUModel, f.GFXTarget, f.Partition, MeshWords(f.XGMI), f.XGMI.Hives, legend); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintln(w, wrap(countedGPUs(f))); err != nil {
+	if _, err := fmt.Fprintln(w, wrap(w, countedGPUs(f))); err != nil {
 		return err
 	}
 	if err := table(w, gpuRows(f)); err != nil {
