@@ -220,7 +220,7 @@ func whyOf(n *v1alpha1.CommNode) string {
 
 const (
 	barWidth, barHeight, barStep = 640, 16, 22
-	barLabel, barValue           = 190, 70
+	barLabel, barValue           = 204, 70
 )
 
 // newBars lays bars out; values are in one unit, and labels beside them.
@@ -237,7 +237,7 @@ func newBars(id, title, desc string, labels, values, titles, tones []string, siz
 	for i := range labels {
 		y := 22 + i*barStep
 		w := sizes[i] / top * room
-		v.Bars = append(v.Bars, bar{Y: y, TextY: y + 12, X: barLabel, Width: coordinate(w), Class: tones[i], Label: clip(labels[i], 30), Value: values[i], ValueX: coordinate(barLabel + w + 6), Title: titles[i]})
+		v.Bars = append(v.Bars, bar{Y: y, TextY: y + 12, X: barLabel, Width: coordinate(w), Class: tones[i], Label: clip(labels[i], 26), Value: values[i], ValueX: coordinate(barLabel + w + 6), Title: titles[i]})
 	}
 	v.Height = 22 + len(labels)*barStep + 8
 	if mark > 0 {
@@ -255,6 +255,22 @@ func clip(s string, n int) string {
 	return string(r[:n/2-1]) + "…" + string(r[len(r)-(n-n/2):])
 }
 
+// withoutDomain leaves out the domain that all names share: what tells nodes apart is in front of it.
+func withoutDomain(names []string) []string {
+	if len(names) == 0 {
+		return names
+	}
+	_, domain, ok := strings.Cut(names[0], ".")
+	if !ok || slices.ContainsFunc(names, func(n string) bool { return !strings.HasSuffix(n, "."+domain) }) {
+		return names
+	}
+	out := make([]string, 0, len(names))
+	for _, n := range names {
+		out = append(out, strings.TrimSuffix(n, "."+domain))
+	}
+	return out
+}
+
 // nodeBars are the slowest measured nodes; those that were not measured have no bar, and the description counts them.
 func nodeBars(all []member, h *v1alpha1.Headline) *barView {
 	measured := slices.DeleteFunc(slices.Clone(all), func(m member) bool { return m.busMBps == nil })
@@ -269,6 +285,7 @@ func nodeBars(all []member, h *v1alpha1.Headline) *barView {
 		tones = append(tones, string(verdictTone(m.verdict)))
 		sizes = append(sizes, float64(*m.busMBps))
 	}
+	labels = withoutDomain(labels)
 	title := fmt.Sprintf("Bus bandwidth of each node: %s", headlineWords(h))
 	if len(shown) < len(measured) {
 		title = fmt.Sprintf("Bus bandwidth of the slowest %d of %d nodes: %s", len(shown), len(measured), headlineWords(h))

@@ -31,6 +31,8 @@ func conditionTone(c metav1.Condition) tone {
 		return toneGood
 	case c.Status == metav1.ConditionFalse && (c.Reason == v1alpha1.ReasonNotRequested || c.Reason == v1alpha1.ReasonPublishOff):
 		return toneMute
+	case c.Status == metav1.ConditionFalse && (c.Type == v1alpha1.ConditionSettingsInEffect || c.Type == v1alpha1.ConditionSettingsPublished):
+		return toneWarn // a group may be Ready without
 	case c.Status == metav1.ConditionFalse:
 		return toneBad
 	default:

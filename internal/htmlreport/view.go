@@ -96,7 +96,11 @@ func tiles(g *v1alpha1.CommGroup, now time.Time) []tile {
 	if silent := m.Selected - m.Reporting; silent > 0 {
 		counts = append(counts, fmt.Sprintf("%d not reporting", silent))
 	}
-	out := []tile{{"Nodes that passed", fmt.Sprintf("%d of %d", m.Passed, m.Selected), strings.Join(counts, ", ")}}
+	passed := fmt.Sprintf("%d of %d", m.Passed, m.Selected)
+	if len(s.Conditions) == 0 {
+		passed, counts = unknown, []string{"not known yet"}
+	}
+	out := []tile{{"Nodes that passed", passed, strings.Join(counts, ", ")}}
 	if h := s.Headline; h != nil {
 		out = append(out, tile{"Bus bandwidth", report.GBps(h.BusBandwidthMBps) + " GB/s", "median of the nodes, " + headlineWords(h)})
 	} else {
