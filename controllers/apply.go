@@ -12,7 +12,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,8 +56,13 @@ func (r *CommGroupReconciler) apply(ctx context.Context, s *Snapshot, d *Decisio
 	}
 	try("monitor", monitorName(s.Group), r.applyMonitor(ctx, s, d.Monitor))
 	if len(d.CreatePods) > 0 {
-		try("account of run pods in", ns, r.ensureRunAccess(ctx, ns))
-		try("create run pods in", ns, r.createPods(ctx, s, d.CreatePods))
+		access := r.ensureRunAccess(ctx, ns)
+		try("account of run pods in", ns, access)
+		if errors.Is(access, errNotOurs) {
+			try("create run pods in", ns, r.closeWithoutAccess(ctx, s, d.CreatePods, access))
+		} else {
+			try("create run pods in", ns, r.createPods(ctx, s, d.CreatePods))
+		}
 	}
 	if d.ConfigMap != nil {
 		err := r.writeConfigMap(ctx, s.ConfigMap, d.ConfigMap)
@@ -148,41 +152,6 @@ func (r *CommGroupReconciler) applyMonitor(ctx context.Context, s *Snapshot, des
 	return r.serverSideApply(ctx, desired)
 }
 
-// ensureRunAccess gives the namespace's run pods an account that may write its CommNodes' status, and nothing else.
-// All groups of a namespace share it.
-func (r *CommGroupReconciler) ensureRunAccess(ctx context.Context, namespace string) error {
-	labels := map[string]string{managedByLabel: managedBy, nameLabel: "commgroup-run"}
-	account := &corev1.ServiceAccount{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
-		ObjectMeta: metav1.ObjectMeta{Name: RunServiceAccount, Namespace: namespace, Labels: labels},
-	}
-	binding := &rbacv1.RoleBinding{
-		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
-		ObjectMeta: metav1.ObjectMeta{Name: RunRoleBinding, Namespace: namespace, Labels: labels},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: RunClusterRole},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: RunServiceAccount, Namespace: namespace}},
-	}
-	key := types.NamespacedName{Namespace: namespace}
-	key.Name = RunServiceAccount
-	if err := r.Client.Get(ctx, key, &corev1.ServiceAccount{}); apierrors.IsNotFound(err) {
-		if err := r.serverSideApply(ctx, account); err != nil {
-			return err
-		}
-	} else if err != nil {
-		return err
-	}
-	key.Name = RunRoleBinding
-	var have rbacv1.RoleBinding
-	err := r.Client.Get(ctx, key, &have)
-	if err == nil && equality.Semantic.DeepEqual(have.RoleRef, binding.RoleRef) && equality.Semantic.DeepEqual(have.Subjects, binding.Subjects) {
-		return nil
-	}
-	if client.IgnoreNotFound(err) != nil {
-		return err
-	}
-	return r.serverSideApply(ctx, binding)
-}
-
 // createPods makes the run pods, after a look at the API itself: the cache may not yet show pods made a moment ago,
 // and at most maxParallelNodes nodes may hold GPUs.
 func (r *CommGroupReconciler) createPods(ctx context.Context, s *Snapshot, pods []*corev1.Pod) error {
@@ -240,11 +209,14 @@ func (r *CommGroupReconciler) closeRefused(ctx context.Context, cn *v1alpha1.Com
 	if cn == nil || cn.Spec.Run == nil {
 		return cause
 	}
+	return r.closeNotStarted(ctx, cn, s, fmt.Sprintf("The API server refused run pod %s for node %s: %v. Mend the quota, the namespace's pod security level or runtime.pod, then ask for a new run.",
+		podName, cn.Spec.NodeName, cause))
+}
+
+func (r *CommGroupReconciler) closeNotStarted(ctx context.Context, cn *v1alpha1.CommNode, s *Snapshot, message string) error {
 	desired := cn.DeepCopy()
 	desired.Spec.Run.Closed = &v1alpha1.RunClosure{
-		Verdict: v1alpha1.VerdictError, Reason: v1alpha1.ReasonRunPodNotStarted, Time: *stamp(s.Now),
-		Message: shorten(fmt.Sprintf("The API server refused run pod %s for node %s: %v. Mend the quota, the namespace's pod security level or runtime.pod, then ask for a new run.",
-			podName, cn.Spec.NodeName, cause), 1024),
+		Verdict: v1alpha1.VerdictError, Reason: v1alpha1.ReasonRunPodNotStarted, Time: *stamp(s.Now), Message: shorten(message, 1024),
 	}
 	return r.writeCommNode(ctx, CommNodeChange{Current: cn, Desired: desired})
 }

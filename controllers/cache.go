@@ -5,6 +5,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,8 +26,9 @@ func CacheOptions(operatorNamespace string, served ...string) cache.Options {
 			&v1alpha1.CommNode{}:     {Transform: trimCommNode},
 			&corev1.Pod{}:            {Label: runPods},
 			&corev1.ConfigMap{}:      {Label: ours, Transform: trimConfigMap},
-			&corev1.ServiceAccount{}: {Label: ours},
-			&rbacv1.RoleBinding{}:    {Label: ours},
+			// By name, which is all that the manager's role lets it read of these.
+			&corev1.ServiceAccount{}: {Field: fields.OneTermEqualSelector("metadata.name", RunServiceAccount)},
+			&rbacv1.RoleBinding{}:    {Field: fields.OneTermEqualSelector("metadata.name", RunRoleBinding)},
 			&appsv1.DaemonSet{}:      {Label: ours, Namespaces: map[string]cache.Config{operatorNamespace: {}}},
 		},
 	}

@@ -7,7 +7,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,6 +40,12 @@ func (r *CommGroupReconciler) finalize(ctx context.Context, group *v1alpha1.Comm
 			logf.FromContext(ctx).Error(err, "Could not write that the group is being deleted")
 		}
 		return ctrl.Result{RequeueAfter: min(cleanupPoll, deadline.Sub(now))}, nil
+	}
+	if len(left) > 0 {
+		// A run pod that nobody can end, as on a lost node, loses its right to report with the group.
+		if err := r.deleteRunAccess(ctx, group); err != nil {
+			logf.FromContext(ctx).Error(err, "Could not delete", "what", "run account")
+		}
 	}
 	base := group.DeepCopy()
 	controllerutil.RemoveFinalizer(group, v1alpha1.Finalizer)
@@ -111,23 +116,6 @@ func (r *CommGroupReconciler) deleteAll(ctx context.Context, group *v1alpha1.Com
 		try("run account", r.deleteRunAccess(ctx, group))
 	}
 	return left
-}
-
-// deleteRunAccess removes the account of run pods unless another group of the namespace needs it.
-func (r *CommGroupReconciler) deleteRunAccess(ctx context.Context, group *v1alpha1.CommGroup) error {
-	var groups v1alpha1.CommGroupList
-	if err := r.Client.List(ctx, &groups, client.InNamespace(group.Namespace)); err != nil {
-		return err
-	}
-	for i := range groups.Items {
-		if other := &groups.Items[i]; other.UID != group.UID && other.DeletionTimestamp.IsZero() {
-			return nil
-		}
-	}
-	if err := r.deleteNamed(ctx, &rbacv1.RoleBinding{}, group.Namespace, RunRoleBinding); err != nil {
-		return err
-	}
-	return r.deleteNamed(ctx, &corev1.ServiceAccount{}, group.Namespace, RunServiceAccount)
 }
 
 func (r *CommGroupReconciler) writeDeleting(ctx context.Context, group *v1alpha1.CommGroup, f finding, now time.Time) error {

@@ -24,7 +24,7 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	members, membersErr := selectMembers(&group.Spec, s.Nodes)
 	accepted := acceptance(&group.Spec, members, membersErr, cfg.DefaultRuntimeImage, s.Now)
 	accepted.Message += unknownNames(&group.Spec, s.Nodes)
-	accepted = hostNetworkAllowed(accepted, group, cfg)
+	accepted = overridesAllowed(hostNetworkAllowed(accepted, group, cfg), &group.Spec)
 	in := runInput{
 		now: s.Now, group: group, accepted: accepted.isTrue(), members: members, hash: membersHash(members),
 		commNodes: make(map[string]*v1alpha1.CommNode, len(s.CommNodes)), pods: map[string][]*corev1.Pod{}, groupPods: map[string][]*corev1.Pod{},

@@ -45,13 +45,13 @@ func othersOf(s *Snapshot) elsewhere {
 		pod := &s.OtherRunPods[i]
 		// A gated pod holds nothing yet, and the scheduler keeps it from a node with another run's pod.
 		if node := plannedNode(pod); node != "" && podAlive(pod) && !podStuck(pod, s.Now) && len(pod.Spec.SchedulingGates) == 0 {
-			keepLeast(e.pods, node, fmt.Sprintf("run pod %s/%s of CommGroup %s", pod.Namespace, pod.Name, cmp.Or(pod.Annotations[v1alpha1.AnnotationGroup], "unknown")))
+			keepLeast(e.pods, node, otherPod(s.Group, pod))
 		}
 	}
 	own := stageOf(s.Group)
 	for i := range s.Claims {
 		c := &s.Claims[i]
-		text := fmt.Sprintf("CommGroup %s, which forms its communicator over several nodes", c.Group)
+		text := fmt.Sprintf("%s, which forms its communicator over several nodes", otherGroup(s.Group, c.Group))
 		ahead := own == nil || c.earlier(own)
 		for _, node := range c.Nodes {
 			keepLeast(e.claims, node, text)
@@ -61,6 +61,24 @@ func othersOf(s *Snapshot) elsewhere {
 		}
 	}
 	return e
+}
+
+// Who reads a CommGroup's status may not know what other namespaces run: those are told apart from the group's own only.
+const ofOtherNamespace = " of another namespace"
+
+func otherPod(group *v1alpha1.CommGroup, pod *corev1.Pod) string {
+	if pod.Namespace != group.Namespace {
+		return "a run pod" + ofOtherNamespace
+	}
+	return fmt.Sprintf("run pod %s/%s of CommGroup %s", pod.Namespace, pod.Name, cmp.Or(pod.Annotations[v1alpha1.AnnotationGroup], "unknown"))
+}
+
+// otherGroup names the group of that namespace/name.
+func otherGroup(group *v1alpha1.CommGroup, other string) string {
+	if namespace, _, _ := strings.Cut(other, "/"); namespace != group.Namespace {
+		return "a CommGroup" + ofOtherNamespace
+	}
+	return "CommGroup " + other
 }
 
 // keepLeast keeps one text a node, the same whatever the order.
@@ -251,7 +269,7 @@ func (r *CommGroupReconciler) lookAt(ctx context.Context, s *Snapshot, nodes []s
 		if err != nil {
 			return fmt.Errorf("pods on node %s: %w", name, err)
 		}
-		holders[at[name]] = gpuHolders(pods.Items, gpuResource(&s.Group.Spec), string(s.Group.UID))
+		holders[at[name]] = gpuHolders(pods.Items, gpuResource(&s.Group.Spec), s.Group)
 		return nil
 	}
 	errs := atOnce(nodes, look)
@@ -264,18 +282,32 @@ func (r *CommGroupReconciler) lookAt(ctx context.Context, s *Snapshot, nodes []s
 	return errors.Join(errs...)
 }
 
-// gpuHolders names the pods that hold GPUs, but for those of the group's own runs.
-func gpuHolders(pods []corev1.Pod, resource, groupUID string) string {
+// gpuHolders names the pods that hold GPUs, but for those of the group's own runs; of other namespaces it only counts them.
+func gpuHolders(pods []corev1.Pod, resource string, group *v1alpha1.CommGroup) string {
 	var names []string
+	others, othersGPUs := 0, int64(0)
 	for i := range pods {
 		pod := &pods[i]
-		own := pod.Labels[v1alpha1.LabelRole] == v1alpha1.RoleRun && pod.Labels[v1alpha1.LabelGroupUID] == groupUID
-		if gpus := gpusOf(pod, resource); gpus > 0 && podAlive(pod) && !own {
+		own := pod.Labels[v1alpha1.LabelRole] == v1alpha1.RoleRun && pod.Labels[v1alpha1.LabelGroupUID] == string(group.UID)
+		gpus := gpusOf(pod, resource)
+		switch {
+		case gpus <= 0 || !podAlive(pod) || own:
+		case pod.Namespace == group.Namespace:
 			names = append(names, fmt.Sprintf("%s/%s (%d)", pod.Namespace, pod.Name, gpus))
+		default:
+			others++
+			othersGPUs += gpus
 		}
 	}
 	slices.Sort(names)
-	return someNames(names, 3)
+	parts := make([]string, 0, 2)
+	if len(names) > 0 {
+		parts = append(parts, someNames(names, 3))
+	}
+	if others > 0 {
+		parts = append(parts, fmt.Sprintf("%s%s (%d)", counted(others, "pod"), ofOtherNamespace, othersGPUs))
+	}
+	return strings.Join(parts, " and ")
 }
 
 // heldUp sums up what keeps nodes of the run waiting for others; empty where nothing does.

@@ -56,9 +56,40 @@ func TestGPUHolders(t *testing.T) {
 		"of another group":                           {pod("a", corev1.PodRunning, run("uid-h"), nil, some("2")), "team/a (2)"},
 		"zero asked":                                 {pod("a", corev1.PodRunning, nil, nil, some("0")), ""},
 	} {
-		if got := gpuHolders([]corev1.Pod{tc.pod}, v1alpha1.ResourceGPU, "uid-g"); got != tc.want {
+		if got := gpuHolders([]corev1.Pod{tc.pod}, v1alpha1.ResourceGPU, testGroup()); got != tc.want {
 			t.Errorf("%s: %q, expected %q", name, got, tc.want)
 		}
+	}
+}
+
+// TestOthersAreNotNamed: who reads a CommGroup may not know what other namespaces run.
+func TestOthersAreNotNamed(t *testing.T) {
+	held := func(namespace, name, gpus string) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Status: corev1.PodStatus{Phase: corev1.PodRunning},
+			Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{gpuContainer(gpus)}}}
+	}
+	pods := []corev1.Pod{held("secret-project", "merger-model-0", "2"), held("team", "b", "1"), held("secret-project", "merger-model-1", "3"), held("team", "a", "4")}
+	if got, want := gpuHolders(pods, v1alpha1.ResourceGPU, testGroup()), "team/a (4), team/b (1) and 2 pods of another namespace (5)"; got != want {
+		t.Errorf("holders: %q, expected %q", got, want)
+	}
+	if got, want := gpuHolders(pods[:1], v1alpha1.ResourceGPU, testGroup()), "1 pod of another namespace (2)"; got != want {
+		t.Errorf("holders: %q, expected %q", got, want)
+	}
+	s := &Snapshot{Group: testGroup(), Claims: []Claim{{Group: "secret-project/merger", UID: "x", Nodes: []string{"n"}}, {Group: "team/h", UID: "y", Nodes: []string{"m"}}}}
+	for i, pod := range pods[:2] {
+		pod.Spec.NodeName = string(rune('p' + i))
+		s.OtherRunPods = append(s.OtherRunPods, pod)
+	}
+	e := othersOf(s)
+	for _, texts := range []map[string]string{e.pods, e.claims, e.ahead} {
+		for node, text := range texts {
+			if strings.Contains(text, "secret") || strings.Contains(text, "merger") {
+				t.Errorf("node %s: %q", node, text)
+			}
+		}
+	}
+	if !strings.Contains(e.pods["p"], "of another namespace") || !strings.Contains(e.pods["q"], "team/b") || !strings.Contains(e.claims["m"], "team/h") || !strings.Contains(e.claims["n"], "of another namespace") {
+		t.Errorf("pods %v, claims %v", e.pods, e.claims)
 	}
 }
 

@@ -23,6 +23,7 @@ const (
 	agentBinary    = "/agent"
 	monitorHealth  = 8081
 	maxNamedTerms  = 1024
+	agentUser      = 65532 // as the image has it
 	managedByLabel = "app.kubernetes.io/managed-by"
 	nameLabel      = "app.kubernetes.io/name"
 )
@@ -75,7 +76,7 @@ func monitorFor(group *v1alpha1.CommGroup, members []Member, cfg Config) *appsv1
 	cfg.Monitors.set(&pod, cfg.AgentPullPolicy)
 	return &appsv1.DaemonSet{
 		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSet"},
-		// No owner reference: an owner in another namespace is not allowed. The finalizer cleans up.
+		// The group cannot be its owner: an owner in another namespace is not allowed. cleanUpAfter deletes it with the group.
 		ObjectMeta: metav1.ObjectMeta{Name: monitorName(group), Namespace: cfg.OperatorNamespace, Labels: labels, Annotations: annotations},
 		Spec: appsv1.DaemonSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: selector},
@@ -94,14 +95,17 @@ func monitorFor(group *v1alpha1.CommGroup, members []Member, cfg Config) *appsv1
 
 func monitorPod(group *v1alpha1.CommGroup, members []Member, cfg Config) corev1.PodSpec {
 	health := &group.Spec.Health
-	mount := func(name string) corev1.VolumeMount {
-		return corev1.VolumeMount{Name: name, MountPath: hostRoot + "/" + name, ReadOnly: true}
-	}
-	volume := func(name string, kind corev1.HostPathType) corev1.Volume {
-		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/" + name, Type: &kind}}}
+	var volumes []corev1.Volume
+	var mounts []corev1.VolumeMount
+	for _, h := range monitorHostPaths {
+		name := strings.ReplaceAll(h.path, "/", "-")[1:]
+		volumes = append(volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+			HostPath: &corev1.HostPathVolumeSource{Path: h.path, Type: ptr.To(h.kind)}}})
+		mounts = append(mounts, corev1.VolumeMount{Name: name, MountPath: hostRoot + h.path, ReadOnly: true})
 	}
 	return corev1.PodSpec{
 		ServiceAccountName:            MonitorServiceAccount,
+		AutomountServiceAccountToken:  ptr.To(true), // to report; the account itself hands none out
 		EnableServiceLinks:            ptr.To(false),
 		TerminationGracePeriodSeconds: ptr.To(int64(5)),
 		Affinity:                      &corev1.Affinity{NodeAffinity: membersAffinity(&group.Spec, members)},
@@ -135,17 +139,30 @@ func monitorPod(group *v1alpha1.CommGroup, members []Member, cfg Config) corev1.
 			},
 			SecurityContext: &corev1.SecurityContext{
 				// Privileged because KFD answers EPERM for the properties of every GPU outside the container's device cgroup, and a
-				// monitor holds no device. Its root and everything mounted are read-only.
+				// monitor holds no device. It is no root all the same: a user without capabilities reads what everyone may read, and can
+				// neither write a file of sysfs nor open a device of root's. Its root and everything mounted are read-only.
 				Privileged:             ptr.To(true),
-				RunAsUser:              ptr.To(int64(0)),
+				RunAsNonRoot:           ptr.To(true),
+				RunAsUser:              ptr.To(int64(agentUser)),
+				RunAsGroup:             ptr.To(int64(agentUser)),
 				ReadOnlyRootFilesystem: ptr.To(true),
 			},
-			VolumeMounts: []corev1.VolumeMount{mount("sys"), mount("proc"), mount("opt")},
+			VolumeMounts: mounts,
 		}},
-		Volumes: []corev1.Volume{volume("sys", corev1.HostPathDirectory), volume("proc", corev1.HostPathDirectory),
-			// /opt may be absent on a host without ROCm; an unset type checks nothing.
-			volume("opt", corev1.HostPathUnset)},
+		Volumes: volumes,
 	}
+}
+
+// monitorHostPaths are all that a monitor sees of its host; the chart's policy commgroup-manager-monitors allows no other. Of /proc
+// the kernel's own values only: the host's processes are none of a monitor's business.
+var monitorHostPaths = []struct {
+	path string
+	kind corev1.HostPathType
+}{
+	{"/sys", corev1.HostPathDirectory},
+	{"/proc/sys", corev1.HostPathDirectory},
+	{"/proc/cmdline", corev1.HostPathFile},
+	{"/opt", corev1.HostPathUnset}, // may be absent on a host without ROCm; an unset type checks nothing
 }
 
 func fieldEnv(name, path string) corev1.EnvVar {

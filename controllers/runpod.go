@@ -63,11 +63,16 @@ func runPodFor(group *v1alpha1.CommGroup, cn *v1alpha1.CommNode, runID string, c
 	}
 	resources.Limits[gpu], resources.Requests[gpu] = gpus, gpus
 
-	// Many ROCm images run as root, so runAsNonRoot would refuse them; everything else is as restricted as it gets.
+	// Many ROCm images run as root, so runAsNonRoot would refuse them unless a user is named; everything else is as restricted as it
+	// gets.
 	security := &corev1.SecurityContext{
 		AllowPrivilegeEscalation: ptr.To(false),
 		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+	podSecurity := &corev1.PodSecurityContext{SeccompProfile: security.SeccompProfile, SupplementalGroups: overrides.SupplementalGroups}
+	if overrides.RunAsUser != nil {
+		podSecurity.RunAsUser, podSecurity.RunAsNonRoot = overrides.RunAsUser, ptr.To(true)
 	}
 	bin := corev1.VolumeMount{Name: "agent", MountPath: runBinFolder}
 	return &corev1.Pod{
@@ -81,6 +86,7 @@ func runPodFor(group *v1alpha1.CommGroup, cn *v1alpha1.CommNode, runID string, c
 		},
 		Spec: corev1.PodSpec{
 			ServiceAccountName:            RunServiceAccount,
+			AutomountServiceAccountToken:  ptr.To(true), // to report; the account itself hands none out
 			RestartPolicy:                 corev1.RestartPolicyNever,
 			TerminationGracePeriodSeconds: ptr.To(int64(10)),
 			ActiveDeadlineSeconds:         ptr.To(int64(spec.Run.StartDeadlineSeconds) + int64(spec.Run.NodeDeadlineSeconds) + runPodSlackSeconds),
@@ -89,7 +95,7 @@ func runPodFor(group *v1alpha1.CommGroup, cn *v1alpha1.CommNode, runID string, c
 			Tolerations:                   runTolerations(overrides.Tolerations),
 			PriorityClassName:             cmp.Or(overrides.PriorityClassName, cfg.RunPriorityClass),
 			ImagePullSecrets:              spec.Runtime.ImagePullSecrets,
-			SecurityContext:               &corev1.PodSecurityContext{SeccompProfile: security.SeccompProfile},
+			SecurityContext:               podSecurity,
 			InitContainers: []corev1.Container{{
 				Name:            "install-agent",
 				Image:           cfg.AgentImage,

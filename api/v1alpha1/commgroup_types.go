@@ -173,7 +173,7 @@ type RuntimeSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:XValidation:rule="self.all(e, e.name.matches('^(NCCL|RCCL|HSA|HIP)_[A-Z0-9_]+$'))",message="runtime.env takes only variables named NCCL_*, RCCL_*, HSA_* or HIP_*: put anything else into the runtime image"
 	// +kubebuilder:validation:XValidation:rule="self.all(e, !e.name.contains('LD_PRELOAD') && (!has(e.value) || !e.value.contains('LD_PRELOAD')))",message="runtime.env must not carry LD_PRELOAD: it would load code into the ranks; build it into the runtime image instead"
-	// +kubebuilder:validation:XValidation:rule="self.all(e, !(e.name in ['NCCL_CONF_FILE', 'NCCL_NET_PLUGIN', 'NCCL_TUNER_PLUGIN', 'NCCL_PROFILER_PLUGIN', 'NCCL_ENV_PLUGIN', 'NCCL_GIN_PLUGIN', 'NCCL_COMM_ID', 'HSA_TOOLS_LIB', 'HSA_HOSTCALL_LIB']))",message="runtime.env must not name a file or library to load or the rendezvous (NCCL_CONF_FILE, NCCL_COMM_ID, *_PLUGIN, HSA_TOOLS_LIB): build plugins into the runtime image"
+	// +kubebuilder:validation:XValidation:rule="self.all(e, !e.name.endsWith('_PLUGIN') && !(e.name in ['NCCL_CONF_FILE', 'NCCL_COMM_ID', 'HSA_TOOLS_LIB', 'HSA_HOSTCALL_LIB']))",message="runtime.env must not name a file or library to load or the rendezvous (NCCL_CONF_FILE, NCCL_COMM_ID, *_PLUGIN, HSA_TOOLS_LIB): build plugins into the runtime image"
 	// +kubebuilder:validation:XValidation:rule="self.all(e, !e.name.matches('^RCCL_(ENABLE_DDA_|LOW_PRECISION_ENABLE|DDA_NRANKS$|DDA_ALL_REDUCE_(FLAT|TREE)_MAX_BYTES$)'))",message="runtime.env must not set what the operator sets: use spec.dda and spec.lowPrecision instead"
 	// +optional
 	Env []EnvVar `json:"env,omitempty"`
@@ -185,12 +185,14 @@ type RuntimeSpec struct {
 
 // PodOverrides are the parts of run pods that a person may change; none can raise a pod's privileges.
 type PodOverrides struct {
-	// labels added to the run pods, for example kueue.x-k8s.io/queue-name.
+	// labels added to the run pods, for example kueue.x-k8s.io/queue-name. Keys that a cluster's components act on are refused.
 	// +kubebuilder:validation:MaxProperties=16
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k.startsWith('rcclx.io/') || k.startsWith('gating.rcclx.io/') || k.startsWith('k8s.v1.cni.cncf.io/') || k.startsWith('v1.multus-cni.io/') || k.startsWith('container.apparmor.security.beta.kubernetes.io/') || k.startsWith('container.seccomp.security.alpha.kubernetes.io/') || k.startsWith('seccomp.security.alpha.kubernetes.io/') || k.startsWith('io.kubernetes.') || k.startsWith('io.katacontainers.') || k.startsWith('inject.istio.io/') || k.startsWith('vault.hashicorp.com/') || k.startsWith('iam.amazonaws.com/') || k.startsWith('azure.workload.identity/')))",message="runtime.pod.labels must not carry keys of this operator, of networks, of container runtimes, of security profiles or of what injects volumes and identities: docs/security.md says what is allowed"
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
-	// annotations added to the run pods.
+	// annotations added to the run pods. Keys that a cluster's components act on are refused.
 	// +kubebuilder:validation:MaxProperties=16
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k.startsWith('rcclx.io/') || k.startsWith('gating.rcclx.io/') || k.startsWith('k8s.v1.cni.cncf.io/') || k.startsWith('v1.multus-cni.io/') || k.startsWith('container.apparmor.security.beta.kubernetes.io/') || k.startsWith('container.seccomp.security.alpha.kubernetes.io/') || k.startsWith('seccomp.security.alpha.kubernetes.io/') || k.startsWith('io.kubernetes.') || k.startsWith('io.katacontainers.') || k.startsWith('inject.istio.io/') || k.startsWith('vault.hashicorp.com/') || k.startsWith('iam.amazonaws.com/') || k.startsWith('azure.workload.identity/')))",message="runtime.pod.annotations must not carry keys of this operator, of networks, of container runtimes, of security profiles or of what injects volumes and identities: docs/security.md says what is allowed"
 	// +optional
 	Annotations map[string]string `json:"annotations,omitempty"`
 	// tolerations of the run pods; monitors tolerate every taint.
@@ -198,8 +200,9 @@ type PodOverrides struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
-	// priorityClassName of the run pods.
+	// priorityClassName of the run pods; not one of the cluster's own pods.
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('system-')",message="runtime.pod.priorityClassName must not be a class of the cluster's own pods (system-*): choose one for jobs, or leave it out"
 	// +optional
 	PriorityClassName string `json:"priorityClassName,omitempty"`
 	// gpuResourceName is the extended resource to ask for.
@@ -217,6 +220,19 @@ type PodOverrides struct {
 	// resources beside the GPUs.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
+	// runAsUser is the user of the ranks; absent means the image's own, which is root in many ROCm images. A namespace of the Pod
+	// Security level restricted takes run pods only with this set.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
+	// +optional
+	RunAsUser *int64 `json:"runAsUser,omitempty"`
+	// supplementalGroups of the ranks, for example the nodes' group render, which /dev/kfd may belong to.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:Minimum=1
+	// +kubebuilder:validation:items:Maximum=2147483647
+	// +optional
+	SupplementalGroups []int64 `json:"supplementalGroups,omitempty"`
 }
 
 // BenchmarkSpec says what a run measures.

@@ -33,6 +33,8 @@ const (
 	ReasonListFailed          = "ListFailed"
 	// ReasonHostNetworkNotAllowed says that network.mode Host is asked for in a namespace that may not have it.
 	ReasonHostNetworkNotAllowed = "HostNetworkNotAllowed"
+	// ReasonPodOverridesNotAllowed says that runtime.pod asks for what a CommGroup's author may not hand to a pod.
+	ReasonPodOverridesNotAllowed = "PodOverridesNotAllowed"
 
 	ReasonAllReporting      = "AllReporting"
 	ReasonWaitingForAgents  = "WaitingForAgents"

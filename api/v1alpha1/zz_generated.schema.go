@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: 365e389f0ad831028793bcf1eba6ac99deceede02890651ed18f294c8e91b3fe
-const SchemaRevision = 1
+// Hash of the schemas: b0c4c9e52861d0aeacbf6c9a79b6e7432abc264917f75cd041ca360afab89185
+const SchemaRevision = 2

@@ -1,0 +1,113 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// errNotOurs: an account or binding of the run pods' name is someone else's. Run pods would have whatever rights it has, so none are
+// made, and it is neither changed nor deleted.
+var errNotOurs = errors.New("it lacks the label " + managedByLabel + "=" + managedBy + ", so it is not this operator's")
+
+// ensureRunAccess gives the namespace's run pods an account that may write its CommNodes' status, and nothing else.
+// All groups of a namespace share it.
+func (r *CommGroupReconciler) ensureRunAccess(ctx context.Context, namespace string) error {
+	labels := map[string]string{managedByLabel: managedBy, nameLabel: "commgroup-run"}
+	account := &corev1.ServiceAccount{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
+		ObjectMeta: metav1.ObjectMeta{Name: RunServiceAccount, Namespace: namespace, Labels: labels},
+		// Run pods ask for the token themselves; another pod that runs as this account gets none unasked.
+		AutomountServiceAccountToken: ptr.To(false),
+	}
+	binding := &rbacv1.RoleBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
+		ObjectMeta: metav1.ObjectMeta{Name: RunRoleBinding, Namespace: namespace, Labels: labels},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: RunClusterRole},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: RunServiceAccount, Namespace: namespace}},
+	}
+	key := types.NamespacedName{Namespace: namespace, Name: RunServiceAccount}
+	var have corev1.ServiceAccount
+	switch err := r.Client.Get(ctx, key, &have); {
+	case apierrors.IsNotFound(err):
+		if err := r.serverSideApply(ctx, account); err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	case !ours(&have):
+		return fmt.Errorf("ServiceAccount %s/%s exists: %w", namespace, have.Name, errNotOurs)
+	}
+	key.Name = RunRoleBinding
+	var bound rbacv1.RoleBinding
+	switch err := r.Client.Get(ctx, key, &bound); {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return err
+	case !ours(&bound):
+		return fmt.Errorf("RoleBinding %s/%s exists: %w", namespace, bound.Name, errNotOurs)
+	case equality.Semantic.DeepEqual(bound.RoleRef, binding.RoleRef) && equality.Semantic.DeepEqual(bound.Subjects, binding.Subjects):
+		return nil
+	}
+	return r.serverSideApply(ctx, binding)
+}
+
+func ours(object client.Object) bool { return object.GetLabels()[managedByLabel] == managedBy }
+
+// closeWithoutAccess ends the nodes' part in the run that have no pod since there is no account for them: to try again would not help
+// until a person has acted. The group's stage is held by its deadline for members.
+func (r *CommGroupReconciler) closeWithoutAccess(ctx context.Context, s *Snapshot, pods []*corev1.Pod, cause error) error {
+	byUID := make(map[types.UID]*v1alpha1.CommNode, len(s.CommNodes))
+	for i := range s.CommNodes {
+		byUID[s.CommNodes[i].UID] = &s.CommNodes[i]
+	}
+	return errors.Join(atOnce(pods, func(pod *corev1.Pod) error {
+		cn := byUID[pod.OwnerReferences[0].UID]
+		if ofGroupStage(pod) || cn == nil || cn.Spec.Run == nil {
+			return nil
+		}
+		return r.closeNotStarted(ctx, cn, s, fmt.Sprintf("No run pod for node %s: %v. Rename or delete what has the run pods' name, then ask for a new run.", cn.Spec.NodeName, cause))
+	})...)
+}
+
+// deleteRunAccess removes the account of run pods unless another group of the namespace needs it, or it is not this operator's.
+func (r *CommGroupReconciler) deleteRunAccess(ctx context.Context, group *v1alpha1.CommGroup) error {
+	var groups v1alpha1.CommGroupList
+	if err := r.Client.List(ctx, &groups, client.InNamespace(group.Namespace)); err != nil {
+		return err
+	}
+	for i := range groups.Items {
+		if other := &groups.Items[i]; other.UID != group.UID && other.DeletionTimestamp.IsZero() {
+			return nil
+		}
+	}
+	// The right goes before the account: a binding to an account that is gone would serve the next one of its name.
+	for _, object := range []client.Object{
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: RunRoleBinding}},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: RunServiceAccount}},
+	} {
+		err := r.Client.Get(ctx, types.NamespacedName{Namespace: group.Namespace, Name: object.GetName()}, object)
+		if apierrors.IsNotFound(err) || err == nil && !ours(object) {
+			continue
+		}
+		if err == nil {
+			uid := object.GetUID()
+			err = client.IgnoreNotFound(r.Client.Delete(ctx, object, client.Preconditions{UID: &uid}))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
