@@ -12,20 +12,21 @@ import (
 	"slices"
 
 	"rcclx.io/commgroup-operator/dashboards/grafana"
+	kubestatemetrics "rcclx.io/commgroup-operator/dashboards/kube-state-metrics"
 	"rcclx.io/commgroup-operator/dashboards/prometheus"
 )
 
 func main() {
 	out := flag.String("out", ".", "folder to write below, laid out as the repository")
 	flag.Parse()
-	if err := run(*out); err != nil {
+	if err := run(".", *out); err != nil {
 		fmt.Fprintln(os.Stderr, "dashboards:", err)
 		os.Exit(1)
 	}
 }
 
-func run(out string) error {
-	files, err := generate()
+func run(root, out string) error {
+	files, err := generate(root)
 	if err != nil {
 		return err
 	}
@@ -45,8 +46,8 @@ func run(out string) error {
 // chart is where the chart's templates find what they include.
 const chart = "charts/commgroup-operator/files"
 
-// generate gives each file's content by its path in the repository.
-func generate() (map[string][]byte, error) {
+// generate gives each file's content by its path in the repository, whose CRDs it reads.
+func generate(root string) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	rules, err := prometheus.Rules()
 	if err != nil {
@@ -67,5 +68,14 @@ func generate() (map[string][]byte, error) {
 		}
 		files["dashboards/grafana/"+d.UID+".json"], files[chart+"/dashboards/"+d.UID+".json"] = text, text
 	}
-	return files, nil
+	crds := [][]byte{}
+	for _, kind := range []string{"commgroups", "commnodes"} {
+		text, err := os.ReadFile(filepath.Join(root, "config/crd/bases/rcclx.io_"+kind+".yaml"))
+		if err != nil {
+			return nil, err
+		}
+		crds = append(crds, text)
+	}
+	files["dashboards/kube-state-metrics/config.yaml"], err = kubestatemetrics.Config(crds...)
+	return files, err
 }

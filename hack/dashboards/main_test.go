@@ -8,7 +8,7 @@ import (
 
 // What is committed is what the generator writes.
 func TestGeneratedFilesAreCurrent(t *testing.T) {
-	files, err := generate()
+	files, err := generate("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,10 +24,10 @@ func TestGeneratedFilesAreCurrent(t *testing.T) {
 
 func TestRunWritesAllFiles(t *testing.T) {
 	out := t.TempDir()
-	if err := run(out); err != nil {
+	if err := run("../..", out); err != nil {
 		t.Fatal(err)
 	}
-	files, err := generate()
+	files, err := generate("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
