@@ -144,10 +144,14 @@ func (r *CommGroupReconciler) applyMonitor(ctx context.Context, s *Snapshot, des
 	}
 	sum := sha256.Sum256(data)
 	hash := hex.EncodeToString(sum[:])[:16]
-	if s.Monitor != nil && s.Monitor.Annotations[annotationSpecHash] == hash && equality.Semantic.DeepDerivative(desired.Spec, s.Monitor.Spec) {
-		return nil
-	}
+	same := s.Monitor != nil && s.Monitor.Annotations[annotationSpecHash] == hash && equality.Semantic.DeepDerivative(desired.Spec, s.Monitor.Spec)
 	desired = desired.DeepCopy()
+	if same {
+		desired.OwnerReferences = s.Monitor.OwnerReferences
+	}
+	if owned, err := r.ownedByTheRelease(ctx, desired); err != nil || same && !owned {
+		return err
+	}
 	desired.Annotations[annotationSpecHash] = hash
 	return r.serverSideApply(ctx, desired)
 }

@@ -25,13 +25,18 @@ const (
 	cleanupPoll     = 2 * time.Second
 )
 
-// finalize deletes what the group made, waits a bounded time until its pods are gone, and releases the finalizer. No
+// finalize deletes what the group made. For a group that still carries the finalizer of managers up to version 0.1 it waits a
+// bounded time until its pods are gone, and releases it. No
 // error of the API keeps it from that: a missing CRD or namespace must not leave a CommGroup that cannot be deleted.
 func (r *CommGroupReconciler) finalize(ctx context.Context, group *v1alpha1.CommGroup) (ctrl.Result, error) {
+	left := r.deleteAll(ctx, group)
 	if !controllerutil.ContainsFinalizer(group, v1alpha1.Finalizer) {
+		// Someone else holds the group, as foreground deletion does. What it made goes meanwhile.
+		if len(left) > 0 {
+			return ctrl.Result{RequeueAfter: cleanupPoll}, nil
+		}
 		return ctrl.Result{}, nil
 	}
-	left := r.deleteAll(ctx, group)
 	deadline := group.DeletionTimestamp.Add(cleanupDeadline)
 	now := r.Clock.Now()
 	if len(left) > 0 && now.Before(deadline) {

@@ -210,8 +210,7 @@ func orphanedMarks(nodes []corev1.Node, live map[string]bool) []nodeWrite {
 	return out
 }
 
-// MarkSweeper rids Nodes of marks whose group is gone without having lifted them: its finalizer was taken away, or ran out
-// of time.
+// MarkSweeper rids Nodes of marks whose group was deleted while no manager was there to lift them.
 type MarkSweeper struct {
 	Client    client.Client
 	APIReader client.Reader

@@ -8,11 +8,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
@@ -34,17 +34,16 @@ const minWake = 100 * time.Millisecond
 func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	group := &v1alpha1.CommGroup{}
 	if err := r.Client.Get(ctx, req.NamespacedName, group); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		if apierrors.IsNotFound(err) {
+			return r.cleanUpAfter(ctx, req.NamespacedName)
+		}
+		return ctrl.Result{}, err
 	}
 	if !group.DeletionTimestamp.IsZero() {
 		return r.finalize(ctx, group)
 	}
-	if !controllerutil.ContainsFinalizer(group, v1alpha1.Finalizer) {
-		base := group.DeepCopy()
-		controllerutil.AddFinalizer(group, v1alpha1.Finalizer)
-		if err := r.Client.Patch(ctx, group, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
-			return ctrl.Result{}, client.IgnoreNotFound(err)
-		}
+	if err := errors.Join(r.withoutFinalizer(ctx, group), r.deleteMonitors(ctx, req.NamespacedName, group.UID)); err != nil {
+		return ctrl.Result{}, err
 	}
 	snapshot := r.gather(ctx, group)
 	decision := Decide(snapshot, r.Config)

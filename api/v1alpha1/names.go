@@ -60,7 +60,7 @@ const (
 	// NodeConditionCommValidated is the condition of Nodes that a group marks by Condition.
 	NodeConditionCommValidated = "CommValidated"
 
-	// Finalizer holds a CommGroup until its pods and monitors are gone, for a bounded time.
+	// Finalizer was set on CommGroups by managers up to version 0.1; later ones take it off (docs/decisions/0016-no-finalizer.md).
 	Finalizer = "rcclx.io/cleanup"
 
 	// FieldManagerController names the manager as a writer: CommNode specs and everything that it creates.

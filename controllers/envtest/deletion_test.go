@@ -6,20 +6,141 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers"
 )
 
+// TestDeletionLeavesNothing: a group goes at once, manager or not, and what it made goes after it.
 func TestDeletionLeavesNothing(t *testing.T) {
 	w := newWorld(t, 2, nil)
 	w.running()
 	w.finish(w.nodes[0], 300_000, nil)
 	w.start(w.nodes[1])
+	w.wantOwners()
+	w.must(admin.Delete(w.ctx, w.group))
+	w.wantNoGroup()
+	w.reconcileGone()
+	if len(w.monitors()) != 0 {
+		t.Error("monitors go on")
+	}
+	w.endPods()
+	w.collectGarbage()
+	w.reconcileGone()
+	w.wantGone()
+}
+
+// reconcileGone reconciles a group that is no more.
+func (w *world) reconcileGone() {
+	w.Helper()
+	_, err := w.r.Reconcile(w.ctx, w.request())
+	w.must(err)
+}
+
+func (w *world) wantNoGroup() {
+	w.Helper()
+	if err := admin.Get(w.ctx, w.request().NamespacedName, &v1alpha1.CommGroup{}); !apierrors.IsNotFound(err) {
+		w.Fatalf("the CommGroup is still there: %v", err)
+	}
+}
+
+// wantOwners checks that the garbage collector, which envtest lacks, reaches all that the manager leaves to it.
+func (w *world) wantOwners() {
+	w.Helper()
+	owned := func(object client.Object, uid types.UID) {
+		if !slices.ContainsFunc(object.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == uid }) {
+			w.Errorf("%T %s is not owned by %s: %v", object, object.GetName(), uid, object.GetOwnerReferences())
+		}
+	}
+	var nodes v1alpha1.CommNodeList
+	w.must(admin.List(w.ctx, &nodes, client.InNamespace(w.ns)))
+	byName := map[string]types.UID{}
+	for i := range nodes.Items {
+		owned(&nodes.Items[i], w.group.UID)
+		byName[nodes.Items[i].Name] = nodes.Items[i].UID
+	}
+	for _, pod := range w.pods() {
+		owned(&pod, byName[pod.OwnerReferences[0].Name])
+	}
+	if cm := w.configMap(); cm != nil {
+		owned(cm, w.group.UID)
+	}
+	var account corev1.ServiceAccount
+	w.must(admin.Get(w.ctx, client.ObjectKey{Namespace: operatorNamespace, Name: controllers.MonitorServiceAccount}, &account))
+	for _, m := range w.monitors() {
+		owned(&m, account.UID)
+	}
+}
+
+// collectGarbage does what the garbage collector would for a group that is gone.
+func (w *world) collectGarbage() {
+	w.Helper()
+	for _, kind := range []client.Object{&v1alpha1.CommNode{}, &corev1.ConfigMap{}} {
+		w.must(admin.DeleteAllOf(w.ctx, kind, client.InNamespace(w.ns), client.MatchingLabels{v1alpha1.LabelGroupUID: string(w.group.UID)}))
+	}
+}
+
+// TestForegroundDeletion: a group that something else holds makes nothing new, and what it made goes.
+func TestForegroundDeletion(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	w.running()
+	w.start(w.nodes[0])
+	w.must(admin.Delete(w.ctx, w.group, client.PropagationPolicy(metav1.DeletePropagationForeground)))
+	w.settle()
+	w.endPods()
+	w.settle()
+	if len(w.monitors())+len(w.pods()) != 0 {
+		t.Errorf("left over: %d monitors, %d pods", len(w.monitors()), len(w.pods()))
+	}
+	w.refresh()
+	w.update(func(g *v1alpha1.CommGroup) { g.Finalizers = nil }) // the garbage collector's part
+	w.reconcileGone()
+	w.wantGone()
+}
+
+// TestMonitorsOfAnEarlierGroup: a group that was deleted and made anew while no manager was there gets monitors of its own, and the
+// earlier one's go.
+func TestMonitorsOfAnEarlierGroup(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	w.running()
+	earlier := w.monitors()[0].Name
+	spec := w.group.Spec
+	w.must(admin.Delete(w.ctx, w.group))
+	w.collectGarbage()
+	w.group = &v1alpha1.CommGroup{ObjectMeta: metav1.ObjectMeta{Name: w.group.Name, Namespace: w.ns}, Spec: spec}
+	w.must(admin.Create(w.ctx, w.group))
+	w.settle()
+	if now := w.monitors(); len(now) != 1 || now[0].Name == earlier {
+		t.Errorf("monitors are %v; expected one, and not %s", now, earlier)
+	}
+}
+
+// TestOldFinalizer: a group of an earlier version is freed of its finalizer while it lives, so that it never waits for a manager.
+func TestOldFinalizer(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	w.update(func(g *v1alpha1.CommGroup) { g.Finalizers = []string{v1alpha1.Finalizer} })
+	w.settle()
+	w.refresh()
+	if len(w.group.Finalizers) != 0 {
+		t.Errorf("finalizers are %v", w.group.Finalizers)
+	}
+	w.must(admin.Delete(w.ctx, w.group))
+	w.wantNoGroup()
+}
+
+// TestDeletionOfAnOldGroup: one that was deleted with the earlier version's finalizer on it is cleaned up and released.
+func TestDeletionOfAnOldGroup(t *testing.T) {
+	w := newWorld(t, 2, nil)
+	w.running()
+	w.finish(w.nodes[0], 300_000, nil)
+	w.start(w.nodes[1])
+	w.update(func(g *v1alpha1.CommGroup) { g.Finalizers = []string{v1alpha1.Finalizer} })
 	w.must(admin.Delete(w.ctx, w.group))
 	w.settle()
 	w.wantCondition(v1alpha1.ConditionReady, no, v1alpha1.ReasonDeleting, "run pod")
@@ -54,6 +175,7 @@ func TestDeletionIsBounded(t *testing.T) {
 	w := newWorld(t, 1, nil)
 	w.running()
 	w.start(w.nodes[0]) // on a node that never ends it
+	w.update(func(g *v1alpha1.CommGroup) { g.Finalizers = []string{v1alpha1.Finalizer} })
 	w.must(admin.Delete(w.ctx, w.group))
 	w.settle()
 	w.pass(3 * time.Minute)

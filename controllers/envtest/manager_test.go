@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -114,10 +116,12 @@ func TestWatchesDriveARun(t *testing.T) {
 	})
 	w.eventually("the pods' end", func() bool { w.endPods(); return len(w.pods()) == 0 })
 	w.must(admin.Delete(w.ctx, w.group))
-	w.eventually("deletion", func() bool {
-		err := admin.Get(w.ctx, w.request().NamespacedName, &v1alpha1.CommGroup{})
-		return err != nil
+	w.wantNoGroup()
+	w.eventually("the monitors' end and that of the run pods' account", func() bool {
+		err := admin.Get(w.ctx, client.ObjectKey{Namespace: w.ns, Name: controllers.RunServiceAccount}, &corev1.ServiceAccount{})
+		return len(w.monitors()) == 0 && apierrors.IsNotFound(err)
 	})
+	w.collectGarbage()
 	w.wantGone()
 }
 
