@@ -57,7 +57,7 @@ demo-down: bin/simcluster ## End exactly what the demo started and remove its st
 	@bin/simcluster down --state-dir $(STATE_DIR)
 
 .PHONY: test
-test: setup lint test-unit test-demo ## Lint, all Go tests with -race on a real API server, and a smoke of the demo
+test: setup lint test-unit test-demo test-e2e ## Lint, all Go tests with -race on a real API server, a smoke of the demo, and, as root, the end-to-end tests
 
 .PHONY: test-unit
 test-unit: simrocm ## All Go tests with -race, on a real API server
@@ -71,6 +71,14 @@ test-demo: ## Smoke of the demo: it reaches Ready, a reboot and a lost link are 
 	  $(MAKE) --no-print-directory demo STATE_DIR=.demo-test SPAN=group FAULT=slow-nic; } || result=$$?; \
 	$(MAKE) --no-print-directory demo-down STATE_DIR=.demo-test || result=$$?; \
 	exit $$result
+
+.PHONY: test-e2e
+test-e2e: setup ## As root: install by the chart on three real nodes (containerd, kubelet), and run the quickstart and test/e2e (E2E_ARGS, KEEP=1)
+	@hack/e2e.sh $(E2E_ARGS)
+
+.PHONY: e2e-down
+e2e-down: ## Remove the cluster of a test-e2e that was left (KEEP=1, or a crash)
+	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./hack/realcluster && bin/realcluster down --state-dir .e2e
 
 .PHONY: fmt
 fmt: ## Format the Go code

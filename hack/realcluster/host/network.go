@@ -99,7 +99,8 @@ func makeBridge(ctx context.Context, state cluster.State, p Plan) error {
 		return err
 	}
 	return ip(ctx,
-		[]string{"link", "add", "name", p.Bridge, "alias", alias(state), "type", "bridge"},
+		[]string{"link", "add", "name", p.Bridge, "type", "bridge"},
+		[]string{"link", "set", p.Bridge, "alias", alias(state)},
 		[]string{"address", "add", fmt.Sprintf("%s/%d", p.Gateway, p.Bits), "dev", p.Bridge},
 		[]string{"link", "set", p.Bridge, "up"})
 }

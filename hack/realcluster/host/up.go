@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -28,7 +29,7 @@ const (
 	readyDeadline = 180 * time.Second
 	pollInterval  = 100 * time.Millisecond
 	// SimulatedKey marks the nodes, as label and as annotation.
-	SimulatedKey = "commgroup.rcclx.io/simulated-hardware"
+	SimulatedKey = "rcclx.io/simulated-hardware"
 	gpuLabel     = "feature.node.kubernetes.io/amd-gpu"
 	gpuResource  = "amd.com/gpu"
 )
@@ -285,6 +286,9 @@ func markNodes(ctx context.Context, o Options, plan Plan) error {
 	if err != nil {
 		return err
 	}
+	if err := allowKubelets(ctx, client); err != nil {
+		return err
+	}
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"true","amd.com/gpu.product-name":"AMD_Instinct_%s",%q:"true"},"annotations":{%q:"GPUs, sysfs and ROCm of this node are simulated"}}}`,
 		gpuLabel, strings.ReplaceAll(o.Model, " ", "_"), SimulatedKey, SimulatedKey)
 	for _, n := range plan.Nodes {
@@ -308,6 +312,17 @@ func markNodes(ctx context.Context, o Options, plan Plan) error {
 		}
 	}
 	return nil
+}
+
+// allowKubelets lets the API server ask kubelets for logs and statistics: they ask back whether it may.
+func allowKubelets(ctx context.Context, client kubernetes.Interface) error {
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "realcluster:kube-apiserver-kubelet"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:kubelet-api-admin"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: cluster.KubeletClientName}},
+	}
+	_, err := client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{})
+	return err
 }
 
 // ready says why a node cannot be used yet.

@@ -50,6 +50,7 @@ const (
 	// ContainerdSocket is also reached from the machine, through /proc/PID/root.
 	ContainerdSocket = "/run/containerd/containerd.sock"
 	kubeletDir       = "/var/lib/kubelet"
+	lockDir          = "/run/lock"
 )
 
 // GoLine is what the machine's side writes to a node's standard input once the node's network is there.

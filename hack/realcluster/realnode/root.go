@@ -17,6 +17,10 @@ func MakeRoot(c Config) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make the node's mounts private: %w", err)
 	}
+	// Mount points that the tree does not have; what is mounted there is read-only.
+	if err := os.MkdirAll(filepath.Join(c.Tree, lockDir), 0o755); err != nil {
+		return err
+	}
 	r := root{dir: c.Root}
 	r.do("the node's root", func() error { return unix.Mount("realcluster", c.Root, "tmpfs", 0, "mode=755") })
 	r.programs()
@@ -29,6 +33,8 @@ func MakeRoot(c Config) error {
 	} {
 		r.bind(m.from, m.to, m.write)
 	}
+	// Where runs on one node meet; a container finds it below its simulated root, and may write there only.
+	r.tmpfs(InnerTree+lockDir, 0o1777)
 	opt := filepath.Join(c.Tree, "opt")
 	if _, err := os.Stat(opt); err == nil {
 		r.bind(opt, "/opt", false)

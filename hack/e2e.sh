@@ -1,0 +1,104 @@
+#!/bin/bash
+# End-to-end tests on a cluster of three real nodes on this machine: installs the Debian packages that it needs, builds, starts
+# the cluster, runs test/e2e and removes the cluster again, whatever happens. It needs root; where it cannot run it says why and
+# ends with status 0, so that `make test` goes on.
+#   hack/e2e.sh [GO TEST ARGUMENT...]      for example -run TestE2E/Quickstart
+# STATE_DIR is the cluster's folder (.e2e), KEEP=1 leaves it running, REQUIRED=1 makes a skip a failure.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+repo=$PWD
+state=${STATE_DIR:-$repo/.e2e}
+case $state in /*) ;; *) state=$repo/$state ;; esac
+go=${GO:-go}
+packages="containerd runc containernetworking-plugins buildah iproute2 iptables conntrack prometheus"
+test_deadline=${TEST_DEADLINE:-60m}
+
+steps=()
+mark=$SECONDS
+took() { # took NAME: closes a step of the time breakdown
+    steps+=("$(printf '%6d s  %s' $((SECONDS - mark)) "$1")")
+    echo "==> $1: $((SECONDS - mark)) s"
+    mark=$SECONDS
+}
+skip() {
+    echo "test-e2e SKIPPED: $*"
+    [ "${REQUIRED:-}" = 1 ] && exit 1
+    exit 0
+}
+
+up=
+finish() {
+    status=$?
+    trap - EXIT INT TERM
+    if [ -n "$up" ]; then
+        if [ $status -ne 0 ]; then
+            echo "==> what the nodes' own processes said last ($state/logs)"
+            tail -n 15 "$state"/logs/node-*.log 2>/dev/null || true
+        fi
+        if [ "${KEEP:-}" = 1 ]; then
+            echo "KEEP=1: the cluster stays; export KUBECONFIG=$state/kubeconfig; end it with: bin/realcluster down --state-dir $state"
+        else
+            bin/realcluster down --state-dir "$state" || status=1
+            took "cluster ended and removed"
+        fi
+    fi
+    if [ ${#steps[@]} -gt 0 ]; then printf '%s\n' "test-e2e took $SECONDS s:" "${steps[@]}"; fi
+    exit $status
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+[ "$(id -u)" = 0 ] || skip "it needs root, for containerd, namespaces and mounts"
+[ "$(uname -s)" = Linux ] || skip "it needs Linux"
+missing=
+for pair in containerd:containerd ctr:containerd runc:runc buildah:buildah ip:iproute2 iptables:iptables conntrack:conntrack promtool:prometheus prometheus:prometheus; do
+    command -v "${pair%:*}" >/dev/null || missing="$missing ${pair#*:}"
+done
+[ -x /usr/lib/cni/bridge ] || missing="$missing containernetworking-plugins"
+if [ -n "$missing" ]; then
+    command -v apt-get >/dev/null || skip "missing:$missing, and there is no apt-get to install them with"
+    # The packages bring services, which are not wanted: policy-rc.d forbids to start any while they are installed.
+    policy=/usr/sbin/policy-rc.d
+    made=
+    if [ ! -e $policy ]; then
+        printf '#!/bin/sh\nexit 101\n' >$policy
+        chmod 0755 $policy
+        made=1
+    fi
+    # shellcheck disable=SC2086 # one word a package
+    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages; } >"$repo/bin/apt.log" 2>&1 || failed=1
+    [ -z "$made" ] || rm -f $policy
+    [ -z "${failed:-}" ] || skip "apt-get could not install$missing: $(tail -n 1 "$repo/bin/apt.log")"
+    took "Debian packages installed"
+fi
+
+CGO_ENABLED=0 $go build -trimpath -o bin/ ./hack/realcluster ./hack/realcluster/pause
+why=$(bin/realcluster check 2>&1) || skip "${why#realcluster: }"
+
+kube=$(hack/kube/build.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet kube-proxy)
+[ -x bin/helm ] || (cd hack/helm && CGO_ENABLED=0 $go build -trimpath -o "$repo/bin/helm" helm.sh/helm/v4/cmd/helm)
+[ -x bin/kube-state-metrics ] || (cd hack/ksm && CGO_ENABLED=0 $go build -trimpath -o "$repo/bin/kube-state-metrics" k8s.io/kube-state-metrics/v2)
+make --no-print-directory build simrocm
+took "control plane, tools and product built"
+
+# Not below the state directory, which the cluster makes; nothing of it is used again.
+images=$(mktemp -d)
+up=
+build_images() {
+    hack/images/build.sh "$images" && hack/realcluster/images/build.sh "$images" bin/pause bin/simrocm
+}
+build_images || { rm -rf "$images"; exit 1; }
+took "images built by buildah"
+
+up=1
+result=0
+bin/realcluster up --state-dir "$state" --binaries "$kube" --image "$images/pause.tar,$images/rocm-sim.tar,$images/commgroup-manager.tar,$images/commgroup-agent.tar" || result=$?
+rm -rf "$images"
+[ $result = 0 ] || exit $result
+took "cluster of three nodes up, images loaded"
+
+export KUBECONFIG=$state/kubeconfig E2E_STATE_DIR=$state
+export PATH=$repo/bin:$kube:$PATH HELM_CACHE_HOME=$state/helm HELM_CONFIG_HOME=$state/helm HELM_DATA_HOME=$state/helm HELM_PLUGINS=$state/helm
+$go test -tags e2e -count=1 -v -timeout "$test_deadline" ./test/e2e "$@"
+took "go test ./test/e2e"
