@@ -10,6 +10,7 @@ repo=$PWD
 state=${STATE_DIR:-$repo/.e2e}
 case $state in /*) ;; *) state=$repo/$state ;; esac
 go=${GO:-go}
+mkdir -p bin
 packages="containerd runc containernetworking-plugins buildah iproute2 iptables conntrack prometheus"
 test_deadline=${TEST_DEADLINE:-60m}
 
