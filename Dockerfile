@@ -27,6 +27,6 @@ LABEL org.opencontainers.image.title="commgroup-agent" \
       org.opencontainers.image.revision="${REVISION}"
 # Static both, built without cgo; rank loads the communication library with the glibc of the runtime image it is copied into.
 COPY bin/agent bin/rank /
-# The init container of a run pod keeps this user; the monitor, which reads what KFD shows to root alone, asks for its own.
+# The init container of a run pod keeps this user.
 USER 65532:65532
 ENTRYPOINT ["/agent"]

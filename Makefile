@@ -80,6 +80,10 @@ test-e2e: setup ## As root: install by the chart on three real nodes (containerd
 e2e-down: ## Remove the cluster of a test-e2e that was left (KEEP=1, or a crash)
 	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./hack/realcluster && bin/realcluster down --state-dir .e2e
 
+.PHONY: test-upgrade
+test-upgrade: setup ## Upgrade in the midst of a run, agents of the older version, rollback, old CRDs: both versions' programs on a simulated cluster (OLD=REVISION)
+	@kube=$(KUBE); hack/upgrade/test.sh "$$kube"
+
 .PHONY: fmt
 fmt: ## Format the Go code
 	gofmt -w $$(git ls-files -co --exclude-standard '*.go')
