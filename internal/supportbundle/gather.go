@@ -1,0 +1,272 @@
+package supportbundle
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/csv"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/htmlreport"
+	"rcclx.io/commgroup-operator/internal/report"
+	"rcclx.io/commgroup-operator/internal/runarchive"
+)
+
+// gatherer carries what later parts need of earlier ones.
+type gatherer struct {
+	Clients
+	o     Options
+	b     *Bundle
+	group *v1alpha1.CommGroup
+	nodes []v1alpha1.CommNode // the worst first
+	// podsMu guards pods: those whose logs are wanted.
+	podsMu sync.Mutex
+	pods   []corev1.Pod
+}
+
+// managerLabels find the manager's objects, whatever the chart's release is called.
+const managerLabels = "app.kubernetes.io/name=commgroup-manager"
+
+// basics reads the group and its CommNodes, which tell what else to look for.
+func (g *gatherer) basics(ctx context.Context) error {
+	within, cancel := context.WithTimeout(ctx, g.o.ItemDeadline)
+	defer cancel()
+	group := &v1alpha1.CommGroup{}
+	err := g.Groups.Get(within, client.ObjectKey{Namespace: g.o.Namespace, Name: g.o.Name}, group)
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("%w: %s/%s; kubectl get commgroups -A lists them", ErrNoGroup, g.o.Namespace, g.o.Name)
+	}
+	if err != nil {
+		g.b.miss("commgroup.yaml", "the CommGroup", err) // the rest may still tell why
+	} else {
+		g.group = group
+		clean := group.DeepCopy()
+		redactMeta(&clean.ObjectMeta)
+		clean.Spec.Runtime.ImagePullSecrets = redactPullSecrets(clean.Spec.Runtime.ImagePullSecrets)
+		g.yaml("commgroup.yaml", clean)
+	}
+	if err := g.commNodes(ctx); err != nil {
+		g.b.miss("commnodes/", "CommNodes", err)
+	}
+	return nil
+}
+
+func (g *gatherer) yaml(path string, object any) {
+	data, err := yaml.Marshal(object)
+	if err != nil {
+		g.b.miss(path, "object", err)
+		return
+	}
+	g.b.add(path, data)
+}
+
+func (g *gatherer) commNodes(ctx context.Context) error {
+	within, cancel := context.WithTimeout(ctx, max(g.o.ItemDeadline, g.o.Deadline/3)) // thousands of objects are many pages
+	defer cancel()
+	for token := ""; ; {
+		var list v1alpha1.CommNodeList
+		if err := g.Groups.List(within, &list, client.InNamespace(g.o.Namespace), client.MatchingLabels{v1alpha1.LabelGroup: v1alpha1.LabelValue(g.o.Name)},
+			client.Limit(pageSize), client.Continue(token)); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			redactMeta(&list.Items[i].ObjectMeta)
+		}
+		g.nodes = append(g.nodes, list.Items...)
+		if token = list.Continue; token == "" {
+			break
+		}
+	}
+	var culprits []v1alpha1.Culprit
+	if g.group != nil {
+		culprits = g.group.Status.Culprits
+	}
+	worstFirst(g.nodes, culprits)
+	for i := range g.nodes[:min(len(g.nodes), g.o.MaxNodes)] {
+		g.yaml("commnodes/"+fileName(g.nodes[i].Spec.NodeName)+".yaml", &g.nodes[i])
+	}
+	if more := len(g.nodes) - g.o.MaxNodes; more > 0 {
+		g.b.note("%d of %d CommNodes are left out, the worst are in; commnodes.csv has all in short.", more, len(g.nodes))
+	}
+	if len(g.nodes) > 0 {
+		g.b.add("commnodes.csv", nodesCSV(g.nodes))
+	}
+	return nil
+}
+
+// worstFirst puts nodes that a culprit names first, then those that failed, then those without a verdict.
+func worstFirst(nodes []v1alpha1.CommNode, culprits []v1alpha1.Culprit) {
+	named := map[string]bool{}
+	for _, c := range culprits {
+		named[c.Node] = true
+		for _, n := range strings.Split(c.Name, "<->") {
+			named[n] = true
+		}
+	}
+	rank := func(n *v1alpha1.CommNode) int {
+		verdict, _ := report.Outcome(n)
+		switch {
+		case named[n.Spec.NodeName]:
+			return 0
+		case verdict == v1alpha1.VerdictFail || verdict == v1alpha1.VerdictError:
+			return 1
+		case verdict != v1alpha1.VerdictPass:
+			return 2
+		default:
+			return 3
+		}
+	}
+	slices.SortStableFunc(nodes, func(a, b v1alpha1.CommNode) int {
+		return cmp.Or(cmp.Compare(rank(&a), rank(&b)), cmp.Compare(a.Spec.Ranks.First, b.Spec.Ranks.First), cmp.Compare(a.Spec.NodeName, b.Spec.NodeName))
+	})
+}
+
+func nodesCSV(nodes []v1alpha1.CommNode) []byte {
+	rows := [][]string{{"node", "ranks", "verdict", "reason", "gpuModel", "gpuCount", "rocm", "driver", "xgmiMesh", "partition", "problems", "observedTime"}}
+	for i := range nodes {
+		n := &nodes[i]
+		verdict, reason := report.Outcome(n)
+		row := []string{n.Spec.NodeName, n.Spec.Ranks.Summary, string(verdict), reason}
+		if f := n.Status.Facts; f != nil {
+			var problems []string
+			for _, p := range f.Problems {
+				problems = append(problems, p.Code)
+			}
+			row = append(row, f.GPUModel, fmt.Sprint(f.GPUCount), f.ROCm.Version, report.Driver(f.Driver), report.MeshWords(f.XGMI), f.Partition, strings.Join(problems, " "), f.ObservedTime.UTC().Format("2006-01-02T15:04:05Z"))
+		}
+		for len(row) < len(rows[0]) {
+			row = append(row, "")
+		}
+		rows = append(rows, row)
+	}
+	var b bytes.Buffer
+	if err := csv.NewWriter(&b).WriteAll(rows); err != nil {
+		return nil // a buffer takes everything
+	}
+	return b.Bytes()
+}
+
+// rest gathers everything else: first the lists, then what they point to.
+func (g *gatherer) rest(ctx context.Context) {
+	system := g.managerNamespaces(ctx)
+	items := []item{
+		{"report.html", "the page for a browser", g.page},
+		{"cluster.yaml", "versions", g.cluster},
+		{"settings.yaml", "the published ConfigMap", g.settings},
+		{"runs/", "past runs", g.archives},
+		{"pods/run.yaml", "run pods", func(ctx context.Context) ([]byte, error) {
+			return g.podList(ctx, g.o.Namespace, v1alpha1.LabelGroup+"="+v1alpha1.LabelValue(g.o.Name))
+		}},
+	}
+	for _, ns := range system {
+		items = append(items,
+			item{"pods/monitors-" + ns + ".yaml", "monitors", func(ctx context.Context) ([]byte, error) {
+				return g.podList(ctx, ns, strings.Join([]string{v1alpha1.LabelRole + "=" + v1alpha1.RoleMonitor, v1alpha1.LabelGroup + "=" + v1alpha1.LabelValue(g.o.Name),
+					v1alpha1.LabelGroupNamespace + "=" + v1alpha1.LabelValue(g.o.Namespace)}, ","))
+			}},
+			item{"manager/daemonsets-" + ns + ".yaml", "monitors' DaemonSets", func(ctx context.Context) ([]byte, error) { return g.daemonSets(ctx, ns) }},
+			item{"manager/deployments-" + ns + ".yaml", "the manager's Deployment", func(ctx context.Context) ([]byte, error) { return g.deployments(ctx, ns) }},
+			item{"manager/pods-" + ns + ".yaml", "the manager's pods", func(ctx context.Context) ([]byte, error) { return g.podList(ctx, ns, managerLabels) }},
+			item{"manager/leases-" + ns + ".yaml", "who leads", func(ctx context.Context) ([]byte, error) { return g.leases(ctx, ns) }},
+			item{"manager/events-" + ns + ".txt", "events of the operator's namespace", func(ctx context.Context) ([]byte, error) {
+				return g.events(ctx, ns, func(*corev1.Event) bool { return true })
+			}})
+	}
+	if !slices.Contains(system, g.o.Namespace) {
+		items = append(items, item{"events.txt", "events of the group", func(ctx context.Context) ([]byte, error) { return g.events(ctx, g.o.Namespace, g.concerns) }})
+	}
+	g.run(ctx, items)
+	g.run(ctx, append(g.kubeNodes(), g.logs()...))
+}
+
+// page is the HTML report of the same objects.
+func (g *gatherer) page(context.Context) ([]byte, error) {
+	if g.group == nil {
+		return nil, fmt.Errorf("the CommGroup could not be read")
+	}
+	var b bytes.Buffer
+	if err := htmlreport.Write(&b, htmlreport.Input{Group: g.group, Nodes: g.nodes, Now: g.o.Now, Version: g.o.Version}); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// cluster tells the versions of the API server, of the CRDs without their schemas, and of this program.
+func (g *gatherer) cluster(ctx context.Context) ([]byte, error) {
+	info, err := g.Kube.Discovery().ServerVersion()
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]any{"apiServer": info, "kubectlCommgroup": g.o.Version}
+	var crds []map[string]any
+	for _, name := range []string{"commgroups." + v1alpha1.GroupVersion.Group, "commnodes." + v1alpha1.GroupVersion.Group} {
+		crd := &unstructured.Unstructured{}
+		crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+		if err := g.Groups.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
+			crds = append(crds, map[string]any{"name": name, "error": err.Error()})
+			g.b.miss("cluster.yaml", "the CRD "+name, err)
+			continue
+		}
+		annotations := crd.GetAnnotations()
+		delete(annotations, corev1.LastAppliedConfigAnnotation)
+		versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+		for _, v := range versions {
+			if m, ok := v.(map[string]any); ok {
+				delete(m, "schema")
+				delete(m, "additionalPrinterColumns")
+			}
+		}
+		status, _, _ := unstructured.NestedMap(crd.Object, "status")
+		crds = append(crds, map[string]any{"name": name, "generation": crd.GetGeneration(), "annotations": annotations, "labels": crd.GetLabels(), "versions": versions, "status": status})
+	}
+	out["crds"] = crds
+	return yaml.Marshal(out)
+}
+
+// settings is the ConfigMap that the group published; one of somebody else is not read.
+func (g *gatherer) settings(ctx context.Context) ([]byte, error) {
+	if g.group == nil || g.group.Status.Published == nil {
+		return nil, nil
+	}
+	cm, err := g.Kube.CoreV1().ConfigMaps(g.o.Namespace).Get(ctx, g.group.Status.Published.ConfigMapName, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	if !metav1.IsControlledBy(cm, g.group) {
+		return nil, fmt.Errorf("ConfigMap %s does not belong to this CommGroup, so it was left out", cm.Name)
+	}
+	redactMeta(&cm.ObjectMeta)
+	return yaml.Marshal(cm)
+}
+
+// archives are the runs that the operator keeps, unpacked.
+func (g *gatherer) archives(ctx context.Context) ([]byte, error) {
+	list, err := g.Kube.CoreV1().ConfigMaps(g.o.Namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: v1alpha1.LabelRole + "=" + v1alpha1.RoleRunArchive + "," + v1alpha1.LabelGroup + "=" + v1alpha1.LabelValue(g.o.Name)})
+	if err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		cm := &list.Items[i]
+		path := "runs/" + fileName(cm.Name) + ".yaml"
+		record, err := runarchive.Decode(cm.BinaryData[runarchive.Key])
+		if err != nil {
+			g.b.miss(path, "past run", err)
+			continue
+		}
+		g.yaml(path, record)
+	}
+	return nil, nil
+}

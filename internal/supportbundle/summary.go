@@ -1,0 +1,54 @@
+package supportbundle
+
+import (
+	"fmt"
+	"strings"
+)
+
+// explained says what is in each place of a bundle.
+var explained = []struct{ path, what string }{
+	{"summary.md", "this page"},
+	{"report.html", "the group as a page for a browser; no network is needed. Begin here"},
+	{"commgroup.yaml", "the CommGroup: spec and status"},
+	{"commnodes/", "its CommNodes, the worst first where there are many; commnodes.csv has all in short"},
+	{"runs/", "past runs as the operator keeps them"},
+	{"events.txt", "events of the group, its nodes and pods"},
+	{"pods/", "run pods and monitors: spec and status, and the end of each container's log"},
+	{"manager/", "the manager's Deployment, pods and logs, and who leads"},
+	{"nodes/", "Nodes: labels, taints, conditions and resources; no addresses and no annotations"},
+	{"settings.yaml", "the ConfigMap that was published for jobs"},
+	{"cluster.yaml", "versions of the API server, the CRDs and the program that made this"},
+}
+
+// summary is the page that a reader opens first.
+func summary(b *Bundle, o Options) string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "# Support bundle of CommGroup %s/%s\n\nMade %s by kubectl commgroup %s.\n\n", o.Namespace, o.Name, o.Now.UTC().Format("2006-01-02 15:04:05 UTC"), o.Version)
+	if len(b.Missing) == 0 {
+		s.WriteString("Everything was gathered.\n")
+	} else {
+		fmt.Fprintf(&s, "## What could not be gathered (%d)\n\n| part | what | why |\n|---|---|---|\n", len(b.Missing))
+		for _, m := range b.Missing {
+			fmt.Fprintf(&s, "| %s | %s | %s |\n", cellText(m.Path), cellText(m.What), cellText(m.Why))
+		}
+	}
+	for _, n := range b.Notes {
+		fmt.Fprintf(&s, "\n- %s", n)
+	}
+	s.WriteString("\n## What is in it\n\n| part | what |\n|---|---|\n")
+	for _, e := range explained {
+		fmt.Fprintf(&s, "| `%s` | %s |\n", e.path, e.what)
+	}
+	s.WriteString("\n## What was taken out\n\nNo Secret was read. Values of environment variables are " + redacted + " but for those of the library, the ROCm runtime and the operator; " +
+		"so are names of pull secrets and whatever looks like a token, key or password in any text. Look through it all the same before you pass it on: " +
+		"names of nodes, namespaces and images are in it.\n\n## Files\n\n")
+	for _, f := range b.Files {
+		fmt.Fprintf(&s, "- %s (%d bytes)\n", f.Path, len(f.Data))
+	}
+	return s.String()
+}
+
+// cellText fits into a table's cell.
+func cellText(s string) string {
+	return strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", `\|`)
+}
