@@ -75,6 +75,9 @@ done
 # Prometheus rules and their runbook pages, Grafana dashboards, kube-state-metrics' configuration.
 go run ./hack/dashboards --out "$out" >"$helm_home/dashboards"
 mapfile -t -O "${#generated[@]}" generated <"$helm_home/dashboards"
+# Runbook pages of the reasons.
+go run ./hack/runbooks --out "$out" >"$helm_home/runbooks"
+mapfile -t -O "${#generated[@]}" generated <"$helm_home/runbooks"
 
 if [ "$out" != . ]; then
   stale=0
