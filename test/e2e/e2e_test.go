@@ -15,6 +15,8 @@ type step struct {
 var steps = []step{
 	{"Quickstart", testQuickstart},
 	{"SpanGroup", testSpanGroup},
+	{"ChartUpgrade", testChartUpgrade},
+	{"ChartNamespaced", testChartNamespaced},
 }
 
 func TestE2E(t *testing.T) {
