@@ -12,7 +12,14 @@ import (
 	"time"
 )
 
-const cgroupDeadline = 20 * time.Second
+const (
+	cgroupDeadline = 20 * time.Second
+	// nodeWeight is a node's share of processor time, in the unit of cpu.shares: as much as eight processes of the machine, since
+	// so many ranks run on a node. One group would have the share of one process, and starve on a machine with other work.
+	nodeWeight = 8 * 1024
+	// unifiedWeight is the same in version 2, whose default is 100.
+	unifiedWeight = 800
+)
 
 // Hierarchy is where a control group file system is mounted.
 type Hierarchy struct {
@@ -66,7 +73,15 @@ func makeGroup(all []Hierarchy, group string) error {
 			if err := delegate(h.Mount, dir); err != nil {
 				return err
 			}
+			if err := weigh(filepath.Join(dir, "cpu.weight"), unifiedWeight); err != nil {
+				return err
+			}
 			continue
+		}
+		if contains(h.Controllers, "cpu") {
+			if err := weigh(filepath.Join(dir, "cpu.shares"), nodeWeight); err != nil {
+				return err
+			}
 		}
 		if contains(h.Controllers, "cpuset") {
 			// A new group of version 1 has no processors, and nothing could be put into it.
@@ -82,6 +97,14 @@ func makeGroup(all []Hierarchy, group string) error {
 		}
 	}
 	return nil
+}
+
+// weigh sets a share; a group without the controller has no such file.
+func weigh(file string, weight int) error {
+	if !exists(file) {
+		return nil
+	}
+	return os.WriteFile(file, []byte(strconv.Itoa(weight)), 0o644)
 }
 
 // delegate lets a group of version 2 have every controller that the root has.
