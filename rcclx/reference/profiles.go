@@ -1,6 +1,10 @@
 package reference
 
-import "rcclx.io/commgroup-operator/rcclx"
+import (
+	"slices"
+
+	"rcclx.io/commgroup-operator/rcclx"
+)
 
 // Kind says what a published mark is good for.
 type Kind string
@@ -127,3 +131,6 @@ var profiles = []Profile{
 // informativePercent is the share of an Informative mark from which on it counts as met: Azure, whose author told both, holds
 // machines that normally show 320 GB/s against a mark about this much lower.
 const informativePercent = 95
+
+// Profiles are all published marks, for pages that list them.
+func Profiles() []Profile { return slices.Clone(profiles) }
