@@ -28,6 +28,7 @@ go run ./hack/schemarevision --crds "$out/config/crd/bases" --from "$helm_home/s
 bin/crd-ref-docs --source-path=api/v1alpha1 --config=hack/tools/crd-ref-docs.yaml --renderer=markdown \
   --output-path="$out/docs/reference/api.md" --log-level=ERROR
 go run ./hack/compatdoc >"$out/docs/compatibility.md"
+go run ./hack/metricsdoc >"$out/docs/metrics.md"
 go run ./hack/normaldoc >"$out/docs/normal-numbers.md"
 for kind in commgroups commnodes; do
   { # The chart's copy is a template, so that helm upgrade upgrades it and crds.keep can hold it.
@@ -50,7 +51,7 @@ render() {
 config_files=(
   rbac/service_accounts.yaml=serviceaccounts rbac/manager_role.yaml=rbac-manager rbac/agent_roles.yaml=rbac-agent
   rbac/leader_election.yaml=rbac-leader-election rbac/user_roles.yaml=rbac-users rbac/metrics_reader.yaml=rbac-metrics
-  policy/agent_own_node.yaml=policy-agent-own-node
+  policy/agent_own_node.yaml=policy-agent-own-node policy/manager.yaml=policy-manager
   manager/manager.yaml=manager-deployment manager/service.yaml=manager-service manager/pdb.yaml=manager-pdb
   manager/priority_class.yaml=priorityclass
   gating/manager_role.yaml=rbac-gating gating/node_marks_policy.yaml=policy-node-marks
