@@ -67,6 +67,7 @@ test-unit: simrocm ## All Go tests with -race, on a real API server
 test-demo: ## Smoke of the demo: it reaches Ready, a reboot and a lost link are noticed, and a slow link and, over several nodes, a slow NIC are named
 	@result=0; \
 	{ $(MAKE) --no-print-directory demo STATE_DIR=.demo-test FAULT=reboot,link-down && \
+	  $(MAKE) --no-print-directory test-dashboards STATE_DIR=.demo-test ALERTS=CommGroupNotReady,CommGroupXGMILinkDown,CommGroupAgentProblem,CommGroupCulpritFound && \
 	  $(MAKE) --no-print-directory demo STATE_DIR=.demo-test FAULT=slow-link && \
 	  $(MAKE) --no-print-directory demo STATE_DIR=.demo-test SPAN=group FAULT=slow-nic; } || result=$$?; \
 	$(MAKE) --no-print-directory demo-down STATE_DIR=.demo-test || result=$$?; \
@@ -83,6 +84,10 @@ e2e-down: ## Remove the cluster of a test-e2e that was left (KEEP=1, or a crash)
 .PHONY: test-upgrade
 test-upgrade: setup ## Upgrade in the midst of a run, agents of the older version, rollback, old CRDs: both versions' programs on a simulated cluster (OLD=REVISION)
 	@kube=$(KUBE); hack/upgrade/test.sh "$$kube"
+
+.PHONY: test-dashboards
+test-dashboards: ## With the demo running: a real Prometheus scrapes it and evaluates every dashboard and rule (STATE_DIR, ALERTS that must be raised)
+	@COMMGROUP_CLUSTER=$(CURDIR)/$(STATE_DIR)/kubeconfig COMMGROUP_ALERTS=$(ALERTS) $(GO) test -count=1 -run '^TestCluster$$' -v ./test/observability
 
 .PHONY: fmt
 fmt: ## Format the Go code

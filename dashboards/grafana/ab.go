@@ -26,7 +26,7 @@ func ab() Dashboard {
 		return "max by (collective, size_bytes) (" + promql.Gain(chosen(ofNode, promql.Is(metrics.LabelDatatype, "$datatype"), promql.Is(metrics.LabelPlacement, "$placement"), promql.In(metrics.LabelVariant, promql.Baseline, variant))...) + ")"
 	}
 	byCollective := func(expression string) string {
-		return `label_replace(` + expression + `, "series", "$1", "collective", "(.*)")`
+		return `label_join(` + expression + `, "series", "", "collective")`
 	}
 	return Dashboard{
 		UID: "commgroup-ab", Title: "CommGroup - A/B", Description: "What DDA and FP8 low precision bring against Baseline, and what FP8 costs in precision.",

@@ -1,0 +1,54 @@
+package observability
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"rcclx.io/commgroup-operator/internal/testenv"
+	"rcclx.io/commgroup-operator/test/observability/promproof"
+)
+
+const operatorNamespace = "commgroup-system"
+
+var (
+	dashboardsFolder = filepath.Join(testenv.Root(), "dashboards", "grafana")
+	rulesFile        = filepath.Join(testenv.Root(), "dashboards", "prometheus", "rules.yaml")
+)
+
+// TestCluster evaluates every dashboard and rule with a real Prometheus that scrapes the real operator of a running cluster: the demo's,
+// by `make test-demo`, whose kubeconfig COMMGROUP_CLUSTER names. COMMGROUP_ALERTS are the alerts, with
+// commas between them, that must be raised there since a member is broken; without it, none of a failure may be.
+func TestCluster(t *testing.T) {
+	kubeconfig := os.Getenv("COMMGROUP_CLUSTER")
+	if kubeconfig == "" {
+		t.Skip("SKIPPED: COMMGROUP_CLUSTER names no kubeconfig; make test-demo runs this against the demo")
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	targets := promproof.Targets(t, kube, operatorNamespace)
+	server := promproof.Start(t, rulesFile, targets...)
+	server.Up(promproof.Count(targets))
+	server.Dashboards(dashboardsFolder, nil)
+	rules := server.Rules()
+	if broken := os.Getenv("COMMGROUP_ALERTS"); broken != "" {
+		server.Raised(time.Minute, strings.Split(broken, ",")...)
+		return
+	}
+	for _, name := range []string{"CommGroupFailed", "CommGroupRunErrored", "CommGroupCulpritFound", "CommGroupWrongData", "CommGroupXGMILinkDown", "CommGroupManagerDown"} {
+		if r, found := rules[name]; !found || len(r.Alerts) > 0 {
+			t.Errorf("%s of a good cluster: %+v", name, r)
+		}
+	}
+}
