@@ -44,6 +44,6 @@ func (e *env) dump(t *testing.T) {
 			continue
 		}
 		lines := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
-		t.Logf("--- %s\n%s", path, strings.Join(lines[max(0, len(lines)-20):], "\n"))
+		t.Logf("--- %s\n%s", path, strings.Join(lines[max(0, len(lines)-8):], "\n"))
 	}
 }

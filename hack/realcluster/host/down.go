@@ -58,11 +58,18 @@ func Down(ctx context.Context, state cluster.State, log func(format string, args
 	if err := errors.Join(failed...); err != nil {
 		return fmt.Errorf("not everything could be removed, so %s is kept: %w", state.Dir, err)
 	}
-	return cluster.Down(state, log)
+	if err := cluster.Down(state, log); err != nil {
+		return err
+	}
+	left, err := leftovers(state, plan)
+	if err == nil && len(left) > 0 {
+		err = fmt.Errorf("the cluster is gone, but this is left of it: %s", strings.Join(left, "; "))
+	}
+	return err
 }
 
-// Leftovers lists what is on the machine of a plan's cluster: after Down it is empty.
-func Leftovers(state cluster.State, plan Plan) ([]string, error) {
+// leftovers lists what is on the machine of a plan's cluster: after Down it is empty.
+func leftovers(state cluster.State, plan Plan) ([]string, error) {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
 		return nil, err
@@ -86,9 +93,19 @@ func Leftovers(state cluster.State, plan Plan) ([]string, error) {
 			left = append(left, "mount "+strings.TrimSpace(line))
 		}
 	}
-	if table, err := os.ReadFile("/proc/net/route"); err == nil {
-		if found, err := routes(string(table)); err == nil && conflict(found) != "" {
-			left = append(left, conflict(found))
+	table, err := os.ReadFile("/proc/net/route")
+	if err != nil {
+		return nil, err
+	}
+	found, err := routes(string(table))
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range found {
+		for _, n := range plan.Nodes {
+			if r == n.PodSubnet || r.Contains(n.IP) {
+				left = append(left, "route to "+r.String())
+			}
 		}
 	}
 	all, err := procs.All()
