@@ -90,6 +90,11 @@ func CheckNamespaces(operator string, served, privileged []string) error {
 	return nil
 }
 
+// serves says whether CommGroups of the namespace are the manager's business.
+func (c *Config) serves(namespace string) bool {
+	return len(c.Namespaces) == 0 || slices.Contains(c.Namespaces, namespace)
+}
+
 // set puts the options into a monitor's pod.
 func (o *MonitorOptions) set(pod *corev1.PodSpec, pull corev1.PullPolicy) {
 	pod.PriorityClassName = o.PriorityClass

@@ -32,6 +32,10 @@ const minWake = 100 * time.Millisecond
 
 // Reconcile gathers, decides, applies, and writes the status once. Events go out only after the status is written.
 func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if !r.Config.serves(req.Namespace) {
+		// Served once, and no longer: its monitors go, and all else is left to its people.
+		return ctrl.Result{}, r.deleteMonitors(ctx, req.NamespacedName, "")
+	}
 	group := &v1alpha1.CommGroup{}
 	if err := r.Client.Get(ctx, req.NamespacedName, group); err != nil {
 		if apierrors.IsNotFound(err) {
