@@ -22,10 +22,10 @@ func CacheOptions(operatorNamespace string, served ...string) cache.Options {
 		DefaultTransform:  cache.TransformStripManagedFields(),
 		DefaultNamespaces: servedNamespaces(served),
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Node{}:           {Transform: trimNode},
-			&v1alpha1.CommNode{}:     {Transform: trimCommNode},
-			&corev1.Pod{}:            {Label: runPods},
-			&corev1.ConfigMap{}:      {Label: ours, Transform: trimConfigMap},
+			&corev1.Node{}:       {Transform: trimNode},
+			&v1alpha1.CommNode{}: {Transform: trimCommNode},
+			&corev1.Pod{}:        {Label: runPods},
+			&corev1.ConfigMap{}:  {Label: ours, Transform: trimConfigMap},
 			// By name, which is all that the manager's role lets it read of these.
 			&corev1.ServiceAccount{}: {Field: fields.OneTermEqualSelector("metadata.name", RunServiceAccount)},
 			&rbacv1.RoleBinding{}:    {Field: fields.OneTermEqualSelector("metadata.name", RunRoleBinding)},

@@ -206,6 +206,7 @@ func TestAPIServerTakesPods(t *testing.T) {
 	if err := c.Create(ctx, host, client.DryRunAll); err == nil {
 		t.Error("the API server takes a sysctl of the network for a pod on the node's network")
 	}
+	t.Run("Pod Security", func(t *testing.T) { podSecurityLevels(t, c) })
 }
 
 // shippedPriorityClass is the class that an install brings.

@@ -132,7 +132,7 @@ func (w *world) wantRunPod(pod *corev1.Pod, node string) {
 	security := main.SecurityContext
 	field := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields[0]
 	for what, ok := range map[string]bool{
-		"image":        main.Image == "rocm:test" && pod.Spec.InitContainers[0].Image == "agent:test",
+		"image":        main.Image == "rocm:test" && pod.Spec.InitContainers[0].Image == agentImage,
 		"command":      strings.Join(main.Command, " ") == "/opt/commgroup/bin/agent run --group "+w.ns+"/g --node $(NODE_NAME) --run-id 1-1",
 		"GPUs":         gpus.Value() == 8,
 		"node":         pod.Spec.NodeName == "" && field.Key == "metadata.name" && field.Values[0] == node,

@@ -40,7 +40,7 @@ func TestWatchesDriveARun(t *testing.T) {
 	w.must(err)
 	r := &controllers.CommGroupReconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Clock: now,
 		Recorder: mgr.GetEventRecorder("commgroup-manager"),
-		Config: controllers.Config{OperatorNamespace: operatorNamespace, AgentImage: "agent:test", DefaultRuntimeImage: "rocm:test",
+		Config: controllers.Config{OperatorNamespace: operatorNamespace, AgentImage: agentImage, DefaultRuntimeImage: "rocm:test",
 			PrivilegedNamespaces: []string{w.ns}}}
 	w.must(r.SetupWithManager(mgr, 2))
 	ctx, stop := context.WithCancel(t.Context())

@@ -28,8 +28,11 @@ func TestNamespacedCache(t *testing.T) {
 			t.Errorf("cache: %v", err)
 		}
 	}()
+	if !c.WaitForCacheSync(served.ctx) { // else it may be asked before it has started
+		t.Fatal("the cache did not start")
+	}
 	var groups v1alpha1.CommGroupList
-	served.must(c.List(served.ctx, &groups)) // waits for the cache
+	served.must(c.List(served.ctx, &groups))
 	if len(groups.Items) != 1 || groups.Items[0].Namespace != served.ns {
 		t.Errorf("the cache has %d groups, expected that of %s alone", len(groups.Items), served.ns)
 	}

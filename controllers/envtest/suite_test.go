@@ -40,6 +40,7 @@ import (
 const (
 	operatorNamespace = "commgroup-system"
 	managerUser       = "system:serviceaccount:commgroup-system:commgroup-manager"
+	agentImage        = "commgroup-agent:dev" // as config/ has it: the policies allow no other
 )
 
 var (
@@ -199,7 +200,7 @@ func newWorld(t *testing.T, nodes int, change func(*v1alpha1.CommGroup)) *world 
 // restart is a new manager: it has nothing but the objects.
 func (w *world) restart() {
 	w.r = &controllers.CommGroupReconciler{Client: asManager, APIReader: asManager, Recorder: w.events, Clock: w.clock,
-		Config: controllers.Config{OperatorNamespace: operatorNamespace, AgentImage: "agent:test", DefaultRuntimeImage: "rocm:test"}}
+		Config: controllers.Config{OperatorNamespace: operatorNamespace, AgentImage: agentImage, DefaultRuntimeImage: "rocm:test"}}
 }
 
 func (w *world) cleanUp() {

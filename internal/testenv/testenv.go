@@ -53,11 +53,14 @@ func Environment() (*envtest.Environment, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &envtest.Environment{
+	env := &envtest.Environment{
 		BinaryAssetsDirectory: folder,
 		CRDDirectoryPaths:     []string{filepath.Join(Root(), "config", "crd", "bases")},
 		ErrorIfCRDPathMissing: true,
-	}, nil
+	}
+	// As OpenShift has it: an owner that blocks its deletion takes the right to its finalizers.
+	env.ControlPlane.GetAPIServer().Configure().Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
+	return env, nil
 }
 
 // Client starts an Environment for one test and gives an administrator's client that knows this repository's types.

@@ -15,6 +15,7 @@ type step struct {
 var steps = []step{
 	{"Quickstart", testQuickstart},
 	{"SpanGroup", testSpanGroup},
+	{"Security", testSecurity},
 	{"Observability", testObservability},
 	{"ChartUpgrade", testChartUpgrade},
 	{"ChartNamespaced", testChartNamespaced},
