@@ -23,7 +23,7 @@ var (
 
 // TestCluster evaluates every dashboard and rule with a real Prometheus that scrapes the real operator of a running cluster: the demo's,
 // by `make test-demo`, whose kubeconfig COMMGROUP_CLUSTER names. COMMGROUP_ALERTS are the alerts, with
-// commas between them, that must be raised there since a member is broken; without it, none of a failure may be.
+// commas between them, that must be raised there since a member is broken; without it, none may be.
 func TestCluster(t *testing.T) {
 	kubeconfig := os.Getenv("COMMGROUP_CLUSTER")
 	if kubeconfig == "" {
@@ -41,14 +41,9 @@ func TestCluster(t *testing.T) {
 	server := promproof.Start(t, rulesFile, targets...)
 	server.Up(promproof.Count(targets))
 	server.Dashboards(dashboardsFolder, nil)
-	rules := server.Rules()
 	if broken := os.Getenv("COMMGROUP_ALERTS"); broken != "" {
 		server.Raised(time.Minute, strings.Split(broken, ",")...)
 		return
 	}
-	for _, name := range []string{"CommGroupFailed", "CommGroupRunErrored", "CommGroupCulpritFound", "CommGroupWrongData", "CommGroupXGMILinkDown", "CommGroupManagerDown"} {
-		if r, found := rules[name]; !found || len(r.Alerts) > 0 {
-			t.Errorf("%s of a good cluster: %+v", name, r)
-		}
-	}
+	server.Quiet(time.Minute)
 }

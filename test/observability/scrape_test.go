@@ -154,11 +154,7 @@ func watch(t *testing.T, s *stored, change func(*nodetree.Node)) *promproof.Serv
 func TestGoodGroup(t *testing.T) {
 	server := watch(t, demo(t), func(*nodetree.Node) {})
 	server.Dashboards(dashboardsFolder, ofARunningManager)
-	for name, r := range server.Rules() {
-		if len(r.Alerts) > 0 {
-			t.Errorf("%s of a good group: %+v", name, r.Alerts)
-		}
-	}
+	server.Quiet(time.Minute)
 }
 
 // A group with one of everything that is wrong raises the alerts for it.

@@ -190,3 +190,16 @@ func (s *Server) Raised(within time.Duration, names ...string) map[string]Rule {
 	})
 	return rules
 }
+
+// Quiet waits until no alert is pending or firing. One may be as Prometheus starts, before each target was scraped once.
+func (s *Server) Quiet(within time.Duration) {
+	s.t.Helper()
+	s.Eventually("no alert to be raised", within, func(context.Context) error {
+		for name, r := range s.Rules() {
+			if len(r.Alerts) > 0 {
+				return fmt.Errorf("%s is raised: %+v", name, r.Alerts)
+			}
+		}
+		return nil
+	})
+}
