@@ -62,7 +62,7 @@ func TestResultsOutputs(t *testing.T) {
 			SizeBytes: []int64{1024, 4096}, LatencyNanoseconds: []int64{20000}, BusBandwidthMBps: []int64{90}, MinBusBandwidthMBps: []int64{80}}},
 	}}
 	var b bytes.Buffer
-	if err := printResults(&b, group, nil, "", "csv"); err != nil {
+	if err := printResults(&b, group, nil, resultsChoice{output: "csv"}); err != nil {
 		t.Fatal(err)
 	}
 	want := "origin,run,variant,collective,datatype,placement,sizeBytes,latencyNanoseconds,busBandwidthMBps,minBusBandwidthMBps,nodes\n" +
@@ -71,10 +71,10 @@ func TestResultsOutputs(t *testing.T) {
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}
-	if err := printResults(&b, group, nil, "", "xml"); err == nil || !strings.Contains(err.Error(), "table, json or csv") {
+	if err := printResults(&b, group, nil, resultsChoice{output: "xml"}); err == nil || !strings.Contains(err.Error(), "table, json or csv") {
 		t.Errorf("an unknown output must name the known ones, got %v", err)
 	}
-	if err := printResults(&b, group, nil, "nowhere", "table"); err == nil || !strings.Contains(err.Error(), "nowhere") {
+	if err := printResults(&b, group, nil, resultsChoice{output: "table", node: "nowhere"}); err == nil || !strings.Contains(err.Error(), "nowhere") {
 		t.Errorf("an unknown node must be named, got %v", err)
 	}
 }

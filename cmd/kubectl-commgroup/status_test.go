@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
@@ -14,7 +15,7 @@ func TestStatusShowsAdvice(t *testing.T) {
 	group := &v1alpha1.CommGroup{}
 	for _, want := range []bool{false, true} {
 		var b bytes.Buffer
-		if err := printStatus(&b, group, nil); err != nil {
+		if err := printStatus(&b, group, nil, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Contains(b.String(), title); got != want {
@@ -29,7 +30,7 @@ func TestStatusShowsHistory(t *testing.T) {
 	group := &v1alpha1.CommGroup{}
 	for _, want := range []bool{false, true} {
 		var b bytes.Buffer
-		if err := printStatus(&b, group, nil); err != nil {
+		if err := printStatus(&b, group, nil, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Contains(b.String(), "\nLast runs\n"); got != want {

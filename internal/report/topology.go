@@ -33,7 +33,16 @@ func Topology(w io.Writer, n *v1alpha1.CommNode) error {
 	if _, err := fmt.Fprintln(w, wrap(w, countedGPUs(f))); err != nil {
 		return err
 	}
-	if err := table(w, gpuRows(f)); err != nil {
+	marks := linkMarks(n)
+	if err := tonedTable(w, gpuRows(f, marks), meshTone); err != nil {
+		return err
+	}
+	if len(marks) > 0 {
+		if _, err := fmt.Fprintln(w, wrap(w, "! = a check names this link: "+markWords(marks))); err != nil {
+			return err
+		}
+	}
+	if err := linkClasses(w, f.LinkClasses); err != nil {
 		return err
 	}
 	if err := nics(w, f.NICs); err != nil {
@@ -86,7 +95,7 @@ func number(n *int32) string {
 }
 
 // gpuRows has a row for each GPU. What all GPUs share with the node has no column.
-func gpuRows(f *v1alpha1.NodeFacts) [][]string {
+func gpuRows(f *v1alpha1.NodeFacts, marks map[link]string) [][]string {
 	type column struct {
 		name   string
 		always bool
@@ -119,7 +128,13 @@ func gpuRows(f *v1alpha1.NodeFacts) [][]string {
 		for _, c := range columns {
 			row = append(row, c.of(&f.GPUs[i]))
 		}
-		rows = append(rows, append(row, weights(f, f.GPUs[i].Links)...))
+		cells := weights(f, f.GPUs[i].Links)
+		for j := range cells {
+			if j < len(f.GPUs) && marks[linkOf(f.GPUs[i].PCIAddress, f.GPUs[j].PCIAddress)] != "" {
+				cells[j] += "!"
+			}
+		}
+		rows = append(rows, append(row, cells...))
 	}
 	return rows
 }

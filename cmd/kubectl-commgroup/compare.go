@@ -1,0 +1,271 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/compare"
+	"rcclx.io/commgroup-operator/internal/report"
+	"rcclx.io/commgroup-operator/internal/runarchive"
+)
+
+// Words that stand for runs.
+const (
+	runLatest   = "latest"
+	runPrevious = "previous"
+)
+
+func newCompareCommand(o *options) *cobra.Command {
+	var list, anyway bool
+	var failAbove float64
+	var output string
+	var filter compare.Filter
+	cmd := &cobra.Command{
+		Use:   "compare RUN [RUN]",
+		Short: "Hold two runs against each other: what was different, and what each message size gained or lost",
+		Long: "RUN is GROUP/ID, for example mi300x/1-3; GROUP/latest; GROUP/previous; or a file that kubectl commgroup results -o json wrote (its name\n" +
+			"ends in .json, or - for standard input). The second RUN may leave the group out. GROUP alone compares its last two runs.\n" +
+			"The first run is A, the second B; a change is from A to B. The controller keeps a group's last 10 finished runs.\n\n" +
+			"A change counts where it exceeds the noise of both runs together, and at least 3 %. Runs of different kinds (simulated and hardware,\n" +
+			"GPU models, partitions, ranks a node) are refused: --anyway prints them all the same.\n\n" +
+			"Exit code 0: done; 1: with --fail-above, run B is worse; 2: the command failed, or the runs are of different kinds.",
+		Example: "  kubectl commgroup compare mi300x\n  kubectl commgroup compare mi300x/1-3 1-4\n  kubectl commgroup compare before.json mi300x/latest --fail-above 5\n" +
+			"  kubectl commgroup compare --list mi300x",
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: o.groupNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w, err := o.out(cmd)
+			if err != nil {
+				return err
+			}
+			if list {
+				return o.listRuns(cmd.Context(), w, args)
+			}
+			refs, err := runRefs(args)
+			if err != nil {
+				return err
+			}
+			var records [2]*runarchive.Record
+			for i, ref := range refs {
+				if records[i], err = o.loadRun(cmd.Context(), cmd.InOrStdin(), ref); err != nil {
+					return err
+				}
+			}
+			c := compare.Runs(records[0], records[1], filter)
+			if len(c.Kinds) > 0 && !anyway {
+				return fmt.Errorf("the runs are of different kinds: %s; --anyway compares them all the same", compare.Differences(c.Kinds))
+			}
+			if err := printComparison(w, c, output); err != nil {
+				return err
+			}
+			if !cmd.Flags().Changed("fail-above") {
+				return nil
+			}
+			if worse := c.Regressions(failAbove); len(worse) > 0 {
+				fmt.Fprintf(cmd.ErrOrStderr(), "run B is worse than run A by more than %g %%: %s\n", failAbove, compare.Some(worse))
+				return errNotReady
+			}
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&list, "list", false, "list the runs of GROUP that can be compared")
+	flags.BoolVar(&anyway, "anyway", false, "compare runs of different kinds")
+	flags.Float64Var(&failAbove, "fail-above", 0, "exit with 1 where a measurement lost more than this many percent, was not measured again, or the verdict is no longer Pass")
+	flags.StringVarP(&output, "output", "o", outputTable, "table or json")
+	flags.StringSliceVar(&filter.Variants, "variant", nil, "only these variants: Baseline, DDA, LowPrecision")
+	flags.StringSliceVar(&filter.Collectives, "collective", nil, "only these collectives, for example AllReduce")
+	return cmd
+}
+
+// runRef is a run of a group, or a file.
+type runRef struct{ file, group, id string }
+
+var runID = regexp.MustCompile(`^[0-9]+-[0-9]+$`)
+
+func isRun(s string) bool { return runID.MatchString(s) || s == runLatest || s == runPrevious }
+
+// runRefs reads the grammar of compare's arguments.
+func runRefs(args []string) (out [2]runRef, err error) {
+	if len(args) == 1 {
+		if isFile(args[0]) || strings.Contains(args[0], "/") || isRun(args[0]) {
+			return out, fmt.Errorf("%s is one run: name a second one, or give only the group to compare its last two", args[0])
+		}
+		return [2]runRef{{group: args[0], id: runPrevious}, {group: args[0], id: runLatest}}, nil
+	}
+	for i, arg := range args {
+		group, id, slash := strings.Cut(arg, "/")
+		switch {
+		case isFile(arg):
+			out[i].file = arg
+		case slash && isRun(id) && group != "":
+			out[i] = runRef{group: group, id: id}
+		case slash:
+			return out, fmt.Errorf("%q is no run: write GROUP/ID with an id as in kubectl commgroup compare --list GROUP, GROUP/latest or GROUP/previous", arg)
+		case isRun(arg) && i == 1 && out[0].group != "":
+			out[i] = runRef{group: out[0].group, id: arg}
+		case isRun(arg):
+			return out, fmt.Errorf("run %s of which group? Write GROUP/%s", arg, arg)
+		default:
+			out[i] = runRef{group: arg, id: runLatest}
+		}
+	}
+	if out[0] == out[1] {
+		return out, fmt.Errorf("%s and %s are one run: name two", args[0], args[1])
+	}
+	return out, nil
+}
+
+func isFile(arg string) bool { return arg == "-" || strings.HasSuffix(arg, ".json") }
+
+// loadRun reads a run from a file or from the cluster.
+func (o *options) loadRun(ctx context.Context, stdin io.Reader, ref runRef) (*runarchive.Record, error) {
+	if ref.file == "-" {
+		return runarchive.Read(stdin)
+	}
+	if ref.file != "" {
+		f, err := os.Open(ref.file)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		r, err := runarchive.Read(f)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", ref.file, err)
+		}
+		return r, nil
+	}
+	c, namespace, err := o.connect()
+	if err != nil {
+		return nil, err
+	}
+	return archivedRun(ctx, c, namespace, ref.group, ref.id)
+}
+
+// keptRun is one run that can be compared; cm is nil where only the group's status has it.
+type keptRun struct {
+	id string
+	cm *metav1.PartialObjectMetadata
+}
+
+// keptRuns are the group's finished runs, the newest first: those of the archive, and that of its status where it is not there yet.
+func keptRuns(ctx context.Context, c client.Client, group *v1alpha1.CommGroup) ([]keptRun, error) {
+	var list metav1.PartialObjectMetadataList
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
+	labels := client.MatchingLabels{v1alpha1.LabelGroupUID: string(group.UID), v1alpha1.LabelRole: v1alpha1.RoleRunArchive}
+	if err := c.List(ctx, &list, client.InNamespace(group.Namespace), labels); err != nil {
+		return nil, fmt.Errorf("listing the kept runs of %s/%s: %w", group.Namespace, group.Name, err)
+	}
+	var out []keptRun
+	for i := range list.Items {
+		if id := list.Items[i].Annotations[v1alpha1.AnnotationRun]; id != "" {
+			out = append(out, keptRun{id, &list.Items[i]})
+		}
+	}
+	if run := group.Status.Run; run != nil && run.Phase == v1alpha1.RunPhaseFinished && !slices.ContainsFunc(out, func(k keptRun) bool { return k.id == run.ID }) {
+		out = append(out, keptRun{id: run.ID})
+	}
+	slices.SortFunc(out, func(a, b keptRun) int { return cmp.Compare(runarchive.RunNumber(b.id), runarchive.RunNumber(a.id)) })
+	return out, nil
+}
+
+// archivedRun reads one run of a group; id may be latest or previous.
+func archivedRun(ctx context.Context, c client.Client, namespace, name, id string) (*runarchive.Record, error) {
+	group, nodes, err := load(ctx, c, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := keptRuns(ctx, c, group)
+	if err != nil {
+		return nil, err
+	}
+	at := slices.IndexFunc(kept, func(k keptRun) bool { return k.id == id })
+	switch id {
+	case runLatest:
+		at = 0
+	case runPrevious:
+		at = 1
+	}
+	if at < 0 || at >= len(kept) {
+		var ids []string
+		for _, k := range kept {
+			ids = append(ids, k.id)
+		}
+		return nil, fmt.Errorf("run %s of %s/%s is not kept; %s. Ask for one more with kubectl commgroup run %s",
+			id, namespace, name, choices(ids, "the group has finished none", "kept are "), name)
+	}
+	if kept[at].cm == nil {
+		return runarchive.FromStatus(group, nodes), nil
+	}
+	var cm corev1.ConfigMap
+	if err := c.Get(ctx, client.ObjectKeyFromObject(kept[at].cm), &cm); err != nil {
+		return nil, fmt.Errorf("reading run %s of %s/%s: %w", kept[at].id, namespace, name, err)
+	}
+	return runarchive.FromConfigMap(&cm)
+}
+
+func (o *options) listRuns(ctx context.Context, w io.Writer, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("--list takes one group, not %d names", len(args))
+	}
+	c, namespace, err := o.connect()
+	if err != nil {
+		return err
+	}
+	group := &v1alpha1.CommGroup{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: args[0]}, group); err != nil {
+		return explained(ctx, c, namespace, args[0], err)
+	}
+	kept, err := keptRuns(ctx, c, group)
+	if err != nil {
+		return err
+	}
+	if len(kept) == 0 {
+		_, err := fmt.Fprintf(w, "%s/%s has finished no run; ask for one with kubectl commgroup run %s\n", namespace, args[0], args[0])
+		return err
+	}
+	var lines []report.RunLine
+	for _, k := range kept {
+		line := report.RunLine{ID: k.id, Where: "the group's status"}
+		if k.cm != nil {
+			line.Verdict, line.Origin, line.Where = k.cm.Annotations[v1alpha1.AnnotationVerdict], k.cm.Annotations[v1alpha1.AnnotationOrigin], "ConfigMap "+k.cm.Name
+		} else {
+			line.Verdict, line.Origin = string(group.Status.Run.Verdict), string(group.Status.Origin)
+		}
+		lines = append(lines, line)
+	}
+	return report.Runs(w, lines)
+}
+
+func printComparison(w io.Writer, c *compare.Comparison, output string) error {
+	switch output {
+	case outputTable:
+		return report.Compare(w, c)
+	case outputJSON:
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		side := func(r *runarchive.Record) map[string]any {
+			return map[string]any{"namespace": r.Namespace, "name": r.Name, "origin": r.Origin, "run": r.Run}
+		}
+		return enc.Encode(struct {
+			A map[string]any `json:"a"`
+			B map[string]any `json:"b"`
+			*compare.Comparison
+			Verdict string `json:"verdict"`
+		}{side(c.A), side(c.B), c, c.Verdict()})
+	}
+	return fmt.Errorf("unknown output %q: use table or json", output)
+}

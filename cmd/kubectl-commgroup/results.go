@@ -1,0 +1,224 @@
+package main
+
+import (
+	"cmp"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/report"
+	"rcclx.io/commgroup-operator/internal/runarchive"
+)
+
+// resultsChoice says which results to show, and how.
+type resultsChoice struct {
+	output      string
+	node        string
+	run         string
+	variants    []string
+	collectives []string
+}
+
+func newResultsCommand(o *options) *cobra.Command {
+	var choice resultsChoice
+	cmd := &cobra.Command{
+		Use:   "results NAME",
+		Short: "The A/B table: Baseline, DDA and LowPrecision by message size",
+		Long: "Latency, bus bandwidth and gain of the last run, or with --run of an earlier one, as the members' medians, or with --node of one node.\n" +
+			"The JSON of a group is a file that kubectl commgroup compare takes. In CSV a figure that was not measured is empty.",
+		Example: "  kubectl commgroup results mi300x\n  kubectl commgroup results mi300x --collective AllReduce --variant Baseline,DDA\n" +
+			"  kubectl commgroup results mi300x --node gpu-node-07 -o csv\n  kubectl commgroup results mi300x -o json > before.json",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: o.groupNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w, err := o.out(cmd)
+			if err != nil {
+				return err
+			}
+			c, namespace, err := o.connect()
+			if err != nil {
+				return err
+			}
+			group, nodes, err := load(cmd.Context(), c, namespace, args[0])
+			if err != nil {
+				return err
+			}
+			if choice.run == "" {
+				return printResults(w, group, nodes, choice)
+			}
+			if choice.node != "" {
+				return fmt.Errorf("--run and --node: of earlier runs only the group's figures are kept; leave one out")
+			}
+			record, err := archivedRun(cmd.Context(), c, namespace, args[0], choice.run)
+			if err != nil {
+				return err
+			}
+			return printResults(w, withRecord(group, record), nodes, choice)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&choice.output, "output", "o", outputTable, "table, json or csv")
+	flags.StringVar(&choice.node, "node", "", "results of one node instead of the group's medians")
+	flags.StringVar(&choice.run, "run", "", "id of an earlier run, or previous")
+	flags.StringSliceVar(&choice.variants, "variant", nil, "only these variants: Baseline, DDA, LowPrecision")
+	flags.StringSliceVar(&choice.collectives, "collective", nil, "only these collectives, for example AllReduce")
+	return cmd
+}
+
+// withRecord is the group as it was at the end of an earlier run, as far as results go.
+func withRecord(group *v1alpha1.CommGroup, r *runarchive.Record) *v1alpha1.CommGroup {
+	out := &v1alpha1.CommGroup{ObjectMeta: group.ObjectMeta, Spec: group.Spec}
+	s := &out.Status
+	s.Origin, s.Run, s.Members, s.DataErrors = r.Origin, r.Run, r.Members, r.DataErrors
+	s.Settings, s.Inventory, s.Checks, s.Culprits = r.Settings, r.Inventory, r.Checks, r.Culprits
+	for i := range r.Results {
+		s.Results = append(s.Results, r.Results[i].GroupResultSeries)
+	}
+	if len(r.Span) > 0 {
+		s.Span = &v1alpha1.SpanStatus{RunID: r.Run.ID, Transport: r.Transport, Results: r.Span}
+	}
+	if r.Summary != nil {
+		s.History = []v1alpha1.RunSummary{*r.Summary}
+	}
+	return out
+}
+
+func (choice *resultsChoice) matches(variant v1alpha1.Variant, collective v1alpha1.Collective) bool {
+	in := func(list []string, value string) bool {
+		return len(list) == 0 || slices.ContainsFunc(list, func(s string) bool { return strings.EqualFold(s, value) })
+	}
+	return in(choice.variants, string(variant)) && in(choice.collectives, string(collective))
+}
+
+func (choice *resultsChoice) filtered() bool { return len(choice.variants)+len(choice.collectives) > 0 }
+
+func printResults(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode, choice resultsChoice) error {
+	one, err := memberNamed(group, nodes, choice.node)
+	if err != nil {
+		return err
+	}
+	found := false
+	if one != nil {
+		one, found = filterNode(one, &choice)
+	} else {
+		group, found = filterGroup(group, &choice)
+	}
+	if choice.filtered() && !found {
+		return fmt.Errorf("no results of variant %s and collective %s", cmp.Or(strings.Join(choice.variants, ", "), "any"), cmp.Or(strings.Join(choice.collectives, ", "), "any"))
+	}
+	switch choice.output {
+	case outputTable:
+		if err := report.Notice(w, group); err != nil {
+			return err
+		}
+		if one != nil {
+			return report.NodeAB(w, one)
+		}
+		return report.GroupAB(w, group)
+	case outputJSON:
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		if one != nil {
+			return enc.Encode(one.Status.Run)
+		}
+		record := runarchive.FromStatus(group, nodes)
+		if record == nil {
+			return fmt.Errorf("CommGroup %s/%s has made no run yet", group.Namespace, group.Name)
+		}
+		return enc.Encode(record)
+	case outputCSV:
+		if one != nil {
+			return writeNodeCSV(w, group.Status.Origin, one)
+		}
+		return writeCSV(w, group)
+	default:
+		return fmt.Errorf("unknown output %q: use table, json or csv", choice.output)
+	}
+}
+
+// memberNamed is the CommNode of a node's name; nil where no name is given.
+func memberNamed(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode, name string) (*v1alpha1.CommNode, error) {
+	if name == "" {
+		return nil, nil
+	}
+	for i := range nodes {
+		if nodes[i].Spec.NodeName == name {
+			return &nodes[i], nil
+		}
+	}
+	return nil, fmt.Errorf("node %q is no member of %s; kubectl get commnodes lists the members", name, group.Name)
+}
+
+func filterGroup(group *v1alpha1.CommGroup, choice *resultsChoice) (*v1alpha1.CommGroup, bool) {
+	out := group.DeepCopy()
+	s := &out.Status
+	s.Results = slices.DeleteFunc(s.Results, func(r v1alpha1.GroupResultSeries) bool { return !choice.matches(r.Variant, r.Collective) })
+	s.DataErrors = filterDataErrors(s.DataErrors, choice)
+	if s.Span != nil {
+		s.Span.Results = slices.DeleteFunc(s.Span.Results, func(r v1alpha1.SpanResultSeries) bool { return !choice.matches(v1alpha1.VariantBaseline, r.Collective) })
+	}
+	return out, len(s.Results) > 0
+}
+
+func filterNode(node *v1alpha1.CommNode, choice *resultsChoice) (*v1alpha1.CommNode, bool) {
+	out := node.DeepCopy()
+	run := out.Status.Run
+	if run == nil {
+		return out, false
+	}
+	run.Results = slices.DeleteFunc(run.Results, func(r v1alpha1.ResultSeries) bool { return !choice.matches(r.Variant, r.Collective) })
+	run.DataErrors = filterDataErrors(run.DataErrors, choice)
+	return out, len(run.Results) > 0
+}
+
+// filterDataErrors leaves out whole entries: one holds several collectives, and stays where one of them is asked for.
+func filterDataErrors(all []v1alpha1.DataErrors, choice *resultsChoice) []v1alpha1.DataErrors {
+	return slices.DeleteFunc(all, func(e v1alpha1.DataErrors) bool {
+		return !slices.ContainsFunc(e.Collectives, func(c v1alpha1.Collective) bool { return choice.matches(e.Variant, c) })
+	})
+}
+
+// figure is an element of a list; empty where it was not measured.
+func figure[T int32 | int64](list []T, i int) string {
+	if i >= len(list) {
+		return ""
+	}
+	return strconv.FormatInt(int64(list[i]), 10)
+}
+
+func writeCSV(w io.Writer, group *v1alpha1.CommGroup) error {
+	out := csv.NewWriter(w)
+	rows := [][]string{{"origin", "run", "variant", "collective", "datatype", "placement", "sizeBytes", "latencyNanoseconds", "busBandwidthMBps", "minBusBandwidthMBps", "nodes"}}
+	run := ""
+	if group.Status.Run != nil {
+		run = group.Status.Run.ID
+	}
+	for _, r := range group.Status.Results {
+		for i, size := range r.SizeBytes {
+			rows = append(rows, []string{string(group.Status.Origin), run, string(r.Variant), string(r.Collective), string(r.Datatype), string(cmp.Or(r.Placement, v1alpha1.OutOfPlace)),
+				strconv.FormatInt(size, 10), figure(r.LatencyNanoseconds, i), figure(r.BusBandwidthMBps, i), figure(r.MinBusBandwidthMBps, i), fmt.Sprint(r.Nodes)})
+		}
+	}
+	return out.WriteAll(rows)
+}
+
+func writeNodeCSV(w io.Writer, origin v1alpha1.Origin, node *v1alpha1.CommNode) error {
+	out := csv.NewWriter(w)
+	rows := [][]string{{"origin", "run", "node", "variant", "collective", "datatype", "placement", "sizeBytes", "latencyNanoseconds", "busBandwidthMBps", "noisePercent"}}
+	if run := node.Status.Run; run != nil {
+		for _, r := range run.Results {
+			for i, size := range r.SizeBytes {
+				rows = append(rows, []string{string(origin), run.ID, node.Spec.NodeName, string(r.Variant), string(r.Collective), string(r.Datatype), string(cmp.Or(r.Placement, v1alpha1.OutOfPlace)),
+					strconv.FormatInt(size, 10), figure(r.LatencyNanoseconds, i), figure(r.BusBandwidthMBps, i), figure(r.NoisePercent, i)})
+			}
+		}
+	}
+	return out.WriteAll(rows)
+}

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/report"
+)
+
+const (
+	defaultTimeout = 30 * time.Minute
+	// answerTimeout is how long the manager may take to see a request.
+	answerTimeout = 30 * time.Second
+)
+
+func newRunCommand(o *options) *cobra.Command {
+	var wait bool
+	var timeout, answer time.Duration
+	cmd := &cobra.Command{
+		Use:   "run NAME",
+		Short: "Ask for a new run of all members, and with --wait follow it to its end",
+		Long: "The request is the annotation " + v1alpha1.AnnotationRunRequested + " on the CommGroup; the command returns once the manager has answered it.\n" +
+			"While a run is going on, the requested one follows it.\n\n" +
+			"Exit code 0: requested, with --wait the group is Ready after the run; 1: with --wait it is not; 2: the command failed, no manager\n" +
+			"answered, the group is suspended, or --timeout was over.",
+		Example:           "  kubectl commgroup run mi300x\n  kubectl commgroup run mi300x --wait --timeout 1h",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: o.groupNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f, err := o.newFollower(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			text, err := f.request(cmd.Context(), answer)
+			if err != nil {
+				return err
+			}
+			if !wait {
+				text += fmt.Sprintf("; follow it with: kubectl commgroup wait %s -n %s", args[0], f.namespace)
+			}
+			if _, err := fmt.Fprintln(f.out, text); err != nil || !wait {
+				return err
+			}
+			return f.wait(cmd.Context(), timeout)
+		},
+	}
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the run is over, showing progress")
+	cmd.Flags().DurationVar(&timeout, "timeout", defaultTimeout, "with --wait: give up after this time")
+	cmd.Flags().DurationVar(&answer, "answer-timeout", answerTimeout, "give up where the manager has not answered the request by then")
+	return cmd
+}
+
+func newWaitCommand(o *options) *cobra.Command {
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "wait NAME",
+		Short: "Wait until the present run is over, showing progress",
+		Long: "Waits for the run of the group's present spec and of the last request. On a terminal one line shows where it is; else a line is\n" +
+			"printed for each change.\n\nExit code 0: the group is Ready after the run; 1: it is not; 2: the command failed, or --timeout was over.",
+		Example:           "  kubectl commgroup wait mi300x\n  kubectl commgroup wait mi300x --timeout 2h && helm install training ./chart",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: o.groupNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f, err := o.newFollower(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			return f.wait(cmd.Context(), timeout)
+		},
+	}
+	cmd.Flags().DurationVar(&timeout, "timeout", defaultTimeout, "give up after this time")
+	return cmd
+}
+
+// follower follows one group.
+type follower struct {
+	options   *options
+	client    client.WithWatch
+	namespace string
+	name      string
+	out       *report.Terminal
+	live      bool // out is a terminal, so that a line may be drawn over
+}
+
+func (o *options) newFollower(cmd *cobra.Command, name string) (*follower, error) {
+	out, err := o.out(cmd)
+	if err != nil {
+		return nil, err
+	}
+	c, namespace, err := o.connect()
+	if err != nil {
+		return nil, err
+	}
+	_, live := terminalOf(cmd.OutOrStdout())
+	return &follower{o, c, namespace, name, out, live}, nil
+}
+
+// request asks for a run, and waits for the manager's answer, which it returns in words.
+func (f *follower) request(ctx context.Context, timeout time.Duration) (string, error) {
+	group := &v1alpha1.CommGroup{}
+	if err := f.client.Get(ctx, client.ObjectKey{Namespace: f.namespace, Name: f.name}, group); err != nil {
+		return "", explained(ctx, f.client, f.namespace, f.name, err)
+	}
+	if err := runnable(group); err != nil {
+		return "", err
+	}
+	token := f.options.clock.Now().UTC().Format(time.RFC3339Nano)
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{v1alpha1.AnnotationRunRequested: token}}})
+	if err != nil {
+		return "", err
+	}
+	if err := f.client.Patch(ctx, group, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return "", fmt.Errorf("asking for a run of %s/%s: %w", f.namespace, f.name, err)
+	}
+	asked := f.options.clock.Now()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	text := ""
+	err = f.each(ctx, func(g *v1alpha1.CommGroup) (bool, error) {
+		text = answerTo(g, token, asked)
+		return text != "", nil
+	}, nil)
+	switch {
+	case err == nil:
+		return fmt.Sprintf("%s/%s: %s", f.namespace, f.name, text), nil
+	case errors.Is(err, context.DeadlineExceeded):
+		return "", fmt.Errorf("a run of %s/%s is requested (annotation %s), and no manager has answered within %s: "+
+			"is it running? kubectl get pods -A -l app.kubernetes.io/name=commgroup-manager. The run starts once one does", f.namespace, f.name, v1alpha1.AnnotationRunRequested, timeout)
+	}
+	return "", err
+}
+
+// runnable says why no run of the group can start.
+func runnable(g *v1alpha1.CommGroup) error {
+	switch {
+	case !g.DeletionTimestamp.IsZero():
+		return fmt.Errorf("CommGroup %s/%s is being deleted: it makes no run", g.Namespace, g.Name)
+	case g.Spec.Run.State == v1alpha1.RunSuspended:
+		return fmt.Errorf("CommGroup %s/%s is suspended (run.state: Suspended): no run starts. Set it to Active: "+
+			"kubectl -n %s patch commgroup %s --type merge -p '{\"spec\":{\"run\":{\"state\":\"Active\"}}}'", g.Namespace, g.Name, g.Namespace, g.Name)
+	}
+	return nil
+}
+
+// answerTo is what the group's status says to a request; empty while it says nothing.
+func answerTo(g *v1alpha1.CommGroup, token string, asked time.Time) string {
+	run := g.Status.Run
+	switch {
+	case run != nil && run.Request == token:
+		return fmt.Sprintf("run %s has started", run.ID)
+	case run != nil && run.Phase == v1alpha1.RunPhaseRunning && g.Status.ObservedGeneration == g.Generation:
+		return fmt.Sprintf("run %s is going on; the requested one follows it", run.ID)
+	}
+	// A condition that turned after the request answers it; the clocks may be some seconds apart.
+	for _, kind := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionRunning} {
+		c := meta.FindStatusCondition(g.Status.Conditions, kind)
+		if c == nil || c.Status == metav1.ConditionTrue || c.ObservedGeneration != g.Generation {
+			continue
+		}
+		waits := kind == v1alpha1.ConditionAccepted || c.Reason == v1alpha1.ReasonWaiting
+		if waits && (kind == v1alpha1.ConditionAccepted || !c.LastTransitionTime.Before(&metav1.Time{Time: asked.Add(-5 * time.Second)}) || c.Reason == v1alpha1.ReasonWaiting) {
+			return fmt.Sprintf("requested, and no run starts yet: %s (%s)", c.Message, c.Reason)
+		}
+	}
+	return ""
+}
+
+// wait follows the group until its run is over, and says how it went.
+func (f *follower) wait(ctx context.Context, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	p := &progress{follower: f, began: f.options.clock.Now()}
+	var last *v1alpha1.CommGroup
+	err := f.each(ctx, func(g *v1alpha1.CommGroup) (bool, error) {
+		last = g
+		if runOver(g) {
+			return true, nil
+		}
+		if run := g.Status.Run; run == nil || run.Phase != v1alpha1.RunPhaseRunning {
+			if err := runnable(g); err != nil {
+				return false, err
+			}
+		}
+		return false, p.show(g)
+	}, func() error { return p.tick(ctx) })
+	p.clear()
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("waiting for the run of CommGroup %s/%s to end: gave up after %s; last seen: %s. It goes on: see kubectl commgroup status %s -n %s, or wait longer with --timeout",
+			f.namespace, f.name, timeout, lastSeen(last), f.name, f.namespace)
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("interrupted; the run goes on: kubectl commgroup wait %s -n %s", f.name, f.namespace)
+	case err != nil:
+		return err
+	}
+	return f.ended(last)
+}
+
+// ended prints how the run went.
+func (f *follower) ended(g *v1alpha1.CommGroup) error {
+	run := g.Status.Run
+	text := fmt.Sprintf("run %s: %s", run.ID, run.Phase)
+	if run.Verdict != "" {
+		text += ", " + string(run.Verdict)
+	}
+	if run.FinishTime != nil {
+		text += " after " + run.FinishTime.Sub(run.StartTime.Time).Round(time.Second).String()
+	}
+	for _, print := range []func() error{
+		func() error { return report.Notice(f.out, g) },
+		func() error { _, err := fmt.Fprintln(f.out, text); return err },
+		func() error { return report.Conditions(f.out, g) },
+		func() error { return report.Culprits(f.out, g.Status.Culprits) },
+	} {
+		if err := print(); err != nil {
+			return err
+		}
+	}
+	return notReady(*g)
+}
+
+func lastSeen(g *v1alpha1.CommGroup) string {
+	if g == nil {
+		return "nothing"
+	}
+	return progressLine(g)
+}

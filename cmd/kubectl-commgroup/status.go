@@ -1,0 +1,189 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/report"
+)
+
+func newStatusCommand(o *options) *cobra.Command {
+	var output string
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "status [NAME]",
+		Short: "Conditions, members, settings and culprits of a CommGroup, or one line for each group",
+		Long: "Without NAME one line for each CommGroup of the namespace, or of all with -A. With NAME everything: conditions, members, settings\n" +
+			"(requested, effective, verified), culprits, checks, the last runs.\n\nExit code 0: every group shown is Ready; 1: one is not; 2: the command failed.",
+		Example:           "  kubectl commgroup status\n  kubectl commgroup status -A\n  kubectl commgroup status mi300x -n training\n  kubectl commgroup status mi300x -o yaml",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: o.groupNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w, err := o.out(cmd)
+			if err != nil {
+				return err
+			}
+			c, namespace, err := o.connect()
+			if err != nil {
+				return err
+			}
+			if len(args) == 1 {
+				if all {
+					return fmt.Errorf("--all-namespaces shows every group: leave out %s, or the flag", args[0])
+				}
+				group, nodes, err := load(cmd.Context(), c, namespace, args[0])
+				if err != nil {
+					return err
+				}
+				if output == outputTable {
+					err = printStatus(w, group, nodes, o.clock.Now())
+				} else {
+					err = printObject(w, group, output)
+				}
+				return cmp.Or(err, notReady(*group))
+			}
+			if all {
+				namespace = ""
+			}
+			var groups v1alpha1.CommGroupList
+			if err := c.List(cmd.Context(), &groups, client.InNamespace(namespace)); err != nil {
+				return explained(cmd.Context(), c, namespace, "", fmt.Errorf("listing CommGroups: %w", err))
+			}
+			if output == outputTable {
+				err = printGroups(w, groups.Items, namespace, o.clock.Now())
+			} else {
+				err = printObject(w, &groups, output)
+			}
+			return cmp.Or(err, notReady(groups.Items...))
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", outputTable, "table, json or yaml")
+	cmd.Flags().BoolVarP(&all, "all-namespaces", "A", false, "groups of all namespaces")
+	return cmd
+}
+
+// The outputs that several commands know.
+const (
+	outputTable = "table"
+	outputJSON  = "json"
+	outputYAML  = "yaml"
+	outputCSV   = "csv"
+)
+
+func notReady(groups ...v1alpha1.CommGroup) error {
+	for i := range groups {
+		if !ready(&groups[i]) {
+			return errNotReady
+		}
+	}
+	return nil
+}
+
+// ready: the condition speaks of the present spec, and the group is not being deleted.
+func ready(g *v1alpha1.CommGroup) bool {
+	return meta.IsStatusConditionTrue(g.Status.Conditions, v1alpha1.ConditionReady) && g.Status.ObservedGeneration == g.Generation && g.DeletionTimestamp.IsZero()
+}
+
+// printObject writes an object, or a list, as the API has it, without what only servers read.
+func printObject(w io.Writer, object runtime.Object, output string) error {
+	switch o := object.(type) {
+	case *v1alpha1.CommGroup:
+		o.TypeMeta, o.ManagedFields = groupKind, nil
+	case *v1alpha1.CommGroupList:
+		o.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommGroupList"}
+		for i := range o.Items {
+			o.Items[i].TypeMeta, o.Items[i].ManagedFields = groupKind, nil
+		}
+	}
+	var data []byte
+	var err error
+	switch output {
+	case outputJSON:
+		data, err = json.MarshalIndent(object, "", "  ")
+		data = append(data, '\n')
+	case outputYAML:
+		data, err = yaml.Marshal(object)
+	default:
+		return fmt.Errorf("unknown output %q: use table, json or yaml", output)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(data)
+	return err
+}
+
+var groupKind = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommGroup"}
+
+func printGroups(w io.Writer, groups []v1alpha1.CommGroup, namespace string, now time.Time) error {
+	if len(groups) == 0 {
+		where := "in namespace " + namespace
+		if namespace == "" {
+			where = "in any namespace"
+		}
+		_, err := fmt.Fprintf(w, "no CommGroups %s\n", where)
+		return err
+	}
+	if err := report.Groups(w, groups, namespace == ""); err != nil {
+		return err
+	}
+	for i := range groups {
+		g := &groups[i]
+		for _, text := range report.Remarks(g, nil, now) {
+			if _, err := fmt.Fprintf(w, "%s/%s: %s\n", g.Namespace, g.Name, text); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// section is one part of what status prints.
+type section struct {
+	title string
+	shown bool
+	print func() error
+}
+
+func printStatus(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode, now time.Time) error {
+	s := &group.Status
+	for _, part := range []section{
+		{"", true, func() error { return report.Notice(w, group) }},
+		{"", true, func() error { return report.RemarkLines(w, group, nodes, now) }},
+		{"Conditions", len(s.Conditions) > 0, func() error { return report.Conditions(w, group) }},
+		{"Members", len(nodes) > 0, func() error { return report.Nodes(w, nodes) }},
+		{"Settings", true, func() error { return report.Settings(w, s.Settings) }},
+		{"Settings worth it, by the A/B numbers", len(s.Advice) > 0, func() error { return report.Advice(w, s.Advice) }},
+		{"Culprits", len(s.Culprits) > 0, func() error { return report.Culprits(w, s.Culprits) }},
+		{"Performance against thresholds, references and baseline", len(s.Checks) > 0, func() error { return report.Checks(w, s.Checks) }},
+		{"", s.Baseline != nil, func() error { return report.Baseline(w, s.Baseline) }},
+		{"Last runs", len(s.History) > 0, func() error { return report.History(w, s) }},
+		{"Over several nodes", s.Span != nil, func() error { return report.Span(w, group, nodes) }},
+		{"Preconditions not met", report.HasPreconditions(nodes), func() error { return report.Preconditions(w, nodes) }},
+		{"What the library's RAS service said", report.HasRASVerdicts(nodes), func() error { return report.RASVerdicts(w, nodes) }},
+	} {
+		if !part.shown {
+			continue
+		}
+		if part.title != "" {
+			if err := report.Title(w, part.title); err != nil {
+				return err
+			}
+		}
+		if err := part.print(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

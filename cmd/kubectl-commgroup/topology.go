@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/report"
+)
+
+func newTopologyCommand(o *options) *cobra.Command {
+	var group string
+	cmd := &cobra.Command{
+		Use:   "topology NODE | GROUP [NODE]",
+		Short: "Draw a node: its GPUs, the xGMI mesh between them, NUMA nodes, NICs, error counters and what is wrong",
+		Long: "With NODE the node is looked for among the members of every CommGroup of the namespace; with GROUP all of its members are drawn.\n" +
+			"A name that is both a node's and a group's is taken for the node; --group says otherwise.",
+		Example: "  kubectl commgroup topology gpu-node-07\n  kubectl commgroup topology mi300x\n  kubectl commgroup topology mi300x gpu-node-07\n" +
+			"  kubectl commgroup topology gpu-node-07 --group mi300x",
+		Args:              cobra.RangeArgs(0, 2),
+		ValidArgsFunction: o.groupNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w, err := o.out(cmd)
+			if err != nil {
+				return err
+			}
+			if len(args) == 2 && group == "" {
+				group, args = args[0], args[1:]
+			}
+			if len(args) == 2 || len(args) == 0 && group == "" {
+				return fmt.Errorf("%d names: give NODE, or GROUP, or GROUP NODE", len(args))
+			}
+			c, namespace, err := o.connect()
+			if err != nil {
+				return err
+			}
+			if group != "" {
+				_, nodes, err := load(cmd.Context(), c, namespace, group)
+				if err != nil {
+					return err
+				}
+				return drawNodes(w, nodes, args, fmt.Sprintf("CommGroup %s/%s", namespace, group))
+			}
+			var all v1alpha1.CommNodeList
+			if err := c.List(cmd.Context(), &all, client.InNamespace(namespace)); err != nil {
+				return explained(cmd.Context(), c, namespace, "", fmt.Errorf("listing CommNodes: %w", err))
+			}
+			nodes, err := chooseNodes(all.Items, args[0])
+			if err != nil {
+				return err
+			}
+			return drawNodes(w, nodes, nil, "namespace "+namespace)
+		},
+	}
+	cmd.Flags().StringVar(&group, "group", "", "CommGroup that the node is looked for in")
+	return cmd
+}
+
+// chooseNodes are the CommNodes that a name stands for: a node, or all members of a group.
+func chooseNodes(all []v1alpha1.CommNode, name string) ([]v1alpha1.CommNode, error) {
+	var ofNode, ofGroup []v1alpha1.CommNode
+	var groups []string
+	for i := range all {
+		if all[i].Spec.NodeName == name {
+			ofNode = append(ofNode, all[i])
+			groups = append(groups, all[i].Spec.Group.Name)
+		}
+		if all[i].Spec.Group.Name == name {
+			ofGroup = append(ofGroup, all[i])
+		}
+	}
+	slices.Sort(groups)
+	switch {
+	case len(ofNode) > 1:
+		return nil, fmt.Errorf("node %s is a member of %d groups: %s; name one with --group", name, len(groups), choices(groups, "", ""))
+	case len(ofNode) == 1:
+		return ofNode, nil
+	case len(ofGroup) > 0:
+		return ofGroup, nil
+	}
+	return nil, fmt.Errorf("%s is neither a member of a CommGroup of this namespace nor a CommGroup with members; kubectl get commnodes -A lists the members", name)
+}
+
+func drawNodes(w io.Writer, nodes []v1alpha1.CommNode, only []string, where string) error {
+	slices.SortFunc(nodes, func(a, b v1alpha1.CommNode) int { return int(a.Spec.Ranks.First) - int(b.Spec.Ranks.First) })
+	shown := 0
+	for i := range nodes {
+		if len(only) > 0 && !slices.Contains(only, nodes[i].Spec.NodeName) {
+			continue
+		}
+		if shown++; shown > 1 {
+			if _, err := fmt.Fprintln(w); err != nil {
+				return err
+			}
+		}
+		if err := report.Topology(w, &nodes[i]); err != nil {
+			return err
+		}
+	}
+	if shown == 0 {
+		return fmt.Errorf("%s has no such member; kubectl get commnodes lists the members", where)
+	}
+	return nil
+}

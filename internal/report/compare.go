@@ -1,0 +1,93 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/compare"
+	"rcclx.io/commgroup-operator/internal/runarchive"
+)
+
+// Compare prints run A beside run B: what was different, what each measurement gained or lost, and what that comes to.
+func Compare(w io.Writer, c *compare.Comparison) error {
+	if c.A.Origin == v1alpha1.OriginSimulated || c.B.Origin == v1alpha1.OriginSimulated {
+		if _, err := fmt.Fprintln(w, Paint(w, Warn, SimulatedNotice)); err != nil {
+			return err
+		}
+	}
+	if _, err := fmt.Fprintf(w, "run A: %s\nrun B: %s\n", runWords(c.A), runWords(c.B)); err != nil {
+		return err
+	}
+	for _, part := range []struct {
+		title string
+		all   []compare.Difference
+	}{{"NOT OF ONE KIND: a change below is no gain or loss", c.Kinds}, {"What was different", c.Changes}} {
+		if len(part.all) == 0 {
+			continue
+		}
+		if err := Title(w, part.title); err != nil {
+			return err
+		}
+		rows := [][]string{{"WHAT", "RUN A", "RUN B"}}
+		for _, d := range part.all {
+			rows = append(rows, []string{d.What, d.A, d.B})
+		}
+		if err := table(w, rows); err != nil {
+			return err
+		}
+	}
+	for i := range c.Series {
+		if err := compareSeries(w, &c.Series[i]); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(w, "\n%s\n", wrap(w, c.Verdict()))
+	return err
+}
+
+func runWords(r *runarchive.Record) string {
+	text := fmt.Sprintf("%s/%s %s, %s", orUnknown(r.Namespace), orUnknown(r.Name), r.Run.ID, cmp.Or(string(r.Run.Verdict), "no verdict"))
+	if r.Run.Trigger != "" {
+		text += ", " + r.Run.Trigger
+	}
+	if !r.Run.StartTime.IsZero() {
+		text += r.Run.StartTime.UTC().Format(", 2006-01-02 15:04 UTC")
+	}
+	return text
+}
+
+func compareSeries(w io.Writer, s *compare.Series) error {
+	if err := Title(w, s.Name+" (bus bandwidth in GB/s = 10^9 bytes/s)"); err != nil {
+		return err
+	}
+	rows := [][]string{{"SIZE", "RUN A", "RUN B", "CHANGE", "NOISE", "OUTCOME"}}
+	for _, r := range s.Rows {
+		change := unknown
+		if r.ChangePercent != nil {
+			change = fmt.Sprintf("%+.1f %%", *r.ChangePercent)
+		}
+		rows = append(rows, []string{Bytes(r.SizeBytes), optionalGBps(r.AMBps), optionalGBps(r.BMBps), change, fmt.Sprintf("%d %%", r.NoisePercent), string(r.Outcome)})
+	}
+	if err := table(w, rows); err != nil {
+		return err
+	}
+	if s.WrongA == 0 && s.WrongB == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "  elements wrong: %d in run A, %d in run B\n", s.WrongA, s.WrongB)
+	return err
+}
+
+// Runs lists runs that can be compared, the newest first.
+func Runs(w io.Writer, all []RunLine) error {
+	rows := [][]string{{"RUN", "VERDICT", "ORIGIN", "KEPT IN"}}
+	for _, r := range all {
+		rows = append(rows, []string{r.ID, orUnknown(r.Verdict), orUnknown(r.Origin), r.Where})
+	}
+	return table(w, rows)
+}
+
+// RunLine is one run of Runs.
+type RunLine struct{ ID, Verdict, Origin, Where string }
