@@ -32,7 +32,7 @@ var now = time.Date(2026, 11, 28, 15, 0, 0, 0, time.UTC)
 const secret = "hunter2-very-secret"
 
 func meta(namespace, name string, labels map[string]string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "someone"}},
+	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels,
 		Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: `{"env":"` + secret + `"}`}}
 }
 

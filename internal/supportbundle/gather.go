@@ -30,6 +30,7 @@ type gatherer struct {
 	o     Options
 	b     *Bundle
 	group *v1alpha1.CommGroup
+	shown *v1alpha1.CommGroup // group, redacted
 	nodes []v1alpha1.CommNode // the worst first
 	// podsMu guards pods: those whose logs are wanted.
 	podsMu sync.Mutex
@@ -55,6 +56,7 @@ func (g *gatherer) basics(ctx context.Context) error {
 		clean := group.DeepCopy()
 		redactMeta(&clean.ObjectMeta)
 		clean.Spec.Runtime.ImagePullSecrets = redactPullSecrets(clean.Spec.Runtime.ImagePullSecrets)
+		g.shown = clean
 		g.yaml("commgroup.yaml", clean)
 	}
 	if err := g.commNodes(ctx); err != nil {
@@ -197,7 +199,7 @@ func (g *gatherer) page(context.Context) ([]byte, error) {
 		return nil, fmt.Errorf("the CommGroup could not be read")
 	}
 	var b bytes.Buffer
-	if err := htmlreport.Write(&b, htmlreport.Input{Group: g.group, Nodes: g.nodes, Now: g.o.Now, Version: g.o.Version}); err != nil {
+	if err := htmlreport.Write(&b, htmlreport.Input{Group: g.shown, Nodes: g.nodes, Now: g.o.Now, Version: g.o.Version}); err != nil {
 		return nil, err
 	}
 	return b.Bytes(), nil
