@@ -77,7 +77,7 @@ func TestAuthorsOverrides(t *testing.T) {
 		})
 	}
 	for name, spec := range map[string]string{
-		"labels and queue": "runtime: {pod: {labels: {kueue.x-k8s.io/queue-name: q, team: a}, annotations: {example.com/x: y, sidecar.istio.io/inject: 'false'}}}\n",
+		"labels and queue": "runtime: {pod: {labels: {kueue.x-k8s.io/queue-name: q, team: a}, annotations: {example.com/x: z, sidecar.istio.io/inject: 'false'}}}\n",
 		"class and user":   "runtime: {pod: {priorityClassName: low, runAsUser: 1000, supplementalGroups: [109]}}\n",
 		"settings":         "runtime: {env: [{name: NCCL_DEBUG, value: INFO}]}\n",
 	} {
