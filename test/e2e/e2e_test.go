@@ -19,6 +19,7 @@ var steps = []step{
 	{"Observability", testObservability},
 	{"ChartUpgrade", testChartUpgrade},
 	{"ChartNamespaced", testChartNamespaced},
+	{"Metrics", testMetrics},
 }
 
 func TestE2E(t *testing.T) {
