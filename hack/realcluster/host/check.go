@@ -44,7 +44,7 @@ func Check(ctx context.Context) error {
 	// In namespaces of its own, so that nothing is left: a mount, a bridge, a cable, and the translation of addresses.
 	const attempt = `mount --make-rprivate / && mount -t tmpfs none /mnt && ip link add name cg-try type bridge &&
 ip link add cg-try-0 type veth peer name cg-try-1 && iptables -t nat -A POSTROUTING -m comment --comment try -j MASQUERADE`
-	if _, err := command(ctx, "unshare", "--mount", "--net", "--pid", "--uts", "--ipc", "--fork", "sh", "-c", attempt); err != nil {
+	if err := command(ctx, "unshare", "--mount", "--net", "--pid", "--uts", "--ipc", "--fork", "sh", "-c", attempt); err != nil {
 		return fmt.Errorf("namespaces, mounts, bridges or iptables are not allowed here: %w", err)
 	}
 	table, err := os.ReadFile("/proc/net/route")

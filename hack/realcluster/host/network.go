@@ -21,19 +21,19 @@ const commandDeadline = 30 * time.Second
 func trimLine(s string) string { return strings.TrimRight(s, "\n") }
 
 // command runs a program; the error has what it printed.
-func command(ctx context.Context, program string, args ...string) (string, error) {
+func command(ctx context.Context, program string, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, commandDeadline)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, program, args...).CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("%s %s: %w: %s", program, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+		return fmt.Errorf("%s %s: %w: %s", program, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
 	}
-	return string(out), nil
+	return nil
 }
 
 func ip(ctx context.Context, commands ...[]string) error {
 	for _, args := range commands {
-		if _, err := command(ctx, "ip", args...); err != nil {
+		if err := command(ctx, "ip", args...); err != nil {
 			return err
 		}
 	}

@@ -358,7 +358,7 @@ func Load(ctx context.Context, state cluster.State, archives []string) error {
 				return
 			}
 			for _, archive := range archives {
-				if _, err := command(ctx, "ctr", "--address", containerdOf(r), "--namespace", "k8s.io", "images", "import", archive); err != nil {
+				if err := command(ctx, "ctr", "--address", containerdOf(r), "--namespace", "k8s.io", "images", "import", archive); err != nil {
 					results <- fmt.Errorf("load %s into %s: %w", archive, n.Name, err)
 					return
 				}
