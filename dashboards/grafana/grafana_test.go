@@ -15,15 +15,17 @@ import (
 	"rcclx.io/commgroup-operator/internal/metrics"
 )
 
+type classic = sdk.Dashboard //nolint:staticcheck // see Dashboard.JSON
+
 // decoded reads a dashboard back strictly: a field that Grafana's types do not have is an error.
-func decoded(t *testing.T, d Dashboard) sdk.Dashboard {
+func decoded(t *testing.T, d Dashboard) classic {
 	t.Helper()
 	plugins.RegisterDefaultPlugins()
 	text, err := d.JSON()
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := sdk.Dashboard{}
+	out := classic{}
 	// The SDK hands a nil list of errors back as an error that is not nil.
 	for what, err := range map[string]error{"reading": out.UnmarshalJSONStrict(text), "validating": out.Validate()} {
 		if err != nil && err.Error() != "" {

@@ -19,7 +19,8 @@ const (
 )
 
 // reasonOfReady looks the present reason up when the alert is written, so that a change of the reason does not start the waiting anew.
-const reasonOfReady = "{{ with printf \"commgroup_condition_reason{type='Ready',group_namespace='%s',group='%s'}\" $labels.group_namespace $labels.group | query }}{{ . | first | label \"reason\" }}{{ else }}unknown{{ end }}"
+var reasonOfReady = "{{ with printf \"" + metrics.ConditionReason.Name + "{type='Ready',group_namespace='%s',group='%s'}\" $labels.group_namespace $labels.group | query }}" +
+	"{{ . | first | label \"reason\" }}{{ else }}unknown{{ end }}"
 
 func groupAlerts() []Alert {
 	ready := func(status, values string) Series {

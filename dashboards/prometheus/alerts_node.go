@@ -118,7 +118,7 @@ func nodeAlerts() []Alert {
 			Page: Page{
 				Meaning: "The monitor answers, and its last successful scan is older than a report holds and five minutes more.",
 				Impact:  "A link or GPU that is lost now goes unseen.",
-				Look:    []string{monitors, "`commgroup_agent_scan_failures_total` - do scans fail, or is one stuck?", "The node's clock: `chronyc tracking`"},
+				Look:    []string{monitors, "`" + metrics.AgentScanFails.Name + "` - do scans fail, or is one stuck?", "The node's clock: `chronyc tracking`"},
 				Do:      []string{"A scan that is stuck in sysfs means that the driver hangs: drain the node and reboot it.", "Restart the monitor's pod."},
 				Silence: "By `node`.",
 				Reasons: []string{"SysfsUnreadable", "ClockSkew"},

@@ -66,10 +66,10 @@ func managerAlerts() []Alert {
 			Summary:     "No CommGroup manager leads, or it is not scraped",
 			Description: "Prometheus has seen no metrics of a leading CommGroup manager for 10 minutes: it is down, none leads, or the scrape is refused.",
 			Page: Page{
-				Meaning: "`commgroup_manager_info`, which only the leading manager has, is absent.",
+				Meaning: "`" + metrics.ManagerInfo.Name + "`, which only the leading manager has, is absent.",
 				Impact:  "No run starts, no verdict is made, other alerts of groups cannot fire. Jobs are not touched.",
-				Look: []string{"`kubectl -n commgroup-system get deploy,pods -l app.kubernetes.io/name=commgroup-operator`", "`kubectl -n commgroup-system logs deploy/commgroup-manager`",
-					"`kubectl -n commgroup-system get lease commgroup-manager.rcclx.io -o yaml` - who leads", "Prometheus, Status, Targets: is the manager's target up? 401 or 403 means that Prometheus' account lacks the ClusterRole commgroup-metrics-reader"},
+				Look: []string{"`kubectl -n commgroup-system get deploy,pods -l app.kubernetes.io/name=commgroup-manager`", "`kubectl -n commgroup-system logs deploy/commgroup-manager`",
+					"`kubectl -n commgroup-system get lease " + promql.Lease + " -o yaml` - who leads", "Prometheus, Status, Targets: is the manager's target up? 401 or 403 means that Prometheus' account lacks the ClusterRole commgroup-metrics-reader"},
 				Do:      []string{"Mend what the pod's events or log say.", "[metrics](../../metrics.md) has how to scrape it."},
 				Silence: "During an upgrade that is planned, not longer than an hour.",
 			},
