@@ -82,5 +82,6 @@ func rootCommand(o *options) *cobra.Command {
 	root.AddCommand(newStatusCommand(o), newTopologyCommand(o), newResultsCommand(o), newCompareCommand(o), newExplainCommand(o),
 		newRunCommand(o), newWaitCommand(o), newVersionCommand(o))
 	root.AddCommand(newReportCommand(o))
+	root.AddCommand(newBundleCommand(o))
 	return root
 }

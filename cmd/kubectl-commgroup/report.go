@@ -25,7 +25,8 @@ func newReportCommand(o *options) *cobra.Command {
 		Example: "  kubectl commgroup report mi300x                       # writes ./commgroup-NAMESPACE-mi300x.html\n" +
 			"  kubectl commgroup report mi300x --html /tmp/pool.html\n" +
 			"  kubectl commgroup report mi300x --html - | ssh desk 'cat > pool.html'",
-		Args: cobra.ExactArgs(1),
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: o.groupNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, namespace, err := o.connect()
 			if err != nil {
