@@ -36,7 +36,7 @@ func explainSetting(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.Com
 	}
 	effective := Paint(w, toneOf(string(s.Effective)), string(s.Effective)) + " (" + s.Reason + ")"
 	if s.MinBytes != nil || s.MaxBytes != nil {
-		effective += ", for messages of " + SizeRange(*s)
+		effective += ", for messages: " + SizeRange(*s)
 	}
 	lines := [][2]string{
 		{"requested", orUnknown(s.Requested)},
@@ -56,7 +56,7 @@ func explainSetting(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.Com
 	}
 	for i := range group.Status.Advice {
 		if a := &group.Status.Advice[i]; a.Name == s.Name || strings.HasPrefix(a.Name, s.Name+"/") {
-			lines = append(lines, [2]string{"worth it", strings.TrimSpace(strings.TrimPrefix(a.Name, s.Name) + " " + string(a.State) + ": " + a.Message)})
+			lines = append(lines, [2]string{"worth it", strings.TrimSpace(strings.TrimPrefix(strings.TrimPrefix(a.Name, s.Name), "/") + " " + string(a.State) + ": " + a.Message)})
 		}
 	}
 	lines = append(lines, [2]string{"next step", cmp.Or(next, "none")}, [2]string{"more", "docs/reasons.md, " + settingsSection + ", " + s.Reason})
@@ -109,6 +109,17 @@ func reasonText(s *v1alpha1.SettingStatus) (seen, next string) {
 		next = ""
 	}
 	acts := s.Effective == v1alpha1.EffectiveInEffect || s.Effective == v1alpha1.EffectivePartial
+	if s.Effective == v1alpha1.EffectivePartial {
+		// The page's words are for settings that act on nothing that was measured.
+		switch s.Reason {
+		case v1alpha1.SettingReasonAboveThreshold:
+			seen, next = "it acts on a part of the measured sizes only; the others are above the largest size of the feature", ""
+		case v1alpha1.SettingReasonBelowThreshold:
+			seen, next = "it acts on a part of the measured sizes only; the others are below the least size of the feature", ""
+		default:
+			seen = "it acts on a part of what was measured only; for the rest: " + seen
+		}
+	}
 	switch {
 	case acts && s.Verified == v1alpha1.VerifiedNotConfirmed:
 		next = reasons.Plain(entry(v1alpha1.ReasonNotVerified, "Condition SettingsInEffect").Next)

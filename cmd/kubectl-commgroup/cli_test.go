@@ -1,0 +1,327 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/runarchive"
+)
+
+var update = flag.Bool("update", false, "write testdata/golden anew")
+
+// saved is a group that the simulator made: one link of sim-node-2 is slow.
+func saved(t *testing.T) (*v1alpha1.CommGroup, []v1alpha1.CommNode) {
+	t.Helper()
+	data, err := os.ReadFile("testdata/simulated-slow-link.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list struct{ Items []json.RawMessage }
+	if err := json.Unmarshal(data, &list); err != nil {
+		t.Fatal(err)
+	}
+	var group *v1alpha1.CommGroup
+	var nodes []v1alpha1.CommNode
+	for _, raw := range list.Items {
+		var n v1alpha1.CommNode
+		if err := json.Unmarshal(raw, &n); err != nil {
+			t.Fatal(err)
+		}
+		if n.Kind == "CommNode" {
+			nodes = append(nodes, n)
+			continue
+		}
+		group = &v1alpha1.CommGroup{}
+		if err := json.Unmarshal(raw, group); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if group == nil || len(nodes) != 4 || group.Status.Origin != v1alpha1.OriginSimulated {
+		t.Fatalf("testdata has group %v and %d nodes, want a simulated one and 4", group != nil, len(nodes))
+	}
+	group.Namespace = "default"
+	return group, nodes
+}
+
+// cli is a cluster that the commands talk to.
+type cli struct {
+	t       *testing.T
+	options *options
+	clock   *clocktesting.FakeClock
+	group   *v1alpha1.CommGroup
+}
+
+func newCLI(t *testing.T, change func(*v1alpha1.CommGroup), more ...client.Object) *cli {
+	t.Helper()
+	group, nodes := saved(t)
+	if change != nil {
+		change(group)
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	objects := append(more, group)
+	for i := range nodes {
+		objects = append(objects, &nodes[i])
+	}
+	for _, o := range objects {
+		o.SetResourceVersion("")
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.CommGroup{}).WithIndex(&v1alpha1.CommGroup{}, "metadata.name",
+		func(o client.Object) []string { return []string{o.GetName()} }).Build()
+	clock := clocktesting.NewFakeClock(group.Status.Run.StartTime.Add(2 * time.Minute))
+	return &cli{t: t, options: &options{client: c, clock: clock}, clock: clock, group: group}
+}
+
+// run runs one command line and gives what it printed and its exit code.
+func (c *cli) run(args ...string) (string, string, int) {
+	c.t.Helper()
+	var out, errs bytes.Buffer
+	o := *c.options
+	root := rootCommand(&o)
+	root.SetOut(&out)
+	root.SetErr(&errs)
+	root.SetArgs(args)
+	err := root.ExecuteContext(c.t.Context())
+	if err != nil {
+		errs.WriteString(err.Error())
+	}
+	return out.String(), errs.String(), exitCode(err)
+}
+
+// earlier is a record of a run before the saved one, with other latencies, as the ConfigMap that the controller writes.
+func earlier(t *testing.T, id string, scale int64) *corev1.ConfigMap {
+	t.Helper()
+	group, nodes := saved(t)
+	r := runarchive.FromStatus(group, nodes)
+	r.Run.ID, r.Run.Verdict = id, v1alpha1.VerdictPass
+	for i := range r.Results {
+		for j := range r.Results[i].LatencyNanoseconds {
+			r.Results[i].LatencyNanoseconds[j] = r.Results[i].LatencyNanoseconds[j] * scale / 100
+			r.Results[i].BusBandwidthMBps[j] = r.Results[i].BusBandwidthMBps[j] * 100 / scale
+		}
+	}
+	data, err := runarchive.Encode(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cm := &corev1.ConfigMap{BinaryData: map[string][]byte{runarchive.Key: data}}
+	cm.Namespace, cm.Name = "default", "kept-"+id
+	cm.Labels = map[string]string{v1alpha1.LabelRole: v1alpha1.RoleRunArchive, v1alpha1.LabelGroupUID: string(group.UID)}
+	cm.Annotations = map[string]string{v1alpha1.AnnotationRun: id, v1alpha1.AnnotationVerdict: "Pass", v1alpha1.AnnotationOrigin: "Simulated"}
+	return cm
+}
+
+// TestGolden holds whole outputs against testdata/golden; -update writes them.
+func TestGolden(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args []string
+		code int
+	}{
+		"status":      {[]string{"status", "mi300x"}, 1},
+		"groups":      {[]string{"status", "-A"}, 1},
+		"topology":    {[]string{"topology", "sim-node-2"}, 0},
+		"results":     {[]string{"results", "mi300x", "--collective", "allreduce"}, 0},
+		"results-csv": {[]string{"results", "mi300x", "--node", "sim-node-2", "--variant", "DDA", "--collective", "AllReduce", "-o", "csv"}, 0},
+		"explain":     {[]string{"explain", "mi300x"}, 0},
+		"compare":     {[]string{"compare", "mi300x", "--collective", "AllReduce"}, 0},
+		"runs":        {[]string{"compare", "--list", "mi300x"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, errs, code := newCLI(t, nil, earlier(t, "1-0", 80)).run(tc.args...)
+			if code != tc.code {
+				t.Fatalf("exit code %d, want %d: %s", code, tc.code, errs)
+			}
+			file := filepath.Join("testdata", "golden", name+".txt")
+			if *update {
+				if err := os.WriteFile(file, []byte(out), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if out != string(want) {
+				t.Errorf("%s differs from (-update writes it anew)\n%s\ngot\n%s", strings.Join(tc.args, " "), want, out)
+			}
+		})
+	}
+}
+
+func TestExitCodesAndErrors(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args   []string
+		change func(*v1alpha1.CommGroup)
+		code   int
+		want   string
+	}{
+		"no such group":          {[]string{"status", "nope"}, nil, 2, "no CommGroup nope in namespace default; it has mi300x"},
+		"bad output":             {[]string{"status", "mi300x", "-o", "xml"}, nil, 2, "table, json or yaml"},
+		"bad colour":             {[]string{"status", "--color", "pink"}, nil, 2, "auto, always or never"},
+		"no such node":           {[]string{"topology", "nope"}, nil, 2, "neither a member"},
+		"no such setting":        {[]string{"explain", "mi300x", "nope"}, nil, 2, "no setting nope; it has"},
+		"no such collective":     {[]string{"results", "mi300x", "--collective", "nope"}, nil, 2, "no results of variant any and collective nope"},
+		"run not kept":           {[]string{"compare", "mi300x/1-7", "1-1"}, nil, 2, "run 1-7 of default/mi300x is not kept; kept are 1-1, 1-0"},
+		"one run":                {[]string{"compare", "mi300x/1-1"}, nil, 2, "name a second one"},
+		"the same run":           {[]string{"compare", "mi300x/1-1", "1-1"}, nil, 2, "are one run"},
+		"run of which group":     {[]string{"compare", "1-1", "1-0"}, nil, 2, "run 1-1 of which group? Write GROUP/1-1"},
+		"got slower":             {[]string{"compare", "mi300x", "--fail-above", "5"}, nil, 1, "run B is worse than run A by more than 5 %"},
+		"suspended":              {[]string{"run", "mi300x"}, func(g *v1alpha1.CommGroup) { g.Spec.Run.State = v1alpha1.RunSuspended }, 2, "is suspended"},
+		"no manager":             {[]string{"run", "mi300x", "--answer-timeout", "1ms"}, nil, 2, "no manager has answered within 1ms"},
+		"over":                   {[]string{"wait", "mi300x"}, nil, 1, ""},
+		"waiting without end":    {[]string{"wait", "mi300x", "--timeout", "1ms"}, func(g *v1alpha1.CommGroup) { g.Generation = 9 }, 2, "gave up after 1ms; last seen: no run is going on"},
+		"waiting, and suspended": {[]string{"wait", "mi300x"}, func(g *v1alpha1.CommGroup) { g.Generation, g.Spec.Run.State = 9, v1alpha1.RunSuspended }, 2, "is suspended"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, errs, code := newCLI(t, tc.change, earlier(t, "1-0", 80)).run(tc.args...)
+			if code != tc.code || !strings.Contains(errs, tc.want) {
+				t.Errorf("exit code %d, want %d; %q, want %q", code, tc.code, errs, tc.want)
+			}
+		})
+	}
+}
+
+func TestComparesFiles(t *testing.T) {
+	c := newCLI(t, nil)
+	out, errs, code := c.run("results", "mi300x", "-o", "json")
+	if code != 0 {
+		t.Fatal(errs)
+	}
+	file := filepath.Join(t.TempDir(), "before.json")
+	if err := os.WriteFile(file, []byte(out), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, errs, code = c.run("compare", file, "mi300x/latest", "--fail-above", "1")
+	if code != 0 || !strings.Contains(out, " 0 are slower, 0 faster") {
+		t.Errorf("a run against itself: exit code %d, %s\n%s", code, errs, out)
+	}
+	hardware := strings.Replace(strings.ReplaceAll(string(must(os.ReadFile(file))), `"origin": "Simulated"`, `"origin": "Hardware"`), "MI300X", "MI355X", 1)
+	if err := os.WriteFile(file, []byte(hardware), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, errs, code = c.run("compare", file, "mi300x/latest"); code != 2 || !strings.Contains(errs, "different kinds: origin of the figures (Hardware, Simulated)") {
+		t.Errorf("of two kinds: exit code %d, %s", code, errs)
+	}
+	if out, _, code = c.run("compare", file, "mi300x/latest", "--anyway"); code != 0 || !strings.Contains(out, "NOT OF ONE KIND") {
+		t.Errorf("of two kinds anyway: exit code %d\n%s", code, out)
+	}
+}
+
+func must(data []byte, err error) []byte {
+	if err != nil {
+		panic(err)
+	}
+	return data
+}
+
+var escape = regexp.MustCompile("\x1b\\[[0-9;]*[mK]")
+
+// TestTerminal: on a real terminal the output is coloured and no wider, with NO_COLOR it is not coloured.
+func TestTerminal(t *testing.T) {
+	show := func(noColor string) string {
+		t.Setenv("NO_COLOR", noColor)
+		t.Setenv("TERM", "xterm")
+		master, slave, err := pty.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := pty.Setsize(slave, &pty.Winsize{Rows: 40, Cols: 100}); err != nil {
+			t.Fatal(err)
+		}
+		c := newCLI(t, nil)
+		o := *c.options
+		root := rootCommand(&o)
+		root.SetOut(slave)
+		root.SetArgs([]string{"status"})
+		read := make(chan string, 1)
+		go func() {
+			var b bytes.Buffer
+			_, _ = b.ReadFrom(master) // ends with an error once the other side is closed
+			read <- b.String()
+		}()
+		if err := root.ExecuteContext(t.Context()); exitCode(err) != exitNotReady {
+			t.Fatal(err)
+		}
+		_ = slave.Close()
+		text := <-read
+		_ = master.Close()
+		return strings.ReplaceAll(text, "\r\n", "\n")
+	}
+	coloured, plain := show(""), show("1")
+	if !strings.Contains(coloured, "\x1b[31;1mFalse") {
+		t.Errorf("no red False on a terminal: %q", coloured)
+	}
+	if strings.Contains(plain, "\x1b") {
+		t.Errorf("escapes with NO_COLOR: %q", plain)
+	}
+	if got := escape.ReplaceAllString(coloured, ""); got != plain {
+		t.Errorf("colours change more than colours:\n%s\n%s", got, plain)
+	}
+}
+
+func TestUseColour(t *testing.T) {
+	none := func(string) string { return "" }
+	for name, tc := range map[string]struct {
+		mode     string
+		terminal bool
+		env      map[string]string
+		want     bool
+	}{
+		"a terminal":         {"auto", true, nil, true},
+		"a pipe":             {"auto", false, nil, false},
+		"NO_COLOR":           {"auto", true, map[string]string{"NO_COLOR": "1"}, false},
+		"a dumb terminal":    {"auto", true, map[string]string{"TERM": "dumb"}, false},
+		"always, in a pipe":  {"always", false, map[string]string{"NO_COLOR": "1"}, true},
+		"never, on terminal": {"never", true, nil, false},
+	} {
+		getenv := none
+		if tc.env != nil {
+			getenv = func(key string) string { return tc.env[key] }
+		}
+		if got, err := useColour(tc.mode, tc.terminal, getenv); err != nil || got != tc.want {
+			t.Errorf("%s: %v, %v; want %v", name, got, err, tc.want)
+		}
+	}
+}
+
+func TestRunRefs(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		want [2]runRef
+	}{
+		{[]string{"pool"}, [2]runRef{{group: "pool", id: "previous"}, {group: "pool", id: "latest"}}},
+		{[]string{"pool/1-1", "1-2"}, [2]runRef{{group: "pool", id: "1-1"}, {group: "pool", id: "1-2"}}},
+		{[]string{"pool/previous", "latest"}, [2]runRef{{group: "pool", id: "previous"}, {group: "pool", id: "latest"}}},
+		{[]string{"a.json", "pool"}, [2]runRef{{file: "a.json"}, {group: "pool", id: "latest"}}},
+		{[]string{"old", "new"}, [2]runRef{{group: "old", id: "latest"}, {group: "new", id: "latest"}}},
+		{[]string{"-", "dir/b.json"}, [2]runRef{{file: "-"}, {file: "dir/b.json"}}},
+	} {
+		if got, err := runRefs(tc.args); err != nil || got != tc.want {
+			t.Errorf("%v: %v, %v; want %v", tc.args, got, err, tc.want)
+		}
+	}
+	for _, args := range [][]string{{"a.json"}, {"pool/1-1"}, {"1-1"}, {"a.json", "1-1"}, {"pool/x", "pool/1-1"}, {"/1-1", "pool"}, {"pool", "pool"}} {
+		if got, err := runRefs(args); err == nil {
+			t.Errorf("%v: %v, want an error", args, got)
+		}
+	}
+}
