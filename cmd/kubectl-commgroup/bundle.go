@@ -22,7 +22,7 @@ func newBundleCommand(o *options) *cobra.Command {
 		Long: "Gather what a supporter needs into one archive: objects, logs, events and the HTML report.\n\nNo Secret is read; values of environment variables other than the library's, " +
 			"the ROCm runtime's and the operator's are taken out, and so is what looks like a token or password. Names of nodes, namespaces and images are in it: look through it before you pass it on.\n\n" +
 			"Exit codes: 0 everything was gathered, 1 the archive was written and lacks what is listed, 2 there is no archive.",
-		Example:           "  kubectl commgroup support-bundle mi300x\n  kubectl commgroup support-bundle mi300x -o /tmp/pool.tar.gz --timeout 10m",
+		Example:           "  kubectl commgroup support-bundle mi300x\n  kubectl commgroup support-bundle mi300x -o pool.tar.gz --timeout 10m",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: o.groupNames,
 		RunE: func(cmd *cobra.Command, args []string) error {

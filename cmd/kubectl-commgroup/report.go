@@ -23,7 +23,7 @@ func newReportCommand(o *options) *cobra.Command {
 		Use:   "report NAME",
 		Short: "Write one HTML file that shows all of a CommGroup offline: culprit and next step first, then plots and the xGMI picture",
 		Example: "  kubectl commgroup report mi300x                       # writes ./commgroup-NAMESPACE-mi300x.html\n" +
-			"  kubectl commgroup report mi300x --html /tmp/pool.html\n" +
+			"  kubectl commgroup report mi300x --html pool.html\n" +
 			"  kubectl commgroup report mi300x --html - | ssh desk 'cat > pool.html'",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: o.groupNames,
