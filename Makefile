@@ -22,7 +22,7 @@ build: ## Build manager, agent, kubectl-commgroup and simcluster into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ $(COMMANDS)
 
 .PHONY: images
-images: ## Build the images of the manager and of the agent with buildah into bin/images/ (TAG=dev, BASE_IMAGE=scratch)
+images: ## Build the images of the manager and of the agent with buildah into bin/images/ (TAG=dev, REGISTRY=docker.io/library, BASE_IMAGE=scratch)
 	@VERSION="$(VERSION)" hack/images/build.sh bin/images
 
 .PHONY: image-list

@@ -3,9 +3,10 @@
 #   OUTDIR/commgroup-manager.tar and OUTDIR/commgroup-agent.tar
 # as docker archives, which `ctr -n k8s.io images import`, docker, podman and skopeo read.
 #   hack/images/build.sh OUTDIR
-# TAG is the images' tag (dev), VERSION what the binaries say they are, BASE_IMAGE the base (scratch; another is pulled by
-# buildah). The same sources give the same layers: times are the commit's, or SOURCE_DATE_EPOCH. It fails where an image is
-# over its limit. It installs nothing, needs root or a user that buildah can map, and keeps nothing outside OUTDIR.
+# TAG is the images' tag (dev), REGISTRY what their names begin with (docker.io/library), VERSION what the binaries say they
+# are, BASE_IMAGE the base (scratch; another is pulled by buildah). The same sources give the same bytes: times are the
+# commit's, or SOURCE_DATE_EPOCH. It fails where an image is over its limit. It installs nothing, needs root or a user that
+# buildah can map, and keeps nothing outside OUTDIR.
 set -eu
 manager_limit_bytes=80000000
 agent_limit_bytes=40000000
@@ -42,8 +43,8 @@ echo '{"default":[{"type":"insecureAcceptAnything"}]}' >"$work/policy.json"
 for image in manager agent; do
     archive=$out/commgroup-$image.tar
     rm -f "$archive"
-    # The name in full: docker's short form of it is what a pod's image "commgroup-manager:dev" means.
-    name=docker.io/library/commgroup-$image:$tag
+    # The name in full: docker.io/library is what a pod's image "commgroup-manager:dev" means.
+    name=${REGISTRY:-docker.io/library}/commgroup-$image:$tag
     # --isolation chroot: no RUN stands in the Dockerfile, so no container is ever started.
     # shellcheck disable=SC2086 # one word an option
     buildah $store bud --quiet --signature-policy "$work/policy.json" --isolation chroot --timestamp "$epoch" --identity-label=false \
@@ -60,5 +61,5 @@ for image in manager agent; do
         rm -f "$archive"
         exit 1
     fi
-    echo "commgroup-$image:$tag $version $size bytes (limit $limit) in $archive"
+    echo "$name $version $size bytes (limit $limit) in $archive"
 done

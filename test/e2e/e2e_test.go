@@ -20,6 +20,7 @@ var steps = []step{
 	{"ChartUpgrade", testChartUpgrade},
 	{"ChartNamespaced", testChartNamespaced},
 	{"Metrics", testMetrics},
+	{"Images", testImages},
 }
 
 func TestE2E(t *testing.T) {
