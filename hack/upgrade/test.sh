@@ -62,7 +62,8 @@ managers() { # managers VERSION: as many as wanted, all of that version
     [ "$(kubectl get deployment commgroup-manager -n commgroup-system -o 'jsonpath={.spec.template.spec.containers[0].image}' | cut -d: -f2)" = "$1" ]
     echo "    managers of the $1 version are available"
 }
-agents() { # agents IMAGE: what the managers take as the agents' image
+agents() { # agents IMAGE: what the managers take as the agents' image, and the policy on monitors with them
+    kubectl get validatingadmissionpolicy commgroup-manager-monitors -o yaml | sed "s|commgroup-agent:new|$1|g" | kubectl apply --server-side --force-conflicts -f - >/dev/null
     kubectl get deployment commgroup-manager -n commgroup-system -o yaml | sed "s|--agent-image=[^ ]*|--agent-image=$1|" | kubectl apply --server-side --force-conflicts -f - >/dev/null
 }
 
@@ -111,6 +112,12 @@ await 120 "monitors are of the old version" all_from monitor :old
 request old-agents
 
 step "Rollback"
+# Unlike helm rollback, apply leaves what the older version does not have: policies that know its monitors not.
+for kind in validatingadmissionpolicy validatingadmissionpolicybinding; do
+    for name in $(kubectl get "$kind" -l app.kubernetes.io/part-of=commgroup-operator -o name); do
+        grep -q "^  name: ${name#*/}\$" "$work/old.yaml" || kubectl delete "$name" >/dev/null
+    done
+done
 kubectl apply --server-side --force-conflicts -f "$work/old.yaml" >/dev/null
 managers old
 request rolled-back
