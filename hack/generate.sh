@@ -28,6 +28,7 @@ go run ./hack/schemarevision --crds "$out/config/crd/bases" --from "$helm_home/s
 bin/crd-ref-docs --source-path=api/v1alpha1 --config=hack/tools/crd-ref-docs.yaml --renderer=markdown \
   --output-path="$out/docs/reference/api.md" --log-level=ERROR
 go run ./hack/compatdoc >"$out/docs/compatibility.md"
+go run -tags clidoc ./cmd/kubectl-commgroup >"$out/docs/cli.md"
 go run ./hack/metricsdoc >"$out/docs/metrics.md"
 go run ./hack/normaldoc >"$out/docs/normal-numbers.md"
 for kind in commgroups commnodes; do
@@ -84,7 +85,7 @@ mapfile -t -O "${#generated[@]}" generated <"$helm_home/runbooks"
 if [ "$out" != . ]; then
   stale=0
   for f in "${generated[@]}" api/v1alpha1/zz_generated.deepcopy.go "$schema_file" charts/commgroup-operator/images.txt config/crd/bases/rcclx.io_commgroups.yaml config/crd/bases/rcclx.io_commnodes.yaml \
-    docs/reference/api.md docs/compatibility.md docs/metrics.md docs/normal-numbers.md charts/commgroup-operator/templates/crd-commgroups.yaml charts/commgroup-operator/templates/crd-commnodes.yaml; do
+    docs/reference/api.md docs/compatibility.md docs/cli.md docs/metrics.md docs/normal-numbers.md charts/commgroup-operator/templates/crd-commgroups.yaml charts/commgroup-operator/templates/crd-commnodes.yaml; do
     if ! diff -u "$f" "$out/$f" >"$out/diff" 2>&1; then
       echo "out of date: $f (run make generate)"
       head -20 "$out/diff"
