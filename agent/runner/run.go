@@ -93,7 +93,7 @@ func (r *Runner) Run(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	if a.Reported != nil && a.Reported.ID == a.Run.ID && a.Reported.Phase == api.NodeRunFinished {
-		r.Log.Info("this run was already reported", "run", a.Run.ID, "verdict", a.Reported.Verdict)
+		r.Log.Info("this run was already reported", "verdict", a.Reported.Verdict)
 		return Result{Status: *a.Reported, Full: *a.Reported, Reported: true}, nil
 	}
 	began := r.Clock.Now()
@@ -111,7 +111,7 @@ func (r *Runner) Run(ctx context.Context) (Result, error) {
 	j := Judge(e)
 	full := Finished(base, e, j, metav1.NewTime(r.Clock.Now()))
 	result := Result{Status: Fit(full, a.BudgetBytes, thresholdSizes(a.Run.Plan)), Full: full}
-	r.Log.Info("run finished", "run", full.ID, "verdict", full.Verdict, "reason", full.Reason, "message", full.Message)
+	r.Log.Info("run finished", "verdict", full.Verdict, "reason", full.Reason, "message", full.Message)
 
 	until := x.runDeadline.Add(r.Config.ReportGrace)
 	// A run that was told to stop still says so, within its grace.

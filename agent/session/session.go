@@ -79,7 +79,7 @@ func (s *Session) Run(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	if r := first.Reported; r != nil && r.RunID == s.Config.RunID && (r.State == api.SessionFailed || r.State == api.SessionEnded) {
-		s.Log.Info("this session was already over", "run", r.RunID, "state", r.State, "reason", r.Reason)
+		s.Log.Info("this session was already over", "state", r.State, "reason", r.Reason)
 		return Result{Status: *r, Reported: true}, nil
 	}
 	l := newLoop(s, mailbox, first)
@@ -177,7 +177,7 @@ func (l *loop) run(ctx context.Context) (Result, error) {
 		return l.result(false), fmt.Errorf("node %s: %w", l.Config.Node, e.err)
 	}
 	l.status.State, l.status.Reason, l.status.Message = e.state, e.reason, clip(e.message, 1024)
-	l.Log.Info("session over", "run", l.Config.RunID, "state", e.state, "reason", e.reason, "message", e.message, "tasks", l.tasks)
+	l.Log.Info("session over", "state", e.state, "reason", e.reason, "message", e.message, "tasks", l.tasks)
 	grace := l.Config.ReportGrace
 	if ctx.Err() != nil {
 		grace = min(grace, l.Config.InterruptedGrace)

@@ -50,7 +50,7 @@ func newGroupCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
-			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)).With("group", f.group, "node", f.node, "run", f.runID)
 			link, err := f.link(log)
 			if err != nil {
 				return err

@@ -102,6 +102,7 @@ func runMonitor(ctx context.Context, f monitorFlags) error {
 	if err != nil {
 		return err
 	}
+	log = log.WithValues("group", f.group)
 	ctrllog.SetLogger(log)
 	root, err := discover.OpenRoot(f.hostRoot)
 	if err != nil {

@@ -67,7 +67,7 @@ func newRunCommand() *cobra.Command {
 				Host:     host,
 				Clock:    clock.RealClock{},
 				Environ:  os.Environ(),
-				Log:      slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
+				Log:      slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)).With("group", group, "node", node, "run", runID),
 			}
 			return runOnce(ctx, r, cmd.OutOrStdout(), terminationLog())
 		},

@@ -91,7 +91,7 @@ func newCommand() *cobra.Command {
 	f.IntVar(&o.maxConcurrent, "max-concurrent-reconciles", 4, "CommGroups worked on at once")
 	f.Float32Var(&o.kubeAPIQPS, "kube-api-qps", -1, "requests per second to the API server; -1 leaves it to the server's own fairness")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info or error")
-	o.observeOptions.addFlags(f)
+	o.addFlags(f)
 	return cmd
 }
 
