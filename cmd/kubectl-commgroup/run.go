@@ -122,12 +122,11 @@ func (f *follower) request(ctx context.Context, timeout time.Duration) (string, 
 	if err := f.client.Patch(ctx, group, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return "", fmt.Errorf("asking for a run of %s/%s: %w", f.namespace, f.name, err)
 	}
-	asked := f.options.clock.Now()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	text := ""
 	err = f.each(ctx, func(g *v1alpha1.CommGroup) (bool, error) {
-		text = answerTo(g, token, asked)
+		text = answerTo(g, token)
 		return text != "", nil
 	}, nil)
 	switch {
@@ -153,7 +152,7 @@ func runnable(g *v1alpha1.CommGroup) error {
 }
 
 // answerTo is what the group's status says to a request; empty while it says nothing.
-func answerTo(g *v1alpha1.CommGroup, token string, asked time.Time) string {
+func answerTo(g *v1alpha1.CommGroup, token string) string {
 	run := g.Status.Run
 	switch {
 	case run != nil && run.Request == token:
@@ -161,14 +160,13 @@ func answerTo(g *v1alpha1.CommGroup, token string, asked time.Time) string {
 	case run != nil && run.Phase == v1alpha1.RunPhaseRunning && g.Status.ObservedGeneration == g.Generation:
 		return fmt.Sprintf("run %s is going on; the requested one follows it", run.ID)
 	}
-	// A condition that turned after the request answers it; the clocks may be some seconds apart.
+	// What keeps any run from starting keeps this one, too.
 	for _, kind := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionRunning} {
 		c := meta.FindStatusCondition(g.Status.Conditions, kind)
 		if c == nil || c.Status == metav1.ConditionTrue || c.ObservedGeneration != g.Generation {
 			continue
 		}
-		waits := kind == v1alpha1.ConditionAccepted || c.Reason == v1alpha1.ReasonWaiting
-		if waits && (kind == v1alpha1.ConditionAccepted || !c.LastTransitionTime.Before(&metav1.Time{Time: asked.Add(-5 * time.Second)}) || c.Reason == v1alpha1.ReasonWaiting) {
+		if kind == v1alpha1.ConditionAccepted || c.Reason == v1alpha1.ReasonWaiting {
 			return fmt.Sprintf("requested, and no run starts yet: %s (%s)", c.Message, c.Reason)
 		}
 	}
