@@ -69,6 +69,7 @@ test-demo: ## Smoke of the demo: it reaches Ready, a reboot and a lost link are 
 	{ $(MAKE) --no-print-directory demo STATE_DIR=.demo-test FAULT=reboot,link-down && \
 	  $(MAKE) --no-print-directory test-dashboards STATE_DIR=.demo-test ALERTS=CommGroupNotReady,CommGroupXGMILinkDown,CommGroupAgentProblem,CommGroupCulpritFound && \
 	  $(MAKE) --no-print-directory demo STATE_DIR=.demo-test FAULT=slow-link && \
+	  $(MAKE) --no-print-directory test-dashboards STATE_DIR=.demo-test ALERTS=CommGroupNotReady,CommGroupFailed,CommGroupCulpritFound && \
 	  $(MAKE) --no-print-directory demo STATE_DIR=.demo-test SPAN=group FAULT=slow-nic; } || result=$$?; \
 	$(MAKE) --no-print-directory demo-down STATE_DIR=.demo-test || result=$$?; \
 	exit $$result

@@ -34,6 +34,12 @@ func series(expression string) string {
 	return fmt.Sprintf(`label_join(%s, "series", " ", "variant", "dimension")`, expression)
 }
 
+// ownWeek is the headline against its own median of seven days, with the labels of a check: it is there from the first run on.
+func ownWeek() string {
+	ratio := fmt.Sprintf("%s / %s", promql.Max(of(metrics.Headline)), promql.Max("quantile_over_time(0.5, "+of(metrics.Headline)+"[7d])"))
+	return fmt.Sprintf(`label_replace(label_replace(%s, "source", "median of 7 days", "", ""), "measurement", "headline bus bandwidth", "", "")`, ratio)
+}
+
 var resultLabels = []string{metrics.LabelVariant, metrics.LabelDimension, metrics.LabelSize}
 
 func group() Dashboard {
@@ -64,9 +70,9 @@ func group() Dashboard {
 			{"Settings and checks", []panel{
 				{kind: rows, title: "Settings", width: 12, height: 10, description: "Requested by the spec, effective by the library's gates, verified by the A/B run.", transformations: merged([]string{"Value", "group", "group_namespace"}, nil),
 					queries: []query{{expr: promql.Max(of(metrics.Setting), "setting", "requested", "effective", "verified", "reason")}}},
-				{kind: rows, title: "Checks", width: 12, height: 10, unit: share, description: "Measured over expected: 100 % is exactly what a threshold, reference or the group's baseline expects. At most 16, the worst.",
+				{kind: rows, title: "Checks", width: 12, height: 10, unit: share, description: "Measured over expected: 100 % is exactly what a threshold, reference or the group's baseline expects. At most 16, the worst, and the headline against its own median of 7 days.",
 					transformations: merged([]string{"group", "group_namespace"}, map[string]string{"Value": "of expected"}),
-					queries:         []query{{expr: "sort(" + promql.Max(of(metrics.CheckRatio), "source", "measurement", "node", "mode", "state") + ")"}}},
+					queries:         []query{{expr: "sort(" + promql.Max(of(metrics.CheckRatio), "source", "measurement", "node", "mode", "state") + " or " + ownWeek() + ")"}}},
 				{kind: rows, title: "Conditions", width: 12, height: 10, transformations: merged([]string{"Value #A", "Value #B", "group", "group_namespace"}, nil),
 					queries: []query{{expr: promql.Max(of(metrics.Condition), "type", "status") + " == 1"}, {expr: promql.Max(of(metrics.ConditionReason), "type", "reason")}}},
 				{kind: number, title: "Wrong elements", width: 6, height: 10, unit: count, steps: noneIsGood, description: "Of the last run, over all members and sizes. Anything but 0 is silent data corruption.",
