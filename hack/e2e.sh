@@ -28,9 +28,12 @@ skip() {
 }
 
 up=
+tests=
 finish() {
     status=$?
-    trap - EXIT INT TERM
+    trap - EXIT
+    trap '' INT TERM # the end is not cut short
+    if [ -n "$tests" ]; then kill "$tests" 2>/dev/null || true; fi
     if [ -n "$up" ]; then
         if [ $status -ne 0 ]; then
             echo "==> what the nodes' own processes said last ($state/logs)"
@@ -85,7 +88,6 @@ took "control plane, tools and product built"
 
 # Not below the state directory, which the cluster makes; nothing of it is used again.
 images=$(mktemp -d)
-up=
 build_images() {
     hack/images/build.sh "$images" && hack/realcluster/images/build.sh "$images" bin/pause bin/simrocm
 }
@@ -101,5 +103,16 @@ took "cluster of three nodes up, images loaded"
 
 export KUBECONFIG=$state/kubeconfig E2E_STATE_DIR=$state
 export PATH=$repo/bin:$kube:$PATH HELM_CACHE_HOME=$state/helm HELM_CONFIG_HOME=$state/helm HELM_DATA_HOME=$state/helm HELM_PLUGINS=$state/helm
-$go test -tags e2e -count=1 -v -timeout "$test_deadline" ./test/e2e "$@"
-took "go test ./test/e2e"
+# A program in the background, so that a signal ends the tests at once: bash runs a trap only when what it waits for ends.
+CGO_ENABLED=0 $go test -tags e2e -c -o bin/e2e.test ./test/e2e
+arguments=()
+for a in "$@"; do
+    case $a in -test.*) ;; -*) a=-test.${a#-} ;; esac
+    arguments+=("$a")
+done
+(cd test/e2e && exec "$repo/bin/e2e.test" -test.v -test.timeout "$test_deadline" ${arguments[@]+"${arguments[@]}"}) &
+tests=$!
+wait $tests || result=$?
+tests=
+took "tests (test/e2e)"
+exit $result
