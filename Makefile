@@ -142,6 +142,10 @@ bench-gpu: build ## On a GPU machine: hold agent bench against rccl-tests or ncc
 	hack/gpu/compare.sh
 	hack/gpu/faults.sh
 
+.PHONY: krew
+krew: ## Archives and manifest of kubectl commgroup for krew in bin/krew (VERSION=v0.2.0, URI of the archives)
+	@VERSION="$(VERSION)" URI="$(URI)" hack/krew/build.sh
+
 .PHONY: clean
 clean: ## Remove bin/ (not the control plane's cache)
 	rm -rf bin
