@@ -91,7 +91,8 @@ func testChartUpgrade(t *testing.T, e *env) {
 		t.Logf("this checkout lacks commit %s: the upgrade begins with today's chart", earlierChart)
 		e.helm(t, upgrade...)
 	} else {
-		e.helm(t, append([]string{"install", releaseName, earlier, "--create-namespace", "--set", "image.repository=commgroup-manager"}, values...)...)
+		// Not waited for: today's manager, which is the only image here, refuses the CRDs of that time.
+		e.helm(t, "install", releaseName, earlier, "--namespace", operatorNamespace, "--create-namespace", "--set", "image.repository=commgroup-manager")
 	}
 	e.apply(t, idleGroup(namespace, key.Name))
 	// As a manager of that time left it.
@@ -123,8 +124,13 @@ func testChartUpgrade(t *testing.T, e *env) {
 		t.Errorf("a second release: %v", err)
 	}
 
-	e.helm(t, "rollback", releaseName, "1", "--namespace", operatorNamespace, "--wait", "--timeout", "2m")
-	e.helm(t, upgrade...)
+	// One step on and back to revision 2, which is today's chart whatever the first one was.
+	const back = "2"
+	e.helm(t, append(upgrade, "--set", "manager.replicas=1")...)
+	e.helm(t, "rollback", releaseName, back, "--namespace", operatorNamespace, "--wait", "--timeout", "2m")
+	if replicas := e.kubectl(t, "get", "deployment", "commgroup-manager", "-n", operatorNamespace, "-o", "jsonpath={.spec.replicas}"); replicas != "2" {
+		t.Errorf("helm rollback left %s managers, expected 2", replicas)
+	}
 	e.wantCondition(t, key, v1alpha1.ConditionAgentsReporting)
 
 	e.uninstall(t, key)
