@@ -109,10 +109,7 @@ func page(reason string, entries []reasons.Entry, anchors map[string]string, ale
 		fmt.Fprintf(&b, "\n## Why it happens\n\n%s\n", w.Why)
 	}
 	b.WriteString("\n## How to look\n\n")
-	var commands []string
-	for _, c := range w.Look {
-		commands = append(commands, c)
-	}
+	commands := slices.Clone(w.Look)
 	for _, e := range entries {
 		for _, c := range looks[e.Section] {
 			if !slices.Contains(commands, c) {

@@ -39,11 +39,10 @@ func newHero(group *v1alpha1.CommGroup) hero {
 	s := &group.Status
 	ready := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady)
 	h := hero{Tone: toneWarn, Word: "Not ready"}
-	switch {
-	case ready == nil:
+	if ready == nil {
 		h = hero{Tone: toneMute, Word: "No status yet", Sentence: "The manager has not written a status for this CommGroup.",
 			Next: "See whether the manager runs: kubectl get deployments -A -l app.kubernetes.io/name=commgroup-manager"}
-	default:
+	} else {
 		h.Reason, h.Sentence = ready.Reason, ready.Message
 		h.Next = reasons.NextStep(ready.Reason)
 		h.Tone, h.Word = readyWord(s, ready)
@@ -140,7 +139,7 @@ func nodeCommands(group *v1alpha1.CommGroup, node string) []string {
 // word is a name for a shell: names that are no Kubernetes names are quoted, since somebody will paste the line.
 func word(s string) string {
 	if s != "" && strings.IndexFunc(s, func(r rune) bool {
-		return !(r == '-' || r == '.' || r >= 'a' && r <= 'z' || r >= '0' && r <= '9')
+		return r != '-' && r != '.' && (r < 'a' || r > 'z') && (r < '0' || r > '9')
 	}) < 0 && s[0] != '-' {
 		return s
 	}
