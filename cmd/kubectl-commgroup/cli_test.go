@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -78,7 +79,7 @@ func newCLI(t *testing.T, change func(*v1alpha1.CommGroup), more ...client.Objec
 			t.Fatal(err)
 		}
 	}
-	objects := append(more, group)
+	objects := append(slices.Clone(more), client.Object(group))
 	for i := range nodes {
 		objects = append(objects, &nodes[i])
 	}
