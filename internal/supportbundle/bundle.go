@@ -78,7 +78,6 @@ type Bundle struct {
 	Missing []Missing
 	// Notes are bounds that cut something.
 	Notes []string
-	// Secrets counts texts that were taken out.
 	total int
 	mu    sync.Mutex
 }
