@@ -11,7 +11,6 @@ state=${STATE_DIR:-$repo/.e2e}
 case $state in /*) ;; *) state=$repo/$state ;; esac
 go=${GO:-go}
 mkdir -p bin
-packages="containerd runc containernetworking-plugins buildah iproute2 iptables conntrack prometheus"
 test_deadline=${TEST_DEADLINE:-60m}
 
 steps=()
@@ -61,19 +60,8 @@ for pair in containerd:containerd ctr:containerd runc:runc buildah:buildah ip:ip
 done
 [ -x /usr/lib/cni/bridge ] || missing="$missing containernetworking-plugins"
 if [ -n "$missing" ]; then
-    command -v apt-get >/dev/null || skip "missing:$missing, and there is no apt-get to install them with"
-    # The packages bring services, which are not wanted: policy-rc.d forbids to start any while they are installed.
-    policy=/usr/sbin/policy-rc.d
-    made=
-    if [ ! -e $policy ]; then
-        printf '#!/bin/sh\nexit 101\n' >$policy
-        chmod 0755 $policy
-        made=1
-    fi
     # shellcheck disable=SC2086 # one word a package
-    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages; } >"$repo/bin/apt.log" 2>&1 || failed=1
-    [ -z "$made" ] || rm -f $policy
-    [ -z "${failed:-}" ] || skip "apt-get could not install$missing: $(tail -n 1 "$repo/bin/apt.log")"
+    hack/apt.sh $missing >bin/apt.log 2>&1 || skip "missing:$missing, and installing that failed: $(tail -n 1 bin/apt.log)"
     took "Debian packages installed"
 fi
 

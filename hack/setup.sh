@@ -9,9 +9,8 @@ command -v git >/dev/null || missing="$missing git"
 if [ -n "$missing" ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         echo "installing$missing" >&2
-        apt-get update -qq >&2
         # shellcheck disable=SC2086 # one word a package
-        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >&2
+        "$(dirname "$0")/apt.sh" $missing >&2
     else
         echo "missing:$missing. Install them (apt-get install$missing), then try again." >&2
         exit 1
@@ -22,12 +21,7 @@ command -v go >/dev/null || { echo "go was not found in PATH: install Go 1.26 or
 if ! command -v promtool >/dev/null; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         echo "installing prometheus (its service is not started)" >&2
-        guard=/usr/sbin/policy-rc.d
-        made=
-        [ -e "$guard" ] || { printf '#!/bin/sh\nexit 101\n' >"$guard"; chmod 755 "$guard"; made=1; }
-        { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends prometheus; } >&2 ||
-            echo "prometheus could not be installed: tests that need it will be skipped" >&2
-        [ -z "$made" ] || rm -f "$guard"
+        "$(dirname "$0")/apt.sh" prometheus >&2 || echo "prometheus could not be installed: tests that need it will be skipped" >&2
     else
         echo "promtool is missing: tests of rules and dashboards will be skipped (apt-get install prometheus)" >&2
     fi

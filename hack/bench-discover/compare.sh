@@ -12,7 +12,7 @@ if [ "$(id -u)" != 0 ]; then
 	exit 1
 fi
 if ! command -v rocm-smi >/dev/null || ! command -v rocminfo >/dev/null; then
-	apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends rocm-smi rocminfo >/dev/null
+	hack/apt.sh rocm-smi rocminfo >/dev/null
 fi
 others=()
 for path in ${ROCM_SMI:-}; do others+=(--rocm-smi "$path"); done
