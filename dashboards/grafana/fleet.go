@@ -25,10 +25,18 @@ func orZero(expression string) string {
 	return fmt.Sprintf("(%s) or (0 * count(%s))", expression, of(metrics.Info))
 }
 
+func culprits() string { return promql.Max(of(metrics.Culprit), "kind", "name", "node", "reason") }
+
+// culpritTable names the culprits, a row each.
+func culpritTable(names map[string]string, hide []string) panel {
+	return panel{kind: rows, title: "Who is the culprit", width: 24, height: 7, none: "No culprit: last runs and reports named none.",
+		description:     "What the last run, or the monitors' reports, hold for the cause: node, GPU, link, pair of nodes, NIC or rank, on which node and why; at most 16 a group. The page of each reason is in docs/runbooks/reasons.",
+		transformations: merged(append([]string{"Value"}, hide...), names), queries: []query{{expr: culprits()}}}
+}
+
 func fleet() Dashboard {
 	ready := promql.Max(of(metrics.Condition, promql.Is("type", "Ready"), promql.Is("status", "True")))
 	member := func(state string) string { return promql.Max(of(metrics.Members, promql.Is("state", state))) }
-	culprits := promql.Max(of(metrics.Culprit), "kind", "name", "node", "reason")
 	return Dashboard{
 		UID: "commgroup-fleet", Title: "CommGroup - fleet", Description: "All CommGroups: which are ready, what failed, and how fresh that knowledge is.",
 		variables: []variable{namespaceVariable(all), groupVariable(all)},
@@ -39,7 +47,7 @@ func fleet() Dashboard {
 				{kind: number, title: "Members", width: 4, height: 4, unit: count, queries: []query{{expr: "sum(" + member(metrics.MembersSelected) + ")"}}},
 				{kind: number, title: "Members that passed", width: 4, height: 4, unit: share, steps: []step{{0, red}, {1, green}}, description: "Of the selected ones, in the present or last run.",
 					queries: []query{{expr: fmt.Sprintf("sum(%s) / (sum(%s) > 0)", member(metrics.MembersPassed), member(metrics.MembersSelected))}}},
-				{kind: number, title: "Culprits", width: 4, height: 4, unit: count, steps: noneIsGood, description: "Nodes, GPUs, links, pairs, NICs and ranks that last runs named, at most 16 a group.", queries: []query{{expr: orZero("count(" + culprits + ")")}}},
+				{kind: number, title: "Culprits", width: 4, height: 4, unit: count, steps: noneIsGood, description: "Nodes, GPUs, links, pairs, NICs and ranks that last runs named, at most 16 a group.", queries: []query{{expr: orZero("count(" + culprits() + ")")}}},
 				{kind: number, title: "Oldest report", width: 4, height: 4, unit: seconds, description: "Age of the oldest report of any member.", steps: []step{{0, green}, {600, orange}, {1800, red}},
 					queries: []query{{expr: "max(time() - " + of(metrics.OldestReport) + ")"}}},
 			}},
@@ -53,6 +61,7 @@ func fleet() Dashboard {
 						{expr: member(metrics.MembersSelected)}, {expr: member(metrics.MembersPassed)}, {expr: member(metrics.MembersFailed)},
 						{expr: promql.Max(of(metrics.Headline))}, {expr: "time() - " + promql.Max(of(metrics.OldestReport))}, {expr: promql.Max(of(metrics.RunDuration))},
 					}},
+				culpritTable(groupColumns(map[string]string{"name": "culprit"}), nil),
 				{kind: states, title: "Ready", width: 12, height: 8, values: yesNo, queries: []query{{ready, groupLegend}}},
 				{kind: states, title: "A run is at work", width: 12, height: 8, values: map[string]word{"0": {"no", grey}, "1": {"yes", blue}}, queries: []query{{promql.Max(of(metrics.RunActive)), groupLegend}}},
 			}},

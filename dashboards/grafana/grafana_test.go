@@ -114,12 +114,8 @@ func TestVariables(t *testing.T) {
 func TestMetricsThatNoDashboardShows(t *testing.T) {
 	hidden := map[string]string{
 		metrics.ConditionTransition.Name: "the state timelines show changes",
-		metrics.RunStart.Name:            "for alerts", metrics.RunFinish.Name: "for alerts", metrics.NextRun.Name: "for alerts", metrics.ReportValid.Name: "for alerts",
-		metrics.GatedNodes.Name: "gating is off by default: a panel without data", metrics.BreakerOpen.Name: "the same",
-		metrics.BudgetUsed.Name: "without a budget a panel without data", metrics.BudgetLimit.Name: "the same",
-		metrics.AgentReport.Name:     "the API server's own time of reports is shown",
-		metrics.AgentProblems.Name:   "good nodes have none: an alert",
-		metrics.AgentXGMIErrors.Name: "part of the RAS errors",
+		metrics.RunStart.Name:            "for alerts", metrics.RunFinish.Name: "for alerts", metrics.ReportValid.Name: "for alerts",
+		metrics.AgentReport.Name: "the API server's own time of reports is shown",
 	}
 	var text strings.Builder
 	for _, d := range Dashboards() {

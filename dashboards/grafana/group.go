@@ -2,6 +2,7 @@ package grafana
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/grafana/grafana-foundation-sdk/go/common"
 
@@ -40,6 +41,18 @@ func ownWeek() string {
 	return fmt.Sprintf(`label_replace(label_replace(%s, "source", "median of 7 days", "", ""), "measurement", "headline bus bandwidth", "", "")`, ratio)
 }
 
+// facts are single figures of a group, a row each; runs are always there.
+func facts() string {
+	named := func(what, expression string) string {
+		return fmt.Sprintf(`label_replace(%s, "what", %q, "", "")`, expression, what)
+	}
+	return strings.Join([]string{
+		named("runs started", promql.Max(of(metrics.Runs))), named("next run in (s)", promql.Max(of(metrics.NextRun))+" - time()"),
+		named("GPU time used today (s)", promql.Max(of(metrics.BudgetUsed))), named("GPU time a day (s)", promql.Max(of(metrics.BudgetLimit))),
+		named("nodes marked by gating", promql.Max(of(metrics.GatedNodes))), named("gating stopped (1 is yes)", promql.Max(of(metrics.BreakerOpen))),
+	}, " or ")
+}
+
 var resultLabels = []string{metrics.LabelVariant, metrics.LabelDimension, metrics.LabelSize}
 
 func group() Dashboard {
@@ -59,6 +72,7 @@ func group() Dashboard {
 				{kind: number, title: "Last run took", width: 4, height: 4, unit: seconds, queries: []query{{expr: promql.Max(of(metrics.RunDuration))}}},
 				{kind: number, title: "Oldest report", width: 4, height: 4, unit: seconds, queries: []query{{expr: "time() - " + promql.Max(of(metrics.OldestReport))}}},
 			}},
+			{"Culprits", []panel{culpritTable(map[string]string{"name": "culprit"}, promql.Group)}},
 			{"By message size", []panel{
 				{kind: bars, title: "Bus bandwidth", width: 12, height: 10, unit: bandwidth, description: "Median of the members, or of the communicators of a span over several nodes.", transformations: bySize(), queries: []query{{expr: bus("Median")}}},
 				{kind: bars, title: "Bus bandwidth of the slowest", width: 12, height: 10, unit: bandwidth, description: "Slowest member or communicator.", transformations: bySize(), queries: []query{{expr: bus("Min")}}},
@@ -77,7 +91,8 @@ func group() Dashboard {
 					queries: []query{{expr: promql.Max(of(metrics.Condition), "type", "status") + " == 1"}, {expr: promql.Max(of(metrics.ConditionReason), "type", "reason")}}},
 				{kind: number, title: "Wrong elements", width: 6, height: 10, unit: count, steps: noneIsGood, description: "Of the last run, over all members and sizes. Anything but 0 is silent data corruption.",
 					queries: []query{{"sum by (variant) (" + promql.Max(of(metrics.WrongElements), "variant", "collective", "datatype", "placement") + ")", "{{variant}}"}}},
-				{kind: number, title: "Runs started", width: 6, height: 10, unit: count, queries: []query{{expr: promql.Max(of(metrics.Runs))}}},
+				{kind: rows, title: "Runs, budget and gating", width: 6, height: 10, description: "What the group does not use (a schedule, a budget, gating) has no row.",
+					transformations: merged([]string{"group", "group_namespace"}, map[string]string{"Value": "value"}), queries: []query{{expr: facts()}}},
 			}},
 			{"Over time", []panel{
 				{kind: lines, title: "Headline bus bandwidth", width: 12, height: 8, unit: bandwidth, queries: []query{{promql.Max(of(metrics.Headline)), groupLegend}}},

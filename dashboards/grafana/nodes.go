@@ -34,14 +34,20 @@ func nodes() Dashboard {
 					steps:   []step{{0, red}, {0.7, orange}, {0.9, green}},
 					queries: []query{{fmt.Sprintf("bottomk(20, %s / %s)", promql.Min(chosenNodes(metrics.NodeSlowestPair), "node"), promql.Max(chosenNodes(metrics.NodeMedianPair), "node")), node}}},
 			}},
+			{"Problems", []panel{
+				{kind: rows, title: "Problems that the monitors find", width: 24, height: 7, none: "No problem: the last scans found none.",
+					description:     "On the chosen nodes, by the last scan. docs/discovery.md explains each code.",
+					transformations: merged([]string{"Value", "group", "group_namespace"}, nil), queries: []query{{expr: promql.Max(chosenNodes(metrics.AgentProblems), "node", "severity", "code", "subject")}}},
+			}},
 			{"Links and GPUs", []panel{
 				{kind: rows, title: "xGMI links", width: 12, height: 12, description: "Up (1) or down (0) from a GPU (row) to its peers (columns), for the worst of the chosen nodes: choose one node to see its mesh.", values: map[string]word{"0": {"down", red}, "1": {"up", green}},
 					transformations: matrix("gpu", "peer"), queries: []query{{expr: "min by (gpu, peer) (" + linkUp + ")"}}},
 				{kind: number, title: "Links down", width: 4, height: 12, unit: count, steps: noneIsGood, description: "Directed links of the chosen nodes that the kernel does not show.",
 					queries: []query{{expr: "sum(1 - " + linkUp + ")"}}},
 				{kind: lines, title: "Links up and expected", width: 8, height: 12, unit: count, queries: []query{{"sum by (state) (" + promql.Max(chosenNodes(metrics.AgentXGMILinks), "node", "state") + ")", "{{state}}"}}},
-				{kind: lines, title: "RAS errors since the driver was loaded", width: 12, height: 8, unit: count, description: "Over all blocks of the GPUs of the chosen nodes.", queries: []query{{"sum by (node, severity) (" + promql.Max(chosenNodes(metrics.AgentRAS), "node", "gpu", "severity") + ")", "{{node}} {{severity}}"}}},
-				{kind: lines, title: "GPUs that the kernel shows", width: 12, height: 8, unit: count, queries: []query{{promql.Max(chosenNodes(metrics.AgentGPUs), "node"), node}}},
+				{kind: lines, title: "RAS errors since the driver was loaded", width: 8, height: 8, unit: count, description: "Over all blocks of the GPUs of the chosen nodes.", queries: []query{{"sum by (node, severity) (" + promql.Max(chosenNodes(metrics.AgentRAS), "node", "gpu", "severity") + ")", "{{node}} {{severity}}"}}},
+				{kind: lines, title: "xGMI errors since the driver was loaded", width: 8, height: 8, unit: count, description: "Part of the RAS errors; of the GPUs of the chosen nodes.", queries: []query{{"sum by (node, severity) (" + promql.Max(chosenNodes(metrics.AgentXGMIErrors), "node", "gpu", "severity") + ")", "{{node}} {{severity}}"}}},
+				{kind: lines, title: "GPUs that the kernel shows", width: 8, height: 8, unit: count, queries: []query{{promql.Max(chosenNodes(metrics.AgentGPUs), "node"), node}}},
 			}},
 			{"Monitors", []panel{
 				{kind: lines, title: "Age of the last report", width: 12, height: 8, unit: seconds, description: "By the API server's clock.", queries: []query{{"time() - " + promql.Max(chosenNodes(metrics.NodeLastReport), "node"), node}}},

@@ -37,6 +37,8 @@ type panel struct {
 	values             map[string]word
 	steps              []step
 	logarithmic        bool
+	// none is what stands there without data, where that is good news.
+	none string
 }
 
 type kind int
@@ -156,6 +158,9 @@ func (p *panel) scale() *common.ScaleDistributionConfigBuilder {
 func (p *panel) fields(f *sdk.FieldConfig) {
 	if p.unit != "" {
 		f.Unit = &p.unit
+	}
+	if p.none != "" {
+		f.NoValue = &p.none
 	}
 	if len(p.values) > 0 {
 		mapping := sdk.NewValueMap()

@@ -150,14 +150,14 @@ func watch(t *testing.T, s *stored, change func(*nodetree.Node)) *promproof.Serv
 	return server
 }
 
-// Each panel has data from what a demo left, and each rule can be evaluated; nothing is wrong there, and no alert is raised.
+// Each panel has data from what a demo left, but for those that name what is wrong, and each rule can be evaluated; nothing is wrong there, and no alert is raised.
 func TestGoodGroup(t *testing.T) {
 	server := watch(t, demo(t), func(*nodetree.Node) {})
 	server.Dashboards(dashboardsFolder, ofARunningManager)
 	server.Quiet(time.Minute)
 }
 
-// A group with one of everything that is wrong raises the alerts for it.
+// A group with one of everything that is wrong raises the alerts for it, and the dashboards name what it is.
 func TestBrokenGroup(t *testing.T) {
 	s := demo(t)
 	status := &s.group.Status
@@ -172,8 +172,10 @@ func TestBrokenGroup(t *testing.T) {
 	status.Gating = &v1alpha1.GatingStatus{Breaker: "Open"}
 	status.NextRunTime = &metav1.Time{Time: time.Now().Add(-2 * time.Hour)}
 	server := watch(t, s, func(n *nodetree.Node) { n.Links = append(n.Links, nodetree.Link{A: 3, B: 6, Kind: nodetree.LinkPCIe}) })
-	rules := server.Raised(time.Minute, "CommGroupNotReady", "CommGroupFailed", "CommGroupCulpritFound", "CommGroupMembersNotReporting", "CommGroupResultsStale", "CommGroupWrongData",
-		"CommGroupSettingNotEffective", "CommGroupPerformanceBelowExpected", "CommGroupGatingBreakerOpen", "CommGroupRunOverdue", "CommGroupXGMILinkDown", "CommGroupAgentProblem")
+	alerts := []string{"CommGroupNotReady", "CommGroupFailed", "CommGroupCulpritFound", "CommGroupMembersNotReporting", "CommGroupResultsStale", "CommGroupWrongData",
+		"CommGroupSettingNotEffective", "CommGroupPerformanceBelowExpected", "CommGroupGatingBreakerOpen", "CommGroupRunOverdue", "CommGroupXGMILinkDown", "CommGroupAgentProblem"}
+	server.Dashboards(dashboardsFolder, ofARunningManager, alerts...)
+	rules := server.Raised(time.Minute, alerts...)
 	culprit := rules["CommGroupCulpritFound"].Alerts[0]
 	if want := "Link 0000:5b:00.0<->0000:a5:00.0 on node " + s.nodes.Items[0].Spec.NodeName + ": SlowLink"; culprit.Annotations["summary"] != want {
 		t.Errorf("the alert says %q, want %q", culprit.Annotations["summary"], want)

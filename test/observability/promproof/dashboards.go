@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -34,15 +36,24 @@ var labelValues = regexp.MustCompile(`^label_values\((.*), ([a-z_]+)\)$`)
 // rateInterval stands for what Grafana makes of a scrape interval of a second.
 const rateInterval = "1m"
 
+// ofTheBroken are the panels that name what is wrong, each with the alert that is raised for the same: they have data where that
+// alert is to be raised, and must have none elsewhere.
+var ofTheBroken = map[string]string{
+	"CommGroup - fleet/Who is the culprit": "CommGroupCulpritFound", "CommGroup - group/Who is the culprit": "CommGroupCulpritFound",
+	"CommGroup - nodes and links/Problems that the monitors find": "CommGroupAgentProblem",
+}
+
 // Dashboards evaluates the queries of all dashboards in the folder. Each must give data, but for the panels that may be
-// empty, named as dashboard/panel with the reason. Variables take the first of the values that their own definition offers.
-func (s *Server) Dashboards(folder string, mayBeEmpty map[string]string) {
+// empty, named as dashboard/panel with the reason. What a panel of ofTheBroken must show follows from the alerts that are to
+// be raised here. Variables take the first of the values that their own definition offers.
+func (s *Server) Dashboards(folder string, mayBeEmpty map[string]string, alerts ...string) {
 	s.t.Helper()
 	files, err := filepath.Glob(filepath.Join(folder, "*.json"))
 	if err != nil || len(files) == 0 {
 		s.t.Fatalf("no dashboards in %s: %v", folder, err)
 	}
 	queries := 0
+	left := maps.Clone(ofTheBroken)
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -57,9 +68,18 @@ func (s *Server) Dashboards(folder string, mayBeEmpty map[string]string) {
 			p := &d.Panels[i]
 			for _, target := range p.Targets {
 				queries++
-				s.panel(d.Title+"/"+p.Title, substitute(target.Expr, values), mayBeEmpty)
+				name, expression := d.Title+"/"+p.Title, substitute(target.Expr, values)
+				if alert, ok := ofTheBroken[name]; ok && !slices.Contains(alerts, alert) {
+					s.empty(name, expression, alert)
+				} else {
+					s.panel(name, expression, mayBeEmpty)
+				}
+				delete(left, name)
 			}
 		}
+	}
+	if len(left) > 0 {
+		s.t.Errorf("no dashboard has the panels %v", slices.Sorted(maps.Keys(left)))
 	}
 	s.t.Logf("%d queries of %d dashboards were evaluated", queries, len(files))
 }
@@ -108,6 +128,14 @@ func substitute(expression string, values map[string]string) string {
 
 // dataDeadline is for rates, which need two scrapes, and for a manager's or monitor's next look.
 const dataDeadline = 30 * time.Second
+
+// empty fails where a panel names something wrong though nothing is.
+func (s *Server) empty(name, expression, alert string) {
+	s.t.Helper()
+	if found, err := s.Query(s.t.Context(), expression); err != nil || len(found) > 0 {
+		s.t.Errorf("panel %s: %v (error %v), want no data where %s is not to be raised: %s", name, found, err, alert, expression)
+	}
+}
 
 func (s *Server) panel(name, expression string, mayBeEmpty map[string]string) {
 	s.t.Helper()
