@@ -113,6 +113,8 @@ func (e *env) monitorsTokens(t *testing.T, nodes []v1alpha1.CommNode) {
 		return c.Status().Patch(t.Context(), target, client.RawPatch(types.MergePatchType, []byte(body)), client.DryRunAll)
 	}
 	const facts = `{"status":{"facts":{"kernelRelease":"forged"}}}`
+	// Complete, so that nothing but the policy can refuse it.
+	const result = `{"status":{"run":{"id":"1-1","generation":1,"phase":"Finished","startTime":"2026-01-02T03:04:05Z","verdict":"Fail"}}}`
 	unbound := e.withToken(t, "commgroup-monitor", nil)
 	for i := range nodes {
 		pod, there := pods[nodes[i].Spec.NodeName]
@@ -129,7 +131,10 @@ func (e *env) monitorsTokens(t *testing.T, nodes []v1alpha1.CommNode) {
 				t.Errorf("the monitor of %s writes the facts of %s: %v", nodes[i].Spec.NodeName, nodes[j].Spec.NodeName, err)
 			}
 		}
-		if err := write(own, &nodes[i], `{"status":{"run":{"verdict":"Fail"}}}`); !apierrors.IsForbidden(err) {
+		if err := write(e.Client, &nodes[i], result); err != nil {
+			t.Errorf("the result of a run is refused to an administrator too, so that it is no test of a monitor's rights: %v", err)
+		}
+		if err := write(own, &nodes[i], result); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "a monitor writes status.facts only") {
 			t.Errorf("a monitor writes the result of a run: %v", err)
 		}
 		if err := write(unbound, &nodes[i], facts); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "names no node") {
