@@ -30,7 +30,7 @@ func culprits() string { return promql.Max(of(metrics.Culprit), "kind", "name", 
 // culpritTable names the culprits, a row each.
 func culpritTable(names map[string]string, hide []string) panel {
 	return panel{kind: rows, title: "Who is the culprit", width: 24, height: 7, none: "No culprit: last runs and reports named none.",
-		description:     "What the last run, or the monitors' reports, hold for the cause: node, GPU, link, pair of nodes, NIC or rank, on which node and why; at most 16 a group. The page of each reason is in docs/runbooks/reasons.",
+		description:     "What the last run, or the monitors' reports, hold for the cause: node, GPU, link, pair of nodes, NIC or rank, on which node and why; at most 16 a group. docs/runbooks/reasons has a page for each reason, docs/discovery.md the codes of monitors.",
 		transformations: merged(append([]string{"Value"}, hide...), names), queries: []query{{expr: culprits()}}}
 }
 

@@ -15,7 +15,9 @@ const (
 	results   = "`kubectl commgroup results GROUP -n NAMESPACE` - the measurements by size and variant"
 	topology  = "`kubectl commgroup topology NODE -n NAMESPACE` - the node's xGMI mesh, drawn"
 	members   = "`kubectl get cn -n NAMESPACE -l rcclx.io/commgroup=GROUP` - each member's verdict, reason and age of its report"
-	monitors  = "`kubectl get pods -A -o wide -l rcclx.io/role=monitor,rcclx.io/commgroup=GROUP` - the monitors, then `kubectl logs` of the one on the node"
+	// Run pods are deleted as soon as their run ends.
+	followLogs = "Run pods, and their logs, are there only while the run is: `kubectl commgroup run GROUP -n NAMESPACE`, then `kubectl logs -f -n NAMESPACE -l rcclx.io/commgroup=GROUP,rcclx.io/role=run --all-containers --prefix` as soon as they start. What a rank that failed printed last stays in its CommNode: `status.run.logTail`"
+	monitors   = "`kubectl get pods -A -o wide -l rcclx.io/role=monitor,rcclx.io/commgroup=GROUP` - the monitors, then `kubectl logs` of the one on the node"
 )
 
 // reasonOfReady looks the present reason up when the alert is written, so that a change of the reason does not start the waiting anew.
@@ -44,9 +46,9 @@ func groupAlerts() []Alert {
 				Meaning: "The condition `Ready` of a CommGroup has been other than `True` for 15 minutes, while no run was at work and the group was not suspended.",
 				Impact:  "The nodes of the group are not proven fit to run jobs together.",
 				Look:    []string{status, members, "`kubectl get events -n NAMESPACE --field-selector involvedObject.name=GROUP` - what changed last"},
-				Do:      []string{"Look the reason in the description up in [reasons](../../reasons.md); its row names the next step.", "Where a node is named, take it out of the group (`spec.members.exclude`) or mend it, then ask for a run: `kubectl commgroup run GROUP -n NAMESPACE`."},
+				Do:      []string{"Open the page of the reason in the description, below; it names the next step.", "Where a node is named, take it out of the group (`spec.members.exclude`) or mend it, then ask for a run: `kubectl commgroup run GROUP -n NAMESPACE`."},
 				Silence: "While the group is taken into service: silence by `group_namespace` and `group`, or set `spec.run.state: Suspended`, which stops this alert by itself.",
-				Reasons: []string{"TooFewMembers", "TopologyFault", "AgentNotReporting", "ResultsStale"},
+				Reasons: toMend("Condition Accepted", "Condition AgentsReporting", "Condition Compatible", validated, stage),
 			},
 			Tests: []Test{
 				{Name: "not ready for 20 minutes", At: 20 * time.Minute, Series: []Series{ready("True", "0x30"), ready("False", "1x30"), of(metrics.RunActive, nil, "0x30"),
@@ -69,7 +71,7 @@ func groupAlerts() []Alert {
 				Look:    []string{status, results, topology},
 				Do:      []string{"Follow the next step that stands with the first culprit.", "Drain the culprit's node; a mended node is run again by `kubectl commgroup run GROUP -n NAMESPACE`."},
 				Silence: "Only by `group_namespace` and `group`, for the time of the repair. It ends when a run passes.",
-				Reasons: []string{"SlowLink", "SlowNode", "WrongData", "RankHung", "BelowThreshold"},
+				Reasons: failReasons,
 			},
 			Tests: []Test{
 				{Name: "failed", At: time.Minute, Series: []Series{failed("Fail", "1x10"), failed("Pass", "0x10")},
@@ -86,10 +88,10 @@ func groupAlerts() []Alert {
 			Page: Page{
 				Meaning: "The last run ended with `Error`: pods did not start, a library was missing, a precondition was not met. Nothing is known of the hardware.",
 				Impact:  "The group has no verdict, and so no proof.",
-				Look:    []string{status, members, "`kubectl get pods -n NAMESPACE -l rcclx.io/commgroup=GROUP,rcclx.io/role=run` - run pods and their state"},
-				Do:      []string{"Look the reason up in [reasons](../../reasons.md): image, library path, GPU resources and memory are the usual ones.", "Run again: `kubectl commgroup run GROUP -n NAMESPACE`."},
+				Look:    []string{status, members, "`kubectl get events -n NAMESPACE --field-selector type=Warning` - what the kubelet and the scheduler said of run pods", followLogs},
+				Do:      []string{"Open the page of the reason, below: image, library path, GPU resources and memory are the usual ones.", "Run again: `kubectl commgroup run GROUP -n NAMESPACE`."},
 				Silence: "By `group_namespace` and `group`, until the image or the quota is mended.",
-				Reasons: []string{"RunPodFailed", "LibraryMissing", "PreconditionFailed", "RunDeadlineExceeded"},
+				Reasons: errorReasons(),
 			},
 			Tests: []Test{
 				{Name: "error", At: 6 * time.Minute, Series: []Series{failed("Error", "1x10")},
@@ -108,9 +110,9 @@ func groupAlerts() []Alert {
 				Meaning: "The last run named a node, GPU, link, pair of nodes, NIC or rank as the cause of a bad result. One alert for each, at most 16 a group.",
 				Impact:  "Jobs that use it are slow or fail.",
 				Look:    []string{status, topology, "`kubectl get cn -n NAMESPACE GROUP.NODE -o yaml` - the node's own report with all figures"},
-				Do:      []string{"The message in `status.culprits` ends with the next step; [reasons](../../reasons.md) has it too.", "Drain the node, mend it, run again."},
+				Do:      []string{"The message in `status.culprits` ends with the next step; the reason's page, below, has more. Codes that are not below come from the monitor: [discovery](../../discovery.md).", "Drain the node, mend it, run again."},
 				Silence: "By `node`, while a ticket for the node is open. It ends when a later run does not name it.",
-				Reasons: []string{"SlowLink", "SlowGPU", "SlowNode", "SlowPair", "SlowRail"},
+				Reasons: culpritReasons,
 			},
 			Tests: []Test{
 				{Name: "a slow link", At: time.Minute, Series: []Series{of(metrics.Culprit, culprit, "1x10")},

@@ -119,9 +119,9 @@ func settingAlerts() []Alert {
 				Meaning: "A setting that the spec requires is not in effect by the library's gates, or the A/B measurement does not show it.",
 				Impact:  "Jobs run without it and are slower; the settings are not published.",
 				Look:    []string{explain, status},
-				Do:      []string{"The setting's reason is in [reasons](../../reasons.md): another build, other ranks, other sizes or datatypes.", "Ask for `Preferred` where the group may do without."},
+				Do:      []string{"The page of the setting's reason is below: another build, other ranks, other sizes or datatypes.", "Ask for `Preferred` where the group may do without."},
 				Silence: "By `setting`, until the library is replaced.",
-				Reasons: []string{"RequirementNotMet", "NotBuilt", "RankCount", "MultiNode"},
+				Reasons: append([]string{"RequirementNotMet", "NotInEffect", "NotVerified"}, toMend(settings)...),
 			},
 			Tests: []Test{
 				{Name: "not built", At: 6 * time.Minute, Series: []Series{setting("Required", "NotInEffect", "Unknown", "NotBuilt", "1x20")},
@@ -147,7 +147,7 @@ func settingAlerts() []Alert {
 				Look:    []string{explain, "`status.inventory` - library and ROCm of the members", results},
 				Do:      []string{"Compare the library's build with the one of the last good run (`status.baseline.previous`).", "Pin the runtime image by digest."},
 				Silence: "By `setting`. It ends by itself a day after the change.",
-				Reasons: []string{"NotInEffect", "NotBuilt", "FlavorUnsupported"},
+				Reasons: append([]string{"NotInEffect"}, toMend(settings)...),
 			},
 			Tests: []Test{
 				{Name: "lost", At: 40 * time.Minute, Series: []Series{setting("Preferred", "Partial", "Confirmed", "AboveThreshold", "1x30 _x30"), setting("Preferred", "NotInEffect", "Unknown", "NotBuilt", "_x30 1x30")},

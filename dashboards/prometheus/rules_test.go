@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rcclx.io/commgroup-operator/internal/metrics"
+	"rcclx.io/commgroup-operator/internal/reasons"
 )
 
 func TestEachAlertIsTested(t *testing.T) {
@@ -49,10 +50,6 @@ func TestTextsNameTheCulprit(t *testing.T) {
 }
 
 func TestEachAlertHasItsPage(t *testing.T) {
-	reasons, err := os.ReadFile("../../docs/reasons.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	folder := filepath.Join("..", "..", "docs", "runbooks", "alerts")
 	pages := map[string]bool{"README.md": true}
 	for _, a := range Alerts() {
@@ -67,8 +64,11 @@ func TestEachAlertHasItsPage(t *testing.T) {
 			t.Errorf("the runbook page of %s lacks a part", a.Name)
 		}
 		for _, reason := range a.Page.Reasons {
-			if !strings.Contains(string(reasons), "`"+reason+"`") {
+			if len(reasons.Find(reason)) == 0 {
 				t.Errorf("%s speaks of the reason %s, which docs/reasons.md does not have", a.Name, reason)
+			}
+			if !strings.Contains(string(got), "](../reasons/"+reason+".md)") {
+				t.Errorf("the page of %s does not link to the page of the reason %s", a.Name, reason)
 			}
 		}
 	}
@@ -79,6 +79,45 @@ func TestEachAlertHasItsPage(t *testing.T) {
 	for _, f := range files {
 		if !pages[f.Name()] {
 			t.Errorf("docs/runbooks/alerts/%s is the page of no alert: delete it", f.Name())
+		}
+	}
+}
+
+// Whoever is called for a run that did not pass finds the page of its reason from the alert.
+func TestEachReasonOfABadRunHasItsAlert(t *testing.T) {
+	elsewhere := map[string]string{
+		"Inconclusive": "a verdict of its own", "MeshMismatch": "verdict Inconclusive", "WaitingForMembers": "a run at work",
+		"RunPodUnschedulable": "verdict Skipped", "WaitingForQueue": "verdict Skipped",
+	}
+	linked := map[string]bool{}
+	for _, a := range Alerts() {
+		if a.Name == "CommGroupFailed" || a.Name == "CommGroupRunErrored" {
+			for _, reason := range a.Page.Reasons {
+				linked[reason] = true
+			}
+		}
+	}
+	all := toMend(validated, stage, network)
+	for _, reason := range all {
+		if _, ok := elsewhere[reason]; ok == linked[reason] {
+			t.Errorf("%s: linked from CommGroupFailed or CommGroupRunErrored %v, excepted %v", reason, linked[reason], ok)
+		}
+	}
+	if len(all) < 40 || len(toMend(settings)) < 10 {
+		t.Errorf("only %d reasons of runs and %d of settings were found: do the headings of docs/reasons.md still fit?", len(all), len(toMend(settings)))
+	}
+}
+
+// A finished run has no pods: what tells to read their logs says that a run must be at work.
+func TestLogsOfRunPodsAreLookedForWhileTheyAreThere(t *testing.T) {
+	for _, a := range Alerts() {
+		if a.Name == "CommGroupRunStuck" {
+			continue // a run is at work there
+		}
+		for _, text := range a.Page.Look {
+			if strings.Contains(text, "rcclx.io/role=run") && text != followLogs {
+				t.Errorf("%s: run pods are gone when it fires: %s", a.Name, text)
+			}
 		}
 	}
 }

@@ -197,7 +197,11 @@ func (a *Alert) Markdown() []byte {
 	list("Do", a.Page.Do, true)
 	line("\n## When to silence it\n\n%s", a.Page.Silence)
 	if len(a.Page.Reasons) > 0 {
-		line("\n## Reasons that belong to it\n\n%s: see [reasons](../../reasons.md).", "`"+strings.Join(a.Page.Reasons, "`, `")+"`")
+		pages := make([]string, 0, len(a.Page.Reasons))
+		for _, reason := range a.Page.Reasons {
+			pages = append(pages, fmt.Sprintf("[%s](../reasons/%s.md)", reason, reason))
+		}
+		line("\n## Reasons that belong to it\n\nThe page of each says how to look and what to do: %s.", strings.Join(pages, ", "))
 	}
 	line("\n## Expression\n\n```promql\n%s\n```", a.Expr)
 	return []byte(b.String())
