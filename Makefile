@@ -1,4 +1,5 @@
-# Everything that a person or CI runs. Only bench-discover needs root. See `make help`.
+# Everything that a person or CI runs: see `make help`. Only test-e2e and bench-discover need root; without it test-unit leaves some
+# tests out, and setup and promtool name what is missing instead of installing it.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -15,7 +16,7 @@ KUBE = $$(hack/kube/build.sh)
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build manager, agent, kubectl-commgroup and simcluster into bin/
@@ -32,6 +33,10 @@ image-list: ## Every image that the chart names, one a line, for a mirror (HELM_
 .PHONY: setup
 setup: ## Make sure of gcc and git: installed as root on Debian, named otherwise
 	@hack/setup.sh
+
+.PHONY: promtool
+promtool: ## Make sure of promtool and Prometheus for the tests of rules and dashboards: installed as root on Debian (no service runs), else named
+	@hack/setup.sh promtool
 
 .PHONY: simrocm
 simrocm: setup ## Build the simulated ROCm libraries into bin/simrocm
@@ -60,7 +65,7 @@ demo-down: bin/simcluster ## End exactly what the demo started and remove its st
 test: setup lint test-unit test-demo test-e2e ## Lint, all Go tests with -race on a real API server, a smoke of the demo, and, as root, the end-to-end tests
 
 .PHONY: test-unit
-test-unit: simrocm ## All Go tests with -race, on a real API server
+test-unit: simrocm promtool ## All Go tests with -race, on a real API server
 	@kube=$(KUBE); CGO_ENABLED=1 KUBEBUILDER_ASSETS="$$kube" $(GO) test -race -timeout 30m ./...
 
 .PHONY: test-demo
@@ -87,7 +92,7 @@ test-upgrade: setup ## Upgrade in the midst of a run, agents of the older versio
 	@kube=$(KUBE); hack/upgrade/test.sh "$$kube"
 
 .PHONY: test-dashboards
-test-dashboards: ## With the demo running: a real Prometheus scrapes it and evaluates every dashboard and rule (STATE_DIR, ALERTS that must be raised)
+test-dashboards: promtool ## With the demo running: a real Prometheus scrapes it and evaluates every dashboard and rule (STATE_DIR, ALERTS that must be raised)
 	@COMMGROUP_CLUSTER=$(CURDIR)/$(STATE_DIR)/kubeconfig COMMGROUP_ALERTS=$(ALERTS) $(GO) test -count=1 -run '^TestCluster$$' -v ./test/observability
 
 .PHONY: fmt
@@ -99,10 +104,12 @@ bin/golangci-lint: hack/lint/go.mod
 	@touch $@
 
 .PHONY: lint
-lint: bin/golangci-lint ## gofmt, go vet, golangci-lint, and generated files that are out of date
+lint: bin/golangci-lint ## gofmt, go mod tidy, go vet, golangci-lint, and generated files that are out of date
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
 	if [ -n "$$unformatted" ]; then echo "not formatted (run make fmt):"; echo "$$unformatted"; exit 1; fi
+	$(GO) mod tidy -diff
 	$(GO) vet ./...
+	$(GO) vet -tags e2e ./test/e2e
 	bin/golangci-lint run ./...
 	hack/generate.sh --check
 

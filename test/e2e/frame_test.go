@@ -113,9 +113,9 @@ func (e *env) kubectl(t *testing.T, args ...string) string {
 	return e.run(t, "kubectl", args...)
 }
 
-func (e *env) helm(t *testing.T, args ...string) string {
+func (e *env) helm(t *testing.T, args ...string) {
 	t.Helper()
-	return e.run(t, "helm", args...)
+	e.run(t, "helm", args...)
 }
 
 // apply applies manifests by the server.

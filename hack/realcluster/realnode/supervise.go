@@ -34,8 +34,11 @@ func Run(ctx context.Context, c Config, log *slog.Logger) error {
 		return errors.New("this is started by `realcluster up` as the first process of a node, not by hand")
 	}
 	line, err := bufio.NewReader(os.Stdin).ReadString('\n')
-	if err != nil || line != GoLine {
-		return fmt.Errorf("the node was to wait for its network, but standard input said %q (%w)", line, err)
+	if err != nil {
+		return fmt.Errorf("the node was to wait for its network, but standard input ended after %q: %w", line, err)
+	}
+	if line != GoLine {
+		return fmt.Errorf("the node was to wait for its network, but standard input said %q, expected %q", line, GoLine)
 	}
 	if err := unix.Sethostname([]byte(c.Name)); err != nil {
 		return fmt.Errorf("set the node's host name: %w", err)

@@ -61,7 +61,7 @@ func (s State) Claim() error {
 		return err
 	}
 	if len(entries) > 0 {
-		return fmt.Errorf("%s is not empty: run `simcluster down` if it holds a cluster, else choose another --state-dir", s.Dir)
+		return fmt.Errorf("%s is not empty: if it holds a cluster, end it (`simcluster down`, or `realcluster down` where it has real nodes), else choose another --state-dir", s.Dir)
 	}
 	for _, dir := range []string{s.Dir, s.LogDir(), s.RunDir()} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
