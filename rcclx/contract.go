@@ -149,11 +149,13 @@ type Effective struct {
 	// State: InEffect, Partial (for some of the sizes or datatypes asked about), NotInEffect or Unknown.
 	State string `json:"state"`
 	// Reason: Active, NotBuilt, MultiNode, RankCount, BelowThreshold, AboveThreshold, DatatypeUnsupported, UnknownVariable,
-	// FlavorUnsupported, Disabled, NotApplied or Unknown.
+	// FlavorUnsupported, Disabled, NotApplied, TakenByFP8 or Unknown.
 	Reason string `json:"reason"`
 	// MinBytes and MaxBytes bound the sizes for which the setting is in effect; nil where there is no bound or no effect.
 	MinBytes *int64 `json:"minBytes,omitempty"`
 	MaxBytes *int64 `json:"maxBytes,omitempty"`
 	// Message says in one sentence why, and what to do.
 	Message string `json:"message"`
+	// Gates are, where State is Partial, the words of the gates that are shut for the other sizes or datatypes.
+	Gates string `json:"gates,omitempty"`
 }

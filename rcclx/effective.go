@@ -3,6 +3,7 @@ package rcclx
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Effective states.
@@ -78,7 +79,7 @@ func effectiveDDA(f Flavor, s Settings, env environment, sc Scope, c Collective)
 			return g
 		}
 		if lowPrecisionGate(f, env, call).open() {
-			return closed(ReasonAboveThreshold, "from %s FP8 takes the call before DDA", exactBytes(lowPrecisionMinBytes))
+			return closed(ReasonTakenByFP8, "from %s FP8 takes the call before DDA", exactBytes(lowPrecisionMinBytes))
 		}
 		if c == AllGather && env.lowPrecision(f, c) {
 			return closed(ReasonNotApplied, "while FP8 is on, AllGather goes peer to peer and never to DDA")
@@ -138,7 +139,7 @@ func (e Effective) unknown(message string) Effective {
 type counts struct {
 	calls, open int
 	unknown     *gate
-	firstClosed gate
+	closed      []gate // the first of each reason
 }
 
 func tally(sc Scope, c Collective, ask func(Call) gate) counts {
@@ -152,8 +153,8 @@ func tally(sc Scope, c Collective, ask func(Call) gate) counts {
 				t.open++
 			case g.reason == ReasonUnknown:
 				t.unknown = &g
-			case t.firstClosed.reason == "":
-				t.firstClosed = g
+			case !slices.ContainsFunc(t.closed, func(o gate) bool { return o.reason == g.reason }):
+				t.closed = append(t.closed, g)
 			}
 		}
 	}
@@ -168,10 +169,21 @@ func (t counts) fill(e Effective) Effective {
 		e.State, e.Reason = StateInEffect, ReasonActive
 		e.Message = "in effect for every size and datatype asked about"
 	case t.open > 0:
-		e.State, e.Reason = StatePartial, t.firstClosed.reason
-		e.Message = fmt.Sprintf("in effect for %d of %d sizes and datatypes; not for others: %s", t.open, t.calls, t.firstClosed.message)
+		e.State, e.Reason, e.Gates = StatePartial, t.closed[0].reason, t.gates()
+		e.Message = fmt.Sprintf("in effect for %d of %d sizes and datatypes; not for others: %s", t.open, t.calls, e.Gates)
+	case len(t.closed) == 0:
+		return e.unknown("no size and datatype was asked about")
 	default:
-		return e.not(t.firstClosed.reason, t.firstClosed.message)
+		return e.not(t.closed[0].reason, t.gates())
 	}
 	return e
+}
+
+// gates are the words of every gate that is shut for some call.
+func (t counts) gates() string {
+	words := make([]string, 0, len(t.closed))
+	for _, g := range t.closed {
+		words = append(words, g.message)
+	}
+	return strings.Join(words, "; ")
 }

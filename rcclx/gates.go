@@ -21,6 +21,7 @@ const (
 	ReasonFlavorUnsupported   = "FlavorUnsupported"
 	ReasonDisabled            = "Disabled"
 	ReasonNotApplied          = "NotApplied"
+	ReasonTakenByFP8          = "TakenByFP8"
 	ReasonUnknown             = "Unknown"
 )
 

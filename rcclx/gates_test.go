@@ -286,7 +286,7 @@ func TestEffectives(t *testing.T) {
 		message       string
 	}{
 		{"dda partial", FlavorRCCLXDev, ddaOnly, scope, "dda.AllReduce", StatePartial, ReasonAboveThreshold, nil, ptr[int64](30408704), "3 of 4"},
-		{"dda under fp8", FlavorRCCLXDev, bothOn, scope, "dda.AllReduce", StatePartial, ReasonAboveThreshold, nil, ptr[int64](16<<20 - 1), "FP8 takes"},
+		{"dda under fp8", FlavorRCCLXDev, bothOn, scope, "dda.AllReduce", StatePartial, ReasonTakenByFP8, nil, ptr[int64](16<<20 - 1), "FP8 takes"},
 		{"dda all", FlavorRCCLXDev, ddaOnly, Scope{Ranks: 8, Nodes: 1, SizesBytes: []int64{65536}}, "dda.AllReduce", StateInEffect, ReasonActive, nil, ptr[int64](30408704), ""},
 		{"dda not built", FlavorRCCLXDev, bothOn, scope, "dda.AllGather", StateNotInEffect, ReasonNotBuilt, nil, nil, "AllReduce only"},
 		{"dda multi-node", FlavorRCCLXDev, ddaOnly, multi, "dda.AllReduce", StateNotInEffect, ReasonMultiNode, nil, nil, ""},

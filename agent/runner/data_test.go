@@ -26,6 +26,25 @@ func setting(t *testing.T, s api.NodeRunStatus, name string) api.SettingStatus {
 	return s.Settings[i]
 }
 
+// TestConfirmedSettingSaysWhatStopsTheOtherSizes: the gate's words stay in the message beside what was measured, and name FP8 where
+// FP8 takes the call, which no limit of DDA changes.
+func TestConfirmedSettingSaysWhatStopsTheOtherSizes(t *testing.T) {
+	res, _, err := runModel(t, defaultPlan(), &modelTeams{relErr: 40000}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]struct{ reason, words string }{
+		"dda.AllReduce":          {api.SettingReasonTakenByFP8, "FP8 takes the call before DDA"},
+		"lowPrecision.AllGather": {api.SettingReasonBelowThreshold, "least size of 16777216 bytes"},
+	} {
+		s := setting(t, res.Full, name)
+		if s.Effective != api.EffectivePartial || s.Verified != api.VerifiedConfirmed || s.Reason != want.reason ||
+			!strings.Contains(s.Message, want.words) || !strings.Contains(s.Message, " -> ") {
+			t.Errorf("%s: %+v, expected reason %s, %q and what was measured", name, s, want.reason, want.words)
+		}
+	}
+}
+
 // TestTailHazard: wrong elements at counts that FP8 does not divide are a warning on the setting. They fail no run, start no
 // search and stay out of the results; the same with Baseline is wrong data.
 func TestTailHazard(t *testing.T) {

@@ -216,6 +216,7 @@ const (
 	SettingReasonNotApplied          = "NotApplied"
 	SettingReasonUnknown             = "Unknown"
 	SettingReasonAlignment           = "Alignment"
+	SettingReasonTakenByFP8          = "TakenByFP8"
 )
 
 // Reasons why a node's result is stale (RunStaleness.Reason).

@@ -1,6 +1,7 @@
 package reasons
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -57,6 +58,24 @@ func TestPage(t *testing.T) {
 	}
 	if slices.ContainsFunc(All(), func(s Section) bool { return strings.ContainsAny(s.Title, "`[") && !strings.Contains(s.Title, "[]") }) {
 		t.Error("a title has markup")
+	}
+}
+
+// TestRowsStandAlone: a row is quoted out of its table by commands, reports and runbooks, so its next step is an act of its own and
+// does not point to the row above or at nothing but the message.
+func TestRowsStandAlone(t *testing.T) {
+	pointsAway := regexp.MustCompile(`(?i)^(the same\b|ditto|as above|likewise|the message\b|see the message|the event has\b)|\b(row|one) above\b`)
+	for _, s := range All() {
+		for _, e := range s.Entries {
+			for what, text := range map[string]string{"what was seen": e.Seen, "next step": e.Next} {
+				if found := pointsAway.FindString(Plain(text)); found != "" {
+					t.Errorf("%s, %s: %s %q says %q and cannot be read without its table: say it whole", s.Title, e.Reason, what, text, found)
+				}
+			}
+			if e.Next == "" {
+				t.Errorf("%s, %s has no next step: say none where there is nothing to do", s.Title, e.Reason)
+			}
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
@@ -45,10 +46,14 @@ func explainSetting(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.Com
 	}
 	seen, next := reasonText(s)
 	lines = append(lines, [2]string{"why", seen}, [2]string{"seen", s.Message})
-	for _, warning := range s.Warnings {
+	var steps []string
+	for _, warning := range worstFirst(s.Warnings) {
 		e := entry(warning, "Warnings")
 		lines = append(lines, [2]string{"warning", warning + ": " + reasons.Plain(e.Seen)})
-		next = cmp.Or(next, reasons.Plain(e.Next))
+		steps = append(steps, warning+": "+reasons.Plain(e.Next))
+	}
+	if next != "" {
+		steps = append(steps, next)
 	}
 	lines = append(lines, [2]string{"library", LibraryBuilds(nodes)})
 	for _, text := range disagreeing(s, nodes) {
@@ -57,9 +62,18 @@ func explainSetting(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.Com
 	for i := range group.Status.Advice {
 		if a := &group.Status.Advice[i]; a.Name == s.Name || strings.HasPrefix(a.Name, s.Name+"/") {
 			lines = append(lines, [2]string{"worth it", strings.TrimSpace(strings.TrimPrefix(strings.TrimPrefix(a.Name, s.Name), "/") + " " + string(a.State) + ": " + a.Message)})
+			if step := adviceStep(s, a); step != "" {
+				steps = append(steps, step)
+			}
 		}
 	}
-	lines = append(lines, [2]string{"next step", cmp.Or(next, "none")}, [2]string{"more", "docs/reasons.md, " + settingsSection + ", " + s.Reason})
+	if len(steps) == 0 {
+		steps = []string{"none"}
+	}
+	for _, step := range steps {
+		lines = append(lines, [2]string{"next step", step})
+	}
+	lines = append(lines, [2]string{"more", "docs/reasons.md, " + settingsSection + ", " + s.Reason})
 	for _, l := range lines {
 		if strings.TrimSpace(l[1]) == "" {
 			continue
@@ -69,6 +83,43 @@ func explainSetting(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.Com
 		}
 	}
 	return nil
+}
+
+// worstFirst are warnings with the one in front that makes results wrong without an error.
+func worstFirst(warnings []string) []string {
+	out := slices.Clone(warnings)
+	slices.SortStableFunc(out, func(a, b string) int {
+		rank := func(word string) int {
+			if word == v1alpha1.WarningTailHazard {
+				return 0
+			}
+			return 1
+		}
+		return cmp.Compare(rank(a), rank(b))
+	})
+	return out
+}
+
+// adviceStep is what to do by the A/B numbers; empty where they ask for nothing, or the setting does not act.
+func adviceStep(s *v1alpha1.SettingStatus, a *v1alpha1.SettingAdvice) string {
+	acts := s.Effective == v1alpha1.EffectiveInEffect || s.Effective == v1alpha1.EffectivePartial
+	const published = "; what publish.choice WhereWorthIt publishes has it so"
+	switch {
+	case !acts || a.Recommend == "" || a.Recommend == "on" || overMost(a.Recommend, s.MaxBytes):
+		return ""
+	case a.Recommend != "off":
+		return "by the numbers set " + a.Recommend + published
+	case strings.HasPrefix(s.Name, "dda."):
+		return "by the numbers switch it off: dda.mode Disabled" + published
+	}
+	return "by the numbers switch it off: name in lowPrecision.collectives only the others" + published
+}
+
+// overMost says whether a recommended limit, "name=bytes", lies over what another gate lets the setting have anyhow.
+func overMost(recommend string, most *int64) bool {
+	_, value, _ := strings.Cut(recommend, "=")
+	limit, err := strconv.ParseInt(value, 10, 64)
+	return err == nil && most != nil && limit > *most
 }
 
 // labelled prints "  label      text" with the text wrapped under itself.
@@ -113,7 +164,8 @@ func reasonText(s *v1alpha1.SettingStatus) (seen, next string) {
 		// The page's words are for settings that act on nothing that was measured.
 		switch s.Reason {
 		case v1alpha1.SettingReasonAboveThreshold:
-			seen, next = "it acts on a part of the measured sizes only; the others are above the largest size of the feature", ""
+			seen, next = "it acts on a part of the measured sizes only; the others are above the largest size of the feature",
+				"to have it for larger messages, too, raise the limit that is named: dda.allReduceFlatMaxBytes or dda.allReduceTreeMaxBytes"
 		case v1alpha1.SettingReasonBelowThreshold:
 			seen, next = "it acts on a part of the measured sizes only; the others are below the least size of the feature", ""
 		default:

@@ -1,0 +1,88 @@
+package report
+
+import (
+	"strings"
+	"testing"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/reasons"
+)
+
+// explained is what Explain prints of one setting, its lines joined.
+func explained(t *testing.T, s v1alpha1.SettingStatus, advice ...v1alpha1.SettingAdvice) string {
+	t.Helper()
+	var b strings.Builder
+	group := &v1alpha1.CommGroup{Status: v1alpha1.CommGroupStatus{Advice: advice}}
+	if err := Explain(&b, group, nil, []v1alpha1.SettingStatus{s}); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(strings.Fields(b.String()), " ")
+}
+
+func nextSteps(text string) []string {
+	before, _, _ := strings.Cut(text, " more docs/")
+	return strings.Split(before, " next step ")[1:]
+}
+
+// TestExplainEveryWarningHasItsNextStep: none is dropped, and the one that makes results wrong without an error comes first.
+func TestExplainEveryWarningHasItsNextStep(t *testing.T) {
+	warnings := []string{v1alpha1.WarningOverflow, v1alpha1.WarningTailHazard, v1alpha1.WarningUnderflow}
+	for _, effective := range []v1alpha1.EffectiveState{v1alpha1.EffectiveInEffect, v1alpha1.EffectivePartial} {
+		steps := nextSteps(explained(t, v1alpha1.SettingStatus{Name: "lowPrecision.AllReduce", Requested: "Preferred", Effective: effective,
+			Reason: v1alpha1.SettingReasonBelowThreshold, Verified: v1alpha1.VerifiedConfirmed, Warnings: warnings}))
+		if len(steps) != len(warnings) || !strings.HasPrefix(steps[0], v1alpha1.WarningTailHazard+": ") {
+			t.Fatalf("%s: next steps %q, expected %d, %s first", effective, steps, len(warnings), v1alpha1.WarningTailHazard)
+		}
+		for _, w := range warnings {
+			if want := w + ": " + reasons.Plain(entry(w, "Warnings").Next); !strings.Contains(strings.Join(steps, "\n"), want) {
+				t.Errorf("%s: next steps %q lack %q", effective, steps, want)
+			}
+		}
+	}
+}
+
+// TestExplainSaysWhatAdviceAsksFor: a setting that loses by the numbers has switching it off as a next step, one that wins none.
+func TestExplainSaysWhatAdviceAsksFor(t *testing.T) {
+	for name, tc := range map[string]struct {
+		setting, recommend, want string
+		effective                v1alpha1.EffectiveState
+	}{
+		"FP8 loses":   {"lowPrecision.AllGather", "off", "lowPrecision.collectives", v1alpha1.EffectivePartial},
+		"DDA loses":   {"dda.AllReduce", "off", "dda.mode Disabled", v1alpha1.EffectivePartial},
+		"a limit":     {"dda.AllReduce", "dda.allReduceTreeMaxBytes=1048576", "set dda.allReduceTreeMaxBytes=1048576", v1alpha1.EffectiveInEffect},
+		"wins":        {"lowPrecision.AllReduce", "on", "none", v1alpha1.EffectiveInEffect},
+		"acts on not": {"dda.AllGather", "off", reasons.Plain(entry(v1alpha1.SettingReasonNotBuilt, settingsSection).Next), v1alpha1.EffectiveNotInEffect},
+	} {
+		reason := v1alpha1.SettingReasonActive
+		if tc.effective == v1alpha1.EffectiveNotInEffect {
+			reason = v1alpha1.SettingReasonNotBuilt
+		}
+		steps := nextSteps(explained(t, v1alpha1.SettingStatus{Name: tc.setting, Requested: "Preferred", Effective: tc.effective, Reason: reason, Verified: v1alpha1.VerifiedConfirmed},
+			v1alpha1.SettingAdvice{Name: tc.setting + "/BFloat16", Recommend: tc.recommend}))
+		if len(steps) != 1 || !strings.Contains(steps[0], tc.want) {
+			t.Errorf("%s: next steps %q, expected one with %q", name, steps, tc.want)
+		}
+	}
+}
+
+// TestExplainRecommendsNoLimitThatAnotherGateHides: raising it would change nothing.
+func TestExplainRecommendsNoLimitThatAnotherGateHides(t *testing.T) {
+	most := int64(16<<20 - 1)
+	steps := nextSteps(explained(t, v1alpha1.SettingStatus{Name: "dda.AllReduce", Effective: v1alpha1.EffectivePartial, Reason: v1alpha1.SettingReasonTakenByFP8, MaxBytes: &most,
+		Verified: v1alpha1.VerifiedConfirmed}, v1alpha1.SettingAdvice{Name: "dda.AllReduce/BFloat16", Recommend: "dda.allReduceTreeMaxBytes=16777216"}))
+	if len(steps) != 1 || strings.Contains(steps[0], "allReduceTreeMaxBytes") {
+		t.Errorf("next steps %q, expected FP8's settings only", steps)
+	}
+}
+
+// TestExplainNamesTheGateThatStopsASize: where FP8 takes the call, DDA's own limit is not blamed.
+func TestExplainNamesTheGateThatStopsASize(t *testing.T) {
+	text := explained(t, v1alpha1.SettingStatus{Name: "dda.AllReduce", Requested: "Preferred", Effective: v1alpha1.EffectivePartial, Reason: v1alpha1.SettingReasonTakenByFP8,
+		Verified: v1alpha1.VerifiedConfirmed, Message: "not for all sizes and datatypes: from 16777216 bytes FP8 takes the call before DDA; AllReduce 1024 B"})
+	if !strings.Contains(text, "FP8 takes the call before DDA") || strings.Contains(text, "largest size of the feature") {
+		t.Errorf("explained as\n%s\nexpected FP8 as what stops the other sizes", text)
+	}
+	if steps := nextSteps(text); len(steps) != 1 || !strings.Contains(steps[0], "lowPrecision") {
+		t.Errorf("next steps %q, expected FP8's settings", steps)
+	}
+}
