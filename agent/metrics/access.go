@@ -20,22 +20,30 @@ const (
 	// allowedFor and deniedFor are how long an answer of the API server holds: a right that was taken away ends within a minute.
 	allowedFor = time.Minute
 	deniedFor  = 10 * time.Second
-	// maxAnswers bounds the answers that are kept.
+	// knownFor is how long a token that was let in has its own places for the next question: longer than any interval of scrapes.
+	knownFor = time.Hour
+	// maxAnswers bounds the answers that are kept, those that let in and those that refuse each.
 	maxAnswers = 256
 	// maxReviews bounds the questions to the API server at one time: strangers shall not make the agents flood it.
-	maxReviews     = 4
-	reviewDeadline = 10 * time.Second
+	maxReviews = 4
+	// maxRenewals bounds those for tokens that were let in before: strangers do not keep them waiting.
+	maxRenewals = 2
+	// reviewDeadline is for a place and the answer.
+	reviewDeadline = 8 * time.Second
 )
 
 // access lets those in whom the API server knows by their token and gives the right to get the path.
 type access struct {
-	api     client.Client
-	answers *cache.LRUExpireCache
-	reviews chan struct{}
+	api client.Client
+	// Refusals are kept apart, so that strangers with ever new tokens do not push out those who are let in.
+	allowed, refused, known *cache.LRUExpireCache
+	reviews, renewals       chan struct{}
+	deadline                time.Duration
 }
 
 func newAccess(api client.Client, clk clock.PassiveClock) *access {
-	return &access{api: api, answers: cache.NewLRUExpireCacheWithClock(maxAnswers, clk), reviews: make(chan struct{}, maxReviews)}
+	kept := func() *cache.LRUExpireCache { return cache.NewLRUExpireCacheWithClock(maxAnswers, clk) }
+	return &access{api: api, allowed: kept(), refused: kept(), known: kept(), reviews: make(chan struct{}, maxReviews), renewals: make(chan struct{}, maxRenewals), deadline: reviewDeadline}
 }
 
 // question is who asks for what. The token itself is not kept.
@@ -50,19 +58,15 @@ type answer struct {
 	message string
 }
 
-func (a answer) holds() time.Duration {
-	if a.status == http.StatusOK {
-		return allowedFor
-	}
-	return deniedFor
-}
-
 var errBusy = errors.New("too many requests whose token is not known yet; ask again")
 
 // guard answers for the next handler where access is not given.
 func (a *access) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		got, err := a.ask(r.Context(), r.Header.Get("Authorization"), r.URL.Path)
+		if err != nil || got.status != http.StatusOK {
+			w.Header().Set("Connection", "close") // whoever is not let in keeps no connection
+		}
 		switch {
 		case errors.Is(err, errBusy):
 			http.Error(w, err.Error(), http.StatusTooManyRequests)
@@ -94,22 +98,34 @@ func (a *access) ask(ctx context.Context, header, path string) (answer, error) {
 		return answer{http.StatusUnauthorized, "No bearer token: send the token of an account that may get " + path + "."}, nil
 	}
 	key := question{sha256.Sum256([]byte(token)), path}
-	if known, ok := a.answers.Get(key); ok {
-		return known.(answer), nil
+	for _, answers := range []*cache.LRUExpireCache{a.allowed, a.refused} {
+		if known, ok := answers.Get(key); ok {
+			return known.(answer), nil
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.deadline)
+	defer cancel()
+	places := a.reviews
+	if _, ok := a.known.Get(key); ok {
+		places = a.renewals
 	}
 	select {
-	case a.reviews <- struct{}{}:
-		defer func() { <-a.reviews }()
-	default:
+	case places <- struct{}{}:
+		defer func() { <-places }()
+	case <-ctx.Done():
 		return answer{}, errBusy
 	}
-	ctx, cancel := context.WithTimeout(ctx, reviewDeadline)
-	defer cancel()
 	got, err := a.review(ctx, token, path)
 	if err != nil {
 		return answer{}, err // no answer is none: it is not kept
 	}
-	a.answers.Add(key, got, got.holds())
+	if got.status == http.StatusOK {
+		a.allowed.Add(key, got, allowedFor)
+		a.known.Add(key, struct{}{}, knownFor)
+	} else {
+		a.refused.Add(key, got, deniedFor)
+		a.known.Remove(key)
+	}
 	return got, nil
 }
 

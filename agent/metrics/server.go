@@ -28,8 +28,8 @@ const Path = "/metrics"
 const (
 	readDeadline  = 5 * time.Second
 	writeDeadline = 20 * time.Second // a review and a scrape
-	idleDeadline  = 2 * time.Minute
-	maxHeader     = 32 << 10 // a token is some KiB
+	idleDeadline  = 2 * time.Minute  // of those that were let in: others' connections are closed with the answer
+	maxHeader     = 32 << 10         // a token is some KiB
 	maxScrapes    = 4
 )
 
@@ -106,7 +106,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		IdleTimeout: idleDeadline, MaxHeaderBytes: maxHeader, TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
-	err := server.Serve(tls.NewListener(listener, s.tls))
+	err := server.Serve(tls.NewListener(Bounded(listener), s.tls))
 	cancel()
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil

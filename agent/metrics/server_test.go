@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -127,14 +128,16 @@ func TestAnswersHoldForATime(t *testing.T) {
 	step(2*time.Second, true, http.StatusOK, 3)
 }
 
-// TestStrangersDoNotFlood: only so many questions are open at once, the others are told to come again, and a known token is
-// answered all the same.
+// TestStrangersDoNotFlood: only so many questions are open at once, the others wait and are told to come again, and a known token is
+// answered all the same, also where its answer has to be renewed.
 func TestStrangersDoNotFlood(t *testing.T) {
 	api := &reviewer{allowed: true}
-	a := newAccess(api, clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
+	clk := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+	a := newAccess(api, clk)
 	if got := status(t, a, "Bearer good"); got != http.StatusOK {
 		t.Fatalf("HTTP %d", got)
 	}
+	a.deadline = time.Hour
 	api.hold, api.came = make(chan struct{}), make(chan struct{}, 2*maxReviews+1)
 	var wg sync.WaitGroup
 	for i := range maxReviews {
@@ -147,16 +150,129 @@ func TestStrangersDoNotFlood(t *testing.T) {
 	for range maxReviews { // each took its place and keeps it until the hold ends
 		<-api.came
 	}
+	a.deadline = time.Millisecond
 	if got := status(t, a, "Bearer one-more"); got != http.StatusTooManyRequests {
 		t.Errorf("one more stranger: HTTP %d", got)
 	}
 	if got := status(t, a, "Bearer good"); got != http.StatusOK {
 		t.Errorf("a known token among strangers: HTTP %d", got)
 	}
+	a.deadline = time.Hour
+	clk.SetTime(clk.Now().Add(allowedFor + time.Second))
+	renewed := make(chan answer, 1)
+	go func() {
+		got, _ := a.ask(context.Background(), "Bearer good", Path)
+		renewed <- got
+	}()
+	<-api.came // it has a place though strangers have all of theirs
+	waits := make(chan answer, 1)
+	go func() {
+		got, _ := a.ask(context.Background(), "Bearer good", "/other")
+		waits <- got
+	}()
 	close(api.hold)
 	wg.Wait()
+	if got := <-renewed; got.status != http.StatusOK {
+		t.Errorf("a known token whose answer has to be renewed among strangers: HTTP %d", got.status)
+	}
+	if got := <-waits; got.status != http.StatusOK {
+		t.Errorf("a token that waits for a place: HTTP %d", got.status)
+	}
 	if got := status(t, a, "Bearer one-more"); got != http.StatusUnauthorized {
 		t.Errorf("one more stranger later: HTTP %d", got)
+	}
+}
+
+// However many tokens strangers try, whoever is let in is not asked about anew.
+func TestStrangersDoNotPushOutTheKnown(t *testing.T) {
+	api := &reviewer{allowed: true}
+	a := newAccess(api, clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
+	for i := range maxAnswers + 2 {
+		if got := status(t, a, "Bearer good"); got != http.StatusOK || api.asked != i+1 {
+			t.Fatalf("after %d strangers: HTTP %d and %d questions", i, got, api.asked)
+		}
+		if got := status(t, a, fmt.Sprintf("Bearer junk%d", i)); got != http.StatusUnauthorized {
+			t.Fatalf("a stranger: HTTP %d", got)
+		}
+	}
+	// The same without the known one's being used in between.
+	for i := range maxAnswers + 2 {
+		_ = status(t, a, fmt.Sprintf("Bearer more%d", i))
+	}
+	asked := api.asked
+	if got := status(t, a, "Bearer good"); got != http.StatusOK || api.asked != asked {
+		t.Errorf("after many strangers: HTTP %d and %d more questions", got, api.asked-asked)
+	}
+}
+
+// Whoever is not let in keeps no connection, and no address has more than its share of them.
+func TestConnectionsAreBounded(t *testing.T) {
+	address := serve(t, &reviewer{allowed: true}, "")
+	if response, _ := get(t, http.MethodGet, "https://"+address+Path, ""); !response.Close {
+		t.Error("the connection of one without a token stays open")
+	}
+	inner, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := Bounded(inner)
+	t.Cleanup(func() { _ = l.Close() })
+	accepted := make(chan net.Conn)
+	go func() {
+		defer close(accepted)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			accepted <- c
+		}
+	}()
+	dial := func() net.Conn {
+		t.Helper()
+		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", inner.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	var first net.Conn
+	for range maxOfPeer {
+		_ = dial()
+		c := <-accepted
+		t.Cleanup(func() { _ = c.Close() })
+		first = c
+	}
+	if _, err := dial().Read(make([]byte, 1)); err == nil {
+		t.Error("one connection more was not closed")
+	}
+	for range 2 { // the second close counts no more
+		_ = first.Close()
+	}
+	_ = dial()
+	c := <-accepted
+	_ = c.Close()
+	if b := l.(*bounded); b.all != maxOfPeer-1 || b.open["127.0.0.1"] != maxOfPeer-1 {
+		t.Errorf("%d connections are counted, %v by address", b.all, b.open)
+	}
+}
+
+// The bound over all addresses holds too.
+func TestConnectionsOfAllAreBounded(t *testing.T) {
+	b := Bounded(nil).(*bounded)
+	taken := 0
+	for i := range 2 * maxConnections {
+		if b.take(fmt.Sprintf("10.0.0.%d", i)) {
+			taken++
+		}
+	}
+	if taken != maxConnections || b.take("10.0.0.0") {
+		t.Errorf("%d connections were taken, want %d", taken, maxConnections)
+	}
+	b.give("10.0.0.0")
+	if !b.take("10.1.0.0") {
+		t.Error("one that ended makes no place for the next")
 	}
 }
 

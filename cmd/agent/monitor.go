@@ -146,7 +146,7 @@ func runMonitor(ctx context.Context, f monitorFlags) error {
 			return fmt.Errorf("health endpoint: %w: choose another --health-port", err)
 		}
 		go func() {
-			served <- health.Serve(ctx, listener)
+			served <- health.Serve(ctx, metrics.Bounded(listener))
 			cancel() // without its probe the pod would be restarted anyway, and nobody would know why
 		}()
 	}
