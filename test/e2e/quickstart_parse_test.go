@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -61,5 +62,22 @@ func TestReadmeHasQuickstart(t *testing.T) {
 	}
 	if !strings.HasPrefix(commands[0], "helm install ") {
 		t.Errorf("the quickstart begins with %q, expected helm install", commands[0])
+	}
+	// Only the operator's own command ends with a run that failed, and says why; kubectl wait sits out its time.
+	block := strings.Join(commands, "\n")
+	if !strings.Contains(block, "kubectl commgroup wait ") || strings.Contains(block, "kubectl wait ") {
+		t.Errorf("the quickstart waits otherwise than by kubectl commgroup wait:\n%s", block)
+	}
+	// What the block uses, the text before it says how to come by.
+	before, _, _ := strings.Cut(string(readme), quickstartMark)
+	for _, use := range regexp.MustCompile(`\$([A-Z_]+)`).FindAllStringSubmatch(block, -1) {
+		if !strings.Contains(before, use[1]+"=") {
+			t.Errorf("the quickstart uses %s, and nothing before it sets that", use[0])
+		}
+	}
+	for _, need := range []string{"make build images", "amd.com/gpu", "feature.node.kubernetes.io/amd-gpu", "pod-security.kubernetes.io/enforce=privileged"} {
+		if !strings.Contains(before, need) {
+			t.Errorf("README says nothing of %s before the quickstart, which does not work without it", need)
+		}
 	}
 }

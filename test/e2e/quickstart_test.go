@@ -21,6 +21,9 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
+// imageRegistry is what an image's name without a registry means: the nodes were given the product's images by such names.
+const imageRegistry = "docker.io/library"
+
 // testQuickstart runs the README's quickstart word for word, as a person's shell would, and then takes all of it away again.
 func testQuickstart(t *testing.T, e *env) {
 	readme, err := os.ReadFile(filepath.Join(e.Repo, "README.md"))
@@ -36,8 +39,8 @@ func testQuickstart(t *testing.T, e *env) {
 	for _, c := range commands {
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), runDeadline)
-		// ROCM_IMAGE is the one thing that the quickstart asks of its reader.
-		last, err = e.try(ctx, "", "sh", "-c", "export ROCM_IMAGE="+runtimeImage+"; "+c)
+		// What the quickstart asks of its reader: the images that the nodes were given, and where they are.
+		last, err = e.try(ctx, "", "sh", "-c", "export ROCM_IMAGE="+runtimeImage+" REGISTRY="+imageRegistry+"; "+c)
 		cancel()
 		if err != nil {
 			t.Fatal(err)
