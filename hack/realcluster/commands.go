@@ -38,7 +38,7 @@ func locked(dir string, f func(cluster.State) error) error {
 
 func newCheckCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "check", Short: "Say whether this machine can run such a cluster; exit status 1 and the reason where it cannot", Args: cobra.NoArgs,
+		Use: "check", Short: "Say whether this machine can run such a cluster; exit status 1 and the reason where it cannot, 2 where another cluster is in the way", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return host.Check(cmd.Context()) },
 	}
 }

@@ -4,12 +4,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"rcclx.io/commgroup-operator/hack/realcluster/host"
 )
 
 func main() { os.Exit(run()) }
@@ -24,6 +27,9 @@ func run() int {
 	root.AddCommand(newCheckCommand(), newUpCommand(), newLoadCommand(), newStatusCommand(), newKubeconfigCommand(), newDownCommand(), newNodeCommand())
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "realcluster:", err)
+		if errors.As(err, new(host.InTheWayError)) {
+			return 2
+		}
 		return 1
 	}
 	return 0

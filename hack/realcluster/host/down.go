@@ -87,17 +87,16 @@ func leftovers(state cluster.State, plan Plan) ([]string, error) {
 		note("/sys/class/net/" + n.Veth)
 	}
 	note("/sys/class/net/" + plan.Bridge)
+	if plan.Fabric != "" {
+		note(plan.Fabric)
+	}
 	note(state.Dir)
 	for line := range strings.Lines(string(mounts)) {
 		if strings.Contains(line, state.Dir) {
 			left = append(left, "mount "+strings.TrimSpace(line))
 		}
 	}
-	table, err := os.ReadFile("/proc/net/route")
-	if err != nil {
-		return nil, err
-	}
-	found, err := routes(string(table))
+	found, err := machineRoutes()
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"crypto/rand"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -15,7 +16,7 @@ import (
 
 // testPlan uses other names and addresses than a cluster, which may run at the same time.
 func testPlan() Plan {
-	return Plan{Bridge: "cg-test", Gateway: netip.MustParseAddr("10.79.0.1"), Bits: 24, Nodes: []NodePlan{
+	return Plan{Fabric: cluster.SharedMemoryPrefix + rand.Text(), Bridge: "cg-test", Gateway: netip.MustParseAddr("10.79.0.1"), Bits: 24, Nodes: []NodePlan{
 		{Name: "test-node-0", IP: netip.MustParseAddr("10.79.0.11"), Veth: "cg-test-0", PodSubnet: netip.MustParsePrefix("10.80.1.0/24"), Cgroup: "/commgroup-e2e-test-0"},
 		{Name: "test-node-1", IP: netip.MustParseAddr("10.79.0.12"), Veth: "cg-test-1", PodSubnet: netip.MustParsePrefix("10.80.2.0/24"), Cgroup: "/commgroup-e2e-test-1"},
 	}}
@@ -41,6 +42,13 @@ func TestDownRemovesWhatWasMade(t *testing.T) {
 	if err := checkGroups(hierarchies(string(mounts))); err != nil {
 		t.Skip(err)
 	}
+	found, err := machineRoutes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := conflict(found, "10.79.0.0/24", "10.80.0.0/16"); c != "" {
+		t.Skip(c)
+	}
 	plan := testPlan()
 	for name, nodes := range map[string]int{"before the bridge": -1, "after the bridge": 0, "after one node": 1, "after all": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -55,6 +63,11 @@ func TestDownRemovesWhatWasMade(t *testing.T) {
 			}
 			if nodes >= 0 {
 				if err := makeBridge(t.Context(), state, plan); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if nodes > 0 {
+				if err := makeFabric(plan); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -16,16 +16,27 @@ import (
 	"rcclx.io/commgroup-operator/hack/simcluster/cluster"
 )
 
-const commandDeadline = 30 * time.Second
+const (
+	commandDeadline = 30 * time.Second
+	// loadDeadline is what a node gets to unpack an image, with the others on one disk.
+	loadDeadline = 5 * time.Minute
+)
 
 func trimLine(s string) string { return strings.TrimRight(s, "\n") }
 
 // command runs a program; the error has what it printed.
 func command(ctx context.Context, program string, args ...string) error {
-	ctx, cancel := context.WithTimeout(ctx, commandDeadline)
+	return commandWithin(ctx, commandDeadline, program, args...)
+}
+
+func commandWithin(ctx context.Context, deadline time.Duration, program string, args ...string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, deadline, fmt.Errorf("it did not end within %s", deadline))
 	defer cancel()
 	out, err := exec.CommandContext(ctx, program, args...).CombinedOutput()
 	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
 		return fmt.Errorf("%s %s: %w: %s", program, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
 	}
 	return nil
@@ -78,9 +89,18 @@ func littleEndian(text string) (netip.Addr, error) {
 	return netip.AddrFrom4([4]byte{byte(n), byte(n >> 8), byte(n >> 16), byte(n >> 24)}), nil
 }
 
-// conflict names a route of the machine that the cluster's networks would hide.
-func conflict(machine []netip.Prefix) string {
-	for _, ours := range []string{nodeNetwork, podNetwork, serviceNetwork} {
+// machineRoutes are the networks that the machine has routes to.
+func machineRoutes() ([]netip.Prefix, error) {
+	table, err := os.ReadFile("/proc/net/route")
+	if err != nil {
+		return nil, err
+	}
+	return routes(string(table))
+}
+
+// conflict names a route of the machine that these networks would hide.
+func conflict(machine []netip.Prefix, networks ...string) string {
+	for _, ours := range networks {
 		for _, theirs := range machine {
 			if theirs.Overlaps(netip.MustParsePrefix(ours)) {
 				return fmt.Sprintf("this machine has a route to %s, and the cluster would use %s", theirs, ours)

@@ -22,15 +22,31 @@ func TestRoutes(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("routes are %v, %v; expected %v", got, err, want)
 	}
-	if c := conflict(got); !strings.Contains(c, "10.77.0.0/24") {
+	if c := conflict(got, nodeNetwork); !strings.Contains(c, "10.77.0.0/24") {
 		t.Errorf("the conflict is %q, expected one with the nodes' network", c)
 	}
-	if c := conflict(want[:1]); c != "" {
+	if c := conflict(want[:1], nodeNetwork, podNetwork, serviceNetwork); c != "" {
 		t.Errorf("10.0.0.0/24 conflicts: %s", c)
 	}
 	for _, bad := range []string{"h\neth0 00000000 0\n", "h\neth0 x 0 0 0 0 0 0 0\n", "h\neth0 00000000 0 0 0 0 0 FFFFFFFFFF 0\n"} {
 		if got, err := routes(bad); err == nil {
 			t.Errorf("%q was taken as %v", bad, got)
+		}
+	}
+}
+
+// TestForwardPolicyThatSeparatesNodesIsNamed: else the cluster comes up, and a run over its nodes waits until its deadline.
+func TestForwardPolicyThatSeparatesNodesIsNamed(t *testing.T) {
+	const docker = "-P FORWARD DROP\n-A FORWARD -j DOCKER-USER\n-A FORWARD -i docker0 -o docker0 -j ACCEPT\n"
+	for _, c := range []struct{ name, filter, rules, want string }{
+		{"Docker", "1\n", docker, "policy DROP"},
+		{"Docker, and bridges are not filtered", "0\n", docker, ""},
+		{"Docker without br_netfilter", "", docker, ""},
+		{"Docker, and a person allowed the nodes", "1\n", strings.Replace(docker, "\n", "\n-A FORWARD -i cg-e2e -o cg-e2e -j ACCEPT\n", 1), ""},
+		{"nothing", "1\n", "-P FORWARD ACCEPT\n", ""},
+	} {
+		if got := forwardRefuses(c.filter, c.rules); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q, expected %q in it", c.name, got, c.want)
 		}
 	}
 }

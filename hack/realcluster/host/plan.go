@@ -2,6 +2,7 @@
 package host
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,6 +38,8 @@ type Plan struct {
 	Gateway netip.Addr
 	Bits    int
 	Nodes   []NodePlan
+	// Fabric is the folder in memory that the nodes share.
+	Fabric string
 }
 
 // NodePlan is a node's part.
@@ -56,7 +59,7 @@ func NewPlan(n int) (Plan, error) {
 		return Plan{}, fmt.Errorf("%d nodes asked for: 1 to %d", n, MaxNodes)
 	}
 	nodes := netip.MustParsePrefix(nodeNetwork)
-	p := Plan{Bridge: bridgeName, Gateway: nodes.Addr().Next(), Bits: nodes.Bits()}
+	p := Plan{Bridge: bridgeName, Gateway: nodes.Addr().Next(), Bits: nodes.Bits(), Fabric: cluster.SharedMemoryPrefix + rand.Text()}
 	address := nodes.Addr().As4()
 	subnet := netip.MustParsePrefix(podNetwork).Addr().As4()
 	for i := range n {

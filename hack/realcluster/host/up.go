@@ -78,16 +78,12 @@ func Up(ctx context.Context, o Options) error {
 	if err := cluster.WriteInlineKubeconfig(proxy, cp.Server, cp.PKI, "kube-proxy"); err != nil {
 		return err
 	}
-	fabric, err := os.MkdirTemp(filepath.Dir(cluster.SharedMemoryPrefix), filepath.Base(cluster.SharedMemoryPrefix))
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(os.WriteFile(o.State.Path("shm-dir"), []byte(fabric), 0o644), os.Chmod(fabric, 0o1777|os.ModeSticky)); err != nil {
+	if err := makeFabric(plan); err != nil {
 		return err
 	}
 	began := time.Now()
 	for i := range plan.Nodes {
-		if err := startNode(ctx, o, cp, plan, i, fabric); err != nil {
+		if err := startNode(ctx, o, cp, plan, i); err != nil {
 			return fmt.Errorf("node %s: %w", plan.Nodes[i].Name, err)
 		}
 	}
@@ -113,11 +109,20 @@ func Claim(state cluster.State, plan Plan) error {
 	if err := state.Claim(); err != nil {
 		return err
 	}
-	return plan.Save(state)
+	// The control plane's part of down removes the folder that this file names.
+	return errors.Join(os.WriteFile(state.Path("shm-dir"), []byte(plan.Fabric), 0o644), plan.Save(state))
+}
+
+// makeFabric makes the folder that every node's containers may write to.
+func makeFabric(plan Plan) error {
+	if err := os.Mkdir(plan.Fabric, 0o700); err != nil {
+		return err
+	}
+	return os.Chmod(plan.Fabric, 0o777|os.ModeSticky)
 }
 
 // startNode starts a node's first process in namespaces of its own, plugs in its cable and lets it go on.
-func startNode(ctx context.Context, o Options, cp *cluster.ControlPlane, plan Plan, index int, fabric string) error {
+func startNode(ctx context.Context, o Options, cp *cluster.ControlPlane, plan Plan, index int) error {
 	n := plan.Nodes[index]
 	dir := o.State.Path("nodes", n.Name)
 	c := realnode.Config{
@@ -125,7 +130,7 @@ func startNode(ctx context.Context, o Options, cp *cluster.ControlPlane, plan Pl
 		PodSubnet: n.PodSubnet.String(), ClusterSubnet: podNetwork, ClusterDNS: dnsAddress, Routes: map[string]string{},
 		CgroupRoot: n.Cgroup, GPUs: o.GPUs, PauseImage: o.PauseImage,
 		Root: filepath.Join(dir, "mount"), Tree: o.State.NodeRoot(n.Name), Var: filepath.Join(dir, "var"), Settings: filepath.Join(dir, "settings"),
-		Logs: filepath.Join(o.State.LogDir(), n.Name), Binaries: o.Binaries, CNI: o.CNI, Fabric: fabric,
+		Logs: filepath.Join(o.State.LogDir(), n.Name), Binaries: o.Binaries, CNI: o.CNI, Fabric: plan.Fabric,
 		Kubeconfig: filepath.Join(dir, "kubeconfig"), Proxy: o.State.Path("pki", "kube-proxy.kubeconfig"),
 		CertFile: cp.PKI.CertFile("node-" + n.Name), KeyFile: cp.PKI.KeyFile("node-" + n.Name), CAFile: cp.PKI.CertFile("ca"),
 	}
@@ -184,7 +189,7 @@ func (o Options) launch(ctx context.Context, plan Plan, n NodePlan, config strin
 	defer func() { _ = out.Close() }()
 	cmd := exec.Command(o.Executable, "node", "--config", config)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Dir = in, logFile, logFile, "/"
-	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setsid: true, Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
 	}
@@ -358,7 +363,7 @@ func Load(ctx context.Context, state cluster.State, archives []string) error {
 				return
 			}
 			for _, archive := range archives {
-				if err := command(ctx, "ctr", "--address", containerdOf(r), "--namespace", "k8s.io", "images", "import", archive); err != nil {
+				if err := commandWithin(ctx, loadDeadline, "ctr", "--address", containerdOf(r), "--namespace", "k8s.io", "images", "import", archive); err != nil {
 					results <- fmt.Errorf("load %s into %s: %w", archive, n.Name, err)
 					return
 				}

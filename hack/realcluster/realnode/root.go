@@ -50,6 +50,7 @@ func MakeRoot(c Config) error {
 	r.do("/proc", func() error {
 		return unix.Mount("proc", r.at("/proc"), "proc", unix.MS_NOSUID|unix.MS_NOEXEC|unix.MS_NODEV, "")
 	})
+	r.kernelSettings()
 	r.sys(c)
 	if r.err != nil {
 		return r.err
