@@ -69,7 +69,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 	defer func() { stop() }()
 	for {
 		now, err := os.Stat(filepath.Join(p.config.Dir, kubeletSocket))
-		if err == nil && (registered == nil || !os.SameFile(now, registered)) {
+		if err == nil && (registered == nil || !sameSocket(now, registered)) {
 			stop()
 			if stop, err = p.serve(); err != nil {
 				return err
@@ -91,6 +91,9 @@ func (p *Plugin) Run(ctx context.Context) error {
 		}
 	}
 }
+
+// sameSocket looks at the time, too: a new file often gets the number of the one that was removed.
+func sameSocket(a, b fs.FileInfo) bool { return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) }
 
 func (p *Plugin) serve() (stop func(), err error) {
 	path := filepath.Join(p.config.Dir, socketName)
