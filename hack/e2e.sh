@@ -1,7 +1,8 @@
 #!/bin/bash
 # End-to-end tests on a cluster of three real nodes on this machine: installs the Debian packages that it needs, builds, starts
-# the cluster, runs test/e2e and removes the cluster again, whatever happens. It needs root; where it cannot run it says why and
-# ends with status 0, so that `make test` goes on.
+# the cluster, runs test/e2e and removes the cluster again, whatever happens. It needs root; where the machine cannot run it, it says
+# why and ends with status 0, so that `make test` goes on. A cluster that an earlier run left (KEEP=1, a crash) is ended first; one of
+# somebody else is a failure.
 #   hack/e2e.sh [GO TEST ARGUMENT...]      for example -run TestE2E/Quickstart
 # STATE_DIR is the cluster's folder (.e2e), KEEP=1 leaves it running, REQUIRED=1 makes a skip a failure.
 set -euo pipefail
@@ -26,13 +27,20 @@ skip() {
     exit 0
 }
 
+fail() {
+    echo "test-e2e: $*" >&2
+    exit 1
+}
+
 up=
 tests=
+images=
 finish() {
     status=$?
     trap - EXIT
-    trap '' INT TERM # the end is not cut short
+    trap '' HUP INT TERM # the end is not cut short
     if [ -n "$tests" ]; then kill "$tests" 2>/dev/null || true; fi
+    if [ -n "$images" ]; then rm -rf "$images"; fi
     if [ -n "$up" ]; then
         if [ $status -ne 0 ]; then
             echo "==> what the nodes' own processes said last ($state/logs)"
@@ -49,11 +57,15 @@ finish() {
     exit $status
 }
 trap finish EXIT
+trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
 [ "$(id -u)" = 0 ] || skip "it needs root, for containerd, namespaces and mounts"
 [ "$(uname -s)" = Linux ] || skip "it needs Linux"
+# Until the end, so that no second run takes this one's cluster for one that was left.
+exec 9>"$state.run.lock"
+flock --nonblock 9 || fail "another test-e2e runs with $state (lock $state.run.lock): wait until it is done"
 missing=
 for pair in containerd:containerd ctr:containerd runc:runc buildah:buildah ip:iproute2 iptables:iptables conntrack:conntrack promtool:prometheus prometheus:prometheus; do
     command -v "${pair%:*}" >/dev/null || missing="$missing ${pair#*:}"
@@ -61,16 +73,26 @@ done
 [ -x /usr/lib/cni/bridge ] || missing="$missing containernetworking-plugins"
 if [ -n "$missing" ]; then
     # shellcheck disable=SC2086 # one word a package
-    hack/apt.sh $missing >bin/apt.log 2>&1 || skip "missing:$missing, and installing that failed: $(tail -n 1 bin/apt.log)"
+    hack/apt.sh $missing >bin/apt.log 2>&1 || skip "missing:$missing, and installing that failed (bin/apt.log): $(tail -n 3 bin/apt.log)"
     took "Debian packages installed"
 fi
 
 CGO_ENABLED=0 $go build -trimpath -o bin/ ./hack/realcluster ./hack/realcluster/pause
-why=$(bin/realcluster check 2>&1) || skip "${why#realcluster: }"
+if [ -e "$state" ]; then
+    echo "==> ending the cluster that was left in $state"
+    bin/realcluster down --state-dir "$state" || fail "the cluster that was left in $state could not be ended"
+fi
+result=0
+why=$(bin/realcluster check 2>&1) || result=$?
+case $result in
+0) ;;
+1) skip "${why#realcluster: }" ;; # the machine cannot run it
+*) fail "${why#realcluster: }" ;; # something is in the way
+esac
 
 kube=$(hack/kube/build.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet kube-proxy)
-[ -x bin/helm ] || (cd hack/helm && CGO_ENABLED=0 $go build -trimpath -o "$repo/bin/helm" helm.sh/helm/v4/cmd/helm)
-[ -x bin/kube-state-metrics ] || (cd hack/ksm && CGO_ENABLED=0 $go build -trimpath -o "$repo/bin/kube-state-metrics" k8s.io/kube-state-metrics/v2)
+hack/tool.sh helm >/dev/null
+hack/tool.sh kube-state-metrics >/dev/null
 make --no-print-directory build simrocm
 took "control plane, tools and product built"
 
@@ -79,13 +101,13 @@ images=$(mktemp -d)
 build_images() {
     hack/images/build.sh "$images" && hack/realcluster/images/build.sh "$images" bin/pause bin/simrocm
 }
-build_images || { rm -rf "$images"; exit 1; }
+build_images || exit 1
 took "images built by buildah"
 
+[ ! -e "$state" ] || fail "meanwhile somebody made $state: end that cluster (bin/realcluster down --state-dir $state), then try again"
 up=1
-result=0
-bin/realcluster up --state-dir "$state" --binaries "$kube" --image "$images/pause.tar,$images/rocm-sim.tar,$images/commgroup-manager.tar,$images/commgroup-agent.tar" || result=$?
-rm -rf "$images"
+# Without the lock, which the cluster would else hold as long as it runs.
+bin/realcluster up --state-dir "$state" --binaries "$kube" --image "$images/pause.tar,$images/rocm-sim.tar,$images/commgroup-manager.tar,$images/commgroup-agent.tar" 9>&- || result=$?
 [ $result = 0 ] || exit $result
 took "cluster of three nodes up, images loaded"
 

@@ -4,12 +4,7 @@
 # With --check it changes nothing and fails where a generated file is out of date.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-tool() { # tool NAME PACKAGE: builds a pinned tool once
-  [ -x "bin/$1" ] || (cd hack/tools && go build -o "../../bin/$1" "$2")
-}
-tool controller-gen sigs.k8s.io/controller-tools/cmd/controller-gen
-tool crd-ref-docs github.com/elastic/crd-ref-docs
-[ -x bin/helm ] || (cd hack/helm && CGO_ENABLED=0 go build -o ../../bin/helm helm.sh/helm/v4/cmd/helm)
+for tool in controller-gen crd-ref-docs helm; do hack/tool.sh "$tool" >/dev/null; done
 
 out=.
 if [ "${1:-}" = --check ]; then

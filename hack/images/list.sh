@@ -4,10 +4,10 @@
 # It needs no cluster, and does not look at the caller's own Helm settings.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
-[ -x "$root/bin/helm" ] || (cd "$root/hack/helm" && CGO_ENABLED=0 go build -o "$root/bin/helm" helm.sh/helm/v4/cmd/helm)
+helm=$("$root/hack/tool.sh" helm)
 home=$(mktemp -d)
 trap 'rm -rf "$home"' EXIT
 HELM_CACHE_HOME=$home HELM_CONFIG_HOME=$home HELM_DATA_HOME=$home HELM_PLUGINS=$home KUBECONFIG=/dev/null \
-    "$root/bin/helm" template commgroup "$root/charts/commgroup-operator" --namespace commgroup-system "$@" >"$home/manifests.yaml"
+    "$helm" template commgroup "$root/charts/commgroup-operator" --namespace commgroup-system "$@" >"$home/manifests.yaml"
 cd "$root" # go run looks for the module
 go run ./hack/imagelist <"$home/manifests.yaml"

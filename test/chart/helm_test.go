@@ -28,20 +28,18 @@ const (
 	helmDeadline  = time.Minute
 )
 
-// helmPath is the real Helm, built once where hack/generate.sh has not done so.
+// helmPath is the real Helm, built where it is not there or another version than hack/helm names.
 var helmPath = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(testenv.Root(), "bin", "helm")
-	if _, err := os.Stat(path); err == nil {
-		return path, nil
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), buildDeadline)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", path, "helm.sh/helm/v4/cmd/helm")
-	cmd.Dir, cmd.Env = filepath.Join(testenv.Root(), "hack", "helm"), append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build Helm from hack/helm: %w\n%s", err, out)
+	var problems bytes.Buffer
+	cmd := exec.CommandContext(ctx, filepath.Join(testenv.Root(), "hack", "tool.sh"), "helm")
+	cmd.Stderr = &problems
+	path, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("build Helm from hack/helm: %w\n%s", err, problems.String())
 	}
-	return path, nil
+	return strings.TrimSpace(string(path)), nil
 })
 
 // helm runs Helm apart from any cluster and from the caller's own settings.

@@ -121,19 +121,19 @@ func TestKubeStateMetrics(t *testing.T) {
 	}
 }
 
-// ksmProgram is the real kube-state-metrics, built where it is not there.
+// ksmProgram is the real kube-state-metrics, built where it is not there or another version than hack/ksm names.
 func ksmProgram(t *testing.T) string {
 	t.Helper()
-	program := filepath.Join(testenv.Root(), "bin", "kube-state-metrics")
-	if _, err := os.Stat(program); err == nil {
-		return program
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+	defer cancel()
+	var problems bytes.Buffer
+	build := exec.CommandContext(ctx, filepath.Join(testenv.Root(), "hack", "tool.sh"), "kube-state-metrics")
+	build.Stderr = &problems
+	program, err := build.Output()
+	if err != nil {
+		t.Fatalf("building kube-state-metrics from its module: %v\n%s", err, problems.String())
 	}
-	build := exec.Command("go", "build", "-o", program, "k8s.io/kube-state-metrics/v2")
-	build.Dir = filepath.Join(testenv.Root(), "hack", "ksm")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building kube-state-metrics from its module: %v\n%s", err, out)
-	}
-	return program
+	return strings.TrimSpace(string(program))
 }
 
 func apiServer(t *testing.T) (*envtest.Environment, client.Client) {

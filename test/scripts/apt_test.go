@@ -44,11 +44,11 @@ func sandbox(t *testing.T, scripts, nothing []string) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The machine's own guard against services is left alone.
-		text := strings.ReplaceAll(string(data), "/usr/sbin/policy-rc.d", filepath.Join(root, "policy-rc.d"))
+		// The machine's own guard against services and its units are left alone.
+		text := strings.NewReplacer("/usr/sbin/policy-rc.d", filepath.Join(root, "policy-rc.d"), "/etc/systemd/system", filepath.Join(root, "units")).Replace(string(data))
 		script(t, filepath.Join(root, name), text)
 	}
-	for _, name := range []string{"sh", "bash", "dirname", "mkdir", "rm", "chmod", "tail", "printf", "mktemp"} {
+	for _, name := range []string{"sh", "bash", "dirname", "mkdir", "rm", "chmod", "tail", "printf", "mktemp", "cat", "touch", "flock", "env"} {
 		path, err := exec.LookPath(name)
 		if err != nil {
 			t.Fatal(err)
@@ -97,12 +97,12 @@ func TestOnlyWhatIsMissingIsInstalled(t *testing.T) {
 	needs := []string{"containerd", "ctr", "runc", "buildah", "ip", "iptables", "conntrack", "promtool", "prometheus"}
 	for _, c := range []struct {
 		script, without, want, beside, besideFile string
-		there                                     []string
+		there, args                               []string
 	}{
-		{"hack/e2e.sh", "buildah", "buildah", "containernetworking-plugins", "/usr/lib/cni/bridge", needs},
-		{"hack/e2e.sh", "conntrack", "conntrack", "containernetworking-plugins", "/usr/lib/cni/bridge", needs},
-		{"hack/setup.sh", "gcc", "gcc", "libc6-dev", "/usr/include/stdlib.h", []string{"git", "gcc", "go", "promtool", "apt-get"}},
-		{"hack/setup.sh", "promtool", "prometheus", "libc6-dev", "/usr/include/stdlib.h", []string{"git", "gcc", "go", "promtool", "apt-get"}},
+		{"hack/e2e.sh", "buildah", "buildah", "containernetworking-plugins", "/usr/lib/cni/bridge", needs, nil},
+		{"hack/e2e.sh", "conntrack", "conntrack", "containernetworking-plugins", "/usr/lib/cni/bridge", needs, nil},
+		{"hack/setup.sh", "gcc", "gcc", "libc6-dev", "/usr/include/stdlib.h", []string{"git", "gcc", "go", "apt-get"}, nil},
+		{"hack/setup.sh", "promtool", "prometheus", "none", "/", []string{"prometheus", "promtool", "apt-get"}, []string{"promtool"}},
 	} {
 		t.Run(c.script+"/"+c.without, func(t *testing.T) {
 			var there []string
@@ -113,7 +113,7 @@ func TestOnlyWhatIsMissingIsInstalled(t *testing.T) {
 			}
 			root := sandbox(t, []string{c.script}, there)
 			program(t, filepath.Join(root, "hack", "apt.sh"), `echo "$@" >>`+root+"/asked; echo no; exit 1")
-			out := run(t, root, c.script)
+			out := run(t, root, append([]string{c.script}, c.args...)...)
 			got := asked(t, root)
 			if _, err := os.Stat(c.besideFile); err != nil {
 				got = strings.TrimSpace(strings.ReplaceAll(got, c.beside, ""))
@@ -142,6 +142,66 @@ func TestNothingIsRemovedAndNoServiceStarts(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(root, "policy-rc.d")); err == nil {
 		t.Error("the guard against services stayed")
+	}
+}
+
+// TestGuardAgainstServicesGoesWhateverHappens: with it left, no service of the machine starts any more.
+func TestGuardAgainstServicesGoesWhateverHappens(t *testing.T) {
+	const foreign = "#!/bin/sh\nexit 0\n"
+	for _, c := range []struct{ name, before, install, want string }{
+		{"success", "", "exit 0", ""},
+		{"failure", "", "exit 100", ""},
+		{"HUP", "", "kill -HUP $PPID; exit 100", ""},
+		{"INT", "", "kill -INT $PPID; exit 100", ""},
+		{"TERM", "", "kill -TERM $PPID; exit 100", ""},
+		{"an earlier one was killed", "#!/bin/sh\n# made by hack/apt.sh\nexit 101\n", "exit 0", ""},
+		{"somebody else's", foreign, "exit 0", foreign},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			root := sandbox(t, []string{"hack/apt.sh"}, nil)
+			policy := filepath.Join(root, "policy-rc.d")
+			if c.before != "" {
+				script(t, policy, c.before)
+			}
+			program(t, filepath.Join(root, "path", "apt-get"), `[ -x `+policy+` ] || echo no guard; [ $1 = install ] || exit 0; `+c.install)
+			if out := run(t, root, "hack/apt.sh", "prometheus"); strings.Contains(out, "no guard") {
+				t.Errorf("packages were installed without the guard: %s", out)
+			}
+			if got, _ := os.ReadFile(policy); string(got) != c.want {
+				t.Errorf("afterwards the guard is %q, expected %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestNoServiceStartsAtTheNextBoot: packages enable their services, whether or not they may start them now.
+func TestNoServiceStartsAtTheNextBoot(t *testing.T) {
+	for _, end := range []string{"exit 0", "exit 100", "kill -INT $PPID; exit 100"} {
+		root := sandbox(t, []string{"hack/apt.sh"}, nil)
+		wants := filepath.Join(root, "units", "multi-user.target.wants")
+		program(t, filepath.Join(root, "unit"), ":")
+		link := func(name string) string { return filepath.Join(wants, name) }
+		if err := os.MkdirAll(wants, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(filepath.Join(root, "unit"), link("a-prometheus.service")); err != nil {
+			t.Fatal(err)
+		}
+		ln, err := exec.LookPath("ln")
+		if err != nil {
+			t.Fatal(err)
+		}
+		program(t, filepath.Join(root, "path", "apt-get"), `[ $1 = install ] || exit 0; `+ln+` -s `+root+`/unit `+link("prometheus.service")+"; "+end)
+		out := run(t, root, "hack/apt.sh", "prometheus")
+		if _, err := os.Lstat(link("prometheus.service")); err == nil {
+			t.Errorf("after %q the new service is enabled: %s", end, out)
+		}
+		if _, err := os.Lstat(link("a-prometheus.service")); err != nil {
+			t.Errorf("after %q a service that was there is not enabled any more: %s", end, out)
+		}
+		if !strings.Contains(out, "systemctl enable prometheus.service") {
+			t.Errorf("after %q nothing says what was done: %s", end, out)
+		}
 	}
 }
 
