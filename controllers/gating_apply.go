@@ -220,6 +220,8 @@ type MarkSweeper struct {
 	// Namespaces are the only ones that the manager serves, and may read; none means all. Marks of groups elsewhere are orphans too:
 	// no manager looks after them.
 	Namespaces []string
+	// Access to them. Marks of groups of a namespace that there is and that cannot be read stay.
+	Access *Access
 	// Report is told of what could not be done.
 	Report func(error)
 }
@@ -251,7 +253,7 @@ func (m *MarkSweeper) Sweep(ctx context.Context) error {
 	if err := m.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("nodes: %w", err)
 	}
-	live, err := liveGroups(ctx, m.Client, m.Namespaces)
+	live, err := m.liveGroups(ctx, m.Client, nodes.Items)
 	if err != nil {
 		return err
 	}
@@ -259,7 +261,7 @@ func (m *MarkSweeper) Sweep(ctx context.Context) error {
 	if len(writes) == 0 {
 		return nil
 	}
-	fresh, err := liveGroups(ctx, m.APIReader, m.Namespaces)
+	fresh, err := m.liveGroups(ctx, m.APIReader, nodes.Items)
 	if err != nil {
 		return err
 	}
@@ -274,18 +276,42 @@ func (m *MarkSweeper) Sweep(ctx context.Context) error {
 	return nil
 }
 
-func liveGroups(ctx context.Context, reader client.Reader, namespaces []string) (map[string]bool, error) {
+// liveGroups are the UIDs of all groups that there are, and of those that marks name in namespaces that cannot be read.
+func (m *MarkSweeper) liveGroups(ctx context.Context, reader client.Reader, nodes []corev1.Node) (map[string]bool, error) {
+	namespaces := m.Namespaces
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
 	}
-	live := map[string]bool{}
-	for _, namespace := range namespaces {
+	live, unread := map[string]bool{}, map[string]bool{}
+	for _, name := range namespaces {
 		var groups v1alpha1.CommGroupList
-		if err := reader.List(ctx, &groups, client.InNamespace(namespace)); err != nil {
+		var err error
+		refused := m.Access.Refused(name)
+		if !refused {
+			err = reader.List(ctx, &groups, client.InNamespace(name))
+			refused = apierrors.IsForbidden(err) && name != metav1.NamespaceAll
+		}
+		if refused {
+			namespace, err := namespaceOf(ctx, m.APIReader, name)
+			if err != nil {
+				m.Report(err) // and its marks stay
+			}
+			unread[name] = namespace != nil || err != nil
+			continue
+		}
+		if err != nil {
 			return nil, fmt.Errorf("commgroups: %w", err)
 		}
 		for i := range groups.Items {
 			live[string(groups.Items[i].UID)] = true
+		}
+	}
+	for i := range nodes {
+		for key, s := range statementsOf(nodes[i].Annotations) {
+			namespace, _, _ := strings.Cut(s.Group, "/")
+			if uid, ok := markUID(key); ok && unread[namespace] {
+				live[uid] = true
+			}
 		}
 	}
 	return live, nil

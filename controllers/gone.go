@@ -40,19 +40,58 @@ func (r *CommGroupReconciler) cleanUpAfter(ctx context.Context, key types.Namesp
 	if err == nil {
 		return ctrl.Result{RequeueAfter: conflictPause}, nil
 	}
+	if apierrors.IsForbidden(err) && len(r.Config.Namespaces) > 0 {
+		return r.withoutAccess(ctx, key)
+	}
 	if !apierrors.IsNotFound(err) {
 		return ctrl.Result{}, fmt.Errorf("whether commgroup %s is gone: %w", key, err)
 	}
 	gone := &v1alpha1.CommGroup{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	errs := []error{r.deleteMonitors(ctx, key, ""), r.deleteRunPods(ctx, key), r.liftMarksOf(ctx, key), r.deleteRunAccess(ctx, gone)}
+	errs := []error{r.deleteMonitors(ctx, key, otherUID("")), r.deleteRunPods(ctx, key), r.liftMarksOf(ctx, key), r.deleteRunAccess(ctx, gone)}
 	if err := errors.Join(errs...); err != nil {
 		return ctrl.Result{}, fmt.Errorf("clean up after commgroup %s: %w", key, err)
 	}
 	return ctrl.Result{}, nil
 }
 
-// deleteMonitors deletes the monitors of groups of the name, but for those of the group with the UID.
-func (r *CommGroupReconciler) deleteMonitors(ctx context.Context, key types.NamespacedName, keep types.UID) error {
+// withoutAccess cleans up after a group of a served namespace that the manager may not read. Its rights there went with the
+// namespace, or a person took them: only where the namespace itself is gone, which is asked of the API server, the group is too.
+func (r *CommGroupReconciler) withoutAccess(ctx context.Context, key types.NamespacedName) (ctrl.Result, error) {
+	again := ctrl.Result{RequeueAfter: accessInterval}
+	namespace, err := namespaceOf(ctx, r.APIReader, key.Namespace)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("whether commgroup %s is gone, which the manager may not read: %w", key, err)
+	}
+	if namespace != nil {
+		// Monitors from before this namespace are of one of its name that was deleted.
+		return again, r.deleteMonitors(ctx, key, func(m *appsv1.DaemonSet) bool { return m.CreationTimestamp.Before(&namespace.CreationTimestamp) })
+	}
+	if err := errors.Join(r.deleteMonitors(ctx, key, otherUID("")), r.liftMarksOf(ctx, key)); err != nil {
+		return ctrl.Result{}, fmt.Errorf("clean up after commgroup %s, whose namespace is gone: %w", key, err)
+	}
+	return again, nil
+}
+
+// namespaceOf asks the API server for the namespace; nil where there is none.
+func namespaceOf(ctx context.Context, reader client.Reader, name string) (*corev1.Namespace, error) {
+	namespace := &corev1.Namespace{}
+	err := reader.Get(ctx, types.NamespacedName{Name: name}, namespace)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("namespace %s: %w; let the manager get it", name, err)
+	}
+	return namespace, nil
+}
+
+// otherUID holds of monitors that are not of the group with the UID.
+func otherUID(keep types.UID) func(*appsv1.DaemonSet) bool {
+	return func(m *appsv1.DaemonSet) bool { return m.Labels[v1alpha1.LabelGroupUID] != string(keep) }
+}
+
+// deleteMonitors deletes those monitors of groups of the name of which left holds.
+func (r *CommGroupReconciler) deleteMonitors(ctx context.Context, key types.NamespacedName, left func(*appsv1.DaemonSet) bool) error {
 	var monitors appsv1.DaemonSetList
 	if err := r.Client.List(ctx, &monitors, client.InNamespace(r.Config.OperatorNamespace), labelledFor(key), client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("monitors: %w", err)
@@ -60,7 +99,7 @@ func (r *CommGroupReconciler) deleteMonitors(ctx context.Context, key types.Name
 	var errs []error
 	for i := range monitors.Items {
 		m := &monitors.Items[i]
-		if isOf(m, key) && m.Labels[v1alpha1.LabelGroupUID] != string(keep) {
+		if isOf(m, key) && left(m) {
 			errs = append(errs, r.deleteExactly(ctx, m))
 		}
 	}

@@ -25,6 +25,8 @@ type CommGroupReconciler struct {
 	Recorder  events.EventRecorder
 	Clock     clock.PassiveClock
 	Config    Config
+	// Access to the served namespaces; nil where all are.
+	Access *Access
 }
 
 // minWake keeps a deadline that is just due from making the queue spin.
@@ -34,7 +36,10 @@ const minWake = 100 * time.Millisecond
 func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	if !r.Config.serves(req.Namespace) {
 		// Served once, and no longer: its monitors go, and all else is left to its people.
-		return ctrl.Result{}, r.deleteMonitors(ctx, req.NamespacedName, "")
+		return ctrl.Result{}, r.deleteMonitors(ctx, req.NamespacedName, otherUID(""))
+	}
+	if r.Access.Refused(req.Namespace) {
+		return r.withoutAccess(ctx, req.NamespacedName)
 	}
 	group := &v1alpha1.CommGroup{}
 	if err := r.Client.Get(ctx, req.NamespacedName, group); err != nil {
@@ -46,7 +51,7 @@ func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	if !group.DeletionTimestamp.IsZero() {
 		return r.finalize(ctx, group)
 	}
-	if err := errors.Join(r.withoutFinalizer(ctx, group), r.deleteMonitors(ctx, req.NamespacedName, group.UID)); err != nil {
+	if err := errors.Join(r.withoutFinalizer(ctx, group), r.deleteMonitors(ctx, req.NamespacedName, otherUID(group.UID))); err != nil {
 		return ctrl.Result{}, err
 	}
 	snapshot := r.gather(ctx, group)

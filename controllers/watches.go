@@ -26,10 +26,15 @@ import (
 
 // SetupWithManager wires the reconciler's watches. Each ignores what cannot change a decision.
 func (r *CommGroupReconciler) SetupWithManager(mgr ctrl.Manager, maxConcurrent int) error {
-	sweeper := &MarkSweeper{Client: r.Client, APIReader: r.APIReader, Namespaces: r.Config.Namespaces, Now: r.Clock.Now, Tick: time.NewTicker(sweepInterval).C,
+	sweeper := &MarkSweeper{Client: r.Client, APIReader: r.APIReader, Namespaces: r.Config.Namespaces, Access: r.Access, Now: r.Clock.Now, Tick: time.NewTicker(sweepInterval).C,
 		Report: func(err error) { mgr.GetLogger().Error(err, "Could not sweep gating's marks; trying again later") }}
 	if err := mgr.Add(sweeper); err != nil {
 		return err
+	}
+	if r.Access != nil {
+		if err := mgr.Add(r.Access); err != nil {
+			return err
+		}
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.CommGroup{}, builder.WithPredicates(updates(groupChanged))).

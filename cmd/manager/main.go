@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -168,9 +169,17 @@ func run(ctx context.Context, o options) error {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	direct, err := client.New(restConfig, client.Options{Scheme: scheme})
+	if err != nil {
+		return err
+	}
+	access, err := controllers.NewAccess(ctx, direct, ctrl.Log.WithName("access"), o.namespaces)
+	if err != nil {
+		return err
+	}
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme: scheme,
-		Cache:  controllers.CacheOptions(o.operatorNamespace, o.namespaces...),
+		Cache:  access.CacheOptions(o.operatorNamespace),
 		Metrics: metricsserver.Options{
 			BindAddress: bindAddress(o.metricsPort), SecureServing: true, CertDir: o.metricsCertDir,
 			FilterProvider: filters.WithAuthenticationAndAuthorization, TLSOpts: []func(*tls.Config){withoutHTTP2},
@@ -192,6 +201,7 @@ func run(ctx context.Context, o options) error {
 		APIReader: mgr.GetAPIReader(),
 		Recorder:  mgr.GetEventRecorder("commgroup-manager"),
 		Clock:     now,
+		Access:    access,
 		Config: controllers.Config{
 			OperatorNamespace:    o.operatorNamespace,
 			AgentImage:           o.agentImage,
@@ -209,5 +219,10 @@ func run(ctx context.Context, o options) error {
 	if err := o.observe(mgr, ctrlmetrics.Registry); err != nil {
 		return err
 	}
-	return mgr.Start(ctx)
+	err = mgr.Start(ctx)
+	if errors.Is(err, controllers.ErrReadableAgain) {
+		ctrl.Log.Info("Ending, to serve them from the next start on", "cause", err.Error())
+		return nil
+	}
+	return err
 }

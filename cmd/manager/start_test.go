@@ -9,14 +9,18 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -28,6 +32,20 @@ import (
 )
 
 const managerUser = "system:serviceaccount:commgroup-system:commgroup-manager"
+
+// asProcess in the environment makes the test's program a manager: one process can be one manager only.
+const asProcess = "COMMGROUP_TEST_IS_MANAGER"
+
+// always is everything that a person may not leave out.
+var always = []string{"--agent-image=commgroup-agent:dev", "--metrics-port=0", "--leader-elect=false"}
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProcess) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
 
 // TestStart goes through what a manager finds at its start on a real API server, as its own account: it starts where the
 // CRDs are of its own revision, and else ends at once and says why.
@@ -94,32 +112,46 @@ func asManager(t *testing.T, env *envtest.Environment) {
 // grant makes what config/rbac gives the manager.
 func grant(t *testing.T, admin client.Client) {
 	t.Helper()
-	if err := admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "commgroup-system"}}); err != nil {
+	createNamespace(t, admin, "commgroup-system")
+	if createAll(t, admin, filepath.Join("config", "rbac", "manager_role.yaml"), func(client.Object) bool { return true }) == 0 {
+		t.Fatal("config/rbac/manager_role.yaml holds no object")
+	}
+}
+
+func createNamespace(t *testing.T, admin client.Client, name string) {
+	t.Helper()
+	if err := admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		t.Fatal(err)
 	}
-	data, err := os.ReadFile(filepath.Join(testenv.Root(), "config", "rbac", "manager_role.yaml"))
+}
+
+// createAll makes those objects of a file of the repository that are wanted, and says how many.
+func createAll(t *testing.T, admin client.Client, path string, wanted func(client.Object) bool) (made int) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(testenv.Root(), path))
 	if err != nil {
 		t.Fatal(err)
 	}
-	made := 0
 	for decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096); ; {
-		var raw runtime.RawExtension
+		var raw k8sruntime.RawExtension
 		if err := decoder.Decode(&raw); errors.Is(err, io.EOF) {
-			break
+			return made
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		object, _, err := clientgoscheme.Codecs.UniversalDeserializer().Decode(raw.Raw, nil, nil)
+		decoded, _, err := clientgoscheme.Codecs.UniversalDeserializer().Decode(raw.Raw, nil, nil)
+		if k8sruntime.IsNotRegisteredError(err) || len(raw.Raw) == 0 || string(raw.Raw) == "null" {
+			continue // another project's kind, or a comment
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := admin.Create(t.Context(), object.(client.Object)); err != nil {
-			t.Fatal(err)
+		if object := decoded.(client.Object); wanted(object) {
+			if err := admin.Create(t.Context(), object); err != nil {
+				t.Fatal(err)
+			}
+			made++
 		}
-		made++
-	}
-	if made == 0 {
-		t.Fatal("config/rbac/manager_role.yaml holds no object")
 	}
 }
 
@@ -141,10 +173,10 @@ func annotate(t *testing.T, admin client.Client, name, revision string) {
 	}
 }
 
-// manager runs the command with everything that a person may not leave out.
+// manager runs the command.
 func manager(ctx context.Context, arguments ...string) error {
 	cmd := newCommand()
-	cmd.SetArgs(append([]string{"--agent-image=commgroup-agent:dev", "--metrics-port=0", "--leader-elect=false"}, arguments...))
+	cmd.SetArgs(slices.Concat(always, arguments))
 	return cmd.ExecuteContext(ctx)
 }
 
@@ -172,7 +204,17 @@ func refused(t *testing.T, what string, texts ...string) {
 }
 
 // started expects the manager to become ready, and to end without an error when asked to.
-func started(t *testing.T, what string) {
+func started(t *testing.T, what string, arguments ...string) {
+	t.Helper()
+	end, ended := ready(t, what, arguments...)
+	end()
+	if err := <-ended; err != nil {
+		t.Errorf("%s: the manager ended with %v after it was asked to, expected no error", what, err)
+	}
+}
+
+// ready waits until a manager, which is a process of its own, is ready, and gives what ends it and where its end is told.
+func ready(t *testing.T, what string, arguments ...string) (end context.CancelFunc, ended <-chan error) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -182,18 +224,35 @@ func started(t *testing.T, what string) {
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- manager(ctx, fmt.Sprintf("--health-port=%d", port)) }()
+	ctx, cancel := context.WithCancel(t.Context())
+	told := make(chan error, 1)
+	cmd := exec.CommandContext(ctx, os.Args[0], slices.Concat(always, arguments, []string{fmt.Sprintf("--health-port=%d", port)})...)
+	cmd.Env = append(os.Environ(), asProcess+"=yes")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = time.Minute
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	go func() { // which stays until the end, as Pdeathsig goes by the thread that started the process
+		runtime.LockOSThread()
+		if err := cmd.Run(); err != nil && cmd.ProcessState != nil && !cmd.ProcessState.Success() {
+			told <- fmt.Errorf("%w: %s", err, &said)
+			return
+		}
+		told <- nil
+	}()
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for ready := false; !ready; {
 		select {
-		case err := <-ended:
+		case err := <-told:
+			cancel()
 			t.Fatalf("%s: the manager ended with %v, expected it to become ready", what, err)
-		case <-ctx.Done():
-			t.Fatalf("%s: the manager was not ready within a minute", what)
+		case <-deadline:
+			cancel()
+			<-told
+			t.Fatalf("%s: the manager was not ready within a minute: %s", what, &said)
 		case <-tick.C:
 			response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/readyz", port))
 			ready = err == nil && response.StatusCode == http.StatusOK
@@ -202,8 +261,5 @@ func started(t *testing.T, what string) {
 			}
 		}
 	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Errorf("%s: the manager ended with %v after it was asked to, expected no error", what, err)
-	}
+	return cancel, told
 }
