@@ -140,11 +140,16 @@ func schemaOf(v *value) map[string]any {
 		s["description"] = v.description
 	}
 	if v.group {
-		properties := map[string]any{}
+		properties, required := map[string]any{}, []string{}
 		for _, child := range v.children {
-			properties[child.path[len(child.path)-1]] = schemaOf(child)
+			key := child.path[len(child.path)-1]
+			properties[key] = schemaOf(child)
+			// Helm drops what a person sets to null: a template would then find nothing where it expects the default.
+			if child.node.Tag != "!!null" {
+				required = append(required, key)
+			}
 		}
-		s["type"], s["additionalProperties"], s["properties"] = "object", false, properties
+		s["type"], s["additionalProperties"], s["properties"], s["required"] = "object", false, properties, required
 		return s
 	}
 	s["type"] = typeOf(v.node)

@@ -33,7 +33,7 @@ func TestSchemaAndTable(t *testing.T) {
 	expected := `{"$schema":"http://json-schema.org/draft-07/schema#","additionalProperties":false,"properties":{` +
 		`"greeting":{"description":"The greeting.","enum":["hello","bye"],"type":"string"},` +
 		`"group":{"additionalProperties":false,"properties":{"count":{"description":"How many | of them.","type":"integer"},` +
-		`"free":{"description":"Free.","type":"object"}},"type":"object"}},"type":"object"}`
+		`"free":{"description":"Free.","type":"object"}},"required":["count","free"],"type":"object"}},"required":["greeting","group"],"type":"object"}`
 	if string(got) != expected {
 		t.Errorf("schema\n%s\nexpected\n%s", got, expected)
 	}

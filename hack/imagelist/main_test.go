@@ -75,8 +75,8 @@ func TestMirror(t *testing.T) {
 	const mirror = "registry.example:5000/mirror"
 	digest := "sha256:" + strings.Repeat("0", 64)
 	everything := []string{
-		"--api-versions=monitoring.coreos.com/v1", "--set=gating.enabled=true,privilegedNamespaces={ml},sample.enabled=true,openshift.enabled=true",
-		"--set=networkPolicy.enabled=true,networkPolicy.runNamespaces={ml},prometheusRules.enabled=true",
+		"--api-versions=monitoring.coreos.com/v1", "--set=gating.enabled=true,privilegedNamespaces={ml},sample.enabled=true,openshift.enabled=true,openshift.runNamespaces={ml}",
+		"--set=networkPolicy.enabled=true,networkPolicy.runNamespaces={ml},prometheusRules.enabled=true,prometheusRules.runbookBaseURL=https://pages.example",
 		"--set=metrics.serviceMonitor.enabled=true,metrics.podMonitor.enabled=true,metrics.bearerTokenSecret.name=x",
 		"--set=sample.spec.runtime.image=" + mirror + "/rocm:7.0",
 	}

@@ -85,7 +85,9 @@ func TestNotes(t *testing.T) {
 		{"{}", "name spec.runtime.image"},
 		{"defaultRuntimeImage: r", "kubectl -n default get commgroup first -w"},
 		{"namespaces: [ml]", "kubectl -n ml get commgroup first -w"},
-		{"sample: {enabled: true, namespace: ml}", "kubectl -n ml get commgroup sample"},
+		{"{defaultRuntimeImage: r, sample: {enabled: true, namespace: ml}}", "kubectl -n ml get commgroup sample"},
+		{"{defaultRuntimeImage: r, namespaces: [ml], sample: {enabled: true}}", "kubectl commgroup wait sample -n ml"},
+		{"{defaultRuntimeImage: r, sample: {enabled: true}}", "kubectl -n default get commgroup sample"},
 	} {
 		file := filepath.Join(t.TempDir(), "values.yaml")
 		if err := os.WriteFile(file, []byte(c.values), 0o600); err != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
 
@@ -36,7 +37,12 @@ func readSchema(t *testing.T) schema {
 
 // values calls do for each value of the schema.
 func (s *schema) values(path []string, do func(path []string, s *schema)) {
-	if s.Properties == nil {
+	// What a value of Kubernetes' own form holds has no description here.
+	value := s.Properties == nil
+	for _, child := range s.Properties {
+		value = value || child.Properties == nil && child.Description == ""
+	}
+	if value {
 		do(path, s)
 		return
 	}
@@ -194,6 +200,10 @@ func TestUnknownValues(t *testing.T) {
 	for _, values := range []string{
 		"manager: {replicas: two}", "manager: {image: {pullPolicy: Sometimes}}", "namespaces: ml", "metrics: {port: 70000}",
 		"global: {imagePullSecrets: [mirror]}", "podDisruptionBudget: {unhealthyPodEvictionPolicy: Never}",
+		// What the API server or the manager would refuse once all else is installed.
+		"privilegedNamespaces: [a b]", `privilegedNamespaces: ["a'b"]`, "namespaces: [Upper]", "networkPolicy: {runNamespaces: [a/b]}", "sample: {namespace: a b}",
+		"dashboards: {namespace: a b}", "dashboards: {label: 'x: y'}", "dashboards: {label: a/b/c}", "agent: {tolerations: [{key: 1}]}", "agent: {tolerations: [{operator: Foo}]}",
+		"manager: {tolerations: [{effect: Foo}]}", "agent: {resources: {limits: {memory: bogus}}}", "manager: {resources: {limit: {memory: 1Gi}}}",
 	} {
 		if _, err := render(t, values); err == nil {
 			t.Errorf("%s was taken", values)
@@ -210,7 +220,31 @@ func TestRefusals(t *testing.T) {
 		{"agent: {image: {tag: x, digest: '" + digest + "'}}", "agent.image has both a tag (x) and a digest"},
 		{"namespaces: [" + namespace + "]", "keep CommGroups in namespaces of their own"},
 		{"{namespaces: [ml], privilegedNamespaces: [other]}", "privilegedNamespaces names other, which is not among namespaces (ml)"},
-		{"{namespaces: [ml], sample: {enabled: true, namespace: other}}", "sample.namespace is other, which is not among namespaces (ml)"},
+		{"{namespaces: [ml], sample: {enabled: true, namespace: other}}", "sample.namespace names other, which is not among namespaces (ml)"},
+		{"{namespaces: [ml], networkPolicy: {runNamespaces: [other]}}", "networkPolicy.runNamespaces names other, which is not among namespaces (ml)"},
+		{"{namespaces: [ml], openshift: {enabled: true, runNamespaces: [other]}}", "openshift.runNamespaces names other, which is not among namespaces (ml)"},
+		{"privilegedNamespaces: [" + namespace + "]", "privilegedNamespaces names " + namespace + ", where the operator itself runs"},
+		{"networkPolicy: {runNamespaces: [" + namespace + "]}", "networkPolicy.runNamespaces names " + namespace + ", where the operator itself runs"},
+		{"openshift: {enabled: true, runNamespaces: [" + namespace + "]}", "openshift.runNamespaces names " + namespace + ", where the operator itself runs"},
+		{"{defaultRuntimeImage: r, sample: {enabled: true, namespace: " + namespace + "}}", "sample.namespace names " + namespace + ", where the operator itself runs"},
+		{"sample: {enabled: true}", "set defaultRuntimeImage, or sample.spec.runtime.image"},
+		{"openshift: {enabled: true}", "name the namespaces of your CommGroups in openshift.runNamespaces"},
+		{"metrics: {port: 8081}", "metrics.port is 8081, on which health is served"},
+		{"metrics: {monitorPort: 8081}", "metrics.monitorPort is 8081, on which health is served"},
+		{"podDisruptionBudget: {maxUnavailable: abc}", `podDisruptionBudget.maxUnavailable is "abc": expected a number`},
+		{"podDisruptionBudget: {maxUnavailable: -1}", `podDisruptionBudget.maxUnavailable is "-1": expected a number`},
+		{"global: {imageRegistry: 'https://registry.example'}", "without https:// before it"},
+		{"manager: {image: {registry: 'registry.example/Upper'}}", "which is no image reference"},
+		{"agent: {image: {repository: 'commgroup-agent:v1'}}", "which is no image reference"},
+		{"agent: {image: {tag: 'two words'}}", "which is no image reference"},
+		{"defaultRuntimeImage: 'docker://registry.example/rocm:7.0'", "defaultRuntimeImage give the image"},
+		{"prometheusRules: {enabled: true}", "each alert links to its page below it"},
+		{"prometheusRules: {enabled: true, runbookBaseURL: docs/runbooks}", "an address that begins with https://"},
+		{"manager: {podLabels: {app.kubernetes.io/name: x}}", "manager.podLabels sets app.kubernetes.io/name, by which the chart knows its own objects"},
+		{"manager: {podAnnotations: {kubectl.kubernetes.io/default-container: x}}", "manager.podAnnotations sets kubectl.kubernetes.io/default-container"},
+		{"global: {commonLabels: {helm.sh/chart: x}}", "global.commonLabels sets helm.sh/chart"},
+		{"metrics: {serviceMonitor: {enabled: true, labels: {app.kubernetes.io/part-of: x}}}", "metrics.serviceMonitor.labels sets app.kubernetes.io/part-of"},
+		{"{global: {commonLabels: {release: a}}, metrics: {serviceMonitor: {enabled: true, labels: {release: b}}}}", "metrics.serviceMonitor.labels and global.commonLabels both set release"},
 		{"gating: {enabled: true}", "name the namespaces whose CommGroups may mark nodes in privilegedNamespaces"},
 		{"{gating: {enabled: true}, privilegedNamespaces: [ml], validatingAdmissionPolicy: {enabled: false, acceptUnboundAgents: true}}", "gating.enabled needs validatingAdmissionPolicy.enabled"},
 		{"validatingAdmissionPolicy: {enabled: false}", "set validatingAdmissionPolicy.acceptUnboundAgents=true"},
@@ -223,7 +257,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: %v, expected it to be refused with %q", c.values, err, c.want)
 		}
 	}
-	for _, kind := range []string{"metrics: {serviceMonitor: {enabled: true}}", "prometheusRules: {enabled: true}"} {
+	for _, kind := range []string{"metrics: {serviceMonitor: {enabled: true}}", "prometheusRules: {enabled: true, runbookBaseURL: 'https://pages.example'}"} {
 		file := filepath.Join(t.TempDir(), "values.yaml")
 		if err := os.WriteFile(file, []byte(kind), 0o600); err != nil {
 			t.Fatal(err)
@@ -235,6 +269,100 @@ func TestRefusals(t *testing.T) {
 	}
 	if _, err := render(t, "{}", "--kube-version", "1.29.0"); err == nil || !strings.Contains(err.Error(), "1.30") {
 		t.Errorf("Kubernetes 1.29: %v, expected it to be refused with the version that is needed", err)
+	}
+}
+
+// TestNullIsRefused: null takes a value away, which no template reckons with: an egress rule without ports would allow all.
+func TestNullIsRefused(t *testing.T) {
+	root := readSchema(t)
+	var walk func(path []string, s *schema)
+	walk = func(path []string, s *schema) {
+		for key, child := range s.Properties {
+			at := append(slices.Clone(path), key)
+			if types, ok := child.Type.([]any); !ok || !slices.Contains(types, any("null")) {
+				if _, err := render(t, with(t, "{}", at, nil)); err == nil || !strings.Contains(err.Error(), "missing property '"+key+"'") {
+					t.Errorf("%s=null: %v, expected it to be refused by name", strings.Join(at, "."), err)
+				}
+			}
+		}
+	}
+	walk(nil, &root)
+	for _, group := range []string{"networkPolicy", "manager", "crds", "sample"} {
+		child := root.Properties[group]
+		walk([]string{group}, &child)
+	}
+}
+
+// TestImagesThatWork: what a person may rightly write as an image is not refused.
+func TestImagesThatWork(t *testing.T) {
+	for _, c := range []struct{ values, want string }{
+		{"global: {imageRegistry: 'registry.example:5000/mirror/'}", "registry.example:5000/mirror/commgroup-manager:dev"},
+		{"global: {imageRegistry: localhost}", "localhost/commgroup-manager:dev"},
+		{"global: {imageRegistry: '[2001:db8::1]:5000'}", "[2001:db8::1]:5000/commgroup-manager:dev"},
+		{"global: {imageRegistry: 'Registry.Example'}", "Registry.Example/commgroup-manager:dev"},
+		{"manager: {image: {repository: a_b/c--d/e.f, tag: V1.2_3-rc.1}}", "a_b/c--d/e.f:V1.2_3-rc.1"},
+		{"defaultRuntimeImage: rocm", "--default-runtime-image=rocm"},
+		{"defaultRuntimeImage: 'registry.example/rocm:7.0@sha256:" + strings.Repeat("0", 64) + "'", "rocm:7.0@sha256:0000"},
+	} {
+		if out, err := render(t, c.values); err != nil || !strings.Contains(out, c.want) {
+			t.Errorf("%s: %v, expected an image %s", c.values, err, c.want)
+		}
+	}
+}
+
+// TestSample: it is made by an install and by an upgrade that switches it on, and not in the operator's own namespace.
+func TestSample(t *testing.T) {
+	for _, c := range []struct{ values, namespace string }{
+		{"{defaultRuntimeImage: r, sample: {enabled: true}}", "default"},
+		{"{sample: {enabled: true, spec: {runtime: {image: r}}}}", "default"},
+		{"{sample: {enabled: true, spec: {runtime: {image: r}, members: {nodeNames: [a]}}}}", "default"},
+		{"{defaultRuntimeImage: r, namespaces: [ml, research], sample: {enabled: true}}", "ml"},
+		{"{defaultRuntimeImage: r, namespaces: [ml, research], sample: {enabled: true, namespace: research}}", "research"},
+	} {
+		for _, args := range [][]string{nil, {"--is-upgrade"}} {
+			rendered, err := render(t, c.values, args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := 0
+			for _, d := range documents(t, rendered) {
+				if d.object.GetKind() != "CommGroup" {
+					continue
+				}
+				found++
+				if members, _, _ := unstructured.NestedMap(d.object.Object, "spec", "members"); len(members) != 1 || (members["nodeNames"] != nil) != strings.Contains(c.values, "nodeNames") {
+					t.Errorf("%s: the members are %v: a selection of one's own takes the place of the default", c.values, members)
+				}
+				if d.object.GetNamespace() != c.namespace || d.object.GetAnnotations()["helm.sh/hook"] != "post-install,post-upgrade" {
+					t.Errorf("%s: the sample is in %s with annotations %v, expected %s", c.values, d.object.GetNamespace(), d.object.GetAnnotations(), c.namespace)
+				}
+			}
+			if found != 1 {
+				t.Errorf("%s %v: %d samples, expected 1", c.values, args, found)
+			}
+		}
+	}
+}
+
+// TestSpreadConstraints: a constraint without a selector gets the managers' own, and one with a selector stays as it is.
+func TestSpreadConstraints(t *testing.T) {
+	rendered, err := render(t, "manager: {topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}, {maxSkew: 1, topologyKey: rack, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {a: b}}}]}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range documents(t, rendered) {
+		if d.object.GetKind() != "Deployment" {
+			continue
+		}
+		var got []string
+		constraints, _, _ := unstructured.NestedSlice(d.object.Object, "spec", "template", "spec", "topologySpreadConstraints")
+		for _, c := range constraints {
+			selector, _, _ := unstructured.NestedMap(c.(map[string]any), "labelSelector", "matchLabels") //nolint:forcetypeassert // the test ends then
+			got = append(got, fmt.Sprint(selector))
+		}
+		if want := []string{"map[app.kubernetes.io/name:commgroup-manager]", "map[a:b]"}; !slices.Equal(got, want) {
+			t.Errorf("selectors are %v, expected %v", got, want)
+		}
 	}
 }
 

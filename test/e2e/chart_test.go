@@ -3,12 +3,14 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,8 +23,8 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
-// earlierChart is the commit whose chart an upgrade begins with: the last before the chart was written by hand. It had one image.
-const earlierChart = "79fe0b6"
+// previousTag is the tag of the images of the commit before.
+const previousTag = "previous"
 
 // idleGroup has monitors and makes no runs.
 func idleGroup(namespace, name string) string {
@@ -49,17 +51,34 @@ func (e *env) makeNamespace(t *testing.T, name string) {
 	})
 }
 
-// chartOf unpacks the chart of a commit; empty where this checkout does not have the commit.
-func (e *env) chartOf(t *testing.T, commit string) string {
+// previous unpacks the commit before this one, or that which E2E_PREVIOUS names, and gives its folder and its name. Without the
+// commit there is no upgrade to test, and the test says so.
+func (e *env) previous(t *testing.T) (folder, commit string) {
 	t.Helper()
-	if exec.CommandContext(t.Context(), "git", "-C", e.Repo, "cat-file", "-e", commit+"^{commit}").Run() != nil {
-		return ""
+	revision := cmp.Or(os.Getenv("E2E_PREVIOUS"), "HEAD~1")
+	out, err := exec.CommandContext(t.Context(), "git", "-C", e.Repo, "rev-parse", "--verify", "--quiet", revision+"^{commit}").Output()
+	if err != nil {
+		t.Skipf("NOT TESTED: upgrade from the release before and rollback to it. This checkout lacks commit %s: fetch its history (git fetch --unshallow), or name another with E2E_PREVIOUS", revision)
 	}
-	folder := t.TempDir()
-	archive := filepath.Join(folder, "chart.tar")
-	e.run(t, "git", "-C", e.Repo, "archive", "--output", archive, commit, chartPath)
+	commit, folder = strings.TrimSpace(string(out)), t.TempDir()
+	archive := filepath.Join(folder, "commit.tar")
+	e.run(t, "git", "-C", e.Repo, "archive", "--output", archive, commit)
 	e.run(t, "tar", "-xf", archive, "-C", folder)
-	return filepath.Join(folder, chartPath)
+	return folder, commit
+}
+
+// loadPrevious builds the images of a commit from its own sources and puts them onto the nodes.
+func (e *env) loadPrevious(t *testing.T, folder, commit string) {
+	t.Helper()
+	images := t.TempDir()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	build := exec.CommandContext(ctx, filepath.Join(folder, "hack", "images", "build.sh"), images)
+	build.Env = append(os.Environ(), "TAG="+previousTag, "VERSION="+commit[:12])
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("images of commit %s: %v\n%s\nIf that commit does not build, name another with E2E_PREVIOUS", commit, err, out)
+	}
+	e.run(t, "bin/realcluster", "load", "--state-dir", e.StateDir, filepath.Join(images, "commgroup-manager.tar"), filepath.Join(images, "commgroup-agent.tar"))
 }
 
 // wantCondition waits for a condition of a group to be true.
@@ -77,44 +96,114 @@ func (e *env) wantCondition(t *testing.T, key client.ObjectKey, condition string
 	})
 }
 
-// testChartUpgrade installs an earlier chart, upgrades it, goes back and forth, and uninstalls it while a group exists.
+// testChartUpgrade takes a release of the commit before, with its own images, to today's and back by Helm, with a group that has
+// its verdict.
 func testChartUpgrade(t *testing.T, e *env) {
 	const namespace = "chart-upgrade"
+	folder, commit := e.previous(t)
+	e.loadPrevious(t, folder, commit)
 	e.makeNamespace(t, namespace)
 	t.Cleanup(func() { e.removeOperator(t) })
 	key := client.ObjectKey{Namespace: namespace, Name: "kept"}
 	values := []string{"--namespace", operatorNamespace, "--wait", "--timeout", "2m", "--set", "defaultRuntimeImage=" + runtimeImage}
-	upgrade := append([]string{"upgrade", "--install", "--create-namespace", releaseName, chartPath}, values...)
 
-	earlier := e.chartOf(t, earlierChart)
-	if earlier == "" {
-		t.Logf("this checkout lacks commit %s: the upgrade begins with today's chart", earlierChart)
-		e.helm(t, upgrade...)
-	} else {
-		// Not waited for: today's manager, which is the only image here, refuses the CRDs of that time.
-		e.helm(t, "install", releaseName, earlier, "--namespace", operatorNamespace, "--create-namespace", "--set", "image.repository=commgroup-manager")
+	e.helm(t, append([]string{"install", releaseName, filepath.Join(folder, chartPath), "--create-namespace",
+		"--set", "manager.image.tag=" + previousTag + ",agent.image.tag=" + previousTag}, values...)...)
+	e.apply(t, measuredGroup(namespace, key.Name))
+	e.wantCondition(t, key, v1alpha1.ConditionReady)
+	var before v1alpha1.CommGroup
+	if err := e.Client.Get(t.Context(), key, &before); err != nil {
+		t.Fatal(err)
 	}
-	e.apply(t, idleGroup(namespace, key.Name))
-	// As a manager of that time left it.
-	e.kubectl(t, "patch", "commgroup", key.Name, "-n", namespace, "--type=merge", "-p", `{"metadata":{"finalizers":["`+v1alpha1.Finalizer+`"]}}`)
-	uid := e.kubectl(t, "get", "commgroup", key.Name, "-n", namespace, "-o", "jsonpath={.metadata.uid}")
+	e.wantServed(t, &before, "first", previousTag, filepath.Join(folder, "config", "crd", "bases"))
 
-	e.helm(t, upgrade...)
+	e.helm(t, append([]string{"upgrade", releaseName, chartPath}, values...)...)
+	e.wantServed(t, &before, "second", "dev", filepath.Join(e.Repo, "config", "crd", "bases"))
+
+	e.helm(t, "rollback", releaseName, "1", "--namespace", operatorNamespace, "--wait", "--timeout", "2m")
+	e.wantServed(t, &before, "third", previousTag, filepath.Join(folder, "config", "crd", "bases"))
+
+	e.helm(t, append([]string{"upgrade", releaseName, chartPath}, values...)...)
+	e.wantServed(t, &before, "fourth", "dev", filepath.Join(e.Repo, "config", "crd", "bases"))
+}
+
+// measuredGroup has a run that takes seconds.
+func measuredGroup(namespace, name string) string {
+	return strings.Replace(strings.Replace(small, "name: small, namespace: default", "name: "+name+", namespace: "+namespace, 1), "  runtime: {imagePullSecrets: [{name: mirror}]}\n", "", 1)
+}
+
+// wantServed checks that managers and monitors have the tag and the CRDs their release's schema, that a group made now is
+// served, and that the one from before is as it was: no run was made for the change of version alone.
+func (e *env) wantServed(t *testing.T, before *v1alpha1.CommGroup, probe, tag, schemas string) {
+	t.Helper()
 	for _, plural := range []string{"commgroups", "commnodes"} {
 		installed := e.kubectl(t, "get", "crd", plural+".rcclx.io", "-o", "jsonpath={.metadata.annotations.rcclx\\.io/schema-revision}")
-		data, err := os.ReadFile(filepath.Join(e.Repo, "config", "crd", "bases", "rcclx.io_"+plural+".yaml"))
+		data, err := os.ReadFile(filepath.Join(schemas, "rcclx.io_"+plural+".yaml"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if installed == "" || !strings.Contains(string(data), `rcclx.io/schema-revision: "`+installed+`"`) {
-			t.Errorf("helm upgrade left CRD %s at schema revision %q", plural, installed)
+			t.Errorf("CRD %s has schema revision %q, which is not that of the release with tag %s", plural, installed, tag)
 		}
 	}
-	e.wantCondition(t, key, v1alpha1.ConditionAgentsReporting)
-	var group v1alpha1.CommGroup
-	if err := e.Client.Get(t.Context(), key, &group); err != nil || string(group.UID) != uid || len(group.Finalizers) != 0 {
-		t.Errorf("after the upgrade: %v, UID %s (expected %s), finalizers %v (expected none)", err, group.UID, uid, group.Finalizers)
+	e.apply(t, idleGroup(before.Namespace, probe))
+	e.wantCondition(t, client.ObjectKey{Namespace: before.Namespace, Name: probe}, v1alpha1.ConditionAgentsReporting)
+	eventually(t, 5*time.Minute, "managers and all monitors to have the tag "+tag, func(ctx context.Context) error {
+		var pods corev1.PodList
+		if err := e.Client.List(ctx, &pods, client.InNamespace(operatorNamespace)); err != nil {
+			return err
+		}
+		managers, monitors := 0, 0
+		for i := range pods.Items {
+			p := &pods.Items[i]
+			for _, c := range p.Spec.Containers {
+				if !strings.HasSuffix(c.Image, ":"+tag) {
+					return fmt.Errorf("pod %s has the image %s", p.Name, c.Image)
+				}
+			}
+			ready := slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
+			switch {
+			case !ready:
+				return fmt.Errorf("pod %s is not ready", p.Name)
+			case p.Labels["app.kubernetes.io/name"] == "commgroup-manager":
+				managers++
+			default:
+				monitors++
+			}
+		}
+		if managers != 2 || monitors == 0 || monitors%nodeCount != 0 {
+			return fmt.Errorf("%d managers and %d monitors are ready, expected 2, and %d for each group", managers, monitors, nodeCount)
+		}
+		return nil
+	})
+	e.wantCondition(t, client.ObjectKeyFromObject(before), v1alpha1.ConditionReady)
+	var now v1alpha1.CommGroup
+	if err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(before), &now); err != nil {
+		t.Fatal(err)
 	}
+	if now.UID != before.UID || now.Status.Run == nil || now.Status.Run.ID != before.Status.Run.ID || now.Status.Run.Verdict != before.Status.Run.Verdict {
+		t.Errorf("with tag %s the group has UID %s and run %+v, expected as before: %s and %+v", tag, now.UID, now.Status.Run, before.UID, before.Status.Run)
+	}
+}
+
+// testChartLifecycle refuses a second release, makes the sample when an upgrade switches it on, and uninstalls while a group
+// exists.
+func testChartLifecycle(t *testing.T, e *env) {
+	const namespace = "chart-lifecycle"
+	e.makeNamespace(t, namespace)
+	e.installOperator(t)
+	key := client.ObjectKey{Namespace: namespace, Name: "kept"}
+	e.apply(t, idleGroup(namespace, key.Name))
+	e.wantCondition(t, key, v1alpha1.ConditionAgentsReporting)
+	// As a manager of an old version left it.
+	e.kubectl(t, "patch", "commgroup", key.Name, "-n", namespace, "--type=merge", "-p", `{"metadata":{"finalizers":["`+v1alpha1.Finalizer+`"]}}`)
+	eventually(t, shortDeadline, "the finalizer of an old version to go", func(ctx context.Context) error {
+		var group v1alpha1.CommGroup
+		if err := e.Client.Get(ctx, key, &group); err != nil || len(group.Finalizers) > 0 {
+			return fmt.Errorf("finalizers %v, %w", group.Finalizers, err)
+		}
+		return nil
+	})
 
 	// A second release would share the names of cluster-wide objects.
 	ctx, cancel := context.WithTimeout(t.Context(), shortDeadline)
@@ -124,14 +213,21 @@ func testChartUpgrade(t *testing.T, e *env) {
 		t.Errorf("a second release: %v", err)
 	}
 
-	// One step on and back to revision 2, which is today's chart whatever the first one was.
-	const back = "2"
-	e.helm(t, append(upgrade, "--set", "manager.replicas=1")...)
-	e.helm(t, "rollback", releaseName, back, "--namespace", operatorNamespace, "--wait", "--timeout", "2m")
-	if replicas := e.kubectl(t, "get", "deployment", "commgroup-manager", "-n", operatorNamespace, "-o", "jsonpath={.spec.replicas}"); replicas != "2" {
-		t.Errorf("helm rollback left %s managers, expected 2", replicas)
+	// The sample by an upgrade; a second upgrade leaves it as its owner made it.
+	sample := client.ObjectKey{Namespace: namespace, Name: "first"}
+	upgrade := []string{"upgrade", releaseName, chartPath, "--namespace", operatorNamespace, "--wait", "--timeout", "2m", "--set", "defaultRuntimeImage=" + runtimeImage +
+		",sample.enabled=true,sample.name=first,sample.namespace=" + namespace + ",sample.spec.run.state=Suspended"}
+	e.helm(t, upgrade...)
+	e.wantCondition(t, sample, v1alpha1.ConditionAgentsReporting)
+	var made, kept v1alpha1.CommGroup
+	if err := e.Client.Get(t.Context(), sample, &made); err != nil {
+		t.Fatal(err)
 	}
-	e.wantCondition(t, key, v1alpha1.ConditionAgentsReporting)
+	e.kubectl(t, "patch", "commgroup", sample.Name, "-n", namespace, "--type=merge", "-p", `{"spec":{"health":{"intervalSeconds":7}}}`)
+	e.helm(t, upgrade...)
+	if err := e.Client.Get(t.Context(), sample, &kept); err != nil || kept.UID != made.UID || kept.Spec.Health.IntervalSeconds != 7 {
+		t.Errorf("a later helm upgrade changed the sample: %v, UID %s (expected %s), health %+v", err, kept.UID, made.UID, kept.Spec.Health)
+	}
 
 	e.uninstall(t, key)
 }

@@ -18,6 +18,7 @@ var steps = []step{
 	{"Security", testSecurity},
 	{"Observability", testObservability},
 	{"ChartUpgrade", testChartUpgrade},
+	{"ChartLifecycle", testChartLifecycle},
 	{"ChartNamespaced", testChartNamespaced},
 	{"Metrics", testMetrics},
 	{"Images", testImages},

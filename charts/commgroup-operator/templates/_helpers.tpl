@@ -22,6 +22,25 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- $names := list }}{{ range .Values.global.imagePullSecrets }}{{ $names = append $names .name }}{{ end }}{{ join "," $names }}
 {{- end }}
 
+{{- /* commgroup.sampleNamespace: where the sample goes. */ -}}
+{{- define "commgroup.sampleNamespace" -}}
+{{- .Values.sample.namespace | default (first (append .Values.namespaces "default")) -}}
+{{- end }}
+
+{{- /* commgroup.sampleThere: not empty where the cluster has a CommGroup of the sample's name. lookup fails where the CRD is not served. */ -}}
+{{- define "commgroup.sampleThere" -}}
+{{- if .Capabilities.APIVersions.Has "rcclx.io/v1alpha1/CommGroup" -}}
+{{- if lookup "rcclx.io/v1alpha1" "CommGroup" (include "commgroup.sampleNamespace" .) .Values.sample.name }}yes{{ end -}}
+{{- end -}}
+{{- end }}
+
+{{- /* commgroup.gpuNodes: members by the label of AMD's node labeller. */ -}}
+{{- define "commgroup.gpuNodes" -}}
+nodeSelector:
+  matchLabels:
+    feature.node.kubernetes.io/amd-gpu: "true"
+{{- end }}
+
 {{- /* commgroup.scrape: what ServiceMonitor and PodMonitor share of an endpoint; takes the list of the root and its values. */ -}}
 {{- define "commgroup.scrape" -}}
 {{- $root := index . 0 }}{{ $v := index . 1 -}}
