@@ -213,6 +213,9 @@ type Finding struct {
 	Evidence map[string]string
 }
 
+// manyGPUs at fault that are also half of the node's or more are none of them the cause.
+const manyGPUs = 3
+
 // Conclude reads the probes: a GPU is at fault that fails beside a good one, a link whose ends are good each with others
 // but fail together.
 func Conclude(gpus int, probes []Probe) Finding {
@@ -225,6 +228,13 @@ func Conclude(gpus int, probes []Probe) Finding {
 			f.GPUs = append(f.GPUs, g)
 			f.Evidence[fmt.Sprint(g)] = evidence(probes, func(p Probe) bool { return slices.Contains(p.GPUs, g) })
 		}
+	}
+	// Not so many GPUs break at once: what they share is at fault, and to take all of them away would mend nothing.
+	shared := f.GPUs
+	if len(shared) < manyGPUs || 2*len(shared) < gpus {
+		shared = nil
+	} else {
+		f.GPUs, f.Evidence = nil, map[string]string{}
 	}
 	undecided := []string{}
 	for _, p := range probes {
@@ -244,6 +254,9 @@ func Conclude(gpus int, probes []Probe) Finding {
 		undecided = append(undecided, fmt.Sprintf("GPUs %d and %d failed together", pair.A, pair.B))
 	}
 	switch {
+	case len(shared) > 0 && len(f.Links) == 0:
+		f.Suspects = fmt.Sprintf("GPU ordinals %s fail with every partner", join(shared))
+		f.Why = fmt.Sprintf("%d of %d GPUs fail, which points at what they share (library, driver, settings, a busy node) rather than at each of them", len(shared), gpus)
 	case len(f.GPUs)+len(f.Links) > 0:
 		f.Why = fmt.Sprintf("found by %d communicators in %d rounds", len(probes), rounds(probes))
 	case len(probes) == 0:

@@ -83,6 +83,21 @@ func TestSearchFindsTwoGPUs(t *testing.T) {
 	}
 }
 
+// TestSearchBlamesNotHalfOfTheGPUs: where half of a node's GPUs or more fail in pairs, what they share is named and no GPU.
+func TestSearchBlamesNotHalfOfTheGPUs(t *testing.T) {
+	for _, gpus := range []int{6, 8, 16} {
+		for broken := gpus / 2; broken < gpus; broken++ {
+			f, _ := playSearch(t, gpus, func(g []int) bool { return slices.ContainsFunc(g, func(x int) bool { return x >= gpus-broken }) })
+			if len(f.GPUs)+len(f.Links) > 0 || f.Why == "" {
+				t.Errorf("%d of %d GPUs fail: got GPUs %v, links %v (%s), expected none", broken, gpus, f.GPUs, f.Links, f.Why)
+			}
+			if broken == gpus/2 && (!strings.Contains(f.Why, "what they share") || f.Suspects == "") {
+				t.Errorf("%d of %d GPUs fail: why %q, suspects %q, expected what they share", broken, gpus, f.Why, f.Suspects)
+			}
+		}
+	}
+}
+
 func TestSearchIsInconclusive(t *testing.T) {
 	for _, tc := range []struct {
 		name       string

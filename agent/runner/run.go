@@ -247,13 +247,13 @@ func (x *execution) carryOut(ctx context.Context) (Evidence, error) {
 		wrong, isWrong := FirstWrong(Tabulate(e.Variants, x.ranks))
 		switch {
 		case isWrong:
-			return e, x.search(ctx, &e, wrong.String()+" gives wrong data", wrong.step())
+			return e, x.search(ctx, &e, wrong.String()+" gives wrong data", wrong.step(), true)
 		case needsSearch(out.Failure):
 			verb := "fails"
 			if out.Failure.Kind == FailHung {
 				verb = "hangs"
 			}
-			return e, x.search(ctx, &e, fmt.Sprintf("%s %s %s", v.Variant, out.Failure.Step, verb), out.Failure.Step)
+			return e, x.search(ctx, &e, fmt.Sprintf("%s %s %s", v.Variant, out.Failure.Step, verb), out.Failure.Step, false)
 		case out.Failure != nil:
 			return e, nil
 		}
@@ -286,12 +286,12 @@ func (x *execution) environment(lib *rcclx.LibraryInfo, v rcclx.Variant) []strin
 	return RankEnvironment(x.Environ, rcclx.Environment(lib.Gates(), v, SettingsOf(x.plan)), x.Config.Node)
 }
 
-func (x *execution) search(ctx context.Context, e *Evidence, what, stepName string) error {
+func (x *execution) search(ctx context.Context, e *Evidence, what, stepName string, wrongData bool) error {
 	if err := x.progress(ctx, truncate("search for the culprit: "+what, 128)); err != nil {
 		return err
 	}
 	s := search(ctx, x.Teams, searchTask{
-		node: e.Node, plan: x.plan, pci: e.PCI, what: what, step: repeatStep(stepName, x.plan),
+		node: e.Node, plan: x.plan, pci: e.PCI, what: what, step: repeatStep(stepName, x.plan), wrongData: wrongData,
 		env: x.environment(e.Library, rcclx.Baseline), runDeadline: x.runDeadline,
 	}, func(round int, groups [][]int) {
 		x.Log.Info("search for the culprit", "round", round, "groups", fmt.Sprint(groups))

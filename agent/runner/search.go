@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +18,10 @@ const (
 	// searchStepDeadline and searchInitDeadline bound each communicator of a search, where the plan's own are longer.
 	searchStepDeadline = 10 * time.Second
 	searchInitDeadline = 30 * time.Second
+	// searchBytes is the largest size that a hang is searched for with: a good pair is done with it long before searchStepDeadline,
+	// its data checked on the host, on any machine. With gigabytes it may not be, and would be taken for one that hangs. Baseline, which
+	// a search runs, takes no other path above it.
+	searchBytes = 64 << 20
 	// inPlaceWords mark a step of calls in place (engine.MeasureRequest.Name).
 	inPlaceWords = "in place"
 )
@@ -34,7 +39,10 @@ type searchTask struct {
 	// what failed, in words, and the step to repeat.
 	what string
 	step rank.Step
-	env  []string
+	// wrongData says that it was wrong data and no hang, which may depend on the very size: it is kept, with the plan's deadline, and
+	// a communicator that misses it tells nothing.
+	wrongData bool
+	env       []string
 	// runDeadline that the search must not pass.
 	runDeadline time.Time
 }
@@ -78,6 +86,10 @@ func repeatStep(stepName string, p api.RunPlan) rank.Step {
 // search runs the rounds that NextRound plans until it has no more, the rounds or the run's time are used up, or
 // something gets in its way that says nothing about GPUs.
 func search(ctx context.Context, teams TeamRunner, task searchTask, onRound func(round int, groups [][]int)) Search {
+	asked := task.step.SizesBytes
+	if !task.wrongData {
+		task.step.SizesBytes = upTo(searchBytes, asked)
+	}
 	var probes []Probe
 	stopped := ""
 	gpus := len(task.pci)
@@ -94,10 +106,33 @@ func search(ctx context.Context, teams TeamRunner, task searchTask, onRound func
 		probes = append(probes, found...)
 	}
 	s := Search{What: task.what, Finding: Conclude(gpus, probes)}
-	if stopped != "" && len(s.Finding.GPUs)+len(s.Finding.Links) == 0 {
+	if len(s.Finding.GPUs)+len(s.Finding.Links) > 0 {
+		return s
+	}
+	if stopped != "" {
 		s.Finding.Why = "it was cut short: " + stopped
+	} else if !anyBad(probes) && !slices.Equal(asked, task.step.SizesBytes) {
+		s.Finding.Why += fmt.Sprintf(" with %d B: all GPUs and links work, so the step may have been too long for its deadline, and no hang; "+
+			"raise run.stepDeadlineSeconds, or measure smaller sizes", task.step.SizesBytes[0])
 	}
 	return s
+}
+
+// upTo are sizes of which none is over most.
+func upTo(most int64, sizes []int64) []int64 {
+	out := make([]int64, len(sizes))
+	for i, s := range sizes {
+		out[i] = min(s, most)
+	}
+	return out
+}
+
+// deadline of a step of the search.
+func (t searchTask) deadline() time.Duration {
+	if t.wrongData {
+		return seconds(t.plan.StepDeadlineSeconds)
+	}
+	return min(seconds(t.plan.StepDeadlineSeconds), searchStepDeadline)
 }
 
 func runRound(ctx context.Context, teams TeamRunner, task searchTask, round int, groups [][]int) ([]Probe, string) {
@@ -107,7 +142,7 @@ func runRound(ctx context.Context, teams TeamRunner, task searchTask, round int,
 		wg.Go(func() {
 			v := VariantPlan{Variant: rcclx.Baseline, Steps: []rank.Step{task.step}}
 			specs := groupSpecs(task.node, task.plan, v, g, task.pci,
-				min(seconds(task.plan.InitDeadlineSeconds), searchInitDeadline), min(seconds(task.plan.StepDeadlineSeconds), searchStepDeadline))
+				min(seconds(task.plan.InitDeadlineSeconds), searchInitDeadline), task.deadline())
 			for r := range specs {
 				specs[r].NonBlocking = true // nobody reads a search's times, and a failing init is seen sooner
 			}
@@ -120,7 +155,7 @@ func runRound(ctx context.Context, teams TeamRunner, task searchTask, round int,
 	wg.Wait()
 	var probes []Probe
 	for i, g := range groups {
-		bad, saw, err := readProbe(outcomes[i])
+		bad, saw, err := readProbe(outcomes[i], task.wrongData)
 		if err != nil {
 			return probes, err.Error()
 		}
@@ -130,10 +165,13 @@ func runRound(ctx context.Context, teams TeamRunner, task searchTask, round int,
 }
 
 // readProbe says whether a communicator of the search worked; the error is for what says nothing about its GPUs.
-func readProbe(o Outcome) (bad bool, saw string, err error) {
+func readProbe(o Outcome, wrongData bool) (bad bool, saw string, err error) {
 	if f := o.Failure; f != nil {
 		switch f.Kind {
 		case FailHung:
+			if wrongData {
+				break // another fault than the one that is searched for
+			}
 			return true, "hung at " + f.Step, nil
 		case FailDied:
 			return true, fmt.Sprintf("lost rank %d at %s", f.Rank, f.Step), nil

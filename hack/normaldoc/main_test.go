@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"sigs.k8s.io/yaml"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/rcclx/reference"
 )
 
@@ -29,5 +32,26 @@ func TestPage(t *testing.T) {
 	}
 	if !bytes.Equal(committed, b.Bytes()) {
 		t.Error("docs/normal-numbers.md is out of date: run hack/generate.sh")
+	}
+}
+
+// TestSnippetIsPartOfACommGroup: what the page tells to patch in has no field that the API does not know, and asks for what the
+// marks that decide are of.
+func TestSnippetIsPartOfACommGroup(t *testing.T) {
+	var b bytes.Buffer
+	if err := write(&b); err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(b.String(), "```yaml\n")
+	snippet, _, closed := strings.Cut(rest, "```")
+	if !found || !closed {
+		t.Fatal("the page has no yaml block")
+	}
+	var group v1alpha1.CommGroup
+	if err := yaml.UnmarshalStrict([]byte(strings.ReplaceAll(snippet, "\n   ", "\n")[len("   "):]), &group); err != nil {
+		t.Fatal(err)
+	}
+	if bench := group.Spec.Benchmark; bench.MaxSizeBytes != 8<<30 || len(bench.Datatypes) != 1 || bench.Datatypes[0] != v1alpha1.Float32 || group.Spec.Run.StepDeadlineSeconds == 0 {
+		t.Errorf("the page's block asks for %+v, expected Float32 up to 8 GiB, with a deadline that fits", bench)
 	}
 }
