@@ -128,6 +128,41 @@ func delegate(mount, dir string) error {
 	return nil
 }
 
+// notGiven lists the controllers that a version 2 root group has and does not give to the groups below it, by mount.
+func notGiven(all []Hierarchy) (map[string][]string, error) {
+	out := map[string][]string{}
+	for _, h := range all {
+		if !h.Unified {
+			continue
+		}
+		have, err1 := os.ReadFile(filepath.Join(h.Mount, "cgroup.controllers"))
+		given, err2 := os.ReadFile(filepath.Join(h.Mount, "cgroup.subtree_control"))
+		if err := errors.Join(err1, err2); err != nil {
+			return nil, err
+		}
+		for _, name := range strings.Fields(string(have)) {
+			if !contains(strings.Fields(string(given)), name) {
+				out[h.Mount] = append(out[h.Mount], name)
+			}
+		}
+	}
+	return out, nil
+}
+
+// takeBack switches them off again. What another group uses meanwhile stays on.
+func takeBack(controllers map[string][]string) error {
+	var failed []error
+	for mount, names := range controllers {
+		for _, name := range names {
+			err := os.WriteFile(filepath.Join(mount, "cgroup.subtree_control"), []byte("-"+name), 0o644)
+			if err != nil && !errors.Is(err, syscall.EBUSY) && !errors.Is(err, fs.ErrNotExist) {
+				failed = append(failed, fmt.Errorf("take controller %s back: %w", name, err))
+			}
+		}
+	}
+	return errors.Join(failed...)
+}
+
 // removeGroup removes a node's group and those below it from every hierarchy; the processes must have ended.
 func removeGroup(all []Hierarchy, group string) error {
 	var failed []error

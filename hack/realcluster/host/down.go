@@ -54,7 +54,7 @@ func Down(ctx context.Context, state cluster.State, log func(format string, args
 	for _, n := range plan.Nodes {
 		failed = append(failed, removeGroup(hierarchies(string(mounts)), n.Cgroup))
 	}
-	failed = append(failed, removeNetwork(ctx, state, plan))
+	failed = append(failed, takeBack(plan.SwitchedOn), removeNetwork(ctx, state, plan))
 	if err := errors.Join(failed...); err != nil {
 		return fmt.Errorf("not everything could be removed, so %s is kept: %w", state.Dir, err)
 	}

@@ -2,6 +2,8 @@ package host
 
 import (
 	"net/netip"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -80,6 +82,26 @@ broken line
 	}
 	if err := checkGroups(want[:2]); err == nil || !strings.Contains(err.Error(), "cpuset") {
 		t.Errorf("groups without cpuset: %v", err)
+	}
+}
+
+// TestControllersAreTakenBack: those that the cluster switched on in the machine's root group, and no others.
+func TestControllersAreTakenBack(t *testing.T) {
+	mount := t.TempDir()
+	for name, text := range map[string]string{"cgroup.controllers": "cpuset cpu memory\n", "cgroup.subtree_control": "cpu memory\n"} {
+		if err := os.WriteFile(filepath.Join(mount, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before, err := notGiven([]Hierarchy{{Mount: "/nowhere", Controllers: []string{"cpu"}}, {Mount: mount, Unified: true}})
+	if err != nil || !reflect.DeepEqual(before, map[string][]string{mount: {"cpuset"}}) {
+		t.Errorf("not given are %v, %v; expected cpuset", before, err)
+	}
+	if err := takeBack(before); err != nil {
+		t.Error(err)
+	}
+	if asked, err := os.ReadFile(filepath.Join(mount, "cgroup.subtree_control")); err != nil || string(asked) != "-cpuset" {
+		t.Errorf("the kernel was asked %q, %v", asked, err)
 	}
 }
 

@@ -38,6 +38,8 @@ type Plan struct {
 	Gateway netip.Addr
 	Bits    int
 	Nodes   []NodePlan
+	// SwitchedOn are the controllers that a version 2 root group does not give to its groups before, by mount.
+	SwitchedOn map[string][]string
 	// Fabric is the folder in memory that the nodes share.
 	Fabric string
 }

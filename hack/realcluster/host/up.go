@@ -60,6 +60,13 @@ func Up(ctx context.Context, o Options) error {
 			return fmt.Errorf("%w: run hack/kube/build.sh %s first", err, name)
 		}
 	}
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return err
+	}
+	if plan.SwitchedOn, err = notGiven(hierarchies(string(mounts))); err != nil {
+		return err
+	}
 	if err := Claim(o.State, plan); err != nil {
 		return err
 	}
