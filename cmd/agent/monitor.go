@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"rcclx.io/commgroup-operator/agent/discover"
+	"rcclx.io/commgroup-operator/agent/metrics"
 	"rcclx.io/commgroup-operator/agent/monitor"
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
