@@ -76,7 +76,41 @@ func TestStolenManagerTokenMakesRunPodsOnly(t *testing.T) {
 		"a capability": {func(p *corev1.Pod) {
 			p.Spec.Containers[0].SecurityContext.Capabilities.Add = []corev1.Capability{"SYS_ADMIN"}
 		}, "a capability beyond IPC_LOCK"},
-		"unconfined": {func(p *corev1.Pod) { p.Spec.SecurityContext.SeccompProfile.Type = corev1.SeccompProfileTypeUnconfined }, "confined by its runtime's seccomp profile"},
+		"gains privileges": {func(p *corev1.Pod) {
+			p.Spec.Containers[0].SecurityContext.AllowPrivilegeEscalation = ptr.To(true)
+		}, "gains privileges"},
+		"the runtime's capabilities": {func(p *corev1.Pod) { p.Spec.Containers[0].SecurityContext = nil }, "each drops ALL"},
+		"a port of the node": {func(p *corev1.Pod) {
+			p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 10250, HostPort: 10250}}
+		}, "no part of its node's own"},
+		"a process of a Windows host": {func(p *corev1.Pod) {
+			p.Spec.SecurityContext.WindowsOptions = &corev1.WindowsSecurityContextOptions{RunAsUserName: ptr.To("x")}
+		}, "no part of its node's own"},
+		"another SELinux type": {func(p *corev1.Pod) { p.Spec.SecurityContext.SELinuxOptions = &corev1.SELinuxOptions{Type: "spc_t"} }, "of SELinux but the runtime's"},
+		"another SELinux user": {func(p *corev1.Pod) {
+			p.Spec.Containers[0].SecurityContext.SELinuxOptions = &corev1.SELinuxOptions{User: "system_u"}
+		}, "of SELinux but the runtime's"},
+		"another seccomp profile": {func(p *corev1.Pod) {
+			p.Spec.Containers[0].SecurityContext.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: ptr.To("x.json")}
+		}, "confined by its runtime's seccomp profile"},
+		"another AppArmor profile": {func(p *corev1.Pod) {
+			p.Spec.Containers[0].SecurityContext.AppArmorProfile = &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeLocalhost, LocalhostProfile: ptr.To("x")}
+		}, "by no other of AppArmor"},
+		"a value of the kernel": {func(p *corev1.Pod) {
+			p.Spec.SecurityContext.Sysctls = []corev1.Sysctl{{Name: "kernel.msgmax", Value: "1"}}
+		}, "sets no value of the kernel"},
+		"the cluster's priority": {func(p *corev1.Pod) {
+			p.Spec.PriorityClassName, p.Spec.Priority, p.Spec.PreemptionPolicy = "system-node-critical", nil, nil
+		}, "no priority of the cluster's own"},
+		"another default network": {func(p *corev1.Pod) {
+			p.Annotations = map[string]string{"v1.multus-cni.io/default-network": "kube-system/x"}
+		}, "carries no annotation"},
+		"the runtime's annotation": {func(p *corev1.Pod) {
+			p.Annotations = map[string]string{"io.katacontainers.config.hypervisor.path": "/x"}
+		}, "carries no annotation"},
+		"the cluster's namespace":  {func(p *corev1.Pod) { p.Namespace = "kube-system" }, "in a namespace of the cluster's own"},
+		"the operator's namespace": {func(p *corev1.Pod) { p.Namespace = operatorNamespace }, "or the operator's own"},
+		"unconfined":               {func(p *corev1.Pod) { p.Spec.SecurityContext.SeccompProfile.Type = corev1.SeccompProfileTypeUnconfined }, "confined by its runtime's seccomp profile"},
 		"the host's files": {func(p *corev1.Pod) {
 			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "h", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}})
 		}, "mounts neither the node's files"},
@@ -144,6 +178,22 @@ func TestStolenManagerTokenMakesMonitorsOnly(t *testing.T) {
 		"root": {container(func(c *corev1.Container) {
 			c.SecurityContext.RunAsUser, c.SecurityContext.RunAsNonRoot = ptr.To(int64(0)), nil
 		}), "a monitor is not root"},
+		"arguments":      {container(func(c *corev1.Container) { c.Args = []string{"--host-root", "/"} }), "/agent monitor"},
+		"another option": {container(func(c *corev1.Container) { c.Command = append(c.Command, "--metrics-cert-dir=/host/opt") }), "/agent monitor"},
+		"the disks' group": {pod(func(p *corev1.PodSpec) {
+			p.SecurityContext = &corev1.PodSecurityContext{SupplementalGroups: []int64{6}}
+		}), "user and group 65532 alone"},
+		"the disks' group as its own": {container(func(c *corev1.Container) { c.SecurityContext.RunAsGroup = ptr.To(int64(6)) }), "user and group 65532 alone"},
+		"a group of volumes":          {pod(func(p *corev1.PodSpec) { p.SecurityContext = &corev1.PodSecurityContext{FSGroup: ptr.To(int64(6))} }), "user and group 65532 alone"},
+		"a port of the node":          {container(func(c *corev1.Container) { c.Ports[0].HostPort = c.Ports[0].ContainerPort }), "its node's namespaces and ports"},
+		"a file of the node as the agent": {container(func(c *corev1.Container) {
+			c.VolumeMounts[3].SubPath, c.VolumeMounts[3].MountPath = "bin/python3", "/agent"
+		}), "whole and below /host"},
+		"a part of a folder":        {container(func(c *corev1.Container) { c.VolumeMounts[3].SubPath = "x" }), "whole and below /host"},
+		"a folder in another place": {container(func(c *corev1.Container) { c.VolumeMounts[3].MountPath = "/host/../etc" }), "whole and below /host"},
+		"reports to someone else": {container(func(c *corev1.Container) {
+			c.Env = append(c.Env, corev1.EnvVar{Name: "KUBERNETES_SERVICE_HOST", Value: "192.0.2.1"})
+		}), "whom it reports to"},
 		"host processes":     {pod(func(p *corev1.PodSpec) { p.HostPID = true }), "none of its node's namespaces"},
 		"host network":       {pod(func(p *corev1.PodSpec) { p.HostNetwork = true }), "none of its node's namespaces"},
 		"the whole host":     {pod(func(p *corev1.PodSpec) { p.Volumes[0].HostPath.Path = "/" }), "and nothing else"},
@@ -210,6 +260,17 @@ func TestStolenManagerTokenTouchesItsOwnOnly(t *testing.T) {
 	taken.Labels = meta("x").Labels
 	refused(t, asManager.Update(ctx, taken, dry), "no ConfigMaps but its own")
 	refused(t, asManager.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "n", Namespace: w.ns}}, dry), "no ConfigMaps but its own")
+	owner := []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommGroup", Name: w.group.Name, UID: w.group.UID}}
+	for namespace, words := range map[string]string{"kube-system": "outside of the namespaces of the cluster", operatorNamespace: "and of the operator", w.ns: ""} {
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "aws-auth", Namespace: namespace, Labels: meta("x").Labels, OwnerReferences: owner}}
+		if err := asManager.Create(ctx, cm.DeepCopy(), dry); words != "" {
+			refused(t, err, words)
+		} else if err != nil {
+			t.Errorf("a ConfigMap of its group: %v", err)
+		}
+		cm.OwnerReferences = nil
+		refused(t, asManager.Create(ctx, cm, dry), "belongs to a CommGroup")
+	}
 	refused(t, asManager.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace(w.ns)), "no ConfigMaps but its own")
 	if err := admin.Get(ctx, client.ObjectKeyFromObject(theirs), theirs); err != nil {
 		t.Errorf("someone's ConfigMap: %v", err)
