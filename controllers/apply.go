@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -30,7 +31,7 @@ const annotationSpecHash = "rcclx.io/spec-hash"
 var errClosureNotWritten = errors.New("closure not written")
 
 // apply makes the cluster as decided, all but the status. It goes on after an error, so that one object that cannot be
-// written holds up no other, and first frees what is to be freed.
+// written holds up no other, and first frees what is to be freed. What the API server refuses is kept in the decision, to be told.
 func (r *CommGroupReconciler) apply(ctx context.Context, s *Snapshot, d *Decision) error {
 	var errs []error
 	try := func(what, name string, err error) {
@@ -38,10 +39,15 @@ func (r *CommGroupReconciler) apply(ctx context.Context, s *Snapshot, d *Decisio
 			errs = append(errs, fmt.Errorf("%s %s: %w", what, name, err))
 		}
 	}
+	// told is try for what no condition of its own tells of.
+	told := func(what, name string, err error) {
+		try(what, name, err)
+		add(&d.refused.others, what+" "+name, err)
+	}
 	ns := s.Group.Namespace
 	remove := func(what string, names []string, empty func() client.Object) {
 		for i, err := range atOnce(names, func(name string) error { return r.deleteNamed(ctx, empty(), ns, name) }) {
-			try("delete "+what, names[i], err)
+			told("delete "+what, names[i], err)
 		}
 	}
 	remove("run pod", d.DeletePods, func() client.Object { return &corev1.Pod{} })
@@ -49,19 +55,22 @@ func (r *CommGroupReconciler) apply(ctx context.Context, s *Snapshot, d *Decisio
 	remove("configmap", slices.Concat(d.DeleteConfigMaps, d.DeleteArchives), func() client.Object { return &corev1.ConfigMap{} })
 	for i, err := range atOnce(d.CommNodes, func(change CommNodeChange) error { return r.writeCommNode(ctx, change) }) {
 		desired := d.CommNodes[i].Desired
+		add(&d.refused.commNodes, "write CommNode "+desired.Name, err)
 		if err != nil && desired.Spec.Run != nil && desired.Spec.Run.Closed != nil {
 			err = fmt.Errorf("%w: %w", errClosureNotWritten, err)
 		}
 		try("write commnode", desired.Name, err)
 	}
-	try("monitor", monitorName(s.Group), r.applyMonitor(ctx, s, d.Monitor))
+	err := r.applyMonitor(ctx, s, d.Monitor)
+	add(&d.refused.monitors, fmt.Sprintf("write the monitors' DaemonSet %s/%s", r.Config.OperatorNamespace, monitorName(s.Group)), err)
+	try("monitor", monitorName(s.Group), err)
 	if len(d.CreatePods) > 0 {
 		access := r.ensureRunAccess(ctx, ns)
-		try("account of run pods in", ns, access)
+		told("make the account of run pods in", ns, access)
 		if errors.Is(access, errNotOurs) {
-			try("create run pods in", ns, r.closeWithoutAccess(ctx, s, d.CreatePods, access))
+			told("create run pods in", ns, r.closeWithoutAccess(ctx, s, d.CreatePods, access))
 		} else {
-			try("create run pods in", ns, r.createPods(ctx, s, d.CreatePods))
+			told("create run pods in", ns, r.createPods(ctx, s, d.CreatePods))
 		}
 	}
 	if d.ConfigMap != nil {
@@ -72,7 +81,8 @@ func (r *CommGroupReconciler) apply(ctx context.Context, s *Snapshot, d *Decisio
 		try("publish configmap", d.ConfigMap.Name, err)
 	}
 	r.applyArchive(ctx, s, d)
-	try("gating of", s.Group.Name, r.applyNodeMarks(ctx, s, d))
+	told("mark nodes for", s.Group.Name, r.applyNodeMarks(ctx, s, d))
+	d.refused.tell(d, s.Group, s.Now)
 	return errors.Join(errs...)
 }
 
@@ -108,7 +118,17 @@ func (r *CommGroupReconciler) deleteNamed(ctx context.Context, object client.Obj
 
 func (r *CommGroupReconciler) writeCommNode(ctx context.Context, change CommNodeChange) error {
 	if change.Current == nil {
-		return r.Client.Create(ctx, change.Desired.DeepCopy(), client.FieldOwner(v1alpha1.FieldManagerController))
+		create := func() error {
+			return r.Client.Create(ctx, change.Desired.DeepCopy(), client.FieldOwner(v1alpha1.FieldManagerController))
+		}
+		err := create()
+		if !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		if cleared, why := r.clearName(ctx, change.Desired, err); !cleared {
+			return why
+		}
+		return create()
 	}
 	// The optimistic lock keeps a decision on an old read from undoing a newer one. The status is the agent's: it is left
 	// out of the patch.
@@ -116,6 +136,35 @@ func (r *CommGroupReconciler) writeCommNode(ctx context.Context, change CommNode
 	desired.TypeMeta, desired.Status = change.Current.TypeMeta, change.Current.Status
 	return r.Client.Patch(ctx, desired, client.MergeFromWithOptions(change.Current, client.MergeFromWithOptimisticLock{}),
 		client.FieldOwner(v1alpha1.FieldManagerController))
+}
+
+// clearName makes room for a CommNode whose name is taken. One of a group of that name that is gone goes: `kubectl delete
+// --cascade=orphan` and a restore without owners leave it, no garbage collector comes for it, and its results are of another group.
+// One of this very group is only not in the cache yet, or has lost its label, which it gets back.
+func (r *CommGroupReconciler) clearName(ctx context.Context, desired *v1alpha1.CommNode, taken error) (cleared bool, err error) {
+	var there v1alpha1.CommNode
+	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(desired), &there); err != nil {
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	}
+	collectors := []string{metav1.FinalizerDeleteDependents, metav1.FinalizerOrphanDependents}
+	others := slices.DeleteFunc(slices.Clone(there.Finalizers), func(f string) bool { return slices.Contains(collectors, f) })
+	switch group := there.Spec.Group; {
+	case group.Name != desired.Spec.Group.Name:
+		return false, fmt.Errorf("%w: CommNode %s is of CommGroup %q, not of %s: delete it", errTaken, there.Name, group.Name, desired.Spec.Group.Name)
+	case !there.DeletionTimestamp.IsZero() && len(others) > 0:
+		return false, fmt.Errorf("%w: CommNode %s is being deleted and waits for its finalizers %s: remove them", errTaken, there.Name, strings.Join(others, ", "))
+	case !there.DeletionTimestamp.IsZero():
+		return false, taken // the garbage collector is at it
+	case group.UID != desired.Spec.Group.UID:
+		return true, r.deleteExactly(ctx, &there)
+	case there.Labels[v1alpha1.LabelGroupUID] == group.UID:
+		return false, taken
+	}
+	next := there.DeepCopy()
+	for key, value := range desired.Labels {
+		metav1.SetMetaDataLabel(&next.ObjectMeta, key, value)
+	}
+	return false, r.writeCommNode(ctx, CommNodeChange{Current: &there, Desired: next})
 }
 
 // serverSideApply writes only the fields that the controller has an opinion on.

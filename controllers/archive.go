@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -94,8 +95,12 @@ func (r *CommGroupReconciler) applyArchive(ctx context.Context, s *Snapshot, d *
 		return
 	}
 	logf.FromContext(ctx).Error(err, "Could not keep the results of a run for comparison; trying again later", "run", d.ArchiveRun)
-	d.Events = append(d.Events, Event{Warning: true, Reason: v1alpha1.ReasonRunNotArchived, Action: "ArchiveRun",
-		Note: shorten(fmt.Sprintf("The results of run %s could not be kept for comparison: %v. The run's verdict stands; mend what refuses the ConfigMap.", d.ArchiveRun, err), 1000)})
+	what := "keep the results of run " + d.ArchiveRun
+	add(&d.refused.others, what, err)
+	if !strings.Contains(toldRefusal(s.Group), what) {
+		d.Events = append(d.Events, Event{Warning: true, Reason: v1alpha1.ReasonRunNotArchived, Action: "ArchiveRun",
+			Note: shorten(fmt.Sprintf("The results of run %s could not be kept for comparison: %v. The run's verdict stands; mend what refuses the ConfigMap.", d.ArchiveRun, err), 1000)})
+	}
 	d.WakeAt = earlier(d.WakeAt, s.Now.Add(archiveAgain))
 }
 

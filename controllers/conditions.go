@@ -215,10 +215,11 @@ func transitions(before, after []metav1.Condition) []Event {
 	return out
 }
 
-// remarks of a condition, which change nothing in it: labels that contradict the facts, and clocks that are off.
+// remarks of a condition, which change nothing in it: labels that contradict the facts, clocks that are off, and refused writes.
 var remarks = map[string]struct{ word, action string }{
 	v1alpha1.ConditionCompatible:      {v1alpha1.ReasonInventoryMismatch, "CompareLabels"},
 	v1alpha1.ConditionAgentsReporting: {v1alpha1.ReasonClockSkew, "CompareClocks"},
+	v1alpha1.ConditionRunning:         {v1alpha1.ReasonWritesRefused, "WriteObjects"},
 }
 
 // remarkEvent tells a remark once, when it appears.

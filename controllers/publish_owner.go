@@ -19,9 +19,6 @@ import (
 // lookAgain is how long a ConfigMap of someone else is left before the next look: no event tells when it goes.
 const lookAgain = 5 * time.Minute
 
-// actionPublish marks the events of the condition SettingsPublished.
-const actionPublish = "Set" + v1alpha1.ConditionSettingsPublished
-
 // notOwned leaves a ConfigMap alone that does not belong to the group, and says whose it is.
 func notOwned(in publishInput, name string) publication {
 	return publication{
@@ -94,9 +91,7 @@ func intact(cm *corev1.ConfigMap, hash string) bool {
 func configMapRefused(d *Decision, group *v1alpha1.CommGroup, now time.Time, err error) {
 	name := d.ConfigMap.Name
 	d.Status.Published = group.Status.Published
-	d.Events = slices.DeleteFunc(d.Events, func(e Event) bool {
-		return e.Action == actionPublish || e.Reason == v1alpha1.ReasonSettingsRestored
-	})
+	d.Events = slices.DeleteFunc(d.Events, func(e Event) bool { return e.Reason == v1alpha1.ReasonSettingsRestored })
 	before := meta.FindStatusCondition(group.Status.Conditions, v1alpha1.ConditionSettingsPublished)
 	f := finding{metav1.ConditionFalse, v1alpha1.ReasonConfigMapNotWritten,
 		shorten(fmt.Sprintf("ConfigMap %s could not be written: %v. Mend what refuses it (a quota, an admission policy, immutable: true); it is tried again.", name, err), 1024)}
@@ -105,8 +100,6 @@ func configMapRefused(d *Decision, group *v1alpha1.CommGroup, now time.Time, err
 		if before != nil {
 			f = finding{before.Status, before.Reason, before.Message}
 		}
-	} else if before == nil || before.Reason != f.Reason {
-		d.Events = append(d.Events, Event{Warning: true, Reason: f.Reason, Action: actionPublish, Note: shorten(f.Message, 1000)})
 	}
-	d.Status.Conditions = setConditions(d.Status.Conditions, map[string]finding{v1alpha1.ConditionSettingsPublished: f}, group.Generation, now)
+	retell(d, group, now, map[string]finding{v1alpha1.ConditionSettingsPublished: f})
 }

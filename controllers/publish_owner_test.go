@@ -135,7 +135,7 @@ func TestRefusedConfigMap(t *testing.T) {
 			group := testGroup()
 			group.Status.Conditions = tc.before
 			d := &Decision{ConfigMap: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}},
-				Events: []Event{{Reason: v1alpha1.ReasonPublished, Action: actionPublish}, {Reason: v1alpha1.ReasonReady, Action: "SetReady"}}}
+				Events: []Event{{Reason: v1alpha1.ReasonPublished, Action: "Set" + v1alpha1.ConditionSettingsPublished}, {Reason: v1alpha1.ReasonReady, Action: "SetReady"}}}
 			d.Status.Published = &v1alpha1.PublishedStatus{ConfigMapName: "x"}
 			d.Status.Conditions = []metav1.Condition{published}
 			configMapRefused(d, group, now, tc.err)

@@ -73,6 +73,11 @@ func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	}
 	if errors.Is(applyErr, errClosureNotWritten) && finishes(group, &decision) {
 		// With the run over and nothing to say how it ended on this node, its reason would be lost for good.
+		held := Decision{Status: *group.Status.DeepCopy()}
+		decision.refused.tell(&held, group, snapshot.Now)
+		if err := r.writeStatus(ctx, group, &held); err != nil {
+			applyErr = errors.Join(applyErr, err)
+		}
 		return ctrl.Result{}, fmt.Errorf("commgroup %s: %w", req.NamespacedName, applyErr)
 	}
 	if err := r.writeStatus(ctx, group, &decision); err != nil {

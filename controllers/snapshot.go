@@ -103,6 +103,8 @@ type Decision struct {
 	NodeMarks []NodeMark
 	Status    v1alpha1.CommGroupStatus
 	Events    []Event
+	// refused is what the API server did not take once the decision was applied.
+	refused refusals
 	// WakeAt is the nearest deadline; zero means none.
 	WakeAt time.Time
 }

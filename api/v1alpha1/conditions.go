@@ -39,6 +39,10 @@ const (
 	ReasonAllReporting      = "AllReporting"
 	ReasonWaitingForAgents  = "WaitingForAgents"
 	ReasonAgentNotReporting = "AgentNotReporting"
+	// ReasonMonitorsRefused says that the API server refused the monitors' DaemonSet.
+	ReasonMonitorsRefused = "MonitorsRefused"
+	// ReasonCommNodesRefused says that the API server refused a CommNode.
+	ReasonCommNodesRefused = "CommNodesRefused"
 
 	ReasonAllCompatible        = "AllCompatible"
 	ReasonMixedROCmVersions    = "MixedROCmVersions"
@@ -69,6 +73,8 @@ const (
 	// ReasonResultsStale says that nodes were rebooted or changed after they were measured.
 	ReasonResultsStale = "ResultsStale"
 	ReasonSuspended    = "Suspended"
+	// ReasonWritesRefused is a remark, and an event: the API server refused something else that the group needs.
+	ReasonWritesRefused = "WritesRefused"
 	// ReasonRunNotArchived is the event that the results of a run could not be kept for comparison.
 	ReasonRunNotArchived = "RunNotArchived"
 	ReasonWaiting        = "WaitingForPreconditions"

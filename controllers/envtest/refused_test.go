@@ -1,0 +1,118 @@
+package envtest
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers"
+)
+
+// refusedEvents takes what was sent so far, and counts those of the reason.
+func (w *world) refusedEvents(reason string) (n int) {
+	for {
+		select {
+		case e := <-w.events.Events:
+			if strings.Contains(e, reason) {
+				n++
+			}
+		default:
+			return n
+		}
+	}
+}
+
+// TestRefusedMonitorsAreTold: monitors that the real API server, or the chart's policy, refuses are a condition with its words and
+// the next step, once as an event; with the options mended the group goes on.
+func TestRefusedMonitorsAreTold(t *testing.T) {
+	for name, c := range map[string]struct {
+		set   func(*controllers.Config)
+		words string
+	}{
+		"a port twice":            {func(c *controllers.Config) { c.Monitors.MetricsPort = 8081 }, "8081"},
+		"a toleration's operator": {func(c *controllers.Config) { c.Monitors.Tolerations = []corev1.Toleration{{Key: "a", Operator: "Foo"}} }, `"Foo"`},
+		"another image":           {func(c *controllers.Config) { c.AgentImage = "other:image" }, "commgroup-manager-monitors"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1, nil)
+			right := w.r.Config
+			c.set(&w.r.Config)
+			var versions []string
+			for range 4 {
+				if _, err := w.r.Reconcile(w.ctx, w.request()); err == nil {
+					t.Fatal("the monitors were not refused")
+				}
+				w.refresh()
+				versions = append(versions, w.group.ResourceVersion)
+			}
+			w.wantCondition(v1alpha1.ConditionAgentsReporting, no, v1alpha1.ReasonMonitorsRefused, c.words, "Mend what these words name")
+			w.wantCondition(v1alpha1.ConditionReady, no, v1alpha1.ReasonMonitorsRefused, c.words)
+			if versions[2] != versions[3] {
+				t.Error("the status is written anew although the same is refused")
+			}
+			if n := w.refusedEvents(v1alpha1.ReasonMonitorsRefused); n != 1 {
+				t.Errorf("%d events, want one", n)
+			}
+			w.r.Config = right
+			w.settle()
+			w.wantCondition(v1alpha1.ConditionAgentsReporting, unknown, v1alpha1.ReasonWaitingForAgents)
+			if len(w.monitors()) != 1 {
+				t.Error("no monitors once nothing refuses them")
+			}
+		})
+	}
+}
+
+// TestCommNodesOfAnEarlierGroupAreReplaced: what `kubectl delete --cascade=orphan` left behind stands in no later group's way.
+func TestCommNodesOfAnEarlierGroupAreReplaced(t *testing.T) {
+	w := newWorld(t, 2, nil)
+	w.settle()
+	w.reportAllFacts()
+	for _, node := range w.nodes {
+		cn := w.commNode(node)
+		cn.OwnerReferences = nil
+		w.must(admin.Update(w.ctx, cn))
+	}
+	fresh := &v1alpha1.CommGroup{Spec: w.group.Spec}
+	fresh.Namespace, fresh.Name = w.group.Namespace, w.group.Name
+	w.must(admin.Delete(w.ctx, w.group))
+	_, err := w.r.Reconcile(w.ctx, w.request())
+	w.must(err)
+	w.must(admin.Create(w.ctx, fresh))
+	w.group = fresh
+	w.settle()
+	for _, node := range w.nodes {
+		cn := w.commNode(node)
+		if cn.Spec.Group.UID != string(fresh.UID) || len(cn.OwnerReferences) != 1 || cn.OwnerReferences[0].UID != fresh.UID || cn.Status.Facts != nil {
+			t.Errorf("CommNode of %s: group %v, owners %v, facts %v", node, cn.Spec.Group, cn.OwnerReferences, cn.Status.Facts)
+		}
+	}
+	w.wantCondition(v1alpha1.ConditionAgentsReporting, unknown, v1alpha1.ReasonWaitingForAgents)
+}
+
+// TestTakenCommNodeIsTold: a CommNode of another group under the group's name is left alone, and told.
+func TestTakenCommNodeIsTold(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	cn := &v1alpha1.CommNode{}
+	cn.Namespace, cn.Name = w.ns, v1alpha1.CommNodeName(w.group.Name, w.nodes[0])
+	cn.Spec = v1alpha1.CommNodeSpec{NodeName: w.nodes[0], NodeUID: "other", Group: v1alpha1.GroupReference{Name: "other", UID: "other"},
+		Ranks: v1alpha1.RankRange{Summary: "0-7/8", Count: 8, WorldSize: 8}}
+	w.must(admin.Create(w.ctx, cn))
+	for range 3 {
+		if _, err := w.r.Reconcile(w.ctx, w.request()); err == nil {
+			t.Fatal("no error although the name is taken")
+		}
+	}
+	w.refresh()
+	w.wantCondition(v1alpha1.ConditionAgentsReporting, no, v1alpha1.ReasonCommNodesRefused, cn.Name, `CommGroup "other"`, "delete it")
+	if n := w.refusedEvents(v1alpha1.ReasonCommNodesRefused); n != 1 {
+		t.Errorf("%d events, want one", n)
+	}
+	w.must(admin.Get(w.ctx, client.ObjectKeyFromObject(cn), cn))
+	if cn.Spec.Group.Name != "other" {
+		t.Error("the other group's CommNode was taken")
+	}
+}

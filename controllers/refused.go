@@ -1,0 +1,150 @@
+package controllers
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// refusals are what the API server does not take of a reconcile's writes. They go into the conditions, as the manager's log is
+// not read by those who own a group. They last as long as the writes are refused: the conditions are computed anew each time.
+type refusals struct {
+	monitors []refusal
+	// commNodes are writes of CommNodes, others all else that no condition of its own tells of.
+	commNodes []refusal
+	others    []refusal
+}
+
+// refusal is one write: what was to be done, and the API server's words.
+type refusal struct {
+	what string
+	err  error
+}
+
+// refusedWordsBytes of the API server's words are told; its answer to a bad DaemonSet may be long, and the next step is to follow.
+const refusedWordsBytes = 600
+
+// refusedNext is the next step where nothing better is known.
+const refusedNext = "Mend what these words name: a quota, an admission policy or webhook, the manager's roles, what blocks the name; it is tried again by itself."
+
+// errTaken: an object that is not the group's has the name of one of its own.
+var errTaken = errors.New("the name is taken")
+
+// refuses says whether the API server does not take a write, so that to try again helps only once a person has acted. Conflicts,
+// timeouts, too many requests and a server that cannot be reached end by themselves.
+func refuses(err error) bool {
+	var answer apierrors.APIStatus
+	switch {
+	case errors.Is(err, errTaken), errors.Is(err, errNotOurs):
+		return true
+	case !errors.As(err, &answer):
+		return false
+	}
+	switch code := answer.Status().Code; code {
+	case http.StatusNotFound, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests:
+		return false
+	default: // an admission webhook that does not answer is a 500
+		return code >= http.StatusBadRequest && code <= http.StatusInternalServerError
+	}
+}
+
+// add keeps err if it is a refusal.
+func add(to *[]refusal, what string, err error) {
+	if refuses(err) {
+		*to = append(*to, refusal{what, err})
+	}
+}
+
+// words tell of the first refusal, and count the rest.
+func words(all []refusal) string {
+	text := fmt.Sprintf("The API server refused to %s: %s.", all[0].what, strings.TrimSuffix(shorten(strings.Join(strings.Fields(all[0].err.Error()), " "), refusedWordsBytes), "."))
+	if more := len(all) - 1; more > 0 {
+		text += fmt.Sprintf(" It refused %d more like it.", more)
+	}
+	return text
+}
+
+// tell puts the refusals into the decision's conditions, with one event when each begins.
+func (r *refusals) tell(d *Decision, group *v1alpha1.CommGroup, now time.Time) {
+	changed := map[string]finding{}
+	is := func(t string) finding {
+		if c := meta.FindStatusCondition(d.Status.Conditions, t); c != nil {
+			return finding{c.Status, c.Reason, c.Message}
+		}
+		return finding{metav1.ConditionUnknown, v1alpha1.ReasonWaiting, ""}
+	}
+	agents := finding{Status: metav1.ConditionFalse}
+	switch {
+	case len(r.monitors) > 0:
+		agents.Reason = v1alpha1.ReasonMonitorsRefused
+		agents.Message = words(r.monitors) + " Monitors that run already go on as they are. Mend what these words name: the chart's values for monitors " +
+			"(agent.*, metrics.monitorPort), an --agent-image that is not the one of the policy commgroup-manager-monitors, a quota; it is tried again by itself."
+	case len(r.commNodes) > 0:
+		agents.Reason = v1alpha1.ReasonCommNodesRefused
+		agents.Message = words(r.commNodes) + " A monitor cannot report, nor a run go on, without its CommNode. " + refusedNext
+	}
+	if agents.Reason != "" {
+		if _, skew, ok := strings.Cut(is(v1alpha1.ConditionAgentsReporting).Message, " "+v1alpha1.ReasonClockSkew); ok {
+			agents.Message += " " + v1alpha1.ReasonClockSkew + skew
+		}
+		changed[v1alpha1.ConditionAgentsReporting] = agents
+	}
+	if len(r.others) > 0 {
+		f := is(v1alpha1.ConditionRunning)
+		f.Message, _, _ = strings.Cut(f.Message, " "+v1alpha1.ReasonWritesRefused)
+		f.Message += fmt.Sprintf(" %s: %s %s", v1alpha1.ReasonWritesRefused, words(r.others), refusedNext)
+		changed[v1alpha1.ConditionRunning] = f
+	}
+	if len(changed) > 0 {
+		retell(d, group, now, changed)
+	}
+}
+
+// retell changes conditions of a decision that is made. What is as it was keeps its time of transition, and is no event.
+func retell(d *Decision, group *v1alpha1.CommGroup, now time.Time, changed map[string]finding) {
+	all := make(map[string]finding, len(conditionTypes))
+	for i := range d.Status.Conditions {
+		if c := &d.Status.Conditions[i]; c.ObservedGeneration == group.Generation {
+			all[c.Type] = finding{c.Status, c.Reason, c.Message}
+		}
+	}
+	maps.Copy(all, changed)
+	if _, ok := changed[v1alpha1.ConditionAgentsReporting]; ok {
+		all[v1alpha1.ConditionReady] = readiness(all)
+	}
+	d.Status.Conditions = setConditions(group.Status.Conditions, all, group.Generation, now)
+	var after []metav1.Condition
+	for i := range d.Status.Conditions {
+		c := &d.Status.Conditions[i]
+		if _, again := changed[c.Type]; again || c.Type == v1alpha1.ConditionReady {
+			after = append(after, *c)
+		}
+	}
+	d.Events = slices.DeleteFunc(d.Events, func(e Event) bool {
+		return slices.ContainsFunc(after, func(c metav1.Condition) bool { return e.Action == "Set"+c.Type || e.Action == remarks[c.Type].action })
+	})
+	d.Events = append(d.Events, transitions(group.Status.Conditions, after)...)
+}
+
+// toldRefusal is what the group's status says of refused writes, as a sentence to add; empty where it says nothing.
+func toldRefusal(group *v1alpha1.CommGroup) string {
+	c := meta.FindStatusCondition(group.Status.Conditions, v1alpha1.ConditionRunning)
+	if c == nil {
+		return ""
+	}
+	_, told, ok := strings.Cut(c.Message, v1alpha1.ReasonWritesRefused+":")
+	if !ok {
+		return ""
+	}
+	return told
+}

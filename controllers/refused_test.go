@@ -1,0 +1,240 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+var errQuota = apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "x", errors.New("exceeded quota: small"))
+
+// TestOnlyAnAnswerThatStandsIsARefusal: what ends by itself is no condition.
+func TestOnlyAnAnswerThatStandsIsARefusal(t *testing.T) {
+	resource := schema.GroupResource{Resource: "things"}
+	for name, c := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"none":               {nil, false},
+		"forbidden":          {errQuota, true},
+		"wrapped and joined": {errors.Join(errors.New("other"), fmt.Errorf("write x: %w", errQuota)), true},
+		"invalid":            {apierrors.NewInvalid(schema.GroupKind{Kind: "Thing"}, "x", nil), true},
+		"bad request":        {apierrors.NewBadRequest("no"), true},
+		"webhook is away":    {apierrors.NewInternalError(errors.New("failed calling webhook")), true},
+		"name is taken":      {fmt.Errorf("%w: CommNode x", errTaken), true},
+		"conflict":           {apierrors.NewConflict(resource, "x", errors.New("changed")), false},
+		"there already":      {apierrors.NewAlreadyExists(resource, "x"), false},
+		"gone":               {apierrors.NewNotFound(resource, "x"), false},
+		"too many requests":  {apierrors.NewTooManyRequests("later", 1), false},
+		"timeout":            {apierrors.NewTimeoutError("slow", 1), false},
+		"server timeout":     {apierrors.NewServerTimeout(resource, "create", 1), true},
+		"unavailable":        {apierrors.NewServiceUnavailable("away"), false},
+		"no answer":          {errors.New("connection refused"), false},
+		"the manager's end":  {context.Canceled, false},
+	} {
+		if got := refuses(c.err); got != c.want {
+			t.Errorf("%s: refused %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// refusing is a reconciler on a fake API server that refuses what refuse says.
+func refusing(t *testing.T, group *v1alpha1.CommGroup, refuse *func(client.Object) error) (*CommGroupReconciler, client.Client, *events.FakeRecorder) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), rbacv1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	nodes := testNodes(2)
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(group, &nodes[0], &nodes[1]).WithStatusSubresource(&v1alpha1.CommGroup{}, &v1alpha1.CommNode{}).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+				return (*refuse)(&appsv1.DaemonSet{})
+			},
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				if err := (*refuse)(o); err != nil {
+					return err
+				}
+				return c.Create(ctx, o, opts...)
+			},
+		}).Build()
+	recorder := events.NewFakeRecorder(100)
+	return &CommGroupReconciler{Client: c, APIReader: c, Recorder: recorder, Clock: clocktesting.NewFakePassiveClock(testNow), Config: testConfig}, c, recorder
+}
+
+// TestRefusedWritesAreToldAndTakenBack: what the API server refuses is a condition with its words and one event; the same
+// refusal again changes nothing in the status, and once it is over the condition is what the children say.
+func TestRefusedWritesAreToldAndTakenBack(t *testing.T) {
+	for reason, refused := range map[string]client.Object{
+		v1alpha1.ReasonMonitorsRefused: &appsv1.DaemonSet{}, v1alpha1.ReasonCommNodesRefused: &v1alpha1.CommNode{},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			group := testGroup()
+			refuse := func(o client.Object) error {
+				if fmt.Sprintf("%T", o) == fmt.Sprintf("%T", refused) {
+					return errQuota
+				}
+				return nil
+			}
+			r, c, recorder := refusing(t, group, &refuse)
+			request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(group)}
+			reconcile := func() v1alpha1.CommGroupStatus {
+				t.Helper()
+				r.Clock.(*clocktesting.FakePassiveClock).SetTime(r.Clock.Now().Add(time.Minute))
+				_, err := r.Reconcile(t.Context(), request)
+				if refuse(refused) != nil != apierrors.IsForbidden(err) {
+					t.Fatalf("reconcile: %v", err)
+				}
+				var g v1alpha1.CommGroup
+				if err := c.Get(t.Context(), request.NamespacedName, &g); err != nil {
+					t.Fatal(err)
+				}
+				return g.Status
+			}
+			told := func() (n int) {
+				for {
+					select {
+					case e := <-recorder.Events:
+						if strings.Contains(e, reason) {
+							n++
+						}
+					default:
+						return n
+					}
+				}
+			}
+			first := reconcile()
+			for _, conditionType := range []string{v1alpha1.ConditionAgentsReporting, v1alpha1.ConditionReady} {
+				is := meta.FindStatusCondition(first.Conditions, conditionType)
+				if is == nil || is.Status != metav1.ConditionFalse || is.Reason != reason || !strings.Contains(is.Message, "exceeded quota: small") || !strings.Contains(is.Message, "tried again by itself") {
+					t.Errorf("%s is %+v, want False %s with the server's words and the next step", conditionType, is, reason)
+				}
+			}
+			if n := told(); n != 1 {
+				t.Errorf("%d events of %s, want one", n, reason)
+			}
+			if again := reconcile(); !equalStatus(&first, &again) {
+				t.Errorf("the same refusal changed the status:\n%+v\n%+v", first.Conditions, again.Conditions)
+			}
+			if n := told(); n != 0 {
+				t.Errorf("%d more events of the same refusal", n)
+			}
+			refuse = func(client.Object) error { return nil }
+			after := reconcile()
+			if is := meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionAgentsReporting); is.Reason == reason || strings.Contains(is.Message, "quota") {
+				t.Errorf("after the refusal AgentsReporting is %+v", is)
+			}
+		})
+	}
+}
+
+// TestOtherRefusedWritesAreARemark: what has no condition of its own is told in Running, once as an event, and goes with the refusal.
+func TestOtherRefusedWritesAreARemark(t *testing.T) {
+	w := newWorld(testGroup(), testNodes(2))
+	w.settle()
+	w.reportFacts()
+	for range 3 {
+		d := Decide(w.snapshot(), testConfig)
+		before := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionRunning).Message
+		var told refusals
+		add(&told.others, "create run pods in team", errors.Join(errQuota, errQuota))
+		told.tell(&d, w.group, w.now)
+		is := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionRunning)
+		if !strings.HasPrefix(is.Message, before) || !strings.Contains(is.Message, "exceeded quota: small") || strings.Count(is.Message, v1alpha1.ReasonWritesRefused) != 1 {
+			t.Fatalf("Running says %q", is.Message)
+		}
+		n := len(slices.DeleteFunc(slices.Clone(d.Events), func(e Event) bool { return e.Reason != v1alpha1.ReasonWritesRefused }))
+		if first := toldRefusal(w.group) == ""; first != (n == 1) || n > 1 {
+			t.Fatalf("%d events, first time: %v", n, first)
+		}
+		w.group.Status = d.Status
+	}
+	if told := toldRefusal(w.group); !strings.Contains(told, "exceeded quota") {
+		t.Errorf("told: %q", told)
+	}
+	d := Decide(w.snapshot(), testConfig)
+	if c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionRunning); strings.Contains(c.Message, v1alpha1.ReasonWritesRefused) {
+		t.Errorf("after the refusal Running says %q", c.Message)
+	}
+}
+
+// TestRefusedClosureIsTold: where a run may not end since a CommNode cannot be written, the status keeps all but the conditions that
+// say so.
+func TestRefusedClosureIsTold(t *testing.T) {
+	w := newWorld(testGroup(), testNodes(2))
+	w.settle()
+	w.reportFacts()
+	w.runAll(300_000)
+	held := Decision{Status: *w.group.Status.DeepCopy()}
+	var told refusals
+	add(&told.commNodes, "write CommNode g.n00000", errQuota)
+	told.tell(&held, w.group, w.now)
+	if !same(held.Status.Run, w.group.Status.Run) || len(held.Status.Conditions) != len(w.group.Status.Conditions) {
+		t.Error("the held status changed more than conditions")
+	}
+	if c := meta.FindStatusCondition(held.Status.Conditions, v1alpha1.ConditionReady); c.Reason != v1alpha1.ReasonCommNodesRefused {
+		t.Errorf("Ready is %+v", c)
+	}
+}
+
+// TestNameOfACommNodeIsCleared: one of an earlier group goes, one of this group gets its label back, another's is told.
+func TestNameOfACommNodeIsCleared(t *testing.T) {
+	nothing := func(client.Object) error { return nil }
+	group := testGroup()
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.CommNode)
+		taken  string
+	}{
+		"of an earlier group":     {change: func(cn *v1alpha1.CommNode) { cn.Spec.Group.UID, cn.UID = "uid-old", "uid-orphan" }},
+		"of this group, no label": {change: func(cn *v1alpha1.CommNode) { cn.Labels = nil }},
+		"of another":              {change: func(cn *v1alpha1.CommNode) { cn.Spec.Group.Name = "other" }, taken: `is of CommGroup "other"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, api, _ := refusing(t, group.DeepCopy(), &nothing)
+			w := newWorld(group.DeepCopy(), testNodes(1))
+			d := Decide(w.snapshot(), testConfig)
+			desired := d.CommNodes[0].Desired
+			there := desired.DeepCopy()
+			c.change(there)
+			there.OwnerReferences = nil
+			if err := api.Create(t.Context(), there); err != nil {
+				t.Fatal(err)
+			}
+			err := r.writeCommNode(t.Context(), CommNodeChange{Desired: desired})
+			var is v1alpha1.CommNode
+			if err := api.Get(t.Context(), client.ObjectKeyFromObject(desired), &is); err != nil {
+				t.Fatal(err)
+			}
+			if c.taken != "" {
+				if !errors.Is(err, errTaken) || !strings.Contains(err.Error(), c.taken) || is.Spec.Group.Name != "other" {
+					t.Errorf("%v, want %q and the other's CommNode left", err, c.taken)
+				}
+				return
+			}
+			if err != nil || is.Spec.Group.UID != string(group.UID) || is.Labels[v1alpha1.LabelGroupUID] != string(group.UID) {
+				t.Errorf("%v; the CommNode is of group %v with labels %v", err, is.Spec.Group, is.Labels)
+			}
+		})
+	}
+}
