@@ -9,7 +9,6 @@ import (
 )
 
 func reportAlerts() []Alert {
-	count := func(state, values string) Series { return of(metrics.Members, labels{"state": state}, values) }
 	return []Alert{
 		{
 			Name: "CommGroupReportsStale", Severity: Warning, For: 5 * time.Minute,
