@@ -30,6 +30,8 @@ const (
 	// LabelNode carries a label-safe form of the node's name on CommNodes and run pods.
 	LabelNode = "rcclx.io/node"
 
+	// ManagerLease is the Lease of the managers' leader election, in the operator's namespace.
+	ManagerLease = "commgroup-manager.rcclx.io"
 	// AnnotationRunRequested asks for a new run whenever its value changes.
 	AnnotationRunRequested = "rcclx.io/run-requested"
 	// AnnotationGroup carries namespace/name of the CommGroup, unshortened, on pods and monitors.

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/kubernetes"
 
+	"rcclx.io/commgroup-operator/internal/report"
 	"rcclx.io/commgroup-operator/internal/supportbundle"
 )
 
@@ -41,7 +42,7 @@ func newBundleCommand(o *options) *cobra.Command {
 			}
 			bundle.Namespace, bundle.Name, bundle.Version, bundle.Now = namespace, args[0], version, time.Now()
 			bundle.Progress = func(line string) { _, _ = fmt.Fprintln(cmd.ErrOrStderr(), "  "+line) }
-			return writeBundle(cmd.Context(), supportbundle.Clients{Kube: kube, Groups: groups}, bundle, file, cmd.OutOrStdout())
+			return writeBundle(cmd.Context(), supportbundle.Clients{Kube: kube, Groups: groups}, bundle, file, &report.Terminal{Writer: cmd.OutOrStdout()})
 		},
 	}
 	flags := cmd.Flags()

@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/creack/pty"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -74,7 +76,7 @@ func newCLI(t *testing.T, change func(*v1alpha1.CommGroup), more ...client.Objec
 		change(group)
 	}
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, coordinationv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -86,8 +88,9 @@ func newCLI(t *testing.T, change func(*v1alpha1.CommGroup), more ...client.Objec
 	for _, o := range objects {
 		o.SetResourceVersion("")
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.CommGroup{}).WithIndex(&v1alpha1.CommGroup{}, "metadata.name",
-		func(o client.Object) []string { return []string{o.GetName()} }).Build()
+	byName := func(o client.Object) []string { return []string{o.GetName()} }
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.CommGroup{}).
+		WithIndex(&v1alpha1.CommGroup{}, "metadata.name", byName).WithIndex(&coordinationv1.Lease{}, "metadata.name", byName).Build()
 	clock := clocktesting.NewFakeClock(group.Status.Run.StartTime.Add(2 * time.Minute))
 	return &cli{t: t, options: &options{client: c, clock: clock}, clock: clock, group: group}
 }
@@ -180,7 +183,8 @@ func TestExitCodesAndErrors(t *testing.T) {
 		"bad colour":             {[]string{"status", "--color", "pink"}, nil, 2, "auto, always or never"},
 		"no such node":           {[]string{"topology", "nope"}, nil, 2, "neither a member"},
 		"no such setting":        {[]string{"explain", "mi300x", "nope"}, nil, 2, "no setting nope; it has"},
-		"no such collective":     {[]string{"results", "mi300x", "--collective", "nope"}, nil, 2, "no results of variant any and collective nope"},
+		"no such collective":     {[]string{"results", "mi300x", "--collective", "nope"}, nil, 2, "no results of variant any and collective nope; CommGroup default/mi300x has variants Baseline, DDA, LowPrecision and collectives AllGather, AllReduce"},
+		"no such variant":        {[]string{"results", "mi300x", "--node", "sim-node-1", "--variant", "nope"}, nil, 2, "node sim-node-1 has variants Baseline, DDA, LowPrecision"},
 		"run not kept":           {[]string{"compare", "mi300x/1-7", "1-1"}, nil, 2, "run 1-7 of default/mi300x is not kept; kept are 1-1, 1-0"},
 		"one run":                {[]string{"compare", "mi300x/1-1"}, nil, 2, "name a second one"},
 		"the same run":           {[]string{"compare", "mi300x/1-1", "1-1"}, nil, 2, "are one run"},
@@ -198,6 +202,77 @@ func TestExitCodesAndErrors(t *testing.T) {
 				t.Errorf("exit code %d, want %d; %q, want %q", code, tc.code, errs, tc.want)
 			}
 		})
+	}
+}
+
+// TestNothingIsNoYes: where there is nothing to tell, no command says so by exit code 0 or by an empty table.
+func TestNothingIsNoYes(t *testing.T) {
+	empty := func(g *v1alpha1.CommGroup) {
+		g.Status = v1alpha1.CommGroupStatus{Run: g.Status.Run, Conditions: g.Status.Conditions}
+	}
+	unfinished := func(g *v1alpha1.CommGroup) { g.Status.Run.Phase = v1alpha1.RunPhaseRunning }
+	for name, tc := range map[string]struct {
+		args   []string
+		change func(*v1alpha1.CommGroup)
+		want   string
+	}{
+		"no group":           {[]string{"status", "-n", "nowhere"}, nil, "no CommGroup in namespace nowhere"},
+		"no group, as JSON":  {[]string{"status", "-n", "nowhere", "-o", "json"}, nil, "no CommGroup in namespace nowhere"},
+		"no results":         {[]string{"results", "mi300x"}, empty, "CommGroup default/mi300x has no results yet: Validated is False"},
+		"no results, as CSV": {[]string{"results", "mi300x", "-o", "csv"}, empty, "has no results yet"},
+		"no run to list":     {[]string{"compare", "--list", "mi300x"}, unfinished, "has finished no run"},
+		"no settings":        {[]string{"explain", "mi300x"}, empty, "tells of no settings yet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, errs, code := newCLI(t, tc.change).run(tc.args...)
+			if code != exitFailed || !strings.Contains(errs, tc.want) {
+				t.Errorf("exit code %d, want %d; %q, want %q", code, exitFailed, errs, tc.want)
+			}
+			if strings.Contains(out, "SIZE") || strings.Contains(out, "sizeBytes") {
+				t.Errorf("a table of nothing:\n%s", out)
+			}
+		})
+	}
+}
+
+// TestSaysWhereNoManagerIs: a lease that nobody renews is told by what shows or awaits a status, and a fresh one is not.
+func TestSaysWhereNoManagerIs(t *testing.T) {
+	group, _ := saved(t)
+	now := group.Status.Run.StartTime.Add(2 * time.Minute)
+	lease := func(age time.Duration) *coordinationv1.Lease {
+		l := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: now.Add(-age)}}}
+		l.Namespace, l.Name = "commgroup-system", v1alpha1.ManagerLease
+		return l
+	}
+	other := lease(time.Hour)
+	other.Namespace, other.Name = "kube-system", "another"
+	for name, args := range map[string][]string{"status": {"status"}, "status of one": {"status", "mi300x"}, "wait": {"wait", "mi300x", "--timeout", "50ms"}} {
+		t.Run(name, func(t *testing.T) {
+			for silent, leases := range map[bool][]client.Object{true: {lease(10 * time.Minute)}, false: {lease(5 * time.Second), other}} {
+				out, errs, code := newCLI(t, func(g *v1alpha1.CommGroup) { g.Generation = 9 }, leases...).run(args...)
+				for what, text := range map[string]string{"output": out, "error": errs} {
+					if what == "error" && args[0] != "wait" {
+						continue
+					}
+					if got := strings.Contains(text, "no manager has been heard of for 10m0s (lease commgroup-system/"); got != silent {
+						t.Errorf("silent %v: the %s says so: %v\n%s", silent, what, got, text)
+					}
+				}
+				if code == exitOK || strings.Contains(errs, "..") {
+					t.Errorf("silent %v: exit code %d, %q", silent, code, errs)
+				}
+			}
+		})
+	}
+}
+
+// TestGainWithoutBaselineShown: a variant's gain is against Baseline also where that is not among what is shown.
+func TestGainWithoutBaselineShown(t *testing.T) {
+	for _, more := range [][]string{nil, {"--node", "sim-node-1"}} {
+		out, errs, code := newCLI(t, nil).run(append([]string{"results", "mi300x", "--variant", "dda", "--collective", "AllReduce"}, more...)...)
+		if code != 0 || !regexp.MustCompile(`(?m)^1K +\S+ +\S+ +2\.49x$`).MatchString(out) || strings.Contains(out, "BASELINE") {
+			t.Errorf("%v: exit code %d %s\n%s\nwant DDA's columns with its gain", more, code, errs, out)
+		}
 	}
 }
 

@@ -234,8 +234,7 @@ func (o *options) listRuns(ctx context.Context, w io.Writer, args []string) erro
 		return err
 	}
 	if len(kept) == 0 {
-		_, err := fmt.Fprintf(w, "%s/%s has finished no run; ask for one with kubectl commgroup run %s\n", namespace, args[0], args[0])
-		return err
+		return fmt.Errorf("%s/%s has finished no run; ask for one with kubectl commgroup run %s", namespace, args[0], args[0])
 	}
 	var lines []report.RunLine
 	for _, k := range kept {

@@ -51,7 +51,7 @@ func newExplainCommand(o *options) *cobra.Command {
 				return err
 			}
 			if len(group.Status.Settings) == 0 {
-				return fmt.Errorf("CommGroup %s/%s tells of no settings yet: %s", namespace, args[0], whyNoSettings(group))
+				return fmt.Errorf("CommGroup %s/%s tells of no settings yet: %s", namespace, args[0], whyNothing(group))
 			}
 			settings, err := chooseSettings(group.Status.Settings, strings.Join(args[1:], ""))
 			if err != nil {
@@ -90,11 +90,11 @@ func settingNames(all []v1alpha1.SettingStatus) []string {
 	return out
 }
 
-// whyNoSettings is what keeps the group from a run that would tell them.
-func whyNoSettings(g *v1alpha1.CommGroup) string {
+// whyNothing is what keeps the group from a run that would tell its settings and results.
+func whyNothing(g *v1alpha1.CommGroup) string {
 	for _, kind := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionAgentsReporting, v1alpha1.ConditionRunning, v1alpha1.ConditionValidated} {
 		c := meta.FindStatusCondition(g.Status.Conditions, kind)
-		if c != nil && (c.Status != "True" || kind == v1alpha1.ConditionRunning) {
+		if c != nil && (c.Status != "True" || kind == v1alpha1.ConditionRunning) && c.Reason != v1alpha1.ReasonRunFinished {
 			return fmt.Sprintf("%s is %s (%s): %s", kind, c.Status, c.Reason, cmp.Or(c.Message, "no message"))
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/report"
 )
 
 const (
@@ -185,19 +186,19 @@ func stepOf(runID string, nodes []v1alpha1.CommNode) string {
 }
 
 func (p *progress) draw() error {
-	line := fmt.Sprintf("[%s] %s%s", p.options.clock.Since(p.began).Round(time.Second), progressLine(p.group), p.step)
+	line := report.Visible(fmt.Sprintf("[%s] %s%s", p.options.clock.Since(p.began).Round(time.Second), progressLine(p.group), p.step))
 	if c := p.out.Columns; c > 1 {
 		line = cut(line, c-1)
 	}
 	p.drawn = true
-	_, err := fmt.Fprint(p.out, "\r"+line+"\x1b[K")
+	_, err := fmt.Fprint(p.out.Writer, "\r"+line+"\x1b[K")
 	return err
 }
 
 // clear takes the live line away.
 func (p *progress) clear() {
 	if p.drawn {
-		fmt.Fprint(p.out, "\r\x1b[K")
+		fmt.Fprint(p.out.Writer, "\r\x1b[K")
 		p.drawn = false
 	}
 }

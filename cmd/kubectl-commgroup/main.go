@@ -14,6 +14,8 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"rcclx.io/commgroup-operator/internal/report"
 )
 
 // Exit codes, for scripts.
@@ -41,7 +43,7 @@ func exitCode(err error) int {
 	case errors.Is(err, errNotReady):
 		return exitNotReady
 	default:
-		fmt.Fprintln(os.Stderr, "error:", err)
+		fmt.Fprintln(&report.Terminal{Writer: os.Stderr}, "error:", err)
 		return exitFailed
 	}
 }
@@ -74,6 +76,7 @@ func rootCommand(o *options) *cobra.Command {
 		SilenceErrors: true,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl commgroup"},
 	}
+	root.SetErr(&report.Terminal{Writer: os.Stderr})
 	flags := root.PersistentFlags()
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "path of the kubeconfig file (default: $KUBECONFIG, then ~/.kube/config)")
 	flags.StringVar(&o.context, "context", "", "context of the kubeconfig file")

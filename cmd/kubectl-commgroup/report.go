@@ -41,7 +41,7 @@ func newReportCommand(o *options) *cobra.Command {
 
 // reportTo writes a group's report to a file, or to out where the file is "-".
 func reportTo(ctx context.Context, c client.Client, out io.Writer, namespace, name, file string, now time.Time) error {
-	group, nodes, err := loadPaged(ctx, c, namespace, name)
+	group, nodes, err := load(ctx, c, namespace, name)
 	if err != nil {
 		return err
 	}

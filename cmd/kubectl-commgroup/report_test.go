@@ -63,7 +63,7 @@ func TestReportFile(t *testing.T) {
 
 func TestReportErrors(t *testing.T) {
 	c := fakeGroup(t, 0)
-	if err := reportTo(t.Context(), c, io.Discard, "ml", "nobody", "-", time.Now()); err == nil || !strings.Contains(err.Error(), "ml/nobody") {
+	if err := reportTo(t.Context(), c, io.Discard, "ml", "nobody", "-", time.Now()); err == nil || !strings.Contains(err.Error(), "no CommGroup nobody in namespace ml; it has pool") {
 		t.Errorf("a group that is not there: %v", err)
 	}
 	if err := reportTo(t.Context(), c, io.Discard, "ml", "pool", filepath.Join(t.TempDir(), "no", "such", "folder.html"), time.Now()); err == nil || !strings.Contains(err.Error(), "--html") {

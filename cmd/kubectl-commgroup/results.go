@@ -97,6 +97,12 @@ func (choice *resultsChoice) matches(variant v1alpha1.Variant, collective v1alph
 	return in(choice.variants, string(variant)) && in(choice.collectives, string(collective))
 }
 
+// needs says whether a series is shown, or is the Baseline that a table holds what it shows against.
+func (choice *resultsChoice) needs(variant v1alpha1.Variant, collective v1alpha1.Collective) bool {
+	return choice.matches(variant, collective) || choice.output == outputTable && variant == v1alpha1.VariantBaseline &&
+		(&resultsChoice{collectives: choice.collectives}).matches(variant, collective)
+}
+
 func (choice *resultsChoice) filtered() bool { return len(choice.variants)+len(choice.collectives) > 0 }
 
 func printResults(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode, choice resultsChoice) error {
@@ -105,13 +111,14 @@ func printResults(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommN
 		return err
 	}
 	found := false
+	whole, wholeNode := group, one
 	if one != nil {
 		one, found = filterNode(one, &choice)
 	} else {
 		group, found = filterGroup(group, &choice)
 	}
-	if choice.filtered() && !found {
-		return fmt.Errorf("no results of variant %s and collective %s", cmp.Or(strings.Join(choice.variants, ", "), "any"), cmp.Or(strings.Join(choice.collectives, ", "), "any"))
+	if !found && (choice.filtered() || choice.output != outputJSON) { // a run without results is a record, too
+		return noResults(whole, wholeNode, &choice)
 	}
 	switch choice.output {
 	case outputTable:
@@ -119,9 +126,9 @@ func printResults(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommN
 			return err
 		}
 		if one != nil {
-			return report.NodeAB(w, one)
+			return report.NodeAB(w, one, choice.variants...)
 		}
-		return report.GroupAB(w, group)
+		return report.GroupAB(w, group, choice.variants...)
 	case outputJSON:
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
@@ -143,6 +150,36 @@ func printResults(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommN
 	}
 }
 
+// noResults says that there is nothing to show: none of what was asked for, and what there is, or none at all, and why.
+func noResults(group *v1alpha1.CommGroup, node *v1alpha1.CommNode, choice *resultsChoice) error {
+	var variants, collectives []string
+	add := func(v v1alpha1.Variant, c v1alpha1.Collective) {
+		variants, collectives = append(variants, string(v)), append(collectives, string(c))
+	}
+	of := fmt.Sprintf("CommGroup %s/%s", group.Namespace, group.Name)
+	if node != nil {
+		of = "node " + node.Spec.NodeName
+		if node.Status.Run != nil {
+			for i := range node.Status.Run.Results {
+				add(node.Status.Run.Results[i].Variant, node.Status.Run.Results[i].Collective)
+			}
+		}
+	} else {
+		for i := range group.Status.Results {
+			add(group.Status.Results[i].Variant, group.Status.Results[i].Collective)
+		}
+	}
+	if len(variants) == 0 {
+		return fmt.Errorf("%s has no results yet: %s", of, whyNothing(group))
+	}
+	unique := func(words []string) string {
+		slices.Sort(words)
+		return strings.Join(slices.Compact(words), ", ")
+	}
+	return fmt.Errorf("no results of variant %s and collective %s; %s has variants %s and collectives %s", cmp.Or(strings.Join(choice.variants, ", "), "any"),
+		cmp.Or(strings.Join(choice.collectives, ", "), "any"), of, unique(variants), unique(collectives))
+}
+
 // memberNamed is the CommNode of a node's name; nil where no name is given.
 func memberNamed(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode, name string) (*v1alpha1.CommNode, error) {
 	if name == "" {
@@ -159,12 +196,13 @@ func memberNamed(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode, name stri
 func filterGroup(group *v1alpha1.CommGroup, choice *resultsChoice) (*v1alpha1.CommGroup, bool) {
 	out := group.DeepCopy()
 	s := &out.Status
-	s.Results = slices.DeleteFunc(s.Results, func(r v1alpha1.GroupResultSeries) bool { return !choice.matches(r.Variant, r.Collective) })
+	found := slices.ContainsFunc(s.Results, func(r v1alpha1.GroupResultSeries) bool { return choice.matches(r.Variant, r.Collective) })
+	s.Results = slices.DeleteFunc(s.Results, func(r v1alpha1.GroupResultSeries) bool { return !choice.needs(r.Variant, r.Collective) })
 	s.DataErrors = filterDataErrors(s.DataErrors, choice)
 	if s.Span != nil {
 		s.Span.Results = slices.DeleteFunc(s.Span.Results, func(r v1alpha1.SpanResultSeries) bool { return !choice.matches(v1alpha1.VariantBaseline, r.Collective) })
 	}
-	return out, len(s.Results) > 0
+	return out, found
 }
 
 func filterNode(node *v1alpha1.CommNode, choice *resultsChoice) (*v1alpha1.CommNode, bool) {
@@ -173,9 +211,10 @@ func filterNode(node *v1alpha1.CommNode, choice *resultsChoice) (*v1alpha1.CommN
 	if run == nil {
 		return out, false
 	}
-	run.Results = slices.DeleteFunc(run.Results, func(r v1alpha1.ResultSeries) bool { return !choice.matches(r.Variant, r.Collective) })
+	found := slices.ContainsFunc(run.Results, func(r v1alpha1.ResultSeries) bool { return choice.matches(r.Variant, r.Collective) })
+	run.Results = slices.DeleteFunc(run.Results, func(r v1alpha1.ResultSeries) bool { return !choice.needs(r.Variant, r.Collective) })
 	run.DataErrors = filterDataErrors(run.DataErrors, choice)
-	return out, len(run.Results) > 0
+	return out, found
 }
 
 // filterDataErrors leaves out whole entries: one holds several collectives, and stays where one of them is asked for.

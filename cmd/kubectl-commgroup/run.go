@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,6 +23,8 @@ const (
 	defaultTimeout = 30 * time.Minute
 	// answerTimeout is how long the manager may take to see a request.
 	answerTimeout = 30 * time.Second
+	// ticksPerLook ticks are from one look at the manager's lease to the next: half a minute.
+	ticksPerLook = int(30 * time.Second / redrawAfter)
 )
 
 func newRunCommand(o *options) *cobra.Command {
@@ -179,6 +183,19 @@ func (f *follower) wait(ctx context.Context, timeout time.Duration) error {
 	defer cancel()
 	p := &progress{follower: f, began: f.options.clock.Now()}
 	var last *v1alpha1.CommGroup
+	silence, told, ticks := "", false, 0
+	// heed looks now and then whether there is a manager at all, and says once where there is none.
+	heed := func() error {
+		if ticks++; (ticks-1)%ticksPerLook != 0 {
+			return nil
+		}
+		if silence = managerSilence(ctx, f.client, f.options.clock); silence == "" || told {
+			return nil
+		}
+		told = true
+		p.clear()
+		return report.Note(f.out, silence)
+	}
 	err := f.each(ctx, func(g *v1alpha1.CommGroup) (bool, error) {
 		last = g
 		if runOver(g) {
@@ -189,13 +206,21 @@ func (f *follower) wait(ctx context.Context, timeout time.Duration) error {
 				return false, err
 			}
 		}
+		if ticks == 0 {
+			if err := heed(); err != nil {
+				return false, err
+			}
+		}
 		return false, p.show(g)
-	}, func() error { return p.tick(ctx) })
+	}, func() error { return cmp.Or(heed(), p.tick(ctx)) })
 	p.clear()
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("waiting for the run of CommGroup %s/%s to end: gave up after %s; last seen: %s. It goes on: see kubectl commgroup status %s -n %s, or wait longer with --timeout",
-			f.namespace, f.name, timeout, lastSeen(last), f.name, f.namespace)
+		text := fmt.Sprintf("waiting for the run of CommGroup %s/%s to end: gave up after %s; last seen: %s.", f.namespace, f.name, timeout, strings.TrimRight(lastSeen(last), ". "))
+		if silence != "" {
+			return errors.New(text + " " + silence)
+		}
+		return fmt.Errorf("%s See kubectl commgroup status %s -n %s, or wait longer with --timeout", text, f.name, f.namespace)
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("interrupted; the run goes on: kubectl commgroup wait %s -n %s", f.name, f.namespace)
 	case err != nil:

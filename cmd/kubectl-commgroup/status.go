@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -25,7 +26,8 @@ func newStatusCommand(o *options) *cobra.Command {
 		Use:   "status [NAME]",
 		Short: "Conditions, members, settings and culprits of a CommGroup, or one line for each group",
 		Long: "Without NAME one line for each CommGroup of the namespace, or of all with -A. With NAME everything: conditions, members, settings\n" +
-			"(requested, effective, verified), culprits, checks, the last runs.\n\nExit code 0: every group shown is Ready; 1: one is not; 2: the command failed.",
+			"(requested, effective, verified), culprits, checks, the last runs. A note says where no manager leads, as far as its lease may be read.\n\n" +
+			"Exit code 0: every group shown is Ready; 1: one is not; 2: the command failed, or there is no group to show.",
 		Example:           "  kubectl commgroup status\n  kubectl commgroup status -A\n  kubectl commgroup status mi300x -n training\n  kubectl commgroup status mi300x -o yaml",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: o.groupNames,
@@ -47,6 +49,9 @@ func newStatusCommand(o *options) *cobra.Command {
 					return err
 				}
 				if output == outputTable {
+					if err := report.Note(w, managerSilence(cmd.Context(), c, o.clock)); err != nil {
+						return err
+					}
 					err = printStatus(w, group, nodes, o.clock.Now())
 				} else {
 					err = printObject(w, group, output)
@@ -60,12 +65,15 @@ func newStatusCommand(o *options) *cobra.Command {
 			if err := c.List(cmd.Context(), &groups, client.InNamespace(namespace)); err != nil {
 				return explained(cmd.Context(), c, namespace, "", fmt.Errorf("listing CommGroups: %w", err))
 			}
-			if output == outputTable {
-				err = printGroups(w, groups.Items, namespace, o.clock.Now())
-			} else {
+			if output != outputTable {
 				err = printObject(w, &groups, output)
+			} else if len(groups.Items) > 0 {
+				if err := report.Note(w, managerSilence(cmd.Context(), c, o.clock)); err != nil {
+					return err
+				}
+				err = printGroups(w, groups.Items, namespace, o.clock.Now())
 			}
-			return cmp.Or(err, notReady(groups.Items...))
+			return cmp.Or(err, someGroups(groups.Items, namespace), notReady(groups.Items...))
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", outputTable, "table, json or yaml")
@@ -80,6 +88,17 @@ const (
 	outputYAML  = "yaml"
 	outputCSV   = "csv"
 )
+
+// someGroups is an error where there is no group: nothing is no yes, and a misspelt namespace looks like that.
+func someGroups(groups []v1alpha1.CommGroup, namespace string) error {
+	switch {
+	case len(groups) > 0:
+		return nil
+	case namespace == "":
+		return errors.New("there is no CommGroup in any namespace")
+	}
+	return fmt.Errorf("there is no CommGroup in namespace %s: choose another with -n, or see all with -A", namespace)
+}
 
 func notReady(groups ...v1alpha1.CommGroup) error {
 	for i := range groups {
@@ -127,14 +146,6 @@ func printObject(w io.Writer, object runtime.Object, output string) error {
 var groupKind = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommGroup"}
 
 func printGroups(w io.Writer, groups []v1alpha1.CommGroup, namespace string, now time.Time) error {
-	if len(groups) == 0 {
-		where := "in namespace " + namespace
-		if namespace == "" {
-			where = "in any namespace"
-		}
-		_, err := fmt.Fprintf(w, "no CommGroups %s\n", where)
-		return err
-	}
 	if err := report.Groups(w, groups, namespace == ""); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/report"
 )
 
 func newVersionCommand(o *options) *cobra.Command {
@@ -21,7 +22,7 @@ func newVersionCommand(o *options) *cobra.Command {
 		Example: "  kubectl commgroup version\n  kubectl commgroup version --client",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			w := cmd.OutOrStdout()
+			w := &report.Terminal{Writer: cmd.OutOrStdout()}
 			if _, err := fmt.Fprintf(w, "kubectl commgroup %s (%s, %s/%s), API %s, schema %d\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH, v1alpha1.GroupVersion, v1alpha1.SchemaRevision); err != nil || clientOnly {
 				return err
 			}

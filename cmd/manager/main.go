@@ -187,7 +187,7 @@ func run(ctx context.Context, o options) error {
 		PprofBindAddress:        o.pprofAddress(),
 		HealthProbeBindAddress:  bindAddress(o.healthPort),
 		LeaderElection:          o.leaderElect,
-		LeaderElectionID:        "commgroup-manager.rcclx.io",
+		LeaderElectionID:        v1alpha1.ManagerLease,
 		LeaderElectionNamespace: o.operatorNamespace,
 		// The process ends when the manager does, so the lease can be handed over at once.
 		LeaderElectionReleaseOnCancel: true,

@@ -52,8 +52,8 @@ const (
 	noticeAfter = 30 * time.Second
 	// cleanupAfter is when a manager has released a group that is being deleted: it waits two minutes at most.
 	cleanupAfter = 150 * time.Second
-	// findManager is the next step where the manager is silent.
-	findManager = "is the manager running? kubectl get pods -A -l app.kubernetes.io/name=commgroup-manager"
+	// FindManager is the next step where the manager is silent.
+	FindManager = "is the manager running? kubectl get pods -A -l app.kubernetes.io/name=commgroup-manager"
 )
 
 // Remarks say what a group's status alone does not: that it is of an older spec, that there is none, or that nobody ends its
@@ -67,7 +67,7 @@ func Remarks(g *v1alpha1.CommGroup, nodes []v1alpha1.CommNode, now time.Time) []
 			text += ", waiting for " + strings.Join(g.Finalizers, ", ")
 			if age(*d) > cleanupAfter {
 				text += fmt.Sprintf("; a manager would have released it by now: %s. With none to come back, remove the finalizer by hand and delete what has the label %s=%s",
-					findManager, v1alpha1.LabelGroupUID, g.UID)
+					FindManager, v1alpha1.LabelGroupUID, g.UID)
 			}
 		}
 		return []string{text}
@@ -75,17 +75,17 @@ func Remarks(g *v1alpha1.CommGroup, nodes []v1alpha1.CommNode, now time.Time) []
 	var out []string
 	switch {
 	case len(s.Conditions) == 0 && age(g.CreationTimestamp) > noticeAfter:
-		out = append(out, fmt.Sprintf("no status yet, %s after it was made: %s", age(g.CreationTimestamp), findManager))
+		out = append(out, fmt.Sprintf("no status yet, %s after it was made: %s", age(g.CreationTimestamp), FindManager))
 	case len(s.Conditions) == 0:
 		out = append(out, "no status yet: the manager has not come to it")
 	case s.ObservedGeneration < g.Generation:
-		out = append(out, fmt.Sprintf("the status is of generation %d and the spec has generation %d: the manager has not come to it; if that stays so, %s", s.ObservedGeneration, g.Generation, findManager))
+		out = append(out, fmt.Sprintf("the status is of generation %d and the spec has generation %d: the manager has not come to it; if that stays so, %s", s.ObservedGeneration, g.Generation, FindManager))
 	}
 	if s.Members.Stale > 0 {
 		out = append(out, fmt.Sprintf("the results of %s no longer count: rebooted or changed after they were measured", nodesWord(int(s.Members.Stale))))
 	}
 	if n := ranOut(nodes, now); n > 0 && meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionAgentsReporting) {
-		out = append(out, fmt.Sprintf("the reports of %s have run out, and the status does not say so: %s", nodesWord(n), findManager))
+		out = append(out, fmt.Sprintf("the reports of %s have run out, and the status does not say so: %s", nodesWord(n), FindManager))
 	}
 	return out
 }
@@ -105,9 +105,18 @@ func ranOut(nodes []v1alpha1.CommNode, now time.Time) int {
 // RemarkLines prints the remarks on a group.
 func RemarkLines(w io.Writer, g *v1alpha1.CommGroup, nodes []v1alpha1.CommNode, now time.Time) error {
 	for _, text := range Remarks(g, nodes, now) {
-		if _, err := fmt.Fprintln(w, Paint(w, Warn, "NOTE: "+text)); err != nil {
+		if err := Note(w, text); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Note prints a remark on its own line; nothing where it is empty.
+func Note(w io.Writer, text string) error {
+	if text == "" {
+		return nil
+	}
+	_, err := fmt.Fprintln(w, Paint(w, Warn, "NOTE: "+text))
+	return err
 }

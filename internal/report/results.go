@@ -28,20 +28,21 @@ type tableKey struct {
 }
 
 // GroupAB prints the group's A/B tables: one for each collective, datatype and placement, one row for each message size.
-// The errors with random data follow, where they were measured.
-func GroupAB(w io.Writer, group *v1alpha1.CommGroup) error {
+// Where variants are named, only these are shown; a gain is against Baseline all the same. The errors with random data follow,
+// where they were measured.
+func GroupAB(w io.Writer, group *v1alpha1.CommGroup, variants ...string) error {
 	all := make([]series, 0, len(group.Status.Results))
 	for _, r := range group.Status.Results {
 		all = append(all, series{tableKey{r.Collective, r.Datatype, r.Placement}, r.Variant, r.SizeBytes, r.LatencyNanoseconds, r.BusBandwidthMBps, r.WrongElements, r.MaxRelativeErrorPPM})
 	}
-	if err := abTables(w, all); err != nil {
+	if err := abTables(w, all, variants); err != nil {
 		return err
 	}
 	return DataErrors(w, group.Status.DataErrors)
 }
 
-// NodeAB prints one node's A/B tables and errors with random data.
-func NodeAB(w io.Writer, node *v1alpha1.CommNode) error {
+// NodeAB prints one node's A/B tables and errors with random data; for variants see GroupAB.
+func NodeAB(w io.Writer, node *v1alpha1.CommNode, variants ...string) error {
 	run := node.Status.Run
 	if run == nil {
 		_, err := fmt.Fprintln(w, "no results yet")
@@ -51,7 +52,7 @@ func NodeAB(w io.Writer, node *v1alpha1.CommNode) error {
 	for _, r := range run.Results {
 		all = append(all, series{tableKey{r.Collective, r.Datatype, r.Placement}, r.Variant, r.SizeBytes, r.LatencyNanoseconds, r.BusBandwidthMBps, r.WrongElements, r.MaxRelativeErrorPPM})
 	}
-	if err := abTables(w, all); err != nil {
+	if err := abTables(w, all, variants); err != nil {
 		return err
 	}
 	if run.OmittedSeries > 0 {
@@ -62,7 +63,7 @@ func NodeAB(w io.Writer, node *v1alpha1.CommNode) error {
 	return DataErrors(w, run.DataErrors)
 }
 
-func abTables(w io.Writer, all []series) error {
+func abTables(w io.Writer, all []series, variants []string) error {
 	if len(all) == 0 {
 		_, err := fmt.Fprintln(w, "no results yet")
 		return err
@@ -71,7 +72,7 @@ func abTables(w io.Writer, all []series) error {
 	byKey := map[tableKey][]series{}
 	for _, s := range all {
 		k := s.tableKey
-		if _, seen := byKey[k]; !seen {
+		if !slices.Contains(keys, k) && named(variants, s.variant) {
 			keys = append(keys, k)
 		}
 		byKey[k] = append(byKey[k], s)
@@ -82,14 +83,19 @@ func abTables(w io.Writer, all []series) error {
 				return err
 			}
 		}
-		if err := abTable(w, k, byKey[k]); err != nil {
+		if err := abTable(w, k, byKey[k], variants); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func abTable(w io.Writer, key tableKey, variants []series) error {
+// named says whether a variant is among the names; no names are all.
+func named(names []string, v v1alpha1.Variant) bool {
+	return len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, string(v)) })
+}
+
+func abTable(w io.Writer, key tableKey, measured []series, names []string) error {
 	placement := "out of place"
 	if key.placement == v1alpha1.InPlace {
 		placement = "in place"
@@ -99,10 +105,16 @@ func abTable(w io.Writer, key tableKey, variants []series) error {
 	}
 	head := []string{"SIZE"}
 	var baseline *series
-	for i, v := range variants {
+	var variants []series
+	for i, v := range measured {
 		if v.variant == v1alpha1.VariantBaseline {
-			baseline = &variants[i]
+			baseline = &measured[i]
 		}
+		if named(names, v.variant) {
+			variants = append(variants, v)
+		}
+	}
+	for _, v := range variants {
 		name := strings.ToUpper(string(v.variant))
 		head = append(head, name+" us", "GB/s")
 		if v.variant != v1alpha1.VariantBaseline {

@@ -16,6 +16,8 @@ type Terminal struct {
 	// Colour says whether to colour; Columns is the width, 0 where it is not known.
 	Colour  bool
 	Columns int
+	// rest of the last write: the begin of a character.
+	rest []byte
 }
 
 // Tone is how a word is meant.
@@ -41,9 +43,7 @@ func Paint(w io.Writer, tone Tone, text string) string {
 	if !ok || !t.Colour || tone == Plain || text == "" {
 		return text
 	}
-	c := color.New(attributes[tone]...)
-	c.EnableColor() // the caller has decided; the library's own look at stdout does not count
-	return c.Sprint(text)
+	return fmt.Sprintf("%s%d%s%s%c", paintMark, tone, text, paintMark, paintEnd)
 }
 
 // Title prints the heading of a section, with an empty line before it.
@@ -102,6 +102,9 @@ func tonedTable(w io.Writer, rows [][]string, tone func(heading, cell string, ro
 	}
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
+		for i := range row {
+			row[i] = oneLine(row[i])
+		}
 		for i, cell := range row[:min(len(row), len(widths))] {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
@@ -141,16 +144,16 @@ func tonedTable(w io.Writer, rows [][]string, tone func(heading, cell string, ro
 	return nil
 }
 
-// broken is text in lines of at most width characters, broken between words; a longer word has a line of its own. Width 0
+// broken is text in lines of at most limit characters, broken between words; a longer word has a line of its own. Limit 0
 // breaks nothing.
-func broken(text string, width int) []string {
-	if width <= 0 || utf8.RuneCountInString(text) <= width {
+func broken(text string, limit int) []string {
+	if limit <= 0 || width(text) <= limit {
 		return []string{text}
 	}
 	var lines []string
 	line := ""
 	for word := range strings.FieldsSeq(text) {
-		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
+		if line != "" && width(line)+1+width(word) > limit {
 			lines = append(lines, line)
 			line = ""
 		}

@@ -75,6 +75,9 @@ func (g *gatherer) podList(ctx context.Context, namespace, labels string) ([]byt
 		redactPodSpec(&p.Spec)
 		out = append(out, *p)
 	}
+	if len(out) == 0 && labels == managerLabels {
+		return nil, fmt.Errorf("no manager runs in namespace %s, so there is no log of one: nothing that the bundle shows was kept up to date; look at its Deployment's replicas and events", namespace)
+	}
 	if len(out) == 0 {
 		return []byte("# no pod with " + labels + " in " + namespace + "\n"), nil
 	}
