@@ -138,7 +138,7 @@ func bindAddress(port int) string {
 }
 
 func run(ctx context.Context, o options) error {
-	if err := o.validate(); err != nil {
+	if err := errors.Join(o.validate(), limitMemory()); err != nil {
 		return err
 	}
 	monitors, err := o.monitors()

@@ -275,8 +275,7 @@ func TestRefusals(t *testing.T) {
 // TestNullIsRefused: null takes a value away, which no template reckons with: an egress rule without ports would allow all.
 func TestNullIsRefused(t *testing.T) {
 	root := readSchema(t)
-	var walk func(path []string, s *schema)
-	walk = func(path []string, s *schema) {
+	walk := func(path []string, s *schema) {
 		for key, child := range s.Properties {
 			at := append(slices.Clone(path), key)
 			if types, ok := child.Type.([]any); !ok || !slices.Contains(types, any("null")) {
