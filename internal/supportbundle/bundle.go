@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +18,8 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"rcclx.io/commgroup-operator/internal/report"
 )
 
 // The bounds of a bundle.
@@ -130,6 +133,11 @@ func (b *Bundle) finish(o Options) {
 	slices.SortFunc(b.Files, func(x, y File) int { return cmp.Compare(x.Path, y.Path) })
 	slices.Sort(b.Notes)
 	b.Files = append([]File{{"summary.md", []byte(summary(b, o))}}, b.Files...)
+	for i := range b.Files { // these are read on a terminal, and hold what nodes and containers wrote
+		if f := &b.Files[i]; slices.Contains([]string{".md", ".txt", ".log"}, path.Ext(f.Path)) {
+			f.Data = []byte(report.Visible(string(f.Data)))
+		}
+	}
 }
 
 // Write writes the bundle as a tar archive, packed with gzip, with one folder in it.
