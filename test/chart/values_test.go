@@ -249,6 +249,7 @@ func TestRefusals(t *testing.T) {
 		{"{gating: {enabled: true}, privilegedNamespaces: [ml], validatingAdmissionPolicy: {enabled: false, acceptUnboundAgents: true}}", "gating.enabled needs validatingAdmissionPolicy.enabled"},
 		{"validatingAdmissionPolicy: {enabled: false}", "set validatingAdmissionPolicy.acceptUnboundAgents=true"},
 		{"runPriorityClass: {name: ''}", "name the class, or set create to false"},
+		{"crds: {enabled: false, keep: false}", "would then delete the CRDs and every CommGroup"},
 		{"metrics: {enabled: false, serviceMonitor: {enabled: true}}", "would find nothing to scrape"},
 		{"metrics: {podMonitor: {enabled: true}}", "needs metrics.bearerTokenSecret.name"},
 	} {
