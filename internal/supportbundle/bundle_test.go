@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -273,12 +274,25 @@ func TestScrub(t *testing.T) {
 		"-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY-----z": "REDACTED PRIVATE KEYz",
 		"-----BEGIN PRIVATE KEY-----\ncut":                                     "REDACTED PRIVATE KEY",
 		"AKIAABCDEFGHIJKLMNOP":                                                 "REDACTED",
+		`{"msg":"got {\"password\":\"hunter2 two\"}","n":1}`:                   `{"msg":"got {\"password\":\"REDACTED\"}","n":1}`,
+		"run --token hunter2 --verbose":                                        "run --token REDACTED --verbose",
+		"args:\n- --db-password\n- hunter2\n- --port":                          "args:\n- --db-password\n- REDACTED\n- --port",
+		`["--password","hunter2","--port"]`:                                    `["--password","REDACTED","--port"]`,
+		`{"auths":{"r.example":{"auth":"aHVudGVyMg=="}}}`:                      `{"auths":{"r.example":{"auth":"REDACTED"}}}`,
+		"secretKey=hunter2 size=3":                                             "secretKey=REDACTED size=3",
+		"pwd=x1":                                                               "pwd=REDACTED",
+		"clientSecret: 'it''s hunter2'\nnext: 1":                               "clientSecret: 'REDACTED'\nnext: 1",
+		"password: two words\nnext: 1":                                         "password: REDACTED\nnext: 1",
+		"password: p,w;d\n":                                                    "password: REDACTED\n",
 		// What a supporter needs stays.
-		"automountServiceAccountToken: false":                 "automountServiceAccountToken: false",
-		"- serviceAccountToken:\n    expirationSeconds: 3607": "- serviceAccountToken:\n    expirationSeconds: 3607",
-		"secretName: certificates":                            "secretName: certificates",
-		"Link 0000:5b:00.0<->0000:a5:00.0: SlowLink":          "Link 0000:5b:00.0<->0000:a5:00.0: SlowLink",
-		"NCCL INFO Using network IB":                          "NCCL INFO Using network IB",
+		`{"automountServiceAccountToken":false,"nodeName":"a"}`: `{"automountServiceAccountToken":false,"nodeName":"a"}`,
+		"token: null\nsecret:\n  secretName: certificates":      "token: null\nsecret:\n  secretName: certificates",
+		"--token-file /run/t --metrics-addr :8080":              "--token-file /run/t --metrics-addr :8080",
+		"automountServiceAccountToken: false":                   "automountServiceAccountToken: false",
+		"- serviceAccountToken:\n    expirationSeconds: 3607":   "- serviceAccountToken:\n    expirationSeconds: 3607",
+		"secretName: certificates":                              "secretName: certificates",
+		"Link 0000:5b:00.0<->0000:a5:00.0: SlowLink":            "Link 0000:5b:00.0<->0000:a5:00.0: SlowLink",
+		"NCCL INFO Using network IB":                            "NCCL INFO Using network IB",
 	} {
 		if got := scrub(in); got != want {
 			t.Errorf("scrub(%q) = %q, expected %q", in, got, want)
@@ -294,6 +308,40 @@ func FuzzScrub(f *testing.F) {
 		const jwt = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJ4In0abcdef.c2lnbmF0dXJl"
 		if got := scrub(before + " " + jwt + " " + after); strings.Contains(got, jwt) {
 			t.Errorf("%q", got)
+		}
+	})
+}
+
+// FuzzScrubNamed: in whatever form a value of a secret's name is written, it is taken out.
+func FuzzScrubNamed(f *testing.F) {
+	f.Add(0, "hunter2")
+	f.Add(3, "two words, and: more")
+	f.Add(5, `a\b'c"d`)
+	names := []string{"password", "DB_PASSWORD", "clientSecret", "api-key", "secretKey", "pwd", "token", "auth", "accessKey", "credentials"}
+	f.Fuzz(func(t *testing.T, which int, value string) {
+		if len(value) > 40 || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
+			t.Skip("no value in one line")
+		}
+		name, value := names[max(which, -which-1)%len(names)], "h2x"+value+"x2h"
+		inner, err := json.Marshal(map[string]string{name: value})
+		if err != nil {
+			t.Fatal(err)
+		}
+		outer, err := json.Marshal(map[string]string{"msg": string(inner)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		forms := []string{string(inner), string(outer)}
+		if !strings.ContainsAny(value, "\"'\\<") {
+			forms = append(forms, name+": "+value+"\nnext: 1")
+			if !strings.ContainsAny(value, " &") {
+				forms = append(forms, name+"="+value+" next=1", "--"+name+" "+value+" next", "- --"+name+"\n- "+value)
+			}
+		}
+		for _, form := range forms {
+			if got := scrub(form); strings.Contains(got, "h2x") || strings.Contains(got, "x2h") {
+				t.Errorf("%s becomes %s", form, got)
+			}
 		}
 	})
 }
