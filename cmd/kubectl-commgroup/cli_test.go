@@ -184,6 +184,7 @@ func TestExitCodesAndErrors(t *testing.T) {
 		"no such node":           {[]string{"topology", "nope"}, nil, 2, "neither a member"},
 		"no such setting":        {[]string{"explain", "mi300x", "nope"}, nil, 2, "no setting nope; it has"},
 		"no such collective":     {[]string{"results", "mi300x", "--collective", "nope"}, nil, 2, "no results of variant any and collective nope; CommGroup default/mi300x has variants Baseline, DDA, LowPrecision and collectives AllGather, AllReduce"},
+		"compares no such":       {[]string{"compare", "mi300x", "--collective", "nope"}, nil, 2, "neither run has variant any and collective nope; they have AllReduce BFloat16 Baseline, AllGather BFloat16 Baseline"},
 		"no such variant":        {[]string{"results", "mi300x", "--node", "sim-node-1", "--variant", "nope"}, nil, 2, "node sim-node-1 has variants Baseline, DDA, LowPrecision"},
 		"run not kept":           {[]string{"compare", "mi300x/1-7", "1-1"}, nil, 2, "run 1-7 of default/mi300x is not kept; kept are 1-1, 1-0"},
 		"one run":                {[]string{"compare", "mi300x/1-1"}, nil, 2, "name a second one"},
@@ -263,6 +264,17 @@ func TestSaysWhereNoManagerIs(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestTopologyCompletesNodes: of the namespace with the groups for the first name, of the group for the second.
+func TestTopologyCompletesNodes(t *testing.T) {
+	nodes := "sim-node-0\nsim-node-1\nsim-node-2\nsim-node-3\n"
+	for want, args := range map[string][]string{"mi300x\n" + nodes: {""}, nodes: {"mi300x", ""}, "": {"another", ""}} {
+		out, errs, _ := newCLI(t, nil).run(append([]string{"__complete", "topology"}, args...)...)
+		if got, _, _ := strings.Cut(out, ":"); got != want {
+			t.Errorf("%q completes with %q %s, want %q", args, got, errs, want)
+		}
 	}
 }
 

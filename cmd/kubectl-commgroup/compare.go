@@ -65,6 +65,9 @@ func newCompareCommand(o *options) *cobra.Command {
 				}
 			}
 			c := compare.Runs(records[0], records[1], filter)
+			if whole := compare.Runs(records[0], records[1], compare.Filter{}); len(c.Series) == 0 && len(whole.Series) > 0 {
+				return nothingToCompare(whole, filter)
+			}
 			if len(c.Kinds) > 0 && !anyway {
 				return fmt.Errorf("the runs are of different kinds: %s; --anyway compares them all the same", compare.Differences(c.Kinds))
 			}
@@ -89,6 +92,24 @@ func newCompareCommand(o *options) *cobra.Command {
 	flags.StringSliceVar(&filter.Variants, "variant", nil, "only these variants: Baseline, DDA, LowPrecision")
 	flags.StringSliceVar(&filter.Collectives, "collective", nil, "only these collectives, for example AllReduce")
 	return cmd
+}
+
+// nothingToCompare says what the runs have, where nothing of what was asked for is among it.
+func nothingToCompare(whole *compare.Comparison, f compare.Filter) error {
+	names := make([]string, 0, len(whole.Series))
+	for i := range whole.Series {
+		names = append(names, whole.Series[i].Name)
+	}
+	return fmt.Errorf("neither run has variant %s and collective %s; %s", orAny(f.Variants), orAny(f.Collectives), choices(names, "they have nothing", "they have "))
+}
+
+// orAny are the words of a filter.
+func orAny(words []string) string { return cmp.Or(strings.Join(words, ", "), "any") }
+
+// distinct are words in order, each once.
+func distinct(words []string) string {
+	slices.Sort(words)
+	return strings.Join(slices.Compact(words), ", ")
 }
 
 // runRef is a run of a group, or a file.

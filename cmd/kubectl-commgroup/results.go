@@ -172,12 +172,8 @@ func noResults(group *v1alpha1.CommGroup, node *v1alpha1.CommNode, choice *resul
 	if len(variants) == 0 {
 		return fmt.Errorf("%s has no results yet: %s", of, whyNothing(group))
 	}
-	unique := func(words []string) string {
-		slices.Sort(words)
-		return strings.Join(slices.Compact(words), ", ")
-	}
-	return fmt.Errorf("no results of variant %s and collective %s; %s has variants %s and collectives %s", cmp.Or(strings.Join(choice.variants, ", "), "any"),
-		cmp.Or(strings.Join(choice.collectives, ", "), "any"), of, unique(variants), unique(collectives))
+	return fmt.Errorf("no results of variant %s and collective %s; %s has variants %s and collectives %s", orAny(choice.variants),
+		orAny(choice.collectives), of, distinct(variants), distinct(collectives))
 }
 
 // memberNamed is the CommNode of a node's name; nil where no name is given.

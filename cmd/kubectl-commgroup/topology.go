@@ -21,8 +21,10 @@ func newTopologyCommand(o *options) *cobra.Command {
 			"A name that is both a node's and a group's is taken for the node; --group says otherwise.",
 		Example: "  kubectl commgroup topology gpu-node-07\n  kubectl commgroup topology mi300x\n  kubectl commgroup topology mi300x gpu-node-07\n" +
 			"  kubectl commgroup topology gpu-node-07 --group mi300x",
-		Args:              cobra.RangeArgs(0, 2),
-		ValidArgsFunction: o.groupNames,
+		Args: cobra.RangeArgs(0, 2),
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return o.memberNames(cmd, args, group)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w, err := o.out(cmd)
 			if err != nil {
@@ -58,6 +60,33 @@ func newTopologyCommand(o *options) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&group, "group", "", "CommGroup that the node is looked for in")
 	return cmd
+}
+
+// memberNames completes with nodes and, as the first of two names, groups.
+func (o *options) memberNames(cmd *cobra.Command, args []string, group string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 1 || len(args) == 1 && group != "" {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	names := []string{}
+	if len(args) == 1 {
+		group = args[0]
+	} else if group == "" {
+		names, _ = o.groupNames(cmd, args, "")
+	}
+	c, namespace, err := o.connect()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var nodes v1alpha1.CommNodeList
+	if err := c.List(cmd.Context(), &nodes, client.InNamespace(namespace)); err != nil {
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+	for i := range nodes.Items {
+		if name := nodes.Items[i].Spec.NodeName; (group == "" || nodes.Items[i].Spec.Group.Name == group) && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 // chooseNodes are the CommNodes that a name stands for: a node, or all members of a group.

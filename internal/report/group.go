@@ -47,12 +47,21 @@ func OrderedConditions(group *v1alpha1.CommGroup) []metav1.Condition {
 // Conditions prints a group's conditions, the summary first.
 func Conditions(w io.Writer, group *v1alpha1.CommGroup) error {
 	rows := [][]string{{"CONDITION", "STATUS", "REASON", "MESSAGE"}}
+	// Ready takes over the words of what keeps it: a message of hundreds of characters is told once.
+	const leastRepeated = 40
+	said := map[string]string{}
 	for _, c := range OrderedConditions(group) {
 		status := string(c.Status)
 		if c.ObservedGeneration != 0 && c.ObservedGeneration < group.Generation {
 			status += " (of generation " + fmt.Sprint(c.ObservedGeneration) + ")"
 		}
-		rows = append(rows, []string{c.Type, status, c.Reason, c.Message})
+		message := c.Message
+		if first, again := said[message]; again && len(message) > leastRepeated {
+			message = "as " + first
+		} else {
+			said[message] = c.Type
+		}
+		rows = append(rows, []string{c.Type, status, c.Reason, message})
 	}
 	return tonedTable(w, rows, func(heading, cell string, row []string) Tone {
 		if heading != "STATUS" {
