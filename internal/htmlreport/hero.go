@@ -127,6 +127,26 @@ func newCulprits(group *v1alpha1.CommGroup) []culpritView {
 	return out
 }
 
+// moreCulprits counts those after the first, and their nodes; empty where there is none.
+func moreCulprits(all []culpritView) string {
+	if len(all) < 2 {
+		return ""
+	}
+	nodes := map[string]bool{}
+	for _, c := range all[1:] {
+		if c.Node != "" {
+			nodes[c.Node] = true
+		}
+	}
+	switch len(nodes) {
+	case 0:
+		return fmt.Sprintf("and %d more", len(all)-1)
+	case 1:
+		return fmt.Sprintf("and %d more on 1 node", len(all)-1)
+	}
+	return fmt.Sprintf("and %d more on %d nodes", len(all)-1, len(nodes))
+}
+
 // nodeCommands are for copying: they only look.
 func nodeCommands(group *v1alpha1.CommGroup, node string) []string {
 	return []string{

@@ -231,6 +231,22 @@ func TestFirstLook(t *testing.T) {
 	}
 }
 
+// TestHeroSaysHowManyCulpritsFollow: the first culprit at the top is never taken for the only one.
+func TestHeroSaysHowManyCulpritsFollow(t *testing.T) {
+	of := func(nodes ...string) string {
+		var all []culpritView
+		for _, n := range nodes {
+			all = append(all, culpritView{Node: n})
+		}
+		return moreCulprits(all)
+	}
+	for got, want := range map[string]string{of("a"): "", of("a", "a"): "and 1 more on 1 node", of("a", "a", "b", "b"): "and 3 more on 2 nodes", of("", ""): "and 1 more"} {
+		if got != want {
+			t.Errorf("got %q, expected %q", got, want)
+		}
+	}
+}
+
 // TestCulpritsAreDrawn: the picture of the node has the blamed link, GPU or NIC's GPU in the style of culprits, and no other.
 func TestCulpritsAreDrawn(t *testing.T) {
 	for name, want := range map[string]string{"failed": "GPU2 to GPU5: xGMI; the slowest pair: 11.5 GB/s measured at 16M, the node's median is 44.8; culprit: SlowLink",

@@ -98,7 +98,8 @@ func Collect(ctx context.Context, c Clients, o Options) (*Bundle, error) {
 		return nil, err
 	}
 	g.rest(ctx)
-	g.b.finish(o)
+	g.podLogsLeft()
+	g.b.finish(o, g.caseWords())
 	return g.b, nil
 }
 
@@ -128,11 +129,11 @@ func (b *Bundle) note(format string, args ...any) {
 }
 
 // finish brings everything into an order that does not depend on which answer came first.
-func (b *Bundle) finish(o Options) {
+func (b *Bundle) finish(o Options, words string) {
 	slices.SortFunc(b.Missing, func(x, y Missing) int { return cmp.Or(cmp.Compare(x.Path, y.Path), cmp.Compare(x.What, y.What)) })
 	slices.SortFunc(b.Files, func(x, y File) int { return cmp.Compare(x.Path, y.Path) })
 	slices.Sort(b.Notes)
-	b.Files = append([]File{{"summary.md", []byte(summary(b, o))}}, b.Files...)
+	b.Files = append([]File{{"summary.md", []byte(summary(b, o, words))}}, b.Files...)
 	for i := range b.Files { // these are read on a terminal, and hold what nodes and containers wrote
 		if f := &b.Files[i]; slices.Contains([]string{".md", ".txt", ".log"}, path.Ext(f.Path)) {
 			f.Data = []byte(report.Visible(string(f.Data)))

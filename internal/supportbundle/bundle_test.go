@@ -186,6 +186,43 @@ func TestPartial(t *testing.T) {
 	}
 }
 
+// TestSummaryTellsTheCase: verdict, culprits and next step are on the first page, and it lists no part that is not there.
+func TestSummaryTellsTheCase(t *testing.T) {
+	group := &v1alpha1.CommGroup{}
+	group.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSlowNode, Message: "1 of 3 is slow", LastTransitionTime: metav1.NewTime(now)}}
+	group.Status.Run = &v1alpha1.GroupRunStatus{ID: "1-2", Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictFail, StartTime: metav1.NewTime(now)}
+	for i := range 7 {
+		name := fmt.Sprintf("node-%d", i)
+		group.Status.Culprits = append(group.Status.Culprits, v1alpha1.Culprit{Kind: "Node", Name: name, Node: name, Reason: v1alpha1.ReasonSlowNode, Message: "slow"})
+	}
+	g := &gatherer{group: group}
+	b := &Bundle{Files: []File{{"nodes/a.yaml", nil}}}
+	text := summary(b, options(), g.caseWords())
+	for _, want := range []string{"Ready: False (SlowNode)", "1 of 3 is slow", "Run 1-2: Finished Fail", "node-0", "and 2 more culprits", "Next step: "} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the summary lacks %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "settings.yaml") || !strings.Contains(text, "`nodes/`") {
+		t.Errorf("the summary lists what is not there:\n%s", text)
+	}
+}
+
+// TestLogsThatAreGoneAreTold: a failed member without a run pod has no log in the bundle, and the summary says so.
+func TestLogsThatAreGoneAreTold(t *testing.T) {
+	failed := func(node string) v1alpha1.CommNode {
+		return v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{NodeName: node, Run: &v1alpha1.RunAssignment{ID: "1-1", Closed: &v1alpha1.RunClosure{Verdict: v1alpha1.VerdictError, Reason: "X"}}}}
+	}
+	left := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Labels: map[string]string{v1alpha1.LabelNode: "a"}}}
+	for want, nodes := range map[string][]v1alpha1.CommNode{"": {failed("a")}, "Of 1 of 2 members": {failed("a"), failed("b")}} {
+		g := &gatherer{o: options(), b: &Bundle{}, nodes: nodes, pods: []corev1.Pod{left}}
+		g.podLogsLeft()
+		if got := strings.Join(g.b.Notes, "\n"); (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%d failed: %q", len(nodes), got)
+		}
+	}
+}
+
 func TestNoGroup(t *testing.T) {
 	c, _ := cluster(t, 1)
 	o := options()

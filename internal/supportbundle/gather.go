@@ -272,3 +272,30 @@ func (g *gatherer) archives(ctx context.Context) ([]byte, error) {
 	}
 	return nil, nil
 }
+
+// podLogsLeft says of how many members that failed no run pod, and so no log, is there any more.
+func (g *gatherer) podLogsLeft() {
+	if slices.ContainsFunc(g.b.Missing, func(m Missing) bool { return m.Path == "pods/run.yaml" }) {
+		return
+	}
+	has := map[string]bool{}
+	for i := range g.pods {
+		if g.pods[i].Namespace == g.o.Namespace {
+			has[g.pods[i].Labels[v1alpha1.LabelNode]] = true
+		}
+	}
+	bad, without := 0, 0
+	for i := range g.nodes {
+		if verdict, _ := report.Outcome(&g.nodes[i]); verdict == v1alpha1.VerdictFail || verdict == v1alpha1.VerdictError {
+			bad++
+			if !has[v1alpha1.LabelValue(g.nodes[i].Spec.NodeName)] {
+				without++
+			}
+		}
+	}
+	if without > 0 {
+		g.b.note("Of %d of %d members with verdict Fail or Error no log of a run pod is here: it went with its pod. What a rank that failed printed last is in its CommNode, `status.run.logTail`. "+
+			"For a whole log run again, and follow it: `kubectl logs -f -n %s -l %s=%s,%s=%s --all-containers --prefix`.",
+			without, bad, g.o.Namespace, v1alpha1.LabelGroup, v1alpha1.LabelValue(g.o.Name), v1alpha1.LabelRole, v1alpha1.RoleRun)
+	}
+}

@@ -1,14 +1,23 @@
 package supportbundle
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/reasons"
+	"rcclx.io/commgroup-operator/internal/report"
 )
 
 // explained says what is in each place of a bundle.
 var explained = []struct{ path, what string }{
 	{"summary.md", "this page"},
-	{"report.html", "the group as a page for a browser; no network is needed. Begin here"},
+	{"report.html", "the group as a page for a browser; no network is needed"},
 	{"commgroup.yaml", "the CommGroup: spec and status"},
 	{"commnodes/", "its CommNodes, the worst first where there are many; commnodes.csv has all in short"},
 	{"runs/", "past runs as the operator keeps them"},
@@ -20,12 +29,53 @@ var explained = []struct{ path, what string }{
 	{"cluster.yaml", "versions of the API server, the CRDs and the program that made this"},
 }
 
+// caseWords tell how the group is: condition Ready, the run's verdict, culprits and what to do, and by whom it was written.
+func (g *gatherer) caseWords() string {
+	if g.group == nil {
+		return "The CommGroup could not be read.\n"
+	}
+	var s strings.Builder
+	status := &g.group.Status
+	next := ""
+	if ready := apimeta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); ready == nil {
+		s.WriteString("- Ready: no status was written yet\n")
+	} else {
+		fmt.Fprintf(&s, "- Ready: %s (%s) since %s: %s\n", ready.Status, ready.Reason, when(ready.LastTransitionTime.Time), oneLine(ready.Message))
+		next = reasons.NextStep(ready.Reason)
+	}
+	if run := status.Run; run != nil {
+		fmt.Fprintf(&s, "- Run %s: %s %s, started %s\n", run.ID, run.Phase, run.Verdict, when(run.StartTime.Time))
+	} else {
+		s.WriteString("- Run: none yet\n")
+	}
+	const most = 5
+	for i := range status.Culprits[:min(len(status.Culprits), most)] {
+		c := &status.Culprits[i]
+		fmt.Fprintf(&s, "- Culprit: %s (%s): %s\n", report.CulpritWords(c), c.Reason, oneLine(c.Message))
+		if i == 0 {
+			next = cmp.Or(reasons.NextStep(c.Reason), next)
+		}
+	}
+	if more := len(status.Culprits) - most; more > 0 {
+		fmt.Fprintf(&s, "- and %d more culprits: report.html\n", more)
+	}
+	if next != "" {
+		fmt.Fprintf(&s, "- Next step: %s\n", oneLine(next))
+	}
+	return s.String()
+}
+
+func when(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+func oneLine(s string) string { return scrub(strings.Join(strings.Fields(s), " ")) }
+
 // summary is the page that a reader opens first.
-func summary(b *Bundle, o Options) string {
+func summary(b *Bundle, o Options, words string) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "# Support bundle of CommGroup %s/%s\n\nMade %s by kubectl commgroup %s.\n\n", o.Namespace, o.Name, o.Now.UTC().Format("2006-01-02 15:04:05 UTC"), o.Version)
+	s.WriteString("## The case\n\n" + words + "\n")
 	if len(b.Missing) == 0 {
-		s.WriteString("Everything was gathered.\n")
+		s.WriteString("Everything that is there was gathered.\n")
 	} else {
 		fmt.Fprintf(&s, "## What could not be gathered (%d)\n\n| part | what | why |\n|---|---|---|\n", len(b.Missing))
 		for _, m := range b.Missing {
@@ -37,6 +87,9 @@ func summary(b *Bundle, o Options) string {
 	}
 	s.WriteString("\n## What is in it\n\n| part | what |\n|---|---|\n")
 	for _, e := range explained {
+		if e.path != "summary.md" && !slices.ContainsFunc(b.Files, func(f File) bool { return strings.HasPrefix(f.Path, e.path) }) {
+			continue
+		}
 		fmt.Fprintf(&s, "| `%s` | %s |\n", e.path, e.what)
 	}
 	s.WriteString("\n## What was taken out\n\nNo Secret was read. Values of environment variables are " + redacted + " but for those of the library, the ROCm runtime and the operator; " +
