@@ -111,6 +111,9 @@ func page(reason string, entries []reasons.Entry, anchors map[string]string, ale
 	b.WriteString("\n## How to look\n\n")
 	commands := slices.Clone(w.Look)
 	for _, e := range entries {
+		if w.Instead {
+			break
+		}
 		for _, c := range looks[e.Section] {
 			if !slices.Contains(commands, c) {
 				commands = append(commands, c)

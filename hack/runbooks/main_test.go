@@ -38,6 +38,31 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// TestCommandsFindSomething: pages of runs without pods do not send to their logs, and no page speaks of logs of a run that is over.
+func TestCommandsFindSomething(t *testing.T) {
+	files, err := pages(reasons.All(), prometheus.Alerts())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range files {
+		for _, line := range strings.Split(text, "\n") {
+			if strings.HasPrefix(line, "kubectl logs") && strings.Contains(line, "rcclx.io/commgroup=GROUP") && !strings.Contains(line, "role=monitor") && !strings.HasPrefix(line, "kubectl logs -f") {
+				t.Errorf("%s: run pods are gone when the run is over: %s", name, line)
+			}
+		}
+	}
+	for _, reason := range []string{"NodeBusy", "WaitingForQueue", "RunPodUnschedulable", "RunPodNotStarted"} {
+		if text := files["docs/runbooks/reasons/"+reason+".md"]; strings.Contains(text, "kubectl logs -f") || strings.Contains(text, "commgroup results") {
+			t.Errorf("%s: nothing ran, so there is no result or log:\n%s", reason, text)
+		}
+	}
+	for _, reason := range []string{"RuntimeImageMissing", "InvalidSchedule"} {
+		if text := files["docs/runbooks/reasons/"+reason+".md"]; strings.Contains(text, "get nodes") {
+			t.Errorf("%s is not of nodes:\n%s", reason, text)
+		}
+	}
+}
+
 // TestCommitted: no page is there that no reason has any more.
 func TestCommitted(t *testing.T) {
 	files, err := pages(reasons.All(), prometheus.Alerts())

@@ -6,20 +6,24 @@ type more struct {
 	Why string
 	// Look are commands before the section's own, and Do steps after the table's.
 	Look, Do []string
+	// Instead: Look are all commands; those of the section would show nothing for it.
+	Instead bool
 	// Ends says when it is over.
 	Ends string
 }
 
 // The commands that most pages share.
 const (
-	status    = "kubectl commgroup status GROUP -n NAMESPACE                    # conditions, members, culprits"
-	explain   = "kubectl commgroup explain GROUP -n NAMESPACE                   # each setting: requested, effective, verified, and the gate"
-	results   = "kubectl commgroup results GROUP -n NAMESPACE --node NODE       # that node's measurements"
-	topology  = "kubectl commgroup topology NODE -n NAMESPACE                   # its GPUs, links, NICs and error counters"
-	nodeRun   = "kubectl get commnode -n NAMESPACE GROUP.NODE -o jsonpath='{.status.run}'     # verdict, step, log tail"
-	facts     = "kubectl get commnode -n NAMESPACE GROUP.NODE -o jsonpath='{.status.facts}'   # what the node's monitor saw"
-	runPods   = "kubectl get pods -n NAMESPACE -l rcclx.io/commgroup=GROUP -o wide            # run pods"
-	runLogs   = "kubectl logs -n NAMESPACE -l rcclx.io/commgroup=GROUP --all-containers --prefix --tail=200"
+	status   = "kubectl commgroup status GROUP -n NAMESPACE                    # conditions, members, culprits"
+	explain  = "kubectl commgroup explain GROUP -n NAMESPACE                   # each setting: requested, effective, verified, and the gate"
+	results  = "kubectl commgroup results GROUP -n NAMESPACE --node NODE       # that node's measurements"
+	topology = "kubectl commgroup topology NODE -n NAMESPACE                   # its GPUs, links, NICs and error counters"
+	nodeRun  = "kubectl get commnode -n NAMESPACE GROUP.NODE -o jsonpath='{.status.run}'     # verdict, step; log tail where a rank ended"
+	facts    = "kubectl get commnode -n NAMESPACE GROUP.NODE -o jsonpath='{.status.facts}'   # what the node's monitor saw"
+	runPods  = "kubectl get pods -n NAMESPACE -l rcclx.io/commgroup=GROUP -o wide            # run pods, while the run is"
+	// Run pods go with their run, and their logs with them.
+	runLogs   = "# Run pods and their logs go when the run ends. For a whole log: kubectl commgroup run GROUP -n NAMESPACE, and while it runs\nkubectl logs -f -n NAMESPACE -l rcclx.io/commgroup=GROUP,rcclx.io/role=run --all-containers --prefix"
+	podEvents = "kubectl get events -n NAMESPACE --field-selector involvedObject.kind=Pod --sort-by=.lastTimestamp    # of run pods; kept for an hour"
 	monitors  = "kubectl get pods -A -l rcclx.io/role=monitor,rcclx.io/commgroup=GROUP -o wide"
 	managers  = "kubectl logs -n commgroup-system -l app.kubernetes.io/name=commgroup-manager --tail=200"
 	events    = "kubectl get events -n NAMESPACE --field-selector involvedObject.name=GROUP --sort-by=.lastTimestamp"
@@ -72,8 +76,15 @@ var words = map[string]more{
 	"InitFailed":          {Look: []string{nodeRun, runLogs}, Do: []string{"Set `runtime.env: [{name: NCCL_DEBUG, value: INFO}]` and run again: the library then names interface, transport and the call that fails."}},
 	"PreconditionFailed":  {Look: []string{nodeRun}},
 	"RequirementNotMet":   {Look: []string{explain}},
-	"RunPodUnschedulable": {Why: "A job holds the GPUs. Runs have a low priority on purpose and never push a job away.", Look: []string{runPods, describe}},
-	"NodeBusy":            {Why: "`run.nodes: Idle` starts no run beside other pods with GPUs.", Ends: "By itself when the node is idle, up to five times; then with the next run of all."},
+	"RunPodUnschedulable": {Why: "A job holds the GPUs. Runs have a low priority on purpose and never push a job away.", Instead: true, Look: []string{status, podEvents, describe}},
+	"RunPodNotStarted": {Why: "The image cannot be pulled (name, tag, registry, pull secret), the API server refused the pod (quota, Pod Security), or the kubelet could not start its container.", Instead: true,
+		Look: []string{status, podEvents, "kubectl get cg -n NAMESPACE GROUP -o jsonpath='{.spec.runtime.image} {.spec.runtime.imagePullSecrets}'", "kubectl get resourcequota -n NAMESPACE", "kubectl get namespace NAMESPACE --show-labels                      # its Pod Security level"},
+		Do:   []string{"A pull secret must be in the group's namespace and be named in `runtime.imagePullSecrets`."}},
+	"RunPodFailed":        {Look: []string{nodeRun, podEvents}},
+	"RuntimeImageMissing": {Instead: true, Look: []string{status, "kubectl get cg -n NAMESPACE GROUP -o jsonpath='{.spec.runtime.image}'", "kubectl get deployment -n commgroup-system -l app.kubernetes.io/name=commgroup-manager -o jsonpath='{.items[*].spec.template.spec.containers[*].args}'   # --default-runtime-image"}},
+	"InvalidSchedule":     {Instead: true, Look: []string{status, "kubectl get cg -n NAMESPACE GROUP -o jsonpath='{.spec.run.schedule}'"}},
+	"WaitingForQueue":     {Instead: true, Look: []string{status, "kubectl get workloads,localqueues -n NAMESPACE", "kubectl get clusterqueues                                           # quota, and what uses it"}},
+	"NodeBusy":            {Instead: true, Look: []string{status, "kubectl get pods -A -o wide --field-selector spec.nodeName=NODE     # who holds the GPUs", describe}, Why: "`run.nodes: Idle` starts no run beside other pods with GPUs.", Ends: "By itself when the node is idle, up to five times; then with the next run of all."},
 	"RunDeadlineExceeded": {Look: []string{runPods, runLogs}},
 	"HangAcrossNodes":     {Why: "A switch port, route, firewall rule or NIC that loses what goes between nodes, or members with different settings.", Look: []string{spans, "rdma link; ethtool -S IFACE | grep -iE 'err|drop|discard'             # on the named node"}, Do: []string{"`NCCL_SOCKET_IFNAME` and the port range must be reachable between all members: NetworkPolicies too."}, Ends: "When a run over all members passes."},
 	"SlowPair":            {Look: []string{spans}, Do: []string{"Each node is fine with others, so look at what only these two share: switch ports on one leaf, a link between two leaves, a route."}, Ends: "When a run over all members passes."},
