@@ -195,12 +195,15 @@ func testChartLifecycle(t *testing.T, e *env) {
 	key := client.ObjectKey{Namespace: namespace, Name: "kept"}
 	e.apply(t, idleGroup(namespace, key.Name))
 	e.wantCondition(t, key, v1alpha1.ConditionAgentsReporting)
-	// As a manager of an old version left it.
-	e.kubectl(t, "patch", "commgroup", key.Name, "-n", namespace, "--type=merge", "-p", `{"metadata":{"finalizers":["`+v1alpha1.Finalizer+`"]}}`)
+	// As a manager of an old version left it; a change of the spec makes the manager look.
+	e.kubectl(t, "patch", "commgroup", key.Name, "-n", namespace, "--type=merge", "-p", `{"metadata":{"finalizers":["`+v1alpha1.Finalizer+`"]},"spec":{"health":{"intervalSeconds":6}}}`)
 	eventually(t, shortDeadline, "the finalizer of an old version to go", func(ctx context.Context) error {
 		var group v1alpha1.CommGroup
-		if err := e.Client.Get(ctx, key, &group); err != nil || len(group.Finalizers) > 0 {
-			return fmt.Errorf("finalizers %v, %w", group.Finalizers, err)
+		if err := e.Client.Get(ctx, key, &group); err != nil {
+			return err
+		}
+		if len(group.Finalizers) > 0 {
+			return fmt.Errorf("it has the finalizers %v", group.Finalizers)
 		}
 		return nil
 	})
