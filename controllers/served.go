@@ -160,9 +160,9 @@ func (a *Access) look(ctx context.Context) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i, namespace := range a.served {
-		switch was := a.refused[namespace]; {
-		case refusals[i] == was:
-		case refusals[i] == "":
+		switch refusals[i] {
+		case a.refused[namespace]:
+		case "":
 			a.Log.Info("The rights in a namespace are back", "namespace", namespace)
 		default:
 			a.Log.Error(nil, "A namespace cannot be served; the others are. Its CommGroups are left as they are. If it is gone, take it out of the chart's value "+

@@ -251,8 +251,8 @@ func ready(t *testing.T, what string, arguments ...string) (end context.CancelFu
 			t.Fatalf("%s: the manager ended with %v, expected it to become ready", what, err)
 		case <-deadline:
 			cancel()
-			<-told
-			t.Fatalf("%s: the manager was not ready within a minute: %s", what, &said)
+			err := <-told
+			t.Fatalf("%s: the manager was not ready within a minute: %v: %s", what, err, &said)
 		case <-tick.C:
 			response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/readyz", port))
 			ready = err == nil && response.StatusCode == http.StatusOK
