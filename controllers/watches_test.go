@@ -9,10 +9,13 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
@@ -69,6 +72,10 @@ func (c failingClient) Get(context.Context, client.ObjectKey, client.Object, ...
 func TestConflictsAreNoErrors(t *testing.T) {
 	groups := schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "commgroups"}
 	conflict := apierrors.NewConflict(groups, "g", errors.New("the object has been modified"))
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name      string
 		err       error
@@ -83,7 +90,9 @@ func TestConflictsAreNoErrors(t *testing.T) {
 		{"gone", apierrors.NewNotFound(groups, "g"), false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := &CommGroupReconciler{Client: failingClient{err: c.err}}
+			// Where the group is gone its remains are looked for, among none here.
+			empty := fake.NewClientBuilder().WithScheme(scheme).Build()
+			r := &CommGroupReconciler{Client: failingClient{Client: empty, err: c.err}, APIReader: empty}
 			result, err := r.retryConflicts(t.Context(), ctrl.Request{})
 			if (err != nil) != c.wantError || (result.RequeueAfter > 0) != c.retry {
 				t.Errorf("result %+v, error %v", result, err)
