@@ -3,6 +3,7 @@ package controllers
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
@@ -131,11 +132,17 @@ func halve[T any](list *[]T, least int) bool {
 	return true
 }
 
+// shortenConditions keeps the beginning of a message and of the remark at its end: a remark is told once, which rests on its
+// being there.
 func shortenConditions(status *v1alpha1.CommGroupStatus) (any bool) {
 	for i := range status.Conditions {
-		// A remark at a message's end is told once, which rests on its being there.
-		if c := &status.Conditions[i]; remarks[c.Type].word == "" && len(c.Message) > conditionWords {
-			c.Message, any = shorten(c.Message, conditionWords), true
+		c := &status.Conditions[i]
+		at := len(c.Message)
+		if word := remarks[c.Type].word; word != "" && strings.Contains(c.Message, word) {
+			at = strings.Index(c.Message, word)
+		}
+		if short := shorten(c.Message[:at], conditionWords) + shorten(c.Message[at:], conditionWords); short != c.Message {
+			c.Message, any = short, true
 		}
 	}
 	return any

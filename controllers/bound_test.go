@@ -29,7 +29,11 @@ func fullStatus(stage v1alpha1.RunStage) *v1alpha1.CommGroupStatus {
 	}
 	s := &v1alpha1.CommGroupStatus{Headline: &v1alpha1.Headline{}, Run: &v1alpha1.GroupRunStatus{ID: "1-1", Request: text(256)}}
 	for _, t := range conditionTypes {
-		s.Conditions = append(s.Conditions, metav1.Condition{Type: t, Status: "False", Reason: text(60), Message: text(1024), LastTransitionTime: now})
+		message := text(1024)
+		if word := remarks[t].word; word != "" {
+			message = text(512) + " " + word + ": " + text(1024)
+		}
+		s.Conditions = append(s.Conditions, metav1.Condition{Type: t, Status: "False", Reason: text(60), Message: message, LastTransitionTime: now})
 	}
 	var names []string
 	for i := range 16 {
@@ -99,6 +103,11 @@ func TestStatusAlwaysFits(t *testing.T) {
 		boundStatus(s, nil)
 		if got := sizeOf(t, s); got > maxStatusBytes {
 			t.Errorf("stage %s: %d bytes of %d are left, at most %d may be", stage, got, before, maxStatusBytes)
+		}
+		for _, c := range s.Conditions {
+			if !strings.Contains(c.Message, remarks[c.Type].word) {
+				t.Errorf("condition %s lost its remark, which would be told again: %q", c.Type, c.Message)
+			}
 		}
 		if stage != v1alpha1.StageEnded && (len(s.Span.Tests) != maxSpanTests || len(s.Span.Culprits) != 16) {
 			t.Errorf("stage %s: %d tests and %d culprits are left, of which the stage goes on", stage, len(s.Span.Tests), len(s.Span.Culprits))
