@@ -162,6 +162,9 @@ func TestHealthyRunsAreNotAsked(t *testing.T) {
 	}
 }
 
+// simulatedStep is the deadline of steps that hang: long enough for what does not, on a busy machine under -race.
+const simulatedStep = 10 * time.Second
+
 // simulatedTeam is a team of real ranks on the simulated library, whose DDA is off so that RAS sees what they do.
 func simulatedTeam(t testing.TB, ranks int, fault string, stepDeadline time.Duration) (*Supervisor, Team) {
 	t.Helper()
@@ -191,12 +194,12 @@ func TestSimulatedRAS(t *testing.T) {
 			"Simulated RAS: communicator of 4 ranks is RUNNING with MISMATCH: rank 2 has launched none of the AllReduce (printed as Broadcast) operations, the others ", "standing still for "},
 		{"a kernel that does not end", "hang:2", time.Minute, "", "AllReduce",
 			"Simulated RAS: communicator of 4 ranks is RUNNING and its ranks have launched equally many operations", ""},
-		{"init", "init-hang:1", 4 * time.Second, "", "init", "Simulated RAS: communicator of 4 ranks is INIT on all of them", ""},
+		{"init", "init-hang:1", simulatedStep, "", "init", "Simulated RAS: communicator of 4 ranks is INIT on all of them", ""},
 		{"RAS is off", "hang:2", time.Minute, "NCCL_RAS_ENABLE=0", "AllReduce", "", ""},
 		{"RAS cannot listen", "hang:2", time.Minute, "NCCL_RAS_ADDR=127.0.0.1:nowhere", "AllReduce", "RAS did not answer: no process serves RAS at 127.0.0.1:nowhere", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, team := simulatedTeam(t, 4, c.fault, 4*time.Second)
+			s, team := simulatedTeam(t, 4, c.fault, simulatedStep)
 			for i := range team.Specs {
 				team.Specs[i].InitDeadline = c.init
 			}
@@ -231,7 +234,7 @@ func TestSimulatedDeaths(t *testing.T) {
 		{"destroy-hang:2", FailHung, []string{"destroy", "rank 2 after step AllReduce"}},
 	} {
 		t.Run(c.fault, func(t *testing.T) {
-			s, team := simulatedTeam(t, 4, c.fault, 4*time.Second)
+			s, team := simulatedTeam(t, 4, c.fault, simulatedStep)
 			out := s.Run(t.Context(), team)
 			f := out.Failure
 			if f == nil || f.Kind != c.kind || f.Rank != 2 {

@@ -287,7 +287,7 @@ func testChartNamespaced(t *testing.T, e *env) {
 		}
 		return strings.TrimSpace(out) == "yes"
 	}
-	for _, resource := range []string{"pods", "configmaps", "serviceaccounts", "rolebindings.rbac.authorization.k8s.io", "commnodes.rcclx.io"} {
+	for _, resource := range []string{"pods", "configmaps", "serviceaccounts/commgroup-run", "rolebindings.rbac.authorization.k8s.io/commgroup-run", "commnodes.rcclx.io"} {
 		if !may("create", resource, served) {
 			t.Errorf("the manager may not create %s in the served namespace", resource)
 		}
