@@ -58,27 +58,39 @@ func writeFacts(t *testing.T, c client.Client, w *world, node string) error {
 	return c.Status().Patch(t.Context(), cn, client.MergeFrom(base))
 }
 
+// writeRun writes what a run pod writes.
+func writeRun(t *testing.T, c client.Client, w *world, node string) error {
+	t.Helper()
+	cn := w.commNode(node)
+	base := cn.DeepCopy()
+	cn.Status.Run = &v1alpha1.NodeRunStatus{ID: "1-1", Generation: 1, Phase: v1alpha1.NodeRunRunning, StartTime: metav1.NewTime(w.clock.Now())}
+	return c.Status().Patch(t.Context(), cn, client.MergeFrom(base))
+}
+
 // TestAgentsWriteTheirOwnNodeOnly proves with real tokens that a monitor or run pod of one node cannot speak for another.
 func TestAgentsWriteTheirOwnNodeOnly(t *testing.T) {
 	w := newWorld(t, 2, nil)
 	w.settle()
 	w.reportAllFacts()
 	w.settle() // run pods, and with them the account and its role binding
-	for name, tc := range map[string]struct{ namespace, account string }{
-		"monitor": {operatorNamespace, controllers.MonitorServiceAccount},
-		"run":     {w.ns, controllers.RunServiceAccount},
+	for name, tc := range map[string]struct {
+		namespace, account string
+		write              func(*testing.T, client.Client, *world, string) error
+	}{
+		"monitor": {operatorNamespace, controllers.MonitorServiceAccount, writeFacts},
+		"run":     {w.ns, controllers.RunServiceAccount, writeRun},
 	} {
 		t.Run(name, func(t *testing.T) {
 			agent := podClient(t, tc.namespace, tc.account, w.nodes[0])
-			if err := writeFacts(t, agent, w, w.nodes[0]); err != nil {
+			if err := tc.write(t, agent, w, w.nodes[0]); err != nil {
 				t.Fatalf("own node: %v", err)
 			}
-			err := writeFacts(t, agent, w, w.nodes[1])
+			err := tc.write(t, agent, w, w.nodes[1])
 			if err == nil || !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "may not write the status of node "+w.nodes[1]) {
 				t.Fatalf("another node's status: %v", err)
 			}
 			unbound := podClient(t, tc.namespace, tc.account, "")
-			if err := writeFacts(t, unbound, w, w.nodes[0]); err == nil || !strings.Contains(err.Error(), "names no node") {
+			if err := tc.write(t, unbound, w, w.nodes[0]); err == nil || !strings.Contains(err.Error(), "names no node") {
 				t.Fatalf("a token of no pod: %v", err)
 			}
 			cn := w.commNode(w.nodes[0])
