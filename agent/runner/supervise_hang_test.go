@@ -85,7 +85,7 @@ func TestWhoIsLate(t *testing.T) {
 
 // A rank that starts each operation late holds up its peers, and only RAS knows which one it is.
 func TestSimulatedLateRank(t *testing.T) {
-	s, team := simulatedTeam(t, 4, "late:2:3600000", simulatedStep)
+	s, team := simulatedTeam(t, 4, "late:2:3600000", 4*time.Second)
 	out := s.Run(t.Context(), team)
 	f := out.Failure
 	if f == nil || f.Kind != FailHung || f.Rank != 2 || !f.ByRAS || !needsSearch(f) {
