@@ -143,7 +143,7 @@ func TestDuration(t *testing.T) {
 func TestPromtool(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
-		t.Skip("promtool is not installed: hack/setup.sh installs it as root (Debian package prometheus)")
+		t.Skip("promtool is not installed: make promtool installs it as root (Debian package prometheus)")
 	}
 	folder := t.TempDir()
 	for name, write := range map[string]func() ([]byte, error){"rules.yaml": Rules, "rules_test.yaml": RuleTests} {

@@ -31,8 +31,6 @@ type searchView struct {
 	Message string
 }
 
-const maxSpanNames = 32
-
 func newSpan(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) *spanView {
 	s := group.Status.Span
 	if s == nil {
@@ -54,30 +52,11 @@ func newSpan(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) *spanView {
 			v.Search.Head += ", in " + (time.Duration(*l.Seconds) * time.Second).String()
 		}
 	}
-	v.Members = indexNames(s.RunID, nodes)
+	v.Members = report.Indexes(s.RunID, nodes)
 	v.Tests = testsGrid(s.Tests)
 	v.Results = spanGrid(s.Results)
 	v.Plots = spanPlots(s.Results)
 	return v
-}
-
-// indexNames says which node is which index in the sets of members.
-func indexNames(runID string, nodes []v1alpha1.CommNode) string {
-	var in []*v1alpha1.CommNode
-	for i := range nodes {
-		if a := nodes[i].Spec.Session; a != nil && a.RunID == runID {
-			in = append(in, &nodes[i])
-		}
-	}
-	slices.SortFunc(in, func(a, b *v1alpha1.CommNode) int { return cmp.Compare(a.Spec.Session.Index, b.Spec.Session.Index) })
-	var parts []string
-	for _, n := range in[:min(len(in), maxSpanNames)] {
-		parts = append(parts, fmt.Sprintf("%d %s", n.Spec.Session.Index, n.Spec.NodeName))
-	}
-	if more := len(in) - len(parts); more > 0 {
-		parts = append(parts, fmt.Sprintf("and %d more (spec.session.index of each CommNode)", more))
-	}
-	return strings.Join(parts, ", ")
 }
 
 func testsGrid(tests []v1alpha1.SpanTest) grid {

@@ -41,7 +41,7 @@ func Span(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) err
 			lines = append(lines, wrap(w, l.Message))
 		}
 	}
-	if names := indexes(s.RunID, nodes); names != "" {
+	if names := Indexes(s.RunID, nodes); names != "" {
 		lines = append(lines, wrap(w, "members by index: "+names))
 	}
 	if _, err := fmt.Fprintln(w, strings.Join(lines, "\n")); err != nil {
@@ -56,8 +56,8 @@ func Span(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) err
 // maxIndexes bounds the list of names.
 const maxIndexes = 32
 
-// indexes names the members of a run's stage: "0 node-a, 1 node-b".
-func indexes(runID string, nodes []v1alpha1.CommNode) string {
+// Indexes names the members of a run's stage, at most 32: "0 node-a, 1 node-b".
+func Indexes(runID string, nodes []v1alpha1.CommNode) string {
 	var members []*v1alpha1.CommNode
 	for i := range nodes {
 		if a := nodes[i].Spec.Session; a != nil && a.RunID == runID {

@@ -69,7 +69,7 @@ func TestIndexesAreBounded(t *testing.T) {
 	for i := range maxIndexes + 2 {
 		nodes = append(nodes, v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{NodeName: "n", Session: &v1alpha1.SessionAssignment{RunID: "1-1", Index: int32(i)}}})
 	}
-	if got := indexes("1-1", nodes); !strings.HasSuffix(got, "31 n, and 2 more (spec.session.index of each CommNode)") {
+	if got := Indexes("1-1", nodes); !strings.HasSuffix(got, "31 n, and 2 more (spec.session.index of each CommNode)") {
 		t.Error(got)
 	}
 }
