@@ -6,11 +6,10 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"rcclx.io/commgroup-operator/agent/commnode"
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
@@ -55,18 +54,5 @@ func (k *KubeReporter) Has(ctx context.Context) (bool, error) {
 
 // Report implements Reporter. A CommNode that does not exist yet is a NotFound error.
 func (k *KubeReporter) Report(ctx context.Context, facts *v1alpha1.NodeFacts) error {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(facts)
-	if err != nil {
-		return fmt.Errorf("encode the facts of CommNode %s: %w", k.CommNode, err)
-	}
-	u := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"facts": content}}}
-	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("CommNode"))
-	u.SetNamespace(k.CommNode.Namespace)
-	u.SetName(k.CommNode.Name)
-	err = k.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u),
-		client.FieldOwner(v1alpha1.FieldManagerMonitor), client.ForceOwnership)
-	if err != nil {
-		return fmt.Errorf("apply status.facts of CommNode %s: %w", k.CommNode, err)
-	}
-	return nil
+	return commnode.Ref{Client: k.Client, Name: k.CommNode}.Apply(ctx, "", "facts", v1alpha1.FieldManagerMonitor, facts)
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"rcclx.io/commgroup-operator/agent/commnode"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/testenv"
 	"rcclx.io/commgroup-operator/rcclx"
@@ -21,8 +22,8 @@ func TestAgainstAPIServer(t *testing.T) {
 	c := testenv.Client(t)
 	ctx, name := t.Context(), types.NamespacedName{Namespace: "default", Name: "group.node-a"}
 	k := KubeReporter{Client: c, Name: name, RunID: "run-1"}
-	if _, err := k.Assignment(ctx); !errors.Is(err, ErrSuperseded) {
-		t.Fatalf("without the CommNode: %v, want ErrSuperseded", err)
+	if _, err := k.Assignment(ctx); !errors.Is(err, commnode.ErrSuperseded) {
+		t.Fatalf("without the CommNode: %v, want commnode.ErrSuperseded", err)
 	}
 	node := wholeCommNode(defaultPlan(), api.NodeRunStatus{})
 	facts := node.Status.Facts
@@ -70,8 +71,8 @@ func TestAgainstAPIServer(t *testing.T) {
 		}
 	}
 	rejected := api.NodeRunStatus{ID: "run-1", Phase: "Dancing", StartTime: metav1.Now()}
-	if err := k.Report(ctx, rejected); !errors.Is(err, ErrRejected) {
-		t.Errorf("a phase that does not exist: %v, want ErrRejected", err)
+	if err := k.Report(ctx, rejected); !errors.Is(err, commnode.ErrRejected) {
+		t.Errorf("a phase that does not exist: %v, want commnode.ErrRejected", err)
 	}
 	var got api.CommNode
 	if err := c.Get(ctx, name, &got); err != nil {
@@ -81,7 +82,7 @@ func TestAgainstAPIServer(t *testing.T) {
 	if err := c.Update(ctx, &got); err != nil {
 		t.Fatal(err)
 	}
-	if err := k.Report(ctx, api.NodeRunStatus{ID: "run-1", Phase: api.NodeRunRunning, StartTime: metav1.Now()}); !errors.Is(err, ErrSuperseded) {
-		t.Errorf("another run is asked for: %v, want ErrSuperseded", err)
+	if err := k.Report(ctx, api.NodeRunStatus{ID: "run-1", Phase: api.NodeRunRunning, StartTime: metav1.Now()}); !errors.Is(err, commnode.ErrSuperseded) {
+		t.Errorf("another run is asked for: %v, want commnode.ErrSuperseded", err)
 	}
 }

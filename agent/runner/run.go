@@ -10,18 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
+	"rcclx.io/commgroup-operator/agent/commnode"
 	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/rank"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/rcclx"
-)
-
-// The errors that a Reporter can return beside passing ones.
-var (
-	// ErrSuperseded: the CommNode asks for another run, or for none, or was closed or deleted. Nobody waits for the report.
-	ErrSuperseded = errors.New("the run was superseded")
-	// ErrRejected: the API server takes no report of this form.
-	ErrRejected = errors.New("the report was rejected")
 )
 
 // Assignment is what the controller asks of the node.
@@ -40,9 +33,9 @@ type Assignment struct {
 
 // Reporter is the way to the CommNode.
 type Reporter interface {
-	// Assignment reads what is asked for; ErrSuperseded where the object is gone.
+	// Assignment reads what is asked for; commnode.ErrSuperseded where the object is gone.
 	Assignment(ctx context.Context) (Assignment, error)
-	// Report writes status.run, unless the CommNode asks for another run (ErrSuperseded).
+	// Report writes status.run, unless the CommNode asks for another run (commnode.ErrSuperseded).
 	Report(ctx context.Context, status api.NodeRunStatus) error
 }
 
@@ -134,7 +127,7 @@ func (r *Runner) awaitPlan(ctx context.Context) (Assignment, error) {
 		switch {
 		case ctx.Err() != nil:
 			return a, fmt.Errorf("node %s: interrupted while waiting for run %s: %w", r.Config.Node, r.Config.RunID, context.Cause(ctx))
-		case errors.Is(err, ErrSuperseded):
+		case errors.Is(err, commnode.ErrSuperseded):
 			return a, err
 		case err != nil:
 			seen = err.Error()
@@ -143,7 +136,7 @@ func (r *Runner) awaitPlan(ctx context.Context) (Assignment, error) {
 		case a.Run.ID != r.Config.RunID:
 			seen = "a CommNode that asks for run " + a.Run.ID
 		case a.Run.Closed != nil:
-			return a, fmt.Errorf("node %s: %w: run %s was closed by the controller: %s", r.Config.Node, ErrSuperseded, a.Run.ID, a.Run.Closed.Message)
+			return a, fmt.Errorf("node %s: %w: run %s was closed by the controller: %s", r.Config.Node, commnode.ErrSuperseded, a.Run.ID, a.Run.Closed.Message)
 		case a.Ranks < 1:
 			seen = "a CommNode that gives the node no ranks"
 		default:
@@ -176,13 +169,13 @@ func (r *Runner) reportFinal(ctx context.Context, s api.NodeRunStatus, until tim
 		err := r.Reporter.Report(actx, s)
 		cancel()
 		switch {
-		case err == nil, errors.Is(err, ErrSuperseded):
+		case err == nil, errors.Is(err, commnode.ErrSuperseded):
 			return s, err
-		case errors.Is(err, ErrRejected) && !reduced:
+		case errors.Is(err, commnode.ErrRejected) && !reduced:
 			r.Log.Error("report rejected, trying it with the verdict only", "error", err)
 			s, reduced = verdictOnly(s, err), true
 			continue
-		case errors.Is(err, ErrRejected):
+		case errors.Is(err, commnode.ErrRejected):
 			return s, err
 		}
 		r.Log.Warn("report not written, trying again", "error", err, "after", wait.String())
@@ -214,7 +207,7 @@ type execution struct {
 	facts       preflight.NodeFacts // before any rank was started
 }
 
-// carryOut gathers the evidence. Its error is ErrSuperseded; all else is evidence.
+// carryOut gathers the evidence. Its error is commnode.ErrSuperseded; all else is evidence.
 func (x *execution) carryOut(ctx context.Context) (Evidence, error) {
 	e := Evidence{Node: x.Config.Node, Plan: x.plan, Ranks: x.ranks, PCI: make([]string, x.ranks)}
 	if err := x.progress(ctx, "probing the library and GPUs"); err != nil {
@@ -302,14 +295,14 @@ func (x *execution) search(ctx context.Context, e *Evidence, what, stepName stri
 }
 
 // progress reports the step that the run is at, once: a report that fails here is not repeated, since the next one says
-// more. Only ErrSuperseded is an error: it ends the run.
+// more. Only commnode.ErrSuperseded is an error: it ends the run.
 func (x *execution) progress(ctx context.Context, step string) error {
 	s := x.base
 	s.Step = step
 	actx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	err := x.Reporter.Report(actx, s)
-	if errors.Is(err, ErrSuperseded) {
+	if errors.Is(err, commnode.ErrSuperseded) {
 		return fmt.Errorf("node %s: %w: the ranks were ended", x.Config.Node, err)
 	}
 	if err != nil && ctx.Err() == nil {

@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"rcclx.io/commgroup-operator/agent/commnode"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
@@ -74,12 +75,12 @@ func (f FileLink) Report(_ context.Context, status api.SessionStatus) error {
 		return err
 	}
 	if a := node.Spec.Session; a == nil || a.RunID != f.RunID {
-		return fmt.Errorf("%w: %s does not ask for run %s any more", ErrSuperseded, f.Path, f.RunID)
+		return fmt.Errorf("%w: %s does not ask for run %s any more", commnode.ErrSuperseded, f.Path, f.RunID)
 	}
 	node.Status.Session = &status
 	data, err := json.MarshalIndent(node, "", "  ")
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrRejected, err)
+		return fmt.Errorf("%w: %w", commnode.ErrRejected, err)
 	}
 	temporary, err := os.CreateTemp(filepath.Dir(f.StatusPath), ".session-*")
 	if err != nil {

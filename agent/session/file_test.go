@@ -11,6 +11,7 @@ import (
 
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"rcclx.io/commgroup-operator/agent/commnode"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
@@ -72,7 +73,7 @@ func TestFileLink(t *testing.T) {
 	if s := <-seen; s.Session != nil || s.Err != nil {
 		t.Errorf("no session: %+v", s)
 	}
-	if err := f.Report(ctx, api.SessionStatus{}); !errors.Is(err, ErrSuperseded) {
+	if err := f.Report(ctx, api.SessionStatus{}); !errors.Is(err, commnode.ErrSuperseded) {
 		t.Errorf("a report without a session: %v", err)
 	}
 	if err := os.Remove(f.Path); err != nil {

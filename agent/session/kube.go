@@ -10,13 +10,12 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"rcclx.io/commgroup-operator/agent/commnode"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
@@ -88,9 +87,9 @@ func jittered(d time.Duration) time.Duration { return d + rand.N(d/2+1) }
 func (k KubeLink) poll(ctx context.Context, see func(Seen)) error {
 	actx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	node, err := k.get(actx)
+	node, err := k.ref().Get(actx)
 	switch {
-	case errors.Is(err, ErrSuperseded):
+	case errors.Is(err, commnode.ErrSuperseded):
 		see(Seen{Gone: true})
 	case err != nil:
 		return err
@@ -172,50 +171,19 @@ func seenOf(node api.CommNode) Seen {
 	return s
 }
 
-func (k KubeLink) get(ctx context.Context) (*api.CommNode, error) {
-	var node api.CommNode
-	if err := k.Client.Get(ctx, k.Name, &node); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("%w: CommNode %s does not exist", ErrSuperseded, k.Name)
-		}
-		return nil, fmt.Errorf("get CommNode %s: %w", k.Name, err)
-	}
-	if node.DeletionTimestamp != nil {
-		return nil, fmt.Errorf("%w: CommNode %s is being deleted", ErrSuperseded, k.Name)
-	}
-	return &node, nil
-}
+func (k KubeLink) ref() commnode.Ref { return commnode.Ref{Client: k.Client, Name: k.Name} }
 
 // Report implements Link. It reads the CommNode first, so that a late report never hides that of a newer run.
 func (k KubeLink) Report(ctx context.Context, status api.SessionStatus) error {
-	node, err := k.get(ctx)
+	node, err := k.ref().Get(ctx)
 	if err != nil {
 		return err
 	}
 	switch a := node.Spec.Session; {
 	case a == nil:
-		return fmt.Errorf("%w: CommNode %s asks for no session any more", ErrSuperseded, k.Name)
+		return fmt.Errorf("%w: CommNode %s asks for no session any more", commnode.ErrSuperseded, k.Name)
 	case a.RunID != k.RunID:
-		return fmt.Errorf("%w: CommNode %s asks for the session of run %s, this is of run %s", ErrSuperseded, k.Name, a.RunID, k.RunID)
+		return fmt.Errorf("%w: CommNode %s asks for the session of run %s, this is of run %s", commnode.ErrSuperseded, k.Name, a.RunID, k.RunID)
 	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
-	if err != nil {
-		return fmt.Errorf("%w: encode the report: %w", ErrRejected, err)
-	}
-	u := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"session": content}}}
-	u.SetGroupVersionKind(api.GroupVersion.WithKind("CommNode"))
-	u.SetNamespace(k.Name.Namespace)
-	u.SetName(k.Name.Name)
-	// A CommNode that was deleted and made again meanwhile is another one.
-	u.SetUID(node.UID)
-	err = k.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(api.FieldManagerSession), client.ForceOwnership)
-	switch {
-	case err == nil:
-		return nil
-	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err):
-		return fmt.Errorf("%w: %w", ErrRejected, err)
-	case apierrors.IsNotFound(err):
-		return fmt.Errorf("%w: CommNode %s is gone", ErrSuperseded, k.Name)
-	}
-	return fmt.Errorf("write status.session of CommNode %s: %w", k.Name, err)
+	return k.ref().Apply(ctx, node.UID, "session", api.FieldManagerSession, &status)
 }

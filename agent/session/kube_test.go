@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"rcclx.io/commgroup-operator/agent/commnode"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
@@ -183,12 +184,12 @@ func TestAgainstAPIServer(t *testing.T) {
 		t.Errorf("the report came back as %+v, budget %d", back.Reported, back.BudgetBytes)
 	}
 	status.State = "Sleeping"
-	if err := k.Report(ctx, status); !errors.Is(err, ErrRejected) {
+	if err := k.Report(ctx, status); !errors.Is(err, commnode.ErrRejected) {
 		t.Errorf("a state that is not known: %v", err)
 	}
 	stale := k
 	stale.RunID = "run-0"
-	if err := stale.Report(ctx, status); !errors.Is(err, ErrSuperseded) {
+	if err := stale.Report(ctx, status); !errors.Is(err, commnode.ErrSuperseded) {
 		t.Errorf("another run: %v", err)
 	}
 	if err := s.admin.Get(ctx, name, cn); err != nil {
@@ -211,7 +212,7 @@ func TestAgainstAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, seen, "the end", func(x Seen) bool { return x.Gone })
-	if err := k.Report(ctx, status); !errors.Is(err, ErrSuperseded) {
+	if err := k.Report(ctx, status); !errors.Is(err, commnode.ErrSuperseded) {
 		t.Errorf("no CommNode: %v", err)
 	}
 

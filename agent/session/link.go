@@ -2,17 +2,8 @@ package session
 
 import (
 	"context"
-	"errors"
 
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
-)
-
-// The errors that Link.Report can return beside passing ones.
-var (
-	// ErrSuperseded: nobody waits for the report. The CommNode asks for another session, or for none, or is gone.
-	ErrSuperseded = errors.New("the session was superseded")
-	// ErrRejected: the API server takes no report of this form.
-	ErrRejected = errors.New("the report was rejected")
 )
 
 // Seen is what the CommNode says of the session at one moment.
@@ -34,7 +25,7 @@ type Link interface {
 	// Follow tells what the CommNode says, as it is first and after each change, until ctx ends. It may tell the same twice,
 	// and leave out what was replaced by something newer. see does not block.
 	Follow(ctx context.Context, see func(Seen))
-	// Report writes status.session, unless the CommNode asks for another session (ErrSuperseded).
+	// Report writes status.session, unless the CommNode asks for another session (commnode.ErrSuperseded).
 	Report(ctx context.Context, status api.SessionStatus) error
 }
 

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"rcclx.io/commgroup-operator/agent/commnode"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
@@ -97,13 +98,13 @@ func (r *reports) writeOnce(ctx context.Context, s api.SessionStatus, tried *err
 		switch {
 		case err == nil:
 			return nil
-		case errors.Is(err, ErrSuperseded):
+		case errors.Is(err, commnode.ErrSuperseded):
 			return err
-		case errors.Is(err, ErrRejected) && !reduced:
+		case errors.Is(err, commnode.ErrRejected) && !reduced:
 			r.Log.Error("report rejected, trying it with the verdicts only", "error", err)
 			s, reduced = verdictsOnly(s, err), true
 			continue
-		case errors.Is(err, ErrRejected):
+		case errors.Is(err, commnode.ErrRejected):
 			return err
 		}
 		if ctx.Err() == nil || *tried == nil {

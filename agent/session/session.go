@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
+	"rcclx.io/commgroup-operator/agent/commnode"
 	"rcclx.io/commgroup-operator/agent/network"
 	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/runner"
@@ -100,13 +101,13 @@ func (s *Session) await(ctx context.Context, mailbox newest[Seen]) (Seen, error)
 			case seen.Err != nil:
 				saw = seen.Err.Error()
 			case seen.Gone:
-				return seen, fmt.Errorf("node %s: %w: the CommNode does not exist", s.Config.Node, ErrSuperseded)
+				return seen, fmt.Errorf("node %s: %w: the CommNode does not exist", s.Config.Node, commnode.ErrSuperseded)
 			case seen.Session == nil:
 				saw = "a CommNode that asks for no session"
 			case seen.Session.RunID != s.Config.RunID:
 				saw = "a CommNode that asks for the session of run " + seen.Session.RunID
 			case seen.Session.State == api.SessionClosed:
-				return seen, fmt.Errorf("node %s: %w: the session of run %s has ended", s.Config.Node, ErrSuperseded, s.Config.RunID)
+				return seen, fmt.Errorf("node %s: %w: the session of run %s has ended", s.Config.Node, commnode.ErrSuperseded, s.Config.RunID)
 			case seen.Session.Ranks < 1:
 				saw = "a session that wants no ranks of this node"
 			default:
@@ -281,7 +282,7 @@ func (l *loop) look(seen Seen) *ending {
 	o, why := decide(l.Config.RunID, l.last, seen)
 	switch o {
 	case superseded:
-		return &ending{err: fmt.Errorf("%w: %s; the ranks were ended", ErrSuperseded, why)}
+		return &ending{err: fmt.Errorf("%w: %s; the ranks were ended", commnode.ErrSuperseded, why)}
 	case end:
 		l.seen = seen
 		return &ending{state: api.SessionEnded}

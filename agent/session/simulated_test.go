@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"rcclx.io/commgroup-operator/agent/commnode"
 	"rcclx.io/commgroup-operator/agent/network"
 	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/runner"
@@ -331,7 +332,7 @@ func TestEndsInTheMiddle(t *testing.T) {
 				err := m.wait(t)
 				switch name {
 				case "CommNode gone", "another run":
-					if !errors.Is(err, ErrSuperseded) {
+					if !errors.Is(err, commnode.ErrSuperseded) {
 						t.Errorf("%s: %v", m.name, err)
 					}
 				case "ended":

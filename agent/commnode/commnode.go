@@ -1,0 +1,70 @@
+// Package commnode reads a node's CommNode for an agent, and writes one part of its status. Each part has one writer: the
+// monitor owns status.facts, the run pod status.run, the group pod status.session (docs/security.md).
+package commnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	api "rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// The errors that tell more than that something passing went wrong.
+var (
+	// ErrSuperseded: nobody waits for the report. The CommNode asks for other work, or for none, was closed, or is gone.
+	ErrSuperseded = errors.New("superseded")
+	// ErrRejected: the API server takes no report of this form.
+	ErrRejected = errors.New("the report was rejected")
+)
+
+// Ref is one CommNode of the API server.
+type Ref struct {
+	Client client.Client
+	Name   types.NamespacedName
+}
+
+// Get reads the CommNode; ErrSuperseded where there is none, or it is being deleted.
+func (r Ref) Get(ctx context.Context) (*api.CommNode, error) {
+	var node api.CommNode
+	if err := r.Client.Get(ctx, r.Name, &node); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("%w: CommNode %s does not exist", ErrSuperseded, r.Name)
+		}
+		return nil, fmt.Errorf("get CommNode %s: %w", r.Name, err)
+	}
+	if node.DeletionTimestamp != nil {
+		return nil, fmt.Errorf("%w: CommNode %s is being deleted", ErrSuperseded, r.Name)
+	}
+	return &node, nil
+}
+
+// Apply writes one part of the status by server-side apply, and claims no other. With a uid a CommNode that was deleted and
+// made again meanwhile is another one. ErrRejected where the API server does not take it, ErrSuperseded where it is gone.
+func (r Ref) Apply(ctx context.Context, uid types.UID, part, owner string, value any) error {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(value)
+	if err != nil {
+		return fmt.Errorf("%w: encode status.%s of CommNode %s: %w", ErrRejected, part, r.Name, err)
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{part: content}}}
+	u.SetGroupVersionKind(api.GroupVersion.WithKind("CommNode"))
+	u.SetNamespace(r.Name.Namespace)
+	u.SetName(r.Name.Name)
+	u.SetUID(uid)
+	err = r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(owner), client.ForceOwnership)
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err):
+		return fmt.Errorf("%w: %w", ErrRejected, err)
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("%w: CommNode %s is gone: %w", ErrSuperseded, r.Name, err)
+	}
+	return fmt.Errorf("write status.%s of CommNode %s: %w", part, r.Name, err)
+}
