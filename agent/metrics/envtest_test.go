@@ -18,19 +18,7 @@ import (
 
 // TestAgainstAPIServer lets a real API server judge real tokens, asked by an account that may ask for nothing else.
 func TestAgainstAPIServer(t *testing.T) {
-	env, err := testenv.Environment()
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := env.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := env.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	_, config := testenv.Start(t)
 	ctx := context.Background()
 	admin, err := kubernetes.NewForConfig(config)
 	if err != nil {

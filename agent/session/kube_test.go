@@ -38,19 +38,7 @@ const agentUser, readerUser = "system:serviceaccount:default:commgroup-run", "sy
 
 func startServer(t *testing.T) server {
 	t.Helper()
-	env, err := testenv.Environment()
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := env.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := env.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	_, config := testenv.Start(t)
 	s := server{config: config, scheme: k8sruntime.NewScheme()}
 	if err := errors.Join(api.AddToScheme(s.scheme), rbacv1.AddToScheme(s.scheme)); err != nil {
 		t.Fatal(err)

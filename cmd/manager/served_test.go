@@ -7,8 +7,6 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
@@ -18,29 +16,8 @@ import (
 // TestOneNamespaceStopsNoOther: with the rights that the chart gives for two served namespaces, of a real API server, a manager
 // that lacks those in one namespace serves the other, waits where it lacks both, and ends, to serve them, once they are back.
 func TestOneNamespaceStopsNoOther(t *testing.T) {
-	env, err := testenv.Environment()
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := env.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := env.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	admin, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	env, config := testenv.Start(t)
+	admin := testenv.Admin(t, config)
 	asManager(t, env)
 	for _, name := range []string{"commgroup-system", "ml", "research"} {
 		createNamespace(t, admin, name)

@@ -50,31 +50,14 @@ func TestMain(m *testing.M) {
 // TestStart goes through what a manager finds at its start on a real API server, as its own account: it starts where the
 // CRDs are of its own revision, and else ends at once and says why.
 func TestStart(t *testing.T) {
-	env, err := testenv.Environment()
-	if err != nil {
-		t.Fatal(err)
-	}
-	crds := env.CRDDirectoryPaths
-	env.CRDDirectoryPaths, env.ErrorIfCRDPathMissing = nil, false
-	config, err := env.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := env.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	admin, err := client.New(config, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	env, config := testenv.Start(t, testenv.WithoutCRDs)
+	admin := testenv.Admin(t, config)
 	asManager(t, env)
 
 	refused(t, "may not read CRDs", "let the manager's account get it")
 	grant(t, admin)
 	refused(t, "no CRDs", "CRD commgroups.rcclx.io is not installed", "CRD commnodes.rcclx.io is not installed", "kubectl apply --server-side")
-	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: crds, ErrorIfPathMissing: true}); err != nil {
+	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{testenv.CRDs()}, ErrorIfPathMissing: true}); err != nil {
 		t.Fatal(err)
 	}
 	annotate(t, admin, "commnodes.rcclx.io", "")
@@ -92,19 +75,7 @@ func TestStart(t *testing.T) {
 // asManager lets the manager find a kubeconfig of its account.
 func asManager(t *testing.T, env *envtest.Environment) {
 	t.Helper()
-	user, err := env.AddUser(envtest.User{Name: managerUser, Groups: []string{"system:serviceaccounts"}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	kubeconfig, err := user.KubeConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(path, kubeconfig, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("KUBECONFIG", path)
+	t.Setenv("KUBECONFIG", testenv.Kubeconfig(t, env, managerUser, "system:serviceaccounts"))
 	t.Setenv("POD_NAMESPACE", "commgroup-system")
 	t.Setenv("POD_IP", "127.0.0.1")
 }

@@ -2,6 +2,7 @@
 package testenv
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 	"testing"
 
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
@@ -21,6 +24,9 @@ func Root() string {
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Join(filepath.Dir(file), "..", "..")
 }
+
+// CRDs is the folder of this repository's CRDs.
+func CRDs() string { return filepath.Join(Root(), "config", "crd", "bases") }
 
 // Binaries is the folder that holds all of the named binaries: KUBEBUILDER_ASSETS, else the newest that make kube built.
 // The error says how to get them.
@@ -55,7 +61,7 @@ func Environment() (*envtest.Environment, error) {
 	}
 	env := &envtest.Environment{
 		BinaryAssetsDirectory: folder,
-		CRDDirectoryPaths:     []string{filepath.Join(Root(), "config", "crd", "bases")},
+		CRDDirectoryPaths:     []string{CRDs()},
 		ErrorIfCRDPathMissing: true,
 	}
 	// As OpenShift has it: an owner that blocks its deletion takes the right to its finalizers.
@@ -63,12 +69,20 @@ func Environment() (*envtest.Environment, error) {
 	return env, nil
 }
 
-// Client starts an Environment for one test and gives an administrator's client that knows this repository's types.
-func Client(t *testing.T) client.Client {
+// WithoutCRDs is an API server to which nobody has brought the CRDs yet.
+func WithoutCRDs(env *envtest.Environment) {
+	env.CRDDirectoryPaths, env.ErrorIfCRDPathMissing = nil, false
+}
+
+// Start starts an Environment for one test, which ends with it.
+func Start(t *testing.T, change ...func(*envtest.Environment)) (*envtest.Environment, *rest.Config) {
 	t.Helper()
 	env, err := Environment()
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, c := range change {
+		c(env)
 	}
 	config, err := env.Start()
 	if err != nil {
@@ -79,8 +93,14 @@ func Client(t *testing.T) client.Client {
 			t.Error(err)
 		}
 	})
+	return env, config
+}
+
+// Admin is a client for config that knows Kubernetes' and this repository's types.
+func Admin(t *testing.T, config *rest.Config) client.Client {
+	t.Helper()
 	scheme := k8sruntime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	c, err := client.New(config, client.Options{Scheme: scheme})
@@ -88,4 +108,29 @@ func Client(t *testing.T) client.Client {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// Client starts an Environment for one test and gives an administrator's client.
+func Client(t *testing.T) client.Client {
+	t.Helper()
+	_, config := Start(t)
+	return Admin(t, config)
+}
+
+// Kubeconfig makes a user, and gives the path of a kubeconfig with its certificate.
+func Kubeconfig(t *testing.T, env *envtest.Environment, name string, groups ...string) string {
+	t.Helper()
+	user, err := env.AddUser(envtest.User{Name: name, Groups: groups}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig, err := user.KubeConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(path, kubeconfig, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

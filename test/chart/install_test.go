@@ -2,9 +2,7 @@ package chart
 
 import (
 	"context"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -12,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
@@ -25,35 +22,8 @@ type cluster struct {
 
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
-	environment, err := testenv.Environment()
-	if err != nil {
-		t.Fatal(err)
-	}
-	environment.CRDDirectoryPaths, environment.ErrorIfCRDPathMissing = nil, false // the chart brings them
-	config, err := environment.Start()
-	if err != nil {
-		t.Fatalf("start etcd and kube-apiserver: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := environment.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	user, err := environment.AddUser(envtest.User{Name: "admin", Groups: []string{"system:masters"}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := user.KubeConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &cluster{kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
-	if err := os.WriteFile(c.kubeconfig, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if c.client, err = client.New(config, client.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	environment, config := testenv.Start(t, testenv.WithoutCRDs)
+	c := &cluster{kubeconfig: testenv.Kubeconfig(t, environment, "admin", "system:masters"), client: testenv.Admin(t, config)}
 	for _, name := range []string{namespace, "ml"} {
 		if err := c.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			t.Fatal(err)

@@ -20,23 +20,8 @@ var notServed = []string{"ServiceMonitor", "PodMonitor", "PrometheusRule"}
 
 // TestServerTakesIt: a real API server takes every object of the main ways to install, with no field that it does not know.
 func TestServerTakesIt(t *testing.T) {
-	environment, err := testenv.Environment()
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := environment.Start()
-	if err != nil {
-		t.Fatalf("start etcd and kube-apiserver: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := environment.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	c, err := client.New(config, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, config := testenv.Start(t)
+	c := testenv.Admin(t, config)
 	for _, name := range []string{namespace, "ml", "research", "monitoring"} {
 		if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			t.Fatal(err)
