@@ -41,7 +41,7 @@ func TestWhatTheAnswersMean(t *testing.T) {
 		{name: "out of reach", answer: errors.New("connection refused")},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			answer := interceptor.Funcs{SubResourceApply: func(_ context.Context, _ client.Client, part string, applied runtime.ApplyConfiguration, _ ...client.SubResourceApplyOption) error {
+			answer := interceptor.Funcs{SubResourceApply: func(_ context.Context, _ client.Client, part string, _ runtime.ApplyConfiguration, _ ...client.SubResourceApplyOption) error {
 				if part != "status" {
 					t.Errorf("applied to %s", part)
 				}
@@ -53,7 +53,7 @@ func TestWhatTheAnswersMean(t *testing.T) {
 				t.Fatalf("%v, the answer was %v", err, tc.answer)
 			}
 			for _, sentinel := range []error{ErrRejected, ErrSuperseded} {
-				if errors.Is(err, sentinel) != (tc.is == sentinel) {
+				if errors.Is(err, sentinel) != errors.Is(tc.is, sentinel) {
 					t.Errorf("%v is %v: %v", err, sentinel, errors.Is(err, sentinel))
 				}
 			}
