@@ -20,6 +20,8 @@ const (
 	// podGroupLabel and podGroupCountAnnotation have pods admitted together or not at all.
 	podGroupLabel           = "kueue.x-k8s.io/pod-group-name"
 	podGroupCountAnnotation = "kueue.x-k8s.io/pod-group-total-count"
+	// notRetriableAnnotation ("false") has a pod group end with its last pod; else Kueue keeps the quota for pods in place of failed ones.
+	notRetriableAnnotation = "kueue.x-k8s.io/retriable-in-group"
 	// kueueTermination is the condition that Kueue sets on a pod that it ends for others.
 	kueueTermination = "TerminationTarget"
 )
@@ -133,6 +135,7 @@ func queueTogether(pod *corev1.Pod, group *v1alpha1.CommGroup, runID string, mem
 	}
 	pod.Labels[podGroupLabel] = dnsName(validation.DNS1123LabelMaxLength, string(group.UID)+"/"+runID, group.Name, runID)
 	pod.Annotations[podGroupCountAnnotation] = strconv.Itoa(int(members))
+	pod.Annotations[notRetriableAnnotation] = "false"
 }
 
 const (

@@ -177,7 +177,7 @@ func TestQueueTogether(t *testing.T) {
 		cn.Spec.NodeName = node
 		pod = groupPodFor(g, cn, "1-1", 60, testConfig)
 		queueTogether(pod, g, "1-1", 4)
-		if names[pod.Labels[podGroupLabel]] = true; pod.Annotations[podGroupCountAnnotation] != "4" || pod.Labels[queueLabel] != "gpus" {
+		if names[pod.Labels[podGroupLabel]] = true; pod.Annotations[podGroupCountAnnotation] != "4" || pod.Annotations[notRetriableAnnotation] != "false" || pod.Labels[queueLabel] != "gpus" {
 			t.Errorf("%v %v", pod.Labels, pod.Annotations)
 		}
 	}

@@ -64,7 +64,7 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	if len(members) > 0 {
 		d.Monitor = monitorFor(group, members, cfg)
 	}
-	d.DeletePods = slices.Concat(state.deletePods, state.span.deletePods)
+	d.DeletePods = withoutKept(slices.Concat(state.deletePods, state.span.deletePods), &state, outcomes, in)
 	for _, name := range state.createPodsOn {
 		d.CreatePods = append(d.CreatePods, runPodFor(group, in.commNodes[name], state.run.ID, cfg))
 	}

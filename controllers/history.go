@@ -124,9 +124,9 @@ func heldSeconds(run *v1alpha1.GroupRunStatus, span *v1alpha1.SpanStatus, in run
 		switch r := finishedReport(cn); {
 		case r != nil && r.FinishTime != nil:
 			total += gpus * max(0, int64(r.FinishTime.Sub(r.StartTime.Time)/time.Second))
-		case pod != nil:
+		case pod != nil && (podAlive(pod) || cn.Spec.Run.Closed == nil):
 			total += gpus * podHeldSeconds(cn, pod, in.now)
-		case cn.Spec.Run.Closed != nil:
+		case cn.Spec.Run.Closed != nil: // a pod that is kept for its log may not say when it ended
 			total += gpus * cn.Spec.Run.Closed.HeldSeconds
 		}
 	}

@@ -173,6 +173,9 @@ func TestHeldSeconds(t *testing.T) {
 	report := func(seconds int) *v1alpha1.NodeRunStatus {
 		return &v1alpha1.NodeRunStatus{StartTime: *stamp(testNow), FinishTime: stamp(testNow.Add(time.Duration(seconds) * time.Second))}
 	}
+	// evicted is a pod that is kept for its log and does not say when it ended.
+	evicted := pod(-time.Hour, 0)
+	evicted.Status.Phase = corev1.PodFailed
 	span := &v1alpha1.SpanStatus{RunID: run.ID, Present: 2, Tests: []v1alpha1.SpanTest{
 		{ID: "group-1", StartTime: *stamp(testNow), Seconds: ptr.To(int32(30))}, {ID: "group-2", StartTime: *stamp(testNow.Add(50 * time.Second)), Seconds: ptr.To(int32(10))}}}
 	for name, tc := range map[string]struct {
@@ -188,6 +191,7 @@ func TestHeldSeconds(t *testing.T) {
 		"pod never started":            {node: node("1-3", nil, nil), pod: pod(0, 0), want: 0},
 		"closed while it ran":          {node: node("1-3", nil, &v1alpha1.RunClosure{HeldSeconds: 20}), want: 160},
 		"closed, and the pod not gone": {node: node("1-3", nil, &v1alpha1.RunClosure{HeldSeconds: 20}), pod: pod(-30*time.Second, 0), want: 240},
+		"closed, kept for its log":     {node: node("1-3", nil, &v1alpha1.RunClosure{HeldSeconds: 20}), pod: evicted, want: 160},
 		"the group's pod":              {node: node("1-3", report(100), nil), groupPod: pod(-50*time.Second, 0), want: 1200},
 		"the group's pods are gone":    {node: node("1-3", report(100), nil), span: span, want: 800 + 60*2*8},
 		"the tests of another run":     {node: node("1-3", report(100), nil), span: &v1alpha1.SpanStatus{RunID: "1-2", Present: 9, Tests: span.Tests}, want: 800},

@@ -191,5 +191,5 @@ func badResult(a *v1alpha1.RunAssignment, report *v1alpha1.NodeRunStatus) bool {
 	case report != nil:
 		verdict = report.Verdict
 	}
-	return verdict == v1alpha1.VerdictFail || verdict == v1alpha1.VerdictError
+	return badVerdict(verdict)
 }

@@ -285,6 +285,7 @@ func (m *machine) quiet() {
 				m.failf("nothing changes, and it is to be looked at again at once, again and again: wake at %s, %s", d.WakeAt.Format("15:04:05.000"), runWords(&d.Status))
 			}
 			m.checkHeld()
+			m.checkKept()
 			return
 		}
 	}
@@ -309,4 +310,20 @@ func (m *machine) checkHeld() {
 			m.failf("pod %s holds GPUs %s after the run's end", name, m.now.Sub(m.known.idle))
 		}
 	}
+}
+
+// checkKept: of the pods that have ended, only those stay that tell why the present run failed.
+func (m *machine) checkKept() {
+	kept := 0
+	for _, name := range sortedKeys(m.pods) {
+		pod, run := m.pods[name], m.group.Status.Run
+		if podAlive(pod) || !pod.DeletionTimestamp.IsZero() || run != nil && run.Phase == v1alpha1.RunPhaseRunning {
+			continue
+		}
+		kept++
+		if run == nil || pod.Labels[v1alpha1.LabelRunID] != run.ID || run.Phase != v1alpha1.RunPhaseFinished || run.Verdict == v1alpha1.VerdictPass {
+			m.failf("pod %s has ended and stays; %s", name, runWords(&m.group.Status))
+		}
+	}
+	m.known.seen["kept"] += kept
 }

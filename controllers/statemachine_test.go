@@ -15,11 +15,11 @@ import (
 
 // TestStateMachineNode and TestStateMachineGroup play random histories of a group and hold each step against the invariants.
 func TestStateMachineNode(t *testing.T) {
-	playSeeds(t, v1alpha1.SpanNode, 20, map[string]int{"ready": 50, "culprit": 20, "missing": 50, "verdict Fail": 1, "run NodesChanged": 2, "run Scheduled": 5, "ended": 20})
+	playSeeds(t, v1alpha1.SpanNode, 20, map[string]int{"ready": 50, "culprit": 20, "missing": 50, "verdict Fail": 1, "kept": 5, "run NodesChanged": 2, "run Scheduled": 5, "ended": 20})
 }
 
 func TestStateMachineGroup(t *testing.T) {
-	playSeeds(t, v1alpha1.SpanGroup, 20, map[string]int{"ready": 10, "culprit": 20, "stage passed": 5, "verdict Fail": 2, "ended": 20})
+	playSeeds(t, v1alpha1.SpanGroup, 20, map[string]int{"ready": 10, "culprit": 20, "stage passed": 5, "verdict Fail": 2, "kept": 5, "ended": 20})
 }
 
 // FuzzStateMachine looks for seeds whose history breaks an invariant.
@@ -150,7 +150,7 @@ func randomMachine(t *testing.T, seed uint64, span v1alpha1.Span) *machine {
 // busy says whether something of the node's is to be done by its agents now.
 func (m *machine) busy(node string) bool {
 	cn := m.commNode(node)
-	return cn == nil || cn.Spec.Session != nil && cn.Spec.Session.State == v1alpha1.SessionOpen || cn.Spec.Run != nil && cn.Spec.Run.Closed == nil && finishedReport(cn) == nil || m.groupPod(node) != nil || cn.Status.Facts == nil
+	return cn == nil || cn.Spec.Session != nil && cn.Spec.Session.State == v1alpha1.SessionOpen || cn.Spec.Run != nil && cn.Spec.Run.Closed == nil && finishedReport(cn) == nil || m.groupPod(node) != nil && podAlive(m.groupPod(node)) || cn.Status.Facts == nil
 }
 
 // passTime goes on a little, or to what the manager waits for. Whoever should have acted meanwhile is late.
@@ -384,7 +384,7 @@ func (m *machine) happen() {
 }
 
 // endHistory leaves the cluster alone: no agent answers any more, and kubelets end what is to end. Within the sum of its
-// deadlines the run is over and no pod is left.
+// deadlines the run is over and no pod is left that holds anything.
 func (m *machine) endHistory() {
 	m.t.Helper()
 	m.group.Spec.Run.Schedule = ""
@@ -398,18 +398,18 @@ func (m *machine) endHistory() {
 		m.kubelets()
 		m.quiet()
 		run := m.group.Status.Run
-		if len(m.pods) == 0 && (run == nil || run.Phase != v1alpha1.RunPhaseRunning) {
+		if m.alive() == 0 && (run == nil || run.Phase != v1alpha1.RunPhaseRunning) {
 			m.known.seen["ended"]++
 			return
 		}
 		if m.now.After(end) {
-			m.failf("the run does not end: %s, %d pods", runWords(&m.group.Status), len(m.pods))
+			m.failf("the run does not end: %s, %d pods", runWords(&m.group.Status), m.alive())
 		}
 		for _, node := range m.nodeNames() {
 			m.blame(node, "left alone")
 		}
 		switch {
-		case m.wakeAt.IsZero() && len(m.pods) == 0:
+		case m.wakeAt.IsZero() && m.alive() == 0:
 			m.failf("nothing is waited for, and the run goes on: %s", runWords(&m.group.Status))
 		case m.wakeAt.After(m.now):
 			m.now = m.wakeAt
@@ -417,5 +417,5 @@ func (m *machine) endHistory() {
 			m.now = m.now.Add(time.Second)
 		}
 	}
-	m.failf("the run does not end: %s, %d pods", runWords(&m.group.Status), len(m.pods))
+	m.failf("the run does not end: %s, %d pods", runWords(&m.group.Status), m.alive())
 }

@@ -66,7 +66,7 @@ func nodeOutcome(n *nodeState, plan *baselinePlan) outcome {
 				o.message = fmt.Sprintf("Node %s reports Pass without a result of Baseline %s.", n.name, missing)
 			}
 		}
-		bad := o.verdict == v1alpha1.VerdictFail || o.verdict == v1alpha1.VerdictError
+		bad := badVerdict(o.verdict)
 		if bad && len(o.culprits) == 0 {
 			o.culprits = []v1alpha1.Culprit{nodeCulprit(n.name, o.reason, o.message)}
 		}

@@ -15,9 +15,9 @@ const (
 	results   = "`kubectl commgroup results GROUP -n NAMESPACE` - the measurements by size and variant"
 	topology  = "`kubectl commgroup topology NODE -n NAMESPACE` - the node's xGMI mesh, drawn"
 	members   = "`kubectl get cn -n NAMESPACE -l rcclx.io/commgroup=GROUP` - each member's verdict, reason and age of its report"
-	// Run pods are deleted as soon as their run ends.
-	followLogs = "Run pods, and their logs, are there only while the run is: `kubectl commgroup run GROUP -n NAMESPACE`, then `kubectl logs -f -n NAMESPACE -l rcclx.io/commgroup=GROUP,rcclx.io/role=run --all-containers --prefix` as soon as they start. What a rank that failed printed last stays in its CommNode: `status.run.logTail`"
-	monitors   = "`kubectl get pods -A -o wide -l rcclx.io/role=monitor,rcclx.io/commgroup=GROUP` - the monitors, then `kubectl logs` of the one on the node"
+	// Of a run that is over only pods that ended by themselves on failed nodes are left, until the next run.
+	runLogs  = "`kubectl logs -n NAMESPACE -l rcclx.io/commgroup=GROUP,rcclx.io/role=run --all-containers --prefix --tail=-1` - the logs of failed nodes, at most 16 pods that ended by themselves, kept until the next run. Where there are none: `kubectl commgroup run GROUP -n NAMESPACE`, then the same with `-f` as soon as its pods start. What a rank that failed printed last stays in its CommNode: `status.run.logTail`"
+	monitors = "`kubectl get pods -A -o wide -l rcclx.io/role=monitor,rcclx.io/commgroup=GROUP` - the monitors, then `kubectl logs` of the one on the node"
 )
 
 // reasonOfReady looks the present reason up when the alert is written, so that a change of the reason does not start the waiting anew.
@@ -96,7 +96,7 @@ func runErrored() Alert {
 		Page: Page{
 			Meaning: "The last run ended with `Error`: pods did not start, a library was missing, a precondition was not met. Nothing is known of the hardware.",
 			Impact:  "The group has no verdict, and so no proof.",
-			Look:    []string{status, members, "`kubectl get events -n NAMESPACE --field-selector type=Warning` - what the kubelet and the scheduler said of run pods", followLogs},
+			Look:    []string{status, members, "`kubectl get events -n NAMESPACE --field-selector type=Warning` - what the kubelet and the scheduler said of run pods", runLogs},
 			Do:      []string{"Open the page of the reason, below: image, library path, GPU resources and memory are the usual ones.", "Run again: `kubectl commgroup run GROUP -n NAMESPACE`."},
 			Silence: "By `group_namespace` and `group`, until the image or the quota is mended.",
 			Reasons: errorReasons(),

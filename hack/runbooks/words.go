@@ -20,9 +20,9 @@ const (
 	topology = "kubectl commgroup topology NODE -n NAMESPACE                   # its GPUs, links, NICs and error counters"
 	nodeRun  = "kubectl get commnode -n NAMESPACE GROUP.NODE -o jsonpath='{.status.run}'     # verdict, step; log tail where a rank ended"
 	facts    = "kubectl get commnode -n NAMESPACE GROUP.NODE -o jsonpath='{.status.facts}'   # what the node's monitor saw"
-	runPods  = "kubectl get pods -n NAMESPACE -l rcclx.io/commgroup=GROUP -o wide            # run pods, while the run is"
-	// Run pods go with their run, and their logs with them.
-	runLogs   = "# Run pods and their logs go when the run ends. For a whole log: kubectl commgroup run GROUP -n NAMESPACE, and while it runs\nkubectl logs -f -n NAMESPACE -l rcclx.io/commgroup=GROUP,rcclx.io/role=run --all-containers --prefix"
+	runPods  = "kubectl get pods -n NAMESPACE -l rcclx.io/commgroup=GROUP -o wide            # run pods: while the run is, and of failed nodes after it"
+	// Run pods that ended by themselves on failed nodes stay until the next run; all others go with their logs.
+	runLogs   = "# Ended pods of failed nodes, at most 16, keep their logs until the group's next run; a pod that had to be deleted has none.\nkubectl logs -n NAMESPACE -l rcclx.io/commgroup=GROUP,rcclx.io/role=run --all-containers --prefix --tail=-1\n# Where none is left: kubectl commgroup run GROUP -n NAMESPACE, and while it runs the same with -f."
 	podEvents = "kubectl get events -n NAMESPACE --field-selector involvedObject.kind=Pod --sort-by=.lastTimestamp    # of run pods; kept for an hour"
 	monitors  = "kubectl get pods -A -l rcclx.io/role=monitor,rcclx.io/commgroup=GROUP -o wide"
 	managers  = "kubectl logs -n commgroup-system -l app.kubernetes.io/name=commgroup-manager --tail=200"

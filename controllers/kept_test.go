@@ -1,0 +1,128 @@
+package controllers
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// failedRun is a world whose first run is over with these verdicts by rank order; the last one repeats.
+func failedRun(t *testing.T, nodes int, verdicts ...v1alpha1.Verdict) *world {
+	t.Helper()
+	group := testGroup()
+	group.Spec.Run.MaxParallelNodes = int32(nodes)
+	w := newWorld(group, testNodes(nodes))
+	w.settle()
+	w.reportFacts()
+	w.settle()
+	for i := range w.nodes {
+		node := w.nodes[i].Name
+		pod, cn := w.podOn(node), w.commNode(node)
+		verdict := verdicts[min(i, len(verdicts)-1)]
+		startPod(pod, node, w.now)
+		if verdict == "" {
+			endPod(pod, 137, w.now) // died without a word
+			continue
+		}
+		cn.Status.Run = testReport(cn.Spec.Run, verdict, 300_000, w.now)
+		code := int32(0)
+		if verdict != v1alpha1.VerdictPass {
+			cn.Status.Run.Reason, code = v1alpha1.ReasonWrongData, 1
+		}
+		endPod(pod, code, w.now)
+	}
+	w.settle()
+	w.now = w.now.Add(reportGrace + exitGrace)
+	w.settle()
+	if run := w.group.Status.Run; run.Phase != v1alpha1.RunPhaseFinished {
+		t.Fatalf("run %+v", run)
+	}
+	return w
+}
+
+func TestEndedPodsOfBadNodesAreKeptUntilTheNextRun(t *testing.T) {
+	w := failedRun(t, 4, v1alpha1.VerdictPass, v1alpha1.VerdictFail, v1alpha1.VerdictError, "")
+	var on []string
+	for _, pod := range w.pods {
+		on = append(on, pod.Labels[v1alpha1.LabelNode])
+	}
+	slices.Sort(on)
+	if !slices.Equal(on, []string{"n00001", "n00002", "n00003"}) {
+		t.Fatalf("pods are left on %v; run %+v", on, w.group.Status.Run)
+	}
+	w.now = w.now.Add(5 * time.Minute)
+	w.reportFacts()
+	if w.settle(); len(w.pods) != 3 {
+		t.Fatalf("%d pods some time later", len(w.pods))
+	}
+	w.group.Spec.Run.MaxParallelNodes = 1
+	w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "again"}
+	w.settle()
+	if run := w.group.Status.Run; run.Phase != v1alpha1.RunPhaseRunning {
+		t.Fatalf("run %+v", run)
+	}
+	for name, pod := range w.pods {
+		if pod.Labels[v1alpha1.LabelRunID] != w.group.Status.Run.ID {
+			t.Errorf("pod %s of run %s stays in run %s", name, pod.Labels[v1alpha1.LabelRunID], w.group.Status.Run.ID)
+		}
+	}
+	if len(w.pods) != 1 {
+		t.Errorf("%d pods run, want 1: kept pods hold up the next run", len(w.pods))
+	}
+}
+
+// TestKeptPodOfAStaleResult: a node that rebooted has no verdict any more, and the log of what failed before is the more wanted.
+func TestKeptPodOfAStaleResult(t *testing.T) {
+	w := failedRun(t, 2, v1alpha1.VerdictFail)
+	w.group.Spec.Run.State = v1alpha1.RunSuspended // so that no run follows
+	w.commNode("n00001").Status.Facts.BootID = "rebooted"
+	w.settle()
+	if cn := w.commNode("n00001"); cn.Spec.Run.Stale == nil || w.podOn("n00001") == nil {
+		t.Errorf("pod %v is left of assignment %+v", w.podOn("n00001"), cn.Spec.Run)
+	}
+}
+
+func TestKeptPodsAreBounded(t *testing.T) {
+	if w := failedRun(t, 2*maxKeptPods, v1alpha1.VerdictFail); len(w.pods) != maxKeptPods {
+		t.Errorf("%d pods are kept, want %d", len(w.pods), maxKeptPods)
+	}
+}
+
+func TestNoPodIsKeptThatStillRuns(t *testing.T) {
+	group := testGroup()
+	w := newWorld(group, testNodes(1))
+	w.settle()
+	w.reportFacts()
+	w.settle()
+	startPod(w.podOn("n00000"), "n00000", w.now)
+	w.settle()
+	w.now = w.now.Add(seconds(group.Spec.Run.NodeDeadlineSeconds) + time.Second)
+	w.settle()
+	w.settle()
+	if pod := w.podOn("n00000"); pod == nil || pod.DeletionTimestamp.IsZero() {
+		t.Errorf("pod %+v holds GPUs after %+v", pod, w.commNode("n00000").Spec.Run.Closed)
+	}
+}
+
+// TestKeptPodsOfTheGroupsStage: those that ended by themselves are kept after a failure; a pass leaves none.
+func TestKeptPodsOfTheGroupsStage(t *testing.T) {
+	for _, hang := range [][]int{nil, {5}} {
+		w := newGroupWorld(t, 6, faults{hangNodes: hang}, nil)
+		w.play()
+		w.now = w.now.Add(2 * exitGrace)
+		w.reportFacts()
+		w.settle()
+		kept := map[string]bool{}
+		for _, pod := range w.pods {
+			kept[pod.Labels[v1alpha1.LabelNode]] = true
+		}
+		if verdict := w.span().Verdict; len(hang) > 0 && (verdict != v1alpha1.VerdictFail || len(kept) == 0) || len(hang) == 0 && len(kept) > 0 {
+			t.Errorf("hang %v: stage %s, pods of %v are kept", hang, verdict, kept)
+		}
+		if w.alive() > 0 {
+			t.Errorf("%d pods hold GPUs", w.alive())
+		}
+	}
+}
