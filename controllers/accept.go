@@ -8,22 +8,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/spans"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
-// finding is the outcome of one check, ready to become a condition.
-type finding struct {
-	Status  metav1.ConditionStatus
-	Reason  string
-	Message string
-}
-
-func (f finding) isTrue() bool { return f.Status == metav1.ConditionTrue }
-
 // acceptance says whether the spec can be carried out on these members.
-func acceptance(spec *v1alpha1.CommGroupSpec, members []Member, membersErr error, defaultImage string, now time.Time) finding {
-	no := func(reason, format string, args ...any) finding {
-		return finding{metav1.ConditionFalse, reason, fmt.Sprintf(format, args...)}
+func acceptance(spec *v1alpha1.CommGroupSpec, members []decision.Member, membersErr error, defaultImage string, now time.Time) decision.Finding {
+	no := func(reason, format string, args ...any) decision.Finding {
+		return decision.Finding{Status: metav1.ConditionFalse, Reason: reason, Message: fmt.Sprintf(format, args...)}
 	}
 	if membersErr != nil {
 		return no(v1alpha1.ReasonNoNodesMatched, "No node was selected: %v. Correct the selector.", membersErr)
@@ -61,13 +54,13 @@ func acceptance(spec *v1alpha1.CommGroupSpec, members []Member, membersErr error
 		return no(v1alpha1.ReasonNoGPUResource, "None of the %d members has %d allocatable %s: check that the device plugin runs on them (`kubectl describe node %s`).",
 			len(members), spec.RanksPerNode, gpuResource(spec), members[0].Name)
 	}
-	message := fmt.Sprintf("%d nodes are members, %s each.", len(members), counted(int(spec.RanksPerNode), "rank"))
+	message := fmt.Sprintf("%d nodes are members, %s each.", len(members), words.Counted(int(spec.RanksPerNode), "rank"))
 	if len(members) == 1 {
-		message = fmt.Sprintf("1 node is a member, with %s.", counted(int(spec.RanksPerNode), "rank"))
+		message = fmt.Sprintf("1 node is a member, with %s.", words.Counted(int(spec.RanksPerNode), "rank"))
 	}
 	if len(missing) > 0 {
 		message += fmt.Sprintf(" Of these, %d with fewer than %d allocatable %s cannot run: %s.",
-			len(missing), spec.RanksPerNode, gpuResource(spec), someNames(missing, 5))
+			len(missing), spec.RanksPerNode, gpuResource(spec), words.SomeNames(missing, 5))
 	}
 	if spec.Span == v1alpha1.SpanGroup && len(spec.Mesh) > 0 {
 		// Nodes come and go, so that this refuses nothing; but nobody shall learn it only after hours of runs.
@@ -80,7 +73,7 @@ func acceptance(spec *v1alpha1.CommGroupSpec, members []Member, membersErr error
 			}
 		}
 	}
-	return finding{metav1.ConditionTrue, v1alpha1.ReasonAccepted, message}
+	return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted, Message: message}
 }
 
 func nodesMatch(n int) string {

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // What Kueue reads and writes on plain pods (kueue pkg/controller/jobs/pod/pod_controller.go, pkg/controller/constants).
@@ -54,7 +56,7 @@ func because(what string, c *corev1.PodCondition) string {
 	if c.Message == "" {
 		return fmt.Sprintf("%s (%s)", what, c.Reason)
 	}
-	return fmt.Sprintf("%s (%s: %s)", what, c.Reason, strings.TrimSuffix(shorten(c.Message, 300), "."))
+	return fmt.Sprintf("%s (%s: %s)", what, c.Reason, strings.TrimSuffix(words.Shorten(c.Message, 300), "."))
 }
 
 // stepTakenAway ends the node's part where its pod was taken away, unless the agent had reported before. That the agent was told
@@ -91,13 +93,13 @@ func queued(pod *corev1.Pod) bool {
 // queueLimit is how long a pod may wait for Kueue: as long as a node's run may take, or its start, whichever is longer. A wait for
 // a quota is a wait for others' work, not for an image.
 func queueLimit(policy *v1alpha1.RunPolicySpec) time.Duration {
-	return seconds(max(policy.NodeDeadlineSeconds, policy.StartDeadlineSeconds))
+	return decision.Seconds(max(policy.NodeDeadlineSeconds, policy.StartDeadlineSeconds))
 }
 
 // startDeadline is until when the pod's ranks have to start. Of a pod that was in a queue only its place on a node tells when it
 // left it; before that it has the queue's time and its own.
 func startDeadline(pod *corev1.Pod, policy *v1alpha1.RunPolicySpec) time.Time {
-	limit := seconds(policy.StartDeadlineSeconds)
+	limit := decision.Seconds(policy.StartDeadlineSeconds)
 	if queueOf(pod) == "" {
 		return pod.CreationTimestamp.Add(limit)
 	}
@@ -176,7 +178,7 @@ func (n *nodeState) retryDue(in runInput) bool {
 func nextRetry(nodes []nodeState) time.Time {
 	var next time.Time
 	for i := range nodes {
-		next = earlier(next, nodes[i].retryAt())
+		next = decision.Earlier(next, nodes[i].retryAt())
 	}
 	return next
 }

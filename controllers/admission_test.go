@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
 )
 
 func podCondition(kind corev1.PodConditionType, status corev1.ConditionStatus, reason string) corev1.PodCondition {
@@ -55,7 +56,7 @@ func TestPreemptedNode(t *testing.T) {
 		pod := w.podOn(bad)
 		startPod(pod, bad, w.now.Add(-30*time.Second))
 		pod.Status.Conditions = []corev1.PodCondition{podCondition(corev1.DisruptionTarget, corev1.ConditionTrue, "PreemptionByScheduler")}
-		pod.DeletionTimestamp = stamp(w.now)
+		pod.DeletionTimestamp = decision.Stamp(w.now)
 		cn := w.commNode(bad)
 		cn.Status.Run = testReport(cn.Spec.Run, v1alpha1.VerdictError, 0, w.now)
 		cn.Status.Run.Reason = v1alpha1.ReasonInterrupted
@@ -130,7 +131,7 @@ func TestQueuedPod(t *testing.T) {
 	node := w.nodes[0].Name
 	pod := w.podOn(node)
 	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "kueue.x-k8s.io/admission"}}
-	w.now = w.now.Add(seconds(g.Spec.Run.StartDeadlineSeconds) + time.Minute) // 11 of 30 minutes
+	w.now = w.now.Add(decision.Seconds(g.Spec.Run.StartDeadlineSeconds) + time.Minute) // 11 of 30 minutes
 	w.reportFacts()
 	w.settle()
 	found := false

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -234,7 +235,7 @@ func shownAdvice(flavor rcclx.Flavor, spec *v1alpha1.CommGroupSpec, all []rcclx.
 // boundAdvice shortens what says least: the messages, then the bands of those at the end.
 func boundAdvice(advice []v1alpha1.SettingAdvice, limit int) {
 	for i := range advice {
-		advice[i].Message = shorten(advice[i].Message, limit)
+		advice[i].Message = words.Shorten(advice[i].Message, limit)
 		if i >= limit/4 {
 			advice[i].Bands = nil
 		}

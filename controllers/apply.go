@@ -22,6 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // annotationSpecHash lets a DaemonSet that is as it should be go unwritten.
@@ -269,7 +271,7 @@ func (r *CommGroupReconciler) closeRefused(ctx context.Context, cn *v1alpha1.Com
 func (r *CommGroupReconciler) closeNotStarted(ctx context.Context, cn *v1alpha1.CommNode, s *Snapshot, message string) error {
 	desired := cn.DeepCopy()
 	desired.Spec.Run.Closed = &v1alpha1.RunClosure{
-		Verdict: v1alpha1.VerdictError, Reason: v1alpha1.ReasonRunPodNotStarted, Time: *stamp(s.Now), Message: shorten(message, 1024),
+		Verdict: v1alpha1.VerdictError, Reason: v1alpha1.ReasonRunPodNotStarted, Time: *decision.Stamp(s.Now), Message: words.Shorten(message, 1024),
 	}
 	return r.writeCommNode(ctx, CommNodeChange{Current: cn, Desired: desired})
 }

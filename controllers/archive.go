@@ -15,6 +15,8 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/runarchive"
 )
 
@@ -98,10 +100,10 @@ func (r *CommGroupReconciler) applyArchive(ctx context.Context, s *Snapshot, d *
 	what := "keep the results of run " + d.ArchiveRun
 	add(&d.refused.others, what, err)
 	if !strings.Contains(toldRefusal(s.Group), what) {
-		d.Events = append(d.Events, Event{Warning: true, Reason: v1alpha1.ReasonRunNotArchived, Action: "ArchiveRun",
-			Note: shorten(fmt.Sprintf("The results of run %s could not be kept for comparison: %v. The run's verdict stands; mend what refuses the ConfigMap.", d.ArchiveRun, err), 1000)})
+		d.Events = append(d.Events, decision.Event{Warning: true, Reason: v1alpha1.ReasonRunNotArchived, Action: "ArchiveRun",
+			Note: words.Shorten(fmt.Sprintf("The results of run %s could not be kept for comparison: %v. The run's verdict stands; mend what refuses the ConfigMap.", d.ArchiveRun, err), 1000)})
 	}
-	d.WakeAt = earlier(d.WakeAt, s.Now.Add(archiveAgain))
+	d.WakeAt = decision.Earlier(d.WakeAt, s.Now.Add(archiveAgain))
 }
 
 // trimConfigMap keeps past runs out of memory: the controller never reads them again.

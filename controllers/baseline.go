@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/checks"
 )
 
@@ -65,7 +66,7 @@ func compareBaseline(in baselineInput) comparison {
 	}
 	open := func(why string) {
 		c.checks = []v1alpha1.PerformanceCheck{{Source: sourceBaseline, Measurement: "no baseline to compare with", State: v1alpha1.CheckNotMeasured,
-			Mode: v1alpha1.JudgingReport, Causes: []string{shorten(why, 200)}}}
+			Mode: v1alpha1.JudgingReport, Causes: []string{words.Shorten(why, 200)}}}
 	}
 	if c.key == "" {
 		open(c.why)
@@ -122,13 +123,13 @@ func (r *regressed) percent() int64 { return r.mbps * 100 / r.expected }
 
 func (r *regressed) words(drop int64) string {
 	return fmt.Sprintf("%s at %d B: measured %d MB/s, the baseline of %s is %d MB/s: %d %%, at least %d %% is expected",
-		r.name, r.sizeBytes, r.mbps, counted(r.runs, "run"), r.expected, r.percent(), 100-drop)
+		r.name, r.sizeBytes, r.mbps, words.Counted(r.runs, "run"), r.expected, r.percent(), 100-drop)
 }
 
 func (r *regressed) check(mode v1alpha1.JudgingMode) v1alpha1.PerformanceCheck {
 	percent := int32(min(r.percent(), 1_000_000))
 	mbps, expected := r.mbps, r.expected
-	check := v1alpha1.PerformanceCheck{Source: sourceBaseline, Measurement: shorten(fmt.Sprintf("%s %d B, median of %s", r.name, r.sizeBytes, counted(r.runs, "run")), 160),
+	check := v1alpha1.PerformanceCheck{Source: sourceBaseline, Measurement: words.Shorten(fmt.Sprintf("%s %d B, median of %s", r.name, r.sizeBytes, words.Counted(r.runs, "run")), 160),
 		State: v1alpha1.CheckMet, Mode: mode, MeasuredMBps: &mbps, ExpectedMBps: &expected, Percent: &percent}
 	if r.mbps < r.pass {
 		check.State = v1alpha1.CheckNotMet
@@ -306,7 +307,7 @@ func baselinePoints(results []v1alpha1.GroupResultSeries, span []v1alpha1.SpanRe
 		if key.placement == v1alpha1.OutOfPlace {
 			key.placement = ""
 		}
-		nodes = append(nodes, baselinePoint{name: fmt.Sprintf("%s %s, %d ranks on %s", s.Dimension, key.measurement(), s.Ranks, counted(int(s.Nodes), "node")),
+		nodes = append(nodes, baselinePoint{name: fmt.Sprintf("%s %s, %d ranks on %s", s.Dimension, key.measurement(), s.Ranks, words.Counted(int(s.Nodes), "node")),
 			sizeBytes: s.SizeBytes[last], mbps: s.BusBandwidthMBps[last]})
 	}
 	all := slices.Concat(medians, nodes, slowest, variants)
@@ -337,7 +338,7 @@ func baselineKey(outcomes []outcome, commNodes map[string]*v1alpha1.CommNode) (k
 	if first == nil {
 		return "", "no member has results"
 	}
-	return shorten(strings.Join(first, ", "), maxBaselineKey), ""
+	return words.Shorten(strings.Join(first, ", "), maxBaselineKey), ""
 }
 
 // baselineParts are the parts of one member's key, each with its name so that a difference reads by itself.

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
 )
 
 // regressionWorld is a group of n nodes that holds its runs against its baseline.
@@ -200,7 +201,7 @@ func TestBaselineVerdictIsStable(t *testing.T) {
 	passed, failed := 0, 0
 	for n := range 200 {
 		mbps := 260_000 + r.Int64N(80_000)
-		run := &v1alpha1.GroupRunStatus{ID: fmt.Sprint("1-", n), Number: int64(n), Phase: v1alpha1.RunPhaseFinished, FinishTime: stamp(testNow)}
+		run := &v1alpha1.GroupRunStatus{ID: fmt.Sprint("1-", n), Number: int64(n), Phase: v1alpha1.RunPhaseFinished, FinishTime: decision.Stamp(testNow)}
 		judge := func() (comparison, v1alpha1.Verdict) {
 			in := baselineInput{regression: v1alpha1.RegressionSpec{Mode: v1alpha1.JudgingEnforce, MaxDropPercent: 10}, baseline: baseline, run: run,
 				outcomes: []outcome{{node: "a", verdict: v1alpha1.VerdictPass, report: report(mbps)}}, results: result(mbps)}
@@ -236,7 +237,7 @@ func TestBaselineVerdictIsStable(t *testing.T) {
 
 // TestPartialRunIsNoSample: a run of the changed nodes shows of the others what the baseline has already.
 func TestPartialRunIsNoSample(t *testing.T) {
-	run := &v1alpha1.GroupRunStatus{ID: "1-3", Number: 3, Since: 2, Trigger: triggerNodesChanged, Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass, FinishTime: stamp(testNow)}
+	run := &v1alpha1.GroupRunStatus{ID: "1-3", Number: 3, Since: 2, Trigger: triggerNodesChanged, Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass, FinishTime: decision.Stamp(testNow)}
 	c := comparison{key: "k", present: []baselinePoint{{name: "x", sizeBytes: 1, mbps: 1}}}
 	if got := c.next(nil, run); got != nil {
 		t.Errorf("%+v", got)
@@ -259,7 +260,7 @@ func TestGroupSpanInBaseline(t *testing.T) {
 		return []v1alpha1.SpanResultSeries{{Dimension: "group", Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, Ranks: 16, Nodes: 2, Communicators: 1,
 			SizeBytes: []int64{1024, 1 << 20}, BusBandwidthMBps: []int64{10, mbps}, MinBusBandwidthMBps: []int64{10, mbps}}}
 	}
-	in := baselineInput{regression: v1alpha1.RegressionSpec{Mode: v1alpha1.JudgingEnforce}, run: &v1alpha1.GroupRunStatus{ID: "1-1", Number: 1, Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass, FinishTime: stamp(testNow)},
+	in := baselineInput{regression: v1alpha1.RegressionSpec{Mode: v1alpha1.JudgingEnforce}, run: &v1alpha1.GroupRunStatus{ID: "1-1", Number: 1, Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass, FinishTime: decision.Stamp(testNow)},
 		outcomes: []outcome{{node: "a", verdict: v1alpha1.VerdictPass, report: &v1alpha1.NodeRunStatus{}}}, span: span(100_000)}
 	c := compareBaseline(in)
 	in.baseline = c.next(nil, in.run)
@@ -296,7 +297,7 @@ func TestBaselineIsBounded(t *testing.T) {
 		}
 	}
 	c := comparison{key: strings.Repeat("k", 256), present: points}
-	run := &v1alpha1.GroupRunStatus{ID: "1-1", Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass, FinishTime: stamp(testNow)}
+	run := &v1alpha1.GroupRunStatus{ID: "1-1", Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass, FinishTime: decision.Stamp(testNow)}
 	if b := c.next(nil, run); len(b.Series) != maxBaselineSeries {
 		t.Errorf("%d series", len(b.Series))
 	}

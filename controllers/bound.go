@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // maxStatusBytes leaves room for metadata below the object's 64 KiB.
@@ -39,10 +40,10 @@ func boundStatus(status *v1alpha1.CommGroupStatus, thresholds []v1alpha1.Thresho
 	}
 	for _, limit := range []int{120, 40} {
 		for i := range status.Settings {
-			status.Settings[i].Message = shorten(status.Settings[i].Message, limit)
+			status.Settings[i].Message = words.Shorten(status.Settings[i].Message, limit)
 		}
 		for i := range status.Culprits {
-			status.Culprits[i].Message = shorten(status.Culprits[i].Message, 2*limit)
+			status.Culprits[i].Message = words.Shorten(status.Culprits[i].Message, 2*limit)
 		}
 		boundAdvice(status.Advice, limit)
 		if fits() {
@@ -141,7 +142,7 @@ func shortenConditions(status *v1alpha1.CommGroupStatus) (any bool) {
 		if word := remarks[c.Type].word; word != "" && strings.Contains(c.Message, word) {
 			at = strings.Index(c.Message, word)
 		}
-		if short := shorten(c.Message[:at], conditionWords) + shorten(c.Message[at:], conditionWords); short != c.Message {
+		if short := words.Shorten(c.Message[:at], conditionWords) + words.Shorten(c.Message[at:], conditionWords); short != c.Message {
 			c.Message, any = short, true
 		}
 	}
@@ -151,7 +152,7 @@ func shortenConditions(status *v1alpha1.CommGroupStatus) (any bool) {
 func shortenCulprits(span *v1alpha1.SpanStatus, limit int) (any bool) {
 	for i := range span.Culprits {
 		if c := &span.Culprits[i]; len(c.Message) > limit {
-			c.Message, any = shorten(c.Message, limit), true
+			c.Message, any = words.Shorten(c.Message, limit), true
 		}
 	}
 	return any

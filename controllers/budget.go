@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // dayOf is the UTC day of a time, as status.budget names it.
@@ -63,13 +64,13 @@ func estimate(spec *v1alpha1.CommGroupSpec, history []v1alpha1.RunSummary, nodes
 		}
 		basis = "as run " + h.ID + " held"
 		if nodes != measured {
-			basis += fmt.Sprintf(" on %s, for %s", counted(measured, "node"), counted(nodes, "node"))
+			basis += fmt.Sprintf(" on %s, for %s", words.Counted(measured, "node"), words.Counted(nodes, "node"))
 		}
 		return (h.GPUMinutes*int64(nodes) + int64(measured) - 1) / int64(measured), basis
 	}
 	// The deadline is what a run never takes when all is well.
 	perNode := max(1, int64(spec.Run.NodeDeadlineSeconds)/600) * int64(spec.RanksPerNode)
-	return perNode * int64(nodes), fmt.Sprintf("a tenth of run.nodeDeadlineSeconds for each of %s, since no run of all members has ended yet", counted(nodes, "node"))
+	return perNode * int64(nodes), fmt.Sprintf("a tenth of run.nodeDeadlineSeconds for each of %s, since no run of all members has ended yet", words.Counted(nodes, "node"))
 }
 
 // selectedIn is the number of members in "passed/selected"; zero where it is not one.

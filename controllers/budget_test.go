@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
 )
 
 func TestOverBudget(t *testing.T) {
@@ -35,7 +36,7 @@ func TestOverBudget(t *testing.T) {
 		"no run yet":                    {95, nil, nil, triggerSpecChanged, 4, "about 96 (a tenth of run.nodeDeadlineSeconds for each of 4 nodes"},
 		"no run yet, and enough":        {96, nil, nil, triggerSpecChanged, 4, ""},
 		"runs of some nodes tell none":  {95, nil, []v1alpha1.RunSummary{{ID: "1-2", Trigger: triggerNodesChanged, Members: "4/4", GPUMinutes: 1}}, triggerScheduled, 4, "a tenth of"},
-		"a limit that is new today": {100, nil, []v1alpha1.RunSummary{{ID: "1-2", Trigger: triggerScheduled, Members: "4/4", GPUMinutes: 61, FinishTime: stamp(testNow)}},
+		"a limit that is new today": {100, nil, []v1alpha1.RunSummary{{ID: "1-2", Trigger: triggerScheduled, Members: "4/4", GPUMinutes: 61, FinishTime: decision.Stamp(testNow)}},
 			triggerScheduled, 4, "61 are used"},
 	} {
 		g := testGroup()
@@ -53,7 +54,7 @@ func TestOverBudget(t *testing.T) {
 // TestSpendOnce: a run counts once, and on the day on which it ended.
 func TestSpendOnce(t *testing.T) {
 	run := func(id string, end time.Time) *v1alpha1.RunSummary {
-		return &v1alpha1.RunSummary{ID: id, GPUMinutes: 10, FinishTime: stamp(end)}
+		return &v1alpha1.RunSummary{ID: id, GPUMinutes: 10, FinishTime: decision.Stamp(end)}
 	}
 	b := &v1alpha1.BudgetStatus{Day: dayOf(testNow), LastRunID: "1-4"}
 	spend(b, run("1-4", testNow))

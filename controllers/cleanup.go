@@ -17,6 +17,8 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 const (
@@ -40,7 +42,7 @@ func (r *CommGroupReconciler) finalize(ctx context.Context, group *v1alpha1.Comm
 	deadline := group.DeletionTimestamp.Add(cleanupDeadline)
 	now := r.Clock.Now()
 	if len(left) > 0 && now.Before(deadline) {
-		f := deletingFinding("Waiting, at most 2 minutes, for " + someNames(left, 5) + " to go.")
+		f := deletingFinding("Waiting, at most 2 minutes, for " + words.SomeNames(left, 5) + " to go.")
 		if err := r.writeDeleting(ctx, group, f, now); client.IgnoreNotFound(err) != nil {
 			logf.FromContext(ctx).Error(err, "Could not write that the group is being deleted")
 		}
@@ -60,7 +62,7 @@ func (r *CommGroupReconciler) finalize(ctx context.Context, group *v1alpha1.Comm
 	}
 	if len(left) > 0 {
 		r.Recorder.Eventf(group, nil, corev1.EventTypeWarning, v1alpha1.ReasonCleanupTimedOut, "ReleaseFinalizer",
-			"%s", shorten("Still there after 2 minutes: "+someNames(left, 5)+". The group is released; delete them by hand.", 1000))
+			"%s", words.Shorten("Still there after 2 minutes: "+words.SomeNames(left, 5)+". The group is released; delete them by hand.", 1000))
 	} else {
 		r.Recorder.Eventf(group, nil, corev1.EventTypeNormal, v1alpha1.ReasonCleanedUp, "ReleaseFinalizer", "Pods and monitors are gone.")
 	}
@@ -123,8 +125,8 @@ func (r *CommGroupReconciler) deleteAll(ctx context.Context, group *v1alpha1.Com
 	return left
 }
 
-func (r *CommGroupReconciler) writeDeleting(ctx context.Context, group *v1alpha1.CommGroup, f finding, now time.Time) error {
-	next := setConditions(group.Status.Conditions, map[string]finding{v1alpha1.ConditionReady: f}, group.Generation, now)
+func (r *CommGroupReconciler) writeDeleting(ctx context.Context, group *v1alpha1.CommGroup, f decision.Finding, now time.Time) error {
+	next := setConditions(group.Status.Conditions, map[string]decision.Finding{v1alpha1.ConditionReady: f}, group.Generation, now)
 	base := group.DeepCopy()
 	group.Status.Conditions = next
 	if equalStatus(&base.Status, &group.Status) {

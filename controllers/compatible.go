@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // mixture is one property whose values must not differ between members.
@@ -33,7 +35,7 @@ var mixtures = []mixture{
 // compatInput is what the condition Compatible rests on.
 type compatInput struct {
 	spec    *v1alpha1.CommGroupSpec
-	members []Member
+	members []decision.Member
 	census  census
 	// reporting are the members whose facts hold, in rank order.
 	reporting []*v1alpha1.CommNode
@@ -83,12 +85,12 @@ func (o *onNodes) each(say func(names, text string)) {
 			say(fmt.Sprintf("%d more", len(o.texts)-i), "see their CommNodes.")
 			return
 		}
-		say(someNames(o.nodes[text], 5), text)
+		say(words.SomeNames(o.nodes[text], 5), text)
 	}
 }
 
 // compatibility says whether the members fit together, and names the odd ones out.
-func compatibility(in compatInput) (finding, []v1alpha1.Culprit) {
+func compatibility(in compatInput) (decision.Finding, []v1alpha1.Culprit) {
 	var f fitting
 	f.rules(in)
 	for _, m := range mixtures {
@@ -111,15 +113,15 @@ func compatibility(in compatInput) (finding, []v1alpha1.Culprit) {
 	}
 	switch {
 	case f.reason != "":
-		return finding{metav1.ConditionFalse, f.reason, shorten(strings.Join(f.messages, " ")+remarks, 2048)}, f.culprits
+		return decision.Finding{Status: metav1.ConditionFalse, Reason: f.reason, Message: words.Shorten(strings.Join(f.messages, " ")+remarks, 2048)}, f.culprits
 	case members == 0:
-		return finding{metav1.ConditionUnknown, v1alpha1.ReasonFactsUnknown, "There is no member whose facts could be compared."}, nil
+		return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonFactsUnknown, Message: "There is no member whose facts could be compared."}, nil
 	case len(in.reporting) < members:
-		return finding{metav1.ConditionUnknown, v1alpha1.ReasonFactsUnknown,
-			shorten(fmt.Sprintf("The facts of %d of %d members are not known.", members-len(in.reporting), members)+remarks, 2048)}, nil
+		return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonFactsUnknown,
+			Message: words.Shorten(fmt.Sprintf("The facts of %d of %d members are not known.", members-len(in.reporting), members)+remarks, 2048)}, nil
 	}
-	return finding{metav1.ConditionTrue, v1alpha1.ReasonAllCompatible,
-		shorten(fmt.Sprintf("All %d members share ROCm and driver version, GPU model, partition mode and number of devices.", members)+remarks, 2048)}, nil
+	return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllCompatible,
+		Message: words.Shorten(fmt.Sprintf("All %d members share ROCm and driver version, GPU model, partition mode and number of devices.", members)+remarks, 2048)}, nil
 }
 
 // problems are those that the nodes' own agents found.
@@ -142,8 +144,8 @@ func (f *fitting) problems(reporting []*v1alpha1.CommNode) {
 			}
 		}
 	}
-	for _, code := range sortedKeys(byCode) {
-		f.fault(v1alpha1.ReasonOfProblem(code), fmt.Sprintf("%s on %s: %s", code, someNames(byCode[code], 5), sentence(aboutSubject(first[code]))))
+	for _, code := range words.SortedKeys(byCode) {
+		f.fault(v1alpha1.ReasonOfProblem(code), fmt.Sprintf("%s on %s: %s", code, words.SomeNames(byCode[code], 5), words.Sentence(aboutSubject(first[code]))))
 	}
 }
 
@@ -156,9 +158,9 @@ var (
 func problemCulprit(node string, p v1alpha1.Problem) v1alpha1.Culprit {
 	switch {
 	case gpuSubject.MatchString(p.Subject):
-		return v1alpha1.Culprit{Node: node, Kind: "GPU", Name: p.Subject, Reason: p.Code, Message: shorten(p.Message, 512)}
+		return v1alpha1.Culprit{Node: node, Kind: "GPU", Name: p.Subject, Reason: p.Code, Message: words.Shorten(p.Message, 512)}
 	case linkSubject.MatchString(p.Subject):
-		return v1alpha1.Culprit{Node: node, Kind: "Link", Name: p.Subject, Reason: p.Code, Message: shorten(p.Message, 512)}
+		return v1alpha1.Culprit{Node: node, Kind: "Link", Name: p.Subject, Reason: p.Code, Message: words.Shorten(p.Message, 512)}
 	}
 	return nodeCulprit(node, p.Code, aboutSubject(p))
 }
@@ -173,7 +175,7 @@ func aboutSubject(p v1alpha1.Problem) string {
 
 // counts holds what counts a node's GPUs against each other.
 func (f *fitting) counts(in compatInput) {
-	nodes := make(map[string]*Member, len(in.members))
+	nodes := make(map[string]*decision.Member, len(in.members))
 	for i := range in.members {
 		nodes[in.members[i].Name] = &in.members[i]
 	}
@@ -256,7 +258,7 @@ func (m mixture) find(values map[string][]string) (string, []oddNode) {
 	var odd []oddNode
 	tie := ""
 	for _, value := range others {
-		parts = append(parts, fmt.Sprintf("%s on %s", value, someNames(compared[value], 5)))
+		parts = append(parts, fmt.Sprintf("%s on %s", value, words.SomeNames(compared[value], 5)))
 		for _, node := range compared[value] {
 			if len(odd) < maxCompatibleCulprits {
 				odd = append(odd, oddNode{node, fmt.Sprintf("%s %s on node %s; %d members have %s. %s", m.what, value, node, agree, majority, m.advice)})
@@ -269,5 +271,5 @@ func (m mixture) find(values map[string][]string) (string, []oddNode) {
 	if len(parts) > 8 {
 		parts = append(parts[:8], fmt.Sprintf("%d more values", len(others)-8))
 	}
-	return fmt.Sprintf("Mixed %s: %s on %s, but %s%s. %s", m.what, majority, counted(agree, "node"), strings.Join(parts, ", "), tie, m.advice), odd
+	return fmt.Sprintf("Mixed %s: %s on %s, but %s%s. %s", m.what, majority, words.Counted(agree, "node"), strings.Join(parts, ", "), tie, m.advice), odd
 }

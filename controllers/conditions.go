@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // conditionTypes in the order in which a reader wants them.
@@ -20,7 +22,7 @@ var conditionTypes = []string{
 }
 
 // setConditions writes the findings as conditions of this generation. Times change only where the status does.
-func setConditions(conditions []metav1.Condition, findings map[string]finding, generation int64, now time.Time) []metav1.Condition {
+func setConditions(conditions []metav1.Condition, findings map[string]decision.Finding, generation int64, now time.Time) []metav1.Condition {
 	out := slices.Clone(conditions)
 	for _, t := range conditionTypes {
 		f, ok := findings[t]
@@ -29,24 +31,24 @@ func setConditions(conditions []metav1.Condition, findings map[string]finding, g
 		}
 		meta.SetStatusCondition(&out, metav1.Condition{
 			Type: t, Status: f.Status, Reason: f.Reason, Message: f.Message,
-			ObservedGeneration: generation, LastTransitionTime: *stamp(now),
+			ObservedGeneration: generation, LastTransitionTime: *decision.Stamp(now),
 		})
 	}
 	return out
 }
 
 // listFailed says Unknown of everything: nothing may be concluded from a part that could not be read.
-func listFailed(err error) map[string]finding {
-	out := make(map[string]finding, len(conditionTypes))
+func listFailed(err error) map[string]decision.Finding {
+	out := make(map[string]decision.Finding, len(conditionTypes))
 	for _, t := range conditionTypes {
-		out[t] = finding{metav1.ConditionUnknown, v1alpha1.ReasonListFailed,
-			shorten(fmt.Sprintf("The group's objects could not be read: %v. The controller tries again.", err), 1024)}
+		out[t] = decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonListFailed,
+			Message: words.Shorten(fmt.Sprintf("The group's objects could not be read: %v. The controller tries again.", err), 1024)}
 	}
 	return out
 }
 
 // readiness is the condition Ready: the first of its parts that is False, else the first that is Unknown.
-func readiness(f map[string]finding) finding {
+func readiness(f map[string]decision.Finding) decision.Finding {
 	parts := []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionValidated, v1alpha1.ConditionCompatible, v1alpha1.ConditionAgentsReporting}
 	for _, t := range parts {
 		if f[t].Status == metav1.ConditionFalse {
@@ -59,12 +61,12 @@ func readiness(f map[string]finding) finding {
 			return f[t]
 		}
 	}
-	return finding{metav1.ConditionTrue, v1alpha1.ReasonReady, f[v1alpha1.ConditionValidated].Message}
+	return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: f[v1alpha1.ConditionValidated].Message}
 }
 
 // agentsReporting is the condition of the same name. An agent that has not reported since its CommNode was made gets
 // graceSeconds. It returns when the finding changes by time alone.
-func agentsReporting(members []Member, commNodes map[string]*v1alpha1.CommNode, now time.Time, graceSeconds int32) (finding, time.Time) {
+func agentsReporting(members []decision.Member, commNodes map[string]*v1alpha1.CommNode, now time.Time, graceSeconds int32) (decision.Finding, time.Time) {
 	var silent, waiting []string
 	var wakeAt time.Time
 	for i := range members {
@@ -74,14 +76,14 @@ func agentsReporting(members []Member, commNodes map[string]*v1alpha1.CommNode, 
 		case cn == nil:
 			waiting = append(waiting, name)
 		case factsHold(cn, now):
-			wakeAt = earlier(wakeAt, factsEnd(cn))
+			wakeAt = decision.Earlier(wakeAt, factsEnd(cn))
 		case cn.Status.Facts != nil:
 			silent = append(silent, name)
 		default:
-			deadline := cn.CreationTimestamp.Add(seconds(graceSeconds))
+			deadline := cn.CreationTimestamp.Add(decision.Seconds(graceSeconds))
 			if now.Before(deadline) {
 				waiting = append(waiting, name)
-				wakeAt = earlier(wakeAt, deadline)
+				wakeAt = decision.Earlier(wakeAt, deadline)
 			} else {
 				silent = append(silent, name)
 			}
@@ -90,36 +92,36 @@ func agentsReporting(members []Member, commNodes map[string]*v1alpha1.CommNode, 
 	remark := skewRemark(members, commNodes, now)
 	switch {
 	case len(members) == 0:
-		return finding{metav1.ConditionUnknown, v1alpha1.ReasonNoNodesMatched, "There is no member."}, wakeAt
+		return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNoNodesMatched, Message: "There is no member."}, wakeAt
 	case len(silent) > 0:
-		return finding{metav1.ConditionFalse, v1alpha1.ReasonAgentNotReporting,
-			fmt.Sprintf("The monitors of %d of %d members do not report: %s. Look at their pods (`kubectl get pods -A -l %s=%s -o wide`).",
-				len(silent), len(members), someNames(silent, 5), v1alpha1.LabelRole, v1alpha1.RoleMonitor) + remark}, wakeAt
+		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonAgentNotReporting,
+			Message: fmt.Sprintf("The monitors of %d of %d members do not report: %s. Look at their pods (`kubectl get pods -A -l %s=%s -o wide`).",
+				len(silent), len(members), words.SomeNames(silent, 5), v1alpha1.LabelRole, v1alpha1.RoleMonitor) + remark}, wakeAt
 	case len(waiting) > 0:
-		return finding{metav1.ConditionUnknown, v1alpha1.ReasonWaitingForAgents,
-			fmt.Sprintf("%d of %d members have reported; the others' monitors are starting: %s.",
-				len(members)-len(waiting), len(members), someNames(waiting, 5)) + remark}, wakeAt
+		return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonWaitingForAgents,
+			Message: fmt.Sprintf("%d of %d members have reported; the others' monitors are starting: %s.",
+				len(members)-len(waiting), len(members), words.SomeNames(waiting, 5)) + remark}, wakeAt
 	}
-	return finding{metav1.ConditionTrue, v1alpha1.ReasonAllReporting, fmt.Sprintf("All %d members report.", len(members)) + remark}, wakeAt
+	return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllReporting, Message: fmt.Sprintf("All %d members report.", len(members)) + remark}, wakeAt
 }
 
 // running is the condition of the same name.
-func running(group *v1alpha1.CommGroup, run *v1alpha1.GroupRunStatus, counts v1alpha1.MemberCounts, waiting, hindrance string) finding {
+func running(group *v1alpha1.CommGroup, run *v1alpha1.GroupRunStatus, counts v1alpha1.MemberCounts, waiting, hindrance string) decision.Finding {
 	switch {
 	case run != nil && run.Phase == v1alpha1.RunPhaseRunning:
-		return finding{metav1.ConditionTrue, v1alpha1.ReasonRunInProgress,
-			fmt.Sprintf("Run %s (%s): %s run pods, %d wait, %d are done.", run.ID, run.Trigger, nodesHave(counts.Running), counts.Pending,
+		return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRunInProgress,
+			Message: fmt.Sprintf("Run %s (%s): %s run pods, %d wait, %d are done.", run.ID, run.Trigger, nodesHave(counts.Running), counts.Pending,
 				counts.Passed+counts.Failed+counts.Inconclusive+counts.Errored+counts.Skipped) + hindrance}
 	case group.Spec.Run.State == v1alpha1.RunSuspended:
-		return finding{metav1.ConditionFalse, v1alpha1.ReasonSuspended, "run.state is Suspended: no run starts until it is Active."}
+		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSuspended, Message: "run.state is Suspended: no run starts until it is Active."}
 	case waiting != "":
-		return finding{metav1.ConditionFalse, v1alpha1.ReasonWaiting, waiting}
+		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonWaiting, Message: waiting}
 	case run == nil:
-		return finding{metav1.ConditionFalse, v1alpha1.ReasonNeverRan, "No run has been made."}
+		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNeverRan, Message: "No run has been made."}
 	case run.Phase == v1alpha1.RunPhaseAborted:
-		return finding{metav1.ConditionFalse, v1alpha1.ReasonSuperseded, fmt.Sprintf("Run %s was aborted.", run.ID)}
+		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSuperseded, Message: fmt.Sprintf("Run %s was aborted.", run.ID)}
 	}
-	return finding{metav1.ConditionFalse, v1alpha1.ReasonRunFinished, fmt.Sprintf("Run %s finished: %s.", run.ID, run.Verdict)}
+	return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonRunFinished, Message: fmt.Sprintf("Run %s finished: %s.", run.ID, run.Verdict)}
 }
 
 func nodesHave(n int32) string {
@@ -131,10 +133,10 @@ func nodesHave(n int32) string {
 
 // validationOf is the condition Validated. A re-run of the same spec on the same members does not take back what the run
 // before it has shown; only its own result does.
-func validationOf(group *v1alpha1.CommGroup, state *runState, outcomes []outcome, accepted bool) finding {
+func validationOf(group *v1alpha1.CommGroup, state *runState, outcomes []outcome, accepted bool) decision.Finding {
 	run, waiting := state.run, state.waiting
-	unknown := func(reason, format string, args ...any) finding {
-		return finding{metav1.ConditionUnknown, reason, fmt.Sprintf(format, args...)}
+	unknown := func(reason, format string, args ...any) decision.Finding {
+		return decision.Finding{Status: metav1.ConditionUnknown, Reason: reason, Message: fmt.Sprintf(format, args...)}
 	}
 	switch {
 	case run == nil && waiting != "":
@@ -149,7 +151,7 @@ func validationOf(group *v1alpha1.CommGroup, state *runState, outcomes []outcome
 			return validatedAgain(run, outcomes)
 		}
 		if repeats(run) && !state.outdated && last != nil && last.Status == metav1.ConditionTrue && last.ObservedGeneration == group.Generation {
-			return finding{last.Status, last.Reason, last.Message}
+			return decision.Finding{Status: last.Status, Reason: last.Reason, Message: last.Message}
 		}
 		return unknown(v1alpha1.ReasonRunInProgress, "Run %s is going on.", run.ID)
 	case run.Phase == v1alpha1.RunPhaseAborted:
@@ -177,22 +179,22 @@ func repeats(run *v1alpha1.GroupRunStatus) bool {
 	return run.Trigger == triggerScheduled || run.Trigger == triggerRequested
 }
 
-func simulated(origin v1alpha1.Origin) finding {
+func simulated(origin v1alpha1.Origin) decision.Finding {
 	switch origin {
 	case v1alpha1.OriginSimulated:
-		return finding{metav1.ConditionTrue, v1alpha1.ReasonSimulated, "Facts or results of this group come from the simulator, not from hardware."}
+		return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSimulated, Message: "Facts or results of this group come from the simulator, not from hardware."}
 	case v1alpha1.OriginHardware:
-		return finding{metav1.ConditionFalse, v1alpha1.ReasonHardware, "All facts and results come from hardware."}
+		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonHardware, Message: "All facts and results come from hardware."}
 	case v1alpha1.OriginUnknown:
 	}
-	return finding{metav1.ConditionUnknown, v1alpha1.ReasonFactsUnknown, "No facts are known."}
+	return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonFactsUnknown, Message: "No facts are known."}
 }
 
 // transitions are the events for conditions that changed since the last status.
-func transitions(before, after []metav1.Condition) []Event {
+func transitions(before, after []metav1.Condition) []decision.Event {
 	quiet := map[string]bool{v1alpha1.ConditionRunning: true, v1alpha1.ConditionSimulated: true}
 	quietReasons := map[string]bool{v1alpha1.ReasonNotProven: true, v1alpha1.ReasonPublishOff: true, v1alpha1.ReasonNotRequested: true}
-	var out []Event
+	var out []decision.Event
 	for i := range after {
 		c := &after[i]
 		old := meta.FindStatusCondition(before, c.Type)
@@ -209,8 +211,8 @@ func transitions(before, after []metav1.Condition) []Event {
 			continue
 		}
 		warning := c.Status == metav1.ConditionFalse || c.Reason == v1alpha1.ReasonTailHazard || c.Reason == v1alpha1.ReasonMixedFP8Encodings
-		out = append(out, Event{Warning: warning, Reason: c.Reason, Action: "Set" + c.Type,
-			Note: shorten(c.Type+"="+string(c.Status)+": "+c.Message, 1000)})
+		out = append(out, decision.Event{Warning: warning, Reason: c.Reason, Action: "Set" + c.Type,
+			Note: words.Shorten(c.Type+"="+string(c.Status)+": "+c.Message, 1000)})
 	}
 	return out
 }
@@ -223,7 +225,7 @@ var remarks = map[string]struct{ word, action string }{
 }
 
 // remarkEvent tells a remark once, when it appears.
-func remarkEvent(before, after *metav1.Condition) *Event {
+func remarkEvent(before, after *metav1.Condition) *decision.Event {
 	r := remarks[after.Type]
 	if r.word == "" {
 		return nil
@@ -232,5 +234,5 @@ func remarkEvent(before, after *metav1.Condition) *Event {
 	if at < 0 || before != nil && strings.Contains(before.Message, r.word) {
 		return nil
 	}
-	return &Event{Warning: true, Reason: r.word, Action: r.action, Note: shorten(after.Message[at:], 1000)}
+	return &decision.Event{Warning: true, Reason: r.word, Action: r.action, Note: words.Shorten(after.Message[at:], 1000)}
 }

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // Decide works out what should be from what is. It reads no clock and does no I/O, and changes nothing in the snapshot.
@@ -26,7 +28,7 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	accepted.Message += unknownNames(&group.Spec, s.Nodes)
 	accepted = overridesAllowed(hostNetworkAllowed(accepted, group, cfg), &group.Spec)
 	in := runInput{
-		now: s.Now, group: group, accepted: accepted.isTrue(), members: members, hash: membersHash(members),
+		now: s.Now, group: group, accepted: accepted.IsTrue(), members: members, hash: membersHash(members),
 		commNodes: make(map[string]*v1alpha1.CommNode, len(s.CommNodes)), pods: map[string][]*corev1.Pod{}, groupPods: map[string][]*corev1.Pod{},
 		others: othersOf(s), looked: s.Looked,
 	}
@@ -74,7 +76,7 @@ func Decide(s *Snapshot, cfg Config) Decision {
 		d.CreatePods = append(d.CreatePods, pod)
 	}
 	d.LookAt = state.lookAt
-	d.WakeAt = earlier(state.wakeAt, state.span.wakeAt)
+	d.WakeAt = decision.Earlier(state.wakeAt, state.span.wakeAt)
 	fillStatus(&d, s, in, &state, outcomes, accepted, results, &compared)
 	d.ArchiveRun, d.DeleteArchives = archiveRun(group, s.Archives)
 	events = append(events, decideGating(&d, s, &in, outcomes, membersErr == nil, &cfg)...)
@@ -89,7 +91,7 @@ func decideSpan(state *runState, outcomes []outcome, in runInput) {
 		members: in.members, outcomes: outcomes, commNodes: in.commNodes, pods: in.groupPods, others: &in.others})
 	if run := state.run; state.nodesDone && state.span.over && run.Phase == v1alpha1.RunPhaseRunning {
 		run.Phase = v1alpha1.RunPhaseFinished
-		run.FinishTime = stamp(in.now)
+		run.FinishTime = decision.Stamp(in.now)
 	}
 }
 
@@ -104,7 +106,7 @@ func podNode(pod *corev1.Pod, nodeOfCommNode map[string]string) string {
 }
 
 // settleVerdict writes the verdict of a finished run, anew each time, from the children.
-func settleVerdict(run *v1alpha1.GroupRunStatus, outcomes []outcome, in runInput) []Event {
+func settleVerdict(run *v1alpha1.GroupRunStatus, outcomes []outcome, in runInput) []decision.Event {
 	unchanged := in.hash == run.MembersHash
 	verdict, decisive := groupVerdict(outcomes, unchanged)
 	justFinished := run.Verdict == ""
@@ -118,7 +120,7 @@ func settleVerdict(run *v1alpha1.GroupRunStatus, outcomes []outcome, in runInput
 	if run.Verdict != v1alpha1.VerdictPass && decisive != nil {
 		note += fmt.Sprintf(" %s on %s: %s", decisive.reason, decisive.node, decisive.message)
 	}
-	return []Event{{Warning: run.Verdict != v1alpha1.VerdictPass, Reason: v1alpha1.ReasonRunFinished, Action: "FinishRun", Note: shorten(note, 1000)}}
+	return []decision.Event{{Warning: run.Verdict != v1alpha1.VerdictPass, Reason: v1alpha1.ReasonRunFinished, Action: "FinishRun", Note: words.Shorten(note, 1000)}}
 }
 
 // planCommNodes works out each member's CommNode, and which have to go.
@@ -179,7 +181,7 @@ func planCommNodes(state *runState, in runInput) (changes []CommNodeChange, remo
 			changes = append(changes, CommNodeChange{Current: cn, Desired: desiredCommNode(in.group, m, cn, labels, spec)})
 		}
 	}
-	for _, name := range sortedKeys(in.commNodes) {
+	for _, name := range words.SortedKeys(in.commNodes) {
 		if kept[name] {
 			continue
 		}
@@ -201,7 +203,7 @@ func planCommNodes(state *runState, in runInput) (changes []CommNodeChange, remo
 }
 
 // belongs says whether a CommNode has the group's labels and owner.
-func belongs(cn *v1alpha1.CommNode, group *v1alpha1.CommGroup, m *Member, labels map[string]string) bool {
+func belongs(cn *v1alpha1.CommNode, group *v1alpha1.CommGroup, m *decision.Member, labels map[string]string) bool {
 	for key, value := range labels {
 		if cn.Labels[key] != value {
 			return false
@@ -210,7 +212,7 @@ func belongs(cn *v1alpha1.CommNode, group *v1alpha1.CommGroup, m *Member, labels
 	return cn.Labels[v1alpha1.LabelNode] == v1alpha1.LabelValue(m.Name) && ownedBy(cn, group)
 }
 
-func desiredCommNode(group *v1alpha1.CommGroup, m *Member, current *v1alpha1.CommNode, labels map[string]string, spec v1alpha1.CommNodeSpec) *v1alpha1.CommNode {
+func desiredCommNode(group *v1alpha1.CommGroup, m *decision.Member, current *v1alpha1.CommNode, labels map[string]string, spec v1alpha1.CommNodeSpec) *v1alpha1.CommNode {
 	desired := &v1alpha1.CommNode{Spec: spec}
 	if current != nil {
 		desired.ObjectMeta = *current.ObjectMeta.DeepCopy()
@@ -239,7 +241,7 @@ func sameSpec(a, b *v1alpha1.CommNodeSpec) bool {
 func same[T any](a, b *T) bool { return a == b || equality.Semantic.DeepEqual(a, b) }
 
 // fillStatus computes the whole status from the children.
-func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes []outcome, accepted finding, results []v1alpha1.GroupResultSeries, compared *comparison) {
+func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes []outcome, accepted decision.Finding, results []v1alpha1.GroupResultSeries, compared *comparison) {
 	group, run := s.Group, state.run
 	status := &d.Status
 	status.ObservedGeneration = group.Generation
@@ -271,7 +273,7 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 	counted := takeCensus(reporting, outcomes)
 	status.Inventory = inventory(counted)
 
-	f := map[string]finding{v1alpha1.ConditionAccepted: accepted, v1alpha1.ConditionSimulated: simulated(status.Origin)}
+	f := map[string]decision.Finding{v1alpha1.ConditionAccepted: accepted, v1alpha1.ConditionSimulated: simulated(status.Origin)}
 	var odd []v1alpha1.Culprit
 	f[v1alpha1.ConditionCompatible], odd = compatibility(compatInput{
 		spec: &group.Spec, members: in.members, census: counted, reporting: reporting, outcomes: outcomes})
@@ -280,9 +282,9 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 	}
 	agents, agentsWake := agentsReporting(in.members, in.commNodes, s.Now, group.Spec.Run.StartDeadlineSeconds)
 	f[v1alpha1.ConditionAgentsReporting] = agents
-	d.WakeAt = earlier(d.WakeAt, agentsWake)
+	d.WakeAt = decision.Earlier(d.WakeAt, agentsWake)
 	f[v1alpha1.ConditionRunning] = running(group, run, status.Members, state.waiting, hindered(state.nodes)+heldUp(state.nodes)+spanProgress(status.Span))
-	f[v1alpha1.ConditionValidated] = validationOf(group, state, compared.with(outcomes), accepted.isTrue())
+	f[v1alpha1.ConditionValidated] = validationOf(group, state, compared.with(outcomes), accepted.IsTrue())
 	f[v1alpha1.ConditionSettingsInEffect] = settingsInEffect(status.Settings, &group.Spec)
 
 	flavor, worth := worthOf(adviceInput{spec: &group.Spec, run: run, outcomes: outcomes, dataErrors: status.DataErrors, gfxTargets: knownTargets(in)})
@@ -296,7 +298,7 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 	})
 	f[v1alpha1.ConditionSettingsPublished] = p.condition
 	status.Published, d.ConfigMap, d.NeedConfigMapLookup, d.DeleteConfigMaps = p.published, p.configMap, p.lookUp, p.remove
-	d.WakeAt, d.Events = earlier(d.WakeAt, p.wakeAt), append(d.Events, p.events...)
+	d.WakeAt, d.Events = decision.Earlier(d.WakeAt, p.wakeAt), append(d.Events, p.events...)
 	f[v1alpha1.ConditionReady] = readiness(f)
 
 	recordRun(status, run, f[v1alpha1.ConditionValidated].Reason, compared.key, in)
@@ -304,10 +306,10 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 	status.NextRunTime = nil
 	if group.Spec.Run.State != v1alpha1.RunSuspended && run != nil {
 		if next := nextRun(group, run.StartTime.Time); !next.IsZero() {
-			status.NextRunTime = stamp(next)
+			status.NextRunTime = decision.Stamp(next)
 			// One that is due and waits, for members or monitors, starts with what it waits for.
 			if run.Phase != v1alpha1.RunPhaseRunning && next.After(s.Now) {
-				d.WakeAt = earlier(d.WakeAt, next)
+				d.WakeAt = decision.Earlier(d.WakeAt, next)
 			}
 		}
 	}
@@ -355,7 +357,7 @@ func knownTargets(in runInput) []string {
 			targets[cn.Status.Facts.GFXTarget] = true
 		}
 	}
-	return sortedKeys(targets)
+	return words.SortedKeys(targets)
 }
 
 // originOf is Simulated where anything came from the simulator, and Hardware only where everything says so.
@@ -382,6 +384,6 @@ func originOf(reporting []*v1alpha1.CommNode, outcomes []outcome) v1alpha1.Origi
 }
 
 // deletingFinding is what Ready says while the group is being deleted.
-func deletingFinding(what string) finding {
-	return finding{metav1.ConditionFalse, v1alpha1.ReasonDeleting, what}
+func deletingFinding(what string) decision.Finding {
+	return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDeleting, Message: what}
 }

@@ -11,7 +11,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/localize"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // markChange is what a write tells people.
@@ -46,7 +48,7 @@ type gateInput struct {
 	group *v1alpha1.CommGroup
 	nodes []corev1.Node
 	// members of the group; membersKnown is false where they could not be selected.
-	members      []Member
+	members      []decision.Member
 	membersKnown bool
 	commNodes    map[string]*v1alpha1.CommNode
 	run          *v1alpha1.GroupRunStatus
@@ -61,7 +63,7 @@ type gateResult struct {
 	wouldGate []string
 	marks     []NodeMark
 	wakeAt    time.Time
-	events    []Event
+	events    []decision.Event
 }
 
 // gate works out which nodes to mark and which marks to lift. It does no I/O.
@@ -83,7 +85,7 @@ type gating struct {
 	actions []v1alpha1.GatingAction
 	// off says why gating marks nothing at all; empty where it does.
 	off      string
-	members  map[string]*Member
+	members  map[string]*decision.Member
 	outcomes map[string]*outcome
 	culprits map[string]*v1alpha1.Culprit // of the group's stage, by node
 	pairs    []string                     // of nodes that are bad only together
@@ -100,7 +102,7 @@ type gating struct {
 
 func newGating(in *gateInput, key string) *gating {
 	g := &gating{in: in, key: key, off: markingOff(in), actions: gatingActions(&in.group.Spec.Gating), reasons: map[string]int{},
-		members: make(map[string]*Member, len(in.members)), outcomes: make(map[string]*outcome, len(in.outcomes))}
+		members: make(map[string]*decision.Member, len(in.members)), outcomes: make(map[string]*outcome, len(in.outcomes))}
 	for i := range in.members {
 		g.members[in.members[i].Name] = &in.members[i]
 	}
@@ -342,7 +344,7 @@ func (g *gating) cause(j *judged) (reason, message string) {
 
 // statement is what the group holds of the node now.
 func (g *gating) statement(j *judged, verdict v1alpha1.Verdict) statement {
-	s := statement{Verdict: verdict, Group: g.in.group.Namespace + "/" + g.in.group.Name, Run: g.in.run.ID, Time: *stamp(g.in.now),
+	s := statement{Verdict: verdict, Group: g.in.group.Namespace + "/" + g.in.group.Name, Run: g.in.run.ID, Time: *decision.Stamp(g.in.now),
 		NodeUID: string(j.node.UID), Actions: g.actions}
 	cn := g.in.commNodes[j.node.Name]
 	if a := cn.Spec.Run; a != nil {
@@ -358,7 +360,7 @@ func (g *gating) statement(j *judged, verdict v1alpha1.Verdict) statement {
 	}
 	if verdict == v1alpha1.VerdictFail {
 		reason, message := g.cause(j)
-		s.Reason, s.Message = shorten(reason, 64), shorten(message, statementMessageBytes)
+		s.Reason, s.Message = words.Shorten(reason, 64), words.Shorten(message, statementMessageBytes)
 		if j.culprit != nil {
 			s.Run = g.in.run.ID
 		}

@@ -17,16 +17,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // decideGating adds gating's part to the decision, once the rest of the status is known, and returns its events.
-func decideGating(d *Decision, s *Snapshot, in *runInput, outcomes []outcome, membersKnown bool, cfg *Config) []Event {
+func decideGating(d *Decision, s *Snapshot, in *runInput, outcomes []outcome, membersKnown bool, cfg *Config) []decision.Event {
 	g := gate(&gateInput{
 		now: s.Now, group: s.Group, nodes: s.Nodes, members: in.members, membersKnown: membersKnown, commNodes: in.commNodes,
 		run: d.Status.Run, outcomes: outcomes, span: d.Status.Span, privileged: cfg.PrivilegedNamespaces,
 	})
 	d.Status.Gating, d.Status.WouldGate, d.NodeMarks = g.status, g.wouldGate, g.marks
-	d.WakeAt = earlier(d.WakeAt, g.wakeAt)
+	d.WakeAt = decision.Earlier(d.WakeAt, g.wakeAt)
 	return g.events
 }
 
@@ -103,8 +105,8 @@ func (r *CommGroupReconciler) applyNodeMarks(ctx context.Context, s *Snapshot, d
 	if forbidden != nil && d.Status.Gating != nil {
 		// To fail here would try again at once, again and again; and a person is to see it in the status.
 		g := d.Status.Gating
-		g.Message = shorten(strings.TrimSpace(fmt.Sprintf("Nodes cannot be marked: %v. Bind the role commgroup-manager-gating to the manager (docs/gating.md). %s", forbidden, g.Message)), gatingMessageBytes)
-		d.WakeAt = earlier(d.WakeAt, s.Now.Add(forbiddenPause))
+		g.Message = words.Shorten(strings.TrimSpace(fmt.Sprintf("Nodes cannot be marked: %v. Bind the role commgroup-manager-gating to the manager (docs/gating.md). %s", forbidden, g.Message)), gatingMessageBytes)
+		d.WakeAt = decision.Earlier(d.WakeAt, s.Now.Add(forbiddenPause))
 	} else if forbidden != nil {
 		failed = append(failed, forbidden)
 	}
@@ -132,11 +134,11 @@ func (r *CommGroupReconciler) tellMarks(group *v1alpha1.CommGroup, done []*NodeM
 			}
 			names = append(names, m.Node.Name)
 			r.Recorder.Eventf(m.Node, group, kind.event, kind.reason, kind.action, "%s",
-				shorten(fmt.Sprintf("%s by CommGroup %s: %s", kind.verb, name, sentence(m.why)), 1000))
+				words.Shorten(fmt.Sprintf("%s by CommGroup %s: %s", kind.verb, name, words.Sentence(m.why)), 1000))
 		}
 		if len(names) > 0 {
 			r.Recorder.Eventf(group, nil, kind.event, kind.reason, kind.action, "%s",
-				shorten(fmt.Sprintf("%s: %s. %s: %s", kind.verb, someNames(names, 5), names[0], sentence(why)), 1000))
+				words.Shorten(fmt.Sprintf("%s: %s. %s: %s", kind.verb, words.SomeNames(names, 5), names[0], words.Sentence(why)), 1000))
 		}
 	}
 }
@@ -178,7 +180,7 @@ func (r *CommGroupReconciler) liftMarks(ctx context.Context, group *v1alpha1.Com
 	}
 	r.tellMarks(group, done)
 	if first != nil {
-		return fmt.Errorf("on nodes %s: %w", someNames(names, 3), first)
+		return fmt.Errorf("on nodes %s: %w", words.SomeNames(names, 3), first)
 	}
 	return nil
 }
@@ -271,7 +273,7 @@ func (m *MarkSweeper) Sweep(ctx context.Context) error {
 	// A conflict is someone who wrote the Node since: the next sweep sees what is left.
 	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil || apierrors.IsConflict(err) })
 	if len(errs) > 0 {
-		return fmt.Errorf("marks of groups that are gone, on %s: %w", counted(len(errs), "node"), errs[0])
+		return fmt.Errorf("marks of groups that are gone, on %s: %w", words.Counted(len(errs), "node"), errs[0])
 	}
 	return nil
 }

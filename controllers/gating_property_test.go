@@ -13,6 +13,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // TestGatingInvariants plays random histories of two groups on the same ten nodes: verdicts, reboots, replaced nodes and GPUs,
@@ -77,10 +79,10 @@ func randomGatingEvent(rng *rand.Rand, in *gateInput) {
 			in.exempt(i)
 		}
 	case 8:
-		if k := slices.IndexFunc(in.members, func(m Member) bool { return m.Name == node.Name }); k >= 0 && rng.IntN(2) == 0 {
+		if k := slices.IndexFunc(in.members, func(m decision.Member) bool { return m.Name == node.Name }); k >= 0 && rng.IntN(2) == 0 {
 			in.members = slices.Delete(slices.Clone(in.members), k, k+1)
 		} else if k < 0 {
-			in.members = append(in.members, Member{Name: node.Name, Node: node})
+			in.members = append(in.members, decision.Member{Name: node.Name, Node: node})
 		}
 	case 9:
 		in.run.Phase = []v1alpha1.RunPhase{v1alpha1.RunPhaseRunning, v1alpha1.RunPhaseFinished, v1alpha1.RunPhaseFinished}[rng.IntN(3)]
@@ -94,7 +96,7 @@ func randomGatingEvent(rng *rand.Rand, in *gateInput) {
 		node.Spec.Taints = slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool { return isMark(&t) })
 		delete(node.Labels, v1alpha1.LabelCommValidated)
 	case 14:
-		for _, key := range sortedKeys(node.Annotations) {
+		for _, key := range words.SortedKeys(node.Annotations) {
 			if strings.HasPrefix(key, v1alpha1.AnnotationGatingPrefix) && rng.IntN(2) == 0 {
 				node.Annotations[key] = "{"
 			}
@@ -139,7 +141,7 @@ func stepGatingAndCheck(t *testing.T, where string, in *gateInput, seen map[stri
 			passed := o.verdict == v1alpha1.VerdictPass && !o.stale && in.run.Phase == v1alpha1.RunPhaseFinished
 			s := statementsOf(before.Annotations)[key]
 			may := passed || exempt(before.Annotations) || s.NodeUID != string(before.UID) || in.group.Spec.Gating.Mode != v1alpha1.GatingEnforce || len(in.privileged) == 0 ||
-				!slices.ContainsFunc(in.members, func(m Member) bool { return m.Name == before.Name }) || gpusReplaced(s.GPUs, in.commNodes[before.Name], in.now)
+				!slices.ContainsFunc(in.members, func(m decision.Member) bool { return m.Name == before.Name }) || gpusReplaced(s.GPUs, in.commNodes[before.Name], in.now)
 			if !may {
 				t.Errorf("%s: node %s is no longer gated (%s) with %+v", where, m.Node.Name, m.why, o)
 			}

@@ -9,6 +9,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // The states of the circuit breaker (status.gating.breaker).
@@ -37,15 +39,15 @@ func (g *gating) status(open bool) *v1alpha1.GatingStatus {
 		parts = append(parts, g.breakerMessage())
 	}
 	if len(g.simulated) > 0 {
-		parts = append(parts, fmt.Sprintf("Failed in the simulator, and gating.simulated is Forbid: %s.", someNames(g.simulated, 3)))
+		parts = append(parts, fmt.Sprintf("Failed in the simulator, and gating.simulated is Forbid: %s.", words.SomeNames(g.simulated, 3)))
 	}
 	if len(g.pairs) > 0 {
-		parts = append(parts, fmt.Sprintf("Bad only together, so that neither node is gated for it: %s.", someNames(g.pairs, 2)))
+		parts = append(parts, fmt.Sprintf("Bad only together, so that neither node is gated for it: %s.", words.SomeNames(g.pairs, 2)))
 	}
 	if len(g.exempted) > 0 {
-		parts = append(parts, fmt.Sprintf("Failed and exempt by annotation: %s.", someNames(g.exempted, 3)))
+		parts = append(parts, fmt.Sprintf("Failed and exempt by annotation: %s.", words.SomeNames(g.exempted, 3)))
 	}
-	s.Message = shorten(strings.Join(parts, " "), gatingMessageBytes)
+	s.Message = words.Shorten(strings.Join(parts, " "), gatingMessageBytes)
 	return s
 }
 
@@ -53,7 +55,7 @@ func (g *gating) status(open bool) *v1alpha1.GatingStatus {
 func (g *gating) breakerMessage() string {
 	message := fmt.Sprintf("%d of %d members failed at once and gating.maxPercent (%d) allows %d: %s. No further node is marked.",
 		len(g.failed), len(g.in.members), ptr.Deref(g.in.group.Spec.Gating.MaxPercent, defaultGatingMaxPercent), g.limit(),
-		someNames(g.failed, 3))
+		words.SomeNames(g.failed, 3))
 	if reason, n := commonest(g.reasons); n > 0 {
 		message += fmt.Sprintf(" %s on %d.", reason, n)
 	}
@@ -62,7 +64,7 @@ func (g *gating) breakerMessage() string {
 
 // commonest is the reason that most nodes have; of equals the first by name.
 func commonest(reasons map[string]int) (string, int) {
-	names := sortedKeys(reasons)
+	names := words.SortedKeys(reasons)
 	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(reasons[b], reasons[a]) })
 	if len(names) == 0 {
 		return "", 0
@@ -71,7 +73,7 @@ func commonest(reasons map[string]int) (string, int) {
 }
 
 // breakerEvents tell of the breaker's changes, once each.
-func (g *gating) breakerEvents(now *v1alpha1.GatingStatus) []Event {
+func (g *gating) breakerEvents(now *v1alpha1.GatingStatus) []decision.Event {
 	before := breakerClosed
 	if s := g.in.group.Status.Gating; s != nil {
 		before = cmp.Or(s.Breaker, breakerClosed)
@@ -80,8 +82,8 @@ func (g *gating) breakerEvents(now *v1alpha1.GatingStatus) []Event {
 	case before == now.Breaker:
 		return nil
 	case now.Breaker == breakerOpen:
-		return []Event{{Warning: true, Reason: v1alpha1.ReasonBreakerOpen, Action: "StopGating", Note: shorten(g.breakerMessage(), 1000)}}
+		return []decision.Event{{Warning: true, Reason: v1alpha1.ReasonBreakerOpen, Action: "StopGating", Note: words.Shorten(g.breakerMessage(), 1000)}}
 	}
-	return []Event{{Reason: v1alpha1.ReasonBreakerClosed, Action: "ResumeGating",
+	return []decision.Event{{Reason: v1alpha1.ReasonBreakerClosed, Action: "ResumeGating",
 		Note: fmt.Sprintf("%d of %d members are failed, which gating.maxPercent allows: nodes are marked again.", len(g.failed), len(g.in.members))}}
 }

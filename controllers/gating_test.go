@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
 )
 
 // gateWorld is ten members that passed a finished run in a group that may mark nodes; n0 is the one under test. Two of ten
@@ -31,7 +32,7 @@ func gateWorld() *gateInput {
 			Run: &v1alpha1.RunAssignment{ID: "1-1", Generation: 1, Number: 1, Platform: platformOf(facts)}},
 			Status: v1alpha1.CommNodeStatus{Facts: facts, Run: &v1alpha1.NodeRunStatus{ID: "1-1", Generation: 1, Phase: v1alpha1.NodeRunFinished, BootID: "boot-1"}}}
 		in.commNodes[node.Name] = cn
-		in.members = append(in.members, Member{Name: node.Name, UID: string(node.UID), Node: node})
+		in.members = append(in.members, decision.Member{Name: node.Name, UID: string(node.UID), Node: node})
 		in.outcomes = append(in.outcomes, outcome{node: node.Name, phase: nodeDone, report: cn.Status.Run})
 		in.result(i, v1alpha1.VerdictPass, v1alpha1.ReasonAllPassed)
 	}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // A CommGroup carries no finalizer (docs/decisions/0016-no-finalizer.md): without a manager, as after an uninstall, nobody would
@@ -156,7 +157,7 @@ func markersNamed(nodes []corev1.Node, name string) []string {
 			}
 		}
 	}
-	return sortedKeys(found)
+	return words.SortedKeys(found)
 }
 
 // labelledFor selects what may be of a group of the name: labels hold a long name cut short, so that isOf has to tell.

@@ -12,6 +12,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 var (
@@ -67,7 +69,7 @@ func testNodes(n int) []corev1.Node {
 
 func testFacts(now time.Time) *v1alpha1.NodeFacts {
 	return &v1alpha1.NodeFacts{
-		ObservedTime: *stamp(now), ValidForSeconds: 600, Origin: v1alpha1.OriginHardware, KernelRelease: "6.8.0",
+		ObservedTime: *decision.Stamp(now), ValidForSeconds: 600, Origin: v1alpha1.OriginHardware, KernelRelease: "6.8.0",
 		Driver:   v1alpha1.DriverFacts{Kind: "DKMS", Version: "6.14.5"},
 		ROCm:     v1alpha1.ROCmFacts{State: "Found", Version: "7.0.2"},
 		GPUModel: "MI300X", GFXTarget: "gfx942", GPUCount: 8, DeviceCount: 8, Partition: "SPX/NPS1",
@@ -88,7 +90,7 @@ func testGPUs(n int) []v1alpha1.GPUFacts {
 // testReport is an agent's report that covers the plan.
 func testReport(run *v1alpha1.RunAssignment, verdict v1alpha1.Verdict, busBWMBps int64, now time.Time) *v1alpha1.NodeRunStatus {
 	r := &v1alpha1.NodeRunStatus{
-		ID: run.ID, Generation: run.Generation, Phase: v1alpha1.NodeRunFinished, StartTime: *stamp(now), FinishTime: stamp(now),
+		ID: run.ID, Generation: run.Generation, Phase: v1alpha1.NodeRunFinished, StartTime: *decision.Stamp(now), FinishTime: decision.Stamp(now),
 		Verdict: verdict, Reason: v1alpha1.ReasonAllPassed, Message: "as reported",
 		Library:     &v1alpha1.LibraryFacts{Flavor: "rcclx-dev", Version: "2.28.3", BuildHash: "abc"},
 		Environment: []v1alpha1.EnvVar{{Name: "RCCL_ENABLE_DDA_ALLREDUCE", Value: "1"}, {Name: "HSA_NO_SCRATCH_RECLAIM", Value: "1"}},
@@ -123,7 +125,7 @@ type world struct {
 	commNodes map[string]*v1alpha1.CommNode // by object name
 	pods      map[string]*corev1.Pod
 	configMap *corev1.ConfigMap
-	events    []Event
+	events    []decision.Event
 	decided   Decision
 	changes   map[string]int // how often a node was changed, by its name
 	// holders are other pods that hold GPUs of a node; others and claims are what other groups run; looks counts the look-ups.
@@ -139,10 +141,10 @@ func newWorld(group *v1alpha1.CommGroup, nodes []corev1.Node) *world {
 
 func (w *world) snapshot() *Snapshot {
 	s := &Snapshot{Now: w.now, Group: w.group, Nodes: w.nodes, ConfigMap: w.configMap, ConfigMapCertain: true, OtherRunPods: w.others, Claims: w.claims}
-	for _, name := range sortedKeys(w.commNodes) {
+	for _, name := range words.SortedKeys(w.commNodes) {
 		s.CommNodes = append(s.CommNodes, *w.commNodes[name])
 	}
-	for _, name := range sortedKeys(w.pods) {
+	for _, name := range words.SortedKeys(w.pods) {
 		s.RunPods = append(s.RunPods, *w.pods[name])
 	}
 	return s
@@ -164,7 +166,7 @@ func (w *world) step() Decision {
 		if pod := w.pods[name]; pod.Spec.NodeName == "" || !podAlive(pod) {
 			delete(w.pods, name)
 		} else if pod.DeletionTimestamp.IsZero() {
-			pod.DeletionTimestamp = stamp(w.now)
+			pod.DeletionTimestamp = decision.Stamp(w.now)
 		}
 	}
 	for _, name := range d.DeleteCommNodes {
@@ -175,13 +177,13 @@ func (w *world) step() Decision {
 		if old := w.commNodes[next.Name]; old != nil {
 			next.Status = old.Status
 		} else {
-			next.UID, next.CreationTimestamp = types.UID("uid-cn-"+next.Name), *stamp(w.now)
+			next.UID, next.CreationTimestamp = types.UID("uid-cn-"+next.Name), *decision.Stamp(w.now)
 		}
 		w.commNodes[next.Name] = next
 	}
 	for _, pod := range d.CreatePods {
 		if w.pods[pod.Name] == nil {
-			pod.CreationTimestamp = *stamp(w.now)
+			pod.CreationTimestamp = *decision.Stamp(w.now)
 			pod.Status.Phase = corev1.PodPending
 			w.pods[pod.Name] = pod
 		}
@@ -229,7 +231,7 @@ func startPod(pod *corev1.Pod, node string, now time.Time) {
 	pod.Spec.NodeName = node
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "ranks", State: corev1.ContainerState{
-		Running: &corev1.ContainerStateRunning{StartedAt: *stamp(now)}}}}
+		Running: &corev1.ContainerStateRunning{StartedAt: *decision.Stamp(now)}}}}
 }
 
 func endPod(pod *corev1.Pod, code int32, now time.Time) {
@@ -238,7 +240,7 @@ func endPod(pod *corev1.Pod, code int32, now time.Time) {
 		pod.Status.Phase = corev1.PodFailed
 	}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "ranks", State: corev1.ContainerState{
-		Terminated: &corev1.ContainerStateTerminated{ExitCode: code, FinishedAt: *stamp(now), StartedAt: *stamp(now)}}}}
+		Terminated: &corev1.ContainerStateTerminated{ExitCode: code, FinishedAt: *decision.Stamp(now), StartedAt: *decision.Stamp(now)}}}}
 }
 
 // runAll lets every node pass, with the given bus bandwidths by rank order; the last one repeats.

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 const (
@@ -37,24 +39,24 @@ func withRun(history []v1alpha1.RunSummary, one v1alpha1.RunSummary) []v1alpha1.
 
 // summaryOf is what the history keeps of a run that is over. The status is that of its end.
 func summaryOf(run *v1alpha1.GroupRunStatus, status *v1alpha1.CommGroupStatus, reason, baselineKey string, heldSeconds int64) v1alpha1.RunSummary {
-	out := v1alpha1.RunSummary{ID: run.ID, Trigger: run.Trigger, Verdict: run.Verdict, Reason: shorten(reason, 64),
+	out := v1alpha1.RunSummary{ID: run.ID, Trigger: run.Trigger, Verdict: run.Verdict, Reason: words.Shorten(reason, 64),
 		StartTime: run.StartTime, FinishTime: run.FinishTime, GPUMinutes: (heldSeconds + 59) / 60}
 	if run.Phase == v1alpha1.RunPhaseAborted {
 		return out
 	}
 	out.Members = status.Members.Summary
-	out.BaselineKey = shorten(baselineKey, maxBaselineKey)
+	out.BaselineKey = words.Shorten(baselineKey, maxBaselineKey)
 	if h := status.Headline; h != nil {
 		mbps := h.BusBandwidthMBps
 		key := seriesKey{h.Variant, h.Collective, h.Datatype, h.Placement}
-		out.BusBandwidthMBps, out.Headline = &mbps, shorten(fmt.Sprintf("%s %d B", key.String(), h.SizeBytes), 160)
+		out.BusBandwidthMBps, out.Headline = &mbps, words.Shorten(fmt.Sprintf("%s %d B", key.String(), h.SizeBytes), 160)
 	}
 	if mbps := groupHeadline(spanResultsOf(status.Span, run)); mbps > 0 {
 		out.GroupBusBandwidthMBps = &mbps
 	}
 	if len(status.Culprits) > 0 {
 		c := &status.Culprits[0]
-		out.Culprit = shorten(cmp.Or(c.Node, c.Name), 253)
+		out.Culprit = words.Shorten(cmp.Or(c.Node, c.Name), 253)
 	}
 	return out
 }
@@ -150,7 +152,7 @@ func groupHeldSeconds(run *v1alpha1.GroupRunStatus, span *v1alpha1.SpanStatus, i
 		t := &span.Tests[i]
 		end := t.StartTime.Time
 		if t.Seconds != nil {
-			end = end.Add(seconds(*t.Seconds))
+			end = end.Add(decision.Seconds(*t.Seconds))
 		}
 		if end.After(last) {
 			last = end

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
 )
 
 // pastRuns are runs of one baseline key, the newest first, with these bandwidths in MB/s; zero: not measured.
@@ -20,7 +21,7 @@ func pastRuns(mbps ...int64) []v1alpha1.RunSummary {
 	for i, v := range mbps {
 		number := len(mbps) - i
 		out[i] = v1alpha1.RunSummary{ID: fmt.Sprintf("1-%d", number), Trigger: triggerScheduled, Verdict: v1alpha1.VerdictPass,
-			Members: "4/4", BaselineKey: "ROCm 7", Headline: "AllReduce", GPUMinutes: 40, FinishTime: stamp(testNow.Add(-time.Duration(i+1) * 24 * time.Hour))}
+			Members: "4/4", BaselineKey: "ROCm 7", Headline: "AllReduce", GPUMinutes: 40, FinishTime: decision.Stamp(testNow.Add(-time.Duration(i+1) * 24 * time.Hour))}
 		if v > 0 {
 			out[i].BusBandwidthMBps = &v
 		}
@@ -111,7 +112,7 @@ func TestHistoryOfRuns(t *testing.T) {
 	for _, n := range w.nodes {
 		cn := w.commNode(n.Name)
 		cn.Status.Run = testReport(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
-		cn.Status.Run.StartTime = *stamp(w.now.Add(-150 * time.Second))
+		cn.Status.Run.StartTime = *decision.Stamp(w.now.Add(-150 * time.Second))
 		endPod(w.podOn(n.Name), 0, w.now)
 	}
 	lost := w.group.Status.DeepCopy() // the write of this reconcile's status
@@ -155,9 +156,9 @@ func TestHeldSeconds(t *testing.T) {
 			endPod(p, 0, testNow.Add(ended))
 		}
 		if started != 0 {
-			s := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: *stamp(testNow.Add(started))}}
+			s := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: *decision.Stamp(testNow.Add(started))}}
 			if ended > 0 {
-				s = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{StartedAt: *stamp(testNow.Add(started)), FinishedAt: *stamp(testNow.Add(ended))}}
+				s = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{StartedAt: *decision.Stamp(testNow.Add(started)), FinishedAt: *decision.Stamp(testNow.Add(ended))}}
 			}
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "ranks", State: s}}
 		}
@@ -171,13 +172,13 @@ func TestHeldSeconds(t *testing.T) {
 		return cn
 	}
 	report := func(seconds int) *v1alpha1.NodeRunStatus {
-		return &v1alpha1.NodeRunStatus{StartTime: *stamp(testNow), FinishTime: stamp(testNow.Add(time.Duration(seconds) * time.Second))}
+		return &v1alpha1.NodeRunStatus{StartTime: *decision.Stamp(testNow), FinishTime: decision.Stamp(testNow.Add(time.Duration(seconds) * time.Second))}
 	}
 	// evicted is a pod that is kept for its log and does not say when it ended.
 	evicted := pod(-time.Hour, 0)
 	evicted.Status.Phase = corev1.PodFailed
 	span := &v1alpha1.SpanStatus{RunID: run.ID, Present: 2, Tests: []v1alpha1.SpanTest{
-		{ID: "group-1", StartTime: *stamp(testNow), Seconds: ptr.To(int32(30))}, {ID: "group-2", StartTime: *stamp(testNow.Add(50 * time.Second)), Seconds: ptr.To(int32(10))}}}
+		{ID: "group-1", StartTime: *decision.Stamp(testNow), Seconds: ptr.To(int32(30))}, {ID: "group-2", StartTime: *decision.Stamp(testNow.Add(50 * time.Second)), Seconds: ptr.To(int32(10))}}}
 	for name, tc := range map[string]struct {
 		node          *v1alpha1.CommNode
 		pod, groupPod *corev1.Pod

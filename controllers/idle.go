@@ -14,6 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 const (
@@ -176,7 +178,7 @@ func (r *CommGroupReconciler) gatherOthers(ctx context.Context, s *Snapshot) err
 
 // needsLook says whether only a look at the node's pods tells that no other holds GPUs there. Where the run takes all of the
 // node's GPUs, the scheduler finds a place only once they are free.
-func needsLook(m *Member, spec *v1alpha1.CommGroupSpec) bool {
+func needsLook(m *decision.Member, spec *v1alpha1.CommGroupSpec) bool {
 	return spec.Run.Nodes == v1alpha1.NodeUseIdle && m != nil && m.AllocatableGPUs > int64(spec.RanksPerNode)
 }
 
@@ -185,7 +187,7 @@ func (n *nodeState) stepFree(in runInput) {
 	spec := &in.group.Spec
 	if other := in.others.onNode(n.name); other != "" {
 		// Others' runs end by their own deadlines, which may be as long as this group's.
-		n.waitFor(in, seconds(spec.Run.NodeDeadlineSeconds)+seconds(spec.Run.StartDeadlineSeconds),
+		n.waitFor(in, decision.Seconds(spec.Run.NodeDeadlineSeconds)+decision.Seconds(spec.Run.StartDeadlineSeconds),
 			"one run at a time is on a node, and there is "+other)
 		return
 	}
@@ -203,13 +205,13 @@ func (n *nodeState) stepFree(in runInput) {
 	case holders == "":
 		n.wantsPod = true
 	default:
-		n.waitFor(in, seconds(spec.Run.StartDeadlineSeconds), "run.nodes is Idle, and GPUs there are held by "+holders)
+		n.waitFor(in, decision.Seconds(spec.Run.StartDeadlineSeconds), "run.nodes is Idle, and GPUs there are held by "+holders)
 	}
 }
 
 // waitFor notes for whom the node's run waits, and since when; past the limit the node's part ends.
 func (n *nodeState) waitFor(in runInput, limit time.Duration, why string) {
-	since := *stamp(in.now)
+	since := *decision.Stamp(in.now)
 	if a := assignmentOf(n.commNode); a != nil && a.Waiting != nil {
 		since = a.Waiting.Since
 	}
@@ -219,8 +221,8 @@ func (n *nodeState) waitFor(in runInput, limit time.Duration, why string) {
 			n.name, int64(limit/time.Second), why)
 		return
 	}
-	n.waiting = &v1alpha1.RunWait{Reason: v1alpha1.ReasonNodeBusy, Message: shorten(why, 512), Since: since}
-	n.wakeAt = earlier(in.now.Add(busyPoll), deadline)
+	n.waiting = &v1alpha1.RunWait{Reason: v1alpha1.ReasonNodeBusy, Message: words.Shorten(why, 512), Since: since}
+	n.wakeAt = decision.Earlier(in.now.Add(busyPoll), deadline)
 }
 
 // chooseLooks are the nodes to look at now, at most so many: first those that were not looked at yet, then the others in turn. The
@@ -302,10 +304,10 @@ func gpuHolders(pods []corev1.Pod, resource string, group *v1alpha1.CommGroup) s
 	slices.Sort(names)
 	parts := make([]string, 0, 2)
 	if len(names) > 0 {
-		parts = append(parts, someNames(names, 3))
+		parts = append(parts, words.SomeNames(names, 3))
 	}
 	if others > 0 {
-		parts = append(parts, fmt.Sprintf("%s%s (%d)", counted(others, "pod"), ofOtherNamespace, othersGPUs))
+		parts = append(parts, fmt.Sprintf("%s%s (%d)", words.Counted(others, "pod"), ofOtherNamespace, othersGPUs))
 	}
 	return strings.Join(parts, " and ")
 }
@@ -323,7 +325,7 @@ func heldUp(nodes []nodeState) string {
 	if len(names) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" Waiting for others: %s: %s", someNames(names, 3), sentence(strings.TrimSpace(first)))
+	return fmt.Sprintf(" Waiting for others: %s: %s", words.SomeNames(names, 3), words.Sentence(strings.TrimSpace(first)))
 }
 
 // admitGroupPods keeps the pods of the group's stage back while others have their nodes: all of them while another run is on any,
@@ -337,11 +339,11 @@ func (st *runState) admitGroupPods(in runInput) {
 	poll := in.now.Add(busyPoll)
 	for _, name := range wanted {
 		if in.others.before(name) != "" {
-			st.span.wakeAt = earlier(st.span.wakeAt, poll)
+			st.span.wakeAt = decision.Earlier(st.span.wakeAt, poll)
 			return
 		}
 	}
-	members := make(map[string]*Member, len(in.members))
+	members := make(map[string]*decision.Member, len(in.members))
 	for i := range in.members {
 		members[in.members[i].Name] = &in.members[i]
 	}
@@ -355,7 +357,7 @@ func (st *runState) admitGroupPods(in runInput) {
 		if !looked {
 			unknown = append(unknown, name)
 		}
-		st.span.wakeAt = earlier(st.span.wakeAt, poll)
+		st.span.wakeAt = decision.Earlier(st.span.wakeAt, poll)
 	}
 	if in.looked == nil {
 		st.lookAt = append(st.lookAt, inTurn(unknown, maxLooks-len(st.lookAt), in.now)...)
@@ -378,7 +380,7 @@ func (g *groupStage) awaitOthers() bool {
 		return false
 	}
 	if g.span.StageStartTime == nil {
-		g.span.StageStartTime = stamp(g.in.now) // by the manager's clock: the wait begins
+		g.span.StageStartTime = decision.Stamp(g.in.now) // by the manager's clock: the wait begins
 	}
 	why = fmt.Sprintf("one run at a time is on a node, and on %s there is %s", node, why)
 	deadline := g.span.StageStartTime.Add(time.Duration(groupPodSeconds(&g.in.group.Spec)) * time.Second)
@@ -386,8 +388,8 @@ func (g *groupStage) awaitOthers() bool {
 		g.end(v1alpha1.VerdictSkipped, v1alpha1.ReasonNodeBusy, "The group's stage found no time when all its nodes were free: "+why+". Run it again when they are.")
 		return true
 	}
-	g.span.Message = shorten("The group's stage waits: "+why+".", 1024)
-	g.wake(earlier(g.in.now.Add(busyPoll), deadline))
+	g.span.Message = words.Shorten("The group's stage waits: "+why+".", 1024)
+	g.wake(decision.Earlier(g.in.now.Add(busyPoll), deadline))
 	return true
 }
 

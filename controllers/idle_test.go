@@ -14,6 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 func gpuContainer(gpus string) corev1.Container {
@@ -108,7 +110,7 @@ func TestBusyNode(t *testing.T) {
 	w.reportFacts()
 	w.settle()
 	if w.podOn(busy) != nil || w.podOn(free) == nil {
-		t.Fatalf("pods %v", sortedKeys(w.pods))
+		t.Fatalf("pods %v", words.SortedKeys(w.pods))
 	}
 	a := w.commNode(busy).Spec.Run
 	if a.Waiting == nil || a.Waiting.Reason != v1alpha1.ReasonNodeBusy || !strings.Contains(a.Waiting.Message, "prod/train-0 (2)") {
@@ -151,7 +153,7 @@ func TestBusyNode(t *testing.T) {
 	w.reportFacts()
 	w.settle()
 	if run := w.group.Status.Run; run.Number != 2 || run.Trigger != triggerNodesChanged || w.podOn(busy) == nil {
-		t.Errorf("run %+v, pods %v", run, sortedKeys(w.pods))
+		t.Errorf("run %+v, pods %v", run, words.SortedKeys(w.pods))
 	}
 }
 
@@ -167,7 +169,7 @@ func TestNodeGetsFree(t *testing.T) {
 	w.now = w.now.Add(busyPoll)
 	w.settle()
 	if a := w.commNode(node).Spec.Run; w.podOn(node) == nil || a.Waiting != nil {
-		t.Errorf("waiting %+v, pods %v", a.Waiting, sortedKeys(w.pods))
+		t.Errorf("waiting %+v, pods %v", a.Waiting, words.SortedKeys(w.pods))
 	}
 }
 
@@ -251,7 +253,7 @@ func TestOneRunANode(t *testing.T) {
 			w.reportFacts()
 			w.settle()
 			if w.podOn(taken) != nil || w.podOn(free) == nil {
-				t.Fatalf("pods %v", sortedKeys(w.pods))
+				t.Fatalf("pods %v", words.SortedKeys(w.pods))
 			}
 			if a := w.commNode(taken).Spec.Run; a.Waiting == nil || !strings.Contains(a.Waiting.Message, "team/h") {
 				t.Fatalf("waiting %+v", a.Waiting)
@@ -278,7 +280,7 @@ func TestPodsThatBarNobody(t *testing.T) {
 		"queued": func(p *corev1.Pod) {
 			p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "kueue.x-k8s.io/admission"}}
 		},
-		"stuck": func(p *corev1.Pod) { p.DeletionTimestamp = stamp(testNow.Add(-time.Hour)) },
+		"stuck": func(p *corev1.Pod) { p.DeletionTimestamp = decision.Stamp(testNow.Add(-time.Hour)) },
 	} {
 		pod := runPodOfOther("a")
 		change(&pod)
@@ -295,7 +297,7 @@ func TestClaimOrder(t *testing.T) {
 		g := testGroup()
 		g.UID = uid
 		g.Status.Run = &v1alpha1.GroupRunStatus{ID: "1-1", Phase: v1alpha1.RunPhaseRunning}
-		g.Status.Span = &v1alpha1.SpanStatus{RunID: "1-1", Stage: stage, StageStartTime: stamp(since)}
+		g.Status.Span = &v1alpha1.SpanStatus{RunID: "1-1", Stage: stage, StageStartTime: decision.Stamp(since)}
 		return g
 	}
 	const waiting, working = v1alpha1.StageWaitingForMembers, v1alpha1.StageGroup
@@ -358,7 +360,7 @@ func TestGroupStageAwaitsOthers(t *testing.T) {
 	w.pods = map[string]*corev1.Pod{}
 	w.settle()
 	if len(w.pods) != 0 {
-		t.Fatalf("pods %v beside the other group's", sortedKeys(w.pods))
+		t.Fatalf("pods %v beside the other group's", words.SortedKeys(w.pods))
 	}
 	if got := w.decided.WakeAt; got.IsZero() || got.After(w.now.Add(busyPoll)) {
 		t.Errorf("looks again at %s, now is %s", got, w.now)
@@ -366,11 +368,11 @@ func TestGroupStageAwaitsOthers(t *testing.T) {
 	w.claims[0].Since = span.StageStartTime.Add(time.Second)
 	w.settle()
 	if len(w.pods) != 3 {
-		t.Fatalf("pods %v though the other came later", sortedKeys(w.pods))
+		t.Fatalf("pods %v though the other came later", words.SortedKeys(w.pods))
 	}
 	w.pods = map[string]*corev1.Pod{}
 	w.claims[0].Since = span.StageStartTime.Add(-time.Second)
-	w.now = w.now.Add(seconds(group.Spec.Run.MembersDeadlineSeconds))
+	w.now = w.now.Add(decision.Seconds(group.Spec.Run.MembersDeadlineSeconds))
 	w.reportFacts()
 	w.settle()
 	if span = w.group.Status.Span; span.Stage != v1alpha1.StageEnded || span.Verdict != v1alpha1.VerdictSkipped || span.Reason != v1alpha1.ReasonNodeBusy || len(span.Culprits) > 0 {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 const (
@@ -41,7 +42,7 @@ func (c census) add(property, value, node string) {
 		values = map[string][]string{}
 		c[property] = values
 	}
-	value = shorten(cmp.Or(value, unknownValue), 128)
+	value = words.Shorten(cmp.Or(value, unknownValue), 128)
 	values[value] = append(values[value], node)
 }
 
@@ -144,7 +145,7 @@ func inventory(c census) []v1alpha1.InventoryItem {
 
 // valuesByCount are the values, the most frequent first; of equals, the one that sorts first.
 func valuesByCount(values map[string][]string) []string {
-	keys := sortedKeys(values)
+	keys := words.SortedKeys(values)
 	slices.SortStableFunc(keys, func(a, b string) int { return cmp.Compare(len(values[b]), len(values[a])) })
 	return keys
 }

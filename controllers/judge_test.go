@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
 )
 
 func TestGroupVerdict(t *testing.T) {
@@ -273,7 +274,7 @@ func TestTailHazardIsPublished(t *testing.T) {
 	if got := w.configMap.Data; got["RCCL_LOW_PRECISION_ENABLE"] != "0" || !strings.HasPrefix(got["rccl.conf"], "# FP8 gave wrong elements with AllReduce") {
 		t.Errorf("%v", got)
 	}
-	if !slices.ContainsFunc(w.events, func(e Event) bool { return e.Warning && e.Reason == v1alpha1.ReasonTailHazard }) {
+	if !slices.ContainsFunc(w.events, func(e decision.Event) bool { return e.Warning && e.Reason == v1alpha1.ReasonTailHazard }) {
 		t.Errorf("no warning among the events %+v", w.events)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // maxKeptPods bounds the ended pods of one group that are kept for their logs.
@@ -43,7 +44,7 @@ func withoutKept(remove []string, state *runState, outcomes []outcome, in runInp
 	}
 	var kept []candidate
 	collect := func(pods map[string][]*corev1.Pod, class func(node string) (int, bool)) {
-		for _, node := range sortedKeys(pods) {
+		for _, node := range words.SortedKeys(pods) {
 			pod := podOfRun(pods[node], run.ID)
 			if pod == nil || podAlive(pod) || !going[pod.Name] {
 				continue

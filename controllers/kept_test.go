@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
 )
 
 // failedRun is a world whose first run is over with these verdicts by rank order; the last one repeats.
@@ -98,7 +99,7 @@ func TestNoPodIsKeptThatStillRuns(t *testing.T) {
 	w.settle()
 	startPod(w.podOn("n00000"), "n00000", w.now)
 	w.settle()
-	w.now = w.now.Add(seconds(group.Spec.Run.NodeDeadlineSeconds) + time.Second)
+	w.now = w.now.Add(decision.Seconds(group.Spec.Run.NodeDeadlineSeconds) + time.Second)
 	w.settle()
 	w.settle()
 	if pod := w.podOn("n00000"); pod == nil || pod.DeletionTimestamp.IsZero() {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/rcclx/compat"
 )
 
@@ -58,7 +59,7 @@ func labelMismatch(f *v1alpha1.NodeFacts, labels map[string]string) string {
 	}
 	single := f.GPUModel != unknownValue && f.GPUModel != "mixed" && f.GPUModel != ""
 	ids := values["device-id"]
-	for _, id := range sortedKeys(ids) {
+	for _, id := range words.SortedKeys(ids) {
 		if model := compat.ModelOfDeviceID(id); single && model != "" && !sameModel(model, f.GPUModel) {
 			return fmt.Sprintf("label device-id says %s (%s) and KFD shows %s", id, model, f.GPUModel)
 		}
@@ -67,11 +68,11 @@ func labelMismatch(f *v1alpha1.NodeFacts, labels map[string]string) string {
 		for id, count := range ids {
 			// In a partition mode some versions count GPUs, others devices.
 			if count > 0 && f.DeviceCount > 0 && gpusCertain(f) && count != int(f.GPUCount) && count != int(f.DeviceCount) {
-				return fmt.Sprintf("label device-id.%s counts %d and KFD shows %s", id, count, counted(int(f.DeviceCount), "device"))
+				return fmt.Sprintf("label device-id.%s counts %d and KFD shows %s", id, count, words.Counted(int(f.DeviceCount), "device"))
 			}
 		}
 	}
-	for _, name := range sortedKeys(values["product-name"]) {
+	for _, name := range words.SortedKeys(values["product-name"]) {
 		if single && !sameModel(name, f.GPUModel) {
 			return fmt.Sprintf("label product-name says %s and KFD shows %s", name, f.GPUModel)
 		}

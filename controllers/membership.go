@@ -13,22 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
-
-// Member is one node of a group, with its share of the ranks.
-type Member struct {
-	Name string
-	UID  string
-	// AllocatableGPUs of the resource that the group asks for.
-	AllocatableGPUs int64
-	Ranks           v1alpha1.RankRange
-	// Node is what the API has of it; nil in tests that need none.
-	Node *corev1.Node
-}
 
 // selectMembers returns the group's nodes in rank order: by region and zone, then by name, so that neighbours in the
 // network are neighbours in rank.
-func selectMembers(spec *v1alpha1.CommGroupSpec, nodes []corev1.Node) ([]Member, error) {
+func selectMembers(spec *v1alpha1.CommGroupSpec, nodes []corev1.Node) ([]decision.Member, error) {
 	selector := labels.Nothing()
 	if spec.Members.NodeSelector != nil {
 		s, err := metav1.LabelSelectorAsSelector(spec.Members.NodeSelector)
@@ -66,11 +57,11 @@ func selectMembers(spec *v1alpha1.CommGroupSpec, nodes []corev1.Node) ([]Member,
 		chosen = chosen[:*limit]
 	}
 	resource := corev1.ResourceName(gpuResource(spec))
-	members := make([]Member, len(chosen))
+	members := make([]decision.Member, len(chosen))
 	world := int32(len(chosen)) * spec.RanksPerNode
 	for i, node := range chosen {
 		gpus := node.Status.Allocatable[resource]
-		members[i] = Member{
+		members[i] = decision.Member{
 			Name:            node.Name,
 			UID:             string(node.UID),
 			AllocatableGPUs: gpus.Value(),
@@ -92,7 +83,7 @@ func rankRange(index, count, world int32) v1alpha1.RankRange {
 }
 
 // membersHash identifies a set of nodes in rank order. A node that was deleted and made again is another node.
-func membersHash(members []Member) string {
+func membersHash(members []decision.Member) string {
 	h := sha256.New()
 	for _, m := range members {
 		h.Write([]byte(m.Name))
@@ -108,7 +99,7 @@ func gpuResource(spec *v1alpha1.CommGroupSpec) string {
 }
 
 // nodesWithoutGPUs names the members that cannot hold a run pod: too few allocatable GPUs.
-func nodesWithoutGPUs(members []Member, ranksPerNode int32) []string {
+func nodesWithoutGPUs(members []decision.Member, ranksPerNode int32) []string {
 	var names []string
 	for _, m := range members {
 		if m.AllocatableGPUs < int64(ranksPerNode) {
@@ -118,7 +109,7 @@ func nodesWithoutGPUs(members []Member, ranksPerNode int32) []string {
 	return names
 }
 
-func mostGPUs(members []Member) int64 {
+func mostGPUs(members []decision.Member) int64 {
 	var most int64
 	for i := range members {
 		most = max(most, members[i].AllocatableGPUs)
@@ -145,21 +136,5 @@ func unknownNames(spec *v1alpha1.CommGroupSpec, nodes []corev1.Node) string {
 	if len(unknown) == 0 {
 		return ""
 	}
-	return " No node has the name " + someNames(unknown, 5) + " (members.nodeNames)."
-}
-
-// counted is a number with its word: "1 node", "4 nodes".
-func counted(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return fmt.Sprintf("%d %ss", n, word)
-}
-
-// someNames joins at most limit names and counts the rest.
-func someNames(names []string, limit int) string {
-	if len(names) <= limit {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:limit], ", "), len(names)-limit)
+	return " No node has the name " + words.SomeNames(unknown, 5) + " (members.nodeNames)."
 }

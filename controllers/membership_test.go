@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
 )
 
 func TestSelectMembers(t *testing.T) {
@@ -20,7 +21,7 @@ func TestSelectMembers(t *testing.T) {
 	nodes := []corev1.Node{testNode("c", zone("a")), testNode("a", zone("b")), testNode("b", zone("a")), testNode("d", zone("b"))}
 	nodes[3].Labels["gpu"] = "no"
 	leaving := testNode("e", zone("a"))
-	leaving.DeletionTimestamp = stamp(testNow)
+	leaving.DeletionTimestamp = decision.Stamp(testNow)
 	nodes = append(nodes, leaving)
 	for name, tc := range map[string]struct {
 		members v1alpha1.MembersSpec
@@ -55,8 +56,8 @@ func TestSelectMembers(t *testing.T) {
 }
 
 func TestMembersHashSeesARemadeNode(t *testing.T) {
-	a := []Member{{Name: "a", UID: "1"}, {Name: "b", UID: "2"}}
-	b := []Member{{Name: "a", UID: "1"}, {Name: "b", UID: "3"}}
+	a := []decision.Member{{Name: "a", UID: "1"}, {Name: "b", UID: "2"}}
+	b := []decision.Member{{Name: "a", UID: "1"}, {Name: "b", UID: "3"}}
 	if membersHash(a) == membersHash(b) || membersHash(a) != membersHash(slices.Clone(a)) {
 		t.Error("the hash does not tell one Node object from another")
 	}
@@ -85,10 +86,10 @@ func TestPlan(t *testing.T) {
 }
 
 func TestAcceptance(t *testing.T) {
-	one := []Member{{Name: "a", AllocatableGPUs: 8}}
+	one := []decision.Member{{Name: "a", AllocatableGPUs: 8}}
 	for name, tc := range map[string]struct {
 		change  func(*v1alpha1.CommGroupSpec)
-		members []Member
+		members []decision.Member
 		image   string
 		reason  string
 	}{
@@ -96,8 +97,8 @@ func TestAcceptance(t *testing.T) {
 		"none":         {nil, nil, "i", v1alpha1.ReasonNoNodesMatched},
 		"few":          {func(s *v1alpha1.CommGroupSpec) { s.Members.MinMembers = 2 }, one, "i", v1alpha1.ReasonTooFewMembers},
 		"no image":     {nil, one, "", v1alpha1.ReasonRuntimeImageMissing},
-		"no GPU":       {nil, []Member{{Name: "a", AllocatableGPUs: 7}}, "i", v1alpha1.ReasonNoGPUResource},
-		"one GPU node": {nil, []Member{{Name: "a", AllocatableGPUs: 7}, {Name: "b", AllocatableGPUs: 8}}, "i", v1alpha1.ReasonAccepted},
+		"no GPU":       {nil, []decision.Member{{Name: "a", AllocatableGPUs: 7}}, "i", v1alpha1.ReasonNoGPUResource},
+		"one GPU node": {nil, []decision.Member{{Name: "a", AllocatableGPUs: 7}, {Name: "b", AllocatableGPUs: 8}}, "i", v1alpha1.ReasonAccepted},
 		"32 February":  {func(s *v1alpha1.CommGroupSpec) { s.Run.Schedule = "0 0 32 2 *" }, one, "i", v1alpha1.ReasonInvalidSchedule},
 		"30 February":  {func(s *v1alpha1.CommGroupSpec) { s.Run.Schedule = "0 0 30 2 *" }, one, "i", v1alpha1.ReasonInvalidSchedule},
 		"29 February":  {func(s *v1alpha1.CommGroupSpec) { s.Run.Schedule = "0 0 29 2 *" }, one, "i", v1alpha1.ReasonAccepted},
@@ -107,7 +108,7 @@ func TestAcceptance(t *testing.T) {
 			if tc.change != nil {
 				tc.change(&g.Spec)
 			}
-			if f := acceptance(&g.Spec, tc.members, nil, tc.image, testNow); f.Reason != tc.reason || f.isTrue() != (tc.reason == v1alpha1.ReasonAccepted) {
+			if f := acceptance(&g.Spec, tc.members, nil, tc.image, testNow); f.Reason != tc.reason || f.IsTrue() != (tc.reason == v1alpha1.ReasonAccepted) {
 				t.Errorf("%+v, expected %s", f, tc.reason)
 			}
 		})
@@ -118,11 +119,11 @@ func TestAcceptance(t *testing.T) {
 func TestAcceptanceWords(t *testing.T) {
 	g := testGroup()
 	g.Spec.RanksPerNode = 16
-	few := []Member{{Name: "a", AllocatableGPUs: 8}, {Name: "b", AllocatableGPUs: 4}}
+	few := []decision.Member{{Name: "a", AllocatableGPUs: 8}, {Name: "b", AllocatableGPUs: 4}}
 	if f := acceptance(&g.Spec, few, nil, "i", testNow); f.Reason != v1alpha1.ReasonNoGPUResource || !strings.Contains(f.Message, "the most is 8: lower ranksPerNode") {
 		t.Errorf("%+v", f)
 	}
-	none := []Member{{Name: "a"}, {Name: "b"}}
+	none := []decision.Member{{Name: "a"}, {Name: "b"}}
 	if f := acceptance(&g.Spec, none, nil, "i", testNow); f.Reason != v1alpha1.ReasonNoGPUResource || !strings.Contains(f.Message, "device plugin") {
 		t.Errorf("%+v", f)
 	}
@@ -141,12 +142,12 @@ func TestAcceptedSaysThatTheMeshDoesNotFit(t *testing.T) {
 	} {
 		g := testGroup()
 		g.Spec.Span, g.Spec.Mesh = v1alpha1.SpanGroup, []v1alpha1.MeshDimension{{Name: "dp", Size: 2}, {Name: "tp", Size: 8}}
-		var members []Member
+		var members []decision.Member
 		for i, gpus := range tc.gpus {
-			members = append(members, Member{Name: string(rune('a' + i)), AllocatableGPUs: gpus})
+			members = append(members, decision.Member{Name: string(rune('a' + i)), AllocatableGPUs: gpus})
 		}
 		f := acceptance(&g.Spec, members, nil, "i", testNow)
-		if !f.isTrue() || strings.Contains(f.Message, "the mesh does not fit") == tc.fits {
+		if !f.IsTrue() || strings.Contains(f.Message, "the mesh does not fit") == tc.fits {
 			t.Errorf("%v: %+v, want that the mesh fits: %v", tc.gpus, f, tc.fits)
 		}
 	}
@@ -233,7 +234,7 @@ func TestMembersAffinity(t *testing.T) {
 		t.Errorf("an empty selector selects all nodes, an empty term none: %+v", terms)
 	}
 	g.Spec.Members.MaxMembers = ptr.To(int32(1))
-	terms = membersAffinity(&g.Spec, []Member{{Name: "m"}}).RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	terms = membersAffinity(&g.Spec, []decision.Member{{Name: "m"}}).RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	if len(terms) != 1 || terms[0].MatchFields[0].Values[0] != "m" {
 		t.Errorf("with maxMembers the members are named: %+v", terms)
 	}

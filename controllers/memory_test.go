@@ -21,6 +21,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/metrics"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // memoryFolder in the environment names what a child of BenchmarkManagerMemory keeps in memory.
@@ -80,7 +81,7 @@ func writeCache(b *testing.B, folder string, members int) {
 	}
 	w := bigWorld(members)
 	list := v1alpha1.CommNodeList{}
-	for _, name := range sortedKeys(w.commNodes) {
+	for _, name := range words.SortedKeys(w.commNodes) {
 		cn := w.commNodes[name]
 		model := demo.Items[len(list.Items)%len(demo.Items)].DeepCopy()
 		model.Status.Run.ID, model.Status.Run.Generation, model.Status.Run.BootID = cn.Status.Run.ID, cn.Status.Run.Generation, cn.Status.Run.BootID

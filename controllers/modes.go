@@ -3,6 +3,8 @@ package controllers
 import (
 	"slices"
 	"strings"
+
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // mixedValue: the GPUs of one node differ.
@@ -71,7 +73,7 @@ func majorityMode(values map[string][]string, order []string) (majority string, 
 				}
 			}
 		}
-		for _, half := range sortedKeys(count) {
+		for _, half := range words.SortedKeys(count) {
 			if count[half] == most {
 				halves[i] = half
 				break

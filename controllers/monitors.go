@@ -15,6 +15,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 const (
@@ -67,7 +69,7 @@ func monitorName(group *v1alpha1.CommGroup) string {
 }
 
 // monitorFor is the DaemonSet of monitors, one pod on each member.
-func monitorFor(group *v1alpha1.CommGroup, members []Member, cfg Config) *appsv1.DaemonSet {
+func monitorFor(group *v1alpha1.CommGroup, members []decision.Member, cfg Config) *appsv1.DaemonSet {
 	labels := groupLabels(group, v1alpha1.RoleMonitor)
 	labels[nameLabel] = "commgroup-monitor"
 	annotations := map[string]string{v1alpha1.AnnotationGroup: group.Namespace + "/" + group.Name}
@@ -93,7 +95,7 @@ func monitorFor(group *v1alpha1.CommGroup, members []Member, cfg Config) *appsv1
 	}
 }
 
-func monitorPod(group *v1alpha1.CommGroup, members []Member, cfg Config) corev1.PodSpec {
+func monitorPod(group *v1alpha1.CommGroup, members []decision.Member, cfg Config) corev1.PodSpec {
 	health := &group.Spec.Health
 	var volumes []corev1.Volume
 	var mounts []corev1.VolumeMount
@@ -171,7 +173,7 @@ func fieldEnv(name, path string) corev1.EnvVar {
 
 // membersAffinity lets a pod run on the members only. With maxMembers the members are named, since no selector says
 // "the first n"; beyond maxNamedTerms the selector has to do, and the surplus monitors find no CommNode and wait.
-func membersAffinity(spec *v1alpha1.CommGroupSpec, members []Member) *corev1.NodeAffinity {
+func membersAffinity(spec *v1alpha1.CommGroupSpec, members []decision.Member) *corev1.NodeAffinity {
 	var terms []corev1.NodeSelectorTerm
 	if spec.Members.MaxMembers != nil && len(members) <= maxNamedTerms {
 		for i := range members {
@@ -185,7 +187,7 @@ func membersAffinity(spec *v1alpha1.CommGroupSpec, members []Member) *corev1.Nod
 	}
 	if selector := spec.Members.NodeSelector; selector != nil {
 		var term corev1.NodeSelectorTerm
-		for _, key := range sortedKeys(selector.MatchLabels) {
+		for _, key := range words.SortedKeys(selector.MatchLabels) {
 			term.MatchExpressions = append(term.MatchExpressions, corev1.NodeSelectorRequirement{
 				Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{selector.MatchLabels[key]}})
 		}

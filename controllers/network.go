@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // memberNetwork is what one member's agent said of its network; Status is nil where it said nothing.
@@ -49,28 +50,28 @@ func familyFor(requested v1alpha1.AddressFamily, members []memberNetwork) networ
 		if missing := lacks[requested]; len(missing) > 0 {
 			return networkChoice{Reason: v1alpha1.ReasonMixedAddressFamilies, Message: fmt.Sprintf(
 				"network.addressFamily is %s, but %d of %d members have no such address on their interface: %s. Give them one, choose another interface with network.interface, or set addressFamily to Auto.",
-				requested, len(missing), len(members), someNames(missing, 5))}
+				requested, len(missing), len(members), words.SomeNames(missing, 5))}
 		}
 		choice.Family, why = requested, "as network.addressFamily asks"
 	case len(v4) == 0:
 		choice.Family, why = v1alpha1.AddressFamilyIPv4, fmt.Sprintf("all %d members have such an address", len(members))
 	case len(v6) == 0:
-		choice.Family, why = v1alpha1.AddressFamilyIPv6, fmt.Sprintf("%d of %d members have no IPv4 address: %s", len(v4), len(members), someNames(v4, 3))
+		choice.Family, why = v1alpha1.AddressFamilyIPv6, fmt.Sprintf("%d of %d members have no IPv4 address: %s", len(v4), len(members), words.SomeNames(v4, 3))
 	default:
 		return networkChoice{Reason: v1alpha1.ReasonMixedAddressFamilies, Message: fmt.Sprintf(
 			"No address family that every member has: %d of %d have no IPv4 address (%s), %d no IPv6 address (%s). Ranks of different families cannot meet: choose the interface with network.interface, or leave those nodes out with members.exclude.",
-			len(v4), len(members), someNames(v4, 3), len(v6), someNames(v6, 3))}
+			len(v4), len(members), words.SomeNames(v4, 3), len(v6), words.SomeNames(v6, 3))}
 	}
 	if a, nodes := sameAddress(choice.Family, members); len(nodes) > 1 {
 		return networkChoice{Reason: v1alpha1.ReasonDuplicateAddress, Message: fmt.Sprintf(
 			"%d members say that they have the address %s: %s. Peers would reach one of them for all. Look at how the network gives out addresses (with Multus: an IPAM that knows all nodes, for example whereabouts, not host-local with one range), or choose another interface with network.interface.",
-			len(nodes), a, someNames(nodes, 5))}
+			len(nodes), a, words.SomeNames(nodes, 5))}
 	}
 	choice.Text = fmt.Sprintf("%s, %s. %s", choice.Family, why, interfacesText(members))
 	if note := firstNote(members); note != "" {
 		choice.Text += " " + note
 	}
-	choice.Text = shorten(strings.TrimSpace(choice.Text), maxNetworkText)
+	choice.Text = words.Shorten(strings.TrimSpace(choice.Text), maxNetworkText)
 	return choice
 }
 
@@ -228,11 +229,11 @@ func transportFor(required v1alpha1.TransportRequirement, members []memberTransp
 	case len(other) > 0:
 		choice.Verdict, choice.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonTransportFallback
 		choice.Message = fmt.Sprintf("network.requireTransport is RDMA, but data of %d of %d nodes went over TCP: %s. Look at status.session of their CommNodes, at the pod's RDMA resources and memlock limit, and at `ibv_devinfo` there.",
-			len(other), len(members), someNames(other, 5))
+			len(other), len(members), words.SomeNames(other, 5))
 	case len(unknown) > 0 || len(members) == 0:
 		choice.Verdict, choice.Reason = v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive
 		choice.Message = fmt.Sprintf("network.requireTransport is RDMA, but what carried the data of %d of %d nodes is not known, as their library's log does not say: %s. Look at the logs of their pods.",
-			len(unknown), len(members), someNames(unknown, 5))
+			len(unknown), len(members), words.SomeNames(unknown, 5))
 	}
 	return choice
 }

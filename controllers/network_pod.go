@@ -12,6 +12,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 const (
@@ -73,17 +75,17 @@ func setNetwork(pod *corev1.Pod, ranks *corev1.Container, network *v1alpha1.Netw
 
 // hostNetworkAllowed takes an acceptance back where the group asks for the nodes' network and its namespace may not have it:
 // a pod there sees and reaches whatever listens on the node.
-func hostNetworkAllowed(accepted finding, group *v1alpha1.CommGroup, cfg Config) finding {
+func hostNetworkAllowed(accepted decision.Finding, group *v1alpha1.CommGroup, cfg Config) decision.Finding {
 	spec := &group.Spec
-	if !accepted.isTrue() || spec.Span != v1alpha1.SpanGroup || spec.Network.Mode != v1alpha1.NetworkHost ||
+	if !accepted.IsTrue() || spec.Span != v1alpha1.SpanGroup || spec.Network.Mode != v1alpha1.NetworkHost ||
 		slices.Contains(cfg.PrivilegedNamespaces, group.Namespace) {
 		return accepted
 	}
 	allowed := "none"
 	if len(cfg.PrivilegedNamespaces) > 0 {
-		allowed = someNames(cfg.PrivilegedNamespaces, 5)
+		allowed = words.SomeNames(cfg.PrivilegedNamespaces, 5)
 	}
-	return finding{metav1.ConditionFalse, v1alpha1.ReasonHostNetworkNotAllowed, fmt.Sprintf(
+	return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonHostNetworkNotAllowed, Message: fmt.Sprintf(
 		"network.mode is Host, which namespace %s may not use; allowed: %s. Use mode Pod or Multus, or have the administrator name the namespace in the manager's --privileged-namespaces.",
 		group.Namespace, allowed)}
 }

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
@@ -157,7 +158,7 @@ func TestRunPodsQueueAndPriority(t *testing.T) {
 			t.Errorf("%s may share a node with another run", name)
 		}
 	}
-	if selector.Matches(labels.Set(monitorFor(testGroup(), []Member{{}}, testConfig).Spec.Template.Labels)) {
+	if selector.Matches(labels.Set(monitorFor(testGroup(), []decision.Member{{}}, testConfig).Spec.Template.Labels)) {
 		t.Error("a run and a monitor exclude each other")
 	}
 }

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // statement is what one group's gating holds of one node. It stands in an annotation of the Node, one for each group, so
@@ -146,7 +148,7 @@ func marksFor(statements map[string]statement) nodeMarks {
 			m.status, m.reason = corev1.ConditionTrue, v1alpha1.ReasonCommPassed
 		}
 		slices.Sort(named)
-		m.message = shorten(strings.Join(slices.Compact(named), " "), conditionMessageBytes)
+		m.message = words.Shorten(strings.Join(slices.Compact(named), " "), conditionMessageBytes)
 	}
 	return m
 }
@@ -163,7 +165,7 @@ func (s *statement) said() string {
 	if s.Verdict == v1alpha1.VerdictPass {
 		return "Passed in CommGroup " + s.Group + ", run " + s.Run + "."
 	}
-	return strings.TrimSpace(fmt.Sprintf("Failed in CommGroup %s, run %s: %s. %s", s.Group, s.Run, cmp.Or(s.Reason, "no reason given"), sentence(s.Message)))
+	return strings.TrimSpace(fmt.Sprintf("Failed in CommGroup %s, run %s: %s. %s", s.Group, s.Run, cmp.Or(s.Reason, "no reason given"), words.Sentence(s.Message)))
 }
 
 // marksOn are the marks that the Node carries now.
@@ -247,12 +249,12 @@ func conditionPatch(node *corev1.Node, want nodeMarks, now time.Time) ([]byte, e
 	if want.status == "" {
 		condition["$patch"] = "delete"
 	} else {
-		since := *stamp(now)
+		since := *decision.Stamp(now)
 		if old := commValidated(node); old != nil && old.Status == want.status {
 			since = old.LastTransitionTime
 		}
 		condition["status"], condition["reason"], condition["message"] = want.status, want.reason, want.message
-		condition["lastHeartbeatTime"], condition["lastTransitionTime"] = stamp(now), since
+		condition["lastHeartbeatTime"], condition["lastTransitionTime"] = decision.Stamp(now), since
 	}
 	return json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": node.UID},
@@ -270,7 +272,7 @@ func taintsWith(taints []corev1.Taint, wanted bool, now time.Time) []corev1.Tain
 		}
 	}
 	if wanted {
-		out = append(out, corev1.Taint{Key: v1alpha1.TaintCommFailed, Effect: corev1.TaintEffectNoSchedule, TimeAdded: stamp(now)})
+		out = append(out, corev1.Taint{Key: v1alpha1.TaintCommFailed, Effect: corev1.TaintEffectNoSchedule, TimeAdded: decision.Stamp(now)})
 	}
 	return out
 }

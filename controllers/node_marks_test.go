@@ -14,12 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
 )
 
 var everyAction = []v1alpha1.GatingAction{v1alpha1.GatingCondition, v1alpha1.GatingLabel, v1alpha1.GatingTaint}
 
 func testStatement(verdict v1alpha1.Verdict, group string, actions ...v1alpha1.GatingAction) statement {
-	s := statement{Verdict: verdict, Group: group, Run: "1-1", Time: *stamp(testNow), NodeUID: "uid-n", Actions: actions}
+	s := statement{Verdict: verdict, Group: group, Run: "1-1", Time: *decision.Stamp(testNow), NodeUID: "uid-n", Actions: actions}
 	if verdict == v1alpha1.VerdictFail {
 		s.Reason, s.Message = v1alpha1.ReasonSlowLink, "one link is slow"
 	}
@@ -151,11 +152,11 @@ func TestMarksLeaveAllElseAlone(t *testing.T) {
 	node.Annotations = map[string]string{"example.com/annotation": "theirs"}
 	node.Spec.PodCIDR = "10.0.0.0/24"
 	node.Spec.Taints = []corev1.Taint{
-		{Key: "example.com/taint", Value: "v", Effect: corev1.TaintEffectNoExecute, TimeAdded: stamp(testNow)},
+		{Key: "example.com/taint", Value: "v", Effect: corev1.TaintEffectNoExecute, TimeAdded: decision.Stamp(testNow)},
 		{Key: v1alpha1.TaintCommFailed, Effect: corev1.TaintEffectPreferNoSchedule}, // someone else's: another effect
 	}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady",
-		LastHeartbeatTime: *stamp(testNow), LastTransitionTime: *stamp(testNow)}}
+		LastHeartbeatTime: *decision.Stamp(testNow), LastTransitionTime: *decision.Stamp(testNow)}}
 	var want corev1.Node
 	data, err := json.Marshal(node) // as it comes back from the API
 	if err := errors.Join(err, json.Unmarshal(data, &want)); err != nil {
@@ -312,7 +313,7 @@ func TestOrphanedMarks(t *testing.T) {
 	handmade := with("handmade", "live")
 	delete(handmade.Annotations, markKey("live")) // the statement is gone, its marks are left
 	ending := with("ending", "gone")
-	ending.DeletionTimestamp = stamp(testNow)
+	ending.DeletionTimestamp = decision.Stamp(testNow)
 	exempted := with("exempted")
 	exempted.Annotations = map[string]string{v1alpha1.AnnotationGatingExempt: "true"}
 	writes := orphanedMarks([]corev1.Node{with("fine", "live"), with("orphan", "gone"), with("both", "gone", "live"), testNode("bare", nil), handmade, ending, exempted},

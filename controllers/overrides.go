@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // A CommGroup's author may get nothing through a run pod that Pod Security's baseline level would keep from the author's own pods:
@@ -57,20 +59,20 @@ func reserved(key, value string) bool {
 
 // overridesAllowed takes an acceptance back where runtime.pod asks for what its author may not hand to a pod. The API server refuses the
 // best known of these itself; this holds for CommGroups that are older than its rules, too.
-func overridesAllowed(accepted finding, spec *v1alpha1.CommGroupSpec) finding {
+func overridesAllowed(accepted decision.Finding, spec *v1alpha1.CommGroupSpec) decision.Finding {
 	pod := &spec.Runtime.Pod
-	if !accepted.isTrue() {
+	if !accepted.IsTrue() {
 		return accepted
 	}
-	no := func(what string) finding {
-		return finding{metav1.ConditionFalse, v1alpha1.ReasonPodOverridesNotAllowed, shorten(fmt.Sprintf(
+	no := func(what string) decision.Finding {
+		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPodOverridesNotAllowed, Message: words.Shorten(fmt.Sprintf(
 			"runtime.pod.%s, which may give run pods more than a CommGroup's author may hand out. Remove it; docs/security.md says what is allowed.", what), 1024)}
 	}
 	for _, m := range []struct {
 		field string
 		keys  map[string]string
 	}{{"labels", pod.Labels}, {"annotations", pod.Annotations}} {
-		for _, key := range sortedKeys(m.keys) {
+		for _, key := range words.SortedKeys(m.keys) {
 			if reserved(key, m.keys[key]) {
 				return no(fmt.Sprintf("%s has the key %q of a cluster's component", m.field, key))
 			}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
 )
 
 func TestReservedKeys(t *testing.T) {
@@ -57,7 +58,7 @@ func FuzzReserved(f *testing.F) {
 }
 
 func TestOverridesAllowed(t *testing.T) {
-	ok := finding{metav1.ConditionTrue, v1alpha1.ReasonAccepted, "fine"}
+	ok := decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted, Message: "fine"}
 	for name, tc := range map[string]struct {
 		pod   v1alpha1.PodOverrides
 		words string
@@ -69,11 +70,11 @@ func TestOverridesAllowed(t *testing.T) {
 		"the cluster's class":  {v1alpha1.PodOverrides{PriorityClassName: "system-node-critical"}, "runtime.pod.priorityClassName is system-node-critical"},
 	} {
 		got := overridesAllowed(ok, &v1alpha1.CommGroupSpec{Runtime: v1alpha1.RuntimeSpec{Pod: tc.pod}})
-		if (tc.words == "") != got.isTrue() || !strings.Contains(got.Message, tc.words) || !got.isTrue() && got.Reason != v1alpha1.ReasonPodOverridesNotAllowed {
+		if (tc.words == "") != got.IsTrue() || !strings.Contains(got.Message, tc.words) || !got.IsTrue() && got.Reason != v1alpha1.ReasonPodOverridesNotAllowed {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	refused := finding{metav1.ConditionFalse, v1alpha1.ReasonTooFewMembers, "few"}
+	refused := decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonTooFewMembers, Message: "few"}
 	if got := overridesAllowed(refused, &v1alpha1.CommGroupSpec{Runtime: v1alpha1.RuntimeSpec{Pod: v1alpha1.PodOverrides{PriorityClassName: "system-x"}}}); got != refused {
 		t.Errorf("another refusal is lost: %+v", got)
 	}
@@ -93,7 +94,7 @@ func TestRunPodUser(t *testing.T) {
 
 // TestMonitorSeesLittle: a monitor is privileged for one reason, and has nothing that this reason does not need.
 func TestMonitorSeesLittle(t *testing.T) {
-	pod := monitorFor(testGroup(), []Member{{Name: "a"}}, testConfig).Spec.Template.Spec
+	pod := monitorFor(testGroup(), []decision.Member{{Name: "a"}}, testConfig).Spec.Template.Spec
 	var paths []string
 	for _, v := range pod.Volumes {
 		if v.HostPath == nil {

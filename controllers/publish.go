@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -38,13 +40,13 @@ type publishInput struct {
 }
 
 type publication struct {
-	condition finding
+	condition decision.Finding
 	published *v1alpha1.PublishedStatus
 	configMap *corev1.ConfigMap
 	lookUp    bool
 	remove    []string
 	// events to send, and when to look again without one.
-	events []Event
+	events []decision.Event
 	wakeAt time.Time
 }
 
@@ -62,13 +64,13 @@ func publish(in publishInput) publication {
 	old := in.group.Status.Published
 	if in.group.Spec.Publish.Mode == v1alpha1.PublishOff {
 		return publication{
-			condition: finding{metav1.ConditionFalse, v1alpha1.ReasonPublishOff, "publish.mode is Off."},
+			condition: decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPublishOff, Message: "publish.mode is Off."},
 			remove:    slices.Clone(in.owned),
 		}
 	}
 	if bad := validation.IsDNS1123Subdomain(name); len(bad) > 0 {
-		return publication{published: otherPublished(in, name), condition: finding{metav1.ConditionFalse, v1alpha1.ReasonConfigMapNameInvalid,
-			fmt.Sprintf("No ConfigMap can be named %q: %s. Change publish.configMapName.", name, bad[0])}}
+		return publication{published: otherPublished(in, name), condition: decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonConfigMapNameInvalid,
+			Message: fmt.Sprintf("No ConfigMap can be named %q: %s. Change publish.configMapName.", name, bad[0])}}
 	}
 	if in.existing != nil && !ownedBy(in.existing, in.group) {
 		return notOwned(in, name)
@@ -84,13 +86,13 @@ func publish(in publishInput) publication {
 	desired := settingsConfigMap(in, name, choice.env, choice.comments)
 	if in.existing == nil && !in.certain {
 		return publication{lookUp: true, published: old,
-			condition: finding{metav1.ConditionUnknown, v1alpha1.ReasonNotProven, "The ConfigMap is being looked up."}}
+			condition: decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotProven, Message: "The ConfigMap is being looked up."}}
 	}
 	out := publication{
-		condition: finding{metav1.ConditionTrue, cmp.Or(choice.reason, v1alpha1.ReasonPublished),
-			fmt.Sprintf("ConfigMap %s holds the settings that run %s proved on all members: `envFrom: [{configMapRef: {name: %s}}]`.%s", name, in.run.ID, name, choice.note)},
+		condition: decision.Finding{Status: metav1.ConditionTrue, Reason: cmp.Or(choice.reason, v1alpha1.ReasonPublished),
+			Message: fmt.Sprintf("ConfigMap %s holds the settings that run %s proved on all members: `envFrom: [{configMapRef: {name: %s}}]`.%s", name, in.run.ID, name, choice.note)},
 		published: &v1alpha1.PublishedStatus{ConfigMapName: name, Hash: desired.Annotations[v1alpha1.AnnotationSettingsHash],
-			RunID: in.run.ID, Time: *stamp(in.now)},
+			RunID: in.run.ID, Time: *decision.Stamp(in.now)},
 	}
 	if old != nil && old.ConfigMapName == name && old.Hash == out.published.Hash && old.RunID == in.run.ID {
 		out.published = old
@@ -98,7 +100,7 @@ func publish(in publishInput) publication {
 	if !sameSettings(in.existing, desired) {
 		out.configMap = desired
 		if in.existing != nil && old != nil && old.ConfigMapName == name && !intact(in.existing, old.Hash) {
-			out.events = append(out.events, Event{Warning: true, Reason: v1alpha1.ReasonSettingsRestored, Action: "PublishSettings",
+			out.events = append(out.events, decision.Event{Warning: true, Reason: v1alpha1.ReasonSettingsRestored, Action: "PublishSettings",
 				Note: fmt.Sprintf("ConfigMap %s did not hold what run %s proved: someone changed it. It holds the proven settings again.", name, old.RunID)})
 		}
 	}
@@ -113,21 +115,21 @@ func publish(in publishInput) publication {
 // keepPublished leaves what an earlier run published, and says so.
 func keepPublished(in publishInput, old *v1alpha1.PublishedStatus, name, why, reason string) publication {
 	if old == nil || in.existing == nil {
-		return publication{condition: finding{metav1.ConditionFalse, reason, why}}
+		return publication{condition: decision.Finding{Status: metav1.ConditionFalse, Reason: reason, Message: why}}
 	}
 	if !intact(in.existing, old.Hash) {
-		return publication{published: old, condition: finding{metav1.ConditionFalse, v1alpha1.ReasonConfigMapChanged,
-			fmt.Sprintf("ConfigMap %s was changed by someone after run %s proved its settings: do not use it. They are put back once a run passes. %s", name, old.RunID, sentence(why))}}
+		return publication{published: old, condition: decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonConfigMapChanged,
+			Message: fmt.Sprintf("ConfigMap %s was changed by someone after run %s proved its settings: do not use it. They are put back once a run passes. %s", name, old.RunID, words.Sentence(why))}}
 	}
 	// A run that goes on changes nothing in what is proven, and whoever failed before it is not proven by its start.
 	last := meta.FindStatusCondition(in.group.Status.Conditions, v1alpha1.ConditionSettingsPublished)
 	stands := last != nil && last.Status == metav1.ConditionTrue && last.ObservedGeneration == in.group.Generation
 	if stands && in.run != nil && in.run.Phase == v1alpha1.RunPhaseRunning {
-		return publication{published: old, condition: finding{metav1.ConditionTrue, v1alpha1.ReasonPublished,
-			fmt.Sprintf("ConfigMap %s holds the settings that run %s proved; run %s is going on.", name, old.RunID, in.run.ID)}}
+		return publication{published: old, condition: decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPublished,
+			Message: fmt.Sprintf("ConfigMap %s holds the settings that run %s proved; run %s is going on.", name, old.RunID, in.run.ID)}}
 	}
-	return publication{published: old, condition: finding{metav1.ConditionFalse, reason,
-		fmt.Sprintf("%s ConfigMap %s still holds the settings of run %s.", sentence(why), name, old.RunID)}}
+	return publication{published: old, condition: decision.Finding{Status: metav1.ConditionFalse, Reason: reason,
+		Message: fmt.Sprintf("%s ConfigMap %s still holds the settings of run %s.", words.Sentence(why), name, old.RunID)}}
 }
 
 // proven returns a member's report whose variables hold for all, or why there is nothing to publish.
@@ -141,7 +143,7 @@ func proven(in publishInput) (why, reason string, report *v1alpha1.NodeRunStatus
 	case run.Generation != in.group.Generation:
 		return fmt.Sprintf("Run %s measured an older spec.", run.ID), v1alpha1.ReasonNotProven, nil
 	case len(staleNodes(in.outcomes)) > 0:
-		return fmt.Sprintf("The results of %s no longer count.", someNames(staleNodes(in.outcomes), 5)), v1alpha1.ReasonNotProven, nil
+		return fmt.Sprintf("The results of %s no longer count.", words.SomeNames(staleNodes(in.outcomes), 5)), v1alpha1.ReasonNotProven, nil
 	case run.Verdict != v1alpha1.VerdictPass:
 		return fmt.Sprintf("Run %s did not pass on every member (%s).", run.ID, run.Verdict), v1alpha1.ReasonNotProven, nil
 	case in.origin == v1alpha1.OriginUnknown:
@@ -183,7 +185,7 @@ func firstDifference(a, b []v1alpha1.EnvVar) string {
 		}
 		delete(values, e.Name)
 	}
-	if rest := sortedKeys(values); len(rest) > 0 {
+	if rest := words.SortedKeys(values); len(rest) > 0 {
 		return rest[0]
 	}
 	return ""

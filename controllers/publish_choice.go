@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -54,7 +55,7 @@ func chooseSettings(in publishInput, report *v1alpha1.NodeRunStatus) chosen {
 		out.comments = append(out.comments, fp8.comment)
 	}
 	out.env = withDDA(flavor, spec, dda, fp8.apply(report.Environment))
-	out.comments = append(out.comments, fmt.Sprintf("Of what run %s measured on %s: what is in effect, confirmed and worth it.", in.run.ID, counted(len(in.outcomes), "member")))
+	out.comments = append(out.comments, fmt.Sprintf("Of what run %s measured on %s: what is in effect, confirmed and worth it.", in.run.ID, words.Counted(len(in.outcomes), "member")))
 	out.explain(in, dda, fp8)
 	return out
 }

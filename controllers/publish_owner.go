@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // lookAgain is how long a ConfigMap of someone else is left before the next look: no event tells when it goes.
@@ -24,8 +26,8 @@ func notOwned(in publishInput, name string) publication {
 	return publication{
 		published: otherPublished(in, name),
 		wakeAt:    in.now.Add(lookAgain),
-		condition: finding{metav1.ConditionFalse, v1alpha1.ReasonConfigMapNotOwned,
-			fmt.Sprintf("ConfigMap %s exists and %s; it is left alone. Set publish.configMapName to another name, or delete it.", name, ownerOf(in.existing))},
+		condition: decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonConfigMapNotOwned,
+			Message: fmt.Sprintf("ConfigMap %s exists and %s; it is left alone. Set publish.configMapName to another name, or delete it.", name, ownerOf(in.existing))},
 	}
 }
 
@@ -57,7 +59,7 @@ func otherPublished(in publishInput, name string) *v1alpha1.PublishedStatus {
 
 func settingLines(variables map[string]string) string {
 	var b strings.Builder
-	for _, name := range sortedKeys(variables) {
+	for _, name := range words.SortedKeys(variables) {
 		fmt.Fprintf(&b, "%s=%s\n", name, variables[name])
 	}
 	return b.String()
@@ -91,15 +93,15 @@ func intact(cm *corev1.ConfigMap, hash string) bool {
 func configMapRefused(d *Decision, group *v1alpha1.CommGroup, now time.Time, err error) {
 	name := d.ConfigMap.Name
 	d.Status.Published = group.Status.Published
-	d.Events = slices.DeleteFunc(d.Events, func(e Event) bool { return e.Reason == v1alpha1.ReasonSettingsRestored })
+	d.Events = slices.DeleteFunc(d.Events, func(e decision.Event) bool { return e.Reason == v1alpha1.ReasonSettingsRestored })
 	before := meta.FindStatusCondition(group.Status.Conditions, v1alpha1.ConditionSettingsPublished)
-	f := finding{metav1.ConditionFalse, v1alpha1.ReasonConfigMapNotWritten,
-		shorten(fmt.Sprintf("ConfigMap %s could not be written: %v. Mend what refuses it (a quota, an admission policy, immutable: true); it is tried again.", name, err), 1024)}
+	f := decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonConfigMapNotWritten,
+		Message: words.Shorten(fmt.Sprintf("ConfigMap %s could not be written: %v. Mend what refuses it (a quota, an admission policy, immutable: true); it is tried again.", name, err), 1024)}
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		f = finding{metav1.ConditionUnknown, v1alpha1.ReasonNotProven, "Another writer came first; the ConfigMap is looked at again."}
+		f = decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotProven, Message: "Another writer came first; the ConfigMap is looked at again."}
 		if before != nil {
-			f = finding{before.Status, before.Reason, before.Message}
+			f = decision.Finding{Status: before.Status, Reason: before.Reason, Message: before.Message}
 		}
 	}
-	retell(d, group, now, map[string]finding{v1alpha1.ConditionSettingsPublished: f})
+	retell(d, group, now, map[string]decision.Finding{v1alpha1.ConditionSettingsPublished: f})
 }

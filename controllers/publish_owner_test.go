@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
 )
 
 func TestOwnerIsNamed(t *testing.T) {
@@ -135,7 +136,7 @@ func TestRefusedConfigMap(t *testing.T) {
 			group := testGroup()
 			group.Status.Conditions = tc.before
 			d := &Decision{ConfigMap: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}},
-				Events: []Event{{Reason: v1alpha1.ReasonPublished, Action: "Set" + v1alpha1.ConditionSettingsPublished}, {Reason: v1alpha1.ReasonReady, Action: "SetReady"}}}
+				Events: []decision.Event{{Reason: v1alpha1.ReasonPublished, Action: "Set" + v1alpha1.ConditionSettingsPublished}, {Reason: v1alpha1.ReasonReady, Action: "SetReady"}}}
 			d.Status.Published = &v1alpha1.PublishedStatus{ConfigMapName: "x"}
 			d.Status.Conditions = []metav1.Condition{published}
 			configMapRefused(d, group, now, tc.err)
@@ -143,7 +144,7 @@ func TestRefusedConfigMap(t *testing.T) {
 			if c.Status != tc.status || c.Reason != tc.reason || d.Status.Published != nil || strings.Contains(c.Message, "new") {
 				t.Errorf("%+v, published %+v", c, d.Status.Published)
 			}
-			if len(d.Events) != 1+tc.events || !slices.ContainsFunc(d.Events, func(e Event) bool { return e.Action == "SetReady" }) {
+			if len(d.Events) != 1+tc.events || !slices.ContainsFunc(d.Events, func(e decision.Event) bool { return e.Action == "SetReady" }) {
 				t.Errorf("events %+v", d.Events)
 			}
 		})

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // refusals are what the API server does not take of a reconcile's writes. They go into the conditions, as the manager's log is
@@ -65,9 +67,9 @@ func add(to *[]refusal, what string, err error) {
 	}
 }
 
-// words tell of the first refusal, and count the rest.
-func words(all []refusal) string {
-	text := fmt.Sprintf("The API server refused to %s: %s.", all[0].what, strings.TrimSuffix(shorten(strings.Join(strings.Fields(all[0].err.Error()), " "), refusedWordsBytes), "."))
+// refusedWords tell of the first refusal, and count the rest.
+func refusedWords(all []refusal) string {
+	text := fmt.Sprintf("The API server refused to %s: %s.", all[0].what, strings.TrimSuffix(words.Shorten(strings.Join(strings.Fields(all[0].err.Error()), " "), refusedWordsBytes), "."))
 	if more := len(all) - 1; more > 0 {
 		text += fmt.Sprintf(" It refused %d more like it.", more)
 	}
@@ -76,22 +78,22 @@ func words(all []refusal) string {
 
 // tell puts the refusals into the decision's conditions, with one event when each begins.
 func (r *refusals) tell(d *Decision, group *v1alpha1.CommGroup, now time.Time) {
-	changed := map[string]finding{}
-	is := func(t string) finding {
+	changed := map[string]decision.Finding{}
+	is := func(t string) decision.Finding {
 		if c := meta.FindStatusCondition(d.Status.Conditions, t); c != nil {
-			return finding{c.Status, c.Reason, c.Message}
+			return decision.Finding{Status: c.Status, Reason: c.Reason, Message: c.Message}
 		}
-		return finding{metav1.ConditionUnknown, v1alpha1.ReasonWaiting, ""}
+		return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonWaiting, Message: ""}
 	}
-	agents := finding{Status: metav1.ConditionFalse}
+	agents := decision.Finding{Status: metav1.ConditionFalse}
 	switch {
 	case len(r.monitors) > 0:
 		agents.Reason = v1alpha1.ReasonMonitorsRefused
-		agents.Message = words(r.monitors) + " Monitors that run already go on as they are. Mend what these words name: the chart's values for monitors " +
+		agents.Message = refusedWords(r.monitors) + " Monitors that run already go on as they are. Mend what these words name: the chart's values for monitors " +
 			"(agent.*, metrics.monitorPort), an --agent-image that is not the one of the policy commgroup-manager-monitors, a quota; it is tried again by itself."
 	case len(r.commNodes) > 0:
 		agents.Reason = v1alpha1.ReasonCommNodesRefused
-		agents.Message = words(r.commNodes) + " A monitor cannot report, nor a run go on, without its CommNode. " + refusedNext
+		agents.Message = refusedWords(r.commNodes) + " A monitor cannot report, nor a run go on, without its CommNode. " + refusedNext
 	}
 	if agents.Reason != "" {
 		if _, skew, ok := strings.Cut(is(v1alpha1.ConditionAgentsReporting).Message, " "+v1alpha1.ReasonClockSkew); ok {
@@ -102,7 +104,7 @@ func (r *refusals) tell(d *Decision, group *v1alpha1.CommGroup, now time.Time) {
 	if len(r.others) > 0 {
 		f := is(v1alpha1.ConditionRunning)
 		f.Message, _, _ = strings.Cut(f.Message, " "+v1alpha1.ReasonWritesRefused)
-		f.Message += fmt.Sprintf(" %s: %s %s", v1alpha1.ReasonWritesRefused, words(r.others), refusedNext)
+		f.Message += fmt.Sprintf(" %s: %s %s", v1alpha1.ReasonWritesRefused, refusedWords(r.others), refusedNext)
 		changed[v1alpha1.ConditionRunning] = f
 	}
 	if len(changed) > 0 {
@@ -111,11 +113,11 @@ func (r *refusals) tell(d *Decision, group *v1alpha1.CommGroup, now time.Time) {
 }
 
 // retell changes conditions of a decision that is made. What is as it was keeps its time of transition, and is no event.
-func retell(d *Decision, group *v1alpha1.CommGroup, now time.Time, changed map[string]finding) {
-	all := make(map[string]finding, len(conditionTypes))
+func retell(d *Decision, group *v1alpha1.CommGroup, now time.Time, changed map[string]decision.Finding) {
+	all := make(map[string]decision.Finding, len(conditionTypes))
 	for i := range d.Status.Conditions {
 		if c := &d.Status.Conditions[i]; c.ObservedGeneration == group.Generation {
-			all[c.Type] = finding{c.Status, c.Reason, c.Message}
+			all[c.Type] = decision.Finding{Status: c.Status, Reason: c.Reason, Message: c.Message}
 		}
 	}
 	maps.Copy(all, changed)
@@ -130,7 +132,7 @@ func retell(d *Decision, group *v1alpha1.CommGroup, now time.Time, changed map[s
 			after = append(after, *c)
 		}
 	}
-	d.Events = slices.DeleteFunc(d.Events, func(e Event) bool {
+	d.Events = slices.DeleteFunc(d.Events, func(e decision.Event) bool {
 		return slices.ContainsFunc(after, func(c metav1.Condition) bool { return e.Action == "Set"+c.Type || e.Action == remarks[c.Type].action })
 	})
 	d.Events = append(d.Events, transitions(group.Status.Conditions, after)...)

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
 )
 
 var errQuota = apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "x", errors.New("exceeded quota: small"))
@@ -164,7 +165,7 @@ func TestOtherRefusedWritesAreARemark(t *testing.T) {
 		if !strings.HasPrefix(is.Message, before) || !strings.Contains(is.Message, "exceeded quota: small") || strings.Count(is.Message, v1alpha1.ReasonWritesRefused) != 1 {
 			t.Fatalf("Running says %q", is.Message)
 		}
-		n := len(slices.DeleteFunc(slices.Clone(d.Events), func(e Event) bool { return e.Reason != v1alpha1.ReasonWritesRefused }))
+		n := len(slices.DeleteFunc(slices.Clone(d.Events), func(e decision.Event) bool { return e.Reason != v1alpha1.ReasonWritesRefused }))
 		if first := toldRefusal(w.group) == ""; first != (n == 1) || n > 1 {
 			t.Fatalf("%d events, first time: %v", n, first)
 		}

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // sinceOf is the number of the run from which on results count. Runs of versions before there was a since measured every
@@ -87,7 +89,7 @@ func (n *nodeState) recall(a *v1alpha1.RunAssignment, in runInput) {
 	case a.Repeats >= maxRepeats && badResult(a, n.report):
 		n.exhausted = found
 	default:
-		found.Time = *stamp(in.now)
+		found.Time = *decision.Stamp(in.now)
 		n.stale, n.found = found, found
 	}
 }
@@ -215,7 +217,7 @@ func keptAssignment(n *nodeState, run *v1alpha1.GroupRunStatus, starting bool, i
 }
 
 // staleEvent tells once of the results that were found stale just now.
-func staleEvent(nodes []nodeState) []Event {
+func staleEvent(nodes []nodeState) []decision.Event {
 	var names []string
 	var first *v1alpha1.RunStaleness
 	for i := range nodes {
@@ -227,6 +229,6 @@ func staleEvent(nodes []nodeState) []Event {
 	if len(names) == 0 {
 		return nil
 	}
-	return []Event{{Warning: true, Reason: v1alpha1.ReasonResultsStale, Action: "MarkStale",
-		Note: shorten(fmt.Sprintf("Results no longer count on %s. %s: %s (%s)", someNames(names, 5), names[0], first.Message, first.Reason), 1000)}}
+	return []decision.Event{{Warning: true, Reason: v1alpha1.ReasonResultsStale, Action: "MarkStale",
+		Note: words.Shorten(fmt.Sprintf("Results no longer count on %s. %s: %s (%s)", words.SomeNames(names, 5), names[0], first.Message, first.Reason), 1000)}}
 }

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // readyWorld is a group of which every member passed run 1-1.
@@ -57,7 +59,7 @@ func (w *world) measure(verdict v1alpha1.Verdict, nodes ...string) {
 // assignedTo are the nodes whose assignment is of the present run.
 func (w *world) assignedTo() []string {
 	var names []string
-	for _, name := range sortedKeys(w.commNodes) {
+	for _, name := range words.SortedKeys(w.commNodes) {
 		if cn := w.commNodes[name]; assigned(cn, w.group.Status.Run.ID) {
 			names = append(names, cn.Spec.NodeName)
 		}
@@ -427,7 +429,7 @@ func TestNodeThatCouldNotBeMeasuredIsRunOnceItCan(t *testing.T) {
 			w.reportFacts()
 			set(w, false)
 			w.runAll(300_000)
-			w.now = w.now.Add(seconds(w.group.Spec.Run.StartDeadlineSeconds) + time.Second)
+			w.now = w.now.Add(decision.Seconds(w.group.Spec.Run.StartDeadlineSeconds) + time.Second)
 			w.commNode(w.nodes[0].Name).Status.Facts = testFacts(w.now)
 			w.settle()
 			run := w.group.Status.Run

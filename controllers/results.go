@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 const (
@@ -72,7 +73,7 @@ func aggregateResults(outcomes []outcome) []v1alpha1.GroupResultSeries {
 			Nodes: int32(t.nodes), WrongElements: t.wrong, MaxRelativeErrorPPM: t.errPPM,
 			SizeBytes: []int64{}, LatencyNanoseconds: []int64{}, BusBandwidthMBps: []int64{}, MinBusBandwidthMBps: []int64{},
 		}
-		sizes := sortedKeys64(t.columns)
+		sizes := words.SortedKeys(t.columns)
 		if len(sizes) > maxSeriesSizes {
 			sizes = sizes[len(sizes)-maxSeriesSizes:]
 		}
@@ -87,15 +88,6 @@ func aggregateResults(outcomes []outcome) []v1alpha1.GroupResultSeries {
 		out = append(out, s)
 	}
 	return out
-}
-
-func sortedKeys64[V any](m map[int64]V) []int64 {
-	keys := make([]int64, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // headline is Baseline AllReduce at the largest size, of the first datatype that was measured, out of place where it was

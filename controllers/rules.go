@@ -6,12 +6,13 @@ import (
 	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/rcclx/compat"
 )
 
 // rules applies what AMD and the library state of versions that fit together.
 func (f *fitting) rules(in compatInput) {
-	if broken := fp8Encodings(in.spec, sortedKeys(in.census[propGFX])); broken != "" {
+	if broken := fp8Encodings(in.spec, words.SortedKeys(in.census[propGFX])); broken != "" {
 		f.fault(v1alpha1.ReasonMixedFP8Encodings, broken)
 	}
 	f.containerROCm(in)
@@ -27,7 +28,7 @@ func fp8Encodings(spec *v1alpha1.CommGroupSpec, targets []string) string {
 	if broken == nil {
 		return ""
 	}
-	return sentence(broken.Message) + " No FP8 setting is published for this group."
+	return words.Sentence(broken.Message) + " No FP8 setting is published for this group."
 }
 
 // containerROCm holds the ROCm of each run's container against the node's GPUs and driver; where the container's is not
@@ -57,11 +58,11 @@ func (f *fitting) containerROCm(in compatInput) {
 		}
 	}
 	old.each(func(names, text string) {
-		f.fault(v1alpha1.ReasonROCmTooOld, fmt.Sprintf("In the run's container on %s: %s", names, sentence(text)))
+		f.fault(v1alpha1.ReasonROCmTooOld, fmt.Sprintf("In the run's container on %s: %s", names, words.Sentence(text)))
 	})
 	remark := func(reason string) func(names, text string) {
 		return func(names, text string) {
-			f.notes = append(f.notes, fmt.Sprintf("%s on %s: %s", reason, names, sentence(text)))
+			f.notes = append(f.notes, fmt.Sprintf("%s on %s: %s", reason, names, words.Sentence(text)))
 		}
 	}
 	oldish.each(remark(v1alpha1.ReasonROCmTooOld))
@@ -93,9 +94,9 @@ func (f *fitting) firmware(in compatInput) {
 		}
 	}
 	if len(below) > 0 && enough > 0 {
-		for _, version := range sortedKeys(below) {
+		for _, version := range words.SortedKeys(below) {
 			message := fmt.Sprintf("MEC firmware %s on %s is older than %d, with which RCCL starts on %s only with HSA_NO_SCRATCH_RECLAIM=1; %s newer firmware, so that a job without the variable fails on some nodes only. Update the firmware of the older ones; the published settings set the variable.",
-				version, someNames(below[version], 5), least, target, nodesHave(int32(enough)))
+				version, words.SomeNames(below[version], 5), least, target, nodesHave(int32(enough)))
 			f.fault(v1alpha1.ReasonMixedFirmware, message)
 			for _, node := range below[version] {
 				f.blame(node, v1alpha1.ReasonMixedFirmware, message)

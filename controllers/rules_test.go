@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // TestRulesOfTheGroup: what AMD and the library state of versions, for a group of three of which the second is odd.
@@ -71,7 +73,7 @@ func TestRulesOfTheGroup(t *testing.T) {
 			if tc.spec != nil {
 				tc.spec(&w.group.Spec)
 			}
-			for _, name := range sortedKeys(w.commNodes) {
+			for _, name := range words.SortedKeys(w.commNodes) {
 				cn := w.commNodes[name]
 				cn.Spec.Run.Platform = nil // the rules, not staleness, are looked at here
 				if tc.all != nil {
@@ -108,7 +110,7 @@ func TestMixedFP8IsNotPublished(t *testing.T) {
 		w.configMap, w.group.Status.Published = nil, nil
 		w.settle()
 		w.want(t, v1alpha1.ConditionSettingsPublished, want, v1alpha1.ReasonMixedFP8Encodings, "gfx950")
-		if !slices.ContainsFunc(w.events, func(e Event) bool { return e.Warning && e.Reason == v1alpha1.ReasonMixedFP8Encodings }) {
+		if !slices.ContainsFunc(w.events, func(e decision.Event) bool { return e.Warning && e.Reason == v1alpha1.ReasonMixedFP8Encodings }) {
 			t.Errorf("%s: no warning among %+v", mode, w.events)
 		}
 		switch {

@@ -3,13 +3,13 @@ package controllers
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // Triggers of a run (status.run.trigger).
@@ -26,7 +26,7 @@ type runInput struct {
 	now      time.Time
 	group    *v1alpha1.CommGroup
 	accepted bool
-	members  []Member
+	members  []decision.Member
 	hash     string
 	// commNodes and pods by node name.
 	commNodes map[string]*v1alpha1.CommNode
@@ -59,7 +59,7 @@ type runState struct {
 	nodesDone bool
 	// span is the group's stage of the run.
 	span   spanState
-	events []Event
+	events []decision.Event
 	wakeAt time.Time
 }
 
@@ -97,8 +97,8 @@ func stepRun(in runInput) runState {
 func abort(out *runState, run *v1alpha1.GroupRunStatus, in runInput, reason, why string) {
 	run.Phase = v1alpha1.RunPhaseAborted
 	run.Verdict = ""
-	run.FinishTime = stamp(in.now)
-	out.events = append(out.events, Event{Warning: true, Reason: reason, Action: "AbortRun",
+	run.FinishTime = decision.Stamp(in.now)
+	out.events = append(out.events, decision.Event{Warning: true, Reason: reason, Action: "AbortRun",
 		Note: fmt.Sprintf("Run %s was aborted: %s.", run.ID, why)})
 }
 
@@ -111,25 +111,25 @@ func startIfDue(out *runState, in runInput, hash string, suspended bool) {
 	last := out.run
 	trigger, due := dueTrigger(in, last, out.nodes, hash)
 	if trigger == "" {
-		out.wakeAt = earlier(out.wakeAt, due)
+		out.wakeAt = decision.Earlier(out.wakeAt, due)
 		return
 	}
 	if !in.accepted {
 		return
 	}
-	nodes, count := counted(len(in.members), "node"), len(in.members)
+	nodes, count := words.Counted(len(in.members), "node"), len(in.members)
 	if trigger == triggerNodesChanged {
 		due, ready, waiting := dueNodes(last, out.nodes, in)
 		if len(ready) == 0 && len(due) > 0 {
-			out.waiting = fmt.Sprintf("A run of %s with stale results is due and waits: %s.", counted(len(due), "node"), someNames(waiting, 3))
+			out.waiting = fmt.Sprintf("A run of %s with stale results is due and waits: %s.", words.Counted(len(due), "node"), words.SomeNames(waiting, 3))
 			return
 		}
-		nodes, count = someNames(due, 5), len(due)
+		nodes, count = words.SomeNames(due, 5), len(due)
 	} else if out.waiting = tooFewReport(in, trigger); out.waiting != "" {
 		return
 	}
 	if why, until := overBudget(in, trigger, count); why != "" {
-		out.waiting, out.wakeAt = why, earlier(out.wakeAt, until)
+		out.waiting, out.wakeAt = why, decision.Earlier(out.wakeAt, until)
 		return
 	}
 	number := int64(1)
@@ -152,9 +152,9 @@ func startIfDue(out *runState, in runInput, hash string, suspended bool) {
 		MembersHash: in.hash,
 		SpecHash:    hash,
 		Phase:       v1alpha1.RunPhaseRunning,
-		StartTime:   *stamp(in.now),
+		StartTime:   *decision.Stamp(in.now),
 	}
-	out.events = append(out.events, Event{Reason: "RunStarted", Action: "StartRun",
+	out.events = append(out.events, decision.Event{Reason: "RunStarted", Action: "StartRun",
 		Note: fmt.Sprintf("Run %s started on %s (%s).", out.run.ID, nodes, trigger)})
 }
 
@@ -171,7 +171,7 @@ func tooFewReport(in runInput, trigger string) string {
 		return ""
 	}
 	return fmt.Sprintf("A run is due (%s) and waits until the monitors of at least %s report; %d of %d do. See `kubectl get commnodes` and the monitor pods.",
-		trigger, counted(need, "node"), reporting, len(in.members))
+		trigger, words.Counted(need, "node"), reporting, len(in.members))
 }
 
 // dueTrigger says why a run is due now; where none is, it gives the time at which the schedule is due next. A run of all
@@ -197,12 +197,12 @@ func dueTrigger(in runInput, last *v1alpha1.GroupRunStatus, nodes []nodeState, h
 		}
 		return triggerNodesChanged, time.Time{}
 	}
-	return "", earlier(next, nextRetry(nodes))
+	return "", decision.Earlier(next, nextRetry(nodes))
 }
 
 // runRequest is the annotation that asks for a run, cut to what status.run.request holds.
 func runRequest(group *v1alpha1.CommGroup) string {
-	return shorten(group.Annotations[v1alpha1.AnnotationRunRequested], 256)
+	return words.Shorten(group.Annotations[v1alpha1.AnnotationRunRequested], 256)
 }
 
 // evaluate looks at each node of the run, allots the free places, and finishes the run when every node is done.
@@ -223,7 +223,7 @@ func evaluate(out *runState, run *v1alpha1.GroupRunStatus, in runInput) {
 		if !running {
 			continue
 		}
-		out.wakeAt = earlier(out.wakeAt, n.wakeAt)
+		out.wakeAt = decision.Earlier(out.wakeAt, n.wakeAt)
 		if n.wantsPod && free > 0 {
 			free--
 			out.createPodsOn = append(out.createPodsOn, n.name)
@@ -239,7 +239,7 @@ func evaluate(out *runState, run *v1alpha1.GroupRunStatus, in runInput) {
 		return // the group's stage ends the run
 	}
 	run.Phase = v1alpha1.RunPhaseFinished
-	run.FinishTime = stamp(in.now)
+	run.FinishTime = decision.Stamp(in.now)
 }
 
 // participants are the nodes of the run. While the members are the ones that the run started with, they are the
@@ -263,7 +263,7 @@ func participants(run *v1alpha1.GroupRunStatus, in runInput) []nodeState {
 	if run.Phase != v1alpha1.RunPhaseRunning {
 		return nodes
 	}
-	for _, name := range sortedKeys(in.commNodes) {
+	for _, name := range words.SortedKeys(in.commNodes) {
 		if cn := in.commNodes[name]; !isMember[name] && assigned(cn, run.ID) {
 			nodes = append(nodes, nodeState{name: name, commNode: cn})
 		}
@@ -312,7 +312,7 @@ func podsToDelete(run *v1alpha1.GroupRunStatus, nodes []nodeState, in runInput, 
 		byNode[nodes[i].name] = &nodes[i]
 	}
 	var names []string
-	for _, nodeName := range sortedKeys(in.pods) {
+	for _, nodeName := range words.SortedKeys(in.pods) {
 		for _, pod := range in.pods[nodeName] {
 			if !pod.DeletionTimestamp.IsZero() {
 				continue
@@ -342,14 +342,8 @@ func podNeeded(pod *corev1.Pod, run *v1alpha1.GroupRunStatus, node *nodeState, n
 	if !now.Before(end) || end.After(now.Add(2*exitGrace)) {
 		return false
 	}
-	*wakeAt = earlier(*wakeAt, end)
+	*wakeAt = decision.Earlier(*wakeAt, end)
 	return true
-}
-
-// stamp is a time as the API stores it, to the second.
-func stamp(t time.Time) *metav1.Time {
-	s := metav1.NewTime(t.Truncate(time.Second))
-	return &s
 }
 
 // factsHold says whether the node's monitor has reported and the report has not run out.
@@ -371,12 +365,4 @@ func errorProblems(facts *v1alpha1.NodeFacts) []v1alpha1.Problem {
 		}
 	}
 	return out
-}
-
-func sentence(s string) string {
-	s = strings.TrimSpace(s)
-	if s == "" || strings.HasSuffix(s, ".") {
-		return s
-	}
-	return s + "."
 }

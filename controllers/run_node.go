@@ -3,13 +3,14 @@ package controllers
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // nodePhase is where a run is on one node.
@@ -25,7 +26,7 @@ const (
 // nodeState is one node in the run.
 type nodeState struct {
 	name     string
-	member   *Member            // nil: no longer a member
+	member   *decision.Member   // nil: no longer a member
 	commNode *v1alpha1.CommNode // nil: not yet made
 
 	phase nodePhase
@@ -59,8 +60,8 @@ func (n *nodeState) close(now time.Time, verdict v1alpha1.Verdict, reason, forma
 	n.closure = &v1alpha1.RunClosure{
 		Verdict: verdict,
 		Reason:  reason,
-		Message: shorten(fmt.Sprintf(format, args...), 1024),
-		Time:    *stamp(now),
+		Message: words.Shorten(fmt.Sprintf(format, args...), 1024),
+		Time:    *decision.Stamp(now),
 	}
 }
 
@@ -165,7 +166,7 @@ func stepWaiting(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput, assign
 		return
 	}
 	if !factsHold(n.commNode, in.now) {
-		deadline := run.StartTime.Add(seconds(spec.Run.StartDeadlineSeconds))
+		deadline := run.StartTime.Add(decision.Seconds(spec.Run.StartDeadlineSeconds))
 		if in.now.Before(deadline) {
 			n.wakeAt = deadline
 			return
@@ -178,7 +179,7 @@ func stepWaiting(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput, assign
 	if problems := errorProblems(n.commNode.Status.Facts); len(problems) > 0 {
 		p := problems[0]
 		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonPreconditionFailed,
-			"No ranks were started on node %s since its facts show %s (%s): %s %s", n.name, p.Code, cmp.Or(p.Subject, "node"), sentence(p.Message), runAgain)
+			"No ranks were started on node %s since its facts show %s (%s): %s %s", n.name, p.Code, cmp.Or(p.Subject, "node"), words.Sentence(p.Message), runAgain)
 		return
 	}
 	if !assigned {
@@ -213,7 +214,7 @@ func stepPod(n *nodeState, pod *corev1.Pod, in runInput) {
 		return
 	}
 	if started := corrected(n.commNode, ranksStarted(pod)); !started.IsZero() {
-		deadline := started.Add(seconds(policy.NodeDeadlineSeconds))
+		deadline := started.Add(decision.Seconds(policy.NodeDeadlineSeconds))
 		if in.now.Before(deadline) {
 			n.phase, n.wakeAt = nodeRunning, deadline
 			return
@@ -241,8 +242,6 @@ func stepPod(n *nodeState, pod *corev1.Pod, in runInput) {
 		"Run pod %s on node %s has not started its ranks within startDeadlineSeconds (%d s): %s %s",
 		pod.Name, n.name, policy.StartDeadlineSeconds, waitingReason(pod), runAgain)
 }
-
-func seconds(n int32) time.Duration { return time.Duration(n) * time.Second }
 
 // agentStep is what the agent last said it was at.
 func agentStep(cn *v1alpha1.CommNode, run *v1alpha1.GroupRunStatus) string {
@@ -293,12 +292,12 @@ func podEnd(pod *corev1.Pod) string {
 			end += " (" + t.Reason + ")"
 		}
 		if t.Message != "" {
-			end += ": " + shorten(t.Message, 400)
+			end += ": " + words.Shorten(t.Message, 400)
 		}
-		return sentence(end)
+		return words.Sentence(end)
 	}
 	if pod.Status.Reason != "" {
-		return sentence(pod.Status.Reason + ": " + shorten(pod.Status.Message, 400))
+		return words.Sentence(pod.Status.Reason + ": " + words.Shorten(pod.Status.Message, 400))
 	}
 	return fmt.Sprintf("phase %s, and no container says why.", pod.Status.Phase)
 }
@@ -313,7 +312,7 @@ func unschedulableMessage(pod *corev1.Pod) string {
 func schedulerReason(pod *corev1.Pod) string {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message != "" {
-			return sentence(shorten(c.Message, 400))
+			return words.Sentence(words.Shorten(c.Message, 400))
 		}
 	}
 	return ""
@@ -332,7 +331,7 @@ func kubeletReason(pod *corev1.Pod, dull ...string) string {
 	all := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
 	for i := range all {
 		if w := all[i].State.Waiting; w != nil && w.Reason != "" && !slices.Contains(dull, w.Reason) {
-			return sentence(fmt.Sprintf("container %s, image %s: %s: %s", all[i].Name, all[i].Image, w.Reason, shorten(w.Message, 300)))
+			return words.Sentence(fmt.Sprintf("container %s, image %s: %s: %s", all[i].Name, all[i].Image, w.Reason, words.Shorten(w.Message, 300)))
 		}
 	}
 	return ""
@@ -360,9 +359,5 @@ func hindered(nodes []nodeState) string {
 	if len(names) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" Not started yet: %s: %s", someNames(names, 3), first)
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	return slices.Sorted(maps.Keys(m))
+	return fmt.Sprintf(" Not started yet: %s: %s", words.SomeNames(names, 3), first)
 }

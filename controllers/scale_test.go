@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // bigWorld is a group with a finished run of all four collectives on every node.
@@ -24,7 +25,7 @@ func bigWorld(nodes int) *world {
 	w.step() // run
 	w.step() // assignments
 	i := 0
-	for _, name := range sortedKeys(w.commNodes) {
+	for _, name := range words.SortedKeys(w.commNodes) {
 		cn := w.commNodes[name]
 		cn.Status.Run = testReport(cn.Spec.Run, v1alpha1.VerdictPass, 300_000+int64(i%1000), w.now)
 		i++
@@ -61,7 +62,7 @@ func TestStatusStaysSmall(t *testing.T) {
 		dataErrors = append(dataErrors, e)
 	}
 	i := 0
-	for _, name := range sortedKeys(w.commNodes) {
+	for _, name := range words.SortedKeys(w.commNodes) {
 		r := w.commNodes[name].Status.Run
 		r.Verdict, r.Reason, r.Message = v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink, long
 		r.Settings, r.DataErrors = settings, dataErrors

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
 )
 
 // nextRun is when the schedule's next run after the given time starts: the time of the cron line and the group's share of
@@ -16,7 +17,7 @@ func nextRun(group *v1alpha1.CommGroup, after time.Time) time.Time {
 	if due.IsZero() {
 		return due
 	}
-	limit := seconds(group.Spec.Run.JitterSeconds)
+	limit := decision.Seconds(group.Spec.Run.JitterSeconds)
 	// A longer delay than to the next time would swallow that one.
 	if following := nextScheduled(group.Spec.Run.Schedule, due); !following.IsZero() {
 		limit = min(limit, following.Sub(due)-time.Second)

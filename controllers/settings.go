@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // The bounds keep the group's status small.
@@ -86,7 +88,7 @@ func aggregateSettings(outcomes []outcome) []v1alpha1.SettingStatus {
 	}
 	total := len(outcomes)
 	out := make([]v1alpha1.SettingStatus, 0, len(tallies))
-	for _, name := range sortedKeys(tallies) {
+	for _, name := range words.SortedKeys(tallies) {
 		t := tallies[name]
 		s := t.worst
 		s.Verified = t.verified
@@ -106,7 +108,7 @@ func aggregateSettings(outcomes []outcome) []v1alpha1.SettingStatus {
 		} else if total > 1 {
 			message = fmt.Sprintf("On %d of %d nodes: %s", t.alike, total, message)
 		}
-		s.Message = shorten(message, maxGroupSettingMessage)
+		s.Message = words.Shorten(message, maxGroupSettingMessage)
 		if effectiveRank(s.Effective) >= effectiveRank(v1alpha1.EffectiveUnknown) {
 			s.MinBytes, s.MaxBytes = nil, nil
 		}
@@ -146,20 +148,20 @@ func warned(settings []v1alpha1.SettingStatus, word string) []string {
 }
 
 // settingsInEffect is the condition of the same name. A warning about data stands behind it, whatever its status.
-func settingsInEffect(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGroupSpec) finding {
+func settingsInEffect(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGroupSpec) decision.Finding {
 	f := settingsState(settings, spec)
 	if names := warned(settings, v1alpha1.WarningTailHazard); len(names) > 0 {
-		f.Message += fmt.Sprintf(" Warning TailHazard: wrong elements at some counts with %s; see status.settings.", someNames(names, 6))
+		f.Message += fmt.Sprintf(" Warning TailHazard: wrong elements at some counts with %s; see status.settings.", words.SomeNames(names, 6))
 	}
 	return f
 }
 
-func settingsState(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGroupSpec) finding {
+func settingsState(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGroupSpec) decision.Finding {
 	if spec.DDA.Mode == v1alpha1.FeatureDisabled && spec.LowPrecision.Mode == v1alpha1.FeatureDisabled && len(spec.Runtime.Env) == 0 {
-		return finding{metav1.ConditionTrue, v1alpha1.ReasonNotRequested, "The spec asks for no setting."}
+		return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNotRequested, Message: "The spec asks for no setting."}
 	}
 	if len(settings) == 0 {
-		return finding{metav1.ConditionUnknown, v1alpha1.ReasonNotVerified, "No run has reported on the settings."}
+		return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotVerified, Message: "No run has reported on the settings."}
 	}
 	var off, unproven, unknown []string
 	requested := 0
@@ -180,22 +182,22 @@ func settingsState(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGroupSp
 	}
 	switch {
 	case len(off) > 0:
-		return finding{metav1.ConditionFalse, v1alpha1.ReasonNotInEffect,
-			fmt.Sprintf("%d of %d requested settings are not in effect: %s. status.settings says why.", len(off), requested, someNames(off, 6))}
+		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotInEffect,
+			Message: fmt.Sprintf("%d of %d requested settings are not in effect: %s. status.settings says why.", len(off), requested, words.SomeNames(off, 6))}
 	case len(unproven) > 0:
-		return finding{metav1.ConditionFalse, v1alpha1.ReasonNotVerified,
-			fmt.Sprintf("The gates allow %s, and the A/B run shows no difference from Baseline. Set the mode to Disabled if it does not help.", someNames(unproven, 6))}
+		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotVerified,
+			Message: fmt.Sprintf("The gates allow %s, and the A/B run shows no difference from Baseline. Set the mode to Disabled if it does not help.", words.SomeNames(unproven, 6))}
 	case len(unknown) > 0:
-		return finding{metav1.ConditionUnknown, v1alpha1.ReasonNotVerified, "Not known for " + someNames(unknown, 6) + "."}
+		return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotVerified, Message: "Not known for " + words.SomeNames(unknown, 6) + "."}
 	}
-	return finding{metav1.ConditionTrue, v1alpha1.ReasonInEffect,
-		fmt.Sprintf("All %d requested settings are in effect within their gates, confirmed by the A/B run.", requested)}
+	return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonInEffect,
+		Message: fmt.Sprintf("All %d requested settings are in effect within their gates, confirmed by the A/B run.", requested)}
 }
 
 // requirementUnmet names a setting whose mode is Required and which is not in effect; empty where there is none.
 func requirementUnmet(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGroupSpec) string {
 	required := map[string]v1alpha1.FeatureMode{"dda.": spec.DDA.Mode, "lowPrecision.": spec.LowPrecision.Mode}
-	for _, prefix := range sortedKeys(required) {
+	for _, prefix := range words.SortedKeys(required) {
 		if required[prefix] != v1alpha1.FeatureRequired {
 			continue
 		}

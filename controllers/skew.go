@@ -7,6 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // maxClockSkew is from when on clocks are told to be apart.
@@ -65,7 +67,7 @@ func corrected(cn *v1alpha1.CommNode, t time.Time) time.Time {
 }
 
 // skewRemark names members whose clocks are off, for the condition AgentsReporting; empty where none is.
-func skewRemark(members []Member, commNodes map[string]*v1alpha1.CommNode, now time.Time) string {
+func skewRemark(members []decision.Member, commNodes map[string]*v1alpha1.CommNode, now time.Time) string {
 	var apart []string
 	for i := range members {
 		cn := commNodes[members[i].Name]
@@ -84,5 +86,5 @@ func skewRemark(members []Member, commNodes map[string]*v1alpha1.CommNode, now t
 		return ""
 	}
 	return fmt.Sprintf(" %s: by the reports of their monitors the clocks of %s are more than %d s off the API server's: %s. No deadline depends on them; mend time synchronisation there, or times in logs and reports mislead.",
-		v1alpha1.ReasonClockSkew, counted(len(apart), "member"), int(maxClockSkew/time.Second), someNames(apart, 5))
+		v1alpha1.ReasonClockSkew, words.Counted(len(apart), "member"), int(maxClockSkew/time.Second), words.SomeNames(apart, 5))
 }

@@ -10,13 +10,14 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
 )
 
 // written is what the API server and the cache make of a monitor's report: the record of its write, with the server's time.
 func written(cn *v1alpha1.CommNode, facts *v1alpha1.NodeFacts, at time.Time) {
 	cn.Status.Facts = facts
 	cn.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: v1alpha1.FieldManagerMonitor,
-		Operation: metav1.ManagedFieldsOperationApply, Subresource: "status", Time: stamp(at)}}
+		Operation: metav1.ManagedFieldsOperationApply, Subresource: "status", Time: decision.Stamp(at)}}
 }
 
 var clocksOff = []time.Duration{-24 * time.Hour, -11 * time.Minute, -6 * time.Minute, 6 * time.Minute, 11 * time.Minute, 24 * time.Hour}
@@ -83,10 +84,10 @@ func TestNodesTimesAreCorrected(t *testing.T) {
 		}
 		for _, pod := range w.pods {
 			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
-				Running: &corev1.ContainerStateRunning{StartedAt: *stamp(w.now.Add(skew))}}}}
+				Running: &corev1.ContainerStateRunning{StartedAt: *decision.Stamp(w.now.Add(skew))}}}}
 		}
 		began := w.now
-		limit := seconds(w.group.Spec.Run.NodeDeadlineSeconds)
+		limit := decision.Seconds(w.group.Spec.Run.NodeDeadlineSeconds)
 		for _, at := range []struct {
 			after time.Duration
 			want  v1alpha1.RunPhase

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
 )
 
 // Config is what the manager's flags say.
@@ -67,16 +68,6 @@ type Snapshot struct {
 	ListError error
 }
 
-// Event is a Kubernetes Event to send once the status is written.
-type Event struct {
-	// Warning says whether a person should look.
-	Warning bool
-	Reason  string
-	// Action that was taken or failed, CamelCase.
-	Action string
-	Note   string
-}
-
 // Decision is what should be.
 type Decision struct {
 	// CommNodes to create or update, in rank order.
@@ -102,7 +93,7 @@ type Decision struct {
 	// NodeMarks are statements of gating to write to Nodes, the most urgent first.
 	NodeMarks []NodeMark
 	Status    v1alpha1.CommGroupStatus
-	Events    []Event
+	Events    []decision.Event
 	// refused is what the API server did not take once the decision was applied.
 	refused refusals
 	// WakeAt is the nearest deadline; zero means none.
@@ -113,24 +104,4 @@ type Decision struct {
 type CommNodeChange struct {
 	Current *v1alpha1.CommNode
 	Desired *v1alpha1.CommNode
-}
-
-// earlier returns the earlier of two times of which zero means never.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
-		return b
-	}
-	return a
-}
-
-// shorten cuts s to at most limit bytes, at a character's boundary, with an ellipsis.
-func shorten(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	cut := limit - len("...")
-	for cut > 0 && s[cut]&0xC0 == 0x80 {
-		cut--
-	}
-	return s[:cut] + "..."
 }

@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // spanInput is what the state machine of the group's stage looks at.
@@ -17,7 +19,7 @@ type spanInput struct {
 	run       *v1alpha1.GroupRunStatus
 	nodesDone bool
 	// members of now, and what the run shows of its nodes, both in rank order.
-	members  []Member
+	members  []decision.Member
 	outcomes []outcome
 	// commNodes and the pods of the group's stage, by node name.
 	commNodes map[string]*v1alpha1.CommNode
@@ -35,7 +37,7 @@ type spanState struct {
 	// createPodsOn are nodes that get a pod of the stage now; deletePods are pods to delete, by name.
 	createPodsOn []string
 	deletePods   []string
-	events       []Event
+	events       []decision.Event
 	wakeAt       time.Time
 	// over: the stage of this run has ended.
 	over bool
@@ -61,7 +63,7 @@ type groupStage struct {
 	choice *networkChoice
 	// dropped are the members that fell out in this step, and what was said of the first.
 	dropped []string
-	why     Event
+	why     decision.Event
 	// round are the tests that were closed in this step.
 	round []testResult
 	out   spanState
@@ -136,23 +138,23 @@ func (g *groupStage) begin() {
 	if eligible < g.need() {
 		g.end(v1alpha1.VerdictSkipped, v1alpha1.ReasonTooFewMembers, fmt.Sprintf(
 			"No communicator over the group was formed: %d of %d nodes passed alone and it takes %d. Not passed: %s. Mend those first; a new run follows once they change, or is asked for by the annotation %s.",
-			eligible, len(g.in.outcomes), g.need(), someNames(out, 5), v1alpha1.AnnotationRunRequested))
+			eligible, len(g.in.outcomes), g.need(), words.SomeNames(out, 5), v1alpha1.AnnotationRunRequested))
 		return
 	}
 	if g.awaitOthers() {
 		return
 	}
 	g.span.Members, g.span.Present = int32(eligible), int32(eligible)
-	g.enter(v1alpha1.StageWaitingForMembers, seconds(g.in.group.Spec.Run.MembersDeadlineSeconds))
+	g.enter(v1alpha1.StageWaitingForMembers, decision.Seconds(g.in.group.Spec.Run.MembersDeadlineSeconds))
 	g.tell(false, v1alpha1.ReasonWaitingForMembers, "StartGroupStage", "Run %s: the group's stage of %d nodes starts; their pods have %d s to be ready.",
 		g.in.run.ID, eligible, g.in.group.Spec.Run.MembersDeadlineSeconds)
 }
 
 // enter begins a stage; a deadline of zero leaves the deadlines to its tests.
 func (g *groupStage) enter(stage v1alpha1.RunStage, limit time.Duration) {
-	g.span.Stage, g.span.StageStartTime, g.span.StageDeadline = stage, stamp(g.in.now), nil
+	g.span.Stage, g.span.StageStartTime, g.span.StageDeadline = stage, decision.Stamp(g.in.now), nil
 	if limit > 0 {
-		g.span.StageDeadline = stamp(g.in.now.Add(limit))
+		g.span.StageDeadline = decision.Stamp(g.in.now.Add(limit))
 	}
 }
 
@@ -161,7 +163,7 @@ func (g *groupStage) deadlinePassed() bool {
 }
 
 func (g *groupStage) tell(warning bool, reason, action, format string, args ...any) {
-	g.out.events = append(g.out.events, Event{Warning: warning, Reason: reason, Action: action, Note: shorten(fmt.Sprintf(format, args...), 1000)})
+	g.out.events = append(g.out.events, decision.Event{Warning: warning, Reason: reason, Action: action, Note: words.Shorten(fmt.Sprintf(format, args...), 1000)})
 }
 
 // advance goes on with a stage that has begun: first who is lost, then what the open tests show, then what comes next.
@@ -266,11 +268,11 @@ func (g *groupStage) regroup() {
 func (g *groupStage) end(verdict v1alpha1.Verdict, reason, message string) {
 	if worst, why := g.worstSoFar(); g.span.Reason != "" && verdictRank(worst) >= verdictRank(verdict) {
 		verdict, reason = worst, why
-		message = clip(sentence(g.span.Message), max(maxSpanMessage/3, maxSpanMessage-len(message)-2)) + " " + message
+		message = words.Clip(words.Sentence(g.span.Message), max(maxSpanMessage/3, maxSpanMessage-len(message)-2)) + " " + message
 	}
 	g.closeOpen(reason)
-	g.span.Stage, g.span.StageStartTime, g.span.StageDeadline = v1alpha1.StageEnded, stamp(g.in.now), nil
-	g.span.Verdict, g.span.Reason, g.span.Message = verdict, reason, clip(sentence(message), maxSpanMessage)
+	g.span.Stage, g.span.StageStartTime, g.span.StageDeadline = v1alpha1.StageEnded, decision.Stamp(g.in.now), nil
+	g.span.Verdict, g.span.Reason, g.span.Message = verdict, reason, words.Clip(words.Sentence(message), maxSpanMessage)
 	if l := g.span.Localization; l != nil && l.State == v1alpha1.LocalizationRunning {
 		l.State = v1alpha1.LocalizationOutOfBounds
 		l.Message = "The search was not ended."
@@ -279,4 +281,4 @@ func (g *groupStage) end(verdict v1alpha1.Verdict, reason, message string) {
 	g.tell(verdict != v1alpha1.VerdictPass, reason, "EndGroupStage", "Run %s, the group's stage: %s. %s", g.in.run.ID, verdict, g.span.Message)
 }
 
-func (g *groupStage) wake(at time.Time) { g.out.wakeAt = earlier(g.out.wakeAt, at) }
+func (g *groupStage) wake(at time.Time) { g.out.wakeAt = decision.Earlier(g.out.wakeAt, at) }

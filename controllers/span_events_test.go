@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
 )
 
 // at calls do once, when the stage has a test of the kind that goes on and whose nodes have their tasks.
@@ -207,7 +208,7 @@ func TestClocksApartAreTold(t *testing.T) {
 		}
 	}}, nil)
 	w.play()
-	told := slices.ContainsFunc(w.events, func(e Event) bool {
+	told := slices.ContainsFunc(w.events, func(e decision.Event) bool {
 		return e.Reason == v1alpha1.ReasonClockSkew && strings.Contains(e.Note, w.nodes[2].Name) && !strings.Contains(e.Note, w.nodes[1].Name)
 	})
 	if !told || w.span().Verdict != v1alpha1.VerdictPass {

@@ -7,6 +7,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // maxFigure is beyond every latency in nanoseconds (18 minutes) and bus bandwidth in MB/s; percentages of it fit an int64.
@@ -111,7 +112,7 @@ func (g *groupStage) notCompared() string {
 	}
 	text := ""
 	if len(out) > 0 {
-		text = fmt.Sprintf(" Measured and checked, but left out of reports, which hold only so much, and so not judged: %s.", someNames(out, 5))
+		text = fmt.Sprintf(" Measured and checked, but left out of reports, which hold only so much, and so not judged: %s.", words.SomeNames(out, 5))
 	}
 	var unknown []string
 	for _, s := range g.present() {
@@ -120,7 +121,7 @@ func (g *groupStage) notCompared() string {
 		}
 	}
 	if len(unknown) > 0 {
-		text += fmt.Sprintf(" Library or settings were not reported, and so not compared, by %s.", someNames(unknown, 5))
+		text += fmt.Sprintf(" Library or settings were not reported, and so not compared, by %s.", words.SomeNames(unknown, 5))
 	}
 	return text
 }

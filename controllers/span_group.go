@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/checks"
 )
 
@@ -29,7 +30,7 @@ func (g *groupStage) fitTogether() bool {
 	g.span.Network = network.Text
 	if apart := g.clocksApart(); len(apart) > 0 {
 		g.tell(true, v1alpha1.ReasonClockSkew, "CompareClocks", "Clocks are more than %d s off the API server's on %s. No deadline depends on them; mend time synchronisation, or times in logs and reports mislead.",
-			int(maxClockSkew/time.Second), someNames(apart, 5))
+			int(maxClockSkew/time.Second), words.SomeNames(apart, 5))
 	}
 	return true
 }
@@ -56,13 +57,13 @@ func (g *groupStage) alike(seats []*seat, reason, differ string, value func(*sea
 	if len(has) < 2 {
 		return true
 	}
-	values := sortedKeys(has)
+	values := words.SortedKeys(has)
 	slices.SortStableFunc(values, func(a, b string) int { return len(has[b]) - len(has[a]) })
 	var lists []string
 	for _, v := range values {
-		lists = append(lists, fmt.Sprintf("%q on %s (%s)", v, counted(len(has[v]), "node"), someNames(names(has[v]), 4)))
+		lists = append(lists, fmt.Sprintf("%q on %s (%s)", v, words.Counted(len(has[v]), "node"), words.SomeNames(names(has[v]), 4)))
 	}
-	message := fmt.Sprintf("The members' ranks %s: %s. %s", differ, someNames(lists, 4), next)
+	message := fmt.Sprintf("The members' ranks %s: %s. %s", differ, words.SomeNames(lists, 4), next)
 	if 2*len(has[values[0]]) > known {
 		for _, v := range values[1:] {
 			for _, s := range has[v] {
@@ -190,21 +191,21 @@ func (g *groupStage) groupFigure(step searchedStep) int64 {
 
 // afterBadGroup goes on with what the nodes know themselves; else the culprit is searched for.
 func (g *groupStage) afterBadGroup(r *testResult) {
-	words := fmt.Sprintf("The communicator over %d nodes failed: %s.", len(g.readSet(r.test.Set)), strings.TrimSuffix(r.message, ".")) + g.fallbackWords(r.communicators)
+	message := fmt.Sprintf("The communicator over %d nodes failed: %s.", len(g.readSet(r.test.Set)), strings.TrimSuffix(r.message, ".")) + g.fallbackWords(r.communicators)
 	if len(r.guilty) > 0 {
-		g.worsen(r.reason, words)
-		for _, name := range sortedKeys(r.guilty) {
+		g.worsen(r.reason, message)
+		for _, name := range words.SortedKeys(r.guilty) {
 			g.blame(r.guilty[name])
 			if s := g.seatOf(name); s != nil {
 				g.release(s)
 			}
 		}
-		g.explain(r.reason, words+" By what the nodes saw themselves: "+someNames(culpritNames(g.span.Culprits), 5)+".")
+		g.explain(r.reason, message+" By what the nodes saw themselves: "+words.SomeNames(culpritNames(g.span.Culprits), 5)+".")
 		g.tell(true, v1alpha1.ReasonCulpritFound, "NameCulprit", "Run %s: %s", g.in.run.ID, g.span.Message)
 		g.regroup()
 		return
 	}
-	g.worsen(r.reason, words)
+	g.worsen(r.reason, message)
 	g.startSearch(g.stepOf(r.step))
 }
 
@@ -232,10 +233,10 @@ func (g *groupStage) confirm() {
 		return
 	}
 	if g.stillSlow() {
-		l.Message = shorten(clip(l.Message, 300)+" Not confirmed: "+sentence(g.withoutLeft()), 512)
+		l.Message = words.Shorten(words.Clip(l.Message, 300)+" Not confirmed: "+words.Sentence(g.withoutLeft()), 512)
 		return
 	}
-	l.Message = shorten(clip(l.Message, 300)+" Confirmed: "+sentence(g.withoutLeft()), 512)
+	l.Message = words.Shorten(words.Clip(l.Message, 300)+" Confirmed: "+words.Sentence(g.withoutLeft()), 512)
 }
 
 func (g *groupStage) withoutLeft() string {
@@ -248,20 +249,20 @@ func (g *groupStage) withoutLeft() string {
 	if first > 0 && g.foundSlow() {
 		before = fmt.Sprintf("; with it %d MB/s, %d %% of that", first, first*100/max(1, last))
 	}
-	return fmt.Sprintf("Without %s the group of %d nodes %s (%s%s)", someNames(g.leftNames(), 5), len(g.present()), what, g.figure(), before)
+	return fmt.Sprintf("Without %s the group of %d nodes %s (%s%s)", words.SomeNames(g.leftNames(), 5), len(g.present()), what, g.figure(), before)
 }
 
 // pass ends the stage with what was reached; what is bad was kept before.
 func (g *groupStage) pass() {
 	text := fmt.Sprintf("One communicator over %d nodes: %s, transport %s.", len(g.present()), g.figure(), g.span.Transport)
 	if len(g.span.Left) > 0 && g.found() {
-		text = sentence(g.withoutLeft())
+		text = words.Sentence(g.withoutLeft())
 	}
 	text += g.meshWords()
-	if words := g.speedWords(); words != "" {
-		text = sentence(text) + " " + words
+	if unjudged := g.speedWords(); unjudged != "" {
+		text = words.Sentence(text) + " " + unjudged
 	}
-	g.end(v1alpha1.VerdictPass, v1alpha1.ReasonAllPassed, sentence(text)+g.repeatsWords()+g.notCompared())
+	g.end(v1alpha1.VerdictPass, v1alpha1.ReasonAllPassed, words.Sentence(text)+g.repeatsWords()+g.notCompared())
 }
 
 // figure is the one number of the group's communicator.
@@ -352,7 +353,7 @@ func spanSeries(dimension string, communicators []commResult) []v1alpha1.SpanRes
 		if t.count > 1 {
 			s.Slowest = t.slowest
 		}
-		sizes := sortedKeys64(t.cells)
+		sizes := words.SortedKeys(t.cells)
 		for _, size := range sizes[max(0, len(sizes)-maxSeriesSizes):] {
 			one := t.cells[size]
 			s.SizeBytes = append(s.SizeBytes, size)

@@ -11,6 +11,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/localize"
 	"rcclx.io/commgroup-operator/controllers/spans"
+	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/checks"
 )
 
@@ -104,7 +105,7 @@ func (g *groupStage) afterMesh() {
 		g.keepResults(dimension, r.communicators)
 		g.compareDimension(r, dimension, transport)
 	}
-	for _, name := range sortedKeys(r.guilty) {
+	for _, name := range words.SortedKeys(r.guilty) {
 		g.blame(r.guilty[name])
 	}
 	g.blameCommunicators(r, dimension)
@@ -134,7 +135,7 @@ func (g *groupStage) checkMeshTransport(r *testResult, dimension string) string 
 		return g.span.Transport
 	}
 	members := make([]memberTransport, 0, len(worst))
-	for _, name := range sortedKeys(worst) {
+	for _, name := range words.SortedKeys(worst) {
 		members = append(members, memberTransport{name, worst[name]})
 	}
 	choice := transportFor(g.in.group.Spec.Network.RequireTransport, members)
@@ -193,7 +194,7 @@ func (g *groupStage) compareDimension(r *testResult, dimension, transport string
 			byNodes[len(c.seats)] = append(byNodes[len(c.seats)], c)
 		}
 	}
-	for _, nodes := range sortedInts(byNodes) {
+	for _, nodes := range words.SortedKeys(byNodes) {
 		alike := byNodes[nodes]
 		figures := make([]int64, len(alike))
 		for i, c := range alike {
@@ -227,15 +228,6 @@ func (g *groupStage) compareDimension(r *testResult, dimension, transport string
 	}
 }
 
-func sortedInts[V any](m map[int]V) []int {
-	out := make([]int, 0, len(m))
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
-}
-
 // endMesh ends the stage where a member fell out while the mesh was measured: the rest does not fit the mesh.
 func (g *groupStage) endMesh() {
 	g.end(v1alpha1.VerdictInconclusive, v1alpha1.ReasonMeshMismatch, "A member fell out while the mesh was measured, and the others do not fit it: what is missing of the mesh was not measured."+g.meshWords())
@@ -267,7 +259,7 @@ func (g *groupStage) meshWords() string {
 		}
 		return text
 	}
-	text := fmt.Sprintf(" %s of the mesh measured", counted(len(measured), "dimension"))
+	text := fmt.Sprintf(" %s of the mesh measured", words.Counted(len(measured), "dimension"))
 	if len(measured) < len(asked) {
 		text += fmt.Sprintf(", of %d", len(asked))
 	}
@@ -275,7 +267,7 @@ func (g *groupStage) meshWords() string {
 		return text + "; benchmark.nodeMinPercentOfMedian is 0, so that the speeds of their communicators were not compared."
 	}
 	if len(alone) > 0 {
-		text += fmt.Sprintf("; in %s not all speeds were compared, since that takes two communicators over as many nodes", someNames(alone, 4))
+		text += fmt.Sprintf("; in %s not all speeds were compared, since that takes two communicators over as many nodes", words.SomeNames(alone, 4))
 	}
 	return text + "."
 }
@@ -326,7 +318,7 @@ func (g *groupStage) blameCommunicators(r *testResult, dimension string) {
 	}
 	g.blame(v1alpha1.Culprit{Kind: kindCommunicators, Name: communicatorsName(dimension, numbers), Reason: worst.reason, Message: fmt.Sprintf(
 		"%d of %d communicators of dimension %s are bad; %s over %s: %s.%s No single node is known to be to blame: look at what their members share, NICs, links and switches.",
-		len(across), len(r.communicators), dimension, worst.name, someNames(names(worst.seats), 4), strings.TrimSuffix(shorten(worst.message, 200), "."), deviceWords(across, parts))})
+		len(across), len(r.communicators), dimension, worst.name, words.SomeNames(names(worst.seats), 4), strings.TrimSuffix(words.Shorten(worst.message, 200), "."), deviceWords(across, parts))})
 }
 
 // deviceWords say which GPUs the communicators take, where they take no other ones on any node, and leave some out.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // marks says which nodes gating would mark as failed now, were it enforced.
@@ -380,7 +381,7 @@ func TestRandomMeshFaults(t *testing.T) {
 			w.play()
 			for name := range w.marks() {
 				if !guilty[w.index[name]] {
-					t.Errorf("node %s is marked, guilty are %v", name, sortedInts(guilty))
+					t.Errorf("node %s is marked, guilty are %v", name, words.SortedKeys(guilty))
 				}
 			}
 			bad := slices.ContainsFunc(w.span().Tests, func(one v1alpha1.SpanTest) bool { return one.Verdict == v1alpha1.VerdictFail })

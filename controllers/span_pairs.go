@@ -8,6 +8,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/localize"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 const (
@@ -322,7 +323,7 @@ func (g *groupStage) afterPairs() {
 			t.Verdict, t.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonSlowPair
 		}
 		g.worsen(v1alpha1.ReasonSlowPair, fmt.Sprintf("Pairs are far slower than the best, which reach %d MB/s: %s; at least %d %% is expected. Look at those nodes' NICs, cables and switch ports.",
-			sum.best, someNames(bad, 4), g.minPercent()))
+			sum.best, words.SomeNames(bad, 4), g.minPercent()))
 		g.startSearch(step)
 	case underMark && group > 0 && sum.slowest > 0 && sum.slowest*g.minPercent() <= group*100:
 		g.end(verdictOfReason(g.span.Reason), g.span.Reason, fmt.Sprintf(
@@ -340,14 +341,14 @@ func (g *groupStage) afterPairs() {
 }
 
 func (s pairsSummary) String() string {
-	return fmt.Sprintf("the slowest of %s reaches %d MB/s, %d %% of the best (%d MB/s)", counted(s.pairs, "pair"), s.slowest, s.slowest*100/max(1, s.best), s.best)
+	return fmt.Sprintf("the slowest of %s reaches %d MB/s, %d %% of the best (%d MB/s)", words.Counted(s.pairs, "pair"), s.slowest, s.slowest*100/max(1, s.best), s.best)
 }
 
 func (g *groupStage) slowPairWords(t *v1alpha1.SpanTest, best int64) string {
 	pair := g.namesOf(g.readSet(t.Set))
 	text := strings.Join(pair, "<->")
 	if len(pair) > 2 {
-		text = fmt.Sprintf("%d pairs among %s", len(pair)/2, someNames(pair, 4))
+		text = fmt.Sprintf("%d pairs among %s", len(pair)/2, words.SomeNames(pair, 4))
 	}
 	if bw := t.BusBandwidthMBps; bw != nil && best > 0 {
 		text += fmt.Sprintf(" (%d MB/s, %d %%)", *bw, *bw*100/best)
@@ -421,20 +422,4 @@ func (g *groupStage) leftNames() []string {
 		out = append(out, name)
 	}
 	return out
-}
-
-// clip keeps whole sentences of a message, or whole words, in at most so many bytes.
-func clip(message string, limit int) string {
-	message = strings.TrimSpace(message)
-	if len(message) <= limit {
-		return message
-	}
-	cut := strings.TrimSuffix(shorten(message, limit-len(" ")), "...")
-	if at := strings.LastIndex(cut, ". "); at > limit/2 {
-		return cut[:at+1]
-	}
-	if at := strings.LastIndexByte(cut, ' '); at > 0 {
-		cut = cut[:at]
-	}
-	return strings.TrimRight(cut, ",;: ") + " ..."
 }

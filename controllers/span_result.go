@@ -6,7 +6,9 @@ import (
 	"slices"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/spans"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // roundState is where the open tests are.
@@ -175,7 +177,7 @@ func (g *groupStage) evaluate(t *v1alpha1.SpanTest) testResult {
 	case 2*len(silent) > len(l.shares) && !r.bad:
 		r.reason = v1alpha1.ReasonRunDeadlineExceeded
 		r.void = fmt.Sprintf("%d of %d nodes have not reported test %s within %d s, and no other says that it failed: %s. Look whether their agents reach the API server.",
-			len(silent), len(l.shares), t.ID, seconds, someNames(names(silent), 5))
+			len(silent), len(l.shares), t.ID, seconds, words.SomeNames(names(silent), 5))
 	default:
 		g.giveUp(&r, silent, seconds)
 		if !r.bad && len(r.out) == 0 && slices.ContainsFunc(r.communicators, func(c commResult) bool { return c.missing }) {
@@ -190,7 +192,7 @@ func (g *groupStage) evaluate(t *v1alpha1.SpanTest) testResult {
 // seconds more, and so for one look more at least. The clock may have jumped, or the manager come back from a long absence.
 func (g *groupStage) graced(t *v1alpha1.SpanTest) bool {
 	if t.OverdueTime == nil || g.in.now.Before(t.OverdueTime.Time) {
-		t.OverdueTime = stamp(g.in.now)
+		t.OverdueTime = decision.Stamp(g.in.now)
 	}
 	until := t.OverdueTime.Add(reportGrace)
 	if g.in.now.Before(until) {

@@ -11,7 +11,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/localize"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // defaultLocalizationSeconds holds where localization.deadlineSeconds is absent.
@@ -102,7 +104,7 @@ func (g *groupStage) startSearch(step searchedStep) {
 		return
 	}
 	before := g.span.Localization
-	l := &v1alpha1.LocalizationStatus{State: v1alpha1.LocalizationRunning, Step: shorten(step.String(), 128), StartTime: *stamp(g.in.now)}
+	l := &v1alpha1.LocalizationStatus{State: v1alpha1.LocalizationRunning, Step: words.Shorten(step.String(), 128), StartTime: *decision.Stamp(g.in.now)}
 	if before != nil {
 		l.Rounds, l.Tests, l.StartTime = before.Rounds, before.Tests, before.StartTime
 	}
@@ -113,7 +115,7 @@ func (g *groupStage) startSearch(step searchedStep) {
 	l.MaxRounds = int32(bound)
 	g.span.Localization = l
 	g.enter(v1alpha1.StageLocalizing, 0)
-	g.span.StageDeadline = stamp(l.StartTime.Add(seconds(localizationDeadlineSeconds(spec))))
+	g.span.StageDeadline = decision.Stamp(l.StartTime.Add(decision.Seconds(localizationDeadlineSeconds(spec))))
 	g.tell(true, g.span.Reason, "StartSearch", "Run %s searches for the culprit of %s among %d nodes. %s", g.in.run.ID, step, len(g.present()), g.span.Message)
 	g.search()
 }
@@ -217,9 +219,9 @@ func (g *groupStage) effort() string {
 			rounds[testRound(t.ID)] = true
 		}
 	}
-	text := fmt.Sprintf("%s in %s", counted(tests, "test"), counted(len(rounds), "round"))
+	text := fmt.Sprintf("%s in %s", words.Counted(tests, "test"), words.Counted(len(rounds), "round"))
 	if sum := g.pairsSummary(); sum.pairs > 0 && g.dimensionSearched() == "" {
-		text = fmt.Sprintf("%s in %s, then %s", counted(sum.pairs, "pair"), counted(sum.rounds, "round"), text)
+		text = fmt.Sprintf("%s in %s, then %s", words.Counted(sum.pairs, "pair"), words.Counted(sum.rounds, "round"), text)
 	}
 	return text
 }
@@ -279,14 +281,14 @@ func (g *groupStage) conclude(f localize.Finding) {
 	g.stopSearch()
 	effort := g.effort()
 	if len(f.Nodes) == 0 && len(f.Pairs) == 0 {
-		text := fmt.Sprintf("The search did not name a culprit (%s, %s): %s", l.State, effort, sentence(f.Why))
+		text := fmt.Sprintf("The search did not name a culprit (%s, %s): %s", l.State, effort, words.Sentence(f.Why))
 		if named := culpritNames(g.span.Culprits); len(named) > 0 {
-			text = fmt.Sprintf("Named before: %s. The search for more named no other (%s, %s): %s", someNames(named, 5), l.State, effort, sentence(f.Why))
+			text = fmt.Sprintf("Named before: %s. The search for more named no other (%s, %s): %s", words.SomeNames(named, 5), l.State, effort, words.Sentence(f.Why))
 		}
 		if len(f.Suspects) > 0 && len(f.Suspects) < len(g.searchSet()) {
-			text += " Something among these is bad: " + someNames(g.namesOf(f.Suspects), 8) + "."
+			text += " Something among these is bad: " + words.SomeNames(g.namesOf(f.Suspects), 8) + "."
 		}
-		l.Message = shorten(text, 512)
+		l.Message = words.Shorten(text, 512)
 		if g.backToMesh() {
 			return
 		}
@@ -311,14 +313,14 @@ func (g *groupStage) conclude(f localize.Finding) {
 			"%s over %s and %s together is bad, while each is good with others (%s).%s Look at the path between the two: cable, switch port, route.", step, a, b, effort, figures)})
 	}
 	names := culpritNames(g.span.Culprits)
-	text := fmt.Sprintf("The culprit of %s is %s (%s).", step, someNames(names, 5), effort)
+	text := fmt.Sprintf("The culprit of %s is %s (%s).", step, words.SomeNames(names, 5), effort)
 	if len(names) > 1 {
-		text = fmt.Sprintf("The culprits of %s are %s (%s).", step, someNames(names, 5), effort)
+		text = fmt.Sprintf("The culprits of %s are %s (%s).", step, words.SomeNames(names, 5), effort)
 	}
 	if len(f.Suspects) > 0 {
-		text += " Not told apart: " + someNames(g.namesOf(f.Suspects), 5) + "."
+		text += " Not told apart: " + words.SomeNames(g.namesOf(f.Suspects), 5) + "."
 	}
-	l.Message = shorten(text, 512)
+	l.Message = words.Shorten(text, 512)
 	why := reason
 	if slow && g.span.Reason == v1alpha1.ReasonSlowGroup {
 		why = g.span.Reason // the group as a whole was held against a mark
@@ -328,7 +330,7 @@ func (g *groupStage) conclude(f localize.Finding) {
 	if t := &g.span.Tests[g.searchBase()]; slow && t.Verdict == v1alpha1.VerdictPass {
 		t.Verdict, t.Reason = v1alpha1.VerdictFail, why
 	}
-	g.explain(why, clip(text, 500)+" "+clip(g.span.Message, 300))
+	g.explain(why, words.Clip(text, 500)+" "+words.Clip(g.span.Message, 300))
 	g.tell(true, v1alpha1.ReasonCulpritFound, "NameCulprit", "Run %s: %s", g.in.run.ID, text)
 	if g.backToMesh() {
 		return
@@ -344,7 +346,7 @@ func (g *groupStage) conclude(f localize.Finding) {
 	g.regroup()
 }
 
-func pairName(a, b string) string { return shorten(a+"<->"+b, 253) }
+func pairName(a, b string) string { return words.Shorten(a+"<->"+b, 253) }
 
 func (g *groupStage) namesOf(set localize.Set) []string {
 	var out []string

@@ -9,7 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/localize"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // seat is one member of the group's stage.
@@ -166,7 +168,7 @@ func (g *groupStage) dropLost() []*seat {
 		for _, index := range gaps {
 			lost = append(lost, &seat{index: index})
 		}
-		g.worsen(v1alpha1.ReasonMemberLost, fmt.Sprintf("CommNodes of %s of the stage (index %s) were deleted or made anew.", counted(len(gaps), "member"), localize.Set(gaps).String()))
+		g.worsen(v1alpha1.ReasonMemberLost, fmt.Sprintf("CommNodes of %s of the stage (index %s) were deleted or made anew.", words.Counted(len(gaps), "member"), localize.Set(gaps).String()))
 		g.markLeft(gaps, nil)
 	}
 	return lost
@@ -255,7 +257,7 @@ func (g *groupStage) drop(s *seat, reason, message string) {
 	}
 	g.release(s)
 	if len(g.dropped) == 0 {
-		g.why = Event{Warning: true, Reason: reason, Action: "LeaveMember", Note: message}
+		g.why = decision.Event{Warning: true, Reason: reason, Action: "LeaveMember", Note: message}
 	}
 	g.dropped = append(g.dropped, s.name)
 }
@@ -299,7 +301,7 @@ func (g *groupStage) writeLeft() {
 		g.span.Present = int32(len(g.present()))
 	}
 	if len(g.dropped) > 0 {
-		g.tell(true, g.why.Reason, g.why.Action, "Run %s goes on without %s: %s", g.in.run.ID, someNames(g.dropped, 5), g.why.Note)
+		g.tell(true, g.why.Reason, g.why.Action, "Run %s goes on without %s: %s", g.in.run.ID, words.SomeNames(g.dropped, 5), g.why.Note)
 	}
 }
 
@@ -377,7 +379,7 @@ func (g *groupStage) held(node string) bool {
 }
 
 func (g *groupStage) deletePods(needed func(*corev1.Pod) bool) {
-	for _, node := range sortedKeys(g.in.pods) {
+	for _, node := range words.SortedKeys(g.in.pods) {
 		for _, pod := range g.in.pods[node] {
 			if pod.DeletionTimestamp.IsZero() && !laterRun(pod.Labels[v1alpha1.LabelRunID], g.in.group) && !needed(pod) {
 				g.out.deletePods = append(g.out.deletePods, pod.Name)

@@ -12,6 +12,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/localize"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // goodPairWas says whether a pair was measured that is not slow, so that slow ones stand out.
@@ -407,15 +408,15 @@ func TestWordsOfCulprits(t *testing.T) {
 			t.Errorf("no %q in %s", want, text)
 		}
 	}
-	if got := clip("Seven words are in this long sentence.", 20); got != "Seven words are ..." {
+	if got := words.Clip("Seven words are in this long sentence.", 20); got != "Seven words are ..." {
 		t.Errorf("clip gives %q", got)
 	}
-	if got := clip("One sentence is here. Another one follows.", 30); got != "One sentence is here." {
+	if got := words.Clip("One sentence is here. Another one follows.", 30); got != "One sentence is here." {
 		t.Errorf("clip gives %q", got)
 	}
 	for _, text := range []string{strings.Repeat("é", 50), strings.Repeat("a b", 30), strings.Repeat("no end ", 20), "Short."} {
 		for limit := 8; limit < 60; limit++ {
-			if got := clip(text, limit); len(got) > limit || !utf8.ValidString(got) {
+			if got := words.Clip(text, limit); len(got) > limit || !utf8.ValidString(got) {
 				t.Fatalf("clip to %d gives %q", limit, got)
 			}
 		}

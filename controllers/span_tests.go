@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/localize"
 	"rcclx.io/commgroup-operator/controllers/spans"
 )
@@ -91,7 +92,7 @@ func (g *groupStage) open(id, set string) bool {
 	if len(g.span.Tests) >= maxSpanTests || len(set) > 512 || all > maxSetBytes {
 		return false
 	}
-	g.span.Tests = append(g.span.Tests, v1alpha1.SpanTest{ID: id, Set: set, StartTime: *stamp(g.in.now)})
+	g.span.Tests = append(g.span.Tests, v1alpha1.SpanTest{ID: id, Set: set, StartTime: *decision.Stamp(g.in.now)})
 	return true
 }
 
@@ -390,7 +391,7 @@ func taskSeconds(spec *v1alpha1.CommGroupSpec, measurements int) int32 {
 
 // taskLimit is how long the controller waits for a test: the nodes of rank 0 first start and make the unique ids.
 func taskLimit(spec *v1alpha1.CommGroupSpec, taskSeconds int32) time.Duration {
-	return seconds(spec.Run.InitDeadlineSeconds) + seconds(taskSeconds) + testSlack
+	return decision.Seconds(spec.Run.InitDeadlineSeconds) + decision.Seconds(taskSeconds) + testSlack
 }
 
 // testSlack is for tasks and reports to travel; perMemberSlack comes on top where there are very many.
@@ -404,5 +405,5 @@ func (g *groupStage) deadlines(t *v1alpha1.SpanTest, members int) (ids, reports 
 	spec := &g.in.group.Spec
 	more := time.Duration(members) * perMemberSlack
 	start := t.StartTime.Time
-	return start.Add(seconds(spec.Run.InitDeadlineSeconds) + testSlack + more), start.Add(taskLimit(spec, g.planOf(t).DeadlineSeconds) + more)
+	return start.Add(decision.Seconds(spec.Run.InitDeadlineSeconds) + testSlack + more), start.Add(taskLimit(spec, g.planOf(t).DeadlineSeconds) + more)
 }

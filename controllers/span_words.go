@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // verdictOfReason is what a reason of the group's stage means for its verdict. Whatever is not listed is why something could
@@ -40,7 +41,7 @@ const maxSpanMessage = 1024
 
 // explain replaces what was said so far by something that says more.
 func (g *groupStage) explain(reason, message string) {
-	g.span.Reason, g.span.Message = reason, clip(sentence(message), maxSpanMessage)
+	g.span.Reason, g.span.Message = reason, words.Clip(words.Sentence(message), maxSpanMessage)
 }
 
 func (g *groupStage) worstSoFar() (v1alpha1.Verdict, string) {
@@ -54,7 +55,7 @@ const maxSpanCulprits = 16
 func (g *groupStage) blame(c v1alpha1.Culprit) {
 	same := func(o v1alpha1.Culprit) bool { return o.Node == c.Node && o.Kind == c.Kind && o.Name == c.Name }
 	if len(g.span.Culprits) < maxSpanCulprits && !slices.ContainsFunc(g.span.Culprits, same) {
-		c.Message = shorten(c.Message, 512)
+		c.Message = words.Shorten(c.Message, 512)
 		g.span.Culprits = append(g.span.Culprits, c)
 	}
 }
@@ -131,7 +132,7 @@ func spanProgress(span *v1alpha1.SpanStatus) string {
 		}
 	}
 	if l := span.Localization; l != nil && span.Stage == v1alpha1.StageLocalizing {
-		text += fmt.Sprintf(", round %d of at most %d, %s of %s made", l.Rounds, l.MaxRounds, counted(int(l.Tests), "test"), l.Step)
+		text += fmt.Sprintf(", round %d of at most %d, %s of %s made", l.Rounds, l.MaxRounds, words.Counted(int(l.Tests), "test"), l.Step)
 	} else if open > 0 {
 		text += ", test " + span.Tests[len(span.Tests)-1].ID
 	}

@@ -12,7 +12,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/spans"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // faults of the nodes of a groupWorld, by the nodes' places.
@@ -210,7 +212,7 @@ func (w *groupWorld) playCommunicators() bool {
 		}
 	}
 	moved := false
-	for _, id := range sortedKeys(byID) {
+	for _, id := range words.SortedKeys(byID) {
 		all := byID[id]
 		if len(all) == int(all[0].comm.Nodes) {
 			w.work(all)
@@ -226,7 +228,7 @@ func (w *groupWorld) playCommunicators() bool {
 		task := cn.Status.Session.Task
 		for j := range task.Communicators {
 			c := &task.Communicators[j]
-			if limit := cn.Spec.Session.Task; c.Verdict == "" && limit != nil && limit.ID == task.ID && !w.now.Before(w.taken[w.nodes[i].Name+task.ID].Add(seconds(limit.DeadlineSeconds))) {
+			if limit := cn.Spec.Session.Task; c.Verdict == "" && limit != nil && limit.ID == task.ID && !w.now.Before(w.taken[w.nodes[i].Name+task.ID].Add(decision.Seconds(limit.DeadlineSeconds))) {
 				c.Verdict, c.Reason, c.Message = v1alpha1.VerdictFail, v1alpha1.ReasonRankHung, "peers did not come in time"
 			}
 			done = done && c.Verdict != ""
@@ -375,7 +377,7 @@ func (w *groupWorld) check() {
 		ids[s.Tests[i].ID] = true
 	}
 	indexes := map[int32]string{}
-	for _, name := range sortedKeys(w.commNodes) {
+	for _, name := range words.SortedKeys(w.commNodes) {
 		a := w.commNodes[name].Spec.Session
 		if a == nil || a.RunID != s.RunID {
 			continue

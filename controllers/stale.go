@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // maxRepeats bounds how often a bad result is measured anew by itself: a run may be what makes the node reboot.
@@ -16,11 +17,11 @@ const maxRepeats = 2
 
 // platformOf is what of a node a result depends on. What is not known stays empty.
 func platformOf(f *v1alpha1.NodeFacts) *v1alpha1.PlatformFacts {
-	p := &v1alpha1.PlatformFacts{BootID: f.BootID, Driver: shorten(driverPlatform(&f.Driver), 128), ROCm: shorten(rocmPlatform(&f.ROCm), 128)}
+	p := &v1alpha1.PlatformFacts{BootID: f.BootID, Driver: words.Shorten(driverPlatform(&f.Driver), 128), ROCm: words.Shorten(rocmPlatform(&f.ROCm), 128)}
 	if f.Partition != unknownValue {
 		p.Partition = f.Partition // of which one half may be unknown
 	}
-	p.Firmware = shorten(platformFirmware(f.Firmware), 64)
+	p.Firmware = words.Shorten(platformFirmware(f.Firmware), 64)
 	if len(f.GPUs) > 0 && gpusCertain(f) {
 		var space [512]byte // so that a group of thousands costs no garbage
 		addresses := space[:0]
@@ -179,7 +180,7 @@ func stale(assigned *v1alpha1.PlatformFacts, report *v1alpha1.NodeRunStatus, fac
 	if reason == "" {
 		return nil
 	}
-	return &v1alpha1.RunStaleness{Reason: reason, Message: shorten("After the measurement: "+strings.Join(changes, "; ")+".", 512)}
+	return &v1alpha1.RunStaleness{Reason: reason, Message: words.Shorten("After the measurement: "+strings.Join(changes, "; ")+".", 512)}
 }
 
 // badResult says whether an assignment ended in Fail or Error.

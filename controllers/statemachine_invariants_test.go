@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // knowledge is what a machine knows apart from the objects: what really happened.
@@ -172,7 +174,7 @@ func (m *machine) checkFormed(span *v1alpha1.SpanStatus, run *v1alpha1.GroupRunS
 		m.failf("the group's stage passes with %+v, tasks %v", span, m.tasks)
 	}
 	m.known.seen["stage passed"]++
-	m.known.formed[run.SpecHash+"/"+fmt.Sprint(sortedKeys(m.tasks[span.Tests[i].ID]))] = true
+	m.known.formed[run.SpecHash+"/"+fmt.Sprint(words.SortedKeys(m.tasks[span.Tests[i].ID]))] = true
 }
 
 // checkReady: Ready is True only where each member's agent has reported a pass of what the spec asks for, and with span Group
@@ -251,7 +253,7 @@ func (m *machine) checkMissing(s *Snapshot, d *Decision) {
 		poor := *s
 		poor.CommNodes = (&v1alpha1.CommNodeList{Items: s.CommNodes}).DeepCopy().Items
 		cn := &poor.CommNodes[at]
-		if cn.Status.Run == nil || cn.Spec.Run == nil || len(cn.Status.Run.Results) == 0 || !slices.ContainsFunc(members, func(x Member) bool { return x.Name == cn.Spec.NodeName }) {
+		if cn.Status.Run == nil || cn.Spec.Run == nil || len(cn.Status.Run.Results) == 0 || !slices.ContainsFunc(members, func(x decision.Member) bool { return x.Name == cn.Spec.NodeName }) {
 			return
 		}
 		take(cn)
@@ -298,7 +300,7 @@ const maxSettleSteps = 12
 // checkHeld: with no run that goes on, and its agents' time to end by themselves over, each pod that holds GPUs is told to end,
 // whatever the nodes' clocks say.
 func (m *machine) checkHeld() {
-	for _, name := range sortedKeys(m.pods) {
+	for _, name := range words.SortedKeys(m.pods) {
 		pod := m.pods[name]
 		if !podAlive(pod) || !pod.DeletionTimestamp.IsZero() {
 			continue
@@ -315,7 +317,7 @@ func (m *machine) checkHeld() {
 // checkKept: of the pods that have ended, only those stay that tell why the present run failed.
 func (m *machine) checkKept() {
 	kept := 0
-	for _, name := range sortedKeys(m.pods) {
+	for _, name := range words.SortedKeys(m.pods) {
 		pod, run := m.pods[name], m.group.Status.Run
 		if podAlive(pod) || !pod.DeletionTimestamp.IsZero() || run != nil && run.Phase == v1alpha1.RunPhaseRunning {
 			continue

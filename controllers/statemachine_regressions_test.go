@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
 )
 
 // What random histories have shown, each by itself.
@@ -93,7 +94,7 @@ func TestReportThatComesWithTheStage(t *testing.T) {
 		}
 	}
 	w.settle()
-	w.now = w.now.Add(seconds(w.group.Spec.Run.NodeDeadlineSeconds))
+	w.now = w.now.Add(decision.Seconds(w.group.Spec.Run.NodeDeadlineSeconds))
 	w.reportFacts()
 	d := Decide(w.snapshot(), testConfig)
 	closes := slices.ContainsFunc(d.CommNodes, func(c CommNodeChange) bool {

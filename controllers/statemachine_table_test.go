@@ -19,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // States that a group of four nodes is in before an event of the table.
@@ -89,7 +91,7 @@ func (w *groupWorld) wait(d time.Duration, but int) {
 	w.now = w.now.Add(d)
 	for i := range w.nodes {
 		if i != but {
-			w.commNode(w.nodes[i].Name).Status.Facts.ObservedTime = *stamp(w.now)
+			w.commNode(w.nodes[i].Name).Status.Facts.ObservedTime = *decision.Stamp(w.now)
 		}
 	}
 }
@@ -186,7 +188,7 @@ func (w *groupWorld) isDeleted(t *testing.T) {
 		}
 	}
 	group := w.group.DeepCopy()
-	group.Finalizers, group.DeletionTimestamp = []string{v1alpha1.Finalizer}, stamp(w.now)
+	group.Finalizers, group.DeletionTimestamp = []string{v1alpha1.Finalizer}, decision.Stamp(w.now)
 	objects := []client.Object{group}
 	for _, cn := range w.commNodes {
 		objects = append(objects, cn.DeepCopy())
@@ -225,7 +227,7 @@ func (w *groupWorld) isDeleted(t *testing.T) {
 			t.Error("nothing looks again whether the pods are gone")
 		}
 	} else {
-		w.group.Status.Conditions = setConditions(w.group.Status.Conditions, map[string]finding{v1alpha1.ConditionReady: deletingFinding("")}, group.Generation, w.now)
+		w.group.Status.Conditions = setConditions(w.group.Status.Conditions, map[string]decision.Finding{v1alpha1.ConditionReady: deletingFinding("")}, group.Generation, w.now)
 	}
 	clock.SetTime(w.now.Add(cleanupDeadline)) // the kubelet never answers: the group goes all the same
 	reconcile()
@@ -238,7 +240,7 @@ func (w *groupWorld) isDeleted(t *testing.T) {
 func TestConditionsAfterEvents(t *testing.T) {
 	seen := map[string]bool{}
 	for _, state := range tableStates {
-		for _, event := range sortedKeys(tableEvents) {
+		for _, event := range words.SortedKeys(tableEvents) {
 			cells := strings.Fields(conditionsAfter[state][event])
 			if len(cells) != len(conditionTypes) {
 				t.Errorf("state %s, event %s: the table has %d cells, there are %d conditions", state, event, len(cells), len(conditionTypes))
@@ -287,7 +289,7 @@ func TestConditionsAfterEvents(t *testing.T) {
 		}
 	}
 	for _, status := range []metav1.ConditionStatus{"True", "False", "Unknown"} {
-		if !slices.ContainsFunc(sortedKeys(seen), func(s string) bool { return strings.HasPrefix(s, string(status)+"/") }) {
+		if !slices.ContainsFunc(words.SortedKeys(seen), func(s string) bool { return strings.HasPrefix(s, string(status)+"/") }) {
 			t.Error(fmt.Sprint("no cell is ", status))
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // TestStateMachineNode and TestStateMachineGroup play random histories of a group and hold each step against the invariants.
@@ -312,7 +314,7 @@ func (m *machine) happen() {
 		m.blame(node, "went away")
 		m.absent[node] = true
 	case 8, 9:
-		for _, name := range sortedKeys(m.absent) {
+		for _, name := range words.SortedKeys(m.absent) {
 			if m.absent[name] {
 				m.made++
 				m.nodes = slices.Clone(m.nodes)
@@ -390,7 +392,7 @@ func (m *machine) endHistory() {
 	m.group.Spec.Run.Schedule = ""
 	m.failing = 0
 	spec := &m.group.Spec
-	one := time.Duration(len(m.nodes)+1)*(seconds(spec.Run.StartDeadlineSeconds+spec.Run.NodeDeadlineSeconds)+stuckPodAfter+time.Minute) +
+	one := time.Duration(len(m.nodes)+1)*(decision.Seconds(spec.Run.StartDeadlineSeconds+spec.Run.NodeDeadlineSeconds)+stuckPodAfter+time.Minute) +
 		time.Duration(groupPodSeconds(spec))*time.Second
 	end := m.now.Add(one * (maxRepeats + 2)) // the run that goes on, and those that follow from what changed before
 	m.logf("left alone")

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // machine is a cluster as a manager really sees it: its caches lag behind the API server, each kind by itself; writes that rest
@@ -156,12 +158,12 @@ func (m *machine) read() *Snapshot {
 	group := m.views[m.cache.group].group
 	s := &Snapshot{Now: m.now, Group: group, Nodes: m.views[m.cache.nodes].nodes}
 	commNodes := m.views[m.cache.commNodes].commNodes
-	for _, name := range sortedKeys(commNodes) {
+	for _, name := range words.SortedKeys(commNodes) {
 		s.CommNodes = append(s.CommNodes, *commNodes[name])
 	}
 	pods := func(v *apiView) {
 		s.RunPods = nil
-		for _, name := range sortedKeys(v.pods) {
+		for _, name := range words.SortedKeys(v.pods) {
 			s.RunPods = append(s.RunPods, *v.pods[name])
 		}
 	}
@@ -258,7 +260,7 @@ func (m *machine) deletePod(name string) {
 	if pod := m.pods[name]; pod.Spec.NodeName == "" || !podAlive(pod) {
 		delete(m.pods, name)
 	} else if pod.DeletionTimestamp.IsZero() {
-		pod.DeletionTimestamp = stamp(m.now)
+		pod.DeletionTimestamp = decision.Stamp(m.now)
 	}
 }
 
@@ -271,7 +273,7 @@ func (m *machine) deleteCommNode(name string) {
 	m.writes.commNodes++
 	m.writes.nodes[cn.Spec.NodeName] = true
 	delete(m.commNodes, name)
-	for _, podName := range sortedKeys(m.pods) {
+	for _, podName := range words.SortedKeys(m.pods) {
 		if m.pods[podName].OwnerReferences[0].UID == cn.UID {
 			m.deletePod(podName)
 		}
@@ -297,7 +299,7 @@ func (m *machine) writeCommNode(change CommNodeChange) error {
 		next.Status = old.Status
 	} else {
 		m.made++
-		next.UID, next.CreationTimestamp = types.UID(fmt.Sprintf("uid-cn-%d", m.made)), *stamp(m.now)
+		next.UID, next.CreationTimestamp = types.UID(fmt.Sprintf("uid-cn-%d", m.made)), *decision.Stamp(m.now)
 	}
 	m.version++
 	next.ResourceVersion = strconv.Itoa(m.version) // so that a second write on the same read conflicts
@@ -326,10 +328,10 @@ func (m *machine) createPods(s *Snapshot, pods []*corev1.Pod) error {
 			continue
 		}
 		pod = pod.DeepCopy()
-		pod.CreationTimestamp, pod.Status.Phase = *stamp(m.now), corev1.PodPending
+		pod.CreationTimestamp, pod.Status.Phase = *decision.Stamp(m.now), corev1.PodPending
 		m.pods[pod.Name] = pod
 		m.writes.pods++
-		if !slices.ContainsFunc(sortedKeys(m.commNodes), func(n string) bool { return m.commNodes[n].UID == pod.OwnerReferences[0].UID }) {
+		if !slices.ContainsFunc(words.SortedKeys(m.commNodes), func(n string) bool { return m.commNodes[n].UID == pod.OwnerReferences[0].UID }) {
 			m.deletePod(pod.Name) // its owner is gone
 		}
 	}
@@ -399,7 +401,7 @@ func (m *machine) podsOn(node string) []string {
 
 // kubelets end the pods that are to end, and those of nodes that are gone.
 func (m *machine) kubelets() {
-	for _, name := range sortedKeys(m.pods) {
+	for _, name := range words.SortedKeys(m.pods) {
 		if pod := m.pods[name]; !pod.DeletionTimestamp.IsZero() || m.absent[pod.Labels[v1alpha1.LabelNode]] {
 			delete(m.pods, name)
 		}

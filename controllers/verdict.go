@@ -10,6 +10,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -72,14 +74,14 @@ func nodeOutcome(n *nodeState, plan *baselinePlan) outcome {
 		}
 	}
 	if n.exhausted != nil {
-		o.message = sentence(o.message) + fmt.Sprintf(" After %d bad results in a row, each followed by a change of the node (the last: %s), no run starts by itself; ask for one by the annotation %s.",
+		o.message = words.Sentence(o.message) + fmt.Sprintf(" After %d bad results in a row, each followed by a change of the node (the last: %s), no run starts by itself; ask for one by the annotation %s.",
 			maxRepeats+1, n.exhausted.Reason, v1alpha1.AnnotationRunRequested)
 	}
 	return o
 }
 
 func nodeCulprit(node, reason, message string) v1alpha1.Culprit {
-	return v1alpha1.Culprit{Node: node, Kind: "Node", Name: node, Reason: reason, Message: shorten(message, 512)}
+	return v1alpha1.Culprit{Node: node, Kind: "Node", Name: node, Reason: reason, Message: words.Shorten(message, 512)}
 }
 
 // seriesKey names a series; an empty placement is out of place.
@@ -221,7 +223,7 @@ func groupVerdict(outcomes []outcome, membersUnchanged bool) (v1alpha1.Verdict, 
 }
 
 // validated is the condition of the same name, for a finished run; next says what follows where results are stale.
-func validated(run *v1alpha1.GroupRunStatus, outcomes []outcome, span *outcome, next string) finding {
+func validated(run *v1alpha1.GroupRunStatus, outcomes []outcome, span *outcome, next string) decision.Finding {
 	members, over := len(outcomes), ""
 	if span != nil {
 		outcomes, over = append(slices.Clip(outcomes), *span), " and the group over them"
@@ -229,18 +231,18 @@ func validated(run *v1alpha1.GroupRunStatus, outcomes []outcome, span *outcome, 
 	verdict, decisive := groupVerdict(outcomes, true)
 	if run.Verdict == v1alpha1.VerdictPass && verdict == v1alpha1.VerdictPass {
 		if partial(run) {
-			return finding{metav1.ConditionTrue, v1alpha1.ReasonAllPassed,
-				fmt.Sprintf("All %d members passed: run %s measured those that had changed, and what the runs since number %d showed of the others still counts.", members, run.ID, sinceOf(run))}
+			return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllPassed,
+				Message: fmt.Sprintf("All %d members passed: run %s measured those that had changed, and what the runs since number %d showed of the others still counts.", members, run.ID, sinceOf(run))}
 		}
-		return finding{metav1.ConditionTrue, v1alpha1.ReasonAllPassed,
-			fmt.Sprintf("Run %s passed on all %d members%s.%s", run.ID, members, over, notJudgedWords(span))}
+		return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllPassed,
+			Message: fmt.Sprintf("Run %s passed on all %d members%s.%s", run.ID, members, over, notJudgedWords(span))}
 	}
 	if names := staleNodes(outcomes); len(names) > 0 && (decisive == nil || verdictRank(decisive.verdict) < verdictRank(v1alpha1.VerdictError)) {
 		return resultsStale(outcomes, names, next)
 	}
 	if decisive == nil || decisive.verdict == v1alpha1.VerdictPass {
-		return finding{metav1.ConditionUnknown, v1alpha1.ReasonInconclusive,
-			fmt.Sprintf("Run %s has no result for every member of now; a new run follows.", run.ID)}
+		return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonInconclusive,
+			Message: fmt.Sprintf("Run %s has no result for every member of now; a new run follows.", run.ID)}
 	}
 	return worstOf("Run "+run.ID, outcomes, decisive)
 }
@@ -256,7 +258,7 @@ func notJudgedWords(span *outcome) string {
 }
 
 // worstOf is the finding for the decisive node and those like it.
-func worstOf(what string, outcomes []outcome, decisive *outcome) finding {
+func worstOf(what string, outcomes []outcome, decisive *outcome) decision.Finding {
 	var alike []string
 	for i := range outcomes {
 		if outcomes[i].verdict == decisive.verdict && outcomes[i].reason == decisive.reason {
@@ -265,12 +267,12 @@ func worstOf(what string, outcomes []outcome, decisive *outcome) finding {
 	}
 	reason := cmp.Or(decisive.reason, v1alpha1.ReasonInconclusive)
 	message := fmt.Sprintf("%s: %s (%s) on %s. %s", what, cmp.Or(decisive.verdict, "no result"), reason,
-		someNames(alike, 5), sentence(decisive.message))
+		words.SomeNames(alike, 5), words.Sentence(decisive.message))
 	status := metav1.ConditionFalse
 	if verdictRank(decisive.verdict) <= verdictRank(v1alpha1.VerdictInconclusive) {
 		status = metav1.ConditionUnknown // nothing bad was measured, and not everything was measured
 	}
-	return finding{status, reason, shorten(strings.TrimSpace(message), 2048)}
+	return decision.Finding{Status: status, Reason: reason, Message: words.Shorten(strings.TrimSpace(message), 2048)}
 }
 
 func staleNodes(outcomes []outcome) []string {
@@ -284,14 +286,14 @@ func staleNodes(outcomes []outcome) []string {
 }
 
 // resultsStale is Validated where results no longer count and nothing that still counts is bad.
-func resultsStale(outcomes []outcome, names []string, next string) finding {
+func resultsStale(outcomes []outcome, names []string, next string) decision.Finding {
 	first := slices.IndexFunc(outcomes, func(o outcome) bool { return o.stale })
-	return finding{metav1.ConditionUnknown, v1alpha1.ReasonResultsStale, shorten(fmt.Sprintf("The results of %d of %d members no longer count: %s. On %s: %s %s",
-		len(names), len(outcomes), someNames(names, 5), names[0], sentence(outcomes[first].message), next), 2048)}
+	return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonResultsStale, Message: words.Shorten(fmt.Sprintf("The results of %d of %d members no longer count: %s. On %s: %s %s",
+		len(names), len(outcomes), words.SomeNames(names, 5), names[0], words.Sentence(outcomes[first].message), next), 2048)}
 }
 
 // validatedAgain is Validated while a run measures the nodes that changed. What is bad elsewhere stays the louder news.
-func validatedAgain(run *v1alpha1.GroupRunStatus, outcomes []outcome) finding {
+func validatedAgain(run *v1alpha1.GroupRunStatus, outcomes []outcome) decision.Finding {
 	if verdict, decisive := groupVerdict(outcomes, true); verdictRank(verdict) >= verdictRank(v1alpha1.VerdictError) {
 		return worstOf(fmt.Sprintf("Runs since number %d, of which %s goes on", sinceOf(run), run.ID), outcomes, decisive)
 	}
@@ -304,8 +306,8 @@ func validatedAgain(run *v1alpha1.GroupRunStatus, outcomes []outcome) finding {
 			open = append(open, outcomes[i].node)
 		}
 	}
-	return finding{metav1.ConditionUnknown, v1alpha1.ReasonResultsStale,
-		fmt.Sprintf("Run %s measures %d of %d members again, which were rebooted or changed after their last run: %s.", run.ID, len(open), len(outcomes), someNames(open, 5))}
+	return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonResultsStale,
+		Message: fmt.Sprintf("Run %s measures %d of %d members again, which were rebooted or changed after their last run: %s.", run.ID, len(open), len(outcomes), words.SomeNames(open, 5))}
 }
 
 // groupCulprits are the worst few over all nodes: what failed before what could not be measured, links and GPUs
@@ -335,7 +337,7 @@ func groupCulprits(outcomes []outcome, odd []v1alpha1.Culprit) []v1alpha1.Culpri
 		out = out[:limit]
 	}
 	for i := range out {
-		out[i].Message = shorten(out[i].Message, messageLimit)
+		out[i].Message = words.Shorten(out[i].Message, messageLimit)
 	}
 	return out
 }

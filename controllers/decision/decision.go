@@ -1,0 +1,39 @@
+package decision
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// Finding is the outcome of one check, ready to become a condition.
+type Finding struct {
+	Status  metav1.ConditionStatus
+	Reason  string
+	Message string
+}
+
+// IsTrue says whether the condition holds.
+func (f Finding) IsTrue() bool { return f.Status == metav1.ConditionTrue }
+
+// Member is one node of a group, with its share of the ranks.
+type Member struct {
+	Name string
+	UID  string
+	// AllocatableGPUs of the resource that the group asks for.
+	AllocatableGPUs int64
+	Ranks           v1alpha1.RankRange
+	// Node is what the API has of it; nil in tests that need none.
+	Node *corev1.Node
+}
+
+// Event is a Kubernetes Event to send once the status is written.
+type Event struct {
+	// Warning says whether a person should look.
+	Warning bool
+	Reason  string
+	// Action that was taken or failed, CamelCase.
+	Action string
+	Note   string
+}

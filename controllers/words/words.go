@@ -1,0 +1,67 @@
+package words
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Counted is a number with its word: "1 node", "4 nodes".
+func Counted(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return fmt.Sprintf("%d %ss", n, word)
+}
+
+// SomeNames joins at most limit names and counts the rest.
+func SomeNames(names []string, limit int) string {
+	if len(names) <= limit {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:limit], ", "), len(names)-limit)
+}
+
+// Sentence ends s with a full stop where it has none.
+func Sentence(s string) string {
+	s = strings.TrimSpace(s)
+	if s == "" || strings.HasSuffix(s, ".") {
+		return s
+	}
+	return s + "."
+}
+
+// SortedKeys are the keys of a map in their order, so that what is made of it is the same each time.
+func SortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
+	return slices.Sorted(maps.Keys(m))
+}
+
+// Shorten cuts s to at most limit bytes, at a character's boundary, with an ellipsis.
+func Shorten(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	cut := limit - len("...")
+	for cut > 0 && s[cut]&0xC0 == 0x80 {
+		cut--
+	}
+	return s[:cut] + "..."
+}
+
+// Clip keeps whole sentences of a message, or whole words, in at most so many bytes.
+func Clip(message string, limit int) string {
+	message = strings.TrimSpace(message)
+	if len(message) <= limit {
+		return message
+	}
+	cut := strings.TrimSuffix(Shorten(message, limit-len(" ")), "...")
+	if at := strings.LastIndex(cut, ". "); at > limit/2 {
+		return cut[:at+1]
+	}
+	if at := strings.LastIndexByte(cut, ' '); at > 0 {
+		cut = cut[:at]
+	}
+	return strings.TrimRight(cut, ",;: ") + " ..."
+}
