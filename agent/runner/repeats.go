@@ -67,7 +67,7 @@ func combineRepeats(repeats []Cell) Cell {
 		out.MovedBytes = min(out.MovedBytes, c.MovedBytes)
 		out.addChecks(c.Checks)
 	}
-	out.LatencyNanoseconds = median(out.RepeatNanoseconds)
+	out.LatencyNanoseconds = Median(out.RepeatNanoseconds)
 	return out
 }
 
@@ -96,8 +96,8 @@ func (c *Cell) addChecks(more []DataCheck) {
 	}
 }
 
-// median of at least one value; of an even number the mean of the middle two.
-func median(values []int64) int64 {
+// Median of at least one value; of an even number the mean of the middle two.
+func Median(values []int64) int64 {
 	sorted := slices.Sorted(slices.Values(values))
 	middle := len(sorted) / 2
 	if len(sorted)%2 == 1 {
@@ -129,7 +129,7 @@ func baselinePairs(variants []VariantOutcome) []PairBandwidth {
 	}
 	out = slices.DeleteFunc(out, func(b PairBandwidth) bool { return len(values[b.Pair]) < repeats && b.WrongElements == 0 })
 	for i := range out {
-		out[i].BandwidthMBps = median(values[out[i].Pair])
+		out[i].BandwidthMBps = Median(values[out[i].Pair])
 	}
 	return out
 }

@@ -81,6 +81,9 @@ func newIDs(a, b api.NodeTask) []int {
 // isRoot says whether this node has rank 0 of the communicator, and so makes its unique id.
 func isRoot(c api.TaskCommunicator) bool { return slices.Contains(c.Ranks, 0) }
 
+// maxRepeats is what NodeTask.Repeats may be at most.
+const maxRepeats = 9
+
 // checkTask says what keeps a task from being carried out on a node of so many GPUs; empty where nothing does.
 func checkTask(t api.NodeTask, gpus int) string {
 	used := map[int32]string{}
@@ -114,6 +117,9 @@ func checkTask(t api.NodeTask, gpus int) string {
 	}
 	if len(t.Communicators) == 0 {
 		return "the task has no communicator"
+	}
+	if t.Repeats < 0 || t.Repeats > maxRepeats {
+		return fmt.Sprintf("the task has %d repeats, expected at most %d", t.Repeats, maxRepeats)
 	}
 	if t.Iterations < 1 || t.DeadlineSeconds < 1 {
 		return fmt.Sprintf("the task has %d iterations and a deadline of %d s, expected at least 1 of each", t.Iterations, t.DeadlineSeconds)

@@ -13,8 +13,8 @@ import (
 const mostBytes, leastBytes = 4 << 10, 2 << 10
 
 // Fit makes a report fit budgetBytes of JSON, and mostBytes in any case, giving up the least useful first: unique
-// ids of a task that is over, noise, sizes in the middle of each series but those in keep, ends of messages, and then whole
-// series, which it counts: of each communicator the last first, and only then a communicator's first. It never drops a
+// ids of a task that is over, noise, sizes in the middle of each series but those in keep, ends of messages, the spread of repeats,
+// and then whole series, which it counts: of each communicator the last first, and only then a communicator's first. It never drops a
 // verdict, a reason, a culprit's name, the unique id of a task that goes on, or the first and last size of a series that stays.
 func Fit(s api.SessionStatus, budgetBytes int, keep []int64) api.SessionStatus {
 	budget := max(leastBytes, min(mostBytes, budgetBytes))
@@ -43,6 +43,9 @@ func Fit(s api.SessionStatus, budgetBytes int, keep []int64) api.SessionStatus {
 		shorten(&s, limit)
 	}
 	for !fits() && each(func(r *api.ResultSeries) bool { return thin(r, 2, keep) }) {
+	}
+	if !fits() {
+		each(func(r *api.ResultSeries) bool { r.SpreadPercent = nil; return false })
 	}
 	drop := func(least int) {
 		for over, more := encodedBytes(s)-budget, true; over > 0 && more; over = encodedBytes(s) - budget {
@@ -93,17 +96,22 @@ func thin(r *api.ResultSeries, least int, keep []int64) bool {
 	if len(stay) == n {
 		return false
 	}
-	r.NoisePercent = nil
+	r.NoisePercent, r.SpreadPercent = nil, only(r.SpreadPercent, stay)
 	for _, list := range []*[]int64{&r.SizeBytes, &r.LatencyNanoseconds, &r.BusBandwidthMBps} {
-		var kept []int64
-		for _, i := range stay {
-			if i < len(*list) {
-				kept = append(kept, (*list)[i])
-			}
-		}
-		*list = kept
+		*list = only(*list, stay)
 	}
 	return true
+}
+
+// only are the elements of a list at these places.
+func only[T any](list []T, places []int) []T {
+	var out []T
+	for _, i := range places {
+		if i < len(list) {
+			out = append(out, list[i])
+		}
+	}
+	return out
 }
 
 func shorten(s *api.SessionStatus, limit int) {

@@ -12,7 +12,10 @@ import (
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
-// plan gives the steps of a task's ranks. What a collective does not have, in place or at so small a size, is left out.
+// repeatsOf is how often a task's measurements are made.
+func repeatsOf(t api.NodeTask) int { return max(1, int(t.Repeats)) }
+
+// plan gives the steps of a task's ranks: all of them once, and all again for each repeat. What a collective does not have, in place or at so small a size, is left out.
 func plan(t api.NodeTask, worldSize int) []rank.Step {
 	var places []rcclx.Placement
 	for _, p := range t.Placements {
@@ -30,7 +33,7 @@ func plan(t api.NodeTask, worldSize int) []rank.Step {
 			}
 		}
 	}
-	return out
+	return slices.Repeat(out, repeatsOf(t))
 }
 
 // judge says what became of this node's ranks of a communicator. madeID says whether its rank 0 made the unique id.
@@ -46,20 +49,22 @@ func judge(node string, t api.NodeTask, c api.TaskCommunicator, e ended, madeID 
 	if longest > 0 {
 		s.InitNanoseconds = &longest
 	}
-	series := tabulate(e.outcome, int(c.WorldSize))
 	if isRoot(c) {
-		for _, x := range series {
-			if r := x.result(); len(r.SizeBytes) > 0 {
+		for _, x := range tabulate(e.outcome, int(c.WorldSize)) {
+			if r := x.result(len(e.outcome.Ranks), repeatsOf(t)); len(r.SizeBytes) > 0 {
 				s.Results = append(s.Results, r)
 			}
 		}
 		s.Results = s.Results[:min(len(s.Results), 24)]
+		if repeatsOf(t) > 1 && len(s.Results) > 0 {
+			s.Repeats = t.Repeats
+		}
 	}
 	set := func(v api.Verdict, reason, step, message string) {
 		s.Verdict, s.Reason, s.Step, s.Message = v, reason, clip(step, 128), clip(message, 512)
 	}
 	prefix := fmt.Sprintf("node %s: task %s, communicator %s: ", node, t.ID, c.Name)
-	if step, text := firstWrong(e.outcome); text != "" {
+	if step, text := firstWrong(t, int(c.WorldSize), e.outcome); text != "" {
 		set(api.VerdictFail, api.ReasonWrongData, step, prefix+text+": what a rank receives comes from all of them, so that this names none")
 		return s
 	}
@@ -167,8 +172,8 @@ func beforePeers(r runner.RankOutcome) bool {
 }
 
 // firstWrong describes the first measurement with wrong elements, in the order of the steps; text is empty where all is right.
-func firstWrong(o runner.Outcome) (step, text string) {
-	first := -1
+func firstWrong(t api.NodeTask, worldSize int, o runner.Outcome) (step, text string) {
+	first, each := -1, max(1, measurementsOf(plan(t, worldSize))/repeatsOf(t))
 	for _, r := range o.Ranks {
 		for i, m := range r.Measurements {
 			if m.Wrong() == 0 || first >= 0 && i >= first {
@@ -176,6 +181,9 @@ func firstWrong(o runner.Outcome) (step, text string) {
 			}
 			first, step = i, stepName(m)
 			text = fmt.Sprintf("%d wrong elements on %s at %s", m.Wrong(), r.Name(), step)
+			if n := repeatsOf(t); n > 1 {
+				text += fmt.Sprintf(" (repeat %d of %d)", i/each+1, n)
+			}
 		}
 	}
 	return step, text
@@ -191,17 +199,17 @@ func stepName(m rank.Measurement) string {
 
 // missing says what was to be measured or checked and was not; empty where all was.
 func missing(t api.NodeTask, c api.TaskCommunicator, o runner.Outcome) string {
-	steps := plan(t, int(c.WorldSize))
-	want := 0
-	for _, s := range steps {
-		want += len(s.SizesBytes)
-	}
+	want := measurementsOf(plan(t, int(c.WorldSize)))
 	if want == 0 {
 		return fmt.Sprintf("nothing was measured: none of the sizes %v gives each of %d ranks an element; measure larger ones", t.SizesBytes, c.WorldSize)
 	}
 	for _, r := range o.Ranks {
 		if len(r.Measurements) != want {
-			return fmt.Sprintf("%s has %d measurements, expected %d; the agent binary in the pod may be of another version than the operator", r.Name(), len(r.Measurements), want)
+			each := ""
+			if n := repeatsOf(t); n > 1 {
+				each = fmt.Sprintf(", which is %d in each of %d repeats", want/n, n)
+			}
+			return fmt.Sprintf("%s has %d measurements, expected %d%s; the agent binary in the pod may be of another version than the operator", r.Name(), len(r.Measurements), want, each)
 		}
 		for _, m := range r.Measurements {
 			if !checked(m) && mustCheck(m, r.Rank) {
@@ -210,6 +218,15 @@ func missing(t api.NodeTask, c api.TaskCommunicator, o runner.Outcome) string {
 		}
 	}
 	return ""
+}
+
+// measurementsOf is how many a rank makes in these steps.
+func measurementsOf(steps []rank.Step) int {
+	n := 0
+	for _, s := range steps {
+		n += len(s.SizesBytes)
+	}
+	return n
 }
 
 func checked(m rank.Measurement) bool {
@@ -234,14 +251,24 @@ type series struct {
 	placement  rcclx.Placement
 	worldSize  int
 	wrong      int64
-	cells      []cell
+	cells      []*cell
 }
 
-type cell struct{ size, moved, latency, noisePPM, ranks, all int64 }
+// cell is one size: of each repeat the slowest of the ranks that reported it.
+type cell struct {
+	size, moved, noisePPM int64
+	repeats               []repeat
+}
+
+type repeat struct {
+	latency int64
+	ranks   int
+}
 
 func tabulate(o runner.Outcome, worldSize int) []*series {
 	var out []*series
 	for _, r := range o.Ranks {
+		times := map[*cell]int{} // how often this rank has measured it
 		for _, m := range r.Measurements {
 			at := slices.IndexFunc(out, func(s *series) bool {
 				return s.collective == m.Collective && s.datatype == m.Datatype && s.placement == m.Placement
@@ -250,45 +277,68 @@ func tabulate(o runner.Outcome, worldSize int) []*series {
 				at = len(out)
 				out = append(out, &series{collective: m.Collective, datatype: m.Datatype, placement: m.Placement, worldSize: worldSize})
 			}
-			out[at].add(m, len(o.Ranks))
+			c := out[at].cell(m.SizeBytes)
+			c.add(m, worldSize, times[c])
+			times[c]++
+			out[at].wrong += m.Wrong()
 		}
 	}
 	return out
 }
 
-func (s *series) add(m rank.Measurement, ranks int) {
-	at := slices.IndexFunc(s.cells, func(c cell) bool { return c.size == m.SizeBytes })
+func (s *series) cell(size int64) *cell {
+	at := slices.IndexFunc(s.cells, func(c *cell) bool { return c.size == size })
 	if at < 0 {
 		at = len(s.cells)
-		s.cells = append(s.cells, cell{size: m.SizeBytes, all: int64(ranks)})
+		s.cells = append(s.cells, &cell{size: size})
 	}
-	c := &s.cells[at]
-	c.ranks++
-	c.latency = max(c.latency, m.Latency.MedianNanoseconds)
-	c.noisePPM = max(c.noisePPM, m.Latency.CoefficientOfVariationPPM)
-	if shape, err := rcclx.ShapeOfCount(m.Collective, m.Datatype, m.CountElements, s.worldSize); err == nil {
-		c.moved = shape.SizeBytes()
-	}
-	s.wrong += m.Wrong()
+	return s.cells[at]
 }
 
-// result leaves out sizes that not every rank of the node measured, since the slowest may be the one that is missing, and
-// those whose bandwidth cannot be told.
-func (s *series) result() api.ResultSeries {
+// add takes the measurement of one more rank in, which is its n-th of this size from 0.
+func (c *cell) add(m rank.Measurement, worldSize, n int) {
+	if n == len(c.repeats) {
+		c.repeats = append(c.repeats, repeat{})
+	}
+	one := &c.repeats[n]
+	one.ranks++
+	one.latency = max(one.latency, m.Latency.MedianNanoseconds)
+	c.noisePPM = max(c.noisePPM, m.Latency.CoefficientOfVariationPPM)
+	if shape, err := rcclx.ShapeOfCount(m.Collective, m.Datatype, m.CountElements, worldSize); err == nil {
+		c.moved = shape.SizeBytes()
+	}
+}
+
+// result leaves out sizes that not every rank of the node measured in each repeat, since the slowest may be the one that is
+// missing, and those whose bandwidth cannot be told. Of the repeats the median counts: none is chosen for being good.
+func (s *series) result(ranks, repeats int) api.ResultSeries {
 	r := api.ResultSeries{Variant: api.VariantBaseline, Collective: api.Collective(s.collective), Datatype: api.Datatype(s.datatype), WrongElements: s.wrong}
 	if s.placement == rcclx.InPlace {
 		r.Placement = api.InPlace
 	}
-	slices.SortFunc(s.cells, func(a, b cell) int { return cmp.Compare(a.size, b.size) })
+	slices.SortFunc(s.cells, func(a, b *cell) int { return cmp.Compare(a.size, b.size) })
 	for _, c := range s.cells {
-		bandwidth := rcclx.BusBandwidthMBps(s.collective, c.moved, c.latency, s.worldSize)
-		if c.ranks != c.all || bandwidth <= 0 || len(r.SizeBytes) == 40 {
+		if len(c.repeats) != repeats || slices.ContainsFunc(c.repeats, func(x repeat) bool { return x.ranks != ranks }) {
+			continue
+		}
+		latencies := make([]int64, repeats)
+		for i := range latencies {
+			latencies[i] = c.repeats[i].latency
+		}
+		latency := runner.Median(latencies)
+		bandwidth := rcclx.BusBandwidthMBps(s.collective, c.moved, latency, s.worldSize)
+		if slices.Min(latencies) <= 0 || bandwidth <= 0 || len(r.SizeBytes) == 40 {
 			continue
 		}
 		r.SizeBytes = append(r.SizeBytes, c.size)
-		r.LatencyNanoseconds = append(r.LatencyNanoseconds, c.latency)
+		r.LatencyNanoseconds = append(r.LatencyNanoseconds, latency)
 		r.BusBandwidthMBps = append(r.BusBandwidthMBps, bandwidth)
 		r.NoisePercent = append(r.NoisePercent, int32(min((c.noisePPM+9_999)/10_000, 1000)))
+		if repeats > 1 {
+			// Bandwidth goes with the inverse of the latency: of the fastest the slowest lacks 1 - least/most.
+			least, most := slices.Min(latencies), slices.Max(latencies)
+			r.SpreadPercent = append(r.SpreadPercent, int32(((most-least)*100+most-1)/most))
+		}
 	}
 	if slices.Contains(r.NoisePercent, 0) {
 		r.NoisePercent = nil // a size without it would read as one without noise

@@ -193,6 +193,9 @@ func TestTasksOverNodes(t *testing.T) {
 		tasks []api.NodeTask
 		world int
 	}{{wholeGroup("group-1", members), 6}, {rails("localize-1-1", members), 3}, {wholeGroup("group-2", members), 6}}
+	for i := range members {
+		tasks[0].tasks[i].Repeats = 3
+	}
 	for _, task := range tasks {
 		id := task.tasks[0].ID
 		assign(t, members, task.tasks)
@@ -204,6 +207,9 @@ func TestTasksOverNodes(t *testing.T) {
 				root := isRoot(task.tasks[i].Communicators[k])
 				if (len(c.Results) == 1) != root {
 					t.Fatalf("%s %s %s has %d series; rank 0 here: %v", id, members[i].name, c.Name, len(c.Results), root)
+				}
+				if n := task.tasks[i].Repeats; root && (c.Repeats != n || (len(c.Results[0].SpreadPercent) == 2) != (n > 1)) {
+					t.Errorf("%s %s %s: %d repeats, expected %d: %+v", id, members[i].name, c.Name, c.Repeats, n, c.Results[0])
 				}
 				if root && (!slices.Equal(c.Results[0].SizeBytes, []int64{4096, 1 << 20}) || c.Results[0].BusBandwidthMBps[1] < 1000 || c.Results[0].WrongElements != 0) {
 					t.Errorf("%s %s %s: %+v", id, members[i].name, c.Name, c.Results[0])

@@ -158,7 +158,7 @@ func (l *loop) finishTask() {
 		for i := range c.Results { // a report that has to be cut may leave some out
 			r := &c.Results[i]
 			l.Log.Info("series", "task", l.running.task.ID, "name", c.Name, "collective", r.Collective, "datatype", r.Datatype, "placement", r.Placement,
-				"sizeBytes", r.SizeBytes, "latencyNanoseconds", r.LatencyNanoseconds, "busBandwidthMBps", r.BusBandwidthMBps)
+				"sizeBytes", r.SizeBytes, "latencyNanoseconds", r.LatencyNanoseconds, "busBandwidthMBps", r.BusBandwidthMBps, "repeats", max(1, c.Repeats), "spreadPercent", r.SpreadPercent)
 		}
 	}
 	l.report()

@@ -319,9 +319,9 @@ type BenchmarkSpec struct {
 	// +kubebuilder:default={}
 	// +optional
 	Regression RegressionSpec `json:"regression,omitzero"`
-	// repeats measures each node alone this many times, each in fresh processes. Verdicts rest on the median of all of them:
-	// one good repeat among bad ones passes nothing. It holds for the nodes' own measurements; over several nodes (span Group)
-	// each communicator is measured once, by the median of its iterations.
+	// repeats measures each node alone this many times, each in fresh processes, and each communicator over several nodes (span
+	// Group) as often, each time all of it, once it is formed. Verdicts rest on the median of all of them: one good repeat among bad
+	// ones passes nothing, and one that is missing is no pass. What a search for a culprit measures is not repeated.
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=9

@@ -372,6 +372,12 @@ type ResultSeries struct {
 	// +kubebuilder:validation:MaxItems=40
 	// +optional
 	NoisePercent []int32 `json:"noisePercent,omitempty"`
+	// spreadPercent is how far the slowest repeat (benchmark.repeats) lies below the fastest at each size, in percent, rounded up;
+	// absent without repeats, over a single node, or left out to keep the object small.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=40
+	// +optional
+	SpreadPercent []int32 `json:"spreadPercent,omitempty"`
 	// wrongElements over all sizes and ranks, but for FP8 counts with a tail hazard (the setting's warning tells of those).
 	WrongElements int64 `json:"wrongElements"`
 	// maxRelativeErrorPPM over all sizes and ranks, for LowPrecision.

@@ -87,6 +87,10 @@ type NodeTask struct {
 	// warmupIterations and iterations: see RunPlan.
 	WarmupIterations int32 `json:"warmupIterations"`
 	Iterations       int32 `json:"iterations"`
+	// repeats of all measurements, one round of them after the other in the same communicators; absent means one.
+	// +kubebuilder:validation:Maximum=9
+	// +optional
+	Repeats int32 `json:"repeats,omitempty"`
 	// deadlineSeconds bounds the task on the node, from the time the agent takes it up.
 	DeadlineSeconds int32 `json:"deadlineSeconds"`
 }
@@ -208,6 +212,9 @@ type TaskCommunicatorStatus struct {
 	// +kubebuilder:validation:MaxItems=24
 	// +optional
 	Results []ResultSeries `json:"results,omitempty"`
+	// repeats that each figure of results is the median of; absent means one.
+	// +optional
+	Repeats int32 `json:"repeats,omitempty"`
 	// omittedSeries counts the series that were measured and checked, but left out here to keep the object small; the group
 	// pod's log has them.
 	// +optional

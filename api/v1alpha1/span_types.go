@@ -216,6 +216,15 @@ type SpanResultSeries struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=40
 	MinBusBandwidthMBps []int64 `json:"minBusBandwidthMBps"`
+	// repeats that each figure is the median of; absent means one.
+	// +optional
+	Repeats int32 `json:"repeats,omitempty"`
+	// spreadPercent is how far the slowest repeat lies below the fastest at each size, in percent, of the communicator where that is
+	// most; absent without repeats, or where a report had no place for it.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=40
+	// +optional
+	SpreadPercent []int32 `json:"spreadPercent,omitempty"`
 	// slowest communicator at the largest size, for example dp/3.
 	// +kubebuilder:validation:MaxLength=63
 	// +optional

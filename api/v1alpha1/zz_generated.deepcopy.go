@@ -1616,6 +1616,11 @@ func (in *ResultSeries) DeepCopyInto(out *ResultSeries) {
 		*out = make([]int32, len(*in))
 		copy(*out, *in)
 	}
+	if in.SpreadPercent != nil {
+		in, out := &in.SpreadPercent, &out.SpreadPercent
+		*out = make([]int32, len(*in))
+		copy(*out, *in)
+	}
 	if in.MaxRelativeErrorPPM != nil {
 		in, out := &in.MaxRelativeErrorPPM, &out.MaxRelativeErrorPPM
 		*out = new(int64)
@@ -1979,6 +1984,11 @@ func (in *SpanResultSeries) DeepCopyInto(out *SpanResultSeries) {
 	if in.MinBusBandwidthMBps != nil {
 		in, out := &in.MinBusBandwidthMBps, &out.MinBusBandwidthMBps
 		*out = make([]int64, len(*in))
+		copy(*out, *in)
+	}
+	if in.SpreadPercent != nil {
+		in, out := &in.SpreadPercent, &out.SpreadPercent
+		*out = make([]int32, len(*in))
 		copy(*out, *in)
 	}
 }

@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: b0c4c9e52861d0aeacbf6c9a79b6e7432abc264917f75cd041ca360afab89185
-const SchemaRevision = 2
+// Hash of the schemas: 4407e8f39c076897e14d4fbac92924fb7de78653f732fd5f35f5d487b6449b56
+const SchemaRevision = 3
