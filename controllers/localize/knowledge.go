@@ -12,6 +12,8 @@ type fact struct {
 	size int
 	// bad and good: the set was so at least once. Both at once is a fault that comes and goes.
 	bad, good bool
+	// times that it was bad, first in the round badRound; goodRound is the last in which it was good.
+	times, badRound, goodRound int
 	// unknown counts the times that the test could not be made.
 	unknown int
 	// suspects are the nodes of a bad set that no good test cleared.
@@ -32,15 +34,20 @@ type knowledge struct {
 	whole *fact
 	// cleared nodes were in a good test.
 	cleared bitset
+	// pairedRound of a node is the last round in which it was good with one other alone.
+	pairedRound []int
 	// named nodes and pairs are culprits.
 	named bitset
 	pairs [][2]int
+	// ill are bad tests of two nodes that are both good with others: of a pair, or of a node that comes and goes.
+	ill []*fact
+	// often are the named nodes that are ill with several others.
+	often bitset
 	// minimal bad sets hold no smaller bad set; those that hold no culprit with a name are live.
 	minimal, live []*fact
 
 	rounds, tests  int
 	goods          int
-	lastRoundBad   int
 	open           bool
 	openRound      int
 	contradictions int // bad sets that lie in a good one: something comes and goes
@@ -51,7 +58,7 @@ type knowledge struct {
 // learn reads the history. Of tests that hold members who left, only the good ones still count.
 func learn(problem Problem, history []Test) (*knowledge, error) {
 	n := len(problem.Members)
-	k := &knowledge{members: problem.Members, bySize: map[int][]*fact{}, ofTwo: map[[2]int]*fact{}, goodBefore: map[[2]int]bool{}, cleared: newBitset(n), named: newBitset(n), singleUnknown: make([]int, n)}
+	k := &knowledge{members: problem.Members, bySize: map[int][]*fact{}, ofTwo: map[[2]int]*fact{}, goodBefore: map[[2]int]bool{}, cleared: newBitset(n), named: newBitset(n), often: newBitset(n), pairedRound: make([]int, n), singleUnknown: make([]int, n)}
 	all := newBitset(n)
 	for position := range n {
 		all.add(position)
@@ -66,6 +73,11 @@ func learn(problem Problem, history []Test) (*knowledge, error) {
 	for _, f := range k.facts {
 		if f.good {
 			k.cleared.addAll(f.set)
+			if f.size == 2 {
+				for _, node := range ends(f.set) {
+					k.pairedRound[node] = max(k.pairedRound[node], f.goodRound)
+				}
+			}
 		}
 	}
 	k.conclude()
@@ -81,7 +93,7 @@ func (k *knowledge) take(test *Test) error {
 		return fmt.Errorf("kind %.40q is none of %s and %s", test.Kind, KindSpan, KindRails)
 	}
 	if test.Round > k.rounds {
-		k.rounds, k.lastRoundBad = test.Round, 0
+		k.rounds = test.Round
 	}
 	if test.Round > 0 {
 		k.tests++
@@ -108,13 +120,14 @@ func (k *knowledge) take(test *Test) error {
 	f := k.fact(set, size)
 	switch test.Outcome {
 	case Good:
-		f.good = true
+		f.good, f.goodRound = true, max(f.goodRound, test.Round)
 		k.goods++
 	case Bad:
-		f.bad = true
-		if test.Round == k.rounds {
-			k.lastRoundBad++
+		if f.times == 0 || test.Round < f.badRound {
+			f.badRound = test.Round
 		}
+		f.bad = true
+		f.times++
 	default:
 		f.unknown++
 	}
@@ -216,12 +229,11 @@ func (k *knowledge) conclude() {
 		f.suspects = f.set.without(k.cleared)
 		f.doubtful = f.suspects.count()
 		bad = append(bad, f)
-		// Both are fine with others, so it is the pair.
 		if f.size == 2 && f.doubtful == 0 && f != k.whole {
-			k.pairs = append(k.pairs, ends(f.set))
+			k.ill = append(k.ill, f)
 		}
 	}
-	slices.SortFunc(k.pairs, func(a, b [2]int) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
+	k.judgeIll()
 	slices.SortStableFunc(bad, func(a, b *fact) int {
 		return cmp.Or(cmp.Compare(a.size, b.size), slices.Compare(b.set, a.set))
 	})
@@ -237,6 +249,43 @@ func (k *knowledge) conclude() {
 	}
 }
 
+// illTimes that two nodes must be bad together before they are named as a pair: one bad test may be chance, or a node that comes
+// and goes, and the other one is innocent.
+const illTimes = 2
+
+// judgeIll names a node that is ill with two others or more, and otherwise the two that were ill together twice.
+func (k *knowledge) judgeIll() {
+	count := map[int]int{}
+	for _, f := range k.ill {
+		for _, node := range ends(f.set) {
+			count[node]++
+		}
+	}
+	for node, others := range count {
+		if others > 1 {
+			k.named.add(node)
+			k.often.add(node)
+		}
+	}
+	for _, f := range k.ill {
+		if f.times >= illTimes && !f.set.meets(k.named) {
+			k.pairs = append(k.pairs, ends(f.set))
+		}
+	}
+	slices.SortFunc(k.pairs, func(a, b [2]int) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
+}
+
+// badPairs counts the bad tests of two nodes.
+func (k *knowledge) badPairs() int {
+	count := 0
+	for _, f := range k.ofTwo {
+		if f.bad && f != k.whole {
+			count++
+		}
+	}
+	return count
+}
+
 // contradicted says whether the bad set lies in a good one.
 func (k *knowledge) contradicted(f *fact) bool {
 	if f.size == 2 && k.goodBefore[ends(f.set)] {
@@ -250,7 +299,7 @@ func (k *knowledge) contradicted(f *fact) bool {
 func (k *knowledge) name(bad []*fact) {
 	proofs := map[int][]*fact{}
 	for _, f := range bad {
-		if f.doubtful == 1 && !k.holdsPair(f.set) {
+		if f.doubtful == 1 && !slices.ContainsFunc(k.ill, func(pair *fact) bool { return pair.set.within(f.set) }) {
 			node := f.suspects.positions()[0]
 			proofs[node] = append(proofs[node], f)
 		}

@@ -10,19 +10,20 @@ import (
 const (
 	// DefaultMaxTests bounds the tests of a search: a CommGroup's status keeps 256, those of the group and its mesh with them.
 	DefaultMaxTests = 200
-	// commonTests that are all bad in one round, and none good before: no single node is to blame.
-	commonTests = 8
-	// commonRounds without a good test after which that is said.
-	commonRounds = 2
+	// commonPairs that are all bad, and no test good: no single node is to blame. They are of three rounds or more, each with other
+	// partners: two would not do where each second member is bad.
+	commonPairs = 40
+	// commonTests in a round while no test is good, so that a few branches come to their end before the tests run out.
+	commonTests = 16
 )
 
-// MaxRounds is the bound on the rounds of a search among so many members: log2, and six more for what no single bad node
+// MaxRounds is the bound on the rounds of a search among so many members: log2, and eight more for what no single bad node
 // explains. One bad node takes a third of log2.
 func MaxRounds(members int) int {
 	if members < 2 {
 		return 0
 	}
-	return bits.Len(uint(members-1)) + 6
+	return bits.Len(uint(members-1)) + 8
 }
 
 // Next gives the round that follows from the tests made so far, or the end. It is deterministic, and reads the history as
@@ -50,7 +51,7 @@ func Next(problem Problem, history []Test) (Step, error) {
 		maxTests = DefaultMaxTests
 	}
 	if k.common() {
-		return k.end(NotFound, k.commonWords()), nil
+		return k.end(NotFound, ""), nil
 	}
 	p := planRound(k, max(0, maxTests-k.tests))
 	step := Step{Round: k.rounds + 1}
@@ -71,7 +72,7 @@ func Next(problem Problem, history []Test) (Step, error) {
 
 // common says whether so much is bad that single nodes are no explanation.
 func (k *knowledge) common() bool {
-	return k.goods == 0 && k.rounds >= commonRounds && k.lastRoundBad >= commonTests
+	return k.goods == 0 && k.badPairs() >= commonPairs
 }
 
 func (k *knowledge) indexes(set bitset) Set {
@@ -109,6 +110,11 @@ func (k *knowledge) rails(round int) []Test {
 	}
 	for _, node := range k.named.positions() {
 		if k.wasRailed(node) {
+			continue
+		}
+		if at := slices.IndexFunc(k.ill, func(f *fact) bool { return f.set.has(node) && !f.set.meets(used) }); at >= 0 {
+			pair := ends(k.ill[at].set)
+			add(pair[0], pair[1]) // with others it is good
 			continue
 		}
 		for distance := 1; distance < len(k.members); distance++ {

@@ -32,8 +32,15 @@ func planRound(k *knowledge, room int) *plan {
 	}
 	reserved := 0
 	for _, f := range k.live {
+		if k.goods == 0 && k.rounds > 0 && len(p.sets) >= commonTests {
+			break
+		}
 		if f.doubtful == 0 {
-			p.searchPairs(f)
+			if f.size == 2 {
+				p.ensure(f)
+			} else {
+				p.searchPairs(f)
+			}
 			continue
 		}
 		// Where the tests that are left do for some branches only, these go first to their end: a name is worth more than many
@@ -67,6 +74,11 @@ func (p *plan) add(set bitset) bool {
 	if f := p.find(set, size); f != nil && (f.good || f.bad || f.unknown >= maxUnknown) {
 		return false
 	}
+	return p.put(set)
+}
+
+// put the set into the round, if there is room.
+func (p *plan) put(set bitset) bool {
 	if p.room == 0 {
 		p.short = true
 		return false
@@ -75,6 +87,22 @@ func (p *plan) add(set bitset) bool {
 	p.used.addAll(set)
 	p.sets = append(p.sets, set)
 	return true
+}
+
+// ensure goes on with two nodes that were bad together, and were good with others. One of them may only come and go, so each is
+// tried with a third one, since it was good with others before that only. Then both are tried together once more: one bad test
+// may be chance.
+func (p *plan) ensure(f *fact) {
+	other := func(node int) bool { return p.cleared.has(node) && !f.set.has(node) && !p.avoid.has(node) }
+	tried := false
+	for _, node := range ends(f.set) {
+		if p.pairedRound[node] <= f.badRound && !p.used.has(node) {
+			tried = p.nearest(node, other) || tried
+		}
+	}
+	if !tried && f.unknown < maxUnknown && !f.set.meets(p.used) {
+		p.put(f.set)
+	}
 }
 
 // trim the set to what MaxText holds.

@@ -15,18 +15,25 @@ const (
 // words say in one sentence what was seen. bound says what ended the search before its end, or is empty.
 func (k *knowledge) words(finding *Finding, bound string) string {
 	var clauses []string
-	if len(finding.Nodes) > 0 {
-		clauses = append(clauses, fmt.Sprintf("bad in every smaller test, with good partners: member %s", list(len(finding.Nodes), func(at int) string {
-			return fmt.Sprint(finding.Nodes[at])
-		})))
+	always, often := k.indexes(k.named.without(k.often)), k.indexes(k.often)
+	for _, c := range []struct {
+		words string
+		nodes Set
+	}{{"bad in every smaller test, with good partners: member %s", always}, {"bad with several others that are good without it, and good in other tests: member %s", often}} {
+		if len(c.nodes) > 0 {
+			clauses = append(clauses, fmt.Sprintf(c.words, list(len(c.nodes), func(at int) string { return fmt.Sprint(c.nodes[at]) })))
+		}
 	}
 	if len(finding.Pairs) > 0 {
-		clauses = append(clauses, fmt.Sprintf("bad only together, each good with others: members %s", list(len(finding.Pairs), func(at int) string {
+		clauses = append(clauses, fmt.Sprintf("bad together each time, each good with others: members %s", list(len(finding.Pairs), func(at int) string {
 			return fmt.Sprintf("%d and %d", finding.Pairs[at][0], finding.Pairs[at][1])
 		})))
 	}
 	if bound != "" {
 		clauses = append(clauses, bound)
+	}
+	if k.goods == 0 && k.tests > 0 {
+		clauses = append(clauses, k.noneGood(finding))
 	}
 	if len(finding.Suspects) > 0 {
 		clauses = append(clauses, k.suspectWords(finding))
@@ -58,8 +65,6 @@ func (k *knowledge) suspectWords(finding *Finding) string {
 		return fmt.Sprintf("not told apart yet: members %s", set)
 	case len(finding.Nodes)+len(finding.Pairs) == 0 && k.allCleared(finding.Suspects):
 		return fmt.Sprintf("the smallest sets that are bad lie in members %s, and all smaller tests of each were good: it comes and goes, or shows at this size only", set)
-	case k.cleared.count() == 0:
-		return fmt.Sprintf("members %s: no two of them are good together, so that no good partner is there to tell them apart", set)
 	default:
 		return fmt.Sprintf("could not be told apart, or could not be tested: members %s", set)
 	}
@@ -70,8 +75,16 @@ func (k *knowledge) allCleared(set Set) bool {
 	return positions.within(k.cleared)
 }
 
-func (k *knowledge) commonWords() string {
-	return fmt.Sprintf("none of %d smaller tests in %d rounds was good: look for what all members share (settings, library, driver, a switch), not for one node", k.tests, k.rounds)
+// noneGood says so of all tests, and what speaks for it that all members share the fault.
+func (k *knowledge) noneGood(finding *Finding) string {
+	text := fmt.Sprintf("none of %d smaller tests in %d rounds was good", k.tests, k.rounds)
+	switch pairs := k.badPairs(); {
+	case finding.State == NotFound && pairs >= commonPairs:
+		return text + fmt.Sprintf(", %d of them of two members: look for what all members share (settings, library, driver, a switch), not for one node", pairs)
+	case pairs > 0:
+		return text + fmt.Sprintf(", %d of them of two members: many members are bad, or what they share is", pairs)
+	}
+	return text
 }
 
 func list(count int, name func(at int) string) string {
