@@ -192,6 +192,13 @@ func boundSpanResults(span *v1alpha1.SpanStatus, sizes int, judged []int64) (any
 			}
 			*list = kept
 		}
+		var spread []int32
+		for _, k := range keep {
+			if k < len(r.SpreadPercent) {
+				spread = append(spread, r.SpreadPercent[k])
+			}
+		}
+		r.SpreadPercent = spread
 	}
 	return any
 }

@@ -53,7 +53,7 @@ func fullStatus(stage v1alpha1.RunStage) *v1alpha1.CommGroupStatus {
 	}
 	for i := range maxSpanSeries {
 		s.Span.Results = append(s.Span.Results, v1alpha1.SpanResultSeries{Dimension: fmt.Sprint("d", i), Collective: "ReduceScatter", Datatype: "BFloat16",
-			SizeBytes: list(40), LatencyNanoseconds: list(40), BusBandwidthMBps: list(40), MinBusBandwidthMBps: list(40), Slowest: text(20)})
+			SizeBytes: list(40), LatencyNanoseconds: list(40), BusBandwidthMBps: list(40), MinBusBandwidthMBps: list(40), Repeats: 9, SpreadPercent: slices.Repeat([]int32{100}, 40), Slowest: text(20)})
 	}
 	s.Baseline = &v1alpha1.BaselineStatus{Key: text(256), Previous: text(256), Since: now}
 	for i := range 96 {
@@ -133,6 +133,7 @@ func TestResultsStayWhileTheStageJudges(t *testing.T) {
 			for i := range sizes {
 				s.SizeBytes, s.LatencyNanoseconds = append(s.SizeBytes, 1024<<i), append(s.LatencyNanoseconds, int64(i))
 				s.BusBandwidthMBps, s.MinBusBandwidthMBps = append(s.BusBandwidthMBps, int64(i)), append(s.MinBusBandwidthMBps, int64(i))
+				s.SpreadPercent = append(s.SpreadPercent, int32(i))
 			}
 			out = append(out, s)
 		}
@@ -152,7 +153,7 @@ func TestResultsStayWhileTheStageJudges(t *testing.T) {
 	boundStatus(s, []v1alpha1.Threshold{{Span: v1alpha1.SpanGroup, SizeBytes: 4096}, {Span: v1alpha1.SpanNode, SizeBytes: 2048}})
 	for _, r := range s.Span.Results {
 		n := len(r.SizeBytes)
-		if n == 21 || !slices.Contains(r.SizeBytes, 4096) || r.BusBandwidthMBps[0] != 2 || len(r.LatencyNanoseconds) != n || r.MinBusBandwidthMBps[n-1] != 20 {
+		if n == 21 || !slices.Contains(r.SizeBytes, 4096) || r.BusBandwidthMBps[0] != 2 || len(r.LatencyNanoseconds) != n || r.MinBusBandwidthMBps[n-1] != 20 || len(r.SpreadPercent) != n || r.SpreadPercent[0] != 2 {
 			t.Errorf("sizes %v, bandwidths %v", r.SizeBytes, r.BusBandwidthMBps)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/utils/ptr"
+
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/checks"
 	"rcclx.io/commgroup-operator/rcclx"
@@ -108,6 +110,9 @@ func spanMeasurements(s *v1alpha1.SpanResultSeries) []reference.Measurement {
 		m := reference.Measurement{Key: reference.Key{Collective: rcclx.Collective(s.Collective), Datatype: rcclx.Datatype(s.Datatype), Placement: rcclx.Placement(s.Placement), SizeBytes: size}}
 		if i < len(s.MinBusBandwidthMBps) {
 			m.MedianMBps = s.MinBusBandwidthMBps[i]
+		}
+		if m.Repeats = int(s.Repeats); i < len(s.SpreadPercent) {
+			m.RepeatSpreadPercent = ptr.To(int64(s.SpreadPercent[i]))
 		}
 		out = append(out, m)
 	}

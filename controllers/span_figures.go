@@ -14,8 +14,11 @@ import (
 const maxFigure = 1 << 40
 
 // missingResult names the first planned measurement that the results lack, but for the series that are said to have been left
-// out: the first and the last size of each have to be there, each with its figures.
+// out: each of the repeats, and the first and the last size of each have to be there, with their figures.
 func (g *groupStage) missingResult(t *v1alpha1.SpanTest, c *communicator, status *v1alpha1.TaskCommunicatorStatus) string {
+	if want, got := g.planOf(t).Repeats, status.Repeats; max(1, got) != max(1, want) {
+		return fmt.Sprintf("each of the %d repeats of benchmark.repeats: it tells of %d", max(1, want), max(1, got))
+	}
 	for i := range status.Results {
 		r := &status.Results[i]
 		for _, list := range [][]int64{r.LatencyNanoseconds, r.BusBandwidthMBps} {

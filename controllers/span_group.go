@@ -311,7 +311,10 @@ func (g *groupStage) keepResults(dimension string, communicators []commResult) {
 const maxSpanSeries = 48
 
 func spanSeries(dimension string, communicators []commResult) []v1alpha1.SpanResultSeries {
-	type cell struct{ latency, bandwidth []int64 }
+	type cell struct {
+		latency, bandwidth []int64
+		spread             []int32
+	}
 	type table struct {
 		cells   map[int64]*cell
 		slowest string
@@ -338,6 +341,9 @@ func spanSeries(dimension string, communicators []commResult) []v1alpha1.SpanRes
 					t.cells[r.SizeBytes[k]] = one
 				}
 				one.latency, one.bandwidth = append(one.latency, r.LatencyNanoseconds[k]), append(one.bandwidth, r.BusBandwidthMBps[k])
+				if k < len(r.SpreadPercent) {
+					one.spread = append(one.spread, r.SpreadPercent[k])
+				}
 				if k == len(r.SizeBytes)-1 && (t.slowest == "" || r.BusBandwidthMBps[k] < t.least) {
 					t.slowest, t.least = c.name, r.BusBandwidthMBps[k]
 				}
@@ -348,7 +354,7 @@ func spanSeries(dimension string, communicators []commResult) []v1alpha1.SpanRes
 	for _, key := range order {
 		t := tables[key]
 		s := v1alpha1.SpanResultSeries{Dimension: dimension, Collective: key.collective, Datatype: key.datatype, Placement: key.placement,
-			Communicators: t.count, Ranks: communicators[0].ranks, Nodes: int32(len(communicators[0].seats)),
+			Communicators: t.count, Ranks: communicators[0].ranks, Nodes: int32(len(communicators[0].seats)), Repeats: communicators[0].repeats,
 			SizeBytes: []int64{}, LatencyNanoseconds: []int64{}, BusBandwidthMBps: []int64{}, MinBusBandwidthMBps: []int64{}}
 		if t.count > 1 {
 			s.Slowest = t.slowest
@@ -360,6 +366,12 @@ func spanSeries(dimension string, communicators []commResult) []v1alpha1.SpanRes
 			s.MinBusBandwidthMBps = append(s.MinBusBandwidthMBps, slices.Min(one.bandwidth))
 			s.LatencyNanoseconds = append(s.LatencyNanoseconds, medianOf(one.latency))
 			s.BusBandwidthMBps = append(s.BusBandwidthMBps, medianOf(one.bandwidth))
+			if len(one.spread) == len(one.bandwidth) {
+				s.SpreadPercent = append(s.SpreadPercent, slices.Max(one.spread))
+			}
+		}
+		if len(s.SpreadPercent) != len(s.SizeBytes) {
+			s.SpreadPercent = nil // not known of each size
 		}
 		out = append(out, s)
 	}

@@ -2,12 +2,22 @@ package controllers
 
 import "fmt"
 
-// repeatsWords says that the repeats that a person asked for are not over nodes; empty where none are asked for. A task forms its
-// communicators anew with an id of its own, so that each repeat would be a test of the stage.
+// repeatsWords says how many repeats the figures over the nodes are the median of, and how far they are apart at most; empty where
+// none are asked for.
 func (g *groupStage) repeatsWords() string {
-	n := g.in.group.Spec.Benchmark.Repeats
+	n, most, known := g.in.group.Spec.Benchmark.Repeats, int32(0), true
 	if n < 2 {
 		return ""
 	}
-	return fmt.Sprintf(" benchmark.repeats (%d) holds for the nodes alone: over several nodes each communicator was measured once.", n)
+	for i := range g.span.Results {
+		s := &g.span.Results[i]
+		known = known && len(s.SpreadPercent) == len(s.SizeBytes)
+		for _, p := range s.SpreadPercent {
+			most = max(most, p)
+		}
+	}
+	if !known {
+		return fmt.Sprintf(" Each figure is the median of %d repeats; how far they are apart did not fit into reports.", n)
+	}
+	return fmt.Sprintf(" Each figure is the median of %d repeats, which are at most %d %% apart.", n, most)
 }

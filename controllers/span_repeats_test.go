@@ -4,20 +4,107 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/utils/ptr"
+
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
-// TestRepeatsAreSaidToBeOfTheNodes: where repeats are asked for, a good group says that over nodes nothing was repeated.
-func TestRepeatsAreSaidToBeOfTheNodes(t *testing.T) {
-	for repeats, want := range map[int32]bool{0: false, 1: false, 3: true} {
-		w := newGroupWorld(t, 4, faults{}, func(g *v1alpha1.CommGroup) { g.Spec.Benchmark.Repeats = repeats })
+// TestRepeatsOverNodes: the group and the dimensions of a mesh are measured as often as was asked for, in one test each and with the
+// time for it, and the stage says how far the repeats are apart; a search measures once.
+func TestRepeatsOverNodes(t *testing.T) {
+	for _, repeats := range []int32{0, 1, 3} {
+		w := newGroupWorld(t, 4, faults{hangNodes: []int{2}}, func(g *v1alpha1.CommGroup) {
+			mesh("dp", 3, "tp", 8)(g)
+			g.Spec.Benchmark.Repeats = repeats
+			g.Spec.Run.NodeDeadlineSeconds = 1 << 20 // which bounds no task
+		})
+		got, limits := map[string]int32{}, map[string]int32{}
+		w.meddle = func() {
+			for _, cn := range w.commNodes {
+				if s := cn.Spec.Session; s != nil && s.Task != nil {
+					kind := testKind(s.Task.ID)
+					got[kind], limits[kind] = max(got[kind], s.Task.Repeats), s.Task.DeadlineSeconds
+				}
+			}
+		}
+		w.play()
+		s, want := w.span(), planRepeats(repeats)
+		if len(s.Culprits) != 1 || s.Culprits[0].Node != "n00002" {
+			t.Errorf("repeats %d: culprits %+v: %s", repeats, s.Culprits, s.Message)
+		}
+		if n := strings.Count(w.tests(), testGroupKind+"-"); n != 2 { // with the culprit and without
+			t.Errorf("repeats %d: %d tests of the group: %s", repeats, n, w.tests())
+		}
+		for kind, n := range map[string]int32{testGroupKind: want, testMeshKind: want, testSearchKind: 0} {
+			if repeats, there := got[kind]; !there || repeats != n {
+				t.Errorf("a task of kind %s has %d repeats (there: %v), expected %d", kind, repeats, there, n)
+			}
+		}
+		b, run := &w.group.Spec.Benchmark, &w.group.Spec.Run
+		once := int32(len(b.Collectives)*len(b.Datatypes)*max(1, len(b.Placements))*len(planSizes(b))) * run.StepDeadlineSeconds
+		if limit := limits[testGroupKind] - run.InitDeadlineSeconds; limit != once*max(1, want) {
+			t.Errorf("repeats %d: %d s for a task that takes %d s once", repeats, limit, once)
+		}
+		for i := range s.Results {
+			r := &s.Results[i]
+			if r.Repeats != want || len(r.SpreadPercent) != len(r.SizeBytes)*int(min(want, 1)) {
+				t.Errorf("repeats %d: %s %s tells of %d and of spreads %v", repeats, r.Dimension, r.Collective, r.Repeats, r.SpreadPercent)
+			}
+		}
+	}
+}
+
+// TestRepeatsAreTold: a stage that passes says that its figures are medians and how far the repeats are apart, and its checks do.
+func TestRepeatsAreTold(t *testing.T) {
+	for name, tc := range map[string]struct {
+		repeats int32
+		cut     bool
+		words   string
+	}{
+		"once":                {1, false, ""},
+		"three times":         {3, false, "median of 3 repeats, which are at most"},
+		"not all in a report": {3, true, "median of 3 repeats; how far they are apart did not fit"},
+	} {
+		w := newGroupWorld(t, 4, faults{report: func(_ int, cn *v1alpha1.CommNode) {
+			for i := range cn.Status.Session.Task.Communicators {
+				for k := range cn.Status.Session.Task.Communicators[i].Results {
+					if tc.cut {
+						cn.Status.Session.Task.Communicators[i].Results[k].SpreadPercent = nil
+					}
+				}
+			}
+		}}, func(g *v1alpha1.CommGroup) {
+			g.Spec.Benchmark.Repeats = tc.repeats
+			b := &g.Spec.Benchmark
+			sizes := planSizes(b)
+			b.Thresholds = []v1alpha1.Threshold{{Span: v1alpha1.SpanGroup, Collective: b.Collectives[0], Datatype: b.Datatypes[0], SizeBytes: sizes[len(sizes)-1], MinBusBandwidthMBps: ptr.To(int64(1))}}
+		})
 		w.play()
 		s := w.span()
-		if s.Verdict != v1alpha1.VerdictPass || strings.Contains(s.Message, "measured once") != want {
-			t.Errorf("repeats %d: %s: %s", repeats, s.Verdict, s.Message)
+		if s.Verdict != v1alpha1.VerdictPass || strings.Contains(s.Message, "repeats") != (tc.words != "") || !strings.Contains(s.Message, tc.words) {
+			t.Errorf("%s: %s: %s", name, s.Verdict, s.Message)
 		}
-		if n := strings.Count(w.tests(), "group-"); n != 1 {
-			t.Errorf("repeats %d: %d tests of the group", repeats, n)
+		told := false
+		for _, c := range w.group.Status.Checks {
+			told = told || strings.Contains(c.Measurement, "; 3 repeats") && c.Node == "" && strings.Contains(c.Measurement, "% apart") != tc.cut
+		}
+		if told != (tc.repeats > 1) {
+			t.Errorf("%s: checks %+v", name, w.group.Status.Checks)
+		}
+	}
+}
+
+// TestRepeatsThatAreMissingAreNoPass: an agent that knows no repeats, as of an older version, says Pass after one.
+func TestRepeatsThatAreMissingAreNoPass(t *testing.T) {
+	for _, done := range []int32{0, 2} {
+		w := newGroupWorld(t, 4, faults{report: func(_ int, cn *v1alpha1.CommNode) {
+			for i := range cn.Status.Session.Task.Communicators {
+				cn.Status.Session.Task.Communicators[i].Repeats = done
+			}
+		}}, func(g *v1alpha1.CommGroup) { g.Spec.Benchmark.Repeats = 3 })
+		w.play()
+		if s := w.span(); s.Verdict == v1alpha1.VerdictPass || w.group.Status.Run.Verdict == v1alpha1.VerdictPass || !strings.Contains(s.Message, "3 repeats") {
+			t.Errorf("%d of 3 repeats: %s, run %s: %s", done, s.Verdict, w.group.Status.Run.Verdict, s.Message)
 		}
 	}
 }

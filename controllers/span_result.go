@@ -57,6 +57,7 @@ type commResult struct {
 	step    string
 	// results and bus bandwidth at the largest size, from the node of rank 0; nil where it did not pass.
 	results   []v1alpha1.ResultSeries
+	repeats   int32
 	busBWMBps *int64
 	// transports that its nodes saw.
 	transports []memberTransport
@@ -318,7 +319,7 @@ func (g *groupStage) evaluateCommunicator(r *testResult, c *communicator) commRe
 			c.seats[0].name, r.test.ID, c.name, missing))
 		return out
 	}
-	out.results = status.Results
+	out.results, out.repeats = status.Results, status.Repeats
 	out.busBWMBps = mainBandwidth(plannedSeries(g.runPlanOf(r.test), c.ranks), status.Results)
 	return out
 }

@@ -332,7 +332,7 @@ func (g *groupStage) taskOf(t *v1alpha1.SpanTest, part spans.Part) *v1alpha1.Nod
 	return plan
 }
 
-// planOf is what a test measures: the group and the mesh everything, a test of the search the one step, a few times.
+// planOf is what a test measures: the group and the mesh everything in each repeat, a test of the search the one step, a few times.
 func (g *groupStage) planOf(t *v1alpha1.SpanTest) *v1alpha1.NodeTask {
 	if plan := g.plans[t.ID]; plan != nil {
 		return plan
@@ -342,7 +342,7 @@ func (g *groupStage) planOf(t *v1alpha1.SpanTest) *v1alpha1.NodeTask {
 	order, keep := keptFirst(b)
 	task := &v1alpha1.NodeTask{
 		KeepSizesBytes: keep, Collectives: order, Datatypes: slices.Clone(b.Datatypes), Placements: planPlacements(b.Placements),
-		SizesBytes: planSizes(b), WarmupIterations: ptr.Deref(b.WarmupIterations, defaultWarmupIterations), Iterations: b.Iterations,
+		SizesBytes: planSizes(b), Repeats: planRepeats(b.Repeats), WarmupIterations: ptr.Deref(b.WarmupIterations, defaultWarmupIterations), Iterations: b.Iterations,
 	}
 	if kind := testKind(t.ID); kind != testGroupKind && kind != testMeshKind {
 		step := g.searchStep()
@@ -351,10 +351,10 @@ func (g *groupStage) planOf(t *v1alpha1.SpanTest) *v1alpha1.NodeTask {
 		if step.inPlace {
 			task.Placements = []v1alpha1.Placement{v1alpha1.InPlace}
 		}
-		task.SizesBytes, task.KeepSizesBytes = []int64{step.sizeBytes}, nil
+		task.SizesBytes, task.KeepSizesBytes, task.Repeats = []int64{step.sizeBytes}, nil, 0
 		task.WarmupIterations, task.Iterations = min(task.WarmupIterations, searchWarmups), min(task.Iterations, searchIterations)
 	}
-	task.DeadlineSeconds = taskSeconds(spec, len(task.Collectives)*len(task.Datatypes)*max(1, len(task.Placements))*len(task.SizesBytes))
+	task.DeadlineSeconds = taskSeconds(spec, len(task.Collectives)*len(task.Datatypes)*max(1, len(task.Placements))*len(task.SizesBytes)*max(1, int(task.Repeats)))
 	g.plans[t.ID] = task
 	return task
 }

@@ -284,6 +284,7 @@ func (w *groupWorld) work(all []joined) {
 		default:
 			s.Verdict, s.InitNanoseconds = v1alpha1.VerdictPass, ptr.To(int64(1_000_000))
 			if spans.IsRoot(j.comm) {
+				s.Repeats = j.task.Repeats
 				bandwidth := int64(goodMBps)
 				if slow {
 					bandwidth = badMBps
@@ -296,7 +297,9 @@ func (w *groupWorld) work(all []joined) {
 					r := v1alpha1.ResultSeries{Variant: p.key.variant, Collective: p.key.collective, Datatype: p.key.datatype, Placement: p.key.placement}
 					for _, size := range p.sizes {
 						r.SizeBytes, r.LatencyNanoseconds = append(r.SizeBytes, size), append(r.LatencyNanoseconds, 1_000_000)
-						r.BusBandwidthMBps = append(r.BusBandwidthMBps, bandwidth)
+						if r.BusBandwidthMBps = append(r.BusBandwidthMBps, bandwidth); s.Repeats > 1 {
+							r.SpreadPercent = append(r.SpreadPercent, int32(len(r.SizeBytes)))
+						}
 					}
 					s.Results = append(s.Results, r)
 				}

@@ -246,6 +246,9 @@ func (in Input) symptom(m Measurement, percent int64) Symptom {
 	if s.NotInEffect == "" && s.Off != nil {
 		s.NotInEffect = s.Off(m.Key)
 	}
+	if m.RepeatSpreadPercent != nil {
+		s.SpreadPercent = *m.RepeatSpreadPercent
+	}
 	if n := len(m.RepeatsMBps); n > 1 {
 		if fastest := slices.Max(m.RepeatsMBps); fastest > 0 {
 			s.SpreadPercent = (fastest - slices.Min(m.RepeatsMBps)) * 100 / fastest

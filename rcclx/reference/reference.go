@@ -87,6 +87,10 @@ type Measurement struct {
 	MedianMBps, MinMBps, MaxMBps, P5MBps int64
 	// RepeatsMBps are the medians of the repeats in fresh processes, in the order of the run; one or none without repeats.
 	RepeatsMBps []int64
+	// Repeats and RepeatSpreadPercent stand for RepeatsMBps where the figure of each is not known: how many there were, and how far the
+	// slowest lies below the fastest; nil where that is not known either.
+	Repeats             int
+	RepeatSpreadPercent *int64
 	// NoisePercent is the largest coefficient of variation of a rank; zero where it was not measured.
 	NoisePercent int64
 }
@@ -112,7 +116,13 @@ func (m Measurement) name(s Statistic) string {
 		for _, v := range m.RepeatsMBps {
 			low, high = min(low, v), max(high, v)
 		}
-		text += fmt.Sprintf("; %d repeats of %d to %d MB/s", n, low, high)
+		return text + fmt.Sprintf("; %d repeats of %d to %d MB/s", n, low, high)
+	}
+	if m.Repeats > 1 {
+		text += fmt.Sprintf("; %d repeats", m.Repeats)
+		if m.RepeatSpreadPercent != nil {
+			text += fmt.Sprintf(", %d %% apart", *m.RepeatSpreadPercent)
+		}
 	}
 	return text
 }
