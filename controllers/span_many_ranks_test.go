@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -11,18 +12,19 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/spans"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
-// manyRanksWorld has nodes of 64 GPUs, as in CPX mode.
-func manyRanksWorld(t *testing.T, nodes int, f faults, change func(*v1alpha1.CommGroup)) *groupWorld {
+// manyRanksWorld has nodes of so many GPUs, as partition modes give.
+func manyRanksWorld(t *testing.T, nodes, ranks int, f faults, change func(*v1alpha1.CommGroup)) *groupWorld {
 	t.Helper()
 	group := groupSpan(nodes, func(g *v1alpha1.CommGroup) {
-		g.Spec.RanksPerNode = 64
+		g.Spec.RanksPerNode = int32(ranks)
 		change(g)
 	})
 	w := &groupWorld{world: newWorld(group, testNodes(nodes)), t: t, faults: f, tasks: map[string]map[string]bool{}, taken: map[string]time.Time{}, index: map[string]int{}}
 	for i := range w.nodes {
-		w.nodes[i].Status.Allocatable = corev1.ResourceList{v1alpha1.ResourceGPU: resource.MustParse("64")}
+		w.nodes[i].Status.Allocatable = corev1.ResourceList{v1alpha1.ResourceGPU: *resource.NewQuantity(int64(ranks), resource.DecimalSI)}
 		w.index[w.nodes[i].Name] = i
 	}
 	w.settle()
@@ -49,7 +51,7 @@ func TestTasksFitTheCommNode(t *testing.T) {
 			words: "n00002", culprit: "n00002"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := manyRanksWorld(t, 4, tc.faults, tc.change)
+			w := manyRanksWorld(t, 4, 64, tc.faults, tc.change)
 			most := 0
 			w.meddle = func() {
 				for _, cn := range w.commNodes {
@@ -114,5 +116,95 @@ func TestSessionOfManyCommunicators(t *testing.T) {
 		if got := sizeOf(t, session); len(session.Task.Communicators) != spans.MaxNodeCommunicators || got > limit {
 			t.Errorf("ids of %d bytes: %d communicators take %d bytes, at most %d may be", idBytes, len(session.Task.Communicators), got, limit)
 		}
+	}
+}
+
+// TestGoodGroupsOfManyRanks: a group whose nodes give 16 or 64 ranks passes with all of them, its mesh too where a node is in few
+// enough of its communicators, each rank in one place; names nobody; and keeps both objects' sizes.
+func TestGoodGroupsOfManyRanks(t *testing.T) {
+	for _, tc := range []struct {
+		nodes, ranks int
+		mesh         []any
+		tests        string // kinds of tests that run
+	}{
+		{4, 16, nil, "group screen"},
+		{4, 64, nil, "group screen"},
+		{2, 64, nil, "group"},
+		{4, 16, []any{"dp", 4, "tp", 16}, "group mesh screen"},
+		{4, 64, []any{"dp", 16, "tp", 16}, "group mesh screen"},
+		{96, 64, []any{"dp", 96, "tp", 64}, "group mesh screen"}, // dp is 64 communicators a node, which do not fit
+	} {
+		t.Run(fmt.Sprintf("%d nodes of %d ranks, mesh %v", tc.nodes, tc.ranks, tc.mesh), func(t *testing.T) {
+			w := manyRanksWorld(t, tc.nodes, tc.ranks, faults{}, func(g *v1alpha1.CommGroup) {
+				if tc.mesh != nil {
+					mesh(tc.mesh...)(g)
+				}
+				g.Spec.Benchmark.Collectives = []v1alpha1.Collective{v1alpha1.AllReduce, v1alpha1.AllGather, v1alpha1.ReduceScatter, v1alpha1.AllToAll}
+			})
+			held := map[string]map[int32]string{} // by test: which node has a rank of the group
+			w.meddle = func() {
+				for _, cn := range w.commNodes {
+					s := cn.Spec.Session
+					if s == nil || s.Task == nil {
+						continue
+					}
+					used := map[int32]bool{}
+					for i := range s.Task.Communicators {
+						c := &s.Task.Communicators[i]
+						for k, device := range c.Devices {
+							if used[device] || int(device) >= tc.ranks || c.Ranks[k] >= c.WorldSize {
+								t.Fatalf("%s of %s: rank %d of %d on device %d", s.Task.ID, cn.Name, c.Ranks[k], c.WorldSize, device)
+							}
+							used[device] = true
+							if testKind(s.Task.ID) != testGroupKind {
+								continue
+							}
+							if held[s.Task.ID] == nil {
+								held[s.Task.ID] = map[int32]string{}
+							}
+							if other := held[s.Task.ID][c.Ranks[k]]; other != "" && other != cn.Name || int(c.WorldSize) != tc.nodes*tc.ranks {
+								t.Fatalf("rank %d of %d is of %s and of %s", c.Ranks[k], c.WorldSize, other, cn.Name)
+							}
+							held[s.Task.ID][c.Ranks[k]] = cn.Name
+						}
+					}
+					if len(used) != tc.ranks {
+						t.Fatalf("%s of %s works with %d of %d devices", s.Task.ID, cn.Name, len(used), tc.ranks)
+					}
+					if n := sizeOf(t, s); n > 3<<10 {
+						t.Fatalf("%s of %s: the session takes %d bytes", s.Task.ID, cn.Name, n)
+					}
+				}
+			}
+			w.play()
+			s := w.span()
+			want := v1alpha1.VerdictPass
+			if tc.nodes == 96 {
+				want = v1alpha1.VerdictInconclusive
+			}
+			if s.Verdict != want || len(s.Culprits) > 0 || len(s.Left) > 0 || int(s.Present) != tc.nodes {
+				t.Errorf("%s (%d members, left %v), culprits %v: %s", s.Verdict, s.Present, s.Left, s.Culprits, s.Message)
+			}
+			kinds := map[string]bool{}
+			for i := range s.Tests {
+				if kinds[testKind(s.Tests[i].ID)] = true; s.Tests[i].Verdict != v1alpha1.VerdictPass {
+					t.Errorf("test %+v", s.Tests[i])
+				}
+			}
+			if got := strings.Join(words.SortedKeys(kinds), " "); got != tc.tests {
+				t.Errorf("tests of kinds %s, expected %s", got, tc.tests)
+			}
+			if len(held) != 1 || len(held["group-1"]) != tc.nodes*tc.ranks {
+				t.Errorf("%d ranks of the group were given out, expected %d", len(held["group-1"]), tc.nodes*tc.ranks)
+			}
+			for i := range s.Results {
+				if r := &s.Results[i]; r.Dimension == dimensionGroup && (int(r.Ranks) != tc.nodes*tc.ranks || int(r.Nodes) != tc.nodes) {
+					t.Errorf("a result of %d ranks over %d nodes", r.Ranks, r.Nodes)
+				}
+			}
+			if n := sizeOf(t, &w.group.Status); n > 56<<10 {
+				t.Errorf("the group's status takes %d bytes", n)
+			}
+		})
 	}
 }
