@@ -8,7 +8,7 @@ import (
 	"os"
 	"strings"
 
-	"rcclx.io/commgroup-operator/internal/report"
+	"rcclx.io/commgroup-operator/internal/units"
 	"rcclx.io/commgroup-operator/rcclx"
 	"rcclx.io/commgroup-operator/rcclx/reference"
 )
@@ -64,7 +64,7 @@ func marks(kind reference.Kind) string {
 		}
 		size, mark := "average over sizes", "none"
 		if p.Key.SizeBytes > 0 {
-			size = report.Bytes(p.Key.SizeBytes)
+			size = units.Bytes(p.Key.SizeBytes)
 			switch p.Key.Placement {
 			case rcclx.InPlace:
 				size += " in place"

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/internal/report"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // chartGroup is one collective, datatype and placement with its plots and the numbers behind them.
@@ -87,8 +87,8 @@ func chartsOf(k chartKey, variants []*v1alpha1.GroupResultSeries, id string, ope
 	var b, l, g3 []series
 	for i, v := range variants {
 		class := cmp.Or(classes[v.Variant], fmt.Sprintf("s%d", i%6))
-		b = append(b, sizeSeries(v, class, sizes, v.BusBandwidthMBps, 1e-3, func(x int64) string { return report.GBps(x) + " GB/s" }))
-		l = append(l, sizeSeries(v, class, sizes, v.LatencyNanoseconds, 1e-3, func(x int64) string { return report.Microseconds(x) + " µs" }))
+		b = append(b, sizeSeries(v, class, sizes, v.BusBandwidthMBps, 1e-3, func(x int64) string { return units.GBps(x) + " GB/s" }))
+		l = append(l, sizeSeries(v, class, sizes, v.LatencyNanoseconds, 1e-3, func(x int64) string { return units.Microseconds(x) + " µs" }))
 		if baseline != nil && v != baseline {
 			g3 = append(g3, gainSeries(baseline, v, class, sizes))
 		}
@@ -104,13 +104,13 @@ func chartsOf(k chartKey, variants []*v1alpha1.GroupResultSeries, id string, ope
 			g.Notes = append(g.Notes, fmt.Sprintf("%s: %d elements were wrong", v.Variant, v.WrongElements))
 		}
 		if e := v.MaxRelativeErrorPPM; e != nil && *e > 0 {
-			g.Notes = append(g.Notes, fmt.Sprintf("%s: largest relative error %s", v.Variant, report.Percent(*e)))
+			g.Notes = append(g.Notes, fmt.Sprintf("%s: largest relative error %s", v.Variant, units.Percent(*e)))
 		}
 	}
 	return g
 }
 
-func sizeText(v float64) string { return report.Bytes(int64(v)) }
+func sizeText(v float64) string { return units.Bytes(int64(v)) }
 
 // valueAt is a series' value at a size; ok is false where it was not measured.
 func valueAt(sizes, values []int64, size int64) (int64, bool) {
@@ -129,7 +129,7 @@ func sizeSeries(v *v1alpha1.GroupResultSeries, class string, sizes, values []int
 			s.Breaks = append(s.Breaks, float64(size))
 			continue
 		}
-		s.Points = append(s.Points, point{float64(size), float64(n) * scale, report.Bytes(size) + ", " + text(n)})
+		s.Points = append(s.Points, point{float64(size), float64(n) * scale, units.Bytes(size) + ", " + text(n)})
 	}
 	return s
 }
@@ -144,7 +144,7 @@ func gainSeries(baseline, v *v1alpha1.GroupResultSeries, class string, sizes []i
 			continue
 		}
 		ratio := float64(was) / float64(is)
-		s.Points = append(s.Points, point{float64(size), ratio, fmt.Sprintf("%s, %.2f times as fast as Baseline", report.Bytes(size), ratio)})
+		s.Points = append(s.Points, point{float64(size), ratio, fmt.Sprintf("%s, %.2f times as fast as Baseline", units.Bytes(size), ratio)})
 	}
 	return s
 }
@@ -158,17 +158,17 @@ func resultTable(k chartKey, variants []*v1alpha1.GroupResultSeries, baseline *v
 		}
 	}
 	for _, size := range sizes {
-		row := []cell{plain(report.Bytes(size))}
+		row := []cell{plain(units.Bytes(size))}
 		for _, v := range variants {
 			latency, bandwidth, slowest := unknown, unknown, unknown
 			if n, ok := valueAt(v.SizeBytes, v.LatencyNanoseconds, size); ok {
-				latency = report.Microseconds(n)
+				latency = units.Microseconds(n)
 			}
 			if n, ok := valueAt(v.SizeBytes, v.BusBandwidthMBps, size); ok {
-				bandwidth = report.GBps(n)
+				bandwidth = units.GBps(n)
 			}
 			if n, ok := valueAt(v.SizeBytes, v.MinBusBandwidthMBps, size); ok {
-				slowest = report.GBps(n)
+				slowest = units.GBps(n)
 			}
 			row = append(row, number(latency), number(bandwidth), number(slowest))
 			if v != baseline {
@@ -221,12 +221,12 @@ func historyPlot(s *v1alpha1.CommGroupStatus) *plot {
 		ticks = append(ticks, x)
 		labels[x] = h.ID
 		if h.Headline == headline && h.BusBandwidthMBps != nil {
-			node.Points = append(node.Points, point{x, float64(*h.BusBandwidthMBps) / 1e3, fmt.Sprintf("run %s, %s GB/s, %s", h.ID, report.GBps(*h.BusBandwidthMBps), cmp.Or(string(h.Verdict), "aborted"))})
+			node.Points = append(node.Points, point{x, float64(*h.BusBandwidthMBps) / 1e3, fmt.Sprintf("run %s, %s GB/s, %s", h.ID, units.GBps(*h.BusBandwidthMBps), cmp.Or(string(h.Verdict), "aborted"))})
 		} else {
 			node.Breaks = append(node.Breaks, x)
 		}
 		if h.GroupBusBandwidthMBps != nil {
-			group.Points = append(group.Points, point{x, float64(*h.GroupBusBandwidthMBps) / 1e3, fmt.Sprintf("run %s, %s GB/s", h.ID, report.GBps(*h.GroupBusBandwidthMBps))})
+			group.Points = append(group.Points, point{x, float64(*h.GroupBusBandwidthMBps) / 1e3, fmt.Sprintf("run %s, %s GB/s", h.ID, units.GBps(*h.GroupBusBandwidthMBps))})
 		} else {
 			group.Breaks = append(group.Breaks, x)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/report"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // meshView is the picture of one node: its GPUs on a circle, and the link between each two.
@@ -170,14 +171,14 @@ func drawLinks(n *v1alpha1.CommNode, blamed map[string]string) []linkView {
 				Title: fmt.Sprintf("GPU%d to GPU%d: %s", i, j, words)}
 			isSlowest := probe != nil && (probe.Slowest == a+"<->"+b || probe.Slowest == b+"<->"+a)
 			if isSlowest {
-				l.Title += fmt.Sprintf("; the slowest pair: %s GB/s measured at %s, the node's median is %s", report.GBps(probe.MinMBps), report.Bytes(probe.SizeBytes), report.GBps(probe.MedianMBps))
+				l.Title += fmt.Sprintf("; the slowest pair: %s GB/s measured at %s, the node's median is %s", units.GBps(probe.MinMBps), units.Bytes(probe.SizeBytes), units.GBps(probe.MedianMBps))
 			}
 			if r := blamedLink(blamed, a, b); r != "" {
 				l.Class += " blamed"
 				l.Title += "; culprit: " + r
 				l.Label = r
 				if isSlowest {
-					l.Label = report.GBps(probe.MinMBps) + " GB/s"
+					l.Label = units.GBps(probe.MinMBps) + " GB/s"
 				}
 				l.LabelX, l.LabelY = coordinate((x1+x2)/2), coordinate((y1+y2)/2-6)
 			}
@@ -277,7 +278,7 @@ func meshFacts(n *v1alpha1.CommNode) []string {
 	facts := []string{fmt.Sprintf("%s, %s; amdgpu %s; kernel %s", f.GFXTarget, f.Partition, report.Driver(f.Driver), orUnknown(f.KernelRelease))}
 	if run := n.Status.Run; run != nil && run.Links != nil {
 		l := run.Links
-		facts = append(facts, fmt.Sprintf("measured between pairs at %s: median %s GB/s, slowest %s GB/s (%s)", report.Bytes(l.SizeBytes), report.GBps(l.MedianMBps), report.GBps(l.MinMBps), orUnknown(l.Slowest)))
+		facts = append(facts, fmt.Sprintf("measured between pairs at %s: median %s GB/s, slowest %s GB/s (%s)", units.Bytes(l.SizeBytes), units.GBps(l.MedianMBps), units.GBps(l.MinMBps), orUnknown(l.Slowest)))
 	} else {
 		facts = append(facts, "bandwidth between pairs: not measured")
 	}

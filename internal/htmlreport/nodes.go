@@ -9,6 +9,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/report"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // How much of a group's nodes is shown one by one; the rest is summed up.
@@ -182,7 +183,7 @@ func nodeTable(all []member) grid {
 		n := m.node
 		bus := unknown
 		if m.busMBps != nil {
-			bus = report.GBps(*m.busMBps)
+			bus = units.GBps(*m.busMBps)
 		}
 		gpus, rocm, driver, mesh := unknown, unknown, unknown, unknown
 		if f := n.Status.Facts; f != nil {
@@ -280,8 +281,8 @@ func nodeBars(all []member, h *v1alpha1.Headline) *barView {
 	var sizes []float64
 	for _, m := range shown {
 		labels = append(labels, m.node.Spec.NodeName)
-		values = append(values, report.GBps(*m.busMBps))
-		titles = append(titles, fmt.Sprintf("%s: %s GB/s, %s", m.node.Spec.NodeName, report.GBps(*m.busMBps), orUnknown(string(m.verdict))))
+		values = append(values, units.GBps(*m.busMBps))
+		titles = append(titles, fmt.Sprintf("%s: %s GB/s, %s", m.node.Spec.NodeName, units.GBps(*m.busMBps), orUnknown(string(m.verdict))))
 		tones = append(tones, string(verdictTone(m.verdict)))
 		sizes = append(sizes, float64(*m.busMBps))
 	}
@@ -294,7 +295,7 @@ func nodeBars(all []member, h *v1alpha1.Headline) *barView {
 	if missing := len(all) - len(measured); missing > 0 {
 		desc += fmt.Sprintf(" %d nodes were not measured, or their result no longer counts.", missing)
 	}
-	return newBars("nodes", title, desc, labels, values, titles, tones, sizes, float64(h.BusBandwidthMBps), "median "+report.GBps(h.BusBandwidthMBps))
+	return newBars("nodes", title, desc, labels, values, titles, tones, sizes, float64(h.BusBandwidthMBps), "median "+units.GBps(h.BusBandwidthMBps))
 }
 
 // spread is a histogram of the nodes' bandwidth, for groups too large for bars.
@@ -318,16 +319,16 @@ func spread(all []member, h *v1alpha1.Headline) *barView {
 	var labels, texts, titles, tones []string
 	for i, n := range counts {
 		from, to := int64(low+float64(i)*step), int64(low+float64(i+1)*step)
-		labels = append(labels, report.GBps(from)+" to "+report.GBps(to)+" GB/s")
+		labels = append(labels, units.GBps(from)+" to "+units.GBps(to)+" GB/s")
 		texts = append(texts, fmt.Sprint(int(n)))
-		titles = append(titles, fmt.Sprintf("%d nodes from %s to %s GB/s", int(n), report.GBps(from), report.GBps(to)))
+		titles = append(titles, fmt.Sprintf("%d nodes from %s to %s GB/s", int(n), units.GBps(from), units.GBps(to)))
 		tones = append(tones, string(toneInfo))
 	}
 	return newBars("spread", "How many nodes reach which bus bandwidth: "+headlineWords(h), "A histogram of all measured nodes.", labels, texts, titles, tones, counts, 0, "")
 }
 
 func headlineWords(h *v1alpha1.Headline) string {
-	text := fmt.Sprintf("%s %s %s at %s", h.Variant, h.Collective, h.Datatype, report.Bytes(h.SizeBytes))
+	text := fmt.Sprintf("%s %s %s at %s", h.Variant, h.Collective, h.Datatype, units.Bytes(h.SizeBytes))
 	if h.Placement == v1alpha1.InPlace {
 		text += " in place"
 	}

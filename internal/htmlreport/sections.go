@@ -11,6 +11,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/report"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 func conditionsGrid(group *v1alpha1.CommGroup, now time.Time) grid {
@@ -99,10 +100,10 @@ func adviceGrid(advice []v1alpha1.SettingAdvice) grid {
 		a := &advice[i]
 		e, memory := unknown, unknown
 		if a.ErrorPPM != nil {
-			e = report.Percent(*a.ErrorPPM)
+			e = units.Percent(*a.ErrorPPM)
 		}
 		if a.MemoryBytes != nil {
-			memory = report.Bytes(*a.MemoryBytes)
+			memory = units.Bytes(*a.MemoryBytes)
 		}
 		worth := map[v1alpha1.WorthState]tone{v1alpha1.WorthYes: toneGood, v1alpha1.WorthMixed: toneInfo, v1alpha1.WorthNo: toneMute}[a.State]
 		t.Rows = append(t.Rows, gridRow{Cells: []cell{plain(a.Name), badge(string(a.State), cmp.Or(worth, toneWarn)), plain(dashed(report.Bands(a, "Wins", 1))), plain(dashed(report.Bands(a, "Loses", -1))),
@@ -120,8 +121,8 @@ func errorsGrid(all []v1alpha1.DataErrors) grid {
 			variant += " in place"
 		}
 		for j := range min(len(e.Collectives), len(e.SizeBytes)) {
-			t.Rows = append(t.Rows, gridRow{Cells: []cell{plain(string(e.Collectives[j])), plain(string(e.Datatype)), plain(string(e.Data)), number(report.Bytes(e.SizeBytes[j])), plain(variant),
-				number(itemAt(e.MaxErrorPPM, j, report.Percent)), number(itemAt(e.MeanErrorPPM, j, report.Percent)), number(counted(e.NaNElements, j)), number(counted(e.OverflowElements, j)),
+			t.Rows = append(t.Rows, gridRow{Cells: []cell{plain(string(e.Collectives[j])), plain(string(e.Datatype)), plain(string(e.Data)), number(units.Bytes(e.SizeBytes[j])), plain(variant),
+				number(itemAt(e.MaxErrorPPM, j, units.Percent)), number(itemAt(e.MeanErrorPPM, j, units.Percent)), number(counted(e.NaNElements, j)), number(counted(e.OverflowElements, j)),
 				number(itemAt(e.CheckedElements, j, decimal))}})
 		}
 	}
@@ -195,11 +196,11 @@ func checkNumbers(c *v1alpha1.PerformanceCheck) string {
 	case c.MeasuredMBps == nil && c.ExpectedMBps == nil:
 		return "nothing to compare"
 	case c.MeasuredMBps == nil:
-		return "not measured, expected " + report.GBps(*c.ExpectedMBps) + " GB/s"
+		return "not measured, expected " + units.GBps(*c.ExpectedMBps) + " GB/s"
 	case c.ExpectedMBps == nil:
-		return report.GBps(*c.MeasuredMBps) + " GB/s measured, no expectation"
+		return units.GBps(*c.MeasuredMBps) + " GB/s measured, no expectation"
 	default:
-		return report.GBps(*c.MeasuredMBps) + " GB/s measured, " + report.GBps(*c.ExpectedMBps) + " GB/s expected"
+		return units.GBps(*c.MeasuredMBps) + " GB/s measured, " + units.GBps(*c.ExpectedMBps) + " GB/s expected"
 	}
 }
 
@@ -207,7 +208,7 @@ func optional(mbps *int64) string {
 	if mbps == nil {
 		return unknown
 	}
-	return report.GBps(*mbps)
+	return units.GBps(*mbps)
 }
 
 func inventoryGrid(items []v1alpha1.InventoryItem) grid {

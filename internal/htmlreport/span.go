@@ -9,6 +9,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/report"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // spanView is the group's stage: communicators over several nodes.
@@ -84,8 +85,8 @@ func spanGrid(results []v1alpha1.SpanResultSeries) grid {
 		if r.Placement == v1alpha1.InPlace {
 			what += " in place"
 		}
-		t.Rows = append(t.Rows, gridRow{Cells: []cell{plain(r.Dimension), number(fmt.Sprint(r.Communicators)), number(fmt.Sprint(r.Ranks)), number(fmt.Sprint(r.Nodes)), plain(what), number(report.Bytes(r.SizeBytes[last])),
-			number(itemAt(r.LatencyNanoseconds, last, report.Microseconds)), number(itemAt(r.BusBandwidthMBps, last, report.GBps)), number(itemAt(r.MinBusBandwidthMBps, last, report.GBps)), plain(r.Slowest)}})
+		t.Rows = append(t.Rows, gridRow{Cells: []cell{plain(r.Dimension), number(fmt.Sprint(r.Communicators)), number(fmt.Sprint(r.Ranks)), number(fmt.Sprint(r.Nodes)), plain(what), number(units.Bytes(r.SizeBytes[last])),
+			number(itemAt(r.LatencyNanoseconds, last, units.Microseconds)), number(itemAt(r.BusBandwidthMBps, last, units.GBps)), number(itemAt(r.MinBusBandwidthMBps, last, units.GBps)), plain(r.Slowest)}})
 	}
 	return t
 }
@@ -115,7 +116,7 @@ func spanPlots(results []v1alpha1.SpanResultSeries) []*plot {
 					s.Breaks = append(s.Breaks, float64(size))
 					continue
 				}
-				s.Points = append(s.Points, point{float64(size), float64(v) / 1e3, report.Bytes(size) + ", " + report.GBps(v) + " GB/s"})
+				s.Points = append(s.Points, point{float64(size), float64(v) / 1e3, units.Bytes(size) + ", " + units.GBps(v) + " GB/s"})
 			}
 			lines = append(lines, s)
 		}

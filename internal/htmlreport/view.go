@@ -12,6 +12,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/report"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // view is what the page shows, worked out.
@@ -103,7 +104,7 @@ func tiles(g *v1alpha1.CommGroup, now time.Time) []tile {
 	}
 	out := []tile{{"Nodes that passed", passed, strings.Join(counts, ", ")}}
 	if h := s.Headline; h != nil {
-		out = append(out, tile{"Bus bandwidth", report.GBps(h.BusBandwidthMBps) + " GB/s", "median of the nodes, " + headlineWords(h)})
+		out = append(out, tile{"Bus bandwidth", units.GBps(h.BusBandwidthMBps) + " GB/s", "median of the nodes, " + headlineWords(h)})
 	} else {
 		out = append(out, tile{"Bus bandwidth", unknown, "not measured"})
 	}
@@ -114,7 +115,7 @@ func tiles(g *v1alpha1.CommGroup, now time.Time) []tile {
 			last := len(r.SizeBytes) - 1
 			if bw, ok := int64(0), false; r.Dimension == "group" && last >= 0 {
 				if bw, ok = valueAt(r.SizeBytes, r.BusBandwidthMBps, r.SizeBytes[last]); ok {
-					value, note = report.GBps(bw)+" GB/s", fmt.Sprintf("%s %s at %s over %d nodes", r.Collective, r.Datatype, report.Bytes(r.SizeBytes[last]), r.Nodes)
+					value, note = units.GBps(bw)+" GB/s", fmt.Sprintf("%s %s at %s over %d nodes", r.Collective, r.Datatype, units.Bytes(r.SizeBytes[last]), r.Nodes)
 					break
 				}
 			}

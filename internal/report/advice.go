@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // Advice prints which settings are worth it: where each wins and loses against Baseline, what it costs, and what to set. Gains
@@ -16,10 +17,10 @@ func Advice(w io.Writer, advice []v1alpha1.SettingAdvice) error {
 		a := &advice[i]
 		e, memory := unknown, unknown
 		if a.ErrorPPM != nil {
-			e = Percent(*a.ErrorPPM)
+			e = units.Percent(*a.ErrorPPM)
 		}
 		if a.MemoryBytes != nil {
-			memory = Bytes(*a.MemoryBytes)
+			memory = units.Bytes(*a.MemoryBytes)
 		}
 		rows = append(rows, []string{a.Name, string(a.State), Bands(a, "Wins", 1), Bands(a, "Loses", -1), e, memory, orUnknown(a.Recommend)})
 	}
@@ -44,9 +45,9 @@ func Bands(a *v1alpha1.SettingAdvice, outcome string, sign int32) string {
 		if b.Outcome != outcome {
 			continue
 		}
-		span := Bytes(b.MinBytes)
+		span := units.Bytes(b.MinBytes)
 		if b.MaxBytes != b.MinBytes {
-			span += "-" + Bytes(b.MaxBytes)
+			span += "-" + units.Bytes(b.MaxBytes)
 		}
 		parts = append(parts, fmt.Sprintf("%s %d %%", span, sign*b.MedianGainPercent))
 	}

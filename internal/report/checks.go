@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // Checks prints measurements against what was expected, the worst first, and what to look at for those that were not met.
@@ -60,5 +61,5 @@ func optionalGBps(mbps *int64) string {
 	if mbps == nil {
 		return unknown
 	}
-	return GBps(*mbps)
+	return units.GBps(*mbps)
 }

@@ -8,6 +8,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/compare"
 	"rcclx.io/commgroup-operator/internal/runarchive"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // Compare prints run A beside run B: what was different, what each measurement gained or lost, and what that comes to.
@@ -68,7 +69,7 @@ func compareSeries(w io.Writer, s *compare.Series) error {
 		if r.ChangePercent != nil {
 			change = fmt.Sprintf("%+.1f %%", *r.ChangePercent)
 		}
-		rows = append(rows, []string{Bytes(r.SizeBytes), optionalGBps(r.AMBps), optionalGBps(r.BMBps), change, fmt.Sprintf("%d %%", r.NoisePercent), string(r.Outcome)})
+		rows = append(rows, []string{units.Bytes(r.SizeBytes), optionalGBps(r.AMBps), optionalGBps(r.BMBps), change, fmt.Sprintf("%d %%", r.NoisePercent), string(r.Outcome)})
 	}
 	if err := table(w, rows); err != nil {
 		return err

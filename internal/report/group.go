@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // SimulatedNotice is printed above everything that came from the simulator.
@@ -130,20 +131,20 @@ func SizeRange(s v1alpha1.SettingStatus) string {
 	case s.MinBytes == nil && s.MaxBytes == nil:
 		return unknown
 	case s.MaxBytes == nil:
-		return Bytes(*s.MinBytes) + " and up"
+		return units.Bytes(*s.MinBytes) + " and up"
 	case s.MinBytes == nil:
 		return upTo(*s.MaxBytes)
 	default:
-		return Bytes(*s.MinBytes) + " and up, " + upTo(*s.MaxBytes)
+		return units.Bytes(*s.MinBytes) + " and up, " + upTo(*s.MaxBytes)
 	}
 }
 
 // upTo prints an upper bound; one byte less than a round size is "below" it.
 func upTo(maxBytes int64) string {
 	if below := maxBytes + 1; below%(1<<10) == 0 {
-		return "below " + Bytes(below)
+		return "below " + units.Bytes(below)
 	}
-	return "up to " + Bytes(maxBytes)
+	return "up to " + units.Bytes(maxBytes)
 }
 
 // Culprits prints whom the verdict blames, or that there is nobody.

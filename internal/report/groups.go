@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // Groups prints one line for each group; namespaced puts the namespace first.
@@ -33,7 +34,7 @@ func Groups(w io.Writer, groups []v1alpha1.CommGroup, namespaced bool) error {
 			}
 		}
 		if s.Headline != nil {
-			bandwidth = GBps(s.Headline.BusBandwidthMBps)
+			bandwidth = units.GBps(s.Headline.BusBandwidthMBps)
 		}
 		if len(s.Culprits) > 0 {
 			culprit = CulpritWords(&s.Culprits[0])

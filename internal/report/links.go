@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // link is a pair of GPUs by PCI address, the smaller first.
@@ -84,7 +85,7 @@ func linkClasses(w io.Writer, classes []v1alpha1.LinkClass) error {
 		c := &classes[i]
 		stated := optionalGBps(c.MaxMBps)
 		if c.MinMBps != nil && c.MaxMBps != nil && *c.MinMBps != *c.MaxMBps {
-			stated = GBps(*c.MinMBps) + " to " + stated
+			stated = units.GBps(*c.MinMBps) + " to " + stated
 		}
 		pairs := fmt.Sprintf("%d pairs", c.Pairs/2)
 		if c.Pairs%2 != 0 { // a link that only one of its ends shows

@@ -11,19 +11,6 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
-func TestUnits(t *testing.T) {
-	for _, tc := range []struct{ got, want string }{
-		{Bytes(1024), "1K"}, {Bytes(16 << 20), "16M"}, {Bytes(1 << 30), "1G"}, {Bytes(1000), "1000"}, {Bytes(1536), "1536"}, {Bytes(0), "0"},
-		{Microseconds(9400), "9.4"}, {Microseconds(1234567), "1235"},
-		{GBps(315400), "315.4"}, {GBps(98), "0.10"},
-		{Percent(62500), "6.25 %"},
-	} {
-		if tc.got != tc.want {
-			t.Errorf("got %q, want %q", tc.got, tc.want)
-		}
-	}
-}
-
 func lines(b *bytes.Buffer) []string {
 	var out []string
 	for line := range strings.Lines(b.String()) {

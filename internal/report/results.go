@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // series is the part of a result series that group and node results share.
@@ -123,9 +124,9 @@ func abTable(w io.Writer, key tableKey, measured []series, names []string) error
 	}
 	rows := [][]string{head}
 	for _, size := range allSizes(variants) {
-		row := []string{Bytes(size)}
+		row := []string{units.Bytes(size)}
 		for _, v := range variants {
-			row = append(row, at(v, size, v.latencyNanoseconds, Microseconds), at(v, size, v.busBandwidthMBps, GBps))
+			row = append(row, at(v, size, v.latencyNanoseconds, units.Microseconds), at(v, size, v.busBandwidthMBps, units.GBps))
 			if v.variant != v1alpha1.VariantBaseline {
 				row = append(row, gain(baseline, v, size))
 			}
@@ -141,7 +142,7 @@ func abTable(w io.Writer, key tableKey, measured []series, names []string) error
 			note = fmt.Sprintf("%d elements wrong", v.wrongElements)
 		}
 		if v.maxRelativeErrorPPM != nil && *v.maxRelativeErrorPPM > 0 {
-			note = strings.TrimPrefix(note+", largest relative error "+Percent(*v.maxRelativeErrorPPM), ", ")
+			note = strings.TrimPrefix(note+", largest relative error "+units.Percent(*v.maxRelativeErrorPPM), ", ")
 		}
 		if note == "" {
 			continue
@@ -197,8 +198,8 @@ func DataErrors(w io.Writer, all []v1alpha1.DataErrors) error {
 			variant += " in place"
 		}
 		for i := range min(len(e.Collectives), len(e.SizeBytes)) {
-			rows = append(rows, []string{string(e.Collectives[i]), string(e.Datatype), string(e.Data), Bytes(e.SizeBytes[i]), variant,
-				item(e.MaxErrorPPM, i, Percent), item(e.MeanErrorPPM, i, Percent), counted(e.NaNElements, i), counted(e.OverflowElements, i),
+			rows = append(rows, []string{string(e.Collectives[i]), string(e.Datatype), string(e.Data), units.Bytes(e.SizeBytes[i]), variant,
+				item(e.MaxErrorPPM, i, units.Percent), item(e.MeanErrorPPM, i, units.Percent), counted(e.NaNElements, i), counted(e.OverflowElements, i),
 				item(e.CheckedElements, i, decimal)})
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // Span prints the group's stage of the last run: where it is, what it says, how the search went, each test, and the results of
@@ -93,7 +94,7 @@ func spanTests(w io.Writer, tests []v1alpha1.SpanTest) error {
 		t := &tests[i]
 		bandwidth, seconds := unknown, unknown
 		if t.BusBandwidthMBps != nil {
-			bandwidth = GBps(*t.BusBandwidthMBps)
+			bandwidth = units.GBps(*t.BusBandwidthMBps)
 		}
 		if t.Seconds != nil {
 			seconds = fmt.Sprint(*t.Seconds)
@@ -119,12 +120,12 @@ func spanResults(w io.Writer, results []v1alpha1.SpanResultSeries) error {
 		if r.Placement != "" {
 			what += " " + string(r.Placement)
 		}
-		slowest := item(r.MinBusBandwidthMBps, last, GBps)
+		slowest := item(r.MinBusBandwidthMBps, last, units.GBps)
 		if r.Slowest != "" {
 			slowest += " " + r.Slowest
 		}
-		rows = append(rows, []string{r.Dimension, fmt.Sprint(r.Communicators), fmt.Sprint(r.Ranks), fmt.Sprint(r.Nodes), what, Bytes(r.SizeBytes[last]),
-			item(r.LatencyNanoseconds, last, Microseconds), item(r.BusBandwidthMBps, last, GBps), slowest})
+		rows = append(rows, []string{r.Dimension, fmt.Sprint(r.Communicators), fmt.Sprint(r.Ranks), fmt.Sprint(r.Nodes), what, units.Bytes(r.SizeBytes[last]),
+			item(r.LatencyNanoseconds, last, units.Microseconds), item(r.BusBandwidthMBps, last, units.GBps), slowest})
 	}
 	return table(w, rows)
 }

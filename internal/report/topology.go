@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // Topology draws a node: how many GPUs each source counts, where each GPU is, KFD's weight from each to each other (15 for
@@ -209,5 +210,5 @@ func measuredLinks(n *v1alpha1.CommNode) string {
 		return ""
 	}
 	l := n.Status.Run.Links
-	return fmt.Sprintf("measured between pairs at %s: median %s GB/s, slowest %s GB/s (%s)", Bytes(l.SizeBytes), GBps(l.MedianMBps), GBps(l.MinMBps), orUnknown(l.Slowest))
+	return fmt.Sprintf("measured between pairs at %s: median %s GB/s, slowest %s GB/s (%s)", units.Bytes(l.SizeBytes), units.GBps(l.MedianMBps), units.GBps(l.MinMBps), orUnknown(l.Slowest))
 }
