@@ -9,6 +9,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/checks"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 const (
@@ -122,8 +123,8 @@ type regressed struct {
 func (r *regressed) percent() int64 { return r.mbps * 100 / r.expected }
 
 func (r *regressed) words(drop int64) string {
-	return fmt.Sprintf("%s at %d B: measured %d MB/s, the baseline of %s is %d MB/s: %d %%, at least %d %% is expected",
-		r.name, r.sizeBytes, r.mbps, words.Counted(r.runs, "run"), r.expected, r.percent(), 100-drop)
+	return fmt.Sprintf("%s at %s: measured %s, the baseline of %s is %s: %d %%, at least %d %% is expected",
+		r.name, units.Size(r.sizeBytes), units.Bandwidth(r.mbps), words.Counted(r.runs, "run"), units.Bandwidth(r.expected), r.percent(), 100-drop)
 }
 
 func (r *regressed) check(mode v1alpha1.JudgingMode) v1alpha1.PerformanceCheck {

@@ -61,7 +61,7 @@ func TestBaselineGrowsAndJudges(t *testing.T) {
 	if s.Run.Verdict != v1alpha1.VerdictFail || validated.Reason != v1alpha1.ReasonRegression || validated.Status != metav1.ConditionFalse {
 		t.Fatalf("a loss of all: %s; %+v", s.Run.Verdict, validated)
 	}
-	for _, words := range []string{"measured 274000 MB/s", "the baseline of 2 runs is 305000 MB/s: 89 %", "The group lost bandwidth, and 4 of 4 members"} {
+	for _, words := range []string{"measured 274.0 GB/s", "the baseline of 2 runs is 305.0 GB/s: 89 %", "The group lost bandwidth, and 4 of 4 members"} {
 		if !strings.Contains(validated.Message, words) {
 			t.Errorf("%q lacks %q", validated.Message, words)
 		}
@@ -269,7 +269,7 @@ func TestGroupSpanInBaseline(t *testing.T) {
 	}
 	in.run = in.run.DeepCopy()
 	in.run.ID, in.span = "1-2", span(89_000)
-	if c = compareBaseline(in); c.lost == nil || c.lost.reason != v1alpha1.ReasonRegression || !strings.Contains(c.lost.message, "group AllReduce BFloat16, 16 ranks on 2 nodes at 1048576 B: measured 89000 MB/s") {
+	if c = compareBaseline(in); c.lost == nil || c.lost.reason != v1alpha1.ReasonRegression || !strings.Contains(c.lost.message, "group AllReduce BFloat16, 16 ranks on 2 nodes at 1 MiB: measured 89.0 GB/s") {
 		t.Errorf("%+v", c.lost)
 	}
 	in.span[0].Ranks = 32 // another group

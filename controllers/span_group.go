@@ -11,6 +11,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/checks"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // fitTogether looks at what the agents say before the first task: one library build, one set of settings, one address
@@ -247,7 +248,7 @@ func (g *groupStage) withoutLeft() string {
 	}
 	before := ""
 	if first > 0 && g.foundSlow() {
-		before = fmt.Sprintf("; with it %d MB/s, %d %% of that", first, first*100/max(1, last))
+		before = fmt.Sprintf("; with it %s, %d %% of that", units.Bandwidth(first), first*100/max(1, last))
 	}
 	return fmt.Sprintf("Without %s the group of %d nodes %s (%s%s)", words.SomeNames(g.leftNames(), 5), len(g.present()), what, g.figure(), before)
 }
@@ -272,7 +273,7 @@ func (g *groupStage) figure() string {
 			s := &g.span.Results[i]
 			last := min(len(s.SizeBytes), len(s.BusBandwidthMBps)) - 1
 			if s.Dimension == dimensionGroup && last >= 0 && (want == "" || s.Collective == want) {
-				return fmt.Sprintf("%s %s at %d B reaches %d MB/s", s.Collective, s.Datatype, s.SizeBytes[last], s.BusBandwidthMBps[last])
+				return fmt.Sprintf("%s %s at %s reaches %s", s.Collective, s.Datatype, units.Size(s.SizeBytes[last]), units.Bandwidth(s.BusBandwidthMBps[last]))
 			}
 		}
 	}

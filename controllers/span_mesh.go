@@ -13,6 +13,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/spans"
 	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/checks"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // startMesh begins the mesh where there is one and it fits the members that are present, else it ends the stage.
@@ -206,8 +207,8 @@ func (g *groupStage) compareDimension(r *testResult, dimension, transport string
 				continue
 			}
 			c.bad, c.reason = true, v1alpha1.ReasonSlowCommunicator
-			c.message = fmt.Sprintf("%s reaches %d MB/s, %d %% of what the others of dimension %s usually reach (%d MB/s); at least %d %% is expected",
-				c.name, figures[i], figures[i]*100/expected, dimension, expected, g.minPercent())
+			c.message = fmt.Sprintf("%s reaches %s, %d %% of what the others of dimension %s usually reach (%s); at least %d %% is expected",
+				c.name, units.Bandwidth(figures[i]), figures[i]*100/expected, dimension, units.Bandwidth(expected), g.minPercent())
 			g.worsen(c.reason, c.message)
 			r.test.Verdict, r.test.Reason = v1alpha1.VerdictFail, c.reason
 		}

@@ -9,6 +9,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/localize"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 const (
@@ -322,18 +323,18 @@ func (g *groupStage) afterPairs() {
 		if !underMark {
 			t.Verdict, t.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonSlowPair
 		}
-		g.worsen(v1alpha1.ReasonSlowPair, fmt.Sprintf("Pairs are far slower than the best, which reach %d MB/s: %s; at least %d %% is expected. Look at those nodes' NICs, cables and switch ports.",
-			sum.best, words.SomeNames(bad, 4), g.minPercent()))
+		g.worsen(v1alpha1.ReasonSlowPair, fmt.Sprintf("Pairs are far slower than the best, which reach %s: %s; at least %d %% is expected. Look at those nodes' NICs, cables and switch ports.",
+			units.Bandwidth(sum.best), words.SomeNames(bad, 4), g.minPercent()))
 		g.startSearch(step)
 	case underMark && group > 0 && sum.slowest > 0 && sum.slowest*g.minPercent() <= group*100:
 		g.end(verdictOfReason(g.span.Reason), g.span.Reason, fmt.Sprintf(
-			"No pair stands out: %s. The slowest is not clearly faster than the group at %s (%d MB/s): it is slow as a whole. Look at what all share: the switch, the transport (%s), the settings of the library, the mark itself.",
-			sum, step, group, g.span.Transport))
+			"No pair stands out: %s. The slowest is not clearly faster than the group at %s (%s): it is slow as a whole. Look at what all share: the switch, the transport (%s), the settings of the library, the mark itself.",
+			sum, step, units.Bandwidth(group), g.span.Transport))
 	case underMark:
 		g.startSearch(step)
 	case group > 0 && group*100 < sum.slowest*groupMinPercentOfPair:
-		g.worsen(v1alpha1.ReasonInconclusive, fmt.Sprintf("%s over %d nodes reaches %d MB/s, %d %% of its slowest pair (%d MB/s); at least %d %% is expected.",
-			step, len(g.present()), group, group*100/sum.slowest, sum.slowest, groupMinPercentOfPair))
+		g.worsen(v1alpha1.ReasonInconclusive, fmt.Sprintf("%s over %d nodes reaches %s, %d %% of its slowest pair (%s); at least %d %% is expected.",
+			step, len(g.present()), units.Bandwidth(group), group*100/sum.slowest, units.Bandwidth(sum.slowest), groupMinPercentOfPair))
 		g.startSearch(step)
 	default:
 		g.afterGoodGroup()
@@ -341,7 +342,7 @@ func (g *groupStage) afterPairs() {
 }
 
 func (s pairsSummary) String() string {
-	return fmt.Sprintf("the slowest of %s reaches %d MB/s, %d %% of the best (%d MB/s)", words.Counted(s.pairs, "pair"), s.slowest, s.slowest*100/max(1, s.best), s.best)
+	return fmt.Sprintf("the slowest of %s reaches %s, %d %% of the best (%s)", words.Counted(s.pairs, "pair"), units.Bandwidth(s.slowest), s.slowest*100/max(1, s.best), units.Bandwidth(s.best))
 }
 
 func (g *groupStage) slowPairWords(t *v1alpha1.SpanTest, best int64) string {
@@ -351,7 +352,7 @@ func (g *groupStage) slowPairWords(t *v1alpha1.SpanTest, best int64) string {
 		text = fmt.Sprintf("%d pairs among %s", len(pair)/2, words.SomeNames(pair, 4))
 	}
 	if bw := t.BusBandwidthMBps; bw != nil && best > 0 {
-		text += fmt.Sprintf(" (%d MB/s, %d %%)", *bw, *bw*100/best)
+		text += fmt.Sprintf(" (%s, %d %%)", units.Bandwidth(*bw), *bw*100/best)
 	}
 	return text
 }

@@ -14,6 +14,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/localize"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // defaultLocalizationSeconds holds where localization.deadlineSeconds is absent.
@@ -141,8 +142,8 @@ func (g *groupStage) search() {
 	case bySize:
 		best := g.pairsSummary().best
 		g.conclude(localize.Finding{State: localize.NotFound, Why: fmt.Sprintf(
-			"communicators over %d nodes are alike (the slowest reaches %d MB/s, %d %% of the best pair) and faster than the group: the number of nodes slows this step, no single member. Compare at larger sizes, or set a threshold with span: Group for this many nodes",
-			nodes, slowest, slowest*100/max(1, best))})
+			"communicators over %d nodes are alike (the slowest reaches %s, %d %% of the best pair) and faster than the group: the number of nodes slows this step, no single member. Compare at larger sizes, or set a threshold with span: Group for this many nodes",
+			nodes, units.Bandwidth(slowest), slowest*100/max(1, best))})
 		return
 	case err != nil:
 		g.conclude(localize.Finding{State: localize.NotFound, Why: "The planner gave no further test: " + err.Error()})
@@ -246,8 +247,8 @@ func (g *groupStage) slowWords(members ...int) string {
 	if worst == nil || best == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" Measured %d MB/s, expected at least %d MB/s, which is %d %% of the %d MB/s that good ones reach: %d %%.",
-		*worst.BusBandwidthMBps, best*g.minPercent()/100, g.minPercent(), best, *worst.BusBandwidthMBps*100/best)
+	return fmt.Sprintf(" Measured %s, expected at least %s, which is %d %% of the %s that good ones reach: %d %%.",
+		units.Bandwidth(*worst.BusBandwidthMBps), units.Bandwidth(best*g.minPercent()/100), g.minPercent(), units.Bandwidth(best), *worst.BusBandwidthMBps*100/best)
 }
 
 func outcomeOf(v v1alpha1.Verdict) localize.Outcome {

@@ -12,6 +12,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/units"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -159,8 +160,8 @@ func judgeAgainstMedian(out []outcome, minPercent int32) {
 			}
 			percent := p.busBWMBps * 100 / median
 			before, seen := worst[p.index]
-			message := fmt.Sprintf("%s at %d B: node %s reaches %d MB/s, %d %% of the members' median of %d MB/s; at least %d %% is expected. Compare its clocks, power cap and links with a good node's.",
-				key, largest, o.node, p.busBWMBps, percent, median, minPercent)
+			message := fmt.Sprintf("%s at %s: node %s reaches %s, %d %% of the members' median of %s; at least %d %% is expected. Compare its clocks, power cap and links with a good node's.",
+				key, units.Size(largest), o.node, units.Bandwidth(p.busBWMBps), percent, units.Bandwidth(median), minPercent)
 			switch {
 			case seen && (percent > before || (percent == before && message >= o.message)):
 			case seen || o.verdict == v1alpha1.VerdictPass:

@@ -20,7 +20,7 @@ func TestChecksInTable(t *testing.T) {
 	}
 	words := strings.Join(strings.Fields(strings.ReplaceAll(b.String(), "#", "")), " ") // long lines are wrapped
 	for _, want := range []string{
-		"amd-acceptance-mi300x: Baseline AllReduce Float32 8589934592 B in place, median: measured 280000 MB/s of 304000 MB/s, 92 %: NotMet a link",
+		"amd-acceptance-mi300x: Baseline AllReduce Float32 8589934592 B in place, median: measured 280.0 GB/s of 304.0 GB/s, 92 %: NotMet a link",
 		"no reference for exactly what was measured set a size",
 	} {
 		if !strings.Contains(words, want) {

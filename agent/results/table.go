@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"rcclx.io/commgroup-operator/internal/units"
 	"rcclx.io/commgroup-operator/rcclx"
 	"rcclx.io/commgroup-operator/rcclx/reference"
 )
@@ -347,7 +348,7 @@ func (o *printer) checks(p Report) {
 		if c.State == reference.NotMeasured {
 			o.line("#   %s", flat(c.Measurement))
 		} else {
-			o.line("#   %s: %s: measured %d MB/s of %d MB/s, %d %%: %s", c.Source, flat(c.Measurement), c.MeasuredMBps, c.ExpectedMBps, c.Percent, c.State)
+			o.line("#   %s: %s: measured %s of %s, %d %%: %s", c.Source, flat(c.Measurement), units.Bandwidth(c.MeasuredMBps), units.Bandwidth(c.ExpectedMBps), c.Percent, c.State)
 		}
 		for _, cause := range c.Causes {
 			o.line("#     %s", flat(cause))

@@ -10,6 +10,7 @@ import (
 	"rcclx.io/commgroup-operator/agent/preflight"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/checks"
+	"rcclx.io/commgroup-operator/internal/units"
 	"rcclx.io/commgroup-operator/rcclx"
 	"rcclx.io/commgroup-operator/rcclx/reference"
 )
@@ -114,7 +115,7 @@ func slowLink(p *api.LinkProbe) string {
 	if p == nil || p.MinMBps*100 >= p.MedianMBps*slowLinkPercent {
 		return ""
 	}
-	return fmt.Sprintf("%s moves %d MB/s, %d %% of the node's median pair", p.Slowest, p.MinMBps, percent(p.MinMBps, p.MedianMBps))
+	return fmt.Sprintf("%s moves %s, %d %% of the node's median pair", p.Slowest, units.Bandwidth(p.MinMBps), percent(p.MinMBps, p.MedianMBps))
 }
 
 // notInEffect says why a variant's setting does nothing for a key; empty where it is in effect or that is not known.

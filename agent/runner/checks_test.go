@@ -52,7 +52,7 @@ func TestReferenceDecides(t *testing.T) {
 		words       string         // in message, measurement or causes
 	}{
 		{"at the mark", atTheMark - 1, nil, nil, api.VerdictPass, api.CheckMet, ""},
-		{"below it", atTheMark + 200_000, nil, nil, api.VerdictFail, api.CheckNotMet, "measured 302775 MB/s, expected at least 304000 MB/s (amd-acceptance-mi300x): 99 %"},
+		{"below it", atTheMark + 200_000, nil, nil, api.VerdictFail, api.CheckNotMet, "measured 302.8 GB/s, expected at least 304.0 GB/s (amd-acceptance-mi300x): 99 %"},
 		{"as over PCIe", 12 * atTheMark, nil, nil, api.VerdictFail, api.CheckNotMet, "may not use xGMI"},
 		{"below it, only reported", 2 * atTheMark, func(p *api.RunPlan) { p.References = api.JudgingReport }, nil, api.VerdictPass, api.CheckNotMet, ""},
 		{"another model", 2 * atTheMark, nil, func(f *api.NodeFacts) { f.GPUModel = "MI308X" }, api.VerdictPass, api.CheckNotMeasured, "no built-in reference is known for MI308X"},
@@ -172,7 +172,7 @@ func TestCausesOfARun(t *testing.T) {
 	table := Table{Ranks: 8, Series: []Series{{SeriesKey{rcclx.Baseline, rcclx.AllReduce, rcclx.Float32, rcclx.InPlace},
 		[]Cell{{SizeBytes: 8 << 30, MovedBytes: 8 << 30, LatencyNanoseconds: 2 * atTheMark}}}}}
 	got := judgeChecks(e, table, LinkFindings{Probe: &api.LinkProbe{MedianMBps: 48000, MinMBps: 40000, Slowest: "0000:05:00.0<->0000:25:00.0"}}, nil)
-	want := []string{"the link 0000:05:00.0<->0000:25:00.0 moves 40000 MB/s, 83 %", "kernel.numa_balancing is on", "measure once without NCCL_MAX_NCHANNELS", "compare clocks"}
+	want := []string{"the link 0000:05:00.0<->0000:25:00.0 moves 40.0 GB/s, 83 %", "kernel.numa_balancing is on", "measure once without NCCL_MAX_NCHANNELS", "compare clocks"}
 	if len(got) == 0 || len(got[0].Causes) != len(want) {
 		t.Fatalf("%+v", got)
 	}

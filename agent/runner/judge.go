@@ -11,6 +11,7 @@ import (
 	"rcclx.io/commgroup-operator/agent/rank"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/checks"
+	"rcclx.io/commgroup-operator/internal/units"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -335,8 +336,8 @@ func summary(e Evidence, t Table, settings []api.SettingStatus) string {
 	for _, s := range t.Series {
 		if s.Key.Variant == rcclx.Baseline && len(s.Cells) > 0 {
 			c := s.Cells[len(s.Cells)-1]
-			text = fmt.Sprintf("%s; Baseline %s %s %d B: bus bandwidth %d MB/s", text, s.Key.Collective, s.Key.Datatype, c.SizeBytes,
-				c.BusBandwidthMBps(s.Key.Collective, t.Ranks))
+			text = fmt.Sprintf("%s; Baseline %s %s %s: bus bandwidth %s", text, s.Key.Collective, s.Key.Datatype, units.Size(c.SizeBytes),
+				units.Bandwidth(c.BusBandwidthMBps(s.Key.Collective, t.Ranks)))
 			break
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"rcclx.io/commgroup-operator/agent/rank"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // Pair is two GPUs by ordinal, the smaller one first.
@@ -93,15 +94,15 @@ func JudgeLinks(node string, pairs []PairBandwidth, pci []string, minPercent int
 			slowGPU[g] = true
 			worst := slices.MinFunc(slow[g], func(a, b PairBandwidth) int { return int(min(max(a.BandwidthMBps-b.BandwidthMBps, -1), 1)) })
 			f.Culprits = append(f.Culprits, api.Culprit{Node: node, Kind: "GPU", Name: gpuName(g, pci), Reason: api.ReasonSlowGPU,
-				Message: fmt.Sprintf("%d of its %d links are slow: the slowest, %s, moves %d MB/s, %d %% of the node's median of %d MB/s, expected at least %d %%; drain the node and check clocks, power cap and RAS counters of this GPU",
-					n, total[g], linkName(worst.Pair, pci), worst.BandwidthMBps, percent(worst.BandwidthMBps, median), median, minPercent)})
+				Message: fmt.Sprintf("%d of its %d links are slow: the slowest, %s, moves %s, %d %% of the node's median of %s, expected at least %d %%; drain the node and check clocks, power cap and RAS counters of this GPU",
+					n, total[g], linkName(worst.Pair, pci), units.Bandwidth(worst.BandwidthMBps), percent(worst.BandwidthMBps, median), units.Bandwidth(median), minPercent)})
 		}
 	}
 	for _, b := range sorted { // the slowest first
 		if b.BandwidthMBps < limit && !slowGPU[b.A] && !slowGPU[b.B] {
 			f.Culprits = append(f.Culprits, api.Culprit{Node: node, Kind: "Link", Name: linkName(b.Pair, pci), Reason: api.ReasonSlowLink,
-				Message: fmt.Sprintf("moves %d MB/s each way at %d bytes, %d %% of the node's median pair of %d MB/s, expected at least %d %%; check the xGMI error counters of both GPUs and reseat or replace the faulty one",
-					b.BandwidthMBps, b.SizeBytes, percent(b.BandwidthMBps, median), median, minPercent)})
+				Message: fmt.Sprintf("moves %s each way at %s, %d %% of the node's median pair of %s, expected at least %d %%; check the xGMI error counters of both GPUs and reseat or replace the faulty one",
+					units.Bandwidth(b.BandwidthMBps), units.Size(b.SizeBytes), percent(b.BandwidthMBps, median), units.Bandwidth(median), minPercent)})
 		}
 	}
 	return f

@@ -93,7 +93,7 @@ func TestRepeatsDecideByTheirMedian(t *testing.T) {
 		if s.Verdict != tc.verdict || c.MeasuredMBps == nil || *c.MeasuredMBps != tc.measured {
 			t.Errorf("%v: %s: %s; %+v, expected %s and %d MB/s", tc.repeats, s.Verdict, s.Message, c, tc.verdict, tc.measured)
 		}
-		if n := len(tc.repeats); n > 1 && slices.Max(tc.repeats) != slices.Min(tc.repeats) && !strings.Contains(c.Measurement, fmt.Sprintf("; %d repeats of 58720 to 117441 MB/s", n)) {
+		if n := len(tc.repeats); n > 1 && slices.Max(tc.repeats) != slices.Min(tc.repeats) && !strings.Contains(c.Measurement, fmt.Sprintf("; %d repeats of 58.7 to 117.4 GB/s", n)) {
 			t.Errorf("%v: %q does not tell the spread", tc.repeats, c.Measurement)
 		}
 	}

@@ -113,7 +113,7 @@ func TestRunFaults(t *testing.T) {
 		}}, nil, api.VerdictFail, api.ReasonSlowGPU, "GPU " + modelPCI(3), "7 of its 7"},
 		{"below threshold", &modelTeams{}, func(p *api.RunPlan) {
 			p.Thresholds = []api.Threshold{{Collective: api.AllReduce, SizeBytes: 1024, MinBusBandwidthMBps: ptr.To(int64(1_000_000))}}
-		}, api.VerdictFail, api.ReasonBelowThreshold, "", "expected at least 1000000 MB/s"},
+		}, api.VerdictFail, api.ReasonBelowThreshold, "", "expected at least 1000.0 GB/s"},
 		{"threshold at a size that was not measured", &modelTeams{}, func(p *api.RunPlan) {
 			p.Thresholds = []api.Threshold{{Collective: api.AllReduce, SizeBytes: 1000, MinBusBandwidthMBps: ptr.To(int64(1))}}
 		}, api.VerdictInconclusive, api.ReasonInconclusive, "", "not measured"},

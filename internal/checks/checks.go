@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/units"
 	"rcclx.io/commgroup-operator/rcclx"
 	"rcclx.io/commgroup-operator/rcclx/reference"
 )
@@ -138,7 +139,7 @@ func sentence(c *api.PerformanceCheck, first bool) string {
 		}
 		return text
 	}
-	text := fmt.Sprintf("%s: measured %d MB/s, expected at least %d MB/s (%s): %d %%", c.Measurement, *c.MeasuredMBps, *c.ExpectedMBps, c.Source, percent(c))
+	text := fmt.Sprintf("%s: measured %s, expected at least %s (%s): %d %%", c.Measurement, units.Bandwidth(*c.MeasuredMBps), units.Bandwidth(*c.ExpectedMBps), c.Source, percent(c))
 	if n := min(len(causes), 2); n > 0 {
 		text += "; look at: " + strings.Join(causes[:n], "; ")
 	}

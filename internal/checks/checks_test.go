@@ -55,7 +55,7 @@ func TestList(t *testing.T) {
 	if len(notMet) != 2 || len(open) != 1 {
 		t.Errorf("%+v %+v", notMet, open)
 	}
-	if text := Message(notMet); text != "dp: m: measured 6 MB/s, expected at least 8 MB/s (worse): 75 %; look at: d; dp: m: measured 7 MB/s, expected at least 8 MB/s (bad): 87 %" {
+	if text := Message(notMet); text != "dp: m: measured 0.006 GB/s, expected at least 0.008 GB/s (worse): 75 %; look at: d; dp: m: measured 0.007 GB/s, expected at least 0.008 GB/s (bad): 87 %" {
 		t.Errorf("%q", text)
 	}
 	if text := Message(open); text != "dp:  (open) could not be judged: why" {

@@ -17,7 +17,13 @@ func GBps(megabytesPerSecond int64) string {
 }
 
 // Bandwidth writes a bandwidth given in 10^6 bytes a second with its unit, such as 42.3 GB/s (10^9 bytes a second).
-func Bandwidth(megabytesPerSecond int64) string { return GBps(megabytesPerSecond) + " GB/s" }
+// Of less than 1 GB/s each MB/s shows, since a message may hold two such figures against each other.
+func Bandwidth(megabytesPerSecond int64) string {
+	if megabytesPerSecond < 1000 {
+		return fmt.Sprintf("%.3f GB/s", float64(megabytesPerSecond)/1e3)
+	}
+	return GBps(megabytesPerSecond) + " GB/s"
+}
 
 // scale gives the largest binary unit of which sizeBytes is a whole number: 1024 is 1 K, 1536 is 1536 bytes.
 func scale(sizeBytes int64) (int64, string) {

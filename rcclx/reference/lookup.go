@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"rcclx.io/commgroup-operator/internal/units"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -42,7 +43,7 @@ func Nearest(measured []Measurement, at Place) []string {
 		}
 		return []string{limited(fmt.Sprintf("no built-in reference is known for %s over %s: set benchmark.thresholds of your own, or go by benchmark.regression", model, nodesText(at.Nodes)))}
 	}
-	lines := []string{limited(fmt.Sprintf("the nearest reference, %s, is %d MB/s for %s with %s", p.Name, p.MarkMBps, p.Key, p.Place.text()))}
+	lines := []string{limited(fmt.Sprintf("the nearest reference, %s, is %s for %s with %s", p.Name, units.Bandwidth(p.MarkMBps), p.Key, p.Place.text()))}
 	if d := placeDiffers(p.Place, at); len(d) > 0 {
 		lines = append(lines, limited("it is for another place: "+strings.Join(d, ", ")))
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	"rcclx.io/commgroup-operator/internal/units"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -116,7 +117,7 @@ func (m Measurement) name(s Statistic) string {
 		for _, v := range m.RepeatsMBps {
 			low, high = min(low, v), max(high, v)
 		}
-		return text + fmt.Sprintf("; %d repeats of %d to %d MB/s", n, low, high)
+		return text + fmt.Sprintf("; %d repeats of %s to %s GB/s", n, units.GBps(low), units.GBps(high))
 	}
 	if m.Repeats > 1 {
 		text += fmt.Sprintf("; %d repeats", m.Repeats)

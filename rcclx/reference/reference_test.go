@@ -121,7 +121,7 @@ func TestNearest(t *testing.T) {
 		measured []Measurement
 		want     []string
 	}{
-		{mi300x, []Measurement{small}, []string{"amd-acceptance-mi300x, is 304000 MB/s for Baseline AllReduce Float32 8589934592 B in place with 8 ranks on 1 node of MI300X in SPX/NPS1",
+		{mi300x, []Measurement{small}, []string{"amd-acceptance-mi300x, is 304.0 GB/s for Baseline AllReduce Float32 8589934592 B in place with 8 ranks on 1 node of MI300X in SPX/NPS1",
 			"datatypes: [Float32], placements: [InPlace], a size of 8589934592 B (the largest was 67108864 B)"}},
 		{Place{Model: "MI300X", Partition: "SPX/NPS1", Ranks: 4, Nodes: 1}, []Measurement{at8G(1)}, []string{"4 ranks instead of 8", "exactly this was not measured"}},
 		{Place{Model: "MI300X", Partition: "SPX/NPS1", Ranks: 32, Nodes: 4, Transport: TCP}, nil, []string{"amd-acceptance-mi300x-2-nodes", "32 ranks instead of 16, 4 nodes instead of 2, transport TCP instead of RDMA", "add it to benchmark.collectives"}},
