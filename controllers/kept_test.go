@@ -85,6 +85,24 @@ func TestKeptPodOfAStaleResult(t *testing.T) {
 	}
 }
 
+// TestNoPodOfAnAbortedRunIsKept: nobody reads a run that was aborted.
+func TestNoPodOfAnAbortedRunIsKept(t *testing.T) {
+	w := newWorld(testGroup(), testNodes(2))
+	w.settle()
+	w.reportFacts()
+	w.settle()
+	startPod(w.podOn("n00000"), "n00000", w.now)
+	endPod(w.podOn("n00000"), 137, w.now)
+	w.now = w.now.Add(reportGrace)
+	if w.settle(); w.podOn("n00000") == nil || w.group.Status.Run.Phase != v1alpha1.RunPhaseRunning {
+		t.Fatalf("pods %v of run %+v", w.pods, w.group.Status.Run)
+	}
+	w.group.Spec.Run.State = v1alpha1.RunSuspended
+	if w.settle(); w.group.Status.Run.Phase != v1alpha1.RunPhaseAborted || w.podOn("n00000") != nil {
+		t.Errorf("run %+v, pod %v", w.group.Status.Run, w.podOn("n00000"))
+	}
+}
+
 func TestKeptPodsAreBounded(t *testing.T) {
 	if w := failedRun(t, 2*maxKeptPods, v1alpha1.VerdictFail); len(w.pods) != maxKeptPods {
 		t.Errorf("%d pods are kept, want %d", len(w.pods), maxKeptPods)
@@ -103,7 +121,7 @@ func TestNoPodIsKeptThatStillRuns(t *testing.T) {
 	w.settle()
 	w.settle()
 	if pod := w.podOn("n00000"); pod == nil || pod.DeletionTimestamp.IsZero() {
-		t.Errorf("pod %+v holds GPUs after %+v", pod, w.commNode("n00000").Spec.Run.Closed)
+		t.Errorf("the pod holds GPUs after %+v", w.commNode("n00000").Spec.Run.Closed)
 	}
 }
 
