@@ -24,11 +24,10 @@ const (
 
 // baselineInput is what a finished run is held against the group's baseline with.
 type baselineInput struct {
-	regression v1alpha1.RegressionSpec
-	baseline   *v1alpha1.BaselineStatus
-	run        *v1alpha1.GroupRunStatus
-	outcomes   []outcome
-	commNodes  map[string]*v1alpha1.CommNode
+	group     *v1alpha1.CommGroup
+	run       *v1alpha1.GroupRunStatus
+	outcomes  []outcome
+	commNodes map[string]*v1alpha1.CommNode
 	// results over all members, and what was measured over several nodes.
 	results []v1alpha1.GroupResultSeries
 	span    []v1alpha1.SpanResultSeries
@@ -38,6 +37,8 @@ type baselineInput struct {
 type comparison struct {
 	// key that the run measured under; empty with why where there is no one key.
 	key, why string
+	// anew: a person has the baseline begin with this run.
+	anew bool
 	// present are the run's own series, in the order of their worth.
 	present []baselinePoint
 	checks  []v1alpha1.PerformanceCheck
@@ -59,53 +60,66 @@ type baselinePoint struct {
 // Enforce it sets nodes that lost too much to Fail, and gives the group's loss where it is not a few nodes'.
 func compareBaseline(in baselineInput) comparison {
 	var c comparison
-	c.key, c.why = baselineKey(in.outcomes, in.commNodes)
+	baseline := in.group.Status.Baseline
+	c.key, c.why = runKey(in)
+	if baseline != nil && keysAlike(baseline.Key, c.key) {
+		c.key = fullerKey(baseline.Key, c.key)
+	}
 	c.present = baselinePoints(in.results, in.span)
-	mode := cmp.Or(in.regression.Mode, v1alpha1.JudgingReport)
+	c.anew = beginsAnew(in.group, in.run)
+	regression := in.group.Spec.Benchmark.Regression
+	mode := cmp.Or(regression.Mode, v1alpha1.JudgingReport)
 	if mode == v1alpha1.JudgingOff || len(c.present) == 0 {
 		return c
 	}
 	open := func(why string) {
-		c.checks = []v1alpha1.PerformanceCheck{{Source: sourceBaseline, Measurement: "no baseline to compare with", State: v1alpha1.CheckNotMeasured,
-			Mode: v1alpha1.JudgingReport, Causes: []string{words.Shorten(why, 200)}}}
+		c.checks = append(c.checks, v1alpha1.PerformanceCheck{Source: sourceBaseline, Measurement: "no baseline to compare with", State: v1alpha1.CheckNotMeasured,
+			Mode: v1alpha1.JudgingReport, Causes: []string{words.Shorten(why, 200)}})
 	}
-	if c.key == "" {
+	switch {
+	case c.key == "":
 		open(c.why)
 		return c
-	}
-	if in.baseline == nil || in.baseline.Key != c.key {
-		text := "this is the first run of the baseline"
-		if in.baseline != nil {
-			text = "the baseline begins anew, since it was measured with " + in.baseline.Key
-		}
-		open(text)
+	case c.anew:
+		open(fmt.Sprintf("the baseline begins anew with the first run from %s on that passes, as the annotation %s asks", in.group.Annotations[v1alpha1.AnnotationBaselineFrom], v1alpha1.AnnotationBaselineFrom))
+		return c
+	case baseline == nil || baseline.FirstRunID == in.run.ID && baseline.Previous == "":
+		open("this is the first run of the baseline")
+		return c
+	case baseline.FirstRunID == in.run.ID:
+		open("the baseline begins anew with this run; before: " + baseline.Previous)
+		return c
+	case !keysAlike(baseline.Key, c.key):
+		open("the baseline begins anew with this run; before: " + baseline.Key)
 		return c
 	}
-	drop := int64(cmp.Or(in.regression.MaxDropPercent, defaultMaxDropPercent))
-	var worst *regressed
-	var slow []regressed
+	drop := int64(cmp.Or(regression.MaxDropPercent, defaultMaxDropPercent))
+	var lost []regressed
+	var unseen []string
 	for _, p := range c.present {
-		samples := earlierSamples(in.baseline, in.run.ID, p)
-		if len(samples) == 0 {
-			continue
-		}
+		samples := earlierSamples(baseline, in.run.ID, p)
 		expected := medianOf(slices.Clone(samples))
 		if expected <= 0 {
+			unseen = append(unseen, fmt.Sprintf("%s at %s", p.name, units.Size(p.sizeBytes)))
 			continue
 		}
 		r := regressed{baselinePoint: p, expected: expected, pass: (expected*(100-drop) + 99) / 100, runs: len(samples)}
 		check := r.check(mode)
 		if p.mbps < r.pass {
-			if p.slowest {
-				slow = append(slow, r)
-			} else if worst == nil || r.percent() < worst.percent() {
-				worst = &r
-			}
+			lost = append(lost, r)
 			check.Causes = []string{"compare what changed with the time of the last good run: node problems, clocks, power cap, cables, neighbours on the network"}
+			if why := unknownParts(c.key); why != "" {
+				check.Causes = append(check.Causes, words.Shorten(fmt.Sprintf("not known: %s; taken to be as in the runs before", why), 200))
+			}
 		}
 		c.checks = append(c.checks, check)
 	}
-	c.blame(in, mode, drop, worst, slow)
+	if len(unseen) > 0 {
+		open("no earlier run measured this under the baseline's key: " + words.SomeNames(unseen, 2))
+	}
+	if len(lost) > 0 {
+		c.blame(in, mode, drop, lost)
+	}
 	c.checks = checks.Worst(c.checks)
 	return c
 }
@@ -139,11 +153,9 @@ func (r *regressed) check(mode v1alpha1.JudgingMode) v1alpha1.PerformanceCheck {
 }
 
 // blame says who lost: a few nodes, which then fail by themselves, or the group. The nodes are those that are now slower than
-// the slowest member was in the runs before, in any of the series.
-func (c *comparison) blame(in baselineInput, mode v1alpha1.JudgingMode, drop int64, worst *regressed, slow []regressed) {
-	if worst == nil && len(slow) == 0 {
-		return
-	}
+// the slowest member was in the runs before, in any of the series. Where the members' median is still too low without them,
+// the others lost as well, and the slowest ones are only the slowest.
+func (c *comparison) blame(in baselineInput, mode v1alpha1.JudgingMode, drop int64, series []regressed) {
 	nodes := 0 // that have results
 	lost := map[int]regressed{}
 	for i := range in.outcomes {
@@ -151,14 +163,14 @@ func (c *comparison) blame(in baselineInput, mode v1alpha1.JudgingMode, drop int
 			continue
 		}
 		nodes++
-		for _, r := range slow {
+		for _, r := range series {
 			r.mbps = in.outcomes[i].at(&r)
-			if before, seen := lost[i]; r.mbps > 0 && r.mbps < r.pass && (!seen || r.percent() < before.percent()) {
+			if before, seen := lost[i]; r.slowest && r.mbps > 0 && r.mbps < r.pass && (!seen || r.percent() < before.percent()) {
 				lost[i] = r
 			}
 		}
 	}
-	few := len(lost) > 0 && (len(lost)*2 <= nodes || nodes == 1)
+	few := len(lost) > 0 && (len(lost)*2 <= nodes || nodes == 1) && !slices.ContainsFunc(series, func(r regressed) bool { return r.lostWithout(lost, in.outcomes) })
 	if few && len(lost) == 1 {
 		for i := range lost {
 			c.named(in.outcomes[i].node)
@@ -167,30 +179,52 @@ func (c *comparison) blame(in baselineInput, mode v1alpha1.JudgingMode, drop int
 	if mode != v1alpha1.JudgingEnforce {
 		return
 	}
+	accept := fmt.Sprintf("If this is the new normal: `kubectl annotate commgroup %s -n %s --overwrite %s=%s`.", in.group.Name, in.group.Namespace, v1alpha1.AnnotationBaselineFrom, in.run.ID)
 	if few {
 		for i, r := range lost {
 			o := &in.outcomes[i]
 			if o.verdict != v1alpha1.VerdictPass {
-				continue
+				continue // for a reason that weighs more
 			}
 			r.name = strings.TrimSuffix(r.name, slowestMember)
 			o.verdict, o.reason = v1alpha1.VerdictFail, v1alpha1.ReasonRegression
-			o.message = fmt.Sprintf("Node %s lost bandwidth, and %d of %d members did: %s, by the slowest member then. Look at what changed on it since.", o.node, len(lost), nodes, r.words(drop))
+			o.message = fmt.Sprintf("Node %s lost bandwidth, and %d of %d members did: %s, by the slowest member then. Look at what changed on it since. %s", o.node, len(lost), nodes, r.words(drop), accept)
 			o.culprits = []v1alpha1.Culprit{nodeCulprit(o.node, o.reason, o.message)}
 		}
-		if worst == nil || worst.key != nil {
-			return // the members' median fell with them
-		}
+		return
 	}
-	if worst == nil {
-		worst = &slow[0]
+	ofAll := slices.DeleteFunc(slices.Clone(series), func(r regressed) bool { return r.slowest })
+	if len(ofAll) == 0 {
+		ofAll = series
 	}
+	worst := slices.MinFunc(ofAll, func(a, b regressed) int { return cmp.Compare(a.percent(), b.percent()) })
 	who := "The group lost bandwidth as a whole, and no single member stands out"
 	if len(lost) > 0 {
-		who = fmt.Sprintf("The group lost bandwidth, and %d of %d members are slower than the slowest one was", len(lost), nodes)
+		are := "are"
+		if len(lost) == 1 {
+			are = "is"
+		}
+		who = fmt.Sprintf("The group lost bandwidth, and %d of %d members %s slower than the slowest one was", len(lost), nodes, are)
 	}
 	c.lost = &outcome{node: "the group", phase: nodeDone, verdict: v1alpha1.VerdictFail, reason: v1alpha1.ReasonRegression,
-		message: fmt.Sprintf("%s: %s. Look at what all share: power, cooling, firmware, switches, other jobs.", who, worst.words(drop))}
+		message: fmt.Sprintf("%s: %s. Look at what all share: power, cooling, firmware, switches, other jobs. %s", who, worst.words(drop), accept)}
+}
+
+// lostWithout says of a members' median whether it is still too low without those members.
+func (r regressed) lostWithout(lost map[int]regressed, outcomes []outcome) bool {
+	if r.key == nil || r.slowest {
+		return false
+	}
+	var rest []int64
+	for i := range outcomes {
+		if _, out := lost[i]; out {
+			continue
+		}
+		if mbps := outcomes[i].at(&r); mbps > 0 {
+			rest = append(rest, mbps)
+		}
+	}
+	return len(rest) > 0 && medianOf(rest) < r.pass
 }
 
 // named puts the one node that lost into the checks of the slowest member that were not met.
@@ -243,20 +277,23 @@ func (c *comparison) with(outcomes []outcome) []outcome {
 
 // next is the baseline with this run in it, once, where it passed and measured every member; else the baseline as it was.
 func (c *comparison) next(old *v1alpha1.BaselineStatus, run *v1alpha1.GroupRunStatus) *v1alpha1.BaselineStatus {
-	if run == nil || run.Phase != v1alpha1.RunPhaseFinished || run.Verdict != v1alpha1.VerdictPass || partial(run) || c.key == "" || len(c.present) == 0 || run.FinishTime == nil {
+	if run == nil || run.Phase != v1alpha1.RunPhaseFinished || run.Verdict != v1alpha1.VerdictPass || partial(run) && !c.anew || c.key == "" || len(c.present) == 0 || run.FinishTime == nil {
 		return old
 	}
-	if old != nil && old.LastRunID == run.ID {
+	if old != nil && old.LastRunID == run.ID && !c.anew {
 		return old
 	}
-	b := &v1alpha1.BaselineStatus{Key: c.key, Since: *run.FinishTime}
+	b := &v1alpha1.BaselineStatus{Since: *run.FinishTime, FirstRunID: run.ID}
 	switch {
 	case old == nil:
-	case old.Key == c.key:
+	case c.anew:
+		b.Previous = words.Shorten(fmt.Sprintf("%s (until %s)", words.Shorten(old.Key, maxBaselineKey-80), v1alpha1.AnnotationBaselineFrom), maxBaselineKey)
+	case keysAlike(old.Key, c.key):
 		b = old.DeepCopy()
 	default:
 		b.Previous = old.Key
 	}
+	b.Key = c.key
 	b.Runs++
 	b.LastRunID = run.ID
 	// What this run measured stands first, so that series that nobody measures any more are the first to fall out.
@@ -313,54 +350,4 @@ func baselinePoints(results []v1alpha1.GroupResultSeries, span []v1alpha1.SpanRe
 	}
 	all := slices.Concat(medians, nodes, slowest, variants)
 	return all[:min(len(all), maxBaselineSeries)]
-}
-
-// baselineKey names what bandwidth depends on, where all members that have results share it: ROCm of the run's container,
-// library, model, partition and ranks. Where they do not, why says so.
-func baselineKey(outcomes []outcome, commNodes map[string]*v1alpha1.CommNode) (key, why string) {
-	var first []string
-	firstNode := ""
-	for i := range outcomes {
-		o := &outcomes[i]
-		if o.report == nil {
-			continue
-		}
-		parts := baselineParts(o, commNodes[o.node])
-		if first == nil {
-			first, firstNode = parts, o.node
-			continue
-		}
-		for k := range parts {
-			if parts[k] != first[k] {
-				return "", fmt.Sprintf("members differ, so there is no one baseline: %s on %s, %s on %s", first[k], firstNode, parts[k], o.node)
-			}
-		}
-	}
-	if first == nil {
-		return "", "no member has results"
-	}
-	return words.Shorten(strings.Join(first, ", "), maxBaselineKey), ""
-}
-
-// baselineParts are the parts of one member's key, each with its name so that a difference reads by itself.
-func baselineParts(o *outcome, cn *v1alpha1.CommNode) []string {
-	rocm, library := containerROCm(o.report), "library "+unknownValue
-	if l := o.report.Library; l != nil {
-		library = fmt.Sprintf("%s %s build %s", strings.Join(nonEmpty(l.Flavor, l.Imitates), " as "), l.Version, cmp.Or(l.BuildHash, unknownValue))
-		if rocm == "" && l.RuntimeVersion != "" {
-			rocm = "with runtime " + l.RuntimeVersion
-		}
-	}
-	model, partition, ranks := unknownValue, unknownValue, int32(0)
-	if cn != nil {
-		ranks = cn.Spec.Ranks.Count
-		if f := cn.Status.Facts; f != nil {
-			model, partition = cmp.Or(f.GPUModel, unknownValue), cmp.Or(f.Partition, unknownValue)
-		}
-	}
-	return []string{"ROCm " + cmp.Or(rocm, unknownValue), library, "model " + model, "partition " + partition, fmt.Sprintf("%d ranks a node", ranks)}
-}
-
-func nonEmpty(words ...string) []string {
-	return slices.DeleteFunc(words, func(w string) bool { return w == "" })
 }

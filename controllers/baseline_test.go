@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
@@ -141,15 +142,18 @@ func TestBaselineStartsAnew(t *testing.T) {
 	input := func() baselineInput {
 		w := regressionWorld(2, v1alpha1.JudgingEnforce)
 		w.rerun(300_000)
-		in := baselineInput{regression: w.group.Spec.Benchmark.Regression, run: w.group.Status.Run.DeepCopy(), commNodes: map[string]*v1alpha1.CommNode{}}
-		in.run.ID = "1-2"
+		w.group.Status.Baseline.Key = strings.Replace(w.group.Status.Baseline.Key, "ROCm unknown", "ROCm 7.0.0", 1)
+		for _, cn := range w.commNodes {
+			cn.Status.Run.ROCm = &v1alpha1.ROCmFacts{State: "Found", Version: "7.0.0"}
+		}
+		in := baselineInput{group: w.group.DeepCopy(), run: w.group.Status.Run.DeepCopy(), commNodes: map[string]*v1alpha1.CommNode{}}
+		in.run.ID, in.run.Number, in.run.BaselineKey = "1-2", 2, ""
 		for _, cn := range w.commNodes {
 			cn = cn.DeepCopy()
 			in.commNodes[cn.Spec.NodeName] = cn
 			in.outcomes = append(in.outcomes, outcome{node: cn.Spec.NodeName, phase: nodeDone, verdict: v1alpha1.VerdictPass, report: cn.Status.Run})
 		}
 		in.results = aggregateResults(in.outcomes)
-		in.baseline = w.group.Status.Baseline
 		return in
 	}
 	for name, change := range parts {
@@ -163,19 +167,19 @@ func TestBaselineStartsAnew(t *testing.T) {
 			change(&all.outcomes[i], all.commNodes[all.outcomes[i].node])
 		}
 		all.results = aggregateResults(all.outcomes)
-		old := all.baseline.Key
+		old := all.group.Status.Baseline.Key
 		c := compareBaseline(all)
 		if c.lost != nil || len(c.checks) != 1 || c.checks[0].State != v1alpha1.CheckNotMeasured || c.checks[0].Mode != v1alpha1.JudgingReport || !strings.Contains(c.checks[0].Causes[0], "begins anew") {
 			t.Errorf("%s: %+v %+v", name, c.lost, c.checks)
 		}
-		next := c.next(all.baseline, all.run)
+		next := c.next(all.group.Status.Baseline, all.run)
 		if next.Key == old || next.Previous != old || next.Runs != 1 || next.LastRunID != "1-2" || len(next.Series[0].SamplesMBps) != 1 {
 			t.Errorf("%s: %+v", name, next)
 		}
 		one := input()
 		change(&one.outcomes[1], one.commNodes[one.outcomes[1].node])
 		c = compareBaseline(one)
-		if c.key != "" || len(c.checks) != 1 || !strings.Contains(c.checks[0].Causes[0], "members differ") || c.next(one.baseline, one.run) != one.baseline {
+		if c.key != "" || len(c.checks) != 1 || !strings.Contains(c.checks[0].Causes[0], "members differ") || c.next(one.group.Status.Baseline, one.run) != one.group.Status.Baseline {
 			t.Errorf("%s on one node: %q %+v", name, c.key, c.checks)
 		}
 	}
@@ -203,7 +207,9 @@ func TestBaselineVerdictIsStable(t *testing.T) {
 		mbps := 260_000 + r.Int64N(80_000)
 		run := &v1alpha1.GroupRunStatus{ID: fmt.Sprint("1-", n), Number: int64(n), Phase: v1alpha1.RunPhaseFinished, FinishTime: decision.Stamp(testNow)}
 		judge := func() (comparison, v1alpha1.Verdict) {
-			in := baselineInput{regression: v1alpha1.RegressionSpec{Mode: v1alpha1.JudgingEnforce, MaxDropPercent: 10}, baseline: baseline, run: run,
+			group := &v1alpha1.CommGroup{}
+			group.Spec.Benchmark.Regression, group.Status.Baseline = v1alpha1.RegressionSpec{Mode: v1alpha1.JudgingEnforce, MaxDropPercent: 10}, baseline
+			in := baselineInput{group: group, run: run,
 				outcomes: []outcome{{node: "a", verdict: v1alpha1.VerdictPass, report: report(mbps)}}, results: result(mbps)}
 			c := compareBaseline(in)
 			verdict, _ := groupVerdict(c.with(in.outcomes), true)
@@ -213,7 +219,7 @@ func TestBaselineVerdictIsStable(t *testing.T) {
 		run.Verdict = before
 		baseline = c.next(baseline, run)
 		again, after := judge()
-		if before != after {
+		if before != after || !equality.Semantic.DeepEqual(c.checks, again.checks) {
 			t.Fatalf("run %d of %d MB/s: %s, and %s once it was looked at again; baseline %+v", n, mbps, before, after, baseline)
 		}
 		if next := again.next(baseline, run); next != baseline {
@@ -260,21 +266,24 @@ func TestGroupSpanInBaseline(t *testing.T) {
 		return []v1alpha1.SpanResultSeries{{Dimension: "group", Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, Ranks: 16, Nodes: 2, Communicators: 1,
 			SizeBytes: []int64{1024, 1 << 20}, BusBandwidthMBps: []int64{10, mbps}, MinBusBandwidthMBps: []int64{10, mbps}}}
 	}
-	in := baselineInput{regression: v1alpha1.RegressionSpec{Mode: v1alpha1.JudgingEnforce}, run: &v1alpha1.GroupRunStatus{ID: "1-1", Number: 1, Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass, FinishTime: decision.Stamp(testNow)},
+	in := baselineInput{group: testGroup(), run: &v1alpha1.GroupRunStatus{ID: "1-1", Number: 1, Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass, FinishTime: decision.Stamp(testNow)},
 		outcomes: []outcome{{node: "a", verdict: v1alpha1.VerdictPass, report: &v1alpha1.NodeRunStatus{}}}, span: span(100_000)}
+	in.group.Spec.Benchmark.Regression.Mode = v1alpha1.JudgingEnforce
 	c := compareBaseline(in)
-	in.baseline = c.next(nil, in.run)
-	if in.baseline == nil || in.baseline.Series[0].Name != "group AllReduce BFloat16, 16 ranks on 2 nodes" || in.baseline.Series[0].SizeBytes != 1<<20 {
-		t.Fatalf("%+v", in.baseline)
+	b := c.next(nil, in.run)
+	if b == nil || b.Series[0].Name != "group AllReduce BFloat16, 16 ranks on 2 nodes" || b.Series[0].SizeBytes != 1<<20 {
+		t.Fatalf("%+v", b)
 	}
+	in.group.Status.Baseline = b
 	in.run = in.run.DeepCopy()
 	in.run.ID, in.span = "1-2", span(89_000)
 	if c = compareBaseline(in); c.lost == nil || c.lost.reason != v1alpha1.ReasonRegression || !strings.Contains(c.lost.message, "group AllReduce BFloat16, 16 ranks on 2 nodes at 1 MiB: measured 89.0 GB/s") {
 		t.Errorf("%+v", c.lost)
 	}
 	in.span[0].Ranks = 32 // another group
-	if c = compareBaseline(in); c.lost != nil || len(c.checks) != 0 {
-		t.Errorf("%+v %+v", c.lost, c.checks)
+	c = compareBaseline(in)
+	if c.lost != nil || len(c.checks) != 1 || c.checks[0].State != v1alpha1.CheckNotMeasured || c.checks[0].Mode != v1alpha1.JudgingReport || !strings.Contains(c.checks[0].Causes[0], "group AllReduce BFloat16, 32 ranks on 2 nodes at 1 MiB") {
+		t.Errorf("that nothing was to compare with is never silent: %+v %+v", c.lost, c.checks)
 	}
 }
 

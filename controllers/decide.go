@@ -55,11 +55,11 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	var compared comparison
 	events := slices.Concat(state.events, state.span.events)
 	if run := state.run; run != nil && (run.Phase == v1alpha1.RunPhaseFinished || run.Phase == v1alpha1.RunPhaseRunning && partial(run)) {
-		compared = compareBaseline(baselineInput{regression: group.Spec.Benchmark.Regression, baseline: group.Status.Baseline, run: run,
-			outcomes: outcomes, commNodes: in.commNodes, results: results, span: spanResultsOf(state.span.span, run)})
+		compared = compareBaseline(baselineInput{group: group, run: run, outcomes: outcomes, commNodes: in.commNodes, results: results, span: spanResultsOf(state.span.span, run)})
 	}
 	if run := state.run; run != nil && run.Phase == v1alpha1.RunPhaseFinished {
 		events = append(events, settleVerdict(run, withSpan(compared.with(outcomes), &group.Spec, run, state.span.span), in)...)
+		run.BaselineKey = compared.key
 		d.Status.Baseline = compared.next(group.Status.Baseline, run)
 	}
 	d.CommNodes, d.DeleteCommNodes = planCommNodes(&state, in)
@@ -305,7 +305,7 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 
 	status.NextRunTime = nil
 	if group.Spec.Run.State != v1alpha1.RunSuspended && run != nil {
-		if next := nextRun(group, run.StartTime.Time); !next.IsZero() {
+		if next := nextRun(group, scheduleFrom(status, run)); !next.IsZero() {
 			status.NextRunTime = decision.Stamp(next)
 			// One that is due and waits, for members or monitors, starts with what it waits for.
 			if run.Phase != v1alpha1.RunPhaseRunning && next.After(s.Now) {

@@ -174,6 +174,10 @@ type GroupRunStatus struct {
 	// finishTime of the run.
 	// +optional
 	FinishTime *metav1.Time `json:"finishTime,omitempty"`
+	// baselineKey that the run measured under, once it is over; absent where members differ in it.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	BaselineKey string `json:"baselineKey,omitempty"`
 }
 
 // Headline is one measurement chosen for display.

@@ -52,7 +52,8 @@ const (
 
 // PerformanceCheck is one measurement held against what was expected.
 type PerformanceCheck struct {
-	// source of the expectation: spec (the person's threshold), a reference profile's name, or baseline.
+	// source of the expectation: spec (the person's threshold), a reference profile's name, or baseline; reference where no
+	// profile is of exactly what was measured.
 	// +kubebuilder:validation:MaxLength=64
 	Source string `json:"source"`
 	// measurement that was compared, for example "Baseline AllReduce Float32 8589934592 B in place, median".
@@ -99,7 +100,11 @@ type BaselineStatus struct {
 	// +kubebuilder:validation:MaxItems=96
 	// +optional
 	Series []BaselineSeries `json:"series,omitempty"`
-	// previous key, and why the baseline began anew.
+	// firstRunID that the baseline began with; absent in one of before there was this field.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	FirstRunID string `json:"firstRunID,omitempty"`
+	// previous key, of the baseline before this one.
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	Previous string `json:"previous,omitempty"`

@@ -34,6 +34,9 @@ const (
 	ManagerLease = "commgroup-manager.rcclx.io"
 	// AnnotationRunRequested asks for a new run whenever its value changes.
 	AnnotationRunRequested = "rcclx.io/run-requested"
+	// AnnotationBaselineFrom on a CommGroup has the id of a run: a person's word that what it and those after it show is the
+	// new normal. The first one that passes begins the baseline anew.
+	AnnotationBaselineFrom = "rcclx.io/baseline-from"
 	// AnnotationGroup carries namespace/name of the CommGroup, unshortened, on pods and monitors.
 	AnnotationGroup = "rcclx.io/commgroup"
 	// AnnotationSettingsHash says on a published ConfigMap which settings it holds.

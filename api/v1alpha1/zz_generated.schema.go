@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: 4407e8f39c076897e14d4fbac92924fb7de78653f732fd5f35f5d487b6449b56
-const SchemaRevision = 3
+// Hash of the schemas: ca84f390657d60610d7e3f0a5b3fe9c2cca354fb9bb903bef86e466bd8f86eec
+const SchemaRevision = 4

@@ -1,0 +1,121 @@
+package controllers
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/words"
+)
+
+// runKey is the key that a run measured under. One that is over keeps it: what is not known of a node any more, or what it
+// has become since, changes nothing in what the run showed.
+func runKey(in baselineInput) (key, why string) {
+	if in.run.Phase == v1alpha1.RunPhaseFinished && in.run.BaselineKey != "" {
+		return in.run.BaselineKey, ""
+	}
+	return baselineKey(in.outcomes, in.commNodes)
+}
+
+// beginsAnew says whether a person has the baseline begin with this run: by an annotation with the id of a run, from which on
+// the first one that passes is the first of the new baseline.
+func beginsAnew(group *v1alpha1.CommGroup, run *v1alpha1.GroupRunStatus) bool {
+	from := numberOfRun(group.Annotations[v1alpha1.AnnotationBaselineFrom])
+	if from == 0 || run.Number < from {
+		return false
+	}
+	b := group.Status.Baseline
+	return b != nil && numberOfRun(b.FirstRunID) < from
+}
+
+// keySeparator stands between the parts of a key.
+const keySeparator = ", "
+
+// keysAlike says whether two keys name the same in each part that both know.
+func keysAlike(a, b string) bool {
+	x, y := strings.Split(a, keySeparator), strings.Split(b, keySeparator)
+	return len(x) == len(y) && slices.EqualFunc(x, y, partsAlike)
+}
+
+func partsAlike(a, b string) bool { return a == b || openPart(a, b) || openPart(b, a) }
+
+// openPart says whether a part has something unknown in it, and fits another one but for that.
+func openPart(part, other string) bool {
+	first, last := strings.Index(part, unknownValue), strings.LastIndex(part, unknownValue)
+	return first >= 0 && strings.HasPrefix(other, part[:first]) && strings.HasSuffix(other, part[last+len(unknownValue):])
+}
+
+// fullerKey is of two that are alike the one that knows more, part by part.
+func fullerKey(a, b string) string {
+	x, y := strings.Split(a, keySeparator), strings.Split(b, keySeparator)
+	for i := range x {
+		if i < len(y) && strings.Count(y[i], unknownValue) < strings.Count(x[i], unknownValue) {
+			x[i] = y[i]
+		}
+	}
+	return strings.Join(x, keySeparator)
+}
+
+// unknownParts names what of a key is not known.
+func unknownParts(key string) string {
+	var out []string
+	for part := range strings.SplitSeq(key, keySeparator) {
+		if strings.Contains(part, unknownValue) {
+			out = append(out, strings.TrimSuffix(part, " "+unknownValue))
+		}
+	}
+	return strings.Join(out, keySeparator)
+}
+
+// baselineKey names what bandwidth depends on, where all members that have results share it: ROCm of the run's container,
+// library, model, partition and ranks. Where they do not, why says so. What is not known of one member is no difference.
+func baselineKey(outcomes []outcome, commNodes map[string]*v1alpha1.CommNode) (key, why string) {
+	var first []string
+	firstNode := ""
+	for i := range outcomes {
+		o := &outcomes[i]
+		if o.report == nil {
+			continue
+		}
+		parts := baselineParts(o, commNodes[o.node])
+		if first == nil {
+			first, firstNode = parts, o.node
+			continue
+		}
+		for k := range parts {
+			if !partsAlike(parts[k], first[k]) {
+				return "", fmt.Sprintf("members differ, so there is no one baseline: %s on %s, %s on %s", first[k], firstNode, parts[k], o.node)
+			}
+			first[k] = fullerKey(first[k], parts[k])
+		}
+	}
+	if first == nil {
+		return "", "no member has results"
+	}
+	return words.Shorten(strings.Join(first, keySeparator), maxBaselineKey), ""
+}
+
+// baselineParts are the parts of one member's key, each with its name so that a difference reads by itself.
+func baselineParts(o *outcome, cn *v1alpha1.CommNode) []string {
+	rocm, library := containerROCm(o.report), "library "+unknownValue
+	if l := o.report.Library; l != nil {
+		library = fmt.Sprintf("%s %s build %s", strings.Join(nonEmpty(l.Flavor, l.Imitates), " as "), l.Version, cmp.Or(l.BuildHash, unknownValue))
+		if rocm == "" && l.RuntimeVersion != "" {
+			rocm = "with runtime " + l.RuntimeVersion
+		}
+	}
+	model, partition, ranks := unknownValue, unknownValue, int32(0)
+	if cn != nil {
+		ranks = cn.Spec.Ranks.Count
+		if f := cn.Status.Facts; f != nil {
+			model, partition = cmp.Or(f.GPUModel, unknownValue), cmp.Or(f.Partition, unknownValue)
+		}
+	}
+	return []string{"ROCm " + cmp.Or(rocm, unknownValue), library, "model " + model, "partition " + partition, fmt.Sprintf("%d ranks a node", ranks)}
+}
+
+func nonEmpty(words ...string) []string {
+	return slices.DeleteFunc(words, func(w string) bool { return w == "" })
+}
