@@ -26,7 +26,8 @@ type spanPlace struct {
 	transport string
 }
 
-// placeOfMembers is what all outcomes have in common. transport is what carried the data between them.
+// placeOfMembers is what all outcomes have in common. transport is what carried the data between them, for series that do not
+// say it themselves.
 func placeOfMembers(outcomes []outcome, commNodes map[string]*v1alpha1.CommNode, transport string) spanPlace {
 	var models, partitions, flavors, imitated []string
 	for i := range outcomes {
@@ -58,14 +59,11 @@ func common(values []string) string {
 
 func (p spanPlace) of(s *v1alpha1.SpanResultSeries) reference.Place {
 	at := reference.Place{Model: p.model, Partition: p.partition, Ranks: int(s.Ranks), Nodes: int(s.Nodes), Flavor: rcclx.Flavor(p.flavor), Imitates: rcclx.Flavor(p.imitates)}
-	if p.transport != unknownTransport {
-		at.Transport = p.transport
+	if t := cmp.Or(s.Transport, p.transport); t != transportUnknown {
+		at.Transport = t // a dimension of the mesh may have taken another way than the group
 	}
 	return at
 }
-
-// unknownTransport is what SpanStatus.Transport says where the library's log did not tell.
-const unknownTransport = "Unknown"
 
 // spanChecks holds the results over several nodes against the thresholds with span Group and against the references. Of a
 // dimension of the mesh the slowest communicator counts, and only thresholds that name its ranks or nodes hold for it.

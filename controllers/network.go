@@ -187,8 +187,38 @@ const (
 	transportUnknown = "Unknown"
 )
 
-// memberTransport is what carried one member's data to other nodes (TaskCommunicatorStatus.Transport).
-type memberTransport struct{ Node, Transport string }
+// memberTransport is what carried one member's data to other nodes (TaskCommunicatorStatus.Transport), and what its agent says
+// of it, empty where that is nothing.
+type memberTransport struct{ Node, Transport, Said string }
+
+// worseTransport is how much speaks against a transport: what is not known is worse than RDMA, and what is known to be none
+// is worse still. Agents of other versions may have words that are not known here.
+func worseTransport(a, b string) int {
+	rank := func(transport string) int {
+		switch transport {
+		case transportRDMA:
+			return 0
+		case transportTCP:
+			return 2
+		case transportMixed:
+			return 3
+		}
+		return 1
+	}
+	return rank(a) - rank(b)
+}
+
+// joinTransports is what carried the data where part of it went one way and part another.
+func joinTransports(a, b string) string {
+	known := func(t string) bool { return t == transportRDMA || t == transportTCP || t == transportMixed }
+	switch {
+	case a == b && known(a):
+		return a
+	case known(a) && known(b):
+		return transportMixed
+	}
+	return transportUnknown
+}
 
 // transportChoice is what carried a group's data, and whether that is what was asked for.
 type transportChoice struct {
@@ -199,15 +229,18 @@ type transportChoice struct {
 	Reason, Message string
 }
 
-// transportFor holds what the members' logs say against what was asked for. Nothing said is never RDMA.
+// transportFor holds what the members' logs say against what was asked for. Nothing said is never RDMA, and never TCP.
 func transportFor(required v1alpha1.TransportRequirement, members []memberTransport) transportChoice {
-	var other, unknown []string
+	var other, unknown, said []string
 	count := map[string]int{}
 	for _, m := range members {
 		switch m.Transport {
 		case transportRDMA:
 		case transportTCP, transportMixed:
 			other = append(other, m.Node)
+			if m.Said != "" {
+				said = append(said, m.Said)
+			}
 		default:
 			unknown = append(unknown, m.Node)
 		}
@@ -217,9 +250,10 @@ func transportFor(required v1alpha1.TransportRequirement, members []memberTransp
 	switch {
 	case count[transportMixed] > 0 || count[transportTCP] > 0 && count[transportRDMA] > 0:
 		choice.Transport = transportMixed
+	case len(unknown) > 0 || len(members) == 0:
 	case count[transportTCP] > 0:
 		choice.Transport = transportTCP
-	case count[transportRDMA] > 0 && len(unknown) == 0:
+	default:
 		choice.Transport = transportRDMA
 	}
 	if required != v1alpha1.TransportRDMA {
@@ -228,8 +262,12 @@ func transportFor(required v1alpha1.TransportRequirement, members []memberTransp
 	switch {
 	case len(other) > 0:
 		choice.Verdict, choice.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonTransportFallback
-		choice.Message = fmt.Sprintf("network.requireTransport is RDMA, but data of %d of %d nodes went over TCP: %s. Look at status.session of their CommNodes, at the pod's RDMA resources and memlock limit, and at `ibv_devinfo` there.",
-			len(other), len(members), words.SomeNames(other, 5))
+		choice.Message = fmt.Sprintf("network.requireTransport is RDMA, but data of %d of %d nodes went over TCP: %s.", len(other), len(members), words.SomeNames(other, 5))
+		if len(said) > 0 {
+			choice.Message += " By its agent: " + words.Sentence(words.Clip(said[0], 300))
+		} else {
+			choice.Message += " Look at the RDMA resources and the memlock limit of their pods, and at `ibv_devinfo` on those nodes."
+		}
 	case len(unknown) > 0 || len(members) == 0:
 		choice.Verdict, choice.Reason = v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive
 		choice.Message = fmt.Sprintf("network.requireTransport is RDMA, but what carried the data of %d of %d nodes is not known, as their library's log does not say: %s. Look at the logs of their pods.",

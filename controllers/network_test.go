@@ -116,15 +116,17 @@ func TestTransportFor(t *testing.T) {
 		reason    string
 		words     []string
 	}{
-		"all RDMA":         {said("RDMA", "RDMA"), "RDMA", v1alpha1.VerdictPass, "", nil},
-		"all TCP":          {said("TCP", "TCP"), "TCP", v1alpha1.VerdictFail, v1alpha1.ReasonTransportFallback, []string{"2 of 2 nodes", "n0, n1"}},
-		"one fell back":    {said("RDMA", "TCP", "RDMA"), "Mixed", v1alpha1.VerdictFail, v1alpha1.ReasonTransportFallback, []string{"1 of 3 nodes", "n1"}},
-		"one is mixed":     {said("RDMA", "Mixed"), "Mixed", v1alpha1.VerdictFail, v1alpha1.ReasonTransportFallback, []string{"n1"}},
-		"all mixed":        {said("Mixed"), "Mixed", v1alpha1.VerdictFail, v1alpha1.ReasonTransportFallback, nil},
-		"one says nothing": {said("RDMA", ""), "Unknown", v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive, []string{"1 of 2 nodes", "n1"}},
-		"one is unknown":   {said("Unknown", "RDMA"), "Unknown", v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive, []string{"n0"}},
-		"TCP and unknown":  {said("TCP", "Unknown"), "TCP", v1alpha1.VerdictFail, v1alpha1.ReasonTransportFallback, []string{"n0"}},
-		"nobody":           {nil, "Unknown", v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive, nil},
+		"all RDMA":              {said("RDMA", "RDMA"), "RDMA", v1alpha1.VerdictPass, "", nil},
+		"all TCP":               {said("TCP", "TCP"), "TCP", v1alpha1.VerdictFail, v1alpha1.ReasonTransportFallback, []string{"2 of 2 nodes", "n0, n1"}},
+		"one fell back":         {said("RDMA", "TCP", "RDMA"), "Mixed", v1alpha1.VerdictFail, v1alpha1.ReasonTransportFallback, []string{"1 of 3 nodes", "n1"}},
+		"one is mixed":          {said("RDMA", "Mixed"), "Mixed", v1alpha1.VerdictFail, v1alpha1.ReasonTransportFallback, []string{"n1"}},
+		"all mixed":             {said("Mixed"), "Mixed", v1alpha1.VerdictFail, v1alpha1.ReasonTransportFallback, nil},
+		"one says nothing":      {said("RDMA", ""), "Unknown", v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive, []string{"1 of 2 nodes", "n1"}},
+		"one is unknown":        {said("Unknown", "RDMA"), "Unknown", v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive, []string{"n0"}},
+		"TCP and unknown":       {said("TCP", "Unknown"), "Unknown", v1alpha1.VerdictFail, v1alpha1.ReasonTransportFallback, []string{"1 of 2 nodes", "n0"}},
+		"TCP, RDMA and unknown": {said("TCP", "RDMA", ""), "Mixed", v1alpha1.VerdictFail, v1alpha1.ReasonTransportFallback, []string{"1 of 3 nodes", "n0"}},
+		"a word never heard of": {said("RDMA", "Quantum"), "Unknown", v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive, []string{"n1"}},
+		"nobody":                {nil, "Unknown", v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := transportFor(v1alpha1.TransportAny, tc.members); got.Transport != tc.transport || got.Verdict != v1alpha1.VerdictPass || got.Reason != "" {

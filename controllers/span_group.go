@@ -125,9 +125,10 @@ func (g *groupStage) afterGroup() {
 		g.afterBadGroup(r)
 		return
 	}
-	g.keepResults(dimensionGroup, r.communicators)
-	if !g.checkTransport(r.communicators) {
-		g.end(verdictOfReason(g.span.Reason), g.span.Reason, "No culprit was searched for: the network is to be mended first.")
+	good := g.checkTransport(r.communicators)
+	g.keepResults(dimensionGroup, g.span.Transport, r.communicators)
+	if !good {
+		g.end(verdictOfReason(g.span.Reason), g.span.Reason, "Nothing more was measured: the network is to be mended first.")
 		return
 	}
 	all := g.groupChecks()
@@ -255,7 +256,7 @@ func (g *groupStage) withoutLeft() string {
 
 // pass ends the stage with what was reached; what is bad was kept before.
 func (g *groupStage) pass() {
-	text := fmt.Sprintf("One communicator over %d nodes: %s, transport %s.", len(g.present()), g.figure(), g.span.Transport)
+	text := fmt.Sprintf("One communicator over %d nodes: %s, transport %s.", len(g.present()), g.figure(), g.transportWords())
 	if len(g.span.Left) > 0 && g.found() {
 		text = words.Sentence(g.withoutLeft())
 	}
@@ -280,6 +281,16 @@ func (g *groupStage) figure() string {
 	return "no figure"
 }
 
+// transportWords say what carried the group's data, and that of the mesh where it was another.
+func (g *groupStage) transportWords() string {
+	for i := range g.span.Results {
+		if s := &g.span.Results[i]; s.Dimension == dimensionGroup && s.Transport != "" && s.Transport != g.span.Transport {
+			return fmt.Sprintf("%s (with the mesh %s)", s.Transport, g.span.Transport)
+		}
+	}
+	return g.span.Transport
+}
+
 // checkTransport notes what carried the data, and says whether the group may be taken further with it.
 func (g *groupStage) checkTransport(communicators []commResult) bool {
 	var members []memberTransport
@@ -300,10 +311,13 @@ func (g *groupStage) checkTransport(communicators []commResult) bool {
 	return false
 }
 
-// keepResults makes one series of each measurement over the communicators of a dimension.
-func (g *groupStage) keepResults(dimension string, communicators []commResult) {
+// keepResults makes one series of each measurement over the communicators of a dimension, whose data took that transport.
+func (g *groupStage) keepResults(dimension, transport string, communicators []commResult) {
 	g.span.Results = slices.DeleteFunc(g.span.Results, func(s v1alpha1.SpanResultSeries) bool { return s.Dimension == dimension })
-	g.span.Results = append(g.span.Results, spanSeries(dimension, communicators)...)
+	for _, s := range spanSeries(dimension, communicators) {
+		s.Transport = transport
+		g.span.Results = append(g.span.Results, s)
+	}
 	if len(g.span.Results) > maxSpanSeries {
 		g.span.Results = g.span.Results[:maxSpanSeries]
 	}

@@ -103,7 +103,7 @@ func (g *groupStage) afterMesh() {
 	if r.bad {
 		g.worsen(r.reason, fmt.Sprintf("Dimension %s of the mesh: %s", dimension, r.message))
 	} else {
-		g.keepResults(dimension, r.communicators)
+		g.keepResults(dimension, transport, r.communicators)
 		g.compareDimension(r, dimension, transport)
 	}
 	for _, name := range words.SortedKeys(r.guilty) {
@@ -115,34 +115,30 @@ func (g *groupStage) afterMesh() {
 	}
 }
 
-// checkMeshTransport holds what carried the data between nodes against what is asked for, and returns what it was.
+// checkMeshTransport holds what carried the data between nodes against what is asked for, and returns what it was; empty where
+// nothing left a node.
 func (g *groupStage) checkMeshTransport(r *testResult, dimension string) string {
-	worst := map[string]string{} // by node, over its communicators
-	rank := func(transport string) int {
-		return slices.Index([]string{transportRDMA, "", transportTCP, transportMixed}, transport)
-	}
+	worst := map[string]memberTransport{} // by node, over its communicators
 	for i := range r.communicators {
 		c := &r.communicators[i]
 		if len(c.seats) < 2 {
 			continue // nothing leaves the node
 		}
 		for _, m := range c.transports {
-			if before, seen := worst[m.Node]; !seen || rank(m.Transport) > rank(before) {
-				worst[m.Node] = m.Transport
+			if before, seen := worst[m.Node]; !seen || worseTransport(m.Transport, before.Transport) > 0 {
+				worst[m.Node] = m
 			}
 		}
 	}
 	if len(worst) == 0 {
-		return g.span.Transport
+		return ""
 	}
 	members := make([]memberTransport, 0, len(worst))
 	for _, name := range words.SortedKeys(worst) {
-		members = append(members, memberTransport{name, worst[name]})
+		members = append(members, worst[name])
 	}
 	choice := transportFor(g.in.group.Spec.Network.RequireTransport, members)
-	if g.span.Transport == transportRDMA && (choice.Transport == transportTCP || choice.Transport == transportMixed) {
-		g.span.Transport = transportMixed
-	}
+	g.span.Transport = joinTransports(g.span.Transport, choice.Transport)
 	if choice.Reason != "" {
 		g.worsen(choice.Reason, fmt.Sprintf("Dimension %s of the mesh: %s", dimension, choice.Message))
 	}

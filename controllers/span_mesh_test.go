@@ -246,39 +246,6 @@ func TestMeshCulpritsAreNamed(t *testing.T) {
 	}
 }
 
-// TestMeshHoldsTheTransport: what is required of the group holds for each dimension between nodes.
-func TestMeshHoldsTheTransport(t *testing.T) {
-	for _, tc := range []struct {
-		name     string
-		tcp      []int
-		required v1alpha1.TransportRequirement
-		verdict  v1alpha1.Verdict
-		culprits []string
-	}{
-		{"all fall back", []int{0, 1, 2, 3, 4, 5, 6, 7}, v1alpha1.TransportRDMA, v1alpha1.VerdictFail, nil},
-		{"one falls back", []int{6}, v1alpha1.TransportRDMA, v1alpha1.VerdictFail, []string{"Node 6"}},
-		{"none asked for", []int{6}, v1alpha1.TransportAny, v1alpha1.VerdictPass, nil},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			w := newGroupWorld(t, 8, faults{}, func(g *v1alpha1.CommGroup) {
-				mesh("dp", 8, "tp", 8)(g)
-				g.Spec.Network.RequireTransport = tc.required
-			})
-			w.meddle = func() {
-				if s := w.span(); s != nil && s.Stage == v1alpha1.StageMesh {
-					w.faults.tcpNodes = tc.tcp
-				}
-			}
-			w.play()
-			w.log(t)
-			s := w.span()
-			if s.Verdict != tc.verdict || !slices.Equal(w.culprits(), tc.culprits) || s.Transport != transportMixed {
-				t.Errorf("%s (%s), transport %s, culprits %v: %s", s.Verdict, s.Reason, s.Transport, w.culprits(), s.Message)
-			}
-		})
-	}
-}
-
 // TestMeshIsToldAsItWasMeasured: the words never speak of a dimension that was not measured, and say why it was not.
 func TestMeshIsToldAsItWasMeasured(t *testing.T) {
 	for _, tc := range []struct {
@@ -448,17 +415,5 @@ func TestALostWriteChangesNoVerdictOfAMesh(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestAFailedGroupTellsItsTransport: a group that hangs over TCP, where RDMA is required, says both.
-func TestAFailedGroupTellsItsTransport(t *testing.T) {
-	for _, required := range []v1alpha1.TransportRequirement{v1alpha1.TransportRDMA, v1alpha1.TransportAny} {
-		w := newGroupWorld(t, 4, faults{hangNodes: []int{1}, tcpNodes: []int{0, 1, 2, 3}}, func(g *v1alpha1.CommGroup) { g.Spec.Network.RequireTransport = required })
-		w.play()
-		s := w.span()
-		if told := strings.Contains(s.Message, "went over TCP"); told != (required == v1alpha1.TransportRDMA) || s.Verdict != v1alpha1.VerdictFail {
-			t.Errorf("%s: %s (%s) %s", required, s.Verdict, s.Reason, s.Message)
-		}
 	}
 }

@@ -293,7 +293,11 @@ func (g *groupStage) evaluateCommunicator(r *testResult, c *communicator) commRe
 		if culprit := ownCulprit(s, status); culprit != nil {
 			r.guilty[s.name] = *culprit
 		}
-		out.transports = append(out.transports, memberTransport{s.name, status.Transport})
+		carried := memberTransport{Node: s.name, Transport: status.Transport}
+		if status.Verdict == v1alpha1.VerdictPass {
+			carried.Said = status.Message // of one that failed it speaks of the failure
+		}
+		out.transports = append(out.transports, carried)
 		said := cmp.Or(status.Reason, "no reason given")
 		switch {
 		case status.Verdict == v1alpha1.VerdictPass:

@@ -75,7 +75,13 @@ func groupSpan(nodes int, change func(*v1alpha1.CommGroup)) *v1alpha1.CommGroup 
 
 func newGroupWorld(t testing.TB, nodes int, f faults, change func(*v1alpha1.CommGroup)) *groupWorld {
 	t.Helper()
+	return newGroupWorldAt(t, testNow, nodes, f, change)
+}
+
+func newGroupWorldAt(t testing.TB, now time.Time, nodes int, f faults, change func(*v1alpha1.CommGroup)) *groupWorld {
+	t.Helper()
 	w := &groupWorld{world: newWorld(groupSpan(nodes, change), testNodes(nodes)), t: t, faults: f, tasks: map[string]map[string]bool{}, taken: map[string]time.Time{}, index: map[string]int{}}
+	w.now = now
 	for i := range w.nodes {
 		w.index[w.nodes[i].Name] = i
 	}
@@ -265,9 +271,11 @@ func (w *groupWorld) work(all []joined) {
 	slow := any(f.slowNodes) || pair(f.slowPairs) || over && slices.ContainsFunc(f.slowRails, hasRail) || over && f.slowAll
 	for _, j := range all {
 		s := j.status
-		s.Transport = transportRDMA
-		if slices.Contains(f.tcpNodes, j.node) {
-			s.Transport = transportTCP
+		if len(all) > 1 { // of what stays within a node an agent says nothing
+			s.Transport = transportRDMA
+			if slices.Contains(f.tcpNodes, j.node) {
+				s.Transport = transportTCP
+			}
 		}
 		name := w.nodes[j.node].Name
 		switch {

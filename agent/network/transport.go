@@ -139,6 +139,13 @@ func (t *Transport) settle() {
 	})
 }
 
+// TellNext adds where to look, for who needs RDMA, where data went over TCP and the log gives no cause.
+func (t *Transport) TellNext() {
+	if (t.Carrier == TCP || t.Carrier == MixedCarrier) && len(t.Causes) == 0 {
+		t.addCause("the library's log gives no cause: look at the pod's RDMA resources (network.rdmaResources), its memlock limit, and `ibv_devinfo` on the node")
+	}
+}
+
 // maxLineBytes of a line are read; the library's own lines have at most 1,024 (NCCL src/debug.cc).
 const maxLineBytes = 4096
 

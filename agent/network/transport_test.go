@@ -203,3 +203,35 @@ func TestRequireRDMA(t *testing.T) {
 		t.Error("failed although memory may be locked")
 	}
 }
+
+// TestWhereToLookIsTold: of data that went over TCP without a cause in the log a person learns where to look; a cause that is
+// known is told alone, and of RDMA and of what is not known there is nothing to add.
+func TestWhereToLookIsTold(t *testing.T) {
+	for name, tc := range map[string]struct {
+		of   Transport
+		want int
+	}{
+		"TCP":              {Transport{Carrier: TCP}, 1},
+		"mixed":            {Transport{Carrier: MixedCarrier}, 1},
+		"TCP with a cause": {Transport{Carrier: TCP, Causes: []string{"x"}}, 1},
+		"RDMA":             {Transport{Carrier: RDMA}, 0},
+		"unknown":          {Transport{Carrier: UnknownCarrier}, 0},
+	} {
+		tc.of.TellNext()
+		if got := tc.of.Causes; len(got) != tc.want || name != "TCP with a cause" && tc.want > 0 && !strings.Contains(tc.of.String(), "memlock") || name == "TCP with a cause" && got[0] != "x" {
+			t.Errorf("%s: %q", name, tc.of)
+		}
+	}
+}
+
+// TestBesideAnUnknownPluginRDMAIsUnknown: RDMA is only what all channels between nodes took; a plugin may take any way.
+func TestBesideAnUnknownPluginRDMAIsUnknown(t *testing.T) {
+	for _, tc := range []struct {
+		rdma, tcp, other int
+		want             Carrier
+	}{{1, 0, 0, RDMA}, {8, 0, 1, UnknownCarrier}, {0, 0, 1, UnknownCarrier}, {0, 1, 1, MixedCarrier}, {1, 1, 0, MixedCarrier}, {0, 1, 0, TCP}, {0, 0, 0, UnknownCarrier}} {
+		if got := Join(Transport{RDMAChannels: tc.rdma, TCPChannels: tc.tcp, OtherChannels: tc.other}); got.Carrier != tc.want {
+			t.Errorf("%d channels of RDMA, %d of TCP, %d of others are %s, want %s", tc.rdma, tc.tcp, tc.other, got.Carrier, tc.want)
+		}
+	}
+}

@@ -141,6 +141,9 @@ func (r *running) launch(i int) {
 		out := ended{outcome: r.Teams.Run(r.ctx, team)}
 		if logs != nil {
 			t := logs.result()
+			if a.Network.RequireTransport == api.TransportRDMA {
+				t.TellNext()
+			}
 			out.transport = &t
 		}
 		r.send(event{of: r, comm: i, done: &out})

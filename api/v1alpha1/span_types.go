@@ -101,7 +101,8 @@ type SpanStatus struct {
 	// +kubebuilder:validation:MaxLength=512
 	// +optional
 	Network string `json:"network,omitempty"`
-	// transport that carried the data between nodes: RDMA, TCP, Mixed or Unknown.
+	// transport that carried the data between nodes, in the group and in all dimensions of the mesh: RDMA or TCP where each
+	// member said so, Mixed where they differ, else Unknown.
 	// +kubebuilder:validation:MaxLength=32
 	// +optional
 	Transport string `json:"transport,omitempty"`
@@ -229,4 +230,8 @@ type SpanResultSeries struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	Slowest string `json:"slowest,omitempty"`
+	// transport that carried the data between the nodes of its communicators: RDMA, TCP, Mixed or Unknown; absent within a node.
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	Transport string `json:"transport,omitempty"`
 }
