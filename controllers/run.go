@@ -117,19 +117,20 @@ func startIfDue(out *runState, in runInput, hash string, suspended bool) {
 	if !in.accepted {
 		return
 	}
-	nodes, count := words.Counted(len(in.members), "node"), len(in.members)
-	if trigger == triggerNodesChanged {
-		due, ready, waiting := dueNodes(last, out.nodes, in)
-		if len(ready) == 0 && len(due) > 0 {
-			out.waiting = fmt.Sprintf("A run of %s with stale results is due and waits: %s.", words.Counted(len(due), "node"), words.SomeNames(waiting, 3))
-			return
+	nodes, wait := in.mayStart(trigger, last, out.nodes)
+	if wait.why != "" && trigger == triggerScheduled {
+		// What a run of all waits for, as the budget's next day, may be no wait for a run of the few that changed.
+		if due, ready, _ := dueNodes(last, out.nodes, in); len(ready) > 0 && last.SpecHash == hash {
+			if some, held := in.mayStart(triggerNodesChanged, last, out.nodes); held.why == "" {
+				trigger, nodes, wait = triggerNodesChanged, some, runWait{}
+			} else {
+				wait.why = words.Shorten(wait.why+fmt.Sprintf(" A run of %s with stale results waits, too.", words.Counted(len(due), "node")), 1024)
+				wait.until = decision.Earlier(wait.until, held.until)
+			}
 		}
-		nodes, count = words.SomeNames(due, 5), len(due)
-	} else if out.waiting = tooFewReport(in, trigger); out.waiting != "" {
-		return
 	}
-	if why, until := overBudget(in, trigger, count); why != "" {
-		out.waiting, out.wakeAt = why, decision.Earlier(out.wakeAt, until)
+	if wait.why != "" {
+		out.waiting, out.wakeAt = wait.why, decision.Earlier(out.wakeAt, wait.until)
 		return
 	}
 	number := int64(1)
@@ -154,8 +155,44 @@ func startIfDue(out *runState, in runInput, hash string, suspended bool) {
 		Phase:       v1alpha1.RunPhaseRunning,
 		StartTime:   *decision.Stamp(in.now),
 	}
+	if trigger == triggerNodesChanged && in.group.Spec.Span == v1alpha1.SpanGroup {
+		nodes += ", and then as a group on all members that pass"
+	}
 	out.events = append(out.events, decision.Event{Reason: "RunStarted", Action: "StartRun",
-		Note: fmt.Sprintf("Run %s started on %s (%s).", out.run.ID, nodes, trigger)})
+		Note: fmt.Sprintf("Run %s started on %s (%s).", out.run.ID, nodes, dueFor(in, trigger))})
+}
+
+// runWait says why a run that is due does not start, and until when at most where that is known; empty where it may.
+type runWait struct {
+	why   string
+	until time.Time
+}
+
+// mayStart names the nodes that a run for the trigger is to measure, and says what it has to wait for.
+func (in *runInput) mayStart(trigger string, last *v1alpha1.GroupRunStatus, nodes []nodeState) (names string, wait runWait) {
+	names, count := words.Counted(len(in.members), "node"), len(in.members)
+	if trigger == triggerNodesChanged {
+		due, ready, waiting := dueNodes(last, nodes, *in)
+		if len(ready) == 0 && len(due) > 0 {
+			return "", runWait{why: fmt.Sprintf("A run of %s with stale results is due and waits: %s.", words.Counted(len(due), "node"), words.SomeNames(waiting, 3))}
+		}
+		names, count = words.SomeNames(due, 5), len(due)
+	} else if why := tooFewReport(*in, trigger); why != "" {
+		return "", runWait{why: why}
+	}
+	if in.group.Spec.Span == v1alpha1.SpanGroup {
+		count = len(in.members) // whoever it is for, the group's stage takes all
+	}
+	why, until := overBudget(*in, trigger, count)
+	return names, runWait{why, until}
+}
+
+// dueFor is the trigger in words: that a person asks for the run, too, is told beside one that goes first.
+func dueFor(in runInput, trigger string) string {
+	if asked(in) && trigger != triggerRequested {
+		return trigger + " and requested"
+	}
+	return trigger
 }
 
 // tooFewReport says that fewer monitors report than a run of all members needs; empty where enough do.
@@ -171,7 +208,7 @@ func tooFewReport(in runInput, trigger string) string {
 		return ""
 	}
 	return fmt.Sprintf("A run is due (%s) and waits until the monitors of at least %s report; %d of %d do. See `kubectl get commnodes` and the monitor pods.",
-		trigger, words.Counted(need, "node"), reporting, len(in.members))
+		dueFor(in, trigger), words.Counted(need, "node"), reporting, len(in.members))
 }
 
 // dueTrigger says why a run is due now; where none is, it gives the time at which the schedule is due next. A run of all
@@ -187,7 +224,7 @@ func dueTrigger(in runInput, last *v1alpha1.GroupRunStatus, nodes []nodeState, h
 	if request := runRequest(in.group); request != "" && request != last.Request {
 		return triggerRequested, time.Time{}
 	}
-	next = nextRun(in.group, last.StartTime.Time)
+	next = nextRun(in.group, scheduleFrom(&in.group.Status, last))
 	if !next.IsZero() && !next.After(in.now) {
 		return triggerScheduled, time.Time{}
 	}

@@ -34,3 +34,18 @@ func jitter(groupUID string, due time.Time, limit time.Duration) time.Duration {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%d", groupUID, due.Unix()))
 	return time.Duration(binary.BigEndian.Uint64(sum[:8])%uint64(limit/time.Second+1)) * time.Second
 }
+
+// scheduleFrom is when the last run of all members started. The schedule counts from there: a run of some nodes takes no scheduled
+// run's place.
+func scheduleFrom(status *v1alpha1.CommGroupStatus, run *v1alpha1.GroupRunStatus) time.Time {
+	from := run.StartTime.Time
+	if !partial(run) {
+		return from
+	}
+	for i := range status.History { // the newest first
+		if from = status.History[i].StartTime.Time; status.History[i].Trigger != triggerNodesChanged {
+			break
+		}
+	}
+	return from
+}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/creack/pty"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -55,6 +56,35 @@ func TestRunAndWait(t *testing.T) {
 	out, errs, code = answering(t, 2).run("run", "mi300x", "--wait")
 	if code != 0 || !strings.Contains(out, "run 1-2: Finished, Pass") || strings.Contains(out, "\x1b") || strings.Contains(out, "\r") {
 		t.Errorf("run --wait in a pipe: exit code %d, %s\n%q", code, errs, out)
+	}
+}
+
+// TestRequestThatStartsWhatWaited: what a run waited for before the request is not told as the answer to it; where it waits on, that
+// is told in the end.
+func TestRequestThatStartsWhatWaited(t *testing.T) {
+	for name, starts := range map[string]bool{"the request starts it": true, "it waits on": false} {
+		c := newCLI(t, func(g *v1alpha1.CommGroup) {
+			for i := range g.Status.Conditions {
+				if one := &g.Status.Conditions[i]; one.Type == v1alpha1.ConditionRunning {
+					one.Status, one.Reason, one.Message = metav1.ConditionFalse, v1alpha1.ReasonWaiting, "it does not fit into any day"
+				}
+			}
+		})
+		c.options.client = interceptor.NewClient(c.options.client, interceptor.Funcs{
+			Watch: func(ctx context.Context, inner client.WithWatch, _ client.ObjectList, _ ...client.ListOption) (watch.Interface, error) {
+				events := watch.NewFakeWithChanSize(1, false)
+				group := &v1alpha1.CommGroup{}
+				if err := inner.Get(ctx, client.ObjectKeyFromObject(c.group), group); err != nil || !starts {
+					return events, err
+				}
+				group.Status.Run.ID, group.Status.Run.Request = "1-2", group.Annotations[v1alpha1.AnnotationRunRequested]
+				events.Modify(group)
+				return events, nil
+			}})
+		out, errs, code := c.run("run", "mi300x", "--answer-timeout", map[bool]string{true: "1m", false: "50ms"}[starts])
+		if told := strings.Contains(out, "does not fit into any day"); code != 0 || told == starts || strings.Contains(out, "run 1-2 has started") != starts {
+			t.Errorf("%s: exit code %d, %s\n%s", name, code, errs, out)
+		}
 	}
 }
 
@@ -121,9 +151,10 @@ func TestAnswerTo(t *testing.T) {
 		"another one":    {v1alpha1.CommGroupStatus{Run: &v1alpha1.GroupRunStatus{ID: "1-1", Request: "old", Phase: v1alpha1.RunPhaseRunning}}, "run 1-1 is going on; the requested one follows it"},
 		"not accepted":   {v1alpha1.CommGroupStatus{Conditions: []metav1.Condition{condition("Accepted", "False", "NoGPUResource")}}, "no run starts yet: why (NoGPUResource)"},
 		"it waits":       {v1alpha1.CommGroupStatus{Conditions: []metav1.Condition{condition("Running", "False", "WaitingForPreconditions")}}, "no run starts yet: why (WaitingForPreconditions)"},
+		"waited before":  {v1alpha1.CommGroupStatus{Conditions: []metav1.Condition{{Type: "Running", Status: "False", Reason: "WaitingForPreconditions", Message: "no budget"}}}, ""},
 		"the run before": {v1alpha1.CommGroupStatus{Conditions: []metav1.Condition{condition("Running", "False", "RunFinished")}}, ""},
 	} {
-		got := answerTo(&v1alpha1.CommGroup{Status: tc.status}, "new")
+		got := answerTo(&v1alpha1.CommGroup{Status: tc.status}, "new", "no budget")
 		if tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}

@@ -128,11 +128,18 @@ func (f *follower) request(ctx context.Context, timeout time.Duration) (string, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	text := ""
+	text, before := "", waitingMessage(group)
+	var last *v1alpha1.CommGroup
 	err = f.each(ctx, func(g *v1alpha1.CommGroup) (bool, error) {
-		text = answerTo(g, token)
+		last, text = g, answerTo(g, token, before)
 		return text != "", nil
 	}, nil)
+	if errors.Is(err, context.DeadlineExceeded) && last != nil {
+		// A request that waits already, and waits on, changes nothing in what is said of it.
+		if text = answerTo(last, token, ""); text != "" {
+			err = nil
+		}
+	}
 	switch {
 	case err == nil:
 		return fmt.Sprintf("%s/%s: %s", f.namespace, f.name, text), nil
@@ -155,8 +162,17 @@ func runnable(g *v1alpha1.CommGroup) error {
 	return nil
 }
 
-// answerTo is what the group's status says to a request; empty while it says nothing.
-func answerTo(g *v1alpha1.CommGroup, token string) string {
+// waitingMessage says what a run that is due waits for; empty where none does.
+func waitingMessage(g *v1alpha1.CommGroup) string {
+	if c := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionRunning); c != nil && c.Reason == v1alpha1.ReasonWaiting {
+		return c.Message
+	}
+	return ""
+}
+
+// answerTo is what the group's status says to a request; empty while it says nothing. What a run waited for before the request is
+// no answer: the request may be what starts it, as past the budget.
+func answerTo(g *v1alpha1.CommGroup, token, before string) string {
 	run := g.Status.Run
 	switch {
 	case run != nil && run.Request == token:
@@ -170,7 +186,7 @@ func answerTo(g *v1alpha1.CommGroup, token string) string {
 		if c == nil || c.Status == metav1.ConditionTrue || c.ObservedGeneration != g.Generation {
 			continue
 		}
-		if kind == v1alpha1.ConditionAccepted || c.Reason == v1alpha1.ReasonWaiting {
+		if kind == v1alpha1.ConditionAccepted || c.Reason == v1alpha1.ReasonWaiting && c.Message != before {
 			return fmt.Sprintf("requested, and no run starts yet: %s (%s)", c.Message, c.Reason)
 		}
 	}

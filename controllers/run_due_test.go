@@ -1,0 +1,204 @@
+package controllers
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+)
+
+// passedOnce is a world whose first run has passed on all nodes.
+func passedOnce(t *testing.T, nodes int, change func(*v1alpha1.CommGroup)) *world {
+	t.Helper()
+	g := testGroup()
+	change(g)
+	w := newWorld(g, testNodes(nodes))
+	w.step()
+	w.reportFacts()
+	if w.runAll(300_000); w.group.Status.Run.Verdict != v1alpha1.VerdictPass {
+		t.Fatalf("run %+v", w.group.Status.Run)
+	}
+	return w
+}
+
+// rebooted lets all monitors report now, that of one node with a boot id of its own.
+func (w *world) rebooted(node, boot string) {
+	w.reportFacts()
+	w.commNode(node).Status.Facts.BootID = boot
+}
+
+func (w *world) runningSays() string {
+	if c := meta.FindStatusCondition(w.group.Status.Conditions, v1alpha1.ConditionRunning); c != nil {
+		return c.Message
+	}
+	return ""
+}
+
+// TestARunOfSomeNodesTakesNoScheduledRunsPlace: a node that reboots between the schedule's time and the delayed start is measured,
+// and the scheduled run of all comes all the same, at its time, once a day.
+func TestARunOfSomeNodesTakesNoScheduledRunsPlace(t *testing.T) {
+	w := passedOnce(t, 3, func(g *v1alpha1.CommGroup) { g.Spec.Run.Schedule, g.Spec.Run.JitterSeconds = "0 2 * * *", 3600 })
+	boot, some := "boot-1", 0
+	for day := range 15 { // more often than the history has entries
+		two := time.Date(2026, 3, 2+day, 2, 0, 0, 0, time.UTC)
+		want, ran := w.group.Status.NextRunTime.Time, ""
+		if want.Before(two) || want.After(two.Add(time.Hour)) {
+			t.Fatalf("day %d: status.nextRunTime is %s", day, want)
+		}
+		for minute := -1; minute <= 61; minute++ {
+			w.now = two.Add(time.Duration(minute) * time.Minute)
+			w.rebooted("n00001", boot)
+			if minute == 0 {
+				boot = fmt.Sprint("boot-", day+2)
+				w.rebooted("n00001", boot)
+			}
+			before := w.group.Status.Run.ID
+			w.runAll(300_000)
+			switch run := w.group.Status.Run; {
+			case run.ID == before:
+			case run.Trigger == triggerNodesChanged:
+				if some++; run.StartTime.Before(decision.Stamp(want)) && !w.group.Status.NextRunTime.Equal(decision.Stamp(want)) {
+					t.Errorf("day %d: the node's run moved status.nextRunTime from %s to %s", day, want, w.group.Status.NextRunTime)
+				}
+			case run.Trigger == triggerScheduled && ran == "":
+				if ran = run.ID; run.StartTime.Time.Before(want) || run.StartTime.Sub(want) > time.Minute {
+					t.Errorf("day %d: scheduled run at %s, expected %s", day, run.StartTime, want)
+				}
+			default:
+				t.Errorf("day %d: run %s (%s) after %q", day, run.ID, run.Trigger, ran)
+			}
+		}
+		if ran == "" {
+			t.Errorf("day %d: no scheduled run; next at %s", day, w.group.Status.NextRunTime)
+		}
+	}
+	if some == 0 {
+		t.Error("no node was measured by itself")
+	}
+}
+
+// TestScheduleCountsFromTheLastRunOfAll, also where the history no longer has it.
+func TestScheduleCountsFromTheLastRunOfAll(t *testing.T) {
+	at := func(hours int, trigger string) v1alpha1.RunSummary {
+		return v1alpha1.RunSummary{Trigger: trigger, StartTime: *decision.Stamp(testNow.Add(time.Duration(hours) * time.Hour))}
+	}
+	run := func(hours int, trigger string) *v1alpha1.GroupRunStatus {
+		return &v1alpha1.GroupRunStatus{Trigger: trigger, StartTime: at(hours, "").StartTime}
+	}
+	for name, tc := range map[string]struct {
+		run     *v1alpha1.GroupRunStatus
+		history []v1alpha1.RunSummary
+		want    int
+	}{
+		"of all":                    {run(9, triggerRequested), []v1alpha1.RunSummary{at(9, triggerRequested), at(3, triggerScheduled)}, 9},
+		"of some, after one of all": {run(9, triggerNodesChanged), []v1alpha1.RunSummary{at(9, triggerNodesChanged), at(8, triggerNodesChanged), at(5, triggerRequested), at(3, triggerScheduled)}, 5},
+		"of some, goes on":          {run(9, triggerNodesChanged), []v1alpha1.RunSummary{at(8, triggerNodesChanged), at(5, triggerMembersChanged)}, 5},
+		"none of all is known":      {run(9, triggerNodesChanged), []v1alpha1.RunSummary{at(9, triggerNodesChanged), at(8, triggerNodesChanged)}, 8},
+		"no history":                {run(9, triggerNodesChanged), nil, 9},
+	} {
+		if got := scheduleFrom(&v1alpha1.CommGroupStatus{History: tc.history}, tc.run); !got.Equal(at(tc.want, "").StartTime.Time) {
+			t.Errorf("%s: %s, expected hour %d", name, got, tc.want)
+		}
+	}
+}
+
+// TestAChangedNodeNeedNotWaitForTheRunOfAll: where the scheduled run has to wait, the small one that may start starts, and the
+// scheduled one stays due.
+func TestAChangedNodeNeedNotWaitForTheRunOfAll(t *testing.T) {
+	for name, tc := range map[string]struct {
+		minutes int64 // that the last run of all took
+		used    int64
+		silent  bool // all but two monitors are
+		starts  bool
+		says    string
+	}{
+		"fits into no day":         {minutes: 120, starts: true, says: "does not fit into any day"},
+		"fits tomorrow":            {minutes: 80, used: 60, starts: true, says: "waits until 2026-03-02"},
+		"neither fits today":       {minutes: 80, used: 90, says: "A run of 1 node with stale results waits, too"},
+		"too few monitors report":  {minutes: 8, silent: true, starts: true, says: "monitors of at least 3"},
+		"the scheduled run starts": {minutes: 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := passedOnce(t, 4, func(g *v1alpha1.CommGroup) {
+				g.Spec.Run.Schedule, g.Spec.Run.MaxGPUMinutesPerDay, g.Spec.Members.MinMembers = "0 * * * *", 100, 3
+			})
+			w.group.Status.History[0].GPUMinutes, w.group.Status.Budget.UsedGPUMinutes = tc.minutes, tc.used
+			facts := w.now
+			w.now = w.now.Add(2 * time.Hour)
+			w.rebooted("n00001", "boot-2")
+			if tc.silent {
+				for _, node := range []string{"n00002", "n00003"} {
+					w.commNode(node).Status.Facts = testFacts(facts)
+				}
+			}
+			w.settle()
+			run := w.group.Status.Run
+			switch {
+			case tc.starts:
+				if run.ID != "1-2" || run.Trigger != triggerNodesChanged || w.podOn("n00001") == nil || !podAlive(w.podOn("n00001")) {
+					t.Fatalf("run %+v, Running says %q", run, w.runningSays())
+				}
+				w.runAll(300_000)
+				if w.settle(); w.group.Status.Run.ID != "1-2" || !strings.Contains(w.runningSays(), tc.says) || !strings.Contains(w.runningSays(), triggerScheduled) {
+					t.Errorf("afterwards run %+v, Running says %q", w.group.Status.Run, w.runningSays())
+				}
+			case tc.says != "":
+				if run.ID != "1-1" || !strings.Contains(w.runningSays(), tc.says) || w.decided.WakeAt.IsZero() {
+					t.Errorf("run %+v, Running says %q, wakes at %s", run, w.runningSays(), w.decided.WakeAt)
+				}
+			case run.Trigger != triggerScheduled:
+				t.Errorf("run %+v", run)
+			}
+		})
+	}
+}
+
+// TestARequestIsToldBesideWhatGoesFirst: who asks for a run sees that it was heard, whatever the run is due for.
+func TestARequestIsToldBesideWhatGoesFirst(t *testing.T) {
+	w := passedOnce(t, 2, func(*v1alpha1.CommGroup) {})
+	w.group.Spec.Benchmark.Iterations++
+	w.group.Generation++
+	w.now = w.now.Add(time.Hour) // the monitors are silent
+	w.settle()
+	before := w.runningSays()
+	w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "now"}
+	if w.settle(); before == w.runningSays() || !strings.Contains(w.runningSays(), "(SpecChanged and requested)") {
+		t.Errorf("Running says %q, and said %q before", w.runningSays(), before)
+	}
+	w.reportFacts()
+	w.settle()
+	told := false
+	for _, e := range w.events {
+		told = told || e.Reason == "RunStarted" && strings.Contains(e.Note, "Run 2-2 ") && strings.Contains(e.Note, "(SpecChanged and requested)")
+	}
+	if run := w.group.Status.Run; run.ID != "2-2" || run.Request != "now" || !told {
+		t.Errorf("run %+v, events %+v", run, w.events)
+	}
+}
+
+// TestBudgetOfAGroupsStage: whoever a run is for, its stage over several nodes takes all members, and the budget is asked for that.
+func TestBudgetOfAGroupsStage(t *testing.T) {
+	w := newGroupWorld(t, 4, faults{}, func(g *v1alpha1.CommGroup) { g.Spec.Run.MaxGPUMinutesPerDay = 1000 })
+	w.play()
+	w.group.Status.History[0].GPUMinutes, w.group.Status.Budget.UsedGPUMinutes = 400, 700
+	w.now = w.now.Add(time.Hour)
+	w.rebooted("n00003", "boot-2")
+	if w.settle(); w.group.Status.Run.ID != "1-1" || !strings.Contains(w.runningSays(), "would take about 400") {
+		t.Fatalf("run %+v, Running says %q", w.group.Status.Run, w.runningSays())
+	}
+	w.group.Status.Budget.UsedGPUMinutes = 600
+	w.events = nil
+	if w.settle(); w.group.Status.Run.ID != "1-2" || len(w.events) == 0 {
+		t.Fatalf("run %+v, Running says %q", w.group.Status.Run, w.runningSays())
+	}
+	for _, e := range w.events {
+		if e.Reason == "RunStarted" && !strings.Contains(e.Note, "on n00003, and then as a group on all members") {
+			t.Errorf("event %q", e.Note)
+		}
+	}
+}
