@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
@@ -98,10 +97,11 @@ type gating struct {
 	gated            []string // carry the mark now
 	simulated        []string // failed in the simulator
 	reasons          map[string]int
+	breaker          breaker
 }
 
 func newGating(in *gateInput, key string) *gating {
-	g := &gating{in: in, key: key, off: markingOff(in), actions: gatingActions(&in.group.Spec.Gating), reasons: map[string]int{},
+	g := &gating{in: in, key: key, off: markingOff(in), actions: gatingActions(&in.group.Spec.Gating), reasons: map[string]int{}, breaker: newBreaker(in),
 		members: make(map[string]*decision.Member, len(in.members)), outcomes: make(map[string]*outcome, len(in.outcomes))}
 	for i := range in.members {
 		g.members[in.members[i].Name] = &in.members[i]
@@ -187,13 +187,20 @@ func (g *gating) result() gateResult {
 		return out
 	}
 	out.status = g.status(open)
-	if g.off != "" && mode != v1alpha1.GatingOff && mode != "" {
-		out.wouldGate = firstNames(g.failed)
-	} else if g.off == "" {
+	switch {
+	case g.off == "":
 		out.wouldGate = firstNames(g.simulated)
+	case !open && g.dry(): // as Enforce, which marks nobody while the breaker is open
+		out.wouldGate = firstNames(g.failed)
 	}
 	out.events = g.breakerEvents(out.status)
 	return out
+}
+
+// dry says whether gating only tells what Enforce would do.
+func (g *gating) dry() bool {
+	mode := g.in.group.Spec.Gating.Mode
+	return g.off != "" && mode != v1alpha1.GatingOff && mode != ""
 }
 
 // order puts what keeps jobs from a bad node first, and what only confirms a good one last.
@@ -229,25 +236,21 @@ func (g *gating) count(j *judged) {
 		if fails {
 			reason, _ := g.cause(j)
 			g.reasons[reason]++
+			g.breaker.results++
 		}
+	case j.seen == seenStale, j.seen == seenGPUsReplaced, j.seen == seenError:
+		g.breaker.doubtful++
+	case (j.seen == seenPassed || j.seen == seenNothing) && j.outcome != nil && j.outcome.verdict == v1alpha1.VerdictPass:
+		g.breaker.passed++
+		g.breaker.results++
 	}
+	g.breaker.failed = len(g.failed)
 }
 
 // allowed says whether a result of the node's origin may mark it.
 func (g *gating) allowed(j *judged) bool {
 	return !j.simulated || g.in.group.Spec.Gating.Simulated == v1alpha1.SimulatedAllow
 }
-
-// limit is how many members may carry the mark at once.
-func (g *gating) limit() int {
-	percent := int(ptr.Deref(g.in.group.Spec.Gating.MaxPercent, defaultGatingMaxPercent))
-	return max(1, len(g.in.members)*percent/100)
-}
-
-// defaultGatingMaxPercent is that of the API, for objects that were written before it had one.
-const defaultGatingMaxPercent = 20
-
-func (g *gating) breakerOpen() bool { return len(g.failed) > g.limit() }
 
 // step decides for one node.
 func (g *gating) step(j *judged, open bool) {
@@ -300,8 +303,14 @@ func (g *gating) step(j *judged, open bool) {
 		return
 	case stepKeep, stepUndecided:
 	}
-	if j.own != nil && marksFor(j.statements) != marksOn(j.node) {
-		g.write(j, j.own, markQuiet, "")
+	if j.own == nil {
+		return
+	}
+	// What stands stays, by the actions that the spec has now.
+	own := *j.own
+	own.Actions = g.actions
+	if !slices.Equal(own.Actions, j.own.Actions) || marksFor(j.statements) != marksOn(j.node) {
+		g.write(j, &own, markQuiet, "")
 	}
 }
 
@@ -347,16 +356,12 @@ func (g *gating) statement(j *judged, verdict v1alpha1.Verdict) statement {
 	s := statement{Verdict: verdict, Group: g.in.group.Namespace + "/" + g.in.group.Name, Run: g.in.run.ID, Time: *decision.Stamp(g.in.now),
 		NodeUID: string(j.node.UID), Actions: g.actions}
 	cn := g.in.commNodes[j.node.Name]
+	s.BootID = measuredBoot(cn, j.outcome)
 	if a := cn.Spec.Run; a != nil {
 		if a.Platform != nil {
-			s.BootID, s.GPUs = a.Platform.BootID, a.Platform.GPUs
+			s.GPUs = a.Platform.GPUs
 		}
 		s.Run = a.ID
-	}
-	// A run that began after a reboot knows the new boot before the assignment does; a container with a kernel of its own
-	// reports an id that is never the node's.
-	if r := j.outcome.report; r != nil && cn.Status.Facts != nil && r.BootID != "" && r.BootID == cn.Status.Facts.BootID {
-		s.BootID = r.BootID
 	}
 	if verdict == v1alpha1.VerdictFail {
 		reason, message := g.cause(j)
@@ -368,10 +373,10 @@ func (g *gating) statement(j *judged, verdict v1alpha1.Verdict) statement {
 	return s
 }
 
-// sameStatement says whether a new statement adds nothing: the same cause on the same node by the same actions. Run, time
+// sameStatement says whether a new statement on the same Node adds nothing: the same cause and the same actions. Run, time
 // and figures of a repetition are no news, or every scheduled run would write to each node.
 func sameStatement(old, next *statement) bool {
 	known := func(was, is string) bool { return is == "" || was == is }
-	return old.Verdict == next.Verdict && old.Reason == next.Reason && old.Group == next.Group && old.NodeUID == next.NodeUID &&
+	return old.Verdict == next.Verdict && old.Reason == next.Reason && old.Group == next.Group &&
 		known(old.BootID, next.BootID) && known(old.GPUs, next.GPUs) && slices.Equal(old.Actions, next.Actions)
 }

@@ -107,6 +107,9 @@ func (g *gating) judge(node *corev1.Node, own bool) judged {
 		j.seen = seenExempt
 	default:
 		j.seen = g.measured(&j, cn)
+		if (j.seen == seenPassed || j.seen > seenStale) && g.rebootedUnseen(&j, cn) {
+			j.seen = seenStale
+		}
 		if j.seen >= seenStale && j.own != nil && gpusReplaced(j.own.GPUs, cn, g.in.now) {
 			j.seen = seenGPUsReplaced
 		}
@@ -148,6 +151,33 @@ func (g *gating) measured(j *judged, cn *v1alpha1.CommNode) evidence {
 		return seenSkipped
 	}
 	return seenNothing
+}
+
+// rebootedUnseen says whether what passed did so on another boot than the kubelet's, and the node's monitor, which alone could
+// say that nothing was rebooted (a container's kernel may have an id of its own), is silent: after a reboot its driver may be gone.
+func (g *gating) rebootedUnseen(j *judged, cn *v1alpha1.CommNode) bool {
+	passed := ""
+	switch {
+	case factsHold(cn, g.in.now):
+	case j.seen == seenPassed:
+		passed = measuredBoot(cn, j.outcome)
+	case j.own != nil && j.own.Verdict == v1alpha1.VerdictPass:
+		passed = j.own.BootID
+	}
+	is := j.node.Status.NodeInfo.BootID
+	return passed != "" && is != "" && passed != is
+}
+
+// measuredBoot is the boot that was measured, where it is known. A run that began after a reboot knows the new boot before the
+// assignment does; a container with a kernel of its own reports an id that is never the node's.
+func measuredBoot(cn *v1alpha1.CommNode, o *outcome) string {
+	if r := o.report; r != nil && cn.Status.Facts != nil && r.BootID != "" && r.BootID == cn.Status.Facts.BootID {
+		return r.BootID
+	}
+	if a := cn.Spec.Run; a != nil && a.Platform != nil {
+		return a.Platform.BootID
+	}
+	return ""
 }
 
 // passedInGroup says whether the group's stage clears the node: there is none; or it passed with the node; or it failed, its

@@ -18,9 +18,10 @@ import (
 )
 
 // TestGatingInvariants plays random histories of two groups on the same ten nodes: verdicts, reboots, replaced nodes and GPUs,
-// exemptions, members that come and go, changes of mode, actions and bound, and people's hands on marks. After each step of
+// exemptions, runs that begin and end, members that come and go, changes of mode, actions and bound, and people's hands on marks. After each step of
 // a group:
 //   - no more of its members carry its new mark than the bound allows, and with the breaker open none is added;
+//   - an open breaker closes by results of a run that is over alone;
 //   - a mark is added only to a node that failed, and lifted only by what may lift it;
 //   - it touches no statement of the other group, and nothing on the node but gating's marks;
 //   - the marks of each node that it wrote follow from the statements, and a second look writes nothing.
@@ -57,7 +58,7 @@ func randomGatingEvent(rng *rand.Rand, in *gateInput) {
 	i := rng.IntN(len(in.nodes))
 	node := &in.nodes[i]
 	o := &in.outcomes[i]
-	switch rng.IntN(16) {
+	switch rng.IntN(18) {
 	case 0, 1, 2, 3:
 		verdicts := []v1alpha1.Verdict{v1alpha1.VerdictPass, v1alpha1.VerdictPass, v1alpha1.VerdictFail, v1alpha1.VerdictFail, v1alpha1.VerdictError, v1alpha1.VerdictInconclusive, v1alpha1.VerdictSkipped}
 		in.result(i, verdicts[rng.IntN(len(verdicts))], []string{v1alpha1.ReasonSlowLink, v1alpha1.ReasonWrongData}[rng.IntN(2)])
@@ -103,6 +104,21 @@ func randomGatingEvent(rng *rand.Rand, in *gateInput) {
 		}
 	case 15:
 		in.privileged = [][]string{{"team"}, {"team"}, {"team"}, nil}[rng.IntN(4)]
+	case 16:
+		in.begin()
+	case 17: // the run ends with a result of each node that is still the one it was
+		bad := rng.IntN(4)
+		for i := range in.outcomes {
+			if in.outcomes[i].stale || in.commNodes[in.nodes[i].Name].Spec.NodeUID != string(in.nodes[i].UID) {
+				continue
+			}
+			if rng.IntN(10) < bad {
+				in.fail(i)
+			} else {
+				in.pass(i)
+			}
+		}
+		in.end()
 	}
 }
 
@@ -167,6 +183,10 @@ func stepGatingAndCheck(t *testing.T, where string, in *gateInput, seen map[stri
 			seen["open"]++
 		case in.group.Status.Gating != nil && in.group.Status.Gating.Breaker == "Open":
 			seen["closed again"]++
+			if !slices.ContainsFunc(in.outcomes, func(o outcome) bool { return o.verdict == v1alpha1.VerdictPass || o.verdict == v1alpha1.VerdictFail }) ||
+				in.run.Phase != v1alpha1.RunPhaseFinished {
+				t.Errorf("%s: the breaker closes without a result of a run that is over: %+v", where, in.run)
+			}
 		}
 		limit := max(1, len(in.members)*int(*in.group.Spec.Gating.MaxPercent)/100)
 		total := 0

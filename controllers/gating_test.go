@@ -17,10 +17,12 @@ import (
 
 // gateWorld is ten members that passed a finished run in a group that may mark nodes; n0 is the one under test. Two of ten
 // may be gated at once.
-func gateWorld() *gateInput {
+func gateWorld() *gateInput { return gateWorldOf(10) }
+
+func gateWorldOf(members int) *gateInput {
 	group := testGroup()
 	group.Spec.Gating = v1alpha1.GatingSpec{Mode: v1alpha1.GatingEnforce, Actions: everyAction, MaxPercent: ptr.To(int32(20))}
-	in := &gateInput{now: testNow, group: group, nodes: testNodes(10), membersKnown: true, commNodes: map[string]*v1alpha1.CommNode{},
+	in := &gateInput{now: testNow, group: group, nodes: testNodes(members), membersKnown: true, commNodes: map[string]*v1alpha1.CommNode{},
 		run:        &v1alpha1.GroupRunStatus{ID: "1-1", Number: 1, Generation: 1, Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass},
 		privileged: []string{"other", "team"}}
 	for i := range in.nodes {
@@ -121,6 +123,10 @@ var gatingCases = map[evidence][]struct {
 			in.commNodes["n0"].Spec.NodeUID = "uid-new"
 			in.outcomes = in.outcomes[1:]
 		}, "", "lift", "lift!"},
+		{"what the earlier Node of the name showed", func(in *gateInput) {
+			in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
+			in.nodes[0].UID, in.members[0].UID = "uid-new", "uid-new" // and its CommNode is still the old one's
+		}, "", "lift", "lift!"},
 	},
 	seenExempt: {
 		{"annotation", func(in *gateInput) {
@@ -153,6 +159,10 @@ var gatingCases = map[evidence][]struct {
 		{"on another boot", func(in *gateInput) {
 			in.commNodes["n0"].Status.Facts.BootID, in.commNodes["n0"].Status.Run.BootID = "boot-2", "boot-2"
 		}, "pass", "pass", "pass!"},
+		{"by the kubelet on the boot that was measured", func(in *gateInput) { in.silentMonitor("boot-1") }, "pass", "", "pass!"},
+		{"by the monitor on the boot that was measured, which the kubelet calls otherwise", func(in *gateInput) {
+			in.nodes[0].Status.NodeInfo.BootID = "vm-7"
+		}, "pass", "", "pass!"},
 		{"the group's stage passed", func(in *gateInput) { in.spanOf(v1alpha1.VerdictPass) }, "pass", "", "pass!"},
 		{"the group went on without many others", func(in *gateInput) { in.manyLeft("1-16") }, "pass", "", "pass!"},
 		{"the group's stage named another node", func(in *gateInput) {
@@ -165,6 +175,15 @@ var gatingCases = map[evidence][]struct {
 	},
 	seenStale: {
 		{"rebooted", func(in *gateInput) { in.outcomes[0].stale = true }, "", "lift", ""},
+		{"rebooted by the kubelet, and its monitor is silent", func(in *gateInput) { in.silentMonitor("boot-2") }, "", "lift", ""},
+		{"the same, its next run could not measure", func(in *gateInput) {
+			in.closed(0, v1alpha1.VerdictError)
+			in.silentMonitor("boot-2")
+		}, "", "lift", ""},
+		{"the same, and its CommNode is gone", func(in *gateInput) {
+			in.silentMonitor("boot-2")
+			delete(in.commNodes, "n0")
+		}, "", "lift", ""},
 		{"a GPU fell off the bus", func(in *gateInput) { in.outcomes[0].stale = true; in.gpus(0, 7, false) }, "", "lift", ""},
 		{"other GPUs, but the report has run out", func(in *gateInput) {
 			in.outcomes[0].stale = true
@@ -219,10 +238,29 @@ var gatingCases = map[evidence][]struct {
 		}, "", "", ""},
 		{"the group went on without more than can be named", func(in *gateInput) { in.manyLeft("0-16") }, "", "", ""},
 		{"and their set is too long to hold", func(in *gateInput) { in.manyLeft("") }, "", "", ""},
+		{"the group's stage lost it, and failed for another node's sake", func(in *gateInput) {
+			in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n0", Kind: "Node", Name: "n0", Reason: v1alpha1.ReasonMemberLost},
+				v1alpha1.Culprit{Node: "n5", Kind: "Node", Name: "n5", Reason: v1alpha1.ReasonSlowNode})
+			in.span.Left, in.span.LeftSet = []string{"n0", "n5"}, "0,5"
+		}, "", "", ""},
+		{"it was preempted in the group's stage", func(in *gateInput) {
+			in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n0", Kind: "Node", Name: "n0", Reason: v1alpha1.ReasonPreempted})
+			in.span.Left, in.span.LeftSet = []string{"n0"}, "0"
+		}, "", "", ""},
+		{"a dimension of the mesh failed, and was traced to another node", func(in *gateInput) {
+			in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n5", Kind: "Node", Name: "n5", Reason: v1alpha1.ReasonSlowNode})
+			in.span.Tests = []v1alpha1.SpanTest{{ID: "group-1", Verdict: v1alpha1.VerdictPass}, {ID: testMeshKind + "-dp", Verdict: v1alpha1.VerdictFail}}
+		}, "", "", ""},
 		{"bad only together with another", func(in *gateInput) {
 			in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n0", Kind: "Pair", Name: "n0<->n4", Reason: v1alpha1.ReasonSlowPair})
 		}, "", "", ""},
 	},
+}
+
+// silentMonitor: the facts of n0 have run out, and its kubelet tells the boot.
+func (in *gateInput) silentMonitor(boot string) {
+	in.now = in.now.Add(24 * time.Hour)
+	in.nodes[0].Status.NodeInfo.BootID = boot
 }
 
 func (in *gateInput) exempt(i int) {
@@ -384,14 +422,6 @@ func TestBreaker(t *testing.T) {
 		in.exempt(2)
 		if r := gate(in); !slices.Equal(gatedBy(&r), []string{"n1", "n3"}) || !strings.Contains(r.status.Message, "exempt by annotation: n2") {
 			t.Fatalf("gated %v, %+v", gatedBy(&r), r.status)
-		}
-	})
-	t.Run("a dry run tells of it", func(t *testing.T) {
-		in := gateWorld()
-		in.group.Spec.Gating.Mode = v1alpha1.GatingDryRun
-		failing(in, 1, 2, 3)
-		if r := gate(in); r.status.Breaker != "Open" || len(r.wouldGate) != 3 || len(r.marks) > 0 {
-			t.Fatalf("%+v, %v", r.status, r.wouldGate)
 		}
 	})
 }

@@ -2,11 +2,14 @@ package controllers
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
 )
 
 // TestRepairs: what someone changed by hand is put back; a statement that nobody can read is written anew or lifted.
@@ -46,6 +49,72 @@ func TestOtherActionsAreWritten(t *testing.T) {
 	r := gate(in)
 	if did(&r, in, 0) != "fail" || !slices.Equal(r.marks[0].statement.Actions, []v1alpha1.GatingAction{v1alpha1.GatingCondition, v1alpha1.GatingTaint}) {
 		t.Fatalf("%+v", r.marks)
+	}
+}
+
+// TestOtherActionsAreWrittenForWhatStands: also where the node has no new result, or none that counts.
+func TestOtherActionsAreWrittenForWhatStands(t *testing.T) {
+	for _, verdict := range []v1alpha1.Verdict{v1alpha1.VerdictPass, v1alpha1.VerdictFail} {
+		for e := range evidenceCount {
+			state := map[v1alpha1.Verdict]held{v1alpha1.VerdictPass: heldPass, v1alpha1.VerdictFail: heldFail}[verdict]
+			if gatingTable[e][state] != stepKeep {
+				continue
+			}
+			for _, c := range gatingCases[e] {
+				t.Run(string(verdict)+"/"+c.name, func(t *testing.T) {
+					in := gateWorld()
+					in.holds(t, 0, verdict)
+					before := statementsOf(in.nodes[0].Annotations)[markKey(string(in.group.UID))]
+					c.change(in)
+					in.group.Spec.Gating.Actions = []v1alpha1.GatingAction{v1alpha1.GatingCondition}
+					r := gate(in)
+					if got := did(&r, in, 0); got != strings.ToLower(string(verdict)) {
+						t.Fatalf("gate does %q: the taint and label of %s stay", got, before.Group)
+					}
+					i := slices.IndexFunc(r.marks, func(m NodeMark) bool { return m.Node.Name == in.nodes[0].Name })
+					want := before
+					want.Actions = in.group.Spec.Gating.Actions
+					if got := r.marks[i].statement.String(); got != want.String() {
+						t.Errorf("written is %s, want %s", got, want.String())
+					}
+				})
+			}
+		}
+	}
+	in := gateWorld()
+	in.group.Spec.Gating.MaxPercent = ptr.To(int32(0))
+	for i := range 3 {
+		in.holds(t, i, v1alpha1.VerdictPass)
+		in.result(i, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
+	}
+	in.group.Spec.Gating.Actions = []v1alpha1.GatingAction{v1alpha1.GatingCondition}
+	if r := gate(in); r.status.Breaker != breakerOpen || did(&r, in, 0) != "pass" {
+		t.Errorf("with the breaker open: %q, %+v", did(&r, in, 0), r.status)
+	}
+}
+
+// TestStatementsBootIsTheNodes: an agent in a container with a kernel of its own reports an id that is never the node's.
+func TestStatementsBootIsTheNodes(t *testing.T) {
+	in := gateWorld()
+	in.commNodes["n0"].Status.Run.BootID = "kernel-of-the-container"
+	r := gate(in)
+	for _, m := range r.marks {
+		if m.statement.BootID != "boot-1" {
+			t.Errorf("%s: the statement is of boot %q", m.Node.Name, m.statement.BootID)
+		}
+	}
+	if len(r.marks) != len(in.nodes) {
+		t.Errorf("%d marks", len(r.marks))
+	}
+}
+
+// TestNodesThatGoAreNotMarked: a write to a Node that is being deleted is for nobody.
+func TestNodesThatGoAreNotMarked(t *testing.T) {
+	in := gateWorld()
+	in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
+	in.nodes[0].DeletionTimestamp = decision.Stamp(testNow)
+	if r := gate(in); did(&r, in, 0) != "" || did(&r, in, 1) != "pass" {
+		t.Errorf("%q, %q", did(&r, in, 0), did(&r, in, 1))
 	}
 }
 

@@ -284,6 +284,7 @@ func TestOnlyMarksWakeTheController(t *testing.T) {
 		"another taint": {func(n *corev1.Node) {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "x", Effect: "NoSchedule"})
 		}, false},
+		"the kubelet's boot id":  {func(n *corev1.Node) { n.Status.NodeInfo.BootID = "boot-2" }, true},
 		"the taint is gone":      {func(n *corev1.Node) { n.Spec.Taints = nil }, true},
 		"the statement is gone":  {func(n *corev1.Node) { delete(n.Annotations, markKey("a")) }, true},
 		"the node is exempt now": {func(n *corev1.Node) { n.Annotations[v1alpha1.AnnotationGatingExempt] = "" }, true},

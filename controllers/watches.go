@@ -122,11 +122,11 @@ func (r *CommGroupReconciler) commNodeChanged(before, after client.Object) bool 
 	return !equality.Semantic.DeepEqual(x, y)
 }
 
-// nodeChanged ignores heartbeats: labels, existence, the node's resources and gating's marks decide.
+// nodeChanged ignores heartbeats: labels, existence, the boot, the node's resources and gating's marks decide.
 func nodeChanged(before, after client.Object) bool {
 	a, okA := before.(*corev1.Node)
 	b, okB := after.(*corev1.Node)
-	return !okA || !okB || !maps.Equal(a.Labels, b.Labels) || a.UID != b.UID ||
+	return !okA || !okB || !maps.Equal(a.Labels, b.Labels) || a.UID != b.UID || a.Status.NodeInfo.BootID != b.Status.NodeInfo.BootID ||
 		a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() || marksChanged(a, b) ||
 		!equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable) ||
 		!equality.Semantic.DeepEqual(a.Status.Capacity, b.Status.Capacity)
