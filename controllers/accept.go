@@ -51,8 +51,8 @@ func acceptance(spec *v1alpha1.CommGroupSpec, members []decision.Member, members
 			return no(v1alpha1.ReasonNoGPUResource, "None of the %d members has %d allocatable %s; the most is %d: lower ranksPerNode, or choose other nodes.",
 				len(members), spec.RanksPerNode, gpuResource(spec), most)
 		}
-		return no(v1alpha1.ReasonNoGPUResource, "None of the %d members has %d allocatable %s: check that the device plugin runs on them (`kubectl describe node %s`).",
-			len(members), spec.RanksPerNode, gpuResource(spec), members[0].Name)
+		return no(v1alpha1.ReasonNoGPUResource, "None of the %d members has %d allocatable %s: check that the device plugin runs on them (`kubectl describe node %s`).%s",
+			len(members), spec.RanksPerNode, gpuResource(spec), members[0].Name, taintRemark(members...))
 	}
 	message := fmt.Sprintf("%d nodes are members, %s each.", len(members), words.Counted(int(spec.RanksPerNode), "rank"))
 	if len(members) == 1 {

@@ -55,7 +55,7 @@ var looks = map[string][]string{
 
 var words = map[string]more{
 	"NoNodesMatched": {Why: "Mostly a label that the nodes do not have: AMD's node labeller or node feature discovery is not installed, or writes another label.", Look: []string{"kubectl get cg -n NAMESPACE GROUP -o jsonpath='{.spec.members}'"}, Ends: "As soon as a node matches; the manager watches Nodes."},
-	"NoGPUResource":  {Why: "The device plugin is not running on the node, holds GPUs for unhealthy, or publishes another resource (partitions: `amd.com/cpx_nps4` and the like).", Look: []string{describe + " | grep -A12 -E 'Capacity|Allocatable'"}, Do: []string{"For partitions set `runtime.pod.gpuResourceName` to the resource that the plugin publishes."}, Ends: "By itself, once the node has the GPUs allocatable."},
+	"NoGPUResource":  {Why: "The device plugin is not running on the node, holds GPUs for unhealthy, or publishes another resource (partitions: `amd.com/cpx_nps4` and the like).", Look: []string{describe + " | grep -A12 -E 'Capacity|Allocatable'"}, Do: []string{"For partitions set `runtime.pod.gpuResourceName` to the resource that the plugin publishes.", "A taint `rcclx.io/comm-failed` or `readiness.k8s.io/comm-validated` on the node also keeps a device plugin away that does not tolerate it: give its DaemonSet the toleration (docs/gating.md, What must tolerate the taint)."}, Ends: "By itself, once the node has the GPUs allocatable."},
 	"TooFewMembers":  {Ends: "As soon as enough nodes match."},
 	"AgentNotReporting": {Why: "The monitor's pod does not run there (image, taint, a full node), cannot reach the API server, or cannot read sysfs; or the node is down.",
 		Do: []string{"Pod Pending or ImagePullBackOff: read its events. Pod running: its log names the call that is refused. No pod: look at the DaemonSet in the operator's namespace."}, Ends: "With the next report, at most `health.intervalSeconds` later. Results of before count again only if the node has not rebooted or changed."},
@@ -94,6 +94,6 @@ var words = map[string]more{
 	"NotVerified":         {Why: "By its gates the setting acts, but the A/B numbers show no difference: the measured sizes may lie outside of where it helps, or the library ignores the variable."},
 	"TailHazard":          {Why: "FP8 divides counts over ranks and blocks; the rest at the end of some counts comes out wrong, and the library reports no error."},
 	"ConfigMapNotOwned":   {Look: []string{published}},
-	"BreakerOpen":         {Why: "Many nodes failed at once. That is hardly ever many broken nodes: an image, a library, a driver rollout, a switch or a wrong threshold.", Ends: "When the share of failed members is below `gating.maxPercent` again."},
+	"BreakerOpen":         {Why: "Many nodes failed at once. That is hardly ever many broken nodes: an image, a library, a driver rollout, a switch or a wrong threshold.", Ends: "At the end of a run in which no more than `gating.maxPercent` of the members failed, or may fail still: could not be measured, or were rebooted or changed since. That a run begins, or is aborted, ends it not."},
 	"ClockSkew":           {Look: []string{"chronyc tracking                                                     # on the node"}},
 }
