@@ -86,7 +86,7 @@ type CommGroupStatus struct {
 	// gating is what gating did.
 	// +optional
 	Gating *GatingStatus `json:"gating,omitempty"`
-	// wouldGate are the nodes that gating would act on (mode DryRun), at most 16 by name.
+	// wouldGate are the failed nodes that Enforce would mark (mode DryRun), at most 16 by name; none while the breaker is open.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	// +optional

@@ -151,7 +151,8 @@ type GatingSpec struct {
 	// +optional
 	Actions []GatingAction `json:"actions,omitempty"`
 	// maxPercent of the members that may be gated at once: where more fail, the cause is probably shared, and no further node
-	// is gated until the share falls again. One node may always be gated.
+	// is gated until a run ends in which no more fail. While a run goes on, the share is of those measured so far (of 20 at
+	// least). One node may always be gated.
 	// +kubebuilder:default=20
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
