@@ -125,6 +125,36 @@ func TestNoPodIsKeptThatStillRuns(t *testing.T) {
 	}
 }
 
+// TestLogOfTheCulpritIsKept: a member that the group goes on without gets its moment to end by itself, so that the log of what was
+// found is there; one that does not end so goes with its GPUs.
+func TestLogOfTheCulpritIsKept(t *testing.T) {
+	for _, ends := range []bool{true, false} {
+		w := newGroupWorld(t, 6, faults{slowNodes: []int{5}}, nil)
+		var held time.Duration // beyond the begin of the stage's next part
+		w.meddle = func() {
+			cn, pod := w.commNode("n00005"), w.groupPod("n00005")
+			s := w.span()
+			if s == nil || pod == nil || !pod.DeletionTimestamp.IsZero() || len(s.Culprits) == 0 {
+				return
+			}
+			if !ends && cn.Status.Session != nil && cn.Spec.Session.State == v1alpha1.SessionClosed {
+				cn.Status.Session.State = v1alpha1.SessionEnded // it says so, and its process stays
+			}
+			if podAlive(pod) {
+				held = max(held, w.now.Sub(s.StageStartTime.Time))
+			}
+		}
+		w.play()
+		w.now = w.now.Add(2 * exitGrace)
+		w.reportFacts()
+		w.settle()
+		pod := w.groupPod("n00005")
+		if s := w.span(); len(s.Culprits) != 1 || s.Culprits[0].Node != "n00005" || (pod != nil) != ends || pod != nil && podAlive(pod) || held > exitGrace {
+			t.Errorf("it ends by itself: %v; culprits %v, pod left: %v, held for %s", ends, s.Culprits, pod != nil, held)
+		}
+	}
+}
+
 // TestKeptPodsOfTheGroupsStage: those that ended by themselves are kept after a failure; a pass leaves none.
 func TestKeptPodsOfTheGroupsStage(t *testing.T) {
 	for _, hang := range [][]int{nil, {5}} {
