@@ -215,9 +215,9 @@ func settingOf(v rcclx.Variant, c rcclx.Collective) string {
 }
 
 // shownAdvice is the judgement as the API has it.
-func shownAdvice(flavor rcclx.Flavor, spec *v1alpha1.CommGroupSpec, all []rcclx.Worth) []v1alpha1.SettingAdvice {
+func shownAdvice(flavor rcclx.Flavor, spec *v1alpha1.CommGroupSpec, settings []v1alpha1.SettingStatus, all []rcclx.Worth) []v1alpha1.SettingAdvice {
 	var out []v1alpha1.SettingAdvice
-	for _, a := range rcclx.Advise(flavor, requestedSettings(spec), all) {
+	for _, a := range rcclx.Advise(flavor, requestedSettings(spec), all, jobOf(spec, settings), int(spec.RanksPerNode)) {
 		shown := v1alpha1.SettingAdvice{Name: settingOf(a.Variant, a.Collective) + "/" + string(a.Datatype), State: v1alpha1.WorthState(a.State),
 			MemoryBytes: a.MemoryBytes, Recommend: a.Recommend, Message: a.Message}
 		if a.Variant == rcclx.LowPrecision && rcclx.KnowsLowPrecision(a.Collective, a.Datatype) {

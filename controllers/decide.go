@@ -289,7 +289,7 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 
 	flavor, worth := worthOf(adviceInput{spec: &group.Spec, run: run, outcomes: outcomes, dataErrors: status.DataErrors, gfxTargets: knownTargets(in)})
 	if !keep {
-		status.Advice = shownAdvice(flavor, &group.Spec, worth)
+		status.Advice = shownAdvice(flavor, &group.Spec, status.Settings, worth)
 	}
 	p := publish(publishInput{
 		worth: worth,

@@ -8,6 +8,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/units"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -33,6 +34,9 @@ func chooseSettings(in publishInput, report *v1alpha1.NodeRunStatus) chosen {
 		if fp8.comment != "" {
 			out.comments = []string{fp8.comment}
 		}
+		if len(fp8.keep) > 0 {
+			out.comments = append(out.comments, fmt.Sprintf("FP8 is on for %s%s.", strings.Join(fp8.keep, ", "), costs(in, rcclx.LowPrecision)))
+		}
 		return out
 	}
 	dda := chooseDDA(in, flavor)
@@ -41,7 +45,7 @@ func chooseSettings(in publishInput, report *v1alpha1.NodeRunStatus) chosen {
 			"dda.mode is Required, and %s: set it to Preferred, or publish.choice to AsRequested.", dda.Why)}
 	}
 	objections := map[string]string{}
-	for _, c := range rcclx.ChooseLowPrecision(in.worth, askedCollectives(spec), dda) {
+	for _, c := range rcclx.ChooseLowPrecision(in.worth, askedCollectives(spec), dda, jobOf(spec, in.settings)) {
 		if !c.On {
 			objections[string(c.Collective)] = c.Why
 		}
@@ -122,8 +126,8 @@ func (c *chosen) explain(in publishInput, dda rcclx.DDAChoice, fp8 fp8Publicatio
 	if rcclx.Mode(spec.DDA.Mode).Requests() {
 		if dda.On {
 			on = true
-			c.comments = append(c.comments, fmt.Sprintf("DDA is on: %s%s.", dda.Why, costs(in.worth, rcclx.DDA)))
-			c.gains(in.worth, rcclx.DDA, nil)
+			c.comments = append(c.comments, fmt.Sprintf("DDA is on: %s%s.", dda.Why, costs(in, rcclx.DDA)))
+			c.gains(in, rcclx.DDA, nil)
 		} else {
 			c.comments = append(c.comments, fmt.Sprintf("DDA is off: %s.", dda.Why))
 			off = append(off, "DDA is off: "+dda.Why)
@@ -131,8 +135,8 @@ func (c *chosen) explain(in publishInput, dda rcclx.DDAChoice, fp8 fp8Publicatio
 	}
 	if len(fp8.keep) > 0 {
 		on = true
-		c.comments = append(c.comments, fmt.Sprintf("FP8 is on for %s%s.", strings.Join(fp8.keep, ", "), costs(in.worth, rcclx.LowPrecision)))
-		c.gains(in.worth, rcclx.LowPrecision, fp8.keep)
+		c.comments = append(c.comments, fmt.Sprintf("FP8 is on for %s%s.", strings.Join(fp8.keep, ", "), costs(in, rcclx.LowPrecision)))
+		c.gains(in, rcclx.LowPrecision, fp8.keep)
 	}
 	for _, o := range fp8.left {
 		c.comments = append(c.comments, fmt.Sprintf("FP8 is off for %s: %s.", o.collective, o.why))
@@ -151,8 +155,8 @@ func (c *chosen) explain(in publishInput, dda rcclx.DDAChoice, fp8 fp8Publicatio
 }
 
 // gains are lines of what was measured, for the collectives that are on; nil for all.
-func (c *chosen) gains(all []rcclx.Worth, v rcclx.Variant, of []string) {
-	for _, w := range all {
+func (c *chosen) gains(in publishInput, v rcclx.Variant, of []string) {
+	for _, w := range in.worth {
 		if w.Variant != v || of != nil && !slices.Contains(of, string(w.Collective)) {
 			continue
 		}
@@ -165,26 +169,54 @@ func (c *chosen) gains(all []rcclx.Worth, v rcclx.Variant, of []string) {
 			case b.MedianGainPercent < 0:
 				change = fmt.Sprintf("%d %% more time", -b.MedianGainPercent)
 			}
-			parts = append(parts, fmt.Sprintf("%s from %s to %s", change, rcclx.HumanBytes(b.MinBytes), rcclx.HumanBytes(b.MaxBytes)))
+			where := fmt.Sprintf("from %s to %s", units.Size(b.MinBytes), units.Size(b.MaxBytes))
+			if b.MinBytes == b.MaxBytes {
+				where = "at " + units.Size(b.MinBytes)
+			}
+			parts = append(parts, change+" "+where)
 		}
 		line := fmt.Sprintf("  %s %s: %s", w.Collective, w.Datatype, strings.Join(parts, ", "))
-		if v == rcclx.LowPrecision && w.ErrorPPM != nil && rcclx.KnowsLowPrecision(w.Collective, w.Datatype) {
-			line += fmt.Sprintf(", for an error of up to %.1f %%", float64(*w.ErrorPPM)/1e4)
+		if price := w.ForItsError(jobOf(&in.group.Spec, in.settings)); price != "" {
+			line += ", " + price
+		}
+		if open := w.Unproven(); open != "" {
+			line += "; " + open
 		}
 		c.comments = append(c.comments, line+".")
 	}
 }
 
 // costs is the most device memory that the setting takes, in half a sentence; empty where it is not known.
-func costs(all []rcclx.Worth, v rcclx.Variant) string {
-	var most *int64
-	for i := range all {
-		if all[i].Variant == v {
-			most = larger(most, all[i].MemoryBytes)
+func costs(in publishInput, v rcclx.Variant) string {
+	var most *rcclx.Worth
+	for i := range in.worth {
+		if w := &in.worth[i]; w.Variant == v && w.MemoryBytes != nil && (most == nil || *w.MemoryBytes > *most.MemoryBytes) {
+			most = w
 		}
 	}
 	if most == nil {
 		return ""
 	}
-	return fmt.Sprintf(", for %s of device memory a rank and communicator", rcclx.HumanBytes(*most))
+	text := fmt.Sprintf(", for %s of device memory a rank and communicator", rcclx.HumanBytes(*most.MemoryBytes))
+	if more := most.MoreRanks(int(in.group.Spec.RanksPerNode)); more != "" {
+		text += fmt.Sprintf(", and %s; over several nodes it was not measured", more)
+	}
+	return text
+}
+
+// jobOf is what the choice for FP8 depends on beside the numbers.
+func jobOf(spec *v1alpha1.CommGroupSpec, settings []v1alpha1.SettingStatus) rcclx.Job {
+	job := rcclx.Job{OverNodes: spec.Span == v1alpha1.SpanGroup, PaddedCounts: spec.Publish.JobCounts == v1alpha1.JobCountsPadded}
+	for i := range settings {
+		c, isFP8 := strings.CutPrefix(settings[i].Name, "lowPrecision.")
+		if !isFP8 {
+			continue
+		}
+		for warning, list := range map[string]*[]rcclx.Collective{v1alpha1.WarningTailHazard: &job.TailHazard, v1alpha1.WarningOverflow: &job.Overflow, v1alpha1.WarningUnderflow: &job.Underflow} {
+			if slices.Contains(settings[i].Warnings, warning) {
+				*list = append(*list, rcclx.Collective(c))
+			}
+		}
+	}
+	return job
 }

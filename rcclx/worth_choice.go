@@ -3,14 +3,20 @@ package rcclx
 import (
 	"fmt"
 	"slices"
-	"strings"
+
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
-// The API's bounds of an advice's text.
-const (
-	maxRecommendBytes = 160
-	maxAdviceBytes    = 256
-)
+// Job is what the choice for FP8 depends on beside the numbers: the jobs that get the settings, and what the run saw of their data.
+type Job struct {
+	// OverNodes: jobs are over several nodes, where no run measures FP8.
+	OverNodes bool
+	// PaddedCounts: each job pads its counts to what FP8 splits evenly.
+	PaddedCounts bool
+	// TailHazard, Overflow and Underflow are the collectives of which FP8 gave wrong elements at counts that it does not split
+	// evenly, lost values beyond its range, and made small values zero.
+	TailHazard, Overflow, Underflow []Collective
+}
 
 // DDAChoice is what a job should set for DDA by the numbers.
 type DDAChoice struct {
@@ -27,14 +33,6 @@ type LowPrecisionChoice struct {
 	On         bool
 	// Why it is off; empty where it is on.
 	Why string
-}
-
-// Advice is what the numbers say of one setting, collective and datatype, in words.
-type Advice struct {
-	Worth
-	// Recommend is what to set; empty where the numbers do not tell.
-	Recommend string
-	Message   string
 }
 
 func variantsOf(all []Worth, v Variant, c Collective) []Worth {
@@ -68,6 +66,10 @@ func ChooseDDA(f Flavor, s Settings, all []Worth) DDAChoice {
 			bound = w
 		}
 	}
+	if w := flatUnmeasured(f, s, entries); w != nil {
+		return DDAChoice{Why: fmt.Sprintf("%s was measured from %s on, and not by its flat path, which takes sizes up to %s: measure smaller ones, or set %s to 0",
+			w.name(), units.Size(w.Sizes[0].SizeBytes), units.Size(flatLimit(f, s)), settingDDAFlat)}
+	}
 	limit := bound.ProvenMaxBytes
 	wins := slices.ContainsFunc(entries, func(w Worth) bool { return w.winsUpTo(limit) })
 	switch {
@@ -78,16 +80,35 @@ func ChooseDDA(f Flavor, s Settings, all []Worth) DDAChoice {
 	case !wins && limit == bound.lastMeasured():
 		return DDAChoice{Why: "it is faster than Baseline at no measured size"}
 	case !wins:
-		return DDAChoice{Why: fmt.Sprintf("up to %s it gains nothing, and above %s is slower", HumanBytes(limit), bound.name())}
+		return DDAChoice{Why: fmt.Sprintf("up to %s it gains nothing, and above %s is slower", units.Size(limit), bound.name())}
 	}
 	out := DDAChoice{On: true, TreeMaxBytes: &limit, FlatMaxBytes: flatUpTo(f, s, limit)}
 	switch {
 	case bound.loses(limit):
-		out.Why = fmt.Sprintf("it ends at %s, since %s is slower above", HumanBytes(limit), bound.name())
+		out.Why = fmt.Sprintf("it ends at %s, since %s is slower above", units.Size(limit), bound.name())
 	default:
-		out.Why = fmt.Sprintf("it ends at %s, the largest size that was measured with it for %s", HumanBytes(limit), bound.name())
+		out.Why = fmt.Sprintf("it ends at %s, the largest size that was measured with it for %s", units.Size(limit), bound.name())
 	}
 	return out
+}
+
+// flatLimit is up to what size DDA's flat path takes a call; zero where there is none.
+func flatLimit(f Flavor, s Settings) int64 {
+	if f != FlavorRCCLXDev {
+		return 0
+	}
+	return environmentMap(Environment(f, DDA, s)).limitBytes(envDDAFlatMax)
+}
+
+// flatUnmeasured is an entry of which no size was measured that the flat path takes; nil where there is none. DDA has no
+// lower limit, so that it would be on for all of them.
+func flatUnmeasured(f Flavor, s Settings, entries []Worth) *Worth {
+	limit := flatLimit(f, s)
+	i := slices.IndexFunc(entries, func(w Worth) bool { return limit > 0 && len(w.Sizes) > 0 && w.Sizes[0].SizeBytes > limit })
+	if i < 0 {
+		return nil
+	}
+	return &entries[i]
 }
 
 // flatUpTo is the flat limit beside a tree limit: no higher than it, and else what it was.
@@ -95,7 +116,7 @@ func flatUpTo(f Flavor, s Settings, treeMaxBytes int64) *int64 {
 	if f != FlavorRCCLXDev {
 		return s.DDA.AllReduceFlatMaxBytes
 	}
-	if environmentMap(Environment(f, DDA, s)).limitBytes(envDDAFlatMax) > treeMaxBytes {
+	if flatLimit(f, s) > treeMaxBytes {
 		return &treeMaxBytes
 	}
 	return s.DDA.AllReduceFlatMaxBytes
@@ -116,13 +137,13 @@ func (w *Worth) loses(aboveBytes int64) bool {
 // ChooseLowPrecision decides for each asked collective. FP8 has no limit that a job could set: it takes every call from its
 // fixed least size up, and sends every smaller AllGather peer to peer. So it is on only where no measured size loses and each
 // datatype that it quantises wins somewhere, and where it does not take a call from a DDA that is faster.
-func ChooseLowPrecision(all []Worth, asked []Collective, dda DDAChoice) []LowPrecisionChoice {
+func ChooseLowPrecision(all []Worth, asked []Collective, dda DDAChoice, job Job) []LowPrecisionChoice {
 	out := make([]LowPrecisionChoice, 0, len(asked))
 	for _, c := range asked {
 		choice := LowPrecisionChoice{Collective: c, Why: "no size at which it acts was measured"}
 		quantised := 0
 		for _, w := range variantsOf(all, LowPrecision, c) {
-			choice.Why = lowPrecisionObjection(&w, all, dda)
+			choice.Why = lowPrecisionObjection(&w, all, dda, job)
 			if choice.Why != "" {
 				break
 			}
@@ -140,26 +161,41 @@ func ChooseLowPrecision(all []Worth, asked []Collective, dda DDAChoice) []LowPre
 }
 
 // lowPrecisionObjection says why FP8 is not for a collective by one datatype; empty where nothing stands against it.
-func lowPrecisionObjection(w *Worth, all []Worth, dda DDAChoice) string {
+func lowPrecisionObjection(w *Worth, all []Worth, dda DDAChoice, job Job) string {
 	switch {
 	case w.WrongElements > 0:
 		return fmt.Sprintf("%s gave wrong elements", w.name())
+	case slices.Contains(job.TailHazard, w.Collective) && !job.PaddedCounts:
+		return fmt.Sprintf("%s gave wrong elements at counts that are no multiple of %s (TailHazard)", w.Collective, hazardWords(w.Collective))
 	case w.State == WorthUnknown:
 		return "it is not known whether it pays for " + w.name()
 	case w.has(OutcomeLoses):
 		worst := w.worst()
-		text := fmt.Sprintf("%s takes %d %% more time at %s", w.name(), -percentOf(worst.GainPPM), HumanBytes(worst.SizeBytes))
+		text := fmt.Sprintf("%s takes %d %% more time at %s", w.name(), -percentOf(worst.GainPPM), units.Size(worst.SizeBytes))
 		if w.Collective == AllGather && worst.SizeBytes < lowPrecisionMinBytes {
 			text += ", where it goes peer to peer while FP8 is on"
 		}
 		return text
+	case w.Collective == AllGather && (len(w.Sizes) == 0 || w.Sizes[0].SizeBytes >= lowPrecisionMinBytes):
+		return fmt.Sprintf("no %s below %s was measured, which go peer to peer while FP8 is on", w.name(), units.Size(lowPrecisionMinBytes))
 	case w.State != WorthYes && KnowsLowPrecision(w.Collective, w.Datatype):
 		return fmt.Sprintf("%s gains nothing for its error", w.name())
 	}
 	if size, percent := displaced(w, all, dda); size > 0 {
-		return fmt.Sprintf("for %s at %s, which FP8 would take from DDA, DDA takes %d %% less of Baseline's time", w.name(), HumanBytes(size), percent)
+		return fmt.Sprintf("for %s at %s, which FP8 would take from DDA, DDA takes %d %% less of Baseline's time", w.name(), units.Size(size), percent)
+	}
+	if job.OverNodes {
+		return "it was measured within one node only, and jobs of this group are over several (span Group)"
 	}
 	return ""
+}
+
+// hazardWords is what a count must be a multiple of for FP8 to split it evenly.
+func hazardWords(c Collective) string {
+	if c == AllReduce {
+		return fmt.Sprintf("%d x ranks", lowPrecisionLine)
+	}
+	return fmt.Sprint(lowPrecisionLine)
 }
 
 // displaced is the size at which FP8 takes a call from DDA although DDA is faster beyond noise, where DDA is on for it; the
@@ -188,143 +224,4 @@ func displaced(w *Worth, all []Worth, dda DDAChoice) (size, percent int64) {
 // worst is the size that loses most.
 func (w *Worth) worst() SizeWorth {
 	return slices.MinFunc(w.Sizes, func(a, b SizeWorth) int { return int(a.GainPPM/1000 - b.GainPPM/1000) })
-}
-
-// Advise puts judgements into words.
-func Advise(f Flavor, s Settings, all []Worth) []Advice {
-	dda := ChooseDDA(f, s, all)
-	out := make([]Advice, 0, len(all))
-	for _, w := range all {
-		a := Advice{Worth: w}
-		switch {
-		case w.State == WorthUnknown:
-		case w.Variant == DDA:
-			a.Recommend = recommendDDA(f, s, &w)
-		default:
-			a.Recommend = "off"
-			if lowPrecisionObjection(&w, all, dda) == "" && w.State == WorthYes {
-				a.Recommend = "on"
-			}
-		}
-		a.Message = w.sentences(f, s, a.Recommend, all, dda)
-		out = append(out, a)
-	}
-	return out
-}
-
-// recommendDDA is what one collective and datatype alone would ask for.
-func recommendDDA(f Flavor, s Settings, w *Worth) string {
-	choice := ChooseDDA(f, s, []Worth{*w})
-	if !choice.On {
-		return "off"
-	}
-	text := ""
-	if choice.FlatMaxBytes != nil && (s.DDA.AllReduceFlatMaxBytes == nil || *choice.FlatMaxBytes != *s.DDA.AllReduceFlatMaxBytes) {
-		text = fmt.Sprintf("%s=%d ", settingDDAFlat, *choice.FlatMaxBytes)
-	}
-	return fit(maxRecommendBytes, text+fmt.Sprintf("%s=%d", settingDDATree, *choice.TreeMaxBytes))
-}
-
-// sentences say why, the most important first; what does not fit is left out.
-func (w *Worth) sentences(f Flavor, s Settings, recommend string, all []Worth, dda DDAChoice) string {
-	parts := []string{w.summary()}
-	if w.Variant == LowPrecision {
-		if w.ErrorPPM != nil && KnowsLowPrecision(w.Collective, w.Datatype) {
-			parts = append(parts, fmt.Sprintf("Its largest error is %.1f %%.", float64(*w.ErrorPPM)/1e4))
-		}
-		if size, percent := displaced(w, all, dda); size > 0 && recommend == "off" {
-			parts = append(parts, fmt.Sprintf("At %s FP8 would take the call from DDA, which takes %d %% less of Baseline's time.", HumanBytes(size), percent))
-		}
-		if w.Collective == AllGather && w.has(OutcomeLoses) && w.worst().SizeBytes < lowPrecisionMinBytes {
-			parts = append(parts, fmt.Sprintf("Below %s it goes peer to peer while FP8 is on.", HumanBytes(lowPrecisionMinBytes)))
-		}
-	}
-	if w.Variant == DDA && recommend != "" && recommend != "off" {
-		if !w.loses(w.ProvenMaxBytes) {
-			parts = append(parts, fmt.Sprintf("Above %s nothing is proven.", HumanBytes(w.ProvenMaxBytes)))
-		}
-	}
-	if w.Variant == DDA && f == FlavorRCCLXDev && w.State != WorthUnknown {
-		if w.State == WorthMixed && recommend == "off" && w.flatLoses(f, s) {
-			parts = append(parts, fmt.Sprintf("Its flat path loses: run again with %s=0 to see the tree path at small sizes.", settingDDAFlat))
-		} else if recommend != "off" {
-			parts = append(parts, "Which of flat and tree is faster at one size was not measured.")
-		}
-	}
-	if w.LeftOut > 0 {
-		parts = append(parts, fmt.Sprintf("Numbers of %d more measured sizes are not in the reports.", w.LeftOut))
-	}
-	return fit(maxAdviceBytes, parts...)
-}
-
-// flatLoses says whether the flat path loses somewhere, and the tree path nowhere.
-func (w *Worth) flatLoses(f Flavor, s Settings) bool {
-	limit := environmentMap(Environment(f, DDA, s)).limitBytes(envDDAFlatMax)
-	flat := slices.ContainsFunc(w.Sizes, func(s SizeWorth) bool { return s.Outcome == OutcomeLoses && s.SizeBytes <= limit })
-	return flat && !w.loses(limit)
-}
-
-// summary says what was seen.
-func (w *Worth) summary() string {
-	best := SizeWorth{}
-	wins, losses := 0, 0
-	for _, s := range w.Sizes {
-		switch s.Outcome {
-		case OutcomeWins:
-			wins++
-			if s.GainPPM > best.GainPPM {
-				best = s
-			}
-		case OutcomeLoses:
-			losses++
-		}
-	}
-	switch {
-	case w.WrongElements > 0:
-		return fmt.Sprintf("%d wrong elements with the setting: do not use it.", w.WrongElements)
-	case w.State == WorthUnknown && len(w.MissingBytes) > 0:
-		return fmt.Sprintf("Not known: %s, first %s, without numbers that can be used. Run again on idle nodes, or measure fewer sizes.", sizeCount(len(w.MissingBytes)), HumanBytes(w.MissingBytes[0]))
-	case w.State == WorthUnknown && w.Variant == LowPrecision && w.ErrorPPM == nil:
-		return "Not known: the error of FP8 was not measured."
-	case w.State == WorthUnknown:
-		return "Not known: the library's gates are not known."
-	case losses == 0 && wins == 0:
-		return fmt.Sprintf("No change beyond noise at %s, %s.", sizeCount(len(w.Sizes)), w.span())
-	case losses == 0:
-		return fmt.Sprintf("Never slower than Baseline at %s, %s, and up to %d %% less time at %s.", sizeCount(len(w.Sizes)), w.span(), percentOf(best.GainPPM), HumanBytes(best.SizeBytes))
-	case wins == 0:
-		return fmt.Sprintf("Slower than Baseline at %d of %s, up to %d %% more time at %s, and faster at none.", losses, sizeCount(len(w.Sizes)), -percentOf(w.worst().GainPPM), HumanBytes(w.worst().SizeBytes))
-	}
-	return fmt.Sprintf("Of %s %d faster, up to %d %% less time at %s, and %d slower, up to %d %% more time at %s.", sizeCount(len(w.Sizes)),
-		wins, percentOf(best.GainPPM), HumanBytes(best.SizeBytes), losses, -percentOf(w.worst().GainPPM), HumanBytes(w.worst().SizeBytes))
-}
-
-func (w *Worth) span() string {
-	first, last := w.Sizes[0].SizeBytes, w.lastMeasured()
-	if first == last {
-		return HumanBytes(first)
-	}
-	return HumanBytes(first) + " to " + HumanBytes(last)
-}
-
-func sizeCount(n int) string {
-	if n == 1 {
-		return "1 size"
-	}
-	return fmt.Sprintf("%d sizes", n)
-}
-
-// fit joins as many sentences as fit into limit bytes.
-func fit(limit int, parts ...string) string {
-	var b strings.Builder
-	for _, p := range parts {
-		if b.Len() > 0 && b.Len()+1+len(p) > limit || len(p) > limit {
-			continue
-		}
-		if b.Len() > 0 {
-			b.WriteByte(' ')
-		}
-		b.WriteString(p)
-	}
-	return b.String()
 }

@@ -129,7 +129,7 @@ func TestWorthOfDDA(t *testing.T) {
 			if w.State != tc.state || w.ProvenMaxBytes != tc.proven || !slices.Equal(w.Bands(8), tc.bands) {
 				t.Errorf("%s, proven to %d, bands %+v; expected %s, %d, %+v", w.State, w.ProvenMaxBytes, w.Bands(8), tc.state, tc.proven, tc.bands)
 			}
-			a := Advise(FlavorRCCLXDev, preferred, []Worth{w})[0]
+			a := Advise(FlavorRCCLXDev, preferred, []Worth{w}, Job{}, 8)[0]
 			if a.Recommend != tc.recommend || !strings.Contains(a.Message, tc.words) {
 				t.Errorf("recommends %q (%s), expected %q and the words %q", a.Recommend, a.Message, tc.recommend, tc.words)
 			}
@@ -158,12 +158,12 @@ func TestWorthNeedsAnEffect(t *testing.T) {
 		t.Errorf("four ranks have no DDA: %+v", w)
 	}
 	in.Ranks, in.Flavor = 8, FlavorUnknown
-	if w, _ := JudgeWorth(in); w.State != WorthUnknown || Advise(FlavorUnknown, preferred, []Worth{w})[0].Recommend != "" {
+	if w, _ := JudgeWorth(in); w.State != WorthUnknown || Advise(FlavorUnknown, preferred, []Worth{w}, Job{}, 8)[0].Recommend != "" {
 		t.Errorf("of an unknown library: %+v", w)
 	}
 	in.Flavor, in.WrongElements = FlavorRCCLXDev, 3
 	w, _ := JudgeWorth(in)
-	if a := Advise(in.Flavor, preferred, []Worth{w})[0]; a.State != WorthNo || a.Recommend != "off" || !strings.Contains(a.Message, "3 wrong elements") {
+	if a := Advise(in.Flavor, preferred, []Worth{w}, Job{}, 8)[0]; a.State != WorthNo || a.Recommend != "off" || !strings.Contains(a.Message, "3 wrong elements") {
 		t.Errorf("%+v", a)
 	}
 }
@@ -176,13 +176,22 @@ func TestPlacementThatLoses(t *testing.T) {
 	if want := []Band{{kib, kib, OutcomeWins, 40}, {mib, mib, OutcomeLoses, -10}}; !slices.Equal(w.Bands(8), want) {
 		t.Errorf("%+v", w.Bands(8))
 	}
+	// One that gains nothing takes nothing from the other's gain, in whatever order they come; the noise is the larger one.
+	even := gainsAt(map[int64]int64{kib: 0})
+	even.Points[0].NoisePPM = []int64{40_000, 40_000, 40_000, 40_000}
+	for _, series := range [][]ABSeries{{gainsAt(map[int64]int64{kib: 50}), even}, {even, gainsAt(map[int64]int64{kib: 50})}} {
+		w := judged(t, DDA, AllReduce, BFloat16, series...)
+		if w.State != WorthYes || w.Sizes[0].Outcome != OutcomeWins || w.Sizes[0].NoisePPM != 40_000 {
+			t.Errorf("%+v", w.Sizes)
+		}
+	}
 }
 
 func TestChooseDDA(t *testing.T) {
 	of := func(d Datatype, gains map[int64]int64) Worth { return judged(t, DDA, AllReduce, d, gainsAt(gains)) }
 	unknown := of(Float16, map[int64]int64{kib: 50})
 	unknown.State = WorthUnknown
-	own := int64(512)
+	own := 4 * kib
 	for name, tc := range map[string]struct {
 		all      []Worth
 		settings Settings
@@ -224,26 +233,40 @@ func TestChooseLowPrecision(t *testing.T) {
 	noError := fp8(AllReduce, BFloat16, large)
 	noError.ErrorPPM, noError.State = nil, WorthUnknown
 	dda := judged(t, DDA, AllReduce, BFloat16, gainsAt(map[int64]int64{kib: 50, 16 * mib: 30}))
+	short := dda // of another datatype it loses earlier, so that its limit lies below
+	short.ProvenMaxBytes = mib
+	noisy := dda
+	noisy.Sizes = slices.Clone(dda.Sizes)
+	noisy.Sizes[1].NoisePPM = 250_000
 	for name, tc := range map[string]struct {
 		all []Worth
 		c   Collective
 		on  bool
 		why string
+		job Job
 	}{
-		"wins":                           {[]Worth{fp8(AllReduce, BFloat16, large)}, AllReduce, true, ""},
-		"loses at its least size":        {[]Worth{fp8(ReduceScatter, BFloat16, map[int64]int64{16 * mib: -10, 64 * mib: 20})}, ReduceScatter, false, "ReduceScatter BFloat16 takes 10 % more time at 16 MiB"},
-		"AllGather's way peer to peer":   {[]Worth{fp8(AllGather, BFloat16, map[int64]int64{kib: -66, 4 * mib: -50, 16 * mib: 10, 64 * mib: 20})}, AllGather, false, "takes 66 % more time at 1 KiB, where it goes peer to peer"},
-		"AllGather of small ones even":   {[]Worth{fp8(AllGather, BFloat16, map[int64]int64{kib: 0, 4 * mib: 1, 16 * mib: 10})}, AllGather, true, ""},
-		"fp16 AllGather goes peer too":   {[]Worth{fp8(AllGather, BFloat16, map[int64]int64{16 * mib: 10}), fp8(AllGather, Float16, map[int64]int64{64 * mib: -30})}, AllGather, false, "AllGather Float16 takes 30 %"},
-		"fp16 AllGather even":            {[]Worth{fp8(AllGather, BFloat16, map[int64]int64{16 * mib: 10}), fp8(AllGather, Float16, map[int64]int64{64 * mib: 1})}, AllGather, true, ""},
-		"only fp16 measured":             {[]Worth{fp8(AllGather, Float16, map[int64]int64{64 * mib: 1})}, AllGather, false, "no datatype that it quantises"},
-		"one datatype gains nothing":     {[]Worth{fp8(AllReduce, BFloat16, map[int64]int64{16 * mib: 0}), fp8(AllReduce, Float32, large)}, AllReduce, false, "AllReduce BFloat16 gains nothing for its error"},
-		"error not measured":             {[]Worth{noError}, AllReduce, false, "not known whether it pays"},
-		"not measured":                   {[]Worth{fp8(AllReduce, BFloat16, large)}, AllToAll, false, "no size at which it acts"},
-		"takes the call from faster DDA": {[]Worth{dda, fp8(AllReduce, BFloat16, large)}, AllReduce, false, "at 16 MiB, which FP8 would take from DDA, DDA takes 20 % less"},
+		"wins":                                {[]Worth{fp8(AllReduce, BFloat16, large)}, AllReduce, true, "", Job{}},
+		"loses at its least size":             {[]Worth{fp8(ReduceScatter, BFloat16, map[int64]int64{16 * mib: -10, 64 * mib: 20})}, ReduceScatter, false, "ReduceScatter BFloat16 takes 10 % more time at 16 MiB", Job{}},
+		"AllGather's way peer to peer":        {[]Worth{fp8(AllGather, BFloat16, map[int64]int64{kib: -66, 4 * mib: -50, 16 * mib: 10, 64 * mib: 20})}, AllGather, false, "takes 66 % more time at 1 KiB, where it goes peer to peer", Job{}},
+		"AllGather of small ones even":        {[]Worth{fp8(AllGather, BFloat16, map[int64]int64{kib: 0, 4 * mib: 1, 16 * mib: 10})}, AllGather, true, "", Job{}},
+		"fp16 AllGather goes peer too":        {[]Worth{fp8(AllGather, BFloat16, map[int64]int64{kib: 0, 16 * mib: 10}), fp8(AllGather, Float16, map[int64]int64{64 * mib: -30})}, AllGather, false, "AllGather Float16 takes 30 %", Job{}},
+		"fp16 AllGather even":                 {[]Worth{fp8(AllGather, BFloat16, map[int64]int64{kib: 0, 16 * mib: 10}), fp8(AllGather, Float16, map[int64]int64{kib: 0, 64 * mib: 1})}, AllGather, true, "", Job{}},
+		"only fp16 measured":                  {[]Worth{fp8(AllGather, Float16, map[int64]int64{kib: 0, 64 * mib: 1})}, AllGather, false, "no datatype that it quantises", Job{}},
+		"one datatype gains nothing":          {[]Worth{fp8(AllReduce, BFloat16, map[int64]int64{16 * mib: 0}), fp8(AllReduce, Float32, large)}, AllReduce, false, "AllReduce BFloat16 gains nothing for its error", Job{}},
+		"error not measured":                  {[]Worth{noError}, AllReduce, false, "not known whether it pays", Job{}},
+		"not measured":                        {[]Worth{fp8(AllReduce, BFloat16, large)}, AllToAll, false, "no size at which it acts", Job{}},
+		"takes the call from faster DDA":      {[]Worth{dda, fp8(AllReduce, BFloat16, large)}, AllReduce, false, "at 16 MiB, which FP8 would take from DDA, DDA takes 20 % less", Job{}},
+		"AllGather below 16 MiB is not known": {[]Worth{fp8(AllGather, BFloat16, map[int64]int64{16 * mib: 10, 64 * mib: 20})}, AllGather, false, "no AllGather BFloat16 below 16 MiB was measured, which go peer to peer", Job{}},
+		"of one datatype not known":           {[]Worth{fp8(AllGather, BFloat16, map[int64]int64{kib: 0, 16 * mib: 10}), fp8(AllGather, Float16, map[int64]int64{64 * mib: 1})}, AllGather, false, "no AllGather Float16 below 16 MiB", Job{}},
+		"faster DDA ends before":              {[]Worth{short, fp8(AllReduce, BFloat16, large)}, AllReduce, true, "", Job{}},
+		"faster DDA, within noise":            {[]Worth{noisy, fp8(AllReduce, BFloat16, large)}, AllReduce, true, "", Job{}},
+		"jobs over nodes":                     {[]Worth{fp8(AllReduce, BFloat16, large)}, AllReduce, false, "measured within one node only", Job{OverNodes: true}},
+		"wrong elements at odd counts":        {[]Worth{fp8(AllReduce, BFloat16, large)}, AllReduce, false, "no multiple of 128 x ranks (TailHazard)", Job{TailHazard: []Collective{AllReduce}}},
+		"of another collective":               {[]Worth{fp8(AllReduce, BFloat16, large)}, AllReduce, true, "", Job{TailHazard: []Collective{ReduceScatter}}},
+		"at odd counts that no job has":       {[]Worth{fp8(AllReduce, BFloat16, large)}, AllReduce, true, "", Job{TailHazard: []Collective{AllReduce}, PaddedCounts: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := ChooseLowPrecision(tc.all, []Collective{tc.c}, ChooseDDA(FlavorRCCLXDev, preferred, tc.all))[0]
+			got := ChooseLowPrecision(tc.all, []Collective{tc.c}, ChooseDDA(FlavorRCCLXDev, preferred, tc.all), tc.job)[0]
 			if got.On != tc.on || !strings.Contains(got.Why, tc.why) {
 				t.Errorf("%+v", got)
 			}
@@ -253,9 +276,71 @@ func TestChooseLowPrecision(t *testing.T) {
 	if *w.MemoryBytes != 128<<20*18 {
 		t.Errorf("memory %d", *w.MemoryBytes)
 	}
-	a := Advise(FlavorRCCLXDev, preferred, []Worth{w})[0]
-	if a.Recommend != "on" || !strings.Contains(a.Message, "largest error is 6.2 %") && !strings.Contains(a.Message, "largest error is 6.3 %") {
+	a := Advise(FlavorRCCLXDev, preferred, []Worth{w}, Job{}, 8)[0]
+	if a.Recommend != "on" || !strings.Contains(a.Message, "largest error is 6.25 %") || !strings.Contains(a.Message, "Above 64 MiB nothing is proven.") ||
+		!strings.Contains(a.Message, "It takes 2.25 GiB of device memory in each communicator, and 128 MiB more for each rank over 8; over several nodes it was not measured.") {
 		t.Errorf("%+v", a)
+	}
+	for name, tc := range map[string]struct {
+		job       Job
+		recommend string
+		words     []string
+	}{
+		"hazard":             {Job{TailHazard: []Collective{AllReduce}}, "off", []string{"Wrong elements at counts that are no multiple of 128 x ranks: see TailHazard."}},
+		"hazard, padded":     {Job{TailHazard: []Collective{AllReduce}, PaddedCounts: true}, "on", []string{"see TailHazard"}},
+		"lost values":        {Job{Overflow: []Collective{AllReduce}, Underflow: []Collective{AllReduce}}, "on", []string{"Values beyond FP8's range became NaN or were clipped (Overflow), small values became zero (Underflow)."}},
+		"over several nodes": {Job{OverNodes: true}, "off", []string{"Off all the same: it was measured within one node only"}},
+	} {
+		got := Advise(FlavorRCCLXDev, preferred, []Worth{w}, tc.job, 8)[0]
+		if got.Recommend != tc.recommend {
+			t.Errorf("%s: recommends %q", name, got.Recommend)
+		}
+		for _, word := range tc.words {
+			if !strings.Contains(got.Message, word) {
+				t.Errorf("%s: %q lacks %q", name, got.Message, word)
+			}
+		}
+	}
+}
+
+// TestWhatNobodyMeasured: a setting that acts on sizes which no run measured says so, and DDA is off where its flat path was not
+// measured at all.
+func TestWhatNobodyMeasured(t *testing.T) {
+	small, large := map[int64]int64{kib: 30, 16 * mib: 30}, map[int64]int64{16 * mib: 30, 64 * mib: 30}
+	for _, tc := range []struct {
+		w    Worth
+		want string
+	}{
+		{judged(t, DDA, AllReduce, BFloat16, gainsAt(small)), "below 1 KiB nothing is proven"},
+		{judged(t, LowPrecision, AllReduce, BFloat16, gainsAt(large)), "above 64 MiB nothing is proven"},
+		{judged(t, LowPrecision, AllReduce, BFloat16, gainsAt(map[int64]int64{64 * mib: 30})), "below 64 MiB and above 64 MiB nothing is proven"},
+		{judged(t, LowPrecision, AllGather, BFloat16, gainsAt(small)), "below 1 KiB and above 16 MiB nothing is proven"},
+		{Worth{Variant: LowPrecision}, ""},
+	} {
+		if got := tc.w.Unproven(); got != tc.want {
+			t.Errorf("%q, expected %q", got, tc.want)
+		}
+	}
+	w := judged(t, DDA, AllReduce, BFloat16, gainsAt(large))
+	if got := ChooseDDA(FlavorRCCLXDev, preferred, []Worth{w}); got.On || !strings.Contains(got.Why, "measured from 16 MiB on, and not by its flat path, which takes sizes up to 200 KiB") {
+		t.Errorf("%+v", got)
+	}
+	if a := Advise(FlavorRCCLXDev, preferred, []Worth{w}, Job{}, 8)[0]; a.Recommend != "off" || !strings.Contains(a.Message, "no size up to 200 KiB was measured") {
+		t.Errorf("%+v", a)
+	}
+	tree := preferred
+	tree.DDA.AllReduceFlatMaxBytes = new(int64) // no flat path
+	if got := ChooseDDA(FlavorRCCLXDev, tree, []Worth{w}); !got.On {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestErrorOfFP8IsMeasured: a gain that no error stands against is not known to be worth it.
+func TestErrorOfFP8IsMeasured(t *testing.T) {
+	in := WorthInput{Flavor: FlavorRCCLXDev, Settings: preferred, Ranks: 8, GFX: "gfx942", Variant: LowPrecision, Collective: AllReduce, Datatype: BFloat16, Series: []ABSeries{gainsAt(map[int64]int64{16 * mib: 20})}}
+	w, _ := JudgeWorth(in)
+	if w.State != WorthUnknown || Advise(in.Flavor, preferred, []Worth{w}, Job{}, 8)[0].Recommend != "" {
+		t.Errorf("%+v", w)
 	}
 }
 
@@ -315,7 +400,7 @@ func TestChoicesNeverLose(t *testing.T) {
 				t.Fatalf("round %d: %+v wins nowhere, or flat is over tree", round, dda)
 			}
 		}
-		for _, choice := range ChooseLowPrecision(all, Collectives(), dda) {
+		for _, choice := range ChooseLowPrecision(all, Collectives(), dda, Job{}) {
 			if !choice.On {
 				continue
 			}
@@ -328,7 +413,7 @@ func TestChoicesNeverLose(t *testing.T) {
 				}
 			}
 		}
-		for _, a := range Advise(flavor, settings, all) {
+		for _, a := range Advise(flavor, settings, all, Job{}, 8) {
 			if len(a.Recommend) > maxRecommendBytes || len(a.Message) > maxAdviceBytes || a.Message == "" || len(a.Bands(8)) > 8 || len(a.MissingBytes) > 0 && a.State == WorthYes {
 				t.Fatalf("round %d: %+v", round, a)
 			}

@@ -157,8 +157,8 @@ type SettingAdvice struct {
 	// +kubebuilder:validation:MaxLength=160
 	// +optional
 	Recommend string `json:"recommend,omitempty"`
-	// message says why in one sentence.
-	// +kubebuilder:validation:MaxLength=256
+	// message says why: what was seen, what it costs, and what nobody measured.
+	// +kubebuilder:validation:MaxLength=512
 	// +optional
 	Message string `json:"message,omitempty"`
 }

@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: ca84f390657d60610d7e3f0a5b3fe9c2cca354fb9bb903bef86e466bd8f86eec
-const SchemaRevision = 4
+// Hash of the schemas: 99651258e9d2e321e9b86b9be93c69d9bb07e78cbc115abcdb776edd2eaa1634
+const SchemaRevision = 5
