@@ -45,13 +45,8 @@ func JudgeSettings(lib rcclx.LibraryInfo, p api.RunPlan, t Table) []api.SettingS
 			}
 		}
 		if e.Gates != "" && !strings.Contains(s.Message, e.Gates) {
-			// In front, since the end is what is cut off; only wrong results are more to a person who wonders about a size.
-			gates := "not for all sizes and datatypes: " + e.Gates
-			if slices.Contains(s.Warnings, api.WarningTailHazard) {
-				s.Message += "; " + gates
-			} else {
-				s.Message = gates + "; " + s.Message
-			}
+			// Behind the numbers: the end is what is cut off, and the reason and the sizes say of the gates the most.
+			s.Message += "; not for all sizes and datatypes: " + e.Gates
 		}
 		s.Message = truncate(s.Message, maxSettingMessage)
 		out = append(out, s)
