@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers/decision"
 )
 
 // at calls do once, when the stage has a test of the kind that goes on and whose nodes have their tasks.
@@ -199,21 +198,6 @@ func later(past []*v1alpha1.CommGroup, a, b string) bool {
 		})
 	}
 	return at(a) > at(b)
-}
-
-func TestClocksApartAreTold(t *testing.T) {
-	w := newGroupWorld(t, 4, faults{quirk: func(node int, s *v1alpha1.SessionStatus) {
-		if node == 2 {
-			s.Network.Clock.Time = s.Network.Clock.Add(-3 * time.Minute)
-		}
-	}}, nil)
-	w.play()
-	told := slices.ContainsFunc(w.events, func(e decision.Event) bool {
-		return e.Reason == v1alpha1.ReasonClockSkew && strings.Contains(e.Note, w.nodes[2].Name) && !strings.Contains(e.Note, w.nodes[1].Name)
-	})
-	if !told || w.span().Verdict != v1alpha1.VerdictPass {
-		t.Errorf("told %v, verdict %s", told, w.span().Verdict)
-	}
 }
 
 // TestRandomFaults: no innocent node is ever named, each run ends, what hangs never passes, and what is slow neither where

@@ -31,8 +31,8 @@ type seat struct {
 	present, held bool
 }
 
-// fit says whether a node may take part in the group: it passed alone, and that still counts.
-func fit(o *outcome) bool { return o.verdict == v1alpha1.VerdictPass && !o.stale && o.report != nil }
+// fit says whether a node may take part in the group: it passed alone, and that still counts (a result that does not has no verdict).
+func fit(o *outcome) bool { return o.verdict == v1alpha1.VerdictPass && o.report != nil }
 
 // takeSeats reads the seats from the CommNodes' sessions and, while the stage waits for its members, gives seats to those that
 // have none. A seat keeps its index for the whole run. Seats that are given later lie between those of their neighbours in
@@ -345,26 +345,33 @@ func (g *groupStage) planPods() {
 			}
 		}
 	}
-	needed := make(map[string]bool, len(g.seats))
+	needed, leaving := make(map[string]bool, len(g.seats)), make(map[string]bool, len(g.seats))
 	for _, s := range g.seats {
-		if s != nil && s.pod != nil && (!g.letGo(s) || s.present) {
+		switch {
+		case s == nil || s.pod == nil:
+		case g.letGo(s):
+			leaving[s.pod.Name] = true
+		default:
 			needed[s.pod.Name] = true
 		}
 	}
 	g.deletePods(func(pod *corev1.Pod) bool {
-		if !needed[pod.Name] {
-			return false
-		}
-		if !g.savedOver() {
-			return true
-		}
-		end := g.span.StageStartTime.Add(exitGrace) // an agent whose session has ended ends by itself
-		if g.in.run.Phase == v1alpha1.RunPhaseAborted || !podAlive(pod) || !g.in.now.Before(end) {
-			return false
-		}
-		g.wake(end)
-		return true
+		return needed[pod.Name] || leaving[pod.Name] && g.endsByItself(pod)
 	})
+}
+
+// endsByItself says whether a pod whose session has just ended still has time to end by itself, and so to leave its log: all have at
+// the stage's end, and members that are let go from the begin of the next part of the stage, which follows.
+func (g *groupStage) endsByItself(pod *corev1.Pod) bool {
+	if g.in.run.Phase == v1alpha1.RunPhaseAborted || !podAlive(pod) || ranksStarted(pod).IsZero() || g.span.StageStartTime == nil {
+		return false
+	}
+	end := g.span.StageStartTime.Add(exitGrace)
+	if !g.in.now.Before(end) {
+		return false
+	}
+	g.wake(end)
+	return true
 }
 
 // held says whether another run's pod still holds the node's GPUs.

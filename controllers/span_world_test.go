@@ -227,7 +227,7 @@ func (w *groupWorld) playCommunicators() bool {
 	}
 	for i := range w.nodes {
 		cn := w.commNode(w.nodes[i].Name)
-		if cn == nil || cn.Status.Session == nil || cn.Status.Session.Task == nil || cn.Status.Session.Task.Phase == v1alpha1.TaskFinished || slices.Contains(w.faults.silentNodes, i) {
+		if cn == nil || cn.Spec.Session == nil || cn.Status.Session == nil || cn.Status.Session.Task == nil || cn.Status.Session.Task.Phase == v1alpha1.TaskFinished || slices.Contains(w.faults.silentNodes, i) {
 			continue
 		}
 		done := true
