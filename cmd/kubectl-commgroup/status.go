@@ -181,6 +181,7 @@ func printStatus(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommNo
 		{"", s.Baseline != nil, func() error { return report.Baseline(w, s.Baseline) }},
 		{"Last runs", len(s.History) > 0, func() error { return report.History(w, s) }},
 		{"Over several nodes", s.Span != nil, func() error { return report.Span(w, group, nodes) }},
+		{"Gating", report.HasGating(group), func() error { return report.Gating(w, group) }},
 		{"Preconditions not met", report.HasPreconditions(nodes), func() error { return report.Preconditions(w, nodes) }},
 		{"What the library's RAS service said", report.HasRASVerdicts(nodes), func() error { return report.RASVerdicts(w, nodes) }},
 	} {
