@@ -69,7 +69,16 @@ func Resolve(h Host, r Request) (api.NetworkStatus, *Problem) {
 	if st.Message, problem = r.ports(h, interfaces, addresses); problem != nil {
 		return api.NetworkStatus{}, problem
 	}
+	if r.Spec.Mode == api.NetworkMultus && r.Spec.Interface == nil && carries(chosen, r.PodIP) {
+		st.Message = fmt.Sprintf("mode Multus without network.interface: the rendezvous and TCP go over the pod network's %s, not over the networks of multusNetworks; name one with network.interface to change that.", chosen.Name)
+	}
 	return st, nil
+}
+
+// carries says whether the interface has the pod's address.
+func carries(i *Interface, podIP string) bool {
+	ip, err := netip.ParseAddr(podIP)
+	return err == nil && slices.ContainsFunc(i.Addresses, func(a netip.Prefix) bool { return a.Addr() == ip.Unmap() })
 }
 
 // choose gives the interface, and how it was asked for.
@@ -253,7 +262,7 @@ func (r *Request) addresses(i *Interface, asked string) ([]netip.Addr, *Problem)
 }
 
 func (r *Request) linkLocalOnly(asked string, i *Interface, a netip.Addr) *Problem {
-	return r.problem(api.ReasonNoAddressOfFamily, "%s is %s, whose only IPv6 address is link-local (%s): it holds on one link and with an interface's name beside it, which the peers do not get. Give the interface a global or unique local address.",
+	return r.problem(api.ReasonNoAddressOfFamily, "%s is %s, whose first IPv6 address, the one that the library takes, is link-local (%s): it holds on one link and with an interface's name beside it, which the peers do not get. Give the interface a global or unique local address, and that first.",
 		asked, i.Name, a)
 }
 
