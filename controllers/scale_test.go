@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
@@ -75,7 +77,7 @@ func TestStatusStaysSmall(t *testing.T) {
 		f.ROCm.Version, f.Driver.Version, f.KernelRelease = fmt.Sprint("7.", i), fmt.Sprint("6.", i), long[:120]+fmt.Sprint(i)
 		i++
 	}
-	w.group.Spec.Gating.Mode = v1alpha1.GatingDryRun
+	w.group.Spec.Gating.Mode, w.group.Spec.Gating.MaxPercent = v1alpha1.GatingDryRun, ptr.To(int32(100))
 	w.step()
 	s := &w.group.Status
 	checkSize(t, "all failed, all different", s)

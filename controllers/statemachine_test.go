@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
@@ -98,7 +99,7 @@ func randomMachine(t *testing.T, seed uint64, span v1alpha1.Span) *machine {
 	group.Spec.Benchmark.MaxSizeBytes = 16384
 	group.Spec.Benchmark.Variants = []v1alpha1.Variant{v1alpha1.VariantBaseline, v1alpha1.VariantDDA}
 	if rng.IntN(2) == 0 {
-		group.Spec.Gating.Mode = v1alpha1.GatingDryRun
+		group.Spec.Gating.Mode, group.Spec.Gating.MaxPercent = v1alpha1.GatingDryRun, ptr.To(int32(100)) // so that every one that fails is named
 	}
 	if rng.IntN(3) == 0 {
 		group.Spec.Run.Schedule = "*/10 * * * *"

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
@@ -63,7 +64,9 @@ func TestROCmMismatchNamesTheOddNode(t *testing.T) {
 }
 
 func TestSlowLinkKeepsItsCulprit(t *testing.T) {
-	w := newWorld(t, 4, func(g *v1alpha1.CommGroup) { g.Spec.Gating.Mode = v1alpha1.GatingDryRun })
+	w := newWorld(t, 4, func(g *v1alpha1.CommGroup) {
+		g.Spec.Gating.Mode, g.Spec.Gating.MaxPercent = v1alpha1.GatingDryRun, ptr.To(int32(50))
+	})
 	w.running()
 	for i, node := range w.nodes {
 		var change func(*v1alpha1.NodeRunStatus)
