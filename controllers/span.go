@@ -180,10 +180,6 @@ func (g *groupStage) advance() {
 	}
 	switch g.evaluateOpen() {
 	case roundOpen:
-		if g.span.Stage == v1alpha1.StageLocalizing && g.deadlinePassed() {
-			g.closeOpen(v1alpha1.ReasonRunDeadlineExceeded)
-			g.outOfTime()
-		}
 		return
 	case roundBroken:
 		g.regroup() // members fell out

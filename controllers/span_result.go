@@ -71,6 +71,7 @@ var badWithoutBlame = []string{v1alpha1.ReasonInitFailed, v1alpha1.ReasonCollect
 func (g *groupStage) evaluateOpen() roundState {
 	var results []testResult
 	open := false
+	searching := g.span.Stage == v1alpha1.StageLocalizing
 	for i := range g.span.Tests {
 		t := &g.span.Tests[i]
 		if t.Verdict != "" {
@@ -80,14 +81,19 @@ func (g *groupStage) evaluateOpen() roundState {
 			open = true // it was opened just now
 			continue
 		}
-		r := g.evaluate(t)
-		open = open || !r.done
-		results = append(results, r)
+		if r := g.evaluate(t); r.done {
+			results = append(results, r)
+		} else {
+			open = true
+		}
 	}
-	if open {
+	if open && !(searching && g.deadlinePassed()) {
+		if searching {
+			g.wake(g.span.StageDeadline.Time)
+		}
 		return roundOpen
 	}
-	broken := false
+	broken, void := false, ""
 	for i := range results {
 		r := &results[i]
 		for _, f := range r.out {
@@ -100,13 +106,20 @@ func (g *groupStage) evaluateOpen() roundState {
 		case r.unmeasurable:
 			g.end(v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive, r.message)
 			return roundOpen
+		case r.void != "" && searching:
+			void = r.void // what the other tests show is told all the same
 		case r.void != "":
 			g.end(v1alpha1.VerdictError, r.reason, fmt.Sprintf("%s Ask for a new run by the annotation %s.", r.void, v1alpha1.AnnotationRunRequested))
 			return roundOpen
 		}
 	}
-	g.round = results
+	g.round = slices.DeleteFunc(results, func(r testResult) bool { return r.void != "" })
 	g.closeRound()
+	g.closeOpen(v1alpha1.ReasonRunDeadlineExceeded) // of a search: what shows nothing, or has no time left
+	if void != "" {
+		g.endSearch(void)
+		return roundOpen
+	}
 	if broken {
 		return roundBroken
 	}

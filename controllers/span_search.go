@@ -128,8 +128,10 @@ func (g *groupStage) search() {
 	history := g.history()
 	// The planner counts the tests of this search itself.
 	room := max(0, maxSpanTests-len(g.span.Tests)-testsReserve)
-	problem := localize.Problem{Members: present, Rails: g.hasRails(), MaxTests: max(1, min(localize.DefaultMaxTests, ownTests(history)+room))}
-	if limit := int(g.in.group.Spec.Localization.MaxRounds); limit > 0 {
+	limit := int(g.in.group.Spec.Localization.MaxRounds)
+	noRound := limit > 0 && before >= limit // searches before this one took them all
+	problem := localize.Problem{Members: present, Rails: g.hasRails() && !noRound && !g.deadlinePassed(), MaxTests: max(1, min(localize.DefaultMaxTests, ownTests(history)+room))}
+	if limit > 0 {
 		problem.MaxRounds = max(1, limit-before)
 	}
 	step, err := localize.Next(problem, history)
@@ -154,8 +156,11 @@ func (g *groupStage) search() {
 	case len(step.Tests) == 0:
 		g.conclude(localize.Finding{State: localize.OutOfBounds, Why: "The planner waits for tests that are not there."})
 		return
+	case noRound:
+		g.endSearch(fmt.Sprintf("localization.maxRounds (%d) is reached", limit))
+		return
 	case g.deadlinePassed():
-		g.outOfTime()
+		g.endSearch(fmt.Sprintf("localization.deadlineSeconds (%d s) ran out", localizationDeadlineSeconds(&g.in.group.Spec)))
 		return
 	}
 	round := before + step.Round
@@ -166,7 +171,7 @@ func (g *groupStage) search() {
 		}
 		if !g.open(fmt.Sprintf("%s-%d-%d", kind, round, i+1), g.writeSet(t.Set)) {
 			g.closeOpen(v1alpha1.ReasonRunDeadlineExceeded)
-			g.conclude(localize.Finding{State: localize.OutOfBounds, Why: "No further test fits into the status."})
+			g.endSearch("no further test fits into the status")
 			return
 		}
 	}
@@ -270,8 +275,13 @@ func (g *groupStage) stopSearch() {
 	l.Seconds = ptr.To(int32(max(0, g.in.now.Sub(l.StartTime.Time)/time.Second)))
 }
 
-func (g *groupStage) outOfTime() {
-	g.conclude(localize.Finding{State: localize.OutOfBounds, Why: fmt.Sprintf("localization.deadlineSeconds (%d s) ran out.", localizationDeadlineSeconds(&g.in.group.Spec))})
+// endSearch ends the search before its end: what the tests so far prove is named all the same.
+func (g *groupStage) endSearch(bound string) {
+	f, err := localize.Conclude(localize.Problem{Members: g.searchSet()}, g.history(), bound)
+	if err != nil {
+		f = localize.Finding{State: localize.OutOfBounds, Bound: bound, Why: bound + ": " + err.Error()}
+	}
+	g.conclude(f)
 }
 
 // conclude ends the search: culprits are named and left out, and the group without them is tried once more.
@@ -317,6 +327,9 @@ func (g *groupStage) conclude(f localize.Finding) {
 	text := fmt.Sprintf("The culprit of %s is %s (%s).", step, words.SomeNames(names, 5), effort)
 	if len(names) > 1 {
 		text = fmt.Sprintf("The culprits of %s are %s (%s).", step, words.SomeNames(names, 5), effort)
+	}
+	if f.Bound != "" {
+		text += " The search was not made to its end: " + words.Sentence(f.Bound)
 	}
 	if len(f.Suspects) > 0 {
 		text += " Not told apart: " + words.SomeNames(g.namesOf(f.Suspects), 5) + "."

@@ -380,6 +380,9 @@ func (w *groupWorld) check() {
 	if len(s.Tests) > maxSpanTests || len(s.Culprits) > maxSpanCulprits {
 		w.t.Fatalf("%d tests, %d culprits", len(s.Tests), len(s.Culprits))
 	}
+	if l := s.Localization; l != nil && l.Rounds > l.MaxRounds {
+		w.t.Fatalf("%d rounds, and %d is the bound: %s", l.Rounds, l.MaxRounds, w.tests())
+	}
 	ids := map[string]bool{}
 	for i := range s.Tests {
 		if ids[s.Tests[i].ID] {

@@ -70,6 +70,19 @@ func Next(problem Problem, history []Test) (Step, error) {
 	return step, nil
 }
 
+// Conclude ends a search before its end: with what the tests that were made prove. Those that are open tell nothing. bound says what
+// ended it.
+func Conclude(problem Problem, history []Test, bound string) (Finding, error) {
+	if len(problem.Members) < 2 || !problem.Members.sorted() {
+		return Finding{}, fmt.Errorf("localize: members %.80q: want at least two, by indexes that rise", problem.Members.String())
+	}
+	k, err := learn(problem, history)
+	if err != nil {
+		return Finding{}, fmt.Errorf("localize: %w", err)
+	}
+	return k.end(OutOfBounds, bound).Finding, nil
+}
+
 // common says whether so much is bad that single nodes are no explanation.
 func (k *knowledge) common() bool {
 	return k.goods == 0 && k.badPairs() >= commonPairs
@@ -139,7 +152,7 @@ func (k *knowledge) wasRailed(positions ...int) bool {
 }
 
 // end with what is known: culprits that have a name make it Found, unless bounds ended it.
-func (k *knowledge) end(state State, why string) Step {
+func (k *knowledge) end(state State, bound string) Step {
 	finding := Finding{State: state}
 	for _, position := range k.named.positions() {
 		finding.Nodes = append(finding.Nodes, k.members[position])
@@ -156,9 +169,10 @@ func (k *knowledge) end(state State, why string) Step {
 		}
 	}
 	finding.Suspects = k.indexes(suspects)
+	finding.Bound = bound
 	if state == NotFound && len(finding.Nodes)+len(finding.Pairs) > 0 {
 		finding.State = Found
 	}
-	finding.Why = k.words(&finding, why)
+	finding.Why = k.words(&finding, bound)
 	return Step{Round: k.rounds, Done: true, Finding: finding}
 }

@@ -78,6 +78,8 @@ type Finding struct {
 	Pairs [][2]int
 	// Suspects are members among which something bad is, not told apart.
 	Suspects Set
+	// Bound says what ended the search before its end; empty where nothing did.
+	Bound string
 	// Why says in one sentence what was seen; members are named by their indexes.
 	Why string
 }
