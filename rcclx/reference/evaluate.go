@@ -74,35 +74,58 @@ type Check struct {
 // Evaluate holds the measurements against thresholds and references. The worst come first: see Worse.
 func Evaluate(in Input) []Check {
 	var out []Check
-	applied := false
-	var closest []string // of the threshold that applies but for the fewest keys
-	var closestKey Key
+	var left []leftOut
+	applied := map[Key]bool{}
 	for _, t := range in.Thresholds {
 		differs, unknown := t.Place.excludes(in.Place, in.Part)
-		switch {
-		case len(differs) > 0:
-			if closest == nil || len(differs) < len(closest) {
-				closest, closestKey = differs, t.Key
-			}
+		if len(differs) > 0 {
+			left = append(left, leftOut{t.Key.normal(), differs})
 			continue
-		case len(unknown) > 0:
+		}
+		applied[t.Key.normal()] = true
+		if len(unknown) > 0 {
 			c := unmeasured(t.Key, Enforce)
 			c.Causes = []string{limited("whether the threshold applies is not known: it names " + strings.Join(unknown, ", "))}
 			out = append(out, c)
-		default:
-			out = append(out, in.threshold(t))
+			continue
 		}
-		applied = true
+		out = append(out, in.threshold(t))
 	}
-	if !applied && closest != nil && !in.Part {
-		c := unmeasured(closestKey, Report)
-		c.Causes = []string{limited("no threshold of the spec applies here: the nearest is for " + strings.Join(closest, ", "))}
-		out = append(out, c)
+	if !in.Part {
+		out = append(out, notApplied(left, applied)...)
 	}
 	if in.References != Off && !in.Part {
 		out = append(out, in.references()...)
 	}
 	slices.SortStableFunc(out, Worse)
+	return out
+}
+
+// leftOut is a threshold that does not apply, and the keys that keep it away.
+type leftOut struct {
+	key     Key
+	differs []string
+}
+
+// notApplied says of each measurement that thresholds are for, of which none applies, what keeps the nearest one away.
+func notApplied(left []leftOut, applied map[Key]bool) []Check {
+	var nearest []leftOut
+	for _, l := range left {
+		i := slices.IndexFunc(nearest, func(n leftOut) bool { return n.key == l.key })
+		switch {
+		case applied[l.key]:
+		case i < 0:
+			nearest = append(nearest, l)
+		case len(l.differs) < len(nearest[i].differs):
+			nearest[i] = l
+		}
+	}
+	var out []Check
+	for _, n := range nearest {
+		c := unmeasured(n.key, Report)
+		c.Causes = []string{limited("no threshold of the spec applies here: the nearest is for " + strings.Join(n.differs, ", "))}
+		out = append(out, c)
+	}
 	return out
 }
 
@@ -120,13 +143,16 @@ func Severity(s State, m Mode) int {
 	return n
 }
 
-// excludes lists the keys of a threshold that the place does not have, and those of which the place's value is not known.
+// excludes lists the keys of a threshold that the place does not have, and those of which the place's value is not known, or
+// mixed: then a part of it may be what the threshold names.
 func (p Place) excludes(at Place, part bool) (differs, unknown []string) {
 	text := func(what, want string, have ...string) {
 		switch {
 		case want == "" || slices.Contains(have, want):
 		case !known(have[0]):
 			unknown = append(unknown, fmt.Sprintf("%s %s", what, want))
+		case strings.EqualFold(have[0], mixed):
+			unknown = append(unknown, fmt.Sprintf("%s %s, and this is %s", what, want, have[0]))
 		default:
 			differs = append(differs, fmt.Sprintf("%s %s, and this is %s", what, want, have[0]))
 		}

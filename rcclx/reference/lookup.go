@@ -41,13 +41,26 @@ func Nearest(measured []Measurement, at Place) []string {
 		if !known(model) {
 			model = "GPUs of an unknown model"
 		}
-		return []string{limited(fmt.Sprintf("no built-in reference is known for %s over %s: set benchmark.thresholds of your own, or go by benchmark.regression", model, nodesText(at.Nodes)))}
+		return []string{limited(fmt.Sprintf("no built-in reference is known for %s over %s: %s", model, nodesText(at.Nodes), ownThresholds))}
 	}
 	lines := []string{limited(fmt.Sprintf("the nearest reference, %s, is %s for %s with %s", p.Name, units.Bandwidth(p.MarkMBps), p.Key, p.Place.text()))}
-	if d := placeDiffers(p.Place, at); len(d) > 0 {
-		lines = append(lines, limited("it is for another place: "+strings.Join(d, ", ")))
+	d := placeDiffers(p.Place, at)
+	if len(d) > 0 {
+		text := "it is for another place: " + strings.Join(d, ", ")
+		if at.Nodes != 1 || !p.Place.withRanks(at.Ranks).holds(at) {
+			return append(lines, limited(text+", which benchmark cannot change"), ownThresholds)
+		}
+		lines = append(lines, limited(text+" (spec.ranksPerNode)"))
 	}
 	return append(lines, keyDiffers(p.Key, measured))
+}
+
+// ownThresholds is what to do where no mark can be reached.
+const ownThresholds = "set benchmark.thresholds of your own, or go by benchmark.regression"
+
+func (p Place) withRanks(n int) Place {
+	p.Ranks = n
+	return p
 }
 
 // nearestProfile is the Acceptance mark of the model with the fewest other differences.

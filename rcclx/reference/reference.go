@@ -78,7 +78,9 @@ type Place struct {
 	Flavor, Imitates rcclx.Flavor
 }
 
-// unknownValues are what discovery says where there is no one value.
+// mixed is what discovery, and the transport of several nodes, say where there is no one value.
+const mixed = "mixed"
+
 func known(s string) bool { return s != "" && !strings.EqualFold(s, "unknown") }
 
 // Measurement is one bus bandwidth in each of its statistics, in 10^6 bytes per second; zero is not measured.

@@ -123,8 +123,9 @@ func TestNearest(t *testing.T) {
 	}{
 		{mi300x, []Measurement{small}, []string{"amd-acceptance-mi300x, is 304.0 GB/s for Baseline AllReduce Float32 8589934592 B in place with 8 ranks on 1 node of MI300X in SPX/NPS1",
 			"datatypes: [Float32], placements: [InPlace], a size of 8589934592 B (the largest was 67108864 B)"}},
-		{Place{Model: "MI300X", Partition: "SPX/NPS1", Ranks: 4, Nodes: 1}, []Measurement{at8G(1)}, []string{"4 ranks instead of 8", "exactly this was not measured"}},
-		{Place{Model: "MI300X", Partition: "SPX/NPS1", Ranks: 32, Nodes: 4, Transport: TCP}, nil, []string{"amd-acceptance-mi300x-2-nodes", "32 ranks instead of 16, 4 nodes instead of 2, transport TCP instead of RDMA", "add it to benchmark.collectives"}},
+		{Place{Model: "MI300X", Partition: "SPX/NPS1", Ranks: 4, Nodes: 1}, []Measurement{at8G(1)}, []string{"4 ranks instead of 8 (spec.ranksPerNode)", "exactly this was not measured"}},
+		{Place{Model: "MI300X", Partition: "SPX/NPS1", Ranks: 32, Nodes: 4, Transport: TCP}, nil, []string{"amd-acceptance-mi300x-2-nodes", "32 ranks instead of 16, 4 nodes instead of 2, transport TCP instead of RDMA, which benchmark cannot change", "set benchmark.thresholds of your own"}},
+		{mi300x, nil, []string{"add it to benchmark.collectives"}},
 		{Place{Model: "MI308X", Nodes: 1}, nil, []string{"no built-in reference is known for MI308X over 1 node"}},
 		{Place{Nodes: 3}, nil, []string{"GPUs of an unknown model over 3 nodes"}},
 	} {
@@ -137,6 +138,83 @@ func TestNearest(t *testing.T) {
 		}
 		if slices.ContainsFunc(lines, func(l string) bool { return len(l) > maxCauseBytes }) || len(lines) > 3 {
 			t.Errorf("too long: %q", lines)
+		}
+	}
+}
+
+// TestPartlySo: where a part of the place may be what a threshold names, it is not passed over; and one that is left out is
+// always told, whatever others apply to other measurements.
+func TestPartlySo(t *testing.T) {
+	place := Place{Model: "MI300X", Partition: "SPX/NPS1", Ranks: 16, Nodes: 2, Transport: RDMA, Flavor: rcclx.FlavorRCCL}
+	trivial := Threshold{Key: allReduce8G, MinMBps: 1}
+	trivial.Key.SizeBytes = 1 << 20
+	small := at8G(2000)
+	small.SizeBytes = 1 << 20
+	for name, tc := range map[string]struct {
+		where  Place // of the threshold
+		change func(*Place)
+		state  State
+		mode   Mode
+		words  string
+	}{
+		"transport, some over TCP": {Place{Transport: RDMA}, func(p *Place) { p.Transport = "Mixed" }, NotMeasured, Enforce, "it names transport RDMA, and this is Mixed"},
+		"partition, one GPU apart": {Place{Partition: "SPX/NPS1"}, func(p *Place) { p.Partition = "mixed" }, NotMeasured, Enforce, "it names partition SPX/NPS1, and this is mixed"},
+		"model":                    {Place{Model: "MI300X"}, func(p *Place) { p.Model = "mixed" }, NotMeasured, Enforce, "model MI300X"},
+		"flavor":                   {Place{Flavor: rcclx.FlavorRCCL}, func(p *Place) { p.Flavor = "mixed" }, NotMeasured, Enforce, "flavor rccl"},
+		"all over TCP":             {Place{Transport: RDMA}, func(p *Place) { p.Transport = TCP }, NotMeasured, Report, "the nearest is for transport RDMA, and this is TCP"},
+		"as named":                 {Place{Transport: RDMA}, func(*Place) {}, NotMet, Enforce, ""},
+	} {
+		at := place
+		tc.change(&at)
+		got := Evaluate(Input{Place: at, References: Off, Measurements: []Measurement{small, at8G(2000)}, Thresholds: []Threshold{{Key: allReduce8G, Place: tc.where, MinMBps: 180_000}, trivial}})
+		if len(got) != 2 || got[0].State != tc.state || got[0].Mode != tc.mode || !strings.Contains(strings.Join(got[0].Causes, " "), tc.words) || got[1].State != Met {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	// Of two for one measurement the nearer one is named; where another one applies to it, none.
+	far, near := Threshold{Key: allReduce8G, Place: Place{Model: "MI325X", Ranks: 8}, MinMBps: 1}, Threshold{Key: allReduce8G, Place: Place{Ranks: 32}, MinMBps: 1}
+	for _, both := range [][]Threshold{{far, near}, {near, far}} {
+		got := Evaluate(Input{Place: place, References: Off, Measurements: []Measurement{at8G(2000)}, Thresholds: both})
+		if len(got) != 1 || !strings.HasSuffix(got[0].Causes[0], "the nearest is for 32 ranks, and these are 16") {
+			t.Errorf("%+v", got)
+		}
+	}
+	if got := Evaluate(Input{Place: place, References: Off, Measurements: []Measurement{at8G(2000)}, Thresholds: []Threshold{far, near, {Key: allReduce8G, MinMBps: 1}}}); len(got) != 1 || got[0].State != Met {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestMarksThatCount: what is NotComparable is never compared, not even with exactly its key and place; an Acceptance mark goes
+// before what a machine showed; and a percentage of a mark is rounded up.
+func TestMarksThatCount(t *testing.T) {
+	for _, p := range profiles {
+		if p.Kind != NotComparable {
+			continue
+		}
+		for _, placement := range []rcclx.Placement{p.Key.Placement, rcclx.InPlace, rcclx.OutOfPlace} {
+			m := Measurement{Key: p.Key, MedianMBps: 1}
+			m.Placement, m.Statistic = placement, ""
+			for _, c := range Evaluate(Input{Place: p.Place, Measurements: []Measurement{m}}) {
+				if c.Source == p.Name {
+					t.Errorf("%s was compared: %+v", p.Name, c)
+				}
+			}
+			if got, ok := Find(m.Key, p.Place); ok && got.Name == p.Name {
+				t.Errorf("%s was found", p.Name)
+			}
+		}
+	}
+	mi350x := mi300x
+	mi350x.Model = "MI350X"
+	if p, _ := Find(allReduce8G, mi350x); p.Name != "amd-acceptance-mi350x" {
+		t.Errorf("%+v", p)
+	}
+	k := allReduce8G
+	k.Placement, k.Statistic = rcclx.OutOfPlace, ""
+	for mbps, want := range map[int64]State{119_120: NotMet, 119_121: Met} { // 33 % of 360970 are 119120.1
+		got := Evaluate(Input{Place: mi350x, References: Off, Measurements: []Measurement{{Key: k, MedianMBps: mbps}}, Thresholds: []Threshold{{Key: k, MinPercent: 33}}})
+		if len(got) != 1 || got[0].State != want {
+			t.Errorf("%d: %+v", mbps, got)
 		}
 	}
 }
