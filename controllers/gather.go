@@ -26,6 +26,7 @@ func runPodsOf(group *v1alpha1.CommGroup) client.MatchingLabels {
 // gather reads everything that a decision rests on. A part that cannot be read sets ListError.
 func (r *CommGroupReconciler) gather(ctx context.Context, group *v1alpha1.CommGroup) *Snapshot {
 	s := &Snapshot{Now: r.Clock.Now(), Group: group}
+	s.BusyAt = r.looks.of(client.ObjectKeyFromObject(group), s.Now)
 	var errs []error
 	fail := func(what string, err error) {
 		if client.IgnoreNotFound(err) != nil {

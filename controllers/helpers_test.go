@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
@@ -133,6 +134,8 @@ type world struct {
 	others  []corev1.Pod
 	claims  []Claim
 	looks   int
+	// busyAt is what the manager remembers of its look-ups.
+	busyAt lookMemory
 }
 
 func newWorld(group *v1alpha1.CommGroup, nodes []corev1.Node) *world {
@@ -140,7 +143,8 @@ func newWorld(group *v1alpha1.CommGroup, nodes []corev1.Node) *world {
 }
 
 func (w *world) snapshot() *Snapshot {
-	s := &Snapshot{Now: w.now, Group: w.group, Nodes: w.nodes, ConfigMap: w.configMap, ConfigMapCertain: true, OtherRunPods: w.others, Claims: w.claims}
+	s := &Snapshot{Now: w.now, Group: w.group, Nodes: w.nodes, ConfigMap: w.configMap, ConfigMapCertain: true, OtherRunPods: w.others, Claims: w.claims,
+		BusyAt: w.busyAt.of(client.ObjectKeyFromObject(w.group), w.now)}
 	for _, name := range words.SortedKeys(w.commNodes) {
 		s.CommNodes = append(s.CommNodes, *w.commNodes[name])
 	}
@@ -160,6 +164,7 @@ func (w *world) step() Decision {
 			s.Looked[node] = w.holders[node]
 			w.looks++
 		}
+		w.busyAt.add(client.ObjectKeyFromObject(w.group), s.Looked, w.now)
 		d = Decide(s, testConfig)
 	}
 	for _, name := range d.DeletePods {

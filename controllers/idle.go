@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
@@ -21,7 +24,7 @@ import (
 const (
 	// busyPoll is how often a node that others use is looked at again: the end of their pods is no event of this group's.
 	busyPoll = 15 * time.Second
-	// maxLooks is the most nodes whose pods are listed in one reconcile.
+	// maxLooks is the most nodes whose pods are listed in one reconcile; one that was busy is not listed again within busyPoll.
 	maxLooks = 64
 )
 
@@ -176,8 +179,9 @@ func (r *CommGroupReconciler) gatherOthers(ctx context.Context, s *Snapshot) err
 	return nil
 }
 
-// needsLook says whether only a look at the node's pods tells that no other holds GPUs there. Where the run takes all of the
-// node's GPUs, the scheduler finds a place only once they are free.
+// needsLook says whether only a look at the node's pods tells that a pod of the group's stage has no others beside it. Where it
+// takes all of the node's GPUs, the scheduler finds a place only once they are free. A node's own run is looked for all the same: a
+// pod that waits for its place holds one of run.maxParallelNodes.
 func needsLook(m *decision.Member, spec *v1alpha1.CommGroupSpec) bool {
 	return spec.Run.Nodes == v1alpha1.NodeUseIdle && m != nil && m.AllocatableGPUs > int64(spec.RanksPerNode)
 }
@@ -191,7 +195,7 @@ func (n *nodeState) stepFree(in runInput) {
 			"one run at a time is on a node, and there is "+other)
 		return
 	}
-	if !needsLook(n.member, spec) {
+	if spec.Run.Nodes != v1alpha1.NodeUseIdle {
 		n.wantsPod = true
 		return
 	}
@@ -225,22 +229,76 @@ func (n *nodeState) waitFor(in runInput, limit time.Duration, why string) {
 	n.wakeAt = decision.Earlier(in.now.Add(busyPoll), deadline)
 }
 
-// chooseLooks are the nodes to look at now, at most so many: first those that were not looked at yet, then the others in turn. The
-// turn goes by the clock, so that it needs no memory.
-func chooseLooks(nodes []nodeState, limit int, now time.Time) []string {
+// chooseLooks are the nodes to look at now: first as many of those that were not seen busy yet as there are places, then the others
+// in turn, also without a place, so that their wait ends in time. The turn goes by the clock, so that it needs no memory; busyAt only
+// spares the API server a second look within one poll.
+func chooseLooks(nodes []nodeState, places int, now time.Time, busyAt map[string]time.Time) []string {
 	var fresh, waiting []string
 	for i := range nodes {
 		switch n := &nodes[i]; {
 		case !n.wantsLook:
 		case n.waiting == nil:
-			fresh = append(fresh, n.name)
+			if !lately(busyAt, n.name, now) {
+				fresh = append(fresh, n.name)
+			}
 		default:
 			waiting = append(waiting, n.name)
 		}
 	}
-	limit = max(0, min(limit, maxLooks))
-	out := fresh[:min(limit, len(fresh))]
-	return append(out, inTurn(waiting, limit-len(out), now)...)
+	out := fresh[:min(max(0, places), maxLooks, len(fresh))]
+	for _, name := range inTurn(waiting, maxLooks-len(out), now) {
+		if !lately(busyAt, name, now) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// lately says whether the node was seen busy less than a poll ago.
+func lately(busyAt map[string]time.Time, node string, now time.Time) bool {
+	ago := now.Sub(busyAt[node])
+	return ago >= 0 && ago < busyPoll
+}
+
+// lookMemory is when nodes were last seen busy, by group. No decision needs it: it spares reads, and a new manager does without.
+type lookMemory struct {
+	lock   sync.Mutex
+	groups map[types.NamespacedName]map[string]time.Time
+}
+
+// of the group what is younger than a poll.
+func (m *lookMemory) of(group types.NamespacedName, now time.Time) map[string]time.Time {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	maps.DeleteFunc(m.groups[group], func(node string, _ time.Time) bool { return !lately(m.groups[group], node, now) })
+	if len(m.groups[group]) == 0 {
+		delete(m.groups, group)
+	}
+	return maps.Clone(m.groups[group])
+}
+
+// add notes the nodes that the look has shown to be busy.
+func (m *lookMemory) add(group types.NamespacedName, looked map[string]string, now time.Time) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	for node, holders := range looked {
+		if holders == "" {
+			continue
+		}
+		if m.groups == nil {
+			m.groups = map[types.NamespacedName]map[string]time.Time{}
+		}
+		if m.groups[group] == nil {
+			m.groups[group] = map[string]time.Time{}
+		}
+		m.groups[group][node] = now
+	}
+}
+
+func (m *lookMemory) forget(group types.NamespacedName) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	delete(m.groups, group)
 }
 
 // inTurn are at most so many of the names; each poll takes the ones that follow those of the poll before.
@@ -281,6 +339,7 @@ func (r *CommGroupReconciler) lookAt(ctx context.Context, s *Snapshot, nodes []s
 			s.Looked[name] = holders[i] // the others wait: not known is not free
 		}
 	}
+	r.looks.add(client.ObjectKeyFromObject(s.Group), s.Looked, s.Now)
 	return errors.Join(errs...)
 }
 
@@ -354,7 +413,7 @@ func (st *runState) admitGroupPods(in runInput) {
 			st.span.createPodsOn = append(st.span.createPodsOn, name)
 			continue
 		}
-		if !looked {
+		if !looked && !lately(in.busyAt, name, in.now) {
 			unknown = append(unknown, name)
 		}
 		st.span.wakeAt = decision.Earlier(st.span.wakeAt, poll)

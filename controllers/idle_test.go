@@ -173,14 +173,11 @@ func TestNodeGetsFree(t *testing.T) {
 	}
 }
 
-// TestNoLookWithoutNeed: where the run takes all GPUs, or may share, nothing is looked up.
+// TestNoLookWithoutNeed: where the run may share the GPUs, nothing is looked up.
 func TestNoLookWithoutNeed(t *testing.T) {
-	for _, change := range []func(*v1alpha1.CommGroup){
-		func(g *v1alpha1.CommGroup) { g.Spec.RanksPerNode = 8 },
-		func(g *v1alpha1.CommGroup) { g.Spec.Run.Nodes = v1alpha1.NodeUseAny },
-	} {
+	for _, ranks := range []int32{4, 8} {
 		g := idleGroup()
-		change(g)
+		g.Spec.RanksPerNode, g.Spec.Run.Nodes = ranks, v1alpha1.NodeUseAny
 		w := newWorld(g, testNodes(3))
 		w.settle()
 		w.reportFacts()
@@ -188,6 +185,123 @@ func TestNoLookWithoutNeed(t *testing.T) {
 		if w.looks > 0 || len(w.pods) != 3 {
 			t.Errorf("ranks %d, nodes %s: %d look-ups, %d pods", g.Spec.RanksPerNode, g.Spec.Run.Nodes, w.looks, len(w.pods))
 		}
+	}
+}
+
+// TestBusyNodesTakeNoPlaces: nodes that others use keep no idle one from its run, whether the run takes some of their GPUs or all,
+// and end in time themselves.
+func TestBusyNodesTakeNoPlaces(t *testing.T) {
+	for _, ranks := range []int32{4, 8} {
+		g := idleGroup()
+		g.Spec.RanksPerNode, g.Spec.DDA.Mode = ranks, v1alpha1.FeatureDisabled
+		const nodes, busy = 200, 100
+		w := newWorld(g, testNodes(nodes))
+		w.holders = map[string]string{}
+		for i := range busy {
+			w.holders[w.nodes[i].Name] = "prod/train (8)"
+		}
+		w.settle()
+		w.reportFacts()
+		w.settle()
+		start, most := w.now, 0
+		var passed time.Duration
+		for w.now.Sub(start) < time.Hour && w.group.Status.Run.Phase == v1alpha1.RunPhaseRunning {
+			w.settle()
+			alive := 0
+			for _, pod := range w.pods {
+				node := plannedNode(pod)
+				cn := w.commNode(node)
+				if !podAlive(pod) {
+					continue
+				}
+				if alive++; w.holders[node] != "" {
+					continue // the scheduler has no place for it
+				}
+				startPod(pod, node, w.now)
+				cn.Status.Run = testReport(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+				endPod(pod, 0, w.now)
+			}
+			most = max(most, alive)
+			if m := w.group.Status.Members; m.Passed == nodes-busy && passed == 0 {
+				passed = w.now.Sub(start)
+			}
+			w.now = w.now.Add(busyPoll)
+			w.reportFacts()
+		}
+		run, took := w.group.Status.Run, w.now.Sub(start)
+		if m := w.group.Status.Members; run.Phase != v1alpha1.RunPhaseFinished || m.Passed != nodes-busy || m.Skipped != busy || took > 15*time.Minute || passed == 0 || passed > 5*time.Minute {
+			t.Errorf("%d ranks: run %s after %s, the idle nodes had passed after %s; members %+v", ranks, run.Phase, took, passed, m)
+		}
+		if most > int(g.Spec.Run.MaxParallelNodes) {
+			t.Errorf("%d ranks: %d pods at once", ranks, most)
+		}
+	}
+}
+
+// TestBusyNodesAreLookedAtOncePerPoll: whatever else wakes the group meanwhile, also for the stage over several nodes.
+func TestBusyNodesAreLookedAtOncePerPoll(t *testing.T) {
+	g := idleGroup()
+	g.Spec.Run.MaxParallelNodes = 128
+	w := newWorld(g, testNodes(100))
+	w.holders = map[string]string{}
+	for i := range w.nodes {
+		w.holders[w.nodes[i].Name] = "prod/train (4)"
+	}
+	w.settle()
+	w.reportFacts()
+	w.settle()
+	if w.looks != 100 {
+		t.Fatalf("%d looks at 100 nodes that nobody has looked at", w.looks)
+	}
+	for poll := range 3 {
+		w.looks, w.now = 0, w.now.Add(busyPoll)
+		for range 100 {
+			w.step()
+			w.now = w.now.Add(time.Millisecond)
+		}
+		if w.looks == 0 || w.looks > 100 {
+			t.Errorf("poll %d: %d looks in 100 reconciles", poll, w.looks)
+		}
+		w.now = w.now.Truncate(time.Second)
+	}
+	stage := newGroupWorld(t, 4, faults{}, func(g *v1alpha1.CommGroup) { g.Spec.RanksPerNode, g.Spec.Run.Nodes = 4, v1alpha1.NodeUseIdle })
+	stage.settle()
+	stage.playNodes()
+	stage.holders = map[string]string{"n00001": "prod/train (4)", "n00002": "prod/train (4)"}
+	for stage.settle(); stage.span().Stage == v1alpha1.StageNodes; stage.settle() {
+		stage.now = stage.now.Add(time.Second)
+		stage.playNodes()
+	}
+	stage.looks = 0
+	for range 50 {
+		stage.now = stage.now.Add(time.Millisecond)
+		stage.step()
+	}
+	if stage.looks != 0 {
+		t.Errorf("%d looks at the stage's busy nodes within a poll", stage.looks)
+	}
+	stage.holders, stage.now = nil, stage.now.Add(busyPoll)
+	if stage.settle(); stage.groupPod("n00001") == nil {
+		t.Error("no pod on a node that got free")
+	}
+}
+
+// TestLookMemory forgets what is older than a poll, what is not busy, and groups that are gone.
+func TestLookMemory(t *testing.T) {
+	var m lookMemory
+	a, b := types.NamespacedName{Name: "a"}, types.NamespacedName{Name: "b"}
+	m.add(a, map[string]string{"busy": "x", "free": ""}, testNow)
+	m.add(b, map[string]string{"other": "x"}, testNow)
+	m.add(a, map[string]string{"later": "x"}, testNow.Add(busyPoll-time.Second))
+	if got := words.SortedKeys(m.of(a, testNow.Add(busyPoll-time.Second))); !slices.Equal(got, []string{"busy", "later"}) {
+		t.Errorf("before a poll is over: %v", got)
+	}
+	if got := words.SortedKeys(m.of(a, testNow.Add(busyPoll))); !slices.Equal(got, []string{"later"}) {
+		t.Errorf("after a poll: %v", got)
+	}
+	m.forget(b)
+	if m.of(a, testNow.Add(time.Hour)); len(m.groups) != 0 {
+		t.Errorf("left: %v", m.groups)
 	}
 }
 
@@ -200,21 +314,34 @@ func TestChooseLooks(t *testing.T) {
 			nodes[i].waiting = &v1alpha1.RunWait{}
 		}
 	}
-	if got := chooseLooks(nodes, 3, testNow); !slices.Equal(got, []string{"n01", "n02", "n03"}) {
+	if got := chooseLooks(nodes, 3, testNow, nil); len(got) != maxLooks || !slices.Equal(got[:3], []string{"n01", "n02", "n03"}) || slices.Contains(got, "n04") {
 		t.Errorf("three places: %v", got)
 	}
-	if got := chooseLooks(nodes, 0, testNow); len(got) != 0 {
-		t.Errorf("no place: %v", got)
+	for _, places := range []int{0, -2} { // those that wait may end
+		if got := chooseLooks(nodes, places, testNow, nil); len(got) != maxLooks || slices.Contains(got, "n01") {
+			t.Errorf("%d places: %v", places, got)
+		}
 	}
-	if got := chooseLooks(nodes, -2, testNow); len(got) != 0 {
-		t.Errorf("fewer than none: %v", got)
-	}
-	if got := chooseLooks(nodes, 1000, testNow); len(got) != maxLooks {
+	if got := chooseLooks(nodes, 1000, testNow, nil); len(got) != maxLooks {
 		t.Errorf("many places: %d looks", len(got))
+	}
+	busyAt := map[string]time.Time{}
+	for i := range nodes {
+		busyAt[nodes[i].name] = testNow
+	}
+	delete(busyAt, "n02")
+	if got := chooseLooks(nodes, 3, testNow.Add(busyPoll-time.Second), busyAt); !slices.Equal(got, []string{"n02"}) {
+		t.Errorf("seen busy just now: %v", got)
+	}
+	if got := chooseLooks(nodes, 3, testNow.Add(busyPoll), busyAt); len(got) != maxLooks {
+		t.Errorf("seen busy a poll ago: %v", got)
+	}
+	if got := chooseLooks(nodes, 3, testNow.Add(-time.Hour), busyAt); len(got) != maxLooks {
+		t.Errorf("the clock was set back: %v", got)
 	}
 	seen := map[string]bool{}
 	for i := range 30 {
-		for _, name := range chooseLooks(nodes, 10, testNow.Add(time.Duration(i)*busyPoll)) {
+		for _, name := range chooseLooks(nodes, 10, testNow.Add(time.Duration(i)*busyPoll), nil) {
 			seen[name] = true
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
-// CommGroupReconciler makes CommGroups so. It keeps nothing in memory between two calls.
+// CommGroupReconciler makes CommGroups so. It keeps nothing in memory between two calls that a decision needs.
 type CommGroupReconciler struct {
 	// Client reads from the cache, APIReader from the API server itself.
 	Client    client.Client
@@ -27,6 +27,8 @@ type CommGroupReconciler struct {
 	Config    Config
 	// Access to the served namespaces; nil where all are.
 	Access *Access
+
+	looks lookMemory
 }
 
 // minWake keeps a deadline that is just due from making the queue spin.
@@ -44,6 +46,7 @@ func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	group := &v1alpha1.CommGroup{}
 	if err := r.Client.Get(ctx, req.NamespacedName, group); err != nil {
 		if apierrors.IsNotFound(err) {
+			r.looks.forget(req.NamespacedName)
 			return r.cleanUpAfter(ctx, req.NamespacedName)
 		}
 		return ctrl.Result{}, err

@@ -34,9 +34,10 @@ type runInput struct {
 	// groupPods are those of the group's stage, by node name.
 	groupPods map[string][]*corev1.Pod
 	// others is what other groups' runs do on the nodes; looked are the nodes whose pods were looked up just now, with who
-	// holds GPUs there, nil before that.
+	// holds GPUs there, nil before that; busyAt is when nodes were last seen busy, see Snapshot.
 	others elsewhere
 	looked map[string]string
+	busyAt map[string]time.Time
 }
 
 // runState is what the state machine decided.
@@ -267,7 +268,7 @@ func evaluate(out *runState, run *v1alpha1.GroupRunStatus, in runInput) {
 		}
 	}
 	if running && in.looked == nil {
-		out.lookAt = chooseLooks(out.nodes, free, in.now)
+		out.lookAt = chooseLooks(out.nodes, free, in.now, in.busyAt)
 	}
 	if !running || open > 0 {
 		return

@@ -55,6 +55,8 @@ type Snapshot struct {
 	Claims       []Claim
 	// Looked is who holds GPUs on the nodes that were looked up, by node name; empty where nobody does. Nil before.
 	Looked map[string]string
+	// BusyAt is when this manager last saw others' pods hold GPUs on a node, by its name: it is not looked at again so soon.
+	BusyAt map[string]time.Time
 	// Monitor is the group's DaemonSet, nil where there is none.
 	Monitor *appsv1.DaemonSet
 	// ConfigMap of the name that settings are published under, nil where none was found.
