@@ -146,7 +146,7 @@ func baseline(b *v1alpha1.BaselineStatus) string {
 	if b == nil {
 		return ""
 	}
-	text := fmt.Sprintf("Baseline of %d runs since %s: %s.", b.Runs, b.Since.UTC().Format("2006-01-02 15:04 UTC"), b.Key)
+	text := fmt.Sprintf("Baseline of %s since %s: %s.", units.Counted(int64(b.Runs), "run"), b.Since.UTC().Format("2006-01-02 15:04 UTC"), b.Key)
 	if b.Previous != "" {
 		text += " Before: " + b.Previous
 	}

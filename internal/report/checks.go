@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/checks"
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
@@ -25,6 +26,11 @@ func Checks(w io.Writer, all []v1alpha1.PerformanceCheck) error {
 	}
 	if err := table(w, rows); err != nil {
 		return err
+	}
+	if len(all) >= checks.Max {
+		if _, err := fmt.Fprintf(w, "These are the worst %d; a status has no room for more, and what is not here did no worse.\n", checks.Max); err != nil {
+			return err
+		}
 	}
 	for i := range all {
 		c := &all[i]
@@ -49,7 +55,7 @@ func Checks(w io.Writer, all []v1alpha1.PerformanceCheck) error {
 
 // Baseline prints what the group's baseline is made of, in one line.
 func Baseline(w io.Writer, b *v1alpha1.BaselineStatus) error {
-	text := fmt.Sprintf("baseline of %d runs since %s: %s", b.Runs, b.Since.UTC().Format("2006-01-02 15:04 UTC"), b.Key)
+	text := fmt.Sprintf("baseline of %s since %s: %s", units.Counted(int64(b.Runs), "run"), b.Since.UTC().Format("2006-01-02 15:04 UTC"), b.Key)
 	if b.Previous != "" {
 		text += "; before: " + b.Previous
 	}

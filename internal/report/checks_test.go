@@ -2,6 +2,8 @@ package report
 
 import (
 	"bytes"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/checks"
 )
 
 // TestChecks: what was not measured shows no number, and a comparison that decides nothing says so.
@@ -45,5 +48,16 @@ func TestChecks(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"  baseline of 3 runs since 2026-03-01 12:00 UTC: ROCm 7.1.0; before: ROCm 7.0.2"}, lines(&b)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+	b.Reset()
+	if err := Baseline(&b, &v1alpha1.BaselineStatus{Key: "k", Since: since, Runs: 1}); err != nil || !strings.Contains(b.String(), "baseline of 1 run since") {
+		t.Errorf("%v %s", err, b.String())
+	}
+	// A full list may have left some out, and says so.
+	for n, told := range map[int]bool{checks.Max - 1: false, checks.Max: true} {
+		b.Reset()
+		if err := Checks(&b, slices.Repeat(all[2:], n)); err != nil || strings.Contains(b.String(), "These are the worst 16") != told {
+			t.Errorf("%d checks: %v\n%s", n, err, b.String())
+		}
 	}
 }
