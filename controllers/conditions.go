@@ -146,12 +146,12 @@ func validationOf(group *v1alpha1.CommGroup, state *runState, outcomes []outcome
 	case run == nil:
 		return unknown(v1alpha1.ReasonNeverRan, "No run has been made.")
 	case run.Phase == v1alpha1.RunPhaseRunning:
-		last := meta.FindStatusCondition(group.Status.Conditions, v1alpha1.ConditionValidated)
 		if partial(run) {
 			return validatedAgain(run, outcomes)
 		}
-		if repeats(run) && !state.outdated && last != nil && last.Status == metav1.ConditionTrue && last.ObservedGeneration == group.Generation {
-			return decision.Finding{Status: last.Status, Reason: last.Reason, Message: last.Message}
+		if repeats(run) && run.ProvenRunID != "" && !run.Moved {
+			return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllPassed,
+				Message: fmt.Sprintf("Run %s passed on all members; run %s repeats it.", run.ProvenRunID, run.ID)}
 		}
 		return unknown(v1alpha1.ReasonRunInProgress, "Run %s is going on.", run.ID)
 	case run.Phase == v1alpha1.RunPhaseAborted:

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -122,9 +121,7 @@ func keepPublished(in publishInput, old *v1alpha1.PublishedStatus, name, why, re
 			Message: fmt.Sprintf("ConfigMap %s was changed by someone after run %s proved its settings: do not use it. They are put back once a run passes. %s", name, old.RunID, words.Sentence(why))}}
 	}
 	// A run that goes on changes nothing in what is proven, and whoever failed before it is not proven by its start.
-	last := meta.FindStatusCondition(in.group.Status.Conditions, v1alpha1.ConditionSettingsPublished)
-	stands := last != nil && last.Status == metav1.ConditionTrue && last.ObservedGeneration == in.group.Generation
-	if stands && in.run != nil && in.run.Phase == v1alpha1.RunPhaseRunning {
+	if in.run != nil && in.run.Phase == v1alpha1.RunPhaseRunning && in.run.ProvenRunID == old.RunID {
 		return publication{published: old, condition: decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPublished,
 			Message: fmt.Sprintf("ConfigMap %s holds the settings that run %s proved; run %s is going on.", name, old.RunID, in.run.ID)}}
 	}

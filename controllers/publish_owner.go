@@ -99,7 +99,7 @@ func configMapRefused(d *Decision, group *v1alpha1.CommGroup, now time.Time, err
 		Message: words.Shorten(fmt.Sprintf("ConfigMap %s could not be written: %v. Mend what refuses it (a quota, an admission policy, immutable: true); it is tried again.", name, err), 1024)}
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		f = decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotProven, Message: "Another writer came first; the ConfigMap is looked at again."}
-		if before != nil {
+		if before != nil && before.Reason != v1alpha1.ReasonListFailed {
 			f = decision.Finding{Status: before.Status, Reason: before.Reason, Message: before.Message}
 		}
 	}

@@ -71,7 +71,9 @@ func stepRun(in runInput) runState {
 	hash := specHash(&in.group.Spec)
 	if run != nil && run.Phase != v1alpha1.RunPhaseAborted && run.SpecHash != "" && run.SpecHash == hash {
 		// The spec changed in nothing that a run depends on: this run measures the new generation, too.
-		run.Generation = in.group.Generation
+		if run.Generation != in.group.Generation {
+			run.Generation, run.ProvenRunID = in.group.Generation, "" // the verdict of the run before may be another by this spec
+		}
 	}
 	suspended := in.group.Spec.Run.State == v1alpha1.RunSuspended
 	if run != nil && run.Phase == v1alpha1.RunPhaseRunning {
@@ -90,6 +92,9 @@ func stepRun(in runInput) runState {
 	}
 	if over {
 		startIfDue(&out, in, hash, suspended)
+	}
+	if r := out.run; r != nil && r.Phase == v1alpha1.RunPhaseRunning && repeats(r) && r.ProvenRunID != "" && out.outdated {
+		r.Moved = true
 	}
 	out.deletePods = podsToDelete(out.run, out.nodes, in, &out.wakeAt)
 	return out
@@ -155,6 +160,7 @@ func startIfDue(out *runState, in runInput, hash string, suspended bool) {
 		SpecHash:    hash,
 		Phase:       v1alpha1.RunPhaseRunning,
 		StartTime:   *decision.Stamp(in.now),
+		ProvenRunID: provenBy(last, in.group),
 	}
 	if trigger == triggerNodesChanged && in.group.Spec.Span == v1alpha1.SpanGroup {
 		nodes += ", and then as a group on all members that pass"
@@ -194,6 +200,16 @@ func dueFor(in runInput, trigger string) string {
 		return trigger + " and requested"
 	}
 	return trigger
+}
+
+// provenBy is the id of the run that is over where it passed by the spec of now; empty where nothing is proven. It is kept with
+// the run that follows: conditions are no memory, as a read that fails makes all of them Unknown.
+func provenBy(last *v1alpha1.GroupRunStatus, group *v1alpha1.CommGroup) string {
+	if last == nil || last.Phase != v1alpha1.RunPhaseFinished || last.Verdict != v1alpha1.VerdictPass ||
+		last.Generation != group.Generation || group.Status.ObservedGeneration != group.Generation {
+		return ""
+	}
+	return last.ID
 }
 
 // tooFewReport says that fewer monitors report than a run of all members needs; empty where enough do.

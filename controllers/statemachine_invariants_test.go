@@ -28,9 +28,11 @@ type knowledge struct {
 	faulty map[string]string
 	// verdicts of runs, by id.
 	verdicts map[string]v1alpha1.Verdict
-	run      int64
-	idle     time.Time // since when no run goes on
-	seen     map[string]int
+	// published is what SettingsPublished last said, but for reads that failed.
+	published *metav1.Condition
+	run       int64
+	idle      time.Time // since when no run goes on
+	seen      map[string]int
 }
 
 func newKnowledge() knowledge {
@@ -67,6 +69,20 @@ func (m *machine) step(fresh bool) (Decision, error) {
 	return d, err
 }
 
+// readFails is a reconcile whose reads failed, and which could still write that.
+func (m *machine) readFails() {
+	m.t.Helper()
+	m.record()
+	m.catchUp(false)
+	s := m.read()
+	s.ListError, s.CommNodes, s.RunPods = errors.New("no answer"), nil, nil
+	before := m.group.Status.DeepCopy()
+	d := Decide(s, testConfig)
+	m.logf("a read fails: %v", m.writeStatus(s, &d))
+	m.checkStatus(before, s)
+	m.known.seen["read fails"]++
+}
+
 func runWords(s *v1alpha1.CommGroupStatus) string {
 	run := s.Run
 	if run == nil {
@@ -96,10 +112,12 @@ func (m *machine) checkStatus(before *v1alpha1.CommGroupStatus, s *Snapshot) {
 		}
 	}
 	m.checkRun(now)
-	was := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionSettingsPublished)
-	if passed := now.Run != nil && now.Run.Phase == v1alpha1.RunPhaseFinished && now.Run.Verdict == v1alpha1.VerdictPass; was != nil && was.Status != metav1.ConditionTrue &&
-		meta.IsStatusConditionTrue(now.Conditions, v1alpha1.ConditionSettingsPublished) && !passed {
-		m.failf("settings that were not published as proven (%s) are so without a run that passed: %s", was.Reason, runWords(now))
+	if is, was := meta.FindStatusCondition(now.Conditions, v1alpha1.ConditionSettingsPublished), m.known.published; is.Reason != v1alpha1.ReasonListFailed {
+		passed := now.Run != nil && now.Run.Phase == v1alpha1.RunPhaseFinished && now.Run.Verdict == v1alpha1.VerdictPass
+		if was != nil && was.Status != metav1.ConditionTrue && is.Status == metav1.ConditionTrue && !passed {
+			m.failf("settings that were not published as proven (%s) are so without a run that passed: %s", was.Reason, runWords(now))
+		}
+		m.known.published = is.DeepCopy()
 	}
 	for _, c := range slices.Concat(now.Culprits, spanCulprits(now)) {
 		m.known.seen["culprit"]++
@@ -223,6 +241,7 @@ func (m *machine) checkMissing(s *Snapshot, d *Decision) {
 			m.failf("%s is %s (%s) after a read that failed", c.Type, c.Status, c.Reason)
 		}
 	}
+	m.checkForgotten(s, &got)
 	got.Status.Conditions = s.Group.Status.Conditions
 	if !equalStatus(&got.Status, &s.Group.Status) || len(got.CommNodes)+len(got.CreatePods)+len(got.DeletePods)+len(got.DeleteCommNodes)+len(got.Events) > 0 {
 		m.failf("a read that failed changes %+v", got)
@@ -264,6 +283,32 @@ func (m *machine) checkMissing(s *Snapshot, d *Decision) {
 			m.failf("run %s passes although node %s lacks %s: %s", r.ID, cn.Spec.NodeName, what, v.Message)
 		}
 	}
+}
+
+// checkForgotten: once the objects can be read again, a read that failed has left nothing in what is concluded from them.
+func (m *machine) checkForgotten(s *Snapshot, failed *Decision) {
+	plain := Decide(s, testConfig)
+	again := *s
+	again.Group = s.Group.DeepCopy()
+	again.Group.Status = *failed.Status.DeepCopy()
+	after := Decide(&again, testConfig)
+	if words := otherConditions(plain.Status.Conditions, after.Status.Conditions); words != "" {
+		m.failf("after a read that failed, and is done again, %s; %s", words, runWords(&plain.Status))
+	}
+	if now := plain.Status.Run; now != nil && now.Phase == v1alpha1.RunPhaseRunning && meta.IsStatusConditionTrue(plain.Status.Conditions, cPublished) {
+		m.known.seen["stands"]++
+	}
+}
+
+// otherConditions names a condition that says another thing in the second list; empty where there is none.
+func otherConditions(a, b []metav1.Condition) string {
+	for _, kind := range conditionTypes {
+		x, y := meta.FindStatusCondition(a, kind), meta.FindStatusCondition(b, kind)
+		if x == nil || y == nil || x.Status != y.Status || x.Reason != y.Reason {
+			return fmt.Sprintf("%s is %+v and not %+v", kind, y, x)
+		}
+	}
+	return ""
 }
 
 // quiet reconciles with caches that have come up until nothing changes, which has to be soon; then nothing is written, and

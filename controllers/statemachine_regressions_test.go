@@ -221,3 +221,18 @@ func TestOldStatusTakesNoRunAway(t *testing.T) {
 		}
 	}
 }
+
+// TestConflictRepeatsNoFailedRead: a ConfigMap that another writer came first with leaves the last word of it, but none of a read
+// that failed: that is over.
+func TestConflictRepeatsNoFailedRead(t *testing.T) {
+	w := tableWorld(t, fromReady)
+	w.listFails(t)
+	d := Decide(w.snapshot(), testConfig)
+	d.ConfigMap = &corev1.ConfigMap{}
+	configMapRefused(&d, w.group, w.now, errConflict)
+	for _, c := range d.Status.Conditions {
+		if c.Reason == v1alpha1.ReasonListFailed {
+			t.Errorf("%+v", c)
+		}
+	}
+}

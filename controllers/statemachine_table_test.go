@@ -275,6 +275,14 @@ func TestConditionsAfterEvents(t *testing.T) {
 				if row := strings.Join(got, " "); row != strings.Join(cells, " ") {
 					t.Logf("row: %q: %q,", event, row)
 				}
+				if event != "ListError" && event != "group deleted" {
+					before := w.group.Status.DeepCopy().Conditions
+					w.listFails(t)
+					w.settle()
+					if words := otherConditions(before, w.group.Status.Conditions); words != "" {
+						t.Errorf("after a read that failed, and is done again, %s", words)
+					}
+				}
 				if words := contradictions(&w.group.Status); event != "group deleted" && words != "" {
 					t.Error(words)
 				}

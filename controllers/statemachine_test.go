@@ -18,11 +18,11 @@ import (
 
 // TestStateMachineNode and TestStateMachineGroup play random histories of a group and hold each step against the invariants.
 func TestStateMachineNode(t *testing.T) {
-	playSeeds(t, v1alpha1.SpanNode, 20, map[string]int{"ready": 50, "culprit": 20, "missing": 50, "verdict Fail": 1, "kept": 5, "run NodesChanged": 2, "run Scheduled": 5, "ended": 20})
+	playSeeds(t, v1alpha1.SpanNode, 20, map[string]int{"ready": 50, "culprit": 20, "missing": 50, "verdict Fail": 1, "kept": 5, "stands": 20, "read fails": 100, "run NodesChanged": 2, "run Scheduled": 5, "ended": 20})
 }
 
 func TestStateMachineGroup(t *testing.T) {
-	playSeeds(t, v1alpha1.SpanGroup, 20, map[string]int{"ready": 10, "culprit": 20, "stage passed": 5, "verdict Fail": 2, "kept": 5, "ended": 20})
+	playSeeds(t, v1alpha1.SpanGroup, 20, map[string]int{"ready": 10, "culprit": 20, "stage passed": 5, "verdict Fail": 2, "kept": 5, "stands": 2, "read fails": 100, "ended": 20})
 }
 
 // FuzzStateMachine looks for seeds whose history breaks an invariant.
@@ -75,10 +75,12 @@ func playHistory(t *testing.T, seed uint64, span v1alpha1.Span) map[string]int {
 		default:
 			m.happen()
 		}
-		switch m.rng.IntN(4) {
-		case 0:
+		switch m.rng.IntN(12) {
+		case 0, 1, 2:
 			m.quiet()
-		case 1:
+		case 3, 4:
+		case 5:
+			m.readFails()
 		default:
 			_, _ = m.step(false)
 		}

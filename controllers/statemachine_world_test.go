@@ -13,6 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
@@ -63,7 +65,7 @@ type writeCounts struct {
 var errInjected = errors.New("the API server does not answer")
 
 // errConflict is what the API server says to a write that rests on an old read.
-var errConflict = errors.New("conflict")
+var errConflict = apierrors.NewConflict(schema.GroupResource{Resource: "objects"}, "one", errors.New("it was changed"))
 
 func (m *machine) logf(format string, args ...any) {
 	m.trace = append(m.trace, m.now.Format("15:04:05.000 ")+fmt.Sprintf(format, args...))

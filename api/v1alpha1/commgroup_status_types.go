@@ -178,6 +178,14 @@ type GroupRunStatus struct {
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	BaselineKey string `json:"baselineKey,omitempty"`
+	// provenRunID is the run before, where that passed: what it proved stands while this one goes on. Absent once the spec changes.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	ProvenRunID string `json:"provenRunID,omitempty"`
+	// moved: since this run, a repeat, started a member was seen that may not be what the run before measured. Validated rests on
+	// provenRunID no longer.
+	// +optional
+	Moved bool `json:"moved,omitempty"`
 }
 
 // Headline is one measurement chosen for display.

@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: 99651258e9d2e321e9b86b9be93c69d9bb07e78cbc115abcdb776edd2eaa1634
-const SchemaRevision = 5
+// Hash of the schemas: 13fcae37b634e64469299dfecee5df789eae179da1906d95835bb34d14ed3dab
+const SchemaRevision = 6
