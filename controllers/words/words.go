@@ -6,15 +6,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // Counted is a number with its word: "1 node", "4 nodes".
-func Counted(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return fmt.Sprintf("%d %ss", n, word)
-}
+func Counted(n int, word string) string { return units.Counted(int64(n), word) }
 
 // SomeNames joins at most limit names and counts the rest.
 func SomeNames(names []string, limit int) string {
