@@ -135,7 +135,7 @@ func (g *groupStage) afterGroup() {
 	notMet, notMeasured := checks.Of(all)
 	if len(notMet) > 0 {
 		r.test.Verdict, r.test.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonSlowGroup
-		g.worsen(v1alpha1.ReasonSlowGroup, fmt.Sprintf("The communicator over %d nodes is too slow: %s.", len(g.present()), checks.Message(notMet)))
+		g.worsen(v1alpha1.ReasonSlowGroup, fmt.Sprintf("The communicator over %d nodes is too slow: %s.", len(g.present()), checks.Message(figuresOf(notMet))))
 		// All pairs of neighbours at once tell soonest which nodes are slow, however many; else halves are tried.
 		if !g.openPairs() {
 			g.startSearch(g.stepOf(notMet[0].Measurement))
@@ -165,6 +165,15 @@ func (g *groupStage) groupChecks() []v1alpha1.PerformanceCheck {
 		}
 	}
 	return spanChecks(&g.in.group.Spec, g.span.Results, placeOfMembers(own, g.in.commNodes, g.span.Transport))
+}
+
+// figuresOf are the checks without their causes: the search tells more, and status.checks keeps them.
+func figuresOf(notMet []v1alpha1.PerformanceCheck) []v1alpha1.PerformanceCheck {
+	out := slices.Clone(notMet)
+	for i := range out {
+		out[i].Causes = nil
+	}
+	return out
 }
 
 // slowStep is the step of the group that is furthest under a mark; the usual one where none is.

@@ -9,6 +9,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/localize"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/checks"
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
@@ -323,7 +324,7 @@ func (g *groupStage) afterPairs() {
 		if !underMark {
 			t.Verdict, t.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonSlowPair
 		}
-		g.worsen(v1alpha1.ReasonSlowPair, fmt.Sprintf("Pairs are far slower than the best, which reach %s: %s; at least %d %% is expected. Look at those nodes' NICs, cables and switch ports.",
+		g.worsen(v1alpha1.ReasonSlowPair, fmt.Sprintf("Pairs are far slower than the best, which reach %s: %s; at least %d %% is expected.",
 			units.Bandwidth(sum.best), words.SomeNames(bad, 4), g.minPercent()))
 		g.startSearch(step)
 	case underMark && group > 0 && sum.slowest > 0 && sum.slowest*g.minPercent() <= group*100:
@@ -357,6 +358,39 @@ func (g *groupStage) slowPairWords(t *v1alpha1.SpanTest, best int64) string {
 	return text
 }
 
+// lookAt is the next step where pairs or the group are slow and no culprit is named; with a blank before, empty where what is
+// bad is no matter of speed.
+func (g *groupStage) lookAt() string {
+	switch g.span.Reason {
+	case v1alpha1.ReasonSlowPair:
+		return " Look at the NICs, cables and switch ports of those nodes."
+	case v1alpha1.ReasonSlowGroup:
+		if notMet, _ := checks.Of(g.groupChecks()); len(notMet) > 0 && len(notMet[0].Causes) > 0 {
+			return fmt.Sprintf(" Look at: %s.", notMet[0].Causes[0])
+		}
+	}
+	return ""
+}
+
+// symptom is what of the bad test is told beside its culprits: what one of its nodes saw says no more then, and often blames one
+// that only waited.
+func (g *groupStage) symptom(slow bool) string {
+	t := &g.span.Tests[g.searchBase()]
+	switch sum := g.pairsSummary(); {
+	case slow && g.span.Reason == v1alpha1.ReasonSlowPair && g.dimensionSearched() == "" && sum.pairs > 0:
+		return fmt.Sprintf("With all %d members %s; at least %d %% is expected.", len(g.present()), sum, g.minPercent())
+	case slow:
+		return words.Clip(g.span.Message, 300)
+	case testKind(t.ID) == testMeshKind:
+		return fmt.Sprintf("Communicators of dimension %s of the mesh failed (%s).", testDimension(t.ID), t.Reason)
+	}
+	text := fmt.Sprintf("The communicator over %d nodes failed (%s).", len(g.readSet(t.Set)), t.Reason)
+	if over := g.span.Transport; g.in.group.Spec.Network.RequireTransport == v1alpha1.TransportRDMA && (over == transportTCP || over == transportMixed) {
+		text += fmt.Sprintf(" Its data went over TCP (%s), and network.requireTransport is RDMA.", over)
+	}
+	return text
+}
+
 // speedNotJudged begins the sentence that says so; the condition Validated repeats it.
 const speedNotJudged = "Speed over several nodes was not judged: "
 
@@ -368,8 +402,12 @@ func (g *groupStage) speedWords() string {
 	sum := g.pairsSummary()
 	b := &g.in.group.Spec
 	switch {
+	case g.found() && sum.pairs > 1:
+		return fmt.Sprintf("The pairs of these %d are held against each other only: %s.", len(g.present()), sum)
+	case g.found() && !g.foundSlow():
+		return speedNotJudged + "after a culprit that failed or hung the others have only to work; the next run compares their pairs."
 	case sum.pairs > 1:
-		return fmt.Sprintf("No threshold or reference applies to its speed, which was held against its own pairs only: %s, and at least %d %% is expected. What slows all members would not show.", sum, g.minPercent())
+		return fmt.Sprintf("No threshold or reference applies to the group's speed, which was held against its own pairs only: %s, and at least %d %% is expected. What slows all members would not show.", sum, g.minPercent())
 	case b.Localization.Mode == v1alpha1.LocalizationOff:
 		return speedNotJudged + "no threshold or reference applies, and with localization.mode Off no pairs are compared."
 	case b.Benchmark.NodeMinPercentOfMedian != nil && *b.Benchmark.NodeMinPercentOfMedian == 0:
@@ -391,12 +429,16 @@ func (g *groupStage) judgedByMark() bool { return metMark(g.groupChecks()) }
 
 // groupFigures are those of the first and of the last communicator over the group; zero where there is none.
 func (g *groupStage) groupFigures() (first, last int64) {
+	formed := 0
 	for i := range g.span.Tests {
 		t := &g.span.Tests[i]
-		if testKind(t.ID) != testGroupKind || t.BusBandwidthMBps == nil {
+		if testKind(t.ID) != testGroupKind {
 			continue
 		}
-		if first == 0 {
+		if formed++; t.BusBandwidthMBps == nil {
+			continue // it hung or failed, so that nothing can be held against it
+		}
+		if formed == 1 {
 			first = *t.BusBandwidthMBps
 		}
 		last = *t.BusBandwidthMBps

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
@@ -289,7 +290,7 @@ func (g *groupStage) evaluateCommunicator(r *testResult, c *communicator) commRe
 	fail := func(s *seat, status *v1alpha1.TaskCommunicatorStatus, reason, said, message string) {
 		if !out.bad || worseReason(reason, out.reason) {
 			out.bad, out.reason, out.step = true, reason, status.Step
-			out.message = fmt.Sprintf("%s on node %s: %s", said, s.name, message)
+			out.message = fmt.Sprintf("%s, as node %s saw it: %s", said, s.name, strings.TrimPrefix(message, "node "+s.name+": "))
 		}
 	}
 	for _, s := range c.seats {

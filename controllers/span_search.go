@@ -101,7 +101,7 @@ func (g *groupStage) roundsBefore() int {
 func (g *groupStage) startSearch(step searchedStep) {
 	spec := &g.in.group.Spec
 	if spec.Localization.Mode == v1alpha1.LocalizationOff {
-		g.end(verdictOfReason(g.span.Reason), g.span.Reason, "localization.mode is Off: no culprit was searched for.")
+		g.end(verdictOfReason(g.span.Reason), g.span.Reason, "localization.mode is Off: no culprit was searched for."+g.lookAt())
 		return
 	}
 	before := g.span.Localization
@@ -299,6 +299,7 @@ func (g *groupStage) conclude(f localize.Finding) {
 		if len(f.Suspects) > 0 && len(f.Suspects) < len(g.searchSet()) {
 			text += " Something among these is bad: " + words.SomeNames(g.namesOf(f.Suspects), 8) + "."
 		}
+		text += g.lookAt()
 		l.Message = words.Shorten(text, 512)
 		if g.backToMesh() {
 			return
@@ -309,6 +310,9 @@ func (g *groupStage) conclude(f localize.Finding) {
 	g.tracedTo(f)
 	rails := g.railsOf()
 	reason, slow := g.reasonOfBad()
+	if !slow && g.crawls() {
+		reason, slow = v1alpha1.ReasonSlowNode, true
+	}
 	for _, index := range f.Nodes {
 		for _, c := range g.nodeCulprits(g.seats[index], rails[index], reason, slow, step, effort) {
 			g.blame(c)
@@ -344,7 +348,7 @@ func (g *groupStage) conclude(f localize.Finding) {
 	if t := &g.span.Tests[g.searchBase()]; slow && t.Verdict == v1alpha1.VerdictPass {
 		t.Verdict, t.Reason = v1alpha1.VerdictFail, why
 	}
-	g.explain(why, words.Clip(text, 500)+" "+words.Clip(g.span.Message, 300))
+	g.explain(why, words.Clip(text, 500)+" "+g.symptom(slow))
 	g.tell(true, v1alpha1.ReasonCulpritFound, "NameCulprit", "Run %s: %s", g.in.run.ID, text)
 	if g.backToMesh() {
 		return
