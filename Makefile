@@ -143,6 +143,11 @@ fuzz: ## Every fuzz test for FUZZTIME (30s) each, in PACKAGES (all)
 bench-demo: build simrocm ## Warm time of the demo, where it goes, and memory
 	@hack/bench-demo.sh "$(KUBE)"
 
+.PHONY: prove-group
+prove-group: build ## On a GPU machine, as root: the group's stage with real agents on LIBRARY, good, with a slow node and with one that hangs (GPUS, RUN)
+	$(GO) test -c -trimpath -o bin/group.test ./controllers
+	hack/gpu/group.sh
+
 .PHONY: bench-gpu
 bench-gpu: build ## On a GPU machine: hold agent bench against rccl-tests or nccl-tests, and time death and hang (PERF_DIR, LIBRARY, RUNTIME, RANKS)
 	$(GO) build -o bin/ ./hack/gpu/ratio

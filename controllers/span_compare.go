@@ -36,7 +36,47 @@ func (g *groupStage) closeRound() {
 	}
 	if slow {
 		g.compareSearch()
+	} else {
+		g.findCrawling()
 	}
+}
+
+// crawlPercent of what communicators over as many nodes reach is no working speed: a step over more nodes that missed its deadline
+// did so since a member crawls, although a smaller one comes to its end.
+const crawlPercent = 5
+
+// findCrawling makes those tests of a search for a missed deadline bad that came to their end at a crawl.
+func (g *groupStage) findCrawling() {
+	at := g.searchBase()
+	if at < 0 || g.span.Stage != v1alpha1.StageLocalizing || !missedDeadline(g.span.Tests[at].Reason) {
+		return
+	}
+	after := g.span.Tests[at+1:]
+	for i := range after {
+		t := &after[i]
+		if testKind(t.ID) != testSearchKind || t.BusBandwidthMBps == nil {
+			continue
+		}
+		for j := range after {
+			other := &after[j]
+			if testKind(other.ID) == testSearchKind && other.BusBandwidthMBps != nil && alike(len(g.readSet(t.Set)), len(g.readSet(other.Set))) &&
+				*t.BusBandwidthMBps*100 < *other.BusBandwidthMBps*crawlPercent {
+				t.Verdict, t.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonSlowGroup
+			}
+		}
+	}
+}
+
+func missedDeadline(reason string) bool {
+	return reason == v1alpha1.ReasonRankHung || reason == v1alpha1.ReasonHangAcrossNodes
+}
+
+// crawls says whether a test of the search came to its end at a crawl: what is bad is slow, although it missed the deadline in
+// communicators over more nodes.
+func (g *groupStage) crawls() bool {
+	return slices.ContainsFunc(g.span.Tests[g.searchBase()+1:], func(t v1alpha1.SpanTest) bool {
+		return testKind(t.ID) == testSearchKind && t.Verdict == v1alpha1.VerdictFail && t.Reason == v1alpha1.ReasonSlowGroup
+	})
 }
 
 // compareSearch gives the tests of the search their verdicts by the best that is known now, so that an early test does not keep

@@ -33,6 +33,8 @@ type faults struct {
 	// those of a search in the mesh, too.
 	meshOnly, sideBySide bool
 	tcpNodes             []int
+	// crawlNodes are so slow that a step over more than two nodes misses its deadline.
+	crawlNodes []int
 	// slowAll slows every communicator over several nodes.
 	slowAll bool
 	// figure may change what a communicator over the nodes reaches, in MB/s.
@@ -267,7 +269,8 @@ func (w *groupWorld) work(all []joined) {
 		return over && slices.ContainsFunc(pairs, func(p [2]int) bool { return has(p[0]) && has(p[1]) })
 	}
 	f := &w.faults
-	hung := any(f.hangNodes) || any(f.silentNodes) || pair(f.hangPairs) || over && slices.ContainsFunc(f.hangRails, hasRail)
+	crawl := any(f.crawlNodes)
+	hung := crawl && len(all) > 2 || any(f.hangNodes) || any(f.silentNodes) || pair(f.hangPairs) || over && slices.ContainsFunc(f.hangRails, hasRail)
 	slow := any(f.slowNodes) || pair(f.slowPairs) || over && slices.ContainsFunc(f.slowRails, hasRail) || over && f.slowAll
 	for _, j := range all {
 		s := j.status
@@ -294,7 +297,10 @@ func (w *groupWorld) work(all []joined) {
 			if spans.IsRoot(j.comm) {
 				s.Repeats = j.task.Repeats
 				bandwidth := int64(goodMBps)
-				if slow {
+				switch {
+				case crawl:
+					bandwidth = goodMBps / 100
+				case slow:
 					bandwidth = badMBps
 				}
 				if f.figure != nil {
