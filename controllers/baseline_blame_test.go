@@ -206,6 +206,15 @@ func TestNewNormalIsAccepted(t *testing.T) {
 			t.Errorf("a new loss: %s, %+v", s.Run.Verdict, s.Baseline)
 		}
 	}
+	// With Report such a run was taken in before it is accepted, and begins the baseline all the same.
+	r := regressionWorld(2, v1alpha1.JudgingReport)
+	r.rerun(300_000)
+	r.rerun(200_000)
+	r.group.Annotations[v1alpha1.AnnotationBaselineFrom] = "1-2"
+	r.settle()
+	if b := r.group.Status.Baseline; b.Runs != 1 || b.FirstRunID != "1-2" || !slices.Equal(b.Series[0].SamplesMBps, []int64{200_000}) {
+		t.Errorf("%+v", b)
+	}
 	// It accepts bandwidth and nothing else, and waits for a run that passes.
 	w := regressionWorld(3, v1alpha1.JudgingEnforce)
 	w.rerun(300_000)

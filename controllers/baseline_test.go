@@ -248,7 +248,11 @@ func TestPartialRunIsNoSample(t *testing.T) {
 	if got := c.next(nil, run); got != nil {
 		t.Errorf("%+v", got)
 	}
-	run.Since, run.Trigger = 3, triggerRequested
+	c.anew = true // but one that a person accepts may be the first
+	if got := c.next(&v1alpha1.BaselineStatus{Key: "k", Runs: 4, LastRunID: "1-2"}, run); got == nil || got.Runs != 1 || got.FirstRunID != "1-3" {
+		t.Errorf("%+v", got)
+	}
+	c.anew, run.Since, run.Trigger = false, 3, triggerRequested
 	if got := c.next(nil, run); got == nil || got.Runs != 1 {
 		t.Errorf("%+v", got)
 	}
