@@ -19,7 +19,7 @@ import (
 
 var (
 	testNow    = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	testConfig = Config{OperatorNamespace: "commgroup-system", AgentImage: "agent:test", DefaultRuntimeImage: "rocm:test"}
+	testConfig = Config{OperatorNamespace: "commgroup-system", AgentImage: "agent:test", DefaultRuntimeImage: "rocm:test", PrivilegedNamespaces: []string{"team"}}
 )
 
 // testGroup is a group as the API server would have defaulted it.

@@ -48,7 +48,7 @@ func mergePatch(target any, patch any) any {
 }
 
 // patched is the Node as the API server would have it after both patches.
-func patched(t *testing.T, node *corev1.Node, object, status []byte) *corev1.Node {
+func patched(t testing.TB, node *corev1.Node, object, status []byte) *corev1.Node {
 	t.Helper()
 	data, err := json.Marshal(node)
 	if err != nil {
@@ -76,7 +76,7 @@ func patched(t *testing.T, node *corev1.Node, object, status []byte) *corev1.Nod
 }
 
 // marked sets the statements (an empty value removes one) and returns the Node with its marks.
-func marked(t *testing.T, node *corev1.Node, statements map[string]string, now time.Time) *corev1.Node {
+func marked(t testing.TB, node *corev1.Node, statements map[string]string, now time.Time) *corev1.Node {
 	t.Helper()
 	annotations := map[string]*string{}
 	for key, value := range statements {

@@ -324,8 +324,8 @@ func (m *machine) quiet() {
 		if err != nil {
 			m.failf("a write on a fresh read is refused: %v", err)
 		}
-		if now := m.writes; now.status == before.status && now.commNodes == before.commNodes && now.pods == before.pods && now.configMaps == before.configMaps {
-			if n := len(d.CommNodes) + len(d.CreatePods) + len(d.DeleteCommNodes) + len(d.DeletePods) + len(d.DeleteConfigMaps); n > 0 || d.ConfigMap != nil {
+		if now := m.writes; now.status == before.status && now.commNodes == before.commNodes && now.pods == before.pods && now.configMaps == before.configMaps && now.marks == before.marks {
+			if n := len(d.CommNodes) + len(d.CreatePods) + len(d.DeleteCommNodes) + len(d.DeletePods) + len(d.DeleteConfigMaps) + len(d.NodeMarks); n > 0 || d.ConfigMap != nil {
 				m.failf("nothing changes, and still %d writes are decided: %+v", n, d)
 			}
 			if !d.WakeAt.IsZero() && !d.WakeAt.After(m.now) {

@@ -18,11 +18,11 @@ import (
 
 // TestStateMachineNode and TestStateMachineGroup play random histories of a group and hold each step against the invariants.
 func TestStateMachineNode(t *testing.T) {
-	playSeeds(t, v1alpha1.SpanNode, 20, map[string]int{"ready": 50, "culprit": 20, "missing": 50, "verdict Fail": 1, "kept": 5, "stands": 20, "read fails": 100, "run NodesChanged": 2, "run Scheduled": 5, "ended": 20})
+	playSeeds(t, v1alpha1.SpanNode, 20, map[string]int{"mark Pass": 5, "ready": 50, "culprit": 20, "missing": 50, "verdict Fail": 1, "kept": 5, "stands": 20, "read fails": 100, "run NodesChanged": 2, "run Scheduled": 5, "ended": 20})
 }
 
 func TestStateMachineGroup(t *testing.T) {
-	playSeeds(t, v1alpha1.SpanGroup, 20, map[string]int{"ready": 10, "culprit": 20, "stage passed": 5, "verdict Fail": 2, "kept": 5, "stands": 2, "read fails": 100, "ended": 20})
+	playSeeds(t, v1alpha1.SpanGroup, 20, map[string]int{"mark Pass": 1, "ready": 10, "culprit": 20, "stage passed": 5, "verdict Fail": 2, "kept": 5, "stands": 2, "read fails": 100, "ended": 20})
 }
 
 // FuzzStateMachine looks for seeds whose history breaks an invariant.
@@ -101,7 +101,10 @@ func randomMachine(t *testing.T, seed uint64, span v1alpha1.Span) *machine {
 	group.Spec.Benchmark.MaxSizeBytes = 16384
 	group.Spec.Benchmark.Variants = []v1alpha1.Variant{v1alpha1.VariantBaseline, v1alpha1.VariantDDA}
 	if rng.IntN(2) == 0 {
-		group.Spec.Gating.Mode, group.Spec.Gating.MaxPercent = v1alpha1.GatingDryRun, ptr.To(int32(100)) // so that every one that fails is named
+		group.Spec.Gating = v1alpha1.GatingSpec{Mode: v1alpha1.GatingDryRun, MaxPercent: ptr.To(int32(100))} // so that every one that fails is named
+		if seed%2 == 1 {
+			group.Spec.Gating = v1alpha1.GatingSpec{Mode: v1alpha1.GatingEnforce, Actions: everyAction, MaxPercent: ptr.To(int32(20 + 10*(seed%9)))}
+		}
 	}
 	if rng.IntN(3) == 0 {
 		group.Spec.Run.Schedule = "*/10 * * * *"

@@ -58,8 +58,8 @@ type apiView struct {
 
 // writeCounts are the writes that the API server took from the manager, and the nodes that they were of.
 type writeCounts struct {
-	status, commNodes, pods, configMaps int
-	nodes                               map[string]bool
+	status, commNodes, pods, configMaps, marks int
+	nodes                                      map[string]bool
 }
 
 var errInjected = errors.New("the API server does not answer")
@@ -250,7 +250,7 @@ func (m *machine) apply(s *Snapshot, d *Decision) error {
 			errs = append(errs, err)
 		}
 	}
-	errs = append(errs, m.createPods(s, d.CreatePods))
+	errs = append(errs, m.createPods(s, d.CreatePods), m.writeMarks(s, d))
 	if d.ConfigMap != nil {
 		errs = append(errs, m.writeConfigMap(s, d))
 	}

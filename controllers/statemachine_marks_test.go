@@ -1,0 +1,66 @@
+package controllers
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// writeMarks is applyNodeMarks: each write rests on the Node that was read, and the API server refuses it where that has changed.
+func (m *machine) writeMarks(s *Snapshot, d *Decision) error {
+	var errs []error
+	for i := range d.NodeMarks {
+		mark := &d.NodeMarks[i]
+		at := slices.IndexFunc(m.nodes, func(n corev1.Node) bool { return n.Name == mark.Node.Name && !m.absent[n.Name] })
+		if at < 0 {
+			continue // it is gone
+		}
+		if err := m.refused(); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if !equality.Semantic.DeepEqual(&m.nodes[at], mark.Node) {
+			errs = append(errs, errConflict)
+			continue
+		}
+		m.checkMark(mark)
+		value := ""
+		if mark.statement != nil {
+			value = mark.statement.String()
+		}
+		after := marked(m.t, mark.Node, map[string]string{markKey(string(s.Group.UID)): value}, m.now)
+		m.nodes = slices.Clone(m.nodes)
+		m.nodes[at] = *after
+		m.writes.marks++
+		m.logf("marks of %s: %s %s", mark.Node.Name, value, mark.why)
+	}
+	return errors.Join(errs...)
+}
+
+// checkMark: no innocent node is marked as failed, and none as passed whose agent has not reported a pass of what the run measured.
+func (m *machine) checkMark(mark *NodeMark) {
+	m.t.Helper()
+	name, s := mark.Node.Name, mark.statement
+	switch {
+	case s == nil:
+		m.known.seen["mark withdrawn"]++
+	case s.Verdict == v1alpha1.VerdictFail:
+		m.known.seen["mark Fail"]++
+		if m.known.faulty[name] == "" {
+			m.failf("innocent %s is marked: %s\nfaulty: %v", name, s.said(), m.known.faulty)
+		}
+	default:
+		m.known.seen["mark Pass"]++
+		if hash := m.known.hashOf[s.Run]; !m.known.passed[s.NodeUID][hash] {
+			m.failf("node %s (%s) says %q, and its agent never reported a pass of that run's spec", name, s.NodeUID, s.said())
+		}
+	}
+	if s != nil && s.NodeUID != string(mark.Node.UID) {
+		m.failf("node %s has the statement of another one: %s", name, fmt.Sprint(*s))
+	}
+}
