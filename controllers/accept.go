@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/robfig/cron/v3"
@@ -87,6 +88,9 @@ func nodesMatch(n int) string {
 func parseSchedule(line string) (cron.Schedule, error) {
 	if line == "" {
 		return nil, nil
+	}
+	if n := len(strings.Fields(line)); n != 5 { // what else the parser takes, as a time zone, it may also fall over
+		return nil, fmt.Errorf("it has %s, expected five: minute, hour, day of the month, month, day of the week", words.Counted(n, "field"))
 	}
 	return cron.ParseStandard(line)
 }

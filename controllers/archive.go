@@ -20,7 +20,7 @@ import (
 	"rcclx.io/commgroup-operator/internal/runarchive"
 )
 
-// maxArchives is how many past runs are kept: those that the history names.
+// maxArchives is how many past runs are kept; those that the history names go last.
 const maxArchives = maxHistory
 
 // archiveAgain is how long after a refusal the archive is tried again, where nothing else wakes the group.
@@ -42,7 +42,13 @@ func archiveRun(group *v1alpha1.CommGroup, have []Archive) (runID string, remove
 		runID = run.ID
 		all = append(all, Archive{RunID: run.ID})
 	}
-	slices.SortFunc(all, func(a, b Archive) int { return cmp.Compare(numberOfRun(b.RunID), numberOfRun(a.RunID)) })
+	past := make(map[string]int, len(group.Status.History))
+	for i := range group.Status.History {
+		past[group.Status.History[i].ID] = 1
+	}
+	slices.SortFunc(all, func(a, b Archive) int {
+		return cmp.Or(cmp.Compare(past[b.RunID], past[a.RunID]), cmp.Compare(numberOfRun(b.RunID), numberOfRun(a.RunID)))
+	})
 	for _, old := range all[min(len(all), maxArchives):] {
 		if old.Name != "" {
 			remove = append(remove, old.Name)

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -58,7 +59,7 @@ func spend(b *v1alpha1.BudgetStatus, one *v1alpha1.RunSummary) {
 func estimate(spec *v1alpha1.CommGroupSpec, history []v1alpha1.RunSummary, nodes int) (minutes int64, basis string) {
 	for i := range history {
 		h := &history[i]
-		measured := selectedIn(h.Members)
+		measured := cmp.Or(int(h.MeasuredNodes), selectedIn(h.Members)) // nodes that were busy held nothing
 		if h.Trigger == triggerNodesChanged || measured == 0 || h.GPUMinutes == 0 {
 			continue
 		}

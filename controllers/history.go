@@ -7,15 +7,20 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/localize"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 const (
 	// maxHistory is how many runs status.history holds.
 	maxHistory = 10
+	// keptWhole of them, the newest that measured all members, stay whatever runs of some nodes follow: they are what the trend
+	// and the budget's estimate rest on.
+	keptWhole = 5
 	// minTrendRuns is how many runs it takes to see a direction.
 	minTrendRuns = 3
 	// trendNoisePercent is how far bandwidth may move over the runs that are compared, and still counts as stable.
@@ -34,13 +39,32 @@ func withRun(history []v1alpha1.RunSummary, one v1alpha1.RunSummary) []v1alpha1.
 		return history
 	}
 	out := append([]v1alpha1.RunSummary{one}, history...)
-	return out[:min(len(out), maxHistory)]
+	for len(out) > maxHistory {
+		at := leastWanted(out)
+		out = slices.Delete(out, at, at+1)
+	}
+	return out
+}
+
+// leastWanted is the oldest run but for the newest ones that measured all members.
+func leastWanted(history []v1alpha1.RunSummary) int {
+	whole, at := 0, len(history)-1
+	for i := range history {
+		if h := &history[i]; h.Trigger != triggerNodesChanged && h.Verdict != "" {
+			if whole++; whole <= keptWhole {
+				continue
+			}
+		}
+		at = i
+	}
+	return at
 }
 
 // summaryOf is what the history keeps of a run that is over. The status is that of its end.
-func summaryOf(run *v1alpha1.GroupRunStatus, status *v1alpha1.CommGroupStatus, reason, baselineKey string, heldSeconds int64) v1alpha1.RunSummary {
+func summaryOf(run *v1alpha1.GroupRunStatus, status *v1alpha1.CommGroupStatus, reason, baselineKey string, in runInput) v1alpha1.RunSummary {
+	held, nodes := heldSeconds(run, status.Span, in)
 	out := v1alpha1.RunSummary{ID: run.ID, Trigger: run.Trigger, Verdict: run.Verdict, Reason: words.Shorten(reason, 64),
-		StartTime: run.StartTime, FinishTime: run.FinishTime, GPUMinutes: (heldSeconds + 59) / 60}
+		StartTime: run.StartTime, FinishTime: run.FinishTime, GPUMinutes: (held + 59) / 60, MeasuredNodes: nodes}
 	if run.Phase == v1alpha1.RunPhaseAborted {
 		return out
 	}
@@ -51,8 +75,8 @@ func summaryOf(run *v1alpha1.GroupRunStatus, status *v1alpha1.CommGroupStatus, r
 		key := seriesKey{h.Variant, h.Collective, h.Datatype, h.Placement}
 		out.BusBandwidthMBps, out.Headline = &mbps, words.Shorten(fmt.Sprintf("%s %d B", key.String(), h.SizeBytes), 160)
 	}
-	if mbps := groupHeadline(spanResultsOf(status.Span, run)); mbps > 0 {
-		out.GroupBusBandwidthMBps = &mbps
+	if span := status.Span; span != nil && span.RunID == run.ID {
+		out.GroupBusBandwidthMBps, out.GroupNodes = groupHeadline(span)
 	}
 	if len(status.Culprits) > 0 {
 		c := &status.Culprits[0]
@@ -61,32 +85,53 @@ func summaryOf(run *v1alpha1.GroupRunStatus, status *v1alpha1.CommGroupStatus, r
 	return out
 }
 
-// groupHeadline is AllReduce of the group's communicator at the largest size, in MB/s; zero where it was not measured.
-func groupHeadline(span []v1alpha1.SpanResultSeries) int64 {
-	for i := range span {
-		s := &span[i]
+// groupHeadline is what the group reached before anybody was left out, in MB/s, and on how many nodes; where that was not measured,
+// what the group that is left did.
+func groupHeadline(span *v1alpha1.SpanStatus) (mbps *int64, nodes int32) {
+	first := slices.IndexFunc(span.Tests, func(t v1alpha1.SpanTest) bool { return testKind(t.ID) == testGroupKind })
+	if first >= 0 && span.Tests[first].BusBandwidthMBps != nil {
+		set, _ := localize.ParseSet(span.Tests[first].Set) // later ones' sets have members in them that left
+		return ptr.To(*span.Tests[first].BusBandwidthMBps), int32(len(set))
+	}
+	for i := range span.Results {
+		s := &span.Results[i]
 		if last := min(len(s.SizeBytes), len(s.BusBandwidthMBps)) - 1; last >= 0 && s.Dimension == dimensionGroup && s.Collective == v1alpha1.AllReduce {
-			return s.BusBandwidthMBps[last]
+			return ptr.To(s.BusBandwidthMBps[last]), s.Nodes
 		}
 	}
-	return 0
+	return nil, 0
 }
 
-// trendOf says where the headline's bandwidth points over the runs that measured the same as the newest, under the same
-// baseline key. It is the median slope over all pairs of runs, so that one odd run among several gives no direction.
+// trendOf says where the bandwidth points, of nodes alone and over the group: the one that falls counts before the one that rises.
 func trendOf(history []v1alpha1.RunSummary) v1alpha1.Trend {
+	alone := trendOver(history, func(h *v1alpha1.RunSummary) (*int64, string) { return h.BusBandwidthMBps, h.Headline })
+	over := trendOver(history, func(h *v1alpha1.RunSummary) (*int64, string) {
+		return h.GroupBusBandwidthMBps, fmt.Sprintf("%s on %d nodes", h.Headline, h.GroupNodes)
+	})
+	for _, t := range []v1alpha1.Trend{v1alpha1.TrendFalling, v1alpha1.TrendRising, v1alpha1.TrendStable} {
+		if alone == t || over == t {
+			return t
+		}
+	}
+	return v1alpha1.TrendUnknown
+}
+
+// trendOver is the trend of one figure over the runs that measured the same as the newest, under the same baseline key. It is the
+// median slope over all pairs of runs, so that one odd run among several gives no direction.
+func trendOver(history []v1alpha1.RunSummary, figure func(*v1alpha1.RunSummary) (mbps *int64, what string)) v1alpha1.Trend {
 	var values []int64 // the newest first
-	var key, headline string
+	var key, newest string
 	for i := range history {
 		h := &history[i]
-		if h.BaselineKey == "" || h.BusBandwidthMBps == nil || h.Trigger == triggerNodesChanged {
+		mbps, what := figure(h)
+		if h.BaselineKey == "" || mbps == nil || h.Trigger == triggerNodesChanged {
 			continue // a run of some nodes shows the others' old numbers again
 		}
 		if len(values) == 0 {
-			key, headline = h.BaselineKey, h.Headline
+			key, newest = h.BaselineKey, what
 		}
-		if h.BaselineKey == key && h.Headline == headline {
-			values = append(values, *h.BusBandwidthMBps)
+		if h.BaselineKey == key && what == newest {
+			values = append(values, *mbps)
 		}
 	}
 	if len(values) < minTrendRuns {
@@ -114,15 +159,14 @@ func trendOf(history []v1alpha1.RunSummary) v1alpha1.Trend {
 
 // heldSeconds is for how long the run held GPUs, times GPUs, as far as the objects know it: the agents' reports tell their own
 // times, closures what their pods had held, and pods that are still there when they started. A pod that was gone before
-// anybody looked is not known and not in it.
-func heldSeconds(run *v1alpha1.GroupRunStatus, span *v1alpha1.SpanStatus, in runInput) int64 {
-	var total int64
+// anybody looked is not known and not in it. The nodes are those that held some for their own part.
+func heldSeconds(run *v1alpha1.GroupRunStatus, span *v1alpha1.SpanStatus, in runInput) (total int64, nodes int32) {
 	for name, cn := range in.commNodes {
 		if !assigned(cn, run.ID) {
 			continue
 		}
 		gpus := int64(cmp.Or(cn.Spec.Ranks.Count, in.group.Spec.RanksPerNode))
-		pod := podOfRun(in.pods[name], run.ID)
+		pod, before := podOfRun(in.pods[name], run.ID), total
 		switch r := finishedReport(cn); {
 		case r != nil && r.FinishTime != nil:
 			total += gpus * max(0, int64(r.FinishTime.Sub(r.StartTime.Time)/time.Second))
@@ -131,8 +175,11 @@ func heldSeconds(run *v1alpha1.GroupRunStatus, span *v1alpha1.SpanStatus, in run
 		case cn.Spec.Run.Closed != nil: // a pod that is kept for its log may not say when it ended
 			total += gpus * cn.Spec.Run.Closed.HeldSeconds
 		}
+		if total > before {
+			nodes++
+		}
 	}
-	return total + groupHeldSeconds(run, span, in)
+	return total + groupHeldSeconds(run, span, in), nodes
 }
 
 // groupHeldSeconds is that of the group's stage. Its pods are there until it ends; where they are gone already, the tests tell
@@ -205,7 +252,7 @@ func recordRun(status *v1alpha1.CommGroupStatus, run *v1alpha1.GroupRunStatus, r
 	was := &in.group.Status
 	status.Budget = budgetNow(was, in.group.Spec.Run.MaxGPUMinutesPerDay, in.now)
 	if ended(run) && (len(was.History) == 0 || numberOfRun(run.ID) > numberOfRun(was.History[0].ID)) {
-		one := summaryOf(run, status, reason, baselineKey, heldSeconds(run, status.Span, in))
+		one := summaryOf(run, status, reason, baselineKey, in)
 		status.History = withRun(was.History, one)
 		spend(status.Budget, &one)
 	}

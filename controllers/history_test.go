@@ -3,6 +3,7 @@ package controllers
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -29,6 +30,80 @@ func pastRuns(mbps ...int64) []v1alpha1.RunSummary {
 	return out
 }
 
+// overNodes gives the runs the group's figures on so many nodes.
+func overNodes(history []v1alpha1.RunSummary, nodes int32, mbps ...int64) {
+	for i, v := range mbps {
+		history[i].GroupBusBandwidthMBps, history[i].GroupNodes = &v, nodes
+	}
+}
+
+// TestRunsOfAllOutlastRunsOfSome: however many nodes reboot or are tried again, the trend and the budget's estimate keep what they rest
+// on, the newest run is never lost, and archives go the same way.
+func TestRunsOfAllOutlastRunsOfSome(t *testing.T) {
+	w := passedOnce(t, 3, func(g *v1alpha1.CommGroup) { g.Spec.Run.MaxGPUMinutesPerDay = 1_000_000 })
+	for i := range keptWhole + 1 {
+		w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: fmt.Sprint(i)}
+		w.runAll(300_000)
+	}
+	for i := range w.group.Status.History {
+		w.group.Status.History[i].GPUMinutes = 600
+	}
+	for i := range 2 * maxHistory {
+		w.rebooted("n00001", fmt.Sprint("boot-", i+2))
+		w.runAll(300_000)
+		h := w.group.Status.History
+		whole := 0
+		for j := range h {
+			if h[j].Trigger != triggerNodesChanged {
+				whole++
+			}
+		}
+		if run := w.group.Status.Run; run.Trigger != triggerNodesChanged || h[0].ID != run.ID || whole < keptWhole || len(h) > maxHistory {
+			t.Fatalf("after %d runs of some: run %s %s, history %+v", i+1, run.ID, run.Trigger, h)
+		}
+	}
+	if got := w.group.Status.Trend; got != v1alpha1.TrendStable {
+		t.Errorf("trend %s", got)
+	}
+	if minutes, why := estimate(&w.group.Spec, w.group.Status.History, 3); minutes != 600 {
+		t.Errorf("estimate %d (%s)", minutes, why)
+	}
+	var have []Archive
+	for n := range w.group.Status.Run.Number - 1 {
+		id := fmt.Sprintf("1-%d", n+1)
+		have = append(have, Archive{Name: "cm-" + id, RunID: id})
+	}
+	run, remove := archiveRun(w.group, have)
+	if run != w.group.Status.Run.ID || len(have)+1-len(remove) != maxArchives {
+		t.Errorf("archive %q, %d of %d go", run, len(remove), len(have))
+	}
+	for _, h := range w.group.Status.History {
+		if slices.Contains(remove, "cm-"+h.ID) {
+			t.Errorf("the archive of run %s goes, which the history names", h.ID)
+		}
+	}
+}
+
+// TestHistoryTellsTheGroupsFirstFigure: what a run showed of the whole group, not what is left without the culprit.
+func TestHistoryTellsTheGroupsFirstFigure(t *testing.T) {
+	for name, tc := range map[string]struct {
+		faults faults
+		mbps   int64
+		nodes  int32
+	}{
+		"all good":   {faults{}, goodMBps, 6},
+		"a slow one": {faults{slowNodes: []int{4}}, badMBps, 6},
+		"one hangs":  {faults{hangNodes: []int{4}}, goodMBps, 5}, // the whole group gave no figure
+	} {
+		w := newGroupWorld(t, 6, tc.faults, nil)
+		w.play()
+		h := w.group.Status.History
+		if len(h) != 1 || h[0].GroupBusBandwidthMBps == nil || *h[0].GroupBusBandwidthMBps != tc.mbps || h[0].GroupNodes != tc.nodes {
+			t.Errorf("%s: history %+v, tests %s", name, h, w.tests())
+		}
+	}
+}
+
 func TestTrend(t *testing.T) {
 	const rising, falling, stable, unknown = v1alpha1.TrendRising, v1alpha1.TrendFalling, v1alpha1.TrendStable, v1alpha1.TrendUnknown
 	for name, tc := range map[string]struct {
@@ -36,21 +111,29 @@ func TestTrend(t *testing.T) {
 		change  func([]v1alpha1.RunSummary)
 		want    v1alpha1.Trend
 	}{
-		"none":                   {pastRuns(), nil, unknown},
-		"two":                    {pastRuns(100, 300), nil, unknown},
-		"three alike":            {pastRuns(300, 301, 299), nil, stable},
-		"three that fall":        {pastRuns(270, 285, 300), nil, falling},
-		"three that rise":        {pastRuns(330, 315, 300), nil, rising},
-		"slow loss":              {pastRuns(290, 292, 294, 296, 298, 300, 302, 304, 306, 308), nil, falling},
-		"loss within the noise":  {pastRuns(297, 298, 299, 300, 301), nil, stable},
-		"one odd run in between": {pastRuns(300, 301, 120, 299, 300, 300), nil, stable},
-		"one odd run at the end": {pastRuns(150, 300, 301, 299, 300, 300), nil, stable},
-		"a step that stays":      {pastRuns(200, 200, 200, 200, 300, 300, 300), nil, falling},
-		"not measured":           {pastRuns(0, 270, 0, 300), nil, unknown},
-		"another key before":     {pastRuns(300, 300, 100, 100, 100), func(h []v1alpha1.RunSummary) { h[2].BaselineKey, h[3].BaselineKey, h[4].BaselineKey = "a", "a", "a" }, unknown},
-		"other sizes before":     {pastRuns(300, 300, 100, 100, 100), func(h []v1alpha1.RunSummary) { h[2].Headline, h[3].Headline, h[4].Headline = "a", "a", "a" }, unknown},
-		"of some nodes only":     {pastRuns(300, 300, 300), func(h []v1alpha1.RunSummary) { h[1].Trigger = triggerNodesChanged }, unknown},
-		"no key":                 {pastRuns(300, 300, 300), func(h []v1alpha1.RunSummary) { h[0].BaselineKey = "" }, unknown},
+		"none":                                   {pastRuns(), nil, unknown},
+		"two":                                    {pastRuns(100, 300), nil, unknown},
+		"three alike":                            {pastRuns(300, 301, 299), nil, stable},
+		"three that fall":                        {pastRuns(270, 285, 300), nil, falling},
+		"three that rise":                        {pastRuns(330, 315, 300), nil, rising},
+		"slow loss":                              {pastRuns(290, 292, 294, 296, 298, 300, 302, 304, 306, 308), nil, falling},
+		"loss within the noise":                  {pastRuns(297, 298, 299, 300, 301), nil, stable},
+		"one odd run in between":                 {pastRuns(300, 301, 120, 299, 300, 300), nil, stable},
+		"one odd run at the end":                 {pastRuns(150, 300, 301, 299, 300, 300), nil, stable},
+		"a step that stays":                      {pastRuns(200, 200, 200, 200, 300, 300, 300), nil, falling},
+		"not measured":                           {pastRuns(0, 270, 0, 300), nil, unknown},
+		"another key before":                     {pastRuns(300, 300, 100, 100, 100), func(h []v1alpha1.RunSummary) { h[2].BaselineKey, h[3].BaselineKey, h[4].BaselineKey = "a", "a", "a" }, unknown},
+		"other sizes before":                     {pastRuns(300, 300, 100, 100, 100), func(h []v1alpha1.RunSummary) { h[2].Headline, h[3].Headline, h[4].Headline = "a", "a", "a" }, unknown},
+		"of some nodes only":                     {pastRuns(300, 300, 300), func(h []v1alpha1.RunSummary) { h[1].Trigger = triggerNodesChanged }, unknown},
+		"the group's falls":                      {pastRuns(300, 300, 300), func(h []v1alpha1.RunSummary) { overNodes(h, 8, 200, 300, 400) }, falling},
+		"the group's rises":                      {pastRuns(300, 300, 300), func(h []v1alpha1.RunSummary) { overNodes(h, 8, 400, 300, 200) }, rising},
+		"the group's falls while its nodes rise": {pastRuns(400, 350, 300), func(h []v1alpha1.RunSummary) { overNodes(h, 8, 200, 300, 400) }, falling},
+		"the group's is known alone":             {pastRuns(0, 0, 0), func(h []v1alpha1.RunSummary) { overNodes(h, 8, 300, 300, 300) }, stable},
+		"the group's on fewer nodes": {pastRuns(300, 300, 300), func(h []v1alpha1.RunSummary) {
+			overNodes(h, 8, 200, 300, 400)
+			h[1].GroupNodes = 7
+		}, stable},
+		"no key": {pastRuns(300, 300, 300), func(h []v1alpha1.RunSummary) { h[0].BaselineKey = "" }, unknown},
 	} {
 		if tc.change != nil {
 			tc.change(tc.history)
@@ -204,8 +287,9 @@ func TestHeldSeconds(t *testing.T) {
 		if tc.groupPod != nil {
 			in.groupPods["a"] = []*corev1.Pod{tc.groupPod}
 		}
-		if got := heldSeconds(run, tc.span, in); got != tc.want {
-			t.Errorf("%s: %d s, expected %d", name, got, tc.want)
+		got, nodes := heldSeconds(run, tc.span, in)
+		if own := tc.want > 0 && (tc.groupPod == nil || tc.node.Status.Run != nil); got != tc.want || own != (nodes == 1) {
+			t.Errorf("%s: %d s on %d nodes, expected %d", name, got, nodes, tc.want)
 		}
 	}
 }

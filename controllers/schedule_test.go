@@ -10,6 +10,18 @@ import (
 
 // TestNextRun: the delay is the same each time it is worked out, within its limit, never up to the next time of the
 // schedule, and spread over the groups.
+// TestOddSchedules: a line that the API's rule refuses, of an object from before there was the rule, is told and takes no manager down.
+func TestOddSchedules(t *testing.T) {
+	for _, line := range []string{"TZ=Europe/Berlin", "TZ=", "TZ=Europe/Berlin 0 3 * * *", "CRON_TZ=Asia/Tokyo 0 3 * * *", "@every 1s", "@daily", "@every 0 0 0 0", "0 3 * * 7", "0 3 * *", " "} {
+		if schedule, err := parseSchedule(line); err == nil || schedule != nil || !nextScheduled(line, testNow).IsZero() {
+			t.Errorf("%q is taken: %v", line, err)
+		}
+	}
+	if _, err := parseSchedule("0 3 * * *"); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestNextRun(t *testing.T) {
 	at := func(hour, minute int) time.Time { return time.Date(2026, 3, 1, hour, minute, 0, 0, time.UTC) }
 	for _, tc := range []struct {

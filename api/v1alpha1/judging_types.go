@@ -206,6 +206,9 @@ type RunSummary struct {
 	// gpuMinutes that the run held.
 	// +optional
 	GPUMinutes int64 `json:"gpuMinutes,omitempty"`
+	// measuredNodes are the nodes whose own part of the run held GPUs; absent where none is known to have.
+	// +optional
+	MeasuredNodes int32 `json:"measuredNodes,omitempty"`
 	// busBandwidthMBps of the headline measurement; absent where it was not measured.
 	// +optional
 	BusBandwidthMBps *int64 `json:"busBandwidthMBps,omitempty"`
@@ -213,9 +216,12 @@ type RunSummary struct {
 	// +kubebuilder:validation:MaxLength=160
 	// +optional
 	Headline string `json:"headline,omitempty"`
-	// groupBusBandwidthMBps of the group's communicator, AllReduce at the largest size.
+	// groupBusBandwidthMBps of the first communicator over the group, before a culprit was left out, or of what is left where that
+	// was not measured: AllReduce at the largest size. groupNodes are the nodes that it was over.
 	// +optional
 	GroupBusBandwidthMBps *int64 `json:"groupBusBandwidthMBps,omitempty"`
+	// +optional
+	GroupNodes int32 `json:"groupNodes,omitempty"`
 	// baselineKey that the run measured under.
 	// +kubebuilder:validation:MaxLength=256
 	// +optional

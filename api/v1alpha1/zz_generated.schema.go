@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: 13fcae37b634e64469299dfecee5df789eae179da1906d95835bb34d14ed3dab
-const SchemaRevision = 6
+// Hash of the schemas: 0735224a9d163a8f7fd9d610af7b60187a3e29d2a2cb8919797d7cdaedb45563
+const SchemaRevision = 7

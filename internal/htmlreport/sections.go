@@ -240,7 +240,7 @@ func historyGrid(s *v1alpha1.CommGroupStatus) grid {
 			verdict = badge(string(h.Verdict), verdictTone(h.Verdict))
 		}
 		t.Rows = append(t.Rows, gridRow{Cells: []cell{plain(h.ID), plain(h.Trigger), verdict, plain(h.Reason), plain(h.StartTime.UTC().Format("2006-01-02 15:04 UTC")), number(took), number(orUnknown(h.Members)),
-			number(fmt.Sprint(h.GPUMinutes)), number(optional(h.BusBandwidthMBps)), number(optional(h.GroupBusBandwidthMBps)), plain(h.Culprit)}})
+			number(fmt.Sprint(h.GPUMinutes)), number(optional(h.BusBandwidthMBps)), number(report.GroupFigure(h)), plain(h.Culprit)}})
 	}
 	return t
 }

@@ -4,10 +4,20 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
+
+// GroupFigure is what a past run reached over the group, with the nodes where they were not all members.
+func GroupFigure(h *v1alpha1.RunSummary) string {
+	text := optionalGBps(h.GroupBusBandwidthMBps)
+	if h.GroupNodes > 0 && !strings.HasSuffix(h.Members, fmt.Sprint("/", h.GroupNodes)) {
+		text += fmt.Sprintf(" on %d nodes", h.GroupNodes)
+	}
+	return text
+}
 
 // History prints the last runs, the newest first, where they point, and what of the day's budget is used.
 func History(w io.Writer, s *v1alpha1.CommGroupStatus) error {
@@ -20,7 +30,7 @@ func History(w io.Writer, s *v1alpha1.CommGroupStatus) error {
 		}
 		verdict := cmp.Or(string(h.Verdict), "aborted")
 		rows = append(rows, []string{h.ID, h.Trigger, verdict, orUnknown(h.Reason), h.StartTime.UTC().Format("2006-01-02 15:04 UTC"), took,
-			orUnknown(h.Members), fmt.Sprint(h.GPUMinutes), optionalGBps(h.BusBandwidthMBps), optionalGBps(h.GroupBusBandwidthMBps), orUnknown(h.Culprit)})
+			orUnknown(h.Members), fmt.Sprint(h.GPUMinutes), optionalGBps(h.BusBandwidthMBps), GroupFigure(h), orUnknown(h.Culprit)})
 	}
 	if err := table(w, rows); err != nil {
 		return err
