@@ -2,12 +2,14 @@ package controllers
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/localize"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -63,7 +65,10 @@ type groupStage struct {
 	choice *networkChoice
 	// dropped are the members that fell out in this step, and what was said of the first.
 	dropped []string
-	why     decision.Event
+	// justLeft are those that left and are not noted in the tests yet; leftSilent of them were seen in a bad test and heard of no more.
+	justLeft   []int
+	leftSilent int
+	why        decision.Event
 	// round are the tests that were closed in this step.
 	round []testResult
 	out   spanState
@@ -173,7 +178,15 @@ func (g *groupStage) advance() {
 		g.waitForMembers()
 		return
 	}
-	if len(lost) > 0 {
+	switch {
+	case len(lost) == 0:
+	case g.searching():
+		g.loseInSearch()
+		if g.goesOnWithout() {
+			break
+		}
+		return
+	default:
 		g.closeOpen(v1alpha1.ReasonMemberLost)
 		g.regroup()
 		return
@@ -181,8 +194,13 @@ func (g *groupStage) advance() {
 	switch g.evaluateOpen() {
 	case roundOpen:
 		return
-	case roundBroken:
-		g.regroup() // members fell out
+	case roundBroken: // members fell out
+		if g.searching() && g.goesOnWithout() {
+			break
+		}
+		if g.span.Stage != v1alpha1.StageEnded {
+			g.regroup()
+		}
 		return
 	case roundClosed:
 	}
@@ -195,6 +213,37 @@ func (g *groupStage) advance() {
 		g.afterMesh()
 	case v1alpha1.StageNodes, v1alpha1.StageWaitingForMembers, v1alpha1.StageEnded:
 	}
+}
+
+// searching says whether a search among the group's members goes on, which goes on without one that is lost. One in the mesh does
+// not, since the mesh needs all.
+func (g *groupStage) searching() bool {
+	return g.span.Stage == v1alpha1.StageLocalizing && g.dimensionSearched() == ""
+}
+
+// loseInSearch closes the open tests that hold members who are lost; the others go on.
+func (g *groupStage) loseInSearch() {
+	for i := range g.span.Tests {
+		t := &g.span.Tests[i]
+		if set, _ := localize.ParseSet(t.Set); t.Verdict == "" && slices.ContainsFunc(g.justLeft, set.Has) {
+			g.closeTest(t, v1alpha1.VerdictError, v1alpha1.ReasonMemberLost, nil)
+		}
+	}
+}
+
+// goesOnWithout notes who was lost in a search, and says whether it goes on; else the search has been ended.
+func (g *groupStage) goesOnWithout() bool {
+	switch {
+	case len(g.present()) < g.need():
+		g.closeOpen(v1alpha1.ReasonMemberLost)
+		g.endSearch(fmt.Sprintf("%d of %d members are left, and it takes %d", len(g.present()), g.span.Members, g.need()))
+		return false
+	case !g.noteLeft():
+		g.closeOpen(v1alpha1.ReasonMemberLost)
+		g.endSearch("what was lost does not fit into the status")
+		return false
+	}
+	return true
 }
 
 // waitForMembers waits until each present member is ready, at most until the stage's deadline.
@@ -244,15 +293,12 @@ func (g *groupStage) regroup() {
 		g.endMesh()
 		return
 	}
-	if l := g.span.Localization; l != nil && l.State == v1alpha1.LocalizationRunning {
-		l.State, l.Message = v1alpha1.LocalizationNotFound, "The search was given up since a member was lost; the group is tried again without it."
-		g.stopSearch()
-	}
 	if g.groupTests() >= maxGroupTests {
 		verdict, reason := g.worstSoFar()
 		g.end(verdict, reason, fmt.Sprintf("The group was formed %d times, and each time there was something to leave out.", maxGroupTests))
 		return
 	}
+	g.noteLeft()
 	stage := v1alpha1.StageGroup
 	if g.found() {
 		stage = v1alpha1.StageReforming

@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/localize"
 	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/checks"
 	"rcclx.io/commgroup-operator/internal/units"
@@ -231,10 +232,50 @@ func (g *groupStage) seatOf(name string) *seat {
 
 // afterGoodGroup goes on to the mesh, or ends the stage.
 func (g *groupStage) afterGoodGroup() {
+	g.accuseSilent()
 	if g.found() {
 		g.confirm()
+	} else if l, left := g.span.Localization, g.leftSinceBad(); l != nil && len(left) > 0 {
+		l.Message = words.Shorten(words.Clip(l.Message, 300)+" "+words.Sentence(g.withoutLeft())+" Look first at "+words.SomeNames(g.namesOf(left), 5)+".", 512)
 	}
 	g.startMesh()
+}
+
+// leftSinceBad are the members that left between the last communicator over the group and the one before, where that one failed.
+func (g *groupStage) leftSinceBad() localize.Set {
+	last := g.lastGroupTest()
+	for i := last - 1; i >= 0; i-- {
+		if t := &g.span.Tests[i]; testKind(t.ID) == testGroupKind {
+			if t.Verdict != v1alpha1.VerdictFail {
+				return nil
+			}
+			return leftIn(g.span.Tests[i:last])
+		}
+	}
+	return nil
+}
+
+// accuseSilent gives the member whose agent fell silent in a bad test the reason of the group that failed with it: the group
+// without it, and it alone, is good.
+func (g *groupStage) accuseSilent() {
+	left := g.leftSinceBad()
+	if len(left) != 1 || !slices.ContainsFunc(g.span.Tests, func(t v1alpha1.SpanTest) bool {
+		return testKind(t.ID) == testLeftKind && t.Reason == v1alpha1.ReasonAgentNotReporting && t.Set == left.String()
+	}) {
+		return
+	}
+	reason := ""
+	for i := range g.span.Tests[:g.lastGroupTest()] {
+		if t := &g.span.Tests[i]; testKind(t.ID) == testGroupKind && !slices.Contains(slowReasons, t.Reason) {
+			reason = t.Reason
+		}
+	}
+	for i := range g.span.Culprits {
+		if c := &g.span.Culprits[i]; reason != "" && c.Reason == v1alpha1.ReasonMemberLost && slices.Equal(g.namesOf(left), []string{c.Node}) {
+			c.Reason = reason
+			c.Message = words.Shorten(words.Clip(c.Message, 380)+fmt.Sprintf(" The group of %d nodes without it, and nobody else, is good.", len(g.present())), 512)
+		}
+	}
 }
 
 // confirm notes that the group without its culprits is good.

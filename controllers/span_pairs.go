@@ -104,7 +104,7 @@ type pairsRound struct {
 
 // screened gives the rounds of pairs since the last test of the group, in order; those without a test were not made.
 func (g *groupStage) screened() []pairsRound {
-	rounds := make([]pairsRound, len(pairRounds(len(g.present()))))
+	rounds := make([]pairsRound, len(pairRounds(len(g.present())+len(g.leftSince()))))
 	held := int64(0)
 	var now *pairsRound
 	for i := g.lastGroupTest() + 1; i < len(g.span.Tests); i++ {

@@ -45,6 +45,8 @@ type testResult struct {
 type fallout struct {
 	seat            *seat
 	reason, message string
+	// silent: it was seen to begin a test that others call bad, and not heard of again.
+	silent bool
 }
 
 // commResult is what one communicator showed.
@@ -100,6 +102,9 @@ func (g *groupStage) evaluateOpen() roundState {
 		for _, f := range r.out {
 			broken = true
 			g.drop(f.seat, f.reason, f.message)
+			if f.silent {
+				g.leftSilent++
+			}
 		}
 	}
 	for i := range results {
@@ -230,27 +235,26 @@ func (r *testResult) sumUp() {
 // fallOut notes once that a member could not take part.
 func (r *testResult) fallOut(s *seat, reason, message string) {
 	if !slices.ContainsFunc(r.out, func(f fallout) bool { return f.seat == s }) {
-		r.out = append(r.out, fallout{s, reason, message})
+		r.out = append(r.out, fallout{seat: s, reason: reason, message: message})
 	}
 }
 
-// giveUp lets the members fall out that have not reported. One that was seen to begin shares in what the others saw; of one
-// that was never seen at the task nothing was measured, and what hung may only have waited for it.
+// giveUp lets the members fall out that have not reported. They may be what the others call bad, or only late: what is missing
+// accuses nobody, unless the group without one of them is good (accuseSilent). Of one that was never seen at the task nothing
+// was measured, and what hung may only have waited for it.
 func (g *groupStage) giveUp(r *testResult, silent []*seat, seconds int) {
 	unseen := map[*seat]bool{}
 	for _, s := range silent {
-		reason, seen := v1alpha1.ReasonMemberLost, "nothing was heard of it since it was given"
+		seen := "nothing was heard of it since it was given"
 		if status := s.taskStatus(r.test.ID); status == nil {
 			unseen[s] = true
 		} else {
 			seen = fmt.Sprintf("it was last seen %s", status.Phase)
-			if r.bad {
-				reason = r.reason
-			}
 		}
-		r.fallOut(s, reason, fmt.Sprintf(
+		r.fallOut(s, v1alpha1.ReasonMemberLost, fmt.Sprintf(
 			"The agent of node %s has not reported the end of task %s within %d s (%s). Look whether it reaches the API server, at its group pod's log, and in dmesg for GPU resets and hung tasks.",
 			s.name, r.test.ID, seconds, seen))
+		r.out[len(r.out)-1].silent = r.out[len(r.out)-1].seat == s && r.bad && !unseen[s]
 	}
 	if len(unseen) == 0 || len(r.guilty) > 0 {
 		return

@@ -130,7 +130,7 @@ func (g *groupStage) search() {
 	room := max(0, maxSpanTests-len(g.span.Tests)-testsReserve)
 	limit := int(g.in.group.Spec.Localization.MaxRounds)
 	noRound := limit > 0 && before >= limit // searches before this one took them all
-	problem := localize.Problem{Members: present, Rails: g.hasRails() && !noRound && !g.deadlinePassed(), MaxTests: max(1, min(localize.DefaultMaxTests, ownTests(history)+room))}
+	problem := localize.Problem{Members: present, Fewer: len(g.leftSince()) > 0, Rails: g.hasRails() && !noRound && !g.deadlinePassed(), MaxTests: max(1, min(localize.DefaultMaxTests, ownTests(history)+room))}
 	if limit > 0 {
 		problem.MaxRounds = max(1, limit-before)
 	}
@@ -277,7 +277,7 @@ func (g *groupStage) stopSearch() {
 
 // endSearch ends the search before its end: what the tests so far prove is named all the same.
 func (g *groupStage) endSearch(bound string) {
-	f, err := localize.Conclude(localize.Problem{Members: g.searchSet()}, g.history(), bound)
+	f, err := localize.Conclude(localize.Problem{Members: g.searchSet(), Fewer: len(g.leftSince()) > 0}, g.history(), bound)
 	if err != nil {
 		f = localize.Finding{State: localize.OutOfBounds, Bound: bound, Why: bound + ": " + err.Error()}
 	}
@@ -299,9 +299,18 @@ func (g *groupStage) conclude(f localize.Finding) {
 		if len(f.Suspects) > 0 && len(f.Suspects) < len(g.searchSet()) {
 			text += " Something among these is bad: " + words.SomeNames(g.namesOf(f.Suspects), 8) + "."
 		}
-		text += g.lookAt()
+		lost := g.leftSince()
+		if len(lost) > 0 {
+			text = words.Clip(text, 400) + " Left in the search: " + words.SomeNames(g.namesOf(lost), 3) + "."
+		} else {
+			text += g.lookAt()
+		}
 		l.Message = words.Shorten(text, 512)
 		if g.backToMesh() {
+			return
+		}
+		if len(lost) > 0 {
+			g.regroup() // what is bad may have left with them
 			return
 		}
 		g.end(verdictOfReason(g.span.Reason), g.span.Reason, text)

@@ -279,6 +279,7 @@ func (g *groupStage) markLeft(indexes []int, leftNames []string) {
 	for _, i := range indexes {
 		g.left[i] = true
 	}
+	g.justLeft = append(g.justLeft, indexes...)
 }
 
 // writeLeft writes down who left, and tells of it once for all that fell out in this step.

@@ -24,6 +24,8 @@ const (
 	testSearchKind = "localize"
 	testRailsKind  = "rails"
 	testPairsKind  = "screen"
+	// An entry of this kind is no test: it notes who the group goes on without from there on.
+	testLeftKind = "left"
 )
 
 // maxSpanTests bounds status.span.tests, and maxSetBytes their sets all together; the API allows for more, and the whole status
@@ -120,10 +122,54 @@ func (g *groupStage) closeTest(t *v1alpha1.SpanTest, verdict v1alpha1.Verdict, r
 	t.Seconds = ptr.To(int32(max(0, g.in.now.Sub(t.StartTime.Time)/time.Second)))
 }
 
-// writeSet gives a set as ranges that also span members which are not present: so it stays short, and is read back as what of
-// it is present.
+// noteLeft notes who left since the last note, before what is tried without them; it says whether there was room for that.
+func (g *groupStage) noteLeft() bool {
+	if len(g.justLeft) == 0 {
+		return true
+	}
+	verdict, reason := v1alpha1.VerdictFail, v1alpha1.ReasonCulpritFound
+	if len(g.dropped) > 0 {
+		verdict, reason = v1alpha1.VerdictError, v1alpha1.ReasonMemberLost
+		if g.leftSilent == len(g.justLeft) {
+			reason = v1alpha1.ReasonAgentNotReporting
+		}
+	}
+	set := localize.NewSet(g.justLeft...)
+	n := 0
+	for i := range g.span.Tests {
+		if testKind(g.span.Tests[i].ID) == testLeftKind {
+			n++
+		}
+	}
+	if !g.open(fmt.Sprintf("%s-%d", testLeftKind, n+1), set.String()) {
+		return false
+	}
+	g.closeTest(&g.span.Tests[len(g.span.Tests)-1], verdict, reason, nil)
+	g.justLeft, g.leftSilent = nil, 0
+	return true
+}
+
+// leftIn are the members that left while these tests were made, as far as it is noted.
+func leftIn(tests []v1alpha1.SpanTest) localize.Set {
+	var out []int
+	for i := range tests {
+		if testKind(tests[i].ID) == testLeftKind {
+			set, _ := localize.ParseSet(tests[i].Set)
+			out = append(out, set...)
+		}
+	}
+	return localize.NewSet(out...)
+}
+
+// leftSince are the members that left since the last test of the group or the mesh.
+func (g *groupStage) leftSince() localize.Set {
+	return localize.NewSet(append(leftIn(g.span.Tests[g.searchBase()+1:]), g.justLeft...)...)
+}
+
+// writeSet gives a set as ranges that also span members who left before the search: so it stays short, and is read back as what
+// of it was there.
 func (g *groupStage) writeSet(set localize.Set) string {
-	present := g.presentSet()
+	present := localize.NewSet(append(g.presentSet(), g.leftSince()...)...)
 	var wide localize.Set
 	at := 0
 	for _, index := range set {
@@ -140,19 +186,16 @@ func (g *groupStage) writeSet(set localize.Set) string {
 	return wide.String()
 }
 
-// readSet gives the present members of a set that writeSet wrote.
+// readSet gives the members of a set that writeSet wrote, of a test since the last one of the group or the mesh.
 func (g *groupStage) readSet(text string) localize.Set {
 	wide, err := localize.ParseSet(text)
 	if err != nil {
 		return nil
 	}
-	var out localize.Set
-	for _, i := range wide {
-		if i < len(g.seats) && g.seats[i] != nil && g.seats[i].present {
-			out = append(out, i)
-		}
-	}
-	return out
+	left := g.leftSince()
+	return slices.DeleteFunc(wide, func(i int) bool {
+		return !left.Has(i) && (i >= len(g.seats) || g.seats[i] == nil || !g.seats[i].present)
+	})
 }
 
 // communicator is one communicator of a test.
@@ -203,7 +246,7 @@ func (l *layout) add(seats []*seat, parts []spans.Part) {
 // layoutOf lays the communicators of a test over the members that are present.
 func (g *groupStage) layoutOf(t *v1alpha1.SpanTest) (*layout, error) {
 	l := &layout{shares: map[int]spans.Part{}, places: map[place]*communicator{}}
-	set := g.readSet(t.Set)
+	set := slices.DeleteFunc(g.readSet(t.Set), func(i int) bool { return g.seats[i] == nil || !g.seats[i].present })
 	add := func(parts []spans.Part, err error) error {
 		if err == nil {
 			l.add(g.seats, parts)

@@ -64,7 +64,7 @@ func learn(problem Problem, history []Test) (*knowledge, error) {
 		all.add(position)
 	}
 	k.whole = k.fact(all, n)
-	k.whole.bad = true
+	k.whole.bad = !problem.Fewer
 	for at := range history {
 		if err := k.take(&history[at]); err != nil {
 			return nil, fmt.Errorf("test %d of the history: %w", at, err)

@@ -34,10 +34,12 @@ type Test struct {
 	Outcome Outcome
 }
 
-// Problem is what the search is for: the test over all members was bad.
+// Problem is what the search is for: the test over all members was bad, unless some have left since.
 type Problem struct {
 	// Members that are present. What is known of others is left out.
 	Members Set
+	// Fewer: members have left since the test that is searched for, so that nothing says that it would be bad over the others.
+	Fewer bool
 	// MaxRounds bounds the rounds; zero means MaxRounds(len(Members)).
 	MaxRounds int
 	// MaxTests bounds the tests of all rounds; zero means DefaultMaxTests.

@@ -38,6 +38,9 @@ func (k *knowledge) words(finding *Finding, bound string) string {
 	if len(finding.Suspects) > 0 {
 		clauses = append(clauses, k.suspectWords(finding))
 	}
+	if !k.whole.bad && len(clauses) == 0 {
+		clauses = append(clauses, "all smaller tests of those that are left were good: what is bad may have left")
+	}
 	if k.contradictions > 0 {
 		clauses = append(clauses, fmt.Sprintf("%d bad tests lie in good ones, so something comes and goes", k.contradictions))
 	}
