@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/utils/ptr"
+
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/localize"
 	"rcclx.io/commgroup-operator/controllers/words"
@@ -135,6 +137,7 @@ func (p *pairsRound) told() bool {
 // pairsSummary is what all rounds of pairs show.
 type pairsSummary struct {
 	rounds, pairs int
+	seconds       int64
 	slowest, best int64
 }
 
@@ -145,6 +148,7 @@ func (g *groupStage) pairsSummary() pairsSummary {
 			continue
 		}
 		out.rounds++
+		out.seconds += int64(ptr.Deref(p.test.Seconds, 0))
 		out.pairs += len(pairsOf(g.readSet(p.test.Set), testRound(p.test.ID)))
 		out.best = max(out.best, p.best)
 		if bw := p.test.BusBandwidthMBps; bw != nil && (out.slowest == 0 || *bw < out.slowest) {

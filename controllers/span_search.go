@@ -217,17 +217,22 @@ func (g *groupStage) history() []localize.Test {
 
 // effort says what this search took, with the pairs that it learned from.
 func (g *groupStage) effort() string {
-	tests, rounds := 0, map[int]bool{}
+	tests, rounds, begun := 0, map[int]bool{}, time.Time{}
 	for i := range g.span.Tests[g.searchBase()+1:] {
 		t := &g.span.Tests[g.searchBase()+1+i]
 		if kind := testKind(t.ID); kind == testSearchKind || kind == testRailsKind {
-			tests++
+			if tests++; tests == 1 {
+				begun = t.StartTime.Time
+			}
 			rounds[testRound(t.ID)] = true
 		}
 	}
 	text := fmt.Sprintf("%s in %s", words.Counted(tests, "test"), words.Counted(len(rounds), "round"))
+	if tests > 0 {
+		text += fmt.Sprintf(" of %d s", int(g.in.now.Sub(begun)/time.Second))
+	}
 	if sum := g.pairsSummary(); sum.pairs > 0 && g.dimensionSearched() == "" {
-		text = fmt.Sprintf("%s in %s, then %s", words.Counted(sum.pairs, "pair"), words.Counted(sum.rounds, "round"), text)
+		text = fmt.Sprintf("%s in %s of %d s, then %s", words.Counted(sum.pairs, "pair"), words.Counted(sum.rounds, "round"), sum.seconds, text)
 	}
 	return text
 }
@@ -328,13 +333,7 @@ func (g *groupStage) conclude(f localize.Finding) {
 		}
 	}
 	for _, pair := range f.Pairs {
-		a, b := g.seats[pair[0]].name, g.seats[pair[1]].name
-		why, figures := reason, ""
-		if slow {
-			why, figures = v1alpha1.ReasonSlowPair, g.slowWords(pair[0], pair[1])
-		}
-		g.blame(v1alpha1.Culprit{Node: a, Kind: "Pair", Name: pairName(a, b), Reason: why, Message: fmt.Sprintf(
-			"%s over %s and %s together is bad, while each is good with others (%s).%s Look at the path between the two: cable, switch port, route.", step, a, b, effort, figures)})
+		g.blame(g.pairCulprit(g.seats[pair[0]], g.seats[pair[1]], rails[pair[0]], reason, slow, step, effort))
 	}
 	names := culpritNames(g.span.Culprits)
 	text := fmt.Sprintf("The culprit of %s is %s (%s).", step, words.SomeNames(names, 5), effort)
@@ -395,74 +394,4 @@ func (g *groupStage) reasonOfBad() (reason string, slow bool) {
 		return v1alpha1.ReasonSlowNode, true
 	}
 	return cmp.Or(t.Reason, v1alpha1.ReasonGroupStepFailed), false
-}
-
-// badRails are the rails of two nodes that were bad, by device, of so many.
-type badRails struct {
-	bad   []int32
-	total int
-	// partner is the good node of the two.
-	partner string
-}
-
-// railsOf reads the tests of rails that were just closed, for both nodes of each.
-func (g *groupStage) railsOf() map[int]badRails {
-	out := map[int]badRails{}
-	for i := range g.round {
-		r := &g.round[i]
-		if testKind(r.test.ID) != testRailsKind || r.test.Verdict != v1alpha1.VerdictFail {
-			continue
-		}
-		bad := badRails{total: len(r.communicators)}
-		for j := range r.communicators {
-			if c := &r.communicators[j]; c.bad {
-				if device, err := strconv.Atoi(c.name[strings.LastIndexByte(c.name, '/')+1:]); err == nil {
-					bad.bad = append(bad.bad, int32(device))
-				}
-			}
-		}
-		set := g.readSet(r.test.Set)
-		for _, index := range set {
-			one := bad
-			for _, other := range set {
-				if other != index {
-					one.partner = g.seats[other].name
-				}
-			}
-			out[index] = one
-		}
-	}
-	return out
-}
-
-// nodeCulprits names the bad node, or its GPUs' ways out where single rails are bad.
-func (g *groupStage) nodeCulprits(s *seat, rails badRails, reason string, slow bool, step searchedStep, effort string) []v1alpha1.Culprit {
-	if n := len(rails.bad); n == 0 || n == rails.total || n > 4 {
-		figures := ""
-		if slow {
-			figures = g.slowWords(s.index)
-		}
-		message := fmt.Sprintf("%s is bad in each communicator with %s and good in those without (%s); alone the node is fine.%s Look at what it shares for the way out: NICs, cables, switch port, routes, firewall.", step, s.name, effort, figures)
-		return []v1alpha1.Culprit{nodeCulprit(s.name, reason, message)}
-	}
-	if slow {
-		reason = v1alpha1.ReasonSlowRail
-	}
-	var out []v1alpha1.Culprit
-	for _, device := range rails.bad {
-		c := v1alpha1.Culprit{Node: s.name, Kind: "GPU", Name: fmt.Sprintf("GPU %d", device), Reason: reason}
-		words := ""
-		if f := s.commNode.Status.Facts; f != nil && int(device) < len(f.GPUs) && len(f.GPUs) == int(f.GPUCount) {
-			gpu := &f.GPUs[device]
-			c.Name = gpu.PCIAddress
-			words = ", " + gpu.PCIAddress
-			if gpu.NIC != "" {
-				c.Kind, c.Name = "NIC", gpu.NIC
-				words += fmt.Sprintf(", next to NIC %s", gpu.NIC)
-			}
-		}
-		c.Message = fmt.Sprintf("Only rail %d of %s is bad with %s, which is good elsewhere (GPU %d%s; %s). Look at that NIC's link speed and errors, its cable and its PCIe width.", device, s.name, rails.partner, device, words, effort)
-		out = append(out, c)
-	}
-	return out
 }

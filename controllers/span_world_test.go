@@ -23,6 +23,8 @@ type faults struct {
 	slowPairs, hangPairs [][2]int
 	// slowRails and hangRails are a node and one of its devices.
 	slowRails, hangRails [][2]int
+	// slowPairRails and hangPairRails are two nodes and the device whose rail between them is bad.
+	slowPairRails, hangPairRails [][3]int
 	// wrongNodes give wrong data over several nodes, and see it themselves; dieNodes lose a rank there.
 	wrongNodes, dieNodes []int
 	// silentNodes take tasks up and never end them; neverReady never are.
@@ -272,6 +274,10 @@ func (w *groupWorld) work(all []joined) {
 	crawl := any(f.crawlNodes)
 	hung := crawl && len(all) > 2 || any(f.hangNodes) || any(f.silentNodes) || pair(f.hangPairs) || over && slices.ContainsFunc(f.hangRails, hasRail)
 	slow := any(f.slowNodes) || pair(f.slowPairs) || over && slices.ContainsFunc(f.slowRails, hasRail) || over && f.slowAll
+	pairRail := func(list [][3]int) bool {
+		return over && slices.ContainsFunc(list, func(p [3]int) bool { return hasRail([2]int{p[0], p[2]}) && hasRail([2]int{p[1], p[2]}) })
+	}
+	hung, slow = hung || pairRail(f.hangPairRails), slow || pairRail(f.slowPairRails)
 	for _, j := range all {
 		s := j.status
 		if len(all) > 1 { // of what stays within a node an agent says nothing
