@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// What an issue of the search's peers says: every pair of 232 nodes is 26,796 tests, and NVIDIA's engine is designed for 22 to
+// The figures that others publish: every pair of 232 nodes is 26,796 tests, and NVIDIA's engine is designed for 22 to
 // 57 tests in 3 to 7 rounds (ADR-055 of its repository, a calculation).
 func TestFiguresAt232(t *testing.T) {
 	t.Parallel()
