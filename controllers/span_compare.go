@@ -61,10 +61,18 @@ func (g *groupStage) findCrawling() {
 			other := &after[j]
 			if testKind(other.ID) == testSearchKind && other.BusBandwidthMBps != nil && alike(len(g.readSet(t.Set)), len(g.readSet(other.Set))) &&
 				*t.BusBandwidthMBps*100 < *other.BusBandwidthMBps*crawlPercent {
-				t.Verdict, t.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonSlowGroup
+				t.Verdict, t.Reason = v1alpha1.VerdictFail, slowReason(len(g.readSet(t.Set)))
 			}
 		}
 	}
+}
+
+// slowReason of a test of the search over so many nodes.
+func slowReason(nodes int) string {
+	if nodes == leastMembers {
+		return v1alpha1.ReasonSlowPair
+	}
+	return v1alpha1.ReasonSlowGroup
 }
 
 func missedDeadline(reason string) bool {
@@ -75,7 +83,7 @@ func missedDeadline(reason string) bool {
 // communicators over more nodes.
 func (g *groupStage) crawls() bool {
 	return slices.ContainsFunc(g.span.Tests[g.searchBase()+1:], func(t v1alpha1.SpanTest) bool {
-		return testKind(t.ID) == testSearchKind && t.Verdict == v1alpha1.VerdictFail && t.Reason == v1alpha1.ReasonSlowGroup
+		return testKind(t.ID) == testSearchKind && t.Verdict == v1alpha1.VerdictFail && slices.Contains(slowReasons, t.Reason)
 	})
 }
 
@@ -120,13 +128,13 @@ func (g *groupStage) compareSearch() {
 		}
 		switch least := g.minPercent(); {
 		case own*100 < like*least:
-			t.Verdict, t.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonSlowGroup
+			t.Verdict, t.Reason = v1alpha1.VerdictFail, slowReason(nodes[i])
 		case own*100 >= smaller*least:
 			t.Verdict, t.Reason = v1alpha1.VerdictPass, ""
 		case group > 0 && group*100 < own*likeGroupPercent:
 			t.Verdict, t.Reason = v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive
 		default:
-			t.Verdict, t.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonSlowGroup
+			t.Verdict, t.Reason = v1alpha1.VerdictFail, slowReason(nodes[i])
 		}
 	}
 }

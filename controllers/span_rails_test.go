@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/localize"
 )
 
 // TestCulpritsSayWhatWasSeen: the message of a culprit says what the step does, and where it is slow what was measured, expected and
@@ -43,6 +46,12 @@ func TestCulpritsSayWhatWasSeen(t *testing.T) {
 			}
 			if strings.Contains(s.Culprits[0].Message, "...") {
 				t.Errorf("cut: %s", s.Culprits[0].Message)
+			}
+			for i := range s.Tests { // two nodes that are slow together are a pair to whoever reads the tests
+				x := &s.Tests[i]
+				if set, _ := localize.ParseSet(x.Set); testKind(x.ID) == testSearchKind && x.Reason == v1alpha1.ReasonSlowGroup && len(set) == 2 {
+					t.Errorf("test %s of %s says %s", x.ID, x.Set, x.Reason)
+				}
 			}
 			t.Log(s.Culprits[0].Message)
 		})
