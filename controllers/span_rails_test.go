@@ -44,6 +44,9 @@ func TestCulpritsSayWhatWasSeen(t *testing.T) {
 					t.Errorf("no %q in: %s", want, s.Culprits[0].Message)
 				}
 			}
+			if c := &s.Culprits[0]; c.Kind == "Pair" && c.Node != "" {
+				t.Errorf("a pair is told as node %s", c.Node)
+			}
 			if strings.Contains(s.Culprits[0].Message, "...") {
 				t.Errorf("cut: %s", s.Culprits[0].Message)
 			}

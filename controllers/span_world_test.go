@@ -418,6 +418,14 @@ func (w *groupWorld) check() {
 	}
 }
 
+// accused are the nodes that a culprit is or lies on: both of a pair.
+func (w *groupWorld) accused(c *v1alpha1.Culprit) []int {
+	if a, b, pair := strings.Cut(c.Name, "<->"); pair {
+		return []int{w.index[a], w.index[b]}
+	}
+	return []int{w.index[c.Node]}
+}
+
 // culprits as kind and name, with node places for names.
 func (w *groupWorld) culprits() []string {
 	var out []string
