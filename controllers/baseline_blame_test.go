@@ -188,6 +188,13 @@ func TestNewNormalIsAccepted(t *testing.T) {
 			s = w.rerun(205_000)
 		}
 		old := s.Baseline.Key
+		for _, other := range []string{"1-9", "1", "next", ""} { // a run to come, and none
+			w.group.Annotations[v1alpha1.AnnotationBaselineFrom] = other
+			w.settle()
+			if s = &w.group.Status; s.Run.Verdict != v1alpha1.VerdictFail || s.Baseline.FirstRunID != "1-1" {
+				t.Errorf("%q: %s, %+v", other, s.Run.Verdict, s.Baseline)
+			}
+		}
 		w.group.Annotations[v1alpha1.AnnotationBaselineFrom] = "1-2"
 		w.settle()
 		s = &w.group.Status
