@@ -3,6 +3,7 @@ package localize
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -14,6 +15,10 @@ import (
 func TestFiguresAt232(t *testing.T) {
 	t.Parallel()
 	const exhaustive, fewest, most, fewestRounds, mostRounds = 232 * 231 / 2, 22, 57, 3, 7
+	three := somewhere(232, 3, fewer(10000, 2000), 20)
+	if os.Getenv("LOCALIZE_EXHAUSTIVE") != "" {
+		three = combinations(232, 3)
+	}
 	for _, c := range []struct {
 		worlds              []world
 		tests, rounds       int // at most
@@ -21,7 +26,7 @@ func TestFiguresAt232(t *testing.T) {
 	}{
 		{combinations(232, 1), 19, 3, 19, fewest},
 		{combinations(232, 2), 31, 4, 30, most},
-		{somewhere(232, 3, fewer(10000, 2000), 20), 43, 4, 40, most},
+		{three, 43, 4, 40, most},
 	} {
 		f := explore(t, all(232), c.worlds, exactly)
 		t.Log(len(c.worlds[0].nodes), "bad:", f)
