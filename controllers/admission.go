@@ -24,6 +24,9 @@ const (
 	podGroupCountAnnotation = "kueue.x-k8s.io/pod-group-total-count"
 	// notRetriableAnnotation ("false") has a pod group end with its last pod; else Kueue keeps the quota for pods in place of failed ones.
 	notRetriableAnnotation = "kueue.x-k8s.io/retriable-in-group"
+	// roleHashAnnotation has Kueue count pods as alike. It takes the annotation for its own hash, which has the node's affinity in it,
+	// so that each pod of a stage would be a set of its own, of which a workload takes 18 (8 in earlier releases).
+	roleHashAnnotation = "kueue.x-k8s.io/role-hash"
 	// kueueTermination is the condition that Kueue sets on a pod that it ends for others.
 	kueueTermination = "TerminationTarget"
 )
@@ -130,7 +133,7 @@ func (n *nodeState) stepQueued(pod *corev1.Pod, in runInput) bool {
 }
 
 // queueTogether has Kueue admit the pods of a group's stage all at once or not at all: some of them alone would hold GPUs for
-// nothing. It takes the number that the stage began with, since Kueue wants the same on each.
+// nothing. Kueue wants the same number on each.
 func queueTogether(pod *corev1.Pod, group *v1alpha1.CommGroup, runID string, members int32) {
 	if queueOf(pod) == "" || members <= 0 {
 		return
@@ -138,6 +141,20 @@ func queueTogether(pod *corev1.Pod, group *v1alpha1.CommGroup, runID string, mem
 	pod.Labels[podGroupLabel] = dnsName(validation.DNS1123LabelMaxLength, string(group.UID)+"/"+runID, group.Name, runID)
 	pod.Annotations[podGroupCountAnnotation] = strconv.Itoa(int(members))
 	pod.Annotations[notRetriableAnnotation] = "false"
+	pod.Annotations[roleHashAnnotation] = shortHash(string(group.UID) + "/" + runID)[:8]
+}
+
+// stagePods is how many pods of the group's stage are to be admitted together: what is said on those that are there, else one for
+// each member that is present.
+func (in *runInput) stagePods(st *runState) int32 {
+	for _, pods := range in.groupPods {
+		if pod := podOfRun(pods, st.run.ID); pod != nil {
+			if n, err := strconv.ParseInt(pod.Annotations[podGroupCountAnnotation], 10, 32); err == nil {
+				return int32(n)
+			}
+		}
+	}
+	return st.span.span.Present
 }
 
 const (

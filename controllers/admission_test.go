@@ -1,6 +1,8 @@
 package controllers
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -173,18 +175,124 @@ func TestQueueTogether(t *testing.T) {
 		t.Errorf("without a queue: %v %v", pod.Labels, pod.Annotations)
 	}
 	g.Spec.Run.QueueName = "gpus"
-	names := map[string]bool{}
+	names, roles := map[string]bool{}, map[string]bool{}
 	for _, node := range []string{"a", "b"} {
 		cn.Spec.NodeName = node
 		pod = groupPodFor(g, cn, "1-1", 60, testConfig)
 		queueTogether(pod, g, "1-1", 4)
+		roles[pod.Annotations[roleHashAnnotation]] = true
 		if names[pod.Labels[podGroupLabel]] = true; pod.Annotations[podGroupCountAnnotation] != "4" || pod.Annotations[notRetriableAnnotation] != "false" || pod.Labels[queueLabel] != "gpus" {
 			t.Errorf("%v %v", pod.Labels, pod.Annotations)
 		}
 	}
 	pod = groupPodFor(g, cn, "1-2", 60, testConfig)
 	queueTogether(pod, g, "1-2", 4)
+	if len(roles) != 1 || roles[""] {
+		t.Errorf("roles %v: Kueue takes the pods for several sets", roles)
+	}
 	if len(names) != 1 || names[""] || names[pod.Labels[podGroupLabel]] {
 		t.Errorf("groups of pods %v, of the next run %s", names, pod.Labels[podGroupLabel])
+	}
+}
+
+// inQueue is a group of so many nodes in a queue, whose stage waits for its members; taken are the GPUs of a node's eight.
+func inQueue(t *testing.T, nodes int, taken int32, holders map[string]string) *groupWorld {
+	t.Helper()
+	w := newGroupWorld(t, nodes, faults{}, func(g *v1alpha1.CommGroup) {
+		g.Spec.RanksPerNode, g.Spec.Run.Nodes, g.Spec.Run.QueueName, g.Spec.Members.MinMembers = taken, v1alpha1.NodeUseIdle, "gpus", 2
+	})
+	w.playNodes()
+	w.holders = holders
+	if w.settle(); w.span() == nil || w.span().Stage != v1alpha1.StageWaitingForMembers {
+		t.Fatalf("span %+v", w.span())
+	}
+	return w
+}
+
+// stageInQueue is how many pods the stage has, and what Kueue reads on them.
+func (w *groupWorld) stageInQueue() (pods int, marks map[string]bool) {
+	marks = map[string]bool{}
+	for _, pod := range w.pods {
+		if ofGroupStage(pod) {
+			pods++
+			marks[strings.Join([]string{pod.Labels[queueLabel], pod.Labels[podGroupLabel], pod.Annotations[podGroupCountAnnotation], pod.Annotations[notRetriableAnnotation],
+				pod.Annotations[roleHashAnnotation]}, " ")] = true
+		}
+	}
+	return pods, marks
+}
+
+// TestStageIsQueuedTogether: the pods that a decision makes for a stage in a queue are one group of pods, and one set in it, of as many
+// as there are.
+func TestStageIsQueuedTogether(t *testing.T) {
+	const nodes = 20 // more than the sets that a workload takes
+	w := inQueue(t, nodes, 8, nil)
+	pods, marks := w.stageInQueue()
+	if pods != nodes || len(marks) != 1 {
+		t.Fatalf("%d pods, marks %v", pods, marks)
+	}
+	for mark := range marks {
+		if parts := strings.Split(mark, " "); parts[0] != "gpus" || parts[1] == "" || parts[2] != "20" || parts[3] != "false" || len(parts[4]) != 8 {
+			t.Errorf("marks %q", mark)
+		}
+	}
+}
+
+// TestBusyMemberOfAQueuedStage: Kueue would wait for ever for the pod of a busy member, so that none is made before all can be; after
+// half of the wait the stage goes on without it, with as many pods as it says.
+func TestBusyMemberOfAQueuedStage(t *testing.T) {
+	for name, getsFree := range map[string]bool{"it gets free": true, "it stays busy": false} {
+		w := inQueue(t, 4, 4, map[string]string{"n00002": "prod/train (4)"})
+		limit := decision.Seconds(w.group.Spec.Run.MembersDeadlineSeconds)
+		want, begin := 3, w.now
+		for w.now.Sub(begin) < limit/2 {
+			if pods, _ := w.stageInQueue(); pods > 0 {
+				t.Fatalf("%s: %d pods after %s", name, pods, w.now.Sub(begin))
+			}
+			if w.now = w.now.Add(busyPoll); getsFree && w.now.Sub(begin) > limit/4 {
+				w.holders, want = nil, 4
+				w.reportFacts()
+				w.settle()
+				break
+			}
+			w.reportFacts()
+			w.settle()
+		}
+		pods, marks := w.stageInQueue()
+		if span := w.span(); pods != want || len(marks) != 1 || span.Stage != v1alpha1.StageWaitingForMembers || int(span.Present) != want {
+			t.Fatalf("%s: %d pods, marks %v, span %+v", name, pods, marks, span)
+		}
+		for mark := range marks {
+			if !strings.Contains(mark, fmt.Sprintf(" %d false", want)) {
+				t.Errorf("%s: marks %q", name, mark)
+			}
+		}
+		if !getsFree && (!slices.Equal(w.span().Left, []string{"n00002"}) || !strings.Contains(w.span().Message, "prod/train (4)")) {
+			t.Errorf("%s: span %+v", name, w.span())
+		}
+	}
+}
+
+// TestQueuedStageTellsWhosePodIsMissing: where a pod of the stage was not made, the queue is not to blame.
+func TestQueuedStageTellsWhosePodIsMissing(t *testing.T) {
+	w := inQueue(t, 4, 8, nil)
+	for name, pod := range w.pods {
+		if ofGroupStage(pod) {
+			if pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "kueue.x-k8s.io/admission"}}; pod.Labels[v1alpha1.LabelNode] == "n00003" {
+				delete(w.pods, name)
+			}
+		}
+	}
+	w.now = w.now.Add(decision.Seconds(w.group.Spec.Run.MembersDeadlineSeconds))
+	w.reportFacts()
+	w.step()
+	told := false
+	for _, e := range w.events {
+		if strings.Contains(e.Note, "Kueue") {
+			told = told || strings.Contains(e.Note, "not made: of n00003")
+		}
+	}
+	if !told || w.span().Stage != v1alpha1.StageEnded {
+		t.Errorf("span %+v", w.span())
 	}
 }

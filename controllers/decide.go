@@ -72,7 +72,7 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	}
 	for _, name := range state.span.createPodsOn {
 		pod := groupPodFor(group, in.commNodes[name], state.run.ID, groupPodSeconds(&group.Spec), cfg)
-		queueTogether(pod, group, state.run.ID, state.span.span.Members)
+		queueTogether(pod, group, state.run.ID, in.stagePods(&state))
 		d.CreatePods = append(d.CreatePods, pod)
 	}
 	d.LookAt = state.lookAt
@@ -88,7 +88,7 @@ func Decide(s *Snapshot, cfg Config) Decision {
 // decideSpan moves the group's stage on, which follows the nodes' own and ends the run.
 func decideSpan(state *runState, outcomes []outcome, in runInput) {
 	state.span = stepSpan(spanInput{now: in.now, group: in.group, run: state.run, nodesDone: state.nodesDone,
-		members: in.members, outcomes: outcomes, commNodes: in.commNodes, pods: in.groupPods, others: &in.others})
+		members: in.members, outcomes: outcomes, commNodes: in.commNodes, pods: in.groupPods, others: &in.others, looked: in.looked})
 	if run := state.run; state.nodesDone && state.span.over && run.Phase == v1alpha1.RunPhaseRunning {
 		run.Phase = v1alpha1.RunPhaseFinished
 		run.FinishTime = decision.Stamp(in.now)

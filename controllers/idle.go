@@ -406,21 +406,63 @@ func (st *runState) admitGroupPods(in runInput) {
 	for i := range in.members {
 		members[in.members[i].Name] = &in.members[i]
 	}
-	var unknown []string
+	var free, unknown []string
+	busy := false
 	for _, name := range wanted {
 		holders, looked := in.looked[name]
 		if !needsLook(members[name], &in.group.Spec) || looked && holders == "" {
-			st.span.createPodsOn = append(st.span.createPodsOn, name)
+			free = append(free, name)
 			continue
 		}
 		if !looked && !lately(in.busyAt, name, in.now) {
 			unknown = append(unknown, name)
+		} else {
+			busy = true
 		}
 		st.span.wakeAt = decision.Earlier(st.span.wakeAt, poll)
 	}
-	if in.looked == nil {
-		st.lookAt = append(st.lookAt, inTurn(unknown, maxLooks-len(st.lookAt), in.now)...)
+	limit := maxLooks - len(st.lookAt)
+	if in.group.Spec.Run.QueueName != "" && !st.queuedStage(in) {
+		// Kueue admits all or none, and counts on as many as the first pod says: they are made once all are free at one look.
+		if limit = len(unknown); busy {
+			limit = 0
+		}
+		if len(free) < int(st.span.span.Present) {
+			free = nil
+		}
 	}
+	st.span.createPodsOn = free
+	if in.looked == nil {
+		st.lookAt = append(st.lookAt, inTurn(unknown, limit, in.now)...)
+	}
+}
+
+// queuedStage says whether the stage has pods already.
+func (st *runState) queuedStage(in runInput) bool {
+	for _, pods := range in.groupPods {
+		if podOfRun(pods, st.run.ID) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// dropBusy lets the members go whose GPUs others hold, where Kueue admits all or none: half of the wait for members is for them, the
+// other half for the queue.
+func (g *groupStage) dropBusy() bool {
+	limit := decision.Seconds(g.in.group.Spec.Run.MembersDeadlineSeconds)
+	if g.in.group.Spec.Run.QueueName == "" || g.span.StageDeadline == nil || g.in.now.Before(g.span.StageDeadline.Add(-limit/2)) {
+		return false
+	}
+	dropped := false
+	for _, s := range g.present() {
+		if holders := g.in.looked[s.name]; s.pod == nil && holders != "" {
+			dropped = true
+			g.drop(s, v1alpha1.ReasonNodeBusy, fmt.Sprintf("Node %s had no place for its group pod for half of run.membersDeadlineSeconds (%d s): run.nodes is Idle, and GPUs there are held by %s. Kueue admits the members together, so that the others are not kept waiting for it.",
+				s.name, g.in.group.Spec.Run.MembersDeadlineSeconds, holders))
+		}
+	}
+	return dropped
 }
 
 // awaitOthers holds the group's stage back while other groups' runs are on its nodes, at most as long as a stage may take.
@@ -458,6 +500,8 @@ type occupancy struct {
 	others string
 	// looked: members of these names get a pod only once a look showed their GPUs free.
 	looked map[string]bool
+	// without are the members that have no pod.
+	without []string
 }
 
 // occupancy of the seats before any member is dropped for it.
@@ -467,9 +511,11 @@ func (g *groupStage) occupancy() occupancy {
 		if one == nil || one.pod != nil {
 			continue
 		}
+		if one.present {
+			out.without = append(out.without, one.name)
+		}
 		if other := g.in.others.before(one.name); other != "" {
-			out.others = fmt.Sprintf("one run at a time is on a node, and on %s there is %s", one.name, other)
-			break
+			out.others = cmp.Or(out.others, fmt.Sprintf("one run at a time is on a node, and on %s there is %s", one.name, other))
 		}
 	}
 	for i := range g.in.members {

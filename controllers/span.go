@@ -28,6 +28,8 @@ type spanInput struct {
 	pods      map[string][]*corev1.Pod
 	// others is what other groups' runs do on the nodes.
 	others *elsewhere
+	// looked is who holds GPUs on the nodes that were looked up just now, empty where nobody does.
+	looked map[string]string
 }
 
 // spanState is what the state machine decided.
@@ -249,6 +251,9 @@ func (g *groupStage) goesOnWithout() bool {
 // waitForMembers waits until each present member is ready, at most until the stage's deadline.
 func (g *groupStage) waitForMembers() {
 	if g.tooFew() {
+		return
+	}
+	if g.dropBusy() && g.tooFew() {
 		return
 	}
 	waiting := g.notReady()

@@ -228,6 +228,9 @@ func (g *groupStage) dropLate(s *seat, holders occupancy) {
 	switch holder := holders.of(s.name); {
 	case s.pod == nil && holder != "":
 		g.drop(s, v1alpha1.ReasonNodeBusy, fmt.Sprintf("Node %s had no place for its group pod for %d s (run.membersDeadlineSeconds): %s.", s.name, limit, holder))
+	case s.pod != nil && queued(s.pod) && len(holders.without) > 0:
+		g.drop(s, v1alpha1.ReasonWaitingForQueue, fmt.Sprintf("Kueue admits the stage's pods together, and waited with pod %s of node %s for run.membersDeadlineSeconds (%d s) for those that were not made: of %s.%s",
+			s.pod.Name, s.name, limit, words.SomeNames(holders.without, 5), cmp.Or(toldRefusal(g.in.group), " See the manager's log for why.")))
 	case s.pod != nil && queued(s.pod):
 		g.drop(s, v1alpha1.ReasonWaitingForQueue, fmt.Sprintf("Kueue has not admitted group pod %s for node %s in queue %s within run.membersDeadlineSeconds (%d s): raise that, or look at the queue's quota.",
 			s.pod.Name, s.name, queueOf(s.pod), limit))
