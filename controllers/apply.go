@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -31,6 +32,40 @@ const annotationSpecHash = "rcclx.io/spec-hash"
 
 // errClosureNotWritten: a node's part of the run was to be closed, and its CommNode does not say so yet.
 var errClosureNotWritten = errors.New("closure not written")
+
+// errOldRead: what was read is not what the API server has, and what was concluded from it may not be told.
+var errOldRead = errors.New("what was read is old")
+
+// oldReadPoll is when to look again whether the cache has the group as the API server has it.
+const oldReadPoll = 250 * time.Millisecond
+
+// closureError says of a closure that was not written whether it rests on an old read: the node's report may have come since, and its
+// pod is gone because of that.
+func closureError(err error) error {
+	if apierrors.IsConflict(err) {
+		return fmt.Errorf("%w: %w", errOldRead, err)
+	}
+	return fmt.Errorf("%w: %w", errClosureNotWritten, err)
+}
+
+// takesAway says whether the decision deletes anything.
+func (d *Decision) takesAway(s *Snapshot) bool {
+	return len(d.DeletePods)+len(d.DeleteCommNodes)+len(d.DeleteConfigMaps)+len(d.DeleteArchives) > 0 || d.Monitor == nil && s.Monitor != nil
+}
+
+// upToDate asks the API itself whether the group is still as it was read. Writes carry the version that they rest on; a delete is of a
+// name alone, and rests on the group's status. A manager whose cache lags, or that was paused while another took over, would delete
+// pods of the present run, and their nodes would be named as guilty.
+func (r *CommGroupReconciler) upToDate(ctx context.Context, group *v1alpha1.CommGroup) error {
+	var live metav1.PartialObjectMetadata
+	live.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("CommGroup"))
+	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(group), &live); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("look whether the group that was read is up to date: %w", err)
+	} else if err != nil || live.UID != group.UID || live.ResourceVersion != group.ResourceVersion {
+		return errOldRead
+	}
+	return nil
+}
 
 // apply makes the cluster as decided, all but the status. It goes on after an error, so that one object that cannot be
 // written holds up no other, and first frees what is to be freed. What the API server refuses is kept in the decision, to be told.
@@ -59,7 +94,7 @@ func (r *CommGroupReconciler) apply(ctx context.Context, s *Snapshot, d *Decisio
 		desired := d.CommNodes[i].Desired
 		add(&d.refused.commNodes, "write CommNode "+desired.Name, err)
 		if err != nil && desired.Spec.Run != nil && desired.Spec.Run.Closed != nil {
-			err = fmt.Errorf("%w: %w", errClosureNotWritten, err)
+			err = closureError(err)
 		}
 		try("write commnode", desired.Name, err)
 	}

@@ -71,8 +71,19 @@ func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		decision = Decide(snapshot, r.Config)
 	}
 	applyErr := snapshot.ListError
+	if applyErr == nil && decision.takesAway(snapshot) {
+		switch err := r.upToDate(ctx, group); {
+		case errors.Is(err, errOldRead):
+			return ctrl.Result{RequeueAfter: oldReadPoll}, nil
+		case err != nil:
+			return ctrl.Result{}, fmt.Errorf("commgroup %s: %w", req.NamespacedName, err)
+		}
+	}
 	if applyErr == nil {
 		applyErr = errors.Join(r.apply(ctx, snapshot, &decision), lookErr)
+	}
+	if errors.Is(applyErr, errOldRead) {
+		return ctrl.Result{}, fmt.Errorf("commgroup %s: %w", req.NamespacedName, applyErr) // no status: it would name the node as guilty
 	}
 	if errors.Is(applyErr, errClosureNotWritten) && finishes(group, &decision) {
 		// With the run over and nothing to say how it ended on this node, its reason would be lost for good.

@@ -116,6 +116,9 @@ func (m *machine) checkStatus(before *v1alpha1.CommGroupStatus, s *Snapshot) {
 	m.checkRun(now)
 	if is, was := meta.FindStatusCondition(now.Conditions, v1alpha1.ConditionSettingsPublished), m.known.published; is.Reason != v1alpha1.ReasonListFailed {
 		passed := now.Run != nil && now.Run.Phase == v1alpha1.RunPhaseFinished && now.Run.Verdict == v1alpha1.VerdictPass
+		if p := now.Published; p != nil && now.Run != nil && now.Run.Phase == v1alpha1.RunPhaseRunning && numberOfRun(p.RunID) == now.Run.Number-1 {
+			passed = m.known.verdicts[p.RunID] == v1alpha1.VerdictPass
+		}
 		if was != nil && was.Status != metav1.ConditionTrue && is.Status == metav1.ConditionTrue && !passed {
 			m.failf("settings that were not published as proven (%s) are so without a run that passed: %s", was.Reason, runWords(now))
 		}

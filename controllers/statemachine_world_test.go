@@ -30,8 +30,9 @@ type machine struct {
 	rng *rand.Rand
 	// views are what the API server has had, the last is what it has; never changed once they are there.
 	views []apiView
-	// cache says which view each kind in the manager's cache is of.
-	cache struct{ group, nodes, commNodes, pods, configMap int }
+	// cache says which view each kind in the manager's cache is of; other is that of a manager that was paused while this one took over,
+	// and does not know it yet.
+	cache, other caches
 	// version is the last resource version; made counts objects, for their UIDs.
 	version, made int
 	// absent nodes are no objects of the API, by name; their places stay, for the agents go by them.
@@ -47,6 +48,8 @@ type machine struct {
 	writes   writeCounts
 	known    knowledge
 }
+
+type caches struct{ group, nodes, commNodes, pods, configMap int }
 
 type apiView struct {
 	group     *v1alpha1.CommGroup
@@ -182,10 +185,21 @@ func (m *machine) read() *Snapshot {
 	return s
 }
 
-// reconcile is Reconcile: it reads, decides, writes the objects, and then the status.
+// reconcile is Reconcile: it reads, decides, writes the objects, and then the status. Now and then it is the other manager's, whose
+// caches stand still for longer, and of which nobody waits for the next wake.
 func (m *machine) reconcile(fresh bool) (*Snapshot, Decision, error) {
 	m.record()
-	m.catchUp(fresh)
+	if !fresh && m.rng.IntN(4) == 0 {
+		m.logf("by the other manager")
+		m.cache, m.other = m.other, m.cache
+		wakeAt := m.wakeAt
+		defer func() { m.cache, m.other, m.wakeAt = m.other, m.cache, wakeAt }()
+		if m.rng.IntN(3) == 0 {
+			m.catchUp(false)
+		}
+	} else {
+		m.catchUp(fresh)
+	}
 	s := m.read()
 	d := Decide(s, testConfig)
 	if d.NeedConfigMapLookup {
@@ -198,7 +212,14 @@ func (m *machine) reconcile(fresh bool) (*Snapshot, Decision, error) {
 		}
 	}
 	m.decided = d
+	if d.takesAway(s) && m.group.ResourceVersion != s.Group.ResourceVersion {
+		m.known.seen["old read"]++
+		return s, d, errOldRead
+	}
 	err := m.apply(s, &d)
+	if errors.Is(err, errOldRead) {
+		return s, d, err
+	}
 	if errors.Is(err, errClosureNotWritten) && finishes(s.Group, &d) {
 		return s, d, err
 	}
@@ -245,7 +266,7 @@ func (m *machine) apply(s *Snapshot, d *Decision) error {
 	for _, change := range d.CommNodes {
 		if err := m.writeCommNode(change); err != nil {
 			if run := change.Desired.Spec.Run; run != nil && run.Closed != nil {
-				err = fmt.Errorf("%w: %w", errClosureNotWritten, err)
+				err = closureError(err)
 			}
 			errs = append(errs, err)
 		}

@@ -1,0 +1,166 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/words"
+)
+
+// oldCache is a manager's client whose cache has an object as it was, while it lags; all else is as the API server has it.
+type oldCache struct {
+	api client.Client
+	old map[client.ObjectKey]client.Object
+	// writes that went through.
+	writes int
+}
+
+// managerOf makes a reconciler over an API server that has the world's objects. Its cache lags where old says so.
+func managerOf(t *testing.T, w *groupWorld) (*CommGroupReconciler, *oldCache) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	objects := []client.Object{w.group}
+	for i := range w.nodes {
+		objects = append(objects, &w.nodes[i])
+	}
+	for _, name := range words.SortedKeys(w.commNodes) {
+		objects = append(objects, w.commNodes[name])
+	}
+	for _, name := range words.SortedKeys(w.pods) {
+		objects = append(objects, w.pods[name])
+	}
+	for _, object := range objects {
+		object.SetResourceVersion("")
+	}
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.CommGroup{}, &v1alpha1.CommNode{}).Build()
+	cache := &oldCache{api: api, old: map[client.ObjectKey]client.Object{}}
+	lagging := interceptor.NewClient(api, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+			group, ok := into.(*v1alpha1.CommGroup)
+			if old := cache.old[key]; ok && old != nil {
+				old.(*v1alpha1.CommGroup).DeepCopyInto(group)
+				return nil
+			}
+			return c.Get(ctx, key, into, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, into client.ObjectList, opts ...client.ListOption) error {
+			err := c.List(ctx, into, opts...)
+			if list, ok := into.(*v1alpha1.CommNodeList); ok {
+				for i := range list.Items {
+					if old := cache.old[client.ObjectKeyFromObject(&list.Items[i])]; old != nil {
+						list.Items[i] = *old.(*v1alpha1.CommNode).DeepCopy()
+					}
+				}
+			}
+			return err
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, opts ...client.DeleteOption) error {
+			cache.writes++
+			return c.Delete(ctx, object, opts...)
+		},
+		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, object client.Object, opts ...client.SubResourceUpdateOption) error {
+			cache.writes++
+			return c.SubResource(sub).Update(ctx, object, opts...)
+		},
+	})
+	return &CommGroupReconciler{Client: lagging, APIReader: api, Recorder: events.NewFakeRecorder(1000), Clock: clocktesting.NewFakePassiveClock(w.now), Config: testConfig}, cache
+}
+
+// TestOldGroupTakesNothingAway: a manager whose cache has an older CommGroup than the API server deletes nothing by it, tells nothing,
+// and looks again soon.
+func TestOldGroupTakesNothingAway(t *testing.T) {
+	for name, tc := range map[string]struct {
+		state string
+		age   func(*v1alpha1.CommGroupStatus)
+	}{
+		"before the first run": {fromRunning, func(s *v1alpha1.CommGroupStatus) { *s = v1alpha1.CommGroupStatus{} }},
+		"before the stage began": {fromStage, func(s *v1alpha1.CommGroupStatus) {
+			*s.Span = v1alpha1.SpanStatus{RunID: s.Run.ID, Stage: v1alpha1.StageNodes}
+		}},
+		"before there was one": {fromStage, func(s *v1alpha1.CommGroupStatus) { s.Span = nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := tableWorld(t, tc.state)
+			s := w.snapshot()
+			s.Group = w.group.DeepCopy()
+			tc.age(&s.Group.Status)
+			if d := Decide(s, testConfig); len(d.DeletePods) == 0 {
+				t.Fatal("an old status deletes nothing even without a look at the API")
+			}
+			r, cache := managerOf(t, w)
+			key := client.ObjectKeyFromObject(w.group)
+			var live v1alpha1.CommGroup
+			if err := cache.api.Get(t.Context(), key, &live); err != nil {
+				t.Fatal(err)
+			}
+			old := live.DeepCopy()
+			old.ResourceVersion = "1"
+			tc.age(&old.Status)
+			cache.old[key] = old
+			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+			if err != nil || result.RequeueAfter != oldReadPoll {
+				t.Errorf("%+v, %v", result, err)
+			}
+			for _, pod := range w.pods {
+				now := pod.DeepCopy()
+				if err := cache.api.Get(t.Context(), client.ObjectKeyFromObject(pod), now); err != nil || !now.DeletionTimestamp.IsZero() {
+					t.Errorf("pod %s: %v", pod.Name, err)
+				}
+			}
+			if cache.writes > 0 {
+				t.Errorf("%d deletes and writes of the status", cache.writes)
+			}
+			delete(cache.old, key) // the cache has come up
+			if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestOldCommNodeNamesNobody: a node's report has come and its pod is gone because of that; a manager whose cache has the CommNode
+// without the report neither closes the run on the node nor names it.
+func TestOldCommNodeNamesNobody(t *testing.T) {
+	w := tableWorld(t, fromRunning)
+	node := w.nodes[0].Name
+	old := w.commNode(node).DeepCopy()
+	cn := w.commNode(node)
+	cn.Status.Run = testReport(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+	delete(w.pods, w.podOn(node).Name)
+	r, cache := managerOf(t, w)
+	key := client.ObjectKeyFromObject(cn)
+	old.ResourceVersion = "1"
+	cache.old[key] = old
+	group := client.ObjectKeyFromObject(w.group)
+	reconcile := func() (*v1alpha1.CommGroup, error) {
+		_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: group})
+		var now v1alpha1.CommGroup
+		if err := cache.api.Get(t.Context(), group, &now); err != nil {
+			t.Fatal(err)
+		}
+		return &now, err
+	}
+	before := w.group.Status.DeepCopy()
+	if now, err := reconcile(); !errors.Is(err, errOldRead) || !equality.Semantic.DeepEqual(now.Status.Culprits, before.Culprits) || cache.writes > 0 {
+		t.Errorf("%v, culprits %+v, %d writes of the status", err, now.Status.Culprits, cache.writes)
+	}
+	delete(cache.old, key)
+	if now, err := reconcile(); err != nil || len(now.Status.Culprits) > 0 || now.Status.Members.Passed != 1 {
+		t.Errorf("with the report: %v, %+v", err, now.Status)
+	}
+}
