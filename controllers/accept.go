@@ -63,8 +63,15 @@ func acceptance(spec *v1alpha1.CommGroupSpec, members []decision.Member, members
 		message += fmt.Sprintf(" Of these, %d with fewer than %d allocatable %s cannot run: %s.",
 			len(missing), spec.RanksPerNode, gpuResource(spec), words.SomeNames(missing, 5))
 	}
+	// Nodes come and go, so that what follows refuses nothing; but nobody shall learn it only after hours of runs.
+	if able, need := len(members)-len(missing), membersNeeded(spec); spec.Span == v1alpha1.SpanGroup && able < need {
+		cure := "lower ranksPerNode, or choose other nodes"
+		if need > leastMembers {
+			cure = "lower ranksPerNode or members.minMembers, or choose other nodes"
+		}
+		message += fmt.Sprintf(" As it is no communicator over the group will be formed: it takes %d nodes that can run, and %d can: %s.", need, able, cure)
+	}
 	if spec.Span == v1alpha1.SpanGroup && len(spec.Mesh) > 0 {
-		// Nodes come and go, so that this refuses nothing; but nobody shall learn it only after hours of runs.
 		if err := spans.CheckMesh(spec.Mesh, (len(members)-len(missing))*int(spec.RanksPerNode)); err != nil {
 			message += " As it is the mesh does not fit, and will not be measured: " + err.Error() + "."
 		}

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -237,5 +238,39 @@ func TestMembersAffinity(t *testing.T) {
 	terms = membersAffinity(&g.Spec, []decision.Member{{Name: "m"}}).RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	if len(terms) != 1 || terms[0].MatchFields[0].Values[0] != "m" {
 		t.Errorf("with maxMembers the members are named: %+v", terms)
+	}
+}
+
+// TestAcceptedSaysThatNoGroupWillForm: where too few members have the GPUs, a person learns it before hours of runs, with the cure.
+func TestAcceptedSaysThatNoGroupWillForm(t *testing.T) {
+	for name, tc := range map[string]struct {
+		span        v1alpha1.Span
+		able, small int
+		min         int32
+		says        string
+	}{
+		"one of two":                   {v1alpha1.SpanGroup, 1, 1, 0, "it takes 2 nodes that can run, and 1 can: lower ranksPerNode, or choose other nodes."},
+		"one of four":                  {v1alpha1.SpanGroup, 1, 3, 0, "it takes 2 nodes that can run, and 1 can: lower ranksPerNode, or"},
+		"fewer than minMembers":        {v1alpha1.SpanGroup, 3, 1, 4, "it takes 4 nodes that can run, and 3 can: lower ranksPerNode or members.minMembers, or"},
+		"just enough":                  {v1alpha1.SpanGroup, 2, 2, 0, ""},
+		"as many as minMembers":        {v1alpha1.SpanGroup, 3, 1, 3, ""},
+		"each node alone":              {v1alpha1.SpanNode, 1, 3, 0, ""},
+		"each node alone, minMembers":  {v1alpha1.SpanNode, 3, 1, 4, ""},
+		"all, and what is needed fits": {v1alpha1.SpanGroup, 4, 0, 4, ""},
+	} {
+		g := testGroup()
+		g.Spec.Span, g.Spec.Members.MinMembers = tc.span, tc.min
+		var members []decision.Member
+		for i := range tc.able + tc.small {
+			m := decision.Member{Name: fmt.Sprint("n", i), AllocatableGPUs: 8}
+			if i >= tc.able {
+				m.AllocatableGPUs = 4
+			}
+			members = append(members, m)
+		}
+		f := acceptance(&g.Spec, members, nil, "i", testNow)
+		if f.Reason != v1alpha1.ReasonAccepted || strings.Contains(f.Message, "no communicator over the group") != (tc.says != "") || !strings.Contains(f.Message, tc.says) {
+			t.Errorf("%s: %s: %s", name, f.Reason, f.Message)
+		}
 	}
 }

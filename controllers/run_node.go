@@ -161,7 +161,7 @@ func stepWaiting(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput, assign
 	spec := &in.group.Spec
 	if n.member.AllocatableGPUs < int64(spec.RanksPerNode) {
 		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonNoGPUResource,
-			"Node %s has %d allocatable %s and a run needs %d: check the device plugin on it (`kubectl describe node %s`), or exclude the node.%s %s",
+			"Node %s has %d allocatable %s and a run needs %d: check the device plugin on it (`kubectl describe node %s`), lower ranksPerNode, or exclude the node.%s %s",
 			n.name, n.member.AllocatableGPUs, gpuResource(spec), spec.RanksPerNode, n.name, taintRemark(*n.member), runByItself)
 		return
 	}

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -127,8 +128,11 @@ func stepSpan(in spanInput) spanState {
 // leastMembers of a communicator over several nodes.
 const leastMembers = 2
 
-func (g *groupStage) need() int {
-	return max(leastMembers, int(g.in.group.Spec.Members.MinMembers))
+func (g *groupStage) need() int { return membersNeeded(&g.in.group.Spec) }
+
+// membersNeeded is how many members a communicator over the group takes.
+func membersNeeded(spec *v1alpha1.CommGroupSpec) int {
+	return max(leastMembers, int(spec.Members.MinMembers))
 }
 
 // begin fixes who takes part: the nodes that passed alone, in rank order.
@@ -139,7 +143,7 @@ func (g *groupStage) begin() {
 		if o := &g.in.outcomes[i]; fit(o) {
 			eligible++
 		} else {
-			out = append(out, o.node)
+			out = append(out, fmt.Sprintf("%s (%s)", o.node, cmp.Or(o.reason, "no result")))
 		}
 	}
 	if eligible < g.need() {

@@ -409,7 +409,7 @@ func (g *groupStage) speedWords() string {
 	case g.found() && sum.pairs > 1:
 		return fmt.Sprintf("The pairs of these %d are held against each other only: %s.", len(g.present()), sum)
 	case g.found() && !g.foundSlow():
-		return speedNotJudged + "after a culprit that failed or hung the others have only to work; the next run compares their pairs."
+		return speedNotJudged + "after a culprit that failed or hung the others have only to work, and their pairs are not compared."
 	case sum.pairs > 1:
 		return fmt.Sprintf("No threshold or reference applies to the group's speed, which was held against its own pairs only: %s, and at least %d %% is expected. What slows all members would not show.", sum, g.minPercent())
 	case b.Localization.Mode == v1alpha1.LocalizationOff:

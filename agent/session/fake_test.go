@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,8 @@ import (
 // fakeTeams runs no processes: a test says what becomes of each team.
 type fakeTeams struct {
 	started chan *fakeTeam
+	// log is what each rank writes.
+	log string
 }
 
 type fakeTeam struct {
@@ -34,7 +37,9 @@ func (f *fakeTeams) Run(ctx context.Context, team runner.Team) runner.Outcome {
 	f.started <- x
 	if team.Output != nil {
 		for i := range team.Specs {
-			_ = team.Output(i).Close()
+			out := team.Output(i)
+			_, _ = io.WriteString(out, f.log)
+			_ = out.Close()
 		}
 	}
 	select {

@@ -381,3 +381,43 @@ func TestWithdrawnTask(t *testing.T) {
 		t.Errorf("%v, %+v", err, f.result)
 	}
 }
+
+// TestWhatCarriedTheDataIsTold: a communicator between nodes says what its ranks' log shows, and where RDMA is required and the log
+// gives no cause for TCP it says where to look; of one within the node nothing is said.
+func TestWhatCarriedTheDataIsTold(t *testing.T) {
+	tcp := "n:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 4[0] [send] via NET/Socket/0\n"
+	cause := "n:1:1 [0] NCCL INFO NET/IB : No device found.\n"
+	for name, tc := range map[string]struct {
+		log       string
+		required  api.TransportRequirement
+		nodes     int32
+		transport string
+		says      string
+		next      bool
+	}{
+		"TCP, RDMA required":              {tcp, api.TransportRDMA, 4, "TCP", "node node-a: between nodes: TCP", true},
+		"TCP with a cause":                {cause + tcp, api.TransportRDMA, 4, "TCP", "found no RDMA device", false},
+		"TCP, anything goes":              {tcp, api.TransportAny, 4, "TCP", "node node-a: between nodes: TCP", false},
+		"RDMA":                            {strings.ReplaceAll(tcp, "Socket", "IB"), api.TransportRDMA, 4, "RDMA", "", false},
+		"nothing logged":                  {"", api.TransportRDMA, 4, "Unknown", "Unknown", false},
+		"within the node nothing is told": {tcp, api.TransportRDMA, 1, "", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFaked(t)
+			f.teams.log = tc.log
+			f.start(t)
+			f.link.waitReady(t)
+			f.link.change(func(s *Seen) { s.Session.Network.RequireTransport = tc.required })
+			task := testTask("group-1")
+			task.Communicators = []api.TaskCommunicator{{Name: "group", WorldSize: 4 * tc.nodes, Nodes: tc.nodes, Devices: []int32{0, 1, 2, 3}, Ranks: []int32{0, 1, 2, 3}}}
+			f.give(&task)
+			x := f.teams.next(t)
+			x.makeID(1)
+			x.pass()
+			c := f.link.waitFinished(t, task.ID).Communicators[0]
+			if c.Verdict != api.VerdictPass || c.Transport != tc.transport || !strings.Contains(c.Message, tc.says) || tc.says == "" && c.Message != "" || strings.Contains(c.Message, "memlock") != tc.next {
+				t.Errorf("%+v", c)
+			}
+		})
+	}
+}
