@@ -77,7 +77,7 @@ func (r *CommGroupReconciler) closeWithoutAccess(ctx context.Context, s *Snapsho
 		if ofGroupStage(pod) || cn == nil || cn.Spec.Run == nil {
 			return nil
 		}
-		return r.closeNotStarted(ctx, cn, s, fmt.Sprintf("No run pod for node %s: %v. Rename or delete what has the run pods' name, then ask for a new run.", cn.Spec.NodeName, cause))
+		return r.closeNotStarted(ctx, cn, s, fmt.Sprintf("No run pod for node %s: %v. Rename or delete what has the run pods' name, then %s.", cn.Spec.NodeName, cause, v1alpha1.AskRun(cn.Namespace, cn.Spec.Group.Name)))
 	})...)
 }
 

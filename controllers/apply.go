@@ -299,8 +299,8 @@ func (r *CommGroupReconciler) closeRefused(ctx context.Context, cn *v1alpha1.Com
 	if cn == nil || cn.Spec.Run == nil {
 		return cause
 	}
-	return r.closeNotStarted(ctx, cn, s, fmt.Sprintf("The API server refused run pod %s for node %s: %v. Mend the quota, the namespace's pod security level or runtime.pod, then ask for a new run.",
-		podName, cn.Spec.NodeName, cause))
+	return r.closeNotStarted(ctx, cn, s, fmt.Sprintf("The API server refused run pod %s for node %s: %v. Mend the quota, the namespace's pod security level or runtime.pod, then %s.",
+		podName, cn.Spec.NodeName, cause, v1alpha1.AskRun(cn.Namespace, cn.Spec.Group.Name)))
 }
 
 func (r *CommGroupReconciler) closeNotStarted(ctx context.Context, cn *v1alpha1.CommNode, s *Snapshot, message string) error {

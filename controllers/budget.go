@@ -105,9 +105,9 @@ func overBudget(in runInput, trigger string, nodes int) (why string, until time.
 		b.LimitGPUMinutes, b.UsedGPUMinutes, b.Day, needs, basis)
 	until = nextDay(in.now)
 	if needs > b.LimitGPUMinutes {
-		return fmt.Sprintf("A run is due (%s) and does not fit into any day: %s. Raise the limit, measure less, or ask for one run by the annotation %s.",
-			trigger, figures, v1alpha1.AnnotationRunRequested), until
+		return fmt.Sprintf("A run is due (%s) and does not fit into any day: %s. Raise the limit, measure less, or %s.",
+			trigger, figures, askRun(in.group)), until
 	}
-	return fmt.Sprintf("A run is due (%s) and waits until %s: %s. To run now, ask for it by the annotation %s.",
-		trigger, until.Format(time.RFC3339), figures, v1alpha1.AnnotationRunRequested), until
+	return fmt.Sprintf("A run is due (%s) and waits until %s: %s. To run now, %s.",
+		trigger, until.Format(time.RFC3339), figures, askRun(in.group)), until
 }

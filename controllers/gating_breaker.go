@@ -94,10 +94,10 @@ func (g *gating) breakerMessage() string {
 		if reason, n := commonest(g.reasons); n > 0 {
 			message += fmt.Sprintf(" %s on %d.", reason, n)
 		}
-		return message + " Look for what they share (image, library build, driver, switch, a threshold), then ask for a new run."
+		return message + " Look for what they share (image, library build, driver, switch, a threshold), then " + askRun(g.in.group) + "."
 	case b.over:
-		return fmt.Sprintf("Too many members had failed, and not enough have passed since: %s, %d passed, %d were rebooted, changed or could not be measured. %s %s: mend those, then ask for a new run.",
-			seen, b.passed, b.doubtful, none, until)
+		return fmt.Sprintf("Too many members had failed, and not enough have passed since: %s, %d passed, %d were rebooted, changed or could not be measured. %s %s: mend those, then %s.",
+			seen, b.passed, b.doubtful, none, until, askRun(g.in.group))
 	}
 	return fmt.Sprintf("Too many members had failed before the present run, in which so far %s. %s %s.", seen, none, until)
 }

@@ -80,7 +80,7 @@ func summaryOf(run *v1alpha1.GroupRunStatus, status *v1alpha1.CommGroupStatus, r
 	}
 	if len(status.Culprits) > 0 {
 		c := &status.Culprits[0]
-		out.Culprit = words.Shorten(cmp.Or(c.Node, c.Name), 253)
+		out.Culprit = words.Shorten(c.Words(), 253)
 	}
 	return out
 }

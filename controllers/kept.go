@@ -35,7 +35,9 @@ func withoutKept(remove []string, state *runState, outcomes []outcome, in runInp
 	if span := state.span.span; span != nil {
 		stage = span.Stage != v1alpha1.StageEnded || badVerdict(span.Verdict) // of a stage at work it is not known yet
 		for i := range span.Culprits {
-			culprit[span.Culprits[i].Node] = true
+			for _, name := range span.Culprits[i].Nodes() {
+				culprit[name] = true
+			}
 		}
 	}
 	type candidate struct {

@@ -253,7 +253,7 @@ func TestClosedNodeIsDueAfterAReboot(t *testing.T) {
 	if run.Phase != v1alpha1.RunPhaseFinished || w.group.Status.Members.Stale != 0 {
 		t.Fatalf("run %+v goes on after %d bad results, members %+v", run, maxRepeats+1, w.group.Status.Members)
 	}
-	w.want(t, v1alpha1.ConditionValidated, metav1.ConditionFalse, v1alpha1.ReasonRunPodFailed, "After 3 bad results in a row", v1alpha1.AnnotationRunRequested)
+	w.want(t, v1alpha1.ConditionValidated, metav1.ConditionFalse, v1alpha1.ReasonRunPodFailed, "After 3 bad results in a row", askRun(w.group))
 	w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "mended"}
 	w.settle()
 	if run := w.group.Status.Run; run.Trigger != triggerRequested || w.commNode("n00001").Spec.Run.Repeats != 0 {

@@ -66,7 +66,9 @@ func (n *nodeState) close(now time.Time, verdict v1alpha1.Verdict, reason, forma
 }
 
 // runAgain is the next step where nothing but a new run can tell whether the cause is mended: nothing starts one by itself.
-const runAgain = "Once it is mended, ask for a new run by the annotation " + v1alpha1.AnnotationRunRequested + "."
+func runAgain(group *v1alpha1.CommGroup) string { return "Once it is mended, " + askRun(group) + "." }
+
+func askRun(group *v1alpha1.CommGroup) string { return v1alpha1.AskRun(group.Namespace, group.Name) }
 
 // runByItself is the next step where the controller sees for itself that the cause is mended.
 const runByItself = "Once it is mended, a run of the node starts by itself."
@@ -122,8 +124,8 @@ func stepNode(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput) {
 	}
 	if n.podName != "" {
 		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonRunPodFailed,
-			"Run pod %s on node %s was deleted before the agent reported. Look for evictions and preemption (`kubectl get events`), then ask for a new run by the annotation %s.",
-			n.podName, n.name, v1alpha1.AnnotationRunRequested)
+			"Run pod %s on node %s was deleted before the agent reported. Look for evictions and preemption (`kubectl get events`), then %s.",
+			n.podName, n.name, askRun(in.group))
 		return
 	}
 	stepWaiting(n, run, in, ours)
@@ -179,7 +181,7 @@ func stepWaiting(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput, assign
 	if problems := errorProblems(n.commNode.Status.Facts); len(problems) > 0 {
 		p := problems[0]
 		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonPreconditionFailed,
-			"No ranks were started on node %s since its facts show %s (%s): %s %s", n.name, p.Code, cmp.Or(p.Subject, "node"), words.Sentence(p.Message), runAgain)
+			"No ranks were started on node %s since its facts show %s (%s): %s %s", n.name, p.Code, cmp.Or(p.Subject, "node"), words.Sentence(p.Message), runAgain(in.group))
 		return
 	}
 	if !assigned {
@@ -210,7 +212,7 @@ func stepPod(n *nodeState, pod *corev1.Pod, in runInput) {
 		}
 		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonRunPodFailed,
 			"Run pod %s on node %s ended without a report of the agent: %s %s",
-			pod.Name, n.name, podEnd(pod), runAgain)
+			pod.Name, n.name, podEnd(pod), runAgain(in.group))
 		return
 	}
 	if started := corrected(n.commNode, ranksStarted(pod)); !started.IsZero() {
@@ -240,7 +242,7 @@ func stepPod(n *nodeState, pod *corev1.Pod, in runInput) {
 	}
 	n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonRunPodNotStarted,
 		"Run pod %s on node %s has not started its ranks within startDeadlineSeconds (%d s): %s %s",
-		pod.Name, n.name, policy.StartDeadlineSeconds, waitingReason(pod), runAgain)
+		pod.Name, n.name, policy.StartDeadlineSeconds, waitingReason(pod), runAgain(in.group))
 }
 
 // agentStep is what the agent last said it was at.

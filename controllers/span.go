@@ -148,8 +148,8 @@ func (g *groupStage) begin() {
 	}
 	if eligible < g.need() {
 		g.end(v1alpha1.VerdictSkipped, v1alpha1.ReasonTooFewMembers, fmt.Sprintf(
-			"No communicator over the group was formed: %d of %d nodes passed alone and it takes %d. Not passed: %s. Mend those first; a new run follows once they change, or is asked for by the annotation %s.",
-			eligible, len(g.in.outcomes), g.need(), words.SomeNames(out, 5), v1alpha1.AnnotationRunRequested))
+			"No communicator over the group was formed: %d of %d nodes passed alone and it takes %d. Not passed: %s. Mend those first; a new run follows once they change, or %s.",
+			eligible, len(g.in.outcomes), g.need(), words.SomeNames(out, 5), askRun(g.in.group)))
 		return
 	}
 	if g.awaitOthers() {

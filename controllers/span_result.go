@@ -115,7 +115,7 @@ func (g *groupStage) evaluateOpen() roundState {
 		case r.void != "" && searching:
 			void = r.void // what the other tests show is told all the same
 		case r.void != "":
-			g.end(v1alpha1.VerdictError, r.reason, fmt.Sprintf("%s Ask for a new run by the annotation %s.", r.void, v1alpha1.AnnotationRunRequested))
+			g.end(v1alpha1.VerdictError, r.reason, r.void+" To try again, "+askRun(g.in.group)+".")
 			return roundOpen
 		}
 	}

@@ -101,8 +101,8 @@ func spanOutcome(spec *v1alpha1.CommGroupSpec, run *v1alpha1.GroupRunStatus, spa
 	case span.Verdict == v1alpha1.VerdictPass && int(span.Members) < nodes:
 		// A node's result may have come, or come again, after the members were fixed.
 		o.verdict, o.reason = v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive
-		o.message = fmt.Sprintf("The communicator of run %s was over %d of its %d nodes: the others had no result when it was formed. Ask for a new run by the annotation %s.",
-			run.ID, span.Members, nodes, v1alpha1.AnnotationRunRequested)
+		o.message = fmt.Sprintf("The communicator of run %s was over %d of its %d nodes: the others had no result when it was formed. A new run takes them in: kubectl commgroup run.",
+			run.ID, span.Members, nodes)
 	default:
 		o.verdict, o.reason, o.message = span.Verdict, span.Reason, span.Message
 		o.culprits = span.Culprits

@@ -75,8 +75,8 @@ func nodeOutcome(n *nodeState, plan *baselinePlan) outcome {
 		}
 	}
 	if n.exhausted != nil {
-		o.message = words.Sentence(o.message) + fmt.Sprintf(" After %d bad results in a row, each followed by a change of the node (the last: %s), no run starts by itself; ask for one by the annotation %s.",
-			maxRepeats+1, n.exhausted.Reason, v1alpha1.AnnotationRunRequested)
+		o.message = words.Sentence(o.message) + fmt.Sprintf(" After %d bad results in a row, each followed by a change of the node (the last: %s), no run starts by itself: %s.",
+			maxRepeats+1, n.exhausted.Reason, v1alpha1.AskRun(n.commNode.Namespace, n.commNode.Spec.Group.Name))
 	}
 	return o
 }

@@ -97,7 +97,7 @@ func (l *look) countErrors(g *discover.GPU) {
 	}
 	if len(fallen) > 0 {
 		l.happened(news, v1alpha1.ProblemDriverChanged, g.PCIAddress,
-			"Counters of this GPU started again (%s): it was reset, or its driver was loaded again. What ran on it has failed; run again.",
+			"Counters of this GPU started again (%s): it was reset, or its driver was loaded again. What ran on it has failed; "+runAgain,
 			strings.Join(fallen[:min(3, len(fallen))], "; "))
 	}
 }

@@ -7,6 +7,9 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
+// runAgain is the next step after a change that makes old results no longer count.
+var runAgain = v1alpha1.AskRun("", "") + "."
+
 // driver is what was seen of the amdgpu driver.
 type driver struct {
 	kind, version, source seen[string]
@@ -48,7 +51,7 @@ func (l *look) checkDriver() {
 		switch {
 		case kind || version || source:
 			l.happened(news, v1alpha1.ProblemDriverChanged, subject,
-				"The driver changed without a reboot: was %s, is %s. Results of earlier runs are of the other driver; run again.", was, d.text())
+				"The driver changed without a reboot: was %s, is %s. Results of earlier runs are of the other driver; "+runAgain, was, d.text())
 			l.forgetCounters()
 		case d.unloaded:
 			reloaded = "it was not loaded at the last look"
@@ -63,7 +66,7 @@ func (l *look) checkDriver() {
 	}
 	if reloaded != "" {
 		l.happened(news, v1alpha1.ProblemDriverChanged, subject,
-			"The driver was loaded again: %s. Results of earlier runs are of the time before; run again.", reloaded)
+			"The driver was loaded again: %s. Results of earlier runs are of the time before; "+runAgain, reloaded)
 		l.forgetCounters()
 	}
 }
@@ -105,7 +108,7 @@ func (l *look) newFirmware() {
 	}
 	if changed > 0 {
 		l.happened(news, v1alpha1.ProblemDriverChanged, "firmware",
-			"The GPUs' firmware changed without a reboot (%d of them; %s). Results of earlier runs are of the other firmware; run again.", changed, first)
+			"The GPUs' firmware changed without a reboot (%d of them; %s). Results of earlier runs are of the other firmware; "+runAgain, changed, first)
 	}
 }
 
@@ -136,7 +139,7 @@ func (l *look) repartition() {
 		_, memory := m.memory.look(stated(g.MemoryPartition))
 		if compute || memory {
 			l.happened(news, v1alpha1.ProblemRepartitioned, g.PCIAddress,
-				"The partition mode was %s, is %s. Results of earlier runs are of the other mode; run again.", was, m.text())
+				"The partition mode was %s, is %s. Results of earlier runs are of the other mode; "+runAgain, was, m.text())
 		}
 	}
 }

@@ -129,7 +129,7 @@ func (j *Judgement) failed(e Evidence) {
 	f := e.Failure
 	switch f.Kind {
 	case FailInterrupted:
-		j.set(api.VerdictError, api.ReasonInterrupted, f.Message+"; the spec may have changed, or the pod was evicted: ask for a new run by the annotation "+api.AnnotationRunRequested+" where none has started")
+		j.set(api.VerdictError, api.ReasonInterrupted, f.Message+"; the spec may have changed, or the pod was evicted: where no new one has started, "+api.AskRun("", ""))
 	case FailRunDeadline:
 		j.set(api.VerdictError, api.ReasonRunDeadlineExceeded, f.Message)
 	case FailStart:

@@ -226,7 +226,7 @@ type RunSummary struct {
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	BaselineKey string `json:"baselineKey,omitempty"`
-	// culprit is the first one.
+	// culprit is the first one, in words: "NIC mlx5_1 on node gpu-2".
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	Culprit string `json:"culprit,omitempty"`

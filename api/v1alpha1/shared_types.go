@@ -398,7 +398,7 @@ type DataErrors struct {
 
 // Culprit names what is to blame for a verdict.
 type Culprit struct {
-	// node that the culprit is on.
+	// node that the culprit is on; empty for what is no single node's: a pair of nodes, or a communicator.
 	// +kubebuilder:validation:MaxLength=253
 	Node string `json:"node"`
 	// kind of culprit.

@@ -225,8 +225,8 @@ func archivedRun(ctx context.Context, c client.Client, namespace, name, id strin
 		for _, k := range kept {
 			ids = append(ids, k.id)
 		}
-		return nil, fmt.Errorf("run %s of %s/%s is not kept; %s. Ask for one more with kubectl commgroup run %s",
-			id, namespace, name, choices(ids, "the group has finished none", "kept are "), name)
+		return nil, fmt.Errorf("run %s of %s/%s is not kept; %s. Ask for one more: kubectl commgroup run %s -n %s",
+			id, namespace, name, choices(ids, "the group has finished none", "kept are "), name, namespace)
 	}
 	if kept[at].cm == nil {
 		return runarchive.FromStatus(group, nodes), nil
@@ -255,7 +255,7 @@ func (o *options) listRuns(ctx context.Context, w io.Writer, args []string) erro
 		return err
 	}
 	if len(kept) == 0 {
-		return fmt.Errorf("%s/%s has finished no run; ask for one with kubectl commgroup run %s", namespace, args[0], args[0])
+		return fmt.Errorf("%s/%s has finished no run; ask for one: kubectl commgroup run %s -n %s", namespace, args[0], args[0], namespace)
 	}
 	var lines []report.RunLine
 	for _, k := range kept {

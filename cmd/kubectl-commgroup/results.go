@@ -128,7 +128,13 @@ func printResults(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommN
 		if one != nil {
 			return report.NodeAB(w, one, choice.variants...)
 		}
-		return report.GroupAB(w, group, choice.variants...)
+		if err := report.GroupAB(w, group, choice.variants...); err != nil {
+			return err
+		}
+		if choice.filtered() {
+			return nil
+		}
+		return report.SpanResults(w, whole)
 	case outputJSON:
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")

@@ -21,12 +21,12 @@ import (
 
 func newStatusCommand(o *options) *cobra.Command {
 	var output string
-	var all bool
+	var all, allMembers bool
 	cmd := &cobra.Command{
 		Use:   "status [NAME]",
 		Short: "Conditions, members, settings and culprits of a CommGroup, or one line for each group",
-		Long: "Without NAME one line for each CommGroup of the namespace, or of all with -A. With NAME everything: conditions, members, settings\n" +
-			"(requested, effective, verified), culprits, checks, the last runs. A note says where no manager leads, as far as its lease may be read.\n\n" +
+		Long: "Without NAME one line for each CommGroup of the namespace, or of all with -A. With NAME everything: conditions, culprits, members (the\n" +
+			"worst first, at most 32 of them), settings (requested, effective, verified), checks, the last runs. A note says where no manager leads, as far as its lease may be read.\n\n" +
 			"Exit code 0: every group shown is Ready; 1: one is not; 2: the command failed, or there is no group to show.",
 		Example:           "  kubectl commgroup status\n  kubectl commgroup status -A\n  kubectl commgroup status mi300x -n training\n  kubectl commgroup status mi300x -o yaml",
 		Args:              cobra.MaximumNArgs(1),
@@ -52,7 +52,7 @@ func newStatusCommand(o *options) *cobra.Command {
 					if err := report.Note(w, managerSilence(cmd.Context(), c, o.clock)); err != nil {
 						return err
 					}
-					err = printStatus(w, group, nodes, o.clock.Now())
+					err = printStatus(w, group, nodes, allMembers, o.clock.Now())
 				} else {
 					err = printObject(w, group, output)
 				}
@@ -78,6 +78,7 @@ func newStatusCommand(o *options) *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", outputTable, "table, json or yaml")
 	cmd.Flags().BoolVarP(&all, "all-namespaces", "A", false, "groups of all namespaces")
+	cmd.Flags().BoolVar(&allMembers, "all-members", false, "list every member, however many there are")
 	return cmd
 }
 
@@ -167,16 +168,20 @@ type section struct {
 	print func() error
 }
 
-func printStatus(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode, now time.Time) error {
+func printStatus(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode, allMembers bool, now time.Time) error {
 	s := &group.Status
+	limit := report.MaxNodes
+	if allMembers {
+		limit = 0
+	}
 	for _, part := range []section{
 		{"", true, func() error { return report.Notice(w, group) }},
 		{"", true, func() error { return report.RemarkLines(w, group, nodes, now) }},
 		{"Conditions", len(s.Conditions) > 0, func() error { return report.Conditions(w, group) }},
-		{"Members", len(nodes) > 0, func() error { return report.Nodes(w, nodes) }},
+		{"Culprits", len(s.Culprits) > 0, func() error { return report.Culprits(w, s.Culprits) }},
+		{"Members", len(nodes) > 0, func() error { return report.Nodes(w, group, nodes, limit) }},
 		{"Settings", true, func() error { return report.Settings(w, s.Settings) }},
 		{"Settings worth it, by the A/B numbers", len(s.Advice) > 0, func() error { return report.Advice(w, s.Advice) }},
-		{"Culprits", len(s.Culprits) > 0, func() error { return report.Culprits(w, s.Culprits) }},
 		{"Performance against thresholds, references and baseline", len(s.Checks) > 0, func() error { return report.Checks(w, s.Checks) }},
 		{"", s.Baseline != nil, func() error { return report.Baseline(w, s.Baseline) }},
 		{"Last runs", len(s.History) > 0, func() error { return report.History(w, s) }},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,7 @@ func TestStatusShowsAdvice(t *testing.T) {
 	group := &v1alpha1.CommGroup{}
 	for _, want := range []bool{false, true} {
 		var b bytes.Buffer
-		if err := printStatus(&b, group, nil, time.Now()); err != nil {
+		if err := printStatus(&b, group, nil, false, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Contains(b.String(), title); got != want {
@@ -30,7 +31,7 @@ func TestStatusShowsHistory(t *testing.T) {
 	group := &v1alpha1.CommGroup{}
 	for _, want := range []bool{false, true} {
 		var b bytes.Buffer
-		if err := printStatus(&b, group, nil, time.Now()); err != nil {
+		if err := printStatus(&b, group, nil, false, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Contains(b.String(), "\nLast runs\n"); got != want {
@@ -45,12 +46,52 @@ func TestStatusShowsGating(t *testing.T) {
 	group := &v1alpha1.CommGroup{}
 	for _, want := range []bool{false, true} {
 		var b bytes.Buffer
-		if err := printStatus(&b, group, nil, time.Now()); err != nil {
+		if err := printStatus(&b, group, nil, false, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Contains(b.String(), "\nGating\n"); got != want || want && !strings.Contains(b.String(), "would gate node-a") {
 			t.Errorf("shown: %v, expected %v:\n%s", got, want, b.String())
 		}
 		group.Spec.Gating.Mode, group.Status.WouldGate = v1alpha1.GatingDryRun, []string{"node-a"}
+	}
+}
+
+// TestStatusOfManyMembers: the culprits and the worst members are seen first, and the others are counted.
+func TestStatusOfManyMembers(t *testing.T) {
+	group := &v1alpha1.CommGroup{}
+	group.Status.Culprits = []v1alpha1.Culprit{{Kind: "Pair", Name: "n00007<->n12001", Reason: v1alpha1.ReasonSlowPair, Message: "slow"}}
+	var nodes []v1alpha1.CommNode
+	for i := range 12500 {
+		n := v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{NodeName: fmt.Sprintf("n%05d", i), Ranks: v1alpha1.RankRange{First: int32(8 * i)}, Run: &v1alpha1.RunAssignment{ID: "1-1"}}}
+		n.Status.Run = &v1alpha1.NodeRunStatus{ID: "1-1", Phase: v1alpha1.NodeRunFinished, Verdict: v1alpha1.VerdictPass, Reason: v1alpha1.ReasonAllPassed}
+		if i == 9000 {
+			n.Status.Run.Verdict, n.Status.Run.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink
+		}
+		nodes = append(nodes, n)
+	}
+	for _, all := range []bool{false, true} {
+		var b bytes.Buffer
+		if err := printStatus(&b, group, nodes, all, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		text := b.String()
+		lines := strings.Count(text, "\n")
+		if all != (lines > len(nodes)) || !all && lines > 60 {
+			t.Errorf("all %v: %d lines", all, lines)
+		}
+		if strings.Contains(text, "and 12468 more: 12468 Pass. --all-members lists them") == all {
+			t.Errorf("all %v: the others are not counted:\n%.3000s", all, text)
+		}
+		at := -1
+		for _, want := range []string{"\nCulprits\n", "\nMembers\n", "\nn00007 ", "\nn12001 ", "\nn09000 ", "\nn00000 "} {
+			next := strings.Index(text, want)
+			if next <= at {
+				t.Errorf("all %v: %q is not after what is more urgent:\n%.3000s", all, want, text)
+			}
+			at = next
+		}
+		if got := strings.Join(strings.Fields(text[strings.Index(text, "\nn12001 "):][:200]), " "); !strings.Contains(got, "Pass alone culprit: SlowPair n09000") {
+			t.Errorf("the culprit's line says %s", got)
+		}
 	}
 }

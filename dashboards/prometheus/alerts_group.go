@@ -74,7 +74,7 @@ func failed() Alert {
 			Meaning: "The last run measured something that is wrong, too slow, or hung, and the verdict is `Fail`.",
 			Impact:  "A job over these nodes would be slow, hang, or compute wrong sums.",
 			Look:    []string{status, results, topology},
-			Do:      []string{"Follow the next step that stands with the first culprit.", "Drain the culprit's node; a mended node is run again by `kubectl commgroup run GROUP -n NAMESPACE`."},
+			Do:      []string{"Follow the next step that stands with the first culprit.", "Drain the culprit's node, where it has one: a pair or a communicator is no node's fault. A mended node is run again by `kubectl commgroup run GROUP -n NAMESPACE`."},
 			Silence: "Only by `group_namespace` and `group`, for the time of the repair. It ends when a run passes.",
 			Reasons: failReasons,
 		},
@@ -112,24 +112,34 @@ func runErrored() Alert {
 }
 
 func culpritFound() Alert {
+	// What is no single node's, a pair or a communicator, has no node: nobody drains one for it.
+	const onNode = "{{ if $labels.node }} on node {{ $labels.node }}{{ end }}"
 	culprit := labels{"kind": "Link", "name": "0000:5b:00.0<->0000:a5:00.0", "node": "gpu-2", "reason": "SlowLink"}
+	pair := labels{"kind": "Pair", "name": "gpu-1<->gpu-2", "reason": "SlowPair"}
+	communicator := labels{"kind": "Link", "name": "dp/0-7", "reason": "SlowCommunicator"}
 	return Alert{
 		Name: "CommGroupCulpritFound", Severity: Warning,
 		Expr:        promql.Max(promql.Of(metrics.Culprit), "kind", "name", "node", "reason"),
-		Summary:     "{{ $labels.kind }} {{ $labels.name }} on node {{ $labels.node }}: {{ $labels.reason }}",
-		Description: "The last run of CommGroup " + groupName + " names {{ $labels.kind }} {{ $labels.name }} on node {{ $labels.node }} as a culprit: {{ $labels.reason }}.",
+		Summary:     "{{ $labels.kind }} {{ $labels.name }}" + onNode + ": {{ $labels.reason }}",
+		Description: "The last run of CommGroup " + groupName + " names {{ $labels.kind }} {{ $labels.name }}" + onNode + " as a culprit: {{ $labels.reason }}.",
 		Page: Page{
 			Meaning: "The last run named a node, GPU, link, pair of nodes, NIC or rank as the cause of a bad result. One alert for each, at most 16 a group.",
 			Impact:  "Jobs that use it are slow or fail.",
 			Look:    []string{status, topology, "`kubectl get cn -n NAMESPACE GROUP.NODE -o yaml` - the node's own report with all figures"},
-			Do:      []string{"The message in `status.culprits` ends with the next step; the reason's page, below, has more. Codes that are not below come from the monitor: [discovery](../../discovery.md).", "Drain the node, mend it, run again."},
-			Silence: "By `node`, while a ticket for the node is open. It ends when a later run does not name it.",
+			Do:      []string{"The message in `status.culprits` ends with the next step; the reason's page, below, has more. Codes that are not below come from the monitor: [discovery](../../discovery.md).", "Where the culprit has a node: drain it, mend it, and run again by `kubectl commgroup run GROUP -n NAMESPACE`.", "A pair of nodes or a communicator has none: drain nobody, its reason's page says where to look (the path between two good nodes, what the communicator's members share)."},
+			Silence: "By `node`, or by `name` where there is no node, while a ticket for it is open. It ends when a later run does not name it.",
 			Reasons: culpritReasons,
 		},
 		Tests: []Test{
 			{Name: "a slow link", At: time.Minute, Series: []Series{of(metrics.Culprit, culprit, "1x10")},
 				Fires: []Fired{{Labels: pool.with(culprit), Summary: "Link 0000:5b:00.0<->0000:a5:00.0 on node gpu-2: SlowLink",
 					Description: "The last run of CommGroup ml/pool names Link 0000:5b:00.0<->0000:a5:00.0 on node gpu-2 as a culprit: SlowLink."}}},
+			{Name: "a pair of nodes", At: time.Minute, Series: []Series{of(metrics.Culprit, pair, "1x10")},
+				Fires: []Fired{{Labels: pool.with(pair), Summary: "Pair gpu-1<->gpu-2: SlowPair",
+					Description: "The last run of CommGroup ml/pool names Pair gpu-1<->gpu-2 as a culprit: SlowPair."}}},
+			{Name: "a communicator", At: time.Minute, Series: []Series{of(metrics.Culprit, communicator, "1x10")},
+				Fires: []Fired{{Labels: pool.with(communicator), Summary: "Link dp/0-7: SlowCommunicator",
+					Description: "The last run of CommGroup ml/pool names Link dp/0-7 as a culprit: SlowCommunicator."}}},
 			{Name: "a group without culprits", At: time.Minute, Series: []Series{ended("Fail", "1x10")}},
 		},
 	}

@@ -15,14 +15,14 @@ const (
 	settings  = "Settings (status.settings[].reason)"
 )
 
-// culpritReasons are verdicts Fail that name a node, or a part of one.
+// culpritReasons are verdicts Fail that name a node, a part of one, or what several share.
 var culpritReasons = []string{
-	"SlowLink", "SlowGPU", "SlowNode", "SlowPair", "SlowRail", "SlowCommunicator", "HangAcrossNodes", "WrongData",
+	"TransportFallback", "MixedSettings", "MixedLibraryVersions", "SlowLink", "SlowGPU", "SlowNode", "SlowPair", "SlowRail", "SlowCommunicator", "HangAcrossNodes", "WrongData",
 	"RankHung", "RankDied", "InitFailed", "CollectiveFailed", "BelowThreshold", "Regression",
 }
 
 // failReasons are those of the verdict Fail.
-var failReasons = append(slices.Clone(culpritReasons), "RequirementNotMet", "SlowGroup", "TransportFallback", "MixedSettings", "MixedLibraryVersions")
+var failReasons = append(slices.Clone(culpritReasons), "RequirementNotMet", "SlowGroup")
 
 // errorReasons are those of the verdict Error: nothing was measured.
 func errorReasons() []string {

@@ -3,17 +3,13 @@ package htmlreport
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/reasons"
-	"rcclx.io/commgroup-operator/internal/report"
 )
 
 // hero is what stands at the top: the state in a word, why in a sentence, and what to do.
@@ -89,33 +85,15 @@ func readyWord(s *v1alpha1.CommGroupStatus, ready *metav1.Condition) (tone, stri
 	}
 }
 
-// imperative finds where a message goes over from what was seen to what to do: a clause that begins with such a verb.
-var imperative = regexp.MustCompile(`(?i)(?:^|[;.] +)((?:check|look|drain|set|use|lower|raise|bring|reseat|mend|see|restart|power-cycle|compare|update|take|exclude|add|run|read|ask|wait|choose|pin|load|install|free|correct|pad|give|change|make|write|split)\b)`)
-
-// splitNext splits a message into what was seen and the next step; next is empty where the message names none.
-func splitNext(message string) (seen, next string) {
-	at := imperative.FindStringSubmatchIndex(message)
-	if at == nil || at[2] == 0 {
-		return message, ""
-	}
-	return strings.TrimRight(message[:at[0]], "; "), sentence(message[at[2]:])
-}
-
-// sentence begins with a capital.
-func sentence(s string) string {
-	r, n := utf8.DecodeRuneInString(s)
-	return string(unicode.ToUpper(r)) + s[n:]
-}
-
 // newCulprits gives each culprit what was seen, the next step and commands to look further.
 func newCulprits(group *v1alpha1.CommGroup) []culpritView {
 	out := make([]culpritView, 0, len(group.Status.Culprits))
 	for i := range group.Status.Culprits {
 		c := &group.Status.Culprits[i]
-		v := culpritView{Title: report.CulpritWords(c), Reason: c.Reason, Node: c.Node}
-		seen, next := splitNext(c.Message)
-		v.Seen, v.Next = sentence(seen), next
-		v.Next = cmp.Or(v.Next, sentence(reasons.NextStep(c.Reason)), "Read the node's status: the command below.")
+		v := culpritView{Title: c.Words(), Reason: c.Reason, Node: c.Node}
+		seen, next := reasons.Split(c.Message)
+		v.Seen, v.Next = reasons.Sentence(seen), next
+		v.Next = cmp.Or(v.Next, reasons.Sentence(reasons.NextStep(c.Reason)), "Read the node's status: the command below.")
 		if len(reasons.Find(c.Reason)) > 0 {
 			v.Page = "docs/runbooks/reasons/" + c.Reason + ".md"
 		}

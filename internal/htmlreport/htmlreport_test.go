@@ -337,23 +337,6 @@ func BenchmarkManyMembers(b *testing.B) {
 	}
 }
 
-func TestSplitNext(t *testing.T) {
-	for message, want := range map[string][2]string{
-		"slow; check the cable":                              {"slow", "Check the cable"},
-		"Bad (2 pairs). Look at that NIC. See the cable.":    {"Bad (2 pairs)", "Look at that NIC. See the cable."},
-		"checks ran; it looked fine":                         {"checks ran; it looked fine", ""},
-		"check the cable":                                    {"check the cable", ""},
-		"saw 3; expected 4; drain the node, then look at it": {"saw 3; expected 4", "Drain the node, then look at it"},
-		"a use of the link. It was slow":                     {"a use of the link. It was slow", ""},
-		"no way.look":                                        {"no way.look", ""},
-		"":                                                   {"", ""},
-	} {
-		if seen, next := splitNext(message); seen != want[0] || next != want[1] {
-			t.Errorf("%q: seen %q, next %q; expected %q", message, seen, next, want)
-		}
-	}
-}
-
 func TestWord(t *testing.T) {
 	for in, want := range map[string]string{"node-1.example": "node-1.example", "a b": "'a b'", "$(x)": "'$(x)'", "it's": `'it'\''s'`, "-n": "'-n'", "": "''"} {
 		if got := word(in); got != want {

@@ -60,7 +60,7 @@ type member struct {
 	node    *v1alpha1.CommNode
 	verdict v1alpha1.Verdict
 	reason  string
-	blamed  bool
+	blamed  string // the reason for which the group's status names it
 	// busMBps of the headline; nil where this run did not measure it.
 	busMBps *int64
 }
@@ -68,15 +68,7 @@ type member struct {
 // members are the nodes, the worst first: the named, then by verdict, then the slowest; what was not measured stands before
 // what was.
 func members(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) []member {
-	blamed := map[string]bool{}
-	for _, c := range group.Status.Culprits {
-		blamed[c.Node] = c.Node != ""
-		if c.Kind == "Pair" {
-			for _, name := range strings.Split(c.Name, "<->") {
-				blamed[name] = true
-			}
-		}
-	}
+	blamed := report.Blamed(group)
 	out := make([]member, 0, len(nodes))
 	for i := range nodes {
 		m := member{node: &nodes[i], blamed: blamed[nodes[i].Spec.NodeName]}
@@ -85,7 +77,7 @@ func members(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) []member {
 		out = append(out, m)
 	}
 	slices.SortStableFunc(out, func(a, b member) int {
-		return cmp.Or(boolFirst(a.blamed, b.blamed), cmp.Compare(severity(a.verdict), severity(b.verdict)),
+		return cmp.Or(boolFirst(a.blamed != "", b.blamed != ""), cmp.Compare(report.Severity(a.verdict), report.Severity(b.verdict)),
 			cmp.Compare(busOf(a), busOf(b)), cmp.Compare(a.node.Spec.Ranks.First, b.node.Spec.Ranks.First), cmp.Compare(a.node.Spec.NodeName, b.node.Spec.NodeName))
 	})
 	return out
@@ -100,11 +92,6 @@ func boolFirst(a, b bool) int {
 	default:
 		return 1
 	}
-}
-
-func severity(v v1alpha1.Verdict) int {
-	order := []v1alpha1.Verdict{v1alpha1.VerdictFail, v1alpha1.VerdictError, v1alpha1.VerdictInconclusive, v1alpha1.VerdictSkipped, "", v1alpha1.VerdictPass}
-	return slices.Index(order, v)
 }
 
 func busOf(m member) int64 {
@@ -169,8 +156,8 @@ func verdictSummary(all []member) grid {
 		}
 		counts[k]++
 	}
-	slices.SortStableFunc(keys, func(a, b key) int { return cmp.Compare(severity(a.verdict), severity(b.verdict)) })
-	t := grid{Caption: "Members by verdict", Head: []string{"Verdict", "Reason", "Nodes", "For example"}}
+	slices.SortStableFunc(keys, func(a, b key) int { return cmp.Compare(report.Severity(a.verdict), report.Severity(b.verdict)) })
+	t := grid{Caption: "Members by verdict, each alone", Head: []string{"Verdict", "Reason", "Nodes", "For example"}}
 	for _, k := range keys {
 		t.Rows = append(t.Rows, gridRow{Cells: []cell{badge(orUnknown(string(k.verdict)), verdictTone(k.verdict)), plain(k.reason), number(fmt.Sprint(counts[k])), plain(example[k])}})
 	}
@@ -193,7 +180,12 @@ func nodeTable(all []member) grid {
 		if library == "-" {
 			library = unknown
 		}
-		row := gridRow{Cells: []cell{plain(n.Spec.NodeName), plain(n.Spec.Ranks.Summary), badge(orUnknown(string(m.verdict)), verdictTone(m.verdict)), plain(m.reason),
+		verdict, reason := report.Verdict(n, m.blamed)
+		tone := verdictTone(m.verdict)
+		if tone == toneGood && m.blamed != "" {
+			tone = toneWarn
+		}
+		row := gridRow{Cells: []cell{plain(n.Spec.NodeName), plain(n.Spec.Ranks.Summary), badge(verdict, tone), plain(reason),
 			number(bus), plain(gpus), plain(rocm), plain(driver), plain(mesh), plain(library)}}
 		if m.verdict != v1alpha1.VerdictPass && m.verdict != "" {
 			row.Note = whyOf(n)

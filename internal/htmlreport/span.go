@@ -43,17 +43,17 @@ func newSpan(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) *spanView {
 		v.Verdict += " (" + s.Reason + ")"
 	}
 	if len(s.Left) > 0 || s.LeftSet != "" {
-		v.Left = fmt.Sprintf("It went on without %s (index %s).", orUnknown(strings.Join(s.Left, ", ")), orUnknown(s.LeftSet))
+		v.Left = fmt.Sprintf("It went on without %s (index %s); ranges of later tests still span it.", orUnknown(strings.Join(s.Left, ", ")), orUnknown(s.LeftSet))
 	}
 	if l := s.Localization; l != nil {
 		v.Search = &searchView{State: string(l.State), Tone: map[v1alpha1.LocalizationState]tone{v1alpha1.LocalizationFound: toneGood, v1alpha1.LocalizationRunning: toneInfo}[l.State],
-			Head: fmt.Sprintf("%d tests in %d of at most %d rounds, for the step %s", l.Tests, l.Rounds, l.MaxRounds, orUnknown(l.Step)), Message: l.Message}
+			Head: fmt.Sprintf("%s in %d of at most %s, for the step %s", units.Counted(int64(l.Tests), "test"), l.Rounds, units.Counted(int64(l.MaxRounds), "round"), orUnknown(l.Step)), Message: l.Message}
 		v.Search.Tone = cmp.Or(v.Search.Tone, toneWarn)
 		if l.Seconds != nil {
 			v.Search.Head += ", in " + (time.Duration(*l.Seconds) * time.Second).String()
 		}
 	}
-	v.Members = report.Indexes(s.RunID, nodes)
+	v.Members = report.Indexes(group, nodes)
 	v.Tests = testsGrid(s.Tests)
 	v.Results = spanGrid(s.Results)
 	v.Plots = spanPlots(s.Results)

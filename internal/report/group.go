@@ -150,18 +150,9 @@ func upTo(maxBytes int64) string {
 // Culprits prints whom the verdict blames, or that there is nobody.
 func Culprits(w io.Writer, culprits []v1alpha1.Culprit) error {
 	for _, c := range culprits {
-		if _, err := fmt.Fprintf(w, "%s: %s\n%s\n", Paint(w, Bad, CulpritWords(&c)), c.Reason, wrap(w, c.Message)); err != nil {
+		if _, err := fmt.Fprintf(w, "%s: %s\n%s\n", Paint(w, Bad, c.Words()), c.Reason, wrap(w, c.Message)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// CulpritWords names a culprit; the node is told where it is not in the name, and where there is one.
-func CulpritWords(c *v1alpha1.Culprit) string {
-	text := strings.TrimSpace(c.Kind + " " + c.Name)
-	if c.Node == "" || c.Kind == "Pair" || c.Kind == "Node" && c.Name == c.Node {
-		return text
-	}
-	return text + " on node " + c.Node
 }

@@ -37,7 +37,7 @@ func Groups(w io.Writer, groups []v1alpha1.CommGroup, namespaced bool) error {
 			bandwidth = units.GBps(s.Headline.BusBandwidthMBps)
 		}
 		if len(s.Culprits) > 0 {
-			culprit = CulpritWords(&s.Culprits[0])
+			culprit = s.Culprits[0].Words()
 		}
 		row := []string{g.Name, status, reason, orUnknown(s.Members.Summary), verdict, orUnknown(s.Effective), bandwidth, last, orUnknown(string(s.Origin)), culprit}
 		if namespaced {

@@ -5,30 +5,99 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
-// Nodes prints one line for each member: what it is, its mesh, and its verdict.
-func Nodes(w io.Writer, nodes []v1alpha1.CommNode) error {
-	nodes = slices.Clone(nodes)
-	slices.SortFunc(nodes, func(a, b v1alpha1.CommNode) int { return cmp.Compare(a.Spec.Ranks.First, b.Spec.Ranks.First) })
-	rows := [][]string{{"NODE", "RANKS", "GPUS", "MODEL", "GFX", "MODE", "ROCM", "DRIVER", "XGMI MESH", "LIBRARY", "VERDICT", "REASON"}}
+// MaxNodes is how many members a list shows, unless all are asked for.
+const MaxNodes = 32
+
+// Nodes prints one line for each member: what it is, its mesh, and its verdict alone. The worst come first: whom the group's
+// status names, then by verdict, then in the order of ranks. After limit lines, where it is not zero, the others are counted.
+func Nodes(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode, limit int) error {
+	blamed := Blamed(group)
+	sorted := make([]*v1alpha1.CommNode, 0, len(nodes))
+	severity := make(map[*v1alpha1.CommNode]int, len(nodes))
 	for i := range nodes {
-		rows = append(rows, nodeRow(&nodes[i]))
+		verdict, _ := Outcome(&nodes[i])
+		sorted = append(sorted, &nodes[i])
+		if severity[&nodes[i]] = Severity(verdict); blamed[nodes[i].Spec.NodeName] != "" {
+			severity[&nodes[i]] = -1
+		}
 	}
-	return table(w, rows)
+	slices.SortStableFunc(sorted, func(a, b *v1alpha1.CommNode) int {
+		return cmp.Or(cmp.Compare(severity[a], severity[b]), cmp.Compare(a.Spec.Ranks.First, b.Spec.Ranks.First), cmp.Compare(a.Spec.NodeName, b.Spec.NodeName))
+	})
+	shown := sorted
+	if limit > 0 {
+		shown = sorted[:min(len(sorted), limit)]
+	}
+	rows := [][]string{{"NODE", "RANKS", "GPUS", "MODEL", "GFX", "MODE", "ROCM", "DRIVER", "XGMI MESH", "LIBRARY", "VERDICT", "REASON"}}
+	for _, n := range shown {
+		rows = append(rows, nodeRow(n, blamed[n.Spec.NodeName]))
+	}
+	if err := table(w, rows); err != nil || len(shown) == len(sorted) {
+		return err
+	}
+	_, err := fmt.Fprintln(w, wrap(w, fmt.Sprintf("and %d more: %s. --all-members lists them", len(sorted)-len(shown), byVerdict(sorted[len(shown):]))))
+	return err
 }
 
-func nodeRow(n *v1alpha1.CommNode) []string {
+// byVerdict counts nodes that stand the worst first: "2 Inconclusive, 40 Pass".
+func byVerdict(nodes []*v1alpha1.CommNode) string {
+	var order []v1alpha1.Verdict
+	counts := map[v1alpha1.Verdict]int{}
+	for _, n := range nodes {
+		verdict, _ := Outcome(n)
+		if counts[verdict]++; counts[verdict] == 1 {
+			order = append(order, verdict)
+		}
+	}
+	parts := make([]string, 0, len(order))
+	for _, v := range order {
+		parts = append(parts, fmt.Sprintf("%d %s", counts[v], cmp.Or(string(v), "without a verdict")))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Severity orders verdicts, the worst first; what is not known stands before a pass.
+func Severity(v v1alpha1.Verdict) int {
+	order := []v1alpha1.Verdict{v1alpha1.VerdictFail, v1alpha1.VerdictError, v1alpha1.VerdictInconclusive, v1alpha1.VerdictSkipped, "", v1alpha1.VerdictPass}
+	return slices.Index(order, v)
+}
+
+// Blamed are the nodes that the group's status names, each with the first reason: what the group's stage found stands in no
+// node's own verdict, which is of the node alone.
+func Blamed(group *v1alpha1.CommGroup) map[string]string {
+	blamed := map[string]string{}
+	for i := range group.Status.Culprits {
+		c := &group.Status.Culprits[i]
+		for _, name := range c.Nodes() {
+			blamed[name] = cmp.Or(blamed[name], c.Reason)
+		}
+	}
+	return blamed
+}
+
+// Verdict is a node's verdict and reason in words, with what the group's status blames it for where it passed alone.
+func Verdict(n *v1alpha1.CommNode, blamed string) (verdict, reason string) {
+	v, reason := Outcome(n)
+	if v == v1alpha1.VerdictPass && blamed != "" {
+		return "Pass alone", "culprit: " + blamed
+	}
+	return orUnknown(string(v)), orUnknown(reason)
+}
+
+func nodeRow(n *v1alpha1.CommNode, blamed string) []string {
 	row := []string{n.Spec.NodeName, n.Spec.Ranks.Summary}
 	if f := n.Status.Facts; f != nil {
 		row = append(row, fmt.Sprint(f.GPUCount), f.GPUModel, f.GFXTarget, f.Partition, orUnknown(f.ROCm.Version), Driver(f.Driver), MeshWords(f.XGMI))
 	} else {
 		row = append(row, unknown, unknown, unknown, unknown, unknown, unknown, unknown)
 	}
-	verdict, reason := Outcome(n)
-	return append(row, Library(n), orUnknown(string(verdict)), orUnknown(reason))
+	verdict, reason := Verdict(n, blamed)
+	return append(row, Library(n), verdict, reason)
 }
 
 // Outcome is a node's verdict and reason in the run that it is assigned: the agent's report, or the controller's closure

@@ -79,7 +79,7 @@ func TestOutcome(t *testing.T) {
 func TestUnknownIsNotZero(t *testing.T) {
 	var b bytes.Buffer
 	node := v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{NodeName: "n1", Ranks: v1alpha1.RankRange{Summary: "0-7/8"}}}
-	if err := Nodes(&b, []v1alpha1.CommNode{node}); err != nil {
+	if err := Nodes(&b, &v1alpha1.CommGroup{}, []v1alpha1.CommNode{node}, 0); err != nil {
 		t.Fatal(err)
 	}
 	got := strings.Join(strings.Fields(lines(&b)[1]), " ")

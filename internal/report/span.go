@@ -42,7 +42,7 @@ func Span(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) err
 			lines = append(lines, wrap(w, l.Message))
 		}
 	}
-	if names := Indexes(s.RunID, nodes); names != "" {
+	if names := Indexes(group, nodes); names != "" {
 		lines = append(lines, wrap(w, "members by index: "+names))
 	}
 	if _, err := fmt.Fprintln(w, strings.Join(lines, "\n")); err != nil {
@@ -57,17 +57,34 @@ func Span(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) err
 // maxIndexes bounds the list of names.
 const maxIndexes = 32
 
-// Indexes names the members of a run's stage, at most 32: "0 node-a, 1 node-b".
-func Indexes(runID string, nodes []v1alpha1.CommNode) string {
+// Indexes names the members of a group's stage, at most 32: "0 node-a, 1 node-b". Whom the status names and whom the stage went
+// on without stand in the list whatever their index.
+func Indexes(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) string {
+	stage := group.Status.Span
+	named := Blamed(group)
+	for _, name := range stage.Left {
+		named[name] = "left"
+	}
 	var members []*v1alpha1.CommNode
 	for i := range nodes {
-		if a := nodes[i].Spec.Session; a != nil && a.RunID == runID {
+		if a := nodes[i].Spec.Session; a != nil && a.RunID == stage.RunID {
 			members = append(members, &nodes[i])
 		}
 	}
-	slices.SortFunc(members, func(a, b *v1alpha1.CommNode) int { return cmp.Compare(a.Spec.Session.Index, b.Spec.Session.Index) })
-	var parts []string
-	for _, n := range members[:min(len(members), maxIndexes)] {
+	byIndex := func(a, b *v1alpha1.CommNode) int { return cmp.Compare(a.Spec.Session.Index, b.Spec.Session.Index) }
+	slices.SortFunc(members, func(a, b *v1alpha1.CommNode) int {
+		if a, b := named[a.Spec.NodeName] != "", named[b.Spec.NodeName] != ""; a != b {
+			if a {
+				return -1
+			}
+			return 1
+		}
+		return byIndex(a, b)
+	})
+	shown := members[:min(len(members), maxIndexes)]
+	slices.SortFunc(shown, byIndex)
+	parts := make([]string, 0, len(shown))
+	for _, n := range shown {
 		parts = append(parts, fmt.Sprintf("%d %s", n.Spec.Session.Index, n.Spec.NodeName))
 	}
 	if more := len(members) - len(parts); more > 0 {
@@ -77,7 +94,7 @@ func Indexes(runID string, nodes []v1alpha1.CommNode) string {
 }
 
 func search(l *v1alpha1.LocalizationStatus) string {
-	text := fmt.Sprintf("search for the culprit of %s: %s after %d tests in %d of at most %d rounds", orUnknown(l.Step), l.State, l.Tests, l.Rounds, l.MaxRounds)
+	text := fmt.Sprintf("search for the culprit of %s: %s after %s in %d of at most %s", orUnknown(l.Step), l.State, units.Counted(int64(l.Tests), "test"), l.Rounds, units.Counted(int64(l.MaxRounds), "round"))
 	if l.Seconds != nil {
 		text += fmt.Sprintf(", %s", time.Duration(*l.Seconds)*time.Second)
 	}
@@ -102,6 +119,17 @@ func spanTests(w io.Writer, tests []v1alpha1.SpanTest) error {
 		rows = append(rows, []string{t.ID, t.Set, cmp.Or(string(t.Verdict), "running"), cmp.Or(t.Reason, "-"), bandwidth, seconds})
 	}
 	return table(w, rows)
+}
+
+// SpanResults prints the figures of the group and of each dimension of the mesh, where the run has any.
+func SpanResults(w io.Writer, group *v1alpha1.CommGroup) error {
+	if group.Status.Span == nil || len(group.Status.Span.Results) == 0 {
+		return nil
+	}
+	if err := Title(w, "Over several nodes, run "+group.Status.Span.RunID+" (the tables above are of each node alone)"); err != nil {
+		return err
+	}
+	return spanResults(w, group.Status.Span.Results)
 }
 
 // spanResults prints the largest size of each series. The figures are medians over the communicators of a dimension.

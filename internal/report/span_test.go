@@ -69,7 +69,15 @@ func TestIndexesAreBounded(t *testing.T) {
 	for i := range maxIndexes + 2 {
 		nodes = append(nodes, v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{NodeName: "n", Session: &v1alpha1.SessionAssignment{RunID: "1-1", Index: int32(i)}}})
 	}
-	if got := Indexes("1-1", nodes); !strings.HasSuffix(got, "31 n, and 2 more (spec.session.index of each CommNode)") {
+	g := &v1alpha1.CommGroup{Status: v1alpha1.CommGroupStatus{Span: &v1alpha1.SpanStatus{RunID: "1-1"}}}
+	if got := Indexes(g, nodes); !strings.HasSuffix(got, "31 n, and 2 more (spec.session.index of each CommNode)") {
+		t.Error(got)
+	}
+	// Whom the status names, and who was left out, are in the list whatever their index.
+	nodes[32].Spec.NodeName, nodes[33].Spec.NodeName = "left", "culprit"
+	g.Status.Span.Left = []string{"left"}
+	g.Status.Culprits = []v1alpha1.Culprit{{Kind: "Pair", Name: "other<->culprit"}}
+	if got := Indexes(g, nodes); !strings.HasSuffix(got, "29 n, 32 left, 33 culprit, and 2 more (spec.session.index of each CommNode)") {
 		t.Error(got)
 	}
 }

@@ -61,6 +61,9 @@ func columns(w io.Writer) int {
 
 // toneOf is the tone of a word that a status uses; of several words the first counts.
 func toneOf(text string) Tone {
+	if text == "Pass alone" { // and a culprit among others
+		return Warn
+	}
 	word, _, _ := strings.Cut(text, " ")
 	switch strings.TrimRight(word, ",:;") {
 	case "Pass", "Met", "Confirmed", "InEffect", "Worth", "True", "Full", "faster":

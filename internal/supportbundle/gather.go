@@ -295,7 +295,7 @@ func (g *gatherer) podLogsLeft() {
 	}
 	if without > 0 {
 		g.b.note("Of %d of %d members with verdict Fail or Error no log of a run pod is here: it went with its pod, which had to be deleted, was one too many (16 are kept), or is of the run before. What a rank that failed printed last is in its CommNode, `status.run.logTail`. "+
-			"For a whole log run again, and follow it: `kubectl logs -f -n %s -l %s=%s,%s=%s --all-containers --prefix`.",
-			without, bad, g.o.Namespace, v1alpha1.LabelGroup, v1alpha1.LabelValue(g.o.Name), v1alpha1.LabelRole, v1alpha1.RoleRun)
+			"For a whole log run again (`kubectl commgroup run %s -n %s`), and follow it: `kubectl logs -f -n %s -l %s=%s,%s=%s --all-containers --prefix`.",
+			without, bad, g.o.Name, g.o.Namespace, g.o.Namespace, v1alpha1.LabelGroup, v1alpha1.LabelValue(g.o.Name), v1alpha1.LabelRole, v1alpha1.RoleRun)
 	}
 }

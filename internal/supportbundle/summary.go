@@ -11,7 +11,6 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/reasons"
-	"rcclx.io/commgroup-operator/internal/report"
 )
 
 // explained says what is in each place of a bundle.
@@ -51,9 +50,10 @@ func (g *gatherer) caseWords() string {
 	const most = 5
 	for i := range status.Culprits[:min(len(status.Culprits), most)] {
 		c := &status.Culprits[i]
-		fmt.Fprintf(&s, "- Culprit: %s (%s): %s\n", report.CulpritWords(c), c.Reason, oneLine(c.Message))
+		fmt.Fprintf(&s, "- Culprit: %s (%s): %s\n", c.Words(), c.Reason, oneLine(c.Message))
 		if i == 0 {
-			next = cmp.Or(reasons.NextStep(c.Reason), next)
+			_, own := reasons.Split(c.Message) // it knows where the fault showed; the reason's page speaks of all such
+			next = cmp.Or(own, reasons.NextStep(c.Reason), next)
 		}
 	}
 	if more := len(status.Culprits) - most; more > 0 {

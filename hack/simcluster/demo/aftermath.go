@@ -204,8 +204,8 @@ func (a *Aftermath) judgeIncompatible(fault *Fault, pci []string) Outcome {
 	if a.Named == 0 { // that no run starts shows only with time: one more interval
 		a.Named = a.Elapsed
 	}
-	seen := fmt.Sprintf("reported after %.1f s (monitor's interval %s); Ready is False (%s); no run started; culprit %s %s on %s (%s): %s",
-		a.Reported.Seconds(), interval, ready.Reason, culprit.Kind, culprit.Name, culprit.Node, culprit.Reason, culprit.Message)
+	seen := fmt.Sprintf("reported after %.1f s (monitor's interval %s); Ready is False (%s); no run started; culprit %s (%s): %s",
+		a.Reported.Seconds(), interval, ready.Reason, culprit.Words(), culprit.Reason, culprit.Message)
 	settled := a.Elapsed-a.Named >= interval
 	return Outcome{Done: settled, Reached: settled, Seen: seen}
 }

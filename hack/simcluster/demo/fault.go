@@ -166,12 +166,12 @@ func Judge(group *v1alpha1.CommGroup, fault *Fault, pci []string) Outcome {
 	}
 	for _, c := range group.Status.Culprits {
 		if c.Node == FaultyNode && oneOf(c.Reason, fault.Reasons) && names(c, fault.GPUs, pci) {
-			return Outcome{Done: finished, Reached: finished, Seen: fmt.Sprintf("culprit %s %s on %s (%s): %s", c.Kind, c.Name, c.Node, c.Reason, c.Message)}
+			return Outcome{Done: finished, Reached: finished, Seen: fmt.Sprintf("culprit %s (%s): %s", c.Words(), c.Reason, c.Message)}
 		}
 	}
 	if len(group.Status.Culprits) > 0 {
 		c := group.Status.Culprits[0]
-		seen += fmt.Sprintf("; the first culprit is %s %s on %s (%s): %s", c.Kind, c.Name, c.Node, c.Reason, c.Message)
+		seen += fmt.Sprintf("; the first culprit is %s (%s): %s", c.Words(), c.Reason, c.Message)
 	}
 	return Outcome{Done: finished, Seen: seen}
 }

@@ -41,7 +41,7 @@ func (d *demo) print(ctx context.Context, group *v1alpha1.CommGroup) error {
 	}
 	sections := []section{
 		{"Conditions", func() error { return report.Conditions(d.Out, group) }},
-		{"Nodes", func() error { return report.Nodes(d.Out, nodes.Items) }},
+		{"Nodes", func() error { return report.Nodes(d.Out, group, nodes.Items, 0) }},
 		{"xGMI mesh", func() error { return d.printMesh(nodes.Items) }},
 		{"Settings: requested, effective, verified", func() error { return report.Settings(d.Out, group.Status.Settings) }},
 		{"A/B by message size: the members' medians", func() error { return report.GroupAB(d.Out, group) }},

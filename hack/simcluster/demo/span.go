@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -80,7 +81,7 @@ func judgeSpan(group *v1alpha1.CommGroup, fault *Fault, finished bool, seen stri
 	named := ""
 	for i := range group.Status.Culprits {
 		c := &group.Status.Culprits[i]
-		words := fmt.Sprintf("culprit %s %s on %s (%s): %s", c.Kind, c.Name, c.Node, c.Reason, c.Message)
+		words := fmt.Sprintf("culprit %s (%s): %s", c.Words(), c.Reason, c.Message)
 		if !fault.names(c) {
 			return Outcome{Done: finished, Seen: seen + "; what is healthy is blamed: " + words}
 		}
@@ -140,7 +141,7 @@ func (f *Fault) names(c *v1alpha1.Culprit) bool {
 			return false
 		}
 	}
-	return c.Node == FaultyNode || c.Kind == "Pair" && c.Node == pairedNode
+	return slices.Contains(c.Nodes(), FaultyNode)
 }
 
 // spanLine says where the group's stage is; empty where there is none now.
