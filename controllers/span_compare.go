@@ -41,14 +41,14 @@ func (g *groupStage) closeRound() {
 	}
 }
 
-// crawlPercent of what communicators over as many nodes reach is no working speed: a step over more nodes that missed its deadline
-// did so since a member crawls, although a smaller one comes to its end.
+// crawlPercent of what communicators over as many nodes reach is no working speed. A member that crawls makes a step over more nodes
+// miss its deadline, and connections end with the first who gives up, although a smaller step comes to its end.
 const crawlPercent = 5
 
-// findCrawling makes those tests of a search for a missed deadline bad that came to their end at a crawl.
+// findCrawling makes those tests of a search that is for no speed bad that came to their end at a crawl.
 func (g *groupStage) findCrawling() {
 	at := g.searchBase()
-	if at < 0 || g.span.Stage != v1alpha1.StageLocalizing || !missedDeadline(g.span.Tests[at].Reason) {
+	if at < 0 || g.span.Stage != v1alpha1.StageLocalizing {
 		return
 	}
 	after := g.span.Tests[at+1:]
@@ -73,10 +73,6 @@ func slowReason(nodes int) string {
 		return v1alpha1.ReasonSlowPair
 	}
 	return v1alpha1.ReasonSlowGroup
-}
-
-func missedDeadline(reason string) bool {
-	return reason == v1alpha1.ReasonRankHung || reason == v1alpha1.ReasonHangAcrossNodes
 }
 
 // crawls says whether a test of the search came to its end at a crawl: what is bad is slow, although it missed the deadline in

@@ -60,6 +60,13 @@ func TestCulpritsAreNamed(t *testing.T) {
 			change: func(g *v1alpha1.CommGroup) { g.Spec.Localization.Mode = v1alpha1.LocalizationOff }},
 		{name: "one crawls, so that only the whole group misses its deadline", nodes: 16, faults: faults{crawlNodes: []int{11}}, verdict: v1alpha1.VerdictFail,
 			reason: v1alpha1.ReasonSlowNode, culprits: []string{"Node 11"}, rounds: 5, confirmed: true},
+		{name: "one crawls, and connections end with the first who gives up", nodes: 16, faults: faults{crawlNodes: []int{11}, report: func(_ int, cn *v1alpha1.CommNode) {
+			for i := range cn.Status.Session.Task.Communicators {
+				if c := &cn.Status.Session.Task.Communicators[i]; c.Verdict == v1alpha1.VerdictFail {
+					c.Reason = v1alpha1.ReasonCollectiveFailed
+				}
+			}
+		}}, verdict: v1alpha1.VerdictFail, reason: v1alpha1.ReasonSlowNode, culprits: []string{"Node 11"}, rounds: 5, confirmed: true},
 		{name: "one crawls among many", nodes: 232, faults: faults{crawlNodes: []int{100}}, verdict: v1alpha1.VerdictFail,
 			reason: v1alpha1.ReasonSlowNode, culprits: []string{"Node 100"}, rounds: 6, confirmed: true},
 		{name: "bounded rounds", nodes: 64, faults: faults{hangNodes: []int{11}}, verdict: v1alpha1.VerdictFail, reason: v1alpha1.ReasonHangAcrossNodes, rounds: 2,
