@@ -210,11 +210,9 @@ func (c *comparison) blame(in baselineInput, mode v1alpha1.JudgingMode, drop int
 		message: fmt.Sprintf("%s: %s. Look at what all share: power, cooling, firmware, switches, other jobs. %s", who, worst.words(drop), accept)}
 }
 
-// lostWithout says of a members' median whether it is still too low without those members.
+// lostWithout says of the members' median of a series whether it is still too low without those members; of a series over
+// nodes, of which no member has numbers of its own, it is not.
 func (r regressed) lostWithout(lost map[int]regressed, outcomes []outcome) bool {
-	if r.key == nil || r.slowest {
-		return false
-	}
 	var rest []int64
 	for i := range outcomes {
 		if _, out := lost[i]; out {
