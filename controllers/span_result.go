@@ -90,7 +90,7 @@ func (g *groupStage) evaluateOpen() roundState {
 			open = true
 		}
 	}
-	if open && !(searching && g.deadlinePassed()) {
+	if open && (!searching || !g.deadlinePassed()) {
 		if searching {
 			g.wake(g.span.StageDeadline.Time)
 		}
