@@ -177,25 +177,32 @@ func retriable(c *v1alpha1.RunClosure) bool {
 	return false
 }
 
+// leftToSchedule says whether nodes that had no place are left to the scheduled run of all: the group was formed without them, and a
+// run for each of them would form it over all members again.
+func (in *runInput) leftToSchedule() bool {
+	spec, run, span := &in.group.Spec, in.group.Status.Run, in.group.Status.Span
+	return spec.Span == v1alpha1.SpanGroup && spec.Run.Schedule != "" && run != nil && span != nil && span.RunID == run.ID && len(span.Tests) > 0
+}
+
 // retryAt is when the node is due again; zero where it is not.
-func (n *nodeState) retryAt() time.Time {
+func (n *nodeState) retryAt(in *runInput) time.Time {
 	a := assignmentOf(n.commNode)
-	if a == nil || n.member == nil || n.closure == nil || !retriable(n.closure) || a.Retries >= maxRetries {
+	if in.leftToSchedule() || a == nil || n.member == nil || n.closure == nil || !retriable(n.closure) || a.Retries >= maxRetries {
 		return time.Time{}
 	}
 	return n.closure.Time.Add(retryPause << a.Retries)
 }
 
 func (n *nodeState) retryDue(in runInput) bool {
-	at := n.retryAt()
+	at := n.retryAt(&in)
 	return !at.IsZero() && !in.now.Before(at)
 }
 
 // nextRetry is the nearest time at which a node is due again.
-func nextRetry(nodes []nodeState) time.Time {
+func nextRetry(nodes []nodeState, in *runInput) time.Time {
 	var next time.Time
 	for i := range nodes {
-		next = decision.Earlier(next, nodes[i].retryAt())
+		next = decision.Earlier(next, nodes[i].retryAt(in))
 	}
 	return next
 }

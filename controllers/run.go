@@ -251,7 +251,7 @@ func dueTrigger(in runInput, last *v1alpha1.GroupRunStatus, nodes []nodeState, h
 		}
 		return triggerNodesChanged, time.Time{}
 	}
-	return "", decision.Earlier(next, nextRetry(nodes))
+	return "", decision.Earlier(next, nextRetry(nodes, &in))
 }
 
 // runRequest is the annotation that asks for a run, cut to what status.run.request holds.

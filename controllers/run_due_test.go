@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
@@ -199,6 +200,46 @@ func TestBudgetOfAGroupsStage(t *testing.T) {
 	for _, e := range w.events {
 		if e.Reason == "RunStarted" && !strings.Contains(e.Note, "on n00003, and then as a group on all members") {
 			t.Errorf("event %q", e.Note)
+		}
+	}
+}
+
+// TestNodesWithoutAPlaceWaitForTheSchedule: where the group was formed without them, a retry would form it over all members again;
+// without a schedule, or without a group, nothing else would measure them.
+func TestNodesWithoutAPlaceWaitForTheSchedule(t *testing.T) {
+	for name, tc := range map[string]struct {
+		schedule   string
+		minMembers int32
+		retried    bool
+	}{
+		"formed, with a schedule":    {"0 2 * * *", 2, false},
+		"formed, without a schedule": {"", 2, true},
+		"not formed":                 {"0 2 * * *", 4, true},
+	} {
+		w := newGroupWorld(t, 4, faults{}, func(g *v1alpha1.CommGroup) {
+			g.Spec.Run.Schedule, g.Spec.Members.MinMembers = tc.schedule, tc.minMembers
+		})
+		pod := w.podOn("n00003")
+		startPod(pod, "n00003", w.now)
+		pod.Status.Conditions = []corev1.PodCondition{podCondition(corev1.DisruptionTarget, corev1.ConditionTrue, "PreemptionByScheduler")}
+		w.settle()
+		delete(w.pods, pod.Name)
+		w.play()
+		if span := w.span(); (len(span.Tests) > 0) != (tc.minMembers == 2) {
+			t.Fatalf("%s: span %+v", name, span)
+		}
+		w.now = w.now.Add(retryPause)
+		w.reportFacts()
+		if w.settle(); (w.group.Status.Run.Number == 2) != tc.retried {
+			t.Errorf("%s: run %+v", name, w.group.Status.Run)
+		}
+		if tc.retried {
+			continue
+		}
+		w.now = w.group.Status.NextRunTime.Time
+		w.reportFacts()
+		if w.settle(); w.group.Status.Run.Trigger != triggerScheduled || w.podOn("n00003") == nil {
+			t.Errorf("%s: at the schedule's time run %+v", name, w.group.Status.Run)
 		}
 	}
 }
