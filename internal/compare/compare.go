@@ -11,6 +11,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/runarchive"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // The noise that a change must exceed, as for the advice on settings (docs/settings.md).
@@ -124,7 +125,7 @@ func (k key) name() string {
 		text += " in place"
 	}
 	if k.dimension != "" {
-		text += fmt.Sprintf(", %s of %d ranks on %d nodes", k.dimension, k.ranks, k.nodes)
+		text += fmt.Sprintf(", %s of %s on %s", k.dimension, units.Counted(int64(k.ranks), "rank"), units.Counted(int64(k.nodes), "node"))
 	}
 	return text
 }

@@ -36,7 +36,11 @@ func History(w io.Writer, s *v1alpha1.CommGroupStatus) error {
 		return err
 	}
 	if s.Trend != "" {
-		if _, err := fmt.Fprintln(w, wrap(w, "trend of the bus bandwidth under the present baseline: "+string(s.Trend))); err != nil {
+		text := "trend of the bus bandwidth under the present baseline: " + string(s.Trend)
+		if s.Trend == v1alpha1.TrendUnknown {
+			text += " (it takes three runs that measured the same)"
+		}
+		if _, err := fmt.Fprintln(w, wrap(w, text)); err != nil {
 			return err
 		}
 	}

@@ -133,7 +133,7 @@ func TestTopologyInFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"n1: 2 x MI250X (gfx90a, NotApplicable), xGMI mesh Incomplete (1/2 links), 1 hive(s); weights by KFD: 15 = one xGMI hop, p = over PCIe, ? = no link known",
+		"n1: 2 x MI250X (gfx90a, NotApplicable), xGMI mesh Incomplete (1/2 links), 1 hive; weights by KFD: 15 = one xGMI hop, p = over PCIe, ? = no link known",
 		"  GPUs: KFD 2 (2 devices), PCI 3, render nodes -, modules 1; function Physical; firmware MEC 92, SDMA -; amdgpu InTree;",
 		"  ROCm 6.4.1, RCCL 2.22.3",
 		"      PCI ADDRESS   NUMA  HIVE  MODULE  NIC              GPU0  GPU1",

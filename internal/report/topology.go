@@ -27,8 +27,8 @@ func Topology(w io.Writer, n *v1alpha1.CommNode) error {
 	if slices.ContainsFunc(f.LinkClasses, func(c v1alpha1.LinkClass) bool { return c.Type != "XGMI" }) {
 		legend = "15 = one xGMI hop, p = over PCIe, ? = no link known"
 	}
-	if _, err := fmt.Fprintf(w, "%s: %d x %s (%s, %s), xGMI mesh %s, %d hive(s); weights by KFD: %s\n",
-		n.Spec.NodeName, f.GPUCount, f.GPUModel, f.GFXTarget, f.Partition, MeshWords(f.XGMI), f.XGMI.Hives, legend); err != nil {
+	if _, err := fmt.Fprintf(w, "%s: %d x %s (%s, %s), xGMI mesh %s, %s; weights by KFD: %s\n",
+		n.Spec.NodeName, f.GPUCount, f.GPUModel, f.GFXTarget, f.Partition, MeshWords(f.XGMI), units.Counted(int64(f.XGMI.Hives), "hive"), legend); err != nil {
 		return err
 	}
 	if _, err := fmt.Fprintln(w, wrap(w, countedGPUs(f))); err != nil {
