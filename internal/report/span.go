@@ -20,7 +20,10 @@ func Span(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) err
 	if s == nil {
 		return nil
 	}
-	head := fmt.Sprintf("run %s, stage %s: %d of %d members", s.RunID, s.Stage, s.Present, s.Members)
+	head := fmt.Sprintf("run %s, stage %s", s.RunID, s.Stage)
+	if s.Members > 0 { // they are fixed once the nodes have passed alone
+		head += fmt.Sprintf(": %d of %d members", s.Present, s.Members)
+	}
 	if s.Transport != "" {
 		head += ", transport " + s.Transport
 	}

@@ -64,6 +64,15 @@ func TestSpan(t *testing.T) {
 	}
 }
 
+// TestSpanBeforeItsMembersAreFixed tells no count of them.
+func TestSpanBeforeItsMembersAreFixed(t *testing.T) {
+	var b bytes.Buffer
+	g := &v1alpha1.CommGroup{Status: v1alpha1.CommGroupStatus{Span: &v1alpha1.SpanStatus{RunID: "1-2", Stage: v1alpha1.StageNodes}}}
+	if err := Span(&b, g, nil); err != nil || strings.TrimSpace(b.String()) != "run 1-2, stage Nodes" {
+		t.Errorf("%q %v", b.String(), err)
+	}
+}
+
 func TestIndexesAreBounded(t *testing.T) {
 	var nodes []v1alpha1.CommNode
 	for i := range maxIndexes + 2 {
@@ -76,7 +85,7 @@ func TestIndexesAreBounded(t *testing.T) {
 	// Whom the status names, and who was left out, are in the list whatever their index.
 	nodes[32].Spec.NodeName, nodes[33].Spec.NodeName = "left", "culprit"
 	g.Status.Span.Left = []string{"left"}
-	g.Status.Culprits = []v1alpha1.Culprit{{Kind: "Pair", Name: "other<->culprit"}}
+	g.Status.Culprits = []v1alpha1.Culprit{{Kind: "Pair", Name: "other<->culprit", Reason: v1alpha1.ReasonSlowPair}}
 	if got := Indexes(g, nodes); !strings.HasSuffix(got, "29 n, 32 left, 33 culprit, and 2 more (spec.session.index of each CommNode)") {
 		t.Error(got)
 	}
