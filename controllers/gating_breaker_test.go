@@ -237,6 +237,8 @@ func TestADryRunNamesWhomEnforceWouldMark(t *testing.T) {
 // TestBreakerMessagesFit: each begins with what was seen, and its next step is not cut off.
 func TestBreakerMessagesFit(t *testing.T) {
 	in := gateWorldOf(100)
+	in.group.Name, in.group.Namespace = strings.Repeat("g", 30), strings.Repeat("n", 20)
+	in.privileged = []string{in.group.Namespace}
 	for i := range in.nodes {
 		long := strings.Repeat("a", 55) + fmt.Sprintf("-%03d", i)
 		in.nodes[i].Name, in.members[i].Name, in.outcomes[i].node = long, long, long
@@ -245,7 +247,7 @@ func TestBreakerMessagesFit(t *testing.T) {
 	in.begin()
 	in.fail(0, 1, 2, 3, 4)
 	r, _ := in.reconcile(t)
-	if m := r.status.Message; len(m) > gatingMessageBytes || !strings.HasPrefix(m, "5 of 100 members failed (0 passed so far) at once and gating.maxPercent (20) allows 4: ") || !strings.HasSuffix(m, "then ask for a new run.") {
+	if m := r.status.Message; len(m) > gatingMessageBytes || !strings.HasPrefix(m, "5 of 100 members failed (0 passed so far) at once and gating.maxPercent (20) allows 4: ") || !strings.HasSuffix(m, "then "+askRun(in.group)+".") {
 		t.Errorf("%d bytes: %s", len(m), m)
 	}
 }
