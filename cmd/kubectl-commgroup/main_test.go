@@ -71,6 +71,17 @@ func TestResultsOutputs(t *testing.T) {
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}
+	// What the group reached over several nodes stands below the figures of the nodes alone.
+	group.Status.Span = &v1alpha1.SpanStatus{RunID: "1-1", Results: []v1alpha1.SpanResultSeries{{Dimension: "group", Communicators: 1, Ranks: 8, Nodes: 4, Collective: "AllReduce",
+		Datatype: "BFloat16", SizeBytes: []int64{1 << 24}, LatencyNanoseconds: []int64{694000}, BusBandwidthMBps: []int64{42292}, MinBusBandwidthMBps: []int64{42292}}}}
+	b.Reset()
+	if err := printResults(&b, group, nil, resultsChoice{output: "table"}); err != nil {
+		t.Fatal(err)
+	}
+	_, over, ok := strings.Cut(b.String(), "Over several nodes, run 1-1 (the tables above are of each node alone)\n")
+	if got := strings.Join(strings.Fields(over), " "); !ok || !strings.HasSuffix(got, "group 1 8 4 AllReduce BFloat16 16M 694 42.3 42.3") {
+		t.Errorf("the group's own figures are missing:\n%s", b.String())
+	}
 	if err := printResults(&b, group, nil, resultsChoice{output: "xml"}); err == nil || !strings.Contains(err.Error(), "table, json or csv") {
 		t.Errorf("an unknown output must name the known ones, got %v", err)
 	}

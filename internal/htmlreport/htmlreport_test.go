@@ -337,6 +337,18 @@ func BenchmarkManyMembers(b *testing.B) {
 	}
 }
 
+// TestAMemberThatPassedAloneAndIsBlamed shows as such in the table of members, which is of the nodes alone.
+func TestAMemberThatPassedAloneAndIsBlamed(t *testing.T) {
+	in := load(t, "good")
+	name := in.Nodes[1].Spec.NodeName
+	in.Group.Status.Culprits = []v1alpha1.Culprit{{Node: name, Kind: "NIC", Name: "mlx5_1", Reason: v1alpha1.ReasonSlowRail, Message: "slow"}}
+	d := checkPage(t, render(t, in))
+	_, table, _ := strings.Cut(d.text, "Members, the worst first")
+	if !strings.Contains(table, "Pass alone culprit: SlowRail") || strings.Count(d.text, "culprit: SlowRail") != 1 {
+		t.Errorf("the culprit is not told in the table: %.600s", table)
+	}
+}
+
 func TestWord(t *testing.T) {
 	for in, want := range map[string]string{"node-1.example": "node-1.example", "a b": "'a b'", "$(x)": "'$(x)'", "it's": `'it'\''s'`, "-n": "'-n'", "": "''"} {
 		if got := word(in); got != want {
