@@ -148,7 +148,7 @@ func (g *groupStage) begin() {
 	}
 	if eligible < g.need() {
 		g.end(v1alpha1.VerdictSkipped, v1alpha1.ReasonTooFewMembers, fmt.Sprintf(
-			"No communicator over the group was formed: %d of %d nodes passed alone and it takes %d. Not passed: %s. Mend those first; a new run follows once they change, or %s.",
+			"No communicator over the group was formed: %d of %d nodes passed alone and it takes %d. Not passed: %s. Mend those, or what the spec holds them against; a new run follows once they or the spec change, or %s.",
 			eligible, len(g.in.outcomes), g.need(), words.SomeNames(out, 5), askRun(g.in.group)))
 		return
 	}
