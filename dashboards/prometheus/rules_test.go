@@ -87,7 +87,7 @@ func TestEachAlertHasItsPage(t *testing.T) {
 func TestEachReasonOfABadRunHasItsAlert(t *testing.T) {
 	elsewhere := map[string]string{
 		"Inconclusive": "a verdict of its own", "MeshMismatch": "verdict Inconclusive", "WaitingForMembers": "a run at work",
-		"RunPodUnschedulable": "verdict Skipped", "WaitingForQueue": "verdict Skipped",
+		"RunPodUnschedulable": "verdict Skipped", "TooFewMembers": "verdict Skipped", "WaitingForQueue": "verdict Skipped",
 	}
 	linked := map[string]bool{}
 	for _, a := range Alerts() {
