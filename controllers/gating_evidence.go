@@ -153,19 +153,19 @@ func (g *gating) measured(j *judged, cn *v1alpha1.CommNode) evidence {
 	return seenNothing
 }
 
-// rebootedUnseen says whether what passed did so on another boot than the kubelet's, and the node's monitor, which alone could
+// rebootedUnseen says whether what was measured was so on another boot than the kubelet's, and the node's monitor, which alone could
 // say that nothing was rebooted (a container's kernel may have an id of its own), is silent: after a reboot its driver may be gone.
 func (g *gating) rebootedUnseen(j *judged, cn *v1alpha1.CommNode) bool {
-	passed := ""
+	was := ""
 	switch {
 	case factsHold(cn, g.in.now):
 	case j.seen == seenPassed:
-		passed = measuredBoot(cn, j.outcome)
-	case j.own != nil && j.own.Verdict == v1alpha1.VerdictPass:
-		passed = j.own.BootID
+		was = measuredBoot(cn, j.outcome)
+	case j.own != nil:
+		was = j.own.BootID
 	}
 	is := j.node.Status.NodeInfo.BootID
-	return passed != "" && is != "" && passed != is
+	return was != "" && is != "" && was != is
 }
 
 // measuredBoot is the boot that was measured, where it is known. A run that began after a reboot knows the new boot before the
