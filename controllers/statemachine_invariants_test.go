@@ -352,7 +352,7 @@ const maxSettleSteps = 12
 func (m *machine) checkHeld() {
 	for _, name := range words.SortedKeys(m.pods) {
 		pod := m.pods[name]
-		if !podAlive(pod) || !pod.DeletionTimestamp.IsZero() {
+		if !m.holds(name) {
 			continue
 		}
 		if run := m.group.Status.Run; run == nil || pod.Labels[v1alpha1.LabelRunID] != run.ID {
@@ -360,6 +360,32 @@ func (m *machine) checkHeld() {
 		}
 		if !m.known.idle.IsZero() && m.now.Sub(m.known.idle) > 2*exitGrace+time.Second {
 			m.failf("pod %s holds GPUs %s after the run's end", name, m.now.Sub(m.known.idle))
+		}
+	}
+}
+
+// holds says whether a pod holds GPUs and nobody has told it to end.
+func (m *machine) holds(name string) bool {
+	return podAlive(m.pods[name]) && m.pods[name].DeletionTimestamp.IsZero()
+}
+
+// checkOverdue: a run pod whose ranks were started is ended at the node's deadline, and one whose agent has reported soon after: the
+// manager does not sleep on until something else wakes it.
+func (m *machine) checkOverdue() {
+	limit := decision.Seconds(m.group.Spec.Run.NodeDeadlineSeconds)
+	for _, name := range words.SortedKeys(m.pods) {
+		pod := m.pods[name]
+		cn := m.commNode(pod.Labels[v1alpha1.LabelNode])
+		if !m.holds(name) || ofGroupStage(pod) || ranksStarted(pod).IsZero() || cn == nil {
+			continue
+		}
+		if started := corrected(cn, ranksStarted(pod)); m.now.Sub(started) > limit+time.Second {
+			m.failf("pod %s holds GPUs %s after the start of its ranks, %s are allowed; %s", name, m.now.Sub(started), limit, runWords(&m.group.Status))
+		}
+		if r := finishedReport(cn); r != nil && r.FinishTime != nil && assigned(cn, pod.Labels[v1alpha1.LabelRunID]) {
+			if at := corrected(cn, r.FinishTime.Time); m.now.Sub(at) > 2*exitGrace+time.Second {
+				m.failf("pod %s holds GPUs %s after its agent has reported; %s", name, m.now.Sub(at), runWords(&m.group.Status))
+			}
 		}
 	}
 }

@@ -418,8 +418,12 @@ func (m *machine) endHistory() {
 		switch {
 		case m.wakeAt.IsZero() && m.alive() == 0:
 			m.failf("nothing is waited for, and the run goes on: %s", runWords(&m.group.Status))
+		case m.wakeAt.IsZero() && slices.ContainsFunc(words.SortedKeys(m.pods), func(name string) bool { return m.holds(name) }):
+			m.failf("pods hold GPUs, and nothing wakes the manager: %s", runWords(&m.group.Status))
 		case m.wakeAt.After(m.now):
 			m.now = m.wakeAt
+			m.checkHeld() // before the manager, which slept until now, does anything
+			m.checkOverdue()
 		default:
 			m.now = m.now.Add(time.Second)
 		}
