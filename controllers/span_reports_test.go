@@ -164,7 +164,7 @@ func TestOddReportsAreNoPass(t *testing.T) {
 		{name: "negative", rootOnly: true, least: v1alpha1.VerdictError, words: "without a figure", odd: eachFigure(-5)},
 		{name: "overflow", rootOnly: true, least: v1alpha1.VerdictError, words: "without a figure", odd: eachFigure(1 << 62)},
 		{name: "zero in pairs", least: v1alpha1.VerdictError, words: "without a figure", rootOnly: true, odd: in(testPairsKind, eachFigure(0))},
-		{name: "wrong elements", rootOnly: true, least: v1alpha1.VerdictFail, words: "wrong elements", odd: eachComm(func(c *v1alpha1.TaskCommunicatorStatus) {
+		{name: "wrong elements", rootOnly: true, least: v1alpha1.VerdictFail, words: "gives wrong data", odd: eachComm(func(c *v1alpha1.TaskCommunicatorStatus) {
 			for i := range c.Results {
 				c.Results[i].WrongElements = 7
 			}
