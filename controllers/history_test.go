@@ -30,10 +30,10 @@ func pastRuns(mbps ...int64) []v1alpha1.RunSummary {
 	return out
 }
 
-// overNodes gives the runs the group's figures on so many nodes.
-func overNodes(history []v1alpha1.RunSummary, nodes int32, mbps ...int64) {
+// overNodes gives the runs the figures of the group on eight nodes.
+func overNodes(history []v1alpha1.RunSummary, mbps ...int64) {
 	for i, v := range mbps {
-		history[i].GroupBusBandwidthMBps, history[i].GroupNodes = &v, nodes
+		history[i].GroupBusBandwidthMBps, history[i].GroupNodes = &v, 8
 	}
 }
 
@@ -125,12 +125,12 @@ func TestTrend(t *testing.T) {
 		"another key before":                     {pastRuns(300, 300, 100, 100, 100), func(h []v1alpha1.RunSummary) { h[2].BaselineKey, h[3].BaselineKey, h[4].BaselineKey = "a", "a", "a" }, unknown},
 		"other sizes before":                     {pastRuns(300, 300, 100, 100, 100), func(h []v1alpha1.RunSummary) { h[2].Headline, h[3].Headline, h[4].Headline = "a", "a", "a" }, unknown},
 		"of some nodes only":                     {pastRuns(300, 300, 300), func(h []v1alpha1.RunSummary) { h[1].Trigger = triggerNodesChanged }, unknown},
-		"the group's falls":                      {pastRuns(300, 300, 300), func(h []v1alpha1.RunSummary) { overNodes(h, 8, 200, 300, 400) }, falling},
-		"the group's rises":                      {pastRuns(300, 300, 300), func(h []v1alpha1.RunSummary) { overNodes(h, 8, 400, 300, 200) }, rising},
-		"the group's falls while its nodes rise": {pastRuns(400, 350, 300), func(h []v1alpha1.RunSummary) { overNodes(h, 8, 200, 300, 400) }, falling},
-		"the group's is known alone":             {pastRuns(0, 0, 0), func(h []v1alpha1.RunSummary) { overNodes(h, 8, 300, 300, 300) }, stable},
+		"the group's falls":                      {pastRuns(300, 300, 300), func(h []v1alpha1.RunSummary) { overNodes(h, 200, 300, 400) }, falling},
+		"the group's rises":                      {pastRuns(300, 300, 300), func(h []v1alpha1.RunSummary) { overNodes(h, 400, 300, 200) }, rising},
+		"the group's falls while its nodes rise": {pastRuns(400, 350, 300), func(h []v1alpha1.RunSummary) { overNodes(h, 200, 300, 400) }, falling},
+		"the group's is known alone":             {pastRuns(0, 0, 0), func(h []v1alpha1.RunSummary) { overNodes(h, 300, 300, 300) }, stable},
 		"the group's on fewer nodes": {pastRuns(300, 300, 300), func(h []v1alpha1.RunSummary) {
-			overNodes(h, 8, 200, 300, 400)
+			overNodes(h, 200, 300, 400)
 			h[1].GroupNodes = 7
 		}, stable},
 		"no key": {pastRuns(300, 300, 300), func(h []v1alpha1.RunSummary) { h[0].BaselineKey = "" }, unknown},
