@@ -109,9 +109,9 @@ func newAgentWorld(t *testing.T, f field, nodes int, fault map[int]string, chang
 		w.roots = append(w.roots, root)
 	}
 	t.Cleanup(func() {
-		for _, a := range w.agents {
+		for name, a := range w.agents {
 			_ = a.command.Process.Kill()
-			<-a.ended
+			w.t.Logf("agent %s ended: %v", name, <-a.ended)
 			_ = a.log.Close()
 		}
 	})
@@ -146,8 +146,7 @@ func (w *agentWorld) playRealAgents() {
 		case pod != nil && !pod.DeletionTimestamp.IsZero():
 			if a != nil {
 				_ = a.command.Process.Signal(syscall.SIGTERM)
-				<-a.ended
-				a.ended <- nil
+				a.ended <- <-a.ended
 			}
 			delete(w.pods, pod.Name)
 			continue
