@@ -74,12 +74,18 @@ func unknownParts(key string) string {
 func baselineKey(outcomes []outcome, commNodes map[string]*v1alpha1.CommNode) (key, why string) {
 	var first []string
 	firstNode := ""
+	seen := map[baselinePlace]bool{} // of many members nearly all are alike: texts are made once for each kind
 	for i := range outcomes {
 		o := &outcomes[i]
 		if o.report == nil {
 			continue
 		}
-		parts := baselineParts(o, commNodes[o.node])
+		place := baselinePlaceOf(o, commNodes[o.node])
+		if seen[place] {
+			continue
+		}
+		seen[place] = true
+		parts := place.parts()
 		if first == nil {
 			first, firstNode = parts, o.node
 			continue
@@ -97,23 +103,39 @@ func baselineKey(outcomes []outcome, commNodes map[string]*v1alpha1.CommNode) (k
 	return words.Shorten(strings.Join(first, keySeparator), maxBaselineKey), ""
 }
 
-// baselineParts are the parts of one member's key, each with its name so that a difference reads by itself.
-func baselineParts(o *outcome, cn *v1alpha1.CommNode) []string {
-	rocm, library := containerROCm(o.report), "library "+unknownValue
+// baselinePlace is what one member's key is made of.
+type baselinePlace struct {
+	rocm, flavor, imitates, version, build, runtime string
+	model, partition                                string
+	ranks                                           int32
+	library                                         bool
+}
+
+func baselinePlaceOf(o *outcome, cn *v1alpha1.CommNode) baselinePlace {
+	p := baselinePlace{rocm: containerROCm(o.report)}
 	if l := o.report.Library; l != nil {
-		library = fmt.Sprintf("%s %s build %s", strings.Join(nonEmpty(l.Flavor, l.Imitates), " as "), l.Version, cmp.Or(l.BuildHash, unknownValue))
-		if rocm == "" && l.RuntimeVersion != "" {
-			rocm = "with runtime " + l.RuntimeVersion
-		}
+		p.library, p.flavor, p.imitates, p.version, p.build, p.runtime = true, l.Flavor, l.Imitates, l.Version, l.BuildHash, l.RuntimeVersion
 	}
-	model, partition, ranks := unknownValue, unknownValue, int32(0)
 	if cn != nil {
-		ranks = cn.Spec.Ranks.Count
+		p.ranks = cn.Spec.Ranks.Count
 		if f := cn.Status.Facts; f != nil {
-			model, partition = cmp.Or(f.GPUModel, unknownValue), cmp.Or(f.Partition, unknownValue)
+			p.model, p.partition = f.GPUModel, f.Partition
 		}
 	}
-	return []string{"ROCm " + cmp.Or(rocm, unknownValue), library, "model " + model, "partition " + partition, fmt.Sprintf("%d ranks a node", ranks)}
+	return p
+}
+
+// parts of the key, each with its name so that a difference reads by itself.
+func (p baselinePlace) parts() []string {
+	rocm, library := p.rocm, "library "+unknownValue
+	if p.library {
+		library = fmt.Sprintf("%s %s build %s", strings.Join(nonEmpty(p.flavor, p.imitates), " as "), p.version, cmp.Or(p.build, unknownValue))
+		if rocm == "" && p.runtime != "" {
+			rocm = "with runtime " + p.runtime
+		}
+	}
+	return []string{"ROCm " + cmp.Or(rocm, unknownValue), library, "model " + cmp.Or(p.model, unknownValue), "partition " + cmp.Or(p.partition, unknownValue),
+		fmt.Sprintf("%d ranks a node", p.ranks)}
 }
 
 func nonEmpty(words ...string) []string {
