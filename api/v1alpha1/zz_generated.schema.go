@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: 0735224a9d163a8f7fd9d610af7b60187a3e29d2a2cb8919797d7cdaedb45563
-const SchemaRevision = 7
+// Hash of the schemas: 09ea6b06c66f38c75c85cb7dcc5218d9fb981df4101e01f4580c2af573c3c602
+const SchemaRevision = 8
