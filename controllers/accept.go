@@ -11,6 +11,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/spans"
+	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -39,9 +40,9 @@ func acceptance(spec *v1alpha1.CommGroupSpec, members []decision.Member, members
 		return no(v1alpha1.ReasonTooFewMembers, "%s and members.minMembers is %d: add or label nodes, or lower minMembers.",
 			nodesMatch(len(members)), spec.Members.MinMembers)
 	}
-	if spec.Span == v1alpha1.SpanGroup && len(members) < leastMembers {
+	if spec.Span == v1alpha1.SpanGroup && len(members) < stage.LeastMembers {
 		return no(v1alpha1.ReasonTooFewMembers, "%s and span Group needs %d: a communicator over the group takes several nodes. Add or label nodes, or set span to Node.",
-			nodesMatch(len(members)), leastMembers)
+			nodesMatch(len(members)), stage.LeastMembers)
 	}
 	if spec.Runtime.Image == "" && defaultImage == "" {
 		return no(v1alpha1.ReasonRuntimeImageMissing, "No runtime image: set spec.runtime.image to an image with ROCm and the library under test, or start the manager with --default-runtime-image.")
@@ -64,9 +65,9 @@ func acceptance(spec *v1alpha1.CommGroupSpec, members []decision.Member, members
 			len(missing), spec.RanksPerNode, gpuResource(spec), words.SomeNames(missing, 5))
 	}
 	// Nodes come and go, so that what follows refuses nothing; but nobody shall learn it only after hours of runs.
-	if able, need := len(members)-len(missing), membersNeeded(spec); spec.Span == v1alpha1.SpanGroup && able < need {
+	if able, need := len(members)-len(missing), stage.MembersNeeded(spec); spec.Span == v1alpha1.SpanGroup && able < need {
 		cure := "lower ranksPerNode, or choose other nodes"
-		if need > leastMembers {
+		if need > stage.LeastMembers {
 			cure = "lower ranksPerNode or members.minMembers, or choose other nodes"
 		}
 		message += fmt.Sprintf(" As it is no communicator over the group will be formed: it takes %d nodes that can run, and %d can: %s.", need, able, cure)

@@ -15,16 +15,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/objects"
 )
 
 // errNotOurs: an account or binding of the run pods' name is someone else's. Run pods would have whatever rights it has, so none are
 // made, and it is neither changed nor deleted.
-var errNotOurs = errors.New("it lacks the label " + managedByLabel + "=" + managedBy + ", so it is not this operator's")
+var errNotOurs = errors.New("it lacks the label " + objects.ManagedByLabel + "=" + objects.ManagedBy + ", so it is not this operator's")
 
 // ensureRunAccess gives the namespace's run pods an account that may write its CommNodes' status, and nothing else.
 // All groups of a namespace share it.
 func (r *CommGroupReconciler) ensureRunAccess(ctx context.Context, namespace string) error {
-	labels := map[string]string{managedByLabel: managedBy, nameLabel: "commgroup-run"}
+	labels := map[string]string{objects.ManagedByLabel: objects.ManagedBy, nameLabel: "commgroup-run"}
 	account := &corev1.ServiceAccount{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
 		ObjectMeta: metav1.ObjectMeta{Name: RunServiceAccount, Namespace: namespace, Labels: labels},
@@ -63,7 +64,9 @@ func (r *CommGroupReconciler) ensureRunAccess(ctx context.Context, namespace str
 	return r.serverSideApply(ctx, binding)
 }
 
-func ours(object client.Object) bool { return object.GetLabels()[managedByLabel] == managedBy }
+func ours(object client.Object) bool {
+	return object.GetLabels()[objects.ManagedByLabel] == objects.ManagedBy
+}
 
 // closeWithoutAccess ends the nodes' part in the run that have no pod since there is no account for them: to try again would not help
 // until a person has acted. The group's stage is held by its deadline for members.

@@ -12,55 +12,32 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/podstate"
+	"rcclx.io/commgroup-operator/controllers/runs"
+	"rcclx.io/commgroup-operator/controllers/sharing"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
-
-func podCondition(kind corev1.PodConditionType, status corev1.ConditionStatus, reason string) corev1.PodCondition {
-	return corev1.PodCondition{Type: kind, Status: status, Reason: reason, Message: "as the cluster says"}
-}
-
-func TestTakenAway(t *testing.T) {
-	const yes, no = corev1.ConditionTrue, corev1.ConditionFalse
-	for name, tc := range map[string]struct {
-		conditions []corev1.PodCondition
-		words      string // empty: it is not
-	}{
-		"none":                      {nil, ""},
-		"preempted":                 {[]corev1.PodCondition{podCondition(corev1.DisruptionTarget, yes, "PreemptionByScheduler")}, "higher priority"},
-		"drained":                   {[]corev1.PodCondition{podCondition(corev1.DisruptionTarget, yes, "EvictionByEvictionAPI")}, "drain"},
-		"tainted":                   {[]corev1.PodCondition{podCondition(corev1.DisruptionTarget, yes, "DeletionByTaintManager")}, "taint"},
-		"Kueue":                     {[]corev1.PodCondition{podCondition("TerminationTarget", yes, "WorkloadEvictedDueToPreempted")}, "Kueue"},
-		"no longer so":              {[]corev1.PodCondition{podCondition(corev1.DisruptionTarget, no, "PreemptionByScheduler")}, ""},
-		"the kubelet, for memory":   {[]corev1.PodCondition{podCondition(corev1.DisruptionTarget, yes, "TerminationByKubelet")}, ""},
-		"garbage of a lost node":    {[]corev1.PodCondition{podCondition(corev1.DisruptionTarget, yes, "DeletionByPodGC")}, ""},
-		"ready, and then preempted": {[]corev1.PodCondition{podCondition(corev1.PodReady, yes, ""), podCondition(corev1.DisruptionTarget, yes, "PreemptionByScheduler")}, "as the cluster says"},
-	} {
-		got := takenAway(&corev1.Pod{Status: corev1.PodStatus{Conditions: tc.conditions}})
-		if (got == "") != (tc.words == "") || !strings.Contains(got, tc.words) {
-			t.Errorf("%s: %q, expected %q", name, got, tc.words)
-		}
-	}
-}
 
 // TestPreemptedNode: a node whose pod is taken away is Skipped, whatever its agent says of it, is no culprit, and is tried again by
 // itself after a pause, a bounded number of times.
 func TestPreemptedNode(t *testing.T) {
-	w := newWorld(testGroup(), testNodes(2))
+	w := newWorld(testkit.Group(), testkit.Nodes(2))
 	w.settle()
 	w.reportFacts()
 	w.settle()
 	bad, good := w.nodes[1].Name, w.nodes[0].Name
 	finish := func(node string) {
 		cn := w.commNode(node)
-		cn.Status.Run = testReport(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+		cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 		endPod(w.podOn(node), 0, w.now)
 	}
 	preempt := func() {
 		pod := w.podOn(bad)
 		startPod(pod, bad, w.now.Add(-30*time.Second))
-		pod.Status.Conditions = []corev1.PodCondition{podCondition(corev1.DisruptionTarget, corev1.ConditionTrue, "PreemptionByScheduler")}
+		pod.Status.Conditions = []corev1.PodCondition{testkit.PodCondition(corev1.DisruptionTarget, corev1.ConditionTrue, "PreemptionByScheduler")}
 		pod.DeletionTimestamp = decision.Stamp(w.now)
 		cn := w.commNode(bad)
-		cn.Status.Run = testReport(cn.Spec.Run, v1alpha1.VerdictError, 0, w.now)
+		cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictError, 0, w.now)
 		cn.Status.Run.Reason = v1alpha1.ReasonInterrupted
 	}
 	startPod(w.podOn(good), good, w.now)
@@ -97,7 +74,7 @@ func TestPreemptedNode(t *testing.T) {
 		w.now = w.now.Add(time.Second)
 		w.settle()
 		next := w.group.Status.Run
-		if next.Number != run.Number+1 || next.Trigger != triggerNodesChanged || w.podOn(bad) == nil || w.podOn(good) != nil && podAlive(w.podOn(good)) {
+		if next.Number != run.Number+1 || next.Trigger != runs.TriggerNodesChanged || w.podOn(bad) == nil || w.podOn(good) != nil && podstate.Alive(w.podOn(good)) {
 			t.Fatalf("retry %d: run %+v", retry, next)
 		}
 		preempt()
@@ -107,15 +84,15 @@ func TestPreemptedNode(t *testing.T) {
 
 // TestReportBeforePreemption: a report that was whole before the pod was taken away counts.
 func TestReportBeforePreemption(t *testing.T) {
-	w := newWorld(testGroup(), testNodes(1))
+	w := newWorld(testkit.Group(), testkit.Nodes(1))
 	w.settle()
 	w.reportFacts()
 	w.settle()
 	node := w.nodes[0].Name
 	startPod(w.podOn(node), node, w.now)
 	cn := w.commNode(node)
-	cn.Status.Run = testReport(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
-	w.podOn(node).Status.Conditions = []corev1.PodCondition{podCondition(corev1.DisruptionTarget, corev1.ConditionTrue, "PreemptionByScheduler")}
+	cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+	w.podOn(node).Status.Conditions = []corev1.PodCondition{testkit.PodCondition(corev1.DisruptionTarget, corev1.ConditionTrue, "PreemptionByScheduler")}
 	w.settle()
 	if run := w.group.Status.Run; run.Verdict != v1alpha1.VerdictPass {
 		t.Errorf("run %+v", run)
@@ -124,9 +101,9 @@ func TestReportBeforePreemption(t *testing.T) {
 
 // TestQueuedPod: a pod that waits for Kueue is told as such, has its own time, and its start deadline counts from its place on.
 func TestQueuedPod(t *testing.T) {
-	g := testGroup()
+	g := testkit.Group()
 	g.Spec.Run.QueueName = "gpus"
-	w := newWorld(g, testNodes(1))
+	w := newWorld(g, testkit.Nodes(1))
 	w.settle()
 	w.reportFacts()
 	w.settle()
@@ -154,24 +131,24 @@ func TestQueuedPod(t *testing.T) {
 	policy := &g.Spec.Run
 	admitted.Spec.SchedulingGates = nil
 	created := admitted.CreationTimestamp.Time
-	if got := startDeadline(&admitted, policy); !got.Equal(created.Add(2400 * time.Second)) {
+	if got := podstate.StartDeadline(&admitted, policy); !got.Equal(created.Add(2400 * time.Second)) {
 		t.Errorf("admitted, with no place yet: %s after its creation", got.Sub(created))
 	}
 	admitted.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(created.Add(700 * time.Second))}}
-	if got := startDeadline(&admitted, policy); !got.Equal(created.Add(1300 * time.Second)) {
+	if got := podstate.StartDeadline(&admitted, policy); !got.Equal(created.Add(1300 * time.Second)) {
 		t.Errorf("with a place after 700 s: %s after its creation", got.Sub(created))
 	}
-	delete(admitted.Labels, queueLabel)
-	if got := startDeadline(&admitted, policy); !got.Equal(created.Add(600 * time.Second)) {
+	delete(admitted.Labels, podstate.QueueLabel)
+	if got := podstate.StartDeadline(&admitted, policy); !got.Equal(created.Add(600 * time.Second)) {
 		t.Errorf("without a queue: %s after its creation", got.Sub(created))
 	}
 }
 
 func TestQueueTogether(t *testing.T) {
-	g := testGroup()
+	g := testkit.Group()
 	cn := &v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{NodeName: "a"}}
 	pod := groupPodFor(g, cn, "1-1", 60, testConfig)
-	if queueTogether(pod, g, "1-1", 4); pod.Labels[podGroupLabel] != "" || pod.Annotations[podGroupCountAnnotation] != "" {
+	if queueTogether(pod, g, "1-1", 4); pod.Labels[podstate.PodGroupLabel] != "" || pod.Annotations[podstate.PodGroupCountAnnotation] != "" {
 		t.Errorf("without a queue: %v %v", pod.Labels, pod.Annotations)
 	}
 	g.Spec.Run.QueueName = "gpus"
@@ -180,8 +157,8 @@ func TestQueueTogether(t *testing.T) {
 		cn.Spec.NodeName = node
 		pod = groupPodFor(g, cn, "1-1", 60, testConfig)
 		queueTogether(pod, g, "1-1", 4)
-		roles[pod.Annotations[roleHashAnnotation]] = true
-		if names[pod.Labels[podGroupLabel]] = true; pod.Annotations[podGroupCountAnnotation] != "4" || pod.Annotations[notRetriableAnnotation] != "false" || pod.Labels[queueLabel] != "gpus" {
+		roles[pod.Annotations[podstate.RoleHashAnnotation]] = true
+		if names[pod.Labels[podstate.PodGroupLabel]] = true; pod.Annotations[podstate.PodGroupCountAnnotation] != "4" || pod.Annotations[podstate.NotRetriableAnnotation] != "false" || pod.Labels[podstate.QueueLabel] != "gpus" {
 			t.Errorf("%v %v", pod.Labels, pod.Annotations)
 		}
 	}
@@ -190,8 +167,8 @@ func TestQueueTogether(t *testing.T) {
 	if len(roles) != 1 || roles[""] {
 		t.Errorf("roles %v: Kueue takes the pods for several sets", roles)
 	}
-	if len(names) != 1 || names[""] || names[pod.Labels[podGroupLabel]] {
-		t.Errorf("groups of pods %v, of the next run %s", names, pod.Labels[podGroupLabel])
+	if len(names) != 1 || names[""] || names[pod.Labels[podstate.PodGroupLabel]] {
+		t.Errorf("groups of pods %v, of the next run %s", names, pod.Labels[podstate.PodGroupLabel])
 	}
 }
 
@@ -215,8 +192,8 @@ func (w *groupWorld) stageInQueue() (pods int, marks map[string]bool) {
 	for _, pod := range w.pods {
 		if ofGroupStage(pod) {
 			pods++
-			marks[strings.Join([]string{pod.Labels[queueLabel], pod.Labels[podGroupLabel], pod.Annotations[podGroupCountAnnotation], pod.Annotations[notRetriableAnnotation],
-				pod.Annotations[roleHashAnnotation]}, " ")] = true
+			marks[strings.Join([]string{pod.Labels[podstate.QueueLabel], pod.Labels[podstate.PodGroupLabel], pod.Annotations[podstate.PodGroupCountAnnotation], pod.Annotations[podstate.NotRetriableAnnotation],
+				pod.Annotations[podstate.RoleHashAnnotation]}, " ")] = true
 		}
 	}
 	return pods, marks
@@ -249,7 +226,7 @@ func TestBusyMemberOfAQueuedStage(t *testing.T) {
 			if pods, _ := w.stageInQueue(); pods > 0 {
 				t.Fatalf("%s: %d pods after %s", name, pods, w.now.Sub(begin))
 			}
-			if w.now = w.now.Add(busyPoll); getsFree && w.now.Sub(begin) > limit/4 {
+			if w.now = w.now.Add(sharing.BusyPoll); getsFree && w.now.Sub(begin) > limit/4 {
 				w.holders, want = nil, 4
 				w.reportFacts()
 				w.settle()

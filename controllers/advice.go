@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/rcclx"
 )
@@ -19,7 +21,7 @@ const (
 type adviceInput struct {
 	spec       *v1alpha1.CommGroupSpec
 	run        *v1alpha1.GroupRunStatus
-	outcomes   []outcome
+	outcomes   []judge.Outcome
 	dataErrors []v1alpha1.DataErrors
 	// gfxTargets of the members.
 	gfxTargets []string
@@ -27,7 +29,7 @@ type adviceInput struct {
 
 // abComparison is one setting, collective, datatype and placement to be compared with Baseline, size by size.
 type abComparison struct {
-	base, with seriesKey
+	base, with runplan.Key
 	points     []rcclx.ABPoint
 	// errPPM is the worst relative error of any member, wrong the elements of all.
 	errPPM *int64
@@ -44,7 +46,7 @@ func worthOf(in adviceInput) (flavor rcclx.Flavor, all []rcclx.Worth) {
 	}
 	reports := make([]*v1alpha1.NodeRunStatus, 0, len(in.outcomes))
 	for i := range in.outcomes {
-		if r := in.outcomes[i].report; r != nil && r.Phase == v1alpha1.NodeRunFinished && len(r.Results) > 0 {
+		if r := in.outcomes[i].Report; r != nil && r.Phase == v1alpha1.NodeRunFinished && len(r.Results) > 0 {
 			reports = append(reports, r)
 		}
 	}
@@ -56,7 +58,7 @@ func worthOf(in adviceInput) (flavor rcclx.Flavor, all []rcclx.Worth) {
 	if len(in.gfxTargets) == 1 {
 		input.GFX = in.gfxTargets[0]
 	}
-	plan := planFor(in.spec)
+	plan := runplan.For(in.spec)
 	for _, variant := range plan.Variants {
 		if variant == v1alpha1.VariantBaseline {
 			continue
@@ -80,13 +82,13 @@ func worthOf(in adviceInput) (flavor rcclx.Flavor, all []rcclx.Worth) {
 // judgeWorth gathers the members' numbers for one setting, collective and datatype.
 func judgeWorth(in rcclx.WorthInput, plan *v1alpha1.RunPlan, from adviceInput, reports []*v1alpha1.NodeRunStatus) (rcclx.Worth, bool) {
 	c, d := v1alpha1.Collective(in.Collective), v1alpha1.Datatype(in.Datatype)
-	placements, sizes := measurements(plan, c, d, from.spec.RanksPerNode)
+	placements, sizes := runplan.Measurements(plan, c, d, from.spec.RanksPerNode)
 	sizes = slices.DeleteFunc(slices.Clone(sizes), func(size int64) bool { return !in.Acts(size) })
 	if len(sizes) == 0 {
 		return rcclx.Worth{}, false
 	}
 	for _, p := range placements {
-		x := &abComparison{base: seriesKey{v1alpha1.VariantBaseline, c, d, shownPlacement(p)}, with: seriesKey{v1alpha1.Variant(in.Variant), c, d, shownPlacement(p)}}
+		x := &abComparison{base: runplan.Key{Variant: v1alpha1.VariantBaseline, Collective: c, Datatype: d, Placement: runplan.ShownPlacement(p)}, with: runplan.Key{Variant: v1alpha1.Variant(in.Variant), Collective: c, Datatype: d, Placement: runplan.ShownPlacement(p)}}
 		for _, size := range sizes {
 			x.points = append(x.points, rcclx.ABPoint{SizeBytes: size, Members: len(reports), LeftOut: true, GainsPPM: make([]int64, 0, len(reports))})
 		}
@@ -144,11 +146,11 @@ func (x *abComparison) add(r *v1alpha1.NodeRunStatus) {
 }
 
 // seriesAt finds a series, at first where the last member had it.
-func seriesAt(results []v1alpha1.ResultSeries, key seriesKey, at *int) *v1alpha1.ResultSeries {
-	if *at < len(results) && keyOf(&results[*at]) == key {
+func seriesAt(results []v1alpha1.ResultSeries, key runplan.Key, at *int) *v1alpha1.ResultSeries {
+	if *at < len(results) && runplan.KeyOf(&results[*at]) == key {
 		return &results[*at]
 	}
-	i := slices.IndexFunc(results, func(r v1alpha1.ResultSeries) bool { return keyOf(&r) == key })
+	i := slices.IndexFunc(results, func(r v1alpha1.ResultSeries) bool { return runplan.KeyOf(&r) == key })
 	if i < 0 {
 		return nil
 	}

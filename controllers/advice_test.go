@@ -11,6 +11,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
 const (
@@ -21,7 +23,7 @@ const (
 // abWorld is a group of three with a finished run of all four collectives from 1 KiB to 64 MiB, in which each variant takes
 // the given percent of Baseline's time.
 func abWorld(change func(*v1alpha1.CommGroupSpec), percent func(v v1alpha1.Variant, c v1alpha1.Collective, size int64) int64) *world {
-	group := testGroup()
+	group := testkit.Group()
 	group.Spec.LowPrecision.Mode = v1alpha1.FeaturePreferred
 	group.Spec.Benchmark.Collectives = []v1alpha1.Collective{v1alpha1.AllReduce, v1alpha1.AllGather, v1alpha1.ReduceScatter, v1alpha1.AllToAll}
 	group.Spec.Benchmark.MaxSizeBytes = 64 * mib
@@ -29,7 +31,7 @@ func abWorld(change func(*v1alpha1.CommGroupSpec), percent func(v v1alpha1.Varia
 	if change != nil {
 		change(&group.Spec)
 	}
-	w := newWorld(group, testNodes(3))
+	w := newWorld(group, testkit.Nodes(3))
 	w.settle()
 	w.reportFacts()
 	w.runAll(300_000)
@@ -295,7 +297,7 @@ func TestUnmeasuredIsNotPublished(t *testing.T) {
 				spec.Span = v1alpha1.SpanGroup
 				_, worth := worthOf(adviceInput{spec: spec, run: finishedRun(w), outcomes: reportsOf(w)})
 				in := publishInput{now: w.now, group: w.group, run: finishedRun(w), outcomes: reportsOf(w), settings: aggregateSettings(reportsOf(w)), worth: worth}
-				choice := chooseSettings(in, in.outcomes[0].report)
+				choice := chooseSettings(in, in.outcomes[0].Report)
 				w.configMap = settingsConfigMap(in, "c", choice.env, choice.comments)
 			}
 			got := w.configMap.Data
@@ -331,10 +333,10 @@ func finishedRun(w *world) *v1alpha1.GroupRunStatus {
 	return run
 }
 
-func reportsOf(w *world) []outcome {
-	var out []outcome
+func reportsOf(w *world) []judge.Outcome {
+	var out []judge.Outcome
 	for _, cn := range w.commNodes {
-		out = append(out, outcome{node: cn.Spec.NodeName, verdict: v1alpha1.VerdictPass, report: cn.Status.Run})
+		out = append(out, judge.Outcome{Node: cn.Spec.NodeName, Verdict: v1alpha1.VerdictPass, Report: cn.Status.Run})
 	}
 	return out
 }

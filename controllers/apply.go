@@ -24,6 +24,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -253,7 +254,7 @@ func (r *CommGroupReconciler) createPods(ctx context.Context, s *Snapshot, pods 
 	present := make(map[string]bool, len(live.Items))
 	for i := range live.Items {
 		present[live.Items[i].Name] = true
-		if podAlive(&live.Items[i]) && !podStuck(&live.Items[i], s.Now) && !ofGroupStage(&live.Items[i]) {
+		if podstate.Alive(&live.Items[i]) && !podstate.Stuck(&live.Items[i], s.Now) && !ofGroupStage(&live.Items[i]) {
 			taken++
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
 // TestDeletesAreSentAtOnce: of pods and of CommNodes, maxWritesAtOnce are under way at the same time; what one answers holds up
@@ -47,7 +48,7 @@ func TestDeletesAreSentAtOnce(t *testing.T) {
 	}
 	r := &CommGroupReconciler{Client: c, Config: testConfig}
 	done := make(chan error, 1)
-	go func() { done <- r.apply(ctx, &Snapshot{Group: testGroup(), Now: testNow}, &d) }()
+	go func() { done <- r.apply(ctx, &Snapshot{Group: testkit.Group(), Now: testkit.Now}, &d) }()
 	seen := map[string]int{}
 	refused := errors.New("not now")
 	for range 2 * each / maxWritesAtOnce {
@@ -92,7 +93,7 @@ func TestForbiddenMarksAreTriedOnce(t *testing.T) {
 		node.Name = fmt.Sprintf("n%d", i)
 		writes = append(writes, nodeWrite{node: node, annotations: map[string]*string{markKey("uid"): &value}})
 	}
-	for i, err := range writeNodes(t.Context(), c, writes, testNow) {
+	for i, err := range writeNodes(t.Context(), c, writes, testkit.Now) {
 		if !apierrors.IsForbidden(err) {
 			t.Fatalf("node %d: %v", i, err)
 		}

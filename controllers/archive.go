@@ -16,6 +16,9 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/objects"
+	"rcclx.io/commgroup-operator/controllers/runs"
+	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/runarchive"
 )
@@ -47,7 +50,7 @@ func archiveRun(group *v1alpha1.CommGroup, have []Archive) (runID string, remove
 		past[group.Status.History[i].ID] = 1
 	}
 	slices.SortFunc(all, func(a, b Archive) int {
-		return cmp.Or(cmp.Compare(past[b.RunID], past[a.RunID]), cmp.Compare(numberOfRun(b.RunID), numberOfRun(a.RunID)))
+		return cmp.Or(cmp.Compare(past[b.RunID], past[a.RunID]), cmp.Compare(runs.NumberOf(b.RunID), runs.NumberOf(a.RunID)))
 	})
 	for _, old := range all[min(len(all), maxArchives):] {
 		if old.Name != "" {
@@ -71,19 +74,19 @@ func archiveOf(group *v1alpha1.CommGroup, commNodes []v1alpha1.CommNode) (*corev
 		return nil, err
 	}
 	run := group.Status.Run
-	labels := groupLabels(group, v1alpha1.RoleRunArchive)
+	labels := objects.Labels(group, v1alpha1.RoleRunArchive)
 	labels[v1alpha1.LabelRunID] = v1alpha1.LabelValue(run.ID)
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			// The hash of the UID keeps a group that was made anew apart from what is left of the one before.
-			Name:      dnsName(200, string(group.UID)+"/"+run.ID, group.Name, "run", run.ID),
+			Name:      objects.Name(200, string(group.UID)+"/"+run.ID, group.Name, "run", run.ID),
 			Namespace: group.Namespace,
 			Labels:    labels,
 			Annotations: map[string]string{
 				v1alpha1.AnnotationRun: run.ID, v1alpha1.AnnotationOrigin: string(group.Status.Origin), v1alpha1.AnnotationVerdict: string(run.Verdict),
 				v1alpha1.AnnotationGroup: group.Namespace + "/" + group.Name,
 			},
-			OwnerReferences: []metav1.OwnerReference{groupOwner(group)},
+			OwnerReferences: []metav1.OwnerReference{objects.Owner(group)},
 		},
 		BinaryData: map[string][]byte{runarchive.Key: data},
 	}, nil
@@ -105,7 +108,7 @@ func (r *CommGroupReconciler) applyArchive(ctx context.Context, s *Snapshot, d *
 	logf.FromContext(ctx).Error(err, "Could not keep the results of a run for comparison; trying again later", "run", d.ArchiveRun)
 	what := "keep the results of run " + d.ArchiveRun
 	add(&d.refused.others, what, err)
-	if !strings.Contains(toldRefusal(s.Group), what) {
+	if !strings.Contains(stage.ToldRefusal(s.Group), what) {
 		d.Events = append(d.Events, decision.Event{Warning: true, Reason: v1alpha1.ReasonRunNotArchived, Action: "ArchiveRun",
 			Note: words.Shorten(fmt.Sprintf("The results of run %s could not be kept for comparison: %v. The run's verdict stands; mend what refuses the ConfigMap.", d.ArchiveRun, err), 1000)})
 	}

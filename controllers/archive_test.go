@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/objects"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/internal/runarchive"
 )
 
@@ -63,7 +65,7 @@ func TestArchiveRun(t *testing.T) {
 
 // TestArchiveKeepsTheRun plays a run to its end, keeps it, and reads from the ConfigMap what the status had.
 func TestArchiveKeepsTheRun(t *testing.T) {
-	w := newWorld(testGroup(), testNodes(3))
+	w := newWorld(testkit.Group(), testkit.Nodes(3))
 	w.settle()
 	w.reportFacts()
 	w.runAll(300_000)
@@ -97,7 +99,7 @@ func TestArchiveKeepsTheRun(t *testing.T) {
 		t.Fatalf("%d archives, %v; want one", len(list.Items), err)
 	}
 	cm := &list.Items[0]
-	if !ownedBy(cm, w.group) || cm.Labels[v1alpha1.LabelGroupUID] != string(w.group.UID) {
+	if !objects.OwnedBy(cm, w.group) || cm.Labels[v1alpha1.LabelGroupUID] != string(w.group.UID) {
 		t.Error("the archive is not the group's, so that it would outlive it")
 	}
 	record, err := runarchive.FromConfigMap(cm)

@@ -7,6 +7,9 @@ import (
 	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/runplan"
+	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/checks"
 	"rcclx.io/commgroup-operator/internal/units"
@@ -26,7 +29,7 @@ const (
 type baselineInput struct {
 	group     *v1alpha1.CommGroup
 	run       *v1alpha1.GroupRunStatus
-	outcomes  []outcome
+	outcomes  []judge.Outcome
 	commNodes map[string]*v1alpha1.CommNode
 	// results over all members, and what was measured over several nodes.
 	results []v1alpha1.GroupResultSeries
@@ -43,7 +46,7 @@ type comparison struct {
 	present []baselinePoint
 	checks  []v1alpha1.PerformanceCheck
 	// lost is the group as a whole, where it lost too much and that is enforced; nodes that lost are set to Fail themselves.
-	lost *outcome
+	lost *judge.Outcome
 }
 
 // baselinePoint is one series of a run at its largest size.
@@ -52,7 +55,7 @@ type baselinePoint struct {
 	sizeBytes int64
 	mbps      int64
 	// key of the members' series, and whether this is their slowest one; nil for those over several nodes.
-	key     *seriesKey
+	key     *runplan.Key
 	slowest bool
 }
 
@@ -98,7 +101,7 @@ func compareBaseline(in baselineInput) comparison {
 	var unseen []string
 	for _, p := range c.present {
 		samples := earlierSamples(baseline, in.run.ID, p)
-		expected := medianOf(slices.Clone(samples))
+		expected := judge.Median(slices.Clone(samples))
 		if expected <= 0 {
 			unseen = append(unseen, fmt.Sprintf("%s at %s", p.name, units.Size(p.sizeBytes)))
 			continue
@@ -159,12 +162,12 @@ func (c *comparison) blame(in baselineInput, mode v1alpha1.JudgingMode, drop int
 	nodes := 0 // that have results
 	lost := map[int]regressed{}
 	for i := range in.outcomes {
-		if in.outcomes[i].report == nil {
+		if in.outcomes[i].Report == nil {
 			continue
 		}
 		nodes++
 		for _, r := range series {
-			r.mbps = in.outcomes[i].at(&r)
+			r.mbps = figureOf(&in.outcomes[i], &r)
 			if before, seen := lost[i]; r.slowest && r.mbps > 0 && r.mbps < r.pass && (!seen || r.percent() < before.percent()) {
 				lost[i] = r
 			}
@@ -173,7 +176,7 @@ func (c *comparison) blame(in baselineInput, mode v1alpha1.JudgingMode, drop int
 	few := len(lost) > 0 && (len(lost)*2 <= nodes || nodes == 1) && !slices.ContainsFunc(series, func(r regressed) bool { return r.lostWithout(lost, in.outcomes) })
 	if few && len(lost) == 1 {
 		for i := range lost {
-			c.named(in.outcomes[i].node)
+			c.named(in.outcomes[i].Node)
 		}
 	}
 	if mode != v1alpha1.JudgingEnforce {
@@ -183,13 +186,13 @@ func (c *comparison) blame(in baselineInput, mode v1alpha1.JudgingMode, drop int
 	if few {
 		for i, r := range lost {
 			o := &in.outcomes[i]
-			if o.verdict != v1alpha1.VerdictPass {
+			if o.Verdict != v1alpha1.VerdictPass {
 				continue // for a reason that weighs more
 			}
 			r.name = strings.TrimSuffix(r.name, slowestMember)
-			o.verdict, o.reason = v1alpha1.VerdictFail, v1alpha1.ReasonRegression
-			o.message = fmt.Sprintf("Node %s lost bandwidth, and %d of %d members did: %s, by the slowest member then. Look at what changed on it since. %s", o.node, len(lost), nodes, r.words(drop), accept)
-			o.culprits = []v1alpha1.Culprit{nodeCulprit(o.node, o.reason, o.message)}
+			o.Verdict, o.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonRegression
+			o.Message = fmt.Sprintf("Node %s lost bandwidth, and %d of %d members did: %s, by the slowest member then. Look at what changed on it since. %s", o.Node, len(lost), nodes, r.words(drop), accept)
+			o.Culprits = []v1alpha1.Culprit{judge.NodeCulprit(o.Node, o.Reason, o.Message)}
 		}
 		return
 	}
@@ -206,23 +209,23 @@ func (c *comparison) blame(in baselineInput, mode v1alpha1.JudgingMode, drop int
 		}
 		who = fmt.Sprintf("The group lost bandwidth, and %d of %d members %s slower than the slowest one was", len(lost), nodes, are)
 	}
-	c.lost = &outcome{node: "the group", phase: nodeDone, verdict: v1alpha1.VerdictFail, reason: v1alpha1.ReasonRegression,
-		message: fmt.Sprintf("%s: %s. Look at what all share: power, cooling, firmware, switches, other jobs. %s", who, worst.words(drop), accept)}
+	c.lost = &judge.Outcome{Node: "the group", Phase: judge.Done, Verdict: v1alpha1.VerdictFail, Reason: v1alpha1.ReasonRegression,
+		Message: fmt.Sprintf("%s: %s. Look at what all share: power, cooling, firmware, switches, other jobs. %s", who, worst.words(drop), accept)}
 }
 
 // lostWithout says of the members' median of a series whether it is still too low without those members; of a series over
 // nodes, of which no member has numbers of its own, it is not.
-func (r regressed) lostWithout(lost map[int]regressed, outcomes []outcome) bool {
+func (r regressed) lostWithout(lost map[int]regressed, outcomes []judge.Outcome) bool {
 	var rest []int64
 	for i := range outcomes {
 		if _, out := lost[i]; out {
 			continue
 		}
-		if mbps := outcomes[i].at(&r); mbps > 0 {
+		if mbps := figureOf(&outcomes[i], &r); mbps > 0 {
 			rest = append(rest, mbps)
 		}
 	}
-	return len(rest) > 0 && medianOf(rest) < r.pass
+	return len(rest) > 0 && judge.Median(rest) < r.pass
 }
 
 // named puts the one node that lost into the checks of the slowest member that were not met.
@@ -234,14 +237,14 @@ func (c *comparison) named(node string) {
 	}
 }
 
-// at is the node's own bus bandwidth in a series at a size; zero where it has none.
-func (o *outcome) at(r *regressed) int64 {
-	if r.key == nil || o.report == nil {
+// figureOf is the node's own bus bandwidth in a series at a size; zero where it has none.
+func figureOf(o *judge.Outcome, r *regressed) int64 {
+	if r.key == nil || o.Report == nil {
 		return 0
 	}
-	for i := range o.report.Results {
-		s := &o.report.Results[i]
-		if keyOf(s) != *r.key {
+	for i := range o.Report.Results {
+		s := &o.Report.Results[i]
+		if runplan.KeyOf(s) != *r.key {
 			continue
 		}
 		if k := slices.Index(s.SizeBytes, r.sizeBytes); k >= 0 && k < len(s.BusBandwidthMBps) {
@@ -266,7 +269,7 @@ func earlierSamples(b *v1alpha1.BaselineStatus, runID string, p baselinePoint) [
 }
 
 // with adds the group's loss to the outcomes that a verdict is made of.
-func (c *comparison) with(outcomes []outcome) []outcome {
+func (c *comparison) with(outcomes []judge.Outcome) []judge.Outcome {
 	if c.lost == nil {
 		return outcomes
 	}
@@ -275,7 +278,7 @@ func (c *comparison) with(outcomes []outcome) []outcome {
 
 // next is the baseline with this run in it, once, where it passed and measured every member; else the baseline as it was.
 func (c *comparison) next(old *v1alpha1.BaselineStatus, run *v1alpha1.GroupRunStatus) *v1alpha1.BaselineStatus {
-	if run == nil || run.Phase != v1alpha1.RunPhaseFinished || run.Verdict != v1alpha1.VerdictPass || partial(run) && !c.anew || c.key == "" || len(c.present) == 0 || run.FinishTime == nil {
+	if run == nil || run.Phase != v1alpha1.RunPhaseFinished || run.Verdict != v1alpha1.VerdictPass || runs.Partial(run) && !c.anew || c.key == "" || len(c.present) == 0 || run.FinishTime == nil {
 		return old
 	}
 	if old != nil && old.LastRunID == run.ID && !c.anew {
@@ -321,7 +324,7 @@ func baselinePoints(results []v1alpha1.GroupResultSeries, span []v1alpha1.SpanRe
 		if last < 0 || r.BusBandwidthMBps[last] <= 0 {
 			continue
 		}
-		key := seriesKey{r.Variant, r.Collective, r.Datatype, r.Placement}
+		key := runplan.Key{Variant: r.Variant, Collective: r.Collective, Datatype: r.Datatype, Placement: r.Placement}
 		p := baselinePoint{name: key.String(), sizeBytes: r.SizeBytes[last], mbps: r.BusBandwidthMBps[last], key: &key}
 		if r.Variant != v1alpha1.VariantBaseline {
 			variants = append(variants, p)
@@ -339,11 +342,11 @@ func baselinePoints(results []v1alpha1.GroupResultSeries, span []v1alpha1.SpanRe
 		if last < 0 || s.BusBandwidthMBps[last] <= 0 {
 			continue
 		}
-		key := seriesKey{"", s.Collective, s.Datatype, s.Placement}
-		if key.placement == v1alpha1.OutOfPlace {
-			key.placement = ""
+		key := runplan.Key{Variant: "", Collective: s.Collective, Datatype: s.Datatype, Placement: s.Placement}
+		if key.Placement == v1alpha1.OutOfPlace {
+			key.Placement = ""
 		}
-		nodes = append(nodes, baselinePoint{name: fmt.Sprintf("%s %s, %d ranks on %s", s.Dimension, key.measurement(), s.Ranks, words.Counted(int(s.Nodes), "node")),
+		nodes = append(nodes, baselinePoint{name: fmt.Sprintf("%s %s, %d ranks on %s", s.Dimension, key.Measurement(), s.Ranks, words.Counted(int(s.Nodes), "node")),
 			sizeBytes: s.SizeBytes[last], mbps: s.BusBandwidthMBps[last]})
 	}
 	all := slices.Concat(medians, nodes, slowest, variants)

@@ -8,15 +8,17 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
 // lossInput is a run of the nodes that is held against a baseline in which each reached 300 GB/s, the slowest one slowest, and
 // the communicator over all of them 100 GB/s.
 func lossInput(slowest, span int64, now ...int64) baselineInput {
-	at := func(mbps []int64) []outcome {
-		var out []outcome
+	at := func(mbps []int64) []judge.Outcome {
+		var out []judge.Outcome
 		for i, v := range mbps {
-			out = append(out, outcome{node: fmt.Sprintf("n%d", i), verdict: v1alpha1.VerdictPass, report: &v1alpha1.NodeRunStatus{Results: []v1alpha1.ResultSeries{
+			out = append(out, judge.Outcome{Node: fmt.Sprintf("n%d", i), Verdict: v1alpha1.VerdictPass, Report: &v1alpha1.NodeRunStatus{Results: []v1alpha1.ResultSeries{
 				{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, SizeBytes: []int64{1 << 20}, LatencyNanoseconds: []int64{1}, BusBandwidthMBps: []int64{v}}}}})
 		}
 		return out
@@ -26,15 +28,15 @@ func lossInput(slowest, span int64, now ...int64) baselineInput {
 	}
 	before := slices.Repeat([]int64{300_000}, len(now))
 	before[0] = slowest
-	in := baselineInput{group: testGroup(), outcomes: at(before), span: over(100_000),
-		run: &v1alpha1.GroupRunStatus{ID: "1-1", Number: 1, Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass, FinishTime: decision.Stamp(testNow)}}
+	in := baselineInput{group: testkit.Group(), outcomes: at(before), span: over(100_000),
+		run: &v1alpha1.GroupRunStatus{ID: "1-1", Number: 1, Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass, FinishTime: decision.Stamp(testkit.Now)}}
 	in.group.Spec.Benchmark.Regression = v1alpha1.RegressionSpec{Mode: v1alpha1.JudgingEnforce, MaxDropPercent: 10}
-	in.results = aggregateResults(in.outcomes)
+	in.results = judge.AggregateResults(in.outcomes)
 	c := compareBaseline(in)
 	in.group.Status.Baseline = c.next(nil, in.run)
-	in.run = &v1alpha1.GroupRunStatus{ID: "1-2", Number: 2, Phase: v1alpha1.RunPhaseFinished, FinishTime: decision.Stamp(testNow)}
+	in.run = &v1alpha1.GroupRunStatus{ID: "1-2", Number: 2, Phase: v1alpha1.RunPhaseFinished, FinishTime: decision.Stamp(testkit.Now)}
 	in.outcomes, in.span = at(now), over(span)
-	in.results = aggregateResults(in.outcomes)
+	in.results = judge.AggregateResults(in.outcomes)
 	return in
 }
 
@@ -61,14 +63,14 @@ func TestWhoLost(t *testing.T) {
 		c := compareBaseline(in)
 		var failed []string
 		for i := range in.outcomes {
-			if o := &in.outcomes[i]; o.verdict != v1alpha1.VerdictPass {
-				failed = append(failed, o.node)
-				if o.reason != v1alpha1.ReasonRegression || len(o.culprits) != 1 || !strings.Contains(o.message, "rcclx.io/baseline-from=1-2") {
-					t.Errorf("%s: %s %s", name, o.reason, o.message)
+			if o := &in.outcomes[i]; o.Verdict != v1alpha1.VerdictPass {
+				failed = append(failed, o.Node)
+				if o.Reason != v1alpha1.ReasonRegression || len(o.Culprits) != 1 || !strings.Contains(o.Message, "rcclx.io/baseline-from=1-2") {
+					t.Errorf("%s: %s %s", name, o.Reason, o.Message)
 				}
 			}
 		}
-		if !slices.Equal(failed, tc.nodes) || (c.lost != nil) != (tc.group != "") || c.lost != nil && !strings.Contains(c.lost.message, tc.group) {
+		if !slices.Equal(failed, tc.nodes) || (c.lost != nil) != (tc.group != "") || c.lost != nil && !strings.Contains(c.lost.Message, tc.group) {
 			t.Errorf("%s: failed %v, group %+v", name, failed, c.lost)
 		}
 	}
@@ -77,9 +79,9 @@ func TestWhoLost(t *testing.T) {
 // TestStrongerReasonStays: who failed for wrong data is not said to have lost bandwidth.
 func TestStrongerReasonStays(t *testing.T) {
 	in := lossInput(300_000, 100_000, 300_000, 200_000, 300_000)
-	in.outcomes[1].verdict, in.outcomes[1].reason = v1alpha1.VerdictFail, v1alpha1.ReasonWrongData
+	in.outcomes[1].Verdict, in.outcomes[1].Reason = v1alpha1.VerdictFail, v1alpha1.ReasonWrongData
 	compareBaseline(in)
-	if o := in.outcomes[1]; o.reason != v1alpha1.ReasonWrongData || len(o.culprits) != 0 {
+	if o := in.outcomes[1]; o.Reason != v1alpha1.ReasonWrongData || len(o.Culprits) != 0 {
 		t.Errorf("%+v", o)
 	}
 }

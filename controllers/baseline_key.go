@@ -7,6 +7,9 @@ import (
 	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/nodefacts"
+	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -22,12 +25,12 @@ func runKey(in baselineInput) (key, why string) {
 // beginsAnew says whether a person has the baseline begin with this run: by an annotation with the id of a run, from which on
 // the first one that passes is the first of the new baseline.
 func beginsAnew(group *v1alpha1.CommGroup, run *v1alpha1.GroupRunStatus) bool {
-	from := numberOfRun(group.Annotations[v1alpha1.AnnotationBaselineFrom])
+	from := runs.NumberOf(group.Annotations[v1alpha1.AnnotationBaselineFrom])
 	if from == 0 || run.Number < from {
 		return false
 	}
 	b := group.Status.Baseline
-	return b != nil && numberOfRun(b.FirstRunID) < from
+	return b != nil && runs.NumberOf(b.FirstRunID) < from
 }
 
 // keySeparator stands between the parts of a key.
@@ -43,15 +46,15 @@ func partsAlike(a, b string) bool { return a == b || openPart(a, b) || openPart(
 
 // openPart says whether a part has something unknown in it, and fits another one but for that.
 func openPart(part, other string) bool {
-	first, last := strings.Index(part, unknownValue), strings.LastIndex(part, unknownValue)
-	return first >= 0 && strings.HasPrefix(other, part[:first]) && strings.HasSuffix(other, part[last+len(unknownValue):])
+	first, last := strings.Index(part, nodefacts.Unknown), strings.LastIndex(part, nodefacts.Unknown)
+	return first >= 0 && strings.HasPrefix(other, part[:first]) && strings.HasSuffix(other, part[last+len(nodefacts.Unknown):])
 }
 
 // fullerKey is of two that are alike the one that knows more, part by part.
 func fullerKey(a, b string) string {
 	x, y := strings.Split(a, keySeparator), strings.Split(b, keySeparator)
 	for i := range x {
-		if i < len(y) && strings.Count(y[i], unknownValue) < strings.Count(x[i], unknownValue) {
+		if i < len(y) && strings.Count(y[i], nodefacts.Unknown) < strings.Count(x[i], nodefacts.Unknown) {
 			x[i] = y[i]
 		}
 	}
@@ -62,8 +65,8 @@ func fullerKey(a, b string) string {
 func unknownParts(key string) string {
 	var out []string
 	for part := range strings.SplitSeq(key, keySeparator) {
-		if strings.Contains(part, unknownValue) {
-			out = append(out, strings.TrimSuffix(part, " "+unknownValue))
+		if strings.Contains(part, nodefacts.Unknown) {
+			out = append(out, strings.TrimSuffix(part, " "+nodefacts.Unknown))
 		}
 	}
 	return strings.Join(out, keySeparator)
@@ -71,28 +74,28 @@ func unknownParts(key string) string {
 
 // baselineKey names what bandwidth depends on, where all members that have results share it: ROCm of the run's container,
 // library, model, partition and ranks. Where they do not, why says so. What is not known of one member is no difference.
-func baselineKey(outcomes []outcome, commNodes map[string]*v1alpha1.CommNode) (key, why string) {
+func baselineKey(outcomes []judge.Outcome, commNodes map[string]*v1alpha1.CommNode) (key, why string) {
 	var first []string
 	firstNode := ""
 	seen := map[baselinePlace]bool{} // of many members nearly all are alike: texts are made once for each kind
 	for i := range outcomes {
 		o := &outcomes[i]
-		if o.report == nil {
+		if o.Report == nil {
 			continue
 		}
-		place := baselinePlaceOf(o, commNodes[o.node])
+		place := baselinePlaceOf(o, commNodes[o.Node])
 		if seen[place] {
 			continue
 		}
 		seen[place] = true
 		parts := place.parts()
 		if first == nil {
-			first, firstNode = parts, o.node
+			first, firstNode = parts, o.Node
 			continue
 		}
 		for k := range parts {
 			if !partsAlike(parts[k], first[k]) {
-				return "", fmt.Sprintf("members differ, so there is no one baseline: %s on %s, %s on %s", first[k], firstNode, parts[k], o.node)
+				return "", fmt.Sprintf("members differ, so there is no one baseline: %s on %s, %s on %s", first[k], firstNode, parts[k], o.Node)
 			}
 			first[k] = fullerKey(first[k], parts[k])
 		}
@@ -111,9 +114,9 @@ type baselinePlace struct {
 	library                                         bool
 }
 
-func baselinePlaceOf(o *outcome, cn *v1alpha1.CommNode) baselinePlace {
-	p := baselinePlace{rocm: containerROCm(o.report)}
-	if l := o.report.Library; l != nil {
+func baselinePlaceOf(o *judge.Outcome, cn *v1alpha1.CommNode) baselinePlace {
+	p := baselinePlace{rocm: nodefacts.ContainerROCm(o.Report)}
+	if l := o.Report.Library; l != nil {
 		p.library, p.flavor, p.imitates, p.version, p.build, p.runtime = true, l.Flavor, l.Imitates, l.Version, l.BuildHash, l.RuntimeVersion
 	}
 	if cn != nil {
@@ -127,14 +130,14 @@ func baselinePlaceOf(o *outcome, cn *v1alpha1.CommNode) baselinePlace {
 
 // parts of the key, each with its name so that a difference reads by itself.
 func (p baselinePlace) parts() []string {
-	rocm, library := p.rocm, "library "+unknownValue
+	rocm, library := p.rocm, "library "+nodefacts.Unknown
 	if p.library {
-		library = fmt.Sprintf("%s %s build %s", strings.Join(nonEmpty(p.flavor, p.imitates), " as "), p.version, cmp.Or(p.build, unknownValue))
+		library = fmt.Sprintf("%s %s build %s", strings.Join(nonEmpty(p.flavor, p.imitates), " as "), p.version, cmp.Or(p.build, nodefacts.Unknown))
 		if rocm == "" && p.runtime != "" {
 			rocm = "with runtime " + p.runtime
 		}
 	}
-	return []string{"ROCm " + cmp.Or(rocm, unknownValue), library, "model " + cmp.Or(p.model, unknownValue), "partition " + cmp.Or(p.partition, unknownValue),
+	return []string{"ROCm " + cmp.Or(rocm, nodefacts.Unknown), library, "model " + cmp.Or(p.model, nodefacts.Unknown), "partition " + cmp.Or(p.partition, nodefacts.Unknown),
 		fmt.Sprintf("%d ranks a node", p.ranks)}
 }
 

@@ -12,13 +12,16 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/runs"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
 // regressionWorld is a group of n nodes that holds its runs against its baseline.
 func regressionWorld(n int, mode v1alpha1.JudgingMode) *world {
-	group := testGroup()
+	group := testkit.Group()
 	group.Spec.Benchmark.Regression = v1alpha1.RegressionSpec{Mode: mode, MaxDropPercent: 10}
-	w := newWorld(group, testNodes(n))
+	w := newWorld(group, testkit.Nodes(n))
 	w.step()
 	w.reportFacts()
 	return w
@@ -126,18 +129,18 @@ func TestRegressionReportAndOff(t *testing.T) {
 // TestBaselineStartsAnew: each part of the key that changes starts another baseline, which judges nothing at first and
 // remembers what was before; members that differ have none.
 func TestBaselineStartsAnew(t *testing.T) {
-	type change func(o *outcome, cn *v1alpha1.CommNode)
+	type change func(o *judge.Outcome, cn *v1alpha1.CommNode)
 	parts := map[string]change{
-		"container's ROCm": func(o *outcome, _ *v1alpha1.CommNode) {
-			o.report.ROCm = &v1alpha1.ROCmFacts{State: "Found", Version: "7.1.0"}
+		"container's ROCm": func(o *judge.Outcome, _ *v1alpha1.CommNode) {
+			o.Report.ROCm = &v1alpha1.ROCmFacts{State: "Found", Version: "7.1.0"}
 		},
-		"flavor":    func(o *outcome, _ *v1alpha1.CommNode) { o.report.Library.Flavor = "rccl" },
-		"imitated":  func(o *outcome, _ *v1alpha1.CommNode) { o.report.Library.Imitates = "rccl" },
-		"version":   func(o *outcome, _ *v1alpha1.CommNode) { o.report.Library.Version = "2.30.4" },
-		"build":     func(o *outcome, _ *v1alpha1.CommNode) { o.report.Library.BuildHash = "def" },
-		"model":     func(_ *outcome, cn *v1alpha1.CommNode) { cn.Status.Facts.GPUModel = "MI325X" },
-		"partition": func(_ *outcome, cn *v1alpha1.CommNode) { cn.Status.Facts.Partition = "CPX/NPS4" },
-		"ranks":     func(_ *outcome, cn *v1alpha1.CommNode) { cn.Spec.Ranks.Count = 4 },
+		"flavor":    func(o *judge.Outcome, _ *v1alpha1.CommNode) { o.Report.Library.Flavor = "rccl" },
+		"imitated":  func(o *judge.Outcome, _ *v1alpha1.CommNode) { o.Report.Library.Imitates = "rccl" },
+		"version":   func(o *judge.Outcome, _ *v1alpha1.CommNode) { o.Report.Library.Version = "2.30.4" },
+		"build":     func(o *judge.Outcome, _ *v1alpha1.CommNode) { o.Report.Library.BuildHash = "def" },
+		"model":     func(_ *judge.Outcome, cn *v1alpha1.CommNode) { cn.Status.Facts.GPUModel = "MI325X" },
+		"partition": func(_ *judge.Outcome, cn *v1alpha1.CommNode) { cn.Status.Facts.Partition = "CPX/NPS4" },
+		"ranks":     func(_ *judge.Outcome, cn *v1alpha1.CommNode) { cn.Spec.Ranks.Count = 4 },
 	}
 	input := func() baselineInput {
 		w := regressionWorld(2, v1alpha1.JudgingEnforce)
@@ -151,22 +154,22 @@ func TestBaselineStartsAnew(t *testing.T) {
 		for _, cn := range w.commNodes {
 			cn = cn.DeepCopy()
 			in.commNodes[cn.Spec.NodeName] = cn
-			in.outcomes = append(in.outcomes, outcome{node: cn.Spec.NodeName, phase: nodeDone, verdict: v1alpha1.VerdictPass, report: cn.Status.Run})
+			in.outcomes = append(in.outcomes, judge.Outcome{Node: cn.Spec.NodeName, Phase: judge.Done, Verdict: v1alpha1.VerdictPass, Report: cn.Status.Run})
 		}
-		in.results = aggregateResults(in.outcomes)
+		in.results = judge.AggregateResults(in.outcomes)
 		return in
 	}
 	for name, change := range parts {
 		all := input()
 		for i := range all.outcomes {
-			for _, r := range all.outcomes[i].report.Results {
+			for _, r := range all.outcomes[i].Report.Results {
 				for k := range r.BusBandwidthMBps {
 					r.BusBandwidthMBps[k] /= 3
 				}
 			}
-			change(&all.outcomes[i], all.commNodes[all.outcomes[i].node])
+			change(&all.outcomes[i], all.commNodes[all.outcomes[i].Node])
 		}
-		all.results = aggregateResults(all.outcomes)
+		all.results = judge.AggregateResults(all.outcomes)
 		old := all.group.Status.Baseline.Key
 		c := compareBaseline(all)
 		if c.lost != nil || len(c.checks) != 1 || c.checks[0].State != v1alpha1.CheckNotMeasured || c.checks[0].Mode != v1alpha1.JudgingReport || !strings.Contains(c.checks[0].Causes[0], "begins anew") {
@@ -177,7 +180,7 @@ func TestBaselineStartsAnew(t *testing.T) {
 			t.Errorf("%s: %+v", name, next)
 		}
 		one := input()
-		change(&one.outcomes[1], one.commNodes[one.outcomes[1].node])
+		change(&one.outcomes[1], one.commNodes[one.outcomes[1].Node])
 		c = compareBaseline(one)
 		if c.key != "" || len(c.checks) != 1 || !strings.Contains(c.checks[0].Causes[0], "members differ") || c.next(one.group.Status.Baseline, one.run) != one.group.Status.Baseline {
 			t.Errorf("%s on one node: %q %+v", name, c.key, c.checks)
@@ -205,14 +208,14 @@ func TestBaselineVerdictIsStable(t *testing.T) {
 	passed, failed := 0, 0
 	for n := range 200 {
 		mbps := 260_000 + r.Int64N(80_000)
-		run := &v1alpha1.GroupRunStatus{ID: fmt.Sprint("1-", n), Number: int64(n), Phase: v1alpha1.RunPhaseFinished, FinishTime: decision.Stamp(testNow)}
+		run := &v1alpha1.GroupRunStatus{ID: fmt.Sprint("1-", n), Number: int64(n), Phase: v1alpha1.RunPhaseFinished, FinishTime: decision.Stamp(testkit.Now)}
 		judge := func() (comparison, v1alpha1.Verdict) {
 			group := &v1alpha1.CommGroup{}
 			group.Spec.Benchmark.Regression, group.Status.Baseline = v1alpha1.RegressionSpec{Mode: v1alpha1.JudgingEnforce, MaxDropPercent: 10}, baseline
 			in := baselineInput{group: group, run: run,
-				outcomes: []outcome{{node: "a", verdict: v1alpha1.VerdictPass, report: report(mbps)}}, results: result(mbps)}
+				outcomes: []judge.Outcome{{Node: "a", Verdict: v1alpha1.VerdictPass, Report: report(mbps)}}, results: result(mbps)}
 			c := compareBaseline(in)
-			verdict, _ := groupVerdict(c.with(in.outcomes), true)
+			verdict, _ := judge.GroupVerdict(c.with(in.outcomes), true)
 			return c, verdict
 		}
 		c, before := judge()
@@ -243,7 +246,7 @@ func TestBaselineVerdictIsStable(t *testing.T) {
 
 // TestPartialRunIsNoSample: a run of the changed nodes shows of the others what the baseline has already.
 func TestPartialRunIsNoSample(t *testing.T) {
-	run := &v1alpha1.GroupRunStatus{ID: "1-3", Number: 3, Since: 2, Trigger: triggerNodesChanged, Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass, FinishTime: decision.Stamp(testNow)}
+	run := &v1alpha1.GroupRunStatus{ID: "1-3", Number: 3, Since: 2, Trigger: runs.TriggerNodesChanged, Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass, FinishTime: decision.Stamp(testkit.Now)}
 	c := comparison{key: "k", present: []baselinePoint{{name: "x", sizeBytes: 1, mbps: 1}}}
 	if got := c.next(nil, run); got != nil {
 		t.Errorf("%+v", got)
@@ -252,7 +255,7 @@ func TestPartialRunIsNoSample(t *testing.T) {
 	if got := c.next(&v1alpha1.BaselineStatus{Key: "k", Runs: 4, LastRunID: "1-2"}, run); got == nil || got.Runs != 1 || got.FirstRunID != "1-3" {
 		t.Errorf("%+v", got)
 	}
-	c.anew, run.Since, run.Trigger = false, 3, triggerRequested
+	c.anew, run.Since, run.Trigger = false, 3, runs.TriggerRequested
 	if got := c.next(nil, run); got == nil || got.Runs != 1 {
 		t.Errorf("%+v", got)
 	}
@@ -270,8 +273,8 @@ func TestGroupSpanInBaseline(t *testing.T) {
 		return []v1alpha1.SpanResultSeries{{Dimension: "group", Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, Ranks: 16, Nodes: 2, Communicators: 1,
 			SizeBytes: []int64{1024, 1 << 20}, BusBandwidthMBps: []int64{10, mbps}, MinBusBandwidthMBps: []int64{10, mbps}}}
 	}
-	in := baselineInput{group: testGroup(), run: &v1alpha1.GroupRunStatus{ID: "1-1", Number: 1, Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass, FinishTime: decision.Stamp(testNow)},
-		outcomes: []outcome{{node: "a", verdict: v1alpha1.VerdictPass, report: &v1alpha1.NodeRunStatus{}}}, span: span(100_000)}
+	in := baselineInput{group: testkit.Group(), run: &v1alpha1.GroupRunStatus{ID: "1-1", Number: 1, Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass, FinishTime: decision.Stamp(testkit.Now)},
+		outcomes: []judge.Outcome{{Node: "a", Verdict: v1alpha1.VerdictPass, Report: &v1alpha1.NodeRunStatus{}}}, span: span(100_000)}
 	in.group.Spec.Benchmark.Regression.Mode = v1alpha1.JudgingEnforce
 	c := compareBaseline(in)
 	b := c.next(nil, in.run)
@@ -281,7 +284,7 @@ func TestGroupSpanInBaseline(t *testing.T) {
 	in.group.Status.Baseline = b
 	in.run = in.run.DeepCopy()
 	in.run.ID, in.span = "1-2", span(89_000)
-	if c = compareBaseline(in); c.lost == nil || c.lost.reason != v1alpha1.ReasonRegression || !strings.Contains(c.lost.message, "group AllReduce BFloat16, 16 ranks on 2 nodes at 1 MiB: measured 89.0 GB/s") {
+	if c = compareBaseline(in); c.lost == nil || c.lost.Reason != v1alpha1.ReasonRegression || !strings.Contains(c.lost.Message, "group AllReduce BFloat16, 16 ranks on 2 nodes at 1 MiB: measured 89.0 GB/s") {
 		t.Errorf("%+v", c.lost)
 	}
 	in.span[0].Ranks = 32 // another group
@@ -301,7 +304,7 @@ func TestBaselineIsBounded(t *testing.T) {
 		}
 	}
 	points := baselinePoints(results, nil)
-	if len(points) != maxBaselineSeries || points[0].slowest || !points[24].slowest || points[48].key.variant != v1alpha1.VariantDDA {
+	if len(points) != maxBaselineSeries || points[0].slowest || !points[24].slowest || points[48].key.Variant != v1alpha1.VariantDDA {
 		t.Errorf("%d points", len(points))
 	}
 	for _, p := range points {
@@ -310,7 +313,7 @@ func TestBaselineIsBounded(t *testing.T) {
 		}
 	}
 	c := comparison{key: strings.Repeat("k", 256), present: points}
-	run := &v1alpha1.GroupRunStatus{ID: "1-1", Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass, FinishTime: decision.Stamp(testNow)}
+	run := &v1alpha1.GroupRunStatus{ID: "1-1", Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass, FinishTime: decision.Stamp(testkit.Now)}
 	if b := c.next(nil, run); len(b.Series) != maxBaselineSeries {
 		t.Errorf("%d series", len(b.Series))
 	}

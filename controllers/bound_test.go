@@ -9,15 +9,16 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/stage"
 )
 
 // fullStatus has each list as long, and each text, as the API or the controller lets it be.
-func fullStatus(stage v1alpha1.RunStage) *v1alpha1.CommGroupStatus {
+func fullStatus(at v1alpha1.RunStage) *v1alpha1.CommGroupStatus {
 	text := func(n int) string { return strings.Repeat("x", n) }
 	now, big := metav1.NewTime(time.Unix(1800000000, 0)), int64(1)<<40
 	list := func(n int) []int64 {
@@ -45,13 +46,13 @@ func fullStatus(stage v1alpha1.RunStage) *v1alpha1.CommGroupStatus {
 			Causes: []string{text(200), text(200), text(200), text(200)}, Node: name})
 	}
 	s.WouldGate, s.Gating = names, &v1alpha1.GatingStatus{Nodes: names, Breaker: "Open", Message: text(512)}
-	s.Span = &v1alpha1.SpanStatus{RunID: "1-1", Stage: stage, Left: slices.Clone(names), LeftSet: text(maxLeftSet), Message: text(1024), Network: text(512),
+	s.Span = &v1alpha1.SpanStatus{RunID: "1-1", Stage: at, Left: slices.Clone(names), LeftSet: text(stage.MaxLeftSet), Message: text(1024), Network: text(512),
 		Culprits: slices.Clone(s.Culprits), Localization: &v1alpha1.LocalizationStatus{Message: text(512), Step: text(128)}}
-	for i := range maxSpanTests {
-		s.Span.Tests = append(s.Span.Tests, v1alpha1.SpanTest{ID: fmt.Sprintf("localize-12-%d", i), Set: text(maxSetBytes / maxSpanTests), Verdict: v1alpha1.VerdictFail,
+	for i := range stage.MaxTests {
+		s.Span.Tests = append(s.Span.Tests, v1alpha1.SpanTest{ID: fmt.Sprintf("localize-12-%d", i), Set: text(stage.MaxSetBytes / stage.MaxTests), Verdict: v1alpha1.VerdictFail,
 			Reason: v1alpha1.ReasonHangAcrossNodes, BusBandwidthMBps: &big, StartTime: now, Seconds: ptr.To(int32(1000))})
 	}
-	for i := range maxSpanSeries {
+	for i := range stage.MaxSeries {
 		s.Span.Results = append(s.Span.Results, v1alpha1.SpanResultSeries{Dimension: fmt.Sprint("d", i), Collective: "ReduceScatter", Datatype: "BFloat16",
 			SizeBytes: list(40), LatencyNanoseconds: list(40), BusBandwidthMBps: list(40), MinBusBandwidthMBps: list(40), Repeats: 9, SpreadPercent: slices.Repeat([]int32{100}, 40), Slowest: text(20)})
 	}
@@ -73,14 +74,14 @@ func fullStatus(stage v1alpha1.RunStage) *v1alpha1.CommGroupStatus {
 	for i := range 80 {
 		s.Settings = append(s.Settings, v1alpha1.SettingStatus{Name: fmt.Sprintf("%s-%d", text(120), i), Requested: text(256), Message: text(512)})
 	}
-	for range maxGroupSeries {
+	for range judge.MaxGroupSeries {
 		s.Results = append(s.Results, v1alpha1.GroupResultSeries{Variant: "LowPrecision", Collective: "ReduceScatter", Datatype: "BFloat16", SlowestNode: text(60),
 			SizeBytes: list(40), LatencyNanoseconds: list(40), BusBandwidthMBps: list(40), MinBusBandwidthMBps: list(40)})
 	}
 	for range 32 {
 		s.Inventory = append(s.Inventory, v1alpha1.InventoryItem{Property: text(32), Value: text(128), Example: text(60)})
 	}
-	for range maxDataErrors {
+	for range judge.MaxDataErrors {
 		s.DataErrors = append(s.DataErrors, v1alpha1.DataErrors{SizeBytes: list(16), MaxErrorPPM: list(16), MeanErrorPPM: list(16), CheckedElements: list(16)})
 	}
 	return s
@@ -97,28 +98,28 @@ func sizeOf(t *testing.T, v any) int {
 
 // TestStatusAlwaysFits: whatever is in it, and a second time nothing more is lost.
 func TestStatusAlwaysFits(t *testing.T) {
-	for _, stage := range []v1alpha1.RunStage{v1alpha1.StageLocalizing, v1alpha1.StageMesh, v1alpha1.StageEnded} {
-		s := fullStatus(stage)
+	for _, at := range []v1alpha1.RunStage{v1alpha1.StageLocalizing, v1alpha1.StageMesh, v1alpha1.StageEnded} {
+		s := fullStatus(at)
 		before := sizeOf(t, s)
 		boundStatus(s, nil)
 		if got := sizeOf(t, s); got > maxStatusBytes {
-			t.Errorf("stage %s: %d bytes of %d are left, at most %d may be", stage, got, before, maxStatusBytes)
+			t.Errorf("stage %s: %d bytes of %d are left, at most %d may be", at, got, before, maxStatusBytes)
 		}
 		for _, c := range s.Conditions {
 			if !strings.Contains(c.Message, remarks[c.Type].word) {
 				t.Errorf("condition %s lost its remark, which would be told again: %q", c.Type, c.Message)
 			}
 		}
-		if stage != v1alpha1.StageEnded && (len(s.Span.Tests) != maxSpanTests || len(s.Span.Culprits) != 16) {
-			t.Errorf("stage %s: %d tests and %d culprits are left, of which the stage goes on", stage, len(s.Span.Tests), len(s.Span.Culprits))
+		if at != v1alpha1.StageEnded && (len(s.Span.Tests) != stage.MaxTests || len(s.Span.Culprits) != 16) {
+			t.Errorf("stage %s: %d tests and %d culprits are left, of which the stage goes on", at, len(s.Span.Tests), len(s.Span.Culprits))
 		}
 		if len(s.Conditions) != len(conditionTypes) || len(s.Culprits) == 0 || len(s.Span.Left) == 0 || len(s.History) == 0 {
-			t.Errorf("stage %s: %d conditions, %d culprits, %d left, %d past runs", stage, len(s.Conditions), len(s.Culprits), len(s.Span.Left), len(s.History))
+			t.Errorf("stage %s: %d conditions, %d culprits, %d left, %d past runs", at, len(s.Conditions), len(s.Culprits), len(s.Span.Left), len(s.History))
 		}
 		again := s.DeepCopy()
 		boundStatus(again, nil)
 		if !reflect.DeepEqual(s, again) {
-			t.Errorf("stage %s: bounded once more it differs", stage)
+			t.Errorf("stage %s: bounded once more it differs", at)
 		}
 	}
 }
@@ -129,7 +130,7 @@ func TestResultsStayWhileTheStageJudges(t *testing.T) {
 	series := func(sizes int) []v1alpha1.SpanResultSeries {
 		var out []v1alpha1.SpanResultSeries
 		for range 8 {
-			s := v1alpha1.SpanResultSeries{Dimension: dimensionGroup, Collective: "AllReduce", Datatype: "BFloat16"}
+			s := v1alpha1.SpanResultSeries{Dimension: judge.DimensionGroup, Collective: "AllReduce", Datatype: "BFloat16"}
 			for i := range sizes {
 				s.SizeBytes, s.LatencyNanoseconds = append(s.SizeBytes, 1024<<i), append(s.LatencyNanoseconds, int64(i))
 				s.BusBandwidthMBps, s.MinBusBandwidthMBps = append(s.BusBandwidthMBps, int64(i)), append(s.MinBusBandwidthMBps, int64(i))

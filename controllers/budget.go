@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -46,7 +47,7 @@ func budgetNow(status *v1alpha1.CommGroupStatus, limit int64, now time.Time) *v1
 
 // spend counts a run that is over, once: on the day on which it ended.
 func spend(b *v1alpha1.BudgetStatus, one *v1alpha1.RunSummary) {
-	if b == nil || one.FinishTime == nil || numberOfRun(one.ID) <= numberOfRun(b.LastRunID) {
+	if b == nil || one.FinishTime == nil || runs.NumberOf(one.ID) <= runs.NumberOf(b.LastRunID) {
 		return
 	}
 	b.LastRunID = one.ID
@@ -60,7 +61,7 @@ func estimate(spec *v1alpha1.CommGroupSpec, history []v1alpha1.RunSummary, nodes
 	for i := range history {
 		h := &history[i]
 		measured := cmp.Or(int(h.MeasuredNodes), selectedIn(h.Members)) // nodes that were busy held nothing
-		if h.Trigger == triggerNodesChanged || measured == 0 || h.GPUMinutes == 0 {
+		if h.Trigger == runs.TriggerNodesChanged || measured == 0 || h.GPUMinutes == 0 {
 			continue
 		}
 		basis = "as run " + h.ID + " held"
@@ -106,8 +107,8 @@ func overBudget(in runInput, trigger string, nodes int) (why string, until time.
 	until = nextDay(in.now)
 	if needs > b.LimitGPUMinutes {
 		return fmt.Sprintf("A run is due (%s) and does not fit into any day: %s. Raise the limit, measure less, or %s.",
-			trigger, figures, askRun(in.group)), until
+			trigger, figures, runs.Ask(in.group)), until
 	}
 	return fmt.Sprintf("A run is due (%s) and waits until %s: %s. To run now, %s.",
-		trigger, until.Format(time.RFC3339), figures, askRun(in.group)), until
+		trigger, until.Format(time.RFC3339), figures, runs.Ask(in.group)), until
 }

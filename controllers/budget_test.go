@@ -7,10 +7,12 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/runs"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
 func TestOverBudget(t *testing.T) {
-	today, yesterday := dayOf(testNow), dayOf(testNow.Add(-24*time.Hour))
+	today, yesterday := dayOf(testkit.Now), dayOf(testkit.Now.Add(-24*time.Hour))
 	used := func(day string, minutes int64) *v1alpha1.BudgetStatus {
 		return &v1alpha1.BudgetStatus{Day: day, UsedGPUMinutes: minutes}
 	}
@@ -22,31 +24,31 @@ func TestOverBudget(t *testing.T) {
 		nodes   int
 		words   string // of the reason to wait; empty: it runs
 	}{
-		"no limit":                      {0, used(today, 1<<40), nil, triggerScheduled, 4, ""},
-		"fits":                          {100, used(today, 60), pastRuns(300), triggerScheduled, 4, ""},
-		"just too much":                 {100, used(today, 61), pastRuns(300), triggerScheduled, 4, "61 are used on 2026-03-01 (UTC), and the run would take about 40 (as run 1-1 held)"},
-		"until when":                    {100, used(today, 61), pastRuns(300), triggerScheduled, 4, "waits until 2026-03-02T00:00:00Z"},
-		"another day's use is over":     {100, used(yesterday, 99), pastRuns(300), triggerScheduled, 4, ""},
-		"a person's request":            {100, used(today, 100), pastRuns(300), triggerRequested, 4, ""},
-		"a changed spec":                {100, used(today, 100), pastRuns(300), triggerSpecChanged, 4, "(SpecChanged) and waits"},
-		"one node of four":              {100, used(today, 90), pastRuns(300), triggerNodesChanged, 1, ""},
-		"one node more than is left":    {100, used(today, 91), pastRuns(300), triggerNodesChanged, 1, "about 10 (as run 1-1 held on 4 nodes, for 1 node)"},
-		"more nodes than were measured": {100, used(today, 10), pastRuns(300), triggerMembersChanged, 10, "about 100 (as run 1-1 held on 4 nodes, for 10 nodes)"},
-		"never fits":                    {39, used(today, 0), pastRuns(300), triggerScheduled, 4, "does not fit into any day"},
-		"few were measured": {1000, used(today, 0), []v1alpha1.RunSummary{{ID: "1-2", Trigger: triggerScheduled, Members: "10/100", MeasuredNodes: 10, GPUMinutes: 240}},
-			triggerScheduled, 100, "about 2400 (as run 1-2 held on 10 nodes, for 100 nodes)"},
-		"no run yet":                   {95, nil, nil, triggerSpecChanged, 4, "about 96 (a tenth of run.nodeDeadlineSeconds for each of 4 nodes"},
-		"no run yet, and enough":       {96, nil, nil, triggerSpecChanged, 4, ""},
-		"runs of some nodes tell none": {95, nil, []v1alpha1.RunSummary{{ID: "1-2", Trigger: triggerNodesChanged, Members: "4/4", GPUMinutes: 1}}, triggerScheduled, 4, "a tenth of"},
-		"a limit that is new today": {100, nil, []v1alpha1.RunSummary{{ID: "1-2", Trigger: triggerScheduled, Members: "4/4", GPUMinutes: 61, FinishTime: decision.Stamp(testNow)}},
-			triggerScheduled, 4, "61 are used"},
+		"no limit":                      {0, used(today, 1<<40), nil, runs.TriggerScheduled, 4, ""},
+		"fits":                          {100, used(today, 60), pastRuns(300), runs.TriggerScheduled, 4, ""},
+		"just too much":                 {100, used(today, 61), pastRuns(300), runs.TriggerScheduled, 4, "61 are used on 2026-03-01 (UTC), and the run would take about 40 (as run 1-1 held)"},
+		"until when":                    {100, used(today, 61), pastRuns(300), runs.TriggerScheduled, 4, "waits until 2026-03-02T00:00:00Z"},
+		"another day's use is over":     {100, used(yesterday, 99), pastRuns(300), runs.TriggerScheduled, 4, ""},
+		"a person's request":            {100, used(today, 100), pastRuns(300), runs.TriggerRequested, 4, ""},
+		"a changed spec":                {100, used(today, 100), pastRuns(300), runs.TriggerSpecChanged, 4, "(SpecChanged) and waits"},
+		"one node of four":              {100, used(today, 90), pastRuns(300), runs.TriggerNodesChanged, 1, ""},
+		"one node more than is left":    {100, used(today, 91), pastRuns(300), runs.TriggerNodesChanged, 1, "about 10 (as run 1-1 held on 4 nodes, for 1 node)"},
+		"more nodes than were measured": {100, used(today, 10), pastRuns(300), runs.TriggerMembersChanged, 10, "about 100 (as run 1-1 held on 4 nodes, for 10 nodes)"},
+		"never fits":                    {39, used(today, 0), pastRuns(300), runs.TriggerScheduled, 4, "does not fit into any day"},
+		"few were measured": {1000, used(today, 0), []v1alpha1.RunSummary{{ID: "1-2", Trigger: runs.TriggerScheduled, Members: "10/100", MeasuredNodes: 10, GPUMinutes: 240}},
+			runs.TriggerScheduled, 100, "about 2400 (as run 1-2 held on 10 nodes, for 100 nodes)"},
+		"no run yet":                   {95, nil, nil, runs.TriggerSpecChanged, 4, "about 96 (a tenth of run.nodeDeadlineSeconds for each of 4 nodes"},
+		"no run yet, and enough":       {96, nil, nil, runs.TriggerSpecChanged, 4, ""},
+		"runs of some nodes tell none": {95, nil, []v1alpha1.RunSummary{{ID: "1-2", Trigger: runs.TriggerNodesChanged, Members: "4/4", GPUMinutes: 1}}, runs.TriggerScheduled, 4, "a tenth of"},
+		"a limit that is new today": {100, nil, []v1alpha1.RunSummary{{ID: "1-2", Trigger: runs.TriggerScheduled, Members: "4/4", GPUMinutes: 61, FinishTime: decision.Stamp(testkit.Now)}},
+			runs.TriggerScheduled, 4, "61 are used"},
 	} {
-		g := testGroup()
+		g := testkit.Group()
 		g.Spec.Run.MaxGPUMinutesPerDay, g.Status.Budget, g.Status.History = tc.limit, tc.budget, tc.history
-		if tc.trigger == triggerRequested {
+		if tc.trigger == runs.TriggerRequested {
 			g.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "now"}
 		}
-		why, until := overBudget(runInput{now: testNow, group: g}, tc.trigger, tc.nodes)
+		why, until := overBudget(runInput{now: testkit.Now, group: g}, tc.trigger, tc.nodes)
 		if (why == "") != (tc.words == "") || !strings.Contains(why, tc.words) || (why == "") != until.IsZero() {
 			t.Errorf("%s: %q until %s, expected %q", name, why, until, tc.words)
 		}
@@ -58,17 +60,17 @@ func TestSpendOnce(t *testing.T) {
 	run := func(id string, end time.Time) *v1alpha1.RunSummary {
 		return &v1alpha1.RunSummary{ID: id, GPUMinutes: 10, FinishTime: decision.Stamp(end)}
 	}
-	b := &v1alpha1.BudgetStatus{Day: dayOf(testNow), LastRunID: "1-4"}
-	spend(b, run("1-4", testNow))
-	spend(b, run("1-5", testNow))
-	spend(b, run("1-5", testNow))
-	spend(b, run("1-3", testNow))
+	b := &v1alpha1.BudgetStatus{Day: dayOf(testkit.Now), LastRunID: "1-4"}
+	spend(b, run("1-4", testkit.Now))
+	spend(b, run("1-5", testkit.Now))
+	spend(b, run("1-5", testkit.Now))
+	spend(b, run("1-3", testkit.Now))
 	spend(b, &v1alpha1.RunSummary{ID: "1-6", GPUMinutes: 10})
-	spend(nil, run("1-9", testNow))
+	spend(nil, run("1-9", testkit.Now))
 	if b.UsedGPUMinutes != 10 || b.LastRunID != "1-5" {
 		t.Errorf("%+v", b)
 	}
-	spend(b, run("2-7", testNow.Add(-24*time.Hour)))
+	spend(b, run("2-7", testkit.Now.Add(-24*time.Hour)))
 	if b.UsedGPUMinutes != 10 || b.LastRunID != "2-7" {
 		t.Errorf("a run of yesterday: %+v", b)
 	}
@@ -76,10 +78,10 @@ func TestSpendOnce(t *testing.T) {
 
 // TestBudgetWaitsForTheNextDay: a scheduled run that does not fit today starts right after midnight, and a person's at once.
 func TestBudgetWaitsForTheNextDay(t *testing.T) {
-	g := testGroup()
+	g := testkit.Group()
 	g.Spec.Run.Schedule = "0 * * * *"
 	g.Spec.Run.MaxGPUMinutesPerDay = 100
-	w := newWorld(g, testNodes(2))
+	w := newWorld(g, testkit.Nodes(2))
 	w.step()
 	w.reportFacts()
 	w.runAll(300_000)
@@ -106,14 +108,14 @@ func TestBudgetWaitsForTheNextDay(t *testing.T) {
 	w.now = midnight
 	w.reportFacts()
 	w.settle()
-	if run := w.group.Status.Run; run.Number != 2 || run.Trigger != triggerScheduled || w.group.Status.Budget.UsedGPUMinutes != 0 {
+	if run := w.group.Status.Run; run.Number != 2 || run.Trigger != runs.TriggerScheduled || w.group.Status.Budget.UsedGPUMinutes != 0 {
 		t.Errorf("after midnight: %+v, %+v", run, w.group.Status.Budget)
 	}
 	w.runAll(300_000)
 	w.group.Status.Budget.UsedGPUMinutes = 100
 	w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "x"}
 	w.settle()
-	if run := w.group.Status.Run; run.Number != 3 || run.Trigger != triggerRequested {
+	if run := w.group.Status.Run; run.Number != 3 || run.Trigger != runs.TriggerRequested {
 		t.Errorf("a person's request waits: %+v", run)
 	}
 }

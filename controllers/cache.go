@@ -11,12 +11,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/nodefacts"
+	"rcclx.io/commgroup-operator/controllers/objects"
 )
 
 // CacheOptions keep in memory only what the controller made, and of nodes only what it looks at; of the served namespaces
 // alone where such are named.
 func CacheOptions(operatorNamespace string, served ...string) cache.Options {
-	ours := labels.SelectorFromSet(labels.Set{managedByLabel: managedBy})
+	ours := labels.SelectorFromSet(labels.Set{objects.ManagedByLabel: objects.ManagedBy})
 	runPods := labels.SelectorFromSet(labels.Set{v1alpha1.LabelRole: v1alpha1.RoleRun})
 	return cache.Options{
 		DefaultTransform:  cache.TransformStripManagedFields(),
@@ -37,7 +39,7 @@ func CacheOptions(operatorNamespace string, served ...string) cache.Options {
 // trimCommNode keeps of the managed fields when the monitor wrote last, which is how old its report is, and nothing else.
 func trimCommNode(object any) (any, error) {
 	if cn, ok := object.(*v1alpha1.CommNode); ok {
-		w := monitorWrite(cn.ManagedFields)
+		w := nodefacts.MonitorWrite(cn.ManagedFields)
 		cn.ManagedFields = nil
 		if w != nil {
 			cn.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: w.Manager, Operation: w.Operation, Subresource: w.Subresource, Time: w.Time}}

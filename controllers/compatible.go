@@ -10,6 +10,8 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/nodefacts"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -23,10 +25,10 @@ type mixture struct {
 }
 
 var mixtures = []mixture{
-	{propROCm, v1alpha1.ReasonMixedROCmVersions, "ROCm version", "Bring the odd nodes to the same ROCm, or make a group of their own for them.", []string{unknownValue, "not installed"}, false},
-	{propDriver, v1alpha1.ReasonMixedDriverVersions, "amdgpu driver version", "Bring the odd nodes to the same driver.", []string{unknownValue, "not loaded"}, false},
-	{propModel, v1alpha1.ReasonMixedModels, "GPU model", "Narrow members.nodeSelector to one model.", []string{unknownValue}, false},
-	{propPartition, v1alpha1.ReasonMixedPartitions, "partition mode", "Set the same compute and memory partition on every node.", []string{unknownValue}, true},
+	{propROCm, v1alpha1.ReasonMixedROCmVersions, "ROCm version", "Bring the odd nodes to the same ROCm, or make a group of their own for them.", []string{nodefacts.Unknown, "not installed"}, false},
+	{propDriver, v1alpha1.ReasonMixedDriverVersions, "amdgpu driver version", "Bring the odd nodes to the same driver.", []string{nodefacts.Unknown, "not loaded"}, false},
+	{propModel, v1alpha1.ReasonMixedModels, "GPU model", "Narrow members.nodeSelector to one model.", []string{nodefacts.Unknown}, false},
+	{propPartition, v1alpha1.ReasonMixedPartitions, "partition mode", "Set the same compute and memory partition on every node.", []string{nodefacts.Unknown}, true},
 	{propDevices, v1alpha1.ReasonGPUCountMismatch, "number of devices", "Check the odd nodes for GPUs that fell off the bus.", nil, false},
 	{propContainerROCm, v1alpha1.ReasonMixedROCmVersions, "ROCm version in the run's container", "Use one runtime image by digest: the tag was resolved differently.", nil, false},
 	{propLibrary, v1alpha1.ReasonMixedLibraryVersions, "library build", "Use one runtime image by digest: the tag was resolved differently.", nil, false},
@@ -39,7 +41,7 @@ type compatInput struct {
 	census  census
 	// reporting are the members whose facts hold, in rank order.
 	reporting []*v1alpha1.CommNode
-	outcomes  []outcome
+	outcomes  []judge.Outcome
 }
 
 // fitting collects what keeps members from fitting together, and remarks that do not.
@@ -58,7 +60,7 @@ func (f *fitting) fault(reason, message string) {
 
 func (f *fitting) blame(node, reason, message string) {
 	if len(f.culprits) < maxCompatibleCulprits {
-		f.culprits = append(f.culprits, nodeCulprit(node, reason, message))
+		f.culprits = append(f.culprits, judge.NodeCulprit(node, reason, message))
 	}
 }
 
@@ -130,7 +132,7 @@ func (f *fitting) problems(reporting []*v1alpha1.CommNode) {
 	first := map[string]v1alpha1.Problem{}
 	for _, cn := range reporting {
 		seen := map[string]bool{}
-		for _, p := range errorProblems(cn.Status.Facts) {
+		for _, p := range nodefacts.ErrorProblems(cn.Status.Facts) {
 			if seen[p.Code] {
 				continue
 			}
@@ -162,7 +164,7 @@ func problemCulprit(node string, p v1alpha1.Problem) v1alpha1.Culprit {
 	case linkSubject.MatchString(p.Subject):
 		return v1alpha1.Culprit{Node: node, Kind: "Link", Name: p.Subject, Reason: p.Code, Message: words.Shorten(p.Message, 512)}
 	}
-	return nodeCulprit(node, p.Code, aboutSubject(p))
+	return judge.NodeCulprit(node, p.Code, aboutSubject(p))
 }
 
 // aboutSubject is the problem's message, which does not name what it is about.
@@ -182,7 +184,7 @@ func (f *fitting) counts(in compatInput) {
 	var few, differ onNodes
 	for _, cn := range in.reporting {
 		facts, name := cn.Status.Facts, cn.Spec.NodeName
-		problems := errorProblems(facts)
+		problems := nodefacts.ErrorProblems(facts)
 		if facts.DeviceCount < in.spec.RanksPerNode && len(problems) == 0 {
 			few.add(fmt.Sprintf("%d devices and ranksPerNode is %d: lower ranksPerNode, or exclude the node.", facts.DeviceCount, in.spec.RanksPerNode), name)
 			f.blame(name, v1alpha1.ReasonGPUCountMismatch, fmt.Sprintf("Node %s shows %d devices and ranksPerNode is %d: lower ranksPerNode, or exclude the node.", name, facts.DeviceCount, in.spec.RanksPerNode))
@@ -194,7 +196,7 @@ func (f *fitting) counts(in compatInput) {
 		}) {
 			continue
 		}
-		if text := countMismatch(facts, nodes[name].Node, gpuResource(in.spec)); text != "" {
+		if text := nodefacts.CountMismatch(facts, nodes[name].Node, gpuResource(in.spec)); text != "" {
 			differ.add(text, name)
 			f.blame(name, v1alpha1.ReasonGPUCountMismatch, text)
 		}
@@ -215,7 +217,7 @@ func (f *fitting) labels(in compatInput) {
 		if facts[m.Name] == nil || m.Node == nil {
 			continue
 		}
-		if text := labelMismatch(facts[m.Name], m.Node.Labels); text != "" {
+		if text := nodefacts.LabelMismatch(facts[m.Name], m.Node.Labels); text != "" {
 			odd.add(text, m.Name)
 		}
 	}
@@ -248,8 +250,8 @@ func (m mixture) find(values map[string][]string) (string, []oddNode) {
 	majority, agree, others := order[0], len(compared[order[0]]), order[1:]
 	inMode := func(value string) int { return len(compared[value]) }
 	if m.halves {
-		majority, agree, others = majorityMode(compared, order)
-		inMode = func(value string) int { return nodesInMode(compared, value) }
+		majority, agree, others = nodefacts.MajorityMode(compared, order)
+		inMode = func(value string) int { return nodefacts.NodesInMode(compared, value) }
 	}
 	if len(others) == 0 {
 		return "", nil
@@ -264,7 +266,7 @@ func (m mixture) find(values map[string][]string) (string, []oddNode) {
 				odd = append(odd, oddNode{node, fmt.Sprintf("%s %s on node %s; %d members have %s. %s", m.what, value, node, agree, majority, m.advice)})
 			}
 		}
-		if inMode(value) >= agree && value != mixedValue {
+		if inMode(value) >= agree && value != nodefacts.Mixed {
 			tie = " (a tie: no value has a majority)"
 		}
 	}

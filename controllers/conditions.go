@@ -11,6 +11,10 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/nodefacts"
+	"rcclx.io/commgroup-operator/controllers/runs"
+	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -75,8 +79,8 @@ func agentsReporting(members []decision.Member, commNodes map[string]*v1alpha1.C
 		switch {
 		case cn == nil:
 			waiting = append(waiting, name)
-		case factsHold(cn, now):
-			wakeAt = decision.Earlier(wakeAt, factsEnd(cn))
+		case nodefacts.Hold(cn, now):
+			wakeAt = decision.Earlier(wakeAt, nodefacts.HoldUntil(cn))
 		case cn.Status.Facts != nil:
 			silent = append(silent, name)
 		default:
@@ -133,7 +137,7 @@ func nodesHave(n int32) string {
 
 // validationOf is the condition Validated. A re-run of the same spec on the same members does not take back what the run
 // before it has shown; only its own result does.
-func validationOf(group *v1alpha1.CommGroup, state *runState, outcomes []outcome, accepted bool) decision.Finding {
+func validationOf(group *v1alpha1.CommGroup, state *runState, outcomes []judge.Outcome, accepted bool) decision.Finding {
 	run, waiting := state.run, state.waiting
 	unknown := func(reason, format string, args ...any) decision.Finding {
 		return decision.Finding{Status: metav1.ConditionUnknown, Reason: reason, Message: fmt.Sprintf(format, args...)}
@@ -146,8 +150,8 @@ func validationOf(group *v1alpha1.CommGroup, state *runState, outcomes []outcome
 	case run == nil:
 		return unknown(v1alpha1.ReasonNeverRan, "No run has been made.")
 	case run.Phase == v1alpha1.RunPhaseRunning:
-		if partial(run) {
-			return validatedAgain(run, outcomes)
+		if runs.Partial(run) {
+			return judge.ValidatedAgain(run, outcomes)
 		}
 		if repeats(run) && run.ProvenRunID != "" && !run.Moved {
 			return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllPassed,
@@ -171,12 +175,12 @@ func validationOf(group *v1alpha1.CommGroup, state *runState, outcomes []outcome
 	case waiting != "":
 		next = waiting
 	}
-	return validated(run, outcomes, spanOutcome(&group.Spec, run, state.span.span, len(outcomes)), next)
+	return judge.Validated(run, outcomes, stage.Outcome(&group.Spec, run, state.span.Span, len(outcomes)), next)
 }
 
 // repeats says whether the run measures again what an earlier run of the same spec and members has measured.
 func repeats(run *v1alpha1.GroupRunStatus) bool {
-	return run.Trigger == triggerScheduled || run.Trigger == triggerRequested
+	return run.Trigger == runs.TriggerScheduled || run.Trigger == runs.TriggerRequested
 }
 
 func simulated(origin v1alpha1.Origin) decision.Finding {

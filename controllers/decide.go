@@ -11,6 +11,13 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/nodefacts"
+	"rcclx.io/commgroup-operator/controllers/objects"
+	"rcclx.io/commgroup-operator/controllers/runplan"
+	"rcclx.io/commgroup-operator/controllers/runs"
+	"rcclx.io/commgroup-operator/controllers/sharing"
+	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -30,7 +37,7 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	in := runInput{
 		now: s.Now, group: group, accepted: accepted.IsTrue(), members: members, hash: membersHash(members),
 		commNodes: make(map[string]*v1alpha1.CommNode, len(s.CommNodes)), pods: map[string][]*corev1.Pod{}, groupPods: map[string][]*corev1.Pod{},
-		others: othersOf(s), looked: s.Looked, busyAt: s.BusyAt,
+		others: sharing.Of(group, s.OtherRunPods, s.Claims, s.Now), looked: s.Looked, busyAt: s.BusyAt,
 	}
 	nodeOfPod := make(map[string]string, len(s.CommNodes)) // by UID of the CommNode
 	for i := range s.CommNodes {
@@ -48,17 +55,17 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	}
 
 	state := stepRun(in)
-	outcomes := judge(state.nodes, &group.Spec)
+	outcomes := judgeNodes(state.nodes, &group.Spec)
 	decideSpan(&state, outcomes, in)
 	state.admitGroupPods(in)
-	results := aggregateResults(outcomes)
+	results := judge.AggregateResults(outcomes)
 	var compared comparison
-	events := slices.Concat(state.events, state.span.events)
-	if run := state.run; run != nil && (run.Phase == v1alpha1.RunPhaseFinished || run.Phase == v1alpha1.RunPhaseRunning && partial(run)) {
-		compared = compareBaseline(baselineInput{group: group, run: run, outcomes: outcomes, commNodes: in.commNodes, results: results, span: spanResultsOf(state.span.span, run)})
+	events := slices.Concat(state.events, state.span.Events)
+	if run := state.run; run != nil && (run.Phase == v1alpha1.RunPhaseFinished || run.Phase == v1alpha1.RunPhaseRunning && runs.Partial(run)) {
+		compared = compareBaseline(baselineInput{group: group, run: run, outcomes: outcomes, commNodes: in.commNodes, results: results, span: judge.SpanResultsOf(state.span.Span, run)})
 	}
 	if run := state.run; run != nil && run.Phase == v1alpha1.RunPhaseFinished {
-		events = append(events, settleVerdict(run, withSpan(compared.with(outcomes), &group.Spec, run, state.span.span), in)...)
+		events = append(events, settleVerdict(run, stage.WithSpan(compared.with(outcomes), &group.Spec, run, state.span.Span), in)...)
 		run.BaselineKey = compared.key
 		d.Status.Baseline = compared.next(group.Status.Baseline, run)
 	}
@@ -66,17 +73,17 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	if len(members) > 0 {
 		d.Monitor = monitorFor(group, members, cfg)
 	}
-	d.DeletePods = withoutKept(slices.Concat(state.deletePods, state.span.deletePods), &state, outcomes, in)
+	d.DeletePods = withoutKept(slices.Concat(state.deletePods, state.span.DeletePods), &state, outcomes, in)
 	for _, name := range state.createPodsOn {
 		d.CreatePods = append(d.CreatePods, runPodFor(group, in.commNodes[name], state.run.ID, cfg))
 	}
-	for _, name := range state.span.createPodsOn {
-		pod := groupPodFor(group, in.commNodes[name], state.run.ID, groupPodSeconds(&group.Spec), cfg)
+	for _, name := range state.span.CreatePodsOn {
+		pod := groupPodFor(group, in.commNodes[name], state.run.ID, stage.PodSeconds(&group.Spec), cfg)
 		queueTogether(pod, group, state.run.ID, in.stagePods(&state))
 		d.CreatePods = append(d.CreatePods, pod)
 	}
 	d.LookAt = state.lookAt
-	d.WakeAt = decision.Earlier(state.wakeAt, state.span.wakeAt)
+	d.WakeAt = decision.Earlier(state.wakeAt, state.span.WakeAt)
 	fillStatus(&d, s, in, &state, outcomes, accepted, results, &compared)
 	d.ArchiveRun, d.DeleteArchives = archiveRun(group, s.Archives)
 	events = append(events, decideGating(&d, s, &in, outcomes, membersErr == nil, &cfg)...)
@@ -86,10 +93,10 @@ func Decide(s *Snapshot, cfg Config) Decision {
 }
 
 // decideSpan moves the group's stage on, which follows the nodes' own and ends the run.
-func decideSpan(state *runState, outcomes []outcome, in runInput) {
-	state.span = stepSpan(spanInput{now: in.now, group: in.group, run: state.run, nodesDone: state.nodesDone,
-		members: in.members, outcomes: outcomes, commNodes: in.commNodes, pods: in.groupPods, others: &in.others, looked: in.looked})
-	if run := state.run; state.nodesDone && state.span.over && run.Phase == v1alpha1.RunPhaseRunning {
+func decideSpan(state *runState, outcomes []judge.Outcome, in runInput) {
+	state.span = stage.Step(stage.Input{Now: in.now, Group: in.group, Run: state.run, NodesDone: state.nodesDone,
+		Members: in.members, Outcomes: outcomes, CommNodes: in.commNodes, Pods: in.groupPods, Others: &in.others, Looked: in.looked})
+	if run := state.run; state.nodesDone && state.span.Over && run.Phase == v1alpha1.RunPhaseRunning {
 		run.Phase = v1alpha1.RunPhaseFinished
 		run.FinishTime = decision.Stamp(in.now)
 	}
@@ -106,9 +113,9 @@ func podNode(pod *corev1.Pod, nodeOfCommNode map[string]string) string {
 }
 
 // settleVerdict writes the verdict of a finished run, anew each time, from the children.
-func settleVerdict(run *v1alpha1.GroupRunStatus, outcomes []outcome, in runInput) []decision.Event {
+func settleVerdict(run *v1alpha1.GroupRunStatus, outcomes []judge.Outcome, in runInput) []decision.Event {
 	unchanged := in.hash == run.MembersHash
-	verdict, decisive := groupVerdict(outcomes, unchanged)
+	verdict, decisive := judge.GroupVerdict(outcomes, unchanged)
 	justFinished := run.Verdict == ""
 	if unchanged || justFinished || run.Verdict == v1alpha1.VerdictPass {
 		run.Verdict = verdict
@@ -118,7 +125,7 @@ func settleVerdict(run *v1alpha1.GroupRunStatus, outcomes []outcome, in runInput
 	}
 	note := fmt.Sprintf("Run %s finished: %s.", run.ID, run.Verdict)
 	if run.Verdict != v1alpha1.VerdictPass && decisive != nil {
-		note += fmt.Sprintf(" %s on %s: %s", decisive.reason, decisive.node, decisive.message)
+		note += fmt.Sprintf(" %s on %s: %s", decisive.Reason, decisive.Node, decisive.Message)
 	}
 	return []decision.Event{{Warning: run.Verdict != v1alpha1.VerdictPass, Reason: v1alpha1.ReasonRunFinished, Action: "FinishRun", Note: words.Shorten(note, 1000)}}
 }
@@ -136,18 +143,18 @@ func planCommNodes(state *runState, in runInput) (changes []CommNodeChange, remo
 	}
 	var plan v1alpha1.RunPlan
 	if running {
-		plan = planFor(&in.group.Spec)
+		plan = runplan.For(&in.group.Spec)
 	}
 	assignment := func(cn *v1alpha1.CommNode, n *nodeState) *v1alpha1.RunAssignment {
-		if a := assignmentOf(cn); a != nil && laterRun(a.ID, in.group) {
+		if a := runs.AssignmentOf(cn); a != nil && runs.Later(a.ID, in.group) {
 			return a
 		}
 		switch {
 		case n == nil && starting:
-			return assignmentOf(cn) // until there is a new one, it says what the node last showed
+			return runs.AssignmentOf(cn) // until there is a new one, it says what the node last showed
 		case n == nil || run == nil:
 			return nil
-		case counts(assignmentOf(cn), run) && !n.renewed:
+		case runs.Counts(runs.AssignmentOf(cn), run) && !n.renewed:
 			return keptAssignment(n, run, starting, in)
 		case running:
 			return newAssignment(run, n, plan, in)
@@ -155,18 +162,18 @@ func planCommNodes(state *runState, in runInput) (changes []CommNodeChange, remo
 		return nil
 	}
 	session := func(cn *v1alpha1.CommNode, name string) *v1alpha1.SessionAssignment {
-		next, has := state.span.sessions[name]
+		next, has := state.span.Sessions[name]
 		if has || cn == nil || cn.Spec.Session == nil || run == nil {
 			return next
 		}
-		number := numberOfRun(cn.Spec.Session.RunID)
-		if starting || number > run.Number || number == run.Number && state.span.span != nil {
+		number := runs.NumberOf(cn.Spec.Session.RunID)
+		if starting || number > run.Number || number == run.Number && state.span.Span != nil {
 			return cn.Spec.Session // the latter two: the status that was read is older than the session
 		}
 		return nil
 	}
 	kept := make(map[string]bool, len(in.members))
-	labels := groupLabels(in.group, "")
+	labels := objects.Labels(in.group, "")
 	for i := range in.members {
 		m := &in.members[i]
 		cn := in.commNodes[m.Name]
@@ -209,7 +216,7 @@ func belongs(cn *v1alpha1.CommNode, group *v1alpha1.CommGroup, m *decision.Membe
 			return false
 		}
 	}
-	return cn.Labels[v1alpha1.LabelNode] == v1alpha1.LabelValue(m.Name) && ownedBy(cn, group)
+	return cn.Labels[v1alpha1.LabelNode] == v1alpha1.LabelValue(m.Name) && objects.OwnedBy(cn, group)
 }
 
 func desiredCommNode(group *v1alpha1.CommGroup, m *decision.Member, current *v1alpha1.CommNode, labels map[string]string, spec v1alpha1.CommNodeSpec) *v1alpha1.CommNode {
@@ -224,8 +231,8 @@ func desiredCommNode(group *v1alpha1.CommGroup, m *decision.Member, current *v1a
 	}
 	maps.Copy(desired.Labels, labels)
 	desired.Labels[v1alpha1.LabelNode] = v1alpha1.LabelValue(m.Name)
-	if !ownedBy(desired, group) {
-		desired.OwnerReferences = append(desired.OwnerReferences, groupOwner(group))
+	if !objects.OwnedBy(desired, group) {
+		desired.OwnerReferences = append(desired.OwnerReferences, objects.Owner(group))
 	}
 	return desired
 }
@@ -241,15 +248,15 @@ func sameSpec(a, b *v1alpha1.CommNodeSpec) bool {
 func same[T any](a, b *T) bool { return a == b || equality.Semantic.DeepEqual(a, b) }
 
 // fillStatus computes the whole status from the children.
-func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes []outcome, accepted decision.Finding, results []v1alpha1.GroupResultSeries, compared *comparison) {
+func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes []judge.Outcome, accepted decision.Finding, results []v1alpha1.GroupResultSeries, compared *comparison) {
 	group, run := s.Group, state.run
 	status := &d.Status
 	status.ObservedGeneration = group.Generation
 	status.Run = run
-	status.Span = state.span.span
+	status.Span = state.span.Span
 	var reporting []*v1alpha1.CommNode
 	for i := range in.members {
-		if cn := in.commNodes[in.members[i].Name]; factsHold(cn, s.Now) {
+		if cn := in.commNodes[in.members[i].Name]; nodefacts.Hold(cn, s.Now) {
 			reporting = append(reporting, cn)
 		}
 	}
@@ -260,15 +267,15 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 	if !keep {
 		status.Settings = aggregateSettings(outcomes)
 		status.Results = results
-		status.DataErrors = aggregateDataErrors(outcomes)
-		status.Headline = headline(status.Results)
+		status.DataErrors = judge.AggregateDataErrors(outcomes)
+		status.Headline = judge.Headline(status.Results)
 		status.Effective = effectiveSummary(status.Settings)
-		span := spanResultsOf(status.Span, run)
+		span := judge.SpanResultsOf(status.Span, run)
 		var overNodes []v1alpha1.PerformanceCheck
 		if len(span) > 0 {
-			overNodes = spanChecks(&group.Spec, span, placeOfMembers(outcomes, in.commNodes, status.Span.Transport))
+			overNodes = judge.SpanChecks(&group.Spec, span, judge.PlaceOfMembers(outcomes, in.commNodes, status.Span.Transport))
 		}
-		status.Checks = aggregateChecks(outcomes, overNodes, compared.checks)
+		status.Checks = judge.AggregateChecks(outcomes, overNodes, compared.checks)
 	}
 	counted := takeCensus(reporting, outcomes)
 	status.Inventory = inventory(counted)
@@ -278,12 +285,12 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 	f[v1alpha1.ConditionCompatible], odd = compatibility(compatInput{
 		spec: &group.Spec, members: in.members, census: counted, reporting: reporting, outcomes: outcomes})
 	if !keep {
-		status.Culprits = groupCulprits(withSpan(outcomes, &group.Spec, run, status.Span), odd)
+		status.Culprits = judge.GroupCulprits(stage.WithSpan(outcomes, &group.Spec, run, status.Span), odd)
 	}
 	agents, agentsWake := agentsReporting(in.members, in.commNodes, s.Now, group.Spec.Run.StartDeadlineSeconds)
 	f[v1alpha1.ConditionAgentsReporting] = agents
 	d.WakeAt = decision.Earlier(d.WakeAt, agentsWake)
-	f[v1alpha1.ConditionRunning] = running(group, run, status.Members, state.waiting, hindered(state.nodes)+heldUp(state.nodes)+spanProgress(status.Span))
+	f[v1alpha1.ConditionRunning] = running(group, run, status.Members, state.waiting, hindered(state.nodes)+heldUp(state.nodes)+stage.Progress(status.Span))
 	f[v1alpha1.ConditionValidated] = validationOf(group, state, compared.with(outcomes), accepted.IsTrue())
 	f[v1alpha1.ConditionSettingsInEffect] = settingsInEffect(status.Settings, &group.Spec)
 
@@ -316,14 +323,14 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 	status.Conditions = setConditions(status.Conditions, f, group.Generation, s.Now)
 }
 
-func countMembers(selected, reporting int, run *v1alpha1.GroupRunStatus, outcomes []outcome) v1alpha1.MemberCounts {
+func countMembers(selected, reporting int, run *v1alpha1.GroupRunStatus, outcomes []judge.Outcome) v1alpha1.MemberCounts {
 	c := v1alpha1.MemberCounts{Selected: int32(selected), Reporting: int32(reporting)}
 	for i := range outcomes {
-		if outcomes[i].stale {
+		if outcomes[i].Stale {
 			c.Stale++
 			continue
 		}
-		switch outcomes[i].verdict {
+		switch outcomes[i].Verdict {
 		case v1alpha1.VerdictPass:
 			c.Passed++
 		case v1alpha1.VerdictFail:
@@ -338,7 +345,7 @@ func countMembers(selected, reporting int, run *v1alpha1.GroupRunStatus, outcome
 			if run == nil || run.Phase != v1alpha1.RunPhaseRunning {
 				continue
 			}
-			if outcomes[i].phase == nodeWaiting {
+			if outcomes[i].Phase == judge.Waiting {
 				c.Pending++
 			} else {
 				c.Running++
@@ -361,7 +368,7 @@ func knownTargets(in runInput) []string {
 }
 
 // originOf is Simulated where anything came from the simulator, and Hardware only where everything says so.
-func originOf(reporting []*v1alpha1.CommNode, outcomes []outcome) v1alpha1.Origin {
+func originOf(reporting []*v1alpha1.CommNode, outcomes []judge.Outcome) v1alpha1.Origin {
 	hardware := len(reporting) > 0
 	for _, cn := range reporting {
 		switch cn.Status.Facts.Origin {
@@ -373,7 +380,7 @@ func originOf(reporting []*v1alpha1.CommNode, outcomes []outcome) v1alpha1.Origi
 		}
 	}
 	for i := range outcomes {
-		if r := outcomes[i].report; r != nil && r.Library != nil && r.Library.Flavor == "simulated" {
+		if r := outcomes[i].Report; r != nil && r.Library != nil && r.Library.Flavor == "simulated" {
 			return v1alpha1.OriginSimulated
 		}
 	}

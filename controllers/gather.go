@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/objects"
 )
 
 // ofGroup selects what carries the group's UID, so that a group made anew never adopts the old one's objects.
@@ -56,7 +57,7 @@ func (r *CommGroupReconciler) gather(ctx context.Context, group *v1alpha1.CommGr
 	name := configMapName(group)
 	for i := range configMaps.Items {
 		cm := &configMaps.Items[i]
-		if !ownedBy(cm, group) {
+		if !objects.OwnedBy(cm, group) {
 			continue
 		}
 		if cm.Labels[v1alpha1.LabelRole] == v1alpha1.RoleRunArchive {

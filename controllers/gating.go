@@ -11,7 +11,9 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/localize"
+	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -51,7 +53,7 @@ type gateInput struct {
 	membersKnown bool
 	commNodes    map[string]*v1alpha1.CommNode
 	run          *v1alpha1.GroupRunStatus
-	outcomes     []outcome
+	outcomes     []judge.Outcome
 	span         *v1alpha1.SpanStatus
 	// privileged are the namespaces whose groups may mark nodes.
 	privileged []string
@@ -85,7 +87,7 @@ type gating struct {
 	// off says why gating marks nothing at all; empty where it does.
 	off      string
 	members  map[string]*decision.Member
-	outcomes map[string]*outcome
+	outcomes map[string]*judge.Outcome
 	culprits map[string]*v1alpha1.Culprit // of the group's stage, by node
 	pairs    []string                     // of nodes that are bad only together
 	// left are the indexes of the members that the group's stage went on without, where all are known.
@@ -102,12 +104,12 @@ type gating struct {
 
 func newGating(in *gateInput, key string) *gating {
 	g := &gating{in: in, key: key, off: markingOff(in), actions: gatingActions(&in.group.Spec.Gating), reasons: map[string]int{}, breaker: newBreaker(in),
-		members: make(map[string]*decision.Member, len(in.members)), outcomes: make(map[string]*outcome, len(in.outcomes))}
+		members: make(map[string]*decision.Member, len(in.members)), outcomes: make(map[string]*judge.Outcome, len(in.outcomes))}
 	for i := range in.members {
 		g.members[in.members[i].Name] = &in.members[i]
 	}
 	for i := range in.outcomes {
-		g.outcomes[in.outcomes[i].node] = &in.outcomes[i]
+		g.outcomes[in.outcomes[i].Node] = &in.outcomes[i]
 	}
 	if spanEnded(in) && in.span.LeftSet != "" {
 		left, err := localize.ParseSet(in.span.LeftSet)
@@ -118,7 +120,7 @@ func newGating(in *gateInput, key string) *gating {
 		for i := range s.Culprits {
 			c := &s.Culprits[i]
 			switch {
-			case verdictOfReason(c.Reason) != v1alpha1.VerdictFail: // what could not be measured gates nobody
+			case stage.VerdictOf(c.Reason) != v1alpha1.VerdictFail: // what could not be measured gates nobody
 			case c.Kind == "Pair":
 				g.pairs = append(g.pairs, c.Name)
 			case c.Kind == "Link": // what several nodes share is no node's
@@ -226,7 +228,7 @@ func (g *gating) count(j *judged) {
 	fails := j.seen == seenFailed
 	switch {
 	case j.seen == seenExempt:
-		if o := j.outcome; o != nil && o.verdict == v1alpha1.VerdictFail || j.culprit != nil {
+		if o := j.outcome; o != nil && o.Verdict == v1alpha1.VerdictFail || j.culprit != nil {
 			g.exempted = append(g.exempted, name)
 		}
 	case fails && g.off == "" && !g.allowed(j):
@@ -240,7 +242,7 @@ func (g *gating) count(j *judged) {
 		}
 	case j.seen == seenStale, j.seen == seenGPUsReplaced, j.seen == seenError:
 		g.breaker.doubtful++
-	case (j.seen == seenPassed || j.seen == seenNothing) && j.outcome != nil && j.outcome.verdict == v1alpha1.VerdictPass:
+	case (j.seen == seenPassed || j.seen == seenNothing) && j.outcome != nil && j.outcome.Verdict == v1alpha1.VerdictPass:
 		g.breaker.passed++
 		g.breaker.results++
 	}
@@ -342,13 +344,13 @@ func (g *gating) whyLifted(j *judged, seen evidence) string {
 
 // cause is the reason and message for which a node failed.
 func (g *gating) cause(j *judged) (reason, message string) {
-	if c := j.culprit; c != nil && j.outcome.verdict != v1alpha1.VerdictFail {
+	if c := j.culprit; c != nil && j.outcome.Verdict != v1alpha1.VerdictFail {
 		if c.Kind == "Node" {
 			return c.Reason, c.Message
 		}
 		return c.Reason, fmt.Sprintf("%s %s: %s", c.Kind, c.Name, c.Message)
 	}
-	return cmp.Or(j.outcome.reason, v1alpha1.ReasonCommFailed), j.outcome.message
+	return cmp.Or(j.outcome.Reason, v1alpha1.ReasonCommFailed), j.outcome.Message
 }
 
 // statement is what the group holds of the node now.

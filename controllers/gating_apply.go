@@ -18,11 +18,12 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // decideGating adds gating's part to the decision, once the rest of the status is known, and returns its events.
-func decideGating(d *Decision, s *Snapshot, in *runInput, outcomes []outcome, membersKnown bool, cfg *Config) []decision.Event {
+func decideGating(d *Decision, s *Snapshot, in *runInput, outcomes []judge.Outcome, membersKnown bool, cfg *Config) []decision.Event {
 	g := gate(&gateInput{
 		now: s.Now, group: s.Group, nodes: s.Nodes, members: in.members, membersKnown: membersKnown, commNodes: in.commNodes,
 		run: d.Status.Run, outcomes: outcomes, span: d.Status.Span, privileged: cfg.PrivilegedNamespaces,

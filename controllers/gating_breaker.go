@@ -9,6 +9,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -94,10 +95,10 @@ func (g *gating) breakerMessage() string {
 		if reason, n := commonest(g.reasons); n > 0 {
 			message += fmt.Sprintf(" %s on %d.", reason, n)
 		}
-		return message + " Look for what they share (image, library build, driver, switch, a threshold), then " + askRun(g.in.group) + "."
+		return message + " Look for what they share (image, library build, driver, switch, a threshold), then " + runs.Ask(g.in.group) + "."
 	case b.over:
 		return fmt.Sprintf("Too many members had failed, and not enough have passed since: %s, %d passed, %d were rebooted, changed or could not be measured. %s %s: mend those, then %s.",
-			seen, b.passed, b.doubtful, none, until, askRun(g.in.group))
+			seen, b.passed, b.doubtful, none, until, runs.Ask(g.in.group))
 	}
 	return fmt.Sprintf("Too many members had failed before the present run, in which so far %s. %s %s.", seen, none, until)
 }

@@ -9,12 +9,14 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/runs"
 )
 
 // fail makes the agents of the nodes report a bad link.
 func (in *gateInput) fail(nodes ...int) {
 	for _, i := range nodes {
-		in.outcomes[i].phase = nodeDone
+		in.outcomes[i].Phase = judge.Done
 		in.result(i, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
 	}
 }
@@ -22,7 +24,7 @@ func (in *gateInput) fail(nodes ...int) {
 // pass makes the agents of the nodes report a pass.
 func (in *gateInput) pass(nodes ...int) {
 	for _, i := range nodes {
-		in.outcomes[i].phase = nodeDone
+		in.outcomes[i].Phase = judge.Done
 		in.result(i, v1alpha1.VerdictPass, v1alpha1.ReasonAllPassed)
 	}
 }
@@ -32,8 +34,8 @@ func (in *gateInput) begin() {
 	number := in.run.Number + 1
 	in.run = &v1alpha1.GroupRunStatus{ID: fmt.Sprint("1-", number), Number: number, Generation: in.group.Generation, Phase: v1alpha1.RunPhaseRunning}
 	for i := range in.outcomes {
-		node := in.outcomes[i].node
-		in.outcomes[i] = outcome{node: node, phase: nodeWaiting}
+		node := in.outcomes[i].Node
+		in.outcomes[i] = judge.Outcome{Node: node, Phase: judge.Waiting}
 		in.commNodes[node].Spec.Run.ID = in.run.ID
 	}
 }
@@ -129,7 +131,7 @@ func TestOnlyResultsCloseTheBreaker(t *testing.T) {
 
 func (in *gateInput) stale(nodes ...int) {
 	for _, i := range nodes {
-		in.outcomes[i].stale, in.outcomes[i].verdict = true, ""
+		in.outcomes[i].Stale, in.outcomes[i].Verdict = true, ""
 	}
 }
 
@@ -137,7 +139,7 @@ func (in *gateInput) errors(nodes ...int) { in.closedAll(v1alpha1.VerdictError, 
 
 func (in *gateInput) closedAll(verdict v1alpha1.Verdict, nodes ...int) {
 	for _, i := range nodes {
-		in.outcomes[i].phase = nodeDone
+		in.outcomes[i].Phase = judge.Done
 		in.closed(i, verdict)
 	}
 }
@@ -241,13 +243,13 @@ func TestBreakerMessagesFit(t *testing.T) {
 	in.privileged = []string{in.group.Namespace}
 	for i := range in.nodes {
 		long := strings.Repeat("a", 55) + fmt.Sprintf("-%03d", i)
-		in.nodes[i].Name, in.members[i].Name, in.outcomes[i].node = long, long, long
+		in.nodes[i].Name, in.members[i].Name, in.outcomes[i].Node = long, long, long
 		in.commNodes[long] = in.commNodes[fmt.Sprint("n", i)]
 	}
 	in.begin()
 	in.fail(0, 1, 2, 3, 4)
 	r, _ := in.reconcile(t)
-	if m := r.status.Message; len(m) > gatingMessageBytes || !strings.HasPrefix(m, "5 of 100 members failed (0 passed so far) at once and gating.maxPercent (20) allows 4: ") || !strings.HasSuffix(m, "then "+askRun(in.group)+".") {
+	if m := r.status.Message; len(m) > gatingMessageBytes || !strings.HasPrefix(m, "5 of 100 members failed (0 passed so far) at once and gating.maxPercent (20) allows 4: ") || !strings.HasSuffix(m, "then "+runs.Ask(in.group)+".") {
 		t.Errorf("%d bytes: %s", len(m), m)
 	}
 }

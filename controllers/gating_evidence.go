@@ -9,6 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/nodefacts"
+	"rcclx.io/commgroup-operator/controllers/stage"
 )
 
 // evidence is what speaks for or against a node when gating looks at it. Of several, the first in this order counts.
@@ -77,7 +80,7 @@ type judged struct {
 	own        *statement
 	malformed  bool
 	seen       evidence
-	outcome    *outcome
+	outcome    *judge.Outcome
 	// culprit of the group's stage that the node is or has.
 	culprit *v1alpha1.Culprit
 	// simulated: the node or its result is.
@@ -124,14 +127,14 @@ func (g *gating) measured(j *judged, cn *v1alpha1.CommNode) evidence {
 	if o == nil || run == nil || cn == nil || cn.Spec.NodeUID != string(j.node.UID) || run.Generation != g.in.group.Generation {
 		return seenNothing
 	}
-	if o.stale {
+	if o.Stale {
 		return seenStale
 	}
 	finished := run.Phase == v1alpha1.RunPhaseFinished
-	switch o.verdict {
+	switch o.Verdict {
 	case v1alpha1.VerdictFail:
-		byAgent := o.report != nil && o.report.Verdict == v1alpha1.VerdictFail
-		here := slices.ContainsFunc(o.culprits, func(c v1alpha1.Culprit) bool { return c.Node == o.node && c.Kind != "Pair" })
+		byAgent := o.Report != nil && o.Report.Verdict == v1alpha1.VerdictFail
+		here := slices.ContainsFunc(o.Culprits, func(c v1alpha1.Culprit) bool { return c.Node == o.Node && c.Kind != "Pair" })
 		if here && (byAgent || finished) && originKnown(cn, j.simulated) {
 			return seenFailed
 		}
@@ -158,7 +161,7 @@ func (g *gating) measured(j *judged, cn *v1alpha1.CommNode) evidence {
 func (g *gating) rebootedUnseen(j *judged, cn *v1alpha1.CommNode) bool {
 	was := ""
 	switch {
-	case factsHold(cn, g.in.now):
+	case nodefacts.Hold(cn, g.in.now):
 	case j.seen == seenPassed:
 		was = measuredBoot(cn, j.outcome)
 	case j.own != nil:
@@ -170,8 +173,8 @@ func (g *gating) rebootedUnseen(j *judged, cn *v1alpha1.CommNode) bool {
 
 // measuredBoot is the boot that was measured, where it is known. A run that began after a reboot knows the new boot before the
 // assignment does; a container with a kernel of its own reports an id that is never the node's.
-func measuredBoot(cn *v1alpha1.CommNode, o *outcome) string {
-	if r := o.report; r != nil && cn.Status.Facts != nil && r.BootID != "" && r.BootID == cn.Status.Facts.BootID {
+func measuredBoot(cn *v1alpha1.CommNode, o *judge.Outcome) string {
+	if r := o.Report; r != nil && cn.Status.Facts != nil && r.BootID != "" && r.BootID == cn.Status.Facts.BootID {
 		return r.BootID
 	}
 	if a := cn.Spec.Run; a != nil && a.Platform != nil {
@@ -203,7 +206,7 @@ func (g *gating) passedInGroup(cn *v1alpha1.CommNode) bool {
 // meshFailed: the mesh takes all of its members, so that no test without the culprits shows that they are all.
 func meshFailed(s *v1alpha1.SpanStatus) bool {
 	return slices.ContainsFunc(s.Tests, func(t v1alpha1.SpanTest) bool {
-		return testKind(t.ID) == testMeshKind && t.Verdict != v1alpha1.VerdictPass
+		return stage.KindOf(t.ID) == stage.KindMesh && t.Verdict != v1alpha1.VerdictPass
 	})
 }
 
@@ -213,11 +216,11 @@ func (g *gating) stayed(cn *v1alpha1.CommNode, s *v1alpha1.SpanStatus) bool {
 	return session != nil && session.RunID == s.RunID && g.leftKnown && !g.left.Has(int(session.Index))
 }
 
-func simulatedNode(cn *v1alpha1.CommNode, o *outcome) bool {
+func simulatedNode(cn *v1alpha1.CommNode, o *judge.Outcome) bool {
 	if cn != nil && cn.Status.Facts != nil && cn.Status.Facts.Origin == v1alpha1.OriginSimulated {
 		return true
 	}
-	return o != nil && o.report != nil && o.report.Library != nil && o.report.Library.Flavor == "simulated"
+	return o != nil && o.Report != nil && o.Report.Library != nil && o.Report.Library.Flavor == "simulated"
 }
 
 // originKnown: a result of which nobody says that it comes from hardware marks nothing.
@@ -228,10 +231,10 @@ func originKnown(cn *v1alpha1.CommNode, simulated bool) bool {
 // gpusReplaced says whether the node has other GPUs than those of the statement. Fewer are no repair: one that fell off the
 // bus is lost, not replaced.
 func gpusReplaced(was string, cn *v1alpha1.CommNode, now time.Time) bool {
-	if was == "" || !factsHold(cn, now) {
+	if was == "" || !nodefacts.Hold(cn, now) {
 		return false
 	}
-	is := platformOf(cn.Status.Facts).GPUs
+	is := nodefacts.PlatformOf(cn.Status.Facts).GPUs
 	return is != "" && is != was && gpuNumber(is) >= gpuNumber(was)
 }
 

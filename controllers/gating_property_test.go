@@ -14,6 +14,9 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/nodefacts"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -38,7 +41,7 @@ func TestGatingInvariants(t *testing.T) {
 		groups[1].nodes = nodes // both see the same
 		for step := range 150 {
 			in := groups[rng.IntN(2)]
-			in.now = testNow.Add(time.Duration(step) * time.Second)
+			in.now = testkit.Now.Add(time.Duration(step) * time.Second)
 			randomGatingEvent(rng, in)
 			stepGatingAndCheck(t, fmt.Sprintf("seed %d step %d", seed, step), in, seen)
 			if t.Failed() {
@@ -62,17 +65,17 @@ func randomGatingEvent(rng *rand.Rand, in *gateInput) {
 	case 0, 1, 2, 3:
 		verdicts := []v1alpha1.Verdict{v1alpha1.VerdictPass, v1alpha1.VerdictPass, v1alpha1.VerdictFail, v1alpha1.VerdictFail, v1alpha1.VerdictError, v1alpha1.VerdictInconclusive, v1alpha1.VerdictSkipped}
 		in.result(i, verdicts[rng.IntN(len(verdicts))], []string{v1alpha1.ReasonSlowLink, v1alpha1.ReasonWrongData}[rng.IntN(2)])
-		o.stale = false
+		o.Stale = false
 		in.commNodes[node.Name].Spec.NodeUID = string(node.UID)
-		in.commNodes[node.Name].Spec.Run.Platform = platformOf(in.commNodes[node.Name].Status.Facts)
+		in.commNodes[node.Name].Spec.Run.Platform = nodefacts.PlatformOf(in.commNodes[node.Name].Status.Facts)
 	case 4:
-		o.stale, o.verdict = true, ""
+		o.Stale, o.Verdict = true, ""
 	case 5:
 		node.UID = types.UID(fmt.Sprint("uid-", rng.Uint32()))
-		o.verdict = ""
+		o.Verdict = ""
 	case 6:
 		in.gpus(i, 7+rng.IntN(2), rng.IntN(2) == 0)
-		o.stale, o.verdict = true, ""
+		o.Stale, o.Verdict = true, ""
 	case 7:
 		if exempt(node.Annotations) {
 			delete(node.Annotations, v1alpha1.AnnotationGatingExempt)
@@ -109,7 +112,7 @@ func randomGatingEvent(rng *rand.Rand, in *gateInput) {
 	case 17: // the run ends with a result of each node that is still the one it was
 		bad := rng.IntN(4)
 		for i := range in.outcomes {
-			if in.outcomes[i].stale || in.commNodes[in.nodes[i].Name].Spec.NodeUID != string(in.nodes[i].UID) {
+			if in.outcomes[i].Stale || in.commNodes[in.nodes[i].Name].Spec.NodeUID != string(in.nodes[i].UID) {
 				continue
 			}
 			if rng.IntN(10) < bad {
@@ -149,12 +152,12 @@ func stepGatingAndCheck(t *testing.T, where string, in *gateInput, seen map[stri
 		case !was && is && before.Annotations[key] != "{":
 			added++
 			seen["gated"]++
-			if o.verdict != v1alpha1.VerdictFail || o.stale || exempt(before.Annotations) || in.group.Spec.Gating.Mode != v1alpha1.GatingEnforce || len(in.privileged) == 0 {
+			if o.Verdict != v1alpha1.VerdictFail || o.Stale || exempt(before.Annotations) || in.group.Spec.Gating.Mode != v1alpha1.GatingEnforce || len(in.privileged) == 0 {
 				t.Errorf("%s: node %s is gated with %+v", where, m.Node.Name, o)
 			}
 		case was && !is:
 			seen["ungated"]++
-			passed := o.verdict == v1alpha1.VerdictPass && !o.stale && in.run.Phase == v1alpha1.RunPhaseFinished
+			passed := o.Verdict == v1alpha1.VerdictPass && !o.Stale && in.run.Phase == v1alpha1.RunPhaseFinished
 			s := statementsOf(before.Annotations)[key]
 			may := passed || exempt(before.Annotations) || s.NodeUID != string(before.UID) || in.group.Spec.Gating.Mode != v1alpha1.GatingEnforce || len(in.privileged) == 0 ||
 				!slices.ContainsFunc(in.members, func(m decision.Member) bool { return m.Name == before.Name }) || gpusReplaced(s.GPUs, in.commNodes[before.Name], in.now)
@@ -183,7 +186,9 @@ func stepGatingAndCheck(t *testing.T, where string, in *gateInput, seen map[stri
 			seen["open"]++
 		case in.group.Status.Gating != nil && in.group.Status.Gating.Breaker == "Open":
 			seen["closed again"]++
-			if !slices.ContainsFunc(in.outcomes, func(o outcome) bool { return o.verdict == v1alpha1.VerdictPass || o.verdict == v1alpha1.VerdictFail }) ||
+			if !slices.ContainsFunc(in.outcomes, func(o judge.Outcome) bool {
+				return o.Verdict == v1alpha1.VerdictPass || o.Verdict == v1alpha1.VerdictFail
+			}) ||
 				in.run.Phase != v1alpha1.RunPhaseFinished {
 				t.Errorf("%s: the breaker closes without a result of a run that is over: %+v", where, in.run)
 			}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
 // TestNoGPUsOnATaintedNodeNamesTheTaint: it may be what keeps the device plugin away, and no run could ever lift it.
@@ -29,13 +30,13 @@ func TestNoGPUsOnATaintedNodeNamesTheTaint(t *testing.T) {
 		"the plugin runs, GPUs are bad": {v1alpha1.TaintCommFailed, "7", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			nodes := testNodes(3)
+			nodes := testkit.Nodes(3)
 			without := func(i int) {
 				nodes[i].Status.Allocatable[v1alpha1.ResourceGPU] = resource.MustParse(c.gpus)
 				nodes[i].Spec.Taints = []corev1.Taint{{Key: c.key, Effect: corev1.TaintEffectNoSchedule}}
 			}
 			without(1)
-			w := newWorld(testGroup(), nodes)
+			w := newWorld(testkit.Group(), nodes)
 			w.settle()
 			w.reportFacts()
 			w.runAll(300_000)
@@ -45,7 +46,7 @@ func TestNoGPUsOnATaintedNodeNamesTheTaint(t *testing.T) {
 			}
 			without(0)
 			without(2)
-			w = newWorld(testGroup(), nodes)
+			w = newWorld(testkit.Group(), nodes)
 			w.now = w.now.Add(time.Second)
 			w.settle()
 			if f := meta.FindStatusCondition(w.group.Status.Conditions, v1alpha1.ConditionAccepted); f.Reason != v1alpha1.ReasonNoGPUResource || strings.Contains(f.Message, remark) != c.want {

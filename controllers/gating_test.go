@@ -13,6 +13,10 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/nodefacts"
+	"rcclx.io/commgroup-operator/controllers/stage"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
 // gateWorld is ten members that passed a finished run in a group that may mark nodes; n0 is the one under test. Two of ten
@@ -20,22 +24,22 @@ import (
 func gateWorld() *gateInput { return gateWorldOf(10) }
 
 func gateWorldOf(members int) *gateInput {
-	group := testGroup()
+	group := testkit.Group()
 	group.Spec.Gating = v1alpha1.GatingSpec{Mode: v1alpha1.GatingEnforce, Actions: everyAction, MaxPercent: ptr.To(int32(20))}
-	in := &gateInput{now: testNow, group: group, nodes: testNodes(members), membersKnown: true, commNodes: map[string]*v1alpha1.CommNode{},
+	in := &gateInput{now: testkit.Now, group: group, nodes: testkit.Nodes(members), membersKnown: true, commNodes: map[string]*v1alpha1.CommNode{},
 		run:        &v1alpha1.GroupRunStatus{ID: "1-1", Number: 1, Generation: 1, Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass},
 		privileged: []string{"other", "team"}}
 	for i := range in.nodes {
 		node := &in.nodes[i]
 		node.Name = fmt.Sprint("n", i)
 		node.UID = types.UID("uid-" + node.Name)
-		facts := testFacts(testNow)
+		facts := testkit.Facts(testkit.Now)
 		cn := &v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{NodeName: node.Name, NodeUID: string(node.UID),
-			Run: &v1alpha1.RunAssignment{ID: "1-1", Generation: 1, Number: 1, Platform: platformOf(facts)}},
+			Run: &v1alpha1.RunAssignment{ID: "1-1", Generation: 1, Number: 1, Platform: nodefacts.PlatformOf(facts)}},
 			Status: v1alpha1.CommNodeStatus{Facts: facts, Run: &v1alpha1.NodeRunStatus{ID: "1-1", Generation: 1, Phase: v1alpha1.NodeRunFinished, BootID: "boot-1"}}}
 		in.commNodes[node.Name] = cn
 		in.members = append(in.members, decision.Member{Name: node.Name, UID: string(node.UID), Node: node})
-		in.outcomes = append(in.outcomes, outcome{node: node.Name, phase: nodeDone, report: cn.Status.Run})
+		in.outcomes = append(in.outcomes, judge.Outcome{Node: node.Name, Phase: judge.Done, Report: cn.Status.Run})
 		in.result(i, v1alpha1.VerdictPass, v1alpha1.ReasonAllPassed)
 	}
 	return in
@@ -44,28 +48,28 @@ func gateWorldOf(members int) *gateInput {
 // result is what the agent of node i reported.
 func (in *gateInput) result(i int, verdict v1alpha1.Verdict, reason string) {
 	o := &in.outcomes[i]
-	cn := in.commNodes[o.node]
+	cn := in.commNodes[o.Node]
 	cn.Status.Run.Verdict = verdict
-	o.report, o.verdict, o.reason, o.message = cn.Status.Run, verdict, reason, "as reported"
-	if o.culprits = nil; verdict == v1alpha1.VerdictFail || verdict == v1alpha1.VerdictError {
-		o.culprits = []v1alpha1.Culprit{nodeCulprit(o.node, reason, o.message)}
+	o.Report, o.Verdict, o.Reason, o.Message = cn.Status.Run, verdict, reason, "as reported"
+	if o.Culprits = nil; verdict == v1alpha1.VerdictFail || verdict == v1alpha1.VerdictError {
+		o.Culprits = []v1alpha1.Culprit{judge.NodeCulprit(o.Node, reason, o.Message)}
 	}
 }
 
 // closed is a part of the run that the controller ended.
 func (in *gateInput) closed(i int, verdict v1alpha1.Verdict) {
 	in.result(i, verdict, v1alpha1.ReasonRunPodFailed)
-	in.outcomes[i].report = nil
+	in.outcomes[i].Report = nil
 }
 
 // holds writes the group's statement on node i, as an earlier run left it.
 func (in *gateInput) holds(t *testing.T, i int, verdict v1alpha1.Verdict) {
 	t.Helper()
 	g := newGating(in, markKey(string(in.group.UID)))
-	j := judged{node: &in.nodes[i], outcome: &outcome{node: in.nodes[i].Name, reason: v1alpha1.ReasonSlowLink, message: "earlier"}}
+	j := judged{node: &in.nodes[i], outcome: &judge.Outcome{Node: in.nodes[i].Name, Reason: v1alpha1.ReasonSlowLink, Message: "earlier"}}
 	s := g.statement(&j, verdict)
 	s.Run = "1-0"
-	in.nodes[i] = *marked(t, &in.nodes[i], map[string]string{g.key: s.String()}, testNow)
+	in.nodes[i] = *marked(t, &in.nodes[i], map[string]string{g.key: s.String()}, testkit.Now)
 }
 
 // did is what gate does to node i: fail, pass, lift or "" for nothing; with ! where people are told.
@@ -151,7 +155,7 @@ var gatingCases = map[evidence][]struct {
 		{"failed on other GPUs", func(in *gateInput) {
 			in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
 			in.gpus(0, 8, true)
-			in.commNodes["n0"].Spec.Run.Platform = platformOf(in.commNodes["n0"].Status.Facts)
+			in.commNodes["n0"].Spec.Run.Platform = nodefacts.PlatformOf(in.commNodes["n0"].Status.Facts)
 		}, "fail!", "fail!", "fail"},
 	},
 	seenPassed: {
@@ -170,11 +174,11 @@ var gatingCases = map[evidence][]struct {
 		}, "pass", "", "pass!"},
 	},
 	seenGPUsReplaced: {
-		{"other GPUs, not yet measured", func(in *gateInput) { in.outcomes[0].stale = true; in.gpus(0, 8, true) }, "", "lift", "lift!"},
-		{"while the new run goes on", func(in *gateInput) { in.outcomes[0].verdict = ""; in.gpus(0, 8, true) }, "", "lift", "lift!"},
+		{"other GPUs, not yet measured", func(in *gateInput) { in.outcomes[0].Stale = true; in.gpus(0, 8, true) }, "", "lift", "lift!"},
+		{"while the new run goes on", func(in *gateInput) { in.outcomes[0].Verdict = ""; in.gpus(0, 8, true) }, "", "lift", "lift!"},
 	},
 	seenStale: {
-		{"rebooted", func(in *gateInput) { in.outcomes[0].stale = true }, "", "lift", ""},
+		{"rebooted", func(in *gateInput) { in.outcomes[0].Stale = true }, "", "lift", ""},
 		{"rebooted by the kubelet, and its monitor is silent", func(in *gateInput) { in.silentMonitor("boot-2") }, "", "lift", ""},
 		{"the same, its next run could not measure", func(in *gateInput) {
 			in.closed(0, v1alpha1.VerdictError)
@@ -184,9 +188,9 @@ var gatingCases = map[evidence][]struct {
 			in.silentMonitor("boot-2")
 			delete(in.commNodes, "n0")
 		}, "", "lift", ""},
-		{"a GPU fell off the bus", func(in *gateInput) { in.outcomes[0].stale = true; in.gpus(0, 7, false) }, "", "lift", ""},
+		{"a GPU fell off the bus", func(in *gateInput) { in.outcomes[0].Stale = true; in.gpus(0, 7, false) }, "", "lift", ""},
 		{"other GPUs, but the report has run out", func(in *gateInput) {
-			in.outcomes[0].stale = true
+			in.outcomes[0].Stale = true
 			in.gpus(0, 8, true)
 			in.now = in.now.Add(time.Hour)
 		}, "", "lift", ""},
@@ -200,7 +204,7 @@ var gatingCases = map[evidence][]struct {
 	seenNothing: {
 		{"never ran", func(in *gateInput) { in.run, in.outcomes = nil, nil }, "", "", ""},
 		{"its turn has not come", func(in *gateInput) {
-			in.run.Phase, in.outcomes[0].verdict, in.outcomes[0].report = v1alpha1.RunPhaseRunning, "", nil
+			in.run.Phase, in.outcomes[0].Verdict, in.outcomes[0].Report = v1alpha1.RunPhaseRunning, "", nil
 		}, "", "", ""},
 		{"passed, and the run goes on", func(in *gateInput) { in.run.Phase = v1alpha1.RunPhaseRunning }, "", "", ""},
 		{"slow against the others, and the run goes on", func(in *gateInput) {
@@ -217,7 +221,7 @@ var gatingCases = map[evidence][]struct {
 		{"the members could not be selected", func(in *gateInput) { in.membersKnown, in.members = false, nil }, "", "", ""},
 		{"the culprit is elsewhere", func(in *gateInput) {
 			in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonCollectiveFailed)
-			in.outcomes[0].culprits[0].Node = "n5"
+			in.outcomes[0].Culprits[0].Node = "n5"
 		}, "", "", ""},
 		{"the group's stage goes on", func(in *gateInput) {
 			in.spanOf("")
@@ -249,7 +253,7 @@ var gatingCases = map[evidence][]struct {
 		}, "", "", ""},
 		{"a dimension of the mesh failed, and was traced to another node", func(in *gateInput) {
 			in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n5", Kind: "Node", Name: "n5", Reason: v1alpha1.ReasonSlowNode})
-			in.span.Tests = []v1alpha1.SpanTest{{ID: "group-1", Verdict: v1alpha1.VerdictPass}, {ID: testMeshKind + "-dp", Verdict: v1alpha1.VerdictFail}}
+			in.span.Tests = []v1alpha1.SpanTest{{ID: "group-1", Verdict: v1alpha1.VerdictPass}, {ID: stage.KindMesh + "-dp", Verdict: v1alpha1.VerdictFail}}
 		}, "", "", ""},
 		{"bad only together with another", func(in *gateInput) {
 			in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n0", Kind: "Pair", Name: "n0<->n4", Reason: v1alpha1.ReasonSlowPair})
@@ -273,7 +277,7 @@ func (in *gateInput) exempt(i int) {
 // gpus gives the node n GPUs, at other addresses than before where others is set.
 func (in *gateInput) gpus(i, n int, others bool) {
 	f := in.commNodes[in.nodes[i].Name].Status.Facts
-	f.GPUs, f.GPUCount = testGPUs(n), int32(n)
+	f.GPUs, f.GPUCount = testkit.GPUs(n), int32(n)
 	if others {
 		f.GPUs[0].PCIAddress = "0001:01:00.0"
 	}
@@ -400,7 +404,7 @@ func TestBreaker(t *testing.T) {
 		in.holds(t, 1, v1alpha1.VerdictFail)
 		in.holds(t, 2, v1alpha1.VerdictFail)
 		in.closed(1, v1alpha1.VerdictError)
-		in.outcomes[2].stale = true
+		in.outcomes[2].Stale = true
 		failing(in, 5)
 		if r := gate(in); r.status.Breaker != "Open" || len(gatedBy(&r)) > 0 || r.status.Gated != 2 {
 			t.Fatalf("gated %v, %+v", gatedBy(&r), r.status)

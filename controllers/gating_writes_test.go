@@ -10,6 +10,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
 // TestRepairs: what someone changed by hand is put back; a statement that nobody can read is written anew or lifted.
@@ -112,16 +113,16 @@ func TestStatementsBootIsTheNodes(t *testing.T) {
 func TestNodesThatGoAreNotMarked(t *testing.T) {
 	in := gateWorld()
 	in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
-	in.nodes[0].DeletionTimestamp = decision.Stamp(testNow)
+	in.nodes[0].DeletionTimestamp = decision.Stamp(testkit.Now)
 	if r := gate(in); did(&r, in, 0) != "" || did(&r, in, 1) != "pass" {
 		t.Errorf("%q, %q", did(&r, in, 0), did(&r, in, 1))
 	}
 }
 
 func TestMarksAreWrittenInBatches(t *testing.T) {
-	group := testGroup()
+	group := testkit.Group()
 	group.Spec.Gating.Mode = v1alpha1.GatingDryRun
-	w := newWorld(group, testNodes(500))
+	w := newWorld(group, testkit.Nodes(500))
 	w.settle()
 	w.reportFacts()
 	group.Spec.Run.MaxParallelNodes = 500

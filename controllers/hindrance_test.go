@@ -4,6 +4,9 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/podstate"
 )
 
 // TestStartHindrance: a pod that merely starts has nothing to say; one that cannot start says why before its deadline.
@@ -30,14 +33,14 @@ func TestStartHindrance(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: tc.node}, Status: tc.status}
-			if got := startHindrance(pod); got != tc.want {
+			if got := podstate.Hindrance(pod); got != tc.want {
 				t.Errorf("%q, expected %q", got, tc.want)
 			}
 		})
 	}
 	nodes := []nodeState{
-		{name: "a", phase: nodeStarting, hindrance: "x."}, {name: "b", phase: nodeStarting, hindrance: "y."},
-		{name: "c", phase: nodeStarting}, {name: "d", phase: nodeDone, hindrance: "z."},
+		{name: "a", phase: judge.Starting, hindrance: "x."}, {name: "b", phase: judge.Starting, hindrance: "y."},
+		{name: "c", phase: judge.Starting}, {name: "d", phase: judge.Done, hindrance: "z."},
 	}
 	if got, want := hindered(nodes), " Not started yet: a, b: x."; got != want {
 		t.Errorf("%q, expected %q", got, want)

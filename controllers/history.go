@@ -11,7 +11,13 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/localize"
+	"rcclx.io/commgroup-operator/controllers/nodefacts"
+	"rcclx.io/commgroup-operator/controllers/podstate"
+	"rcclx.io/commgroup-operator/controllers/runplan"
+	"rcclx.io/commgroup-operator/controllers/runs"
+	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -35,7 +41,7 @@ func ended(run *v1alpha1.GroupRunStatus) bool {
 // withRun is the history with the run in it: the newest first, each once. A run that is there already stays as it was
 // written, and one that is older than the newest is not taken in: the status that was read may be an old one.
 func withRun(history []v1alpha1.RunSummary, one v1alpha1.RunSummary) []v1alpha1.RunSummary {
-	if len(history) > 0 && numberOfRun(one.ID) <= numberOfRun(history[0].ID) {
+	if len(history) > 0 && runs.NumberOf(one.ID) <= runs.NumberOf(history[0].ID) {
 		return history
 	}
 	out := append([]v1alpha1.RunSummary{one}, history...)
@@ -50,7 +56,7 @@ func withRun(history []v1alpha1.RunSummary, one v1alpha1.RunSummary) []v1alpha1.
 func leastWanted(history []v1alpha1.RunSummary) int {
 	whole, at := 0, len(history)-1
 	for i := range history {
-		if h := &history[i]; h.Trigger != triggerNodesChanged && h.Verdict != "" {
+		if h := &history[i]; h.Trigger != runs.TriggerNodesChanged && h.Verdict != "" {
 			if whole++; whole <= keptWhole {
 				continue
 			}
@@ -72,7 +78,7 @@ func summaryOf(run *v1alpha1.GroupRunStatus, status *v1alpha1.CommGroupStatus, r
 	out.BaselineKey = words.Shorten(baselineKey, maxBaselineKey)
 	if h := status.Headline; h != nil {
 		mbps := h.BusBandwidthMBps
-		key := seriesKey{h.Variant, h.Collective, h.Datatype, h.Placement}
+		key := runplan.Key{Variant: h.Variant, Collective: h.Collective, Datatype: h.Datatype, Placement: h.Placement}
 		out.BusBandwidthMBps, out.Headline = &mbps, words.Shorten(fmt.Sprintf("%s %d B", key.String(), h.SizeBytes), 160)
 	}
 	if span := status.Span; span != nil && span.RunID == run.ID {
@@ -88,14 +94,14 @@ func summaryOf(run *v1alpha1.GroupRunStatus, status *v1alpha1.CommGroupStatus, r
 // groupHeadline is what the group reached before anybody was left out, in MB/s, and on how many nodes; where that was not measured,
 // what the group that is left did.
 func groupHeadline(span *v1alpha1.SpanStatus) (mbps *int64, nodes int32) {
-	first := slices.IndexFunc(span.Tests, func(t v1alpha1.SpanTest) bool { return testKind(t.ID) == testGroupKind })
+	first := slices.IndexFunc(span.Tests, func(t v1alpha1.SpanTest) bool { return stage.KindOf(t.ID) == stage.KindGroup })
 	if first >= 0 && span.Tests[first].BusBandwidthMBps != nil {
 		set, _ := localize.ParseSet(span.Tests[first].Set) // later ones' sets have members in them that left
 		return ptr.To(*span.Tests[first].BusBandwidthMBps), int32(len(set))
 	}
 	for i := range span.Results {
 		s := &span.Results[i]
-		if last := min(len(s.SizeBytes), len(s.BusBandwidthMBps)) - 1; last >= 0 && s.Dimension == dimensionGroup && s.Collective == v1alpha1.AllReduce {
+		if last := min(len(s.SizeBytes), len(s.BusBandwidthMBps)) - 1; last >= 0 && s.Dimension == judge.DimensionGroup && s.Collective == v1alpha1.AllReduce {
 			return ptr.To(s.BusBandwidthMBps[last]), s.Nodes
 		}
 	}
@@ -124,7 +130,7 @@ func trendOver(history []v1alpha1.RunSummary, figure func(*v1alpha1.RunSummary) 
 	for i := range history {
 		h := &history[i]
 		mbps, what := figure(h)
-		if h.BaselineKey == "" || mbps == nil || h.Trigger == triggerNodesChanged {
+		if h.BaselineKey == "" || mbps == nil || h.Trigger == runs.TriggerNodesChanged {
 			continue // a run of some nodes shows the others' old numbers again
 		}
 		if len(values) == 0 {
@@ -144,8 +150,8 @@ func trendOver(history []v1alpha1.RunSummary, figure func(*v1alpha1.RunSummary) 
 			slopes = append(slopes, (values[newer]-values[older])*scale/int64(older-newer))
 		}
 	}
-	moved := medianOf(slopes) * int64(len(values)-1) / scale
-	usual := medianOf(slices.Clone(values))
+	moved := judge.Median(slopes) * int64(len(values)-1) / scale
+	usual := judge.Median(slices.Clone(values))
 	switch {
 	case usual <= 0:
 		return v1alpha1.TrendUnknown
@@ -162,15 +168,15 @@ func trendOver(history []v1alpha1.RunSummary, figure func(*v1alpha1.RunSummary) 
 // anybody looked is not known and not in it. The nodes are those that held some for their own part.
 func heldSeconds(run *v1alpha1.GroupRunStatus, span *v1alpha1.SpanStatus, in runInput) (total int64, nodes int32) {
 	for name, cn := range in.commNodes {
-		if !assigned(cn, run.ID) {
+		if !runs.Assigned(cn, run.ID) {
 			continue
 		}
 		gpus := int64(cmp.Or(cn.Spec.Ranks.Count, in.group.Spec.RanksPerNode))
-		pod, before := podOfRun(in.pods[name], run.ID), total
-		switch r := finishedReport(cn); {
+		pod, before := podstate.OfRun(in.pods[name], run.ID), total
+		switch r := runs.FinishedReport(cn); {
 		case r != nil && r.FinishTime != nil:
 			total += gpus * max(0, int64(r.FinishTime.Sub(r.StartTime.Time)/time.Second))
-		case pod != nil && (podAlive(pod) || cn.Spec.Run.Closed == nil):
+		case pod != nil && (podstate.Alive(pod) || cn.Spec.Run.Closed == nil):
 			total += gpus * podHeldSeconds(cn, pod, in.now)
 		case cn.Spec.Run.Closed != nil: // a pod that is kept for its log may not say when it ended
 			total += gpus * cn.Spec.Run.Closed.HeldSeconds
@@ -187,7 +193,7 @@ func heldSeconds(run *v1alpha1.GroupRunStatus, span *v1alpha1.SpanStatus, in run
 func groupHeldSeconds(run *v1alpha1.GroupRunStatus, span *v1alpha1.SpanStatus, in runInput) int64 {
 	var byPods int64
 	for name, pods := range in.groupPods {
-		if pod := podOfRun(pods, run.ID); pod != nil {
+		if pod := podstate.OfRun(pods, run.ID); pod != nil {
 			byPods += gpusOf(pod, gpuResource(&in.group.Spec)) * podHeldSeconds(in.commNodes[name], pod, in.now)
 		}
 	}
@@ -210,11 +216,11 @@ func groupHeldSeconds(run *v1alpha1.GroupRunStatus, span *v1alpha1.SpanStatus, i
 
 // podHeldSeconds is how long the pod's ranks have held GPUs until now or their end; zero where they never started.
 func podHeldSeconds(cn *v1alpha1.CommNode, pod *corev1.Pod, now time.Time) int64 {
-	from, until := corrected(cn, ranksStarted(pod)), now
+	from, until := nodefacts.Corrected(cn, podstate.RanksStarted(pod)), now
 	if from.IsZero() {
 		return 0
 	}
-	if end := corrected(cn, podEnded(pod)); !podAlive(pod) && !end.IsZero() {
+	if end := nodefacts.Corrected(cn, podstate.Ended(pod)); !podstate.Alive(pod) && !end.IsZero() {
 		until = end
 	}
 	return max(0, int64(until.Sub(from)/time.Second))
@@ -251,7 +257,7 @@ func gpusOf(pod *corev1.Pod, resource string) int64 {
 func recordRun(status *v1alpha1.CommGroupStatus, run *v1alpha1.GroupRunStatus, reason, baselineKey string, in runInput) {
 	was := &in.group.Status
 	status.Budget = budgetNow(was, in.group.Spec.Run.MaxGPUMinutesPerDay, in.now)
-	if ended(run) && (len(was.History) == 0 || numberOfRun(run.ID) > numberOfRun(was.History[0].ID)) {
+	if ended(run) && (len(was.History) == 0 || runs.NumberOf(run.ID) > runs.NumberOf(was.History[0].ID)) {
 		one := summaryOf(run, status, reason, baselineKey, in)
 		status.History = withRun(was.History, one)
 		spend(status.Budget, &one)

@@ -14,6 +14,8 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/runs"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
 // pastRuns are runs of one baseline key, the newest first, with these bandwidths in MB/s; zero: not measured.
@@ -21,8 +23,8 @@ func pastRuns(mbps ...int64) []v1alpha1.RunSummary {
 	out := make([]v1alpha1.RunSummary, len(mbps))
 	for i, v := range mbps {
 		number := len(mbps) - i
-		out[i] = v1alpha1.RunSummary{ID: fmt.Sprintf("1-%d", number), Trigger: triggerScheduled, Verdict: v1alpha1.VerdictPass,
-			Members: "4/4", BaselineKey: "ROCm 7", Headline: "AllReduce", GPUMinutes: 40, FinishTime: decision.Stamp(testNow.Add(-time.Duration(i+1) * 24 * time.Hour))}
+		out[i] = v1alpha1.RunSummary{ID: fmt.Sprintf("1-%d", number), Trigger: runs.TriggerScheduled, Verdict: v1alpha1.VerdictPass,
+			Members: "4/4", BaselineKey: "ROCm 7", Headline: "AllReduce", GPUMinutes: 40, FinishTime: decision.Stamp(testkit.Now.Add(-time.Duration(i+1) * 24 * time.Hour))}
 		if v > 0 {
 			out[i].BusBandwidthMBps = &v
 		}
@@ -54,11 +56,11 @@ func TestRunsOfAllOutlastRunsOfSome(t *testing.T) {
 		h := w.group.Status.History
 		whole := 0
 		for j := range h {
-			if h[j].Trigger != triggerNodesChanged {
+			if h[j].Trigger != runs.TriggerNodesChanged {
 				whole++
 			}
 		}
-		if run := w.group.Status.Run; run.Trigger != triggerNodesChanged || h[0].ID != run.ID || whole < keptWhole || len(h) > maxHistory {
+		if run := w.group.Status.Run; run.Trigger != runs.TriggerNodesChanged || h[0].ID != run.ID || whole < keptWhole || len(h) > maxHistory {
 			t.Fatalf("after %d runs of some: run %s %s, history %+v", i+1, run.ID, run.Trigger, h)
 		}
 	}
@@ -124,7 +126,7 @@ func TestTrend(t *testing.T) {
 		"not measured":                           {pastRuns(0, 270, 0, 300), nil, unknown},
 		"another key before":                     {pastRuns(300, 300, 100, 100, 100), func(h []v1alpha1.RunSummary) { h[2].BaselineKey, h[3].BaselineKey, h[4].BaselineKey = "a", "a", "a" }, unknown},
 		"other sizes before":                     {pastRuns(300, 300, 100, 100, 100), func(h []v1alpha1.RunSummary) { h[2].Headline, h[3].Headline, h[4].Headline = "a", "a", "a" }, unknown},
-		"of some nodes only":                     {pastRuns(300, 300, 300), func(h []v1alpha1.RunSummary) { h[1].Trigger = triggerNodesChanged }, unknown},
+		"of some nodes only":                     {pastRuns(300, 300, 300), func(h []v1alpha1.RunSummary) { h[1].Trigger = runs.TriggerNodesChanged }, unknown},
 		"the group's falls":                      {pastRuns(300, 300, 300), func(h []v1alpha1.RunSummary) { overNodes(h, 200, 300, 400) }, falling},
 		"the group's rises":                      {pastRuns(300, 300, 300), func(h []v1alpha1.RunSummary) { overNodes(h, 400, 300, 200) }, rising},
 		"the group's falls while its nodes rise": {pastRuns(400, 350, 300), func(h []v1alpha1.RunSummary) { overNodes(h, 200, 300, 400) }, falling},
@@ -173,7 +175,7 @@ func TestHistoryOrder(t *testing.T) {
 				t.Fatalf("seed %d: %d entries", seed, len(history))
 			}
 			for i := 1; i < len(history); i++ {
-				if numberOfRun(history[i-1].ID) <= numberOfRun(history[i].ID) {
+				if runs.NumberOf(history[i-1].ID) <= runs.NumberOf(history[i].ID) {
 					t.Fatalf("seed %d: not in order: %s before %s", seed, history[i-1].ID, history[i].ID)
 				}
 			}
@@ -183,7 +185,7 @@ func TestHistoryOrder(t *testing.T) {
 
 // TestHistoryOfRuns: runs that end are in the history with what they held, also where the status write after them is lost.
 func TestHistoryOfRuns(t *testing.T) {
-	w := newWorld(testGroup(), testNodes(2))
+	w := newWorld(testkit.Group(), testkit.Nodes(2))
 	w.group.Spec.Run.MaxGPUMinutesPerDay = 10_000
 	w.step()
 	w.reportFacts()
@@ -194,7 +196,7 @@ func TestHistoryOfRuns(t *testing.T) {
 	w.now = w.now.Add(3 * time.Minute)
 	for _, n := range w.nodes {
 		cn := w.commNode(n.Name)
-		cn.Status.Run = testReport(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+		cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 		cn.Status.Run.StartTime = *decision.Stamp(w.now.Add(-150 * time.Second))
 		endPod(w.podOn(n.Name), 0, w.now)
 	}
@@ -236,12 +238,12 @@ func TestHeldSeconds(t *testing.T) {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.LabelRunID: run.ID}},
 			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "ranks", Resources: gpus}}}}
 		if ended > 0 {
-			endPod(p, 0, testNow.Add(ended))
+			endPod(p, 0, testkit.Now.Add(ended))
 		}
 		if started != 0 {
-			s := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: *decision.Stamp(testNow.Add(started))}}
+			s := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: *decision.Stamp(testkit.Now.Add(started))}}
 			if ended > 0 {
-				s = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{StartedAt: *decision.Stamp(testNow.Add(started)), FinishedAt: *decision.Stamp(testNow.Add(ended))}}
+				s = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{StartedAt: *decision.Stamp(testkit.Now.Add(started)), FinishedAt: *decision.Stamp(testkit.Now.Add(ended))}}
 			}
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "ranks", State: s}}
 		}
@@ -255,13 +257,13 @@ func TestHeldSeconds(t *testing.T) {
 		return cn
 	}
 	report := func(seconds int) *v1alpha1.NodeRunStatus {
-		return &v1alpha1.NodeRunStatus{StartTime: *decision.Stamp(testNow), FinishTime: decision.Stamp(testNow.Add(time.Duration(seconds) * time.Second))}
+		return &v1alpha1.NodeRunStatus{StartTime: *decision.Stamp(testkit.Now), FinishTime: decision.Stamp(testkit.Now.Add(time.Duration(seconds) * time.Second))}
 	}
 	// evicted is a pod that is kept for its log and does not say when it ended.
 	evicted := pod(-time.Hour, 0)
 	evicted.Status.Phase = corev1.PodFailed
 	span := &v1alpha1.SpanStatus{RunID: run.ID, Present: 2, Tests: []v1alpha1.SpanTest{
-		{ID: "group-1", StartTime: *decision.Stamp(testNow), Seconds: ptr.To(int32(30))}, {ID: "group-2", StartTime: *decision.Stamp(testNow.Add(50 * time.Second)), Seconds: ptr.To(int32(10))}}}
+		{ID: "group-1", StartTime: *decision.Stamp(testkit.Now), Seconds: ptr.To(int32(30))}, {ID: "group-2", StartTime: *decision.Stamp(testkit.Now.Add(50 * time.Second)), Seconds: ptr.To(int32(10))}}}
 	for name, tc := range map[string]struct {
 		node          *v1alpha1.CommNode
 		pod, groupPod *corev1.Pod
@@ -280,7 +282,7 @@ func TestHeldSeconds(t *testing.T) {
 		"the group's pods are gone":    {node: node("1-3", report(100), nil), span: span, want: 800 + 60*2*8},
 		"the tests of another run":     {node: node("1-3", report(100), nil), span: &v1alpha1.SpanStatus{RunID: "1-2", Present: 9, Tests: span.Tests}, want: 800},
 	} {
-		in := runInput{now: testNow, group: testGroup(), commNodes: map[string]*v1alpha1.CommNode{"a": tc.node}, pods: map[string][]*corev1.Pod{}, groupPods: map[string][]*corev1.Pod{}}
+		in := runInput{now: testkit.Now, group: testkit.Group(), commNodes: map[string]*v1alpha1.CommNode{"a": tc.node}, pods: map[string][]*corev1.Pod{}, groupPods: map[string][]*corev1.Pod{}}
 		if tc.pod != nil {
 			in.pods["a"] = []*corev1.Pod{tc.pod}
 		}

@@ -18,131 +18,12 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/podstate"
+	"rcclx.io/commgroup-operator/controllers/runs"
+	"rcclx.io/commgroup-operator/controllers/sharing"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
-
-const (
-	// busyPoll is how often a node that others use is looked at again: the end of their pods is no event of this group's.
-	busyPoll = 15 * time.Second
-	// maxLooks is the most nodes whose pods are listed in one reconcile; one that was busy is not listed again within busyPoll.
-	maxLooks = 64
-)
-
-// elsewhere is what other CommGroups do on the nodes, by node name.
-type elsewhere struct {
-	// pods of other groups' runs that are not over, and claims of groups whose stage over several nodes has begun.
-	pods, claims map[string]string
-	// ahead are the claims of groups whose stage began before this group's; of two that began in one second the lesser UID
-	// is ahead.
-	ahead map[string]string
-}
-
-// onNode names the other group that has the node; empty where none does.
-func (e *elsewhere) onNode(node string) string { return cmp.Or(e.pods[node], e.claims[node]) }
-
-// before names the other group that this group's stage has to let go first.
-func (e *elsewhere) before(node string) string { return cmp.Or(e.pods[node], e.ahead[node]) }
-
-// othersOf sums up what a snapshot shows of other groups' runs.
-func othersOf(s *Snapshot) elsewhere {
-	e := elsewhere{pods: map[string]string{}, claims: map[string]string{}, ahead: map[string]string{}}
-	for i := range s.OtherRunPods {
-		pod := &s.OtherRunPods[i]
-		// A gated pod holds nothing yet, and the scheduler keeps it from a node with another run's pod.
-		if node := plannedNode(pod); node != "" && podAlive(pod) && !podStuck(pod, s.Now) && len(pod.Spec.SchedulingGates) == 0 {
-			keepLeast(e.pods, node, otherPod(s.Group, pod))
-		}
-	}
-	own := stageOf(s.Group)
-	for i := range s.Claims {
-		c := &s.Claims[i]
-		text := fmt.Sprintf("%s, which forms its communicator over several nodes", otherGroup(s.Group, c.Group))
-		ahead := own == nil || c.earlier(own)
-		for _, node := range c.Nodes {
-			keepLeast(e.claims, node, text)
-			if ahead {
-				keepLeast(e.ahead, node, text)
-			}
-		}
-	}
-	return e
-}
-
-// Who reads a CommGroup's status may not know what other namespaces run: those are told apart from the group's own only.
-const ofOtherNamespace = " of another namespace"
-
-func otherPod(group *v1alpha1.CommGroup, pod *corev1.Pod) string {
-	if pod.Namespace != group.Namespace {
-		return "a run pod" + ofOtherNamespace
-	}
-	return fmt.Sprintf("run pod %s/%s of CommGroup %s", pod.Namespace, pod.Name, cmp.Or(pod.Annotations[v1alpha1.AnnotationGroup], "unknown"))
-}
-
-// otherGroup names the group of that namespace/name.
-func otherGroup(group *v1alpha1.CommGroup, other string) string {
-	if namespace, _, _ := strings.Cut(other, "/"); namespace != group.Namespace {
-		return "a CommGroup" + ofOtherNamespace
-	}
-	return "CommGroup " + other
-}
-
-// keepLeast keeps one text a node, the same whatever the order.
-func keepLeast(m map[string]string, node, text string) {
-	if old, there := m[node]; !there || text < old {
-		m[node] = text
-	}
-}
-
-// plannedNode is the node that a run pod is on, or is made for.
-func plannedNode(pod *corev1.Pod) string {
-	if pod.Spec.NodeName != "" {
-		return pod.Spec.NodeName
-	}
-	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
-		for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
-			for _, f := range term.MatchFields {
-				if f.Key == "metadata.name" && len(f.Values) == 1 {
-					return f.Values[0]
-				}
-			}
-		}
-	}
-	return ""
-}
-
-// Claim is the wish of another group's stage for its nodes.
-type Claim struct {
-	// Group as namespace/name, its UID, and when its stage began to wait for its members.
-	Group, UID string
-	Since      time.Time
-	// Nodes that its sessions are open on.
-	Nodes []string
-}
-
-func (c *Claim) earlier(than *Claim) bool {
-	if !c.Since.Equal(than.Since) {
-		return c.Since.Before(than.Since)
-	}
-	return c.UID < than.UID
-}
-
-// stageOf is the group's own claim without its nodes; nil while its stage over several nodes has not begun, or is over. Later
-// steps of the stage began after it took its nodes: then nobody's claim can be before it.
-func stageOf(group *v1alpha1.CommGroup) *Claim {
-	run, span := group.Status.Run, group.Status.Span
-	if run == nil || span == nil || span.RunID != run.ID || run.Phase != v1alpha1.RunPhaseRunning || span.StageStartTime == nil {
-		return nil
-	}
-	c := &Claim{Group: group.Namespace + "/" + group.Name, UID: string(group.UID)}
-	switch span.Stage {
-	case v1alpha1.StageNodes, v1alpha1.StageEnded:
-		return nil
-	case v1alpha1.StageWaitingForMembers:
-		c.Since = span.StageStartTime.Time
-	default: // it has its nodes: it goes first
-	}
-	return c
-}
 
 // gatherOthers reads what other groups run: their pods, and the nodes that their stages claim.
 func (r *CommGroupReconciler) gatherOthers(ctx context.Context, s *Snapshot) error {
@@ -152,7 +33,7 @@ func (r *CommGroupReconciler) gatherOthers(ctx context.Context, s *Snapshot) err
 		return fmt.Errorf("run pods of other groups: %w", err)
 	}
 	own := string(s.Group.UID)
-	s.OtherRunPods = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return pod.Labels[v1alpha1.LabelGroupUID] == own || !podAlive(&pod) })
+	s.OtherRunPods = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return pod.Labels[v1alpha1.LabelGroupUID] == own || !podstate.Alive(&pod) })
 	var groups v1alpha1.CommGroupList
 	if err := r.Client.List(ctx, &groups, shared); err != nil {
 		return fmt.Errorf("other groups: %w", err)
@@ -160,7 +41,7 @@ func (r *CommGroupReconciler) gatherOthers(ctx context.Context, s *Snapshot) err
 	s.Claims = nil
 	for i := range groups.Items {
 		group := &groups.Items[i]
-		claim := stageOf(group)
+		claim := sharing.ClaimOf(group)
 		if claim == nil || string(group.UID) == own {
 			continue
 		}
@@ -179,17 +60,10 @@ func (r *CommGroupReconciler) gatherOthers(ctx context.Context, s *Snapshot) err
 	return nil
 }
 
-// needsLook says whether only a look at the node's pods tells that a pod of the group's stage has no others beside it. Where it
-// takes all of the node's GPUs, the scheduler finds a place only once they are free. A node's own run is looked for all the same: a
-// pod that waits for its place holds one of run.maxParallelNodes.
-func needsLook(m *decision.Member, spec *v1alpha1.CommGroupSpec) bool {
-	return spec.Run.Nodes == v1alpha1.NodeUseIdle && m != nil && m.AllocatableGPUs > int64(spec.RanksPerNode)
-}
-
 // stepFree decides whether the node's run pod may be made now, as to others that use the node.
 func (n *nodeState) stepFree(in runInput) {
 	spec := &in.group.Spec
-	if other := in.others.onNode(n.name); other != "" {
+	if other := in.others.OnNode(n.name); other != "" {
 		// Others' runs end by their own deadlines, which may be as long as this group's.
 		n.waitFor(in, decision.Seconds(spec.Run.NodeDeadlineSeconds)+decision.Seconds(spec.Run.StartDeadlineSeconds),
 			"one run at a time is on a node, and there is "+other)
@@ -202,8 +76,8 @@ func (n *nodeState) stepFree(in runInput) {
 	holders, looked := in.looked[n.name]
 	switch {
 	case !looked:
-		n.wantsLook, n.wakeAt = true, in.now.Add(busyPoll)
-		if a := assignmentOf(n.commNode); a != nil {
+		n.wantsLook, n.wakeAt = true, in.now.Add(sharing.BusyPoll)
+		if a := runs.AssignmentOf(n.commNode); a != nil {
 			n.waiting = a.Waiting
 		}
 	case holders == "":
@@ -216,7 +90,7 @@ func (n *nodeState) stepFree(in runInput) {
 // waitFor notes for whom the node's run waits, and since when; past the limit the node's part ends.
 func (n *nodeState) waitFor(in runInput, limit time.Duration, why string) {
 	since := *decision.Stamp(in.now)
-	if a := assignmentOf(n.commNode); a != nil && a.Waiting != nil {
+	if a := runs.AssignmentOf(n.commNode); a != nil && a.Waiting != nil {
 		since = a.Waiting.Since
 	}
 	deadline := since.Add(limit)
@@ -226,7 +100,7 @@ func (n *nodeState) waitFor(in runInput, limit time.Duration, why string) {
 		return
 	}
 	n.waiting = &v1alpha1.RunWait{Reason: v1alpha1.ReasonNodeBusy, Message: words.Shorten(why, 512), Since: since}
-	n.wakeAt = decision.Earlier(in.now.Add(busyPoll), deadline)
+	n.wakeAt = decision.Earlier(in.now.Add(sharing.BusyPoll), deadline)
 }
 
 // chooseLooks are the nodes to look at now: first as many of those that were not seen busy yet as there are places, then the others
@@ -245,8 +119,8 @@ func chooseLooks(nodes []nodeState, places int, now time.Time, busyAt map[string
 			waiting = append(waiting, n.name)
 		}
 	}
-	out := fresh[:min(max(0, places), maxLooks, len(fresh))]
-	for _, name := range inTurn(waiting, maxLooks-len(out), now) {
+	out := fresh[:min(max(0, places), sharing.MaxLooks, len(fresh))]
+	for _, name := range sharing.InTurn(waiting, sharing.MaxLooks-len(out), now) {
 		if !lately(busyAt, name, now) {
 			out = append(out, name)
 		}
@@ -257,7 +131,7 @@ func chooseLooks(nodes []nodeState, places int, now time.Time, busyAt map[string
 // lately says whether the node was seen busy less than a poll ago.
 func lately(busyAt map[string]time.Time, node string, now time.Time) bool {
 	ago := now.Sub(busyAt[node])
-	return ago >= 0 && ago < busyPoll
+	return ago >= 0 && ago < sharing.BusyPoll
 }
 
 // lookMemory is when nodes were last seen busy, by group. No decision needs it: it spares reads, and a new manager does without.
@@ -301,20 +175,6 @@ func (m *lookMemory) forget(group types.NamespacedName) {
 	delete(m.groups, group)
 }
 
-// inTurn are at most so many of the names; each poll takes the ones that follow those of the poll before.
-func inTurn(names []string, limit int, now time.Time) []string {
-	limit = min(limit, len(names))
-	if limit <= 0 {
-		return nil
-	}
-	out := make([]string, 0, limit)
-	first := int(now.Unix()/int64(busyPoll/time.Second)) * limit % len(names)
-	for i := range limit {
-		out = append(out, names[(first+i)%len(names)])
-	}
-	return out
-}
-
 // lookAt asks the API itself which pods on the nodes hold GPUs that are not of this group's runs: the cache has none but run
 // pods. By node name; empty where none holds any.
 func (r *CommGroupReconciler) lookAt(ctx context.Context, s *Snapshot, nodes []string) error {
@@ -352,7 +212,7 @@ func gpuHolders(pods []corev1.Pod, resource string, group *v1alpha1.CommGroup) s
 		own := pod.Labels[v1alpha1.LabelRole] == v1alpha1.RoleRun && pod.Labels[v1alpha1.LabelGroupUID] == string(group.UID)
 		gpus := gpusOf(pod, resource)
 		switch {
-		case gpus <= 0 || !podAlive(pod) || own:
+		case gpus <= 0 || !podstate.Alive(pod) || own:
 		case pod.Namespace == group.Namespace:
 			names = append(names, fmt.Sprintf("%s/%s (%d)", pod.Namespace, pod.Name, gpus))
 		default:
@@ -366,7 +226,7 @@ func gpuHolders(pods []corev1.Pod, resource string, group *v1alpha1.CommGroup) s
 		parts = append(parts, words.SomeNames(names, 3))
 	}
 	if others > 0 {
-		parts = append(parts, fmt.Sprintf("%s%s (%d)", words.Counted(others, "pod"), ofOtherNamespace, othersGPUs))
+		parts = append(parts, fmt.Sprintf("%s%s (%d)", words.Counted(others, "pod"), sharing.OfOtherNamespace, othersGPUs))
 	}
 	return strings.Join(parts, " and ")
 }
@@ -376,7 +236,7 @@ func heldUp(nodes []nodeState) string {
 	var names []string
 	var first string
 	for i := range nodes {
-		if n := &nodes[i]; n.phase == nodeWaiting && n.waiting != nil {
+		if n := &nodes[i]; n.phase == judge.Waiting && n.waiting != nil {
 			names = append(names, n.name)
 			first = cmp.Or(first, n.waiting.Message)
 		}
@@ -390,15 +250,15 @@ func heldUp(nodes []nodeState) string {
 // admitGroupPods keeps the pods of the group's stage back while others have their nodes: all of them while another run is on any,
 // so that two groups never each hold what the other waits for; and those on nodes where others hold GPUs.
 func (st *runState) admitGroupPods(in runInput) {
-	wanted := st.span.createPodsOn
+	wanted := st.span.CreatePodsOn
 	if len(wanted) == 0 {
 		return
 	}
-	st.span.createPodsOn = nil
-	poll := in.now.Add(busyPoll)
+	st.span.CreatePodsOn = nil
+	poll := in.now.Add(sharing.BusyPoll)
 	for _, name := range wanted {
-		if in.others.before(name) != "" {
-			st.span.wakeAt = decision.Earlier(st.span.wakeAt, poll)
+		if in.others.Before(name) != "" {
+			st.span.WakeAt = decision.Earlier(st.span.WakeAt, poll)
 			return
 		}
 	}
@@ -410,7 +270,7 @@ func (st *runState) admitGroupPods(in runInput) {
 	busy := false
 	for _, name := range wanted {
 		holders, looked := in.looked[name]
-		if !needsLook(members[name], &in.group.Spec) || looked && holders == "" {
+		if !sharing.NeedsLook(members[name], &in.group.Spec) || looked && holders == "" {
 			free = append(free, name)
 			continue
 		}
@@ -419,121 +279,30 @@ func (st *runState) admitGroupPods(in runInput) {
 		} else {
 			busy = true
 		}
-		st.span.wakeAt = decision.Earlier(st.span.wakeAt, poll)
+		st.span.WakeAt = decision.Earlier(st.span.WakeAt, poll)
 	}
-	limit := maxLooks - len(st.lookAt)
+	limit := sharing.MaxLooks - len(st.lookAt)
 	if in.group.Spec.Run.QueueName != "" && !st.queuedStage(in) {
 		// Kueue admits all or none, and counts on as many as the first pod says: they are made once all are free at one look.
 		if limit = len(unknown); busy {
 			limit = 0
 		}
-		if len(free) < int(st.span.span.Present) {
+		if len(free) < int(st.span.Span.Present) {
 			free = nil
 		}
 	}
-	st.span.createPodsOn = free
+	st.span.CreatePodsOn = free
 	if in.looked == nil {
-		st.lookAt = append(st.lookAt, inTurn(unknown, limit, in.now)...)
+		st.lookAt = append(st.lookAt, sharing.InTurn(unknown, limit, in.now)...)
 	}
 }
 
 // queuedStage says whether the stage has pods already.
 func (st *runState) queuedStage(in runInput) bool {
 	for _, pods := range in.groupPods {
-		if podOfRun(pods, st.run.ID) != nil {
+		if podstate.OfRun(pods, st.run.ID) != nil {
 			return true
 		}
 	}
 	return false
-}
-
-// dropBusy lets the members go whose GPUs others hold, where Kueue admits all or none: half of the wait for members is for them, the
-// other half for the queue.
-func (g *groupStage) dropBusy() bool {
-	limit := decision.Seconds(g.in.group.Spec.Run.MembersDeadlineSeconds)
-	if g.in.group.Spec.Run.QueueName == "" || g.span.StageDeadline == nil || g.in.now.Before(g.span.StageDeadline.Add(-limit/2)) {
-		return false
-	}
-	dropped := false
-	for _, s := range g.present() {
-		if holders := g.in.looked[s.name]; s.pod == nil && holders != "" {
-			dropped = true
-			g.drop(s, v1alpha1.ReasonNodeBusy, fmt.Sprintf("Node %s had no place for its group pod for half of run.membersDeadlineSeconds (%d s): run.nodes is Idle, and GPUs there are held by %s. Kueue admits the members together, so that the others are not kept waiting for it.",
-				s.name, g.in.group.Spec.Run.MembersDeadlineSeconds, holders))
-		}
-	}
-	return dropped
-}
-
-// awaitOthers holds the group's stage back while other groups' runs are on its nodes, at most as long as a stage may take.
-func (g *groupStage) awaitOthers() bool {
-	why, node := "", ""
-	for i := range g.in.outcomes {
-		o := &g.in.outcomes[i]
-		if o.report == nil || !fit(o) {
-			continue
-		}
-		if other := g.in.others.onNode(o.node); other != "" && why == "" {
-			why, node = other, o.node
-		}
-	}
-	if g.span.Message = ""; why == "" {
-		return false
-	}
-	if g.span.StageStartTime == nil {
-		g.span.StageStartTime = decision.Stamp(g.in.now) // by the manager's clock: the wait begins
-	}
-	why = fmt.Sprintf("one run at a time is on a node, and on %s there is %s", node, why)
-	deadline := g.span.StageStartTime.Add(time.Duration(groupPodSeconds(&g.in.group.Spec)) * time.Second)
-	if !g.in.now.Before(deadline) {
-		g.end(v1alpha1.VerdictSkipped, v1alpha1.ReasonNodeBusy, "The group's stage found no time when all its nodes were free: "+why+". Run it again when they are.")
-		return true
-	}
-	g.span.Message = words.Shorten("The group's stage waits: "+why+".", 1024)
-	g.wake(decision.Earlier(g.in.now.Add(busyPoll), deadline))
-	return true
-}
-
-// occupancy says what keeps members' pods of the group's stage from being made.
-type occupancy struct {
-	// others is the other run that holds all of the group's pods back; empty where none is known to.
-	others string
-	// looked: members of these names get a pod only once a look showed their GPUs free.
-	looked map[string]bool
-	// without are the members that have no pod.
-	without []string
-}
-
-// occupancy of the seats before any member is dropped for it.
-func (g *groupStage) occupancy() occupancy {
-	out := occupancy{looked: map[string]bool{}}
-	for _, one := range g.seats {
-		if one == nil || one.pod != nil {
-			continue
-		}
-		if one.present {
-			out.without = append(out.without, one.name)
-		}
-		if other := g.in.others.before(one.name); other != "" {
-			out.others = cmp.Or(out.others, fmt.Sprintf("one run at a time is on a node, and on %s there is %s", one.name, other))
-		}
-	}
-	for i := range g.in.members {
-		if m := &g.in.members[i]; needsLook(m, &g.in.group.Spec) {
-			out.looked[m.Name] = true
-		}
-	}
-	return out
-}
-
-// of says who keeps the member's pod from being made; empty where nobody is known to.
-func (o occupancy) of(node string) string {
-	switch {
-	case o.others != "":
-		return o.others
-	case o.looked[node]:
-		return fmt.Sprintf("run.nodes is Idle, and no look showed its GPUs free of other pods (at most %d nodes are looked at every %d s), or the API server refused the pod (see the manager's log)",
-			maxLooks, int(busyPoll/time.Second))
-	}
-	return ""
 }

@@ -14,7 +14,10 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/podstate"
+	"rcclx.io/commgroup-operator/controllers/runs"
+	"rcclx.io/commgroup-operator/controllers/sharing"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -58,7 +61,7 @@ func TestGPUHolders(t *testing.T) {
 		"of another group":                           {pod("a", corev1.PodRunning, run("uid-h"), nil, some("2")), "team/a (2)"},
 		"zero asked":                                 {pod("a", corev1.PodRunning, nil, nil, some("0")), ""},
 	} {
-		if got := gpuHolders([]corev1.Pod{tc.pod}, v1alpha1.ResourceGPU, testGroup()); got != tc.want {
+		if got := gpuHolders([]corev1.Pod{tc.pod}, v1alpha1.ResourceGPU, testkit.Group()); got != tc.want {
 			t.Errorf("%s: %q, expected %q", name, got, tc.want)
 		}
 	}
@@ -71,39 +74,39 @@ func TestOthersAreNotNamed(t *testing.T) {
 			Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{gpuContainer(gpus)}}}
 	}
 	pods := []corev1.Pod{held("secret-project", "merger-model-0", "2"), held("team", "b", "1"), held("secret-project", "merger-model-1", "3"), held("team", "a", "4")}
-	if got, want := gpuHolders(pods, v1alpha1.ResourceGPU, testGroup()), "team/a (4), team/b (1) and 2 pods of another namespace (5)"; got != want {
+	if got, want := gpuHolders(pods, v1alpha1.ResourceGPU, testkit.Group()), "team/a (4), team/b (1) and 2 pods of another namespace (5)"; got != want {
 		t.Errorf("holders: %q, expected %q", got, want)
 	}
-	if got, want := gpuHolders(pods[:1], v1alpha1.ResourceGPU, testGroup()), "1 pod of another namespace (2)"; got != want {
+	if got, want := gpuHolders(pods[:1], v1alpha1.ResourceGPU, testkit.Group()), "1 pod of another namespace (2)"; got != want {
 		t.Errorf("holders: %q, expected %q", got, want)
 	}
-	s := &Snapshot{Group: testGroup(), Claims: []Claim{{Group: "secret-project/merger", UID: "x", Nodes: []string{"n"}}, {Group: "team/h", UID: "y", Nodes: []string{"m"}}}}
+	s := &Snapshot{Group: testkit.Group(), Claims: []sharing.Claim{{Group: "secret-project/merger", UID: "x", Nodes: []string{"n"}}, {Group: "team/h", UID: "y", Nodes: []string{"m"}}}}
 	for i, pod := range pods[:2] {
 		pod.Spec.NodeName = string(rune('p' + i))
 		s.OtherRunPods = append(s.OtherRunPods, pod)
 	}
-	e := othersOf(s)
-	for _, texts := range []map[string]string{e.pods, e.claims, e.ahead} {
+	e := sharing.Of(s.Group, s.OtherRunPods, s.Claims, s.Now)
+	for _, texts := range []map[string]string{e.Pods, e.Claims, e.Ahead} {
 		for node, text := range texts {
 			if strings.Contains(text, "secret") || strings.Contains(text, "merger") {
 				t.Errorf("node %s: %q", node, text)
 			}
 		}
 	}
-	if !strings.Contains(e.pods["p"], "of another namespace") || !strings.Contains(e.pods["q"], "team/b") || !strings.Contains(e.claims["m"], "team/h") || !strings.Contains(e.claims["n"], "of another namespace") {
-		t.Errorf("pods %v, claims %v", e.pods, e.claims)
+	if !strings.Contains(e.Pods["p"], "of another namespace") || !strings.Contains(e.Pods["q"], "team/b") || !strings.Contains(e.Claims["m"], "team/h") || !strings.Contains(e.Claims["n"], "of another namespace") {
+		t.Errorf("pods %v, claims %v", e.Pods, e.Claims)
 	}
 }
 
 // idleGroup takes 4 of its nodes' 8 GPUs, so that the scheduler alone does not tell whether others hold some.
 func idleGroup() *v1alpha1.CommGroup {
-	g := testGroup()
+	g := testkit.Group()
 	g.Spec.RanksPerNode, g.Spec.Run.Nodes = 4, v1alpha1.NodeUseIdle
 	return g
 }
 
 func TestBusyNode(t *testing.T) {
-	w := newWorld(idleGroup(), testNodes(2))
+	w := newWorld(idleGroup(), testkit.Nodes(2))
 	busy, free := w.nodes[0].Name, w.nodes[1].Name
 	w.holders = map[string]string{busy: "prod/train-0 (2)"}
 	w.settle()
@@ -133,7 +136,7 @@ func TestBusyNode(t *testing.T) {
 	if a = w.commNode(busy).Spec.Run; a.Waiting == nil || !a.Waiting.Since.Equal(&since) {
 		t.Fatalf("waiting %+v, since %s", a.Waiting, since)
 	}
-	if got := w.decided.WakeAt; got.After(w.now.Add(busyPoll)) {
+	if got := w.decided.WakeAt; got.After(w.now.Add(sharing.BusyPoll)) {
 		t.Errorf("looks again at %s, now is %s", got, w.now)
 	}
 	w.now = since.Add(600 * time.Second)
@@ -144,7 +147,7 @@ func TestBusyNode(t *testing.T) {
 		t.Fatalf("after the deadline: %+v, closed %+v", a, a.Closed)
 	}
 	cn := w.commNode(free)
-	cn.Status.Run = testReport(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+	cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 	endPod(w.podOn(free), 0, w.now)
 	w.settle()
 	// The job ends: the node is measured by itself after the pause.
@@ -152,21 +155,21 @@ func TestBusyNode(t *testing.T) {
 	w.now = w.now.Add(retryPause)
 	w.reportFacts()
 	w.settle()
-	if run := w.group.Status.Run; run.Number != 2 || run.Trigger != triggerNodesChanged || w.podOn(busy) == nil {
+	if run := w.group.Status.Run; run.Number != 2 || run.Trigger != runs.TriggerNodesChanged || w.podOn(busy) == nil {
 		t.Errorf("run %+v, pods %v", run, words.SortedKeys(w.pods))
 	}
 }
 
 // TestNodeGetsFree: the wait ends as soon as nobody holds GPUs there.
 func TestNodeGetsFree(t *testing.T) {
-	w := newWorld(idleGroup(), testNodes(1))
+	w := newWorld(idleGroup(), testkit.Nodes(1))
 	node := w.nodes[0].Name
 	w.holders = map[string]string{node: "prod/train-0 (2)"}
 	w.settle()
 	w.reportFacts()
 	w.settle()
 	w.holders = nil
-	w.now = w.now.Add(busyPoll)
+	w.now = w.now.Add(sharing.BusyPoll)
 	w.settle()
 	if a := w.commNode(node).Spec.Run; w.podOn(node) == nil || a.Waiting != nil {
 		t.Errorf("waiting %+v, pods %v", a.Waiting, words.SortedKeys(w.pods))
@@ -178,7 +181,7 @@ func TestNoLookWithoutNeed(t *testing.T) {
 	for _, ranks := range []int32{4, 8} {
 		g := idleGroup()
 		g.Spec.RanksPerNode, g.Spec.Run.Nodes = ranks, v1alpha1.NodeUseAny
-		w := newWorld(g, testNodes(3))
+		w := newWorld(g, testkit.Nodes(3))
 		w.settle()
 		w.reportFacts()
 		w.settle()
@@ -195,7 +198,7 @@ func TestBusyNodesTakeNoPlaces(t *testing.T) {
 		g := idleGroup()
 		g.Spec.RanksPerNode, g.Spec.DDA.Mode = ranks, v1alpha1.FeatureDisabled
 		const nodes, busy = 200, 100
-		w := newWorld(g, testNodes(nodes))
+		w := newWorld(g, testkit.Nodes(nodes))
 		w.holders = map[string]string{}
 		for i := range busy {
 			w.holders[w.nodes[i].Name] = "prod/train (8)"
@@ -209,23 +212,23 @@ func TestBusyNodesTakeNoPlaces(t *testing.T) {
 			w.settle()
 			alive := 0
 			for _, pod := range w.pods {
-				node := plannedNode(pod)
+				node := sharing.PlannedNode(pod)
 				cn := w.commNode(node)
-				if !podAlive(pod) {
+				if !podstate.Alive(pod) {
 					continue
 				}
 				if alive++; w.holders[node] != "" {
 					continue // the scheduler has no place for it
 				}
 				startPod(pod, node, w.now)
-				cn.Status.Run = testReport(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+				cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 				endPod(pod, 0, w.now)
 			}
 			most = max(most, alive)
 			if m := w.group.Status.Members; m.Passed == nodes-busy && passed == 0 {
 				passed = w.now.Sub(start)
 			}
-			w.now = w.now.Add(busyPoll)
+			w.now = w.now.Add(sharing.BusyPoll)
 			w.reportFacts()
 		}
 		run, took := w.group.Status.Run, w.now.Sub(start)
@@ -242,7 +245,7 @@ func TestBusyNodesTakeNoPlaces(t *testing.T) {
 func TestBusyNodesAreLookedAtOncePerPoll(t *testing.T) {
 	g := idleGroup()
 	g.Spec.Run.MaxParallelNodes = 128
-	w := newWorld(g, testNodes(100))
+	w := newWorld(g, testkit.Nodes(100))
 	w.holders = map[string]string{}
 	for i := range w.nodes {
 		w.holders[w.nodes[i].Name] = "prod/train (4)"
@@ -254,7 +257,7 @@ func TestBusyNodesAreLookedAtOncePerPoll(t *testing.T) {
 		t.Fatalf("%d looks at 100 nodes that nobody has looked at", w.looks)
 	}
 	for poll := range 3 {
-		w.looks, w.now = 0, w.now.Add(busyPoll)
+		w.looks, w.now = 0, w.now.Add(sharing.BusyPoll)
 		for range 100 {
 			w.step()
 			w.now = w.now.Add(time.Millisecond)
@@ -280,7 +283,7 @@ func TestBusyNodesAreLookedAtOncePerPoll(t *testing.T) {
 	if stage.looks != 0 {
 		t.Errorf("%d looks at the stage's busy nodes within a poll", stage.looks)
 	}
-	stage.holders, stage.now = nil, stage.now.Add(busyPoll)
+	stage.holders, stage.now = nil, stage.now.Add(sharing.BusyPoll)
 	if stage.settle(); stage.groupPod("n00001") == nil {
 		t.Error("no pod on a node that got free")
 	}
@@ -290,17 +293,17 @@ func TestBusyNodesAreLookedAtOncePerPoll(t *testing.T) {
 func TestLookMemory(t *testing.T) {
 	var m lookMemory
 	a, b := types.NamespacedName{Name: "a"}, types.NamespacedName{Name: "b"}
-	m.add(a, map[string]string{"busy": "x", "free": ""}, testNow)
-	m.add(b, map[string]string{"other": "x"}, testNow)
-	m.add(a, map[string]string{"later": "x"}, testNow.Add(busyPoll-time.Second))
-	if got := words.SortedKeys(m.of(a, testNow.Add(busyPoll-time.Second))); !slices.Equal(got, []string{"busy", "later"}) {
+	m.add(a, map[string]string{"busy": "x", "free": ""}, testkit.Now)
+	m.add(b, map[string]string{"other": "x"}, testkit.Now)
+	m.add(a, map[string]string{"later": "x"}, testkit.Now.Add(sharing.BusyPoll-time.Second))
+	if got := words.SortedKeys(m.of(a, testkit.Now.Add(sharing.BusyPoll-time.Second))); !slices.Equal(got, []string{"busy", "later"}) {
 		t.Errorf("before a poll is over: %v", got)
 	}
-	if got := words.SortedKeys(m.of(a, testNow.Add(busyPoll))); !slices.Equal(got, []string{"later"}) {
+	if got := words.SortedKeys(m.of(a, testkit.Now.Add(sharing.BusyPoll))); !slices.Equal(got, []string{"later"}) {
 		t.Errorf("after a poll: %v", got)
 	}
 	m.forget(b)
-	if m.of(a, testNow.Add(time.Hour)); len(m.groups) != 0 {
+	if m.of(a, testkit.Now.Add(time.Hour)); len(m.groups) != 0 {
 		t.Errorf("left: %v", m.groups)
 	}
 }
@@ -314,272 +317,38 @@ func TestChooseLooks(t *testing.T) {
 			nodes[i].waiting = &v1alpha1.RunWait{}
 		}
 	}
-	if got := chooseLooks(nodes, 3, testNow, nil); len(got) != maxLooks || !slices.Equal(got[:3], []string{"n01", "n02", "n03"}) || slices.Contains(got, "n04") {
+	if got := chooseLooks(nodes, 3, testkit.Now, nil); len(got) != sharing.MaxLooks || !slices.Equal(got[:3], []string{"n01", "n02", "n03"}) || slices.Contains(got, "n04") {
 		t.Errorf("three places: %v", got)
 	}
 	for _, places := range []int{0, -2} { // those that wait may end
-		if got := chooseLooks(nodes, places, testNow, nil); len(got) != maxLooks || slices.Contains(got, "n01") {
+		if got := chooseLooks(nodes, places, testkit.Now, nil); len(got) != sharing.MaxLooks || slices.Contains(got, "n01") {
 			t.Errorf("%d places: %v", places, got)
 		}
 	}
-	if got := chooseLooks(nodes, 1000, testNow, nil); len(got) != maxLooks {
+	if got := chooseLooks(nodes, 1000, testkit.Now, nil); len(got) != sharing.MaxLooks {
 		t.Errorf("many places: %d looks", len(got))
 	}
 	busyAt := map[string]time.Time{}
 	for i := range nodes {
-		busyAt[nodes[i].name] = testNow
+		busyAt[nodes[i].name] = testkit.Now
 	}
 	delete(busyAt, "n02")
-	if got := chooseLooks(nodes, 3, testNow.Add(busyPoll-time.Second), busyAt); !slices.Equal(got, []string{"n02"}) {
+	if got := chooseLooks(nodes, 3, testkit.Now.Add(sharing.BusyPoll-time.Second), busyAt); !slices.Equal(got, []string{"n02"}) {
 		t.Errorf("seen busy just now: %v", got)
 	}
-	if got := chooseLooks(nodes, 3, testNow.Add(busyPoll), busyAt); len(got) != maxLooks {
+	if got := chooseLooks(nodes, 3, testkit.Now.Add(sharing.BusyPoll), busyAt); len(got) != sharing.MaxLooks {
 		t.Errorf("seen busy a poll ago: %v", got)
 	}
-	if got := chooseLooks(nodes, 3, testNow.Add(-time.Hour), busyAt); len(got) != maxLooks {
+	if got := chooseLooks(nodes, 3, testkit.Now.Add(-time.Hour), busyAt); len(got) != sharing.MaxLooks {
 		t.Errorf("the clock was set back: %v", got)
 	}
 	seen := map[string]bool{}
 	for i := range 30 {
-		for _, name := range chooseLooks(nodes, 10, testNow.Add(time.Duration(i)*busyPoll), nil) {
+		for _, name := range chooseLooks(nodes, 10, testkit.Now.Add(time.Duration(i)*sharing.BusyPoll), nil) {
 			seen[name] = true
 		}
 	}
 	if len(seen) != 90 {
 		t.Errorf("%d of 90 nodes came to their turn", len(seen))
-	}
-}
-
-// runPodOfOther is a run pod of group team/h for the node, not yet placed.
-func runPodOfOther(node string) corev1.Pod {
-	other := testGroup()
-	other.Name, other.UID = "h", "uid-h"
-	pod := runPodFor(other, &v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{NodeName: node}}, "1-1", testConfig)
-	pod.Status.Phase = corev1.PodPending
-	return *pod
-}
-
-// TestOneRunANode: while another group's run is on a node, this one's waits and says for whom, at most for both deadlines.
-func TestOneRunANode(t *testing.T) {
-	for name, set := range map[string]func(w *world, node string){
-		"a pod without a place yet": func(w *world, node string) { w.others = []corev1.Pod{runPodOfOther(node)} },
-		"a pod that runs": func(w *world, node string) {
-			pod := runPodOfOther("elsewhere")
-			startPod(&pod, node, w.now)
-			w.others = []corev1.Pod{pod}
-		},
-		"a claim": func(w *world, node string) {
-			w.claims = []Claim{{Group: "team/h", UID: "uid-h", Nodes: []string{node}}}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(testGroup(), testNodes(2))
-			taken, free := w.nodes[0].Name, w.nodes[1].Name
-			set(w, taken)
-			w.settle()
-			w.reportFacts()
-			w.settle()
-			if w.podOn(taken) != nil || w.podOn(free) == nil {
-				t.Fatalf("pods %v", words.SortedKeys(w.pods))
-			}
-			if a := w.commNode(taken).Spec.Run; a.Waiting == nil || !strings.Contains(a.Waiting.Message, "team/h") {
-				t.Fatalf("waiting %+v", a.Waiting)
-			}
-			w.now = w.now.Add(2399 * time.Second) // 600 s and 1800 s
-			w.reportFacts()
-			w.settle()
-			if a := w.commNode(taken).Spec.Run; a.Closed != nil || a.Waiting == nil {
-				t.Fatalf("given up too early: %+v", a.Closed)
-			}
-			w.now = w.now.Add(time.Second)
-			w.settle()
-			if a := w.commNode(taken).Spec.Run; a.Closed == nil || a.Closed.Reason != v1alpha1.ReasonNodeBusy {
-				t.Fatalf("after the deadline: %+v", a)
-			}
-		})
-	}
-}
-
-// TestPodsThatBarNobody: pods that are over, that Kueue holds back, or that sit on a node that does not answer.
-func TestPodsThatBarNobody(t *testing.T) {
-	for name, change := range map[string]func(*corev1.Pod){
-		"over": func(p *corev1.Pod) { endPod(p, 0, testNow) },
-		"queued": func(p *corev1.Pod) {
-			p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "kueue.x-k8s.io/admission"}}
-		},
-		"stuck": func(p *corev1.Pod) { p.DeletionTimestamp = decision.Stamp(testNow.Add(-time.Hour)) },
-	} {
-		pod := runPodOfOther("a")
-		change(&pod)
-		if e := othersOf(&Snapshot{Now: testNow, Group: testGroup(), OtherRunPods: []corev1.Pod{pod}}); e.onNode("a") != "" {
-			t.Errorf("%s: %q", name, e.onNode("a"))
-		}
-	}
-}
-
-// TestClaimOrder: of two groups that claim a node exactly one is ahead, whoever looks: the earlier, then the lesser UID; and a group
-// that has its nodes lets nobody go first.
-func TestClaimOrder(t *testing.T) {
-	group := func(uid types.UID, stage v1alpha1.RunStage, since time.Time) *v1alpha1.CommGroup {
-		g := testGroup()
-		g.UID = uid
-		g.Status.Run = &v1alpha1.GroupRunStatus{ID: "1-1", Phase: v1alpha1.RunPhaseRunning}
-		g.Status.Span = &v1alpha1.SpanStatus{RunID: "1-1", Stage: stage, StageStartTime: decision.Stamp(since)}
-		return g
-	}
-	const waiting, working = v1alpha1.StageWaitingForMembers, v1alpha1.StageGroup
-	later := testNow.Add(time.Minute)
-	for name, tc := range map[string]struct {
-		first, second *v1alpha1.CommGroup
-	}{
-		"earlier":              {group("b", waiting, testNow), group("a", waiting, later)},
-		"at once":              {group("a", waiting, testNow), group("b", waiting, testNow)},
-		"has its nodes":        {group("b", working, later), group("a", waiting, testNow)},
-		"a stage and no stage": {group("b", waiting, later), group("a", v1alpha1.StageNodes, testNow)},
-	} {
-		sees := func(own, other *v1alpha1.CommGroup) bool {
-			s := &Snapshot{Now: testNow, Group: own}
-			if c := stageOf(other); c != nil {
-				c.Nodes = []string{"n"}
-				s.Claims = append(s.Claims, *c)
-			}
-			e := othersOf(s)
-			return e.before("n") != ""
-		}
-		if sees(tc.first, tc.second) || !sees(tc.second, tc.first) {
-			t.Errorf("%s: the first waits: %v, the second waits: %v", name, sees(tc.first, tc.second), sees(tc.second, tc.first))
-		}
-	}
-	for _, g := range []*v1alpha1.CommGroup{group("a", v1alpha1.StageEnded, testNow), group("a", v1alpha1.StageNodes, testNow), testGroup()} {
-		if c := stageOf(g); c != nil {
-			t.Errorf("%+v claims nodes: %+v", g.Status.Span, c)
-		}
-	}
-}
-
-// TestGroupStageAwaitsOthers: the stage begins once no other run is on any of its nodes; it makes no pod at all while a group that
-// is ahead has one of them; and both waits end.
-func TestGroupStageAwaitsOthers(t *testing.T) {
-	group := groupSpan(3, nil)
-	w := newWorld(group, testNodes(3))
-	w.settle()
-	w.reportFacts()
-	w.settle()
-	for i := range w.nodes {
-		startPod(w.podOn(w.nodes[i].Name), w.nodes[i].Name, w.now)
-		cn := w.commNode(w.nodes[i].Name)
-		cn.Status.Run = testReport(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
-		endPod(w.podOn(w.nodes[i].Name), 0, w.now)
-	}
-	w.others = []corev1.Pod{runPodOfOther(w.nodes[2].Name)}
-	w.settle()
-	span := w.group.Status.Span
-	if span == nil || span.Stage != v1alpha1.StageNodes || !strings.Contains(span.Message, "team/h") || w.group.Status.Run.Phase != v1alpha1.RunPhaseRunning {
-		t.Fatalf("while another run is there: %+v", span)
-	}
-	// It ends, and the stage begins; then a group comes that was ahead by the API's clock.
-	w.others = nil
-	w.step()
-	if span = w.group.Status.Span; span.Stage != v1alpha1.StageWaitingForMembers || span.Message != "" {
-		t.Fatalf("once it has ended: %+v", span)
-	}
-	w.claims = []Claim{{Group: "team/h", UID: "uid-a", Since: span.StageStartTime.Add(-time.Second), Nodes: []string{w.nodes[1].Name}}}
-	w.pods = map[string]*corev1.Pod{}
-	w.settle()
-	if len(w.pods) != 0 {
-		t.Fatalf("pods %v beside the other group's", words.SortedKeys(w.pods))
-	}
-	if got := w.decided.WakeAt; got.IsZero() || got.After(w.now.Add(busyPoll)) {
-		t.Errorf("looks again at %s, now is %s", got, w.now)
-	}
-	w.claims[0].Since = span.StageStartTime.Add(time.Second)
-	w.settle()
-	if len(w.pods) != 3 {
-		t.Fatalf("pods %v though the other came later", words.SortedKeys(w.pods))
-	}
-	w.pods = map[string]*corev1.Pod{}
-	w.claims[0].Since = span.StageStartTime.Add(-time.Second)
-	w.now = w.now.Add(decision.Seconds(group.Spec.Run.MembersDeadlineSeconds))
-	w.reportFacts()
-	w.settle()
-	if span = w.group.Status.Span; span.Stage != v1alpha1.StageEnded || span.Verdict != v1alpha1.VerdictSkipped || span.Reason != v1alpha1.ReasonNodeBusy || len(span.Culprits) > 0 {
-		t.Errorf("after the members' deadline: %+v", span)
-	}
-}
-
-// TestFreeMembersAreFoundBehindBusyOnes: where others hold the GPUs of more members than one reconcile looks at, the free ones
-// behind them are looked at too and get their pods.
-func TestFreeMembersAreFoundBehindBusyOnes(t *testing.T) {
-	const members, busy = maxLooks + 40, maxLooks + 10
-	group := groupSpan(members, func(g *v1alpha1.CommGroup) {
-		g.Spec.RanksPerNode, g.Spec.Run.Nodes, g.Spec.DDA.Mode = 4, v1alpha1.NodeUseIdle, v1alpha1.FeatureDisabled
-	})
-	w := newWorld(group, testNodes(members))
-	for alone := 0; alone < members; w.now = w.now.Add(time.Second) {
-		if w.now.Sub(testNow) > time.Minute {
-			t.Fatalf("%d nodes passed alone; run %+v", alone, w.group.Status.Run)
-		}
-		w.settle()
-		w.reportFacts()
-		for i := range w.nodes {
-			if pod, cn := w.podOn(w.nodes[i].Name), w.commNode(w.nodes[i].Name); pod != nil && podAlive(pod) {
-				startPod(pod, w.nodes[i].Name, w.now)
-				cn.Status.Run = testReport(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
-				endPod(pod, 0, w.now)
-				alone++
-			}
-		}
-	}
-	w.holders = map[string]string{}
-	for i := range busy {
-		w.holders[w.nodes[i].Name] = "team/job (4)"
-	}
-	for range 4 {
-		w.now = w.now.Add(busyPoll)
-		w.reportFacts()
-		w.settle()
-	}
-	made := 0
-	for _, pod := range w.pods {
-		if pod.Labels[v1alpha1.LabelStage] == v1alpha1.StagePodGroup {
-			made++
-			if node := plannedNode(pod); w.holders[node] != "" {
-				t.Errorf("a pod for node %s, whose GPUs others hold", node)
-			}
-		}
-	}
-	if made != members-busy {
-		t.Errorf("%d pods for %d free members; span %+v", made, members-busy, w.group.Status.Span)
-	}
-}
-
-// TestAwaitingOthersGoesByOneClock: how long the stage waits for other runs does not depend on the nodes' clocks.
-func TestAwaitingOthersGoesByOneClock(t *testing.T) {
-	for _, off := range []time.Duration{0, -24 * time.Hour, 24 * time.Hour} {
-		group := groupSpan(3, nil)
-		w := newWorld(group, testNodes(3))
-		w.settle()
-		w.reportFacts()
-		w.settle()
-		for i := range w.nodes {
-			startPod(w.podOn(w.nodes[i].Name), w.nodes[i].Name, w.now)
-			cn := w.commNode(w.nodes[i].Name)
-			cn.Status.Run = testReport(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now.Add(off))
-			endPod(w.podOn(w.nodes[i].Name), 0, w.now)
-		}
-		w.others = []corev1.Pod{runPodOfOther(w.nodes[2].Name)}
-		w.settle()
-		limit := time.Duration(groupPodSeconds(&group.Spec)) * time.Second
-		for _, step := range []time.Duration{limit - time.Second, time.Second} {
-			if span := w.group.Status.Span; span == nil || span.Stage != v1alpha1.StageNodes || !strings.Contains(span.Message, "team/h") {
-				t.Fatalf("nodes' clocks off by %s: %+v", off, span)
-			}
-			w.now = w.now.Add(step)
-			w.reportFacts()
-			w.settle()
-		}
-		if span := w.group.Status.Span; span.Stage != v1alpha1.StageEnded || span.Reason != v1alpha1.ReasonNodeBusy {
-			t.Errorf("nodes' clocks off by %s, after %s: %+v", off, limit, span)
-		}
 	}
 }

@@ -6,13 +6,12 @@ import (
 	"strconv"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/nodefacts"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
-const (
-	maxInventory = 32
-	unknownValue = "unknown"
-)
+const maxInventory = 32
 
 // Properties of the inventory (InventoryItem.Property).
 const (
@@ -42,16 +41,16 @@ func (c census) add(property, value, node string) {
 		values = map[string][]string{}
 		c[property] = values
 	}
-	value = words.Shorten(cmp.Or(value, unknownValue), 128)
+	value = words.Shorten(cmp.Or(value, nodefacts.Unknown), 128)
 	values[value] = append(values[value], node)
 }
 
-func takeCensus(reporting []*v1alpha1.CommNode, outcomes []outcome) census {
+func takeCensus(reporting []*v1alpha1.CommNode, outcomes []judge.Outcome) census {
 	c := census{}
 	for _, cn := range reporting {
 		f, node := cn.Status.Facts, cn.Spec.NodeName
-		c.add(propROCm, rocmValue(&f.ROCm), node)
-		c.add(propDriver, driverValue(&f.Driver), node)
+		c.add(propROCm, nodefacts.ROCmValue(&f.ROCm), node)
+		c.add(propDriver, nodefacts.DriverValue(&f.Driver), node)
 		c.add(propKernel, f.KernelRelease, node)
 		c.add(propModel, f.GPUModel, node)
 		c.add(propGFX, f.GFXTarget, node)
@@ -62,57 +61,19 @@ func takeCensus(reporting []*v1alpha1.CommNode, outcomes []outcome) census {
 		if f.ROCm.RCCLVersion != "" {
 			c.add(propHostRCCL, f.ROCm.RCCLVersion, node)
 		}
-		if fw := platformFirmware(f.Firmware); fw != "" {
+		if fw := nodefacts.PlatformFirmware(f.Firmware); fw != "" {
 			c.add(propFirmware, fw, node)
 		}
 	}
 	for i := range outcomes {
-		if r := outcomes[i].report; r != nil && r.Library != nil {
-			c.add(propLibrary, libraryValue(r.Library), outcomes[i].node)
+		if r := outcomes[i].Report; r != nil && r.Library != nil {
+			c.add(propLibrary, libraryValue(r.Library), outcomes[i].Node)
 		}
-		if version := containerROCm(outcomes[i].report); version != "" {
-			c.add(propContainerROCm, version, outcomes[i].node)
+		if version := nodefacts.ContainerROCm(outcomes[i].Report); version != "" {
+			c.add(propContainerROCm, version, outcomes[i].Node)
 		}
 	}
 	return c
-}
-
-// rocmValue: hosts without ROCm are usual, since images bring their own; that is a value of its own, not unknown.
-func rocmValue(r *v1alpha1.ROCmFacts) string {
-	switch r.State {
-	case "Found":
-		return r.Version
-	case "NotFound":
-		return "not installed"
-	}
-	return unknownValue
-}
-
-// containerROCm is the version in the container of the node's run; "" where it is not known.
-func containerROCm(r *v1alpha1.NodeRunStatus) string {
-	if r == nil || r.ROCm == nil || r.ROCm.State != "Found" {
-		return ""
-	}
-	return r.ROCm.Version
-}
-
-func platformFirmware(f *v1alpha1.FirmwareFacts) string {
-	if f == nil {
-		return ""
-	}
-	return labelled(", ", "MEC", f.MEC, "SDMA", f.SDMA)
-}
-
-func driverValue(d *v1alpha1.DriverFacts) string {
-	switch d.Kind {
-	case "DKMS":
-		return d.Version
-	case "InTree", "BuiltIn":
-		return cmp.Or(d.Version, d.Kind+" "+cmp.Or(d.SrcVersion, "without version"))
-	case "NotLoaded":
-		return "not loaded"
-	}
-	return cmp.Or(d.Version, unknownValue)
 }
 
 func libraryValue(l *v1alpha1.LibraryFacts) string {

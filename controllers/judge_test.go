@@ -9,91 +9,23 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/runplan"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
-func TestGroupVerdict(t *testing.T) {
-	const p, f, i, e, s = v1alpha1.VerdictPass, v1alpha1.VerdictFail, v1alpha1.VerdictInconclusive, v1alpha1.VerdictError, v1alpha1.VerdictSkipped
-	for _, tc := range []struct {
-		verdicts  []v1alpha1.Verdict
-		unchanged bool
-		want      v1alpha1.Verdict
-	}{
-		{[]v1alpha1.Verdict{p, p}, true, p},
-		{[]v1alpha1.Verdict{p, p}, false, i},
-		{[]v1alpha1.Verdict{p, ""}, true, i},
-		{nil, true, i},
-		{[]v1alpha1.Verdict{p, s}, true, s},
-		{[]v1alpha1.Verdict{s, i}, true, i},
-		{[]v1alpha1.Verdict{i, e, p}, true, e},
-		{[]v1alpha1.Verdict{e, f, p}, true, f},
-	} {
-		var outcomes []outcome
-		for _, v := range tc.verdicts {
-			outcomes = append(outcomes, outcome{verdict: v})
-		}
-		if got, _ := groupVerdict(outcomes, tc.unchanged); got != tc.want {
-			t.Errorf("%v (members unchanged: %v) gives %s, expected %s", tc.verdicts, tc.unchanged, got, tc.want)
-		}
-	}
-}
-
-func reported(node string, busBWMBps int64) outcome {
-	return outcome{node: node, verdict: v1alpha1.VerdictPass, report: &v1alpha1.NodeRunStatus{Results: []v1alpha1.ResultSeries{{
-		Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16,
-		SizeBytes: []int64{1024, 4096}, LatencyNanoseconds: []int64{10, 20}, BusBandwidthMBps: []int64{1, busBWMBps}}}}}
-}
-
-func TestNodesAgainstTheirMedian(t *testing.T) {
-	for name, tc := range map[string]struct {
-		busBWMBps []int64
-		percent   int32
-		slow      []int
-	}{
-		"one is slow":         {[]int64{100, 100, 79}, 80, []int{2}},
-		"just enough":         {[]int64{100, 100, 80}, 80, nil},
-		"two nodes judge not": {[]int64{100, 10}, 80, nil},
-		"switched off":        {[]int64{100, 100, 1}, 0, nil},
-		"zeroes":              {[]int64{0, 0, 0}, 80, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var outcomes []outcome
-			for i, v := range tc.busBWMBps {
-				outcomes = append(outcomes, reported(fmt.Sprint("n", i), v))
-			}
-			judgeAgainstMedian(outcomes, tc.percent)
-			for i, o := range outcomes {
-				if got, want := o.reason == v1alpha1.ReasonSlowNode, slices.Contains(tc.slow, i); got != want {
-					t.Errorf("node %d: %+v", i, o)
-				}
-			}
-		})
-	}
-}
-
-func TestMedian(t *testing.T) {
-	for _, tc := range []struct {
-		values []int64
-		want   int64
-	}{{nil, 0}, {[]int64{3}, 3}, {[]int64{5, 1}, 3}, {[]int64{9, 1, 2}, 2}, {[]int64{1 << 62, 1<<62 + 2}, 1<<62 + 1}} {
-		if got := medianOf(tc.values); got != tc.want {
-			t.Errorf("median of %v is %d, expected %d", tc.values, got, tc.want)
-		}
-	}
-}
-
-func settingsOf(states ...v1alpha1.SettingStatus) []outcome {
-	var out []outcome
+func settingsOf(states ...v1alpha1.SettingStatus) []judge.Outcome {
+	var out []judge.Outcome
 	for i, s := range states {
-		o := outcome{node: fmt.Sprint("n", i)}
+		o := judge.Outcome{Node: fmt.Sprint("n", i)}
 		if s.Name != "" {
-			o.report = &v1alpha1.NodeRunStatus{Settings: []v1alpha1.SettingStatus{s}}
+			o.Report = &v1alpha1.NodeRunStatus{Settings: []v1alpha1.SettingStatus{s}}
 		}
 		out = append(out, o)
 	}
@@ -137,7 +69,7 @@ func TestSettingsTakeTheWorstNode(t *testing.T) {
 }
 
 func TestRequirement(t *testing.T) {
-	g := testGroup()
+	g := testkit.Group()
 	g.Spec.DDA.Mode = v1alpha1.FeatureRequired
 	off := []v1alpha1.SettingStatus{{Name: "dda.AllReduce", Requested: "Required", Effective: v1alpha1.EffectiveNotInEffect}}
 	if requirementUnmet(off, &g.Spec) == "" || requirementUnmet(nil, &g.Spec) == "" {
@@ -153,7 +85,7 @@ func TestRequirement(t *testing.T) {
 }
 
 func TestPublishNeedsAgreement(t *testing.T) {
-	w := newWorld(testGroup(), testNodes(2))
+	w := newWorld(testkit.Group(), testkit.Nodes(2))
 	w.settle()
 	w.reportFacts()
 	w.runAll(300_000)
@@ -215,7 +147,7 @@ func TestFP8IsPublishedWhereProven(t *testing.T) {
 		"no FP8 in the library":    {"rccl", nil, nil, map[string]string{}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			spec := testGroup().Spec.DeepCopy()
+			spec := testkit.Group().Spec.DeepCopy()
 			spec.LowPrecision.Mode = v1alpha1.FeaturePreferred
 			if tc.change != nil {
 				tc.change(spec)
@@ -243,7 +175,7 @@ func TestFP8IsPublishedWhereProven(t *testing.T) {
 			}
 		})
 	}
-	spec := testGroup().Spec.DeepCopy()
+	spec := testkit.Group().Spec.DeepCopy()
 	spec.LowPrecision.Mode = v1alpha1.FeaturePreferred
 	if got := provenFP8(spec, proven, nil, "", nil); got.withheld == "" {
 		t.Error("published although the library is not known")
@@ -252,9 +184,9 @@ func TestFP8IsPublishedWhereProven(t *testing.T) {
 
 // TestTailHazardIsPublished: the condition, the event and the file for the jobs all say what is left out.
 func TestTailHazardIsPublished(t *testing.T) {
-	group := testGroup()
+	group := testkit.Group()
 	group.Spec.LowPrecision.Mode = v1alpha1.FeaturePreferred
-	w := newWorld(group, testNodes(2))
+	w := newWorld(group, testkit.Nodes(2))
 	w.settle()
 	w.reportFacts()
 	w.runAll(300_000)
@@ -279,45 +211,8 @@ func TestTailHazardIsPublished(t *testing.T) {
 	}
 }
 
-func TestDataErrorsTakeTheWorstNode(t *testing.T) {
-	of := func(node string, size, maximum, nan int64) outcome {
-		e := v1alpha1.DataErrors{Variant: v1alpha1.VariantLowPrecision, Datatype: v1alpha1.BFloat16, Data: v1alpha1.DataActivations,
-			Collectives: []v1alpha1.Collective{v1alpha1.AllReduce}, SizeBytes: []int64{size}, MaxErrorPPM: []int64{maximum}, MeanErrorPPM: []int64{maximum / 2}, CheckedElements: []int64{100}}
-		if nan > 0 {
-			e.NaNElements = []int64{nan}
-		}
-		return outcome{node: node, report: &v1alpha1.NodeRunStatus{DataErrors: []v1alpha1.DataErrors{e}}}
-	}
-	got := aggregateDataErrors([]outcome{of("a", 16, 10, 0), of("b", 16, 30, 4), of("c", 64, 20, 1), {node: "silent"}})
-	want := []v1alpha1.DataErrors{{Variant: v1alpha1.VariantLowPrecision, Datatype: v1alpha1.BFloat16, Data: v1alpha1.DataActivations,
-		Collectives: []v1alpha1.Collective{v1alpha1.AllReduce, v1alpha1.AllReduce}, SizeBytes: []int64{16, 64}, MaxErrorPPM: []int64{30, 20}, MeanErrorPPM: []int64{15, 10}, CheckedElements: []int64{200, 100}, NaNElements: []int64{4, 1}}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-}
-
-func TestHeadline(t *testing.T) {
-	of := func(p v1alpha1.Placement, c v1alpha1.Collective, mbps int64) v1alpha1.GroupResultSeries {
-		return v1alpha1.GroupResultSeries{Variant: v1alpha1.VariantBaseline, Collective: c, Datatype: v1alpha1.BFloat16, Placement: p, SizeBytes: []int64{1024}, BusBandwidthMBps: []int64{mbps}}
-	}
-	in := of(v1alpha1.InPlace, v1alpha1.AllReduce, 2)
-	for name, tc := range map[string]struct {
-		results []v1alpha1.GroupResultSeries
-		want    int64
-	}{
-		"out of place first": {[]v1alpha1.GroupResultSeries{in, of("", v1alpha1.AllReduce, 1)}, 1},
-		"only in place":      {[]v1alpha1.GroupResultSeries{in}, 2},
-		"no AllReduce":       {[]v1alpha1.GroupResultSeries{of("", v1alpha1.Broadcast, 3)}, 0},
-	} {
-		h := headline(tc.results)
-		if (h == nil) != (tc.want == 0) || h != nil && h.BusBandwidthMBps != tc.want {
-			t.Errorf("%s: %+v, expected %d MB/s", name, h, tc.want)
-		}
-	}
-}
-
 func TestPublishRestoresAndStops(t *testing.T) {
-	w := newWorld(testGroup(), testNodes(1))
+	w := newWorld(testkit.Group(), testkit.Nodes(1))
 	w.settle()
 	w.reportFacts()
 	w.runAll(300_000)
@@ -336,7 +231,7 @@ func TestPublishRestoresAndStops(t *testing.T) {
 }
 
 func TestListFailureConcludesNothing(t *testing.T) {
-	w := newWorld(testGroup(), testNodes(1))
+	w := newWorld(testkit.Group(), testkit.Nodes(1))
 	w.settle()
 	w.reportFacts()
 	w.runAll(300_000)
@@ -372,10 +267,10 @@ func TestCompatible(t *testing.T) {
 		"missing GPU":    {problem(v1alpha1.ProblemGPUMissing, "Error"), metav1.ConditionFalse, v1alpha1.ReasonGPUCountMismatch},
 		"any other":      {problem("RASErrors", "Error"), metav1.ConditionFalse, v1alpha1.ReasonHealthDegraded},
 		"only a warning": {problem("RASErrors", "Warning"), metav1.ConditionTrue, v1alpha1.ReasonAllCompatible},
-		"stale":          {func(f *v1alpha1.NodeFacts) { f.ObservedTime.Time = testNow.Add(-time.Hour) }, metav1.ConditionUnknown, v1alpha1.ReasonFactsUnknown},
+		"stale":          {func(f *v1alpha1.NodeFacts) { f.ObservedTime.Time = testkit.Now.Add(-time.Hour) }, metav1.ConditionUnknown, v1alpha1.ReasonFactsUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(testGroup(), testNodes(3))
+			w := newWorld(testkit.Group(), testkit.Nodes(3))
 			w.settle()
 			w.reportFacts()
 			tc.change(w.commNode("n00001").Status.Facts)
@@ -400,20 +295,20 @@ func problem(code, severity string) func(*v1alpha1.NodeFacts) {
 
 // An agent leaves sizes out of the middle of a large report, never the first or the last.
 func TestOmittedSizesAreNotMissing(t *testing.T) {
-	run := &v1alpha1.RunAssignment{ID: "1-1", Generation: 1, Plan: planFor(&testGroup().Spec)}
+	run := &v1alpha1.RunAssignment{ID: "1-1", Generation: 1, Plan: runplan.For(&testkit.Group().Spec)}
 	last := len(run.Plan.SizesBytes) - 1
 	for at, want := range map[int]v1alpha1.Verdict{0: v1alpha1.VerdictInconclusive, 1: v1alpha1.VerdictPass, last: v1alpha1.VerdictInconclusive} {
-		report := testReport(run, v1alpha1.VerdictPass, 300_000, testNow)
+		report := testkit.Report(run, v1alpha1.VerdictPass, 300_000, testkit.Now)
 		report.Results[0].SizeBytes = slices.Delete(report.Results[0].SizeBytes, at, at+1)
-		n := nodeState{name: "n", phase: nodeDone, report: report, commNode: &v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{Run: run}}}
-		if got := nodeOutcome(&n, &baselinePlan{}); got.verdict != want {
-			t.Errorf("without size %d: %s: %s, want %s", at, got.verdict, got.message, want)
+		n := nodeState{name: "n", phase: judge.Done, report: report, commNode: &v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{Run: run}}}
+		if got := nodeOutcome(&n, &runplan.Baseline{}); got.Verdict != want {
+			t.Errorf("without size %d: %s: %s, want %s", at, got.Verdict, got.Message, want)
 		}
 	}
 }
 
 func TestErrorProblemKeepsRanksAway(t *testing.T) {
-	w := newWorld(testGroup(), testNodes(2))
+	w := newWorld(testkit.Group(), testkit.Nodes(2))
 	w.settle()
 	w.reportFacts()
 	problem("TopologyFault", "Error")(w.commNode("n00001").Status.Facts)

@@ -7,6 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/podstate"
+	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -16,7 +19,7 @@ const maxKeptPods = 16
 // withoutKept takes out of the pods to delete those whose logs tell why the present run failed: pods that ended by themselves, on
 // nodes with a bad result, or of a group's stage with one. An ended pod holds no GPUs, and no run waits for it. They go when the next
 // run begins, since they are of no present run then, and with the group.
-func withoutKept(remove []string, state *runState, outcomes []outcome, in runInput) []string {
+func withoutKept(remove []string, state *runState, outcomes []judge.Outcome, in runInput) []string {
 	run := state.run
 	if run == nil || run.Phase == v1alpha1.RunPhaseAborted || len(remove) == 0 {
 		return remove
@@ -27,13 +30,13 @@ func withoutKept(remove []string, state *runState, outcomes []outcome, in runInp
 	}
 	bad, culprit := map[string]bool{}, map[string]bool{}
 	for i := range outcomes {
-		if badVerdict(outcomes[i].verdict) {
-			bad[outcomes[i].node] = true
+		if judge.Bad(outcomes[i].Verdict) {
+			bad[outcomes[i].Node] = true
 		}
 	}
 	stage := false
-	if span := state.span.span; span != nil {
-		stage = span.Stage != v1alpha1.StageEnded || badVerdict(span.Verdict) // of a stage at work it is not known yet
+	if span := state.span.Span; span != nil {
+		stage = span.Stage != v1alpha1.StageEnded || judge.Bad(span.Verdict) // of a stage at work it is not known yet
 		for i := range span.Culprits {
 			for _, name := range span.Culprits[i].Nodes() {
 				culprit[name] = true
@@ -47,8 +50,8 @@ func withoutKept(remove []string, state *runState, outcomes []outcome, in runInp
 	var kept []candidate
 	collect := func(pods map[string][]*corev1.Pod, class func(node string) (int, bool)) {
 		for _, node := range words.SortedKeys(pods) {
-			pod := podOfRun(pods[node], run.ID)
-			if pod == nil || podAlive(pod) || !going[pod.Name] {
+			pod := podstate.OfRun(pods[node], run.ID)
+			if pod == nil || podstate.Alive(pod) || !going[pod.Name] {
 				continue
 			}
 			if class, wanted := class(node); wanted {
@@ -59,7 +62,7 @@ func withoutKept(remove []string, state *runState, outcomes []outcome, in runInp
 	collect(in.pods, func(node string) (int, bool) {
 		// A bad result that went stale, as by a reboot, still has its log until the node runs again.
 		cn := in.commNodes[node]
-		return 1, bad[node] || assigned(cn, run.ID) && badResult(cn.Spec.Run, finishedReport(cn))
+		return 1, bad[node] || runs.Assigned(cn, run.ID) && judge.BadResult(cn.Spec.Run, runs.FinishedReport(cn))
 	})
 	collect(in.groupPods, func(node string) (int, bool) {
 		if culprit[node] {
@@ -72,8 +75,4 @@ func withoutKept(remove []string, state *runState, outcomes []outcome, in runInp
 		going[c.name] = false
 	}
 	return slices.DeleteFunc(remove, func(name string) bool { return !going[name] })
-}
-
-func badVerdict(v v1alpha1.Verdict) bool {
-	return v == v1alpha1.VerdictFail || v == v1alpha1.VerdictError
 }

@@ -7,14 +7,16 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/podstate"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
 // failedRun is a world whose first run is over with these verdicts by rank order; the last one repeats.
 func failedRun(t *testing.T, nodes int, verdicts ...v1alpha1.Verdict) *world {
 	t.Helper()
-	group := testGroup()
+	group := testkit.Group()
 	group.Spec.Run.MaxParallelNodes = int32(nodes)
-	w := newWorld(group, testNodes(nodes))
+	w := newWorld(group, testkit.Nodes(nodes))
 	w.settle()
 	w.reportFacts()
 	w.settle()
@@ -27,7 +29,7 @@ func failedRun(t *testing.T, nodes int, verdicts ...v1alpha1.Verdict) *world {
 			endPod(pod, 137, w.now) // died without a word
 			continue
 		}
-		cn.Status.Run = testReport(cn.Spec.Run, verdict, 300_000, w.now)
+		cn.Status.Run = testkit.Report(cn.Spec.Run, verdict, 300_000, w.now)
 		code := int32(0)
 		if verdict != v1alpha1.VerdictPass {
 			cn.Status.Run.Reason, code = v1alpha1.ReasonWrongData, 1
@@ -35,7 +37,7 @@ func failedRun(t *testing.T, nodes int, verdicts ...v1alpha1.Verdict) *world {
 		endPod(pod, code, w.now)
 	}
 	w.settle()
-	w.now = w.now.Add(reportGrace + exitGrace)
+	w.now = w.now.Add(podstate.ReportGrace + podstate.ExitGrace)
 	w.settle()
 	if run := w.group.Status.Run; run.Phase != v1alpha1.RunPhaseFinished {
 		t.Fatalf("run %+v", run)
@@ -87,13 +89,13 @@ func TestKeptPodOfAStaleResult(t *testing.T) {
 
 // TestNoPodOfAnAbortedRunIsKept: nobody reads a run that was aborted.
 func TestNoPodOfAnAbortedRunIsKept(t *testing.T) {
-	w := newWorld(testGroup(), testNodes(2))
+	w := newWorld(testkit.Group(), testkit.Nodes(2))
 	w.settle()
 	w.reportFacts()
 	w.settle()
 	startPod(w.podOn("n00000"), "n00000", w.now)
 	endPod(w.podOn("n00000"), 137, w.now)
-	w.now = w.now.Add(reportGrace)
+	w.now = w.now.Add(podstate.ReportGrace)
 	if w.settle(); w.podOn("n00000") == nil || w.group.Status.Run.Phase != v1alpha1.RunPhaseRunning {
 		t.Fatalf("pods %v of run %+v", w.pods, w.group.Status.Run)
 	}
@@ -110,8 +112,8 @@ func TestKeptPodsAreBounded(t *testing.T) {
 }
 
 func TestNoPodIsKeptThatStillRuns(t *testing.T) {
-	group := testGroup()
-	w := newWorld(group, testNodes(1))
+	group := testkit.Group()
+	w := newWorld(group, testkit.Nodes(1))
 	w.settle()
 	w.reportFacts()
 	w.settle()
@@ -140,16 +142,16 @@ func TestLogOfTheCulpritIsKept(t *testing.T) {
 			if !ends && cn.Status.Session != nil && cn.Spec.Session.State == v1alpha1.SessionClosed {
 				cn.Status.Session.State = v1alpha1.SessionEnded // it says so, and its process stays
 			}
-			if podAlive(pod) {
+			if podstate.Alive(pod) {
 				held = max(held, w.now.Sub(s.StageStartTime.Time))
 			}
 		}
 		w.play()
-		w.now = w.now.Add(2 * exitGrace)
+		w.now = w.now.Add(2 * podstate.ExitGrace)
 		w.reportFacts()
 		w.settle()
 		pod := w.groupPod("n00005")
-		if s := w.span(); len(s.Culprits) != 1 || s.Culprits[0].Node != "n00005" || (pod != nil) != ends || pod != nil && podAlive(pod) || held > exitGrace {
+		if s := w.span(); len(s.Culprits) != 1 || s.Culprits[0].Node != "n00005" || (pod != nil) != ends || pod != nil && podstate.Alive(pod) || held > podstate.ExitGrace {
 			t.Errorf("it ends by itself: %v; culprits %v, pod left: %v, held for %s", ends, s.Culprits, pod != nil, held)
 		}
 	}
@@ -160,7 +162,7 @@ func TestKeptPodsOfTheGroupsStage(t *testing.T) {
 	for _, hang := range [][]int{nil, {5}} {
 		w := newGroupWorld(t, 6, faults{hangNodes: hang}, nil)
 		w.play()
-		w.now = w.now.Add(2 * exitGrace)
+		w.now = w.now.Add(2 * podstate.ExitGrace)
 		w.reportFacts()
 		w.settle()
 		kept := map[string]bool{}

@@ -15,14 +15,15 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
 func TestSelectMembers(t *testing.T) {
 	zone := func(z string) map[string]string { return map[string]string{corev1.LabelTopologyZone: z} }
-	nodes := []corev1.Node{testNode("c", zone("a")), testNode("a", zone("b")), testNode("b", zone("a")), testNode("d", zone("b"))}
+	nodes := []corev1.Node{testkit.Node("c", zone("a")), testkit.Node("a", zone("b")), testkit.Node("b", zone("a")), testkit.Node("d", zone("b"))}
 	nodes[3].Labels["gpu"] = "no"
-	leaving := testNode("e", zone("a"))
-	leaving.DeletionTimestamp = decision.Stamp(testNow)
+	leaving := testkit.Node("e", zone("a"))
+	leaving.DeletionTimestamp = decision.Stamp(testkit.Now)
 	nodes = append(nodes, leaving)
 	for name, tc := range map[string]struct {
 		members v1alpha1.MembersSpec
@@ -36,7 +37,7 @@ func TestSelectMembers(t *testing.T) {
 		"at most":                    {v1alpha1.MembersSpec{NodeSelector: &metav1.LabelSelector{}, MaxMembers: ptr.To(int32(2))}, "b c"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := testGroup()
+			g := testkit.Group()
 			g.Spec.Members = tc.members
 			members, err := selectMembers(&g.Spec, nodes)
 			if err != nil {
@@ -64,28 +65,6 @@ func TestMembersHashSeesARemadeNode(t *testing.T) {
 	}
 }
 
-func TestPlan(t *testing.T) {
-	g := testGroup()
-	if got := planVariants(&g.Spec); !slices.Equal(got, []v1alpha1.Variant{v1alpha1.VariantBaseline, v1alpha1.VariantDDA}) {
-		t.Errorf("FP8 is Disabled, the variants are %v", got)
-	}
-	g.Spec.LowPrecision.Mode = v1alpha1.FeatureRequired
-	g.Spec.DDA.Mode = v1alpha1.FeatureDisabled
-	g.Spec.Benchmark.Variants = []v1alpha1.Variant{v1alpha1.VariantLowPrecision}
-	if got := planVariants(&g.Spec); !slices.Equal(got, []v1alpha1.Variant{v1alpha1.VariantBaseline, v1alpha1.VariantLowPrecision}) {
-		t.Errorf("variants %v, Baseline always comes first", got)
-	}
-	p := planFor(&g.Spec)
-	if !slices.Equal(p.SizesBytes, []int64{1024, 4096, 16384, 65536, 262144, 1048576}) {
-		t.Errorf("sizes %v", p.SizesBytes)
-	}
-	for nodeDeadline, want := range map[int32]int32{10: 9, 100: 90, 1800: 1770} {
-		if got := agentDeadlineSeconds(nodeDeadline); got != want {
-			t.Errorf("of %d s the agent gets %d s, expected %d s", nodeDeadline, got, want)
-		}
-	}
-}
-
 func TestAcceptance(t *testing.T) {
 	one := []decision.Member{{Name: "a", AllocatableGPUs: 8}}
 	for name, tc := range map[string]struct {
@@ -105,11 +84,11 @@ func TestAcceptance(t *testing.T) {
 		"29 February":  {func(s *v1alpha1.CommGroupSpec) { s.Run.Schedule = "0 0 29 2 *" }, one, "i", v1alpha1.ReasonAccepted},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := testGroup()
+			g := testkit.Group()
 			if tc.change != nil {
 				tc.change(&g.Spec)
 			}
-			if f := acceptance(&g.Spec, tc.members, nil, tc.image, testNow); f.Reason != tc.reason || f.IsTrue() != (tc.reason == v1alpha1.ReasonAccepted) {
+			if f := acceptance(&g.Spec, tc.members, nil, tc.image, testkit.Now); f.Reason != tc.reason || f.IsTrue() != (tc.reason == v1alpha1.ReasonAccepted) {
 				t.Errorf("%+v, expected %s", f, tc.reason)
 			}
 		})
@@ -118,14 +97,14 @@ func TestAcceptance(t *testing.T) {
 
 // TestAcceptanceWords: what a person must do next depends on how far off the nodes are.
 func TestAcceptanceWords(t *testing.T) {
-	g := testGroup()
+	g := testkit.Group()
 	g.Spec.RanksPerNode = 16
 	few := []decision.Member{{Name: "a", AllocatableGPUs: 8}, {Name: "b", AllocatableGPUs: 4}}
-	if f := acceptance(&g.Spec, few, nil, "i", testNow); f.Reason != v1alpha1.ReasonNoGPUResource || !strings.Contains(f.Message, "the most is 8: lower ranksPerNode") {
+	if f := acceptance(&g.Spec, few, nil, "i", testkit.Now); f.Reason != v1alpha1.ReasonNoGPUResource || !strings.Contains(f.Message, "the most is 8: lower ranksPerNode") {
 		t.Errorf("%+v", f)
 	}
 	none := []decision.Member{{Name: "a"}, {Name: "b"}}
-	if f := acceptance(&g.Spec, none, nil, "i", testNow); f.Reason != v1alpha1.ReasonNoGPUResource || !strings.Contains(f.Message, "device plugin") {
+	if f := acceptance(&g.Spec, none, nil, "i", testkit.Now); f.Reason != v1alpha1.ReasonNoGPUResource || !strings.Contains(f.Message, "device plugin") {
 		t.Errorf("%+v", f)
 	}
 }
@@ -141,13 +120,13 @@ func TestAcceptedSaysThatTheMeshDoesNotFit(t *testing.T) {
 		{[]int64{8, 8, 4}, true},
 		{[]int64{8, 4}, false},
 	} {
-		g := testGroup()
+		g := testkit.Group()
 		g.Spec.Span, g.Spec.Mesh = v1alpha1.SpanGroup, []v1alpha1.MeshDimension{{Name: "dp", Size: 2}, {Name: "tp", Size: 8}}
 		var members []decision.Member
 		for i, gpus := range tc.gpus {
 			members = append(members, decision.Member{Name: string(rune('a' + i)), AllocatableGPUs: gpus})
 		}
-		f := acceptance(&g.Spec, members, nil, "i", testNow)
+		f := acceptance(&g.Spec, members, nil, "i", testkit.Now)
 		if !f.IsTrue() || strings.Contains(f.Message, "the mesh does not fit") == tc.fits {
 			t.Errorf("%v: %+v, want that the mesh fits: %v", tc.gpus, f, tc.fits)
 		}
@@ -155,7 +134,7 @@ func TestAcceptedSaysThatTheMeshDoesNotFit(t *testing.T) {
 }
 
 func TestUnknownNames(t *testing.T) {
-	nodes := testNodes(2)
+	nodes := testkit.Nodes(2)
 	for _, tc := range []struct {
 		names []string
 		want  string
@@ -165,12 +144,12 @@ func TestUnknownNames(t *testing.T) {
 		{[]string{"n00000", "n0001"}, " No node has the name n0001 (members.nodeNames)."},
 		{[]string{"a", "b", "c", "d", "e", "f", "g"}, " No node has the name a, b, c, d, e and 2 more (members.nodeNames)."},
 	} {
-		g := testGroup()
+		g := testkit.Group()
 		g.Spec.Members.NodeNames = tc.names
 		if got := unknownNames(&g.Spec, nodes); got != tc.want {
 			t.Errorf("%v: %q, expected %q", tc.names, got, tc.want)
 		}
-		d := Decide(&Snapshot{Now: testNow, Group: g, Nodes: nodes}, testConfig)
+		d := Decide(&Snapshot{Now: testkit.Now, Group: g, Nodes: nodes}, testConfig)
 		accepted := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionAccepted)
 		if accepted == nil || !strings.HasSuffix(accepted.Message, tc.want) {
 			t.Errorf("%v: condition %+v, expected it to end with %q", tc.names, accepted, tc.want)
@@ -179,16 +158,16 @@ func TestUnknownNames(t *testing.T) {
 }
 
 func TestSchedule(t *testing.T) {
-	if next := nextScheduled("0 3 * * *", testNow); !next.Equal(time.Date(2026, 3, 2, 3, 0, 0, 0, time.UTC)) {
+	if next := nextScheduled("0 3 * * *", testkit.Now); !next.Equal(time.Date(2026, 3, 2, 3, 0, 0, 0, time.UTC)) {
 		t.Errorf("next is %s", next)
 	}
-	if next := nextScheduled("", testNow); !next.IsZero() {
+	if next := nextScheduled("", testkit.Now); !next.IsZero() {
 		t.Errorf("no schedule, but next is %s", next)
 	}
 }
 
 func TestNamesAreDNSLabels(t *testing.T) {
-	g := testGroup()
+	g := testkit.Group()
 	for _, name := range []string{"g", "a.b.c", strings.Repeat("x.", 100) + "x", strings.Repeat("long-", 12) + "x"} {
 		g.Name = name
 		for _, got := range []string{runPodName(g, "12-345", strings.Repeat("n.", 60)+"n"), monitorName(g)} {
@@ -214,7 +193,7 @@ func TestNamesAreDNSLabels(t *testing.T) {
 }
 
 func TestMembersAffinity(t *testing.T) {
-	g := testGroup()
+	g := testkit.Group()
 	g.Spec.Members = v1alpha1.MembersSpec{
 		NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"gpu": "yes"},
 			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "bad", Operator: metav1.LabelSelectorOpDoesNotExist}}},
@@ -258,7 +237,7 @@ func TestAcceptedSaysThatNoGroupWillForm(t *testing.T) {
 		"each node alone, minMembers":  {v1alpha1.SpanNode, 3, 1, 4, ""},
 		"all, and what is needed fits": {v1alpha1.SpanGroup, 4, 0, 4, ""},
 	} {
-		g := testGroup()
+		g := testkit.Group()
 		g.Spec.Span, g.Spec.Members.MinMembers = tc.span, tc.min
 		var members []decision.Member
 		for i := range tc.able + tc.small {
@@ -268,7 +247,7 @@ func TestAcceptedSaysThatNoGroupWillForm(t *testing.T) {
 			}
 			members = append(members, m)
 		}
-		f := acceptance(&g.Spec, members, nil, "i", testNow)
+		f := acceptance(&g.Spec, members, nil, "i", testkit.Now)
 		if f.Reason != v1alpha1.ReasonAccepted || strings.Contains(f.Message, "no communicator over the group") != (tc.says != "") || !strings.Contains(f.Message, tc.says) {
 			t.Errorf("%s: %s: %s", name, f.Reason, f.Message)
 		}

@@ -21,6 +21,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/metrics"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -147,7 +148,7 @@ func liveAsManager(b *testing.B, folder string) {
 			b.Fatal(err)
 		}
 	}
-	s := &Snapshot{Now: testNow, Group: group, Nodes: nodes.Items, CommNodes: commNodes.Items, ConfigMapCertain: true}
+	s := &Snapshot{Now: testkit.Now, Group: group, Nodes: nodes.Items, CommNodes: commNodes.Items, ConfigMapCertain: true}
 	leads := make(chan struct{})
 	close(leads)
 	registry := prometheus.NewRegistry()

@@ -10,37 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/nodefacts"
 )
-
-func TestModesContradict(t *testing.T) {
-	for _, tc := range []struct {
-		a, b string
-		want bool
-	}{
-		{"SPX/NPS1", "SPX/NPS1", false},
-		{"SPX/NPS1", "CPX/NPS1", true},
-		{"SPX/NPS1", "SPX/NPS4", true},
-		{"SPX/NPS1", "SPX/unknown", false},
-		{"SPX/NPS1", "unknown/NPS1", false},
-		{"SPX/NPS1", "CPX/unknown", true},
-		{"SPX/NPS1", "unknown/NPS4", true},
-		{"SPX/unknown", "unknown/NPS1", false},
-		{"SPX/unknown", "CPX/unknown", true},
-		{"SPX/NPS1", "unknown", false},
-		{"SPX/NPS1", "", false},
-		{"SPX/NPS1", "mixed", true},
-		{"SPX/unknown", "mixed", false}, // the memory modes may be what is mixed
-		{"unknown", "mixed", false},
-		{"mixed", "mixed", false},
-		{"SPX/NPS1", "NotApplicable", true},
-		{"SPX/unknown", "NotApplicable", true},
-		{"unknown/unknown", "SPX/NPS1", false},
-	} {
-		if modesContradict(tc.a, tc.b) != tc.want || modesContradict(tc.b, tc.a) != tc.want {
-			t.Errorf("%s and %s: expected %v", tc.a, tc.b, tc.want)
-		}
-	}
-}
 
 // TestMixedModes: a mode of which a half could not be read is no mixture, and hides none.
 func TestMixedModes(t *testing.T) {
@@ -114,7 +85,7 @@ func TestMixedModesAreFound(t *testing.T) {
 					want := false
 					for x := range modes {
 						for y := range modes {
-							want = want || modesContradict(x, y)
+							want = want || nodefacts.ModesContradict(x, y)
 						}
 					}
 					message, odd := m.find(nodesInModes(modes))

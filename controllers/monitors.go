@@ -2,8 +2,6 @@ package controllers
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"strconv"
 	"strings"
 
@@ -16,61 +14,28 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 const (
-	managedBy      = "commgroup-operator"
-	hostRoot       = "/host"
-	agentBinary    = "/agent"
-	monitorHealth  = 8081
-	maxNamedTerms  = 1024
-	agentUser      = 65532 // as the image has it
-	managedByLabel = "app.kubernetes.io/managed-by"
-	nameLabel      = "app.kubernetes.io/name"
+	hostRoot      = "/host"
+	agentBinary   = "/agent"
+	monitorHealth = 8081
+	maxNamedTerms = 1024
+	agentUser     = 65532 // as the image has it
+	nameLabel     = "app.kubernetes.io/name"
 )
-
-// groupLabels are on every object that the controller makes for a group.
-func groupLabels(group *v1alpha1.CommGroup, role string) map[string]string {
-	l := map[string]string{
-		managedByLabel:               managedBy,
-		v1alpha1.LabelGroup:          v1alpha1.LabelValue(group.Name),
-		v1alpha1.LabelGroupNamespace: group.Namespace,
-		v1alpha1.LabelGroupUID:       string(group.UID),
-	}
-	if role != "" {
-		l[v1alpha1.LabelRole] = role
-	}
-	return l
-}
-
-func groupOwner(group *v1alpha1.CommGroup) metav1.OwnerReference {
-	return metav1.OwnerReference{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommGroup", Name: group.Name, UID: group.UID,
-		Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
-	}
-}
-
-// dnsName joins parts to a name that is a DNS label of at most limit characters, ending in a hash of the identity.
-func dnsName(limit int, identity string, parts ...string) string {
-	sum := sha256.Sum256([]byte(identity))
-	tail := "-" + hex.EncodeToString(sum[:])[:8]
-	name := strings.ReplaceAll(strings.Join(parts, "-"), ".", "-")
-	if limit -= len(tail); len(name) > limit {
-		name = strings.TrimRight(name[:limit], "-")
-	}
-	return name + tail
-}
 
 // monitorName carries namespace, name and UID of the group, since all monitors live in the operator's namespace.
 func monitorName(group *v1alpha1.CommGroup) string {
 	// A DaemonSet's pods carry its name and a suffix: 52 leaves them below 63 characters.
-	return dnsName(52, group.Namespace+"/"+group.Name+"/"+string(group.UID), "monitor", group.Namespace, group.Name)
+	return objects.Name(52, group.Namespace+"/"+group.Name+"/"+string(group.UID), "monitor", group.Namespace, group.Name)
 }
 
 // monitorFor is the DaemonSet of monitors, one pod on each member.
 func monitorFor(group *v1alpha1.CommGroup, members []decision.Member, cfg Config) *appsv1.DaemonSet {
-	labels := groupLabels(group, v1alpha1.RoleMonitor)
+	labels := objects.Labels(group, v1alpha1.RoleMonitor)
 	labels[nameLabel] = "commgroup-monitor"
 	annotations := map[string]string{v1alpha1.AnnotationGroup: group.Namespace + "/" + group.Name}
 	selector := map[string]string{v1alpha1.LabelRole: v1alpha1.RoleMonitor, v1alpha1.LabelGroupUID: string(group.UID)}

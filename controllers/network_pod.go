@@ -13,6 +13,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -26,7 +27,7 @@ const (
 
 // groupPodName differs from the name of the pod that had the node alone in the same run.
 func groupPodName(group *v1alpha1.CommGroup, runID, node string) string {
-	return dnsName(validation.DNS1123LabelMaxLength, string(group.UID)+"/"+runID+"/"+node+"/group", group.Name, runID, "group", node)
+	return objects.Name(validation.DNS1123LabelMaxLength, string(group.UID)+"/"+runID+"/"+node+"/group", group.Name, runID, "group", node)
 }
 
 // groupPodFor is the pod that keeps a node's GPUs for the group's stage of a run, at most activeSeconds long. It is a run

@@ -6,11 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -20,6 +22,8 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/podstate"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
@@ -34,16 +38,16 @@ func networkPods() map[string]*corev1.Pod {
 	cfg := testConfig
 	cfg.RunPriorityClass = "commgroup-run"
 	group := func(network v1alpha1.NetworkSpec) *corev1.Pod {
-		g := testGroup()
+		g := testkit.Group()
 		g.Spec.Span, g.Spec.Network = v1alpha1.SpanGroup, network
 		return groupPodFor(g, testCommNode(), "r1", 900, cfg)
 	}
-	queued := testGroup()
+	queued := testkit.Group()
 	queued.Spec.Run.QueueName, queued.Spec.Runtime.Pod.PriorityClassName = "validation", "system-node-critical"
-	queued.Spec.Runtime.Pod.Labels = map[string]string{queueLabel: "of the overrides", v1alpha1.LabelRole: "mine"}
+	queued.Spec.Runtime.Pod.Labels = map[string]string{podstate.QueueLabel: "of the overrides", v1alpha1.LabelRole: "mine"}
 	rdma := []v1alpha1.ResourceCount{{Name: "rdma/hca", Count: 1}, {Name: "amd.com/vnic", Count: 8}}
 	return map[string]*corev1.Pod{
-		"run":        runPodFor(testGroup(), testCommNode(), "r1", cfg),
+		"run":        runPodFor(testkit.Group(), testCommNode(), "r1", cfg),
 		"run-queued": runPodFor(queued, testCommNode(), "r1", cfg),
 		"group-pod":  group(v1alpha1.NetworkSpec{Mode: v1alpha1.NetworkPod, PortRange: &v1alpha1.PortRange{First: 30000, Last: 30999}}),
 		"group-host": group(v1alpha1.NetworkSpec{Mode: v1alpha1.NetworkHost, PortRange: &v1alpha1.PortRange{First: 30000, Last: 30999}, RDMAResources: rdma}),
@@ -76,7 +80,7 @@ func TestPodsAreAsWritten(t *testing.T) {
 
 // TestRDMAResourcesChangeNoOther: neither the GPUs, which the budget counts by ranksPerNode, nor what the overrides ask for.
 func TestRDMAResourcesChangeNoOther(t *testing.T) {
-	g := groupSpan(2, func(g *v1alpha1.CommGroup) {
+	g := testkit.SpanGroup(2, func(g *v1alpha1.CommGroup) {
 		g.Spec.RanksPerNode = 8
 		g.Spec.Runtime.Pod.Resources.Limits = corev1.ResourceList{"rdma/hca": apiresource.MustParse("2")}
 		g.Spec.Runtime.Pod.Resources.Requests = corev1.ResourceList{"rdma/hca": apiresource.MustParse("2")}
@@ -138,13 +142,13 @@ func TestGroupPod(t *testing.T) {
 
 func TestRunPodsQueueAndPriority(t *testing.T) {
 	pods := networkPods()
-	if p := pods["run-queued"]; p.Labels[queueLabel] != "validation" || p.Labels[v1alpha1.LabelRole] != v1alpha1.RoleRun || p.Spec.PriorityClassName != "system-node-critical" {
+	if p := pods["run-queued"]; p.Labels[podstate.QueueLabel] != "validation" || p.Labels[v1alpha1.LabelRole] != v1alpha1.RoleRun || p.Spec.PriorityClassName != "system-node-critical" {
 		t.Errorf("labels %v, priority class %s", p.Labels, p.Spec.PriorityClassName)
 	}
-	if p := pods["run"]; p.Labels[queueLabel] != "" || p.Spec.PriorityClassName != "commgroup-run" {
+	if p := pods["run"]; p.Labels[podstate.QueueLabel] != "" || p.Spec.PriorityClassName != "commgroup-run" {
 		t.Errorf("labels %v, priority class %s", p.Labels, p.Spec.PriorityClassName)
 	}
-	if p := runPodFor(testGroup(), testCommNode(), "r1", testConfig); p.Spec.PriorityClassName != "" {
+	if p := runPodFor(testkit.Group(), testCommNode(), "r1", testConfig); p.Spec.PriorityClassName != "" {
 		t.Errorf("a class %q although no flag names one", p.Spec.PriorityClassName)
 	}
 	// Monitors and others' pods stay out of each other's way only by this label.
@@ -158,7 +162,7 @@ func TestRunPodsQueueAndPriority(t *testing.T) {
 			t.Errorf("%s may share a node with another run", name)
 		}
 	}
-	if selector.Matches(labels.Set(monitorFor(testGroup(), []decision.Member{{}}, testConfig).Spec.Template.Labels)) {
+	if selector.Matches(labels.Set(monitorFor(testkit.Group(), []decision.Member{{}}, testConfig).Spec.Template.Labels)) {
 		t.Error("a run and a monitor exclude each other")
 	}
 }
@@ -222,4 +226,43 @@ func shippedPriorityClass(t *testing.T) *schedulingv1.PriorityClass {
 		t.Fatal(err)
 	}
 	return class
+}
+
+func TestHostNetworkOnlyWhereAllowed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		span    v1alpha1.Span
+		mode    v1alpha1.NetworkMode
+		allowed []string
+		refused bool
+	}{
+		"allowed":               {v1alpha1.SpanGroup, v1alpha1.NetworkHost, []string{"other", "team"}, false},
+		"not allowed":           {v1alpha1.SpanGroup, v1alpha1.NetworkHost, nil, true},
+		"another is allowed":    {v1alpha1.SpanGroup, v1alpha1.NetworkHost, []string{"other"}, true},
+		"the pod network":       {v1alpha1.SpanGroup, v1alpha1.NetworkPod, nil, false},
+		"Multus":                {v1alpha1.SpanGroup, v1alpha1.NetworkMultus, nil, false},
+		"no pod of it is made":  {v1alpha1.SpanNode, v1alpha1.NetworkHost, nil, false},
+		"a name's part is none": {v1alpha1.SpanGroup, v1alpha1.NetworkHost, []string{"tea", "team-2"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := testkit.Group()
+			g.Spec.Span, g.Spec.Network.Mode = tc.span, tc.mode
+			cfg := testConfig
+			cfg.PrivilegedNamespaces = tc.allowed
+			d := Decide(&Snapshot{Now: testkit.Now, Group: g, Nodes: testkit.Nodes(3)}, cfg)
+			c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionAccepted)
+			if refused := c.Reason == v1alpha1.ReasonHostNetworkNotAllowed; refused != tc.refused || refused != (c.Status == metav1.ConditionFalse) {
+				t.Errorf("Accepted is %s %s: %s", c.Status, c.Reason, c.Message)
+			}
+			if tc.refused && (!strings.Contains(c.Message, "namespace team") || !strings.Contains(c.Message, "--privileged-namespaces") || len(d.CreatePods) > 0 || d.Status.Run != nil) {
+				t.Errorf("refused, but %d pods, run %+v: %s", len(d.CreatePods), d.Status.Run, c.Message)
+			}
+		})
+	}
+	// What is refused for another reason keeps it.
+	g := testkit.Group()
+	g.Spec.Span, g.Spec.Network.Mode = v1alpha1.SpanGroup, v1alpha1.NetworkHost
+	d := Decide(&Snapshot{Now: testkit.Now, Group: g, Nodes: []corev1.Node{}}, testConfig)
+	if c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionAccepted); c.Reason != v1alpha1.ReasonNoNodesMatched {
+		t.Errorf("reason %s, want that no node matches", c.Reason)
+	}
 }

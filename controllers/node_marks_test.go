@@ -15,12 +15,13 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
 var everyAction = []v1alpha1.GatingAction{v1alpha1.GatingCondition, v1alpha1.GatingLabel, v1alpha1.GatingTaint}
 
 func testStatement(verdict v1alpha1.Verdict, group string, actions ...v1alpha1.GatingAction) statement {
-	s := statement{Verdict: verdict, Group: group, Run: "1-1", Time: *decision.Stamp(testNow), NodeUID: "uid-n", Actions: actions}
+	s := statement{Verdict: verdict, Group: group, Run: "1-1", Time: *decision.Stamp(testkit.Now), NodeUID: "uid-n", Actions: actions}
 	if verdict == v1alpha1.VerdictFail {
 		s.Reason, s.Message = v1alpha1.ReasonSlowLink, "one link is slow"
 	}
@@ -147,16 +148,16 @@ func TestMarksFollowFromAllStatements(t *testing.T) {
 
 // TestMarksLeaveAllElseAlone walks a Node with taints, labels, annotations and conditions of others through all marks.
 func TestMarksLeaveAllElseAlone(t *testing.T) {
-	node := testNode("n", map[string]string{"example.com/label": "theirs"})
+	node := testkit.Node("n", map[string]string{"example.com/label": "theirs"})
 	node.ResourceVersion = "7"
 	node.Annotations = map[string]string{"example.com/annotation": "theirs"}
 	node.Spec.PodCIDR = "10.0.0.0/24"
 	node.Spec.Taints = []corev1.Taint{
-		{Key: "example.com/taint", Value: "v", Effect: corev1.TaintEffectNoExecute, TimeAdded: decision.Stamp(testNow)},
+		{Key: "example.com/taint", Value: "v", Effect: corev1.TaintEffectNoExecute, TimeAdded: decision.Stamp(testkit.Now)},
 		{Key: v1alpha1.TaintCommFailed, Effect: corev1.TaintEffectPreferNoSchedule}, // someone else's: another effect
 	}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady",
-		LastHeartbeatTime: *decision.Stamp(testNow), LastTransitionTime: *decision.Stamp(testNow)}}
+		LastHeartbeatTime: *decision.Stamp(testkit.Now), LastTransitionTime: *decision.Stamp(testkit.Now)}}
 	var want corev1.Node
 	data, err := json.Marshal(node) // as it comes back from the API
 	if err := errors.Join(err, json.Unmarshal(data, &want)); err != nil {
@@ -166,37 +167,37 @@ func TestMarksLeaveAllElseAlone(t *testing.T) {
 	passed := testStatement(v1alpha1.VerdictPass, "a/g", everyAction...)
 	other := testStatement(v1alpha1.VerdictFail, "b/g", everyAction...)
 
-	one := marked(t, &want, map[string]string{markKey("a"): failed.String()}, testNow)
+	one := marked(t, &want, map[string]string{markKey("a"): failed.String()}, testkit.Now)
 	if m := marksOn(one); m.status != corev1.ConditionFalse || m.label != "failed" || !m.taint {
 		t.Fatalf("marks %+v", m)
 	}
 	if got := one.Spec.Taints[len(one.Spec.Taints)-1]; len(one.Spec.Taints) != 3 || got.Effect != corev1.TaintEffectNoSchedule || got.Value != "" {
 		t.Fatalf("taints %+v", one.Spec.Taints)
 	}
-	two := marked(t, one, map[string]string{markKey("b"): other.String()}, testNow.Add(time.Minute))
-	if c := commValidated(two); !strings.Contains(c.Message, "a/g") || !strings.Contains(c.Message, "b/g") || !c.LastTransitionTime.Time.Equal(testNow) {
+	two := marked(t, one, map[string]string{markKey("b"): other.String()}, testkit.Now.Add(time.Minute))
+	if c := commValidated(two); !strings.Contains(c.Message, "a/g") || !strings.Contains(c.Message, "b/g") || !c.LastTransitionTime.Time.Equal(testkit.Now) {
 		t.Fatalf("condition %+v: the status is since the first group's mark", c)
 	}
-	half := marked(t, two, map[string]string{markKey("a"): passed.String()}, testNow.Add(2*time.Minute))
+	half := marked(t, two, map[string]string{markKey("a"): passed.String()}, testkit.Now.Add(2*time.Minute))
 	if m := marksOn(half); m.status != corev1.ConditionFalse || m.label != "failed" || !m.taint || strings.Contains(m.message, "a/g") {
 		t.Fatalf("the pass of one group lifted another's mark: %+v", m)
 	}
-	good := marked(t, half, map[string]string{markKey("b"): ""}, testNow.Add(3*time.Minute))
-	if c, m := commValidated(good), marksOn(good); m.status != corev1.ConditionTrue || m.label != "passed" || m.taint || !c.LastTransitionTime.Time.Equal(testNow.Add(3*time.Minute)) {
+	good := marked(t, half, map[string]string{markKey("b"): ""}, testkit.Now.Add(3*time.Minute))
+	if c, m := commValidated(good), marksOn(good); m.status != corev1.ConditionTrue || m.label != "passed" || m.taint || !c.LastTransitionTime.Time.Equal(testkit.Now.Add(3*time.Minute)) {
 		t.Fatalf("marks %+v", m)
 	}
-	bare := marked(t, good, map[string]string{markKey("a"): ""}, testNow.Add(4*time.Minute))
+	bare := marked(t, good, map[string]string{markKey("a"): ""}, testkit.Now.Add(4*time.Minute))
 	if !reflect.DeepEqual(*bare, want) {
 		t.Fatalf("after all statements are withdrawn the Node is\n%+v, it was\n%+v", bare, want)
 	}
 }
 
 func TestPatchesHoldWhatTheyRestOn(t *testing.T) {
-	node := testNode("n", nil)
+	node := testkit.Node("n", nil)
 	node.ResourceVersion = "41"
 	s := testStatement(v1alpha1.VerdictFail, "a/g", everyAction...)
 	value := s.String()
-	object, status, err := nodePatches(&node, map[string]*string{markKey("a"): &value}, testNow)
+	object, status, err := nodePatches(&node, map[string]*string{markKey("a"): &value}, testkit.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,8 +251,8 @@ func TestMarkKeys(t *testing.T) {
 // TestTheCacheKeepsWhatGatingLooksAt and nothing else of annotations and conditions.
 func TestTheCacheKeepsWhatGatingLooksAt(t *testing.T) {
 	s := testStatement(v1alpha1.VerdictFail, "a/g", everyAction...)
-	node := testNode("n", nil)
-	node = *marked(t, &node, map[string]string{markKey("a"): s.String()}, testNow)
+	node := testkit.Node("n", nil)
+	node = *marked(t, &node, map[string]string{markKey("a"): s.String()}, testkit.Now)
 	node.Annotations["example.com/large"] = strings.Repeat("x", 10000)
 	node.Annotations[v1alpha1.AnnotationGatingExempt] = "false"
 	node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeReady})
@@ -265,7 +266,7 @@ func TestTheCacheKeepsWhatGatingLooksAt(t *testing.T) {
 		t.Fatalf("annotations %v, conditions %v", got.Annotations, got.Status.Conditions)
 	}
 	// With what the cache keeps, nothing is to be written either.
-	if object, status, err := nodePatches(got, nil, testNow); object != nil || status != nil || err != nil {
+	if object, status, err := nodePatches(got, nil, testkit.Now); object != nil || status != nil || err != nil {
 		t.Fatalf("%s, %s, %v", object, status, err)
 	}
 }
@@ -273,8 +274,8 @@ func TestTheCacheKeepsWhatGatingLooksAt(t *testing.T) {
 // TestOnlyMarksWakeTheController: a heartbeat does not, a mark that someone removed by hand does.
 func TestOnlyMarksWakeTheController(t *testing.T) {
 	s := testStatement(v1alpha1.VerdictFail, "a/g", everyAction...)
-	plain := testNode("n", nil)
-	base := marked(t, &plain, map[string]string{markKey("a"): s.String()}, testNow)
+	plain := testkit.Node("n", nil)
+	base := marked(t, &plain, map[string]string{markKey("a"): s.String()}, testkit.Now)
 	for name, c := range map[string]struct {
 		change func(*corev1.Node)
 		want   bool
@@ -304,25 +305,25 @@ func TestOnlyMarksWakeTheController(t *testing.T) {
 func TestOrphanedMarks(t *testing.T) {
 	s := testStatement(v1alpha1.VerdictFail, "a/g", everyAction...)
 	with := func(name string, uids ...string) corev1.Node {
-		node := testNode(name, nil)
+		node := testkit.Node(name, nil)
 		statements := map[string]string{}
 		for _, uid := range uids {
 			statements[markKey(uid)] = s.String()
 		}
-		return *marked(t, &node, statements, testNow)
+		return *marked(t, &node, statements, testkit.Now)
 	}
 	handmade := with("handmade", "live")
 	delete(handmade.Annotations, markKey("live")) // the statement is gone, its marks are left
 	ending := with("ending", "gone")
-	ending.DeletionTimestamp = decision.Stamp(testNow)
+	ending.DeletionTimestamp = decision.Stamp(testkit.Now)
 	exempted := with("exempted")
 	exempted.Annotations = map[string]string{v1alpha1.AnnotationGatingExempt: "true"}
-	writes := orphanedMarks([]corev1.Node{with("fine", "live"), with("orphan", "gone"), with("both", "gone", "live"), testNode("bare", nil), handmade, ending, exempted},
+	writes := orphanedMarks([]corev1.Node{with("fine", "live"), with("orphan", "gone"), with("both", "gone", "live"), testkit.Node("bare", nil), handmade, ending, exempted},
 		map[string]bool{"live": true})
 	var names []string
 	for _, w := range writes {
 		names = append(names, w.node.Name)
-		object, status, err := nodePatches(w.node, w.annotations, testNow)
+		object, status, err := nodePatches(w.node, w.annotations, testkit.Now)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -140,7 +141,7 @@ func TestOldCommNodeNamesNobody(t *testing.T) {
 	node := w.nodes[0].Name
 	old := w.commNode(node).DeepCopy()
 	cn := w.commNode(node)
-	cn.Status.Run = testReport(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+	cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 	delete(w.pods, w.podOn(node).Name)
 	r, cache := managerOf(t, w)
 	key := client.ObjectKeyFromObject(cn)

@@ -11,6 +11,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
 func TestReservedKeys(t *testing.T) {
@@ -81,7 +82,7 @@ func TestOverridesAllowed(t *testing.T) {
 }
 
 func TestRunPodUser(t *testing.T) {
-	g := testGroup()
+	g := testkit.Group()
 	if p := runPodFor(g, testCommNode(), "r1", testConfig).Spec.SecurityContext; p.RunAsUser != nil || p.RunAsNonRoot != nil {
 		t.Errorf("without runAsUser: %+v", p)
 	}
@@ -94,7 +95,7 @@ func TestRunPodUser(t *testing.T) {
 
 // TestMonitorSeesLittle: a monitor is privileged for one reason, and has nothing that this reason does not need.
 func TestMonitorSeesLittle(t *testing.T) {
-	pod := monitorFor(testGroup(), []decision.Member{{Name: "a"}}, testConfig).Spec.Template.Spec
+	pod := monitorFor(testkit.Group(), []decision.Member{{Name: "a"}}, testConfig).Spec.Template.Spec
 	var paths []string
 	for _, v := range pod.Volumes {
 		if v.HostPath == nil {

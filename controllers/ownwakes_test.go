@@ -10,6 +10,8 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/podstate"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
 // TestOwnWakesEndWhatHoldsGPUs: the manager sleeps until the time that it asked for, and nothing else wakes it. That is enough: at each
@@ -24,14 +26,14 @@ func TestOwnWakesEndWhatHoldsGPUs(t *testing.T) {
 		"has reported and does not end": {fromRunning, func(w *groupWorld) {
 			for i := range w.nodes {
 				cn := w.commNode(w.nodes[i].Name)
-				cn.Status.Run = testReport(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+				cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 			}
-		}, exitGrace},
+		}, podstate.ExitGrace},
 		"has ended without a report": {fromRunning, func(w *groupWorld) {
 			for i := range w.nodes {
 				endPod(w.podOn(w.nodes[i].Name), 1, w.now)
 			}
-		}, reportGrace},
+		}, podstate.ReportGrace},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := tableWorld(t, tc.state)
@@ -91,7 +93,7 @@ func TestStuckPodsHoldUpNoOther(t *testing.T) {
 	w := tableWorld(t, fromRunning)
 	pod := w.podOn(w.nodes[0].Name)
 	pod.DeletionTimestamp = decision.Stamp(w.now)
-	for after, want := range map[time.Duration]bool{stuckPodAfter: true, stuckPodAfter + time.Second: false} {
+	for after, want := range map[time.Duration]bool{podstate.StuckAfter: true, podstate.StuckAfter + time.Second: false} {
 		if got := holdsGPUs([]*corev1.Pod{pod}, w.now.Add(after)); got != want {
 			t.Errorf("%s after it was told to end it holds GPUs: %v", after, got)
 		}

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
 // podSecurityLevels makes each kind of run pod in namespaces of each level of Pod Security: docs/security.md has the table.
@@ -36,7 +37,7 @@ func podSecurityLevels(t *testing.T, c client.Client) {
 		"on the node's network": {func(s *v1alpha1.CommGroupSpec) { s.Network.Mode = v1alpha1.NetworkHost }, "privileged"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			group := testGroup()
+			group := testkit.Group()
 			group.Spec.Span = v1alpha1.SpanGroup
 			tc.change(&group.Spec)
 			taken := ""

@@ -14,6 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/podstate"
+	"rcclx.io/commgroup-operator/controllers/runs"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
 // TestRunInvariants plays random histories: agents that report or do not, pods that start, hang, fail or are deleted,
@@ -32,14 +35,14 @@ func TestRunInvariants(t *testing.T) {
 	for seed := range uint64(150) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 7))
-			group := testGroup()
+			group := testkit.Group()
 			group.Spec.Run.MaxParallelNodes = 1 + rng.Int32N(4)
 			group.Spec.Run.StartDeadlineSeconds = 60
 			group.Spec.Run.NodeDeadlineSeconds = 120
 			if rng.IntN(3) == 0 {
 				group.Spec.Run.Schedule = "*/10 * * * *"
 			}
-			w := newWorld(group, testNodes(2+rng.IntN(7)))
+			w := newWorld(group, testkit.Nodes(2+rng.IntN(7)))
 			away := []corev1.Node{}
 			calm := rng.IntN(2) == 0 // as clusters mostly are: agents do their work, and now and then something happens
 			for range 120 {
@@ -85,11 +88,11 @@ func goodWork(rng *rand.Rand, w *world) {
 		}
 		cn.Status.Facts = w.factsOf(node)
 		switch {
-		case pod == nil || !podAlive(pod):
+		case pod == nil || !podstate.Alive(pod):
 		case pod.Spec.NodeName == "":
 			startPod(pod, node, w.now)
-		case assigned(cn, pod.Labels[v1alpha1.LabelRunID]):
-			cn.Status.Run = testReport(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+		case runs.Assigned(cn, pod.Labels[v1alpha1.LabelRunID]):
+			cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 			cn.Status.Run.BootID = w.factsOf(node).BootID
 			endPod(pod, 0, w.now)
 		}
@@ -132,13 +135,13 @@ func randomEvent(rng *rand.Rand, w *world, away *[]corev1.Node) {
 			cn.Status.Facts = w.factsOf(node)
 		}
 	case 4, 5, 6:
-		if pod != nil && podAlive(pod) && pod.Spec.NodeName == "" {
+		if pod != nil && podstate.Alive(pod) && pod.Spec.NodeName == "" {
 			startPod(pod, node, w.now)
 		}
 	case 7, 8:
 		if cn != nil && cn.Spec.Run != nil && pod != nil {
 			verdicts := []v1alpha1.Verdict{v1alpha1.VerdictPass, v1alpha1.VerdictPass, v1alpha1.VerdictPass, v1alpha1.VerdictFail, v1alpha1.VerdictError}
-			r := testReport(cn.Spec.Run, verdicts[rng.IntN(len(verdicts))], 300000, w.now)
+			r := testkit.Report(cn.Spec.Run, verdicts[rng.IntN(len(verdicts))], 300000, w.now)
 			r.BootID = w.factsOf(node).BootID
 			switch rng.IntN(8) {
 			case 0:
@@ -188,7 +191,7 @@ func randomEvent(rng *rand.Rand, w *world, away *[]corev1.Node) {
 
 // factsOf is what the node's monitor would tell now. Each change makes another boot, and every third another driver, too.
 func (w *world) factsOf(node string) *v1alpha1.NodeFacts {
-	f := testFacts(w.now)
+	f := testkit.Facts(w.now)
 	f.BootID = fmt.Sprint("boot-", w.changes[node])
 	f.Driver.Version = fmt.Sprint("6.14.", w.changes[node]/3)
 	return f
@@ -219,16 +222,16 @@ func stepAndCheck(t *testing.T, w *world, seen *tally) {
 	last := w.group.Status.Run
 	d := w.step()
 	run := d.Status.Run
-	if partial(run) && last.ID != run.ID {
+	if runs.Partial(run) && last.ID != run.ID {
 		seen.partialRuns++
 	}
 	for _, c := range d.CommNodes {
 		a := c.Desired.Spec.Run
-		if c.Current == nil || a == nil || run == nil || run.Trigger != triggerNodesChanged || a.ID != run.ID || assigned(c.Current, run.ID) {
+		if c.Current == nil || a == nil || run == nil || run.Trigger != runs.TriggerNodesChanged || a.ID != run.ID || runs.Assigned(c.Current, run.ID) {
 			continue
 		}
 		seen.measuredAgain++
-		if counts(c.Current.Spec.Run, run) && holds(c.Current) {
+		if runs.Counts(c.Current.Spec.Run, run) && holds(c.Current) {
 			t.Fatalf("run %s of the changed nodes is assigned to %s, whose result holds: %+v", run.ID, c.Current.Spec.NodeName, c.Current.Spec.Run)
 		}
 	}
@@ -236,7 +239,7 @@ func stepAndCheck(t *testing.T, w *world, seen *tally) {
 		return
 	}
 	seen.ready++
-	if partial(run) {
+	if runs.Partial(run) {
 		seen.readyAgain++
 	}
 	for name, cn := range before {
@@ -263,7 +266,7 @@ func checkInvariants(t *testing.T, w *world) {
 	t.Helper()
 	alive := map[string]bool{}
 	for _, pod := range w.pods {
-		if podAlive(pod) && !podStuck(pod, w.now) {
+		if podstate.Alive(pod) && !podstate.Stuck(pod, w.now) {
 			alive[pod.Labels[v1alpha1.LabelNode]] = true
 		}
 	}

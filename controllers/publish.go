@@ -14,6 +14,8 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/rcclx"
 )
@@ -25,7 +27,7 @@ type publishInput struct {
 	now      time.Time
 	group    *v1alpha1.CommGroup
 	run      *v1alpha1.GroupRunStatus
-	outcomes []outcome
+	outcomes []judge.Outcome
 	settings []v1alpha1.SettingStatus
 	origin   v1alpha1.Origin
 	existing *corev1.ConfigMap
@@ -52,7 +54,7 @@ type publication struct {
 func configMapName(group *v1alpha1.CommGroup) string {
 	name := group.Name + "-rccl-settings"
 	if len(name) > validation.DNS1123SubdomainMaxLength {
-		name = dnsName(validation.DNS1123LabelMaxLength, group.Name, group.Name, "rccl-settings")
+		name = objects.Name(validation.DNS1123LabelMaxLength, group.Name, group.Name, "rccl-settings")
 	}
 	return cmp.Or(group.Spec.Publish.ConfigMapName, name)
 }
@@ -71,7 +73,7 @@ func publish(in publishInput) publication {
 		return publication{published: otherPublished(in, name), condition: decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonConfigMapNameInvalid,
 			Message: fmt.Sprintf("No ConfigMap can be named %q: %s. Change publish.configMapName.", name, bad[0])}}
 	}
-	if in.existing != nil && !ownedBy(in.existing, in.group) {
+	if in.existing != nil && !objects.OwnedBy(in.existing, in.group) {
 		return notOwned(in, name)
 	}
 	why, reason, first := proven(in)
@@ -139,8 +141,8 @@ func proven(in publishInput) (why, reason string, report *v1alpha1.NodeRunStatus
 		return fmt.Sprintf("Run %s has not finished.", run.ID), v1alpha1.ReasonNotProven, nil
 	case run.Generation != in.group.Generation:
 		return fmt.Sprintf("Run %s measured an older spec.", run.ID), v1alpha1.ReasonNotProven, nil
-	case len(staleNodes(in.outcomes)) > 0:
-		return fmt.Sprintf("The results of %s no longer count.", words.SomeNames(staleNodes(in.outcomes), 5)), v1alpha1.ReasonNotProven, nil
+	case len(judge.StaleNodes(in.outcomes)) > 0:
+		return fmt.Sprintf("The results of %s no longer count.", words.SomeNames(judge.StaleNodes(in.outcomes), 5)), v1alpha1.ReasonNotProven, nil
 	case run.Verdict != v1alpha1.VerdictPass:
 		return fmt.Sprintf("Run %s did not pass on every member (%s).", run.ID, run.Verdict), v1alpha1.ReasonNotProven, nil
 	case in.origin == v1alpha1.OriginUnknown:
@@ -151,24 +153,24 @@ func proven(in publishInput) (why, reason string, report *v1alpha1.NodeRunStatus
 	if unmet := requirementUnmet(in.settings, &in.group.Spec); unmet != "" {
 		return unmet + ".", v1alpha1.ReasonRequirementNotMet, nil
 	}
-	var first *outcome
+	var first *judge.Outcome
 	for i := range in.outcomes {
 		o := &in.outcomes[i]
-		if o.report == nil {
-			return fmt.Sprintf("Node %s has no report.", o.node), v1alpha1.ReasonNotProven, nil
+		if o.Report == nil {
+			return fmt.Sprintf("Node %s has no report.", o.Node), v1alpha1.ReasonNotProven, nil
 		}
 		if first == nil {
 			first = o
 			continue
 		}
-		if name := firstDifference(first.report.Environment, o.report.Environment); name != "" {
-			return fmt.Sprintf("Variable %s differs between node %s and node %s: use one runtime image on all members.", name, first.node, o.node), v1alpha1.ReasonNotProven, nil
+		if name := firstDifference(first.Report.Environment, o.Report.Environment); name != "" {
+			return fmt.Sprintf("Variable %s differs between node %s and node %s: use one runtime image on all members.", name, first.Node, o.Node), v1alpha1.ReasonNotProven, nil
 		}
 	}
-	if first == nil || len(first.report.Environment) == 0 {
+	if first == nil || len(first.Report.Environment) == 0 {
 		return "The agents reported no variables.", v1alpha1.ReasonNotProven, nil
 	}
-	return "", "", first.report
+	return "", "", first.Report
 }
 
 func firstDifference(a, b []v1alpha1.EnvVar) string {
@@ -207,14 +209,14 @@ func settingsConfigMap(in publishInput, name string, env []v1alpha1.EnvVar, comm
 		ObjectMeta: metav1.ObjectMeta{
 			Name:      name,
 			Namespace: in.group.Namespace,
-			Labels:    groupLabels(in.group, ""),
+			Labels:    objects.Labels(in.group, ""),
 			Annotations: map[string]string{
 				v1alpha1.AnnotationSettingsHash: shortHash(lines),
 				v1alpha1.AnnotationRun:          in.run.ID,
 				v1alpha1.AnnotationOrigin:       string(in.origin),
 				v1alpha1.AnnotationGroup:        in.group.Namespace + "/" + in.group.Name,
 			},
-			OwnerReferences: []metav1.OwnerReference{groupOwner(in.group)},
+			OwnerReferences: []metav1.OwnerReference{objects.Owner(in.group)},
 		},
 		Data: data,
 	}
@@ -230,8 +232,4 @@ func sameSettings(existing, desired *corev1.ConfigMap) bool {
 		}
 	}
 	return true
-}
-
-func ownedBy(object metav1.Object, group *v1alpha1.CommGroup) bool {
-	return slices.ContainsFunc(object.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == group.UID })
 }

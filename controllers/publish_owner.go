@@ -15,6 +15,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -42,7 +43,7 @@ func ownerOf(cm *corev1.ConfigMap) string {
 		return fmt.Sprintf("belongs to CommGroup %s, which publishes under the same name", refs[i].Name)
 	case len(refs) > 0:
 		return fmt.Sprintf("belongs to %s %s", refs[0].Kind, refs[0].Name)
-	case cm.Labels[managedByLabel] == managedBy:
+	case cm.Labels[objects.ManagedByLabel] == objects.ManagedBy:
 		return "has this operator's labels, but no owner"
 	}
 	return "does not belong to this CommGroup"

@@ -15,6 +15,8 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/objects"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
 func TestOwnerIsNamed(t *testing.T) {
@@ -29,11 +31,11 @@ func TestOwnerIsNamed(t *testing.T) {
 		"another group":        {ref("CommGroup", "rcclx.io/v1alpha1", "other"), nil, "belongs to CommGroup other, which publishes under the same name"},
 		"a group of a like":    {ref("CommGroup", "example.com/v1", "other"), nil, "belongs to CommGroup other; it is left alone"},
 		"a Deployment":         {ref("Deployment", "apps/v1", "web"), nil, "belongs to Deployment web"},
-		"our labels, no owner": {nil, map[string]string{managedByLabel: managedBy}, "has this operator's labels, but no owner"},
+		"our labels, no owner": {nil, map[string]string{objects.ManagedByLabel: objects.ManagedBy}, "has this operator's labels, but no owner"},
 		"nobody":               {nil, nil, "does not belong to this CommGroup"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(testGroup(), testNodes(1))
+			w := newWorld(testkit.Group(), testkit.Nodes(1))
 			w.configMap = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "g-rccl-settings", Namespace: "team", OwnerReferences: tc.owners, Labels: tc.labels}, Data: map[string]string{"a": "b"}}
 			w.settle()
 			w.reportFacts()
@@ -52,7 +54,7 @@ func TestOwnerIsNamed(t *testing.T) {
 // TestChangedByHand: while a run proves the settings they are put back and an event says so; when none does, nothing can be put
 // back, and the ConfigMap is not called proven any more.
 func TestChangedByHand(t *testing.T) {
-	w := newWorld(testGroup(), testNodes(1))
+	w := newWorld(testkit.Group(), testkit.Nodes(1))
 	w.settle()
 	w.reportFacts()
 	w.runAll(300_000)
@@ -103,7 +105,7 @@ func TestFormerHash(t *testing.T) {
 }
 
 func TestInvalidNameIsNeverLookedUp(t *testing.T) {
-	w := newWorld(testGroup(), testNodes(1))
+	w := newWorld(testkit.Group(), testkit.Nodes(1))
 	w.group.Spec.Publish.ConfigMapName = "Not_A_Name"
 	w.settle()
 	w.reportFacts()
@@ -133,7 +135,7 @@ func TestRefusedConfigMap(t *testing.T) {
 		"another came first again": {apierrors.NewConflict(resource, "x", errors.New("changed")), []metav1.Condition{{Type: v1alpha1.ConditionSettingsPublished, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotProven, Message: "old"}}, metav1.ConditionFalse, v1alpha1.ReasonNotProven, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			group := testGroup()
+			group := testkit.Group()
 			group.Status.Conditions = tc.before
 			d := &Decision{ConfigMap: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}},
 				Events: []decision.Event{{Reason: v1alpha1.ReasonPublished, Action: "Set" + v1alpha1.ConditionSettingsPublished}, {Reason: v1alpha1.ReasonReady, Action: "SetReady"}}}
@@ -153,7 +155,7 @@ func TestRefusedConfigMap(t *testing.T) {
 
 // TestFormerNameStays: a group that may not publish under a new name keeps what it has under the old one.
 func TestFormerNameStays(t *testing.T) {
-	w := newWorld(testGroup(), testNodes(1))
+	w := newWorld(testkit.Group(), testkit.Nodes(1))
 	w.settle()
 	w.reportFacts()
 	w.runAll(300_000)

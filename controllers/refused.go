@@ -22,7 +22,7 @@ import (
 // not read by those who own a group. They last as long as the writes are refused: the conditions are computed anew each time.
 type refusals struct {
 	monitors []refusal
-	// commNodes are writes of CommNodes, others all else that no condition of its own tells of.
+	// CommNodes are writes of CommNodes, others all else that no condition of its own tells of.
 	commNodes []refusal
 	others    []refusal
 }
@@ -136,17 +136,4 @@ func retell(d *Decision, group *v1alpha1.CommGroup, now time.Time, changed map[s
 		return slices.ContainsFunc(after, func(c metav1.Condition) bool { return e.Action == "Set"+c.Type || e.Action == remarks[c.Type].action })
 	})
 	d.Events = append(d.Events, transitions(group.Status.Conditions, after)...)
-}
-
-// toldRefusal is what the group's status says of refused writes, as a sentence to add; empty where it says nothing.
-func toldRefusal(group *v1alpha1.CommGroup) string {
-	c := meta.FindStatusCondition(group.Status.Conditions, v1alpha1.ConditionRunning)
-	if c == nil {
-		return ""
-	}
-	_, told, ok := strings.Cut(c.Message, v1alpha1.ReasonWritesRefused+":")
-	if !ok {
-		return ""
-	}
-	return told
 }

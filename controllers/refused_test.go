@@ -26,6 +26,8 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/stage"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
 var errQuota = apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "x", errors.New("exceeded quota: small"))
@@ -67,7 +69,7 @@ func refusing(t *testing.T, group *v1alpha1.CommGroup, refuse *func(client.Objec
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), rbacv1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	nodes := testNodes(2)
+	nodes := testkit.Nodes(2)
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(group, &nodes[0], &nodes[1]).WithStatusSubresource(&v1alpha1.CommGroup{}, &v1alpha1.CommNode{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
@@ -81,7 +83,7 @@ func refusing(t *testing.T, group *v1alpha1.CommGroup, refuse *func(client.Objec
 			},
 		}).Build()
 	recorder := events.NewFakeRecorder(100)
-	return &CommGroupReconciler{Client: c, APIReader: c, Recorder: recorder, Clock: clocktesting.NewFakePassiveClock(testNow), Config: testConfig}, c, recorder
+	return &CommGroupReconciler{Client: c, APIReader: c, Recorder: recorder, Clock: clocktesting.NewFakePassiveClock(testkit.Now), Config: testConfig}, c, recorder
 }
 
 // TestRefusedWritesAreToldAndTakenBack: what the API server refuses is a condition with its words and one event; the same
@@ -91,7 +93,7 @@ func TestRefusedWritesAreToldAndTakenBack(t *testing.T) {
 		v1alpha1.ReasonMonitorsRefused: &appsv1.DaemonSet{}, v1alpha1.ReasonCommNodesRefused: &v1alpha1.CommNode{},
 	} {
 		t.Run(reason, func(t *testing.T) {
-			group := testGroup()
+			group := testkit.Group()
 			refuse := func(o client.Object) error {
 				if fmt.Sprintf("%T", o) == fmt.Sprintf("%T", refused) {
 					return errQuota
@@ -152,7 +154,7 @@ func TestRefusedWritesAreToldAndTakenBack(t *testing.T) {
 
 // TestOtherRefusedWritesAreARemark: what has no condition of its own is told in Running, once as an event, and goes with the refusal.
 func TestOtherRefusedWritesAreARemark(t *testing.T) {
-	w := newWorld(testGroup(), testNodes(2))
+	w := newWorld(testkit.Group(), testkit.Nodes(2))
 	w.settle()
 	w.reportFacts()
 	for range 3 {
@@ -166,12 +168,12 @@ func TestOtherRefusedWritesAreARemark(t *testing.T) {
 			t.Fatalf("Running says %q", is.Message)
 		}
 		n := len(slices.DeleteFunc(slices.Clone(d.Events), func(e decision.Event) bool { return e.Reason != v1alpha1.ReasonWritesRefused }))
-		if first := toldRefusal(w.group) == ""; first != (n == 1) || n > 1 {
+		if first := stage.ToldRefusal(w.group) == ""; first != (n == 1) || n > 1 {
 			t.Fatalf("%d events, first time: %v", n, first)
 		}
 		w.group.Status = d.Status
 	}
-	if told := toldRefusal(w.group); !strings.Contains(told, "exceeded quota") {
+	if told := stage.ToldRefusal(w.group); !strings.Contains(told, "exceeded quota") {
 		t.Errorf("told: %q", told)
 	}
 	d := Decide(w.snapshot(), testConfig)
@@ -183,7 +185,7 @@ func TestOtherRefusedWritesAreARemark(t *testing.T) {
 // TestRefusedClosureIsTold: where a run may not end since a CommNode cannot be written, the status keeps all but the conditions that
 // say so.
 func TestRefusedClosureIsTold(t *testing.T) {
-	w := newWorld(testGroup(), testNodes(2))
+	w := newWorld(testkit.Group(), testkit.Nodes(2))
 	w.settle()
 	w.reportFacts()
 	w.runAll(300_000)
@@ -202,7 +204,7 @@ func TestRefusedClosureIsTold(t *testing.T) {
 // TestNameOfACommNodeIsCleared: one of an earlier group goes, one of this group gets its label back, another's is told.
 func TestNameOfACommNodeIsCleared(t *testing.T) {
 	nothing := func(client.Object) error { return nil }
-	group := testGroup()
+	group := testkit.Group()
 	for name, c := range map[string]struct {
 		change func(*v1alpha1.CommNode)
 		taken  string
@@ -213,7 +215,7 @@ func TestNameOfACommNodeIsCleared(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, api, _ := refusing(t, group.DeepCopy(), &nothing)
-			w := newWorld(group.DeepCopy(), testNodes(1))
+			w := newWorld(group.DeepCopy(), testkit.Nodes(1))
 			d := Decide(w.snapshot(), testConfig)
 			desired := d.CommNodes[0].Desired
 			there := desired.DeepCopy()

@@ -3,90 +3,34 @@ package controllers
 import (
 	"cmp"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/nodefacts"
+	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
-
-// sinceOf is the number of the run from which on results count. Runs of versions before there was a since measured every
-// member.
-func sinceOf(run *v1alpha1.GroupRunStatus) int64 { return cmp.Or(run.Since, run.Number) }
-
-// partial says whether the run measures only the nodes whose results no longer count.
-func partial(run *v1alpha1.GroupRunStatus) bool {
-	return run != nil && run.Trigger == triggerNodesChanged
-}
-
-// runNumber is the number of an assignment's run; in objects of older versions only the id tells it.
-func runNumber(a *v1alpha1.RunAssignment) int64 {
-	if a.Number != 0 {
-		return a.Number
-	}
-	return numberOfRun(a.ID)
-}
-
-// numberOfRun is the number in a run's id; 0 where it is none of ours.
-func numberOfRun(id string) int64 {
-	_, tail, _ := strings.Cut(id, "-")
-	number, err := strconv.ParseInt(tail, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return number
-}
-
-// laterRun says whether a run is later than the status that was read. A run is written to the status before anything else: the
-// read is old then, and nothing of the run may be taken away by it.
-func laterRun(id string, group *v1alpha1.CommGroup) bool {
-	read := int64(0)
-	if group.Status.Run != nil {
-		read = group.Status.Run.Number
-	}
-	return read > 0 && numberOfRun(id) > read
-}
-
-// counts says whether a result of the assignment counts for the run: it is the run's own, or of a run since the last one
-// that measured every member.
-func counts(a *v1alpha1.RunAssignment, run *v1alpha1.GroupRunStatus) bool {
-	if a == nil {
-		return false
-	}
-	if a.ID == run.ID {
-		return true
-	}
-	number := runNumber(a)
-	return number >= sinceOf(run) && number > 0 && number < run.Number
-}
-
-func assignmentOf(cn *v1alpha1.CommNode) *v1alpha1.RunAssignment {
-	if cn == nil {
-		return nil
-	}
-	return cn.Spec.Run
-}
 
 // recall fills in what is known of the node from its assignment: the report or closure, and whether that still counts.
 func (n *nodeState) recall(a *v1alpha1.RunAssignment, in runInput) {
 	switch {
 	case a.Closed != nil:
-		n.phase, n.closure = nodeDone, a.Closed.DeepCopy()
-	case finishedReport(n.commNode) != nil:
-		n.phase, n.report = nodeDone, n.commNode.Status.Run
+		n.phase, n.closure = judge.Done, a.Closed.DeepCopy()
+	case runs.FinishedReport(n.commNode) != nil:
+		n.phase, n.report = judge.Done, n.commNode.Status.Run
 	default:
-		n.moved = !factsHold(n.commNode, in.now) || stale(a.Platform, nil, n.commNode.Status.Facts) != nil
+		n.moved = !nodefacts.Hold(n.commNode, in.now) || nodefacts.Stale(a.Platform, nil, n.commNode.Status.Facts) != nil
 		return
 	}
 	// Once it is found, it stays until the result is replaced: a reboot is not undone.
-	if n.stale = a.Stale; n.stale != nil || !factsHold(n.commNode, in.now) {
+	if n.stale = a.Stale; n.stale != nil || !nodefacts.Hold(n.commNode, in.now) {
 		return
 	}
-	found := stale(a.Platform, n.report, n.commNode.Status.Facts)
+	found := nodefacts.Stale(a.Platform, n.report, n.commNode.Status.Facts)
 	switch {
 	case found == nil:
-	case a.Repeats >= maxRepeats && badResult(a, n.report):
+	case a.Repeats >= maxRepeats && judge.BadResult(a, n.report):
 		n.exhausted = found
 	default:
 		found.Time = *decision.Stamp(in.now)
@@ -97,7 +41,7 @@ func (n *nodeState) recall(a *v1alpha1.RunAssignment, in runInput) {
 // recovered says whether the run ended on the node for want of GPUs or of its monitor, and both are there now. Where that has
 // happened too often in a row, a person has to ask.
 func (n *nodeState) recovered(in runInput) bool {
-	a := assignmentOf(n.commNode)
+	a := runs.AssignmentOf(n.commNode)
 	return n.closure != nil && (n.closure.Reason == v1alpha1.ReasonNoGPUResource || n.closure.Reason == v1alpha1.ReasonAgentNotReporting) &&
 		a != nil && a.Repeats < maxRepeats && n.unmeasurable(in) == ""
 }
@@ -106,7 +50,7 @@ func (n *nodeState) recovered(in runInput) bool {
 // was aborted before it came to the node; or the node could not be measured and now can, or had no place and is due again.
 func (n *nodeState) needsResult(in runInput) bool {
 	aborted := n.closure != nil && (n.closure.Reason == v1alpha1.ReasonSuspended || n.closure.Reason == v1alpha1.ReasonSuperseded)
-	return n.stale != nil || n.phase != nodeDone || aborted || n.recovered(in) || n.retryDue(in)
+	return n.stale != nil || n.phase != judge.Done || aborted || n.recovered(in) || n.retryDue(in)
 }
 
 // unmeasurable says why a node cannot be measured now; empty where it can. Right after a boot the device plugin is often
@@ -115,12 +59,12 @@ func (n *nodeState) unmeasurable(in runInput) string {
 	switch {
 	case n.member == nil:
 		return "it is no member"
-	case !factsHold(n.commNode, in.now):
+	case !nodefacts.Hold(n.commNode, in.now):
 		return "its monitor does not report"
 	case n.member.AllocatableGPUs < int64(in.group.Spec.RanksPerNode):
 		return fmt.Sprintf("it has %d allocatable %s and needs %d", n.member.AllocatableGPUs, gpuResource(&in.group.Spec), in.group.Spec.RanksPerNode)
 	}
-	if problems := errorProblems(n.commNode.Status.Facts); len(problems) > 0 {
+	if problems := nodefacts.ErrorProblems(n.commNode.Status.Facts); len(problems) > 0 {
 		return "its facts show " + problems[0].Code
 	}
 	return ""
@@ -133,10 +77,10 @@ func (n *nodeState) renew(run *v1alpha1.GroupRunStatus, in runInput) bool {
 		return false
 	}
 	// After a change of the members a run of all follows anyway.
-	if n.phase == nodeDone && (in.hash != run.MembersHash || n.stale != nil && n.unmeasurable(in) != "") {
+	if n.phase == judge.Done && (in.hash != run.MembersHash || n.stale != nil && n.unmeasurable(in) != "") {
 		return false
 	}
-	n.phase, n.report, n.closure, n.stale, n.exhausted, n.podName = nodeWaiting, nil, nil, nil, nil, ""
+	n.phase, n.report, n.closure, n.stale, n.exhausted, n.podName = judge.Waiting, nil, nil, nil, nil, ""
 	n.renewed = true
 	return true
 }
@@ -163,7 +107,7 @@ func dueNodes(last *v1alpha1.GroupRunStatus, nodes []nodeState, in runInput) (du
 // resumes says whether the aborted run is to be taken up again: it measured only the changed nodes, and what the others
 // have shown still counts.
 func resumes(last *v1alpha1.GroupRunStatus, in runInput, hash string) bool {
-	return last != nil && last.Phase == v1alpha1.RunPhaseAborted && partial(last) && hash != "" && last.SpecHash == hash && last.MembersHash == in.hash
+	return last != nil && last.Phase == v1alpha1.RunPhaseAborted && runs.Partial(last) && hash != "" && last.SpecHash == hash && last.MembersHash == in.hash
 }
 
 // newAssignment is the run's assignment to a node that has none of it.
@@ -173,15 +117,15 @@ func newAssignment(run *v1alpha1.GroupRunStatus, n *nodeState, plan v1alpha1.Run
 	if in.group.Spec.Span == v1alpha1.SpanGroup {
 		a.Span = v1alpha1.SpanGroup
 	}
-	if factsHold(n.commNode, in.now) {
-		a.Platform = platformOf(n.commNode.Status.Facts)
+	if nodefacts.Hold(n.commNode, in.now) {
+		a.Platform = nodefacts.PlatformOf(n.commNode.Status.Facts)
 	}
-	old := assignmentOf(n.commNode)
-	if !partial(run) || !counts(old, run) {
+	old := runs.AssignmentOf(n.commNode)
+	if !runs.Partial(run) || !runs.Counts(old, run) {
 		return a
 	}
 	switch {
-	case badResult(old, finishedReport(n.commNode)):
+	case judge.BadResult(old, runs.FinishedReport(n.commNode)):
 		a.Repeats = old.Repeats + 1
 	case old.Closed != nil:
 		a.Repeats = old.Repeats // the run did not come to the node
@@ -206,8 +150,8 @@ func keptAssignment(n *nodeState, run *v1alpha1.GroupRunStatus, starting bool, i
 	}
 	if !starting && a.ID == run.ID {
 		a.PodName, a.Waiting = n.podName, n.waiting
-		if a.Platform == nil && n.phase != nodeDone && factsHold(n.commNode, in.now) {
-			a.Platform = platformOf(n.commNode.Status.Facts) // its monitor had not reported when the run began
+		if a.Platform == nil && n.phase != judge.Done && nodefacts.Hold(n.commNode, in.now) {
+			a.Platform = nodefacts.PlatformOf(n.commNode.Status.Facts) // its monitor had not reported when the run began
 		}
 	}
 	if a.Stale == now.Stale && a.Closed == now.Closed && a.PodName == now.PodName && a.Waiting == now.Waiting && a.Platform == now.Platform {
@@ -232,3 +176,6 @@ func staleEvent(nodes []nodeState) []decision.Event {
 	return []decision.Event{{Warning: true, Reason: v1alpha1.ReasonResultsStale, Action: "MarkStale",
 		Note: words.Shorten(fmt.Sprintf("Results no longer count on %s. %s: %s (%s)", words.SomeNames(names, 5), names[0], first.Message, first.Reason), 1000)}}
 }
+
+// maxRepeats bounds how often a bad result is measured anew by itself: a run may be what makes the node reboot.
+const maxRepeats = 2

@@ -14,13 +14,16 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/podstate"
+	"rcclx.io/commgroup-operator/controllers/runs"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // readyWorld is a group of which every member passed run 1-1.
 func readyWorld(t *testing.T, nodes int) *world {
 	t.Helper()
-	w := newWorld(testGroup(), testNodes(nodes))
+	w := newWorld(testkit.Group(), testkit.Nodes(nodes))
 	w.settle()
 	w.reportFacts()
 	w.runAll(300_000)
@@ -49,7 +52,7 @@ func (w *world) measure(verdict v1alpha1.Verdict, nodes ...string) {
 	for _, node := range nodes {
 		pod, cn := w.podOn(node), w.commNode(node)
 		startPod(pod, node, w.now)
-		cn.Status.Run = testReport(cn.Spec.Run, verdict, 300_000, w.now)
+		cn.Status.Run = testkit.Report(cn.Spec.Run, verdict, 300_000, w.now)
 		cn.Status.Run.BootID = cn.Status.Facts.BootID
 		endPod(pod, 0, w.now)
 	}
@@ -60,7 +63,7 @@ func (w *world) measure(verdict v1alpha1.Verdict, nodes ...string) {
 func (w *world) assignedTo() []string {
 	var names []string
 	for _, name := range words.SortedKeys(w.commNodes) {
-		if cn := w.commNodes[name]; assigned(cn, w.group.Status.Run.ID) {
+		if cn := w.commNodes[name]; runs.Assigned(cn, w.group.Status.Run.ID) {
 			names = append(names, cn.Spec.NodeName)
 		}
 	}
@@ -84,7 +87,7 @@ func TestOnlyTheRebootedNodeRunsAgain(t *testing.T) {
 	w.step()
 	w.want(t, v1alpha1.ConditionReady, metav1.ConditionUnknown, v1alpha1.ReasonResultsStale, "n00001")
 	w.want(t, v1alpha1.ConditionValidated, metav1.ConditionUnknown, v1alpha1.ReasonResultsStale, "1 of 3", "n00001", "boot-1 and is boot-2", "Run 1-2 is going on")
-	if s := w.group.Status; s.Run.ID != "1-2" || s.Run.Trigger != triggerNodesChanged || s.Run.Since != 1 || s.Members.Stale != 1 || s.Members.Passed != 2 {
+	if s := w.group.Status; s.Run.ID != "1-2" || s.Run.Trigger != runs.TriggerNodesChanged || s.Run.Since != 1 || s.Members.Stale != 1 || s.Members.Passed != 2 {
 		t.Fatalf("run %+v, members %+v", s.Run, s.Members)
 	}
 	if a := w.commNode("n00001").Spec.Run; a.Stale == nil || a.Stale.Reason != v1alpha1.StaleNodeRebooted || a.ID != "1-1" {
@@ -145,7 +148,7 @@ func TestStaleWhileSuspended(t *testing.T) {
 	w.reportFacts()
 	w.reboot("n00000", "boot-2")
 	w.settle()
-	if run := w.group.Status.Run; run.ID != "3-2" || run.Trigger != triggerNodesChanged || !slices.Equal(w.assignedTo(), []string{"n00000"}) {
+	if run := w.group.Status.Run; run.ID != "3-2" || run.Trigger != runs.TriggerNodesChanged || !slices.Equal(w.assignedTo(), []string{"n00000"}) {
 		t.Fatalf("run %+v on %v", run, w.assignedTo())
 	}
 }
@@ -164,7 +167,7 @@ func TestSuspendedInTheMiddle(t *testing.T) {
 	w.group.Generation, w.group.Spec.Run.State = 3, v1alpha1.RunActive
 	finishDeletions(w)
 	w.settle()
-	if run := w.group.Status.Run; run.ID != "3-3" || run.Trigger != triggerNodesChanged || run.Since != 1 || !slices.Equal(w.assignedTo(), []string{"n00002"}) {
+	if run := w.group.Status.Run; run.ID != "3-3" || run.Trigger != runs.TriggerNodesChanged || run.Since != 1 || !slices.Equal(w.assignedTo(), []string{"n00002"}) {
 		t.Fatalf("run %+v on %v", run, w.assignedTo())
 	}
 	w.measure(v1alpha1.VerdictPass, "n00002")
@@ -178,7 +181,7 @@ func TestSpecChangeMeasuresAll(t *testing.T) {
 	w.group.Generation++
 	w.group.Spec.Benchmark.Iterations = 99
 	w.settle()
-	if run := w.group.Status.Run; run.ID != "2-3" || run.Trigger != triggerSpecChanged || run.Since != 3 || len(w.assignedTo()) != 2 {
+	if run := w.group.Status.Run; run.ID != "2-3" || run.Trigger != runs.TriggerSpecChanged || run.Since != 3 || len(w.assignedTo()) != 2 {
 		t.Fatalf("run %+v on %v", run, w.assignedTo())
 	}
 }
@@ -212,7 +215,7 @@ func TestAnotherNodeJoins(t *testing.T) {
 
 // TestFailingNodeIsTheLouderNews: another node's stale result does not hide it, before and during the new run.
 func TestFailingNodeIsTheLouderNews(t *testing.T) {
-	w := newWorld(testGroup(), testNodes(3))
+	w := newWorld(testkit.Group(), testkit.Nodes(3))
 	w.settle()
 	w.reportFacts()
 	w.settle()
@@ -253,10 +256,10 @@ func TestClosedNodeIsDueAfterAReboot(t *testing.T) {
 	if run.Phase != v1alpha1.RunPhaseFinished || w.group.Status.Members.Stale != 0 {
 		t.Fatalf("run %+v goes on after %d bad results, members %+v", run, maxRepeats+1, w.group.Status.Members)
 	}
-	w.want(t, v1alpha1.ConditionValidated, metav1.ConditionFalse, v1alpha1.ReasonRunPodFailed, "After 3 bad results in a row", askRun(w.group))
+	w.want(t, v1alpha1.ConditionValidated, metav1.ConditionFalse, v1alpha1.ReasonRunPodFailed, "After 3 bad results in a row", runs.Ask(w.group))
 	w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "mended"}
 	w.settle()
-	if run := w.group.Status.Run; run.Trigger != triggerRequested || w.commNode("n00001").Spec.Run.Repeats != 0 {
+	if run := w.group.Status.Run; run.Trigger != runs.TriggerRequested || w.commNode("n00001").Spec.Run.Repeats != 0 {
 		t.Fatalf("run %+v", run)
 	}
 }
@@ -316,7 +319,7 @@ func TestRepeatWithAChangedNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := readyWorld(t, 2)
 			change(w)
-			if run := w.group.Status.Run; run.ID != "1-2" || run.Trigger != triggerRequested || run.Since != 2 {
+			if run := w.group.Status.Run; run.ID != "1-2" || run.Trigger != runs.TriggerRequested || run.Since != 2 {
 				t.Fatalf("run %+v", run)
 			}
 			w.want(t, v1alpha1.ConditionReady, metav1.ConditionUnknown, v1alpha1.ReasonRunInProgress)
@@ -332,7 +335,7 @@ func TestRepeatWithAChangedNode(t *testing.T) {
 // measureOpen lets every node that has a living pod report.
 func (w *world) measureOpen() {
 	for i := range w.nodes {
-		if pod := w.podOn(w.nodes[i].Name); pod != nil && podAlive(pod) {
+		if pod := w.podOn(w.nodes[i].Name); pod != nil && podstate.Alive(pod) {
 			w.measure(v1alpha1.VerdictPass, w.nodes[i].Name)
 		}
 	}
@@ -367,7 +370,7 @@ func TestAnotherPlanOfANewVersion(t *testing.T) {
 	}
 	w.reboot("n00001", "boot-2")
 	w.settle()
-	if run := w.group.Status.Run; run.Trigger != triggerSpecChanged || run.Since != run.Number || len(w.assignedTo()) != 2 {
+	if run := w.group.Status.Run; run.Trigger != runs.TriggerSpecChanged || run.Since != run.Number || len(w.assignedTo()) != 2 {
 		t.Fatalf("run %+v on %v", run, w.assignedTo())
 	}
 }
@@ -378,17 +381,17 @@ func TestRunNumber(t *testing.T) {
 		have int64
 		want int64
 	}{{"3-17", 0, 17}, {"3-17", 18, 18}, {"", 0, 0}, {"x", 0, 0}, {"3-", 0, 0}, {"3-y", 0, 0}} {
-		if got := runNumber(&v1alpha1.RunAssignment{ID: tc.id, Number: tc.have}); got != tc.want {
+		if got := runs.RunNumber(&v1alpha1.RunAssignment{ID: tc.id, Number: tc.have}); got != tc.want {
 			t.Errorf("%+v: %d", tc, got)
 		}
 	}
 	run := &v1alpha1.GroupRunStatus{ID: "1-5", Number: 5, Since: 3}
 	for number, want := range map[int64]bool{0: false, 2: false, 3: true, 4: true, 5: false, 6: false} {
-		if got := counts(&v1alpha1.RunAssignment{ID: "other", Number: number}, run); got != want {
+		if got := runs.Counts(&v1alpha1.RunAssignment{ID: "other", Number: number}, run); got != want {
 			t.Errorf("number %d counts: %v", number, got)
 		}
 	}
-	if !counts(&v1alpha1.RunAssignment{ID: "1-5"}, run) || counts(nil, run) {
+	if !runs.Counts(&v1alpha1.RunAssignment{ID: "1-5"}, run) || runs.Counts(nil, run) {
 		t.Error("the run's own assignment counts, none does not")
 	}
 }
@@ -400,7 +403,7 @@ func TestChangedNodeLeaves(t *testing.T) {
 	w.settle()
 	w.nodes = slices.Delete(slices.Clone(w.nodes), 1, 2)
 	w.settle()
-	if run := w.group.Status.Run; run.ID != "1-3" || run.Trigger != triggerMembersChanged || run.Since != 3 || len(w.assignedTo()) != 2 {
+	if run := w.group.Status.Run; run.ID != "1-3" || run.Trigger != runs.TriggerMembersChanged || run.Since != 3 || len(w.assignedTo()) != 2 {
 		t.Fatalf("run %+v on %v", run, w.assignedTo())
 	}
 }
@@ -419,27 +422,27 @@ func TestNodeThatCouldNotBeMeasuredIsRunOnceItCan(t *testing.T) {
 		v1alpha1.ReasonAgentNotReporting: func(w *world, well bool) {
 			w.commNode(w.nodes[1].Name).Status.Facts = nil
 			if well {
-				w.commNode(w.nodes[1].Name).Status.Facts = testFacts(w.now)
+				w.commNode(w.nodes[1].Name).Status.Facts = testkit.Facts(w.now)
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(testGroup(), testNodes(2))
+			w := newWorld(testkit.Group(), testkit.Nodes(2))
 			w.settle()
 			w.reportFacts()
 			set(w, false)
 			w.runAll(300_000)
 			w.now = w.now.Add(decision.Seconds(w.group.Spec.Run.StartDeadlineSeconds) + time.Second)
-			w.commNode(w.nodes[0].Name).Status.Facts = testFacts(w.now)
+			w.commNode(w.nodes[0].Name).Status.Facts = testkit.Facts(w.now)
 			w.settle()
 			run := w.group.Status.Run
 			if run.Phase != v1alpha1.RunPhaseFinished || run.Verdict != v1alpha1.VerdictError || w.commNode(w.nodes[1].Name).Spec.Run.Closed.Reason != name {
 				t.Fatalf("run %+v, node %+v", run, w.commNode(w.nodes[1].Name).Spec.Run)
 			}
-			w.commNode(w.nodes[1].Name).Status.Facts = testFacts(w.now)
+			w.commNode(w.nodes[1].Name).Status.Facts = testkit.Facts(w.now)
 			set(w, true)
 			w.runAll(300_000)
-			if run := w.group.Status.Run; run.Number != 2 || run.Trigger != triggerNodesChanged || run.Verdict != v1alpha1.VerdictPass {
+			if run := w.group.Status.Run; run.Number != 2 || run.Trigger != runs.TriggerNodesChanged || run.Verdict != v1alpha1.VerdictPass {
 				t.Errorf("after it was mended: run %+v", run)
 			}
 			if n := w.commNode(w.nodes[0].Name).Spec.Run.Number; n != 1 {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/nodefacts"
 	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/rcclx/compat"
 )
@@ -31,13 +32,13 @@ func fp8Encodings(spec *v1alpha1.CommGroupSpec, targets []string) string {
 	return words.Sentence(broken.Message) + " No FP8 setting is published for this group."
 }
 
-// containerROCm holds the ROCm of each run's container against the node's GPUs and driver; where the container's is not
+// nodefacts.ContainerROCm holds the ROCm of each run's container against the node's GPUs and driver; where the container's is not
 // known, the driver is held against the host's.
 func (f *fitting) containerROCm(in compatInput) {
 	inContainer := make(map[string]string, len(in.outcomes))
 	for i := range in.outcomes {
-		if version := containerROCm(in.outcomes[i].report); version != "" {
-			inContainer[in.outcomes[i].node] = version
+		if version := nodefacts.ContainerROCm(in.outcomes[i].Report); version != "" {
+			inContainer[in.outcomes[i].Node] = version
 		}
 	}
 	var old, oldish, apart onNodes

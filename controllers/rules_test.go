@@ -10,6 +10,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -95,9 +96,9 @@ func TestRulesOfTheGroup(t *testing.T) {
 // TestMixedFP8IsNotPublished: each node's run proves FP8, and between the nodes it would be wrong data.
 func TestMixedFP8IsNotPublished(t *testing.T) {
 	for mode, want := range map[v1alpha1.FeatureMode]metav1.ConditionStatus{v1alpha1.FeaturePreferred: metav1.ConditionTrue, v1alpha1.FeatureRequired: metav1.ConditionFalse} {
-		group := testGroup()
+		group := testkit.Group()
 		group.Spec.LowPrecision.Mode = mode
-		w := newWorld(group, testNodes(2))
+		w := newWorld(group, testkit.Nodes(2))
 		w.settle()
 		w.reportFacts()
 		w.commNode("n00001").Status.Facts.GFXTarget = "gfx950"

@@ -9,16 +9,14 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/nodefacts"
+	"rcclx.io/commgroup-operator/controllers/podstate"
+	"rcclx.io/commgroup-operator/controllers/runplan"
+	"rcclx.io/commgroup-operator/controllers/runs"
+	"rcclx.io/commgroup-operator/controllers/sharing"
+	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/words"
-)
-
-// Triggers of a run (status.run.trigger).
-const (
-	triggerSpecChanged    = "SpecChanged"
-	triggerMembersChanged = "MembersChanged"
-	triggerNodesChanged   = "NodesChanged"
-	triggerScheduled      = "Scheduled"
-	triggerRequested      = "Requested"
 )
 
 // runInput is what the run state machine looks at.
@@ -28,14 +26,14 @@ type runInput struct {
 	accepted bool
 	members  []decision.Member
 	hash     string
-	// commNodes and pods by node name.
+	// CommNodes and pods by node name.
 	commNodes map[string]*v1alpha1.CommNode
 	pods      map[string][]*corev1.Pod
 	// groupPods are those of the group's stage, by node name.
 	groupPods map[string][]*corev1.Pod
 	// others is what other groups' runs do on the nodes; looked are the nodes whose pods were looked up just now, with who
 	// holds GPUs there, nil before that; busyAt is when nodes were last seen busy, see Snapshot.
-	others elsewhere
+	others sharing.Elsewhere
 	looked map[string]string
 	busyAt map[string]time.Time
 }
@@ -47,7 +45,7 @@ type runState struct {
 	// nodes of the run, in rank order; empty while there is none, or for a run that starts just now and measures all. For
 	// one of the changed nodes that starts just now they are as the run before left them.
 	nodes []nodeState
-	// createPodsOn are the nodes that get a run pod now; deletePods are pods to delete, by name.
+	// CreatePodsOn are the nodes that get a run pod now; DeletePods are pods to delete, by name.
 	createPodsOn []string
 	deletePods   []string
 	// lookAt are nodes whose pods are to be looked up before it is decided whether they get a run pod.
@@ -56,10 +54,10 @@ type runState struct {
 	waiting string
 	// outdated: some member is not what its last result was measured on, or is new, so that no earlier verdict may stand.
 	outdated bool
-	// nodesDone: each node of a run that goes on has its verdict; with span Group its group's stage follows, or goes on.
+	// NodesDone: each node of a run that goes on has its verdict; with span Group its group's stage follows, or goes on.
 	nodesDone bool
 	// span is the group's stage of the run.
-	span   spanState
+	span   stage.State
 	events []decision.Event
 	wakeAt time.Time
 }
@@ -68,7 +66,7 @@ type runState struct {
 func stepRun(in runInput) runState {
 	var out runState
 	run := in.group.Status.Run.DeepCopy()
-	hash := specHash(&in.group.Spec)
+	hash := runplan.SpecHash(&in.group.Spec)
 	if run != nil && run.Phase != v1alpha1.RunPhaseAborted && run.SpecHash != "" && run.SpecHash == hash {
 		// The spec changed in nothing that a run depends on: this run measures the new generation, too.
 		if run.Generation != in.group.Generation {
@@ -124,11 +122,11 @@ func startIfDue(out *runState, in runInput, hash string, suspended bool) {
 		return
 	}
 	nodes, wait := in.mayStart(trigger, last, out.nodes)
-	if wait.why != "" && trigger == triggerScheduled {
+	if wait.why != "" && trigger == runs.TriggerScheduled {
 		// What a run of all waits for, as the budget's next day, may be no wait for a run of the few that changed.
 		if due, ready, _ := dueNodes(last, out.nodes, in); len(ready) > 0 && last.SpecHash == hash {
-			if some, held := in.mayStart(triggerNodesChanged, last, out.nodes); held.why == "" {
-				trigger, nodes, wait = triggerNodesChanged, some, runWait{}
+			if some, held := in.mayStart(runs.TriggerNodesChanged, last, out.nodes); held.why == "" {
+				trigger, nodes, wait = runs.TriggerNodesChanged, some, runWait{}
 			} else {
 				wait.why = words.Shorten(wait.why+fmt.Sprintf(" A run of %s with stale results waits, too.", words.Counted(len(due), "node")), 1024)
 				wait.until = decision.Earlier(wait.until, held.until)
@@ -144,8 +142,8 @@ func startIfDue(out *runState, in runInput, hash string, suspended bool) {
 		number = last.Number + 1
 	}
 	since := number
-	if trigger == triggerNodesChanged {
-		since = sinceOf(last)
+	if trigger == runs.TriggerNodesChanged {
+		since = runs.Since(last)
 	} else {
 		out.nodes = nil
 	}
@@ -162,7 +160,7 @@ func startIfDue(out *runState, in runInput, hash string, suspended bool) {
 		StartTime:   *decision.Stamp(in.now),
 		ProvenRunID: provenBy(last, in.group),
 	}
-	if trigger == triggerNodesChanged && in.group.Spec.Span == v1alpha1.SpanGroup {
+	if trigger == runs.TriggerNodesChanged && in.group.Spec.Span == v1alpha1.SpanGroup {
 		nodes += ", and then as a group on all members that pass"
 	}
 	out.events = append(out.events, decision.Event{Reason: "RunStarted", Action: "StartRun",
@@ -178,7 +176,7 @@ type runWait struct {
 // mayStart names the nodes that a run for the trigger is to measure, and says what it has to wait for.
 func (in *runInput) mayStart(trigger string, last *v1alpha1.GroupRunStatus, nodes []nodeState) (names string, wait runWait) {
 	names, count := words.Counted(len(in.members), "node"), len(in.members)
-	if trigger == triggerNodesChanged {
+	if trigger == runs.TriggerNodesChanged {
 		due, ready, waiting := dueNodes(last, nodes, *in)
 		if len(ready) == 0 && len(due) > 0 {
 			return "", runWait{why: fmt.Sprintf("A run of %s with stale results is due and waits: %s.", words.Counted(len(due), "node"), words.SomeNames(waiting, 3))}
@@ -196,7 +194,7 @@ func (in *runInput) mayStart(trigger string, last *v1alpha1.GroupRunStatus, node
 
 // dueFor is the trigger in words: that a person asks for the run, too, is told beside one that goes first.
 func dueFor(in runInput, trigger string) string {
-	if asked(in) && trigger != triggerRequested {
+	if asked(in) && trigger != runs.TriggerRequested {
 		return trigger + " and requested"
 	}
 	return trigger
@@ -216,7 +214,7 @@ func provenBy(last *v1alpha1.GroupRunStatus, group *v1alpha1.CommGroup) string {
 func tooFewReport(in runInput, trigger string) string {
 	reporting := 0
 	for i := range in.members {
-		if cn := in.commNodes[in.members[i].Name]; cn != nil && factsHold(cn, in.now) {
+		if cn := in.commNodes[in.members[i].Name]; cn != nil && nodefacts.Hold(cn, in.now) {
 			reporting++
 		}
 	}
@@ -233,23 +231,23 @@ func tooFewReport(in runInput, trigger string) string {
 func dueTrigger(in runInput, last *v1alpha1.GroupRunStatus, nodes []nodeState, hash string) (trigger string, next time.Time) {
 	resume := resumes(last, in, hash)
 	if last == nil || (last.Generation != in.group.Generation && !resume) {
-		return triggerSpecChanged, time.Time{}
+		return runs.TriggerSpecChanged, time.Time{}
 	}
 	if last.MembersHash != in.hash {
-		return triggerMembersChanged, time.Time{}
+		return runs.TriggerMembersChanged, time.Time{}
 	}
 	if request := runRequest(in.group); request != "" && request != last.Request {
-		return triggerRequested, time.Time{}
+		return runs.TriggerRequested, time.Time{}
 	}
 	next = nextRun(in.group, scheduleFrom(&in.group.Status, last))
 	if !next.IsZero() && !next.After(in.now) {
-		return triggerScheduled, time.Time{}
+		return runs.TriggerScheduled, time.Time{}
 	}
 	if due, _, _ := dueNodes(last, nodes, in); resume || len(due) > 0 {
 		if last.SpecHash != hash {
-			return triggerSpecChanged, time.Time{} // another version of the operator plans otherwise: nothing measured counts
+			return runs.TriggerSpecChanged, time.Time{} // another version of the operator plans otherwise: nothing measured counts
 		}
-		return triggerNodesChanged, time.Time{}
+		return runs.TriggerNodesChanged, time.Time{}
 	}
 	return "", decision.Earlier(next, nextRetry(nodes, &in))
 }
@@ -270,7 +268,7 @@ func evaluate(out *runState, run *v1alpha1.GroupRunStatus, in runInput) {
 		n := &out.nodes[i]
 		stepNode(n, run, in)
 		out.outdated = out.outdated || n.moved || n.stale != nil
-		if n.phase == nodeDone {
+		if n.phase == judge.Done {
 			continue
 		}
 		open++
@@ -310,7 +308,7 @@ func participants(run *v1alpha1.GroupRunStatus, in runInput) []nodeState {
 			continue // the CommNode of a node that was there before under the same name
 		}
 		isMember[m.Name] = true
-		if same || counts(assignmentOf(cn), run) {
+		if same || runs.Counts(runs.AssignmentOf(cn), run) {
 			nodes = append(nodes, nodeState{name: m.Name, member: m, commNode: cn})
 		}
 	}
@@ -318,19 +316,15 @@ func participants(run *v1alpha1.GroupRunStatus, in runInput) []nodeState {
 		return nodes
 	}
 	for _, name := range words.SortedKeys(in.commNodes) {
-		if cn := in.commNodes[name]; !isMember[name] && assigned(cn, run.ID) {
+		if cn := in.commNodes[name]; !isMember[name] && runs.Assigned(cn, run.ID) {
 			nodes = append(nodes, nodeState{name: name, commNode: cn})
 		}
 	}
 	return nodes
 }
 
-func assigned(cn *v1alpha1.CommNode, runID string) bool {
-	return cn != nil && cn.Spec.Run != nil && cn.Spec.Run.ID == runID
-}
-
 // nodesHoldingGPUs counts the nodes with a run pod that is not over, of whatever run. A pod that has been told to end
-// and has not for stuckPodAfter sits on a node that does not answer; it counts no longer, or one dead node would hold up
+// and has not for podstate.StuckAfter sits on a node that does not answer; it counts no longer, or one dead node would hold up
 // all others.
 func nodesHoldingGPUs(in runInput) int {
 	count := 0
@@ -343,21 +337,8 @@ func nodesHoldingGPUs(in runInput) int {
 }
 
 func holdsGPUs(pods []*corev1.Pod, now time.Time) bool {
-	return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return podAlive(pod) && !podStuck(pod, now) })
+	return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return podstate.Alive(pod) && !podstate.Stuck(pod, now) })
 }
-
-const stuckPodAfter = 5 * time.Minute
-
-func podAlive(pod *corev1.Pod) bool {
-	return pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
-}
-
-func podStuck(pod *corev1.Pod, now time.Time) bool {
-	return !pod.DeletionTimestamp.IsZero() && now.Sub(pod.DeletionTimestamp.Time) > stuckPodAfter
-}
-
-// exitGrace is what an agent that has reported gets to end its pod by itself.
-const exitGrace = 30 * time.Second
 
 // podsToDelete lists pods that no run needs: of other runs, of an aborted run, of nodes that are done.
 func podsToDelete(run *v1alpha1.GroupRunStatus, nodes []nodeState, in runInput, wakeAt *time.Time) []string {
@@ -371,7 +352,7 @@ func podsToDelete(run *v1alpha1.GroupRunStatus, nodes []nodeState, in runInput, 
 			if !pod.DeletionTimestamp.IsZero() {
 				continue
 			}
-			if !laterRun(pod.Labels[v1alpha1.LabelRunID], in.group) && !podNeeded(pod, run, byNode[nodeName], in.now, wakeAt) {
+			if !runs.Later(pod.Labels[v1alpha1.LabelRunID], in.group) && !podNeeded(pod, run, byNode[nodeName], in.now, wakeAt) {
 				names = append(names, pod.Name)
 			}
 		}
@@ -385,38 +366,17 @@ func podNeeded(pod *corev1.Pod, run *v1alpha1.GroupRunStatus, node *nodeState, n
 	if run == nil || node == nil || run.Phase == v1alpha1.RunPhaseAborted || node.closed() || pod.Labels[v1alpha1.LabelRunID] != run.ID {
 		return false
 	}
-	if node.phase != nodeDone {
+	if node.phase != judge.Done {
 		return run.Phase == v1alpha1.RunPhaseRunning
 	}
-	if !podAlive(pod) || node.report == nil || node.report.FinishTime == nil {
+	if !podstate.Alive(pod) || node.report == nil || node.report.FinishTime == nil {
 		return false
 	}
-	end := corrected(node.commNode, node.report.FinishTime.Time).Add(exitGrace)
+	end := nodefacts.Corrected(node.commNode, node.report.FinishTime.Time).Add(podstate.ExitGrace)
 	// Where the node's clock is ahead and that is not known, it must not keep the GPUs for as long.
-	if !now.Before(end) || end.After(now.Add(2*exitGrace)) {
+	if !now.Before(end) || end.After(now.Add(2*podstate.ExitGrace)) {
 		return false
 	}
 	*wakeAt = decision.Earlier(*wakeAt, end)
 	return true
-}
-
-// factsHold says whether the node's monitor has reported and the report has not run out.
-func factsHold(cn *v1alpha1.CommNode, now time.Time) bool {
-	return cn != nil && cn.Status.Facts != nil && now.Before(factsEnd(cn))
-}
-
-// factsEnd is when the report runs out, counted from its write by the API server's clock, not the node's.
-func factsEnd(cn *v1alpha1.CommNode) time.Time {
-	return reportedAt(cn).Add(time.Duration(cn.Status.Facts.ValidForSeconds) * time.Second)
-}
-
-// errorProblems are the problems in the facts that keep a node from running.
-func errorProblems(facts *v1alpha1.NodeFacts) []v1alpha1.Problem {
-	var out []v1alpha1.Problem
-	for _, p := range facts.Problems {
-		if p.Severity == "Error" {
-			out = append(out, p)
-		}
-	}
-	return out
 }

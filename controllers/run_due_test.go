@@ -11,14 +11,17 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/podstate"
+	"rcclx.io/commgroup-operator/controllers/runs"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
 // passedOnce is a world whose first run has passed on all nodes.
 func passedOnce(t *testing.T, nodes int, change func(*v1alpha1.CommGroup)) *world {
 	t.Helper()
-	g := testGroup()
+	g := testkit.Group()
 	change(g)
-	w := newWorld(g, testNodes(nodes))
+	w := newWorld(g, testkit.Nodes(nodes))
 	w.step()
 	w.reportFacts()
 	if w.runAll(300_000); w.group.Status.Run.Verdict != v1alpha1.VerdictPass {
@@ -62,11 +65,11 @@ func TestARunOfSomeNodesTakesNoScheduledRunsPlace(t *testing.T) {
 			w.runAll(300_000)
 			switch run := w.group.Status.Run; {
 			case run.ID == before:
-			case run.Trigger == triggerNodesChanged:
+			case run.Trigger == runs.TriggerNodesChanged:
 				if some++; run.StartTime.Before(decision.Stamp(want)) && !w.group.Status.NextRunTime.Equal(decision.Stamp(want)) {
 					t.Errorf("day %d: the node's run moved status.nextRunTime from %s to %s", day, want, w.group.Status.NextRunTime)
 				}
-			case run.Trigger == triggerScheduled && ran == "":
+			case run.Trigger == runs.TriggerScheduled && ran == "":
 				if ran = run.ID; run.StartTime.Time.Before(want) || run.StartTime.Sub(want) > time.Minute {
 					t.Errorf("day %d: scheduled run at %s, expected %s", day, run.StartTime, want)
 				}
@@ -86,7 +89,7 @@ func TestARunOfSomeNodesTakesNoScheduledRunsPlace(t *testing.T) {
 // TestScheduleCountsFromTheLastRunOfAll, also where the history no longer has it.
 func TestScheduleCountsFromTheLastRunOfAll(t *testing.T) {
 	at := func(hours int, trigger string) v1alpha1.RunSummary {
-		return v1alpha1.RunSummary{Trigger: trigger, StartTime: *decision.Stamp(testNow.Add(time.Duration(hours) * time.Hour))}
+		return v1alpha1.RunSummary{Trigger: trigger, StartTime: *decision.Stamp(testkit.Now.Add(time.Duration(hours) * time.Hour))}
 	}
 	run := func(hours int, trigger string) *v1alpha1.GroupRunStatus {
 		return &v1alpha1.GroupRunStatus{Trigger: trigger, StartTime: at(hours, "").StartTime}
@@ -96,11 +99,11 @@ func TestScheduleCountsFromTheLastRunOfAll(t *testing.T) {
 		history []v1alpha1.RunSummary
 		want    int
 	}{
-		"of all":                    {run(9, triggerRequested), []v1alpha1.RunSummary{at(9, triggerRequested), at(3, triggerScheduled)}, 9},
-		"of some, after one of all": {run(9, triggerNodesChanged), []v1alpha1.RunSummary{at(9, triggerNodesChanged), at(8, triggerNodesChanged), at(5, triggerRequested), at(3, triggerScheduled)}, 5},
-		"of some, goes on":          {run(9, triggerNodesChanged), []v1alpha1.RunSummary{at(8, triggerNodesChanged), at(5, triggerMembersChanged)}, 5},
-		"none of all is known":      {run(9, triggerNodesChanged), []v1alpha1.RunSummary{at(9, triggerNodesChanged), at(8, triggerNodesChanged)}, 8},
-		"no history":                {run(9, triggerNodesChanged), nil, 9},
+		"of all":                    {run(9, runs.TriggerRequested), []v1alpha1.RunSummary{at(9, runs.TriggerRequested), at(3, runs.TriggerScheduled)}, 9},
+		"of some, after one of all": {run(9, runs.TriggerNodesChanged), []v1alpha1.RunSummary{at(9, runs.TriggerNodesChanged), at(8, runs.TriggerNodesChanged), at(5, runs.TriggerRequested), at(3, runs.TriggerScheduled)}, 5},
+		"of some, goes on":          {run(9, runs.TriggerNodesChanged), []v1alpha1.RunSummary{at(8, runs.TriggerNodesChanged), at(5, runs.TriggerMembersChanged)}, 5},
+		"none of all is known":      {run(9, runs.TriggerNodesChanged), []v1alpha1.RunSummary{at(9, runs.TriggerNodesChanged), at(8, runs.TriggerNodesChanged)}, 8},
+		"no history":                {run(9, runs.TriggerNodesChanged), nil, 9},
 	} {
 		if got := scheduleFrom(&v1alpha1.CommGroupStatus{History: tc.history}, tc.run); !got.Equal(at(tc.want, "").StartTime.Time) {
 			t.Errorf("%s: %s, expected hour %d", name, got, tc.want)
@@ -134,25 +137,25 @@ func TestAChangedNodeNeedNotWaitForTheRunOfAll(t *testing.T) {
 			w.rebooted("n00001", "boot-2")
 			if tc.silent {
 				for _, node := range []string{"n00002", "n00003"} {
-					w.commNode(node).Status.Facts = testFacts(facts)
+					w.commNode(node).Status.Facts = testkit.Facts(facts)
 				}
 			}
 			w.settle()
 			run := w.group.Status.Run
 			switch {
 			case tc.starts:
-				if run.ID != "1-2" || run.Trigger != triggerNodesChanged || w.podOn("n00001") == nil || !podAlive(w.podOn("n00001")) {
+				if run.ID != "1-2" || run.Trigger != runs.TriggerNodesChanged || w.podOn("n00001") == nil || !podstate.Alive(w.podOn("n00001")) {
 					t.Fatalf("run %+v, Running says %q", run, w.runningSays())
 				}
 				w.runAll(300_000)
-				if w.settle(); w.group.Status.Run.ID != "1-2" || !strings.Contains(w.runningSays(), tc.says) || !strings.Contains(w.runningSays(), triggerScheduled) {
+				if w.settle(); w.group.Status.Run.ID != "1-2" || !strings.Contains(w.runningSays(), tc.says) || !strings.Contains(w.runningSays(), runs.TriggerScheduled) {
 					t.Errorf("afterwards run %+v, Running says %q", w.group.Status.Run, w.runningSays())
 				}
 			case tc.says != "":
 				if run.ID != "1-1" || !strings.Contains(w.runningSays(), tc.says) || w.decided.WakeAt.IsZero() {
 					t.Errorf("run %+v, Running says %q, wakes at %s", run, w.runningSays(), w.decided.WakeAt)
 				}
-			case run.Trigger != triggerScheduled:
+			case run.Trigger != runs.TriggerScheduled:
 				t.Errorf("run %+v", run)
 			}
 		})
@@ -221,7 +224,7 @@ func TestNodesWithoutAPlaceWaitForTheSchedule(t *testing.T) {
 		})
 		pod := w.podOn("n00003")
 		startPod(pod, "n00003", w.now)
-		pod.Status.Conditions = []corev1.PodCondition{podCondition(corev1.DisruptionTarget, corev1.ConditionTrue, "PreemptionByScheduler")}
+		pod.Status.Conditions = []corev1.PodCondition{testkit.PodCondition(corev1.DisruptionTarget, corev1.ConditionTrue, "PreemptionByScheduler")}
 		w.settle()
 		delete(w.pods, pod.Name)
 		w.play()
@@ -238,7 +241,7 @@ func TestNodesWithoutAPlaceWaitForTheSchedule(t *testing.T) {
 		}
 		w.now = w.group.Status.NextRunTime.Time
 		w.reportFacts()
-		if w.settle(); w.group.Status.Run.Trigger != triggerScheduled || w.podOn("n00003") == nil {
+		if w.settle(); w.group.Status.Run.Trigger != runs.TriggerScheduled || w.podOn("n00003") == nil {
 			t.Errorf("%s: at the schedule's time run %+v", name, w.group.Status.Run)
 		}
 	}

@@ -3,24 +3,17 @@ package controllers
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/nodefacts"
+	"rcclx.io/commgroup-operator/controllers/podstate"
+	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/words"
-)
-
-// nodePhase is where a run is on one node.
-type nodePhase int
-
-const (
-	nodeWaiting  nodePhase = iota // no pod yet: waits for the agent's facts or for a place
-	nodeStarting                  // pod made, ranks not yet started
-	nodeRunning                   // ranks run
-	nodeDone                      // reported, or closed by the controller
 )
 
 // nodeState is one node in the run.
@@ -29,8 +22,8 @@ type nodeState struct {
 	member   *decision.Member   // nil: no longer a member
 	commNode *v1alpha1.CommNode // nil: not yet made
 
-	phase nodePhase
-	// report counts for this run: same id, same generation, finished. Set with phase nodeDone, unless closed.
+	phase judge.Phase
+	// report counts for this run: same id, same generation, finished. Set with phase judge.Done, unless closed.
 	report *v1alpha1.NodeRunStatus
 	// closure is the present or new decision to end the run on this node without a report.
 	closure *v1alpha1.RunClosure
@@ -56,7 +49,7 @@ type nodeState struct {
 func (n *nodeState) closed() bool { return n.closure != nil }
 
 func (n *nodeState) close(now time.Time, verdict v1alpha1.Verdict, reason, format string, args ...any) {
-	n.phase = nodeDone
+	n.phase = judge.Done
 	n.closure = &v1alpha1.RunClosure{
 		Verdict: verdict,
 		Reason:  reason,
@@ -66,19 +59,14 @@ func (n *nodeState) close(now time.Time, verdict v1alpha1.Verdict, reason, forma
 }
 
 // runAgain is the next step where nothing but a new run can tell whether the cause is mended: nothing starts one by itself.
-func runAgain(group *v1alpha1.CommGroup) string { return "Once it is mended, " + askRun(group) + "." }
-
-func askRun(group *v1alpha1.CommGroup) string { return v1alpha1.AskRun(group.Namespace, group.Name) }
+func runAgain(group *v1alpha1.CommGroup) string { return "Once it is mended, " + runs.Ask(group) + "." }
 
 // runByItself is the next step where the controller sees for itself that the cause is mended.
 const runByItself = "Once it is mended, a run of the node starts by itself."
 
-// reportGrace is what a report may take to reach the controller after the pod's end did.
-const reportGrace = 15 * time.Second
-
 // stepNode works out where the run is on one node. Every wait in it has a deadline, so that a run always ends.
 func stepNode(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput) {
-	a := assignmentOf(n.commNode)
+	a := runs.AssignmentOf(n.commNode)
 	ours := a != nil && a.ID == run.ID
 	switch {
 	case a == nil:
@@ -88,16 +76,16 @@ func stepNode(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput) {
 		if n.stepTakenAway(run, in) {
 			return
 		}
-		if n.recall(a, in); n.phase == nodeDone {
+		if n.recall(a, in); n.phase == judge.Done {
 			return
 		}
-	case counts(a, run):
+	case runs.Counts(a, run):
 		n.recall(a, in)
-		if !n.renew(run, in) && n.phase == nodeDone {
+		if !n.renew(run, in) && n.phase == judge.Done {
 			return
 		}
 	default:
-		n.moved = !factsHold(n.commNode, in.now) || a.Stale != nil || stale(a.Platform, finishedReport(n.commNode), n.commNode.Status.Facts) != nil
+		n.moved = !nodefacts.Hold(n.commNode, in.now) || a.Stale != nil || nodefacts.Stale(a.Platform, runs.FinishedReport(n.commNode), n.commNode.Status.Facts) != nil
 	}
 	switch run.Phase {
 	case v1alpha1.RunPhaseAborted:
@@ -106,7 +94,7 @@ func stepNode(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput) {
 	case v1alpha1.RunPhaseFinished:
 		// The run is over and this node's result is gone, for example because its CommNode was deleted. No result is never a
 		// pass.
-		n.phase = nodeWaiting
+		n.phase = judge.Waiting
 		return
 	case v1alpha1.RunPhaseRunning:
 	}
@@ -115,7 +103,7 @@ func stepNode(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput) {
 			"Node %s left the group during run %s: it was deleted, made anew or no longer matches members.", n.name, run.ID)
 		return
 	}
-	if pod := podOfRun(in.pods[n.name], run.ID); pod != nil {
+	if pod := podstate.OfRun(in.pods[n.name], run.ID); pod != nil {
 		n.podName = pod.Name
 		if stepPod(n, pod, in); n.closed() {
 			n.closure.HeldSeconds = podHeldSeconds(n.commNode, pod, in.now)
@@ -125,20 +113,10 @@ func stepNode(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput) {
 	if n.podName != "" {
 		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonRunPodFailed,
 			"Run pod %s on node %s was deleted before the agent reported. Look for evictions and preemption (`kubectl get events`), then %s.",
-			n.podName, n.name, askRun(in.group))
+			n.podName, n.name, runs.Ask(in.group))
 		return
 	}
 	stepWaiting(n, run, in, ours)
-}
-
-// finishedReport returns the agent's report where it is of the node's assignment: the id that was assigned, of the
-// generation that was assigned, finished with a verdict.
-func finishedReport(cn *v1alpha1.CommNode) *v1alpha1.NodeRunStatus {
-	r, a := cn.Status.Run, cn.Spec.Run
-	if r == nil || a == nil || r.ID != a.ID || r.Generation != a.Generation || r.Phase != v1alpha1.NodeRunFinished || r.Verdict == "" {
-		return nil
-	}
-	return r
 }
 
 func abortReason(in runInput) string {
@@ -148,18 +126,9 @@ func abortReason(in runInput) string {
 	return v1alpha1.ReasonSuperseded
 }
 
-func podOfRun(pods []*corev1.Pod, runID string) *corev1.Pod {
-	for _, pod := range pods {
-		if pod.Labels[v1alpha1.LabelRunID] == runID {
-			return pod
-		}
-	}
-	return nil
-}
-
 // stepWaiting decides for a node that has no pod yet.
 func stepWaiting(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput, assigned bool) {
-	n.phase = nodeWaiting
+	n.phase = judge.Waiting
 	spec := &in.group.Spec
 	if n.member.AllocatableGPUs < int64(spec.RanksPerNode) {
 		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonNoGPUResource,
@@ -167,7 +136,7 @@ func stepWaiting(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput, assign
 			n.name, n.member.AllocatableGPUs, gpuResource(spec), spec.RanksPerNode, n.name, taintRemark(*n.member), runByItself)
 		return
 	}
-	if !factsHold(n.commNode, in.now) {
+	if !nodefacts.Hold(n.commNode, in.now) {
 		deadline := run.StartTime.Add(decision.Seconds(spec.Run.StartDeadlineSeconds))
 		if in.now.Before(deadline) {
 			n.wakeAt = deadline
@@ -178,7 +147,7 @@ func stepWaiting(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput, assign
 			n.name, spec.Run.StartDeadlineSeconds, run.ID, lastSeen(n.commNode), v1alpha1.LabelRole, v1alpha1.RoleMonitor, runByItself)
 		return
 	}
-	if problems := errorProblems(n.commNode.Status.Facts); len(problems) > 0 {
+	if problems := nodefacts.ErrorProblems(n.commNode.Status.Facts); len(problems) > 0 {
 		p := problems[0]
 		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonPreconditionFailed,
 			"No ranks were started on node %s since its facts show %s (%s): %s %s", n.name, p.Code, cmp.Or(p.Subject, "node"), words.Sentence(p.Message), runAgain(in.group))
@@ -188,7 +157,7 @@ func stepWaiting(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput, assign
 		return // the assignment is written first: the agent reads its plan from it
 	}
 	if holdsGPUs(in.pods[n.name], in.now) || holdsGPUs(in.groupPods[n.name], in.now) {
-		n.wakeAt = in.now.Add(stuckPodAfter) // an older run's pod still holds the GPUs
+		n.wakeAt = in.now.Add(podstate.StuckAfter) // an older run's pod still holds the GPUs
 		return
 	}
 	n.stepFree(in)
@@ -198,27 +167,27 @@ func lastSeen(cn *v1alpha1.CommNode) string {
 	if cn == nil || cn.Status.Facts == nil {
 		return "it never reported"
 	}
-	return "its last report of " + reportedAt(cn).UTC().Format(time.RFC3339) + " has run out"
+	return "its last report of " + nodefacts.ReportedAt(cn).UTC().Format(time.RFC3339) + " has run out"
 }
 
 // stepPod decides for a node whose run pod is there.
 func stepPod(n *nodeState, pod *corev1.Pod, in runInput) {
 	policy := &in.group.Spec.Run
-	if !podAlive(pod) {
-		ended := corrected(n.commNode, podEnded(pod))
-		if grace := ended.Add(reportGrace); !ended.IsZero() && in.now.Before(grace) {
-			n.phase, n.wakeAt = nodeRunning, grace
+	if !podstate.Alive(pod) {
+		ended := nodefacts.Corrected(n.commNode, podstate.Ended(pod))
+		if grace := ended.Add(podstate.ReportGrace); !ended.IsZero() && in.now.Before(grace) {
+			n.phase, n.wakeAt = judge.Running, grace
 			return
 		}
 		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonRunPodFailed,
 			"Run pod %s on node %s ended without a report of the agent: %s %s",
-			pod.Name, n.name, podEnd(pod), runAgain(in.group))
+			pod.Name, n.name, podstate.End(pod), runAgain(in.group))
 		return
 	}
-	if started := corrected(n.commNode, ranksStarted(pod)); !started.IsZero() {
+	if started := nodefacts.Corrected(n.commNode, podstate.RanksStarted(pod)); !started.IsZero() {
 		deadline := started.Add(decision.Seconds(policy.NodeDeadlineSeconds))
 		if in.now.Before(deadline) {
-			n.phase, n.wakeAt = nodeRunning, deadline
+			n.phase, n.wakeAt = judge.Running, deadline
 			return
 		}
 		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonRunDeadlineExceeded,
@@ -229,20 +198,20 @@ func stepPod(n *nodeState, pod *corev1.Pod, in runInput) {
 	if n.stepQueued(pod, in) {
 		return
 	}
-	deadline := startDeadline(pod, policy)
+	deadline := podstate.StartDeadline(pod, policy)
 	if in.now.Before(deadline) {
-		n.phase, n.wakeAt, n.hindrance = nodeStarting, deadline, startHindrance(pod)
+		n.phase, n.wakeAt, n.hindrance = judge.Starting, deadline, podstate.Hindrance(pod)
 		return
 	}
 	if pod.Spec.NodeName == "" {
 		n.close(in.now, v1alpha1.VerdictSkipped, v1alpha1.ReasonRunPodUnschedulable,
 			"Run pod %s found no place on node %s within startDeadlineSeconds (%d s): %s The GPUs are probably in use; it is tried again by itself.",
-			pod.Name, n.name, policy.StartDeadlineSeconds, unschedulableMessage(pod))
+			pod.Name, n.name, policy.StartDeadlineSeconds, podstate.UnschedulableMessage(pod))
 		return
 	}
 	n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonRunPodNotStarted,
 		"Run pod %s on node %s has not started its ranks within startDeadlineSeconds (%d s): %s %s",
-		pod.Name, n.name, policy.StartDeadlineSeconds, waitingReason(pod), runAgain(in.group))
+		pod.Name, n.name, policy.StartDeadlineSeconds, podstate.WaitingReason(pod), runAgain(in.group))
 }
 
 // agentStep is what the agent last said it was at.
@@ -253,107 +222,12 @@ func agentStep(cn *v1alpha1.CommNode, run *v1alpha1.GroupRunStatus) string {
 	return cmp.Or(cn.Status.Run.Step, "no step named")
 }
 
-// ranksStarted is when the pod's main container started; zero while it has not.
-func ranksStarted(pod *corev1.Pod) time.Time {
-	for i := range pod.Status.ContainerStatuses {
-		s := &pod.Status.ContainerStatuses[i].State
-		switch {
-		case s.Running != nil:
-			return s.Running.StartedAt.Time
-		case s.Terminated != nil:
-			return s.Terminated.StartedAt.Time
-		}
-	}
-	return time.Time{}
-}
-
-// podEnded is when the last container ended; zero where none says so, as with an evicted pod.
-func podEnded(pod *corev1.Pod) time.Time {
-	var end time.Time
-	for i := range pod.Status.ContainerStatuses {
-		if t := pod.Status.ContainerStatuses[i].State.Terminated; t != nil && t.FinishedAt.After(end) {
-			end = t.FinishedAt.Time
-		}
-	}
-	return end
-}
-
-// podEnd says how a pod ended, in the kubelet's words.
-func podEnd(pod *corev1.Pod) string {
-	all := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
-	for i := range all {
-		t := all[i].State.Terminated
-		if t == nil || (t.ExitCode == 0 && i < len(all)-1) {
-			continue
-		}
-		end := fmt.Sprintf("container %s exited with code %d", all[i].Name, t.ExitCode)
-		if t.Signal != 0 {
-			end += fmt.Sprintf(" by signal %d", t.Signal)
-		}
-		if t.Reason != "" {
-			end += " (" + t.Reason + ")"
-		}
-		if t.Message != "" {
-			end += ": " + words.Shorten(t.Message, 400)
-		}
-		return words.Sentence(end)
-	}
-	if pod.Status.Reason != "" {
-		return words.Sentence(pod.Status.Reason + ": " + words.Shorten(pod.Status.Message, 400))
-	}
-	return fmt.Sprintf("phase %s, and no container says why.", pod.Status.Phase)
-}
-
-func unschedulableMessage(pod *corev1.Pod) string {
-	if reason := schedulerReason(pod); reason != "" {
-		return reason
-	}
-	return "the scheduler gave no reason."
-}
-
-func schedulerReason(pod *corev1.Pod) string {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message != "" {
-			return words.Sentence(words.Shorten(c.Message, 400))
-		}
-	}
-	return ""
-}
-
-// waitingReason is the kubelet's reason for which a container waits, for example ImagePullBackOff.
-func waitingReason(pod *corev1.Pod) string {
-	if reason := kubeletReason(pod, "PodInitializing"); reason != "" {
-		return reason
-	}
-	return "the kubelet gives no reason: check that the node is Ready (`kubectl get node`)."
-}
-
-// kubeletReason is the first reason for which a container waits, but for those that tell nothing.
-func kubeletReason(pod *corev1.Pod, dull ...string) string {
-	all := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
-	for i := range all {
-		if w := all[i].State.Waiting; w != nil && w.Reason != "" && !slices.Contains(dull, w.Reason) {
-			return words.Sentence(fmt.Sprintf("container %s, image %s: %s: %s", all[i].Name, all[i].Image, w.Reason, words.Shorten(w.Message, 300)))
-		}
-	}
-	return ""
-}
-
-// startHindrance says, while there is still time, what a run pod's start waits for: the deadline may be many minutes
-// away, and a wrong image or GPUs in use are to be seen at once. A pod that merely starts has none.
-func startHindrance(pod *corev1.Pod) string {
-	if pod.Spec.NodeName == "" {
-		return schedulerReason(pod)
-	}
-	return kubeletReason(pod, "PodInitializing", "ContainerCreating")
-}
-
 // hindered sums up what keeps nodes of the run from starting; empty where nothing is known to.
 func hindered(nodes []nodeState) string {
 	var names []string
 	var first string
 	for i := range nodes {
-		if n := &nodes[i]; n.phase == nodeStarting && n.hindrance != "" {
+		if n := &nodes[i]; n.phase == judge.Starting && n.hindrance != "" {
 			names = append(names, n.name)
 			first = cmp.Or(first, n.hindrance)
 		}

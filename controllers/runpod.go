@@ -11,21 +11,18 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/objects"
+	"rcclx.io/commgroup-operator/controllers/podstate"
 )
 
 const (
 	runBinFolder = "/opt/commgroup/bin"
-	// queueLabel names the LocalQueue that Kueue admits a pod through.
-	queueLabel = "kueue.x-k8s.io/queue-name"
-	// runPodSlackSeconds is what a pod may live beyond the start and the node deadline before the kubelet ends it, should
-	// no manager be there to do so.
-	runPodSlackSeconds = 60
 )
 
 // runPodName differs between two groups of one name, of which the second was made while a pod of the first was still
 // ending.
 func runPodName(group *v1alpha1.CommGroup, runID, node string) string {
-	return dnsName(validation.DNS1123LabelMaxLength, string(group.UID)+"/"+runID+"/"+node, group.Name, runID, node)
+	return objects.Name(validation.DNS1123LabelMaxLength, string(group.UID)+"/"+runID+"/"+node, group.Name, runID, node)
 }
 
 // runPodFor is the pod that holds a node's GPUs for one run. The person's runtime image runs; the agent's binary is
@@ -39,12 +36,12 @@ func runPodFor(group *v1alpha1.CommGroup, cn *v1alpha1.CommNode, runID string, c
 		labels = map[string]string{}
 	}
 	// The controller's own labels win: it finds its pods by them.
-	maps.Copy(labels, groupLabels(group, v1alpha1.RoleRun))
+	maps.Copy(labels, objects.Labels(group, v1alpha1.RoleRun))
 	labels[nameLabel] = "commgroup-run"
 	labels[v1alpha1.LabelRunID] = runID
 	labels[v1alpha1.LabelNode] = v1alpha1.LabelValue(node)
 	if spec.Run.QueueName != "" {
-		labels[queueLabel] = spec.Run.QueueName
+		labels[podstate.QueueLabel] = spec.Run.QueueName
 	}
 	annotations := maps.Clone(overrides.Annotations)
 	if annotations == nil {
@@ -89,7 +86,7 @@ func runPodFor(group *v1alpha1.CommGroup, cn *v1alpha1.CommNode, runID string, c
 			AutomountServiceAccountToken:  ptr.To(true), // to report; the account itself hands none out
 			RestartPolicy:                 corev1.RestartPolicyNever,
 			TerminationGracePeriodSeconds: ptr.To(int64(10)),
-			ActiveDeadlineSeconds:         ptr.To(int64(spec.Run.StartDeadlineSeconds) + int64(spec.Run.NodeDeadlineSeconds) + runPodSlackSeconds),
+			ActiveDeadlineSeconds:         ptr.To(int64(spec.Run.StartDeadlineSeconds) + int64(spec.Run.NodeDeadlineSeconds) + podstate.SlackSeconds),
 			EnableServiceLinks:            ptr.To(false),
 			Affinity:                      &corev1.Affinity{NodeAffinity: requiredAffinity([]corev1.NodeSelectorTerm{namedTerm(node)}), PodAntiAffinity: oneRunANode()},
 			Tolerations:                   runTolerations(overrides.Tolerations),

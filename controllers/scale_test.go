@@ -11,17 +11,19 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/runs"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // bigWorld is a group with a finished run of all four collectives on every node.
 func bigWorld(nodes int) *world {
-	group := testGroup()
+	group := testkit.Group()
 	group.Spec.Run.MaxParallelNodes = 20000
 	group.Spec.LowPrecision.Mode = v1alpha1.FeaturePreferred
 	group.Spec.Benchmark.Collectives = []v1alpha1.Collective{v1alpha1.AllReduce, v1alpha1.AllGather, v1alpha1.ReduceScatter, v1alpha1.AllToAll}
 	group.Spec.Benchmark.MaxSizeBytes = 64 << 20
-	w := newWorld(group, testNodes(nodes))
+	w := newWorld(group, testkit.Nodes(nodes))
 	w.step() // CommNodes
 	w.reportFacts()
 	w.step() // run
@@ -29,7 +31,7 @@ func bigWorld(nodes int) *world {
 	i := 0
 	for _, name := range words.SortedKeys(w.commNodes) {
 		cn := w.commNodes[name]
-		cn.Status.Run = testReport(cn.Spec.Run, v1alpha1.VerdictPass, 300_000+int64(i%1000), w.now)
+		cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictPass, 300_000+int64(i%1000), w.now)
 		i++
 	}
 	w.step()
@@ -155,7 +157,7 @@ func TestOneStaleOfMany(t *testing.T) {
 
 	for i, want := range []int{1, 1, 0} { // marked stale; assigned; pod made
 		d := w.step()
-		if len(d.CommNodes) != want || d.Status.Run.Trigger != triggerNodesChanged {
+		if len(d.CommNodes) != want || d.Status.Run.Trigger != runs.TriggerNodesChanged {
 			t.Fatalf("step %d writes %d CommNodes in run %+v, expected %d", i, len(d.CommNodes), d.Status.Run, want)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/runs"
 )
 
 // nextRun is when the schedule's next run after the given time starts: the time of the cron line and the group's share of
@@ -39,11 +40,11 @@ func jitter(groupUID string, due time.Time, limit time.Duration) time.Duration {
 // run's place.
 func scheduleFrom(status *v1alpha1.CommGroupStatus, run *v1alpha1.GroupRunStatus) time.Time {
 	from := run.StartTime.Time
-	if !partial(run) {
+	if !runs.Partial(run) {
 		return from
 	}
 	for i := range status.History { // the newest first
-		if from = status.History[i].StartTime.Time; status.History[i].Trigger != triggerNodesChanged {
+		if from = status.History[i].StartTime.Time; status.History[i].Trigger != runs.TriggerNodesChanged {
 			break
 		}
 	}

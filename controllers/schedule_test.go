@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
 // TestNextRun: the delay is the same each time it is worked out, within its limit, never up to the next time of the
@@ -13,7 +15,7 @@ import (
 // TestOddSchedules: a line that the API's rule refuses, of an object from before there was the rule, is told and takes no manager down.
 func TestOddSchedules(t *testing.T) {
 	for _, line := range []string{"TZ=Europe/Berlin", "TZ=", "TZ=Europe/Berlin 0 3 * * *", "CRON_TZ=Asia/Tokyo 0 3 * * *", "@every 1s", "@daily", "@every 0 0 0 0", "0 3 * * 7", "0 3 * *", " "} {
-		if schedule, err := parseSchedule(line); err == nil || schedule != nil || !nextScheduled(line, testNow).IsZero() {
+		if schedule, err := parseSchedule(line); err == nil || schedule != nil || !nextScheduled(line, testkit.Now).IsZero() {
 			t.Errorf("%q is taken: %v", line, err)
 		}
 	}
@@ -38,17 +40,17 @@ func TestNextRun(t *testing.T) {
 	} {
 		early, late := time.Duration(1<<62), time.Duration(-1)
 		for i := range 500 {
-			g := testGroup()
+			g := testkit.Group()
 			g.UID = types.UID(fmt.Sprint("uid-", i))
 			g.Spec.Run.Schedule, g.Spec.Run.JitterSeconds = tc.schedule, tc.jitter
-			got := nextRun(g, testNow)
+			got := nextRun(g, testkit.Now)
 			if tc.due.IsZero() {
 				if !got.IsZero() {
 					t.Fatalf("%q: %s, expected never", tc.schedule, got)
 				}
 				continue
 			}
-			if again := nextRun(g, testNow.Add(time.Second)); !again.Equal(got) {
+			if again := nextRun(g, testkit.Now.Add(time.Second)); !again.Equal(got) {
 				t.Fatalf("%q: %s, then %s", tc.schedule, got, again)
 			}
 			early, late = min(early, got.Sub(tc.due)), max(late, got.Sub(tc.due))

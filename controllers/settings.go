@@ -10,6 +10,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -46,7 +47,7 @@ func verifiedRank(s v1alpha1.VerifiedState) int {
 
 // aggregateSettings says of each setting what holds over all nodes: the worst node's state counts, and a node that
 // reports nothing of a setting counts as Unknown.
-func aggregateSettings(outcomes []outcome) []v1alpha1.SettingStatus {
+func aggregateSettings(outcomes []judge.Outcome) []v1alpha1.SettingStatus {
 	type tally struct {
 		worst     v1alpha1.SettingStatus
 		worstNode string
@@ -57,13 +58,13 @@ func aggregateSettings(outcomes []outcome) []v1alpha1.SettingStatus {
 	}
 	tallies := map[string]*tally{}
 	for i := range outcomes {
-		if outcomes[i].report == nil {
+		if outcomes[i].Report == nil {
 			continue
 		}
-		for _, s := range outcomes[i].report.Settings {
+		for _, s := range outcomes[i].Report.Settings {
 			t := tallies[s.Name]
 			if t == nil {
-				tallies[s.Name] = &tally{worst: *s.DeepCopy(), worstNode: outcomes[i].node, verified: s.Verified, nodes: 1, alike: 1, warnings: slices.Clone(s.Warnings)}
+				tallies[s.Name] = &tally{worst: *s.DeepCopy(), worstNode: outcomes[i].Node, verified: s.Verified, nodes: 1, alike: 1, warnings: slices.Clone(s.Warnings)}
 				continue
 			}
 			for _, word := range s.Warnings {
@@ -75,7 +76,7 @@ func aggregateSettings(outcomes []outcome) []v1alpha1.SettingStatus {
 			switch {
 			case effectiveRank(s.Effective) > effectiveRank(t.worst.Effective):
 				low, high := t.worst.MinBytes, t.worst.MaxBytes
-				t.worst, t.worstNode, t.alike = *s.DeepCopy(), outcomes[i].node, 1
+				t.worst, t.worstNode, t.alike = *s.DeepCopy(), outcomes[i].Node, 1
 				t.worst.MinBytes, t.worst.MaxBytes = narrower(low, s.MinBytes, 1), narrower(high, s.MaxBytes, -1)
 			case s.Effective == t.worst.Effective:
 				t.alike++

@@ -11,6 +11,8 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/nodefacts"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
 // written is what the API server and the cache make of a monitor's report: the record of its write, with the server's time.
@@ -27,7 +29,7 @@ var clocksOff = []time.Duration{-24 * time.Hour, -11 * time.Minute, -6 * time.Mi
 func TestClocksApartNeverFlap(t *testing.T) {
 	for _, skew := range clocksOff {
 		t.Run(skew.String(), func(t *testing.T) {
-			w := newWorld(groupSpan(4, nil), testNodes(4))
+			w := newWorld(testkit.SpanGroup(4, nil), testkit.Nodes(4))
 			w.settle()
 			odd := w.nodes[2].Name
 			report := func() {
@@ -36,7 +38,7 @@ func TestClocksApartNeverFlap(t *testing.T) {
 					if cn.Spec.NodeName == odd {
 						at = at.Add(skew)
 					}
-					written(cn, testFacts(at), w.now)
+					written(cn, testkit.Facts(at), w.now)
 				}
 			}
 			report()
@@ -68,8 +70,8 @@ func TestClocksApartNeverFlap(t *testing.T) {
 			// Its monitor dies: that is seen as late, or early, as of any other.
 			last := w.now.Add(-time.Minute)
 			cn := w.commNode(odd)
-			if end := last.Add(600 * time.Second); !factsHold(cn, end.Add(-time.Second)) || factsHold(cn, end) {
-				t.Errorf("the report holds until %s, want %s", factsEnd(cn), end)
+			if end := last.Add(600 * time.Second); !nodefacts.Hold(cn, end.Add(-time.Second)) || nodefacts.Hold(cn, end) {
+				t.Errorf("the report holds until %s, want %s", nodefacts.HoldUntil(cn), end)
 			}
 		})
 	}
@@ -80,7 +82,7 @@ func TestNodesTimesAreCorrected(t *testing.T) {
 	for _, skew := range append(clocksOff, 0) {
 		w := tableWorld(t, fromRunning)
 		for i := range w.nodes {
-			written(w.commNode(w.nodes[i].Name), testFacts(w.now.Add(skew)), w.now)
+			written(w.commNode(w.nodes[i].Name), testkit.Facts(w.now.Add(skew)), w.now)
 		}
 		for _, pod := range w.pods {
 			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
@@ -94,7 +96,7 @@ func TestNodesTimesAreCorrected(t *testing.T) {
 		}{{limit - time.Second, v1alpha1.RunPhaseRunning}, {limit + time.Second, v1alpha1.RunPhaseFinished}} {
 			w.now = began.Add(at.after)
 			for i := range w.nodes {
-				written(w.commNode(w.nodes[i].Name), testFacts(w.now.Add(skew)), w.now)
+				written(w.commNode(w.nodes[i].Name), testkit.Facts(w.now.Add(skew)), w.now)
 			}
 			w.settle()
 			if got := w.group.Status.Run.Phase; got != at.want {
@@ -106,7 +108,7 @@ func TestNodesTimesAreCorrected(t *testing.T) {
 
 // TestWhatTheCacheKeeps: of the managed fields only when the monitor wrote; a patch never carries them.
 func TestWhatTheCacheKeeps(t *testing.T) {
-	at := metav1.NewTime(testNow)
+	at := metav1.NewTime(testkit.Now)
 	entry := func(manager string, op metav1.ManagedFieldsOperationType) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Manager: manager, Operation: op, Subresource: "status", Time: &at, FieldsV1: &metav1.FieldsV1{}}
 	}
@@ -126,10 +128,10 @@ func TestWhatTheCacheKeeps(t *testing.T) {
 func TestReportsOfClocksApartThatCount(t *testing.T) {
 	report := func(age, skew time.Duration) *v1alpha1.CommNode {
 		cn := &v1alpha1.CommNode{}
-		written(cn, testFacts(testNow.Add(skew-age)), testNow.Add(-age))
+		written(cn, testkit.Facts(testkit.Now.Add(skew-age)), testkit.Now.Add(-age))
 		return cn
 	}
-	r := &CommGroupReconciler{Clock: clocktesting.NewFakePassiveClock(testNow)}
+	r := &CommGroupReconciler{Clock: clocktesting.NewFakePassiveClock(testkit.Now)}
 	for _, skew := range clocksOff {
 		if r.commNodeChanged(report(5*time.Minute, skew), report(0, skew)) {
 			t.Errorf("%s: a report that confirms wakes the group", skew)

@@ -8,6 +8,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/sharing"
 )
 
 // Config is what the manager's flags say.
@@ -52,7 +53,7 @@ type Snapshot struct {
 	// OtherRunPods are those of other groups, of all namespaces, that are not over; Claims are the nodes that other groups'
 	// stages have.
 	OtherRunPods []corev1.Pod
-	Claims       []Claim
+	Claims       []sharing.Claim
 	// Looked is who holds GPUs on the nodes that were looked up, by node name; empty where nobody does. Nil before.
 	Looked map[string]string
 	// BusyAt is when this manager last saw others' pods hold GPUs on a node, by its name: it is not looked at again so soon.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
 	"rcclx.io/commgroup-operator/internal/simlib"
 )
@@ -150,7 +151,7 @@ func (w *agentWorld) playRealAgents() {
 			}
 			delete(w.pods, pod.Name)
 			continue
-		case cn == nil || cn.Spec.Session == nil || pod == nil || !podAlive(pod):
+		case cn == nil || cn.Spec.Session == nil || pod == nil || !podstate.Alive(pod):
 			continue
 		}
 		if a == nil {

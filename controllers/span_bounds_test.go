@@ -10,6 +10,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/localize"
+	"rcclx.io/commgroup-operator/controllers/stage"
 )
 
 // roundBegins calls do once, when the tests of this round of the search are open.
@@ -21,7 +22,7 @@ func (w *groupWorld) roundBegins(round int, do func(tests []v1alpha1.SpanTest)) 
 			return
 		}
 		open := slices.DeleteFunc(slices.Clone(s.Tests), func(t v1alpha1.SpanTest) bool { return t.Verdict != "" })
-		if len(open) > 0 && testRound(open[0].ID) == round {
+		if len(open) > 0 && stage.RoundOf(open[0].ID) == round {
 			done = true
 			do(open)
 		}
@@ -70,7 +71,7 @@ func TestTimeRunsOutInARound(t *testing.T) {
 					}
 					errors := 0
 					for i := range s.Tests {
-						if s.Tests[i].Verdict == v1alpha1.VerdictError && testRound(s.Tests[i].ID) == round && testKind(s.Tests[i].ID) != testGroupKind {
+						if s.Tests[i].Verdict == v1alpha1.VerdictError && stage.RoundOf(s.Tests[i].ID) == round && stage.KindOf(s.Tests[i].ID) != stage.KindGroup {
 							errors++
 						}
 					}
@@ -127,7 +128,7 @@ func TestBoundsHoldOverAllSearches(t *testing.T) {
 				last = id
 				w.now = w.now.Add(5 * time.Second)
 			}
-			searches[s.Tests[baseOf(s.Tests)].ID] = true
+			searches[s.Tests[stage.BaseOf(s.Tests)].ID] = true
 		}
 	}
 	w.play()
@@ -143,7 +144,7 @@ func TestOnlyAPassIsGood(t *testing.T) {
 		v1alpha1.VerdictPass: localize.Good, v1alpha1.VerdictFail: localize.Bad, "": localize.Open,
 		v1alpha1.VerdictError: localize.Unknown, v1alpha1.VerdictInconclusive: localize.Unknown, v1alpha1.VerdictSkipped: localize.Unknown,
 	} {
-		if got := outcomeOf(verdict); got != want {
+		if got := stage.OutcomeOf(verdict); got != want {
 			t.Errorf("%q is %q to the planner, want %q", verdict, got, want)
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/stage"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
 // churn changes the nodes of a groupWorld while its runs go on.
@@ -40,7 +42,7 @@ func TestRandomChurn(t *testing.T) {
 			nodes := 4 + r.IntN(8)
 			var change func(*v1alpha1.CommGroup)
 			if r.IntN(2) == 0 {
-				change = mesh("dp", nodes, "tp", 8)
+				change = testkit.Mesh("dp", nodes, "tp", 8)
 			}
 			c := &churn{groupWorld: newGroupWorld(t, nodes, faults{}, change), t: t, r: r, events: 1 + r.IntN(4), next: r.IntN(12), hurt: map[string][]string{}}
 			if r.IntN(2) == 0 {
@@ -79,7 +81,7 @@ func (c *churn) meddleOnce() {
 			c.t.Errorf("run %s passed and lost %v: %v: %s", s.RunID, lost, c.log, s.Message)
 		}
 		for _, culprit := range s.Culprits {
-			if verdictOfReason(culprit.Reason) == v1alpha1.VerdictFail && culprit.Node != c.bad {
+			if stage.VerdictOf(culprit.Reason) == v1alpha1.VerdictFail && culprit.Node != c.bad {
 				c.t.Errorf("innocent %+v, the bad one is %q: %v", culprit, c.bad, c.log)
 			}
 		}
@@ -130,7 +132,7 @@ func (c *churn) event() {
 		c.away = append(c.away, node)
 		c.dropPods(node.Name)
 	case "joins":
-		fresh := testNode(fmt.Sprintf("n%05d", 100+c.steps), nil)
+		fresh := testkit.Node(fmt.Sprintf("n%05d", 100+c.steps), nil)
 		if n := len(c.away); n > 0 {
 			fresh, c.away = c.away[n-1], c.away[:n-1]
 			fresh.UID = types.UID(fmt.Sprint(fresh.UID, "-", c.steps))
@@ -140,7 +142,7 @@ func (c *churn) event() {
 		c.relabel(node.Name, func(n *corev1.Node) { delete(n.Labels, "gpu") })
 		c.after(time.Minute, func() { c.relabel(node.Name, func(n *corev1.Node) { n.Labels["gpu"] = "yes" }) })
 	case "renamed":
-		fresh := testNode(fmt.Sprintf("n%05d", 200+c.steps), nil)
+		fresh := testkit.Node(fmt.Sprintf("n%05d", 200+c.steps), nil)
 		if node.Name == c.bad {
 			c.bad = fresh.Name
 		}

@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/stage"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
 // at calls do once, when the stage has a test of the kind that goes on and whose nodes have their tasks.
@@ -22,7 +24,7 @@ func (w *groupWorld) at(kind string, do func()) {
 		if done || s == nil || len(s.Tests) == 0 {
 			return
 		}
-		if t := &s.Tests[len(s.Tests)-1]; t.Verdict == "" && testKind(t.ID) == kind && len(w.tasks[t.ID]) > 0 {
+		if t := &s.Tests[len(s.Tests)-1]; t.Verdict == "" && stage.KindOf(t.ID) == kind && len(w.tasks[t.ID]) > 0 {
 			done = true
 			do()
 		}
@@ -47,20 +49,20 @@ func TestMembersAreLost(t *testing.T) {
 		reason  string
 		left    string
 	}{
-		{name: "pod in the group", kind: testGroupKind, lose: func(w *groupWorld) { w.losePod(3) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3"},
-		{name: "two pods in the group", kind: testGroupKind, lose: func(w *groupWorld) { w.losePod(3); w.losePod(4) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3-4"},
-		{name: "more than minMembers allows", kind: testGroupKind, lose: func(w *groupWorld) { w.losePod(3) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3",
+		{name: "pod in the group", kind: stage.KindGroup, lose: func(w *groupWorld) { w.losePod(3) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3"},
+		{name: "two pods in the group", kind: stage.KindGroup, lose: func(w *groupWorld) { w.losePod(3); w.losePod(4) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3-4"},
+		{name: "more than minMembers allows", kind: stage.KindGroup, lose: func(w *groupWorld) { w.losePod(3) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3",
 			change: func(g *v1alpha1.CommGroup) { g.Spec.Members.MinMembers = 8 }},
-		{name: "pod in the search", faults: faults{hangNodes: []int{5}}, kind: testSearchKind, lose: func(w *groupWorld) { w.losePod(3) }, verdict: v1alpha1.VerdictFail, reason: v1alpha1.ReasonHangAcrossNodes, left: "3,5"},
-		{name: "the culprit in the search", faults: faults{hangNodes: []int{5}}, kind: testSearchKind, lose: func(w *groupWorld) { w.losePod(5) }, verdict: v1alpha1.VerdictFail, reason: v1alpha1.ReasonHangAcrossNodes, left: "5"},
-		{name: "pod in the mesh", change: mesh("dp", 8, "tp", 8), kind: testMeshKind, lose: func(w *groupWorld) { w.losePod(3) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3"},
-		{name: "pod among the pairs", kind: testPairsKind, lose: func(w *groupWorld) { w.losePod(3) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3"},
-		{name: "the agent dies", kind: testGroupKind, lose: func(w *groupWorld) { endPod(w.groupPod(w.nodes[3].Name), 137, w.now) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonRunPodFailed, left: "3"},
-		{name: "the agent is told to stop", kind: testGroupKind, lose: func(w *groupWorld) {
+		{name: "pod in the search", faults: faults{hangNodes: []int{5}}, kind: stage.KindSearch, lose: func(w *groupWorld) { w.losePod(3) }, verdict: v1alpha1.VerdictFail, reason: v1alpha1.ReasonHangAcrossNodes, left: "3,5"},
+		{name: "the culprit in the search", faults: faults{hangNodes: []int{5}}, kind: stage.KindSearch, lose: func(w *groupWorld) { w.losePod(5) }, verdict: v1alpha1.VerdictFail, reason: v1alpha1.ReasonHangAcrossNodes, left: "5"},
+		{name: "pod in the mesh", change: testkit.Mesh("dp", 8, "tp", 8), kind: stage.KindMesh, lose: func(w *groupWorld) { w.losePod(3) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3"},
+		{name: "pod among the pairs", kind: stage.KindPairs, lose: func(w *groupWorld) { w.losePod(3) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3"},
+		{name: "the agent dies", kind: stage.KindGroup, lose: func(w *groupWorld) { endPod(w.groupPod(w.nodes[3].Name), 137, w.now) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonRunPodFailed, left: "3"},
+		{name: "the agent is told to stop", kind: stage.KindGroup, lose: func(w *groupWorld) {
 			s := w.commNode(w.nodes[3].Name).Status.Session
 			s.State, s.Reason, s.Message = v1alpha1.SessionFailed, v1alpha1.ReasonInterrupted, "SIGTERM"
 		}, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonInterrupted, left: "3"},
-		{name: "the CommNode is deleted", kind: testGroupKind, lose: func(w *groupWorld) { delete(w.commNodes, v1alpha1.CommNodeName("g", w.nodes[3].Name)) },
+		{name: "the CommNode is deleted", kind: stage.KindGroup, lose: func(w *groupWorld) { delete(w.commNodes, v1alpha1.CommNodeName("g", w.nodes[3].Name)) },
 			verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3"},
 		{name: "never takes a task up", faults: faults{muteNodes: []int{3}}, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3"},
 		{name: "never makes the unique id", faults: faults{muteNodes: []int{0}}, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "0"},
@@ -91,7 +93,7 @@ func TestMembersAreLost(t *testing.T) {
 func TestNodeIsDeletedInTheStage(t *testing.T) {
 	w := newGroupWorld(t, 8, faults{}, nil)
 	gone := w.nodes[2].Name
-	w.at(testGroupKind, func() {
+	w.at(stage.KindGroup, func() {
 		w.nodes = slices.Delete(slices.Clone(w.nodes), 2, 3)
 		for _, pod := range w.pods {
 			if pod.Labels[v1alpha1.LabelNode] == gone {
@@ -113,13 +115,13 @@ func TestAbortFreesGPUs(t *testing.T) {
 		"new spec":  func(w *groupWorld) { w.group.Spec.Benchmark.Iterations++; w.group.Generation++ },
 	}
 	for name, end := range ends {
-		for _, kind := range []string{"waiting", testGroupKind, testSearchKind, testMeshKind} {
+		for _, kind := range []string{"waiting", stage.KindGroup, stage.KindSearch, stage.KindMesh} {
 			t.Run(name+" in "+kind, func(t *testing.T) {
 				f := faults{}
-				if kind == testSearchKind {
+				if kind == stage.KindSearch {
 					f.hangNodes = []int{5}
 				}
-				w := newGroupWorld(t, 8, f, mesh("dp", 8, "tp", 8))
+				w := newGroupWorld(t, 8, f, testkit.Mesh("dp", 8, "tp", 8))
 				var first string
 				if kind == "waiting" {
 					w.meddle = func() {
@@ -310,7 +312,7 @@ func playAtScale(t *testing.T, nodes int) (objects, bytes uint64) {
 // TestPodsOfTheStageAreBounded: should no manager be there, the kubelet ends them.
 func TestPodsOfTheStageAreBounded(t *testing.T) {
 	w := newGroupWorld(t, 2, faults{}, nil)
-	w.at(testGroupKind, func() {
+	w.at(stage.KindGroup, func() {
 		var pod *corev1.Pod
 		if pod = w.groupPod(w.nodes[0].Name); pod == nil {
 			t.Fatal("no pod")

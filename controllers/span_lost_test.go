@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/stage"
 )
 
 // TestSearchGoesOnWithoutTheLost: a member that is lost in a search, in whichever round, takes nothing with it but the tests that
@@ -51,7 +52,7 @@ func TestSearchGoesOnWithoutTheLost(t *testing.T) {
 					}
 					errors := 0
 					for i := range s.Tests {
-						if k := testKind(s.Tests[i].ID); s.Tests[i].Verdict == v1alpha1.VerdictError && (k == testSearchKind || k == testRailsKind) {
+						if k := stage.KindOf(s.Tests[i].ID); s.Tests[i].Verdict == v1alpha1.VerdictError && (k == stage.KindSearch || k == stage.KindRails) {
 							errors++
 						}
 					}
@@ -60,7 +61,7 @@ func TestSearchGoesOnWithoutTheLost(t *testing.T) {
 					}
 					searches := 0
 					for i := range s.Tests {
-						if testKind(s.Tests[i].ID) == testGroupKind && i+1 < len(s.Tests) {
+						if stage.KindOf(s.Tests[i].ID) == stage.KindGroup && i+1 < len(s.Tests) {
 							searches++
 						}
 					}

@@ -1,8 +1,8 @@
 package controllers
 
 import (
-	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,18 +11,21 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/spans"
+	"rcclx.io/commgroup-operator/controllers/stage"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // manyRanksWorld has nodes of so many GPUs, as partition modes give.
 func manyRanksWorld(t *testing.T, nodes, ranks int, f faults, change func(*v1alpha1.CommGroup)) *groupWorld {
 	t.Helper()
-	group := groupSpan(nodes, func(g *v1alpha1.CommGroup) {
+	group := testkit.SpanGroup(nodes, func(g *v1alpha1.CommGroup) {
 		g.Spec.RanksPerNode = int32(ranks)
 		change(g)
 	})
-	w := &groupWorld{world: newWorld(group, testNodes(nodes)), t: t, faults: f, tasks: map[string]map[string]bool{}, taken: map[string]time.Time{}, index: map[string]int{}}
+	w := &groupWorld{world: newWorld(group, testkit.Nodes(nodes)), t: t, faults: f, tasks: map[string]map[string]bool{}, taken: map[string]time.Time{}, index: map[string]int{}}
 	for i := range w.nodes {
 		w.nodes[i].Status.Allocatable = corev1.ResourceList{v1alpha1.ResourceGPU: *resource.NewQuantity(int64(ranks), resource.DecimalSI)}
 		w.index[w.nodes[i].Name] = i
@@ -44,9 +47,9 @@ func TestTasksFitTheCommNode(t *testing.T) {
 		culprit string
 		passed  []string
 	}{
-		"a dimension over all nodes": {change: mesh("dp", 4, "tp", 64), verdict: v1alpha1.VerdictInconclusive,
+		"a dimension over all nodes": {change: testkit.Mesh("dp", 4, "tp", 64), verdict: v1alpha1.VerdictInconclusive,
 			words: "Dimension dp of the mesh was not measured: a node's ranks are in 64 of its communicators, and at most 16 fit", passed: []string{"mesh-tp-1"}},
-		"both within": {change: mesh("dp", 64, "tp", 4), verdict: v1alpha1.VerdictPass, words: "2 dimensions of the mesh measured", passed: []string{"mesh-dp-1", "mesh-tp-1"}},
+		"both within": {change: testkit.Mesh("dp", 64, "tp", 4), verdict: v1alpha1.VerdictPass, words: "2 dimensions of the mesh measured", passed: []string{"mesh-dp-1", "mesh-tp-1"}},
 		"a rail hangs": {faults: faults{hangRails: [][2]int{{2, 40}}}, change: func(*v1alpha1.CommGroup) {}, verdict: v1alpha1.VerdictFail,
 			words: "n00002", culprit: "n00002"},
 	} {
@@ -71,10 +74,9 @@ func TestTasksFitTheCommNode(t *testing.T) {
 			if tc.culprit != "" && (len(s.Culprits) == 0 || s.Culprits[0].Node != tc.culprit || s.Culprits[0].Kind != "Node") {
 				t.Errorf("culprits %+v", s.Culprits)
 			}
-			g := &groupStage{span: s}
 			for _, id := range tc.passed {
-				if one := g.testOf(id); one == nil || one.Verdict != v1alpha1.VerdictPass {
-					t.Errorf("test %s: %+v", id, one)
+				if k := slices.IndexFunc(s.Tests, func(t v1alpha1.SpanTest) bool { return t.ID == id }); k < 0 || s.Tests[k].Verdict != v1alpha1.VerdictPass {
+					t.Errorf("test %s: %+v", id, s.Tests)
 				}
 			}
 			accepted := ""
@@ -87,35 +89,6 @@ func TestTasksFitTheCommNode(t *testing.T) {
 				t.Errorf("Accepted says: %s", accepted)
 			}
 		})
-	}
-}
-
-// TestSessionOfManyCommunicators: the part of a CommNode that the controller writes for a task leaves room for facts and reports,
-// with unique ids as they are, and with ids that fill their 128 bytes.
-func TestSessionOfManyCommunicators(t *testing.T) {
-	for idBytes, limit := range map[int]int{36: 3 << 10, 128: 5 << 10} {
-		group := groupSpan(64, func(g *v1alpha1.CommGroup) {
-			g.Spec.RanksPerNode = spans.MaxNodeCommunicators
-			g.Spec.Benchmark.Collectives = []v1alpha1.Collective{v1alpha1.AllReduce, v1alpha1.AllGather, v1alpha1.ReduceScatter, v1alpha1.AllToAll}
-			mesh("dp", 64, "tp", spans.MaxNodeCommunicators)(g)
-		})
-		members := make([]spans.Member, 64)
-		for i := range members {
-			members[i] = spans.Member{Index: i, Ranks: spans.MaxNodeCommunicators}
-		}
-		parts, err := spans.Mesh(members, group.Spec.Mesh, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		g := &groupStage{in: spanInput{group: group, run: &v1alpha1.GroupRunStatus{ID: "12-345"}}, plans: map[string]*v1alpha1.NodeTask{}, span: &v1alpha1.SpanStatus{Members: 64}}
-		session := g.newSession(3, &v1alpha1.CommNode{})
-		session.Task = g.taskOf(&v1alpha1.SpanTest{ID: meshTestID("dp")}, parts[3])
-		for i := range session.Task.Communicators {
-			session.Task.Communicators[i].UniqueID = bytes.Repeat([]byte{0xa5}, idBytes)
-		}
-		if got := sizeOf(t, session); len(session.Task.Communicators) != spans.MaxNodeCommunicators || got > limit {
-			t.Errorf("ids of %d bytes: %d communicators take %d bytes, at most %d may be", idBytes, len(session.Task.Communicators), got, limit)
-		}
 	}
 }
 
@@ -137,7 +110,7 @@ func TestGoodGroupsOfManyRanks(t *testing.T) {
 		t.Run(fmt.Sprintf("%d nodes of %d ranks, mesh %v", tc.nodes, tc.ranks, tc.mesh), func(t *testing.T) {
 			w := manyRanksWorld(t, tc.nodes, tc.ranks, faults{}, func(g *v1alpha1.CommGroup) {
 				if tc.mesh != nil {
-					mesh(tc.mesh...)(g)
+					testkit.Mesh(tc.mesh...)(g)
 				}
 				g.Spec.Benchmark.Collectives = []v1alpha1.Collective{v1alpha1.AllReduce, v1alpha1.AllGather, v1alpha1.ReduceScatter, v1alpha1.AllToAll}
 			})
@@ -156,7 +129,7 @@ func TestGoodGroupsOfManyRanks(t *testing.T) {
 								t.Fatalf("%s of %s: rank %d of %d on device %d", s.Task.ID, cn.Name, c.Ranks[k], c.WorldSize, device)
 							}
 							used[device] = true
-							if testKind(s.Task.ID) != testGroupKind {
+							if stage.KindOf(s.Task.ID) != stage.KindGroup {
 								continue
 							}
 							if held[s.Task.ID] == nil {
@@ -187,7 +160,7 @@ func TestGoodGroupsOfManyRanks(t *testing.T) {
 			}
 			kinds := map[string]bool{}
 			for i := range s.Tests {
-				if kinds[testKind(s.Tests[i].ID)] = true; s.Tests[i].Verdict != v1alpha1.VerdictPass {
+				if kinds[stage.KindOf(s.Tests[i].ID)] = true; s.Tests[i].Verdict != v1alpha1.VerdictPass {
 					t.Errorf("test %+v", s.Tests[i])
 				}
 			}
@@ -198,7 +171,7 @@ func TestGoodGroupsOfManyRanks(t *testing.T) {
 				t.Errorf("%d ranks of the group were given out, expected %d", len(held["group-1"]), tc.nodes*tc.ranks)
 			}
 			for i := range s.Results {
-				if r := &s.Results[i]; r.Dimension == dimensionGroup && (int(r.Ranks) != tc.nodes*tc.ranks || int(r.Nodes) != tc.nodes) {
+				if r := &s.Results[i]; r.Dimension == judge.DimensionGroup && (int(r.Ranks) != tc.nodes*tc.ranks || int(r.Nodes) != tc.nodes) {
 					t.Errorf("a result of %d ranks over %d nodes", r.Ranks, r.Nodes)
 				}
 			}

@@ -11,13 +11,18 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/podstate"
+	"rcclx.io/commgroup-operator/controllers/runplan"
+	"rcclx.io/commgroup-operator/controllers/stage"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
 // groupsFormed counts the tests of the group itself.
 func (w *groupWorld) groupsFormed() int {
 	n := 0
 	for i := range w.span().Tests {
-		if testKind(w.span().Tests[i].ID) == testGroupKind {
+		if stage.KindOf(w.span().Tests[i].ID) == stage.KindGroup {
 			n++
 		}
 	}
@@ -51,12 +56,12 @@ func TestMinMembersHoldsInTheStage(t *testing.T) {
 		{"lost while waiting, too few left", 8, 8, "waiting", 0, false},
 		{"never ready, enough left", 8, 7, "late", 0, true},
 		{"never ready, too few left", 8, 8, "late", 0, false},
-		{"lost in the group, enough left", 8, 7, testGroupKind, 1, true},
-		{"lost in the group, too few left", 8, 8, testGroupKind, 1, false},
-		{"lost among the pairs, enough left", 8, 7, testPairsKind, 1, true},
-		{"lost among the pairs, too few left", 8, 8, testPairsKind, 1, false},
-		{"two of three are a group", 3, 1, testGroupKind, 1, true},
-		{"one is no group", 2, 1, testGroupKind, 1, false},
+		{"lost in the group, enough left", 8, 7, stage.KindGroup, 1, true},
+		{"lost in the group, too few left", 8, 8, stage.KindGroup, 1, false},
+		{"lost among the pairs, enough left", 8, 7, stage.KindPairs, 1, true},
+		{"lost among the pairs, too few left", 8, 8, stage.KindPairs, 1, false},
+		{"two of three are a group", 3, 1, stage.KindGroup, 1, true},
+		{"one is no group", 2, 1, stage.KindGroup, 1, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := faults{}
@@ -77,7 +82,7 @@ func TestMinMembersHoldsInTheStage(t *testing.T) {
 			if tc.goes {
 				want, over = want+1, tc.nodes-1
 			}
-			if tc.lose == testPairsKind && !tc.goes {
+			if tc.lose == stage.KindPairs && !tc.goes {
 				over = tc.nodes // what the group before the loss reached stays
 			}
 			if got := w.groupsFormed(); got != want || s.LeftSet != "1" || condition(w.group, v1alpha1.ConditionReady) == "True" {
@@ -101,7 +106,7 @@ func TestTooFewPassedAlone(t *testing.T) {
 		pods := false
 		w.meddle = func() {
 			if cn := w.commNode(w.nodes[1].Name); cn.Spec.Run != nil && cn.Status.Run == nil {
-				cn.Status.Run = testReport(cn.Spec.Run, v1alpha1.VerdictFail, 300_000, w.now)
+				cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictFail, 300_000, w.now)
 				cn.Status.Run.Reason = v1alpha1.ReasonWrongData
 				if pod := w.podOn(w.nodes[1].Name); pod != nil {
 					endPod(pod, 0, w.now)
@@ -123,13 +128,13 @@ func TestTooFewPassedAlone(t *testing.T) {
 // TestANodeMadeAnewIsAnotherNode: one that was deleted and made again under its name is lost to the stage at once, though the pod
 // and the agent of the old one still answer; the next run is of the new one.
 func TestANodeMadeAnewIsAnotherNode(t *testing.T) {
-	for _, kind := range []string{"waiting", testGroupKind, testPairsKind, testSearchKind, testMeshKind} {
+	for _, kind := range []string{"waiting", stage.KindGroup, stage.KindPairs, stage.KindSearch, stage.KindMesh} {
 		t.Run(kind, func(t *testing.T) {
 			f := faults{}
-			if kind == testSearchKind {
+			if kind == stage.KindSearch {
 				f.hangNodes = []int{0}
 			}
-			w := newGroupWorld(t, 4, f, mesh("dp", 4, "tp", 8))
+			w := newGroupWorld(t, 4, f, testkit.Mesh("dp", 4, "tp", 8))
 			first, left, reason := "", "", ""
 			remake := func() {
 				first = w.group.Status.Run.ID
@@ -147,7 +152,7 @@ func TestANodeMadeAnewIsAnotherNode(t *testing.T) {
 				w.at(kind, remake)
 			}
 			w.play()
-			if want := map[bool]string{true: v1alpha1.ReasonHangAcrossNodes, false: v1alpha1.ReasonMemberLost}[kind == testSearchKind]; left != "2" || reason != want {
+			if want := map[bool]string{true: v1alpha1.ReasonHangAcrossNodes, false: v1alpha1.ReasonMemberLost}[kind == stage.KindSearch]; left != "2" || reason != want {
 				t.Errorf("one step after it was made anew, left is %q (%s), want 2 (%s)", left, reason, want)
 			}
 			if run := w.group.Status.Run; run.ID == first || run.Verdict != v1alpha1.VerdictPass || w.span().Members != 4 {
@@ -189,12 +194,12 @@ func TestNoSeatForANodeMadeAnew(t *testing.T) {
 
 // TestWhatIsStaleHasNoVerdict: so that a node whose result no longer counts is never fit for the group.
 func TestWhatIsStaleHasNoVerdict(t *testing.T) {
-	n := nodeState{name: "n", phase: nodeDone, report: &v1alpha1.NodeRunStatus{Verdict: v1alpha1.VerdictPass}, commNode: &v1alpha1.CommNode{}}
-	if o := nodeOutcome(&n, &baselinePlan{}); !fit(&o) {
+	n := nodeState{name: "n", phase: judge.Done, report: &v1alpha1.NodeRunStatus{Verdict: v1alpha1.VerdictPass}, commNode: &v1alpha1.CommNode{}}
+	if o := nodeOutcome(&n, &runplan.Baseline{}); !stage.Fit(&o) {
 		t.Errorf("a node that passed is not fit: %+v", o)
 	}
 	n.stale = &v1alpha1.RunStaleness{Reason: "BootIDChanged", Message: "rebooted"}
-	if o := nodeOutcome(&n, &baselinePlan{}); o.verdict != "" || fit(&o) {
+	if o := nodeOutcome(&n, &runplan.Baseline{}); o.Verdict != "" || stage.Fit(&o) {
 		t.Errorf("a stale result counts: %+v", o)
 	}
 }
@@ -217,21 +222,21 @@ func TestLossesAreToldApart(t *testing.T) {
 		want    string
 		blamed  bool
 	}{
-		{"preempted", testGroupKind, disrupted(corev1.DisruptionTarget, corev1.PodReasonPreemptionByScheduler), v1alpha1.VerdictSkipped, v1alpha1.ReasonPreempted, "higher priority", false},
-		{"drained", testGroupKind, disrupted(corev1.DisruptionTarget, "EvictionByEvictionAPI"), v1alpha1.VerdictSkipped, v1alpha1.ReasonPreempted, "drain", false},
-		{"ended by Kueue", testGroupKind, disrupted(kueueTermination, "Preempted"), v1alpha1.VerdictSkipped, v1alpha1.ReasonPreempted, "Kueue ended it", false},
-		{"the agent's idle deadline", testGroupKind, func(w *groupWorld) {
+		{"preempted", stage.KindGroup, disrupted(corev1.DisruptionTarget, corev1.PodReasonPreemptionByScheduler), v1alpha1.VerdictSkipped, v1alpha1.ReasonPreempted, "higher priority", false},
+		{"drained", stage.KindGroup, disrupted(corev1.DisruptionTarget, "EvictionByEvictionAPI"), v1alpha1.VerdictSkipped, v1alpha1.ReasonPreempted, "drain", false},
+		{"ended by Kueue", stage.KindGroup, disrupted(podstate.KueueTermination, "Preempted"), v1alpha1.VerdictSkipped, v1alpha1.ReasonPreempted, "Kueue ended it", false},
+		{"the agent's idle deadline", stage.KindGroup, func(w *groupWorld) {
 			s := w.commNode(w.nodes[3].Name).Status.Session
 			s.State, s.Message = v1alpha1.SessionEnded, "no task within the idle deadline of 600 s"
 		}, v1alpha1.VerdictError, v1alpha1.ReasonMemberLost, "ended its session by itself: no task within the idle deadline", true},
-		{"the pod is being deleted", testGroupKind, func(w *groupWorld) {
+		{"the pod is being deleted", stage.KindGroup, func(w *groupWorld) {
 			w.groupPod(w.nodes[3].Name).DeletionTimestamp = decision.Stamp(w.now)
 		}, v1alpha1.VerdictError, v1alpha1.ReasonMemberLost, "is being deleted", true},
-		{"the pod was deleted", testGroupKind, func(w *groupWorld) { w.losePod(3) }, v1alpha1.VerdictError, v1alpha1.ReasonMemberLost, "was deleted during run", true},
+		{"the pod was deleted", stage.KindGroup, func(w *groupWorld) { w.losePod(3) }, v1alpha1.VerdictError, v1alpha1.ReasonMemberLost, "was deleted during run", true},
 		{"never let out of the queue", "waiting", func(w *groupWorld) {
 			w.faults.neverReady = []int{3}
 			pod := w.groupPod(w.nodes[3].Name)
-			pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: kueueGatePrefix + "admission"}}
+			pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: podstate.KueueGatePrefix + "admission"}}
 		}, v1alpha1.VerdictSkipped, v1alpha1.ReasonWaitingForQueue, "Kueue has not admitted", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -259,21 +264,21 @@ func TestLossesAreToldApart(t *testing.T) {
 
 // TestTheGroupIsNotFormedForEver: where each communicator loses a member, the stage ends after some.
 func TestTheGroupIsNotFormedForEver(t *testing.T) {
-	w := newGroupWorld(t, maxGroupTests+6, faults{}, nil)
+	w := newGroupWorld(t, stage.MaxGroupTests+6, faults{}, nil)
 	lost := map[string]bool{}
 	w.meddle = func() {
 		s := w.span()
 		if s == nil || len(s.Tests) == 0 {
 			return
 		}
-		if id := s.Tests[len(s.Tests)-1].ID; testKind(id) == testGroupKind && !lost[id] && len(w.tasks[id]) > 0 {
+		if id := s.Tests[len(s.Tests)-1].ID; stage.KindOf(id) == stage.KindGroup && !lost[id] && len(w.tasks[id]) > 0 {
 			lost[id] = true
 			w.losePod(len(lost))
 		}
 	}
 	w.play()
 	s := w.span()
-	if w.groupsFormed() != maxGroupTests || !strings.Contains(s.Message, fmt.Sprintf("formed %d times", maxGroupTests)) || s.Verdict != v1alpha1.VerdictError {
+	if w.groupsFormed() != stage.MaxGroupTests || !strings.Contains(s.Message, fmt.Sprintf("formed %d times", stage.MaxGroupTests)) || s.Verdict != v1alpha1.VerdictError {
 		t.Errorf("%d groups formed; %s: %s", w.groupsFormed(), s.Verdict, s.Message)
 	}
 }
@@ -328,7 +333,7 @@ func TestAMarkThatCannotBeJudgedIsNoPass(t *testing.T) {
 	for said, want := range map[string]v1alpha1.Verdict{"RDMA": v1alpha1.VerdictPass, "Unknown": v1alpha1.VerdictInconclusive} {
 		w := newGroupWorld(t, 8, faults{}, func(g *v1alpha1.CommGroup) {
 			groupThreshold(30_000)(g)
-			g.Spec.Benchmark.Thresholds[0].Transport = transportRDMA
+			g.Spec.Benchmark.Thresholds[0].Transport = judge.TransportRDMA
 		})
 		w.faults.report = func(_ int, cn *v1alpha1.CommNode) { cn.Status.Session.Task.Communicators[0].Transport = said }
 		w.play()
@@ -343,7 +348,7 @@ func TestAMarkThatCannotBeJudgedIsNoPass(t *testing.T) {
 func TestADimensionMeetsItsThreshold(t *testing.T) {
 	for mark, want := range map[int64]v1alpha1.Verdict{goodMBps: v1alpha1.VerdictPass, goodMBps + 1: v1alpha1.VerdictFail} {
 		w := newGroupWorld(t, 8, faults{}, func(g *v1alpha1.CommGroup) {
-			mesh("dp", 8, "tp", 8)(g)
+			testkit.Mesh("dp", 8, "tp", 8)(g)
 			groupThreshold(mark)(g)
 			nodes := int32(8)
 			ranks := nodes
@@ -351,7 +356,7 @@ func TestADimensionMeetsItsThreshold(t *testing.T) {
 		})
 		w.play()
 		s := w.span()
-		at := slices.IndexFunc(s.Tests, func(x v1alpha1.SpanTest) bool { return x.ID == meshTestID("dp") })
+		at := slices.IndexFunc(s.Tests, func(x v1alpha1.SpanTest) bool { return x.ID == stage.MeshTestID("dp") })
 		if at < 0 || s.Verdict != want || s.Tests[at].Verdict != want || len(s.Culprits) > 0 {
 			t.Fatalf("mark %d: %s (%s), culprits %+v: %s\n%s", mark, s.Verdict, s.Reason, s.Culprits, s.Message, w.tests())
 		}

@@ -11,6 +11,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/stage"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -49,7 +51,7 @@ func (w *groupWorld) whenOpen(kind string, f func()) {
 		if done || s == nil || len(s.Tests) == 0 {
 			return
 		}
-		if last := &s.Tests[len(s.Tests)-1]; last.Verdict == "" && testKind(last.ID) == kind && len(w.tasks[last.ID]) > 0 {
+		if last := &s.Tests[len(s.Tests)-1]; last.Verdict == "" && stage.KindOf(last.ID) == kind && len(w.tasks[last.ID]) > 0 {
 			done = true
 			f()
 		}
@@ -100,41 +102,41 @@ func TestOnlyGuiltyNodesAreMarked(t *testing.T) {
 			change: func(g *v1alpha1.CommGroup) { g.Spec.Network.RequireTransport = v1alpha1.TransportRDMA }},
 		{name: "TCP on all", nodes: 4, faults: faults{tcpNodes: []int{0, 1, 2, 3}},
 			change: func(g *v1alpha1.CommGroup) { g.Spec.Network.RequireTransport = v1alpha1.TransportRDMA }},
-		{name: "a node hangs, another one's pod is evicted in the search", nodes: 8, faults: faults{hangNodes: []int{5}}, when: testSearchKind, losing: 3, guilty: []int{5}},
-		{name: "a node hangs, another one's pod is evicted in the group", nodes: 8, faults: faults{hangNodes: []int{5}}, when: testGroupKind, losing: 3, guilty: []int{5}},
+		{name: "a node hangs, another one's pod is evicted in the search", nodes: 8, faults: faults{hangNodes: []int{5}}, when: stage.KindSearch, losing: 3, guilty: []int{5}},
+		{name: "a node hangs, another one's pod is evicted in the group", nodes: 8, faults: faults{hangNodes: []int{5}}, when: stage.KindGroup, losing: 3, guilty: []int{5}},
 		{name: "a node hangs, another one is never ready", nodes: 8, faults: faults{hangNodes: []int{5}, neverReady: []int{2}}, guilty: []int{5}},
 		{name: "a node hangs, another one lacks the interface", nodes: 8, guilty: []int{5}, faults: faults{hangNodes: []int{5}, quirk: func(n int, s *v1alpha1.SessionStatus) {
 			if n == 2 {
 				s.State, s.Reason, s.Message = v1alpha1.SessionFailed, v1alpha1.ReasonInterfaceNotFound, "no such interface"
 			}
 		}}},
-		{name: "in the mesh a node hangs", nodes: 8, faults: faults{hangNodes: []int{5}, sideBySide: true}, change: mesh("dp", 8, "tp", 8), guilty: []int{5}},
-		{name: "in the mesh a rail is slow", nodes: 8, faults: faults{slowRails: [][2]int{{3, 5}}, sideBySide: true}, change: mesh("dp", 8, "tp", 8), guilty: []int{3}},
-		{name: "in the mesh a rail hangs", nodes: 8, faults: faults{hangRails: [][2]int{{3, 5}}, sideBySide: true}, change: mesh("dp", 8, "tp", 8), guilty: []int{3}},
-		{name: "in the mesh two rails are slow", nodes: 8, faults: faults{slowRails: [][2]int{{3, 5}, {6, 2}}, sideBySide: true}, change: mesh("dp", 8, "tp", 8), guilty: []int{3, 6}},
-		{name: "in the mesh a pair hangs", nodes: 8, faults: faults{hangPairs: [][2]int{{1, 6}}, sideBySide: true}, change: mesh("dp", 8, "tp", 8)},
-		{name: "in the mesh a node gives wrong data", nodes: 8, faults: faults{wrongNodes: []int{4}, sideBySide: true}, change: mesh("dp", 8, "tp", 8), guilty: []int{4}},
-		{name: "in the mesh a rank dies", nodes: 8, faults: faults{dieNodes: []int{4}, sideBySide: true}, change: mesh("dp", 8, "tp", 8), guilty: []int{4}},
-		{name: "in the mesh of three a node is slow", nodes: 8, faults: faults{slowNodes: []int{5}, sideBySide: true}, change: mesh("pp", 2, "dp", 4, "tp", 8), guilty: []int{5}},
-		{name: "in the mesh of three a node hangs", nodes: 8, faults: faults{hangNodes: []int{6}, sideBySide: true}, change: mesh("pp", 2, "dp", 4, "tp", 8), guilty: []int{6}},
-		{name: "in the mesh of three two nodes hang", nodes: 8, faults: faults{hangNodes: []int{1, 6}, sideBySide: true}, change: mesh("pp", 2, "dp", 4, "tp", 8), guilty: []int{1, 6}},
-		{name: "in the mesh and nowhere else a node hangs", nodes: 8, faults: faults{hangNodes: []int{5}, meshOnly: true}, change: mesh("dp", 8, "tp", 8)},
-		{name: "in the mesh and nowhere else a rail is slow", nodes: 8, faults: faults{slowRails: [][2]int{{3, 5}}, meshOnly: true}, change: mesh("dp", 8, "tp", 8)},
-		{name: "in the mesh and nowhere else a node is slow", nodes: 8, faults: faults{slowNodes: []int{5}, meshOnly: true}, change: mesh("pp", 2, "dp", 4, "tp", 8)},
+		{name: "in the mesh a node hangs", nodes: 8, faults: faults{hangNodes: []int{5}, sideBySide: true}, change: testkit.Mesh("dp", 8, "tp", 8), guilty: []int{5}},
+		{name: "in the mesh a rail is slow", nodes: 8, faults: faults{slowRails: [][2]int{{3, 5}}, sideBySide: true}, change: testkit.Mesh("dp", 8, "tp", 8), guilty: []int{3}},
+		{name: "in the mesh a rail hangs", nodes: 8, faults: faults{hangRails: [][2]int{{3, 5}}, sideBySide: true}, change: testkit.Mesh("dp", 8, "tp", 8), guilty: []int{3}},
+		{name: "in the mesh two rails are slow", nodes: 8, faults: faults{slowRails: [][2]int{{3, 5}, {6, 2}}, sideBySide: true}, change: testkit.Mesh("dp", 8, "tp", 8), guilty: []int{3, 6}},
+		{name: "in the mesh a pair hangs", nodes: 8, faults: faults{hangPairs: [][2]int{{1, 6}}, sideBySide: true}, change: testkit.Mesh("dp", 8, "tp", 8)},
+		{name: "in the mesh a node gives wrong data", nodes: 8, faults: faults{wrongNodes: []int{4}, sideBySide: true}, change: testkit.Mesh("dp", 8, "tp", 8), guilty: []int{4}},
+		{name: "in the mesh a rank dies", nodes: 8, faults: faults{dieNodes: []int{4}, sideBySide: true}, change: testkit.Mesh("dp", 8, "tp", 8), guilty: []int{4}},
+		{name: "in the mesh of three a node is slow", nodes: 8, faults: faults{slowNodes: []int{5}, sideBySide: true}, change: testkit.Mesh("pp", 2, "dp", 4, "tp", 8), guilty: []int{5}},
+		{name: "in the mesh of three a node hangs", nodes: 8, faults: faults{hangNodes: []int{6}, sideBySide: true}, change: testkit.Mesh("pp", 2, "dp", 4, "tp", 8), guilty: []int{6}},
+		{name: "in the mesh of three two nodes hang", nodes: 8, faults: faults{hangNodes: []int{1, 6}, sideBySide: true}, change: testkit.Mesh("pp", 2, "dp", 4, "tp", 8), guilty: []int{1, 6}},
+		{name: "in the mesh and nowhere else a node hangs", nodes: 8, faults: faults{hangNodes: []int{5}, meshOnly: true}, change: testkit.Mesh("dp", 8, "tp", 8)},
+		{name: "in the mesh and nowhere else a rail is slow", nodes: 8, faults: faults{slowRails: [][2]int{{3, 5}}, meshOnly: true}, change: testkit.Mesh("dp", 8, "tp", 8)},
+		{name: "in the mesh and nowhere else a node is slow", nodes: 8, faults: faults{slowNodes: []int{5}, meshOnly: true}, change: testkit.Mesh("pp", 2, "dp", 4, "tp", 8)},
 		{name: "in the mesh and nowhere else two nodes are slow", nodes: 8, faults: faults{slowNodes: []int{1, 6}, meshOnly: true},
-			change: mesh("pp", 2, "dp", 4, "tp", 8)},
+			change: testkit.Mesh("pp", 2, "dp", 4, "tp", 8)},
 		{name: "in the mesh a node hangs, and nothing is searched for", nodes: 8, faults: faults{hangNodes: []int{5}, sideBySide: true},
 			change: func(g *v1alpha1.CommGroup) {
-				mesh("dp", 8, "tp", 8)(g)
+				testkit.Mesh("dp", 8, "tp", 8)(g)
 				g.Spec.Localization.Mode = v1alpha1.LocalizationOff
 			}},
-		{name: "in the mesh over node borders a node hangs", nodes: 6, faults: faults{hangNodes: []int{2}, meshOnly: true}, change: mesh("dp", 4, "tp", 12)},
-		{name: "in the mesh over node borders, nowhere else, a rail hangs", nodes: 6, faults: faults{hangRails: [][2]int{{2, 3}}, meshOnly: true}, change: mesh("dp", 4, "tp", 12)},
-		{name: "in the mesh over node borders, nowhere else, two nodes hang", nodes: 6, faults: faults{hangNodes: []int{0, 2}, meshOnly: true}, change: mesh("dp", 4, "tp", 12)},
-		{name: "in the mesh of two a rail is slow", nodes: 2, faults: faults{slowRails: [][2]int{{1, 5}}, sideBySide: true}, change: mesh("dp", 2, "tp", 8)},
-		{name: "a pod is evicted in the mesh", nodes: 8, change: mesh("dp", 8, "tp", 8), when: testMeshKind, losing: 3},
+		{name: "in the mesh over node borders a node hangs", nodes: 6, faults: faults{hangNodes: []int{2}, meshOnly: true}, change: testkit.Mesh("dp", 4, "tp", 12)},
+		{name: "in the mesh over node borders, nowhere else, a rail hangs", nodes: 6, faults: faults{hangRails: [][2]int{{2, 3}}, meshOnly: true}, change: testkit.Mesh("dp", 4, "tp", 12)},
+		{name: "in the mesh over node borders, nowhere else, two nodes hang", nodes: 6, faults: faults{hangNodes: []int{0, 2}, meshOnly: true}, change: testkit.Mesh("dp", 4, "tp", 12)},
+		{name: "in the mesh of two a rail is slow", nodes: 2, faults: faults{slowRails: [][2]int{{1, 5}}, sideBySide: true}, change: testkit.Mesh("dp", 2, "tp", 8)},
+		{name: "a pod is evicted in the mesh", nodes: 8, change: testkit.Mesh("dp", 8, "tp", 8), when: stage.KindMesh, losing: 3},
 		{name: "in the mesh a node hangs, another one's pod is evicted in its search", nodes: 8, faults: faults{hangNodes: []int{5}, sideBySide: true},
-			change: mesh("dp", 8, "tp", 8), when: testSearchKind, losing: 3},
+			change: testkit.Mesh("dp", 8, "tp", 8), when: stage.KindSearch, losing: 3},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newGroupWorld(t, tc.nodes, tc.faults, tc.change)
@@ -168,7 +170,7 @@ func TestMeshFaults(t *testing.T) {
 		{"a node hangs", faults{hangNodes: []int{3}, meshOnly: true}, v1alpha1.ReasonHangAcrossNodes, "dp/0-7", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := newGroupWorld(t, 8, tc.faults, mesh("dp", 8, "tp", 8))
+			w := newGroupWorld(t, 8, tc.faults, testkit.Mesh("dp", 8, "tp", 8))
 			w.play()
 			s := w.span()
 			w.log(t)
@@ -195,10 +197,10 @@ func TestMeshTellsTheCommonNode(t *testing.T) {
 		change func(*v1alpha1.CommGroup)
 		told   string
 	}{
-		{"one", 8, []int{5}, mesh("pp", 2, "dp", 4, "tp", 8), "Look first at node n00005:"},
-		{"two that do not cross", 8, []int{1, 6}, mesh("pp", 2, "dp", 4, "tp", 8), ""},
-		{"one dimension alone", 8, []int{5}, mesh("dp", 8, "tp", 8), ""},
-		{"over node borders", 6, []int{2}, mesh("dp", 4, "tp", 12), "Look first at node n00002:"},
+		{"one", 8, []int{5}, testkit.Mesh("pp", 2, "dp", 4, "tp", 8), "Look first at node n00005:"},
+		{"two that do not cross", 8, []int{1, 6}, testkit.Mesh("pp", 2, "dp", 4, "tp", 8), ""},
+		{"one dimension alone", 8, []int{5}, testkit.Mesh("dp", 8, "tp", 8), ""},
+		{"over node borders", 6, []int{2}, testkit.Mesh("dp", 4, "tp", 12), "Look first at node n00002:"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newGroupWorld(t, tc.nodes, faults{hangNodes: tc.hung, meshOnly: true}, tc.change)
@@ -224,10 +226,10 @@ func TestMeshCulpritsAreNamed(t *testing.T) {
 		want   []string
 		reason string
 	}{
-		{"a rail is slow", faults{slowRails: [][2]int{{3, 5}}, sideBySide: true}, mesh("dp", 8, "tp", 8), []string{"GPU 3/0000:a5:00.0"}, v1alpha1.ReasonSlowRail},
-		{"a node hangs", faults{hangNodes: []int{3}, sideBySide: true}, mesh("dp", 8, "tp", 8), []string{"Node 3"}, v1alpha1.ReasonHangAcrossNodes},
-		{"a pair hangs", faults{hangPairs: [][2]int{{1, 6}}, sideBySide: true}, mesh("dp", 8, "tp", 8), []string{"Pair 1<->6"}, v1alpha1.ReasonHangAcrossNodes},
-		{"a node of three dimensions is slow", faults{slowNodes: []int{5}, sideBySide: true}, mesh("pp", 2, "dp", 4, "tp", 8), []string{"Node 5"}, v1alpha1.ReasonSlowNode},
+		{"a rail is slow", faults{slowRails: [][2]int{{3, 5}}, sideBySide: true}, testkit.Mesh("dp", 8, "tp", 8), []string{"GPU 3/0000:a5:00.0"}, v1alpha1.ReasonSlowRail},
+		{"a node hangs", faults{hangNodes: []int{3}, sideBySide: true}, testkit.Mesh("dp", 8, "tp", 8), []string{"Node 3"}, v1alpha1.ReasonHangAcrossNodes},
+		{"a pair hangs", faults{hangPairs: [][2]int{{1, 6}}, sideBySide: true}, testkit.Mesh("dp", 8, "tp", 8), []string{"Pair 1<->6"}, v1alpha1.ReasonHangAcrossNodes},
+		{"a node of three dimensions is slow", faults{slowNodes: []int{5}, sideBySide: true}, testkit.Mesh("pp", 2, "dp", 4, "tp", 8), []string{"Node 5"}, v1alpha1.ReasonSlowNode},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newGroupWorld(t, 8, tc.faults, tc.change)
@@ -238,7 +240,7 @@ func TestMeshCulpritsAreNamed(t *testing.T) {
 				t.Errorf("culprits %v (%s), want %v (%s)", got, s.Reason, tc.want, tc.reason)
 			}
 			for _, d := range w.group.Spec.Mesh {
-				if !slices.ContainsFunc(s.Tests, func(one v1alpha1.SpanTest) bool { return one.ID == meshTestID(d.Name) && one.Verdict != "" }) {
+				if !slices.ContainsFunc(s.Tests, func(one v1alpha1.SpanTest) bool { return one.ID == stage.MeshTestID(d.Name) && one.Verdict != "" }) {
 					t.Errorf("dimension %s was not measured: %s", d.Name, w.tests())
 				}
 			}
@@ -257,15 +259,15 @@ func TestMeshIsToldAsItWasMeasured(t *testing.T) {
 		want   []string
 		tests  int
 	}{
-		{name: "good", nodes: 8, change: mesh("dp", 8, "tp", 8), want: []string{"2 dimensions of the mesh measured."}, tests: 2},
-		{name: "a member is lost before", nodes: 8, change: mesh("dp", 8, "tp", 8), lose: testGroupKind, want: []string{"The mesh was not measured", "64 ranks", "have 56"}},
-		{name: "a member is lost before, and the mesh fits the rest", nodes: 9, change: mesh("dp", 8, "tp", 8), lose: testGroupKind, want: []string{"2 dimensions of the mesh measured."}, tests: 2},
-		{name: "a culprit is left out, and the mesh fits the rest", nodes: 9, faults: faults{hangNodes: []int{4}}, change: mesh("dp", 8, "tp", 8),
+		{name: "good", nodes: 8, change: testkit.Mesh("dp", 8, "tp", 8), want: []string{"2 dimensions of the mesh measured."}, tests: 2},
+		{name: "a member is lost before", nodes: 8, change: testkit.Mesh("dp", 8, "tp", 8), lose: stage.KindGroup, want: []string{"The mesh was not measured", "64 ranks", "have 56"}},
+		{name: "a member is lost before, and the mesh fits the rest", nodes: 9, change: testkit.Mesh("dp", 8, "tp", 8), lose: stage.KindGroup, want: []string{"2 dimensions of the mesh measured."}, tests: 2},
+		{name: "a culprit is left out, and the mesh fits the rest", nodes: 9, faults: faults{hangNodes: []int{4}}, change: testkit.Mesh("dp", 8, "tp", 8),
 			want: []string{"Without n00004", "2 dimensions of the mesh measured."}, tests: 2},
-		{name: "a culprit is left out, and the mesh does not fit the rest", nodes: 8, faults: faults{hangNodes: []int{4}}, change: mesh("dp", 8, "tp", 8),
+		{name: "a culprit is left out, and the mesh does not fit the rest", nodes: 8, faults: faults{hangNodes: []int{4}}, change: testkit.Mesh("dp", 8, "tp", 8),
 			want: []string{"Without n00004", "The mesh was not measured", "have 56"}},
-		{name: "a member is lost within", nodes: 8, change: mesh("dp", 8, "tp", 8), lose: testMeshKind, want: []string{"fell out while the mesh was measured", "The mesh was not measured"}},
-		{name: "one communicator alone", nodes: 8, change: mesh("dp", 64), want: []string{"1 dimension of the mesh measured; in dp not all speeds were compared"}, tests: 1},
+		{name: "a member is lost within", nodes: 8, change: testkit.Mesh("dp", 8, "tp", 8), lose: stage.KindMesh, want: []string{"fell out while the mesh was measured", "The mesh was not measured"}},
+		{name: "one communicator alone", nodes: 8, change: testkit.Mesh("dp", 64), want: []string{"1 dimension of the mesh measured; in dp not all speeds were compared"}, tests: 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newGroupWorld(t, tc.nodes, tc.faults, tc.change)
@@ -281,7 +283,7 @@ func TestMeshIsToldAsItWasMeasured(t *testing.T) {
 			}
 			measured := 0
 			for _, one := range w.span().Tests {
-				if testKind(one.ID) == testMeshKind && one.Verdict == v1alpha1.VerdictPass {
+				if stage.KindOf(one.ID) == stage.KindMesh && one.Verdict == v1alpha1.VerdictPass {
 					measured++
 				}
 			}
@@ -295,7 +297,7 @@ func TestMeshIsToldAsItWasMeasured(t *testing.T) {
 // TestCommunicatorsOfFewNodesAreCompared: it takes several communicators, not several members.
 func TestCommunicatorsOfFewNodesAreCompared(t *testing.T) {
 	for _, nodes := range []int{2, 3} {
-		w := newGroupWorld(t, nodes, faults{slowRails: [][2]int{{1, 5}}, sideBySide: true}, mesh("dp", nodes, "tp", 8))
+		w := newGroupWorld(t, nodes, faults{slowRails: [][2]int{{1, 5}}, sideBySide: true}, testkit.Mesh("dp", nodes, "tp", 8))
 		w.play()
 		if s := w.span(); s.Verdict != v1alpha1.VerdictFail || !strings.Contains(fmt.Sprint(s.Message, s.Culprits), "dp/5") {
 			t.Errorf("%d nodes: %s (%s) %s", nodes, s.Verdict, s.Reason, s.Message)
@@ -344,7 +346,7 @@ func TestRandomMeshFaults(t *testing.T) {
 			}
 		}
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			w := newGroupWorld(t, nodes, f, mesh(sizes...))
+			w := newGroupWorld(t, nodes, f, testkit.Mesh(sizes...))
 			w.play()
 			for name := range w.marks() {
 				if !guilty[w.index[name]] {
@@ -408,9 +410,9 @@ func TestALostWriteChangesNoVerdictOfAMesh(t *testing.T) {
 		"a culprit was left": {hangNodes: []int{5}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			want, writes := playLosing(t, -1, f, mesh("dp", 8, "tp", 8))
+			want, writes := playLosing(t, -1, f, testkit.Mesh("dp", 8, "tp", 8))
 			for lost := range writes {
-				if got, _ := playLosing(t, lost, f, mesh("dp", 8, "tp", 8)); got != want {
+				if got, _ := playLosing(t, lost, f, testkit.Mesh("dp", 8, "tp", 8)); got != want {
 					t.Errorf("write %d of %d lost: %s, want %s", lost, writes, got, want)
 				}
 			}

@@ -7,6 +7,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/runplan"
+	"rcclx.io/commgroup-operator/controllers/stage"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
 // TestRepeatsOverNodes: the group and the dimensions of a mesh are measured as often as was asked for, in one test each and with the
@@ -14,7 +17,7 @@ import (
 func TestRepeatsOverNodes(t *testing.T) {
 	for _, repeats := range []int32{0, 1, 3} {
 		w := newGroupWorld(t, 4, faults{hangNodes: []int{2}}, func(g *v1alpha1.CommGroup) {
-			mesh("dp", 3, "tp", 8)(g)
+			testkit.Mesh("dp", 3, "tp", 8)(g)
 			g.Spec.Benchmark.Repeats = repeats
 			g.Spec.Run.NodeDeadlineSeconds = 1 << 20 // which bounds no task
 		})
@@ -22,27 +25,27 @@ func TestRepeatsOverNodes(t *testing.T) {
 		w.meddle = func() {
 			for _, cn := range w.commNodes {
 				if s := cn.Spec.Session; s != nil && s.Task != nil {
-					kind := testKind(s.Task.ID)
+					kind := stage.KindOf(s.Task.ID)
 					got[kind], limits[kind] = max(got[kind], s.Task.Repeats), s.Task.DeadlineSeconds
 				}
 			}
 		}
 		w.play()
-		s, want := w.span(), planRepeats(repeats)
+		s, want := w.span(), runplan.Repeats(repeats)
 		if len(s.Culprits) != 1 || s.Culprits[0].Node != "n00002" {
 			t.Errorf("repeats %d: culprits %+v: %s", repeats, s.Culprits, s.Message)
 		}
-		if n := strings.Count(w.tests(), testGroupKind+"-"); n != 2 { // with the culprit and without
+		if n := strings.Count(w.tests(), stage.KindGroup+"-"); n != 2 { // with the culprit and without
 			t.Errorf("repeats %d: %d tests of the group: %s", repeats, n, w.tests())
 		}
-		for kind, n := range map[string]int32{testGroupKind: want, testMeshKind: want, testSearchKind: 0} {
+		for kind, n := range map[string]int32{stage.KindGroup: want, stage.KindMesh: want, stage.KindSearch: 0} {
 			if repeats, there := got[kind]; !there || repeats != n {
 				t.Errorf("a task of kind %s has %d repeats (there: %v), expected %d", kind, repeats, there, n)
 			}
 		}
 		b, run := &w.group.Spec.Benchmark, &w.group.Spec.Run
-		once := int32(len(b.Collectives)*len(b.Datatypes)*max(1, len(b.Placements))*len(planSizes(b))) * run.StepDeadlineSeconds
-		if limit := limits[testGroupKind] - run.InitDeadlineSeconds; limit != once*max(1, want) {
+		once := int32(len(b.Collectives)*len(b.Datatypes)*max(1, len(b.Placements))*len(runplan.Sizes(b))) * run.StepDeadlineSeconds
+		if limit := limits[stage.KindGroup] - run.InitDeadlineSeconds; limit != once*max(1, want) {
 			t.Errorf("repeats %d: %d s for a task that takes %d s once", repeats, limit, once)
 		}
 		for i := range s.Results {
@@ -76,7 +79,7 @@ func TestRepeatsAreTold(t *testing.T) {
 		}}, func(g *v1alpha1.CommGroup) {
 			g.Spec.Benchmark.Repeats = tc.repeats
 			b := &g.Spec.Benchmark
-			sizes := planSizes(b)
+			sizes := runplan.Sizes(b)
 			b.Thresholds = []v1alpha1.Threshold{{Span: v1alpha1.SpanGroup, Collective: b.Collectives[0], Datatype: b.Datatypes[0], SizeBytes: sizes[len(sizes)-1], MinBusBandwidthMBps: ptr.To(int64(1))}}
 		})
 		w.play()

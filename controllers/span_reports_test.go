@@ -11,6 +11,10 @@ import (
 
 	"rcclx.io/commgroup-operator/agent/session"
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/runplan"
+	"rcclx.io/commgroup-operator/controllers/stage"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
 // sessionBytes is what a run's own report of a large plan leaves for that of the session.
@@ -71,11 +75,11 @@ func TestGoodGroupPassesAtAnySpec(t *testing.T) {
 				b.Collectives, b.Datatypes, b.Placements, b.MaxSizeBytes = s.collectives, s.datatypes, s.placements, s.largest
 				g.Spec.RanksPerNode = s.ranks
 				if s.mesh {
-					mesh("dp", s.nodes, "tp", int(s.ranks))(g)
+					testkit.Mesh("dp", s.nodes, "tp", int(s.ranks))(g)
 				}
 				least := int64(30_000)
 				for _, c := range s.collectives[:1] {
-					b.Thresholds = []v1alpha1.Threshold{{Span: v1alpha1.SpanGroup, Collective: c, Datatype: s.datatypes[0], Placement: s.placements[0], SizeBytes: planSizes(b)[len(planSizes(b))/2+1], MinBusBandwidthMBps: &least}}
+					b.Thresholds = []v1alpha1.Threshold{{Span: v1alpha1.SpanGroup, Collective: c, Datatype: s.datatypes[0], Placement: s.placements[0], SizeBytes: runplan.Sizes(b)[len(runplan.Sizes(b))/2+1], MinBusBandwidthMBps: &least}}
 				}
 			})
 			if w.group.Status.Run == nil {
@@ -87,7 +91,7 @@ func TestGoodGroupPassesAtAnySpec(t *testing.T) {
 			if span.Verdict != v1alpha1.VerdictPass || w.group.Status.Run.Verdict != v1alpha1.VerdictPass || len(span.Culprits) > 0 || span.LeftSet != "" {
 				t.Errorf("%s %s, culprits %v, left %q: %s", span.Verdict, span.Reason, w.culprits(), span.LeftSet, span.Message)
 			}
-			planned := len(plannedSeries(&v1alpha1.RunPlan{Collectives: s.collectives, Datatypes: s.datatypes, Placements: s.placements, SizesBytes: planSizes(&w.group.Spec.Benchmark)}, s.ranks*int32(s.nodes)))
+			planned := len(runplan.SeriesOf(&v1alpha1.RunPlan{Collectives: s.collectives, Datatypes: s.datatypes, Placements: s.placements, SizesBytes: runplan.Sizes(&w.group.Spec.Benchmark)}, s.ranks*int32(s.nodes)))
 			told := strings.Contains(span.Message, "left out of reports")
 			if have := len(span.Results); !s.mesh && (have < planned) != told {
 				t.Errorf("%d series of %d are there, and the message is: %s", have, planned, span.Message)
@@ -133,7 +137,7 @@ func TestOddReportsAreNoPass(t *testing.T) {
 	}
 	in := func(kind string, f func(*v1alpha1.SessionStatus)) func(*v1alpha1.SessionStatus) {
 		return func(s *v1alpha1.SessionStatus) {
-			if testKind(s.Task.ID) == kind {
+			if stage.KindOf(s.Task.ID) == kind {
 				f(s)
 			}
 		}
@@ -163,7 +167,7 @@ func TestOddReportsAreNoPass(t *testing.T) {
 		{name: "zero", rootOnly: true, least: v1alpha1.VerdictError, words: "without a figure", odd: eachFigure(0)},
 		{name: "negative", rootOnly: true, least: v1alpha1.VerdictError, words: "without a figure", odd: eachFigure(-5)},
 		{name: "overflow", rootOnly: true, least: v1alpha1.VerdictError, words: "without a figure", odd: eachFigure(1 << 62)},
-		{name: "zero in pairs", least: v1alpha1.VerdictError, words: "without a figure", rootOnly: true, odd: in(testPairsKind, eachFigure(0))},
+		{name: "zero in pairs", least: v1alpha1.VerdictError, words: "without a figure", rootOnly: true, odd: in(stage.KindPairs, eachFigure(0))},
 		{name: "wrong elements", rootOnly: true, least: v1alpha1.VerdictFail, words: "gives wrong data", odd: eachComm(func(c *v1alpha1.TaskCommunicatorStatus) {
 			for i := range c.Results {
 				c.Results[i].WrongElements = 7
@@ -179,10 +183,10 @@ func TestOddReportsAreNoPass(t *testing.T) {
 		{name: "Fail with a word of another version", odd: says(v1alpha1.VerdictFail, "SomethingNew"), least: v1alpha1.VerdictFail},
 		{name: "accuses another", odd: accuse(v1alpha1.VerdictFail), least: v1alpha1.VerdictFail},
 		{name: "session failed with AllPassed", odd: func(s *v1alpha1.SessionStatus) { s.State, s.Reason = v1alpha1.SessionFailed, v1alpha1.ReasonAllPassed }, least: v1alpha1.VerdictError},
-		{name: "a communicator of the mesh is missing", odd: in(testMeshKind, lacks), least: v1alpha1.VerdictError, words: "lacks the verdict of communicator dp/2", rootOnly: true},
-		{name: "no verdict in the mesh", odd: in(testMeshKind, says("", "")), least: v1alpha1.VerdictError, words: "lacks the verdict"},
-		{name: "nothing in pairs", odd: in(testPairsKind, none), least: v1alpha1.VerdictError, words: "lacks the verdict"},
-		{name: "nothing in the search", odd: in(testSearchKind, none), least: v1alpha1.VerdictFail, hang: true},
+		{name: "a communicator of the mesh is missing", odd: in(stage.KindMesh, lacks), least: v1alpha1.VerdictError, words: "lacks the verdict of communicator dp/2", rootOnly: true},
+		{name: "no verdict in the mesh", odd: in(stage.KindMesh, says("", "")), least: v1alpha1.VerdictError, words: "lacks the verdict"},
+		{name: "nothing in pairs", odd: in(stage.KindPairs, none), least: v1alpha1.VerdictError, words: "lacks the verdict"},
+		{name: "nothing in the search", odd: in(stage.KindSearch, none), least: v1alpha1.VerdictFail, hang: true},
 	} {
 		for who := range 4 {
 			if who%3 > 0 || tc.rootOnly && who > 0 {
@@ -199,11 +203,11 @@ func TestOddReportsAreNoPass(t *testing.T) {
 					f.hangNodes = []int{5}
 					allowed = append(allowed, w0(5))
 				}
-				w := newGroupWorld(t, 8, f, mesh("dp", 8, "tp", 8))
+				w := newGroupWorld(t, 8, f, testkit.Mesh("dp", 8, "tp", 8))
 				w.play()
 				span := w.span()
 				t.Log(span.Verdict, span.Reason, span.Message, w.tests())
-				if verdictRank(span.Verdict) < verdictRank(tc.least) || w.group.Status.Run.Verdict == v1alpha1.VerdictPass || condition(w.group, v1alpha1.ConditionReady) == "True" {
+				if judge.Rank(span.Verdict) < judge.Rank(tc.least) || w.group.Status.Run.Verdict == v1alpha1.VerdictPass || condition(w.group, v1alpha1.ConditionReady) == "True" {
 					t.Errorf("%s (%s): %s", span.Verdict, span.Reason, span.Message)
 				}
 				all := span.Message
@@ -239,20 +243,20 @@ func TestPassThatAccusesIsIgnored(t *testing.T) {
 
 // TestClockThatJumpsBlamesNobody: the first look that sees a deadline past waits for reports that are on their way.
 func TestClockThatJumpsBlamesNobody(t *testing.T) {
-	for _, kind := range []string{testGroupKind, testPairsKind, testSearchKind, testMeshKind} {
+	for _, kind := range []string{stage.KindGroup, stage.KindPairs, stage.KindSearch, stage.KindMesh} {
 		t.Run(kind, func(t *testing.T) {
 			f, want := faults{}, v1alpha1.VerdictPass
-			if kind == testSearchKind {
+			if kind == stage.KindSearch {
 				f.hangNodes, want = []int{5}, v1alpha1.VerdictFail
 			}
-			w := newGroupWorld(t, 8, f, mesh("dp", 8, "tp", 8))
+			w := newGroupWorld(t, 8, f, testkit.Mesh("dp", 8, "tp", 8))
 			jumped := false
 			w.meddle = func() {
 				s := w.span()
 				if jumped || s == nil || len(s.Tests) == 0 {
 					return
 				}
-				if last := &s.Tests[len(s.Tests)-1]; last.Verdict == "" && testKind(last.ID) == kind && len(w.tasks[last.ID]) > 0 {
+				if last := &s.Tests[len(s.Tests)-1]; last.Verdict == "" && stage.KindOf(last.ID) == kind && len(w.tasks[last.ID]) > 0 {
 					jumped = true
 					w.now = w.now.Add(20 * time.Minute) // less than a whole search may take
 					w.reportFacts()
@@ -264,7 +268,7 @@ func TestClockThatJumpsBlamesNobody(t *testing.T) {
 			}
 			w.play()
 			s := w.span()
-			if !jumped || s.Verdict != want || kind != testSearchKind && len(s.Culprits) > 0 {
+			if !jumped || s.Verdict != want || kind != stage.KindSearch && len(s.Culprits) > 0 {
 				t.Errorf("jumped %v: %s %s, culprits %v, left %s", jumped, s.Verdict, s.Message, w.culprits(), s.LeftSet)
 			}
 			for _, c := range s.Culprits {
@@ -308,7 +312,7 @@ func TestNodeThatIsNeverHeardOfIsNotMeasured(t *testing.T) {
 			t.Errorf("%v: %s %s: %s", mute, s.Verdict, s.Reason, s.Message)
 		}
 		for _, c := range s.Culprits {
-			if !slices.Contains(mute, w.index[c.Node]) || verdictOfReason(c.Reason) != v1alpha1.VerdictError || !strings.Contains(c.Message, "has not reported") {
+			if !slices.Contains(mute, w.index[c.Node]) || stage.VerdictOf(c.Reason) != v1alpha1.VerdictError || !strings.Contains(c.Message, "has not reported") {
 				t.Errorf("%v: %s %s %s", mute, c.Node, c.Reason, c.Message)
 			}
 		}

@@ -11,7 +11,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/localize"
+	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -20,10 +22,10 @@ func (w *groupWorld) goodPairWas() bool {
 	for i := range w.span().Tests {
 		t := &w.span().Tests[i]
 		set, err := localize.ParseSet(t.Set)
-		if testKind(t.ID) != testPairsKind || isRecord(t.ID) || err != nil {
+		if stage.KindOf(t.ID) != stage.KindPairs || stage.IsRecord(t.ID) || err != nil {
 			continue
 		}
-		for _, pair := range pairsOf(set, testRound(t.ID)) {
+		for _, pair := range stage.PairsOf(set, stage.RoundOf(t.ID)) {
 			slow := func(p [2]int) bool { return p == [2]int{pair[0], pair[1]} }
 			if !slices.Contains(w.faults.slowNodes, pair[0]) && !slices.Contains(w.faults.slowNodes, pair[1]) && !slices.ContainsFunc(w.faults.slowPairs, slow) {
 				return true
@@ -66,7 +68,7 @@ func (w *groupWorld) checkSlow(t *testing.T, marked bool) {
 		t.Errorf("passes under a mark that is not met: %s", text)
 	case w.goodPairWas():
 		t.Errorf("passes although good and slow pairs were measured: %s", text)
-	case !strings.Contains(text, speedNotJudged) && !strings.Contains(text, "What slows all members would not show"):
+	case !strings.Contains(text, judge.SpeedNotJudged) && !strings.Contains(text, "What slows all members would not show"):
 		t.Errorf("passes and does not say what its speed was held against: %s", text)
 	}
 	if t.Failed() {
@@ -188,35 +190,10 @@ func TestSpeedThatWasNotJudgedIsSaid(t *testing.T) {
 					message = c.Message
 				}
 			}
-			if s := w.span(); s.Verdict != v1alpha1.VerdictPass || strings.Contains(s.Message, speedNotJudged) != tc.said || strings.Contains(message, speedNotJudged) != tc.said {
+			if s := w.span(); s.Verdict != v1alpha1.VerdictPass || strings.Contains(s.Message, judge.SpeedNotJudged) != tc.said || strings.Contains(message, judge.SpeedNotJudged) != tc.said {
 				t.Errorf("said, want %v: %s %s\n%s", tc.said, s.Verdict, s.Message, message)
 			}
 		})
-	}
-}
-
-// TestPairRounds: no member twice in a round, the ring is covered, and few members meet all others.
-func TestPairRounds(t *testing.T) {
-	for n := 2; n <= 41; n++ {
-		met := map[[2]int]int{}
-		for _, round := range pairRounds(n) {
-			busy := map[int]bool{}
-			for _, p := range round {
-				if p[0] >= p[1] || p[1] >= n || busy[p[0]] || busy[p[1]] {
-					t.Fatalf("%d members: pair %v in %v", n, p, round)
-				}
-				busy[p[0]], busy[p[1]] = true, true
-				met[p]++
-			}
-		}
-		for i := range n {
-			if p := [2]int{min(i, (i+1)%n), max(i, (i+1)%n)}; met[p] != 1 {
-				t.Errorf("%d members: neighbours %v meet %d times", n, p, met[p])
-			}
-		}
-		if n <= allPairsMembers && len(met) != n*(n-1)/2 {
-			t.Errorf("%d members: %d pairs", n, len(met))
-		}
 	}
 }
 
@@ -304,8 +281,8 @@ func TestTestsAreCountedOnce(t *testing.T) {
 		w.play()
 		s := w.span()
 		t.Logf("%d tests, culprits %v, %+v", len(s.Tests), w.culprits(), s.Localization)
-		if s.Localization.State == v1alpha1.LocalizationOutOfBounds && len(s.Tests) < maxSpanTests-2*testsReserve {
-			t.Errorf("out of bounds with %d tests of %d", len(s.Tests), maxSpanTests)
+		if s.Localization.State == v1alpha1.LocalizationOutOfBounds && len(s.Tests) < stage.MaxTests-2*stage.TestsReserve {
+			t.Errorf("out of bounds with %d tests of %d", len(s.Tests), stage.MaxTests)
 		}
 		if len(s.Culprits) == 0 {
 			t.Errorf("no culprit: %s", s.Message)
@@ -345,7 +322,7 @@ func TestSlowWithNoise(t *testing.T) {
 				named++
 			}
 		}
-		if named < min(len(slow), maxSpanCulprits) {
+		if named < min(len(slow), stage.MaxCulprits) {
 			t.Errorf("seed %d, %d members, slow %v: %v: %s\n%s", seed, n, slow, w.culprits(), w.span().Message, w.tests())
 		}
 	}
@@ -366,12 +343,8 @@ func TestManySlowPairsAreAllKept(t *testing.T) {
 				return
 			}
 			checked = true
-			g := &groupStage{in: spanInput{group: w.group}, span: s}
-			for i := range n {
-				g.seats = append(g.seats, &seat{index: i, present: true})
-			}
 			bad := 0
-			for _, test := range g.pairsHistory() {
+			for _, test := range stage.PairsTold(w.group, s, n) {
 				is := slices.ContainsFunc(test.Set, func(i int) bool { return i%4 == 0 && i/4 < n/4 })
 				if is && test.Outcome == localize.Good {
 					t.Fatalf("%d members: slow pair %v counts as good", n, test.Set)

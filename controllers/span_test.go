@@ -1,12 +1,13 @@
 package controllers
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/stage"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
 // TestCulpritsAreNamed runs whole groups with faults that show only over several nodes.
@@ -101,9 +102,9 @@ func TestCulpritsAreNamed(t *testing.T) {
 					s.State, s.Reason, s.Message = v1alpha1.SessionFailed, v1alpha1.ReasonPreconditionFailed, "MemlockLimit: too low"
 				}
 			}}},
-		{name: "mesh", nodes: 16, verdict: v1alpha1.VerdictPass, reason: v1alpha1.ReasonAllPassed, change: mesh("dp", 16, "tp", 8)},
-		{name: "mesh over node borders", nodes: 6, verdict: v1alpha1.VerdictPass, reason: v1alpha1.ReasonAllPassed, change: mesh("dp", 4, "tp", 12)},
-		{name: "mesh that does not fit", nodes: 16, verdict: v1alpha1.VerdictInconclusive, reason: v1alpha1.ReasonMeshMismatch, change: mesh("dp", 15, "tp", 8)},
+		{name: "mesh", nodes: 16, verdict: v1alpha1.VerdictPass, reason: v1alpha1.ReasonAllPassed, change: testkit.Mesh("dp", 16, "tp", 8)},
+		{name: "mesh over node borders", nodes: 6, verdict: v1alpha1.VerdictPass, reason: v1alpha1.ReasonAllPassed, change: testkit.Mesh("dp", 4, "tp", 12)},
+		{name: "mesh that does not fit", nodes: 16, verdict: v1alpha1.VerdictInconclusive, reason: v1alpha1.ReasonMeshMismatch, change: testkit.Mesh("dp", 15, "tp", 8)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newGroupWorld(t, tc.nodes, tc.faults, tc.change)
@@ -128,7 +129,7 @@ func TestCulpritsAreNamed(t *testing.T) {
 			}
 			confirmed := false
 			for i := range s.Tests {
-				if testKind(s.Tests[i].ID) == testGroupKind {
+				if stage.KindOf(s.Tests[i].ID) == stage.KindGroup {
 					confirmed = s.Tests[i].Verdict == v1alpha1.VerdictPass
 				}
 			}
@@ -161,19 +162,6 @@ func groupThreshold(mbps int64) func(*v1alpha1.CommGroup) {
 	return func(g *v1alpha1.CommGroup) {
 		g.Spec.Benchmark.Thresholds = []v1alpha1.Threshold{{Span: v1alpha1.SpanGroup, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16,
 			SizeBytes: 1 << 20, MinBusBandwidthMBps: &mbps}}
-	}
-}
-
-func mesh(pairs ...any) func(*v1alpha1.CommGroup) {
-	return func(g *v1alpha1.CommGroup) {
-		for i := 0; i+1 < len(pairs); i += 2 {
-			name, okName := pairs[i].(string)
-			size, okSize := pairs[i+1].(int)
-			if !okName || !okSize {
-				panic(fmt.Sprint("mesh takes names and sizes, not ", pairs))
-			}
-			g.Spec.Mesh = append(g.Spec.Mesh, v1alpha1.MeshDimension{Name: name, Size: int32(size)})
-		}
 	}
 }
 

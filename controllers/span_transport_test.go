@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/stage"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
 // TestMeshHoldsTheTransport: what is required of the group holds for each dimension between nodes, by the worst communicator of
@@ -22,28 +25,28 @@ func TestMeshHoldsTheTransport(t *testing.T) {
 		culprits  []string
 		transport string
 	}{
-		{"all fall back", "TCP", []int{0, 1, 2, 3, 4, 5, 6, 7}, false, v1alpha1.TransportRDMA, v1alpha1.VerdictFail, nil, transportMixed},
-		{"one falls back", "TCP", []int{6}, false, v1alpha1.TransportRDMA, v1alpha1.VerdictFail, []string{"Node 6"}, transportMixed},
-		{"one falls back in most", "TCP", []int{6}, true, v1alpha1.TransportRDMA, v1alpha1.VerdictFail, []string{"Node 6"}, transportMixed},
-		{"one is mixed", "Mixed", []int{6}, false, v1alpha1.TransportRDMA, v1alpha1.VerdictFail, []string{"Node 6"}, transportMixed},
-		{"none asked for", "TCP", []int{6}, false, v1alpha1.TransportAny, v1alpha1.VerdictPass, nil, transportMixed},
-		{"one is unknown", "Unknown", []int{6}, false, v1alpha1.TransportRDMA, v1alpha1.VerdictInconclusive, nil, transportUnknown},
-		{"one is unknown in most", "Unknown", []int{6}, true, v1alpha1.TransportRDMA, v1alpha1.VerdictInconclusive, nil, transportUnknown},
-		{"all are unknown in most", "Unknown", []int{0, 1, 2, 3, 4, 5, 6, 7}, true, v1alpha1.TransportRDMA, v1alpha1.VerdictInconclusive, nil, transportUnknown},
-		{"one says nothing", "", []int{6}, false, v1alpha1.TransportRDMA, v1alpha1.VerdictInconclusive, nil, transportUnknown},
-		{"one says a word never heard of", "Quantum", []int{6}, true, v1alpha1.TransportRDMA, v1alpha1.VerdictInconclusive, nil, transportUnknown},
-		{"unknown where none is asked for", "Unknown", []int{6}, true, v1alpha1.TransportAny, v1alpha1.VerdictPass, nil, transportUnknown},
-		{"all as asked for", "RDMA", nil, false, v1alpha1.TransportRDMA, v1alpha1.VerdictPass, nil, transportRDMA},
+		{"all fall back", "TCP", []int{0, 1, 2, 3, 4, 5, 6, 7}, false, v1alpha1.TransportRDMA, v1alpha1.VerdictFail, nil, judge.TransportMixed},
+		{"one falls back", "TCP", []int{6}, false, v1alpha1.TransportRDMA, v1alpha1.VerdictFail, []string{"Node 6"}, judge.TransportMixed},
+		{"one falls back in most", "TCP", []int{6}, true, v1alpha1.TransportRDMA, v1alpha1.VerdictFail, []string{"Node 6"}, judge.TransportMixed},
+		{"one is mixed", "Mixed", []int{6}, false, v1alpha1.TransportRDMA, v1alpha1.VerdictFail, []string{"Node 6"}, judge.TransportMixed},
+		{"none asked for", "TCP", []int{6}, false, v1alpha1.TransportAny, v1alpha1.VerdictPass, nil, judge.TransportMixed},
+		{"one is unknown", "Unknown", []int{6}, false, v1alpha1.TransportRDMA, v1alpha1.VerdictInconclusive, nil, judge.TransportUnknown},
+		{"one is unknown in most", "Unknown", []int{6}, true, v1alpha1.TransportRDMA, v1alpha1.VerdictInconclusive, nil, judge.TransportUnknown},
+		{"all are unknown in most", "Unknown", []int{0, 1, 2, 3, 4, 5, 6, 7}, true, v1alpha1.TransportRDMA, v1alpha1.VerdictInconclusive, nil, judge.TransportUnknown},
+		{"one says nothing", "", []int{6}, false, v1alpha1.TransportRDMA, v1alpha1.VerdictInconclusive, nil, judge.TransportUnknown},
+		{"one says a word never heard of", "Quantum", []int{6}, true, v1alpha1.TransportRDMA, v1alpha1.VerdictInconclusive, nil, judge.TransportUnknown},
+		{"unknown where none is asked for", "Unknown", []int{6}, true, v1alpha1.TransportAny, v1alpha1.VerdictPass, nil, judge.TransportUnknown},
+		{"all as asked for", "RDMA", nil, false, v1alpha1.TransportRDMA, v1alpha1.VerdictPass, nil, judge.TransportRDMA},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newGroupWorld(t, 8, faults{}, func(g *v1alpha1.CommGroup) {
-				mesh("dp", 8, "tp", 8)(g)
+				testkit.Mesh("dp", 8, "tp", 8)(g)
 				g.Spec.Network.RequireTransport = tc.required
 			})
 			w.faults.report = func(node int, cn *v1alpha1.CommNode) {
 				task := cn.Status.Session.Task
 				for i := range task.Communicators {
-					if task.ID == meshTestID("dp") && slices.Contains(tc.nodes, node) && tc.rest == (i > 0) {
+					if task.ID == stage.MeshTestID("dp") && slices.Contains(tc.nodes, node) && tc.rest == (i > 0) {
 						task.Communicators[i].Transport = tc.said
 					}
 				}
@@ -56,12 +59,12 @@ func TestMeshHoldsTheTransport(t *testing.T) {
 			}
 			// What was measured keeps the transport that it was measured over.
 			for i := range s.Results {
-				want := map[string]string{dimensionGroup: transportRDMA, "tp": "", "dp": transportFor(v1alpha1.TransportAny, dimensionSaid(tc.nodes, tc.said)).Transport}
+				want := map[string]string{judge.DimensionGroup: judge.TransportRDMA, "tp": "", "dp": stage.TransportFor(v1alpha1.TransportAny, dimensionSaid(tc.nodes, tc.said)).Transport}
 				if got := s.Results[i].Transport; got != want[s.Results[i].Dimension] {
 					t.Errorf("%s has transport %q, want %q", s.Results[i].Dimension, got, want[s.Results[i].Dimension])
 				}
 			}
-			if tc.verdict == v1alpha1.VerdictPass && tc.transport != transportRDMA && !strings.Contains(s.Message, "transport RDMA (with the mesh "+tc.transport+")") {
+			if tc.verdict == v1alpha1.VerdictPass && tc.transport != judge.TransportRDMA && !strings.Contains(s.Message, "transport RDMA (with the mesh "+tc.transport+")") {
 				t.Errorf("%q tells the group's transport as that of all", s.Message)
 			}
 		})
@@ -69,10 +72,10 @@ func TestMeshHoldsTheTransport(t *testing.T) {
 }
 
 // dimensionSaid is what eight nodes say of a dimension where these say a word of their own.
-func dimensionSaid(nodes []int, word string) []memberTransport {
-	out := make([]memberTransport, 8)
+func dimensionSaid(nodes []int, word string) []stage.MemberTransport {
+	out := make([]stage.MemberTransport, 8)
 	for i := range out {
-		if out[i].Transport = transportRDMA; slices.Contains(nodes, i) {
+		if out[i].Transport = judge.TransportRDMA; slices.Contains(nodes, i) {
 			out[i].Transport = word
 		}
 	}
@@ -83,20 +86,20 @@ func dimensionSaid(nodes []int, word string) []memberTransport {
 // judged, nor the other way round.
 func TestMarksGoByTheTransportOfWhatIsMeasured(t *testing.T) {
 	w := newGroupWorld(t, 8, faults{}, func(g *v1alpha1.CommGroup) {
-		mesh("dp", 8, "tp", 8)(g)
+		testkit.Mesh("dp", 8, "tp", 8)(g)
 		groupThreshold(30_000)(g)
-		g.Spec.Benchmark.Thresholds[0].Transport = transportRDMA
+		g.Spec.Benchmark.Thresholds[0].Transport = judge.TransportRDMA
 	})
 	w.faults.report = func(_ int, cn *v1alpha1.CommNode) {
 		for i := range cn.Status.Session.Task.Communicators {
-			if c := &cn.Status.Session.Task.Communicators[i]; cn.Status.Session.Task.ID == meshTestID("dp") {
-				c.Transport = transportTCP
+			if c := &cn.Status.Session.Task.Communicators[i]; cn.Status.Session.Task.ID == stage.MeshTestID("dp") {
+				c.Transport = judge.TransportTCP
 			}
 		}
 	}
 	w.play()
 	s := w.span()
-	if s.Verdict != v1alpha1.VerdictPass || s.Transport != transportMixed || strings.Contains(s.Message, "No threshold") || strings.Contains(s.Message, speedNotJudged) {
+	if s.Verdict != v1alpha1.VerdictPass || s.Transport != judge.TransportMixed || strings.Contains(s.Message, "No threshold") || strings.Contains(s.Message, judge.SpeedNotJudged) {
 		t.Errorf("%s (%s), transport %s: %s", s.Verdict, s.Reason, s.Transport, s.Message)
 	}
 	if !slices.ContainsFunc(w.group.Status.Checks, func(c v1alpha1.PerformanceCheck) bool {
@@ -112,7 +115,7 @@ func TestTheCauseOfAFallbackIsTold(t *testing.T) {
 	for name, required := range map[string]func(*v1alpha1.CommGroup){
 		"group": func(g *v1alpha1.CommGroup) { g.Spec.Network.RequireTransport = v1alpha1.TransportRDMA },
 		"mesh": func(g *v1alpha1.CommGroup) {
-			mesh("dp", 8, "tp", 8)(g)
+			testkit.Mesh("dp", 8, "tp", 8)(g)
 			g.Spec.Network.RequireTransport = v1alpha1.TransportRDMA
 		},
 	} {
@@ -121,11 +124,11 @@ func TestTheCauseOfAFallbackIsTold(t *testing.T) {
 				w := newGroupWorld(t, 8, faults{}, required)
 				w.faults.report = func(node int, cn *v1alpha1.CommNode) {
 					task := cn.Status.Session.Task
-					if node != 6 || name == "mesh" && task.ID != meshTestID("dp") {
+					if node != 6 || name == "mesh" && task.ID != stage.MeshTestID("dp") {
 						return
 					}
 					for i := range task.Communicators {
-						task.Communicators[i].Transport, task.Communicators[i].Message = transportTCP, said
+						task.Communicators[i].Transport, task.Communicators[i].Message = judge.TransportTCP, said
 					}
 				}
 				w.play()

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
 var nodeName = regexp.MustCompile(`n\d{5}`)
@@ -31,7 +32,7 @@ func TestTheEndSpeaksOfTheCulprit(t *testing.T) {
 		{"hangs over TCP", faults{hangNodes: []int{5}, tcpNodes: []int{5}}, func(g *v1alpha1.CommGroup) { g.Spec.Network.RequireTransport = v1alpha1.TransportRDMA }, []int{5},
 			[]string{"The communicator over 16 nodes failed (HangAcrossNodes).", "went over TCP"}},
 		{"wrong data", faults{wrongNodes: []int{5}}, nil, []int{5}, []string{"The communicator over 16 nodes failed (WrongData)."}},
-		{"hangs in the mesh", faults{hangNodes: []int{5}, sideBySide: true}, mesh("dp", 16, "tp", 8), []int{5}, []string{"Communicators of dimension dp of the mesh failed (HangAcrossNodes)."}},
+		{"hangs in the mesh", faults{hangNodes: []int{5}, sideBySide: true}, testkit.Mesh("dp", 16, "tp", 8), []int{5}, []string{"Communicators of dimension dp of the mesh failed (HangAcrossNodes)."}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newGroupWorld(t, 16, tc.faults, tc.change)

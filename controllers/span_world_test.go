@@ -13,7 +13,12 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/podstate"
+	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/spans"
+	"rcclx.io/commgroup-operator/controllers/stage"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -63,28 +68,14 @@ type groupWorld struct {
 	index  map[string]int
 }
 
-func groupSpan(nodes int, change func(*v1alpha1.CommGroup)) *v1alpha1.CommGroup {
-	group := testGroup()
-	group.Spec.Span = v1alpha1.SpanGroup
-	group.Spec.Run.MaxParallelNodes = int32(max(16, nodes))
-	group.Spec.Run.MembersDeadlineSeconds = 600
-	group.Spec.Localization = v1alpha1.LocalizationSpec{Mode: v1alpha1.LocalizationAuto, DeadlineSeconds: 1800}
-	group.Spec.Network = v1alpha1.NetworkSpec{Mode: v1alpha1.NetworkPod, AddressFamily: v1alpha1.AddressFamilyAuto, RequireTransport: v1alpha1.TransportAny}
-	group.Spec.Benchmark.References = v1alpha1.JudgingEnforce
-	if change != nil {
-		change(group)
-	}
-	return group
-}
-
 func newGroupWorld(t testing.TB, nodes int, f faults, change func(*v1alpha1.CommGroup)) *groupWorld {
 	t.Helper()
-	return newGroupWorldAt(t, testNow, nodes, f, change)
+	return newGroupWorldAt(t, testkit.Now, nodes, f, change)
 }
 
 func newGroupWorldAt(t testing.TB, now time.Time, nodes int, f faults, change func(*v1alpha1.CommGroup)) *groupWorld {
 	t.Helper()
-	w := &groupWorld{world: newWorld(groupSpan(nodes, change), testNodes(nodes)), t: t, faults: f, tasks: map[string]map[string]bool{}, taken: map[string]time.Time{}, index: map[string]int{}}
+	w := &groupWorld{world: newWorld(testkit.SpanGroup(nodes, change), testkit.Nodes(nodes)), t: t, faults: f, tasks: map[string]map[string]bool{}, taken: map[string]time.Time{}, index: map[string]int{}}
 	w.now = now
 	for i := range w.nodes {
 		w.index[w.nodes[i].Name] = i
@@ -113,11 +104,11 @@ func (w *groupWorld) playNodes() bool {
 	for _, pod := range w.pods {
 		node := pod.Labels[v1alpha1.LabelNode]
 		cn := w.commNode(node)
-		if ofGroupStage(pod) || cn == nil || cn.Spec.Run == nil || pod.Labels[v1alpha1.LabelRunID] != cn.Spec.Run.ID || !podAlive(pod) {
+		if ofGroupStage(pod) || cn == nil || cn.Spec.Run == nil || pod.Labels[v1alpha1.LabelRunID] != cn.Spec.Run.ID || !podstate.Alive(pod) {
 			continue
 		}
 		startPod(pod, node, w.now)
-		cn.Status.Run = testReport(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+		cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 		endPod(pod, 0, w.now)
 		moved = true
 	}
@@ -141,7 +132,7 @@ func (w *groupWorld) playAgents() bool {
 			moved = true
 			continue
 		}
-		if cn == nil || cn.Spec.Session == nil || pod == nil || !podAlive(pod) || slices.Contains(w.faults.neverReady, i) {
+		if cn == nil || cn.Spec.Session == nil || pod == nil || !podstate.Alive(pod) || slices.Contains(w.faults.neverReady, i) {
 			continue
 		}
 		a := cn.Spec.Session
@@ -265,7 +256,7 @@ func (w *groupWorld) work(all []joined) {
 	hasRail := func(rail [2]int) bool {
 		return slices.ContainsFunc(all, func(j joined) bool { return j.node == rail[0] && slices.Contains(j.comm.Devices, int32(rail[1])) })
 	}
-	over := len(all) > 1 && (!w.faults.meshOnly || testKind(all[0].task.ID) == testMeshKind) && (!w.faults.sideBySide || all[0].comm.Name != spans.NameGroup)
+	over := len(all) > 1 && (!w.faults.meshOnly || stage.KindOf(all[0].task.ID) == stage.KindMesh) && (!w.faults.sideBySide || all[0].comm.Name != spans.NameGroup)
 	any := func(nodes []int) bool { return over && slices.ContainsFunc(nodes, has) }
 	pair := func(pairs [][2]int) bool {
 		return over && slices.ContainsFunc(pairs, func(p [2]int) bool { return has(p[0]) && has(p[1]) })
@@ -281,9 +272,9 @@ func (w *groupWorld) work(all []joined) {
 	for _, j := range all {
 		s := j.status
 		if len(all) > 1 { // of what stays within a node an agent says nothing
-			s.Transport = transportRDMA
+			s.Transport = judge.TransportRDMA
 			if slices.Contains(f.tcpNodes, j.node) {
-				s.Transport = transportTCP
+				s.Transport = judge.TransportTCP
 			}
 		}
 		name := w.nodes[j.node].Name
@@ -313,9 +304,9 @@ func (w *groupWorld) work(all []joined) {
 					bandwidth = f.figure(sortedNodes(here), bandwidth)
 				}
 				plan := &v1alpha1.RunPlan{Collectives: j.task.Collectives, Datatypes: j.task.Datatypes, Placements: j.task.Placements, SizesBytes: j.task.SizesBytes}
-				for _, p := range plannedSeries(plan, j.comm.WorldSize) {
-					r := v1alpha1.ResultSeries{Variant: p.key.variant, Collective: p.key.collective, Datatype: p.key.datatype, Placement: p.key.placement}
-					for _, size := range p.sizes {
+				for _, p := range runplan.SeriesOf(plan, j.comm.WorldSize) {
+					r := v1alpha1.ResultSeries{Variant: p.Key.Variant, Collective: p.Key.Collective, Datatype: p.Key.Datatype, Placement: p.Key.Placement}
+					for _, size := range p.Sizes {
 						r.SizeBytes, r.LatencyNanoseconds = append(r.SizeBytes, size), append(r.LatencyNanoseconds, 1_000_000)
 						if r.BusBandwidthMBps = append(r.BusBandwidthMBps, bandwidth); s.Repeats > 1 {
 							r.SpreadPercent = append(r.SpreadPercent, int32(len(r.SizeBytes)))
@@ -375,7 +366,7 @@ func (w *groupWorld) play() {
 func (w *groupWorld) alive() int {
 	n := 0
 	for _, pod := range w.pods {
-		if podAlive(pod) {
+		if podstate.Alive(pod) {
 			n++
 		}
 	}
@@ -389,7 +380,7 @@ func (w *groupWorld) check() {
 	if s == nil {
 		return
 	}
-	if len(s.Tests) > maxSpanTests || len(s.Culprits) > maxSpanCulprits {
+	if len(s.Tests) > stage.MaxTests || len(s.Culprits) > stage.MaxCulprits {
 		w.t.Fatalf("%d tests, %d culprits", len(s.Tests), len(s.Culprits))
 	}
 	if l := s.Localization; l != nil && l.Rounds > l.MaxRounds {

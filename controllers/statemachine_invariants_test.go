@@ -13,6 +13,11 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/nodefacts"
+	"rcclx.io/commgroup-operator/controllers/podstate"
+	"rcclx.io/commgroup-operator/controllers/runplan"
+	"rcclx.io/commgroup-operator/controllers/runs"
+	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -116,7 +121,7 @@ func (m *machine) checkStatus(before *v1alpha1.CommGroupStatus, s *Snapshot) {
 	m.checkRun(now)
 	if is, was := meta.FindStatusCondition(now.Conditions, v1alpha1.ConditionSettingsPublished), m.known.published; is.Reason != v1alpha1.ReasonListFailed {
 		passed := now.Run != nil && now.Run.Phase == v1alpha1.RunPhaseFinished && now.Run.Verdict == v1alpha1.VerdictPass
-		if p := now.Published; p != nil && now.Run != nil && now.Run.Phase == v1alpha1.RunPhaseRunning && numberOfRun(p.RunID) == now.Run.Number-1 {
+		if p := now.Published; p != nil && now.Run != nil && now.Run.Phase == v1alpha1.RunPhaseRunning && runs.NumberOf(p.RunID) == now.Run.Number-1 {
 			passed = m.known.verdicts[p.RunID] == v1alpha1.VerdictPass
 		}
 		if was != nil && was.Status != metav1.ConditionTrue && is.Status == metav1.ConditionTrue && !passed {
@@ -191,7 +196,7 @@ func (m *machine) checkRun(now *v1alpha1.CommGroupStatus) {
 // checkFormed: the group's stage passes only where a communicator over all its members was formed, and gave numbers.
 func (m *machine) checkFormed(span *v1alpha1.SpanStatus, run *v1alpha1.GroupRunStatus) {
 	i := slices.IndexFunc(span.Tests, func(t v1alpha1.SpanTest) bool {
-		return testKind(t.ID) == testGroupKind && t.Verdict == v1alpha1.VerdictPass
+		return stage.KindOf(t.ID) == stage.KindGroup && t.Verdict == v1alpha1.VerdictPass
 	})
 	if i < 0 || span.LeftSet != "" || span.Present != span.Members || len(span.Results) == 0 || len(m.tasks[span.Tests[i].ID]) != int(span.Members) {
 		m.failf("the group's stage passes with %+v, tasks %v", span, m.tasks)
@@ -207,7 +212,7 @@ func (m *machine) checkReady(now *v1alpha1.CommGroupStatus, s *Snapshot) {
 	if err != nil || len(members) == 0 {
 		m.failf("Ready with %d members, %v", len(members), err)
 	}
-	hash := specHash(&s.Group.Spec)
+	hash := runplan.SpecHash(&s.Group.Spec)
 	var all []string
 	for _, member := range members {
 		if !m.known.passed[member.UID][hash] {
@@ -358,7 +363,7 @@ func (m *machine) checkHeld() {
 		if run := m.group.Status.Run; run == nil || pod.Labels[v1alpha1.LabelRunID] != run.ID {
 			m.failf("pod %s of no run holds GPUs; %s", name, runWords(&m.group.Status))
 		}
-		if !m.known.idle.IsZero() && m.now.Sub(m.known.idle) > 2*exitGrace+time.Second {
+		if !m.known.idle.IsZero() && m.now.Sub(m.known.idle) > 2*podstate.ExitGrace+time.Second {
 			m.failf("pod %s holds GPUs %s after the run's end", name, m.now.Sub(m.known.idle))
 		}
 	}
@@ -366,7 +371,7 @@ func (m *machine) checkHeld() {
 
 // holds says whether a pod holds GPUs and nobody has told it to end.
 func (m *machine) holds(name string) bool {
-	return podAlive(m.pods[name]) && m.pods[name].DeletionTimestamp.IsZero()
+	return podstate.Alive(m.pods[name]) && m.pods[name].DeletionTimestamp.IsZero()
 }
 
 // checkOverdue: a run pod whose ranks were started is ended at the node's deadline, and one whose agent has reported soon after: the
@@ -376,14 +381,14 @@ func (m *machine) checkOverdue() {
 	for _, name := range words.SortedKeys(m.pods) {
 		pod := m.pods[name]
 		cn := m.commNode(pod.Labels[v1alpha1.LabelNode])
-		if !m.holds(name) || ofGroupStage(pod) || ranksStarted(pod).IsZero() || cn == nil {
+		if !m.holds(name) || ofGroupStage(pod) || podstate.RanksStarted(pod).IsZero() || cn == nil {
 			continue
 		}
-		if started := corrected(cn, ranksStarted(pod)); m.now.Sub(started) > limit+time.Second {
+		if started := nodefacts.Corrected(cn, podstate.RanksStarted(pod)); m.now.Sub(started) > limit+time.Second {
 			m.failf("pod %s holds GPUs %s after the start of its ranks, %s are allowed; %s", name, m.now.Sub(started), limit, runWords(&m.group.Status))
 		}
-		if r := finishedReport(cn); r != nil && r.FinishTime != nil && assigned(cn, pod.Labels[v1alpha1.LabelRunID]) {
-			if at := corrected(cn, r.FinishTime.Time); m.now.Sub(at) > 2*exitGrace+time.Second {
+		if r := runs.FinishedReport(cn); r != nil && r.FinishTime != nil && runs.Assigned(cn, pod.Labels[v1alpha1.LabelRunID]) {
+			if at := nodefacts.Corrected(cn, r.FinishTime.Time); m.now.Sub(at) > 2*podstate.ExitGrace+time.Second {
 				m.failf("pod %s holds GPUs %s after its agent has reported; %s", name, m.now.Sub(at), runWords(&m.group.Status))
 			}
 		}
@@ -395,7 +400,7 @@ func (m *machine) checkKept() {
 	kept := 0
 	for _, name := range words.SortedKeys(m.pods) {
 		pod, run := m.pods[name], m.group.Status.Run
-		if podAlive(pod) || !pod.DeletionTimestamp.IsZero() || run != nil && run.Phase == v1alpha1.RunPhaseRunning {
+		if podstate.Alive(pod) || !pod.DeletionTimestamp.IsZero() || run != nil && run.Phase == v1alpha1.RunPhaseRunning {
 			continue
 		}
 		kept++

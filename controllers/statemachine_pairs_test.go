@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/runs"
 )
 
 // Short names of the conditions in the table of pairs.
@@ -116,7 +117,7 @@ func contradictions(s *v1alpha1.CommGroupStatus) string {
 		return fmt.Sprintf("Running is %s with run %+v", letters[cRunning], s.Run)
 	case letters[cValidated] == "T" && !passed && (!going || !repeats(s.Run)):
 		return fmt.Sprintf("Validated with run %+v", s.Run)
-	case going && letters[cValidated] == "F" && !partial(s.Run):
+	case going && letters[cValidated] == "F" && !runs.Partial(s.Run):
 		return fmt.Sprintf("Validated is False (%s) while run %+v goes on", reasons[cValidated], s.Run)
 	case (letters[cSimulated] == "T") != (s.Origin == v1alpha1.OriginSimulated):
 		return fmt.Sprintf("Simulated is %s, origin %s", letters[cSimulated], s.Origin)

@@ -10,6 +10,10 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/podstate"
+	"rcclx.io/commgroup-operator/controllers/runs"
+	"rcclx.io/commgroup-operator/controllers/stage"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
 // What random histories have shown, each by itself.
@@ -22,7 +26,7 @@ func TestLostStatusLosesNothing(t *testing.T) {
 		lose   bool
 	}{
 		"good":         {},
-		"mesh":         {change: mesh("dp", 4, "tp", 8)},
+		"mesh":         {change: testkit.Mesh("dp", 4, "tp", 8)},
 		"dies":         {faults: faults{dieNodes: []int{1}}},
 		"hangs":        {faults: faults{hangNodes: []int{2}}},
 		"slow":         {faults: faults{slowNodes: []int{2}}},
@@ -36,7 +40,7 @@ func TestLostStatusLosesNothing(t *testing.T) {
 				w := newGroupWorld(t, 4, tc.faults, tc.change)
 				lose := func() {}
 				if tc.lose {
-					w.at(testGroupKind, func() { w.losePod(3) })
+					w.at(stage.KindGroup, func() { w.losePod(3) })
 					lose = w.meddle
 				}
 				w.meddle = func() {
@@ -89,7 +93,7 @@ func TestReportThatComesWithTheStage(t *testing.T) {
 		name := w.nodes[i].Name
 		startPod(w.podOn(name), name, w.now)
 		if name != late {
-			w.commNode(name).Status.Run = testReport(w.commNode(name).Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+			w.commNode(name).Status.Run = testkit.Report(w.commNode(name).Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 			endPod(w.podOn(name), 0, w.now)
 		}
 	}
@@ -108,17 +112,17 @@ func TestReportThatComesWithTheStage(t *testing.T) {
 	}
 	run := d.Status.Run
 	span := &v1alpha1.SpanStatus{RunID: run.ID, Stage: v1alpha1.StageEnded, Verdict: v1alpha1.VerdictPass, Members: 2}
-	if o := spanOutcome(&w.group.Spec, run, span, 3); o.verdict != v1alpha1.VerdictInconclusive {
+	if o := stage.Outcome(&w.group.Spec, run, span, 3); o.Verdict != v1alpha1.VerdictInconclusive {
 		t.Errorf("a communicator over 2 of 3 nodes: %+v", o)
 	}
-	if o := spanOutcome(&w.group.Spec, run, span, 2); o.verdict != v1alpha1.VerdictPass {
+	if o := stage.Outcome(&w.group.Spec, run, span, 2); o.Verdict != v1alpha1.VerdictPass {
 		t.Errorf("a communicator over all nodes: %+v", o)
 	}
 	w.group.Spec.Span, span.Verdict = v1alpha1.SpanNode, v1alpha1.VerdictFail
-	if o := spanOutcome(&w.group.Spec, run, span, 2); o == nil || o.verdict != v1alpha1.VerdictFail {
+	if o := stage.Outcome(&w.group.Spec, run, span, 2); o == nil || o.Verdict != v1alpha1.VerdictFail {
 		t.Errorf("the spec became one of span Node after the run failed over several nodes: %+v", o)
 	}
-	if o := spanOutcome(&w.group.Spec, run, nil, 2); o != nil {
+	if o := stage.Outcome(&w.group.Spec, run, nil, 2); o != nil {
 		t.Errorf("a run of span Node: %+v", o)
 	}
 }
@@ -180,14 +184,14 @@ func TestClockAheadKeepsNoGPUs(t *testing.T) {
 		w := tableWorld(t, fromRunning)
 		for i := range w.nodes {
 			cn := w.commNode(w.nodes[i].Name)
-			cn.Status.Run = testReport(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now.Add(ahead))
+			cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now.Add(ahead))
 		}
 		w.settle()
-		w.now = w.now.Add(2 * exitGrace)
+		w.now = w.now.Add(2 * podstate.ExitGrace)
 		w.settle()
 		for name, pod := range w.pods {
 			if pod.DeletionTimestamp.IsZero() {
-				t.Errorf("clock %s ahead: pod %s holds its GPUs %s after the report", ahead, name, 2*exitGrace)
+				t.Errorf("clock %s ahead: pod %s holds its GPUs %s after the report", ahead, name, 2*podstate.ExitGrace)
 			}
 		}
 	}
@@ -212,7 +216,7 @@ func TestOldStatusTakesNoRunAway(t *testing.T) {
 		s.Group = group
 		d := Decide(s, testConfig)
 		for _, c := range d.CommNodes {
-			if c.Current != nil && assigned(c.Current, "1-2") && !assigned(c.Desired, "1-2") {
+			if c.Current != nil && runs.Assigned(c.Current, "1-2") && !runs.Assigned(c.Desired, "1-2") {
 				t.Errorf("%d: run 1-2 is taken from %s: %+v", i, c.Desired.Spec.NodeName, c.Desired.Spec.Run)
 			}
 		}

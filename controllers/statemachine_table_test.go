@@ -20,6 +20,8 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/podstate"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -38,7 +40,7 @@ var tableEvents = map[string]func(*groupWorld){
 		w.group.Spec.Benchmark.Iterations++
 		w.group.Generation++
 	},
-	"member added": func(w *groupWorld) { w.nodes = append(slices.Clone(w.nodes), testNode("n99999", nil)) },
+	"member added": func(w *groupWorld) { w.nodes = append(slices.Clone(w.nodes), testkit.Node("n99999", nil)) },
 	"member lost": func(w *groupWorld) {
 		gone := w.nodes[3].Name
 		w.nodes = slices.Clone(w.nodes[:3])
@@ -116,7 +118,7 @@ func (w *groupWorld) everyoneReports(verdict v1alpha1.Verdict, reason string) {
 		if i == 0 && verdict != v1alpha1.VerdictPass {
 			one, why = verdict, reason
 		}
-		cn.Status.Run = testReport(cn.Spec.Run, one, 300_000, w.now)
+		cn.Status.Run = testkit.Report(cn.Spec.Run, one, 300_000, w.now)
 		cn.Status.Run.Reason = why
 		if pod := w.podOn(w.nodes[i].Name); pod != nil {
 			endPod(pod, 0, w.now)
@@ -135,7 +137,7 @@ func tableWorld(t *testing.T, state string) *groupWorld {
 	case fromReady:
 		w.runAll(300_000)
 		for name, pod := range w.pods {
-			if podAlive(pod) {
+			if podstate.Alive(pod) {
 				t.Fatalf("pod %s is left", name)
 			}
 		}

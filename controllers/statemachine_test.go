@@ -13,6 +13,11 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/nodefacts"
+	"rcclx.io/commgroup-operator/controllers/podstate"
+	"rcclx.io/commgroup-operator/controllers/runs"
+	"rcclx.io/commgroup-operator/controllers/stage"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -92,7 +97,7 @@ func playHistory(t *testing.T, seed uint64, span v1alpha1.Span) map[string]int {
 func randomMachine(t *testing.T, seed uint64, span v1alpha1.Span) *machine {
 	rng := rand.New(rand.NewPCG(seed, 29))
 	n := 1 + rng.IntN(6)
-	group := groupSpan(n, nil)
+	group := testkit.SpanGroup(n, nil)
 	group.Spec.Span = span
 	group.Spec.Run.MaxParallelNodes = 1 + rng.Int32N(int32(n))
 	group.Spec.Run.StartDeadlineSeconds, group.Spec.Run.NodeDeadlineSeconds = 60, 120
@@ -158,7 +163,7 @@ func randomMachine(t *testing.T, seed uint64, span v1alpha1.Span) *machine {
 // busy says whether something of the node's is to be done by its agents now.
 func (m *machine) busy(node string) bool {
 	cn := m.commNode(node)
-	return cn == nil || cn.Spec.Session != nil && cn.Spec.Session.State == v1alpha1.SessionOpen || cn.Spec.Run != nil && cn.Spec.Run.Closed == nil && finishedReport(cn) == nil || m.groupPod(node) != nil && podAlive(m.groupPod(node)) || cn.Status.Facts == nil
+	return cn == nil || cn.Spec.Session != nil && cn.Spec.Session.State == v1alpha1.SessionOpen || cn.Spec.Run != nil && cn.Spec.Run.Closed == nil && runs.FinishedReport(cn) == nil || m.groupPod(node) != nil && podstate.Alive(m.groupPod(node)) || cn.Status.Facts == nil
 }
 
 // passTime goes on a little, or to what the manager waits for. Whoever should have acted meanwhile is late.
@@ -178,12 +183,12 @@ func (m *machine) passTime() {
 		}
 		// Many short whiles are a long one, too.
 		cn, run := m.commNode(node), m.group.Status.Run
-		if run != nil && run.Phase == v1alpha1.RunPhaseRunning && m.now.Sub(run.StartTime.Time) > 45*time.Second && (cn == nil || !assigned(cn, run.ID) || finishedReport(cn) == nil) {
+		if run != nil && run.Phase == v1alpha1.RunPhaseRunning && m.now.Sub(run.StartTime.Time) > 45*time.Second && (cn == nil || !runs.Assigned(cn, run.ID) || runs.FinishedReport(cn) == nil) {
 			m.blame(node, "slow")
 		}
 		if cn := m.commNode(node); cn != nil && cn.Status.Facts != nil && m.rng.IntN(8) > 0 {
 			m.monitor(node)
-		} else if cn != nil && cn.Status.Facts != nil && !factsHold(cn, m.now) {
+		} else if cn != nil && cn.Status.Facts != nil && !nodefacts.Hold(cn, m.now) {
 			m.blame(node, "its facts ran out")
 		}
 	}
@@ -213,23 +218,23 @@ func (m *machine) runAgent(node string, verdict v1alpha1.Verdict) {
 	cn := m.commNode(node)
 	for _, name := range m.podsOn(node) {
 		pod := m.pods[name]
-		if ofGroupStage(pod) || !podAlive(pod) || !pod.DeletionTimestamp.IsZero() {
+		if ofGroupStage(pod) || !podstate.Alive(pod) || !pod.DeletionTimestamp.IsZero() {
 			continue
 		}
 		if pod.Spec.NodeName == "" {
-			if !slices.ContainsFunc(m.podsOn(node), func(other string) bool { return m.pods[other].Spec.NodeName != "" && podAlive(m.pods[other]) }) {
+			if !slices.ContainsFunc(m.podsOn(node), func(other string) bool { return m.pods[other].Spec.NodeName != "" && podstate.Alive(m.pods[other]) }) {
 				startPod(pod, node, m.clock(node)) // the scheduler found its GPUs free
 			}
 			return
 		}
-		if cn == nil || !assigned(cn, pod.Labels[v1alpha1.LabelRunID]) {
+		if cn == nil || !runs.Assigned(cn, pod.Labels[v1alpha1.LabelRunID]) {
 			continue
 		}
-		if finishedReport(cn) != nil {
+		if runs.FinishedReport(cn) != nil {
 			endPod(pod, 0, m.clock(node))
 			return
 		}
-		r := testReport(cn.Spec.Run, verdict, 300_000, m.clock(node))
+		r := testkit.Report(cn.Spec.Run, verdict, 300_000, m.clock(node))
 		r.BootID = m.facts(node).BootID
 		code := int32(0)
 		if verdict != v1alpha1.VerdictPass {
@@ -261,10 +266,10 @@ func (m *machine) stageAgents() {
 			cn.Status.Session = nil
 		}
 		for _, name := range pods {
-			if pod := m.pods[name]; orphan && ofGroupStage(pod) && podAlive(pod) && pod.Spec.NodeName != "" {
+			if pod := m.pods[name]; orphan && ofGroupStage(pod) && podstate.Alive(pod) && pod.Spec.NodeName != "" {
 				endPod(pod, 1, m.clock(node))
 			}
-			if pod := m.pods[name]; ofGroupStage(pod) && !podAlive(pod) && len(pods) > 1 {
+			if pod := m.pods[name]; ofGroupStage(pod) && !podstate.Alive(pod) && len(pods) > 1 {
 				delete(m.pods, name) // so that there is one at a time
 			}
 		}
@@ -306,7 +311,7 @@ func (m *machine) happen() {
 			m.deletePod(pods[0])
 		}
 	case 4:
-		if len(pods) > 0 && podAlive(m.pods[pods[0]]) && m.pods[pods[0]].Spec.NodeName != "" {
+		if len(pods) > 0 && podstate.Alive(m.pods[pods[0]]) && m.pods[pods[0]].Spec.NodeName != "" {
 			m.blame(node, "its pod ended")
 			endPod(m.pods[pods[0]], int32(m.rng.IntN(2)), m.clock(node))
 		}
@@ -333,7 +338,7 @@ func (m *machine) happen() {
 			name := fmt.Sprintf("n%05d", len(m.nodes)*7+m.rng.IntN(7))
 			if _, there := m.index[name]; !there {
 				m.index[name] = len(m.nodes)
-				m.nodes = append(slices.Clone(m.nodes), testNode(name, nil))
+				m.nodes = append(slices.Clone(m.nodes), testkit.Node(name, nil))
 			}
 		}
 	case 11:
@@ -356,7 +361,7 @@ func (m *machine) happen() {
 	case 17:
 		m.blame(node, "GPUs came or went")
 		m.nodes = slices.Clone(m.nodes)
-		gpus := testNode(node, nil).Status.Allocatable[v1alpha1.ResourceGPU]
+		gpus := testkit.Node(node, nil).Status.Allocatable[v1alpha1.ResourceGPU]
 		gpus.Set([]int64{4, 8, 8}[m.rng.IntN(3)])
 		m.nodes[m.index[node]].Status.Allocatable = corev1.ResourceList{v1alpha1.ResourceGPU: gpus}
 	case 18:
@@ -397,8 +402,8 @@ func (m *machine) endHistory() {
 	m.group.Spec.Run.Schedule = ""
 	m.failing = 0
 	spec := &m.group.Spec
-	one := time.Duration(len(m.nodes)+1)*(decision.Seconds(spec.Run.StartDeadlineSeconds+spec.Run.NodeDeadlineSeconds)+stuckPodAfter+time.Minute) +
-		time.Duration(groupPodSeconds(spec))*time.Second
+	one := time.Duration(len(m.nodes)+1)*(decision.Seconds(spec.Run.StartDeadlineSeconds+spec.Run.NodeDeadlineSeconds)+podstate.StuckAfter+time.Minute) +
+		time.Duration(stage.PodSeconds(spec))*time.Second
 	end := m.now.Add(one * (maxRepeats + 2)) // the run that goes on, and those that follow from what changed before
 	m.logf("left alone")
 	for range 3000 {

@@ -19,6 +19,9 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/objects"
+	"rcclx.io/commgroup-operator/controllers/podstate"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -176,7 +179,7 @@ func (m *machine) read() *Snapshot {
 	if missesPod(s) {
 		pods(&m.views[len(m.views)-1])
 	}
-	if cm := m.views[m.cache.configMap].configMap; cm != nil && ownedBy(cm, group) {
+	if cm := m.views[m.cache.configMap].configMap; cm != nil && objects.OwnedBy(cm, group) {
 		s.OwnedConfigMaps = append(s.OwnedConfigMaps, cm.Name)
 		if cm.Name == configMapName(group) {
 			s.ConfigMap, s.ConfigMapCertain = cm, true
@@ -280,7 +283,7 @@ func (m *machine) apply(s *Snapshot, d *Decision) error {
 
 // deletePod is the API server's: a pod that never came to a node, or is over, is gone at once; the kubelet ends the others.
 func (m *machine) deletePod(name string) {
-	if pod := m.pods[name]; pod.Spec.NodeName == "" || !podAlive(pod) {
+	if pod := m.pods[name]; pod.Spec.NodeName == "" || !podstate.Alive(pod) {
 		delete(m.pods, name)
 	} else if pod.DeletionTimestamp.IsZero() {
 		pod.DeletionTimestamp = decision.Stamp(m.now)
@@ -337,7 +340,7 @@ func (m *machine) createPods(s *Snapshot, pods []*corev1.Pod) error {
 	var errs []error
 	taken := 0
 	for _, pod := range m.pods {
-		if podAlive(pod) && !podStuck(pod, m.now) && !ofGroupStage(pod) {
+		if podstate.Alive(pod) && !podstate.Stuck(pod, m.now) && !ofGroupStage(pod) {
 			taken++
 		}
 	}
@@ -364,7 +367,7 @@ func (m *machine) createPods(s *Snapshot, pods []*corev1.Pod) error {
 func (m *machine) writeConfigMap(s *Snapshot, d *Decision) error {
 	err := m.refused()
 	switch {
-	case s.ConfigMap != nil && !ownedBy(s.ConfigMap, s.Group):
+	case s.ConfigMap != nil && !objects.OwnedBy(s.ConfigMap, s.Group):
 		m.failf("a ConfigMap of someone else is to be written: %+v", d.ConfigMap)
 	case err != nil:
 	case s.ConfigMap == nil && m.configMap != nil, s.ConfigMap != nil && (m.configMap == nil || m.configMap.ResourceVersion != s.ConfigMap.ResourceVersion):
@@ -397,7 +400,7 @@ func (m *machine) writeStatus(s *Snapshot, d *Decision) error {
 // newMachine is a cluster with the group in it, of which the manager has seen nothing yet.
 func newMachine(t *testing.T, seed uint64, group *v1alpha1.CommGroup, nodes int) *machine {
 	m := &machine{rng: rand.New(rand.NewPCG(seed, 23)), absent: map[string]bool{}, skew: map[string]time.Duration{}, writes: writeCounts{nodes: map[string]bool{}}}
-	m.groupWorld = &groupWorld{world: newWorld(group, testNodes(nodes)), t: t, tasks: map[string]map[string]bool{}, taken: map[string]time.Time{}, index: map[string]int{}}
+	m.groupWorld = &groupWorld{world: newWorld(group, testkit.Nodes(nodes)), t: t, tasks: map[string]map[string]bool{}, taken: map[string]time.Time{}, index: map[string]int{}}
 	for i := range m.nodes {
 		m.index[m.nodes[i].Name] = i
 	}
@@ -443,7 +446,7 @@ func (m *machine) monitor(node string) {
 
 // facts of the node as they are: a change of the node is another boot.
 func (m *machine) facts(node string) *v1alpha1.NodeFacts {
-	f := testFacts(m.clock(node))
+	f := testkit.Facts(m.clock(node))
 	f.BootID = fmt.Sprint("boot-", m.changes[node])
 	return f
 }

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/nodefacts"
 )
 
 // SetupWithManager wires the reconciler's watches. Each ignores what cannot change a decision.
@@ -109,11 +110,11 @@ func (r *CommGroupReconciler) commNodeChanged(before, after client.Object) bool 
 	if !okA || !okB || generationChanged(before, after) || !maps.Equal(a.Labels, b.Labels) {
 		return true
 	}
-	if (clockSkew(a) != 0) != (clockSkew(b) != 0) {
+	if (nodefacts.ClockSkew(a) != 0) != (nodefacts.ClockSkew(b) != 0) {
 		return true
 	}
 	x, y := a.Status, b.Status
-	if x.Facts != nil && y.Facts != nil && factsHold(a, r.Clock.Now()) {
+	if x.Facts != nil && y.Facts != nil && nodefacts.Hold(a, r.Clock.Now()) {
 		confirmed := *x.Facts
 		confirmed.ObservedTime, confirmed.RAS = y.Facts.ObservedTime, y.Facts.RAS
 		confirmed.XGMI.UncorrectableErrors, confirmed.XGMI.CorrectableErrors = y.Facts.XGMI.UncorrectableErrors, y.Facts.XGMI.CorrectableErrors

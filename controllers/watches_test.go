@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
 // TestReportsThatCount: the controller sleeps through reports that confirm what it knows, and through no other.
@@ -25,7 +26,7 @@ func TestReportsThatCount(t *testing.T) {
 	const valid = 600
 	report := func(age time.Duration, model string) *v1alpha1.CommNode {
 		return &v1alpha1.CommNode{Status: v1alpha1.CommNodeStatus{Facts: &v1alpha1.NodeFacts{
-			ObservedTime: metav1.NewTime(testNow.Add(-age)), ValidForSeconds: valid, GPUModel: model}}}
+			ObservedTime: metav1.NewTime(testkit.Now.Add(-age)), ValidForSeconds: valid, GPUModel: model}}}
 	}
 	counted := func(age time.Duration, errors int64) *v1alpha1.CommNode {
 		cn := report(age, "MI300X")
@@ -52,7 +53,7 @@ func TestReportsThatCount(t *testing.T) {
 		{"facts taken away", report(0, "MI300X"), &v1alpha1.CommNode{}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := &CommGroupReconciler{Clock: clocktesting.NewFakePassiveClock(testNow)}
+			r := &CommGroupReconciler{Clock: clocktesting.NewFakePassiveClock(testkit.Now)}
 			if got := r.commNodeChanged(c.before, c.after); got != c.want {
 				t.Errorf("commNodeChanged = %v, want %v", got, c.want)
 			}

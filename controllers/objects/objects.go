@@ -1,0 +1,57 @@
+package objects
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// Objects of this operator have this label.
+const (
+	ManagedByLabel = "app.kubernetes.io/managed-by"
+	ManagedBy      = "commgroup-operator"
+)
+
+// Labels are on every object that the controller makes for a group.
+func Labels(group *v1alpha1.CommGroup, role string) map[string]string {
+	l := map[string]string{
+		ManagedByLabel:               ManagedBy,
+		v1alpha1.LabelGroup:          v1alpha1.LabelValue(group.Name),
+		v1alpha1.LabelGroupNamespace: group.Namespace,
+		v1alpha1.LabelGroupUID:       string(group.UID),
+	}
+	if role != "" {
+		l[v1alpha1.LabelRole] = role
+	}
+	return l
+}
+
+// Owner has the group's objects go with it.
+func Owner(group *v1alpha1.CommGroup) metav1.OwnerReference {
+	return metav1.OwnerReference{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommGroup", Name: group.Name, UID: group.UID,
+		Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+	}
+}
+
+// Name joins parts to a name that is a DNS label of at most limit characters, ending in a hash of the identity.
+func Name(limit int, identity string, parts ...string) string {
+	sum := sha256.Sum256([]byte(identity))
+	tail := "-" + hex.EncodeToString(sum[:])[:8]
+	name := strings.ReplaceAll(strings.Join(parts, "-"), ".", "-")
+	if limit -= len(tail); len(name) > limit {
+		name = strings.TrimRight(name[:limit], "-")
+	}
+	return name + tail
+}
+
+// OwnedBy says whether the object is the group's.
+func OwnedBy(object metav1.Object, group *v1alpha1.CommGroup) bool {
+	return slices.ContainsFunc(object.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == group.UID })
+}

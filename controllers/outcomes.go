@@ -1,0 +1,62 @@
+package controllers
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"k8s.io/utils/ptr"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/runplan"
+	"rcclx.io/commgroup-operator/controllers/words"
+)
+
+// judgeNodes turns the nodes' states into verdicts. Thresholds are judged by the node's agent; the comparison of the nodes
+// with each other is made here.
+func judgeNodes(nodes []nodeState, spec *v1alpha1.CommGroupSpec) []judge.Outcome {
+	out := make([]judge.Outcome, len(nodes))
+	var plan runplan.Baseline
+	for i := range nodes {
+		out[i] = nodeOutcome(&nodes[i], &plan)
+	}
+	judge.AgainstMedian(out, ptr.Deref(spec.Benchmark.NodeMinPercentOfMedian, runplan.DefaultNodeMinPercentOfMedian))
+	return out
+}
+
+func nodeOutcome(n *nodeState, plan *runplan.Baseline) judge.Outcome {
+	o := judge.Outcome{Node: n.name, Phase: n.phase}
+	switch {
+	case n.stale != nil:
+		o.Stale, o.Reason, o.Message = true, v1alpha1.ReasonResultsStale, n.stale.Message
+	case n.closure != nil:
+		o.Verdict, o.Reason, o.Message = n.closure.Verdict, n.closure.Reason, n.closure.Message
+		if o.Verdict == v1alpha1.VerdictError {
+			o.Culprits = []v1alpha1.Culprit{judge.NodeCulprit(n.name, o.Reason, o.Message)}
+		}
+	case n.report != nil:
+		o.Report = n.report
+		o.Verdict, o.Reason, o.Message = n.report.Verdict, n.report.Reason, n.report.Message
+		o.Culprits = slices.Clone(n.report.Culprits)
+		for i := range o.Culprits {
+			o.Culprits[i].Node = cmp.Or(o.Culprits[i].Node, n.name)
+		}
+		if o.Verdict == v1alpha1.VerdictPass && n.commNode.Spec.Run != nil {
+			plan.Of(&n.commNode.Spec.Run.Plan, n.commNode.Spec.Ranks.Count)
+			if missing := plan.Missing(n.report.Results); missing != "" {
+				o.Verdict, o.Reason = v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive
+				o.Message = fmt.Sprintf("Node %s reports Pass without a result of Baseline %s.", n.name, missing)
+			}
+		}
+		bad := judge.Bad(o.Verdict)
+		if bad && len(o.Culprits) == 0 {
+			o.Culprits = []v1alpha1.Culprit{judge.NodeCulprit(n.name, o.Reason, o.Message)}
+		}
+	}
+	if n.exhausted != nil {
+		o.Message = words.Sentence(o.Message) + fmt.Sprintf(" After %d bad results in a row, each followed by a change of the node (the last: %s), no run starts by itself: %s.",
+			maxRepeats+1, n.exhausted.Reason, v1alpha1.AskRun(n.commNode.Namespace, n.commNode.Spec.Group.Name))
+	}
+	return o
+}

@@ -1,0 +1,141 @@
+package podstate
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/words"
+)
+
+// StuckAfter is how long a pod that was told to end is waited for.
+const StuckAfter = 5 * time.Minute
+
+// Alive says whether the pod may still hold GPUs.
+func Alive(pod *corev1.Pod) bool {
+	return pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+}
+
+// Stuck says whether the pod was told to end and has not for long.
+func Stuck(pod *corev1.Pod, now time.Time) bool {
+	return !pod.DeletionTimestamp.IsZero() && now.Sub(pod.DeletionTimestamp.Time) > StuckAfter
+}
+
+// ExitGrace is what an agent that has reported gets to end its pod by itself.
+const ExitGrace = 30 * time.Second
+
+// ReportGrace is what a report may take to reach the controller after the pod's end did.
+const ReportGrace = 15 * time.Second
+
+// OfRun is the pod of that run; nil where there is none.
+func OfRun(pods []*corev1.Pod, runID string) *corev1.Pod {
+	for _, pod := range pods {
+		if pod.Labels[v1alpha1.LabelRunID] == runID {
+			return pod
+		}
+	}
+	return nil
+}
+
+// RanksStarted is when the pod's main container started; zero while it has not.
+func RanksStarted(pod *corev1.Pod) time.Time {
+	for i := range pod.Status.ContainerStatuses {
+		s := &pod.Status.ContainerStatuses[i].State
+		switch {
+		case s.Running != nil:
+			return s.Running.StartedAt.Time
+		case s.Terminated != nil:
+			return s.Terminated.StartedAt.Time
+		}
+	}
+	return time.Time{}
+}
+
+// Ended is when the last container ended; zero where none says so, as with an evicted pod.
+func Ended(pod *corev1.Pod) time.Time {
+	var end time.Time
+	for i := range pod.Status.ContainerStatuses {
+		if t := pod.Status.ContainerStatuses[i].State.Terminated; t != nil && t.FinishedAt.After(end) {
+			end = t.FinishedAt.Time
+		}
+	}
+	return end
+}
+
+// End says how a pod ended, in the kubelet's words.
+func End(pod *corev1.Pod) string {
+	all := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
+	for i := range all {
+		t := all[i].State.Terminated
+		if t == nil || (t.ExitCode == 0 && i < len(all)-1) {
+			continue
+		}
+		end := fmt.Sprintf("container %s exited with code %d", all[i].Name, t.ExitCode)
+		if t.Signal != 0 {
+			end += fmt.Sprintf(" by signal %d", t.Signal)
+		}
+		if t.Reason != "" {
+			end += " (" + t.Reason + ")"
+		}
+		if t.Message != "" {
+			end += ": " + words.Shorten(t.Message, 400)
+		}
+		return words.Sentence(end)
+	}
+	if pod.Status.Reason != "" {
+		return words.Sentence(pod.Status.Reason + ": " + words.Shorten(pod.Status.Message, 400))
+	}
+	return fmt.Sprintf("phase %s, and no container says why.", pod.Status.Phase)
+}
+
+// UnschedulableMessage is why the scheduler found no place for the pod, in its words.
+func UnschedulableMessage(pod *corev1.Pod) string {
+	if reason := schedulerReason(pod); reason != "" {
+		return reason
+	}
+	return "the scheduler gave no reason."
+}
+
+func schedulerReason(pod *corev1.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message != "" {
+			return words.Sentence(words.Shorten(c.Message, 400))
+		}
+	}
+	return ""
+}
+
+// WaitingReason is the kubelet's reason for which a container waits, for example ImagePullBackOff.
+func WaitingReason(pod *corev1.Pod) string {
+	if reason := kubeletReason(pod, "PodInitializing"); reason != "" {
+		return reason
+	}
+	return "the kubelet gives no reason: check that the node is Ready (`kubectl get node`)."
+}
+
+// kubeletReason is the first reason for which a container waits, but for those that tell nothing.
+func kubeletReason(pod *corev1.Pod, dull ...string) string {
+	all := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
+	for i := range all {
+		if w := all[i].State.Waiting; w != nil && w.Reason != "" && !slices.Contains(dull, w.Reason) {
+			return words.Sentence(fmt.Sprintf("container %s, image %s: %s: %s", all[i].Name, all[i].Image, w.Reason, words.Shorten(w.Message, 300)))
+		}
+	}
+	return ""
+}
+
+// Hindrance says, while there is still time, what a run pod's start waits for: the deadline may be many minutes
+// away, and a wrong image or GPUs in use are to be seen at once. A pod that merely starts has none.
+func Hindrance(pod *corev1.Pod) string {
+	if pod.Spec.NodeName == "" {
+		return schedulerReason(pod)
+	}
+	return kubeletReason(pod, "PodInitializing", "ContainerCreating")
+}
+
+// SlackSeconds is what a pod may live beyond the start and the node deadline before the kubelet ends it, should
+// no manager be there to do so.
+const SlackSeconds = 60

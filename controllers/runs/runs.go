@@ -1,0 +1,94 @@
+package runs
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// Since is the number of the run from which on results count. Runs of versions before there was a since measured every
+// member.
+func Since(run *v1alpha1.GroupRunStatus) int64 { return cmp.Or(run.Since, run.Number) }
+
+// Partial says whether the run measures only the nodes whose results no longer count.
+func Partial(run *v1alpha1.GroupRunStatus) bool {
+	return run != nil && run.Trigger == TriggerNodesChanged
+}
+
+// RunNumber is the number of an assignment's run; in objects of older versions only the id tells it.
+func RunNumber(a *v1alpha1.RunAssignment) int64 {
+	if a.Number != 0 {
+		return a.Number
+	}
+	return NumberOf(a.ID)
+}
+
+// NumberOf is the number in a run's id; 0 where it is none of ours.
+func NumberOf(id string) int64 {
+	_, tail, _ := strings.Cut(id, "-")
+	number, err := strconv.ParseInt(tail, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return number
+}
+
+// Later says whether a run is later than the status that was read. A run is written to the status before anything else: the
+// read is old then, and nothing of the run may be taken away by it.
+func Later(id string, group *v1alpha1.CommGroup) bool {
+	read := int64(0)
+	if group.Status.Run != nil {
+		read = group.Status.Run.Number
+	}
+	return read > 0 && NumberOf(id) > read
+}
+
+// Counts says whether a result of the assignment counts for the run: it is the run's own, or of a run since the last one
+// that measured every member.
+func Counts(a *v1alpha1.RunAssignment, run *v1alpha1.GroupRunStatus) bool {
+	if a == nil {
+		return false
+	}
+	if a.ID == run.ID {
+		return true
+	}
+	number := RunNumber(a)
+	return number >= Since(run) && number > 0 && number < run.Number
+}
+
+// AssignmentOf a node; nil while it has none.
+func AssignmentOf(cn *v1alpha1.CommNode) *v1alpha1.RunAssignment {
+	if cn == nil {
+		return nil
+	}
+	return cn.Spec.Run
+}
+
+// Triggers of a run (status.run.trigger).
+const (
+	TriggerSpecChanged    = "SpecChanged"
+	TriggerMembersChanged = "MembersChanged"
+	TriggerNodesChanged   = "NodesChanged"
+	TriggerScheduled      = "Scheduled"
+	TriggerRequested      = "Requested"
+)
+
+// Assigned says whether the node has an assignment of that run.
+func Assigned(cn *v1alpha1.CommNode, runID string) bool {
+	return cn != nil && cn.Spec.Run != nil && cn.Spec.Run.ID == runID
+}
+
+// Ask is the command that starts a run of the group.
+func Ask(group *v1alpha1.CommGroup) string { return v1alpha1.AskRun(group.Namespace, group.Name) }
+
+// FinishedReport returns the agent's report where it is of the node's assignment: the id that was assigned, of the
+// generation that was assigned, finished with a verdict.
+func FinishedReport(cn *v1alpha1.CommNode) *v1alpha1.NodeRunStatus {
+	r, a := cn.Status.Run, cn.Spec.Run
+	if r == nil || a == nil || r.ID != a.ID || r.Generation != a.Generation || r.Phase != v1alpha1.NodeRunFinished || r.Verdict == "" {
+		return nil
+	}
+	return r
+}

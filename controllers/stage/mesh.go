@@ -1,0 +1,348 @@
+package stage
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/utils/ptr"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/localize"
+	"rcclx.io/commgroup-operator/controllers/runplan"
+	"rcclx.io/commgroup-operator/controllers/spans"
+	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/checks"
+	"rcclx.io/commgroup-operator/internal/units"
+)
+
+// startMesh begins the mesh where there is one and it fits the members that are present, else it ends the stage.
+func (g *machine) startMesh() {
+	if len(spans.Measurable(g.in.Group.Spec.Mesh)) == 0 {
+		g.pass()
+		return
+	}
+	if g.meshMismatch() != nil {
+		g.worsen(v1alpha1.ReasonMeshMismatch, "The mesh does not fit the members")
+		g.pass()
+		return
+	}
+	g.enter(v1alpha1.StageMesh, 0)
+	g.openMesh()
+}
+
+// meshMismatch says why the mesh does not fit the present members; nil where it does.
+func (g *machine) meshMismatch() error {
+	world := 0
+	for _, s := range g.present() {
+		world += int(s.next.Ranks)
+	}
+	return spans.CheckMesh(g.in.Group.Spec.Mesh, world)
+}
+
+// MeshTestID is the id of the test of a mesh dimension.
+func MeshTestID(dimension string) string { return KindMesh + "-" + dimension + "-1" }
+
+// openMesh begins the next dimension of the mesh that was not measured yet, or ends the stage.
+func (g *machine) openMesh() {
+	mesh := g.in.Group.Spec.Mesh
+	for _, at := range spans.Measurable(mesh) {
+		id := MeshTestID(mesh[at].Name)
+		if g.testOf(id) != nil {
+			continue
+		}
+		if err := g.meshShares(at); err != nil {
+			g.worsen(v1alpha1.ReasonInconclusive, fmt.Sprintf("Dimension %s of the mesh was not measured: %v", mesh[at].Name, err))
+			continue
+		}
+		if g.open(id, g.writeSet(g.presentSet())) {
+			return
+		}
+		g.worsen(v1alpha1.ReasonInconclusive, fmt.Sprintf("Dimension %s of the mesh was not measured: no further test fits into the status.", mesh[at].Name))
+		break
+	}
+	g.tellCommonNode()
+	g.pass()
+}
+
+// meshShares says why a dimension cannot be laid over the present members; nil where it can.
+func (g *machine) meshShares(at int) error {
+	parts, err := spans.Mesh(g.spanMembers(g.presentSet()), g.in.Group.Spec.Mesh, at)
+	if err != nil {
+		return err
+	}
+	return spans.CheckParts(parts)
+}
+
+// hasRails says whether nodes have more than one GPU in the group, so that a rail can be named, and no more than one task has
+// communicators for.
+func (g *machine) hasRails() bool {
+	n := g.in.Group.Spec.RanksPerNode
+	return n > 1 && n <= spans.MaxNodeCommunicators
+}
+
+// testOf is the test with the id, nil where there is none.
+func (g *machine) testOf(id string) *v1alpha1.SpanTest {
+	for i := range g.span.Tests {
+		if g.span.Tests[i].ID == id {
+			return &g.span.Tests[i]
+		}
+	}
+	return nil
+}
+
+// afterMesh judges a dimension: each of its communicators has to work, by the transport that is asked for, and none may be
+// far slower than those like it. What is bad is searched for among the members of the bad communicators.
+func (g *machine) afterMesh() {
+	if len(g.round) == 0 {
+		g.openMesh()
+		return
+	}
+	r := &g.round[0]
+	dimension := testDimension(r.test.ID)
+	transport := g.checkMeshTransport(r, dimension)
+	if r.bad {
+		g.worsen(r.reason, fmt.Sprintf("Dimension %s of the mesh: %s", dimension, r.message))
+	} else {
+		g.keepResults(dimension, transport, r.communicators)
+		g.compareDimension(r, dimension, transport)
+	}
+	for _, name := range words.SortedKeys(r.guilty) {
+		g.blame(r.guilty[name])
+	}
+	g.blameCommunicators(r, dimension)
+	if !g.searchMesh(r, dimension) {
+		g.openMesh()
+	}
+}
+
+// checkMeshTransport holds what carried the data between nodes against what is asked for, and returns what it was; empty where
+// nothing left a node.
+func (g *machine) checkMeshTransport(r *testResult, dimension string) string {
+	worst := map[string]MemberTransport{} // by node, over its communicators
+	for i := range r.communicators {
+		c := &r.communicators[i]
+		if len(c.seats) < 2 {
+			continue // nothing leaves the node
+		}
+		for _, m := range c.transports {
+			if before, seen := worst[m.Node]; !seen || worseTransport(m.Transport, before.Transport) > 0 {
+				worst[m.Node] = m
+			}
+		}
+	}
+	if len(worst) == 0 {
+		return ""
+	}
+	members := make([]MemberTransport, 0, len(worst))
+	for _, name := range words.SortedKeys(worst) {
+		members = append(members, worst[name])
+	}
+	choice := TransportFor(g.in.Group.Spec.Network.RequireTransport, members)
+	g.span.Transport = joinTransports(g.span.Transport, choice.Transport)
+	if choice.Reason != "" {
+		g.worsen(choice.Reason, fmt.Sprintf("Dimension %s of the mesh: %s", dimension, choice.Message))
+	}
+	if choice.Verdict == v1alpha1.VerdictFail {
+		g.blameTransport(members, choice)
+		if r.test.Verdict == v1alpha1.VerdictPass {
+			r.test.Verdict, r.test.Reason = choice.Verdict, choice.Reason
+		}
+	}
+	return choice.Transport
+}
+
+// blameTransport names the nodes whose data went over TCP; where all fell back, the cause is shared and no node is the culprit.
+func (g *machine) blameTransport(members []MemberTransport, choice TransportChoice) {
+	if !slices.ContainsFunc(members, func(m MemberTransport) bool { return m.Transport == judge.TransportRDMA }) {
+		return
+	}
+	for _, m := range members {
+		if m.Transport == judge.TransportTCP || m.Transport == judge.TransportMixed {
+			g.blame(judge.NodeCulprit(m.Node, choice.Reason, choice.Message))
+		}
+	}
+}
+
+// fallbackWords say, of a communicator that failed, that its data went over TCP against what is asked for.
+func (g *machine) fallbackWords(communicators []commResult) string {
+	var members []MemberTransport
+	for i := range communicators {
+		members = append(members, communicators[i].transports...)
+	}
+	choice := TransportFor(g.in.Group.Spec.Network.RequireTransport, members)
+	if choice.Verdict != v1alpha1.VerdictFail {
+		return ""
+	}
+	g.span.Transport = choice.Transport
+	return " " + choice.Message
+}
+
+// comparesDimensions says whether communicators of a dimension are held against each other at all.
+func (g *machine) comparesDimensions() bool {
+	return ptr.Deref(g.in.Group.Spec.Benchmark.NodeMinPercentOfMedian, runplan.DefaultNodeMinPercentOfMedian) > 0
+}
+
+// compareDimension holds the communicators of a dimension against those over as many nodes, and its results against what was
+// asked for.
+func (g *machine) compareDimension(r *testResult, dimension, transport string) {
+	byNodes := map[int][]*commResult{}
+	for i := range r.communicators {
+		if c := &r.communicators[i]; c.busBWMBps != nil && g.comparesDimensions() {
+			byNodes[len(c.seats)] = append(byNodes[len(c.seats)], c)
+		}
+	}
+	for _, nodes := range words.SortedKeys(byNodes) {
+		alike := byNodes[nodes]
+		figures := make([]int64, len(alike))
+		for i, c := range alike {
+			figures[i] = *c.busBWMBps
+		}
+		expected := usual(figures)
+		for i, c := range alike {
+			if figures[i]*100 >= expected*g.minPercent() {
+				continue
+			}
+			c.bad, c.reason = true, v1alpha1.ReasonSlowCommunicator
+			c.message = fmt.Sprintf("%s reaches %s, %d %% of what the others of dimension %s usually reach (%s); at least %d %% is expected",
+				c.name, units.Bandwidth(figures[i]), figures[i]*100/expected, dimension, units.Bandwidth(expected), g.minPercent())
+			g.worsen(c.reason, c.message)
+			r.test.Verdict, r.test.Reason = v1alpha1.VerdictFail, c.reason
+		}
+	}
+	var own []v1alpha1.SpanResultSeries
+	for i := range g.span.Results {
+		if g.span.Results[i].Dimension == dimension {
+			own = append(own, g.span.Results[i])
+		}
+	}
+	all := judge.SpanChecks(&g.in.Group.Spec, own, judge.PlaceOfMembers(g.in.Outcomes, g.in.CommNodes, transport))
+	notMet, _ := checks.Of(all)
+	if len(notMet) > 0 {
+		if r.test.Verdict == v1alpha1.VerdictPass {
+			r.test.Verdict, r.test.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonBelowThreshold
+		}
+		g.worsen(v1alpha1.ReasonBelowThreshold, checks.Message(notMet))
+	}
+}
+
+// endMesh ends the stage where a member fell out while the mesh was measured: the rest does not fit the mesh.
+func (g *machine) endMesh() {
+	g.end(v1alpha1.VerdictInconclusive, v1alpha1.ReasonMeshMismatch, "A member fell out while the mesh was measured, and the others do not fit it: what is missing of the mesh was not measured."+g.meshWords())
+}
+
+// meshWords say what of the mesh was measured, and what was not or could not be compared; with a blank before, or nothing
+// where there is no mesh.
+func (g *machine) meshWords() string {
+	mesh := g.in.Group.Spec.Mesh
+	asked := spans.Measurable(mesh)
+	var measured, alone []string
+	for _, at := range asked {
+		t := g.testOf(MeshTestID(mesh[at].Name))
+		if t == nil || t.Verdict != v1alpha1.VerdictPass && t.Verdict != v1alpha1.VerdictFail {
+			continue
+		}
+		measured = append(measured, mesh[at].Name)
+		if l, err := g.layoutOf(t); err == nil && !eachHasLike(l) {
+			alone = append(alone, mesh[at].Name)
+		}
+	}
+	switch {
+	case len(asked) == 0:
+		return ""
+	case len(measured) == 0:
+		text := " The mesh was not measured."
+		if err := g.meshMismatch(); err != nil {
+			text = fmt.Sprintf(" The mesh was not measured: %s.", strings.TrimPrefix(err.Error(), "mesh: "))
+		}
+		return text
+	}
+	text := fmt.Sprintf(" %s of the mesh measured", words.Counted(len(measured), "dimension"))
+	if len(measured) < len(asked) {
+		text += fmt.Sprintf(", of %d", len(asked))
+	}
+	if !g.comparesDimensions() {
+		return text + "; benchmark.nodeMinPercentOfMedian is 0, so that the speeds of their communicators were not compared."
+	}
+	if len(alone) > 0 {
+		text += fmt.Sprintf("; in %s not all speeds were compared, since that takes two communicators over as many nodes", words.SomeNames(alone, 4))
+	}
+	return text + "."
+}
+
+// eachHasLike says whether each communicator has another one over as many nodes to be compared with.
+func eachHasLike(l *layout) bool {
+	count := map[int]int{}
+	for _, c := range l.communicators {
+		count[len(c.seats)]++
+	}
+	for _, n := range count {
+		if n < 2 {
+			return false
+		}
+	}
+	return true
+}
+
+// blameCommunicators names the node of each bad communicator that lies within one. Those over several nodes are kept by their
+// numbers as a culprit that is on no node: which node makes them bad is to be found.
+func (g *machine) blameCommunicators(r *testResult, dimension string) {
+	var across []*commResult
+	parts := g.partsOf(r.test)
+	for i := range r.communicators {
+		switch c := &r.communicators[i]; {
+		case !c.bad:
+		case len(c.seats) == 1:
+			g.blame(judge.NodeCulprit(c.seats[0].name, c.reason, fmt.Sprintf("Communicator %s within the node: %s", c.name, c.message)))
+		case !g.explained(c.communicator, parts):
+			across = append(across, c)
+		}
+	}
+	if len(across) == 0 {
+		return
+	}
+	worst := slices.MinFunc(across, func(a, b *commResult) int {
+		switch {
+		case worseReason(a.reason, b.reason):
+			return -1
+		case worseReason(b.reason, a.reason):
+			return 1
+		}
+		return cmp.Compare(numberOf(a.name), numberOf(b.name))
+	})
+	numbers := make([]int, len(across))
+	for i, c := range across {
+		numbers[i] = numberOf(c.name)
+	}
+	g.blame(v1alpha1.Culprit{Kind: kindCommunicators, Name: communicatorsName(dimension, numbers), Reason: worst.reason, Message: fmt.Sprintf(
+		"%d of %d communicators of dimension %s are bad; %s over %s: %s.%s No single node is known to be to blame: look at what their members share, NICs, links and switches.",
+		len(across), len(r.communicators), dimension, worst.name, words.SomeNames(names(worst.seats), 4), strings.TrimSuffix(words.Shorten(worst.message, 200), "."), deviceWords(across, parts))})
+}
+
+// deviceWords say which GPUs the communicators take, where they take no other ones on any node, and leave some out.
+func deviceWords(bad []*commResult, parts map[string]spans.Part) string {
+	var taken []int
+	most := 0
+	for _, c := range bad {
+		for _, s := range c.seats {
+			here := 0
+			for _, own := range parts[s.name].Communicators {
+				here += len(own.Devices)
+				if own.Name != c.name {
+					continue
+				}
+				for _, device := range own.Devices {
+					taken = append(taken, int(device))
+				}
+			}
+			most = max(most, here)
+		}
+	}
+	set := localize.NewSet(taken...)
+	if len(set) == 0 || len(set) >= most {
+		return ""
+	}
+	return fmt.Sprintf(" They take GPUs %s of their nodes only.", set)
+}

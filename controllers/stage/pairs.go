@@ -1,0 +1,479 @@
+package stage
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/utils/ptr"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/localize"
+	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/checks"
+	"rcclx.io/commgroup-operator/internal/units"
+)
+
+const (
+	// minPairsMembers is the least number of members whose pairs are compared with each other.
+	minPairsMembers = 3
+	// allPairsMembers is up to how many members each pair is measured.
+	allPairsMembers = 6
+	// pairsTries of one round: it is measured once more where a later round shows that its pairs were held against too little.
+	pairsTries = 2
+	// maxPairRecords bounds the slow pairs of a round that are kept one by one; the others are kept together.
+	maxPairRecords = 6
+	// groupMinPercentOfPair is what a group without a mark must reach of its slowest pair: bandwidth falls with the nodes.
+	groupMinPercentOfPair = 50
+)
+
+// pairRounds gives the pairs of n members, by their places, that are measured together: no member is in two of a round.
+// Few members are all paired with each other; of many each with the one before it, the one behind it, and the next but one,
+// so that also where each second member is slow two good ones meet.
+func pairRounds(n int) [][][2]int {
+	if n <= allPairsMembers {
+		return allPairRounds(n)
+	}
+	first, second := make([][2]int, 0, n/2), make([][2]int, 0, n/2)
+	for i := 0; i+1 < n; i += 2 {
+		first = append(first, [2]int{i, i + 1})
+	}
+	for i := 1; i+1 < n; i += 2 {
+		second = append(second, [2]int{i, i + 1})
+	}
+	var third [][2]int
+	from, end := 0, n
+	if closing := [2]int{0, n - 1}; n%2 == 0 {
+		second = append(second, closing)
+	} else {
+		third, from, end = append(third, closing), 1, n-1
+	}
+	for ; from+2 < end; from += 4 {
+		third = append(third, [2]int{from, from + 2})
+		if from+3 < end {
+			third = append(third, [2]int{from + 1, from + 3})
+		}
+	}
+	return [][][2]int{first, second, third}
+}
+
+// allPairRounds is a round robin: all places but the last go round, opposite to each other.
+func allPairRounds(n int) [][][2]int {
+	if n < 2 {
+		return nil // an old status may say that nobody is there
+	}
+	circle := n - 1 + n%2
+	rounds := make([][][2]int, circle)
+	for r := range rounds {
+		add := func(a, b int) {
+			if a < n && b < n {
+				rounds[r] = append(rounds[r], [2]int{min(a, b), max(a, b)})
+			}
+		}
+		add(r, circle)
+		for i := 1; i <= (circle-1)/2; i++ {
+			add((r+i)%circle, (r-i+circle)%circle)
+		}
+	}
+	return rounds
+}
+
+// PairsOf gives the pairs of the test over pairs with this number.
+func PairsOf(set localize.Set, number int) []localize.Set {
+	rounds := pairRounds(len(set))
+	if len(rounds) == 0 || number < 1 {
+		return nil
+	}
+	var out []localize.Set
+	for _, p := range rounds[(number-1)%len(rounds)] {
+		out = append(out, localize.Set{set[p[0]], set[p[1]]})
+	}
+	return out
+}
+
+// pairsRound is one round of pairs since the last test of the group: its latest test, and what was recorded of that.
+type pairsRound struct {
+	test *v1alpha1.SpanTest
+	// best: what its best pairs reach; bad pairs by record; untold: there are more than could be recorded.
+	best   int64
+	bad    []*v1alpha1.SpanTest
+	untold bool
+	tries  int
+	// held is the best that was known when it was closed.
+	held int64
+}
+
+// screened gives the rounds of pairs since the last test of the group, in order; those without a test were not made.
+func (g *machine) screened() []pairsRound {
+	rounds := make([]pairsRound, len(pairRounds(len(g.present())+len(g.leftSince()))))
+	held := int64(0)
+	var now *pairsRound
+	for i := g.lastGroupTest() + 1; i < len(g.span.Tests); i++ {
+		t := &g.span.Tests[i]
+		switch {
+		case KindOf(t.ID) != KindPairs || len(rounds) == 0:
+		case !IsRecord(t.ID):
+			now = &rounds[max(0, RoundOf(t.ID)-1)%len(rounds)]
+			*now = pairsRound{test: t, tries: now.tries + 1, held: held}
+		case now == nil || t.BusBandwidthMBps == nil && t.Verdict == v1alpha1.VerdictPass:
+		case t.Verdict == v1alpha1.VerdictPass:
+			held = max(held, *t.BusBandwidthMBps)
+			now.best, now.held = *t.BusBandwidthMBps, held
+		case t.Verdict == v1alpha1.VerdictFail:
+			now.bad = append(now.bad, t)
+		default:
+			now.untold = true
+		}
+	}
+	return rounds
+}
+
+// told says whether the round's figures can be used.
+func (p *pairsRound) told() bool {
+	return p.test != nil && (p.test.Verdict == v1alpha1.VerdictPass || p.test.Verdict == v1alpha1.VerdictFail)
+}
+
+// pairsSummary is what all rounds of pairs show.
+type pairsSummary struct {
+	rounds, pairs int
+	seconds       int64
+	slowest, best int64
+}
+
+func (g *machine) pairsSummary() pairsSummary {
+	var out pairsSummary
+	for _, p := range g.screened() {
+		if !p.told() {
+			continue
+		}
+		out.rounds++
+		out.seconds += int64(ptr.Deref(p.test.Seconds, 0))
+		out.pairs += len(PairsOf(g.readSet(p.test.Set), RoundOf(p.test.ID)))
+		out.best = max(out.best, p.best)
+		if bw := p.test.BusBandwidthMBps; bw != nil && (out.slowest == 0 || *bw < out.slowest) {
+			out.slowest = *bw
+		}
+	}
+	return out
+}
+
+// openPairs begins the next round of pairs that is to be made, or made again.
+func (g *machine) openPairs() bool {
+	if !g.compares() || g.span.Localization != nil && g.span.Localization.State == v1alpha1.LocalizationRunning {
+		return false
+	}
+	rounds := g.screened()
+	best := g.pairsSummary().best
+	next := slices.IndexFunc(rounds, func(p pairsRound) bool { return p.test == nil })
+	if next < 0 {
+		next = slices.IndexFunc(rounds, func(p pairsRound) bool {
+			bw := (*int64)(nil)
+			if p.told() {
+				bw = p.test.BusBandwidthMBps
+			}
+			// It was held against less than is known now, and that makes a difference.
+			return bw != nil && p.tries < pairsTries && *bw*100 < best*g.minPercent() &&
+				(p.test.Verdict == v1alpha1.VerdictPass || best*100 > p.held*105)
+		})
+	}
+	if next < 0 {
+		return false
+	}
+	last := 0
+	for i := range g.span.Tests {
+		if KindOf(g.span.Tests[i].ID) == KindPairs {
+			last = max(last, RoundOf(g.span.Tests[i].ID))
+		}
+	}
+	number := last + 1
+	for (number-1)%len(rounds) != next {
+		number++
+	}
+	return g.open(fmt.Sprintf("%s-%d", KindPairs, number), g.writeSet(g.presentSet()))
+}
+
+// closePairs closes a test over pairs, and records what its best pairs reach, and the pairs that failed or are far slower than
+// the best that is known since the last test of the group.
+func (g *machine) closePairs(r *testResult) {
+	id, start, set := r.test.ID, r.test.StartTime, r.test.Set
+	best := bestOf(bandwidths(r.communicators))
+	expected := max(best, g.pairsSummary().best)
+	var bad []*commResult
+	for i := range r.communicators {
+		if c := &r.communicators[i]; c.bad || c.busBWMBps != nil && *c.busBWMBps*100 < expected*g.minPercent() {
+			bad = append(bad, c)
+		}
+	}
+	verdict, reason := v1alpha1.VerdictPass, ""
+	if len(bad) > 0 {
+		verdict, reason = v1alpha1.VerdictFail, v1alpha1.ReasonSlowPair
+	}
+	g.closeTest(r.test, verdict, reason, r.slowest())
+	records := 0
+	record := func(set string, verdict v1alpha1.Verdict, why string, bw *int64) bool {
+		if !g.open(fmt.Sprintf("%s-%d", id, records), set) {
+			return false
+		}
+		records++
+		t := &g.span.Tests[len(g.span.Tests)-1]
+		t.StartTime = start
+		g.closeTest(t, verdict, why, bw)
+		return true
+	}
+	// The first is the round's measure.
+	all := record(set, v1alpha1.VerdictPass, "", &best)
+	figure := func(c *commResult) int64 {
+		if c.busBWMBps == nil {
+			return 0
+		}
+		return *c.busBWMBps
+	}
+	slices.SortStableFunc(bad, func(a, b *commResult) int { return cmp.Compare(figure(a), figure(b)) })
+	why := func(c *commResult) string {
+		if c.bad {
+			return c.reason
+		}
+		return v1alpha1.ReasonSlowPair
+	}
+	alone := min(len(bad), maxPairRecords)
+	for _, c := range bad[:alone] {
+		all = all && record(g.writeSet(indexesOf(c)), v1alpha1.VerdictFail, why(c), c.busBWMBps)
+	}
+	if rest := bad[alone:]; all && len(rest) > 0 {
+		// Pairs of a round have no member in common, so that a set of several is read back without doubt.
+		all = record(g.writeSet(indexesOf(rest...)), v1alpha1.VerdictFail, why(rest[0]), rest[0].busBWMBps) ||
+			record(set, v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive, nil)
+	}
+	if !all {
+		for i := range g.span.Tests {
+			if t := &g.span.Tests[i]; t.ID == id {
+				t.Verdict, t.Reason = v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive // not all of it could be kept
+			}
+		}
+	}
+	g.judgePairsAgain()
+}
+
+func indexesOf(pairs ...*commResult) localize.Set {
+	var all []int
+	for _, c := range pairs {
+		for _, s := range c.seats {
+			all = append(all, s.index)
+		}
+	}
+	return localize.NewSet(all...)
+}
+
+// judgePairsAgain fails earlier rounds whose best pairs, too, are far slower than what later ones reach.
+func (g *machine) judgePairsAgain() {
+	best := g.pairsSummary().best
+	for _, p := range g.screened() {
+		if !p.told() || len(p.bad) > 0 || p.best*100 >= best*g.minPercent() || topShare(len(PairsOf(g.readSet(p.test.Set), RoundOf(p.test.ID)))) > 0 {
+			continue
+		}
+		for i := range g.span.Tests {
+			if t := &g.span.Tests[i]; t.ID == p.test.ID+"-0" {
+				// Its measure becomes the record of its pairs: all of them are slow.
+				t.Verdict, t.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonSlowPair
+			}
+		}
+		p.test.Verdict, p.test.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonSlowPair
+	}
+}
+
+// PairsTold is what the recorded rounds of pairs tell of so many members, all of them present.
+func PairsTold(group *v1alpha1.CommGroup, span *v1alpha1.SpanStatus, members int) []localize.Test {
+	g := &machine{in: Input{Group: group}, span: span}
+	for i := range members {
+		g.seats = append(g.seats, &seat{index: i, present: true})
+	}
+	return g.pairsHistory()
+}
+
+// pairsHistory is what the planner learns from the rounds of pairs.
+func (g *machine) pairsHistory() []localize.Test {
+	var out []localize.Test
+	for _, p := range g.screened() {
+		if !p.told() {
+			continue
+		}
+		var bad []localize.Set
+		for _, t := range p.bad {
+			bad = append(bad, g.readSet(t.Set))
+		}
+		for _, pair := range PairsOf(g.readSet(p.test.Set), RoundOf(p.test.ID)) {
+			outcome := localize.Good
+			if slices.ContainsFunc(bad, func(set localize.Set) bool { return set.Has(pair[0]) && set.Has(pair[1]) }) {
+				outcome = localize.Bad
+			} else if p.untold {
+				continue
+			}
+			out = append(out, localize.Test{Kind: localize.KindSpan, Set: pair, Outcome: outcome})
+		}
+	}
+	return out
+}
+
+// afterPairs makes the next round of pairs, and searches where a pair was far slower than the best, or the group far slower
+// than each of them.
+func (g *machine) afterPairs() {
+	if g.openPairs() {
+		return
+	}
+	sum := g.pairsSummary()
+	var bad []string
+	for _, p := range g.screened() {
+		for _, t := range p.bad {
+			bad = append(bad, g.slowPairWords(t, sum.best))
+		}
+	}
+	step := g.slowStep()
+	group := g.groupFigure(step)
+	underMark := g.span.Tests[g.lastGroupTest()].Reason == v1alpha1.ReasonSlowGroup
+	switch {
+	case len(bad) > 0:
+		t := &g.span.Tests[g.lastGroupTest()]
+		if !underMark {
+			t.Verdict, t.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonSlowPair
+		}
+		g.worsen(v1alpha1.ReasonSlowPair, fmt.Sprintf("Pairs are far slower than the best, which reach %s: %s; at least %d %% is expected.",
+			units.Bandwidth(sum.best), words.SomeNames(bad, 4), g.minPercent()))
+		g.startSearch(step)
+	case underMark && group > 0 && sum.slowest > 0 && sum.slowest*g.minPercent() <= group*100:
+		g.end(VerdictOf(g.span.Reason), g.span.Reason, fmt.Sprintf(
+			"No pair stands out: %s. The slowest is not clearly faster than the group at %s (%s): it is slow as a whole. Look at what all share: the switch, the transport (%s), the settings of the library, the mark itself.",
+			sum, step, units.Bandwidth(group), g.span.Transport))
+	case underMark:
+		g.startSearch(step)
+	case group > 0 && group*100 < sum.slowest*groupMinPercentOfPair:
+		g.worsen(v1alpha1.ReasonInconclusive, fmt.Sprintf("%s over %d nodes reaches %s, %d %% of its slowest pair (%s); at least %d %% is expected.",
+			step, len(g.present()), units.Bandwidth(group), group*100/sum.slowest, units.Bandwidth(sum.slowest), groupMinPercentOfPair))
+		g.startSearch(step)
+	default:
+		g.afterGoodGroup()
+	}
+}
+
+func (s pairsSummary) String() string {
+	return fmt.Sprintf("the slowest of %s reaches %s, %d %% of the best (%s)", words.Counted(s.pairs, "pair"), units.Bandwidth(s.slowest), s.slowest*100/max(1, s.best), units.Bandwidth(s.best))
+}
+
+func (g *machine) slowPairWords(t *v1alpha1.SpanTest, best int64) string {
+	pair := g.namesOf(g.readSet(t.Set))
+	text := strings.Join(pair, "<->")
+	if len(pair) > 2 {
+		text = fmt.Sprintf("%d pairs among %s", len(pair)/2, words.SomeNames(pair, 4))
+	}
+	if bw := t.BusBandwidthMBps; bw != nil && best > 0 {
+		text += fmt.Sprintf(" (%s, %d %%)", units.Bandwidth(*bw), *bw*100/best)
+	}
+	return text
+}
+
+// lookAt is the next step where pairs or the group are slow and no culprit is named; with a blank before, empty where what is
+// bad is no matter of speed.
+func (g *machine) lookAt() string {
+	switch g.span.Reason {
+	case v1alpha1.ReasonSlowPair:
+		return " Look at the NICs, cables and switch ports of those nodes."
+	case v1alpha1.ReasonSlowGroup:
+		if notMet, _ := checks.Of(g.groupChecks()); len(notMet) > 0 && len(notMet[0].Causes) > 0 {
+			return fmt.Sprintf(" Look at: %s.", notMet[0].Causes[0])
+		}
+	}
+	return ""
+}
+
+// symptom is what of the bad test is told beside its culprits: what one of its nodes saw says no more then, and often blames one
+// that only waited.
+func (g *machine) symptom(slow bool) string {
+	t := &g.span.Tests[g.searchBase()]
+	switch sum := g.pairsSummary(); {
+	case slow && g.span.Reason == v1alpha1.ReasonSlowPair && g.dimensionSearched() == "" && sum.pairs > 0:
+		return fmt.Sprintf("With all %d members %s; at least %d %% is expected.", len(g.present()), sum, g.minPercent())
+	case slow:
+		return words.Clip(g.span.Message, 300)
+	case KindOf(t.ID) == KindMesh:
+		return fmt.Sprintf("Communicators of dimension %s of the mesh failed (%s).", testDimension(t.ID), t.Reason)
+	}
+	text := fmt.Sprintf("The communicator over %d nodes failed (%s).", len(g.readSet(t.Set)), t.Reason)
+	if over := g.span.Transport; g.in.Group.Spec.Network.RequireTransport == v1alpha1.TransportRDMA && (over == judge.TransportTCP || over == judge.TransportMixed) {
+		text += fmt.Sprintf(" Its data went over TCP (%s), and network.requireTransport is RDMA.", over)
+	}
+	return text
+}
+
+// speedWords say what a pass says of the speed. Nothing is said where a threshold or reference was met.
+func (g *machine) speedWords() string {
+	if g.judgedByMark() {
+		return ""
+	}
+	sum := g.pairsSummary()
+	b := &g.in.Group.Spec
+	switch {
+	case g.found() && sum.pairs > 1:
+		return fmt.Sprintf("The pairs of these %d are held against each other only: %s.", len(g.present()), sum)
+	case g.found() && !g.foundSlow():
+		return judge.SpeedNotJudged + "after a culprit that failed or hung the others have only to work, and their pairs are not compared."
+	case sum.pairs > 1:
+		return fmt.Sprintf("No threshold or reference applies to the group's speed, which was held against its own pairs only: %s, and at least %d %% is expected. What slows all members would not show.", sum, g.minPercent())
+	case b.Localization.Mode == v1alpha1.LocalizationOff:
+		return judge.SpeedNotJudged + "no threshold or reference applies, and with localization.mode Off no pairs are compared."
+	case b.Benchmark.NodeMinPercentOfMedian != nil && *b.Benchmark.NodeMinPercentOfMedian == 0:
+		return judge.SpeedNotJudged + "no threshold or reference applies, and with benchmark.nodeMinPercentOfMedian 0 no pairs are compared."
+	case len(g.present()) < minPairsMembers:
+		return judge.SpeedNotJudged + "no threshold or reference applies, and it takes three members to compare pairs. Set a threshold with span: Group."
+	}
+	return judge.SpeedNotJudged + "no threshold or reference applies, and no pairs were compared."
+}
+
+// metMark says whether a threshold or reference that is enforced was met.
+func metMark(all []v1alpha1.PerformanceCheck) bool {
+	return slices.ContainsFunc(all, func(c v1alpha1.PerformanceCheck) bool {
+		return c.State == v1alpha1.CheckMet && c.Mode == v1alpha1.JudgingEnforce
+	})
+}
+
+func (g *machine) judgedByMark() bool { return metMark(g.groupChecks()) }
+
+// groupFigures are those of the first and of the last communicator over the group; zero where there is none.
+func (g *machine) groupFigures() (first, last int64) {
+	formed := 0
+	for i := range g.span.Tests {
+		t := &g.span.Tests[i]
+		if KindOf(t.ID) != KindGroup {
+			continue
+		}
+		if formed++; t.BusBandwidthMBps == nil {
+			continue // it hung or failed, so that nothing can be held against it
+		}
+		if formed == 1 {
+			first = *t.BusBandwidthMBps
+		}
+		last = *t.BusBandwidthMBps
+	}
+	return first, last
+}
+
+// stillSlow says whether the group without its slow culprits is no faster than it was with them. Where a mark was met it is not.
+func (g *machine) stillSlow() bool {
+	first, last := g.groupFigures()
+	return g.foundSlow() && last > 0 && last*g.minPercent() <= first*100 && !g.judgedByMark()
+}
+
+// leftNames are the members that the group went on without; of a bad pair only one left.
+func (g *machine) leftNames() []string {
+	var out []string
+	for _, name := range g.span.Left {
+		for i := range g.span.Culprits {
+			if c := &g.span.Culprits[i]; c.Kind == "Pair" && (strings.HasPrefix(c.Name, name+"<->") || strings.HasSuffix(c.Name, "<->"+name)) {
+				name = fmt.Sprintf("%s (one of the two of %s, which is enough)", name, c.Name)
+				break
+			}
+		}
+		out = append(out, name)
+	}
+	return out
+}

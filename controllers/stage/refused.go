@@ -1,0 +1,22 @@
+package stage
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// ToldRefusal is what the group's status says of refused writes, as a sentence to add; empty where it says nothing.
+func ToldRefusal(group *v1alpha1.CommGroup) string {
+	c := meta.FindStatusCondition(group.Status.Conditions, v1alpha1.ConditionRunning)
+	if c == nil {
+		return ""
+	}
+	_, told, ok := strings.Cut(c.Message, v1alpha1.ReasonWritesRefused+":")
+	if !ok {
+		return ""
+	}
+	return told
+}

@@ -1,0 +1,399 @@
+package stage
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/localize"
+	"rcclx.io/commgroup-operator/controllers/runplan"
+	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/units"
+)
+
+// defaultLocalizationSeconds holds where localization.deadlineSeconds is absent.
+const defaultLocalizationSeconds = 1800
+
+func localizationDeadlineSeconds(spec *v1alpha1.CommGroupSpec) int32 {
+	if spec.Localization.Mode == v1alpha1.LocalizationOff {
+		return 0
+	}
+	return cmp.Or(spec.Localization.DeadlineSeconds, defaultLocalizationSeconds)
+}
+
+// searchedStep is the one measurement that a search repeats.
+type searchedStep struct {
+	collective v1alpha1.Collective
+	datatype   v1alpha1.Datatype
+	sizeBytes  int64
+	inPlace    bool
+}
+
+func (s searchedStep) String() string {
+	text := fmt.Sprintf("%s %s %d B", s.collective, s.datatype, s.sizeBytes)
+	if s.inPlace {
+		text += " in place"
+	}
+	return text
+}
+
+// stepOf reads a step out of words such as "Baseline AllReduce BFloat16 65536 B in place"; what they do not say, or what is
+// not measured here, is the usual one: AllReduce where it is measured, at the largest size.
+func (g *machine) stepOf(words string) searchedStep {
+	b := &g.in.Group.Spec.Benchmark
+	sizes := runplan.Sizes(b)
+	step := searchedStep{collective: v1alpha1.AllReduce, datatype: v1alpha1.BFloat16}
+	if len(b.Collectives) > 0 && !slices.Contains(b.Collectives, v1alpha1.AllReduce) {
+		step.collective = b.Collectives[0]
+	}
+	if len(b.Datatypes) > 0 {
+		step.datatype = b.Datatypes[0]
+	}
+	if len(sizes) > 0 {
+		step.sizeBytes = sizes[len(sizes)-1]
+	}
+	inPlaceAsked := slices.Contains(b.Placements, v1alpha1.InPlace)
+	step.inPlace = inPlaceAsked && !slices.Contains(b.Placements, v1alpha1.OutOfPlace)
+	fields := strings.Fields(strings.ReplaceAll(words, ",", " "))
+	for i, f := range fields {
+		if slices.Contains(b.Collectives, v1alpha1.Collective(f)) {
+			step.collective = v1alpha1.Collective(f)
+		}
+		if slices.Contains(b.Datatypes, v1alpha1.Datatype(f)) {
+			step.datatype = v1alpha1.Datatype(f)
+		}
+		if size, err := strconv.ParseInt(f, 10, 64); err == nil && i+1 < len(fields) && fields[i+1] == "B" && slices.Contains(sizes, size) {
+			step.sizeBytes = size
+		}
+		if f == "in" && i+1 < len(fields) && fields[i+1] == "place" && inPlaceAsked {
+			step.inPlace = true
+		}
+	}
+	return step
+}
+
+// searchStep is the step of the search that goes on; before one it is the usual step.
+func (g *machine) searchStep() searchedStep {
+	if l := g.span.Localization; l != nil && l.State == v1alpha1.LocalizationRunning {
+		return g.stepOf(l.Step)
+	}
+	return g.slowStep()
+}
+
+// roundsBefore counts the rounds of searches before the present one: their tests stand before the last test of the group.
+func (g *machine) roundsBefore() int {
+	rounds := 0
+	for i := range g.span.Tests[:g.searchBase()+1] {
+		if kind := KindOf(g.span.Tests[i].ID); kind == KindSearch || kind == KindRails {
+			rounds = max(rounds, RoundOf(g.span.Tests[i].ID))
+		}
+	}
+	return rounds
+}
+
+// startSearch begins to look for what makes the step bad.
+func (g *machine) startSearch(step searchedStep) {
+	spec := &g.in.Group.Spec
+	if spec.Localization.Mode == v1alpha1.LocalizationOff {
+		g.end(VerdictOf(g.span.Reason), g.span.Reason, "localization.mode is Off: no culprit was searched for."+g.lookAt())
+		return
+	}
+	before := g.span.Localization
+	l := &v1alpha1.LocalizationStatus{State: v1alpha1.LocalizationRunning, Step: words.Shorten(step.String(), 128), StartTime: *decision.Stamp(g.in.Now)}
+	if before != nil {
+		l.Rounds, l.Tests, l.StartTime = before.Rounds, before.Tests, before.StartTime
+	}
+	bound := cmp.Or(int(spec.Localization.MaxRounds), g.roundsBefore()+localize.MaxRounds(len(g.present())))
+	if g.hasRails() {
+		bound++ // the round that names the rail
+	}
+	l.MaxRounds = int32(bound)
+	g.span.Localization = l
+	g.enter(v1alpha1.StageLocalizing, 0)
+	g.span.StageDeadline = decision.Stamp(l.StartTime.Add(decision.Seconds(localizationDeadlineSeconds(spec))))
+	g.tell(true, g.span.Reason, "StartSearch", "Run %s searches for the culprit of %s among %d nodes. %s", g.in.Run.ID, step, len(g.present()), g.span.Message)
+	g.search()
+}
+
+// search makes the next round that follows from what was tried, or ends the search.
+func (g *machine) search() {
+	present := g.searchSet()
+	before := g.roundsBefore()
+	history := g.history()
+	// The planner counts the tests of this search itself.
+	room := max(0, MaxTests-len(g.span.Tests)-TestsReserve)
+	limit := int(g.in.Group.Spec.Localization.MaxRounds)
+	noRound := limit > 0 && before >= limit // searches before this one took them all
+	problem := localize.Problem{Members: present, Fewer: len(g.leftSince()) > 0, Rails: g.hasRails() && !noRound && !g.deadlinePassed(), MaxTests: max(1, min(localize.DefaultMaxTests, ownTests(history)+room))}
+	if limit > 0 {
+		problem.MaxRounds = max(1, limit-before)
+	}
+	step, err := localize.Next(problem, history)
+	if len(step.Tests) > 0 && step.Tests[0].Kind == localize.KindRails && len(step.Tests) > MaxTests-len(g.span.Tests)-MaxGroupTests {
+		problem.Rails = false // so many culprits that their rails do not fit into the status
+		step, err = localize.Next(problem, history)
+	}
+	slowest, nodes, bySize := g.bySize()
+	switch {
+	case bySize:
+		best := g.pairsSummary().best
+		g.conclude(localize.Finding{State: localize.NotFound, Why: fmt.Sprintf(
+			"communicators over %d nodes are alike (the slowest reaches %s, %d %% of the best pair) and faster than the group: the number of nodes slows this step, no single member. Compare at larger sizes, or set a threshold with span: Group for this many nodes",
+			nodes, units.Bandwidth(slowest), slowest*100/max(1, best))})
+		return
+	case err != nil:
+		g.conclude(localize.Finding{State: localize.NotFound, Why: "The planner gave no further test: " + err.Error()})
+		return
+	case step.Done:
+		g.conclude(step.Finding)
+		return
+	case len(step.Tests) == 0:
+		g.conclude(localize.Finding{State: localize.OutOfBounds, Why: "The planner waits for tests that are not there."})
+		return
+	case noRound:
+		g.endSearch(fmt.Sprintf("localization.maxRounds (%d) is reached", limit))
+		return
+	case g.deadlinePassed():
+		g.endSearch(fmt.Sprintf("localization.deadlineSeconds (%d s) ran out", localizationDeadlineSeconds(&g.in.Group.Spec)))
+		return
+	}
+	round := before + step.Round
+	for i, t := range step.Tests {
+		kind := KindSearch
+		if t.Kind == localize.KindRails {
+			kind = KindRails
+		}
+		if !g.open(fmt.Sprintf("%s-%d-%d", kind, round, i+1), g.writeSet(t.Set)) {
+			g.closeOpen(v1alpha1.ReasonRunDeadlineExceeded)
+			g.endSearch("no further test fits into the status")
+			return
+		}
+	}
+	l := g.span.Localization
+	l.Rounds, l.Tests = int32(round), l.Tests+int32(len(step.Tests))
+}
+
+// TestsReserve is left in the status for what follows a search: the group formed anew, and its pairs.
+const TestsReserve = 16
+
+func ownTests(history []localize.Test) int {
+	n := 0
+	for i := range history {
+		if history[i].Round > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// history is what the planner learns from: the tests since the one that the search is for, and the pairs before them.
+func (g *machine) history() []localize.Test {
+	before := g.roundsBefore()
+	var out []localize.Test
+	if g.dimensionSearched() == "" {
+		out = g.pairsHistory()
+	}
+	tests := g.span.Tests[g.searchBase()+1:]
+	for i := range tests {
+		t := &tests[i]
+		kind := localize.KindSpan
+		switch KindOf(t.ID) {
+		case KindRails:
+			kind = localize.KindRails
+		case KindSearch:
+		default:
+			continue
+		}
+		out = append(out, localize.Test{Round: RoundOf(t.ID) - before, Kind: kind, Set: g.readSet(t.Set), Outcome: OutcomeOf(t.Verdict)})
+	}
+	return out
+}
+
+// effort says what this search took, with the pairs that it learned from.
+func (g *machine) effort() string {
+	tests, rounds, begun := 0, map[int]bool{}, time.Time{}
+	for i := range g.span.Tests[g.searchBase()+1:] {
+		t := &g.span.Tests[g.searchBase()+1+i]
+		if kind := KindOf(t.ID); kind == KindSearch || kind == KindRails {
+			if tests++; tests == 1 {
+				begun = t.StartTime.Time
+			}
+			rounds[RoundOf(t.ID)] = true
+		}
+	}
+	text := fmt.Sprintf("%s in %s", words.Counted(tests, "test"), words.Counted(len(rounds), "round"))
+	if tests > 0 {
+		text += fmt.Sprintf(" of %d s", int(g.in.Now.Sub(begun)/time.Second))
+	}
+	if sum := g.pairsSummary(); sum.pairs > 0 && g.dimensionSearched() == "" {
+		text = fmt.Sprintf("%s in %s of %d s, then %s", words.Counted(sum.pairs, "pair"), words.Counted(sum.rounds, "round"), sum.seconds, text)
+	}
+	return text
+}
+
+// slowWords are measured, expected and percent of the slowest small test of all these members.
+func (g *machine) slowWords(members ...int) string {
+	var worst *v1alpha1.SpanTest
+	best, size := g.pairsSummary().best, 0
+	for i := g.searchBase() + 1; i < len(g.span.Tests); i++ {
+		t := &g.span.Tests[i]
+		set := g.readSet(t.Set)
+		if t.BusBandwidthMBps == nil || KindOf(t.ID) != KindSearch && !IsRecord(t.ID) {
+			continue
+		}
+		if t.Verdict == v1alpha1.VerdictPass {
+			best = max(best, *t.BusBandwidthMBps)
+		}
+		if t.Verdict == v1alpha1.VerdictFail && !slices.ContainsFunc(members, func(m int) bool { return !set.Has(m) }) && (worst == nil || len(set) < size) {
+			worst, size = t, len(set)
+		}
+	}
+	if worst == nil || best == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" Measured %s, expected at least %s, which is %d %% of the %s that good ones reach: %d %%.",
+		units.Bandwidth(*worst.BusBandwidthMBps), units.Bandwidth(best*g.minPercent()/100), g.minPercent(), units.Bandwidth(best), *worst.BusBandwidthMBps*100/best)
+}
+
+// OutcomeOf is a verdict as the planner takes it.
+func OutcomeOf(v v1alpha1.Verdict) localize.Outcome {
+	switch v {
+	case v1alpha1.VerdictPass:
+		return localize.Good
+	case v1alpha1.VerdictFail:
+		return localize.Bad
+	case "":
+		return localize.Open
+	case v1alpha1.VerdictError, v1alpha1.VerdictInconclusive, v1alpha1.VerdictSkipped:
+	}
+	return localize.Unknown
+}
+
+// stopSearch notes how long the search took.
+func (g *machine) stopSearch() {
+	l := g.span.Localization
+	l.Seconds = ptr.To(int32(max(0, g.in.Now.Sub(l.StartTime.Time)/time.Second)))
+}
+
+// endSearch ends the search before its end: what the tests so far prove is named all the same.
+func (g *machine) endSearch(bound string) {
+	f, err := localize.Conclude(localize.Problem{Members: g.searchSet(), Fewer: len(g.leftSince()) > 0}, g.history(), bound)
+	if err != nil {
+		f = localize.Finding{State: localize.OutOfBounds, Bound: bound, Why: bound + ": " + err.Error()}
+	}
+	g.conclude(f)
+}
+
+// conclude ends the search: culprits are named and left out, and the group without them is tried once more.
+func (g *machine) conclude(f localize.Finding) {
+	l := g.span.Localization
+	step := g.searchStep()
+	l.State = v1alpha1.LocalizationState(f.State)
+	g.stopSearch()
+	effort := g.effort()
+	if len(f.Nodes) == 0 && len(f.Pairs) == 0 {
+		text := fmt.Sprintf("The search did not name a culprit (%s, %s): %s", l.State, effort, words.Sentence(f.Why))
+		if named := culpritNames(g.span.Culprits); len(named) > 0 {
+			text = fmt.Sprintf("Named before: %s. The search for more named no other (%s, %s): %s", words.SomeNames(named, 5), l.State, effort, words.Sentence(f.Why))
+		}
+		if len(f.Suspects) > 0 && len(f.Suspects) < len(g.searchSet()) {
+			text += " Something among these is bad: " + words.SomeNames(g.namesOf(f.Suspects), 8) + "."
+		}
+		lost := g.leftSince()
+		if len(lost) > 0 {
+			text = words.Clip(text, 400) + " Left in the search: " + words.SomeNames(g.namesOf(lost), 3) + "."
+		} else {
+			text += g.lookAt()
+		}
+		l.Message = words.Shorten(text, 512)
+		if g.backToMesh() {
+			return
+		}
+		if len(lost) > 0 {
+			g.regroup() // what is bad may have left with them
+			return
+		}
+		g.end(VerdictOf(g.span.Reason), g.span.Reason, text)
+		return
+	}
+	g.tracedTo(f)
+	rails := g.railsOf()
+	reason, slow := g.reasonOfBad()
+	if !slow && g.crawls() {
+		reason, slow = v1alpha1.ReasonSlowNode, true
+	}
+	for _, index := range f.Nodes {
+		for _, c := range g.nodeCulprits(g.seats[index], rails[index], reason, slow, step, effort) {
+			g.blame(c)
+		}
+	}
+	for _, pair := range f.Pairs {
+		g.blame(g.pairCulprit(g.seats[pair[0]], g.seats[pair[1]], rails[pair[0]], reason, slow, step, effort))
+	}
+	names := culpritNames(g.span.Culprits)
+	text := fmt.Sprintf("The culprit of %s is %s (%s).", step, words.SomeNames(names, 5), effort)
+	if len(names) > 1 {
+		text = fmt.Sprintf("The culprits of %s are %s (%s).", step, words.SomeNames(names, 5), effort)
+	}
+	if f.Bound != "" {
+		text += " The search was not made to its end: " + words.Sentence(f.Bound)
+	}
+	if len(f.Suspects) > 0 {
+		text += " Not told apart: " + words.SomeNames(g.namesOf(f.Suspects), 5) + "."
+	}
+	l.Message = words.Shorten(text, 512)
+	why := reason
+	if slow && g.span.Reason == v1alpha1.ReasonSlowGroup {
+		why = g.span.Reason // the group as a whole was held against a mark
+	} else if len(g.span.Culprits) > 0 {
+		why = g.span.Culprits[len(g.span.Culprits)-1].Reason
+	}
+	if t := &g.span.Tests[g.searchBase()]; slow && t.Verdict == v1alpha1.VerdictPass {
+		t.Verdict, t.Reason = v1alpha1.VerdictFail, why
+	}
+	g.explain(why, words.Clip(text, 500)+" "+g.symptom(slow))
+	g.tell(true, v1alpha1.ReasonCulpritFound, "NameCulprit", "Run %s: %s", g.in.Run.ID, text)
+	if g.backToMesh() {
+		return
+	}
+	for _, index := range f.Nodes {
+		g.release(g.seats[index])
+	}
+	for _, pair := range f.Pairs {
+		if s := g.seats[pair[1]]; s.present && g.seats[pair[0]].present {
+			g.release(s) // one of the two is enough
+		}
+	}
+	g.regroup()
+}
+
+func pairName(a, b string) string { return words.Shorten(a+"<->"+b, 253) }
+
+func (g *machine) namesOf(set localize.Set) []string {
+	var out []string
+	for _, i := range set {
+		if i < len(g.seats) && g.seats[i] != nil {
+			out = append(out, g.seats[i].name)
+		}
+	}
+	return out
+}
+
+// slowReasons of a test are matters of speed.
+var slowReasons = []string{v1alpha1.ReasonSlowGroup, v1alpha1.ReasonSlowPair, v1alpha1.ReasonSlowNode, v1alpha1.ReasonSlowRail, v1alpha1.ReasonSlowCommunicator}
+
+// reasonOfBad is why the step that is searched for is bad, and whether it is a matter of speed.
+func (g *machine) reasonOfBad() (reason string, slow bool) {
+	t := &g.span.Tests[g.searchBase()]
+	if t.Verdict == v1alpha1.VerdictPass || slices.Contains(slowReasons, t.Reason) {
+		return v1alpha1.ReasonSlowNode, true
+	}
+	return cmp.Or(t.Reason, v1alpha1.ReasonGroupStepFailed), false
+}
