@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -92,13 +93,17 @@ func nodesMatch(n int) string {
 	return fmt.Sprintf("%d nodes match", n)
 }
 
+// scheduleNames are the lines of one word that the CRD takes, too. @every is none: it counts from when the manager looks.
+var scheduleNames = []string{"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"}
+
 // parseSchedule returns nil for the empty schedule. Times are UTC.
 func parseSchedule(line string) (cron.Schedule, error) {
 	if line == "" {
 		return nil, nil
 	}
-	if n := len(strings.Fields(line)); n != 5 { // what else the parser takes, as a time zone, it may also fall over
-		return nil, fmt.Errorf("it has %s, expected five: minute, hour, day of the month, month, day of the week", words.Counted(n, "field"))
+	// What else the parser takes, as a time zone, it may also fall over.
+	if n := len(strings.Fields(line)); n != 5 && !slices.Contains(scheduleNames, line) {
+		return nil, fmt.Errorf("it has %s, expected five: minute, hour, day of the month, month, day of the week; or one of %s", words.Counted(n, "field"), strings.Join(scheduleNames, ", "))
 	}
 	return cron.ParseStandard(line)
 }

@@ -14,13 +14,15 @@ import (
 // schedule, and spread over the groups.
 // TestOddSchedules: a line that the API's rule refuses, of an object from before there was the rule, is told and takes no manager down.
 func TestOddSchedules(t *testing.T) {
-	for _, line := range []string{"TZ=Europe/Berlin", "TZ=", "TZ=Europe/Berlin 0 3 * * *", "CRON_TZ=Asia/Tokyo 0 3 * * *", "@every 1s", "@daily", "@every 0 0 0 0", "0 3 * * 7", "0 3 * *", " "} {
+	for _, line := range []string{"TZ=Europe/Berlin", "TZ=", "TZ=Europe/Berlin 0 3 * * *", "CRON_TZ=Asia/Tokyo 0 3 * * *", "@every 1s", "@every 0 0 0 0", "0 3 * * 7", "0 3 * *", " "} {
 		if schedule, err := parseSchedule(line); err == nil || schedule != nil || !nextScheduled(line, testkit.Now).IsZero() {
 			t.Errorf("%q is taken: %v", line, err)
 		}
 	}
-	if _, err := parseSchedule("0 3 * * *"); err != nil {
-		t.Error(err)
+	for _, line := range append([]string{"0 3 * * *"}, scheduleNames...) {
+		if schedule, err := parseSchedule(line); err != nil || schedule == nil || nextScheduled(line, testkit.Now).IsZero() {
+			t.Errorf("%q: %v, %v", line, schedule, err)
+		}
 	}
 }
 
