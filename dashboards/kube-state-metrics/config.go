@@ -34,8 +34,8 @@ var resources = map[string]resource{
 		labels: map[string][]string{"name": {"metadata", "name"}, "namespace": {"metadata", "namespace"}},
 		info:   map[string][]string{"uid": {"metadata", "uid"}, "span": {"spec", "span"}, "effective": {"status", "effective"}, "run_trigger": {"status", "run", "trigger"}},
 		roots:  []string{"spec.run.state", "spec.ranksPerNode", "status"},
-		// The stage of a run is for people, and changes with each test.
-		left: []string{"status.span", "status.headline.collective", "status.headline.datatype", "status.headline.placement", "status.headline.variant"},
+		// The stage of a run is for people, and changes with each test; moved is the controller's memory, which Validated tells.
+		left: []string{"status.span", "status.run.moved", "status.headline.collective", "status.headline.datatype", "status.headline.placement", "status.headline.variant"},
 	},
 	"CommNode": {
 		prefix: "kube_commnode",
@@ -60,6 +60,9 @@ type resourceConfig struct {
 		Version string `json:"version"`
 		Kind    string `json:"kind"`
 	} `json:"groupVersionKind"`
+	// ErrorLogV is the verbosity from which kube-state-metrics logs a field that is absent, at each write of each object: what is
+	// optional is no error.
+	ErrorLogV        int                 `json:"errorLogV"`
 	MetricNamePrefix string              `json:"metricNamePrefix"`
 	LabelsFromPath   map[string][]string `json:"labelsFromPath"`
 	Metrics          []metric            `json:"metrics"`
@@ -119,7 +122,7 @@ func of(crd *apiextensionsv1.CustomResourceDefinition) (*resourceConfig, error) 
 	}
 	version := crd.Spec.Versions[len(crd.Spec.Versions)-1]
 	schema := version.Schema.OpenAPIV3Schema
-	out := &resourceConfig{MetricNamePrefix: what.prefix, LabelsFromPath: what.labels}
+	out := &resourceConfig{ErrorLogV: 4, MetricNamePrefix: what.prefix, LabelsFromPath: what.labels}
 	out.GroupVersionKind.Group, out.GroupVersionKind.Version, out.GroupVersionKind.Kind = crd.Spec.Group, version.Name, crd.Spec.Names.Kind
 	for _, paths := range []map[string][]string{what.labels, what.info} {
 		for label, path := range paths {

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
+	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
@@ -83,22 +84,25 @@ func TestKubeStateMetrics(t *testing.T) {
 		"--host="+host, "--port="+port, "--telemetry-host="+telemetryHost, "--telemetry-port="+telemetryPort)
 
 	var families map[string]*dto.MetricFamily
-	eventually(t, "kube-state-metrics to show both kinds of objects", time.Minute, func(ctx context.Context) error {
-		body, err := get(ctx, "http://"+address+"/metrics")
-		if err != nil {
-			return err
-		}
-		parser := expfmt.NewTextParser(model.LegacyValidation)
-		if families, err = parser.TextToMetricFamilies(bytes.NewReader(body)); err != nil {
-			return err
-		}
-		for _, name := range []string{"kube_commgroup_info", "kube_commnode_info"} {
-			if families[name] == nil || len(families[name].Metric) == 0 {
-				return fmt.Errorf("no series of %s among %d metrics; log: %s", name, len(families), log)
+	shown := func(what string, groups, nodes int) {
+		eventually(t, what, time.Minute, func(ctx context.Context) error {
+			body, err := get(ctx, "http://"+address+"/metrics")
+			if err != nil {
+				return err
 			}
-		}
-		return nil
-	})
+			parser := expfmt.NewTextParser(model.LegacyValidation)
+			if families, err = parser.TextToMetricFamilies(bytes.NewReader(body)); err != nil {
+				return err
+			}
+			for name, want := range map[string]int{"kube_commgroup_info": groups, "kube_commnode_info": nodes} {
+				if got := len(families[name].GetMetric()); got != want {
+					return fmt.Errorf("%d series of %s among %d metrics, want %d; log: %s", got, name, len(families), want, log)
+				}
+			}
+			return nil
+		})
+	}
+	shown("kube-state-metrics to show both kinds of objects", 1, 1)
 	for i := range parsed.Spec.Resources {
 		r := &parsed.Spec.Resources[i]
 		object := objects[slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == r.GroupVersionKind.Kind })]
@@ -111,6 +115,13 @@ func TestKubeStateMetrics(t *testing.T) {
 			}
 			compare(t, name, families[name], want)
 		}
+	}
+	young := fullGroup()
+	young.Name, young.Status = "young", v1alpha1.CommGroupStatus{}
+	create(t, c, young)
+	shown("kube-state-metrics to show a group without a status", 2, 1)
+	if strings.Contains(log.String(), "got nil") {
+		t.Errorf("kube-state-metrics tells what is optional and absent as an error:\n%s", log)
 	}
 	if strings.Contains(log.String(), "forbidden") {
 		t.Errorf("kube-state-metrics was refused something with the documented rights:\n%s", log)
