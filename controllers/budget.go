@@ -10,6 +10,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // dayOf is the UTC day of a time, as status.budget names it.
@@ -102,8 +103,8 @@ func overBudget(in runInput, trigger string, nodes int) (why string, until time.
 	if b.UsedGPUMinutes+needs <= b.LimitGPUMinutes {
 		return "", time.Time{}
 	}
-	figures := fmt.Sprintf("run.maxGPUMinutesPerDay is %d GPU-minutes, %d are used on %s (UTC), and the run would take about %d (%s)",
-		b.LimitGPUMinutes, b.UsedGPUMinutes, b.Day, needs, basis)
+	figures := fmt.Sprintf("run.maxGPUMinutesPerDay is %s, %d used on %s (UTC), and the run would take about %d (%s)",
+		units.Counted(b.LimitGPUMinutes, "GPU-minute"), b.UsedGPUMinutes, b.Day, needs, basis)
 	until = nextDay(in.now)
 	if needs > b.LimitGPUMinutes {
 		return fmt.Sprintf("A run is due (%s) and does not fit into any day: %s. Raise the limit, measure less, or %s.",

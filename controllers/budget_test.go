@@ -26,7 +26,7 @@ func TestOverBudget(t *testing.T) {
 	}{
 		"no limit":                      {0, used(today, 1<<40), nil, runs.TriggerScheduled, 4, ""},
 		"fits":                          {100, used(today, 60), pastRuns(300), runs.TriggerScheduled, 4, ""},
-		"just too much":                 {100, used(today, 61), pastRuns(300), runs.TriggerScheduled, 4, "61 are used on 2026-03-01 (UTC), and the run would take about 40 (as run 1-1 held)"},
+		"just too much":                 {100, used(today, 61), pastRuns(300), runs.TriggerScheduled, 4, "61 used on 2026-03-01 (UTC), and the run would take about 40 (as run 1-1 held)"},
 		"until when":                    {100, used(today, 61), pastRuns(300), runs.TriggerScheduled, 4, "waits until 2026-03-02T00:00:00Z"},
 		"another day's use is over":     {100, used(yesterday, 99), pastRuns(300), runs.TriggerScheduled, 4, ""},
 		"a person's request":            {100, used(today, 100), pastRuns(300), runs.TriggerRequested, 4, ""},
@@ -41,7 +41,7 @@ func TestOverBudget(t *testing.T) {
 		"no run yet, and enough":       {96, nil, nil, runs.TriggerSpecChanged, 4, ""},
 		"runs of some nodes tell none": {95, nil, []v1alpha1.RunSummary{{ID: "1-2", Trigger: runs.TriggerNodesChanged, Members: "4/4", GPUMinutes: 1}}, runs.TriggerScheduled, 4, "a tenth of"},
 		"a limit that is new today": {100, nil, []v1alpha1.RunSummary{{ID: "1-2", Trigger: runs.TriggerScheduled, Members: "4/4", GPUMinutes: 61, FinishTime: decision.Stamp(testkit.Now)}},
-			runs.TriggerScheduled, 4, "61 are used"},
+			runs.TriggerScheduled, 4, "61 used"},
 	} {
 		g := testkit.Group()
 		g.Spec.Run.MaxGPUMinutesPerDay, g.Status.Budget, g.Status.History = tc.limit, tc.budget, tc.history
@@ -95,7 +95,7 @@ func TestBudgetWaitsForTheNextDay(t *testing.T) {
 	}
 	found := false
 	for _, c := range w.group.Status.Conditions {
-		found = found || c.Type == v1alpha1.ConditionRunning && c.Reason == v1alpha1.ReasonWaiting && strings.Contains(c.Message, "99 are used")
+		found = found || c.Type == v1alpha1.ConditionRunning && c.Reason == v1alpha1.ReasonWaiting && strings.Contains(c.Message, "99 used")
 	}
 	if !found {
 		t.Errorf("nobody is told: %+v", w.group.Status.Conditions)

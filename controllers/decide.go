@@ -269,6 +269,9 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 		status.Results = results
 		status.DataErrors = judge.AggregateDataErrors(outcomes)
 		status.Headline = judge.Headline(status.Results)
+		if h := status.Headline; h != nil && run != nil && status.Span != nil && status.Span.RunID == run.ID {
+			h.GroupBusBandwidthMBps, h.GroupNodes = groupHeadline(status.Span)
+		}
 		status.Effective = effectiveSummary(status.Settings)
 		span := judge.SpanResultsOf(status.Span, run)
 		var overNodes []v1alpha1.PerformanceCheck

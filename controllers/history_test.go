@@ -103,6 +103,10 @@ func TestHistoryTellsTheGroupsFirstFigure(t *testing.T) {
 		if len(h) != 1 || h[0].GroupBusBandwidthMBps == nil || *h[0].GroupBusBandwidthMBps != tc.mbps || h[0].GroupNodes != tc.nodes {
 			t.Errorf("%s: history %+v, tests %s", name, h, w.tests())
 		}
+		// kubectl get shows the same figure, while the run goes on and after it.
+		if one := w.group.Status.Headline; one == nil || one.GroupBusBandwidthMBps == nil || *one.GroupBusBandwidthMBps != tc.mbps || one.GroupNodes != tc.nodes {
+			t.Errorf("%s: headline %+v, tests %s", name, one, w.tests())
+		}
 	}
 }
 
@@ -211,6 +215,9 @@ func TestHistoryOfRuns(t *testing.T) {
 	}
 	if want := int64(2 * 8 * 150 / 60); h[0].GPUMinutes != want || w.group.Status.Budget.UsedGPUMinutes != want {
 		t.Errorf("%d GPU-minutes, budget %+v, expected %d", h[0].GPUMinutes, w.group.Status.Budget, want)
+	}
+	if one := w.group.Status.Headline; one == nil || one.GroupBusBandwidthMBps != nil || one.GroupNodes != 0 {
+		t.Errorf("span Node: headline %+v", one)
 	}
 	if h[0].Members != "2/2" || h[0].Verdict != v1alpha1.VerdictPass || h[0].BusBandwidthMBps == nil || h[0].Headline == "" || h[0].BaselineKey == "" {
 		t.Errorf("entry %+v", h[0])

@@ -200,6 +200,13 @@ type Headline struct {
 	SizeBytes int64 `json:"sizeBytes"`
 	// busBandwidthMBps is the members' median, in 10^6 bytes per second.
 	BusBandwidthMBps int64 `json:"busBandwidthMBps"`
+	// groupBusBandwidthMBps is what one communicator over groupNodes members reached, before anybody was left out; where that was
+	// not measured, what the group that is left did. Absent with span Node, and while it is not measured.
+	// +optional
+	GroupBusBandwidthMBps *int64 `json:"groupBusBandwidthMBps,omitempty"`
+	// groupNodes are the members of that communicator.
+	// +optional
+	GroupNodes int32 `json:"groupNodes,omitempty"`
 }
 
 // InventoryItem counts members that share one value of one property.

@@ -16,6 +16,7 @@ import (
 // +kubebuilder:printcolumn:name="Verdict",type=string,JSONPath=`.status.run.verdict`
 // +kubebuilder:printcolumn:name="Effective",type=string,JSONPath=`.status.effective`
 // +kubebuilder:printcolumn:name="BusBW(MB/s)",type=integer,JSONPath=`.status.headline.busBandwidthMBps`
+// +kubebuilder:printcolumn:name="GroupBW(MB/s)",type=integer,JSONPath=`.status.headline.groupBusBandwidthMBps`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Origin",type=string,JSONPath=`.status.origin`
 // +kubebuilder:printcolumn:name="Last Run",type=date,JSONPath=`.status.run.finishTime`

@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: 09ea6b06c66f38c75c85cb7dcc5218d9fb981df4101e01f4580c2af573c3c602
-const SchemaRevision = 8
+// Hash of the schemas: bab0daa67eb0b1cb1404c3ec115fba0ca9c665213dfd423e8b4e9780b4520cdc
+const SchemaRevision = 9

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // GroupFigure is what a past run reached over the group, with the nodes where they were not all members.
@@ -45,7 +46,7 @@ func History(w io.Writer, s *v1alpha1.CommGroupStatus) error {
 		}
 	}
 	if b := s.Budget; b != nil {
-		_, err := fmt.Fprintln(w, wrap(w, fmt.Sprintf("budget of %s (UTC): %d of %d GPU-minutes used by runs that are over", b.Day, b.UsedGPUMinutes, b.LimitGPUMinutes)))
+		_, err := fmt.Fprintln(w, wrap(w, fmt.Sprintf("budget of %s (UTC): %d of %s used by runs that are over", b.Day, b.UsedGPUMinutes, units.Counted(b.LimitGPUMinutes, "GPU-minute"))))
 		return err
 	}
 	return nil
