@@ -34,8 +34,8 @@ type knowledge struct {
 	whole *fact
 	// cleared nodes were in a good test.
 	cleared bitset
-	// pairedRound of a node is the last round in which it was good with one other alone.
-	pairedRound []int
+	// pairedRounds of a node are those in which it was good with one other alone, each pair's last.
+	pairedRounds [][]int
 	// named nodes and pairs are culprits.
 	named bitset
 	pairs [][2]int
@@ -58,7 +58,7 @@ type knowledge struct {
 // learn reads the history. Of tests that hold members who left, only the good ones still count.
 func learn(problem Problem, history []Test) (*knowledge, error) {
 	n := len(problem.Members)
-	k := &knowledge{members: problem.Members, bySize: map[int][]*fact{}, ofTwo: map[[2]int]*fact{}, goodBefore: map[[2]int]bool{}, cleared: newBitset(n), named: newBitset(n), often: newBitset(n), pairedRound: make([]int, n), singleUnknown: make([]int, n)}
+	k := &knowledge{members: problem.Members, bySize: map[int][]*fact{}, ofTwo: map[[2]int]*fact{}, goodBefore: map[[2]int]bool{}, cleared: newBitset(n), named: newBitset(n), often: newBitset(n), pairedRounds: make([][]int, n), singleUnknown: make([]int, n)}
 	all := newBitset(n)
 	for position := range n {
 		all.add(position)
@@ -75,7 +75,7 @@ func learn(problem Problem, history []Test) (*knowledge, error) {
 			k.cleared.addAll(f.set)
 			if f.size == 2 {
 				for _, node := range ends(f.set) {
-					k.pairedRound[node] = max(k.pairedRound[node], f.goodRound)
+					k.pairedRounds[node] = append(k.pairedRounds[node], f.goodRound)
 				}
 			}
 		}

@@ -17,13 +17,13 @@ const (
 	commonTests = 16
 )
 
-// MaxRounds is the bound on the rounds of a search among so many members: log2, and eight more for what no single bad node
+// MaxRounds is the bound on the rounds of a search among so many members: log2, and ten more for what no single bad node
 // explains. One bad node takes a third of log2.
 func MaxRounds(members int) int {
 	if members < 2 {
 		return 0
 	}
-	return bits.Len(uint(members-1)) + 8
+	return bits.Len(uint(members-1)) + 10
 }
 
 // Next gives the round that follows from the tests made so far, or the end. It is deterministic, and reads the history as

@@ -89,20 +89,35 @@ func (p *plan) put(set bitset) bool {
 	return true
 }
 
+// thirdTimes that each of two nodes must be good with a third one after they were bad together: a node that passes half of its tests
+// passes three of them once in eight. With one, a quarter of such nodes' searches named a pair with a good one.
+const thirdTimes = 3
+
 // ensure goes on with two nodes that were bad together, and were good with others. One of them may only come and go, so each is
-// tried with a third one, since it was good with others before that only. Then both are tried together once more: one bad test
-// may be chance.
+// tried with others, one by one, since it was good with such before that only. Then both are tried together once more: one bad
+// test may be chance.
 func (p *plan) ensure(f *fact) {
 	other := func(node int) bool { return p.cleared.has(node) && !f.set.has(node) && !p.avoid.has(node) }
 	tried := false
 	for _, node := range ends(f.set) {
-		if p.pairedRound[node] <= f.badRound && !p.used.has(node) {
+		if p.pairedSince(node, f.badRound) < thirdTimes && !p.used.has(node) {
 			tried = p.nearest(node, other) || tried
 		}
 	}
 	if !tried && f.unknown < maxUnknown && !f.set.meets(p.used) {
 		p.put(f.set)
 	}
+}
+
+// pairedSince counts the nodes that the node was good with alone after the round.
+func (p *plan) pairedSince(node, round int) int {
+	count := 0
+	for _, paired := range p.pairedRounds[node] {
+		if paired > round {
+			count++
+		}
+	}
+	return count
 }
 
 // trim the set to what MaxText holds.

@@ -94,7 +94,7 @@ func TestBadPair(t *testing.T) {
 	}
 }
 
-// What a ring joins are neighbours in rank order: these are found in as few rounds as a node, and six more.
+// What a ring joins are neighbours in rank order: these are found in as few rounds as a node, and eight more.
 func TestBadPairOfNeighbours(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{16, 64, 232, fewer(4096, 1000)} {
@@ -103,7 +103,7 @@ func TestBadPairOfNeighbours(t *testing.T) {
 			worlds = append(worlds, world{pairs: [][2]int{{node, node + 1}}})
 		}
 		nodes, pairs := explore(t, all(n), combinations(n, 1), exactly), explore(t, all(n), worlds, exactly)
-		if pairs.maxRounds > nodes.maxRounds+6 {
+		if pairs.maxRounds > nodes.maxRounds+8 {
 			t.Errorf("N=%d: %s for pairs, %s for nodes", n, pairs, nodes)
 		}
 	}
@@ -355,7 +355,7 @@ func TestBadNodeThatSometimesPasses(t *testing.T) {
 			}
 		}
 		t.Logf("passes %.0f %% of its tests: named alone in %d of %d, with a good one in %d", 100*passes, byName, searches, asPair)
-		if float64(asPair) > 0.3*searches || passes < 0.3 && asPair > byName/2 {
+		if float64(asPair) > 0.2*searches || passes < 0.3 && asPair > byName/8 {
 			t.Errorf("passes %.0f %% of its tests: named with a good one in %d searches of %d, and alone in %d", 100*passes, asPair, searches, byName)
 		}
 	}
