@@ -124,6 +124,9 @@ type Failure struct {
 	ByRAS bool
 	// Code is a rank.Code… where a rank reported an error or a deadline was missed.
 	Code string
+	// Late is set where a rank's error came when nearly all of the time that its step may take was over: a peer that gives up on a
+	// hang closes its connections, and that is what the others see.
+	Late bool
 	// Step that failed: "load", "init", "destroy" or a step's name.
 	Step string
 	// Killed is set where a rank was ended by a SIGKILL that the agent did not send: a memory limit or a person.

@@ -17,6 +17,8 @@ import (
 // The deadlines that a Team gets where it names none.
 const (
 	defaultExitDeadline = 30 * time.Second
+	// lateShare of a deadline: an error in the last tenth is late. Ranks begin a step within moments of each other.
+	lateShare           = 10
 	defaultReapDeadline = 30 * time.Second
 	// deathGrace is how long the team is left alone after an error that a peer's death may have caused: the rank that lost a
 	// connection can be heard before the death that cut it is noticed. Short, since a death must be told within a second.
@@ -364,8 +366,12 @@ func (v *supervision) onError(i int, e rank.Error) {
 		v.fail(v.hang(i, e))
 		return
 	}
-	v.fail(Failure{Kind: FailRankError, Rank: i, Code: e.Code, Step: e.Step,
-		Message: v.at(i, fmt.Sprintf("failed at %s: %s: %s", e.Step, e.Code, e.Message))})
+	f := Failure{Kind: FailRankError, Rank: i, Code: e.Code, Step: e.Step, Message: v.at(i, fmt.Sprintf("failed at %s: %s: %s", e.Step, e.Code, e.Message))}
+	took, limit := v.clock.Since(v.began[i]), v.deadline[i].Sub(v.began[i])
+	if f.Late = consequence(e.Code) && !v.deadline[i].IsZero() && took >= limit-limit/lateShare; f.Late {
+		f.Message += fmt.Sprintf("; that was after %s of the %s that it may take, when a rank that gives up on a hang closes its connections", took.Round(100*time.Millisecond), limit)
+	}
+	v.fail(f)
 }
 
 func (v *supervision) shareID(id []byte) {

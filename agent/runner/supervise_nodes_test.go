@@ -2,6 +2,7 @@ package runner
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -146,6 +147,37 @@ func TestHangOverNodes(t *testing.T) {
 			if !strings.Contains(f.Message, w) {
 				t.Errorf("%s: %q lacks %q", tc.name, f.Message, w)
 			}
+		}
+	}
+}
+
+// TestErrorAtTheEndOfAHang: a rank elsewhere gives up on a hang a moment earlier, and its connections end. What failed at once, or for
+// a reason of its own, is no hang.
+func TestErrorAtTheEndOfAHang(t *testing.T) {
+	start := time.Unix(1000, 0)
+	for _, tc := range []struct {
+		name  string
+		code  string
+		after time.Duration
+		limit time.Duration // none where zero
+		late  bool
+	}{
+		{"at once", rank.CodeCollectiveFailed, 300 * time.Millisecond, time.Minute, false},
+		{"in the middle", rank.CodeCollectiveFailed, 53 * time.Second, time.Minute, false},
+		{"at the end", rank.CodeCollectiveFailed, 54 * time.Second, time.Minute, true},
+		{"init at the end", rank.CodeInitFailed, 59 * time.Second, time.Minute, true},
+		{"a cause of its own", rank.CodeInsufficientMemory, 59 * time.Second, time.Minute, false},
+		{"no deadline", rank.CodeCollectiveFailed, time.Hour, 0, false},
+	} {
+		v := &supervision{clock: clocktesting.NewFakeClock(start.Add(tc.after)), team: Team{Node: "n", Name: "task group-1, communicator group"}, exited: make([]bool, 1),
+			ranks: []RankOutcome{{Rank: 4, Since: start}}, began: []time.Time{start}, deadline: []time.Time{{}}, awaits: []string{stepName}}
+		if tc.limit > 0 {
+			v.deadline[0] = start.Add(tc.limit)
+		}
+		v.onError(0, rank.Error{Code: tc.code, Step: stepName, Message: "remote process exited"})
+		f := v.failures[0]
+		if f.Late != tc.late || f.Code != tc.code || strings.Contains(f.Message, fmt.Sprintf("after %s of the 1m0s", tc.after)) != tc.late {
+			t.Errorf("%s: %+v", tc.name, f)
 		}
 	}
 }

@@ -167,6 +167,7 @@ func TestJudge(t *testing.T) {
 		{"died", other, failure(runner.Failure{Kind: runner.FailDied, Rank: 1}, nil), api.VerdictFail, api.ReasonRankDied, "GPU " + pci(1)},
 		{"killed from outside", other, failure(runner.Failure{Kind: runner.FailDied, Rank: 1, Killed: true}, nil), api.VerdictFail, api.ReasonRankDied, "Rank rank 3"},
 		{"a peer's end", other, failure(runner.Failure{Kind: runner.FailRankError, Code: rank.CodeCollectiveFailed}, nil), api.VerdictFail, api.ReasonCollectiveFailed, ""},
+		{"a peer's end, late", other, failure(runner.Failure{Kind: runner.FailRankError, Code: rank.CodeCollectiveFailed, Late: true}, nil), api.VerdictFail, api.ReasonRankHung, ""},
 		{"init failed", other, failure(runner.Failure{Kind: runner.FailRankError, Code: rank.CodeInitFailed}, nil), api.VerdictFail, api.ReasonInitFailed, ""},
 		{"no memory", other, failure(runner.Failure{Kind: runner.FailRankError, Code: rank.CodeInsufficientMemory, Rank: 1}, nil), api.VerdictError, api.ReasonInsufficientMemory, "GPU " + pci(1)},
 		{"no library", other, failure(runner.Failure{Kind: runner.FailRankError, Code: rank.CodeLibraryMissing, Rank: 1}, nil), api.VerdictError, api.ReasonLibraryMissing, "Node node-b"},

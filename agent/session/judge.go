@@ -109,6 +109,8 @@ func verdictOf(f runner.Failure) (api.Verdict, string) {
 		switch {
 		case slices.Contains(ownCodes, f.Code):
 			return api.VerdictError, f.Code
+		case f.Late:
+			return api.VerdictFail, api.ReasonRankHung
 		case f.Code == rank.CodeInitFailed:
 			return api.VerdictFail, api.ReasonInitFailed
 		case f.Code == rank.CodeCollectiveFailed:
