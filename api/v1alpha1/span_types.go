@@ -128,7 +128,7 @@ type SpanStatus struct {
 
 // SpanTest is one communicator, or one set of alike ones, that was tried.
 type SpanTest struct {
-	// id of the task.
+	// id of the task. One that begins with left- is no test: it notes the members that the group goes on without from there on, and why.
 	// +kubebuilder:validation:MaxLength=63
 	ID string `json:"id"`
 	// set of members, as ranges of their indexes.
