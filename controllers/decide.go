@@ -125,7 +125,7 @@ func settleVerdict(run *v1alpha1.GroupRunStatus, outcomes []judge.Outcome, in ru
 	}
 	note := fmt.Sprintf("Run %s finished: %s.", run.ID, run.Verdict)
 	if run.Verdict != v1alpha1.VerdictPass && decisive != nil {
-		note += fmt.Sprintf(" %s on %s: %s", decisive.Reason, decisive.Node, decisive.Message)
+		note += fmt.Sprintf(" %s on %s: %s", decisive.Reason, decisive.Node, words.Told(decisive.Message, decisive.Node))
 	}
 	return []decision.Event{{Warning: run.Verdict != v1alpha1.VerdictPass, Reason: v1alpha1.ReasonRunFinished, Action: "FinishRun", Note: words.Shorten(note, 1000)}}
 }

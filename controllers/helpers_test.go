@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -45,6 +46,9 @@ func (w *world) snapshot() *Snapshot {
 	s := &Snapshot{Now: w.now, Group: w.group, Nodes: w.nodes, ConfigMap: w.configMap, ConfigMapCertain: true, OtherRunPods: w.others, Claims: w.claims,
 		BusyAt: w.busyAt.of(client.ObjectKeyFromObject(w.group), w.now)}
 	for _, name := range words.SortedKeys(w.commNodes) {
+		if r := w.commNodes[name].Status.Run; r != nil && r.Message == testkit.Reported {
+			r.Message = "node " + w.commNodes[name].Spec.NodeName + ": " + r.Message // as agents write it
+		}
 		s.CommNodes = append(s.CommNodes, *w.commNodes[name])
 	}
 	for _, name := range words.SortedKeys(w.pods) {
@@ -98,7 +102,28 @@ func (w *world) step() Decision {
 	w.group.Status = d.Status
 	w.events = append(w.events, d.Events...)
 	w.decided = d
+	for _, c := range d.Status.Conditions {
+		refuseTwice(c.Message)
+	}
+	for _, e := range d.Events {
+		refuseTwice(e.Note)
+	}
 	return d
+}
+
+// refuseTwice panics where a text names a node, and again at the beginning of what was seen there: "Fail on a. node a: slow".
+func refuseTwice(text string) {
+	fields := strings.Fields(text)
+	for i, f := range fields {
+		name, ends := strings.CutSuffix(f, ":")
+		at := i - 1
+		if at > 0 && strings.EqualFold(fields[at], "node") {
+			at--
+		}
+		if ends && at >= 0 && strings.TrimRight(fields[at], ".:,") == name {
+			panic("a message names " + name + " twice in a row: " + text)
+		}
+	}
 }
 
 // settle steps until nothing changes, as the watches would have it.

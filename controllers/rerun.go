@@ -174,7 +174,7 @@ func staleEvent(nodes []nodeState) []decision.Event {
 		return nil
 	}
 	return []decision.Event{{Warning: true, Reason: v1alpha1.ReasonResultsStale, Action: "MarkStale",
-		Note: words.Shorten(fmt.Sprintf("Results no longer count on %s. %s: %s (%s)", words.SomeNames(names, 5), names[0], first.Message, first.Reason), 1000)}}
+		Note: words.Shorten(fmt.Sprintf("Results no longer count on %s. %s (%s)", words.SomeNames(names, 5), words.OfFirst(first.Message, names), first.Reason), 1000)}}
 }
 
 // maxRepeats bounds how often a bad result is measured anew by itself: a run may be what makes the node reboot.

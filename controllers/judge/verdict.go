@@ -219,7 +219,7 @@ func worstOf(what string, outcomes []Outcome, decisive *Outcome) decision.Findin
 	}
 	reason := cmp.Or(decisive.Reason, v1alpha1.ReasonInconclusive)
 	message := fmt.Sprintf("%s: %s (%s) on %s. %s", what, cmp.Or(decisive.Verdict, "no result"), reason,
-		words.SomeNames(alike, 5), words.Sentence(decisive.Message))
+		words.SomeNames(alike, 5), words.Sentence(words.Told(decisive.Message, alike...)))
 	status := metav1.ConditionFalse
 	if Rank(decisive.Verdict) <= Rank(v1alpha1.VerdictInconclusive) {
 		status = metav1.ConditionUnknown // nothing bad was measured, and not everything was measured
@@ -241,8 +241,8 @@ func StaleNodes(outcomes []Outcome) []string {
 // resultsStale is Validated where results no longer count and nothing that still counts is bad.
 func resultsStale(outcomes []Outcome, names []string, next string) decision.Finding {
 	first := slices.IndexFunc(outcomes, func(o Outcome) bool { return o.Stale })
-	return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonResultsStale, Message: words.Shorten(fmt.Sprintf("The results of %d of %d members no longer count: %s. On %s: %s %s",
-		len(names), len(outcomes), words.SomeNames(names, 5), names[0], words.Sentence(outcomes[first].Message), next), 2048)}
+	return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonResultsStale, Message: words.Shorten(fmt.Sprintf("The results of %d of %d members no longer count: %s. %s %s",
+		len(names), len(outcomes), words.SomeNames(names, 5), words.Sentence(words.OfFirst(outcomes[first].Message, names)), next), 2048)}
 }
 
 // ValidatedAgain is Validated while a run measures the nodes that changed. What is bad elsewhere stays the louder news.

@@ -102,11 +102,14 @@ func GPUs(n int) []v1alpha1.GPUFacts {
 	return out
 }
 
+// Reported is the message of each Report.
+const Reported = "as reported"
+
 // Report is an agent's report that covers the plan.
 func Report(run *v1alpha1.RunAssignment, verdict v1alpha1.Verdict, busBWMBps int64, now time.Time) *v1alpha1.NodeRunStatus {
 	r := &v1alpha1.NodeRunStatus{
 		ID: run.ID, Generation: run.Generation, Phase: v1alpha1.NodeRunFinished, StartTime: *decision.Stamp(now), FinishTime: decision.Stamp(now),
-		Verdict: verdict, Reason: v1alpha1.ReasonAllPassed, Message: "as reported",
+		Verdict: verdict, Reason: v1alpha1.ReasonAllPassed, Message: Reported,
 		Library:     &v1alpha1.LibraryFacts{Flavor: "rcclx-dev", Version: "2.28.3", BuildHash: "abc"},
 		Environment: []v1alpha1.EnvVar{{Name: "RCCL_ENABLE_DDA_ALLREDUCE", Value: "1"}, {Name: "HSA_NO_SCRATCH_RECLAIM", Value: "1"}},
 		Settings: []v1alpha1.SettingStatus{{Name: "dda.AllReduce", Requested: "Preferred", Effective: v1alpha1.EffectivePartial,

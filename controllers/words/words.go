@@ -30,6 +30,24 @@ func Sentence(s string) string {
 	return s + "."
 }
 
+// Told is what was seen on one node, for a text that has just named these nodes: where the message begins with the name of the only one,
+// that is not told again.
+func Told(message string, named ...string) string {
+	if len(named) != 1 {
+		return message
+	}
+	return units.Unnamed(message, named[0])
+}
+
+// OfFirst is what was seen on the first of the nodes that a text has just named; of several it says which one that is.
+func OfFirst(message string, names []string) string {
+	message = units.Unnamed(message, names[0])
+	if len(names) == 1 {
+		return message
+	}
+	return "On " + names[0] + ": " + message
+}
+
 // SortedKeys are the keys of a map in their order, so that what is made of it is the same each time.
 func SortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
 	return slices.Sorted(maps.Keys(m))

@@ -1,10 +1,11 @@
-// Package units writes sizes, times and bandwidths for people, in one way everywhere: in tables without the unit, which stands in
+// Package units writes sizes, times and bandwidths for people, and the turns of phrase that messages share, in one way everywhere: in tables without the unit, which stands in
 // the heading, and in messages with it.
 package units
 
 import (
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // GBps writes a bandwidth given in 10^6 bytes a second in 10^9 bytes a second, without the unit.
@@ -71,4 +72,17 @@ func Counted(n int64, word string) string {
 		return "1 " + word
 	}
 	return fmt.Sprintf("%d %ss", n, word)
+}
+
+// Unnamed is a node's message without the node's name at its beginning, for where that name stands before it already.
+func Unnamed(message, node string) string {
+	if node == "" {
+		return message
+	}
+	for _, lead := range []string{"node " + node + ": ", "Node " + node + ": ", node + ": "} {
+		if rest, cut := strings.CutPrefix(message, lead); cut {
+			return rest
+		}
+	}
+	return message
 }
