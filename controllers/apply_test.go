@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/gating"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
@@ -86,12 +87,12 @@ func TestForbiddenMarksAreTriedOnce(t *testing.T) {
 			return forbidden
 		},
 	})
-	value := (&statement{Verdict: v1alpha1.VerdictPass, Actions: []v1alpha1.GatingAction{v1alpha1.GatingLabel}}).String()
-	var writes []nodeWrite
+	value := (&gating.Statement{Verdict: v1alpha1.VerdictPass, Actions: []v1alpha1.GatingAction{v1alpha1.GatingLabel}}).String()
+	var writes []gating.Write
 	for i := range 500 {
 		node := &corev1.Node{}
 		node.Name = fmt.Sprintf("n%d", i)
-		writes = append(writes, nodeWrite{node: node, annotations: map[string]*string{markKey("uid"): &value}})
+		writes = append(writes, gating.Write{Node: node, Annotations: map[string]*string{gating.Key("uid"): &value}})
 	}
 	for i, err := range writeNodes(t.Context(), c, writes, testkit.Now) {
 		if !apierrors.IsForbidden(err) {

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/gating"
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
 	"rcclx.io/commgroup-operator/controllers/objects"
 )
@@ -53,7 +54,7 @@ func trimNode(object any) (any, error) {
 	if node, ok := object.(*corev1.Node); ok {
 		node.ManagedFields = nil
 		node.Status.Images = nil
-		keepMarks(node)
+		gating.Keep(node)
 		node.Status.Addresses = nil
 		node.Status.VolumesInUse, node.Status.VolumesAttached = nil, nil
 	}

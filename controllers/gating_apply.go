@@ -18,32 +18,27 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/gating"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // decideGating adds gating's part to the decision, once the rest of the status is known, and returns its events.
 func decideGating(d *Decision, s *Snapshot, in *runInput, outcomes []judge.Outcome, membersKnown bool, cfg *Config) []decision.Event {
-	g := gate(&gateInput{
-		now: s.Now, group: s.Group, nodes: s.Nodes, members: in.members, membersKnown: membersKnown, commNodes: in.commNodes,
-		run: d.Status.Run, outcomes: outcomes, span: d.Status.Span, privileged: cfg.PrivilegedNamespaces,
+	g := gating.Decide(&gating.Input{
+		Now: s.Now, Group: s.Group, Nodes: s.Nodes, Members: in.members, MembersKnown: membersKnown, CommNodes: in.commNodes,
+		Run: d.Status.Run, Outcomes: outcomes, Span: d.Status.Span, Privileged: cfg.PrivilegedNamespaces,
 	})
-	d.Status.Gating, d.Status.WouldGate, d.NodeMarks = g.status, g.wouldGate, g.marks
-	d.WakeAt = decision.Earlier(d.WakeAt, g.wakeAt)
-	return g.events
-}
-
-// nodeWrite is a Node with the annotations to set on it; nil removes one.
-type nodeWrite struct {
-	node        *corev1.Node
-	annotations map[string]*string
+	d.Status.Gating, d.Status.WouldGate, d.NodeMarks = g.Status, g.WouldGate, g.Marks
+	d.WakeAt = decision.Earlier(d.WakeAt, g.WakeAt)
+	return g.Events
 }
 
 // writeNodes brings the Nodes' annotations and marks to what they should be; the errors run parallel to the writes. A Node
 // that is gone is no error. Where the API server forbids one write, the others are not tried: they need the same right.
-func writeNodes(ctx context.Context, c client.Client, writes []nodeWrite, now time.Time) []error {
+func writeNodes(ctx context.Context, c client.Client, writes []gating.Write, now time.Time) []error {
 	var forbidden atomic.Pointer[error]
-	return atOnce(writes, func(w nodeWrite) error {
+	return atOnce(writes, func(w gating.Write) error {
 		if first := forbidden.Load(); first != nil {
 			return *first
 		}
@@ -55,13 +50,13 @@ func writeNodes(ctx context.Context, c client.Client, writes []nodeWrite, now ti
 	})
 }
 
-func writeNode(ctx context.Context, c client.Client, w *nodeWrite, now time.Time) error {
-	object, status, err := nodePatches(w.node, w.annotations, now)
+func writeNode(ctx context.Context, c client.Client, w *gating.Write, now time.Time) error {
+	object, status, err := gating.Patches(w.Node, w.Annotations, now)
 	if err != nil {
-		return fmt.Errorf("marks of node %s: %w", w.node.Name, err)
+		return fmt.Errorf("marks of node %s: %w", w.Node.Name, err)
 	}
 	node := &corev1.Node{}
-	node.Name = w.node.Name
+	node.Name = w.Node.Name
 	owner := client.FieldOwner(v1alpha1.FieldManagerController)
 	if object != nil {
 		if err := c.Patch(ctx, node, client.RawPatch(types.MergePatchType, object), owner); err != nil {
@@ -80,17 +75,17 @@ const forbiddenPause = time.Minute
 // applyNodeMarks writes the group's statements and the marks that follow, and tells of each node that was gated or is no
 // longer. The Node is the record of it, so that the events go out as soon as that is written.
 func (r *CommGroupReconciler) applyNodeMarks(ctx context.Context, s *Snapshot, d *Decision) error {
-	key := markKey(string(s.Group.UID))
-	writes := make([]nodeWrite, len(d.NodeMarks))
+	key := gating.Key(string(s.Group.UID))
+	writes := make([]gating.Write, len(d.NodeMarks))
 	for i := range d.NodeMarks {
-		writes[i] = nodeWrite{node: d.NodeMarks[i].Node, annotations: map[string]*string{key: nil}}
-		if st := d.NodeMarks[i].statement; st != nil {
+		writes[i] = gating.Write{Node: d.NodeMarks[i].Node, Annotations: map[string]*string{key: nil}}
+		if st := d.NodeMarks[i].Statement; st != nil {
 			value := st.String()
-			writes[i].annotations[key] = &value
+			writes[i].Annotations[key] = &value
 		}
 	}
 	var failed []error
-	var done []*NodeMark
+	var done []*gating.Mark
 	var forbidden error
 	for i, err := range writeNodes(ctx, r.Client, writes, s.Now) {
 		switch {
@@ -106,7 +101,7 @@ func (r *CommGroupReconciler) applyNodeMarks(ctx context.Context, s *Snapshot, d
 	if forbidden != nil && d.Status.Gating != nil {
 		// To fail here would try again at once, again and again; and a person is to see it in the status.
 		g := d.Status.Gating
-		g.Message = words.Shorten(strings.TrimSpace(fmt.Sprintf("Nodes cannot be marked: %v. Bind the role commgroup-manager-gating to the manager (docs/gating.md). %s", forbidden, g.Message)), gatingMessageBytes)
+		g.Message = words.Shorten(strings.TrimSpace(fmt.Sprintf("Nodes cannot be marked: %v. Bind the role commgroup-manager-gating to the manager (docs/gating.md). %s", forbidden, g.Message)), gating.MessageBytes)
 		d.WakeAt = decision.Earlier(d.WakeAt, s.Now.Add(forbiddenPause))
 	} else if forbidden != nil {
 		failed = append(failed, forbidden)
@@ -115,27 +110,27 @@ func (r *CommGroupReconciler) applyNodeMarks(ctx context.Context, s *Snapshot, d
 }
 
 // tellMarks sends one event about each node, and one about the group for all of them.
-func (r *CommGroupReconciler) tellMarks(group *v1alpha1.CommGroup, done []*NodeMark) {
+func (r *CommGroupReconciler) tellMarks(group *v1alpha1.CommGroup, done []*gating.Mark) {
 	name := group.Namespace + "/" + group.Name
 	for _, kind := range []struct {
-		change                      markChange
+		change                      gating.Change
 		event, reason, action, verb string
 	}{
-		{markGated, corev1.EventTypeWarning, v1alpha1.ReasonNodeGated, "GateNode", "Gated"},
-		{markUngated, corev1.EventTypeNormal, v1alpha1.ReasonNodeUngated, "UngateNode", "No longer gated"},
+		{gating.Gated, corev1.EventTypeWarning, v1alpha1.ReasonNodeGated, "GateNode", "Gated"},
+		{gating.Ungated, corev1.EventTypeNormal, v1alpha1.ReasonNodeUngated, "UngateNode", "No longer gated"},
 	} {
 		var names []string
 		why := ""
 		for _, m := range done {
-			if m.change != kind.change {
+			if m.Change != kind.change {
 				continue
 			}
 			if len(names) == 0 {
-				why = m.why
+				why = m.Why
 			}
 			names = append(names, m.Node.Name)
 			r.Recorder.Eventf(m.Node, group, kind.event, kind.reason, kind.action, "%s",
-				words.Shorten(fmt.Sprintf("%s by CommGroup %s: %s", kind.verb, name, words.Sentence(m.why)), 1000))
+				words.Shorten(fmt.Sprintf("%s by CommGroup %s: %s", kind.verb, name, words.Sentence(m.Why)), 1000))
 		}
 		if len(names) > 0 {
 			r.Recorder.Eventf(group, nil, kind.event, kind.reason, kind.action, "%s",
@@ -150,23 +145,23 @@ func (r *CommGroupReconciler) liftMarks(ctx context.Context, group *v1alpha1.Com
 	if err := r.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
-	key := markKey(string(group.UID))
-	var marks []*NodeMark
-	var writes []nodeWrite
+	key := gating.Key(string(group.UID))
+	var marks []*gating.Mark
+	var writes []gating.Write
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
 		value, ok := node.Annotations[key]
 		if !ok {
 			continue
 		}
-		m := &NodeMark{Node: node, why: "the group is deleted"}
-		if s, err := parseStatement(value); err != nil || s.Verdict == v1alpha1.VerdictFail {
-			m.change = markUngated
+		m := &gating.Mark{Node: node, Why: "the group is deleted"}
+		if s, err := gating.ParseStatement(value); err != nil || s.Verdict == v1alpha1.VerdictFail {
+			m.Change = gating.Ungated
 		}
 		marks = append(marks, m)
-		writes = append(writes, nodeWrite{node: node, annotations: map[string]*string{key: nil}})
+		writes = append(writes, gating.Write{Node: node, Annotations: map[string]*string{key: nil}})
 	}
-	var done []*NodeMark
+	var done []*gating.Mark
 	var names []string
 	var first error
 	for i, err := range writeNodes(ctx, r.Client, writes, r.Clock.Now()) {
@@ -184,33 +179,6 @@ func (r *CommGroupReconciler) liftMarks(ctx context.Context, group *v1alpha1.Com
 		return fmt.Errorf("on nodes %s: %w", words.SomeNames(names, 3), first)
 	}
 	return nil
-}
-
-// orphanedMarks are the writes that rid Nodes of statements of groups that are no more, and of marks that no statement
-// explains. live are the UIDs of the groups that there are.
-func orphanedMarks(nodes []corev1.Node, live map[string]bool) []nodeWrite {
-	var out []nodeWrite
-	for i := range nodes {
-		node := &nodes[i]
-		if !node.DeletionTimestamp.IsZero() {
-			continue
-		}
-		w := nodeWrite{node: node}
-		statements := statementsOf(node.Annotations)
-		for key := range node.Annotations {
-			if uid, ok := markUID(key); ok && !live[uid] {
-				if w.annotations == nil {
-					w.annotations = map[string]*string{}
-				}
-				w.annotations[key] = nil
-				delete(statements, key)
-			}
-		}
-		if w.annotations != nil || marksFor(statements) != marksOn(node) {
-			out = append(out, w)
-		}
-	}
-	return out
 }
 
 // MarkSweeper rids Nodes of marks whose group was deleted while no manager was there to lift them.
@@ -260,7 +228,7 @@ func (m *MarkSweeper) Sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	writes := orphanedMarks(nodes.Items, live)
+	writes := gating.Orphaned(nodes.Items, live)
 	if len(writes) == 0 {
 		return nil
 	}
@@ -269,7 +237,7 @@ func (m *MarkSweeper) Sweep(ctx context.Context) error {
 		return err
 	}
 	maps.Copy(live, fresh)
-	writes = orphanedMarks(nodes.Items, live)
+	writes = gating.Orphaned(nodes.Items, live)
 	errs := writeNodes(ctx, m.Client, writes, m.Now())
 	// A conflict is someone who wrote the Node since: the next sweep sees what is left.
 	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil || apierrors.IsConflict(err) })
@@ -310,9 +278,9 @@ func (m *MarkSweeper) liveGroups(ctx context.Context, reader client.Reader, node
 		}
 	}
 	for i := range nodes {
-		for key, s := range statementsOf(nodes[i].Annotations) {
+		for key, s := range gating.Statements(nodes[i].Annotations) {
 			namespace, _, _ := strings.Cut(s.Group, "/")
-			if uid, ok := markUID(key); ok && unread[namespace] {
+			if uid, ok := gating.UIDOf(key); ok && unread[namespace] {
 				live[uid] = true
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/gating"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -151,8 +152,8 @@ func (r *CommGroupReconciler) liftMarksOf(ctx context.Context, key types.Namespa
 func markersNamed(nodes []corev1.Node, name string) []string {
 	found := map[string]bool{}
 	for i := range nodes {
-		for key, s := range statementsOf(nodes[i].Annotations) {
-			if uid, ok := markUID(key); ok && s.Group == name {
+		for key, s := range gating.Statements(nodes[i].Annotations) {
+			if uid, ok := gating.UIDOf(key); ok && s.Group == name {
 				found[uid] = true
 			}
 		}

@@ -8,6 +8,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/gating"
 	"rcclx.io/commgroup-operator/controllers/sharing"
 )
 
@@ -94,7 +95,7 @@ type Decision struct {
 	// NeedConfigMapLookup asks to look the ConfigMap up in the API and to decide again.
 	NeedConfigMapLookup bool
 	// NodeMarks are statements of gating to write to Nodes, the most urgent first.
-	NodeMarks []NodeMark
+	NodeMarks []gating.Mark
 	Status    v1alpha1.CommGroupStatus
 	Events    []decision.Event
 	// refused is what the API server did not take once the decision was applied.

@@ -18,13 +18,13 @@ import (
 
 // marks says which nodes gating would mark as failed now, were it enforced.
 func (w *groupWorld) marks() map[string]string {
-	w.group.Spec.Gating = v1alpha1.GatingSpec{Mode: v1alpha1.GatingEnforce, Actions: everyAction, MaxPercent: ptr.To(int32(100))}
+	w.group.Spec.Gating = v1alpha1.GatingSpec{Mode: v1alpha1.GatingEnforce, Actions: testkit.EveryAction, MaxPercent: ptr.To(int32(100))}
 	cfg := testConfig
 	cfg.PrivilegedNamespaces = []string{w.group.Namespace}
 	out := map[string]string{}
 	for _, m := range Decide(w.snapshot(), cfg).NodeMarks {
-		if m.statement != nil && m.statement.Verdict == v1alpha1.VerdictFail {
-			out[m.Node.Name] = m.statement.Reason
+		if m.Statement != nil && m.Statement.Verdict == v1alpha1.VerdictFail {
+			out[m.Node.Name] = m.Statement.Reason
 		}
 	}
 	return out

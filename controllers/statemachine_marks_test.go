@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/gating"
 )
 
 // writeMarks is applyNodeMarks: each write rests on the Node that was read, and the API server refuses it where that has changed.
@@ -30,34 +31,34 @@ func (m *machine) writeMarks(s *Snapshot, d *Decision) error {
 		}
 		m.checkMark(mark)
 		value := ""
-		if mark.statement != nil {
-			value = mark.statement.String()
+		if mark.Statement != nil {
+			value = mark.Statement.String()
 		}
-		after := marked(m.t, mark.Node, map[string]string{markKey(string(s.Group.UID)): value}, m.now)
+		after := withStatements(m.t, mark.Node, map[string]string{gating.Key(string(s.Group.UID)): value}, m.now)
 		m.nodes = slices.Clone(m.nodes)
 		m.nodes[at] = *after
 		m.writes.marks++
-		m.logf("marks of %s: %s %s", mark.Node.Name, value, mark.why)
+		m.logf("marks of %s: %s %s", mark.Node.Name, value, mark.Why)
 	}
 	return errors.Join(errs...)
 }
 
 // checkMark: no innocent node is marked as failed, and none as passed whose agent has not reported a pass of what the run measured.
-func (m *machine) checkMark(mark *NodeMark) {
+func (m *machine) checkMark(mark *gating.Mark) {
 	m.t.Helper()
-	name, s := mark.Node.Name, mark.statement
+	name, s := mark.Node.Name, mark.Statement
 	switch {
 	case s == nil:
 		m.known.seen["mark withdrawn"]++
 	case s.Verdict == v1alpha1.VerdictFail:
 		m.known.seen["mark Fail"]++
 		if m.known.faulty[name] == "" {
-			m.failf("innocent %s is marked: %s\nfaulty: %v", name, s.said(), m.known.faulty)
+			m.failf("innocent %s is marked: %s\nfaulty: %v", name, s, m.known.faulty)
 		}
 	default:
 		m.known.seen["mark Pass"]++
 		if hash := m.known.hashOf[s.Run]; !m.known.passed[s.NodeUID][hash] {
-			m.failf("node %s (%s) says %q, and its agent never reported a pass of that run's spec", name, s.NodeUID, s.said())
+			m.failf("node %s (%s) says %q, and its agent never reported a pass of that run's spec", name, s.NodeUID, s)
 		}
 	}
 	if s != nil && s.NodeUID != string(mark.Node.UID) {

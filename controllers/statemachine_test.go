@@ -108,7 +108,7 @@ func randomMachine(t *testing.T, seed uint64, span v1alpha1.Span) *machine {
 	if rng.IntN(2) == 0 {
 		group.Spec.Gating = v1alpha1.GatingSpec{Mode: v1alpha1.GatingDryRun, MaxPercent: ptr.To(int32(100))} // so that every one that fails is named
 		if seed%2 == 1 {
-			group.Spec.Gating = v1alpha1.GatingSpec{Mode: v1alpha1.GatingEnforce, Actions: everyAction, MaxPercent: ptr.To(int32(20 + 10*(seed%9)))}
+			group.Spec.Gating = v1alpha1.GatingSpec{Mode: v1alpha1.GatingEnforce, Actions: testkit.EveryAction, MaxPercent: ptr.To(int32(20 + 10*(seed%9)))}
 		}
 	}
 	if rng.IntN(3) == 0 {

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/gating"
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
 )
 
@@ -128,7 +129,7 @@ func nodeChanged(before, after client.Object) bool {
 	a, okA := before.(*corev1.Node)
 	b, okB := after.(*corev1.Node)
 	return !okA || !okB || !maps.Equal(a.Labels, b.Labels) || a.UID != b.UID || a.Status.NodeInfo.BootID != b.Status.NodeInfo.BootID ||
-		a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() || marksChanged(a, b) ||
+		a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() || gating.Changed(a, b) ||
 		!equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable) ||
 		!equality.Semantic.DeepEqual(a.Status.Capacity, b.Status.Capacity)
 }
@@ -155,7 +156,7 @@ func (r *CommGroupReconciler) groupsOfNode(ctx context.Context, object client.Ob
 	var out []reconcile.Request
 	for i := range groups.Items {
 		group := &groups.Items[i]
-		if members, err := selectMembers(&group.Spec, []corev1.Node{*node}); err == nil && len(members) == 0 && node.Annotations[markKey(string(group.UID))] == "" {
+		if members, err := selectMembers(&group.Spec, []corev1.Node{*node}); err == nil && len(members) == 0 && node.Annotations[gating.Key(string(group.UID))] == "" {
 			continue
 		}
 		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(group)})

@@ -134,3 +134,6 @@ func Report(run *v1alpha1.RunAssignment, verdict v1alpha1.Verdict, busBWMBps int
 	}
 	return r
 }
+
+// EveryAction of gating.
+var EveryAction = []v1alpha1.GatingAction{v1alpha1.GatingCondition, v1alpha1.GatingLabel, v1alpha1.GatingTaint}

@@ -1,4 +1,4 @@
-package controllers
+package gating
 
 import (
 	"fmt"
@@ -10,17 +10,17 @@ import (
 
 // maxNamedNodes bounds the lists of nodes in a CommGroup's status; gatingMessageBytes the message of status.gating.
 const (
-	maxNamedNodes      = 16
-	gatingMessageBytes = 512
+	maxNamedNodes = 16
+	MessageBytes  = 512
 )
 
 // firstNames are the first few of the names, which are sorted.
 func firstNames(names []string) []string { return names[:min(len(names), maxNamedNodes)] }
 
-func (g *gating) status(open bool) *v1alpha1.GatingStatus {
+func (g *look) status(open bool) *v1alpha1.GatingStatus {
 	s := &v1alpha1.GatingStatus{Gated: int32(len(g.gated)), Nodes: firstNames(g.gated), Breaker: breakerClosed}
 	var parts []string
-	if g.in.group.Spec.Gating.Mode == v1alpha1.GatingEnforce && g.off != "" {
+	if g.in.Group.Spec.Gating.Mode == v1alpha1.GatingEnforce && g.off != "" {
 		parts = append(parts, fmt.Sprintf("Enforce works as DryRun: %s, which alone may mark nodes.", g.off))
 	}
 	switch n := len(g.failed); {
@@ -39,6 +39,6 @@ func (g *gating) status(open bool) *v1alpha1.GatingStatus {
 	if len(g.exempted) > 0 {
 		parts = append(parts, fmt.Sprintf("Failed and exempt by annotation: %s.", words.SomeNames(g.exempted, 3)))
 	}
-	s.Message = words.Shorten(strings.Join(parts, " "), gatingMessageBytes)
+	s.Message = words.Shorten(strings.Join(parts, " "), MessageBytes)
 	return s
 }

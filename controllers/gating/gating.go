@@ -1,4 +1,4 @@
-package controllers
+package gating
 
 import (
 	"cmp"
@@ -17,24 +17,25 @@ import (
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
-// markChange is what a write tells people.
-type markChange int
+// Change is what a write tells people.
+type Change int
 
+// The changes.
 const (
-	markQuiet   markChange = iota // a repair, a pass, or another reason than before
-	markGated                     // the group's mark is new
-	markUngated                   // the group's mark is lifted
+	Quiet   Change = iota // a repair, a pass, or another reason than before
+	Gated                 // the group's mark is new
+	Ungated               // the group's mark is lifted
 )
 
-// NodeMark is the group's statement on one Node as it should be; the Node's marks follow from it.
-type NodeMark struct {
+// Mark is the group's statement on one Node as it should be; the Node's marks follow from it.
+type Mark struct {
 	// Node as it was read.
 	Node *corev1.Node
-	// statement to write; nil withdraws it.
-	statement *statement
-	change    markChange
-	// why is half a sentence for the event.
-	why string
+	// Statement to write; nil withdraws it.
+	Statement *Statement
+	Change    Change
+	// Why is half a sentence for the event.
+	Why string
 }
 
 // maxMarksAtOnce bounds the Nodes that one reconcile writes: a group of thousands that turns gating on must not take the API
@@ -44,44 +45,46 @@ const maxMarksAtOnce = 200
 // marksPause is between two such reconciles.
 const marksPause = time.Second
 
-type gateInput struct {
-	now   time.Time
-	group *v1alpha1.CommGroup
-	nodes []corev1.Node
-	// members of the group; membersKnown is false where they could not be selected.
-	members      []decision.Member
-	membersKnown bool
-	commNodes    map[string]*v1alpha1.CommNode
-	run          *v1alpha1.GroupRunStatus
-	outcomes     []judge.Outcome
-	span         *v1alpha1.SpanStatus
-	// privileged are the namespaces whose groups may mark nodes.
-	privileged []string
+// Input is what gating rests on.
+type Input struct {
+	Now   time.Time
+	Group *v1alpha1.CommGroup
+	Nodes []corev1.Node
+	// Members of the group; MembersKnown is false where they could not be selected.
+	Members      []decision.Member
+	MembersKnown bool
+	CommNodes    map[string]*v1alpha1.CommNode
+	Run          *v1alpha1.GroupRunStatus
+	Outcomes     []judge.Outcome
+	Span         *v1alpha1.SpanStatus
+	// Privileged are the namespaces whose groups may mark nodes.
+	Privileged []string
 }
 
-type gateResult struct {
-	status    *v1alpha1.GatingStatus
-	wouldGate []string
-	marks     []NodeMark
-	wakeAt    time.Time
-	events    []decision.Event
+// Result is what gating wants done and told.
+type Result struct {
+	Status    *v1alpha1.GatingStatus
+	WouldGate []string
+	Marks     []Mark
+	WakeAt    time.Time
+	Events    []decision.Event
 }
 
-// gate works out which nodes to mark and which marks to lift. It does no I/O.
-func gate(in *gateInput) gateResult {
-	mode := in.group.Spec.Gating.Mode
-	key := markKey(string(in.group.UID))
+// Decide works out which nodes to mark and which marks to lift. It does no I/O.
+func Decide(in *Input) Result {
+	mode := in.Group.Spec.Gating.Mode
+	key := Key(string(in.Group.UID))
 	if mode == v1alpha1.GatingOff || mode == "" {
-		if !slices.ContainsFunc(in.nodes, func(n corev1.Node) bool { _, ok := n.Annotations[key]; return ok }) {
-			return gateResult{}
+		if !slices.ContainsFunc(in.Nodes, func(n corev1.Node) bool { _, ok := n.Annotations[key]; return ok }) {
+			return Result{}
 		}
 	}
-	return newGating(in, key).result()
+	return newLook(in, key).result()
 }
 
-// gating is one look at all nodes.
-type gating struct {
-	in      *gateInput
+// look is one look at all nodes.
+type look struct {
+	in      *Input
 	key     string
 	actions []v1alpha1.GatingAction
 	// off says why gating marks nothing at all; empty where it does.
@@ -93,7 +96,7 @@ type gating struct {
 	// left are the indexes of the members that the group's stage went on without, where all are known.
 	left      localize.Set
 	leftKnown bool
-	marks     []NodeMark
+	marks     []Mark
 	// failed members by name, exempt ones left out: the mark is on them, or would be. exempted ones failed, too.
 	failed, exempted []string
 	gated            []string // carry the mark now
@@ -102,20 +105,20 @@ type gating struct {
 	breaker          breaker
 }
 
-func newGating(in *gateInput, key string) *gating {
-	g := &gating{in: in, key: key, off: markingOff(in), actions: gatingActions(&in.group.Spec.Gating), reasons: map[string]int{}, breaker: newBreaker(in),
-		members: make(map[string]*decision.Member, len(in.members)), outcomes: make(map[string]*judge.Outcome, len(in.outcomes))}
-	for i := range in.members {
-		g.members[in.members[i].Name] = &in.members[i]
+func newLook(in *Input, key string) *look {
+	g := &look{in: in, key: key, off: markingOff(in), actions: actionsOf(&in.Group.Spec.Gating), reasons: map[string]int{}, breaker: newBreaker(in),
+		members: make(map[string]*decision.Member, len(in.Members)), outcomes: make(map[string]*judge.Outcome, len(in.Outcomes))}
+	for i := range in.Members {
+		g.members[in.Members[i].Name] = &in.Members[i]
 	}
-	for i := range in.outcomes {
-		g.outcomes[in.outcomes[i].Node] = &in.outcomes[i]
+	for i := range in.Outcomes {
+		g.outcomes[in.Outcomes[i].Node] = &in.Outcomes[i]
 	}
-	if spanEnded(in) && in.span.LeftSet != "" {
-		left, err := localize.ParseSet(in.span.LeftSet)
+	if spanEnded(in) && in.Span.LeftSet != "" {
+		left, err := localize.ParseSet(in.Span.LeftSet)
 		g.left, g.leftKnown = left, err == nil
 	}
-	if s := in.span; spanEnded(in) && s.Verdict == v1alpha1.VerdictFail {
+	if s := in.Span; spanEnded(in) && s.Verdict == v1alpha1.VerdictFail {
 		g.culprits = make(map[string]*v1alpha1.Culprit, len(s.Culprits))
 		for i := range s.Culprits {
 			c := &s.Culprits[i]
@@ -133,13 +136,13 @@ func newGating(in *gateInput, key string) *gating {
 }
 
 // markingOff says why mode, or the namespace, keeps gating from marking; empty where it may.
-func markingOff(in *gateInput) string {
-	switch in.group.Spec.Gating.Mode {
+func markingOff(in *Input) string {
+	switch in.Group.Spec.Gating.Mode {
 	case v1alpha1.GatingEnforce:
-		if slices.Contains(in.privileged, in.group.Namespace) {
+		if slices.Contains(in.Privileged, in.Group.Namespace) {
 			return ""
 		}
-		return fmt.Sprintf("namespace %s is not among the manager's --privileged-namespaces", in.group.Namespace)
+		return fmt.Sprintf("namespace %s is not among the manager's --privileged-namespaces", in.Group.Namespace)
 	case v1alpha1.GatingDryRun:
 		return "gating.mode is DryRun"
 	case v1alpha1.GatingOff:
@@ -147,8 +150,8 @@ func markingOff(in *gateInput) string {
 	return "gating.mode is Off"
 }
 
-// gatingActions are the actions in a fixed order, so that the same set is always written alike.
-func gatingActions(spec *v1alpha1.GatingSpec) []v1alpha1.GatingAction {
+// actionsOf are the actions in a fixed order, so that the same set is always written alike.
+func actionsOf(spec *v1alpha1.GatingSpec) []v1alpha1.GatingAction {
 	if len(spec.Actions) == 0 {
 		return []v1alpha1.GatingAction{v1alpha1.GatingCondition}
 	}
@@ -156,14 +159,14 @@ func gatingActions(spec *v1alpha1.GatingSpec) []v1alpha1.GatingAction {
 }
 
 // spanEnded says whether the group's stage of the present run has ended.
-func spanEnded(in *gateInput) bool {
-	return in.span != nil && in.run != nil && in.span.RunID == in.run.ID && in.span.Stage == v1alpha1.StageEnded
+func spanEnded(in *Input) bool {
+	return in.Span != nil && in.Run != nil && in.Span.RunID == in.Run.ID && in.Span.Stage == v1alpha1.StageEnded
 }
 
-func (g *gating) result() gateResult {
+func (g *look) result() Result {
 	all := make([]judged, 0, len(g.members))
-	for i := range g.in.nodes {
-		node := &g.in.nodes[i]
+	for i := range g.in.Nodes {
+		node := &g.in.Nodes[i]
 		_, own := node.Annotations[g.key]
 		if member := g.members[node.Name]; !own && member == nil || !node.DeletionTimestamp.IsZero() {
 			continue
@@ -178,48 +181,48 @@ func (g *gating) result() gateResult {
 	for i := range all {
 		g.step(&all[i], open)
 	}
-	slices.SortStableFunc(g.marks, func(a, b NodeMark) int { return cmp.Compare(a.order(), b.order()) })
-	out := gateResult{marks: g.marks}
-	if len(out.marks) > maxMarksAtOnce {
-		out.marks = out.marks[:maxMarksAtOnce]
-		out.wakeAt = g.in.now.Add(marksPause)
+	slices.SortStableFunc(g.marks, func(a, b Mark) int { return cmp.Compare(a.order(), b.order()) })
+	out := Result{Marks: g.marks}
+	if len(out.Marks) > maxMarksAtOnce {
+		out.Marks = out.Marks[:maxMarksAtOnce]
+		out.WakeAt = g.in.Now.Add(marksPause)
 	}
-	mode := g.in.group.Spec.Gating.Mode
+	mode := g.in.Group.Spec.Gating.Mode
 	if (mode == "" || mode == v1alpha1.GatingOff) && len(g.gated) == 0 {
 		return out
 	}
-	out.status = g.status(open)
+	out.Status = g.status(open)
 	switch {
 	case g.off == "":
-		out.wouldGate = firstNames(g.simulated)
+		out.WouldGate = firstNames(g.simulated)
 	case !open && g.dry(): // as Enforce, which marks nobody while the breaker is open
-		out.wouldGate = firstNames(g.failed)
+		out.WouldGate = firstNames(g.failed)
 	}
-	out.events = g.breakerEvents(out.status)
+	out.Events = g.breakerEvents(out.Status)
 	return out
 }
 
 // dry says whether gating only tells what Enforce would do.
-func (g *gating) dry() bool {
-	mode := g.in.group.Spec.Gating.Mode
+func (g *look) dry() bool {
+	mode := g.in.Group.Spec.Gating.Mode
 	return g.off != "" && mode != v1alpha1.GatingOff && mode != ""
 }
 
 // order puts what keeps jobs from a bad node first, and what only confirms a good one last.
-func (m *NodeMark) order() int {
+func (m *Mark) order() int {
 	switch {
-	case m.change == markGated:
+	case m.Change == Gated:
 		return 0
-	case m.change == markUngated:
+	case m.Change == Ungated:
 		return 1
-	case m.statement == nil || m.statement.Verdict == v1alpha1.VerdictFail:
+	case m.Statement == nil || m.Statement.Verdict == v1alpha1.VerdictFail:
 		return 2
 	}
 	return 3
 }
 
 // count sorts the node into the lists that status and breaker go by.
-func (g *gating) count(j *judged) {
+func (g *look) count(j *judged) {
 	name := j.node.Name
 	marked := j.own != nil && j.own.Verdict == v1alpha1.VerdictFail
 	if marked {
@@ -233,7 +236,7 @@ func (g *gating) count(j *judged) {
 		}
 	case fails && g.off == "" && !g.allowed(j):
 		g.simulated = append(g.simulated, name)
-	case fails, marked && gatingTable[j.seen][heldFail] == stepKeep && g.off == "":
+	case fails, marked && table[j.seen][heldFail] == stepKeep && g.off == "":
 		g.failed = append(g.failed, name)
 		if fails {
 			reason, _ := g.cause(j)
@@ -250,12 +253,12 @@ func (g *gating) count(j *judged) {
 }
 
 // allowed says whether a result of the node's origin may mark it.
-func (g *gating) allowed(j *judged) bool {
-	return !j.simulated || g.in.group.Spec.Gating.Simulated == v1alpha1.SimulatedAllow
+func (g *look) allowed(j *judged) bool {
+	return !j.simulated || g.in.Group.Spec.Gating.Simulated == v1alpha1.SimulatedAllow
 }
 
 // step decides for one node.
-func (g *gating) step(j *judged, open bool) {
+func (g *look) step(j *judged, open bool) {
 	seen := j.seen
 	if g.off != "" || !g.allowed(j) {
 		seen = seenOff
@@ -270,7 +273,7 @@ func (g *gating) step(j *judged, open bool) {
 	default:
 		state = heldPass
 	}
-	switch gatingTable[seen][state] {
+	switch table[seen][state] {
 	case stepMark:
 		if state != heldFail && open {
 			break // what stands stays
@@ -279,9 +282,9 @@ func (g *gating) step(j *judged, open bool) {
 		if j.own != nil && j.own.Verdict == v1alpha1.VerdictFail && sameStatement(j.own, &s) {
 			break
 		}
-		change := markQuiet
+		change := Quiet
 		if state != heldFail {
-			change = markGated
+			change = Gated
 		}
 		g.write(j, &s, change, s.Reason+": "+s.Message)
 		return
@@ -290,16 +293,16 @@ func (g *gating) step(j *judged, open bool) {
 		if j.own != nil && j.own.Verdict == v1alpha1.VerdictPass && sameStatement(j.own, &s) {
 			break
 		}
-		change := markQuiet
+		change := Quiet
 		if state == heldFail {
-			change = markUngated
+			change = Ungated
 		}
 		g.write(j, &s, change, "it passed run "+s.Run)
 		return
 	case stepLift:
-		change := markQuiet
+		change := Quiet
 		if state == heldFail {
-			change = markUngated
+			change = Ungated
 		}
 		g.write(j, nil, change, g.whyLifted(j, seen))
 		return
@@ -312,15 +315,15 @@ func (g *gating) step(j *judged, open bool) {
 	own := *j.own
 	own.Actions = g.actions
 	if !slices.Equal(own.Actions, j.own.Actions) || marksFor(j.statements) != marksOn(j.node) {
-		g.write(j, &own, markQuiet, "")
+		g.write(j, &own, Quiet, "")
 	}
 }
 
-func (g *gating) write(j *judged, s *statement, change markChange, why string) {
-	g.marks = append(g.marks, NodeMark{Node: j.node, statement: s, change: change, why: why})
+func (g *look) write(j *judged, s *Statement, change Change, why string) {
+	g.marks = append(g.marks, Mark{Node: j.node, Statement: s, Change: change, Why: why})
 }
 
-func (g *gating) whyLifted(j *judged, seen evidence) string {
+func (g *look) whyLifted(j *judged, seen evidence) string {
 	switch seen {
 	case seenLeft:
 		return "it is no longer a member"
@@ -343,7 +346,7 @@ func (g *gating) whyLifted(j *judged, seen evidence) string {
 }
 
 // cause is the reason and message for which a node failed.
-func (g *gating) cause(j *judged) (reason, message string) {
+func (g *look) cause(j *judged) (reason, message string) {
 	if c := j.culprit; c != nil && j.outcome.Verdict != v1alpha1.VerdictFail {
 		if c.Kind == "Node" {
 			return c.Reason, c.Message
@@ -354,10 +357,10 @@ func (g *gating) cause(j *judged) (reason, message string) {
 }
 
 // statement is what the group holds of the node now.
-func (g *gating) statement(j *judged, verdict v1alpha1.Verdict) statement {
-	s := statement{Verdict: verdict, Group: g.in.group.Namespace + "/" + g.in.group.Name, Run: g.in.run.ID, Time: *decision.Stamp(g.in.now),
+func (g *look) statement(j *judged, verdict v1alpha1.Verdict) Statement {
+	s := Statement{Verdict: verdict, Group: g.in.Group.Namespace + "/" + g.in.Group.Name, Run: g.in.Run.ID, Time: *decision.Stamp(g.in.Now),
 		NodeUID: string(j.node.UID), Actions: g.actions}
-	cn := g.in.commNodes[j.node.Name]
+	cn := g.in.CommNodes[j.node.Name]
 	s.BootID = measuredBoot(cn, j.outcome)
 	if a := cn.Spec.Run; a != nil {
 		if a.Platform != nil {
@@ -369,7 +372,7 @@ func (g *gating) statement(j *judged, verdict v1alpha1.Verdict) statement {
 		reason, message := g.cause(j)
 		s.Reason, s.Message = words.Shorten(reason, 64), words.Shorten(message, statementMessageBytes)
 		if j.culprit != nil {
-			s.Run = g.in.run.ID
+			s.Run = g.in.Run.ID
 		}
 	}
 	return s
@@ -377,7 +380,7 @@ func (g *gating) statement(j *judged, verdict v1alpha1.Verdict) statement {
 
 // sameStatement says whether a new statement on the same Node adds nothing: the same cause and the same actions. Run, time
 // and figures of a repetition are no news, or every scheduled run would write to each node.
-func sameStatement(old, next *statement) bool {
+func sameStatement(old, next *Statement) bool {
 	known := func(was, is string) bool { return is == "" || was == is }
 	return old.Verdict == next.Verdict && old.Reason == next.Reason && old.Group == next.Group &&
 		known(old.BootID, next.BootID) && known(old.GPUs, next.GPUs) && slices.Equal(old.Actions, next.Actions)

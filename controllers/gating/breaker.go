@@ -1,4 +1,4 @@
-package controllers
+package gating
 
 import (
 	"cmp"
@@ -56,10 +56,10 @@ func (b *breaker) cleared() bool {
 }
 
 // newBreaker knows all but the counts, which gating.count adds.
-func newBreaker(in *gateInput) breaker {
-	b := breaker{percent: int(ptr.Deref(in.group.Spec.Gating.MaxPercent, defaultGatingMaxPercent)), members: len(in.members),
-		over: in.run != nil && in.run.Phase == v1alpha1.RunPhaseFinished && in.run.Generation == in.group.Generation}
-	if s := in.group.Status.Gating; s != nil {
+func newBreaker(in *Input) breaker {
+	b := breaker{percent: int(ptr.Deref(in.Group.Spec.Gating.MaxPercent, defaultGatingMaxPercent)), members: len(in.Members),
+		over: in.Run != nil && in.Run.Phase == v1alpha1.RunPhaseFinished && in.Run.Generation == in.Group.Generation}
+	if s := in.Group.Status.Gating; s != nil {
 		b.wasOpen = s.Breaker == breakerOpen
 	}
 	return b
@@ -67,15 +67,15 @@ func newBreaker(in *gateInput) breaker {
 
 // breakerOpen says whether no further node is marked. Where the members could not be selected nothing is known of them, and it
 // stays as it was.
-func (g *gating) breakerOpen() bool {
-	if !g.in.membersKnown {
+func (g *look) breakerOpen() bool {
+	if !g.in.MembersKnown {
 		return g.breaker.wasOpen
 	}
 	return g.breaker.open()
 }
 
 // breakerMessage says why the breaker is open, what then happens, and where to look.
-func (g *gating) breakerMessage() string {
+func (g *look) breakerMessage() string {
 	b := &g.breaker
 	none := "No further node is marked"
 	if g.off != "" {
@@ -87,7 +87,7 @@ func (g *gating) breakerMessage() string {
 	}
 	until := fmt.Sprintf("until a run ends in which at most %d %% fail", b.percent)
 	switch {
-	case !g.in.membersKnown:
+	case !g.in.MembersKnown:
 		return fmt.Sprintf("Too many members had failed, and the members cannot be selected now. %s %s.", none, until)
 	case b.tooMany():
 		message := fmt.Sprintf("%s at once and gating.maxPercent (%d) allows %d: %s. %s.",
@@ -95,10 +95,10 @@ func (g *gating) breakerMessage() string {
 		if reason, n := commonest(g.reasons); n > 0 {
 			message += fmt.Sprintf(" %s on %d.", reason, n)
 		}
-		return message + " Look for what they share (image, library build, driver, switch, a threshold), then " + runs.Ask(g.in.group) + "."
+		return message + " Look for what they share (image, library build, driver, switch, a threshold), then " + runs.Ask(g.in.Group) + "."
 	case b.over:
 		return fmt.Sprintf("Too many members had failed, and not enough have passed since: %s, %d passed, %d were rebooted, changed or could not be measured. %s %s: mend those, then %s.",
-			seen, b.passed, b.doubtful, none, until, runs.Ask(g.in.group))
+			seen, b.passed, b.doubtful, none, until, runs.Ask(g.in.Group))
 	}
 	return fmt.Sprintf("Too many members had failed before the present run, in which so far %s. %s %s.", seen, none, until)
 }
@@ -114,7 +114,7 @@ func commonest(reasons map[string]int) (string, int) {
 }
 
 // breakerEvents tell of the breaker's changes, once each.
-func (g *gating) breakerEvents(now *v1alpha1.GatingStatus) []decision.Event {
+func (g *look) breakerEvents(now *v1alpha1.GatingStatus) []decision.Event {
 	switch open := now.Breaker == breakerOpen; {
 	case open == g.breaker.wasOpen:
 		return nil
@@ -123,5 +123,5 @@ func (g *gating) breakerEvents(now *v1alpha1.GatingStatus) []decision.Event {
 	}
 	return []decision.Event{{Reason: v1alpha1.ReasonBreakerClosed, Action: "ResumeGating",
 		Note: fmt.Sprintf("At the end of run %s %d of %d members failed and %d passed, which gating.maxPercent (%d) allows: nodes are marked again.",
-			g.in.run.ID, g.breaker.failed, g.breaker.members, g.breaker.passed, g.breaker.percent)}}
+			g.in.Run.ID, g.breaker.failed, g.breaker.members, g.breaker.passed, g.breaker.percent)}}
 }

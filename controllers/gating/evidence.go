@@ -1,4 +1,4 @@
-package controllers
+package gating
 
 import (
 	"slices"
@@ -43,19 +43,19 @@ const (
 	heldCount
 )
 
-// gatingStep is what is done.
-type gatingStep int
+// nextStep is what is done.
+type nextStep int
 
 const (
-	stepUndecided gatingStep = iota // in no cell of the table
+	stepUndecided nextStep = iota // in no cell of the table
 	stepKeep
 	stepMark // state Fail, and mark the node
 	stepPass // state Pass
 	stepLift // withdraw the statement
 )
 
-// gatingTable has a step for each pair of a node's statement and what happened. docs/gating.md shows it to people.
-var gatingTable = [evidenceCount][heldCount]gatingStep{
+// table has a step for each pair of a node's statement and what happened. docs/gating.md shows it to people.
+var table = [evidenceCount][heldCount]nextStep{
 	seenOff:          {heldNone: stepKeep, heldPass: stepLift, heldFail: stepLift},
 	seenLeft:         {heldNone: stepKeep, heldPass: stepLift, heldFail: stepLift},
 	seenReplaced:     {heldNone: stepKeep, heldPass: stepLift, heldFail: stepLift},
@@ -76,8 +76,8 @@ var gatingTable = [evidenceCount][heldCount]gatingStep{
 type judged struct {
 	node *corev1.Node
 	// statements of all groups by their keys; own is this group's, malformed one that cannot be read.
-	statements map[string]statement
-	own        *statement
+	statements map[string]Statement
+	own        *Statement
 	malformed  bool
 	seen       evidence
 	outcome    *judge.Outcome
@@ -88,19 +88,19 @@ type judged struct {
 }
 
 // judge collects what is known of one node.
-func (g *gating) judge(node *corev1.Node, own bool) judged {
+func (g *look) judge(node *corev1.Node, own bool) judged {
 	j := judged{node: node, outcome: g.outcomes[node.Name], culprit: g.culprits[node.Name]}
 	if own {
-		j.statements = statementsOf(node.Annotations)
+		j.statements = Statements(node.Annotations)
 		s, ok := j.statements[g.key]
 		if j.malformed = !ok; ok {
 			j.own = &s
 		}
 	}
-	member, cn := g.members[node.Name], g.in.commNodes[node.Name]
+	member, cn := g.members[node.Name], g.in.CommNodes[node.Name]
 	j.simulated = simulatedNode(cn, j.outcome)
 	switch {
-	case !g.in.membersKnown:
+	case !g.in.MembersKnown:
 		j.seen = seenNothing
 	case member == nil:
 		j.seen = seenLeft
@@ -113,7 +113,7 @@ func (g *gating) judge(node *corev1.Node, own bool) judged {
 		if (j.seen == seenPassed || j.seen > seenStale) && g.rebootedUnseen(&j, cn) {
 			j.seen = seenStale
 		}
-		if j.seen >= seenStale && j.own != nil && gpusReplaced(j.own.GPUs, cn, g.in.now) {
+		if j.seen >= seenStale && j.own != nil && gpusReplaced(j.own.GPUs, cn, g.in.Now) {
 			j.seen = seenGPUsReplaced
 		}
 	}
@@ -122,9 +122,9 @@ func (g *gating) judge(node *corev1.Node, own bool) judged {
 
 // measured is what the last run showed of the node. A verdict that rests on a comparison with the other nodes, and every
 // pass, waits for the run's end; what a node's agent saw by itself counts at once.
-func (g *gating) measured(j *judged, cn *v1alpha1.CommNode) evidence {
-	o, run := j.outcome, g.in.run
-	if o == nil || run == nil || cn == nil || cn.Spec.NodeUID != string(j.node.UID) || run.Generation != g.in.group.Generation {
+func (g *look) measured(j *judged, cn *v1alpha1.CommNode) evidence {
+	o, run := j.outcome, g.in.Run
+	if o == nil || run == nil || cn == nil || cn.Spec.NodeUID != string(j.node.UID) || run.Generation != g.in.Group.Generation {
 		return seenNothing
 	}
 	if o.Stale {
@@ -158,10 +158,10 @@ func (g *gating) measured(j *judged, cn *v1alpha1.CommNode) evidence {
 
 // rebootedUnseen says whether what was measured was so on another boot than the kubelet's, and the node's monitor, which alone could
 // say that nothing was rebooted (a container's kernel may have an id of its own), is silent: after a reboot its driver may be gone.
-func (g *gating) rebootedUnseen(j *judged, cn *v1alpha1.CommNode) bool {
+func (g *look) rebootedUnseen(j *judged, cn *v1alpha1.CommNode) bool {
 	was := ""
 	switch {
-	case nodefacts.Hold(cn, g.in.now):
+	case nodefacts.Hold(cn, g.in.Now):
 	case j.seen == seenPassed:
 		was = measuredBoot(cn, j.outcome)
 	case j.own != nil:
@@ -185,9 +185,9 @@ func measuredBoot(cn *v1alpha1.CommNode, o *judge.Outcome) string {
 
 // passedInGroup says whether the group's stage clears the node: there is none; or it passed with the node; or it failed, its
 // culprits were found, and the node is none of them.
-func (g *gating) passedInGroup(cn *v1alpha1.CommNode) bool {
-	s := g.in.span
-	if g.in.group.Spec.Span != v1alpha1.SpanGroup && s == nil {
+func (g *look) passedInGroup(cn *v1alpha1.CommNode) bool {
+	s := g.in.Span
+	if g.in.Group.Spec.Span != v1alpha1.SpanGroup && s == nil {
 		return true
 	}
 	if !spanEnded(g.in) || slices.Contains(s.Left, cn.Spec.NodeName) || slices.ContainsFunc(g.pairs, func(pair string) bool {
@@ -211,7 +211,7 @@ func meshFailed(s *v1alpha1.SpanStatus) bool {
 }
 
 // stayed says whether the node, by its index, is known not to have left the group's stage.
-func (g *gating) stayed(cn *v1alpha1.CommNode, s *v1alpha1.SpanStatus) bool {
+func (g *look) stayed(cn *v1alpha1.CommNode, s *v1alpha1.SpanStatus) bool {
 	session := cn.Spec.Session
 	return session != nil && session.RunID == s.RunID && g.leftKnown && !g.left.Has(int(session.Index))
 }
