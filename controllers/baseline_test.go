@@ -2,18 +2,13 @@ package controllers
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers/decision"
-	"rcclx.io/commgroup-operator/controllers/judge"
-	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
@@ -40,7 +35,7 @@ func (w *world) rerun(busBWMBps ...int64) *v1alpha1.CommGroupStatus {
 }
 
 func baselineChecks(s *v1alpha1.CommGroupStatus) []v1alpha1.PerformanceCheck {
-	return slices.DeleteFunc(slices.Clone(s.Checks), func(c v1alpha1.PerformanceCheck) bool { return c.Source != sourceBaseline })
+	return slices.DeleteFunc(slices.Clone(s.Checks), func(c v1alpha1.PerformanceCheck) bool { return c.Source != "baseline" })
 }
 
 func TestBaselineGrowsAndJudges(t *testing.T) {
@@ -126,195 +121,118 @@ func TestRegressionReportAndOff(t *testing.T) {
 	}
 }
 
-// TestBaselineStartsAnew: each part of the key that changes starts another baseline, which judges nothing at first and
-// remembers what was before; members that differ have none.
-func TestBaselineStartsAnew(t *testing.T) {
-	type change func(o *judge.Outcome, cn *v1alpha1.CommNode)
-	parts := map[string]change{
-		"container's ROCm": func(o *judge.Outcome, _ *v1alpha1.CommNode) {
-			o.Report.ROCm = &v1alpha1.ROCmFacts{State: "Found", Version: "7.1.0"}
-		},
-		"flavor":    func(o *judge.Outcome, _ *v1alpha1.CommNode) { o.Report.Library.Flavor = "rccl" },
-		"imitated":  func(o *judge.Outcome, _ *v1alpha1.CommNode) { o.Report.Library.Imitates = "rccl" },
-		"version":   func(o *judge.Outcome, _ *v1alpha1.CommNode) { o.Report.Library.Version = "2.30.4" },
-		"build":     func(o *judge.Outcome, _ *v1alpha1.CommNode) { o.Report.Library.BuildHash = "def" },
-		"model":     func(_ *judge.Outcome, cn *v1alpha1.CommNode) { cn.Status.Facts.GPUModel = "MI325X" },
-		"partition": func(_ *judge.Outcome, cn *v1alpha1.CommNode) { cn.Status.Facts.Partition = "CPX/NPS4" },
-		"ranks":     func(_ *judge.Outcome, cn *v1alpha1.CommNode) { cn.Spec.Ranks.Count = 4 },
-	}
-	input := func() baselineInput {
-		w := regressionWorld(2, v1alpha1.JudgingEnforce)
+// TestRunKeepsItsKey: what is unknown or another of a node after the run changes nothing in what the run showed, and begins no
+// baseline.
+func TestRunKeepsItsKey(t *testing.T) {
+	for part, model := range map[string]string{"unknown": "unknown", "": "", "unknown/unknown": "MI300X", "SPX/NPS1": "MI325X"} {
+		w := regressionWorld(4, v1alpha1.JudgingEnforce)
 		w.rerun(300_000)
-		w.group.Status.Baseline.Key = strings.Replace(w.group.Status.Baseline.Key, "ROCm unknown", "ROCm 7.0.0", 1)
-		for _, cn := range w.commNodes {
-			cn.Status.Run.ROCm = &v1alpha1.ROCmFacts{State: "Found", Version: "7.0.0"}
-		}
-		in := baselineInput{group: w.group.DeepCopy(), run: w.group.Status.Run.DeepCopy(), commNodes: map[string]*v1alpha1.CommNode{}}
-		in.run.ID, in.run.Number, in.run.BaselineKey = "1-2", 2, ""
-		for _, cn := range w.commNodes {
-			cn = cn.DeepCopy()
-			in.commNodes[cn.Spec.NodeName] = cn
-			in.outcomes = append(in.outcomes, judge.Outcome{Node: cn.Spec.NodeName, Phase: judge.Done, Verdict: v1alpha1.VerdictPass, Report: cn.Status.Run})
-		}
-		in.results = judge.AggregateResults(in.outcomes)
-		return in
-	}
-	for name, change := range parts {
-		all := input()
-		for i := range all.outcomes {
-			for _, r := range all.outcomes[i].Report.Results {
-				for k := range r.BusBandwidthMBps {
-					r.BusBandwidthMBps[k] /= 3
-				}
-			}
-			change(&all.outcomes[i], all.commNodes[all.outcomes[i].Node])
-		}
-		all.results = judge.AggregateResults(all.outcomes)
-		old := all.group.Status.Baseline.Key
-		c := compareBaseline(all)
-		if c.lost != nil || len(c.checks) != 1 || c.checks[0].State != v1alpha1.CheckNotMeasured || c.checks[0].Mode != v1alpha1.JudgingReport || !strings.Contains(c.checks[0].Causes[0], "begins anew") {
-			t.Errorf("%s: %+v %+v", name, c.lost, c.checks)
-		}
-		next := c.next(all.group.Status.Baseline, all.run)
-		if next.Key == old || next.Previous != old || next.Runs != 1 || next.LastRunID != "1-2" || len(next.Series[0].SamplesMBps) != 1 {
-			t.Errorf("%s: %+v", name, next)
-		}
-		one := input()
-		change(&one.outcomes[1], one.commNodes[one.outcomes[1].Node])
-		c = compareBaseline(one)
-		if c.key != "" || len(c.checks) != 1 || !strings.Contains(c.checks[0].Causes[0], "members differ") || c.next(one.group.Status.Baseline, one.run) != one.group.Status.Baseline {
-			t.Errorf("%s on one node: %q %+v", name, c.key, c.checks)
-		}
-	}
-	same := input()
-	if c := compareBaseline(same); len(c.checks) < 2 || c.checks[0].State != v1alpha1.CheckMet {
-		t.Errorf("nothing changed: %+v", c.checks)
-	}
-}
-
-// TestBaselineVerdictIsStable: taking a run in does not change what is said of it, at any number of samples; and samples stay
-// bounded.
-func TestBaselineVerdictIsStable(t *testing.T) {
-	r := rand.New(rand.NewPCG(5, 6))
-	result := func(mbps int64) []v1alpha1.GroupResultSeries {
-		return []v1alpha1.GroupResultSeries{{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16,
-			SizeBytes: []int64{1 << 20}, BusBandwidthMBps: []int64{mbps}, MinBusBandwidthMBps: []int64{mbps}}}
-	}
-	report := func(mbps int64) *v1alpha1.NodeRunStatus {
-		return &v1alpha1.NodeRunStatus{Results: []v1alpha1.ResultSeries{{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16,
-			SizeBytes: []int64{1 << 20}, BusBandwidthMBps: []int64{mbps}}}}
-	}
-	var baseline *v1alpha1.BaselineStatus
-	passed, failed := 0, 0
-	for n := range 200 {
-		mbps := 260_000 + r.Int64N(80_000)
-		run := &v1alpha1.GroupRunStatus{ID: fmt.Sprint("1-", n), Number: int64(n), Phase: v1alpha1.RunPhaseFinished, FinishTime: decision.Stamp(testkit.Now)}
-		judge := func() (comparison, v1alpha1.Verdict) {
-			group := &v1alpha1.CommGroup{}
-			group.Spec.Benchmark.Regression, group.Status.Baseline = v1alpha1.RegressionSpec{Mode: v1alpha1.JudgingEnforce, MaxDropPercent: 10}, baseline
-			in := baselineInput{group: group, run: run,
-				outcomes: []judge.Outcome{{Node: "a", Verdict: v1alpha1.VerdictPass, Report: report(mbps)}}, results: result(mbps)}
-			c := compareBaseline(in)
-			verdict, _ := judge.GroupVerdict(c.with(in.outcomes), true)
-			return c, verdict
-		}
-		c, before := judge()
-		run.Verdict = before
-		baseline = c.next(baseline, run)
-		again, after := judge()
-		if before != after || !equality.Semantic.DeepEqual(c.checks, again.checks) {
-			t.Fatalf("run %d of %d MB/s: %s, and %s once it was looked at again; baseline %+v", n, mbps, before, after, baseline)
-		}
-		if next := again.next(baseline, run); next != baseline {
-			t.Fatalf("run %d was taken in twice", n)
-		}
-		if before == v1alpha1.VerdictPass {
-			passed++
-		} else {
-			failed++
-		}
-		for _, s := range baseline.Series {
-			if len(s.SamplesMBps) > maxBaselineSamples {
-				t.Fatalf("%d samples", len(s.SamplesMBps))
+		s := w.rerun(300_000, 300_000, 265_000, 300_000)
+		before := s.Baseline.DeepCopy()
+		for n, name := range []string{"n00001", "n00000", "n00002", "n00003"} { // one node, then all
+			facts := w.commNode(name).Status.Facts
+			facts.Partition, facts.GPUModel = part, model
+			w.settle()
+			s = &w.group.Status
+			if s.Run.ID != "1-2" || s.Run.Verdict != v1alpha1.VerdictFail || len(s.Culprits) == 0 || s.Culprits[0].Node != "n00002" || s.Baseline.Runs != before.Runs || s.Baseline.Key != before.Key {
+				t.Fatalf("%q on %d nodes: %s, culprits %+v, baseline %+v", part, n+1, s.Run.Verdict, s.Culprits, s.Baseline)
 			}
 		}
 	}
-	if passed < 50 || failed < 5 || int(baseline.Runs) != passed {
-		t.Errorf("%d passed, %d failed, %d runs in the baseline", passed, failed, baseline.Runs)
+}
+
+// TestUnknownIsNoOtherKey: a run of which a part of the key is not known is held against the baseline, and does not end it.
+func TestUnknownIsNoOtherKey(t *testing.T) {
+	w := regressionWorld(3, v1alpha1.JudgingEnforce)
+	s := w.rerun(300_000)
+	key := s.Baseline.Key
+	for _, cn := range w.commNodes {
+		cn.Status.Facts.Partition = "unknown"
+	}
+	s = w.rerun(200_000)
+	if s.Run.Verdict != v1alpha1.VerdictFail || s.Run.BaselineKey != key || s.Baseline.Runs != 1 {
+		t.Fatalf("%s under %q: %+v", s.Run.Verdict, s.Run.BaselineKey, s.Baseline)
+	}
+	if s = w.rerun(300_000); s.Baseline.Runs != 2 || s.Baseline.Key != key {
+		t.Errorf("%+v", s.Baseline)
+	}
+	// Where it never was known, there is a baseline all the same, which takes the part in once it is.
+	w = regressionWorld(2, v1alpha1.JudgingEnforce)
+	for _, cn := range w.commNodes {
+		cn.Status.Facts.Partition = "unknown"
+	}
+	if s = w.rerun(300_000); s.Baseline == nil || !strings.Contains(s.Baseline.Key, "partition unknown") {
+		t.Fatalf("%+v", s.Baseline)
+	}
+	if s = w.rerun(200_000); s.Run.Verdict != v1alpha1.VerdictFail || !slices.ContainsFunc(baselineChecks(s), func(c v1alpha1.PerformanceCheck) bool {
+		return strings.Contains(strings.Join(c.Causes, " "), "not known: ROCm, partition; taken to be")
+	}) {
+		t.Errorf("%s: %+v", s.Run.Verdict, baselineChecks(s))
+	}
+	for _, cn := range w.commNodes {
+		cn.Status.Facts.Partition = "SPX/NPS1"
+	}
+	if s = w.rerun(300_000); s.Baseline.Runs != 2 || !strings.Contains(s.Baseline.Key, "partition SPX/NPS1") {
+		t.Errorf("%+v", s.Baseline)
 	}
 }
 
-// TestPartialRunIsNoSample: a run of the changed nodes shows of the others what the baseline has already.
-func TestPartialRunIsNoSample(t *testing.T) {
-	run := &v1alpha1.GroupRunStatus{ID: "1-3", Number: 3, Since: 2, Trigger: runs.TriggerNodesChanged, Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass, FinishTime: decision.Stamp(testkit.Now)}
-	c := comparison{key: "k", present: []baselinePoint{{name: "x", sizeBytes: 1, mbps: 1}}}
-	if got := c.next(nil, run); got != nil {
-		t.Errorf("%+v", got)
-	}
-	c.anew = true // but one that a person accepts may be the first
-	if got := c.next(&v1alpha1.BaselineStatus{Key: "k", Runs: 4, LastRunID: "1-2"}, run); got == nil || got.Runs != 1 || got.FirstRunID != "1-3" {
-		t.Errorf("%+v", got)
-	}
-	c.anew, run.Since, run.Trigger = false, 3, runs.TriggerRequested
-	if got := c.next(nil, run); got == nil || got.Runs != 1 {
-		t.Errorf("%+v", got)
-	}
-	for _, v := range []v1alpha1.Verdict{v1alpha1.VerdictFail, v1alpha1.VerdictInconclusive, v1alpha1.VerdictError, ""} {
-		run.Verdict = v
-		if got := c.next(nil, run); got != nil {
-			t.Errorf("%s: %+v", v, got)
+// TestNewNormalIsAccepted: by the annotation a run that only lost bandwidth passes and begins the baseline anew; those after it
+// are held against it, and the annotation that stays says nothing more.
+func TestNewNormalIsAccepted(t *testing.T) {
+	for _, late := range []bool{false, true} { // asked for after that run, or one run later
+		w := regressionWorld(4, v1alpha1.JudgingEnforce)
+		w.rerun(300_000)
+		s := w.rerun(200_000)
+		if s.Run.Verdict != v1alpha1.VerdictFail || !strings.Contains(groupCondition(s, v1alpha1.ConditionValidated).Message, "--overwrite rcclx.io/baseline-from=1-2") {
+			t.Fatalf("%s: %+v", s.Run.Verdict, s.Conditions)
+		}
+		if late {
+			s = w.rerun(205_000)
+		}
+		old := s.Baseline.Key
+		for _, other := range []string{"1-9", "1", "next", ""} { // a run to come, and none
+			w.group.Annotations[v1alpha1.AnnotationBaselineFrom] = other
+			w.settle()
+			if s = &w.group.Status; s.Run.Verdict != v1alpha1.VerdictFail || s.Baseline.FirstRunID != "1-1" {
+				t.Errorf("%q: %s, %+v", other, s.Run.Verdict, s.Baseline)
+			}
+		}
+		w.group.Annotations[v1alpha1.AnnotationBaselineFrom] = "1-2"
+		w.settle()
+		s = &w.group.Status
+		if s.Run.Verdict != v1alpha1.VerdictPass || s.Baseline.Runs != 1 || s.Baseline.FirstRunID != s.Run.ID || s.Baseline.Key != old || !strings.HasPrefix(s.Baseline.Previous, old[:60]) || len(s.Culprits) != 0 {
+			t.Fatalf("late %t: %s, %+v", late, s.Run.Verdict, s.Baseline)
+		}
+		begun := s.Baseline.DeepCopy()
+		w.settle()
+		if s = &w.group.Status; s.Run.Verdict != v1alpha1.VerdictPass || s.Baseline.Runs != 1 || s.Baseline.Since != begun.Since {
+			t.Errorf("it begins once: %+v", s.Baseline)
+		}
+		if s = w.rerun(190_000); s.Run.Verdict != v1alpha1.VerdictPass || s.Baseline.Runs != 2 || len(s.Baseline.Series[0].SamplesMBps) != 2 {
+			t.Errorf("a run within the drop: %s, %+v", s.Run.Verdict, s.Baseline)
+		}
+		if s = w.rerun(150_000); s.Run.Verdict != v1alpha1.VerdictFail || s.Baseline.Runs != 2 {
+			t.Errorf("a new loss: %s, %+v", s.Run.Verdict, s.Baseline)
 		}
 	}
-}
-
-// TestGroupSpanInBaseline: what was measured over several nodes has its own series, and its loss is the group's.
-func TestGroupSpanInBaseline(t *testing.T) {
-	span := func(mbps int64) []v1alpha1.SpanResultSeries {
-		return []v1alpha1.SpanResultSeries{{Dimension: "group", Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, Ranks: 16, Nodes: 2, Communicators: 1,
-			SizeBytes: []int64{1024, 1 << 20}, BusBandwidthMBps: []int64{10, mbps}, MinBusBandwidthMBps: []int64{10, mbps}}}
+	// With Report such a run was taken in before it is accepted, and begins the baseline all the same.
+	r := regressionWorld(2, v1alpha1.JudgingReport)
+	r.rerun(300_000)
+	r.rerun(200_000)
+	r.group.Annotations[v1alpha1.AnnotationBaselineFrom] = "1-2"
+	r.settle()
+	if b := r.group.Status.Baseline; b.Runs != 1 || b.FirstRunID != "1-2" || !slices.Equal(b.Series[0].SamplesMBps, []int64{200_000}) {
+		t.Errorf("%+v", b)
 	}
-	in := baselineInput{group: testkit.Group(), run: &v1alpha1.GroupRunStatus{ID: "1-1", Number: 1, Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass, FinishTime: decision.Stamp(testkit.Now)},
-		outcomes: []judge.Outcome{{Node: "a", Verdict: v1alpha1.VerdictPass, Report: &v1alpha1.NodeRunStatus{}}}, span: span(100_000)}
-	in.group.Spec.Benchmark.Regression.Mode = v1alpha1.JudgingEnforce
-	c := compareBaseline(in)
-	b := c.next(nil, in.run)
-	if b == nil || b.Series[0].Name != "group AllReduce BFloat16, 16 ranks on 2 nodes" || b.Series[0].SizeBytes != 1<<20 {
-		t.Fatalf("%+v", b)
+	// It accepts bandwidth and nothing else, and waits for a run that passes.
+	w := regressionWorld(3, v1alpha1.JudgingEnforce)
+	w.rerun(300_000)
+	w.group.Annotations = map[string]string{v1alpha1.AnnotationBaselineFrom: "1-2"}
+	if s := w.rerun(300_000, 300_000, 10_000); s.Run.Verdict != v1alpha1.VerdictFail || s.Baseline.FirstRunID != "1-1" {
+		t.Errorf("a slow node beside the others: %s, %+v", s.Run.Verdict, s.Baseline)
 	}
-	in.group.Status.Baseline = b
-	in.run = in.run.DeepCopy()
-	in.run.ID, in.span = "1-2", span(89_000)
-	if c = compareBaseline(in); c.lost == nil || c.lost.Reason != v1alpha1.ReasonRegression || !strings.Contains(c.lost.Message, "group AllReduce BFloat16, 16 ranks on 2 nodes at 1 MiB: measured 89.0 GB/s") {
-		t.Errorf("%+v", c.lost)
-	}
-	in.span[0].Ranks = 32 // another group
-	c = compareBaseline(in)
-	if c.lost != nil || len(c.checks) != 1 || c.checks[0].State != v1alpha1.CheckNotMeasured || c.checks[0].Mode != v1alpha1.JudgingReport || !strings.Contains(c.checks[0].Causes[0], "group AllReduce BFloat16, 32 ranks on 2 nodes at 1 MiB") {
-		t.Errorf("that nothing was to compare with is never silent: %+v %+v", c.lost, c.checks)
-	}
-}
-
-// TestBaselineIsBounded: however many series a run has, the status stays small and the names short.
-func TestBaselineIsBounded(t *testing.T) {
-	var results []v1alpha1.GroupResultSeries
-	for _, variant := range []v1alpha1.Variant{v1alpha1.VariantBaseline, v1alpha1.VariantDDA, v1alpha1.VariantLowPrecision} {
-		for i := range 24 {
-			results = append(results, v1alpha1.GroupResultSeries{Variant: variant, Collective: v1alpha1.ReduceScatter, Datatype: v1alpha1.Float8E4M3, Placement: v1alpha1.InPlace,
-				SizeBytes: []int64{int64(i + 1)}, BusBandwidthMBps: []int64{100}, MinBusBandwidthMBps: []int64{90}})
-		}
-	}
-	points := baselinePoints(results, nil)
-	if len(points) != maxBaselineSeries || points[0].slowest || !points[24].slowest || points[48].key.Variant != v1alpha1.VariantDDA {
-		t.Errorf("%d points", len(points))
-	}
-	for _, p := range points {
-		if len(p.name) > 96 {
-			t.Errorf("%q", p.name)
-		}
-	}
-	c := comparison{key: strings.Repeat("k", 256), present: points}
-	run := &v1alpha1.GroupRunStatus{ID: "1-1", Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass, FinishTime: decision.Stamp(testkit.Now)}
-	if b := c.next(nil, run); len(b.Series) != maxBaselineSeries {
-		t.Errorf("%d series", len(b.Series))
+	if s := w.rerun(200_000); s.Run.Verdict != v1alpha1.VerdictPass || s.Baseline.FirstRunID != "1-3" {
+		t.Errorf("%s, %+v", s.Run.Verdict, s.Baseline)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/baseline"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
@@ -59,15 +60,15 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	decideSpan(&state, outcomes, in)
 	state.admitGroupPods(in)
 	results := judge.AggregateResults(outcomes)
-	var compared comparison
+	var compared baseline.Comparison
 	events := slices.Concat(state.events, state.span.Events)
 	if run := state.run; run != nil && (run.Phase == v1alpha1.RunPhaseFinished || run.Phase == v1alpha1.RunPhaseRunning && runs.Partial(run)) {
-		compared = compareBaseline(baselineInput{group: group, run: run, outcomes: outcomes, commNodes: in.commNodes, results: results, span: judge.SpanResultsOf(state.span.Span, run)})
+		compared = baseline.Compare(baseline.Input{Group: group, Run: run, Outcomes: outcomes, CommNodes: in.commNodes, Results: results, Span: judge.SpanResultsOf(state.span.Span, run)})
 	}
 	if run := state.run; run != nil && run.Phase == v1alpha1.RunPhaseFinished {
-		events = append(events, settleVerdict(run, stage.WithSpan(compared.with(outcomes), &group.Spec, run, state.span.Span), in)...)
-		run.BaselineKey = compared.key
-		d.Status.Baseline = compared.next(group.Status.Baseline, run)
+		events = append(events, settleVerdict(run, stage.WithSpan(compared.With(outcomes), &group.Spec, run, state.span.Span), in)...)
+		run.BaselineKey = compared.Key
+		d.Status.Baseline = compared.Next(group.Status.Baseline, run)
 	}
 	d.CommNodes, d.DeleteCommNodes = planCommNodes(&state, in)
 	if len(members) > 0 {
@@ -248,7 +249,7 @@ func sameSpec(a, b *v1alpha1.CommNodeSpec) bool {
 func same[T any](a, b *T) bool { return a == b || equality.Semantic.DeepEqual(a, b) }
 
 // fillStatus computes the whole status from the children.
-func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes []judge.Outcome, accepted decision.Finding, results []v1alpha1.GroupResultSeries, compared *comparison) {
+func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes []judge.Outcome, accepted decision.Finding, results []v1alpha1.GroupResultSeries, compared *baseline.Comparison) {
 	group, run := s.Group, state.run
 	status := &d.Status
 	status.ObservedGeneration = group.Generation
@@ -278,7 +279,7 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 		if len(span) > 0 {
 			overNodes = judge.SpanChecks(&group.Spec, span, judge.PlaceOfMembers(outcomes, in.commNodes, status.Span.Transport))
 		}
-		status.Checks = judge.AggregateChecks(outcomes, overNodes, compared.checks)
+		status.Checks = judge.AggregateChecks(outcomes, overNodes, compared.Checks)
 	}
 	counted := takeCensus(reporting, outcomes)
 	status.Inventory = inventory(counted)
@@ -294,7 +295,7 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 	f[v1alpha1.ConditionAgentsReporting] = agents
 	d.WakeAt = decision.Earlier(d.WakeAt, agentsWake)
 	f[v1alpha1.ConditionRunning] = running(group, run, status.Members, state.waiting, hindered(state.nodes)+heldUp(state.nodes)+stage.Progress(status.Span))
-	f[v1alpha1.ConditionValidated] = validationOf(group, state, compared.with(outcomes), accepted.IsTrue())
+	f[v1alpha1.ConditionValidated] = validationOf(group, state, compared.With(outcomes), accepted.IsTrue())
 	f[v1alpha1.ConditionSettingsInEffect] = settingsInEffect(status.Settings, &group.Spec)
 
 	flavor, worth := worthOf(adviceInput{spec: &group.Spec, run: run, outcomes: outcomes, dataErrors: status.DataErrors, gfxTargets: knownTargets(in)})
@@ -311,7 +312,7 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 	d.WakeAt, d.Events = decision.Earlier(d.WakeAt, p.wakeAt), append(d.Events, p.events...)
 	f[v1alpha1.ConditionReady] = readiness(f)
 
-	recordRun(status, run, f[v1alpha1.ConditionValidated].Reason, compared.key, in)
+	recordRun(status, run, f[v1alpha1.ConditionValidated].Reason, compared.Key, in)
 
 	status.NextRunTime = nil
 	if group.Spec.Run.State != v1alpha1.RunSuspended && run != nil {

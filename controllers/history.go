@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/baseline"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/localize"
@@ -75,7 +76,7 @@ func summaryOf(run *v1alpha1.GroupRunStatus, status *v1alpha1.CommGroupStatus, r
 		return out
 	}
 	out.Members = status.Members.Summary
-	out.BaselineKey = words.Shorten(baselineKey, maxBaselineKey)
+	out.BaselineKey = words.Shorten(baselineKey, baseline.MaxKey)
 	if h := status.Headline; h != nil {
 		mbps := h.BusBandwidthMBps
 		key := runplan.Key{Variant: h.Variant, Collective: h.Collective, Datatype: h.Datatype, Placement: h.Placement}

@@ -1,4 +1,4 @@
-package controllers
+package baseline
 
 import (
 	"cmp"
@@ -15,11 +15,11 @@ import (
 
 // runKey is the key that a run measured under. One that is over keeps it: what is not known of a node any more, or what it
 // has become since, changes nothing in what the run showed.
-func runKey(in baselineInput) (key, why string) {
-	if in.run.Phase == v1alpha1.RunPhaseFinished && in.run.BaselineKey != "" {
-		return in.run.BaselineKey, ""
+func runKey(in Input) (key, why string) {
+	if in.Run.Phase == v1alpha1.RunPhaseFinished && in.Run.BaselineKey != "" {
+		return in.Run.BaselineKey, ""
 	}
-	return baselineKey(in.outcomes, in.commNodes)
+	return keyOf(in.Outcomes, in.CommNodes)
 }
 
 // beginsAnew says whether a person has the baseline begin with this run: by an annotation with the id of a run, from which on
@@ -72,18 +72,18 @@ func unknownParts(key string) string {
 	return strings.Join(out, keySeparator)
 }
 
-// baselineKey names what bandwidth depends on, where all members that have results share it: ROCm of the run's container,
+// keyOf names what bandwidth depends on, where all members that have results share it: ROCm of the run's container,
 // library, model, partition and ranks. Where they do not, why says so. What is not known of one member is no difference.
-func baselineKey(outcomes []judge.Outcome, commNodes map[string]*v1alpha1.CommNode) (key, why string) {
+func keyOf(outcomes []judge.Outcome, commNodes map[string]*v1alpha1.CommNode) (key, why string) {
 	var first []string
 	firstNode := ""
-	seen := map[baselinePlace]bool{} // of many members nearly all are alike: texts are made once for each kind
+	seen := map[place]bool{} // of many members nearly all are alike: texts are made once for each kind
 	for i := range outcomes {
 		o := &outcomes[i]
 		if o.Report == nil {
 			continue
 		}
-		place := baselinePlaceOf(o, commNodes[o.Node])
+		place := placeOf(o, commNodes[o.Node])
 		if seen[place] {
 			continue
 		}
@@ -103,19 +103,19 @@ func baselineKey(outcomes []judge.Outcome, commNodes map[string]*v1alpha1.CommNo
 	if first == nil {
 		return "", "no member has results"
 	}
-	return words.Shorten(strings.Join(first, keySeparator), maxBaselineKey), ""
+	return words.Shorten(strings.Join(first, keySeparator), MaxKey), ""
 }
 
-// baselinePlace is what one member's key is made of.
-type baselinePlace struct {
+// place is what one member's key is made of.
+type place struct {
 	rocm, flavor, imitates, version, build, runtime string
 	model, partition                                string
 	ranks                                           int32
 	library                                         bool
 }
 
-func baselinePlaceOf(o *judge.Outcome, cn *v1alpha1.CommNode) baselinePlace {
-	p := baselinePlace{rocm: nodefacts.ContainerROCm(o.Report)}
+func placeOf(o *judge.Outcome, cn *v1alpha1.CommNode) place {
+	p := place{rocm: nodefacts.ContainerROCm(o.Report)}
 	if l := o.Report.Library; l != nil {
 		p.library, p.flavor, p.imitates, p.version, p.build, p.runtime = true, l.Flavor, l.Imitates, l.Version, l.BuildHash, l.RuntimeVersion
 	}
@@ -129,7 +129,7 @@ func baselinePlaceOf(o *judge.Outcome, cn *v1alpha1.CommNode) baselinePlace {
 }
 
 // parts of the key, each with its name so that a difference reads by itself.
-func (p baselinePlace) parts() []string {
+func (p place) parts() []string {
 	rocm, library := p.rocm, "library "+nodefacts.Unknown
 	if p.library {
 		library = fmt.Sprintf("%s %s build %s", strings.Join(nonEmpty(p.flavor, p.imitates), " as "), p.version, cmp.Or(p.build, nodefacts.Unknown))

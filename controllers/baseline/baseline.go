@@ -1,4 +1,4 @@
-package controllers
+package baseline
 
 import (
 	"cmp"
@@ -16,41 +16,42 @@ import (
 )
 
 const (
-	// sourceBaseline of checks against the group's own baseline.
-	sourceBaseline = "baseline"
-	// maxBaselineSamples of a series, and maxBaselineSeries: the API takes more, but a status must stay small.
-	maxBaselineSamples = 8
-	maxBaselineSeries  = 64
-	maxBaselineKey     = 256
-	slowestMember      = ", slowest member"
+	// source of checks against the group's own baseline.
+	source = "baseline"
+	// maxSamples of a series, and maxSeries of them: the API takes more, but a status must stay small.
+	maxSamples = 8
+	maxSeries  = 64
+	// MaxKey is how many bytes a key has at most.
+	MaxKey        = 256
+	slowestMember = ", slowest member"
 )
 
-// baselineInput is what a finished run is held against the group's baseline with.
-type baselineInput struct {
-	group     *v1alpha1.CommGroup
-	run       *v1alpha1.GroupRunStatus
-	outcomes  []judge.Outcome
-	commNodes map[string]*v1alpha1.CommNode
-	// results over all members, and what was measured over several nodes.
-	results []v1alpha1.GroupResultSeries
-	span    []v1alpha1.SpanResultSeries
+// Input is what a finished run is held against the group's baseline with.
+type Input struct {
+	Group     *v1alpha1.CommGroup
+	Run       *v1alpha1.GroupRunStatus
+	Outcomes  []judge.Outcome
+	CommNodes map[string]*v1alpha1.CommNode
+	// Results over all members, and what was measured over several nodes.
+	Results []v1alpha1.GroupResultSeries
+	Span    []v1alpha1.SpanResultSeries
 }
 
-// comparison is what the baseline says of a run.
-type comparison struct {
-	// key that the run measured under; empty with why where there is no one key.
-	key, why string
+// Comparison is what the baseline says of a run.
+type Comparison struct {
+	// Key that the run measured under; empty with why where there is no one key.
+	Key, why string
 	// anew: a person has the baseline begin with this run.
 	anew bool
 	// present are the run's own series, in the order of their worth.
-	present []baselinePoint
-	checks  []v1alpha1.PerformanceCheck
+	present []point
+	Checks  []v1alpha1.PerformanceCheck
 	// lost is the group as a whole, where it lost too much and that is enforced; nodes that lost are set to Fail themselves.
 	lost *judge.Outcome
 }
 
-// baselinePoint is one series of a run at its largest size.
-type baselinePoint struct {
+// point is one series of a run at its largest size.
+type point struct {
 	name      string
 	sizeBytes int64
 	mbps      int64
@@ -59,40 +60,40 @@ type baselinePoint struct {
 	slowest bool
 }
 
-// compareBaseline holds a finished run against what the runs before it showed under the same key. With regression.mode
+// Compare holds a finished run against what the runs before it showed under the same key. With regression.mode
 // Enforce it sets nodes that lost too much to Fail, and gives the group's loss where it is not a few nodes'.
-func compareBaseline(in baselineInput) comparison {
-	var c comparison
-	baseline := in.group.Status.Baseline
-	c.key, c.why = runKey(in)
-	if baseline != nil && keysAlike(baseline.Key, c.key) {
-		c.key = fullerKey(baseline.Key, c.key)
+func Compare(in Input) Comparison {
+	var c Comparison
+	baseline := in.Group.Status.Baseline
+	c.Key, c.why = runKey(in)
+	if baseline != nil && keysAlike(baseline.Key, c.Key) {
+		c.Key = fullerKey(baseline.Key, c.Key)
 	}
-	c.present = baselinePoints(in.results, in.span)
-	c.anew = beginsAnew(in.group, in.run)
-	regression := in.group.Spec.Benchmark.Regression
+	c.present = points(in.Results, in.Span)
+	c.anew = beginsAnew(in.Group, in.Run)
+	regression := in.Group.Spec.Benchmark.Regression
 	mode := cmp.Or(regression.Mode, v1alpha1.JudgingReport)
 	if mode == v1alpha1.JudgingOff || len(c.present) == 0 {
 		return c
 	}
 	open := func(why string) {
-		c.checks = append(c.checks, v1alpha1.PerformanceCheck{Source: sourceBaseline, Measurement: "no baseline to compare with", State: v1alpha1.CheckNotMeasured,
+		c.Checks = append(c.Checks, v1alpha1.PerformanceCheck{Source: source, Measurement: "no baseline to compare with", State: v1alpha1.CheckNotMeasured,
 			Mode: v1alpha1.JudgingReport, Causes: []string{words.Shorten(why, 200)}})
 	}
 	switch {
-	case c.key == "":
+	case c.Key == "":
 		open(c.why)
 		return c
 	case c.anew:
-		open(fmt.Sprintf("the baseline begins anew with the first run from %s on that passes, as the annotation %s asks", in.group.Annotations[v1alpha1.AnnotationBaselineFrom], v1alpha1.AnnotationBaselineFrom))
+		open(fmt.Sprintf("the baseline begins anew with the first run from %s on that passes, as the annotation %s asks", in.Group.Annotations[v1alpha1.AnnotationBaselineFrom], v1alpha1.AnnotationBaselineFrom))
 		return c
-	case baseline == nil || baseline.FirstRunID == in.run.ID && baseline.Previous == "":
+	case baseline == nil || baseline.FirstRunID == in.Run.ID && baseline.Previous == "":
 		open("this is the first run of the baseline")
 		return c
-	case baseline.FirstRunID == in.run.ID:
+	case baseline.FirstRunID == in.Run.ID:
 		open("the baseline begins anew with this run; before: " + baseline.Previous)
 		return c
-	case !keysAlike(baseline.Key, c.key):
+	case !keysAlike(baseline.Key, c.Key):
 		open("the baseline begins anew with this run; before: " + baseline.Key)
 		return c
 	}
@@ -100,22 +101,22 @@ func compareBaseline(in baselineInput) comparison {
 	var lost []regressed
 	var unseen []string
 	for _, p := range c.present {
-		samples := earlierSamples(baseline, in.run.ID, p)
+		samples := earlierSamples(baseline, in.Run.ID, p)
 		expected := judge.Median(slices.Clone(samples))
 		if expected <= 0 {
 			unseen = append(unseen, fmt.Sprintf("%s at %s", p.name, units.Size(p.sizeBytes)))
 			continue
 		}
-		r := regressed{baselinePoint: p, expected: expected, pass: (expected*(100-drop) + 99) / 100, runs: len(samples)}
+		r := regressed{point: p, expected: expected, pass: (expected*(100-drop) + 99) / 100, runs: len(samples)}
 		check := r.check(mode)
 		if p.mbps < r.pass {
 			lost = append(lost, r)
 			check.Causes = []string{"compare what changed with the time of the last good run: node problems, clocks, power cap, cables, neighbours on the network"}
-			if why := unknownParts(c.key); why != "" {
+			if why := unknownParts(c.Key); why != "" {
 				check.Causes = append(check.Causes, words.Shorten(fmt.Sprintf("not known: %s; taken to be as in the runs before", why), 200))
 			}
 		}
-		c.checks = append(c.checks, check)
+		c.Checks = append(c.Checks, check)
 	}
 	if len(unseen) > 0 {
 		open("no earlier run measured this under the baseline's key: " + words.SomeNames(unseen, 2))
@@ -123,7 +124,7 @@ func compareBaseline(in baselineInput) comparison {
 	if len(lost) > 0 {
 		c.blame(in, mode, drop, lost)
 	}
-	c.checks = checks.Worst(c.checks)
+	c.Checks = checks.Worst(c.Checks)
 	return c
 }
 
@@ -132,7 +133,7 @@ const defaultMaxDropPercent = 10
 
 // regressed is a series with what the baseline says of it, in MB/s.
 type regressed struct {
-	baselinePoint
+	point
 	expected, pass int64
 	runs           int
 }
@@ -147,7 +148,7 @@ func (r *regressed) words(drop int64) string {
 func (r *regressed) check(mode v1alpha1.JudgingMode) v1alpha1.PerformanceCheck {
 	percent := int32(min(r.percent(), 1_000_000))
 	mbps, expected := r.mbps, r.expected
-	check := v1alpha1.PerformanceCheck{Source: sourceBaseline, Measurement: words.Shorten(fmt.Sprintf("%s %d B, median of %s", r.name, r.sizeBytes, words.Counted(r.runs, "run")), 160),
+	check := v1alpha1.PerformanceCheck{Source: source, Measurement: words.Shorten(fmt.Sprintf("%s %d B, median of %s", r.name, r.sizeBytes, words.Counted(r.runs, "run")), 160),
 		State: v1alpha1.CheckMet, Mode: mode, MeasuredMBps: &mbps, ExpectedMBps: &expected, Percent: &percent}
 	if r.mbps < r.pass {
 		check.State = v1alpha1.CheckNotMet
@@ -158,34 +159,34 @@ func (r *regressed) check(mode v1alpha1.JudgingMode) v1alpha1.PerformanceCheck {
 // blame says who lost: a few nodes, which then fail by themselves, or the group. The nodes are those that are now slower than
 // the slowest member was in the runs before, in any of the series. Where the members' median is still too low without them,
 // the others lost as well, and the slowest ones are only the slowest.
-func (c *comparison) blame(in baselineInput, mode v1alpha1.JudgingMode, drop int64, series []regressed) {
+func (c *Comparison) blame(in Input, mode v1alpha1.JudgingMode, drop int64, series []regressed) {
 	nodes := 0 // that have results
 	lost := map[int]regressed{}
-	for i := range in.outcomes {
-		if in.outcomes[i].Report == nil {
+	for i := range in.Outcomes {
+		if in.Outcomes[i].Report == nil {
 			continue
 		}
 		nodes++
 		for _, r := range series {
-			r.mbps = figureOf(&in.outcomes[i], &r)
+			r.mbps = figureOf(&in.Outcomes[i], &r)
 			if before, seen := lost[i]; r.slowest && r.mbps > 0 && r.mbps < r.pass && (!seen || r.percent() < before.percent()) {
 				lost[i] = r
 			}
 		}
 	}
-	few := len(lost) > 0 && (len(lost)*2 <= nodes || nodes == 1) && !slices.ContainsFunc(series, func(r regressed) bool { return r.lostWithout(lost, in.outcomes) })
+	few := len(lost) > 0 && (len(lost)*2 <= nodes || nodes == 1) && !slices.ContainsFunc(series, func(r regressed) bool { return r.lostWithout(lost, in.Outcomes) })
 	if few && len(lost) == 1 {
 		for i := range lost {
-			c.named(in.outcomes[i].Node)
+			c.named(in.Outcomes[i].Node)
 		}
 	}
 	if mode != v1alpha1.JudgingEnforce {
 		return
 	}
-	accept := fmt.Sprintf("If this is the new normal: `kubectl annotate commgroup %s -n %s --overwrite %s=%s`.", in.group.Name, in.group.Namespace, v1alpha1.AnnotationBaselineFrom, in.run.ID)
+	accept := fmt.Sprintf("If this is the new normal: `kubectl annotate commgroup %s -n %s --overwrite %s=%s`.", in.Group.Name, in.Group.Namespace, v1alpha1.AnnotationBaselineFrom, in.Run.ID)
 	if few {
 		for i, r := range lost {
-			o := &in.outcomes[i]
+			o := &in.Outcomes[i]
 			if o.Verdict != v1alpha1.VerdictPass {
 				continue // for a reason that weighs more
 			}
@@ -229,10 +230,10 @@ func (r regressed) lostWithout(lost map[int]regressed, outcomes []judge.Outcome)
 }
 
 // named puts the one node that lost into the checks of the slowest member that were not met.
-func (c *comparison) named(node string) {
-	for i := range c.checks {
-		if c.checks[i].State == v1alpha1.CheckNotMet && strings.Contains(c.checks[i].Measurement, slowestMember) {
-			c.checks[i].Node = node
+func (c *Comparison) named(node string) {
+	for i := range c.Checks {
+		if c.Checks[i].State == v1alpha1.CheckNotMet && strings.Contains(c.Checks[i].Measurement, slowestMember) {
+			c.Checks[i].Node = node
 		}
 	}
 }
@@ -256,7 +257,7 @@ func figureOf(o *judge.Outcome, r *regressed) int64 {
 
 // earlierSamples are those of the runs before this one, at most so many that they are the same before and after the run was
 // taken in itself: else its verdict could change by that.
-func earlierSamples(b *v1alpha1.BaselineStatus, runID string, p baselinePoint) []int64 {
+func earlierSamples(b *v1alpha1.BaselineStatus, runID string, p point) []int64 {
 	i := slices.IndexFunc(b.Series, func(s v1alpha1.BaselineSeries) bool { return s.Name == p.name && s.SizeBytes == p.sizeBytes })
 	if i < 0 {
 		return nil
@@ -265,20 +266,20 @@ func earlierSamples(b *v1alpha1.BaselineStatus, runID string, p baselinePoint) [
 	if b.LastRunID == runID && len(samples) > 0 {
 		samples = samples[:len(samples)-1]
 	}
-	return samples[max(0, len(samples)-(maxBaselineSamples-1)):]
+	return samples[max(0, len(samples)-(maxSamples-1)):]
 }
 
-// with adds the group's loss to the outcomes that a verdict is made of.
-func (c *comparison) with(outcomes []judge.Outcome) []judge.Outcome {
+// With adds the group's loss to the outcomes that a verdict is made of.
+func (c *Comparison) With(outcomes []judge.Outcome) []judge.Outcome {
 	if c.lost == nil {
 		return outcomes
 	}
 	return append(slices.Clip(outcomes), *c.lost)
 }
 
-// next is the baseline with this run in it, once, where it passed and measured every member; else the baseline as it was.
-func (c *comparison) next(old *v1alpha1.BaselineStatus, run *v1alpha1.GroupRunStatus) *v1alpha1.BaselineStatus {
-	if run == nil || run.Phase != v1alpha1.RunPhaseFinished || run.Verdict != v1alpha1.VerdictPass || runs.Partial(run) && !c.anew || c.key == "" || len(c.present) == 0 || run.FinishTime == nil {
+// Next is the baseline with this run in it, once, where it passed and measured every member; else the baseline as it was.
+func (c *Comparison) Next(old *v1alpha1.BaselineStatus, run *v1alpha1.GroupRunStatus) *v1alpha1.BaselineStatus {
+	if run == nil || run.Phase != v1alpha1.RunPhaseFinished || run.Verdict != v1alpha1.VerdictPass || runs.Partial(run) && !c.anew || c.Key == "" || len(c.present) == 0 || run.FinishTime == nil {
 		return old
 	}
 	if old != nil && old.LastRunID == run.ID && !c.anew {
@@ -288,13 +289,13 @@ func (c *comparison) next(old *v1alpha1.BaselineStatus, run *v1alpha1.GroupRunSt
 	switch {
 	case old == nil:
 	case c.anew:
-		b.Previous = words.Shorten(fmt.Sprintf("%s (until %s)", words.Shorten(old.Key, maxBaselineKey-80), v1alpha1.AnnotationBaselineFrom), maxBaselineKey)
-	case keysAlike(old.Key, c.key):
+		b.Previous = words.Shorten(fmt.Sprintf("%s (until %s)", words.Shorten(old.Key, MaxKey-80), v1alpha1.AnnotationBaselineFrom), MaxKey)
+	case keysAlike(old.Key, c.Key):
 		b = old.DeepCopy()
 	default:
 		b.Previous = old.Key
 	}
-	b.Key = c.key
+	b.Key = c.Key
 	b.Runs++
 	b.LastRunID = run.ID
 	// What this run measured stands first, so that series that nobody measures any more are the first to fall out.
@@ -306,18 +307,18 @@ func (c *comparison) next(old *v1alpha1.BaselineStatus, run *v1alpha1.GroupRunSt
 			b.Series = slices.Delete(b.Series, i, i+1)
 		}
 		s.SamplesMBps = append(slices.Clone(s.SamplesMBps), p.mbps)
-		s.SamplesMBps = s.SamplesMBps[max(0, len(s.SamplesMBps)-maxBaselineSamples):]
+		s.SamplesMBps = s.SamplesMBps[max(0, len(s.SamplesMBps)-maxSamples):]
 		measured = append(measured, s)
 	}
 	b.Series = append(measured, b.Series...)
-	b.Series = b.Series[:min(len(b.Series), maxBaselineSeries)]
+	b.Series = b.Series[:min(len(b.Series), maxSeries)]
 	return b
 }
 
-// baselinePoints are the series of a run at their largest sizes: Baseline's medians, what was measured over several nodes,
+// points are the series of a run at their largest sizes: Baseline's medians, what was measured over several nodes,
 // the slowest members, then the variants' medians.
-func baselinePoints(results []v1alpha1.GroupResultSeries, span []v1alpha1.SpanResultSeries) []baselinePoint {
-	var medians, slowest, variants, nodes []baselinePoint
+func points(results []v1alpha1.GroupResultSeries, span []v1alpha1.SpanResultSeries) []point {
+	var medians, slowest, variants, nodes []point
 	for i := range results {
 		r := &results[i]
 		last := min(len(r.SizeBytes), len(r.BusBandwidthMBps), len(r.MinBusBandwidthMBps)) - 1
@@ -325,7 +326,7 @@ func baselinePoints(results []v1alpha1.GroupResultSeries, span []v1alpha1.SpanRe
 			continue
 		}
 		key := runplan.Key{Variant: r.Variant, Collective: r.Collective, Datatype: r.Datatype, Placement: r.Placement}
-		p := baselinePoint{name: key.String(), sizeBytes: r.SizeBytes[last], mbps: r.BusBandwidthMBps[last], key: &key}
+		p := point{name: key.String(), sizeBytes: r.SizeBytes[last], mbps: r.BusBandwidthMBps[last], key: &key}
 		if r.Variant != v1alpha1.VariantBaseline {
 			variants = append(variants, p)
 			continue
@@ -346,9 +347,9 @@ func baselinePoints(results []v1alpha1.GroupResultSeries, span []v1alpha1.SpanRe
 		if key.Placement == v1alpha1.OutOfPlace {
 			key.Placement = ""
 		}
-		nodes = append(nodes, baselinePoint{name: fmt.Sprintf("%s %s, %d ranks on %s", s.Dimension, key.Measurement(), s.Ranks, words.Counted(int(s.Nodes), "node")),
+		nodes = append(nodes, point{name: fmt.Sprintf("%s %s, %d ranks on %s", s.Dimension, key.Measurement(), s.Ranks, words.Counted(int(s.Nodes), "node")),
 			sizeBytes: s.SizeBytes[last], mbps: s.BusBandwidthMBps[last]})
 	}
 	all := slices.Concat(medians, nodes, slowest, variants)
-	return all[:min(len(all), maxBaselineSeries)]
+	return all[:min(len(all), maxSeries)]
 }
