@@ -60,7 +60,7 @@ func newResultsCommand(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printResults(w, withRecord(group, record), nodes, choice)
+			return printResults(w, withRecord(group, record), nil, choice) // the nodes' own reports are of the last run
 		},
 	}
 	flags := cmd.Flags()
@@ -128,7 +128,7 @@ func printResults(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommN
 		if one != nil {
 			return report.NodeAB(w, one, choice.variants...)
 		}
-		if err := report.GroupAB(w, group, choice.variants...); err != nil {
+		if err := report.GroupAB(w, group, nodes, choice.variants...); err != nil {
 			return err
 		}
 		if choice.filtered() {
@@ -252,12 +252,12 @@ func writeCSV(w io.Writer, group *v1alpha1.CommGroup) error {
 
 func writeNodeCSV(w io.Writer, origin v1alpha1.Origin, node *v1alpha1.CommNode) error {
 	out := csv.NewWriter(w)
-	rows := [][]string{{"origin", "run", "node", "variant", "collective", "datatype", "placement", "sizeBytes", "latencyNanoseconds", "busBandwidthMBps", "noisePercent"}}
+	rows := [][]string{{"origin", "run", "node", "variant", "collective", "datatype", "placement", "sizeBytes", "latencyNanoseconds", "busBandwidthMBps", "noisePercent", "spreadPercent"}}
 	if run := node.Status.Run; run != nil {
 		for _, r := range run.Results {
 			for i, size := range r.SizeBytes {
 				rows = append(rows, []string{string(origin), run.ID, node.Spec.NodeName, string(r.Variant), string(r.Collective), string(r.Datatype), string(cmp.Or(r.Placement, v1alpha1.OutOfPlace)),
-					strconv.FormatInt(size, 10), figure(r.LatencyNanoseconds, i), figure(r.BusBandwidthMBps, i), figure(r.NoisePercent, i)})
+					strconv.FormatInt(size, 10), figure(r.LatencyNanoseconds, i), figure(r.BusBandwidthMBps, i), figure(r.NoisePercent, i), figure(r.SpreadPercent, i)})
 			}
 		}
 	}

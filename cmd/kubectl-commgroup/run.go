@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/reasons"
 	"rcclx.io/commgroup-operator/internal/report"
 )
 
@@ -234,7 +235,7 @@ func (f *follower) wait(ctx context.Context, timeout time.Duration) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		text := fmt.Sprintf("waiting for the run of CommGroup %s/%s to end: gave up after %s; last seen: %s.", f.namespace, f.name, timeout, strings.TrimRight(lastSeen(last), ". "))
 		if silence != "" {
-			return errors.New(text + " " + silence)
+			return errors.New(text + " " + reasons.Sentence(silence))
 		}
 		return fmt.Errorf("%s See kubectl commgroup status %s -n %s, or wait longer with --timeout", text, f.name, f.namespace)
 	case errors.Is(err, context.Canceled):

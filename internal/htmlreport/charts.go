@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/report"
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
@@ -15,7 +16,9 @@ type chartGroup struct {
 	Plots []*plot
 	Table grid
 	Notes []string
-	Open  bool
+	// Repeats say how far the repeats behind the medians are apart.
+	Repeats []string
+	Open    bool
 }
 
 // openCharts is how many groups of charts are unfolded at first.
@@ -39,7 +42,7 @@ func (k chartKey) String() string {
 var classes = map[v1alpha1.Variant]string{v1alpha1.VariantBaseline: "s0", v1alpha1.VariantDDA: "s1", v1alpha1.VariantLowPrecision: "s2"}
 
 // resultCharts are the plots of a group's results, in the order in which they were measured.
-func resultCharts(all []v1alpha1.GroupResultSeries) []chartGroup {
+func resultCharts(all []v1alpha1.GroupResultSeries, nodes []v1alpha1.CommNode) []chartGroup {
 	var keys []chartKey
 	by := map[chartKey][]*v1alpha1.GroupResultSeries{}
 	for i := range all {
@@ -52,12 +55,12 @@ func resultCharts(all []v1alpha1.GroupResultSeries) []chartGroup {
 	}
 	groups := make([]chartGroup, 0, len(keys))
 	for i, k := range keys {
-		groups = append(groups, chartsOf(k, by[k], fmt.Sprintf("c%d", i), i < openCharts))
+		groups = append(groups, chartsOf(k, by[k], nodes, fmt.Sprintf("c%d", i), i < openCharts))
 	}
 	return groups
 }
 
-func chartsOf(k chartKey, variants []*v1alpha1.GroupResultSeries, id string, open bool) chartGroup {
+func chartsOf(k chartKey, variants []*v1alpha1.GroupResultSeries, nodes []v1alpha1.CommNode, id string, open bool) chartGroup {
 	g := chartGroup{Title: k.String(), Open: open}
 	var sizes []int64
 	var baseline *v1alpha1.GroupResultSeries
@@ -105,6 +108,9 @@ func chartsOf(k chartKey, variants []*v1alpha1.GroupResultSeries, id string, ope
 		}
 		if e := v.MaxRelativeErrorPPM; e != nil && *e > 0 {
 			g.Notes = append(g.Notes, fmt.Sprintf("%s: largest relative error %s", v.Variant, units.Percent(*e)))
+		}
+		if apart := report.Apart(v, nodes); apart != "" {
+			g.Repeats = append(g.Repeats, fmt.Sprintf("%s: %s.", v.Variant, apart))
 		}
 	}
 	return g

@@ -198,7 +198,7 @@ func TestPages(t *testing.T) {
 					t.Errorf("node %s is not on the page", n.Spec.NodeName)
 				}
 			}
-			for _, c := range in.Group.Status.Conditions {
+			for _, c := range in.Group.Status.Conditions { // those that Ready has already told are there once
 				if !strings.Contains(d.text, strings.Join(strings.Fields(c.Message), " ")) {
 					t.Errorf("the message of %s is not on the page", c.Type)
 				}

@@ -16,8 +16,10 @@ import (
 
 func conditionsGrid(group *v1alpha1.CommGroup, now time.Time) grid {
 	t := grid{Caption: "Conditions", Head: []string{"Condition", "Status", "Reason", "Message", "Since"}}
-	for _, c := range report.OrderedConditions(group) {
-		row := []cell{plain(c.Type), badge(string(c.Status), conditionTone(c)), plain(c.Reason), plain(c.Message), plain(c.LastTransitionTime.UTC().Format("2006-01-02 15:04 UTC") + ", " + ago(now.Sub(c.LastTransitionTime.Time)) + " before")}
+	conditions := report.OrderedConditions(group)
+	messages := report.ConditionMessages(conditions)
+	for i, c := range conditions {
+		row := []cell{plain(c.Type), badge(string(c.Status), conditionTone(c)), plain(c.Reason), plain(messages[i]), plain(c.LastTransitionTime.UTC().Format("2006-01-02 15:04 UTC") + ", " + ago(now.Sub(c.LastTransitionTime.Time)) + " before")}
 		t.Rows = append(t.Rows, gridRow{Cells: row})
 	}
 	return t

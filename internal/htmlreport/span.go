@@ -21,6 +21,7 @@ type spanView struct {
 	Members                string
 	Search                 *searchView
 	Tests                  grid
+	Pairs                  *barView
 	Results                grid
 	Plots                  []*plot
 }
@@ -43,38 +44,93 @@ func newSpan(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) *spanView {
 		v.Verdict += " (" + s.Reason + ")"
 	}
 	if len(s.Left) > 0 || s.LeftSet != "" {
-		v.Left = fmt.Sprintf("It went on without %s (index %s); ranges of later tests still span it.", orUnknown(strings.Join(s.Left, ", ")), orUnknown(s.LeftSet))
+		v.Left = fmt.Sprintf("It went on without %s (index %s).", orUnknown(strings.Join(s.Left, ", ")), orUnknown(s.LeftSet))
 	}
 	if l := s.Localization; l != nil {
 		v.Search = &searchView{State: string(l.State), Tone: map[v1alpha1.LocalizationState]tone{v1alpha1.LocalizationFound: toneGood, v1alpha1.LocalizationRunning: toneInfo}[l.State],
-			Head: fmt.Sprintf("%s in %d of at most %s, for the step %s", units.Counted(int64(l.Tests), "test"), l.Rounds, units.Counted(int64(l.MaxRounds), "round"), orUnknown(l.Step)), Message: l.Message}
+			Head: fmt.Sprintf("%s in %d of at most %s, for the step %s", units.Counted(int64(l.Tests), "test"), l.Rounds, units.Counted(int64(l.MaxRounds), "round"), orUnknown(l.Step)), Message: report.SearchMessage(s)}
 		v.Search.Tone = cmp.Or(v.Search.Tone, toneWarn)
 		if l.Seconds != nil {
 			v.Search.Head += ", in " + (time.Duration(*l.Seconds) * time.Second).String()
 		}
 	}
 	v.Members = report.Indexes(group, nodes)
-	v.Tests = testsGrid(s.Tests)
+	lines := report.TestLines(group, nodes)
+	v.Tests, v.Pairs = testsGrid(lines), pairBars(lines)
 	v.Results = spanGrid(s.Results)
 	v.Plots = spanPlots(s.Results)
 	return v
 }
 
-func testsGrid(tests []v1alpha1.SpanTest) grid {
-	t := grid{Caption: "Tests and rounds, in their order", Head: []string{"Test", "Members by index", "Verdict", "Reason", "Slowest GB/s", "Seconds"}}
+func testsGrid(tests []report.TestLine) grid {
+	t := grid{Caption: "Tests and rounds, in their order", Head: []string{"Test", "Members by index", "Nodes", "Verdict", "Reason", "Slowest GB/s", "Of the best pair", "Seconds"}}
 	for i := range tests {
 		test := &tests[i]
-		seconds := unknown
+		seconds, percent := unknown, unknown
 		if test.Seconds != nil {
 			seconds = fmt.Sprint(*test.Seconds)
 		}
-		t.Rows = append(t.Rows, gridRow{Cells: []cell{plain(test.ID), plain(test.Set), badge(cmp.Or(string(test.Verdict), "running"), cmp.Or(verdictTone(test.Verdict), toneInfo)), plain(test.Reason), number(optional(test.BusBandwidthMBps)), number(seconds)}})
+		if test.OfBestPair != nil {
+			percent = fmt.Sprintf("%d %%", *test.OfBestPair)
+		}
+		t.Rows = append(t.Rows, gridRow{Cells: []cell{plain(test.ID), plain(test.Set), plain(test.Nodes), badge(cmp.Or(string(test.Verdict), "running"), cmp.Or(verdictTone(test.Verdict), toneInfo)),
+			plain(test.Reason), number(optional(test.BusMBps)), number(percent), number(seconds)}})
 	}
 	return t
 }
 
+// pairBars shows what each pair of nodes that has a figure of its own reached, the slowest first, and the best pair beside them; nil where
+// there is no such pair. A pair that was measured again counts by its last test.
+func pairBars(tests []report.TestLine) *barView {
+	var order []string
+	last := map[string]*report.TestLine{}
+	best := int64(0)
+	for i := range tests {
+		t := &tests[i]
+		if t.OfBestPair == nil || t.BusMBps == nil {
+			continue
+		}
+		best = max(best, *t.BusMBps)
+		if len(t.Pair) != 2 {
+			continue
+		}
+		name := strings.Join(t.Pair, " – ")
+		if last[name] == nil {
+			order = append(order, name)
+		}
+		last[name] = t
+	}
+	if len(order) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(order, func(a, b string) int { return cmp.Compare(*last[a].BusMBps, *last[b].BusMBps) })
+	desc := "The slowest first; the line is the best pair of all. Pairs that were good in a round of many have no bar of their own."
+	if more := len(order) - maxBars; more > 0 {
+		order, desc = order[:maxBars], fmt.Sprintf("The slowest %d of %d; the line is the best pair of all.", maxBars, len(order))
+	}
+	var ends, labels, texts, titles, tones []string
+	var values []float64
+	for _, name := range order {
+		ends = append(ends, last[name].Pair...)
+	}
+	ends = withoutDomain(ends)
+	for i, name := range order {
+		t := last[name]
+		labels = append(labels, clip(ends[2*i], 12)+"–"+clip(ends[2*i+1], 12))
+		texts = append(texts, fmt.Sprintf("%s, %d %%", units.GBps(*t.BusMBps), *t.OfBestPair))
+		titles = append(titles, fmt.Sprintf("%s: %s GB/s, %d %% of the best pair, %s in %s", name, units.GBps(*t.BusMBps), *t.OfBestPair, orUnknown(string(t.Verdict)), t.ID))
+		tones = append(tones, string(verdictTone(t.Verdict)))
+		values = append(values, float64(*t.BusMBps))
+	}
+	return newBars("pairs", "Bus bandwidth of pairs of nodes, GB/s and percent of the best pair", desc, labels, texts, titles, tones, values, float64(best), "best "+units.GBps(best)+" GB/s")
+}
+
 func spanGrid(results []v1alpha1.SpanResultSeries) grid {
 	t := grid{Caption: "Results over several nodes, at the largest size", Head: []string{"Dimension", "Communicators", "Ranks", "Nodes", "Collective", "Size", "Latency µs", "Bus GB/s", "Slowest GB/s", "Slowest"}}
+	repeated := report.HasRepeats(results)
+	if repeated {
+		t.Head = append(t.Head, "Repeats", "Apart")
+	}
 	for i := range results {
 		r := &results[i]
 		last := len(r.SizeBytes) - 1
@@ -85,8 +141,13 @@ func spanGrid(results []v1alpha1.SpanResultSeries) grid {
 		if r.Placement == v1alpha1.InPlace {
 			what += " in place"
 		}
-		t.Rows = append(t.Rows, gridRow{Cells: []cell{plain(r.Dimension), number(fmt.Sprint(r.Communicators)), number(fmt.Sprint(r.Ranks)), number(fmt.Sprint(r.Nodes)), plain(what), number(units.Bytes(r.SizeBytes[last])),
-			number(itemAt(r.LatencyNanoseconds, last, units.Microseconds)), number(itemAt(r.BusBandwidthMBps, last, units.GBps)), number(itemAt(r.MinBusBandwidthMBps, last, units.GBps)), plain(r.Slowest)}})
+		row := gridRow{Cells: []cell{plain(r.Dimension), number(fmt.Sprint(r.Communicators)), number(fmt.Sprint(r.Ranks)), number(fmt.Sprint(r.Nodes)), plain(what), number(units.Bytes(r.SizeBytes[last])),
+			number(itemAt(r.LatencyNanoseconds, last, units.Microseconds)), number(itemAt(r.BusBandwidthMBps, last, units.GBps)), number(itemAt(r.MinBusBandwidthMBps, last, units.GBps)), plain(r.Slowest)}}
+		if repeated {
+			repeats, apart := report.RepeatsWords(r, last)
+			row.Cells = append(row.Cells, number(repeats), number(dashed(apart)))
+		}
+		t.Rows = append(t.Rows, row)
 	}
 	return t
 }

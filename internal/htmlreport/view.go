@@ -70,7 +70,7 @@ func newView(in Input) view {
 	if anySimulated(g, in.Nodes) {
 		v.Simulated = report.SimulatedNotice
 	}
-	charts := resultCharts(s.Results)
+	charts := resultCharts(s.Results, in.Nodes)
 	open := min(len(charts), openCharts)
 	v.Charts, v.MoreCharts = charts[:open], charts[open:]
 	return v
@@ -108,19 +108,8 @@ func tiles(g *v1alpha1.CommGroup, now time.Time) []tile {
 	} else {
 		out = append(out, tile{"Bus bandwidth", unknown, "not measured"})
 	}
-	if p := s.Span; p != nil {
-		value, note := unknown, "not measured"
-		for i := range p.Results {
-			r := &p.Results[i]
-			last := len(r.SizeBytes) - 1
-			if bw, ok := int64(0), false; r.Dimension == "group" && last >= 0 {
-				if bw, ok = valueAt(r.SizeBytes, r.BusBandwidthMBps, r.SizeBytes[last]); ok {
-					value, note = units.GBps(bw)+" GB/s", fmt.Sprintf("%s %s at %s over %d nodes", r.Collective, r.Datatype, units.Bytes(r.SizeBytes[last]), r.Nodes)
-					break
-				}
-			}
-		}
-		out = append(out, tile{"Over all nodes", value, note + "; transport " + cmp.Or(p.Transport, "not known")})
+	if s.Span != nil {
+		out = append(out, overNodes(s))
 	}
 	out = append(out, tile{"In effect", cmp.Or(s.Effective, unknown), "requested: DDA " + cmp.Or(string(g.Spec.DDA.Mode), "default") + ", FP8 " + cmp.Or(string(g.Spec.LowPrecision.Mode), "default")})
 	if r := s.Run; r != nil {
@@ -133,6 +122,42 @@ func tiles(g *v1alpha1.CommGroup, now time.Time) []tile {
 		out = append(out, tile{"Run", unknown, "none yet"})
 	}
 	return out
+}
+
+// overNodes is what one communicator over the nodes reached: the whole group first, then what is left without those it went on without.
+func overNodes(s *v1alpha1.CommGroupStatus) tile {
+	out := tile{"Over all nodes", unknown, "not measured"}
+	transport := "; transport " + cmp.Or(s.Span.Transport, "not known")
+	for i := range s.Span.Results {
+		r := &s.Span.Results[i]
+		last := len(r.SizeBytes) - 1
+		if r.Dimension != "group" || last < 0 {
+			continue
+		}
+		if bw, ok := valueAt(r.SizeBytes, r.BusBandwidthMBps, r.SizeBytes[last]); ok {
+			out.Value, out.Note = units.GBps(bw)+" GB/s", fmt.Sprintf("%s %s at %s over %d nodes", r.Collective, r.Datatype, units.Bytes(r.SizeBytes[last]), r.Nodes)
+			break
+		}
+	}
+	if h := s.Headline; h != nil && h.GroupBusBandwidthMBps != nil {
+		first := units.GBps(*h.GroupBusBandwidthMBps) + " GB/s"
+		after := ""
+		if len(s.Span.Left) > 0 && out.Value != unknown && out.Value != first {
+			after = fmt.Sprintf("; without %s %s", names(s.Span.Left), out.Value)
+		}
+		out.Value, out.Note = first, fmt.Sprintf("%s %s at %s over %d nodes", h.Collective, h.Datatype, units.Bytes(h.SizeBytes), h.GroupNodes)+after
+	}
+	out.Note += transport
+	return out
+}
+
+// names are the first few, and how many more there are.
+func names(all []string) string {
+	const most = 2
+	if more := len(all) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), more)
+	}
+	return strings.Join(all, ", ")
 }
 
 func published(s *v1alpha1.CommGroupStatus) string {

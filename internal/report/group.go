@@ -45,24 +45,35 @@ func OrderedConditions(group *v1alpha1.CommGroup) []metav1.Condition {
 	return conditions
 }
 
+// ConditionMessages are the conditions' messages. Ready takes over the words of what keeps it: a message of hundreds of characters is told
+// once, and the second time only by the name of the first condition that has it.
+func ConditionMessages(conditions []metav1.Condition) []string {
+	const leastRepeated = 40
+	said := map[string]string{}
+	out := make([]string, len(conditions))
+	for i := range conditions {
+		message := conditions[i].Message
+		first, again := said[message]
+		if out[i] = message; again && len(message) > leastRepeated {
+			out[i] = "as " + first
+		} else {
+			said[message] = conditions[i].Type
+		}
+	}
+	return out
+}
+
 // Conditions prints a group's conditions, the summary first.
 func Conditions(w io.Writer, group *v1alpha1.CommGroup) error {
 	rows := [][]string{{"CONDITION", "STATUS", "REASON", "MESSAGE"}}
-	// Ready takes over the words of what keeps it: a message of hundreds of characters is told once.
-	const leastRepeated = 40
-	said := map[string]string{}
-	for _, c := range OrderedConditions(group) {
+	conditions := OrderedConditions(group)
+	messages := ConditionMessages(conditions)
+	for i, c := range conditions {
 		status := string(c.Status)
 		if c.ObservedGeneration != 0 && c.ObservedGeneration < group.Generation {
 			status += " (of generation " + fmt.Sprint(c.ObservedGeneration) + ")"
 		}
-		message := c.Message
-		if first, again := said[message]; again && len(message) > leastRepeated {
-			message = "as " + first
-		} else {
-			said[message] = c.Type
-		}
-		rows = append(rows, []string{c.Type, status, c.Reason, message})
+		rows = append(rows, []string{c.Type, status, c.Reason, messages[i]})
 	}
 	return tonedTable(w, rows, func(heading, cell string, row []string) Tone {
 		if heading != "STATUS" {

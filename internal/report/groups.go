@@ -16,14 +16,14 @@ import (
 
 // Groups prints one line for each group; namespaced puts the namespace first.
 func Groups(w io.Writer, groups []v1alpha1.CommGroup, namespaced bool) error {
-	rows := [][]string{{"NAME", "READY", "REASON", "MEMBERS", "VERDICT", "EFFECTIVE", "BUS GB/s", "LAST RUN", "ORIGIN", "CULPRIT"}}
+	rows := [][]string{{"NAME", "READY", "REASON", "MEMBERS", "VERDICT", "EFFECTIVE", "BUS GB/s", "GROUP GB/s", "LAST RUN", "ORIGIN", "CULPRIT"}}
 	if namespaced {
 		rows[0] = append([]string{"NAMESPACE"}, rows[0]...)
 	}
 	for i := range groups {
 		g := &groups[i]
 		s := &g.Status
-		status, reason, verdict, bandwidth, last, culprit := unknown, unknown, unknown, unknown, unknown, unknown
+		status, reason, verdict, bandwidth, overNodes, last, culprit := unknown, unknown, unknown, unknown, unknown, unknown, unknown
 		if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady); c != nil {
 			status, reason = string(c.Status), c.Reason
 		}
@@ -34,18 +34,30 @@ func Groups(w io.Writer, groups []v1alpha1.CommGroup, namespaced bool) error {
 			}
 		}
 		if s.Headline != nil {
-			bandwidth = units.GBps(s.Headline.BusBandwidthMBps)
+			bandwidth, overNodes = units.GBps(s.Headline.BusBandwidthMBps), GroupHeadline(s)
 		}
 		if len(s.Culprits) > 0 {
 			culprit = s.Culprits[0].Words()
 		}
-		row := []string{g.Name, status, reason, orUnknown(s.Members.Summary), verdict, orUnknown(s.Effective), bandwidth, last, orUnknown(string(s.Origin)), culprit}
+		row := []string{g.Name, status, reason, orUnknown(s.Members.Summary), verdict, orUnknown(s.Effective), bandwidth, overNodes, last, orUnknown(string(s.Origin)), culprit}
 		if namespaced {
 			row = append([]string{g.Namespace}, row...)
 		}
 		rows = append(rows, row)
 	}
 	return table(w, rows)
+}
+
+// GroupHeadline is what one communicator over the nodes reached, in GB/s; with the nodes where they were not all members.
+func GroupHeadline(s *v1alpha1.CommGroupStatus) string {
+	if s.Headline == nil || s.Headline.GroupBusBandwidthMBps == nil {
+		return unknown
+	}
+	text := units.GBps(*s.Headline.GroupBusBandwidthMBps)
+	if n := s.Headline.GroupNodes; n > 0 && n != s.Members.Selected {
+		text += fmt.Sprintf(" on %d nodes", n)
+	}
+	return text
 }
 
 const (

@@ -30,7 +30,7 @@ func TestABTable(t *testing.T) {
 			SizeBytes: []int64{65536}, LatencyNanoseconds: []int64{24000}, BusBandwidthMBps: []int64{4779}, MaxRelativeErrorPPM: ptr.To[int64](31250)},
 	}}}
 	var b bytes.Buffer
-	if err := GroupAB(&b, group); err != nil {
+	if err := GroupAB(&b, group, nil); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{

@@ -19,6 +19,9 @@ type series struct {
 	busBandwidthMBps    []int64
 	wrongElements       int64
 	maxRelativeErrorPPM *int64
+	// spreadPercent is how far repeats are apart at each size; apart says so in words for a group. Both are empty without repeats.
+	spreadPercent []int32
+	apart         string
 }
 
 // tableKey is what the variants of one table have in common; an empty placement is out of place.
@@ -30,11 +33,13 @@ type tableKey struct {
 
 // GroupAB prints the group's A/B tables: one for each collective, datatype and placement, one row for each message size.
 // Where variants are named, only these are shown; a gain is against Baseline all the same. The errors with random data follow,
-// where they were measured.
-func GroupAB(w io.Writer, group *v1alpha1.CommGroup, variants ...string) error {
+// where they were measured. nodes are asked how far apart the repeats of each are; without them nothing is said of it.
+func GroupAB(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode, variants ...string) error {
 	all := make([]series, 0, len(group.Status.Results))
-	for _, r := range group.Status.Results {
-		all = append(all, series{tableKey{r.Collective, r.Datatype, r.Placement}, r.Variant, r.SizeBytes, r.LatencyNanoseconds, r.BusBandwidthMBps, r.WrongElements, r.MaxRelativeErrorPPM})
+	for i := range group.Status.Results {
+		r := &group.Status.Results[i]
+		all = append(all, series{tableKey: tableKey{r.Collective, r.Datatype, r.Placement}, variant: r.Variant, sizeBytes: r.SizeBytes, latencyNanoseconds: r.LatencyNanoseconds,
+			busBandwidthMBps: r.BusBandwidthMBps, wrongElements: r.WrongElements, maxRelativeErrorPPM: r.MaxRelativeErrorPPM, apart: Apart(r, nodes)})
 	}
 	if err := abTables(w, all, variants); err != nil {
 		return err
@@ -50,8 +55,10 @@ func NodeAB(w io.Writer, node *v1alpha1.CommNode, variants ...string) error {
 		return err
 	}
 	all := make([]series, 0, len(run.Results))
-	for _, r := range run.Results {
-		all = append(all, series{tableKey{r.Collective, r.Datatype, r.Placement}, r.Variant, r.SizeBytes, r.LatencyNanoseconds, r.BusBandwidthMBps, r.WrongElements, r.MaxRelativeErrorPPM})
+	for i := range run.Results {
+		r := &run.Results[i]
+		all = append(all, series{tableKey: tableKey{r.Collective, r.Datatype, r.Placement}, variant: r.Variant, sizeBytes: r.SizeBytes, latencyNanoseconds: r.LatencyNanoseconds,
+			busBandwidthMBps: r.BusBandwidthMBps, wrongElements: r.WrongElements, maxRelativeErrorPPM: r.MaxRelativeErrorPPM, spreadPercent: r.SpreadPercent})
 	}
 	if err := abTables(w, all, variants); err != nil {
 		return err
@@ -121,6 +128,9 @@ func abTable(w io.Writer, key tableKey, measured []series, names []string) error
 		if v.variant != v1alpha1.VariantBaseline {
 			head = append(head, "GAIN")
 		}
+		if len(v.spreadPercent) > 0 {
+			head = append(head, "APART")
+		}
 	}
 	rows := [][]string{head}
 	for _, size := range allSizes(variants) {
@@ -129,6 +139,9 @@ func abTable(w io.Writer, key tableKey, measured []series, names []string) error
 			row = append(row, at(v, size, v.latencyNanoseconds, units.Microseconds), at(v, size, v.busBandwidthMBps, units.GBps))
 			if v.variant != v1alpha1.VariantBaseline {
 				row = append(row, gain(baseline, v, size))
+			}
+			if i := slices.Index(v.sizeBytes, size); len(v.spreadPercent) > 0 {
+				row = append(row, spread(v.spreadPercent, i))
 			}
 		}
 		rows = append(rows, row)
@@ -143,6 +156,9 @@ func abTable(w io.Writer, key tableKey, measured []series, names []string) error
 		}
 		if v.maxRelativeErrorPPM != nil && *v.maxRelativeErrorPPM > 0 {
 			note = strings.TrimPrefix(note+", largest relative error "+units.Percent(*v.maxRelativeErrorPPM), ", ")
+		}
+		if v.apart != "" {
+			note = strings.TrimPrefix(note+"; "+v.apart, "; ")
 		}
 		if note == "" {
 			continue

@@ -37,12 +37,12 @@ func Span(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) err
 		}
 	}
 	if len(s.Left) > 0 || s.LeftSet != "" {
-		lines = append(lines, wrap(w, fmt.Sprintf("went on without %s (index %s); ranges of later tests still span it", orUnknown(strings.Join(s.Left, ", ")), orUnknown(s.LeftSet))))
+		lines = append(lines, wrap(w, fmt.Sprintf("went on without %s (index %s)", orUnknown(strings.Join(s.Left, ", ")), orUnknown(s.LeftSet))))
 	}
 	if l := s.Localization; l != nil {
 		lines = append(lines, search(l))
-		if l.Message != "" {
-			lines = append(lines, wrap(w, l.Message))
+		if text := SearchMessage(s); text != "" {
+			lines = append(lines, wrap(w, text))
 		}
 	}
 	if names := Indexes(group, nodes); names != "" {
@@ -51,10 +51,43 @@ func Span(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) err
 	if _, err := fmt.Fprintln(w, strings.Join(lines, "\n")); err != nil {
 		return err
 	}
-	if err := spanTests(w, s.Tests); err != nil {
+	if err := spanTests(w, TestLines(group, nodes)); err != nil {
 		return err
 	}
 	return spanResults(w, s.Results)
+}
+
+// SearchMessage is what the search for a culprit says, without the sentences that the stage's own message has already.
+func SearchMessage(s *v1alpha1.SpanStatus) string {
+	if s.Localization == nil {
+		return ""
+	}
+	var kept []string
+	for _, sentence := range sentences(s.Localization.Message) {
+		confirmed, also := strings.CutPrefix(sentence, "Confirmed: ")
+		if !strings.Contains(s.Message, strings.TrimSuffix(confirmed, ".")) {
+			kept = append(kept, sentence)
+		} else if also {
+			kept = append(kept, "Confirmed.")
+		}
+	}
+	return strings.Join(kept, " ")
+}
+
+// sentences splits text behind each full stop that a blank and a capital follow.
+func sentences(text string) []string {
+	var out []string
+	begin := 0
+	for i := 0; i+2 < len(text); i++ {
+		if text[i] == '.' && text[i+1] == ' ' && text[i+2] >= 'A' && text[i+2] <= 'Z' {
+			out = append(out, text[begin:i+1])
+			begin = i + 2
+		}
+	}
+	if begin < len(text) {
+		out = append(out, text[begin:])
+	}
+	return out
 }
 
 // maxIndexes bounds the list of names.
@@ -104,26 +137,6 @@ func search(l *v1alpha1.LocalizationStatus) string {
 	return text
 }
 
-// spanTests prints each test in the order in which they were made. Members are indexes in rank order.
-func spanTests(w io.Writer, tests []v1alpha1.SpanTest) error {
-	if len(tests) == 0 {
-		return nil
-	}
-	rows := [][]string{{"TEST", "MEMBERS", "VERDICT", "REASON", "BUSBW (GB/s)", "SECONDS"}}
-	for i := range tests {
-		t := &tests[i]
-		bandwidth, seconds := unknown, unknown
-		if t.BusBandwidthMBps != nil {
-			bandwidth = units.GBps(*t.BusBandwidthMBps)
-		}
-		if t.Seconds != nil {
-			seconds = fmt.Sprint(*t.Seconds)
-		}
-		rows = append(rows, []string{t.ID, t.Set, cmp.Or(string(t.Verdict), "running"), cmp.Or(t.Reason, "-"), bandwidth, seconds})
-	}
-	return table(w, rows)
-}
-
 // SpanResults prints the figures of the group and of each dimension of the mesh, where the run has any.
 func SpanResults(w io.Writer, group *v1alpha1.CommGroup) error {
 	if group.Status.Span == nil || len(group.Status.Span.Results) == 0 {
@@ -133,30 +146,4 @@ func SpanResults(w io.Writer, group *v1alpha1.CommGroup) error {
 		return err
 	}
 	return spanResults(w, group.Status.Span.Results)
-}
-
-// spanResults prints the largest size of each series. The figures are medians over the communicators of a dimension.
-func spanResults(w io.Writer, results []v1alpha1.SpanResultSeries) error {
-	if len(results) == 0 {
-		return nil
-	}
-	rows := [][]string{{"DIMENSION", "COMMUNICATORS", "RANKS", "NODES", "COLLECTIVE", "SIZE", "LATENCY (us)", "BUSBW (GB/s)", "SLOWEST (GB/s)"}}
-	for i := range results {
-		r := &results[i]
-		last := len(r.SizeBytes) - 1
-		if last < 0 {
-			continue
-		}
-		what := fmt.Sprintf("%s %s", r.Collective, r.Datatype)
-		if r.Placement != "" {
-			what += " " + string(r.Placement)
-		}
-		slowest := item(r.MinBusBandwidthMBps, last, units.GBps)
-		if r.Slowest != "" {
-			slowest += " " + r.Slowest
-		}
-		rows = append(rows, []string{r.Dimension, fmt.Sprint(r.Communicators), fmt.Sprint(r.Ranks), fmt.Sprint(r.Nodes), what, units.Bytes(r.SizeBytes[last]),
-			item(r.LatencyNanoseconds, last, units.Microseconds), item(r.BusBandwidthMBps, last, units.GBps), slowest})
-	}
-	return table(w, rows)
 }

@@ -19,15 +19,20 @@ func TestSpan(t *testing.T) {
 	}
 	g.Status.Span = &v1alpha1.SpanStatus{
 		RunID: "1-1", Stage: v1alpha1.StageEnded, Members: 8, Present: 7, Left: []string{"node-c"}, LeftSet: "2", Verdict: v1alpha1.VerdictFail,
-		Reason: v1alpha1.ReasonSlowNode, Message: "The culprit is node-c.", Network: "IPv4: every member has one", Transport: "RDMA",
+		Reason: v1alpha1.ReasonSlowNode, Message: "The culprit is node-c. It is slow. Good without it (1 GB/s).", Network: "IPv4: every member has one", Transport: "RDMA",
 		Tests: []v1alpha1.SpanTest{
 			{ID: "group-1", Set: "0-7", Verdict: v1alpha1.VerdictFail, Reason: v1alpha1.ReasonSlowGroup, BusBandwidthMBps: ptr.To[int64](17500), Seconds: ptr.To[int32](4)},
 			{ID: "localize-1-1", Set: "0-3"},
+			{ID: "localize-2-1", Set: "0-1", Verdict: v1alpha1.VerdictPass, BusBandwidthMBps: ptr.To[int64](40000)},
+			{ID: "localize-2-2", Set: "1-2", Verdict: v1alpha1.VerdictFail, Reason: v1alpha1.ReasonSlowPair, BusBandwidthMBps: ptr.To[int64](10000)},
+			{ID: "left-1", Set: "2", Verdict: v1alpha1.VerdictFail, Reason: v1alpha1.ReasonCulpritFound},
+			{ID: "group-2", Set: "0-7", Verdict: v1alpha1.VerdictPass, BusBandwidthMBps: ptr.To[int64](50000)},
 		},
-		Localization: &v1alpha1.LocalizationStatus{State: v1alpha1.LocalizationFound, Step: "AllReduce", Rounds: 3, MaxRounds: 9, Tests: 5, Seconds: ptr.To[int32](75)},
+		Localization: &v1alpha1.LocalizationStatus{State: v1alpha1.LocalizationFound, Step: "AllReduce", Rounds: 3, MaxRounds: 9, Tests: 5, Seconds: ptr.To[int32](75),
+			Message: "The culprit is node-c. Confirmed: Good without it."},
 		Results: []v1alpha1.SpanResultSeries{
 			{Dimension: "dp", Communicators: 2, Ranks: 8, Nodes: 8, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, SizeBytes: []int64{1 << 10, 1 << 24},
-				LatencyNanoseconds: []int64{1000, 400000}, BusBandwidthMBps: []int64{1, 43500}, MinBusBandwidthMBps: []int64{1, 10900}, Slowest: "dp/1"},
+				LatencyNanoseconds: []int64{1000, 400000}, BusBandwidthMBps: []int64{1, 43500}, MinBusBandwidthMBps: []int64{1, 10900}, Slowest: "dp/1", Repeats: 3, SpreadPercent: []int32{9, 4}},
 			{Dimension: "tp", Communicators: 8},
 		},
 	}
@@ -49,15 +54,25 @@ func TestSpan(t *testing.T) {
 	for _, want := range []string{
 		"run 1-1, stage Ended: 7 of 8 members, transport RDMA; Fail (SlowNode)",
 		"members by index: 0 node-a, 1 node-b",
-		"went on without node-c (index 2); ranges of later tests still span it",
+		"went on without node-c (index 2)",
+		"Confirmed.",
 		"search for the culprit of AllReduce: Found after 5 tests in 3 of at most 9 rounds, 1m15s",
-		"group-1 0-7 Fail SlowGroup 17.5 4",
-		"localize-1-1 0-3 running - - -",
-		"dp 2 8 8 AllReduce BFloat16 16M 400 43.5 10.9 dp/1",
+		"TEST MEMBERS VERDICT REASON SLOWEST (GB/s) OF BEST PAIR SECONDS NODES",
+		"group-1 0-7 Fail SlowGroup 17.5 - 4 8 nodes",
+		"localize-1-1 0-3 running - - - - 4 nodes",
+		"localize-2-1 0-1 Pass - 40.0 100 % - node-a, node-b",
+		"localize-2-2 1-2 Fail SlowPair 10.0 25 % - node-b, member 2",
+		"left-1 2 Fail CulpritFound - - - member 2: left out from here on",
+		"group-2 0-1,3-7 Pass - 50.0 - - 7 nodes",
+		"DIMENSION COMMUNICATORS RANKS NODES COLLECTIVE SIZE LATENCY (us) BUSBW (GB/s) SLOWEST (GB/s) REPEATS APART",
+		"dp 2 8 8 AllReduce BFloat16 16M 400 43.5 10.9 dp/1 3 4 %",
 	} {
 		if !slices.ContainsFunc(text, func(line string) bool { return strings.Join(strings.Fields(line), " ") == want }) {
 			t.Errorf("no line %q in\n%s", want, strings.Join(text, "\n"))
 		}
+	}
+	if n := strings.Count(strings.Join(text, "\n"), "The culprit is node-c."); n != 1 {
+		t.Errorf("the culprit is told %d times", n)
 	}
 	if strings.Contains(strings.Join(text, "\n"), "\ntp ") {
 		t.Error("a series without sizes is shown as if it were measured")
@@ -88,5 +103,96 @@ func TestIndexesAreBounded(t *testing.T) {
 	g.Status.Culprits = []v1alpha1.Culprit{{Kind: "Pair", Name: "other<->culprit", Reason: v1alpha1.ReasonSlowPair}}
 	if got := Indexes(g, nodes); !strings.HasSuffix(got, "29 n, 32 left, 33 culprit, and 2 more (spec.session.index of each CommNode)") {
 		t.Error(got)
+	}
+}
+
+// TestWhoATestIsOver: who took part and what the figure is of is said in words, pairs are held against the best of their own kind
+// since the group was formed, and nothing is said of a set that cannot be read.
+func TestWhoATestIsOver(t *testing.T) {
+	mbps := func(n int64) *int64 { return &n }
+	const pass, fail = v1alpha1.VerdictPass, v1alpha1.VerdictFail
+	group := &v1alpha1.CommGroup{Status: v1alpha1.CommGroupStatus{Span: &v1alpha1.SpanStatus{RunID: "1-1", Tests: []v1alpha1.SpanTest{
+		{ID: "group-1", Set: "0-5", Verdict: fail, BusBandwidthMBps: mbps(10)},
+		{ID: "screen-1", Set: "0-5", Verdict: fail, BusBandwidthMBps: mbps(20)},
+		{ID: "screen-1-0", Set: "0-5", Verdict: pass, BusBandwidthMBps: mbps(80)},
+		{ID: "screen-1-1", Set: "2-3", Verdict: fail, BusBandwidthMBps: mbps(20)},
+		{ID: "screen-1-2", Set: "0-1,4-5", Verdict: fail, BusBandwidthMBps: mbps(40)},
+		{ID: "localize-1-1", Set: "0,3", Verdict: pass, BusBandwidthMBps: mbps(5)},
+		{ID: "rails-2-1", Set: "0,3", Verdict: fail, BusBandwidthMBps: mbps(1)},
+		{ID: "left-1", Set: "3", Verdict: fail},
+		{ID: "group-2", Set: "0-5", Verdict: pass, BusBandwidthMBps: mbps(10)},
+		{ID: "screen-2", Set: "0-5", Verdict: pass, BusBandwidthMBps: mbps(30)},
+		{ID: "screen-2-0", Set: "0-5", Verdict: pass, BusBandwidthMBps: mbps(40)},
+		{ID: "screen-3", Set: "0-5", Verdict: v1alpha1.VerdictError},
+		{ID: "mesh-dp-1", Set: "5-0", Verdict: pass},
+	}}}}
+	want := []struct {
+		set, nodes string
+		percent    int64
+		pair       bool
+	}{
+		{"0-5", "6 nodes", -1, false},
+		{"0-5", "6 nodes in pairs: the slowest", 25, false},
+		{"0-5", "6 nodes in pairs: the best", 100, false},
+		{"2-3", "member 2, member 3", 25, true},
+		{"0-1,4-5", "4 nodes in pairs: bad ones", 50, false},
+		{"0,3", "member 0, member 3", 100, true},
+		{"0,3", "member 0, member 3: by rails, the slowest", -1, false},
+		{"3", "member 3: left out from here on", -1, false},
+		{"0-2,4-5", "5 nodes", -1, false},
+		{"0-2,4-5", "5 nodes in pairs: the slowest", 75, false},
+		{"0-2,4-5", "5 nodes in pairs: the best", 100, false},
+		{"0-2,4-5", "5 nodes in pairs: the slowest", -1, false},
+		{"5-0", "", -1, false},
+	}
+	for i, got := range TestLines(group, nil) {
+		percent := int64(-1)
+		if got.OfBestPair != nil {
+			percent = *got.OfBestPair
+		}
+		if w := want[i]; got.Set != w.set || got.Nodes != w.nodes || percent != w.percent || (len(got.Pair) == 2) != w.pair {
+			t.Errorf("%s: %+v, %d %%, expected %+v", got.ID, got, percent, w)
+		}
+	}
+}
+
+func TestMemberSets(t *testing.T) {
+	for text, ok := range map[string]bool{"0": true, "0-57,232": true, "3,5": true, "": false, "a": false, "3-1": false, "5,3": false, "1-": false, "-1": false, "1,,2": false, "99999999999": false} {
+		set, got := parseMembers(text)
+		if got != ok || ok && set.String() != text {
+			t.Errorf("%q: %v %v", text, set, got)
+		}
+	}
+	all, _ := parseMembers("0-9,20")
+	for without, want := range map[string]string{"0": "1-9,20", "9": "0-8,20", "5": "0-4,6-9,20", "20": "0-9", "0-9,20": "", "11": "0-9,20", "8-20": "0-7"} {
+		other, _ := parseMembers(without)
+		if got := all.without(other); got.String() != want {
+			t.Errorf("without %s: %s, expected %s", without, got, want)
+		}
+	}
+	if n := all.count(); n != 11 {
+		t.Errorf("%d members", n)
+	}
+}
+
+// TestListShowsTheGroupsFigure: beside the members' median stands what they reached together, with the nodes where not all took part;
+// what was not measured is no zero.
+func TestListShowsTheGroupsFigure(t *testing.T) {
+	group := v1alpha1.CommGroup{}
+	group.Status.Members.Selected = 8
+	for want, h := range map[string]*v1alpha1.Headline{
+		"- -":              nil,
+		"307.0 -":          {BusBandwidthMBps: 307000},
+		"307.0 16.7":       {BusBandwidthMBps: 307000, GroupBusBandwidthMBps: ptr.To[int64](16700), GroupNodes: 8},
+		"307.0 16.7 on 7 ": {BusBandwidthMBps: 307000, GroupBusBandwidthMBps: ptr.To[int64](16700), GroupNodes: 7},
+	} {
+		group.Status.Headline = h
+		var b bytes.Buffer
+		if err := Groups(&b, []v1alpha1.CommGroup{group}, false); err != nil {
+			t.Fatal(err)
+		}
+		if row := strings.Join(strings.Fields(lines(&b)[1]), " "); !strings.Contains(row, " "+want) {
+			t.Errorf("expected %q in %q", want, row)
+		}
 	}
 }

@@ -1,0 +1,56 @@
+package report
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// TestRepeats: a node's table has a column for how far its repeats are apart, the group's a line for the node where that is most; what
+// no report tells is told as such, and without repeats nothing is said.
+func TestRepeats(t *testing.T) {
+	member := func(name string, repeats int32, spread ...int32) v1alpha1.CommNode {
+		n := v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{NodeName: name, Run: &v1alpha1.RunAssignment{ID: "1-1", Plan: v1alpha1.RunPlan{Repeats: repeats}}}}
+		n.Status.Run = &v1alpha1.NodeRunStatus{ID: "1-1", Results: []v1alpha1.ResultSeries{
+			{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, SizeBytes: []int64{1 << 10, 1 << 20},
+				LatencyNanoseconds: []int64{1000, 2000}, BusBandwidthMBps: []int64{1000, 2000}, SpreadPercent: spread}}}
+		return n
+	}
+	older := member("older", 3, 90, 90)
+	older.Status.Run.ID = "1-0"
+	stale := member("stale", 3, 80, 80)
+	stale.Spec.Run.Stale = &v1alpha1.RunStaleness{}
+	group := &v1alpha1.CommGroup{}
+	group.Status.Results = []v1alpha1.GroupResultSeries{{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, Placement: v1alpha1.OutOfPlace,
+		SizeBytes: []int64{1 << 10, 1 << 20}, LatencyNanoseconds: []int64{1000, 2000}, BusBandwidthMBps: []int64{1000, 2000}}}
+	for name, tc := range map[string]struct {
+		nodes []v1alpha1.CommNode
+		want  string
+	}{
+		"two nodes":       {[]v1alpha1.CommNode{member("a", 3, 2, 0), member("b", 3, 1, 7), older, stale}, "  Baseline: medians of 3 repeats, at most 7 % apart (b at 1M)"},
+		"none apart":      {[]v1alpha1.CommNode{member("a", 2, 0, 0)}, "  Baseline: medians of 2 repeats, at most 0 % apart (a at 1K)"},
+		"not in a report": {[]v1alpha1.CommNode{member("a", 3)}, "  Baseline: medians of 3 repeats; how far they are apart is in no report"},
+		"no repeats":      {[]v1alpha1.CommNode{member("a", 0)}, ""},
+	} {
+		var b bytes.Buffer
+		if err := GroupAB(&b, group, tc.nodes); err != nil {
+			t.Fatal(err)
+		}
+		if text := lines(&b); tc.want != "" && !slices.Contains(text, tc.want) || tc.want == "" && strings.Contains(strings.Join(text, ""), "repeats") {
+			t.Errorf("%s: expected %q in\n%s", name, tc.want, strings.Join(text, "\n"))
+		}
+	}
+	one := member("a", 3, 2)
+	var b bytes.Buffer
+	if err := NodeAB(&b, &one); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"SIZE  BASELINE us  GB/s  APART", "1K    1.0          1.00  2 %", "1M    2.0          2.00  -"} {
+		if text := lines(&b); !slices.Contains(text, want) {
+			t.Errorf("expected %q in\n%s", want, strings.Join(text, "\n"))
+		}
+	}
+}

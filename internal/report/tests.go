@@ -1,0 +1,214 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/units"
+)
+
+// TestLine is one test of the group's stage as people read it.
+type TestLine struct {
+	ID string
+	// Set are the indexes of the members that took part, without those that the group had gone on without by then.
+	Set string
+	// Nodes says in words who took part: by name where they are two.
+	Nodes   string
+	Verdict v1alpha1.Verdict
+	Reason  string
+	// BusMBps of the slowest communicator; nil where none was measured.
+	BusMBps *int64
+	// OfBestPair is a pair's figure in percent of the best pair's since the last test of the group; nil where it is no pair.
+	OfBestPair *int64
+	Seconds    *int32
+	// Pair are the names of the two nodes that the figure is of; empty where it is of no single pair, and in the mesh, where
+	// another step is measured.
+	Pair []string
+}
+
+// The kinds of tests, by how their ids begin.
+const (
+	kindGroup  = "group"
+	kindMesh   = "mesh"
+	kindPairs  = "screen"
+	kindSearch = "localize"
+	kindRails  = "rails"
+	kindLeft   = "left"
+)
+
+// TestLines gives the tests of a group's stage in the order in which they were made. nodes give names to the indexes.
+func TestLines(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) []TestLine {
+	stage := group.Status.Span
+	if stage == nil {
+		return nil
+	}
+	names := map[int]string{}
+	for i := range nodes {
+		if a := nodes[i].Spec.Session; a != nil && a.RunID == stage.RunID {
+			names[int(a.Index)] = nodes[i].Spec.NodeName
+		}
+	}
+	out := make([]TestLine, 0, len(stage.Tests))
+	var left memberSet
+	mesh := false
+	bests := bestPairs(stage.Tests)
+	for i := range stage.Tests {
+		t := &stage.Tests[i]
+		kind, _, _ := strings.Cut(t.ID, "-")
+		line := TestLine{ID: t.ID, Set: t.Set, Verdict: t.Verdict, Reason: t.Reason, BusMBps: t.BusBandwidthMBps, Seconds: t.Seconds}
+		set, ok := parseMembers(t.Set)
+		mesh = mesh || kind == kindMesh
+		switch {
+		case !ok:
+		case kind == kindLeft:
+			left = append(left, set...)
+			line.Nodes = namesIn(set, names) + ": left out from here on"
+		default:
+			set = set.without(left)
+			line.Set, line.Nodes = set.String(), whoIn(t, kind, set, names)
+			if two := set.first(3); len(two) == 2 && !mesh && (kind == kindPairs || kind == kindSearch) {
+				line.Pair = []string{nameOf(two[0], names), nameOf(two[1], names)}
+			}
+		}
+		if best := bests[i]; best > 0 && t.BusBandwidthMBps != nil {
+			percent := *t.BusBandwidthMBps * 100 / best
+			line.OfBestPair = &percent
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+// bestPairs gives for each test of pairs what the best pair since the last test of the group or of a dimension reached; zero for other tests.
+// Only tests of one kind repeat the same step.
+func bestPairs(tests []v1alpha1.SpanTest) []int64 {
+	block := 0
+	of := make([]string, len(tests))
+	best := map[string]int64{}
+	for i := range tests {
+		t := &tests[i]
+		kind, _, _ := strings.Cut(t.ID, "-")
+		if kind == kindGroup || kind == kindMesh {
+			block++
+		}
+		set, ok := parseMembers(t.Set)
+		if kind != kindPairs && (kind != kindSearch || !ok || set.count() != 2) {
+			continue
+		}
+		of[i] = fmt.Sprint(block, kind)
+		if t.BusBandwidthMBps != nil {
+			best[of[i]] = max(best[of[i]], *t.BusBandwidthMBps)
+		}
+	}
+	out := make([]int64, len(tests))
+	for i, key := range of {
+		out[i] = best[key]
+	}
+	return out
+}
+
+// whoIn says in words over whom a test was, and what of it the figure is.
+func whoIn(t *v1alpha1.SpanTest, kind string, set memberSet, names map[int]string) string {
+	who := namesIn(set, names)
+	switch {
+	case kind == kindRails:
+		return who + ": by rails, the slowest"
+	case kind != kindPairs || set.count() == 2 && strings.Count(t.ID, "-") > 1:
+		return who
+	case strings.Count(t.ID, "-") == 1: // the round as a whole
+		return who + " in pairs: the slowest"
+	case t.Verdict == v1alpha1.VerdictPass:
+		return who + " in pairs: the best"
+	case t.Verdict == v1alpha1.VerdictFail:
+		return who + " in pairs: bad ones"
+	}
+	return who + " in pairs"
+}
+
+// namesIn names the members where they are at most two, else counts them.
+func namesIn(set memberSet, names map[int]string) string {
+	if n := set.count(); n > 2 {
+		return fmt.Sprintf("%d nodes", n)
+	}
+	parts := make([]string, 0, 2)
+	for _, i := range set.first(2) {
+		parts = append(parts, nameOf(i, names))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func nameOf(index int, names map[int]string) string {
+	return cmp.Or(names[index], fmt.Sprintf("member %d", index))
+}
+
+// spanTests prints each test in the order in which they were made. Members are indexes in rank order.
+func spanTests(w io.Writer, tests []TestLine) error {
+	if len(tests) == 0 {
+		return nil
+	}
+	pairs := false
+	for i := range tests {
+		pairs = pairs || tests[i].OfBestPair != nil
+	}
+	head := []string{"TEST", "MEMBERS", "VERDICT", "REASON", "SLOWEST (GB/s)"}
+	if pairs {
+		head = append(head, "OF BEST PAIR")
+	}
+	rows := [][]string{append(head, "SECONDS", "NODES")}
+	for i := range tests {
+		t := &tests[i]
+		row := []string{t.ID, t.Set, cmp.Or(string(t.Verdict), "running"), orUnknown(t.Reason), optionalGBps(t.BusMBps)}
+		if pairs {
+			percent := unknown
+			if t.OfBestPair != nil {
+				percent = fmt.Sprintf("%d %%", *t.OfBestPair)
+			}
+			row = append(row, percent)
+		}
+		seconds := unknown
+		if t.Seconds != nil {
+			seconds = fmt.Sprint(*t.Seconds)
+		}
+		rows = append(rows, append(row, seconds, orUnknown(t.Nodes)))
+	}
+	return table(w, rows)
+}
+
+// spanResults prints the largest size of each series. The figures are medians over the communicators of a dimension.
+func spanResults(w io.Writer, results []v1alpha1.SpanResultSeries) error {
+	if len(results) == 0 {
+		return nil
+	}
+	repeated := HasRepeats(results)
+	head := []string{"DIMENSION", "COMMUNICATORS", "RANKS", "NODES", "COLLECTIVE", "SIZE", "LATENCY (us)", "BUSBW (GB/s)", "SLOWEST (GB/s)"}
+	if repeated {
+		head = append(head, "REPEATS", "APART")
+	}
+	rows := [][]string{head}
+	for i := range results {
+		r := &results[i]
+		last := len(r.SizeBytes) - 1
+		if last < 0 {
+			continue
+		}
+		what := fmt.Sprintf("%s %s", r.Collective, r.Datatype)
+		if r.Placement != "" {
+			what += " " + string(r.Placement)
+		}
+		slowest := item(r.MinBusBandwidthMBps, last, units.GBps)
+		if r.Slowest != "" {
+			slowest += " " + r.Slowest
+		}
+		row := []string{r.Dimension, fmt.Sprint(r.Communicators), fmt.Sprint(r.Ranks), fmt.Sprint(r.Nodes), what, units.Bytes(r.SizeBytes[last]),
+			item(r.LatencyNanoseconds, last, units.Microseconds), item(r.BusBandwidthMBps, last, units.GBps), slowest}
+		if repeated {
+			repeats, spread := RepeatsWords(r, last)
+			row = append(row, repeats, spread)
+		}
+		rows = append(rows, row)
+	}
+	return table(w, rows)
+}
