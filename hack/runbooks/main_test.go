@@ -1,8 +1,11 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,19 +13,29 @@ import (
 	"rcclx.io/commgroup-operator/internal/reasons"
 )
 
-// TestPages: each reason has a page with what to look at and what to do, and each alert is in the index.
-func TestPages(t *testing.T) {
+func allPages(t *testing.T) map[string]string {
+	t.Helper()
 	files, err := pages(reasons.All(), prometheus.Alerts())
 	if err != nil {
 		t.Fatal(err)
 	}
+	return files
+}
+
+// TestPages: each reason's page says what its own text has, and each alert is in the index.
+func TestPages(t *testing.T) {
+	files := allPages(t)
 	for _, s := range reasons.All() {
 		for _, e := range s.Entries {
-			text := files["docs/runbooks/reasons/"+e.Reason+".md"]
-			_, look, _ := strings.Cut(text, "## How to look\n")
-			look, do, found := strings.Cut(look, "## What to do\n")
-			if !found || !strings.Contains(look, "kubectl") || !strings.Contains(do, "- ") || !strings.Contains(text, s.Anchor) {
-				t.Errorf("the page of %s is\n%s", e.Reason, text)
+			text, w := files["docs/runbooks/reasons/"+e.Reason+".md"], words[e.Reason]
+			want := slices.Concat(w.Seen, []string{w.Means, w.Escalate, w.Ends, s.Anchor}, w.Causes, aligned(slices.Concat(w.Look, w.OnNode)), w.Do)
+			if !w.Plain && e.Next != "none" {
+				want = append(want, "## What to do\n", moved(e.Next)[1:])
+			}
+			for _, part := range want {
+				if !strings.Contains(text, part) {
+					t.Errorf("the page of %s lacks %q:\n%s", e.Reason, part, text)
+				}
 			}
 			if !strings.Contains(files["docs/runbooks/README.md"], "(reasons/"+e.Reason+".md)") {
 				t.Errorf("%s is not in the index", e.Reason)
@@ -38,15 +51,76 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// quiet are next steps that ask nobody to act.
+var quiet = regexp.MustCompile("^(none\\b|wait\\b|see `|use it\\b)")
+
+// TestOwnText: a reason that somebody has to act upon has a message, causes, commands, a cure and whom to call; a plain state has
+// three lines, and none whose next step is an act is called plain.
+func TestOwnText(t *testing.T) {
+	for _, s := range reasons.All() {
+		for _, e := range s.Entries {
+			w := words[e.Reason]
+			if w.Means == "" {
+				t.Errorf("%s: what it means is not said", e.Reason)
+			}
+			if w.Plain {
+				if len(w.Seen)+len(w.Causes)+len(w.Look)+len(w.OnNode)+len(w.Do) > 0 || w.Escalate != "" {
+					t.Errorf("%s is called plain and says more than three lines", e.Reason)
+				}
+				if !quiet.MatchString(e.Next) {
+					t.Errorf("%s is called plain, and docs/reasons.md asks to act: %s", e.Reason, e.Next)
+				}
+				continue
+			}
+			for what, n := range map[string]int{"message as the code writes it": len(w.Seen), "command": len(w.Look) + len(w.OnNode), "cure": len(w.Do), "second cause": len(w.Causes) - 1, "end": len(w.Ends)} {
+				if n < 1 && !(what == "cure" && e.Next != "none") {
+					t.Errorf("%s: no %s", e.Reason, what)
+				}
+			}
+			if _, setting := wordsSettings[e.Reason]; w.Escalate == "" && !setting {
+				t.Errorf("%s: whom to call, and when, is not said", e.Reason)
+			}
+		}
+	}
+}
+
+// TestOnePart: each reason's text stands in one place.
+func TestOnePart(t *testing.T) {
+	n := 0
+	for _, p := range parts {
+		n += len(p)
+	}
+	if n != len(words) {
+		t.Errorf("%d texts, %d reasons: one is in two of the files words_*.go", n, len(words))
+	}
+}
+
+// TestNoPadding: what stands on many pages tells a reader nothing about the one that is open.
+func TestNoPadding(t *testing.T) {
+	on := map[string][]string{}
+	for _, reason := range slices.Sorted(maps.Keys(words)) {
+		w := words[reason]
+		for _, text := range slices.Concat([]string{w.Means, w.Escalate}, w.Seen, w.Causes, w.Do) {
+			for _, sentence := range strings.SplitAfter(text, ". ") {
+				if sentence = strings.TrimSpace(sentence); len(sentence) > 20 && !slices.Contains(on[sentence], reason) {
+					on[sentence] = append(on[sentence], reason)
+				}
+			}
+		}
+	}
+	for sentence, of := range on {
+		if len(of) > 2 {
+			t.Errorf("%q stands on the pages of %v: say it of each, or of none", sentence, of)
+		}
+	}
+}
+
 // TestCommandsFindSomething: pages of runs without pods do not send to their logs, and where logs of run pods are told, it is told which are there.
 func TestCommandsFindSomething(t *testing.T) {
-	files, err := pages(reasons.All(), prometheus.Alerts())
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := allPages(t)
 	for name, text := range files {
 		// kubectl shows 10 lines of each pod that a selector finds, unless told otherwise.
-		if logs := strings.Count(text, "kubectl logs -n NAMESPACE -l rcclx.io/commgroup=GROUP"); logs != strings.Count(text, runLogs) || !strings.Contains(runLogs, "--tail=-1") {
+		if logs := strings.Count(text, "kubectl logs -n NAMESPACE -l rcclx.io/commgroup=GROUP,rcclx.io/role=run"); logs != strings.Count(text, runLogs) || !strings.Contains(runLogs, "--tail=-1") {
 			t.Errorf("%s: most run pods are gone when the run is over, and that is not told", name)
 		}
 	}
@@ -64,10 +138,7 @@ func TestCommandsFindSomething(t *testing.T) {
 
 // TestCommitted: no page is there that no reason has any more.
 func TestCommitted(t *testing.T) {
-	files, err := pages(reasons.All(), prometheus.Alerts())
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := allPages(t)
 	found, err := filepath.Glob("../../docs/runbooks/reasons/*.md")
 	if err != nil || len(found) == 0 {
 		t.Fatalf("%d pages, %v", len(found), err)
@@ -89,8 +160,8 @@ func TestErrors(t *testing.T) {
 	for name, tc := range map[string]struct {
 		page, want string
 	}{
-		"an unknown section":          {"## New\n| `A` | b | c |\n", `"New"`},
-		"words on a reason that left": {"## Condition `Accepted`\n| `A` | b | c |\n", "docs/reasons.md does not have"},
+		"a reason without a text":     {"## Condition `Accepted`\n| `Newcomer` | b | c |\n", "has Newcomer in the section Condition Accepted"},
+		"words on a reason that left": {"## Condition `Accepted`\n| `Accepted` | b | none |\n", "docs/reasons.md does not have"},
 	} {
 		sections, err := reasons.Parse(tc.page)
 		if err != nil {
