@@ -68,6 +68,45 @@ func (r *CommGroupReconciler) upToDate(ctx context.Context, group *v1alpha1.Comm
 	return nil
 }
 
+// stillSo looks, before anything is done that a later look cannot undo, whether what was read for it still is so.
+func (r *CommGroupReconciler) stillSo(ctx context.Context, s *Snapshot, d *Decision) error {
+	if d.takesAway(s) {
+		if err := r.upToDate(ctx, s.Group); err != nil {
+			return err
+		}
+	}
+	if d.restsOn != "" {
+		return r.resultUpToDate(ctx, s, d.restsOn)
+	}
+	return nil
+}
+
+// resultUpToDate asks the API itself whether the node's result, by which a verdict that stood would become worse, is as it was read. A new
+// manager's cache may have the group as it is and a node's CommNode as it was in an earlier run: the verdict would be that one's, and
+// gating would mark the node.
+func (r *CommGroupReconciler) resultUpToDate(ctx context.Context, s *Snapshot, node string) error {
+	name := v1alpha1.CommNodeName(s.Group.Name, node)
+	var live metav1.PartialObjectMetadata
+	live.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("CommNode"))
+	if err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: s.Group.Namespace, Name: name}, &live); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("look whether the result of node %s that was read is up to date: %w", node, err)
+	}
+	if live.ResourceVersion != versionRead(s, name) {
+		return errOldRead
+	}
+	return nil
+}
+
+// versionRead is that of the CommNode as it was read; empty where there was none.
+func versionRead(s *Snapshot, name string) string {
+	for i := range s.CommNodes {
+		if s.CommNodes[i].Name == name {
+			return s.CommNodes[i].ResourceVersion
+		}
+	}
+	return ""
+}
+
 // apply makes the cluster as decided, all but the status. It goes on after an error, so that one object that cannot be
 // written holds up no other, and first frees what is to be freed. What the API server refuses is kept in the decision, to be told.
 func (r *CommGroupReconciler) apply(ctx context.Context, s *Snapshot, d *Decision) error {

@@ -66,7 +66,8 @@ func Decide(s *Snapshot, cfg Config) Decision {
 		compared = baseline.Compare(baseline.Input{Group: group, Run: run, Outcomes: outcomes, CommNodes: in.commNodes, Results: results, Span: judge.SpanResultsOf(state.span.Span, run)})
 	}
 	if run := state.run; run != nil && run.Phase == v1alpha1.RunPhaseFinished {
-		events = append(events, settleVerdict(run, stage.WithSpan(compared.With(outcomes), &group.Spec, run, state.span.Span), in)...)
+		told, worse := settleVerdict(run, stage.WithSpan(compared.With(outcomes), &group.Spec, run, state.span.Span), in)
+		events, d.restsOn = append(events, told...), worse
 		run.BaselineKey = compared.Key
 		d.Status.Baseline = compared.Next(group.Status.Baseline, run)
 	}
@@ -113,22 +114,26 @@ func podNode(pod *corev1.Pod, nodeOfCommNode map[string]string) string {
 	return pod.Spec.NodeName
 }
 
-// settleVerdict writes the verdict of a finished run, anew each time, from the children.
-func settleVerdict(run *v1alpha1.GroupRunStatus, outcomes []judge.Outcome, in runInput) []decision.Event {
+// settleVerdict writes the verdict of a finished run, anew each time, from the children. Where it becomes worse than it was, it gives the
+// node that it rests on.
+func settleVerdict(run *v1alpha1.GroupRunStatus, outcomes []judge.Outcome, in runInput) (told []decision.Event, worse string) {
 	unchanged := in.hash == run.MembersHash
 	verdict, decisive := judge.GroupVerdict(outcomes, unchanged)
-	justFinished := run.Verdict == ""
+	was, justFinished := run.Verdict, run.Verdict == ""
 	if unchanged || justFinished || run.Verdict == v1alpha1.VerdictPass {
 		run.Verdict = verdict
 	}
 	if !justFinished {
-		return nil
+		if decisive != nil && judge.Rank(run.Verdict) > judge.Rank(was) {
+			worse = decisive.Node
+		}
+		return nil, worse
 	}
 	note := fmt.Sprintf("Run %s finished: %s.", run.ID, run.Verdict)
 	if run.Verdict != v1alpha1.VerdictPass && decisive != nil {
 		note += fmt.Sprintf(" %s on %s: %s", decisive.Reason, decisive.Node, words.Told(decisive.Message, decisive.Node))
 	}
-	return []decision.Event{{Warning: run.Verdict != v1alpha1.VerdictPass, Reason: v1alpha1.ReasonRunFinished, Action: "FinishRun", Note: words.Shorten(note, 1000)}}
+	return []decision.Event{{Warning: run.Verdict != v1alpha1.VerdictPass, Reason: v1alpha1.ReasonRunFinished, Action: "FinishRun", Note: words.Shorten(note, 1000)}}, ""
 }
 
 // planCommNodes works out each member's CommNode, and which have to go.

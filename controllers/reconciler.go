@@ -71,8 +71,8 @@ func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		decision = Decide(snapshot, r.Config)
 	}
 	applyErr := snapshot.ListError
-	if applyErr == nil && decision.takesAway(snapshot) {
-		switch err := r.upToDate(ctx, group); {
+	if applyErr == nil {
+		switch err := r.stillSo(ctx, snapshot, &decision); {
 		case errors.Is(err, errOldRead):
 			return ctrl.Result{RequeueAfter: oldReadPoll}, nil
 		case err != nil:

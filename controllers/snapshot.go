@@ -98,6 +98,8 @@ type Decision struct {
 	NodeMarks []gating.Mark
 	Status    v1alpha1.CommGroupStatus
 	Events    []decision.Event
+	// restsOn is the node by whose result the verdict of a run that is over would become worse; empty where none does.
+	restsOn string
 	// refused is what the API server did not take once the decision was applied.
 	refused refusals
 	// WakeAt is the nearest deadline; zero means none.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
@@ -238,5 +240,49 @@ func TestConflictRepeatsNoFailedRead(t *testing.T) {
 		if c.Reason == v1alpha1.ReasonListFailed {
 			t.Errorf("%+v", c)
 		}
+	}
+}
+
+// TestOldResultMakesNoVerdictWorse: a new manager's cache may have the group as it is, and a node's CommNode as it was in an earlier run.
+// By that result the verdict of the run that is over would become worse, and the node be marked; what the API has counts.
+func TestOldResultMakesNoVerdictWorse(t *testing.T) {
+	for name, old := range map[string]bool{"an old read": true, "as it is": false} {
+		t.Run(name, func(t *testing.T) {
+			w := tableWorld(t, fromPartial)
+			w.everyoneReports(v1alpha1.VerdictPass, "")
+			w.settle()
+			node := w.nodes[0].Name
+			earlier := w.commNode(node).DeepCopy()
+			earlier.ResourceVersion, earlier.Spec.Run.ID, earlier.Spec.Run.Number = "1", "1-1", 1
+			earlier.Spec.Run.Closed = &v1alpha1.RunClosure{Verdict: v1alpha1.VerdictError, Reason: v1alpha1.ReasonRunPodFailed, Message: "in run 1-1", Time: *decision.Stamp(w.now)}
+			if run := w.group.Status.Run; run.ID != "1-2" || run.Verdict != v1alpha1.VerdictPass {
+				t.Fatalf("%+v", run)
+			}
+			r, cache := managerOf(t, w)
+			if key := client.ObjectKeyFromObject(earlier); old {
+				cache.old[key] = earlier
+			} else {
+				var live v1alpha1.CommNode
+				if err := cache.api.Get(t.Context(), key, &live); err != nil {
+					t.Fatal(err)
+				}
+				live.Spec.Run = earlier.Spec.Run
+				if err := cache.api.Update(t.Context(), &live); err != nil {
+					t.Fatal(err)
+				}
+			}
+			key := client.ObjectKeyFromObject(w.group)
+			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+			if err != nil || old != (result.RequeueAfter == oldReadPoll) || old && cache.writes > 0 {
+				t.Errorf("%+v, %v, %d writes", result, err, cache.writes)
+			}
+			var now v1alpha1.CommGroup
+			if err := cache.api.Get(t.Context(), key, &now); err != nil {
+				t.Fatal(err)
+			}
+			if bad := now.Status.Run.Verdict != v1alpha1.VerdictPass; bad == old {
+				t.Errorf("run %+v", now.Status.Run)
+			}
+		})
 	}
 }

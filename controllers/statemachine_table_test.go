@@ -1,12 +1,12 @@
 package controllers
 
 import (
+	"cmp"
 	"errors"
-	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,147 +20,8 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
-	"rcclx.io/commgroup-operator/controllers/podstate"
-	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
-
-// States that a group of four nodes is in before an event of the table.
-const (
-	fromReady   = "Ready"       // span Node, run 1 passed on all
-	fromRunning = "Running"     // span Node, run 1 goes on, ranks run on all
-	fromStage   = "Group stage" // span Group, all passed alone, the communicator over the group is being formed
-)
-
-var tableStates = []string{fromReady, fromRunning, fromStage}
-
-// tableEvents are the events of the table by name. After one the controller settles; agents do no more than the event says.
-var tableEvents = map[string]func(*groupWorld){
-	"spec change": func(w *groupWorld) {
-		w.group.Spec.Benchmark.Iterations++
-		w.group.Generation++
-	},
-	"member added": func(w *groupWorld) { w.nodes = append(slices.Clone(w.nodes), testkit.Node("n99999", nil)) },
-	"member lost": func(w *groupWorld) {
-		gone := w.nodes[3].Name
-		w.nodes = slices.Clone(w.nodes[:3])
-		for name, pod := range w.pods {
-			if pod.Spec.NodeName == gone {
-				delete(w.pods, name) // the pod collector takes the pods of a Node that is gone
-			}
-		}
-	},
-	"report pass":    func(w *groupWorld) { w.everyoneReports(v1alpha1.VerdictPass, "") },
-	"report fail":    func(w *groupWorld) { w.everyoneReports(v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink) },
-	"report error":   func(w *groupWorld) { w.everyoneReports(v1alpha1.VerdictError, v1alpha1.ReasonInterrupted) },
-	"report expired": func(w *groupWorld) { w.wait(601*time.Second, 0) },
-	"pod lost": func(w *groupWorld) {
-		for name, pod := range w.pods {
-			if pod.Labels[v1alpha1.LabelNode] == w.nodes[0].Name {
-				delete(w.pods, name)
-			}
-		}
-	},
-	"suspended": func(w *groupWorld) { w.setState(v1alpha1.RunSuspended) },
-	"resumed": func(w *groupWorld) {
-		w.setState(v1alpha1.RunSuspended)
-		w.settle()
-		w.setState(v1alpha1.RunActive)
-	},
-	"requested": func(w *groupWorld) {
-		w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "once"}
-	},
-	"schedule due": func(w *groupWorld) {
-		w.group.Spec.Run.Schedule = "*/5 * * * *"
-		w.group.Generation++
-		w.settle()
-		w.wait(5*time.Minute, -1)
-	},
-	"ListError": nil, // decided below
-	"node rebooted": func(w *groupWorld) {
-		w.commNode(w.nodes[0].Name).Status.Facts.BootID = "boot-2"
-	},
-	"group deleted": nil, // decided below
-}
-
-func (w *groupWorld) setState(s v1alpha1.RunState) {
-	w.group.Spec.Run.State = s
-	w.group.Generation++
-}
-
-// wait lets time go by, in which all monitors report but the one of the node at the given place.
-func (w *groupWorld) wait(d time.Duration, but int) {
-	w.now = w.now.Add(d)
-	for i := range w.nodes {
-		if i != but {
-			w.commNode(w.nodes[i].Name).Status.Facts.ObservedTime = *decision.Stamp(w.now)
-		}
-	}
-}
-
-// everyoneReports lets each agent report: the first node's with the verdict, the others' with a pass. In the group's stage they
-// go on until it is over.
-func (w *groupWorld) everyoneReports(verdict v1alpha1.Verdict, reason string) {
-	if w.group.Spec.Span == v1alpha1.SpanGroup {
-		switch verdict {
-		case v1alpha1.VerdictFail:
-			w.faults.dieNodes = []int{0}
-		case v1alpha1.VerdictError:
-			s := w.commNode(w.nodes[0].Name).Status.Session
-			s.State, s.Reason, s.Message = v1alpha1.SessionFailed, reason, "SIGTERM"
-		}
-		w.play()
-		return
-	}
-	for i := range w.nodes {
-		cn := w.commNode(w.nodes[i].Name)
-		one, why := v1alpha1.VerdictPass, v1alpha1.ReasonAllPassed
-		if i == 0 && verdict != v1alpha1.VerdictPass {
-			one, why = verdict, reason
-		}
-		cn.Status.Run = testkit.Report(cn.Spec.Run, one, 300_000, w.now)
-		cn.Status.Run.Reason = why
-		if pod := w.podOn(w.nodes[i].Name); pod != nil {
-			endPod(pod, 0, w.now)
-		}
-	}
-}
-
-// tableWorld is a group in the state.
-func tableWorld(t *testing.T, state string) *groupWorld {
-	w := newGroupWorld(t, 4, faults{}, func(g *v1alpha1.CommGroup) {
-		if state != fromStage {
-			g.Spec.Span = v1alpha1.SpanNode
-		}
-	})
-	switch state {
-	case fromReady:
-		w.runAll(300_000)
-		for name, pod := range w.pods {
-			if podstate.Alive(pod) {
-				t.Fatalf("pod %s is left", name)
-			}
-		}
-	case fromRunning:
-		for i := range w.nodes {
-			startPod(w.podOn(w.nodes[i].Name), w.nodes[i].Name, w.now)
-		}
-	case fromStage:
-		for range 20 {
-			w.settle()
-			if len(w.tasks) > 0 {
-				break
-			}
-			w.playNodes()
-			w.playAgents()
-		}
-		if s := w.span(); s == nil || s.Stage != v1alpha1.StageGroup || len(w.tasks) != 1 {
-			t.Fatalf("span %+v, tasks %v", s, w.tasks)
-		}
-	}
-	w.settle()
-	return w
-}
 
 // listFails is one decision on objects of which a part could not be read.
 func (w *groupWorld) listFails(t *testing.T) {
@@ -238,69 +99,185 @@ func (w *groupWorld) isDeleted(t *testing.T) {
 	}
 }
 
+// stays and cannotBe are what the table says where no condition changes, and where the state has nothing that the event could happen to.
+const (
+	stays    = "(stays)"
+	cannotBe = "(cannot be)"
+)
+
+// rowOf is what the table says of a state and an event: the conditions that change, each with its status and reason.
+func rowOf(t *testing.T, state, event string) string {
+	t.Helper()
+	var rows []string
+	for row, events := range rowsOf(state) {
+		if slices.Contains(splitTrimmed(events, ";"), event) {
+			rows = append(rows, row)
+		}
+	}
+	if len(rows) != 1 {
+		t.Errorf("the table has %d rows for state %s, event %s", len(rows), state, event)
+		return ""
+	}
+	return rows[0]
+}
+
+func splitTrimmed(text, by string) []string {
+	out := strings.Split(text, by)
+	for i := range out {
+		out[i] = strings.TrimSpace(out[i])
+	}
+	return out
+}
+
+// wordsOf the conditions, by their types.
+func wordsOf(t *testing.T, conditions []metav1.Condition) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, kind := range conditionTypes {
+		c := meta.FindStatusCondition(conditions, kind)
+		if c == nil {
+			t.Fatalf("no condition %s", kind)
+		}
+		out[kind] = string(c.Status) + "/" + c.Reason
+	}
+	return out
+}
+
+// tableSeen is what was seen over all cells of the table.
+type tableSeen struct {
+	cells                              int
+	phases, stages, triggers, verdicts map[string]bool
+	statuses                           map[string]map[string]bool // by condition
+}
+
+func (seen *tableSeen) note(w *groupWorld) {
+	s := &w.group.Status
+	if s.Run != nil {
+		seen.triggers[s.Run.Trigger], seen.verdicts[string(s.Run.Verdict)] = true, true
+	}
+	for _, cn := range w.commNodes {
+		if run := cn.Spec.Run; run != nil && run.Closed != nil {
+			seen.verdicts[string(run.Closed.Verdict)] = true
+		}
+	}
+	for i := range s.Conditions {
+		c := &s.Conditions[i]
+		if seen.statuses[c.Type] == nil {
+			seen.statuses[c.Type] = map[string]bool{}
+		}
+		if c.Reason != v1alpha1.ReasonListFailed {
+			seen.statuses[c.Type][string(c.Status)] = true
+		}
+	}
+}
+
 // TestConditionsAfterEvents: each condition after each event in each state, by the table.
 func TestConditionsAfterEvents(t *testing.T) {
-	seen := map[string]bool{}
+	seen := tableSeen{phases: map[string]bool{}, stages: map[string]bool{}, triggers: map[string]bool{}, verdicts: map[string]bool{}, statuses: map[string]map[string]bool{}}
 	for _, state := range tableStates {
 		for _, event := range words.SortedKeys(tableEvents) {
-			cells := strings.Fields(conditionsAfter[state][event])
-			if len(cells) != len(conditionTypes) {
-				t.Errorf("state %s, event %s: the table has %d cells, there are %d conditions", state, event, len(cells), len(conditionTypes))
-			}
 			t.Run(state+"/"+event, func(t *testing.T) {
-				w := tableWorld(t, state)
-				before := w.group.DeepCopy()
-				switch event {
-				case "ListError":
-					w.listFails(t)
-				case "group deleted":
-					w.isDeleted(t)
-				default:
-					tableEvents[event](w)
-					w.settle()
-				}
-				var got []string
-				for i, kind := range conditionTypes {
-					c := meta.FindStatusCondition(w.group.Status.Conditions, kind)
-					if c == nil {
-						t.Fatalf("no condition %s", kind)
-					}
-					got = append(got, string(c.Status)+"/"+c.Reason)
-					if i < len(cells) && got[i] != cells[i] {
-						t.Errorf("%s is %s, the table has %s: %s", kind, got[i], cells[i], c.Message)
-					}
-					if old := meta.FindStatusCondition(before.Status.Conditions, kind); c.ObservedGeneration < old.ObservedGeneration {
-						t.Errorf("%s: generation %d after %d", kind, c.ObservedGeneration, old.ObservedGeneration)
-					}
-					seen[got[i]] = true
-				}
-				if row := strings.Join(got, " "); row != strings.Join(cells, " ") {
-					t.Logf("row: %q: %q,", event, row)
-				}
-				if event != "ListError" && event != "group deleted" {
-					before := w.group.Status.DeepCopy().Conditions
-					w.listFails(t)
-					w.settle()
-					if words := otherConditions(before, w.group.Status.Conditions); words != "" {
-						t.Errorf("after a read that failed, and is done again, %s", words)
-					}
-				}
-				if words := contradictions(&w.group.Status); event != "group deleted" && words != "" {
-					t.Error(words)
-				}
+				seen.cells++
+				playCell(t, state, event, &seen)
 			})
 		}
 	}
-	for state, rows := range conditionsAfter {
-		for event := range rows {
-			if _, ok := tableEvents[event]; !ok || !slices.Contains(tableStates, state) {
-				t.Errorf("the table has a row for %s, %s, which there is not", state, event)
+	for _, state := range slices.Concat(words.SortedKeys(conditionsAfter), words.SortedKeys(conditionsAfterInGroup)) {
+		for row, events := range rowsOf(state) {
+			for _, event := range splitTrimmed(events, ";") {
+				if _, ok := tableEvents[event]; !ok || !slices.Contains(tableStates, state) {
+					t.Errorf("the table has a row for %s, %s, which there is not: %s", state, event, row)
+				}
 			}
 		}
 	}
-	for _, status := range []metav1.ConditionStatus{"True", "False", "Unknown"} {
-		if !slices.ContainsFunc(words.SortedKeys(seen), func(s string) bool { return strings.HasPrefix(s, string(status)+"/") }) {
-			t.Error(fmt.Sprint("no cell is ", status))
+	if seen.cells == len(tableStates)*len(tableEvents) { // else only some were asked for
+		seen.check(t)
+	}
+}
+
+// playCell plays one event in one state.
+func playCell(t *testing.T, state, event string, seen *tableSeen) {
+	w := tableWorld(t, state)
+	before := w.objects()
+	was := wordsOf(t, before.group.Status.Conditions)
+	if got := joined9(was); got != conditionsBefore[state] {
+		t.Errorf("the conditions before are not those of the table:\nbefore: %q: %q,", state, got)
+	}
+	if run := w.group.Status.Run; run != nil {
+		seen.phases[string(run.Phase)] = true
+	}
+	if s := w.span(); s != nil {
+		seen.stages[string(s.Stage)] = true
+	}
+	switch event {
+	case "ListError":
+		w.listFails(t)
+	case "group deleted":
+		w.group.DeletionTimestamp = decision.Stamp(w.now)
+		w.isDeleted(t)
+	default:
+		tableEvents[event].do(w)
+	}
+	changed, told := before.change(w, tableEvents[event].of)
+	meanwhile := wordsOf(t, w.group.Status.Conditions) // an event may have steps
+	if event != "ListError" && event != "group deleted" {
+		w.settle()
+	}
+	var news []string
+	is := wordsOf(t, w.group.Status.Conditions)
+	for _, kind := range conditionTypes {
+		if is[kind] != was[kind] {
+			news = append(news, kind+"="+is[kind])
+		}
+		old, c := meta.FindStatusCondition(before.group.Status.Conditions, kind), meta.FindStatusCondition(w.group.Status.Conditions, kind)
+		if c.ObservedGeneration < old.ObservedGeneration {
+			t.Errorf("%s: generation %d after %d", kind, c.ObservedGeneration, old.ObservedGeneration)
 		}
 	}
+	row := cmp.Or(strings.Join(news, " "), stays)
+	if !changed {
+		row = cannotBe
+	}
+	if want := rowOf(t, state, event); row != want {
+		t.Errorf("the table has %s\nrow: %q: %q: %q,", want, state, event, row)
+	}
+	if !told && !maps.Equal(meanwhile, is) {
+		t.Errorf("nothing wakes the manager, and %s would change", row)
+	}
+	if w.decided.Monitor == nil && w.group.Status.Members.Selected > 0 && event != "group deleted" {
+		t.Error("the group's monitors are not made")
+	}
+	seen.note(w)
+	if event == "group deleted" {
+		return
+	}
+	if event != "ListError" {
+		before := w.group.Status.DeepCopy().Conditions
+		w.listFails(t)
+		w.settle()
+		if words := otherConditions(before, w.group.Status.Conditions); words != "" {
+			t.Errorf("after a read that failed, and is done again, %s", words)
+		}
+	}
+	if words := contradictions(&w.group.Status); words != "" {
+		t.Error(words)
+	}
+}
+
+// joined9 gives all conditions in their order.
+func joined9(of map[string]string) string {
+	var out []string
+	for _, kind := range conditionTypes {
+		out = append(out, of[kind])
+	}
+	return strings.Join(out, " ")
+}
+
+// rowsOf a state.
+func rowsOf(state string) map[string]string {
+	if rows := conditionsAfter[state]; rows != nil {
+		return rows
+	}
+	return conditionsAfterInGroup[state]
 }

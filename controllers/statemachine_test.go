@@ -23,11 +23,13 @@ import (
 
 // TestStateMachineNode and TestStateMachineGroup play random histories of a group and hold each step against the invariants.
 func TestStateMachineNode(t *testing.T) {
-	playSeeds(t, v1alpha1.SpanNode, 20, map[string]int{"mark Pass": 5, "ready": 50, "culprit": 20, "missing": 50, "verdict Fail": 1, "kept": 5, "stands": 20, "read fails": 100, "old read": 5, "run NodesChanged": 2, "run Scheduled": 5, "ended": 20})
+	playSeeds(t, v1alpha1.SpanNode, 20, map[string]int{"mark Pass": 5, "ready": 50, "culprit": 20, "missing": 50, "verdict Fail": 1, "kept": 2, "stands": 20, "read fails": 100, "old read": 5, "worse": 5, "old result": 1, "run NodesChanged": 2, "run Scheduled": 5, "ended": 20,
+		"happens CommGroup": 10, "happens CommNode": 10, "happens Node": 10, "happens Pod": 5, "happens ConfigMap": 2, "happens manager": 1})
 }
 
 func TestStateMachineGroup(t *testing.T) {
-	playSeeds(t, v1alpha1.SpanGroup, 20, map[string]int{"mark Pass": 1, "ready": 10, "culprit": 20, "stage passed": 5, "verdict Fail": 2, "kept": 5, "stands": 2, "read fails": 100, "old read": 5, "ended": 20})
+	playSeeds(t, v1alpha1.SpanGroup, 20, map[string]int{"mark Pass": 1, "ready": 10, "culprit": 20, "stage passed": 5, "verdict Fail": 2, "kept": 5, "stands": 2, "read fails": 100, "old read": 5, "ended": 20,
+		"happens CommGroup": 10, "happens CommNode": 10, "happens Node": 10, "happens Pod": 5, "happens ConfigMap": 2, "happens manager": 1})
 }
 
 // FuzzStateMachine looks for seeds whose history breaks an invariant.
@@ -286,6 +288,14 @@ func (m *machine) stageAgents() {
 	m.faults.neverReady = never
 }
 
+// happenings are what may happen in a random history: by number what each is of; see happen.
+var happenings = []string{viaCommNode, viaCommNode, viaPod, viaPod, viaPod, viaCommNode, viaCommNode, viaNode, viaNode, viaNode, viaNode,
+	viaGroup, viaGroup, viaGroup, viaGroup, viaGroup, viaCommNode, viaNode, viaConfigMap, viaGroup, viaCommNode, viaCommNode, viaManager,
+	viaCommNode, viaCommNode, viaCommNode}
+
+// viaManager: another manager takes over.
+const viaManager = "manager"
+
 // happen is something that happens to the group, its nodes, its objects or the manager.
 func (m *machine) happen() {
 	names := m.nodeNames()
@@ -296,7 +306,8 @@ func (m *machine) happen() {
 	node := names[m.rng.IntN(len(names))]
 	cn := m.commNode(node)
 	pods := m.podsOn(node)
-	what := m.rng.IntN(23)
+	what := m.rng.IntN(len(happenings))
+	m.known.seen["happens "+happenings[what]]++
 	switch what {
 	case 0, 1:
 		m.runAgent(node, []v1alpha1.Verdict{v1alpha1.VerdictFail, v1alpha1.VerdictError}[what])
@@ -391,8 +402,30 @@ func (m *machine) happen() {
 	case 22:
 		m.record() // another manager takes over; it knows nothing but the objects, and those as its caches have them
 		m.cache, m.other, m.wakeAt = m.other, m.cache, time.Time{}
+	case 23:
+		m.odd(node, "its driver is another one", func(f *v1alpha1.NodeFacts) { f.Driver.Version = "6.10.5" })
+	case 24:
+		m.odd(node, "it has a problem", func(f *v1alpha1.NodeFacts) {
+			f.Problems = []v1alpha1.Problem{{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemDriverNotLoaded, Message: "no driver"}}
+		})
+	case 25:
+		m.odd(node, "it is simulated", func(f *v1alpha1.NodeFacts) { f.Origin = v1alpha1.OriginSimulated })
+	default:
+		m.failf("nothing happens with number %d", what)
 	}
 	m.logf("event %d at %s", what, node)
+}
+
+// odd makes the node's facts odd, or as they were where they are.
+func (m *machine) odd(node, why string, change func(*v1alpha1.NodeFacts)) {
+	m.blame(node, why)
+	if m.oddities[node] != nil {
+		change = nil
+	}
+	m.oddities[node] = change
+	if m.rng.IntN(2) == 0 {
+		m.monitor(node) // else it tells later
+	}
 }
 
 // endHistory leaves the cluster alone: no agent answers any more, and kubelets end what is to end. Within the sum of its

@@ -40,6 +40,8 @@ type machine struct {
 	version, made int
 	// absent nodes are no objects of the API, by name; their places stay, for the agents go by them.
 	absent map[string]bool
+	// oddities are what is odd in the facts of nodes, by name.
+	oddities map[string]func(*v1alpha1.NodeFacts)
 	// skew of the nodes' clocks, by name.
 	skew map[string]time.Duration
 	// failing: one write in so many fails; 0 for none.
@@ -218,6 +220,16 @@ func (m *machine) reconcile(fresh bool) (*Snapshot, Decision, error) {
 	if d.takesAway(s) && m.group.ResourceVersion != s.Group.ResourceVersion {
 		m.known.seen["old read"]++
 		return s, d, errOldRead
+	}
+	if name := v1alpha1.CommNodeName(s.Group.Name, d.restsOn); d.restsOn != "" {
+		live := ""
+		if cn := m.commNodes[name]; cn != nil {
+			live = cn.ResourceVersion
+		}
+		if m.known.seen["worse"]++; live != versionRead(s, name) {
+			m.known.seen["old result"]++
+			return s, d, errOldRead
+		}
 	}
 	err := m.apply(s, &d)
 	if errors.Is(err, errOldRead) {
@@ -399,7 +411,7 @@ func (m *machine) writeStatus(s *Snapshot, d *Decision) error {
 
 // newMachine is a cluster with the group in it, of which the manager has seen nothing yet.
 func newMachine(t *testing.T, seed uint64, group *v1alpha1.CommGroup, nodes int) *machine {
-	m := &machine{rng: rand.New(rand.NewPCG(seed, 23)), absent: map[string]bool{}, skew: map[string]time.Duration{}, writes: writeCounts{nodes: map[string]bool{}}}
+	m := &machine{rng: rand.New(rand.NewPCG(seed, 23)), absent: map[string]bool{}, oddities: map[string]func(*v1alpha1.NodeFacts){}, skew: map[string]time.Duration{}, writes: writeCounts{nodes: map[string]bool{}}}
 	m.groupWorld = &groupWorld{world: newWorld(group, testkit.Nodes(nodes)), t: t, tasks: map[string]map[string]bool{}, taken: map[string]time.Time{}, index: map[string]int{}}
 	for i := range m.nodes {
 		m.index[m.nodes[i].Name] = i
@@ -448,5 +460,8 @@ func (m *machine) monitor(node string) {
 func (m *machine) facts(node string) *v1alpha1.NodeFacts {
 	f := testkit.Facts(m.clock(node))
 	f.BootID = fmt.Sprint("boot-", m.changes[node])
+	if change := m.oddities[node]; change != nil {
+		change(f)
+	}
 	return f
 }
