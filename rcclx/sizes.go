@@ -216,23 +216,27 @@ func (s Shape) InPlace() Shape {
 }
 
 // AlgBandwidthMBps is the algorithm bandwidth, size over time, in 10^6 bytes per second; zero where the latency is
-// not positive, which a caller must take as missing.
+// not positive, which a caller must take as missing; so what was measured is at least 1.
 func AlgBandwidthMBps(sizeBytes, latencyNanoseconds int64) int64 {
 	if latencyNanoseconds <= 0 || sizeBytes <= 0 {
 		return 0
 	}
-	return int64(math.Round(float64(sizeBytes) * 1e3 / float64(latencyNanoseconds)))
+	return max(1, int64(math.Round(float64(sizeBytes)*1e3/float64(latencyNanoseconds))))
 }
 
 // BusBandwidthMBps is the algorithm bandwidth times the share of the message that crosses the busiest link: 2(n-1)/n
 // for AllReduce, (n-1)/n for AllGather, ReduceScatter, AllToAll and AllToAllv, and 1 for Broadcast, Reduce and SendRecv
 // (rccl-tests doc/PERFORMANCE.md and GetBw in src/*.cu). Zero, which a caller must take as missing, over one rank, where
-// nothing crosses a link, where the latency is not positive and for an unknown collective.
+// nothing crosses a link, where the latency is not positive and for an unknown collective; so what was measured is at least 1.
 func BusBandwidthMBps(c Collective, sizeBytes, latencyNanoseconds int64, ranks int) int64 {
 	if latencyNanoseconds <= 0 || sizeBytes <= 0 {
 		return 0
 	}
-	return int64(math.Round(float64(sizeBytes) * 1e3 / float64(latencyNanoseconds) * BusFactor(c, ranks)))
+	factor := BusFactor(c, ranks)
+	if factor == 0 {
+		return 0
+	}
+	return max(1, int64(math.Round(float64(sizeBytes)*1e3/float64(latencyNanoseconds)*factor)))
 }
 
 // BusFactor is the bus bandwidth over the algorithm bandwidth; zero over one rank and for an unknown collective.

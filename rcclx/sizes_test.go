@@ -177,6 +177,9 @@ func TestBandwidths(t *testing.T) {
 			t.Errorf("BusBandwidthMBps(%s) = %d, want %d", c, got, want)
 		}
 	}
+	if alg, bus := AlgBandwidthMBps(8, 40_000), BusBandwidthMBps(AllReduce, 8, 40_000, 8); alg != 1 || bus != 1 {
+		t.Errorf("8 B in 40 us: %d and %d MB/s, want 1 of both: zero is missing", alg, bus)
+	}
 	if AlgBandwidthMBps(1024, 0) != 0 || BusBandwidthMBps(AllReduce, 1024, 0, 8) != 0 || BusBandwidthMBps(SendRecv, 1024, 10, 1) != 0 {
 		t.Error("a missing latency or a single rank must give zero")
 	}
