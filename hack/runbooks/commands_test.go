@@ -25,6 +25,7 @@ var verbs = strings.Fields("commgroup get describe logs exec auth run")
 var flagsOfSMI = map[string]string{
 	"list": "", "process": "", "firmware": "", "bad-pages": "", "xgmi": "",
 	"metric":   "--power --clock --temperature --ecc-blocks --mem-usage",
+	"monitor":  "--power-usage --temperature --violation",
 	"static":   "--limit --partition --board --asic",
 	"topology": "--link-type",
 	"set":      "--gpu --compute-partition --memory-partition",

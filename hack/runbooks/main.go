@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/dashboards/prometheus"
 	"rcclx.io/commgroup-operator/internal/reasons"
 )
@@ -109,6 +110,9 @@ func page(reason string, entries []reasons.Entry, anchors map[string]string, ale
 	}
 	if w.Means != "" {
 		fmt.Fprintf(&b, "\n%s\n", w.Means)
+	}
+	if of := codesOf(reason); len(of) > 0 {
+		fmt.Fprintf(&b, "\nCodes of the monitor that count under it, in messages and as a culprit's reason: `%s`. [What each says](../../discovery.md#problem-codes).\n", strings.Join(of, "`, `"))
 	}
 	if len(w.Causes) > 0 {
 		b.WriteString("\n## Likely causes, the likeliest first\n\n")
@@ -216,6 +220,12 @@ In a hurry: ` + "`kubectl commgroup status GROUP -n NAMESPACE`" + ` names the cu
 		fmt.Fprintf(&b, "\n## %s\n\n", s.Title)
 		for _, e := range s.Entries {
 			fmt.Fprintf(&b, "- [%s](reasons/%s.md)\n", e.Reason, e.Reason)
+		}
+	}
+	b.WriteString("\n## Codes of a node's monitor\n\nA culprit, or the message of Compatible, may name one of these; its page is that of the reason that it counts under.\n\n")
+	for _, code := range slices.Sorted(slices.Values(codes)) {
+		if reason := v1alpha1.ReasonOfProblem(code); code != reason {
+			fmt.Fprintf(&b, "- `%s`: [%s](reasons/%s.md)\n", code, reason, reason)
 		}
 	}
 	return b.String()

@@ -9,8 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/dashboards/prometheus"
 	"rcclx.io/commgroup-operator/internal/reasons"
+	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
 func allPages(t *testing.T) map[string]string {
@@ -80,6 +82,28 @@ func TestOwnText(t *testing.T) {
 			if _, setting := wordsSettings[e.Reason]; w.Escalate == "" && !setting {
 				t.Errorf("%s: whom to call, and when, is not said", e.Reason)
 			}
+		}
+	}
+}
+
+// TestCodes: each code of problems.go is in the index, and leads to a page that names it.
+func TestCodes(t *testing.T) {
+	source, err := os.ReadFile(filepath.Join(testenv.Root(), "api", "v1alpha1", "problems.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile(`(?m)^\tProblem\w+ *= `).FindAll(source, -1)
+	if len(names) == 0 || len(names) != len(codes) {
+		t.Errorf("api/v1alpha1/problems.go has %d codes, and codes.go %d", len(names), len(codes))
+	}
+	files := allPages(t)
+	for _, code := range codes {
+		reason := v1alpha1.ReasonOfProblem(code)
+		if code == reason {
+			continue
+		}
+		if !strings.Contains(files["docs/runbooks/README.md"], "- `"+code+"`: [") || !strings.Contains(files["docs/runbooks/reasons/"+reason+".md"], "`"+code+"`") {
+			t.Errorf("%s, of the reason %s, is not in the index or not on its page", code, reason)
 		}
 	}
 }

@@ -51,7 +51,7 @@ var wordsAccepted = map[string]more{
 			describe + " | grep -A12 -E '^(Capacity|Allocatable|Taints)'   # capacity 8, allocatable 7: one is unhealthy. Both 7 or 0: go on below",
 			topology + "                                # what the kernel shows: 8 there and 7 here is the plugin's matter",
 			"kubectl get pods -A -o wide --field-selector spec.nodeName=NODE | grep -i device-plugin   # none, or restarting: its log says why"},
-		OnNode: []string{"lspci -d 1002: | grep -ci -E 'accelerator|display'     # GPUs that the bus has", "dmesg -T | grep -i 'GPU reset'                         # a GPU that was reset is unhealthy for some plugins until they restart"},
+		OnNode: []string{"lspci -d 1002: | grep -ci -E 'accelerator|display'     # GPUs that the bus has", "dmesg -T | grep -iE 'GPU reset|amdgpu.*failed'   # by the address of the GPU that is missing"},
 		Do: []string{
 			"Another resource's name: set `runtime.pod.gpuResourceName`, or the plugin's resource naming strategy to single.",
 			"The plugin alone is wrong: `kubectl delete pod` of it on that node, and look at the allocatable count again."},
@@ -64,7 +64,7 @@ var wordsAccepted = map[string]more{
 		Look: []string{
 			"kubectl get cg -n NAMESPACE GROUP -o jsonpath='{.spec.runtime.image}'",
 			"kubectl get deployment -n commgroup-system -l app.kubernetes.io/name=commgroup-manager -o jsonpath='{.items[*].spec.template.spec.containers[*].args}'   # --default-runtime-image",
-			"helm get values commgroup-operator -n commgroup-system              # defaultRuntimeImage"},
+			"helm get values commgroup -n commgroup-system   # defaultRuntimeImage"},
 		Do:       []string{"Take the image of the jobs, by digest: `kubectl patch cg GROUP -n NAMESPACE --type=merge -p '{\"spec\":{\"runtime\":{\"image\":\"IMAGE@sha256:DIGEST\"}}}'`. [Compatibility](../../compatibility.md) says which ROCm the GPUs need."},
 		Escalate: "The team that builds the jobs' images, where none has the library yet.",
 		Ends:     "With the image; the first run follows by itself."},

@@ -53,7 +53,7 @@ var wordsCompatible = map[string]more{
 		Look:     []string{inventory + "   # Firmware: MEC and SDMA by number of nodes", "kubectl get cn -n NAMESPACE -l rcclx.io/commgroup=GROUP -o custom-columns=NODE:.spec.nodeName,MEC:.status.facts.firmware.mec,SDMA:.status.facts.firmware.sdma"},
 		OnNode:   []string{"amd-smi firmware                                         # of each GPU: is one alone the odd one?", "dmesg -T | grep -i 'amdgpu.*firmware'                    # what was loaded, and from where"},
 		Do:       []string{"Until then give jobs the published ConfigMap, or `HSA_NO_SCRATCH_RECLAIM=1` by hand."},
-		Escalate: "The server's vendor for an IFWI update of single GPUs; they give it out by serial number.",
+		Escalate: "The server's vendor for an IFWI update of single GPUs.",
 		Ends:     "With the reports after reboot or reload; results become stale by it and are measured again."},
 	"ROCmTooOld": {
 		Seen:   []string{"In the run's container on gpu-3: ROCm 6.2.4 is older than 6.4, which gfx942 (MI300A, MI300X, MI308X, MI325X) needs: use an image or installation with ROCm 6.4 or newer."},
@@ -72,7 +72,7 @@ var wordsCompatible = map[string]more{
 		Look:     []string{inventory + "   # DriverVersion against ContainerROCm"},
 		OnNode:   []string{"cat /sys/module/amdgpu/version                           # not there: in-tree, which has no version and is not judged"},
 		Do:       []string{"Choose by the table DriverWindow of [compatibility](../../compatibility.md#driverwindow): for a night the image is the quicker side to change."},
-		Escalate: "AMD support asks for a supported pair before anything else: mend this before you open a case for a hang or a crash.",
+		Escalate: "AMD only after this is mended: a hang or crash with a pair outside of the published window is no supported case.",
 		Ends:     "When the pair is within the window; the remark goes with the next report or run."},
 	"InventoryMismatch": {
 		Seen:   []string{"InventoryMismatch on gpu-3: label driver-version says 6.12.12 and the kernel has 6.16.6 loaded. Restart the node labeller on it; selectors by these labels choose wrongly."},
@@ -91,7 +91,7 @@ var wordsCompatible = map[string]more{
 			"MixedPartitions on gpu-3: 0000:05:00.0: The GPUs are in different partition modes: 7 x SPX/NPS1, 1 x CPX/NPS4. Set one mode on all (amd-smi set --compute-partition).",
 			"PartitionMissing on gpu-3: 0000:e5:00.0: 7 of 8 partitions: KFD has fewer than mode CPX makes. Older kernels allow 64 render nodes in all; update the kernel, or reload the driver."},
 		Means:    "Devices differ in compute units, memory and links, so ranks of one communicator would, too. A single GPU that differs within a node, or lacks partitions, is a change that was not finished.",
-		Causes:   []string{"Somebody, or AMD's device config manager, repartitioned a part of the pool.", "Setting the mode failed on one GPU: a process held it (device busy).", "Compute and memory modes that do not go together: NPS4 needs CPX."},
+		Causes:   []string{"Somebody, or AMD's device config manager, repartitioned a part of the pool.", "Setting the mode failed on one GPU: a process held it (device busy).", "Compute and memory modes that do not go together, so that one half was refused: on an MI300X NPS4 goes with CPX alone."},
 		Look:     []string{inventory + "   # Partition, with nodes and an example", topology, "kubectl get pods -A -o wide --field-selector spec.nodeName=NODE     # who held the GPUs while the mode was set"},
 		OnNode:   []string{"amd-smi static --partition                               # of each GPU", "amd-smi process                                          # what keeps a GPU busy", "dmesg -T | grep -iE 'partition|NPS'"},
 		Do:       []string{"Drain the node first: `amd-smi set --gpu all --compute-partition SPX`; a memory mode (`--memory-partition`) reloads the driver for all GPUs.", "Restart the device plugin on the node afterwards, and look at the allocatable count."},
@@ -165,7 +165,7 @@ var wordsCompatible = map[string]more{
 	"HealthDegraded": {
 		Seen: []string{
 			"Correctable xGMI errors rise: 12 more in 30s, 40 since the driver was loaded. A link of this GPU is marginal: measure its links, and reseat or replace it if they are slow.",
-			"3 more uncorrectable errors in block umc, 3 since the driver was loaded."},
+			"Uncorrectable errors since the driver was loaded, by block: umc 3; expected none. Drain the node and reset the GPU; if they come back, replace it."},
 		Means:    "Counters, ports or sensors of a GPU say that something is wearing out or broke, mostly before a collective shows it. Which one, stands in front of the message: [the codes](../../discovery.md#problem-codes).",
 		Causes:   []string{"`UncorrectableErrors` in umc: memory of the GPU; data was lost, a process died of it or will.", "`XGMIUncorrectableErrors`, `XGMIPortDown`: a link or its module.", "`CorrectableErrors`, `XGMICorrectableErrors`, `PCIeReplays` that rise: repaired so far; they announce the others.", "`RetiredPages`: memory that was taken out of use; counts towards the driver's threshold for replacement.", "`Throttled`: heat, a power cap, or a supply that gave up. Not a defect of the GPU.", "`NUMABalancing`, `IOMMUNotPassthrough`: settings of the host."},
 		Look:     []string{problems, topology + "                                # error counters by GPU, NICs"},

@@ -23,7 +23,7 @@ var wordsGating = map[string]more{
 		Look: []string{
 			"kubectl get cg -n NAMESPACE GROUP -o jsonpath='{.status.gating}'     # names and the commonest reason",
 			"kubectl commgroup compare GROUP/previous GROUP/latest -n NAMESPACE  # what changed between good and bad",
-			"kubectl get nodes -L topology.kubernetes.io/zone,topology.kubernetes.io/rack   # do the failed ones share one",
+			"kubectl get nodes -L topology.kubernetes.io/zone                    # or your own label for racks and leaves: do the failed ones share one",
 			inventory},
 		Do:       []string{"Take the change back first, then ask for a run: that is also the proof.", "Truly so many bad nodes: exempt the others' marks by hand only, or raise `gating.maxPercent` for the time."},
 		Escalate: "The owner of the change; facility staff for a rack. Not the GPU's vendor: seven GPUs do not break in one night.",

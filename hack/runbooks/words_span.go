@@ -50,7 +50,7 @@ var wordsSpan = map[string]more{
 			"kubectl get cg -n NAMESPACE GROUP -o jsonpath='{.status.span.results}'   # falls with the number of nodes, or flat at one NIC's rate",
 			network + "   # how many HCAs; 'of N channels with GPUDirect'",
 			history},
-		OnNode:   []string{"lsmod | grep -E 'ib_peer_mem|amdkcl|amdgpu'; uname -r    # GPUDirect: peer memory, or DMA-BUF from 5.12 on", "ethtool -S IFACE | grep -iE 'pause|ecn|cnp|discard'      # congestion during a run"},
+		OnNode:   []string{"ls /sys/kernel/mm/memory_peers/amdkfd; uname -r   # GPUDirect: not there, then it takes a kernel with DMA-BUF for RDMA", "ethtool -S IFACE | grep -iE 'pause|ecn|cnp|discard'      # congestion during a run"},
 		Do:       []string{"A rough check: bus bandwidth over nodes cannot exceed the sum of the NICs of one node (8 x 400 Gbit/s are 400 GB/s)."},
 		Escalate: "The network team, once the transport is RDMA with GPUDirect on all NICs and it still stays low: ask for uplink use and drops during a run.",
 		Ends:     "When a run over all members meets the mark, or the mark is changed (which starts a run)."},
@@ -162,7 +162,7 @@ var wordsSpan = map[string]more{
 	"InterfaceNotUsable": {
 		Seen: []string{
 			"Node gpu-3: network.interface.name eth1 is eth1, which is down or has no link; the library passes over it. Look at its cable and at `ip link show eth1`.",
-			"Node gpu-3: POD_IP 127.0.0.1 is the loopback interface lo, which other nodes do not reach. Set network.interface to one of: eth0 (10.0.0.4/24), eth1 (10.4.0.4/24)."},
+			"Node gpu-3: the pod's address 127.0.0.1 is the loopback interface lo, which other nodes do not reach. Set network.interface to one of: eth0 (10.0.0.4/24), eth1 (10.4.0.4/24)."},
 		Means:    "The interface is there, and the library would not take it, or peers could not reach it. Older libraries go on without an address and hang; here the node says so first.",
 		Causes:   []string{"No link: cable, transceiver, or the switch port is shut.", "It is a port of a bond and has no address of its own: name the bond.", "The CIDR matches its second address, and the library listens on the first.", "Loopback, or a name with `,` `:` `^` `=`."},
 		Look:     []string{network + "   # the message has the next step for each case"},
@@ -214,7 +214,7 @@ var wordsSpan = map[string]more{
 		Causes:   []string{"The index was copied from another kind of server (3 is usual for mlx5 with one IPv4 address).", "The interface lost its IPv4 address, and with it two entries.", "A VLAN or a second address moved the entries."},
 		Look:     []string{network + "   # the filled entries are in the message", "kubectl get cn -n NAMESPACE -l rcclx.io/commgroup=GROUP -o custom-columns=NODE:.spec.nodeName,WHY:.status.session.message   # one node, or all"},
 		OnNode:   []string{"ibv_devinfo -v -d DEV | grep GID                         # type and address of each", "cat /sys/class/infiniband/DEV/ports/1/gid_attrs/types/INDEX", "ip -br address show IFACE"},
-		Do:       []string{"Leave `network.gidIndex` out: the library chooses RoCE v2 by itself (`NCCL_IB_ROCE_VERSION_NUM`)."},
+		Do:       []string{"Leave `network.gidIndex` out: newer libraries choose an entry of RoCE v2 by the address family themselves."},
 		Escalate: "The network team where one node's table differs from its like: its address is missing.",
 		Ends:     "With the next run in which the entry is filled."},
 	"PortRangeNotUsable": {

@@ -24,7 +24,7 @@ var wordsVerdict = map[string]more{
 	"SlowLink": {
 		Seen:     []string{"moves 21.3 GB/s each way at 64 MiB, 44 % of the node's median pair of 48.1 GB/s, expected at least 80 %; check the xGMI error counters of both GPUs and reseat or replace the faulty one"},
 		Means:    "Two GPUs of one node exchange data far slower than all other pairs there, measured one pair at a time. Each of the two is fine with others, so it is what is between them. A ring over all GPUs is as slow as this link: the whole node is.",
-		Causes:   []string{"The link runs with retries (bit errors): correctable xGMI errors rise on both sides.", "It trained with fewer lanes or a lower rate at the last boot.", "The pair goes over PCIe or two hops, and the driver does not show it: about 20 to 50 % of the others.", "Dust or a module that is not fully seated, after work on the server."},
+		Causes:   []string{"The link runs with retries (bit errors): correctable xGMI errors rise on both sides.", "It trained with fewer lanes or a lower rate at the last boot.", "The pair goes over PCIe or two hops, and the driver does not show it: well below half of the others, and the same figure in each run.", "Dust or a module that is not fully seated, after work on the server."},
 		Look:     []string{topology + "                                # the pair by PCI address; error counters of both", nodeRes + "   # all pairs: is a second one near the limit?", problems + "   # XGMICorrectableErrors, LinkBandwidth, XGMIPortDown"},
 		OnNode:   []string{"for i in 1 2; do cat /sys/bus/pci/devices/GPU/ras/xgmi_wafl_err_count; sleep 60; done   # of both GPUs: ce rises", "amd-smi xgmi                                             # link status and traffic", kernelXGMI + "                             # PCS errors: BERExceeded, CRC"},
 		Do:       []string{"`kubectl cordon NODE`, drain, power off for a minute, on again, uncordon only after a Pass: " + "`kubectl commgroup run GROUP -n NAMESPACE --wait`.", "Until a spare is there: jobs of four GPUs that do not hold both ends run at full speed."},
@@ -35,7 +35,7 @@ var wordsVerdict = map[string]more{
 		Means:    "Most pairs of one GPU are slow and the others of the node are not: it is this GPU, not its links. In jobs its rank is the one that all others wait for.",
 		Causes:   []string{"It is throttled: heat (a fan, a cold plate, paste) or a power cap on this GPU alone.", "Its clocks are pinned low: performance level `low` or `manual`, left over from a test.", "Correctable memory errors or xGMI retries on all its links.", "It runs other firmware than its neighbours.", "A process is still on it."},
 		Look:     []string{topology + "                                # counters and firmware of each GPU, side by side", problems + "   # Throttled, CorrectableErrors, MixedFirmware", nodeRun + "   # preconditions: GPUBusy"},
-		OnNode:   []string{"amd-smi metric --power --clock --temperature             # during a run: compare the slow one with the others", "amd-smi static --limit                                   # a power cap of its own", "rocm-smi --showperflevel                                 # auto is right", "amd-smi process                                          # who is on it", "amd-smi firmware"},
+		OnNode:   []string{"amd-smi metric --power --clock --temperature             # during a run: compare the slow one with the others", "amd-smi static --limit                                   # a power cap of its own", "rocm-smi --showperflevel                                 # auto is right", "amd-smi monitor --power-usage --temperature --violation   # which limit holds it back, in percent of the time", "amd-smi process                                          # who is on it", "amd-smi firmware"},
 		Do:       []string{"A cap or level: `amd-smi reset --clocks --gpu ID` and `rocm-smi --setperflevel auto`, then run again.", "Only one GPU of the rack is hot: fan or cold plate. All of them: inlet air."},
 		Escalate: "Data centre staff for cooling and power. RMA of the GPU, where it stays slow with the same clocks, temperature and firmware as its neighbours after a cold start.",
 		Ends:     "When a run of the node passes."},
@@ -57,7 +57,7 @@ var wordsVerdict = map[string]more{
 		Ends:     "When a run of the node passes, and with span Group the stage with it."},
 	"BelowThreshold": {
 		Seen: []string{
-			"node gpu-3: Baseline AllReduce BFloat16 in place at 8 GiB: measured 271.4 GB/s, expected at least 304.0 GB/s (AMD acceptance, MI300X): 89 %; look at: kernel.numa_balancing is on, which takes up to half of the bandwidth (ROCm/rccl#1562): set it to 0",
+			"node gpu-3: Baseline AllReduce BFloat16 in place at 8 GiB: measured 271.4 GB/s, expected at least 304.0 GB/s (amd-acceptance-mi300x): 89 %; look at: kernel.numa_balancing is on, which takes up to half of the bandwidth (ROCm/rccl#1562): set it to 0",
 			"under FP8's fixed least size of 16777216 bytes (16 MiB)"},
 		Means:  "As a verdict: a measurement of exactly the kind of a mark stays below it, in the median of all repeats. As a setting's reason it is no fault at all: all measured sizes are below the least size at which FP8 acts.",
 		Causes: []string{"What the message names after `look at`: seen on this node, the likeliest first.", "The mark is not of this kind: the average over sizes, another placement, more ranks or another partition mode than it was made for.", "`runtime.env` limits the library (`NCCL_MAX_NCHANNELS`, `NCCL_P2P_DISABLE`, `NCCL_ALGO`).", "Something else used GPUs or links: repeats far apart.", "All nodes at once: an update of library, driver or firmware."},
@@ -181,7 +181,7 @@ var wordsVerdict = map[string]more{
 		Ends:     "With a run that finds all that it calls."},
 	"PreconditionFailed": {
 		Seen: []string{
-			"SharedMemory: node gpu-3: /dev/shm is full: 1048576 bytes are free, expected 524288 for 8 ranks",
+			"SharedMemory: node gpu-3: /dev/shm is full: 262144 bytes are free, expected 524288 for 8 ranks",
 			"HiddenGPUs: node gpu-3: HIP_VISIBLE_DEVICES=0,1,2,3 leaves a rank 4 GPUs, 8 ranks need to see that many",
 			"No ranks were started on node gpu-3 since its facts show PCIeInsteadOfXGMI (0000:65:00.0<->0000:d5:00.0): This pair reaches each other only over PCIe; expected xGMI within a hive of 8. The link is down: look for XGMI in the kernel log; power-cycle the node."},
 		Means:  "It was seen before the library could fail, hang or measure something else by it, so nothing was measured. The first word is the precondition's name, or the code of a node's problem; each has its own lines in the two pages below.",
