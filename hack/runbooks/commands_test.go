@@ -1,12 +1,17 @@
 package main
 
 import (
+	"fmt"
 	"maps"
 	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/util/jsonpath"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
@@ -116,6 +121,54 @@ func TestCommands(t *testing.T) {
 	}
 	if count < 400 {
 		t.Errorf("found only %d commands", count)
+	}
+}
+
+// TestSelectors: what kubectl is to select and print is of the form that it takes.
+func TestSelectors(t *testing.T) {
+	option := regexp.MustCompile(`(?:^| )(-l|--field-selector|-o) ?=?(jsonpath=|custom-columns=)?('[^']*'|\S+)`)
+	count := 0
+	for _, reason := range slices.Sorted(maps.Keys(words)) {
+		w := words[reason]
+		for _, line := range w.lines() {
+			if !strings.HasPrefix(line, "kubectl ") {
+				continue
+			}
+			for _, end := range []string{"   #", " -- ", " | "} {
+				line, _, _ = strings.Cut(line, end)
+			}
+			for _, m := range option.FindAllStringSubmatch(line, -1) {
+				value := strings.Trim(m[3], "'")
+				var err error
+				switch {
+				case m[1] == "-l":
+					_, err = labels.Parse(value)
+				case m[1] == "--field-selector":
+					_, err = fields.ParseSelector(value)
+				case m[2] == "jsonpath=":
+					err = jsonpath.New(reason).Parse(value)
+				case m[2] == "custom-columns=":
+					for column := range strings.SplitSeq(value, ",") {
+						name, field, ok := strings.Cut(column, ":")
+						if !ok || name != strings.ToUpper(name) {
+							err = fmt.Errorf("%q is no column", column)
+						} else if err == nil {
+							err = jsonpath.New(reason).Parse("{" + field + "}")
+						}
+					}
+				case !slices.Contains([]string{"yaml", "json", "wide"}, value):
+					err = fmt.Errorf("no output %q", value)
+				default:
+					continue
+				}
+				if count++; err != nil {
+					t.Errorf("%s: %q: %v", reason, line, err)
+				}
+			}
+		}
+	}
+	if count < 150 {
+		t.Errorf("found only %d selectors and outputs", count)
 	}
 }
 
