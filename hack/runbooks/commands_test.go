@@ -131,7 +131,7 @@ func TestSelectors(t *testing.T) {
 	for _, reason := range slices.Sorted(maps.Keys(words)) {
 		w := words[reason]
 		for _, line := range w.lines() {
-			if !strings.HasPrefix(line, "kubectl ") {
+			if !strings.HasPrefix(line, "kubectl ") || strings.HasPrefix(line, "kubectl commgroup ") {
 				continue
 			}
 			for _, end := range []string{"   #", " -- ", " | "} {

@@ -146,7 +146,7 @@ var wordsRunning = map[string]more{
 		Causes: []string{"Much is measured: many collectives, sizes, repeats and variants in one `run.nodeDeadlineSeconds`.", "The node is slow: a step that takes ten times its usual time is still within its step deadline.", "Reports do not arrive: NetworkPolicy, API server overload, or an expired token.", "No manager was there to give out the stage's tasks."},
 		Look: []string{
 			nodeRun + "   # step: how far it came; results: what was slow",
-			history + "   # how long earlier runs took",
+			status + "                    # Last runs: how long earlier ones took",
 			runLogs,
 			managers + "   # leader changes at that time"},
 		Do:       []string{"Rule of thumb: the last good run's time, doubled. Measure less by `benchmark.sizeFactor: 4`, fewer `benchmark.collectives`, or `benchmark.repeats: 1`."},

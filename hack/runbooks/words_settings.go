@@ -19,7 +19,7 @@ var wordsSettings = map[string]more{
 		Means:  "By its gates it acts, and the numbers do not show it. Either it truly makes no difference at these sizes, or the library takes no notice.",
 		Causes: []string{"The sizes at which DDA helps (small ones, to some MiB) were hardly measured.", "Noise hides it: iterations vary by more than the gain.", "The GPUs' links are not the limit, so that FP8's smaller messages save nothing.", "The variable did not reach the ranks, or the build ignores it."},
 		Look: []string{
-			results + "   # Baseline beside the variant, by size; the noise column",
+			results + " -o csv   # Baseline beside the variant, by size, with noisePercent",
 			explain,
 			"kubectl get commnode -n NAMESPACE GROUP.NODE -o jsonpath='{.status.run.environment}'   # what the ranks got"},
 		Do:       []string{"DDA: `benchmark.minSizeBytes: 1024` and more `benchmark.iterations`. FP8: sizes from 16 MiB to 1 GiB."},

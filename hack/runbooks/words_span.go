@@ -49,7 +49,7 @@ var wordsSpan = map[string]more{
 			"kubectl get cg -n NAMESPACE GROUP -o jsonpath='{.status.span.transport} {.status.span.network}'",
 			"kubectl get cg -n NAMESPACE GROUP -o jsonpath='{.status.span.results}'   # falls with the number of nodes, or flat at one NIC's rate",
 			network + "   # how many HCAs; 'of N channels with GPUDirect'",
-			history},
+			history + "   # was the group ever faster, and what was another then: kubectl commgroup compare"},
 		OnNode:   []string{"ls /sys/kernel/mm/memory_peers/amdkfd; uname -r   # GPUDirect: not there, then it takes a kernel with DMA-BUF for RDMA", "ethtool -S IFACE | grep -iE 'pause|ecn|cnp|discard'      # congestion during a run"},
 		Do:       []string{"A rough check: bus bandwidth over nodes cannot exceed the sum of the NICs of one node (8 x 400 Gbit/s are 400 GB/s)."},
 		Escalate: "The network team, once the transport is RDMA with GPUDirect on all NICs and it still stays low: ask for uplink use and drops during a run.",
