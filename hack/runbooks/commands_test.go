@@ -26,6 +26,11 @@ var tools = strings.Fields("kubectl helm agent " +
 // verbs of kubectl that the pages use; none of these changes anything, but for run, which makes a pod that goes with its shell.
 var verbs = strings.Fields("commgroup get describe logs exec auth run")
 
+// resources that the pages look at; those of the last line are of other projects' APIs.
+var resources = strings.Fields("cg commgroup cn commnode nodes node pods pod events namespace configmap configmaps secrets services resourcequota deployment " +
+	"daemonsets serviceaccounts rolebindings priorityclasses networkpolicies validatingadmissionpolicy validatingadmissionpolicies validatingwebhookconfigurations " +
+	"network-attachment-definitions localqueues workloads clusterqueues")
+
 // flagsOfSMI are AMD's: of amd-smi by subcommand, as ROCm/amdsmi docs/how-to/amdsmi-cli-tool.md has them, and of rocm-smi.
 var flagsOfSMI = map[string]string{
 	"list": "", "process": "", "firmware": "", "bad-pages": "", "xgmi": "",
@@ -98,6 +103,12 @@ func TestCommands(t *testing.T) {
 					t.Errorf("%s: %q begins with %q, which is no program that the pages know: correct it, or add it to tools", reason, line, p[0])
 				case p[0] == "kubectl" && (len(p) < 2 || !slices.Contains(slices.Concat(verbs, changing), p[1])):
 					t.Errorf("%s: %q: kubectl has no such verb here", reason, line)
+				case p[0] == "kubectl" && (p[1] == "get" || p[1] == "describe") && !strings.HasPrefix(p[2], "--raw="):
+					for resource := range strings.SplitSeq(p[2], ",") {
+						if !slices.Contains(resources, resource) {
+							t.Errorf("%s: %q: there is no resource %q that the pages know", reason, line, resource)
+						}
+					}
 				case p[0] == "amd-smi":
 					known, ok := flagsOfSMI[p[1]]
 					for _, word := range p[2:] {

@@ -25,7 +25,7 @@ var wordsGating = map[string]more{
 			"kubectl commgroup compare GROUP/previous GROUP/latest -n NAMESPACE  # what changed between good and bad",
 			"kubectl get nodes -L topology.kubernetes.io/zone                    # or your own label for racks and leaves: do the failed ones share one",
 			inventory},
-		Do:       []string{"Take the change back first, then ask for a run: that is also the proof.", "Truly so many bad nodes: exempt the others' marks by hand only, or raise `gating.maxPercent` for the time."},
+		Do:       []string{"Take the change back first, then ask for a run: that is also the proof.", "Truly so many bad nodes: `kubectl cordon NODE` each by hand, or raise `gating.maxPercent` for the time."},
 		Escalate: "The owner of the change; facility staff for a rack. Not the GPU's vendor: seven GPUs do not break in one night.",
 		Ends:     "At the end of a run in which no more than `gating.maxPercent` of the members failed, or may fail still: could not be measured, or were rebooted or changed since. That a run begins, or is aborted, ends it not."},
 	"BreakerClosed": {Plain: true, Means: "A run ended with few enough failures, so gating works again. Nodes that failed in it were marked just now: each has its own [NodeGated](NodeGated.md)."},

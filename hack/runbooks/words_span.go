@@ -36,7 +36,7 @@ var wordsSpan = map[string]more{
 			"kubectl get networkpolicies -n NAMESPACE                            # run pods to each other, all TCP ports or network.portRange",
 			"kubectl logs -n NAMESPACE -l rcclx.io/commgroup=GROUP,rcclx.io/stage=group --prefix --tail=100 | grep -E 'NET/|WARN'"},
 		OnNode:   []string{"ping -M do -s 8972 PEER -c 3                             # 'message too long' or silence: MTU 9000 does not go through", "ethtool -S IFACE | grep -iE 'err|drop|discard|pause|timeout'   # twice, a run in between: what rises", "rdma link; ibv_devinfo -v -d DEV | grep GID              # the GID index in use: RoCE v2 with the fabric's address", "ss -tan state syn-sent                                   # while it hangs: the port and peer that do not answer"},
-		Do:       []string{"To tell TCP from RDMA: run once with `NCCL_IB_DISABLE=1` in `runtime.env`. Slow but good: RDMA. Hangs, too: ports, routes, MTU."},
+		Do:       []string{"To tell TCP from RDMA: run once with `NCCL_IB_DISABLE=1` in `runtime.env` (and `network.requireTransport: Any`). Slow but good: RDMA. Hangs, too: ports, routes, MTU."},
 		Escalate: "The network team with node, switch port, peer and time; one NIC that hangs on any port: RMA of the NIC.",
 		Ends:     "When a run over all members passes."},
 	"SlowGroup": {
