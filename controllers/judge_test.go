@@ -321,3 +321,20 @@ func TestErrorProblemKeepsRanksAway(t *testing.T) {
 		t.Errorf("run %+v", run)
 	}
 }
+
+// TestHealthyNodesOfTwoModels: what is slower by its model is not slow.
+func TestHealthyNodesOfTwoModels(t *testing.T) {
+	w := newWorld(testkit.Group(), testkit.Nodes(5))
+	w.step()
+	w.step()
+	w.reportFacts()
+	for _, n := range []string{"n00003", "n00004"} {
+		f := w.commNode(n).Status.Facts
+		f.GPUModel, f.GFXTarget = "MI250X", "gfx90a"
+	}
+	w.runAll(300_000, 300_000, 300_000, 125_000, 126_000)
+	validated := groupCondition(&w.group.Status, v1alpha1.ConditionValidated).Message
+	if w.group.Status.Run.Verdict != v1alpha1.VerdictPass || !strings.Contains(validated, "fewer than 3 are alike: 2 of MI250X") {
+		t.Errorf("verdict %s: %s", w.group.Status.Run.Verdict, validated)
+	}
+}

@@ -27,6 +27,12 @@ func judgeNodes(nodes []nodeState, spec *v1alpha1.CommGroupSpec) []judge.Outcome
 
 func nodeOutcome(n *nodeState, plan *runplan.Baseline) judge.Outcome {
 	o := judge.Outcome{Node: n.name, Phase: n.phase}
+	if n.commNode != nil {
+		o.Kind.Ranks = n.commNode.Spec.Ranks.Count
+		if f := n.commNode.Status.Facts; f != nil {
+			o.Kind.GPUModel, o.Kind.Partition = f.GPUModel, f.Partition
+		}
+	}
 	switch {
 	case n.stale != nil:
 		o.Stale, o.Reason, o.Message = true, v1alpha1.ReasonResultsStale, n.stale.Message

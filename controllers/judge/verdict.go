@@ -10,10 +10,8 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
-	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/words"
-	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // Bad says whether something was measured or done that must not be.
@@ -59,69 +57,15 @@ type Outcome struct {
 	Report *v1alpha1.NodeRunStatus
 	// Stale: the result no longer counts; the message says why.
 	Stale bool
+	// Kind says which other nodes' bandwidth the node's can be held against.
+	Kind Kind
+	// Uncompared: the node passed by itself, and its bandwidth was held against that of no other node, although the spec asks for it.
+	Uncompared bool
 }
-
-// minNodesForMedian is the least number of nodes whose median says what is usual.
-const minNodesForMedian = 3
 
 // NodeCulprit is a whole node as culprit.
 func NodeCulprit(node, reason, message string) v1alpha1.Culprit {
 	return v1alpha1.Culprit{Node: node, Kind: "Node", Name: node, Reason: reason, Message: words.Shorten(message, 512)}
-}
-
-// AgainstMedian fails the nodes that passed by themselves but whose bus bandwidth at the largest size stays below
-// the given share of the members' median.
-func AgainstMedian(out []Outcome, minPercent int32) {
-	if minPercent <= 0 {
-		return
-	}
-	type point struct {
-		index     int
-		sizeBytes int64
-		busBWMBps int64
-	}
-	series := map[runplan.Key][]point{}
-	for i := range out {
-		if out[i].Report == nil {
-			continue
-		}
-		for _, r := range out[i].Report.Results {
-			if last := min(len(r.SizeBytes), len(r.BusBandwidthMBps)) - 1; last >= 0 {
-				key := runplan.KeyOf(&r)
-				series[key] = append(series[key], point{i, r.SizeBytes[last], r.BusBandwidthMBps[last]})
-			}
-		}
-	}
-	worst := make(map[int]int64, 4) // by index of the node: its lowest share
-	for key, points := range series {
-		largest := slices.MaxFunc(points, func(a, b point) int { return cmp.Compare(a.sizeBytes, b.sizeBytes) }).sizeBytes
-		points = slices.DeleteFunc(points, func(p point) bool { return p.sizeBytes != largest })
-		if len(points) < minNodesForMedian {
-			continue
-		}
-		values := make([]int64, len(points))
-		for i, p := range points {
-			values[i] = p.busBWMBps
-		}
-		median := Median(values)
-		for _, p := range points {
-			o := &out[p.index]
-			if median <= 0 || p.busBWMBps*100 >= median*int64(minPercent) {
-				continue
-			}
-			percent := p.busBWMBps * 100 / median
-			before, seen := worst[p.index]
-			message := fmt.Sprintf("%s at %s: node %s reaches %s, %d %% of the members' median of %s; at least %d %% is expected. Compare its clocks, power cap and links with a good node's.",
-				key, units.Size(largest), o.Node, units.Bandwidth(p.busBWMBps), percent, units.Bandwidth(median), minPercent)
-			switch {
-			case seen && (percent > before || (percent == before && message >= o.Message)):
-			case seen || o.Verdict == v1alpha1.VerdictPass:
-				worst[p.index] = percent
-				o.Verdict, o.Reason, o.Message = v1alpha1.VerdictFail, v1alpha1.ReasonSlowNode, message
-				o.Culprits = []v1alpha1.Culprit{NodeCulprit(o.Node, o.Reason, o.Message)}
-			}
-		}
-	}
 }
 
 // Median sorts the values in place; of an even number it is the mean of the middle two. No values give zero, so
@@ -184,10 +128,10 @@ func Validated(run *v1alpha1.GroupRunStatus, outcomes []Outcome, span *Outcome, 
 	if run.Verdict == v1alpha1.VerdictPass && verdict == v1alpha1.VerdictPass {
 		if runs.Partial(run) {
 			return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllPassed,
-				Message: fmt.Sprintf("All %d members passed: run %s measured those that had changed, and what the runs since number %d showed of the others still counts.", members, run.ID, runs.Since(run))}
+				Message: fmt.Sprintf("All %d members passed: run %s measured those that had changed, and what the runs since number %d showed of the others still counts.%s", members, run.ID, runs.Since(run), uncomparedWords(outcomes))}
 		}
 		return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllPassed,
-			Message: fmt.Sprintf("Run %s passed on all %d members%s.%s", run.ID, members, over, notJudgedWords(span))}
+			Message: fmt.Sprintf("Run %s passed on all %d members%s.%s%s", run.ID, members, over, notJudgedWords(span), uncomparedWords(outcomes))}
 	}
 	if names := StaleNodes(outcomes); len(names) > 0 && (decisive == nil || Rank(decisive.Verdict) < Rank(v1alpha1.VerdictError)) {
 		return resultsStale(outcomes, names, next)

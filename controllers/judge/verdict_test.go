@@ -1,8 +1,6 @@
 package judge
 
 import (
-	"fmt"
-	"slices"
 	"testing"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
@@ -38,33 +36,6 @@ func reported(node string, busBWMBps int64) Outcome {
 	return Outcome{Node: node, Verdict: v1alpha1.VerdictPass, Report: &v1alpha1.NodeRunStatus{Results: []v1alpha1.ResultSeries{{
 		Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16,
 		SizeBytes: []int64{1024, 4096}, LatencyNanoseconds: []int64{10, 20}, BusBandwidthMBps: []int64{1, busBWMBps}}}}}
-}
-
-func TestNodesAgainstTheirMedian(t *testing.T) {
-	for name, tc := range map[string]struct {
-		busBWMBps []int64
-		percent   int32
-		slow      []int
-	}{
-		"one is slow":         {[]int64{100, 100, 79}, 80, []int{2}},
-		"just enough":         {[]int64{100, 100, 80}, 80, nil},
-		"two nodes judge not": {[]int64{100, 10}, 80, nil},
-		"switched off":        {[]int64{100, 100, 1}, 0, nil},
-		"zeroes":              {[]int64{0, 0, 0}, 80, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var outcomes []Outcome
-			for i, v := range tc.busBWMBps {
-				outcomes = append(outcomes, reported(fmt.Sprint("n", i), v))
-			}
-			AgainstMedian(outcomes, tc.percent)
-			for i, o := range outcomes {
-				if got, want := o.Reason == v1alpha1.ReasonSlowNode, slices.Contains(tc.slow, i); got != want {
-					t.Errorf("node %d: %+v", i, o)
-				}
-			}
-		})
-	}
 }
 
 func TestMedian(t *testing.T) {
