@@ -255,7 +255,7 @@ func TestSaysWhereNoManagerIs(t *testing.T) {
 					if what == "error" && args[0] != "wait" {
 						continue
 					}
-					if got := strings.Contains(text, "no manager has been heard of for 10m0s (lease commgroup-system/"); got != silent {
+					if got := strings.Contains(strings.ToLower(text), "no manager has been heard of for 10m0s (lease commgroup-system/"); got != silent {
 						t.Errorf("silent %v: the %s says so: %v\n%s", silent, what, got, text)
 					}
 				}

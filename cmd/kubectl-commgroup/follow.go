@@ -24,15 +24,19 @@ const (
 	watchAgain = time.Second
 )
 
-// each calls look with the group as it is and after each change, until look says stop, and tick now and then.
+// each calls look with the group as it is and after each change, until look says stop, and tick now and then. Without a name it does
+// so for all groups of the namespace; look has no group then at the beginning.
 func (f *follower) each(ctx context.Context, look func(*v1alpha1.CommGroup) (stop bool, err error), tick func() error) error {
 	ticker := f.options.clock.NewTicker(redrawAfter)
 	defer ticker.Stop()
 	for {
-		w, err := f.client.Watch(ctx, &v1alpha1.CommGroupList{}, client.InNamespace(f.namespace),
-			client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", f.name)})
+		of := []client.ListOption{client.InNamespace(f.namespace)}
+		if f.name != "" {
+			of = append(of, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", f.name)})
+		}
+		w, err := f.client.Watch(ctx, &v1alpha1.CommGroupList{}, of...)
 		if err != nil {
-			return cmp.Or(ctx.Err(), fmt.Errorf("watching CommGroup %s/%s: %w", f.namespace, f.name, err))
+			return cmp.Or(ctx.Err(), fmt.Errorf("watching %s: %w", watched(f.namespace, f.name), err))
 		}
 		stop, err := f.eachOf(ctx, w, look, ticker.C(), tick)
 		w.Stop()
@@ -49,9 +53,12 @@ func (f *follower) each(ctx context.Context, look func(*v1alpha1.CommGroup) (sto
 
 // eachOf serves one watch until it ends.
 func (f *follower) eachOf(ctx context.Context, w watch.Interface, look func(*v1alpha1.CommGroup) (bool, error), ticks <-chan time.Time, tick func() error) (bool, error) {
-	group := &v1alpha1.CommGroup{}
-	if err := f.client.Get(ctx, client.ObjectKey{Namespace: f.namespace, Name: f.name}, group); err != nil {
-		return false, cmp.Or(ctx.Err(), explained(ctx, f.client, f.namespace, f.name, err))
+	var group *v1alpha1.CommGroup
+	if f.name != "" {
+		group = &v1alpha1.CommGroup{}
+		if err := f.client.Get(ctx, client.ObjectKey{Namespace: f.namespace, Name: f.name}, group); err != nil {
+			return false, cmp.Or(ctx.Err(), explained(ctx, f.client, f.namespace, f.name, err))
+		}
 	}
 	if stop, err := look(group); stop || err != nil {
 		return stop, err
@@ -71,10 +78,10 @@ func (f *follower) eachOf(ctx context.Context, w watch.Interface, look func(*v1a
 				return false, nil // made anew
 			}
 			group, ok := event.Object.(*v1alpha1.CommGroup)
-			if !ok || group.Name != f.name {
+			if !ok || f.name != "" && group.Name != f.name {
 				continue
 			}
-			if event.Type == watch.Deleted {
+			if event.Type == watch.Deleted && f.name != "" {
 				return false, fmt.Errorf("CommGroup %s/%s was deleted", f.namespace, f.name)
 			}
 			if stop, err := look(group); stop || err != nil {
@@ -82,6 +89,17 @@ func (f *follower) eachOf(ctx context.Context, w watch.Interface, look func(*v1a
 			}
 		}
 	}
+}
+
+// watched names in words what is watched.
+func watched(namespace, name string) string {
+	switch {
+	case name != "":
+		return fmt.Sprintf("CommGroup %s/%s", namespace, name)
+	case namespace != "":
+		return "the CommGroups of namespace " + namespace
+	}
+	return "all CommGroups"
 }
 
 // runOver says whether the group's last run is over and belongs to its present spec and request.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,66 +21,98 @@ import (
 )
 
 func newStatusCommand(o *options) *cobra.Command {
-	var output string
-	var all, allMembers bool
+	v := &statusView{options: o}
+	var all, follow bool
+	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "status [NAME]",
 		Short: "Conditions, members, settings and culprits of a CommGroup, or one line for each group",
 		Long: "Without NAME one line for each CommGroup of the namespace, or of all with -A. With NAME everything: conditions, culprits, members (the\n" +
 			"worst first, at most 32 of them), settings (requested, effective, verified), checks, the last runs. A note says where no manager leads, as far as its lease may be read.\n\n" +
-			"Exit code 0: every group shown is Ready; 1: one is not; 2: the command failed, or there is no group to show.",
-		Example:           "  kubectl commgroup status\n  kubectl commgroup status -A\n  kubectl commgroup status mi300x -n training\n  kubectl commgroup status mi300x -o yaml",
+			"With --watch it is shown anew whenever it has changed, until Ctrl-C or --timeout. A terminal shows as much as fits into it, and all of\n" +
+			"the last status at the end; a pipe or file gets each status in full, one after the other. An API server that is away for a while is waited for.\n\n" +
+			"Exit code 0: every group shown is Ready; 1: one is not; 2: the command failed, or there is no group to show. With --watch the last status counts.",
+		Example: "  kubectl commgroup status\n  kubectl commgroup status -A\n  kubectl commgroup status mi300x -n training\n  kubectl commgroup status mi300x -o yaml\n" +
+			"  kubectl commgroup status mi300x -w\n  kubectl commgroup status -A -w --timeout 8h",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: o.groupNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 1 && all:
+				return fmt.Errorf("--all-namespaces shows every group: leave out %s, or the flag", args[0])
+			case cmd.Flags().Changed("timeout") && !follow:
+				return errors.New("--timeout bounds --watch: give both, or neither")
+			case timeout <= 0:
+				return fmt.Errorf("--timeout %s: give a time above zero, for example 8h", timeout)
+			}
 			w, err := o.out(cmd)
 			if err != nil {
 				return err
 			}
-			c, namespace, err := o.connect()
-			if err != nil {
+			if v.client, v.namespace, err = o.connect(); err != nil {
 				return err
 			}
 			if len(args) == 1 {
-				if all {
-					return fmt.Errorf("--all-namespaces shows every group: leave out %s, or the flag", args[0])
-				}
-				group, nodes, err := load(cmd.Context(), c, namespace, args[0])
-				if err != nil {
-					return err
-				}
-				if output == outputTable {
-					if err := report.Note(w, managerSilence(cmd.Context(), c, o.clock)); err != nil {
-						return err
-					}
-					err = printStatus(w, group, nodes, allMembers, o.clock.Now())
-				} else {
-					err = printObject(w, group, output)
-				}
-				return cmp.Or(err, notReady(*group))
+				v.name = args[0]
+			} else if all {
+				v.namespace = ""
 			}
-			if all {
-				namespace = ""
+			if follow {
+				return watchStatus(cmd, v, w, timeout)
 			}
-			var groups v1alpha1.CommGroupList
-			if err := c.List(cmd.Context(), &groups, client.InNamespace(namespace)); err != nil {
-				return explained(cmd.Context(), c, namespace, "", fmt.Errorf("listing CommGroups: %w", err))
-			}
-			if output != outputTable {
-				err = printObject(w, &groups, output)
-			} else if len(groups.Items) > 0 {
-				if err := report.Note(w, managerSilence(cmd.Context(), c, o.clock)); err != nil {
-					return err
-				}
-				err = printGroups(w, groups.Items, namespace, o.clock.Now())
-			}
-			return cmp.Or(err, someGroups(groups.Items, namespace), notReady(groups.Items...))
+			state, err := v.print(cmd.Context(), w)
+			return cmp.Or(err, state)
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", outputTable, "table, json or yaml")
+	cmd.Flags().StringVarP(&v.output, "output", "o", outputTable, "table, json or yaml")
 	cmd.Flags().BoolVarP(&all, "all-namespaces", "A", false, "groups of all namespaces")
-	cmd.Flags().BoolVar(&allMembers, "all-members", false, "list every member, however many there are")
+	cmd.Flags().BoolVar(&v.allMembers, "all-members", false, "list every member, however many there are")
+	cmd.Flags().BoolVarP(&follow, "watch", "w", false, "show it anew whenever it has changed, until Ctrl-C")
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Hour, "with --watch: stop after this time")
 	return cmd
+}
+
+// statusView shows one group, or all of a namespace where it has no name, or of all namespaces where that is empty, too.
+type statusView struct {
+	options    *options
+	client     client.WithWatch
+	namespace  string
+	name       string
+	output     string
+	allMembers bool
+	// members that the group had when it was shown last.
+	members int
+}
+
+// print shows what there is now. state is what the exit code says of it: nil where every group shown is Ready.
+func (v *statusView) print(ctx context.Context, w io.Writer) (state, err error) {
+	if v.name != "" {
+		group, nodes, err := load(ctx, v.client, v.namespace, v.name)
+		if err != nil {
+			return nil, err
+		}
+		v.members = len(nodes)
+		if v.output != outputTable {
+			return notReady(*group), printObject(w, group, v.output)
+		}
+		if err := report.Note(w, managerSilence(ctx, v.client, v.options.clock)); err != nil {
+			return nil, err
+		}
+		return notReady(*group), printStatus(w, group, nodes, v.allMembers, v.options.clock.Now())
+	}
+	var groups v1alpha1.CommGroupList
+	if err := v.client.List(ctx, &groups, client.InNamespace(v.namespace)); err != nil {
+		return nil, explained(ctx, v.client, v.namespace, "", fmt.Errorf("listing CommGroups: %w", err))
+	}
+	if v.output != outputTable {
+		err = printObject(w, &groups, v.output)
+	} else if len(groups.Items) > 0 {
+		if err := report.Note(w, managerSilence(ctx, v.client, v.options.clock)); err != nil {
+			return nil, err
+		}
+		err = printGroups(w, groups.Items, v.namespace, v.options.clock.Now())
+	}
+	return cmp.Or(someGroups(groups.Items, v.namespace), notReady(groups.Items...)), err
 }
 
 // The outputs that several commands know.
