@@ -329,7 +329,8 @@ type BenchmarkSpec struct {
 	// +kubebuilder:validation:Maximum=9
 	// +optional
 	Repeats int32 `json:"repeats,omitempty"`
-	// nodeMinPercentOfMedian fails a node whose bus bandwidth at the largest size is below this share of the members' median.
+	// nodeMinPercentOfMedian fails a node whose bus bandwidth at the largest size is below this share of the median of the members with
+	// its GPU model, partition mode and ranks. Fewer than three alike are not compared, and the condition Validated says so; 0 compares none.
 	// +kubebuilder:default=80
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
