@@ -75,7 +75,7 @@ func TestOwnText(t *testing.T) {
 				continue
 			}
 			for what, n := range map[string]int{"message as the code writes it": len(w.Seen), "command": len(w.Look) + len(w.OnNode), "cure": len(w.Do), "second cause": len(w.Causes) - 1, "end": len(w.Ends)} {
-				if n < 1 && !(what == "cure" && e.Next != "none") {
+				if told := what == "cure" && e.Next != "none"; n < 1 && !told {
 					t.Errorf("%s: no %s", e.Reason, what)
 				}
 			}
