@@ -125,12 +125,13 @@ func page(reason string, entries []reasons.Entry, anchors map[string]string, ale
 	}
 	if !w.Plain {
 		b.WriteString("\n## What to do\n\n")
-		for _, e := range entries {
-			if e.Next == "none" {
+		alike := !slices.ContainsFunc(entries, func(e reasons.Entry) bool { return e.Next != entries[0].Next })
+		for i, e := range entries {
+			if e.Next == "none" || alike && i > 0 {
 				continue
 			}
 			text := sentence(moved(e.Next))
-			if len(entries) > 1 {
+			if !alike {
 				text = e.Section + ": " + text
 			}
 			fmt.Fprintf(&b, "- %s\n", text)

@@ -34,7 +34,7 @@ var wordsAccepted = map[string]more{
 			"kubectl get nodes --show-labels | grep -c ' Ready'                  # how many nodes there are at all"},
 		Do: []string{
 			"Open the page of the reason that most of the nodes have, and mend that first.",
-			"A pool that shrank for good: lower `members.minMembers`, which starts a run."},
+			"A pool that shrank for good: lower `members.minMembers`, then `kubectl commgroup run GROUP -n NAMESPACE`."},
 		Escalate: "The owner of the node pool, where nodes are gone that should be there.",
 		Ends:     "In `Accepted` as soon as enough nodes match; at the stage with a run in which enough pass alone."},
 	"NoGPUResource": {
@@ -168,7 +168,7 @@ var wordsAccepted = map[string]more{
 			"Clocks are more than 30 s off the API server's on gpu-3 (ahead). No deadline depends on them; mend time synchronisation, or times in logs and reports mislead."},
 		Means:    "No verdict is wrong by it. But `dmesg`, pod logs and `status` can no longer be laid side by side, certificates may fail, and jobs with their own time-outs may do so.",
 		Causes:   []string{"No time daemon runs, or it has no source it trusts.", "The node came back from a long power-off with a dead clock battery.", "UDP port 123 is closed towards the servers.", "All members are named: then it is the API server's host that is off."},
-		Look:     []string{status + "                    # which nodes, and in which direction", "kubectl get node NODE -o jsonpath='{.status.conditions[?(@.type==\"Ready\")].lastHeartbeatTime}'; date -u   # the same offset, by the kubelet"},
+		Look:     []string{status + "                    # which nodes, and in which direction", "kubectl get lease -n kube-node-lease NODE -o jsonpath='{.spec.renewTime}'; date -u   # the kubelet writes it each 10 s by its own clock: the same offset"},
 		OnNode:   []string{"chronyc tracking                                         # Leap status: Not synchronised, or the last offset", "chronyc sources -v                                       # no line with ^*: no source is trusted", "timedatectl                                              # System clock synchronized: no"},
 		Do:       []string{"`chronyc makestep` sets the clock at once; do it while no job runs on the node."},
 		Escalate: "Whoever runs the site's time servers, where no node finds a source; the server's vendor for a battery of the board's clock.",
