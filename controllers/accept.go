@@ -11,6 +11,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/spans"
 	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/words"
@@ -52,10 +53,10 @@ func acceptance(spec *v1alpha1.CommGroupSpec, members []decision.Member, members
 	if len(missing) == len(members) {
 		if most := mostGPUs(members); most > 0 {
 			return no(v1alpha1.ReasonNoGPUResource, "None of the %d members has %d allocatable %s; the most is %d: lower ranksPerNode, or choose other nodes.",
-				len(members), spec.RanksPerNode, gpuResource(spec), most)
+				len(members), spec.RanksPerNode, objects.GPUResource(spec), most)
 		}
 		return no(v1alpha1.ReasonNoGPUResource, "None of the %d members has %d allocatable %s: check that the device plugin runs on them (`kubectl describe node %s`).%s",
-			len(members), spec.RanksPerNode, gpuResource(spec), members[0].Name, taintRemark(members...))
+			len(members), spec.RanksPerNode, objects.GPUResource(spec), members[0].Name, taintRemark(members...))
 	}
 	message := fmt.Sprintf("%d nodes are members, %s each.", len(members), words.Counted(int(spec.RanksPerNode), "rank"))
 	if len(members) == 1 {
@@ -63,7 +64,7 @@ func acceptance(spec *v1alpha1.CommGroupSpec, members []decision.Member, members
 	}
 	if len(missing) > 0 {
 		message += fmt.Sprintf(" Of these, %d with fewer than %d allocatable %s cannot run: %s.",
-			len(missing), spec.RanksPerNode, gpuResource(spec), words.SomeNames(missing, 5))
+			len(missing), spec.RanksPerNode, objects.GPUResource(spec), words.SomeNames(missing, 5))
 	}
 	// Nodes come and go, so that what follows refuses nothing; but nobody shall learn it only after hours of runs.
 	if able, need := len(members)-len(missing), stage.MembersNeeded(spec); spec.Span == v1alpha1.SpanGroup && able < need {

@@ -66,7 +66,7 @@ func queueTogether(pod *corev1.Pod, group *v1alpha1.CommGroup, runID string, mem
 	pod.Labels[podstate.PodGroupLabel] = objects.Name(validation.DNS1123LabelMaxLength, string(group.UID)+"/"+runID, group.Name, runID)
 	pod.Annotations[podstate.PodGroupCountAnnotation] = strconv.Itoa(int(members))
 	pod.Annotations[podstate.NotRetriableAnnotation] = "false"
-	pod.Annotations[podstate.RoleHashAnnotation] = shortHash(string(group.UID) + "/" + runID)[:8]
+	pod.Annotations[podstate.RoleHashAnnotation] = objects.Hash(string(group.UID) + "/" + runID)[:8]
 }
 
 // stagePods is how many pods of the group's stage are to be admitted together: what is said on those that are there, else one for

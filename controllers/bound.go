@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/settings"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -45,7 +46,7 @@ func boundStatus(status *v1alpha1.CommGroupStatus, thresholds []v1alpha1.Thresho
 		for i := range status.Culprits {
 			status.Culprits[i].Message = words.Shorten(status.Culprits[i].Message, 2*limit)
 		}
-		boundAdvice(status.Advice, limit)
+		settings.BoundAdvice(status.Advice, limit)
 		if fits() {
 			return
 		}

@@ -14,6 +14,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/settings"
 	"rcclx.io/commgroup-operator/controllers/stage"
 )
 
@@ -62,7 +63,7 @@ func fullStatus(at v1alpha1.RunStage) *v1alpha1.CommGroupStatus {
 	}
 	for i := range 64 {
 		a := v1alpha1.SettingAdvice{Name: fmt.Sprintf("%s-%d", text(150), i), ErrorPPM: &big, MemoryBytes: &big, Recommend: text(160), Message: text(256)}
-		for range maxAdviceBands {
+		for range settings.MaxBands {
 			a.Bands = append(a.Bands, v1alpha1.GainBand{MinBytes: big, MaxBytes: big, Outcome: "Loses", MedianGainPercent: -100})
 		}
 		s.Advice = append(s.Advice, a)

@@ -12,6 +12,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
+	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -196,7 +197,7 @@ func (f *fitting) counts(in compatInput) {
 		}) {
 			continue
 		}
-		if text := nodefacts.CountMismatch(facts, nodes[name].Node, gpuResource(in.spec)); text != "" {
+		if text := nodefacts.CountMismatch(facts, nodes[name].Node, objects.GPUResource(in.spec)); text != "" {
 			differ.add(text, name)
 			f.blame(name, v1alpha1.ReasonGPUCountMismatch, text)
 		}

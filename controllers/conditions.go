@@ -114,7 +114,7 @@ func running(group *v1alpha1.CommGroup, run *v1alpha1.GroupRunStatus, counts v1a
 	switch {
 	case run != nil && run.Phase == v1alpha1.RunPhaseRunning:
 		return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRunInProgress,
-			Message: fmt.Sprintf("Run %s (%s): %s run pods, %d wait, %d are done.", run.ID, run.Trigger, nodesHave(counts.Running), counts.Pending,
+			Message: fmt.Sprintf("Run %s (%s): %s run pods, %d wait, %d are done.", run.ID, run.Trigger, words.NodesHave(counts.Running), counts.Pending,
 				counts.Passed+counts.Failed+counts.Inconclusive+counts.Errored+counts.Skipped) + hindrance}
 	case group.Spec.Run.State == v1alpha1.RunSuspended:
 		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSuspended, Message: "run.state is Suspended: no run starts until it is Active."}
@@ -126,13 +126,6 @@ func running(group *v1alpha1.CommGroup, run *v1alpha1.GroupRunStatus, counts v1a
 		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSuperseded, Message: fmt.Sprintf("Run %s was aborted.", run.ID)}
 	}
 	return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonRunFinished, Message: fmt.Sprintf("Run %s finished: %s.", run.ID, run.Verdict)}
-}
-
-func nodesHave(n int32) string {
-	if n == 1 {
-		return "1 node has"
-	}
-	return fmt.Sprintf("%d nodes have", n)
 }
 
 // validationOf is the condition Validated. A re-run of the same spec on the same members does not take back what the run

@@ -17,6 +17,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/runs"
+	"rcclx.io/commgroup-operator/controllers/settings"
 	"rcclx.io/commgroup-operator/controllers/sharing"
 	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/words"
@@ -271,14 +272,14 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 	// What the run before has shown stands until a repeat of it ends.
 	keep := run != nil && run.Phase == v1alpha1.RunPhaseRunning && repeats(run)
 	if !keep {
-		status.Settings = aggregateSettings(outcomes)
+		status.Settings = settings.Aggregate(outcomes)
 		status.Results = results
 		status.DataErrors = judge.AggregateDataErrors(outcomes)
 		status.Headline = judge.Headline(status.Results)
 		if h := status.Headline; h != nil && run != nil && status.Span != nil && status.Span.RunID == run.ID {
 			h.GroupBusBandwidthMBps, h.GroupNodes = groupHeadline(status.Span)
 		}
-		status.Effective = effectiveSummary(status.Settings)
+		status.Effective = settings.Summary(status.Settings)
 		span := judge.SpanResultsOf(status.Span, run)
 		var overNodes []v1alpha1.PerformanceCheck
 		if len(span) > 0 {
@@ -301,11 +302,11 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 	d.WakeAt = decision.Earlier(d.WakeAt, agentsWake)
 	f[v1alpha1.ConditionRunning] = running(group, run, status.Members, state.waiting, hindered(state.nodes)+heldUp(state.nodes)+stage.Progress(status.Span))
 	f[v1alpha1.ConditionValidated] = validationOf(group, state, compared.With(outcomes), accepted.IsTrue())
-	f[v1alpha1.ConditionSettingsInEffect] = settingsInEffect(status.Settings, &group.Spec)
+	f[v1alpha1.ConditionSettingsInEffect] = settings.InEffect(status.Settings, &group.Spec)
 
-	flavor, worth := worthOf(adviceInput{spec: &group.Spec, run: run, outcomes: outcomes, dataErrors: status.DataErrors, gfxTargets: knownTargets(in)})
+	flavor, worth := settings.Worth(settings.WorthInput{Spec: &group.Spec, Run: run, Outcomes: outcomes, DataErrors: status.DataErrors, GFXTargets: knownTargets(in)})
 	if !keep {
-		status.Advice = shownAdvice(flavor, &group.Spec, status.Settings, worth)
+		status.Advice = settings.Advice(flavor, &group.Spec, status.Settings, worth)
 	}
 	p := publish(publishInput{
 		worth: worth,

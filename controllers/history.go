@@ -15,6 +15,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/localize"
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
+	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/runs"
@@ -195,7 +196,7 @@ func groupHeldSeconds(run *v1alpha1.GroupRunStatus, span *v1alpha1.SpanStatus, i
 	var byPods int64
 	for name, pods := range in.groupPods {
 		if pod := podstate.OfRun(pods, run.ID); pod != nil {
-			byPods += gpusOf(pod, gpuResource(&in.group.Spec)) * podHeldSeconds(in.commNodes[name], pod, in.now)
+			byPods += gpusOf(pod, objects.GPUResource(&in.group.Spec)) * podHeldSeconds(in.commNodes[name], pod, in.now)
 		}
 	}
 	if span == nil || span.RunID != run.ID || len(span.Tests) == 0 {

@@ -19,6 +19,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/sharing"
@@ -189,7 +190,7 @@ func (r *CommGroupReconciler) lookAt(ctx context.Context, s *Snapshot, nodes []s
 		if err != nil {
 			return fmt.Errorf("pods on node %s: %w", name, err)
 		}
-		holders[at[name]] = gpuHolders(pods.Items, gpuResource(&s.Group.Spec), s.Group)
+		holders[at[name]] = gpuHolders(pods.Items, objects.GPUResource(&s.Group.Spec), s.Group)
 		return nil
 	}
 	errs := atOnce(nodes, look)

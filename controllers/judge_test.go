@@ -2,8 +2,6 @@ package controllers
 
 import (
 	"errors"
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
@@ -19,70 +16,6 @@ import (
 	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 )
-
-func settingsOf(states ...v1alpha1.SettingStatus) []judge.Outcome {
-	var out []judge.Outcome
-	for i, s := range states {
-		o := judge.Outcome{Node: fmt.Sprint("n", i)}
-		if s.Name != "" {
-			o.Report = &v1alpha1.NodeRunStatus{Settings: []v1alpha1.SettingStatus{s}}
-		}
-		out = append(out, o)
-	}
-	return out
-}
-
-func TestSettingsTakeTheWorstNode(t *testing.T) {
-	in := v1alpha1.SettingStatus{Name: "dda.AllReduce", Requested: "Preferred", Effective: v1alpha1.EffectiveInEffect, Verified: v1alpha1.VerifiedConfirmed, MaxBytes: ptr.To(int64(100))}
-	partial := in
-	partial.Effective, partial.MaxBytes = v1alpha1.EffectivePartial, ptr.To(int64(50))
-	off := in
-	off.Effective, off.Reason, off.Verified, off.Message = v1alpha1.EffectiveNotInEffect, v1alpha1.SettingReasonNotBuilt, v1alpha1.VerifiedUnknown, "not built"
-	for name, tc := range map[string]struct {
-		nodes     []v1alpha1.SettingStatus
-		effective v1alpha1.EffectiveState
-		verified  v1alpha1.VerifiedState
-		words     string
-		summary   string
-	}{
-		"all":        {[]v1alpha1.SettingStatus{in, in}, v1alpha1.EffectiveInEffect, v1alpha1.VerifiedConfirmed, "On 2 of 2 nodes", "DDA"},
-		"one less":   {[]v1alpha1.SettingStatus{in, partial}, v1alpha1.EffectivePartial, v1alpha1.VerifiedConfirmed, "On 1 of 2 nodes, first n1", "DDA"},
-		"one off":    {[]v1alpha1.SettingStatus{in, off, in}, v1alpha1.EffectiveNotInEffect, v1alpha1.VerifiedUnknown, "first n1: not built", "none"},
-		"one silent": {[]v1alpha1.SettingStatus{in, {}}, v1alpha1.EffectiveUnknown, v1alpha1.VerifiedUnknown, "Nodes that report it: 1 of 2.", "unknown"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := aggregateSettings(settingsOf(tc.nodes...))
-			if len(got) != 1 || got[0].Effective != tc.effective || got[0].Verified != tc.verified || !strings.Contains(got[0].Message, tc.words) {
-				t.Errorf("%+v", got)
-			}
-			if s := effectiveSummary(got); s != tc.summary {
-				t.Errorf("summary %q, expected %q", s, tc.summary)
-			}
-			if tc.effective == v1alpha1.EffectivePartial && *got[0].MaxBytes != 50 {
-				t.Errorf("bound %d, the narrowest node has 50", *got[0].MaxBytes)
-			}
-		})
-	}
-	if got := effectiveSummary(nil); got != "unknown" {
-		t.Errorf("nothing reported is %q", got)
-	}
-}
-
-func TestRequirement(t *testing.T) {
-	g := testkit.Group()
-	g.Spec.DDA.Mode = v1alpha1.FeatureRequired
-	off := []v1alpha1.SettingStatus{{Name: "dda.AllReduce", Requested: "Required", Effective: v1alpha1.EffectiveNotInEffect}}
-	if requirementUnmet(off, &g.Spec) == "" || requirementUnmet(nil, &g.Spec) == "" {
-		t.Error("a Required setting that is in effect nowhere is met")
-	}
-	on := []v1alpha1.SettingStatus{{Name: "dda.AllReduce", Requested: "Required", Effective: v1alpha1.EffectivePartial, Verified: v1alpha1.VerifiedConfirmed}}
-	if why := requirementUnmet(on, &g.Spec); why != "" {
-		t.Error(why)
-	}
-	if f := settingsInEffect(off, &g.Spec); f.Status != metav1.ConditionFalse || f.Reason != v1alpha1.ReasonNotInEffect {
-		t.Errorf("%+v", f)
-	}
-}
 
 func TestPublishNeedsAgreement(t *testing.T) {
 	w := newWorld(testkit.Group(), testkit.Nodes(2))
@@ -102,83 +35,6 @@ func TestPublishNeedsAgreement(t *testing.T) {
 	}
 	if w.configMap != nil {
 		t.Error("published although two nodes disagree")
-	}
-}
-
-// TestFP8IsPublishedWhereProven: FP8 changes a job's data, so that only what the run proved goes out.
-func TestFP8IsPublishedWhereProven(t *testing.T) {
-	setting := func(c string, verified v1alpha1.VerifiedState, warnings ...string) v1alpha1.SettingStatus {
-		return v1alpha1.SettingStatus{Name: "lowPrecision." + c, Requested: "Preferred", Effective: v1alpha1.EffectivePartial, Verified: verified, Warnings: warnings}
-	}
-	const yes, tail = v1alpha1.VerifiedConfirmed, v1alpha1.WarningTailHazard
-	proven := []v1alpha1.SettingStatus{setting("AllReduce", yes), setting("AllGather", yes), setting("ReduceScatter", yes), setting("AllToAll", yes, v1alpha1.WarningOverflow)}
-	tailed := []v1alpha1.SettingStatus{setting("AllReduce", yes, tail), setting("AllGather", yes), setting("ReduceScatter", yes, tail), setting("AllToAll", yes)}
-	global := map[string]string{"RCCL_LOW_PRECISION_ENABLE": "1"}
-	off := map[string]string{"RCCL_LOW_PRECISION_ENABLE": "0", "RCCL_LOW_PRECISION_ENABLE_ALLREDUCE": "0", "RCCL_LOW_PRECISION_ENABLE_ALLGATHER": "0",
-		"RCCL_LOW_PRECISION_ENABLE_REDUCESCATTER": "0", "RCCL_LOW_PRECISION_ENABLE_ALLTOALL": "0"}
-	some := func(on ...string) map[string]string {
-		m := maps.Clone(off)
-		for _, name := range on {
-			m["RCCL_LOW_PRECISION_ENABLE_"+name] = "1"
-		}
-		return m
-	}
-	required := func(s *v1alpha1.CommGroupSpec) { s.LowPrecision.Mode = v1alpha1.FeatureRequired }
-	padded := func(s *v1alpha1.CommGroupSpec) { s.Publish.JobCounts = v1alpha1.JobCountsPadded }
-	for name, tc := range map[string]struct {
-		flavor   string
-		change   func(*v1alpha1.CommGroupSpec)
-		settings []v1alpha1.SettingStatus
-		want     map[string]string
-		reason   string
-		words    string // of the note, or of why nothing is published
-	}{
-		"not asked for":            {"rcclx-dev", func(s *v1alpha1.CommGroupSpec) { s.LowPrecision.Mode = v1alpha1.FeatureDisabled }, nil, nil, "", ""},
-		"all proven":               {"rcclx-dev", nil, proven, global, "", ""},
-		"tail":                     {"rcclx-dev", nil, tailed, some("ALLGATHER", "ALLTOALL"), v1alpha1.ReasonTailHazard, "AllReduce and ReduceScatter"},
-		"tail, jobs pad":           {"rcclx-dev", padded, tailed, global, v1alpha1.ReasonTailHazard, "published for them all the same"},
-		"tail, required":           {"rcclx-dev", required, tailed, nil, v1alpha1.ReasonTailHazard, "set publish.jobCounts to Padded"},
-		"tail, required, jobs pad": {"rcclx-dev", func(s *v1alpha1.CommGroupSpec) { required(s); padded(s) }, tailed, global, v1alpha1.ReasonTailHazard, "jobCounts is Padded"},
-		"tail, one switch":         {"rcclx-stable", nil, tailed, map[string]string{"RCCL_LOW_PRECISION_ENABLE": "0"}, v1alpha1.ReasonTailHazard, "it is off"},
-		"not measured":             {"rcclx-dev", nil, proven[1:2], some("ALLGATHER"), "", "AllReduce, ReduceScatter, AllToAll"},
-		"not confirmed":            {"rcclx-dev", nil, append([]v1alpha1.SettingStatus{setting("AllReduce", v1alpha1.VerifiedUnknown)}, proven[1:]...), some("ALLGATHER", "REDUCESCATTER", "ALLTOALL"), "", "did not confirm it: AllReduce"},
-		"one switch, required":     {"rcclx-stable", required, proven[:1], nil, v1alpha1.ReasonNotProven, "measure these, too"},
-		"only asked for":           {"rcclx-dev", func(s *v1alpha1.CommGroupSpec) { s.LowPrecision.Collectives = []string{"AllGather"} }, tailed, some("ALLGATHER"), "", ""},
-		"no FP8 in the library":    {"rccl", nil, nil, map[string]string{}, "", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			spec := testkit.Group().Spec.DeepCopy()
-			spec.LowPrecision.Mode = v1alpha1.FeaturePreferred
-			if tc.change != nil {
-				tc.change(spec)
-			}
-			got := provenFP8(spec, tc.settings, &v1alpha1.LibraryFacts{Flavor: "simulated", Imitates: tc.flavor}, "", nil)
-			if (got.withheld != "") != (tc.want == nil && tc.words != "") || got.reason != tc.reason || !strings.Contains(got.withheld+got.note, tc.words) {
-				t.Errorf("withheld %q, reason %q, note %q", got.withheld, got.reason, got.note)
-			}
-			if got.withheld != "" {
-				return
-			}
-			reported := []v1alpha1.EnvVar{{Name: "RCCL_DDA_NRANKS", Value: "8"}, {Name: "RCCL_LOW_PRECISION_ENABLE", Value: "reported"}}
-			values := map[string]string{}
-			for _, e := range got.apply(reported) {
-				values[e.Name] = e.Value
-			}
-			if tc.want == nil {
-				tc.want = map[string]string{"RCCL_LOW_PRECISION_ENABLE": "reported"}
-			} else if len(tc.want) == 0 {
-				tc.want["RCCL_LOW_PRECISION_ENABLE"] = "reported"
-			}
-			tc.want["RCCL_DDA_NRANKS"] = "8"
-			if !maps.Equal(values, tc.want) {
-				t.Errorf("published %v, expected %v", values, tc.want)
-			}
-		})
-	}
-	spec := testkit.Group().Spec.DeepCopy()
-	spec.LowPrecision.Mode = v1alpha1.FeaturePreferred
-	if got := provenFP8(spec, proven, nil, "", nil); got.withheld == "" {
-		t.Error("published although the library is not known")
 	}
 }
 
@@ -219,7 +75,7 @@ func TestPublishRestoresAndStops(t *testing.T) {
 	good := w.configMap.DeepCopy()
 	w.configMap.Data["RCCL_ENABLE_DDA_ALLREDUCE"] = "edited"
 	w.settle()
-	if !sameSettings(w.configMap, good) {
+	if !samePublished(w.configMap, good) {
 		t.Errorf("an edited ConfigMap was not put right: %v", w.configMap.Data)
 	}
 	w.group.Spec.Publish.Mode = v1alpha1.PublishOff

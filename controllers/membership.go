@@ -14,6 +14,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -56,7 +57,7 @@ func selectMembers(spec *v1alpha1.CommGroupSpec, nodes []corev1.Node) ([]decisio
 	if limit := spec.Members.MaxMembers; limit != nil && len(chosen) > int(*limit) {
 		chosen = chosen[:*limit]
 	}
-	resource := corev1.ResourceName(gpuResource(spec))
+	resource := corev1.ResourceName(objects.GPUResource(spec))
 	members := make([]decision.Member, len(chosen))
 	world := int32(len(chosen)) * spec.RanksPerNode
 	for i, node := range chosen {
@@ -92,10 +93,6 @@ func membersHash(members []decision.Member) string {
 		h.Write([]byte{0})
 	}
 	return hex.EncodeToString(h.Sum(nil))[:16]
-}
-
-func gpuResource(spec *v1alpha1.CommGroupSpec) string {
-	return cmp.Or(spec.Runtime.Pod.GPUResourceName, v1alpha1.ResourceGPU)
 }
 
 // nodesWithoutGPUs names the members that cannot hold a run pod: too few allocatable GPUs.

@@ -16,6 +16,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/objects"
+	"rcclx.io/commgroup-operator/controllers/settings"
 	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/rcclx"
 )
@@ -150,7 +151,7 @@ func proven(in publishInput) (why, reason string, report *v1alpha1.NodeRunStatus
 	case in.origin == v1alpha1.OriginSimulated && in.group.Spec.Publish.Simulated != v1alpha1.SimulatedAllow:
 		return "The results come from the simulator. Set publish.simulated to Allow to publish them all the same.", v1alpha1.ReasonSimulatedResults, nil
 	}
-	if unmet := requirementUnmet(in.settings, &in.group.Spec); unmet != "" {
+	if unmet := settings.RequirementUnmet(in.settings, &in.group.Spec); unmet != "" {
 		return unmet + ".", v1alpha1.ReasonRequirementNotMet, nil
 	}
 	var first *judge.Outcome
@@ -211,7 +212,7 @@ func settingsConfigMap(in publishInput, name string, env []v1alpha1.EnvVar, comm
 			Namespace: in.group.Namespace,
 			Labels:    objects.Labels(in.group, ""),
 			Annotations: map[string]string{
-				v1alpha1.AnnotationSettingsHash: shortHash(lines),
+				v1alpha1.AnnotationSettingsHash: objects.Hash(lines),
 				v1alpha1.AnnotationRun:          in.run.ID,
 				v1alpha1.AnnotationOrigin:       string(in.origin),
 				v1alpha1.AnnotationGroup:        in.group.Namespace + "/" + in.group.Name,

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/settings"
 	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/units"
 	"rcclx.io/commgroup-operator/rcclx"
@@ -26,8 +27,8 @@ type chosen struct {
 // RCCLX and AMD's RCCL have DDA on by default.
 func chooseSettings(in publishInput, report *v1alpha1.NodeRunStatus) chosen {
 	spec := &in.group.Spec
-	flavor := gatesOf(report.Library)
-	encodings := fp8Encodings(spec, in.gfxTargets)
+	flavor := settings.GatesOf(report.Library)
+	encodings := settings.MixedFP8(spec, in.gfxTargets)
 	if cmp.Or(spec.Publish.Choice, v1alpha1.PublishWhereWorthIt) == v1alpha1.PublishAsRequested {
 		fp8 := provenFP8(spec, in.settings, report.Library, encodings, nil)
 		out := chosen{withheld: fp8.withheld, reason: fp8.reason, note: fp8.note, env: fp8.apply(report.Environment)}
@@ -45,7 +46,7 @@ func chooseSettings(in publishInput, report *v1alpha1.NodeRunStatus) chosen {
 			"dda.mode is Required, and %s: set it to Preferred, or publish.choice to AsRequested.", dda.Why)}
 	}
 	objections := map[string]string{}
-	for _, c := range rcclx.ChooseLowPrecision(in.worth, askedCollectives(spec), dda, jobOf(spec, in.settings)) {
+	for _, c := range rcclx.ChooseLowPrecision(in.worth, askedCollectives(spec), dda, settings.JobOf(spec, in.settings)) {
 		if !c.On {
 			objections[string(c.Collective)] = c.Why
 		}
@@ -71,9 +72,9 @@ func chooseDDA(in publishInput, flavor rcclx.Flavor) rcclx.DDAChoice {
 		return rcclx.DDAChoice{Why: "the spec asks for none"}
 	}
 	confirmed := slices.ContainsFunc(in.settings, func(s v1alpha1.SettingStatus) bool {
-		return strings.HasPrefix(s.Name, "dda.") && settingRequested(&s) && allowed(&s) && s.Verified == v1alpha1.VerifiedConfirmed
+		return strings.HasPrefix(s.Name, "dda.") && settings.Requested(&s) && settings.Allowed(&s) && s.Verified == v1alpha1.VerifiedConfirmed
 	})
-	choice := rcclx.ChooseDDA(flavor, requestedSettings(spec), in.worth)
+	choice := rcclx.ChooseDDA(flavor, settings.Asked(spec), in.worth)
 	if choice.On && !confirmed {
 		return rcclx.DDAChoice{Why: "the run did not confirm it for any collective"}
 	}
@@ -96,7 +97,7 @@ const ddaSettings = "dda."
 
 // withDDA puts the variables of the choice in the place of those that the spec's settings gave.
 func withDDA(flavor rcclx.Flavor, spec *v1alpha1.CommGroupSpec, dda rcclx.DDAChoice, env []v1alpha1.EnvVar) []v1alpha1.EnvVar {
-	asked := requestedSettings(spec)
+	asked := settings.Asked(spec)
 	given := map[string]bool{}
 	for _, row := range rcclx.SettingVariables(flavor, asked) {
 		if strings.HasPrefix(row.Setting, ddaSettings) && row.Value != nil {
@@ -161,7 +162,7 @@ func (c *chosen) gains(in publishInput, v rcclx.Variant, of []string) {
 			continue
 		}
 		var parts []string
-		for _, b := range w.Bands(maxAdviceBands) {
+		for _, b := range w.Bands(settings.MaxBands) {
 			change := fmt.Sprintf("%d %% less time", b.MedianGainPercent)
 			switch {
 			case b.Outcome == rcclx.OutcomeEven:
@@ -176,7 +177,7 @@ func (c *chosen) gains(in publishInput, v rcclx.Variant, of []string) {
 			parts = append(parts, change+" "+where)
 		}
 		line := fmt.Sprintf("  %s %s: %s", w.Collective, w.Datatype, strings.Join(parts, ", "))
-		if price := w.ForItsError(jobOf(&in.group.Spec, in.settings)); price != "" {
+		if price := w.ForItsError(settings.JobOf(&in.group.Spec, in.settings)); price != "" {
 			line += ", " + price
 		}
 		if open := w.Unproven(); open != "" {
@@ -202,21 +203,4 @@ func costs(in publishInput, v rcclx.Variant) string {
 		text += fmt.Sprintf(", and %s; over several nodes it was not measured", more)
 	}
 	return text
-}
-
-// jobOf is what the choice for FP8 depends on beside the numbers.
-func jobOf(spec *v1alpha1.CommGroupSpec, settings []v1alpha1.SettingStatus) rcclx.Job {
-	job := rcclx.Job{OverNodes: spec.Span == v1alpha1.SpanGroup, PaddedCounts: spec.Publish.JobCounts == v1alpha1.JobCountsPadded}
-	for i := range settings {
-		c, isFP8 := strings.CutPrefix(settings[i].Name, "lowPrecision.")
-		if !isFP8 {
-			continue
-		}
-		for warning, list := range map[string]*[]rcclx.Collective{v1alpha1.WarningTailHazard: &job.TailHazard, v1alpha1.WarningOverflow: &job.Overflow, v1alpha1.WarningUnderflow: &job.Underflow} {
-			if slices.Contains(settings[i].Warnings, warning) {
-				*list = append(*list, rcclx.Collective(c))
-			}
-		}
-	}
-	return job
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/settings"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -34,14 +35,14 @@ type leftOut struct{ collective, why string }
 // provenFP8 decides which collectives get FP8 in the published settings. encodings says that the members' GPUs encode FP8
 // differently: each node's own run cannot show what comes of that between nodes. notWorth says of collectives why FP8 does
 // not pay for them; none where that does not count.
-func provenFP8(spec *v1alpha1.CommGroupSpec, settings []v1alpha1.SettingStatus, library *v1alpha1.LibraryFacts, encodings string, notWorth map[string]string) fp8Publication {
+func provenFP8(spec *v1alpha1.CommGroupSpec, shown []v1alpha1.SettingStatus, library *v1alpha1.LibraryFacts, encodings string, notWorth map[string]string) fp8Publication {
 	if spec.LowPrecision.Mode == v1alpha1.FeatureDisabled || spec.LowPrecision.Mode == "" {
 		return fp8Publication{}
 	}
 	if library == nil {
 		return fp8Publication{withheld: "FP8 is asked for, and it is not known which library was measured.", reason: v1alpha1.ReasonNotProven}
 	}
-	flavor := gatesOf(library)
+	flavor := settings.GatesOf(library)
 	if encodings != "" {
 		if spec.LowPrecision.Mode == v1alpha1.FeatureRequired {
 			return fp8Publication{reason: v1alpha1.ReasonMixedFP8Encodings, withheld: "lowPrecision.mode is Required. " + encodings}
@@ -52,12 +53,12 @@ func provenFP8(spec *v1alpha1.CommGroupSpec, settings []v1alpha1.SettingStatus, 
 	var keep, confirmed, hazardous, unproven []string
 	var left []leftOut
 	for _, c := range askedFP8(spec) {
-		i := slices.IndexFunc(settings, func(s v1alpha1.SettingStatus) bool { return s.Name == "lowPrecision."+c })
-		proof := i >= 0 && allowed(&settings[i]) && settings[i].Verified == v1alpha1.VerifiedConfirmed
+		i := slices.IndexFunc(shown, func(s v1alpha1.SettingStatus) bool { return s.Name == "lowPrecision."+c })
+		proof := i >= 0 && settings.Allowed(&shown[i]) && shown[i].Verified == v1alpha1.VerifiedConfirmed
 		if proof {
 			confirmed = append(confirmed, c)
 		}
-		hazard := i >= 0 && slices.Contains(settings[i].Warnings, v1alpha1.WarningTailHazard)
+		hazard := i >= 0 && slices.Contains(shown[i].Warnings, v1alpha1.WarningTailHazard)
 		// That data may be wrong goes before that it is slow.
 		if why := notWorth[c]; proof && why != "" && (!hazard || spec.Publish.JobCounts == v1alpha1.JobCountsPadded) {
 			left = append(left, leftOut{c, why})

@@ -1,16 +1,12 @@
 package controllers
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
@@ -66,11 +62,6 @@ func settingLines(variables map[string]string) string {
 	return b.String()
 }
 
-func shortHash(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])[:16]
-}
-
 // intact says whether a published ConfigMap still holds what its hash is of, both as variables and as a file. Releases before
 // there were several lines of comments hashed the file with its comment.
 func intact(cm *corev1.ConfigMap, hash string) bool {
@@ -86,23 +77,5 @@ func intact(cm *corev1.ConfigMap, hash string) bool {
 	for strings.HasPrefix(rest, "#") {
 		_, rest, _ = strings.Cut(rest, "\n")
 	}
-	return len(cm.BinaryData) == 0 && rest == lines && (shortHash(lines) == hash || shortHash(conf) == hash)
-}
-
-// configMapRefused takes back what the decision says of a ConfigMap that could not be written. One that another writer came
-// first with is looked at again at once, and until then the last status holds.
-func configMapRefused(d *Decision, group *v1alpha1.CommGroup, now time.Time, err error) {
-	name := d.ConfigMap.Name
-	d.Status.Published = group.Status.Published
-	d.Events = slices.DeleteFunc(d.Events, func(e decision.Event) bool { return e.Reason == v1alpha1.ReasonSettingsRestored })
-	before := meta.FindStatusCondition(group.Status.Conditions, v1alpha1.ConditionSettingsPublished)
-	f := decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonConfigMapNotWritten,
-		Message: words.Shorten(fmt.Sprintf("ConfigMap %s could not be written: %v. Mend what refuses it (a quota, an admission policy, immutable: true); it is tried again.", name, err), 1024)}
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		f = decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotProven, Message: "Another writer came first; the ConfigMap is looked at again."}
-		if before != nil && before.Reason != v1alpha1.ReasonListFailed {
-			f = decision.Finding{Status: before.Status, Reason: before.Reason, Message: before.Message}
-		}
-	}
-	retell(d, group, now, map[string]decision.Finding{v1alpha1.ConditionSettingsPublished: f})
+	return len(cm.BinaryData) == 0 && rest == lines && (objects.Hash(lines) == hash || objects.Hash(conf) == hash)
 }

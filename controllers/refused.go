@@ -137,3 +137,21 @@ func retell(d *Decision, group *v1alpha1.CommGroup, now time.Time, changed map[s
 	})
 	d.Events = append(d.Events, transitions(group.Status.Conditions, after)...)
 }
+
+// configMapRefused takes back what the decision says of a ConfigMap that could not be written. One that another writer came
+// first with is looked at again at once, and until then the last status holds.
+func configMapRefused(d *Decision, group *v1alpha1.CommGroup, now time.Time, err error) {
+	name := d.ConfigMap.Name
+	d.Status.Published = group.Status.Published
+	d.Events = slices.DeleteFunc(d.Events, func(e decision.Event) bool { return e.Reason == v1alpha1.ReasonSettingsRestored })
+	before := meta.FindStatusCondition(group.Status.Conditions, v1alpha1.ConditionSettingsPublished)
+	f := decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonConfigMapNotWritten,
+		Message: words.Shorten(fmt.Sprintf("ConfigMap %s could not be written: %v. Mend what refuses it (a quota, an admission policy, immutable: true); it is tried again.", name, err), 1024)}
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		f = decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotProven, Message: "Another writer came first; the ConfigMap is looked at again."}
+		if before != nil && before.Reason != v1alpha1.ReasonListFailed {
+			f = decision.Finding{Status: before.Status, Reason: before.Reason, Message: before.Message}
+		}
+	}
+	retell(d, group, now, map[string]decision.Finding{v1alpha1.ConditionSettingsPublished: f})
+}

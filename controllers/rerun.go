@@ -8,6 +8,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
+	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
@@ -62,7 +63,7 @@ func (n *nodeState) unmeasurable(in runInput) string {
 	case !nodefacts.Hold(n.commNode, in.now):
 		return "its monitor does not report"
 	case n.member.AllocatableGPUs < int64(in.group.Spec.RanksPerNode):
-		return fmt.Sprintf("it has %d allocatable %s and needs %d", n.member.AllocatableGPUs, gpuResource(&in.group.Spec), in.group.Spec.RanksPerNode)
+		return fmt.Sprintf("it has %d allocatable %s and needs %d", n.member.AllocatableGPUs, objects.GPUResource(&in.group.Spec), in.group.Spec.RanksPerNode)
 	}
 	if problems := nodefacts.ErrorProblems(n.commNode.Status.Facts); len(problems) > 0 {
 		return "its facts show " + problems[0].Code

@@ -7,29 +7,18 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
+	"rcclx.io/commgroup-operator/controllers/settings"
 	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/rcclx/compat"
 )
 
 // rules applies what AMD and the library state of versions that fit together.
 func (f *fitting) rules(in compatInput) {
-	if broken := fp8Encodings(in.spec, words.SortedKeys(in.census[propGFX])); broken != "" {
+	if broken := settings.MixedFP8(in.spec, words.SortedKeys(in.census[propGFX])); broken != "" {
 		f.fault(v1alpha1.ReasonMixedFP8Encodings, broken)
 	}
 	f.containerROCm(in)
 	f.firmware(in)
-}
-
-// fp8Encodings says that FP8 is asked for and GPUs of these targets encode it differently; empty where not.
-func fp8Encodings(spec *v1alpha1.CommGroupSpec, targets []string) string {
-	if spec.LowPrecision.Mode == v1alpha1.FeatureDisabled || spec.LowPrecision.Mode == "" {
-		return ""
-	}
-	broken := compat.CheckFP8(targets)
-	if broken == nil {
-		return ""
-	}
-	return words.Sentence(broken.Message) + " No FP8 setting is published for this group."
 }
 
 // nodefacts.ContainerROCm holds the ROCm of each run's container against the node's GPUs and driver; where the container's is not
@@ -97,7 +86,7 @@ func (f *fitting) firmware(in compatInput) {
 	if len(below) > 0 && enough > 0 {
 		for _, version := range words.SortedKeys(below) {
 			message := fmt.Sprintf("MEC firmware %s on %s is older than %d, with which RCCL starts on %s only with HSA_NO_SCRATCH_RECLAIM=1; %s newer firmware, so that a job without the variable fails on some nodes only. Update the firmware of the older ones; the published settings set the variable.",
-				version, words.SomeNames(below[version], 5), least, target, nodesHave(int32(enough)))
+				version, words.SomeNames(below[version], 5), least, target, words.NodesHave(int32(enough)))
 			f.fault(v1alpha1.ReasonMixedFirmware, message)
 			for _, node := range below[version] {
 				f.blame(node, v1alpha1.ReasonMixedFirmware, message)

@@ -49,7 +49,7 @@ func runPodFor(group *v1alpha1.CommGroup, cn *v1alpha1.CommNode, runID string, c
 	}
 	annotations[v1alpha1.AnnotationGroup] = group.Namespace + "/" + group.Name
 
-	gpu := corev1.ResourceName(gpuResource(spec))
+	gpu := corev1.ResourceName(objects.GPUResource(spec))
 	gpus := *resource.NewQuantity(int64(spec.RanksPerNode), resource.DecimalSI)
 	resources := *overrides.Resources.DeepCopy()
 	if resources.Limits == nil {

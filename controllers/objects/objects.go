@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
@@ -42,13 +43,23 @@ func Owner(group *v1alpha1.CommGroup) metav1.OwnerReference {
 
 // Name joins parts to a name that is a DNS label of at most limit characters, ending in a hash of the identity.
 func Name(limit int, identity string, parts ...string) string {
-	sum := sha256.Sum256([]byte(identity))
-	tail := "-" + hex.EncodeToString(sum[:])[:8]
+	tail := "-" + Hash(identity)[:8]
 	name := strings.ReplaceAll(strings.Join(parts, "-"), ".", "-")
 	if limit -= len(tail); len(name) > limit {
 		name = strings.TrimRight(name[:limit], "-")
 	}
 	return name + tail
+}
+
+// Hash of a text, 16 hexadecimal digits.
+func Hash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])[:16]
+}
+
+// GPUResource is the resource that run pods ask GPUs by.
+func GPUResource(spec *v1alpha1.CommGroupSpec) string {
+	return cmp.Or(spec.Runtime.Pod.GPUResourceName, v1alpha1.ResourceGPU)
 }
 
 // OwnedBy says whether the object is the group's.

@@ -13,6 +13,14 @@ import (
 // Counted is a number with its word: "1 node", "4 nodes".
 func Counted(n int, word string) string { return units.Counted(int64(n), word) }
 
+// NodesHave is "1 node has", or "4 nodes have".
+func NodesHave(n int32) string {
+	if n == 1 {
+		return "1 node has"
+	}
+	return fmt.Sprintf("%d nodes have", n)
+}
+
 // SomeNames joins at most limit names and counts the rest.
 func SomeNames(names []string, limit int) string {
 	if len(names) <= limit {

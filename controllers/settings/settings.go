@@ -1,4 +1,4 @@
-package controllers
+package settings
 
 import (
 	"cmp"
@@ -12,12 +12,13 @@ import (
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/rcclx/compat"
 )
 
 // The bounds keep the group's status small.
 const (
-	maxGroupSettings       = 80
-	maxGroupSettingMessage = 400
+	maxSettings = 80
+	maxMessage  = 400
 )
 
 // effectiveRank and verifiedRank order states, the worst last.
@@ -45,9 +46,9 @@ func verifiedRank(s v1alpha1.VerifiedState) int {
 	return 1
 }
 
-// aggregateSettings says of each setting what holds over all nodes: the worst node's state counts, and a node that
+// Aggregate says of each setting what holds over all nodes: the worst node's state counts, and a node that
 // reports nothing of a setting counts as Unknown.
-func aggregateSettings(outcomes []judge.Outcome) []v1alpha1.SettingStatus {
+func Aggregate(outcomes []judge.Outcome) []v1alpha1.SettingStatus {
 	type tally struct {
 		worst     v1alpha1.SettingStatus
 		worstNode string
@@ -109,14 +110,14 @@ func aggregateSettings(outcomes []judge.Outcome) []v1alpha1.SettingStatus {
 		} else if total > 1 {
 			message = fmt.Sprintf("On %d of %d nodes: %s", t.alike, total, message)
 		}
-		s.Message = words.Shorten(message, maxGroupSettingMessage)
+		s.Message = words.Shorten(message, maxMessage)
 		if effectiveRank(s.Effective) >= effectiveRank(v1alpha1.EffectiveUnknown) {
 			s.MinBytes, s.MaxBytes = nil, nil
 		}
 		out = append(out, s)
 	}
-	if len(out) > maxGroupSettings {
-		out = out[:maxGroupSettings]
+	if len(out) > maxSettings {
+		out = out[:maxSettings]
 	}
 	return out
 }
@@ -129,11 +130,11 @@ func narrower(a, b *int64, sign int64) *int64 {
 	return a
 }
 
-func settingRequested(s *v1alpha1.SettingStatus) bool {
+func Requested(s *v1alpha1.SettingStatus) bool {
 	return s.Requested != string(v1alpha1.FeatureDisabled) && s.Reason != v1alpha1.SettingReasonDisabled
 }
 
-func allowed(s *v1alpha1.SettingStatus) bool {
+func Allowed(s *v1alpha1.SettingStatus) bool {
 	return s.Effective == v1alpha1.EffectiveInEffect || s.Effective == v1alpha1.EffectivePartial
 }
 
@@ -148,16 +149,16 @@ func warned(settings []v1alpha1.SettingStatus, word string) []string {
 	return names
 }
 
-// settingsInEffect is the condition of the same name. A warning about data stands behind it, whatever its status.
-func settingsInEffect(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGroupSpec) decision.Finding {
-	f := settingsState(settings, spec)
+// InEffect is the condition of the same name. A warning about data stands behind it, whatever its status.
+func InEffect(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGroupSpec) decision.Finding {
+	f := state(settings, spec)
 	if names := warned(settings, v1alpha1.WarningTailHazard); len(names) > 0 {
 		f.Message += fmt.Sprintf(" Warning TailHazard: wrong elements at some counts with %s; see status.settings.", words.SomeNames(names, 6))
 	}
 	return f
 }
 
-func settingsState(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGroupSpec) decision.Finding {
+func state(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGroupSpec) decision.Finding {
 	if spec.DDA.Mode == v1alpha1.FeatureDisabled && spec.LowPrecision.Mode == v1alpha1.FeatureDisabled && len(spec.Runtime.Env) == 0 {
 		return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNotRequested, Message: "The spec asks for no setting."}
 	}
@@ -168,7 +169,7 @@ func settingsState(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGroupSp
 	requested := 0
 	for i := range settings {
 		s := &settings[i]
-		if !settingRequested(s) {
+		if !Requested(s) {
 			continue
 		}
 		requested++
@@ -177,7 +178,7 @@ func settingsState(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGroupSp
 			off = append(off, s.Name+" ("+s.Reason+")")
 		case s.Verified == v1alpha1.VerifiedNotConfirmed:
 			unproven = append(unproven, s.Name)
-		case !allowed(s) || s.Verified == v1alpha1.VerifiedUnknown:
+		case !Allowed(s) || s.Verified == v1alpha1.VerifiedUnknown:
 			unknown = append(unknown, s.Name)
 		}
 	}
@@ -195,8 +196,8 @@ func settingsState(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGroupSp
 		Message: fmt.Sprintf("All %d requested settings are in effect within their gates, confirmed by the A/B run.", requested)}
 }
 
-// requirementUnmet names a setting whose mode is Required and which is not in effect; empty where there is none.
-func requirementUnmet(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGroupSpec) string {
+// RequirementUnmet names a setting whose mode is Required and which is not in effect; empty where there is none.
+func RequirementUnmet(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGroupSpec) string {
 	required := map[string]v1alpha1.FeatureMode{"dda.": spec.DDA.Mode, "lowPrecision.": spec.LowPrecision.Mode}
 	for _, prefix := range words.SortedKeys(required) {
 		if required[prefix] != v1alpha1.FeatureRequired {
@@ -205,10 +206,10 @@ func requirementUnmet(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGrou
 		found := false
 		for i := range settings {
 			s := &settings[i]
-			if !strings.HasPrefix(s.Name, prefix) || !settingRequested(s) {
+			if !strings.HasPrefix(s.Name, prefix) || !Requested(s) {
 				continue
 			}
-			if allowed(s) && s.Verified != v1alpha1.VerifiedNotConfirmed {
+			if Allowed(s) && s.Verified != v1alpha1.VerifiedNotConfirmed {
 				found = true
 			}
 		}
@@ -219,21 +220,21 @@ func requirementUnmet(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGrou
 	return ""
 }
 
-// effectiveSummary is "DDA", "FP8", "DDA,FP8", "none" or "unknown": what the gates allow and the A/B run confirmed
+// Summary is "DDA", "FP8", "DDA,FP8", "none" or "unknown": what the gates allow and the A/B run confirmed
 // for at least one collective.
-func effectiveSummary(settings []v1alpha1.SettingStatus) string {
+func Summary(settings []v1alpha1.SettingStatus) string {
 	var on []string
 	undecided := len(settings) == 0
 	for _, f := range []struct{ prefix, name string }{{"dda.", "DDA"}, {"lowPrecision.", "FP8"}} {
 		if slices.ContainsFunc(settings, func(s v1alpha1.SettingStatus) bool {
-			return strings.HasPrefix(s.Name, f.prefix) && settingRequested(&s) && allowed(&s) && s.Verified == v1alpha1.VerifiedConfirmed
+			return strings.HasPrefix(s.Name, f.prefix) && Requested(&s) && Allowed(&s) && s.Verified == v1alpha1.VerifiedConfirmed
 		}) {
 			on = append(on, f.name)
 			continue
 		}
 		undecided = undecided || slices.ContainsFunc(settings, func(s v1alpha1.SettingStatus) bool {
-			return strings.HasPrefix(s.Name, f.prefix) && settingRequested(&s) &&
-				(s.Effective == v1alpha1.EffectiveUnknown || (allowed(&s) && s.Verified == v1alpha1.VerifiedUnknown))
+			return strings.HasPrefix(s.Name, f.prefix) && Requested(&s) &&
+				(s.Effective == v1alpha1.EffectiveUnknown || (Allowed(&s) && s.Verified == v1alpha1.VerifiedUnknown))
 		})
 	}
 	fallback := "none"
@@ -241,4 +242,16 @@ func effectiveSummary(settings []v1alpha1.SettingStatus) string {
 		fallback = "unknown"
 	}
 	return cmp.Or(strings.Join(on, ","), fallback)
+}
+
+// MixedFP8 says that FP8 is asked for and GPUs of these targets encode it differently; empty where not.
+func MixedFP8(spec *v1alpha1.CommGroupSpec, targets []string) string {
+	if spec.LowPrecision.Mode == v1alpha1.FeatureDisabled || spec.LowPrecision.Mode == "" {
+		return ""
+	}
+	broken := compat.CheckFP8(targets)
+	if broken == nil {
+		return ""
+	}
+	return words.Sentence(broken.Message) + " No FP8 setting is published for this group."
 }

@@ -1,8 +1,9 @@
-package controllers
+package settings
 
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/judge"
@@ -13,18 +14,18 @@ import (
 
 // The bounds of the advice, as the API has them, and so that it leaves the status room for the rest.
 const (
-	maxAdvice      = 48
-	maxAdviceBands = 8
+	maxAdvice = 48
+	MaxBands  = 8
 )
 
-// adviceInput is what the advice rests on.
-type adviceInput struct {
-	spec       *v1alpha1.CommGroupSpec
-	run        *v1alpha1.GroupRunStatus
-	outcomes   []judge.Outcome
-	dataErrors []v1alpha1.DataErrors
-	// gfxTargets of the members.
-	gfxTargets []string
+// WorthInput is what the advice rests on.
+type WorthInput struct {
+	Spec       *v1alpha1.CommGroupSpec
+	Run        *v1alpha1.GroupRunStatus
+	Outcomes   []judge.Outcome
+	DataErrors []v1alpha1.DataErrors
+	// GFXTargets of the members.
+	GFXTargets []string
 }
 
 // abComparison is one setting, collective, datatype and placement to be compared with Baseline, size by size.
@@ -38,15 +39,15 @@ type abComparison struct {
 	atBase, atWith int
 }
 
-// worthOf judges each setting that the spec asks for by a run that is over; nothing before that. Members count with
+// Worth judges each setting that the spec asks for by a run that is over; nothing before that. Members count with
 // whatever verdict, each compared with itself: where a slow link slows Baseline, it slows the variant.
-func worthOf(in adviceInput) (flavor rcclx.Flavor, all []rcclx.Worth) {
-	if in.run == nil || in.run.Phase != v1alpha1.RunPhaseFinished {
+func Worth(in WorthInput) (flavor rcclx.Flavor, all []rcclx.Worth) {
+	if in.Run == nil || in.Run.Phase != v1alpha1.RunPhaseFinished {
 		return "", nil
 	}
-	reports := make([]*v1alpha1.NodeRunStatus, 0, len(in.outcomes))
-	for i := range in.outcomes {
-		if r := in.outcomes[i].Report; r != nil && r.Phase == v1alpha1.NodeRunFinished && len(r.Results) > 0 {
+	reports := make([]*v1alpha1.NodeRunStatus, 0, len(in.Outcomes))
+	for i := range in.Outcomes {
+		if r := in.Outcomes[i].Report; r != nil && r.Phase == v1alpha1.NodeRunFinished && len(r.Results) > 0 {
 			reports = append(reports, r)
 		}
 	}
@@ -54,11 +55,11 @@ func worthOf(in adviceInput) (flavor rcclx.Flavor, all []rcclx.Worth) {
 		return "", nil
 	}
 	flavor = sharedGates(reports)
-	input := rcclx.WorthInput{Flavor: flavor, Settings: requestedSettings(in.spec), Ranks: int(in.spec.RanksPerNode)}
-	if len(in.gfxTargets) == 1 {
-		input.GFX = in.gfxTargets[0]
+	input := rcclx.WorthInput{Flavor: flavor, Settings: Asked(in.Spec), Ranks: int(in.Spec.RanksPerNode)}
+	if len(in.GFXTargets) == 1 {
+		input.GFX = in.GFXTargets[0]
 	}
-	plan := runplan.For(in.spec)
+	plan := runplan.For(in.Spec)
 	for _, variant := range plan.Variants {
 		if variant == v1alpha1.VariantBaseline {
 			continue
@@ -80,9 +81,9 @@ func worthOf(in adviceInput) (flavor rcclx.Flavor, all []rcclx.Worth) {
 }
 
 // judgeWorth gathers the members' numbers for one setting, collective and datatype.
-func judgeWorth(in rcclx.WorthInput, plan *v1alpha1.RunPlan, from adviceInput, reports []*v1alpha1.NodeRunStatus) (rcclx.Worth, bool) {
+func judgeWorth(in rcclx.WorthInput, plan *v1alpha1.RunPlan, from WorthInput, reports []*v1alpha1.NodeRunStatus) (rcclx.Worth, bool) {
 	c, d := v1alpha1.Collective(in.Collective), v1alpha1.Datatype(in.Datatype)
-	placements, sizes := runplan.Measurements(plan, c, d, from.spec.RanksPerNode)
+	placements, sizes := runplan.Measurements(plan, c, d, from.Spec.RanksPerNode)
 	sizes = slices.DeleteFunc(slices.Clone(sizes), func(size int64) bool { return !in.Acts(size) })
 	if len(sizes) == 0 {
 		return rcclx.Worth{}, false
@@ -100,8 +101,8 @@ func judgeWorth(in rcclx.WorthInput, plan *v1alpha1.RunPlan, from adviceInput, r
 		in.ErrorPPM = larger(in.ErrorPPM, x.errPPM)
 	}
 	if in.ErrorPPM != nil { // with random data it may be larger
-		for i := range from.dataErrors {
-			e := &from.dataErrors[i]
+		for i := range from.DataErrors {
+			e := &from.DataErrors[i]
 			for j := range min(len(e.Collectives), len(e.MaxErrorPPM)) {
 				if e.Variant == v1alpha1.Variant(in.Variant) && e.Datatype == d && e.Collectives[j] == c {
 					in.ErrorPPM = larger(in.ErrorPPM, &e.MaxErrorPPM[j])
@@ -175,25 +176,25 @@ func cellAt(r *v1alpha1.ResultSeries, sizeBytes int64) (latencyNanoseconds int64
 
 // sharedGates is the flavor whose gates hold for all members; unknown where they differ or one is not known.
 func sharedGates(reports []*v1alpha1.NodeRunStatus) rcclx.Flavor {
-	flavor := gatesOf(reports[0].Library)
+	flavor := GatesOf(reports[0].Library)
 	for _, r := range reports[1:] {
-		if gatesOf(r.Library) != flavor {
+		if GatesOf(r.Library) != flavor {
 			return rcclx.FlavorUnknown
 		}
 	}
 	return flavor
 }
 
-// gatesOf is the flavor whose gates hold for a library.
-func gatesOf(library *v1alpha1.LibraryFacts) rcclx.Flavor {
+// GatesOf is the flavor whose gates hold for a library.
+func GatesOf(library *v1alpha1.LibraryFacts) rcclx.Flavor {
 	if library == nil {
 		return rcclx.FlavorUnknown
 	}
 	return rcclx.Flavor(cmp.Or(library.Imitates, library.Flavor))
 }
 
-// requestedSettings are the settings of the spec as the library's package has them.
-func requestedSettings(spec *v1alpha1.CommGroupSpec) rcclx.Settings {
+// Asked are the settings of the spec as the library's package has them.
+func Asked(spec *v1alpha1.CommGroupSpec) rcclx.Settings {
 	s := rcclx.Settings{
 		DDA: rcclx.DDASettings{Mode: rcclx.Mode(spec.DDA.Mode), AllReduceFlatMaxBytes: spec.DDA.AllReduceFlatMaxBytes,
 			AllReduceTreeMaxBytes: spec.DDA.AllReduceTreeMaxBytes},
@@ -216,16 +217,16 @@ func settingOf(v rcclx.Variant, c rcclx.Collective) string {
 	return "dda." + string(c)
 }
 
-// shownAdvice is the judgement as the API has it.
-func shownAdvice(flavor rcclx.Flavor, spec *v1alpha1.CommGroupSpec, settings []v1alpha1.SettingStatus, all []rcclx.Worth) []v1alpha1.SettingAdvice {
+// Advice is the judgement as the API has it.
+func Advice(flavor rcclx.Flavor, spec *v1alpha1.CommGroupSpec, settings []v1alpha1.SettingStatus, all []rcclx.Worth) []v1alpha1.SettingAdvice {
 	var out []v1alpha1.SettingAdvice
-	for _, a := range rcclx.Advise(flavor, requestedSettings(spec), all, jobOf(spec, settings), int(spec.RanksPerNode)) {
+	for _, a := range rcclx.Advise(flavor, Asked(spec), all, JobOf(spec, settings), int(spec.RanksPerNode)) {
 		shown := v1alpha1.SettingAdvice{Name: settingOf(a.Variant, a.Collective) + "/" + string(a.Datatype), State: v1alpha1.WorthState(a.State),
 			MemoryBytes: a.MemoryBytes, Recommend: a.Recommend, Message: a.Message}
 		if a.Variant == rcclx.LowPrecision && rcclx.KnowsLowPrecision(a.Collective, a.Datatype) {
 			shown.ErrorPPM = a.ErrorPPM
 		}
-		for _, b := range a.Bands(maxAdviceBands) {
+		for _, b := range a.Bands(MaxBands) {
 			shown.Bands = append(shown.Bands, v1alpha1.GainBand{MinBytes: b.MinBytes, MaxBytes: b.MaxBytes, Outcome: b.Outcome,
 				MedianGainPercent: int32(max(-1_000_000, min(b.MedianGainPercent, 100)))})
 		}
@@ -234,12 +235,29 @@ func shownAdvice(flavor rcclx.Flavor, spec *v1alpha1.CommGroupSpec, settings []v
 	return out
 }
 
-// boundAdvice shortens what says least: the messages, then the bands of those at the end.
-func boundAdvice(advice []v1alpha1.SettingAdvice, limit int) {
+// BoundAdvice shortens what says least: the messages, then the bands of those at the end.
+func BoundAdvice(advice []v1alpha1.SettingAdvice, limit int) {
 	for i := range advice {
 		advice[i].Message = words.Shorten(advice[i].Message, limit)
 		if i >= limit/4 {
 			advice[i].Bands = nil
 		}
 	}
+}
+
+// JobOf is what the choice for FP8 depends on beside the numbers.
+func JobOf(spec *v1alpha1.CommGroupSpec, settings []v1alpha1.SettingStatus) rcclx.Job {
+	job := rcclx.Job{OverNodes: spec.Span == v1alpha1.SpanGroup, PaddedCounts: spec.Publish.JobCounts == v1alpha1.JobCountsPadded}
+	for i := range settings {
+		c, isFP8 := strings.CutPrefix(settings[i].Name, "lowPrecision.")
+		if !isFP8 {
+			continue
+		}
+		for warning, list := range map[string]*[]rcclx.Collective{v1alpha1.WarningTailHazard: &job.TailHazard, v1alpha1.WarningOverflow: &job.Overflow, v1alpha1.WarningUnderflow: &job.Underflow} {
+			if slices.Contains(settings[i].Warnings, warning) {
+				*list = append(*list, rcclx.Collective(c))
+			}
+		}
+	}
+	return job
 }
