@@ -12,6 +12,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/publish"
 	"rcclx.io/commgroup-operator/controllers/settings"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 )
@@ -299,8 +300,8 @@ func TestUnmeasuredIsNotPublished(t *testing.T) {
 				spec := &w.group.Spec
 				spec.Span = v1alpha1.SpanGroup
 				_, worth := settings.Worth(settings.WorthInput{Spec: spec, Run: finishedRun(w), Outcomes: reportsOf(w)})
-				in := publishInput{now: w.now, group: w.group, run: finishedRun(w), outcomes: reportsOf(w), settings: settings.Aggregate(reportsOf(w)), origin: v1alpha1.OriginHardware, certain: true, worth: worth}
-				w.configMap = publish(in).configMap
+				in := publish.Input{Now: w.now, Group: w.group, Run: finishedRun(w), Outcomes: reportsOf(w), Settings: settings.Aggregate(reportsOf(w)), Origin: v1alpha1.OriginHardware, Certain: true, Worth: worth}
+				w.configMap = publish.Decide(in).ConfigMap
 			}
 			got := w.configMap.Data
 			on := func(c string) bool {

@@ -15,6 +15,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
 	"rcclx.io/commgroup-operator/controllers/objects"
+	"rcclx.io/commgroup-operator/controllers/publish"
 	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/settings"
@@ -308,14 +309,14 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 	if !keep {
 		status.Advice = settings.Advice(flavor, &group.Spec, status.Settings, worth)
 	}
-	p := publish(publishInput{
-		worth: worth,
-		now:   s.Now, group: group, run: run, outcomes: outcomes, settings: status.Settings, origin: status.Origin,
-		existing: s.ConfigMap, certain: s.ConfigMapCertain, owned: s.OwnedConfigMaps, gfxTargets: knownTargets(in),
+	p := publish.Decide(publish.Input{
+		Worth: worth,
+		Now:   s.Now, Group: group, Run: run, Outcomes: outcomes, Settings: status.Settings, Origin: status.Origin,
+		Existing: s.ConfigMap, Certain: s.ConfigMapCertain, Owned: s.OwnedConfigMaps, GFXTargets: knownTargets(in),
 	})
-	f[v1alpha1.ConditionSettingsPublished] = p.condition
-	status.Published, d.ConfigMap, d.NeedConfigMapLookup, d.DeleteConfigMaps = p.published, p.configMap, p.lookUp, p.remove
-	d.WakeAt, d.Events = decision.Earlier(d.WakeAt, p.wakeAt), append(d.Events, p.events...)
+	f[v1alpha1.ConditionSettingsPublished] = p.Condition
+	status.Published, d.ConfigMap, d.NeedConfigMapLookup, d.DeleteConfigMaps = p.Published, p.ConfigMap, p.LookUp, p.Remove
+	d.WakeAt, d.Events = decision.Earlier(d.WakeAt, p.WakeAt), append(d.Events, p.Events...)
 	f[v1alpha1.ConditionReady] = readiness(f)
 
 	recordRun(status, run, f[v1alpha1.ConditionValidated].Reason, compared.Key, in)

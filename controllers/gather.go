@@ -13,6 +13,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/objects"
+	"rcclx.io/commgroup-operator/controllers/publish"
 )
 
 // ofGroup selects what carries the group's UID, so that a group made anew never adopts the old one's objects.
@@ -54,7 +55,7 @@ func (r *CommGroupReconciler) gather(ctx context.Context, group *v1alpha1.CommGr
 	fail("other groups' runs", r.gatherOthers(ctx, s))
 	var configMaps corev1.ConfigMapList
 	fail("configmaps", r.Client.List(ctx, &configMaps, client.InNamespace(group.Namespace), ofGroup(group), shared))
-	name := configMapName(group)
+	name := publish.ConfigMapName(group)
 	for i := range configMaps.Items {
 		cm := &configMaps.Items[i]
 		if !objects.OwnedBy(cm, group) {
@@ -121,13 +122,13 @@ func inSession(cn *v1alpha1.CommNode) bool {
 // lookUpConfigMap asks the API itself for the ConfigMap: the cache holds only those that the controller made.
 func (r *CommGroupReconciler) lookUpConfigMap(ctx context.Context, s *Snapshot) error {
 	var cm corev1.ConfigMap
-	err := r.APIReader.Get(ctx, types.NamespacedName{Namespace: s.Group.Namespace, Name: configMapName(s.Group)}, &cm)
+	err := r.APIReader.Get(ctx, types.NamespacedName{Namespace: s.Group.Namespace, Name: publish.ConfigMapName(s.Group)}, &cm)
 	switch {
 	case apierrors.IsNotFound(err):
 		s.ConfigMap, s.ConfigMapCertain = nil, true
 		return nil
 	case err != nil:
-		return fmt.Errorf("configmap %s: %w", configMapName(s.Group), err)
+		return fmt.Errorf("configmap %s: %w", publish.ConfigMapName(s.Group), err)
 	}
 	s.ConfigMap, s.ConfigMapCertain = &cm, true
 	return nil

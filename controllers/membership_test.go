@@ -15,6 +15,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/publish"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
@@ -178,8 +179,8 @@ func TestNamesAreDNSLabels(t *testing.T) {
 		if len(monitorName(g)) > 52 {
 			t.Errorf("%q leaves no room for its pods' suffix", monitorName(g))
 		}
-		if problems := validation.IsDNS1123Subdomain(configMapName(g)); len(problems) > 0 {
-			t.Errorf("%q: %v", configMapName(g), problems)
+		if problems := validation.IsDNS1123Subdomain(publish.ConfigMapName(g)); len(problems) > 0 {
+			t.Errorf("%q: %v", publish.ConfigMapName(g), problems)
 		}
 	}
 	h := g.DeepCopy()

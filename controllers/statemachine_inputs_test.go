@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/publish"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
@@ -22,7 +23,7 @@ func TestBadInput(t *testing.T) {
 	}
 	foreign := func(m *machine) {
 		m.configMap = &corev1.ConfigMap{Data: map[string]string{"theirs": "1"}}
-		m.configMap.Name, m.configMap.Namespace = configMapName(m.group), m.group.Namespace
+		m.configMap.Name, m.configMap.Namespace = publish.ConfigMapName(m.group), m.group.Namespace
 	}
 	apart := func(m *machine) {
 		m.skew[m.nodes[0].Name], m.skew[m.nodes[1].Name] = 5*time.Minute, -5*time.Minute

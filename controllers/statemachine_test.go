@@ -15,6 +15,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
 	"rcclx.io/commgroup-operator/controllers/podstate"
+	"rcclx.io/commgroup-operator/controllers/publish"
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/testkit"
@@ -379,7 +380,7 @@ func (m *machine) happen() {
 		switch {
 		case m.configMap == nil:
 			m.configMap = &corev1.ConfigMap{Data: map[string]string{"theirs": "1"}}
-			m.configMap.Name, m.configMap.Namespace = configMapName(m.group), m.group.Namespace
+			m.configMap.Name, m.configMap.Namespace = publish.ConfigMapName(m.group), m.group.Namespace
 		case m.rng.IntN(2) == 0:
 			m.configMap = nil
 		default:

@@ -21,6 +21,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/podstate"
+	"rcclx.io/commgroup-operator/controllers/publish"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
@@ -183,7 +184,7 @@ func (m *machine) read() *Snapshot {
 	}
 	if cm := m.views[m.cache.configMap].configMap; cm != nil && objects.OwnedBy(cm, group) {
 		s.OwnedConfigMaps = append(s.OwnedConfigMaps, cm.Name)
-		if cm.Name == configMapName(group) {
+		if cm.Name == publish.ConfigMapName(group) {
 			s.ConfigMap, s.ConfigMapCertain = cm, true
 		}
 	}
@@ -209,7 +210,7 @@ func (m *machine) reconcile(fresh bool) (*Snapshot, Decision, error) {
 	d := Decide(s, testConfig)
 	if d.NeedConfigMapLookup {
 		s.ConfigMap, s.ConfigMapCertain = nil, true
-		if cm := m.views[len(m.views)-1].configMap; cm != nil && cm.Name == configMapName(s.Group) {
+		if cm := m.views[len(m.views)-1].configMap; cm != nil && cm.Name == publish.ConfigMapName(s.Group) {
 			s.ConfigMap = cm
 		}
 		if d = Decide(s, testConfig); d.NeedConfigMapLookup {

@@ -1,4 +1,4 @@
-package controllers
+package publish
 
 import (
 	"cmp"
@@ -23,14 +23,14 @@ type chosen struct {
 	env      []v1alpha1.EnvVar
 }
 
-// chooseSettings decides by publish.choice. What is not worth it is switched off by its variable, and not just left out:
+// choose decides by publish.choice. What is not worth it is switched off by its variable, and not just left out:
 // RCCLX and AMD's RCCL have DDA on by default.
-func chooseSettings(in publishInput, report *v1alpha1.NodeRunStatus) chosen {
-	spec := &in.group.Spec
+func choose(in Input, report *v1alpha1.NodeRunStatus) chosen {
+	spec := &in.Group.Spec
 	flavor := settings.GatesOf(report.Library)
-	encodings := settings.MixedFP8(spec, in.gfxTargets)
+	encodings := settings.MixedFP8(spec, in.GFXTargets)
 	if cmp.Or(spec.Publish.Choice, v1alpha1.PublishWhereWorthIt) == v1alpha1.PublishAsRequested {
-		fp8 := provenFP8(spec, in.settings, report.Library, encodings, nil)
+		fp8 := provenFP8(spec, in.Settings, report.Library, encodings, nil)
 		out := chosen{withheld: fp8.withheld, reason: fp8.reason, note: fp8.note, env: fp8.apply(report.Environment)}
 		if fp8.comment != "" {
 			out.comments = []string{fp8.comment}
@@ -46,12 +46,12 @@ func chooseSettings(in publishInput, report *v1alpha1.NodeRunStatus) chosen {
 			"dda.mode is Required, and %s: set it to Preferred, or publish.choice to AsRequested.", dda.Why)}
 	}
 	objections := map[string]string{}
-	for _, c := range rcclx.ChooseLowPrecision(in.worth, askedCollectives(spec), dda, settings.JobOf(spec, in.settings)) {
+	for _, c := range rcclx.ChooseLowPrecision(in.Worth, askedCollectives(spec), dda, settings.JobOf(spec, in.Settings)) {
 		if !c.On {
 			objections[string(c.Collective)] = c.Why
 		}
 	}
-	fp8 := provenFP8(spec, in.settings, report.Library, encodings, objections)
+	fp8 := provenFP8(spec, in.Settings, report.Library, encodings, objections)
 	if fp8.withheld != "" {
 		return chosen{withheld: fp8.withheld, reason: fp8.reason}
 	}
@@ -60,21 +60,21 @@ func chooseSettings(in publishInput, report *v1alpha1.NodeRunStatus) chosen {
 		out.comments = append(out.comments, fp8.comment)
 	}
 	out.env = withDDA(flavor, spec, dda, fp8.apply(report.Environment))
-	out.comments = append(out.comments, fmt.Sprintf("Of what run %s measured on %s: what is in effect, confirmed and worth it.", in.run.ID, words.Counted(len(in.outcomes), "member")))
+	out.comments = append(out.comments, fmt.Sprintf("Of what run %s measured on %s: what is in effect, confirmed and worth it.", in.Run.ID, words.Counted(len(in.Outcomes), "member")))
 	out.explain(in, dda, fp8)
 	return out
 }
 
 // chooseDDA is the choice by the numbers, of what the run confirmed only.
-func chooseDDA(in publishInput, flavor rcclx.Flavor) rcclx.DDAChoice {
-	spec := &in.group.Spec
+func chooseDDA(in Input, flavor rcclx.Flavor) rcclx.DDAChoice {
+	spec := &in.Group.Spec
 	if !rcclx.Mode(spec.DDA.Mode).Requests() {
 		return rcclx.DDAChoice{Why: "the spec asks for none"}
 	}
-	confirmed := slices.ContainsFunc(in.settings, func(s v1alpha1.SettingStatus) bool {
+	confirmed := slices.ContainsFunc(in.Settings, func(s v1alpha1.SettingStatus) bool {
 		return strings.HasPrefix(s.Name, "dda.") && settings.Requested(&s) && settings.Allowed(&s) && s.Verified == v1alpha1.VerifiedConfirmed
 	})
-	choice := rcclx.ChooseDDA(flavor, settings.Asked(spec), in.worth)
+	choice := rcclx.ChooseDDA(flavor, settings.Asked(spec), in.Worth)
 	if choice.On && !confirmed {
 		return rcclx.DDAChoice{Why: "the run did not confirm it for any collective"}
 	}
@@ -120,8 +120,8 @@ func withDDA(flavor rcclx.Flavor, spec *v1alpha1.CommGroupSpec, dda rcclx.DDACho
 }
 
 // explain says in rccl.conf and in the condition what is on, what is left out and why, with gain and memory.
-func (c *chosen) explain(in publishInput, dda rcclx.DDAChoice, fp8 fp8Publication) {
-	spec := &in.group.Spec
+func (c *chosen) explain(in Input, dda rcclx.DDAChoice, fp8 fp8Publication) {
+	spec := &in.Group.Spec
 	var off []string
 	on, asked := false, rcclx.Mode(spec.DDA.Mode).Requests() || rcclx.Mode(spec.LowPrecision.Mode).Requests()
 	if rcclx.Mode(spec.DDA.Mode).Requests() {
@@ -156,8 +156,8 @@ func (c *chosen) explain(in publishInput, dda rcclx.DDAChoice, fp8 fp8Publicatio
 }
 
 // gains are lines of what was measured, for the collectives that are on; nil for all.
-func (c *chosen) gains(in publishInput, v rcclx.Variant, of []string) {
-	for _, w := range in.worth {
+func (c *chosen) gains(in Input, v rcclx.Variant, of []string) {
+	for _, w := range in.Worth {
 		if w.Variant != v || of != nil && !slices.Contains(of, string(w.Collective)) {
 			continue
 		}
@@ -177,7 +177,7 @@ func (c *chosen) gains(in publishInput, v rcclx.Variant, of []string) {
 			parts = append(parts, change+" "+where)
 		}
 		line := fmt.Sprintf("  %s %s: %s", w.Collective, w.Datatype, strings.Join(parts, ", "))
-		if price := w.ForItsError(settings.JobOf(&in.group.Spec, in.settings)); price != "" {
+		if price := w.ForItsError(settings.JobOf(&in.Group.Spec, in.Settings)); price != "" {
 			line += ", " + price
 		}
 		if open := w.Unproven(); open != "" {
@@ -188,10 +188,10 @@ func (c *chosen) gains(in publishInput, v rcclx.Variant, of []string) {
 }
 
 // costs is the most device memory that the setting takes, in half a sentence; empty where it is not known.
-func costs(in publishInput, v rcclx.Variant) string {
+func costs(in Input, v rcclx.Variant) string {
 	var most *rcclx.Worth
-	for i := range in.worth {
-		if w := &in.worth[i]; w.Variant == v && w.MemoryBytes != nil && (most == nil || *w.MemoryBytes > *most.MemoryBytes) {
+	for i := range in.Worth {
+		if w := &in.Worth[i]; w.Variant == v && w.MemoryBytes != nil && (most == nil || *w.MemoryBytes > *most.MemoryBytes) {
 			most = w
 		}
 	}
@@ -199,7 +199,7 @@ func costs(in publishInput, v rcclx.Variant) string {
 		return ""
 	}
 	text := fmt.Sprintf(", for %s of device memory a rank and communicator", rcclx.HumanBytes(*most.MemoryBytes))
-	if more := most.MoreRanks(int(in.group.Spec.RanksPerNode)); more != "" {
+	if more := most.MoreRanks(int(in.Group.Spec.RanksPerNode)); more != "" {
 		text += fmt.Sprintf(", and %s; over several nodes it was not measured", more)
 	}
 	return text

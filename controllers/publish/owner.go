@@ -1,4 +1,4 @@
-package controllers
+package publish
 
 import (
 	"fmt"
@@ -19,12 +19,12 @@ import (
 const lookAgain = 5 * time.Minute
 
 // notOwned leaves a ConfigMap alone that does not belong to the group, and says whose it is.
-func notOwned(in publishInput, name string) publication {
-	return publication{
-		published: otherPublished(in, name),
-		wakeAt:    in.now.Add(lookAgain),
-		condition: decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonConfigMapNotOwned,
-			Message: fmt.Sprintf("ConfigMap %s exists and %s; it is left alone. Set publish.configMapName to another name, or delete it.", name, ownerOf(in.existing))},
+func notOwned(in Input, name string) Publication {
+	return Publication{
+		Published: otherPublished(in, name),
+		WakeAt:    in.Now.Add(lookAgain),
+		Condition: decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonConfigMapNotOwned,
+			Message: fmt.Sprintf("ConfigMap %s exists and %s; it is left alone. Set publish.configMapName to another name, or delete it.", name, ownerOf(in.Existing))},
 	}
 }
 
@@ -46,9 +46,9 @@ func ownerOf(cm *corev1.ConfigMap) string {
 }
 
 // otherPublished is what the group has published under another name, and still has.
-func otherPublished(in publishInput, name string) *v1alpha1.PublishedStatus {
-	old := in.group.Status.Published
-	if old == nil || old.ConfigMapName == name || !slices.Contains(in.owned, old.ConfigMapName) {
+func otherPublished(in Input, name string) *v1alpha1.PublishedStatus {
+	old := in.Group.Status.Published
+	if old == nil || old.ConfigMapName == name || !slices.Contains(in.Owned, old.ConfigMapName) {
 		return nil
 	}
 	return old
