@@ -194,3 +194,24 @@ func TestHealthyNodesOfTwoModels(t *testing.T) {
 		t.Errorf("verdict %s: %s", w.group.Status.Run.Verdict, validated)
 	}
 }
+
+// TestRebootOfOthersMakesNobodyGood: a slow node stays slow while those beside which it was measured are down.
+func TestRebootOfOthersMakesNobodyGood(t *testing.T) {
+	for _, nodes := range []int{3, 4} {
+		w := newWorld(testkit.Group(), testkit.Nodes(nodes))
+		w.step()
+		w.reportFacts()
+		w.runAll(300_000, 300_000, 100_000, 300_000)
+		w.now = w.now.Add(time.Minute)
+		w.reportFacts()
+		for _, at := range []int{0, 3}[:nodes-2] {
+			w.reboot(w.nodes[at].Name, "boot-2")
+			w.nodes[at].Status.Allocatable = testkit.Resources(v1alpha1.ResourceGPU, "0")
+		}
+		w.settle()
+		w.step()
+		if m := w.group.Status.Members; m.Failed != 1 {
+			t.Errorf("%d nodes: %+v: %s", nodes, m, groupCondition(&w.group.Status, v1alpha1.ConditionValidated).Message)
+		}
+	}
+}

@@ -27,6 +27,9 @@ func judgeNodes(nodes []nodeState, spec *v1alpha1.CommGroupSpec) []judge.Outcome
 
 func nodeOutcome(n *nodeState, plan *runplan.Baseline) judge.Outcome {
 	o := judge.Outcome{Node: n.name, Phase: n.phase}
+	if n.report != nil {
+		o.Figures = n.report.Results
+	}
 	if n.commNode != nil {
 		o.Kind.Ranks = n.commNode.Spec.Ranks.Count
 		if f := n.commNode.Status.Facts; f != nil {

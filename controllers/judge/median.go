@@ -33,7 +33,8 @@ type point struct {
 }
 
 // AgainstMedian fails the nodes that passed by themselves but whose bus bandwidth at the largest size stays below the given share
-// of the median of the members of their kind. It marks those that passed and were held against none.
+// of the median of the members of their kind. It marks those that passed and were held against none. Only Baseline is compared: a
+// setting that is in effect on some nodes is no slow node, and each node holds its variants against its own Baseline.
 func AgainstMedian(out []Outcome, minPercent int32) {
 	if minPercent <= 0 {
 		return
@@ -44,11 +45,11 @@ func AgainstMedian(out []Outcome, minPercent int32) {
 	}
 	all := map[series][]point{}
 	for i := range out {
-		if out[i].Report == nil {
-			continue
-		}
 		out[i].Uncompared = out[i].Verdict == v1alpha1.VerdictPass
-		for _, r := range out[i].Report.Results {
+		for _, r := range out[i].Figures {
+			if r.Variant != v1alpha1.VariantBaseline {
+				continue
+			}
 			if last := min(len(r.SizeBytes), len(r.BusBandwidthMBps)) - 1; last >= 0 {
 				s := series{runplan.KeyOf(&r), out[i].Kind}
 				all[s] = append(all[s], point{i, r.SizeBytes[last], r.BusBandwidthMBps[last]})

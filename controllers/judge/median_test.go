@@ -55,6 +55,41 @@ func TestNodesAgainstTheirMedian(t *testing.T) {
 	}
 }
 
+// TestOnlyBaselineIsCompared: a setting that is not in effect on one node makes it no slow node.
+func TestOnlyBaselineIsCompared(t *testing.T) {
+	var outcomes []Outcome
+	for i, dda := range []int64{150, 150, 150, 100} {
+		o := reported(fmt.Sprint("n", i), 100)
+		variant := reported("", dda).Figures[0]
+		variant.Variant = v1alpha1.VariantDDA
+		o.Figures = append(o.Figures, variant)
+		outcomes = append(outcomes, o)
+	}
+	AgainstMedian(outcomes, 80)
+	for _, o := range outcomes {
+		if o.Verdict != v1alpha1.VerdictPass || o.Uncompared {
+			t.Errorf("%+v", o)
+		}
+	}
+}
+
+// TestStaleFiguresAreComparedWith: what was measured beside a node that has changed since does not become good by that.
+func TestStaleFiguresAreComparedWith(t *testing.T) {
+	outcomes := []Outcome{reported("n0", 300), reported("n1", 300), reported("n2", 100)}
+	for i := range 2 {
+		outcomes[i].Stale, outcomes[i].Verdict, outcomes[i].Report = true, "", nil
+	}
+	AgainstMedian(outcomes, 80)
+	if outcomes[2].Reason != v1alpha1.ReasonSlowNode || outcomes[0].Verdict != "" || outcomes[0].Uncompared {
+		t.Errorf("%+v", outcomes)
+	}
+	slow := []Outcome{reported("n0", 100), reported("n1", 300), reported("n2", 300)}
+	slow[0].Stale, slow[0].Verdict, slow[0].Report = true, "", nil
+	if AgainstMedian(slow, 80); slow[0].Verdict != "" || len(slow[0].Culprits) > 0 {
+		t.Errorf("a stale result was judged: %+v", slow[0])
+	}
+}
+
 // TestPassTellsWhoWasNotCompared: a pass of two nodes says nothing about which of them is slow.
 func TestPassTellsWhoWasNotCompared(t *testing.T) {
 	for _, tc := range []struct {

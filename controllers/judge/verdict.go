@@ -57,6 +57,8 @@ type Outcome struct {
 	Report *v1alpha1.NodeRunStatus
 	// Stale: the result no longer counts; the message says why.
 	Stale bool
+	// Figures of the node in this run, also where its own result is stale since: the others were measured beside it.
+	Figures []v1alpha1.ResultSeries
 	// Kind says which other nodes' bandwidth the node's can be held against.
 	Kind Kind
 	// Uncompared: the node passed by itself, and its bandwidth was held against that of no other node, although the spec asks for it.

@@ -33,9 +33,9 @@ func TestGroupVerdict(t *testing.T) {
 }
 
 func reported(node string, busBWMBps int64) Outcome {
-	return Outcome{Node: node, Verdict: v1alpha1.VerdictPass, Report: &v1alpha1.NodeRunStatus{Results: []v1alpha1.ResultSeries{{
-		Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16,
-		SizeBytes: []int64{1024, 4096}, LatencyNanoseconds: []int64{10, 20}, BusBandwidthMBps: []int64{1, busBWMBps}}}}}
+	figures := []v1alpha1.ResultSeries{{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16,
+		SizeBytes: []int64{1024, 4096}, LatencyNanoseconds: []int64{10, 20}, BusBandwidthMBps: []int64{1, busBWMBps}}}
+	return Outcome{Node: node, Verdict: v1alpha1.VerdictPass, Report: &v1alpha1.NodeRunStatus{Results: figures}, Figures: figures}
 }
 
 func TestMedian(t *testing.T) {
