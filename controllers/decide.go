@@ -11,6 +11,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/baseline"
+	"rcclx.io/commgroup-operator/controllers/compatible"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
@@ -288,13 +289,13 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 		}
 		status.Checks = judge.AggregateChecks(outcomes, overNodes, compared.Checks)
 	}
-	counted := takeCensus(reporting, outcomes)
-	status.Inventory = inventory(counted)
+	counted := compatible.TakeCensus(reporting, outcomes)
+	status.Inventory = compatible.Inventory(counted)
 
 	f := map[string]decision.Finding{v1alpha1.ConditionAccepted: accepted, v1alpha1.ConditionSimulated: simulated(status.Origin)}
 	var odd []v1alpha1.Culprit
-	f[v1alpha1.ConditionCompatible], odd = compatibility(compatInput{
-		spec: &group.Spec, members: in.members, census: counted, reporting: reporting, outcomes: outcomes})
+	f[v1alpha1.ConditionCompatible], odd = compatible.Decide(compatible.Input{
+		Spec: &group.Spec, Members: in.members, Census: counted, Reporting: reporting, Outcomes: outcomes})
 	if !keep {
 		status.Culprits = judge.GroupCulprits(stage.WithSpan(outcomes, &group.Spec, run, status.Span), odd)
 	}

@@ -1,4 +1,4 @@
-package controllers
+package compatible
 
 import (
 	"fmt"
@@ -13,8 +13,8 @@ import (
 )
 
 // rules applies what AMD and the library state of versions that fit together.
-func (f *fitting) rules(in compatInput) {
-	if broken := settings.MixedFP8(in.spec, words.SortedKeys(in.census[propGFX])); broken != "" {
+func (f *fitting) rules(in Input) {
+	if broken := settings.MixedFP8(in.Spec, words.SortedKeys(in.Census[propGFX])); broken != "" {
 		f.fault(v1alpha1.ReasonMixedFP8Encodings, broken)
 	}
 	f.containerROCm(in)
@@ -23,15 +23,15 @@ func (f *fitting) rules(in compatInput) {
 
 // nodefacts.ContainerROCm holds the ROCm of each run's container against the node's GPUs and driver; where the container's is not
 // known, the driver is held against the host's.
-func (f *fitting) containerROCm(in compatInput) {
-	inContainer := make(map[string]string, len(in.outcomes))
-	for i := range in.outcomes {
-		if version := nodefacts.ContainerROCm(in.outcomes[i].Report); version != "" {
-			inContainer[in.outcomes[i].Node] = version
+func (f *fitting) containerROCm(in Input) {
+	inContainer := make(map[string]string, len(in.Outcomes))
+	for i := range in.Outcomes {
+		if version := nodefacts.ContainerROCm(in.Outcomes[i].Report); version != "" {
+			inContainer[in.Outcomes[i].Node] = version
 		}
 	}
 	var old, oldish, apart onNodes
-	for _, cn := range in.reporting {
+	for _, cn := range in.Reporting {
 		facts, node := cn.Status.Facts, cn.Spec.NodeName
 		version, side := inContainer[node], "in the run's container"
 		if found := compat.CheckROCm(facts.GFXTarget, version); found != nil && found.Level == compat.Error {
@@ -61,13 +61,13 @@ func (f *fitting) containerROCm(in compatInput) {
 
 // firmware that differs is a remark; a fault where some nodes need HSA_NO_SCRATCH_RECLAIM and others do not, so that a job
 // without it fails on some nodes only.
-func (f *fitting) firmware(in compatInput) {
-	if len(in.census[propGFX]) > 1 {
+func (f *fitting) firmware(in Input) {
+	if len(in.Census[propGFX]) > 1 {
 		return // other models have other firmware, and their mixture is said already
 	}
 	below := map[string][]string{}
 	enough, least, target := 0, uint64(0), ""
-	for _, cn := range in.reporting {
+	for _, cn := range in.Reporting {
 		facts := cn.Status.Facts
 		limit, ruled := compat.ScratchFirmware(facts.GFXTarget)
 		if !ruled || facts.Firmware == nil {
@@ -95,7 +95,7 @@ func (f *fitting) firmware(in compatInput) {
 		return
 	}
 	mixed := mixture{property: propFirmware, what: "GPU firmware", advice: "No rule of the library looks at this difference."}
-	if message, _ := mixed.find(in.census[propFirmware]); message != "" {
+	if message, _ := mixed.find(in.Census[propFirmware]); message != "" {
 		f.notes = append(f.notes, v1alpha1.ReasonMixedFirmware+": "+message)
 	}
 }

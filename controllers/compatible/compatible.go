@@ -1,4 +1,4 @@
-package controllers
+package compatible
 
 import (
 	"fmt"
@@ -35,14 +35,14 @@ var mixtures = []mixture{
 	{propLibrary, v1alpha1.ReasonMixedLibraryVersions, "library build", "Use one runtime image by digest: the tag was resolved differently.", nil, false},
 }
 
-// compatInput is what the condition Compatible rests on.
-type compatInput struct {
-	spec    *v1alpha1.CommGroupSpec
-	members []decision.Member
-	census  census
-	// reporting are the members whose facts hold, in rank order.
-	reporting []*v1alpha1.CommNode
-	outcomes  []judge.Outcome
+// Input is what the condition Compatible rests on.
+type Input struct {
+	Spec    *v1alpha1.CommGroupSpec
+	Members []decision.Member
+	Census  Census
+	// Reporting are the members whose facts hold, in rank order.
+	Reporting []*v1alpha1.CommNode
+	Outcomes  []judge.Outcome
 }
 
 // fitting collects what keeps members from fitting together, and remarks that do not.
@@ -60,7 +60,7 @@ func (f *fitting) fault(reason, message string) {
 }
 
 func (f *fitting) blame(node, reason, message string) {
-	if len(f.culprits) < maxCompatibleCulprits {
+	if len(f.culprits) < maxCulprits {
 		f.culprits = append(f.culprits, judge.NodeCulprit(node, reason, message))
 	}
 }
@@ -92,12 +92,12 @@ func (o *onNodes) each(say func(names, text string)) {
 	}
 }
 
-// compatibility says whether the members fit together, and names the odd ones out.
-func compatibility(in compatInput) (decision.Finding, []v1alpha1.Culprit) {
+// Decide says whether the members fit together, and names the odd ones out.
+func Decide(in Input) (decision.Finding, []v1alpha1.Culprit) {
 	var f fitting
 	f.rules(in)
 	for _, m := range mixtures {
-		message, odd := m.find(in.census[m.property])
+		message, odd := m.find(in.Census[m.property])
 		if message == "" {
 			continue
 		}
@@ -106,10 +106,10 @@ func compatibility(in compatInput) (decision.Finding, []v1alpha1.Culprit) {
 			f.blame(o.node, m.reason, o.message)
 		}
 	}
-	f.problems(in.reporting)
+	f.problems(in.Reporting)
 	f.counts(in)
 	f.labels(in)
-	members := len(in.members)
+	members := len(in.Members)
 	remarks := ""
 	if len(f.notes) > 0 {
 		remarks = " " + strings.Join(f.notes, " ")
@@ -119,9 +119,9 @@ func compatibility(in compatInput) (decision.Finding, []v1alpha1.Culprit) {
 		return decision.Finding{Status: metav1.ConditionFalse, Reason: f.reason, Message: words.Shorten(strings.Join(f.messages, " ")+remarks, 2048)}, f.culprits
 	case members == 0:
 		return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonFactsUnknown, Message: "There is no member whose facts could be compared."}, nil
-	case len(in.reporting) < members:
+	case len(in.Reporting) < members:
 		return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonFactsUnknown,
-			Message: words.Shorten(fmt.Sprintf("The facts of %d of %d members are not known.", members-len(in.reporting), members)+remarks, 2048)}, nil
+			Message: words.Shorten(fmt.Sprintf("The facts of %d of %d members are not known.", members-len(in.Reporting), members)+remarks, 2048)}, nil
 	}
 	return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllCompatible,
 		Message: words.Shorten(fmt.Sprintf("All %d members share ROCm and driver version, GPU model, partition mode and number of devices.", members)+remarks, 2048)}, nil
@@ -142,7 +142,7 @@ func (f *fitting) problems(reporting []*v1alpha1.CommNode) {
 				first[p.Code] = p
 			}
 			byCode[p.Code] = append(byCode[p.Code], cn.Spec.NodeName)
-			if len(f.culprits) < maxCompatibleCulprits {
+			if len(f.culprits) < maxCulprits {
 				f.culprits = append(f.culprits, problemCulprit(cn.Spec.NodeName, p))
 			}
 		}
@@ -177,18 +177,18 @@ func aboutSubject(p v1alpha1.Problem) string {
 }
 
 // counts holds what counts a node's GPUs against each other.
-func (f *fitting) counts(in compatInput) {
-	nodes := make(map[string]*decision.Member, len(in.members))
-	for i := range in.members {
-		nodes[in.members[i].Name] = &in.members[i]
+func (f *fitting) counts(in Input) {
+	nodes := make(map[string]*decision.Member, len(in.Members))
+	for i := range in.Members {
+		nodes[in.Members[i].Name] = &in.Members[i]
 	}
 	var few, differ onNodes
-	for _, cn := range in.reporting {
+	for _, cn := range in.Reporting {
 		facts, name := cn.Status.Facts, cn.Spec.NodeName
 		problems := nodefacts.ErrorProblems(facts)
-		if facts.DeviceCount < in.spec.RanksPerNode && len(problems) == 0 {
-			few.add(fmt.Sprintf("%d devices and ranksPerNode is %d: lower ranksPerNode, or exclude the node.", facts.DeviceCount, in.spec.RanksPerNode), name)
-			f.blame(name, v1alpha1.ReasonGPUCountMismatch, fmt.Sprintf("Node %s shows %d devices and ranksPerNode is %d: lower ranksPerNode, or exclude the node.", name, facts.DeviceCount, in.spec.RanksPerNode))
+		if facts.DeviceCount < in.Spec.RanksPerNode && len(problems) == 0 {
+			few.add(fmt.Sprintf("%d devices and ranksPerNode is %d: lower ranksPerNode, or exclude the node.", facts.DeviceCount, in.Spec.RanksPerNode), name)
+			f.blame(name, v1alpha1.ReasonGPUCountMismatch, fmt.Sprintf("Node %s shows %d devices and ranksPerNode is %d: lower ranksPerNode, or exclude the node.", name, facts.DeviceCount, in.Spec.RanksPerNode))
 			continue
 		}
 		// The agent has named the GPU that is missing: its consequences need no second word.
@@ -197,7 +197,7 @@ func (f *fitting) counts(in compatInput) {
 		}) {
 			continue
 		}
-		if text := nodefacts.CountMismatch(facts, nodes[name].Node, objects.GPUResource(in.spec)); text != "" {
+		if text := nodefacts.CountMismatch(facts, nodes[name].Node, objects.GPUResource(in.Spec)); text != "" {
 			differ.add(text, name)
 			f.blame(name, v1alpha1.ReasonGPUCountMismatch, text)
 		}
@@ -207,14 +207,14 @@ func (f *fitting) counts(in compatInput) {
 }
 
 // labels holds the labels of AMD's node labeller against the facts.
-func (f *fitting) labels(in compatInput) {
-	facts := make(map[string]*v1alpha1.NodeFacts, len(in.reporting))
-	for _, cn := range in.reporting {
+func (f *fitting) labels(in Input) {
+	facts := make(map[string]*v1alpha1.NodeFacts, len(in.Reporting))
+	for _, cn := range in.Reporting {
 		facts[cn.Spec.NodeName] = cn.Status.Facts
 	}
 	var odd onNodes
-	for i := range in.members {
-		m := &in.members[i]
+	for i := range in.Members {
+		m := &in.Members[i]
 		if facts[m.Name] == nil || m.Node == nil {
 			continue
 		}
@@ -230,7 +230,7 @@ func (f *fitting) labels(in compatInput) {
 	}
 }
 
-const maxCompatibleCulprits = 16
+const maxCulprits = 16
 
 type oddNode struct{ node, message string }
 
@@ -263,7 +263,7 @@ func (m mixture) find(values map[string][]string) (string, []oddNode) {
 	for _, value := range others {
 		parts = append(parts, fmt.Sprintf("%s on %s", value, words.SomeNames(compared[value], 5)))
 		for _, node := range compared[value] {
-			if len(odd) < maxCompatibleCulprits {
+			if len(odd) < maxCulprits {
 				odd = append(odd, oddNode{node, fmt.Sprintf("%s %s on node %s; %d members have %s. %s", m.what, value, node, agree, majority, m.advice)})
 			}
 		}

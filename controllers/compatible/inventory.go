@@ -1,4 +1,4 @@
-package controllers
+package compatible
 
 import (
 	"cmp"
@@ -32,10 +32,10 @@ const (
 var inventoryOrder = []string{propROCm, propDriver, propKernel, propModel, propGFX, propPartition, propLibrary, propMesh,
 	propContainerROCm, propHostRCCL, propFirmware}
 
-// census counts the values of each property over the nodes whose facts hold. Nodes stay in rank order.
-type census map[string]map[string][]string
+// Census counts the values of each property over the nodes whose facts hold. Nodes stay in rank order.
+type Census map[string]map[string][]string
 
-func (c census) add(property, value, node string) {
+func (c Census) add(property, value, node string) {
 	values := c[property]
 	if values == nil {
 		values = map[string][]string{}
@@ -45,8 +45,8 @@ func (c census) add(property, value, node string) {
 	values[value] = append(values[value], node)
 }
 
-func takeCensus(reporting []*v1alpha1.CommNode, outcomes []judge.Outcome) census {
-	c := census{}
+func TakeCensus(reporting []*v1alpha1.CommNode, outcomes []judge.Outcome) Census {
+	c := Census{}
 	for _, cn := range reporting {
 		f, node := cn.Status.Facts, cn.Spec.NodeName
 		c.add(propROCm, nodefacts.ROCmValue(&f.ROCm), node)
@@ -87,8 +87,8 @@ func libraryValue(l *v1alpha1.LibraryFacts) string {
 	return value
 }
 
-// inventory lists the census, the values that most nodes have first.
-func inventory(c census) []v1alpha1.InventoryItem {
+// Inventory lists the census, the values that most nodes have first.
+func Inventory(c Census) []v1alpha1.InventoryItem {
 	var out []v1alpha1.InventoryItem
 	for _, property := range inventoryOrder {
 		for _, value := range valuesByCount(c[property]) {
