@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/util/jsonpath"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
 // tools are programs that a page may ask to run, from anywhere or on a node. kubectl commgroup and agent are ours: the tests of
@@ -198,27 +199,6 @@ var (
 	column   = regexp.MustCompile(`[A-Z]+:\.([a-zA-Z.]+)`)
 )
 
-// hasField says whether a type of the API has the field that the JSON names lead to; a free-form map ends the way.
-func hasField(of reflect.Type, names []string) bool {
-	for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice {
-		of = of.Elem()
-	}
-	if len(names) == 0 || of.Kind() == reflect.Map {
-		return true
-	}
-	if of.Kind() != reflect.Struct {
-		return false
-	}
-	for i := range of.NumField() {
-		f := of.Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if name == names[0] {
-			return hasField(f.Type, names[1:])
-		}
-	}
-	return false
-}
-
 // TestFields: each field of a CommGroup or CommNode that a page names, in a command or between backticks, is there.
 func TestFields(t *testing.T) {
 	group, node := reflect.TypeFor[v1alpha1.CommGroup](), reflect.TypeFor[v1alpha1.CommNode]()
@@ -238,7 +218,7 @@ func TestFields(t *testing.T) {
 			}
 			for _, m := range slices.Concat(jsonPath.FindAllStringSubmatch(line, -1), column.FindAllStringSubmatch(line, -1)) {
 				count++
-				if names := strings.Split(m[1], "."); names[0] != "metadata" && !hasField(of, names) {
+				if names := strings.Split(m[1], "."); names[0] != "metadata" && !testenv.HasField(of, names...) {
 					t.Errorf("%s: %q: the API has no field %s", reason, line, m[1])
 				}
 			}
@@ -251,12 +231,12 @@ func TestFields(t *testing.T) {
 				case !path.MatchString(name):
 				case names[0] == "status" || names[0] == "spec":
 					count++
-					if !hasField(group, names) && !hasField(node, names) {
+					if !testenv.HasField(group, names...) && !testenv.HasField(node, names...) {
 						t.Errorf("%s: the API has no field %s", reason, name)
 					}
-				case hasField(spec, names[:1]):
+				case testenv.HasField(spec, names[:1]...):
 					count++
-					if !hasField(spec, names) {
+					if !testenv.HasField(spec, names...) {
 						t.Errorf("%s: a CommGroup's spec has no field %s", reason, name)
 					}
 				}
