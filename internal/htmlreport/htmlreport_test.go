@@ -344,7 +344,7 @@ func TestAMemberThatPassedAloneAndIsBlamed(t *testing.T) {
 	in.Group.Status.Culprits = []v1alpha1.Culprit{{Node: name, Kind: "NIC", Name: "mlx5_1", Reason: v1alpha1.ReasonSlowRail, Message: "slow"}}
 	d := checkPage(t, render(t, in))
 	_, table, _ := strings.Cut(d.text, "Members, the worst first")
-	if !strings.Contains(table, "Pass alone culprit: SlowRail") || strings.Count(d.text, "culprit: SlowRail") != 1 {
+	if !strings.Contains(table, "Pass alone culprit: SlowRail") || strings.Count(d.text, "culprit: SlowRail") != 2 || !strings.Contains(d.text, name+" Pass alone, culprit: SlowRail") {
 		t.Errorf("the culprit is not told in the table: %.600s", table)
 	}
 }

@@ -58,10 +58,13 @@ const (
 	maxDrawnGPUs                      = 32
 )
 
-// newMesh draws a node. culprits are those of the group.
-func newMesh(n *v1alpha1.CommNode, culprits []v1alpha1.Culprit, id string) meshView {
-	verdict, reason := report.Outcome(n)
-	v := meshView{ID: id, Node: n.Spec.NodeName, Tone: verdictTone(verdict), Verdict: strings.TrimSpace(string(verdict) + " " + reason), Size: meshSize}
+// newMesh draws a member. culprits are those of the group.
+func newMesh(m member, culprits []v1alpha1.Culprit, id string) meshView {
+	n := m.node
+	v := meshView{ID: id, Node: n.Spec.NodeName, Tone: m.tone(), Verdict: strings.TrimSpace(string(m.verdict) + " " + m.reason), Size: meshSize}
+	if verdict, reason := report.Verdict(n, m.blamed); m.blamed != "" && m.verdict == v1alpha1.VerdictPass {
+		v.Verdict = verdict + ", " + reason
+	}
 	f := n.Status.Facts
 	if f == nil {
 		v.Absent = "The node's monitor has not reported: nothing is known of its GPUs and links."

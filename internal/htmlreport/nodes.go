@@ -65,6 +65,14 @@ type member struct {
 	busMBps *int64
 }
 
+// tone of a member's verdict: who passed alone and is blamed for what several nodes showed is not shown as good.
+func (m member) tone() tone {
+	if m.verdict == v1alpha1.VerdictPass && m.blamed != "" {
+		return toneWarn
+	}
+	return verdictTone(m.verdict)
+}
+
 // members are the nodes, the worst first: the named, then by verdict, then the slowest; what was not measured stands before
 // what was.
 func members(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) []member {
@@ -127,7 +135,7 @@ func newNodes(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) nodesView {
 		v.Bars, v.Spread = nodeBars(all, h), spread(all, h)
 	}
 	for i, m := range all[:min(len(all), maxMeshes)] {
-		v.Meshes = append(v.Meshes, newMesh(m.node, group.Status.Culprits, fmt.Sprintf("m%d", i)))
+		v.Meshes = append(v.Meshes, newMesh(m, group.Status.Culprits, fmt.Sprintf("m%d", i)))
 	}
 	if len(all) > maxMeshes {
 		v.MeshNote = fmt.Sprintf("The worst %d of %d nodes; kubectl commgroup topology draws the others.", maxMeshes, len(all))
@@ -165,7 +173,7 @@ func verdictSummary(all []member) grid {
 }
 
 func nodeTable(all []member) grid {
-	t := grid{Caption: "Members, the worst first", Head: []string{"Node", "Ranks", "Verdict", "Reason", "Bus GB/s", "GPUs", "ROCm", "Driver", "xGMI mesh", "Library"}}
+	t := grid{Caption: "Members, the worst first", Stack: true, Head: []string{"Node", "Ranks", "Verdict", "Reason", "Bus GB/s", "GPUs", "ROCm", "Driver", "xGMI mesh", "Library"}}
 	for _, m := range all[:min(len(all), maxNodeRows)] {
 		n := m.node
 		bus := unknown
@@ -181,11 +189,7 @@ func nodeTable(all []member) grid {
 			library = unknown
 		}
 		verdict, reason := report.Verdict(n, m.blamed)
-		tone := verdictTone(m.verdict)
-		if tone == toneGood && m.blamed != "" {
-			tone = toneWarn
-		}
-		row := gridRow{Cells: []cell{plain(n.Spec.NodeName), plain(n.Spec.Ranks.Summary), badge(verdict, tone), plain(reason),
+		row := gridRow{Cells: []cell{plain(n.Spec.NodeName), plain(n.Spec.Ranks.Summary), badge(verdict, m.tone()), plain(reason),
 			number(bus), plain(gpus), plain(rocm), plain(driver), plain(mesh), plain(library)}}
 		if m.verdict != v1alpha1.VerdictPass && m.verdict != "" {
 			row.Note = whyOf(n)

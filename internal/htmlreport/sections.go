@@ -15,11 +15,11 @@ import (
 )
 
 func conditionsGrid(group *v1alpha1.CommGroup, now time.Time) grid {
-	t := grid{Caption: "Conditions", Head: []string{"Condition", "Status", "Reason", "Message", "Since"}}
+	t := grid{Caption: "Conditions", Titled: true, Stack: true, Head: []string{"Condition", "Status", "Reason", "Message", "Since"}}
 	conditions := report.OrderedConditions(group)
 	messages := report.ConditionMessages(conditions)
 	for i, c := range conditions {
-		row := []cell{plain(c.Type), badge(string(c.Status), conditionTone(c)), plain(c.Reason), plain(messages[i]), plain(c.LastTransitionTime.UTC().Format("2006-01-02 15:04 UTC") + ", " + ago(now.Sub(c.LastTransitionTime.Time)) + " before")}
+		row := []cell{plain(c.Type), badge(string(c.Status), conditionTone(c)), plain(c.Reason), plain(messages[i]), plain(c.LastTransitionTime.UTC().Format("2006-01-02 15:04 UTC") + ", " + strings.ReplaceAll(ago(now.Sub(c.LastTransitionTime.Time))+" ago", " ", "\u00a0"))}
 		t.Rows = append(t.Rows, gridRow{Cells: row})
 	}
 	return t
@@ -44,7 +44,7 @@ func conditionTone(c metav1.Condition) tone {
 }
 
 func settingsGrid(settings []v1alpha1.SettingStatus) grid {
-	t := grid{Caption: "Settings", Head: []string{"Setting", "Requested", "Effective", "Why", "Sizes", "Verified"}}
+	t := grid{Caption: "Settings", Titled: true, Stack: true, Head: []string{"Setting", "Requested", "Effective", "Why", "Sizes", "Verified"}}
 	for i := range settings {
 		s := &settings[i]
 		row := gridRow{Cells: []cell{plain(s.Name), plain(s.Requested), badge(string(s.Effective), effectiveTone(s)), plain(s.Reason), plain(dashed(report.SizeRange(*s))), badge(string(s.Verified), verifiedTone(s))}}
@@ -97,7 +97,7 @@ func verifiedTone(s *v1alpha1.SettingStatus) tone {
 }
 
 func adviceGrid(advice []v1alpha1.SettingAdvice) grid {
-	t := grid{Caption: "Is it worth it, by the A/B numbers", Head: []string{"Setting", "Worth it", "Wins (less time)", "Loses (more time)", "Largest error", "Memory a rank", "Recommended"}}
+	t := grid{Caption: "Is it worth it, by the A/B numbers", Stack: true, Head: []string{"Setting", "Worth it", "Wins (less time)", "Loses (more time)", "Largest error", "Memory a rank", "Recommended"}}
 	for i := range advice {
 		a := &advice[i]
 		e, memory := unknown, unknown
@@ -230,7 +230,7 @@ func inventoryGrid(items []v1alpha1.InventoryItem) grid {
 }
 
 func historyGrid(s *v1alpha1.CommGroupStatus) grid {
-	t := grid{Caption: "Last runs", Head: []string{"Run", "Trigger", "Verdict", "Reason", "Started", "Took", "Passed", "GPU-minutes", "Bus GB/s", "Group GB/s", "Culprit"}}
+	t := grid{Caption: "Last runs", Stack: true, Head: []string{"Run", "Trigger", "Verdict", "Reason", "Started", "Took", "Passed", "GPU-minutes", "Bus GB/s", "Group GB/s", "Culprit"}}
 	for i := range s.History {
 		h := &s.History[i]
 		took := unknown
@@ -274,7 +274,7 @@ func conditionsNotMet(nodes []v1alpha1.CommNode) grid {
 	}
 	order := []string{"Failed", "Unknown", "Warning"}
 	slices.SortStableFunc(lines, func(a, b *line) int { return cmp.Compare(slices.Index(order, a.state), slices.Index(order, b.state)) })
-	t := grid{Caption: "Preconditions that were not met", Head: []string{"Precondition", "State", "Nodes", "For example"}}
+	t := grid{Caption: "Preconditions that were not met", Stack: true, Head: []string{"Precondition", "State", "Nodes", "For example"}}
 	for _, l := range lines {
 		tone := toneWarn
 		if l.state == "Failed" {

@@ -102,7 +102,11 @@ func tiles(g *v1alpha1.CommGroup, now time.Time) []tile {
 	if len(s.Conditions) == 0 {
 		passed, counts = unknown, []string{"not known yet"}
 	}
-	out := []tile{{"Nodes that passed", passed, strings.Join(counts, ", ")}}
+	label := "Nodes that passed"
+	if s.Span != nil {
+		label = "Nodes that passed alone" // over several of them there may be a culprit all the same
+	}
+	out := []tile{{label, passed, strings.Join(counts, ", ")}}
 	if h := s.Headline; h != nil {
 		out = append(out, tile{"Bus bandwidth", units.GBps(h.BusBandwidthMBps) + " GB/s", "median of the nodes, " + headlineWords(h)})
 	} else {

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -129,8 +131,22 @@ func Indexes(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) string {
 	return strings.Join(parts, ", ")
 }
 
+// stepSize is the size in the name of a step, such as 16777216 B.
+var stepSize = regexp.MustCompile(`\b([0-9]{1,18}) B\b`)
+
+// StepWords is a step's name with its size as people write it: logs and statuses have AllReduce BFloat16 16777216 B.
+func StepWords(step string) string {
+	return stepSize.ReplaceAllStringFunc(step, func(text string) string {
+		n, err := strconv.ParseInt(strings.TrimSuffix(text, " B"), 10, 64)
+		if err != nil {
+			return text
+		}
+		return units.Size(n)
+	})
+}
+
 func search(l *v1alpha1.LocalizationStatus) string {
-	text := fmt.Sprintf("search for the culprit of %s: %s after %s in %d of at most %s", orUnknown(l.Step), l.State, units.Counted(int64(l.Tests), "test"), l.Rounds, units.Counted(int64(l.MaxRounds), "round"))
+	text := fmt.Sprintf("search for the culprit of %s: %s after %s in %d of at most %s", orUnknown(StepWords(l.Step)), l.State, units.Counted(int64(l.Tests), "test"), l.Rounds, units.Counted(int64(l.MaxRounds), "round"))
 	if l.Seconds != nil {
 		text += fmt.Sprintf(", %s", time.Duration(*l.Seconds)*time.Second)
 	}

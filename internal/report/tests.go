@@ -54,6 +54,7 @@ func TestLines(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) []TestLine 
 	out := make([]TestLine, 0, len(stage.Tests))
 	var left memberSet
 	mesh := false
+	unnoted := withoutNote(stage)
 	bests := bestPairs(stage.Tests)
 	for i := range stage.Tests {
 		t := &stage.Tests[i]
@@ -61,6 +62,9 @@ func TestLines(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) []TestLine 
 		line := TestLine{ID: t.ID, Set: t.Set, Verdict: t.Verdict, Reason: t.Reason, BusMBps: t.BusBandwidthMBps, Seconds: t.Seconds}
 		set, ok := parseMembers(t.Set)
 		mesh = mesh || kind == kindMesh
+		if i == unnoted {
+			left, _ = parseMembers(stage.LeftSet)
+		}
 		switch {
 		case !ok:
 		case kind == kindLeft:
@@ -80,6 +84,24 @@ func TestLines(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) []TestLine 
 		out = append(out, line)
 	}
 	return out
+}
+
+// withoutNote is the test from which on the group goes on without members, where no entry notes since when: the list was cut, or is of an
+// older manager. It is the last test of the group then; -1 where there is none.
+func withoutNote(stage *v1alpha1.SpanStatus) int {
+	at, groups := -1, 0
+	for i := range stage.Tests {
+		switch kind, _, _ := strings.Cut(stage.Tests[i].ID, "-"); kind {
+		case kindLeft:
+			return -1
+		case kindGroup:
+			at, groups = i, groups+1
+		}
+	}
+	if at > 0 || groups > 1 {
+		return at
+	}
+	return -1
 }
 
 // bestPairs gives for each test of pairs what the best pair since the last test of the group or of a dimension reached; zero for other tests.
