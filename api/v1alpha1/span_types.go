@@ -114,7 +114,12 @@ type SpanStatus struct {
 	// localization says how the search for a culprit went.
 	// +optional
 	Localization *LocalizationStatus `json:"localization,omitempty"`
-	// culprits that the group's stage named, in the order of their naming.
+	// culpritSet are all members that failed as culprits, as ranges of their indexes: those too that culprits has no room for. The two
+	// nodes of a pair are not in it.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	CulpritSet string `json:"culpritSet,omitempty"`
+	// culprits that the group's stage named, in the order of their naming; where there are more, one of each node comes first.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	// +optional

@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: bab0daa67eb0b1cb1404c3ec115fba0ca9c665213dfd423e8b4e9780b4520cdc
-const SchemaRevision = 9
+// Hash of the schemas: 4d00bd67f9e9f029ae65f571c860bb990ccde5ee84380e8ef5da0acc6935cbd8
+const SchemaRevision = 10

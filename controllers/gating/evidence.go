@@ -99,6 +99,10 @@ func (g *look) judge(node *corev1.Node, own bool) judged {
 	}
 	member, cn := g.members[node.Name], g.in.CommNodes[node.Name]
 	j.simulated = simulatedNode(cn, j.outcome)
+	if index, known := sessionIndex(cn, g.in.Span); j.culprit == nil && known && g.culpritSet.Has(index) {
+		c := judge.NodeCulprit(node.Name, g.in.Span.Reason, "It is among the culprits that the group's stage proved; status.span.culprits has no room for more, status.span.culpritSet has all. "+g.in.Span.Message)
+		j.culprit = &c
+	}
 	switch {
 	case !g.in.MembersKnown:
 		j.seen = seenNothing
@@ -212,8 +216,16 @@ func meshFailed(s *v1alpha1.SpanStatus) bool {
 
 // stayed says whether the node, by its index, is known not to have left the group's stage.
 func (g *look) stayed(cn *v1alpha1.CommNode, s *v1alpha1.SpanStatus) bool {
-	session := cn.Spec.Session
-	return session != nil && session.RunID == s.RunID && g.leftKnown && !g.left.Has(int(session.Index))
+	index, known := sessionIndex(cn, s)
+	return known && g.leftKnown && !g.left.Has(index)
+}
+
+// sessionIndex is the node's index in the group's stage, where it has one.
+func sessionIndex(cn *v1alpha1.CommNode, s *v1alpha1.SpanStatus) (int, bool) {
+	if cn == nil || s == nil || cn.Spec.Session == nil || cn.Spec.Session.RunID != s.RunID {
+		return 0, false
+	}
+	return int(cn.Spec.Session.Index), true
 }
 
 func simulatedNode(cn *v1alpha1.CommNode, o *judge.Outcome) bool {

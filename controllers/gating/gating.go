@@ -92,6 +92,8 @@ type look struct {
 	members  map[string]*decision.Member
 	outcomes map[string]*judge.Outcome
 	culprits map[string]*v1alpha1.Culprit // of the group's stage, by node
+	// culpritSet are all of its culprits, by index: the list has no room for more than some.
+	culpritSet localize.Set
 	pairs    []string                     // of nodes that are bad only together
 	// left are the indexes of the members that the group's stage went on without, where all are known.
 	left      localize.Set
@@ -119,6 +121,9 @@ func newLook(in *Input, key string) *look {
 		g.left, g.leftKnown = left, err == nil
 	}
 	if s := in.Span; spanEnded(in) && s.Verdict == v1alpha1.VerdictFail {
+		if set, err := localize.ParseSet(s.CulpritSet); err == nil {
+			g.culpritSet = set
+		}
 		g.culprits = make(map[string]*v1alpha1.Culprit, len(s.Culprits))
 		for i := range s.Culprits {
 			c := &s.Culprits[i]

@@ -465,8 +465,12 @@ func (g *machine) stillSlow() bool {
 
 // leftNames are the members that the group went on without; of a bad pair only one left.
 func (g *machine) leftNames() []string {
+	names := g.span.Left // at most 16
+	if set, err := localize.ParseSet(g.span.LeftSet); err == nil && len(set) > len(names) {
+		names = g.namesOf(set)
+	}
 	var out []string
-	for _, name := range g.span.Left {
+	for _, name := range names {
 		for i := range g.span.Culprits {
 			if c := &g.span.Culprits[i]; c.Kind == "Pair" && (strings.HasPrefix(c.Name, name+"<->") || strings.HasSuffix(c.Name, "<->"+name)) {
 				name = fmt.Sprintf("%s (one of the two of %s, which is enough)", name, c.Name)

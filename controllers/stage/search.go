@@ -300,7 +300,7 @@ func (g *machine) conclude(f localize.Finding) {
 	effort := g.effort()
 	if len(f.Nodes) == 0 && len(f.Pairs) == 0 {
 		text := fmt.Sprintf("The search did not name a culprit (%s, %s): %s", l.State, effort, words.Sentence(f.Why))
-		if named := culpritNames(g.span.Culprits); len(named) > 0 {
+		if named := g.named(); len(named) > 0 {
 			text = fmt.Sprintf("Named before: %s. The search for more named no other (%s, %s): %s", words.SomeNames(named, 5), l.State, effort, words.Sentence(f.Why))
 		}
 		if len(f.Suspects) > 0 && len(f.Suspects) < len(g.searchSet()) {
@@ -337,7 +337,7 @@ func (g *machine) conclude(f localize.Finding) {
 	for _, pair := range f.Pairs {
 		g.blame(g.pairCulprit(g.seats[pair[0]], g.seats[pair[1]], rails[pair[0]], reason, slow, step, effort))
 	}
-	names := culpritNames(g.span.Culprits)
+	names := g.named()
 	text := fmt.Sprintf("The culprit of %s is %s (%s).", step, words.SomeNames(names, 5), effort)
 	if len(names) > 1 {
 		text = fmt.Sprintf("The culprits of %s are %s (%s).", step, words.SomeNames(names, 5), effort)

@@ -7,6 +7,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/localize"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -53,12 +54,38 @@ func (g *machine) worstSoFar() (v1alpha1.Verdict, string) {
 // MaxCulprits bounds status.span.culprits.
 const MaxCulprits = 16
 
-// blame names a culprit, once.
+// blame names a culprit, once. Where the list is full, a node that is not in it takes the place of another node's second entry; what is
+// left out stands in culpritSet.
 func (g *machine) blame(c v1alpha1.Culprit) {
 	same := func(o v1alpha1.Culprit) bool { return o.Node == c.Node && o.Kind == c.Kind && o.Name == c.Name }
-	if len(g.span.Culprits) < MaxCulprits && !slices.ContainsFunc(g.span.Culprits, same) {
-		c.Message = words.Shorten(c.Message, 512)
+	if slices.ContainsFunc(g.span.Culprits, same) {
+		return
+	}
+	if s := g.seatOf(c.Node); s != nil && VerdictOf(c.Reason) == v1alpha1.VerdictFail && c.Kind != "Pair" && !ofCommunicators(&c) {
+		set, err := localize.ParseSet(g.span.CulpritSet)
+		if text := localize.NewSet(append(set, s.index)...).String(); err == nil && len(text) <= MaxLeftSet {
+			g.span.CulpritSet = text
+		}
+	}
+	c.Message = words.Shorten(c.Message, 512)
+	if len(g.span.Culprits) < MaxCulprits {
 		g.span.Culprits = append(g.span.Culprits, c)
+		return
+	}
+	of := func(node string) int { // entries of the node
+		n := 0
+		for i := range g.span.Culprits {
+			if g.span.Culprits[i].Node == node && g.span.Culprits[i].Kind != "Pair" {
+				n++
+			}
+		}
+		return n
+	}
+	for at := MaxCulprits - 1; at >= 0 && of(c.Node) == 0; at-- {
+		if o := &g.span.Culprits[at]; o.Kind != "Pair" && of(o.Node) > 1 {
+			g.span.Culprits = append(slices.Delete(g.span.Culprits, at, at+1), c)
+			return
+		}
 	}
 }
 
@@ -74,6 +101,21 @@ func (g *machine) foundSlow() bool {
 	return slices.ContainsFunc(g.span.Culprits, func(c v1alpha1.Culprit) bool {
 		return c.Reason == v1alpha1.ReasonSlowNode || c.Reason == v1alpha1.ReasonSlowPair || c.Reason == v1alpha1.ReasonSlowRail
 	})
+}
+
+// named are the names of all culprits: first those of the list, then the nodes that it has no room for.
+func (g *machine) named() []string {
+	names := culpritNames(g.span.Culprits)
+	set, err := localize.ParseSet(g.span.CulpritSet)
+	if err != nil {
+		return names
+	}
+	for _, name := range g.namesOf(set) {
+		if !slices.ContainsFunc(g.span.Culprits, func(c v1alpha1.Culprit) bool { return c.Node == name }) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 func culpritNames(culprits []v1alpha1.Culprit) []string {
