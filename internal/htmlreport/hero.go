@@ -10,6 +10,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/reasons"
+	"rcclx.io/commgroup-operator/internal/report"
 )
 
 // hero is what stands at the top: the state in a word, why in a sentence, and what to do.
@@ -94,9 +95,7 @@ func newCulprits(group *v1alpha1.CommGroup) []culpritView {
 		seen, next := reasons.Split(c.Message)
 		v.Seen, v.Next = reasons.Sentence(seen), next
 		v.Next = cmp.Or(v.Next, reasons.Sentence(reasons.NextStep(c.Reason)), "Read the node's status: the command below.")
-		if len(reasons.Find(c.Reason)) > 0 {
-			v.Page = "docs/runbooks/reasons/" + c.Reason + ".md"
-		}
+		v.Page = report.RunbookPage(c.Reason)
 		if c.Node != "" {
 			v.Commands = nodeCommands(group, c.Node)
 		}

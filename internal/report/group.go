@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/reasons"
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
@@ -165,5 +166,28 @@ func Culprits(w io.Writer, culprits []v1alpha1.Culprit) error {
 			return err
 		}
 	}
+	if pages := RunbookPages(culprits); len(pages) > 0 {
+		_, err := fmt.Fprintln(w, wrap(w, "what to do, step by step: "+strings.Join(pages, ", ")))
+		return err
+	}
 	return nil
+}
+
+// RunbookPages are the pages for the culprits' reasons, each once.
+func RunbookPages(culprits []v1alpha1.Culprit) []string {
+	var pages []string
+	for i := range culprits {
+		if page := RunbookPage(culprits[i].Reason); page != "" && !slices.Contains(pages, page) {
+			pages = append(pages, page)
+		}
+	}
+	return pages
+}
+
+// RunbookPage is the page for a reason in the operator's repository; empty where it has none.
+func RunbookPage(reason string) string {
+	if len(reasons.Find(reason)) == 0 {
+		return ""
+	}
+	return "docs/runbooks/reasons/" + reason + ".md"
 }

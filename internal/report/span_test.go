@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -178,6 +179,27 @@ func TestStepWords(t *testing.T) {
 		if got := StepWords(in); got != want {
 			t.Errorf("%q: %q, expected %q", in, got, want)
 		}
+	}
+}
+
+// TestCulpritsLeadToTheirPages: each page once, and none that there is not.
+func TestCulpritsLeadToTheirPages(t *testing.T) {
+	var b bytes.Buffer
+	culprits := []v1alpha1.Culprit{{Kind: "Node", Name: "a", Reason: v1alpha1.ReasonSlowNode, Message: "slow"}, {Kind: "Node", Name: "b", Reason: v1alpha1.ReasonSlowNode, Message: "slow"}, {Kind: "Node", Name: "c", Reason: "Odd", Message: "odd"}}
+	if err := Culprits(&b, culprits); err != nil {
+		t.Fatal(err)
+	}
+	if last := lines(&b)[6]; last != "  what to do, step by step: docs/runbooks/reasons/SlowNode.md" {
+		t.Errorf("%q in\n%s", last, b.String())
+	}
+	for _, reason := range []string{v1alpha1.ReasonSlowNode, v1alpha1.ReasonSlowLink, v1alpha1.ReasonSlowRail, v1alpha1.ReasonHangAcrossNodes} {
+		if _, err := os.Stat("../../" + RunbookPage(reason)); err != nil || RunbookPage(reason) == "" {
+			t.Errorf("%s: %v", reason, err)
+		}
+	}
+	b.Reset()
+	if err := Culprits(&b, culprits[2:]); err != nil || strings.Contains(b.String(), "step by step") {
+		t.Errorf("%v %s", err, b.String())
 	}
 }
 

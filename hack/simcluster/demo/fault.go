@@ -166,7 +166,7 @@ func Judge(group *v1alpha1.CommGroup, fault *Fault, pci []string) Outcome {
 	}
 	for _, c := range group.Status.Culprits {
 		if c.Node == FaultyNode && oneOf(c.Reason, fault.Reasons) && names(c, fault.GPUs, pci) {
-			return Outcome{Done: finished, Reached: finished, Seen: fmt.Sprintf("culprit %s (%s): %s", c.Words(), c.Reason, c.Message)}
+			return Outcome{Done: finished, Reached: finished, Seen: fmt.Sprintf("culprit %s (%s)", c.Words(), c.Reason)}
 		}
 	}
 	if len(group.Status.Culprits) > 0 {

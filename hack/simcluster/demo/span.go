@@ -81,11 +81,10 @@ func judgeSpan(group *v1alpha1.CommGroup, fault *Fault, finished bool, seen stri
 	named := ""
 	for i := range group.Status.Culprits {
 		c := &group.Status.Culprits[i]
-		words := fmt.Sprintf("culprit %s (%s): %s", c.Words(), c.Reason, c.Message)
+		named = fmt.Sprintf("culprit %s (%s)", c.Words(), c.Reason)
 		if !fault.names(c) {
-			return Outcome{Done: finished, Seen: seen + "; what is healthy is blamed: " + words}
+			return Outcome{Done: finished, Seen: fmt.Sprintf("%s; what is healthy is blamed: %s: %s", seen, named, c.Message)}
 		}
-		named = words
 	}
 	switch {
 	case named == "":
