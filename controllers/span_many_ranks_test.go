@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -25,7 +24,8 @@ func manyRanksWorld(t *testing.T, nodes, ranks int, f faults, change func(*v1alp
 		g.Spec.RanksPerNode = int32(ranks)
 		change(g)
 	})
-	w := &groupWorld{world: newWorld(group, testkit.Nodes(nodes)), t: t, faults: f, tasks: map[string]map[string]bool{}, taken: map[string]time.Time{}, index: map[string]int{}}
+	w := groupWorldOf(t, newWorld(group, testkit.Nodes(nodes)))
+	w.faults = f
 	for i := range w.nodes {
 		w.nodes[i].Status.Allocatable = corev1.ResourceList{v1alpha1.ResourceGPU: *resource.NewQuantity(int64(ranks), resource.DecimalSI)}
 		w.index[w.nodes[i].Name] = i

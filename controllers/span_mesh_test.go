@@ -419,3 +419,12 @@ func TestALostWriteChangesNoVerdictOfAMesh(t *testing.T) {
 		})
 	}
 }
+
+// TestMeshOfOnesDoesNotFit: a mesh that has nothing to measure fits no better than any other that does not cover the members.
+func TestMeshOfOnesDoesNotFit(t *testing.T) {
+	w := newGroupWorld(t, 4, faults{}, testkit.Mesh("dp", 1, "tp", 1))
+	w.play()
+	if s := w.span(); s.Verdict != v1alpha1.VerdictInconclusive || s.Reason != v1alpha1.ReasonMeshMismatch || !strings.Contains(s.Message, "dp: 1, tp: 1 is 1 ranks, and the members that are present have 32") {
+		t.Errorf("%s %s: %s", s.Verdict, s.Reason, s.Message)
+	}
+}

@@ -3,7 +3,6 @@ package controllers
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -50,6 +49,8 @@ type faults struct {
 	quirk func(node int, s *v1alpha1.SessionStatus)
 	// report may change what an agent says of a task that is over.
 	report func(node int, cn *v1alpha1.CommNode)
+	// takes is how long a communicator of a test works from when the last of its nodes took the task up; nil: no time.
+	takes func(test string, nodes []int) time.Duration
 }
 
 const goodMBps, badMBps = 40_000, 10_000
@@ -63,9 +64,17 @@ type groupWorld struct {
 	tasks map[string]map[string]bool
 	// taken is when a node took its task up, by node and task.
 	taken map[string]time.Time
+	// family of the session when a node took its task up, by node and task.
+	family map[string]v1alpha1.AddressFamily
+	// free is since when a node has no task to do.
+	free map[string]time.Time
 	// meddle is called in each step of play.
 	meddle func()
 	index  map[string]int
+}
+
+func groupWorldOf(t testing.TB, w *world) *groupWorld {
+	return &groupWorld{world: w, t: t, tasks: map[string]map[string]bool{}, taken: map[string]time.Time{}, family: map[string]v1alpha1.AddressFamily{}, free: map[string]time.Time{}, index: map[string]int{}}
 }
 
 func newGroupWorld(t testing.TB, nodes int, f faults, change func(*v1alpha1.CommGroup)) *groupWorld {
@@ -75,7 +84,8 @@ func newGroupWorld(t testing.TB, nodes int, f faults, change func(*v1alpha1.Comm
 
 func newGroupWorldAt(t testing.TB, now time.Time, nodes int, f faults, change func(*v1alpha1.CommGroup)) *groupWorld {
 	t.Helper()
-	w := &groupWorld{world: newWorld(testkit.SpanGroup(nodes, change), testkit.Nodes(nodes)), t: t, faults: f, tasks: map[string]map[string]bool{}, taken: map[string]time.Time{}, index: map[string]int{}}
+	w := groupWorldOf(t, newWorld(testkit.SpanGroup(nodes, change), testkit.Nodes(nodes)))
+	w.faults = f
 	w.now = now
 	for i := range w.nodes {
 		w.index[w.nodes[i].Name] = i
@@ -159,7 +169,17 @@ func (w *groupWorld) playAgents() bool {
 		if slices.Contains(w.faults.muteNodes, i) {
 			continue
 		}
-		if task := a.Task; task != nil && (s.Task == nil || s.Task.ID != task.ID) && s.State != v1alpha1.SessionFailed {
+		task := a.Task
+		if task != nil && s.Task != nil && s.Task.ID == task.ID {
+			task = nil // taken up before
+		}
+		if task == nil && w.endsIdle(name, a, s) {
+			endPod(pod, 0, w.now)
+			moved = true
+			continue
+		}
+		if task != nil && s.State != v1alpha1.SessionFailed {
+			delete(w.free, name)
 			s.State = v1alpha1.SessionWorking
 			s.Task = &v1alpha1.NodeTaskStatus{ID: task.ID, Phase: v1alpha1.TaskJoining}
 			for j := range task.Communicators {
@@ -175,10 +195,27 @@ func (w *groupWorld) playAgents() bool {
 			}
 			w.tasks[task.ID][name] = true
 			w.taken[name+task.ID] = w.now
+			w.family[name+task.ID] = a.Network.AddressFamily
 			moved = true
 		}
 	}
 	return w.playCommunicators() || moved
+}
+
+// endsIdle ends the session of an agent that has had nothing to do for too long.
+func (w *groupWorld) endsIdle(name string, a *v1alpha1.SessionAssignment, s *v1alpha1.SessionStatus) bool {
+	if s.State != v1alpha1.SessionReady {
+		return false
+	}
+	if w.free[name].IsZero() {
+		w.free[name] = w.now
+	}
+	idle := decision.Seconds(a.IdleDeadlineSeconds)
+	if w.now.Before(w.free[name].Add(idle)) {
+		return false
+	}
+	s.State, s.Reason, s.Message = v1alpha1.SessionEnded, v1alpha1.ReasonSessionIdle, "no task came within "+idle.String()
+	return true
 }
 
 type joined struct {
@@ -216,6 +253,9 @@ func (w *groupWorld) playCommunicators() bool {
 	for _, id := range words.SortedKeys(byID) {
 		all := byID[id]
 		if len(all) == int(all[0].comm.Nodes) {
+			if w.now.Before(w.endOf(all)) {
+				continue
+			}
 			w.work(all)
 			moved = true
 		}
@@ -246,6 +286,21 @@ func (w *groupWorld) playCommunicators() bool {
 	return moved
 }
 
+// endOf is when a communicator has done its work.
+func (w *groupWorld) endOf(all []joined) time.Time {
+	here, last := map[int]bool{}, time.Time{}
+	for _, j := range all {
+		here[j.node] = true
+		if at := w.taken[w.nodes[j.node].Name+j.task.ID]; at.After(last) {
+			last = at
+		}
+	}
+	if w.faults.takes == nil {
+		return last
+	}
+	return last.Add(w.faults.takes(all[0].task.ID, sortedNodes(here)))
+}
+
 // work gives the outcome of one communicator to its nodes.
 func (w *groupWorld) work(all []joined) {
 	here := make(map[int]bool, len(all))
@@ -269,6 +324,8 @@ func (w *groupWorld) work(all []joined) {
 		return over && slices.ContainsFunc(list, func(p [3]int) bool { return hasRail([2]int{p[0], p[2]}) && hasRail([2]int{p[1], p[2]}) })
 	}
 	hung, slow = hung || pairRail(f.hangPairRails), slow || pairRail(f.slowPairRails)
+	family := func(j joined) v1alpha1.AddressFamily { return w.family[w.nodes[j.node].Name+j.task.ID] }
+	apart := slices.ContainsFunc(all, func(j joined) bool { return family(j) != family(all[0]) })
 	for _, j := range all {
 		s := j.status
 		if len(all) > 1 { // of what stays within a node an agent says nothing
@@ -279,6 +336,8 @@ func (w *groupWorld) work(all []joined) {
 		}
 		name := w.nodes[j.node].Name
 		switch {
+		case apart:
+			s.Verdict, s.Reason, s.Message, s.Step = v1alpha1.VerdictFail, v1alpha1.ReasonInitFailed, "address family mismatch", "init"
 		case any(f.dieNodes):
 			s.Verdict, s.Reason, s.Message, s.Step = v1alpha1.VerdictFail, v1alpha1.ReasonRankHung, "ranks waited for a peer", "AllReduce BFloat16 1024 B"
 			if slices.Contains(f.dieNodes, j.node) {
@@ -353,7 +412,11 @@ func (w *groupWorld) play() {
 			w.t.Fatalf("the run does not end: %+v", w.span())
 		}
 		if at.After(w.now) {
-			w.now = w.now.Add(min(at.Sub(w.now), 5*time.Minute)) // agents have deadlines, too
+			most := 5 * time.Minute
+			if w.faults.takes != nil {
+				most = 5 * time.Second // communicators end at times of their own
+			}
+			w.now = w.now.Add(min(at.Sub(w.now), most)) // agents have deadlines, too
 		} else {
 			w.now = w.now.Add(time.Second)
 		}
@@ -371,73 +434,4 @@ func (w *groupWorld) alive() int {
 		}
 	}
 	return n
-}
-
-// check holds what must be true at every time.
-func (w *groupWorld) check() {
-	w.t.Helper()
-	s := w.span()
-	if s == nil {
-		return
-	}
-	if len(s.Tests) > stage.MaxTests || len(s.Culprits) > stage.MaxCulprits {
-		w.t.Fatalf("%d tests, %d culprits", len(s.Tests), len(s.Culprits))
-	}
-	if l := s.Localization; l != nil && l.Rounds > l.MaxRounds {
-		w.t.Fatalf("%d rounds, and %d is the bound: %s", l.Rounds, l.MaxRounds, w.tests())
-	}
-	ids := map[string]bool{}
-	for i := range s.Tests {
-		if ids[s.Tests[i].ID] {
-			w.t.Fatalf("test %s twice", s.Tests[i].ID)
-		}
-		ids[s.Tests[i].ID] = true
-	}
-	indexes := map[int32]string{}
-	for _, name := range words.SortedKeys(w.commNodes) {
-		a := w.commNodes[name].Spec.Session
-		if a == nil || a.RunID != s.RunID {
-			continue
-		}
-		if other := indexes[a.Index]; other != "" {
-			w.t.Fatalf("%s and %s share index %d", name, other, a.Index)
-		}
-		indexes[a.Index] = name
-		if s.Stage == v1alpha1.StageEnded && len(w.decided.CommNodes) == 0 && a.State != v1alpha1.SessionClosed {
-			w.t.Fatalf("the stage ended and the session of %s is %s", name, a.State)
-		}
-	}
-}
-
-// accused are the nodes that a culprit is or lies on: both of a pair.
-func (w *groupWorld) accused(c *v1alpha1.Culprit) []int {
-	if a, b, pair := strings.Cut(c.Name, "<->"); pair {
-		return []int{w.index[a], w.index[b]}
-	}
-	return []int{w.index[c.Node]}
-}
-
-// culprits as kind and name, with node places for names.
-func (w *groupWorld) culprits() []string {
-	var out []string
-	for _, c := range w.span().Culprits {
-		name := c.Name
-		for node, i := range w.index {
-			name = strings.ReplaceAll(name, node, fmt.Sprint(i))
-		}
-		if c.Kind == "GPU" || c.Kind == "NIC" || c.Kind == "Rank" {
-			name = fmt.Sprintf("%d/%s", w.index[c.Node], name)
-		}
-		out = append(out, c.Kind+" "+name)
-	}
-	slices.Sort(out)
-	return out
-}
-
-func (w *groupWorld) tests() string {
-	var out []string
-	for _, t := range w.span().Tests {
-		out = append(out, fmt.Sprintf("%s{%s}=%s", t.ID, t.Set, t.Verdict))
-	}
-	return strings.Join(out, " ")
 }

@@ -47,7 +47,7 @@ func tableWorld(t *testing.T, state string) *groupWorld {
 	case fromAlone, fromWaiting, fromStage, fromGroupReady:
 		span = v1alpha1.SpanGroup
 	case fromNeverRan, fromNotAccepted:
-		w := &groupWorld{world: newWorld(testkit.SpanGroup(4, change), testkit.Nodes(4)), t: t, tasks: map[string]map[string]bool{}, taken: map[string]time.Time{}, index: map[string]int{}}
+		w := groupWorldOf(t, newWorld(testkit.SpanGroup(4, change), testkit.Nodes(4)))
 		if state == fromNotAccepted {
 			w.fewerGPUs()
 		}

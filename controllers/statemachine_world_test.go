@@ -413,7 +413,7 @@ func (m *machine) writeStatus(s *Snapshot, d *Decision) error {
 // newMachine is a cluster with the group in it, of which the manager has seen nothing yet.
 func newMachine(t *testing.T, seed uint64, group *v1alpha1.CommGroup, nodes int) *machine {
 	m := &machine{rng: rand.New(rand.NewPCG(seed, 23)), absent: map[string]bool{}, oddities: map[string]func(*v1alpha1.NodeFacts){}, skew: map[string]time.Duration{}, writes: writeCounts{nodes: map[string]bool{}}}
-	m.groupWorld = &groupWorld{world: newWorld(group, testkit.Nodes(nodes)), t: t, tasks: map[string]map[string]bool{}, taken: map[string]time.Time{}, index: map[string]int{}}
+	m.groupWorld = groupWorldOf(t, newWorld(group, testkit.Nodes(nodes)))
 	for i := range m.nodes {
 		m.index[m.nodes[i].Name] = i
 	}

@@ -93,9 +93,23 @@ func (g *machine) network() networkChoice {
 			members[i].Status = s.report.Network
 		}
 	}
-	choice := familyFor(g.in.Group.Spec.Network.AddressFamily, members)
+	choice := familyFor(g.agreedFamily(), members)
 	g.choice = &choice
 	return choice
+}
+
+// agreedFamily is the one that tasks were given out with, and stays whoever leaves: what is searched for may lie in it. Before the
+// first task it is what the spec asks for.
+func (g *machine) agreedFamily() v1alpha1.AddressFamily {
+	for _, s := range g.seats {
+		if s == nil || s.session == nil {
+			continue
+		}
+		if f := s.session.Network.AddressFamily; f == v1alpha1.AddressFamilyIPv4 || f == v1alpha1.AddressFamilyIPv6 {
+			return f
+		}
+	}
+	return g.in.Group.Spec.Network.AddressFamily
 }
 
 // clocksApart names the members whose clock cannot be right: it showed a time before the stage began, or one that is still to

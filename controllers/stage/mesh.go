@@ -20,7 +20,7 @@ import (
 
 // startMesh begins the mesh where there is one and it fits the members that are present, else it ends the stage.
 func (g *machine) startMesh() {
-	if len(spans.Measurable(g.in.Group.Spec.Mesh)) == 0 {
+	if len(g.in.Group.Spec.Mesh) == 0 {
 		g.pass()
 		return
 	}
@@ -250,7 +250,7 @@ func (g *machine) meshWords() string {
 		}
 	}
 	switch {
-	case len(asked) == 0:
+	case len(mesh) == 0:
 		return ""
 	case len(measured) == 0:
 		text := " The mesh was not measured."

@@ -155,32 +155,34 @@ func (g *machine) evaluate(t *v1alpha1.SpanTest) testResult {
 		r.message = fmt.Sprintf("Test %s can measure nothing: no size of the benchmark gives each of %d ranks an element. Raise benchmark.maxSizeBytes.", t.ID, l.communicators[0].ranks)
 		return r
 	}
-	idsBy, reportsBy := g.deadlines(t, len(l.shares))
+	ids, reports := g.limits(t, len(l.shares))
 	var silent []*seat
-	pending, noID, ungiven := false, false, false
+	// Some are waited for; measuring: for more than unique ids, so that a missing id ends nobody else's measurement.
+	waited, measuring, ungiven := false, false, false
 	for index, share := range l.shares {
 		s := g.seats[index]
 		asked := s.session != nil && s.session.Task != nil && s.session.Task.ID == t.ID
 		status := s.taskStatus(t.ID)
+		waits, never := l.waitsForID(&share, t.ID)
 		switch {
 		case status != nil && status.Phase == v1alpha1.TaskFinished:
 		case asked:
 			silent = append(silent, s)
-		default:
-			waits, never := l.waitsForID(&share, t.ID)
-			noID = noID || waits
-			pending = pending || !never
-			ungiven = ungiven || !waits && !never
+			waited, measuring = true, measuring || status != nil || idOwed(&share) == ""
+		case !never:
+			waited, measuring = true, measuring || !waits && idOwed(&share) == ""
+			ungiven = ungiven || !waits
 		}
 	}
 	slices.SortFunc(silent, func(a, b *seat) int { return cmp.Compare(a.index, b.index) })
-	if pending || len(silent) > 0 {
-		if g.in.Now.Before(reportsBy) && (!noID || g.in.Now.Before(idsBy)) {
+	if waited {
+		until := t.StartTime.Add(ids)
+		if measuring {
+			until = t.StartTime.Add(reports)
+		}
+		if g.in.Now.Before(until) {
 			t.OverdueTime = nil
-			if noID {
-				g.wake(idsBy)
-			}
-			g.wake(reportsBy)
+			g.wake(until)
 			return r
 		}
 		if g.graced(t) {
@@ -203,7 +205,7 @@ func (g *machine) evaluate(t *v1alpha1.SpanTest) testResult {
 		r.void = fmt.Sprintf("%d of %d nodes have not reported test %s within %d s, and no other says that it failed: %s. Look whether their agents reach the API server.",
 			len(silent), len(l.shares), t.ID, seconds, words.SomeNames(names(silent), 5))
 	default:
-		g.giveUp(&r, silent, seconds)
+		g.giveUp(&r, l, silent, seconds)
 		if !r.bad && len(r.out) == 0 && slices.ContainsFunc(r.communicators, func(c commResult) bool { return c.missing }) {
 			r.reason = v1alpha1.ReasonRunDeadlineExceeded
 			r.void = fmt.Sprintf("Test %s shows nothing bad, and yet not all of its members did it.", t.ID)
@@ -246,18 +248,25 @@ func (r *testResult) fallOut(s *seat, reason, message string) {
 // giveUp lets the members fall out that have not reported. They may be what the others call bad, or only late: what is missing
 // accuses nobody, unless the group without one of them is good (accuseSilent). Of one that was never seen at the task nothing
 // was measured, and what hung may only have waited for it.
-func (g *machine) giveUp(r *testResult, silent []*seat, seconds int) {
+func (g *machine) giveUp(r *testResult, l *layout, silent []*seat, seconds int) {
 	unseen := map[*seat]bool{}
+	ids, _ := g.limits(r.test, len(l.shares))
 	for _, s := range silent {
+		share := l.shares[s.index]
+		status, owed := s.taskStatus(r.test.ID), idOwed(&share)
+		missed := fmt.Sprintf("has not reported the end of task %s within %d s", r.test.ID, seconds)
 		seen := "nothing was heard of it since it was given"
-		if status := s.taskStatus(r.test.ID); status == nil {
-			unseen[s] = true
-		} else {
+		switch {
+		case status != nil:
 			seen = fmt.Sprintf("it was last seen %s", status.Phase)
+		case owed != "":
+			missed = fmt.Sprintf("made no unique id of communicator %s of task %s within %d s, so that its ranks could not form it", owed, r.test.ID, int(ids.Seconds()))
+		}
+		if status == nil {
+			unseen[s] = true
 		}
 		r.fallOut(s, v1alpha1.ReasonMemberLost, fmt.Sprintf(
-			"The agent of node %s has not reported the end of task %s within %d s (%s). Look whether it reaches the API server, at its group pod's log, and in dmesg for GPU resets and hung tasks.",
-			s.name, r.test.ID, seconds, seen))
+			"The agent of node %s %s (%s). Look whether it reaches the API server, at its group pod's log, and in dmesg for GPU resets and hung tasks.", s.name, missed, seen))
 		r.out[len(r.out)-1].silent = r.out[len(r.out)-1].seat == s && r.bad && !unseen[s]
 	}
 	if len(unseen) == 0 || len(r.guilty) > 0 {
@@ -274,6 +283,16 @@ func (g *machine) giveUp(r *testResult, silent []*seat, seconds int) {
 
 // waitingReasons are what nodes see that wait for one that does not come.
 var waitingReasons = []string{v1alpha1.ReasonHangAcrossNodes, v1alpha1.ReasonInitFailed, v1alpha1.ReasonCollectiveFailed}
+
+// idOwed is the first communicator over several nodes whose unique id the member is to make; empty where there is none.
+func idOwed(share *spans.Part) string {
+	for i := range share.Communicators {
+		if c := &share.Communicators[i]; spans.IsRoot(c) && c.Nodes > 1 {
+			return c.Name
+		}
+	}
+	return ""
+}
 
 // waitsForID says whether a member waits for unique ids of others, and whether it waits for one that never comes, since the
 // node of rank 0 ended without.

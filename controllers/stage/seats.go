@@ -104,15 +104,23 @@ func (g *machine) newSession(index int, cn *v1alpha1.CommNode) v1alpha1.SessionA
 		RunID: g.in.Run.ID, Index: int32(index), Members: g.span.Members, Ranks: cmp.Or(cn.Spec.Ranks.Count, spec.RanksPerNode),
 		Network: *spec.Network.DeepCopy(), Env: slices.Clone(spec.Runtime.Env), LibraryPath: spec.Runtime.LibraryPath,
 		InitDeadlineSeconds: spec.Run.InitDeadlineSeconds, StepDeadlineSeconds: spec.Run.StepDeadlineSeconds,
-		IdleDeadlineSeconds: idleDeadlineSeconds(spec), State: v1alpha1.SessionOpen,
+		IdleDeadlineSeconds: g.idleDeadlineSeconds(), State: v1alpha1.SessionOpen,
 	}
 }
 
-// idleDeadlineSeconds is how long an agent keeps its GPUs without a task: as long as others may be waited for or searched
-// among, and a little more.
-func idleDeadlineSeconds(spec *v1alpha1.CommGroupSpec) int32 {
-	return max(spec.Run.MembersDeadlineSeconds, localizationDeadlineSeconds(spec)) + 2*spec.Run.InitDeadlineSeconds + 60
+// idleDeadlineSeconds is how long an agent keeps its GPUs without a task: as long as the stage may have none for it, and a little more.
+// That is while members are waited for; or while others still do a test that it has finished, and a culprit is searched for among
+// others then. A round that leaves it out may follow.
+func (g *machine) idleDeadlineSeconds() int32 {
+	spec, members := &g.in.Group.Spec, int(g.span.Members)
+	_, test := g.limits(&v1alpha1.SpanTest{ID: KindGroup}, members)
+	_, round := g.limits(&v1alpha1.SpanTest{ID: KindPairs}, members)
+	busy := test + podstate.ReportGrace + decision.Seconds(localizationDeadlineSeconds(spec))
+	return int32((max(decision.Seconds(spec.Run.MembersDeadlineSeconds), busy) + round + podstate.ReportGrace + idleSlack) / time.Second)
 }
+
+// idleSlack is for what is on its way.
+const idleSlack = time.Minute
 
 // present members, in the order of their indexes.
 func (g *machine) present() []*seat {

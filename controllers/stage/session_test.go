@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/spans"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 )
@@ -39,6 +41,33 @@ func TestSessionOfManyCommunicators(t *testing.T) {
 		}
 		if got := len(data); len(session.Task.Communicators) != spans.MaxNodeCommunicators || got > limit {
 			t.Errorf("ids of %d bytes: %d communicators take %d bytes, at most %d may be", idBytes, len(session.Task.Communicators), got, limit)
+		}
+	}
+}
+
+// TestIdleDeadlineOutlastsEveryWait: no agent gives up while the controller waits for others, whatever takes longest and however many there are.
+func TestIdleDeadlineOutlastsEveryWait(t *testing.T) {
+	for _, members := range []int32{2, 1500, 12_500} {
+		for _, nodeSeconds := range []int32{10, 1800, 86_400} {
+			for _, membersSeconds := range []int32{5, 86_400} {
+				for _, localization := range []v1alpha1.LocalizationSpec{{Mode: v1alpha1.LocalizationOff}, {DeadlineSeconds: 10}, {}, {DeadlineSeconds: 86_400}} {
+					group := testkit.SpanGroup(2, func(g *v1alpha1.CommGroup) {
+						testkit.Mesh("dp", 2, "tp", 8)(g)
+						g.Spec.Localization, g.Spec.Run.NodeDeadlineSeconds, g.Spec.Run.MembersDeadlineSeconds = localization, nodeSeconds, membersSeconds
+						g.Spec.Benchmark.MaxSizeBytes, g.Spec.Benchmark.Repeats = 1<<30, 16
+					})
+					g := &machine{in: Input{Group: group, Run: &v1alpha1.GroupRunStatus{ID: "12-345"}}, plans: map[string]*v1alpha1.NodeTask{}, span: &v1alpha1.SpanStatus{Members: members}}
+					idle := decision.Seconds(g.newSession(0, &v1alpha1.CommNode{}).IdleDeadlineSeconds)
+					for _, id := range []string{KindGroup + "-1", MeshTestID("dp"), KindPairs + "-1"} {
+						ids, reports := g.limits(&v1alpha1.SpanTest{ID: id}, int(members))
+						search := decision.Seconds(localizationDeadlineSeconds(&group.Spec))
+						if wait := max(decision.Seconds(membersSeconds), reports+podstate.ReportGrace+search) + ids; idle <= wait {
+							t.Errorf("%d members, run.nodeDeadlineSeconds %d, run.membersDeadlineSeconds %d, localization %+v: an agent may have no task for %s around test %s, and gives up after %s",
+								members, nodeSeconds, membersSeconds, localization, wait, id, idle)
+						}
+					}
+				}
+			}
 		}
 	}
 }

@@ -447,10 +447,9 @@ const (
 	perMemberSlack = 10 * time.Millisecond
 )
 
-// deadlines of a test by the controller's clock: until when each unique id must be there, and until when each report.
-func (g *machine) deadlines(t *v1alpha1.SpanTest, members int) (ids, reports time.Time) {
+// limits of a test: how long after its start each unique id must be there, and how long after it each report.
+func (g *machine) limits(t *v1alpha1.SpanTest, members int) (ids, reports time.Duration) {
 	spec := &g.in.Group.Spec
 	more := time.Duration(members) * perMemberSlack
-	start := t.StartTime.Time
-	return start.Add(decision.Seconds(spec.Run.InitDeadlineSeconds) + testSlack + more), start.Add(taskLimit(spec, g.planOf(t).DeadlineSeconds) + more)
+	return decision.Seconds(spec.Run.InitDeadlineSeconds) + testSlack + more, taskLimit(spec, g.planOf(t).DeadlineSeconds) + more
 }
