@@ -75,12 +75,34 @@ func slowReason(nodes int) string {
 	return v1alpha1.ReasonSlowGroup
 }
 
-// crawls says whether a test of the search came to its end at a crawl: what is bad is slow, although it missed the deadline in
-// communicators over more nodes.
-func (g *machine) crawls() bool {
-	return slices.ContainsFunc(g.span.Tests[g.searchBase()+1:], func(t v1alpha1.SpanTest) bool {
-		return KindOf(t.ID) == KindSearch && t.Verdict == v1alpha1.VerdictFail && slices.Contains(slowReasons, t.Reason)
-	})
+// badAs is why communicators with the members are bad, and whether it is a matter of speed. What hung or failed over more nodes may be
+// a member so slow that it missed the deadline there: the smallest tests that hold it came to their end, at a crawl.
+func (g *machine) badAs(members ...int) (reason string, slow bool) {
+	if reason, slow = g.reasonOfBad(); slow {
+		return reason, true
+	}
+	smallest := 0
+	for i := range g.span.Tests[g.searchBase()+1:] {
+		t := &g.span.Tests[g.searchBase()+1+i]
+		if KindOf(t.ID) != KindSearch || t.Verdict != v1alpha1.VerdictFail {
+			continue
+		}
+		set := g.readSet(t.Set)
+		if slices.ContainsFunc(members, func(m int) bool { return !set.Has(m) }) {
+			continue
+		}
+		crawls := slices.Contains(slowReasons, t.Reason)
+		switch {
+		case smallest == 0 || len(set) < smallest:
+			smallest, slow = len(set), crawls
+		case len(set) == smallest:
+			slow = slow && crawls
+		}
+	}
+	if slow {
+		reason = v1alpha1.ReasonSlowNode
+	}
+	return reason, slow
 }
 
 // compareSearch gives the tests of the search their verdicts by the best that is known now, so that an early test does not keep

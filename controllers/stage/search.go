@@ -325,17 +325,23 @@ func (g *machine) conclude(f localize.Finding) {
 	}
 	g.tracedTo(f)
 	rails := g.railsOf()
-	reason, slow := g.reasonOfBad()
-	if !slow && g.crawls() {
-		reason, slow = v1alpha1.ReasonSlowNode, true
+	why, slow := "", true
+	name := func(c v1alpha1.Culprit, isSlow bool) {
+		g.blame(c)
+		if slow { // of several what is not slow says more
+			why = c.Reason
+		}
+		slow = slow && isSlow
 	}
 	for _, index := range f.Nodes {
-		for _, c := range g.nodeCulprits(g.seats[index], rails[index], reason, slow, step, effort) {
-			g.blame(c)
+		reason, isSlow := g.badAs(index)
+		for _, c := range g.nodeCulprits(g.seats[index], rails[index], reason, isSlow, step, effort) {
+			name(c, isSlow)
 		}
 	}
 	for _, pair := range f.Pairs {
-		g.blame(g.pairCulprit(g.seats[pair[0]], g.seats[pair[1]], rails[pair[0]], reason, slow, step, effort))
+		reason, isSlow := g.badAs(pair[0], pair[1])
+		name(g.pairCulprit(g.seats[pair[0]], g.seats[pair[1]], rails[pair[0]], reason, isSlow, step, effort), isSlow)
 	}
 	names := g.named()
 	text := fmt.Sprintf("The culprit of %s is %s (%s).", step, words.SomeNames(names, 5), effort)
@@ -349,11 +355,8 @@ func (g *machine) conclude(f localize.Finding) {
 		text += " Not told apart: " + words.SomeNames(g.namesOf(f.Suspects), 5) + "."
 	}
 	l.Message = words.Shorten(text, 512)
-	why := reason
 	if slow && g.span.Reason == v1alpha1.ReasonSlowGroup {
 		why = g.span.Reason // the group as a whole was held against a mark
-	} else if len(g.span.Culprits) > 0 {
-		why = g.span.Culprits[len(g.span.Culprits)-1].Reason
 	}
 	if t := &g.span.Tests[g.searchBase()]; slow && t.Verdict == v1alpha1.VerdictPass {
 		t.Verdict, t.Reason = v1alpha1.VerdictFail, why
