@@ -62,8 +62,8 @@ func estimate(spec *v1alpha1.CommGroupSpec, history []v1alpha1.RunSummary, nodes
 	for i := range history {
 		h := &history[i]
 		measured := cmp.Or(int(h.MeasuredNodes), selectedIn(h.Members)) // nodes that were busy held nothing
-		if h.Trigger == runs.TriggerNodesChanged || measured == 0 || h.GPUMinutes == 0 {
-			continue
+		if h.Trigger == runs.TriggerNodesChanged || h.Verdict == "" || measured == 0 || h.GPUMinutes == 0 {
+			continue // one that was aborted tells no more than how far it came
 		}
 		basis = "as run " + h.ID + " held"
 		if nodes != measured {

@@ -1,9 +1,12 @@
 package controllers
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
@@ -35,11 +38,12 @@ func TestOverBudget(t *testing.T) {
 		"one node more than is left":    {100, used(today, 91), pastRuns(300), runs.TriggerNodesChanged, 1, "about 10 (as run 1-1 held on 4 nodes, for 1 node)"},
 		"more nodes than were measured": {100, used(today, 10), pastRuns(300), runs.TriggerMembersChanged, 10, "about 100 (as run 1-1 held on 4 nodes, for 10 nodes)"},
 		"never fits":                    {39, used(today, 0), pastRuns(300), runs.TriggerScheduled, 4, "does not fit into any day"},
-		"few were measured": {1000, used(today, 0), []v1alpha1.RunSummary{{ID: "1-2", Trigger: runs.TriggerScheduled, Members: "10/100", MeasuredNodes: 10, GPUMinutes: 240}},
+		"few were measured": {1000, used(today, 0), []v1alpha1.RunSummary{{ID: "1-2", Trigger: runs.TriggerScheduled, Verdict: v1alpha1.VerdictPass, Members: "10/100", MeasuredNodes: 10, GPUMinutes: 240}},
 			runs.TriggerScheduled, 100, "about 2400 (as run 1-2 held on 10 nodes, for 100 nodes)"},
 		"no run yet":                   {95, nil, nil, runs.TriggerSpecChanged, 4, "about 96 (a tenth of run.nodeDeadlineSeconds for each of 4 nodes"},
 		"no run yet, and enough":       {96, nil, nil, runs.TriggerSpecChanged, 4, ""},
 		"runs of some nodes tell none": {95, nil, []v1alpha1.RunSummary{{ID: "1-2", Trigger: runs.TriggerNodesChanged, Members: "4/4", GPUMinutes: 1}}, runs.TriggerScheduled, 4, "a tenth of"},
+		"nor one that was aborted":     {95, nil, []v1alpha1.RunSummary{{ID: "1-2", Trigger: runs.TriggerScheduled, MeasuredNodes: 4, GPUMinutes: 1}}, runs.TriggerScheduled, 4, "a tenth of"},
 		"a limit that is new today": {100, nil, []v1alpha1.RunSummary{{ID: "1-2", Trigger: runs.TriggerScheduled, Members: "4/4", GPUMinutes: 61, FinishTime: decision.Stamp(testkit.Now)}},
 			runs.TriggerScheduled, 4, "61 used"},
 	} {
@@ -117,5 +121,35 @@ func TestBudgetWaitsForTheNextDay(t *testing.T) {
 	w.settle()
 	if run := w.group.Status.Run; run.Number != 3 || run.Trigger != runs.TriggerRequested {
 		t.Errorf("a person's request waits: %+v", run)
+	}
+}
+
+// TestBudgetBoundsAbortedRuns: a spec that is changed again and again in the middle of runs holds no more GPUs than the day's budget.
+func TestBudgetBoundsAbortedRuns(t *testing.T) {
+	w := newWorld(testkit.Group(), testkit.Nodes(2))
+	w.group.Spec.Run.MaxGPUMinutesPerDay = 500
+	w.step()
+	w.reportFacts()
+	held := int64(0)
+	for range 40 {
+		w.settle()
+		if w.group.Status.Run.Phase == v1alpha1.RunPhaseRunning {
+			for _, n := range w.nodes {
+				startPod(w.podOn(n.Name), n.Name, w.now)
+			}
+			held += 2 * 8 * 10
+		}
+		w.now = w.now.Add(10 * time.Minute)
+		w.reportFacts()
+		w.group.Spec.Benchmark.Iterations++
+		w.group.Generation++
+		w.settle()
+		maps.DeleteFunc(w.pods, func(_ string, pod *corev1.Pod) bool { return !pod.DeletionTimestamp.IsZero() })
+	}
+	if b := w.group.Status.Budget; b.UsedGPUMinutes != held || held == 0 || held > b.LimitGPUMinutes+160 {
+		t.Errorf("%d GPU-minutes were held, budget %+v", held, b)
+	}
+	if !strings.Contains(w.runningSays(), "waits until") {
+		t.Errorf("Running says %q", w.runningSays())
 	}
 }

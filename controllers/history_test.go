@@ -225,7 +225,8 @@ func TestHistoryOfRuns(t *testing.T) {
 	if got := w.group.Status.Trend; got != v1alpha1.TrendUnknown {
 		t.Errorf("trend %q of one run", got)
 	}
-	// An aborted run is in it, too, with what its pods have held by then.
+	// Aborted runs are in it, too, with what their pods have held by then: by run.state, and by a change of the spec, after which the
+	// next one begins at once.
 	w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "now"}
 	w.settle()
 	startPod(w.podOn(w.nodes[0].Name), w.nodes[0].Name, w.now)
@@ -235,6 +236,23 @@ func TestHistoryOfRuns(t *testing.T) {
 	h = w.group.Status.History
 	if len(h) != 2 || h[0].ID != "1-2" || h[0].Verdict != "" || h[0].GPUMinutes != 8 || w.group.Status.Budget.UsedGPUMinutes != 48 {
 		t.Errorf("after the abort: %+v, budget %+v", h, w.group.Status.Budget)
+	}
+	w.pods = map[string]*corev1.Pod{}
+	w.group.Spec.Run.State = v1alpha1.RunActive
+	w.group.Annotations[v1alpha1.AnnotationRunRequested] = "once more"
+	w.settle()
+	startPod(w.podOn(w.nodes[1].Name), w.nodes[1].Name, w.now)
+	w.now = w.now.Add(120 * time.Second)
+	w.reportFacts()
+	w.group.Spec.Benchmark.Iterations++
+	w.group.Generation++
+	w.settle()
+	h = w.group.Status.History
+	if len(h) != 3 || h[0].ID != "1-3" || h[0].Verdict != "" || h[0].Reason != v1alpha1.ReasonSuperseded || h[0].GPUMinutes != 16 || w.group.Status.Budget.UsedGPUMinutes != 64 {
+		t.Errorf("after a change of the spec: %+v, budget %+v", h, w.group.Status.Budget)
+	}
+	if run := w.group.Status.Run; run.ID != "2-4" || run.Phase != v1alpha1.RunPhaseRunning {
+		t.Errorf("run %+v", run)
 	}
 }
 

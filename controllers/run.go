@@ -74,7 +74,9 @@ func stepRun(in runInput) runState {
 		}
 	}
 	suspended := in.group.Spec.Run.State == v1alpha1.RunSuspended
-	if run != nil && run.Phase == v1alpha1.RunPhaseRunning {
+	// A run that ends in this step is written down first, to history and budget: the next one begins in the step after.
+	over := run == nil || run.Phase != v1alpha1.RunPhaseRunning
+	if !over {
 		switch {
 		case suspended:
 			abort(&out, run, in, v1alpha1.ReasonSuspended, "run.state is Suspended")
@@ -83,7 +85,6 @@ func stepRun(in runInput) runState {
 		}
 	}
 	out.run = run
-	over := run == nil || run.Phase != v1alpha1.RunPhaseRunning
 	if run != nil {
 		evaluate(&out, run, in)
 		out.events = append(out.events, staleEvent(out.nodes)...)

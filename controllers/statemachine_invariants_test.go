@@ -170,6 +170,9 @@ func (m *machine) checkRun(now *v1alpha1.CommGroupStatus) {
 	if run.Number > m.known.run {
 		m.tasks, m.taken = map[string]map[string]bool{}, map[string]time.Time{} // tasks have names within their run
 		m.known.seen["run "+run.Trigger]++
+		if h := now.History; m.known.run > 0 && (len(h) == 0 || runs.NumberOf(h[0].ID) != m.known.run) {
+			m.failf("run %d began, and the history does not have run %d: %+v", run.Number, m.known.run, h)
+		}
 	}
 	m.known.run = run.Number
 	m.known.hashOf[run.ID] = run.SpecHash
