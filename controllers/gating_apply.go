@@ -134,7 +134,7 @@ func (r *CommGroupReconciler) tellMarks(group *v1alpha1.CommGroup, done []*gatin
 		}
 		if len(names) > 0 {
 			r.Recorder.Eventf(group, nil, kind.event, kind.reason, kind.action, "%s",
-				words.Shorten(fmt.Sprintf("%s: %s. %s: %s", kind.verb, words.SomeNames(names, 5), names[0], words.Sentence(why)), 1000))
+				words.Shorten(fmt.Sprintf("%s: %s. %s", kind.verb, words.SomeNames(names, 5), words.Sentence(words.OfFirst(why, names))), 1000))
 		}
 	}
 }
