@@ -39,7 +39,10 @@ func newSpan(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) *spanView {
 		return nil
 	}
 	v := &spanView{Tone: verdictTone(s.Verdict), Verdict: cmp.Or(string(s.Verdict), "stage "+string(s.Stage)), Message: s.Message, Network: s.Network,
-		Head: fmt.Sprintf("Run %s, stage %s: %d of %d members are in it; transport between nodes %s", s.RunID, s.Stage, s.Present, s.Members, cmp.Or(s.Transport, "not known"))}
+		Head: fmt.Sprintf("Run %s, stage %s", s.RunID, s.Stage)}
+	if s.Members > 0 { // they are fixed once the nodes have passed alone
+		v.Head += fmt.Sprintf(": %d of %d members are in it; transport between nodes %s", s.Present, s.Members, cmp.Or(s.Transport, "not known"))
+	}
 	if s.Reason != "" {
 		v.Verdict += " (" + s.Reason + ")"
 	}

@@ -108,3 +108,11 @@ func TestTileOverAllNodes(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// TestSpanBeforeItsMembersAreFixed tells no count of them.
+func TestSpanBeforeItsMembersAreFixed(t *testing.T) {
+	group := &v1alpha1.CommGroup{Status: v1alpha1.CommGroupStatus{Span: &v1alpha1.SpanStatus{RunID: "1-2", Stage: v1alpha1.StageNodes}}}
+	if v := newSpan(group, nil); v.Head != "Run 1-2, stage Nodes" || v.Pairs != nil || len(v.Tests.Rows) != 0 {
+		t.Errorf("%+v", v)
+	}
+}
