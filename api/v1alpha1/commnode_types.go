@@ -16,7 +16,10 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Mesh",type=string,JSONPath=`.status.facts.xgmi.mesh`
 // +kubebuilder:printcolumn:name="Verdict",type=string,JSONPath=`.status.run.verdict`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.run.reason`
+// +kubebuilder:printcolumn:name="Closed",type=string,JSONPath=`.spec.run.closed.reason`
 // +kubebuilder:printcolumn:name="Stale",type=string,JSONPath=`.spec.run.stale.reason`
+// +kubebuilder:printcolumn:name="Run",type=string,JSONPath=`.spec.run.id`
+// +kubebuilder:printcolumn:name="Reported",type=string,JSONPath=`.status.run.id`
 // +kubebuilder:printcolumn:name="Seen",type=date,JSONPath=`.status.facts.observedTime`
 type CommNode struct {
 	metav1.TypeMeta `json:",inline"`

@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: 4d00bd67f9e9f029ae65f571c860bb990ccde5ee84380e8ef5da0acc6935cbd8
-const SchemaRevision = 10
+// Hash of the schemas: fddf2ef76bc6c40acfd4c01b1f01aff43019179382630fd59169a1333ce3ba07
+const SchemaRevision = 11
