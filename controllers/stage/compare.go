@@ -30,6 +30,8 @@ func (g *machine) closeRound() {
 			g.closeRails(r, slow)
 		case r.bad:
 			g.closeTest(r.test, v1alpha1.VerdictFail, r.reason, nil)
+		case slow && r.silent(): // it came to its end, and how fast is not known
+			g.closeTest(r.test, v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive, nil)
 		default:
 			g.closeTest(r.test, v1alpha1.VerdictPass, "", r.slowest())
 		}

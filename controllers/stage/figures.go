@@ -134,3 +134,8 @@ func (r *testResult) slowest() *int64 {
 	}
 	return out
 }
+
+// silent says whether a communicator came to its end without its figure.
+func (r *testResult) silent() bool {
+	return slices.ContainsFunc(r.communicators, func(c commResult) bool { return !c.bad && c.busBWMBps == nil })
+}

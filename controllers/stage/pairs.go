@@ -200,9 +200,12 @@ func (g *machine) closePairs(r *testResult) {
 	id, start, set := r.test.ID, r.test.StartTime, r.test.Set
 	best := bestOf(bandwidths(r.communicators))
 	expected := max(best, g.pairsSummary().best)
-	var bad []*commResult
+	var bad, silent []*commResult
 	for i := range r.communicators {
-		if c := &r.communicators[i]; c.bad || c.busBWMBps != nil && *c.busBWMBps*100 < expected*g.minPercent() {
+		switch c := &r.communicators[i]; {
+		case !c.bad && c.busBWMBps == nil:
+			silent = append(silent, c)
+		case c.bad || *c.busBWMBps*100 < expected*g.minPercent():
 			bad = append(bad, c)
 		}
 	}
@@ -223,7 +226,11 @@ func (g *machine) closePairs(r *testResult) {
 		return true
 	}
 	// The first is the round's measure.
-	all := record(set, v1alpha1.VerdictPass, "", &best)
+	all := len(silent) == 0 && record(set, v1alpha1.VerdictPass, "", &best)
+	if len(silent) > 0 {
+		g.worsen(v1alpha1.ReasonInconclusive, fmt.Sprintf("%s of round %s came to their end and have no figure, so that nothing tells whether they are slow; the first is %s. Look at the logs of the run pods for a report that the API server refused.",
+			words.Counted(len(silent), "pair"), id, strings.Join(g.namesOf(indexesOf(silent[0])), "<->")))
+	}
 	figure := func(c *commResult) int64 {
 		if c.busBWMBps == nil {
 			return 0
