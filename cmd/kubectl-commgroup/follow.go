@@ -123,7 +123,7 @@ func progressLine(g *v1alpha1.CommGroup) string {
 		return fmt.Sprintf("no run is going on; %d of %d members report: %s", m.Reporting, m.Selected, why)
 	}
 	done := m.Passed + m.Failed + m.Inconclusive + m.Errored + m.Skipped
-	text := fmt.Sprintf("run %s: %d of %d members done", run.ID, done, m.Selected)
+	text := fmt.Sprintf("run %s: %d of %d members done", run.ID, done, max(m.Selected, done+m.Running+m.Pending)) // some may have left the group since
 	for _, part := range []struct {
 		n    int32
 		what string

@@ -133,7 +133,7 @@ func Validated(run *v1alpha1.GroupRunStatus, outcomes []Outcome, span *Outcome, 
 				Message: fmt.Sprintf("All %d members passed: run %s measured those that had changed, and what the runs since number %d showed of the others still counts.%s", members, run.ID, runs.Since(run), uncomparedWords(outcomes))}
 		}
 		return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllPassed,
-			Message: fmt.Sprintf("Run %s passed on all %d members%s.%s%s", run.ID, members, over, notJudgedWords(span), uncomparedWords(outcomes))}
+			Message: fmt.Sprintf("Run %s passed on %s%s.%s%s", run.ID, allMembers(members), over, notJudgedWords(span), uncomparedWords(outcomes))}
 	}
 	if names := StaleNodes(outcomes); len(names) > 0 && (decisive == nil || Rank(decisive.Verdict) < Rank(v1alpha1.VerdictError)) {
 		return resultsStale(outcomes, names, next)
@@ -143,6 +143,13 @@ func Validated(run *v1alpha1.GroupRunStatus, outcomes []Outcome, span *Outcome, 
 			Message: fmt.Sprintf("Run %s has no result for every member of now; a new run follows.", run.ID)}
 	}
 	return worstOf("Run "+run.ID, outcomes, decisive)
+}
+
+func allMembers(n int) string {
+	if n == 1 {
+		return "the only member"
+	}
+	return fmt.Sprintf("all %d members", n)
 }
 
 // notJudgedWords repeats of a stage over several nodes that passed that its speed was not judged; with a blank before.

@@ -76,7 +76,7 @@ func (m member) tone() tone {
 // members are the nodes, the worst first: the named, then by verdict, then the slowest; what was not measured stands before
 // what was.
 func members(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) []member {
-	blamed := report.Blamed(group)
+	blamed := report.Blamed(group, nodes)
 	out := make([]member, 0, len(nodes))
 	for i := range nodes {
 		m := member{node: &nodes[i], blamed: blamed[nodes[i].Spec.NodeName]}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/reasons"
 	"rcclx.io/commgroup-operator/internal/report"
 	"rcclx.io/commgroup-operator/internal/units"
 )
@@ -18,7 +19,7 @@ type spanView struct {
 	Verdict, Head, Message string
 	Network                string
 	Left                   string
-	Members                string
+	Members, More          string
 	Search                 *searchView
 	Tests                  grid
 	Pairs                  *barView
@@ -57,7 +58,7 @@ func newSpan(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) *spanView {
 			v.Search.Head += ", in " + (time.Duration(*l.Seconds) * time.Second).String()
 		}
 	}
-	v.Members = report.Indexes(group, nodes)
+	v.Members, v.More = report.Indexes(group, nodes), reasons.Sentence(report.MoreCulprits(group, nodes))
 	lines := report.TestLines(group, nodes)
 	v.Tests, v.Pairs = testsGrid(lines), pairBars(lines)
 	v.Results = spanGrid(s.Results)

@@ -38,6 +38,10 @@ func (s memberSet) count() int {
 	return n
 }
 
+func (s memberSet) has(index int) bool {
+	return slices.ContainsFunc(s, func(r [2]int) bool { return r[0] <= index && index <= r[1] })
+}
+
 // first gives at most so many indexes.
 func (s memberSet) first(limit int) []int {
 	var out []int

@@ -16,7 +16,7 @@ const MaxNodes = 32
 // Nodes prints one line for each member: what it is, its mesh, and its verdict alone. The worst come first: whom the group's
 // status names, then by verdict, then in the order of ranks. After limit lines, where it is not zero, the others are counted.
 func Nodes(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode, limit int) error {
-	blamed := Blamed(group)
+	blamed := Blamed(group, nodes)
 	sorted := make([]*v1alpha1.CommNode, 0, len(nodes))
 	severity := make(map[*v1alpha1.CommNode]int, len(nodes))
 	for i := range nodes {
@@ -68,8 +68,8 @@ func Severity(v v1alpha1.Verdict) int {
 }
 
 // Blamed are the nodes that the group's status names, each with the first reason: what the group's stage found stands in no
-// node's own verdict, which is of the node alone.
-func Blamed(group *v1alpha1.CommGroup) map[string]string {
+// node's own verdict, which is of the node alone. Of very many culprits the list has no room for all: nodes give names to the others.
+func Blamed(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) map[string]string {
 	blamed := map[string]string{}
 	for i := range group.Status.Culprits {
 		c := &group.Status.Culprits[i]
@@ -77,7 +77,37 @@ func Blamed(group *v1alpha1.CommGroup) map[string]string {
 			blamed[name] = cmp.Or(blamed[name], c.Reason)
 		}
 	}
+	for _, name := range culpritsByIndex(group, nodes) {
+		blamed[name] = cmp.Or(blamed[name], group.Status.Span.Reason, v1alpha1.ReasonCulpritFound)
+	}
 	return blamed
+}
+
+// culpritsByIndex are the names of the members that the group's stage has as culprits by their index.
+func culpritsByIndex(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) []string {
+	stage := group.Status.Span
+	if stage == nil || stage.CulpritSet == "" {
+		return nil
+	}
+	set, _ := parseMembers(stage.CulpritSet)
+	var out []string
+	for i := range nodes {
+		if a := nodes[i].Spec.Session; a != nil && a.RunID == stage.RunID && set.has(int(a.Index)) {
+			out = append(out, nodes[i].Spec.NodeName)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// MoreCulprits names the culprits of the group's stage that the list of culprits has no room for; empty where it has all.
+func MoreCulprits(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) string {
+	listed := Blamed(&v1alpha1.CommGroup{Status: v1alpha1.CommGroupStatus{Culprits: group.Status.Culprits}}, nil)
+	more := slices.DeleteFunc(culpritsByIndex(group, nodes), func(name string) bool { return listed[name] != "" })
+	if len(more) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("more culprits than the list has room for (members %s in all): %s", group.Status.Span.CulpritSet, namesOf(more[:min(len(more), maxIndexes)], len(more)))
 }
 
 // Verdict is a node's verdict and reason in words, with what the group's status blames it for where it passed alone.

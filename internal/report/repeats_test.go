@@ -54,3 +54,23 @@ func TestRepeats(t *testing.T) {
 		}
 	}
 }
+
+// TestFiguresOfAnotherRun: a node of whose present run nothing came shows those of the run before, and says so.
+func TestFiguresOfAnotherRun(t *testing.T) {
+	n := &v1alpha1.CommNode{Status: v1alpha1.CommNodeStatus{Run: &v1alpha1.NodeRunStatus{ID: "2-2"}}}
+	for want, run := range map[string]*v1alpha1.RunAssignment{
+		"":  nil,
+		" ": {ID: "2-2"},
+		"NOTE: these figures are of run 2-2; run 2-3 has not reported yet":             {ID: "2-3"},
+		"NOTE: these figures are of run 2-2; run 2-3 gave none: Error (NoGPUResource)": {ID: "2-3", Closed: &v1alpha1.RunClosure{Verdict: v1alpha1.VerdictError, Reason: v1alpha1.ReasonNoGPUResource}},
+	} {
+		n.Spec.Run = run
+		var b bytes.Buffer
+		if err := NodeAB(&b, n); err != nil {
+			t.Fatal(err)
+		}
+		if got := lines(&b)[0]; strings.TrimSpace(want) != "" && got != want || strings.TrimSpace(want) == "" && strings.Contains(got, "NOTE") {
+			t.Errorf("%q, expected %q", got, want)
+		}
+	}
+}

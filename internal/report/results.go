@@ -54,6 +54,9 @@ func NodeAB(w io.Writer, node *v1alpha1.CommNode, variants ...string) error {
 		_, err := fmt.Fprintln(w, "no results yet")
 		return err
 	}
+	if err := Note(w, ofAnotherRun(node)); err != nil {
+		return err
+	}
 	all := make([]series, 0, len(run.Results))
 	for i := range run.Results {
 		r := &run.Results[i]
@@ -69,6 +72,19 @@ func NodeAB(w io.Writer, node *v1alpha1.CommNode, variants ...string) error {
 		}
 	}
 	return DataErrors(w, run.DataErrors)
+}
+
+// ofAnotherRun says where a node's figures are not of the run that it is assigned: that one was closed without a report, or goes on.
+func ofAnotherRun(node *v1alpha1.CommNode) string {
+	report, run := node.Status.Run, node.Spec.Run
+	if report == nil || run == nil || report.ID == run.ID {
+		return ""
+	}
+	now := "has not reported yet"
+	if c := run.Closed; c != nil {
+		now = fmt.Sprintf("gave none: %s (%s)", c.Verdict, c.Reason)
+	}
+	return fmt.Sprintf("these figures are of run %s; run %s %s", report.ID, run.ID, now)
 }
 
 func abTables(w io.Writer, all []series, variants []string) error {

@@ -41,6 +41,9 @@ func Span(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) err
 	if len(s.Left) > 0 || s.LeftSet != "" {
 		lines = append(lines, wrap(w, fmt.Sprintf("went on without %s (index %s)", orUnknown(strings.Join(s.Left, ", ")), orUnknown(s.LeftSet))))
 	}
+	if text := MoreCulprits(group, nodes); text != "" {
+		lines = append(lines, wrap(w, text))
+	}
 	if l := s.Localization; l != nil {
 		lines = append(lines, search(l))
 		if text := SearchMessage(s); text != "" {
@@ -99,7 +102,7 @@ const maxIndexes = 32
 // on without stand in the list whatever their index.
 func Indexes(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) string {
 	stage := group.Status.Span
-	named := Blamed(group)
+	named := Blamed(group, nodes)
 	for _, name := range stage.Left {
 		named[name] = "left"
 	}

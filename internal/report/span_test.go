@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -200,6 +201,28 @@ func TestCulpritsLeadToTheirPages(t *testing.T) {
 	b.Reset()
 	if err := Culprits(&b, culprits[2:]); err != nil || strings.Contains(b.String(), "step by step") {
 		t.Errorf("%v %s", err, b.String())
+	}
+}
+
+// TestCulpritsWithoutRoom: of very many culprits the list names 16, and the others are told and shown as blamed, too.
+func TestCulpritsWithoutRoom(t *testing.T) {
+	group := &v1alpha1.CommGroup{Status: v1alpha1.CommGroupStatus{
+		Culprits: []v1alpha1.Culprit{{Node: "n0", Kind: "Node", Name: "n0", Reason: v1alpha1.ReasonSlowNode}},
+		Span:     &v1alpha1.SpanStatus{RunID: "1-1", Reason: v1alpha1.ReasonHangAcrossNodes, CulpritSet: "0,2-3"}}}
+	var nodes []v1alpha1.CommNode
+	for i := range 5 {
+		nodes = append(nodes, v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{NodeName: fmt.Sprint("n", i), Session: &v1alpha1.SessionAssignment{RunID: "1-1", Index: int32(i)}}})
+	}
+	nodes[3].Spec.Session.RunID = "1-0" // made anew
+	if got, want := MoreCulprits(group, nodes), "more culprits than the list has room for (members 0,2-3 in all): n2"; got != want {
+		t.Errorf("%q, expected %q", got, want)
+	}
+	if got := Blamed(group, nodes); len(got) != 2 || got["n0"] != v1alpha1.ReasonSlowNode || got["n2"] != v1alpha1.ReasonHangAcrossNodes {
+		t.Errorf("%v", got)
+	}
+	group.Status.Span.CulpritSet = "0"
+	if got := MoreCulprits(group, nodes); got != "" {
+		t.Error(got)
 	}
 }
 
