@@ -41,7 +41,7 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	in := runInput{
 		now: s.Now, group: group, accepted: accepted.IsTrue(), members: members, hash: membersHash(members),
 		commNodes: make(map[string]*v1alpha1.CommNode, len(s.CommNodes)), pods: map[string][]*corev1.Pod{}, groupPods: map[string][]*corev1.Pod{},
-		others: sharing.Of(group, s.OtherRunPods, s.Claims, s.Now), looked: s.Looked, busyAt: s.BusyAt,
+		others: sharing.Of(group, s.OtherRunPods, s.Claims, s.Now), looked: s.Looked, unread: s.Unread, busyAt: s.BusyAt,
 	}
 	nodeOfPod := make(map[string]string, len(s.CommNodes)) // by UID of the CommNode
 	for i := range s.CommNodes {

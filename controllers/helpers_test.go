@@ -31,9 +31,11 @@ type world struct {
 	changes   map[string]int // how often a node was changed, by its name
 	// holders are other pods that hold GPUs of a node; others and claims are what other groups run; looks counts the look-ups.
 	holders map[string]string
-	others  []corev1.Pod
-	claims  []sharing.Claim
-	looks   int
+	// unread are nodes whose pods cannot be listed, with the API server's words.
+	unread map[string]string
+	others []corev1.Pod
+	claims []sharing.Claim
+	looks  int
 	// busyAt is what the manager remembers of its look-ups.
 	busyAt lookMemory
 }
@@ -62,12 +64,17 @@ func (w *world) step() Decision {
 	s := w.snapshot()
 	d := Decide(s, testConfig)
 	if len(d.LookAt) > 0 {
-		s.Looked = map[string]string{}
+		s.Looked, s.Unread = map[string]string{}, map[string]string{}
 		for _, node := range d.LookAt {
-			s.Looked[node] = w.holders[node]
+			if why := w.unread[node]; why != "" {
+				s.Unread[node] = why
+			} else {
+				s.Looked[node] = w.holders[node]
+			}
 			w.looks++
 		}
 		w.busyAt.add(client.ObjectKeyFromObject(w.group), s.Looked, w.now)
+		w.busyAt.add(client.ObjectKeyFromObject(w.group), s.Unread, w.now)
 		d = Decide(s, testConfig)
 	}
 	for _, name := range d.DeletePods {

@@ -66,7 +66,7 @@ func (n *nodeState) stepFree(in runInput) {
 	spec := &in.group.Spec
 	if other := in.others.OnNode(n.name); other != "" {
 		// Others' runs end by their own deadlines, which may be as long as this group's.
-		n.waitFor(in, decision.Seconds(spec.Run.NodeDeadlineSeconds)+decision.Seconds(spec.Run.StartDeadlineSeconds),
+		n.waitFor(in, decision.Seconds(spec.Run.NodeDeadlineSeconds)+decision.Seconds(spec.Run.StartDeadlineSeconds), v1alpha1.ReasonNodeBusy,
 			"one run at a time is on a node, and there is "+other)
 		return
 	}
@@ -75,7 +75,14 @@ func (n *nodeState) stepFree(in runInput) {
 		return
 	}
 	holders, looked := in.looked[n.name]
+	unread, failed := in.unread[n.name]
 	switch {
+	case failed:
+		reason := v1alpha1.ReasonListFailed
+		if a := runs.AssignmentOf(n.commNode); a != nil && a.Waiting != nil {
+			reason = a.Waiting.Reason // one that was seen busy stays so
+		}
+		n.waitFor(in, decision.Seconds(spec.Run.StartDeadlineSeconds), reason, "run.nodes is Idle, and whether other pods hold GPUs there could not be read: "+unread)
 	case !looked:
 		n.wantsLook, n.wakeAt = true, in.now.Add(sharing.BusyPoll)
 		if a := runs.AssignmentOf(n.commNode); a != nil {
@@ -84,23 +91,27 @@ func (n *nodeState) stepFree(in runInput) {
 	case holders == "":
 		n.wantsPod = true
 	default:
-		n.waitFor(in, decision.Seconds(spec.Run.StartDeadlineSeconds), "run.nodes is Idle, and GPUs there are held by "+holders)
+		n.waitFor(in, decision.Seconds(spec.Run.StartDeadlineSeconds), v1alpha1.ReasonNodeBusy, "run.nodes is Idle, and GPUs there are held by "+holders)
 	}
 }
 
-// waitFor notes for whom the node's run waits, and since when; past the limit the node's part ends.
-func (n *nodeState) waitFor(in runInput, limit time.Duration, why string) {
+// waitFor notes what the node's run waits for, and since when; past the limit the node's part ends: Skipped where others had the
+// node, Error where nobody could tell.
+func (n *nodeState) waitFor(in runInput, limit time.Duration, reason, why string) {
 	since := *decision.Stamp(in.now)
 	if a := runs.AssignmentOf(n.commNode); a != nil && a.Waiting != nil {
 		since = a.Waiting.Since
 	}
 	deadline := since.Add(limit)
 	if !in.now.Before(deadline) {
-		n.close(in.now, v1alpha1.VerdictSkipped, v1alpha1.ReasonNodeBusy, "No run was started on node %s within %d s: %s. It is tried again by itself.",
-			n.name, int64(limit/time.Second), why)
+		verdict, next := v1alpha1.VerdictSkipped, "It is tried again by itself."
+		if reason == v1alpha1.ReasonListFailed {
+			verdict, next = v1alpha1.VerdictError, runAgain(in.group)
+		}
+		n.close(in.now, verdict, reason, "No run was started on node %s within %d s: %s %s", n.name, int64(limit/time.Second), words.Sentence(why), next)
 		return
 	}
-	n.waiting = &v1alpha1.RunWait{Reason: v1alpha1.ReasonNodeBusy, Message: words.Shorten(why, 512), Since: since}
+	n.waiting = &v1alpha1.RunWait{Reason: reason, Message: words.Shorten(why, 512), Since: since}
 	n.wakeAt = decision.Earlier(in.now.Add(sharing.BusyPoll), deadline)
 }
 
@@ -177,7 +188,7 @@ func (m *lookMemory) forget(group types.NamespacedName) {
 }
 
 // lookAt asks the API itself which pods on the nodes hold GPUs that are not of this group's runs: the cache has none but run
-// pods. By node name; empty where none holds any.
+// pods. A node whose pods cannot be listed waits as a busy one does: not known is not free.
 func (r *CommGroupReconciler) lookAt(ctx context.Context, s *Snapshot, nodes []string) error {
 	holders := make([]string, len(nodes))
 	at := make(map[string]int, len(nodes))
@@ -194,13 +205,16 @@ func (r *CommGroupReconciler) lookAt(ctx context.Context, s *Snapshot, nodes []s
 		return nil
 	}
 	errs := atOnce(nodes, look)
-	s.Looked = make(map[string]string, len(nodes))
+	s.Looked, s.Unread = make(map[string]string, len(nodes)), map[string]string{}
 	for i, name := range nodes {
 		if errs[i] == nil {
-			s.Looked[name] = holders[i] // the others wait: not known is not free
+			s.Looked[name] = holders[i]
+		} else {
+			s.Unread[name] = errs[i].Error()
 		}
 	}
 	r.looks.add(client.ObjectKeyFromObject(s.Group), s.Looked, s.Now)
+	r.looks.add(client.ObjectKeyFromObject(s.Group), s.Unread, s.Now)
 	return errors.Join(errs...)
 }
 

@@ -1,6 +1,8 @@
 package controllers
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,10 +10,15 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/podstate"
@@ -158,6 +165,110 @@ func TestBusyNode(t *testing.T) {
 	if run := w.group.Status.Run; run.Number != 2 || run.Trigger != runs.TriggerNodesChanged || w.podOn(busy) == nil {
 		t.Errorf("run %+v, pods %v", run, words.SortedKeys(w.pods))
 	}
+}
+
+// TestNodeThatCannotBeLookedAt: where the pods of a node cannot be listed its run waits as long as on a busy one, says why, and ends as
+// an Error: nobody knows whether it was busy. One that was seen busy stays so. The other node is measured meanwhile.
+func TestNodeThatCannotBeLookedAt(t *testing.T) {
+	const why = "pods on node n00000: pods is forbidden"
+	for name, tc := range map[string]struct {
+		busyFirst, readAtLast bool
+		reason                string
+		verdict               v1alpha1.Verdict
+	}{
+		"never":                  {reason: v1alpha1.ReasonListFailed, verdict: v1alpha1.VerdictError},
+		"busy, then never again": {busyFirst: true, reason: v1alpha1.ReasonNodeBusy, verdict: v1alpha1.VerdictSkipped},
+		"read in time":           {readAtLast: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(idleGroup(), testkit.Nodes(2))
+			bad, good := w.nodes[0].Name, w.nodes[1].Name
+			w.settle()
+			w.reportFacts()
+			if tc.busyFirst {
+				w.holders = map[string]string{bad: "prod/train-0 (2)"}
+				w.settle()
+				w.now = w.now.Add(sharing.BusyPoll)
+			}
+			w.unread = map[string]string{bad: why}
+			w.settle()
+			a := w.commNode(bad).Spec.Run
+			if a.Waiting == nil || !strings.Contains(a.Waiting.Message, why) || !strings.Contains(w.runningSays(), why) || w.podOn(bad) != nil {
+				t.Fatalf("waiting %+v, Running says %q", a.Waiting, w.runningSays())
+			}
+			since := a.Waiting.Since.Time
+			looks := w.looks
+			if w.settle(); w.looks != looks || w.decided.WakeAt.After(w.now.Add(sharing.BusyPoll)) {
+				t.Errorf("%d looks more within one poll; wakes at %s", w.looks-looks, w.decided.WakeAt)
+			}
+			cn := w.commNode(good)
+			cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+			w.now = since.Add(600*time.Second - sharing.BusyPoll)
+			w.reportFacts()
+			if w.settle(); w.group.Status.Run.Phase != v1alpha1.RunPhaseRunning {
+				t.Fatalf("before the deadline: run %+v", w.group.Status.Run)
+			}
+			w.now = since.Add(600 * time.Second)
+			if tc.readAtLast {
+				w.unread = nil
+				w.now = w.now.Add(sharing.BusyPoll)
+			}
+			w.settle()
+			a = w.commNode(bad).Spec.Run
+			if tc.readAtLast {
+				if w.podOn(bad) == nil || a.Closed != nil || a.Waiting != nil {
+					t.Errorf("it could be read, and it is %+v, pods %v", a, words.SortedKeys(w.pods))
+				}
+				return
+			}
+			if a.Closed == nil || a.Closed.Reason != tc.reason || a.Closed.Verdict != tc.verdict || !strings.Contains(a.Closed.Message, why) || w.group.Status.Run.Phase != v1alpha1.RunPhaseFinished {
+				t.Errorf("after the deadline: %+v, closed %+v, run %+v", a, a.Closed, w.group.Status.Run)
+			}
+		})
+	}
+}
+
+// TestRefusedLookHasADeadline: a manager that may not list pods of all namespaces does not give the run up to the queue's growing
+// pauses: it looks again each poll, and the run ends by its deadline.
+func TestRefusedLookHasADeadline(t *testing.T) {
+	nothing := func(client.Object) error { return nil }
+	r, c, _ := refusing(t, idleGroup(), &nothing)
+	r.APIReader = interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		if o := (&client.ListOptions{}).ApplyOptions(opts); o.FieldSelector != nil {
+			return errQuota
+		}
+		return c.List(ctx, list, opts...)
+	}})
+	request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(idleGroup())}
+	clock := r.Clock.(*clocktesting.FakePassiveClock)
+	for range 600/int(sharing.BusyPoll/time.Second) + 10 {
+		result, err := r.Reconcile(t.Context(), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var g v1alpha1.CommGroup
+		var nodes v1alpha1.CommNodeList
+		if err := errors.Join(c.Get(t.Context(), request.NamespacedName, &g), c.List(t.Context(), &nodes)); err != nil {
+			t.Fatal(err)
+		}
+		for i := range nodes.Items {
+			cn := &nodes.Items[i]
+			if cn.Status.Facts = testkit.Facts(clock.Now()); c.Status().Update(t.Context(), cn) != nil {
+				t.Fatal("no facts")
+			}
+			if a := cn.Spec.Run; a != nil && a.Waiting != nil && result.RequeueAfter > sharing.BusyPoll {
+				t.Fatalf("it waits, and looks again after %s", result.RequeueAfter)
+			}
+		}
+		if run := g.Status.Run; run != nil && run.Phase == v1alpha1.RunPhaseFinished {
+			if v := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionValidated); v.Reason != v1alpha1.ReasonListFailed || !strings.Contains(v.Message, "exceeded quota: small") {
+				t.Errorf("Validated is %+v", v)
+			}
+			return
+		}
+		clock.SetTime(clock.Now().Add(sharing.BusyPoll))
+	}
+	t.Error("the run goes on")
 }
 
 // TestNodeGetsFree: the wait ends as soon as nobody holds GPUs there.

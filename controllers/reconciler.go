@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
@@ -59,9 +60,11 @@ func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	}
 	snapshot := r.gather(ctx, group)
 	decision := Decide(snapshot, r.Config)
-	var lookErr error
 	if len(decision.LookAt) > 0 {
-		lookErr = r.lookAt(ctx, snapshot, decision.LookAt)
+		// No error of the reconcile: the decision has it, and the time of the next look.
+		if err := r.lookAt(ctx, snapshot, decision.LookAt); err != nil {
+			logf.FromContext(ctx).Error(err, "Could not look for other pods on nodes; trying again soon")
+		}
 		decision = Decide(snapshot, r.Config)
 	}
 	if decision.NeedConfigMapLookup {
@@ -80,7 +83,7 @@ func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		}
 	}
 	if applyErr == nil {
-		applyErr = errors.Join(r.apply(ctx, snapshot, &decision), lookErr)
+		applyErr = r.apply(ctx, snapshot, &decision)
 	}
 	if errors.Is(applyErr, errOldRead) {
 		return ctrl.Result{}, fmt.Errorf("commgroup %s: %w", req.NamespacedName, applyErr) // no status: it would name the node as guilty

@@ -35,6 +35,8 @@ type runInput struct {
 	// holds GPUs there, nil before that; busyAt is when nodes were last seen busy, see Snapshot.
 	others sharing.Elsewhere
 	looked map[string]string
+	// unread are nodes that were to be looked up just now and could not be, with why.
+	unread map[string]string
 	busyAt map[string]time.Time
 }
 

@@ -41,7 +41,8 @@ type nodeState struct {
 	// hindrance is what keeps the pod's ranks from starting, as far as the cluster says.
 	hindrance string
 	wantsPod  bool
-	// wantsLook: whether others hold GPUs of the node is to be looked up first; waiting: they do.
+	// wantsLook: whether others hold GPUs of the node is to be looked up first; waiting: they do, or it
+	// could not be looked up.
 	wantsLook bool
 	waiting   *v1alpha1.RunWait
 	wakeAt    time.Time

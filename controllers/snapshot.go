@@ -57,6 +57,8 @@ type Snapshot struct {
 	Claims       []sharing.Claim
 	// Looked is who holds GPUs on the nodes that were looked up, by node name; empty where nobody does. Nil before.
 	Looked map[string]string
+	// Unread are nodes that were to be looked up and whose pods could not be listed, with the API server's words.
+	Unread map[string]string
 	// BusyAt is when this manager last saw others' pods hold GPUs on a node, by its name: it is not looked at again so soon.
 	BusyAt map[string]time.Time
 	// Monitor is the group's DaemonSet, nil where there is none.

@@ -102,8 +102,10 @@ var wordsAccepted = map[string]more{
 		Escalate: "The cluster's administrator, where the pods cannot run without the key.",
 		Ends:     "At once when the key is gone."},
 	"ListFailed": {
-		Seen:   []string{"The group's objects could not be read: run pods: the server was unable to return a response in the time allotted. The controller tries again."},
-		Means:  "All conditions are Unknown: nothing is concluded from a part of the objects. Runs on the nodes go on, and what they report is read later.",
+		Seen: []string{
+			"The group's objects could not be read: run pods: the server was unable to return a response in the time allotted. The controller tries again.",
+			"No run was started on node gpu-3 within 300 s: run.nodes is Idle, and whether other pods hold GPUs there could not be read: pods on node gpu-3: pods is forbidden: User \"system:serviceaccount:commgroup-system:commgroup-manager\" cannot list resource \"pods\" in API group \"\" at the cluster scope. Once it is mended, ask for a new run: kubectl commgroup run mi300x -n ml."},
+		Means:  "As a condition: all are Unknown, nothing is concluded from a part of the objects. Runs on the nodes go on, and what they report is read later. On one node: Error, and nothing is said of the node itself; the others were measured.",
 		Causes: []string{"The API server or etcd is overloaded or restarting.", "The manager's role lacks a right, after an upgrade that changed roles.", "A NetworkPolicy or proxy between the manager and the API server."},
 		Look: []string{
 			managers + "   # the same words, how often, and of which call",
