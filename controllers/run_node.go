@@ -3,6 +3,7 @@ package controllers
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -159,7 +160,7 @@ func stepWaiting(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput, assign
 		return // the assignment is written first: the agent reads its plan from it
 	}
 	if holdsGPUs(in.pods[n.name], in.now) || holdsGPUs(in.groupPods[n.name], in.now) {
-		n.wakeAt = in.now.Add(podstate.StuckAfter) // an older run's pod still holds the GPUs
+		n.wakeAt = podstate.FreeAt(slices.Concat(in.pods[n.name], in.groupPods[n.name]), in.now) // an older run's pod still holds the GPUs
 		return
 	}
 	n.stepFree(in)

@@ -138,6 +138,8 @@ func contradictions(s *v1alpha1.CommGroupStatus) string {
 			return fmt.Sprintf("run %+v with stage %s", s.Run, span.Stage)
 		case (span.Stage == v1alpha1.StageEnded) != (span.Verdict != ""):
 			return fmt.Sprintf("stage %s with verdict %q", span.Stage, span.Verdict)
+		case span.Stage == v1alpha1.StageEnded && slices.ContainsFunc(span.Tests, func(one v1alpha1.SpanTest) bool { return one.Verdict == "" }):
+			return fmt.Sprintf("the stage has ended, and tests of it go on: %+v", span.Tests)
 		case letters[cValidated] == "T" && !going && span.Verdict != v1alpha1.VerdictPass:
 			return fmt.Sprintf("Validated, and the group's stage says %s (%s)", span.Verdict, span.Reason)
 		}

@@ -24,6 +24,29 @@ func Stuck(pod *corev1.Pod, now time.Time) bool {
 	return !pod.DeletionTimestamp.IsZero() && now.Sub(pod.DeletionTimestamp.Time) > StuckAfter
 }
 
+// FreeAt is when the last of a node's pods that hold its GPUs is given up, as far as they were told to end; such a pod's own grace counts
+// first. One that was not told is looked at again after StuckAfter.
+func FreeAt(pods []*corev1.Pod, now time.Time) time.Time {
+	at := now
+	for _, pod := range pods {
+		switch {
+		case !Alive(pod) || Stuck(pod, now):
+		case pod.DeletionTimestamp.IsZero():
+			at = later(at, now.Add(StuckAfter))
+		default:
+			at = later(at, pod.DeletionTimestamp.Add(StuckAfter+time.Second))
+		}
+	}
+	return at
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
 // ExitGrace is what an agent that has reported gets to end its pod by itself.
 const ExitGrace = 30 * time.Second
 

@@ -261,11 +261,9 @@ func (g *machine) dropLate(s *seat, holders occupancy) {
 	}
 }
 
-// drop goes on without a member: its session ends, and its GPUs with it. The reason counts for the stage's verdict.
+// drop goes on without a member: its session ends, and its GPUs with it. The reason counts for the stage's verdict, and is never one that
+// means Pass.
 func (g *machine) drop(s *seat, reason, message string) {
-	if VerdictOf(reason) == v1alpha1.VerdictPass {
-		reason = v1alpha1.ReasonGroupStepFailed // a member that fell out is never part of a pass
-	}
 	g.worsen(reason, message)
 	if v := VerdictOf(reason); v == v1alpha1.VerdictError || v == v1alpha1.VerdictFail {
 		g.blame(judge.NodeCulprit(s.name, reason, message))
@@ -392,13 +390,12 @@ func (g *machine) endsByItself(pod *corev1.Pod) bool {
 
 // held says whether another run's pod still holds the node's GPUs.
 func (g *machine) held(node string) bool {
-	for _, pod := range g.in.Pods[node] {
-		if podstate.Alive(pod) && !podstate.Stuck(pod, g.in.Now) {
-			g.wake(g.in.Now.Add(podstate.StuckAfter))
-			return true
-		}
+	at := podstate.FreeAt(g.in.Pods[node], g.in.Now)
+	if !at.After(g.in.Now) {
+		return false
 	}
-	return false
+	g.wake(at)
+	return true
 }
 
 func (g *machine) deletePods(needed func(*corev1.Pod) bool) {

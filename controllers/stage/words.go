@@ -9,6 +9,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/localize"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // VerdictOf is what a reason of the group's stage means for its verdict. Whatever is not listed is why something could
@@ -148,7 +149,8 @@ func Outcome(spec *v1alpha1.CommGroupSpec, run *v1alpha1.GroupRunStatus, span *v
 		o.Message = fmt.Sprintf("The communicator of run %s was over %d of its %d nodes: the others had no result when it was formed. A new run takes them in: kubectl commgroup run.",
 			run.ID, span.Members, nodes)
 	default:
-		o.Verdict, o.Reason, o.Message = span.Verdict, span.Reason, span.Message
+		// Whoever tells of it has named the group.
+		o.Verdict, o.Reason, o.Message = span.Verdict, span.Reason, units.Unnamed(span.Message, judge.DimensionGroup)
 		o.Culprits = span.Culprits
 	}
 	return o

@@ -1,0 +1,354 @@
+package controllers
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/podstate"
+	"rcclx.io/commgroup-operator/controllers/runplan"
+	"rcclx.io/commgroup-operator/controllers/runs"
+	"rcclx.io/commgroup-operator/controllers/testkit"
+)
+
+// What could be taken out of the code with all other tests still green.
+
+// TestARunThatDidNotComeToTheNodeForgetsNothing: how often in a row a node's result was bad, and how often it found no place, goes on from one
+// run of the changed nodes to the next, also where the run between did not come to the node.
+func TestARunThatDidNotComeToTheNodeForgetsNothing(t *testing.T) {
+	closed := func(verdict v1alpha1.Verdict, reason string) *v1alpha1.RunClosure {
+		return &v1alpha1.RunClosure{Verdict: verdict, Reason: reason}
+	}
+	for name, tc := range map[string]struct {
+		trigger          string
+		old              v1alpha1.RunAssignment
+		report           v1alpha1.Verdict
+		repeats, retries int32
+	}{
+		"it failed":             {runs.TriggerNodesChanged, v1alpha1.RunAssignment{Repeats: 1, Retries: 3}, v1alpha1.VerdictFail, 2, 0},
+		"its pod died":          {runs.TriggerNodesChanged, v1alpha1.RunAssignment{Repeats: 1, Retries: 3, Closed: closed(v1alpha1.VerdictError, v1alpha1.ReasonRunPodFailed)}, "", 2, 3},
+		"it found no place":     {runs.TriggerNodesChanged, v1alpha1.RunAssignment{Repeats: 2, Retries: 3, Closed: closed(v1alpha1.VerdictSkipped, v1alpha1.ReasonRunPodUnschedulable)}, "", 2, 4},
+		"it was aborted":        {runs.TriggerNodesChanged, v1alpha1.RunAssignment{Repeats: 2, Retries: 3, Closed: closed(v1alpha1.VerdictSkipped, v1alpha1.ReasonSuspended)}, "", 2, 3},
+		"it passed":             {runs.TriggerNodesChanged, v1alpha1.RunAssignment{Repeats: 2, Retries: 3}, v1alpha1.VerdictPass, 0, 0},
+		"a run of all followed": {runs.TriggerRequested, v1alpha1.RunAssignment{Repeats: 2, Retries: 3}, v1alpha1.VerdictFail, 0, 0},
+	} {
+		w := readyWorld(t, 1)
+		cn := w.commNode("n00000")
+		tc.old.ID, tc.old.Number, tc.old.Generation = "1-1", 1, 1
+		cn.Spec.Run = &tc.old
+		if cn.Status.Run = nil; tc.report != "" {
+			cn.Status.Run = testkit.Report(cn.Spec.Run, tc.report, 300_000, w.now)
+		}
+		run := &v1alpha1.GroupRunStatus{ID: "1-2", Number: 2, Since: 1, Generation: 1, Trigger: tc.trigger}
+		if tc.trigger != runs.TriggerNodesChanged {
+			run.Since = 2
+		}
+		a := newAssignment(run, &nodeState{name: "n00000", commNode: cn}, v1alpha1.RunPlan{}, runInput{now: w.now, group: w.group})
+		if a.ID != "1-2" || a.Repeats != tc.repeats || a.Retries != tc.retries {
+			t.Errorf("%s: %+v, want %d repeats and %d retries", name, a, tc.repeats, tc.retries)
+		}
+	}
+}
+
+// TestOldStatusTakesNoStageAway: a status of run 1 says nothing of pods of run 2's group stage.
+func TestOldStatusTakesNoStageAway(t *testing.T) {
+	w := tableWorld(t, fromGroupReady)
+	past := w.group.DeepCopy()
+	w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "2"}
+	w.playUntil(func() bool {
+		return w.span() != nil && w.span().RunID == "1-2" && w.span().Stage == v1alpha1.StageGroup && w.alive() == 4
+	})
+	s := w.snapshot()
+	s.Group = past
+	if d := Decide(s, testConfig); len(d.DeletePods) > 0 {
+		t.Errorf("pods %v are deleted", d.DeletePods)
+	}
+}
+
+// TestNoNodeIsMeasuredThatARunOfAllMeasuresNext: once the members have changed, a run of the changed nodes takes no further node.
+func TestNoNodeIsMeasuredThatARunOfAllMeasuresNext(t *testing.T) {
+	w := readyWorld(t, 3)
+	w.reboot("n00001", "boot-2")
+	w.settle()
+	w.nodes = append(slices.Clone(w.nodes), testkit.Node("n00009", nil))
+	w.settle()
+	w.reboot("n00002", "boot-2")
+	w.settle()
+	if run := w.group.Status.Run; run.ID != "1-2" || run.Phase != v1alpha1.RunPhaseRunning || !slices.Equal(w.assignedTo(), []string{"n00001"}) {
+		t.Errorf("run %+v on %v", run, w.assignedTo())
+	}
+	w.measure(v1alpha1.VerdictPass, "n00001")
+	if run := w.group.Status.Run; run.Trigger != runs.TriggerMembersChanged {
+		t.Errorf("run %+v", run)
+	}
+}
+
+// TestAReadyReportOfAnEarlierPodIsNoReadyMember: the agent was ready, its pod was lost while others were waited for, and the next one has not
+// started.
+func TestAReadyReportOfAnEarlierPodIsNoReadyMember(t *testing.T) {
+	w := tableWorld(t, fromWaiting)
+	w.settle()
+	w.faults.neverReady = []int{2}
+	w.playAgents()
+	w.losePod(3)
+	w.settle()
+	w.faults.neverReady = nil
+	w.playAgents()
+	w.settle()
+	pod := w.groupPod(w.nodes[3].Name)
+	if s := w.span(); pod == nil || pod.Spec.NodeName != "" || s.Stage != v1alpha1.StageWaitingForMembers || s.Present != 4 {
+		t.Fatalf("pod %v, %+v", pod, s)
+	}
+	startPod(pod, w.nodes[3].Name, w.now)
+	if w.settle(); w.span().Stage != v1alpha1.StageGroup {
+		t.Errorf("all are ready: %+v", w.span())
+	}
+}
+
+// TestAnAbortBeforeTheStageTellsNothingOfIt: nothing of it had begun.
+func TestAnAbortBeforeTheStageTellsNothingOfIt(t *testing.T) {
+	w := tableWorld(t, fromAlone)
+	w.events = nil
+	w.setState(v1alpha1.RunSuspended)
+	w.settle()
+	for _, e := range w.events {
+		if e.Action == "EndGroupStage" {
+			t.Errorf("%+v", e)
+		}
+	}
+	if s := w.span(); s.Stage != v1alpha1.StageEnded || s.Verdict != v1alpha1.VerdictSkipped {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestAMonitorHasItsTime: one that has not reported since its CommNode was made is silent after the grace, and not before.
+func TestAMonitorHasItsTime(t *testing.T) {
+	cn := &v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(testkit.Now)}}
+	nodes := testkit.Nodes(1)
+	members := []decision.Member{{Name: nodes[0].Name, UID: string(nodes[0].UID), Node: &nodes[0]}}
+	at := func(d time.Duration) (decision.Finding, time.Time) {
+		return agentsReporting(members, map[string]*v1alpha1.CommNode{nodes[0].Name: cn}, testkit.Now.Add(d), 600)
+	}
+	if f, wakeAt := at(600*time.Second - time.Millisecond); f.Reason != v1alpha1.ReasonWaitingForAgents || !wakeAt.Equal(testkit.Now.Add(600*time.Second)) {
+		t.Errorf("within the grace: %+v, wake at %s", f, wakeAt)
+	}
+	if f, _ := at(600 * time.Second); f.Reason != v1alpha1.ReasonAgentNotReporting || f.Status != metav1.ConditionFalse {
+		t.Errorf("after the grace: %+v", f)
+	}
+}
+
+// TestBinaryDataIsAChangeByHand: pods get it as files and variables, too.
+func TestBinaryDataIsAChangeByHand(t *testing.T) {
+	w := readyWorld(t, 1)
+	w.configMap.BinaryData = map[string][]byte{"NCCL_DEBUG": []byte("TRACE")}
+	w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "now"}
+	w.step()
+	w.want(t, v1alpha1.ConditionSettingsPublished, metav1.ConditionFalse, v1alpha1.ReasonConfigMapChanged)
+}
+
+// TestACommNodeThatLostWhatTiesItToTheGroupGetsItBack: without its owner it would outlive the group, without its labels nobody finds it.
+func TestACommNodeThatLostWhatTiesItToTheGroupGetsItBack(t *testing.T) {
+	for name, lose := range map[string]func(*v1alpha1.CommNode){
+		"owner":         func(cn *v1alpha1.CommNode) { cn.OwnerReferences = nil },
+		"another owner": func(cn *v1alpha1.CommNode) { cn.OwnerReferences[0].UID = "uid-of-another" },
+		"label":         func(cn *v1alpha1.CommNode) { delete(cn.Labels, v1alpha1.LabelGroupUID) },
+		"node's label":  func(cn *v1alpha1.CommNode) { cn.Labels[v1alpha1.LabelNode] = "another" },
+	} {
+		w := readyWorld(t, 1)
+		cn := w.commNode("n00000")
+		labels, owner := cn.DeepCopy().Labels, cn.DeepCopy().OwnerReferences[0]
+		lose(cn)
+		w.settle()
+		is := w.commNode("n00000")
+		for key, value := range labels {
+			if is.Labels[key] != value {
+				t.Errorf("%s: label %s is %q, want %q", name, key, is.Labels[key], value)
+			}
+		}
+		if !slices.ContainsFunc(is.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == owner.UID }) {
+			t.Errorf("%s: owners %+v", name, is.OwnerReferences)
+		}
+	}
+}
+
+// TestWhatIsStaleSaysSoThoughItWasClosed: a node on which the run was ended, and that rebooted since, has no verdict.
+func TestWhatIsStaleSaysSoThoughItWasClosed(t *testing.T) {
+	n := nodeState{name: "a", phase: judge.Done, closure: &v1alpha1.RunClosure{Verdict: v1alpha1.VerdictError, Reason: v1alpha1.ReasonRunPodFailed},
+		stale: &v1alpha1.RunStaleness{Reason: "BootIDChanged", Message: "rebooted"}}
+	if o := nodeOutcome(&n, &runplan.Baseline{}); !o.Stale || o.Verdict != "" || len(o.Culprits) > 0 {
+		t.Errorf("%+v", o)
+	}
+}
+
+// TestASimulatedLibraryMakesTheGroupSimulated, though the nodes' facts come from hardware.
+func TestASimulatedLibraryMakesTheGroupSimulated(t *testing.T) {
+	reporting := []*v1alpha1.CommNode{{Status: v1alpha1.CommNodeStatus{Facts: testkit.Facts(testkit.Now)}}}
+	report := func(flavor string) []judge.Outcome {
+		return []judge.Outcome{{Report: &v1alpha1.NodeRunStatus{}}, {Report: &v1alpha1.NodeRunStatus{Library: &v1alpha1.LibraryFacts{Flavor: flavor}}}, {}}
+	}
+	unknown := []*v1alpha1.CommNode{reporting[0], {Status: v1alpha1.CommNodeStatus{Facts: &v1alpha1.NodeFacts{}}}, reporting[0]}
+	for _, tc := range []struct {
+		reporting []*v1alpha1.CommNode
+		outcomes  []judge.Outcome
+		want      v1alpha1.Origin
+	}{
+		{reporting, report("simulated"), v1alpha1.OriginSimulated},
+		{nil, report("simulated"), v1alpha1.OriginSimulated},
+		{reporting, report("rccl"), v1alpha1.OriginHardware},
+		{nil, report("rccl"), v1alpha1.OriginUnknown},
+		{unknown, nil, v1alpha1.OriginUnknown},
+	} {
+		if got := originOf(tc.reporting, tc.outcomes); got != tc.want {
+			t.Errorf("%d nodes, %d outcomes: %s, want %s", len(tc.reporting), len(tc.outcomes), got, tc.want)
+		}
+	}
+}
+
+// TestATaskWhoseTestIsOverIsWithdrawn: a member is lost in a search, and with it the test that it was in; the agents that wait for it there are
+// told that nobody waits for theirs any more.
+func TestATaskWhoseTestIsOverIsWithdrawn(t *testing.T) {
+	w := newGroupWorld(t, 8, faults{hangNodes: []int{5}}, nil)
+	w.playUntil(func() bool {
+		s := w.span()
+		return s.Stage == v1alpha1.StageLocalizing && len(w.tasks[s.Tests[len(s.Tests)-1].ID]) > 0
+	})
+	var id string
+	var others []string
+	for i := range w.nodes {
+		task := w.commNode(w.nodes[i].Name).Spec.Session.Task
+		switch {
+		case task == nil:
+		case id == "":
+			id = task.ID
+			w.losePod(i)
+		case task.ID == id:
+			others = append(others, w.nodes[i].Name)
+		}
+	}
+	w.settle()
+	if len(others) == 0 {
+		t.Fatalf("nobody else has task %q: %s", id, w.tests())
+	}
+	for _, node := range others {
+		if task := w.commNode(node).Spec.Session.Task; task != nil && task.ID == id {
+			t.Errorf("%s still has task %s: %s", node, id, w.tests())
+		}
+	}
+}
+
+// TestAReasonThatMeansPassIsNone: an agent that could not take part, and gives a reason that would be good or none, makes no stage good.
+func TestAReasonThatMeansPassIsNone(t *testing.T) {
+	for _, reason := range []string{"", v1alpha1.ReasonAllPassed} {
+		for want, spoil := range map[string]func(*groupWorld){
+			v1alpha1.ReasonPreconditionFailed: func(w *groupWorld) {
+				w.at("group", func() {
+					s := w.commNode(w.nodes[2].Name).Status.Session
+					s.State, s.Reason = v1alpha1.SessionFailed, reason
+				})
+			},
+			v1alpha1.ReasonGroupStepFailed: func(w *groupWorld) {
+				w.faults.report = func(node int, cn *v1alpha1.CommNode) {
+					if c := &cn.Status.Session.Task.Communicators[0]; node == 2 {
+						c.Verdict, c.Reason = v1alpha1.VerdictError, reason
+					}
+				}
+			},
+		} {
+			w := newGroupWorld(t, 4, faults{}, nil)
+			spoil(w)
+			w.play()
+			if s := w.span(); s.Verdict != v1alpha1.VerdictError || w.group.Status.Run.Verdict != v1alpha1.VerdictError || s.Reason != want {
+				t.Errorf("reason %q: %s (%s), want %s; run %s", reason, s.Verdict, s.Reason, want, w.group.Status.Run.Verdict)
+			}
+		}
+	}
+}
+
+// TestNoPodHoldsGPUsWithoutAResultOfARunThatIsOver: the report is lost, and with it the time that its agent had to end by itself.
+func TestNoPodHoldsGPUsWithoutAResultOfARunThatIsOver(t *testing.T) {
+	w := tableWorld(t, fromRunning)
+	for i := range w.nodes {
+		cn := w.commNode(w.nodes[i].Name)
+		cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+	}
+	w.settle()
+	pod := w.podOn(w.nodes[0].Name)
+	if run := w.group.Status.Run; run.Phase != v1alpha1.RunPhaseFinished || !pod.DeletionTimestamp.IsZero() {
+		t.Fatalf("run %+v, pod %v", run, pod.DeletionTimestamp)
+	}
+	w.commNode(w.nodes[0].Name).Status.Run = nil
+	if w.settle(); pod.DeletionTimestamp.IsZero() {
+		t.Error("the pod keeps its GPUs")
+	}
+}
+
+// TestAPodThatDoesNotEndIsWaitedForAndNoLonger: run 2 waits on each node for the pod of run 1, which its kubelet does not end; the manager's own
+// wakes take it on, in the nodes' part and in the group's stage.
+func TestAPodThatDoesNotEndIsWaitedForAndNoLonger(t *testing.T) {
+	for _, state := range []string{fromRunning, fromStage} {
+		t.Run(state, func(t *testing.T) {
+			w := tableWorld(t, state)
+			w.setState(v1alpha1.RunSuspended)
+			w.settle()
+			begin := w.now
+			w.setState(v1alpha1.RunActive)
+			w.settle()
+			newPods := func() (n int) {
+				for _, pod := range w.pods {
+					if pod.DeletionTimestamp.IsZero() && pod.Labels[v1alpha1.LabelRunID] == w.group.Status.Run.ID {
+						n++
+					}
+				}
+				return n
+			}
+			if n := newPods(); n > 0 || w.alive() != 4 || w.group.Status.Run.Number != 2 {
+				t.Fatalf("%d pods of run %+v, %d alive", n, w.group.Status.Run, w.alive())
+			}
+			for range 5 {
+				if newPods() == 4 {
+					return
+				}
+				at := w.decided.WakeAt
+				if limit := begin.Add(podstate.StuckAfter + 5*time.Second); at.IsZero() || at.After(limit) {
+					t.Fatalf("the next look is at %s, and after %s the pods are given up", at, limit)
+				}
+				w.now = at
+				w.settle()
+			}
+			t.Errorf("%d new pods %s after the old ones were told to end", newPods(), w.now.Sub(begin))
+		})
+	}
+}
+
+// TestNoStageIsMadeWhileAnotherRunsPodHoldsTheNode: it has its GPUs, and the manager looks again by itself.
+func TestNoStageIsMadeWhileAnotherRunsPodHoldsTheNode(t *testing.T) {
+	w := newGroupWorld(t, 4, faults{}, nil)
+	w.playUntil(func() bool {
+		s := w.span()
+		return s != nil && s.Stage == v1alpha1.StageWaitingForMembers && w.groupPod(w.nodes[1].Name) != nil
+	})
+	one := w.groupPod(w.nodes[1].Name)
+	old := one.DeepCopy()
+	old.Name, old.Labels[v1alpha1.LabelRunID] = "of-an-earlier-run", "0-9"
+	startPod(old, w.nodes[1].Name, w.now)
+	old.DeletionTimestamp = decision.Stamp(w.now)
+	delete(w.pods, one.Name)
+	w.pods[old.Name] = old
+	w.settle()
+	if pod := w.groupPod(w.nodes[1].Name); pod.Name != old.Name || w.decided.WakeAt.IsZero() || w.decided.WakeAt.After(w.now.Add(podstate.StuckAfter+time.Second)) {
+		t.Errorf("pod %s, wake at %s", pod.Name, w.decided.WakeAt)
+	}
+	w.now = w.now.Add(podstate.StuckAfter + time.Second)
+	w.reportFacts()
+	w.settle()
+	if !slices.ContainsFunc(w.decided.CreatePods, func(p *corev1.Pod) bool { return p.Name == one.Name }) && w.pods[one.Name] == nil {
+		t.Errorf("no pod is made beside one that does not end: %+v", meta.FindStatusCondition(w.group.Status.Conditions, cRunning))
+	}
+}
