@@ -121,6 +121,10 @@ type BaselineSeries struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
 	SamplesMBps []int64 `json:"samplesMBps"`
+	// bestMBps is the highest median of samples that a run was held against since the baseline began: a level that falls a little from
+	// run to run is held against that. Absent until there are three samples.
+	// +optional
+	BestMBps *int64 `json:"bestMBps,omitempty"`
 }
 
 // WorthState says whether a setting pays at the measured sizes.

@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: fddf2ef76bc6c40acfd4c01b1f01aff43019179382630fd59169a1333ce3ba07
-const SchemaRevision = 11
+// Hash of the schemas: fcbbd94b5cbe76db1dd63458c091a75adc39b73c17e418f4e4d8b27c0741cc0e
+const SchemaRevision = 12

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/utils/ptr"
+
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/runplan"
@@ -21,6 +23,8 @@ const (
 	// maxSamples of a series, and maxSeries of them: the API takes more, but a status must stay small.
 	maxSamples = 8
 	maxSeries  = 64
+	// minSamples of a series are enforced: of one or two runs nobody can say which is the odd one.
+	minSamples = 3
 	// MaxKey is how many bytes a key has at most.
 	MaxKey        = 256
 	slowestMember = ", slowest member"
@@ -101,17 +105,24 @@ func Compare(in Input) Comparison {
 	var lost []regressed
 	var unseen []string
 	for _, p := range c.present {
-		samples := earlierSamples(baseline, in.Run.ID, p)
-		expected := judge.Median(slices.Clone(samples))
+		samples, best := earlierSamples(baseline, in.Run.ID, p)
+		expected := max(best, judge.Median(slices.Clone(samples)))
 		if expected <= 0 {
 			unseen = append(unseen, fmt.Sprintf("%s at %s", p.name, units.Size(p.sizeBytes)))
 			continue
 		}
-		r := regressed{point: p, expected: expected, pass: (expected*(100-drop) + 99) / 100, runs: len(samples)}
+		r := regressed{point: p, expected: expected, pass: (expected*(100-drop) + 99) / 100, runs: len(samples), best: best > judge.Median(slices.Clone(samples))}
 		check := r.check(mode)
+		if len(samples) < minSamples {
+			check = r.check(v1alpha1.JudgingReport)
+		}
 		if p.mbps < r.pass {
-			lost = append(lost, r)
-			check.Causes = []string{"compare what changed with the time of the last good run: node problems, clocks, power cap, cables, neighbours on the network"}
+			if len(samples) >= minSamples || mode != v1alpha1.JudgingEnforce {
+				lost = append(lost, r)
+			} else {
+				check.Causes = append(check.Causes, fmt.Sprintf("nothing yet: %s; from %d on it is enforced", words.Counted(len(samples), "earlier run"), minSamples))
+			}
+			check.Causes = append(check.Causes, "compare what changed with the time of the last good run: node problems, clocks, power cap, cables, neighbours on the network")
 			if why := unknownParts(c.Key); why != "" {
 				check.Causes = append(check.Causes, words.Shorten(fmt.Sprintf("not known: %s; taken to be as in the runs before", why), 200))
 			}
@@ -136,19 +147,29 @@ type regressed struct {
 	point
 	expected, pass int64
 	runs           int
+	// best: what is expected is the best level of the baseline, above that of the last runs.
+	best bool
 }
 
 func (r *regressed) percent() int64 { return r.mbps * 100 / r.expected }
 
 func (r *regressed) words(drop int64) string {
-	return fmt.Sprintf("%s at %s: measured %s, the baseline of %s is %s: %d %%, at least %d %% is expected",
-		r.name, units.Size(r.sizeBytes), units.Bandwidth(r.mbps), words.Counted(r.runs, "run"), units.Bandwidth(r.expected), r.percent(), 100-drop)
+	return fmt.Sprintf("%s at %s: measured %s, %s is %s: %d %%, at least %d %% is expected",
+		r.name, units.Size(r.sizeBytes), units.Bandwidth(r.mbps), r.level("the baseline of %s", "the baseline's best level"), units.Bandwidth(r.expected), r.percent(), 100-drop)
+}
+
+// level says which figure is expected: that of the last runs, or a better one of before.
+func (r *regressed) level(ofRuns, best string) string {
+	if r.best {
+		return best
+	}
+	return fmt.Sprintf(ofRuns, words.Counted(r.runs, "run"))
 }
 
 func (r *regressed) check(mode v1alpha1.JudgingMode) v1alpha1.PerformanceCheck {
 	percent := int32(min(r.percent(), 1_000_000))
 	mbps, expected := r.mbps, r.expected
-	check := v1alpha1.PerformanceCheck{Source: source, Measurement: words.Shorten(fmt.Sprintf("%s %d B, median of %s", r.name, r.sizeBytes, words.Counted(r.runs, "run")), 160),
+	check := v1alpha1.PerformanceCheck{Source: source, Measurement: words.Shorten(fmt.Sprintf("%s %d B, %s", r.name, r.sizeBytes, r.level("median of %s", "best median since the baseline began")), 160),
 		State: v1alpha1.CheckMet, Mode: mode, MeasuredMBps: &mbps, ExpectedMBps: &expected, Percent: &percent}
 	if r.mbps < r.pass {
 		check.State = v1alpha1.CheckNotMet
@@ -163,7 +184,7 @@ func (c *Comparison) blame(in Input, mode v1alpha1.JudgingMode, drop int64, seri
 	nodes := 0 // that have results
 	lost := map[int]regressed{}
 	for i := range in.Outcomes {
-		if in.Outcomes[i].Report == nil {
+		if len(in.Outcomes[i].Figures) == 0 {
 			continue
 		}
 		nodes++
@@ -240,11 +261,11 @@ func (c *Comparison) named(node string) {
 
 // figureOf is the node's own bus bandwidth in a series at a size; zero where it has none.
 func figureOf(o *judge.Outcome, r *regressed) int64 {
-	if r.key == nil || o.Report == nil {
+	if r.key == nil {
 		return 0
 	}
-	for i := range o.Report.Results {
-		s := &o.Report.Results[i]
+	for i := range o.Figures {
+		s := &o.Figures[i]
 		if runplan.KeyOf(s) != *r.key {
 			continue
 		}
@@ -256,17 +277,17 @@ func figureOf(o *judge.Outcome, r *regressed) int64 {
 }
 
 // earlierSamples are those of the runs before this one, at most so many that they are the same before and after the run was
-// taken in itself: else its verdict could change by that.
-func earlierSamples(b *v1alpha1.BaselineStatus, runID string, p point) []int64 {
+// taken in itself: else its verdict could change by that. best is the highest median that a run was held against.
+func earlierSamples(b *v1alpha1.BaselineStatus, runID string, p point) (samples []int64, best int64) {
 	i := slices.IndexFunc(b.Series, func(s v1alpha1.BaselineSeries) bool { return s.Name == p.name && s.SizeBytes == p.sizeBytes })
 	if i < 0 {
-		return nil
+		return nil, 0
 	}
-	samples := b.Series[i].SamplesMBps
+	samples = b.Series[i].SamplesMBps
 	if b.LastRunID == runID && len(samples) > 0 {
 		samples = samples[:len(samples)-1]
 	}
-	return samples[max(0, len(samples)-(maxSamples-1)):]
+	return samples[max(0, len(samples)-(maxSamples-1)):], ptr.Deref(b.Series[i].BestMBps, 0)
 }
 
 // With adds the group's loss to the outcomes that a verdict is made of.
@@ -305,6 +326,10 @@ func (c *Comparison) Next(old *v1alpha1.BaselineStatus, run *v1alpha1.GroupRunSt
 		if i := slices.IndexFunc(b.Series, func(s v1alpha1.BaselineSeries) bool { return s.Name == p.name && s.SizeBytes == p.sizeBytes }); i >= 0 {
 			s = b.Series[i]
 			b.Series = slices.Delete(b.Series, i, i+1)
+		}
+		// What this run itself was held against, so that its verdict stays as it is once it is taken in.
+		if held := s.SamplesMBps[max(0, len(s.SamplesMBps)-(maxSamples-1)):]; len(held) >= minSamples {
+			s.BestMBps = ptr.To(max(ptr.Deref(s.BestMBps, 0), judge.Median(slices.Clone(held))))
 		}
 		s.SamplesMBps = append(slices.Clone(s.SamplesMBps), p.mbps)
 		s.SamplesMBps = s.SamplesMBps[max(0, len(s.SamplesMBps)-maxSamples):]

@@ -23,8 +23,9 @@ func lossInput(slowest, span int64, now ...int64) Input {
 	at := func(mbps []int64) []judge.Outcome {
 		var out []judge.Outcome
 		for i, v := range mbps {
-			out = append(out, judge.Outcome{Node: fmt.Sprintf("n%d", i), Verdict: v1alpha1.VerdictPass, Report: &v1alpha1.NodeRunStatus{Results: []v1alpha1.ResultSeries{
-				{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, SizeBytes: []int64{1 << 20}, LatencyNanoseconds: []int64{1}, BusBandwidthMBps: []int64{v}}}}})
+			figures := []v1alpha1.ResultSeries{{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16,
+				SizeBytes: []int64{1 << 20}, LatencyNanoseconds: []int64{1}, BusBandwidthMBps: []int64{v}}}
+			out = append(out, judge.Outcome{Node: fmt.Sprintf("n%d", i), Verdict: v1alpha1.VerdictPass, Report: &v1alpha1.NodeRunStatus{Results: figures}, Figures: figures})
 		}
 		return out
 	}
@@ -38,11 +39,19 @@ func lossInput(slowest, span int64, now ...int64) Input {
 	in.Group.Spec.Benchmark.Regression = v1alpha1.RegressionSpec{Mode: v1alpha1.JudgingEnforce, MaxDropPercent: 10}
 	in.Results = judge.AggregateResults(in.Outcomes)
 	c := Compare(in)
-	in.Group.Status.Baseline = c.Next(nil, in.Run)
+	in.Group.Status.Baseline = enough(c.Next(nil, in.Run))
 	in.Run = &v1alpha1.GroupRunStatus{ID: "1-2", Number: 2, Phase: v1alpha1.RunPhaseFinished, FinishTime: decision.Stamp(testkit.Now)}
 	in.Outcomes, in.Span = at(now), over(span)
 	in.Results = judge.AggregateResults(in.Outcomes)
 	return in
+}
+
+// enough gives each series as many samples alike as are enforced.
+func enough(b *v1alpha1.BaselineStatus) *v1alpha1.BaselineStatus {
+	for i := range b.Series {
+		b.Series[i].SamplesMBps = slices.Repeat(b.Series[i].SamplesMBps, minSamples)
+	}
+	return b
 }
 
 // TestWhoLost: a node is named only where it is slower than the slowest one was, few are, and the others lost nothing; else the
@@ -275,14 +284,14 @@ func TestGroupSpanInBaseline(t *testing.T) {
 			SizeBytes: []int64{1024, 1 << 20}, BusBandwidthMBps: []int64{10, mbps}, MinBusBandwidthMBps: []int64{10, mbps}}}
 	}
 	in := Input{Group: testkit.Group(), Run: &v1alpha1.GroupRunStatus{ID: "1-1", Number: 1, Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass, FinishTime: decision.Stamp(testkit.Now)},
-		Outcomes: []judge.Outcome{{Node: "a", Verdict: v1alpha1.VerdictPass, Report: &v1alpha1.NodeRunStatus{}}}, Span: span(100_000)}
+		Outcomes: []judge.Outcome{{Node: "a", Verdict: v1alpha1.VerdictPass, Report: &v1alpha1.NodeRunStatus{Results: []v1alpha1.ResultSeries{{}}}}}, Span: span(100_000)}
 	in.Group.Spec.Benchmark.Regression.Mode = v1alpha1.JudgingEnforce
 	c := Compare(in)
 	b := c.Next(nil, in.Run)
 	if b == nil || b.Series[0].Name != "group AllReduce BFloat16, 16 ranks on 2 nodes" || b.Series[0].SizeBytes != 1<<20 {
 		t.Fatalf("%+v", b)
 	}
-	in.Group.Status.Baseline = b
+	in.Group.Status.Baseline = enough(b)
 	in.Run = in.Run.DeepCopy()
 	in.Run.ID, in.Span = "1-2", span(89_000)
 	if c = Compare(in); c.lost == nil || c.lost.Reason != v1alpha1.ReasonRegression || !strings.Contains(c.lost.Message, "group AllReduce BFloat16, 16 ranks on 2 nodes at 1 MiB: measured 89.0 GB/s") {
@@ -317,5 +326,83 @@ func TestBaselineIsBounded(t *testing.T) {
 	run := &v1alpha1.GroupRunStatus{ID: "1-1", Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass, FinishTime: decision.Stamp(testkit.Now)}
 	if b := c.Next(nil, run); len(b.Series) != maxSeries {
 		t.Errorf("%d series", len(b.Series))
+	}
+}
+
+// TestSlowDriftIsSeen: two percent less in each run never lose ten against the median of the last runs; against the best level of the
+// baseline they do. A run that was taken in keeps its verdict.
+func TestSlowDriftIsSeen(t *testing.T) {
+	in := lossInput(300_000, 100_000, 300_000, 300_000, 300_000)
+	in.Group.Status.Baseline.Series = in.Group.Status.Baseline.Series[:1]
+	figures, level := in.Outcomes, int64(300_000)
+	passed := 0
+	for number := int64(2); number < 40; number++ {
+		level = level * 98 / 100
+		for i := range figures {
+			figures[i].Verdict, figures[i].Culprits = v1alpha1.VerdictPass, nil
+			figures[i].Figures[0].BusBandwidthMBps[0] = level
+		}
+		in.Run = &v1alpha1.GroupRunStatus{ID: fmt.Sprintf("1-%d", number), Number: number, Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass, FinishTime: decision.Stamp(testkit.Now)}
+		in.Results, in.Span = judge.AggregateResults(in.Outcomes), nil
+		c := Compare(in)
+		if c.lost != nil {
+			if level >= 270_000 || !strings.Contains(c.lost.Message, "the baseline's best level is 300.0 GB/s") {
+				t.Errorf("at %d: %s", level, c.lost.Message)
+			}
+			break
+		}
+		passed++
+		in.Group.Status.Baseline = c.Next(in.Group.Status.Baseline, in.Run)
+		if again := Compare(in); again.lost != nil {
+			t.Fatalf("run %d passed and fails once it is taken in: %s", number, again.lost.Message)
+		}
+	}
+	if passed < 3 || passed > 6 {
+		t.Errorf("%d runs passed, down to %d", passed, level)
+	}
+}
+
+// TestFewSamplesAreNotEnforced: of a first run that was lucky nobody can say so.
+func TestFewSamplesAreNotEnforced(t *testing.T) {
+	for samples := 1; samples <= minSamples; samples++ {
+		in := lossInput(300_000, 100_000, 200_000, 200_000, 200_000)
+		for i := range in.Group.Status.Baseline.Series {
+			s := &in.Group.Status.Baseline.Series[i]
+			s.SamplesMBps = s.SamplesMBps[:samples]
+		}
+		c := Compare(in)
+		if enforced := samples >= minSamples; (c.lost != nil) != enforced || len(c.Checks) == 0 || c.Checks[0].State != v1alpha1.CheckNotMet ||
+			(c.Checks[0].Mode == v1alpha1.JudgingEnforce) != enforced || strings.Contains(strings.Join(c.Checks[0].Causes, " "), "from 3 on it is enforced") == enforced {
+			t.Errorf("%d samples: lost %+v, checks %+v", samples, c.lost, c.Checks)
+		}
+	}
+}
+
+// TestFailedMemberHidesNoRegression: one that failed before it measured has no library, and is no reason against a baseline.
+func TestFailedMemberHidesNoRegression(t *testing.T) {
+	in := lossInput(300_000, 100_000, 300_000, 200_000, 300_000, 300_000)
+	in.Outcomes = append(in.Outcomes, judge.Outcome{Node: "n4", Verdict: v1alpha1.VerdictFail, Reason: v1alpha1.ReasonLibraryMissing, Report: &v1alpha1.NodeRunStatus{}})
+	for i := range in.Outcomes[:4] {
+		in.Outcomes[i].Report.Library = &v1alpha1.LibraryFacts{Flavor: "rccl", Version: "2.28.3", BuildHash: "abc"}
+	}
+	if Compare(in); in.Outcomes[1].Reason != v1alpha1.ReasonRegression {
+		t.Errorf("%+v", in.Outcomes[1])
+	}
+	known, unknown := place{library: true, flavor: "rccl", version: "2.28.3", build: "abc", ranks: 8}, place{ranks: 8}
+	if a, b := strings.Join(known.parts(), keySeparator), strings.Join(unknown.parts(), keySeparator); !keysAlike(a, b) || unknownParts(b) != "ROCm, library, model, partition" {
+		t.Errorf("%q, %q: %q", a, b, unknownParts(b))
+	}
+}
+
+// TestNewNormalOfAnEarlierGroup: the annotation stands in a manifest, and the group was made anew since.
+func TestNewNormalOfAnEarlierGroup(t *testing.T) {
+	in := lossInput(300_000, 100_000, 200_000, 200_000, 200_000)
+	in.Run.ID, in.Run.Number = "1-6", 6
+	for id, anew := range map[string]bool{"3-6": false, "1-6": true, "1-5": true, "9-2": false} {
+		in.Group.Annotations = map[string]string{v1alpha1.AnnotationBaselineFrom: id}
+		in.Group.Status.History = []v1alpha1.RunSummary{{ID: "1-5"}, {ID: "1-4"}}
+		if got := beginsAnew(in.Group, in.Run); got != anew {
+			t.Errorf("%s: %v", id, got)
+		}
 	}
 }

@@ -23,10 +23,12 @@ func runKey(in Input) (key, why string) {
 }
 
 // beginsAnew says whether a person has the baseline begin with this run: by an annotation with the id of a run, from which on
-// the first one that passes is the first of the new baseline.
+// the first one that passes is the first of the new baseline. An id that this group has not had lately is of a group of that name
+// that was deleted, whose manifest kept the annotation.
 func beginsAnew(group *v1alpha1.CommGroup, run *v1alpha1.GroupRunStatus) bool {
-	from := runs.NumberOf(group.Annotations[v1alpha1.AnnotationBaselineFrom])
-	if from == 0 || run.Number < from {
+	id := group.Annotations[v1alpha1.AnnotationBaselineFrom]
+	from := runs.NumberOf(id)
+	if from == 0 || run.Number < from || run.ID != id && !slices.ContainsFunc(group.Status.History, func(r v1alpha1.RunSummary) bool { return r.ID == id }) {
 		return false
 	}
 	b := group.Status.Baseline
@@ -65,7 +67,9 @@ func fullerKey(a, b string) string {
 func unknownParts(key string) string {
 	var out []string
 	for part := range strings.SplitSeq(key, keySeparator) {
-		if strings.Contains(part, nodefacts.Unknown) {
+		if part == nodefacts.Unknown {
+			out = append(out, "library")
+		} else if strings.Contains(part, nodefacts.Unknown) {
 			out = append(out, strings.TrimSuffix(part, " "+nodefacts.Unknown))
 		}
 	}
@@ -80,7 +84,7 @@ func keyOf(outcomes []judge.Outcome, commNodes map[string]*v1alpha1.CommNode) (k
 	seen := map[place]bool{} // of many members nearly all are alike: texts are made once for each kind
 	for i := range outcomes {
 		o := &outcomes[i]
-		if o.Report == nil {
+		if o.Report == nil || len(o.Report.Results) == 0 { // one that failed before it measured has no part in the figures
 			continue
 		}
 		place := placeOf(o, commNodes[o.Node])
@@ -130,7 +134,7 @@ func placeOf(o *judge.Outcome, cn *v1alpha1.CommNode) place {
 
 // parts of the key, each with its name so that a difference reads by itself.
 func (p place) parts() []string {
-	rocm, library := p.rocm, "library "+nodefacts.Unknown
+	rocm, library := p.rocm, nodefacts.Unknown
 	if p.library {
 		library = fmt.Sprintf("%s %s build %s", strings.Join(nonEmpty(p.flavor, p.imitates), " as "), p.version, cmp.Or(p.build, nodefacts.Unknown))
 		if rocm == "" && p.runtime != "" {
