@@ -45,6 +45,7 @@ func (c Census) add(property, value, node string) {
 	values[value] = append(values[value], node)
 }
 
+// TakeCensus counts what the reporting members and the runs' containers have.
 func TakeCensus(reporting []*v1alpha1.CommNode, outcomes []judge.Outcome) Census {
 	c := Census{}
 	for _, cn := range reporting {

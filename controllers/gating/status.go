@@ -8,7 +8,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
-// maxNamedNodes bounds the lists of nodes in a CommGroup's status; gatingMessageBytes the message of status.gating.
+// maxNamedNodes bounds the lists of nodes in a CommGroup's status; MessageBytes the message of status.gating.
 const (
 	maxNamedNodes = 16
 	MessageBytes  = 512

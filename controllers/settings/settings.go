@@ -130,10 +130,12 @@ func narrower(a, b *int64, sign int64) *int64 {
 	return a
 }
 
+// Requested says whether the setting was asked for.
 func Requested(s *v1alpha1.SettingStatus) bool {
 	return s.Requested != string(v1alpha1.FeatureDisabled) && s.Reason != v1alpha1.SettingReasonDisabled
 }
 
+// Allowed says whether the library's gates let the setting act, at all sizes or at some.
 func Allowed(s *v1alpha1.SettingStatus) bool {
 	return s.Effective == v1alpha1.EffectiveInEffect || s.Effective == v1alpha1.EffectivePartial
 }
