@@ -288,7 +288,7 @@ type Threshold struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	Model string `json:"model,omitempty"`
-	// partition mode of the GPUs, for example SPX/NPS1.
+	// partition mode of the GPUs, for example SPX/NPS1, or one half of it, for example CPX.
 	// +kubebuilder:validation:MaxLength=32
 	// +optional
 	Partition string `json:"partition,omitempty"`

@@ -148,7 +148,7 @@ func Severity(s State, m Mode) int {
 func (p Place) excludes(at Place, part bool) (differs, unknown []string) {
 	text := func(what, want string, have ...string) {
 		switch {
-		case want == "" || slices.Contains(have, want):
+		case want == "" || slices.ContainsFunc(have, func(have string) bool { return names(want, have) }):
 		case !known(have[0]):
 			unknown = append(unknown, fmt.Sprintf("%s %s", what, want))
 		case strings.EqualFold(have[0], mixed):
@@ -179,6 +179,12 @@ func (p Place) excludes(at Place, part bool) (differs, unknown []string) {
 		differs = append(differs, "the whole group, since it names neither ranks nor nodes")
 	}
 	return differs, unknown
+}
+
+// names says whether a person's word is that of the place: without regard to case, and of a partition mode SPX/NPS1 one half will do.
+func names(want, have string) bool {
+	compute, memory, parted := strings.Cut(have, "/")
+	return strings.EqualFold(want, have) || parted && (strings.EqualFold(want, compute) || strings.EqualFold(want, memory))
 }
 
 // find gives the measurement of a key in any statistic.

@@ -163,6 +163,11 @@ func TestPartlySo(t *testing.T) {
 		"flavor":                   {Place{Flavor: rcclx.FlavorRCCL}, func(p *Place) { p.Flavor = "mixed" }, NotMeasured, Enforce, "flavor rccl"},
 		"all over TCP":             {Place{Transport: RDMA}, func(p *Place) { p.Transport = TCP }, NotMeasured, Report, "the nearest is for transport RDMA, and this is TCP"},
 		"as named":                 {Place{Transport: RDMA}, func(*Place) {}, NotMet, Enforce, ""},
+		"in small letters":         {Place{Model: "mi300x", Partition: "spx/nps1", Transport: "rdma"}, func(*Place) {}, NotMet, Enforce, ""},
+		"compute mode alone":       {Place{Partition: "SPX"}, func(*Place) {}, NotMet, Enforce, ""},
+		"memory mode alone":        {Place{Partition: "nps1"}, func(*Place) {}, NotMet, Enforce, ""},
+		"another compute mode":     {Place{Partition: "CPX"}, func(*Place) {}, NotMeasured, Report, "the nearest is for partition CPX, and this is SPX/NPS1"},
+		"part of a word":           {Place{Model: "MI300"}, func(*Place) {}, NotMeasured, Report, "the nearest is for model MI300, and this is MI300X"},
 	} {
 		at := place
 		tc.change(&at)
