@@ -9,6 +9,7 @@ type MeshDimension struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:Pattern=`^[a-z][a-z0-9-]*$`
+	// +kubebuilder:validation:XValidation:rule="self != 'group'",message="a dimension of mesh must not be called group, as the communicator over all members is: give it another name"
 	Name string `json:"name"`
 	// size is the number of ranks along the dimension.
 	// +kubebuilder:validation:Minimum=1

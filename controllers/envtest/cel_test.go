@@ -69,6 +69,7 @@ func TestSpecRules(t *testing.T) {
 		"unknown span":       {selectAll + "span: Rack\n", "spec.span"},
 		"ports for 8 ranks":  {selectAll + "span: Group\nnetwork: {portRange: {first: 30000, last: 30126}}\n", "fewer than 16 ports for each rank"},
 		"ports for 64 ranks": {selectAll + "span: Group\nranksPerNode: 64\nnetwork: {portRange: {first: 30000, last: 30999}}\n", "fewer than 16 ports for each rank"},
+		"dimension group":    {selectAll + "span: Group\nmesh: [{name: group, size: 4}, {name: tp, size: 8}]\n", "must not be called group"},
 		"GPUs as RDMA":       {selectAll + "network: {rdmaResources: [{name: rdma/hca, count: 1}, {name: amd.com/gpu, count: 1}]}\n", "must not name the GPUs' own resource"},
 		"own GPUs as RDMA": {selectAll + "runtime: {pod: {gpuResourceName: example.com/gpu}}\nnetwork: {rdmaResources: [{name: example.com/gpu, count: 1}]}\n",
 			"must not name the GPUs' own resource"},

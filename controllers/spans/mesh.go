@@ -31,6 +31,9 @@ func CheckMesh(mesh []v1alpha1.MeshDimension, world int) error {
 		if dimension.Name == "" || dimension.Size < 1 {
 			return fmt.Errorf("mesh: dimension %d is %q of size %d, want a name and a size of at least 1", at+1, dimension.Name, dimension.Size)
 		}
+		if dimension.Name == NameGroup {
+			return fmt.Errorf("mesh: dimension %d is called %s, as the communicator over all members is: give it another name", at+1, NameGroup)
+		}
 		if slices.ContainsFunc(mesh[:at], func(other v1alpha1.MeshDimension) bool { return other.Name == dimension.Name }) {
 			return fmt.Errorf("mesh: dimension %s comes twice, want names that differ", dimension.Name)
 		}

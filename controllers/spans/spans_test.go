@@ -119,6 +119,7 @@ func TestRefusals(t *testing.T) {
 		"one rank":          {func() ([]Part, error) { return Mesh(fourNodes, mesh("dp", 1, "tp", 32), 0) }, []string{"dp has one rank"}},
 		"no dimension":      {func() ([]Part, error) { return Mesh(fourNodes, nil, 0) }, []string{"no dimension", "dp: 32"}},
 		"name twice":        {func() ([]Part, error) { return Mesh(fourNodes, mesh("dp", 4, "dp", 8), 0) }, []string{"dp comes twice"}},
+		"name of the group": {func() ([]Part, error) { return Mesh(fourNodes, mesh("group", 4, "tp", 8), 1) }, []string{"is called group", "another name"}},
 		"size zero":         {func() ([]Part, error) { return Mesh(fourNodes, mesh("dp", 0, "tp", 8), 0) }, []string{"size 0"}},
 		"no name":           {func() ([]Part, error) { return Mesh(fourNodes, mesh("", 4, "tp", 8), 0) }, []string{"want a name"}},
 		"overflow":          {func() ([]Part, error) { return Mesh(fourNodes, mesh("a", 1<<20, "b", 1<<20, "c", 1<<20, "d", 16), 0) }, []string{"more than"}},
