@@ -127,6 +127,8 @@ type Measurement struct {
 	Latency rcclx.LatencyStats `json:"latency"`
 	// LaunchNanoseconds is the host's time to queue one call, the library's own part included.
 	LaunchNanoseconds int64 `json:"launchNanoseconds,omitempty"`
+	// SlowestNanoseconds is the median of the communicator's slowest rank, where that spans nodes; else zero.
+	SlowestNanoseconds int64 `json:"slowestNanoseconds,omitempty"`
 	// Checks of the result against the reference, one for each kind of data of the step and one with DataExact or DataRounding.
 	Checks []rcclx.CheckResult `json:"checks"`
 	// Hazard says where the library is known to lose data for such a count; empty where it is not.

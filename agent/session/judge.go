@@ -246,7 +246,7 @@ func mustCheck(m rank.Measurement, r int) bool {
 	return true
 }
 
-// series is one (collective, datatype, placement), by size: the slowest of this node's ranks.
+// series is one (collective, datatype, placement), by size: the slowest of this node's ranks, and of those on other nodes as they told.
 type series struct {
 	collective rcclx.Collective
 	datatype   rcclx.Datatype
@@ -304,7 +304,7 @@ func (c *cell) add(m rank.Measurement, worldSize, n int) {
 	}
 	one := &c.repeats[n]
 	one.ranks++
-	one.latency = max(one.latency, m.Latency.MedianNanoseconds)
+	one.latency = max(one.latency, m.Latency.MedianNanoseconds, m.SlowestNanoseconds)
 	c.noisePPM = max(c.noisePPM, m.Latency.CoefficientOfVariationPPM)
 	if shape, err := rcclx.ShapeOfCount(m.Collective, m.Datatype, m.CountElements, worldSize); err == nil {
 		c.moved = shape.SizeBytes()

@@ -44,6 +44,19 @@ func TestSmallMessageKeepsItsFigure(t *testing.T) {
 	}
 }
 
+// TestSlowestRankOfOtherNodesCounts: rank 0's node tells the figures, and a link that is slow far from it slows its own ranks little.
+func TestSlowestRankOfOtherNodesCounts(t *testing.T) {
+	task, good := repeatedTask(0, 1<<20)
+	out := good()
+	for _, r := range out.Ranks {
+		r.Measurements[0].SlowestNanoseconds = 10_000_000
+	}
+	s := judge("node-a", task, task.Communicators[0], ended{outcome: out}, true)
+	if len(s.Results) != 1 || s.Results[0].LatencyNanoseconds[0] != 10_000_000 {
+		t.Errorf("%+v", s.Results)
+	}
+}
+
 // TestRepeatsDecideByTheirMedian: all is measured in one repeat before the next begins, of each the slowest rank counts, and of the
 // repeats the median: neither the best nor the worst.
 func TestRepeatsDecideByTheirMedian(t *testing.T) {

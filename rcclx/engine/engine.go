@@ -49,7 +49,7 @@ type Engine struct {
 	events     []uintptr
 	done       uintptr
 	send, recv buffer
-	// scratch is for the barrier before the timed calls.
+	// scratch is for the barrier before the timed calls, and for the slowest rank's time after them.
 	scratch buffer
 	// seeded says that all of the send buffer has been written to.
 	seeded bool
@@ -70,8 +70,8 @@ type buffer struct {
 // shiftBytes is how much further on the checked call's data begin in the send buffer.
 const shiftBytes = rcclx.SendShiftBytes
 
-// scratchBytes is one int32.
-const scratchBytes = 4
+// scratchBytes is one int64.
+const scratchBytes = 8
 
 // filling is what the send buffer holds from its start.
 type filling struct {

@@ -37,7 +37,12 @@ const (
 	resultInProgress      = 7
 )
 
-const redOpSum = 0 // nccl.h, ncclRedOp_t
+// nccl.h, ncclRedOp_t and ncclDataType_t.
+const (
+	redOpSum  = 0
+	redOpMax  = 2
+	kindInt64 = 4
+)
 
 // Library is a loaded communication library with its runtime. Its methods are for one locked OS thread, since the
 // runtime keeps the current device for each thread.

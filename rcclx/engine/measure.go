@@ -1,9 +1,12 @@
 package engine
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/ebitengine/purego"
 
 	"rcclx.io/commgroup-operator/rcclx"
 )
@@ -29,6 +32,9 @@ type MeasureRequest struct {
 	// Path that the gates predict decides the tolerance: PathLowPrecision allows what FP8 transport does to the values. Every other
 	// path must be as exact as Baseline, also while FP8 is on, as under its least size.
 	Path rcclx.Path
+	// Slowest has the ranks tell each other the longest of their medians: where nobody sees all of them, and a rank far from a slow link
+	// measures a good one (SendRecv, Broadcast).
+	Slowest bool
 	// Deadline bounds the whole, data checks included.
 	Deadline time.Duration
 }
@@ -40,6 +46,8 @@ type MeasureResult struct {
 	// LaunchNanoseconds is the host's time to queue one call through the binding, the library's own part included: the median over
 	// repeats of their means.
 	LaunchNanoseconds int64
+	// SlowestNanoseconds is the median of the slowest rank, where it was asked for; else zero.
+	SlowestNanoseconds int64
 	// Checks are one for each of the request's data, in their order, and one with Exact or Rounding data.
 	Checks []rcclx.CheckResult
 }
@@ -89,6 +97,11 @@ func (e *Engine) Measure(q MeasureRequest) (MeasureResult, error) {
 		return MeasureResult{}, err
 	}
 	result := MeasureResult{Shape: m.shape, Latency: t.latency, LaunchNanoseconds: t.launchNanoseconds}
+	if q.Slowest {
+		if result.SlowestNanoseconds, err = e.slowest(t.latency.MedianNanoseconds, m.limit); err != nil {
+			return MeasureResult{}, err
+		}
+	}
 	for _, p := range m.patterns {
 		check, err := e.checkedCall(m, p)
 		if err != nil {
@@ -198,6 +211,32 @@ func (e *Engine) barrier(l limit) func() error {
 	element, _ := elementOf(rcclx.Int32, e.lib.fp8)
 	launch := e.prepare(rcclx.AllReduce, element.number, int64(element.bytes), 1, e.scratch.address.at(0), e.scratch.address.at(0))
 	return func() error { return e.settled(launch, 0, 0, l) }
+}
+
+// slowest gives the largest of all ranks' values: an AllReduce of one 64-bit integer, which neither DDA nor FP8 takes.
+func (e *Engine) slowest(value int64, l limit) (int64, error) {
+	if e.ranks < 2 {
+		return value, nil
+	}
+	stage, at := e.staging()[:scratchBytes], e.scratch.address.at(0)
+	binary.NativeEndian.PutUint64(stage, uint64(value))
+	if err := e.lib.Runtime.toDevice(at, stage, e.stream); err != nil {
+		return 0, err
+	}
+	call := func(_, _ uintptr) (string, int32) {
+		result, _, _ := purego.SyscallN(e.lib.collectives[rcclx.AllReduce], at, at, 1, kindInt64, redOpMax, e.comm, e.stream)
+		return collectiveSymbols[rcclx.AllReduce], int32(result)
+	}
+	if err := e.settled(call, 0, 0, l); err != nil {
+		return 0, err
+	}
+	if err := e.lib.Runtime.toHost(stage, at, e.stream); err != nil {
+		return 0, err
+	}
+	if err := e.wait("the slowest rank's time", l); err != nil {
+		return 0, err
+	}
+	return int64(binary.NativeEndian.Uint64(stage)), nil
 }
 
 // fill writes the input of a call whose data begin at an index; in place, what is not input becomes poison.

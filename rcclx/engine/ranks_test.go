@@ -137,6 +137,36 @@ func TestMeasureEverything(t *testing.T) {
 	}
 }
 
+// The slowest rank's time comes to all ranks, whatever its size, and no rank's own is longer.
+func TestSlowestRank(t *testing.T) {
+	for _, ranks := range []int{1, 4} {
+		slowest := make([]int64, ranks)
+		overRanks(t, ranks, 4096, false, nil, func(m member) error {
+			const large = 1 << 40 // ns: more than 32 bits hold
+			if got, err := m.slowest(large+int64(m.rank), m.limit(testDeadline)); err != nil || got != large+int64(ranks-1) {
+				return fmt.Errorf("slowest of the ranks: %d, %w", got, err)
+			}
+			q := MeasureRequest{Collective: rcclx.SendRecv, Datatype: rcclx.Float32, SizeBytes: 4096, Iterations: 3, Data: []rcclx.Data{rcclx.DataExact}, Deadline: testDeadline, Slowest: true}
+			r, err := m.Measure(q)
+			if err != nil {
+				return err
+			}
+			slowest[m.rank] = r.SlowestNanoseconds
+			if r.SlowestNanoseconds < r.Latency.MedianNanoseconds || r.Checks[0].WrongElements != 0 {
+				return fmt.Errorf("%+v", r)
+			}
+			q.Slowest = false
+			if r, err = m.Measure(q); err != nil || r.SlowestNanoseconds != 0 {
+				return fmt.Errorf("not asked for: %d, %w", r.SlowestNanoseconds, err)
+			}
+			return nil
+		})
+		if slices.Min(slowest) != slices.Max(slowest) {
+			t.Errorf("the ranks differ: %v", slowest)
+		}
+	}
+}
+
 // Libraries without AllToAll and AllToAllv get a group of sends and receives, with the same result, the smallest counts that measure them included.
 func TestAllToAllByMessages(t *testing.T) {
 	without := func(l *Library) {

@@ -350,7 +350,7 @@ func (w *worker) measure(step rank.Step, size int64) error {
 		Ranks: w.spec.WorldSize, Nodes: w.spec.Nodes, GFX: rcclx.GFXOf(w.info.DeviceName)}
 	path, _ := rcclx.ExpectedPath(w.info.Gates(), w.spec.Variant, w.spec.Settings, call)
 	request := engine.MeasureRequest{Collective: step.Collective, Datatype: step.Datatype, Placement: step.Placement, SizeBytes: size, WarmupIterations: step.WarmupIterations,
-		Iterations: step.Iterations, Data: step.Data, Variant: w.spec.Variant, Path: path, Deadline: engineDeadline(w.spec.StepDeadline)}
+		Iterations: step.Iterations, Data: step.Data, Variant: w.spec.Variant, Path: path, Slowest: w.spec.Nodes > 1, Deadline: engineDeadline(w.spec.StepDeadline)}
 	name := request.Name()
 	w.start(name)
 	result, err := w.engine.Measure(request)
@@ -364,7 +364,7 @@ func (w *worker) measure(step rank.Step, size int64) error {
 	}
 	w.events.send(rank.Event{Kind: rank.EventMeasured, StepName: name, Measurement: &rank.Measurement{Collective: step.Collective,
 		Datatype: step.Datatype, Placement: placement, SizeBytes: size, CountElements: result.Shape.CountElements, Latency: result.Latency,
-		LaunchNanoseconds: result.LaunchNanoseconds, Checks: result.Checks, ExpectedPath: path,
+		LaunchNanoseconds: result.LaunchNanoseconds, SlowestNanoseconds: result.SlowestNanoseconds, Checks: result.Checks, ExpectedPath: path,
 		Hazard: rcclx.Hazard(w.info.Gates(), w.spec.Variant, w.spec.Settings, call)}})
 	return nil
 }
