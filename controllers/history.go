@@ -13,7 +13,6 @@ import (
 	"rcclx.io/commgroup-operator/controllers/baseline"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/judge"
-	"rcclx.io/commgroup-operator/controllers/localize"
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
 	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/podstate"
@@ -98,8 +97,7 @@ func summaryOf(run *v1alpha1.GroupRunStatus, status *v1alpha1.CommGroupStatus, r
 func groupHeadline(span *v1alpha1.SpanStatus) (mbps *int64, nodes int32) {
 	first := slices.IndexFunc(span.Tests, func(t v1alpha1.SpanTest) bool { return stage.KindOf(t.ID) == stage.KindGroup })
 	if first >= 0 && span.Tests[first].BusBandwidthMBps != nil {
-		set, _ := localize.ParseSet(span.Tests[first].Set) // later ones' sets have members in them that left
-		return ptr.To(*span.Tests[first].BusBandwidthMBps), int32(len(set))
+		return ptr.To(*span.Tests[first].BusBandwidthMBps), int32(len(stage.SetOf(span.Tests, first)))
 	}
 	for i := range span.Results {
 		s := &span.Results[i]

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
@@ -425,6 +426,45 @@ func TestMeshOfOnesDoesNotFit(t *testing.T) {
 	w := newGroupWorld(t, 4, faults{}, testkit.Mesh("dp", 1, "tp", 1))
 	w.play()
 	if s := w.span(); s.Verdict != v1alpha1.VerdictInconclusive || s.Reason != v1alpha1.ReasonMeshMismatch || !strings.Contains(s.Message, "dp: 1, tp: 1 is 1 ranks, and the members that are present have 32") {
+		t.Errorf("%s %s: %s", s.Verdict, s.Reason, s.Message)
+	}
+}
+
+// TestWhatTheSearchDoesNotTraceStays: dp/2 is slow by node 3's rail, which the search names; dp/5 is slow at full size only, which no
+// smaller test shows. docs/groups.md: what the search does not trace stays in status.span.culprits as kind Link.
+func TestWhatTheSearchDoesNotTraceStays(t *testing.T) {
+	f := faults{sideBySide: true, slowRails: [][2]int{{3, 2}}, report: func(_ int, cn *v1alpha1.CommNode) {
+		task := cn.Status.Session.Task
+		if !strings.HasPrefix(task.ID, "mesh-dp") {
+			return
+		}
+		for i := range task.Communicators {
+			if c := &task.Communicators[i]; c.Name == "dp/5" {
+				for k := range c.Results {
+					for j := range c.Results[k].BusBandwidthMBps {
+						c.Results[k].BusBandwidthMBps[j] /= 4
+					}
+				}
+			}
+		}
+	}}
+	w := newGroupWorld(t, 8, f, testkit.Mesh("dp", 8, "tp", 8))
+	w.play()
+	if got := w.culprits(); !slices.Equal(got, []string{"GPU 3/0000:45:00.0", "Link dp/5"}) {
+		t.Errorf("culprits %v, message %s\n%s\n%+v", got, w.span().Message, w.tests(), w.span().Localization)
+	}
+}
+
+// TestDimensionNamedGroup: the API server refuses the name, and where it is there all the same, the figures of the communicator over all stay.
+func TestDimensionNamedGroup(t *testing.T) {
+	w := newGroupWorld(t, 4, faults{}, testkit.Mesh("group", 4, "tp", 8))
+	w.play()
+	for _, r := range w.span().Results {
+		if r.Dimension != judge.DimensionGroup || r.Ranks != 32 {
+			t.Errorf("results of %s over %d ranks", r.Dimension, r.Ranks)
+		}
+	}
+	if s := w.span(); len(s.Results) == 0 || s.Reason != v1alpha1.ReasonMeshMismatch || !strings.Contains(s.Message, "give it another name") {
 		t.Errorf("%s %s: %s", s.Verdict, s.Reason, s.Message)
 	}
 }

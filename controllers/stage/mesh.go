@@ -57,7 +57,7 @@ func (g *machine) openMesh() {
 			g.worsen(v1alpha1.ReasonInconclusive, fmt.Sprintf("Dimension %s of the mesh was not measured: %v", mesh[at].Name, err))
 			continue
 		}
-		if g.open(id, g.writeSet(g.presentSet())) {
+		if g.open(id, g.wholeSet()) {
 			return
 		}
 		g.worsen(v1alpha1.ReasonInconclusive, fmt.Sprintf("Dimension %s of the mesh was not measured: no further test fits into the status.", mesh[at].Name))

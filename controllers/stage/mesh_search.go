@@ -9,6 +9,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/localize"
 	"rcclx.io/commgroup-operator/controllers/spans"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // kindCommunicators is the kind of a culprit without a node: communicators of one dimension of the mesh, dp/0-7,9.
@@ -219,14 +220,35 @@ func (g *machine) bestOfMesh() int64 {
 	return best
 }
 
-// tracedTo drops the communicators of the dimension that a search explained: it found what is bad and nothing is left over.
+// tracedTo drops the communicators of the dimension that a search explained: it found what is bad and nothing is left over. Those that
+// no named culprit makes bad stay.
 func (g *machine) tracedTo(f localize.Finding) {
 	dimension := g.dimensionSearched()
 	if dimension == "" || f.State != localize.Found || len(f.Suspects) > 0 {
 		return
 	}
-	culprit, _ := g.untraced(dimension)
-	g.span.Culprits = slices.DeleteFunc(g.span.Culprits, func(c v1alpha1.Culprit) bool { return culprit != nil && c == *culprit })
+	culprit, numbers := g.untraced(dimension)
+	base := &g.span.Tests[g.searchBase()]
+	l, err := g.layoutOf(base)
+	if culprit == nil || err != nil {
+		return
+	}
+	var rest []int
+	parts := g.partsOf(base)
+	for _, c := range l.communicators {
+		if n := numberOf(c.name); numbers.Has(n) && !g.explained(c, parts) {
+			rest = append(rest, n)
+		}
+	}
+	if len(rest) > 0 {
+		if len(rest) < len(numbers) {
+			culprit.Name = communicatorsName(dimension, rest)
+			culprit.Message = words.Shorten(fmt.Sprintf("What the search named does not make %s bad. %s", culprit.Name, culprit.Message), 512)
+		}
+		return
+	}
+	named := *culprit
+	g.span.Culprits = slices.DeleteFunc(g.span.Culprits, func(c v1alpha1.Culprit) bool { return c == named })
 }
 
 // backToMesh goes on with the mesh after a search in it; it says whether the search was one.

@@ -323,7 +323,6 @@ func (g *machine) conclude(f localize.Finding) {
 		g.end(VerdictOf(g.span.Reason), g.span.Reason, text)
 		return
 	}
-	g.tracedTo(f)
 	rails := g.railsOf()
 	why, slow := "", true
 	name := func(c v1alpha1.Culprit, isSlow bool) {
@@ -343,6 +342,7 @@ func (g *machine) conclude(f localize.Finding) {
 		reason, isSlow := g.badAs(pair[0], pair[1])
 		name(g.pairCulprit(g.seats[pair[0]], g.seats[pair[1]], rails[pair[0]], reason, isSlow, step, effort), isSlow)
 	}
+	g.tracedTo(f)
 	names := g.named()
 	text := fmt.Sprintf("The culprit of %s is %s (%s).", step, words.SomeNames(names, 5), effort)
 	if len(names) > 1 {

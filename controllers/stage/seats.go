@@ -181,6 +181,7 @@ func (g *machine) dropLost() []*seat {
 			lost = append(lost, &seat{index: index})
 		}
 		g.worsen(v1alpha1.ReasonMemberLost, fmt.Sprintf("CommNodes of %s of the stage (index %s) were deleted or made anew.", words.Counted(len(gaps), "member"), localize.Set(gaps).String()))
+		g.lost = true
 		g.markLeft(gaps, nil)
 	}
 	return lost
@@ -268,6 +269,7 @@ func (g *machine) drop(s *seat, reason, message string) {
 	if v := VerdictOf(reason); v == v1alpha1.VerdictError || v == v1alpha1.VerdictFail {
 		g.blame(judge.NodeCulprit(s.name, reason, message))
 	}
+	g.lost = true
 	g.release(s)
 	if len(g.dropped) == 0 {
 		g.why = decision.Event{Warning: true, Reason: reason, Action: "LeaveMember", Note: message}

@@ -71,8 +71,10 @@ type machine struct {
 	choice *networkChoice
 	// dropped are the members that fell out in this step, and what was said of the first.
 	dropped []string
-	// justLeft are those that left and are not noted in the tests yet; leftSilent of them were seen in a bad test and heard of no more.
+	// justLeft are those that left and are not noted in the tests yet; lost: some of them not as culprits; leftSilent of them were seen in
+	// a bad test and heard of no more.
 	justLeft   []int
+	lost       bool
 	leftSilent int
 	why        decision.Event
 	// round are the tests that were closed in this step.
@@ -280,6 +282,7 @@ func (g *machine) waitForMembers() {
 	if !g.fitTogether() {
 		return
 	}
+	g.noteLeft()
 	g.openGroup(v1alpha1.StageGroup)
 }
 

@@ -14,6 +14,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/localize"
 	"rcclx.io/commgroup-operator/controllers/runplan"
+	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/spans"
 )
 
@@ -95,7 +96,7 @@ func (g *machine) open(id, set string) bool {
 	for i := range g.span.Tests {
 		all += len(g.span.Tests[i].Set)
 	}
-	if len(g.span.Tests) >= MaxTests || len(set) > 512 || all > MaxSetBytes {
+	if len(g.span.Tests) >= MaxTests || len(set) > localize.MaxText || all > MaxSetBytes {
 		return false
 	}
 	g.span.Tests = append(g.span.Tests, v1alpha1.SpanTest{ID: id, Set: set, StartTime: *decision.Stamp(g.in.Now)})
@@ -104,8 +105,9 @@ func (g *machine) open(id, set string) bool {
 
 func (g *machine) openGroup(stage v1alpha1.RunStage) {
 	g.enter(stage, 0)
-	if !g.open(fmt.Sprintf("%s-%d", KindGroup, g.groupTests()+1), g.writeSet(g.presentSet())) {
-		g.end(v1alpha1.VerdictError, v1alpha1.ReasonGroupStepFailed, "No further test fits into the status.")
+	if !g.open(fmt.Sprintf("%s-%d", KindGroup, g.groupTests()+1), g.wholeSet()) {
+		g.end(v1alpha1.VerdictError, v1alpha1.ReasonGroupStepFailed, fmt.Sprintf(
+			"No further test fits into the status: it has %d, and the members that left are noted there. To try again, %s.", len(g.span.Tests), runs.Ask(g.in.Group)))
 	}
 }
 
@@ -124,82 +126,6 @@ func (g *machine) closeTest(t *v1alpha1.SpanTest, verdict v1alpha1.Verdict, reas
 		t.Reason = ""
 	}
 	t.Seconds = ptr.To(int32(max(0, g.in.Now.Sub(t.StartTime.Time)/time.Second)))
-}
-
-// noteLeft notes who left since the last note, before what is tried without them; it says whether there was room for that.
-func (g *machine) noteLeft() bool {
-	if len(g.justLeft) == 0 {
-		return true
-	}
-	verdict, reason := v1alpha1.VerdictFail, v1alpha1.ReasonCulpritFound
-	if len(g.dropped) > 0 {
-		verdict, reason = v1alpha1.VerdictError, v1alpha1.ReasonMemberLost
-		if g.leftSilent == len(g.justLeft) {
-			reason = v1alpha1.ReasonAgentNotReporting
-		}
-	}
-	set := localize.NewSet(g.justLeft...)
-	n := 0
-	for i := range g.span.Tests {
-		if KindOf(g.span.Tests[i].ID) == testLeftKind {
-			n++
-		}
-	}
-	if !g.open(fmt.Sprintf("%s-%d", testLeftKind, n+1), set.String()) {
-		return false
-	}
-	g.closeTest(&g.span.Tests[len(g.span.Tests)-1], verdict, reason, nil)
-	g.justLeft, g.leftSilent = nil, 0
-	return true
-}
-
-// leftIn are the members that left while these tests were made, as far as it is noted.
-func leftIn(tests []v1alpha1.SpanTest) localize.Set {
-	var out []int
-	for i := range tests {
-		if KindOf(tests[i].ID) == testLeftKind {
-			set, _ := localize.ParseSet(tests[i].Set)
-			out = append(out, set...)
-		}
-	}
-	return localize.NewSet(out...)
-}
-
-// leftSince are the members that left since the last test of the group or the mesh.
-func (g *machine) leftSince() localize.Set {
-	return localize.NewSet(append(leftIn(g.span.Tests[g.searchBase()+1:]), g.justLeft...)...)
-}
-
-// writeSet gives a set as ranges that also span members who left before the search: so it stays short, and is read back as what
-// of it was there.
-func (g *machine) writeSet(set localize.Set) string {
-	present := localize.NewSet(append(g.presentSet(), g.leftSince()...)...)
-	var wide localize.Set
-	at := 0
-	for _, index := range set {
-		for at < len(present) && present[at] < index {
-			at++
-		}
-		if len(wide) > 0 && at > 0 && present[at-1] == wide[len(wide)-1] {
-			for i := wide[len(wide)-1] + 1; i < index; i++ {
-				wide = append(wide, i)
-			}
-		}
-		wide = append(wide, index)
-	}
-	return wide.String()
-}
-
-// readSet gives the members of a set that writeSet wrote, of a test since the last one of the group or the mesh.
-func (g *machine) readSet(text string) localize.Set {
-	wide, err := localize.ParseSet(text)
-	if err != nil {
-		return nil
-	}
-	left := g.leftSince()
-	return slices.DeleteFunc(wide, func(i int) bool {
-		return !left.Has(i) && (i >= len(g.seats) || g.seats[i] == nil || !g.seats[i].present)
-	})
 }
 
 // communicator is one communicator of a test.
