@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/report"
 )
 
 // unknown stands for what nobody measured or reported.
@@ -32,7 +33,7 @@ var pageSource string
 //go:embed style.css
 var style string
 
-var page = template.Must(template.New("page").Parse(pageSource))
+var page = template.Must(template.New("page").Funcs(template.FuncMap{"sizes": report.Sizes}).Parse(pageSource))
 
 // Write writes the page.
 func Write(w io.Writer, in Input) error {

@@ -189,7 +189,7 @@ func TestPages(t *testing.T) {
 				t.Error("the simulated banner is missing")
 			}
 			for _, c := range newCulprits(in.Group) {
-				if c.Next == "" || !strings.Contains(d.text, c.Next) || !strings.Contains(d.text, c.Title) {
+				if c.Next == "" || !strings.Contains(d.text, report.Sizes(c.Next)) || !strings.Contains(d.text, c.Title) {
 					t.Errorf("culprit %q: name or next step %q is not on the page", c.Title, c.Next)
 				}
 			}
@@ -199,7 +199,7 @@ func TestPages(t *testing.T) {
 				}
 			}
 			for _, c := range in.Group.Status.Conditions { // those that Ready has already told are there once
-				if !strings.Contains(d.text, strings.Join(strings.Fields(c.Message), " ")) {
+				if !strings.Contains(d.text, report.Sizes(strings.Join(strings.Fields(c.Message), " "))) {
 					t.Errorf("the message of %s is not on the page", c.Type)
 				}
 			}
@@ -220,7 +220,7 @@ func TestPages(t *testing.T) {
 func TestFirstLook(t *testing.T) {
 	d := parse(t, render(t, load(t, "failed")))
 	_, after, _ := strings.Cut(d.text, report.SimulatedNotice)
-	want := "CommGroup default/ mi300x Failed SlowLink Culprit Link 0000:5b:00.0<->0000:a5:00.0 on node sim-node-2 SlowLink Seen Moves 11473 MB/s each way at 16777216 bytes, " +
+	want := "CommGroup default/ mi300x Failed SlowLink Culprit Link 0000:5b:00.0<->0000:a5:00.0 on node sim-node-2 SlowLink Seen Moves 11473 MB/s each way at 16 MiB, " +
 		"25 % of the node's median pair of 44790 MB/s, expected at least 70 % Next step Check the xGMI error counters of both GPUs and reseat or replace the faulty one"
 	if !strings.HasPrefix(strings.TrimSpace(after), want) {
 		t.Errorf("the page begins\n%.600s\nexpected\n%s", after, want)

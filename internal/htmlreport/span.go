@@ -39,7 +39,7 @@ func newSpan(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) *spanView {
 	if s == nil {
 		return nil
 	}
-	v := &spanView{Tone: verdictTone(s.Verdict), Verdict: cmp.Or(string(s.Verdict), "stage "+string(s.Stage)), Message: s.Message, Network: s.Network,
+	v := &spanView{Tone: verdictTone(s.Verdict), Verdict: cmp.Or(string(s.Verdict), "stage "+string(s.Stage)), Message: report.SpanMessage(group), Network: s.Network,
 		Head: fmt.Sprintf("Run %s, stage %s", s.RunID, s.Stage)}
 	if s.Members > 0 { // they are fixed once the nodes have passed alone
 		v.Head += fmt.Sprintf(": %d of %d members are in it; transport between nodes %s", s.Present, s.Members, cmp.Or(s.Transport, "not known"))
@@ -52,7 +52,7 @@ func newSpan(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) *spanView {
 	}
 	if l := s.Localization; l != nil {
 		v.Search = &searchView{State: string(l.State), Tone: map[v1alpha1.LocalizationState]tone{v1alpha1.LocalizationFound: toneGood, v1alpha1.LocalizationRunning: toneInfo}[l.State],
-			Head: fmt.Sprintf("%s in %d of at most %s, for the step %s", units.Counted(int64(l.Tests), "test"), l.Rounds, units.Counted(int64(l.MaxRounds), "round"), orUnknown(report.StepWords(l.Step))), Message: report.SearchMessage(s)}
+			Head: fmt.Sprintf("%s in %d of at most %s, for the step %s", units.Counted(int64(l.Tests), "test"), l.Rounds, units.Counted(int64(l.MaxRounds), "round"), orUnknown(l.Step)), Message: report.SearchMessage(s)}
 		v.Search.Tone = cmp.Or(v.Search.Tone, toneWarn)
 		if l.Seconds != nil {
 			v.Search.Head += ", in " + (time.Duration(*l.Seconds) * time.Second).String()

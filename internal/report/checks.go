@@ -41,7 +41,7 @@ func Checks(w io.Writer, all []v1alpha1.PerformanceCheck) error {
 		if c.State == v1alpha1.CheckNotMeasured {
 			head = "why"
 		}
-		if _, err := fmt.Fprintf(w, "%s: %s:\n", c.Measurement, head); err != nil {
+		if _, err := fmt.Fprintf(w, "%s: %s:\n", Sizes(c.Measurement), head); err != nil {
 			return err
 		}
 		for _, cause := range c.Causes {

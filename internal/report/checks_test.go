@@ -29,10 +29,10 @@ func TestChecks(t *testing.T) {
 	}
 	want := []string{
 		"STATE                        MEASURED GB/s  EXPECTED GB/s  PERCENT  SOURCE                 NODE    MEASUREMENT",
-		"NotMet                       280.0          304.0          92 %     amd-acceptance-mi300x  node-a  Baseline AllReduce Float32 8589934592 B in place, median",
+		"NotMet                       280.0          304.0          92 %     amd-acceptance-mi300x  node-a  Baseline AllReduce Float32 8 GiB in place, median",
 		"NotMeasured (only reported)  -              -              -        baseline               -       no baseline to compare with",
 		"Met                          0.01           0.01           100 %    spec                   -       m",
-		"Baseline AllReduce Float32 8589934592 B in place, median: look at:",
+		"Baseline AllReduce Float32 8 GiB in place, median: look at:",
 		"  a link",
 		"  a fan",
 		"no baseline to compare with: why:",

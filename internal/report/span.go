@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -33,7 +31,7 @@ func Span(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) err
 		head += fmt.Sprintf("; %s (%s)", s.Verdict, orUnknown(s.Reason))
 	}
 	lines := []string{head}
-	for _, text := range []string{s.Message, s.Network} {
+	for _, text := range []string{SpanMessage(group), s.Network} {
 		if text != "" {
 			lines = append(lines, wrap(w, text))
 		}
@@ -45,7 +43,7 @@ func Span(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) err
 		lines = append(lines, wrap(w, text))
 	}
 	if l := s.Localization; l != nil {
-		lines = append(lines, search(l))
+		lines = append(lines, Sizes(search(l)))
 		if text := SearchMessage(s); text != "" {
 			lines = append(lines, wrap(w, text))
 		}
@@ -60,6 +58,20 @@ func Span(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) err
 		return err
 	}
 	return spanResults(w, s.Results)
+}
+
+// SpanMessage is what the stage says of its outcome; where a condition has all of it, only which one.
+func SpanMessage(group *v1alpha1.CommGroup) string {
+	message := group.Status.Span.Message
+	if message == "" {
+		return ""
+	}
+	for _, c := range OrderedConditions(group) {
+		if strings.Contains(c.Message, message) {
+			return "What came of it is in the condition " + c.Type + "."
+		}
+	}
+	return message
 }
 
 // SearchMessage is what the search for a culprit says, without the sentences that the stage's own message has already.
@@ -134,22 +146,8 @@ func Indexes(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) string {
 	return strings.Join(parts, ", ")
 }
 
-// stepSize is the size in the name of a step, such as 16777216 B.
-var stepSize = regexp.MustCompile(`\b([0-9]{1,18}) B\b`)
-
-// StepWords is a step's name with its size as people write it: logs and statuses have AllReduce BFloat16 16777216 B.
-func StepWords(step string) string {
-	return stepSize.ReplaceAllStringFunc(step, func(text string) string {
-		n, err := strconv.ParseInt(strings.TrimSuffix(text, " B"), 10, 64)
-		if err != nil {
-			return text
-		}
-		return units.Size(n)
-	})
-}
-
 func search(l *v1alpha1.LocalizationStatus) string {
-	text := fmt.Sprintf("search for the culprit of %s: %s after %s in %d of at most %s", orUnknown(StepWords(l.Step)), l.State, units.Counted(int64(l.Tests), "test"), l.Rounds, units.Counted(int64(l.MaxRounds), "round"))
+	text := fmt.Sprintf("search for the culprit of %s: %s after %s in %d of at most %s", orUnknown(l.Step), l.State, units.Counted(int64(l.Tests), "test"), l.Rounds, units.Counted(int64(l.MaxRounds), "round"))
 	if l.Seconds != nil {
 		text += fmt.Sprintf(", %s", time.Duration(*l.Seconds)*time.Second)
 	}

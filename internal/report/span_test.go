@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
@@ -175,11 +176,24 @@ func TestWhoLeftWithoutANote(t *testing.T) {
 	}
 }
 
-func TestStepWords(t *testing.T) {
-	for in, want := range map[string]string{"AllReduce BFloat16 16777216 B in place": "AllReduce BFloat16 16 MiB in place", "AllReduce Float32 1000 B": "AllReduce Float32 1000 B", "": "", "a 99999999999999999999 B": "a 99999999999999999999 B"} {
-		if got := StepWords(in); got != want {
+func TestSizes(t *testing.T) {
+	for in, want := range map[string]string{"AllReduce BFloat16 16777216 B in place": "AllReduce BFloat16 16 MiB in place", "8388608 bytes, RDMA": "8 MiB, RDMA", "AllReduce Float32 10000 B": "AllReduce Float32 10000 B",
+		"": "", "a 99999999999999999 B": "a 99999999999999999 B", "8 B": "8 B", "16777216 Bytes": "16777216 Bytes"} {
+		if got := Sizes(in); got != want {
 			t.Errorf("%q: %q, expected %q", in, got, want)
 		}
+	}
+}
+
+// TestSpanMessageIsToldOnce: where a condition has it, the stage leads to that.
+func TestSpanMessageIsToldOnce(t *testing.T) {
+	g := &v1alpha1.CommGroup{Status: v1alpha1.CommGroupStatus{Span: &v1alpha1.SpanStatus{Message: "slow"}, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionValidated, Message: "Run 1-1: slow"}}}}
+	if got := SpanMessage(g); got != "What came of it is in the condition Validated." {
+		t.Error(got)
+	}
+	g.Status.Conditions[0].Message = "A new run goes on."
+	if got := SpanMessage(g); got != "slow" {
+		t.Error(got)
 	}
 }
 

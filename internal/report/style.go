@@ -106,7 +106,7 @@ func tonedTable(w io.Writer, rows [][]string, tone func(heading, cell string, ro
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i := range row {
-			row[i] = oneLine(row[i])
+			row[i] = oneLine(Sizes(row[i]))
 		}
 		for i, cell := range row[:min(len(row), len(widths))] {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
@@ -175,6 +175,6 @@ func wrap(w io.Writer, text string) string {
 	if c := columns(w); c > lastMin {
 		room = min(room, c)
 	}
-	lines := broken(strings.Join(strings.Fields(text), " "), room-len(indent))
+	lines := broken(Sizes(strings.Join(strings.Fields(text), " ")), room-len(indent))
 	return indent + strings.Join(lines, "\n"+indent)
 }
