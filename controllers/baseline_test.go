@@ -248,3 +248,54 @@ func TestNewNormalIsAccepted(t *testing.T) {
 		t.Errorf("%s, %+v", s.Run.Verdict, s.Baseline)
 	}
 }
+
+// TestARegressionIsLiftedByABaseline: a node that lost bandwidth, is mended and passes is unmarked where it was held against a baseline
+// again; other GPUs begin the baseline anew, and the first run of that says nothing of what was lost.
+func TestARegressionIsLiftedByABaseline(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(w *world)
+		lifted bool
+	}{
+		"the same baseline": {func(*world) {}, true},
+		"other GPUs": {func(w *world) {
+			for _, cn := range w.commNodes {
+				cn.Status.Facts.GPUModel = "MI325X"
+			}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := regressionWorld(2, v1alpha1.JudgingEnforce)
+			w.group.Spec.Gating = enforced(50)
+			for range 3 {
+				w.rerun(300_000)
+			}
+			w.rerun(300_000, 150_000)
+			if got := w.stated(v1alpha1.VerdictFail); !slices.Equal(got, []string{"n00001"}) {
+				t.Fatalf("marked %v", got)
+			}
+			w.writeMarks(t)
+			tc.change(w)
+			s := w.rerun(300_000)
+			got := slices.Contains(w.stated(v1alpha1.VerdictPass), "n00001")
+			if s.Run.Verdict != v1alpha1.VerdictPass || got != tc.lifted {
+				t.Errorf("run %s (%s): says Pass %v, want %v; %+v", s.Run.ID, s.Run.Verdict, got, tc.lifted, baselineChecks(s))
+			}
+		})
+	}
+}
+
+// TestAnAcceptedRegressionIsLifted: a person who has the baseline begin with the run that lost lifts its marks by that.
+func TestAnAcceptedRegressionIsLifted(t *testing.T) {
+	w := regressionWorld(2, v1alpha1.JudgingEnforce)
+	w.group.Spec.Gating = enforced(50)
+	for range 3 {
+		w.rerun(300_000)
+	}
+	s := w.rerun(300_000, 150_000)
+	w.writeMarks(t)
+	w.group.Annotations[v1alpha1.AnnotationBaselineFrom] = s.Run.ID
+	w.step()
+	if got := w.stated(v1alpha1.VerdictPass); !slices.Contains(got, "n00001") {
+		t.Errorf("says Pass %v, run %s", got, w.group.Status.Run.Verdict)
+	}
+}

@@ -91,7 +91,7 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	d.WakeAt = decision.Earlier(state.wakeAt, state.span.WakeAt)
 	fillStatus(&d, s, in, &state, outcomes, accepted, results, &compared)
 	d.ArchiveRun, d.DeleteArchives = archiveRun(group, s.Archives)
-	events = append(events, decideGating(&d, s, &in, outcomes, membersErr == nil, &cfg)...)
+	events = append(events, decideGating(&d, s, &in, outcomes, &compared, membersErr == nil, &cfg)...)
 	d.Events = slices.Concat(events, d.Events, transitions(group.Status.Conditions, d.Status.Conditions))
 	boundStatus(&d.Status, group.Spec.Benchmark.Thresholds)
 	return d

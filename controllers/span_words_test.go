@@ -28,7 +28,7 @@ func TestTheEndSpeaksOfTheCulprit(t *testing.T) {
 		{"a slow rail", faults{slowRails: [][2]int{{5, 2}}}, nil, []int{5}, []string{"The pairs of these 15"}},
 		{"a slow pair", faults{slowPairs: [][2]int{{5, 6}}}, nil, []int{5, 6}, []string{"The pairs of these 15"}},
 		{"slow against a mark", faults{slowNodes: []int{5}}, groupThreshold(30_000), []int{5}, []string{"The communicator over 16 nodes is too slow: group: Baseline AllReduce", "33 %"}},
-		{"hangs", faults{hangNodes: []int{5}}, nil, []int{5}, []string{"The communicator over 16 nodes failed (HangAcrossNodes).", "the others have only to work"}},
+		{"hangs", faults{hangNodes: []int{5}}, nil, []int{5}, []string{"The communicator over 16 nodes failed (HangAcrossNodes).", "The pairs of these 15"}},
 		{"hangs over TCP", faults{hangNodes: []int{5}, tcpNodes: []int{5}}, func(g *v1alpha1.CommGroup) { g.Spec.Network.RequireTransport = v1alpha1.TransportRDMA }, []int{5},
 			[]string{"The communicator over 16 nodes failed (HangAcrossNodes).", "went over TCP"}},
 		{"wrong data", faults{wrongNodes: []int{5}}, nil, []int{5}, []string{"The communicator over 16 nodes failed (WrongData)."}},

@@ -120,6 +120,9 @@ type SpanStatus struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	CulpritSet string `json:"culpritSet,omitempty"`
+	// speedJudged: the group that was left at the end passed, and its speed was held against a threshold, a reference, or its pairs.
+	// +optional
+	SpeedJudged bool `json:"speedJudged,omitempty"`
 	// culprits that the group's stage named, in the order of their naming; where there are more, one of each node comes first.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16

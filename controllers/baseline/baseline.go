@@ -290,6 +290,11 @@ func earlierSamples(b *v1alpha1.BaselineStatus, runID string, p point) (samples 
 	return samples[max(0, len(samples)-(maxSamples-1)):], ptr.Deref(b.Series[i].BestMBps, 0)
 }
 
+// Missing says whether a baseline is asked for, and the run could be held against none; where a person has it begin anew, none is missed.
+func (c *Comparison) Missing() bool {
+	return !c.anew && len(c.Checks) > 0 && !slices.ContainsFunc(c.Checks, func(check v1alpha1.PerformanceCheck) bool { return check.State != v1alpha1.CheckNotMeasured })
+}
+
 // With adds the group's loss to the outcomes that a verdict is made of.
 func (c *Comparison) With(outcomes []judge.Outcome) []judge.Outcome {
 	if c.lost == nil {

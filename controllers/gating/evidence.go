@@ -11,6 +11,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
+	"rcclx.io/commgroup-operator/controllers/spans"
 	"rcclx.io/commgroup-operator/controllers/stage"
 )
 
@@ -29,7 +30,7 @@ const (
 	seenError
 	seenInconclusive
 	seenSkipped
-	seenNothing // no result yet, a lost one, or one that is not complete without the others'
+	seenNothing // no result yet, a lost one, or one that is not complete without the others', or that does not look again at what failed
 	evidenceCount
 )
 
@@ -147,7 +148,7 @@ func (g *look) measured(j *judged, cn *v1alpha1.CommNode) evidence {
 		case !originKnown(cn, j.simulated):
 		case j.culprit != nil:
 			return seenFailed
-		case finished && g.passedInGroup(cn):
+		case finished && g.passedInGroup(cn) && g.heldAgain(j):
 			return seenPassed
 		}
 	case v1alpha1.VerdictError:
@@ -187,37 +188,51 @@ func measuredBoot(cn *v1alpha1.CommNode, o *judge.Outcome) string {
 	return ""
 }
 
-// passedInGroup says whether the group's stage clears the node: there is none; or it passed with the node; or it failed, its
-// culprits were found, and the node is none of them.
+// passedInGroup says whether the group's stage clears the node: there is none; or it passed with the node; or it failed, its culprits
+// were found, and what was left without them, the node in it, was then judged as a whole.
 func (g *look) passedInGroup(cn *v1alpha1.CommNode) bool {
 	s := g.in.Span
 	if g.in.Group.Spec.Span != v1alpha1.SpanGroup && s == nil {
 		return true
 	}
-	if !spanEnded(g.in) || slices.Contains(s.Left, cn.Spec.NodeName) || slices.ContainsFunc(g.pairs, func(pair string) bool {
+	index, known := sessionIndex(cn, s)
+	if !spanEnded(g.in) || !known || !g.leftKnown || g.left.Has(index) || slices.ContainsFunc(g.pairs, func(pair string) bool {
 		a, b, _ := strings.Cut(pair, "<->")
 		return a == cn.Spec.NodeName || b == cn.Spec.NodeName
 	}) {
 		return false
 	}
-	if len(s.Left) >= maxNamedNodes && !g.stayed(cn, s) {
-		return false // the list of those that left may be cut
-	}
 	found := s.Localization != nil && s.Localization.State == v1alpha1.LocalizationFound
-	return s.Verdict == v1alpha1.VerdictPass || s.Verdict == v1alpha1.VerdictFail && found && !meshFailed(s)
+	return s.Verdict == v1alpha1.VerdictPass || s.Verdict == v1alpha1.VerdictFail && found && s.SpeedJudged && g.meshPassed()
 }
 
-// meshFailed: the mesh takes all of its members, so that no test without the culprits shows that they are all.
-func meshFailed(s *v1alpha1.SpanStatus) bool {
-	return slices.ContainsFunc(s.Tests, func(t v1alpha1.SpanTest) bool {
-		return stage.KindOf(t.ID) == stage.KindMesh && t.Verdict != v1alpha1.VerdictPass
+// meshPassed says whether each dimension of the mesh was measured and passed: it takes all of its members, so that no test without
+// the culprits shows that they are all.
+func (g *look) meshPassed() bool {
+	mesh := g.in.Group.Spec.Mesh
+	return !slices.ContainsFunc(spans.Measurable(mesh), func(at int) bool {
+		return !slices.ContainsFunc(g.in.Span.Tests, func(t v1alpha1.SpanTest) bool {
+			return t.ID == stage.MeshTestID(mesh[at].Name) && t.Verdict == v1alpha1.VerdictPass
+		})
 	})
 }
 
-// stayed says whether the node, by its index, is known not to have left the group's stage.
-func (g *look) stayed(cn *v1alpha1.CommNode, s *v1alpha1.SpanStatus) bool {
-	index, known := sessionIndex(cn, s)
-	return known && g.leftKnown && !g.left.Has(index)
+// heldAgain says whether what a Fail statement rests on was looked at again: where a node was slow beside others, or lost bandwidth, it
+// takes others, or a baseline, to say that it no longer is.
+func (g *look) heldAgain(j *judged) bool {
+	if j.own == nil || j.own.Verdict != v1alpha1.VerdictFail {
+		return true
+	}
+	switch j.own.Reason {
+	case v1alpha1.ReasonSlowNode, v1alpha1.ReasonSlowRail:
+		if g.in.Span != nil {
+			return g.in.Span.SpeedJudged
+		}
+		return !j.outcome.Uncompared
+	case v1alpha1.ReasonRegression:
+		return !g.in.NoBaseline
+	}
+	return true
 }
 
 // sessionIndex is the node's index in the group's stage, where it has one.

@@ -57,6 +57,8 @@ type Input struct {
 	Run          *v1alpha1.GroupRunStatus
 	Outcomes     []judge.Outcome
 	Span         *v1alpha1.SpanStatus
+	// NoBaseline: a baseline is asked for, and this run could be held against none.
+	NoBaseline bool
 	// Privileged are the namespaces whose groups may mark nodes.
 	Privileged []string
 }
@@ -94,7 +96,7 @@ type look struct {
 	culprits map[string]*v1alpha1.Culprit // of the group's stage, by node
 	// culpritSet are all of its culprits, by index: the list has no room for more than some.
 	culpritSet localize.Set
-	pairs    []string                     // of nodes that are bad only together
+	pairs      []string // of nodes that are bad only together
 	// left are the indexes of the members that the group's stage went on without, where all are known.
 	left      localize.Set
 	leftKnown bool
@@ -116,9 +118,9 @@ func newLook(in *Input, key string) *look {
 	for i := range in.Outcomes {
 		g.outcomes[in.Outcomes[i].Node] = &in.Outcomes[i]
 	}
-	if spanEnded(in) && in.Span.LeftSet != "" {
-		left, err := localize.ParseSet(in.Span.LeftSet)
-		g.left, g.leftKnown = left, err == nil
+	if s := in.Span; spanEnded(in) {
+		left, err := localize.ParseSet(s.LeftSet)
+		g.left, g.leftKnown = left, err == nil && len(left) >= len(s.Left) // it is empty where it is too long to hold
 	}
 	if s := in.Span; spanEnded(in) && s.Verdict == v1alpha1.VerdictFail {
 		if set, err := localize.ParseSet(s.CulpritSet); err == nil {

@@ -15,7 +15,6 @@ import (
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
-	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
@@ -65,8 +64,13 @@ func (in *Input) closed(i int, verdict v1alpha1.Verdict) {
 // holds writes the group's statement on node i, as an earlier run left it.
 func (in *Input) holds(t *testing.T, i int, verdict v1alpha1.Verdict) {
 	t.Helper()
+	in.holdsFor(t, i, verdict, v1alpha1.ReasonSlowLink)
+}
+
+func (in *Input) holdsFor(t *testing.T, i int, verdict v1alpha1.Verdict, reason string) {
+	t.Helper()
 	g := newLook(in, Key(string(in.Group.UID)))
-	j := judged{node: &in.Nodes[i], outcome: &judge.Outcome{Node: in.Nodes[i].Name, Reason: v1alpha1.ReasonSlowLink, Message: "earlier"}}
+	j := judged{node: &in.Nodes[i], outcome: &judge.Outcome{Node: in.Nodes[i].Name, Reason: reason, Message: "earlier"}}
 	s := g.statement(&j, verdict)
 	s.Run = "1-0"
 	in.Nodes[i] = *marked(t, &in.Nodes[i], map[string]string{g.key: s.String()}, testkit.Now)
@@ -172,6 +176,11 @@ var gatingCases = map[evidence][]struct {
 		{"the group's stage named another node", func(in *Input) {
 			in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n5", Kind: "Node", Name: "n5", Reason: v1alpha1.ReasonSlowNode})
 		}, "pass", "", "pass!"},
+		{"the same, and the mesh passed without it", func(in *Input) {
+			in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n5", Kind: "Node", Name: "n5", Reason: v1alpha1.ReasonSlowNode})
+			in.meshed(v1alpha1.VerdictPass)
+		}, "pass", "", "pass!"},
+		{"compared with nobody, and it did not fail by that", func(in *Input) { in.Outcomes[0].Uncompared, in.NoBaseline = true, true }, "pass", "", "pass!"},
 	},
 	seenGPUsReplaced: {
 		{"other GPUs, not yet measured", func(in *Input) { in.Outcomes[0].Stale = true; in.gpus(0, 8, true) }, "", "lift", "lift!"},
@@ -253,7 +262,19 @@ var gatingCases = map[evidence][]struct {
 		}, "", "", ""},
 		{"a dimension of the mesh failed, and was traced to another node", func(in *Input) {
 			in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n5", Kind: "Node", Name: "n5", Reason: v1alpha1.ReasonSlowNode})
-			in.Span.Tests = []v1alpha1.SpanTest{{ID: "group-1", Verdict: v1alpha1.VerdictPass}, {ID: stage.KindMesh + "-dp", Verdict: v1alpha1.VerdictFail}}
+			in.meshed(v1alpha1.VerdictFail)
+		}, "", "", ""},
+		{"the mesh was not measured without the culprit", func(in *Input) {
+			in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n5", Kind: "Node", Name: "n5", Reason: v1alpha1.ReasonRankHung})
+			in.Group.Spec.Mesh = []v1alpha1.MeshDimension{{Name: "dp", Size: 10}, {Name: "tp", Size: 8}}
+		}, "", "", ""},
+		{"without the culprit the group was not formed, or its speed not judged", func(in *Input) {
+			in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n5", Kind: "Node", Name: "n5", Reason: v1alpha1.ReasonRankHung})
+			in.Span.SpeedJudged = false
+		}, "", "", ""},
+		{"the group was formed before it had a result", func(in *Input) {
+			in.spanOf(v1alpha1.VerdictPass)
+			in.CommNodes["n0"].Spec.Session = nil
 		}, "", "", ""},
 		{"bad only together with another", func(in *Input) {
 			in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n0", Kind: "Pair", Name: "n0<->n4", Reason: v1alpha1.ReasonSlowPair})
@@ -281,24 +302,6 @@ func (in *Input) gpus(i, n int, others bool) {
 	if others {
 		f.GPUs[0].PCIAddress = "0001:01:00.0"
 	}
-}
-
-func (in *Input) spanOf(verdict v1alpha1.Verdict, culprits ...v1alpha1.Culprit) {
-	in.Group.Spec.Span = v1alpha1.SpanGroup
-	in.Span = &v1alpha1.SpanStatus{RunID: in.Run.ID, Stage: v1alpha1.StageEnded, Verdict: verdict, Culprits: culprits}
-	if verdict == v1alpha1.VerdictFail {
-		in.Span.Localization = &v1alpha1.LocalizationStatus{State: v1alpha1.LocalizationFound}
-	}
-}
-
-// manyLeft is a group's stage that passed without so many members that not all names are in the status.
-func (in *Input) manyLeft(set string) {
-	in.spanOf(v1alpha1.VerdictPass)
-	for i := range maxNamedNodes {
-		in.Span.Left = append(in.Span.Left, fmt.Sprint("gone", i))
-	}
-	in.Span.LeftSet = set
-	in.CommNodes["n0"].Spec.Session = &v1alpha1.SessionAssignment{RunID: in.Run.ID, Index: 0, State: v1alpha1.SessionClosed}
 }
 
 // TestEveryPairOfStatementAndEvidence plays each way in which an evidence comes about on a node with each statement.

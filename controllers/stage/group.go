@@ -163,8 +163,7 @@ func (g *machine) afterGroup() {
 	if len(notMeasured) > 0 {
 		g.worsen(v1alpha1.ReasonInconclusive, checks.Message(notMeasured))
 	}
-	// After a culprit that hung or gave wrong data the group without it has only to work; after a slow one it has to be even.
-	if !metMark(all) && (!g.found() || g.foundSlow()) && g.openPairs() {
+	if !metMark(all) && g.openPairs() {
 		return
 	}
 	g.afterGoodGroup()
@@ -328,6 +327,7 @@ func (g *machine) pass() {
 		text = words.Sentence(g.withoutLeft())
 	}
 	text += g.meshWords()
+	g.span.SpeedJudged = g.speedJudged()
 	if unjudged := g.speedWords(); unjudged != "" {
 		text = words.Sentence(text) + " " + unjudged
 	}

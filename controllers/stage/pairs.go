@@ -412,6 +412,11 @@ func (g *machine) symptom(slow bool) string {
 	return text
 }
 
+// speedJudged says whether the speed of the group that is left was held against something.
+func (g *machine) speedJudged() bool {
+	return g.judgedByMark() || g.pairsSummary().pairs > 1 && !g.stillSlow()
+}
+
 // speedWords say what a pass says of the speed. Nothing is said where a threshold or reference was met.
 func (g *machine) speedWords() string {
 	if g.judgedByMark() {
@@ -420,10 +425,8 @@ func (g *machine) speedWords() string {
 	sum := g.pairsSummary()
 	b := &g.in.Group.Spec
 	switch {
-	case g.found() && sum.pairs > 1:
+	case sum.pairs > 1 && g.found():
 		return fmt.Sprintf("The pairs of these %d are held against each other only: %s.", len(g.present()), sum)
-	case g.found() && !g.foundSlow():
-		return judge.SpeedNotJudged + "after a culprit that failed or hung the others have only to work, and their pairs are not compared."
 	case sum.pairs > 1:
 		return fmt.Sprintf("No threshold or reference applies to the group's speed, which was held against its own pairs only: %s, and at least %d %% is expected. What slows all members would not show.", sum, g.minPercent())
 	case b.Localization.Mode == v1alpha1.LocalizationOff:
