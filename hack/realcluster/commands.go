@@ -1,40 +1,23 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"rcclx.io/commgroup-operator/hack/realcluster/host"
 	"rcclx.io/commgroup-operator/hack/realcluster/realnode"
 	"rcclx.io/commgroup-operator/hack/simcluster/cluster"
+	"rcclx.io/commgroup-operator/hack/simcluster/command"
 )
 
-// out prints one line of progress.
-func out(format string, args ...any) { fmt.Printf("  "+format+"\n", args...) }
-
-func stateFlag(cmd *cobra.Command) *string {
-	return cmd.Flags().String("state-dir", ".e2e", "directory that holds everything of this cluster")
-}
-
-// locked runs f while no other command works on the state directory.
-func locked(dir string, f func(cluster.State) error) error {
-	state, err := cluster.NewState(dir)
-	if err != nil {
-		return err
-	}
-	unlock, err := state.Lock()
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	return f(state)
-}
+// usualDir is the state directory where none is named.
+const usualDir = ".e2e"
 
 func newCheckCommand() *cobra.Command {
 	return &cobra.Command{
@@ -47,7 +30,7 @@ func newUpCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "up", Short: "Start the cluster and wait until every node is ready", Args: cobra.NoArgs,
 	}
-	dir := stateFlag(cmd)
+	dir := command.StateFlag(cmd, usualDir)
 	var o host.Options
 	cmd.Flags().StringVar(&o.Binaries, "binaries", "", "folder with the control plane, kubelet and kube-proxy (hack/kube/build.sh prints it)")
 	cmd.Flags().StringVar(&o.CNI, "cni", "/usr/lib/cni", "folder with the network plugins bridge, host-local and loopback")
@@ -70,8 +53,8 @@ func newUpCommand() *cobra.Command {
 		if o.Binaries, err = filepath.Abs(o.Binaries); err != nil {
 			return err
 		}
-		o.Log = out
-		return locked(*dir, func(state cluster.State) error {
+		o.Log = command.Out
+		return command.Locked(*dir, func(state cluster.State) error {
 			o.State = state
 			if err := host.Up(cmd.Context(), o); err != nil {
 				return fmt.Errorf("%w\nend what was started with `realcluster down --state-dir %s`", err, state.Dir)
@@ -85,16 +68,16 @@ func newUpCommand() *cobra.Command {
 
 func newLoadCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "load ARCHIVE...", Short: "Load image archives into every node", Args: cobra.MinimumNArgs(1)}
-	dir := stateFlag(cmd)
+	dir := command.StateFlag(cmd, usualDir)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return locked(*dir, func(state cluster.State) error { return host.Load(cmd.Context(), state, args) })
+		return command.Locked(*dir, func(state cluster.State) error { return host.Load(cmd.Context(), state, args) })
 	}
 	return cmd
 }
 
 func newKubeconfigCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "kubeconfig", Short: "Print the path of the administrator's kubeconfig", Args: cobra.NoArgs}
-	dir := stateFlag(cmd)
+	dir := command.StateFlag(cmd, usualDir)
 	cmd.RunE = func(*cobra.Command, []string) error {
 		state, err := cluster.NewState(*dir)
 		if err != nil {
@@ -109,45 +92,10 @@ func newKubeconfigCommand() *cobra.Command {
 	return cmd
 }
 
-func newStatusCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "status", Short: "Say which of the cluster's processes run", Args: cobra.NoArgs}
-	dir := stateFlag(cmd)
-	cmd.RunE = func(*cobra.Command, []string) error {
-		state, err := cluster.NewState(*dir)
-		if err != nil {
-			return err
-		}
-		if !state.Exists() {
-			return fmt.Errorf("there is no cluster in %s: start one with `realcluster up`", state.Dir)
-		}
-		lines, healthy, err := cluster.Status(state)
-		if err != nil {
-			return err
-		}
-		fmt.Println(strings.Join(lines, "\n"))
-		if !healthy {
-			return errors.New("not every process runs: see the logs in " + state.LogDir())
-		}
-		return nil
-	}
-	return cmd
-}
-
 func newDownCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "down", Short: "End and remove exactly what was made; can be repeated", Args: cobra.NoArgs,
-	}
-	dir := stateFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return locked(*dir, func(state cluster.State) error {
-			if err := host.Down(cmd.Context(), state, out); err != nil {
-				return err
-			}
-			_ = os.Remove(state.Dir + ".lock")
-			return nil
-		})
-	}
-	return cmd
+	return command.Down(usualDir, "End and remove exactly what was made; can be repeated", func(ctx context.Context, state cluster.State) error {
+		return host.Down(ctx, state, command.Out)
+	})
 }
 
 // newNodeCommand is a node's first process; `up` starts it.

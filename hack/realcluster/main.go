@@ -3,34 +3,25 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"rcclx.io/commgroup-operator/hack/realcluster/host"
+	"rcclx.io/commgroup-operator/hack/simcluster/command"
 )
 
 func main() { os.Exit(run()) }
 
 func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	root := &cobra.Command{
-		Use: "realcluster", Short: "A Kubernetes cluster of real nodes with simulated GPUs on one machine",
-		SilenceUsage: true, SilenceErrors: true,
+	root := &cobra.Command{Use: "realcluster", Short: "A Kubernetes cluster of real nodes with simulated GPUs on one machine"}
+	root.AddCommand(newCheckCommand(), newUpCommand(), newLoadCommand(), command.Status(usualDir, "`realcluster up`"), newKubeconfigCommand(), newDownCommand(), newNodeCommand())
+	switch err := command.Run(root); {
+	case err == nil:
+		return 0
+	case errors.As(err, new(host.InTheWayError)):
+		return 2
 	}
-	root.AddCommand(newCheckCommand(), newUpCommand(), newLoadCommand(), newStatusCommand(), newKubeconfigCommand(), newDownCommand(), newNodeCommand())
-	if err := root.ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "realcluster:", err)
-		if errors.As(err, new(host.InTheWayError)) {
-			return 2
-		}
-		return 1
-	}
-	return 0
+	return 1
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rcclx.io/commgroup-operator/hack/simcluster/cluster"
+	"rcclx.io/commgroup-operator/hack/simcluster/command"
 	"rcclx.io/commgroup-operator/hack/simcluster/demo"
 )
 
@@ -16,7 +17,7 @@ func newDemoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "demo", Short: "Show the operator on a fresh cluster of simulated MI300X nodes; it stays up afterwards", Args: cobra.NoArgs,
 	}
-	dir := stateFlag(cmd)
+	dir := command.StateFlag(cmd, usualDir)
 	repo := cmd.Flags().String("repo", ".", "the repository's root")
 	binaries := cmd.Flags().String("binaries", "", "folder with the control plane's binaries and kubectl (hack/kube/build.sh prints it)")
 	bin := cmd.Flags().String("bin", "bin", "folder with manager and agent")
@@ -41,26 +42,21 @@ func newDemoCommand() *cobra.Command {
 		if *began > 0 {
 			options.Began = time.Unix(*began, 0)
 		}
-		if options.State, err = cluster.NewState(*dir); err != nil {
-			return err
-		}
 		for from, to := range map[*string]*string{repo: &options.Repo, binaries: &options.Binaries, bin: &options.Bin, simrocm: &options.Simrocm} {
 			if *to, err = filepath.Abs(*from); err != nil {
 				return err
 			}
 		}
-		unlock, err := options.State.Lock()
-		if err != nil {
-			return err
-		}
-		defer unlock()
-		if options.State.Exists() {
-			fmt.Println("Ending the demo that is there:")
-			if err := cluster.Down(options.State, out); err != nil {
-				return err
+		return command.Locked(*dir, func(state cluster.State) error {
+			options.State = state
+			if state.Exists() {
+				fmt.Println("Ending the demo that is there:")
+				if err := cluster.Down(state, command.Out); err != nil {
+					return err
+				}
 			}
-		}
-		return demo.Run(cmd.Context(), options)
+			return demo.Run(cmd.Context(), options)
+		})
 	}
 	return cmd
 }

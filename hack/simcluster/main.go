@@ -3,27 +3,19 @@
 package main
 
 import (
-	"context"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"rcclx.io/commgroup-operator/hack/simcluster/command"
 )
 
 func main() { os.Exit(run()) }
 
 func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	root := &cobra.Command{
-		Use: "simcluster", Short: "A Kubernetes cluster with simulated GPU nodes on one machine",
-		SilenceUsage: true, SilenceErrors: true,
-	}
-	root.AddCommand(newUpCommand(), newDownCommand(), newDemoCommand(), newStatusCommand(), newNodeCommand())
-	if err := root.ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "simcluster:", err)
+	root := &cobra.Command{Use: "simcluster", Short: "A Kubernetes cluster with simulated GPU nodes on one machine"}
+	root.AddCommand(newUpCommand(), newDownCommand(), newDemoCommand(), command.Status(usualDir, "`make demo` or `simcluster up`"), newNodeCommand())
+	if command.Run(root) != nil {
 		return 1
 	}
 	return 0
