@@ -26,6 +26,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/testenv"
+	"rcclx.io/commgroup-operator/test/observability/process"
 )
 
 // ksmConfig is what the test needs of the configuration.
@@ -77,16 +78,16 @@ func TestKubeStateMetrics(t *testing.T) {
 	env, c := apiServer(t)
 	objects := []*unstructured.Unstructured{create(t, c, fullGroup()), create(t, c, fullNode())}
 	kubeconfig := ksmUser(t, env, c)
-	address := freeAddress(t)
+	address := process.FreeAddress(t)
 	host, port, _ := net.SplitHostPort(address)
-	telemetryHost, telemetryPort, _ := net.SplitHostPort(freeAddress(t))
-	log := start(t, program, "--kubeconfig="+kubeconfig, "--custom-resource-state-only", "--custom-resource-state-config-file="+config,
+	telemetryHost, telemetryPort, _ := net.SplitHostPort(process.FreeAddress(t))
+	log := process.Start(t, program, "--kubeconfig="+kubeconfig, "--custom-resource-state-only", "--custom-resource-state-config-file="+config,
 		"--host="+host, "--port="+port, "--telemetry-host="+telemetryHost, "--telemetry-port="+telemetryPort)
 
 	var families map[string]*dto.MetricFamily
 	shown := func(what string, groups, nodes int) {
-		eventually(t, what, time.Minute, func(ctx context.Context) error {
-			body, err := get(ctx, "http://"+address+"/metrics")
+		process.Eventually(t, what, time.Minute, func(ctx context.Context) error {
+			body, err := process.Get(ctx, "http://"+address+"/metrics")
 			if err != nil {
 				return err
 			}

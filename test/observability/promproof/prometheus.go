@@ -4,20 +4,18 @@ package promproof
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"rcclx.io/commgroup-operator/test/observability/process"
 )
 
 // Target is something to scrape.
@@ -58,32 +56,8 @@ func Start(t testing.TB, rules string, targets ...Target) *Server {
 	if err := os.WriteFile(file, config, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	log, err := os.Create(filepath.Join(folder, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := freeAddress(t)
-	command := exec.Command(program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(folder, "data"), "--web.listen-address="+address, "--query.lookback-delta=30s", "--log.level=warn")
-	command.Stdout, command.Stderr = log, log
-	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = command.Process.Signal(syscall.SIGTERM)
-		ended := make(chan struct{})
-		go func() { _ = command.Wait(); close(ended) }() // it was told to end: how it did is no news
-		select {
-		case <-ended:
-		case <-time.After(20 * time.Second):
-			_ = command.Process.Kill()
-			<-ended
-		}
-		_ = log.Close()
-		if text, err := os.ReadFile(log.Name()); t.Failed() && err == nil {
-			t.Logf("Prometheus' log (last 4000 bytes):\n%s", text[max(0, len(text)-4000):])
-		}
-	})
+	address := process.FreeAddress(t)
+	process.Start(t, program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(folder, "data"), "--web.listen-address="+address, "--query.lookback-delta=30s", "--log.level=warn")
 	s := &Server{URL: "http://" + address, t: t}
 	s.Eventually("Prometheus to be ready", readyDeadline, func(ctx context.Context) error {
 		_, err := s.get(ctx, "/-/ready", nil)
@@ -112,55 +86,14 @@ func configuration(rules string, targets []Target) ([]byte, error) {
 	})
 }
 
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
-}
-
 // Eventually tries until nothing is wrong any more. Past the deadline it fails with what was wrong last.
 func (s *Server) Eventually(what string, within time.Duration, try func(context.Context) error) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), within)
-	defer cancel()
-	again := time.NewTicker(250 * time.Millisecond)
-	defer again.Stop()
-	for {
-		err := try(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			s.t.Fatalf("waited %v for %s; last seen: %v", within, what, err)
-		case <-again.C:
-		}
-	}
+	process.Eventually(s.t, what, within, try)
 }
 
 func (s *Server) get(ctx context.Context, path string, query url.Values) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+path+"?"+query.Encode(), http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	var body json.RawMessage
-	if path == "/-/ready" {
-		err = response.Body.Close()
-	} else {
-		err = errors.Join(json.NewDecoder(response.Body).Decode(&body), response.Body.Close())
-	}
-	if response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s answered %s: %s", path, response.Status, body)
-	}
-	return body, err
+	return process.Get(ctx, s.URL+path+"?"+query.Encode())
 }
 
 // Sample is one series of an answer.

@@ -1,4 +1,5 @@
-package observability
+// Package process runs programs for tests: until the test ends, with their output shown where it fails.
+package process
 
 import (
 	"bytes"
@@ -14,28 +15,29 @@ import (
 	"time"
 )
 
-// buffer takes what a process prints, from several goroutines.
-type buffer struct {
+// Output is what a process prints, from several goroutines.
+type Output struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
+// Write implements io.Writer.
+func (o *Output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
 }
 
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
+func (o *Output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
 }
 
-// start runs a program until the test ends. On a failure its output is shown.
-func start(t *testing.T, program string, args ...string) *buffer {
+// Start runs a program until the test ends. On a failure its output is shown.
+func Start(t testing.TB, program string, args ...string) *Output {
 	t.Helper()
-	out := &buffer{}
+	out := &Output{}
 	command := exec.Command(program, args...)
 	command.Stdout, command.Stderr = out, out
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -60,8 +62,8 @@ func start(t *testing.T, program string, args ...string) *buffer {
 	return out
 }
 
-// freeAddress is a loopback address that nobody listens on.
-func freeAddress(t *testing.T) string {
+// FreeAddress is a loopback address that nobody listens on.
+func FreeAddress(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -71,8 +73,8 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// eventually tries until nothing is wrong any more. Past the deadline it fails with what was wrong last.
-func eventually(t *testing.T, what string, within time.Duration, try func(context.Context) error) {
+// Eventually tries until nothing is wrong any more. Past the deadline it fails with what was wrong last.
+func Eventually(t testing.TB, what string, within time.Duration, try func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
@@ -91,8 +93,8 @@ func eventually(t *testing.T, what string, within time.Duration, try func(contex
 	}
 }
 
-// get fetches a page over plain HTTP.
-func get(ctx context.Context, url string) ([]byte, error) {
+// Get fetches a page over plain HTTP; any answer but 200 is an error.
+func Get(ctx context.Context, url string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return nil, err
