@@ -11,6 +11,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
@@ -139,7 +140,7 @@ func fullGroup() *v1alpha1.CommGroup {
 			Members: v1alpha1.MemberCounts{Summary: "3/16", Selected: 16, Reporting: 15, Passed: 3, Failed: 1, Inconclusive: 2, Errored: 4, Skipped: 5, Running: 6, Pending: 7, Stale: 8},
 			Run: &v1alpha1.GroupRunStatus{ID: "3-7", Number: 7, Generation: 3, Since: 6, Trigger: "Requested", Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictFail,
 				StartTime: now, FinishTime: &later},
-			Headline: &v1alpha1.Headline{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, SizeBytes: 67108864, BusBandwidthMBps: 306972},
+			Headline: &v1alpha1.Headline{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, SizeBytes: 67108864, BusBandwidthMBps: 306972, GroupBusBandwidthMBps: ptr.To(int64(48213)), GroupNodes: 4},
 			Baseline: &v1alpha1.BaselineStatus{Key: "k", Since: now, Runs: 4, LastRunID: "3-6"},
 			Trend:    v1alpha1.TrendFalling, Budget: &v1alpha1.BudgetStatus{Day: "2026-01-02", UsedGPUMinutes: 12, LimitGPUMinutes: 100},
 			Gating: &v1alpha1.GatingStatus{Gated: 1, Breaker: "Closed"}, Published: &v1alpha1.PublishedStatus{ConfigMapName: "pool-rccl-settings", Hash: "h", RunID: "3-6", Time: now},
