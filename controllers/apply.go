@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -75,33 +76,49 @@ func (r *CommGroupReconciler) stillSo(ctx context.Context, s *Snapshot, d *Decis
 			return err
 		}
 	}
-	if d.restsOn != "" {
-		return r.resultUpToDate(ctx, s, d.restsOn)
-	}
-	return nil
+	return errors.Join(atOnce(d.restsOn, func(node string) error { return r.nodeUpToDate(ctx, s, node) })...)
 }
 
-// resultUpToDate asks the API itself whether the node's result, by which a verdict that stood would become worse, is as it was read. A new
-// manager's cache may have the group as it is and a node's CommNode as it was in an earlier run: the verdict would be that one's, and
-// gating would mark the node.
-func (r *CommGroupReconciler) resultUpToDate(ctx context.Context, s *Snapshot, node string) error {
+// nodeUpToDate asks the API itself whether the node's objects are as they were read. A new manager's cache may have the group as it is and a
+// node's CommNode as it was in an earlier run: the verdict would be that one's, and gating would mark the node; or without the session
+// that the group's stage gave it, whose pod would be deleted, and the node named for that.
+func (r *CommGroupReconciler) nodeUpToDate(ctx context.Context, s *Snapshot, node string) error {
+	same := func(kind schema.GroupVersionKind, namespace, name, read string) error {
+		var live metav1.PartialObjectMetadata
+		live.SetGroupVersionKind(kind)
+		if err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &live); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("look whether what was read of node %s is up to date: %w", node, err)
+		}
+		if live.ResourceVersion != read {
+			return errOldRead
+		}
+		return nil
+	}
 	name := v1alpha1.CommNodeName(s.Group.Name, node)
-	var live metav1.PartialObjectMetadata
-	live.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("CommNode"))
-	if err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: s.Group.Namespace, Name: name}, &live); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("look whether the result of node %s that was read is up to date: %w", node, err)
+	if err := same(v1alpha1.GroupVersion.WithKind("CommNode"), s.Group.Namespace, name, versionIn(s.CommNodes, name)); err != nil {
+		return err
 	}
-	if live.ResourceVersion != versionRead(s, name) {
-		return errOldRead
+	if err := same(corev1.SchemeGroupVersion.WithKind("Node"), "", node, versionIn(s.Nodes, node)); err != nil {
+		return err
+	}
+	for i := range s.RunPods {
+		if pod := &s.RunPods[i]; pod.Labels[v1alpha1.LabelNode] == v1alpha1.LabelValue(node) {
+			if err := same(corev1.SchemeGroupVersion.WithKind("Pod"), pod.Namespace, pod.Name, pod.ResourceVersion); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
 
-// versionRead is that of the CommNode as it was read; empty where there was none.
-func versionRead(s *Snapshot, name string) string {
-	for i := range s.CommNodes {
-		if s.CommNodes[i].Name == name {
-			return s.CommNodes[i].ResourceVersion
+// versionIn is that of the object of the name; empty where there is none.
+func versionIn[T any, P interface {
+	*T
+	client.Object
+}](list []T, name string) string {
+	for i := range list {
+		if object := P(&list[i]); object.GetName() == name {
+			return object.GetResourceVersion()
 		}
 	}
 	return ""

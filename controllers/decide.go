@@ -70,7 +70,9 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	}
 	if run := state.run; run != nil && run.Phase == v1alpha1.RunPhaseFinished {
 		told, worse := settleVerdict(run, stage.WithSpan(compared.With(outcomes), &group.Spec, run, state.span.Span), in)
-		events, d.restsOn = append(events, told...), worse
+		if events = append(events, told...); worse != "" {
+			d.restsOn = []string{worse}
+		}
 		run.BaselineKey = compared.Key
 		d.Status.Baseline = compared.Next(group.Status.Baseline, run)
 	}
@@ -87,6 +89,8 @@ func Decide(s *Snapshot, cfg Config) Decision {
 		queueTogether(pod, group, state.run.ID, in.stagePods(&state))
 		d.CreatePods = append(d.CreatePods, pod)
 	}
+	d.restsOn = append(append(d.restsOn, lostNodes(state.nodes)...), state.span.RestsOn...)
+	d.restsOn = d.restsOn[:min(len(d.restsOn), maxRestsOn)]
 	d.LookAt = state.lookAt
 	d.WakeAt = decision.Earlier(state.wakeAt, state.span.WakeAt)
 	fillStatus(&d, s, in, &state, outcomes, accepted, results, &compared)
@@ -115,6 +119,23 @@ func podNode(pod *corev1.Pod, nodeOfCommNode map[string]string) string {
 		}
 	}
 	return pod.Spec.NodeName
+}
+
+// maxRestsOn bounds the nodes that are looked up before much is concluded from what was read: a cache that is behind is so with many.
+const maxRestsOn = 64
+
+// lostNodes are those that the run ends on just now since they, or their pods, are not there.
+func lostNodes(nodes []nodeState) (names []string) {
+	for i := range nodes {
+		n := &nodes[i]
+		if a := runs.AssignmentOf(n.commNode); n.closure == nil || a != nil && a.Closed != nil {
+			continue
+		}
+		if n.closure.Reason == v1alpha1.ReasonRunPodFailed || n.closure.Reason == v1alpha1.ReasonMemberLost {
+			names = append(names, n.name)
+		}
+	}
+	return names
 }
 
 // settleVerdict writes the verdict of a finished run, anew each time, from the children. Where it becomes worse than it was, it gives the

@@ -149,10 +149,13 @@ func TestOldCommNodeNamesNobody(t *testing.T) {
 	cache.old[key] = old
 	group := client.ObjectKeyFromObject(w.group)
 	reconcile := func() (*v1alpha1.CommGroup, error) {
-		_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: group})
+		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: group})
 		var now v1alpha1.CommGroup
 		if err := cache.api.Get(t.Context(), group, &now); err != nil {
 			t.Fatal(err)
+		}
+		if err == nil && result.RequeueAfter == oldReadPoll {
+			err = errOldRead
 		}
 		return &now, err
 	}

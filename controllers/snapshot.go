@@ -100,8 +100,9 @@ type Decision struct {
 	NodeMarks []gating.Mark
 	Status    v1alpha1.CommGroupStatus
 	Events    []decision.Event
-	// restsOn is the node by whose result the verdict of a run that is over would become worse; empty where none does.
-	restsOn string
+	// restsOn are the nodes whose objects have to be as they were read: by one's result the verdict of a run that is over would become worse;
+	// on others the run ends since they or their pods are not there; others are let go by the group's stage, or their pods are deleted.
+	restsOn []string
 	// refused is what the API server did not take once the decision was applied.
 	refused refusals
 	// WakeAt is the nearest deadline; zero means none.

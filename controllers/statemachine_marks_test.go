@@ -65,3 +65,26 @@ func (m *machine) checkMark(mark *gating.Mark) {
 		m.failf("node %s has the statement of another one: %s", name, fmt.Sprint(*s))
 	}
 }
+
+// upToDate is nodeUpToDate.
+func (m *machine) upToDate(s *Snapshot, node string) bool {
+	live := m.views[len(m.views)-1]
+	name := v1alpha1.CommNodeName(s.Group.Name, node)
+	version := ""
+	if cn := live.commNodes[name]; cn != nil {
+		version = cn.ResourceVersion
+	}
+	nodeIn := func(nodes []corev1.Node) *corev1.Node {
+		if at := slices.IndexFunc(nodes, func(n corev1.Node) bool { return n.Name == node }); at >= 0 {
+			return &nodes[at]
+		}
+		return nil
+	}
+	if version != versionIn(s.CommNodes, name) || !equality.Semantic.DeepEqual(nodeIn(s.Nodes), nodeIn(live.nodes)) {
+		return false
+	}
+	return !slices.ContainsFunc(s.RunPods, func(p corev1.Pod) bool {
+		is := live.pods[p.Name]
+		return p.Labels[v1alpha1.LabelNode] == v1alpha1.LabelValue(node) && (is == nil || is.ResourceVersion != p.ResourceVersion)
+	})
+}

@@ -286,3 +286,32 @@ func TestOldResultMakesNoVerdictWorse(t *testing.T) {
 		})
 	}
 }
+
+// TestOldCommNodeEndsNoMemberOfTheStage: a new manager's cache has the group in its stage, and a member's CommNode as it was before: its pod
+// is not deleted as one of no member, and it is not named as lost.
+func TestOldCommNodeEndsNoMemberOfTheStage(t *testing.T) {
+	w := tableWorld(t, fromStage)
+	cn := w.commNode(w.nodes[1].Name)
+	pod := w.groupPod(w.nodes[1].Name)
+	old := cn.DeepCopy()
+	old.ResourceVersion, old.Spec.Session, old.Status.Session = "1", nil, nil
+	r, cache := managerOf(t, w)
+	cache.old[client.ObjectKeyFromObject(cn)] = old
+	key := client.ObjectKeyFromObject(w.group)
+	result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+	if err != nil || result.RequeueAfter != oldReadPoll || cache.writes > 0 {
+		t.Errorf("%+v, %v, %d writes", result, err, cache.writes)
+	}
+	var live corev1.Pod
+	if err := cache.api.Get(t.Context(), client.ObjectKeyFromObject(pod), &live); err != nil || !live.DeletionTimestamp.IsZero() {
+		t.Errorf("pod %s: %v", pod.Name, err)
+	}
+	delete(cache.old, client.ObjectKeyFromObject(cn)) // the cache has come up
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
+		t.Error(err)
+	}
+	var now v1alpha1.CommGroup
+	if err := cache.api.Get(t.Context(), key, &now); err != nil || now.Status.Span.LeftSet != "" {
+		t.Errorf("%v, %+v", err, now.Status.Span)
+	}
+}

@@ -24,7 +24,7 @@ import (
 
 // TestStateMachineNode and TestStateMachineGroup play random histories of a group and hold each step against the invariants.
 func TestStateMachineNode(t *testing.T) {
-	playSeeds(t, v1alpha1.SpanNode, 20, map[string]int{"mark Pass": 5, "ready": 50, "culprit": 20, "missing": 50, "verdict Fail": 1, "kept": 2, "stands": 20, "read fails": 100, "old read": 5, "worse": 5, "old result": 1, "run NodesChanged": 2, "run Scheduled": 5, "ended": 20,
+	playSeeds(t, v1alpha1.SpanNode, 20, map[string]int{"mark Pass": 5, "ready": 50, "culprit": 20, "missing": 50, "verdict Fail": 1, "kept": 2, "stands": 20, "read fails": 100, "old read": 5, "rests on": 5, "old objects": 1, "run NodesChanged": 2, "run Scheduled": 5, "ended": 20,
 		"happens CommGroup": 10, "happens CommNode": 10, "happens Node": 10, "happens Pod": 5, "happens ConfigMap": 2, "happens manager": 1})
 }
 

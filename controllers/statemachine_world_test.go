@@ -222,13 +222,9 @@ func (m *machine) reconcile(fresh bool) (*Snapshot, Decision, error) {
 		m.known.seen["old read"]++
 		return s, d, errOldRead
 	}
-	if name := v1alpha1.CommNodeName(s.Group.Name, d.restsOn); d.restsOn != "" {
-		live := ""
-		if cn := m.commNodes[name]; cn != nil {
-			live = cn.ResourceVersion
-		}
-		if m.known.seen["worse"]++; live != versionRead(s, name) {
-			m.known.seen["old result"]++
+	for _, node := range d.restsOn {
+		if m.known.seen["rests on"]++; !m.upToDate(s, node) {
+			m.known.seen["old objects"]++
 			return s, d, errOldRead
 		}
 	}

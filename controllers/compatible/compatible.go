@@ -234,6 +234,13 @@ const maxCulprits = 16
 
 type oddNode struct{ node, message string }
 
+func membersHave(n int) string {
+	if n == 1 {
+		return "1 member has"
+	}
+	return fmt.Sprintf("%d members have", n)
+}
+
 // find returns what differs and the nodes outside the majority. With no clear majority every node of every value but
 // the first is odd, and the message says that it is a tie.
 func (m mixture) find(values map[string][]string) (string, []oddNode) {
@@ -262,13 +269,15 @@ func (m mixture) find(values map[string][]string) (string, []oddNode) {
 	tie := ""
 	for _, value := range others {
 		parts = append(parts, fmt.Sprintf("%s on %s", value, words.SomeNames(compared[value], 5)))
-		for _, node := range compared[value] {
-			if len(odd) < maxCulprits {
-				odd = append(odd, oddNode{node, fmt.Sprintf("%s %s on node %s; %d members have %s. %s", m.what, value, node, agree, majority, m.advice)})
-			}
-		}
+		tied := ""
 		if inMode(value) >= agree && value != nodefacts.Mixed {
 			tie = " (a tie: no value has a majority)"
+			tied = ", as many, so that either may be the odd one"
+		}
+		for _, node := range compared[value] {
+			if len(odd) < maxCulprits {
+				odd = append(odd, oddNode{node, fmt.Sprintf("%s %s on node %s; %s %s%s. %s", m.what, value, node, membersHave(agree), majority, tied, m.advice)})
+			}
 		}
 	}
 	if len(parts) > 8 {

@@ -45,8 +45,10 @@ type State struct {
 	// CreatePodsOn are nodes that get a pod of the stage now; DeletePods are pods to delete, by name.
 	CreatePodsOn []string
 	DeletePods   []string
-	Events       []decision.Event
-	WakeAt       time.Time
+	// RestsOn are the nodes by whose objects members are let go or pods deleted while the stage goes on: these have to be as they were read.
+	RestsOn []string
+	Events  []decision.Event
+	WakeAt  time.Time
 	// Over: the stage of this run has ended.
 	Over bool
 }
@@ -127,6 +129,7 @@ func Step(in Input) State {
 	g.assignTasks()
 	g.planPods()
 	g.out.Sessions = g.sessions()
+	g.out.RestsOn = g.restsOn()
 	return g.out
 }
 
