@@ -67,7 +67,7 @@ func newSpan(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) *spanView {
 }
 
 func testsGrid(tests []report.TestLine) grid {
-	t := grid{Caption: "Tests and rounds, in their order", Head: []string{"Test", "Members by index", "Nodes", "Verdict", "Reason", "Slowest GB/s", "Of the best pair", "Seconds"}}
+	t := grid{Caption: "Tests and rounds, in their order", Head: []string{"Test", "Verdict", "Slowest GB/s", "Of the best pair", "Nodes", "Reason", "Members by index", "Seconds"}}
 	for i := range tests {
 		test := &tests[i]
 		seconds, percent := unknown, unknown
@@ -77,8 +77,8 @@ func testsGrid(tests []report.TestLine) grid {
 		if test.OfBestPair != nil {
 			percent = fmt.Sprintf("%d %%", *test.OfBestPair)
 		}
-		t.Rows = append(t.Rows, gridRow{Cells: []cell{plain(test.ID), plain(test.Set), plain(test.Nodes), badge(cmp.Or(string(test.Verdict), "running"), cmp.Or(verdictTone(test.Verdict), toneInfo)),
-			plain(test.Reason), number(optional(test.BusMBps)), number(percent), number(seconds)}})
+		t.Rows = append(t.Rows, gridRow{Cells: []cell{plain(test.ID), badge(cmp.Or(string(test.Verdict), "running"), cmp.Or(verdictTone(test.Verdict), toneInfo)),
+			number(optional(test.BusMBps)), number(percent), plain(test.Nodes), plain(test.Reason), plain(test.Set), number(seconds)}})
 	}
 	return t
 }
