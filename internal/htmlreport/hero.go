@@ -93,11 +93,15 @@ func newCulprits(group *v1alpha1.CommGroup) []culpritView {
 		c := &group.Status.Culprits[i]
 		v := culpritView{Title: c.Words(), Reason: c.Reason, Node: c.Node}
 		seen, next := reasons.Split(c.Message)
+		look := "Read the node's status: the commands below."
+		if len(c.Nodes()) == 0 {
+			look = "Read what was measured over several nodes, below."
+		}
 		v.Seen, v.Next = reasons.Sentence(seen), next
-		v.Next = cmp.Or(v.Next, reasons.Sentence(reasons.NextStep(c.Reason)), "Read the node's status: the command below.")
+		v.Next = cmp.Or(v.Next, reasons.Sentence(reasons.NextStep(c.Reason)), look)
 		v.Page = report.RunbookPage(c.Reason)
-		if c.Node != "" {
-			v.Commands = nodeCommands(group, c.Node)
+		for _, node := range c.Nodes() {
+			v.Commands = append(v.Commands, nodeCommands(group, node)...)
 		}
 		out = append(out, v)
 	}

@@ -217,7 +217,7 @@ func whyOf(n *v1alpha1.CommNode) string {
 
 const (
 	barWidth, barHeight, barStep = 640, 16, 22
-	barLabel, barValue           = 204, 70
+	barLabel, barValue           = 204, 92
 )
 
 // newBars lays bars out; values are in one unit, and labels beside them.

@@ -93,6 +93,26 @@ func TestRepeatsOnThePage(t *testing.T) {
 	}
 }
 
+// TestNothingIsNoMark: where there is nothing to say, no character stands for it.
+func TestNothingIsNoMark(t *testing.T) {
+	for _, name := range []string{"good", "failed", "span"} {
+		if d := parse(t, render(t, load(t, name))); strings.ContainsRune(d.text, '\uFFFD') {
+			t.Errorf("%s: %q", name, d.text)
+		}
+	}
+}
+
+// TestPairsHaveCommands for both of their nodes.
+func TestPairsHaveCommands(t *testing.T) {
+	in := load(t, "span")
+	in.Group.Status.Culprits = []v1alpha1.Culprit{{Kind: "Pair", Name: "sim-node-1<->sim-node-2", Reason: v1alpha1.ReasonSlowPair, Message: "slow"}}
+	for _, want := range []string{"kubectl commgroup topology sim-node-1 -n default", "kubectl commgroup topology sim-node-2 -n default"} {
+		if c := newCulprits(in.Group); !slices.Contains(c[0].Commands, want) {
+			t.Errorf("%q lacks %q", c[0].Commands, want)
+		}
+	}
+}
+
 // TestTileOverAllNodes: the figure at the top is of the whole group, as lists and history have it; what is left without the culprit
 // stands beside it.
 func TestTileOverAllNodes(t *testing.T) {

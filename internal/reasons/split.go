@@ -27,6 +27,9 @@ func Split(message string) (seen, next string) {
 
 // Sentence begins with a capital.
 func Sentence(s string) string {
+	if s == "" {
+		return ""
+	}
 	r, n := utf8.DecodeRuneInString(s)
 	return string(unicode.ToUpper(r)) + s[n:]
 }

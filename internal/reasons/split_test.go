@@ -27,3 +27,11 @@ func TestSplit(t *testing.T) {
 		}
 	}
 }
+
+func TestSentence(t *testing.T) {
+	for in, want := range map[string]string{"": "", "a b": "A b", "\u00e9": "\u00c9"} {
+		if got := Sentence(in); got != want {
+			t.Errorf("%q: %q, expected %q", in, got, want)
+		}
+	}
+}
