@@ -97,3 +97,16 @@ func TestStatusOfManyMembers(t *testing.T) {
 		}
 	}
 }
+
+// TestStatusShowsTheStageBeforeTheMembers: who watches a search sees it in the first lines.
+func TestStatusShowsTheStageBeforeTheMembers(t *testing.T) {
+	group := &v1alpha1.CommGroup{Status: v1alpha1.CommGroupStatus{Span: &v1alpha1.SpanStatus{RunID: "1-1", Stage: v1alpha1.StageLocalizing}}}
+	var b bytes.Buffer
+	if err := printStatus(&b, group, []v1alpha1.CommNode{{}}, false, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	stage, members := strings.Index(b.String(), "\nOver several nodes\n"), strings.Index(b.String(), "\nMembers\n")
+	if stage < 0 || members < stage {
+		t.Errorf("%s", b.String())
+	}
+}
