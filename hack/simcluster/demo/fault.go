@@ -143,11 +143,8 @@ func Judge(group *v1alpha1.CommGroup, fault *Fault, pci []string) Outcome {
 	}
 	switch {
 	case fault == nil && ready != nil && ready.Status == metav1.ConditionTrue:
-		if span := group.Status.Span; group.Spec.Span == v1alpha1.SpanGroup {
-			if missing := unmeasured(group); missing != "" {
-				return Outcome{Done: true, Seen: seen + "; " + missing}
-			}
-			seen += " " + span.Message
+		if missing := unmeasured(group); group.Spec.Span == v1alpha1.SpanGroup && missing != "" {
+			return Outcome{Done: true, Seen: seen + "; " + missing}
 		}
 		return Outcome{Done: true, Reached: true, Seen: seen}
 	case fault == nil:
