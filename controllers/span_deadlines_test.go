@@ -111,6 +111,32 @@ func TestAMissingIDEndsNobodyElsesMeasurement(t *testing.T) {
 	}
 }
 
+// TestALateIDIsTaken: a root makes its unique id after ids had time, while others of the test still measure: its communicator is formed.
+func TestALateIDIsTaken(t *testing.T) {
+	const late = 6
+	w := newGroupWorld(t, 8, faults{takes: func(test string, nodes []int) time.Duration {
+		if test == "mesh-dp-1" && nodes[0] == 0 {
+			return 250 * time.Second
+		}
+		return 20 * time.Second
+	}}, longTest(func(*v1alpha1.CommGroup) {}))
+	w.meddle = func() {
+		w.faults.muteNodes = nil
+		s := w.span()
+		if s == nil || len(s.Tests) == 0 {
+			return
+		}
+		if test := &s.Tests[len(s.Tests)-1]; test.ID == "mesh-dp-1" && w.now.Before(test.StartTime.Add(200*time.Second)) {
+			w.faults.muteNodes = []int{late}
+		}
+	}
+	w.play()
+	w.onlyAccused()
+	if s := w.span(); s.Verdict != v1alpha1.VerdictPass {
+		t.Errorf("%s %s: %s", s.Verdict, s.Reason, s.Message)
+	}
+}
+
 // TestAddressFamilyStaysAsAgreed: all members have both families, but for one, which has IPv6 only and is lost at any moment of a search. Its
 // tests and the group after it are of the family that failed, and nobody innocent is named.
 func TestAddressFamilyStaysAsAgreed(t *testing.T) {
