@@ -343,9 +343,9 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 
 	recordRun(status, run, f[v1alpha1.ConditionValidated].Reason, compared.Key, in)
 
-	status.NextRunTime = nil
+	status.NextRunTime, status.Schedule = nil, scheduleOf(group, s.Now)
 	if group.Spec.Run.State != v1alpha1.RunSuspended && run != nil {
-		if next := nextRun(group, scheduleFrom(status, run)); !next.IsZero() {
+		if next := nextRun(group, scheduleFrom(group, status.History, run, s.Now)); !next.IsZero() {
 			status.NextRunTime = decision.Stamp(next)
 			// One that is due and waits, for members or monitors, starts with what it waits for.
 			if run.Phase != v1alpha1.RunPhaseRunning && next.After(s.Now) {

@@ -242,7 +242,7 @@ func dueTrigger(in runInput, last *v1alpha1.GroupRunStatus, nodes []nodeState, h
 	if request := runRequest(in.group); request != "" && request != last.Request {
 		return runs.TriggerRequested, time.Time{}
 	}
-	next = nextRun(in.group, scheduleFrom(&in.group.Status, last))
+	next = nextRun(in.group, scheduleFrom(in.group, in.group.Status.History, last, in.now))
 	if !next.IsZero() && !next.After(in.now) {
 		return runs.TriggerScheduled, time.Time{}
 	}

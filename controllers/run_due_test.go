@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
@@ -86,28 +87,110 @@ func TestARunOfSomeNodesTakesNoScheduledRunsPlace(t *testing.T) {
 	}
 }
 
-// TestScheduleCountsFromTheLastRunOfAll, also where the history no longer has it.
+// TestScheduleCountsFromTheLastRunOfAll, from its end, also where the history no longer has it; and from when the line was written.
 func TestScheduleCountsFromTheLastRunOfAll(t *testing.T) {
-	at := func(hours int, trigger string) v1alpha1.RunSummary {
-		return v1alpha1.RunSummary{Trigger: trigger, StartTime: *decision.Stamp(testkit.Now.Add(time.Duration(hours) * time.Hour))}
+	hour := func(hours int) *metav1.Time { return decision.Stamp(testkit.Now.Add(time.Duration(hours) * time.Hour)) }
+	past := func(start, end int, trigger string) v1alpha1.RunSummary {
+		return v1alpha1.RunSummary{Trigger: trigger, StartTime: *hour(start), FinishTime: hour(end)}
 	}
-	run := func(hours int, trigger string) *v1alpha1.GroupRunStatus {
-		return &v1alpha1.GroupRunStatus{Trigger: trigger, StartTime: at(hours, "").StartTime}
+	run := func(start int, end *metav1.Time, trigger string) *v1alpha1.GroupRunStatus {
+		return &v1alpha1.GroupRunStatus{Trigger: trigger, StartTime: *hour(start), FinishTime: end}
 	}
+	const some, line, now = runs.TriggerNodesChanged, "0 3 * * *", 12
 	for name, tc := range map[string]struct {
 		run     *v1alpha1.GroupRunStatus
 		history []v1alpha1.RunSummary
+		known   *v1alpha1.ScheduleStatus
 		want    int
 	}{
-		"of all":                    {run(9, runs.TriggerRequested), []v1alpha1.RunSummary{at(9, runs.TriggerRequested), at(3, runs.TriggerScheduled)}, 9},
-		"of some, after one of all": {run(9, runs.TriggerNodesChanged), []v1alpha1.RunSummary{at(9, runs.TriggerNodesChanged), at(8, runs.TriggerNodesChanged), at(5, runs.TriggerRequested), at(3, runs.TriggerScheduled)}, 5},
-		"of some, goes on":          {run(9, runs.TriggerNodesChanged), []v1alpha1.RunSummary{at(8, runs.TriggerNodesChanged), at(5, runs.TriggerMembersChanged)}, 5},
-		"none of all is known":      {run(9, runs.TriggerNodesChanged), []v1alpha1.RunSummary{at(9, runs.TriggerNodesChanged), at(8, runs.TriggerNodesChanged)}, 8},
-		"no history":                {run(9, runs.TriggerNodesChanged), nil, 9},
+		"of all":                     {run(8, hour(9), runs.TriggerRequested), []v1alpha1.RunSummary{past(8, 9, runs.TriggerRequested), past(3, 4, runs.TriggerScheduled)}, nil, 9},
+		"of all, goes on":            {run(8, nil, runs.TriggerRequested), []v1alpha1.RunSummary{past(3, 4, runs.TriggerScheduled)}, nil, now},
+		"of some, after one of all":  {run(8, hour(9), some), []v1alpha1.RunSummary{past(8, 9, some), past(7, 8, some), past(5, 6, runs.TriggerRequested), past(3, 4, runs.TriggerScheduled)}, nil, 6},
+		"of some, goes on":           {run(9, nil, some), []v1alpha1.RunSummary{past(8, 9, some), past(5, 6, runs.TriggerMembersChanged)}, nil, 6},
+		"none of all is known":       {run(9, nil, some), []v1alpha1.RunSummary{past(8, 9, some), past(7, 8, some)}, nil, 7},
+		"no history":                 {run(9, hour(10), some), nil, nil, 9},
+		"the line is as old":         {run(8, hour(9), runs.TriggerRequested), nil, &v1alpha1.ScheduleStatus{Line: line, Since: *hour(2)}, 9},
+		"the line is new":            {run(8, hour(9), runs.TriggerRequested), nil, &v1alpha1.ScheduleStatus{Line: line, Since: *hour(10)}, 10},
+		"another line was there":     {run(8, hour(9), runs.TriggerRequested), nil, &v1alpha1.ScheduleStatus{Line: "@daily", Since: *hour(2)}, now},
+		"no line was there, or none": {run(8, hour(9), runs.TriggerRequested), nil, &v1alpha1.ScheduleStatus{}, now},
 	} {
-		if got := scheduleFrom(&v1alpha1.CommGroupStatus{History: tc.history}, tc.run); !got.Equal(at(tc.want, "").StartTime.Time) {
+		g := testkit.Group()
+		if tc.known != nil {
+			g.Spec.Run.Schedule, g.Status.Schedule = line, tc.known
+		}
+		if tc.known != nil && tc.known.Line == "" {
+			g.Status.Schedule = nil // as it is without a schedule, and of a manager before there was this memory
+		}
+		if got := scheduleFrom(g, tc.history, tc.run, hour(now).Time); !got.Equal(hour(tc.want).Time) {
 			t.Errorf("%s: %s, expected hour %d", name, got, tc.want)
 		}
+	}
+}
+
+// TestChangeOfScheduleStartsNoRun: a line that is written at noon, whatever it was before, starts no run at noon, and one at its next
+// time.
+func TestChangeOfScheduleStartsNoRun(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before, after string
+		next          time.Time
+		jitter        int32
+	}{
+		"added":                    {"", "0 3 * * *", time.Date(2026, 3, 5, 3, 0, 0, 0, time.UTC), 0},
+		"moved to an hour ago":     {"0 13 1 * *", "0 11 * * *", time.Date(2026, 3, 5, 11, 0, 0, 0, time.UTC), 0},
+		"yearly, of the day past":  {"0 13 1 * *", "0 3 4 3 *", time.Date(2027, 3, 4, 3, 0, 0, 0, time.UTC), 0},
+		"more often":               {"0 13 1 * *", "*/5 * * * *", time.Date(2026, 3, 4, 12, 5, 0, 0, time.UTC), 0},
+		"added, with a long delay": {"", "30 11 * * *", time.Date(2026, 3, 5, 11, 30, 0, 0, time.UTC), 3600},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := passedOnce(t, 2, func(g *v1alpha1.CommGroup) { g.Spec.Run.Schedule = tc.before })
+			w.now = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+			w.reportFacts()
+			if w.runAll(300_000); w.group.Status.Run.FinishTime.After(w.now) {
+				t.Fatal("the run's end is in the future")
+			}
+			number := w.group.Status.Run.Number
+			w.group.Spec.Run.Schedule, w.group.Spec.Run.JitterSeconds = tc.after, tc.jitter
+			w.group.Generation++
+			tc.next = tc.next.Add(jitter(string(w.group.UID), tc.next, decision.Seconds(tc.jitter)))
+			for range 3 {
+				w.now = w.now.Add(time.Minute)
+				w.settle()
+			}
+			if run := w.group.Status.Run; run.Number != number || !w.group.Status.NextRunTime.Time.Equal(tc.next) {
+				t.Fatalf("run %+v, next at %s, expected %s", run, w.group.Status.NextRunTime, tc.next)
+			}
+			w.now = tc.next
+			w.reportFacts()
+			if w.settle(); w.group.Status.Run.Trigger != runs.TriggerScheduled || w.group.Status.Run.Number != number+1 {
+				t.Errorf("at its time run %+v", w.group.Status.Run)
+			}
+		})
+	}
+}
+
+// TestScheduleShorterThanTheRun: an hourly line and runs of 70 minutes leave the GPUs free until the next full hour.
+func TestScheduleShorterThanTheRun(t *testing.T) {
+	w := passedOnce(t, 1, func(g *v1alpha1.CommGroup) {
+		g.Spec.Run.Schedule, g.Spec.Run.NodeDeadlineSeconds = "0 * * * *", 86400
+	})
+	idle := map[bool]int{}
+	for range 24 * 6 {
+		w.now = w.now.Add(10 * time.Minute)
+		w.reportFacts()
+		w.settle()
+		run, pod, cn := w.group.Status.Run, w.podOn("n00000"), w.commNode("n00000")
+		if idle[run.Phase != v1alpha1.RunPhaseRunning]++; run.Phase != v1alpha1.RunPhaseRunning {
+			continue
+		}
+		if startPod(pod, "n00000", w.now); w.now.Sub(run.StartTime.Time) >= 70*time.Minute {
+			cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+			endPod(pod, 0, w.now)
+			w.settle()
+		}
+	}
+	// Each run holds 8 of the 12 looks from its start to the next one's, two hours later.
+	if n := w.group.Status.Run.Number; n != 1+12 || idle[true] != 5+11*4 {
+		t.Errorf("%d runs, idle at %d of %d looks", n, idle[true], idle[true]+idle[false])
 	}
 }
 

@@ -194,7 +194,7 @@ func stepPod(n *nodeState, pod *corev1.Pod, in runInput) {
 			return
 		}
 		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonRunDeadlineExceeded,
-			"Node %s has not reported within nodeDeadlineSeconds (%d s) of the start of its ranks; it was at: %s. The pod is deleted to free the GPUs. Raise the deadline or measure less.",
+			"Node %s has not reported within nodeDeadlineSeconds (%d s) of the start of its ranks; it was at: %s. The pod is deleted to free the GPUs. Raise the deadline or measure less: either starts a run of all members.",
 			n.name, policy.NodeDeadlineSeconds, agentStep(n.commNode, in.group.Status.Run))
 		return
 	}

@@ -36,15 +36,46 @@ func jitter(groupUID string, due time.Time, limit time.Duration) time.Duration {
 	return time.Duration(binary.BigEndian.Uint64(sum[:8])%uint64(limit/time.Second+1)) * time.Second
 }
 
-// scheduleFrom is when the last run of all members started. The schedule counts from there: a run of some nodes takes no scheduled
-// run's place.
-func scheduleFrom(status *v1alpha1.CommGroupStatus, run *v1alpha1.GroupRunStatus) time.Time {
-	from := run.StartTime.Time
-	if !runs.Partial(run) {
-		return from
+// scheduleOf is the group's schedule and since when it has it: a line that is new, or was changed just now, names no time before now.
+func scheduleOf(group *v1alpha1.CommGroup, now time.Time) *v1alpha1.ScheduleStatus {
+	line, known := group.Spec.Run.Schedule, group.Status.Schedule
+	switch {
+	case line == "":
+		return nil
+	case known != nil && known.Line == line:
+		return known
 	}
-	for i := range status.History { // the newest first
-		if from = status.History[i].StartTime.Time; status.History[i].Trigger != runs.TriggerNodesChanged {
+	return &v1alpha1.ScheduleStatus{Line: line, Since: *decision.Stamp(now)}
+}
+
+// scheduleFrom is up to when the schedule is done with: to the end of the last run of all members, which measured what a run that was
+// due meanwhile would have, and to when the line was written.
+func scheduleFrom(group *v1alpha1.CommGroup, history []v1alpha1.RunSummary, run *v1alpha1.GroupRunStatus, now time.Time) time.Time {
+	from := lastOfAll(history, run, now)
+	if s := scheduleOf(group, now); s != nil && s.Since.After(from) {
+		return s.Since.Time
+	}
+	return from
+}
+
+// lastOfAll is the end of the last run of all members: a run of some nodes takes no scheduled run's place. Where none is known, the
+// start of the oldest run that is.
+func lastOfAll(history []v1alpha1.RunSummary, run *v1alpha1.GroupRunStatus, now time.Time) time.Time {
+	switch {
+	case runs.Partial(run):
+	case run.FinishTime == nil:
+		return now // it goes on
+	default:
+		return run.FinishTime.Time
+	}
+	from := run.StartTime.Time
+	for i := range history { // the newest first
+		h := &history[i]
+		from = h.StartTime.Time
+		if h.Trigger != runs.TriggerNodesChanged {
+			if h.FinishTime != nil {
+				from = h.FinishTime.Time
+			}
 			break
 		}
 	}

@@ -97,6 +97,18 @@ type CommGroupStatus struct {
 	// nextRunTime is when the schedule is due next.
 	// +optional
 	NextRunTime *metav1.Time `json:"nextRunTime,omitempty"`
+	// schedule is run.schedule as it was last seen, and since when: what the line names before that is not due.
+	// +optional
+	Schedule *ScheduleStatus `json:"schedule,omitempty"`
+}
+
+// ScheduleStatus is since when a group has its schedule.
+type ScheduleStatus struct {
+	// line is run.schedule.
+	// +kubebuilder:validation:MaxLength=128
+	Line string `json:"line"`
+	// since when the manager knows it.
+	Since metav1.Time `json:"since"`
 }
 
 // MemberCounts counts the members.

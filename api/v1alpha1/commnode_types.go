@@ -121,7 +121,7 @@ type RunAssignment struct {
 
 // RunWait says for whom a node's run waits.
 type RunWait struct {
-	// reason, one CamelCase word: NodeBusy.
+	// reason, one CamelCase word: NodeBusy, or ListFailed where the pods on the node could not be read.
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason"`
 	// message names the pod or CommGroup.

@@ -28,7 +28,8 @@ type RunPolicySpec struct {
 	// +kubebuilder:default=Active
 	// +optional
 	State RunState `json:"state,omitempty"`
-	// schedule is a cron line of five fields (minute hour day month weekday, UTC) for further runs; empty means none.
+	// schedule is a cron line of five fields (minute hour day month weekday, UTC) for further runs; empty means none. A line that
+	// is new or changed starts no run before its next time.
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^@(yearly|annually|monthly|weekly|daily|midnight|hourly)$') || self.matches('^([*]|[0-5]?[0-9](-[0-5]?[0-9])?)(/[0-9]+)?(,([*]|[0-5]?[0-9](-[0-5]?[0-9])?)(/[0-9]+)?)* +([*]|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/[0-9]+)?(,([*]|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/[0-9]+)?)* +([*?]|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/[0-9]+)?(,([*?]|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/[0-9]+)?)* +([*]|(0?[1-9]|1[0-2]|[A-Za-z]{3})(-(0?[1-9]|1[0-2]|[A-Za-z]{3}))?)(/[0-9]+)?(,([*]|(0?[1-9]|1[0-2]|[A-Za-z]{3})(-(0?[1-9]|1[0-2]|[A-Za-z]{3}))?)(/[0-9]+)?)* +([*?]|([0-6]|[A-Za-z]{3})(-([0-6]|[A-Za-z]{3}))?)(/[0-9]+)?(,([*?]|([0-6]|[A-Za-z]{3})(-([0-6]|[A-Za-z]{3}))?)(/[0-9]+)?)*$')",message="run.schedule is not a cron line: write five fields (minute hour day-of-month month day-of-week), for example '0 3 * * *', or one of @hourly, @daily, @weekly, @monthly; Sunday is 0 or SUN, not 7"
 	// +optional

@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: fcbbd94b5cbe76db1dd63458c091a75adc39b73c17e418f4e4d8b27c0741cc0e
-const SchemaRevision = 12
+// Hash of the schemas: ffce0f322ec4a472bd0c53f11e7db0a798a843609706a63d66270a671d59eedd
+const SchemaRevision = 13

@@ -170,8 +170,9 @@ func missingBaseline(plan *v1alpha1.RunPlan, results []v1alpha1.ResultSeries, ra
 	return p.Missing(results)
 }
 
-// SpecHash identifies what a run's results depend on: the plan, the runtime and the ranks. What only judges, times or
-// publishes a run is left out, so that changing it costs no GPU time.
+// SpecHash identifies what a run's results depend on: the plan, the runtime and the ranks. What only schedules, gates or publishes
+// is left out, so that changing it costs no GPU time. The agents' deadlines are in it: manager and agents of one run go by the same
+// ones, and who raises one wants the run that failed by it made again.
 func SpecHash(spec *v1alpha1.CommGroupSpec) string {
 	parts := struct {
 		Plan         v1alpha1.RunPlan

@@ -27,7 +27,7 @@ var failReasons = append(slices.Clone(culpritReasons), "RequirementNotMet", "Slo
 // errorReasons are those of the verdict Error: nothing was measured.
 func errorReasons() []string {
 	return append([]string{
-		"RunPodNotStarted", "RunPodFailed", "LibraryMissing", "LibraryTooOld", "SymbolMissing", "PreconditionFailed", "InsufficientMemory", "NoGPUResource", "AgentNotReporting",
+		"RunPodNotStarted", "RunPodFailed", "LibraryMissing", "LibraryTooOld", "SymbolMissing", "PreconditionFailed", "InsufficientMemory", "NoGPUResource", "AgentNotReporting", "ListFailed",
 		"RunDeadlineExceeded", "Interrupted", "MemberLost", "SessionIdle", "GroupStepFailed", "MixedAddressFamilies", "DuplicateAddress",
 	}, toMend(network)...)
 }

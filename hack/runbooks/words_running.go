@@ -140,7 +140,7 @@ var wordsRunning = map[string]more{
 		Ends:     "With a new run."},
 	"RunDeadlineExceeded": {
 		Seen: []string{
-			"Node gpu-3 has not reported within nodeDeadlineSeconds (1800 s) of the start of its ranks; it was at: AllReduce BFloat16. The pod is deleted to free the GPUs. Raise the deadline or measure less.",
+			"Node gpu-3 has not reported within nodeDeadlineSeconds (1800 s) of the start of its ranks; it was at: AllReduce BFloat16. The pod is deleted to free the GPUs. Raise the deadline or measure less: either starts a run of all members.",
 			"9 of 16 nodes have not reported test group-1 within 700 s, and no other says that it failed: gpu-1, gpu-2. Look whether their agents reach the API server."},
 		Means:  "Time ran out and no rank was seen to hang (that would be [RankHung](RankHung.md)). In the group's stage it names no culprit: when most are silent, it is the way to the API server or the manager.",
 		Causes: []string{"Much is measured: many collectives, sizes, repeats and variants in one `run.nodeDeadlineSeconds`.", "The node is slow: a step that takes ten times its usual time is still within its step deadline.", "Reports do not arrive: NetworkPolicy, API server overload, or an expired token.", "No manager was there to give out the stage's tasks."},
