@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -77,16 +78,9 @@ func TestDeletesAreSentAtOnce(t *testing.T) {
 	}
 }
 
-// TestForbiddenMarksAreTriedOnce: once the API server forbids to mark one Node, no other write is begun.
-func TestForbiddenMarksAreTriedOnce(t *testing.T) {
-	var tried atomic.Int64
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "n", errors.New("no role"))
-	c := interceptor.NewClient(nil, interceptor.Funcs{
-		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
-			tried.Add(1)
-			return forbidden
-		},
-	})
+// TestForbiddenMarks: where the API server forbids to mark any Node, few writes are begun; where a webhook of their own protects one or
+// two, all others are marked.
+func TestForbiddenMarks(t *testing.T) {
 	value := (&gating.Statement{Verdict: v1alpha1.VerdictPass, Actions: []v1alpha1.GatingAction{v1alpha1.GatingLabel}}).String()
 	var writes []gating.Write
 	for i := range 500 {
@@ -94,12 +88,33 @@ func TestForbiddenMarksAreTriedOnce(t *testing.T) {
 		node.Name = fmt.Sprintf("n%d", i)
 		writes = append(writes, gating.Write{Node: node, Annotations: map[string]*string{gating.Key("uid"): &value}})
 	}
-	for i, err := range writeNodes(t.Context(), c, writes, testkit.Now) {
-		if !apierrors.IsForbidden(err) {
-			t.Fatalf("node %d: %v", i, err)
-		}
-	}
-	if n := tried.Load(); n < 1 || n > maxWritesAtOnce {
-		t.Errorf("%d writes are tried, want at most the %d that were under way", n, maxWritesAtOnce)
+	for name, tc := range map[string]struct {
+		protected []string // empty: all
+		tried     int
+	}{
+		"all":                      {nil, maxWritesAtOnce + maxRefusals},
+		"the first two":            {[]string{"n0", "n1"}, 500},
+		"some after many that may": {[]string{"n100", "n101", "n102", "n103"}, 500},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var tried atomic.Int64
+			c := interceptor.NewClient(nil, interceptor.Funcs{
+				Patch: func(_ context.Context, _ client.WithWatch, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
+					tried.Add(1)
+					if len(tc.protected) == 0 || slices.Contains(tc.protected, o.GetName()) {
+						return apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, o.GetName(), errors.New("no role"))
+					}
+					return nil
+				},
+			})
+			for i, err := range writeNodes(t.Context(), c, writes, testkit.Now) {
+				if want := len(tc.protected) == 0 || slices.Contains(tc.protected, writes[i].Node.Name); apierrors.IsForbidden(err) != want {
+					t.Fatalf("node %s: %v", writes[i].Node.Name, err)
+				}
+			}
+			if n := int(tried.Load()); n < maxRefusals || n > tc.tried || len(tc.protected) > 0 && n < tc.tried {
+				t.Errorf("%d writes are tried, want %d", n, tc.tried)
+			}
+		})
 	}
 }

@@ -35,17 +35,26 @@ func decideGating(d *Decision, s *Snapshot, in *runInput, outcomes []judge.Outco
 	return g.Events
 }
 
+// maxRefusals are how many Nodes the API server refuses before the others are not tried, where it has let none be written: one or two may
+// have an admission webhook of their own; without the right to write Nodes it refuses all.
+const maxRefusals = 3
+
 // writeNodes brings the Nodes' annotations and marks to what they should be; the errors run parallel to the writes. A Node
-// that is gone is no error. Where the API server forbids one write, the others are not tried: they need the same right.
+// that is gone is no error.
 func writeNodes(ctx context.Context, c client.Client, writes []gating.Write, now time.Time) []error {
-	var forbidden atomic.Pointer[error]
+	var written, refused atomic.Int64
+	var last atomic.Pointer[error]
 	return atOnce(writes, func(w gating.Write) error {
-		if first := forbidden.Load(); first != nil {
-			return *first
+		if written.Load() == 0 && refused.Load() >= maxRefusals {
+			return *last.Load()
 		}
 		err := writeNode(ctx, c, &w, now)
-		if apierrors.IsForbidden(err) {
-			forbidden.Store(&err)
+		switch {
+		case err == nil:
+			written.Add(1)
+		case apierrors.IsForbidden(err):
+			last.Store(&err)
+			refused.Add(1)
 		}
 		return err
 	})
@@ -88,12 +97,13 @@ func (r *CommGroupReconciler) applyNodeMarks(ctx context.Context, s *Snapshot, d
 	var failed []error
 	var done []*gating.Mark
 	var forbidden error
+	var refused []string
 	for i, err := range writeNodes(ctx, r.Client, writes, s.Now) {
 		switch {
 		case err == nil:
 			done = append(done, &d.NodeMarks[i])
 		case apierrors.IsForbidden(err):
-			forbidden = err
+			forbidden, refused = err, append(refused, d.NodeMarks[i].Node.Name)
 		default:
 			failed = append(failed, fmt.Errorf("mark node %s: %w", d.NodeMarks[i].Node.Name, err))
 		}
@@ -102,7 +112,8 @@ func (r *CommGroupReconciler) applyNodeMarks(ctx context.Context, s *Snapshot, d
 	if forbidden != nil && d.Status.Gating != nil {
 		// To fail here would try again at once, again and again; and a person is to see it in the status.
 		g := d.Status.Gating
-		g.Message = words.Shorten(strings.TrimSpace(fmt.Sprintf("Nodes cannot be marked: %v. Bind the role commgroup-manager-gating to the manager (docs/gating.md). %s", forbidden, g.Message)), gating.MessageBytes)
+		g.Message = words.Shorten(strings.TrimSpace(fmt.Sprintf("Cannot mark %s: %v. Where the manager has no right to patch Nodes, bind the role commgroup-manager-gating to it (docs/gating.md). %s",
+			words.SomeNames(refused, 3), forbidden, g.Message)), gating.MessageBytes)
 		d.WakeAt = decision.Earlier(d.WakeAt, s.Now.Add(forbiddenPause))
 	} else if forbidden != nil {
 		failed = append(failed, forbidden)

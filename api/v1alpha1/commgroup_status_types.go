@@ -86,7 +86,8 @@ type CommGroupStatus struct {
 	// gating is what gating did.
 	// +optional
 	Gating *GatingStatus `json:"gating,omitempty"`
-	// wouldGate are the failed nodes that Enforce would mark (mode DryRun), at most 16 by name; none while the breaker is open.
+	// wouldGate are the nodes that Enforce would hold marked now (mode DryRun), at most 16 by name; with Enforce those that failed in the
+	// simulator while gating.simulated is Forbid.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	// +optional

@@ -73,9 +73,12 @@ func TestSpecRules(t *testing.T) {
 		"GPUs as RDMA":       {selectAll + "network: {rdmaResources: [{name: rdma/hca, count: 1}, {name: amd.com/gpu, count: 1}]}\n", "must not name the GPUs' own resource"},
 		"own GPUs as RDMA": {selectAll + "runtime: {pod: {gpuResourceName: example.com/gpu}}\nnetwork: {rdmaResources: [{name: example.com/gpu, count: 1}]}\n",
 			"must not name the GPUs' own resource"},
-		"transport in a node":  {selectAll + threshold("transport: RDMA"), "with span Node never applies"},
-		"nodes in a node":      {selectAll + threshold("span: Node, nodes: 2"), "with span Node never applies"},
-		"DDA over nodes":       {selectAll + threshold("span: Group, variant: DDA"), "only Baseline is measured"},
+		"transport in a node": {selectAll + threshold("transport: RDMA"), "with span Node never applies"},
+		"nodes in a node":     {selectAll + threshold("span: Node, nodes: 2"), "with span Node never applies"},
+		"DDA over nodes":      {selectAll + threshold("span: Group, variant: DDA"), "only Baseline is measured"},
+		"gating's own label":  {"members: {nodeSelector: {matchLabels: {rcclx.io/comm-validated: passed}}}\ngating: {mode: Enforce, actions: [Condition, Label]}\n", "must not go by rcclx.io/comm-validated"},
+		"not gating's label": {"members: {nodeSelector: {matchExpressions: [{key: gpu, operator: Exists}, {key: rcclx.io/comm-validated, operator: NotIn, values: [failed]}]}}\n" +
+			"gating: {mode: DryRun, actions: [Label]}\n", "must not go by rcclx.io/comm-validated"},
 		"statistic over nodes": {selectAll + threshold("span: Group, statistic: Min"), "only medians are kept"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -98,12 +101,14 @@ func TestSpecRules(t *testing.T) {
 		"in place":      selectAll + "benchmark: {placements: [InPlace], collectives: [AllReduce, AllToAll]}\n",
 		"all collectives": selectAll + "benchmark: {datatypes: [Float8E4M3, Int8, Float64], collectives: " +
 			"[AllReduce, AllGather, ReduceScatter, AllToAll, AllToAllv, Broadcast, Reduce, SendRecv]}\n",
-		"by name":            "members: {nodeNames: [a]}\n",
-		"ports":              selectAll + "span: Group\nnetwork: {portRange: {first: 30000, last: 30127}}\n",
-		"ports without need": selectAll + "network: {portRange: {first: 30000, last: 30000}}\n",
-		"RDMA":               selectAll + "network: {rdmaResources: [{name: rdma/hca, count: 1}]}\n",
-		"one node":           selectAll + threshold("nodes: 1, variant: DDA, statistic: P5"),
-		"over nodes":         selectAll + threshold("span: Group, nodes: 2, transport: RDMA"),
+		"by name":               "members: {nodeNames: [a]}\n",
+		"ports":                 selectAll + "span: Group\nnetwork: {portRange: {first: 30000, last: 30127}}\n",
+		"ports without need":    selectAll + "network: {portRange: {first: 30000, last: 30000}}\n",
+		"RDMA":                  selectAll + "network: {rdmaResources: [{name: rdma/hca, count: 1}]}\n",
+		"one node":              selectAll + threshold("nodes: 1, variant: DDA, statistic: P5"),
+		"another's label":       "members: {nodeSelector: {matchLabels: {rcclx.io/comm-validated: passed}}}\ngating: {mode: Enforce, actions: [Taint]}\n",
+		"own label, gating off": "members: {nodeSelector: {matchLabels: {rcclx.io/comm-validated: passed}}}\ngating: {mode: 'Off', actions: [Label]}\n",
+		"over nodes":            selectAll + threshold("span: Group, nodes: 2, transport: RDMA"),
 	} {
 		t.Run("accepted/"+name, func(t *testing.T) {
 			if err := admin.Create(t.Context(), groupFromYAML(t, spec), client.DryRunAll); err != nil {

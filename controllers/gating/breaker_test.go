@@ -2,14 +2,17 @@ package gating
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/nodefacts"
 	"rcclx.io/commgroup-operator/controllers/runs"
 )
 
@@ -62,7 +65,7 @@ func (in *Input) reconcile(t *testing.T) (r Result, gated []string) {
 			}
 		}
 	}
-	in.Group.Status.Gating = r.Status
+	in.Group.Status.Gating, in.Group.Status.WouldGate = r.Status, r.WouldGate
 	return r, gated
 }
 
@@ -220,8 +223,14 @@ func TestADryRunNamesWhomEnforceWouldMark(t *testing.T) {
 			if r, _ := in.reconcile(t); !slices.Equal(r.WouldGate, []string{"n1", "n2"}) || r.Status.Breaker != breakerClosed || len(r.Marks) > 0 {
 				t.Fatalf("two of ten: %+v, would gate %v", r.Status, r.WouldGate)
 			}
-			in.fail(3)
-			if r, _ := in.reconcile(t); len(r.WouldGate)+len(r.Marks) > 0 || r.Status.Breaker != breakerOpen || !strings.Contains(r.Status.Message, "Enforce would mark no further node") {
+			in.begin()
+			in.MembersKnown, in.Members = false, nil
+			if r, _ := in.reconcile(t); !slices.Equal(r.WouldGate, []string{"n1", "n2"}) {
+				t.Fatalf("the next run begins, and the members could not be selected: would gate %v", r.WouldGate)
+			}
+			in.MembersKnown, in.Members = true, gateWorld().Members
+			in.fail(1, 2, 3)
+			if r, _ := in.reconcile(t); !slices.Equal(r.WouldGate, []string{"n1", "n2"}) || len(r.Marks) > 0 || r.Status.Breaker != breakerOpen || !strings.Contains(r.Status.Message, "Enforce would mark no further node") {
 				t.Fatalf("three of ten: %+v, would gate %v", r.Status, r.WouldGate)
 			}
 			in = gateWorldOf(200)
@@ -233,6 +242,78 @@ func TestADryRunNamesWhomEnforceWouldMark(t *testing.T) {
 				t.Fatalf("25 of 200: %+v, would gate %v", r.Status, r.WouldGate)
 			}
 		})
+	}
+}
+
+// TestADryRunJudgesAsEnforce plays the same random histories in both modes: at each time the dry run names whom Enforce has marked, its
+// breaker is as Enforce's, and it writes nothing.
+func TestADryRunJudgesAsEnforce(t *testing.T) {
+	named, opened, lifted := 0, 0, 0
+	for seed := range uint64(60) {
+		enforce, dry := gateWorld(), gateWorld()
+		dry.Group.Spec.Gating.Mode = v1alpha1.GatingDryRun
+		history := func(in *Input) func() {
+			rng := rand.New(rand.NewPCG(seed, 13))
+			return func() {
+				i := rng.IntN(len(in.Nodes))
+				o, cn := &in.Outcomes[i], in.CommNodes[in.Nodes[i].Name]
+				switch event := rng.IntN(14); event {
+				case 0, 1, 2, 3, 4:
+					if o.Stale, cn.Spec.NodeUID, cn.Spec.Run.Platform = false, string(in.Nodes[i].UID), nodefacts.PlatformOf(cn.Status.Facts); event < 3 {
+						in.fail(i)
+					} else {
+						in.pass(i)
+					}
+				case 5:
+					in.closed(i, v1alpha1.VerdictError)
+				case 6:
+					o.Stale, o.Verdict = true, ""
+				case 7:
+					cn.Status.Facts.Origin = []v1alpha1.Origin{v1alpha1.OriginHardware, v1alpha1.OriginSimulated}[rng.IntN(2)]
+				case 8:
+					in.begin()
+				case 9:
+					in.end()
+				case 10:
+					in.exempt(i)
+				case 11:
+					delete(in.Nodes[i].Annotations, v1alpha1.AnnotationGatingExempt)
+				case 12:
+					in.Nodes[i].UID, o.Verdict = types.UID(fmt.Sprint("uid-", rng.Uint32())), ""
+				case 13:
+					in.gpus(i, 8, rng.IntN(2) == 0)
+					o.Stale, o.Verdict = true, ""
+				}
+			}
+		}
+		enforced, dried := history(enforce), history(dry)
+		var before []string
+		for step := range 100 {
+			enforced()
+			dried()
+			a, _ := enforce.reconcile(t)
+			b, _ := dry.reconcile(t)
+			var marked []string
+			for i := range enforce.Nodes {
+				if Statements(enforce.Nodes[i].Annotations)[Key(string(enforce.Group.UID))].Verdict == v1alpha1.VerdictFail {
+					marked = append(marked, enforce.Nodes[i].Name)
+				}
+			}
+			if !slices.Equal(marked, b.WouldGate) || a.Status.Breaker != b.Status.Breaker || len(b.Marks) > 0 || b.Status.Gated != 0 {
+				t.Fatalf("seed %d step %d: Enforce has marked %v, breaker %s; the dry run names %v, breaker %s, and writes %+v", seed, step, marked, a.Status.Breaker, b.WouldGate, b.Status.Breaker, b.Marks)
+			}
+			named += len(marked)
+			if a.Status.Breaker == breakerOpen && len(marked) > 0 {
+				opened++
+			}
+			if len(marked) < len(before) {
+				lifted++
+			}
+			before = marked
+		}
+	}
+	if named < 1000 || opened < 100 || lifted < 100 {
+		t.Errorf("the histories are too tame: %d named, %d open, %d lifted", named, opened, lifted)
 	}
 }
 

@@ -76,12 +76,14 @@ var table = [evidenceCount][heldCount]nextStep{
 // judged is what gating holds of one member.
 type judged struct {
 	node *corev1.Node
-	// statements of all groups by their keys; own is this group's, malformed one that cannot be read.
+	// statements of all groups by their keys; onNode is this group's, malformed one that cannot be read.
 	statements map[string]Statement
-	own        *Statement
+	onNode     *Statement
 	malformed  bool
-	seen       evidence
-	outcome    *judge.Outcome
+	// own is what the group holds of the node: what stands on it, and in a dry run what would.
+	own     *Statement
+	seen    evidence
+	outcome *judge.Outcome
 	// culprit of the group's stage that the node is or has.
 	culprit *v1alpha1.Culprit
 	// simulated: the node or its result is.
@@ -95,10 +97,13 @@ func (g *look) judge(node *corev1.Node, own bool) judged {
 		j.statements = Statements(node.Annotations)
 		s, ok := j.statements[g.key]
 		if j.malformed = !ok; ok {
-			j.own = &s
+			j.onNode = &s
 		}
 	}
 	member, cn := g.members[node.Name], g.in.CommNodes[node.Name]
+	if j.own = j.onNode; j.own == nil && g.named(node) {
+		j.own = wouldStand(node, cn)
+	}
 	j.simulated = simulatedNode(cn, j.outcome)
 	if index, known := sessionIndex(cn, g.in.Span); j.culprit == nil && known && g.culpritSet.Has(index) {
 		c := judge.NodeCulprit(node.Name, g.in.Span.Reason, "It is among the culprits that the group's stage proved; status.span.culprits has no room for more, status.span.culpritSet has all. "+g.in.Span.Message)
@@ -123,6 +128,22 @@ func (g *look) judge(node *corev1.Node, own bool) judged {
 		}
 	}
 	return j
+}
+
+// failed says whether the group holds the node failed so far.
+func (j *judged) failed() bool { return j.own != nil && j.own.Verdict == v1alpha1.VerdictFail }
+
+// wouldStand is what would stand on a node that a dry run named before.
+func wouldStand(node *corev1.Node, cn *v1alpha1.CommNode) *Statement {
+	s := &Statement{Verdict: v1alpha1.VerdictFail, NodeUID: string(node.UID)}
+	if cn == nil {
+		return s
+	}
+	s.NodeUID = cn.Spec.NodeUID
+	if a := cn.Spec.Run; a != nil && a.Platform != nil {
+		s.BootID, s.GPUs = a.Platform.BootID, a.Platform.GPUs
+	}
+	return s
 }
 
 // measured is what the last run showed of the node. A verdict that rests on a comparison with the other nodes, and every

@@ -104,6 +104,7 @@ type look struct {
 	// failed members by name, exempt ones left out: the mark is on them, or would be. exempted ones failed, too.
 	failed, exempted []string
 	gated            []string // carry the mark now
+	would            []string // carried the mark if the mode was Enforce, by a dry run
 	simulated        []string // failed in the simulator
 	reasons          map[string]int
 	breaker          breaker
@@ -175,7 +176,7 @@ func (g *look) result() Result {
 	for i := range g.in.Nodes {
 		node := &g.in.Nodes[i]
 		_, own := node.Annotations[g.key]
-		if member := g.members[node.Name]; !own && member == nil || !node.DeletionTimestamp.IsZero() {
+		if g.members[node.Name] == nil && !own && !g.named(node) || !node.DeletionTimestamp.IsZero() {
 			continue
 		}
 		all = append(all, g.judge(node, own))
@@ -194,25 +195,28 @@ func (g *look) result() Result {
 		out.Marks = out.Marks[:maxMarksAtOnce]
 		out.WakeAt = g.in.Now.Add(marksPause)
 	}
-	mode := g.in.Group.Spec.Gating.Mode
-	if (mode == "" || mode == v1alpha1.GatingOff) && len(g.gated) == 0 {
+	if !g.judges() && len(g.gated) == 0 {
 		return out
 	}
 	out.Status = g.status(open)
-	switch {
-	case g.off == "":
-		out.WouldGate = firstNames(g.simulated)
-	case !open && g.dry(): // as Enforce, which marks nobody while the breaker is open
-		out.WouldGate = firstNames(g.failed)
+	if out.WouldGate = firstNames(g.simulated); g.dry() {
+		out.WouldGate = firstNames(g.would)
 	}
 	out.Events = g.breakerEvents(out.Status)
 	return out
 }
 
-// dry says whether gating only tells what Enforce would do.
-func (g *look) dry() bool {
+// judges says whether gating judges nodes; dry that it then only tells what Enforce would do.
+func (g *look) judges() bool {
 	mode := g.in.Group.Spec.Gating.Mode
-	return g.off != "" && mode != v1alpha1.GatingOff && mode != ""
+	return mode != v1alpha1.GatingOff && mode != ""
+}
+
+func (g *look) dry() bool { return g.off != "" && g.judges() }
+
+// named says whether a dry run has named the node before.
+func (g *look) named(node *corev1.Node) bool {
+	return g.dry() && slices.Contains(g.in.Group.Status.WouldGate, node.Name)
 }
 
 // order puts what keeps jobs from a bad node first, and what only confirms a good one last.
@@ -231,8 +235,7 @@ func (m *Mark) order() int {
 // count sorts the node into the lists that status and breaker go by.
 func (g *look) count(j *judged) {
 	name := j.node.Name
-	marked := j.own != nil && j.own.Verdict == v1alpha1.VerdictFail
-	if marked {
+	if j.onNode != nil && j.onNode.Verdict == v1alpha1.VerdictFail {
 		g.gated = append(g.gated, name)
 	}
 	fails := j.seen == seenFailed
@@ -241,9 +244,9 @@ func (g *look) count(j *judged) {
 		if o := j.outcome; o != nil && o.Verdict == v1alpha1.VerdictFail || j.culprit != nil {
 			g.exempted = append(g.exempted, name)
 		}
-	case fails && g.off == "" && !g.allowed(j):
+	case fails && g.judges() && !g.allowed(j):
 		g.simulated = append(g.simulated, name)
-	case fails, marked && table[j.seen][heldFail] == stepKeep && g.off == "":
+	case fails, j.failed() && table[j.seen][heldFail] == stepKeep && g.judges():
 		g.failed = append(g.failed, name)
 		if fails {
 			reason, _ := g.cause(j)
@@ -264,34 +267,55 @@ func (g *look) allowed(j *judged) bool {
 	return !j.simulated || g.in.Group.Spec.Gating.Simulated == v1alpha1.SimulatedAllow
 }
 
-// step decides for one node.
-func (g *look) step(j *judged, open bool) {
-	seen := j.seen
-	if g.off != "" || !g.allowed(j) {
-		seen = seenOff
+// counted is what counts of what was seen: nothing where gating is off, or the result must not mark nodes.
+func (g *look) counted(j *judged) evidence {
+	if !g.judges() || !g.allowed(j) {
+		return seenOff
 	}
+	return j.seen
+}
+
+// next is what follows for one node. While the breaker is open nothing is newly marked.
+func (g *look) next(j *judged, open bool) nextStep {
 	state := heldNone
 	switch {
-	case j.malformed:
+	case j.malformed, j.failed():
 		state = heldFail // of what cannot be read, the graver is assumed
-	case j.own == nil:
-	case j.own.Verdict == v1alpha1.VerdictFail:
-		state = heldFail
-	default:
+	case j.own != nil:
 		state = heldPass
 	}
-	switch table[seen][state] {
-	case stepMark:
-		if state != heldFail && open {
-			break // what stands stays
+	next := table[g.counted(j)][state]
+	if next == stepMark && open && !j.failed() {
+		return stepKeep
+	}
+	return next
+}
+
+// step decides for one node, and carries it out; a dry run only keeps whom Enforce would hold marked, and lifts what stands on the node.
+func (g *look) step(j *judged, open bool) {
+	next := g.next(j, open)
+	ends := Quiet // what it tells people that the statement says Fail no more
+	if j.malformed || j.onNode != nil && j.onNode.Verdict == v1alpha1.VerdictFail {
+		ends = Ungated
+	}
+	if g.dry() {
+		if next == stepMark || next == stepKeep && j.failed() {
+			g.would = append(g.would, j.node.Name)
 		}
+		if j.onNode != nil || j.malformed {
+			g.write(j, nil, ends, g.off)
+		}
+		return
+	}
+	switch next {
+	case stepMark:
 		s := g.statement(j, v1alpha1.VerdictFail)
-		if j.own != nil && j.own.Verdict == v1alpha1.VerdictFail && sameStatement(j.own, &s) {
+		if j.failed() && sameStatement(j.own, &s) {
 			break
 		}
-		change := Quiet
-		if state != heldFail {
-			change = Gated
+		change := Gated
+		if j.failed() {
+			change = Quiet
 		}
 		g.write(j, &s, change, s.Reason+": "+s.Message)
 		return
@@ -300,18 +324,10 @@ func (g *look) step(j *judged, open bool) {
 		if j.own != nil && j.own.Verdict == v1alpha1.VerdictPass && sameStatement(j.own, &s) {
 			break
 		}
-		change := Quiet
-		if state == heldFail {
-			change = Ungated
-		}
-		g.write(j, &s, change, "it passed run "+s.Run)
+		g.write(j, &s, ends, "it passed run "+s.Run)
 		return
 	case stepLift:
-		change := Quiet
-		if state == heldFail {
-			change = Ungated
-		}
-		g.write(j, nil, change, g.whyLifted(j, seen))
+		g.write(j, nil, ends, g.whyLifted(j))
 		return
 	case stepKeep, stepUndecided:
 	}
@@ -330,8 +346,8 @@ func (g *look) write(j *judged, s *Statement, change Change, why string) {
 	g.marks = append(g.marks, Mark{Node: j.node, Statement: s, Change: change, Why: why})
 }
 
-func (g *look) whyLifted(j *judged, seen evidence) string {
-	switch seen {
+func (g *look) whyLifted(j *judged) string {
+	switch g.counted(j) {
 	case seenLeft:
 		return "it is no longer a member"
 	case seenReplaced:

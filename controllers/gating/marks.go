@@ -118,36 +118,41 @@ type marks struct {
 	taint           bool
 }
 
-// marksFor are the marks that follow from the statements: the node is failed while one group at least holds it so.
+// marksFor are the marks that follow from the statements: the node is failed while one group at least holds it so, and no mark then
+// says that it passed.
 func marksFor(statements map[string]Statement) marks {
 	var m marks
-	for _, verdict := range []v1alpha1.Verdict{v1alpha1.VerdictFail, v1alpha1.VerdictPass} {
-		var named []string // of the groups that set the condition
-		for _, s := range statements {
-			if s.Verdict != verdict {
-				continue
-			}
-			for _, action := range s.Actions {
-				switch action {
-				case v1alpha1.GatingCondition:
-					named = append(named, s.said())
-				case v1alpha1.GatingLabel:
-					m.label = cmp.Or(m.label, labelOf(verdict))
-				case v1alpha1.GatingTaint:
-					m.taint = m.taint || verdict == v1alpha1.VerdictFail
-				}
-			}
+	verdict := v1alpha1.VerdictPass
+	for _, s := range statements {
+		if s.Verdict == v1alpha1.VerdictFail {
+			verdict = v1alpha1.VerdictFail
 		}
-		if len(named) == 0 || m.status != "" {
+	}
+	var named []string // of the groups that set the condition
+	for _, s := range statements {
+		if s.Verdict != verdict {
 			continue
 		}
-		m.status, m.reason = corev1.ConditionFalse, v1alpha1.ReasonCommFailed
-		if verdict == v1alpha1.VerdictPass {
-			m.status, m.reason = corev1.ConditionTrue, v1alpha1.ReasonCommPassed
+		for _, action := range s.Actions {
+			switch action {
+			case v1alpha1.GatingCondition:
+				named = append(named, s.said())
+			case v1alpha1.GatingLabel:
+				m.label = labelOf(verdict)
+			case v1alpha1.GatingTaint:
+				m.taint = verdict == v1alpha1.VerdictFail
+			}
 		}
-		slices.Sort(named)
-		m.message = words.Shorten(strings.Join(slices.Compact(named), " "), conditionMessageBytes)
 	}
+	if len(named) == 0 {
+		return m
+	}
+	m.status, m.reason = corev1.ConditionFalse, v1alpha1.ReasonCommFailed
+	if verdict == v1alpha1.VerdictPass {
+		m.status, m.reason = corev1.ConditionTrue, v1alpha1.ReasonCommPassed
+	}
+	slices.Sort(named)
+	m.message = words.Shorten(strings.Join(slices.Compact(named), " "), conditionMessageBytes)
 	return m
 }
 

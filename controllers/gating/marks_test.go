@@ -68,8 +68,10 @@ func TestMarksFollowFromAllStatements(t *testing.T) {
 			marks{status: corev1.ConditionFalse, reason: v1alpha1.ReasonCommFailed, label: "failed", taint: true}, []string{"b/g"}},
 		{"both fail", []Statement{fail("b/g", condition), fail("a/g", condition, taint)},
 			marks{status: corev1.ConditionFalse, reason: v1alpha1.ReasonCommFailed, taint: true}, []string{"a/g", "b/g"}},
-		{"the failed one only taints, the passed one sets the condition", []Statement{fail("a/g", taint), pass("b/g", condition)},
-			marks{status: corev1.ConditionTrue, reason: v1alpha1.ReasonCommPassed, taint: true}, []string{"b/g"}},
+		{"the failed one only taints, the passed one would set the rest", []Statement{fail("a/g", taint), pass("b/g", condition, label)}, marks{taint: true}, nil},
+		{"the failed one sets the condition, the passed one would label", []Statement{fail("a/g", condition), pass("b/g", label)},
+			marks{status: corev1.ConditionFalse, reason: v1alpha1.ReasonCommFailed}, []string{"a/g"}},
+		{"the failed one marks nothing", []Statement{fail("a/g"), pass("b/g", testkit.EveryAction...)}, marks{}, nil},
 		{"no action", []Statement{fail("a/g")}, marks{}, nil},
 		{"an action of a newer version", []Statement{fail("a/g", "Cordon")}, marks{}, nil},
 	} {

@@ -23,7 +23,7 @@ func (g *look) status(open bool) *v1alpha1.GatingStatus {
 	if g.in.Group.Spec.Gating.Mode == v1alpha1.GatingEnforce && g.off != "" {
 		parts = append(parts, fmt.Sprintf("Enforce works as DryRun: %s, which alone may mark nodes.", g.off))
 	}
-	switch n := len(g.failed); {
+	switch n := len(g.would); {
 	case open:
 		s.Breaker = breakerOpen
 		parts = append(parts, g.breakerMessage())

@@ -36,8 +36,18 @@ func TestRepairs(t *testing.T) {
 	}
 	in.result(1, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
 	in.closed(2, v1alpha1.VerdictError)
-	if r := Decide(in); did(&r, in, 0) != "pass!" || did(&r, in, 1) != "fail" || did(&r, in, 2) != "" {
+	if r := Decide(in); did(&r, in, 0) != "pass!" || did(&r, in, 1) != "fail!" || did(&r, in, 2) != "" {
 		t.Fatalf("%s, %s, %s", did(&r, in, 0), did(&r, in, 1), did(&r, in, 2))
+	}
+}
+
+// TestAStatementThatCannotBeReadHoldsNobody: with the breaker open its node is not newly marked either.
+func TestAStatementThatCannotBeReadHoldsNobody(t *testing.T) {
+	in := gateWorld()
+	in.fail(0, 1, 2, 3, 4)
+	in.Nodes[0].Annotations = map[string]string{Key(string(in.Group.UID)): "{"}
+	if r := Decide(in); r.Status.Breaker != breakerOpen || did(&r, in, 0) != "" {
+		t.Errorf("breaker %s, n0 %q", r.Status.Breaker, did(&r, in, 0))
 	}
 }
 
