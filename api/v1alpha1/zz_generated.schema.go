@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: ffce0f322ec4a472bd0c53f11e7db0a798a843609706a63d66270a671d59eedd
-const SchemaRevision = 13
+// Hash of the schemas: ef768c7eb193c3725be3bbf1d0072f6fe92f061252582b45af039a84db76a974
+const SchemaRevision = 14
