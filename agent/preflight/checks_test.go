@@ -253,7 +253,7 @@ func TestPreconditions(t *testing.T) {
 			if got.State != c.state || got.Rank != c.rank || !strings.Contains(got.Message, c.text) {
 				t.Errorf("got %+v, expected %s at rank %d with %q", got, c.state, c.rank, c.text)
 			}
-			p, _ := Lookup(c.name)
+			p := table[c.name]
 			if hasNext := strings.HasSuffix(got.Message, p.Next); hasNext != (c.state != Met) {
 				t.Errorf("%s: message %q; what to do next: %q", c.state, got.Message, p.Next)
 			}

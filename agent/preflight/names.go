@@ -143,9 +143,3 @@ var table = map[string]Precondition{
 
 // Names of all preconditions, sorted.
 func Names() []string { return slices.Sorted(maps.Keys(table)) }
-
-// Lookup gives what is known of a precondition; false for a name that is none.
-func Lookup(name string) (Precondition, bool) {
-	p, ok := table[name]
-	return p, ok
-}

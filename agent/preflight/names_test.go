@@ -55,7 +55,7 @@ func TestEveryNameIsKnown(t *testing.T) {
 		cased[c.name] = true
 	}
 	for _, name := range declared {
-		p, ok := Lookup(name)
+		p, ok := table[name]
 		if !ok || p.Holds == "" || p.Otherwise == "" || p.Source == "" || p.Next == "" {
 			t.Errorf("%s: entry %+v", name, p)
 		}

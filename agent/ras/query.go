@@ -13,8 +13,6 @@ import (
 )
 
 const (
-	// DefaultAddress is where the library listens unless NCCL_RAS_ADDR says otherwise (ras_internal.h NCCL_RAS_CLIENT_PORT).
-	DefaultAddress = "127.0.0.1:28028"
 	// protocolVersion of the client; the server ignores it and answers with its own (client_support.cc).
 	protocolVersion = 2
 	// maxAnswerBytes bounds what is read: a verbose answer on 1000 ranks is about 100 KiB.

@@ -69,9 +69,6 @@ func Max(expression string, by ...string) string { return aggregate("max", expre
 // Min is the smallest value for each group and the further labels.
 func Min(expression string, by ...string) string { return aggregate("min", expression, by) }
 
-// Count counts the series of each group and the further labels.
-func Count(expression string, by ...string) string { return aggregate("count", expression, by) }
-
 func aggregate(op, expression string, by []string) string {
 	return fmt.Sprintf("%s by (%s) (%s)", op, Labels(by...), expression)
 }

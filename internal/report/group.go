@@ -100,15 +100,6 @@ func conditionTone(kind, status, reason string) Tone {
 	return toneOf(status)
 }
 
-// Inventory prints what the members are and run, one line for each value of each property.
-func Inventory(w io.Writer, group *v1alpha1.CommGroup) error {
-	rows := [][]string{{"PROPERTY", "VALUE", "NODES", "FOR EXAMPLE"}}
-	for _, i := range group.Status.Inventory {
-		rows = append(rows, []string{i.Property, i.Value, fmt.Sprint(i.Nodes), i.Example})
-	}
-	return table(w, rows)
-}
-
 // Settings prints each setting requested, effective and verified.
 func Settings(w io.Writer, settings []v1alpha1.SettingStatus) error {
 	if len(settings) == 0 {
