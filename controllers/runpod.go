@@ -25,12 +25,9 @@ func runPodName(group *v1alpha1.CommGroup, runID, node string) string {
 	return objects.Name(validation.DNS1123LabelMaxLength, string(group.UID)+"/"+runID+"/"+node, group.Name, runID, node)
 }
 
-// runPodFor is the pod that holds a node's GPUs for one run. The person's runtime image runs; the agent's binary is
-// copied in. It goes through the scheduler, which knows which GPUs are free.
-func runPodFor(group *v1alpha1.CommGroup, cn *v1alpha1.CommNode, runID string, cfg Config) *corev1.Pod {
-	spec := &group.Spec
-	node := cn.Spec.NodeName
-	overrides := &spec.Runtime.Pod
+// runPodMeta names the pod and has it go with the node's CommNode.
+func runPodMeta(group *v1alpha1.CommGroup, cn *v1alpha1.CommNode, runID string) metav1.ObjectMeta {
+	node, overrides := cn.Spec.NodeName, &group.Spec.Runtime.Pod
 	labels := maps.Clone(overrides.Labels)
 	if labels == nil {
 		labels = map[string]string{}
@@ -40,18 +37,28 @@ func runPodFor(group *v1alpha1.CommGroup, cn *v1alpha1.CommNode, runID string, c
 	labels[nameLabel] = "commgroup-run"
 	labels[v1alpha1.LabelRunID] = runID
 	labels[v1alpha1.LabelNode] = v1alpha1.LabelValue(node)
-	if spec.Run.QueueName != "" {
-		labels[podstate.QueueLabel] = spec.Run.QueueName
+	if group.Spec.Run.QueueName != "" {
+		labels[podstate.QueueLabel] = group.Spec.Run.QueueName
 	}
 	annotations := maps.Clone(overrides.Annotations)
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
 	annotations[v1alpha1.AnnotationGroup] = group.Namespace + "/" + group.Name
+	return metav1.ObjectMeta{
+		Name: runPodName(group, runID, node), Namespace: group.Namespace, Labels: labels, Annotations: annotations,
+		OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommNode", Name: cn.Name, UID: cn.UID,
+			Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+		}},
+	}
+}
 
+// runResources are the GPUs, beside what the overrides ask for.
+func runResources(spec *v1alpha1.CommGroupSpec) corev1.ResourceRequirements {
 	gpu := corev1.ResourceName(objects.GPUResource(spec))
 	gpus := *resource.NewQuantity(int64(spec.RanksPerNode), resource.DecimalSI)
-	resources := *overrides.Resources.DeepCopy()
+	resources := *spec.Runtime.Pod.Resources.DeepCopy()
 	if resources.Limits == nil {
 		resources.Limits = corev1.ResourceList{}
 	}
@@ -59,28 +66,32 @@ func runPodFor(group *v1alpha1.CommGroup, cn *v1alpha1.CommNode, runID string, c
 		resources.Requests = corev1.ResourceList{}
 	}
 	resources.Limits[gpu], resources.Requests[gpu] = gpus, gpus
+	return resources
+}
 
-	// Many ROCm images run as root, so runAsNonRoot would refuse them unless a user is named; everything else is as restricted as it
-	// gets.
-	security := &corev1.SecurityContext{
+// runSecurity is as restricted as it gets. Many ROCm images run as root, so runAsNonRoot would refuse them unless a user is named.
+func runSecurity(overrides *v1alpha1.PodOverrides) (*corev1.PodSecurityContext, *corev1.SecurityContext) {
+	container := &corev1.SecurityContext{
 		AllowPrivilegeEscalation: ptr.To(false),
 		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}
-	podSecurity := &corev1.PodSecurityContext{SeccompProfile: security.SeccompProfile, SupplementalGroups: overrides.SupplementalGroups}
+	pod := &corev1.PodSecurityContext{SeccompProfile: container.SeccompProfile, SupplementalGroups: overrides.SupplementalGroups}
 	if overrides.RunAsUser != nil {
-		podSecurity.RunAsUser, podSecurity.RunAsNonRoot = overrides.RunAsUser, ptr.To(true)
+		pod.RunAsUser, pod.RunAsNonRoot = overrides.RunAsUser, ptr.To(true)
 	}
+	return pod, container
+}
+
+// runPodFor is the pod that holds a node's GPUs for one run. The person's runtime image runs; the agent's binary is
+// copied in. It goes through the scheduler, which knows which GPUs are free.
+func runPodFor(group *v1alpha1.CommGroup, cn *v1alpha1.CommNode, runID string, cfg Config) *corev1.Pod {
+	spec, overrides := &group.Spec, &group.Spec.Runtime.Pod
+	podSecurity, security := runSecurity(overrides)
 	bin := corev1.VolumeMount{Name: "agent", MountPath: runBinFolder}
 	return &corev1.Pod{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: metav1.ObjectMeta{
-			Name: runPodName(group, runID, node), Namespace: group.Namespace, Labels: labels, Annotations: annotations,
-			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommNode", Name: cn.Name, UID: cn.UID,
-				Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
-			}},
-		},
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: runPodMeta(group, cn, runID),
 		Spec: corev1.PodSpec{
 			ServiceAccountName:            RunServiceAccount,
 			AutomountServiceAccountToken:  ptr.To(true), // to report; the account itself hands none out
@@ -88,7 +99,7 @@ func runPodFor(group *v1alpha1.CommGroup, cn *v1alpha1.CommNode, runID string, c
 			TerminationGracePeriodSeconds: ptr.To(int64(10)),
 			ActiveDeadlineSeconds:         ptr.To(int64(spec.Run.StartDeadlineSeconds) + int64(spec.Run.NodeDeadlineSeconds) + podstate.SlackSeconds),
 			EnableServiceLinks:            ptr.To(false),
-			Affinity:                      &corev1.Affinity{NodeAffinity: requiredAffinity([]corev1.NodeSelectorTerm{namedTerm(node)}), PodAntiAffinity: oneRunANode()},
+			Affinity:                      &corev1.Affinity{NodeAffinity: requiredAffinity([]corev1.NodeSelectorTerm{namedTerm(cn.Spec.NodeName)}), PodAntiAffinity: oneRunANode()},
 			Tolerations:                   runTolerations(overrides.Tolerations),
 			PriorityClassName:             cmp.Or(overrides.PriorityClassName, cfg.RunPriorityClass),
 			ImagePullSecrets:              spec.Runtime.ImagePullSecrets,
@@ -109,7 +120,7 @@ func runPodFor(group *v1alpha1.CommGroup, cn *v1alpha1.CommNode, runID string, c
 					"--group", group.Namespace + "/" + group.Name, "--node", "$(NODE_NAME)", "--run-id", runID},
 				Env: []corev1.EnvVar{fieldEnv("NODE_NAME", "spec.nodeName"), fieldEnv("POD_IP", "status.podIP"),
 					fieldEnv("POD_NAME", "metadata.name"), fieldEnv("POD_NAMESPACE", "metadata.namespace")},
-				Resources:       resources,
+				Resources:       runResources(spec),
 				SecurityContext: security,
 				VolumeMounts:    []corev1.VolumeMount{bin, {Name: "shm", MountPath: "/dev/shm"}},
 			}},

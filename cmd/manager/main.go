@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -151,17 +152,11 @@ func run(ctx context.Context, o options) error {
 	}
 	ctrl.SetLogger(zap.New(zap.JSONEncoder(), zap.Level(level)))
 
-	restConfig, err := ctrl.GetConfig()
+	now := serverclock.New(clock.RealClock{})
+	restConfig, err := o.connection(now)
 	if err != nil {
 		return err
 	}
-	restConfig.QPS = o.kubeAPIQPS
-	if o.kubeAPIQPS > 0 {
-		restConfig.Burst = int(2 * o.kubeAPIQPS)
-	}
-	restConfig.UserAgent = "commgroup-manager"
-	now := serverclock.New(clock.RealClock{})
-	restConfig.Wrap(now.Wrap)
 	if err := checkSchemas(ctx, restConfig, v1alpha1.SchemaRevision); err != nil {
 		return err
 	}
@@ -177,7 +172,49 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
+	mgr, err := ctrl.NewManager(restConfig, o.managerOptions(scheme, access))
+	if err != nil {
+		return err
+	}
+	reconciler := &controllers.CommGroupReconciler{
+		Client:    mgr.GetClient(),
+		APIReader: mgr.GetAPIReader(),
+		Recorder:  mgr.GetEventRecorder("commgroup-manager"),
+		Clock:     now,
+		Access:    access,
+		Config:    o.config(monitors),
+	}
+	if err := reconciler.SetupWithManager(mgr, o.maxConcurrent); err != nil {
+		return err
+	}
+	if err := o.observe(mgr, ctrlmetrics.Registry); err != nil {
+		return err
+	}
+	err = mgr.Start(ctx)
+	if errors.Is(err, controllers.ErrReadableAgain) {
+		ctrl.Log.Info("Ending, to serve them from the next start on", "cause", err.Error())
+		return nil
+	}
+	return err
+}
+
+// connection is how the manager reaches the API server, whose clock goes before its own.
+func (o *options) connection(now *serverclock.Clock) (*rest.Config, error) {
+	c, err := ctrl.GetConfig()
+	if err != nil {
+		return nil, err
+	}
+	c.QPS = o.kubeAPIQPS
+	if o.kubeAPIQPS > 0 {
+		c.Burst = int(2 * o.kubeAPIQPS)
+	}
+	c.UserAgent = "commgroup-manager"
+	c.Wrap(now.Wrap)
+	return c, nil
+}
+
+func (o *options) managerOptions(scheme *runtime.Scheme, access *controllers.Access) ctrl.Options {
+	return ctrl.Options{
 		Scheme: scheme,
 		Cache:  access.CacheOptions(o.operatorNamespace),
 		Metrics: metricsserver.Options{
@@ -192,37 +229,19 @@ func run(ctx context.Context, o options) error {
 		// The process ends when the manager does, so the lease can be handed over at once.
 		LeaderElectionReleaseOnCancel: true,
 		Controller:                    config.Controller{RecoverPanic: ptr.To(true)},
-	})
-	if err != nil {
-		return err
 	}
-	reconciler := &controllers.CommGroupReconciler{
-		Client:    mgr.GetClient(),
-		APIReader: mgr.GetAPIReader(),
-		Recorder:  mgr.GetEventRecorder("commgroup-manager"),
-		Clock:     now,
-		Access:    access,
-		Config: controllers.Config{
-			OperatorNamespace:    o.operatorNamespace,
-			AgentImage:           o.agentImage,
-			AgentPullPolicy:      corev1.PullPolicy(o.agentPullPolicy),
-			Monitors:             monitors,
-			Namespaces:           o.namespaces,
-			DefaultRuntimeImage:  o.defaultRuntimeImage,
-			PrivilegedNamespaces: o.privilegedNamespaces,
-			RunPriorityClass:     o.runPriorityClass,
-		},
+}
+
+// config is what the reconciler needs of the flags.
+func (o *options) config(monitors controllers.MonitorOptions) controllers.Config {
+	return controllers.Config{
+		OperatorNamespace:    o.operatorNamespace,
+		AgentImage:           o.agentImage,
+		AgentPullPolicy:      corev1.PullPolicy(o.agentPullPolicy),
+		Monitors:             monitors,
+		Namespaces:           o.namespaces,
+		DefaultRuntimeImage:  o.defaultRuntimeImage,
+		PrivilegedNamespaces: o.privilegedNamespaces,
+		RunPriorityClass:     o.runPriorityClass,
 	}
-	if err := reconciler.SetupWithManager(mgr, o.maxConcurrent); err != nil {
-		return err
-	}
-	if err := o.observe(mgr, ctrlmetrics.Registry); err != nil {
-		return err
-	}
-	err = mgr.Start(ctx)
-	if errors.Is(err, controllers.ErrReadableAgain) {
-		ctrl.Log.Info("Ending, to serve them from the next start on", "cause", err.Error())
-		return nil
-	}
-	return err
 }
