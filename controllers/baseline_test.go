@@ -34,12 +34,12 @@ func (w *world) rerun(busBWMBps ...int64) *v1alpha1.CommGroupStatus {
 	return &w.group.Status
 }
 
-// settled makes three runs alike, from which on the baseline is enforced.
-func (w *world) settled(busBWMBps int64) *v1alpha1.CommGroupStatus {
+// settled makes three runs at 300 GB/s, from which on the baseline is enforced.
+func (w *world) settled() *v1alpha1.CommGroupStatus {
 	for range 2 {
-		w.rerun(busBWMBps)
+		w.rerun(300_000)
 	}
-	return w.rerun(busBWMBps)
+	return w.rerun(300_000)
 }
 
 func baselineChecks(s *v1alpha1.CommGroupStatus) []v1alpha1.PerformanceCheck {
@@ -99,7 +99,7 @@ func groupCondition(s *v1alpha1.CommGroupStatus, name string) metav1.Condition {
 // TestRegressionOfOneNode: it is named and fails; the others passed.
 func TestRegressionOfOneNode(t *testing.T) {
 	w := regressionWorld(4, v1alpha1.JudgingEnforce)
-	w.settled(300_000)
+	w.settled()
 	s := w.rerun(300_000, 300_000, 265_000, 300_000) // within nodeMinPercentOfMedian
 	if s.Run.Verdict != v1alpha1.VerdictFail || s.Members.Failed != 1 || s.Members.Passed != 3 || len(s.Culprits) != 1 || s.Culprits[0].Node != "n00002" || s.Culprits[0].Reason != v1alpha1.ReasonRegression {
 		t.Fatalf("%s, members %+v, culprits %+v", s.Run.Verdict, s.Members, s.Culprits)
@@ -112,7 +112,7 @@ func TestRegressionOfOneNode(t *testing.T) {
 	}
 	// A group of one has nobody else to blame.
 	w = regressionWorld(1, v1alpha1.JudgingEnforce)
-	w.settled(300_000)
+	w.settled()
 	if s = w.rerun(200_000); len(s.Culprits) != 1 || s.Culprits[0].Node != "n00000" {
 		t.Errorf("a group of one: %s, %+v", s.Run.Verdict, s.Culprits)
 	}
@@ -120,13 +120,13 @@ func TestRegressionOfOneNode(t *testing.T) {
 
 func TestRegressionReportAndOff(t *testing.T) {
 	w := regressionWorld(4, v1alpha1.JudgingReport)
-	w.settled(300_000)
+	w.settled()
 	s := w.rerun(200_000)
 	if c := baselineChecks(s); s.Run.Verdict != v1alpha1.VerdictPass || c[0].State != v1alpha1.CheckNotMet || c[0].Mode != v1alpha1.JudgingReport || s.Baseline.Runs != 4 {
 		t.Errorf("Report: %s, %+v, %d runs", s.Run.Verdict, c, s.Baseline.Runs)
 	}
 	w = regressionWorld(4, v1alpha1.JudgingOff)
-	w.settled(300_000)
+	w.settled()
 	if s = w.rerun(200_000); s.Run.Verdict != v1alpha1.VerdictPass || len(baselineChecks(s)) != 0 || s.Baseline.Runs != 4 {
 		t.Errorf("Off: %s, %+v, %d runs", s.Run.Verdict, s.Checks, s.Baseline.Runs)
 	}
@@ -137,7 +137,7 @@ func TestRegressionReportAndOff(t *testing.T) {
 func TestRunKeepsItsKey(t *testing.T) {
 	for part, model := range map[string]string{"unknown": "unknown", "": "", "unknown/unknown": "MI300X", "SPX/NPS1": "MI325X"} {
 		w := regressionWorld(4, v1alpha1.JudgingEnforce)
-		w.settled(300_000)
+		w.settled()
 		s := w.rerun(300_000, 300_000, 265_000, 300_000)
 		before := s.Baseline.DeepCopy()
 		for n, name := range []string{"n00001", "n00000", "n00002", "n00003"} { // one node, then all
@@ -155,7 +155,7 @@ func TestRunKeepsItsKey(t *testing.T) {
 // TestUnknownIsNoOtherKey: a run of which a part of the key is not known is held against the baseline, and does not end it.
 func TestUnknownIsNoOtherKey(t *testing.T) {
 	w := regressionWorld(3, v1alpha1.JudgingEnforce)
-	s := w.settled(300_000)
+	s := w.settled()
 	key := s.Baseline.Key
 	for _, cn := range w.commNodes {
 		cn.Status.Facts.Partition = "unknown"
@@ -172,7 +172,7 @@ func TestUnknownIsNoOtherKey(t *testing.T) {
 	for _, cn := range w.commNodes {
 		cn.Status.Facts.Partition = "unknown"
 	}
-	if s = w.settled(300_000); s.Baseline == nil || !strings.Contains(s.Baseline.Key, "partition unknown") {
+	if s = w.settled(); s.Baseline == nil || !strings.Contains(s.Baseline.Key, "partition unknown") {
 		t.Fatalf("%+v", s.Baseline)
 	}
 	if s = w.rerun(200_000); s.Run.Verdict != v1alpha1.VerdictFail || !slices.ContainsFunc(baselineChecks(s), func(c v1alpha1.PerformanceCheck) bool {
@@ -193,7 +193,7 @@ func TestUnknownIsNoOtherKey(t *testing.T) {
 func TestNewNormalIsAccepted(t *testing.T) {
 	for _, late := range []bool{false, true} { // asked for after that run, or one run later
 		w := regressionWorld(4, v1alpha1.JudgingEnforce)
-		w.settled(300_000)
+		w.settled()
 		s := w.rerun(200_000)
 		if s.Run.Verdict != v1alpha1.VerdictFail || !strings.Contains(groupCondition(s, v1alpha1.ConditionValidated).Message, "--overwrite rcclx.io/baseline-from=1-4") {
 			t.Fatalf("%s: %+v", s.Run.Verdict, s.Conditions)
@@ -239,7 +239,7 @@ func TestNewNormalIsAccepted(t *testing.T) {
 	}
 	// It accepts bandwidth and nothing else, and waits for a run that passes.
 	w := regressionWorld(3, v1alpha1.JudgingEnforce)
-	w.settled(300_000)
+	w.settled()
 	w.group.Annotations = map[string]string{v1alpha1.AnnotationBaselineFrom: "1-4"}
 	if s := w.rerun(300_000, 300_000, 10_000); s.Run.Verdict != v1alpha1.VerdictFail || s.Baseline.FirstRunID != "1-1" {
 		t.Errorf("a slow node beside the others: %s, %+v", s.Run.Verdict, s.Baseline)
