@@ -93,10 +93,10 @@ func asked(in runInput) bool {
 }
 
 // overBudget says why a run waits for the next day, and until when; empty where it may start. What a person asks for by
-// the annotation runs all the same, and counts.
+// the annotation runs all the same, and counts; a run of some nodes is none that was asked for.
 func overBudget(in runInput, trigger string, nodes int) (why string, until time.Time) {
 	b := budgetNow(&in.group.Status, in.group.Spec.Run.MaxGPUMinutesPerDay, in.now)
-	if b == nil || asked(in) {
+	if b == nil || asked(in) && trigger != runs.TriggerNodesChanged {
 		return "", time.Time{}
 	}
 	needs, basis := estimate(&in.group.Spec, in.group.Status.History, nodes)

@@ -125,8 +125,8 @@ func startIfDue(out *runState, in runInput, hash string, suspended bool) {
 		return
 	}
 	nodes, wait := in.mayStart(trigger, last, out.nodes)
-	if wait.why != "" && trigger == runs.TriggerScheduled {
-		// What a run of all waits for, as the budget's next day, may be no wait for a run of the few that changed.
+	if wait.why != "" && (trigger == runs.TriggerScheduled || trigger == runs.TriggerRequested) {
+		// What a run of all waits for, as the budget's next day, may be no wait for a run of the few that changed. A request stays.
 		if due, ready, _ := dueNodes(last, out.nodes, in); len(ready) > 0 && last.SpecHash == hash {
 			if some, held := in.mayStart(runs.TriggerNodesChanged, last, out.nodes); held.why == "" {
 				trigger, nodes, wait = runs.TriggerNodesChanged, some, runWait{}
@@ -144,9 +144,12 @@ func startIfDue(out *runState, in runInput, hash string, suspended bool) {
 	if last != nil {
 		number = last.Number + 1
 	}
-	since := number
+	since, request := number, runRequest(in.group)
 	if trigger == runs.TriggerNodesChanged {
 		since = runs.Since(last)
+		if asked(in) {
+			request = last.Request
+		}
 	} else {
 		out.nodes = nil
 	}
@@ -156,7 +159,7 @@ func startIfDue(out *runState, in runInput, hash string, suspended bool) {
 		Since:       since,
 		Generation:  in.group.Generation,
 		Trigger:     trigger,
-		Request:     runRequest(in.group),
+		Request:     request,
 		MembersHash: in.hash,
 		SpecHash:    hash,
 		Phase:       v1alpha1.RunPhaseRunning,
@@ -195,9 +198,10 @@ func (in *runInput) mayStart(trigger string, last *v1alpha1.GroupRunStatus, node
 	return names, runWait{why, until}
 }
 
-// dueFor is the trigger in words: that a person asks for the run, too, is told beside one that goes first.
+// dueFor is the trigger in words: that a person asks for the run, too, is told beside one that goes first. A run of some nodes is not
+// the one that was asked for.
 func dueFor(in runInput, trigger string) string {
-	if asked(in) && trigger != runs.TriggerRequested {
+	if asked(in) && trigger != runs.TriggerRequested && trigger != runs.TriggerNodesChanged {
 		return trigger + " and requested"
 	}
 	return trigger

@@ -245,6 +245,46 @@ func TestAChangedNodeNeedNotWaitForTheRunOfAll(t *testing.T) {
 	}
 }
 
+// TestAChangedNodeNeedNotWaitForARequest: where the run that a person asked for waits for monitors, the changed node that can be measured
+// is, within the budget; the request stays, and starts once the monitors are back.
+func TestAChangedNodeNeedNotWaitForARequest(t *testing.T) {
+	for name, used := range map[string]int64{"it fits today": 0, "it does not": 1000} {
+		t.Run(name, func(t *testing.T) {
+			w := passedOnce(t, 4, func(g *v1alpha1.CommGroup) { g.Spec.Members.MinMembers, g.Spec.Run.MaxGPUMinutesPerDay = 4, 1000 })
+			w.group.Status.Budget.UsedGPUMinutes = used
+			silent := w.now
+			w.now = w.now.Add(time.Hour)
+			w.rebooted("n00001", "boot-2")
+			w.commNode("n00003").Status.Facts = testkit.Facts(silent)
+			w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "x"}
+			w.events = nil
+			w.settle()
+			if used > 0 {
+				if w.group.Status.Run.ID != "1-1" || !strings.Contains(w.runningSays(), "monitors of at least 4") || !strings.Contains(w.runningSays(), "A run of 1 node with stale results waits, too") {
+					t.Errorf("run %+v, Running says %q", w.group.Status.Run, w.runningSays())
+				}
+				return
+			}
+			if run := w.group.Status.Run; run.ID != "1-2" || run.Trigger != runs.TriggerNodesChanged || run.Request != "" || !podstate.Alive(w.podOn("n00001")) {
+				t.Fatalf("run %+v, Running says %q", run, w.runningSays())
+			}
+			for _, e := range w.events {
+				if e.Reason == "RunStarted" && !strings.Contains(e.Note, "(NodesChanged)") {
+					t.Errorf("event %q", e.Note)
+				}
+			}
+			w.runAll(300_000)
+			if !strings.Contains(w.runningSays(), "(Requested) and waits until the monitors of at least 4") {
+				t.Errorf("Running says %q", w.runningSays())
+			}
+			w.rebooted("n00001", "boot-2")
+			if w.settle(); w.group.Status.Run.ID != "1-3" || w.group.Status.Run.Trigger != runs.TriggerRequested || w.group.Status.Run.Request != "x" {
+				t.Errorf("run %+v", w.group.Status.Run)
+			}
+		})
+	}
+}
+
 // TestARequestIsToldBesideWhatGoesFirst: who asks for a run sees that it was heard, whatever the run is due for.
 func TestARequestIsToldBesideWhatGoesFirst(t *testing.T) {
 	w := passedOnce(t, 2, func(*v1alpha1.CommGroup) {})
