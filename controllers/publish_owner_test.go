@@ -165,3 +165,22 @@ func TestFormerNameStays(t *testing.T) {
 		t.Errorf("published %+v although it is gone", d.Status.Published)
 	}
 }
+
+// TestFormerNameStaysWhileNothingIsProven: a name that is changed after the results ceased to count is told beside what jobs still use.
+func TestFormerNameStaysWhileNothingIsProven(t *testing.T) {
+	w := passedOnce(t, 2, func(*v1alpha1.CommGroup) {})
+	former := w.group.Status.Published.ConfigMapName
+	w.rebooted("n00001", "boot-2")
+	w.group.Spec.Run.State = v1alpha1.RunSuspended
+	w.group.Generation++
+	w.settle()
+	w.group.Spec.Publish.ConfigMapName = "other"
+	w.group.Generation++
+	s := w.snapshot()
+	s.ConfigMap, s.OwnedConfigMaps = nil, []string{former} // as gather reads it
+	d := Decide(s, testConfig)
+	c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionSettingsPublished)
+	if p := d.Status.Published; p == nil || p.ConfigMapName != former || len(d.DeleteConfigMaps) > 0 || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "ConfigMap "+former) {
+		t.Errorf("published %+v, deleted %v, %+v", p, d.DeleteConfigMaps, c)
+	}
+}

@@ -119,6 +119,10 @@ func Decide(in Input) Publication {
 
 // keepPublished leaves what an earlier run published, and says so.
 func keepPublished(in Input, old *v1alpha1.PublishedStatus, name, why, reason string) Publication {
+	if other := otherPublished(in, name); other != nil {
+		return Publication{Published: other, Condition: decision.Finding{Status: metav1.ConditionFalse, Reason: reason,
+			Message: fmt.Sprintf("%s ConfigMap %s, of the name before, still holds the settings of run %s.", words.Sentence(why), other.ConfigMapName, other.RunID)}}
+	}
 	if old == nil || in.Existing == nil {
 		return Publication{Condition: decision.Finding{Status: metav1.ConditionFalse, Reason: reason, Message: why}}
 	}
