@@ -87,7 +87,7 @@ func linkClasses(w io.Writer, classes []v1alpha1.LinkClass) error {
 		if c.MinMBps != nil && c.MaxMBps != nil && *c.MinMBps != *c.MaxMBps {
 			stated = units.GBps(*c.MinMBps) + " to " + stated
 		}
-		pairs := fmt.Sprintf("%d pairs", c.Pairs/2)
+		pairs := units.Counted(int64(c.Pairs/2), "pair")
 		if c.Pairs%2 != 0 { // a link that only one of its ends shows
 			pairs = fmt.Sprintf("%d directions", c.Pairs)
 		}
