@@ -54,6 +54,20 @@ func Effectives(f Flavor, s Settings, sc Scope) []Effective {
 	return append(all, effectiveVariables(f, s)...)
 }
 
+// The names of settings begin with the feature.
+const (
+	PrefixDDA          = "dda."
+	PrefixLowPrecision = "lowPrecision."
+)
+
+// SettingName is what the setting is called that a variant measures: "dda.AllReduce".
+func SettingName(v Variant, c Collective) string {
+	if v == LowPrecision {
+		return PrefixLowPrecision + string(c)
+	}
+	return PrefixDDA + string(c)
+}
+
 func requested(m Mode) string {
 	if m == "" {
 		return string(ModeDisabled)
@@ -66,7 +80,7 @@ func unknownFlavor(f Flavor) bool { return f == FlavorUnknown || f == FlavorSimu
 const unknownFlavorMessage = "the library's flavor is not known, so nothing can be said of its gates: name a library that agent explain lists"
 
 func effectiveDDA(f Flavor, s Settings, env environment, sc Scope, c Collective) Effective {
-	e := Effective{Name: "dda." + string(c), Requested: requested(s.DDA.Mode)}
+	e := Effective{Name: SettingName(DDA, c), Requested: requested(s.DDA.Mode)}
 	switch {
 	case !s.DDA.Mode.Requests():
 		return e.not(ReasonDisabled, "not asked for: set dda.mode to Preferred")
@@ -106,7 +120,7 @@ func effectiveDDA(f Flavor, s Settings, env environment, sc Scope, c Collective)
 }
 
 func effectiveLowPrecision(f Flavor, s Settings, env environment, sc Scope, c Collective) Effective {
-	e := Effective{Name: "lowPrecision." + string(c), Requested: requested(s.LowPrecision.Mode)}
+	e := Effective{Name: SettingName(LowPrecision, c), Requested: requested(s.LowPrecision.Mode)}
 	switch {
 	case !s.LowPrecision.wants(c):
 		e.Requested = string(ModeDisabled)

@@ -119,7 +119,7 @@ func (x *bench) scope() rcclx.Scope {
 
 // effectives are what the gates allow for a variant's feature; empty where no collective is measured that has it.
 func (x *bench) effectives(v rcclx.Variant) []rcclx.Effective {
-	prefix := map[rcclx.Variant]string{rcclx.DDA: "dda.", rcclx.LowPrecision: "lowPrecision."}[v]
+	prefix := map[rcclx.Variant]string{rcclx.DDA: rcclx.PrefixDDA, rcclx.LowPrecision: rcclx.PrefixLowPrecision}[v]
 	sc := x.scope()
 	if prefix == "" || len(sc.Collectives) == 0 {
 		return nil

@@ -344,7 +344,7 @@ func summary(e Evidence, t Table, settings []api.SettingStatus) string {
 	confirmed := 0
 	asked := 0
 	for _, s := range settings {
-		if strings.HasPrefix(s.Name, prefixDDA) || strings.HasPrefix(s.Name, prefixLowPrecision) {
+		if strings.HasPrefix(s.Name, rcclx.PrefixDDA) || strings.HasPrefix(s.Name, rcclx.PrefixLowPrecision) {
 			if s.Requested != string(api.FeatureDisabled) {
 				asked++
 			}

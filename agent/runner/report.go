@@ -196,7 +196,7 @@ func withoutEffect(r *api.ResultSeries, settings []api.SettingStatus) bool {
 }
 
 // settingPrefix begins the names of the settings that a variant measures.
-var settingPrefix = map[api.Variant]string{api.VariantDDA: prefixDDA, api.VariantLowPrecision: prefixLowPrecision}
+var settingPrefix = map[api.Variant]string{api.VariantDDA: rcclx.PrefixDDA, api.VariantLowPrecision: rcclx.PrefixLowPrecision}
 
 // largestSizes leaves the largest size of each collective.
 func largestSizes(all []api.DataErrors) []api.DataErrors {

@@ -12,8 +12,6 @@ import (
 const (
 	// confirmGainPercent is the least gain in latency over Baseline that counts as seen.
 	confirmGainPercent = 5
-	prefixDDA          = "dda."
-	prefixLowPrecision = "lowPrecision."
 	maxSettings        = 80
 	maxSettingMessage  = 512
 )
@@ -56,10 +54,10 @@ func JudgeSettings(lib rcclx.LibraryInfo, p api.RunPlan, t Table) []api.SettingS
 
 // settingVariant gives the variant that a setting is measured in, and its collective; empty for a variable.
 func settingVariant(name string) (rcclx.Variant, rcclx.Collective) {
-	if c, ok := strings.CutPrefix(name, prefixDDA); ok {
+	if c, ok := strings.CutPrefix(name, rcclx.PrefixDDA); ok {
 		return rcclx.DDA, rcclx.Collective(c)
 	}
-	if c, ok := strings.CutPrefix(name, prefixLowPrecision); ok {
+	if c, ok := strings.CutPrefix(name, rcclx.PrefixLowPrecision); ok {
 		return rcclx.LowPrecision, rcclx.Collective(c)
 	}
 	return "", ""
@@ -189,7 +187,7 @@ func Unmet(p api.RunPlan, settings []api.SettingStatus) []string {
 	for _, f := range []struct {
 		prefix, field string
 		mode          api.FeatureMode
-	}{{prefixDDA, "dda.mode", p.DDA.Mode}, {prefixLowPrecision, "lowPrecision.mode", p.LowPrecision.Mode}} {
+	}{{rcclx.PrefixDDA, "dda.mode", p.DDA.Mode}, {rcclx.PrefixLowPrecision, "lowPrecision.mode", p.LowPrecision.Mode}} {
 		if f.mode != api.FeatureRequired {
 			continue
 		}

@@ -9,22 +9,16 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/config"
 
 	"rcclx.io/commgroup-operator/agent/network"
 	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/runner"
 	"rcclx.io/commgroup-operator/agent/session"
-	api "rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
 const groupLong = `Takes part in the group's stage of a run, in which communicators reach over several nodes: reads the session from the
@@ -81,23 +75,15 @@ func (f groupFlags) link(log *slog.Logger) (session.Link, error) {
 	if f.file != "" {
 		return session.FileLink{Path: f.file, StatusPath: f.file + ".status", RunID: f.runID, Clock: clock.RealClock{}}, nil
 	}
-	namespace, name, ok := strings.Cut(f.group, "/")
-	if !ok || namespace == "" || name == "" {
-		return nil, usageError(fmt.Errorf("--group is %q, expected NAMESPACE/NAME", f.group))
-	}
-	cfg, err := config.GetConfig()
+	commNode, err := commNodeOf(f.group, f.node)
 	if err != nil {
-		return nil, fmt.Errorf("find the API server (in-cluster or KUBECONFIG): %w", err)
+		return nil, usageError(err)
 	}
-	scheme := runtime.NewScheme()
-	if err := api.AddToScheme(scheme); err != nil {
+	c, err := newClient()
+	if err != nil {
 		return nil, err
 	}
-	c, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, fmt.Errorf("make a client for the API server: %w", err)
-	}
-	return session.KubeLink{Client: c, Name: types.NamespacedName{Namespace: namespace, Name: api.CommNodeName(name, f.node)}, RunID: f.runID, Clock: clock.RealClock{}, Log: log}, nil
+	return session.KubeLink{Client: c, Name: commNode, RunID: f.runID, Clock: clock.RealClock{}, Log: log}, nil
 }
 
 func (f groupFlags) session(link session.Link, log *slog.Logger) *session.Session {

@@ -8,23 +8,18 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/config"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"rcclx.io/commgroup-operator/agent/discover"
 	"rcclx.io/commgroup-operator/agent/metrics"
 	"rcclx.io/commgroup-operator/agent/monitor"
-	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
 type monitorFlags struct {
@@ -72,16 +67,16 @@ addresses where it is not set) answer 200 while a written report holds, and /liv
 
 // commNode is the name of the CommNode that the flags mean.
 func (f *monitorFlags) commNode() (types.NamespacedName, error) {
-	namespace, name, found := strings.Cut(f.group, "/")
+	name, err := commNodeOf(f.group, f.node)
 	switch {
-	case !found || namespace == "" || name == "" || strings.Contains(name, "/"):
-		return types.NamespacedName{}, fmt.Errorf("--group is %q: expected namespace/name", f.group)
+	case err != nil:
+		return types.NamespacedName{}, err
 	case f.node == "":
 		return types.NamespacedName{}, errors.New("--node is empty: give the node's name")
 	case f.intervalSeconds < 1 || f.validSeconds < 2:
 		return types.NamespacedName{}, fmt.Errorf("--interval is %d and --valid is %d: expected at least 1 and 2 seconds", f.intervalSeconds, f.validSeconds)
 	}
-	return types.NamespacedName{Namespace: namespace, Name: v1alpha1.CommNodeName(name, f.node)}, nil
+	return name, nil
 }
 
 func newLogger(format string) (logr.Logger, error) {
@@ -119,7 +114,7 @@ func runMonitor(ctx context.Context, f monitorFlags) error {
 		defer func() { _ = own.Close() }()
 		opts.Proc = own
 	}
-	c, err := newStatusClient()
+	c, err := newClient()
 	if err != nil {
 		return err
 	}
@@ -155,21 +150,4 @@ func runMonitor(ctx context.Context, f monitorFlags) error {
 	err = monitor.New(watched).Run(ctx)
 	cancel()
 	return errors.Join(err, <-served, <-metricsServed)
-}
-
-// newStatusClient is a client that can write CommNodes.
-func newStatusClient() (client.Client, error) {
-	cfg, err := config.GetConfig()
-	if err != nil {
-		return nil, fmt.Errorf("no Kubernetes configuration: %w: set KUBECONFIG, or run in a pod with a service account", err)
-	}
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return nil, err
-	}
-	c, err := client.New(cfg, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, fmt.Errorf("make a Kubernetes client: %w", err)
-	}
-	return c, nil
 }

@@ -9,16 +9,11 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/config"
 
 	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/runner"
@@ -45,16 +40,16 @@ func newRunCommand() *cobra.Command {
 			"Exits with 0 once a report is written, whatever its verdict.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			namespace, name, ok := strings.Cut(group, "/")
-			if !ok || namespace == "" || name == "" {
-				return fmt.Errorf("--group is %q, expected NAMESPACE/NAME", group)
+			commNode, err := commNodeOf(group, node)
+			if err != nil {
+				return err
 			}
 			if node == "" || runID == "" {
 				return errors.New("--node and --run-id must be set")
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
-			reporter, err := newKubeReporter(types.NamespacedName{Namespace: namespace, Name: api.CommNodeName(name, node)}, runID)
+			c, err := newClient()
 			if err != nil {
 				return err
 			}
@@ -63,7 +58,7 @@ func newRunCommand() *cobra.Command {
 				Config: runner.Config{Node: node, RunID: runID, WaitForPlan: wait, ReportGrace: grace, InterruptedGrace: interruptedGrace,
 					LockDir: host.LockDir()},
 				Teams:    &runner.Supervisor{Clock: clock.RealClock{}},
-				Reporter: reporter,
+				Reporter: runner.KubeReporter{Client: c, Name: commNode, RunID: runID},
 				Host:     host,
 				Clock:    clock.RealClock{},
 				Environ:  os.Environ(),
@@ -78,22 +73,6 @@ func newRunCommand() *cobra.Command {
 	cmd.Flags().DurationVar(&wait, "wait", 2*time.Minute, "how long to wait for the CommNode to ask for the run")
 	cmd.Flags().DurationVar(&grace, "report-grace", time.Minute, "how long after the run deadline to go on trying to report")
 	return cmd
-}
-
-func newKubeReporter(name types.NamespacedName, runID string) (runner.KubeReporter, error) {
-	cfg, err := config.GetConfig()
-	if err != nil {
-		return runner.KubeReporter{}, fmt.Errorf("find the API server (in-cluster or KUBECONFIG): %w", err)
-	}
-	scheme := runtime.NewScheme()
-	if err := api.AddToScheme(scheme); err != nil {
-		return runner.KubeReporter{}, err
-	}
-	c, err := client.New(cfg, client.Options{Scheme: scheme})
-	if err != nil {
-		return runner.KubeReporter{}, fmt.Errorf("make a client for the API server: %w", err)
-	}
-	return runner.KubeReporter{Client: c, Name: name, RunID: runID}, nil
 }
 
 func terminationLog() string {

@@ -72,7 +72,7 @@ func chooseDDA(in Input, flavor rcclx.Flavor) rcclx.DDAChoice {
 		return rcclx.DDAChoice{Why: "the spec asks for none"}
 	}
 	confirmed := slices.ContainsFunc(in.Settings, func(s v1alpha1.SettingStatus) bool {
-		return strings.HasPrefix(s.Name, "dda.") && settings.Requested(&s) && settings.Allowed(&s) && s.Verified == v1alpha1.VerifiedConfirmed
+		return strings.HasPrefix(s.Name, rcclx.PrefixDDA) && settings.Requested(&s) && settings.Allowed(&s) && s.Verified == v1alpha1.VerifiedConfirmed
 	})
 	choice := rcclx.ChooseDDA(flavor, settings.Asked(spec), in.Worth)
 	if choice.On && !confirmed {
@@ -92,15 +92,12 @@ func askedCollectives(spec *v1alpha1.CommGroupSpec) []rcclx.Collective {
 	return out
 }
 
-// ddaSettings begins the names of the settings whose variables DDA's choice decides.
-const ddaSettings = "dda."
-
 // withDDA puts the variables of the choice in the place of those that the spec's settings gave.
 func withDDA(flavor rcclx.Flavor, spec *v1alpha1.CommGroupSpec, dda rcclx.DDAChoice, env []v1alpha1.EnvVar) []v1alpha1.EnvVar {
 	asked := settings.Asked(spec)
 	given := map[string]bool{}
 	for _, row := range rcclx.SettingVariables(flavor, asked) {
-		if strings.HasPrefix(row.Setting, ddaSettings) && row.Value != nil {
+		if strings.HasPrefix(row.Setting, rcclx.PrefixDDA) && row.Value != nil {
 			given[row.Name] = true
 		}
 	}
@@ -111,7 +108,7 @@ func withDDA(flavor rcclx.Flavor, spec *v1alpha1.CommGroupSpec, dda rcclx.DDACho
 		choice.DDA = rcclx.DDASettings{Mode: rcclx.ModePreferred, AllReduceFlatMaxBytes: dda.FlatMaxBytes, AllReduceTreeMaxBytes: dda.TreeMaxBytes}
 	}
 	for _, row := range rcclx.SettingVariables(flavor, choice) {
-		if strings.HasPrefix(row.Setting, ddaSettings) && row.Value != nil {
+		if strings.HasPrefix(row.Setting, rcclx.PrefixDDA) && row.Value != nil {
 			out = slices.DeleteFunc(out, func(e v1alpha1.EnvVar) bool { return e.Name == row.Name })
 			out = append(out, v1alpha1.EnvVar{Name: row.Name, Value: *row.Value})
 		}

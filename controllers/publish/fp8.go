@@ -53,7 +53,7 @@ func provenFP8(spec *v1alpha1.CommGroupSpec, shown []v1alpha1.SettingStatus, lib
 	var keep, confirmed, hazardous, unproven []string
 	var left []leftOut
 	for _, c := range askedFP8(spec) {
-		i := slices.IndexFunc(shown, func(s v1alpha1.SettingStatus) bool { return s.Name == "lowPrecision."+c })
+		i := slices.IndexFunc(shown, func(s v1alpha1.SettingStatus) bool { return s.Name == rcclx.PrefixLowPrecision+c })
 		proof := i >= 0 && settings.Allowed(&shown[i]) && shown[i].Verified == v1alpha1.VerifiedConfirmed
 		if proof {
 			confirmed = append(confirmed, c)

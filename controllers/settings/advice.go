@@ -209,19 +209,11 @@ func Asked(spec *v1alpha1.CommGroupSpec) rcclx.Settings {
 	return s
 }
 
-// settingOf names the setting that a variant measures.
-func settingOf(v rcclx.Variant, c rcclx.Collective) string {
-	if v == rcclx.LowPrecision {
-		return "lowPrecision." + string(c)
-	}
-	return "dda." + string(c)
-}
-
 // Advice is the judgement as the API has it.
 func Advice(flavor rcclx.Flavor, spec *v1alpha1.CommGroupSpec, settings []v1alpha1.SettingStatus, all []rcclx.Worth) []v1alpha1.SettingAdvice {
 	var out []v1alpha1.SettingAdvice
 	for _, a := range rcclx.Advise(flavor, Asked(spec), all, JobOf(spec, settings), int(spec.RanksPerNode)) {
-		shown := v1alpha1.SettingAdvice{Name: settingOf(a.Variant, a.Collective) + "/" + string(a.Datatype), State: v1alpha1.WorthState(a.State),
+		shown := v1alpha1.SettingAdvice{Name: rcclx.SettingName(a.Variant, a.Collective) + "/" + string(a.Datatype), State: v1alpha1.WorthState(a.State),
 			MemoryBytes: a.MemoryBytes, Recommend: a.Recommend, Message: a.Message}
 		if a.Variant == rcclx.LowPrecision && rcclx.KnowsLowPrecision(a.Collective, a.Datatype) {
 			shown.ErrorPPM = a.ErrorPPM
@@ -249,7 +241,7 @@ func BoundAdvice(advice []v1alpha1.SettingAdvice, limit int) {
 func JobOf(spec *v1alpha1.CommGroupSpec, settings []v1alpha1.SettingStatus) rcclx.Job {
 	job := rcclx.Job{OverNodes: spec.Span == v1alpha1.SpanGroup, PaddedCounts: spec.Publish.JobCounts == v1alpha1.JobCountsPadded}
 	for i := range settings {
-		c, isFP8 := strings.CutPrefix(settings[i].Name, "lowPrecision.")
+		c, isFP8 := strings.CutPrefix(settings[i].Name, rcclx.PrefixLowPrecision)
 		if !isFP8 {
 			continue
 		}

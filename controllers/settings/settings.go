@@ -12,6 +12,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/rcclx"
 	"rcclx.io/commgroup-operator/rcclx/compat"
 )
 
@@ -200,7 +201,7 @@ func state(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGroupSpec) deci
 
 // RequirementUnmet names a setting whose mode is Required and which is not in effect; empty where there is none.
 func RequirementUnmet(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGroupSpec) string {
-	required := map[string]v1alpha1.FeatureMode{"dda.": spec.DDA.Mode, "lowPrecision.": spec.LowPrecision.Mode}
+	required := map[string]v1alpha1.FeatureMode{rcclx.PrefixDDA: spec.DDA.Mode, rcclx.PrefixLowPrecision: spec.LowPrecision.Mode}
 	for _, prefix := range words.SortedKeys(required) {
 		if required[prefix] != v1alpha1.FeatureRequired {
 			continue
@@ -227,7 +228,7 @@ func RequirementUnmet(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGrou
 func Summary(settings []v1alpha1.SettingStatus) string {
 	var on []string
 	undecided := len(settings) == 0
-	for _, f := range []struct{ prefix, name string }{{"dda.", "DDA"}, {"lowPrecision.", "FP8"}} {
+	for _, f := range []struct{ prefix, name string }{{rcclx.PrefixDDA, "DDA"}, {rcclx.PrefixLowPrecision, "FP8"}} {
 		if slices.ContainsFunc(settings, func(s v1alpha1.SettingStatus) bool {
 			return strings.HasPrefix(s.Name, f.prefix) && Requested(&s) && Allowed(&s) && s.Verified == v1alpha1.VerifiedConfirmed
 		}) {

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/config"
+
+	api "rcclx.io/commgroup-operator/api/v1alpha1"
+)
+
+// commNodeOf is the CommNode of a node in the CommGroup, NAMESPACE/NAME.
+func commNodeOf(group, node string) (types.NamespacedName, error) {
+	namespace, name, ok := strings.Cut(group, "/")
+	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return types.NamespacedName{}, fmt.Errorf("--group is %q, expected NAMESPACE/NAME", group)
+	}
+	return types.NamespacedName{Namespace: namespace, Name: api.CommNodeName(name, node)}, nil
+}
+
+// newClient reaches the API server: it reads, watches and writes CommNodes.
+func newClient() (client.WithWatch, error) {
+	cfg, err := config.GetConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find the API server: %w: set KUBECONFIG, or run in a pod with a service account", err)
+	}
+	scheme := runtime.NewScheme()
+	if err := api.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	c, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("make a client for the API server: %w", err)
+	}
+	return c, nil
+}
