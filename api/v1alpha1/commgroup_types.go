@@ -74,6 +74,7 @@ type CommGroupSpec struct {
 	Mesh []MeshDimension `json:"mesh,omitempty"`
 	// network says how ranks of different nodes meet.
 	// +kubebuilder:default={}
+	// +kubebuilder:validation:XValidation:rule="!has(self.interface) || !has(self.interface.cidr) || !isCIDR(self.interface.cidr) || !has(self.addressFamily) || self.addressFamily == 'Auto' || cidr(self.interface.cidr).ip().family() == (self.addressFamily == 'IPv6' ? 6 : 4)",message="network.interface.cidr is of the other family than network.addressFamily: give a CIDR of that family, or leave addressFamily at Auto"
 	// +optional
 	Network NetworkSpec `json:"network,omitzero"`
 	// localization bounds the search for the culprit of a bad step over several nodes.

@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: ef768c7eb193c3725be3bbf1d0072f6fe92f061252582b45af039a84db76a974
-const SchemaRevision = 14
+// Hash of the schemas: ceeec513db55ef7fac97b9d146b1f4e1990276772135a0c96d5a3df1663e3aee
+const SchemaRevision = 15

@@ -43,6 +43,8 @@ func TestSpecRules(t *testing.T) {
 		"dda ranks":          {selectAll + "ranksPerNode: 4\ndda: {mode: Required}\n", "set ranksPerNode to 8, or dda.mode to Preferred or Disabled"},
 		"dda thresholds":     {selectAll + "dda: {allReduceFlatMaxBytes: 2048, allReduceTreeMaxBytes: 1024}\n", "the flat path serves the small messages"},
 		"fp8 collective":     {selectAll + "lowPrecision: {collectives: [Broadcast]}\n", "remove the other collectives from lowPrecision.collectives"},
+		"CIDR of IPv4":       {selectAll + "network: {addressFamily: IPv6, interface: {cidr: 10.4.0.0/16}}\n", "of the other family than network.addressFamily"},
+		"CIDR of IPv6":       {selectAll + "network: {addressFamily: IPv4, interface: {cidr: 'fd00:4::/64'}}\n", "of the other family than network.addressFamily"},
 		"library path":       {selectAll + "runtime: {libraryPath: lib/librccl.so}\n", "must be an absolute path in the runtime image"},
 		"foreign variable":   {selectAll + "runtime: {env: [{name: PATH, value: /x}]}\n", "takes only variables named NCCL_*, RCCL_*, HSA_* or HIP_*"},
 		"preload name":       {selectAll + "runtime: {env: [{name: LD_PRELOAD, value: /x.so}]}\n", "must not carry LD_PRELOAD"},

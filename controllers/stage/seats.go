@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -168,12 +169,18 @@ func (g *machine) dropLost() []*seat {
 	var lost []*seat
 	waiting := g.span.Stage == v1alpha1.StageWaitingForMembers
 	for _, s := range g.present() {
+		if waiting && s.refuses() {
+			continue // dropRefused looks at all of these together
+		}
 		reason, message := g.loss(s, waiting)
 		if reason == "" {
 			continue
 		}
 		lost = append(lost, s)
 		g.drop(s, reason, message)
+	}
+	if waiting {
+		lost = append(lost, g.dropRefused()...)
 	}
 	if gaps := g.unmarkedGaps(); len(gaps) > 0 {
 		// Their nodes' objects are gone, and their names with them.
@@ -209,12 +216,12 @@ func (g *machine) loss(s *seat, waiting bool) (reason, message string) {
 		return v1alpha1.ReasonMemberLost, fmt.Sprintf("Node %s left the group during run %s: it was deleted, made anew or no longer matches members.", s.name, runID)
 	case s.pod != nil && podstate.TakenAway(s.pod) != "":
 		return v1alpha1.ReasonPreempted, fmt.Sprintf("Group pod %s on node %s was taken away: %s.", s.pod.Name, s.name, podstate.TakenAway(s.pod))
-	case s.report != nil && s.report.State == v1alpha1.SessionFailed:
+	case s.refuses():
 		reason := s.report.Reason
 		if VerdictOf(reason) == v1alpha1.VerdictPass {
 			reason = v1alpha1.ReasonPreconditionFailed
 		}
-		return reason, fmt.Sprintf("Node %s cannot take part: %s", s.name, cmp.Or(s.report.Message, "its agent gave no reason; see the log of its group pod."))
+		return reason, fmt.Sprintf("Node %s cannot take part: %s", s.name, cmp.Or(strings.TrimPrefix(s.report.Message, "Node "+s.name+": "), "its agent gave no reason; see the log of its group pod."))
 	case s.report != nil && s.report.State == v1alpha1.SessionEnded:
 		return v1alpha1.ReasonMemberLost, fmt.Sprintf("The agent of node %s ended its session by itself: %s", s.name,
 			cmp.Or(s.report.Message, "it was told to stop, or had no task within its idle deadline; see the log of its group pod."))
@@ -233,6 +240,35 @@ func (g *machine) loss(s *seat, waiting bool) (reason, message string) {
 		return v1alpha1.ReasonMemberLost, fmt.Sprintf("Group pod %s on node %s is being deleted: evicted, preempted, or deleted by hand (`kubectl get events`).", s.pod.Name, s.name)
 	}
 	return "", ""
+}
+
+// refuses: the member's agent said that it cannot take part.
+func (s *seat) refuses() bool { return s.report != nil && s.report.State == v1alpha1.SessionFailed }
+
+// dropRefused drops the members that cannot take part, once each member is ready or has said so, or the wait is over. Where most give one
+// reason, it is in what they share, as spec.network, and names no node: else those that are first to say it are blamed.
+func (g *machine) dropRefused() []*seat {
+	var refused []*seat
+	count := map[string]int{}
+	for _, s := range g.notReady() {
+		switch {
+		case s.refuses():
+			refused = append(refused, s)
+			count[s.report.Reason]++
+		case !g.deadlinePassed():
+			return nil
+		}
+	}
+	present := len(g.present())
+	for _, s := range refused {
+		reason, message := g.loss(s, true)
+		if n := count[s.report.Reason]; 2*n > present && VerdictOf(reason) == v1alpha1.VerdictError {
+			g.leave(s, reason, fmt.Sprintf("%d of %d members cannot take part for the same reason, so look at what they share, spec.network or spec.runtime: no node is named for it. The first: %s", n, present, message))
+			continue
+		}
+		g.drop(s, reason, message)
+	}
+	return refused
 }
 
 // dropLate drops a member that is not ready at the end of the wait, and says what it waited for.
@@ -262,13 +298,18 @@ func (g *machine) dropLate(s *seat, holders occupancy) {
 	}
 }
 
-// drop goes on without a member: its session ends, and its GPUs with it. The reason counts for the stage's verdict, and is never one that
-// means Pass.
+// drop goes on without a member, and names it.
 func (g *machine) drop(s *seat, reason, message string) {
-	g.worsen(reason, message)
 	if v := VerdictOf(reason); v == v1alpha1.VerdictError || v == v1alpha1.VerdictFail {
 		g.blame(judge.NodeCulprit(s.name, reason, message))
 	}
+	g.leave(s, reason, message)
+}
+
+// leave goes on without a member: its session ends, and its GPUs with it. The reason counts for the stage's verdict, and is never one that
+// means Pass.
+func (g *machine) leave(s *seat, reason, message string) {
+	g.worsen(reason, message)
 	g.lost = true
 	g.release(s)
 	if len(g.dropped) == 0 {

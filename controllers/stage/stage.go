@@ -330,6 +330,9 @@ func (g *machine) end(verdict v1alpha1.Verdict, reason, message string) {
 		verdict, reason = worst, why
 		message = words.Clip(words.Sentence(g.span.Message), max(maxMessage/3, maxMessage-len(message)-2)) + " " + message
 	}
+	if len(g.seats) > 0 {
+		g.span.Present = int32(len(g.present()))
+	}
 	g.closeOpen(reason)
 	g.span.Stage, g.span.StageStartTime, g.span.StageDeadline = v1alpha1.StageEnded, decision.Stamp(g.in.Now), nil
 	g.span.Verdict, g.span.Reason, g.span.Message = verdict, reason, words.Clip(words.Sentence(message), maxMessage)

@@ -117,16 +117,19 @@ func culpritFound() Alert {
 	culprit := labels{"kind": "Link", "name": "0000:5b:00.0<->0000:a5:00.0", "node": "gpu-2", "reason": "SlowLink"}
 	pair := labels{"kind": "Pair", "name": "gpu-1<->gpu-2", "reason": "SlowPair"}
 	communicator := labels{"kind": "Link", "name": "dp/0-7", "reason": "SlowCommunicator"}
+	lost := labels{"kind": "Node", "name": "gpu-3", "node": "gpu-3", "reason": "MemberLost"}
+	refuses := labels{"kind": "Node", "name": "gpu-3", "node": "gpu-3", "reason": "InterfaceNotFound"}
+	monitored := labels{"kind": "Node", "name": "gpu-3", "node": "gpu-3", "reason": "PCIeInsteadOfXGMI"}
 	return Alert{
 		Name: "CommGroupCulpritFound", Severity: Warning,
-		Expr:        promql.Max(promql.Of(metrics.Culprit), "kind", "name", "node", "reason"),
+		Expr:        promql.Max(promql.Of(metrics.Culprit, promql.NotIn("reason", errorReasons()...)), "kind", "name", "node", "reason"),
 		Summary:     "{{ $labels.kind }} {{ $labels.name }}" + onNode + ": {{ $labels.reason }}",
 		Description: "The last run of CommGroup " + groupName + " names {{ $labels.kind }} {{ $labels.name }}" + onNode + " as a culprit: {{ $labels.reason }}.",
 		Page: Page{
 			Meaning: "The last run named a node, GPU, link, pair of nodes, NIC or rank as the cause of a bad result. One alert for each, at most 16 a group.",
 			Impact:  "Jobs that use it are slow or fail.",
 			Look:    []string{status, topology, "`kubectl get cn -n NAMESPACE GROUP.NODE -o yaml` - the node's own report with all figures"},
-			Do:      []string{"The message in `status.culprits` ends with the next step; the reason's page, below, has more. Codes that are not below come from the monitor: [discovery](../../discovery.md).", "Where the culprit has a node: drain it, mend it, and run again by `kubectl commgroup run GROUP -n NAMESPACE`.", "A pair of nodes or a communicator has none: drain nobody, its reason's page says where to look (the path between two good nodes, what the communicator's members share)."},
+			Do:      []string{"The message in `status.culprits` ends with the next step; the reason's page, below, has more. Codes that are not below come from the monitor: [discovery](../../discovery.md).", "Where the culprit has a node: drain it, mend it, and run again by `kubectl commgroup run GROUP -n NAMESPACE`.", "A pair of nodes or a communicator has none: drain nobody, its reason's page says where to look (the path between two good nodes, what the communicator's members share).", "A node of which nothing could be measured, since it was lost or could not take part, is in `status.culprits` without this alert: its reason's page says what to do, and that is not to drain it."},
 			Silence: "By `node`, or by `name` where there is no node, while a ticket for it is open. It ends when a later run does not name it.",
 			Reasons: culpritReasons,
 		},
@@ -140,6 +143,11 @@ func culpritFound() Alert {
 			{Name: "a communicator", At: time.Minute, Series: []Series{of(metrics.Culprit, communicator, "1x10")},
 				Fires: []Fired{{Labels: pool.with(communicator), Summary: "Link dp/0-7: SlowCommunicator",
 					Description: "The last run of CommGroup ml/pool names Link dp/0-7 as a culprit: SlowCommunicator."}}},
+			{Name: "a code of the monitor", At: time.Minute, Series: []Series{of(metrics.Culprit, monitored, "1x10")},
+				Fires: []Fired{{Labels: pool.with(monitored), Summary: "Node gpu-3 on node gpu-3: PCIeInsteadOfXGMI",
+					Description: "The last run of CommGroup ml/pool names Node gpu-3 on node gpu-3 as a culprit: PCIeInsteadOfXGMI."}}},
+			{Name: "a node that was lost", At: time.Minute, Series: []Series{of(metrics.Culprit, lost, "1x10")}},
+			{Name: "a node that could not take part", At: time.Minute, Series: []Series{of(metrics.Culprit, refuses, "1x10")}},
 			{Name: "a group without culprits", At: time.Minute, Series: []Series{ended("Fail", "1x10")}},
 		},
 	}
