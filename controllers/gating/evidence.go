@@ -11,7 +11,6 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
-	"rcclx.io/commgroup-operator/controllers/spans"
 	"rcclx.io/commgroup-operator/controllers/stage"
 )
 
@@ -230,11 +229,8 @@ func (g *look) passedInGroup(cn *v1alpha1.CommNode) bool {
 // meshPassed says whether each dimension of the mesh was measured and passed: it takes all of its members, so that no test without
 // the culprits shows that they are all.
 func (g *look) meshPassed() bool {
-	mesh := g.in.Group.Spec.Mesh
-	return !slices.ContainsFunc(spans.Measurable(mesh), func(at int) bool {
-		return !slices.ContainsFunc(g.in.Span.Tests, func(t v1alpha1.SpanTest) bool {
-			return t.ID == stage.MeshTestID(mesh[at].Name) && t.Verdict == v1alpha1.VerdictPass
-		})
+	return !slices.ContainsFunc(stage.MeshTests(g.in.Group.Spec.Mesh), func(id string) bool {
+		return !slices.ContainsFunc(g.in.Span.Tests, func(t v1alpha1.SpanTest) bool { return t.ID == id && t.Verdict == v1alpha1.VerdictPass })
 	})
 }
 

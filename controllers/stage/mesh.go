@@ -45,6 +45,15 @@ func (g *machine) meshMismatch() error {
 // MeshTestID is the id of the test of a mesh dimension.
 func MeshTestID(dimension string) string { return KindMesh + "-" + dimension + "-1" }
 
+// MeshTests are the tests of a mesh that is measured whole.
+func MeshTests(mesh []v1alpha1.MeshDimension) []string {
+	var out []string
+	for _, at := range spans.Measurable(mesh) {
+		out = append(out, MeshTestID(mesh[at].Name))
+	}
+	return out
+}
+
 // openMesh begins the next dimension of the mesh that was not measured yet, or ends the stage.
 func (g *machine) openMesh() {
 	mesh := g.in.Group.Spec.Mesh
