@@ -9,6 +9,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // memberNetwork is what one member's agent said of its network; Status is nil where it said nothing.
@@ -234,7 +235,7 @@ func TransportFor(required v1alpha1.TransportRequirement, members []MemberTransp
 		case judge.TransportTCP, judge.TransportMixed:
 			other = append(other, m.Node)
 			if m.Said != "" {
-				said = append(said, m.Said)
+				said = append(said, "on "+m.Node+": "+strings.TrimPrefix(units.Unnamed(m.Said, m.Node), "between nodes: "))
 			}
 		default:
 			unknown = append(unknown, m.Node)
@@ -259,7 +260,11 @@ func TransportFor(required v1alpha1.TransportRequirement, members []MemberTransp
 		choice.Verdict, choice.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonTransportFallback
 		choice.Message = fmt.Sprintf("network.requireTransport is RDMA, but data of %d of %d nodes went over TCP: %s.", len(other), len(members), words.SomeNames(other, 5))
 		if len(said) > 0 {
-			choice.Message += " By its agent: " + words.Sentence(words.Clip(said[0], 300))
+			what := said[0]
+			if len(other) == 1 {
+				what = strings.TrimPrefix(what, "on "+other[0]+": ") // it was just named
+			}
+			choice.Message += " By its agent: " + words.Sentence(words.Clip(what, 300))
 		} else {
 			choice.Message += " Look at the RDMA resources and the memlock limit of their pods, and at `ibv_devinfo` on those nodes."
 		}

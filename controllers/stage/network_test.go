@@ -101,7 +101,7 @@ func TestTransportFor(t *testing.T) {
 	said := func(words ...string) []MemberTransport {
 		out := make([]MemberTransport, len(words))
 		for k, w := range words {
-			out[k] = MemberTransport{Node: fmt.Sprintf("n%d", k), Transport: w}
+			out[k] = MemberTransport{Node: fmt.Sprintf("n%d", k), Transport: w, Said: fmt.Sprintf("node n%d: between nodes: %s over lo", k, w)}
 		}
 		return out
 	}
@@ -113,8 +113,8 @@ func TestTransportFor(t *testing.T) {
 		words     []string
 	}{
 		"all RDMA":              {said("RDMA", "RDMA"), "RDMA", v1alpha1.VerdictPass, "", nil},
-		"all TCP":               {said("TCP", "TCP"), "TCP", v1alpha1.VerdictFail, v1alpha1.ReasonTransportFallback, []string{"2 of 2 nodes", "n0, n1"}},
-		"one fell back":         {said("RDMA", "TCP", "RDMA"), "Mixed", v1alpha1.VerdictFail, v1alpha1.ReasonTransportFallback, []string{"1 of 3 nodes", "n1"}},
+		"all TCP":               {said("TCP", "TCP"), "TCP", v1alpha1.VerdictFail, v1alpha1.ReasonTransportFallback, []string{"2 of 2 nodes", "n0, n1. By its agent: on n0: TCP over lo."}},
+		"one fell back":         {said("RDMA", "TCP", "RDMA"), "Mixed", v1alpha1.VerdictFail, v1alpha1.ReasonTransportFallback, []string{"1 of 3 nodes", "TCP: n1. By its agent: TCP over lo."}},
 		"one is mixed":          {said("RDMA", "Mixed"), "Mixed", v1alpha1.VerdictFail, v1alpha1.ReasonTransportFallback, []string{"n1"}},
 		"all mixed":             {said("Mixed"), "Mixed", v1alpha1.VerdictFail, v1alpha1.ReasonTransportFallback, nil},
 		"one says nothing":      {said("RDMA", ""), "Unknown", v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive, []string{"1 of 2 nodes", "n1"}},
