@@ -11,10 +11,11 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/tools/txtar"
+
+	"rcclx.io/commgroup-operator/internal/memfs"
 )
 
 // fixtures is the folder of sysfs trees beside the repository; the test is skipped where it is not there.
@@ -80,50 +81,12 @@ func problemLines(f *Facts) []string {
 	return lines
 }
 
-// memFS is a tree in memory. A value "!EPERM" or the like is that error on reading the file.
+// memFS is a tree in memory.
 type memFS map[string]string
 
-var memErrors = map[string]error{"!EPERM": syscall.EPERM, "!EINVAL": syscall.EINVAL, "!EBUSY": syscall.EBUSY,
-	"!EIO": syscall.EIO, "!ENODEV": syscall.ENODEV}
-
-func (m memFS) ReadFile(name string) ([]byte, error) {
-	text, ok := m[name]
-	if !ok {
-		return nil, syscall.ENOENT
-	}
-	if err := memErrors[text]; err != nil {
-		return nil, err
-	}
-	return []byte(text), nil
-}
-
-func (m memFS) ReadDir(name string) ([]string, error) {
-	if err := memErrors[m[name]]; err != nil {
-		return nil, err
-	}
-	seen := map[string]bool{}
-	var names []string
-	for file := range m {
-		if rest, ok := strings.CutPrefix(file, name+"/"); ok {
-			first, _, _ := strings.Cut(rest, "/")
-			if !seen[first] {
-				seen[first] = true
-				names = append(names, first)
-			}
-		}
-	}
-	if names == nil {
-		return nil, syscall.ENOENT
-	}
-	return names, nil
-}
-
-func (m memFS) ReadLink(name string) (string, error) {
-	if target, ok := m[name]; ok {
-		return target, nil
-	}
-	return "", syscall.ENOENT
-}
+func (m memFS) ReadFile(name string) ([]byte, error)  { return memfs.Tree(m).ReadFile(name) }
+func (m memFS) ReadDir(name string) ([]string, error) { return memfs.Tree(m).ReadDir(name) }
+func (m memFS) ReadLink(name string) (string, error)  { return memfs.Tree(m).ReadLink(name) }
 
 // memTree loads a fixture, a txtar or tar.gz, into memory.
 func memTree(t testing.TB, name string) memFS {

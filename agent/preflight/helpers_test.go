@@ -9,56 +9,23 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/tools/txtar"
 
 	"rcclx.io/commgroup-operator/agent/discover"
 	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
+	"rcclx.io/commgroup-operator/internal/memfs"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
-// memFS is a tree in memory. A value "!EPERM" or the like is that error on reading the file, on a folder's name on
-// listing it.
+// memFS is a tree in memory.
 type memFS map[string]string
 
-var memErrors = map[string]error{"!EPERM": syscall.EPERM, "!EINVAL": syscall.EINVAL, "!EIO": syscall.EIO}
-
-func (m memFS) ReadFile(name string) ([]byte, error) {
-	text, ok := m[name]
-	if !ok {
-		return nil, syscall.ENOENT
-	}
-	if err := memErrors[text]; err != nil {
-		return nil, err
-	}
-	return []byte(text), nil
-}
-
-func (m memFS) ReadDir(name string) ([]string, error) {
-	if err := memErrors[m[name]]; err != nil {
-		return nil, err
-	}
-	seen := map[string]bool{}
-	var names []string
-	for file := range m {
-		if rest, ok := strings.CutPrefix(file, name+"/"); ok {
-			first, _, _ := strings.Cut(rest, "/")
-			if !seen[first] {
-				seen[first] = true
-				names = append(names, first)
-			}
-		}
-	}
-	if names == nil {
-		return nil, syscall.ENOENT
-	}
-	return names, nil
-}
-
-func (m memFS) ReadLink(string) (string, error) { return "", syscall.ENOENT }
-func (m memFS) Close() error                    { return nil }
+func (m memFS) ReadFile(name string) ([]byte, error)  { return memfs.Tree(m).ReadFile(name) }
+func (m memFS) ReadDir(name string) ([]string, error) { return memfs.Tree(m).ReadDir(name) }
+func (m memFS) ReadLink(name string) (string, error)  { return memfs.Tree(m).ReadLink(name) }
+func (m memFS) Close() error                          { return nil }
 
 // memHost is a host in memory; a nil file system cannot be opened.
 type memHost struct {
