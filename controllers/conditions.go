@@ -168,7 +168,21 @@ func validationOf(group *v1alpha1.CommGroup, state *runState, outcomes []judge.O
 	case waiting != "":
 		next = waiting
 	}
-	return judge.Validated(run, outcomes, stage.Outcome(&group.Spec, run, state.span.Span, len(outcomes)), next)
+	f := judge.Validated(run, outcomes, stage.Outcome(&group.Spec, run, state.span.Span, len(outcomes)), next)
+	if lost := lostResults(outcomes); f.Reason == v1alpha1.ReasonInconclusive && len(lost) > 0 {
+		f.Message = words.Shorten(words.Sentence(f.Message)+fmt.Sprintf(" The result of %s is gone: CommNode or report was deleted. No run starts for that by itself: %s.", words.SomeNames(lost, 5), runs.Ask(group)), 2048)
+	}
+	return f
+}
+
+// lostResults are the nodes of a run that is over of which nothing is known any more.
+func lostResults(outcomes []judge.Outcome) (names []string) {
+	for i := range outcomes {
+		if o := &outcomes[i]; o.Phase != judge.Done && !o.Stale {
+			names = append(names, o.Node)
+		}
+	}
+	return names
 }
 
 // repeats says whether the run measures again what an earlier run of the same spec and members has measured.

@@ -90,6 +90,48 @@ func TestNoNodeIsMeasuredThatARunOfAllMeasuresNext(t *testing.T) {
 	}
 }
 
+// TestAChangedNodeIsTakenIntoTheRunOnceItCanBeMeasured, and not before: right after a boot its GPUs are often not there yet.
+func TestAChangedNodeIsTakenIntoTheRunOnceItCanBeMeasured(t *testing.T) {
+	w := readyWorld(t, 3)
+	w.reboot("n00001", "boot-2")
+	w.settle()
+	w.reboot("n00002", "boot-2")
+	w.nodes = slices.Clone(w.nodes)
+	w.nodes[2].Status.Allocatable = testkit.Resources(v1alpha1.ResourceGPU, "0")
+	w.settle()
+	if closed := w.commNode("n00002").Spec.Run.Closed; closed != nil || !slices.Equal(w.assignedTo(), []string{"n00001"}) || w.group.Status.Members.Stale != 1 {
+		t.Fatalf("closed %+v, run on %v, members %+v", closed, w.assignedTo(), w.group.Status.Members)
+	}
+	w.nodes[2].Status.Allocatable = testkit.Resources(v1alpha1.ResourceGPU, "8")
+	w.settle()
+	if got := w.assignedTo(); w.group.Status.Run.ID != "1-2" || !slices.Equal(got, []string{"n00001", "n00002"}) {
+		t.Errorf("run %s on %v", w.group.Status.Run.ID, got)
+	}
+}
+
+// TestALostResultTellsWhatToDo: a CommNode that someone deletes takes the node's result along; nothing measures it again by itself.
+func TestALostResultTellsWhatToDo(t *testing.T) {
+	for name, lose := range map[string]func(w *world){
+		"CommNode": func(w *world) { delete(w.commNodes, v1alpha1.CommNodeName(w.group.Name, "n00001")) },
+		"report":   func(w *world) { w.commNode("n00001").Status.Run = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := readyWorld(t, 3)
+			lose(w)
+			w.settle()
+			w.reportFacts()
+			w.settle()
+			w.want(t, v1alpha1.ConditionValidated, metav1.ConditionUnknown, v1alpha1.ReasonInconclusive, "The result of n00001 is gone", runs.Ask(w.group))
+			if run := w.group.Status.Run; run.ID != "1-1" {
+				t.Errorf("and yet run %s follows", run.ID)
+			}
+			w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "now"}
+			w.runAll(300_000)
+			w.want(t, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady)
+		})
+	}
+}
+
 // TestAReadyReportOfAnEarlierPodIsNoReadyMember: the agent was ready, its pod was lost while others were waited for, and the next one has not
 // started.
 func TestAReadyReportOfAnEarlierPodIsNoReadyMember(t *testing.T) {

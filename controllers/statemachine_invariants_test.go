@@ -134,7 +134,7 @@ func (m *machine) checkStatus(before *v1alpha1.CommGroupStatus, s *Snapshot) {
 		m.known.seen["culprit"]++
 		names := strings.FieldsFunc(c.Node+" "+c.Name, func(r rune) bool { return strings.ContainsRune(" ,<>-", r) })
 		// Who differs from the most is odd, though the others may have been changed.
-		odd := strings.HasPrefix(c.Reason, "Mixed") && len(m.known.faulty) > 0
+		odd := (strings.HasPrefix(c.Reason, "Mixed") || c.Kind == "Link") && len(m.known.faulty) > 0 // a link is of several nodes
 		if !odd && !slices.ContainsFunc(names, func(n string) bool { return m.known.faulty[n] != "" }) {
 			m.failf("innocent %s is named: %+v\nfaulty: %v", c.Node, c, m.known.faulty)
 		}
@@ -172,6 +172,7 @@ func (m *machine) checkRun(now *v1alpha1.CommGroupStatus) {
 	}
 	if run.Number > m.known.run {
 		m.tasks, m.taken = map[string]map[string]bool{}, map[string]time.Time{} // tasks have names within their run
+		clear(m.free)
 		m.known.seen["run "+run.Trigger]++
 		if h := now.History; m.known.run > 0 && (len(h) == 0 || runs.NumberOf(h[0].ID) != m.known.run) {
 			m.failf("run %d began, and the history does not have run %d: %+v", run.Number, m.known.run, h)
