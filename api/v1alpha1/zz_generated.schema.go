@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: ceeec513db55ef7fac97b9d146b1f4e1990276772135a0c96d5a3df1663e3aee
-const SchemaRevision = 15
+// Hash of the schemas: 2d4a604d2976eedaad8b2d753fee90cc526121e6b45d2fc46607c8dbd2022be0
+const SchemaRevision = 16

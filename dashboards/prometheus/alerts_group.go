@@ -16,7 +16,7 @@ const (
 	topology  = "`kubectl commgroup topology NODE -n NAMESPACE` - the node's xGMI mesh, drawn"
 	members   = "`kubectl get cn -n NAMESPACE -l rcclx.io/commgroup=GROUP` - each member's verdict, reason and age of its report"
 	// Of a run that is over only pods that ended by themselves on failed nodes are left, until the next run.
-	runLogs  = "`kubectl logs -n NAMESPACE -l rcclx.io/commgroup=GROUP,rcclx.io/role=run --all-containers --prefix --tail=-1` - the logs of failed nodes, at most 16 pods that ended by themselves, kept until the next run. Where there are none: `kubectl commgroup run GROUP -n NAMESPACE`, then the same with `-f` as soon as its pods start. What a rank that failed printed last stays in its CommNode: `status.run.logTail`"
+	runLogs  = "`kubectl logs -n NAMESPACE -l rcclx.io/commgroup=GROUP,rcclx.io/role=run --all-containers --prefix --tail=-1` - the logs of failed nodes, at most 16 pods that ended by themselves, kept until the next run. Where there are none: `kubectl commgroup run GROUP -n NAMESPACE`, then the same with `-f --max-log-requests=64` as soon as its pods start. What a rank that failed printed last stays in its CommNode: `status.run.logTail`"
 	monitors = "`kubectl get pods -A -o wide -l rcclx.io/role=monitor,rcclx.io/commgroup=GROUP` - the monitors, then `kubectl logs` of the one on the node"
 )
 

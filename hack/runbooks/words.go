@@ -37,7 +37,7 @@ const (
 	logTail  = "kubectl get commnode -n NAMESPACE GROUP.NODE -o jsonpath='{.status.run.logTail}'"
 	runPods  = "kubectl get pods -n NAMESPACE -l rcclx.io/commgroup=GROUP -o wide"
 	// Run pods that ended by themselves on failed nodes stay until the next run; all others go with their logs.
-	runLogs    = "# Ended pods of failed nodes, at most 16, keep their logs until the group's next run; a pod that had to be deleted has none.\nkubectl logs -n NAMESPACE -l rcclx.io/commgroup=GROUP,rcclx.io/role=run --all-containers --prefix --tail=-1\n# Where none is left: kubectl commgroup run GROUP -n NAMESPACE, and while it runs the same with -f."
+	runLogs    = "# Ended pods of failed nodes, at most 16, keep their logs until the group's next run; a pod that had to be deleted has none.\nkubectl logs -n NAMESPACE -l rcclx.io/commgroup=GROUP,rcclx.io/role=run --all-containers --prefix --tail=-1\n# Where none is left: kubectl commgroup run GROUP -n NAMESPACE, and while it runs the same with -f --max-log-requests=64 (kubectl follows 5 containers, else)."
 	podEvents  = "kubectl get events -n NAMESPACE --field-selector involvedObject.kind=Pod --sort-by=.lastTimestamp"
 	events     = "kubectl get events -n NAMESPACE --field-selector involvedObject.name=GROUP --sort-by=.lastTimestamp"
 	monitors   = "kubectl get pods -A -l rcclx.io/role=monitor,rcclx.io/commgroup=GROUP -o wide"
