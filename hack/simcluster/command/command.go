@@ -10,7 +10,9 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"rcclx.io/commgroup-operator/hack/simcluster/cluster"
 )
@@ -20,6 +22,7 @@ func Out(format string, args ...any) { fmt.Printf("  "+format+"\n", args...) }
 
 // Run executes the command line until a signal asks to end, and prints the error.
 func Run(root *cobra.Command) error {
+	ctrllog.SetLogger(logr.Discard()) // else the client library prints a stack trace where a slow machine takes long to the first client
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	root.SilenceUsage, root.SilenceErrors = true, true
