@@ -46,7 +46,9 @@ func Not(label, value string) Match { return Match{label, "!=", value} }
 func In(label string, values ...string) Match { return Match{label, "=~", strings.Join(values, "|")} }
 
 // NotIn matches every value but these, which must be plain words.
-func NotIn(label string, values ...string) Match { return Match{label, "!~", strings.Join(values, "|")} }
+func NotIn(label string, values ...string) Match {
+	return Match{label, "!~", strings.Join(values, "|")}
+}
 
 // Like matches a regular expression.
 func Like(label, expression string) Match { return Match{label, "=~", expression} }
