@@ -23,7 +23,9 @@ func TestPagesShowTodaysTables(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := lines(&b)
-		if i := slices.IndexFunc(text, func(line string) bool { return line != "" && line == strings.ToUpper(line) && strings.Contains(line, "  ") }); i >= 0 {
+		if i := slices.IndexFunc(text, func(line string) bool {
+			return line != "" && line == strings.ToUpper(line) && strings.Contains(line, "  ")
+		}); i >= 0 {
 			return columns.Split(text[i], -1)
 		}
 		return columns.Split(text[0], -1)
