@@ -17,6 +17,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // seat is one member of the group's stage.
@@ -177,6 +178,10 @@ func (g *machine) dropLost() []*seat {
 			continue
 		}
 		lost = append(lost, s)
+		if s.idled() {
+			g.leave(s, reason, message) // whoever was given nothing to do is not guilty of that
+			continue
+		}
 		g.drop(s, reason, message)
 	}
 	if waiting {
@@ -222,6 +227,9 @@ func (g *machine) loss(s *seat, waiting bool) (reason, message string) {
 			reason = v1alpha1.ReasonPreconditionFailed
 		}
 		return reason, fmt.Sprintf("Node %s cannot take part: %s", s.name, cmp.Or(strings.TrimPrefix(s.report.Message, "Node "+s.name+": "), "its agent gave no reason; see the log of its group pod."))
+	case s.idled():
+		return v1alpha1.ReasonRunDeadlineExceeded, fmt.Sprintf("The agent of node %s gave its GPUs back, since no manager was there to give it a task: %s", s.name,
+			cmp.Or(units.Unnamed(s.report.Message, s.name), "its idle deadline passed."))
 	case s.report != nil && s.report.State == v1alpha1.SessionEnded:
 		return v1alpha1.ReasonMemberLost, fmt.Sprintf("The agent of node %s ended its session by itself: %s", s.name,
 			cmp.Or(s.report.Message, "it was told to stop, or had no task within its idle deadline; see the log of its group pod."))
@@ -240,6 +248,11 @@ func (g *machine) loss(s *seat, waiting bool) (reason, message string) {
 		return v1alpha1.ReasonMemberLost, fmt.Sprintf("Group pod %s on node %s is being deleted: evicted, preempted, or deleted by hand (`kubectl get events`).", s.pod.Name, s.name)
 	}
 	return "", ""
+}
+
+// idled: the member's agent ended its session since it was given nothing to do. Its idle deadline outlasts each test and search.
+func (s *seat) idled() bool {
+	return s.report != nil && s.report.State == v1alpha1.SessionEnded && s.report.Reason == v1alpha1.ReasonSessionIdle
 }
 
 // refuses: the member's agent said that it cannot take part.
