@@ -25,10 +25,11 @@ func Split(message string) (seen, next string) {
 	return message, ""
 }
 
-// Sentence begins with a capital.
+// Sentence begins with a capital, unless its first word is a field's path such as network.requireTransport.
 func Sentence(s string) string {
-	if s == "" {
-		return ""
+	first, _, _ := strings.Cut(s, " ")
+	if s == "" || strings.Contains(strings.TrimRight(first, ".:,"), ".") {
+		return s
 	}
 	r, n := utf8.DecodeRuneInString(s)
 	return string(unicode.ToUpper(r)) + s[n:]

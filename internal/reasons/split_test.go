@@ -29,7 +29,7 @@ func TestSplit(t *testing.T) {
 }
 
 func TestSentence(t *testing.T) {
-	for in, want := range map[string]string{"": "", "a b": "A b", "\u00e9": "\u00c9"} {
+	for in, want := range map[string]string{"": "", "a b": "A b", "network.requireTransport is": "network.requireTransport is", "slow.": "Slow.", "\u00e9": "\u00c9"} {
 		if got := Sentence(in); got != want {
 			t.Errorf("%q: %q, expected %q", in, got, want)
 		}
