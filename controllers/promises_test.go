@@ -394,3 +394,45 @@ func TestNoStageIsMadeWhileAnotherRunsPodHoldsTheNode(t *testing.T) {
 		t.Errorf("no pod is made beside one that does not end: %+v", meta.FindStatusCondition(w.group.Status.Conditions, cRunning))
 	}
 }
+
+// TestOwnWakesCloseWhatNeverStarts: a monitor that never reports and a pod that never starts hold up a run until their deadlines, which the
+// manager keeps by its own wakes.
+func TestOwnWakesCloseWhatNeverStarts(t *testing.T) {
+	for name, tc := range map[string]struct {
+		silent bool
+		reason string
+	}{
+		"monitor": {true, v1alpha1.ReasonAgentNotReporting},
+		"pod":     {false, v1alpha1.ReasonRunPodUnschedulable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(testkit.Group(), testkit.Nodes(2))
+			w.settle()
+			w.now = w.now.Add(100 * time.Second) // so that the wait for the monitors, which begins with their CommNodes, ends before
+			for i := range w.nodes {
+				if i == 0 || !tc.silent {
+					facts := testkit.Facts(w.now)
+					facts.ValidForSeconds = 7200
+					w.commNode(w.nodes[i].Name).Status.Facts = facts
+				}
+			}
+			w.settle()
+			w.measure(v1alpha1.VerdictPass, w.nodes[0].Name)
+			run := w.group.Status.Run
+			limit := run.StartTime.Add(decision.Seconds(w.group.Spec.Run.StartDeadlineSeconds) + time.Second)
+			for range 10 {
+				if run = w.group.Status.Run; run.Phase == v1alpha1.RunPhaseFinished {
+					break
+				}
+				if at := w.decided.WakeAt; at.IsZero() || at.After(limit) {
+					t.Fatalf("the next look is at %s, and the deadline at %s", at, limit)
+				}
+				w.now = w.decided.WakeAt
+				w.settle()
+			}
+			if closed := w.commNode(w.nodes[1].Name).Spec.Run.Closed; run.Phase != v1alpha1.RunPhaseFinished || closed == nil || closed.Reason != tc.reason {
+				t.Errorf("run %+v, closed %+v", run, closed)
+			}
+		})
+	}
+}

@@ -315,3 +315,35 @@ func TestOldCommNodeEndsNoMemberOfTheStage(t *testing.T) {
 		t.Errorf("%v, %+v", err, now.Status.Span)
 	}
 }
+
+// TestWhatALossRestsOn: before a node is closed or let go since it, its pod or its CommNode is not there, these are looked up.
+func TestWhatALossRestsOn(t *testing.T) {
+	for _, tc := range []struct {
+		state, event string
+		want         []string
+	}{
+		{fromRunning, "pod lost", []string{"n00000"}},
+		{fromRunning, "pod failed", []string{"n00000"}},
+		{fromRunning, "node labelled away", []string{"n00003"}},
+		{fromRunning, "report fail", nil},
+		{fromStage, "pod lost", []string{"n00000"}},
+		{fromStage, "pod evicted", []string{"n00000"}},
+		{fromStage, "node labelled away", []string{"n00003"}},
+		{fromSearch, "pod lost", []string{"n00000"}},
+		{fromStage, "suspended", nil},
+		{fromReady, "report turns bad", []string{"n00000"}},
+		{fromReady, "report lost", []string{"n00000"}},
+		{fromReady, "deadlines passed", nil},
+	} {
+		w := tableWorld(t, tc.state)
+		tableEvents[tc.event].do(w)
+		if got := Decide(w.snapshot(), testConfig).restsOn; !slices.Equal(got, tc.want) {
+			t.Errorf("%s, %s: it rests on %v, want %v", tc.state, tc.event, got, tc.want)
+		}
+	}
+	w := tableWorld(t, fromStage)
+	tableEvents["CommNode deleted"].do(w) // whose seat is empty then is not known
+	if got := Decide(w.snapshot(), testConfig).restsOn; !slices.Equal(got, []string{"n00000"}) {
+		t.Errorf("a seat that nobody has rests on %v", got)
+	}
+}

@@ -1,16 +1,13 @@
 package stage
 
 import (
-	"slices"
-
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/localize"
-	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
-// restsOn names the nodes by whose objects, as they were read, members are let go, or pods deleted, while the stage goes on. A manager that
-// takes over may have the group as it is and those as they were: it would end healthy members, and name them.
+// restsOn names the nodes by whose objects, as they were read, members are let go, and with them their pods, while the stage goes on. A
+// manager that takes over may have the group as it is and those as they were: it would end healthy members, and name them.
 func (g *machine) restsOn() []string {
 	if g.saved == nil || g.savedOver() || g.in.Run.Phase != v1alpha1.RunPhaseRunning {
 		return nil
@@ -31,11 +28,6 @@ func (g *machine) restsOn() []string {
 		cn := g.in.CommNodes[g.in.Members[i].Name]
 		if gap && (cn == nil || cn.Spec.Session == nil || cn.Spec.Session.RunID != g.in.Run.ID) {
 			nodes[g.in.Members[i].Name] = true
-		}
-	}
-	for node, pods := range g.in.Pods {
-		if pod := podstate.OfRun(pods, g.in.Run.ID); pod != nil && podstate.Alive(pod) && slices.Contains(g.out.DeletePods, pod.Name) {
-			nodes[node] = true
 		}
 	}
 	return words.SortedKeys(nodes)

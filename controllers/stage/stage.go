@@ -45,7 +45,7 @@ type State struct {
 	// CreatePodsOn are nodes that get a pod of the stage now; DeletePods are pods to delete, by name.
 	CreatePodsOn []string
 	DeletePods   []string
-	// RestsOn are the nodes by whose objects members are let go or pods deleted while the stage goes on: these have to be as they were read.
+	// RestsOn are the nodes by whose objects members are let go while the stage goes on: these have to be as they were read.
 	RestsOn []string
 	Events  []decision.Event
 	WakeAt  time.Time
