@@ -1,0 +1,120 @@
+package controllers
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/gating"
+	"rcclx.io/commgroup-operator/controllers/testkit"
+)
+
+// TestChangesOfAGroupThatCount: each of these alone wakes the controller, also those that it has written itself: its next step rests on the
+// written status.
+func TestChangesOfAGroupThatCount(t *testing.T) {
+	group := func() *v1alpha1.CommGroup {
+		g := testkit.Group()
+		g.Status.Run = &v1alpha1.GroupRunStatus{ID: "1-1", Phase: v1alpha1.RunPhaseRunning}
+		g.Status.Span = &v1alpha1.SpanStatus{RunID: "1-1", Stage: v1alpha1.StageGroup, Present: 4, Tests: []v1alpha1.SpanTest{{ID: "group-1"}}}
+		return g
+	}
+	now := metav1.NewTime(testkit.Now)
+	for name, tc := range map[string]struct {
+		change func(*v1alpha1.CommGroup)
+		want   bool
+	}{
+		"spec":             {func(g *v1alpha1.CommGroup) { g.Generation++ }, true},
+		"deletion":         {func(g *v1alpha1.CommGroup) { g.DeletionTimestamp = &now }, true},
+		"request":          {func(g *v1alpha1.CommGroup) { g.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "1"} }, true},
+		"run starts":       {func(g *v1alpha1.CommGroup) { g.Status.Run.ID = "1-2" }, true},
+		"run ends":         {func(g *v1alpha1.CommGroup) { g.Status.Run.Phase = v1alpha1.RunPhaseFinished }, true},
+		"run is gone":      {func(g *v1alpha1.CommGroup) { g.Status.Run = nil }, true},
+		"stage goes on":    {func(g *v1alpha1.CommGroup) { g.Status.Span.Stage = v1alpha1.StageMesh }, true},
+		"stage is gone":    {func(g *v1alpha1.CommGroup) { g.Status.Span = nil }, true},
+		"member is let go": {func(g *v1alpha1.CommGroup) { g.Status.Span.Present-- }, true},
+		"test ends":        {func(g *v1alpha1.CommGroup) { g.Status.Span.Tests[0].Verdict = v1alpha1.VerdictPass }, true},
+		"one ends, another opens": {func(g *v1alpha1.CommGroup) {
+			g.Status.Span.Tests = []v1alpha1.SpanTest{{ID: "group-1", Verdict: v1alpha1.VerdictFail}, {ID: "localize-1-1"}}
+		}, true},
+		"counts":     {func(g *v1alpha1.CommGroup) { g.Status.Members.Passed++ }, false},
+		"conditions": {func(g *v1alpha1.CommGroup) { g.Status.Conditions = []metav1.Condition{{Type: cReady}} }, false},
+		"labels":     {func(g *v1alpha1.CommGroup) { g.Labels = map[string]string{"a": "b"} }, false},
+	} {
+		after := group()
+		tc.change(after)
+		if got := groupChanged(group(), after); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// TestChangesOfANodeThatCount, and those of its CommNode beside reports (TestReportsThatCount).
+func TestChangesOfANodeThatCount(t *testing.T) {
+	now := metav1.NewTime(testkit.Now)
+	for name, tc := range map[string]struct {
+		change func(*corev1.Node)
+		want   bool
+	}{
+		"labels":      {func(n *corev1.Node) { n.Labels = map[string]string{"gpu": "no"} }, true},
+		"made anew":   {func(n *corev1.Node) { n.UID = "another" }, true},
+		"rebooted":    {func(n *corev1.Node) { n.Status.NodeInfo.BootID = "boot-2" }, true},
+		"deletion":    {func(n *corev1.Node) { n.DeletionTimestamp = &now }, true},
+		"allocatable": {func(n *corev1.Node) { n.Status.Allocatable = testkit.Resources(v1alpha1.ResourceGPU, "4") }, true},
+		"capacity":    {func(n *corev1.Node) { n.Status.Capacity = testkit.Resources(v1alpha1.ResourceGPU, "4") }, true},
+		"heartbeat": {func(n *corev1.Node) {
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, LastHeartbeatTime: now}}
+		}, false},
+		"cordoned": {func(n *corev1.Node) { n.Spec.Unschedulable = true }, false},
+	} {
+		before, after := testkit.Node("n", nil), testkit.Node("n", nil)
+		tc.change(&after)
+		if got := nodeChanged(&before, &after); got != tc.want {
+			t.Errorf("node, %s: %v", name, got)
+		}
+	}
+	r := &CommGroupReconciler{Clock: clocktesting.NewFakePassiveClock(testkit.Now)}
+	for name, tc := range map[string]struct {
+		change func(*v1alpha1.CommNode)
+		want   bool
+	}{
+		"spec":        {func(cn *v1alpha1.CommNode) { cn.Generation++ }, true},
+		"deletion":    {func(cn *v1alpha1.CommNode) { cn.DeletionTimestamp = &now }, true},
+		"labels":      {func(cn *v1alpha1.CommNode) { cn.Labels = map[string]string{"a": "b"} }, true},
+		"run report":  {func(cn *v1alpha1.CommNode) { cn.Status.Run = &v1alpha1.NodeRunStatus{ID: "1-1"} }, true},
+		"session":     {func(cn *v1alpha1.CommNode) { cn.Status.Session = &v1alpha1.SessionStatus{RunID: "1-1"} }, true},
+		"annotations": {func(cn *v1alpha1.CommNode) { cn.Annotations = map[string]string{"a": "b"} }, false},
+		"same facts": {func(cn *v1alpha1.CommNode) {
+			cn.Status.Facts.ObservedTime = metav1.NewTime(testkit.Now.Add(time.Second))
+		}, false},
+	} {
+		before := &v1alpha1.CommNode{Status: v1alpha1.CommNodeStatus{Facts: testkit.Facts(testkit.Now)}}
+		after := before.DeepCopy()
+		tc.change(after)
+		if got := r.commNodeChanged(before, after); got != tc.want {
+			t.Errorf("CommNode, %s: %v", name, got)
+		}
+	}
+}
+
+// TestNodesWakeTheirGroups: that of which they are members, and that whose mark they still carry.
+func TestNodesWakeTheirGroups(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	group := testkit.Group()
+	r := &CommGroupReconciler{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(group).Build()}
+	member, stranger, marked := testkit.Node("a", nil), testkit.Node("b", map[string]string{"gpu": "no"}), testkit.Node("c", map[string]string{"gpu": "no"})
+	marked.Annotations = map[string]string{gating.Key(string(group.UID)): "{}"}
+	for node, want := range map[*corev1.Node]int{&member: 1, &stranger: 0, &marked: 1} {
+		if got := r.groupsOfNode(t.Context(), node); len(got) != want {
+			t.Errorf("node %s wakes %v", node.Name, got)
+		}
+	}
+}
