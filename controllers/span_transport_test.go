@@ -119,7 +119,8 @@ func TestTheCauseOfAFallbackIsTold(t *testing.T) {
 			g.Spec.Network.RequireTransport = v1alpha1.TransportRDMA
 		},
 	} {
-		for _, said := range []string{"node n00006: between nodes: TCP over eth0: the image has no libibverbs: install rdma-core in the runtime image", ""} {
+		const cause = "TCP over eth0: the image has no libibverbs: install rdma-core in the runtime image"
+		for _, said := range []string{cause, ""} {
 			t.Run(name+" "+said, func(t *testing.T) {
 				w := newGroupWorld(t, 8, faults{}, required)
 				w.faults.report = func(node int, cn *v1alpha1.CommNode) {
@@ -129,6 +130,9 @@ func TestTheCauseOfAFallbackIsTold(t *testing.T) {
 					}
 					for i := range task.Communicators {
 						task.Communicators[i].Transport, task.Communicators[i].Message = judge.TransportTCP, said
+						if said != "" { // as an agent writes it
+							task.Communicators[i].Message = "node n00006: between nodes: " + said
+						}
 					}
 				}
 				w.play()

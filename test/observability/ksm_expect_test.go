@@ -144,7 +144,7 @@ func fullGroup() *v1alpha1.CommGroup {
 			Baseline: &v1alpha1.BaselineStatus{Key: "k", Since: now, Runs: 4, LastRunID: "3-6"},
 			Trend:    v1alpha1.TrendFalling, Budget: &v1alpha1.BudgetStatus{Day: "2026-01-02", UsedGPUMinutes: 12, LimitGPUMinutes: 100},
 			Gating: &v1alpha1.GatingStatus{Gated: 1, Breaker: "Closed"}, Published: &v1alpha1.PublishedStatus{ConfigMapName: "pool-rccl-settings", Hash: "h", RunID: "3-6", Time: now},
-			NextRunTime: &later,
+			NextRunTime: &later, Schedule: &v1alpha1.ScheduleStatus{Line: "@daily", Since: now},
 		},
 	}
 }
