@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"strings"
 	"testing"
 
@@ -102,22 +103,7 @@ func TestLiveLine(t *testing.T) {
 	root.SetOut(slave)
 	root.SetArgs([]string{"run", "mi300x", "--wait", "--color", "never"})
 	ctx, cancel := context.WithCancel(t.Context())
-	read := make(chan string, 1)
-	go func() {
-		var b bytes.Buffer
-		part := make([]byte, 4096)
-		for {
-			n, err := master.Read(part)
-			b.Write(part[:n])
-			if err != nil {
-				read <- b.String()
-				return
-			}
-			if strings.Contains(b.String(), "members done") {
-				cancel() // as Ctrl-C does
-			}
-		}
-	}()
+	read := readAll(master, "members done", cancel)
 	err = root.ExecuteContext(ctx)
 	if err == nil || !strings.Contains(err.Error(), "interrupted; the run goes on") {
 		t.Errorf("interrupted: %v", err)
@@ -159,4 +145,25 @@ func TestAnswerTo(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}
+}
+
+// readAll reads a terminal to its end, and interrupts as Ctrl-C does once the words are there.
+func readAll(terminal io.Reader, words string, interrupt func()) <-chan string {
+	read := make(chan string, 1)
+	go func() {
+		var b bytes.Buffer
+		part := make([]byte, 4096)
+		for {
+			n, err := terminal.Read(part)
+			b.Write(part[:n])
+			if err != nil {
+				read <- b.String()
+				return
+			}
+			if strings.Contains(b.String(), words) {
+				interrupt()
+			}
+		}
+	}()
+	return read
 }

@@ -284,22 +284,7 @@ func TestWatchOnATerminal(t *testing.T) {
 	root.SetArgs([]string{"status", "mi300x", "-w", "--color", "never"})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	read := make(chan string, 1)
-	go func() {
-		var b bytes.Buffer
-		part := make([]byte, 4096)
-		for {
-			n, err := master.Read(part)
-			b.Write(part[:n])
-			if err != nil {
-				read <- b.String()
-				return
-			}
-			if strings.Contains(b.String(), "more lines") {
-				cancel() // as Ctrl-C does
-			}
-		}
-	}()
+	read := readAll(master, "more lines", cancel)
 	err = root.ExecuteContext(ctx)
 	_ = slave.Close()
 	text := <-read
