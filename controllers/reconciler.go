@@ -32,8 +32,14 @@ type CommGroupReconciler struct {
 	looks lookMemory
 }
 
-// minWake keeps a deadline that is just due from making the queue spin.
-const minWake = 100 * time.Millisecond
+const (
+	// minWake keeps a deadline that is just due from making the queue spin.
+	minWake = 100 * time.Millisecond
+	// refusedRetry is when a refused write is tried again at the latest. A quota or a policy changes without an event that wakes the group.
+	refusedRetry = time.Minute
+	// minRefusedRetry keeps a deadline that is due, and whose write is refused, from repeating that write at minWake.
+	minRefusedRetry = time.Second
+)
 
 // Reconcile gathers, decides, applies, and writes the status once. Events go out only after the status is written.
 func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -55,8 +61,9 @@ func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	if !group.DeletionTimestamp.IsZero() {
 		return r.finalize(ctx, group)
 	}
-	if err := errors.Join(r.withoutFinalizer(ctx, group), r.deleteMonitors(ctx, req.NamespacedName, otherUID(group.UID))); err != nil {
-		return ctrl.Result{}, err
+	leftErr := errors.Join(r.withoutFinalizer(ctx, group), r.deleteMonitors(ctx, req.NamespacedName, otherUID(group.UID)))
+	if leftErr != nil && !onlyRefusals(leftErr) {
+		return ctrl.Result{}, leftErr
 	}
 	snapshot := r.gather(ctx, group)
 	decision := Decide(snapshot, r.Config)
@@ -83,8 +90,10 @@ func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		}
 	}
 	if applyErr == nil {
+		add(&decision.refused.others, "delete what an earlier group of this name left", leftErr)
 		applyErr = r.apply(ctx, snapshot, &decision)
 	}
+	applyErr = errors.Join(applyErr, leftErr)
 	if errors.Is(applyErr, errOldRead) {
 		return ctrl.Result{}, fmt.Errorf("commgroup %s: %w", req.NamespacedName, applyErr) // no status: it would name the node as guilty
 	}
@@ -93,20 +102,34 @@ func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		held := Decision{Status: *group.Status.DeepCopy()}
 		decision.refused.tell(&held, group, snapshot.Now)
 		if err := r.writeStatus(ctx, group, &held); err != nil {
-			applyErr = errors.Join(applyErr, err)
+			return ctrl.Result{}, errors.Join(applyErr, err)
 		}
-		return ctrl.Result{}, fmt.Errorf("commgroup %s: %w", req.NamespacedName, applyErr)
+		return afterWrites(ctx, applyErr, decision.WakeAt, snapshot.Now)
 	}
 	if err := r.writeStatus(ctx, group, &decision); err != nil {
 		return ctrl.Result{}, err
 	}
-	if applyErr != nil {
-		return ctrl.Result{}, fmt.Errorf("commgroup %s: %w", req.NamespacedName, applyErr)
-	}
-	if decision.WakeAt.IsZero() {
+	return afterWrites(ctx, applyErr, decision.WakeAt, snapshot.Now)
+}
+
+// afterWrites returns when to reconcile again after the writes returned err; wakeAt is the decision's next wake-up, zero for none.
+// A refusal is in the conditions and lasts until a person acts. It is no error of the reconcile: the back-off of one would replace
+// the wake-up, and a run's deadline would be seen late.
+func afterWrites(ctx context.Context, err error, wakeAt, now time.Time) (ctrl.Result, error) {
+	switch {
+	case err == nil && wakeAt.IsZero():
 		return ctrl.Result{}, nil
+	case err == nil:
+		return ctrl.Result{RequeueAfter: max(minWake, wakeAt.Sub(now))}, nil
+	case !onlyRefusals(err):
+		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: max(minWake, decision.WakeAt.Sub(snapshot.Now))}, nil
+	again := refusedRetry
+	if !wakeAt.IsZero() {
+		again = min(again, max(minRefusedRetry, wakeAt.Sub(now)))
+	}
+	logf.FromContext(ctx).Info("The API server refused writes; trying again", "after", again.String(), "refused", err.Error())
+	return ctrl.Result{RequeueAfter: again}, nil
 }
 
 // finishes says whether the decision ends the group's run, or the part of it that the nodes do alone.

@@ -60,6 +60,28 @@ func refuses(err error) bool {
 	}
 }
 
+// onlyRefusals says whether err is a refusal or joins nothing but refusals. An error that ends by itself among them is retried
+// sooner.
+func onlyRefusals(err error) bool {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		found := false
+		for _, e := range joined.Unwrap() {
+			if e == errClosureNotWritten {
+				continue // a mark on the error beside it
+			}
+			if !onlyRefusals(e) {
+				return false
+			}
+			found = true
+		}
+		return found
+	}
+	if inner := errors.Unwrap(err); inner != nil {
+		return onlyRefusals(inner)
+	}
+	return refuses(err)
+}
+
 // add keeps err if it is a refusal.
 func add(to *[]refusal, what string, err error) {
 	if refuses(err) {

@@ -105,9 +105,12 @@ func TestRefusedWritesAreToldAndTakenBack(t *testing.T) {
 			reconcile := func() v1alpha1.CommGroupStatus {
 				t.Helper()
 				r.Clock.(*clocktesting.FakePassiveClock).SetTime(r.Clock.Now().Add(time.Minute))
-				_, err := r.Reconcile(t.Context(), request)
-				if refuse(refused) != nil != apierrors.IsForbidden(err) {
+				result, err := r.Reconcile(t.Context(), request)
+				if err != nil {
 					t.Fatalf("reconcile: %v", err)
+				}
+				if refuse(refused) != nil {
+					testkit.WantRefusedResult(t, result, err)
 				}
 				var g v1alpha1.CommGroup
 				if err := c.Get(t.Context(), request.NamespacedName, &g); err != nil {

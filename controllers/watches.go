@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,8 +47,32 @@ func (r *CommGroupReconciler) SetupWithManager(mgr ctrl.Manager, maxConcurrent i
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(byGroupAnnotation)).
 		Watches(&appsv1.DaemonSet{}, handler.EnqueueRequestsFromMapFunc(byGroupAnnotation), builder.WithPredicates(updates(generationChanged))).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfNode), builder.WithPredicates(updates(nodeChanged))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent}).
+		WithOptions(controllerOptions(maxConcurrent)).
 		Complete(reconcile.Func(r.retryConflicts))
+}
+
+const (
+	// firstErrorRetry and maxErrorRetry bound the back-off after an error. While the API server cannot be reached, deadlines are seen
+	// this much late at most.
+	firstErrorRetry = 10 * time.Millisecond
+	maxErrorRetry   = 30 * time.Second
+	// reconcileDeadline ends a reconcile whose requests the API server does not answer, which would hold its worker for ever. To write
+	// the objects of 12,500 members for the first time takes less.
+	reconcileDeadline = 2 * time.Minute
+)
+
+// controllerOptions are those of the queue and its workers.
+func controllerOptions(maxConcurrent int) controller.Options {
+	return controller.Options{
+		MaxConcurrentReconciles: maxConcurrent,
+		ReconciliationTimeout:   reconcileDeadline,
+		// First in, first out. controller-runtime's priority queue puts objects of the initial list, and all that a reconcile of
+		// them requeues, behind each event: where other groups always have one, a group that only the initial list named would
+		// never be reconciled.
+		UsePriorityQueue: ptr.To(false),
+		// Without the token bucket of the default, which all groups share: after an outage it would hold back each by the errors of all.
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstErrorRetry, maxErrorRetry),
+	}
 }
 
 // conflictPause lets the cache see what the other writer wrote.

@@ -113,9 +113,7 @@ func TestConfigMapChangedByHand(t *testing.T) {
 	cm = w.configMap()
 	cm.Data["NCCL_DEBUG"], cm.Immutable = "TRACE", ptr.To(true)
 	w.must(admin.Update(w.ctx, cm))
-	if _, err := w.r.Reconcile(w.ctx, w.request()); err == nil {
-		t.Error("a refused write is no error")
-	}
+	w.reconcileRefused()
 	w.refresh()
 	w.wantCondition(v1alpha1.ConditionSettingsPublished, no, v1alpha1.ReasonConfigMapNotWritten, "immutable")
 	w.wantCondition(v1alpha1.ConditionReady, yes, v1alpha1.ReasonReady)

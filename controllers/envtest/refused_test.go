@@ -9,6 +9,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
 // refusedEvents takes what was sent so far, and counts those of the reason.
@@ -23,6 +24,13 @@ func (w *world) refusedEvents(reason string) (n int) {
 			return n
 		}
 	}
+}
+
+// reconcileRefused reconciles where a write is refused.
+func (w *world) reconcileRefused() {
+	w.Helper()
+	result, err := w.r.Reconcile(w.ctx, w.request())
+	testkit.WantRefusedResult(w.T, result, err)
 }
 
 // TestRefusedMonitorsAreTold: monitors that the real API server, or the chart's policy, refuses are a condition with its words and
@@ -42,9 +50,7 @@ func TestRefusedMonitorsAreTold(t *testing.T) {
 			c.set(&w.r.Config)
 			var versions []string
 			for range 4 {
-				if _, err := w.r.Reconcile(w.ctx, w.request()); err == nil {
-					t.Fatal("the monitors were not refused")
-				}
+				w.reconcileRefused()
 				w.refresh()
 				versions = append(versions, w.group.ResourceVersion)
 			}
@@ -102,9 +108,7 @@ func TestTakenCommNodeIsTold(t *testing.T) {
 		Ranks: v1alpha1.RankRange{Summary: "0-7/8", Count: 8, WorldSize: 8}}
 	w.must(admin.Create(w.ctx, cn))
 	for range 3 {
-		if _, err := w.r.Reconcile(w.ctx, w.request()); err == nil {
-			t.Fatal("no error although the name is taken")
-		}
+		w.reconcileRefused()
 	}
 	w.refresh()
 	w.wantCondition(v1alpha1.ConditionAgentsReporting, no, v1alpha1.ReasonCommNodesRefused, cn.Name, `CommGroup "other"`, "delete it")

@@ -372,7 +372,11 @@ func TestSomeonesRunAccountIsLeftAlone(t *testing.T) {
 	w.settle()
 	w.reportAllFacts()
 	for range 5 {
-		_, _ = w.r.Reconcile(w.ctx, w.request()) // an error each time, which the queue would wait after
+		result, err := w.r.Reconcile(w.ctx, w.request())
+		w.must(err)
+		if result.RequeueAfter <= 0 {
+			t.Errorf("result %+v, expected another reconcile", result)
+		}
 	}
 	w.refresh()
 	w.wantCondition(v1alpha1.ConditionValidated, no, v1alpha1.ReasonRunPodNotStarted, "ServiceAccount "+w.ns+"/commgroup-run exists", "Rename or delete")
