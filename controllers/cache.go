@@ -37,6 +37,12 @@ func CacheOptions(operatorNamespace string, served ...string) cache.Options {
 	}
 }
 
+// CachedObjects are one of each kind that the controller reads from the cache.
+func CachedObjects() []client.Object {
+	return []client.Object{&v1alpha1.CommGroup{}, &v1alpha1.CommNode{}, &corev1.ConfigMap{}, &corev1.Pod{}, &corev1.Node{},
+		&appsv1.DaemonSet{}, &corev1.ServiceAccount{}, &rbacv1.RoleBinding{}}
+}
+
 // trimCommNode keeps of the managed fields when the monitor wrote last, which is how old its report is, and nothing else.
 func trimCommNode(object any) (any, error) {
 	if cn, ok := object.(*v1alpha1.CommNode); ok {

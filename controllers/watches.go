@@ -59,6 +59,8 @@ const (
 	// reconcileDeadline ends a reconcile whose requests the API server does not answer, which would hold its worker for ever. To write
 	// the objects of 12,500 members for the first time takes less.
 	reconcileDeadline = 2 * time.Minute
+	// cacheDeadline ends a manager whose cache does not fill. A shorter outage of the API server is no reason to.
+	cacheDeadline = 10 * time.Minute
 )
 
 // controllerOptions are those of the queue and its workers.
@@ -66,6 +68,7 @@ func controllerOptions(maxConcurrent int) controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: maxConcurrent,
 		ReconciliationTimeout:   reconcileDeadline,
+		CacheSyncTimeout:        cacheDeadline,
 		// First in, first out. controller-runtime's priority queue puts objects of the initial list, and all that a reconcile of
 		// them requeues, behind each event: where other groups always have one, a group that only the initial list named would
 		// never be reconciled.

@@ -157,10 +157,6 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	if err := checkSchemas(ctx, restConfig, v1alpha1.SchemaRevision); err != nil {
-		return err
-	}
-
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
@@ -168,7 +164,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	access, err := controllers.NewAccess(ctx, direct, ctrl.Log.WithName("access"), o.namespaces)
+	access, err := o.awaitAPI(ctx, direct)
 	if err != nil {
 		return err
 	}
@@ -187,6 +183,9 @@ func run(ctx context.Context, o options) error {
 	if err := reconciler.SetupWithManager(mgr, o.maxConcurrent); err != nil {
 		return err
 	}
+	if err := untilAnswered(ctx, "prepare the cache", pauseAtStart, func(ctx context.Context) error { return prepareCache(ctx, mgr.GetCache()) }); err != nil {
+		return err
+	}
 	if err := o.observe(mgr, ctrlmetrics.Registry); err != nil {
 		return err
 	}
@@ -196,6 +195,27 @@ func run(ctx context.Context, o options) error {
 		return nil
 	}
 	return err
+}
+
+// awaitAPI waits for the API server, and checks what this manager finds there: the CRDs, and its rights in the served namespaces.
+func (o *options) awaitAPI(ctx context.Context, direct client.Client) (access *controllers.Access, err error) {
+	end, err := probesWhileWaiting(ctx, bindAddress(o.healthPort))
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	if err := untilAnswered(ctx, "read the installed CRDs", pauseAtStart, func(ctx context.Context) error {
+		return checkSchemas(ctx, direct, v1alpha1.SchemaRevision)
+	}); err != nil {
+		return nil, err
+	}
+	err = untilAnswered(ctx, "read the rights in the served namespaces", pauseAtStart, func(ctx context.Context) error {
+		if access, err = controllers.NewAccess(ctx, direct, ctrl.Log.WithName("access"), o.namespaces); unanswered(err) {
+			return fmt.Errorf("%w: %w", errUnanswered, err)
+		}
+		return err
+	})
+	return access, err
 }
 
 // connection is how the manager reaches the API server, whose clock goes before its own.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"strconv"
@@ -11,10 +12,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/meta"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
+	"rcclx.io/commgroup-operator/controllers"
 	"rcclx.io/commgroup-operator/controllers/metrics"
 )
 
@@ -54,6 +57,21 @@ func (o *observeOptions) observe(mgr ctrl.Manager, registry prometheus.Registere
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("cache", cacheSynced(mgr.GetCache())),
 	)
+}
+
+// prepareCache has the cache hold, from its start on, every kind that the manager reads: also in a manager that does not lead yet. Else the
+// cache would hold nothing until the first read, and be filled for that reason.
+func prepareCache(ctx context.Context, c cache.Informers) error {
+	for _, object := range controllers.CachedObjects() {
+		if _, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
+			err = fmt.Errorf("prepare the cache of %T: %w", object, err)
+			if unanswered(err) && !meta.IsNoMatchError(err) {
+				return fmt.Errorf("%w: %w", errUnanswered, err)
+			}
+			return err
+		}
+	}
+	return nil
 }
 
 // cacheSynced is ready once the cache holds what the manager decides on.

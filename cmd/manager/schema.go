@@ -5,23 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
-const (
-	schemaDeadline = 30 * time.Second
-	// schemaNextStep is what brings the CRDs to this manager's revision.
-	schemaNextStep = "apply the CRDs of this release first: kubectl apply --server-side -f config/crd/bases, or helm upgrade with crds.enabled=true"
-)
+// schemaNextStep is what brings the CRDs to this manager's revision.
+const schemaNextStep = "apply the CRDs of this release first: kubectl apply --server-side -f config/crd/bases, or helm upgrade with crds.enabled=true"
 
 // crdNames are the CRDs that a manager needs.
 var crdNames = []string{"commgroups.rcclx.io", "commnodes.rcclx.io"}
@@ -34,22 +29,15 @@ type installedCRD struct {
 }
 
 // checkSchemas reads the installed CRDs and refuses those that are older than the needed revision. The API server would drop the
-// fields that it does not know, silently.
-func checkSchemas(ctx context.Context, config *rest.Config, needed int) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, schemaDeadline,
-		fmt.Errorf("the API server did not say within %s which CRDs are installed; see whether it can be reached from this pod", schemaDeadline))
-	defer cancel()
-	c, err := client.New(config, client.Options{})
-	if err != nil {
-		return fmt.Errorf("read the installed CRDs: %w", err)
-	}
+// fields that it does not know, silently. The error is errUnanswered where the API server did not answer.
+func checkSchemas(ctx context.Context, reader client.Reader, needed int) error {
 	installed := make([]installedCRD, len(crdNames))
 	for i, name := range crdNames {
 		var crd metav1.PartialObjectMetadata
 		crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
-		err := c.Get(ctx, client.ObjectKey{Name: name}, &crd)
-		if err != nil && ctx.Err() != nil {
-			return fmt.Errorf("read CRD %s: %w", name, context.Cause(ctx))
+		err := reader.Get(ctx, client.ObjectKey{Name: name}, &crd)
+		if unanswered(err) {
+			return fmt.Errorf("%w: read CRD %s: %w", errUnanswered, name, err)
 		}
 		installed[i] = installedCRD{name: name, annotations: crd.Annotations, err: err}
 	}

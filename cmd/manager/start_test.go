@@ -65,7 +65,7 @@ func TestStart(t *testing.T) {
 	annotate(t, admin, "commnodes.rcclx.io", fmt.Sprint(v1alpha1.SchemaRevision+1))
 	started(t, "one equal, one newer")
 	// The manager of the next schema on these CRDs.
-	if err := checkSchemas(t.Context(), config, v1alpha1.SchemaRevision+1); err == nil ||
+	if err := checkSchemas(t.Context(), admin, v1alpha1.SchemaRevision+1); err == nil ||
 		!strings.Contains(err.Error(), fmt.Sprintf("CRD commgroups.rcclx.io has schema revision %d, this manager needs %d", v1alpha1.SchemaRevision, v1alpha1.SchemaRevision+1)) ||
 		strings.Contains(err.Error(), "commnodes") {
 		t.Errorf("an older CRD: error %v, expected one that names it and both revisions", err)
