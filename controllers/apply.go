@@ -14,7 +14,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -28,9 +27,6 @@ import (
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
-
-// annotationSpecHash lets a DaemonSet that is as it should be go unwritten.
-const annotationSpecHash = "rcclx.io/spec-hash"
 
 // errClosureNotWritten: a node's part of the run was to be closed, and its CommNode does not say so yet.
 var errClosureNotWritten = errors.New("closure not written")
@@ -261,17 +257,17 @@ func (r *CommGroupReconciler) clearName(ctx context.Context, desired *v1alpha1.C
 	return false, r.writeCommNode(ctx, CommNodeChange{Current: &there, Desired: next})
 }
 
-// serverSideApply writes only the fields that the controller has an opinion on.
-func (r *CommGroupReconciler) serverSideApply(ctx context.Context, object client.Object) error {
+// serverSideApply writes only the fields that the controller has an opinion on, and returns the object as the API server stored it.
+func (r *CommGroupReconciler) serverSideApply(ctx context.Context, object client.Object) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	u := &unstructured.Unstructured{Object: content}
 	unstructured.RemoveNestedField(u.Object, "status")
 	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
 	unstructured.RemoveNestedField(u.Object, "spec", "template", "metadata", "creationTimestamp")
-	return r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1alpha1.FieldManagerController), client.ForceOwnership)
+	return u, r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1alpha1.FieldManagerController), client.ForceOwnership)
 }
 
 func (r *CommGroupReconciler) applyMonitor(ctx context.Context, s *Snapshot, desired *appsv1.DaemonSet) error {
@@ -281,13 +277,12 @@ func (r *CommGroupReconciler) applyMonitor(ctx context.Context, s *Snapshot, des
 		}
 		return r.deleteNamed(ctx, &appsv1.DaemonSet{}, s.Monitor.Namespace, s.Monitor.Name)
 	}
-	data, err := json.Marshal(desired.Spec)
+	sum, err := contentSum(desired)
 	if err != nil {
 		return err
 	}
-	sum := sha256.Sum256(data)
-	hash := hex.EncodeToString(sum[:])[:16]
-	same := s.Monitor != nil && s.Monitor.Annotations[annotationSpecHash] == hash && equality.Semantic.DeepDerivative(desired.Spec, s.Monitor.Spec)
+	key := client.ObjectKeyFromObject(s.Group)
+	same := r.applied.holds(key, s.Monitor, desired, sum)
 	desired = desired.DeepCopy()
 	if same {
 		desired.OwnerReferences = s.Monitor.OwnerReferences
@@ -295,8 +290,70 @@ func (r *CommGroupReconciler) applyMonitor(ctx context.Context, s *Snapshot, des
 	if owned, err := r.ownedByTheRelease(ctx, desired); err != nil || same && !owned {
 		return err
 	}
-	desired.Annotations[annotationSpecHash] = hash
-	return r.serverSideApply(ctx, desired)
+	stored, err := r.serverSideApply(ctx, desired)
+	if err == nil {
+		r.applied.add(key, stored, sum)
+	}
+	return err
+}
+
+// contentSum identifies what the controller wants of an object.
+func contentSum(desired client.Object) (string, error) {
+	data, err := json.Marshal(desired)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// appliedMemory is what was last applied for each group, and the generation that the API server gave it. The generation changes with
+// each change of a spec, by anybody, and not with the server's defaults, so that nothing has to know these. No decision needs the
+// memory: a new manager applies once more, which changes nothing.
+type appliedMemory struct {
+	lock   sync.Mutex
+	groups map[types.NamespacedName]appliedObject
+}
+
+type appliedObject struct {
+	uid        types.UID
+	generation int64
+	sum        string
+}
+
+// holds says whether the object that was read is as it was applied. One that is older than what was applied is of a stale cache.
+// Labels and annotations have no generation, so they are compared.
+func (m *appliedMemory) holds(group types.NamespacedName, read, desired *appsv1.DaemonSet, sum string) bool {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	a, ok := m.groups[group]
+	return ok && read != nil && read.UID == a.uid && a.sum == sum && read.Generation <= a.generation &&
+		contains(read.Labels, desired.Labels) && contains(read.Annotations, desired.Annotations)
+}
+
+// contains says whether all of part is in whole.
+func contains(whole, part map[string]string) bool {
+	for key, value := range part {
+		if got, ok := whole[key]; !ok || got != value {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *appliedMemory) add(group types.NamespacedName, stored *unstructured.Unstructured, sum string) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	if m.groups == nil {
+		m.groups = map[types.NamespacedName]appliedObject{}
+	}
+	m.groups[group] = appliedObject{uid: stored.GetUID(), generation: stored.GetGeneration(), sum: sum}
+}
+
+func (m *appliedMemory) forget(group types.NamespacedName) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	delete(m.groups, group)
 }
 
 // createPods makes the run pods, after a look at the API itself: the cache may not yet show pods made a moment ago,

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -29,7 +31,9 @@ type CommGroupReconciler struct {
 	// Access to the served namespaces; nil where all are.
 	Access *Access
 
-	looks lookMemory
+	looks       lookMemory
+	applied     appliedMemory
+	failedReads failedReads
 }
 
 const (
@@ -54,6 +58,8 @@ func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	if err := r.Client.Get(ctx, req.NamespacedName, group); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.looks.forget(req.NamespacedName)
+			r.applied.forget(req.NamespacedName)
+			r.failedReads.forget(req.NamespacedName)
 			return r.cleanUpAfter(ctx, req.NamespacedName)
 		}
 		return ctrl.Result{}, err
@@ -80,20 +86,18 @@ func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		}
 		decision = Decide(snapshot, r.Config)
 	}
-	applyErr := snapshot.ListError
-	if applyErr == nil {
-		switch err := r.stillSo(ctx, snapshot, &decision); {
-		case errors.Is(err, errOldRead):
-			return ctrl.Result{RequeueAfter: oldReadPoll}, nil
-		case err != nil:
-			return ctrl.Result{}, fmt.Errorf("commgroup %s: %w", req.NamespacedName, err)
-		}
+	if snapshot.ListError != nil {
+		return ctrl.Result{}, r.couldNotRead(ctx, snapshot, &decision)
 	}
-	if applyErr == nil {
-		add(&decision.refused.others, "delete what an earlier group of this name left", leftErr)
-		applyErr = r.apply(ctx, snapshot, &decision)
+	r.failedReads.forget(req.NamespacedName)
+	switch err := r.stillSo(ctx, snapshot, &decision); {
+	case errors.Is(err, errOldRead):
+		return ctrl.Result{RequeueAfter: oldReadPoll}, nil
+	case err != nil:
+		return ctrl.Result{}, fmt.Errorf("commgroup %s: %w", req.NamespacedName, err)
 	}
-	applyErr = errors.Join(applyErr, leftErr)
+	add(&decision.refused.others, "delete what an earlier group of this name left", leftErr)
+	applyErr := errors.Join(r.apply(ctx, snapshot, &decision), leftErr)
 	if errors.Is(applyErr, errOldRead) {
 		return ctrl.Result{}, fmt.Errorf("commgroup %s: %w", req.NamespacedName, applyErr) // no status: it would name the node as guilty
 	}
@@ -110,6 +114,46 @@ func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		return ctrl.Result{}, err
 	}
 	return afterWrites(ctx, applyErr, decision.WakeAt, snapshot.Now)
+}
+
+// readGrace is how long reads may fail before the status says so. A restart of the API server, or the loss of a connection, takes less;
+// until then the status stays as it was last known.
+const readGrace = time.Minute
+
+// couldNotRead returns the error of the reads, and writes the decision's status, Unknown in all, once they have failed for readGrace.
+func (r *CommGroupReconciler) couldNotRead(ctx context.Context, s *Snapshot, d *Decision) error {
+	key := client.ObjectKeyFromObject(s.Group)
+	err := fmt.Errorf("commgroup %s: %w", key, s.ListError)
+	if since := r.failedReads.since(key, s.Now); s.Now.Sub(since) < readGrace {
+		return err
+	}
+	return errors.Join(err, r.writeStatus(ctx, s.Group, d))
+}
+
+// failedReads is since when the reads of groups fail. No decision needs it: a new manager begins its grace again.
+type failedReads struct {
+	lock   sync.Mutex
+	groups map[types.NamespacedName]time.Time
+}
+
+// since is when the group's reads began to fail, which is now unless they failed before.
+func (f *failedReads) since(group types.NamespacedName, now time.Time) time.Time {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	if f.groups == nil {
+		f.groups = map[types.NamespacedName]time.Time{}
+	}
+	if at, ok := f.groups[group]; ok {
+		return at
+	}
+	f.groups[group] = now
+	return now
+}
+
+func (f *failedReads) forget(group types.NamespacedName) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	delete(f.groups, group)
 }
 
 // afterWrites returns when to reconcile again after the writes returned err; wakeAt is the decision's next wake-up, zero for none.

@@ -1,0 +1,81 @@
+package envtest
+
+import (
+	"context"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1 "k8s.io/api/apps/v1"
+)
+
+// writes counts the requests that would change an object.
+type writes struct {
+	client.Client
+	n int
+}
+
+func (w *writes) Apply(ctx context.Context, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+	w.n++
+	return w.Client.Apply(ctx, o, opts...)
+}
+
+func (w *writes) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
+	w.n++
+	return w.Client.Create(ctx, o, opts...)
+}
+
+func (w *writes) Update(ctx context.Context, o client.Object, opts ...client.UpdateOption) error {
+	w.n++
+	return w.Client.Update(ctx, o, opts...)
+}
+
+func (w *writes) Patch(ctx context.Context, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+	w.n++
+	return w.Client.Patch(ctx, o, p, opts...)
+}
+
+func (w *writes) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
+	w.n++
+	return w.Client.Delete(ctx, o, opts...)
+}
+
+// TestTwoReconcilesInARowMakeNoWrite: what the API server adds to an object by default is no reason to write it again, and what somebody
+// changes is.
+func TestTwoReconcilesInARowMakeNoWrite(t *testing.T) {
+	w := newWorld(t, 2, nil)
+	w.running()
+	count := &writes{Client: w.r.Client}
+	w.r.Client = count
+	reconcile := func() int {
+		t.Helper()
+		count.n = 0
+		_, err := w.r.Reconcile(w.ctx, w.request())
+		w.must(err)
+		return count.n
+	}
+	for range 2 {
+		if n := reconcile(); n != 0 {
+			t.Errorf("%d writes although nothing has changed", n)
+		}
+	}
+	for what, change := range map[string]func(*appsv1.DaemonSet){
+		"the spec": func(m *appsv1.DaemonSet) { m.Spec.Template.Spec.Containers[0].ReadinessProbe.PeriodSeconds = 77 },
+		"a label":  func(m *appsv1.DaemonSet) { delete(m.Labels, "app.kubernetes.io/name") },
+	} {
+		monitor := &w.monitors()[0]
+		change(monitor)
+		w.must(admin.Update(w.ctx, monitor))
+		if n := reconcile(); n != 1 {
+			t.Errorf("%d writes after somebody changed %s of the monitors, expected one", n, what)
+		}
+		monitor = &w.monitors()[0]
+		if got := monitor.Spec.Template.Spec.Containers[0].ReadinessProbe.PeriodSeconds; got != 10 || monitor.Labels["app.kubernetes.io/name"] == "" {
+			t.Errorf("%s is not put back: period %d s, labels %v", what, got, monitor.Labels)
+		}
+		if n := reconcile(); n != 0 {
+			t.Errorf("%d writes after %s was put back", n, what)
+		}
+	}
+}
