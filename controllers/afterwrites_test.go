@@ -13,7 +13,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
-// TestARefusedWriteKeepsTheWakeUp holds the result after writes: a deadline comes at its time whatever is refused, a refusal is tried
+// TestARefusedWriteKeepsTheWakeUp checks the result after writes: a deadline comes at its time whatever is refused, a refusal is tried
 // again within a minute, and what ends by itself stays an error.
 func TestARefusedWriteKeepsTheWakeUp(t *testing.T) {
 	now := testkit.Now
