@@ -66,8 +66,8 @@ func onlyRefusals(err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		found := false
 		for _, e := range joined.Unwrap() {
-			if e == errClosureNotWritten {
-				continue // a mark on the error beside it
+			if errors.Is(errClosureNotWritten, e) { // e is the mark itself, and wraps nothing
+				continue
 			}
 			if !onlyRefusals(e) {
 				return false

@@ -110,7 +110,7 @@ func TestRefusedWritesAreToldAndTakenBack(t *testing.T) {
 					t.Fatalf("reconcile: %v", err)
 				}
 				if refuse(refused) != nil {
-					testkit.WantRefusedResult(t, result, err)
+					testkit.WantRefusedResult(t, result.RequeueAfter, err)
 				}
 				var g v1alpha1.CommGroup
 				if err := c.Get(t.Context(), request.NamespacedName, &g); err != nil {

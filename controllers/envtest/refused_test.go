@@ -30,7 +30,7 @@ func (w *world) refusedEvents(reason string) (n int) {
 func (w *world) reconcileRefused() {
 	w.Helper()
 	result, err := w.r.Reconcile(w.ctx, w.request())
-	testkit.WantRefusedResult(w.T, result, err)
+	testkit.WantRefusedResult(w.T, result.RequeueAfter, err)
 }
 
 // TestRefusedMonitorsAreTold: monitors that the real API server, or the chart's policy, refuses are a condition with its words and

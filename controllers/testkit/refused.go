@@ -3,8 +3,6 @@ package testkit
 import (
 	"testing"
 	"time"
-
-	ctrl "sigs.k8s.io/controller-runtime"
 )
 
 // MaxRefusedRetry is how late a reconcile after a refused write may come.
@@ -12,12 +10,12 @@ const MaxRefusedRetry = time.Minute
 
 // WantRefusedResult fails the test unless the reconcile returned no error, since its back-off would replace the next wake-up, and
 // comes again within MaxRefusedRetry.
-func WantRefusedResult(t *testing.T, result ctrl.Result, err error) {
+func WantRefusedResult(t *testing.T, requeueAfter time.Duration, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatalf("a refused write is an error of the reconcile: %v", err)
 	}
-	if result.RequeueAfter <= 0 || result.RequeueAfter > MaxRefusedRetry {
-		t.Fatalf("the next reconcile comes after %s, expected at most %s", result.RequeueAfter, MaxRefusedRetry)
+	if requeueAfter <= 0 || requeueAfter > MaxRefusedRetry {
+		t.Fatalf("the next reconcile comes after %s, expected at most %s", requeueAfter, MaxRefusedRetry)
 	}
 }
