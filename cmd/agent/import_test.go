@@ -159,7 +159,7 @@ func TestImportFails(t *testing.T) {
 		"own table":          {"# agent bench 2026-11-28T03:30:00Z, 8 ranks on a\n#   size(B)     count      type  redop\n   8192  4096  BFloat16 Sum\n", nil, 1, "is the table of agent bench", false},
 		"nothing":            {"hello\n", nil, 1, "found no output of rccl-tests", false},
 		"not JSON":           {whole, []string{"--from", "json"}, 1, "is not JSON", false},
-		"unknown form":       {whole, []string{"--from", "xml"}, 2, "auto, text or json", false},
+		"unknown form":       {whole, []string{"--from", "xml"}, 2, "auto, text, json or csv", false},
 		"unknown collective": {whole, []string{"--collective", "gather"}, 2, "is not known", false},
 		"unknown output":     {whole, []string{"-o", "yaml"}, 2, "table, json or csv", false},
 		"unknown statistic":  {whole, []string{"--statistic", "p99"}, 2, "median, min, max", false},
