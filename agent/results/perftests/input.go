@@ -131,7 +131,9 @@ type found struct {
 // recognise finds the form of a line; false where it is none of the programs' that can be told by itself.
 func recognise(line string) (found, bool) {
 	line = strings.Replace(line, glued, "", 1)
-	if m := rowForm.FindStringSubmatchIndex(line); m != nil && m[2] <= maxPrefixBytes {
+	if !mayHaveRow(line) {
+		// Most lines of a debug log: the expression is dear.
+	} else if m := rowForm.FindStringSubmatchIndex(line); m != nil && m[2] <= maxPrefixBytes {
 		parts := []string{line[m[2]:m[1]], line[m[2]:m[3]], line[m[4]:m[5]], line[m[6]:m[7]], line[m[8]:m[9]]}
 		if beginsRow(parts) && !strings.Contains(line[:m[2]], "#") {
 			return found{form: "row", parts: parts, prefix: strings.TrimSpace(line[:m[2]]), text: line[m[2]:]}, true
@@ -156,6 +158,22 @@ func recognise(line string) (found, bool) {
 		return found{f.name, parts, prefix, strings.TrimSpace(line[at[0]:]), prefix != before || parts[0][0] == '#' || f.name == "build"}, true
 	}
 	return found{}, false
+}
+
+// mayHaveRow finds a number, a number and a word, without an expression.
+func mayHaveRow(line string) bool {
+	numbers := 0
+	for word := range strings.FieldsSeq(line) {
+		if numbers >= 2 && word[0] >= 'a' && word[0] <= 'z' {
+			return true
+		}
+		if c := word[len(word)-1]; c >= '0' && c <= '9' {
+			numbers++
+		} else {
+			numbers = 0
+		}
+	}
+	return false
 }
 
 // lines gives each line with its number, and its parts where carriage returns split it, as progress bars do.
