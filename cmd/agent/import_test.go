@@ -198,3 +198,16 @@ func TestImportUnsaid(t *testing.T) {
 		t.Errorf("the table has pairs: %q", errs)
 	}
 }
+
+// What the program itself counts fails, in every form of output, also where its row was lost.
+func TestImportFailsByTheProgramsCounter(t *testing.T) {
+	for _, form := range []string{"table", "json", "csv"} {
+		code, out, errs := runCommand(t, "", "import", sampleOf("cases/31-wrong-row-damaged-input.txt"), "-o", form)
+		if code != 1 || !strings.Contains(errs, "the program counts values out of bounds: 2 FAILED") {
+			t.Errorf("%s: exit %d: %s", form, code, errs)
+		}
+		if form == "json" && (!strings.Contains(out, `"version": "develop:1a2b3c4"`) || !strings.Contains(out, "2 FAILED")) {
+			t.Errorf("JSON without format or failure:\n%s", out)
+		}
+	}
+}
