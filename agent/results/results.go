@@ -24,6 +24,8 @@ type Report struct {
 	Source string `json:"source"`
 	// Input is the file that an imported report was read from, and the run in it where there are several.
 	Input string `json:"input,omitempty"`
+	// Format is how an imported input was recognised; empty for agent bench.
+	Format Format `json:"format,omitzero"`
 	// Node is the machine that measured; empty where the source does not tell.
 	Node string `json:"node,omitempty"`
 	// Time of the run's start; zero where the source does not tell.
@@ -52,6 +54,19 @@ type Report struct {
 	Warnings []string `json:"warnings,omitempty"`
 	// Failure ended the run; nil where it ran to its end.
 	Failure *Failure `json:"failure,omitempty"`
+}
+
+// Format is the dialect of an imported input.
+type Format struct {
+	// Program and Version as the program names itself, such as rccl-tests and 2.17.9-develop:1a2b3c4; empty where it does not.
+	Program string `json:"program,omitempty"`
+	Version string `json:"version,omitempty"`
+	// Form is "text", "csv", "json list" (rccl-tests -Z json), "json lines" (the same until July 2025) or "json object" (-J).
+	Form string `json:"form"`
+	// Columns of text, as its header names them.
+	Columns []string `json:"columns,omitempty"`
+	// Prefix that a launcher or log put before the first line; empty where there is none.
+	Prefix string `json:"prefix,omitempty"`
 }
 
 // Device is the GPU of a rank.

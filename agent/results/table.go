@@ -144,6 +144,20 @@ func (o *printer) header(p Report) {
 	if p.Simulated {
 		o.line("# %s: no GPU was measured; every time comes from a model", simulatedMark)
 	}
+	if f := p.Format; f.Form != "" {
+		program := "a program that does not name itself"
+		if f.Program != "" {
+			program = strings.TrimSpace(f.Program + " " + f.Version)
+		}
+		text := fmt.Sprintf("# Read as %s of %s", f.Form, program)
+		if len(f.Columns) > 0 {
+			text += " with columns " + strings.Join(f.Columns, " ")
+		}
+		if f.Prefix != "" {
+			text += fmt.Sprintf(", behind prefixes such as %q", f.Prefix)
+		}
+		o.line("%s", text)
+	}
 	if lib := p.Library; lib != nil {
 		flavor := string(lib.Flavor)
 		if lib.Imitates != "" {

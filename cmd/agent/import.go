@@ -26,9 +26,11 @@ func newImportCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "import FILE...",
 		Short: "Read the output of rccl-tests or nccl-tests, text or JSON, into agent bench's form",
-		Long: "Reads what rccl-tests and nccl-tests print, and their JSON files (rccl-tests -Z json, nccl-tests -J), and what agent bench\n" +
-			"wrote as JSON; - is standard input. Logs between the lines are skipped. What is left out, and why, is said in warnings.\n" +
-			"Exits with 0 where every run is whole and has no wrong element, with 1 where not or where a file has no run, with 2 for wrong usage.",
+		Long: "Reads what rccl-tests and nccl-tests print, their files (rccl-tests -Z json and -Z csv, -J of both), and what agent bench\n" +
+			"wrote as JSON; - is standard input. Prefixes of launchers and logs are removed, logs between the lines are skipped. What is\n" +
+			"left out, and why, is said in warnings.\n" +
+			"Exits with 0 where every run is whole and has no wrong element, with 1 where not, where the program itself counts a value out\n" +
+			"of bounds or fails its bandwidth check, or where a file has no run, with 2 for wrong usage.",
 		Example: `  agent import all_reduce.txt
   mpirun -np 8 all_reduce_perf -b 8 -e 1G -f 2 | agent import - -o csv
   agent import old.log --collective AllReduce -o json`,
@@ -57,7 +59,7 @@ func newImportCommand() *cobra.Command {
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&from, "from", string(perftests.Auto), "format of the files: auto, text or json")
+	flags.StringVar(&from, "from", string(perftests.Auto), "format of the files: auto, text, json or csv")
 	flags.StringVar(&collective, "collective", "", "collective of text that does not name its program, as older rccl-tests do not")
 	addReportFlags(command, &output, &statistic)
 	return command
@@ -138,11 +140,11 @@ func importFiles(ctx context.Context, names []string, o perftests.Options, p rep
 		for _, text := range p.unsaid(r) {
 			_, _ = fmt.Fprintf(stderr, "Warning: %s\n", results.Printable(r.Input+": "+text))
 		}
-		switch {
-		case r.Failure != nil:
+		if r.Failure != nil {
 			bad = append(bad, r.Input+": "+r.Failure.Message)
-		case !r.Good():
-			bad = append(bad, fmt.Sprintf("%s: %s", r.Input, notGood(r)))
+		}
+		if text := notGood(r); text != "" {
+			bad = append(bad, fmt.Sprintf("%s: %s", r.Input, text))
 		}
 	}
 	if len(bad) > 0 {
@@ -161,9 +163,12 @@ func plural(n int64, word string) string {
 	return fmt.Sprintf("%d %s", n, word)
 }
 
-// notGood says what is wrong with a run that went to its end.
+// notGood says what is wrong with a run's results, beside its failure; empty where nothing is.
 func notGood(r results.Report) string {
 	if len(r.Results)+len(r.Pairs) == 0 {
+		if r.Failure != nil {
+			return ""
+		}
 		return "no result was taken"
 	}
 	var wrong, of int64
@@ -179,10 +184,13 @@ func notGood(r results.Report) string {
 		of++
 	}
 	for _, x := range r.Results {
-		add(x.Unexplained(), strings.TrimSpace(fmt.Sprintf("%s %s %s %s %d B", x.Variant, x.Collective, x.Datatype, x.Placement, x.SizeBytes)))
+		add(x.Unexplained(), strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %s %s %d B", x.Variant, x.Collective, x.Datatype, x.Op, x.Placement, x.SizeBytes)), " "))
 	}
 	for _, x := range r.Pairs {
 		add(x.WrongElements, fmt.Sprintf("send and receive between ranks %d and %d", x.RankA, x.RankB))
+	}
+	if of == 0 {
+		return ""
 	}
 	return fmt.Sprintf("wrong data: %s in %s, expected none; the first is %s", plural(wrong, "element"), plural(of, "result"), first)
 }

@@ -159,7 +159,7 @@ func TestImportFails(t *testing.T) {
 		"own table":          {"# agent bench 2026-11-28T03:30:00Z, 8 ranks on a\n#   size(B)     count      type  redop\n   8192  4096  BFloat16 Sum\n", nil, 1, "is the table of agent bench", false},
 		"nothing":            {"hello\n", nil, 1, "found no output of rccl-tests", false},
 		"not JSON":           {whole, []string{"--from", "json"}, 1, "is not JSON", false},
-		"unknown form":       {whole, []string{"--from", "xml"}, 2, "auto, text or json", false},
+		"unknown form":       {whole, []string{"--from", "xml"}, 2, "auto, text, json or csv", false},
 		"unknown collective": {whole, []string{"--collective", "gather"}, 2, "is not known", false},
 		"unknown output":     {whole, []string{"-o", "yaml"}, 2, "table, json or csv", false},
 		"unknown statistic":  {whole, []string{"--statistic", "p99"}, 2, "median, min, max", false},
@@ -196,5 +196,18 @@ func TestImportUnsaid(t *testing.T) {
 	}
 	if _, _, errs = runCommand(t, string(data), "import", "-"); strings.Contains(errs, "pairs are not") {
 		t.Errorf("the table has pairs: %q", errs)
+	}
+}
+
+// What the program itself counts fails, in every form of output, also where its row was lost.
+func TestImportFailsByTheProgramsCounter(t *testing.T) {
+	for _, form := range []string{"table", "json", "csv"} {
+		code, out, errs := runCommand(t, "", "import", sampleOf("cases/31-wrong-row-damaged-input.txt"), "-o", form)
+		if code != 1 || !strings.Contains(errs, "the program counts values out of bounds: 2 FAILED") {
+			t.Errorf("%s: exit %d: %s", form, code, errs)
+		}
+		if form == "json" && (!strings.Contains(out, `"version": "develop:1a2b3c4"`) || !strings.Contains(out, "2 FAILED")) {
+			t.Errorf("JSON without format or failure:\n%s", out)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package perftests
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,19 +16,43 @@ import (
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
-// jsonDigits are those that the programs print behind the point.
+// jsonHalf of the last digit that the programs print behind the point.
 const jsonHalf = 0.5e-6
 
 // parseJSON reads what rccl-tests' -Z json and nccl-tests' -J write, and agent bench's own reports; several of them may stand
 // one after another. A file that was cut gives what stands before the cut. With an error come the reports before it.
 func parseJSON(data []byte, o Options) ([]results.Report, error) {
 	var all []results.Report
+	var loose entries // of a file with one object a line, as rccl-tests wrote until July 2025
+	flush := func(failure *results.Failure) {
+		for _, r := range loose.finish("json lines", failure) {
+			warnCollective(&r, o.Collective)
+			all = append(all, r)
+		}
+		loose = entries{}
+	}
 	for rest := data; ; {
 		rest = bytes.TrimLeft(rest, " \t\r\n\ufeff")
+		if loose.n > 0 {
+			rest = bytes.TrimLeft(rest, ", \t\r\n")
+		}
 		if len(rest) == 0 {
 			break
 		}
 		first := len(data) - len(rest)
+		d := json.NewDecoder(bytes.NewReader(rest))
+		var raw json.RawMessage
+		if err := d.Decode(&raw); err == nil && isEntry(raw) {
+			if err := loose.add(raw); err != nil {
+				return all, err
+			}
+			rest = rest[d.InputOffset():]
+			continue
+		} else if err != nil && loose.n > 0 && bytes.HasPrefix(rest, []byte(`{`)) && !bytes.Contains(rest, []byte("\n{")) {
+			flush(cutOffJSON(err, loose.n))
+			break
+		}
+		flush(nil)
 		reports, length, err := parseDocument(rest, int64(first), o)
 		if err != nil && len(all) > 0 {
 			err = fmt.Errorf("what follows the JSON at byte %d is not read: it %w", first, err)
@@ -37,6 +62,7 @@ func parseJSON(data []byte, o Options) ([]results.Report, error) {
 		}
 		rest = rest[length:]
 	}
+	flush(nil)
 	if len(all) == 0 {
 		return nil, errors.New("is not JSON: it is empty")
 	}
@@ -92,9 +118,13 @@ func cutOffJSON(err error, rows int) *results.Failure {
 
 func isEOF(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
-// rcclEntry is one result of rccl-tests' -Z json (Reporter::addResult, src/common.cu).
+// rcclEntry is one result of rccl-tests' -Z json or -Z csv (Reporter::addResult, src/common.cu). Names of fields are compared
+// without case, as older builds write them small.
 type rcclEntry struct {
-	Name string `json:"name"`
+	Cycle      int    `json:"numCycle"`
+	Name       string `json:"name"`
+	Collective string `json:"collective"` // name, in older builds
+	Nodes      int    `json:"nodes"`
 	// Ranks are processes in all, RanksPerNode those of the communicator, for which the program takes a node's; of a build
 	// without MPI neither is there, and GPUs is the communicator's.
 	Ranks        int             `json:"ranks"`
@@ -109,6 +139,8 @@ type rcclEntry struct {
 	AlgBw        float64         `json:"algBw"`
 	BusBw        float64         `json:"busBw"`
 	Wrong        json.RawMessage `json:"wrong"`
+	HashWrong    json.RawMessage `json:"#wrong"` // wrong, in older builds
+	half         [3]float64      // of the last digits of time and bandwidths; zero means jsonHalf
 }
 
 // communicatorRanks are the ranks that the bus bandwidth speaks of. Newer builds may count ranks of a node where older ones
@@ -119,7 +151,7 @@ func (e rcclEntry) communicatorRanks(c rcclx.Collective) int {
 	}
 	per := max(e.GPUsPerRank, 1)
 	for _, n := range []int{e.RanksPerNode * per, e.Ranks * per} {
-		if f := rcclx.BusFactor(c, n); f > 0 && e.AlgBw > 0 && math.Abs(e.BusBw/e.AlgBw-f) < 1e-3 {
+		if f := rcclx.BusFactor(c, n); f > 0 && e.AlgBw > 0 && math.Abs(e.BusBw-f*e.AlgBw) < max(1e-3*e.AlgBw, 2*max(e.half[1], e.half[2])) {
 			return n
 		}
 	}
@@ -139,62 +171,121 @@ func (e rcclEntry) wrongElements() (wrong int64, checked bool, err error) {
 	return int64(min(n.value, 1<<62)), true, nil
 }
 
+// isEntry tells a result of rccl-tests from other objects.
+func isEntry(raw json.RawMessage) bool {
+	_, err := readEntry(raw)
+	return err == nil
+}
+
+func readEntry(raw json.RawMessage) (rcclEntry, error) {
+	var e rcclEntry
+	err := json.Unmarshal(raw, &e)
+	if e.Name == "" {
+		e.Name = e.Collective
+	}
+	if len(e.Wrong) == 0 {
+		e.Wrong = e.HashWrong
+	}
+	if err == nil && (e.Name == "" || e.Size == nil || e.Time == nil || e.Type == "") {
+		err = errors.New("it has no name, size, type or time")
+	}
+	return e, err
+}
+
+// entries are results of rccl-tests that follow one another, by the run that each belongs to.
+type entries struct {
+	n    int
+	runs []*entryRun
+}
+
+// entryRun is a run, with what it has measured: what comes again belongs to the next run.
+type entryRun struct {
+	run
+	seen map[string]bool
+}
+
+func (x *entries) add(raw json.RawMessage) error {
+	if x.n++; x.n > maxResults {
+		return errTooManyRows
+	}
+	e, err := readEntry(raw)
+	if err != nil {
+		return fmt.Errorf("has as element %d of its list no result of rccl-tests (-Z json): %.80q", x.n, raw)
+	}
+	return x.take(e)
+}
+
+func (x *entries) take(e rcclEntry) error {
+	c, _ := collectiveOf(e.Name)
+	ranks := e.communicatorRanks(c)
+	key := fmt.Sprint(e.Cycle, *e.Size, e.Type, e.RedOp, e.InPlace)
+	var u *entryRun
+	for _, r := range slices.Backward(x.runs) {
+		if r.program == e.Name && r.report.Ranks == ranks {
+			if !r.seen[key] {
+				u = r
+			}
+			break
+		}
+	}
+	if u == nil {
+		if len(x.runs) >= maxRuns {
+			return fmt.Errorf("more than %d runs: split the file", maxRuns)
+		}
+		u = &entryRun{seen: map[string]bool{}}
+		u.report.Source, u.report.Ranks = results.SourceRCCLTests, ranks
+		if ranks == e.Ranks*max(e.GPUsPerRank, 1) {
+			u.report.Nodes = e.Nodes
+		}
+		u.setProgram(e.Name)
+		x.runs = append(x.runs, u)
+	}
+	u.seen[key] = true
+	if err := u.addEntry(e); err != nil {
+		return fmt.Errorf("cannot be read: result %d: %w", x.n, err)
+	}
+	return nil
+}
+
+// finish gives the reports; a failure is that of the last run.
+func (x *entries) finish(form string, failure *results.Failure) []results.Report {
+	var reports []results.Report
+	for i, u := range x.runs {
+		u.report.Format = results.Format{Program: results.SourceRCCLTests, Form: form}
+		if failure != nil && i == len(x.runs)-1 {
+			u.fail(failure.Kind, "%s", failure.Message)
+		}
+		reports = append(reports, u.finish())
+	}
+	return reports
+}
+
 // parseArray reads rccl-tests' list of results.
 func parseArray(d *json.Decoder) ([]results.Report, error) {
-	var runs []*run
+	var x entries
 	var failure *results.Failure
-	n := 0
 	for d.More() {
 		var raw json.RawMessage
 		if err := d.Decode(&raw); err != nil {
-			failure = cutOffJSON(err, n)
+			failure = cutOffJSON(err, x.n)
 			break
 		}
-		if n++; n > maxResults {
-			return nil, errTooManyRows
-		}
-		var e rcclEntry
-		if err := json.Unmarshal(raw, &e); err != nil || e.Name == "" || e.Size == nil || e.Time == nil {
-			return nil, fmt.Errorf("has as element %d of its list no result of rccl-tests (-Z json): %.80q", n, raw)
-		}
-		u := entryRun(&runs, e)
-		if err := u.addEntry(e); err != nil {
-			return nil, fmt.Errorf("cannot be read: element %d of the list: %w", n, err)
+		if err := x.add(raw); err != nil {
+			return nil, err
 		}
 	}
 	if failure == nil {
 		if _, err := d.Token(); err != nil {
-			failure = cutOffJSON(err, n)
+			failure = cutOffJSON(err, x.n)
 		}
 	}
-	if len(runs) == 0 {
+	if len(x.runs) == 0 {
 		if failure != nil {
 			return nil, errors.New(failure.Message)
 		}
 		return nil, errors.New("is an empty list: the program measured nothing")
 	}
-	var reports []results.Report
-	for _, u := range runs {
-		reports = append(reports, u.finish())
-	}
-	reports[len(reports)-1].Failure = failure
-	return reports, nil
-}
-
-// entryRun gives the run of an entry: entries of another program or number of ranks belong to another.
-func entryRun(runs *[]*run, e rcclEntry) *run {
-	c, _ := collectiveOf(e.Name)
-	ranks := e.communicatorRanks(c)
-	for _, u := range *runs {
-		if u.program == e.Name && u.report.Ranks == ranks {
-			return u
-		}
-	}
-	u := &run{}
-	u.report.Source, u.report.Ranks = results.SourceRCCLTests, ranks
-	u.setProgram(e.Name)
-	*runs = append(*runs, u)
-	return u
+	return x.finish("json list", failure), nil
 }
 
 func (u *run) addEntry(e rcclEntry) error {
@@ -203,7 +294,7 @@ func (u *run) addEntry(e rcclEntry) error {
 		return err
 	}
 	x := row{size: *e.Size, typeName: e.Type, redop: e.RedOp, placement: placementOf(e.InPlace != 0), wrong: wrong, checked: checked,
-		time: number{*e.Time, jsonHalf}, alg: number{e.AlgBw, jsonHalf}, bus: number{e.BusBw, jsonHalf}}
+		time: number{*e.Time, cmp.Or(e.half[0], jsonHalf)}, alg: number{e.AlgBw, cmp.Or(e.half[1], jsonHalf)}, bus: number{e.BusBw, cmp.Or(e.half[2], jsonHalf)}}
 	// The count is not written; the size gives it.
 	if d, err := rcclx.ParseDatatype(e.Type); err == nil && u.collective != "" && x.size > 0 {
 		shape, err := rcclx.ShapeOf(u.collective, d, x.size, max(u.report.Ranks, 1))
@@ -294,10 +385,12 @@ func (n jsonNumber) number() number { return number{float64(n), jsonHalf} }
 func parseObject(d *json.Decoder) ([]results.Report, error) {
 	u := &run{}
 	u.report.Source = results.SourceNCCLTests
+	u.report.Format.Form = "json object"
 	var config ncclConfig
 	rows, known, ended := 0, false, false
 	fail := func(err error) []results.Report {
-		u.report.Failure = cutOffJSON(err, rows)
+		failure := cutOffJSON(err, rows)
+		u.fail(failure.Kind, "%s", failure.Message)
 		return []results.Report{u.finish()}
 	}
 	for d.More() {
@@ -311,10 +404,15 @@ func parseObject(d *json.Decoder) ([]results.Report, error) {
 			if err = d.Decode(&args); err == nil && len(args) > 0 {
 				u.setProgram(filepath.Base(args[0]))
 			}
-		case "nccl_version":
+		case "nccl_version", "rccl_version":
 			var code int
 			if err = d.Decode(&code); err == nil {
-				u.report.Library = ncclLibrary(fmt.Sprint(code))
+				u.setLibrary(code)
+			}
+			if key == "rccl_version" {
+				u.report.Source = results.SourceRCCLTests
+			} else if u.report.Library != nil {
+				u.report.Library.Flavor = rcclx.FlavorNCCL
 			}
 		case "config":
 			if err = d.Decode(&config); err == nil {
@@ -324,6 +422,22 @@ func parseObject(d *json.Decoder) ([]results.Report, error) {
 		case "results":
 			known = true
 			err = u.decodeResults(d, config, &rows)
+		case "out_of_bounds":
+			var bounds struct {
+				Count json.Number `json:"count"`
+				Okay  string      `json:"okay"`
+			}
+			if err = d.Decode(&bounds); err == nil {
+				u.counted(bounds.Count.String(), map[bool]string{true: "FAILED"}[bounds.Okay == "false"])
+			}
+		case "average_bus_bandwidth":
+			var average struct {
+				Bandwidth jsonNumber `json:"bandwidth"`
+				Okay      string     `json:"okay"`
+			}
+			if err = d.Decode(&average); err == nil && average.Okay == "false" {
+				u.bandwidth = fmt.Sprint(float64(average.Bandwidth))
+			}
 		case "end_time":
 			ended = true
 			err = d.Decode(new(json.RawMessage))

@@ -21,7 +21,7 @@ func entry(name, kind, redop, place, wrong string) string {
 func TestRCCLTestsJSON(t *testing.T) {
 	text := "[\n" + entry("AllReduce", "float", "sum", "0", "0") + ",\n" + entry("AllReduce", "float", "sum", "1", "N/A") + "\n]\n"
 	r := one(t, text, Options{})
-	if r.Source != results.SourceRCCLTests || r.Ranks != 8 || r.Nodes != 0 || r.Failure != nil || len(r.Results) != 2 {
+	if r.Source != results.SourceRCCLTests || r.Ranks != 8 || r.Nodes != 1 || r.Failure != nil || len(r.Results) != 2 {
 		t.Fatalf("%+v", r)
 	}
 	x := r.Results[0]

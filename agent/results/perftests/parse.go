@@ -7,10 +7,12 @@ package perftests
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"math"
 	"slices"
+	"strings"
 
 	"rcclx.io/commgroup-operator/agent/results"
 	"rcclx.io/commgroup-operator/rcclx"
@@ -19,20 +21,21 @@ import (
 // Format of an input.
 type Format string
 
-// The formats. Auto takes what begins with a bracket or brace for JSON.
+// The formats. Auto takes what begins with a bracket or brace for JSON, and what has the columns of rccl-tests' CSV for CSV.
 const (
 	Auto Format = "auto"
 	Text Format = "text"
 	JSON Format = "json"
+	CSV  Format = "csv"
 )
 
 // ParseFormat reads a format's name.
 func ParseFormat(text string) (Format, error) {
 	switch f := Format(text); f {
-	case Auto, Text, JSON:
+	case Auto, Text, JSON, CSV:
 		return f, nil
 	}
-	return "", fmt.Errorf("format %q is not known: use auto, text or json", text)
+	return "", fmt.Errorf("format %q is not known: use auto, text, json or csv", text)
 }
 
 // Options say what the input itself may not.
@@ -56,17 +59,25 @@ func Parse(name string, r io.Reader, o Options) ([]results.Report, error) {
 	if len(data) > maxInputBytes {
 		return nil, fmt.Errorf("%s has more than %d bytes: cut the runs out of it", name, maxInputBytes)
 	}
+	data = decode(data)
 	format := o.Format
 	if format == Auto || format == "" {
 		format = Text
-		if start := bytes.TrimLeft(data, " \t\r\n\ufeff"); len(start) > 0 && (start[0] == '{' || start[0] == '[' && jsonArray(start)) {
+		start := bytes.TrimLeft(data, " \t\r\n\ufeff")
+		switch {
+		case len(start) > 0 && (start[0] == '{' || start[0] == '[' && jsonArray(start)):
 			format = JSON
+		case isCSV(start):
+			format = CSV
 		}
 	}
 	var reports []results.Report
-	if format == JSON {
+	switch format {
+	case JSON:
 		reports, err = parseJSON(data, o)
-	} else {
+	case CSV:
+		reports, err = parseCSV(data, o)
+	default:
 		reports, err = parseText(data, o)
 	}
 	if err != nil {
@@ -106,6 +117,7 @@ type row struct {
 	min, max, p50, p95    number // microseconds; zero where not given
 	cvPercent             number
 	perIteration, cpuTime bool
+	over                  bool // the program's own limit of the error is exceeded
 }
 
 // number is a decimal as it was printed.
@@ -141,6 +153,12 @@ type run struct {
 	skipped    map[string]int
 	order      []string
 	misfits    int
+	// What the program itself counts, and what was left out of the results: neither may be lost.
+	bounds, bandwidth string // the failed counter and check, as printed; empty where neither failed
+	over              int    // results whose error is over the program's limit
+	wrongLeftOut      int    // results that are left out, and have wrong elements
+	problems          []string
+	kind              string
 }
 
 // skip counts a row that is left out, by reason.
@@ -167,8 +185,19 @@ func collectiveOf(name string) (c rcclx.Collective, unknown bool) {
 
 var ops = map[string]string{"sum": "Sum", "prod": "Prod", "max": "Max", "min": "Min", "avg": "Avg"}
 
-// add turns a row into a result, or says why not.
+// add turns a row into a result, or says why not. A row that is left out still counts where its elements are wrong.
 func (u *run) add(x row) {
+	before := len(u.report.Results)
+	u.take(x)
+	if x.over {
+		u.over++
+	}
+	if len(u.report.Results) == before && x.checked && x.wrong > 0 {
+		u.wrongLeftOut++
+	}
+}
+
+func (u *run) take(x row) {
 	d, err := rcclx.ParseDatatype(x.typeName)
 	switch {
 	case u.unknown:
@@ -196,6 +225,9 @@ func (u *run) add(x row) {
 			u.skip(fmt.Sprintf("operation %q, which is not known here", x.redop))
 			return
 		}
+	}
+	if u.collective == rcclx.SendRecv {
+		r.Op = ops[x.redop] // sendrecv_perf repeats its rows for each operation (-o all), though it reduces nothing
 	}
 	if u.collective == rcclx.Broadcast || u.collective == rcclx.Reduce {
 		r.Root = max(x.root, 0)
@@ -286,12 +318,58 @@ func (u *run) finish() results.Report {
 		}
 	}
 	if unchecked > 0 {
-		u.warn("%d of %s not checked (#wrong is N/A)", unchecked, count(len(u.report.Results), "result was", "results were"))
+		why := "#wrong is N/A"
+		if slices.Contains(u.report.Format.Columns, "error") {
+			why = "this version prints the largest error, which is no count of wrong elements"
+		}
+		u.warn("%d of %s not checked (%s)", unchecked, count(len(u.report.Results), "result was", "results were"), why)
+	}
+	if u.report.Ranks == 1 {
+		u.warn("one rank communicates with nobody: the numbers are those of a copy. Where a launcher started several processes, build the program with MPI=1")
 	}
 	if u.report.Results == nil {
 		u.report.Results = []results.Result{}
 	}
+	// What the program says of its data stands before why its output ends.
+	kind, problems := u.kind, u.problems
+	u.kind, u.problems = "", nil
+	u.judge()
+	u.kind, u.problems = cmp.Or(u.kind, kind), append(u.problems, problems...)
+	if len(u.problems) > 0 {
+		u.report.Failure = &results.Failure{Kind: u.kind, Message: strings.Join(u.problems, "; ")}
+	}
 	return u.report
+}
+
+// fail notes why the run is not good; the first reason gives the kind.
+func (u *run) fail(kind, format string, args ...any) {
+	if u.kind == "" {
+		u.kind = kind
+	}
+	u.problems = append(u.problems, fmt.Sprintf(format, args...))
+}
+
+// judge fails the run for what the program itself calls wrong, whatever became of the rows.
+func (u *run) judge() {
+	if u.bounds != "" {
+		u.fail("WrongData", "the program counts values out of bounds: %s, expected 0", u.bounds)
+	}
+	if u.over > 0 {
+		u.fail("WrongData", "%s an error over the program's own limit", count(u.over, "result has", "results have"))
+	}
+	if u.wrongLeftOut > 0 {
+		u.fail("WrongData", "%s wrong elements, though left out here", count(u.wrongLeftOut, "result has", "results have"))
+	}
+	if u.bandwidth != "" {
+		u.fail("BandwidthCheckFailed", "the program's own check of the bus bandwidth failed: %s GB/s are under 90 %% of NCCL_TESTS_MIN_BW", u.bandwidth)
+	}
+}
+
+// counted takes the program's counter of values out of bounds, and its word for it.
+func (u *run) counted(number, word string) {
+	if strings.Trim(number, "0") != "" || isOneOf(word, "failed", "false") {
+		u.bounds = strings.TrimSpace(number + " " + word)
+	}
 }
 
 func (u *run) warn(format string, args ...any) {

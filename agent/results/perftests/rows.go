@@ -20,6 +20,8 @@ var (
 	decimalWord = regexp.MustCompile(`^(0|[1-9]\d*)(\.(\d+))?(e[+-]\d\d+)?`)
 	// rootWord is the root: -1 where there is none.
 	rootWord = regexp.MustCompile(`^-?\d+`)
+	// noNumber stands in place of a number; hipevt, error and #wrong are N/A where not measured.
+	noNumber = regexp.MustCompile(`^(N/A|-?nan|-?inf)`)
 )
 
 // parseNumber reads a number at the beginning of a word, and gives what follows it.
@@ -50,34 +52,43 @@ func parseNumber(word string) (n number, rest string, ok bool) {
 	return number{v, half}, word[len(m[0]):], true
 }
 
-// row takes a line as a row, or as the rest of one that was cut in two; false where it is neither.
-func (u *textRun) row(text string, line int) bool {
-	if m := rowStart.FindStringSubmatch(text); m != nil && u.beginsRow(m) {
-		u.close()
-		u.rows++
-		u.last = fmt.Sprintf("%s %s B (line %d)", m[3], m[1], line)
-		u.fill(&pendingRow{line: line}, strings.Fields(text))
-		return true
-	}
-	if u.pending == nil || u.columns == nil {
+// continues takes a line as the rest of a row that was cut in two; false where it is none.
+func (u *textRun) continues(text string) bool {
+	words := strings.Fields(text)
+	if u.pending == nil || u.columns == nil || len(words) == 0 {
 		return false
 	}
-	words := strings.Fields(text)
-	if _, rest, ok := parseNumber(words[0]); !ok && words[0] != "N/A" || rest != "" && ok && !gluedLog(rest) {
+	if _, rest, ok := u.cell(u.columns[len(u.pending.words)], words[0]); !ok || isText(u.columns[len(u.pending.words)]) || rest != "" && !gluedLog(rest) {
 		return false
 	}
 	u.fill(u.pending, words)
 	return true
 }
 
-// beginsRow tells a row from a log line that begins with two numbers.
-func (u *textRun) beginsRow(m []string) bool {
-	if _, known := ops[m[4]]; known || m[4] == "none" || m[4] == "mulsum" {
+// row takes the text of a row.
+func (u *textRun) row(text string, parts []string, line int) {
+	u.close()
+	u.rows++
+	u.last = fmt.Sprintf("%s %s B (line %d)", parts[3], parts[1], line)
+	u.fill(&pendingRow{line: line}, strings.Fields(text))
+}
+
+// beginsRow tells a row from a log line that has two numbers and a word.
+func beginsRow(parts []string) bool {
+	if isOperation(parts[4]) {
 		return true
 	}
-	// hypercube_perf prints no operation at all.
-	_, err := rcclx.ParseDatatype(m[3])
-	return err == nil && rootWord.MatchString(m[4])
+	// Where there is no operation, the root or the time follows.
+	if c := parts[4][0]; c != '-' && (c < '0' || c > '9') {
+		return false
+	}
+	_, err := rcclx.ParseDatatype(parts[3])
+	return err == nil || isOneOf(parts[3], "uint8", "uint32", "int64", "uint64")
+}
+
+func isOperation(word string) bool {
+	_, known := ops[word]
+	return known || word == "none" || word == "mulsum"
 }
 
 // gluedLog says whether what follows a number is the beginning of another process's line: a host's name. One that begins
@@ -94,7 +105,13 @@ func (u *textRun) fill(p *pendingRow, words []string) {
 	}
 	u.pending = nil
 	for i := 0; i < len(words) && len(p.words) < len(u.columns); i++ {
-		word, rest, ok := u.cell(u.columns[len(p.words)], words[i])
+		column := u.columns[len(p.words)]
+		if column == "redop" && (words[i][0] == '-' || words[i][0] >= '0' && words[i][0] <= '9') {
+			p.words = append(p.words, "") // AllToAll of 2020 and hypercube leave it blank
+			i--
+			continue
+		}
+		word, rest, ok := u.cell(column, words[i])
 		if !ok && words[i][0] >= '0' && words[i][0] <= '9' {
 			// A number that does not fit: the row was cut within a word, and what follows is shifted.
 			u.pending = p
@@ -124,9 +141,17 @@ func (u *textRun) fill(p *pendingRow, words []string) {
 // guessColumns is for rows without a header, as grep gives them.
 func (u *textRun) guessColumns(words []string, line int) {
 	block := []string{"time", "algbw", "busbw", "#wrong"}
-	u.columns = append([]string{"size", "count", "type", "redop", "root"}, block...)
+	u.columns = []string{"size", "count", "type"}
+	if isOperation(words[3]) {
+		u.columns = append(u.columns, "redop")
+	}
+	if i := len(u.columns); i < len(words) && rootWord.FindString(words[i]) == words[i] {
+		u.columns = append(u.columns, "root")
+	}
+	more := len(words)-len(u.columns) >= 2*len(block)
+	u.columns = append(u.columns, block...)
 	u.blocks = defaultBlocks(1)
-	if len(words) >= 13 {
+	if more {
 		u.columns = append(u.columns, block...)
 		u.blocks = defaultBlocks(2)
 	}
@@ -150,8 +175,9 @@ func (u *textRun) cell(column, word string) (value, rest string, ok bool) {
 		value = rootWord.FindString(word)
 		rest = word[len(value):]
 		ok = value != ""
-	case column == "#wrong" && strings.HasPrefix(word, "N/A"), column == "error" && strings.HasPrefix(word, "N/A"):
-		value, rest, ok = "N/A", word[3:], true
+	case column != "size" && column != "count" && noNumber.MatchString(word):
+		value = noNumber.FindString(word)
+		rest, ok = word[len(value):], true
 	default:
 		if _, rest, ok = parseNumber(word); ok {
 			value = word[:len(word)-len(rest)]
@@ -159,6 +185,9 @@ func (u *textRun) cell(column, word string) (value, rest string, ok bool) {
 		if column == "#wrong" && strings.Contains(value, ".") && !strings.Contains(value, "e") {
 			return "", word, false // a count is whole; %g shortens a large one
 		}
+	}
+	if ok && column == "error" && strings.HasPrefix(rest, "*") {
+		value, rest = value+"*", rest[1:]
 	}
 	if ok && rest != "" && !gluedLog(rest) {
 		return "", word, false
@@ -179,17 +208,7 @@ func (u *textRun) close() {
 
 // emit takes the blocks of a row that are whole.
 func (u *textRun) emit(words []string, line int) {
-	if len(words) < 6 {
-		return
-	}
-	size, err1 := strconv.ParseInt(words[0], 10, 64)
-	count, err2 := strconv.ParseInt(words[1], 10, 64)
-	root, err3 := strconv.Atoi(words[4])
-	if err1 != nil || err2 != nil || err3 != nil {
-		u.skip("a size, count or root that is no number")
-		return
-	}
-	base := row{line: line, size: size, count: count, typeName: words[2], redop: words[3], root: root, iterations: u.iterations}
+	base := row{line: line, root: -1, iterations: u.iterations}
 	block := -1
 	var x row
 	whole := false
@@ -200,9 +219,20 @@ func (u *textRun) emit(words []string, line int) {
 		}
 		whole = false
 	}
-	for i := 5; i < len(words); i++ {
-		n, _, _ := parseNumber(words[i])
+	for i, word := range words {
+		n, _, _ := parseNumber(word)
+		var err error
 		switch u.columns[i] {
+		case "size":
+			base.size, err = strconv.ParseInt(word, 10, 64)
+		case "count":
+			base.count, err = strconv.ParseInt(word, 10, 64)
+		case "type":
+			base.typeName = word
+		case "redop":
+			base.redop = word
+		case "root":
+			base.root, err = strconv.Atoi(word)
 		case "time", "cputime":
 			flush()
 			block++
@@ -212,12 +242,14 @@ func (u *textRun) emit(words []string, line int) {
 			x.alg = n
 		case "busbw":
 			x.bus = n
-		case "#wrong":
-			x.checked = words[i] != "N/A"
+		case "#wrong", "wrong":
+			x.checked = word != "N/A"
 			x.wrong = int64(min(n.value, 1<<62))
 			whole = true
 		case "error":
-			// Before 2.11 the column is the largest difference, which says nothing of wrong elements.
+			// Before 2.11 the column is the largest difference, which says nothing of the number of wrong elements. One over the
+			// program's limit has an asterisk, or is no number.
+			x.over = strings.HasSuffix(word, "*") || noNumber.MatchString(word) && word != "N/A"
 			whole = true
 		case "i_min":
 			x.min = n
@@ -225,6 +257,10 @@ func (u *textRun) emit(words []string, line int) {
 			x.max = n
 		case "i_cv%":
 			x.cvPercent, x.perIteration = n, true
+		}
+		if err != nil {
+			u.skip(fmt.Sprintf("a %s that is no number", u.columns[i]))
+			return
 		}
 	}
 	flush()

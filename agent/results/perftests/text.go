@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -23,38 +24,33 @@ const (
 	maxFailureLines = 20
 )
 
-var (
-	// prefixes that launchers put before each line: Open MPI's --tag-output, srun's --label.
-	launcherPrefix = regexp.MustCompile(`^(\[\d+,\d+\]<std(out|err)>: ?|\s{0,4}\d{1,5}: )`)
-	// glued is printed without a newline before what comes next (rccl-tests src/common.cu, on gfx942).
-	glued = "On gfx942 architecture, using FNUZ FP8 types"
+// glued is printed without a newline before what comes next (rccl-tests src/common.cu, on gfx942).
+const glued = "On gfx942 architecture, using FNUZ FP8 types"
 
-	startLine   = regexp.MustCompile(`^# Collective test starting: (\S+)`)
-	testsLine   = regexp.MustCompile(`^# nccl-tests version (\S+) nccl-headers=\d+ nccl-library=(\d+)`)
-	rcclLine    = regexp.MustCompile(`^rccl-tests: Version (\S+)`)
-	paramsLine  = regexp.MustCompile(`^# nThread \d+ nGpus \d+ .*\bwarmup iters: \d+ iters: (\d+) agg iters: (\d+)`)
-	paramsAny   = regexp.MustCompile(`^# nThread \d+ nGpus \d+ minBytes`)
-	deviceLine  = regexp.MustCompile(`^#\s+Rank\s+(\d+)\s+(?:Group\s+(\d+)\s+)?Pid\s+\d+\s+on\s+(\S+)\s+device\s+(\d+)\s+\[([^\]]*)\]\s*(.*)$`)
-	boundsLine  = regexp.MustCompile(`^# Out of bounds values\s*: (\d+)`)
-	summaryLine = regexp.MustCompile(`^# Avg bus bandwidth\s*: `)
-	endLine     = regexp.MustCompile(`^# Collective test concluded: `)
-	reduceLine  = regexp.MustCompile(`^# Reducing maxBytes to (\d+) due to memory limitation`)
-	errorLine   = regexp.MustCompile(`^# error: (.+)`)
-	// rcclVersion and rcclPath are the library's own words at NCCL_DEBUG=VERSION and up (rccl src/init.cc).
-	rcclVersion = regexp.MustCompile(`RCCL version : (\d+)\.(\d+)\.(\d+)`)
-	rcclPath    = regexp.MustCompile(`^Librccl path\s*: (\S+)`)
+var (
+	iterations = regexp.MustCompile(`(?:warmup iters|warmupIters): \d+ iters: (\d+)(?: agg iters: (\d+))?`)
+	headers    = regexp.MustCompile(`-headers=(\d+)`)
+	library    = regexp.MustCompile(`-library=(\d+)`)
+	// libraryVersion and rcclPath are the library's own words at NCCL_DEBUG=VERSION and up (rccl src/init.cc, nccl src/init.cc).
+	libraryVersion = regexp.MustCompile(`\b([RN])CCL version\s*:?\s*(\d+)\.(\d+)\.(\d+)`)
+	rcclPath       = regexp.MustCompile(`\bLibrccl path\s*: (\S+)`)
 	// programName is a program's name in a command line, for outputs that do not name themselves.
 	programName = regexp.MustCompile(`\b([a-z_]+_perf)\b`)
 	// failureLine is what the programs, the launchers and the kernel say of a crash.
 	failureLine = regexp.MustCompile(`Test (NCCL|CUDA|HIP) failure|Test failure|NCCL WARN|BAD TERMINATION|Segmentation fault|Bus error|srun: error|mpirun noticed|\[ERROR\]|Invalid number of GPUs`)
-	// rowStart is how a row begins; nothing else in these outputs begins with two numbers and a word.
-	rowStart = regexp.MustCompile(`^\s*(\d{1,19})\s+(\d{1,19})\s+([a-z]\w*)\s+(\S+)`)
+	nvidiaName  = regexp.MustCompile(`\b(NVIDIA|Tesla|GeForce|Quadro)\b`)
+	amdName     = regexp.MustCompile(`\b(AMD|Radeon|Instinct|MI\d{2,3}[A-Z]?)\b`)
 )
 
 // textParser reads line by line.
 type textParser struct {
 	options Options
 	runs    []*textRun
+	// streams are the runs that lines belong to, by what their prefix says of the process; last is that of the last line.
+	streams map[string]*textRun
+	last    *textRun
+	// prefix of the last line that was recognised.
+	prefix string
 	// mention is the last program named in a line that is none of the programs' own, as in the command that starts one.
 	mention mention
 	line    int
@@ -69,8 +65,9 @@ type mention struct {
 // textRun is a run in the text.
 type textRun struct {
 	run
-	started            map[string]bool // kinds of starting line seen
-	columns            []string        // of a row, by the header
+	// started are the starting lines seen, by form: the text, and how often.
+	started            map[string]start
+	columns            []string // of a row, by the header
 	blocks             []rcclx.Placement
 	rows               int
 	ended              bool
@@ -79,13 +76,26 @@ type textRun struct {
 	hosts              map[string]bool
 	group              string
 	devices            []results.Device
+	pids               map[string][]string // by rank
 	pending            *pendingRow
-	bounds             int64
+	boundsLines        int // of the summary
 	failures           []string
 	last               string // what the last row was
 	lastLine           int    // that was the program's own
+	hashes             bool   // the program's lines still have their "#"
+	vendor             byte   // 'N' or 'A' as devices, banner or library say; zero where none does
 	// named is the mention that the program's name is taken from, where it does not name itself.
 	named *mention
+}
+
+type start struct {
+	text  string
+	times int
+}
+
+// begun says whether the run has more than its first lines.
+func (u *textRun) begun() bool {
+	return u.ended || u.rows > 0 || u.columns != nil || len(u.devices) > 0
 }
 
 var (
@@ -111,22 +121,26 @@ func noRun(data []byte, lines int) error {
 }
 
 func parseText(data []byte, o Options) ([]results.Report, error) {
-	p := &textParser{options: o}
-	for line := range bytes.SplitSeq(data, []byte("\n")) {
-		p.line++
-		text := ""
-		if len(line) <= maxLineBytes {
-			text = strings.ToValidUTF8(strings.TrimRight(string(line), "\r"), "?")
-		}
-		if err := p.take(text); err != nil {
-			return nil, err
-		}
+	p := &textParser{options: o, streams: map[string]*textRun{}}
+	err := lines(data, func(number int, text string) error {
+		p.line = number
+		return p.take(text)
+	})
+	if err != nil {
+		return nil, err
 	}
 	var reports []results.Report
-	for _, u := range p.runs {
+	for i, u := range p.runs {
 		u.close()
-		if u.rows > 0 || u.columns != nil || len(u.started) > 0 || len(u.devices) > 0 {
-			reports = append(reports, u.finishText(p))
+		if u.copies() > 1 {
+			for _, earlier := range p.runs[:i] {
+				u.absorb(earlier)
+			}
+		}
+	}
+	for _, u := range p.runs {
+		if u.begun() || len(u.started) > 0 {
+			reports = append(reports, u.finishText(p)...)
 		}
 	}
 	if len(reports) == 0 {
@@ -135,17 +149,9 @@ func parseText(data []byte, o Options) ([]results.Report, error) {
 	return reports, nil
 }
 
-// current gives the run that lines belong to.
-func (p *textParser) current() *textRun {
-	if len(p.runs) == 0 {
-		p.begin()
-	}
-	return p.runs[len(p.runs)-1]
-}
-
 func (p *textParser) begin() *textRun {
-	u := &textRun{started: map[string]bool{}, hosts: map[string]bool{}}
-	u.report.Source = results.SourceRCCLTests
+	u := &textRun{started: map[string]start{}, hosts: map[string]bool{}, pids: map[string][]string{}}
+	u.report.Format.Form = "text"
 	u.collective = p.options.Collective
 	after := 0
 	if n := len(p.runs); n > 0 {
@@ -166,109 +172,161 @@ func (u *textRun) take(m mention) {
 	}
 }
 
-// start takes one of the lines that a run begins with; a kind that the run has seen begins the next one.
-func (p *textParser) start(kind string) (*textRun, error) {
-	u := p.current()
-	if u.started[kind] || u.ended || u.rows > 0 || u.columns != nil || len(u.devices) > 0 {
-		u.close()
-		if len(p.runs) >= maxRuns {
-			return nil, fmt.Errorf("more than %d runs: split the file", maxRuns)
-		}
+// at gives the run of a line with a prefix. Each process prints into a run of its own; one begins with a starting line.
+func (p *textParser) at(prefix string, starts bool) *textRun {
+	name, known := streamOf(prefix)
+	u := p.streams[name]
+	switch {
+	case u != nil && known && (starts || !u.ended || p.last.ended):
+	case p.last == nil:
 		u = p.begin()
+	case starts && known && (p.last.begun() || len(p.last.started) > 0):
+		u = p.begin()
+	default:
+		u = p.last
 	}
-	u.started[kind] = true
-	return u, nil
+	if known && p.streams[name] == nil {
+		p.streams[name] = u
+	}
+	p.last = u
+	return u
+}
+
+// next begins another run in the stream of one.
+func (p *textParser) next(u *textRun) (*textRun, error) {
+	u.close()
+	if len(p.runs) >= maxRuns {
+		return nil, fmt.Errorf("more than %d runs: split the file", maxRuns)
+	}
+	n := p.begin()
+	for name, of := range p.streams {
+		if of == u {
+			p.streams[name] = n
+		}
+	}
+	p.last = n
+	return n, nil
 }
 
 var errTooManyRows = errors.New("more results than one input may have: split the file")
 
 func (p *textParser) take(text string) error {
-	if m := launcherPrefix.FindString(text); m != "" {
-		text = text[len(m):]
-	}
-	if rest, ok := strings.CutPrefix(text, glued); ok {
-		text = rest
-	}
-	trimmed := strings.TrimSpace(text)
-	if trimmed == "" {
+	if strings.TrimSpace(text) == "" {
 		return nil
 	}
-	if strings.HasPrefix(trimmed, "#") || rcclLine.MatchString(trimmed) {
-		err := p.comment(trimmed)
-		p.current().lastLine = p.line
-		return err
+	f, ok := recognise(text)
+	if !ok {
+		p.other(strings.TrimSpace(without(p.prefix, strings.Replace(text, glued, "", 1))))
+		return nil
 	}
-	u := p.current()
-	if u.row(text, p.line) {
-		u.lastLine = p.line
-		if len(u.report.Results) > maxResults {
-			return errTooManyRows
+	if f.form == "first" {
+		return fmt.Errorf("is, at line %d, the output of nccl-tests before 2019 (columns bytes and N, times in milliseconds), which is not read: run a newer version", p.line)
+	}
+	starts := f.form == "version" || f.form == "program" || f.form == "parameters"
+	u := p.at(f.prefix, starts)
+	// A form that the run has had begins the next one. The same line twice at the start may be two processes that print into one
+	// output: what follows decides.
+	var err error
+	s, seen := u.started[f.form]
+	switch {
+	case starts && (u.begun() || seen && s.text != f.text),
+		f.form == "device" && (u.rows > 0 || u.ended) && u.pids[f.parts[1]] != nil,
+		(f.form == "header" || f.form == "device") && u.ended && u.rows > 0 && u.boundsLines < 2:
+		if u, err = p.next(u); err != nil {
+			return err
 		}
-		return nil
+		s = start{}
 	}
-	p.other(u, trimmed)
+	if starts {
+		u.started[f.form] = start{f.text, s.times + 1}
+	}
+	u.hashes = u.hashes || f.hash
+	u.lastLine = p.line
+	if _, known := streamOf(f.prefix); known {
+		p.prefix = f.prefix
+		if u.report.Format.Prefix == "" {
+			u.report.Format.Prefix = f.prefix
+		}
+	}
+	p.form(u, f)
+	if len(u.report.Results) > maxResults {
+		return errTooManyRows
+	}
 	return nil
 }
 
-// comment takes a line of the program's own that is no row. Those that are not looked at here are its notes.
-func (p *textParser) comment(text string) error {
-	if m := startLine.FindStringSubmatch(text); m != nil {
-		u, err := p.start("program")
-		if err == nil {
-			u.setProgram(m[1])
-			if c := p.options.Collective; c != "" && c != u.collective {
-				u.warn("--collective %s is not used: the program says that it is %s", c, m[1])
+// form takes what a line of the program's says.
+func (p *textParser) form(u *textRun, f found) {
+	switch f.form {
+	case "row":
+		u.row(f.text, f.parts, p.line)
+	case "version":
+		u.report.Format.Program, u.report.Format.Version = f.parts[1], f.parts[2]
+		u.setVendor(f.parts[1][0] - 'a' + 'A')
+		if m := library.FindStringSubmatch(f.parts[3]); m != nil {
+			u.setLibrary(atoi(m[1]))
+			if h := headers.FindStringSubmatch(f.parts[3]); h != nil && h[1] != m[1] {
+				u.warn("the program was built with the headers of version code %s, and the library is %s", h[1], m[1])
 			}
 		}
-		return err
-	}
-	if m := testsLine.FindStringSubmatch(text); m != nil {
-		u, err := p.start("version")
-		if err == nil {
-			u.report.Source = results.SourceNCCLTests
-			u.report.Library = ncclLibrary(m[2])
+	case "build":
+		u.report.Format.Program, u.report.Format.Version = results.SourceRCCLTests, f.parts[1]
+		u.setVendor('R')
+	case "program":
+		u.setProgram(f.parts[1])
+		if c := p.options.Collective; c != "" && c != u.collective {
+			u.warn("--collective %s is not used: the program says that it is %s", c, f.parts[1])
 		}
-		return err
-	}
-	if paramsAny.MatchString(text) {
-		u, err := p.start("parameters")
-		if m := paramsLine.FindStringSubmatch(text); err == nil && m != nil {
+	case "parameters":
+		if m := iterations.FindStringSubmatch(f.text); m != nil {
 			u.iterations = atoi(m[1]) * max(atoi(m[2]), 1)
 		}
-		return err
-	}
-	u := p.current()
-	switch {
-	case rcclLine.MatchString(text):
-		u.report.Source = results.SourceRCCLTests
-	case deviceLine.MatchString(text):
-		u.device(deviceLine.FindStringSubmatch(text))
-	case boundsLine.MatchString(text):
+	case "device":
+		u.device(f.parts)
+	case "header":
 		u.close()
-		u.bounds = int64(atoi(boundsLine.FindStringSubmatch(text)[1]))
-	case summaryLine.MatchString(text):
+		u.header(strings.Fields(f.text))
+	case "placements":
+		u.placements(f.text)
+	case "bounds":
+		u.close()
+		if f.parts[1] != "" {
+			u.boundsLines++
+			u.counted(f.parts[1], f.parts[2])
+		}
+	case "bandwidth":
 		u.close()
 		u.ended = true
-	case endLine.MatchString(text):
+		if isOneOf(f.parts[2], "failed") {
+			u.bandwidth = f.parts[1]
+		}
+	case "end":
 		u.ended = true
-	case reduceLine.MatchString(text):
-		u.warn("the program lowered the largest size to %s B: no more fits the GPU's memory", reduceLine.FindStringSubmatch(text)[1])
-	case errorLine.MatchString(text):
-		u.warn("the program's last error: %s", errorLine.FindStringSubmatch(text)[1])
-	case isHeader(text):
-		u.close()
-		u.header(strings.Fields(text)[1:])
-	case strings.Contains(text, "out-of-place") || strings.Contains(text, "in-place"):
-		u.placements(text)
+	case "reduced":
+		u.warn("the program lowered the largest size to %s B: no more fits the GPU's memory", f.parts[1])
+	case "error":
+		u.warn("the program's last error: %s", f.parts[1])
 	}
-	return nil
 }
 
-// other takes a line that is neither the program's own nor a row.
-func (p *textParser) other(u *textRun, text string) {
+// other takes a line that is neither the program's own nor a row: the rest of a row, a note of the program's, or a log.
+func (p *textParser) other(text string) {
+	if p.last == nil {
+		p.last = p.begin()
+	}
+	u := p.last
+	if strings.HasPrefix(text, "#") || text == "" {
+		u.lastLine = p.line
+		return
+	}
+	if u.continues(text) {
+		u.lastLine = p.line
+		return
+	}
 	u.unrelated++
-	if m := rcclVersion.FindStringSubmatch(text); m != nil && u.report.Library == nil {
-		u.report.Library = &rcclx.LibraryInfo{Flavor: rcclx.FlavorUnknown, VersionCode: atoi(m[1])*10000 + atoi(m[2])*100 + atoi(m[3])}
+	if m := libraryVersion.FindStringSubmatch(text); m != nil && u.report.Library == nil {
+		u.setVendor(m[1][0])
+		u.setLibrary(atoi(m[2])*10000 + atoi(m[3])*100 + atoi(m[4]))
 	}
 	if m := rcclPath.FindStringSubmatch(text); m != nil && u.report.Library != nil {
 		u.report.Library.Path = m[1]
@@ -287,6 +345,40 @@ func (p *textParser) other(u *textRun, text string) {
 	}
 }
 
+// setVendor takes whose library is measured: 'N' for NVIDIA, 'R' for AMD. The devices, which are read last, decide.
+func (u *textRun) setVendor(v byte) { u.vendor = v }
+
+// setLibrary takes the code that ncclGetVersion gives; which library of AMD's it is it does not say.
+func (u *run) setLibrary(code int) {
+	if code > 0 {
+		u.report.Library = &rcclx.LibraryInfo{Flavor: rcclx.FlavorUnknown, VersionCode: code}
+	}
+}
+
+// copies are the processes that printed into one output, each as if alone: more than one where a rank is listed twice, or
+// the summary.
+func (u *textRun) copies() int {
+	n := u.boundsLines
+	for _, pids := range u.pids {
+		n = max(n, len(pids))
+	}
+	return n
+}
+
+// absorb takes the first lines of another copy of the program.
+func (u *textRun) absorb(other *textRun) {
+	if other == u || other.rows > 0 || other.ended || other.started["parameters"].text != u.started["parameters"].text || len(other.started) == 0 {
+		return
+	}
+	for rank, pids := range other.pids {
+		u.pids[rank] = append(pids, u.pids[rank]...)
+	}
+	if u.program == "" && other.program != "" {
+		u.setProgram(other.program)
+	}
+	*other = textRun{}
+}
+
 func atoi(text string) int {
 	n, err := strconv.Atoi(text)
 	if err != nil {
@@ -295,34 +387,32 @@ func atoi(text string) int {
 	return n
 }
 
-func ncclLibrary(code string) *rcclx.LibraryInfo {
-	if n := atoi(code); n > 0 {
-		return &rcclx.LibraryInfo{Flavor: rcclx.FlavorNCCL, VersionCode: n}
-	}
-	return nil
-}
-
 // device takes the line of one rank. The rows are those of rank 0's communicator, so that with several (groups of
 // NCCL_TESTS_SPLIT) only that one counts.
 func (u *textRun) device(m []string) {
-	if len(u.devices) == 0 && len(u.hosts) == 0 {
+	if len(u.devices) == 0 {
 		u.group = m[2]
 	}
 	if m[2] != u.group || len(u.devices) >= maxRuns {
 		return
 	}
-	u.hosts[m[3]] = true
-	d := results.Device{Rank: len(u.devices), Ordinal: atoi(m[4]), Name: strings.TrimSpace(m[6])}
-	if strings.Contains(m[5], ":") { // older ones give the bus number alone
-		d.PCIAddress = m[5]
+	u.pids[m[1]] = append(u.pids[m[1]], m[3])
+	if len(u.pids[m[1]]) > 1 {
+		return
+	}
+	switch {
+	case nvidiaName.MatchString(m[7]):
+		u.setVendor('N')
+	case amdName.MatchString(m[7]):
+		u.setVendor('R')
+	}
+	u.hosts[m[4]] = true
+	d := results.Device{Rank: len(u.devices), Ordinal: atoi(m[5]), Name: strings.TrimSpace(m[7])}
+	if strings.Contains(m[6], ":") { // older ones give the bus number alone
+		d.PCIAddress = m[6]
 	}
 	u.devices = append(u.devices, d)
 	u.report.Devices, u.report.Ranks, u.report.Nodes = u.devices, len(u.devices), len(u.hosts)
-}
-
-func isHeader(text string) bool {
-	f := strings.Fields(text)
-	return len(f) >= 9 && slices.Equal(f[:6], []string{"#", "size", "count", "type", "redop", "root"})
 }
 
 // placements reads which of the two blocks of columns there are, and their order.
@@ -341,6 +431,7 @@ func (u *textRun) placements(text string) {
 // header takes the names of the columns.
 func (u *textRun) header(names []string) {
 	u.columns = slices.Clone(names)
+	u.report.Format.Columns = u.columns
 	blocks := 0
 	for _, name := range names {
 		if name == "time" || name == "cputime" {
@@ -357,8 +448,8 @@ func defaultBlocks(n int) []rcclx.Placement {
 	return []rcclx.Placement{rcclx.OutOfPlace, rcclx.InPlace}[:min(max(n, 0), 2)]
 }
 
-// finishText ends the run's report with what only the text knows.
-func (u *textRun) finishText(p *textParser) results.Report {
+// finishText ends the run's report with what only the text knows. Before it comes a report for each start that got nowhere.
+func (u *textRun) finishText(p *textParser) []results.Report {
 	switch {
 	case u.program != "" || p.options.Collective != "" || u.rows == 0:
 	case u.named != nil:
@@ -366,21 +457,63 @@ func (u *textRun) finishText(p *textParser) results.Report {
 	default:
 		u.warn("the output does not name its program, as older rccl-tests do not: give --collective")
 	}
+	u.report.Source = results.SourceRCCLTests
+	if u.vendor == 'N' {
+		u.report.Source = results.SourceNCCLTests
+		if u.report.Library != nil {
+			u.report.Library.Flavor = rcclx.FlavorNCCL
+		}
+	}
+	if u.report.Format.Columns == nil {
+		u.report.Format.Columns = u.columns
+	}
+	if !u.hashes && u.begun() && (u.ended || len(u.started) > 0) {
+		u.warn("the # before the program's lines is lost, as by a paste: they are read without it")
+	}
 	if u.damaged > 0 {
 		u.warn("%s damaged, by lines of other processes between their parts or by a cut, and left out where not whole", count(u.damaged, "row is", "rows are"))
+		if u.ended && u.boundsLines == 0 {
+			u.fail("WrongData", "%s damaged, and the line \"Out of bounds values\" that would count their wrong elements is missing", count(u.damaged, "row is", "rows are"))
+		}
 	}
 	if u.unrelated > 0 {
 		u.warn("%s of other programs or logs skipped", count(u.unrelated, "line", "lines"))
 	}
-	if u.bounds > 0 && !slices.ContainsFunc(u.report.Results, func(r results.Result) bool { w, _ := r.Wrong(); return w > 0 }) {
-		u.warn("the program counts %s out of bounds, but no row that was read has a wrong element", count(int(u.bounds), "result", "results"))
+	var reports []results.Report
+	if n := u.copies(); n > 1 {
+		u.fail("NotOneCommunicator", "%s: the program was built without MPI, and each of the %d processes ran alone; build it with MPI=1", u.listed(), n)
+	} else {
+		for _, s := range u.started {
+			for len(reports) < s.times-1 {
+				first := &textRun{run: run{program: u.program}, failures: u.failures}
+				first.report.Source, first.report.Format = u.report.Source, results.Format{Form: "text"}
+				first.fail("CutOff", "%s", first.cutOff())
+				reports = append(reports, first.finish())
+			}
+		}
+	}
+	if !u.ended {
+		u.fail("CutOff", "%s", u.cutOff())
 	}
 	report := u.finish()
-	if !u.ended {
-		f := &results.Failure{Kind: "CutOff", Message: u.cutOff(), LogTail: strings.Join(u.failures, "\n")}
-		report.Failure = f
+	if report.Failure != nil {
+		report.Failure.LogTail = strings.Join(u.failures, "\n")
 	}
-	return report
+	return append(reports, report)
+}
+
+// listed says what is there more than once.
+func (u *textRun) listed() string {
+	for _, rank := range slices.Sorted(maps.Keys(u.pids)) {
+		if pids := u.pids[rank]; len(pids) > 1 {
+			times := fmt.Sprintf("%d times", len(pids))
+			if len(pids) == 2 {
+				times = "twice"
+			}
+			return fmt.Sprintf("rank %s is listed %s (pids %s)", rank, times, strings.Join(pids[:min(len(pids), 8)], ", "))
+		}
+	}
+	return fmt.Sprintf("the summary is printed %d times", u.boundsLines)
 }
 
 func (u *textRun) cutOff() string {
