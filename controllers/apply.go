@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -359,15 +360,15 @@ func (m *appliedMemory) forget(group types.NamespacedName) {
 // createPods makes the run pods, after a look at the API itself: the cache may not yet show pods made a moment ago,
 // and at most maxParallelNodes nodes may hold GPUs.
 func (r *CommGroupReconciler) createPods(ctx context.Context, s *Snapshot, pods []*corev1.Pod) error {
-	var live corev1.PodList
-	if err := r.APIReader.List(ctx, &live, client.InNamespace(s.Group.Namespace), runPodsOf(s.Group)); err != nil {
+	live, err := r.liveRunPods(ctx, s.Group)
+	if err != nil {
 		return err
 	}
 	taken := 0
-	present := make(map[string]bool, len(live.Items))
-	for i := range live.Items {
-		present[live.Items[i].Name] = true
-		if podstate.Alive(&live.Items[i]) && !podstate.Stuck(&live.Items[i], s.Now) && !ofGroupStage(&live.Items[i]) {
+	present := make(map[string]bool, len(live))
+	for i := range live {
+		present[live[i].Name] = true
+		if podstate.Alive(&live[i]) && !podstate.Stuck(&live[i], s.Now) && !ofGroupStage(&live[i]) {
 			taken++
 		}
 	}
@@ -385,18 +386,37 @@ func (r *CommGroupReconciler) createPods(ctx context.Context, s *Snapshot, pods 
 		missing = append(missing, pod)
 		taken++
 	}
+	// The pods of a namespace are alike to its quota: after one that it refused, the others need not be sent.
+	var overQuota atomic.Pointer[error]
 	create := func(pod *corev1.Pod) error {
-		return r.Client.Create(ctx, pod.DeepCopy(), client.FieldOwner(v1alpha1.FieldManagerController))
+		if refused := overQuota.Load(); refused != nil && !ofGroupStage(pod) {
+			return *refused
+		}
+		err := r.Client.Create(ctx, pod.DeepCopy(), client.FieldOwner(v1alpha1.FieldManagerController))
+		if quotaExceeded(err) {
+			overQuota.Store(&err)
+		}
+		return err
 	}
-	for i, err := range atOnce(missing, create) {
+	created := atOnce(missing, create)
+	admitted := taken - len(missing)
+	for _, err := range created {
+		if err == nil {
+			admitted++
+		}
+	}
+	for i, err := range created {
 		pod := missing[i]
 		switch {
 		case err == nil:
 		case apierrors.IsAlreadyExists(err):
 		case ofGroupStage(pod):
 			errs = append(errs, err) // tried again until the deadline for members, which then says that there is no pod
+		case quotaExceeded(err):
+			message := quotaMessage(err, admitted, s.Group.Spec.Run.MaxParallelNodes)
+			errs = append(errs, r.noteQuotaWait(ctx, byCommNode[pod.OwnerReferences[0].UID], message, s.Now))
 		case apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
-			// A quota, a pod security level or the person's own overrides refuse the pod; to try again would not help.
+			// A pod security level or the person's own overrides refuse the pod; to try again would not help.
 			errs = append(errs, r.closeRefused(ctx, byCommNode[pod.OwnerReferences[0].UID], pod.Name, err, s))
 		default:
 			errs = append(errs, err)
@@ -413,7 +433,7 @@ func (r *CommGroupReconciler) closeRefused(ctx context.Context, cn *v1alpha1.Com
 	if cn == nil || cn.Spec.Run == nil {
 		return cause
 	}
-	return r.closeNotStarted(ctx, cn, s, fmt.Sprintf("The API server refused run pod %s for node %s: %v. Mend the quota, the namespace's pod security level or runtime.pod, then %s.",
+	return r.closeNotStarted(ctx, cn, s, fmt.Sprintf("The API server refused run pod %s for node %s: %v. Fix the namespace's pod security level, the fields that its quota requires, or runtime.pod, then %s.",
 		podName, cn.Spec.NodeName, cause, v1alpha1.AskRun(cn.Namespace, cn.Spec.Group.Name)))
 }
 

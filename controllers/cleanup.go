@@ -84,17 +84,16 @@ func (r *CommGroupReconciler) deleteAll(ctx context.Context, group *v1alpha1.Com
 	inGroup := []client.DeleteAllOfOption{client.InNamespace(group.Namespace), ofGroup(group)}
 	background := client.PropagationPolicy(metav1.DeletePropagationBackground)
 
-	var pods corev1.PodList
-	err := r.APIReader.List(ctx, &pods, client.InNamespace(group.Namespace), runPodsOf(group))
+	pods, err := r.liveRunPods(ctx, group)
 	try("run pods", err)
-	errs := atOnce(pods.Items, func(pod corev1.Pod) error {
+	errs := atOnce(pods, func(pod corev1.Pod) error {
 		if !pod.DeletionTimestamp.IsZero() {
 			return nil
 		}
 		return r.Client.Delete(ctx, &pod, background)
 	})
-	for i := range pods.Items {
-		name := pods.Items[i].Name
+	for i := range pods {
+		name := pods[i].Name
 		try("run pod "+name, errs[i])
 		left = append(left, "run pod "+name)
 	}
@@ -117,7 +116,7 @@ func (r *CommGroupReconciler) deleteAll(ctx context.Context, group *v1alpha1.Com
 	}
 	try("marks", r.liftMarks(ctx, group))
 	try("ConfigMaps", r.Client.DeleteAllOf(ctx, &corev1.ConfigMap{}, inGroup...))
-	if len(pods.Items) == 0 {
+	if len(pods) == 0 {
 		// Only now: a CommNode owns its run pod, and the pod's end is waited for above.
 		try("CommNodes", r.Client.DeleteAllOf(ctx, &v1alpha1.CommNode{}, inGroup...))
 		try("run account", r.deleteRunAccess(ctx, group))

@@ -109,6 +109,17 @@ func agentsReporting(members []decision.Member, commNodes map[string]*v1alpha1.C
 	return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllReporting, Message: fmt.Sprintf("All %d members report.", len(members)) + remark}, wakeAt
 }
 
+// healthRemark says which intervals are in effect where they are not those of the spec; empty where they are.
+func healthRemark(spec v1alpha1.HealthSpec, members int) string {
+	effective := nodefacts.HealthInEffect(spec, members)
+	if effective == spec {
+		return ""
+	}
+	return fmt.Sprintf(" With %d members health.intervalSeconds is %d in effect (requested %d) and health.reportValidSeconds %d (requested %d), "+
+		"which bounds the monitors' writes to the API server.",
+		members, effective.IntervalSeconds, spec.IntervalSeconds, effective.ReportValidSeconds, spec.ReportValidSeconds)
+}
+
 // running is the condition of the same name.
 func running(group *v1alpha1.CommGroup, run *v1alpha1.GroupRunStatus, counts v1alpha1.MemberCounts, waiting, hindrance string) decision.Finding {
 	switch {

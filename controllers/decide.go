@@ -176,9 +176,6 @@ func planCommNodes(state *runState, in runInput) (changes []CommNodeChange, remo
 		plan = runplan.For(&in.group.Spec)
 	}
 	assignment := func(cn *v1alpha1.CommNode, n *nodeState) *v1alpha1.RunAssignment {
-		if a := runs.AssignmentOf(cn); a != nil && runs.Later(a.ID, in.group) {
-			return a
-		}
 		switch {
 		case n == nil && starting:
 			return runs.AssignmentOf(cn) // until there is a new one, it says what the node last showed
@@ -196,9 +193,8 @@ func planCommNodes(state *runState, in runInput) (changes []CommNodeChange, remo
 		if has || cn == nil || cn.Spec.Session == nil || run == nil {
 			return next
 		}
-		number := runs.NumberOf(cn.Spec.Session.RunID)
-		if starting || number > run.Number || number == run.Number && state.span.Span != nil {
-			return cn.Spec.Session // the latter two: the status that was read is older than the session
+		if starting || runs.NumberOf(cn.Spec.Session.RunID) == run.Number && state.span.Span != nil {
+			return cn.Spec.Session // the latter: the status that was read is older than the session
 		}
 		return nil
 	}
@@ -321,6 +317,7 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 		status.Culprits = judge.GroupCulprits(stage.WithSpan(outcomes, &group.Spec, run, status.Span), odd)
 	}
 	agents, agentsWake := agentsReporting(in.members, in.commNodes, s.Now, group.Spec.Run.StartDeadlineSeconds)
+	agents.Message += healthRemark(group.Spec.Health, len(in.members))
 	f[v1alpha1.ConditionAgentsReporting] = agents
 	d.WakeAt = decision.Earlier(d.WakeAt, agentsWake)
 	f[v1alpha1.ConditionRunning] = running(group, run, status.Members, state.waiting, hindered(state.nodes)+heldUp(state.nodes)+stage.Progress(status.Span))

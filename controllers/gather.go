@@ -47,11 +47,7 @@ func (r *CommGroupReconciler) gather(ctx context.Context, group *v1alpha1.CommGr
 	var pods corev1.PodList
 	fail("run pods", r.Client.List(ctx, &pods, client.InNamespace(group.Namespace), runPodsOf(group), shared))
 	s.RunPods = pods.Items
-	if missesPod(s) {
-		var live corev1.PodList
-		fail("run pods", r.APIReader.List(ctx, &live, client.InNamespace(group.Namespace), runPodsOf(group)))
-		s.RunPods = live.Items
-	}
+	fail("awaited run pods", r.readMissingPods(ctx, s))
 	fail("other groups' runs", r.gatherOthers(ctx, s))
 	var configMaps corev1.ConfigMapList
 	fail("configmaps", r.Client.List(ctx, &configMaps, client.InNamespace(group.Namespace), ofGroup(group), shared))
@@ -80,24 +76,24 @@ func (r *CommGroupReconciler) gather(ctx context.Context, group *v1alpha1.CommGr
 	return s
 }
 
-// missesPod says whether a pod that a CommNode awaits a report of is not in the cache. It may have been deleted; or the
-// cache has the CommNode already and not yet the pod, as in a manager that just took over. Only the API itself can tell,
-// and a run that was closed by mistake stays closed.
-func missesPod(s *Snapshot) bool {
-	var cached map[string]bool
-	awaited := func(name string) bool {
-		if cached == nil {
-			cached = make(map[string]bool, len(s.RunPods))
-			for j := range s.RunPods {
-				cached[s.RunPods[j].Name] = true
-			}
+// missingPods names the pods that a CommNode awaits a report of and the cache does not have. They may have been deleted; or the
+// cache has the CommNode already and not yet the pod, as in a manager that just took over. Only the API itself can tell, and a run
+// that was closed by mistake stays closed.
+func missingPods(s *Snapshot) []string {
+	cached := make(map[string]bool, len(s.RunPods))
+	for i := range s.RunPods {
+		cached[s.RunPods[i].Name] = true
+	}
+	var missing []string
+	await := func(name string) {
+		if !cached[name] {
+			missing = append(missing, name)
 		}
-		return !cached[name]
 	}
 	for i := range s.CommNodes {
 		cn := &s.CommNodes[i]
-		if inSession(cn) && awaited(groupPodName(s.Group, cn.Spec.Session.RunID, cn.Spec.NodeName)) {
-			return true
+		if inSession(cn) {
+			await(groupPodName(s.Group, cn.Spec.Session.RunID, cn.Spec.NodeName))
 		}
 		run, report := cn.Spec.Run, cn.Status.Run
 		if run == nil || run.PodName == "" || run.Closed != nil {
@@ -106,11 +102,63 @@ func missesPod(s *Snapshot) bool {
 		if report != nil && report.ID == run.ID && report.Phase == v1alpha1.NodeRunFinished {
 			continue
 		}
-		if awaited(run.PodName) {
-			return true
+		await(run.PodName)
+	}
+	return missing
+}
+
+// maxPodGets is how many missing pods are read one by one. One that stays missing, as where its CommNode cannot be written, is then one
+// read a reconcile and no list of thousands of pods.
+const maxPodGets = 64
+
+// readMissingPods adds to the snapshot the awaited pods that the cache does not have and the API server does.
+func (r *CommGroupReconciler) readMissingPods(ctx context.Context, s *Snapshot) error {
+	missing := missingPods(s)
+	if len(missing) > maxPodGets {
+		pods, err := r.liveRunPods(ctx, s.Group)
+		if err == nil {
+			s.RunPods = pods
+		}
+		return err
+	}
+	found := make([]*corev1.Pod, len(missing))
+	at := make(map[string]int, len(missing))
+	for i, name := range missing {
+		at[name] = i
+	}
+	errs := atOnce(missing, func(name string) error {
+		var pod corev1.Pod
+		err := r.APIReader.Get(ctx, types.NamespacedName{Namespace: s.Group.Namespace, Name: name}, &pod)
+		if err == nil && pod.Labels[v1alpha1.LabelGroupUID] == string(s.Group.UID) && pod.Labels[v1alpha1.LabelRole] == v1alpha1.RoleRun {
+			found[at[name]] = &pod
+		}
+		return client.IgnoreNotFound(err)
+	})
+	for _, pod := range found {
+		if pod != nil {
+			s.RunPods = append(s.RunPods, *pod)
 		}
 	}
-	return false
+	return errors.Join(errs...)
+}
+
+// podsPerPage bounds one answer of the API server.
+const podsPerPage = 500
+
+// liveRunPods lists the group's run pods at the API itself, page by page; all pages are of one state of the cluster.
+func (r *CommGroupReconciler) liveRunPods(ctx context.Context, group *v1alpha1.CommGroup) ([]corev1.Pod, error) {
+	var pods []corev1.Pod
+	for next := ""; ; {
+		var page corev1.PodList
+		err := r.APIReader.List(ctx, &page, client.InNamespace(group.Namespace), runPodsOf(group), client.Limit(podsPerPage), client.Continue(next))
+		if err != nil {
+			return nil, err
+		}
+		pods = append(pods, page.Items...)
+		if next = page.Continue; next == "" {
+			return pods, nil
+		}
+	}
 }
 
 // inSession says whether the node's agent takes part in a group's stage: it has answered, and was not told to end.

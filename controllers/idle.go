@@ -71,7 +71,7 @@ func (n *nodeState) stepFree(in runInput) {
 		return
 	}
 	if spec.Run.Nodes != v1alpha1.NodeUseIdle {
-		n.wantsPod = true
+		n.waitForQuota(in)
 		return
 	}
 	holders, looked := in.looked[n.name]
@@ -89,7 +89,7 @@ func (n *nodeState) stepFree(in runInput) {
 			n.waiting = a.Waiting
 		}
 	case holders == "":
-		n.wantsPod = true
+		n.waitForQuota(in)
 	default:
 		n.waitFor(in, decision.Seconds(spec.Run.StartDeadlineSeconds), v1alpha1.ReasonNodeBusy, "run.nodes is Idle, and GPUs there are held by "+holders)
 	}
@@ -99,13 +99,13 @@ func (n *nodeState) stepFree(in runInput) {
 // node, Error where nobody could tell.
 func (n *nodeState) waitFor(in runInput, limit time.Duration, reason, why string) {
 	since := *decision.Stamp(in.now)
-	if a := runs.AssignmentOf(n.commNode); a != nil && a.Waiting != nil {
-		since = a.Waiting.Since
+	if a := runs.AssignmentOf(n.commNode); a != nil && a.Waiting != nil && a.Waiting.Since.Before(&since) {
+		since = a.Waiting.Since // a time in the future is nobody's wait, and would put the deadline off
 	}
 	deadline := since.Add(limit)
 	if !in.now.Before(deadline) {
 		verdict, next := v1alpha1.VerdictSkipped, "It is tried again by itself."
-		if reason == v1alpha1.ReasonListFailed {
+		if !retriable(&v1alpha1.RunClosure{Reason: reason}) {
 			verdict, next = v1alpha1.VerdictError, runAgain(in.group)
 		}
 		n.close(in.now, verdict, reason, "No run was started on node %s within %d s: %s %s", n.name, int64(limit/time.Second), words.Sentence(why), next)

@@ -14,6 +14,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/nodefacts"
 	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
@@ -61,7 +62,7 @@ func monitorFor(group *v1alpha1.CommGroup, members []decision.Member, cfg Config
 }
 
 func monitorPod(group *v1alpha1.CommGroup, members []decision.Member, cfg Config) corev1.PodSpec {
-	health := &group.Spec.Health
+	health := nodefacts.HealthInEffect(group.Spec.Health, len(members))
 	var volumes []corev1.Volume
 	var mounts []corev1.VolumeMount
 	for _, h := range monitorHostPaths {

@@ -65,11 +65,7 @@ func TestOldStatusTakesNoStageAway(t *testing.T) {
 	w.playUntil(func() bool {
 		return w.span() != nil && w.span().RunID == "1-2" && w.span().Stage == v1alpha1.StageGroup && w.alive() == 4
 	})
-	s := w.snapshot()
-	s.Group = past
-	if d := Decide(s, testConfig); len(d.DeletePods) > 0 {
-		t.Errorf("pods %v are deleted", d.DeletePods)
-	}
+	takesNothingAway(t, w, past)
 }
 
 // TestNoNodeIsMeasuredThatARunOfAllMeasuresNext: once the members have changed, a run of the changed nodes takes no further node.

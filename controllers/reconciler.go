@@ -34,6 +34,7 @@ type CommGroupReconciler struct {
 	looks       lookMemory
 	applied     appliedMemory
 	failedReads failedReads
+	pace        pacer
 }
 
 const (
@@ -72,6 +73,12 @@ func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		return ctrl.Result{}, leftErr
 	}
 	snapshot := r.gather(ctx, group)
+	switch err := r.checkLaterRun(ctx, snapshot); {
+	case errors.Is(err, errOldRead):
+		return ctrl.Result{RequeueAfter: oldReadPoll}, nil
+	case err != nil:
+		return ctrl.Result{}, fmt.Errorf("commgroup %s: %w", req.NamespacedName, err)
+	}
 	decision := Decide(snapshot, r.Config)
 	if len(decision.LookAt) > 0 {
 		// No error of the reconcile: the decision has it, and the time of the next look.
@@ -86,6 +93,7 @@ func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		}
 		decision = Decide(snapshot, r.Config)
 	}
+	r.pace.counted(req.NamespacedName, int(decision.Status.Members.Selected))
 	if snapshot.ListError != nil {
 		return ctrl.Result{}, r.couldNotRead(ctx, snapshot, &decision)
 	}

@@ -359,7 +359,7 @@ func podsToDelete(run *v1alpha1.GroupRunStatus, nodes []nodeState, in runInput, 
 			if !pod.DeletionTimestamp.IsZero() {
 				continue
 			}
-			if !runs.Later(pod.Labels[v1alpha1.LabelRunID], in.group) && !podNeeded(pod, run, byNode[nodeName], in.now, wakeAt) {
+			if !podNeeded(pod, run, byNode[nodeName], in.now, wakeAt) {
 				names = append(names, pod.Name)
 			}
 		}

@@ -178,7 +178,8 @@ func stepPod(n *nodeState, pod *corev1.Pod, in runInput) {
 	policy := &in.group.Spec.Run
 	if !podstate.Alive(pod) {
 		ended := nodefacts.Corrected(n.commNode, podstate.Ended(pod))
-		if grace := ended.Add(podstate.ReportGrace); !ended.IsZero() && in.now.Before(grace) {
+		// An end in the future is of a clock that is ahead: it must not put the wait off by as much.
+		if grace := ended.Add(podstate.ReportGrace); !ended.IsZero() && in.now.Before(grace) && !ended.After(in.now.Add(podstate.ReportGrace)) {
 			n.phase, n.wakeAt = judge.Running, grace
 			return
 		}
@@ -189,6 +190,9 @@ func stepPod(n *nodeState, pod *corev1.Pod, in runInput) {
 	}
 	if started := nodefacts.Corrected(n.commNode, podstate.RanksStarted(pod)); !started.IsZero() {
 		deadline := started.Add(decision.Seconds(policy.NodeDeadlineSeconds))
+		if started.After(in.now) { // a clock that is ahead
+			deadline = podstate.StartDeadline(pod, policy).Add(decision.Seconds(policy.NodeDeadlineSeconds))
+		}
 		if in.now.Before(deadline) {
 			n.phase, n.wakeAt = judge.Running, deadline
 			return

@@ -13,7 +13,6 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/podstate"
-	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 )
@@ -213,17 +212,27 @@ func TestOldStatusTakesNoRunAway(t *testing.T) {
 	if run := w.group.Status.Run; run.Number != 2 || run.Phase != v1alpha1.RunPhaseRunning || w.alive() != 4 {
 		t.Fatalf("%+v, %d pods", run, w.alive())
 	}
-	for i, group := range past {
-		s := w.snapshot()
-		s.Group = group
-		d := Decide(s, testConfig)
-		for _, c := range d.CommNodes {
-			if c.Current != nil && runs.Assigned(c.Current, "1-2") && !runs.Assigned(c.Desired, "1-2") {
-				t.Errorf("%d: run 1-2 is taken from %s: %+v", i, c.Desired.Spec.NodeName, c.Desired.Spec.Run)
-			}
-		}
-		if len(d.DeletePods) > 0 || len(d.DeleteCommNodes) > 0 {
-			t.Errorf("%d: pods %v, CommNodes %v are deleted", i, d.DeletePods, d.DeleteCommNodes)
+	for _, group := range past {
+		takesNothingAway(t, w, group)
+	}
+}
+
+// takesNothingAway reconciles with a cache that has a past CommGroup: assignments, sessions and pods stay as they are.
+func takesNothingAway(t *testing.T, w *groupWorld, past *v1alpha1.CommGroup) {
+	t.Helper()
+	r, cache := managerOf(t, w)
+	key := client.ObjectKeyFromObject(w.group)
+	old := past.DeepCopy()
+	old.ResourceVersion = "1"
+	cache.old[key] = old
+	result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+	if err != nil || result.RequeueAfter != oldReadPoll || cache.writes > 0 {
+		t.Errorf("%+v, %v, %d deletes and writes of the status", result, err, cache.writes)
+	}
+	for name, cn := range w.commNodes {
+		var live v1alpha1.CommNode
+		if err := cache.api.Get(t.Context(), client.ObjectKeyFromObject(cn), &live); err != nil || !sameSpec(&live.Spec, &cn.Spec) {
+			t.Errorf("CommNode %s: %v, %+v", name, err, live.Spec)
 		}
 	}
 }

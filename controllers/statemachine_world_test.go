@@ -22,6 +22,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/publish"
+	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
@@ -179,7 +180,7 @@ func (m *machine) read() *Snapshot {
 		}
 	}
 	pods(&m.views[m.cache.pods])
-	if missesPod(s) {
+	if len(missingPods(s)) > 0 {
 		pods(&m.views[len(m.views)-1])
 	}
 	if cm := m.views[m.cache.configMap].configMap; cm != nil && objects.OwnedBy(cm, group) {
@@ -207,6 +208,10 @@ func (m *machine) reconcile(fresh bool) (*Snapshot, Decision, error) {
 		m.catchUp(fresh)
 	}
 	s := m.read()
+	if showsLaterRun(s) && runs.LatestNumber(m.group) != runs.LatestNumber(s.Group) {
+		m.known.seen["old read"]++
+		return s, Decision{Status: *s.Group.Status.DeepCopy()}, errOldRead
+	}
 	d := Decide(s, testConfig)
 	if d.NeedConfigMapLookup {
 		s.ConfigMap, s.ConfigMapCertain = nil, true

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
@@ -44,11 +45,11 @@ func (r *CommGroupReconciler) SetupWithManager(mgr ctrl.Manager, maxConcurrent i
 		For(&v1alpha1.CommGroup{}, builder.WithPredicates(updates(groupChanged))).
 		Owns(&v1alpha1.CommNode{}, builder.WithPredicates(updates(r.commNodeChanged))).
 		Owns(&corev1.ConfigMap{}).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(byGroupAnnotation)).
-		Watches(&appsv1.DaemonSet{}, handler.EnqueueRequestsFromMapFunc(byGroupAnnotation), builder.WithPredicates(updates(generationChanged))).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(groupOfRunPod)).
+		Watches(&appsv1.DaemonSet{}, handler.EnqueueRequestsFromMapFunc(r.groupOfMonitor), builder.WithPredicates(updates(generationChanged))).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfNode), builder.WithPredicates(updates(nodeChanged))).
 		WithOptions(controllerOptions(maxConcurrent)).
-		Complete(reconcile.Func(r.retryConflicts))
+		Complete(reconcile.Func(r.paced))
 }
 
 const (
@@ -163,12 +164,29 @@ func nodeChanged(before, after client.Object) bool {
 		!equality.Semantic.DeepEqual(a.Status.Capacity, b.Status.Capacity)
 }
 
-func byGroupAnnotation(_ context.Context, object client.Object) []reconcile.Request {
-	namespace, name, ok := strings.Cut(object.GetAnnotations()[v1alpha1.AnnotationGroup], "/")
-	if !ok {
+// groupOfRunPod is the group of a run pod. Anybody can give a pod labels and annotations; only one in the group's own namespace that a
+// CommNode controls is the controller's, and wakes the group.
+func groupOfRunPod(_ context.Context, pod client.Object) []reconcile.Request {
+	group, ok := groupAnnotation(pod)
+	owner := metav1.GetControllerOf(pod)
+	if !ok || group.Namespace != pod.GetNamespace() || owner == nil || owner.Kind != "CommNode" || owner.APIVersion != v1alpha1.GroupVersion.String() {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
+	return []reconcile.Request{{NamespacedName: group}}
+}
+
+// groupOfMonitor is the group of a DaemonSet of monitors, all of which are in the operator's namespace.
+func (r *CommGroupReconciler) groupOfMonitor(_ context.Context, monitor client.Object) []reconcile.Request {
+	group, ok := groupAnnotation(monitor)
+	if !ok || monitor.GetNamespace() != r.Config.OperatorNamespace || monitor.GetLabels()[v1alpha1.LabelRole] != v1alpha1.RoleMonitor {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: group}}
+}
+
+func groupAnnotation(object client.Object) (types.NamespacedName, bool) {
+	namespace, name, ok := strings.Cut(object.GetAnnotations()[v1alpha1.AnnotationGroup], "/")
+	return types.NamespacedName{Namespace: namespace, Name: name}, ok
 }
 
 // groupsOfNode are the groups that the node is or may become a member of.

@@ -53,6 +53,11 @@ type Facts struct {
 	// UnreadableNodes are KFD nodes of which not even the PCI address could be read, for another reason than EPERM.
 	UnreadableNodes []int `json:"unreadableNodes,omitempty"`
 
+	// LostGPUs are the PCI addresses of GPUs that were there in this boot and are gone, LostLinks the pairs of such GPUs as are there
+	// whose xGMI link is. A scan knows of neither: the monitor adds them, from what it saw before.
+	LostGPUs  []string    `json:"-"`
+	LostLinks [][2]string `json:"-"`
+
 	Problems []v1alpha1.Problem `json:"problems"`
 	Unread   []Unread           `json:"unread,omitempty"`
 

@@ -1,6 +1,7 @@
 package discover
 
 import (
+	"bytes"
 	"math"
 	"sort"
 	"strconv"
@@ -96,6 +97,56 @@ func (f *Facts) addGPUs(out *v1alpha1.NodeFacts) {
 		}
 		out.GPUs = append(out.GPUs, gf)
 	}
+	for _, address := range f.LostGPUs[:min(len(f.LostGPUs), maxGPUs)] {
+		out.LostGPUs = append(out.LostGPUs, cut(address, 16))
+	}
+	f.addLostLinks(out)
+}
+
+// addLostLinks marks each lost link at both of its GPUs, as far as these are listed.
+func (f *Facts) addLostLinks(out *v1alpha1.NodeFacts) {
+	at := make(map[string]int, len(out.GPUs))
+	for i := range out.GPUs {
+		at[f.GPUs[i].PCIAddress] = i
+	}
+	rows := make([][]byte, len(out.GPUs))
+	mark := func(i, j int) {
+		if rows[i] == nil {
+			rows[i] = bytes.Repeat([]byte{linkNotLost}, len(out.GPUs))
+		}
+		rows[i][j] = linkLost
+	}
+	for _, l := range f.LostLinks {
+		i, listed := at[l[0]]
+		j, alsoListed := at[l[1]]
+		if listed && alsoListed {
+			mark(i, j)
+			mark(j, i)
+		}
+	}
+	for i := range rows {
+		out.GPUs[i].LostLinks = string(rows[i])
+	}
+}
+
+// The characters of GPUFacts.lostLinks.
+const (
+	linkLost    = 'x'
+	linkNotLost = '.'
+)
+
+// LostLinks are the pairs of PCI addresses that GPUFacts.lostLinks of the facts name, each link once.
+func LostLinks(facts *v1alpha1.NodeFacts) [][2]string {
+	var pairs [][2]string
+	for i := range facts.GPUs {
+		row := facts.GPUs[i].LostLinks
+		for j := i + 1; j < min(len(row), len(facts.GPUs)); j++ {
+			if row[j] == linkLost {
+				pairs = append(pairs, [2]string{facts.GPUs[i].PCIAddress, facts.GPUs[j].PCIAddress})
+			}
+		}
+	}
+	return pairs
 }
 
 // firmware is what all devices share; nil where nothing of it is known.

@@ -41,6 +41,7 @@ func (l *look) lostGPUs() {
 		l.note(v1alpha1.SeverityWarning, v1alpha1.ProblemGPULost, address, "The GPU is back; it was last seen %s.", when(back[address]))
 	}
 	slices.Sort(missing)
+	l.facts.LostGPUs = l.gpus.lost(strings.Compare)
 	var problems []v1alpha1.Problem
 	for _, address := range missing {
 		p := v1alpha1.Problem{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemGPULost, Subject: address,
@@ -80,6 +81,9 @@ func (l *look) lostLinks() {
 		l.note(v1alpha1.SeverityError, v1alpha1.ProblemLinkLost, k.String(), "The xGMI link is gone; it was there earlier in this boot.")
 	}
 	slices.SortFunc(missing, compareLinks)
+	for _, k := range l.links.lost(compareLinks) {
+		l.facts.LostLinks = append(l.facts.LostLinks, [2]string{k.from, k.to})
+	}
 	var problems []v1alpha1.Problem
 	told := map[string]bool{}
 	for _, k := range missing {

@@ -68,21 +68,16 @@ func earlier(last *v1alpha1.NodeFacts, now *discover.Facts) history {
 			}
 		}
 	}
-	// What was lost then is still lost, though when it was last seen is in the old message alone.
-	for i := range last.Problems {
-		for _, subject := range strings.Fields(last.Problems[i].Subject) {
-			from, to, isPair := strings.Cut(subject, "<->")
-			switch last.Problems[i].Code {
-			case v1alpha1.ProblemGPULost:
-				if _, known := h.gpus[subject]; !known && strings.Count(subject, ":") == 2 {
-					h.gpus[subject], h.model[subject] = sighting{lost: true}, "GPU"
-				}
-			case v1alpha1.ProblemLinkLost:
-				for _, k := range []link{{from, to}, {to, from}} {
-					if _, known := h.links[k]; !known && isPair {
-						h.links[k] = sighting{lost: true}
-					}
-				}
+	// What was lost then is still lost, though not when it was last seen.
+	for _, address := range last.LostGPUs {
+		if _, known := h.gpus[address]; !known {
+			h.gpus[address], h.model[address] = sighting{lost: true}, "GPU"
+		}
+	}
+	for _, pair := range discover.LostLinks(last) {
+		for _, k := range []link{{pair[0], pair[1]}, {pair[1], pair[0]}} {
+			if _, known := h.links[k]; !known {
+				h.links[k] = sighting{lost: true}
 			}
 		}
 	}

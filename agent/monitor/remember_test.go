@@ -2,7 +2,9 @@ package monitor
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -58,10 +60,10 @@ func TestRestart(t *testing.T) {
 			changes: []string{"Repartitioned"}},
 		"mode was not known": {meanwhile: func(n *nodetree.Node) { n.Partition = nodetree.DPX }, edit: func(f *v1alpha1.NodeFacts) { f.Partition = "unknown/NPS1" }},
 		"still lost": {before: missing, meanwhile: missing, edit: func(f *v1alpha1.NodeFacts) {
-			f.Problems = append(f.Problems, v1alpha1.Problem{Code: v1alpha1.ProblemGPULost, Subject: second + " ..."})
+			f.LostGPUs = []string{second}
 		}, want: []string{"Error GPULost " + second, "Warning GPUMissing MI300X"}},
 		"back": {before: missing, edit: func(f *v1alpha1.NodeFacts) {
-			f.Problems = append(f.Problems, v1alpha1.Problem{Code: v1alpha1.ProblemGPULost, Subject: second})
+			f.LostGPUs = []string{second}
 		}, changes: []string{"GPULost " + second}},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
@@ -153,20 +155,99 @@ func TestFirstScanFails(t *testing.T) {
 	}
 }
 
+// TestLostLinksOutliveTheMonitor: however many links and GPUs are lost, a monitor that restarts knows all of them, by the facts alone
+// and within their size.
+func TestLostLinksOutliveTheMonitor(t *testing.T) {
+	const count = 8
+	mesh := func(now time.Time, gone func(i, j int) bool) *discover.Facts {
+		f := twoGPUs(now)
+		gpu := f.GPUs[0]
+		f.GPUs, f.Mesh.Pairs = nil, make([][]*discover.Link, count)
+		for i := range count {
+			gpu.PCIAddress = fmt.Sprintf("0000:%02x:00.0", 16*i+5)
+			f.GPUs = append(f.GPUs, gpu)
+			f.Mesh.Pairs[i] = make([]*discover.Link, count)
+			for j := range count {
+				if i != j && !gone(i, j) {
+					f.Mesh.Pairs[i][j] = &discover.Link{Type: discover.LinkXGMI, Weight: 15}
+				}
+			}
+		}
+		return f
+	}
+	for name, gone := range map[string]func(i, j int) bool{
+		"one": func(i, j int) bool { return i+j == 1 },
+		"ten": func(i, j int) bool { return (i+j)%4 == 1 || (i+j) == 2 || (i+j) == 12 && i*j == 35 },
+		"all": func(int, int) bool { return true },
+	} {
+		start := time.Unix(1e9, 0)
+		h := newHistory()
+		h.look(mesh(start, func(int, int) bool { return false }), start)
+		lost := mesh(start, gone)
+		h.look(lost, start)
+		written := lost.NodeFacts(time.Minute)
+		data, err := json.Marshal(written)
+		if err != nil || len(data) > discover.FactsBudgetBytes {
+			t.Fatalf("%s: %v, %d bytes", name, err, len(data))
+		}
+		want := map[link]bool{}
+		for i := range count {
+			for j := range count {
+				if i != j && (gone(i, j) || gone(j, i)) {
+					want[link{lost.GPUs[i].PCIAddress, lost.GPUs[j].PCIAddress}] = true
+				}
+			}
+		}
+		for range 3 { // restarts, one after the other
+			after := mesh(start, gone)
+			restarted := earlier(written, after)
+			restarted.look(after, start)
+			got := map[link]bool{}
+			for _, k := range restarted.links.lost(compareLinks) {
+				got[k] = true
+			}
+			if diff := cmp.Diff(want, got, cmp.AllowUnexported(link{})); diff != "" {
+				t.Fatalf("%s: lost links after a restart (-want +got):\n%s", name, diff)
+			}
+			written = after.NodeFacts(time.Minute)
+		}
+	}
+}
+
+// TestLostGPUsOutliveTheMonitor: the same for GPUs, of which a folded problem names but some.
+func TestLostGPUsOutliveTheMonitor(t *testing.T) {
+	start := time.Unix(1e9, 0)
+	all := make([]string, 14)
+	for i := range all {
+		all[i] = fmt.Sprintf("0000:%02x:00.0", 16*i+6)
+	}
+	now := twoGPUs(start)
+	now.LostGPUs = all
+	for range 3 {
+		last := now.NodeFacts(time.Minute)
+		now = twoGPUs(start)
+		h := earlier(last, now)
+		h.look(now, start)
+		if diff := cmp.Diff(all, now.LostGPUs); diff != "" {
+			t.Fatalf("lost GPUs after a restart (-want +got):\n%s", diff)
+		}
+	}
+}
+
 // FuzzEarlier: whatever a CommNode holds, the first look after it ends, and facts that say nothing of a GPU lose none.
 func FuzzEarlier(f *testing.F) {
-	f.Add("SPX/NPS1", "185", "ab-", "a", "XGMI", "0000:05:00.0 ...", "0000:05:00.0<->0000:2b:00.0", int32(8))
-	f.Add("/", "-1", "", "", "", "<->", "::", int32(-5))
-	f.Fuzz(func(t *testing.T, partition, firmware, links, letter, kind, lost, pair string, devices int32) {
+	f.Add("SPX/NPS1", "185", "ab-", "a", "XGMI", "0000:05:00.0", ".x", int32(8))
+	f.Add("/", "-1", "", "", "", "", "xxxxxxxxxxxxxxxxxxx", int32(-5))
+	f.Fuzz(func(t *testing.T, partition, firmware, links, letter, kind, lost, lostLinks string, devices int32) {
 		now := twoGPUs(time.Unix(1e9, 0))
 		last := now.NodeFacts(time.Minute)
 		last.Partition, last.Firmware = partition, &v1alpha1.FirmwareFacts{MEC: firmware, SDMA: firmware}
 		last.GPUs[0].Links, last.GPUs[0].Devices, last.LinkClasses = links, devices%64, []v1alpha1.LinkClass{{Letter: letter, Type: kind}}
-		last.Problems = []v1alpha1.Problem{{Code: v1alpha1.ProblemGPULost, Subject: lost}, {Code: v1alpha1.ProblemLinkLost, Subject: pair}}
+		last.LostGPUs, last.GPUs[0].LostLinks = []string{lost}, lostLinks
 		h := earlier(last, now)
 		problems, _ := h.look(now, now.ObservedTime)
 		for _, p := range problems {
-			if p.Code == v1alpha1.ProblemGPULost && (strings.Count(lost, ":") < 2 || p.Subject == "0000:05:00.0" || p.Subject == "0000:2b:00.0") {
+			if p.Code == v1alpha1.ProblemGPULost && (p.Subject != lost || p.Subject == "0000:05:00.0" || p.Subject == "0000:2b:00.0") {
 				t.Errorf("%+v from %q", p, lost)
 			}
 		}

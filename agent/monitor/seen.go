@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"slices"
 	"time"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
@@ -66,6 +67,18 @@ func (s sightings[K]) look(now time.Time, there map[K]bool, gone func(K) bool) (
 		}
 	}
 	return lost, back, missing
+}
+
+// lost are all that are lost in this boot, in order, also where this look could not tell.
+func (s sightings[K]) lost(compare func(a, b K) int) []K {
+	var lost []K
+	for k := range s {
+		if s[k].lost {
+			lost = append(lost, k)
+		}
+	}
+	slices.SortFunc(lost, compare)
+	return lost
 }
 
 // rising is the last reading of a counter that only rises.

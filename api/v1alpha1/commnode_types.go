@@ -121,7 +121,8 @@ type RunAssignment struct {
 
 // RunWait says for whom a node's run waits.
 type RunWait struct {
-	// reason, one CamelCase word: NodeBusy, or ListFailed where the pods on the node could not be read.
+	// reason, one CamelCase word: NodeBusy, ListFailed where the pods on the node could not be read, or RunPodNotStarted where the
+	// namespace's quota has no room for the run pod yet.
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason"`
 	// message names the pod or CommGroup.

@@ -69,6 +69,12 @@ type NodeFacts struct {
 	NICs []NICFacts `json:"nics,omitempty"`
 	// xgmi is the state of the xGMI mesh.
 	XGMI XGMIFacts `json:"xgmi"`
+	// lostGPUs are the PCI addresses of GPUs that were there in this boot and are gone.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=16
+	// +optional
+	LostGPUs []string `json:"lostGPUs,omitempty"`
 	// linkClasses are the kinds of link between two GPUs that this node has; gpus[].links refers to them by their letter.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -243,6 +249,11 @@ type GPUFacts struct {
 	// +kubebuilder:validation:MaxLength=16
 	// +optional
 	Links string `json:"links,omitempty"`
+	// lostLinks has one character for each GPU of gpus, in their order: "x" where an xGMI link to it was there in this boot and is gone,
+	// "." elsewhere. Absent where no link of this GPU is lost.
+	// +kubebuilder:validation:MaxLength=16
+	// +optional
+	LostLinks string `json:"lostLinks,omitempty"`
 }
 
 // XGMIFacts is the state of the xGMI mesh.

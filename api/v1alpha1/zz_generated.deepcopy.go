@@ -1152,6 +1152,11 @@ func (in *NodeFacts) DeepCopyInto(out *NodeFacts) {
 		}
 	}
 	in.XGMI.DeepCopyInto(&out.XGMI)
+	if in.LostGPUs != nil {
+		in, out := &in.LostGPUs, &out.LostGPUs
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.LinkClasses != nil {
 		in, out := &in.LinkClasses, &out.LinkClasses
 		*out = make([]LinkClass, len(*in))

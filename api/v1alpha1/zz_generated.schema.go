@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: 2d4a604d2976eedaad8b2d753fee90cc526121e6b45d2fc46607c8dbd2022be0
-const SchemaRevision = 16
+// Hash of the schemas: b84dd9475ac457e2b4f91ff0a380520fbb9358d30c339604c87b752818e478e7
+const SchemaRevision = 18

@@ -63,6 +63,8 @@ func TestSpecRules(t *testing.T) {
 		"unknown collective": {selectAll + "benchmark: {collectives: [Gather]}\n", "spec.benchmark.collectives"},
 		"unknown placement":  {selectAll + "benchmark: {placements: [Beside]}\n", "spec.benchmark.placements"},
 		"size under 8 B":     {selectAll + "benchmark: {minSizeBytes: 4}\n", "spec.benchmark.minSizeBytes"},
+		"reports too often":  {selectAll + "health: {reportValidSeconds: 10}\n", "spec.health.reportValidSeconds"},
+		"polls too often":    {selectAll + "health: {intervalSeconds: 1}\n", "spec.health.intervalSeconds"},
 		"job counts":         {selectAll + "publish: {jobCounts: Odd}\n", "spec.publish.jobCounts"},
 		"cron weekday 7":     {selectAll + "run: {schedule: '0 3 * * 7'}\n", "Sunday is 0 or SUN, not 7"},
 		"cron four fields":   {selectAll + "run: {schedule: '0 3 * *'}\n", "run.schedule is not a cron line"},

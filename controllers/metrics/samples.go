@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/nodefacts"
 	contract "rcclx.io/commgroup-operator/internal/metrics"
 )
 
@@ -86,7 +87,7 @@ func (s *sampler) spec(group *v1alpha1.CommGroup) {
 	s.add(&contract.Info, 1, string(cmp.Or(group.Spec.Span, v1alpha1.SpanNode)), string(cmp.Or(group.Status.Origin, v1alpha1.OriginUnknown)),
 		commonest(group.Status.Inventory, inventoryGPUModel), commonest(group.Status.Inventory, inventoryLibrary),
 		string(cmp.Or(group.Spec.Run.State, v1alpha1.RunActive)))
-	if valid := group.Spec.Health.ReportValidSeconds; valid > 0 {
+	if valid := nodefacts.HealthInEffect(group.Spec.Health, int(group.Status.Members.Selected)).ReportValidSeconds; valid > 0 {
 		s.add(&contract.ReportValid, float64(valid))
 	}
 }

@@ -2,6 +2,7 @@ package podstate
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -21,8 +22,23 @@ func Alive(pod *corev1.Pod) bool {
 
 // Stuck says whether the pod was told to end and has not for long.
 func Stuck(pod *corev1.Pod, now time.Time) bool {
-	return !pod.DeletionTimestamp.IsZero() && now.Sub(pod.DeletionTimestamp.Time) > StuckAfter
+	return !pod.DeletionTimestamp.IsZero() && now.After(givenUpAt(pod))
 }
+
+// givenUpAt is when a pod that was told to end is waited for no longer. Its deletion timestamp includes its grace period, which counts
+// up to StuckAfter only: a pod with a grace period of days would hold up every run on its node.
+func givenUpAt(pod *corev1.Pod) time.Time {
+	at := pod.DeletionTimestamp.Time
+	if grace := pod.DeletionGracePeriodSeconds; grace != nil {
+		if surplus := time.Duration(min(*grace, maxGraceSeconds))*time.Second - StuckAfter; surplus > 0 {
+			at = at.Add(-surplus)
+		}
+	}
+	return at.Add(StuckAfter)
+}
+
+// maxGraceSeconds keeps a foreign grace period within a Duration.
+const maxGraceSeconds = math.MaxInt64 / int64(time.Second)
 
 // FreeAt is when the last of a node's pods that hold its GPUs is given up, as far as they were told to end; such a pod's own grace counts
 // first. One that was not told is looked at again after StuckAfter.
@@ -34,7 +50,7 @@ func FreeAt(pods []*corev1.Pod, now time.Time) time.Time {
 		case pod.DeletionTimestamp.IsZero():
 			at = later(at, now.Add(StuckAfter))
 		default:
-			at = later(at, pod.DeletionTimestamp.Add(StuckAfter+time.Second))
+			at = later(at, givenUpAt(pod).Add(time.Second))
 		}
 	}
 	return at

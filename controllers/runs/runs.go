@@ -35,15 +35,17 @@ func NumberOf(id string) int64 {
 	return number
 }
 
-// Later says whether a run is later than the status that was read. A run is written to the status before anything else: the
-// read is old then, and nothing of the run may be taken away by it.
-func Later(id string, group *v1alpha1.CommGroup) bool {
-	read := int64(0)
-	if group.Status.Run != nil {
-		read = group.Status.Run.Number
+// LatestNumber is the number of the run in the group's status; 0 before the first one.
+func LatestNumber(group *v1alpha1.CommGroup) int64 {
+	if group.Status.Run == nil {
+		return 0
 	}
-	return read > 0 && NumberOf(id) > read
+	return group.Status.Run.Number
 }
+
+// Later says whether the id is of a later run than the one in the status that was read. A run is written to the status before
+// anything else, so either that read is stale, or the controller did not write the id: only the API server can tell.
+func Later(id string, group *v1alpha1.CommGroup) bool { return NumberOf(id) > LatestNumber(group) }
 
 // Counts says whether a result of the assignment counts for the run: it is the run's own, or of a run since the last one
 // that measured every member.

@@ -15,7 +15,6 @@ import (
 	"rcclx.io/commgroup-operator/controllers/localize"
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
 	"rcclx.io/commgroup-operator/controllers/podstate"
-	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/units"
 )
@@ -457,7 +456,7 @@ func (g *machine) held(node string) bool {
 func (g *machine) deletePods(needed func(*corev1.Pod) bool) {
 	for _, node := range words.SortedKeys(g.in.Pods) {
 		for _, pod := range g.in.Pods[node] {
-			if pod.DeletionTimestamp.IsZero() && !runs.Later(pod.Labels[v1alpha1.LabelRunID], g.in.Group) && !needed(pod) {
+			if pod.DeletionTimestamp.IsZero() && !needed(pod) {
 				g.out.DeletePods = append(g.out.DeletePods, pod.Name)
 			}
 		}

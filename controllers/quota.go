@@ -1,0 +1,65 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/runs"
+	"rcclx.io/commgroup-operator/controllers/words"
+)
+
+// quotaExceeded says whether a ResourceQuota has no room for a pod now. The API server has no status cause of its own for that; its
+// quota admission begins the text so (k8s.io/apiserver, pkg/admission/plugin/resourcequota/controller.go). A quota that demands fields
+// which the pod lacks ("failed quota") stays a refusal, since no wait helps.
+func quotaExceeded(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), exceededQuota)
+}
+
+const exceededQuota = "exceeded quota"
+
+// waitForQuota lets the node try to create its run pod again, until startDeadlineSeconds after the quota refused it first: the run's
+// own pods on other nodes may hold the quota, and end.
+func (n *nodeState) waitForQuota(in runInput) {
+	n.wantsPod = true
+	a := runs.AssignmentOf(n.commNode)
+	if a == nil || a.Waiting == nil || a.Waiting.Reason != v1alpha1.ReasonRunPodNotStarted {
+		return
+	}
+	n.waitFor(in, decision.Seconds(in.group.Spec.Run.StartDeadlineSeconds), v1alpha1.ReasonRunPodNotStarted, a.Waiting.Message)
+	n.wantsPod = !n.closed()
+}
+
+// quotaMessage says that the quota refused the pod, and what would fit it. admitted are the run's own pods that hold part of the quota.
+func quotaMessage(cause error, admitted int, maxParallelNodes int32) string {
+	fits := "None of the run's own pods hold any of it, so that no smaller run.maxParallelNodes would fit: raise the quota, or end what uses it."
+	if admitted > 0 && admitted < int(maxParallelNodes) {
+		fits = fmt.Sprintf("It admits %s of the run at a time: a run.maxParallelNodes of %d would fit instead of %d, or raise the quota.",
+			words.Counted(admitted, "pod"), admitted, maxParallelNodes)
+	}
+	const causeBytes = 300                                   // the message of a RunWait has 512
+	_, quota, _ := strings.Cut(cause.Error(), exceededQuota) // what comes before names the pod that was refused first
+	return fmt.Sprintf("the run pod was refused: %s%s %s", exceededQuota, words.Sentence(words.Shorten(quota, causeBytes)), fits)
+}
+
+// noteQuotaWait records in the node's assignment that its run pod waits for the quota.
+func (r *CommGroupReconciler) noteQuotaWait(ctx context.Context, cn *v1alpha1.CommNode, message string, now time.Time) error {
+	if cn == nil || cn.Spec.Run == nil {
+		return nil
+	}
+	desired := cn.DeepCopy()
+	wait := &v1alpha1.RunWait{Reason: v1alpha1.ReasonRunPodNotStarted, Message: words.Shorten(message, 512), Since: *decision.Stamp(now)}
+	if was := cn.Spec.Run.Waiting; was != nil && was.Reason == wait.Reason {
+		wait.Since = was.Since
+	}
+	desired.Spec.Run.Waiting = wait
+	if sameSpec(&cn.Spec, &desired.Spec) {
+		return nil
+	}
+	return r.writeCommNode(ctx, CommNodeChange{Current: cn, Desired: desired})
+}
