@@ -165,7 +165,7 @@ func (f *failedReads) forget(group types.NamespacedName) {
 }
 
 // afterWrites returns when to reconcile again after the writes returned err; wakeAt is the decision's next wake-up, zero for none.
-// A refusal is in the conditions and lasts until a person acts. It is no error of the reconcile: the back-off of one would replace
+// A refusal is in the conditions and lasts until somebody acts. It is no error of the reconcile: the back-off of one would replace
 // the wake-up, and a run's deadline would be seen late.
 func afterWrites(ctx context.Context, err error, wakeAt, now time.Time) (ctrl.Result, error) {
 	switch {
