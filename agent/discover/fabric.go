@@ -163,6 +163,9 @@ func (l *problemList) checkPairs(f *Facts, groups map[uint64][]int) {
 			case l.checkSymmetry(name, a, b, there, back):
 			default:
 				l.checkWeight(name, a, b, there)
+				if back.Weight != there.Weight { // stated by different rules, see sameMode
+					l.checkWeight(name, b, a, back)
+				}
 				if f.linksRead(i) && f.linksRead(j) {
 					l.checkDevicePairs(f, name, i, j)
 				}
@@ -190,9 +193,18 @@ func (l *problemList) checkHalf(name string, a, b *GPU, there, back *Link, openT
 	}
 }
 
+// sameMode says that KFD's figures of two GPUs can be compared. Of an unpartitioned GPU it states hops and bandwidths as the
+// firmware has them, of a partition constants (kfd_crat.c, kfd_fill_gpu_xgmi_link_to_gpu).
+func sameMode(a, b *GPU) bool {
+	return a.ComputePartition == b.ComputePartition && a.partitioned() == b.partitioned()
+}
+
 // checkSymmetry compares the two directions of a pair: weights, and the bandwidths where both are stated. It says whether it
 // found a difference.
 func (l *problemList) checkSymmetry(name string, a, b *GPU, there, back *Link) bool {
+	if !sameMode(a, b) {
+		return false
+	}
 	if there.Weight != back.Weight {
 		l.error(v1alpha1.ProblemLinkAsymmetric, name,
 			"xGMI has weight %d from %s to %s and %d back; expected the same both ways (15 a hop). The firmware routes one direction over another GPU: look for XGMI in the kernel log; power-cycle the node.",
@@ -244,12 +256,17 @@ func (l *problemList) checkPartitions(f *Facts, i int) {
 // partitioned also holds for a GPU of which KFD has one partition left.
 func (g *GPU) partitioned() bool { return len(g.Nodes) > 1 || g.ExpectedPartitions > 1 }
 
+// maybePartitioned also holds for a GPU that can have a mode, where that is not known.
+func (g *GPU) maybePartitioned() bool {
+	return g.partitioned() || g.ComputePartition == "" && g.model.partitionable()
+}
+
 func isXGMI(l *Link) bool { return l != nil && l.Type == LinkXGMI }
 
 // checkWeight holds an xGMI weight against the product's: one hop in a mesh, any whole number of hops elsewhere.
 func (l *problemList) checkWeight(name string, g, peer *GPU, link *Link) {
 	switch {
-	case link.Weight == weightPerHop, link.Weight == weightAcrossPartitions && (g.partitioned() || peer.partitioned()):
+	case link.Weight == weightPerHop, link.Weight == weightAcrossPartitions && (g.maybePartitioned() || peer.maybePartitioned()):
 	case g.model.Fabric != fabricMesh && link.Hops != nil: // a real MI250 has 45 where the shortest way has two hops
 	case link.Weight == 0:
 		l.error(v1alpha1.ProblemLinkWeight, name,
@@ -263,26 +280,31 @@ func (l *problemList) checkWeight(name string, g, peer *GPU, link *Link) {
 	}
 }
 
-// checkBandwidth compares the links of a mesh with each other, never with a constant: drivers have written 50000 and
-// 64000 for the same hardware, and 0 for "not known". Other fabrics have different numbers of links for each pair.
+// checkBandwidth compares the links between GPUs of one mode with each other, never with a constant: drivers have written
+// 50000 and 64000 for the same hardware, and 0 for "not known". Fabrics other than a mesh have different numbers of links for
+// each pair.
 func (l *problemList) checkBandwidth(f *Facts) {
 	if f.GPUs[0].model.Fabric != fabricMesh {
 		return
 	}
-	counts := map[uint64]int{}
+	counts := map[string]map[uint64]int{} // by mode
 	for i := range f.Mesh.Pairs {
-		for _, link := range f.Mesh.Pairs[i] {
-			if isXGMI(link) && link.MaxBandwidthMBps != nil {
-				counts[*link.MaxBandwidthMBps]++
+		mode := f.GPUs[i].ComputePartition
+		for j, link := range f.Mesh.Pairs[i] {
+			if isXGMI(link) && link.MaxBandwidthMBps != nil && sameMode(&f.GPUs[i], &f.GPUs[j]) {
+				if counts[mode] == nil {
+					counts[mode] = map[uint64]int{}
+				}
+				counts[mode][*link.MaxBandwidthMBps]++
 			}
 		}
 	}
-	usual := commonest(counts)
-	if usual == nil || len(counts) < 2 {
-		return
-	}
 	for i := range f.Mesh.Pairs {
-		for j := i + 1; j < len(f.Mesh.Pairs); j++ {
+		usual := commonest(counts[f.GPUs[i].ComputePartition])
+		for j := i + 1; usual != nil && j < len(f.Mesh.Pairs); j++ {
+			if !sameMode(&f.GPUs[i], &f.GPUs[j]) {
+				continue
+			}
 			there, back := f.Mesh.Pairs[i][j], f.Mesh.Pairs[j][i]
 			if isXGMI(there) && isXGMI(back) && differ(there.MaxBandwidthMBps, back.MaxBandwidthMBps) {
 				continue // told as asymmetric
