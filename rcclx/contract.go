@@ -38,6 +38,10 @@ func (i LibraryInfo) Gates() Flavor {
 // Simulated says whether the library is the simulator.
 func (i LibraryInfo) Simulated() bool { return i.Flavor == FlavorSimulated }
 
+// NonBlocking says whether the library can form a communicator without blocking, as 2.14 and later can (nccl.h,
+// ncclCommInitRankConfig).
+func (i LibraryInfo) NonBlocking() bool { return i.VersionCode >= 21400 }
+
 // VersionString gives the version as people write it: 22803 is "2.28.3".
 func (i LibraryInfo) VersionString() string { return VersionString(i.VersionCode) }
 

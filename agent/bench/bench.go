@@ -135,6 +135,9 @@ func (x *bench) carryOut(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
+	if x.NonBlocking && x.lib != nil && !x.lib.NonBlocking() {
+		x.warn("communicators are formed blocking: the library is version %s, and non-blocking ones need version 2.14.0 or later", x.lib.VersionString())
+	}
 	if err := x.fit(); err != nil {
 		return err
 	}

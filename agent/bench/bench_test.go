@@ -294,3 +294,18 @@ func TestDatatypeThatTheLibraryLacks(t *testing.T) {
 		t.Errorf("gradients as Int8: error %v, failure %+v", err, r.Failure)
 	}
 }
+
+// A library of before 2.14 measures in communicators that block, and the report says so.
+func TestNonBlockingOfAnOldLibrarySimulated(t *testing.T) {
+	for version, want := range map[string]bool{"21304": true, "21400": false} {
+		c := small()
+		c.NonBlocking = true
+		r, err := simulated(t, "garbage-version:"+version, c).Run(t.Context())
+		if err != nil || r.Failure != nil || len(r.Results) != 1 {
+			t.Fatalf("%s: error %v, failure %+v, %d results", version, err, r.Failure, len(r.Results))
+		}
+		if got := strings.Contains(strings.Join(r.Warnings, "\n"), "communicators are formed blocking"); got != want {
+			t.Errorf("%s: warnings %q", version, r.Warnings)
+		}
+	}
+}

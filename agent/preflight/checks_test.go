@@ -212,7 +212,10 @@ var cases = []struct {
 	{SameSettings, Unknown, 0, "did not say which settings", nil, func(s *scene) { each(s, func(l *rcclx.LibraryInfo) { l.SettingsHash = "" }) }},
 
 	{GPUMemory, Met, -1, "at least 205084688384 bytes free (rank 0), the run needs 4294967296", nil, nil},
-	{GPUMemory, Warning, 2, "which may be about", nil, func(s *scene) { s.ranks[2].Library.FreeMemoryBytes = 5<<30 - 1 }},
+	{GPUMemory, Warning, 2, "which may be about", nil, func(s *scene) { s.ranks[2].Library.FreeMemoryBytes = 6<<30 - 1 }},
+	{GPUMemory, Met, -1, "", nil, func(s *scene) { s.ranks[2].Library.FreeMemoryBytes = 6 << 30 }},
+	// What RCCL 2.27.7 took at eight ranks, less than which is not enough.
+	{GPUMemory, Warning, 2, "", nil, func(s *scene) { s.ranks[2].Library.FreeMemoryBytes = 4<<30 + 1_530_000_000 }},
 	{GPUMemory, Failed, 2, "rank 2 (GPU 0000:5b:00.0) has 4294967295 of", nil, func(s *scene) { s.ranks[2].Library.FreeMemoryBytes = 4<<30 - 1 }},
 	{GPUMemory, Failed, 0, "has 0 of", nil, func(s *scene) { s.ranks[0].Library.FreeMemoryBytes = 0 }},
 	{GPUMemory, Unknown, 7, "did not say how much", nil, func(s *scene) { s.ranks[7].Library.TotalMemoryBytes = 0 }},

@@ -103,7 +103,8 @@ func TestVerdict(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, name := range []string{"nccl-2.28.9-mismatch", "hang-in-allreduce", "dead-process", "nobody-met"} {
+	for _, name := range []string{"nccl-2.28.9-mismatch", "rccl-2.27.7-mismatch", "rccl-2.27.7-killed", "garbage-communicator",
+		"hang-in-allreduce", "dead-process", "nobody-met"} {
 		text := answer(f, name)
 		f.Add(text)
 		f.Add(text[:len(text)/2])

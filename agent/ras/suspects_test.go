@@ -1,6 +1,7 @@
 package ras
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -68,6 +69,42 @@ func TestSuspect(t *testing.T) {
 		got := Suspect(c.report, c.earlier, time.Second, ranks)
 		if !slices.Equal(got.Ranks, c.want) || !strings.HasPrefix(got.Why, c.why) || (c.why == "") != (got.Why == "") || got.Moving != (c.name == "only the one behind moves") {
 			t.Errorf("%s: %+v, want %v %q", c.name, got, c.want, c.why)
+		}
+	}
+}
+
+// Answers in the forms that real libraries and public reports show: what is said, and who is suspected, when the same
+// answer comes twice.
+func TestAnswers(t *testing.T) {
+	const notCounted = " (DDA and low precision are not counted)"
+	for _, c := range []struct {
+		name    string
+		ranks   int
+		verdict string
+		want    Suspicion
+	}{
+		{"rccl-2.27.7-mismatch", 3, "RAS: communicator of 3 ranks is RUNNING with MISMATCH: rank 1 has launched 2 of the AllReduce (printed as Reduce) operations, " +
+			"the others 3 (standing still for 1s)" + notCounted,
+			Suspicion{Ranks: []int{1}, Why: "launched fewer operations than the others, standing still for 1s"}},
+		{"rccl-2.27.7-killed", 3, "RAS: communicator of 3 ranks is RUNNING with INCOMPLETE, MISMATCH: no answer from rank 2; " +
+			"rank 0 has launched 3 of the AllReduce (printed as Reduce) operations, rank 1 2 (standing still for 1s); no answer from process 11172 (GPU 2)" + notCounted,
+			Suspicion{Ranks: []int{2}, Why: "gave no answer"}},
+		{"majority-behind", 32, "RAS: communicator of 32 ranks is RUNNING with MISMATCH: ranks 12,13 have launched 513 of the AllGather operations, " +
+			"the others 512 (standing still for 1s)", Suspicion{}},
+		{"garbage-communicator", 2, "RAS: communicator of 2 ranks is RUNNING with INCOMPLETE: no answer from rank 1; no answer from process 6004 (GPU 0)",
+			Suspicion{Ranks: []int{1}, Why: "gave no answer"}},
+		{"healthy-while-hung", 256, "RAS: communicator of 256 ranks is RUNNING and its ranks have launched equally many operations, so none lags behind in launching",
+			Suspicion{}},
+	} {
+		r := Parse(answer(t, c.name))
+		if !r.Collected || !r.Complete {
+			t.Errorf("%s: collected %v, complete %v", c.name, r.Collected, r.Complete)
+		}
+		if got := Verdict(r, &r, time.Second); got != c.verdict {
+			t.Errorf("%s:\ngot  %s\nwant %s", c.name, got, c.verdict)
+		}
+		if got := Suspect(r, &r, time.Second, c.ranks); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: suspects %+v, want %+v", c.name, got, c.want)
 		}
 	}
 }

@@ -105,7 +105,7 @@ func (f *benchFlags) register(command *cobra.Command) {
 	flags.DurationVar(&f.stepDeadline, "step-deadline", 2*time.Minute, "longest measurement of one size, checks included")
 	flags.DurationVar(&f.deadline, "deadline", time.Hour, "longest time for everything; 0 means no limit")
 	flags.BoolVar(&f.pairProbe, "pair-probe", false, "also measure send and receive between all pairs of ranks")
-	flags.BoolVar(&f.nonBlocking, "non-blocking", false, "form communicators without blocking, where the library can")
+	flags.BoolVar(&f.nonBlocking, "non-blocking", false, "form communicators without blocking, where the library can (2.14 and later)")
 	flags.StringVar(&f.rankBinary, "rank-binary", "", "program of a rank; none means rank beside the agent")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
 }

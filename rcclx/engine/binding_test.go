@@ -248,25 +248,64 @@ func TestWriteBeyond32Bits(t *testing.T) {
 }
 
 func TestIDAddress(t *testing.T) {
-	id := make([]byte, UniqueIDBytes)
-	copy(id[8:], []byte{2, 0, 0x1f, 0x90, 10, 1, 2, 3})
-	if address, ok := idAddress(id); !ok || address.String() != "10.1.2.3:8080" {
-		t.Errorf("IPv4: %s, %v", address, ok)
+	v4 := []byte{2, 0, 0x1f, 0x90, 10, 1, 2, 3}
+	v6 := []byte{10, 0, 0x1f, 0x90, 0, 0, 0, 0, 0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7}
+	magic := []byte{0xef, 0xbe, 0xad, 0xde, 1, 2, 3, 4}
+	for _, tt := range []struct {
+		name    string
+		version int
+		parts   [][]byte
+		want    string
+	}{
+		{"IPv4", 22809, [][]byte{magic, v4}, "10.1.2.3:8080"},
+		{"IPv6", 22809, [][]byte{magic, v6}, "[fd00::7]:8080"},
+		{"2.16 brought the magic number", 21602, [][]byte{magic, v4}, "10.1.2.3:8080"},
+		{"2.15 has none", 21505, [][]byte{v4}, "10.1.2.3:8080"},
+		{"2.13 has none", 21304, [][]byte{v6}, "[fd00::7]:8080"},
+		{"none", 22809, nil, ""},
+		{"none in 2.13", 21304, nil, ""},
+	} {
+		id := make([]byte, UniqueIDBytes)
+		copy(id, slices.Concat(tt.parts...))
+		if address, ok := idAddress(id, tt.version); ok != (tt.want != "") || ok && address.String() != tt.want {
+			t.Errorf("%s: %s, %v, want %q", tt.name, address, ok, tt.want)
+		}
+		lib := &Library{info: rcclx.LibraryInfo{VersionCode: tt.version}, lastError: func(uintptr) string { return "Connection refused" }}
+		text := lib.StuckInit(0, 1, 2, id)
+		if strings.Contains(text, "the id names") != (tt.want != "") || !strings.Contains(text, tt.want) || !strings.Contains(text, "Connection refused") {
+			t.Errorf("%s: StuckInit = %q", tt.name, text)
+		}
 	}
-	clear(id)
-	copy(id[8:], []byte{10, 0, 0x1f, 0x90, 0, 0, 0, 0, 0xfd})
-	id[31] = 7
-	if address, ok := idAddress(id); !ok || address.String() != "[fd00::7]:8080" {
-		t.Errorf("IPv6: %s, %v", address, ok)
-	}
-	for _, id := range [][]byte{nil, make([]byte, UniqueIDBytes), []byte("not an id")} {
-		if address, ok := idAddress(id); ok {
+	for _, id := range [][]byte{nil, []byte("not an id")} {
+		if address, ok := idAddress(id, 22809); ok {
 			t.Errorf("%q gave %s", id, address)
 		}
 	}
-	lib := &Library{lastError: func(uintptr) string { return "Connection refused" }}
-	if text := lib.StuckInit(0, 1, 2, id); !strings.Contains(text, "the id names [fd00::7]:8080") || !strings.Contains(text, "Connection refused") {
-		t.Errorf("StuckInit = %q", text)
+}
+
+// A library of before 2.14 cannot form a communicator without blocking, so it forms one that blocks. A later one without
+// the function is a partial build.
+func TestNonBlockingNeedsVersion214(t *testing.T) {
+	for _, tt := range []struct {
+		version int
+		missing bool
+	}{{21304, false}, {21400, true}, {22707, true}} {
+		blocked := 0
+		lib := &Library{info: rcclx.LibraryInfo{VersionCode: tt.version, Path: "librccl.so.1"},
+			commInitRank: func(*uintptr, int32, uniqueID, int32) int32 { blocked++; return resultSuccess }}
+		e := &Engine{lib: lib, ranks: 2, clock: &steppedClock{}}
+		err := e.Join(make([]byte, UniqueIDBytes), true, time.Minute)
+		var missing *SymbolMissingError
+		if errors.As(err, &missing) != tt.missing || !tt.missing && (err != nil || blocked != 1 || e.nonBlocking) {
+			t.Errorf("version %d: %v, %d blocking calls, non-blocking %v", tt.version, err, blocked, e.nonBlocking)
+		}
+	}
+}
+
+// The size of ncclConfig_t is the size of its version's (nccl.h): 2.17 has 40 bytes, 2.18 has 48.
+func TestConfigIsThatOfItsVersion(t *testing.T) {
+	if c := nonBlockingConfig(); c.size != 48 || c.version != 21800 || c.magic != 0xcafebeef || c.blocking != 0 {
+		t.Errorf("config %+v", c)
 	}
 }
 

@@ -13,9 +13,9 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// config is ncclConfig_t as it was in 2.17, which every later library reads: it takes no more than the caller's size, checks the
-// magic number, and sets what is newer than the caller's version to its defaults (rccl src/init.cc, parseCommConfig). Layouts of
-// later versions differ between NVIDIA's and AMD's builds.
+// config is ncclConfig_t as it was in 2.18, which added splitShare. Every library from 2.14 on reads it: it takes no more than its
+// own size and the caller's, checks the magic number, and sets what is newer than the caller's version to its defaults (nccl
+// src/init.cc, parseCommConfig). Layouts of later versions differ between NVIDIA's and AMD's builds.
 type config struct {
 	size                                       uint64
 	magic, version                             uint32
@@ -27,7 +27,7 @@ type config struct {
 
 const (
 	configMagic   = 0xcafebeef // nccl.h, NCCL_CONFIG_INITIALIZER
-	configVersion = 21700
+	configVersion = 21800
 	configUnset   = math.MinInt32 // nccl.h, NCCL_CONFIG_UNDEF_INT
 )
 
@@ -41,7 +41,7 @@ func nonBlockingConfig() config {
 // abortDeadline bounds the attempt to end a communicator that never formed. The process exits after it anyway.
 const abortDeadline = 500 * time.Millisecond
 
-// Join forms the communicator. Blocking, the call is inside the library until every rank has come; the deadline then holds
+// Join forms the communicator; one without blocking needs a library of 2.14 or later, else it blocks. Blocking, the call is inside the library until every rank has come; the deadline then holds
 // only where the library answers that it is still at work (NCCL_COMM_BLOCKING=0), and a call that never comes back is
 // for the caller's watchdog (see StuckInit). Non-blocking, the deadline always holds, but the library then
 // starts a thread for each call that is queued.
@@ -53,6 +53,7 @@ func (e *Engine) Join(id []byte, nonBlocking bool, deadline time.Duration) error
 	copy(value.internal[:], id)
 	l := e.limit(deadline)
 	call, result := "ncclCommInitRank", int32(0)
+	nonBlocking = nonBlocking && e.lib.info.NonBlocking()
 	if nonBlocking {
 		if e.lib.commInitRankConfig == nil {
 			return &SymbolMissingError{Symbol: "ncclCommInitRankConfig", File: e.lib.info.Path}
@@ -97,7 +98,7 @@ func (e *Engine) explainInit(err error, id []byte) error {
 // StuckInit says of a communicator that does not form what is known. It may be called from another thread than the engine's.
 func (l *Library) StuckInit(comm uintptr, rank, ranks int, id []byte) string {
 	text := fmt.Sprintf("rank %d of %d waits for ranks that never came, or that have another world size, or its unique id is from another run", rank, ranks)
-	if address, ok := idAddress(id); ok {
+	if address, ok := idAddress(id, l.info.VersionCode); ok {
 		text += fmt.Sprintf("; the id names %s, where rank 0 of its run must listen", address)
 	}
 	if detail := l.lastError(comm); detail != "" {
@@ -106,10 +107,16 @@ func (l *Library) StuckInit(comm uintptr, rank, ranks int, id []byte) string {
 	return text
 }
 
-// idAddress is the address in a unique id: a magic number of 8 bytes and a sockaddr (rccl src/include/bootstrap.h,
-// ncclBootstrapHandle). ok is false where it holds none.
-func idAddress(id []byte) (address netip.AddrPort, ok bool) {
-	const family, port, v4, v6 = 8, 10, 12, 16
+// handleVersionCode is 2.16.0, whose unique id has a magic number of 8 bytes before the address (nccl src/include/bootstrap.h,
+// ncclBootstrapHandle). Before it, an id is the address alone (src/bootstrap.cc, bootstrapGetUniqueId).
+const handleVersionCode = 21600
+
+// idAddress is the address, a sockaddr, in a unique id of a library of that version. ok is false where it holds none.
+func idAddress(id []byte, versionCode int) (address netip.AddrPort, ok bool) {
+	const family, port, v4, v6 = 0, 2, 4, 8
+	if versionCode >= handleVersionCode && len(id) >= 8 {
+		id = id[8:]
+	}
 	if len(id) < v6+16 {
 		return netip.AddrPort{}, false
 	}
