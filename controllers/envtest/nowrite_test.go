@@ -2,6 +2,7 @@ package envtest
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -10,34 +11,34 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// writes counts the requests that would change an object.
+// writes counts the requests that would change an object; the reconciler makes several at once.
 type writes struct {
 	client.Client
-	n int
+	n atomic.Int64
 }
 
 func (w *writes) Apply(ctx context.Context, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-	w.n++
+	w.n.Add(1)
 	return w.Client.Apply(ctx, o, opts...)
 }
 
 func (w *writes) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
-	w.n++
+	w.n.Add(1)
 	return w.Client.Create(ctx, o, opts...)
 }
 
 func (w *writes) Update(ctx context.Context, o client.Object, opts ...client.UpdateOption) error {
-	w.n++
+	w.n.Add(1)
 	return w.Client.Update(ctx, o, opts...)
 }
 
 func (w *writes) Patch(ctx context.Context, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-	w.n++
+	w.n.Add(1)
 	return w.Client.Patch(ctx, o, p, opts...)
 }
 
 func (w *writes) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
-	w.n++
+	w.n.Add(1)
 	return w.Client.Delete(ctx, o, opts...)
 }
 
@@ -48,12 +49,12 @@ func TestTwoReconcilesInARowMakeNoWrite(t *testing.T) {
 	w.running()
 	count := &writes{Client: w.r.Client}
 	w.r.Client = count
-	reconcile := func() int {
+	reconcile := func() int64 {
 		t.Helper()
-		count.n = 0
+		count.n.Store(0)
 		_, err := w.r.Reconcile(w.ctx, w.request())
 		w.must(err)
-		return count.n
+		return count.n.Load()
 	}
 	for range 2 {
 		if n := reconcile(); n != 0 {
