@@ -84,9 +84,13 @@ func (x *bench) choose() error {
 	}
 	ranks := x.Ranks
 	if ranks == 0 {
+		need := preflight.Need{Environ: assignments(x.env)}
 		var unknown string
-		if ranks, unknown = x.facts.VisibleGPUs(preflight.Need{Environ: assignments(x.env)}); unknown != "" {
+		if ranks, unknown = x.facts.VisibleGPUs(need); unknown != "" {
 			return usage("how many GPUs to use is not known (%s): give --ranks or --devices", unknown)
+		}
+		if hidden := x.facts.HiddenBy(need); ranks == 0 && hidden != "" {
+			return usage("no GPU is left to use: %s", hidden)
 		}
 		if ranks == 0 {
 			return usage("found no GPU: neither KFD's topology nor /proc/driver/nvidia/gpus shows one, or a variable hides all; where the machine has some, give --ranks or --devices")

@@ -126,6 +126,19 @@ var cases = []struct {
 	{HiddenGPUs, Unknown, -1, "how many GPUs ROCR_VISIBLE_DEVICES=0,,1", func(s *scene) { env(&s.need, "ROCR_VISIBLE_DEVICES=0,,1") }, nil},
 	{HiddenGPUs, Failed, -1, "CUDA_VISIBLE_DEVICES=-1 leaves a rank 0 GPUs", func(s *scene) { env(&s.need, "CUDA_VISIBLE_DEVICES=-1") }, nil},
 
+	{HiddenGPUs, Failed, -1, "ROCR_VISIBLE_DEVICES=4,5,6,7 leaves a rank 4 GPUs, numbered anew from 0, and HIP_VISIBLE_DEVICES=4,5,6,7 leaves 0 of these, 4 ranks", func(s *scene) {
+		s.need.Ranks = 4
+		env(&s.need, "ROCR_VISIBLE_DEVICES=4,5,6,7", "HIP_VISIBLE_DEVICES=4,5,6,7")
+	}, nil},
+	{HiddenGPUs, Unknown, -1, "GPU_DEVICE_ORDINAL=4,5,6,7 leaves a rank 0 GPUs by AMD's documents", func(s *scene) {
+		s.need.Ranks = 4
+		env(&s.need, "ROCR_VISIBLE_DEVICES=4,5,6,7", "GPU_DEVICE_ORDINAL=4,5,6,7")
+	}, nil},
+	{HiddenGPUs, Failed, -1, "HIP_VISIBLE_DEVICES=8 leaves a rank 0 GPUs, 1 ranks", func(s *scene) {
+		s.need.Ranks = 1
+		env(&s.need, "HIP_VISIBLE_DEVICES=8")
+	}, nil},
+
 	{AddressFamily, Met, -1, "IPv4 address 10.0.0.5 of eth0", nil, nil},
 	{AddressFamily, Met, -1, "IPv6 address fd00::5 of eth0", func(s *scene) { env(&s.need, "NCCL_SOCKET_FAMILY=AF_INET6") }, nil},
 	{AddressFamily, Met, -1, "127.0.0.1 of lo", func(s *scene) { env(&s.need, "NCCL_SOCKET_IFNAME=lo") }, nil},

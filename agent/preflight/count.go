@@ -154,12 +154,12 @@ func (f NodeFacts) VisibleGPUs(need Need) (count int, unknown string) {
 		if s.gpus == 0 {
 			continue
 		}
-		n := s.gpus
-		for _, m := range masksOf(v, need) {
-			if !m.understood {
-				return 0, fmt.Sprintf("how many GPUs %s leaves to a rank is not known", m)
-			}
-			n = min(n, m.atMost)
+		n, c := s.gpus, f.masked(v, need)
+		if left, known := c.left(); known {
+			n = min(n, left)
+		}
+		if m := c.unclear(); m != nil && n > 0 {
+			return 0, fmt.Sprintf("how many GPUs %s leaves to a rank is not known", m)
 		}
 		if seen = append(seen, s.text); len(seen) > 1 && n != count {
 			return 0, fmt.Sprintf("%s, and no library was loaded yet that would tell which it is for", strings.Join(seen, " and "))

@@ -98,6 +98,8 @@ func TestVisibleGPUs(t *testing.T) {
 		"AMD, masked":       {mixedFacts(8, 0), Need{Environ: []string{"HIP_VISIBLE_DEVICES=0,3"}}, 2, ""},
 		"AMD, blanks":       {mixedFacts(8, 0), Need{Environ: []string{"CUDA_VISIBLE_DEVICES=0, 3"}}, 1, ""},
 		"AMD, two masks":    {mixedFacts(8, 0), Need{Environ: []string{"HIP_VISIBLE_DEVICES=0,1,2", "ROCR_VISIBLE_DEVICES=4,5"}}, 2, ""},
+		"AMD, none left":    {mixedFacts(8, 0), Need{Environ: []string{"HIP_VISIBLE_DEVICES=4,5", "ROCR_VISIBLE_DEVICES=4,5"}}, 0, ""},
+		"AMD, OpenCL's":     {mixedFacts(8, 0), Need{Environ: []string{"GPU_DEVICE_ORDINAL=0"}}, 0, "GPU_DEVICE_ORDINAL=0"},
 		"empty mask":        {mixedFacts(8, 0), Need{Environ: []string{"HIP_VISIBLE_DEVICES="}}, 8, ""},
 		"NVIDIA":            {mixedFacts(0, 4), Need{}, 4, ""},
 		"NVIDIA, blanks":    {mixedFacts(0, 4), Need{Environ: []string{"CUDA_VISIBLE_DEVICES=0, 3"}}, 2, ""},

@@ -100,8 +100,8 @@ var table = map[string]Precondition{
 	HiddenGPUs: {
 		Holds:     "every rank sees the GPUs of all ranks",
 		Otherwise: "a rank finds no GPU at its ordinal, and RCCLX's DDA aborts the process, since it opens the GPUs of all ranks by ordinal",
-		Source:    "torchcomms comms/common/algorithms/AlgoFactory.cu; ROCm clr rocclr/device/rocm/rocdevice.cpp (HIP_VISIBLE_DEVICES, CUDA_VISIBLE_DEVICES); ROCR-Runtime core/runtime/amd_filter_device.cpp (ROCR_VISIBLE_DEVICES); CUDA programming guide, CUDA environment variables (CUDA_VISIBLE_DEVICES)",
-		Next:      "take HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES out of the ranks' environment: GPUs are chosen by ordinal",
+		Source:    "torchcomms comms/common/algorithms/AlgoFactory.cu; ROCm clr rocclr/device/rocm/rocdevice.cpp (HIP_VISIBLE_DEVICES, CUDA_VISIBLE_DEVICES, GPU_DEVICE_ORDINAL); ROCR-Runtime core/runtime/amd_filter_device.cpp (ROCR_VISIBLE_DEVICES); CUDA programming guide, CUDA environment variables (CUDA_VISIBLE_DEVICES)",
+		Next:      "take ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, CUDA_VISIBLE_DEVICES and GPU_DEVICE_ORDINAL out of the ranks' environment: GPUs are chosen by ordinal",
 	},
 	OneProcessPerGPU: {
 		Holds:     "each rank is a process of its own",
