@@ -18,9 +18,9 @@ const inheritedPrefix = "SIMROCM_"
 const hostIDVariable = "NCCL_HOSTID"
 
 // RankEnvironment is the whole environment of a rank process as NAME=VALUE, sorted: what it inherits from the pod's
-// environ, the variant's variables, and the host id that ties the node's ranks together.
+// environ, the variant's variables, and over all the host id that ties the node's ranks together.
 func RankEnvironment(environ []string, vars []rcclx.EnvVar, node string) []string {
-	env := map[string]string{hostIDVariable: node}
+	env := map[string]string{}
 	for _, kv := range environ {
 		name, value, _ := strings.Cut(kv, "=")
 		if slices.Contains(inherited, name) || strings.HasPrefix(name, inheritedPrefix) {
@@ -30,6 +30,7 @@ func RankEnvironment(environ []string, vars []rcclx.EnvVar, node string) []strin
 	for _, e := range vars {
 		env[e.Name] = e.Value
 	}
+	env[hostIDVariable] = node
 	out := make([]string, 0, len(env))
 	for name, value := range env {
 		out = append(out, name+"="+value)

@@ -95,7 +95,9 @@ func (r *Runner) Run(ctx context.Context) (Result, error) {
 		r.Log.Warn("boot id unknown", "error", err)
 	}
 	base.BootID = truncate(base.BootID, 64)
-	x := &execution{Runner: r, base: base, plan: a.Run.Plan, ranks: a.Ranks, nodes: 1, runDeadline: began.Add(seconds(a.Run.Plan.RunDeadlineSeconds))}
+	plan := a.Run.Plan
+	plan.Env = api.WithoutComputed(plan.Env)
+	x := &execution{Runner: r, base: base, plan: plan, ranks: a.Ranks, nodes: 1, runDeadline: began.Add(seconds(a.Run.Plan.RunDeadlineSeconds))}
 	e, err := x.carryOut(ctx)
 	if err != nil {
 		return Result{Status: base, Full: base}, err

@@ -3,7 +3,6 @@ package session
 import (
 	"fmt"
 	"io"
-	"slices"
 	"sync"
 
 	"rcclx.io/commgroup-operator/agent/network"
@@ -19,7 +18,7 @@ func (s *Session) request(a api.SessionAssignment) network.Request {
 // environment are the group's own variables, then what ranks need to use the network as it was resolved and to log which
 // transport they take; later ones win. The address family is the one in the assignment: the controller puts the agreed one there.
 func (s *Session) environment(a api.SessionAssignment, st api.NetworkStatus) []api.EnvVar {
-	out := slices.Clone(a.Env)
+	out := api.WithoutComputed(a.Env)
 	r := s.request(a)
 	for _, e := range append(network.Environment(r, st, a.Network.AddressFamily), network.LogEnvironment(a.Env)...) {
 		out = append(out, envVar(e))

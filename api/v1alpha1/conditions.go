@@ -156,6 +156,8 @@ const (
 	ReasonNotWorthIt = "NotWorthIt"
 	// ReasonConfigMapChanged says that someone changed the published ConfigMap and that no run now proves what to put back.
 	ReasonConfigMapChanged = "ConfigMapChanged"
+	// ReasonVariableNotPublishable says that a variable's name or value may not be in the published settings.
+	ReasonVariableNotPublishable = "VariableNotPublishable"
 	// ReasonConfigMapNameInvalid says that no ConfigMap can have the name that the settings shall be published under.
 	ReasonConfigMapNameInvalid = "ConfigMapNameInvalid"
 	// ReasonConfigMapNotWritten says that the API server refused the ConfigMap.

@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: b84dd9475ac457e2b4f91ff0a380520fbb9358d30c339604c87b752818e478e7
-const SchemaRevision = 18
+// Hash of the schemas: 619fd0110614c32e476548163b3f145fead4a7b9a5879203ef92c98d40d834a8
+const SchemaRevision = 19

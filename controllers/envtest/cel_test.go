@@ -50,6 +50,14 @@ func TestSpecRules(t *testing.T) {
 		"preload name":       {selectAll + "runtime: {env: [{name: LD_PRELOAD, value: /x.so}]}\n", "must not carry LD_PRELOAD"},
 		"preload in a value": {selectAll + "runtime: {env: [{name: HSA_X, value: 'a LD_PRELOAD=/x.so'}]}\n", "must not carry LD_PRELOAD"},
 		"plugin":             {selectAll + "runtime: {env: [{name: NCCL_NET_PLUGIN, value: x}]}\n", "build plugins into the runtime image"},
+		"host id":            {selectAll + "runtime: {env: [{name: NCCL_HOSTID, value: x}]}\n", "must not set what agents compute"},
+		"interface twice":    {selectAll + "network: {interface: {name: eth1}}\nruntime: {env: [{name: NCCL_SOCKET_IFNAME, value: eth2}]}\n", "beside the field of spec.network"},
+		"family twice":       {selectAll + "network: {addressFamily: IPv4}\nruntime: {env: [{name: NCCL_SOCKET_FAMILY, value: AF_INET6}]}\n", "beside the field of spec.network"},
+		"HCAs twice":         {selectAll + "network: {hcas: [mlx5_0]}\nruntime: {env: [{name: NCCL_IB_HCA, value: mlx5_1}]}\n", "beside the field of spec.network"},
+		"GID index twice":    {selectAll + "network: {gidIndex: 0}\nruntime: {env: [{name: NCCL_IB_GID_INDEX, value: '3'}]}\n", "beside the field of spec.network"},
+		"line break":         {selectAll + "runtime: {env: [{name: NCCL_DEBUG, value: \"INFO\\nNCCL_NET_PLUGIN=/x.so\"}]}\n", "must not carry line breaks"},
+		"carriage return":    {selectAll + "runtime: {env: [{name: NCCL_DEBUG, value: \"INFO\\r\"}]}\n", "must not carry line breaks"},
+		"line separator":     {selectAll + "runtime: {env: [{name: NCCL_DEBUG, value: \"INFO\\u2028\"}]}\n", "must not carry line breaks"},
 		"operator's own":     {selectAll + "runtime: {env: [{name: RCCL_ENABLE_DDA_ALLREDUCE, value: '1'}]}\n", "use spec.dda and spec.lowPrecision instead"},
 		"cron words":         {selectAll + "run: {schedule: every day}\n", "run.schedule is not a cron line"},
 		"cron minute 60":     {selectAll + "run: {schedule: '60 3 * * *'}\n", "run.schedule is not a cron line"},
@@ -100,6 +108,7 @@ func TestSpecRules(t *testing.T) {
 		"daily":         selectAll + "run: {schedule: '@daily'}\n",
 		"dda preferred": selectAll + "ranksPerNode: 4\n",
 		"own variables": selectAll + "runtime: {env: [{name: NCCL_DEBUG, value: INFO}, {name: HSA_FORCE_FINE_GRAIN_PCIE, value: '1'}]}\n",
+		"own network":   selectAll + "runtime: {env: [{name: NCCL_SOCKET_IFNAME, value: eth2}, {name: NCCL_IB_HCA, value: mlx5_1}, {name: NCCL_IB_GID_INDEX, value: '3'}]}\n",
 		"sundays":       selectAll + "run: {schedule: '0 3 * * SUN'}\n",
 		"steps":         selectAll + "benchmark: {minSizeBytes: 8, maxSizeBytes: 320, sizeStepBytes: 8}\n",
 		"in place":      selectAll + "benchmark: {placements: [InPlace], collectives: [AllReduce, AllToAll]}\n",
@@ -119,6 +128,16 @@ func TestSpecRules(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
+	}
+}
+
+// TestComputedVariablesAreRefused: the rule names them one by one, as the code does.
+func TestComputedVariablesAreRefused(t *testing.T) {
+	for _, name := range v1alpha1.ComputedVariables() {
+		err := admin.Create(t.Context(), groupFromYAML(t, selectAll+"runtime: {env: [{name: "+name+", value: x}]}\n"), client.DryRunAll)
+		if err == nil || !strings.Contains(err.Error(), "runtime.env must not") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

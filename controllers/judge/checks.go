@@ -78,7 +78,7 @@ func SpanChecks(spec *v1alpha1.CommGroupSpec, series []v1alpha1.SpanResultSeries
 	}
 	thresholds := checks.Thresholds(spec.Benchmark.Thresholds, v1alpha1.SpanGroup)
 	var env []string
-	for _, e := range spec.Runtime.Env {
+	for _, e := range spec.OwnVariables() {
 		env = append(env, e.Name)
 	}
 	var out []v1alpha1.PerformanceCheck

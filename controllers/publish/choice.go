@@ -65,6 +65,28 @@ func choose(in Input, report *v1alpha1.NodeRunStatus) chosen {
 	return out
 }
 
+// leaveOutComputed keeps out what agents compute for each node: the run did not measure the spec's value, and a job on another node
+// needs another.
+func (c *chosen) leaveOutComputed(spec *v1alpha1.CommGroupSpec) {
+	var names []string
+	c.env = slices.DeleteFunc(slices.Clone(c.env), func(e v1alpha1.EnvVar) bool {
+		if !spec.Computes(e.Name) {
+			return false
+		}
+		names = append(names, e.Name)
+		return true
+	})
+	for _, e := range spec.Runtime.Env {
+		if spec.Computes(e.Name) && !slices.Contains(names, e.Name) {
+			names = append(names, e.Name)
+		}
+	}
+	if len(names) > 0 {
+		slices.Sort(names)
+		c.note += fmt.Sprintf(" Not in it: %s, which agents compute for each node; remove it from runtime.env.", strings.Join(names, ", "))
+	}
+}
+
 // chooseDDA is the choice by the numbers, of what the run confirmed only.
 func chooseDDA(in Input, flavor rcclx.Flavor) rcclx.DDAChoice {
 	spec := &in.Group.Spec

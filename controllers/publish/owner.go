@@ -2,6 +2,7 @@ package publish
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -62,16 +63,17 @@ func settingLines(variables map[string]string) string {
 	return b.String()
 }
 
+// variablesOf are those that a ConfigMap holds one by one.
+func variablesOf(cm *corev1.ConfigMap) map[string]string {
+	variables := maps.Clone(cm.Data)
+	delete(variables, confKey)
+	return variables
+}
+
 // intact says whether a published ConfigMap still holds what its hash is of, both as variables and as a file. Releases before
 // there were several lines of comments hashed the file with its comment.
 func intact(cm *corev1.ConfigMap, hash string) bool {
-	variables := make(map[string]string, len(cm.Data))
-	for name, value := range cm.Data {
-		if name != confKey {
-			variables[name] = value
-		}
-	}
-	lines := settingLines(variables)
+	lines := settingLines(variablesOf(cm))
 	conf := cm.Data[confKey]
 	rest := conf
 	for strings.HasPrefix(rest, "#") {

@@ -63,8 +63,33 @@ func ConfigMapName(group *v1alpha1.CommGroup) string {
 	return cmp.Or(group.Spec.Publish.ConfigMapName, name)
 }
 
-// Decide decides what the ConfigMap shall hold. Settings of an older run stay while no newer run has proven others.
+// Decide decides what the ConfigMap shall hold. Settings of an older run stay while no newer run has proven others, unless a release
+// without WhyNotPublishable published them.
 func Decide(in Input) Publication {
+	out := decide(in)
+	old := in.Group.Status.Published
+	if out.ConfigMap != nil || out.Published == nil || out.Published != old || in.Existing == nil || in.Existing.Name != old.ConfigMapName || !intact(in.Existing, old.Hash) {
+		return out
+	}
+	variable, why := notPublishable(variablesOf(in.Existing))
+	if why == "" {
+		return out
+	}
+	return Publication{Remove: []string{old.ConfigMapName}, Condition: decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonVariableNotPublishable,
+		Message: fmt.Sprintf("ConfigMap %s is deleted: variable %s %s. Correct runtime.env, or the runtime image where it is not there; what the next run proves is published.", old.ConfigMapName, variable, why)}}
+}
+
+// notPublishable names the first variable that may not be published, and says why; empty where all may.
+func notPublishable(variables map[string]string) (name, why string) {
+	for _, name := range words.SortedKeys(variables) {
+		if why := rcclx.WhyNotPublishable(rcclx.EnvVar{Name: name, Value: variables[name]}); why != "" {
+			return rcclx.OneLine(name), why
+		}
+	}
+	return "", ""
+}
+
+func decide(in Input) Publication {
 	name := ConfigMapName(in.Group)
 	old := in.Group.Status.Published
 	if in.Group.Spec.Publish.Mode == v1alpha1.PublishOff {
@@ -87,6 +112,11 @@ func Decide(in Input) Publication {
 	choice := choose(in, first)
 	if choice.withheld != "" {
 		return keepPublished(in, old, name, choice.withheld, choice.reason)
+	}
+	choice.leaveOutComputed(&in.Group.Spec)
+	if variable, why := notPublishable(valuesOf(choice.env)); why != "" {
+		return keepPublished(in, old, name, fmt.Sprintf("Nothing is published: variable %s %s. Correct runtime.env, or the runtime image where it is not there.", variable, why),
+			v1alpha1.ReasonVariableNotPublishable)
 	}
 	desired := configMapWith(in, name, choice.env, choice.comments)
 	if in.Existing == nil && !in.Certain {
@@ -182,10 +212,7 @@ func proven(in Input) (why, reason string, report *v1alpha1.NodeRunStatus) {
 }
 
 func firstDifference(a, b []v1alpha1.EnvVar) string {
-	values := make(map[string]string, len(a))
-	for _, e := range a {
-		values[e.Name] = e.Value
-	}
+	values := valuesOf(a)
 	for _, e := range b {
 		if v, there := values[e.Name]; !there || v != e.Value {
 			return e.Name
@@ -201,14 +228,11 @@ func firstDifference(a, b []v1alpha1.EnvVar) string {
 // configMapWith holds the variables one by one, and all of them as a file. Its hash is over the variables alone: it tells a
 // job whether its settings changed, whatever the comments say.
 func configMapWith(in Input, name string, env []v1alpha1.EnvVar, comments []string) *corev1.ConfigMap {
-	data := make(map[string]string, len(env)+1)
-	for _, e := range env {
-		data[e.Name] = e.Value
-	}
+	data := valuesOf(env)
 	lines := settingLines(data)
 	var conf strings.Builder
 	for _, comment := range comments {
-		fmt.Fprintf(&conf, "# %s\n", strings.ReplaceAll(comment, "\n", " "))
+		fmt.Fprintf(&conf, "# %s\n", rcclx.OneLine(comment))
 	}
 	conf.WriteString(lines)
 	data[confKey] = conf.String()
@@ -228,6 +252,14 @@ func configMapWith(in Input, name string, env []v1alpha1.EnvVar, comments []stri
 		},
 		Data: data,
 	}
+}
+
+func valuesOf(env []v1alpha1.EnvVar) map[string]string {
+	values := make(map[string]string, len(env)+1)
+	for _, e := range env {
+		values[e.Name] = e.Value
+	}
+	return values
 }
 
 func sameSettings(existing, desired *corev1.ConfigMap) bool {

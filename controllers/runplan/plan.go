@@ -38,7 +38,7 @@ func For(spec *v1alpha1.CommGroupSpec) v1alpha1.RunPlan {
 		Iterations:          b.Iterations,
 		DDA:                 *spec.DDA.DeepCopy(),
 		LowPrecision:        *spec.LowPrecision.DeepCopy(),
-		Env:                 slices.Clone(spec.Runtime.Env),
+		Env:                 spec.OwnVariables(),
 		LibraryPath:         spec.Runtime.LibraryPath,
 		InitDeadlineSeconds: spec.Run.InitDeadlineSeconds,
 		StepDeadlineSeconds: spec.Run.StepDeadlineSeconds,

@@ -203,7 +203,7 @@ func Asked(spec *v1alpha1.CommGroupSpec) rcclx.Settings {
 	for _, c := range spec.LowPrecision.Collectives {
 		s.LowPrecision.Collectives = append(s.LowPrecision.Collectives, rcclx.Collective(c))
 	}
-	for _, e := range spec.Runtime.Env {
+	for _, e := range spec.OwnVariables() {
 		s.Env = append(s.Env, rcclx.EnvVar{Name: e.Name, Value: e.Value})
 	}
 	return s

@@ -104,7 +104,7 @@ func requested(group *v1alpha1.CommGroup) *Requested {
 	}
 	spec := &group.Spec
 	r := &Requested{Span: spec.Span, RanksPerNode: spec.RanksPerNode, Mesh: spec.Mesh, Image: spec.Runtime.Image,
-		LibraryPath: spec.Runtime.LibraryPath, Env: spec.Runtime.Env, DDA: spec.DDA, LowPrecision: spec.LowPrecision, Iterations: spec.Benchmark.Iterations}
+		LibraryPath: spec.Runtime.LibraryPath, Env: spec.OwnVariables(), DDA: spec.DDA, LowPrecision: spec.LowPrecision, Iterations: spec.Benchmark.Iterations}
 	if w := spec.Benchmark.WarmupIterations; w != nil {
 		r.Warmup = *w
 	}
