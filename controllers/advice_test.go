@@ -43,14 +43,15 @@ func abWorld(change func(*v1alpha1.CommGroupSpec), percent func(v v1alpha1.Varia
 		r.Settings = nil
 		for _, c := range group.Spec.Benchmark.Collectives {
 			var fp8Warnings []string
+			usable := v1alpha1.ResultsUsable
 			dda := v1alpha1.SettingStatus{Name: "dda." + string(c), Requested: "Preferred", Effective: v1alpha1.EffectiveNotInEffect, Reason: v1alpha1.SettingReasonNotBuilt, Verified: v1alpha1.VerifiedUnknown}
 			if c == v1alpha1.AllToAll {
-				fp8Warnings = []string{v1alpha1.WarningOverflow}
+				fp8Warnings, usable = []string{v1alpha1.WarningOverflow}, v1alpha1.ResultsNotUsable
 			}
 			if c == v1alpha1.AllReduce {
 				dda.Effective, dda.Verified = v1alpha1.EffectivePartial, v1alpha1.VerifiedConfirmed
 			}
-			fp8 := v1alpha1.SettingStatus{Name: "lowPrecision." + string(c), Requested: "Preferred", Effective: v1alpha1.EffectivePartial, Verified: v1alpha1.VerifiedConfirmed, Warnings: fp8Warnings}
+			fp8 := v1alpha1.SettingStatus{Name: "lowPrecision." + string(c), Requested: "Preferred", Effective: v1alpha1.EffectivePartial, Verified: v1alpha1.VerifiedConfirmed, Usable: usable, Warnings: fp8Warnings}
 			r.Settings = append(r.Settings, dda, fp8)
 		}
 		for i := range r.Results {
@@ -112,6 +113,9 @@ func TestAdvice(t *testing.T) {
 			Bands: []v1alpha1.GainBand{{MinBytes: kib, MaxBytes: 16 * mib, Outcome: "Loses", MedianGainPercent: -66}, {MinBytes: 64 * mib, MaxBytes: 64 * mib, Outcome: "Wins", MedianGainPercent: 25}}},
 		"lowPrecision.ReduceScatter/BFloat16": {State: v1alpha1.WorthMixed, Recommend: "off", MemoryBytes: ptr.To(2304 * mib), ErrorPPM: ptr.To[int64](62_500),
 			Bands: []v1alpha1.GainBand{{MinBytes: 16 * mib, MaxBytes: 16 * mib, Outcome: "Loses", MedianGainPercent: -12}, {MinBytes: 64 * mib, MaxBytes: 64 * mib, Outcome: "Wins", MedianGainPercent: 25}}},
+		// However fast: it lost values.
+		"lowPrecision.AllToAll/BFloat16": {State: v1alpha1.WorthNo, Recommend: "off", MemoryBytes: ptr.To(2304 * mib), ErrorPPM: ptr.To[int64](62_500),
+			Bands: []v1alpha1.GainBand{{MinBytes: 16 * mib, MaxBytes: 64 * mib, Outcome: "Wins", MedianGainPercent: 18}}},
 	} {
 		got := w.advice(name)
 		if got == nil {
@@ -204,6 +208,9 @@ func TestPublishWhereWorthIt(t *testing.T) {
 	}
 	slower := func(_ v1alpha1.Variant, _ v1alpha1.Collective, _ int64) int64 { return 120 }
 	faster := func(_ v1alpha1.Variant, _ v1alpha1.Collective, _ int64) int64 { return 70 }
+	accept := func(s *v1alpha1.CommGroupSpec) {
+		s.Publish.AcceptedLosses = []v1alpha1.AcceptedLoss{v1alpha1.AcceptOverflow}
+	}
 	required := func(s *v1alpha1.CommGroupSpec) {
 		s.DDA.Mode, s.LowPrecision.Mode = v1alpha1.FeatureRequired, v1alpha1.FeatureDisabled
 	}
@@ -214,23 +221,31 @@ func TestPublishWhereWorthIt(t *testing.T) {
 		reason  string
 		words   []string // of rccl.conf, or of the condition where nothing is published
 	}{
-		"the winning band": {nil, asMeasured, with(fp8On(ddaTo("1048576"), "ALLREDUCE", "ALLTOALL")), v1alpha1.ReasonPublished, []string{
+		"the winning band": {nil, asMeasured, with(fp8On(ddaTo("1048576"), "ALLREDUCE")), v1alpha1.ReasonResultsNotUsable, []string{
+			"# FP8 gave NaN, infinite or clipped values with AllToAll (Overflow): it is off here for them\n",
+			"# FP8 is on for AllReduce, for 2.25 GiB"}},
+		"the winning band, loss accepted": {accept, asMeasured, with(fp8On(ddaTo("1048576"), "ALLREDUCE", "ALLTOALL")), v1alpha1.ReasonResultsNotUsable, []string{
+			"# FP8 gave NaN, infinite or clipped values with AllToAll (Overflow): it is on here for them all the same, since publish.acceptedLosses has Overflow\n",
 			"# DDA is on: it ends at 1 MiB, since AllReduce BFloat16 is slower above, for 32 MiB of device memory a rank and communicator.",
 			"#   AllReduce BFloat16: 40 % less time from 1 KiB to 1 MiB, 10 % more time from 4 MiB to 16 MiB; below 1 KiB nothing is proven.",
 			"# FP8 is on for AllReduce, AllToAll, for 2.25 GiB of device memory a rank and communicator, and 128 MiB more for each rank over 8; over several nodes it was not measured.",
-			"#   AllToAll BFloat16: 18 % less time from 16 MiB to 64 MiB, for an error of up to 6.25 %; values beyond FP8's range became NaN or were clipped (Overflow); above 64 MiB nothing is proven.",
+			"#   AllToAll BFloat16: 18 % less time from 16 MiB to 64 MiB, for an error of up to 6.25 %; accepted by the spec: values beyond FP8's range became NaN or infinite, or were clipped (Overflow); above 64 MiB nothing is proven.",
 			"#   AllReduce BFloat16: 18 % less time from 16 MiB to 64 MiB, for an error of up to 6.25 %; above 64 MiB nothing is proven.",
 			"# FP8 is off for AllGather: AllGather BFloat16 takes 66 % more time at 1 KiB, where it goes peer to peer while FP8 is on.",
 			"# FP8 is off for ReduceScatter: ReduceScatter BFloat16 takes 12 % more time at 16 MiB."}},
-		"nothing is worth it: off by their variables": {nil, slower, with(fp8On(map[string]string{dda: "0"})), v1alpha1.ReasonPublished,
+		"nothing is worth it: off by their variables": {nil, slower, with(fp8On(map[string]string{dda: "0"})), v1alpha1.ReasonResultsNotUsable,
 			[]string{"# DDA is off: AllReduce BFloat16 is slower than Baseline already at the smallest measured size.", "# Nothing of what was asked for is both confirmed and worth it: these are the variables of Baseline."}},
-		"all of it": {func(s *v1alpha1.CommGroupSpec) { s.DDA.AllReduceFlatMaxBytes = ptr.To(64 * kib) }, faster,
-			with(map[string]string{dda: "8", "RCCL_ENABLE_DDA_ALL_REDUCE": "1", "RCCL_DDA_ALL_REDUCE_TREE_MAX_BYTES": "16777216", "RCCL_DDA_ALL_REDUCE_FLAT_MAX_BYTES": "65536", fp8: "1"}), v1alpha1.ReasonPublished, []string{"the largest size that was measured"}},
+		"all of it": {func(s *v1alpha1.CommGroupSpec) { accept(s); s.DDA.AllReduceFlatMaxBytes = ptr.To(64 * kib) }, faster,
+			with(map[string]string{dda: "8", "RCCL_ENABLE_DDA_ALL_REDUCE": "1", "RCCL_DDA_ALL_REDUCE_TREE_MAX_BYTES": "16777216", "RCCL_DDA_ALL_REDUCE_FLAT_MAX_BYTES": "65536", fp8: "1"}), v1alpha1.ReasonResultsNotUsable, []string{"the largest size that was measured"}},
 		"as requested": {func(s *v1alpha1.CommGroupSpec) { s.Publish.Choice = v1alpha1.PublishAsRequested }, slower,
-			with(map[string]string{dda: "8", "RCCL_ENABLE_DDA_ALL_REDUCE": "1", fp8: "1"}), v1alpha1.ReasonPublished, nil},
+			with(fp8On(map[string]string{dda: "8", "RCCL_ENABLE_DDA_ALL_REDUCE": "1"}, "ALLREDUCE", "ALLGATHER", "REDUCESCATTER")), v1alpha1.ReasonResultsNotUsable, nil},
+		"as requested, loss accepted": {func(s *v1alpha1.CommGroupSpec) { accept(s); s.Publish.Choice = v1alpha1.PublishAsRequested }, slower,
+			with(map[string]string{dda: "8", "RCCL_ENABLE_DDA_ALL_REDUCE": "1", fp8: "1"}), v1alpha1.ReasonResultsNotUsable, nil},
+		"FP8 required and not usable": {func(s *v1alpha1.CommGroupSpec) { s.LowPrecision.Mode = v1alpha1.FeatureRequired }, faster, nil, v1alpha1.ReasonResultsNotUsable,
+			[]string{"lowPrecision.mode is Required", "publish.acceptedLosses to [Overflow]"}},
 		"required and slower":     {required, slower, nil, v1alpha1.ReasonNotWorthIt, []string{"dda.mode is Required", "publish.choice"}},
 		"required and faster":     {required, faster, with(map[string]string{dda: "8", "RCCL_ENABLE_DDA_ALL_REDUCE": "1", "RCCL_DDA_ALL_REDUCE_TREE_MAX_BYTES": "16777216", fp8: "1"}), v1alpha1.ReasonPublished, nil},
-		"FP8 required and slower": {func(s *v1alpha1.CommGroupSpec) { s.LowPrecision.Mode = v1alpha1.FeatureRequired }, asMeasured, nil, v1alpha1.ReasonNotWorthIt, []string{"lowPrecision.mode is Required"}},
+		"FP8 required and slower": {func(s *v1alpha1.CommGroupSpec) { accept(s); s.LowPrecision.Mode = v1alpha1.FeatureRequired }, asMeasured, nil, v1alpha1.ReasonNotWorthIt, []string{"lowPrecision.mode is Required"}},
 		"FP8 required where it is worth": {func(s *v1alpha1.CommGroupSpec) {
 			s.LowPrecision.Mode, s.LowPrecision.Collectives = v1alpha1.FeatureRequired, []string{"AllReduce"}
 		}, asMeasured, with(fp8On(ddaTo("1048576"), "ALLREDUCE")), v1alpha1.ReasonPublished, nil},
@@ -279,7 +294,10 @@ func TestPublishWhereWorthIt(t *testing.T) {
 func TestUnmeasuredIsNotPublished(t *testing.T) {
 	faster := func(_ v1alpha1.Variant, _ v1alpha1.Collective, _ int64) int64 { return 70 }
 	sizes := func(least, most int64) func(*v1alpha1.CommGroupSpec) {
-		return func(s *v1alpha1.CommGroupSpec) { s.Benchmark.MinSizeBytes, s.Benchmark.MaxSizeBytes = least, most }
+		return func(s *v1alpha1.CommGroupSpec) {
+			s.Benchmark.MinSizeBytes, s.Benchmark.MaxSizeBytes = least, most
+			s.Publish.AcceptedLosses = []v1alpha1.AcceptedLoss{v1alpha1.AcceptOverflow}
+		}
 	}
 	for name, tc := range map[string]struct {
 		change   func(*v1alpha1.CommGroupSpec)
@@ -299,7 +317,7 @@ func TestUnmeasuredIsNotPublished(t *testing.T) {
 			if name == "jobs over nodes" { // as if the stage over them had passed, too
 				spec := &w.group.Spec
 				spec.Span = v1alpha1.SpanGroup
-				_, worth := settings.Worth(settings.WorthInput{Spec: spec, Run: finishedRun(w), Outcomes: reportsOf(w)})
+				_, worth := settings.Worth(settings.WorthInput{Spec: spec, Run: finishedRun(w), Outcomes: reportsOf(w), Settings: settings.Aggregate(reportsOf(w))})
 				in := publish.Input{Now: w.now, Group: w.group, Run: finishedRun(w), Outcomes: reportsOf(w), Settings: settings.Aggregate(reportsOf(w)), Origin: v1alpha1.OriginHardware, Certain: true, Worth: worth}
 				w.configMap = publish.Decide(in).ConfigMap
 			}
@@ -355,7 +373,7 @@ func TestHazardIsNotRecommended(t *testing.T) {
 		for _, cn := range w.commNodes {
 			for i := range cn.Status.Run.Settings {
 				if x := &cn.Status.Run.Settings[i]; x.Name == "lowPrecision.AllReduce" {
-					x.Warnings = []string{v1alpha1.WarningTailHazard}
+					x.Usable, x.Warnings = v1alpha1.ResultsNotUsable, []string{v1alpha1.WarningTailHazard}
 				}
 			}
 		}
@@ -365,10 +383,10 @@ func TestHazardIsNotRecommended(t *testing.T) {
 		if padded {
 			want, enabled = "on", "1"
 		}
-		if a.Recommend != want || !strings.Contains(a.Message, "see TailHazard") || w.configMap.Data["RCCL_LOW_PRECISION_ENABLE_ALLREDUCE"] != enabled {
+		if a.Recommend != want || !strings.Contains(a.Message, "(TailHazard)") || w.configMap.Data["RCCL_LOW_PRECISION_ENABLE_ALLREDUCE"] != enabled {
 			t.Errorf("padded %t: %+v, published %v", padded, a, w.configMap.Data)
 		}
-		if other := w.advice("lowPrecision.AllToAll/BFloat16"); other.Recommend != "on" || !strings.Contains(other.Message, "(Overflow)") {
+		if other := w.advice("lowPrecision.AllToAll/BFloat16"); other.Recommend != "off" || !strings.Contains(other.Message, "(Overflow)") {
 			t.Errorf("%+v", other)
 		}
 	}

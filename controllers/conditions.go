@@ -215,6 +215,7 @@ func simulated(origin v1alpha1.Origin) decision.Finding {
 // transitions are the events for conditions that changed since the last status.
 func transitions(before, after []metav1.Condition) []decision.Event {
 	quiet := map[string]bool{v1alpha1.ConditionRunning: true, v1alpha1.ConditionSimulated: true}
+	loud := map[string]bool{v1alpha1.ReasonTailHazard: true, v1alpha1.ReasonResultsNotUsable: true, v1alpha1.ReasonMixedFP8Encodings: true}
 	quietReasons := map[string]bool{v1alpha1.ReasonNotProven: true, v1alpha1.ReasonPublishOff: true, v1alpha1.ReasonNotRequested: true}
 	var out []decision.Event
 	for i := range after {
@@ -232,7 +233,7 @@ func transitions(before, after []metav1.Condition) []decision.Event {
 		if old != nil && old.Status == c.Status && old.Reason == c.Reason {
 			continue
 		}
-		warning := c.Status == metav1.ConditionFalse || c.Reason == v1alpha1.ReasonTailHazard || c.Reason == v1alpha1.ReasonMixedFP8Encodings
+		warning := c.Status == metav1.ConditionFalse || loud[c.Reason]
 		out = append(out, decision.Event{Warning: warning, Reason: c.Reason, Action: "Set" + c.Type,
 			Note: words.Shorten(c.Type+"="+string(c.Status)+": "+c.Message, 1000)})
 	}

@@ -324,7 +324,7 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 	f[v1alpha1.ConditionValidated] = validationOf(group, state, compared.With(outcomes), accepted.IsTrue())
 	f[v1alpha1.ConditionSettingsInEffect] = settings.InEffect(status.Settings, &group.Spec)
 
-	flavor, worth := settings.Worth(settings.WorthInput{Spec: &group.Spec, Run: run, Outcomes: outcomes, DataErrors: status.DataErrors, GFXTargets: knownTargets(in)})
+	flavor, worth := settings.Worth(settings.WorthInput{Spec: &group.Spec, Run: run, Outcomes: outcomes, DataErrors: status.DataErrors, Settings: status.Settings, GFXTargets: knownTargets(in)})
 	if !keep {
 		status.Advice = settings.Advice(flavor, &group.Spec, status.Settings, worth)
 	}

@@ -95,6 +95,9 @@ type CheckResult struct {
 	// reference is a finite value.
 	NaNElements      int64 `json:"nanElements,omitempty"`
 	OverflowElements int64 `json:"overflowElements,omitempty"`
+	// UnwrittenElements are wrong ones that still hold what filled the buffer before the call: the library never wrote them. They are
+	// not among NaNElements. Of one-byte elements, where a value may look the same, only a buffer none of which was written counts.
+	UnwrittenElements int64 `json:"unwrittenElements,omitempty"`
 	// MaxRelativeErrorPPM is the largest |got-want| over the largest |want|, in parts per million. Above zero on exact
 	// data it proves that the values were quantised.
 	MaxRelativeErrorPPM int64 `json:"maxRelativeErrorPPM"`

@@ -71,6 +71,8 @@ type WorthInput struct {
 	ErrorPPM *int64
 	// WrongElements of the variant, without those that the library is known to lose.
 	WrongElements int64
+	// Data is, for FP8, whether the results of the collective are usable, with what the jobs' owner accepts.
+	Data Usability
 }
 
 // SizeWorth is one size of a Worth.
@@ -107,13 +109,14 @@ type Worth struct {
 	// ErrorPPM as given. MemoryBytes that the setting costs each rank; nil where it is not known.
 	ErrorPPM    *int64
 	MemoryBytes *int64
-	// WrongElements as given.
+	// WrongElements and Data as given.
 	WrongElements int64
+	Data          Usability
 }
 
 // JudgeWorth says whether a setting pays. ok is false where the setting changes nothing at any size that was to be measured.
 func JudgeWorth(in WorthInput) (w Worth, ok bool) {
-	w = Worth{Variant: in.Variant, Collective: in.Collective, Datatype: in.Datatype, ErrorPPM: in.ErrorPPM, WrongElements: in.WrongElements,
+	w = Worth{Variant: in.Variant, Collective: in.Collective, Datatype: in.Datatype, ErrorPPM: in.ErrorPPM, WrongElements: in.WrongElements, Data: in.Data,
 		MemoryBytes: settingMemory(in)}
 	points := map[int64][]ABPoint{}
 	for _, s := range in.Series {
@@ -253,20 +256,25 @@ func (w *Worth) state(f Flavor) string {
 	switch {
 	case unknownFlavor(f):
 		return WorthUnknown
-	case w.WrongElements > 0:
-		return WorthNo
+	case w.WrongElements > 0, w.quantised() && w.Data.State == NotUsable:
+		return WorthNo // however fast
 	case wins && loses:
 		return WorthMixed
 	case loses:
 		return WorthNo
 	case len(w.MissingBytes) > 0 || len(w.Sizes) == 0:
 		return WorthUnknown
-	case w.Variant == LowPrecision && w.ErrorPPM == nil && KnowsLowPrecision(w.Collective, w.Datatype):
+	case w.quantised() && (w.ErrorPPM == nil || w.Data.State != Usable):
 		return WorthUnknown // a gain that nobody can hold an error against
 	case wins:
 		return WorthYes
 	}
 	return WorthNo
+}
+
+// quantised says whether FP8 casts the values.
+func (w *Worth) quantised() bool {
+	return w.Variant == LowPrecision && KnowsLowPrecision(w.Collective, w.Datatype)
 }
 
 func (w *Worth) has(outcome string) bool {

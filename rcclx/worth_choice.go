@@ -11,12 +11,14 @@ import (
 type Job struct {
 	// OverNodes: jobs are over several nodes, where no run measures FP8.
 	OverNodes bool
-	// PaddedCounts: each job pads its counts to what FP8 splits evenly.
-	PaddedCounts bool
-	// TailHazard, Overflow and Underflow are the collectives of which FP8 gave wrong elements at counts that it does not split
-	// evenly, lost values beyond its range, and made small values zero.
-	TailHazard, Overflow, Underflow []Collective
+	// Data says of FP8's results with each collective whether they are usable; a collective that is not in it was not checked.
+	Data map[Collective]Usability
+	// Accepted are the losses that the owner of the jobs accepts.
+	Accepted []Loss
 }
+
+// UsabilityOf is whether these jobs can use FP8's results of a collective.
+func (j Job) UsabilityOf(c Collective) Usability { return j.Data[c].Accepting(j.Accepted) }
 
 // DDAChoice is what a job should set for DDA by the numbers.
 type DDAChoice struct {
@@ -165,8 +167,8 @@ func lowPrecisionObjection(w *Worth, all []Worth, dda DDAChoice, job Job) string
 	switch {
 	case w.WrongElements > 0:
 		return fmt.Sprintf("%s gave wrong elements", w.name())
-	case slices.Contains(job.TailHazard, w.Collective) && !job.PaddedCounts:
-		return fmt.Sprintf("%s gave wrong elements at counts that are no multiple of %s (TailHazard)", w.Collective, hazardWords(w.Collective))
+	case job.UsabilityOf(w.Collective).State != Usable:
+		return job.UsabilityOf(w.Collective).Objection(w.Collective)
 	case w.State == WorthUnknown:
 		return "it is not known whether it pays for " + w.name()
 	case w.has(OutcomeLoses):

@@ -34,7 +34,7 @@ func judged(t *testing.T, v Variant, c Collective, d Datatype, series ...ABSerie
 	in := WorthInput{Flavor: FlavorRCCLXDev, Settings: preferred, Ranks: 8, GFX: "gfx942", Variant: v, Collective: c, Datatype: d, Series: series}
 	if v == LowPrecision {
 		e := int64(62_500)
-		in.ErrorPPM = &e
+		in.ErrorPPM, in.Data = &e, Usability{State: Usable}
 	}
 	w, ok := JudgeWorth(in)
 	if !ok {
@@ -225,9 +225,31 @@ func TestChooseDDA(t *testing.T) {
 	}
 }
 
+// jobs are those of one node, with results of FP8 that they can use.
+func jobs(change func(*Job)) Job {
+	j := Job{Data: map[Collective]Usability{}}
+	for _, c := range Collectives() {
+		j.Data[c] = Usability{State: Usable}
+	}
+	if change != nil {
+		change(&j)
+	}
+	return j
+}
+
+// lost are jobs with losses of one collective, of which they accept some.
+func lost(c Collective, losses []Loss, accepted ...Loss) Job {
+	return jobs(func(j *Job) { j.Data[c], j.Accepted = Usability{NotUsable, losses}, accepted })
+}
+
 func TestChooseLowPrecision(t *testing.T) {
-	fp8 := func(c Collective, d Datatype, gains map[int64]int64) Worth {
-		return judged(t, LowPrecision, c, d, gainsAt(gains))
+	fp8 := func(c Collective, d Datatype, gains map[int64]int64, of ...Job) Worth {
+		w := judged(t, LowPrecision, c, d, gainsAt(gains))
+		for _, job := range of {
+			w.Data = job.UsabilityOf(c)
+			w.State = w.state(FlavorRCCLXDev)
+		}
+		return w
 	}
 	large := map[int64]int64{4 * mib: 0, 16 * mib: 10, 64 * mib: 27}
 	noError := fp8(AllReduce, BFloat16, large)
@@ -238,6 +260,7 @@ func TestChooseLowPrecision(t *testing.T) {
 	noisy := dda
 	noisy.Sizes = slices.Clone(dda.Sizes)
 	noisy.Sizes[1].NoisePPM = 250_000
+	tail, both := []Loss{LossTail}, []Loss{LossOverflow, LossUnderflow}
 	for name, tc := range map[string]struct {
 		all []Worth
 		c   Collective
@@ -245,25 +268,29 @@ func TestChooseLowPrecision(t *testing.T) {
 		why string
 		job Job
 	}{
-		"wins":                                {[]Worth{fp8(AllReduce, BFloat16, large)}, AllReduce, true, "", Job{}},
-		"loses at its least size":             {[]Worth{fp8(ReduceScatter, BFloat16, map[int64]int64{16 * mib: -10, 64 * mib: 20})}, ReduceScatter, false, "ReduceScatter BFloat16 takes 10 % more time at 16 MiB", Job{}},
-		"AllGather's way peer to peer":        {[]Worth{fp8(AllGather, BFloat16, map[int64]int64{kib: -66, 4 * mib: -50, 16 * mib: 10, 64 * mib: 20})}, AllGather, false, "takes 66 % more time at 1 KiB, where it goes peer to peer", Job{}},
-		"AllGather of small ones even":        {[]Worth{fp8(AllGather, BFloat16, map[int64]int64{kib: 0, 4 * mib: 1, 16 * mib: 10})}, AllGather, true, "", Job{}},
-		"fp16 AllGather goes peer too":        {[]Worth{fp8(AllGather, BFloat16, map[int64]int64{kib: 0, 16 * mib: 10}), fp8(AllGather, Float16, map[int64]int64{64 * mib: -30})}, AllGather, false, "AllGather Float16 takes 30 %", Job{}},
-		"fp16 AllGather even":                 {[]Worth{fp8(AllGather, BFloat16, map[int64]int64{kib: 0, 16 * mib: 10}), fp8(AllGather, Float16, map[int64]int64{kib: 0, 64 * mib: 1})}, AllGather, true, "", Job{}},
-		"only fp16 measured":                  {[]Worth{fp8(AllGather, Float16, map[int64]int64{kib: 0, 64 * mib: 1})}, AllGather, false, "no datatype that it quantises", Job{}},
-		"one datatype gains nothing":          {[]Worth{fp8(AllReduce, BFloat16, map[int64]int64{16 * mib: 0}), fp8(AllReduce, Float32, large)}, AllReduce, false, "AllReduce BFloat16 gains nothing for its error", Job{}},
-		"error not measured":                  {[]Worth{noError}, AllReduce, false, "not known whether it pays", Job{}},
-		"not measured":                        {[]Worth{fp8(AllReduce, BFloat16, large)}, AllToAll, false, "no size at which it acts", Job{}},
-		"takes the call from faster DDA":      {[]Worth{dda, fp8(AllReduce, BFloat16, large)}, AllReduce, false, "at 16 MiB, which FP8 would take from DDA, DDA takes 20 % less", Job{}},
-		"AllGather below 16 MiB is not known": {[]Worth{fp8(AllGather, BFloat16, map[int64]int64{16 * mib: 10, 64 * mib: 20})}, AllGather, false, "no AllGather BFloat16 below 16 MiB was measured, which go peer to peer", Job{}},
-		"of one datatype not known":           {[]Worth{fp8(AllGather, BFloat16, map[int64]int64{kib: 0, 16 * mib: 10}), fp8(AllGather, Float16, map[int64]int64{64 * mib: 1})}, AllGather, false, "no AllGather Float16 below 16 MiB", Job{}},
-		"faster DDA ends before":              {[]Worth{short, fp8(AllReduce, BFloat16, large)}, AllReduce, true, "", Job{}},
-		"faster DDA, within noise":            {[]Worth{noisy, fp8(AllReduce, BFloat16, large)}, AllReduce, true, "", Job{}},
-		"jobs over nodes":                     {[]Worth{fp8(AllReduce, BFloat16, large)}, AllReduce, false, "measured within one node only", Job{OverNodes: true}},
-		"wrong elements at odd counts":        {[]Worth{fp8(AllReduce, BFloat16, large)}, AllReduce, false, "no multiple of 128 x ranks (TailHazard)", Job{TailHazard: []Collective{AllReduce}}},
-		"of another collective":               {[]Worth{fp8(AllReduce, BFloat16, large)}, AllReduce, true, "", Job{TailHazard: []Collective{ReduceScatter}}},
-		"at odd counts that no job has":       {[]Worth{fp8(AllReduce, BFloat16, large)}, AllReduce, true, "", Job{TailHazard: []Collective{AllReduce}, PaddedCounts: true}},
+		"wins":                                {[]Worth{fp8(AllReduce, BFloat16, large)}, AllReduce, true, "", jobs(nil)},
+		"loses at its least size":             {[]Worth{fp8(ReduceScatter, BFloat16, map[int64]int64{16 * mib: -10, 64 * mib: 20})}, ReduceScatter, false, "ReduceScatter BFloat16 takes 10 % more time at 16 MiB", jobs(nil)},
+		"AllGather's way peer to peer":        {[]Worth{fp8(AllGather, BFloat16, map[int64]int64{kib: -66, 4 * mib: -50, 16 * mib: 10, 64 * mib: 20})}, AllGather, false, "takes 66 % more time at 1 KiB, where it goes peer to peer", jobs(nil)},
+		"AllGather of small ones even":        {[]Worth{fp8(AllGather, BFloat16, map[int64]int64{kib: 0, 4 * mib: 1, 16 * mib: 10})}, AllGather, true, "", jobs(nil)},
+		"fp16 AllGather goes peer too":        {[]Worth{fp8(AllGather, BFloat16, map[int64]int64{kib: 0, 16 * mib: 10}), fp8(AllGather, Float16, map[int64]int64{64 * mib: -30})}, AllGather, false, "AllGather Float16 takes 30 %", jobs(nil)},
+		"fp16 AllGather even":                 {[]Worth{fp8(AllGather, BFloat16, map[int64]int64{kib: 0, 16 * mib: 10}), fp8(AllGather, Float16, map[int64]int64{kib: 0, 64 * mib: 1})}, AllGather, true, "", jobs(nil)},
+		"only fp16 measured":                  {[]Worth{fp8(AllGather, Float16, map[int64]int64{kib: 0, 64 * mib: 1})}, AllGather, false, "no datatype that it quantises", jobs(nil)},
+		"one datatype gains nothing":          {[]Worth{fp8(AllReduce, BFloat16, map[int64]int64{16 * mib: 0}), fp8(AllReduce, Float32, large)}, AllReduce, false, "AllReduce BFloat16 gains nothing for its error", jobs(nil)},
+		"error not measured":                  {[]Worth{noError}, AllReduce, false, "not known whether it pays", jobs(nil)},
+		"not measured":                        {[]Worth{fp8(AllReduce, BFloat16, large)}, AllToAll, false, "no size at which it acts", jobs(nil)},
+		"takes the call from faster DDA":      {[]Worth{dda, fp8(AllReduce, BFloat16, large)}, AllReduce, false, "at 16 MiB, which FP8 would take from DDA, DDA takes 20 % less", jobs(nil)},
+		"AllGather below 16 MiB is not known": {[]Worth{fp8(AllGather, BFloat16, map[int64]int64{16 * mib: 10, 64 * mib: 20})}, AllGather, false, "no AllGather BFloat16 below 16 MiB was measured, which go peer to peer", jobs(nil)},
+		"of one datatype not known":           {[]Worth{fp8(AllGather, BFloat16, map[int64]int64{kib: 0, 16 * mib: 10}), fp8(AllGather, Float16, map[int64]int64{64 * mib: 1})}, AllGather, false, "no AllGather Float16 below 16 MiB", jobs(nil)},
+		"faster DDA ends before":              {[]Worth{short, fp8(AllReduce, BFloat16, large)}, AllReduce, true, "", jobs(nil)},
+		"faster DDA, within noise":            {[]Worth{noisy, fp8(AllReduce, BFloat16, large)}, AllReduce, true, "", jobs(nil)},
+		"jobs over nodes":                     {[]Worth{fp8(AllReduce, BFloat16, large)}, AllReduce, false, "measured within one node only", jobs(func(j *Job) { j.OverNodes = true })},
+		"wrong elements at odd counts":        {[]Worth{fp8(AllReduce, BFloat16, large)}, AllReduce, false, "no multiple of 128 x ranks (TailHazard)", lost(AllReduce, tail)},
+		"of another collective":               {[]Worth{fp8(AllReduce, BFloat16, large)}, AllReduce, true, "", lost(ReduceScatter, tail)},
+		"at odd counts that no job has":       {[]Worth{fp8(AllReduce, BFloat16, large)}, AllReduce, true, "", lost(AllReduce, tail, LossTail)},
+		"lost values":                         {[]Worth{fp8(AllToAll, BFloat16, large)}, AllToAll, false, "became NaN or infinite, or were clipped (Overflow); a mean error over 6.25 %", lost(AllToAll, both)},
+		"one of two losses accepted":          {[]Worth{fp8(AllToAll, BFloat16, large)}, AllToAll, false, "a mean error over 6.25 %", lost(AllToAll, both, LossOverflow)},
+		"both losses accepted":                {[]Worth{fp8(AllToAll, BFloat16, large)}, AllToAll, true, "", lost(AllToAll, both, both...)},
+		"data not checked":                    {[]Worth{fp8(AllToAll, BFloat16, large)}, AllToAll, false, "was not checked in full", Job{Accepted: Losses()}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ChooseLowPrecision(tc.all, []Collective{tc.c}, ChooseDDA(FlavorRCCLXDev, preferred, tc.all), tc.job)[0]
@@ -276,7 +303,7 @@ func TestChooseLowPrecision(t *testing.T) {
 	if *w.MemoryBytes != 128<<20*18 {
 		t.Errorf("memory %d", *w.MemoryBytes)
 	}
-	a := Advise(FlavorRCCLXDev, preferred, []Worth{w}, Job{}, 8)[0]
+	a := Advise(FlavorRCCLXDev, preferred, []Worth{w}, jobs(nil), 8)[0]
 	if a.Recommend != "on" || !strings.Contains(a.Message, "largest error is 6.25 %") || !strings.Contains(a.Message, "Above 64 MiB nothing is proven.") ||
 		!strings.Contains(a.Message, "It takes 2.25 GiB of device memory in each communicator, and 128 MiB more for each rank over 8; over several nodes it was not measured.") {
 		t.Errorf("%+v", a)
@@ -286,11 +313,14 @@ func TestChooseLowPrecision(t *testing.T) {
 		recommend string
 		words     []string
 	}{
-		"hazard":             {Job{TailHazard: []Collective{AllReduce}}, "off", []string{"Wrong elements at counts that are no multiple of 128 x ranks: see TailHazard."}},
-		"hazard, padded":     {Job{TailHazard: []Collective{AllReduce}, PaddedCounts: true}, "on", []string{"see TailHazard"}},
-		"lost values":        {Job{Overflow: []Collective{AllReduce}, Underflow: []Collective{AllReduce}}, "on", []string{"Values beyond FP8's range became NaN or were clipped (Overflow), small values became zero (Underflow)."}},
-		"over several nodes": {Job{OverNodes: true}, "off", []string{"Off all the same: it was measured within one node only"}},
+		"hazard":                {lost(AllReduce, tail), "off", []string{"AllReduce gave results that are not usable: wrong elements at counts that are no multiple of 128 x ranks (TailHazard).", "Never slower"}},
+		"hazard, padded":        {lost(AllReduce, tail, LossTail), "on", []string{"Accepted by the spec: wrong elements at counts", "(TailHazard)."}},
+		"lost values":           {lost(AllReduce, both), "off", []string{"AllReduce gave results that are not usable: values beyond FP8's range became NaN or infinite, or were clipped (Overflow); a mean error over 6.25 %, since small values became zero (Underflow)."}},
+		"lost values, accepted": {lost(AllReduce, both, both...), "on", []string{"Accepted by the spec: values beyond FP8's range"}},
+		"not checked":           {Job{}, "", []string{"Not known: the data of AllReduce was not checked in full."}},
+		"over several nodes":    {jobs(func(j *Job) { j.OverNodes = true }), "off", []string{"Off all the same: it was measured within one node only"}},
 	} {
+		w := fp8(AllReduce, BFloat16, large, tc.job)
 		got := Advise(FlavorRCCLXDev, preferred, []Worth{w}, tc.job, 8)[0]
 		if got.Recommend != tc.recommend {
 			t.Errorf("%s: recommends %q", name, got.Recommend)
@@ -355,13 +385,18 @@ func TestChoicesNeverLose(t *testing.T) {
 		flavor := []Flavor{FlavorRCCLXDev, FlavorRCCLXDev, FlavorRCCLDDA}[random.IntN(3)]
 		settings := preferred
 		var all []Worth
+		job := jobs(func(j *Job) {
+			c := Collectives()[random.IntN(len(Collectives()))]
+			j.Data[c] = []Usability{{}, {State: UsabilityUnknown}, {NotUsable, []Loss{LossOverflow}}, {NotUsable, []Loss{LossUnderflow}}}[random.IntN(4)]
+			j.Accepted = []Loss{LossUnderflow}
+		})
 		measured := map[Variant]map[Collective][]ABSeries{DDA: {}, LowPrecision: {}}
 		for _, v := range []Variant{DDA, LowPrecision} {
 			for _, c := range Collectives() {
 				bias := random.Int64N(500_000) - 150_000
 				for _, d := range []Datatype{BFloat16, Float32, Float16}[:1+random.IntN(3)] {
 					s := randomSeries(random, sizes, bias)
-					w, ok := JudgeWorth(WorthInput{Flavor: flavor, Settings: settings, Ranks: 8, GFX: "gfx942", Variant: v, Collective: c, Datatype: d, Series: []ABSeries{s}, ErrorPPM: &bias})
+					w, ok := JudgeWorth(WorthInput{Flavor: flavor, Settings: settings, Ranks: 8, GFX: "gfx942", Variant: v, Collective: c, Datatype: d, Series: []ABSeries{s}, ErrorPPM: &bias, Data: job.UsabilityOf(c)})
 					if !ok {
 						continue
 					}
@@ -400,9 +435,12 @@ func TestChoicesNeverLose(t *testing.T) {
 				t.Fatalf("round %d: %+v wins nowhere, or flat is over tree", round, dda)
 			}
 		}
-		for _, choice := range ChooseLowPrecision(all, Collectives(), dda, Job{}) {
+		for _, choice := range ChooseLowPrecision(all, Collectives(), dda, job) {
 			if !choice.On {
 				continue
+			}
+			if data := job.UsabilityOf(choice.Collective); data.State != Usable {
+				t.Fatalf("round %d: FP8 is on for %s, whose results are %+v", round, choice.Collective, data)
 			}
 			fp8On++
 			for _, s := range measured[LowPrecision][choice.Collective] {

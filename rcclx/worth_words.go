@@ -60,21 +60,23 @@ func recommendDDA(f Flavor, s Settings, w *Worth) string {
 
 // sentences say why, the most important first; what does not fit is left out. objection is what stands against FP8.
 func (w *Worth) sentences(f Flavor, s Settings, recommend, objection string, job Job, ranks int) string {
-	parts := []string{w.summary()}
+	var parts []string
 	on := recommend != "" && recommend != "off"
-	if w.Variant == LowPrecision && KnowsLowPrecision(w.Collective, w.Datatype) {
-		if slices.Contains(job.TailHazard, w.Collective) {
-			parts = append(parts, fmt.Sprintf("Wrong elements at counts that are no multiple of %s: see TailHazard.", hazardWords(w.Collective)))
-		}
+	usable := job.UsabilityOf(w.Collective)
+	if w.quantised() && usable.State == NotUsable { // whatever it gains
+		parts = append(parts, capital(usable.Objection(w.Collective))+".")
+	}
+	parts = append(parts, w.summary())
+	if w.quantised() {
 		if w.ErrorPPM != nil {
 			parts = append(parts, fmt.Sprintf("Its largest error is %s.", units.Percent(*w.ErrorPPM)))
 		}
-		if text := job.lost(w.Collective); text != "" {
-			parts = append(parts, strings.ToUpper(text[:1])+text[1:]+".")
+		if text := job.accepts(w.Collective); text != "" {
+			parts = append(parts, capital(text)+".")
 		}
 	}
 	switch {
-	case w.Variant == LowPrecision && recommend == "off" && w.State == WorthYes && objection != "" && !slices.Contains(job.TailHazard, w.Collective):
+	case w.Variant == LowPrecision && recommend == "off" && w.State == WorthYes && objection != "":
 		parts = append(parts, "Off all the same: "+objection+".")
 	case w.Variant == LowPrecision && w.Collective == AllGather && w.has(OutcomeLoses) && w.worst().SizeBytes < lowPrecisionMinBytes:
 		parts = append(parts, fmt.Sprintf("Below %s it goes peer to peer while FP8 is on.", units.Size(lowPrecisionMinBytes)))
@@ -82,7 +84,7 @@ func (w *Worth) sentences(f Flavor, s Settings, recommend, objection string, job
 		parts = append(parts, fmt.Sprintf("Off all the same: no size up to %s was measured, which its flat path takes.", units.Size(flatLimit(f, s))))
 	}
 	if text := w.Unproven(); on && text != "" {
-		parts = append(parts, strings.ToUpper(text[:1])+text[1:]+".")
+		parts = append(parts, capital(text)+".")
 		if w.Variant == DDA && !w.loses(w.ProvenMaxBytes) {
 			parts = append(parts, fmt.Sprintf("Above %s nothing is proven.", units.Size(w.ProvenMaxBytes)))
 		}
@@ -103,26 +105,30 @@ func (w *Worth) sentences(f Flavor, s Settings, recommend, objection string, job
 	return fit(maxAdviceBytes, parts...)
 }
 
-// lost says what of the data FP8's range cannot hold; empty where nothing was seen.
-func (j Job) lost(c Collective) string {
+func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
+
+// accepts says which losses of a collective the owner of the jobs accepts; empty where there are none.
+func (j Job) accepts(c Collective) string {
 	var out []string
-	if slices.Contains(j.Overflow, c) {
-		out = append(out, "values beyond FP8's range became NaN or were clipped (Overflow)")
+	for _, l := range j.Data[c].Losses {
+		if slices.Contains(j.Accepted, l) {
+			out = append(out, l.words(c))
+		}
 	}
-	if slices.Contains(j.Underflow, c) {
-		out = append(out, "small values became zero (Underflow)")
+	if len(out) == 0 {
+		return ""
 	}
-	return strings.Join(out, ", ")
+	return "accepted by the spec: " + strings.Join(out, "; ")
 }
 
 // ForItsError is at what price in precision FP8 gains, in half a sentence; empty where there is none or it is not known.
 func (w *Worth) ForItsError(job Job) string {
-	if w.Variant != LowPrecision || w.ErrorPPM == nil || !KnowsLowPrecision(w.Collective, w.Datatype) {
+	if !w.quantised() || w.ErrorPPM == nil {
 		return ""
 	}
 	text := "for an error of up to " + units.Percent(*w.ErrorPPM)
-	if lost := job.lost(w.Collective); lost != "" {
-		text += "; " + lost
+	if accepted := job.accepts(w.Collective); accepted != "" {
+		text += "; " + accepted
 	}
 	return text
 }
@@ -156,6 +162,8 @@ func (w *Worth) summary() string {
 		return fmt.Sprintf("Not known: %s, first %s, without numbers that can be used. Run again on idle nodes, or measure fewer sizes.", sizeCount(len(w.MissingBytes)), units.Size(w.MissingBytes[0]))
 	case w.State == WorthUnknown && w.Variant == LowPrecision && w.ErrorPPM == nil:
 		return "Not known: the error of FP8 was not measured."
+	case w.State == WorthUnknown && w.quantised() && w.Data.State != Usable:
+		return fmt.Sprintf("Not known: the data of %s was not checked in full.", w.Collective)
 	case w.State == WorthUnknown:
 		return "Not known: the library's gates are not known."
 	case losses == 0 && wins == 0:

@@ -79,7 +79,11 @@ func (c *collector) incomplete() []string {
 		var wrong []string
 		for r := range c.ranks {
 			if m, ok := c.cells[k][r]; ok && m.Wrong() > 0 {
-				wrong = append(wrong, fmt.Sprintf("rank %d has %d wrong elements", r, m.Wrong()))
+				text := fmt.Sprintf("rank %d has %d wrong elements", r, m.Wrong())
+				if n := m.Unwritten(); n > 0 {
+					text += fmt.Sprintf(" (%d never written)", n)
+				}
+				wrong = append(wrong, text)
 			}
 		}
 		text := fmt.Sprintf("%s %s was measured by %d of %d ranks and is left out", c.variant, k, len(c.cells[k]), c.ranks)
@@ -150,6 +154,7 @@ func addCheck(all []rcclx.CheckResult, c rcclx.CheckResult) []rcclx.CheckResult 
 	x.WrongElements += c.WrongElements
 	x.NaNElements += c.NaNElements
 	x.OverflowElements += c.OverflowElements
+	x.UnwrittenElements += c.UnwrittenElements
 	x.MaxRelativeErrorPPM = max(x.MaxRelativeErrorPPM, c.MaxRelativeErrorPPM)
 	x.MeanRelativeErrorPPM = max(x.MeanRelativeErrorPPM, c.MeanRelativeErrorPPM)
 	if x.FirstWrongElement == nil {
@@ -159,14 +164,21 @@ func addCheck(all []rcclx.CheckResult, c rcclx.CheckResult) []rcclx.CheckResult 
 }
 
 // lostValues says where values became NaN or left the range: FP8 transport casts without scaling, and how many values it
-// loses depends on the data.
+// loses depends on the data. What the library never wrote is no such value, and is told apart.
 func lostValues(all []results.Result) []string {
 	var out []string
 	for _, r := range all {
 		for _, c := range r.Checks {
+			var lost []string
+			if c.UnwrittenElements > 0 {
+				lost = append(lost, fmt.Sprintf("%d were never written by the library, which reported no error", c.UnwrittenElements))
+			}
 			if c.NaNElements+c.OverflowElements > 0 {
-				out = append(out, fmt.Sprintf("%s %s %s %d B: of %d elements of %s data %d became NaN and %d overflowed", r.Variant, r.Collective, r.Datatype, r.SizeBytes,
-					c.CheckedElements, c.Data, c.NaNElements, c.OverflowElements))
+				lost = append(lost, fmt.Sprintf("%d became NaN and %d overflowed", c.NaNElements, c.OverflowElements))
+			}
+			if len(lost) > 0 {
+				out = append(out, fmt.Sprintf("%s %s %s %d B: of %d elements of %s data %s", r.Variant, r.Collective, r.Datatype, r.SizeBytes,
+					c.CheckedElements, c.Data, strings.Join(lost, ", and ")))
 			}
 		}
 	}

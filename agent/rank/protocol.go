@@ -146,6 +146,15 @@ func (m Measurement) Wrong() int64 {
 	return wrong
 }
 
+// Unwritten are those of the wrong elements that the library never wrote.
+func (m Measurement) Unwritten() int64 {
+	var n int64
+	for _, c := range m.Checks {
+		n += c.UnwrittenElements
+	}
+	return n
+}
+
 // PairMeasurement is the send and receive between this rank and a peer, at the same time in both directions.
 type PairMeasurement struct {
 	Peer      int   `json:"peer"`

@@ -24,8 +24,10 @@ type Point struct {
 	Path rcclx.Path
 	// WithinNoise: the latencies differ by no more than their standard deviations together. False where either has none.
 	WithinNoise bool
-	// NaNElements and OverflowElements of the variant, over all ranks and kinds of data.
-	NaNElements, OverflowElements int64
+	// NotUsable: by the checks of the variant a job cannot use the result, however fast it is.
+	NotUsable bool
+	// NaNElements, OverflowElements and UnwrittenElements of the variant, over all ranks and kinds of data.
+	NaNElements, OverflowElements, UnwrittenElements int64
 }
 
 // Compare holds each variant against Baseline, or against the first variant where Baseline was not measured. Sizes that
@@ -79,10 +81,15 @@ func (c *Comparison) add(reference []Result, r Result) {
 		difference := max(p.ReferenceNanoseconds-p.VariantNanoseconds, p.VariantNanoseconds-p.ReferenceNanoseconds)
 		p.WithinNoise = float64(difference)*1e6 <= deviation(base)+deviation(with)
 	}
+	seen := rcclx.DataSeen{WrongElements: r.Unexplained(), TailElements: r.HazardElements}
 	for _, check := range r.Checks {
+		seen.LostElements += check.NaNElements + check.OverflowElements
+		seen.MeanErrorPPM = max(seen.MeanErrorPPM, check.MeanRelativeErrorPPM)
 		p.NaNElements += check.NaNElements
 		p.OverflowElements += check.OverflowElements
+		p.UnwrittenElements += check.UnwrittenElements
 	}
+	p.NotUsable = seen.Usability().State == rcclx.NotUsable
 	c.Points = append(c.Points, p)
 }
 

@@ -59,6 +59,7 @@ var columns = []column{
 	{"wrong_elements", checked(func(c rcclx.CheckResult) int64 { return c.WrongElements }, sum)},
 	{"nan_elements", measuredError(func(c rcclx.CheckResult) int64 { return c.NaNElements }, sum)},
 	{"overflow_elements", measuredError(func(c rcclx.CheckResult) int64 { return c.OverflowElements }, sum)},
+	{"unwritten_elements", measuredError(func(c rcclx.CheckResult) int64 { return c.UnwrittenElements }, sum)},
 	{"max_relative_error_ppm", measuredError(func(c rcclx.CheckResult) int64 { return c.MaxRelativeErrorPPM }, most)},
 	{"mean_relative_error_ppm", measuredError(func(c rcclx.CheckResult) int64 { return c.MeanRelativeErrorPPM }, most)},
 	{"expected_path", func(_ Report, r Result) string { return string(r.ExpectedPath) }},

@@ -261,11 +261,17 @@ func (o *printer) comparison(p Report, c Comparison) {
 		if x.WithinNoise {
 			notes = append(notes, "within_noise")
 		}
+		if x.NotUsable {
+			notes = append(notes, "not_usable")
+		}
 		if x.NaNElements > 0 {
 			notes = append(notes, "NaN:"+decimal(x.NaNElements))
 		}
 		if x.OverflowElements > 0 {
 			notes = append(notes, "overflow:"+decimal(x.OverflowElements))
+		}
+		if x.UnwrittenElements > 0 {
+			notes = append(notes, "unwritten:"+decimal(x.UnwrittenElements))
 		}
 		rows = append(rows, []string{decimal(x.SizeBytes), microseconds(x.ReferenceNanoseconds), microseconds(x.VariantNanoseconds),
 			fmt.Sprintf("%.3fx", float64(x.SpeedupPPM)/1e6), word(string(x.Path)), orMissing(strings.Join(notes, ","))})
@@ -289,13 +295,13 @@ func (o *printer) errors(p Report, groups []Series) {
 					first = decimal(*c.FirstWrongElement)
 				}
 				rows = append(rows, []string{decimal(r.SizeBytes), word(string(c.Data)), decimal(c.CheckedElements), decimal(c.WrongElements),
-					percent4(c.MaxRelativeErrorPPM), percent4(c.MeanRelativeErrorPPM), decimal(c.NaNElements), decimal(c.OverflowElements), first})
+					percent4(c.MaxRelativeErrorPPM), percent4(c.MeanRelativeErrorPPM), decimal(c.NaNElements), decimal(c.OverflowElements), decimal(c.UnwrittenElements), first})
 			}
 		}
 		if worth {
 			o.line("#")
 			o.line("# Numeric errors, relative to the largest and the mean of the reference: %s", g.Key.title(p.Simulated))
-			o.rows([]string{"size(B)", "data", "checked", "wrong", "max_error(%)", "mean_error(%)", "NaN", "overflow", "first_wrong"}, rows)
+			o.rows([]string{"size(B)", "data", "checked", "wrong", "max_error(%)", "mean_error(%)", "NaN", "overflow", "unwritten", "first_wrong"}, rows)
 		}
 	}
 }

@@ -10,77 +10,144 @@ import (
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
-// tailHazard says what FP8 made of counts at which the library's code loses a tail; empty where every element was right.
-func tailHazard(t Table, c rcclx.Collective) string {
-	var wrong int64
+// seenData adds up what the checks of one collective found with a variant, from a size up, at which the setting takes effect. A size
+// counts as checked with random data where one placement was, since the values are the same in place.
+func seenData(t Table, v rcclx.Variant, c rcclx.Collective, minBytes *int64) rcclx.DataSeen {
+	type kind struct {
+		datatype  rcclx.Datatype
+		sizeBytes int64
+		data      rcclx.Data
+	}
+	var seen rcclx.DataSeen
+	asked := map[kind]bool{} // and whether it was checked
 	for _, s := range t.Series {
-		if s.Key.Variant != rcclx.LowPrecision || s.Key.Collective != c {
+		if s.Key.Variant != v || s.Key.Collective != c {
 			continue
 		}
+		fp8 := v == rcclx.LowPrecision && rcclx.KnowsLowPrecision(c, s.Key.Datatype)
 		for _, cell := range s.Cells {
 			if cell.Hazard != "" {
-				wrong += cell.WrongElements(s.Key.Variant) - cell.UnexplainedElements
+				seen.TailElements += cell.WrongElements(v) - cell.UnexplainedElements
+				seen.WrongElements += cell.UnexplainedElements
+				continue // what else its checks show comes of memory that was never written
 			}
-		}
-	}
-	if wrong == 0 {
-		return ""
-	}
-	return fmt.Sprintf("counts that are no multiple of %d elements give %d wrong elements (library hazard): pad your buffers", rcclx.HazardMultiple(c, t.Ranks), wrong)
-}
-
-// overflow says what FP8 made of values of the range of activations; empty where all stayed in its range.
-func overflow(t Table, c rcclx.Collective) string {
-	var sum rcclx.CheckResult
-	for _, s := range t.Series {
-		if s.Key.Variant != rcclx.LowPrecision || s.Key.Collective != c {
-			continue
-		}
-		for _, cell := range s.Cells {
-			x := cell.Check(rcclx.DataActivations)
-			sum.CheckedElements += x.CheckedElements
-			sum.NaNElements += x.NaNElements
-			sum.OverflowElements += x.OverflowElements
-		}
-	}
-	var lost []string
-	if sum.NaNElements > 0 {
-		lost = append(lost, fmt.Sprintf("%d became NaN", sum.NaNElements))
-	}
-	if sum.OverflowElements > 0 {
-		lost = append(lost, fmt.Sprintf("%d overflowed", sum.OverflowElements))
-	}
-	if len(lost) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("activations: of %d elements %s: FP8 casts without scaling, values over 240 (gfx942) or 448 (gfx950) leave its range",
-		sum.CheckedElements, strings.Join(lost, " and "))
-}
-
-// underflow says how much FP8 loses of values of the range of gradients; empty where its rounding alone explains the error.
-// One cast to E4M3 is off by at most 2^-4; an AllReduce casts the sums once more.
-func underflow(t Table, c rcclx.Collective) string {
-	roundingPPM := int64(62_500)
-	if c == rcclx.AllReduce {
-		roundingPPM = 128_907
-	}
-	var worst, base int64
-	for _, s := range t.Series {
-		for _, cell := range s.Cells {
-			mean := cell.Check(rcclx.DataGradients).MeanRelativeErrorPPM
+			for _, x := range cell.Checks {
+				lost := x.NaNElements + x.OverflowElements
+				if mustBeRight(v, x.Data) {
+					seen.WrongElements += x.WrongElements
+				} else {
+					seen.WrongElements += x.UnwrittenElements // FP8's range explains a lost value, and not that there is none
+					lost = max(lost, x.WrongElements-x.UnwrittenElements)
+				}
+				seen.CheckedElements += x.CheckedElements
+				seen.LostElements += lost
+				seen.MeanErrorPPM = max(seen.MeanErrorPPM, x.MeanRelativeErrorPPM)
+			}
+			data := []rcclx.Data{rcclx.DataExact}
 			switch {
-			case s.Key.Collective != c:
-			case s.Key.Variant == rcclx.LowPrecision:
-				worst = max(worst, mean)
-			case s.Key.Variant == rcclx.Baseline:
-				base = max(base, mean)
+			case fp8 && (minBytes == nil || cell.SizeBytes >= *minBytes):
+				data = []rcclx.Data{rcclx.DataRounding, rcclx.DataGradients, rcclx.DataActivations}
+			case fp8:
+				data = []rcclx.Data{rcclx.DataRounding}
+			}
+			for _, d := range data {
+				k := kind{s.Key.Datatype, cell.SizeBytes, d}
+				asked[k] = asked[k] || cell.checkedOnAll(c, d, t.Ranks)
 			}
 		}
 	}
-	if worst <= roundingPPM {
-		return ""
+	for k, checked := range asked {
+		if !checked && !slices.Contains(seen.Missing, k.data) {
+			seen.Missing = append(seen.Missing, k.data)
+		}
 	}
-	return fmt.Sprintf("gradients: mean error %s, %s without FP8: values under 2^-10 become zero", ppm(worst), ppm(base))
+	slices.Sort(seen.Missing)
+	return seen
+}
+
+// lossText says what was seen of a loss of FP8.
+func lossText(t Table, c rcclx.Collective, l rcclx.Loss, seen rcclx.DataSeen) string {
+	switch l {
+	case rcclx.LossWrongData:
+		return fmt.Sprintf("%d wrong elements", seen.WrongElements)
+	case rcclx.LossTail:
+		return fmt.Sprintf("counts that are no multiple of %d elements give %d wrong elements (library hazard): pad your buffers", rcclx.HazardMultiple(c, t.Ranks), seen.TailElements)
+	case rcclx.LossOverflow:
+		return overflow(t, c)
+	case rcclx.LossUnderflow:
+		return underflow(t, c)
+	}
+	return ""
+}
+
+// randomData are the kinds of data that are as models have them, and their names in a message.
+var randomData = []struct {
+	data rcclx.Data
+	name string
+}{{rcclx.DataActivations, "activations"}, {rcclx.DataGradients, "gradients"}, {rcclx.DataRounding, "values of one magnitude"}}
+
+// overflow says what FP8 made of values over its range.
+func overflow(t Table, c rcclx.Collective) string {
+	var out []string
+	for _, kind := range randomData {
+		var sum rcclx.CheckResult
+		for _, s := range t.Series {
+			if s.Key.Variant != rcclx.LowPrecision || s.Key.Collective != c {
+				continue
+			}
+			for _, cell := range s.Cells {
+				if x := cell.Check(kind.data); cell.Hazard == "" {
+					sum.CheckedElements += x.CheckedElements
+					sum.NaNElements += x.NaNElements
+					sum.OverflowElements += x.OverflowElements
+					sum.WrongElements += x.WrongElements - x.UnwrittenElements
+				}
+			}
+		}
+		var lost []string
+		if sum.NaNElements > 0 {
+			lost = append(lost, fmt.Sprintf("%d became NaN", sum.NaNElements))
+		}
+		if sum.OverflowElements > 0 {
+			lost = append(lost, fmt.Sprintf("%d became infinite or were clipped", sum.OverflowElements))
+		}
+		if len(lost) == 0 && sum.WrongElements > 0 {
+			lost = append(lost, fmt.Sprintf("%d are wrong", sum.WrongElements))
+		}
+		if len(lost) > 0 {
+			out = append(out, fmt.Sprintf("%s: of %d elements %s", kind.name, sum.CheckedElements, strings.Join(lost, " and ")))
+		}
+	}
+	return strings.Join(out, "; ") + ": FP8 casts without scaling, values over 240 (gfx942) or 448 (gfx950) leave its range"
+}
+
+// underflow says how far off FP8 is, on average, of the kind of data for which it is most.
+func underflow(t Table, c rcclx.Collective) string {
+	var worst int64
+	name, without := "", ""
+	for _, kind := range randomData {
+		var most, base int64
+		baseChecked := false
+		for _, s := range t.Series {
+			for _, cell := range s.Cells {
+				x := cell.Check(kind.data)
+				switch {
+				case s.Key.Collective != c || cell.Hazard != "":
+				case s.Key.Variant == rcclx.LowPrecision:
+					most = max(most, x.MeanRelativeErrorPPM)
+				case s.Key.Variant == rcclx.Baseline && x.CheckedElements > 0:
+					base, baseChecked = max(base, x.MeanRelativeErrorPPM), true
+				}
+			}
+		}
+		if most > worst {
+			worst, name, without = most, kind.name, ""
+			if baseChecked {
+				without = fmt.Sprintf(", %s without FP8", ppm(base))
+			}
+		}
+	}
+	return fmt.Sprintf("%s: mean error %s%s, usable up to %s: values under 2^-10 become zero", name, ppm(worst), without, ppm(rcclx.MaxMeanErrorPPM))
 }
 
 // DataErrors gives the errors with random data: of each LowPrecision series at the smallest and the largest size at which

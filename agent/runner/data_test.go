@@ -59,12 +59,12 @@ func TestTailHazard(t *testing.T) {
 	}
 	reduce, gather := setting(t, s, "lowPrecision.AllReduce"), setting(t, s, "lowPrecision.AllGather")
 	// Two counts on eight ranks.
-	if !slices.Equal(reduce.Warnings, []string{api.WarningOverflow, api.WarningTailHazard}) || reduce.Verified != api.VerifiedConfirmed ||
+	if !slices.Equal(reduce.Warnings, []string{api.WarningTailHazard, api.WarningOverflow}) || reduce.Verified != api.VerifiedConfirmed ||
 		!strings.HasPrefix(reduce.Message, "counts that are no multiple of 1024 elements give 80 wrong elements") {
 		t.Errorf("%+v", reduce)
 	}
 	// 12 NaNs at each of two sizes on eight ranks.
-	if !slices.Equal(gather.Warnings, []string{api.WarningOverflow}) || !strings.Contains(gather.Message, "activations: of 160 elements 192 became NaN") || strings.Contains(gather.Message, "overflowed") {
+	if !slices.Equal(gather.Warnings, []string{api.WarningOverflow}) || gather.Verified != api.VerifiedConfirmed || gather.Usable != api.ResultsNotUsable || !strings.Contains(gather.Message, "activations: of 160 elements 192 became NaN") || strings.Contains(gather.Message, "overflowed") {
 		t.Errorf("%+v", gather)
 	}
 	for _, r := range s.Results {
@@ -80,8 +80,8 @@ func TestTailHazard(t *testing.T) {
 	if res, _, err = runModel(t, defaultPlan(), &modelTeams{relErr: 40000}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if w := setting(t, res.Full, "lowPrecision.ReduceScatter").Warnings; len(w) != 0 {
-		t.Errorf("warnings %v", w)
+	if s := setting(t, res.Full, "lowPrecision.ReduceScatter"); len(s.Warnings) != 0 || s.Usable != api.ResultsUsable {
+		t.Errorf("%+v", s)
 	}
 
 	// What was planned and not tried is not a pass.
@@ -102,6 +102,13 @@ func TestEachKindOfDataMustBeChecked(t *testing.T) {
 		}
 		if res.Full.Verdict != api.VerdictInconclusive || !strings.Contains(res.Full.Message, "not checked") {
 			t.Errorf("without %s: %s: %s", d, res.Full.Verdict, res.Full.Message)
+		}
+		name := "lowPrecision.AllGather"
+		if d == rcclx.DataExact {
+			name = "dda.AllReduce"
+		}
+		if s := setting(t, res.Full, name); s.Usable != api.ResultsUnknown {
+			t.Errorf("without %s: %+v", d, s)
 		}
 	}
 }

@@ -206,6 +206,9 @@ func (j *Judgement) addSearch(s Search) {
 func (j *Judgement) wrongData(e Evidence, w Wrong) {
 	j.set(api.VerdictFail, api.ReasonWrongData, fmt.Sprintf("node %s: %s gave %d wrong elements over all ranks, expected none; do not run jobs on this node",
 		e.Node, w, w.Cell.UnexplainedElements))
+	if n := w.Cell.unwritten(); n > 0 {
+		j.Message += fmt.Sprintf("; %d of them were never written by the library, which reported no error", n)
+	}
 	if w.Cell.Hazard != "" {
 		j.Message += "; they begin before what FP8 is known to lose at this count"
 	}
@@ -341,8 +344,7 @@ func summary(e Evidence, t Table, settings []api.SettingStatus) string {
 			break
 		}
 	}
-	confirmed := 0
-	asked := 0
+	confirmed, asked, lossy := 0, 0, 0
 	for _, s := range settings {
 		if strings.HasPrefix(s.Name, rcclx.PrefixDDA) || strings.HasPrefix(s.Name, rcclx.PrefixLowPrecision) {
 			if s.Requested != string(api.FeatureDisabled) {
@@ -351,10 +353,16 @@ func summary(e Evidence, t Table, settings []api.SettingStatus) string {
 			if s.Verified == api.VerifiedConfirmed {
 				confirmed++
 			}
+			if s.Usable == api.ResultsNotUsable {
+				lossy++
+			}
 		}
 	}
 	if asked > 0 {
 		text += fmt.Sprintf("; %d of %d requested settings confirmed", confirmed, asked)
+	}
+	if lossy > 0 {
+		text += fmt.Sprintf("; the results of %d are not usable", lossy)
 	}
 	if warnings := notMet(e.Preconditions); len(warnings) > 0 {
 		names := make([]string, 0, len(warnings))

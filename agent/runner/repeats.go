@@ -91,6 +91,7 @@ func (c *Cell) addChecks(more []DataCheck) {
 		sum.WrongElements += x.WrongElements
 		sum.NaNElements += x.NaNElements
 		sum.OverflowElements += x.OverflowElements
+		sum.UnwrittenElements += x.UnwrittenElements
 		sum.MaxRelativeErrorPPM = max(sum.MaxRelativeErrorPPM, x.MaxRelativeErrorPPM)
 		sum.MeanRelativeErrorPPM = max(sum.MeanRelativeErrorPPM, x.MeanRelativeErrorPPM)
 	}

@@ -34,7 +34,7 @@ func JudgeSettings(lib rcclx.LibraryInfo, p api.RunPlan, t Table) []api.SettingS
 			MinBytes: e.MinBytes, MaxBytes: e.MaxBytes, Verified: api.VerifiedUnknown, Message: e.Message}
 		if c != "" {
 			seen := verify(e, variant, c, p, t)
-			s.Verified, s.Warnings = seen.state, seen.warnings
+			s.Verified, s.Usable, s.Warnings = seen.state, seen.usable, seen.warnings
 			if seen.text != "" {
 				s.Message = seen.text
 				if s.Verified != api.VerifiedConfirmed && e.State != rcclx.StateInEffect {
@@ -66,6 +66,7 @@ func settingVariant(name string) (rcclx.Variant, rcclx.Collective) {
 // verification is what the measurement shows of a setting.
 type verification struct {
 	state    api.VerifiedState
+	usable   api.UsableState
 	text     string
 	warnings []string
 }
@@ -130,21 +131,35 @@ func verify(e rcclx.Effective, v rcclx.Variant, c rcclx.Collective, p api.RunPla
 		}
 	}
 	if len(compared) == 0 {
-		return verification{state: api.VerifiedUnknown, text: fmt.Sprintf("no size for which it is in effect was measured in both Baseline and %s", v)}
+		return verification{state: api.VerifiedUnknown, usable: api.ResultsUnknown, text: fmt.Sprintf("no size for which it is in effect was measured in both Baseline and %s", v)}
 	}
+	var seen verification
 	if v == rcclx.LowPrecision {
-		seen := verifyLowPrecision(c, compared)
-		if text := overflow(t, c); text != "" {
-			seen.warnings, seen.text = append(seen.warnings, api.WarningOverflow), seen.text+"; "+text
-		}
-		if text := underflow(t, c); text != "" {
-			seen.warnings, seen.text = append(seen.warnings, api.WarningUnderflow), seen.text+"; "+text
-		}
-		if text := tailHazard(t, c); text != "" { // in front: it is what a job must know
-			seen.warnings, seen.text = append(seen.warnings, api.WarningTailHazard), text+"; "+seen.text
-		}
-		return seen
+		seen = verifyLowPrecision(c, compared)
+	} else {
+		seen = verifyGain(c, compared)
 	}
+	found := seenData(t, v, c, e.MinBytes)
+	usability := found.Usability()
+	seen.usable = api.UsableState(usability.State)
+	var first []string // wrong elements go in front: that is what a job must know
+	for _, l := range usability.Losses {
+		seen.warnings = append(seen.warnings, string(l))
+		if text := lossText(t, c, l, found); l == rcclx.LossWrongData || l == rcclx.LossTail {
+			first = append(first, text)
+		} else {
+			seen.text += "; " + text
+		}
+	}
+	if len(found.Missing) > 0 {
+		seen.text += fmt.Sprintf("; not checked at every size with %v data", found.Missing)
+	}
+	seen.text = strings.Join(append(first, seen.text), "; ")
+	return seen
+}
+
+// verifyGain confirms a setting by a gain in latency.
+func verifyGain(c rcclx.Collective, compared []comparison) verification {
 	best := compared[0]
 	confirmed := false
 	for _, x := range compared {

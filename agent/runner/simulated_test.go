@@ -110,10 +110,10 @@ func TestSimulatedHealthy(t *testing.T) {
 	}
 	// Open RCCLX loses the tail of AllReduce, and casts without scaling.
 	for name, want := range map[string][]string{
-		"lowPrecision.AllReduce": {api.WarningOverflow, api.WarningUnderflow, api.WarningTailHazard},
+		"lowPrecision.AllReduce": {api.WarningTailHazard, api.WarningOverflow, api.WarningUnderflow},
 		"lowPrecision.AllGather": {api.WarningOverflow, api.WarningUnderflow},
 	} {
-		if got := setting(t, s, name); !slices.Equal(got.Warnings, want) {
+		if got := setting(t, s, name); !slices.Equal(got.Warnings, want) || got.Usable != api.ResultsNotUsable {
 			t.Errorf("%s warns of %v, expected %v: %s", name, got.Warnings, want, got.Message)
 		}
 	}

@@ -79,6 +79,15 @@ func (c Cell) WrongElements(v rcclx.Variant) int64 {
 	return wrong
 }
 
+// unwritten are the elements over all ranks and kinds of data that the library never wrote.
+func (c Cell) unwritten() int64 {
+	var n int64
+	for _, x := range c.Checks {
+		n += x.UnwrittenElements
+	}
+	return n
+}
+
 func mustBeRight(v rcclx.Variant, d rcclx.Data) bool {
 	return v != rcclx.LowPrecision || d != rcclx.DataActivations
 }
@@ -150,6 +159,7 @@ func (c *Cell) add(v rcclx.Variant, r, ranks int, m rank.Measurement) {
 		sum.WrongElements += check.WrongElements
 		sum.NaNElements += check.NaNElements
 		sum.OverflowElements += check.OverflowElements
+		sum.UnwrittenElements += check.UnwrittenElements
 		sum.MaxRelativeErrorPPM = max(sum.MaxRelativeErrorPPM, check.MaxRelativeErrorPPM)
 		sum.MeanRelativeErrorPPM = max(sum.MeanRelativeErrorPPM, check.MeanRelativeErrorPPM)
 	}

@@ -183,6 +183,9 @@ func firstWrong(t api.NodeTask, worldSize int, o runner.Outcome) (step, text str
 			}
 			first, step = i, stepName(m)
 			text = fmt.Sprintf("%d wrong elements on %s at %s", m.Wrong(), r.Name(), step)
+			if n := m.Unwritten(); n > 0 {
+				text += fmt.Sprintf(", %d of them never written by the library", n)
+			}
 			if n := repeatsOf(t); n > 1 {
 				text += fmt.Sprintf(" (repeat %d of %d)", i/each+1, n)
 			}

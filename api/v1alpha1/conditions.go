@@ -152,6 +152,8 @@ const (
 	ReasonConfigMapNotOwned = "ConfigMapNotOwned"
 	// ReasonTailHazard says that FP8 gave wrong elements at the end of some counts, so that it is not published for them.
 	ReasonTailHazard = "TailHazard"
+	// ReasonResultsNotUsable says that FP8 gave NaN, infinite or clipped values, or too large an error, so that it is not published.
+	ReasonResultsNotUsable = "ResultsNotUsable"
 	// ReasonNotWorthIt says that a setting that the spec requires is not faster than Baseline, so that nothing is published.
 	ReasonNotWorthIt = "NotWorthIt"
 	// ReasonConfigMapChanged says that someone changed the published ConfigMap and that no run now proves what to put back.
@@ -237,12 +239,14 @@ const (
 	StaleGPUsChanged     = "GPUsChanged"
 )
 
-// Warnings of a setting (SettingStatus.Warnings): what it does to data where it is in effect.
+// Warnings of a setting (SettingStatus.Warnings): what it does to data where it is in effect. Each makes its results NotUsable.
 const (
+	// WarningWrongData: elements are wrong that nothing explains.
+	WarningWrongData = ReasonWrongData
 	// WarningTailHazard: wrong elements at counts that FP8 does not divide evenly over ranks and blocks.
 	WarningTailHazard = ReasonTailHazard
-	// WarningOverflow: values of the range of activations became NaN, infinite or clipped.
+	// WarningOverflow: values became NaN or infinite, or were clipped.
 	WarningOverflow = "Overflow"
-	// WarningUnderflow: values of the range of gradients are off by more than rounding explains, since small ones became zero.
+	// WarningUnderflow: values are off by more, on average, than rounding explains, since small ones became zero.
 	WarningUnderflow = "Underflow"
 )

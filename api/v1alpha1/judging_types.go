@@ -127,7 +127,7 @@ type BaselineSeries struct {
 	BestMBps *int64 `json:"bestMBps,omitempty"`
 }
 
-// WorthState says whether a setting pays at the measured sizes.
+// WorthState says whether a setting pays at the measured sizes. One whose results are not usable is NotWorth, however fast it is.
 // +kubebuilder:validation:Enum=Worth;Mixed;NotWorth;Unknown
 type WorthState string
 

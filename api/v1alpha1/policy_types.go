@@ -198,6 +198,16 @@ const (
 	JobCountsPadded JobCounts = "Padded"
 )
 
+// AcceptedLoss is a loss of FP8 that the owner of the jobs accepts.
+// +kubebuilder:validation:Enum=Overflow;Underflow
+type AcceptedLoss string
+
+// The losses that can be accepted; TailHazard is accepted by jobCounts.
+const (
+	AcceptOverflow  AcceptedLoss = WarningOverflow
+	AcceptUnderflow AcceptedLoss = WarningUnderflow
+)
+
 // PublishSpec says where proven settings go: a ConfigMap with the variables (envFrom) and rccl.conf.
 type PublishSpec struct {
 	// mode: WhenProven publishes after a run that passed on every member; Off publishes nothing.
@@ -220,6 +230,13 @@ type PublishSpec struct {
 	// +kubebuilder:default=Any
 	// +optional
 	JobCounts JobCounts `json:"jobCounts,omitempty"`
+	// acceptedLosses publishes FP8 although it loses data of the jobs. Overflow: values over 240 (gfx942) or 448 (gfx950), as activations
+	// have them, become NaN or are clipped. Underflow: values under 2^-10 become zero, as most of a model's gradients are, so that the
+	// mean relative error is over 6.25 %. Without it FP8 is off for the collectives that carry these warnings.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=2
+	// +optional
+	AcceptedLosses []AcceptedLoss `json:"acceptedLosses,omitempty"`
 	// simulated: Allow publishes settings that only the simulator proved, marked as such.
 	// +kubebuilder:default=Forbid
 	// +optional

@@ -181,7 +181,8 @@ type LowPrecisionSpec struct {
 	Collectives []string `json:"collectives,omitempty"`
 	// maxRelativeErrorPPM fails a run whose FP8 results differ from the fp32 reference by more than this share of the
 	// largest magnitude, in parts per million, with data of one magnitude. E4M3 has three mantissa bits: one rounding is up
-	// to 62500 (2^-4). Random data over the ranges of gradients and activations is only reported (dataErrors).
+	// to 62500 (2^-4). Random data over the ranges of gradients and activations fails no run: it decides whether the results are
+	// usable, and so whether FP8 is published (status.settings, dataErrors).
 	// +kubebuilder:default=130000
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
@@ -319,7 +320,19 @@ type Threshold struct {
 	MinPercentOfReference *int32 `json:"minPercentOfReference,omitempty"`
 }
 
-// SettingStatus says of one setting what was requested, what the library's gates allow, and what the A/B run shows.
+// UsableState says whether a job can use the results of a setting.
+// +kubebuilder:validation:Enum=Usable;NotUsable;Unknown
+type UsableState string
+
+// The usable states. Unknown: not all of the data was checked.
+const (
+	ResultsUsable    UsableState = "Usable"
+	ResultsNotUsable UsableState = "NotUsable"
+	ResultsUnknown   UsableState = "Unknown"
+)
+
+// SettingStatus says of one setting what was requested, what the library's gates allow, and what the A/B run shows: whether it
+// takes effect (verified), and whether its results are usable (usable).
 type SettingStatus struct {
 	// name of the setting, for example dda.AllReduce, lowPrecision.AllGather or env.RCCL_DDA_ENABLE.
 	// +kubebuilder:validation:MaxLength=160
@@ -338,9 +351,15 @@ type SettingStatus struct {
 	// maxBytes: see minBytes; absent also where there is no upper bound.
 	// +optional
 	MaxBytes *int64 `json:"maxBytes,omitempty"`
-	// verified is what the measurement shows.
+	// verified says whether the measurement shows that the setting takes effect: DDA by a gain, FP8 by its rounding. It says nothing of
+	// whether the results are usable.
 	Verified VerifiedState `json:"verified"`
-	// warnings of what the setting does to data where it is in effect, one CamelCase word each: TailHazard, Overflow,
+	// usable says whether a job can use the results. NotUsable: with some of the tested data, elements were wrong, values became NaN
+	// or infinite or were clipped, or the mean relative error was over 6.25 % (2^-4); warnings say which. Unknown: not all of the data
+	// was checked. Absent where the setting is not in effect, for single variables, and in reports of earlier releases.
+	// +optional
+	Usable UsableState `json:"usable,omitempty"`
+	// warnings of what the setting does to data where it is in effect, one CamelCase word each: WrongData, TailHazard, Overflow,
 	// Underflow.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=4

@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: 619fd0110614c32e476548163b3f145fead4a7b9a5879203ef92c98d40d834a8
-const SchemaRevision = 19
+// Hash of the schemas: d4eeb5fca95217d446842d7bad4a1e7bda7fa5b9d0bfeb70666549f4768c5fea
+const SchemaRevision = 20

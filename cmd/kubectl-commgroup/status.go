@@ -28,7 +28,7 @@ func newStatusCommand(o *options) *cobra.Command {
 		Use:   "status [NAME]",
 		Short: "Conditions, members, settings and culprits of a CommGroup, or one line for each group",
 		Long: "Without NAME one line for each CommGroup of the namespace, or of all with -A. With NAME everything: conditions, culprits, members (the\n" +
-			"worst first, at most 32 of them), settings (requested, effective, verified), checks, the last runs. A note says where no manager leads, as far as its lease may be read.\n\n" +
+			"worst first, at most 32 of them), settings (requested, effective, verified, usable), checks, the last runs. A note says where no manager leads, as far as its lease may be read.\n\n" +
 			"With --watch it is shown anew whenever it has changed, until Ctrl-C or --timeout. A terminal shows as much as fits into it, and all of\n" +
 			"the last status at the end; a pipe or file gets each status in full, one after the other. An API server that is away for a while is waited for.\n\n" +
 			"Exit code 0: every group shown is Ready; 1: one is not; 2: the command failed, or there is no group to show. With --watch the last status counts.",

@@ -32,8 +32,10 @@ func choose(in Input, report *v1alpha1.NodeRunStatus) chosen {
 	if cmp.Or(spec.Publish.Choice, v1alpha1.PublishWhereWorthIt) == v1alpha1.PublishAsRequested {
 		fp8 := provenFP8(spec, in.Settings, report.Library, encodings, nil)
 		out := chosen{withheld: fp8.withheld, reason: fp8.reason, note: fp8.note, env: fp8.apply(report.Environment)}
-		if fp8.comment != "" {
-			out.comments = []string{fp8.comment}
+		out.comments = fp8.comments
+		for _, o := range fp8.left {
+			out.comments = append(out.comments, fmt.Sprintf("FP8 is off for %s: %s.", o.collective, o.why))
+			out.note += fmt.Sprintf(" FP8 is off for %s: %s.", o.collective, o.why)
 		}
 		if len(fp8.keep) > 0 {
 			out.comments = append(out.comments, fmt.Sprintf("FP8 is on for %s%s.", strings.Join(fp8.keep, ", "), costs(in, rcclx.LowPrecision)))
@@ -55,10 +57,7 @@ func choose(in Input, report *v1alpha1.NodeRunStatus) chosen {
 	if fp8.withheld != "" {
 		return chosen{withheld: fp8.withheld, reason: fp8.reason}
 	}
-	out := chosen{reason: fp8.reason, note: fp8.note}
-	if fp8.comment != "" {
-		out.comments = append(out.comments, fp8.comment)
-	}
+	out := chosen{reason: fp8.reason, note: fp8.note, comments: fp8.comments}
 	out.env = withDDA(flavor, spec, dda, fp8.apply(report.Environment))
 	out.comments = append(out.comments, fmt.Sprintf("Of what run %s measured on %s: what is in effect, confirmed and worth it.", in.Run.ID, words.Counted(len(in.Outcomes), "member")))
 	out.explain(in, dda, fp8)

@@ -24,6 +24,8 @@ type WorthInput struct {
 	Run        *v1alpha1.GroupRunStatus
 	Outcomes   []judge.Outcome
 	DataErrors []v1alpha1.DataErrors
+	// Settings of the group, with what is known of their data.
+	Settings []v1alpha1.SettingStatus
 	// GFXTargets of the members.
 	GFXTargets []string
 }
@@ -59,7 +61,7 @@ func Worth(in WorthInput) (flavor rcclx.Flavor, all []rcclx.Worth) {
 	if len(in.GFXTargets) == 1 {
 		input.GFX = in.GFXTargets[0]
 	}
-	plan := runplan.For(in.Spec)
+	plan, job := runplan.For(in.Spec), JobOf(in.Spec, in.Settings)
 	for _, variant := range plan.Variants {
 		if variant == v1alpha1.VariantBaseline {
 			continue
@@ -71,6 +73,9 @@ func Worth(in WorthInput) (flavor rcclx.Flavor, all []rcclx.Worth) {
 				}
 				w := input
 				w.Variant, w.Collective, w.Datatype = rcclx.Variant(variant), c, rcclx.Datatype(d)
+				if w.Variant == rcclx.LowPrecision {
+					w.Data = job.UsabilityOf(c)
+				}
 				if judged, ok := judgeWorth(w, &plan, in, reports); ok {
 					all = append(all, judged)
 				}
@@ -239,17 +244,29 @@ func BoundAdvice(advice []v1alpha1.SettingAdvice, limit int) {
 
 // JobOf is what the choice for FP8 depends on beside the numbers.
 func JobOf(spec *v1alpha1.CommGroupSpec, settings []v1alpha1.SettingStatus) rcclx.Job {
-	job := rcclx.Job{OverNodes: spec.Span == v1alpha1.SpanGroup, PaddedCounts: spec.Publish.JobCounts == v1alpha1.JobCountsPadded}
+	job := rcclx.Job{OverNodes: spec.Span == v1alpha1.SpanGroup, Data: map[rcclx.Collective]rcclx.Usability{}}
+	for _, l := range spec.Publish.AcceptedLosses {
+		job.Accepted = append(job.Accepted, rcclx.Loss(l))
+	}
+	if spec.Publish.JobCounts == v1alpha1.JobCountsPadded {
+		job.Accepted = append(job.Accepted, rcclx.LossTail)
+	}
 	for i := range settings {
-		c, isFP8 := strings.CutPrefix(settings[i].Name, rcclx.PrefixLowPrecision)
-		if !isFP8 {
-			continue
-		}
-		for warning, list := range map[string]*[]rcclx.Collective{v1alpha1.WarningTailHazard: &job.TailHazard, v1alpha1.WarningOverflow: &job.Overflow, v1alpha1.WarningUnderflow: &job.Underflow} {
-			if slices.Contains(settings[i].Warnings, warning) {
-				*list = append(*list, rcclx.Collective(c))
-			}
+		if c, isFP8 := strings.CutPrefix(settings[i].Name, rcclx.PrefixLowPrecision); isFP8 {
+			job.Data[rcclx.Collective(c)] = usabilityOf(&settings[i])
 		}
 	}
 	return job
+}
+
+// usabilityOf a setting's results. A warning stands against them whatever the state says; without a state, as agents of an
+// earlier release report, it is not known.
+func usabilityOf(s *v1alpha1.SettingStatus) rcclx.Usability {
+	out := rcclx.Usability{State: cmp.Or(string(s.Usable), rcclx.UsabilityUnknown)}
+	for _, l := range rcclx.Losses() {
+		if slices.Contains(s.Warnings, string(l)) {
+			out.State, out.Losses = rcclx.NotUsable, append(out.Losses, l)
+		}
+	}
+	return out
 }

@@ -47,6 +47,17 @@ func verifiedRank(s v1alpha1.VerifiedState) int {
 	return 1
 }
 
+func usableRank(s v1alpha1.UsableState) int {
+	switch s {
+	case v1alpha1.ResultsUsable:
+		return 0
+	case v1alpha1.ResultsNotUsable:
+		return 2
+	case v1alpha1.ResultsUnknown:
+	}
+	return 1
+}
+
 // Aggregate says of each setting what holds over all nodes: the worst node's state counts, and a node that
 // reports nothing of a setting counts as Unknown.
 func Aggregate(outcomes []judge.Outcome) []v1alpha1.SettingStatus {
@@ -54,6 +65,7 @@ func Aggregate(outcomes []judge.Outcome) []v1alpha1.SettingStatus {
 		worst     v1alpha1.SettingStatus
 		worstNode string
 		verified  v1alpha1.VerifiedState
+		usable    v1alpha1.UsableState
 		nodes     int
 		alike     int // nodes in the worst state
 		warnings  []string
@@ -66,7 +78,7 @@ func Aggregate(outcomes []judge.Outcome) []v1alpha1.SettingStatus {
 		for _, s := range outcomes[i].Report.Settings {
 			t := tallies[s.Name]
 			if t == nil {
-				tallies[s.Name] = &tally{worst: *s.DeepCopy(), worstNode: outcomes[i].Node, verified: s.Verified, nodes: 1, alike: 1, warnings: slices.Clone(s.Warnings)}
+				tallies[s.Name] = &tally{worst: *s.DeepCopy(), worstNode: outcomes[i].Node, verified: s.Verified, usable: s.Usable, nodes: 1, alike: 1, warnings: slices.Clone(s.Warnings)}
 				continue
 			}
 			for _, word := range s.Warnings {
@@ -87,6 +99,9 @@ func Aggregate(outcomes []judge.Outcome) []v1alpha1.SettingStatus {
 			if verifiedRank(s.Verified) > verifiedRank(t.verified) {
 				t.verified = s.Verified
 			}
+			if usableRank(s.Usable) > usableRank(t.usable) {
+				t.usable = s.Usable
+			}
 		}
 	}
 	total := len(outcomes)
@@ -94,9 +109,12 @@ func Aggregate(outcomes []judge.Outcome) []v1alpha1.SettingStatus {
 	for _, name := range words.SortedKeys(tallies) {
 		t := tallies[name]
 		s := t.worst
-		s.Verified = t.verified
+		s.Verified, s.Usable = t.verified, t.usable
 		slices.Sort(t.warnings)
 		s.Warnings = t.warnings
+		if len(s.Warnings) > 0 { // also where an agent of an earlier release says no more
+			s.Usable = v1alpha1.ResultsNotUsable
+		}
 		message := s.Message
 		if t.nodes < total {
 			if effectiveRank(s.Effective) < effectiveRank(v1alpha1.EffectiveUnknown) {
@@ -104,6 +122,9 @@ func Aggregate(outcomes []judge.Outcome) []v1alpha1.SettingStatus {
 			}
 			if verifiedRank(s.Verified) < verifiedRank(v1alpha1.VerifiedUnknown) {
 				s.Verified = v1alpha1.VerifiedUnknown
+			}
+			if s.Usable == v1alpha1.ResultsUsable {
+				s.Usable = v1alpha1.ResultsUnknown
 			}
 			message = fmt.Sprintf("Nodes that report it: %d of %d. %s", t.nodes, total, message)
 		} else if t.alike < total {
@@ -141,22 +162,26 @@ func Allowed(s *v1alpha1.SettingStatus) bool {
 	return s.Effective == v1alpha1.EffectiveInEffect || s.Effective == v1alpha1.EffectivePartial
 }
 
-// warned names the settings that carry a warning on any node.
-func warned(settings []v1alpha1.SettingStatus, word string) []string {
+// notUsable names the settings whose results are not usable on some node, with the warnings that say why.
+func notUsable(settings []v1alpha1.SettingStatus) []string {
 	var names []string
 	for i := range settings {
-		if slices.Contains(settings[i].Warnings, word) {
-			names = append(names, settings[i].Name)
+		s := &settings[i]
+		switch {
+		case len(s.Warnings) > 0:
+			names = append(names, fmt.Sprintf("%s (%s)", s.Name, strings.Join(s.Warnings, ", ")))
+		case s.Usable == v1alpha1.ResultsNotUsable:
+			names = append(names, s.Name)
 		}
 	}
 	return names
 }
 
-// InEffect is the condition of the same name. A warning about data stands behind it, whatever its status.
+// InEffect is the condition of the same name. That results are not usable stands behind it, whatever its status.
 func InEffect(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGroupSpec) decision.Finding {
 	f := state(settings, spec)
-	if names := warned(settings, v1alpha1.WarningTailHazard); len(names) > 0 {
-		f.Message += fmt.Sprintf(" Warning TailHazard: wrong elements at some counts with %s; see status.settings.", words.SomeNames(names, 6))
+	if names := notUsable(settings); len(names) > 0 {
+		f.Message += fmt.Sprintf(" Results are not usable with %s; see status.settings.", words.SomeNames(names, 6))
 	}
 	return f
 }

@@ -22,6 +22,15 @@ var wordsPublished = map[string]more{
 		Do:       []string{"A single simulated node in a real pool: exclude it, its figures are in the medians."},
 		Escalate: "Whoever made the group, where nobody meant a simulation.",
 		Ends:     "With a run on hardware alone."},
+	"ResultsNotUsable": {
+		Seen: []string{
+			"FP8 gave NaN, infinite or clipped values with AllToAll (Overflow), a mean error over 6.25 % with AllToAll (Underflow): it is off for them; if your models bear the loss, set publish.acceptedLosses to [Overflow, Underflow]."},
+		Means:    "FP8 takes effect and loses data: with random data of the range of activations or gradients the run saw NaN, clipped or zeroed values. So it is published switched off for these collectives, and the rest is published as usual.",
+		Causes:   []string{"Activations over 240 (gfx942) or 448 (gfx950): [Overflow](Overflow.md).", "Gradients under 2^-10: [Underflow](Underflow.md).", "Counts that FP8 does not divide: [TailHazard](TailHazard.md)."},
+		Look:     []string{results + "   # errors with random data: NaN, overflow, mean", explain + " lowPrecision", published + "   # comments in rccl.conf say what is off and why"},
+		Do:       []string{"Jobs that send activations by AllToAll, as mixture-of-experts models do, need the bf16 transport: leave it off."},
+		Escalate: "The model's owner: only they know the range of the tensors, and whether the model bears the loss.",
+		Ends:     "With FP8 off (`lowPrecision.mode: Disabled`) or for other collectives only, or with a library that scales before it casts."},
 	"NotWorthIt": {
 		Seen:     []string{"dda.mode is Required, and it loses at the smallest size: set it to Preferred, or publish.choice to AsRequested."},
 		Means:    "It works and does not pay: the A/B numbers show no gain, or a loss at some sizes. `Required` forbids to publish it switched off, so nothing is published.",

@@ -121,8 +121,8 @@ var wordsSettings = map[string]more{
 		Ends:     "With a run whose library is known."},
 	"TailHazard": {
 		Seen: []string{
-			"FP8 gave wrong elements with AllReduce at counts that are no multiple of 128 x ranks (AllReduce) or 128 (ReduceScatter): it is off for them; if every job pads its counts, set publish.jobCounts to Padded.",
-			"All 4 requested settings are in effect within their gates, confirmed by the A/B run. Warning TailHazard: wrong elements at some counts with lowPrecision.AllReduce; see status.settings."},
+			"FP8 gave wrong elements with AllReduce at counts that are no multiple of 128 x ranks (AllReduce) or 128 (ReduceScatter) (TailHazard): it is off for them; if every job pads its counts, set publish.jobCounts to Padded.",
+			"All 4 requested settings are in effect within their gates, confirmed by the A/B run. Results are not usable with lowPrecision.AllReduce (TailHazard); see status.settings."},
 		Means:  "FP8 works on blocks of 128 elements a rank. At counts that do not divide, the last elements come out wrong, and the library returns success. A fault of the library, known and always there; the GPUs are well. [Decision 7](../../decisions/0007-fp8-only-where-data-is-proven.md).",
 		Causes: []string{"The library's FP8 AllReduce and ReduceScatter leave the tail unwritten.", "Not a cause: hardware. Wrong elements at counts that do divide are [WrongData](WrongData.md)."},
 		Look: []string{
@@ -133,7 +133,7 @@ var wordsSettings = map[string]more{
 		Escalate: "The library's authors; owners of jobs with FP8.",
 		Ends:     "With a library that has it mended (the next run shows it), or with FP8 off for these collectives."},
 	"Overflow": {
-		Seen:     []string{"activations: of 1048576 elements 12 NaN and 340 overflowed: FP8 casts without scaling, values over 240 (gfx942) or 448 (gfx950) leave its range"},
+		Seen:     []string{"activations: of 1048576 elements 12 became NaN and 340 became infinite or were clipped: FP8 casts without scaling, values over 240 (gfx942) or 448 (gfx950) leave its range"},
 		Means:    "Random data of the range of activations did not survive FP8. With such tensors a job gets NaN or clipped sums; with small gradients it may never happen.",
 		Causes:   []string{"E4M3 holds 240 (FNUZ, MI300) or 448 (OCP, MI350), sums over ranks included.", "The library scales nothing: that is the caller's work."},
 		Look:     []string{results, explain + " lowPrecision", "kubectl get cg -n NAMESPACE GROUP -o jsonpath='{.status.dataErrors}'   # by collective and size: NaN, overflow, mean and largest error"},
@@ -141,7 +141,7 @@ var wordsSettings = map[string]more{
 		Escalate: "The model's owner: only they know the range of the tensors.",
 		Ends:     "It is a property of the setting; gone where FP8 is off for the collective."},
 	"Underflow": {
-		Seen:     []string{"gradients: mean error 31.40 %, 0.20 % without FP8: values under 2^-10 become zero"},
+		Seen:     []string{"gradients: mean error 31.40 %, 0.20 % without FP8, usable up to 6.25 %: values under 2^-10 become zero"},
 		Means:    "Small values vanish: gradients without loss scaling lose their tail, and training may stall without any error.",
 		Causes:   []string{"E4M3 has no numbers below about 2^-10; what is smaller becomes zero.", "No loss scaling, or a scale that is too small."},
 		Look:     []string{results, "kubectl get cg -n NAMESPACE GROUP -o jsonpath='{.status.dataErrors}'   # meanErrorPPM of gradients beside Baseline's"},

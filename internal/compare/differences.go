@@ -112,7 +112,11 @@ func settingChanges(out *list, a, b []v1alpha1.SettingStatus) {
 	of := func(all []v1alpha1.SettingStatus, name string) string {
 		for i := range all {
 			if s := &all[i]; s.Name == name {
-				return fmt.Sprintf("%s (%s), %s", s.Effective, s.Reason, verified(s.Verified))
+				text := fmt.Sprintf("%s (%s), %s", s.Effective, s.Reason, verified(s.Verified))
+				if s.Usable == v1alpha1.ResultsNotUsable {
+					text += ", results not usable"
+				}
+				return text
 			}
 		}
 		return "not told"

@@ -44,10 +44,10 @@ func conditionTone(c metav1.Condition) tone {
 }
 
 func settingsGrid(settings []v1alpha1.SettingStatus) grid {
-	t := grid{Caption: "Settings", Titled: true, Stack: true, Head: []string{"Setting", "Requested", "Effective", "Why", "Sizes", "Verified"}}
+	t := grid{Caption: "Settings", Titled: true, Stack: true, Head: []string{"Setting", "Requested", "Effective", "Why", "Sizes", "Verified", "Usable"}}
 	for i := range settings {
 		s := &settings[i]
-		row := gridRow{Cells: []cell{plain(s.Name), plain(s.Requested), badge(string(s.Effective), effectiveTone(s)), plain(s.Reason), plain(dashed(report.SizeRange(*s))), badge(string(s.Verified), verifiedTone(s))}}
+		row := gridRow{Cells: []cell{plain(s.Name), plain(s.Requested), badge(string(s.Effective), effectiveTone(s)), plain(s.Reason), plain(dashed(report.SizeRange(*s))), badge(string(s.Verified), verifiedTone(s)), badge(cmp.Or(string(s.Usable), unknown), usableTone(s))}}
 		notes := make([]string, 0, 2)
 		if len(s.Warnings) > 0 {
 			notes = append(notes, "Warning: "+strings.Join(s.Warnings, ", "))
@@ -90,6 +90,19 @@ func verifiedTone(s *v1alpha1.SettingStatus) tone {
 	case v1alpha1.VerifiedConfirmed:
 		return toneGood
 	case v1alpha1.VerifiedNotConfirmed:
+		return toneWarn
+	default:
+		return toneMute
+	}
+}
+
+func usableTone(s *v1alpha1.SettingStatus) tone {
+	switch s.Usable {
+	case v1alpha1.ResultsUsable:
+		return toneGood
+	case v1alpha1.ResultsNotUsable:
+		return toneBad
+	case v1alpha1.ResultsUnknown:
 		return toneWarn
 	default:
 		return toneMute

@@ -43,6 +43,7 @@ func explainSetting(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.Com
 		{"requested", orUnknown(s.Requested)},
 		{"effective", effective},
 		{"verified", Paint(w, toneOf(string(s.Verified)), string(s.Verified))},
+		{"usable", Paint(w, toneOf(string(s.Usable)), string(s.Usable))},
 	}
 	seen, next := reasonText(s)
 	lines = append(lines, [2]string{"why", seen}, [2]string{"seen", s.Message})
@@ -85,15 +86,12 @@ func explainSetting(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.Com
 	return nil
 }
 
-// worstFirst are warnings with the one in front that makes results wrong without an error.
+// worstFirst are warnings with those in front that make results wrong without an error.
 func worstFirst(warnings []string) []string {
 	out := slices.Clone(warnings)
 	slices.SortStableFunc(out, func(a, b string) int {
 		rank := func(word string) int {
-			if word == v1alpha1.WarningTailHazard {
-				return 0
-			}
-			return 1
+			return slices.Index([]string{v1alpha1.WarningWrongData, v1alpha1.WarningTailHazard, v1alpha1.WarningOverflow, v1alpha1.WarningUnderflow}, word)
 		}
 		return cmp.Compare(rank(a), rank(b))
 	})
@@ -230,7 +228,7 @@ const maxNodesNamed = 5
 
 // disagreeing names the nodes on which the setting is otherwise than in the group as a whole.
 func disagreeing(s *v1alpha1.SettingStatus, nodes []v1alpha1.CommNode) []string {
-	type state struct{ effective, reason, verified string }
+	type state struct{ effective, reason, verified, usable string }
 	by := map[state][]string{}
 	for i := range nodes {
 		r := nodes[i].Status.Run
@@ -238,8 +236,8 @@ func disagreeing(s *v1alpha1.SettingStatus, nodes []v1alpha1.CommNode) []string 
 			continue
 		}
 		for j := range r.Settings {
-			if n := &r.Settings[j]; n.Name == s.Name && (n.Effective != s.Effective || n.Reason != s.Reason || n.Verified != s.Verified) {
-				k := state{string(n.Effective), n.Reason, string(n.Verified)}
+			if n := &r.Settings[j]; n.Name == s.Name && (n.Effective != s.Effective || n.Reason != s.Reason || n.Verified != s.Verified || n.Usable != s.Usable) {
+				k := state{string(n.Effective), n.Reason, string(n.Verified), string(n.Usable)}
 				by[k] = append(by[k], nodes[i].Spec.NodeName)
 			}
 		}
@@ -251,7 +249,11 @@ func disagreeing(s *v1alpha1.SettingStatus, nodes []v1alpha1.CommNode) []string 
 		if more := len(names) - maxNodesNamed; more > 0 {
 			text += fmt.Sprintf(" and %d more", more)
 		}
-		out = append(out, fmt.Sprintf("otherwise on %s: %s (%s), %s", text, k.effective, k.reason, k.verified))
+		text = fmt.Sprintf("otherwise on %s: %s (%s), %s", text, k.effective, k.reason, k.verified)
+		if k.usable != "" {
+			text += ", " + k.usable
+		}
+		out = append(out, text)
 	}
 	slices.Sort(out)
 	return out

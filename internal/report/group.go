@@ -100,15 +100,15 @@ func conditionTone(kind, status, reason string) Tone {
 	return toneOf(status)
 }
 
-// Settings prints each setting requested, effective and verified.
+// Settings prints each setting requested, effective and verified, and whether its results are usable.
 func Settings(w io.Writer, settings []v1alpha1.SettingStatus) error {
 	if len(settings) == 0 {
 		_, err := fmt.Fprintln(w, "no settings reported yet")
 		return err
 	}
-	rows := [][]string{{"SETTING", "REQUESTED", "EFFECTIVE", "REASON", "SIZES", "VERIFIED"}}
+	rows := [][]string{{"SETTING", "REQUESTED", "EFFECTIVE", "REASON", "SIZES", "VERIFIED", "USABLE"}}
 	for _, s := range settings {
-		rows = append(rows, []string{s.Name, s.Requested, string(s.Effective), s.Reason, SizeRange(s), string(s.Verified)})
+		rows = append(rows, []string{s.Name, s.Requested, string(s.Effective), s.Reason, SizeRange(s), string(s.Verified), cmp.Or(string(s.Usable), unknown)})
 	}
 	if err := table(w, rows); err != nil {
 		return err

@@ -66,9 +66,9 @@ func toneOf(text string) Tone {
 	}
 	word, _, _ := strings.Cut(text, " ")
 	switch strings.TrimRight(word, ",:;") {
-	case "Pass", "Met", "Confirmed", "InEffect", "Worth", "True", "Full", "faster":
+	case "Pass", "Met", "Confirmed", "InEffect", "Usable", "Worth", "True", "Full", "faster":
 		return Good
-	case "Fail", "False", "NotMet", "Failed", "Error", "NotInEffect", "Incomplete", "slower", "lost":
+	case "Fail", "False", "NotMet", "Failed", "Error", "NotInEffect", "NotUsable", "Incomplete", "slower", "lost":
 		return Bad
 	case "Inconclusive", "Skipped", "Partial", "Mixed", "Unknown", "NotConfirmed", "NotMeasured", "NotWorth", "Warning", "aborted", "stale", "noisy":
 		return Warn
@@ -78,7 +78,7 @@ func toneOf(text string) Tone {
 
 // tones are the columns whose words say whether something is good.
 var tones = map[string]bool{
-	"VERDICT": true, "STATE": true, "EFFECTIVE": true, "VERIFIED": true, "WORTH IT": true, "READY": true, "OUTCOME": true, "XGMI MESH": true,
+	"VERDICT": true, "STATE": true, "EFFECTIVE": true, "VERIFIED": true, "USABLE": true, "WORTH IT": true, "READY": true, "OUTCOME": true, "XGMI MESH": true,
 }
 
 // gap is what stands between two columns; lastMin the least width that a wrapped last column is worth.

@@ -33,8 +33,8 @@ type checker struct {
 
 // tally is what adds up over a result.
 type tally struct {
-	checked, wrong, nan, overflow int64
-	sumError, sumValue            float64
+	checked, wrong, nan, overflow, unwritten int64
+	sumError, sumValue                       float64
 	// mostError is the largest sum of errors that rounding explains of all elements together.
 	mostError float64
 }
@@ -85,6 +85,7 @@ func (a tally) plus(b tally, sign int64) tally {
 	a.wrong += sign * b.wrong
 	a.nan += sign * b.nan
 	a.overflow += sign * b.overflow
+	a.unwritten += sign * b.unwritten
 	a.sumError += float64(sign) * b.sumError
 	a.sumValue += float64(sign) * b.sumValue
 	a.mostError += float64(sign) * b.mostError
@@ -137,10 +138,12 @@ func (c *checker) judge(t *tile, at int, index int64, value, deviation, toleranc
 	}
 	wrong := clip == 0
 	switch {
+	case c.element.poisoned(raw):
+		// FP8 transport makes another NaN than poison, which therefore stays what nobody wrote.
+		c.unwritten++
+		wrong = true
 	case math.IsNaN(value):
 		c.nan++
-		// FP8 transport makes another NaN than poison, which therefore stays what nobody wrote.
-		wrong = wrong || c.element.poisoned(raw)
 	case math.IsInf(value, 0):
 		c.overflow++
 	default:
@@ -173,7 +176,14 @@ func (c *checker) result() rcclx.CheckResult {
 	if c.coarse && c.wrong == 0 {
 		c.checked = 0
 	}
-	r := rcclx.CheckResult{Data: c.data, CheckedElements: c.checked, WrongElements: c.wrong, NaNElements: c.nan, OverflowElements: c.overflow,
+	nan, unwritten := c.nan, c.unwritten
+	if c.element.bytes == 1 && unwritten < c.checked {
+		if !c.element.integer() { // the format's NaN
+			nan += unwritten
+		}
+		unwritten = 0
+	}
+	r := rcclx.CheckResult{Data: c.data, CheckedElements: c.checked, WrongElements: c.wrong, NaNElements: nan, OverflowElements: c.overflow, UnwrittenElements: unwritten,
 		MaxRelativeErrorPPM: ppm(c.maxError, c.maxValue), MeanRelativeErrorPPM: ppm(c.sumError, c.sumValue)}
 	if first >= 0 {
 		r.FirstWrongElement = &first

@@ -338,7 +338,7 @@ func TestTransportShowsAndIsTolerated(t *testing.T) {
 				for i := len(got) - 200*e.bytes; i < len(got); i++ {
 					got[i] = e.poison
 				}
-				if r := check(got); r.WrongElements != 200 || *r.FirstWrongElement != 3*periodElements-200 {
+				if r := check(got); r.WrongElements != 200 || *r.FirstWrongElement != 3*periodElements-200 || r.UnwrittenElements != 200 {
 					t.Errorf("%s data of %s: an unwritten tail of 200 gave %+v", data, d, r)
 				}
 				// One of zeros shows where values do not underflow to zero, too.

@@ -43,7 +43,7 @@ func (d *demo) print(ctx context.Context, group *v1alpha1.CommGroup) error {
 		{"Conditions", func() error { return report.Conditions(d.Out, group) }},
 		{"Nodes", func() error { return report.Nodes(d.Out, group, nodes.Items, 0) }},
 		{"xGMI mesh", func() error { return d.printMesh(nodes.Items) }},
-		{"Settings: requested, effective, verified", func() error { return report.Settings(d.Out, group.Status.Settings) }},
+		{"Settings: requested, effective, verified, usable", func() error { return report.Settings(d.Out, group.Status.Settings) }},
 		{"A/B by message size: the members' medians", func() error { return report.GroupAB(d.Out, group, nodes.Items) }},
 		{"Culprits", func() error { return report.Culprits(d.Out, group.Status.Culprits) }},
 		{"Published settings", func() error { return d.printPublished(ctx, group) }},
