@@ -133,9 +133,22 @@ const (
 type HostSettings struct {
 	// NUMABalancing is kernel.numa_balancing; RCCL wants 0.
 	NUMABalancing *int64 `json:"numaBalancing,omitempty"`
-	// IOMMUPassthrough says that the kernel's command line has the word iommu=pt.
-	IOMMUPassthrough *bool `json:"iommuPassthrough,omitempty"`
+	// IOMMU is what becomes of the addresses that the GPUs use: Passthrough, Off or Translated; "" is not known.
+	IOMMU string `json:"iommu,omitempty"`
+	// IOMMUSource told it: sys/kernel/iommu_groups or proc/cmdline.
+	IOMMUSource string `json:"iommuSource,omitempty"`
+	// IOMMUWord of the kernel's command line has the last word on it there, for example iommu=pt; "" where none has.
+	IOMMUWord string `json:"iommuWord,omitempty"`
+	// TranslatedGPUs are those whose IOMMU group translates; only of source sys/kernel/iommu_groups.
+	TranslatedGPUs []string `json:"translatedGPUs,omitempty"`
 }
+
+// What an IOMMU does with the GPUs' addresses (HostSettings.IOMMU).
+const (
+	IOMMUPassthrough = "Passthrough" // it leaves them as they are
+	IOMMUOff         = "Off"         // none is in use
+	IOMMUTranslated  = "Translated"
+)
 
 // GPU is one physical GPU: one PCI function 0. A GCD of an MI250 is a PCI device of its own and counts as one.
 type GPU struct {
@@ -188,7 +201,8 @@ type GPU struct {
 	rasUnread   bool // an error counter is there and could not be read
 	// rasFiles are its files that count errors, readable or not; nil where it has no ras directory, or that was unreadable.
 	rasFiles map[string]bool
-	vanished bool // not one file of its PCI directory could be found
+	vanished bool   // not one file of its PCI directory could be found
+	iommu    string // what its IOMMU group does; "" where the kernel does not say
 	// unreservedPages are bad pages of its memory that the driver could not take out of use.
 	unreservedPages int
 }

@@ -120,6 +120,7 @@ type gpuDetails struct {
 	numa            *int32
 	numaUnknown     bool
 	vram            *uint64
+	iommu           string
 	ras             rasFacts
 	metrics         *Metrics
 	pcie            PCIe
@@ -132,7 +133,7 @@ func (d *gpuDetails) apply(g *GPU) {
 	g.ExpectedPartitions = partitionsOf(d.compute, g.model.XCDs)
 	g.XGMIPhysicalID, g.VRAMBytes, g.PCIe, g.vanished = d.physicalID, d.vram, d.pcie, d.vanished
 	g.NUMANode, g.NUMAUnknown, g.PCIPath = d.numa, d.numaUnknown, d.pciPath
-	g.Metrics = d.metrics
+	g.Metrics, g.iommu = d.metrics, d.iommu
 	d.ras.apply(g)
 	if d.hops != nil {
 		count := len(*d.hops)
@@ -195,6 +196,9 @@ func readGPU(r *reader, g *GPU, nodes []*kfdNode) *gpuDetails {
 	}
 	if numa := field(r, dir+"numa_node", parseNUMANode, &d.unread); numa != nil {
 		d.numa, d.numaUnknown = *numa, *numa == nil
+	}
+	if mode := field(r, dir+"iommu_group/type", parseIOMMUType, &d.unread); mode != nil {
+		d.iommu = *mode
 	}
 	d.productName = field(r, dir+"product_name", parseProductName, &d.unread)
 	d.vram = stated(field(r, dir+"mem_info_vram_total", parseUintFile, &d.unread))

@@ -46,13 +46,10 @@ func readHost(r *reader, proc FS) hostFacts {
 	}
 	h.kernelRelease, _ = text(pr, "proc/sys/kernel/osrelease")
 	h.bootID, _ = text(pr, "proc/sys/kernel/random/boot_id")
+	if settings := field(pr, cmdlinePath, parseCommandLine, &h.unread); settings != nil {
+		h.settings = *settings
+	}
 	h.settings.NUMABalancing = field(pr, "proc/sys/kernel/numa_balancing", parseIntFile, &h.unread)
-	h.settings.IOMMUPassthrough = field(pr, "proc/cmdline", func(b []byte) (bool, error) {
-		if len(bytes.TrimSpace(b)) == 0 {
-			return false, errEmpty
-		}
-		return hasToken(b, "iommu=pt"), nil
-	}, &h.unread)
 	return h
 }
 

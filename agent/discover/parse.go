@@ -378,13 +378,3 @@ func parseNUMANode(data []byte) (*int32, error) {
 
 // parseProductName reads product_name, the board's own name (amdgpu_fru_eeprom.c); "" where its EEPROM has none.
 func parseProductName(data []byte) (string, error) { return printable(data, 48), nil }
-
-// hasToken looks for a whole word of the kernel's command line; RCCL's own test for iommu=pt takes any substring.
-func hasToken(cmdline []byte, token string) bool {
-	for _, word := range bytes.Fields(cmdline) {
-		if string(word) == token {
-			return true
-		}
-	}
-	return false
-}

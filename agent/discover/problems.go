@@ -328,10 +328,8 @@ func (l *problemList) checkHost(f *Facts) {
 		l.warn(v1alpha1.ProblemNUMABalancing, "kernel.numa_balancing",
 			"It is %d and RCCL wants 0: automatic balancing costs up to half of the bandwidth. Set kernel.numa_balancing=0.", *n)
 	}
-	virtual := len(f.GPUs) > 0 && f.GPUs[0].model.VF // RCCL does not look for iommu=pt in a guest
-	if p := f.Host.IOMMUPassthrough; p != nil && !*p && !virtual {
-		l.warn(v1alpha1.ProblemIOMMUNotPassthrough, "proc/cmdline",
-			"The kernel's command line has no iommu=pt: RCCL warns of slow or hanging peer access. Add iommu=pt and reboot.")
+	if len(f.GPUs) == 0 || !f.GPUs[0].model.VF { // RCCL does not look for iommu=pt in a guest
+		l.checkIOMMU(f)
 	}
 	switch f.ROCm.State {
 	case ROCmAmbiguous:
@@ -381,6 +379,26 @@ func (l *problemList) checkHost(f *Facts) {
 			l.warn(v1alpha1.ProblemPCIeDegraded, g.PCIAddress,
 				"PCIe link runs at %s GT/s, the GPU can %s and most others here do better. It may be idle; look again under load.", giga(*s), giga(*most))
 		}
+	}
+}
+
+func (l *problemList) checkIOMMU(f *Facts) {
+	const slow = "RCCL warns of slow or hanging peer access."
+	h := &f.Host
+	switch {
+	case h.IOMMU != IOMMUTranslated:
+	case h.IOMMUSource == iommuDir:
+		next := "Add iommu=pt to the kernel's command line and reboot."
+		if strings.Contains(h.IOMMUWord, "iommu=pt") {
+			next = "The kernel's command line has " + h.IOMMUWord + ": look for iommu in the kernel log."
+		}
+		l.warn(v1alpha1.ProblemIOMMUNotPassthrough, iommuDir,
+			"The IOMMU translates the addresses of %d of %d GPUs (type DMA or DMA-FQ of their groups); expected identity. %s %s", len(h.TranslatedGPUs), len(f.GPUs), slow, next)
+	case h.IOMMUWord != "":
+		l.warn(v1alpha1.ProblemIOMMUNotPassthrough, cmdlinePath,
+			"The kernel's command line takes the IOMMU out of passthrough mode (%s). %s Put iommu=pt in its place and reboot.", h.IOMMUWord, slow)
+	default:
+		l.warn(v1alpha1.ProblemIOMMUNotPassthrough, cmdlinePath, "The kernel's command line has no iommu=pt: %s Add iommu=pt and reboot.", slow)
 	}
 }
 

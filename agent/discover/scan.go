@@ -130,6 +130,13 @@ func (s *Scanner) scanOnce(ctx context.Context) (*Facts, error) {
 	if err := s.readHives(ctx, f); err != nil {
 		return nil, err
 	}
+	groups, err := runAll(ctx, s, 1, func(r *reader, _ int) iommuGroups {
+		return readIOMMUGroups(r, slices.ContainsFunc(f.GPUs, func(g GPU) bool { return g.iommu == "" }))
+	})
+	if err != nil {
+		return nil, err
+	}
+	f.applyIOMMU(groups[0])
 	f.nameUnknown()
 	f.summarise()
 	f.countRenderNodes()

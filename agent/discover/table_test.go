@@ -52,7 +52,7 @@ func (d *drawn) facts() *Facts {
 		ROCm: ROCmFacts{State: ROCmFound, Version: "7.0.2", Source: "opt/rocm/.info/version", HIPVersion: "7.0.51831", RCCLVersion: "2.26.6",
 			Sources: []ROCmSource{{Path: "opt/rocm/.info/version", Version: "7.0.2"}, {Path: "opt/rocm/include/rocm-core/rocm_version.h", Version: "7.0.2"},
 				{Path: "opt/rocm-6.4.1/.info/version", Version: "6.4.1"}, {Path: "opt/rocm-7.1.0/.info/version", Error: "file is empty"}}},
-		Host: HostSettings{NUMABalancing: ptr.To(int64(0)), IOMMUPassthrough: ptr.To(true)}, PCIGPUs: []PCIGPU{}, NICs: []NIC{},
+		Host: HostSettings{NUMABalancing: ptr.To(int64(0)), IOMMU: IOMMUPassthrough}, PCIGPUs: []PCIGPU{}, NICs: []NIC{},
 		RenderNodes: ptr.To(d.gpus * d.parts), Modules: ptr.To(d.gpus), Function: "Physical", pciReadable: true, kfdPresent: true, GenerationStable: true,
 		Problems: d.problems, Unread: d.scanned}
 	if model.VF {
@@ -178,7 +178,7 @@ var tables = map[string]drawn{
 		f.Devices[7].FWVersion = ptr.To(uint64(150))
 		f.PCIGPUs = append(f.PCIGPUs, PCIGPU{PCIAddress: "0000:e7:00.0", DeviceID: "0x74a1", Model: "MI300X", Driver: "vfio-pci"})
 		f.RenderNodes = ptr.To(7)
-		f.Host.NUMABalancing, f.Host.IOMMUPassthrough = ptr.To(int64(1)), nil
+		f.Host.NUMABalancing, f.Host.IOMMU = ptr.To(int64(1)), ""
 	}, problems: []v1alpha1.Problem{
 		{Severity: "Error", Code: "PCIeInsteadOfXGMI", Subject: "0000:35:00.0<->0000:65:00.0",
 			Message: "This pair reaches each other only over PCIe; expected xGMI within a hive of 8. The link is down: look for XGMI in the kernel log; power-cycle the node."},

@@ -49,8 +49,20 @@ func (t *table) node(f *Facts) {
 		t.field("Hives", hivesWords(f)...)
 	}
 	t.field("RDMA", rdmaWords(f))
-	t.field("Settings", "kernel.numa_balancing "+mark(f.Host.NUMABalancing)+" (RCCL wants 0), iommu=pt "+yesNo(f.Host.IOMMUPassthrough))
+	t.field("Settings", "kernel.numa_balancing "+mark(f.Host.NUMABalancing)+" (RCCL wants 0), IOMMU "+iommuWords(f.Host.IOMMU))
 	t.line("")
+}
+
+func iommuWords(mode string) string {
+	switch mode {
+	case IOMMUPassthrough:
+		return "passthrough yes"
+	case IOMMUOff:
+		return "off"
+	case IOMMUTranslated:
+		return "passthrough no (RCCL wants iommu=pt)"
+	}
+	return notKnown
 }
 
 func functionWords(function string) string {

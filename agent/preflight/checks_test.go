@@ -60,6 +60,17 @@ var cases = []struct {
 	{IOMMU, Met, -1, "Cray's kernel", func(s *scene) {
 		s.host.fs[cmdlinePath], s.host.fs["proc/sys/kernel/osrelease"] = "ro quiet\n", "5.14.21-cray_shasta_c\n"
 	}, nil},
+	{IOMMU, Met, -1, "no IOMMU is in use (amd_iommu=off on", func(s *scene) { s.host.fs[cmdlinePath] = "ro amd_iommu=off\n" }, nil},
+	{IOMMU, Met, -1, "passthrough mode (iommu.passthrough=1 on", func(s *scene) { s.host.fs[cmdlinePath] = "ro iommu.passthrough=1\n" }, nil},
+	{IOMMU, Met, -1, "has iommu=pt,force", func(s *scene) { s.host.fs[cmdlinePath] = "ro iommu=pt,force\n" }, nil},
+	{IOMMU, Met, -1, "no IOMMU is in use (/sys/kernel/iommu_groups)", func(s *scene) {
+		s.host.fs[cmdlinePath], s.host.fs["sys/kernel/iommu_groups/."] = "ro quiet\n", ""
+	}, nil},
+	{IOMMU, Met, -1, "passthrough mode (/sys/kernel/iommu_groups); the library may still warn", func(s *scene) {
+		s.host.fs[cmdlinePath], s.host.fs["sys/kernel/iommu_groups/7/type"] = "ro quiet\n", "identity\n"
+	}, nil},
+	{IOMMU, Warning, -1, "/sys/kernel/iommu_groups: type DMA or DMA-FQ for 8 of 8 GPUs", func(s *scene) { s.host.fs["sys/kernel/iommu_groups/7/type"] = "DMA-FQ\n" }, nil},
+	{IOMMU, Warning, -1, "iommu.passthrough=0 on", func(s *scene) { s.host.fs[cmdlinePath] = "ro iommu=pt iommu.passthrough=0\n" }, nil},
 	{IOMMU, Warning, -1, "no word iommu=pt", func(s *scene) { s.host.fs[cmdlinePath] = "ro iommu=ptx\n" }, nil},
 	{IOMMU, Unknown, -1, "could not be read", func(s *scene) { s.host.fs[cmdlinePath] = "!EPERM" }, nil},
 	{IOMMU, Unknown, -1, "could not be read", func(s *scene) { s.host.fs[cmdlinePath] = "\n" }, nil},

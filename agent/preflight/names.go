@@ -54,9 +54,9 @@ var table = map[string]Precondition{
 		AMDOnly:   true,
 	},
 	IOMMU: {
-		Holds:     "the kernel's command line has iommu=pt on bare metal",
-		Otherwise: "the library warns, and peer access between GPUs is slow or hangs",
-		Source:    "torchcomms comms/rcclx/develop/projects/rccl src/init.cc ncclInit; ROCm/rccl#1129",
+		Holds:     "on bare metal, the IOMMU is in passthrough mode (iommu=pt) or off",
+		Otherwise: "peer access between GPUs is slow or hangs",
+		Source:    "torchcomms comms/rcclx/develop/projects/rccl src/init.cc ncclInit; ROCm/rccl#1129; drivers/iommu/iommu.c (/sys/kernel/iommu_groups/*/type)",
 		Next:      "add iommu=pt to the kernel's command line and reboot the node",
 		AMDOnly:   true,
 	},

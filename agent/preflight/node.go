@@ -1,6 +1,11 @@
 package preflight
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+
+	"rcclx.io/commgroup-operator/agent/discover"
+)
 
 const (
 	// sharedMemoryBytes a rank, under which /dev/shm may not do: a segment of one connection that goes over the host's memory
@@ -43,22 +48,42 @@ func checkNUMABalancing(f NodeFacts) Finding {
 	return met(NUMABalancing, "kernel.numa_balancing is 0")
 }
 
-// checkIOMMU follows the library: a virtual machine and a Cray kernel need no iommu=pt.
+// checkIOMMU follows the library where it needs no passthrough mode (a virtual machine, a Cray kernel), and what the kernel
+// shows in the rest: the library itself looks for iommu=pt on the command line alone.
 func checkIOMMU(f NodeFacts) Finding {
 	d := f.Discovered
+	const warns = "; the library may still warn that the command line has no iommu=pt"
 	switch {
-	case d == nil || d.Host.IOMMUPassthrough == nil:
+	case d == nil || d.Host.IOMMU == "":
 		return found(IOMMU, Unknown, -1, "the kernel's command line could not be read (%s)", f.unread("proc/cmdline"))
-	case *d.Host.IOMMUPassthrough:
-		return met(IOMMU, "the kernel's command line has iommu=pt")
+	case d.Host.IOMMU == discover.IOMMUPassthrough && strings.Contains(d.Host.IOMMUWord, "iommu=pt"):
+		return met(IOMMU, "the kernel's command line has %s", d.Host.IOMMUWord)
+	case d.Host.IOMMU == discover.IOMMUPassthrough:
+		return met(IOMMU, "the IOMMU is in passthrough mode (%s)%s", iommuSource(d), warns)
+	case d.Host.IOMMU == discover.IOMMUOff:
+		return met(IOMMU, "no IOMMU is in use (%s)%s", iommuSource(d), warns)
 	case f.Hypervisor != nil && *f.Hypervisor:
-		return met(IOMMU, "the kernel's command line has no iommu=pt, and in a virtual machine needs none")
+		return met(IOMMU, "the IOMMU is not in passthrough mode, and in a virtual machine need not be")
 	case len(d.GPUs) > 0 && strings.HasSuffix(d.GPUs[0].Model, " VF"):
-		return met(IOMMU, "the kernel's command line has no iommu=pt, and with virtual functions (%s) needs none", d.GPUs[0].Model)
+		return met(IOMMU, "the IOMMU is not in passthrough mode, and with virtual functions (%s) need not be", d.GPUs[0].Model)
 	case strings.Contains(d.KernelRelease, "cray"):
-		return met(IOMMU, "the kernel's command line has no iommu=pt, and Cray's kernel %s needs none", d.KernelRelease)
+		return met(IOMMU, "the IOMMU is not in passthrough mode, and with Cray's kernel %s need not be", d.KernelRelease)
 	}
-	return found(IOMMU, Warning, -1, "the kernel's command line has no word iommu=pt: peer access between GPUs may be slow or hang")
+	return found(IOMMU, Warning, -1, "the IOMMU is not in passthrough mode (%s): peer access between GPUs may be slow or hang", iommuSource(d))
+}
+
+// iommuSource says what told of the IOMMU's mode.
+func iommuSource(d *discover.Facts) string {
+	switch h := d.Host; {
+	case len(h.TranslatedGPUs) > 0:
+		return fmt.Sprintf("/%s: type DMA or DMA-FQ for %d of %d GPUs", h.IOMMUSource, len(h.TranslatedGPUs), len(d.GPUs))
+	case h.IOMMUSource != "proc/cmdline":
+		return "/" + h.IOMMUSource
+	case h.IOMMUWord == "":
+		return "no word iommu=pt on the kernel's command line"
+	default:
+		return h.IOMMUWord + " on the kernel's command line"
+	}
 }
 
 func checkLockedMemory(f NodeFacts) Finding {
