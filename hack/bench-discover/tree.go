@@ -48,9 +48,8 @@ func (s *system) write(dir string) error {
 const drmDir = "sys/class/drm"
 
 // dress changes what rocm-smi 5.2 (Debian 12) cannot do without. It looks only at card0 to card<N-1> of N cards
-// (DiscoverAmdgpuDevices in rocm_smi_main.cc), while an MI300X's are 1, 9, 17 and so on; takes a card for a GPU only with
-// vbios_version; and throws where hwmon has no in0_label, which an MI300X does not have (setVoltSensorLabelMap). Newer
-// versions run on the tree as it is, too.
+// (DiscoverAmdgpuDevices in rocm_smi_main.cc), while an MI300X's are 1, 9, 17 and so on; and throws where hwmon has no
+// in0_label, which an MI300X does not have (setVoltSensorLabelMap). Newer versions run on the tree as it is, too.
 func dress(dir string) error {
 	addresses, err := cards(dir)
 	if err != nil {
@@ -83,10 +82,8 @@ func dress(dir string) error {
 		if err != nil || len(monitors) == 0 {
 			return fmt.Errorf("%s has no hwmon (%w)", address, err)
 		}
-		for name, text := range map[string]string{filepath.Join(device, "vbios_version"): "113-SIMULATED-000\n", filepath.Join(monitors[0], "in0_label"): "vddgfx\n"} {
-			if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-				return err
-			}
+		if err := os.WriteFile(filepath.Join(monitors[0], "in0_label"), []byte("vddgfx\n"), 0o644); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -156,7 +156,12 @@ func startNode(ctx context.Context, o Options, cp *cluster.ControlPlane, plan Pl
 		return err
 	}
 	node.Name = n.Name
-	if err := nodetree.Write(c.Tree, node); err != nil {
+	tree, err := nodetree.Generate(node)
+	if err != nil {
+		return err
+	}
+	tree.Remove("sys/devices/system") // CPUs and memory are the machine's: the kubelet counts them
+	if err := tree.Write(c.Tree); err != nil {
 		return err
 	}
 	if err := cp.AddNodeIdentity(n.Name, net.IP(n.IP.AsSlice()), c.Kubeconfig); err != nil {

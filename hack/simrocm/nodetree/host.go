@@ -2,6 +2,7 @@ package nodetree
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -16,6 +17,7 @@ type writer struct {
 func (w *writer) all() {
 	w.file(simrocmConf, strings.TrimSuffix(w.node.conf(w.product), "\n"))
 	w.host()
+	w.numa()
 	w.rocm()
 	w.kfd()
 	for i := range w.node.GPUs {
@@ -50,6 +52,64 @@ func (w *writer) host() {
 	if n.Driver == DriverDKMS {
 		w.file("sys/module/amdgpu/version", n.DriverVersion)
 	}
+}
+
+// What a socket has; each is a NUMA node.
+const (
+	cpusPerSocket     = 96
+	socketMemoryBytes = 1081914286080
+	localDistance     = 10
+)
+
+// numa writes the NUMA nodes (drivers/base/node.c).
+func (w *writer) numa() {
+	const root = "sys/devices/system/node/"
+	sockets := w.product.sockets
+	all := span(0, sockets-1)
+	for _, name := range []string{"online", "possible", "has_cpu", "has_memory", "has_normal_memory"} {
+		w.file(root+name, all)
+	}
+	for node := range sockets {
+		dir := fmt.Sprintf("%snode%d/", root, node)
+		distances := make([]string, sockets)
+		for other := range distances {
+			distances[other] = itoa(weightCPUs)
+		}
+		distances[node] = itoa(localDistance)
+		w.file(dir+"distance", strings.Join(distances, " "))
+		w.file(dir+"cpulist", w.cpuList(node))
+		w.file(dir+"cpumap", w.cpuMap(node))
+		w.file(dir+"meminfo", fmt.Sprintf("Node %d MemTotal:       %d kB\nNode %d MemFree:        %d kB", node, socketMemoryBytes>>10, node, socketMemoryBytes>>11))
+	}
+}
+
+// cpuList are the CPUs of a NUMA node; -1 stands for all.
+func (w *writer) cpuList(node int) string {
+	if node < 0 || node >= w.product.sockets {
+		return span(0, w.product.sockets*cpusPerSocket-1)
+	}
+	return span(node*cpusPerSocket, (node+1)*cpusPerSocket-1)
+}
+
+// cpuMap is cpuList as a bit map: 32 CPUs a word, the last ones first.
+func (w *writer) cpuMap(node int) string {
+	const perWord = 32
+	words := make([]string, 0, w.product.sockets*cpusPerSocket/perWord)
+	for socket := w.product.sockets - 1; socket >= 0; socket-- {
+		word := "00000000"
+		if node < 0 || node >= w.product.sockets || node == socket {
+			word = "ffffffff"
+		}
+		words = append(words, slices.Repeat([]string{word}, cpusPerSocket/perWord)...)
+	}
+	return strings.Join(words, ",")
+}
+
+func span(from, to int) string {
+	if from == to {
+		return itoa(from)
+	}
+	return itoa(from) + "-" + itoa(to)
 }
 
 // rcclOf is NCCL_VERSION_CODE of the RCCL in a ROCm release, and hipOf the patch number of its HIP (release notes).

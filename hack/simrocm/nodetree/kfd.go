@@ -94,6 +94,7 @@ func (w *writer) socketOf(gpu int) int {
 }
 
 func (w *writer) linkFiles(dir string, from int, links []kfdLink) {
+	w.folder(dir) // there without links, too (kfd_topology.c, kfd_build_sysfs_node_entry)
 	for i, l := range links {
 		w.properties(dir+"/"+itoa(i)+"/properties", []property{
 			{"type", num(l.kind)}, {"version_major", 0}, {"version_minor", 0}, {"node_from", num(from)}, {"node_to", num(l.to)},
@@ -137,15 +138,15 @@ func (w *writer) cpuNode(cpu int, gpus []kfdGPU) {
 	w.file(dir+"gpu_id", "0")
 	w.file(dir+"name", "")
 	w.properties(dir+"mem_banks/0/properties", []property{
-		{"heap_type", 0}, {"size_in_bytes", 1081914286080}, {"flags", 0}, {"width", 64}, {"mem_clk_max", 4800},
+		{"heap_type", 0}, {"size_in_bytes", socketMemoryBytes}, {"flags", 0}, {"width", 64}, {"mem_clk_max", 4800},
 	})
 	hive := uint64(0)
 	if w.product.platform == apu && len(w.node.GPUs) > 0 {
 		hive = w.node.hiveID(w.product, 0)
 	}
 	w.properties(dir+"properties", []property{
-		{"cpu_cores_count", 96}, {"simd_count", 0}, {"mem_banks_count", 1}, {"caches_count", 0},
-		{"io_links_count", num(len(links))}, {"p2p_links_count", num(len(indirect))}, {"cpu_core_id_base", num(cpu * 96)}, {"simd_id_base", 0},
+		{"cpu_cores_count", cpusPerSocket}, {"simd_count", 0}, {"mem_banks_count", 1}, {"caches_count", 0},
+		{"io_links_count", num(len(links))}, {"p2p_links_count", num(len(indirect))}, {"cpu_core_id_base", num(cpu * cpusPerSocket)}, {"simd_id_base", 0},
 		{"max_waves_per_simd", 0}, {"lds_size_in_kb", 0}, {"gds_size_in_kb", 0}, {"num_gws", 0}, {"wave_front_size", 0},
 		{"array_count", 0}, {"simd_arrays_per_engine", 0}, {"cu_per_simd_array", 0}, {"simd_per_cu", 0},
 		{"max_slots_scratch_cu", 0}, {"gfx_target_version", 0}, {"vendor_id", 0}, {"device_id", 0}, {"location_id", 0},

@@ -11,14 +11,14 @@ import (
 type nicMake struct {
 	driver, vendor, device, class string
 	rdmaName                      string // of the n-th
-	linkLayer                     string
+	linkLayer, pcieSpeed          string
 }
 
 var nicMakes = map[NICKind]nicMake{
-	NICEthernet:   {"mlx5_core", "0x15b3", "0x1021", "0x020000", "mlx5_%d", "Ethernet"},
-	NICInfiniBand: {"mlx5_core", "0x15b3", "0x1021", "0x020700", "mlx5_%d", "InfiniBand"},
-	NICBroadcom:   {"bnxt_en", "0x14e4", "0x1760", "0x020000", "bnxt_re%d", "Ethernet"},
-	NICPensando:   {"ionic", "0x1dd8", "0x1002", "0x020000", "ionic_%d", "Ethernet"},
+	NICEthernet:   {"mlx5_core", "0x15b3", "0x1021", "0x020000", "mlx5_%d", "Ethernet", "32.0 GT/s PCIe"},
+	NICInfiniBand: {"mlx5_core", "0x15b3", "0x1021", "0x020700", "mlx5_%d", "InfiniBand", "32.0 GT/s PCIe"},
+	NICBroadcom:   {"bnxt_en", "0x14e4", "0x1760", "0x020000", "bnxt_re%d", "Ethernet", "32.0 GT/s PCIe"},
+	NICPensando:   {"ionic", "0x1dd8", "0x1002", "0x020000", "ionic_%d", "Ethernet", "32.0 GT/s PCIe"},
 }
 
 func (p *product) nicCount() int { return len(p.nicSlots()) }
@@ -40,7 +40,7 @@ func (w *writer) network() {
 		case p.platform == guest && kind.driver == "mlx5_core":
 			kind.device = "0x101e" // a virtual function
 		case p.platform == quad && n.NICKind == NICInfiniBand:
-			kind.device, rate, speed = "0x101b", "200 Gb/sec (4X HDR)", "200000"
+			kind.device, kind.pcieSpeed, rate, speed = "0x101b", "16.0 GT/s PCIe", "200 Gb/sec (4X HDR)", "200000"
 		}
 		device := place.route
 		address := nameOf(device)
@@ -50,12 +50,10 @@ func (w *writer) network() {
 			state, physical, operation, speed = "1: DOWN", "3: Disabled", "down", "-1"
 			rate = "40 Gb/sec (4X QDR)"
 		}
-		numa := itoa(place.gpu * p.sockets / len(p.addresses))
-		w.bridges(device)
-		w.symlink(busDir+address, device)
+		w.function(device, pciFunction{vendor: kind.vendor, device: kind.device, subsystemVendor: kind.vendor, subsystemDevice: kind.device, class: kind.class,
+			numaNode: place.gpu * p.sockets / len(p.addresses), link: wholeLink(kind.pcieSpeed)})
 		netDir, rdmaDir := device+"/net/"+net, device+"/infiniband/"+rdma
 		for _, f := range [][2]string{
-			{device + "/vendor", kind.vendor}, {device + "/device", kind.device}, {device + "/class", kind.class}, {device + "/numa_node", numa},
 			{device + "/uevent", fmt.Sprintf("DRIVER=%s\nPCI_ID=%s:%s\nPCI_SLOT_NAME=%s", kind.driver,
 				upperID(kind.vendor), upperID(kind.device), address)},
 			{netDir + "/operstate", operation}, {netDir + "/speed", speed},

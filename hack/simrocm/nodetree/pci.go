@@ -98,35 +98,89 @@ func (p *product) nicSlots() []nicSlot {
 	return list
 }
 
-// bridges writes the PCI bridges above a device, each once.
-func (w *writer) bridges(device string) {
-	parts := strings.Split(strings.TrimPrefix(device, devicesDir), "/")
-	for i := 1; i < len(parts)-1; i++ {
+// pciFunction is what the kernel shows of any PCI function (drivers/pci/pci-sysfs.c).
+type pciFunction struct {
+	vendor, device, subsystemVendor, subsystemDevice, class string
+	numaNode                                                int
+	link                                                    pcieLink
+}
+
+// pcieLink is a function's link to the port above it.
+type pcieLink struct {
+	speed, maxSpeed string
+	width, maxWidth int
+}
+
+func wholeLink(speed string) pcieLink {
+	return pcieLink{speed: speed, maxSpeed: speed, width: 16, maxWidth: 16}
+}
+
+// function writes a PCI function at its place below sys/devices, and what is above it.
+func (w *writer) function(place string, f pciFunction) {
+	w.bridges(place, f)
+	w.attributes(place, f)
+}
+
+func (w *writer) attributes(place string, f pciFunction) {
+	for _, a := range [][2]string{
+		{"vendor", f.vendor}, {"device", f.device}, {"subsystem_vendor", f.subsystemVendor}, {"subsystem_device", f.subsystemDevice},
+		{"revision", "0x00"}, {"class", f.class}, {"numa_node", itoa(f.numaNode)},
+		{"current_link_speed", f.link.speed}, {"max_link_speed", f.link.maxSpeed},
+		{"current_link_width", itoa(f.link.width)}, {"max_link_width", itoa(f.link.maxWidth)},
+	} {
+		w.file(place+"/"+a[0], a[1])
+	}
+	w.symlink(place+"/subsystem", "sys/bus/pci")
+	w.symlink(busDir+nameOf(place), place)
+}
+
+// bridges writes the buses and PCI bridges above a function, each once. The lowest bridge is the other end of the function's link.
+func (w *writer) bridges(place string, below pciFunction) {
+	parts := strings.Split(strings.TrimPrefix(place, devicesDir), "/")
+	for i := range len(parts) - 1 {
 		dir := devicesDir + strings.Join(parts[:i+1], "/")
-		if _, done := w.links[busDir+parts[i]]; done {
+		w.bus(dir, parts[i+1], below.numaNode)
+		if _, done := w.links[busDir+parts[i]]; i == 0 || done {
 			continue
 		}
-		vendor, id := "0x1000", "0xc010" // a PCIe switch
+		f := pciFunction{vendor: "0x1000", device: "0xc010", class: "0x060400", numaNode: below.numaNode, link: wholeLink(below.link.maxSpeed)} // a PCIe switch
 		switch {
 		case i == 1:
-			vendor, id = "0x1022", "0x14ab" // the CPU's root port
+			f.vendor, f.device = "0x1022", "0x14ab" // the CPU's root port
 		case i >= len(parts)-3 && w.product.platform != trento:
-			vendor, id = "0x1002", "0x1501" // the switch inside a GPU's package: AMD, but no GPU
+			f.vendor, f.device = "0x1002", "0x1501" // the switch inside a GPU's package: AMD, but no GPU
 		}
-		w.file(dir+"/vendor", vendor)
-		w.file(dir+"/device", id)
-		w.file(dir+"/class", "0x060400")
-		w.symlink(busDir+parts[i], dir)
+		f.subsystemVendor, f.subsystemDevice = f.vendor, f.device
+		if i == len(parts)-2 {
+			f.link = below.link
+		}
+		w.attributes(dir, f)
 	}
+}
+
+// bus writes the bus below a bridge, on which a function lies (drivers/pci/probe.c, pcibus_class). Libraries find a function
+// by class/pci_bus/BUS/../../FUNCTION.
+func (w *writer) bus(bridge, function string, numaNode int) {
+	name := function[:strings.LastIndex(function, ":")]
+	class := "sys/class/pci_bus/" + name
+	if _, done := w.links[class]; done {
+		return
+	}
+	dir := bridge + "/pci_bus/" + name
+	w.file(dir+"/cpuaffinity", w.cpuMap(numaNode))
+	w.file(dir+"/cpulistaffinity", w.cpuList(numaNode))
+	w.symlink(dir+"/device", bridge)
+	w.symlink(dir+"/subsystem", "sys/class/pci_bus")
+	w.symlink(class, dir)
 }
 
 func (w *writer) pci(i int) {
 	n, p, g := w.node, w.product, &w.node.GPUs[i]
 	place := p.gpuRoute(i, g.PCIAddress)
 	dir := place + "/"
-	w.bridges(place)
-	w.symlink(busDir+g.PCIAddress, place)
 	id := fmt.Sprintf("0x%04x", g.DeviceID)
+	w.function(place, pciFunction{vendor: "0x1002", device: id, subsystemVendor: "0x1002", subsystemDevice: id, class: p.pciClass, numaNode: g.NUMANode,
+		link: pcieLink{speed: g.PCIeSpeed, maxSpeed: p.pcieSpeed, width: g.PCIeWidth, maxWidth: 16}})
 	driver, bound := "", "amdgpu"
 	if g.Unbound {
 		bound = g.BoundTo
@@ -136,16 +190,8 @@ func (w *writer) pci(i int) {
 		w.folder("sys/bus/pci/drivers/" + bound)
 		w.symlink(dir+"driver", "sys/bus/pci/drivers/"+bound)
 	}
-	for _, f := range [][2]string{
-		{"vendor", "0x1002"}, {"device", id}, {"subsystem_device", id}, {"revision", "0x00"}, {"class", p.pciClass},
-		{"numa_node", itoa(g.NUMANode)},
-		{"current_link_speed", g.PCIeSpeed}, {"max_link_speed", p.pcieSpeed},
-		{"current_link_width", itoa(g.PCIeWidth)}, {"max_link_width", "16"},
-		{"uevent", fmt.Sprintf("%sPCI_CLASS=%s\nPCI_ID=1002:%04X\nPCI_SUBSYS_ID=1002:%04X\nPCI_SLOT_NAME=%s",
-			driver, strings.TrimPrefix(p.pciClass, "0x"), g.DeviceID, g.DeviceID, g.PCIAddress)},
-	} {
-		w.file(dir+f[0], f[1])
-	}
+	w.file(dir+"uevent", fmt.Sprintf("%sPCI_CLASS=%s\nPCI_ID=1002:%04X\nPCI_SUBSYS_ID=1002:%04X\nPCI_SLOT_NAME=%s",
+		driver, strings.TrimPrefix(p.pciClass, "0x"), g.DeviceID, g.DeviceID, g.PCIAddress))
 	if g.Unbound {
 		return // the rest belongs to the driver
 	}
@@ -153,6 +199,7 @@ func (w *writer) pci(i int) {
 	w.drm(i, place)
 	hwmon := fmt.Sprintf("%shwmon/hwmon%d/", dir, 2+i)
 	w.file(dir+"mem_info_vram_total", fmt.Sprint(p.vramBytes))
+	w.file(dir+"vbios_version", "113-SIMULATED-000")
 	w.file(dir+"pcie_replay_count", "0")
 	w.file(dir+"fw_version/mec_fw_version", fmt.Sprintf("0x%08x", g.Firmware))
 	if g.UniqueID != 0 {
@@ -176,6 +223,7 @@ func (w *writer) pci(i int) {
 	if p.memoryModes != "" {
 		w.file(dir+"current_memory_partition", n.MemoryPartition)
 		w.file(dir+"available_memory_partition", p.memoryModes)
+		w.partitionConfig(dir + "compute_partition_config/")
 	}
 	w.file(hwmon+"name", "amdgpu")
 	for _, f := range [][2]string{{"temp2_label", "junction"}, {"temp2_input", "42000"}, {"temp3_label", "mem"}, {"temp3_input", "38000"}} {
@@ -184,31 +232,64 @@ func (w *writer) pci(i int) {
 	w.xgmi(i, dir)
 }
 
-// drm writes the card and the render nodes. Those of partitions hang on platform devices, and a driver that knows
-// partitions makes them for all that there could be (amdgpu_xcp.c, amdgpu_xcp_dev_alloc).
+// partitionConfig says what each partition has in the present mode: its share of the engines, or with how many others it
+// shares one (amdgpu_xcp.c, amdgpu_xcp_cfg_sysfs_init; aqua_vanjaram.c, aqua_vanjaram_get_xcp_res_info).
+func (w *writer) partitionConfig(dir string) {
+	n, p := w.node, w.product
+	modes, memory := make([]string, 0, maxPartitions), make([]string, 0, maxPartitions)
+	for _, mode := range p.computeModes() {
+		modes = append(modes, string(mode))
+	}
+	for _, mode := range p.memoryPartitions() {
+		if p.fits(n.Partition, mode) {
+			memory = append(memory, mode)
+		}
+	}
+	w.file(dir+"supported_xcp_configs", strings.Join(modes, ", "))
+	w.file(dir+"supported_nps_configs", strings.Join(memory, ", "))
+	w.file(dir+"xcp_config", string(n.Partition))
+	engines := 2 + p.sdmaXGMI
+	parts := num(n.parts(p))
+	for _, r := range []struct {
+		name  string
+		count uint64
+	}{{"xcc", p.xcds}, {"dma", engines}, {"dec", engines / 4}, {"jpeg", engines / 4}} { // each base die has four DMA engines and one decoder
+		w.file(dir+r.name+"/num_inst", fmt.Sprint(max(1, r.count/parts)))
+		w.file(dir+r.name+"/num_shared", fmt.Sprint(max(1, parts/r.count)))
+	}
+}
+
+// drm writes the cards and the render nodes. Those of partitions hang on platform devices, and a driver that knows
+// partitions makes them for all that there could be (amdgpu_xcp.c, amdgpu_xcp_dev_alloc): a card and a render node each
+// (drm_drv.c, drm_dev_init).
 func (w *writer) drm(i int, device string) {
 	p := w.product
 	minors := p.minors()
 	node := func(device, name string) {
-		w.folder(device + "/drm/" + name)
 		w.symlink("sys/class/drm/"+name, device+"/drm/"+name)
+		w.symlink(device+"/drm/"+name+"/device", device)
 	}
-	card := fmt.Sprintf("card%d", 1+i*minors)
-	node(device, card)
-	w.symlink(device+"/drm/"+card+"/device", device)
 	for part := range minors {
-		at := device
+		at, minor := device, p.renderMinor(i, part)
 		if part > 0 {
 			at = fmt.Sprintf("%splatform/amdgpu_xcp_%d", devicesDir, i*(minors-1)+part-1)
-		} else if w.node.GPUs[i].NoRenderNode {
-			continue
 		}
-		name := fmt.Sprintf("renderD%d", p.renderMinor(i, part))
-		node(at, name)
-		if part < w.node.parts(p) {
-			w.symlink(at+"/drm/"+name+"/device", at) // the spare ones have it, too, but nothing looks there
+		node(at, fmt.Sprintf("card%d", cardMinor(minor)))
+		if part > 0 || !w.node.GPUs[i].NoRenderNode {
+			node(at, fmt.Sprintf("renderD%d", minor))
 		}
 	}
+}
+
+// cardMinor is the DRM minor of the card that has a render node. Card 0 is the server's management controller. Cards have 64
+// minors, and those above 191 where these are taken (drm_drv.c, drm_minor_alloc).
+func cardMinor(renderMinor int) int {
+	const cards, extended = 64, 192
+	minor := 1 + renderMinor - firstRenderMinor
+	if minor >= cards {
+		minor += extended - cards
+	}
+	return minor
 }
 
 // ras writes the error counters (amdgpu_ras.c, amdgpu_ras_sysfs_read) and the retired pages (amdgpu_ras_sysfs_badpages_read).
@@ -247,14 +328,16 @@ func (w *writer) xgmi(i int, dir string) {
 	if p.xcds > 1 && !p.vf {
 		kindBits = 0x40
 	}
-	var hops, links, ports strings.Builder
-	member, port := 0, 0
+	var members []int
 	for o := range n.GPUs {
-		if n.GPUs[o].Unbound || n.GPUs[o].Missing || n.hive(p, o) != hive {
-			continue
+		if !n.GPUs[o].Unbound && !n.GPUs[o].Missing && n.hive(p, o) == hive {
+			members = append(members, o)
 		}
-		member++
-		w.symlink(fmt.Sprintf("%sxgmi_hive_info/node%d", dir, member), p.gpuRoute(o, n.GPUs[o].PCIAddress))
+	}
+	self := slices.Index(members, i)
+	var hops, links, ports strings.Builder
+	for member, o := range members {
+		w.symlink(fmt.Sprintf("%sxgmi_hive_info/node%d", dir, member+1), p.gpuRoute(o, n.GPUs[o].PCIAddress))
 		if o == i {
 			hops.WriteString("00 ")
 			links.WriteString("00 ")
@@ -267,9 +350,8 @@ func (w *writer) xgmi(i int, dir string) {
 		}
 		fmt.Fprintf(&hops, "%02x ", distance|kindBits)
 		fmt.Fprintf(&links, "%02x ", count)
-		for range count {
-			fmt.Fprintf(&ports, "%02x:%02x ->  %02x:%02x\n", i, port, o, peerPort(i, o))
-			port++
+		for link := range count { // members are counted from 1 here (amdgpu_xgmi_show_connected_port_num)
+			fmt.Fprintf(&ports, "%02x:%02x ->  %02x:%02x\n", self+1, p.firstPort(i, o)+link, member+1, p.firstPort(o, i)+link)
 		}
 	}
 	w.file(dir+"xgmi_device_id", fmt.Sprint(n.number("xgmi "+n.GPUs[i].PCIAddress)))
@@ -282,12 +364,16 @@ func (w *writer) xgmi(i int, dir string) {
 	}
 }
 
-// peerPort is the port of GPU o that leads to GPU i, where each has its peers in order.
-func peerPort(i, o int) int {
-	if i > o {
-		return i - 1
+// firstPort is the first port of a GPU that leads to another. Ports are wired: they are in the order of the peers that a
+// healthy node has.
+func (p *product) firstPort(from, to int) int {
+	port := 0
+	for o := from / p.hiveSize * p.hiveSize; o < to; o++ {
+		if o != from {
+			port += p.healthy(from, o).links
+		}
 	}
-	return i
+	return port
 }
 
 // xgmiPorts is how many ports a healthy GPU has links on, as seen by the busiest GPU of the model.

@@ -70,6 +70,9 @@ func followed(tree *Tree, dir string, files map[string]string) {
 			files[at] = string(data)
 			continue
 		}
+		if name == "subsystem" || name == "pci_bus" {
+			continue
+		}
 		if base := path.Base(dir); strings.Contains(dir, "/device") && (name == "device" || name == "net" || name == "infiniband" || name == "drm") || base == "xgmi_hive_info" {
 			continue
 		}

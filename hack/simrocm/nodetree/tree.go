@@ -95,7 +95,7 @@ func (t *Tree) Resolve(name string) (string, error) {
 	if _, ok := t.files[name]; ok {
 		return name, nil
 	}
-	rest := strings.Split(path.Clean(name), "/")
+	rest := strings.Split(name, "/") // not cleaned: ".." behind a link leads up from the link's target
 	done := "."
 	for links := 0; len(rest) > 0; {
 		part := rest[0]
