@@ -93,7 +93,7 @@ const (
 // table holds what we know of the variables whose reader depends on the flavor, and of all that this package sets.
 var table = []variable{
 	{name: envNoScratchReclaim, readBy: allHIP, source: sourceRCCLXInit + ":223-243", setting: settingAlways, value: constant("1"),
-		rule: "always 1: init fails without it on MEC firmware under 177 (gfx942) or 24 (gfx950), and later ones do not mind"},
+		rule: "always 1: init fails without it on MEC firmware under 177 (gfx942) or 24 (gfx950), and RCCL is slow without it on gfx90a from ROCm 7.13 on"},
 	{name: multicastVariable, readBy: onlyNCCL, mayRead: allHIP, unset: "2", source: sourceNVLS + " NvlsEnable", setting: settingAlways, value: inRanks("0"),
 		rule: "0 in rank processes on nccl: no measurement uses NVLink multicast; not set for jobs, which are free to use it"},
 

@@ -177,6 +177,12 @@ var cases = []struct {
 	{ScratchReclaim, Met, -1, "HSA_NO_SCRATCH_RECLAIM is 1", nil, nil},
 	{ScratchReclaim, Met, -1, "new enough", noScratch, func(s *scene) { firmware(s, 177) }},
 	{ScratchReclaim, Met, -1, "gfx90a needs it not", noScratch, func(s *scene) { s.facts.Discovered.Devices[0].GFXTarget = "gfx90a" }},
+	{ScratchReclaim, Warning, -1, "slows RCCL down", noScratch, func(s *scene) {
+		s.facts.Discovered.Devices[0].GFXTarget = "gfx90a"
+		for i := range s.ranks {
+			s.ranks[i].Library.RuntimeVersionCode = 71300000
+		}
+	}},
 	{ScratchReclaim, Failed, -1, "MEC firmware 176", noScratch, func(s *scene) { firmware(s, 176) }},
 	{ScratchReclaim, Failed, -1, "HIP runtime 60443483", noScratch, func(s *scene) { firmware(s, 177); s.ranks[5].Library.RuntimeVersionCode-- }},
 	{ScratchReclaim, Failed, -1, "MEC firmware 23", noScratch, func(s *scene) { firmware(s, 23); s.facts.Discovered.Devices[0].GFXTarget = "gfx950" }},

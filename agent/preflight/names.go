@@ -40,9 +40,9 @@ type Precondition struct {
 
 var table = map[string]Precondition{
 	ScratchReclaim: {
-		Holds:     "HSA_NO_SCRATCH_RECLAIM is 1, or the HIP runtime is at least 6.4.43484 and the MEC firmware at least 177 (gfx942) or 24 (gfx950)",
-		Otherwise: "the library refuses to form a communicator (ncclSystemError)",
-		Source:    "torchcomms comms/rcclx/develop/projects/rccl src/init.cc checkHsaEnvSetting, src/rccl_wrap.cc validHsaScratchEnvSetting",
+		Holds:     "HSA_NO_SCRATCH_RECLAIM is 1, or the HIP runtime is at least 6.4.43484 and the MEC firmware at least 177 (gfx942) or 24 (gfx950), or, on gfx90a, the HIP runtime is older than 7.13",
+		Otherwise: "the library refuses to form a communicator (ncclSystemError); on gfx90a it is slow",
+		Source:    "torchcomms comms/rcclx/develop/projects/rccl src/init.cc checkHsaEnvSetting, src/rccl_wrap.cc validHsaScratchEnvSetting; rocm-systems projects/rccl/CHANGELOG.md, known issues of 2.30.4",
 		Next:      "set HSA_NO_SCRATCH_RECLAIM=1 for every rank, or update ROCm and the GPUs' firmware",
 		AMDOnly:   true,
 	},

@@ -61,6 +61,9 @@ func checkScratchReclaim(f NodeFacts, ranks []RankFacts, need Need) Finding {
 	switch {
 	case d.GFXTarget == "":
 		return found(ScratchReclaim, Unknown, -1, "%s is not 1, and the architecture of GPU %s is not known", envNoScratchReclaim, d.PCIAddress)
+	case compat.SlowScratch(d.GFXTarget, runtime):
+		return found(ScratchReclaim, Warning, -1, "%s is not 1, expected 1 on %s with HIP runtime %d: the runtime takes scratch memory back at each launch, which slows RCCL down",
+			envNoScratchReclaim, d.GFXTarget, runtime)
 	case !looked:
 		return met(ScratchReclaim, "%s is not 1, and %s needs it not", envNoScratchReclaim, d.GFXTarget)
 	case runtime == 0 || d.FWVersion == nil || *d.FWVersion == 0:

@@ -9,11 +9,12 @@ var wordsAccepted = map[string]more{
 		Means: "The group has no member, so nothing is measured and no monitor runs for it. The message has the selector as the API server reads it.",
 		Causes: []string{
 			"The label is not on the nodes: AMD's node labeller or node feature discovery is not installed, does not tolerate a taint of the nodes, or writes the value otherwise (blanks become underscores).",
+			"The GPUs are virtual functions: their nodes have `feature.node.kubernetes.io/amd-vgpu=true` and not `amd-gpu`.",
 			"All nodes that match stand in `members.exclude` as well, or `members.nodeNames` has a name that no Node has.",
 			"The nodes were re-created under other names by their pool."},
 		Look: []string{
 			"kubectl get cg -n NAMESPACE GROUP -o jsonpath='{.spec.members}'",
-			"kubectl get nodes -L amd.com/gpu.product-name,feature.node.kubernetes.io/amd-gpu   # empty columns: the labeller or NFD has not been there",
+			"kubectl get nodes -L amd.com/gpu.product-name,feature.node.kubernetes.io/amd-gpu,feature.node.kubernetes.io/amd-vgpu   # empty columns: the labeller or NFD has not been there",
 			"kubectl get nodes -o jsonpath='{.items[*].metadata.name}'                          # against members.nodeNames, letter by letter",
 			"kubectl get pods -A -o wide | grep -E 'labeller|node-feature-discovery'            # not Running, or not on these nodes"},
 		Do:       []string{"Until a labeller is there, `members.nodeNames` needs no label."},

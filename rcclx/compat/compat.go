@@ -39,8 +39,10 @@ const (
 	RuleDriverWindow = "DriverWindow"
 	RuleFP8Encoding  = "FP8Encoding"
 
-	// RuleScratchReclaim has no check here: who applies it knows the environment and the runtime of the processes.
+	// RuleScratchReclaim and RuleSlowScratch have no check here: who applies them knows the environment and the runtime of the
+	// processes.
 	RuleScratchReclaim = "ScratchReclaim"
+	RuleSlowScratch    = "SlowScratch"
 )
 
 // CheckROCm holds a ROCm user space against what GPUs of a target (gfx942) need. It is nil where they fit, where the
@@ -175,6 +177,12 @@ func ScratchFirmware(gfxTarget string) (least uint64, ruled bool) {
 		}
 	}
 	return 0, false
+}
+
+// SlowScratch says whether the library is slow on GPUs of a target with a HIP runtime (hipRuntimeGetVersion) where
+// HSA_NO_SCRATCH_RECLAIM is not 1.
+func SlowScratch(gfxTarget string, runtimeCode int) bool {
+	return slices.ContainsFunc(slowScratch, func(row slowScratchRow) bool { return row.target == gfxTarget && runtimeCode >= row.runtimeCode })
 }
 
 // FP8Encoding is how GPUs of a target encode FP8 numbers: FNUZ or OCP; "" where that is not known or they have none.

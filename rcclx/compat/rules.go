@@ -65,5 +65,14 @@ func Rules() []Rule {
 	for _, row := range scratch {
 		reclaim.Rows = append(reclaim.Rows, []string{row.target, strconv.FormatUint(row.firmware, 10), row.source})
 	}
-	return []Rule{least, window, fp8, reclaim}
+	slow := Rule{
+		Name: RuleSlowScratch, Level: Warning,
+		Holds:   "HSA_NO_SCRATCH_RECLAIM is 1, or the ROCm of the processes is older than this",
+		Unknown: "for targets that are not in the table, and where a version is not known",
+		Columns: []string{"GPUs", "slow from ROCm", "source"},
+	}
+	for _, row := range slowScratch {
+		slow.Rows = append(slow.Rows, []string{row.target, row.rocm.String(), row.source})
+	}
+	return []Rule{least, window, fp8, reclaim, slow}
 }

@@ -96,6 +96,18 @@ var scratch = []scratchRow{
 	{"gfx950", 24, scratchSource},
 }
 
+// slowScratchRow: the HIP runtime from which the library is slow on GPUs of a target without HSA_NO_SCRATCH_RECLAIM=1.
+type slowScratchRow struct {
+	target      string
+	runtimeCode int // hipRuntimeGetVersion
+	rocm        Version
+	source      string
+}
+
+var slowScratch = []slowScratchRow{
+	{"gfx90a", 71300000, version(7, 13), "rocm-systems projects/rccl/CHANGELOG.md, known issues of RCCL 2.30.4 and 2.30.7 (read 2026-11)"},
+}
+
 // encodingRow: how the matrix cores of a target encode FP8 (E4M3).
 type encodingRow struct{ target, encoding, source string }
 

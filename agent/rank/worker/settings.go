@@ -19,11 +19,15 @@ import (
 var settingPrefixes = []string{"RCCL_", "NCCL_", "HSA_"}
 
 // ownSettings are variables that ranks may differ in: they say where a rank is or what it logs, not which algorithm it
-// takes. NCCL_CONF_FILE is not compared, what the file says is.
+// takes. NCCL_CONF_FILE and NCCL_TUNER_CONFIG_FILE are not compared, what the files say is.
 var ownSettings = []string{
-	"NCCL_CONF_FILE", "NCCL_HOSTID", "NCCL_COMM_ID", "NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_TOPO_FILE",
-	"NCCL_TOPO_DUMP_FILE", "NCCL_TOPO_DUMP_FILE_RANK", "NCCL_GRAPH_DUMP_FILE", "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE", "NCCL_RAS_ADDR",
+	"NCCL_CONF_FILE", envTunerFile, "NCCL_HOSTID", "NCCL_COMM_ID", "NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME", "NCCL_IB_HCA",
+	"NCCL_IB_GID_INDEX", "NCCL_TOPO_FILE", "NCCL_TOPO_DUMP_FILE", "NCCL_TOPO_DUMP_FILE_RANK", "NCCL_GRAPH_DUMP_FILE", "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE", "NCCL_RAS_ADDR",
 }
+
+// envTunerFile names a table of algorithms, protocols and channels by size; a file that is not there is no table (rocm-systems
+// projects/rccl csv_tuner.cc, rcclCsvTunerFindConfig).
+const envTunerFile = "NCCL_TUNER_CONFIG_FILE"
 
 // ownSettingsHash is the hash of the settings that the library in this process sees.
 func ownSettingsHash(f rcclx.Flavor) string {
@@ -72,6 +76,11 @@ func settingsHash(f rcclx.Flavor, environment []string, home string, readFile fu
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		if !slices.Contains(ownSettings, name) {
 			_, _ = fmt.Fprintf(hash, "%s=%s\n", name, settings[name])
+		}
+	}
+	if path := settings[envTunerFile]; path != "" {
+		if table, err := readFile(path); err == nil {
+			_, _ = fmt.Fprintf(hash, "%s: %x\n", envTunerFile, sha256.Sum256(table))
 		}
 	}
 	return hex.EncodeToString(hash.Sum(nil))[:16]

@@ -13,6 +13,9 @@ func TestSettingsHash(t *testing.T) {
 		"/etc/rccl.conf":     "NCCL_ALGO=Tree\r\nNCCL_PROTO=LL\n#NCCL_BUFFSIZE=1\n",
 		"/etc/nccl.conf":     "NCCL_PROTO=LL128",
 		"/conf":              "NCCL_ALGO=Tree\n",
+		"/a.csv":             "allreduce,0,65536,tree,ll,4,1,8\n",
+		"/copy.csv":          "allreduce,0,65536,tree,ll,4,1,8\n",
+		"/b.csv":             "allreduce,0,65536,ring,ll,4,1,8\n",
 	}
 	read := func(path string) ([]byte, error) {
 		text, ok := files[path]
@@ -32,13 +35,19 @@ func TestSettingsHash(t *testing.T) {
 		"from the file":  hash(rcclx.FlavorRCCLXDev, "", "RCCL_DDA_NRANKS=8", "NCCL_PROTO=LL"),
 		"a file named":   hash(rcclx.FlavorRCCLXDev, "", "RCCL_DDA_NRANKS=8", "NCCL_CONF_FILE=/conf"),
 		"a file missing": hash(rcclx.FlavorRCCLXDev, "/nowhere", "RCCL_DDA_NRANKS=8"),
+		"no such table":  hash(rcclx.FlavorRCCLXDev, "", "RCCL_DDA_NRANKS=8", "NCCL_TUNER_CONFIG_FILE=/none.csv"),
 	}
 	for name, got := range same {
 		if got != base || len(got) != 16 {
 			t.Errorf("%s: %s, want %s", name, got, base)
 		}
 	}
+	table := func(path string) string { return hash(rcclx.FlavorRCCL, "", "NCCL_TUNER_CONFIG_FILE="+path) }
+	if table("/a.csv") != table("/copy.csv") || table("/a.csv") == table("/b.csv") {
+		t.Error("a tuner's table is not compared by what it says")
+	}
 	different := map[string]string{
+		"a tuner's table":   hash(rcclx.FlavorRCCLXDev, "", "RCCL_DDA_NRANKS=8", "NCCL_ALGO=Tree", "NCCL_TUNER_CONFIG_FILE=/a.csv"),
 		"value":             hash(rcclx.FlavorRCCLXDev, "", "RCCL_DDA_NRANKS=0", "NCCL_ALGO=Tree"),
 		"one more":          hash(rcclx.FlavorRCCLXDev, "", "RCCL_DDA_NRANKS=8", "NCCL_ALGO=Tree", "HSA_NO_SCRATCH_RECLAIM=1"),
 		"one less":          hash(rcclx.FlavorRCCLXDev, "", "NCCL_ALGO=Tree"),
