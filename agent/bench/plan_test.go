@@ -217,14 +217,14 @@ func TestCombine(t *testing.T) {
 	at := int64(9)
 	c := newCollector(rcclx.Baseline, 3)
 	exact := rcclx.CheckResult{Data: rcclx.DataExact, CheckedElements: 100}
-	bad := rcclx.CheckResult{Data: rcclx.DataExact, CheckedElements: 100, WrongElements: 2, FirstWrongElement: &at, NaNElements: 1, OverflowElements: 1, MaxRelativeErrorPPM: 70, MeanRelativeErrorPPM: 7}
+	bad := rcclx.CheckResult{Data: rcclx.DataExact, CheckedElements: 100, WrongElements: 2, FirstWrongElement: &at, NaNElements: 1, OverflowElements: 1, UnwrittenElements: 1, MaxRelativeErrorPPM: 70, MeanRelativeErrorPPM: 7}
 	if _, done := c.add(0, measurement(10000, exact)); done {
 		t.Error("complete with one of three ranks")
 	}
 	if _, done := c.add(2, measurement(13001, bad)); done {
 		t.Error("complete with two of three ranks")
 	}
-	if text := c.incomplete(); len(c.results()) != 0 || len(text) != 1 || !strings.Contains(text[0], "2 of 3 ranks") || !strings.Contains(text[0], "rank 2 has 2 wrong") {
+	if text := c.incomplete(); len(c.results()) != 0 || len(text) != 1 || !strings.Contains(text[0], "2 of 3 ranks") || !strings.Contains(text[0], "rank 2 has 2 wrong elements (1 never written)") {
 		t.Errorf("%d results, %q", len(c.results()), text)
 	}
 	r, done := c.add(1, measurement(12000, exact))
@@ -235,7 +235,7 @@ func TestCombine(t *testing.T) {
 		Latency: rcclx.LatencyStats{MedianNanoseconds: 13001, MinNanoseconds: 13000, MaxNanoseconds: 13006, P95Nanoseconds: 13005, CoefficientOfVariationPPM: 13001,
 			Repeats: 5, IterationsPerRepeat: 4},
 		MeanLatencyNanoseconds: 11667, LaunchNanoseconds: 1300, AlgBandwidthMBps: 80653.488, BusBandwidthMBps: 107537.984, MeanAlgBandwidthMBps: 89875.375, MeanBusBandwidthMBps: 119833.833,
-		Checks: []rcclx.CheckResult{{Data: rcclx.DataExact, CheckedElements: 300, WrongElements: 2, FirstWrongElement: &at, NaNElements: 1, OverflowElements: 1, MaxRelativeErrorPPM: 70, MeanRelativeErrorPPM: 7}}}
+		Checks: []rcclx.CheckResult{{Data: rcclx.DataExact, CheckedElements: 300, WrongElements: 2, FirstWrongElement: &at, NaNElements: 1, OverflowElements: 1, UnwrittenElements: 1, MaxRelativeErrorPPM: 70, MeanRelativeErrorPPM: 7}}}
 	if fmt.Sprintf("%+v", r) != fmt.Sprintf("%+v", want) {
 		t.Errorf("got  %+v\nwant %+v", r, want)
 	}
@@ -248,7 +248,7 @@ func TestCombine(t *testing.T) {
 	if r, done := c.add(1, m); !done || r.Latency.P95Nanoseconds != 0 || r.Latency.MaxNanoseconds != 13006 {
 		t.Errorf("without a 95th percentile of rank 1: %+v", r.Latency)
 	}
-	if text := lostValues(c.results()); len(text) != 1 || !strings.Contains(text[0], "1 became NaN and 1 overflowed") {
+	if text := lostValues(c.results()); len(text) != 1 || !strings.Contains(text[0], "1 were never written by the library, which reported no error, and 1 became NaN and 1 overflowed") {
 		t.Errorf("%q", text)
 	}
 }

@@ -263,7 +263,7 @@ func TestNotes(t *testing.T) {
 	r := sample()
 	var table strings.Builder
 	_ = WriteTable(&table, TableOptions{}, r)
-	if !strings.Contains(table.String(), "LowPrecision  NaN:1,overflow:2\n") {
+	if !strings.Contains(table.String(), "LowPrecision  not_usable,NaN:1,overflow:2\n") {
 		t.Errorf("the comparison does not tell of NaN and overflow:\n%s", table.String())
 	}
 }

@@ -131,6 +131,22 @@ func TestHazardOfUserSize(t *testing.T) {
 	}
 }
 
+// TestNeverWritten: a buffer that the library left as it was is called that, and not NaN.
+func TestNeverWritten(t *testing.T) {
+	m := rank.Measurement{Collective: rcclx.AllGather, Datatype: rcclx.BFloat16, SizeBytes: 1 << 20, CountElements: 1 << 19, Latency: rcclx.LatencyStats{MedianNanoseconds: 1000},
+		Checks: []rcclx.CheckResult{{Data: rcclx.DataExact, CheckedElements: 100, WrongElements: 100, FirstWrongElement: ptr.To(int64(0)), UnwrittenElements: 100}}}
+	j := Judge(Evidence{Node: "n", Plan: defaultPlan(), Ranks: 1, Variants: measured(rcclx.Baseline, m)})
+	if j.Reason != api.ReasonWrongData || !strings.Contains(j.Message, "gave 100 wrong elements over all ranks") || !strings.Contains(j.Message, "100 of them were never written by the library") || strings.Contains(j.Message, "NaN") {
+		t.Errorf("%s: %s", j.Reason, j.Message)
+	}
+	// With FP8's activations, too, whose range explains a value that is lost and not one that is missing.
+	m.Checks = []rcclx.CheckResult{{Data: rcclx.DataActivations, CheckedElements: 100, WrongElements: 100, UnwrittenElements: 100}}
+	table, _ := Tabulate(measured(rcclx.LowPrecision, m), 1)
+	if seen := seenData(table, rcclx.LowPrecision, rcclx.AllGather, nil); seen.WrongElements != 100 || seen.LostElements != 0 || !slices.Contains(seen.Usability().Losses, rcclx.LossWrongData) {
+		t.Errorf("%+v", seen)
+	}
+}
+
 func measured(v rcclx.Variant, m rank.Measurement) []VariantOutcome {
 	return []VariantOutcome{{v, Outcome{Ranks: []RankOutcome{{Measurements: []rank.Measurement{m}}}}}}
 }

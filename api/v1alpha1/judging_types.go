@@ -183,7 +183,7 @@ type GainBand struct {
 // +kubebuilder:validation:Enum=WhereWorthIt;AsRequested
 type PublishChoice string
 
-// The publish choices. WhereWorthIt: what is in effect, proven and not slower, with the recommended thresholds.
+// The publish choices. WhereWorthIt: what is in effect, proven, usable and not slower, with the recommended thresholds.
 const (
 	PublishWhereWorthIt PublishChoice = "WhereWorthIt"
 	PublishAsRequested  PublishChoice = "AsRequested"

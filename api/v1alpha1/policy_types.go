@@ -214,8 +214,8 @@ type PublishSpec struct {
 	// +kubebuilder:default=WhenProven
 	// +optional
 	Mode PublishMode `json:"mode,omitempty"`
-	// choice: WhereWorthIt publishes what is proven and not slower, with the thresholds that the numbers recommend;
-	// AsRequested publishes what is proven as the spec has it.
+	// choice: WhereWorthIt publishes what is proven, usable and not slower, with the thresholds that the numbers recommend;
+	// AsRequested publishes what is proven and usable as the spec has it.
 	// +kubebuilder:default=WhereWorthIt
 	// +optional
 	Choice PublishChoice `json:"choice,omitempty"`

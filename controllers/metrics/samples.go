@@ -214,7 +214,7 @@ func (s *sampler) settings(settings []v1alpha1.SettingStatus) {
 		if strings.HasPrefix(one.Name, envPrefix) {
 			requested = contract.RequestedSet // who may scrape need not be allowed to read the group
 		}
-		s.add(&contract.Setting, 1, one.Name, requested, string(one.Effective), string(one.Verified), one.Reason)
+		s.add(&contract.Setting, 1, one.Name, requested, string(one.Effective), string(one.Verified), string(one.Usable), one.Reason)
 	}
 }
 

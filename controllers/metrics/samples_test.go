@@ -88,7 +88,7 @@ func fullGroup() v1alpha1.CommGroup {
 		{Dimension: "dp", Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, SizeBytes: []int64{1024}, LatencyNanoseconds: []int64{50_000}, BusBandwidthMBps: []int64{36}, MinBusBandwidthMBps: []int64{35}},
 	}}
 	s.Settings = []v1alpha1.SettingStatus{
-		{Name: "dda.AllReduce", Requested: "Preferred", Effective: v1alpha1.EffectivePartial, Reason: v1alpha1.SettingReasonAboveThreshold, Verified: v1alpha1.VerifiedConfirmed},
+		{Name: "dda.AllReduce", Requested: "Preferred", Effective: v1alpha1.EffectivePartial, Reason: v1alpha1.SettingReasonAboveThreshold, Verified: v1alpha1.VerifiedConfirmed, Usable: v1alpha1.ResultsUsable},
 		{Name: "env.NCCL_SOCKET_IFNAME", Requested: "eth-private", Effective: v1alpha1.EffectiveUnknown, Reason: v1alpha1.SettingReasonUnknown, Verified: v1alpha1.VerifiedUnknown},
 	}
 	s.Checks = []v1alpha1.PerformanceCheck{

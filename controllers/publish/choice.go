@@ -93,7 +93,8 @@ func chooseDDA(in Input, flavor rcclx.Flavor) rcclx.DDAChoice {
 		return rcclx.DDAChoice{Why: "the spec asks for none"}
 	}
 	confirmed := slices.ContainsFunc(in.Settings, func(s v1alpha1.SettingStatus) bool {
-		return strings.HasPrefix(s.Name, rcclx.PrefixDDA) && settings.Requested(&s) && settings.Allowed(&s) && s.Verified == v1alpha1.VerifiedConfirmed
+		return strings.HasPrefix(s.Name, rcclx.PrefixDDA) && settings.Requested(&s) && settings.Allowed(&s) &&
+			s.Verified == v1alpha1.VerifiedConfirmed && s.Usable != v1alpha1.ResultsNotUsable
 	})
 	choice := rcclx.ChooseDDA(flavor, settings.Asked(spec), in.Worth)
 	if choice.On && !confirmed {

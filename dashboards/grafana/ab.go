@@ -42,7 +42,7 @@ func ab() Dashboard {
 				{kind: rows, title: "Worst relative error", width: 12, height: 8, unit: "percentunit", description: "Of FP8 transport against an fp32 reference, over all sizes.", transformations: merged([]string{"group", "group_namespace"}, map[string]string{"Value": "relative error"}),
 					queries: []query{{expr: promql.Max(of(metrics.RelativeError), "variant", "collective", "datatype", "placement")}}},
 				{kind: rows, title: "What is in effect", width: 12, height: 8, description: "Settings that were asked for.", transformations: merged([]string{"Value", "group", "group_namespace"}, nil),
-					queries: []query{{expr: promql.Max(of(metrics.Setting, promql.Not("requested", "Disabled")), "setting", "requested", "effective", "verified", "reason")}}},
+					queries: []query{{expr: promql.Max(of(metrics.Setting, promql.Not("requested", "Disabled")), "setting", "requested", "effective", "verified", "usable", "reason")}}},
 			}},
 		},
 	}

@@ -82,8 +82,8 @@ func group() Dashboard {
 					queries: []query{{expr: series(promql.Max(promql.Of(metrics.AlgBandwidth, measured()...), resultLabels...))}}},
 			}},
 			{"Settings and checks", []panel{
-				{kind: rows, title: "Settings", width: 12, height: 10, description: "Requested by the spec, effective by the library's gates, verified by the A/B run.", transformations: merged([]string{"Value", "group", "group_namespace"}, nil),
-					queries: []query{{expr: promql.Max(of(metrics.Setting), "setting", "requested", "effective", "verified", "reason")}}},
+				{kind: rows, title: "Settings", width: 12, height: 10, description: "Requested by the spec, effective by the library's gates, verified by the A/B run: that it takes effect. Usable: whether a job can use the results.", transformations: merged([]string{"Value", "group", "group_namespace"}, nil),
+					queries: []query{{expr: promql.Max(of(metrics.Setting), "setting", "requested", "effective", "verified", "usable", "reason")}}},
 				{kind: rows, title: "Checks", width: 12, height: 10, unit: share, description: "Measured over expected: 100 % is exactly what a threshold, reference or the group's baseline expects. At most 16, the worst, and the headline against its own median of 7 days.",
 					transformations: merged([]string{"group", "group_namespace"}, map[string]string{"Value": "of expected"}),
 					queries:         []query{{expr: "sort(" + promql.Max(of(metrics.CheckRatio), "source", "measurement", "node", "mode", "state") + " or " + ownWeek() + ")"}}},

@@ -118,8 +118,8 @@ var (
 		LabelVariant, LabelCollective, LabelDatatype, LabelPlacement)
 	Headline = of(Manager, Gauge, "commgroup_headline_busbw_bytes_per_second", "The one number: bus bandwidth of Baseline AllReduce at the largest size, the members' median, bytes a second.", "1 a group")
 	Verdict  = of(Manager, Gauge, "commgroup_verdict", "1 for the verdict of the last run that ended with one, else 0; absent before.", "5 a group", LabelVerdict)
-	Setting  = of(Manager, Gauge, "commgroup_setting_info", "1; a setting as requested, effective and verified, and the reason. The value of a variable is not told: set.", "1 a setting, at most 80 a group",
-		"setting", "requested", "effective", "verified", LabelReason)
+	Setting  = of(Manager, Gauge, "commgroup_setting_info", "1; a setting as requested, effective and verified, whether its results are usable, and the reason. The value of a variable is not told: set.", "1 a setting, at most 80 a group",
+		"setting", "requested", "effective", "verified", "usable", LabelReason)
 	CheckRatio = of(Manager, Gauge, "commgroup_check_ratio", "Measured over expected bus bandwidth of a check of the last run against the spec's threshold, a reference or the baseline (1 is exactly the expected); absent where not measured. node is empty for the group's own.",
 		"at most 16 a group, the worst", "source", "measurement", LabelNode, "mode", LabelState)
 	Culprit     = of(Manager, Gauge, "commgroup_culprit_info", "1; a culprit of the last run: what it is and why.", "at most 16 a group", "kind", "name", LabelNode, LabelReason)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -130,6 +131,15 @@ func TestCheckerFindsWhatIsWrong(t *testing.T) {
 					}
 					if r.WrongElements < want || r.WrongElements > 5 || r.FirstWrongElement == nil || *r.FirstWrongElement != 100 {
 						t.Errorf("%s of %s data over %d: five wrong elements gave %+v", c, data, ranks, r)
+					}
+					// A byte may be a value, so that a single one says nothing of who wrote it.
+					if unwritten := int64(4); e.bytes > 1 && (r.UnwrittenElements != unwritten || r.NaNElements != 0) || e.bytes == 1 && r.UnwrittenElements != 0 {
+						t.Errorf("%s of %s data over %d: four elements that nobody wrote gave %+v", c, data, ranks, r)
+					}
+					r = checked(p, c, rank, count, start, bytes.Repeat([]byte{e.poison}, len(right)), 1000*e.bytes)
+					whole := e.bytes > 1 || c == rcclx.AllReduce || c == rcclx.AllGather // AllToAllv leaves parts as they were
+					if r.CheckedElements > 0 && whole && (r.UnwrittenElements == 0 || r.UnwrittenElements != r.WrongElements || r.NaNElements != 0) {
+						t.Errorf("%s of %s data over %d: a buffer that nobody wrote gave %+v", c, data, ranks, r)
 					}
 					if data != rcclx.DataExact {
 						continue
