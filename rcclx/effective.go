@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"rcclx.io/commgroup-operator/internal/audience"
 )
 
 // Effective states.
@@ -23,6 +25,8 @@ type Scope struct {
 	SizesBytes   []int64
 	// GFX is the GPU's architecture, as in Call; empty where it is not known.
 	GFX string
+	// Audience that the messages advise.
+	Audience audience.Audience
 }
 
 func (sc Scope) filled() Scope {
@@ -51,7 +55,7 @@ func Effectives(f Flavor, s Settings, sc Scope) []Effective {
 	for _, c := range sc.Collectives {
 		all = append(all, effectiveLowPrecision(f, s, env, sc, c))
 	}
-	return append(all, effectiveVariables(f, s)...)
+	return append(all, effectiveVariables(f, s, sc.Audience)...)
 }
 
 // The names of settings begin with the feature.
@@ -128,7 +132,8 @@ func effectiveLowPrecision(f Flavor, s Settings, env environment, sc Scope, c Co
 	case unknownFlavor(f):
 		return e.unknown(unknownFlavorMessage)
 	case f == FlavorRCCLXStable && !s.LowPrecision.all():
-		return e.not(ReasonFlavorUnsupported, "rcclx-stable can switch FP8 for all collectives only: leave lowPrecision.collectives empty, or use rcclx-dev")
+		advice := audience.Advice{Pod: "leave lowPrecision.collectives empty", Shell: "leave --low-precision-collectives out"}
+		return e.not(ReasonFlavorUnsupported, fmt.Sprintf("rcclx-stable can switch FP8 for all collectives only: %s, or use rcclx-dev", advice.For(sc.Audience)))
 	}
 	t := tally(sc, c, func(call Call) gate { return lowPrecisionGate(f, env, call) })
 	e = t.fill(e)
@@ -151,13 +156,14 @@ func (e Effective) unknown(message string) Effective {
 
 // counts of a setting over the calls of a scope.
 type counts struct {
+	audience    audience.Audience
 	calls, open int
 	unknown     *gate
 	closed      []gate // the first of each reason
 }
 
 func tally(sc Scope, c Collective, ask func(Call) gate) counts {
-	var t counts
+	t := counts{audience: sc.Audience}
 	for _, d := range sc.Datatypes {
 		for _, size := range sc.SizesBytes {
 			g := ask(Call{Collective: c, Datatype: d, Op: "Sum", SizeBytes: size, Ranks: sc.Ranks, Nodes: sc.Nodes, GFX: sc.GFX}.exact())
@@ -178,7 +184,7 @@ func tally(sc Scope, c Collective, ask func(Call) gate) counts {
 func (t counts) fill(e Effective) Effective {
 	switch {
 	case t.unknown != nil:
-		return e.unknown(t.unknown.message)
+		return e.unknown(t.unknown.text(t.audience))
 	case t.open == t.calls && t.calls > 0:
 		e.State, e.Reason = StateInEffect, ReasonActive
 		e.Message = "in effect for every size and datatype asked about"
@@ -197,7 +203,7 @@ func (t counts) fill(e Effective) Effective {
 func (t counts) gates() string {
 	words := make([]string, 0, len(t.closed))
 	for _, g := range t.closed {
-		words = append(words, g.message)
+		words = append(words, g.text(t.audience))
 	}
 	return strings.Join(words, "; ")
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"rcclx.io/commgroup-operator/internal/audience"
 )
 
 // Reasons for an effective state. They are the reasons in Effective.Reason.
@@ -29,11 +31,20 @@ const (
 type gate struct {
 	reason  string // one of the reasons above
 	message string
+	advice  audience.Advice
 	// ifOn is set where the path is switched off, and would take the call if it were on.
 	ifOn bool
 }
 
 func (g gate) open() bool { return g.reason == "" }
+
+// text is the message with the advice for one audience.
+func (g gate) text(who audience.Audience) string {
+	if advice := g.advice.For(who); advice != "" {
+		return g.message + ": " + advice
+	}
+	return g.message
+}
 
 func closed(reason, format string, args ...any) gate {
 	return gate{reason: reason, message: fmt.Sprintf(format, args...)}
@@ -46,7 +57,7 @@ func off(what, setting string, on gate) gate {
 		g.ifOn = true
 		return g
 	}
-	return closed(ReasonDisabled, "%s, and would not take the call if it were on: %s", what, on.message)
+	return closed(ReasonDisabled, "%s, and would not take the call if it were on: %s", what, on.text(audience.Pod))
 }
 
 // with is the environment with one variable changed.
@@ -179,7 +190,9 @@ func amdDDAGate(env environment, c Call) gate {
 	case !ddaDatatype(c.Datatype):
 		return closed(ReasonDatatypeUnsupported, "DDA takes Float32, Float16 and BFloat16, not %s", c.Datatype)
 	case threshold < 0:
-		return closed(ReasonUnknown, "DDA is on, but its largest size is a table by GPU and release: compare with Baseline, or set dda.allReduceTreeMaxBytes")
+		g := closed(ReasonUnknown, "DDA is on, but its largest size is a table by GPU and release")
+		g.advice = audience.Advice{Pod: "compare with Baseline, or set dda.allReduceTreeMaxBytes", Shell: "compare with Baseline, or give --dda-tree-max"}
+		return g
 	case c.SizeBytes > threshold:
 		return closed(ReasonAboveThreshold, "over the limit of %s, %s", exactBytes(threshold), envAMDThreshold)
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"rcclx.io/commgroup-operator/internal/audience"
 )
 
 // NotTaken is a way that the library tries before the one that it takes, and why it does not take it.
@@ -73,7 +75,7 @@ type choice struct {
 }
 
 func (ch *choice) pass(path Path, g gate) {
-	ch.not = append(ch.not, NotTaken{path, g.reason, g.message, g.ifOn, sourceOf(ch.flavor, path, ch.collective, g.reason)})
+	ch.not = append(ch.not, NotTaken{path, g.reason, g.text(audience.Pod), g.ifOn, sourceOf(ch.flavor, path, ch.collective, g.reason)})
 }
 
 func (ch choice) take(path Path, format string, args ...any) choice {
@@ -121,7 +123,7 @@ func choose(f Flavor, env environment, c Call) choice {
 	case dda.open():
 		return ch.take(path, "%s", ddaReason(env, path, c))
 	case dda.reason == ReasonUnknown:
-		return ch.take(PathUnknown, "%s", dda.message)
+		return ch.take(PathUnknown, "%s", dda.text(audience.Pod))
 	}
 	ch.pass(PathDDA, dda)
 	if c.Collective == AllGather || c.Collective == ReduceScatter {
@@ -130,7 +132,7 @@ func choose(f Flavor, env environment, c Call) choice {
 		case direct.open():
 			return ch.take(PathDirect, "small enough to send to all peers at once")
 		case direct.reason == ReasonUnknown:
-			return ch.take(PathStandard, "%s", direct.message)
+			return ch.take(PathStandard, "%s", direct.text(audience.Pod))
 		}
 		ch.pass(PathDirect, direct)
 	}

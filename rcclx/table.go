@@ -3,6 +3,8 @@ package rcclx
 import (
 	"slices"
 	"strings"
+
+	"rcclx.io/commgroup-operator/internal/audience"
 )
 
 // Trees that the sources of this package name.
@@ -61,7 +63,7 @@ type variable struct {
 	setting, rule string
 	value         func(process) (value string, set bool)
 	// hint says what to do where a library does not read it.
-	hint string
+	hint audience.Advice
 	// guides is set where published guides tell people to set it whatever the library.
 	guides bool
 }
@@ -77,17 +79,25 @@ var (
 	allHIP     = []Flavor{FlavorRCCL, FlavorRCCLDDA, FlavorRCCLXDev, FlavorRCCLXStable, FlavorSimulated}
 )
 
-const (
-	hintDDA      = "set spec.dda.mode instead, which sets the switch that this library reads"
-	hintFlat     = "set spec.dda.allReduceFlatMaxBytes instead"
-	hintTree     = "set spec.dda.allReduceTreeMaxBytes instead"
-	hintRCCLXDDA = "it is a switch of RCCLX; " + hintDDA
-	hintTunesAMD = "it tunes AMD's DDA; remove it"
-	hintFP8      = "set spec.lowPrecision.mode instead, and use an RCCLX library"
-	hintNCCLX    = "it is a variable of NCCLX; remove it"
-	hintCvar     = "open builds of RCCLX never load the variables of CTran; remove it"
-	hintMSCCL    = "RCCL has no MSCCL from 2.28.3 on, and RCCLX is built without its kernels; remove it"
-	hintDirect   = "it tunes RCCL's direct AllGather and ReduceScatter; remove it"
+var (
+	hintDDA = audience.Advice{
+		Pod:   "set spec.dda.mode instead, which sets the switch that this library reads",
+		Shell: "measure --variants DDA instead, which sets the switch that this library reads",
+	}
+	hintFlat     = audience.Advice{Pod: "set spec.dda.allReduceFlatMaxBytes instead", Shell: "give --dda-flat-max instead"}
+	hintTree     = audience.Advice{Pod: "set spec.dda.allReduceTreeMaxBytes instead", Shell: "give --dda-tree-max instead"}
+	hintRCCLXDDA = hintDDA.Map(func(text string) string { return "it is a switch of RCCLX; " + text })
+	hintAMDDDA   = hintDDA.Map(func(text string) string { return "it is a switch of AMD's RCCL 2.30 and up; " + text })
+	hintBuffer   = hintTree.Map(func(text string) string { return text + ", which sizes the buffer" })
+	hintTunesAMD = audience.Same("it tunes AMD's DDA; remove it")
+	hintFP8      = audience.Advice{
+		Pod:   "set spec.lowPrecision.mode instead, and use an RCCLX library",
+		Shell: "measure --variants LowPrecision instead, with an RCCLX library",
+	}
+	hintNCCLX  = audience.Same("it is a variable of NCCLX; remove it")
+	hintCvar   = audience.Same("open builds of RCCLX never load the variables of CTran; remove it")
+	hintMSCCL  = audience.Same("RCCL has no MSCCL from 2.28.3 on, and RCCLX is built without its kernels; remove it")
+	hintDirect = audience.Same("it tunes RCCL's direct AllGather and ReduceScatter; remove it")
 )
 
 // table holds what we know of the variables whose reader depends on the flavor, and of all that this package sets.
@@ -101,15 +111,15 @@ var table = []variable{
 		rule: "8 on, 0 off: DDA needs exactly this many ranks, so 0 switches all of it off with its buffers"},
 	{name: envDDAAllReduce, readBy: onlyMeta, unset: "1", source: sourceAlgoInit + ":16", hint: hintRCCLXDDA, setting: settingDDAMode, value: ifDDA("1", ""),
 		rule: "1 on, not set off"},
-	{name: envAMDDDA, readBy: onlyAMD, unset: "1", source: sourceAMD + " DdaEnable", hint: "it is a switch of AMD's RCCL 2.30 and up; " + hintDDA, guides: true,
+	{name: envAMDDDA, readBy: onlyAMD, unset: "1", source: sourceAMD + " DdaEnable", hint: hintAMDDDA, guides: true,
 		setting: settingDDAMode, value: ifDDA("1", "0"), rule: "1 on, 0 off"},
 	{name: envDDAFlatMax, readBy: onlyMeta, unset: decimal(200 << 10), source: sourceAlgoInit + ":17-20", hint: hintFlat, setting: settingDDAFlat, value: ddaFlat,
 		rule: "the setting, where DDA is on and it is given"},
 	{name: envDDATreeMax, readBy: onlyMeta, unset: decimal(29 << 20), source: sourceAlgoInit + ":21-24", hint: hintTree, setting: settingDDATree, value: ddaTree,
 		rule: "the setting, where DDA is on and it is given"},
-	{name: envDDASendBuffer, readBy: onlyDev, unset: decimal(32 << 20), source: sourceAlgoInit + ":14", hint: hintTree + ", which sizes the buffer",
+	{name: envDDASendBuffer, readBy: onlyDev, unset: decimal(32 << 20), source: sourceAlgoInit + ":14", hint: hintBuffer,
 		setting: settingDDATree, value: ddaTreeOver(32 << 20), rule: "the setting, where DDA is on and it is over 32 MiB: the staging buffer caps every DDA call"},
-	{name: envStableSendBuffer, readBy: onlyStable, unset: decimal(29 << 20), source: sourceStable, hint: "on rcclx-dev the name is RCCL_DDA_SENDBUF_BYTES",
+	{name: envStableSendBuffer, readBy: onlyStable, unset: decimal(29 << 20), source: sourceStable, hint: audience.Same("on rcclx-dev the name is RCCL_DDA_SENDBUF_BYTES"),
 		setting: settingDDATree, value: ddaTreeOver(29 << 20), rule: "the setting, where DDA is on and it is over 29 MiB: the staging buffer caps every DDA call"},
 	{name: envAMDThreshold, readBy: onlyAMD, unset: "-1", source: sourceAMD + " DdaThreshold", hint: hintTree, setting: settingDDATree, value: ddaTree,
 		rule: "the setting, where DDA is on and it is given; some 2.30 releases read it on gfx950 only"},
@@ -127,8 +137,8 @@ var table = []variable{
 	{name: "RCCL_DDA_LL_THRESHOLD", readBy: onlyAMD, source: sourceAMD, hint: hintTunesAMD},
 	{name: "RCCL_DDA_LL128", readBy: onlyAMD, source: sourceAMD, hint: hintTunesAMD},
 	{name: "RCCL_DDA_LL128_THRESHOLD", readBy: onlyAMD, source: sourceAMD, hint: hintTunesAMD},
-	{name: "RCCL_DDA_MAX_BLOCKS", readBy: onlyDev, unset: "24", source: sourceAlgoInit + ":13", hint: "it tunes RCCLX's DDA; remove it"},
-	{name: "RCCL_DDA_ALL_REDUCE_MAX_BLOCKS", readBy: onlyStable, unset: "24", source: sourceStable, hint: "on rcclx-dev the name is RCCL_DDA_MAX_BLOCKS"},
+	{name: "RCCL_DDA_MAX_BLOCKS", readBy: onlyDev, unset: "24", source: sourceAlgoInit + ":13", hint: audience.Same("it tunes RCCLX's DDA; remove it")},
+	{name: "RCCL_DDA_ALL_REDUCE_MAX_BLOCKS", readBy: onlyStable, unset: "24", source: sourceStable, hint: audience.Same("on rcclx-dev the name is RCCL_DDA_MAX_BLOCKS")},
 	{name: "RCCL_ENABLE_DDA_ALL_GATHER", readBy: onlyDev, unset: "1", source: sourceAlgoInit + ":26", hint: hintDDA},
 	{name: "RCCL_DDA_ALL_GATHER_MAX_BYTES", readBy: onlyDev, unset: decimal(16 << 20), source: sourceAlgoInit + ":27", hint: hintDDA},
 	{name: "RCCL_ENABLE_DDA_REDUCE_SCATTER", readBy: onlyDev, unset: "1", source: sourceAlgoInit + ":29", hint: hintDDA},
@@ -139,7 +149,7 @@ var table = []variable{
 	{name: directAGThreshold, readBy: onlyMeta, mayRead: allAMD, unset: decimal(72 << 20), source: sourceRCCLXWrap + ":45", hint: hintDirect},
 	{name: directRSOff, readBy: onlyDev, mayRead: allAMD, source: sourceRCCLXWrap + ":494", hint: hintDirect},
 	{name: directRSThreshold, readBy: onlyDev, mayRead: allAMD, unset: decimal(2 << 20), source: sourceRCCLXWrap + ":46", hint: hintDirect},
-	{name: pivotVariable, readBy: onlyMeta, mayRead: allAMD, unset: "0", source: sourceRCCLXCall + ":211", hint: "it tunes RCCL's AllToAll; remove it"},
+	{name: pivotVariable, readBy: onlyMeta, mayRead: allAMD, unset: "0", source: sourceRCCLXCall + ":211", hint: audience.Same("it tunes RCCL's AllToAll; remove it")},
 	{name: mscclVariable, mayRead: onlyRCCL, unset: "1", source: sourceMSCCL, hint: hintMSCCL},
 	{name: mscclForceVariable, mayRead: onlyRCCL, unset: "0", source: sourceMSCCL, hint: hintMSCCL},
 	{name: mscclppVariable, mayRead: onlyRCCL, unset: "0", source: "rccl src/init.cc:111", hint: hintMSCCL},

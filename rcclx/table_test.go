@@ -3,6 +3,8 @@ package rcclx
 import (
 	"strings"
 	"testing"
+
+	"rcclx.io/commgroup-operator/internal/audience"
 )
 
 // Every row can be followed to its source, and says how its value follows from its setting.
@@ -19,7 +21,7 @@ func TestTableIsComplete(t *testing.T) {
 		if (v.value == nil) != (v.setting == "") || (v.value == nil) != (v.rule == "") {
 			t.Errorf("%s has a part of setting, rule and value only", v.name)
 		}
-		if v.hint == "" && v.setting != settingAlways {
+		if v.hint == (audience.Advice{}) && v.setting != settingAlways {
 			t.Errorf("%s does not say what to do where it is not read", v.name)
 		}
 		for _, f := range v.mayRead {

@@ -14,6 +14,7 @@ import (
 	"rcclx.io/commgroup-operator/agent/rank"
 	"rcclx.io/commgroup-operator/agent/results"
 	"rcclx.io/commgroup-operator/agent/runner"
+	"rcclx.io/commgroup-operator/internal/audience"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -196,9 +197,9 @@ func (x *bench) precondition(findings []preflight.Finding) (failed bool) {
 		switch {
 		case f.Pending: // found again once the library is known
 		case f.State == preflight.Warning:
-			x.warn("%s", f)
+			x.warn("%s: %s", f.Name, f.Advised(audience.Shell))
 		case f.State == preflight.Unknown:
-			x.warn("not known: %s", f)
+			x.warn("not known: %s: %s", f.Name, f.Advised(audience.Shell))
 		}
 	}
 	f := preflight.FirstFailed(findings)
@@ -209,9 +210,12 @@ func (x *bench) precondition(findings []preflight.Finding) (failed bool) {
 	if f.Name == preflight.GPUMemory {
 		code = rank.CodeInsufficientMemory
 	}
-	x.failBefore(code, f.Rank, f.String())
+	x.failBefore(code, f.Rank, f.Name+": "+f.Advised(audience.Shell))
 	return true
 }
+
+// deadlineFlag is what bounds the whole.
+const deadlineFlag = "--deadline"
 
 func (x *bench) warn(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
@@ -220,13 +224,29 @@ func (x *bench) warn(format string, args ...any) {
 	}
 }
 
-// failBefore ends the measurement before the first communicator.
+// failBefore ends the measurement before the first communicator. Nothing was measured that a warning could be about.
 func (x *bench) failBefore(code string, r int, message string) {
 	f := &results.Failure{Kind: string(runner.FailRankError), Code: code, Step: "preconditions", Message: message}
 	if r >= 0 {
 		f.Rank, f.Device = &r, x.device(r)
 	}
-	x.report.Failure = f
+	x.report.Failure, x.report.Warnings = f, nil
+}
+
+// failLoading ends the measurement because a process could not load the library or use its GPU: where the kernel shows no GPU
+// at all, that is the cause. Of the warnings those stay that can explain it.
+func (x *bench) failLoading(out runner.Outcome) {
+	f := x.failure("", out)
+	x.report.Failure, x.report.Warnings = f, nil
+	for _, p := range x.found {
+		switch {
+		case p.Name == preflight.GPUCount && x.facts.ShowsNoGPU():
+			x.failBefore(rank.CodePreconditionFailed, -1, fmt.Sprintf("no GPU was found: %s; then %s", p.Message, f.Message))
+			return
+		case p.State == preflight.Warning && (p.Name == preflight.HiddenGPUs || p.Name == preflight.ROCmVersion):
+			x.warn("%s: %s", p.Name, p.Advised(audience.Shell))
+		}
+	}
 }
 
 // device names a rank's GPU.
@@ -251,7 +271,7 @@ func rankFacts(ranks []runner.RankOutcome) []preflight.RankFacts {
 // probe starts one process on each GPU that only loads the library: what it says decides the environment of all others.
 func (x *bench) probe(ctx context.Context) (ranks []runner.RankOutcome, ok bool) {
 	x.note("loading the library on %d GPUs", len(x.Devices))
-	team := runner.Team{Node: x.Node, Name: "probe", Env: runner.RankEnvironment(x.Environ, x.env, x.Node), RunDeadline: x.until}
+	team := runner.Team{Node: x.Node, Name: "probe", Audience: audience.Shell, RunDeadlineField: deadlineFlag, Env: runner.RankEnvironment(x.Environ, x.env, x.Node), RunDeadline: x.until}
 	for r, d := range x.Devices {
 		team.Specs = append(team.Specs, rank.Spec{Node: x.Node, Variant: rcclx.Baseline, Rank: r, WorldSize: 0, Nodes: 1, Device: d, LibraryPath: x.LibraryPath,
 			RuntimePath: x.RuntimePath, InitDeadline: x.InitDeadline, StepDeadline: x.StepDeadline})
@@ -272,7 +292,7 @@ func (x *bench) probe(ctx context.Context) (ranks []runner.RankOutcome, ok bool)
 		}
 	}
 	if out.Failure != nil {
-		x.report.Failure = x.failure("", out)
+		x.failLoading(out)
 		return nil, false
 	}
 	return out.Ranks, true
@@ -282,7 +302,7 @@ func (x *bench) probe(ctx context.Context) (ranks []runner.RankOutcome, ok bool)
 func (x *bench) variant(ctx context.Context, v variantPlan) (failed bool) {
 	x.note("%s: forming a communicator of %d ranks", v.variant, len(x.Devices))
 	c := newCollector(v.variant, len(x.Devices))
-	team := runner.Team{Node: x.Node, Name: string(v.variant), Env: x.environ(v.variant), RunDeadline: x.until, OnEvent: func(e rank.Event) {
+	team := runner.Team{Node: x.Node, Name: string(v.variant), Audience: audience.Shell, RunDeadlineField: deadlineFlag, Env: x.environ(v.variant), RunDeadline: x.until, OnEvent: func(e rank.Event) {
 		if e.Kind != rank.EventMeasured {
 			return
 		}

@@ -9,6 +9,7 @@ import (
 	"rcclx.io/commgroup-operator/agent/rank"
 	"rcclx.io/commgroup-operator/agent/results"
 	"rcclx.io/commgroup-operator/agent/runner"
+	"rcclx.io/commgroup-operator/internal/audience"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -108,7 +109,7 @@ func (x *bench) lacks(v rcclx.Variant) string {
 
 // scope is what the gates are asked about.
 func (x *bench) scope() rcclx.Scope {
-	sc := rcclx.Scope{Ranks: len(x.Devices), Nodes: 1, GFX: rcclx.GFXOf(x.lib.DeviceName), Datatypes: x.Datatypes, SizesBytes: x.SizesBytes}
+	sc := rcclx.Scope{Audience: audience.Shell, Ranks: len(x.Devices), Nodes: 1, GFX: rcclx.GFXOf(x.lib.DeviceName), Datatypes: x.Datatypes, SizesBytes: x.SizesBytes}
 	for _, c := range x.Collectives {
 		if slices.Contains(rcclx.Collectives(), c) {
 			sc.Collectives = append(sc.Collectives, c)
@@ -183,6 +184,9 @@ func (x *bench) failure(v rcclx.Variant, out runner.Outcome) *results.Failure {
 	if f.Rank >= 0 {
 		r.Rank, r.Device = &f.Rank, x.device(f.Rank)
 	}
+	if f.Code == rank.CodeLibraryMissing && len(x.facts.NVIDIAGPUs) > 0 && x.LibraryPath == "" {
+		r.Next = "this machine's GPUs are NVIDIA's: give --library libnccl.so.2 --runtime libcudart.so"
+	}
 	r.DetectedNanoseconds, r.FreedNanoseconds = f.DetectedAfter.Nanoseconds(), out.KillDuration.Nanoseconds()
 	for _, o := range out.Ranks {
 		state := results.RankState{Rank: o.Rank, Device: x.device(o.Rank), Doing: o.Doing()}
@@ -225,8 +229,6 @@ func next(v rcclx.Variant, f *runner.Failure) string {
 			return ""
 		}
 		return hardware
-	case runner.FailRunDeadline:
-		return "raise --deadline, or measure fewer sizes"
 	}
 	return ""
 }

@@ -3,6 +3,7 @@ package bench
 import (
 	"rcclx.io/commgroup-operator/agent/results"
 	"rcclx.io/commgroup-operator/agent/runner"
+	"rcclx.io/commgroup-operator/internal/audience"
 	"rcclx.io/commgroup-operator/rcclx"
 	"rcclx.io/commgroup-operator/rcclx/reference"
 )
@@ -17,7 +18,7 @@ func (x *bench) references() []reference.Check {
 	in := reference.Input{
 		Place:      reference.Place{Model: host.Model, Partition: host.Partition, Ranks: len(x.Devices), Nodes: 1, Flavor: x.lib.Flavor, Imitates: x.lib.Imitates},
 		References: reference.Report,
-		Symptom:    reference.Symptom{Mesh: host.Mesh, GPUs: host.GPUs, Throttled: host.Throttled, VersionCode: x.lib.VersionCode, Warnings: runner.SymptomWarnings(x.found)},
+		Symptom:    reference.Symptom{Audience: audience.Shell, Mesh: host.Mesh, GPUs: host.GPUs, Throttled: host.Throttled, VersionCode: x.lib.VersionCode, Warnings: runner.SymptomWarnings(x.found)},
 	}
 	for _, e := range x.env {
 		in.Symptom.Env = append(in.Symptom.Env, e.Name)

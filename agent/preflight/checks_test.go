@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"rcclx.io/commgroup-operator/internal/audience"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -75,21 +76,21 @@ var cases = []struct {
 	{IOMMU, Unknown, -1, "could not be read", func(s *scene) { s.host.fs[cmdlinePath] = "!EPERM" }, nil},
 	{IOMMU, Unknown, -1, "could not be read", func(s *scene) { s.host.fs[cmdlinePath] = "\n" }, nil},
 
-	{ROCmVersion, Met, -1, "has ROCm 7.0.2 (/opt/rocm/.info/version), for gfx942 with amdgpu 6.14.14", func(s *scene) {
+	{ROCmVersion, Met, -1, "have ROCm 7.0.2 (/opt/rocm/.info/version), for gfx942 with amdgpu 6.14.14", func(s *scene) {
 		s.host.fs[rocmPath], s.host.fs[driverPath] = "7.0.2-56\n", "6.14.14\n"
 	}, nil},
-	{ROCmVersion, Met, -1, "has ROCm 6.4.0 (/opt/mine/.info/version)", func(s *scene) {
+	{ROCmVersion, Met, -1, "have ROCm 6.4.0 (/opt/mine/.info/version)", func(s *scene) {
 		s.host.environ = []string{"ROCM_PATH=/opt/mine", "ROCM_PATH=/opt/other"} // as getenv does, the first counts
 		s.host.fs[rocmPath], s.host.fs["opt/mine/.info/version"], s.host.fs["opt/other/.info/version"] = "5.0.0", "6.4.0", "5.1.0"
 	}, nil},
 	{ROCmVersion, Met, -1, "a driver without a version", func(s *scene) { delete(s.host.fs, driverPath) }, nil},
-	{ROCmVersion, Failed, -1, "has ROCm 6.3.4 (/opt/rocm/.info/version), expected at least 6.4 for gfx942", func(s *scene) { s.host.fs[rocmPath] = "6.3.4-76\n" }, nil},
+	{ROCmVersion, Failed, -1, "have ROCm 6.3.4 (/opt/rocm/.info/version), expected at least 6.4 for gfx942", func(s *scene) { s.host.fs[rocmPath] = "6.3.4-76\n" }, nil},
 	{ROCmVersion, Failed, -1, "expected at least 6.4 for gfx942", func(s *scene) { s.host.fs[rocmPath], s.host.fs[driverPath] = "5", "6.14.14\n" }, nil},
-	{ROCmVersion, Failed, -1, "has ROCm 6.4.4 (/opt/rocm/.info/version), expected at least 7.0 for gfx950", func(s *scene) { s.host.fs[rocmPath] = "6.4.4" },
+	{ROCmVersion, Failed, -1, "have ROCm 6.4.4 (/opt/rocm/.info/version), expected at least 7.0 for gfx950", func(s *scene) { s.host.fs[rocmPath] = "6.4.4" },
 		func(s *scene) { eachGPU(s, "gfx950") }},
 	{ROCmVersion, Failed, -1, "expected at least 7.0 for gfx950", func(s *scene) { s.host.fs[rocmPath] = "6.4.4" },
 		func(s *scene) { s.facts.Discovered.GPUs[3].GFXTarget = "gfx950" }}, // one GPU of eight
-	{ROCmVersion, Warning, -1, "has ROCm 7.2.0 (/opt/rocm/.info/version), and amdgpu 6.8.5 (driver of ROCm 6.2) is supported with ROCm 6.0 to 7.0", func(s *scene) {
+	{ROCmVersion, Warning, -1, "have ROCm 7.2.0 (/opt/rocm/.info/version), and amdgpu 6.8.5 (driver of ROCm 6.2) is supported with ROCm 6.0 to 7.0", func(s *scene) {
 		s.host.fs[rocmPath], s.host.fs[driverPath] = "7.2.0", "6.8.5\n"
 	}, nil},
 	{ROCmVersion, Unknown, -1, "not known (no file, library or package tells it)", func(s *scene) { s.host.fs = s.host.fs.without("opt") }, nil},
@@ -251,16 +252,34 @@ var cases = []struct {
 	{GPUMemory, Unknown, 7, "did not say how much", nil, func(s *scene) { s.ranks[7].Library.TotalMemoryBytes = 0 }},
 
 	{GPUBusy, Met, -1, "no other process", func(s *scene) { s.host.fs[kfdProc+"4711/pasid"] = "32769\n" }, nil},
-	{GPUBusy, Met, -1, "no list of processes", func(s *scene) { s.host.fs = s.host.fs.without("sys/class/kfd/kfd/proc") }, nil},
+	{GPUBusy, Unknown, -1, "no list of processes", func(s *scene) { s.host.fs = s.host.fs.without("sys/class/kfd/kfd/proc") }, nil},
+	{GPUBusy, Met, -1, "the firmware says that they are idle", func(s *scene) {
+		s.host.fs = s.host.fs.without("sys/class/kfd/kfd/proc")
+		for rank := range 8 {
+			s.host.fs[busyFile(s, rank)] = "1\n"
+		}
+	}, nil},
+	{GPUBusy, Warning, 5, "was 97 % busy before the run, expected under 5 %", func(s *scene) { s.host.fs[busyFile(s, 5)] = "97\n" }, nil},
+	{GPUBusy, Met, -1, "no other process", func(s *scene) { s.host.fs[busyFile(s, 5)] = "4\n" }, nil},
+	{GPUBusy, Met, -1, "no other process", func(s *scene) { s.host.fs[busyFile(s, 5)] = "65535\n" }, nil}, // not a percentage
+	{GPUBusy, Warning, 6, "process 4711 (pid of the host) can compute on GPU 0000:d5:00.0 (rank 6), which has 2 of its queues", func(s *scene) {
+		for _, queue := range []string{"0", "1"} {
+			s.host.fs[kfdProc+"4711/queues/"+queue+"/gpuid"] = gpuID(s, 6) + "\n"
+		}
+	}, nil},
+	{GPUBusy, Failed, 6, "process 4711 (pid of the host) computes on GPU 0000:d5:00.0 (rank 6), which is 60 % busy and has 1 of its queues", func(s *scene) {
+		s.host.fs[kfdProc+"4711/vram_"+gpuID(s, 6)] = "4096\n"
+		s.host.fs[kfdProc+"4711/queues/0/gpuid"], s.host.fs[busyFile(s, 6)] = gpuID(s, 6)+"\n", "60\n"
+	}, nil},
 	{GPUBusy, Met, -1, "no other process", func(s *scene) { s.host.fs[kfdProc+"4711/vram_"+gpuID(s, 2)] = "4096\n" }, nil},
-	{GPUBusy, Warning, 2, "process 4711 of the host", func(s *scene) { s.host.fs[kfdProc+"4711/vram_"+gpuID(s, 2)] = "17179869184\n" }, nil},
-	{GPUBusy, Failed, 3, "computes on GPU 0000:65:00.0 (rank 3): 38 compute units", func(s *scene) {
+	{GPUBusy, Warning, 2, "process 4711 (pid of the host)", func(s *scene) { s.host.fs[kfdProc+"4711/vram_"+gpuID(s, 2)] = "17179869184\n" }, nil},
+	{GPUBusy, Failed, 3, "computes on GPU 0000:65:00.0 (rank 3), with 38 compute units in use", func(s *scene) {
 		s.host.fs[kfdProc+"4711/vram_"+gpuID(s, 2)] = "17179869184\n"
 		s.host.fs[kfdProc+"4712/stats_"+gpuID(s, 3)+"/cu_occupancy"] = "38\n"
 	}, nil},
 	{GPUBusy, Warning, 4, "are taken before the run", nil, func(s *scene) { s.ranks[4].Library.FreeMemoryBytes = 150 << 30 }},
-	{GPUBusy, Unknown, -1, "process 4711 of the host", func(s *scene) { s.host.fs[kfdProc+"4711/vram_"+gpuID(s, 2)] = "!EPERM" }, nil},
-	{GPUBusy, Unknown, -1, "process 4711 of the host", func(s *scene) { s.host.fs[kfdProc+"4711/vram_"+gpuID(s, 2)] = "much\n" }, nil},
+	{GPUBusy, Unknown, -1, "process 4711 (pid of the host)", func(s *scene) { s.host.fs[kfdProc+"4711/vram_"+gpuID(s, 2)] = "!EPERM" }, nil},
+	{GPUBusy, Unknown, -1, "process 4711 (pid of the host)", func(s *scene) { s.host.fs[kfdProc+"4711/vram_"+gpuID(s, 2)] = "much\n" }, nil},
 	{GPUBusy, Met, -1, "no other process", func(s *scene) { // MI100 and older do not count busy compute units
 		s.host.fs[kfdProc+"4711/stats_"+gpuID(s, 2)+"/cu_occupancy"] = "!EINVAL"
 	}, nil},
@@ -287,8 +306,14 @@ func TestPreconditions(t *testing.T) {
 				t.Errorf("got %+v, expected %s at rank %d with %q", got, c.state, c.rank, c.text)
 			}
 			p := table[c.name]
-			if hasNext := strings.HasSuffix(got.Message, p.Next); hasNext != (c.state != Met) {
-				t.Errorf("%s: message %q; what to do next: %q", c.state, got.Message, p.Next)
+			for _, who := range []audience.Audience{audience.Pod, audience.Shell} {
+				want := map[State]string{Met: got.Message, Unknown: ": make sure that " + p.Holds}[c.state]
+				if want == "" {
+					want = ": " + p.Next.For(who)
+				}
+				if advised := got.Advised(who); !strings.HasSuffix(advised, want) {
+					t.Errorf("%s: %q for %q; expected %q at its end", c.state, advised, who, want)
+				}
 			}
 		})
 		states[c.name] = append(states[c.name], c.state)

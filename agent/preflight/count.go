@@ -66,7 +66,7 @@ func agreed(name string, vendors []vendor, check func(vendor) Finding) Finding {
 		return first
 	}
 	second := check(vendors[1])
-	a, b := bare(first), bare(second)
+	a, b := first.Message, second.Message
 	switch {
 	case first.State != second.State:
 		return found(name, Unknown, -1, "no library was loaded yet that would tell which GPUs it is for; %s's: %s; %s's: %s", vendors[0], a, vendors[1], b)
@@ -75,9 +75,6 @@ func agreed(name string, vendors []vendor, check func(vendor) Finding) Finding {
 	}
 	return found(name, first.State, -1, "%s; %s", a, b)
 }
-
-// bare is a finding's message without what to do.
-func bare(f Finding) string { return strings.TrimSuffix(f.Message, ": "+table[f.Name].Next) }
 
 // gpuAddresses are the PCI addresses of the GPUs in the kernel's order, one for each partition; nil where not known.
 func (f NodeFacts) gpuAddresses(need Need) []string {
@@ -127,6 +124,12 @@ func (f NodeFacts) gpusOf(v vendor) shown {
 		s.text += fmt.Sprintf(", %d could not be read", s.unread)
 	}
 	return s
+}
+
+// ShowsNoGPU says that nothing that could be read shows a GPU of either vendor, usable or not.
+func (f NodeFacts) ShowsNoGPU() bool {
+	d := f.Discovered
+	return len(f.NVIDIAGPUs) == 0 && (d == nil || len(d.Devices)+len(d.HiddenNodes)+len(d.UnreadableNodes)+len(d.PCIGPUs) == 0)
 }
 
 func checkGPUCount(f NodeFacts, need Need) Finding {

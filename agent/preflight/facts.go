@@ -33,6 +33,9 @@ type NodeFacts struct {
 	// KFDProcesses are those that hold GPUs through KFD, with pids of the host's namespace; nil where the list was not
 	// readable.
 	KFDProcesses []KFDProcess
+	// BusyPercent by a GPU's PCI address, as its firmware averages it (gpu_busy_percent); a GPU that is not in it could not
+	// be read.
+	BusyPercent map[string]uint64
 	// NVIDIAGPUs are the PCI addresses below /proc/driver/nvidia/gpus; nil where there is no such folder.
 	NVIDIAGPUs []string
 	// NVIDIADriver says that NVIDIA's driver is loaded.
@@ -45,6 +48,8 @@ type KFDProcess struct {
 	ProcessID int
 	// MemoryBytes and BusyComputeUnits by KFD's gpu_id; a GPU that is not in them could not be read.
 	MemoryBytes, BusyComputeUnits map[uint64]uint64
+	// Queues of work that it holds on a GPU, by KFD's gpu_id: a process that only looks at a GPU has none.
+	Queues map[uint64]int
 	// Unread is why what it holds could not be read; empty where it could.
 	Unread string
 }
@@ -56,6 +61,7 @@ const (
 	// gatherDeadline bounds what is read beside the scan, which has deadlines of its own: a GPU in reset can block a read.
 	gatherDeadline = 5 * time.Second
 	maxProcesses   = 256
+	maxQueues      = 1024
 )
 
 // Gather reads the node's facts. It must come before the run starts any process on the GPUs, so that what it finds there
@@ -94,21 +100,21 @@ func Gather(ctx context.Context, h Host, environ []string) NodeFacts {
 		f.DiscoveredError = err.Error()
 	}
 	done := make(chan NodeFacts, 1) // a read that hangs leaves its goroutine behind, not the run
-	go func() { done <- gatherUsers(root) }()
+	go func() { done <- gatherUsers(root, f.Discovered) }()
 	timer := time.NewTimer(gatherDeadline)
 	defer timer.Stop()
 	select {
 	case u := <-done:
-		f.KFDProcesses, f.NVIDIAGPUs, f.NVIDIADriver = u.KFDProcesses, u.NVIDIAGPUs, u.NVIDIADriver
+		f.KFDProcesses, f.BusyPercent, f.NVIDIAGPUs, f.NVIDIADriver = u.KFDProcesses, u.BusyPercent, u.NVIDIAGPUs, u.NVIDIADriver
 	case <-timer.C:
 	case <-ctx.Done():
 	}
 	return f
 }
 
-// gatherUsers reads who uses KFD, and what NVIDIA's driver shows.
-func gatherUsers(fs discover.FS) NodeFacts {
-	var f NodeFacts
+// gatherUsers reads who uses KFD, how busy its GPUs are, and what NVIDIA's driver shows.
+func gatherUsers(fs discover.FS, d *discover.Facts) NodeFacts {
+	f := NodeFacts{BusyPercent: busyPercent(fs, d)}
 	if names, err := fs.ReadDir(kfdProcessDir); err == nil {
 		f.KFDProcesses = []KFDProcess{}
 		for _, name := range names {
@@ -135,10 +141,50 @@ func gatherUsers(fs discover.FS) NodeFacts {
 	return f
 }
 
-// readKFDProcess reads proc/PID/vram_GPU and proc/PID/stats_GPU/cu_occupancy. A process that ends meanwhile loses its
-// files, and then holds nothing.
+// busyPercent reads gpu_busy_percent of each GPU (drivers/gpu/drm/amd/pm/amdgpu_pm.c). One that cannot be read is left
+// out: not every GPU and no virtual function has it.
+func busyPercent(fs discover.FS, d *discover.Facts) map[string]uint64 {
+	if d == nil {
+		return nil
+	}
+	out := map[string]uint64{}
+	for i := range d.GPUs {
+		address := d.GPUs[i].PCIAddress
+		data, err := fs.ReadFile("sys/bus/pci/devices/" + address + "/gpu_busy_percent")
+		if err != nil {
+			continue
+		}
+		if n, err := parseCount(data); err == nil && n <= 100 {
+			out[address] = n
+		}
+	}
+	return out
+}
+
+// readQueues counts the queues of a process by GPU (proc/PID/queues/QUEUE/gpuid).
+func readQueues(fs discover.FS, dir string) map[uint64]int {
+	names, err := fs.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	out := map[uint64]int{}
+	for _, name := range names[:min(len(names), maxQueues)] {
+		data, err := fs.ReadFile(dir + "/" + name + "/gpuid")
+		if err != nil {
+			continue
+		}
+		if gpu, err := parseCount(data); err == nil {
+			out[gpu]++
+		}
+	}
+	return out
+}
+
+// readKFDProcess reads proc/PID/vram_GPU, proc/PID/stats_GPU/cu_occupancy and proc/PID/queues. A process that ends meanwhile
+// loses its files, and then holds nothing.
 func readKFDProcess(fs discover.FS, pid int) KFDProcess {
 	p := KFDProcess{ProcessID: pid, MemoryBytes: map[uint64]uint64{}, BusyComputeUnits: map[uint64]uint64{}}
+	p.Queues = readQueues(fs, kfdProcessDir+"/"+strconv.Itoa(pid)+"/queues")
 	dir := kfdProcessDir + "/" + strconv.Itoa(pid)
 	names, err := fs.ReadDir(dir)
 	if err != nil && discover.Classify(err) != discover.ClassMissing {

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"rcclx.io/commgroup-operator/internal/audience"
 )
 
 // State of a precondition.
@@ -29,14 +31,26 @@ type Finding struct {
 	State State  `json:"state"`
 	// Rank that it concerns; -1 for the whole node.
 	Rank int `json:"rank"`
-	// Message says what was seen, what was expected and what to do.
+	// Message says what was seen and what was expected; Advised adds what to do.
 	Message string `json:"message"`
 	// Pending says that CheckRanks will find it again: only the library tells which of two vendors' GPUs it is about.
 	Pending bool `json:"-"`
 }
 
-// String is the finding as a failed run tells it: "SharedMemory: /dev/shm has ...".
+// String is the finding with its name: "SharedMemory: /dev/shm has ...".
 func (f Finding) String() string { return f.Name + ": " + f.Message }
+
+// Advised is the message, and what to do where the precondition does not hold. Where that is not known, nothing may be wrong.
+func (f Finding) Advised(who audience.Audience) string {
+	next := table[f.Name].Next.For(who)
+	switch f.State {
+	case Met:
+		return f.Message
+	case Unknown:
+		next = "make sure that " + table[f.Name].Holds
+	}
+	return strings.TrimRight(f.Message, ".") + ": " + next
+}
 
 // FirstFailed is the first precondition that failed, which ends a run; nil where none did.
 func FirstFailed(findings []Finding) *Finding {
@@ -59,13 +73,8 @@ func Join(earlier, later []Finding) []Finding {
 	return append(out, later...)
 }
 
-// found makes a finding. One that is not met says what to do, as the table of preconditions has it.
 func found(name string, s State, rank int, format string, args ...any) Finding {
-	f := Finding{Name: name, State: s, Rank: rank, Message: fmt.Sprintf(format, args...)}
-	if s != Met {
-		f.Message = strings.TrimRight(f.Message, ".") + ": " + table[name].Next
-	}
-	return f
+	return Finding{Name: name, State: s, Rank: rank, Message: fmt.Sprintf(format, args...)}
 }
 
 func met(name, format string, args ...any) Finding { return found(name, Met, -1, format, args...) }

@@ -208,6 +208,15 @@ func gpuID(s *scene, n int) string {
 	return fmt.Sprint(*f.Devices[n].GPUID)
 }
 
+// busyFile of the n-th GPU says how busy it is.
+func busyFile(s *scene, n int) string {
+	f, err := discover.Scan(context.Background(), s.host.fs, discover.Options{})
+	if err != nil {
+		panic(err)
+	}
+	return "sys/bus/pci/devices/" + f.Devices[n].PCIAddress + "/gpu_busy_percent"
+}
+
 func (m memFS) without(dir string) memFS {
 	out := maps.Clone(m)
 	maps.DeleteFunc(out, func(name, _ string) bool { return strings.HasPrefix(name, dir+"/") })

@@ -24,10 +24,24 @@ type Holder struct {
 }
 
 func (h Holder) String() string {
-	if h.ProcessID == 0 && h.Run == "" {
-		return "another run, which did not say who it is,"
+	if h == (Holder{}) {
+		return "a run that left nothing of itself in the lock's file"
 	}
-	return fmt.Sprintf("run %q (process %d, since %s)", h.Run, h.ProcessID, h.Start.Format(time.RFC3339))
+	name := "a run without a name"
+	if h.Run != "" {
+		name = fmt.Sprintf("run %q", h.Run)
+	}
+	var known []string
+	if h.ProcessID != 0 {
+		known = append(known, fmt.Sprintf("process %d", h.ProcessID))
+	}
+	if !h.Start.IsZero() {
+		known = append(known, "since "+h.Start.Format(time.RFC3339))
+	}
+	if len(known) == 0 {
+		return name
+	}
+	return name + " (" + strings.Join(known, ", ") + ")"
 }
 
 const (

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"rcclx.io/commgroup-operator/internal/audience"
 )
 
 // lockHelper makes this test program a second run: it locks argument 2's folder for the addresses that follow, says so,
@@ -84,7 +86,7 @@ func TestLockBetweenProcesses(t *testing.T) {
 			if f == nil || f.State != Failed || f.Name != GPUBusy || f.Rank != 1 {
 				t.Fatalf("finding %+v, expected that rank 1's GPU is busy", f)
 			}
-			for _, want := range []string{gpuB, `run "run-a"`, fmt.Sprintf("process %d", other.cmd.Process.Pid), "2027-01-15T08:00:00Z", table[GPUBusy].Next} {
+			for _, want := range []string{gpuB, `run "run-a"`, fmt.Sprintf("process %d", other.cmd.Process.Pid), "2027-01-15T08:00:00Z"} {
 				if !strings.Contains(f.Message, want) {
 					t.Errorf("message %q lacks %q", f.Message, want)
 				}
@@ -105,6 +107,27 @@ func TestLockBetweenProcesses(t *testing.T) {
 			}
 			release()
 		})
+	}
+}
+
+// TestHolderInWords: what a lock's file does not say leaves no hole in the message.
+func TestHolderInWords(t *testing.T) {
+	since := time.Unix(1_800_000_000, 0).UTC()
+	for want, h := range map[string]Holder{
+		"a run that left nothing of itself in the lock's file":          {},
+		`run "run-a" (process 12, since 2027-01-15T08:00:00Z)`:          {ProcessID: 12, Run: "run-a", Start: since},
+		"a run without a name (process 12, since 2027-01-15T08:00:00Z)": {ProcessID: 12, Start: since},
+		`run "run-a" (process 12)`:                                      {ProcessID: 12, Run: "run-a"},
+		`run "run-a"`:                                                   {Run: "run-a"},
+		"a run without a name (since 2027-01-15T08:00:00Z)":             {Start: since},
+	} {
+		if got := h.String(); got != want {
+			t.Errorf("%+v is %q, expected %q", h, got, want)
+		}
+	}
+	f := found(GPUBusy, Failed, 0, "GPU %s is in use by %s", gpuA, Holder{})
+	if got := f.Advised(audience.Shell); strings.Contains(got, ",:") || !strings.Contains(got, "lock's file: wait for") {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -7,10 +7,12 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 
+	"rcclx.io/commgroup-operator/internal/audience"
 	"rcclx.io/commgroup-operator/rcclx/compat"
 )
 
@@ -56,7 +58,7 @@ func TestEveryNameIsKnown(t *testing.T) {
 	}
 	for _, name := range declared {
 		p, ok := table[name]
-		if !ok || p.Holds == "" || p.Otherwise == "" || p.Source == "" || p.Next == "" {
+		if !ok || p.Holds == "" || p.Otherwise == "" || p.Source == "" || p.Next.Pod == "" || p.Next.Shell == "" {
 			t.Errorf("%s: entry %+v", name, p)
 		}
 		if !cased[name] {
@@ -64,9 +66,24 @@ func TestEveryNameIsKnown(t *testing.T) {
 		}
 		_, section, found := strings.Cut(string(page), "\n### "+name+"\n")
 		section, _, _ = strings.Cut(section, "\n##")
-		for _, want := range []string{p.Holds, p.Otherwise, p.Next} {
+		for _, want := range []string{p.Holds, p.Otherwise, p.Next.Pod, p.Next.Shell} {
 			if !found || !strings.Contains(section, want) {
 				t.Errorf("docs/preconditions.md, section %s lacks %q", name, want)
+			}
+		}
+	}
+}
+
+// TestAdviceSuitsItsAudience: who has no Kubernetes is told of no field and no pod, and who has is told of no flag.
+func TestAdviceSuitsItsAudience(t *testing.T) {
+	foreign := map[audience.Audience]*regexp.Regexp{
+		audience.Shell: regexp.MustCompile(`spec\.|runtime\.pod|benchmark\.|\b[Pp]ods?\b|image|device plugin|CommGroup`),
+		audience.Pod:   regexp.MustCompile(`--(library|runtime|ranks|sizes|devices)\b|ulimit -l`),
+	}
+	for _, name := range Names() {
+		for who, words := range foreign {
+			if text := table[name].Next.For(who); words.MatchString(text) {
+				t.Errorf("%s advises %q: %q", name, who, text)
 			}
 		}
 	}

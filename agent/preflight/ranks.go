@@ -15,6 +15,8 @@ const (
 	envNoScratchReclaim = "HSA_NO_SCRATCH_RECLAIM"
 	// busyMemoryBytes that another process may hold without a remark: less than a runtime's own buffers for one GPU.
 	busyMemoryBytes = 64 << 20
+	// busyPercentLeast from which a GPU is at work: an idle one says 0, and what the firmware averages may be a little more.
+	busyPercentLeast = 5
 	// usedMemoryBytes, or a twentieth of the memory where that is more, may be gone before a remark: the runtime's own
 	// buffers of a process for each GPU.
 	usedMemoryBytes = 4 << 30
@@ -271,8 +273,10 @@ func checkGPUMemory(ranks []RankFacts, need Need) Finding {
 // checkGPUBusy: KFD names the processes that held memory on the ranks' GPUs before the run; what the runtime says of
 // free memory is all that there is elsewhere.
 func checkGPUBusy(f NodeFacts, ranks []RankFacts) Finding {
-	if busy := busyByKFD(f, ranks); busy != nil {
-		return *busy
+	for _, look := range []func(NodeFacts, []RankFacts) *Finding{busyByKFD, busyByFirmware} {
+		if busy := look(f, ranks); busy != nil {
+			return *busy
+		}
 	}
 	for _, r := range ranks {
 		if r.Library == nil || r.Library.TotalMemoryBytes <= 0 {
@@ -285,13 +289,31 @@ func checkGPUBusy(f NodeFacts, ranks []RankFacts) Finding {
 	}
 	for _, p := range f.KFDProcesses {
 		if p.Unread != "" {
-			return found(GPUBusy, Unknown, -1, "what process %d of the host holds on the GPUs could not be read: %s", p.ProcessID, p.Unread)
+			return found(GPUBusy, Unknown, -1, "what process %d (pid of the host) holds on the GPUs could not be read: %s", p.ProcessID, p.Unread)
 		}
 	}
-	if f.KFDProcesses == nil {
-		return met(GPUBusy, "hardly any memory of the GPUs is taken; there is no list of processes to tell more")
+	for _, r := range ranks {
+		if _, isRead := f.BusyPercent[r.gpu()]; isRead || f.KFDProcesses != nil {
+			continue
+		}
+		return found(GPUBusy, Unknown, -1, "hardly any memory of the GPUs is taken, but there is no list of processes that would tell whether one computes")
 	}
-	return met(GPUBusy, "no other process held memory on the GPUs")
+	if f.KFDProcesses == nil {
+		return met(GPUBusy, "hardly any memory of the GPUs is taken, and the firmware says that they are idle")
+	}
+	return met(GPUBusy, "no other process held memory or queues on the GPUs")
+}
+
+// busyByFirmware is a GPU that is at work, by whomever: work that does not go through KFD, and a process that the list does
+// not show.
+func busyByFirmware(f NodeFacts, ranks []RankFacts) *Finding {
+	for _, r := range ranks {
+		if percent := f.BusyPercent[r.gpu()]; percent >= busyPercentLeast {
+			b := found(GPUBusy, Warning, r.Rank, "GPU %s (rank %d) was %d %% busy before the run, expected under %d %%", r.gpu(), r.Rank, percent, busyPercentLeast)
+			return &b
+		}
+	}
+	return nil
 }
 
 // busyByKFD is an error only where the rank's GPU is one device: KFD counts the partitions of one GPU apart, but a rank says
@@ -314,24 +336,20 @@ func busyByKFD(f NodeFacts, ranks []RankFacts) *Finding {
 		for _, id := range slices.Sorted(maps.Keys(deviceOf)) {
 			d := deviceOf[id]
 			at := ranksAt[d.PCIAddress]
-			who := fmt.Sprintf("process %d of the host (its pid there, which a container does not see)", p.ProcessID)
-			units, bytes := p.BusyComputeUnits[id], p.MemoryBytes[id]
-			if units == 0 && bytes < busyMemoryBytes {
+			who := fmt.Sprintf("process %d (pid of the host)", p.ProcessID)
+			does, seen, computes := p.doesOn(id, f.BusyPercent[d.PCIAddress])
+			if does == "" {
 				continue
 			}
-			does := fmt.Sprintf("holds %d bytes of", bytes)
-			if units > 0 {
-				does = fmt.Sprintf("computes on (%d compute units are in use)", units)
+			where := fmt.Sprintf("GPU %s (%s)", d.PCIAddress, rankList(at))
+			if f.isPartitioned(d) {
+				where = fmt.Sprintf("partition %d of GPU %s, on whose partitions %s may be", d.Partition, d.PCIAddress, rankList(at))
+				computes = false
 			}
-			var b Finding
-			switch {
-			case f.isPartitioned(d):
-				b = found(GPUBusy, Warning, at[0], "%s %s partition %d of GPU %s, on whose partitions %s may be", who, does, d.Partition, d.PCIAddress, rankList(at))
-			case units > 0:
-				b = found(GPUBusy, Failed, at[0], "%s computes on GPU %s (%s): %d compute units are in use", who, d.PCIAddress, rankList(at), units)
+			b := found(GPUBusy, Warning, at[0], "%s %s %s%s", who, does, where, seen)
+			if computes {
+				b.State = Failed
 				return &b
-			default:
-				b = found(GPUBusy, Warning, at[0], "%s %s GPU %s (%s)", who, does, d.PCIAddress, rankList(at))
 			}
 			if warning == nil {
 				warning = &b
@@ -339,6 +357,23 @@ func busyByKFD(f NodeFacts, ranks []RankFacts) *Finding {
 		}
 	}
 	return warning
+}
+
+// doesOn says what a process does on a GPU, "computes on", and by what that is seen; empty for nothing. percent is how busy
+// the firmware says that the GPU is: a process may compute with little memory, and between two kernels it uses no compute unit.
+func (p KFDProcess) doesOn(gpu, percent uint64) (does, seen string, computes bool) {
+	units, bytes, queues := p.BusyComputeUnits[gpu], p.MemoryBytes[gpu], p.Queues[gpu]
+	switch {
+	case units > 0:
+		return "computes on", fmt.Sprintf(", with %d compute units in use", units), true
+	case queues > 0 && percent >= busyPercentLeast:
+		return "computes on", fmt.Sprintf(", which is %d %% busy and has %d of its queues", percent, queues), true
+	case bytes >= busyMemoryBytes:
+		return fmt.Sprintf("holds %d bytes of", bytes), "", false
+	case queues > 0:
+		return "can compute on", fmt.Sprintf(", which has %d of its queues", queues), false
+	}
+	return "", "", false
 }
 
 // isPartitioned says whether a device is one of several of its GPU, shown to this container or not.

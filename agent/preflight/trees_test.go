@@ -143,7 +143,8 @@ func TestNVIDIA(t *testing.T) {
 	}
 	findings := CheckNode(f, need)
 	findings = append(findings, CheckRanks(f, ranks, need)...)
-	if bad := notMet(findings); len(bad) > 0 {
+	// Nothing tells here whether somebody computes with little memory.
+	if bad := notMet(findings); !slices.Equal(bad, []string{"GPUBusy Unknown"}) {
 		t.Errorf("not met: %v", bad)
 	}
 	for _, x := range findings {
@@ -226,7 +227,7 @@ func TestBusyPartition(t *testing.T) {
 		rank  int
 		text  string
 	}{
-		"computes beside one rank":     {3, "stats_%s/cu_occupancy", []int{0, 8}, Warning, 0, "computes on (38 compute units are in use) partition 3 of GPU 0000:05:00.0, on whose partitions rank 0 may be"},
+		"computes beside one rank":     {3, "stats_%s/cu_occupancy", []int{0, 8}, Warning, 0, "computes on partition 3 of GPU 0000:05:00.0, on whose partitions rank 0 may be, with 38 compute units in use"},
 		"computes beside three":        {12, "stats_%s/cu_occupancy", []int{0, 8, 9, 15}, Warning, 1, "on whose partitions ranks 1, 2 and 3 may be"},
 		"holds memory":                 {12, "vram_%s", []int{0, 8}, Warning, 1, "holds 17179869184 bytes of partition 4 of GPU"},
 		"on another GPU":               {24, "stats_%s/cu_occupancy", []int{0, 8}, Met, -1, "no other process"},

@@ -24,12 +24,12 @@ func rocmPaths(environ []string) []string {
 func checkROCmVersion(f NodeFacts) Finding {
 	d := f.Discovered
 	if d == nil {
-		return found(ROCmVersion, Unknown, -1, "the container could not be looked at (%s)", orUnread(f.DiscoveredError))
+		return found(ROCmVersion, Unknown, -1, "the ranks' ROCm could not be read (%s)", orUnread(f.DiscoveredError))
 	}
 	if d.ROCm.State != discover.ROCmFound {
-		return found(ROCmVersion, Unknown, -1, "the container's ROCm version is not known (%s)", whyNoROCm(d.ROCm))
+		return found(ROCmVersion, Unknown, -1, "the version of the ranks' ROCm is not known (%s)", whyNoROCm(d.ROCm))
 	}
-	have := fmt.Sprintf("the container has ROCm %s (/%s)", d.ROCm.Version, d.ROCm.Source)
+	have := fmt.Sprintf("the ranks have ROCm %s (/%s)", d.ROCm.Version, d.ROCm.Source)
 	targets := d.GFXTargets()
 	if len(targets) == 0 {
 		return found(ROCmVersion, Unknown, -1, "%s, and of no GPU is it known what it needs", have)

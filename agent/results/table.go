@@ -94,6 +94,11 @@ func (o *printer) rows(head []string, rows [][]string) {
 }
 
 func (o *printer) report(p Report, opt TableOptions) {
+	o.title(p)
+	unmeasured := len(p.Results) == 0
+	if unmeasured { // the cause comes first
+		o.failed(p)
+	}
 	o.header(p)
 	groups := Group(p.Results)
 	for _, g := range groups {
@@ -112,18 +117,24 @@ func (o *printer) report(p Report, opt TableOptions) {
 	for _, text := range p.Warnings {
 		o.line("# Warning: %s", flat(text))
 	}
-	if p.Failure != nil {
-		o.line("# FAILED: %s", flat(p.Failure.Message))
+	if !unmeasured {
+		o.failed(p)
 	}
 	if p.Simulated {
 		o.line("# %s: no GPU was measured; every time comes from a model", simulatedMark)
 	}
 }
 
+func (o *printer) failed(p Report) {
+	if p.Failure != nil {
+		o.line("# FAILED: %s", flat(p.Failure.Message))
+	}
+}
+
 // flat puts a text on one line.
 func flat(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-func (o *printer) header(p Report) {
+func (o *printer) title(p Report) {
 	title := "# " + p.Source
 	if p.Input != "" {
 		title += " " + p.Input
@@ -141,6 +152,9 @@ func (o *printer) header(p Report) {
 		title += " on " + plural(p.Nodes, "node")
 	}
 	o.line("%s", title)
+}
+
+func (o *printer) header(p Report) {
 	if p.Simulated {
 		o.line("# %s: no GPU was measured; every time comes from a model", simulatedMark)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rcclx.io/commgroup-operator/agent/rank"
+	"rcclx.io/commgroup-operator/internal/audience"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -15,6 +16,8 @@ import (
 type Team struct {
 	// Node is the node's name and Name says what the team is for, for messages: "Baseline", "search round 1 GPUs 0,1".
 	Node, Name string
+	// Audience that the messages advise.
+	Audience audience.Audience
 	// Specs of the ranks, by rank. A WorldSize of zero in each means a probe: load the library and stop.
 	Specs []rank.Spec
 	// UniqueID of a communicator whose rank 0 is on another node, 128 bytes; nil where rank 0 is among Specs and makes it.

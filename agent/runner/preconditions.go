@@ -8,6 +8,7 @@ import (
 	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/rank"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/audience"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -70,7 +71,7 @@ func (x *execution) precondition(e *Evidence, findings []preflight.Finding) *Fai
 		if f.State == preflight.Met {
 			x.Log.Info("precondition", "name", f.Name, "state", f.State, "message", f.Message)
 		} else {
-			x.Log.Warn("precondition", "name", f.Name, "state", f.State, "rank", f.Rank, "message", f.Message)
+			x.Log.Warn("precondition", "name", f.Name, "state", f.State, "rank", f.Rank, "message", f.Advised(audience.Pod))
 		}
 	}
 	failed := preflight.FirstFailed(findings)
@@ -81,7 +82,7 @@ func (x *execution) precondition(e *Evidence, findings []preflight.Finding) *Fai
 	if failed.Name == preflight.GPUMemory {
 		code = rank.CodeInsufficientMemory
 	}
-	return &Failure{Kind: FailRankError, Rank: failed.Rank, Code: code, Step: "preconditions", Message: fmt.Sprintf("%s: node %s: %s", failed.Name, e.Node, failed.Message)}
+	return &Failure{Kind: FailRankError, Rank: failed.Rank, Code: code, Step: "preconditions", Message: fmt.Sprintf("%s: node %s: %s", failed.Name, e.Node, failed.Advised(audience.Pod))}
 }
 
 // memoryNeedBytes is the most that a rank of any of the plan's variants allocates on its GPU.

@@ -108,8 +108,8 @@ func (v *supervision) startAll(l Launcher, messages chan<- message, stop <-chan 
 			env = append(env[:len(env):len(env)], v.team.RootEnv...)
 		}
 		if v.procs[i], err = start(argv, env, i, output, v.clock.Now, messages, stop); err != nil {
-			v.fail(Failure{Kind: FailStart, Rank: i, Step: "start", Message: v.at(i, "could not be started: "+err.Error()+
-				"; check the pod's limits on processes and memory")})
+			v.fail(Failure{Kind: FailStart, Rank: i, Step: "start", Message: v.at(i, "could not be started: "+err.Error()+"; "+
+				noProcess.For(v.team.Audience))})
 			continue
 		}
 		v.exited[i] = false
@@ -264,7 +264,7 @@ func (v *supervision) handle(m message) {
 		v.onEvent(m.rank, *m.event)
 	case m.garbage != "":
 		v.fail(Failure{Kind: FailProtocol, Rank: m.rank, Step: v.awaits[m.rank], Message: v.at(m.rank, "broke the protocol while "+
-			v.ranks[m.rank].Doing()+": "+m.garbage+"; the agent binary in the pod may be of another version than the operator")})
+			v.ranks[m.rank].Doing()+": "+m.garbage+"; "+otherBinary.For(v.team.Audience))})
 	case m.exit != nil:
 		v.onExit(m.rank, *m.exit)
 	case m.ras != nil:
@@ -296,7 +296,7 @@ func (v *supervision) onExit(i int, exit exitStatus) {
 		r.Exit = "ended without a word and before its work was done, with code 0,"
 	}
 	v.fail(Failure{Kind: FailDied, Rank: i, Step: v.awaits[i], Killed: exit.signal == syscall.SIGKILL, DetectedAfter: v.clock.Since(exit.at),
-		Message: v.at(i, r.Exit+" while "+r.Doing()+"; "+afterSignal(signal))})
+		Message: v.at(i, r.Exit+" while "+r.Doing()+"; "+afterSignal(signal).For(v.team.Audience))})
 }
 
 // gone counts a process off: it has ended, or no hope is left that it does.
@@ -367,6 +367,9 @@ func (v *supervision) onError(i int, e rank.Error) {
 		return
 	}
 	f := Failure{Kind: FailRankError, Rank: i, Code: e.Code, Step: e.Step, Message: v.at(i, fmt.Sprintf("failed at %s: %s: %s", e.Step, e.Code, e.Message))}
+	if advice := errorAdvice[e.Code].For(v.team.Audience); advice != "" {
+		f.Message += "; " + advice
+	}
 	took, limit := v.clock.Since(v.began[i]), v.deadline[i].Sub(v.began[i])
 	if f.Late = consequence(e.Code) && !v.deadline[i].IsZero() && took >= limit-limit/lateShare; f.Late {
 		f.Message += fmt.Sprintf("; that was after %s of the %s that it may take, when a rank that gives up on a hang closes its connections", took.Round(100*time.Millisecond), limit)

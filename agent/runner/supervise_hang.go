@@ -34,13 +34,11 @@ func (v *supervision) hang(index int, said rank.Error) Failure {
 	}
 	first := v.ranks[index].Name()
 	who := v.subject(first, f)
-	// A rank begins with what stands in this message already.
-	words := strings.TrimPrefix(said.Message, fmt.Sprintf("node %s rank %d at %s: ", v.team.Node, v.team.Specs[index].Rank, said.Step))
 	switch {
-	case words != "" && who == first:
-		remarks = append(remarks, "it says: "+words)
-	case words != "":
-		remarks = append(remarks, first+" says: "+words)
+	case said.Message != "" && who == first:
+		remarks = append(remarks, "it says: "+said.Message)
+	case said.Message != "":
+		remarks = append(remarks, first+" says: "+said.Message)
 	case f.Rank < 0 && who != first:
 		remarks = append(remarks, first+" first")
 	}

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"rcclx.io/commgroup-operator/agent/rank"
+	"rcclx.io/commgroup-operator/internal/audience"
 )
 
 // doing lists what the ranks are at, those that came least far first.
@@ -101,19 +104,45 @@ func signalName(s syscall.Signal) string {
 }
 
 // afterSignal says what to look at after such a death; any other name stands for no signal.
-func afterSignal(name string) string {
+func afterSignal(name string) audience.Advice {
 	switch name {
 	case "SIGKILL":
-		return "it was not the agent that killed it: look for the kernel's OOM killer in dmesg and raise the pod's memory limit"
+		const dmesg = "it was not the agent that killed it: look for the kernel's OOM killer in dmesg and "
+		return audience.Advice{Pod: dmesg + "raise the pod's memory limit", Shell: dmesg + "free memory, or raise the limit of the session's cgroup"}
 	case "SIGBUS":
-		return "a /dev/shm that is too small ends a process so when the library touches memory that it was promised: give the pod an " +
-			"emptyDir of medium Memory at /dev/shm (docker: --shm-size), and look at the log tail"
+		const small = "a /dev/shm that is too small ends a process so when the library touches memory that it was promised: "
+		return audience.Advice{
+			Pod:   small + "give the pod an emptyDir of medium Memory at /dev/shm (docker: --shm-size), and look at the log tail",
+			Shell: small + "remove what is left in it, or make it larger with mount -o remount,size=... (docker: --shm-size), and look at the log tail",
+		}
 	case "SIGABRT":
-		return "the library or a driver library gave up: its last words are in the log tail"
+		return audience.Same("the library or a driver library gave up: its last words are in the log tail")
 	case "SIGSEGV", "SIGILL":
-		return "the library or a driver library crashed: the log tail names the place, and versions that do not fit one another are the usual cause"
+		return audience.Same("the library or a driver library crashed: the log tail names the place, and versions that do not fit one another are the usual cause")
 	case "SIGTERM":
-		return "it was not the agent that ended it: somebody or the container runtime did"
+		return audience.Advice{
+			Pod:   "it was not the agent that ended it: somebody or the container runtime did",
+			Shell: "it was not the agent that ended it: somebody else did",
+		}
 	}
-	return "the log tail says more, and dmesg may"
+	return audience.Same("the log tail says more, and dmesg may")
 }
+
+var (
+	noProcess = audience.Advice{
+		Pod:   "check the pod's limits on processes and memory",
+		Shell: "check the limits on processes and memory (ulimit -a)",
+	}
+	otherBinary = audience.Advice{
+		Pod:   "the agent binary in the pod may be of another version than the operator",
+		Shell: "the rank binary may be of another version than the agent: give --rank-binary",
+	}
+	// errorAdvice is what to do after a rank's error, where its code alone tells.
+	errorAdvice = map[string]audience.Advice{
+		rank.CodeLibraryMissing: {
+			Pod:   "put it in the image's library path or set spec.runtime.libraryPath",
+			Shell: "give --library and --runtime with the paths of the two libraries, or set LD_LIBRARY_PATH",
+		},
+		rank.CodeLibraryTooOld: {Pod: "use a newer runtime image", Shell: "give --library with the path of a newer one"},
+	}
+)

@@ -15,6 +15,7 @@ import (
 	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/runner"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/audience"
 )
 
 // uniqueIDBytes is the size of ncclUniqueId (nccl.h).
@@ -242,7 +243,7 @@ func (l *loop) prepare(ctx context.Context) *ending {
 			_, reason := verdictOf(*failed)
 			o.failure = &ending{state: api.SessionFailed, reason: reason, message: failed.Message}
 		} else if f := preflight.FirstFailed(network.RequireRDMA(a.Network, o.prepared.Preconditions)); f != nil {
-			o.failure = &ending{state: api.SessionFailed, reason: api.ReasonPreconditionFailed, message: fmt.Sprintf("%s: node %s: %s", f.Name, l.Config.Node, f.Message)}
+			o.failure = &ending{state: api.SessionFailed, reason: api.ReasonPreconditionFailed, message: fmt.Sprintf("%s: node %s: %s", f.Name, l.Config.Node, f.Advised(audience.Pod))}
 		}
 		done <- o
 	}()

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -102,6 +103,90 @@ func TestBenchFails(t *testing.T) {
 	code, _, errs = runCommand(t, "", "bench", "--rank-binary", binary, "--ranks", "2", "--datatypes", "int8", "--data", "Gradients", "-q")
 	if code != 2 || !strings.Contains(errs, "BadSpec") {
 		t.Errorf("exit %d: %s", code, errs)
+	}
+}
+
+// podWords are for those who have Kubernetes.
+var podWords = regexp.MustCompile(`spec\.|runtime\.(pod|image)|benchmark\.|network\.|\b[Pp]ods?\b|\bimage\b|device plugin|CommGroup|nodeDeadlineSeconds`)
+
+// TestBenchWithoutGPUs: the output begins with the cause, and lists nothing that only follows from it.
+func TestBenchWithoutGPUs(t *testing.T) {
+	rankBinary := filepath.Join(t.TempDir(), "rank")
+	if out, err := exec.Command("go", "build", "-o", rankBinary, "../rank").CombinedOutput(); err != nil {
+		t.Fatalf("build the rank binary: %v\n%s", err, out)
+	}
+	t.Setenv("LD_LIBRARY_PATH", t.TempDir())
+	nvidia := map[string]string{"proc/driver/nvidia/gpus/0000:0a:00.0/information": "Model: NVIDIA H200\n"}
+	for name, tc := range map[string]struct {
+		files map[string]string
+		want  string // of the line after the title
+		next  string
+	}{
+		"nothing":          {nil, "# FAILED: no GPU was found: KFD's topology shows no GPU", "give --library and --runtime"},
+		"AMD's driver":     {map[string]string{"sys/module/amdgpu/version": "6.14.14\n"}, "# FAILED: no GPU was found: KFD's topology shows no GPU", "give --library"},
+		"GPUs of NVIDIA's": {nvidia, "# FAILED: node ", "machine's GPUs are NVIDIA's: give --library libnccl.so.2 --runtime libcudart.so"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			for file, text := range tc.files {
+				if err := os.MkdirAll(filepath.Join(root, filepath.Dir(file)), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(root, file), []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			t.Setenv("SIMROCM_ROOT", root)
+			code, out, errs := runCommand(t, "", "bench", "--rank-binary", rankBinary, "--ranks", "1", "-q")
+			lines := strings.Split(out, "\n")
+			if code != 1 || len(lines) < 2 || !strings.HasPrefix(lines[1], tc.want) {
+				t.Errorf("exit %d, expected 1 and %q in the second line of:\n%s", code, tc.want, out)
+			}
+			all := strings.Join(strings.Fields(strings.ReplaceAll(out+errs, "#", "")), " ")
+			if strings.Contains(all, "Warning") || podWords.MatchString(all) || !strings.Contains(all, tc.next) {
+				t.Errorf("expected no warning, no word for pods (%q) and %q in:\n%s\n%s", podWords.FindString(all), tc.next, out, errs)
+			}
+		})
+	}
+}
+
+// TestBenchAdvisesFlags: who has no Kubernetes is told of flags, whatever is wrong.
+func TestBenchAdvisesFlags(t *testing.T) {
+	binary := simulatedMachine(t, "die:1")
+	common := []string{"bench", "--rank-binary", binary, "--ranks", "2", "--sizes", "64K", "--iterations", "2", "-q", "--variants", "Baseline,DDA", "--env", "RCCL_DDA_ENABLE=1"}
+	for name, tc := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"a rank dies":     {nil, nil},
+		"deadline passed": {[]string{"--deadline", "1ms"}, []string{"raise --deadline or measure fewer sizes"}},
+		"library":         {[]string{"--library", "/nonexistent/librccl.so.1"}, []string{"give --library and --runtime with the paths"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, errs := runCommand(t, "", append(common, tc.args...)...)
+			all := strings.Join(strings.Fields(strings.ReplaceAll(out+errs, "#", "")), " ")
+			if code != 1 || podWords.MatchString(all) {
+				t.Errorf("exit %d, a word for pods is %q in:\n%s\n%s", code, podWords.FindString(all), out, errs)
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(all, want) {
+					t.Errorf("no %q in:\n%s\n%s", want, out, errs)
+				}
+			}
+		})
+	}
+	good := simulatedMachine(t, "")
+	code, out, errs := runCommand(t, "", "bench", "--rank-binary", good, "--ranks", "2", "--sizes", "64K", "--iterations", "2", "-q", "--variants", "Baseline,DDA",
+		"--env", "RCCL_DDA_ENABLE=1", "--env", "RCCL_DDA_NRANKS=4")
+	all := strings.Join(strings.Fields(strings.ReplaceAll(out+errs, "#", "")), " ")
+	for _, want := range []string{"RCCL_DDA_ENABLE: it is a switch of AMD's RCCL 2.30 and up; measure --variants DDA instead", "is set for the variant instead", "(--ranks)",
+		"to compare, give --datatypes Float32 --placements InPlace --sizes 8589934592"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("no %q in:\n%s", want, out)
+		}
+	}
+	if code != 0 || podWords.MatchString(all) {
+		t.Errorf("exit %d, a word for pods is %q in:\n%s\n%s", code, podWords.FindString(all), out, errs)
 	}
 }
 

@@ -130,7 +130,7 @@ var wordsVerdict = map[string]more{
 		Ends:     "When a run of the node passes."},
 	"InitFailed": {
 		Seen: []string{
-			"node gpu-3: Baseline: rank 3 (GPU 0000:65:00.0) failed at init: InitFailed: node gpu-3 rank 3 at init: ncclCommInitRank failed with code 2: unhandled system error",
+			"node gpu-3: Baseline: rank 3 (GPU 0000:65:00.0) failed at init: InitFailed: ncclCommInitRank failed with code 2: unhandled system error",
 		},
 		Means:    "The library returned an error before any communicator was there. It is configuration more often than hardware: all ranks see it, with the same words.",
 		Causes:   []string{"ncclSystemError (2): firmware that needs `HSA_NO_SCRATCH_RECLAIM=1`, no usable interface, `/dev/shm`.", "ncclInvalidUsage (5): two ranks on one GPU, or `*_VISIBLE_DEVICES` in `runtime.env`.", "ncclUnhandledCudaError (1): the HIP runtime cannot use the GPU: driver, image, or a GPU in trouble.", "ncclRemoteError (6): another rank failed first; look for the one with other words.", "Across nodes: ports, firewall or NetworkPolicy between the pods."},
@@ -160,7 +160,7 @@ var wordsVerdict = map[string]more{
 		Escalate: "The image's owner.",
 		Ends:     "With a run that loads it."},
 	"LibraryTooOld": {
-		Seen:   []string{"/opt/rocm/lib/librccl.so.1 is version 2.11.4; version 2.13.0 or later is needed: use a newer runtime image; all 8 ranks load it by the same path, so no GPU is to blame"},
+		Seen:   []string{"/opt/rocm/lib/librccl.so.1 is version 2.11.4; version 2.13.0 or later is needed; use a newer runtime image; all 8 ranks load it by the same path, so no GPU is to blame"},
 		Means:  "It was loaded, and lacks functions of the API that a run calls. That is a matter of the image alone.",
 		Causes: []string{"ROCm 5 or older in the image.", "An old copy in the image comes before the new one on the search path (PyTorch wheels bring a librccl of their own)."},
 		Look: []string{

@@ -14,7 +14,7 @@ type LibraryMissingError struct {
 }
 
 func (e *LibraryMissingError) Error() string {
-	return fmt.Sprintf("cannot load %s: %v; put it in the image's library path or set spec.runtime.libraryPath", e.File, e.Err)
+	return fmt.Sprintf("cannot load %s: %v", e.File, e.Err)
 }
 
 // Unwrap gives the loader's error.
@@ -38,7 +38,7 @@ func (e *SymbolMissingError) Error() string {
 type LibraryTooOldError struct{ File, Found, Needed string }
 
 func (e *LibraryTooOldError) Error() string {
-	return fmt.Sprintf("%s is version %s; version %s or later is needed: use a newer runtime image", e.File, e.Found, e.Needed)
+	return fmt.Sprintf("%s is version %s; version %s or later is needed", e.File, e.Found, e.Needed)
 }
 
 // BadVersionError says that a library's version is no version.

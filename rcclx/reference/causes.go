@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"rcclx.io/commgroup-operator/internal/audience"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -59,6 +60,8 @@ type Symptom struct {
 	// the caller can tell; nil where it cannot.
 	NotInEffect string
 	Off         func(Key) string
+	// Audience that the causes advise.
+	Audience audience.Audience
 }
 
 // limiting are variables that can take bandwidth away: those of the library are its NCCL_PARAMs and those that
@@ -109,10 +112,13 @@ var rules = []rule{
 		}
 		return ""
 	}},
-	{"NUMABalancing", precondition("NUMABalancing", "kernel.numa_balancing is on, which takes up to half of the bandwidth (ROCm/rccl#1562): set it to 0")},
-	{"IOMMU", precondition("IOMMU", "the IOMMU is not in passthrough mode, which makes peer access slow (ROCm/rccl#1129): add iommu=pt to the kernel's command line")},
-	{"GPUBusy", precondition("GPUBusy", "another process holds a GPU of this node: end it and measure again")},
-	{"LockedMemory", precondition("LockedMemory", "the limit on locked memory is low, so that RDMA falls back to TCP: raise memlock in the container runtime")},
+	{"NUMABalancing", precondition("NUMABalancing", audience.Same("kernel.numa_balancing is on, which takes up to half of the bandwidth (ROCm/rccl#1562): set it to 0"))},
+	{"IOMMU", precondition("IOMMU", audience.Same("the IOMMU is not in passthrough mode, which makes peer access slow (ROCm/rccl#1129): add iommu=pt to the kernel's command line"))},
+	{"GPUBusy", precondition("GPUBusy", audience.Same("another process holds a GPU of this node: end it and measure again"))},
+	{"LockedMemory", precondition("LockedMemory", audience.Advice{
+		Pod:   "the limit on locked memory is low, so that RDMA falls back to TCP: raise memlock in the container runtime",
+		Shell: "the limit on locked memory is low, so that RDMA falls back to TCP: raise it with ulimit -l",
+	})},
 	{"throttled", func(s Symptom) string {
 		if s.Throttled == "" {
 			return ""
@@ -129,7 +135,8 @@ var rules = []rule{
 		if len(own) == 0 {
 			return ""
 		}
-		return "spec.runtime.env limits the library itself: measure once without " + strings.Join(own, ", ")
+		where := audience.Advice{Pod: "spec.runtime.env", Shell: "the environment or --env"}
+		return where.For(s.Audience) + " limits the library itself: measure once without " + strings.Join(own, ", ")
 	}},
 	{"library version", func(s Symptom) string {
 		amd := s.Place.Flavor == rcclx.FlavorRCCL || s.Place.Flavor == rcclx.FlavorRCCLDDA
@@ -216,10 +223,10 @@ var rules = []rule{
 	}},
 }
 
-func precondition(name, says string) func(s Symptom) string {
+func precondition(name string, says audience.Advice) func(s Symptom) string {
 	return func(s Symptom) string {
 		if slices.ContainsFunc(s.Warnings, func(w Warning) bool { return w.Name == name }) {
-			return says
+			return says.For(s.Audience)
 		}
 		return ""
 	}

@@ -216,7 +216,7 @@ func (in Input) threshold(t Threshold) Check {
 		p, found := Find(key, in.Place)
 		if !found {
 			c := unmeasured(key, Enforce)
-			c.Causes = append([]string{limited(fmt.Sprintf("%d %% of a reference is asked for, and there is none for exactly this: set minBusBandwidthMBps instead", t.MinPercent))}, Nearest(in.Measurements, in.Place)...)
+			c.Causes = append([]string{limited(fmt.Sprintf("%d %% of a reference is asked for, and there is none for exactly this: set minBusBandwidthMBps instead", t.MinPercent))}, Nearest(in.Measurements, in.Place, in.Symptom.Audience)...)
 			return c
 		}
 		source = fmt.Sprintf("%s, %d %% of %s", SourceSpec, t.MinPercent, p.Name)
@@ -285,7 +285,7 @@ func (in Input) references() []Check {
 		out = append(out, in.compare(p.Name, m, p.Key.Statistic, p.MarkMBps, p.MarkMBps*informativePercent/100, Report))
 	}
 	if !compared {
-		c := Check{Source: "reference", Measurement: "no reference for exactly what was measured", State: NotMeasured, Mode: Report, Causes: Nearest(in.Measurements, in.Place)}
+		c := Check{Source: "reference", Measurement: "no reference for exactly what was measured", State: NotMeasured, Mode: Report, Causes: Nearest(in.Measurements, in.Place, in.Symptom.Audience)}
 		out = append(out, c)
 	}
 	return out

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"rcclx.io/commgroup-operator/internal/audience"
 	"rcclx.io/commgroup-operator/internal/units"
 	"rcclx.io/commgroup-operator/rcclx"
 )
@@ -34,29 +35,36 @@ func (p Place) holds(at Place) bool {
 
 // Nearest says in words why no mark was found: which mark is the nearest, what differs, and what to measure. The lines are
 // at most 200 bytes each and at most three.
-func Nearest(measured []Measurement, at Place) []string {
+func Nearest(measured []Measurement, at Place, who audience.Audience) []string {
 	p, ok := nearestProfile(at)
 	if !ok {
 		model := at.Model
 		if !known(model) {
 			model = "GPUs of an unknown model"
 		}
-		return []string{limited(fmt.Sprintf("no built-in reference is known for %s over %s: %s", model, nodesText(at.Nodes), ownThresholds))}
+		return []string{limited(fmt.Sprintf("no built-in reference is known for %s over %s: %s", model, nodesText(at.Nodes), ownThresholds.For(who)))}
 	}
 	lines := []string{limited(fmt.Sprintf("the nearest reference, %s, is %s for %s with %s", p.Name, units.Bandwidth(p.MarkMBps), p.Key, p.Place.text()))}
 	d := placeDiffers(p.Place, at)
 	if len(d) > 0 {
 		text := "it is for another place: " + strings.Join(d, ", ")
 		if at.Nodes != 1 || !p.Place.withRanks(at.Ranks).holds(at) {
-			return append(lines, limited(text+", which benchmark cannot change"), ownThresholds)
+			fixed := audience.Advice{Pod: ", which benchmark cannot change", Shell: ", which no flag can change"}
+			return append(lines, limited(text+fixed.For(who)), ownThresholds.For(who))
 		}
-		lines = append(lines, limited(text+" (spec.ranksPerNode)"))
+		lines = append(lines, limited(text+ranksSetting.For(who)))
 	}
-	return append(lines, keyDiffers(p.Key, measured))
+	return append(lines, keyDiffers(p.Key, measured, who))
 }
 
-// ownThresholds is what to do where no mark can be reached.
-const ownThresholds = "set benchmark.thresholds of your own, or go by benchmark.regression"
+var (
+	ranksSetting = audience.Advice{Pod: " (spec.ranksPerNode)", Shell: " (--ranks)"}
+	// ownThresholds is what to do where no mark can be reached.
+	ownThresholds = audience.Advice{
+		Pod:   "set benchmark.thresholds of your own, or go by benchmark.regression",
+		Shell: "compare with an earlier report of this machine, or with another machine of its kind",
+	}
+)
 
 func (p Place) withRanks(n int) Place {
 	p.Ranks = n
@@ -118,7 +126,7 @@ func placeDiffers(want, at Place) []string {
 }
 
 // keyDiffers says what was measured instead of a key, and how to measure it.
-func keyDiffers(k Key, measured []Measurement) string {
+func keyDiffers(k Key, measured []Measurement, who audience.Audience) string {
 	var largest int64
 	var datatypes []rcclx.Datatype
 	var placements []rcclx.Placement
@@ -135,22 +143,28 @@ func keyDiffers(k Key, measured []Measurement) string {
 		}
 	}
 	if largest == 0 {
-		return limited(fmt.Sprintf("%s was not measured: add it to benchmark.collectives, with benchmark.datatypes %s, placements %s and maxSizeBytes %d", k.Collective, k.Datatype, k.Placement, k.SizeBytes))
+		advice := audience.Advice{
+			Pod:   fmt.Sprintf("add it to benchmark.collectives, with benchmark.datatypes %s, placements %s and maxSizeBytes %d", k.Datatype, k.Placement, k.SizeBytes),
+			Shell: fmt.Sprintf("give --collectives %s --datatypes %s --placements %s --sizes %d", k.Collective, k.Datatype, k.Placement, k.SizeBytes),
+		}
+		return limited(fmt.Sprintf("%s was not measured: %s", k.Collective, advice.For(who)))
 	}
-	var set []string
+	var fields, flags []string
 	if !slices.Contains(datatypes, k.Datatype) {
-		set = append(set, fmt.Sprintf("datatypes: [%s]", k.Datatype))
+		fields, flags = append(fields, fmt.Sprintf("datatypes: [%s]", k.Datatype)), append(flags, "--datatypes "+string(k.Datatype))
 	}
 	if !slices.Contains(placements, k.Placement) {
-		set = append(set, fmt.Sprintf("placements: [%s]", k.Placement))
+		fields, flags = append(fields, fmt.Sprintf("placements: [%s]", k.Placement)), append(flags, "--placements "+string(k.Placement))
 	}
 	if largest != k.SizeBytes {
-		set = append(set, fmt.Sprintf("a size of %d B (the largest was %d B)", k.SizeBytes, largest))
+		fields = append(fields, fmt.Sprintf("a size of %d B (the largest was %d B)", k.SizeBytes, largest))
+		flags = append(flags, fmt.Sprintf("--sizes %d (the largest was %d B)", k.SizeBytes, largest))
 	}
-	if len(set) == 0 {
+	if len(fields) == 0 {
 		return "exactly this was not measured: no rank gave a time, or it was measured in another combination"
 	}
-	return limited("to compare, measure in benchmark: " + strings.Join(set, ", "))
+	advice := audience.Advice{Pod: "measure in benchmark: " + strings.Join(fields, ", "), Shell: "give " + strings.Join(flags, " ")}
+	return limited("to compare, " + advice.For(who))
 }
 
 // limited cuts a line to what the API takes of one.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"rcclx.io/commgroup-operator/internal/audience"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -129,7 +130,7 @@ func TestNearest(t *testing.T) {
 		{Place{Model: "MI308X", Nodes: 1}, nil, []string{"no built-in reference is known for MI308X over 1 node"}},
 		{Place{Nodes: 3}, nil, []string{"GPUs of an unknown model over 3 nodes"}},
 	} {
-		lines := Nearest(tc.measured, tc.at)
+		lines := Nearest(tc.measured, tc.at, audience.Pod)
 		text := strings.Join(lines, "\n")
 		for _, w := range tc.want {
 			if !strings.Contains(text, w) {

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"errors"
-	"fmt"
 
 	"rcclx.io/commgroup-operator/agent/rank"
 	"rcclx.io/commgroup-operator/rcclx/engine"
@@ -36,9 +35,9 @@ type specError struct{ err error }
 func (e *specError) Error() string { return e.err.Error() }
 func (e *specError) Unwrap() error { return e.err }
 
-// describe turns an error into what the parent is told: the code by the error's type, and node, rank and step in the message.
-func describe(spec rank.Spec, step string, err error) *rank.Error {
-	e := &rank.Error{Code: code(step, err), Step: step, Message: fmt.Sprintf("node %s rank %d at %s: %v", spec.Node, spec.Rank, step, err)}
+// describe turns an error into what the parent is told, which knows the node and the rank: the code by the error's type.
+func describe(step string, err error) *rank.Error {
+	e := &rank.Error{Code: code(step, err), Step: step, Message: err.Error()}
 	if deadline := (*engine.DeadlineError)(nil); e.Code == rank.CodeRankHung && errors.As(err, &deadline) {
 		e.Limit = deadline.Deadline
 	}

@@ -44,7 +44,7 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		events.last(rank.Event{Kind: rank.EventError, Error: describe(spec, StepLoad, err)})
+		events.last(rank.Event{Kind: rank.EventError, Error: describe(StepLoad, err)})
 		return ErrFailed
 	}
 	w := &worker{spec: spec, lines: lines, events: events, dog: newWatchdog(), clock: engine.SystemClock{}}
@@ -71,7 +71,7 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	if errors.As(err, &at) {
 		step, err = at.step, at.err
 	}
-	events.last(rank.Event{Kind: rank.EventError, StepName: step, Error: describe(spec, step, err)})
+	events.last(rank.Event{Kind: rank.EventError, StepName: step, Error: describe(step, err)})
 	if writing := events.failed(); writing != nil {
 		return fmt.Errorf("%w; it could not be sent: %w", ErrFailed, writing)
 	}
@@ -252,8 +252,8 @@ func (w *worker) load() error {
 	case err != nil:
 		return err
 	case w.spec.Device >= devices:
-		return &preconditionError{fmt.Sprintf("device %d is asked for, and the runtime sees %d devices: request as many GPUs as ranks, "+
-			"and set neither HIP_VISIBLE_DEVICES nor ROCR_VISIBLE_DEVICES", w.spec.Device, devices)}
+		return &preconditionError{fmt.Sprintf("device %d is asked for, and the runtime sees %d devices: each rank needs a GPU of its own; "+
+			"set neither HIP_VISIBLE_DEVICES nor ROCR_VISIBLE_DEVICES", w.spec.Device, devices)}
 	}
 	return nil
 }
