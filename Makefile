@@ -66,7 +66,11 @@ test: setup lint test-unit test-demo test-e2e ## Lint, all Go tests with -race o
 
 .PHONY: test-unit
 test-unit: simrocm promtool ## All Go tests with -race, on a real API server
-	@kube=$(KUBE); CGO_ENABLED=1 KUBEBUILDER_ASSETS="$$kube" $(GO) test -race -timeout 30m ./...
+	@kube=$(KUBE); CGO_ENABLED=1 KUBEBUILDER_ASSETS="$$kube" $(GO) test -race -timeout 20m ./...
+
+.PHONY: test-long
+test-long: simrocm promtool ## All Go tests without -race, with every draw of the random searches (hours; PACKAGES)
+	@kube=$(KUBE); TEST_LONG=1 CGO_ENABLED=1 KUBEBUILDER_ASSETS="$$kube" $(GO) test -timeout 3h $(or $(PACKAGES),./...)
 
 .PHONY: test-demo
 test-demo: ## Smoke of the demo: it reaches Ready, a reboot and a lost link are noticed, and a slow link and, over several nodes, a slow NIC are named

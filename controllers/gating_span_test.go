@@ -13,6 +13,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/gating"
 	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/testkit"
+	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
 // enforced turns gating on, for so many percent of the members.
@@ -147,11 +148,7 @@ func TestSlowMarkStaysWhereNothingIsCompared(t *testing.T) {
 
 // TestMarksOfRandomFaults: no node that is bad over several nodes carries Pass, and no good one Fail, whatever one or two faults there are.
 func TestMarksOfRandomFaults(t *testing.T) {
-	draws := uint64(400)
-	if testing.Short() {
-		draws = 60
-	}
-	for seed := range draws {
+	for seed := range testenv.Draws[uint64](40, 400) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		n := []int{4, 8, 16, 24}[r.IntN(4)]
 		var f faults

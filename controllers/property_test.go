@@ -17,6 +17,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/testkit"
+	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
 // TestRunInvariants plays random histories: agents that report or do not, pods that start, hang, fail or are deleted,
@@ -26,13 +27,14 @@ import (
 // is left alone, every run ends.
 func TestRunInvariants(t *testing.T) {
 	var seen tally
+	least := testenv.Draws(13, 50)
 	defer func() {
 		// Histories that never come there would show nothing.
-		if t.Logf("%+v", seen); seen.partialRuns < 50 || seen.measuredAgain < 50 || seen.ready < 50 || seen.readyAgain == 0 {
+		if t.Logf("%+v", seen); seen.partialRuns < least || seen.measuredAgain < least || seen.ready < least || seen.readyAgain == 0 {
 			t.Errorf("the histories are too tame: %+v", seen)
 		}
 	}()
-	for seed := range uint64(150) {
+	for seed := range testenv.Draws[uint64](40, 150) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 7))
 			group := testkit.Group()

@@ -11,6 +11,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/localize"
 	"rcclx.io/commgroup-operator/controllers/stage"
+	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
 // roundBegins calls do once, when the tests of this round of the search are open.
@@ -33,7 +34,7 @@ func (w *groupWorld) roundBegins(round int, do func(tests []v1alpha1.SpanTest)) 
 // named, the rest is told as a set, nobody else is, and the time is kept.
 func TestTimeRunsOutInARound(t *testing.T) {
 	const bad, nodes = 11, 64
-	for _, deadline := range []int32{10, 60, 300} {
+	for _, deadline := range testenv.Draws([]int32{10, 300}, []int32{10, 60, 300}) {
 		for round := 1; round <= 3; round++ { // the third is that of the rails
 			for _, how := range []string{"an agent is silent", "the round took long"} {
 				t.Run(fmt.Sprintf("%d s, round %d, %s", deadline, round, how), func(t *testing.T) {
@@ -103,7 +104,7 @@ func TestTimeRunsOutInARound(t *testing.T) {
 func TestBoundsHoldOverAllSearches(t *testing.T) {
 	many := faults{hangNodes: []int{3}, hangPairs: [][2]int{{10, 50}, {20, 40}, {11, 33}}}
 	for _, f := range []faults{many, {hangNodes: []int{3}}} {
-		for limit := int32(1); limit <= 12; limit++ {
+		for _, limit := range testenv.Draws([]int32{1, 2, 3, 5, 12}, []int32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}) {
 			w := newGroupWorld(t, 64, f, func(g *v1alpha1.CommGroup) { g.Spec.Localization.MaxRounds = limit })
 			w.play()
 			l := w.span().Localization

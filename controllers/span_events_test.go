@@ -14,6 +14,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/testkit"
+	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
 // at calls do once, when the stage has a test of the kind that goes on and whose nodes have their tasks.
@@ -205,7 +206,7 @@ func later(past []*v1alpha1.CommGroup, a, b string) bool {
 // TestRandomFaults: no innocent node is ever named, each run ends, what hangs never passes, and what is slow neither where
 // something measured was not.
 func TestRandomFaults(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range testenv.Draws[uint64](20, 60) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		nodes := 4 + r.IntN(30)
 		var f faults
@@ -253,8 +254,9 @@ func TestRandomFaults(t *testing.T) {
 // TestGroupStageAtScale: the dearest step of the stage costs in proportion to the members, and a step writes only what changes.
 // What is compared is allocations: time depends on what else the machine does.
 func TestGroupStageAtScale(t *testing.T) {
-	fewObjects, fewBytes := playAtScale(t, 200)
-	manyObjects, manyBytes := playAtScale(t, 800)
+	few := testenv.Draws(100, 200)
+	fewObjects, fewBytes := playAtScale(t, few)
+	manyObjects, manyBytes := playAtScale(t, 4*few)
 	if manyObjects > 5*fewObjects || manyBytes > 5*fewBytes {
 		t.Errorf("with four times the members the dearest step costs %d allocations, %d B instead of %d, %d B", manyObjects, manyBytes, fewObjects, fewBytes)
 	}

@@ -9,14 +9,15 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/localize"
 	"rcclx.io/commgroup-operator/controllers/stage"
+	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
 // TestScatteredMembersAreMissing: members.minMembers lets the group go on without some of many, wherever they are and however they are lost;
 // each is noted, and the test of the others counts them alone.
 func TestScatteredMembersAreMissing(t *testing.T) {
-	const nodes = 600
+	nodes := testenv.Draws(150, 600)
 	for _, how := range []string{"not ready", "lost in the group's test"} {
-		for _, missing := range []int{1, 60, 200} {
+		for _, missing := range []int{1, nodes / 10, nodes / 3} {
 			t.Run(fmt.Sprint(how, " ", missing), func(t *testing.T) {
 				var away localize.Set
 				for i := range missing {
@@ -26,7 +27,7 @@ func TestScatteredMembersAreMissing(t *testing.T) {
 				if how == "not ready" {
 					f.neverReady = away
 				}
-				w := newGroupWorld(t, nodes, f, func(g *v1alpha1.CommGroup) { g.Spec.Members.MinMembers = 400 })
+				w := newGroupWorld(t, nodes, f, func(g *v1alpha1.CommGroup) { g.Spec.Members.MinMembers = int32(nodes * 2 / 3) })
 				if how != "not ready" {
 					done := false
 					w.meddle = func() {

@@ -15,6 +15,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
 // marks says which nodes gating would mark as failed now, were it enforced.
@@ -308,7 +309,7 @@ func TestCommunicatorsOfFewNodesAreCompared(t *testing.T) {
 
 // TestRandomMeshFaults: whatever shows in meshes of any shape, no innocent node is marked, and what hangs never passes.
 func TestRandomMeshFaults(t *testing.T) {
-	for seed := range uint64(120) {
+	for seed := range testenv.Draws[uint64](40, 120) {
 		r := rand.New(rand.NewPCG(seed, 9))
 		nodes := 2 + r.IntN(11)
 		rest, sizes := nodes*8, []any{}
@@ -403,6 +404,7 @@ func playLosing(t *testing.T, lost int, f faults, change func(*v1alpha1.CommGrou
 
 // TestALostWriteChangesNoVerdictOfAMesh: what a search in the mesh showed is decided again from the same reports.
 func TestALostWriteChangesNoVerdictOfAMesh(t *testing.T) {
+	every := testenv.Draws(3, 1)
 	for name, f := range map[string]faults{
 		"good":               {},
 		"a node hangs":       {hangNodes: []int{5}, sideBySide: true},
@@ -412,7 +414,7 @@ func TestALostWriteChangesNoVerdictOfAMesh(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			want, writes := playLosing(t, -1, f, testkit.Mesh("dp", 8, "tp", 8))
-			for lost := range writes {
+			for lost := len(name) % every; lost < writes; lost += every {
 				if got, _ := playLosing(t, lost, f, testkit.Mesh("dp", 8, "tp", 8)); got != want {
 					t.Errorf("write %d of %d lost: %s, want %s", lost, writes, got, want)
 				}

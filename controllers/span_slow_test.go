@@ -15,6 +15,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/localize"
 	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
 // goodPairWas says whether a pair was measured that is not slow, so that slow ones stand out.
@@ -79,6 +80,7 @@ func (w *groupWorld) checkSlow(t *testing.T, marked bool) {
 // TestSlowFaultsNeverPassAsAlike: any subset of slow nodes of few members, and one slow pair anywhere.
 func TestSlowFaultsNeverPassAsAlike(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
+	allUpTo, pairs, subsets := testenv.Draws(4, 5), testenv.Draws(1, 8), testenv.Draws(3, 16)
 	for n := 2; n <= 16; n++ {
 		var all []faults
 		for a := range n {
@@ -86,14 +88,14 @@ func TestSlowFaultsNeverPassAsAlike(t *testing.T) {
 				all = append(all, faults{slowPairs: [][2]int{{b, a}}})
 			}
 		}
-		if n <= 5 {
+		if n <= allUpTo {
 			for mask := 1; mask < 1<<n; mask++ {
 				all = append(all, faults{slowNodes: bits(mask, n)})
 			}
 		} else {
 			r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-			all = all[:8]
-			for range 16 {
+			all = all[:pairs]
+			for range subsets {
 				all = append(all, faults{slowNodes: bits(1+r.IntN(1<<n-1), n)})
 			}
 		}
@@ -238,7 +240,7 @@ func TestSizeIsNoCulprit(t *testing.T) {
 			}
 		}
 	}
-	for seed := range uint64(30) {
+	for seed := range testenv.Draws[uint64](10, 30) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		n := []int{3, 5, 8, 12, 16, 24, 32, 48}[r.IntN(8)]
 		slope := int64(10 * (1 + r.IntN(3)))
@@ -268,11 +270,12 @@ func TestEarlyTestsAreJudgedAgain(t *testing.T) {
 
 // TestTestsAreCountedOnce: the bound on tests is that of the status, whatever a search took before.
 func TestTestsAreCountedOnce(t *testing.T) {
+	many := testenv.Draws(250, 1000)
 	for _, tc := range []struct {
 		nodes  int
 		faults faults
 	}{
-		{1000, faults{hangPairs: [][2]int{{3, 980}, {40, 500}}}},
+		{many, faults{hangPairs: [][2]int{{3, many - 20}, {40, many / 2}}}},
 		{232, faults{hangNodes: []int{1, 13, 25, 37, 49, 61, 73, 85, 97, 109, 121, 133, 145, 157, 169, 181, 193, 205, 217, 229}}},
 	} {
 		w := newGroupWorld(t, tc.nodes, tc.faults, func(g *v1alpha1.CommGroup) {
@@ -296,7 +299,7 @@ func TestTestsAreCountedOnce(t *testing.T) {
 
 // TestNoiseIsNoCulprit: figures of good members differ a little, of a few members as of very many.
 func TestNoiseIsNoCulprit(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range testenv.Draws[uint64](7, 20) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		n := []int{3, 4, 6, 7, 16, 33, 300}[seed%7]
 		w := newGroupWorld(t, n, faults{figure: falls(1, 0, 120, r)}, nil)
@@ -309,7 +312,7 @@ func TestNoiseIsNoCulprit(t *testing.T) {
 
 // TestSlowWithNoise: the slow ones, and nobody else, are named although figures differ a little.
 func TestSlowWithNoise(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range testenv.Draws[uint64](15, 40) {
 		r := rand.New(rand.NewPCG(seed, 6))
 		n := 3 + r.IntN(30)
 		slow := r.Perm(n)[:1+r.IntN(max(1, n/2-1))]
@@ -330,7 +333,7 @@ func TestSlowWithNoise(t *testing.T) {
 
 // TestManySlowPairsAreAllKept: pairs that are not recorded one by one do not count as good.
 func TestManySlowPairsAreAllKept(t *testing.T) {
-	for _, n := range []int{40, 3000} {
+	for _, n := range []int{40, testenv.Draws(1000, 3000)} {
 		var slow []int
 		for i := 0; i < n/4; i++ {
 			slow = append(slow, i*4)

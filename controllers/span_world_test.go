@@ -68,6 +68,8 @@ type groupWorld struct {
 	family map[string]v1alpha1.AddressFamily
 	// free is since when a node has no task to do.
 	free map[string]time.Time
+	// due is when the next communicator at work has done it; zero where none is.
+	due time.Time
 	// meddle is called in each step of play.
 	meddle func()
 	index  map[string]int
@@ -250,10 +252,14 @@ func (w *groupWorld) playCommunicators() bool {
 		}
 	}
 	moved := false
+	w.due = time.Time{}
 	for _, id := range words.SortedKeys(byID) {
 		all := byID[id]
 		if len(all) == int(all[0].comm.Nodes) {
-			if w.now.Before(w.endOf(all)) {
+			if at := w.endOf(all); w.now.Before(at) {
+				if w.due.IsZero() || at.Before(w.due) {
+					w.due = at
+				}
 				continue
 			}
 			w.work(all)
@@ -414,7 +420,10 @@ func (w *groupWorld) play() {
 		if at.After(w.now) {
 			most := 5 * time.Minute
 			if w.faults.takes != nil {
-				most = 5 * time.Second // communicators end at times of their own
+				most = 20 * time.Second // agents see their deadlines in time
+			}
+			if w.due.After(w.now) {
+				most = min(most, w.due.Sub(w.now))
 			}
 			w.now = w.now.Add(min(at.Sub(w.now), most)) // agents have deadlines, too
 		} else {

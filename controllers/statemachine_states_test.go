@@ -1,6 +1,8 @@
 package controllers
 
 import (
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -103,6 +105,19 @@ func tableWorld(t *testing.T, state string) *groupWorld {
 		w.settle()
 	}
 	return w
+}
+
+// clone is the same cluster: what happens in the one changes nothing in the other. Nobody has looked at its nodes yet.
+func (w *groupWorld) clone(t *testing.T) *groupWorld {
+	is := w.objects()
+	out := groupWorldOf(t, newWorld(is.group, is.nodes))
+	out.now, out.commNodes, out.pods, out.configMap, out.decided = is.now, is.commNodes, is.pods, is.configMap, w.decided
+	out.faults, out.events = w.faults, slices.Clone(w.events)
+	for id, nodes := range w.tasks {
+		out.tasks[id] = maps.Clone(nodes)
+	}
+	out.taken, out.family, out.free, out.index = maps.Clone(w.taken), maps.Clone(w.family), maps.Clone(w.free), maps.Clone(w.index)
+	return out
 }
 
 // startAll starts the run pods that there are.
