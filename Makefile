@@ -66,7 +66,7 @@ test: setup lint test-unit test-demo test-e2e ## Lint, all Go tests with -race o
 
 .PHONY: test-unit
 test-unit: simrocm promtool ## All Go tests with -race, on a real API server
-	@kube=$(KUBE); CGO_ENABLED=1 KUBEBUILDER_ASSETS="$$kube" $(GO) test -race -timeout 20m ./...
+	@kube=$(KUBE); CGO_ENABLED=1 KUBEBUILDER_ASSETS="$$kube" $(GO) test -race -timeout 30m ./...
 
 .PHONY: test-long
 test-long: simrocm promtool ## All Go tests without -race, with every draw of the random searches (hours; PACKAGES)
