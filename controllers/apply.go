@@ -208,6 +208,9 @@ func (r *CommGroupReconciler) deleteNamed(ctx context.Context, object client.Obj
 }
 
 func (r *CommGroupReconciler) writeCommNode(ctx context.Context, change CommNodeChange) error {
+	if err := withinBounds(change.Desired); err != nil {
+		return err
+	}
 	if change.Current == nil {
 		create := func() error {
 			return r.Client.Create(ctx, change.Desired.DeepCopy(), client.FieldOwner(v1alpha1.FieldManagerController))
@@ -392,6 +395,9 @@ func (r *CommGroupReconciler) createPods(ctx context.Context, s *Snapshot, pods 
 		if refused := overQuota.Load(); refused != nil && !ofGroupStage(pod) {
 			return *refused
 		}
+		if err := withinBounds(pod); err != nil {
+			return err
+		}
 		err := r.Client.Create(ctx, pod.DeepCopy(), client.FieldOwner(v1alpha1.FieldManagerController))
 		if quotaExceeded(err) {
 			overQuota.Store(&err)
@@ -415,7 +421,7 @@ func (r *CommGroupReconciler) createPods(ctx context.Context, s *Snapshot, pods 
 		case quotaExceeded(err):
 			message := quotaMessage(err, admitted, s.Group.Spec.Run.MaxParallelNodes)
 			errs = append(errs, r.noteQuotaWait(ctx, byCommNode[pod.OwnerReferences[0].UID], message, s.Now))
-		case apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
+		case apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || errors.Is(err, errTooLarge):
 			// A pod security level or the person's own overrides refuse the pod; to try again would not help.
 			errs = append(errs, r.closeRefused(ctx, byCommNode[pod.OwnerReferences[0].UID], pod.Name, err, s))
 		default:

@@ -47,7 +47,7 @@ var errTaken = errors.New("the name is taken")
 func refuses(err error) bool {
 	var answer apierrors.APIStatus
 	switch {
-	case errors.Is(err, errTaken), errors.Is(err, errNotOurs):
+	case errors.Is(err, errTaken), errors.Is(err, errNotOurs), errors.Is(err, errTooLarge):
 		return true
 	case !errors.As(err, &answer):
 		return false

@@ -200,7 +200,7 @@ func (w *agentWorld) startAgent(node int, cn *v1alpha1.CommNode) *groupAgent {
 
 func (a *groupAgent) write(t testing.TB, cn *v1alpha1.CommNode) {
 	own := v1alpha1.CommNode{Spec: *cn.Spec.DeepCopy()}
-	own.Spec.Session.Env = append(own.Spec.Session.Env, a.mask...)
+	own.Spec.Run.Plan.Env = append(own.Spec.Run.Plan.Env, a.mask...)
 	data, err := json.Marshal(&own)
 	if err != nil {
 		t.Fatal(err)

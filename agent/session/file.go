@@ -44,7 +44,9 @@ func (f FileLink) Follow(ctx context.Context, see func(Seen)) {
 			see(Seen{Err: err})
 		case last == nil || !bytes.Equal(data, last):
 			last = data
-			see(Seen{Session: node.Spec.Session, BudgetBytes: nodeBudgetBytes})
+			s := asked(node.Spec)
+			s.BudgetBytes = nodeBudgetBytes
+			see(s)
 		}
 		timer := f.Clock.NewTimer(fileEvery)
 		select {

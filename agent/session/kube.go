@@ -164,7 +164,8 @@ func seenOf(node api.CommNode) Seen {
 	if node.DeletionTimestamp != nil {
 		return Seen{Gone: true}
 	}
-	s := Seen{Session: node.Spec.Session.DeepCopy(), Reported: node.Status.Session.DeepCopy()}
+	s := asked(node.Spec)
+	s.Reported = node.Status.Session.DeepCopy()
 	node.ManagedFields, node.Status.Session = nil, nil
 	const around = 64 // "session":, and a comma, and a resourceVersion or time that grows
 	s.BudgetBytes = nodeBudgetBytes - encodedBytes(node) - around

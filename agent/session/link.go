@@ -12,12 +12,24 @@ type Seen struct {
 	Gone bool
 	// Session is nil while none is asked for.
 	Session *api.SessionAssignment
+	// Env and LibraryPath are those of the node's own part in the run: they are the same for both, and are in the CommNode once.
+	Env         []api.EnvVar
+	LibraryPath string
 	// Reported is the last report, if any.
 	Reported *api.SessionStatus
 	// BudgetBytes is what a report may take as JSON.
 	BudgetBytes int
 	// Err is why nothing was seen. The session goes on with what it knows.
 	Err error
+}
+
+// asked is what a CommNode's spec asks for.
+func asked(spec api.CommNodeSpec) Seen {
+	s := Seen{Session: spec.Session.DeepCopy()}
+	if spec.Run != nil {
+		s.Env, s.LibraryPath = api.WithoutComputed(spec.Run.Plan.Env), spec.Run.Plan.LibraryPath
+	}
+	return s
 }
 
 // Link is the way to the CommNode.

@@ -102,14 +102,14 @@ func (r *running) launch(i int) {
 	var rootEnv []string
 	if isRoot(c) {
 		var problem *network.Problem
-		if rootEnv, problem = r.rendezvous(*a, *st, a.RunID+"/"+r.task.ID+"/"+c.Name, r.ports); problem != nil {
+		if rootEnv, problem = r.rendezvous(r.seen, *st, a.RunID+"/"+r.task.ID+"/"+c.Name, r.ports); problem != nil {
 			r.comms[i].over = true
 			r.comms[i].result = api.TaskCommunicatorStatus{Name: c.Name, Verdict: api.VerdictError, Reason: problem.Reason, Step: "init", Message: clip(problem.Message, 512)}
 			return
 		}
 	}
 	team := runner.Team{Node: r.Config.Node, Name: fmt.Sprintf("task %s, communicator %s", r.task.ID, c.Name),
-		Env:     runner.BaselineEnvironment(r.Environ, *r.lib.Library, r.environment(*a, *st), r.Config.Node),
+		Env:     runner.BaselineEnvironment(r.Environ, *r.lib.Library, r.environment(r.seen, *st, a.Network.AddressFamily), r.Config.Node),
 		RootEnv: rootEnv, RunDeadline: r.until, RunDeadlineField: "run.stepDeadlineSeconds"}
 	if !isRoot(c) {
 		team.UniqueID = make([]byte, uniqueIDBytes)
@@ -118,7 +118,7 @@ func (r *running) launch(i int) {
 	steps := plan(r.task, int(c.WorldSize))
 	for at, device := range c.Devices {
 		team.Specs = append(team.Specs, rank.Spec{Node: r.Config.Node, Variant: rcclx.Baseline, Rank: int(c.Ranks[at]), WorldSize: int(c.WorldSize),
-			Nodes: int(c.Nodes), Device: int(device), PCIAddress: r.pci[device], LibraryPath: a.LibraryPath, Steps: steps,
+			Nodes: int(c.Nodes), Device: int(device), PCIAddress: r.pci[device], LibraryPath: r.seen.LibraryPath, Steps: steps,
 			InitDeadline: seconds(a.InitDeadlineSeconds), StepDeadline: seconds(a.StepDeadlineSeconds)})
 	}
 	joined := 0

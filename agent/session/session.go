@@ -221,11 +221,12 @@ func (l *loop) prepare(ctx context.Context) *ending {
 		failure  *ending
 	}
 	done := make(chan outcome, 1)
-	a := l.seen.Session
+	seen := l.seen
+	a := seen.Session
 	go func() {
 		var o outcome
 		o.prepared.Release = func() {}
-		st, problem := network.Resolve(l.Host, l.request(*a))
+		st, problem := network.Resolve(l.Host, l.request(seen))
 		o.network = &st
 		if problem != nil {
 			o.failure = &ending{state: api.SessionFailed, reason: problem.Reason, message: problem.Message}
@@ -234,11 +235,9 @@ func (l *loop) prepare(ctx context.Context) *ending {
 		}
 		var failed *runner.Failure
 		// The family is agreed on later, and must not make the settings of an agent that starts late another's.
-		probed := *a
-		probed.Network.AddressFamily = api.AddressFamilyAuto
 		init := seconds(a.InitDeadlineSeconds)
 		o.prepared, failed = l.Preparer.Prepare(pctx, runner.Preparation{RunID: a.RunID, Ranks: int(a.Ranks), Nodes: int(a.Members),
-			Env: l.environment(probed, st), LibraryPath: a.LibraryPath, InitDeadline: init, Deadline: l.Clock.Now().Add(init + prepareDeadline)})
+			Env: l.environment(seen, st, api.AddressFamilyAuto), LibraryPath: seen.LibraryPath, InitDeadline: init, Deadline: l.Clock.Now().Add(init + prepareDeadline)})
 		if failed != nil {
 			_, reason := verdictOf(*failed)
 			o.failure = &ending{state: api.SessionFailed, reason: reason, message: failed.Message}

@@ -172,8 +172,7 @@ func TestNodeThatCannotTakePart(t *testing.T) {
 func TestEnvironmentOfRanks(t *testing.T) {
 	f := newFaked(t)
 	a := f.link.seen.Session
-	a.Env = []api.EnvVar{{Name: "NCCL_SOCKET_FAMILY", Value: "AF_INET6"}, {Name: "NCCL_MIN_NCHANNELS", Value: "4"},
-		{Name: "NCCL_HOSTID", Value: "one-for-all"}, {Name: "NCCL_COMM_ID", Value: "192.0.2.1:1"}, {Name: "NCCL_RAS_ADDR", Value: "192.0.2.1:1"}}
+	f.link.seen.Env = []api.EnvVar{{Name: "NCCL_SOCKET_FAMILY", Value: "AF_INET6"}, {Name: "NCCL_MIN_NCHANNELS", Value: "4"}, {Name: "NCCL_HOSTID", Value: "one-for-all"}}
 	a.Network.AddressFamily = api.AddressFamilyIPv4
 	f.start(t)
 	f.link.waitReady(t)

@@ -3,6 +3,7 @@ package session
 import (
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	"rcclx.io/commgroup-operator/agent/network"
@@ -11,16 +12,17 @@ import (
 )
 
 // request is what the session asks of the node's network.
-func (s *Session) request(a api.SessionAssignment) network.Request {
-	return network.Request{Node: s.Config.Node, Spec: a.Network, PodIP: s.PodIP, Ranks: int(a.Ranks), Own: a.Env}
+func (s *Session) request(seen Seen) network.Request {
+	a := seen.Session
+	return network.Request{Node: s.Config.Node, Spec: a.Network, PodIP: s.PodIP, Ranks: int(a.Ranks), Own: seen.Env}
 }
 
 // environment are the group's own variables, then what ranks need to use the network as it was resolved and to log which
-// transport they take; later ones win. The address family is the one in the assignment: the controller puts the agreed one there.
-func (s *Session) environment(a api.SessionAssignment, st api.NetworkStatus) []api.EnvVar {
-	out := api.WithoutComputed(a.Env)
-	r := s.request(a)
-	for _, e := range append(network.Environment(r, st, a.Network.AddressFamily), network.LogEnvironment(a.Env)...) {
+// transport they take; later ones win. The address family that all agreed on is in the assignment: the controller puts it there.
+func (s *Session) environment(seen Seen, st api.NetworkStatus, family api.AddressFamily) []api.EnvVar {
+	out := slices.Clone(seen.Env)
+	r := s.request(seen)
+	for _, e := range append(network.Environment(r, st, family), network.LogEnvironment(seen.Env)...) {
 		out = append(out, envVar(e))
 	}
 	return out
@@ -30,7 +32,8 @@ func envVar(e rcclx.EnvVar) api.EnvVar { return api.EnvVar{Name: e.Name, Value: 
 
 // rendezvous gives what only the process of rank 0 gets: the port to form the communicator on, where the group names a range
 // that only this can hold it to. taken are those that other communicators of the task have.
-func (s *Session) rendezvous(a api.SessionAssignment, st api.NetworkStatus, key string, taken map[int]bool) ([]string, *network.Problem) {
+func (s *Session) rendezvous(seen Seen, st api.NetworkStatus, key string, taken map[int]bool) ([]string, *network.Problem) {
+	a := seen.Session
 	if a.Network.Mode != api.NetworkHost || a.Network.PortRange == nil {
 		return nil, nil
 	}
@@ -39,7 +42,7 @@ func (s *Session) rendezvous(a api.SessionAssignment, st api.NetworkStatus, key 
 		return nil, &network.Problem{Reason: api.ReasonNoAddressOfFamily, Message: fmt.Sprintf("Node %s: interface %s has no address of family %s", s.Config.Node, st.Interface, a.Network.AddressFamily)}
 	}
 	for try := 0; ; try++ {
-		port, problem := network.PickPort(s.Host, s.request(a), addr, fmt.Sprintf("%s/%d", key, try))
+		port, problem := network.PickPort(s.Host, s.request(seen), addr, fmt.Sprintf("%s/%d", key, try))
 		if problem != nil {
 			return nil, problem
 		}

@@ -13,7 +13,7 @@ const (
 )
 
 // SessionAssignment is the node's part in the group's stage of a run: a pod that keeps the node's GPUs while tasks follow
-// each other.
+// each other. Variables and library are those of spec.run.plan.
 type SessionAssignment struct {
 	// runID that the stage belongs to.
 	// +kubebuilder:validation:MaxLength=63
@@ -27,15 +27,6 @@ type SessionAssignment struct {
 	// network as requested.
 	// +optional
 	Network NetworkSpec `json:"network,omitzero"`
-	// env are the group's own variables.
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=64
-	// +optional
-	Env []EnvVar `json:"env,omitempty"`
-	// libraryPath: see RunPlan.
-	// +kubebuilder:validation:MaxLength=1024
-	// +optional
-	LibraryPath string `json:"libraryPath,omitempty"`
 	// initDeadlineSeconds bounds the forming of a communicator, stepDeadlineSeconds one measurement.
 	InitDeadlineSeconds int32 `json:"initDeadlineSeconds"`
 	StepDeadlineSeconds int32 `json:"stepDeadlineSeconds"`

@@ -1892,11 +1892,6 @@ func (in *ScheduleStatus) DeepCopy() *ScheduleStatus {
 func (in *SessionAssignment) DeepCopyInto(out *SessionAssignment) {
 	*out = *in
 	in.Network.DeepCopyInto(&out.Network)
-	if in.Env != nil {
-		in, out := &in.Env, &out.Env
-		*out = make([]EnvVar, len(*in))
-		copy(*out, *in)
-	}
 	if in.Task != nil {
 		in, out := &in.Task, &out.Task
 		*out = new(NodeTask)

@@ -1,6 +1,7 @@
 package envtest
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -34,6 +35,15 @@ func threshold(says string) string {
 	return "benchmark: {thresholds: [{collective: AllReduce, sizeBytes: 1024, minBusBandwidthMBps: 1, " + says + "}]}\n"
 }
 
+// envOf are n variables with values of so many letters.
+func envOf(n, letters int, letter ...string) string {
+	var all []string
+	for i := range n {
+		all = append(all, fmt.Sprintf("{name: NCCL_X%d, value: '%s'}", i, strings.Repeat(append(letter, "x")[0], letters)))
+	}
+	return "runtime: {env: [" + strings.Join(all, ", ") + "]}\n"
+}
+
 func TestSpecRules(t *testing.T) {
 	for name, tc := range map[string]struct{ spec, words string }{
 		"no members":         {"members: {}\n", "members chooses no node: set members.nodeSelector or list members.nodeNames"},
@@ -55,6 +65,8 @@ func TestSpecRules(t *testing.T) {
 		"family twice":       {selectAll + "network: {addressFamily: IPv4}\nruntime: {env: [{name: NCCL_SOCKET_FAMILY, value: AF_INET6}]}\n", "beside the field of spec.network"},
 		"HCAs twice":         {selectAll + "network: {hcas: [mlx5_0]}\nruntime: {env: [{name: NCCL_IB_HCA, value: mlx5_1}]}\n", "beside the field of spec.network"},
 		"GID index twice":    {selectAll + "network: {gidIndex: 0}\nruntime: {env: [{name: NCCL_IB_GID_INDEX, value: '3'}]}\n", "beside the field of spec.network"},
+		"large env":          {selectAll + envOf(5, 1000), "larger than 4096 bytes"},
+		"large env, UTF-8":   {selectAll + envOf(3, 1000, "ü"), "larger than 4096 bytes"},
 		"line break":         {selectAll + "runtime: {env: [{name: NCCL_DEBUG, value: \"INFO\\nNCCL_NET_PLUGIN=/x.so\"}]}\n", "must not carry line breaks"},
 		"carriage return":    {selectAll + "runtime: {env: [{name: NCCL_DEBUG, value: \"INFO\\r\"}]}\n", "must not carry line breaks"},
 		"line separator":     {selectAll + "runtime: {env: [{name: NCCL_DEBUG, value: \"INFO\\u2028\"}]}\n", "must not carry line breaks"},
@@ -108,6 +120,7 @@ func TestSpecRules(t *testing.T) {
 		"daily":         selectAll + "run: {schedule: '@daily'}\n",
 		"dda preferred": selectAll + "ranksPerNode: 4\n",
 		"own variables": selectAll + "runtime: {env: [{name: NCCL_DEBUG, value: INFO}, {name: HSA_FORCE_FINE_GRAIN_PCIE, value: '1'}]}\n",
+		"much env":      selectAll + envOf(64, 55),
 		"own network":   selectAll + "runtime: {env: [{name: NCCL_SOCKET_IFNAME, value: eth2}, {name: NCCL_IB_HCA, value: mlx5_1}, {name: NCCL_IB_GID_INDEX, value: '3'}]}\n",
 		"sundays":       selectAll + "run: {schedule: '0 3 * * SUN'}\n",
 		"steps":         selectAll + "benchmark: {minSizeBytes: 8, maxSizeBytes: 320, sizeStepBytes: 8}\n",

@@ -103,8 +103,7 @@ func (g *machine) newSession(index int, cn *v1alpha1.CommNode) v1alpha1.SessionA
 	spec := &g.in.Group.Spec
 	return v1alpha1.SessionAssignment{
 		RunID: g.in.Run.ID, Index: int32(index), Members: g.span.Members, Ranks: cmp.Or(cn.Spec.Ranks.Count, spec.RanksPerNode),
-		Network: *spec.Network.DeepCopy(), Env: spec.OwnVariables(), LibraryPath: spec.Runtime.LibraryPath,
-		InitDeadlineSeconds: spec.Run.InitDeadlineSeconds, StepDeadlineSeconds: spec.Run.StepDeadlineSeconds,
+		Network: *spec.Network.DeepCopy(), InitDeadlineSeconds: spec.Run.InitDeadlineSeconds, StepDeadlineSeconds: spec.Run.StepDeadlineSeconds,
 		IdleDeadlineSeconds: g.idleDeadlineSeconds(), State: v1alpha1.SessionOpen,
 	}
 }
