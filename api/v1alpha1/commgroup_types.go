@@ -182,7 +182,7 @@ type RuntimeSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(e, !e.name.contains('LD_PRELOAD') && (!has(e.value) || !e.value.contains('LD_PRELOAD')))",message="runtime.env must not carry LD_PRELOAD: it would load code into the ranks; build it into the runtime image instead"
 	// +kubebuilder:validation:XValidation:rule="self.all(e, !e.name.endsWith('_PLUGIN') && !(e.name in ['NCCL_CONF_FILE', 'NCCL_COMM_ID', 'HSA_TOOLS_LIB', 'HSA_HOSTCALL_LIB']))",message="runtime.env must not name a file or library to load or the rendezvous (NCCL_CONF_FILE, NCCL_COMM_ID, *_PLUGIN, HSA_TOOLS_LIB): build plugins into the runtime image"
 	// +kubebuilder:validation:XValidation:rule="self.all(e, !(e.name in ['NCCL_HOSTID', 'NCCL_RAS_ADDR', 'NCCL_DEBUG_FILE']))",message="runtime.env must not set what agents compute for each node or communicator: remove NCCL_HOSTID, NCCL_RAS_ADDR and NCCL_DEBUG_FILE"
-	// +kubebuilder:validation:XValidation:rule="self.all(e, !has(e.value) || !e.value.matches('[\\p{Cc}\\p{Zl}\\p{Zp}]'))",message="runtime.env must not carry line breaks, tabs or other control characters in a value: each line of the published rccl.conf is one variable"
+	// +kubebuilder:validation:XValidation:rule="self.all(e, !has(e.value) || !e.value.matches(r'[\\p{Cc}\\p{Zl}\\p{Zp}]'))",message="runtime.env must not carry line breaks, tabs or other control characters in a value: each line of the published rccl.conf is one variable"
 	// +kubebuilder:validation:XValidation:rule="self.all(e, !e.name.matches('^RCCL_(ENABLE_DDA_|LOW_PRECISION_ENABLE|DDA_NRANKS$|DDA_ALL_REDUCE_(FLAT|TREE)_MAX_BYTES$)'))",message="runtime.env must not set what the operator sets: use spec.dda and spec.lowPrecision instead"
 	// +optional
 	Env []EnvVar `json:"env,omitempty"`
