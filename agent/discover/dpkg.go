@@ -3,6 +3,7 @@ package discover
 import (
 	"bytes"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -11,6 +12,8 @@ const (
 	rocmPackage = "rocm-core"
 	// maxDpkgBytes of the package database are searched; a full desktop has about 6 MiB.
 	maxDpkgBytes = 32 << 20
+	// maxDpkgPackages of ROCm are kept.
+	maxDpkgPackages = 16
 	// maxDpkgLine of a line is kept: those that are asked for are short, and descriptions are not.
 	maxDpkgLine = 256
 )
@@ -21,7 +24,23 @@ var rpmDatabases = []string{
 	"usr/lib/sysimage/rpm/rpmdb.sqlite", "var/lib/rpm/rpmdb.sqlite", "usr/lib/sysimage/rpm/Packages.db", "var/lib/rpm/Packages.db", "var/lib/rpm/Packages",
 }
 
-// dpkg asks Debian's package database for rocm-core. It is megabytes, so it is asked only where nothing else told a version.
+// debianPackages are the names that tell ROCm's version in Debian's database, the surest first. All have ROCm's release for a
+// version: AMD's up to 7.2, AMD's from 7.13 on, which has the release in its name as well, and Debian's own.
+var debianPackages = []struct {
+	name    *regexp.Regexp
+	install string // that it belongs to; $1 is the release in the name
+	rccl    bool
+}{
+	{regexp.MustCompile(`^rocm-core$`), "opt/rocm", false},
+	{regexp.MustCompile(`^amdrocm-core(\d+\.\d+)$`), "opt/rocm/core-$1", false},
+	{regexp.MustCompile(`^amdrocm-core$`), "opt/rocm/core", false},
+	{regexp.MustCompile(`^libamdhip64-\d+$`), "usr", false},
+	{regexp.MustCompile(`^librccl1$`), "usr", true},
+	{regexp.MustCompile(`^amdrocm-rccl(\d+\.\d+)?$`), "opt/rocm/core-$1", true},
+}
+
+// dpkg asks Debian's package database. It is megabytes, so it is asked only where nothing else told a version, or where a
+// distribution's librccl does not tell its own.
 func (s *rocmScan) dpkg() {
 	var d dpkgScan
 	whole, rerr := s.r.stream(dpkgStatus, maxDpkgBytes, d.add)
@@ -31,15 +50,18 @@ func (s *rocmScan) dpkg() {
 		}
 		return
 	}
-	if d.finish(); d.found == "" {
-		if !whole {
-			s.add(rocmSource{tier: tierDatabase, ROCmSource: ROCmSource{Path: dpkgStatus,
-				Error: "the first 32 MiB do not have " + rocmPackage + ", and the rest was not searched"}})
-		}
-		return
+	d.finish()
+	if len(d.found) == 0 && !whole {
+		s.add(rocmSource{tier: tierDatabase, ROCmSource: ROCmSource{Path: dpkgStatus,
+			Error: "the first 32 MiB do not have " + rocmPackage + ", and the rest was not searched"}})
 	}
-	version, err := parseDebianVersion(d.found)
-	s.add(rocmSource{tier: tierDatabase, install: "opt/rocm", ROCmSource: told(dpkgStatus, version, []byte(rocmPackage+" "+d.found), err)})
+	slices.SortStableFunc(d.found, func(a, b debianPackage) int { return a.kind - b.kind })
+	for _, p := range d.found {
+		kind := debianPackages[p.kind]
+		version, err := parseDebianVersion(p.version)
+		install := strings.TrimSuffix(kind.name.ReplaceAllString(p.name, kind.install), "-")
+		s.add(rocmSource{tier: tierDatabase, install: install, rccl: kind.rccl, ROCmSource: told(dpkgStatus, version, []byte(p.name+" "+p.version), err)})
+	}
 }
 
 // rpm says that there is a database which could know more.
@@ -48,24 +70,32 @@ func (s *rocmScan) rpm() {
 		// Read nothing of it: that it is there is enough. A database that is no link answers EINVAL.
 		if _, rerr := s.r.link(name); rerr == nil || rerr.Class == ClassUnsupported {
 			s.add(rocmSource{tier: tierDatabase, hint: true, ROCmSource: ROCmSource{Path: name,
-				Error: "rpm's database is not read; ask it with rpm -q " + rocmPackage}})
+				Error: "rpm's database is not read; ask it with rpm -qa " + rocmPackage + " 'amdrocm-core*'"}})
 			return
 		}
 	}
 }
 
-// dpkgScan finds the version of an installed rocm-core in a stream of Debian's stanzas (deb822: fields begin lines, blank
-// lines end stanzas).
-type dpkgScan struct {
-	line                 []byte
-	cut                  bool // the line was longer than is kept
-	isPackage, installed bool
-	version, found       string
+// debianPackage is an installed package, with its place in debianPackages.
+type debianPackage struct {
+	kind          int
+	name, version string
 }
 
-// add takes a piece; more is false when the package was found.
+// dpkgScan finds the installed packages of ROCm in a stream of Debian's stanzas (deb822: fields begin lines, blank lines end
+// stanzas).
+type dpkgScan struct {
+	line      []byte
+	cut       bool // the line was longer than is kept
+	installed bool
+	stanza    debianPackage
+	begun     bool // it has a name
+	found     []debianPackage
+}
+
+// add takes a piece; more is false when no more packages are kept.
 func (d *dpkgScan) add(chunk []byte) (more bool) {
-	for len(chunk) > 0 && d.found == "" {
+	for len(chunk) > 0 && len(d.found) < maxDpkgPackages {
 		at := bytes.IndexByte(chunk, '\n')
 		part := chunk
 		if at >= 0 {
@@ -80,12 +110,12 @@ func (d *dpkgScan) add(chunk []byte) (more bool) {
 			d.endLine()
 		}
 	}
-	return d.found == ""
+	return len(d.found) < maxDpkgPackages
 }
 
 // finish ends the last stanza, which needs no blank line.
 func (d *dpkgScan) finish() {
-	if d.found == "" {
+	if len(d.found) < maxDpkgPackages {
 		d.endLine()
 		d.endStanza()
 	}
@@ -105,19 +135,25 @@ func (d *dpkgScan) endLine() {
 	value = strings.TrimSpace(value)
 	switch strings.ToLower(name) {
 	case "package":
-		d.isPackage = value == rocmPackage
+		d.stanza.name, d.begun = value, true
 	case "status": // want, error flag, state: "deinstall ok config-files" is a package that was removed
 		d.installed = strings.HasSuffix(value, " installed")
 	case "version":
-		d.version = value
+		d.stanza.version = value
 	}
 }
 
 func (d *dpkgScan) endStanza() {
-	if d.isPackage && d.installed && d.version != "" {
-		d.found = d.version
+	if d.begun && d.installed && d.stanza.version != "" {
+		for kind := range debianPackages {
+			if debianPackages[kind].name.MatchString(d.stanza.name) {
+				d.stanza.kind = kind
+				d.found = append(d.found, d.stanza)
+				break
+			}
+		}
 	}
-	d.isPackage, d.installed, d.version = false, false, ""
+	d.stanza, d.begun, d.installed = debianPackage{}, false, false
 }
 
 var debianVersion = regexp.MustCompile(`^(?:\d+:)?(\d{1,4}\.\d{1,4}(?:\.\d{1,4})?)(?:[.~+-][0-9A-Za-z.+~:-]*)?$`)

@@ -103,13 +103,17 @@ type ROCmFacts struct {
 	// Version without the build number, and the file that gave it.
 	Version string `json:"version,omitempty"`
 	Source  string `json:"source,omitempty"`
-	// LostLink is where opt/rocm leads to, if that is not in this root: which installation is in use is then not known.
-	LostLink string `json:"lostLink,omitempty"`
+	// LostLink is where LostLinkPath (opt/rocm or opt/rocm/core) leads to, if that is not in this root: which installation is in
+	// use is then not known.
+	LostLink     string `json:"lostLink,omitempty"`
+	LostLinkPath string `json:"lostLinkPath,omitempty"`
 	// HIPVersion and RCCLVersion of the libraries in the same installation, without loading them; "" where not known.
 	HIPVersion  string `json:"hipVersion,omitempty"`
 	RCCLVersion string `json:"rcclVersion,omitempty"`
 	// Sources are all that were looked at and exist, in the order in which they count.
 	Sources []ROCmSource `json:"sources,omitempty"`
+
+	rivals []rival
 }
 
 // ROCmSource is one file that tells a ROCm version.

@@ -331,29 +331,7 @@ func (l *problemList) checkHost(f *Facts) {
 	if len(f.GPUs) == 0 || !f.GPUs[0].model.VF { // RCCL does not look for iommu=pt in a guest
 		l.checkIOMMU(f)
 	}
-	switch f.ROCm.State {
-	case ROCmAmbiguous:
-		versions := []string{}
-		for _, s := range f.ROCm.Sources {
-			if s.Version != "" {
-				versions = append(versions, s.Version+" ("+s.Path+")")
-			}
-		}
-		if f.ROCm.LostLink != "" {
-			l.warn(v1alpha1.ProblemROCmAmbiguous, "opt/rocm",
-				"Several ROCm installs: %s. Which one is in use is not known here, since opt/rocm leads to %s, which is not mounted. Look on the host (ls -l /opt/rocm), or remove the others.",
-				strings.Join(versions, ", "), f.ROCm.LostLink)
-			break
-		}
-		l.warn(v1alpha1.ProblemROCmAmbiguous, "opt", "Several ROCm installs and no opt/rocm: %s. Link opt/rocm to the one in use.", strings.Join(versions, ", "))
-	case ROCmFound:
-		if s := f.ROCm.passed(); s != nil {
-			l.warn(v1alpha1.ProblemROCmUnreadable, s.Path, "It could not be read (%s), so the version %s is taken from %s. Reinstall the package rocm-core.", s.Error, f.ROCm.Version, f.ROCm.Source)
-		}
-	case ROCmUnreadable:
-		s := f.ROCm.Sources[0]
-		l.warn(v1alpha1.ProblemROCmUnreadable, s.Path, "No ROCm version could be read: %s. Reinstall the package rocm-core.", s.Error)
-	}
+	l.checkROCm(f)
 	var numa []string
 	speeds := map[uint64]int{}
 	for i := range f.GPUs {
@@ -379,6 +357,53 @@ func (l *problemList) checkHost(f *Facts) {
 			l.warn(v1alpha1.ProblemPCIeDegraded, g.PCIAddress,
 				"PCIe link runs at %s GT/s, the GPU can %s and most others here do better. It may be idle; look again under load.", giga(*s), giga(*most))
 		}
+	}
+}
+
+func (l *problemList) checkROCm(f *Facts) {
+	switch f.ROCm.State {
+	case ROCmAmbiguous:
+		l.ambiguousROCm(f)
+	case ROCmFound:
+		if s := f.ROCm.passed(); s != nil {
+			l.warn(v1alpha1.ProblemROCmUnreadable, s.Path, "It could not be read (%s), so the version %s is taken from %s. %s", s.Error, f.ROCm.Version, f.ROCm.Source, s.next())
+		}
+		if texts := f.ROCm.disagreements(); len(texts) > 0 {
+			more := ""
+			if len(texts) > 2 {
+				more = fmt.Sprintf("; and %d more", len(texts)-2)
+			}
+			l.warn(v1alpha1.ProblemROCmAmbiguous, f.ROCm.rivals[0].Path,
+				"%s%s: which one a process loads depends on its search path. Remove what no job uses, or bring both to one release.",
+				strings.Join(texts[:min(len(texts), 2)], "; "), more)
+		}
+	case ROCmUnreadable:
+		s := f.ROCm.Sources[0]
+		l.warn(v1alpha1.ProblemROCmUnreadable, s.Path, "No ROCm version could be read: %s. %s", s.Error, s.next())
+	}
+}
+
+// ambiguousROCm: several installations, and no link leads to one of them.
+func (l *problemList) ambiguousROCm(f *Facts) {
+	var versions []string
+	cores := true
+	for _, s := range f.ROCm.Sources {
+		if s.Version != "" {
+			cores = cores && (strings.HasPrefix(s.Path, "opt/rocm/core-") || strings.HasPrefix(s.Raw, "amdrocm-core"))
+			versions = append(versions, s.Version+" ("+s.Path+")")
+		}
+	}
+	all := strings.Join(versions, ", ")
+	switch {
+	case f.ROCm.LostLink != "":
+		l.warn(v1alpha1.ProblemROCmAmbiguous, f.ROCm.LostLinkPath,
+			"Several ROCm installs: %s. Which one is in use is not known here, since %s leads to %s, which is not mounted. Look on the host (readlink -f /%s), or remove the others.",
+			all, f.ROCm.LostLinkPath, f.ROCm.LostLink, f.ROCm.LostLinkPath)
+	case cores:
+		l.warn(v1alpha1.ProblemROCmAmbiguous, "opt/rocm",
+			"Several ROCm installs and no opt/rocm/core: %s. The packages make that link with update-alternatives: choose the one in use there, or remove the others.", all)
+	default:
+		l.warn(v1alpha1.ProblemROCmAmbiguous, "opt", "Several ROCm installs and no opt/rocm: %s. Link opt/rocm to the one in use.", all)
 	}
 }
 

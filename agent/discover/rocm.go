@@ -2,10 +2,13 @@ package discover
 
 import (
 	"bytes"
+	"fmt"
 	"path"
 	"slices"
 	"sort"
 	"strings"
+
+	"rcclx.io/commgroup-operator/rcclx/compat"
 )
 
 const (
@@ -28,6 +31,8 @@ type rocmSource struct {
 	install string // directory that holds include/ and lib/ of the same installation; "" where it has none
 	// hint is a source that does not speak of ROCm alone: where it fails, ROCm is not thereby unreadable.
 	hint bool
+	// rccl is a source that tells which ROCm the library itself is of.
+	rccl bool
 }
 
 // The tiers, in the order in which they count.
@@ -86,16 +91,24 @@ func readROCm(r *reader, first []string) ROCmFacts {
 	}
 	s.libraries(tierLibrary, append(slices.Clone(deep), "usr"))
 	s.wheels()
-	if !s.found() {
+	switch {
+	case !s.found():
 		s.dpkg()
 		s.rpm()
+	case slices.ContainsFunc(s.sources, func(x rocmSource) bool { return x.rccl && x.install == "usr" && x.Version == "" }):
+		s.dpkg()
 	}
 	f := s.facts()
 	if f.State == ROCmAmbiguous || f.State == ROCmNotFound {
-		// AMD's packages link opt/rocm to etc/alternatives/rocm, which a pod that mounts only opt does not have.
-		if target, rerr := r.link("opt/rocm"); rerr == nil {
-			if _, rerr := r.dir("opt/rocm"); rerr != nil && rerr.Class == ClassMissing {
-				f.LostLink = printable([]byte(target), 256)
+		// AMD's packages link opt/rocm, or opt/rocm/core, to etc/alternatives, which a pod that mounts only opt does not have.
+		for _, link := range own {
+			target, rerr := r.link(link)
+			if rerr != nil {
+				continue
+			}
+			if _, rerr := r.dir(link); rerr != nil && rerr.Class == ClassMissing {
+				f.LostLink, f.LostLinkPath = printable([]byte(target), 256), link
+				break
 			}
 		}
 	}
@@ -146,7 +159,86 @@ func (s *rocmScan) facts() ROCmFacts {
 		return f
 	}
 	f.State, f.Version, f.Source = ROCmFound, won.Version, won.Path
+	for i := range s.sources {
+		if x := &s.sources[i]; x.Version != "" && inUse(x, won) && !sameRelease(x.Version, won.Version) {
+			f.rivals = append(f.rivals, rival{x.ROCmSource, x.rccl})
+		}
+	}
 	return f
+}
+
+// rival is a source of what a process may load as well, with another version than the one that won.
+type rival struct {
+	ROCmSource
+	rccl bool
+}
+
+// inUse says that a process may load what a source speaks of beside the installation that won: it is that one's own librccl,
+// or lies where libraries are found without asking for a version. What the workload names itself goes before all of these.
+func inUse(x, won *rocmSource) bool {
+	switch {
+	case x.install == won.install:
+		return x.rccl
+	case x.tier == tierEnvironment:
+		return true
+	case won.tier == tierEnvironment, isVersioned(x.install):
+		return false
+	}
+	return !x.hint || x.rccl || x.install == "usr" || x.tier <= tierOwnLibrary
+}
+
+// sameRelease compares the numbers that both versions have.
+func sameRelease(a, b string) bool {
+	v, known := compat.ParseVersion(a)
+	w, alsoKnown := compat.ParseVersion(b)
+	return !known || !alsoKnown || !v.Less(w) && !w.Less(v)
+}
+
+// disagreements say which sources of what a process may load have other versions than the one that is reported.
+func (f *ROCmFacts) disagreements() []string {
+	var texts []string
+	for _, x := range f.rivals {
+		texts = append(texts, f.differs(x))
+	}
+	return texts
+}
+
+// RCCLDiffers says that librccl is of another release than the ROCm that is reported; "" where it is of the same, or that is
+// not known.
+func (f *ROCmFacts) RCCLDiffers() string {
+	for _, x := range f.rivals {
+		if x.rccl {
+			return f.differs(x)
+		}
+	}
+	return ""
+}
+
+func (f *ROCmFacts) differs(x rival) string {
+	where := x.Path
+	if x.Path == dpkgStatus {
+		where = x.Raw
+	}
+	word := "a newer"
+	v, _ := compat.ParseVersion(x.Version)
+	if w, _ := compat.ParseVersion(f.Version); v.Less(w) {
+		word = "an older"
+	}
+	if x.rccl {
+		return fmt.Sprintf("librccl (%s) is of ROCm %s, %s release than ROCm %s (%s)", where, x.Version, word, f.Version, f.Source)
+	}
+	return fmt.Sprintf("ROCm %s (%s) is %s release than ROCm %s (%s)", x.Version, where, word, f.Version, f.Source)
+}
+
+// next says what to do about a source that cannot be read.
+func (s *ROCmSource) next() string {
+	switch {
+	case strings.HasSuffix(s.Path, metadata), path.Base(s.Path) == sdkDir:
+		return "See what pip says of the wheel (pip show rocm-sdk-core)."
+	case s.Path == dpkgStatus:
+		return "Ask dpkg itself (dpkg -l rocm-core 'amdrocm-core*')."
+	}
+	return "Look at the file; if a package made it (dpkg -S, rpm -qf), install that package anew."
 }
 
 func isVersioned(install string) bool {
@@ -243,7 +335,7 @@ func (s *rocmScan) library(tier int, dir, name string, parse func(string) (strin
 	}
 	version, err := parse(target)
 	// The name of another build than AMD's own packages need not have the version.
-	s.add(rocmSource{tier: tier, install: dir, hint: true, ROCmSource: told(file, version, []byte(target), err)})
+	s.add(rocmSource{tier: tier, install: dir, hint: true, rccl: path.Base(name) == "librccl.so.1", ROCmSource: told(file, version, []byte(target), err)})
 }
 
 // passed is the first version file that counts for more than what won, and could not be read; nil where there is none.

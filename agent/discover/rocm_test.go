@@ -87,6 +87,28 @@ func TestROCmSources(t *testing.T) {
 			tree:  memFS{"var/lib/dpkg/status": status},
 			state: ROCmFound, version: "6.3.1", sources: []string{"var/lib/dpkg/status 6.3.1"},
 		},
+		"AMD's packages of today by dpkg": {
+			tree:  memFS{"var/lib/dpkg/status": "Package: amdrocm-rccl7.14\nStatus: install ok installed\nVersion: 7.14.0-2\n\nPackage: amdrocm-core7.14\nStatus: install ok installed\nVersion: 7.14.0-2\n"},
+			state: ROCmFound, version: "7.14.0", sources: []string{"var/lib/dpkg/status 7.14.0", "var/lib/dpkg/status 7.14.0"},
+		},
+		"two of them": {
+			tree:  memFS{"var/lib/dpkg/status": "Package: amdrocm-core7.13\nStatus: install ok installed\nVersion: 7.13.0-2\n\nPackage: amdrocm-core7.14\nStatus: install ok installed\nVersion: 7.14.0-2\n"},
+			state: ROCmAmbiguous, sources: []string{"var/lib/dpkg/status 7.13.0", "var/lib/dpkg/status 7.14.0"},
+		},
+		"Debian's own by dpkg": {
+			tree: memFS{"usr/lib/x86_64-linux-gnu/librccl.so.1": "librccl.so.1.0", "usr/lib/x86_64-linux-gnu/libamdhip64.so.5": "libamdhip64.so.5.7.31921",
+				"var/lib/dpkg/status": "Package: librccl1\nStatus: install ok installed\nVersion: 5.4.3-3\n\nPackage: libamdhip64-5\nStatus: install ok installed\nVersion: 5.7.1-6+b1\n"},
+			state: ROCmFound, version: "5.7.1", sources: []string{"usr/lib/x86_64-linux-gnu/librccl.so.1 !", "var/lib/dpkg/status 5.7.1", "var/lib/dpkg/status 5.4.3"},
+		},
+		"a development build": {
+			tree:  memFS{"opt/rocm/.info/version": "7.12.0.dev0+1a2b3c4d5e6f7a8b9c0d\n"},
+			state: ROCmFound, version: "7.12.0.dev0+1a2b3c4d5e6f7a8b9c0d", sources: []string{"opt/rocm/.info/version 7.12.0.dev0+1a2b3c4d5e6f7a8b9c0d"},
+		},
+		"a wheel of a development build": {
+			tree:  memFS{"opt/venv/lib/python3.12/site-packages/rocm_sdk_core-7.12.0.dev0+1a2b3c4d.dist-info/METADATA": ""},
+			state: ROCmFound, version: "7.12.0.dev0+1a2b3c4d",
+			sources: []string{"opt/venv/lib/python3.12/site-packages/rocm_sdk_core-7.12.0.dev0+1a2b3c4d.dist-info 7.12.0.dev0+1a2b3c4d"},
+		},
 		"dpkg without it": {
 			tree:  memFS{"var/lib/dpkg/status": "Package: bash\nStatus: install ok installed\nVersion: 5.2\n"},
 			state: ROCmNotFound,
@@ -292,5 +314,84 @@ func TestROCmInUse(t *testing.T) {
 				t.Errorf("the unreadable source is not listed: %s", lines)
 			}
 		})
+	}
+}
+
+// TestROCmDisagreements: what a process may load beside the ROCm that is reported, of another release.
+func TestROCmDisagreements(t *testing.T) {
+	const info, core, usr = "opt/rocm/.info/version", "opt/rocm/core/.info/version", "usr/lib/x86_64-linux-gnu/"
+	for name, c := range map[string]struct {
+		tree  memFS
+		first []string
+		want  string // the message's beginning; "" for none
+	}{
+		"one":              {memFS{info: "7.0.2-56", "opt/rocm/lib/librccl.so.1": "librccl.so.1.0.70002"}, nil, ""},
+		"builds of one":    {memFS{info: "7.0.2-56", "opt/rocm/.info/version-dev": "7.0.2-1"}, nil, ""},
+		"package, core":    {memFS{info: "7.0.2-56", core: "7.14.0"}, nil, "ROCm 7.14.0 (opt/rocm/core/.info/version) is a newer release than ROCm 7.0.2 (opt/rocm/.info/version): which one"},
+		"half upgraded":    {memFS{info: "7.0.2-56", "opt/rocm/include/rocm_version.h": coreHeader}, nil, ""},
+		"beside it":        {memFS{info: "7.0.2-56", "opt/rocm-6.4.1/.info/version": "6.4.1-83"}, nil, ""},
+		"Fedora's as well": {memFS{info: "7.0.2-56", "usr/include/rocm-core/rocm_version.h": coreHeader}, nil, "ROCm 6.4.3 (usr/include/rocm-core/rocm_version.h) is an older release"},
+		"an older librccl": {memFS{info: "7.0.2-56", "opt/rocm/lib/librccl.so.1": "librccl.so.1.0.60401"}, nil,
+			"librccl (opt/rocm/lib/librccl.so.1) is of ROCm 6.4.1, an older release than ROCm 7.0.2 (opt/rocm/.info/version): which one"},
+		"a newer librccl": {memFS{info: "7.0.2-56", "opt/rocm/lib/librccl.so.1": "librccl.so.1.0.70100"}, nil, "librccl (opt/rocm/lib/librccl.so.1) is of ROCm 7.1.0, a newer release"},
+		"Debian's librccl": {memFS{info: "7.0.2-56", usr + "librccl.so.1": "librccl.so.1.0",
+			"var/lib/dpkg/status": "Package: librccl1\nStatus: install ok installed\nVersion: 5.4.3-3\n"}, nil,
+			"librccl (librccl1 5.4.3-3) is of ROCm 5.4.3, an older release than ROCm 7.0.2"},
+		"Debian's own, of two releases": {memFS{"var/lib/dpkg/status": "Package: librccl1\nStatus: install ok installed\nVersion: 5.4.3-3\n\n" +
+			"Package: libamdhip64-5\nStatus: install ok installed\nVersion: 5.7.1-6\n"}, nil, "librccl (librccl1 5.4.3-3) is of ROCm 5.4.3, an older release than ROCm 5.7.1"},
+		"AMD's wheel": {memFS{info: "7.0.2-56", "opt/venv/lib/python3.12/site-packages/rocm_sdk_core-7.12.0a20260203.dist-info/METADATA": ""}, nil,
+			"ROCm 7.12.0a20260203 (opt/venv/"},
+		"PyTorch's wheel":      {memFS{info: "7.0.2-56", "opt/venv/lib/python3.12/site-packages/torch-2.8.0+rocm6.4.dist-info/METADATA": ""}, nil, ""},
+		"the workload says":    {memFS{info: "7.0.2-56", core: "7.14.0", "opt/mine/.info/version": "6.4.1"}, []string{"/opt/mine"}, ""},
+		"it says two":          {memFS{"opt/mine/.info/version": "6.4.1", "opt/other/.info/version": "7.0.2"}, []string{"/opt/mine", "/opt/other"}, "ROCm 7.0.2 (opt/other/.info/version) is a newer release"},
+		"its older librccl":    {memFS{info: "7.0.2", "opt/rocm/lib/librccl.so.1": "librccl.so.1.0.60401"}, []string{"/opt/rocm"}, "librccl (opt/rocm/lib/librccl.so.1) is of ROCm 6.4.1"},
+		"a nightly of its own": {memFS{info: "7.14.0a20260601", core: "7.14.0"}, nil, ""},
+	} {
+		f := scan(t, c.tree, Options{ROCmPaths: c.first})
+		message := ""
+		for _, p := range f.Problems {
+			if p.Code == v1alpha1.ProblemROCmAmbiguous {
+				message = p.Message
+			}
+		}
+		if f.ROCm.State != ROCmFound || !strings.HasPrefix(message, c.want) || (message == "") != (c.want == "") || len(message) > 400 {
+			t.Errorf("%s: %s %q, expected %q", name, f.ROCm.State, message, c.want)
+		}
+	}
+}
+
+// TestROCmLostCoreLink: a link that is there is not to be made anew, and a wheel is no package to reinstall.
+func TestROCmLostCoreLink(t *testing.T) {
+	dir := t.TempDir()
+	for _, version := range []string{"7.13", "7.14"} {
+		write(t, dir, "opt/rocm/core-"+version+"/.info/version", []byte(version+".0\n"))
+	}
+	message := func() string {
+		for _, p := range scan(t, openRoot(t, dir), Options{}).Problems {
+			if p.Code == v1alpha1.ProblemROCmAmbiguous {
+				return p.Message
+			}
+		}
+		return ""
+	}
+	if got := message(); !strings.Contains(got, "no opt/rocm/core: 7.13.0") || !strings.Contains(got, "update-alternatives") || strings.Contains(got, "Link opt/rocm") {
+		t.Errorf("without a link: %q", got)
+	}
+	if err := os.Symlink("/etc/alternatives/rocm-core", filepath.Join(dir, "opt/rocm/core")); err != nil {
+		t.Fatal(err)
+	}
+	if got := message(); !strings.Contains(got, "opt/rocm/core leads to /etc/alternatives/rocm-core, which is not mounted") || strings.Contains(got, "Link ") {
+		t.Errorf("with a link: %q", got)
+	}
+	for tree, want := range map[string]string{
+		"usr/lib/python3/dist-packages/rocm_sdk_core-x.y.dist-info/METADATA": "pip show rocm-sdk-core",
+		"usr/lib/python3/dist-packages/_rocm_sdk_core/lib/libx.so":           "pip show rocm-sdk-core",
+		"opt/rocm/.info/version": "rpm -qf",
+	} {
+		for _, p := range scan(t, memFS{tree: "?"}, Options{}).Problems {
+			if p.Code == v1alpha1.ProblemROCmUnreadable && (!strings.Contains(p.Message, want) || strings.Contains(p.Message, "Reinstall")) {
+				t.Errorf("%s: %q, expected %q", tree, p.Message, want)
+			}
+		}
 	}
 }

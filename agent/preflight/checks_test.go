@@ -79,6 +79,9 @@ var cases = []struct {
 	{ROCmVersion, Met, -1, "have ROCm 7.0.2 (/opt/rocm/.info/version), for gfx942 with amdgpu 6.14.14", func(s *scene) {
 		s.host.fs[rocmPath], s.host.fs[driverPath] = "7.0.2-56\n", "6.14.14\n"
 	}, nil},
+	{ROCmVersion, Warning, -1, "librccl (opt/rocm/lib/librccl.so.1) is of ROCm 6.4.1, an older release than ROCm 7.0.2", func(s *scene) {
+		s.host.fs[rocmPath], s.host.fs[driverPath], s.host.fs["opt/rocm/lib/librccl.so.1"] = "7.0.2-56\n", "6.14.14\n", "librccl.so.1.0.60401"
+	}, nil},
 	{ROCmVersion, Met, -1, "have ROCm 6.4.0 (/opt/mine/.info/version)", func(s *scene) {
 		s.host.environ = []string{"ROCM_PATH=/opt/mine", "ROCM_PATH=/opt/other"} // as getenv does, the first counts
 		s.host.fs[rocmPath], s.host.fs["opt/mine/.info/version"], s.host.fs["opt/other/.info/version"] = "5.0.0", "6.4.0", "5.1.0"

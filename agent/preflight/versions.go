@@ -50,6 +50,9 @@ func checkROCmVersion(f NodeFacts) Finding {
 	if finding := compat.CheckDriver(d.Driver.Version, d.ROCm.Version); finding != nil {
 		return found(ROCmVersion, Warning, -1, "%s, and %s", have, finding.Seen)
 	}
+	if text := d.ROCm.RCCLDiffers(); text != "" {
+		return found(ROCmVersion, Warning, -1, "%s, but %s", have, text)
+	}
 	if open != "" {
 		return found(ROCmVersion, Unknown, -1, "%s, and whether that does for %s is not known", have, open)
 	}

@@ -15,8 +15,8 @@ type Version struct {
 	count int
 }
 
-// ParseVersion reads "7.0.2", "6.4.1-83", "10.0.0" or "7.10.0a20251006": a number, up to three more after points, and
-// then nothing, or a letter, "-", "+" or "~" with anything behind. ok is false for any other text.
+// ParseVersion reads "7.0.2", "6.4.1-83", "10.0.0", "7.10.0a20251006" or "7.12.0.dev0+1a2b3c4d": a number, up to three more
+// after points, and then nothing, or a letter, ".dev", ".post", "-", "+" or "~" with anything behind. ok is false for any other text.
 func ParseVersion(text string) (v Version, ok bool) {
 	text = strings.TrimSpace(text)
 	if text == "" || len(text) > maxVersionBytes {
@@ -33,7 +33,7 @@ func ParseVersion(text string) (v Version, ok bool) {
 		}
 		v.parts[v.count], v.count = n, v.count+1
 		switch rest = rest[digits:]; {
-		case rest == "":
+		case rest == "", strings.HasPrefix(rest, ".dev"), strings.HasPrefix(rest, ".post"):
 			return v, true
 		case rest[0] == '.':
 			rest = rest[1:]
