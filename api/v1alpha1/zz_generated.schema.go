@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: 716b108f1af6dd0a6c6b1a99e8a97aef4765c96c8b7d6ee6fbecc17791da0ab7
-const SchemaRevision = 21
+// Hash of the schemas: ca235c0635bada65b09d26a87bc36f6207dd73572f1ad170f4b6655914bda160
+const SchemaRevision = 22
