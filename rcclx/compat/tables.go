@@ -21,7 +21,7 @@ var minimums = []minimumRow{
 	},
 	{
 		target: "gfx950", models: "MI350X, MI355X, MI350P", rocm: version(7, 0), level: Error, checked: "2026-11",
-		source: "RCCLX's announcement and ROCm 7.0.0's release (hipFFT 1.0.20: gfx950 added) say 7.0; the driver's documentation says 7.0.1 (ROCm/amdgpu-docs@67902e2, release 30.10.1), so 7.0.0 passes here and 7.0.1 is the better choice",
+		source: "RCCLX's announcement and ROCm 7.0.0's release (hipFFT 1.0.20: gfx950 added) say 7.0; the driver's documentation says 7.0.1 (ROCm/amdgpu-docs@67902e2, release 30.10.1), so 7.0.0 passes here and 7.0.1 is the better choice; for MI350P AMD's GPU operator 1.5.1 asks for ROCm 7.13 and amdgpu 6.19 (ROCm/gpu-operator@6df13c1 docs/releasenotes.md), which is not judged",
 	},
 	{target: "gfx90a", models: "MI210, MI250, MI250X", level: Error, checked: "2026-11", source: olderSource},
 	{target: "gfx908", models: "MI100", level: Error, checked: "2026-11", source: olderSource},
