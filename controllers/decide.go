@@ -314,7 +314,10 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 	f[v1alpha1.ConditionCompatible], odd = compatible.Decide(compatible.Input{
 		Spec: &group.Spec, Members: in.members, Census: counted, Reporting: reporting, Outcomes: outcomes})
 	if !keep {
-		status.Culprits = judge.GroupCulprits(stage.WithSpan(outcomes, &group.Spec, run, status.Span), odd)
+		status.Culprits, status.CulpritsRunID = judge.GroupCulprits(stage.WithSpan(outcomes, &group.Spec, run, status.Span), odd), ""
+		if run != nil && len(status.Culprits) > 0 {
+			status.CulpritsRunID = run.ID
+		}
 	}
 	agents, agentsWake := agentsReporting(in.members, in.commNodes, s.Now, group.Spec.Run.StartDeadlineSeconds)
 	agents.Message += healthRemark(group.Spec.Health, len(in.members))

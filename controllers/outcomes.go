@@ -25,6 +25,16 @@ func judgeNodes(nodes []nodeState, spec *v1alpha1.CommGroupSpec) []judge.Outcome
 	return out
 }
 
+// lostPod says that a node was not measured because its run pod or the node itself went away: what took it is not known, and
+// nothing is to blame on the node.
+func lostPod(reason string) bool {
+	switch reason {
+	case v1alpha1.ReasonRunPodFailed, v1alpha1.ReasonInterrupted, v1alpha1.ReasonMemberLost, v1alpha1.ReasonPreempted:
+		return true
+	}
+	return false
+}
+
 func nodeOutcome(n *nodeState, plan *runplan.Baseline) judge.Outcome {
 	o := judge.Outcome{Node: n.name, Phase: n.phase}
 	if n.report != nil {
@@ -41,7 +51,7 @@ func nodeOutcome(n *nodeState, plan *runplan.Baseline) judge.Outcome {
 		o.Stale, o.Reason, o.Message = true, v1alpha1.ReasonResultsStale, n.stale.Message
 	case n.closure != nil:
 		o.Verdict, o.Reason, o.Message = n.closure.Verdict, n.closure.Reason, n.closure.Message
-		if o.Verdict == v1alpha1.VerdictError {
+		if o.Verdict == v1alpha1.VerdictError && !lostPod(o.Reason) {
 			o.Culprits = []v1alpha1.Culprit{judge.NodeCulprit(n.name, o.Reason, o.Message)}
 		}
 	case n.report != nil:
@@ -59,7 +69,7 @@ func nodeOutcome(n *nodeState, plan *runplan.Baseline) judge.Outcome {
 			}
 		}
 		bad := judge.Bad(o.Verdict)
-		if bad && len(o.Culprits) == 0 {
+		if bad && len(o.Culprits) == 0 && !lostPod(o.Reason) {
 			o.Culprits = []v1alpha1.Culprit{judge.NodeCulprit(n.name, o.Reason, o.Message)}
 		}
 	}

@@ -225,6 +225,24 @@ func TestWhatIsStaleSaysSoThoughItWasClosed(t *testing.T) {
 	}
 }
 
+// TestANodeThatLostItsPodIsNoCulprit: it was not measured, and nothing is known against it.
+func TestANodeThatLostItsPodIsNoCulprit(t *testing.T) {
+	for reason, blamed := range map[string]bool{
+		v1alpha1.ReasonRunPodFailed: false, v1alpha1.ReasonInterrupted: false, v1alpha1.ReasonMemberLost: false, v1alpha1.ReasonPreempted: false,
+		v1alpha1.ReasonNoGPUResource: true, v1alpha1.ReasonPreconditionFailed: true, v1alpha1.ReasonRunDeadlineExceeded: true, v1alpha1.ReasonLibraryMissing: true,
+	} {
+		for name, n := range map[string]nodeState{
+			"closed":   {closure: &v1alpha1.RunClosure{Verdict: v1alpha1.VerdictError, Reason: reason}},
+			"reported": {report: &v1alpha1.NodeRunStatus{Verdict: v1alpha1.VerdictError, Reason: reason}},
+		} {
+			n.name, n.phase = "a", judge.Done
+			if o := nodeOutcome(&n, &runplan.Baseline{}); o.Verdict != v1alpha1.VerdictError || (len(o.Culprits) > 0) != blamed {
+				t.Errorf("%s, %s: %s with culprits %+v, expected one: %v", reason, name, o.Verdict, o.Culprits, blamed)
+			}
+		}
+	}
+}
+
 // TestASimulatedLibraryMakesTheGroupSimulated, though the nodes' facts come from hardware.
 func TestASimulatedLibraryMakesTheGroupSimulated(t *testing.T) {
 	reporting := []*v1alpha1.CommNode{{Status: v1alpha1.CommNodeStatus{Facts: testkit.Facts(testkit.Now)}}}

@@ -225,7 +225,7 @@ func next(v rcclx.Variant, f *runner.Failure) string {
 	}
 	switch f.Kind {
 	case runner.FailHung, runner.FailDied:
-		if f.Killed {
+		if f.Killed || len(f.Stopped) > 0 {
 			return ""
 		}
 		return hardware

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"rcclx.io/commgroup-operator/agent/discover"
 	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/rank"
@@ -17,7 +19,9 @@ import (
 
 // Evidence is all that a run found out; Judge needs nothing else.
 type Evidence struct {
-	Node  string
+	Node string
+	// Group that the run is of.
+	Group types.NamespacedName
 	Plan  api.RunPlan
 	Ranks int
 	// PCI addresses by GPU ordinal; empty strings where unknown.
@@ -129,7 +133,7 @@ func (j *Judgement) failed(e Evidence) {
 	f := e.Failure
 	switch f.Kind {
 	case FailInterrupted:
-		j.set(api.VerdictError, api.ReasonInterrupted, f.Message+"; the spec may have changed, or the pod was evicted: where no new one has started, "+api.AskRun("", ""))
+		j.set(api.VerdictError, api.ReasonInterrupted, f.Message+"; the spec may have changed, or the pod was evicted: where no new one has started, "+api.AskRun(e.Group.Namespace, e.Group.Name))
 	case FailRunDeadline:
 		j.set(api.VerdictError, api.ReasonRunDeadlineExceeded, f.Message)
 	case FailStart:
@@ -173,17 +177,24 @@ func (j *Judgement) blame(e Evidence) {
 			return
 		}
 	}
-	if f.Rank < 0 || f.Rank >= e.Ranks || f.ByRAS { // RAS's word is a hint, which stands in the message
+	for _, r := range f.Stopped { // from outside: no GPU is to blame
+		j.Culprits = append(j.Culprits, rankCulprit(e.Node, r, j.Reason, f.Message))
+	}
+	if len(f.Stopped) > 0 || f.Rank < 0 || f.Rank >= e.Ranks || f.ByRAS { // RAS's word is a hint, which stands in the message
 		return
 	}
 	if f.Killed {
 		// SIGKILL comes from outside (memory limit, a person): no GPU is to blame.
-		j.Culprits = []api.Culprit{{Node: e.Node, Kind: "Rank", Name: fmt.Sprintf("rank %d", f.Rank), Reason: j.Reason, Message: truncate(f.Message, 512)}}
+		j.Culprits = []api.Culprit{rankCulprit(e.Node, f.Rank, j.Reason, f.Message)}
 		return
 	}
 	name := gpuName(f.Rank, e.PCI)
 	j.Culprits = []api.Culprit{{Node: e.Node, Kind: "GPU", Name: name, Reason: j.Reason, Message: truncate(fmt.Sprintf(
 		"%s; drain the node, then look at the log tail, dmesg and the RAS error counters of GPU %s", f.Message, name), 512)}}
+}
+
+func rankCulprit(node string, r int, reason, message string) api.Culprit {
+	return api.Culprit{Node: node, Kind: "Rank", Name: fmt.Sprintf("rank %d", r), Reason: reason, Message: truncate(message, 512)}
 }
 
 // addSearch puts what a search came to in front of the message, since the culprit is what a reader needs first.

@@ -28,7 +28,8 @@ func (k KubeReporter) Assignment(ctx context.Context) (Assignment, error) {
 	if err != nil {
 		return Assignment{}, err
 	}
-	return Assignment{Run: node.Spec.Run, Ranks: int(node.Spec.Ranks.Count), Reported: node.Status.Run,
+	group := types.NamespacedName{Namespace: node.Namespace, Name: node.Spec.Group.Name}
+	return Assignment{Group: group, Run: node.Spec.Run, Ranks: int(node.Spec.Ranks.Count), Reported: node.Status.Run,
 		BudgetBytes: reportBudget(*node), Facts: node.Status.Facts}, nil
 }
 

@@ -122,6 +122,9 @@ type Failure struct {
 	Rank int
 	// Behind are the ranks that came less far than others, in a hang, as indexes in the team.
 	Behind []int
+	// Stopped are the ranks whose processes were stopped from outside when the deadline passed (SIGSTOP, a debugger), as indexes
+	// in the team: they are what the others wait for.
+	Stopped []int
 	// ByRAS is set where only the library's RAS service names Rank and Behind: a hint, since it does not see every operation.
 	// Where those that are behind still move, they stand in Behind alone.
 	ByRAS bool

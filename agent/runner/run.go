@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"rcclx.io/commgroup-operator/agent/commnode"
@@ -19,6 +20,8 @@ import (
 
 // Assignment is what the controller asks of the node.
 type Assignment struct {
+	// Group that the CommNode is of.
+	Group types.NamespacedName
 	// Run is nil while nothing is asked for.
 	Run *api.RunAssignment
 	// Ranks on this node.
@@ -102,6 +105,7 @@ func (r *Runner) Run(ctx context.Context) (Result, error) {
 	if err != nil {
 		return Result{Status: base, Full: base}, err
 	}
+	e.Group = a.Group
 	e.Host = hostFacts(a.Facts, x.facts.Discovered)
 	j := Judge(e)
 	full := Finished(base, e, j, metav1.NewTime(r.Clock.Now()))

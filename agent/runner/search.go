@@ -47,13 +47,13 @@ type searchTask struct {
 	runDeadline time.Time
 }
 
-// needsSearch says whether a failure leaves open which GPU or link is to blame. A death, an error of a rank's own or a
-// single rank that stayed behind name it already; RAS's word alone does not.
+// needsSearch says whether a failure leaves open which GPU or link is to blame. A death, an error of a rank's own, a
+// rank that was stopped or a single one that stayed behind name it already; RAS's word alone does not.
 func needsSearch(f *Failure) bool {
 	if f == nil {
 		return false
 	}
-	return f.Kind == FailHung && (f.Rank < 0 || f.ByRAS) || f.Kind == FailRankError && (f.Code == rank.CodeInitFailed || f.Code == rank.CodeCollectiveFailed)
+	return f.Kind == FailHung && len(f.Stopped) == 0 && (f.Rank < 0 || f.ByRAS) || f.Kind == FailRankError && (f.Code == rank.CodeInitFailed || f.Code == rank.CodeCollectiveFailed)
 }
 
 // repeatStep is the smallest step that repeats what failed: at the size where it failed, a few times.

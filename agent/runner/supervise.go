@@ -53,6 +53,8 @@ type supervision struct {
 	failedAt   time.Time
 	freed      time.Duration // from there to the last process's end
 	ras        rasWatch
+	// processState is /proc/PID/stat's state of a process; nil reads it.
+	processState func(pid int) string
 }
 
 // Run starts the team's ranks, watches them to their end and returns what became of them. It ends the whole team at the

@@ -1,7 +1,9 @@
 package runner
 
 import (
+	"bytes"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +18,11 @@ func (v *supervision) hang(index int, said rank.Error) Failure {
 	f := Failure{Kind: FailHung, Code: rank.CodeRankHung, Step: said.Step}
 	f.Rank, f.Behind = v.late(said.Step)
 	word, late, elsewhere := "", ras.Suspicion{}, ras.Suspicion{}
-	if f.Rank < 0 {
+	if f.Stopped, word = v.stopped(); len(f.Stopped) > 0 {
+		if f.Rank, f.Behind = -1, f.Stopped; len(f.Stopped) == 1 {
+			f.Rank = f.Stopped[0]
+		}
+	} else if f.Rank < 0 {
 		late, elsewhere = v.placed(v.ras.suspicion(v.lateSince(), v.worldSize()))
 		if len(f.Behind) > 0 && !subset(late.Ranks, f.Behind) {
 			late = ras.Suspicion{}
@@ -54,7 +60,43 @@ func (v *supervision) hang(index int, said rank.Error) Failure {
 		f.Message += " (" + strings.Join(remarks, "; ") + ")"
 	}
 	f.Message += "; " + v.whereabouts()
+	if len(f.Stopped) > 0 {
+		f.Message += "; no GPU stops a process: find who sent SIGSTOP or attached a debugger, and run again"
+	}
 	return f
+}
+
+// stopped are the ranks whose processes do not run, since a signal or a debugger stopped them, and by what that is seen.
+func (v *supervision) stopped() (indexes []int, word string) {
+	state := v.processState
+	if state == nil {
+		state = stateOf
+	}
+	for i := range v.ranks {
+		pid := v.ranks[i].ProcessID
+		if pid <= 0 || v.exited[i] {
+			continue
+		}
+		if s := state(pid); s == "T" || s == "t" {
+			indexes = append(indexes, i)
+			word = fmt.Sprintf(", stopped (state %s in /proc/%d/stat),", s, pid)
+		}
+	}
+	if len(indexes) > 1 {
+		word = ", stopped (state T in /proc/PID/stat),"
+	}
+	return indexes, word
+}
+
+// stateOf reads the state of a process, which follows its name in brackets (fs/proc/array.c, do_task_stat); empty where it
+// cannot be read.
+func stateOf(pid int) string {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return ""
+	}
+	state, _, _ := strings.Cut(strings.TrimSpace(string(data[bytes.LastIndexByte(data, ')')+1:])), " ")
+	return state
 }
 
 // subject is who missed the deadline, for the start of a message: the ranks that are late, else all that are not done. In

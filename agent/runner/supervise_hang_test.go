@@ -1,7 +1,11 @@
 package runner
 
 import (
+	"fmt"
+	"os"
+	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,7 +30,7 @@ func TestWhoIsLate(t *testing.T) {
 	}
 	silent := ras.Report{Collected: true, Groups: []ras.Group{{RanksPerCommunicator: 4, Status: "RUNNING", Errors: []string{"INCOMPLETE"}}},
 		Communicators: []ras.Communicator{{Hash: "a", MissingRanks: 2, Missing: []ras.Rank{{Rank: 1}, {Rank: 2}}}}}
-	gaveUp := rank.Error{Code: rank.CodeRankHung, Step: step, Message: "node n rank 2 at " + step + ": not done within 3.6s", Limit: 3600 * time.Millisecond}
+	gaveUp := rank.Error{Code: rank.CodeRankHung, Step: step, Message: "not done within 3.6s", Limit: 3600 * time.Millisecond}
 	for _, c := range []struct {
 		name    string
 		events  [4]int
@@ -105,6 +109,71 @@ func TestHangAtExitNamesTheRankThatIsLeft(t *testing.T) {
 		ranks: []RankOutcome{{Rank: 0, Events: 5}, {Rank: 1, Events: 5}, {Rank: 2, Events: 5}}, began: make([]time.Time, 3), deadline: make([]time.Time, 3)}
 	if f := v.hang(1, rank.Error{Step: "destroy"}); f.Rank != 1 || !strings.Contains(f.Message, "rank 1") || !strings.Contains(f.Message, "1m0s for destroy") {
 		t.Errorf("failure = %+v", f)
+	}
+}
+
+// TestStoppedRankIsNamed: whoever does not run is what the others wait for, and no GPU is to blame.
+func TestStoppedRankIsNamed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		states  map[int]string // by rank
+		exited  [4]bool
+		rank    int
+		stopped string
+		begins  string
+	}{
+		"none":                {nil, [4]bool{}, -1, "", "all 4 ranks missed"},
+		"one":                 {map[int]string{1: "T", 2: "S", 3: "R"}, [4]bool{}, 1, "1", "rank 1 (GPU ordinal 1), stopped (state T in /proc/101/stat), missed"},
+		"under a debugger":    {map[int]string{3: "t"}, [4]bool{}, 3, "3", "rank 3 (GPU ordinal 3), stopped (state t in /proc/103/stat), missed"},
+		"two":                 {map[int]string{0: "T", 3: "T"}, [4]bool{}, -1, "0,3", "ranks 0,3, stopped (state T in /proc/PID/stat), missed"},
+		"one that has ended":  {map[int]string{1: "T"}, [4]bool{1: true}, -1, "", "ranks 0,2,3 of 4 missed"},
+		"what cannot be read": {map[int]string{1: ""}, [4]bool{}, -1, "", "all 4 ranks missed"},
+	} {
+		start := time.Now()
+		v := &supervision{clock: clocktesting.NewFakeClock(start), team: Team{Node: "n", Name: "Baseline"}, exited: tc.exited[:],
+			processState: func(pid int) string { return tc.states[pid-100] }}
+		for i := range 4 {
+			v.team.Specs = append(v.team.Specs, rank.Spec{Rank: i, WorldSize: 4, StepDeadline: 4 * time.Second})
+			v.ranks = append(v.ranks, RankOutcome{Rank: i, Device: i, ProcessID: 100 + i, Events: 3, Since: start})
+			v.began, v.deadline, v.awaits = append(v.began, start), append(v.deadline, start), append(v.awaits, "a step")
+		}
+		f := v.hang(2, rank.Error{Step: "a step"})
+		if f.Rank != tc.rank || join(f.Stopped) != tc.stopped || !strings.HasPrefix(f.Message, "node n: Baseline: "+tc.begins) {
+			t.Errorf("%s: rank %d, stopped %v: %s", name, f.Rank, f.Stopped, f.Message)
+		}
+		named := tc.stopped != ""
+		j := Judge(Evidence{Node: "n", Plan: defaultPlan(), Ranks: 4, PCI: make([]string, 4), Failure: &f})
+		if needsSearch(&f) == named || (len(j.Culprits) > 0) != named || len(j.Culprits) != len(f.Stopped) {
+			t.Errorf("%s: needs a search %v, culprits %+v", name, needsSearch(&f), j.Culprits)
+		}
+		for i, c := range j.Culprits {
+			if c.Kind != "Rank" || c.Name != fmt.Sprintf("rank %d", f.Stopped[i]) || !strings.Contains(c.Message, "SIGSTOP") {
+				t.Errorf("%s: culprit %+v", name, c)
+			}
+		}
+	}
+}
+
+func TestStateOfAProcess(t *testing.T) {
+	cmd := exec.Command("sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	var ws syscall.WaitStatus
+	if _, err := syscall.Wait4(cmd.Process.Pid, &ws, syscall.WUNTRACED, nil); err != nil || !ws.Stopped() {
+		t.Fatalf("%v, %v", err, ws)
+	}
+	if s := stateOf(cmd.Process.Pid); s != "T" {
+		t.Errorf("a stopped process is in state %q", s)
+	}
+	if s := stateOf(os.Getpid()); s == "T" || s == "" {
+		t.Errorf("this process is in state %q", s)
+	}
+	if s := stateOf(1 << 30); s != "" {
+		t.Errorf("no process is in state %q", s)
 	}
 }
 

@@ -142,6 +142,8 @@ func guilty(node, reason string, c api.TaskCommunicator, o runner.Outcome, madeI
 		}
 	case runner.FailHung:
 		switch {
+		case len(f.Stopped) > 0:
+			at, kind = f.Stopped[0], "Rank" // from outside: no GPU is to blame
 		case at < 0 && isRoot(c) && !madeID:
 			kind = "Node"
 		case at < 0 || f.ByRAS || !beforePeers(o.Ranks[at]):

@@ -55,6 +55,10 @@ type CommGroupStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
 	Culprits []Culprit `json:"culprits,omitempty"`
+	// culpritsRunID is the run that named the culprits. While a run repeats an earlier one, they are that one's.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	CulpritsRunID string `json:"culpritsRunID,omitempty"`
 	// span is what the communicators over several members showed; absent with span Node.
 	// +optional
 	Span *SpanStatus `json:"span,omitempty"`

@@ -23,6 +23,7 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Culprit",type=string,priority=1,JSONPath=`.status.culprits[0].name`
 // +kubebuilder:printcolumn:name="Culprit On",type=string,priority=1,JSONPath=`.status.culprits[0].node`
+// +kubebuilder:printcolumn:name="Culprit Run",type=string,priority=1,JSONPath=`.status.culpritsRunID`
 // +kubebuilder:printcolumn:name="Run",type=string,priority=1,JSONPath=`.status.run.id`
 type CommGroup struct {
 	metav1.TypeMeta `json:",inline"`

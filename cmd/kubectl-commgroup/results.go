@@ -78,6 +78,9 @@ func withRecord(group *v1alpha1.CommGroup, r *runarchive.Record) *v1alpha1.CommG
 	s := &out.Status
 	s.Origin, s.Run, s.Members, s.DataErrors = r.Origin, r.Run, r.Members, r.DataErrors
 	s.Settings, s.Inventory, s.Checks, s.Culprits = r.Settings, r.Inventory, r.Checks, r.Culprits
+	if r.Run != nil {
+		s.CulpritsRunID = r.Run.ID
+	}
 	for i := range r.Results {
 		s.Results = append(s.Results, r.Results[i].GroupResultSeries)
 	}

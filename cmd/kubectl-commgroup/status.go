@@ -211,7 +211,7 @@ func printStatus(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommNo
 		{"", true, func() error { return report.Notice(w, group) }},
 		{"", true, func() error { return report.RemarkLines(w, group, nodes, now) }},
 		{"Conditions", len(s.Conditions) > 0, func() error { return report.Conditions(w, group) }},
-		{"Culprits", len(s.Culprits) > 0, func() error { return report.Culprits(w, s.Culprits) }},
+		{report.CulpritsTitle(s), len(s.Culprits) > 0, func() error { return report.Culprits(w, s.Culprits) }},
 		{"Over several nodes", s.Span != nil, func() error { return report.Span(w, group, nodes) }},
 		{"Members", len(nodes) > 0, func() error { return report.Nodes(w, group, nodes, limit) }},
 		{"Settings", true, func() error { return report.Settings(w, s.Settings) }},

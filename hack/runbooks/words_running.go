@@ -131,7 +131,7 @@ var wordsRunning = map[string]more{
 		Escalate: "The registry's owner for pulls that fail on all nodes; the node's owner where one node alone cannot pull.",
 		Ends:     "With a new run, which you have to ask for."},
 	"Interrupted": {
-		Seen:     []string{"node gpu-3: Baseline was interrupted (terminated) with ranks 0-7 at AllReduce BFloat16 1048576 B; the spec may have changed, or the pod was evicted: where no new one has started, ask for a new run: kubectl commgroup run GROUP -n NAMESPACE"},
+		Seen:     []string{"node gpu-3: Baseline was interrupted (terminated) with ranks 0-7 at AllReduce BFloat16 1048576 B; the spec may have changed, or the pod was evicted: where no new one has started, ask for a new run: kubectl commgroup run mi300x -n ml"},
 		Means:    "The agent was told to stop (SIGTERM), ended its ranks in order and reported how far it was. Not a fault of the node.",
 		Causes:   []string{"Somebody deleted the pod.", "A drain or shutdown of the node that left no condition on the pod.", "The kubelet stopped it: the pod's own deadline (`activeDeadlineSeconds`) while no manager was there."},
 		Look:     []string{podEvents + "   # Killing, NodeShutdown, DeadlineExceeded", "kubectl get events -A --field-selector involvedObject.kind=Node --sort-by=.lastTimestamp | grep NODE", nodeRun + "   # step and message"},

@@ -113,12 +113,12 @@ var wordsSettings = map[string]more{
 		Ends:   "With a run that gets to it."},
 	"Unknown": {
 		Seen:     []string{"the library's flavor is not known, so nothing can be said of its gates: name a library that agent explain lists"},
-		Means:    "Which library was loaded could not be told from the file, so nothing is said of what acts. Missing knowledge is no yes. Measurements and verdict stand all the same.",
-		Causes:   []string{"A build without the strings by which flavors are told apart (stripped, patched).", "A net plugin or wrapper under the library's name.", "A release that is newer than this operator.", "Simulated ranks that imitate nothing."},
+		Means:    "The library was not identified, or this release of it decides by a table of its own that is not public: nothing is said of what acts. The message says which. Missing knowledge is no yes. Measurements and verdict stand all the same.",
+		Causes:   []string{"RCCL 2.30 and up with DDA: its largest size is a table by GPU and release, until `dda.allReduceTreeMaxBytes` sets one.", "A build without the strings by which flavors are told apart (stripped, patched).", "A net plugin or wrapper under the library's name.", "A release that is newer than this operator.", "Simulated ranks that imitate nothing."},
 		Look:     []string{"kubectl get commnode -n NAMESPACE GROUP.NODE -o jsonpath='{.status.run.library}'", explain, runLogs},
 		Do:       []string{"Compare with Baseline by hand in the results: what is faster, acts."},
 		Escalate: "The operator's authors with a support bundle, where it is a released library.",
-		Ends:     "With a run whose library is known."},
+		Ends:     "With a run whose library and limits are known."},
 	"TailHazard": {
 		Seen: []string{
 			"FP8 gave wrong elements with AllReduce at counts that are no multiple of 128 x ranks (AllReduce) or 128 (ReduceScatter) (TailHazard): it is off for them; if every job pads its counts, set publish.jobCounts to Padded.",

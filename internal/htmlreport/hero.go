@@ -65,7 +65,7 @@ func readyWord(s *v1alpha1.CommGroupStatus, ready *metav1.Condition) (tone, stri
 	}
 	running := s.Run != nil && s.Run.Phase == v1alpha1.RunPhaseRunning
 	switch {
-	case running && len(s.Culprits) == 0:
+	case running && (len(s.Culprits) == 0 || s.EarlierCulpritsRun() != ""):
 		return toneInfo, "Run in progress"
 	case running:
 		return toneBad, "Run in progress, fault found"

@@ -24,7 +24,9 @@ type view struct {
 	Hero            hero
 	Culprits        []culpritView
 	MoreCulprits    string
-	Tiles           []tile
+	// CulpritsOf is the earlier run that named them; empty where the present one did.
+	CulpritsOf string
+	Tiles      []tile
 
 	Conditions    grid
 	Settings      grid
@@ -58,7 +60,7 @@ func newView(in Input) view {
 	v := view{
 		Style: template.CSS(style), // #nosec G203 -- the program's own file
 		Name:  g.Name, Namespace: g.Namespace, Made: in.Now.UTC().Format("2006-01-02 15:04:05 UTC"), Version: in.Version,
-		Hero: newHero(g), Culprits: newCulprits(g), MoreCulprits: moreCulprits(newCulprits(g)), Tiles: tiles(g, in.Now),
+		Hero: newHero(g), Culprits: newCulprits(g), CulpritsOf: s.EarlierCulpritsRun(), MoreCulprits: moreCulprits(newCulprits(g)), Tiles: tiles(g, in.Now),
 		Conditions: conditionsGrid(g, in.Now), Settings: settingsGrid(s.Settings), Advice: adviceGrid(s.Advice), Published: published(s),
 		Errors: errorsGrid(s.DataErrors), Checks: newChecks(s.Checks), Baseline: baseline(s.Baseline), Span: newSpan(g, in.Nodes),
 		Nodes: newNodes(g, in.Nodes), Preconditions: conditionsNotMet(in.Nodes),

@@ -46,6 +46,9 @@ func explainSetting(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.Com
 		{"usable", Paint(w, toneOf(string(s.Usable)), string(s.Usable))},
 	}
 	seen, next := reasonText(s)
+	if s.Reason == v1alpha1.SettingReasonUnknown && libraryKnown(nodes) {
+		seen, next = "whether this library lets the setting act is not known", "go by what was measured: verified, and worth it"
+	}
 	lines = append(lines, [2]string{"why", seen}, [2]string{"seen", s.Message})
 	var steps []string
 	for _, warning := range worstFirst(s.Warnings) {
@@ -177,6 +180,13 @@ func reasonText(s *v1alpha1.SettingStatus) (seen, next string) {
 		next = ""
 	}
 	return seen, next
+}
+
+// libraryKnown says whether a member's ranks loaded a library that was identified.
+func libraryKnown(nodes []v1alpha1.CommNode) bool {
+	return slices.ContainsFunc(nodes, func(n v1alpha1.CommNode) bool {
+		return n.Status.Run != nil && n.Status.Run.Library != nil && !slices.Contains([]string{"", "unknown"}, n.Status.Run.Library.Flavor)
+	})
 }
 
 // LibraryBuilds names the builds that the members' ranks loaded, the most frequent first.

@@ -41,6 +41,23 @@ func TestExplainEveryWarningHasItsNextStep(t *testing.T) {
 	}
 }
 
+// TestExplainNamesTheLibraryOrSaysThatItIsUnknown, and never both.
+func TestExplainNamesTheLibraryOrSaysThatItIsUnknown(t *testing.T) {
+	s := v1alpha1.SettingStatus{Name: "dda.AllReduce", Requested: "Preferred", Effective: v1alpha1.EffectiveUnknown, Reason: v1alpha1.SettingReasonUnknown,
+		Verified: v1alpha1.VerifiedUnknown, Message: "DDA is on, but its largest size is a table by GPU and release"}
+	for flavor, identified := range map[string]bool{"rccl-dda": true, "unknown": false, "": false} {
+		nodes := []v1alpha1.CommNode{{}}
+		nodes[0].Status.Run = &v1alpha1.NodeRunStatus{Library: &v1alpha1.LibraryFacts{Flavor: flavor, Version: "2.30.4"}}
+		var b strings.Builder
+		if err := Explain(&b, &v1alpha1.CommGroup{}, nodes, []v1alpha1.SettingStatus{s}); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(strings.Fields(b.String()), " "); strings.Contains(got, "not identified") == identified || strings.Contains(got, "library rccl-dda 2.30.4") != identified {
+			t.Errorf("library %q:\n%s", flavor, b.String())
+		}
+	}
+}
+
 // TestExplainSaysWhatAdviceAsksFor: a setting that loses by the numbers has switching it off as a next step, one that wins none.
 func TestExplainSaysWhatAdviceAsksFor(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -150,6 +150,14 @@ func upTo(maxBytes int64) string {
 	return "up to " + units.Bytes(maxBytes)
 }
 
+// CulpritsTitle heads the culprits, and says where they are an earlier run's.
+func CulpritsTitle(s *v1alpha1.CommGroupStatus) string {
+	if earlier := s.EarlierCulpritsRun(); earlier != "" {
+		return fmt.Sprintf("Culprits of run %s, which run %s repeats", earlier, s.Run.ID)
+	}
+	return "Culprits"
+}
+
 // Culprits prints whom the verdict blames, or that there is nobody.
 func Culprits(w io.Writer, culprits []v1alpha1.Culprit) error {
 	for _, c := range culprits {

@@ -38,6 +38,9 @@ func Groups(w io.Writer, groups []v1alpha1.CommGroup, namespaced bool) error {
 		}
 		if len(s.Culprits) > 0 {
 			culprit = s.Culprits[0].Words()
+			if earlier := s.EarlierCulpritsRun(); earlier != "" {
+				culprit += " (run " + earlier + ")"
+			}
 		}
 		row := []string{g.Name, status, reason, orUnknown(s.Members.Summary), verdict, orUnknown(s.Effective), bandwidth, overNodes, last, orUnknown(string(s.Origin)), culprit}
 		if namespaced {

@@ -48,9 +48,13 @@ func (g *gatherer) caseWords() string {
 		s.WriteString("- Run: none yet\n")
 	}
 	const most = 5
+	word := "Culprit"
+	if earlier := status.EarlierCulpritsRun(); earlier != "" {
+		word += " of run " + earlier
+	}
 	for i := range status.Culprits[:min(len(status.Culprits), most)] {
 		c := &status.Culprits[i]
-		fmt.Fprintf(&s, "- Culprit: %s (%s): %s\n", c.Words(), c.Reason, oneLine(c.Message))
+		fmt.Fprintf(&s, "- %s: %s (%s): %s\n", word, c.Words(), c.Reason, oneLine(c.Message))
 		if i == 0 {
 			_, own := reasons.Split(c.Message) // it knows where the fault showed; the reason's page speaks of all such
 			next = cmp.Or(own, reasons.NextStep(c.Reason), next)
