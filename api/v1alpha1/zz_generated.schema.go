@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: ca235c0635bada65b09d26a87bc36f6207dd73572f1ad170f4b6655914bda160
-const SchemaRevision = 22
+// Hash of the schemas: 0364432f4bd993f70ef097361dcd9a85098ff0f7b9797ab98d3252ed40c8b029
+const SchemaRevision = 23
