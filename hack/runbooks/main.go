@@ -92,7 +92,7 @@ func related(reason string, alerts []prometheus.Alert) []string {
 	return out
 }
 
-var relative = regexp.MustCompile(`\]\(([a-z0-9_/-]+\.md(?:#[^)]*)?)\)`)
+var relative = regexp.MustCompile(`\]\(([A-Za-z0-9_/-]+\.md(?:#[^)]*)?)\)`)
 
 // moved makes links of docs/reasons.md right for a page in docs/runbooks/reasons.
 func moved(text string) string { return relative.ReplaceAllString(text, "](../../$1)") }
