@@ -64,6 +64,8 @@ const (
 	TaintReadiness = "readiness.k8s.io/comm-validated"
 	// NodeConditionCommValidated is the condition of Nodes that a group marks by Condition.
 	NodeConditionCommValidated = "CommValidated"
+	// NodeConditionCommProblem goes with it and says the opposite, for what takes True for trouble (docs/decisions/0020).
+	NodeConditionCommProblem = "CommProblem"
 
 	// Finalizer was set on CommGroups by managers up to version 0.1; later ones take it off (docs/decisions/0016-no-finalizer.md).
 	Finalizer = "rcclx.io/cleanup"

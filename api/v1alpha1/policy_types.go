@@ -146,7 +146,7 @@ type GatingSpec struct {
 	// +kubebuilder:default=Off
 	// +optional
 	Mode GatingMode `json:"mode,omitempty"`
-	// actions that mark a node: the condition CommValidated, the label rcclx.io/comm-validated, or the taint
+	// actions that mark a node: the conditions CommValidated and CommProblem, the label rcclx.io/comm-validated, or the taint
 	// rcclx.io/comm-failed.
 	// +listType=set
 	// +kubebuilder:default={Condition}

@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: 0364432f4bd993f70ef097361dcd9a85098ff0f7b9797ab98d3252ed40c8b029
-const SchemaRevision = 23
+// Hash of the schemas: 6a35fc3af5586ca7548b819d0b97c1c367eeba5efb5242cfc1f9cb2259bcdcfc
+const SchemaRevision = 24

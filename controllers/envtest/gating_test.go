@@ -72,8 +72,11 @@ func (w *world) again(value string) {
 func (w *world) wantMarks(name, want string) *corev1.Node {
 	w.Helper()
 	node := w.node(name)
-	condition, taints := "", 0
+	condition, problem, taints := "", "", 0
 	for _, c := range node.Status.Conditions {
+		if c.Type == v1alpha1.NodeConditionCommProblem {
+			problem = map[corev1.ConditionStatus]string{corev1.ConditionTrue: "failed", corev1.ConditionFalse: "passed"}[c.Status] + c.Message
+		}
 		if c.Type == v1alpha1.NodeConditionCommValidated {
 			condition = map[corev1.ConditionStatus]string{corev1.ConditionFalse: "failed", corev1.ConditionTrue: "passed"}[c.Status] + c.Message
 		}
@@ -86,7 +89,7 @@ func (w *world) wantMarks(name, want string) *corev1.Node {
 			}
 		}
 	}
-	if !strings.HasPrefix(condition, want) || (condition == "") != (want == "") || node.Labels[v1alpha1.LabelCommValidated] != want || (taints == 1) != (want == "failed") {
+	if problem != condition || !strings.HasPrefix(condition, want) || (condition == "") != (want == "") || node.Labels[v1alpha1.LabelCommValidated] != want || (taints == 1) != (want == "failed") {
 		w.Fatalf("node %s has condition %q, label %q, %d taints; want %q", name, condition, node.Labels[v1alpha1.LabelCommValidated], taints, want)
 	}
 	return node
@@ -118,7 +121,7 @@ func TestGatingMarksANodeUntilItPasses(t *testing.T) {
 	w.measure(bad)
 	marked := w.wantMarks(bad, "failed")
 	w.wantMarks(good, "passed")
-	if len(marked.Spec.Taints) != 2 || len(marked.Status.Conditions) != 2 || marked.Labels["team"] != w.ns {
+	if len(marked.Spec.Taints) != 2 || len(marked.Status.Conditions) != 3 || marked.Labels["team"] != w.ns {
 		t.Errorf("the marks took something away: %+v, %+v, %v", marked.Spec.Taints, marked.Status.Conditions, marked.Labels)
 	}
 	if g := w.group.Status.Gating; g == nil || g.Gated != 1 || !slices.Equal(g.Nodes, []string{bad}) || g.Breaker != "Closed" || g.Message != "" {
@@ -376,6 +379,7 @@ func TestManagerMarksNodesAndNothingElse(t *testing.T) {
 		"cordon":                 {patch: `{"spec":{"unschedulable":true}}`},
 		"a finalizer":            {patch: `{"metadata":{"finalizers":["example.com/f"]}}`},
 		"the condition":          {patch: `{"status":{"conditions":[{"type":"CommValidated","status":"False"}]}}`, status: true, allowed: true},
+		"the opposite condition": {patch: `{"status":{"conditions":[{"type":"CommProblem","status":"True"}]}}`, status: true, allowed: true},
 		"another condition":      {patch: `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`, status: true},
 		"resources":              {patch: `{"status":{"capacity":{"amd.com/gpu":"64"}}}`, status: true},
 	} {

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -127,14 +128,56 @@ func TestStolenManagerTokenMakesRunPodsOnly(t *testing.T) {
 		"a Secret's variable": {func(p *corev1.Pod) {
 			p.Spec.Containers[0].Env = append(p.Spec.Containers[0].Env, corev1.EnvVar{Name: "S", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: secret, Key: "k"}}})
 		}, "no variables from Secrets"},
+		"a probe of a host": {func(p *corev1.Pod) {
+			p.Spec.Containers[0].LivenessProbe = &corev1.Probe{ProbeHandler: httpTo("192.0.2.1")}
+		}, "names a host"},
+		"a readiness probe of a host": {func(p *corev1.Pod) {
+			p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{ProbeHandler: tcpTo("192.0.2.1")}
+		}, "names a host"},
+		"a startup probe of a host": {func(p *corev1.Pod) {
+			p.Spec.Containers[0].StartupProbe = &corev1.Probe{ProbeHandler: httpTo("192.0.2.1")}
+		}, "names a host"},
+		"a probe of a sidecar": {func(p *corev1.Pod) {
+			p.Spec.InitContainers[0].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
+			p.Spec.InitContainers[0].StartupProbe = &corev1.Probe{ProbeHandler: tcpTo("192.0.2.1")}
+		}, "names a host"},
+		"a hook that calls a host": {func(p *corev1.Pod) {
+			p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{HTTPGet: httpTo("192.0.2.1").HTTPGet}}
+		}, "names a host"},
+		"a last hook that calls a host": {func(p *corev1.Pod) {
+			p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{HTTPGet: httpTo("192.0.2.1").HTTPGet}}
+		}, "names a host"},
+		"another's name": {func(p *corev1.Pod) {
+			p.Spec.HostAliases = []corev1.HostAlias{{IP: "192.0.2.1", Hostnames: []string{"kubernetes.default.svc"}}}
+		}, "finds hosts as its cluster does"},
+		"another's names": {func(p *corev1.Pod) {
+			p.Spec.DNSPolicy, p.Spec.DNSConfig = corev1.DNSNone, &corev1.PodDNSConfig{Nameservers: []string{"192.0.2.1"}}
+		}, "finds hosts as its cluster does"},
+		"a finalizer": {func(p *corev1.Pod) { p.Finalizers = []string{"example.com/stay"} }, "may add no finalizer"},
 		"a Secret's variables": {func(p *corev1.Pod) {
 			p.Spec.InitContainers[0].EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: secret}}}
 		}, "no variables from Secrets"},
 	} {
 		t.Run(name, func(t *testing.T) { refused(t, try(tc.change), tc.words) })
 	}
+	for name, change := range map[string]func(*corev1.Pod){
+		"what Kueue's admission adds": func(p *corev1.Pod) { p.Finalizers = []string{"kueue.x-k8s.io/managed"} },
+		"a sidecar's own probe":       func(p *corev1.Pod) { p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{ProbeHandler: httpTo("")} },
+	} {
+		if err := try(change); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 	theirs := w.job(w.nodes[0])
 	refused(t, asManager.Delete(t.Context(), theirs.DeepCopy(), client.DryRunAll), "no pods but run pods")
+}
+
+func httpTo(host string) corev1.ProbeHandler {
+	return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Host: host, Path: "/", Port: intstr.FromInt32(80)}}
+}
+
+func tcpTo(host string) corev1.ProbeHandler {
+	return corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: host, Port: intstr.FromInt32(80)}}
 }
 
 // TestStolenManagerTokenMakesMonitorsOnly: the one way to privilege on a node is held tight.
@@ -168,6 +211,24 @@ func TestStolenManagerTokenMakesMonitorsOnly(t *testing.T) {
 		"a probe that runs something": {container(func(c *corev1.Container) {
 			c.LivenessProbe.ProbeHandler = corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/rank"}}}
 		}), "/agent monitor"},
+		"a probe of a host":       {container(func(c *corev1.Container) { c.LivenessProbe.HTTPGet.Host = "192.0.2.1" }), "probed by HTTP at its own address"},
+		"another probe of a host": {container(func(c *corev1.Container) { c.ReadinessProbe.HTTPGet.Host = "192.0.2.1" }), "probed by HTTP at its own address"},
+		"a connection to a host":  {container(func(c *corev1.Container) { c.LivenessProbe.ProbeHandler = tcpTo("192.0.2.1") }), "probed by HTTP at its own address"},
+		"a remote procedure": {container(func(c *corev1.Container) {
+			c.LivenessProbe.ProbeHandler = corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 80}}
+		}), "probed by HTTP"},
+		"another's name": {pod(func(p *corev1.PodSpec) {
+			p.HostAliases = []corev1.HostAlias{{IP: "192.0.2.1", Hostnames: []string{"x"}}}
+		}), "finds hosts as its cluster does"},
+		"another's names": {pod(func(p *corev1.PodSpec) { p.DNSConfig = &corev1.PodDNSConfig{Nameservers: []string{"192.0.2.1"}} }), "finds hosts as its cluster does"},
+		"another runtime": {pod(func(p *corev1.PodSpec) { p.RuntimeClassName = ptr.To("x") }), "runs as the cluster's pods do"},
+		"devices": {pod(func(p *corev1.PodSpec) {
+			p.ResourceClaims = []corev1.PodResourceClaim{{Name: "x", ResourceClaimName: ptr.To("x")}}
+		}), "runs as the cluster's pods do"},
+		"the runtime's annotation": {func(d *appsv1.DaemonSet) {
+			d.Spec.Template.Annotations = map[string]string{"cdi.k8s.io/x": "vendor.com/device=0"}
+		}, "runs as the cluster's pods do"},
+		"a finalizer": {func(d *appsv1.DaemonSet) { d.Finalizers = []string{"example.com/stay"} }, "may add no finalizer"},
 		"another container": {pod(func(p *corev1.PodSpec) {
 			p.Containers = append(p.Containers, corev1.Container{Name: "more", Image: "evil:1"})
 		}), "/agent monitor"},
@@ -287,6 +348,60 @@ func TestStolenManagerTokenTouchesItsOwnOnly(t *testing.T) {
 		if err := asManager.Update(ctx, group, dry); err == nil || !strings.Contains(err.Error(), "but its finalizers and its status") {
 			t.Errorf("the manager changes a CommGroup's %s: %v", name, err)
 		}
+	}
+}
+
+// TestStolenManagerTokenLeavesFinalizers: with one an object, and its namespace, would stay for ever; without one that someone relies
+// on it would go too early.
+func TestStolenManagerTokenLeavesFinalizers(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	w.running()
+	ctx, dry := t.Context(), client.DryRunAll
+	const words = "may add no finalizer, and take off none but rcclx.io/cleanup"
+	w.refresh()
+	for name, tc := range map[string]struct {
+		before, after []string
+		words         string
+	}{
+		"added":             {nil, []string{"example.com/stay"}, words},
+		"its own, added":    {nil, []string{v1alpha1.Finalizer}, words},
+		"its own, removed":  {[]string{v1alpha1.Finalizer}, nil, ""},
+		"someone's, kept":   {[]string{v1alpha1.Finalizer, "example.com/stay"}, []string{"example.com/stay"}, ""},
+		"someone's removed": {[]string{"example.com/stay"}, nil, words},
+	} {
+		group := w.group.DeepCopy()
+		w.must(admin.Get(ctx, client.ObjectKeyFromObject(group), group))
+		group.Finalizers = tc.before
+		w.must(admin.Update(ctx, group))
+		next := group.DeepCopy()
+		next.Finalizers = tc.after
+		if err := asManager.Update(ctx, next, dry); tc.words != "" {
+			refused(t, err, tc.words)
+		} else if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		group.Finalizers = nil
+		w.must(admin.Update(ctx, group))
+	}
+	cn := w.commNode(w.nodes[0])
+	cn.Finalizers = []string{"example.com/stay"}
+	refused(t, asManager.Update(ctx, cn, dry), words)
+	owner := []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommGroup", Name: w.group.Name, UID: w.group.UID}}
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: w.ns, Labels: map[string]string{"app.kubernetes.io/managed-by": "commgroup-operator"},
+		OwnerReferences: owner, Finalizers: []string{"example.com/stay"}}}
+	refused(t, asManager.Create(ctx, cm, dry), words)
+	for _, object := range []client.Object{
+		&corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}, ObjectMeta: metav1.ObjectMeta{Name: controllers.RunServiceAccount}},
+		&rbacv1.RoleBinding{TypeMeta: metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "RoleBinding"}, ObjectMeta: metav1.ObjectMeta{Name: controllers.RunRoleBinding},
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "commgroup-agent-run"},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: controllers.RunServiceAccount, Namespace: w.ns}}},
+	} {
+		object.SetNamespace(w.ns)
+		object.SetLabels(map[string]string{"app.kubernetes.io/managed-by": "commgroup-operator"})
+		object.SetFinalizers([]string{"example.com/stay"})
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+		w.must(err)
+		refused(t, asManager.Patch(ctx, object, client.RawPatch(types.ApplyPatchType, mustJSON(t, content)), client.FieldOwner("x"), client.ForceOwnership, dry), words)
 	}
 }
 

@@ -110,12 +110,25 @@ func Statements(annotations map[string]string) map[string]Statement {
 	return out
 }
 
-// marks is what a Node carries. An empty status means no condition, an empty label none.
+// marks is what a Node carries. An empty label means none.
 type marks struct {
+	validated, problem condition
+	label              string
+	taint              bool
+}
+
+// condition of a Node; an empty status means none.
+type condition struct {
 	status          corev1.ConditionStatus
 	reason, message string
-	label           string
-	taint           bool
+}
+
+// conditionsOf are the two conditions that a verdict is told by: they differ in their polarity only (docs/decisions/0020).
+func conditionsOf(verdict v1alpha1.Verdict, message string) (validated, problem condition) {
+	if verdict == v1alpha1.VerdictPass {
+		return condition{corev1.ConditionTrue, v1alpha1.ReasonCommPassed, message}, condition{corev1.ConditionFalse, v1alpha1.ReasonCommPassed, message}
+	}
+	return condition{corev1.ConditionFalse, v1alpha1.ReasonCommFailed, message}, condition{corev1.ConditionTrue, v1alpha1.ReasonCommFailed, message}
 }
 
 // marksFor are the marks that follow from the statements: the node is failed while one group at least holds it so, and no mark then
@@ -147,12 +160,8 @@ func marksFor(statements map[string]Statement) marks {
 	if len(named) == 0 {
 		return m
 	}
-	m.status, m.reason = corev1.ConditionFalse, v1alpha1.ReasonCommFailed
-	if verdict == v1alpha1.VerdictPass {
-		m.status, m.reason = corev1.ConditionTrue, v1alpha1.ReasonCommPassed
-	}
 	slices.Sort(named)
-	m.message = words.Shorten(strings.Join(slices.Compact(named), " "), conditionMessageBytes)
+	m.validated, m.problem = conditionsOf(verdict, words.Shorten(strings.Join(slices.Compact(named), " "), conditionMessageBytes))
 	return m
 }
 
@@ -177,9 +186,7 @@ func marksOn(node *corev1.Node) marks {
 	for i := range node.Spec.Taints {
 		m.taint = m.taint || isMark(&node.Spec.Taints[i])
 	}
-	if c := commValidated(node); c != nil {
-		m.status, m.reason, m.message = c.Status, c.Reason, c.Message
-	}
+	m.validated, m.problem = said(node, v1alpha1.NodeConditionCommValidated), said(node, v1alpha1.NodeConditionCommProblem)
 	return m
 }
 
@@ -188,13 +195,21 @@ func isMark(t *corev1.Taint) bool {
 	return t.Key == v1alpha1.TaintCommFailed && t.Effect == corev1.TaintEffectNoSchedule
 }
 
-func commValidated(node *corev1.Node) *corev1.NodeCondition {
+func conditionOn(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
 	for i := range node.Status.Conditions {
-		if node.Status.Conditions[i].Type == v1alpha1.NodeConditionCommValidated {
+		if node.Status.Conditions[i].Type == kind {
 			return &node.Status.Conditions[i]
 		}
 	}
 	return nil
+}
+
+// said is what the Node's condition says.
+func said(node *corev1.Node, kind corev1.NodeConditionType) condition {
+	if c := conditionOn(node, kind); c != nil {
+		return condition{c.Status, c.Reason, c.Message}
+	}
+	return condition{}
 }
 
 // markAnnotations are the annotations of gating alone, which is all that the cache keeps of a Node's.
@@ -220,8 +235,10 @@ func Changed(before, after *corev1.Node) bool {
 func Keep(node *corev1.Node) {
 	node.Annotations = markAnnotations(node.Annotations)
 	var kept []corev1.NodeCondition
-	if c := commValidated(node); c != nil {
-		kept = []corev1.NodeCondition{*c}
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == v1alpha1.NodeConditionCommValidated || c.Type == v1alpha1.NodeConditionCommProblem {
+			kept = append(kept, *c)
+		}
 	}
 	node.Status.Conditions = kept
 }

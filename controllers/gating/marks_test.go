@@ -44,6 +44,13 @@ func marked(t testing.TB, node *corev1.Node, statements map[string]string, now t
 	return out
 }
 
+var (
+	isTrue    = condition{status: corev1.ConditionTrue, reason: v1alpha1.ReasonCommPassed}
+	noProblem = condition{status: corev1.ConditionFalse, reason: v1alpha1.ReasonCommPassed}
+	isFalse   = condition{status: corev1.ConditionFalse, reason: v1alpha1.ReasonCommFailed}
+	isProblem = condition{status: corev1.ConditionTrue, reason: v1alpha1.ReasonCommFailed}
+)
+
 func TestMarksFollowFromAllStatements(t *testing.T) {
 	fail := func(group string, actions ...v1alpha1.GatingAction) Statement {
 		return testStatement(v1alpha1.VerdictFail, group, actions...)
@@ -60,17 +67,17 @@ func TestMarksFollowFromAllStatements(t *testing.T) {
 	}{
 		{"none", nil, marks{}, nil},
 		{"failed by condition", []Statement{fail("a/g", condition)},
-			marks{status: corev1.ConditionFalse, reason: v1alpha1.ReasonCommFailed}, []string{"a/g", "run 1-1", "SlowLink", "one link is slow."}},
+			marks{validated: isFalse, problem: isProblem}, []string{"a/g", "run 1-1", "SlowLink", "one link is slow."}},
 		{"failed by label and taint", []Statement{fail("a/g", label, taint)}, marks{label: "failed", taint: true}, nil},
 		{"passed by all", []Statement{pass("a/g", testkit.EveryAction...)},
-			marks{status: corev1.ConditionTrue, reason: v1alpha1.ReasonCommPassed, label: "passed"}, []string{"Passed in CommGroup a/g, run 1-1."}},
+			marks{validated: isTrue, problem: noProblem, label: "passed"}, []string{"Passed in CommGroup a/g, run 1-1."}},
 		{"one fails, one passes", []Statement{pass("a/g", testkit.EveryAction...), fail("b/g", testkit.EveryAction...)},
-			marks{status: corev1.ConditionFalse, reason: v1alpha1.ReasonCommFailed, label: "failed", taint: true}, []string{"b/g"}},
+			marks{validated: isFalse, problem: isProblem, label: "failed", taint: true}, []string{"b/g"}},
 		{"both fail", []Statement{fail("b/g", condition), fail("a/g", condition, taint)},
-			marks{status: corev1.ConditionFalse, reason: v1alpha1.ReasonCommFailed, taint: true}, []string{"a/g", "b/g"}},
+			marks{validated: isFalse, problem: isProblem, taint: true}, []string{"a/g", "b/g"}},
 		{"the failed one only taints, the passed one would set the rest", []Statement{fail("a/g", taint), pass("b/g", condition, label)}, marks{taint: true}, nil},
 		{"the failed one sets the condition, the passed one would label", []Statement{fail("a/g", condition), pass("b/g", label)},
-			marks{status: corev1.ConditionFalse, reason: v1alpha1.ReasonCommFailed}, []string{"a/g"}},
+			marks{validated: isFalse, problem: isProblem}, []string{"a/g"}},
 		{"the failed one marks nothing", []Statement{fail("a/g"), pass("b/g", testkit.EveryAction...)}, marks{}, nil},
 		{"no action", []Statement{fail("a/g")}, marks{}, nil},
 		{"an action of a newer version", []Statement{fail("a/g", "Cordon")}, marks{}, nil},
@@ -82,14 +89,17 @@ func TestMarksFollowFromAllStatements(t *testing.T) {
 			}
 			got := marksFor(Statements(annotations))
 			for _, word := range c.words {
-				if !strings.Contains(got.message, word) {
-					t.Errorf("the message %q lacks %q", got.message, word)
+				if !strings.Contains(got.validated.message, word) {
+					t.Errorf("the message %q lacks %q", got.validated.message, word)
 				}
 			}
-			if len(c.words) == 2 && strings.Index(got.message, c.words[0]) > strings.Index(got.message, c.words[1]) {
-				t.Errorf("groups out of order: %q", got.message)
+			if len(c.words) == 2 && strings.Index(got.validated.message, c.words[0]) > strings.Index(got.validated.message, c.words[1]) {
+				t.Errorf("groups out of order: %q", got.validated.message)
 			}
-			if got.message = ""; got != c.want {
+			if got.problem.message != got.validated.message {
+				t.Errorf("the conditions say %q and %q", got.validated.message, got.problem.message)
+			}
+			if got.validated.message, got.problem.message = "", ""; got != c.want {
 				t.Errorf("marks %+v, want %+v", got, c.want)
 			}
 		})
@@ -118,22 +128,22 @@ func TestMarksLeaveAllElseAlone(t *testing.T) {
 	other := testStatement(v1alpha1.VerdictFail, "b/g", testkit.EveryAction...)
 
 	one := marked(t, &want, map[string]string{Key("a"): failed.String()}, testkit.Now)
-	if m := marksOn(one); m.status != corev1.ConditionFalse || m.label != "failed" || !m.taint {
+	if m := marksOn(one); m.validated.status != corev1.ConditionFalse || m.label != "failed" || !m.taint {
 		t.Fatalf("marks %+v", m)
 	}
 	if got := one.Spec.Taints[len(one.Spec.Taints)-1]; len(one.Spec.Taints) != 3 || got.Effect != corev1.TaintEffectNoSchedule || got.Value != "" {
 		t.Fatalf("taints %+v", one.Spec.Taints)
 	}
 	two := marked(t, one, map[string]string{Key("b"): other.String()}, testkit.Now.Add(time.Minute))
-	if c := commValidated(two); !strings.Contains(c.Message, "a/g") || !strings.Contains(c.Message, "b/g") || !c.LastTransitionTime.Time.Equal(testkit.Now) {
+	if c := conditionOn(two, v1alpha1.NodeConditionCommValidated); !strings.Contains(c.Message, "a/g") || !strings.Contains(c.Message, "b/g") || !c.LastTransitionTime.Time.Equal(testkit.Now) {
 		t.Fatalf("condition %+v: the status is since the first group's mark", c)
 	}
 	half := marked(t, two, map[string]string{Key("a"): passed.String()}, testkit.Now.Add(2*time.Minute))
-	if m := marksOn(half); m.status != corev1.ConditionFalse || m.label != "failed" || !m.taint || strings.Contains(m.message, "a/g") {
+	if m := marksOn(half); m.validated.status != corev1.ConditionFalse || m.label != "failed" || !m.taint || strings.Contains(m.validated.message, "a/g") {
 		t.Fatalf("the pass of one group lifted another's mark: %+v", m)
 	}
 	good := marked(t, half, map[string]string{Key("b"): ""}, testkit.Now.Add(3*time.Minute))
-	if c, m := commValidated(good), marksOn(good); m.status != corev1.ConditionTrue || m.label != "passed" || m.taint || !c.LastTransitionTime.Time.Equal(testkit.Now.Add(3*time.Minute)) {
+	if c, m := conditionOn(good, v1alpha1.NodeConditionCommValidated), marksOn(good); m.validated.status != corev1.ConditionTrue || m.label != "passed" || m.taint || !c.LastTransitionTime.Time.Equal(testkit.Now.Add(3*time.Minute)) {
 		t.Fatalf("marks %+v", m)
 	}
 	bare := marked(t, good, map[string]string{Key("a"): ""}, testkit.Now.Add(4*time.Minute))
@@ -224,7 +234,7 @@ func TestOrphanedMarks(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := marksOn(testkit.Patched(t, w.Node, object, status))
-		if failed := m.status == corev1.ConditionFalse && m.taint && m.label == "failed"; failed != (w.Node.Name == "both") || !failed && m != (marks{}) {
+		if failed := m.validated.status == corev1.ConditionFalse && m.taint && m.label == "failed"; failed != (w.Node.Name == "both") || !failed && m != (marks{}) {
 			t.Errorf("node %s has marks %+v", w.Node.Name, m)
 		}
 	}
@@ -253,7 +263,7 @@ func FuzzStatement(f *testing.F) {
 			t.Fatalf("%q comes back as %q, %v", s.String(), again.String(), err)
 		}
 		m := marksFor(Statements(map[string]string{Key("a"): value}))
-		if len(m.message) > conditionMessageBytes || m.taint && s.Verdict != v1alpha1.VerdictFail {
+		if len(m.validated.message) > conditionMessageBytes || m.taint && s.Verdict != v1alpha1.VerdictFail {
 			t.Fatalf("marks %+v of %q", m, value)
 		}
 	})

@@ -175,7 +175,7 @@ func stepGatingAndCheck(t *testing.T, where string, in *Input, seen map[string]i
 		if got, want := marksOn(after), marksFor(Statements(after.Annotations)); got != want {
 			t.Errorf("%s: node %s has %+v, its statements ask for %+v", where, m.Node.Name, got, want)
 		}
-		if fails := Statements(after.Annotations); len(fails) == 2 && marksOn(after).status == corev1.ConditionFalse {
+		if fails := Statements(after.Annotations); len(fails) == 2 && marksOn(after).validated.status == corev1.ConditionFalse {
 			seen["held by both"]++
 		}
 		in.Nodes[i] = *after

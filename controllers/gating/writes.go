@@ -15,7 +15,7 @@ import (
 // its statements: a JSON merge patch of the Node, and a strategic merge patch of its status. Nil where nothing changes.
 //
 // The first holds the version that was read, since a merge patch replaces the list of taints as a whole: a taint that someone
-// else set meanwhile must not be lost. The second merges by the condition's type and holds the UID, so that a Node made
+// else set meanwhile must not be lost. The second merges by the conditions' types and holds the UID, so that a Node made
 // anew under the name is left alone.
 func Patches(node *corev1.Node, annotations map[string]*string, now time.Time) (object, status []byte, err error) {
 	next := maps.Clone(node.Annotations)
@@ -53,30 +53,36 @@ func Patches(node *corev1.Node, annotations map[string]*string, now time.Time) (
 			return nil, nil, err
 		}
 	}
-	if want.status != have.status || want.reason != have.reason || want.message != have.message {
-		status, err = conditionPatch(node, want, now)
+	var conditions []any
+	if want.validated != have.validated {
+		conditions = append(conditions, conditionPatch(node, v1alpha1.NodeConditionCommValidated, want.validated, now))
+	}
+	if want.problem != have.problem {
+		conditions = append(conditions, conditionPatch(node, v1alpha1.NodeConditionCommProblem, want.problem, now))
+	}
+	if len(conditions) > 0 {
+		status, err = json.Marshal(map[string]any{
+			"metadata": map[string]any{"uid": node.UID},
+			"status":   map[string]any{"conditions": conditions},
+		})
 	}
 	return object, status, err
 }
 
-// conditionPatch sets or removes the condition. Its heartbeat is the time of the change: nothing is written to say that
-// nothing changed.
-func conditionPatch(node *corev1.Node, want marks, now time.Time) ([]byte, error) {
-	condition := map[string]any{"type": v1alpha1.NodeConditionCommValidated}
+// conditionPatch sets or removes a condition. Its heartbeat is the time of the change: nothing is written to say that nothing changed.
+func conditionPatch(node *corev1.Node, kind corev1.NodeConditionType, want condition, now time.Time) map[string]any {
+	patch := map[string]any{"type": kind}
 	if want.status == "" {
-		condition["$patch"] = "delete"
-	} else {
-		since := *decision.Stamp(now)
-		if old := commValidated(node); old != nil && old.Status == want.status {
-			since = old.LastTransitionTime
-		}
-		condition["status"], condition["reason"], condition["message"] = want.status, want.reason, want.message
-		condition["lastHeartbeatTime"], condition["lastTransitionTime"] = decision.Stamp(now), since
+		patch["$patch"] = "delete"
+		return patch
 	}
-	return json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": node.UID},
-		"status":   map[string]any{"conditions": []any{condition}},
-	})
+	since := *decision.Stamp(now)
+	if old := conditionOn(node, kind); old != nil && old.Status == want.status {
+		since = old.LastTransitionTime
+	}
+	patch["status"], patch["reason"], patch["message"] = want.status, want.reason, want.message
+	patch["lastHeartbeatTime"], patch["lastTransitionTime"] = decision.Stamp(now), since
+	return patch
 }
 
 // taintsWith are the node's taints with or without gating's, all others as they are; nil, which a merge patch takes for

@@ -31,14 +31,14 @@ var wordsGating = map[string]more{
 	"BreakerClosed": {Plain: true, Means: "A run ended with few enough failures, so gating works again. Nodes that failed in it were marked just now: each has its own [NodeGated](NodeGated.md)."},
 	"CommFailed": {
 		Seen:   []string{"Failed in CommGroup ml/mi300x, run 4-2: RankHung. GPU 0000:65:00.0:"},
-		Means:  "Seen on a Node, as condition `CommValidated` False: at least one CommGroup holds that communicators on this node do not work as they should. Other groups may hold the opposite; one is enough.",
+		Means:  "Seen on a Node, as condition `CommValidated` False and `CommProblem` True: at least one CommGroup holds that communicators on this node do not work as they should. Other groups may hold the opposite; one is enough.",
 		Causes: []string{"The reason behind the run: its page has the causes.", "A group with a stricter mark than the others'."},
 		Look: []string{
-			describe + " | grep -A4 CommValidated",
+			describe + " | grep -A4 -E 'CommValidated|CommProblem'",
 			"kubectl get cn -A -o wide | grep NODE   # its CommNodes in all groups: verdict and reason of each",
 			"kubectl get node NODE -o jsonpath='{.metadata.annotations}' | tr ',' '\\n' | grep gating.rcclx.io"},
 		Do:       []string{"Go by the group and run that the message names: `kubectl commgroup status`, then the page of its reason."},
 		Escalate: "The owners of the group that is named, who can say whether its mark is right.",
 		Ends:     "When that group's next run of the node passes, and no other holds it failed."},
-	"CommPassed": {Plain: true, Means: "Condition `CommValidated` is True: the node passed its last run, and no group holds that it failed. The time is that of the last change, not of the last run; a node nobody measures any more keeps it until the group is gone."},
+	"CommPassed": {Plain: true, Means: "Condition `CommValidated` is True, and `CommProblem` False: the node passed its last run, and no group holds that it failed. The time is that of the last change, not of the last run; a node nobody measures any more keeps it until the group is gone."},
 }
