@@ -386,9 +386,9 @@ func TestExiting(t *testing.T) {
 }
 
 func TestRankEnvironment(t *testing.T) {
-	got := RankEnvironment([]string{"PATH=/bin", "SIMROCM_ROOT=/r", "HIP_VISIBLE_DEVICES=0", "ROCR_VISIBLE_DEVICES=0", "SECRET=x", "NCCL_ALGO=Ring"},
+	got := RankEnvironment([]string{"PATH=/bin", "SIMROCM_ROOT=/r", "HIP_VISIBLE_DEVICES=0", "ROCR_VISIBLE_DEVICES=0", "SECRET=x", "NCCL_ALGO=Ring", "IONIC_LOCKFREE=all"},
 		[]rcclx.EnvVar{{Name: "RCCL_DDA_NRANKS", Value: "0"}, {Name: "NCCL_HOSTID", Value: "one-for-all"}}, "node-a")
-	want := []string{"NCCL_HOSTID=node-a", "PATH=/bin", "RCCL_DDA_NRANKS=0", "SIMROCM_ROOT=/r"}
+	want := []string{"IONIC_LOCKFREE=all", "NCCL_HOSTID=node-a", "PATH=/bin", "RCCL_DDA_NRANKS=0", "SIMROCM_ROOT=/r"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
