@@ -450,3 +450,19 @@ func TestOwnWakesCloseWhatNeverStarts(t *testing.T) {
 		})
 	}
 }
+
+// TestCulpritsOfTheRunThatIsRepeated stay until the repeat ends, under its id.
+func TestCulpritsOfTheRunThatIsRepeated(t *testing.T) {
+	w := readyWorld(t, 2)
+	w.nodes[1].Status.Allocatable = testkit.Resources(v1alpha1.ResourceGPU, "7")
+	w.settle()
+	if s := w.group.Status; len(s.Culprits) != 1 || s.CulpritsRunID != "1-1" || s.EarlierCulpritsRun() != "" {
+		t.Fatalf("culprits %+v of run %q in run %s", s.Culprits, s.CulpritsRunID, s.Run.ID)
+	}
+	w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "now"}
+	w.settle()
+	s := &w.group.Status
+	if s.Run.ID != "1-2" || s.Run.Phase != v1alpha1.RunPhaseRunning || len(s.Culprits) != 1 || s.EarlierCulpritsRun() != "1-1" {
+		t.Errorf("culprits %+v of run %q in run %s (%s)", s.Culprits, s.CulpritsRunID, s.Run.ID, s.Run.Phase)
+	}
+}

@@ -307,9 +307,9 @@ func TestNotMet(t *testing.T) {
 		{Name: "GPUBusy", State: preflight.Failed, Rank: 3, Message: "process 7"},
 	})
 	want := []api.PreconditionStatus{
-		{Name: "GPUBusy", State: "Failed", Rank: ptr.To(int32(3)), Message: "process 7"},
+		{Name: "GPUBusy", State: "Failed", Rank: ptr.To(int32(3)), Message: "process 7: wait for the other work to end or end it, then run again"},
 		{Name: "LockedMemory", State: "Unknown", Message: strings.Repeat("m", 253) + "..."},
-		{Name: "IOMMU", State: "Warning", Message: "no iommu=pt"},
+		{Name: "IOMMU", State: "Warning", Message: "no iommu=pt: add iommu=pt to the kernel's command line and reboot the node"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
