@@ -295,15 +295,6 @@ func orMark(text string) string {
 	return text
 }
 
-func yesNo(b *bool) string {
-	switch {
-	case b == nil:
-		return notKnown
-	case *b:
-		return "yes"
-	}
-	return "no"
-}
 
 // ranges writes numbers shortly: 2-9, or 0,2,4-7.
 func ranges(numbers []int) string {
