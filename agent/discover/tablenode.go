@@ -295,7 +295,6 @@ func orMark(text string) string {
 	return text
 }
 
-
 // ranges writes numbers shortly: 2-9, or 0,2,4-7.
 func ranges(numbers []int) string {
 	list := append([]int(nil), numbers...)
