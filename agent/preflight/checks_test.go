@@ -141,7 +141,7 @@ var cases = []struct {
 	{HiddenGPUs, Unknown, -1, "how many GPUs ROCR_VISIBLE_DEVICES=0,,1", func(s *scene) { env(&s.need, "ROCR_VISIBLE_DEVICES=0,,1") }, nil},
 	{HiddenGPUs, Failed, -1, "CUDA_VISIBLE_DEVICES=-1 leaves a rank 0 GPUs", func(s *scene) { env(&s.need, "CUDA_VISIBLE_DEVICES=-1") }, nil},
 
-	{HiddenGPUs, Failed, -1, "ROCR_VISIBLE_DEVICES=4,5,6,7 leaves a rank 4 GPUs, numbered anew from 0, and HIP_VISIBLE_DEVICES=4,5,6,7 leaves 0 of these, 4 ranks", func(s *scene) {
+	{HiddenGPUs, Failed, -1, "ROCR_VISIBLE_DEVICES=4,5,6,7 leaves a rank 4 GPUs, renumbered from 0, and HIP_VISIBLE_DEVICES=4,5,6,7 leaves 0 of these, 4 ranks", func(s *scene) {
 		s.need.Ranks = 4
 		env(&s.need, "ROCR_VISIBLE_DEVICES=4,5,6,7", "HIP_VISIBLE_DEVICES=4,5,6,7")
 	}, nil},

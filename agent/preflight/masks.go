@@ -42,7 +42,7 @@ func (m mask) String() string {
 type reader func(list string, gpus int) (count int, understood bool)
 
 // maskChain are the variables that hide GPUs from a rank, in the order in which the runtimes apply them: each one names the
-// GPUs that the one before it left, numbered anew from 0.
+// GPUs that the one before it left, renumbered from 0.
 type maskChain struct {
 	masks []mask
 	// disputed is GPU_DEVICE_ORDINAL, where it would leave fewer still; nil elsewhere.
@@ -118,7 +118,7 @@ func (c maskChain) String() string {
 		case text == "":
 			text = fmt.Sprintf("%s leaves a rank %d GPUs", m, m.atMost)
 		default:
-			text += fmt.Sprintf(", numbered anew from 0, and %s leaves %d of these", m, m.atMost)
+			text += fmt.Sprintf(", renumbered from 0, and %s leaves %d of these", m, m.atMost)
 		}
 	}
 	return text

@@ -135,15 +135,15 @@ func TestMaskChain(t *testing.T) {
 // TestMaskAdvice names the variables, their values, and what would be right.
 func TestMaskAdvice(t *testing.T) {
 	for text, environ := range map[string][]string{
-		"ROCR_VISIBLE_DEVICES=4,5,6,7 leaves a rank 4 GPUs, numbered anew from 0, and HIP_VISIBLE_DEVICES=4,5,6,7 leaves 0 of these; " +
+		"ROCR_VISIBLE_DEVICES=4,5,6,7 leaves a rank 4 GPUs, renumbered from 0, and HIP_VISIBLE_DEVICES=4,5,6,7 leaves 0 of these; " +
 			"unset ROCR_VISIBLE_DEVICES=4,5,6,7 or HIP_VISIBLE_DEVICES=4,5,6,7, or write HIP_VISIBLE_DEVICES=0,1,2,3": {
 			"ROCR_VISIBLE_DEVICES=4,5,6,7", "HIP_VISIBLE_DEVICES=4,5,6,7"},
-		"ROCR_VISIBLE_DEVICES=4,5 leaves a rank 2 GPUs, numbered anew from 0, and CUDA_VISIBLE_DEVICES=4,5,6 leaves 0 of these; " +
+		"ROCR_VISIBLE_DEVICES=4,5 leaves a rank 2 GPUs, renumbered from 0, and CUDA_VISIBLE_DEVICES=4,5,6 leaves 0 of these; " +
 			"unset ROCR_VISIBLE_DEVICES=4,5 or CUDA_VISIBLE_DEVICES=4,5,6, or write CUDA_VISIBLE_DEVICES=0,1": {
 			"ROCR_VISIBLE_DEVICES=4,5", "CUDA_VISIBLE_DEVICES=4,5,6"},
-		"ROCR_VISIBLE_DEVICES=4,5 leaves a rank 2 GPUs, numbered anew from 0, and HIP_VISIBLE_DEVICES=1 leaves 1 of these": {
+		"ROCR_VISIBLE_DEVICES=4,5 leaves a rank 2 GPUs, renumbered from 0, and HIP_VISIBLE_DEVICES=1 leaves 1 of these": {
 			"ROCR_VISIBLE_DEVICES=4,5", "HIP_VISIBLE_DEVICES=1"},
-		"ROCR_VISIBLE_DEVICES= leaves a rank 0 GPUs, numbered anew from 0, and HIP_VISIBLE_DEVICES=0 leaves 0 of these": {
+		"ROCR_VISIBLE_DEVICES= leaves a rank 0 GPUs, renumbered from 0, and HIP_VISIBLE_DEVICES=0 leaves 0 of these": {
 			"ROCR_VISIBLE_DEVICES=", "HIP_VISIBLE_DEVICES=0"},
 		"HIP_VISIBLE_DEVICES=9 leaves a rank 0 GPUs": {"HIP_VISIBLE_DEVICES=9"},
 	} {
