@@ -233,15 +233,18 @@ func (x *bench) failBefore(code string, r int, message string) {
 	x.report.Failure, x.report.Warnings = f, nil
 }
 
+const nextWithoutGPU = "load the amdgpu driver and look for it in the kernel log; in a container, give it --device /dev/kfd --device /dev/dri"
+
 // failLoading ends the measurement because a process could not load the library or use its GPU: where the kernel shows no GPU
-// at all, that is the cause. Of the warnings those stay that can explain it.
+// at all, that is the cause, and what the process said is not told. Of the warnings those stay that can explain it.
 func (x *bench) failLoading(out runner.Outcome) {
 	f := x.failure("", out)
 	x.report.Failure, x.report.Warnings = f, nil
 	for _, p := range x.found {
 		switch {
 		case p.Name == preflight.GPUCount && x.facts.ShowsNoGPU():
-			x.failBefore(rank.CodePreconditionFailed, -1, fmt.Sprintf("no GPU was found: %s; then %s", p.Message, f.Message))
+			x.failBefore(rank.CodePreconditionFailed, -1, "no GPU was found: "+p.Message)
+			x.report.Failure.Next = nextWithoutGPU
 			return
 		case p.State == preflight.Warning && (p.Name == preflight.HiddenGPUs || p.Name == preflight.ROCmVersion):
 			x.warn("%s: %s", p.Name, p.Advised(audience.Shell))

@@ -9,7 +9,12 @@ import (
 
 // WriteFailure tells people why a run failed: what and where first, then what each rank was doing, RAS' verdict and the
 // end of the log.
-func (f Failure) WriteFailure(w io.Writer) error {
+func (f Failure) WriteFailure(w io.Writer) error { return f.write(w, true) }
+
+// WriteFailureDetails leaves out the message, for those to whom a table's line "# FAILED" told it.
+func (f Failure) WriteFailureDetails(w io.Writer) error { return f.write(w, false) }
+
+func (f Failure) write(w io.Writer, message bool) error {
 	out := &printer{w: w}
 	title := "FAILED"
 	if f.Variant != "" {
@@ -25,7 +30,9 @@ func (f Failure) WriteFailure(w io.Writer) error {
 		title += ": " + f.Code
 	}
 	out.line("%s", title)
-	out.line("  %s", flat(f.Message))
+	if message {
+		out.line("  %s", flat(f.Message))
+	}
 	if len(f.Ranks) > 0 {
 		out.line("What each rank was doing:")
 		for _, r := range f.Ranks {

@@ -247,13 +247,17 @@ func runBench(ctx context.Context, b *bench.Bench, p reportPrinter, command *cob
 			_, _ = fmt.Fprintln(stderr, "SIMULATED: no GPU was measured; every time comes from a model")
 		}
 	}
-	return verdict(report, command)
+	return p.verdict(report, command)
 }
 
-// verdict is the error that gives the exit code.
-func verdict(report results.Report, command *cobra.Command) error {
+// verdict is the error that gives the exit code. It says why the run failed where the form printed did not.
+func (p reportPrinter) verdict(report results.Report, command *cobra.Command) error {
 	if f := report.Failure; f != nil {
-		_ = f.WriteFailure(command.ErrOrStderr())
+		write := f.WriteFailure
+		if p.output == "table" {
+			write = f.WriteFailureDetails
+		}
+		_ = write(command.ErrOrStderr())
 		if f.Code == rank.CodeBadSpec {
 			return &exitError{code: 2}
 		}

@@ -121,10 +121,11 @@ func TestBenchWithoutGPUs(t *testing.T) {
 		files map[string]string
 		want  string // of the line after the title
 		next  string
+		noGPU bool
 	}{
-		"nothing":          {nil, "# FAILED: no GPU was found: KFD's topology shows no GPU", "give --library and --runtime"},
-		"AMD's driver":     {map[string]string{"sys/module/amdgpu/version": "6.14.14\n"}, "# FAILED: no GPU was found: KFD's topology shows no GPU", "give --library"},
-		"GPUs of NVIDIA's": {nvidia, "# FAILED: node ", "machine's GPUs are NVIDIA's: give --library libnccl.so.2 --runtime libcudart.so"},
+		"nothing":          {nil, "# FAILED: no GPU was found: KFD's topology shows no GPU", "Next: load the amdgpu driver", true},
+		"AMD's driver":     {map[string]string{"sys/module/amdgpu/version": "6.14.14\n"}, "# FAILED: no GPU was found: KFD's topology shows no GPU", "Next: load the amdgpu driver", true},
+		"GPUs of NVIDIA's": {nvidia, "# FAILED: node ", "machine's GPUs are NVIDIA's: give --library libnccl.so.2 --runtime libcudart.so", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
@@ -145,6 +146,10 @@ func TestBenchWithoutGPUs(t *testing.T) {
 			all := strings.Join(strings.Fields(strings.ReplaceAll(out+errs, "#", "")), " ")
 			if strings.Contains(all, "Warning") || podWords.MatchString(all) || !strings.Contains(all, tc.next) {
 				t.Errorf("expected no warning, no word for pods (%q) and %q in:\n%s\n%s", podWords.FindString(all), tc.next, out, errs)
+			}
+			cause := strings.TrimPrefix(lines[1], "# FAILED: ")
+			if strings.Count(all, cause) != 1 || tc.noGPU && regexp.MustCompile(`probe|rank 0|LibraryMissing`).MatchString(all) {
+				t.Errorf("expected %q once, and no consequence, in:\n%s\n%s", cause, out, errs)
 			}
 		})
 	}
