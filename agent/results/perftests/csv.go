@@ -2,11 +2,9 @@ package perftests
 
 import (
 	"bytes"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 
@@ -24,35 +22,27 @@ func isCSV(data []byte) bool {
 }
 
 // parseCSV reads rccl-tests' -Z csv. Its header is not trusted: in one version it has a name less than there are values. The
-// values tell themselves: a name, the counts of ranks, the size, a type, and what follows that.
+// values tell themselves: a name, the counts of ranks, the size, a type, and what follows that. None has a comma or a line's
+// end in it.
 func parseCSV(data []byte, o Options) ([]results.Report, error) {
-	r := csv.NewReader(bytes.NewReader(data))
-	r.FieldsPerRecord, r.TrimLeadingSpace, r.LazyQuotes = -1, true, true
 	var x entries
 	var failure *results.Failure
-	for {
-		record, err := r.Read()
-		if errors.Is(err, io.EOF) {
-			break
+	err := lines(data, func(number int, text string) error {
+		if failure != nil || strings.TrimSpace(text) == "" || isCSV([]byte(text)) {
+			return nil
 		}
-		line, _ := r.FieldPos(0)
+		e, err := csvEntry(text)
 		if err != nil {
-			return nil, fmt.Errorf("is CSV that cannot be read: %w", err)
-		}
-		if isCSV([]byte(strings.Join(record, ","))) {
-			continue
-		}
-		e, err := csvEntry(record)
-		if err != nil {
-			failure = &results.Failure{Kind: "CutOff", Message: fmt.Sprintf("line %d of the CSV is no result (%v): the file was cut or damaged after %s", line, err, count(x.n, "result", "results"))}
-			break
+			failure = &results.Failure{Kind: "CutOff", Message: fmt.Sprintf("line %d of the CSV is no result (%v): the file was cut or damaged after %s", number, err, count(x.n, "result", "results"))}
+			return nil
 		}
 		if x.n++; x.n > maxResults {
-			return nil, errTooManyRows
+			return errTooManyRows
 		}
-		if err := x.take(e); err != nil {
-			return nil, err
-		}
+		return x.take(e)
+	})
+	if err != nil {
+		return nil, err
 	}
 	if len(x.runs) == 0 {
 		if failure != nil {
@@ -67,7 +57,11 @@ func parseCSV(data []byte, o Options) ([]results.Report, error) {
 	return reports, nil
 }
 
-func csvEntry(record []string) (rcclEntry, error) {
+func csvEntry(line string) (rcclEntry, error) {
+	if strings.Count(line, `"`)%2 != 0 {
+		return rcclEntry{}, errors.New("a quote is open")
+	}
+	record := strings.Split(line, ",")
 	for i, value := range record {
 		record[i] = strings.Trim(strings.TrimSpace(value), `"`)
 	}
@@ -115,6 +109,9 @@ func (e *rcclEntry) fillCSV(counts []int64, tail []string) error {
 	e.Size, e.Type, e.RedOp = &size, tail[0], tail[1]
 	e.InPlace, e.Time, e.AlgBw, e.BusBw = int(numbers[0]), &numbers[1], numbers[2], numbers[3]
 	e.Wrong = json.RawMessage(tail[6])
+	if _, _, err := e.wrongElements(); err != nil {
+		return err
+	}
 	// The digits say how exact a number is.
 	for i, at := range []int{3, 4, 5} {
 		if n, _, ok := parseNumber(tail[at]); ok {

@@ -107,7 +107,7 @@ var forms = []form{
 	// first is nccl-tests' of 2017 and 2018 (PrintHeader of each program), which prints milliseconds.
 	{"first", "bytes", regexp.MustCompile(`bytes\s+N\s+type\s+(op\s+)?(root\s+)?time\s+algbw`)},
 	{"placements", "-place", regexp.MustCompile(`((?:out-of-place|in-place)(?:\s+\(\+ per-iteration\))?\s*)+$`)},
-	{"bounds", "Out of bounds values", regexp.MustCompile(`Out of bounds values\s*:\s*(?:(-?\d+)\s*(\w*))?`)},
+	{"bounds", "Out of bounds values", regexp.MustCompile(`Out of bounds values\s*:\s*(?:(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*(\w*))?`)},
 	{"bandwidth", "Avg bus bandwidth", regexp.MustCompile(`Avg bus bandwidth\s*:\s*(\S*)\s*(\w*)`)},
 	{"end", "Collective test concluded", regexp.MustCompile(`Collective test concluded`)},
 	{"reduced", "Reducing maxBytes", regexp.MustCompile(`Reducing maxBytes to (\d+) due to memory limitation`)},

@@ -107,13 +107,18 @@ func warnCollective(r *results.Report, asked rcclx.Collective) {
 	}
 }
 
+// errNoEnd is for a whole object that lacks what the program writes last.
+var errNoEnd = errors.New("it has no end_time")
+
 // cutOffJSON is the failure of a file that ends or breaks before its end.
 func cutOffJSON(err error, rows int) *results.Failure {
+	why := "the program crashed, hung or was stopped, or the file was cut"
 	if isEOF(err) {
 		err = io.ErrUnexpectedEOF
+	} else if !errors.Is(err, errNoEnd) {
+		why = "the file was damaged, or a version wrote it that is not known here"
 	}
-	return &results.Failure{Kind: "CutOff", Message: fmt.Sprintf(
-		"the JSON ends or breaks after %s (%v): the program crashed, hung or was stopped, or the file was cut", count(rows, "result", "results"), err)}
+	return &results.Failure{Kind: "CutOff", Message: fmt.Sprintf("the JSON ends or breaks after %s (%v): %s", count(rows, "result", "results"), err, why)}
 }
 
 func isEOF(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
@@ -161,12 +166,12 @@ func (e rcclEntry) communicatorRanks(c rcclx.Collective) int {
 // wrongElements reads "0" or "N/A".
 func (e rcclEntry) wrongElements() (wrong int64, checked bool, err error) {
 	text := strings.Trim(string(e.Wrong), `"`)
-	if text == "N/A" || text == "" {
+	if text == "N/A" {
 		return 0, false, nil
 	}
 	n, rest, ok := parseNumber(text)
 	if !ok || rest != "" {
-		return 0, false, fmt.Errorf("wrong is %s, expected a number or N/A", e.Wrong)
+		return 0, false, fmt.Errorf("wrong is %q, expected a number or N/A", text)
 	}
 	return int64(min(n.value, 1<<62)), true, nil
 }
@@ -424,18 +429,18 @@ func parseObject(d *json.Decoder) ([]results.Report, error) {
 			err = u.decodeResults(d, config, &rows)
 		case "out_of_bounds":
 			var bounds struct {
-				Count json.Number `json:"count"`
-				Okay  string      `json:"okay"`
+				Count json.Number     `json:"count"`
+				Okay  json.RawMessage `json:"okay"`
 			}
 			if err = d.Decode(&bounds); err == nil {
-				u.counted(bounds.Count.String(), map[bool]string{true: "FAILED"}[bounds.Okay == "false"])
+				u.counted(bounds.Count.String(), map[bool]string{true: "FAILED"}[isFalse(bounds.Okay)])
 			}
 		case "average_bus_bandwidth":
 			var average struct {
-				Bandwidth jsonNumber `json:"bandwidth"`
-				Okay      string     `json:"okay"`
+				Bandwidth jsonNumber      `json:"bandwidth"`
+				Okay      json.RawMessage `json:"okay"`
 			}
-			if err = d.Decode(&average); err == nil && average.Okay == "false" {
+			if err = d.Decode(&average); err == nil && isFalse(average.Okay) {
 				u.bandwidth = fmt.Sprint(float64(average.Bandwidth))
 			}
 		case "end_time":
@@ -465,11 +470,17 @@ func parseObject(d *json.Decoder) ([]results.Report, error) {
 	}
 	if _, err := d.Token(); err != nil || !ended {
 		if err == nil {
-			err = errors.New("it has no end_time")
+			err = errNoEnd
 		}
 		return fail(err), nil
 	}
+	u.wantCounter(`"out_of_bounds"`, 0)
 	return []results.Report{u.finish()}, nil
+}
+
+// isFalse reads a truth value, which nccl-tests writes as text.
+func isFalse(raw json.RawMessage) bool {
+	return strings.EqualFold(strings.Trim(string(raw), `"`), "false")
 }
 
 // setConfig takes the ranks. The list of devices has one entry for each process (parseRankInfo reads one line of each),

@@ -12,6 +12,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"rcclx.io/commgroup-operator/agent/results"
@@ -117,6 +118,7 @@ type row struct {
 	min, max, p50, p95    number // microseconds; zero where not given
 	cvPercent             number
 	perIteration, cpuTime bool
+	compared              bool // the program compared the data, and printed a count or an error
 	over                  bool // the program's own limit of the error is exceeded
 }
 
@@ -155,6 +157,8 @@ type run struct {
 	misfits    int
 	// What the program itself counts, and what was left out of the results: neither may be lost.
 	bounds, bandwidth string // the failed counter and check, as printed; empty where neither failed
+	counters          int    // how often the program's counter was read
+	compared          bool   // whether the program compared any result
 	over              int    // results whose error is over the program's limit
 	wrongLeftOut      int    // results that are left out, and have wrong elements
 	problems          []string
@@ -189,6 +193,7 @@ var ops = map[string]string{"sum": "Sum", "prod": "Prod", "max": "Max", "min": "
 func (u *run) add(x row) {
 	before := len(u.report.Results)
 	u.take(x)
+	u.compared = u.compared || x.compared || x.checked
 	if x.over {
 		u.over++
 	}
@@ -367,9 +372,24 @@ func (u *run) judge() {
 
 // counted takes the program's counter of values out of bounds, and its word for it.
 func (u *run) counted(number, word string) {
-	if strings.Trim(number, "0") != "" || isOneOf(word, "failed", "false") {
+	if number != "" {
+		u.counters++
+	}
+	if n, err := strconv.ParseFloat(number, 64); number != "" && (err != nil || n != 0) || isOneOf(word, "failed") {
 		u.bounds = strings.TrimSpace(number + " " + word)
 	}
+}
+
+// wantCounter fails a run whose data the program compared, where its counter, printed by a name at its end, was not read.
+func (u *run) wantCounter(name string, damagedRows int) {
+	if u.counters > 0 || !u.compared && damagedRows == 0 {
+		return
+	}
+	rows := ""
+	if damagedRows > 0 {
+		rows = ", and " + count(damagedRows, "row is damaged", "rows are damaged")
+	}
+	u.fail("CutOff", "%s is missing%s: the program counts there the wrong elements of all results; get the whole output", name, rows)
 }
 
 func (u *run) warn(format string, args ...any) {

@@ -249,6 +249,7 @@ func (u *textRun) emit(words []string, line int) {
 		case "error":
 			// Before 2.11 the column is the largest difference, which says nothing of the number of wrong elements. One over the
 			// program's limit has an asterisk, or is no number.
+			x.compared = word != "N/A"
 			x.over = strings.HasSuffix(word, "*") || noNumber.MatchString(word) && word != "N/A"
 			whole = true
 		case "i_min":

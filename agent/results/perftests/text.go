@@ -78,7 +78,6 @@ type textRun struct {
 	devices            []results.Device
 	pids               map[string][]string // by rank
 	pending            *pendingRow
-	boundsLines        int // of the summary
 	failures           []string
 	last               string // what the last row was
 	lastLine           int    // that was the program's own
@@ -231,7 +230,7 @@ func (p *textParser) take(text string) error {
 	switch {
 	case starts && (u.begun() || seen && s.text != f.text),
 		f.form == "device" && (u.rows > 0 || u.ended) && u.pids[f.parts[1]] != nil,
-		(f.form == "header" || f.form == "device") && u.ended && u.rows > 0 && u.boundsLines < 2:
+		(f.form == "header" || f.form == "device") && u.ended && u.rows > 0 && u.counters < 2:
 		if u, err = p.next(u); err != nil {
 			return err
 		}
@@ -290,10 +289,7 @@ func (p *textParser) form(u *textRun, f found) {
 		u.placements(f.text)
 	case "bounds":
 		u.close()
-		if f.parts[1] != "" {
-			u.boundsLines++
-			u.counted(f.parts[1], f.parts[2])
-		}
+		u.counted(f.parts[1], f.parts[2])
 	case "bandwidth":
 		u.close()
 		u.ended = true
@@ -358,7 +354,7 @@ func (u *run) setLibrary(code int) {
 // copies are the processes that printed into one output, each as if alone: more than one where a rank is listed twice, or
 // the summary.
 func (u *textRun) copies() int {
-	n := u.boundsLines
+	n := u.counters
 	for _, pids := range u.pids {
 		n = max(n, len(pids))
 	}
@@ -472,16 +468,16 @@ func (u *textRun) finishText(p *textParser) []results.Report {
 	}
 	if u.damaged > 0 {
 		u.warn("%s damaged, by lines of other processes between their parts or by a cut, and left out where not whole", count(u.damaged, "row is", "rows are"))
-		if u.ended && u.boundsLines == 0 {
-			u.fail("WrongData", "%s damaged, and the line \"Out of bounds values\" that would count their wrong elements is missing", count(u.damaged, "row is", "rows are"))
-		}
+	}
+	if u.ended {
+		u.wantCounter(`the line "Out of bounds values"`, u.damaged)
 	}
 	if u.unrelated > 0 {
 		u.warn("%s of other programs or logs skipped", count(u.unrelated, "line", "lines"))
 	}
 	var reports []results.Report
 	if n := u.copies(); n > 1 {
-		u.fail("NotOneCommunicator", "%s: the program was built without MPI, and each of the %d processes ran alone; build it with MPI=1", u.listed(), n)
+		u.fail("NotOneCommunicator", "%s", u.listed(n))
 	} else {
 		for _, s := range u.started {
 			for len(reports) < s.times-1 {
@@ -502,18 +498,19 @@ func (u *textRun) finishText(p *textParser) []results.Report {
 	return append(reports, report)
 }
 
-// listed says what is there more than once.
-func (u *textRun) listed() string {
+// listed says what is there more than once, n times at most, and what that means.
+func (u *textRun) listed(n int) string {
 	for _, rank := range slices.Sorted(maps.Keys(u.pids)) {
 		if pids := u.pids[rank]; len(pids) > 1 {
 			times := fmt.Sprintf("%d times", len(pids))
 			if len(pids) == 2 {
 				times = "twice"
 			}
-			return fmt.Sprintf("rank %s is listed %s (pids %s)", rank, times, strings.Join(pids[:min(len(pids), 8)], ", "))
+			return fmt.Sprintf("rank %s is listed %s (pids %s): the program was built without MPI, and each of the %d processes ran alone; build it with MPI=1",
+				rank, times, strings.Join(pids[:min(len(pids), 8)], ", "), n)
 		}
 	}
-	return fmt.Sprintf("the summary is printed %d times", u.boundsLines)
+	return fmt.Sprintf("the summary is printed %d times in one run: its lines are doubled, or the first lines of another run are missing; get the whole output", n)
 }
 
 func (u *textRun) cutOff() string {
