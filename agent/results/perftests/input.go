@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf16"
 )
@@ -48,7 +49,8 @@ func textOf(line []byte) string {
 // A launcher's prefix is whatever stands before a form of line that only the programs print: no list of launchers is needed
 // for it, and several prefixes may stand one after another. What follows is only for lines that are parts of such a form.
 
-const maxPrefixBytes = 200
+// maxPrefixBytes are a pod's and a container's name (253 and 63), a timestamp, and tags of a launcher with a host's name.
+const maxPrefixBytes = 512
 
 // timestamps change from line to line; the rest of a prefix names the process that printed the line.
 var timestamps = regexp.MustCompile(`\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z| ?[+-]\d\d:?\d\d)?|` +
@@ -56,11 +58,60 @@ var timestamps = regexp.MustCompile(`\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d(?::\d\d)
 
 var bracketed = regexp.MustCompile(`\[[^\]]*\]|\([^)]*\)|<[^>]*>`)
 
+// prefixNumbers are parts of a name, as a rank is, or a counter or clock; each with its fraction, before which it carries.
+var prefixNumbers = regexp.MustCompile(`\d+(?:\.\d+)*`)
+
+// prefixes are those of an input, without timestamps and numbers, each with what is known of its numbers.
+type prefixes map[string][]prefixNumber
+
+type prefixNumber struct {
+	last []int64
+	// names is whether the number names a process. One that only grows from line to line, as a line's number or a clock does,
+	// names none: lines of processes that print into each other have numbers that fall.
+	names bool
+}
+
+// see takes the prefix of a line. Where a run starts, numbers may begin anew.
+func (x prefixes) see(prefix string, starts bool) {
+	text := timestamps.ReplaceAllString(prefix, "")
+	found := prefixNumbers.FindAllString(text, -1)
+	if len(found) == 0 {
+		return
+	}
+	shape := prefixNumbers.ReplaceAllString(text, "0")
+	numbers := x[shape]
+	if numbers == nil {
+		if len(x) >= maxRuns {
+			return
+		}
+		numbers = make([]prefixNumber, len(found))
+		x[shape] = numbers
+	}
+	for i, word := range found {
+		var parts []int64
+		for part := range strings.SplitSeq(word, ".") {
+			n, _ := strconv.ParseInt(part, 10, 64) // the largest there is where it is larger
+			parts = append(parts, n)
+		}
+		numbers[i].names = numbers[i].names || !starts && slices.Compare(parts, numbers[i].last) < 0
+		numbers[i].last = parts
+	}
+}
+
 // streamOf names the process that printed a line, by its prefix; false where the prefix is more like a log's sentence, to
 // which the program's line is glued.
-func streamOf(prefix string) (string, bool) {
+func (x prefixes) streamOf(prefix string) (string, bool) {
 	const mostWords = 6 // of two launchers with up to three words each, as syslog has
-	name := strings.Join(strings.Fields(timestamps.ReplaceAllString(prefix, "")), " ")
+	text := timestamps.ReplaceAllString(prefix, "")
+	numbers := x[prefixNumbers.ReplaceAllString(text, "0")]
+	at := -1
+	name := prefixNumbers.ReplaceAllStringFunc(text, func(word string) string {
+		if at++; at < len(numbers) && !numbers[at].names {
+			return "0"
+		}
+		return word
+	})
+	name = strings.Join(strings.Fields(name), " ")
 	return name, len(strings.Fields(bracketed.ReplaceAllString(name, ""))) <= mostWords
 }
 
@@ -128,6 +179,9 @@ type found struct {
 	hash         bool
 }
 
+// starts says whether the line is of those that a run begins with.
+func (f found) starts() bool { return isOneOf(f.form, "version", "program", "parameters") }
+
 // recognise finds the form of a line; false where it is none of the programs' that can be told by itself.
 func recognise(line string) (found, bool) {
 	line = strings.Replace(line, glued, "", 1)
@@ -144,7 +198,7 @@ func recognise(line string) (found, bool) {
 			continue
 		}
 		at := f.re.FindStringSubmatchIndex(line)
-		if at == nil || at[0] > maxPrefixBytes || strings.ContainsAny(line[:at[0]], `"'`) {
+		if at == nil || at[0] > maxPrefixBytes || inQuotes(line[:at[0]]) {
 			continue
 		}
 		parts := make([]string, len(at)/2)
@@ -158,6 +212,11 @@ func recognise(line string) (found, bool) {
 		return found{f.name, parts, prefix, strings.TrimSpace(line[at[0]:]), prefix != before || parts[0][0] == '#' || f.name == "build"}, true
 	}
 	return found{}, false
+}
+
+// inQuotes says whether a quote is open behind a text: what follows is a quotation, as that of a command is.
+func inQuotes(text string) bool {
+	return strings.Count(text, `"`)%2 != 0 || strings.Count(text, "'")%2 != 0
 }
 
 // mayHaveRow finds a number, a number and a word, without an expression.

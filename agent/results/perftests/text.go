@@ -47,8 +47,9 @@ type textParser struct {
 	options Options
 	runs    []*textRun
 	// streams are the runs that lines belong to, by what their prefix says of the process; last is that of the last line.
-	streams map[string]*textRun
-	last    *textRun
+	streams  map[string]*textRun
+	last     *textRun
+	prefixes prefixes
 	// prefix of the last line that was recognised.
 	prefix string
 	// mention is the last program named in a line that is none of the programs' own, as in the command that starts one.
@@ -120,8 +121,17 @@ func noRun(data []byte, lines int) error {
 }
 
 func parseText(data []byte, o Options) ([]results.Report, error) {
-	p := &textParser{options: o, streams: map[string]*textRun{}}
-	err := lines(data, func(number int, text string) error {
+	p := &textParser{options: o, streams: map[string]*textRun{}, prefixes: prefixes{}}
+	err := lines(data, func(_ int, text string) error {
+		if f, ok := recognise(text); ok {
+			p.prefixes.see(f.prefix, f.starts())
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = lines(data, func(number int, text string) error {
 		p.line = number
 		return p.take(text)
 	})
@@ -173,7 +183,7 @@ func (u *textRun) take(m mention) {
 
 // at gives the run of a line with a prefix. Each process prints into a run of its own; one begins with a starting line.
 func (p *textParser) at(prefix string, starts bool) *textRun {
-	name, known := streamOf(prefix)
+	name, known := p.prefixes.streamOf(prefix)
 	u := p.streams[name]
 	switch {
 	case u != nil && known && (starts || !u.ended || p.last.ended):
@@ -221,7 +231,7 @@ func (p *textParser) take(text string) error {
 	if f.form == "first" {
 		return fmt.Errorf("is, at line %d, the output of nccl-tests before 2019 (columns bytes and N, times in milliseconds), which is not read: run a newer version", p.line)
 	}
-	starts := f.form == "version" || f.form == "program" || f.form == "parameters"
+	starts := f.starts()
 	u := p.at(f.prefix, starts)
 	// A form that the run has had begins the next one. The same line twice at the start may be two processes that print into one
 	// output: what follows decides.
@@ -241,7 +251,7 @@ func (p *textParser) take(text string) error {
 	}
 	u.hashes = u.hashes || f.hash
 	u.lastLine = p.line
-	if _, known := streamOf(f.prefix); known {
+	if _, known := p.prefixes.streamOf(f.prefix); known {
 		p.prefix = f.prefix
 		if u.report.Format.Prefix == "" {
 			u.report.Format.Prefix = f.prefix
