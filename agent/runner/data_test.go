@@ -277,7 +277,7 @@ func TestDataErrors(t *testing.T) {
 	}
 }
 
-// TestUnderflow: what rounding explains is no warning.
+// TestUnderflow: the words on a mean error. Whether it is a loss, rcclx.DataSeen decides.
 func TestUnderflow(t *testing.T) {
 	for _, tc := range []struct {
 		c       rcclx.Collective
