@@ -139,7 +139,7 @@ type HostSettings struct {
 	NUMABalancing *int64 `json:"numaBalancing,omitempty"`
 	// IOMMU is what becomes of the addresses that the GPUs use: Passthrough, Off or Translated; "" is not known.
 	IOMMU string `json:"iommu,omitempty"`
-	// IOMMUSource told it: sys/kernel/iommu_groups or proc/cmdline.
+	// IOMMUSource told it, or is the last that was read and did not: sys/kernel/iommu_groups or proc/cmdline.
 	IOMMUSource string `json:"iommuSource,omitempty"`
 	// IOMMUWord of the kernel's command line has the last word on it there, for example iommu=pt; "" where none has.
 	IOMMUWord string `json:"iommuWord,omitempty"`

@@ -17,13 +17,14 @@ const (
 // parseCommandLine says what the kernel's command line makes of the IOMMU, and by which word. The kernel takes words in
 // their order, so that the last one counts (drivers/iommu/iommu.c, iommu_set_def_domain_type): iommu= is a list with pt and
 // nopt (arch/x86/kernel/pci-dma.c, iommu_setup), amd_iommu=pt means nothing, and no IOMMU is started after iommu=off,
-// amd_iommu=off or intel_iommu=off. Without a word the kernel's own default holds, which translates.
+// amd_iommu=off or intel_iommu=off. Without a word it is not known: the kernel's own default is by its configuration
+// (CONFIG_IOMMU_DEFAULT_PASSTHROUGH), and there may be no IOMMU.
 func parseCommandLine(data []byte) (HostSettings, error) {
 	words := strings.Fields(string(data))
 	if len(words) == 0 {
 		return HostSettings{}, errEmpty
 	}
-	h := HostSettings{IOMMU: IOMMUTranslated, IOMMUSource: cmdlinePath}
+	h := HostSettings{IOMMUSource: cmdlinePath}
 	off := ""
 	pass := func(on bool, word string) {
 		h.IOMMU, h.IOMMUWord = IOMMUTranslated, printable([]byte(word), 64)

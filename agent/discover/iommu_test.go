@@ -12,20 +12,20 @@ import (
 
 func TestCommandLineIOMMU(t *testing.T) {
 	for line, want := range map[string]string{ // the mode and the word that decides
-		"ro quiet":              "Translated ",
+		"ro quiet":              " ",
 		"ro iommu=pt":           "Passthrough iommu=pt",
 		"iommu=pt,force":        "Passthrough iommu=pt,force",
 		"iommu=force,pt":        "Passthrough iommu=force,pt",
-		"iommu=ptx":             "Translated ",
-		"not_iommu=pt":          "Translated ",
+		"iommu=ptx":             " ",
+		"not_iommu=pt":          " ",
 		"iommu=nopt":            "Translated iommu=nopt",
 		"iommu.passthrough=1":   "Passthrough iommu.passthrough=1",
 		"iommu.passthrough=Yes": "Passthrough iommu.passthrough=Yes",
 		"iommu.passthrough=on":  "Passthrough iommu.passthrough=on",
 		"iommu.passthrough=0":   "Translated iommu.passthrough=0",
 		"iommu.passthrough=off": "Translated iommu.passthrough=off",
-		"iommu.passthrough=":    "Translated ",
-		"iommu.passthrough":     "Translated ",
+		"iommu.passthrough=":    " ",
+		"iommu.passthrough":     " ",
 		// The last word counts.
 		"iommu=pt iommu.passthrough=0": "Translated iommu.passthrough=0",
 		"iommu.passthrough=0 iommu=pt": "Passthrough iommu=pt",
@@ -39,11 +39,11 @@ func TestCommandLineIOMMU(t *testing.T) {
 		"iommu=off":                    "Off iommu=off",
 		"iommu=pt amd_iommu=off":       "Off amd_iommu=off",
 		"amd_iommu=off iommu=pt":       "Off amd_iommu=off",
-		"amd_iommu=pt":                 "Translated ",
-		"amd_iommu=pt_off":             "Translated ",
-		"amd_iommu=on":                 "Translated ",
+		"amd_iommu=pt":                 " ",
+		"amd_iommu=pt_off":             " ",
+		"amd_iommu=on":                 " ",
 		"intel_iommu=on iommu=pt":      "Passthrough iommu=pt",
-		"ro -- iommu=pt amd_iommu=off": "Translated ",
+		"ro -- iommu=pt amd_iommu=off": " ",
 	} {
 		h, err := parseCommandLine([]byte(line + "\n"))
 		if got := h.IOMMU + " " + h.IOMMUWord; err != nil || got != want {
@@ -58,7 +58,7 @@ func TestCommandLineIOMMU(t *testing.T) {
 // TestOddCommandLines are of real machines, and traps.
 func TestOddCommandLines(t *testing.T) {
 	for name, want := range map[string]string{"cmdline-amd-recommended.txt": IOMMUPassthrough, "cmdline-hang-then-fixed.txt": IOMMUPassthrough,
-		"cmdline-missing-iommu.txt": IOMMUTranslated, "cmdline-trap-iommu-ptx.txt": IOMMUTranslated} {
+		"cmdline-missing-iommu.txt": "", "cmdline-trap-iommu-ptx.txt": ""} {
 		data, err := os.ReadFile(filepath.Join(fixtures(t), "text", name))
 		if err != nil {
 			t.Fatal(err)
@@ -86,7 +86,9 @@ func TestIOMMUGroups(t *testing.T) {
 		want    []string
 	}{
 		"none to see, pt":          {pt, func(memFS) {}, IOMMUPassthrough, cmdlinePath, nil},
-		"none to see, none":        {none, func(memFS) {}, IOMMUTranslated, cmdlinePath, []string{"Warning IOMMUNotPassthrough proc/cmdline"}},
+		"none to see, none":        {none, func(memFS) {}, "", cmdlinePath, nil},
+		"none to see, translated":  {"ro iommu=nopt\n", func(memFS) {}, IOMMUTranslated, cmdlinePath, []string{"Warning IOMMUNotPassthrough proc/cmdline"}},
+		"nothing told":             {none, func(fs memFS) { all(fs, "unmanaged\n") }, "", cmdlinePath, nil},
 		"identity by the kernel":   {none, func(fs memFS) { all(fs, "identity\n") }, IOMMUPassthrough, iommuDir, nil},
 		"translated all the same":  {pt, func(fs memFS) { all(fs, "DMA-FQ\n") }, IOMMUTranslated, iommuDir, []string{"Warning IOMMUNotPassthrough sys/kernel/iommu_groups"}},
 		"translated, and asked so": {none, func(fs memFS) { all(fs, "DMA\n") }, IOMMUTranslated, iommuDir, []string{"Warning IOMMUNotPassthrough sys/kernel/iommu_groups"}},

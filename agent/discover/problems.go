@@ -419,11 +419,9 @@ func (l *problemList) checkIOMMU(f *Facts) {
 		}
 		l.warn(v1alpha1.ProblemIOMMUNotPassthrough, iommuDir,
 			"The IOMMU translates the addresses of %d of %d GPUs (type DMA or DMA-FQ of their groups); expected identity. %s %s", len(h.TranslatedGPUs), len(f.GPUs), slow, next)
-	case h.IOMMUWord != "":
+	default:
 		l.warn(v1alpha1.ProblemIOMMUNotPassthrough, cmdlinePath,
 			"The kernel's command line takes the IOMMU out of passthrough mode (%s). %s Put iommu=pt in its place and reboot.", h.IOMMUWord, slow)
-	default:
-		l.warn(v1alpha1.ProblemIOMMUNotPassthrough, cmdlinePath, "The kernel's command line has no iommu=pt: %s Add iommu=pt and reboot.", slow)
 	}
 }
 

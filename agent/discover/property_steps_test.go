@@ -302,7 +302,7 @@ func (s *scenario) changeHost() bool {
 		s.warn("NUMABalancing", "kernel.numa_balancing")
 		return true
 	}
-	s.node.KernelCommand = "ro iommu=ptx"
+	s.node.KernelCommand = "ro iommu=nopt"
 	if !s.vf {
 		s.warn("IOMMUNotPassthrough", "proc/cmdline")
 	}

@@ -292,7 +292,7 @@ func (g generationFS) ReadFile(name string) ([]byte, error) {
 
 func TestHostSettings(t *testing.T) {
 	healthy := memTree(t, healthyTree)
-	healthy["proc/sys/kernel/numa_balancing"], healthy["proc/cmdline"] = "1\n", "quiet iommu=ptx\n"
+	healthy["proc/sys/kernel/numa_balancing"], healthy["proc/cmdline"] = "1\n", "quiet iommu=nopt\n"
 	f := scan(t, healthy, Options{})
 	if diff := cmp.Diff([]string{"Warning NUMABalancing kernel.numa_balancing", "Warning IOMMUNotPassthrough proc/cmdline"}, problemLines(f)); diff != "" {
 		t.Error(diff)

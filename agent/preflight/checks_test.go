@@ -72,7 +72,7 @@ var cases = []struct {
 	}, nil},
 	{IOMMU, Warning, -1, "/sys/kernel/iommu_groups: type DMA or DMA-FQ for 8 of 8 GPUs", func(s *scene) { s.host.fs["sys/kernel/iommu_groups/7/type"] = "DMA-FQ\n" }, nil},
 	{IOMMU, Warning, -1, "iommu.passthrough=0 on", func(s *scene) { s.host.fs[cmdlinePath] = "ro iommu=pt iommu.passthrough=0\n" }, nil},
-	{IOMMU, Warning, -1, "no word iommu=pt", func(s *scene) { s.host.fs[cmdlinePath] = "ro iommu=ptx\n" }, nil},
+	{IOMMU, Unknown, -1, "not known: /sys/kernel/iommu_groups does not tell, and the kernel's command line has no word iommu=pt", func(s *scene) { s.host.fs[cmdlinePath] = "ro iommu=ptx\n" }, nil},
 	{IOMMU, Unknown, -1, "could not be read", func(s *scene) { s.host.fs[cmdlinePath] = "!EPERM" }, nil},
 	{IOMMU, Unknown, -1, "could not be read", func(s *scene) { s.host.fs[cmdlinePath] = "\n" }, nil},
 

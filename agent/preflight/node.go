@@ -54,7 +54,7 @@ func checkIOMMU(f NodeFacts) Finding {
 	d := f.Discovered
 	const warns = "; the library may still warn that the command line has no iommu=pt"
 	switch {
-	case d == nil || d.Host.IOMMU == "":
+	case d == nil || d.Host.IOMMUSource == "":
 		return found(IOMMU, Unknown, -1, "the kernel's command line could not be read (%s)", f.unread("proc/cmdline"))
 	case d.Host.IOMMU == discover.IOMMUPassthrough && strings.Contains(d.Host.IOMMUWord, "iommu=pt"):
 		return met(IOMMU, "the kernel's command line has %s", d.Host.IOMMUWord)
@@ -63,11 +63,14 @@ func checkIOMMU(f NodeFacts) Finding {
 	case d.Host.IOMMU == discover.IOMMUOff:
 		return met(IOMMU, "no IOMMU is in use (%s)%s", iommuSource(d), warns)
 	case f.Hypervisor != nil && *f.Hypervisor:
-		return met(IOMMU, "the IOMMU is not in passthrough mode, and in a virtual machine need not be")
+		return met(IOMMU, "in a virtual machine the IOMMU need not be in passthrough mode")
 	case len(d.GPUs) > 0 && strings.HasSuffix(d.GPUs[0].Model, " VF"):
-		return met(IOMMU, "the IOMMU is not in passthrough mode, and with virtual functions (%s) need not be", d.GPUs[0].Model)
+		return met(IOMMU, "with virtual functions (%s) the IOMMU need not be in passthrough mode", d.GPUs[0].Model)
 	case strings.Contains(d.KernelRelease, "cray"):
-		return met(IOMMU, "the IOMMU is not in passthrough mode, and with Cray's kernel %s need not be", d.KernelRelease)
+		return met(IOMMU, "with Cray's kernel %s the IOMMU need not be in passthrough mode", d.KernelRelease)
+	case d.Host.IOMMU == "":
+		return found(IOMMU, Unknown, -1, "whether the IOMMU translates the GPUs' addresses is not known: /sys/kernel/iommu_groups does not tell, "+
+			"and the kernel's command line has no word iommu=pt")
 	}
 	return found(IOMMU, Warning, -1, "the IOMMU is not in passthrough mode (%s): peer access between GPUs may be slow or hang", iommuSource(d))
 }
@@ -79,8 +82,6 @@ func iommuSource(d *discover.Facts) string {
 		return fmt.Sprintf("/%s: type DMA or DMA-FQ for %d of %d GPUs", h.IOMMUSource, len(h.TranslatedGPUs), len(d.GPUs))
 	case h.IOMMUSource != "proc/cmdline":
 		return "/" + h.IOMMUSource
-	case h.IOMMUWord == "":
-		return "no word iommu=pt on the kernel's command line"
 	default:
 		return h.IOMMUWord + " on the kernel's command line"
 	}
