@@ -1,15 +1,23 @@
 package controllers
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
@@ -47,6 +55,218 @@ func TestARefusedWriteKeepsTheWakeUp(t *testing.T) {
 			got, err := afterWrites(t.Context(), c.err, wakeAt, now)
 			if got != (ctrl.Result{RequeueAfter: c.want}) || (err != nil) != c.fails {
 				t.Errorf("%+v, %v; expected after %s, an error: %v", got, err, c.want, c.fails)
+			}
+		})
+	}
+}
+
+// failWrites lets the writes of the reconciler fail as fails says. The verb of a status write is "status"; that of server-side apply has no
+// object.
+func failWrites(r *CommGroupReconciler, fails func(verb string, o client.Object) error) {
+	r.Client = interceptor.NewClient(r.Client.(client.WithWatch), interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if err := fails("create", o); err != nil {
+				return err
+			}
+			return c.Create(ctx, o, opts...)
+		},
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			if err := fails("apply", nil); err != nil {
+				return err
+			}
+			return c.Apply(ctx, o, opts...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if err := fails("patch", o); err != nil {
+				return err
+			}
+			return c.Patch(ctx, o, patch, opts...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			if err := fails("delete", o); err != nil {
+				return err
+			}
+			return c.Delete(ctx, o, opts...)
+		},
+		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+			if err := fails(sub, o); err != nil {
+				return err
+			}
+			return c.SubResource(sub).Update(ctx, o, opts...)
+		},
+	})
+}
+
+func isApplied(verb string, _ client.Object) bool { return verb == "apply" }
+
+func isGroupStatus(verb string, o client.Object) bool {
+	_, ok := o.(*v1alpha1.CommGroup)
+	return ok && verb == "status"
+}
+
+func isClosure(verb string, o client.Object) bool {
+	cn, ok := o.(*v1alpha1.CommNode)
+	return ok && verb == "patch" && cn.Spec.Run != nil && cn.Spec.Run.Closed != nil
+}
+
+func isConfigMap(archive bool) func(verb string, o client.Object) bool {
+	return func(verb string, o client.Object) bool {
+		cm, ok := o.(*corev1.ConfigMap)
+		return ok && verb == "create" && archive == (cm.Labels[v1alpha1.LabelRole] == v1alpha1.RoleRunArchive)
+	}
+}
+
+// aboutToRun is a group whose run begins with the next reconcile.
+func aboutToRun() *groupWorld {
+	w := newWorld(testkit.Group(), testkit.Nodes(2))
+	w.settle()
+	w.reportFacts()
+	return &groupWorld{world: w}
+}
+
+// podIsGone is a group whose run ends with the next reconcile, since its only node's pod is gone.
+func podIsGone() *groupWorld {
+	w := newWorld(testkit.Group(), testkit.Nodes(1))
+	w.settle()
+	w.reportFacts()
+	w.settle()
+	clear(w.pods)
+	return &groupWorld{world: w}
+}
+
+// TestRefusedWritesKeepTheTimers reconciles where writes of one kind are refused: that is no error, and the next reconcile comes when it
+// comes without the refusal, or within a minute. Events wait until the status is written.
+func TestRefusedWritesKeepTheTimers(t *testing.T) {
+	finished := func() *groupWorld {
+		group := testkit.Group()
+		group.Spec.Gating = v1alpha1.GatingSpec{Mode: v1alpha1.GatingEnforce, Actions: testkit.EveryAction}
+		w := newWorld(group, testkit.Nodes(2))
+		w.settle()
+		w.reportFacts()
+		w.runAll(300_000)
+		return &groupWorld{world: w}
+	}
+	for name, tc := range map[string]struct {
+		world   func() *groupWorld
+		refused func(verb string, o client.Object) bool
+		status  bool // the status is refused
+	}{
+		"monitors":    {aboutToRun, isApplied, false},
+		"the status":  {aboutToRun, isGroupStatus, true},
+		"settings":    {finished, isConfigMap(false), false},
+		"results":     {finished, isConfigMap(true), false},
+		"marks":       {finished, func(verb string, o client.Object) bool { _, ok := o.(*corev1.Node); return ok && verb == "patch" }, false},
+		"the closure": {podIsGone, isClosure, false},
+		"the closure that ends the run, and the status": {podIsGone, func(verb string, o client.Object) bool { return isClosure(verb, o) || isGroupStatus(verb, o) }, true},
+		"monitors and the status":                       {aboutToRun, func(verb string, o client.Object) bool { return isApplied(verb, o) || isGroupStatus(verb, o) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var over atomic.Bool
+			var refused atomic.Int32
+			w := tc.world()
+			r, _ := managerOf(t, w)
+			failWrites(r, func(verb string, o client.Object) error {
+				if over.Load() || !tc.refused(verb, o) {
+					return nil
+				}
+				refused.Add(1)
+				return errQuota
+			})
+			twin, _ := managerOf(t, tc.world())
+			req := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.group)}
+			first := true
+			for range 4 {
+				before := refused.Load()
+				result, err := r.Reconcile(t.Context(), req)
+				free, freeErr := twin.Reconcile(t.Context(), req)
+				if err != nil || freeErr != nil {
+					t.Fatalf("reconcile: %v, and without refusals: %v", err, freeErr)
+				}
+				if refused.Load() == before {
+					continue
+				}
+				testkit.WantRefusedResult(t, result.RequeueAfter, err)
+				if first && free.RequeueAfter > 0 && result.RequeueAfter > max(minRefusedRetry, free.RequeueAfter) {
+					t.Errorf("the next reconcile comes after %s; without the refusal it comes after %s", result.RequeueAfter, free.RequeueAfter)
+				}
+				first = false
+			}
+			if first {
+				t.Fatal("nothing was refused")
+			}
+			sent := r.Recorder.(*events.FakeRecorder).Events
+			if tc.status && len(sent) > 0 {
+				t.Errorf("%d events of a status that was not written, the first: %s", len(sent), <-sent)
+			}
+			over.Store(true)
+			if _, err := r.Reconcile(t.Context(), req); err != nil || tc.status && len(sent) == 0 {
+				t.Errorf("once nothing is refused: %v, %d events", err, len(sent))
+			}
+		})
+	}
+}
+
+// TestStatusThatMayYetBeWritten: a status write that another writer came first with, or that has no answer, is tried again soon, also where
+// other writes are refused.
+func TestStatusThatMayYetBeWritten(t *testing.T) {
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "commgroups"}, "g", errors.New("changed"))
+	for name, tc := range map[string]struct {
+		status, closure error
+		retry           time.Duration
+	}{
+		"a conflict":                {conflict, nil, conflictPause},
+		"a conflict, and a refusal": {conflict, errQuota, conflictPause},
+		"no answer":                 {errors.New("connection refused"), nil, 0},
+		"no answer, and a refusal":  {errors.New("connection refused"), errQuota, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := podIsGone()
+			r, _ := managerOf(t, w)
+			failWrites(r, func(verb string, o client.Object) error {
+				switch {
+				case isGroupStatus(verb, o):
+					return tc.status
+				case isClosure(verb, o):
+					return tc.closure
+				}
+				return nil
+			})
+			result, err := r.retryConflicts(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.group)})
+			if result.RequeueAfter != tc.retry || (err == nil) != (tc.retry > 0) {
+				t.Errorf("%+v, %v; want a retry after %s", result, err, tc.retry)
+			}
+			if sent := r.Recorder.(*events.FakeRecorder).Events; len(sent) > 0 {
+				t.Errorf("%d events of a status that was not written", len(sent))
+			}
+		})
+	}
+}
+
+// TestMonitorsOfAnUnservedNamespace: that they may not be deleted is no error, and is tried again; an API server that is away is one.
+func TestMonitorsOfAnUnservedNamespace(t *testing.T) {
+	for name, failure := range map[string]error{"deleted": nil, "refused": errQuota, "no answer": errors.New("connection refused")} {
+		t.Run(name, func(t *testing.T) {
+			w := aboutToRun()
+			r, _ := managerOf(t, w)
+			if err := r.Client.Create(t.Context(), monitorFor(w.group, nil, testConfig)); err != nil {
+				t.Fatal(err)
+			}
+			r.Config.Namespaces = []string{"other"}
+			deletes := 0
+			failWrites(r, func(verb string, _ client.Object) error {
+				if verb == "delete" {
+					deletes++
+				}
+				return failure
+			})
+			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.group)})
+			switch {
+			case deletes != 1:
+				t.Errorf("%d deletes", deletes)
+			case refuses(failure):
+				testkit.WantRefusedResult(t, result.RequeueAfter, err)
+			case !errors.Is(err, failure) || result.RequeueAfter != 0:
+				t.Errorf("%+v, %v", result, err)
 			}
 		})
 	}

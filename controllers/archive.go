@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,9 +24,6 @@ import (
 
 // maxArchives is how many past runs are kept; those that the history names go last.
 const maxArchives = maxHistory
-
-// archiveAgain is how long after a refusal the archive is tried again, where nothing else wakes the group.
-const archiveAgain = 5 * time.Minute
 
 // Archive is a ConfigMap that keeps a past run.
 type Archive struct {
@@ -112,7 +108,7 @@ func (r *CommGroupReconciler) applyArchive(ctx context.Context, s *Snapshot, d *
 		d.Events = append(d.Events, decision.Event{Warning: true, Reason: v1alpha1.ReasonRunNotArchived, Action: "ArchiveRun",
 			Note: words.Shorten(fmt.Sprintf("The results of run %s could not be kept for comparison: %v. The run's verdict stands; mend what refuses the ConfigMap.", d.ArchiveRun, err), 1000)})
 	}
-	d.WakeAt = decision.Earlier(d.WakeAt, s.Now.Add(archiveAgain))
+	d.WakeAt = decision.Earlier(d.WakeAt, s.Now.Add(refusedRetry))
 }
 
 // trimConfigMap keeps past runs out of memory: the controller never reads them again.

@@ -50,7 +50,7 @@ const (
 func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	if !r.Config.serves(req.Namespace) {
 		// Served once, and no longer: its monitors go, and all else is left to its people.
-		return ctrl.Result{}, r.deleteMonitors(ctx, req.NamespacedName, otherUID(""))
+		return afterWrites(ctx, r.deleteMonitors(ctx, req.NamespacedName, otherUID("")), time.Time{}, r.Clock.Now())
 	}
 	if r.Access.Refused(req.Namespace) {
 		return r.withoutAccess(ctx, req.NamespacedName)
@@ -113,15 +113,10 @@ func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		// With the run over and nothing to say how it ended on this node, its reason would be lost for good.
 		held := Decision{Status: *group.Status.DeepCopy()}
 		decision.refused.tell(&held, group, snapshot.Now)
-		if err := r.writeStatus(ctx, group, &held); err != nil {
-			return ctrl.Result{}, errors.Join(applyErr, err)
-		}
-		return afterWrites(ctx, applyErr, decision.WakeAt, snapshot.Now)
+		return afterWrites(ctx, errors.Join(r.writeStatus(ctx, group, &held), applyErr), decision.WakeAt, snapshot.Now)
 	}
-	if err := r.writeStatus(ctx, group, &decision); err != nil {
-		return ctrl.Result{}, err
-	}
-	return afterWrites(ctx, applyErr, decision.WakeAt, snapshot.Now)
+	// The status's error is the first: a conflict of its own is to be found whatever else was refused.
+	return afterWrites(ctx, errors.Join(r.writeStatus(ctx, group, &decision), applyErr), decision.WakeAt, snapshot.Now)
 }
 
 // readGrace is how long reads may fail before the status says so. A restart of the API server, or the loss of a connection, takes less;
@@ -165,8 +160,8 @@ func (f *failedReads) forget(group types.NamespacedName) {
 }
 
 // afterWrites returns when to reconcile again after the writes returned err; wakeAt is the decision's next wake-up, zero for none.
-// A refusal is in the conditions and lasts until somebody acts. It is no error of the reconcile: the back-off of one would replace
-// the wake-up, and a run's deadline would be seen late.
+// A refusal is in the conditions, or in the log alone where the status is refused, and lasts until somebody acts. It is no error of the
+// reconcile: the back-off of one would replace the wake-up, and a run's deadline would be seen late.
 func afterWrites(ctx context.Context, err error, wakeAt, now time.Time) (ctrl.Result, error) {
 	switch {
 	case err == nil && wakeAt.IsZero():
