@@ -175,8 +175,11 @@ type rival struct {
 
 // inUse says that a process may load what a source speaks of beside the installation that won: it is that one's own librccl,
 // or lies where libraries are found without asking for a version. What the workload names itself goes before all of these.
+// A distribution's packages are built to work together: Debian 13 has librccl1 5.4.3 with libamdhip64-5 5.7.1.
 func inUse(x, won *rocmSource) bool {
 	switch {
+	case x.Path == dpkgStatus && x.install == "usr" && won.install == "usr":
+		return false
 	case x.install == won.install:
 		return x.rccl
 	case x.tier == tierEnvironment:

@@ -320,6 +320,10 @@ func TestROCmInUse(t *testing.T) {
 // TestROCmDisagreements: what a process may load beside the ROCm that is reported, of another release.
 func TestROCmDisagreements(t *testing.T) {
 	const info, core, usr = "opt/rocm/.info/version", "opt/rocm/core/.info/version", "usr/lib/x86_64-linux-gnu/"
+	const (
+		librccl1    = "Package: librccl1\nStatus: install ok installed\nVersion: 5.4.3-3\n\n"
+		libamdhip64 = "Package: libamdhip64-5\nStatus: install ok installed\nVersion: 5.7.1-6\n\n"
+	)
 	for name, c := range map[string]struct {
 		tree  memFS
 		first []string
@@ -337,8 +341,13 @@ func TestROCmDisagreements(t *testing.T) {
 		"Debian's librccl": {memFS{info: "7.0.2-56", usr + "librccl.so.1": "librccl.so.1.0",
 			"var/lib/dpkg/status": "Package: librccl1\nStatus: install ok installed\nVersion: 5.4.3-3\n"}, nil,
 			"librccl (librccl1 5.4.3-3) is of ROCm 5.4.3, an older release than ROCm 7.0.2"},
-		"Debian's own, of two releases": {memFS{"var/lib/dpkg/status": "Package: librccl1\nStatus: install ok installed\nVersion: 5.4.3-3\n\n" +
-			"Package: libamdhip64-5\nStatus: install ok installed\nVersion: 5.7.1-6\n"}, nil, "librccl (librccl1 5.4.3-3) is of ROCm 5.4.3, an older release than ROCm 5.7.1"},
+		"Debian 13's own pair": {memFS{"var/lib/dpkg/status": librccl1 + libamdhip64, usr + "librccl.so.1": "librccl.so.1.0"}, nil, ""},
+		"Debian's own, beside its librocm-core": {memFS{"var/lib/dpkg/status": librccl1 + libamdhip64, usr + "librccl.so.1": "librccl.so.1.0",
+			usr + "librocm-core.so.1": "librocm-core.so.1.0.60103"}, nil, ""},
+		"Debian's librccl, AMD's ROCm by dpkg": {memFS{"var/lib/dpkg/status": librccl1 + "Package: rocm-core\nStatus: install ok installed\nVersion: 7.0.2.70002-56\n"},
+			nil, "librccl (librccl1 5.4.3-3) is of ROCm 5.4.3, an older release than ROCm 7.0.2"},
+		"Debian's pair, AMD's ROCm": {memFS{info: "7.0.2-56", "var/lib/dpkg/status": librccl1 + libamdhip64, usr + "librccl.so.1": "librccl.so.1.0"},
+			nil, "ROCm 5.7.1 (libamdhip64-5 5.7.1-6) is an older release than ROCm 7.0.2"},
 		"AMD's wheel": {memFS{info: "7.0.2-56", "opt/venv/lib/python3.12/site-packages/rocm_sdk_core-7.12.0a20260203.dist-info/METADATA": ""}, nil,
 			"ROCm 7.12.0a20260203 (opt/venv/"},
 		"PyTorch's wheel":      {memFS{info: "7.0.2-56", "opt/venv/lib/python3.12/site-packages/torch-2.8.0+rocm6.4.dist-info/METADATA": ""}, nil, ""},
