@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -14,12 +15,13 @@ import (
 // csvTail are the values behind the size: type, redop, inPlace, time, algBw, busBw, wrong.
 const csvTail = 7
 
-// isCSV tells the CSV of rccl-tests (-Z csv) by its first line.
-func isCSV(data []byte) bool {
-	first, _, _ := bytes.Cut(data, []byte("\n"))
-	line := strings.ToLower(strings.ReplaceAll(string(first), " ", ""))
-	return (strings.Contains(line, "collective,") || strings.Contains(line, "name,")) && strings.Contains(line, ",size,type,redop,inplace,time,")
-}
+// Lines of rccl-tests' CSV (-Z csv), which prefixes may stand before. What begins as a record does, and is none, is a part of
+// one: a log's line has a space before its first comma.
+var (
+	csvHeader = regexp.MustCompile(`(?i)(?:numCycle, *)?(?:name|collective), *(?:\w+, *)*size, *type, *redop, *inplace, *time,`)
+	csvRecord = regexp.MustCompile(`(?:\d+, *)?"?[A-Za-z]\w*"?(?:, *\d+){2,}, *"?[a-z]\w*"?,`)
+	csvPart   = regexp.MustCompile(`^\s*[^\s,]*,`)
+)
 
 // parseCSV reads rccl-tests' -Z csv. Its header is not trusted: in one version it has a name less than there are values. The
 // values tell themselves: a name, the counts of ranks, the size, a type, and what follows that. None has a comma or a line's
@@ -27,11 +29,24 @@ func isCSV(data []byte) bool {
 func parseCSV(data []byte, o Options) ([]results.Report, error) {
 	var x entries
 	var failure *results.Failure
+	begun, prefix, logs := !csvHeader.Match(data), "", 0
+	last := bytes.Count(data, []byte("\n")) + 1 // which is empty, but where its newline is missing
 	err := lines(data, func(number int, text string) error {
-		if failure != nil || strings.TrimSpace(text) == "" || isCSV([]byte(text)) {
+		if failure != nil || strings.TrimSpace(text) == "" {
 			return nil
 		}
-		e, err := csvEntry(text)
+		if at := csvHeader.FindStringIndex(text); at != nil {
+			begun, prefix = true, strings.TrimSpace(text[:at[0]])
+			return nil
+		}
+		record := without(prefix, text)
+		if at := csvRecord.FindStringIndex(text); at != nil {
+			record = text[at[0]:]
+		} else if !begun || number < last && !csvPart.MatchString(record) {
+			logs++
+			return nil
+		}
+		e, err := csvEntry(record)
 		if err != nil {
 			failure = &results.Failure{Kind: "CutOff", Message: fmt.Sprintf("line %d of the CSV is no result (%v): the file was cut or damaged after %s", number, err, count(x.n, "result", "results"))}
 			return nil
@@ -51,7 +66,11 @@ func parseCSV(data []byte, o Options) ([]results.Report, error) {
 		return nil, errors.New("is the CSV of rccl-tests (-Z csv) without a result: the program measured nothing")
 	}
 	reports := x.finish("csv", failure)
+	if logs > 0 {
+		reports[0].Warnings = append(reports[0].Warnings, skippedLines(logs))
+	}
 	for i := range reports {
+		reports[i].Format.Prefix = prefix
 		warnCollective(&reports[i], o.Collective)
 	}
 	return reports, nil

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -67,6 +68,51 @@ func parseJSON(data []byte, o Options) ([]results.Report, error) {
 		return nil, errors.New("is not JSON: it is empty")
 	}
 	return all, nil
+}
+
+// entryLine is how a line of rccl-tests' -Z json begins, behind a prefix.
+var entryLine = regexp.MustCompile(`(?i)(?:\[ *)?\{ *(?:"numCycle" *: *\d|"(?:name|collective)" *: *"\w+" *, *"(?:nodes|ranks|gpus)" *:)`)
+
+// parseLoggedJSON reads the lines of rccl-tests' -Z json in a log; there is neither a report nor an error where it has none.
+func parseLoggedJSON(data []byte, o Options) ([]results.Report, error) {
+	data, prefix, logs := withoutLogs(data)
+	if len(data) == 0 {
+		return nil, nil
+	}
+	reports, err := parseJSON(data, o)
+	for i := range reports {
+		reports[i].Format.Prefix = prefix
+	}
+	if len(reports) > 0 && logs > 0 {
+		reports[0].Warnings = append(reports[0].Warnings, skippedLines(logs))
+	}
+	return reports, err
+}
+
+// withoutLogs gives the lines of rccl-tests' -Z json in a log, without their prefixes: the results, or parts of them, and the
+// brackets around them. There are none in a log without a result.
+func withoutLogs(data []byte) (jsonLines []byte, prefix string, logs int) {
+	first := entryLine.FindIndex(data)
+	if first == nil {
+		return nil, "", 0
+	}
+	start := bytes.LastIndexAny(data[:first[0]], "\r\n") + 1
+	prefix = strings.TrimSpace(textOf(data[start:first[0]]))
+	var b bytes.Buffer
+	_ = lines(data, func(_ int, text string) error {
+		rest := strings.TrimSpace(without(prefix, text))
+		if at := entryLine.FindStringIndex(text); at != nil {
+			rest = text[at[0]:]
+		} else if !strings.HasPrefix(rest, "{") && rest != "[" && rest != "]" && rest != "," {
+			if rest != "" {
+				logs++
+			}
+			return nil
+		}
+		b.WriteString(rest + "\n")
+		return nil
+	})
+	return b.Bytes(), prefix, logs
 }
 
 // parseDocument reads the JSON value that data begins with, and gives its length: all of data where it does not end.

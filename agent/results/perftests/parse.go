@@ -61,26 +61,7 @@ func Parse(name string, r io.Reader, o Options) ([]results.Report, error) {
 		return nil, fmt.Errorf("%s has more than %d bytes: cut the runs out of it", name, maxInputBytes)
 	}
 	data = decode(data)
-	format := o.Format
-	if format == Auto || format == "" {
-		format = Text
-		start := bytes.TrimLeft(data, " \t\r\n\ufeff")
-		switch {
-		case len(start) > 0 && (start[0] == '{' || start[0] == '[' && jsonArray(start)):
-			format = JSON
-		case isCSV(start):
-			format = CSV
-		}
-	}
-	var reports []results.Report
-	switch format {
-	case JSON:
-		reports, err = parseJSON(data, o)
-	case CSV:
-		reports, err = parseCSV(data, o)
-	default:
-		reports, err = parseText(data, o)
-	}
+	reports, err := parseAs(formatOf(data, o.Format), data, o)
 	if err != nil {
 		err = fmt.Errorf("%s: %w", name, err)
 	}
@@ -94,6 +75,49 @@ func Parse(name string, r io.Reader, o Options) ([]results.Report, error) {
 		}
 	}
 	return reports, err
+}
+
+// formatOf recognises a format that was not given.
+func formatOf(data []byte, given Format) Format {
+	start := bytes.TrimLeft(data, " \t\r\n\ufeff")
+	first, _, _ := bytes.Cut(start, []byte("\n"))
+	switch {
+	case given != Auto && given != "":
+		return given
+	case len(start) > 0 && (start[0] == '{' || start[0] == '[' && jsonArray(start)):
+		return JSON
+	case csvHeader.Match(first):
+		return CSV
+	}
+	return Auto
+}
+
+// parseAs reads a format; where it is not known, text, and where that holds no run, what a log has of the others.
+func parseAs(format Format, data []byte, o Options) ([]results.Report, error) {
+	switch format {
+	case JSON:
+		if formatOf(data, Auto) != JSON {
+			if reports, err := parseLoggedJSON(data, o); reports != nil || err != nil {
+				return reports, err
+			}
+		}
+		return parseJSON(data, o)
+	case CSV:
+		return parseCSV(data, o)
+	case Text:
+		return parseText(data, o)
+	}
+	reports, err := parseText(data, o)
+	if len(reports) > 0 {
+		return reports, err
+	}
+	if csvHeader.Match(data) {
+		return parseCSV(data, o)
+	}
+	if logged, loggedErr := parseLoggedJSON(data, o); logged != nil || loggedErr != nil {
+		return logged, loggedErr
+	}
+	return nil, err
 }
 
 // jsonArray tells an array of objects from a line of a log that begins with a bracket, as "[0] NCCL INFO" and

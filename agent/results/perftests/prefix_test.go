@@ -100,3 +100,56 @@ func TestPrefixesOfSeveralProcesses(t *testing.T) {
 		}
 	}
 }
+
+// The forms for programs are read behind the same prefixes, and between logs; a part of a line is still missing data.
+func TestLoggedJSONAndCSV(t *testing.T) {
+	table := caseText(t, "17-rccl-tests-csv-misaligned.csv")
+	a, b := entry("AllReduce", "float", "sum", "0", "0"), entry("AllReduce", "float", "sum", "1", "0")
+	jsonLines, list := a+"\n"+b+"\n", "[\n"+a+",\n"+b+"\n]\n"
+	at := func(n int) string { return fmt.Sprintf("2025-11-03T10:12:%02d.%09dZ ", n, n*12345678) }
+	pod := func(n int) string { return fmt.Sprintf(`%d: {app="rccl"} [1,0]<stdout>: `, n) }
+	const job, log = "srun: job 1 queued\n", "node-a:12:34 [0] NCCL INFO Channel 00/32\n"
+	between := func(text string) string { return job + strings.ReplaceAll(text, "\n", "\n"+log) }
+	less := func(text string, n int) string { return text[:len(text)-n] }
+	for name, tc := range map[string]struct {
+		text, form string
+		format     Format
+		logs       bool
+		fails      string // empty: both results are read
+	}{
+		"JSON lines, timestamps":         {prefixed(jsonLines, at), "json lines", Auto, false, ""},
+		"JSON lines, labels":             {prefixed(jsonLines, pod), "json lines", Auto, false, ""},
+		"JSON lines, timestamps, --from": {prefixed(jsonLines, at), "json lines", JSON, false, ""},
+		"JSON lines, a log before":       {job + jsonLines, "json lines", Auto, true, ""},
+		"JSON lines, logs between":       {prefixed(between(jsonLines), at), "json lines", Auto, true, ""},
+		"JSON lines, cut":                {less(prefixed(jsonLines, at), 20), "json lines", Auto, false, "CutOff"},
+		"JSON lines, cut at the start":   {prefixed(a+"\n"+b[:5], at), "json lines", Auto, false, "CutOff"},
+		"list, timestamps":               {prefixed(list, at), "json list", Auto, false, ""},
+		"list, logs between":             {prefixed(between(list), at), "json list", Auto, true, ""},
+		"list without its end":           {prefixed(strings.TrimSuffix(list, "]\n"), at), "json list", Auto, false, "CutOff"},
+		"CSV, a log before":              {job + table, "csv", Auto, true, ""},
+		"CSV, a log before, --from":      {job + table, "csv", CSV, true, ""},
+		"CSV, timestamps":                {prefixed(table, at), "csv", Auto, false, ""},
+		"CSV, labels":                    {prefixed(table, pod), "csv", Auto, false, ""},
+		"CSV, logs between":              {prefixed(between(table), at), "csv", Auto, true, ""},
+		"CSV, cut":                       {less(prefixed(table, at), 2), "csv", Auto, false, "a quote is open"},
+		"CSV, cut before the types":      {less(prefixed(table, at), 50), "csv", Auto, false, "CutOff"},
+		"CSV, cut in the name":           {job + less(table, 63), "csv", Auto, true, "CutOff"},
+		"CSV, a part of a line":          {job + strings.Replace(table, `8,8,1,1048576,"float"`, "8\n"+log+`8,1,1048576,"float"`, 1), "csv", Auto, true, "line 3 of the CSV"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reports, err := Parse("in", strings.NewReader(tc.text), Options{Format: tc.format})
+			got := complaint(reports, err)
+			if tc.fails != "" {
+				if !strings.Contains(got, tc.fails) {
+					t.Errorf("got %q, expected %q\n%s", got, tc.fails, tc.text)
+				}
+				return
+			}
+			if got != "" || len(reports) != 1 || len(reports[0].Results) != 2 || reports[0].Ranks != 8 || reports[0].Format.Form != tc.form || !reports[0].Good() ||
+				warned(reports[0], "of other programs or logs skipped") != tc.logs {
+				t.Errorf("%q: %+v", got, reports)
+			}
+		})
+	}
+}

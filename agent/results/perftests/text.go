@@ -483,7 +483,7 @@ func (u *textRun) finishText(p *textParser) []results.Report {
 		u.wantCounter(`the line "Out of bounds values"`, u.damaged)
 	}
 	if u.unrelated > 0 {
-		u.warn("%s of other programs or logs skipped", count(u.unrelated, "line", "lines"))
+		u.warn("%s", skippedLines(u.unrelated))
 	}
 	var reports []results.Report
 	if n := u.copies(); n > 1 {
@@ -506,6 +506,10 @@ func (u *textRun) finishText(p *textParser) []results.Report {
 		report.Failure.LogTail = strings.Join(u.failures, "\n")
 	}
 	return append(reports, report)
+}
+
+func skippedLines(n int) string {
+	return count(n, "line", "lines") + " of other programs or logs skipped"
 }
 
 // listed says what is there more than once, n times at most, and what that means.

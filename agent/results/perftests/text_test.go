@@ -354,11 +354,13 @@ func TestLibraryFromLog(t *testing.T) {
 
 func FuzzText(f *testing.F) {
 	for _, s := range []string{oldRun(), newRun(oldHeader, oldRows), oldRows, oldParams, "1 2 float sum -1 3 4 5 0\n", "0: 1 1 int8 none -1 1e+99 N/A",
-		"\xff\xfe#\x00", "numCycle,name,gpus,size,type,redop,inPlace,time,algBw,busBw,wrong\n0,AllReduce,8,64,float,sum,0,1,2,3,0\n", "a\r2026-11-03T10:12:10Z [x] # Rank 0 Pid 1 on a device 0 [1] X\n1 1 float N/A\n", "# size count type time algbw busbw error\n1 1 half 1 2 3 nan*\n"} {
+		"\xff\xfe#\x00", "numCycle,name,gpus,size,type,redop,inPlace,time,algBw,busBw,wrong\n0,AllReduce,8,64,float,sum,0,1,2,3,0\n", "a\r2026-11-03T10:12:10Z [x] # Rank 0 Pid 1 on a device 0 [1] X\n1 1 float N/A\n", "# size count type time algbw busbw error\n1 1 half 1 2 3 nan*\n",
+		"x 1.2: # Out of bounds values : 1e+06 FAILED\n", "job\n1: " + entry("AllReduce", "float", "sum", "0", "0") + "\n2: {",
+		"job\n1: name, gpus, size, type, redop, inplace, time, algbw, busbw, #wrong\n2: \"AllReduce\", 8, 64, \"float\", \"sum\", 0, 1, 2, 3, \"0\"\n3: x,"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		for _, format := range []Format{Text, CSV} {
+		for _, format := range []Format{Text, CSV, Auto} {
 			reports, err := Parse("in", strings.NewReader(text), Options{Format: format, Collective: rcclx.AllReduce})
 			if err == nil {
 				sane(t, reports)
