@@ -75,6 +75,7 @@ var (
 	onlyAMD    = []Flavor{FlavorRCCLDDA}
 	onlyRCCL   = []Flavor{FlavorRCCL}
 	onlyNCCL   = []Flavor{FlavorNCCL}
+	diagnosing = []Flavor{FlavorRCCLDDA, FlavorNCCL} // those that have releases of 2.31 and up
 	allAMD     = []Flavor{FlavorRCCL, FlavorRCCLDDA}
 	allHIP     = []Flavor{FlavorRCCL, FlavorRCCLDDA, FlavorRCCLXDev, FlavorRCCLXStable, FlavorSimulated}
 )
@@ -94,10 +95,12 @@ var (
 		Pod:   "set spec.lowPrecision.mode instead, and use an RCCLX library",
 		Shell: "measure --variants LowPrecision instead, with an RCCLX library",
 	}
-	hintNCCLX  = audience.Same("it is a variable of NCCLX; remove it")
-	hintCvar   = audience.Same("open builds of RCCLX never load the variables of CTran; remove it")
-	hintMSCCL  = audience.Same("RCCL has no MSCCL from 2.28.3 on, and RCCLX is built without its kernels; remove it")
-	hintDirect = audience.Same("it tunes RCCL's direct AllGather and ReduceScatter; remove it")
+	hintNCCLX       = audience.Same("it is a variable of NCCLX; remove it")
+	hintCvar        = audience.Same("open builds of RCCLX never load the variables of CTran; remove it")
+	hintMSCCL       = audience.Same("RCCL has no MSCCL from 2.28.3 on, and RCCLX is built without its kernels; remove it")
+	hintDiagnostics = audience.Same("NCCL and AMD's RCCL have it from 2.31 on; remove it")
+	hintCE          = audience.Same("it tunes the copy-engine collectives of AMD's RCCL; remove it")
+	hintDirect      = audience.Same("it tunes RCCL's direct AllGather and ReduceScatter; remove it")
 )
 
 // table holds what we know of the variables whose reader depends on the flavor, and of all that this package sets.
@@ -154,6 +157,13 @@ var table = []variable{
 	{name: mscclForceVariable, mayRead: onlyRCCL, unset: "0", source: sourceMSCCL, hint: hintMSCCL},
 	{name: mscclppVariable, mayRead: onlyRCCL, unset: "0", source: "rccl src/init.cc:111", hint: hintMSCCL},
 	{name: "RCCL_MSCCLPP_THRESHOLD", mayRead: onlyRCCL, source: "rccl src/init.cc:105", hint: hintMSCCL},
+	{name: "RCCL_CE_ALLREDUCE", mayRead: allAMD, source: sourceAMD + " CeAllReduce", hint: hintCE},
+	{name: "RCCL_CE_AR_MAX_MSG_BYTES", mayRead: allAMD, source: sourceAMD + " CeArMaxMsgBytes", hint: hintCE},
+	{name: "RCCL_CE_BATCH_ASYNC_ENABLE", mayRead: allAMD, source: "rocm-systems projects/rccl/src/ce_coll.cc", hint: hintCE},
+	{name: "RCCL_PROXYTRACE", mayRead: onlyAMD, source: "rocm-systems projects/rccl/CHANGELOG.md 2.30.4",
+		hint: audience.Same("AMD's RCCL has it from 2.30.4 on; remove it")},
+	{name: "NCCL_RUN_DIAGNOSTICS", mayRead: diagnosing, unset: "0", source: "nccl 2.31 NCCL_PARAM(Diagnostics)", hint: hintDiagnostics},
+	{name: "NCCL_RUN_RAS_DIAGNOSTICS", mayRead: diagnosing, unset: "0", source: "nccl 2.31 release notes", hint: hintDiagnostics},
 
 	// Read by no flavor, though cvars or guides name them.
 	{name: "NCCL_CTRAN_ENABLE", source: sourceCvars + ":2496", hint: hintCvar},

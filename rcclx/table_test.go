@@ -98,6 +98,12 @@ func TestReads(t *testing.T) {
 		{FlavorRCCL, "RCCL_MSCCL_ENABLE", false, false}, {FlavorRCCL, "RCCL_MSCCL_FORCE_ENABLE", false, false}, {FlavorRCCL, "RCCL_MSCCLPP_ENABLE", false, false},
 		{FlavorRCCL, "RCCL_MSCCLPP_THRESHOLD", false, false}, {FlavorRCCLDDA, "RCCL_MSCCL_ENABLE", false, true}, {FlavorRCCLXDev, "RCCL_MSCCL_ENABLE", false, true},
 		{FlavorNCCL, "NCCL_NVLS_ENABLE", true, true}, {FlavorRCCL, "NCCL_NVLS_ENABLE", false, false}, {FlavorRCCL, "HSA_NO_SCRATCH_RECLAIM", true, true},
+		// NCCL and RCCL have diagnostics from 2.31 on, RCCL traces proxies from 2.30.4 on; RCCLX is of 2.28 and 2.27.
+		{FlavorNCCL, "NCCL_RUN_DIAGNOSTICS", false, false}, {FlavorRCCLDDA, "NCCL_RUN_RAS_DIAGNOSTICS", false, false},
+		{FlavorRCCL, "NCCL_RUN_RAS_DIAGNOSTICS", false, true}, {FlavorRCCLXDev, "NCCL_RUN_DIAGNOSTICS", false, true},
+		{FlavorRCCLDDA, "RCCL_PROXYTRACE", false, false}, {FlavorRCCL, "RCCL_PROXYTRACE", false, true}, {FlavorRCCLXStable, "RCCL_PROXYTRACE", false, true},
+		{FlavorRCCL, "RCCL_CE_ALLREDUCE", false, false}, {FlavorRCCLDDA, "RCCL_CE_AR_MAX_MSG_BYTES", false, false},
+		{FlavorRCCLXDev, "RCCL_CE_BATCH_ASYNC_ENABLE", false, true}, {FlavorNCCL, "RCCL_CE_ALLREDUCE", false, true},
 	} {
 		if reads, known := Reads(tt.f, tt.name); reads != tt.reads || known != tt.known {
 			t.Errorf("Reads(%s, %s) = %v, %v; want %v, %v", tt.f, tt.name, reads, known, tt.reads, tt.known)
