@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -59,12 +60,16 @@ func TestWakesOfForeignObjects(t *testing.T) {
 			Labels: map[string]string{v1alpha1.LabelRole: v1alpha1.RoleMonitor}, OwnerReferences: owners}
 	}
 	yes := true
-	commNode := metav1.OwnerReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommNode", Controller: &yes}
+	commNodeOf := func(group, node string) metav1.OwnerReference {
+		return metav1.OwnerReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommNode", Name: v1alpha1.CommNodeName(group, node), Controller: &yes}
+	}
+	commNode := commNodeOf("g", "n1")
 	for name, tc := range map[string]struct {
 		got  []ctrl.Request
 		want int
 	}{
 		"the group's run pod":  {groupOfRunPod(t.Context(), &corev1.Pod{ObjectMeta: meta("team", "team/g", commNode)}), 1},
+		"of another group":     {groupOfRunPod(t.Context(), &corev1.Pod{ObjectMeta: meta("team", "team/g", commNodeOf("group", "n1"))}), 0},
 		"in another namespace": {groupOfRunPod(t.Context(), &corev1.Pod{ObjectMeta: meta("evil", "team/g", commNode)}), 0},
 		"without an owner":     {groupOfRunPod(t.Context(), &corev1.Pod{ObjectMeta: meta("team", "team/g")}), 0},
 		"of another owner":     {groupOfRunPod(t.Context(), &corev1.Pod{ObjectMeta: meta("team", "team/g", metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Controller: &yes})}), 0},
@@ -76,6 +81,13 @@ func TestWakesOfForeignObjects(t *testing.T) {
 	} {
 		if len(tc.got) != tc.want || tc.want == 1 && tc.got[0].String() != "team/g" {
 			t.Errorf("%s: wakes %v, want %d", name, tc.got, tc.want)
+		}
+	}
+	long := strings.Repeat("n", 240)
+	for group, node := range map[string]string{"g": long, long: "n1", "a.b": long} {
+		got := groupOfRunPod(t.Context(), &corev1.Pod{ObjectMeta: meta("team", "team/"+group, commNodeOf(group, node))})
+		if len(got) != 1 || got[0].String() != "team/"+group {
+			t.Errorf("group %s, node %s: wakes %v", group, node, got)
 		}
 	}
 }

@@ -165,11 +165,16 @@ func nodeChanged(before, after client.Object) bool {
 }
 
 // groupOfRunPod is the group of a run pod. Anybody can give a pod labels and annotations; only one in the group's own namespace that a
-// CommNode controls is the controller's, and wakes the group.
+// CommNode of the group controls is the controller's, and wakes the group.
 func groupOfRunPod(_ context.Context, pod client.Object) []reconcile.Request {
 	group, ok := groupAnnotation(pod)
 	owner := metav1.GetControllerOf(pod)
 	if !ok || group.Namespace != pod.GetNamespace() || owner == nil || owner.Kind != "CommNode" || owner.APIVersion != v1alpha1.GroupVersion.String() {
+		return nil
+	}
+	// CommNodeName puts the group first and shortens what is longer than 200 bytes. The node is left out: a pod's label may shorten it.
+	const whole = 180
+	if prefix := group.Name + "."; !strings.HasPrefix(owner.Name, prefix[:min(len(prefix), whole)]) {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: group}}
