@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -107,19 +110,77 @@ func missingPods(s *Snapshot) []string {
 	return missing
 }
 
-// maxPodGets is how many missing pods are read one by one. One that stays missing, as where its CommNode cannot be written, is then one
-// read a reconcile and no list of thousands of pods.
+// maxPodGets is how many missing pods are read one by one; more are listed.
 const maxPodGets = 64
+
+// goneHolds is how long the API server's answer holds that it has no such pod. Pods that stay missing, as where their CommNodes
+// cannot be written, are then no list of thousands of pods in each reconcile.
+const goneHolds = refusedRetry
+
+// gonePods is when the API server was last asked for awaited pods that it did not have, by group. No decision needs it: it spares
+// reads, and a new manager does without.
+type gonePods struct {
+	lock   sync.Mutex
+	groups map[types.NamespacedName]map[string]time.Time
+}
+
+// unread are those of the missing pods whose answer is too old, or never was. What is not missing is forgotten.
+func (g *gonePods) unread(group types.NamespacedName, missing []string, now time.Time) []string {
+	g.lock.Lock()
+	defer g.lock.Unlock()
+	var unread []string
+	kept := map[string]time.Time{}
+	for _, name := range missing {
+		at, ok := g.groups[group][name]
+		if ago := now.Sub(at); ok && ago >= 0 && ago < goneHolds {
+			kept[name] = at
+		} else {
+			unread = append(unread, name)
+		}
+	}
+	if g.groups == nil {
+		g.groups = map[types.NamespacedName]map[string]time.Time{}
+	}
+	if g.groups[group] = kept; len(kept) == 0 {
+		delete(g.groups, group)
+	}
+	return unread
+}
+
+// add notes that the API server has none of the pods.
+func (g *gonePods) add(group types.NamespacedName, names []string, now time.Time) {
+	g.lock.Lock()
+	defer g.lock.Unlock()
+	for _, name := range names {
+		if g.groups[group] == nil {
+			g.groups[group] = map[string]time.Time{}
+		}
+		g.groups[group][name] = now
+	}
+}
+
+func (g *gonePods) forget(group types.NamespacedName) {
+	g.lock.Lock()
+	defer g.lock.Unlock()
+	delete(g.groups, group)
+}
 
 // readMissingPods adds to the snapshot the awaited pods that the cache does not have and the API server does.
 func (r *CommGroupReconciler) readMissingPods(ctx context.Context, s *Snapshot) error {
-	missing := missingPods(s)
+	key := client.ObjectKeyFromObject(s.Group)
+	missing := r.gone.unread(key, missingPods(s), s.Now)
 	if len(missing) > maxPodGets {
 		pods, err := r.liveRunPods(ctx, s.Group)
-		if err == nil {
-			s.RunPods = pods
+		if err != nil {
+			return err
 		}
-		return err
+		s.RunPods = pods
+		live := make(map[string]bool, len(pods))
+		for i := range pods {
+			live[pods[i].Name] = true
+		}
+		r.gone.add(key, slices.DeleteFunc(missing, func(name string) bool { return live[name] }), s.Now)
+		return nil
 	}
 	found := make([]*corev1.Pod, len(missing))
 	at := make(map[string]int, len(missing))
@@ -134,11 +195,16 @@ func (r *CommGroupReconciler) readMissingPods(ctx context.Context, s *Snapshot) 
 		}
 		return client.IgnoreNotFound(err)
 	})
-	for _, pod := range found {
-		if pod != nil {
+	var gone []string
+	for i, pod := range found {
+		switch {
+		case pod != nil:
 			s.RunPods = append(s.RunPods, *pod)
+		case errs[i] == nil:
+			gone = append(gone, missing[i])
 		}
 	}
+	r.gone.add(key, gone, s.Now)
 	return errors.Join(errs...)
 }
 

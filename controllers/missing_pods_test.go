@@ -4,8 +4,10 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -14,19 +16,23 @@ import (
 )
 
 // TestReadsOfMissingPodsAreBounded: a few awaited pods that the cache lacks are read by name; many are listed, page by page. Either way
-// what the API server has is in the snapshot.
+// what the API server has is in the snapshot. What it does not have is asked for once a minute.
 func TestReadsOfMissingPodsAreBounded(t *testing.T) {
 	const nodes = maxPodGets + 10
 	for name, tc := range map[string]struct {
 		uncached, deleted int
 		gets, lists       int
+		againGets         int // within the minute
+		againLists        int
 	}{
-		"none":                   {0, 0, 0, 0},
-		"one is gone":            {0, 1, 1, 0},
-		"the cache lags":         {3, 0, 3, 0},
-		"both":                   {3, 2, 5, 0},
-		"as many as read singly": {maxPodGets, 0, maxPodGets, 0},
-		"more":                   {maxPodGets + 1, 0, 0, 1},
+		"none":                   {0, 0, 0, 0, 0, 0},
+		"one is gone":            {0, 1, 1, 0, 0, 0},
+		"the cache lags":         {3, 0, 3, 0, 3, 0},
+		"both":                   {3, 2, 5, 0, 3, 0},
+		"as many as read singly": {maxPodGets, 0, maxPodGets, 0, maxPodGets, 0},
+		"more":                   {maxPodGets + 1, 0, 0, 1, 0, 1},
+		"more are gone":          {0, maxPodGets + 1, 0, 1, 0, 0},
+		"more, most are gone":    {3, maxPodGets + 1, 0, 1, 3, 0},
 	} {
 		group := testkit.Group()
 		group.Spec.Run.MaxParallelNodes = nodes
@@ -84,10 +90,43 @@ func TestReadsOfMissingPodsAreBounded(t *testing.T) {
 		if err := cache.api.Get(t.Context(), client.ObjectKeyFromObject(w.group), &live); err != nil {
 			t.Fatal(err)
 		}
-		s := r.gather(t.Context(), &live)
-		if s.ListError != nil || len(s.RunPods) != nodes-tc.deleted || int(gets.Load()) != tc.gets || lists != tc.lists {
-			t.Errorf("%s: %v, %d pods, %d reads and %d lists; want %d pods, %d reads and %d lists", name, s.ListError, len(s.RunPods), gets.Load(), lists,
-				nodes-tc.deleted, tc.gets, tc.lists)
+		clock := r.Clock.(*clocktesting.FakePassiveClock)
+		for _, look := range []struct {
+			after       time.Duration
+			gets, lists int
+		}{
+			{0, tc.gets, tc.lists},
+			{goneHolds - time.Second, tc.againGets, tc.againLists},
+			{time.Second, tc.gets, tc.lists},
+		} {
+			clock.SetTime(clock.Now().Add(look.after))
+			lists = 0
+			gets.Store(0)
+			s := r.gather(t.Context(), &live)
+			if s.ListError != nil || len(s.RunPods) != nodes-tc.deleted || int(gets.Load()) != look.gets || lists != look.lists {
+				t.Errorf("%s, after %s: %v, %d pods, %d reads and %d lists; want %d pods, %d reads and %d lists", name, look.after, s.ListError,
+					len(s.RunPods), gets.Load(), lists, nodes-tc.deleted, look.gets, look.lists)
+			}
 		}
 	}
+}
+
+// TestAPodThatCameBackIsReadAgain: that the API server had no such pod says nothing of a later pod of the name.
+func TestAPodThatCameBackIsReadAgain(t *testing.T) {
+	var gone gonePods
+	key := client.ObjectKey{Namespace: "team", Name: "g"}
+	unread := func(want bool) {
+		t.Helper()
+		if got := gone.unread(key, []string{"pod"}, testkit.Now); (len(got) == 1) != want {
+			t.Errorf("to be read: %v, want %v", got, want)
+		}
+	}
+	unread(true)
+	unread(true)
+	gone.add(key, []string{"pod"}, testkit.Now)
+	unread(false)
+	gone.unread(key, nil, testkit.Now) // the cache has it
+	unread(true)
+	gone.add(key, []string{"pod"}, testkit.Now.Add(time.Second)) // the clock was set back
+	unread(true)
 }

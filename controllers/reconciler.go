@@ -32,6 +32,7 @@ type CommGroupReconciler struct {
 	Access *Access
 
 	looks       lookMemory
+	gone        gonePods
 	applied     appliedMemory
 	failedReads failedReads
 	pace        pacer
@@ -59,6 +60,7 @@ func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	if err := r.Client.Get(ctx, req.NamespacedName, group); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.looks.forget(req.NamespacedName)
+			r.gone.forget(req.NamespacedName)
 			r.applied.forget(req.NamespacedName)
 			r.failedReads.forget(req.NamespacedName)
 			return r.cleanUpAfter(ctx, req.NamespacedName)
