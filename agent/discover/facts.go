@@ -53,7 +53,7 @@ type Facts struct {
 	// UnreadableNodes are KFD nodes of which not even the PCI address could be read, for another reason than EPERM.
 	UnreadableNodes []int `json:"unreadableNodes,omitempty"`
 
-	// LostGPUs are the PCI addresses of GPUs that were there in this boot and are gone, LostLinks the pairs of such GPUs as are there
+	// LostGPUs are the PCI addresses of GPUs that were there in this boot and are gone, LostLinks the pairs of GPUs, lost ones too,
 	// whose xGMI link is. A scan knows of neither: the monitor adds them, from what it saw before.
 	LostGPUs  []string    `json:"-"`
 	LostLinks [][2]string `json:"-"`

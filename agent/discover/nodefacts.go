@@ -103,16 +103,22 @@ func (f *Facts) addGPUs(out *v1alpha1.NodeFacts) {
 	f.addLostLinks(out)
 }
 
-// addLostLinks marks each lost link at both of its GPUs, as far as these are listed.
+// addLostLinks marks each lost link at those of its GPUs that are there, as far as these are listed.
 func (f *Facts) addLostLinks(out *v1alpha1.NodeFacts) {
-	at := make(map[string]int, len(out.GPUs))
+	at := make(map[string]int, len(out.GPUs)+len(out.LostGPUs))
 	for i := range out.GPUs {
 		at[f.GPUs[i].PCIAddress] = i
 	}
+	for i := range out.LostGPUs {
+		at[f.LostGPUs[i]] = len(out.GPUs) + i
+	}
 	rows := make([][]byte, len(out.GPUs))
 	mark := func(i, j int) {
-		if rows[i] == nil {
-			rows[i] = bytes.Repeat([]byte{linkNotLost}, len(out.GPUs))
+		if i >= len(rows) || j >= maxGPUs {
+			return
+		}
+		if n := j + 1 - len(rows[i]); n > 0 { // a row ends with its GPUs, or its last link to a lost one
+			rows[i] = append(rows[i], bytes.Repeat([]byte{linkNotLost}, max(n, len(rows)-len(rows[i])))...)
 		}
 		rows[i][j] = linkLost
 	}
@@ -138,11 +144,16 @@ const (
 // LostLinks are the pairs of PCI addresses that GPUFacts.lostLinks of the facts name, each link once.
 func LostLinks(facts *v1alpha1.NodeFacts) [][2]string {
 	var pairs [][2]string
+	addresses := make([]string, 0, len(facts.GPUs)+len(facts.LostGPUs))
+	for i := range facts.GPUs {
+		addresses = append(addresses, facts.GPUs[i].PCIAddress)
+	}
+	addresses = append(addresses, facts.LostGPUs...)
 	for i := range facts.GPUs {
 		row := facts.GPUs[i].LostLinks
-		for j := i + 1; j < min(len(row), len(facts.GPUs)); j++ {
+		for j := i + 1; j < min(len(row), len(addresses)); j++ {
 			if row[j] == linkLost {
-				pairs = append(pairs, [2]string{facts.GPUs[i].PCIAddress, facts.GPUs[j].PCIAddress})
+				pairs = append(pairs, [2]string{addresses[i], addresses[j]})
 			}
 		}
 	}

@@ -81,7 +81,10 @@ func (l *look) lostLinks() {
 		l.note(v1alpha1.SeverityError, v1alpha1.ProblemLinkLost, k.String(), "The xGMI link is gone; it was there earlier in this boot.")
 	}
 	slices.SortFunc(missing, compareLinks)
-	for _, k := range l.links.lost(compareLinks) {
+	for _, k := range slices.SortedFunc(maps.Keys(l.links), compareLinks) {
+		if !l.links[k].lost && !l.gpus[k.from].lost && !l.gpus[k.to].lost {
+			continue
+		}
 		l.facts.LostLinks = append(l.facts.LostLinks, [2]string{k.from, k.to})
 	}
 	var problems []v1alpha1.Problem

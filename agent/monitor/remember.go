@@ -77,7 +77,8 @@ func earlier(last *v1alpha1.NodeFacts, now *discover.Facts) history {
 	for _, pair := range discover.LostLinks(last) {
 		for _, k := range []link{{pair[0], pair[1]}, {pair[1], pair[0]}} {
 			if _, known := h.links[k]; !known {
-				h.links[k] = sighting{lost: true}
+				// Of a link to a lost GPU is told only where the GPU comes back without it.
+				h.links[k] = sighting{lost: !h.gpus[k.from].lost && !h.gpus[k.to].lost}
 			}
 		}
 	}

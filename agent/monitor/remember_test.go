@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -210,6 +211,48 @@ func TestLostLinksOutliveTheMonitor(t *testing.T) {
 				t.Fatalf("%s: lost links after a restart (-want +got):\n%s", name, diff)
 			}
 			written = after.NodeFacts(time.Minute)
+		}
+	}
+}
+
+// TestLinksOfLostGPUsOutliveTheMonitor: a GPU that comes back without its links is told of, however often the monitor restarted.
+func TestLinksOfLostGPUsOutliveTheMonitor(t *testing.T) {
+	linked := func(now time.Time) *discover.Facts {
+		f := twoGPUs(now)
+		link := &discover.Link{Type: discover.LinkXGMI, Weight: 15}
+		f.Mesh.Pairs = [][]*discover.Link{{nil, link}, {link, nil}}
+		return f
+	}
+	for name, tc := range map[string]struct {
+		restarts int
+		links    bool // after the GPU's return
+	}{"no restart": {0, false}, "one restart": {1, false}, "three restarts": {3, false}, "the links are back as well": {3, true}} {
+		start := time.Unix(1e9, 0)
+		h := newHistory()
+		h.look(linked(start), start)
+		one := func() *discover.Facts {
+			f := twoGPUs(start)
+			f.GPUs, f.Mesh.Pairs = f.GPUs[:1], [][]*discover.Link{{nil}}
+			return f
+		}
+		lost := one()
+		h.look(lost, start)
+		for range tc.restarts {
+			last := lost.NodeFacts(time.Minute)
+			lost = one()
+			h = earlier(last, lost)
+			h.look(lost, start)
+		}
+		back := linked(start)
+		if !tc.links {
+			back.Mesh.Pairs = [][]*discover.Link{{nil, nil}, {nil, nil}}
+		}
+		problems, changes := h.look(back, start)
+		for what, list := range map[string][]v1alpha1.Problem{"problems": problems, "changes": changes} {
+			told := slices.ContainsFunc(list, func(p v1alpha1.Problem) bool { return p.Code == v1alpha1.ProblemLinkLost })
+			if told == tc.links {
+				t.Errorf("%s: the lost link is told of in %s: %v, expected %v: %+v", name, what, told, !tc.links, list)
+			}
 		}
 	}
 }

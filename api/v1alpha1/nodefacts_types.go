@@ -249,8 +249,8 @@ type GPUFacts struct {
 	// +kubebuilder:validation:MaxLength=16
 	// +optional
 	Links string `json:"links,omitempty"`
-	// lostLinks has one character for each GPU of gpus, in their order: "x" where an xGMI link to it was there in this boot and is gone,
-	// "." elsewhere. Absent where no link of this GPU is lost.
+	// lostLinks has one character for each GPU of gpus, then of lostGPUs, in their order: "x" where an xGMI link to it was there in this
+	// boot and is gone, "." elsewhere; a row may end early. Absent where no link of this GPU is lost.
 	// +kubebuilder:validation:MaxLength=16
 	// +optional
 	LostLinks string `json:"lostLinks,omitempty"`
