@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -25,7 +26,7 @@ type oldCache struct {
 	api client.Client
 	old map[client.ObjectKey]client.Object
 	// writes that went through.
-	writes int
+	writes atomic.Int64 // the reconciler deletes several objects at once
 }
 
 // managerOf makes a reconciler over an API server that has the world's objects. Its cache lags where old says so.
@@ -71,11 +72,11 @@ func managerOf(t *testing.T, w *groupWorld) (*CommGroupReconciler, *oldCache) {
 			return err
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, opts ...client.DeleteOption) error {
-			cache.writes++
+			cache.writes.Add(1)
 			return c.Delete(ctx, object, opts...)
 		},
 		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, object client.Object, opts ...client.SubResourceUpdateOption) error {
-			cache.writes++
+			cache.writes.Add(1)
 			return c.SubResource(sub).Update(ctx, object, opts...)
 		},
 	})
@@ -123,8 +124,8 @@ func TestOldGroupTakesNothingAway(t *testing.T) {
 					t.Errorf("pod %s: %v", pod.Name, err)
 				}
 			}
-			if cache.writes > 0 {
-				t.Errorf("%d deletes and writes of the status", cache.writes)
+			if cache.writes.Load() > 0 {
+				t.Errorf("%d deletes and writes of the status", cache.writes.Load())
 			}
 			delete(cache.old, key) // the cache has come up
 			if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
@@ -160,8 +161,8 @@ func TestOldCommNodeNamesNobody(t *testing.T) {
 		return &now, err
 	}
 	before := w.group.Status.DeepCopy()
-	if now, err := reconcile(); !errors.Is(err, errOldRead) || !equality.Semantic.DeepEqual(now.Status.Culprits, before.Culprits) || cache.writes > 0 {
-		t.Errorf("%v, culprits %+v, %d writes of the status", err, now.Status.Culprits, cache.writes)
+	if now, err := reconcile(); !errors.Is(err, errOldRead) || !equality.Semantic.DeepEqual(now.Status.Culprits, before.Culprits) || cache.writes.Load() > 0 {
+		t.Errorf("%v, culprits %+v, %d writes of the status", err, now.Status.Culprits, cache.writes.Load())
 	}
 	delete(cache.old, key)
 	if now, err := reconcile(); err != nil || len(now.Status.Culprits) > 0 || now.Status.Members.Passed != 1 {

@@ -226,8 +226,8 @@ func takesNothingAway(t *testing.T, w *groupWorld, past *v1alpha1.CommGroup) {
 	old.ResourceVersion = "1"
 	cache.old[key] = old
 	result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
-	if err != nil || result.RequeueAfter != oldReadPoll || cache.writes > 0 {
-		t.Errorf("%+v, %v, %d deletes and writes of the status", result, err, cache.writes)
+	if err != nil || result.RequeueAfter != oldReadPoll || cache.writes.Load() > 0 {
+		t.Errorf("%+v, %v, %d deletes and writes of the status", result, err, cache.writes.Load())
 	}
 	for name, cn := range w.commNodes {
 		var live v1alpha1.CommNode
@@ -282,8 +282,8 @@ func TestOldResultMakesNoVerdictWorse(t *testing.T) {
 			}
 			key := client.ObjectKeyFromObject(w.group)
 			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
-			if err != nil || old != (result.RequeueAfter == oldReadPoll) || old && cache.writes > 0 {
-				t.Errorf("%+v, %v, %d writes", result, err, cache.writes)
+			if err != nil || old != (result.RequeueAfter == oldReadPoll) || old && cache.writes.Load() > 0 {
+				t.Errorf("%+v, %v, %d writes", result, err, cache.writes.Load())
 			}
 			var now v1alpha1.CommGroup
 			if err := cache.api.Get(t.Context(), key, &now); err != nil {
@@ -308,8 +308,8 @@ func TestOldCommNodeEndsNoMemberOfTheStage(t *testing.T) {
 	cache.old[client.ObjectKeyFromObject(cn)] = old
 	key := client.ObjectKeyFromObject(w.group)
 	result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
-	if err != nil || result.RequeueAfter != oldReadPoll || cache.writes > 0 {
-		t.Errorf("%+v, %v, %d writes", result, err, cache.writes)
+	if err != nil || result.RequeueAfter != oldReadPoll || cache.writes.Load() > 0 {
+		t.Errorf("%+v, %v, %d writes", result, err, cache.writes.Load())
 	}
 	var live corev1.Pod
 	if err := cache.api.Get(t.Context(), client.ObjectKeyFromObject(pod), &live); err != nil || !live.DeletionTimestamp.IsZero() {
