@@ -9,21 +9,31 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestEveryInputIsBounded: whoever may write an object may fill it, and etcd and the manager's memory are everybody's.
-func TestEveryInputIsBounded(t *testing.T) {
+// crds are the CustomResourceDefinitions as they are generated.
+func crds(t *testing.T) []*apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
 	paths, err := filepath.Glob("../../config/crd/bases/*.yaml")
 	if err != nil || len(paths) == 0 {
 		t.Fatal(paths, err)
 	}
+	var out []*apiextensionsv1.CustomResourceDefinition
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var crd apiextensionsv1.CustomResourceDefinition
-		if err := yaml.UnmarshalStrict(text, &crd); err != nil {
-			t.Fatal(err)
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.UnmarshalStrict(text, crd); err != nil {
+			t.Fatalf("%s: %v", path, err)
 		}
+		out = append(out, crd)
+	}
+	return out
+}
+
+// TestEveryInputIsBounded: whoever may write an object may fill it, and etcd and the manager's memory are everybody's.
+func TestEveryInputIsBounded(t *testing.T) {
+	for _, crd := range crds(t) {
 		for _, version := range crd.Spec.Versions {
 			spec := version.Schema.OpenAPIV3Schema.Properties["spec"]
 			if spec.Type != "object" || len(spec.Properties) == 0 {
