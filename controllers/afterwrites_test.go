@@ -231,7 +231,7 @@ func TestStatusThatMayYetBeWritten(t *testing.T) {
 				}
 				return nil
 			})
-			result, err := r.retryConflicts(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.group)})
+			result, err := r.paced(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.group)})
 			if result.RequeueAfter != tc.retry || (err == nil) != (tc.retry > 0) {
 				t.Errorf("%+v, %v; want a retry after %s", result, err, tc.retry)
 			}

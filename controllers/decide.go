@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -34,10 +35,7 @@ func Decide(s *Snapshot, cfg Config) Decision {
 		d.Status.Conditions = setConditions(d.Status.Conditions, listFailed(s.ListError), group.Generation, s.Now)
 		return d
 	}
-	members, membersErr := selectMembers(&group.Spec, s.Nodes)
-	accepted := acceptance(&group.Spec, members, membersErr, cfg.DefaultRuntimeImage, s.Now)
-	accepted.Message += unknownNames(&group.Spec, s.Nodes)
-	accepted = overridesAllowed(hostNetworkAllowed(accepted, group, cfg), &group.Spec)
+	members, accepted, membersErr := membersOf(group, s.Nodes, cfg, s.Now)
 	in := runInput{
 		now: s.Now, group: group, accepted: accepted.IsTrue(), members: members, hash: membersHash(members),
 		commNodes: make(map[string]*v1alpha1.CommNode, len(s.CommNodes)), pods: map[string][]*corev1.Pod{}, groupPods: map[string][]*corev1.Pod{},
@@ -99,6 +97,14 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	d.Events = slices.Concat(events, d.Events, transitions(group.Status.Conditions, d.Status.Conditions))
 	boundStatus(&d.Status, group.Spec.Benchmark.Thresholds)
 	return d
+}
+
+// membersOf selects the group's members and says whether its spec can be carried out on them.
+func membersOf(group *v1alpha1.CommGroup, nodes []corev1.Node, cfg Config, now time.Time) ([]decision.Member, decision.Finding, error) {
+	members, err := selectMembers(&group.Spec, nodes)
+	accepted := acceptance(&group.Spec, members, err, cfg.DefaultRuntimeImage, now)
+	accepted.Message += unknownNames(&group.Spec, nodes)
+	return members, overridesAllowed(hostNetworkAllowed(accepted, group, cfg), &group.Spec), err
 }
 
 // decideSpan moves the group's stage on, which follows the nodes' own and ends the run.

@@ -3,9 +3,12 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
@@ -87,5 +90,104 @@ func TestBusyGroupsStarveNoOther(t *testing.T) {
 	}
 	if got := quietOnes.Load(); got < 3 {
 		t.Errorf("the quiet group was reconciled %d times of %d, expected its turn among %d others", got, reconciles.Load(), busy)
+	}
+}
+
+// TestSlowGroupsLeaveAWorker: the writes of sixteen large groups never return. They hold all workers but one, and a new group is accepted
+// meanwhile.
+func TestSlowGroupsLeaveAWorker(t *testing.T) {
+	const slow, workers = 16, 4
+	w := &groupWorld{world: newWorld(testkit.Group(), testkit.Nodes(quickMembers+1))}
+	r, cache := managerOf(t, w)
+	create := func(name string) {
+		g := testkit.Group()
+		g.Name, g.UID = name, types.UID(name)
+		if err := cache.api.Create(t.Context(), g); err != nil {
+			t.Error(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+	var held sync.Map // by group: its reconcile waits for the API server
+	var heldThen atomic.Int64 // how many were held when the new group was accepted
+	createNew := sync.OnceFunc(func() {
+		create("new")
+		queue.Add(request("new"))
+	})
+	failWrites(r, func(verb string, o client.Object) error {
+		switch {
+		case isGroupStatus(verb, o) && o.GetName() == "new":
+			heldThen.Store(int64(count(&held)))
+			cancel()
+		case verb == "create":
+			held.Store(metav1.GetControllerOf(o).Name, true)
+			if count(&held) == workers-1 {
+				createNew()
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return nil
+	})
+	options := controllerOptions(workers)
+	options.SkipNameValidation, options.Logger = ptr.To(true), logr.Discard()
+	options.Reconciler = reconcile.Func(r.paced)
+	r.pace.slowWorkers = slowWorkers(workers)
+	c, err := controller.NewUnmanaged("queue", options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Watch(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		queue = q
+		for i := range slow {
+			name := fmt.Sprint("slow", i)
+			create(name)
+			q.Add(request(name))
+		}
+		return nil
+	})); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if n := heldThen.Load(); n != workers-1 {
+		t.Errorf("when the new group was accepted slow ones held %d of %d workers, want %d; 0: it never was", n, workers, workers-1)
+	}
+}
+
+func count(m *sync.Map) (n int) {
+	m.Range(func(any, any) bool { n++; return true })
+	return n
+}
+
+// TestPacerKnowsSlowGroups: a group is slow by its members, or by its last reconcile.
+func TestPacerKnowsSlowGroups(t *testing.T) {
+	now := time.Now()
+	large, small := types.NamespacedName{Name: "large"}, types.NamespacedName{Name: "small"}
+	p := pacer{slowWorkers: 1}
+	p.counted(large, quickMembers+1)
+	p.counted(small, quickMembers)
+	begin := func(group types.NamespacedName, want bool) func(time.Time) {
+		t.Helper()
+		end, ok := p.begin(group, now)
+		if ok != want {
+			t.Fatalf("%s: begins %t, want %t", group.Name, ok, want)
+		}
+		return end
+	}
+	endLarge, endSmall := begin(large, true), begin(small, true)
+	begin(large, false)
+	endSmall(now.Add(2 * quickReconcile))
+	begin(small, false)
+	endLarge(now)
+	begin(small, true)(now.Add(quickReconcile))
+	endLarge = begin(large, true)
+	begin(small, true)(now)
+	p.forget(large)
+	endLarge(now)
+	if _, ok := p.groups[large]; ok || p.slowNow != 0 {
+		t.Errorf("a group that is gone left %v, and %d workers", p.groups, p.slowNow)
 	}
 }

@@ -63,6 +63,7 @@ func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 			r.gone.forget(req.NamespacedName)
 			r.applied.forget(req.NamespacedName)
 			r.failedReads.forget(req.NamespacedName)
+			r.pace.forget(req.NamespacedName)
 			return r.cleanUpAfter(ctx, req.NamespacedName)
 		}
 		return ctrl.Result{}, err

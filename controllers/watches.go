@@ -31,6 +31,7 @@ import (
 
 // SetupWithManager wires the reconciler's watches. Each ignores what cannot change a decision.
 func (r *CommGroupReconciler) SetupWithManager(mgr ctrl.Manager, maxConcurrent int) error {
+	r.pace.slowWorkers = slowWorkers(maxConcurrent)
 	sweeper := &MarkSweeper{Client: r.Client, APIReader: r.APIReader, Namespaces: r.Config.Namespaces, Access: r.Access, Now: r.Clock.Now, Tick: time.NewTicker(sweepInterval).C,
 		Report: func(err error) { mgr.GetLogger().Error(err, "Could not sweep gating's marks; trying again later") }}
 	if err := mgr.Add(sweeper); err != nil {
@@ -82,11 +83,10 @@ func controllerOptions(maxConcurrent int) controller.Options {
 // conflictPause lets the cache see what the other writer wrote.
 const conflictPause = 200 * time.Millisecond
 
-// retryConflicts tries again where another writer came first. That is how optimistic locks work and no error: logged as
+// retryConflict asks for another attempt where another writer came first. That is how optimistic locks work and no error: logged as
 // one, with a stack trace, it would alarm whoever reads the manager's log. An error that came along with the conflict
 // shows at the next attempt.
-func (r *CommGroupReconciler) retryConflicts(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	result, err := r.Reconcile(ctx, req)
+func retryConflict(ctx context.Context, result ctrl.Result, err error) (ctrl.Result, error) {
 	if apierrors.IsConflict(err) {
 		logf.FromContext(ctx).V(1).Info("Another writer came first; trying again", "conflict", err.Error())
 		return ctrl.Result{RequeueAfter: conflictPause}, nil

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -93,8 +94,8 @@ func TestConflictsAreNoErrors(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			// Where the group is gone its remains are looked for, among none here.
 			empty := fake.NewClientBuilder().WithScheme(scheme).Build()
-			r := &CommGroupReconciler{Client: failingClient{Client: empty, err: c.err}, APIReader: empty}
-			result, err := r.retryConflicts(t.Context(), ctrl.Request{})
+			r := &CommGroupReconciler{Client: failingClient{Client: empty, err: c.err}, APIReader: empty, Clock: clock.RealClock{}}
+			result, err := r.paced(t.Context(), ctrl.Request{})
 			if (err != nil) != c.wantError || (result.RequeueAfter > 0) != c.retry {
 				t.Errorf("result %+v, error %v", result, err)
 			}

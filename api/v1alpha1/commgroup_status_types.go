@@ -22,7 +22,8 @@ type CommGroupStatus struct {
 	// run is the present or last run.
 	// +optional
 	Run *GroupRunStatus `json:"run,omitempty"`
-	// effective sums up the settings in effect, for example "DDA,FP8" or "none".
+	// effective sums up the settings in effect, for example "DDA,FP8", "DDA,FP8(NotUsable)" where no job can use the results of FP8, or
+	// "none".
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	Effective string `json:"effective,omitempty"`

@@ -248,22 +248,29 @@ func RequirementUnmet(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGrou
 	return ""
 }
 
-// Summary is "DDA", "FP8", "DDA,FP8", "none" or "unknown": what the gates allow and the A/B run confirmed
-// for at least one collective.
+// Summary is "DDA", "FP8", "DDA,FP8", "none" or "unknown": what the gates allow and the A/B run confirmed for at least one collective.
+// A feature is followed by "(NotUsable)" where no such collective has results that a job can use.
 func Summary(settings []v1alpha1.SettingStatus) string {
 	var on []string
 	undecided := len(settings) == 0
 	for _, f := range []struct{ prefix, name string }{{rcclx.PrefixDDA, "DDA"}, {rcclx.PrefixLowPrecision, "FP8"}} {
-		if slices.ContainsFunc(settings, func(s v1alpha1.SettingStatus) bool {
-			return strings.HasPrefix(s.Name, f.prefix) && Requested(&s) && Allowed(&s) && s.Verified == v1alpha1.VerifiedConfirmed
-		}) {
-			on = append(on, f.name)
-			continue
+		confirmed, usable := false, false
+		for i := range settings {
+			s := &settings[i]
+			if !strings.HasPrefix(s.Name, f.prefix) || !Requested(s) {
+				continue
+			}
+			if Allowed(s) && s.Verified == v1alpha1.VerifiedConfirmed {
+				confirmed, usable = true, usable || s.Usable != v1alpha1.ResultsNotUsable
+			}
+			undecided = undecided || s.Effective == v1alpha1.EffectiveUnknown || Allowed(s) && s.Verified == v1alpha1.VerifiedUnknown
 		}
-		undecided = undecided || slices.ContainsFunc(settings, func(s v1alpha1.SettingStatus) bool {
-			return strings.HasPrefix(s.Name, f.prefix) && Requested(&s) &&
-				(s.Effective == v1alpha1.EffectiveUnknown || (Allowed(&s) && s.Verified == v1alpha1.VerifiedUnknown))
-		})
+		switch {
+		case usable:
+			on = append(on, f.name)
+		case confirmed:
+			on = append(on, f.name+"("+string(v1alpha1.ResultsNotUsable)+")")
+		}
 	}
 	fallback := "none"
 	if undecided {

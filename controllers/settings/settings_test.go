@@ -56,6 +56,16 @@ func TestSettingsTakeTheWorstNode(t *testing.T) {
 			}
 		})
 	}
+	fp8 := in
+	fp8.Name, fp8.Usable = "lowPrecision.AllReduce", v1alpha1.ResultsNotUsable
+	usable := fp8
+	usable.Name, usable.Usable = "lowPrecision.AllGather", v1alpha1.ResultsUsable
+	if got := Summary([]v1alpha1.SettingStatus{in, fp8}); got != "DDA,FP8(NotUsable)" {
+		t.Errorf("FP8 that is not usable: %q", got)
+	}
+	if got := Summary([]v1alpha1.SettingStatus{in, fp8, usable}); got != "DDA,FP8" {
+		t.Errorf("FP8 that one collective can use: %q", got)
+	}
 	if got := Summary(nil); got != "unknown" {
 		t.Errorf("nothing reported is %q", got)
 	}
