@@ -11,7 +11,6 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/gating"
-	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
@@ -82,7 +81,7 @@ func TestPassOnlyAfterTheGroupPassedWithoutTheCulprit(t *testing.T) {
 			w.play()
 			w.step()
 			formed := slices.ContainsFunc(w.span().Tests, func(t v1alpha1.SpanTest) bool {
-				return stage.KindOf(t.ID) == stage.KindGroup && t.Verdict == v1alpha1.VerdictPass
+				return t.Kind == v1alpha1.TestGroup && t.Verdict == v1alpha1.VerdictPass
 			})
 			if passed := w.stated(v1alpha1.VerdictPass); !formed && len(passed) > 0 {
 				t.Errorf("no communicator over the group passed, and %v carry Pass: %s\n%s", passed, w.span().Message, w.tests())

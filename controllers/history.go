@@ -95,7 +95,7 @@ func summaryOf(run *v1alpha1.GroupRunStatus, status *v1alpha1.CommGroupStatus, r
 // groupHeadline is what the group reached before anybody was left out, in MB/s, and on how many nodes; where that was not measured,
 // what the group that is left did.
 func groupHeadline(span *v1alpha1.SpanStatus) (mbps *int64, nodes int32) {
-	first := slices.IndexFunc(span.Tests, func(t v1alpha1.SpanTest) bool { return stage.KindOf(t.ID) == stage.KindGroup })
+	first := slices.IndexFunc(span.Tests, func(t v1alpha1.SpanTest) bool { return t.Kind == v1alpha1.TestGroup })
 	if first >= 0 && span.Tests[first].BusBandwidthMBps != nil {
 		return ptr.To(*span.Tests[first].BusBandwidthMBps), int32(len(stage.SetOf(span.Tests, first)))
 	}

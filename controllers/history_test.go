@@ -288,7 +288,7 @@ func TestHeldSeconds(t *testing.T) {
 	evicted := pod(-time.Hour, 0)
 	evicted.Status.Phase = corev1.PodFailed
 	span := &v1alpha1.SpanStatus{RunID: run.ID, Present: 2, Tests: []v1alpha1.SpanTest{
-		{ID: "group-1", StartTime: *decision.Stamp(testkit.Now), Seconds: ptr.To(int32(30))}, {ID: "group-2", StartTime: *decision.Stamp(testkit.Now.Add(50 * time.Second)), Seconds: ptr.To(int32(10))}}}
+		{ID: "group-1", Kind: v1alpha1.TestGroup, Round: 1, StartTime: *decision.Stamp(testkit.Now), Seconds: ptr.To(int32(30))}, {ID: "group-2", Kind: v1alpha1.TestGroup, Round: 2, StartTime: *decision.Stamp(testkit.Now.Add(50 * time.Second)), Seconds: ptr.To(int32(10))}}}
 	for name, tc := range map[string]struct {
 		node          *v1alpha1.CommNode
 		pod, groupPod *corev1.Pod

@@ -109,7 +109,7 @@ func TestSlowGroupsLeaveAWorker(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var queue workqueue.TypedRateLimitingInterface[reconcile.Request]
-	var held sync.Map // by group: its reconcile waits for the API server
+	var held sync.Map         // by group: its reconcile waits for the API server
 	var heldThen atomic.Int64 // how many were held when the new group was accepted
 	createNew := sync.OnceFunc(func() {
 		create("new")

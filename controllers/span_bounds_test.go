@@ -23,7 +23,7 @@ func (w *groupWorld) roundBegins(round int, do func(tests []v1alpha1.SpanTest)) 
 			return
 		}
 		open := slices.DeleteFunc(slices.Clone(s.Tests), func(t v1alpha1.SpanTest) bool { return t.Verdict != "" })
-		if len(open) > 0 && stage.RoundOf(open[0].ID) == round {
+		if len(open) > 0 && int(open[0].Round) == round {
 			done = true
 			do(open)
 		}
@@ -72,7 +72,7 @@ func TestTimeRunsOutInARound(t *testing.T) {
 					}
 					errors := 0
 					for i := range s.Tests {
-						if s.Tests[i].Verdict == v1alpha1.VerdictError && stage.RoundOf(s.Tests[i].ID) == round && stage.KindOf(s.Tests[i].ID) != stage.KindGroup {
+						if s.Tests[i].Verdict == v1alpha1.VerdictError && int(s.Tests[i].Round) == round && s.Tests[i].Kind != v1alpha1.TestGroup {
 							errors++
 						}
 					}

@@ -9,7 +9,6 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
-	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
@@ -50,7 +49,7 @@ func TestAgentsThatFinishedFirstWait(t *testing.T) {
 		t.Run("slow communicator/"+name, func(t *testing.T) {
 			w := newGroupWorld(t, 8, faults{}, longTest(change))
 			w.faults.takes = func(test string, nodes []int) time.Duration {
-				if stage.KindOf(test) == stage.KindMesh && len(nodes) == 2 && nodes[0] == 6 {
+				if w.test(test).Kind == v1alpha1.TestMesh && len(nodes) == 2 && nodes[0] == 6 {
 					// A minute before its own deadline.
 					return decision.Seconds(w.commNode(w.nodes[6].Name).Spec.Session.Task.DeadlineSeconds) - time.Minute
 				}

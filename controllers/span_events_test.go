@@ -12,20 +12,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
 // at calls do once, when the stage has a test of the kind that goes on and whose nodes have their tasks.
-func (w *groupWorld) at(kind string, do func()) {
+func (w *groupWorld) at(kind v1alpha1.TestKind, do func()) {
 	done := false
 	w.meddle = func() {
 		s := w.span()
 		if done || s == nil || len(s.Tests) == 0 {
 			return
 		}
-		if t := &s.Tests[len(s.Tests)-1]; t.Verdict == "" && stage.KindOf(t.ID) == kind && len(w.tasks[t.ID]) > 0 {
+		if t := &s.Tests[len(s.Tests)-1]; t.Verdict == "" && t.Kind == kind && len(w.tasks[t.ID]) > 0 {
 			done = true
 			do()
 		}
@@ -44,26 +43,26 @@ func TestMembersAreLost(t *testing.T) {
 		name    string
 		faults  faults
 		change  func(*v1alpha1.CommGroup)
-		kind    string
+		kind    v1alpha1.TestKind
 		lose    func(*groupWorld)
 		verdict v1alpha1.Verdict
 		reason  string
 		left    string
 	}{
-		{name: "pod in the group", kind: stage.KindGroup, lose: func(w *groupWorld) { w.losePod(3) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3"},
-		{name: "two pods in the group", kind: stage.KindGroup, lose: func(w *groupWorld) { w.losePod(3); w.losePod(4) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3-4"},
-		{name: "more than minMembers allows", kind: stage.KindGroup, lose: func(w *groupWorld) { w.losePod(3) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3",
+		{name: "pod in the group", kind: v1alpha1.TestGroup, lose: func(w *groupWorld) { w.losePod(3) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3"},
+		{name: "two pods in the group", kind: v1alpha1.TestGroup, lose: func(w *groupWorld) { w.losePod(3); w.losePod(4) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3-4"},
+		{name: "more than minMembers allows", kind: v1alpha1.TestGroup, lose: func(w *groupWorld) { w.losePod(3) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3",
 			change: func(g *v1alpha1.CommGroup) { g.Spec.Members.MinMembers = 8 }},
-		{name: "pod in the search", faults: faults{hangNodes: []int{5}}, kind: stage.KindSearch, lose: func(w *groupWorld) { w.losePod(3) }, verdict: v1alpha1.VerdictFail, reason: v1alpha1.ReasonHangAcrossNodes, left: "3,5"},
-		{name: "the culprit in the search", faults: faults{hangNodes: []int{5}}, kind: stage.KindSearch, lose: func(w *groupWorld) { w.losePod(5) }, verdict: v1alpha1.VerdictFail, reason: v1alpha1.ReasonHangAcrossNodes, left: "5"},
-		{name: "pod in the mesh", change: testkit.Mesh("dp", 8, "tp", 8), kind: stage.KindMesh, lose: func(w *groupWorld) { w.losePod(3) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3"},
-		{name: "pod among the pairs", kind: stage.KindPairs, lose: func(w *groupWorld) { w.losePod(3) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3"},
-		{name: "the agent dies", kind: stage.KindGroup, lose: func(w *groupWorld) { endPod(w.groupPod(w.nodes[3].Name), 137, w.now) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonRunPodFailed, left: "3"},
-		{name: "the agent is told to stop", kind: stage.KindGroup, lose: func(w *groupWorld) {
+		{name: "pod in the search", faults: faults{hangNodes: []int{5}}, kind: v1alpha1.TestSearch, lose: func(w *groupWorld) { w.losePod(3) }, verdict: v1alpha1.VerdictFail, reason: v1alpha1.ReasonHangAcrossNodes, left: "3,5"},
+		{name: "the culprit in the search", faults: faults{hangNodes: []int{5}}, kind: v1alpha1.TestSearch, lose: func(w *groupWorld) { w.losePod(5) }, verdict: v1alpha1.VerdictFail, reason: v1alpha1.ReasonHangAcrossNodes, left: "5"},
+		{name: "pod in the mesh", change: testkit.Mesh("dp", 8, "tp", 8), kind: v1alpha1.TestMesh, lose: func(w *groupWorld) { w.losePod(3) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3"},
+		{name: "pod among the pairs", kind: v1alpha1.TestPairs, lose: func(w *groupWorld) { w.losePod(3) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3"},
+		{name: "the agent dies", kind: v1alpha1.TestGroup, lose: func(w *groupWorld) { endPod(w.groupPod(w.nodes[3].Name), 137, w.now) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonRunPodFailed, left: "3"},
+		{name: "the agent is told to stop", kind: v1alpha1.TestGroup, lose: func(w *groupWorld) {
 			s := w.commNode(w.nodes[3].Name).Status.Session
 			s.State, s.Reason, s.Message = v1alpha1.SessionFailed, v1alpha1.ReasonInterrupted, "SIGTERM"
 		}, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonInterrupted, left: "3"},
-		{name: "the CommNode is deleted", kind: stage.KindGroup, lose: func(w *groupWorld) { delete(w.commNodes, v1alpha1.CommNodeName("g", w.nodes[3].Name)) },
+		{name: "the CommNode is deleted", kind: v1alpha1.TestGroup, lose: func(w *groupWorld) { delete(w.commNodes, v1alpha1.CommNodeName("g", w.nodes[3].Name)) },
 			verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3"},
 		{name: "never takes a task up", faults: faults{muteNodes: []int{3}}, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3"},
 		{name: "never makes the unique id", faults: faults{muteNodes: []int{0}}, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "0"},
@@ -94,7 +93,7 @@ func TestMembersAreLost(t *testing.T) {
 func TestNodeIsDeletedInTheStage(t *testing.T) {
 	w := newGroupWorld(t, 8, faults{}, nil)
 	gone := w.nodes[2].Name
-	w.at(stage.KindGroup, func() {
+	w.at(v1alpha1.TestGroup, func() {
 		w.nodes = slices.Delete(slices.Clone(w.nodes), 2, 3)
 		for _, pod := range w.pods {
 			if pod.Labels[v1alpha1.LabelNode] == gone {
@@ -116,10 +115,10 @@ func TestAbortFreesGPUs(t *testing.T) {
 		"new spec":  func(w *groupWorld) { w.group.Spec.Benchmark.Iterations++; w.group.Generation++ },
 	}
 	for name, end := range ends {
-		for _, kind := range []string{"waiting", stage.KindGroup, stage.KindSearch, stage.KindMesh} {
-			t.Run(name+" in "+kind, func(t *testing.T) {
+		for _, kind := range []v1alpha1.TestKind{"waiting", v1alpha1.TestGroup, v1alpha1.TestSearch, v1alpha1.TestMesh} {
+			t.Run(name+" in "+string(kind), func(t *testing.T) {
 				f := faults{}
-				if kind == stage.KindSearch {
+				if kind == v1alpha1.TestSearch {
 					f.hangNodes = []int{5}
 				}
 				w := newGroupWorld(t, 8, f, testkit.Mesh("dp", 8, "tp", 8))
@@ -314,7 +313,7 @@ func playAtScale(t *testing.T, nodes int) (objects, bytes uint64) {
 // TestPodsOfTheStageAreBounded: should no manager be there, the kubelet ends them.
 func TestPodsOfTheStageAreBounded(t *testing.T) {
 	w := newGroupWorld(t, 2, faults{}, nil)
-	w.at(stage.KindGroup, func() {
+	w.at(v1alpha1.TestGroup, func() {
 		var pod *corev1.Pod
 		if pod = w.groupPod(w.nodes[0].Name); pod == nil {
 			t.Fatal("no pod")

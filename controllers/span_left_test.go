@@ -42,7 +42,7 @@ func TestScatteredMembersAreMissing(t *testing.T) {
 				w.play()
 				s := w.span()
 				good := slices.IndexFunc(s.Tests, func(x v1alpha1.SpanTest) bool {
-					return stage.KindOf(x.ID) == stage.KindGroup && x.Verdict == v1alpha1.VerdictPass
+					return x.Kind == v1alpha1.TestGroup && x.Verdict == v1alpha1.VerdictPass
 				})
 				if good < 0 {
 					t.Fatalf("no communicator over the other %d was formed: %s %s %s, %d tests", nodes-missing, s.Verdict, s.Reason, s.Message, len(s.Tests))

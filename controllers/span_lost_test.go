@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
@@ -57,7 +56,7 @@ func TestSearchGoesOnWithoutTheLost(t *testing.T) {
 					}
 					errors := 0
 					for i := range s.Tests {
-						if k := stage.KindOf(s.Tests[i].ID); s.Tests[i].Verdict == v1alpha1.VerdictError && (k == stage.KindSearch || k == stage.KindRails) {
+						if k := s.Tests[i].Kind; s.Tests[i].Verdict == v1alpha1.VerdictError && (k == v1alpha1.TestSearch || k == v1alpha1.TestRails) {
 							errors++
 						}
 					}
@@ -66,7 +65,7 @@ func TestSearchGoesOnWithoutTheLost(t *testing.T) {
 					}
 					searches := 0
 					for i := range s.Tests {
-						if stage.KindOf(s.Tests[i].ID) == stage.KindGroup && s.Tests[i].Verdict != v1alpha1.VerdictPass {
+						if s.Tests[i].Kind == v1alpha1.TestGroup && s.Tests[i].Verdict != v1alpha1.VerdictPass {
 							searches++
 						}
 					}

@@ -12,7 +12,6 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/spans"
-	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
@@ -100,12 +99,12 @@ func TestGoodGroupsOfManyRanks(t *testing.T) {
 		mesh         []any
 		tests        string // kinds of tests that run
 	}{
-		{4, 16, nil, "group screen"},
-		{4, 64, nil, "group screen"},
-		{2, 64, nil, "group"},
-		{4, 16, []any{"dp", 4, "tp", 16}, "group mesh screen"},
-		{4, 64, []any{"dp", 16, "tp", 16}, "group mesh screen"},
-		{96, 64, []any{"dp", 96, "tp", 64}, "group mesh screen"}, // dp is 64 communicators a node, which do not fit
+		{4, 16, nil, "[Group PairRecord Pairs]"},
+		{4, 64, nil, "[Group PairRecord Pairs]"},
+		{2, 64, nil, "[Group]"},
+		{4, 16, []any{"dp", 4, "tp", 16}, "[Group Mesh PairRecord Pairs]"},
+		{4, 64, []any{"dp", 16, "tp", 16}, "[Group Mesh PairRecord Pairs]"},
+		{96, 64, []any{"dp", 96, "tp", 64}, "[Group Mesh PairRecord Pairs]"}, // dp is 64 communicators a node, which do not fit
 	} {
 		t.Run(fmt.Sprintf("%d nodes of %d ranks, mesh %v", tc.nodes, tc.ranks, tc.mesh), func(t *testing.T) {
 			w := manyRanksWorld(t, tc.nodes, tc.ranks, faults{}, func(g *v1alpha1.CommGroup) {
@@ -129,7 +128,7 @@ func TestGoodGroupsOfManyRanks(t *testing.T) {
 								t.Fatalf("%s of %s: rank %d of %d on device %d", s.Task.ID, cn.Name, c.Ranks[k], c.WorldSize, device)
 							}
 							used[device] = true
-							if stage.KindOf(s.Task.ID) != stage.KindGroup {
+							if w.test(s.Task.ID).Kind != v1alpha1.TestGroup {
 								continue
 							}
 							if held[s.Task.ID] == nil {
@@ -158,13 +157,13 @@ func TestGoodGroupsOfManyRanks(t *testing.T) {
 			if s.Verdict != want || len(s.Culprits) > 0 || len(s.Left) > 0 || int(s.Present) != tc.nodes {
 				t.Errorf("%s (%d members, left %v), culprits %v: %s", s.Verdict, s.Present, s.Left, s.Culprits, s.Message)
 			}
-			kinds := map[string]bool{}
+			kinds := map[v1alpha1.TestKind]bool{}
 			for i := range s.Tests {
-				if kinds[stage.KindOf(s.Tests[i].ID)] = true; s.Tests[i].Verdict != v1alpha1.VerdictPass {
+				if kinds[s.Tests[i].Kind] = true; s.Tests[i].Verdict != v1alpha1.VerdictPass {
 					t.Errorf("test %+v", s.Tests[i])
 				}
 			}
-			if got := strings.Join(words.SortedKeys(kinds), " "); got != tc.tests {
+			if got := fmt.Sprint(words.SortedKeys(kinds)); got != tc.tests {
 				t.Errorf("tests of kinds %s, expected %s", got, tc.tests)
 			}
 			if len(held) != 1 || len(held["group-1"]) != tc.nodes*tc.ranks {

@@ -22,7 +22,7 @@ import (
 func (w *groupWorld) groupsFormed() int {
 	n := 0
 	for i := range w.span().Tests {
-		if stage.KindOf(w.span().Tests[i].ID) == stage.KindGroup {
+		if w.span().Tests[i].Kind == v1alpha1.TestGroup {
 			n++
 		}
 	}
@@ -47,7 +47,7 @@ func TestMinMembersHoldsInTheStage(t *testing.T) {
 		name  string
 		nodes int
 		min   int32
-		lose  string
+		lose  v1alpha1.TestKind
 		// before are the groups formed before the loss.
 		before int
 		goes   bool
@@ -56,12 +56,12 @@ func TestMinMembersHoldsInTheStage(t *testing.T) {
 		{"lost while waiting, too few left", 8, 8, "waiting", 0, false},
 		{"never ready, enough left", 8, 7, "late", 0, true},
 		{"never ready, too few left", 8, 8, "late", 0, false},
-		{"lost in the group, enough left", 8, 7, stage.KindGroup, 1, true},
-		{"lost in the group, too few left", 8, 8, stage.KindGroup, 1, false},
-		{"lost among the pairs, enough left", 8, 7, stage.KindPairs, 1, true},
-		{"lost among the pairs, too few left", 8, 8, stage.KindPairs, 1, false},
-		{"two of three are a group", 3, 1, stage.KindGroup, 1, true},
-		{"one is no group", 2, 1, stage.KindGroup, 1, false},
+		{"lost in the group, enough left", 8, 7, v1alpha1.TestGroup, 1, true},
+		{"lost in the group, too few left", 8, 8, v1alpha1.TestGroup, 1, false},
+		{"lost among the pairs, enough left", 8, 7, v1alpha1.TestPairs, 1, true},
+		{"lost among the pairs, too few left", 8, 8, v1alpha1.TestPairs, 1, false},
+		{"two of three are a group", 3, 1, v1alpha1.TestGroup, 1, true},
+		{"one is no group", 2, 1, v1alpha1.TestGroup, 1, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := faults{}
@@ -82,7 +82,7 @@ func TestMinMembersHoldsInTheStage(t *testing.T) {
 			if tc.goes {
 				want, over = want+1, tc.nodes-1
 			}
-			if tc.lose == stage.KindPairs && !tc.goes {
+			if tc.lose == v1alpha1.TestPairs && !tc.goes {
 				over = tc.nodes // what the group before the loss reached stays
 			}
 			if got := w.groupsFormed(); got != want || s.LeftSet != "1" || condition(w.group, v1alpha1.ConditionReady) == "True" {
@@ -128,10 +128,10 @@ func TestTooFewPassedAlone(t *testing.T) {
 // TestANodeMadeAnewIsAnotherNode: one that was deleted and made again under its name is lost to the stage at once, though the pod
 // and the agent of the old one still answer; the next run is of the new one.
 func TestANodeMadeAnewIsAnotherNode(t *testing.T) {
-	for _, kind := range []string{"waiting", stage.KindGroup, stage.KindPairs, stage.KindSearch, stage.KindMesh} {
-		t.Run(kind, func(t *testing.T) {
+	for _, kind := range []v1alpha1.TestKind{"waiting", v1alpha1.TestGroup, v1alpha1.TestPairs, v1alpha1.TestSearch, v1alpha1.TestMesh} {
+		t.Run(string(kind), func(t *testing.T) {
 			f := faults{}
-			if kind == stage.KindSearch {
+			if kind == v1alpha1.TestSearch {
 				f.hangNodes = []int{0}
 			}
 			w := newGroupWorld(t, 4, f, testkit.Mesh("dp", 4, "tp", 8))
@@ -152,7 +152,7 @@ func TestANodeMadeAnewIsAnotherNode(t *testing.T) {
 				w.at(kind, remake)
 			}
 			w.play()
-			if want := map[bool]string{true: v1alpha1.ReasonHangAcrossNodes, false: v1alpha1.ReasonMemberLost}[kind == stage.KindSearch]; left != "2" || reason != want {
+			if want := map[bool]string{true: v1alpha1.ReasonHangAcrossNodes, false: v1alpha1.ReasonMemberLost}[kind == v1alpha1.TestSearch]; left != "2" || reason != want {
 				t.Errorf("one step after it was made anew, left is %q (%s), want 2 (%s)", left, reason, want)
 			}
 			if run := w.group.Status.Run; run.ID == first || run.Verdict != v1alpha1.VerdictPass || w.span().Members != 4 {
@@ -215,24 +215,24 @@ func TestLossesAreToldApart(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name    string
-		when    string
+		when    v1alpha1.TestKind
 		do      func(*groupWorld)
 		verdict v1alpha1.Verdict
 		reason  string
 		want    string
 		blamed  bool
 	}{
-		{"preempted", stage.KindGroup, disrupted(corev1.DisruptionTarget, corev1.PodReasonPreemptionByScheduler), v1alpha1.VerdictSkipped, v1alpha1.ReasonPreempted, "higher priority", false},
-		{"drained", stage.KindGroup, disrupted(corev1.DisruptionTarget, "EvictionByEvictionAPI"), v1alpha1.VerdictSkipped, v1alpha1.ReasonPreempted, "drain", false},
-		{"ended by Kueue", stage.KindGroup, disrupted(podstate.KueueTermination, "Preempted"), v1alpha1.VerdictSkipped, v1alpha1.ReasonPreempted, "Kueue ended it", false},
-		{"the agent's idle deadline", stage.KindGroup, func(w *groupWorld) {
+		{"preempted", v1alpha1.TestGroup, disrupted(corev1.DisruptionTarget, corev1.PodReasonPreemptionByScheduler), v1alpha1.VerdictSkipped, v1alpha1.ReasonPreempted, "higher priority", false},
+		{"drained", v1alpha1.TestGroup, disrupted(corev1.DisruptionTarget, "EvictionByEvictionAPI"), v1alpha1.VerdictSkipped, v1alpha1.ReasonPreempted, "drain", false},
+		{"ended by Kueue", v1alpha1.TestGroup, disrupted(podstate.KueueTermination, "Preempted"), v1alpha1.VerdictSkipped, v1alpha1.ReasonPreempted, "Kueue ended it", false},
+		{"the agent's idle deadline", v1alpha1.TestGroup, func(w *groupWorld) {
 			s := w.commNode(w.nodes[3].Name).Status.Session
 			s.State, s.Message = v1alpha1.SessionEnded, "no task within the idle deadline of 600 s"
 		}, v1alpha1.VerdictError, v1alpha1.ReasonMemberLost, "ended its session by itself: no task within the idle deadline", true},
-		{"the pod is being deleted", stage.KindGroup, func(w *groupWorld) {
+		{"the pod is being deleted", v1alpha1.TestGroup, func(w *groupWorld) {
 			w.groupPod(w.nodes[3].Name).DeletionTimestamp = decision.Stamp(w.now)
 		}, v1alpha1.VerdictError, v1alpha1.ReasonMemberLost, "is being deleted", true},
-		{"the pod was deleted", stage.KindGroup, func(w *groupWorld) { w.losePod(3) }, v1alpha1.VerdictError, v1alpha1.ReasonMemberLost, "was deleted during run", true},
+		{"the pod was deleted", v1alpha1.TestGroup, func(w *groupWorld) { w.losePod(3) }, v1alpha1.VerdictError, v1alpha1.ReasonMemberLost, "was deleted during run", true},
 		{"never let out of the queue", "waiting", func(w *groupWorld) {
 			w.faults.neverReady = []int{3}
 			pod := w.groupPod(w.nodes[3].Name)
@@ -271,7 +271,7 @@ func TestTheGroupIsNotFormedForEver(t *testing.T) {
 		if s == nil || len(s.Tests) == 0 {
 			return
 		}
-		if id := s.Tests[len(s.Tests)-1].ID; stage.KindOf(id) == stage.KindGroup && !lost[id] && len(w.tasks[id]) > 0 {
+		if id := s.Tests[len(s.Tests)-1].ID; w.test(id).Kind == v1alpha1.TestGroup && !lost[id] && len(w.tasks[id]) > 0 {
 			lost[id] = true
 			w.losePod(len(lost))
 		}
@@ -356,7 +356,7 @@ func TestADimensionMeetsItsThreshold(t *testing.T) {
 		})
 		w.play()
 		s := w.span()
-		at := slices.IndexFunc(s.Tests, func(x v1alpha1.SpanTest) bool { return x.ID == stage.MeshTestID("dp") })
+		at := slices.IndexFunc(s.Tests, func(x v1alpha1.SpanTest) bool { return x.Dimension == "dp" })
 		if at < 0 || s.Verdict != want || s.Tests[at].Verdict != want || len(s.Culprits) > 0 {
 			t.Fatalf("mark %d: %s (%s), culprits %+v: %s\n%s", mark, s.Verdict, s.Reason, s.Culprits, s.Message, w.tests())
 		}

@@ -12,7 +12,6 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/judge"
-	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/testenv"
@@ -46,14 +45,14 @@ func (w *groupWorld) guiltyOnly(t *testing.T, guilty []int) {
 }
 
 // at calls f once, when a test of the kind is open and was taken up.
-func (w *groupWorld) whenOpen(kind string, f func()) {
+func (w *groupWorld) whenOpen(kind v1alpha1.TestKind, f func()) {
 	done := false
 	w.meddle = func() {
 		s := w.span()
 		if done || s == nil || len(s.Tests) == 0 {
 			return
 		}
-		if last := &s.Tests[len(s.Tests)-1]; last.Verdict == "" && stage.KindOf(last.ID) == kind && len(w.tasks[last.ID]) > 0 {
+		if last := &s.Tests[len(s.Tests)-1]; last.Verdict == "" && last.Kind == kind && len(w.tasks[last.ID]) > 0 {
 			done = true
 			f()
 		}
@@ -85,7 +84,7 @@ func TestOnlyGuiltyNodesAreMarked(t *testing.T) {
 		faults faults
 		change func(*v1alpha1.CommGroup)
 		// when and losing: a node whose pod goes while a test of this kind is open.
-		when   string
+		when   v1alpha1.TestKind
 		losing int
 		guilty []int
 	}{
@@ -104,8 +103,8 @@ func TestOnlyGuiltyNodesAreMarked(t *testing.T) {
 			change: func(g *v1alpha1.CommGroup) { g.Spec.Network.RequireTransport = v1alpha1.TransportRDMA }},
 		{name: "TCP on all", nodes: 4, faults: faults{tcpNodes: []int{0, 1, 2, 3}},
 			change: func(g *v1alpha1.CommGroup) { g.Spec.Network.RequireTransport = v1alpha1.TransportRDMA }},
-		{name: "a node hangs, another one's pod is evicted in the search", nodes: 8, faults: faults{hangNodes: []int{5}}, when: stage.KindSearch, losing: 3, guilty: []int{5}},
-		{name: "a node hangs, another one's pod is evicted in the group", nodes: 8, faults: faults{hangNodes: []int{5}}, when: stage.KindGroup, losing: 3, guilty: []int{5}},
+		{name: "a node hangs, another one's pod is evicted in the search", nodes: 8, faults: faults{hangNodes: []int{5}}, when: v1alpha1.TestSearch, losing: 3, guilty: []int{5}},
+		{name: "a node hangs, another one's pod is evicted in the group", nodes: 8, faults: faults{hangNodes: []int{5}}, when: v1alpha1.TestGroup, losing: 3, guilty: []int{5}},
 		{name: "a node hangs, another one is never ready", nodes: 8, faults: faults{hangNodes: []int{5}, neverReady: []int{2}}, guilty: []int{5}},
 		{name: "a node hangs, another one lacks the interface", nodes: 8, guilty: []int{5}, faults: faults{hangNodes: []int{5}, quirk: func(n int, s *v1alpha1.SessionStatus) {
 			if n == 2 {
@@ -136,9 +135,9 @@ func TestOnlyGuiltyNodesAreMarked(t *testing.T) {
 		{name: "in the mesh over node borders, nowhere else, a rail hangs", nodes: 6, faults: faults{hangRails: [][2]int{{2, 3}}, meshOnly: true}, change: testkit.Mesh("dp", 4, "tp", 12)},
 		{name: "in the mesh over node borders, nowhere else, two nodes hang", nodes: 6, faults: faults{hangNodes: []int{0, 2}, meshOnly: true}, change: testkit.Mesh("dp", 4, "tp", 12)},
 		{name: "in the mesh of two a rail is slow", nodes: 2, faults: faults{slowRails: [][2]int{{1, 5}}, sideBySide: true}, change: testkit.Mesh("dp", 2, "tp", 8)},
-		{name: "a pod is evicted in the mesh", nodes: 8, change: testkit.Mesh("dp", 8, "tp", 8), when: stage.KindMesh, losing: 3},
+		{name: "a pod is evicted in the mesh", nodes: 8, change: testkit.Mesh("dp", 8, "tp", 8), when: v1alpha1.TestMesh, losing: 3},
 		{name: "in the mesh a node hangs, another one's pod is evicted in its search", nodes: 8, faults: faults{hangNodes: []int{5}, sideBySide: true},
-			change: testkit.Mesh("dp", 8, "tp", 8), when: stage.KindSearch, losing: 3},
+			change: testkit.Mesh("dp", 8, "tp", 8), when: v1alpha1.TestSearch, losing: 3},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newGroupWorld(t, tc.nodes, tc.faults, tc.change)
@@ -242,7 +241,9 @@ func TestMeshCulpritsAreNamed(t *testing.T) {
 				t.Errorf("culprits %v (%s), want %v (%s)", got, s.Reason, tc.want, tc.reason)
 			}
 			for _, d := range w.group.Spec.Mesh {
-				if !slices.ContainsFunc(s.Tests, func(one v1alpha1.SpanTest) bool { return one.ID == stage.MeshTestID(d.Name) && one.Verdict != "" }) {
+				if !slices.ContainsFunc(s.Tests, func(one v1alpha1.SpanTest) bool {
+					return one.Kind == v1alpha1.TestMesh && one.Dimension == d.Name && one.Verdict != ""
+				}) {
 					t.Errorf("dimension %s was not measured: %s", d.Name, w.tests())
 				}
 			}
@@ -257,18 +258,18 @@ func TestMeshIsToldAsItWasMeasured(t *testing.T) {
 		nodes  int
 		faults faults
 		change func(*v1alpha1.CommGroup)
-		lose   string
+		lose   v1alpha1.TestKind
 		want   []string
 		tests  int
 	}{
 		{name: "good", nodes: 8, change: testkit.Mesh("dp", 8, "tp", 8), want: []string{"2 dimensions of the mesh measured."}, tests: 2},
-		{name: "a member is lost before", nodes: 8, change: testkit.Mesh("dp", 8, "tp", 8), lose: stage.KindGroup, want: []string{"The mesh was not measured", "64 ranks", "have 56"}},
-		{name: "a member is lost before, and the mesh fits the rest", nodes: 9, change: testkit.Mesh("dp", 8, "tp", 8), lose: stage.KindGroup, want: []string{"2 dimensions of the mesh measured."}, tests: 2},
+		{name: "a member is lost before", nodes: 8, change: testkit.Mesh("dp", 8, "tp", 8), lose: v1alpha1.TestGroup, want: []string{"The mesh was not measured", "64 ranks", "have 56"}},
+		{name: "a member is lost before, and the mesh fits the rest", nodes: 9, change: testkit.Mesh("dp", 8, "tp", 8), lose: v1alpha1.TestGroup, want: []string{"2 dimensions of the mesh measured."}, tests: 2},
 		{name: "a culprit is left out, and the mesh fits the rest", nodes: 9, faults: faults{hangNodes: []int{4}}, change: testkit.Mesh("dp", 8, "tp", 8),
 			want: []string{"Without n00004", "2 dimensions of the mesh measured."}, tests: 2},
 		{name: "a culprit is left out, and the mesh does not fit the rest", nodes: 8, faults: faults{hangNodes: []int{4}}, change: testkit.Mesh("dp", 8, "tp", 8),
 			want: []string{"Without n00004", "The mesh was not measured", "have 56"}},
-		{name: "a member is lost within", nodes: 8, change: testkit.Mesh("dp", 8, "tp", 8), lose: stage.KindMesh, want: []string{"fell out while the mesh was measured", "The mesh was not measured"}},
+		{name: "a member is lost within", nodes: 8, change: testkit.Mesh("dp", 8, "tp", 8), lose: v1alpha1.TestMesh, want: []string{"fell out while the mesh was measured", "The mesh was not measured"}},
 		{name: "one communicator alone", nodes: 8, change: testkit.Mesh("dp", 64), want: []string{"1 dimension of the mesh measured; in dp not all speeds were compared"}, tests: 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -285,7 +286,7 @@ func TestMeshIsToldAsItWasMeasured(t *testing.T) {
 			}
 			measured := 0
 			for _, one := range w.span().Tests {
-				if stage.KindOf(one.ID) == stage.KindMesh && one.Verdict == v1alpha1.VerdictPass {
+				if one.Kind == v1alpha1.TestMesh && one.Verdict == v1alpha1.VerdictPass {
 					measured++
 				}
 			}

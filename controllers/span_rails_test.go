@@ -8,7 +8,6 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/localize"
-	"rcclx.io/commgroup-operator/controllers/stage"
 )
 
 // TestCulpritsSayWhatWasSeen: the message of a culprit says what the step does, and where it is slow what was measured, expected and
@@ -53,7 +52,7 @@ func TestCulpritsSayWhatWasSeen(t *testing.T) {
 			}
 			for i := range s.Tests { // two nodes that are slow together are a pair to whoever reads the tests
 				x := &s.Tests[i]
-				if set, _ := localize.ParseSet(x.Set); stage.KindOf(x.ID) == stage.KindSearch && x.Reason == v1alpha1.ReasonSlowGroup && len(set) == 2 {
+				if set, _ := localize.ParseSet(x.Set); x.Kind == v1alpha1.TestSearch && x.Reason == v1alpha1.ReasonSlowGroup && len(set) == 2 {
 					t.Errorf("test %s of %s says %s", x.ID, x.Set, x.Reason)
 				}
 			}

@@ -8,7 +8,6 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/runplan"
-	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
@@ -21,11 +20,11 @@ func TestRepeatsOverNodes(t *testing.T) {
 			g.Spec.Benchmark.Repeats = repeats
 			g.Spec.Run.NodeDeadlineSeconds = 1 << 20 // which bounds no task
 		})
-		got, limits := map[string]int32{}, map[string]int32{}
+		got, limits := map[v1alpha1.TestKind]int32{}, map[v1alpha1.TestKind]int32{}
 		w.meddle = func() {
 			for _, cn := range w.commNodes {
 				if s := cn.Spec.Session; s != nil && s.Task != nil {
-					kind := stage.KindOf(s.Task.ID)
+					kind := w.test(s.Task.ID).Kind
 					got[kind], limits[kind] = max(got[kind], s.Task.Repeats), s.Task.DeadlineSeconds
 				}
 			}
@@ -35,17 +34,17 @@ func TestRepeatsOverNodes(t *testing.T) {
 		if len(s.Culprits) != 1 || s.Culprits[0].Node != "n00002" {
 			t.Errorf("repeats %d: culprits %+v: %s", repeats, s.Culprits, s.Message)
 		}
-		if n := strings.Count(w.tests(), stage.KindGroup+"-"); n != 2 { // with the culprit and without
+		if n := strings.Count(w.tests(), "group-"); n != 2 { // with the culprit and without
 			t.Errorf("repeats %d: %d tests of the group: %s", repeats, n, w.tests())
 		}
-		for kind, n := range map[string]int32{stage.KindGroup: want, stage.KindMesh: want, stage.KindSearch: 0} {
+		for kind, n := range map[v1alpha1.TestKind]int32{v1alpha1.TestGroup: want, v1alpha1.TestMesh: want, v1alpha1.TestSearch: 0} {
 			if repeats, there := got[kind]; !there || repeats != n {
 				t.Errorf("a task of kind %s has %d repeats (there: %v), expected %d", kind, repeats, there, n)
 			}
 		}
 		b, run := &w.group.Spec.Benchmark, &w.group.Spec.Run
 		once := int32(len(b.Collectives)*len(b.Datatypes)*max(1, len(b.Placements))*len(runplan.Sizes(b))) * run.StepDeadlineSeconds
-		if limit := limits[stage.KindGroup] - run.InitDeadlineSeconds; limit != once*max(1, want) {
+		if limit := limits[v1alpha1.TestGroup] - run.InitDeadlineSeconds; limit != once*max(1, want) {
 			t.Errorf("repeats %d: %d s for a task that takes %d s once", repeats, limit, once)
 		}
 		for i := range s.Results {

@@ -135,23 +135,18 @@ func TestOddReportsAreNoPass(t *testing.T) {
 			c.Guilty = &v1alpha1.Culprit{Node: "n00001", Kind: "Node", Name: "n00001", Reason: v1alpha1.ReasonRankDied}
 		})
 	}
-	in := func(kind string, f func(*v1alpha1.SessionStatus)) func(*v1alpha1.SessionStatus) {
-		return func(s *v1alpha1.SessionStatus) {
-			if stage.KindOf(s.Task.ID) == kind {
-				f(s)
-			}
-		}
-	}
 	lacks := func(s *v1alpha1.SessionStatus) { s.Task.Communicators = s.Task.Communicators[:2] }
 	none := func(s *v1alpha1.SessionStatus) { s.Task.Communicators = nil }
 	for _, tc := range []struct {
 		name string
 		// rootOnly: only the node of rank 0 has results to be odd about.
 		rootOnly bool
-		odd      func(*v1alpha1.SessionStatus)
-		least    v1alpha1.Verdict
-		words    string
-		hang     bool
+		// only: odd in tests of this kind, else in all.
+		only  v1alpha1.TestKind
+		odd   func(*v1alpha1.SessionStatus)
+		least v1alpha1.Verdict
+		words string
+		hang  bool
 	}{
 		{name: "no bandwidths", rootOnly: true, least: v1alpha1.VerdictError, words: "without a figure", odd: eachComm(func(c *v1alpha1.TaskCommunicatorStatus) {
 			for i := range c.Results {
@@ -167,7 +162,7 @@ func TestOddReportsAreNoPass(t *testing.T) {
 		{name: "zero", rootOnly: true, least: v1alpha1.VerdictError, words: "without a figure", odd: eachFigure(0)},
 		{name: "negative", rootOnly: true, least: v1alpha1.VerdictError, words: "without a figure", odd: eachFigure(-5)},
 		{name: "overflow", rootOnly: true, least: v1alpha1.VerdictError, words: "without a figure", odd: eachFigure(1 << 62)},
-		{name: "zero in pairs", least: v1alpha1.VerdictError, words: "without a figure", rootOnly: true, odd: in(stage.KindPairs, eachFigure(0))},
+		{name: "zero in pairs", least: v1alpha1.VerdictError, words: "without a figure", rootOnly: true, only: v1alpha1.TestPairs, odd: eachFigure(0)},
 		{name: "wrong elements", rootOnly: true, least: v1alpha1.VerdictFail, words: "gives wrong data", odd: eachComm(func(c *v1alpha1.TaskCommunicatorStatus) {
 			for i := range c.Results {
 				c.Results[i].WrongElements = 7
@@ -183,18 +178,19 @@ func TestOddReportsAreNoPass(t *testing.T) {
 		{name: "Fail with a word of another version", odd: says(v1alpha1.VerdictFail, "SomethingNew"), least: v1alpha1.VerdictFail},
 		{name: "accuses another", odd: accuse(v1alpha1.VerdictFail), least: v1alpha1.VerdictFail},
 		{name: "session failed with AllPassed", odd: func(s *v1alpha1.SessionStatus) { s.State, s.Reason = v1alpha1.SessionFailed, v1alpha1.ReasonAllPassed }, least: v1alpha1.VerdictError},
-		{name: "a communicator of the mesh is missing", odd: in(stage.KindMesh, lacks), least: v1alpha1.VerdictError, words: "lacks the verdict of communicator dp/2", rootOnly: true},
-		{name: "no verdict in the mesh", odd: in(stage.KindMesh, says("", "")), least: v1alpha1.VerdictError, words: "lacks the verdict"},
-		{name: "nothing in pairs", odd: in(stage.KindPairs, none), least: v1alpha1.VerdictError, words: "lacks the verdict"},
-		{name: "nothing in the search", odd: in(stage.KindSearch, none), least: v1alpha1.VerdictFail, hang: true},
+		{name: "a communicator of the mesh is missing", only: v1alpha1.TestMesh, odd: lacks, least: v1alpha1.VerdictError, words: "lacks the verdict of communicator dp/2", rootOnly: true},
+		{name: "no verdict in the mesh", only: v1alpha1.TestMesh, odd: says("", ""), least: v1alpha1.VerdictError, words: "lacks the verdict"},
+		{name: "nothing in pairs", only: v1alpha1.TestPairs, odd: none, least: v1alpha1.VerdictError, words: "lacks the verdict"},
+		{name: "nothing in the search", only: v1alpha1.TestSearch, odd: none, least: v1alpha1.VerdictFail, hang: true},
 	} {
 		for who := range 4 {
 			if who%3 > 0 || tc.rootOnly && who > 0 {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s by %d", tc.name, who), func(t *testing.T) {
+				var w *groupWorld
 				f := faults{report: func(node int, cn *v1alpha1.CommNode) {
-					if node == who {
+					if node == who && (tc.only == "" || w.test(cn.Status.Session.Task.ID).Kind == tc.only) {
 						tc.odd(cn.Status.Session)
 					}
 				}}
@@ -203,7 +199,7 @@ func TestOddReportsAreNoPass(t *testing.T) {
 					f.hangNodes = []int{5}
 					allowed = append(allowed, w0(5))
 				}
-				w := newGroupWorld(t, 8, f, testkit.Mesh("dp", 8, "tp", 8))
+				w = newGroupWorld(t, 8, f, testkit.Mesh("dp", 8, "tp", 8))
 				w.play()
 				span := w.span()
 				t.Log(span.Verdict, span.Reason, span.Message, w.tests())
@@ -243,10 +239,10 @@ func TestPassThatAccusesIsIgnored(t *testing.T) {
 
 // TestClockThatJumpsBlamesNobody: the first look that sees a deadline past waits for reports that are on their way.
 func TestClockThatJumpsBlamesNobody(t *testing.T) {
-	for _, kind := range []string{stage.KindGroup, stage.KindPairs, stage.KindSearch, stage.KindMesh} {
-		t.Run(kind, func(t *testing.T) {
+	for _, kind := range []v1alpha1.TestKind{v1alpha1.TestGroup, v1alpha1.TestPairs, v1alpha1.TestSearch, v1alpha1.TestMesh} {
+		t.Run(string(kind), func(t *testing.T) {
 			f, want := faults{}, v1alpha1.VerdictPass
-			if kind == stage.KindSearch {
+			if kind == v1alpha1.TestSearch {
 				f.hangNodes, want = []int{5}, v1alpha1.VerdictFail
 			}
 			w := newGroupWorld(t, 8, f, testkit.Mesh("dp", 8, "tp", 8))
@@ -256,7 +252,7 @@ func TestClockThatJumpsBlamesNobody(t *testing.T) {
 				if jumped || s == nil || len(s.Tests) == 0 {
 					return
 				}
-				if last := &s.Tests[len(s.Tests)-1]; last.Verdict == "" && stage.KindOf(last.ID) == kind && len(w.tasks[last.ID]) > 0 {
+				if last := &s.Tests[len(s.Tests)-1]; last.Verdict == "" && last.Kind == kind && len(w.tasks[last.ID]) > 0 {
 					jumped = true
 					w.now = w.now.Add(20 * time.Minute) // less than a whole search may take
 					w.reportFacts()
@@ -268,7 +264,7 @@ func TestClockThatJumpsBlamesNobody(t *testing.T) {
 			}
 			w.play()
 			s := w.span()
-			if !jumped || s.Verdict != want || kind != stage.KindSearch && len(s.Culprits) > 0 {
+			if !jumped || s.Verdict != want || kind != v1alpha1.TestSearch && len(s.Culprits) > 0 {
 				t.Errorf("jumped %v: %s %s, culprits %v, left %s", jumped, s.Verdict, s.Message, w.culprits(), s.LeftSet)
 			}
 			for _, c := range s.Culprits {

@@ -23,10 +23,10 @@ func (w *groupWorld) goodPairWas() bool {
 	for i := range w.span().Tests {
 		t := &w.span().Tests[i]
 		set, err := localize.ParseSet(t.Set)
-		if stage.KindOf(t.ID) != stage.KindPairs || stage.IsRecord(t.ID) || err != nil {
+		if t.Kind != v1alpha1.TestPairs || err != nil {
 			continue
 		}
-		for _, pair := range stage.PairsOf(set, stage.RoundOf(t.ID)) {
+		for _, pair := range stage.PairsOf(set, int(t.Round)) {
 			slow := func(p [2]int) bool { return p == [2]int{pair[0], pair[1]} }
 			if !slices.Contains(w.faults.slowNodes, pair[0]) && !slices.Contains(w.faults.slowNodes, pair[1]) && !slices.ContainsFunc(w.faults.slowPairs, slow) {
 				return true

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
@@ -129,7 +128,7 @@ func TestCulpritsAreNamed(t *testing.T) {
 			}
 			confirmed := false
 			for i := range s.Tests {
-				if stage.KindOf(s.Tests[i].ID) == stage.KindGroup {
+				if s.Tests[i].Kind == v1alpha1.TestGroup {
 					confirmed = s.Tests[i].Verdict == v1alpha1.VerdictPass
 				}
 			}

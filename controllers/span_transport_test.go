@@ -46,7 +46,7 @@ func TestMeshHoldsTheTransport(t *testing.T) {
 			w.faults.report = func(node int, cn *v1alpha1.CommNode) {
 				task := cn.Status.Session.Task
 				for i := range task.Communicators {
-					if task.ID == stage.MeshTestID("dp") && slices.Contains(tc.nodes, node) && tc.rest == (i > 0) {
+					if w.test(task.ID).Dimension == "dp" && slices.Contains(tc.nodes, node) && tc.rest == (i > 0) {
 						task.Communicators[i].Transport = tc.said
 					}
 				}
@@ -92,7 +92,7 @@ func TestMarksGoByTheTransportOfWhatIsMeasured(t *testing.T) {
 	})
 	w.faults.report = func(_ int, cn *v1alpha1.CommNode) {
 		for i := range cn.Status.Session.Task.Communicators {
-			if c := &cn.Status.Session.Task.Communicators[i]; cn.Status.Session.Task.ID == stage.MeshTestID("dp") {
+			if c := &cn.Status.Session.Task.Communicators[i]; w.test(cn.Status.Session.Task.ID).Dimension == "dp" {
 				c.Transport = judge.TransportTCP
 			}
 		}
@@ -125,7 +125,7 @@ func TestTheCauseOfAFallbackIsTold(t *testing.T) {
 				w := newGroupWorld(t, 8, faults{}, required)
 				w.faults.report = func(node int, cn *v1alpha1.CommNode) {
 					task := cn.Status.Session.Task
-					if node != 6 || name == "mesh" && task.ID != stage.MeshTestID("dp") {
+					if node != 6 || name == "mesh" && w.test(task.ID).Dimension != "dp" {
 						return
 					}
 					for i := range task.Communicators {

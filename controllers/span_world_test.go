@@ -16,7 +16,6 @@ import (
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/spans"
-	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
@@ -99,6 +98,16 @@ func newGroupWorldAt(t testing.TB, now time.Time, nodes int, f faults, change fu
 }
 
 func (w *groupWorld) span() *v1alpha1.SpanStatus { return w.group.Status.Span }
+
+// test is the one with this id; a zero one where there is none.
+func (w *groupWorld) test(id string) (out v1alpha1.SpanTest) {
+	for i := range w.span().Tests {
+		if w.span().Tests[i].ID == id {
+			return w.span().Tests[i]
+		}
+	}
+	return out
+}
 
 // groupPod of a node, nil where it has none.
 func (w *groupWorld) groupPod(node string) *corev1.Pod {
@@ -317,7 +326,7 @@ func (w *groupWorld) work(all []joined) {
 	hasRail := func(rail [2]int) bool {
 		return slices.ContainsFunc(all, func(j joined) bool { return j.node == rail[0] && slices.Contains(j.comm.Devices, int32(rail[1])) })
 	}
-	over := len(all) > 1 && (!w.faults.meshOnly || stage.KindOf(all[0].task.ID) == stage.KindMesh) && (!w.faults.sideBySide || all[0].comm.Name != spans.NameGroup)
+	over := len(all) > 1 && (!w.faults.meshOnly || w.test(all[0].task.ID).Kind == v1alpha1.TestMesh) && (!w.faults.sideBySide || all[0].comm.Name != spans.NameGroup)
 	any := func(nodes []int) bool { return over && slices.ContainsFunc(nodes, has) }
 	pair := func(pairs [][2]int) bool {
 		return over && slices.ContainsFunc(pairs, func(p [2]int) bool { return has(p[0]) && has(p[1]) })

@@ -17,7 +17,6 @@ import (
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/runs"
-	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -203,7 +202,7 @@ func (m *machine) checkRun(now *v1alpha1.CommGroupStatus) {
 // checkFormed: the group's stage passes only where a communicator over all its members was formed, and gave numbers.
 func (m *machine) checkFormed(span *v1alpha1.SpanStatus, run *v1alpha1.GroupRunStatus) {
 	i := slices.IndexFunc(span.Tests, func(t v1alpha1.SpanTest) bool {
-		return stage.KindOf(t.ID) == stage.KindGroup && t.Verdict == v1alpha1.VerdictPass
+		return t.Kind == v1alpha1.TestGroup && t.Verdict == v1alpha1.VerdictPass
 	})
 	if i < 0 || span.LeftSet != "" || span.Present != span.Members || len(span.Results) == 0 || len(m.tasks[span.Tests[i].ID]) != int(span.Members) {
 		m.failf("the group's stage passes with %+v, tasks %v", span, m.tasks)

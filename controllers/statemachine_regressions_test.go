@@ -41,7 +41,7 @@ func TestLostStatusLosesNothing(t *testing.T) {
 				w := newGroupWorld(t, 4, tc.faults, tc.change)
 				lose := func() {}
 				if tc.lose {
-					w.at(stage.KindGroup, func() { w.losePod(3) })
+					w.at(v1alpha1.TestGroup, func() { w.losePod(3) })
 					lose = w.meddle
 				}
 				w.meddle = func() {

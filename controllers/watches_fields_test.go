@@ -21,7 +21,7 @@ func TestChangesOfAGroupThatCount(t *testing.T) {
 	group := func() *v1alpha1.CommGroup {
 		g := testkit.Group()
 		g.Status.Run = &v1alpha1.GroupRunStatus{ID: "1-1", Phase: v1alpha1.RunPhaseRunning}
-		g.Status.Span = &v1alpha1.SpanStatus{RunID: "1-1", Stage: v1alpha1.StageGroup, Present: 4, Tests: []v1alpha1.SpanTest{{ID: "group-1"}}}
+		g.Status.Span = &v1alpha1.SpanStatus{RunID: "1-1", Stage: v1alpha1.StageGroup, Present: 4, Tests: []v1alpha1.SpanTest{{ID: "group-1", Kind: v1alpha1.TestGroup, Round: 1}}}
 		return g
 	}
 	now := metav1.NewTime(testkit.Now)
@@ -40,7 +40,7 @@ func TestChangesOfAGroupThatCount(t *testing.T) {
 		"member is let go": {func(g *v1alpha1.CommGroup) { g.Status.Span.Present-- }, true},
 		"test ends":        {func(g *v1alpha1.CommGroup) { g.Status.Span.Tests[0].Verdict = v1alpha1.VerdictPass }, true},
 		"one ends, another opens": {func(g *v1alpha1.CommGroup) {
-			g.Status.Span.Tests = []v1alpha1.SpanTest{{ID: "group-1", Verdict: v1alpha1.VerdictFail}, {ID: "localize-1-1"}}
+			g.Status.Span.Tests = []v1alpha1.SpanTest{{ID: "group-1", Kind: v1alpha1.TestGroup, Round: 1, Verdict: v1alpha1.VerdictFail}, {ID: "localize-1-1", Kind: v1alpha1.TestSearch, Round: 1, Index: 1}}
 		}, true},
 		"counts":     {func(g *v1alpha1.CommGroup) { g.Status.Members.Passed++ }, false},
 		"conditions": {func(g *v1alpha1.CommGroup) { g.Status.Conditions = []metav1.Condition{{Type: cReady}} }, false},

@@ -135,11 +135,47 @@ type SpanStatus struct {
 	Results []SpanResultSeries `json:"results,omitempty"`
 }
 
+// TestKind is what a test of the group's stage is over.
+// +kubebuilder:validation:Enum=Group;Mesh;Search;Rails;Pairs;PairRecord;Departure
+type TestKind string
+
+// The kinds of tests.
+const (
+	// TestGroup: one communicator over all members.
+	TestGroup TestKind = "Group"
+	// TestMesh: all communicators of one dimension of the mesh.
+	TestMesh TestKind = "Mesh"
+	// TestSearch: a smaller communicator, in the search for a culprit.
+	TestSearch TestKind = "Search"
+	// TestRails: one communicator for each rail of two nodes, in the search for a culprit.
+	TestRails TestKind = "Rails"
+	// TestPairs: pairs of neighbours, all at once.
+	TestPairs TestKind = "Pairs"
+	// TestPairRecord: no test of its own, but a part of what the test of pairs before it gave. Index 0 is what its best pairs reach,
+	// the others are its bad pairs.
+	TestPairRecord TestKind = "PairRecord"
+	// TestDeparture: no test, but the members that the group goes on without from there on, and why.
+	TestDeparture TestKind = "Departure"
+)
+
 // SpanTest is one communicator, or one set of alike ones, that was tried.
 type SpanTest struct {
-	// id of the task. One that begins with left- is no test: it notes the members that the group goes on without from there on, and why.
+	// id of the test, and of the members' tasks in it. It is unique in the run, and no more than a name.
 	// +kubebuilder:validation:MaxLength=63
 	ID string `json:"id"`
+	// kind says what the test is over.
+	Kind TestKind `json:"kind"`
+	// round that the test is of, counted from 1 for each kind: Search and Rails count together. A PairRecord has its Pairs' round.
+	// +kubebuilder:validation:Minimum=1
+	Round int32 `json:"round"`
+	// index of the test in its round.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Index int32 `json:"index,omitempty"`
+	// dimension of the mesh, for kind Mesh.
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	Dimension string `json:"dimension,omitempty"`
 	// set of members, as ranges of their indexes.
 	// +kubebuilder:validation:MaxLength=512
 	Set string `json:"set"`

@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: 6a35fc3af5586ca7548b819d0b97c1c367eeba5efb5242cfc1f9cb2259bcdcfc
-const SchemaRevision = 24
+// Hash of the schemas: 17329b754c0b1fa91f0d7ad8129b10854345773434f70124581ddd7a0d04de05
+const SchemaRevision = 25

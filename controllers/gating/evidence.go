@@ -11,6 +11,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
+	"rcclx.io/commgroup-operator/controllers/spans"
 	"rcclx.io/commgroup-operator/controllers/stage"
 )
 
@@ -229,8 +230,10 @@ func (g *look) passedInGroup(cn *v1alpha1.CommNode) bool {
 // meshPassed says whether each dimension of the mesh was measured and passed: it takes all of its members, so that no test without
 // the culprits shows that they are all.
 func (g *look) meshPassed() bool {
-	return !slices.ContainsFunc(stage.MeshTests(g.in.Group.Spec.Mesh), func(id string) bool {
-		return !slices.ContainsFunc(g.in.Span.Tests, func(t v1alpha1.SpanTest) bool { return t.ID == id && t.Verdict == v1alpha1.VerdictPass })
+	mesh := g.in.Group.Spec.Mesh
+	return !slices.ContainsFunc(spans.Measurable(mesh), func(at int) bool {
+		t := stage.MeshTest(g.in.Span.Tests, mesh[at].Name)
+		return t == nil || t.Verdict != v1alpha1.VerdictPass
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers/stage"
 )
 
 func (in *Input) spanOf(verdict v1alpha1.Verdict, culprits ...v1alpha1.Culprit) {
@@ -24,7 +23,7 @@ func (in *Input) spanOf(verdict v1alpha1.Verdict, culprits ...v1alpha1.Culprit) 
 // meshed is a mesh of which dimension tp passed and dp has the verdict.
 func (in *Input) meshed(dp v1alpha1.Verdict) {
 	in.Group.Spec.Mesh = []v1alpha1.MeshDimension{{Name: "dp", Size: 10}, {Name: "tp", Size: 8}, {Name: "pp", Size: 1}}
-	in.Span.Tests = []v1alpha1.SpanTest{{ID: "group-1", Verdict: v1alpha1.VerdictPass}, {ID: stage.MeshTestID("dp"), Verdict: dp}, {ID: stage.MeshTestID("tp"), Verdict: v1alpha1.VerdictPass}}
+	in.Span.Tests = []v1alpha1.SpanTest{{Kind: v1alpha1.TestGroup, Verdict: v1alpha1.VerdictPass}, {Kind: v1alpha1.TestMesh, Dimension: "dp", Verdict: dp}, {Kind: v1alpha1.TestMesh, Dimension: "tp", Verdict: v1alpha1.VerdictPass}}
 }
 
 // manyLeft is a group's stage that passed without so many members that not all names are in the status.

@@ -3,7 +3,6 @@ package stage
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
@@ -24,9 +23,9 @@ func (g *machine) closeRound() {
 				g.closeTest(r.test, v1alpha1.VerdictFail, r.reason, nil)
 				g.worsen(r.reason, fmt.Sprintf("Test %s failed: %s", r.test.ID, r.message))
 			}
-		case KindOf(r.test.ID) == KindPairs:
+		case r.test.Kind == v1alpha1.TestPairs:
 			g.closePairs(r)
-		case KindOf(r.test.ID) == KindRails:
+		case r.test.Kind == v1alpha1.TestRails:
 			g.closeRails(r, slow)
 		case r.bad:
 			g.closeTest(r.test, v1alpha1.VerdictFail, r.reason, nil)
@@ -56,12 +55,12 @@ func (g *machine) findCrawling() {
 	after := g.span.Tests[at+1:]
 	for i := range after {
 		t := &after[i]
-		if KindOf(t.ID) != KindSearch || t.BusBandwidthMBps == nil {
+		if t.Kind != v1alpha1.TestSearch || t.BusBandwidthMBps == nil {
 			continue
 		}
 		for j := range after {
 			other := &after[j]
-			if KindOf(other.ID) == KindSearch && other.BusBandwidthMBps != nil && alike(len(g.readSet(t.Set)), len(g.readSet(other.Set))) &&
+			if other.Kind == v1alpha1.TestSearch && other.BusBandwidthMBps != nil && alike(len(g.readSet(t.Set)), len(g.readSet(other.Set))) &&
 				*t.BusBandwidthMBps*100 < *other.BusBandwidthMBps*crawlPercent {
 				t.Verdict, t.Reason = v1alpha1.VerdictFail, slowReason(len(g.readSet(t.Set)))
 			}
@@ -86,7 +85,7 @@ func (g *machine) badAs(members ...int) (reason string, slow bool) {
 	smallest := 0
 	for i := range g.span.Tests[g.searchBase()+1:] {
 		t := &g.span.Tests[g.searchBase()+1+i]
-		if KindOf(t.ID) != KindSearch || t.Verdict != v1alpha1.VerdictFail {
+		if t.Kind != v1alpha1.TestSearch || t.Verdict != v1alpha1.VerdictFail {
 			continue
 		}
 		set := g.readSet(t.Set)
@@ -124,15 +123,15 @@ func (g *machine) compareSearch() {
 		t := &after[i]
 		switch {
 		case t.BusBandwidthMBps == nil:
-		case KindOf(t.ID) == KindSearch:
+		case t.Kind == v1alpha1.TestSearch:
 			nodes[i] = len(g.readSet(t.Set))
-		case IsRecord(t.ID) && strings.HasSuffix(t.ID, "-0"):
+		case t.Kind == v1alpha1.TestPairRecord && t.Index == 0:
 			nodes[i] = 2
 		}
 	}
 	for i := range after {
 		t := &after[i]
-		if nodes[i] == 0 || KindOf(t.ID) != KindSearch {
+		if nodes[i] == 0 || t.Kind != v1alpha1.TestSearch {
 			continue
 		}
 		own := *t.BusBandwidthMBps
@@ -167,7 +166,7 @@ const likeGroupPercent = 90
 func (g *machine) bySize() (slowest, nodes int64, all bool) {
 	for i := range g.round {
 		t := g.round[i].test
-		if KindOf(t.ID) != KindSearch || t.Verdict != v1alpha1.VerdictInconclusive || t.BusBandwidthMBps == nil {
+		if t.Kind != v1alpha1.TestSearch || t.Verdict != v1alpha1.VerdictInconclusive || t.BusBandwidthMBps == nil {
 			return 0, 0, false
 		}
 		if slowest == 0 || *t.BusBandwidthMBps < slowest {

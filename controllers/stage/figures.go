@@ -67,8 +67,8 @@ func (g *machine) notCompared() string {
 	for i := range g.span.Tests {
 		t := &g.span.Tests[i]
 		dimension := judge.DimensionGroup
-		if KindOf(t.ID) == KindMesh {
-			dimension = testDimension(t.ID)
+		if t.Kind == v1alpha1.TestMesh {
+			dimension = t.Dimension
 		} else if i != last {
 			continue
 		}

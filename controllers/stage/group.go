@@ -135,7 +135,7 @@ func (g *machine) afterGroup() {
 		return
 	}
 	r := &g.round[0]
-	if KindOf(r.test.ID) == KindPairs {
+	if r.test.Kind == v1alpha1.TestPairs {
 		g.afterPairs()
 		return
 	}
@@ -261,7 +261,7 @@ func (g *machine) afterGoodGroup() {
 func (g *machine) leftSinceBad() localize.Set {
 	last := g.lastGroupTest()
 	for i := last - 1; i >= 0; i-- {
-		if t := &g.span.Tests[i]; KindOf(t.ID) == KindGroup {
+		if t := &g.span.Tests[i]; t.Kind == v1alpha1.TestGroup {
 			if t.Verdict != v1alpha1.VerdictFail {
 				return nil
 			}
@@ -276,13 +276,13 @@ func (g *machine) leftSinceBad() localize.Set {
 func (g *machine) accuseSilent() {
 	left := g.leftSinceBad()
 	if len(left) != 1 || !slices.ContainsFunc(g.span.Tests, func(t v1alpha1.SpanTest) bool {
-		return KindOf(t.ID) == testLeftKind && t.Reason == v1alpha1.ReasonAgentNotReporting && t.Set == left.String()
+		return t.Kind == v1alpha1.TestDeparture && t.Reason == v1alpha1.ReasonAgentNotReporting && t.Set == left.String()
 	}) {
 		return
 	}
 	reason := ""
 	for i := range g.span.Tests[:g.lastGroupTest()] {
-		if t := &g.span.Tests[i]; KindOf(t.ID) == KindGroup && !slices.Contains(slowReasons, t.Reason) {
+		if t := &g.span.Tests[i]; t.Kind == v1alpha1.TestGroup && !slices.Contains(slowReasons, t.Reason) {
 			reason = t.Reason
 		}
 	}

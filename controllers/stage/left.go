@@ -1,7 +1,6 @@
 package stage
 
 import (
-	"fmt"
 	"slices"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
@@ -18,7 +17,7 @@ func (g *machine) noteLeft() bool {
 		}
 	}
 	for i := range g.span.Tests {
-		if KindOf(g.span.Tests[i].ID) == testLeftKind {
+		if g.span.Tests[i].Kind == v1alpha1.TestDeparture {
 			notes++
 		}
 	}
@@ -35,7 +34,7 @@ func (g *machine) noteLeft() bool {
 			n /= 2
 		}
 		notes++
-		if !g.open(fmt.Sprintf("%s-%d", testLeftKind, notes), set[:n].String()) {
+		if !g.open(v1alpha1.SpanTest{Kind: v1alpha1.TestDeparture, Round: int32(notes)}, set[:n].String()) {
 			return false
 		}
 		g.closeTest(&g.span.Tests[len(g.span.Tests)-1], verdict, reason, nil)
@@ -58,7 +57,7 @@ func SetOf(tests []v1alpha1.SpanTest, at int) localize.Set {
 func leftIn(tests []v1alpha1.SpanTest) localize.Set {
 	var out []int
 	for i := range tests {
-		if KindOf(tests[i].ID) == testLeftKind {
+		if tests[i].Kind == v1alpha1.TestDeparture {
 			set, _ := localize.ParseSet(tests[i].Set)
 			out = append(out, set...)
 		}

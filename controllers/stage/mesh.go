@@ -42,31 +42,28 @@ func (g *machine) meshMismatch() error {
 	return spans.CheckMesh(g.in.Group.Spec.Mesh, world)
 }
 
-// MeshTestID is the id of the test of a mesh dimension.
-func MeshTestID(dimension string) string { return KindMesh + "-" + dimension + "-1" }
-
-// MeshTests are the tests of a mesh that is measured whole.
-func MeshTests(mesh []v1alpha1.MeshDimension) []string {
-	var out []string
-	for _, at := range spans.Measurable(mesh) {
-		out = append(out, MeshTestID(mesh[at].Name))
+// MeshTest is the test of a dimension of the mesh; nil where there is none.
+func MeshTest(tests []v1alpha1.SpanTest, dimension string) *v1alpha1.SpanTest {
+	for i := range tests {
+		if tests[i].Kind == v1alpha1.TestMesh && tests[i].Dimension == dimension {
+			return &tests[i]
+		}
 	}
-	return out
+	return nil
 }
 
 // openMesh begins the next dimension of the mesh that was not measured yet, or ends the stage.
 func (g *machine) openMesh() {
 	mesh := g.in.Group.Spec.Mesh
 	for _, at := range spans.Measurable(mesh) {
-		id := MeshTestID(mesh[at].Name)
-		if g.testOf(id) != nil {
+		if MeshTest(g.span.Tests, mesh[at].Name) != nil {
 			continue
 		}
 		if err := g.meshShares(at); err != nil {
 			g.worsen(v1alpha1.ReasonInconclusive, fmt.Sprintf("Dimension %s of the mesh was not measured: %v", mesh[at].Name, err))
 			continue
 		}
-		if g.open(id, g.wholeSet()) {
+		if g.open(v1alpha1.SpanTest{Kind: v1alpha1.TestMesh, Round: 1, Dimension: mesh[at].Name}, g.wholeSet()) {
 			return
 		}
 		g.worsen(v1alpha1.ReasonInconclusive, fmt.Sprintf("Dimension %s of the mesh was not measured: no further test fits into the status.", mesh[at].Name))
@@ -92,16 +89,6 @@ func (g *machine) hasRails() bool {
 	return n > 1 && n <= spans.MaxNodeCommunicators
 }
 
-// testOf is the test with the id, nil where there is none.
-func (g *machine) testOf(id string) *v1alpha1.SpanTest {
-	for i := range g.span.Tests {
-		if g.span.Tests[i].ID == id {
-			return &g.span.Tests[i]
-		}
-	}
-	return nil
-}
-
 // afterMesh judges a dimension: each of its communicators has to work, by the transport that is asked for, and none may be
 // far slower than those like it. What is bad is searched for among the members of the bad communicators.
 func (g *machine) afterMesh() {
@@ -110,7 +97,7 @@ func (g *machine) afterMesh() {
 		return
 	}
 	r := &g.round[0]
-	dimension := testDimension(r.test.ID)
+	dimension := r.test.Dimension
 	transport := g.checkMeshTransport(r, dimension)
 	if r.bad {
 		g.worsen(r.reason, fmt.Sprintf("Dimension %s of the mesh: %s", dimension, r.message))
@@ -249,7 +236,7 @@ func (g *machine) meshWords() string {
 	asked := spans.Measurable(mesh)
 	var measured, alone []string
 	for _, at := range asked {
-		t := g.testOf(MeshTestID(mesh[at].Name))
+		t := MeshTest(g.span.Tests, mesh[at].Name)
 		if t == nil || t.Verdict != v1alpha1.VerdictPass && t.Verdict != v1alpha1.VerdictFail {
 			continue
 		}

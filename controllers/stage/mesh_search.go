@@ -116,7 +116,7 @@ func (g *machine) searchBase() int { return BaseOf(g.span.Tests) }
 // BaseOf is the place of the last test of the group or of a dimension; -1 where there is none.
 func BaseOf(tests []v1alpha1.SpanTest) int {
 	for i := len(tests) - 1; i >= 0; i-- {
-		if kind := KindOf(tests[i].ID); kind == KindGroup || kind == KindMesh {
+		if kind := tests[i].Kind; kind == v1alpha1.TestGroup || kind == v1alpha1.TestMesh {
 			return i
 		}
 	}
@@ -125,8 +125,8 @@ func BaseOf(tests []v1alpha1.SpanTest) int {
 
 // dimensionSearched is the dimension that the tests since the last one of the group are about; empty where it is none.
 func (g *machine) dimensionSearched() string {
-	if at := g.searchBase(); at >= 0 && KindOf(g.span.Tests[at].ID) == KindMesh {
-		return testDimension(g.span.Tests[at].ID)
+	if at := g.searchBase(); at >= 0 && g.span.Tests[at].Kind == v1alpha1.TestMesh {
+		return g.span.Tests[at].Dimension
 	}
 	return ""
 }
@@ -177,11 +177,11 @@ func (g *machine) searchSet() localize.Set {
 func (g *machine) searchLayout(t *v1alpha1.SpanTest, members []spans.Member) ([]spans.Part, error) {
 	at := slices.IndexFunc(g.span.Tests, func(o v1alpha1.SpanTest) bool { return o.ID == t.ID })
 	base := BaseOf(g.span.Tests[:max(0, at)])
-	if base < 0 || KindOf(g.span.Tests[base].ID) != KindMesh {
+	if base < 0 || g.span.Tests[base].Kind != v1alpha1.TestMesh {
 		return spans.Group(members)
 	}
 	mesh := g.in.Group.Spec.Mesh
-	dimension := slices.IndexFunc(mesh, func(d v1alpha1.MeshDimension) bool { return d.Name == testDimension(g.span.Tests[base].ID) })
+	dimension := slices.IndexFunc(mesh, func(d v1alpha1.MeshDimension) bool { return d.Name == g.span.Tests[base].Dimension })
 	stride, ranks := 1, 1
 	for _, d := range mesh[dimension+1:] {
 		stride *= int(d.Size)
@@ -272,7 +272,7 @@ func (g *machine) tellCommonNode() {
 	reason, bad := "", []string(nil)
 	for at := range g.in.Group.Spec.Mesh {
 		dimension := g.in.Group.Spec.Mesh[at].Name
-		t := g.testOf(MeshTestID(dimension))
+		t := MeshTest(g.span.Tests, dimension)
 		if t == nil {
 			continue
 		}

@@ -113,11 +113,11 @@ func (g *machine) screened() []pairsRound {
 	for i := g.lastGroupTest() + 1; i < len(g.span.Tests); i++ {
 		t := &g.span.Tests[i]
 		switch {
-		case KindOf(t.ID) != KindPairs || len(rounds) == 0:
-		case !IsRecord(t.ID):
-			now = &rounds[max(0, RoundOf(t.ID)-1)%len(rounds)]
+		case len(rounds) == 0:
+		case t.Kind == v1alpha1.TestPairs:
+			now = &rounds[max(0, int(t.Round)-1)%len(rounds)]
 			*now = pairsRound{test: t, tries: now.tries + 1, held: held}
-		case now == nil || t.BusBandwidthMBps == nil && t.Verdict == v1alpha1.VerdictPass:
+		case t.Kind != v1alpha1.TestPairRecord || now == nil || t.BusBandwidthMBps == nil && t.Verdict == v1alpha1.VerdictPass:
 		case t.Verdict == v1alpha1.VerdictPass:
 			held = max(held, *t.BusBandwidthMBps)
 			now.best, now.held = *t.BusBandwidthMBps, held
@@ -150,7 +150,7 @@ func (g *machine) pairsSummary() pairsSummary {
 		}
 		out.rounds++
 		out.seconds += int64(ptr.Deref(p.test.Seconds, 0))
-		out.pairs += len(PairsOf(g.readSet(p.test.Set), RoundOf(p.test.ID)))
+		out.pairs += len(PairsOf(g.readSet(p.test.Set), int(p.test.Round)))
 		out.best = max(out.best, p.best)
 		if bw := p.test.BusBandwidthMBps; bw != nil && (out.slowest == 0 || *bw < out.slowest) {
 			out.slowest = *bw
@@ -183,21 +183,21 @@ func (g *machine) openPairs() bool {
 	}
 	last := 0
 	for i := range g.span.Tests {
-		if KindOf(g.span.Tests[i].ID) == KindPairs {
-			last = max(last, RoundOf(g.span.Tests[i].ID))
+		if g.span.Tests[i].Kind == v1alpha1.TestPairs {
+			last = max(last, int(g.span.Tests[i].Round))
 		}
 	}
 	number := last + 1
 	for (number-1)%len(rounds) != next {
 		number++
 	}
-	return g.open(fmt.Sprintf("%s-%d", KindPairs, number), g.writeSet(g.presentSet()))
+	return g.open(v1alpha1.SpanTest{Kind: v1alpha1.TestPairs, Round: int32(number)}, g.writeSet(g.presentSet()))
 }
 
 // closePairs closes a test over pairs, and records what its best pairs reach, and the pairs that failed or are far slower than
 // the best that is known since the last test of the group.
 func (g *machine) closePairs(r *testResult) {
-	id, start, set := r.test.ID, r.test.StartTime, r.test.Set
+	id, round, start, set := r.test.ID, r.test.Round, r.test.StartTime, r.test.Set // opening a record moves the tests
 	best := bestOf(bandwidths(r.communicators))
 	expected := max(best, g.pairsSummary().best)
 	var bad, silent []*commResult
@@ -214,9 +214,9 @@ func (g *machine) closePairs(r *testResult) {
 		verdict, reason = v1alpha1.VerdictFail, v1alpha1.ReasonSlowPair
 	}
 	g.closeTest(r.test, verdict, reason, r.slowest())
-	records := 0
+	records := int32(0)
 	record := func(set string, verdict v1alpha1.Verdict, why string, bw *int64) bool {
-		if !g.open(fmt.Sprintf("%s-%d", id, records), set) {
+		if !g.open(v1alpha1.SpanTest{Kind: v1alpha1.TestPairRecord, Round: round, Index: records}, set) {
 			return false
 		}
 		records++
@@ -277,11 +277,11 @@ func indexesOf(pairs ...*commResult) localize.Set {
 func (g *machine) judgePairsAgain() {
 	best := g.pairsSummary().best
 	for _, p := range g.screened() {
-		if !p.told() || len(p.bad) > 0 || p.best*100 >= best*g.minPercent() || topShare(len(PairsOf(g.readSet(p.test.Set), RoundOf(p.test.ID)))) > 0 {
+		if !p.told() || len(p.bad) > 0 || p.best*100 >= best*g.minPercent() || topShare(len(PairsOf(g.readSet(p.test.Set), int(p.test.Round)))) > 0 {
 			continue
 		}
 		for i := range g.span.Tests {
-			if t := &g.span.Tests[i]; t.ID == p.test.ID+"-0" {
+			if t := &g.span.Tests[i]; t.Kind == v1alpha1.TestPairRecord && t.Round == p.test.Round && t.Index == 0 {
 				// Its measure becomes the record of its pairs: all of them are slow.
 				t.Verdict, t.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonSlowPair
 			}
@@ -310,7 +310,7 @@ func (g *machine) pairsHistory() []localize.Test {
 		for _, t := range p.bad {
 			bad = append(bad, g.readSet(t.Set))
 		}
-		for _, pair := range PairsOf(g.readSet(p.test.Set), RoundOf(p.test.ID)) {
+		for _, pair := range PairsOf(g.readSet(p.test.Set), int(p.test.Round)) {
 			outcome := localize.Good
 			if slices.ContainsFunc(bad, func(set localize.Set) bool { return set.Has(pair[0]) && set.Has(pair[1]) }) {
 				outcome = localize.Bad
@@ -402,8 +402,8 @@ func (g *machine) symptom(slow bool) string {
 		return fmt.Sprintf("With all %d members %s; at least %d %% is expected.", len(g.present()), sum, g.minPercent())
 	case slow:
 		return words.Clip(g.span.Message, 300)
-	case KindOf(t.ID) == KindMesh:
-		return fmt.Sprintf("Communicators of dimension %s of the mesh failed (%s).", testDimension(t.ID), t.Reason)
+	case t.Kind == v1alpha1.TestMesh:
+		return fmt.Sprintf("Communicators of dimension %s of the mesh failed (%s).", t.Dimension, t.Reason)
 	}
 	text := fmt.Sprintf("The communicator over %d nodes failed (%s).", len(g.readSet(t.Set)), t.Reason)
 	if over := g.span.Transport; g.in.Group.Spec.Network.RequireTransport == v1alpha1.TransportRDMA && (over == judge.TransportTCP || over == judge.TransportMixed) {
@@ -453,7 +453,7 @@ func (g *machine) groupFigures() (first, last int64) {
 	formed := 0
 	for i := range g.span.Tests {
 		t := &g.span.Tests[i]
-		if KindOf(t.ID) != KindGroup {
+		if t.Kind != v1alpha1.TestGroup {
 			continue
 		}
 		if formed++; t.BusBandwidthMBps == nil {

@@ -36,7 +36,7 @@ func (g *machine) railsOf() map[int]badRails {
 	out := map[int]badRails{}
 	for i := range g.round {
 		r := &g.round[i]
-		if KindOf(r.test.ID) != KindRails || r.test.Verdict != v1alpha1.VerdictFail && r.test.Verdict != v1alpha1.VerdictPass {
+		if r.test.Kind != v1alpha1.TestRails || r.test.Verdict != v1alpha1.VerdictFail && r.test.Verdict != v1alpha1.VerdictPass {
 			continue
 		}
 		rails := badRails{total: len(r.communicators), measured: map[int32]int64{}, usual: max(usual(bandwidths(r.communicators)), g.bestOfMesh())}

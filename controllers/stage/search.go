@@ -91,8 +91,8 @@ func (g *machine) searchStep() searchedStep {
 func (g *machine) roundsBefore() int {
 	rounds := 0
 	for i := range g.span.Tests[:g.searchBase()+1] {
-		if kind := KindOf(g.span.Tests[i].ID); kind == KindSearch || kind == KindRails {
-			rounds = max(rounds, RoundOf(g.span.Tests[i].ID))
+		if kind := g.span.Tests[i].Kind; kind == v1alpha1.TestSearch || kind == v1alpha1.TestRails {
+			rounds = max(rounds, int(g.span.Tests[i].Round))
 		}
 	}
 	return rounds
@@ -166,11 +166,11 @@ func (g *machine) search() {
 	}
 	round := before + step.Round
 	for i, t := range step.Tests {
-		kind := KindSearch
+		kind := v1alpha1.TestSearch
 		if t.Kind == localize.KindRails {
-			kind = KindRails
+			kind = v1alpha1.TestRails
 		}
-		if !g.open(fmt.Sprintf("%s-%d-%d", kind, round, i+1), g.writeSet(t.Set)) {
+		if !g.open(v1alpha1.SpanTest{Kind: kind, Round: int32(round), Index: int32(i + 1)}, g.writeSet(t.Set)) {
 			g.closeOpen(v1alpha1.ReasonRunDeadlineExceeded)
 			g.endSearch("no further test fits into the status")
 			return
@@ -204,14 +204,14 @@ func (g *machine) history() []localize.Test {
 	for i := range tests {
 		t := &tests[i]
 		kind := localize.KindSpan
-		switch KindOf(t.ID) {
-		case KindRails:
+		switch t.Kind {
+		case v1alpha1.TestRails:
 			kind = localize.KindRails
-		case KindSearch:
+		case v1alpha1.TestSearch:
 		default:
 			continue
 		}
-		out = append(out, localize.Test{Round: RoundOf(t.ID) - before, Kind: kind, Set: g.readSet(t.Set), Outcome: OutcomeOf(t.Verdict)})
+		out = append(out, localize.Test{Round: int(t.Round) - before, Kind: kind, Set: g.readSet(t.Set), Outcome: OutcomeOf(t.Verdict)})
 	}
 	return out
 }
@@ -221,11 +221,11 @@ func (g *machine) effort() string {
 	tests, rounds, begun := 0, map[int]bool{}, time.Time{}
 	for i := range g.span.Tests[g.searchBase()+1:] {
 		t := &g.span.Tests[g.searchBase()+1+i]
-		if kind := KindOf(t.ID); kind == KindSearch || kind == KindRails {
+		if kind := t.Kind; kind == v1alpha1.TestSearch || kind == v1alpha1.TestRails {
 			if tests++; tests == 1 {
 				begun = t.StartTime.Time
 			}
-			rounds[RoundOf(t.ID)] = true
+			rounds[int(t.Round)] = true
 		}
 	}
 	text := fmt.Sprintf("%s in %s", words.Counted(tests, "test"), words.Counted(len(rounds), "round"))
@@ -245,7 +245,7 @@ func (g *machine) slowWords(members ...int) string {
 	for i := g.searchBase() + 1; i < len(g.span.Tests); i++ {
 		t := &g.span.Tests[i]
 		set := g.readSet(t.Set)
-		if t.BusBandwidthMBps == nil || KindOf(t.ID) != KindSearch && !IsRecord(t.ID) {
+		if t.BusBandwidthMBps == nil || t.Kind != v1alpha1.TestSearch && t.Kind != v1alpha1.TestPairRecord {
 			continue
 		}
 		if t.Verdict == v1alpha1.VerdictPass {

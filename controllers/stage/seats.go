@@ -113,8 +113,8 @@ func (g *machine) newSession(index int, cn *v1alpha1.CommNode) v1alpha1.SessionA
 // others then. A round that leaves it out may follow.
 func (g *machine) idleDeadlineSeconds() int32 {
 	spec, members := &g.in.Group.Spec, int(g.span.Members)
-	_, test := g.limits(&v1alpha1.SpanTest{ID: KindGroup}, members)
-	_, round := g.limits(&v1alpha1.SpanTest{ID: KindPairs}, members)
+	_, test := g.limits(&v1alpha1.SpanTest{Kind: v1alpha1.TestGroup}, members)
+	_, round := g.limits(&v1alpha1.SpanTest{Kind: v1alpha1.TestPairs}, members)
 	busy := test + podstate.ReportGrace + decision.Seconds(localizationDeadlineSeconds(spec))
 	return int32((max(decision.Seconds(spec.Run.MembersDeadlineSeconds), busy) + round + podstate.ReportGrace + idleSlack) / time.Second)
 }

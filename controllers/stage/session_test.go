@@ -29,9 +29,9 @@ func TestSessionOfManyCommunicators(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g := &machine{in: Input{Group: group, Run: &v1alpha1.GroupRunStatus{ID: "12-345"}}, plans: map[string]*v1alpha1.NodeTask{}, span: &v1alpha1.SpanStatus{Members: 64}}
+		g := &machine{in: Input{Group: group, Run: &v1alpha1.GroupRunStatus{ID: "12-345"}}, plans: map[planKey]*v1alpha1.NodeTask{}, span: &v1alpha1.SpanStatus{Members: 64}}
 		session := g.newSession(3, &v1alpha1.CommNode{})
-		session.Task = g.taskOf(&v1alpha1.SpanTest{ID: MeshTestID("dp")}, parts[3])
+		session.Task = g.taskOf(&v1alpha1.SpanTest{Kind: v1alpha1.TestMesh, Dimension: "dp"}, parts[3])
 		for i := range session.Task.Communicators {
 			session.Task.Communicators[i].UniqueID = bytes.Repeat([]byte{0xa5}, idBytes)
 		}
@@ -56,14 +56,14 @@ func TestIdleDeadlineOutlastsEveryWait(t *testing.T) {
 						g.Spec.Localization, g.Spec.Run.NodeDeadlineSeconds, g.Spec.Run.MembersDeadlineSeconds = localization, nodeSeconds, membersSeconds
 						g.Spec.Benchmark.MaxSizeBytes, g.Spec.Benchmark.Repeats = 1<<30, 16
 					})
-					g := &machine{in: Input{Group: group, Run: &v1alpha1.GroupRunStatus{ID: "12-345"}}, plans: map[string]*v1alpha1.NodeTask{}, span: &v1alpha1.SpanStatus{Members: members}}
+					g := &machine{in: Input{Group: group, Run: &v1alpha1.GroupRunStatus{ID: "12-345"}}, plans: map[planKey]*v1alpha1.NodeTask{}, span: &v1alpha1.SpanStatus{Members: members}}
 					idle := decision.Seconds(g.newSession(0, &v1alpha1.CommNode{}).IdleDeadlineSeconds)
-					for _, id := range []string{KindGroup + "-1", MeshTestID("dp"), KindPairs + "-1"} {
-						ids, reports := g.limits(&v1alpha1.SpanTest{ID: id}, int(members))
+					for _, kind := range []v1alpha1.TestKind{v1alpha1.TestGroup, v1alpha1.TestMesh, v1alpha1.TestPairs} {
+						ids, reports := g.limits(&v1alpha1.SpanTest{Kind: kind}, int(members))
 						search := decision.Seconds(localizationDeadlineSeconds(&group.Spec))
 						if wait := max(decision.Seconds(membersSeconds), reports+podstate.ReportGrace+search) + ids; idle <= wait {
-							t.Errorf("%d members, run.nodeDeadlineSeconds %d, run.membersDeadlineSeconds %d, localization %+v: an agent may have no task for %s around test %s, and gives up after %s",
-								members, nodeSeconds, membersSeconds, localization, wait, id, idle)
+							t.Errorf("%d members, run.nodeDeadlineSeconds %d, run.membersDeadlineSeconds %d, localization %+v: an agent may have no task for %s around a test of kind %s, and gives up after %s",
+								members, nodeSeconds, membersSeconds, localization, wait, kind, idle)
 						}
 					}
 				}

@@ -69,7 +69,7 @@ type machine struct {
 	unwritten bool
 	// here caches the present members, plans what tests measure, and choice the network.
 	here   []*seat
-	plans  map[string]*v1alpha1.NodeTask
+	plans  map[planKey]*v1alpha1.NodeTask
 	choice *networkChoice
 	// dropped are the members that fell out in this step, and what was said of the first.
 	dropped []string
@@ -86,7 +86,7 @@ type machine struct {
 
 // Step moves the group's stage of the run one step on.
 func Step(in Input) State {
-	g := &machine{in: in, plans: map[string]*v1alpha1.NodeTask{}}
+	g := &machine{in: in, plans: map[planKey]*v1alpha1.NodeTask{}}
 	if s := in.Group.Status.Span; s != nil && in.Run != nil && s.RunID == in.Run.ID {
 		g.saved = s
 	}

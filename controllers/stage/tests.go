@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"k8s.io/utils/ptr"
@@ -18,62 +16,36 @@ import (
 	"rcclx.io/commgroup-operator/controllers/spans"
 )
 
-// Kinds of tests, the first word of their id: the group itself, one dimension of the mesh, a communicator of the search, one
-// for each rail of two nodes, and all pairs of neighbours at once.
-const (
-	KindGroup  = "group"
-	KindMesh   = "mesh"
-	KindSearch = "localize"
-	KindRails  = "rails"
-	KindPairs  = "screen"
-	// An entry of this kind is no test: it notes who the group goes on without from there on.
-	testLeftKind = "left"
-)
-
 // MaxTests bounds status.span.tests; the API allows for more, and the whole status has to stay small.
 const MaxTests = 160
 
 // MaxSetBytes bounds the sets of these tests all together.
 const MaxSetBytes = 12 << 10
 
-// KindOf is the kind in a test's id: group-2, localize-3-1, mesh-dp-1.
-func KindOf(id string) string {
-	kind, _, _ := strings.Cut(id, "-")
-	return kind
-}
-
-// RoundOf is the first number in a test's id.
-func RoundOf(id string) int {
-	parts := strings.Split(id, "-")
-	if len(parts) < 2 {
-		return 0
+// testID names a test for people and tasks: group-2, localize-3-1, mesh-dp-1. Nothing reads it.
+func testID(t *v1alpha1.SpanTest) string {
+	switch t.Kind {
+	case v1alpha1.TestMesh:
+		return fmt.Sprintf("mesh-%s-%d", t.Dimension, t.Round)
+	case v1alpha1.TestSearch:
+		return fmt.Sprintf("localize-%d-%d", t.Round, t.Index)
+	case v1alpha1.TestRails:
+		return fmt.Sprintf("rails-%d-%d", t.Round, t.Index)
+	case v1alpha1.TestPairs:
+		return fmt.Sprintf("screen-%d", t.Round)
+	case v1alpha1.TestPairRecord:
+		return fmt.Sprintf("screen-%d-%d", t.Round, t.Index)
+	case v1alpha1.TestDeparture:
+		return fmt.Sprintf("left-%d", t.Round)
 	}
-	n, err := strconv.Atoi(parts[1])
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
-// testDimension is the dimension in the id of a test of the mesh.
-func testDimension(id string) string {
-	rest := strings.TrimPrefix(id, KindMesh+"-")
-	if at := strings.LastIndexByte(rest, '-'); at >= 0 {
-		return rest[:at]
-	}
-	return rest
-}
-
-// IsRecord says whether the entry only records one pair out of a test over all pairs.
-func IsRecord(id string) bool {
-	return KindOf(id) == KindPairs && strings.Count(id, "-") == 2
+	return fmt.Sprintf("group-%d", t.Round)
 }
 
 // groupTests counts how often the group itself was formed.
 func (g *machine) groupTests() int {
 	n := 0
 	for i := range g.span.Tests {
-		if KindOf(g.span.Tests[i].ID) == KindGroup {
+		if g.span.Tests[i].Kind == v1alpha1.TestGroup {
 			n++
 		}
 	}
@@ -83,15 +55,15 @@ func (g *machine) groupTests() int {
 // lastGroupTest is the place of the last one in the list; -1 where there is none.
 func (g *machine) lastGroupTest() int {
 	for i := len(g.span.Tests) - 1; i >= 0; i-- {
-		if KindOf(g.span.Tests[i].ID) == KindGroup {
+		if g.span.Tests[i].Kind == v1alpha1.TestGroup {
 			return i
 		}
 	}
 	return -1
 }
 
-// open begins a test; its tasks are given out once the status is written.
-func (g *machine) open(id, set string) bool {
+// open begins a test of this kind, round, index and dimension over the set; its tasks are given out once the status is written.
+func (g *machine) open(t v1alpha1.SpanTest, set string) bool {
 	all := len(set)
 	for i := range g.span.Tests {
 		all += len(g.span.Tests[i].Set)
@@ -99,13 +71,14 @@ func (g *machine) open(id, set string) bool {
 	if len(g.span.Tests) >= MaxTests || len(set) > localize.MaxText || all > MaxSetBytes {
 		return false
 	}
-	g.span.Tests = append(g.span.Tests, v1alpha1.SpanTest{ID: id, Set: set, StartTime: *decision.Stamp(g.in.Now)})
+	t.ID, t.Set, t.StartTime = testID(&t), set, *decision.Stamp(g.in.Now)
+	g.span.Tests = append(g.span.Tests, t)
 	return true
 }
 
 func (g *machine) openGroup(stage v1alpha1.RunStage) {
 	g.enter(stage, 0)
-	if !g.open(fmt.Sprintf("%s-%d", KindGroup, g.groupTests()+1), g.wholeSet()) {
+	if !g.open(v1alpha1.SpanTest{Kind: v1alpha1.TestGroup, Round: int32(g.groupTests() + 1)}, g.wholeSet()) {
 		g.end(v1alpha1.VerdictError, v1alpha1.ReasonGroupStepFailed, fmt.Sprintf(
 			"No further test fits into the status: it has %d, and the members that left are noted there. To try again, %s.", len(g.span.Tests), runs.Ask(g.in.Group)))
 	}
@@ -183,15 +156,15 @@ func (g *machine) layoutOf(t *v1alpha1.SpanTest) (*layout, error) {
 		}
 		return err
 	}
-	switch KindOf(t.ID) {
-	case KindRails:
+	switch t.Kind {
+	case v1alpha1.TestRails:
 		return l, add(spans.Rails(g.spanMembers(set)))
-	case KindMesh:
+	case v1alpha1.TestMesh:
 		mesh := g.in.Group.Spec.Mesh
-		at := slices.IndexFunc(mesh, func(d v1alpha1.MeshDimension) bool { return d.Name == testDimension(t.ID) })
+		at := slices.IndexFunc(mesh, func(d v1alpha1.MeshDimension) bool { return d.Name == t.Dimension })
 		return l, add(spans.Mesh(g.spanMembers(set), mesh, at))
-	case KindPairs:
-		for _, pair := range PairsOf(set, RoundOf(t.ID)) {
+	case v1alpha1.TestPairs:
+		for _, pair := range PairsOf(set, int(t.Round)) {
 			if err := add(spans.Group(g.spanMembers(pair[:]))); err != nil {
 				return nil, err
 			}
@@ -261,7 +234,7 @@ func (g *machine) assignTasks() {
 	}
 	for i := range g.saved.Tests {
 		t := &g.saved.Tests[i]
-		if t.Verdict != "" || i >= len(g.span.Tests) || g.span.Tests[i].Verdict != "" || IsRecord(t.ID) || g.span.Tests[i].OverdueTime != nil {
+		if t.Verdict != "" || i >= len(g.span.Tests) || g.span.Tests[i].Verdict != "" || t.Kind == v1alpha1.TestPairRecord || g.span.Tests[i].OverdueTime != nil {
 			continue // also past its deadline, where only reports are waited for
 		}
 		l, err := g.layoutOf(t)
@@ -305,9 +278,16 @@ func (g *machine) taskOf(t *v1alpha1.SpanTest, part spans.Part) *v1alpha1.NodeTa
 	return plan
 }
 
+// planKey is a test's; one that is only asked about has no id.
+type planKey struct {
+	kind v1alpha1.TestKind
+	id   string
+}
+
 // planOf is what a test measures: the group and the mesh everything in each repeat, a test of the search the one step, a few times.
 func (g *machine) planOf(t *v1alpha1.SpanTest) *v1alpha1.NodeTask {
-	if plan := g.plans[t.ID]; plan != nil {
+	key := planKey{t.Kind, t.ID}
+	if plan := g.plans[key]; plan != nil {
 		return plan
 	}
 	spec := &g.in.Group.Spec
@@ -317,7 +297,7 @@ func (g *machine) planOf(t *v1alpha1.SpanTest) *v1alpha1.NodeTask {
 		KeepSizesBytes: keep, Collectives: order, Datatypes: slices.Clone(b.Datatypes), Placements: runplan.Placements(b.Placements),
 		SizesBytes: runplan.Sizes(b), Repeats: runplan.Repeats(b.Repeats), WarmupIterations: ptr.Deref(b.WarmupIterations, runplan.DefaultWarmupIterations), Iterations: b.Iterations,
 	}
-	if kind := KindOf(t.ID); kind != KindGroup && kind != KindMesh {
+	if t.Kind != v1alpha1.TestGroup && t.Kind != v1alpha1.TestMesh {
 		step := g.searchStep()
 		task.Collectives, task.Datatypes = []v1alpha1.Collective{step.collective}, []v1alpha1.Datatype{step.datatype}
 		task.Placements = nil
@@ -328,7 +308,7 @@ func (g *machine) planOf(t *v1alpha1.SpanTest) *v1alpha1.NodeTask {
 		task.WarmupIterations, task.Iterations = min(task.WarmupIterations, searchWarmups), min(task.Iterations, searchIterations)
 	}
 	task.DeadlineSeconds = taskSeconds(spec, len(task.Collectives)*len(task.Datatypes)*max(1, len(task.Placements))*len(task.SizesBytes)*max(1, int(task.Repeats)))
-	g.plans[t.ID] = task
+	g.plans[key] = task
 	return task
 }
 

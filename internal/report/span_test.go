@@ -24,12 +24,12 @@ func TestSpan(t *testing.T) {
 		RunID: "1-1", Stage: v1alpha1.StageEnded, Members: 8, Present: 7, Left: []string{"node-c"}, LeftSet: "2", Verdict: v1alpha1.VerdictFail,
 		Reason: v1alpha1.ReasonSlowNode, Message: "The culprit is node-c. It is slow. Good without it (1 GB/s).", Network: "IPv4: every member has one", Transport: "RDMA",
 		Tests: []v1alpha1.SpanTest{
-			{ID: "group-1", Set: "0-7", Verdict: v1alpha1.VerdictFail, Reason: v1alpha1.ReasonSlowGroup, BusBandwidthMBps: ptr.To[int64](17500), Seconds: ptr.To[int32](4)},
-			{ID: "localize-1-1", Set: "0-3"},
-			{ID: "localize-2-1", Set: "0-1", Verdict: v1alpha1.VerdictPass, BusBandwidthMBps: ptr.To[int64](40000)},
-			{ID: "localize-2-2", Set: "1-2", Verdict: v1alpha1.VerdictFail, Reason: v1alpha1.ReasonSlowPair, BusBandwidthMBps: ptr.To[int64](10000)},
-			{ID: "left-1", Set: "2", Verdict: v1alpha1.VerdictFail, Reason: v1alpha1.ReasonCulpritFound},
-			{ID: "group-2", Set: "0-7", Verdict: v1alpha1.VerdictPass, BusBandwidthMBps: ptr.To[int64](50000)},
+			{ID: "group-1", Kind: v1alpha1.TestGroup, Round: 1, Set: "0-7", Verdict: v1alpha1.VerdictFail, Reason: v1alpha1.ReasonSlowGroup, BusBandwidthMBps: ptr.To[int64](17500), Seconds: ptr.To[int32](4)},
+			{ID: "localize-1-1", Kind: v1alpha1.TestSearch, Round: 1, Index: 1, Set: "0-3"},
+			{ID: "localize-2-1", Kind: v1alpha1.TestSearch, Round: 2, Index: 1, Set: "0-1", Verdict: v1alpha1.VerdictPass, BusBandwidthMBps: ptr.To[int64](40000)},
+			{ID: "localize-2-2", Kind: v1alpha1.TestSearch, Round: 2, Index: 2, Set: "1-2", Verdict: v1alpha1.VerdictFail, Reason: v1alpha1.ReasonSlowPair, BusBandwidthMBps: ptr.To[int64](10000)},
+			{ID: "left-1", Kind: v1alpha1.TestDeparture, Round: 1, Set: "2", Verdict: v1alpha1.VerdictFail, Reason: v1alpha1.ReasonCulpritFound},
+			{ID: "group-2", Kind: v1alpha1.TestGroup, Round: 2, Set: "0-7", Verdict: v1alpha1.VerdictPass, BusBandwidthMBps: ptr.To[int64](50000)},
 		},
 		Localization: &v1alpha1.LocalizationStatus{State: v1alpha1.LocalizationFound, Step: "AllReduce", Rounds: 3, MaxRounds: 9, Tests: 5, Seconds: ptr.To[int32](75),
 			Message: "The culprit is node-c. Confirmed: Good without it."},
@@ -115,19 +115,19 @@ func TestWhoATestIsOver(t *testing.T) {
 	mbps := func(n int64) *int64 { return &n }
 	const pass, fail = v1alpha1.VerdictPass, v1alpha1.VerdictFail
 	group := &v1alpha1.CommGroup{Status: v1alpha1.CommGroupStatus{Span: &v1alpha1.SpanStatus{RunID: "1-1", Tests: []v1alpha1.SpanTest{
-		{ID: "group-1", Set: "0-5", Verdict: fail, BusBandwidthMBps: mbps(10)},
-		{ID: "screen-1", Set: "0-5", Verdict: fail, BusBandwidthMBps: mbps(20)},
-		{ID: "screen-1-0", Set: "0-5", Verdict: pass, BusBandwidthMBps: mbps(80)},
-		{ID: "screen-1-1", Set: "2-3", Verdict: fail, BusBandwidthMBps: mbps(20)},
-		{ID: "screen-1-2", Set: "0-1,4-5", Verdict: fail, BusBandwidthMBps: mbps(40)},
-		{ID: "localize-1-1", Set: "0,3", Verdict: pass, BusBandwidthMBps: mbps(5)},
-		{ID: "rails-2-1", Set: "0,3", Verdict: fail, BusBandwidthMBps: mbps(1)},
-		{ID: "left-1", Set: "3", Verdict: fail},
-		{ID: "group-2", Set: "0-5", Verdict: pass, BusBandwidthMBps: mbps(10)},
-		{ID: "screen-2", Set: "0-5", Verdict: pass, BusBandwidthMBps: mbps(30)},
-		{ID: "screen-2-0", Set: "0-5", Verdict: pass, BusBandwidthMBps: mbps(40)},
-		{ID: "screen-3", Set: "0-5", Verdict: v1alpha1.VerdictError},
-		{ID: "mesh-dp-1", Set: "5-0", Verdict: pass},
+		{ID: "group-1", Kind: v1alpha1.TestGroup, Round: 1, Set: "0-5", Verdict: fail, BusBandwidthMBps: mbps(10)},
+		{ID: "screen-1", Kind: v1alpha1.TestPairs, Round: 1, Set: "0-5", Verdict: fail, BusBandwidthMBps: mbps(20)},
+		{ID: "screen-1-0", Kind: v1alpha1.TestPairRecord, Round: 1, Set: "0-5", Verdict: pass, BusBandwidthMBps: mbps(80)},
+		{ID: "screen-1-1", Kind: v1alpha1.TestPairRecord, Round: 1, Index: 1, Set: "2-3", Verdict: fail, BusBandwidthMBps: mbps(20)},
+		{ID: "screen-1-2", Kind: v1alpha1.TestPairRecord, Round: 1, Index: 2, Set: "0-1,4-5", Verdict: fail, BusBandwidthMBps: mbps(40)},
+		{ID: "localize-1-1", Kind: v1alpha1.TestSearch, Round: 1, Index: 1, Set: "0,3", Verdict: pass, BusBandwidthMBps: mbps(5)},
+		{ID: "rails-2-1", Kind: v1alpha1.TestRails, Round: 2, Index: 1, Set: "0,3", Verdict: fail, BusBandwidthMBps: mbps(1)},
+		{ID: "left-1", Kind: v1alpha1.TestDeparture, Round: 1, Set: "3", Verdict: fail},
+		{ID: "group-2", Kind: v1alpha1.TestGroup, Round: 2, Set: "0-5", Verdict: pass, BusBandwidthMBps: mbps(10)},
+		{ID: "screen-2", Kind: v1alpha1.TestPairs, Round: 2, Set: "0-5", Verdict: pass, BusBandwidthMBps: mbps(30)},
+		{ID: "screen-2-0", Kind: v1alpha1.TestPairRecord, Round: 2, Set: "0-5", Verdict: pass, BusBandwidthMBps: mbps(40)},
+		{ID: "screen-3", Kind: v1alpha1.TestPairs, Round: 3, Set: "0-5", Verdict: v1alpha1.VerdictError},
+		{ID: "mesh-dp-1", Kind: v1alpha1.TestMesh, Dimension: "dp", Round: 1, Set: "5-0", Verdict: pass},
 	}}}}
 	want := []struct {
 		set, nodes string
@@ -162,7 +162,7 @@ func TestWhoATestIsOver(t *testing.T) {
 // TestWhoLeftWithoutANote: an older manager's list, or one that was cut, has no entry for it.
 func TestWhoLeftWithoutANote(t *testing.T) {
 	group := &v1alpha1.CommGroup{Status: v1alpha1.CommGroupStatus{Span: &v1alpha1.SpanStatus{LeftSet: "2", Tests: []v1alpha1.SpanTest{
-		{ID: "group-1", Set: "0-3"}, {ID: "localize-1-1", Set: "2-3"}, {ID: "group-2", Set: "0-3"}, {ID: "screen-1", Set: "0-3"}}}}}
+		{ID: "group-1", Kind: v1alpha1.TestGroup, Round: 1, Set: "0-3"}, {ID: "localize-1-1", Kind: v1alpha1.TestSearch, Round: 1, Index: 1, Set: "2-3"}, {ID: "group-2", Kind: v1alpha1.TestGroup, Round: 2, Set: "0-3"}, {ID: "screen-1", Kind: v1alpha1.TestPairs, Round: 1, Set: "0-3"}}}}}
 	var sets []string
 	for _, line := range TestLines(group, nil) {
 		sets = append(sets, line.Set)

@@ -29,16 +29,6 @@ type TestLine struct {
 	Pair []string
 }
 
-// The kinds of tests, by how their ids begin.
-const (
-	kindGroup  = "group"
-	kindMesh   = "mesh"
-	kindPairs  = "screen"
-	kindSearch = "localize"
-	kindRails  = "rails"
-	kindLeft   = "left"
-)
-
 // TestLines gives the tests of a group's stage in the order in which they were made. nodes give names to the indexes.
 func TestLines(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) []TestLine {
 	stage := group.Status.Span
@@ -58,22 +48,21 @@ func TestLines(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) []TestLine 
 	bests := bestPairs(stage.Tests)
 	for i := range stage.Tests {
 		t := &stage.Tests[i]
-		kind, _, _ := strings.Cut(t.ID, "-")
 		line := TestLine{ID: t.ID, Set: t.Set, Verdict: t.Verdict, Reason: t.Reason, BusMBps: t.BusBandwidthMBps, Seconds: t.Seconds}
 		set, ok := parseMembers(t.Set)
-		mesh = mesh || kind == kindMesh
+		mesh = mesh || t.Kind == v1alpha1.TestMesh
 		if i == unnoted {
 			left, _ = parseMembers(stage.LeftSet)
 		}
 		switch {
 		case !ok:
-		case kind == kindLeft:
+		case t.Kind == v1alpha1.TestDeparture:
 			left = append(left, set...)
 			line.Nodes = namesIn(set, names) + ": left out from here on"
 		default:
 			set = set.without(left)
-			line.Set, line.Nodes = set.String(), whoIn(t, kind, set, names)
-			if two := set.first(3); len(two) == 2 && !mesh && (kind == kindPairs || kind == kindSearch) {
+			line.Set, line.Nodes = set.String(), whoIn(t, set, names)
+			if two := set.first(3); len(two) == 2 && !mesh && (t.Kind == v1alpha1.TestPairs || t.Kind == v1alpha1.TestPairRecord || t.Kind == v1alpha1.TestSearch) {
 				line.Pair = []string{nameOf(two[0], names), nameOf(two[1], names)}
 			}
 		}
@@ -91,10 +80,10 @@ func TestLines(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) []TestLine 
 func withoutNote(stage *v1alpha1.SpanStatus) int {
 	at, groups := -1, 0
 	for i := range stage.Tests {
-		switch kind, _, _ := strings.Cut(stage.Tests[i].ID, "-"); kind {
-		case kindLeft:
+		switch stage.Tests[i].Kind {
+		case v1alpha1.TestDeparture:
 			return -1
-		case kindGroup:
+		case v1alpha1.TestGroup:
 			at, groups = i, groups+1
 		}
 	}
@@ -108,40 +97,50 @@ func withoutNote(stage *v1alpha1.SpanStatus) int {
 // Only tests of one kind repeat the same step.
 func bestPairs(tests []v1alpha1.SpanTest) []int64 {
 	block := 0
-	of := make([]string, len(tests))
-	best := map[string]int64{}
+	type comparable struct {
+		block  int
+		search bool
+	}
+	of := make([]*comparable, len(tests)) // nil for what is no pair
+	best := map[comparable]int64{}
 	for i := range tests {
 		t := &tests[i]
-		kind, _, _ := strings.Cut(t.ID, "-")
-		if kind == kindGroup || kind == kindMesh {
+		switch t.Kind {
+		case v1alpha1.TestGroup, v1alpha1.TestMesh:
 			block++
-		}
-		set, ok := parseMembers(t.Set)
-		if kind != kindPairs && (kind != kindSearch || !ok || set.count() != 2) {
+			continue
+		case v1alpha1.TestPairs, v1alpha1.TestPairRecord:
+		case v1alpha1.TestSearch:
+			if set, ok := parseMembers(t.Set); !ok || set.count() != 2 {
+				continue
+			}
+		default:
 			continue
 		}
-		of[i] = fmt.Sprint(block, kind)
+		of[i] = &comparable{block, t.Kind == v1alpha1.TestSearch}
 		if t.BusBandwidthMBps != nil {
-			best[of[i]] = max(best[of[i]], *t.BusBandwidthMBps)
+			best[*of[i]] = max(best[*of[i]], *t.BusBandwidthMBps)
 		}
 	}
 	out := make([]int64, len(tests))
 	for i, key := range of {
-		out[i] = best[key]
+		if key != nil {
+			out[i] = best[*key]
+		}
 	}
 	return out
 }
 
 // whoIn says in words over whom a test was, and what of it the figure is.
-func whoIn(t *v1alpha1.SpanTest, kind string, set memberSet, names map[int]string) string {
+func whoIn(t *v1alpha1.SpanTest, set memberSet, names map[int]string) string {
 	who := namesIn(set, names)
 	switch {
-	case kind == kindRails:
+	case t.Kind == v1alpha1.TestRails:
 		return who + ": by rails, the slowest"
-	case kind != kindPairs || set.count() == 2 && strings.Count(t.ID, "-") > 1:
-		return who
-	case strings.Count(t.ID, "-") == 1: // the round as a whole
+	case t.Kind == v1alpha1.TestPairs: // the round as a whole
 		return who + " in pairs: the slowest"
+	case t.Kind != v1alpha1.TestPairRecord || set.count() == 2:
+		return who
 	case t.Verdict == v1alpha1.VerdictPass:
 		return who + " in pairs: the best"
 	case t.Verdict == v1alpha1.VerdictFail:

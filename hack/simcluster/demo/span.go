@@ -104,7 +104,7 @@ func unconfirmed(span *v1alpha1.SpanStatus, fault *Fault) string {
 	var last *v1alpha1.SpanTest // over the group
 	tests := 0
 	for i := range span.Tests {
-		if t := &span.Tests[i]; strings.HasPrefix(t.ID, "group-") {
+		if t := &span.Tests[i]; t.Kind == v1alpha1.TestGroup {
 			last, tests = t, tests+1
 		}
 	}

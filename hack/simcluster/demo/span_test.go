@@ -76,7 +76,7 @@ func TestJudgeSpan(t *testing.T) {
 // confirmedSpan is of a search that ended well.
 func confirmedSpan() *v1alpha1.SpanStatus {
 	return &v1alpha1.SpanStatus{Stage: v1alpha1.StageEnded,
-		Tests:        []v1alpha1.SpanTest{{ID: "group-1", Verdict: v1alpha1.VerdictPass}, {ID: "screen-1", Verdict: v1alpha1.VerdictFail}, {ID: "group-2", Verdict: v1alpha1.VerdictPass}, {ID: "screen-3", Verdict: v1alpha1.VerdictPass}},
+		Tests:        []v1alpha1.SpanTest{{ID: "group-1", Kind: v1alpha1.TestGroup, Round: 1, Verdict: v1alpha1.VerdictPass}, {ID: "screen-1", Kind: v1alpha1.TestPairs, Round: 1, Verdict: v1alpha1.VerdictFail}, {ID: "group-2", Kind: v1alpha1.TestGroup, Round: 2, Verdict: v1alpha1.VerdictPass}, {ID: "screen-3", Kind: v1alpha1.TestPairs, Round: 3, Verdict: v1alpha1.VerdictPass}},
 		Localization: &v1alpha1.LocalizationStatus{State: v1alpha1.LocalizationFound, Message: "The culprit is X. Confirmed: Without X the group of 3 nodes is good."}}
 }
 
@@ -85,7 +85,7 @@ func TestJudgeConfirmation(t *testing.T) {
 	node := v1alpha1.Culprit{Node: FaultyNode, Kind: "Node", Name: FaultyNode, Reason: v1alpha1.ReasonHangAcrossNodes}
 	tcp := v1alpha1.Culprit{Node: FaultyNode, Kind: "Node", Name: FaultyNode, Reason: v1alpha1.ReasonTransportFallback}
 	failed := func(s *v1alpha1.SpanStatus) {
-		s.Localization, s.Tests = nil, []v1alpha1.SpanTest{{ID: "group-1", Verdict: v1alpha1.VerdictFail, Reason: v1alpha1.ReasonTransportFallback}}
+		s.Localization, s.Tests = nil, []v1alpha1.SpanTest{{ID: "group-1", Kind: v1alpha1.TestGroup, Round: 1, Verdict: v1alpha1.VerdictFail, Reason: v1alpha1.ReasonTransportFallback}}
 	}
 	for name, tc := range map[string]struct {
 		fault   string
@@ -189,7 +189,7 @@ func TestSpanSample(t *testing.T) {
 func TestSpanLine(t *testing.T) {
 	g := group(v1alpha1.RunPhaseRunning, conditionOf(v1alpha1.ConditionReady, "Unknown", v1alpha1.ReasonRunInProgress, ""))
 	g.Status.Span = &v1alpha1.SpanStatus{RunID: "2-1", Stage: v1alpha1.StageLocalizing, Present: 3, Members: 4,
-		Tests:        []v1alpha1.SpanTest{{ID: "group-1"}, {ID: "localize-2-1", Set: "0-1", Verdict: v1alpha1.VerdictFail, Reason: v1alpha1.ReasonSlowGroup}},
+		Tests:        []v1alpha1.SpanTest{{ID: "group-1", Kind: v1alpha1.TestGroup, Round: 1}, {ID: "localize-2-1", Kind: v1alpha1.TestSearch, Round: 2, Index: 1, Set: "0-1", Verdict: v1alpha1.VerdictFail, Reason: v1alpha1.ReasonSlowGroup}},
 		Localization: &v1alpha1.LocalizationStatus{State: v1alpha1.LocalizationRunning, Rounds: 2, Tests: 3}}
 	const want = "RunInProgress: stage Localizing, 3 of 4 members; search Running, round 2, 3 tests; test localize-2-1 over 0-1: Fail SlowGroup"
 	if got := progressLine(g, nil); got != want {
