@@ -3,6 +3,7 @@ package controllers
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -48,9 +49,9 @@ func fullStatus(at v1alpha1.RunStage) *v1alpha1.CommGroupStatus {
 	}
 	s.WouldGate, s.Gating = names, &v1alpha1.GatingStatus{Nodes: names, Breaker: "Open", Message: text(512)}
 	s.Span = &v1alpha1.SpanStatus{RunID: "1-1", Stage: at, Left: slices.Clone(names), LeftSet: text(stage.MaxLeftSet), Message: text(1024), Network: text(512),
-		Culprits: slices.Clone(s.Culprits), Localization: &v1alpha1.LocalizationStatus{Message: text(512), Step: text(128)}}
+		Culprits: slices.Clone(s.Culprits), Localization: &v1alpha1.LocalizationStatus{Message: text(512), Step: &v1alpha1.Step{Variant: v1alpha1.VariantLowPrecision, Collective: v1alpha1.ReduceScatter, Datatype: v1alpha1.BFloat16, Placement: v1alpha1.OutOfPlace, SizeBytes: math.MaxInt64}}}
 	for i := range stage.MaxTests {
-		s.Span.Tests = append(s.Span.Tests, v1alpha1.SpanTest{ID: fmt.Sprintf("localize-12-%d", i), Kind: v1alpha1.TestPairRecord, Round: 1000, Index: 1000, Dimension: text(32), Set: text(stage.MaxSetBytes / stage.MaxTests), Verdict: v1alpha1.VerdictFail,
+		s.Span.Tests = append(s.Span.Tests, v1alpha1.SpanTest{ID: fmt.Sprintf("localize-12-%d", i), Kind: v1alpha1.TestPairRecord, Round: 100, Index: 16, Set: text(stage.MaxSetBytes / stage.MaxTests), Verdict: v1alpha1.VerdictFail,
 			Reason: v1alpha1.ReasonHangAcrossNodes, BusBandwidthMBps: &big, StartTime: now, Seconds: ptr.To(int32(1000))})
 	}
 	for i := range stage.MaxSeries {

@@ -304,7 +304,7 @@ func TestAReasonThatMeansPassIsNone(t *testing.T) {
 	for _, reason := range []string{"", v1alpha1.ReasonAllPassed} {
 		for want, spoil := range map[string]func(*groupWorld){
 			v1alpha1.ReasonPreconditionFailed: func(w *groupWorld) {
-				w.at("group", func() {
+				w.at(v1alpha1.TestGroup, func() {
 					s := w.commNode(w.nodes[2].Name).Status.Session
 					s.State, s.Reason = v1alpha1.SessionFailed, reason
 				})

@@ -352,17 +352,17 @@ func (w *groupWorld) work(all []joined) {
 		name := w.nodes[j.node].Name
 		switch {
 		case apart:
-			s.Verdict, s.Reason, s.Message, s.Step = v1alpha1.VerdictFail, v1alpha1.ReasonInitFailed, "address family mismatch", "init"
+			s.Verdict, s.Reason, s.Message, s.Step = v1alpha1.VerdictFail, v1alpha1.ReasonInitFailed, "address family mismatch", nil
 		case any(f.dieNodes):
-			s.Verdict, s.Reason, s.Message, s.Step = v1alpha1.VerdictFail, v1alpha1.ReasonRankHung, "ranks waited for a peer", "AllReduce BFloat16 1024 B"
+			s.Verdict, s.Reason, s.Message, s.Step = v1alpha1.VerdictFail, v1alpha1.ReasonRankHung, "ranks waited for a peer", testkit.Step(1024)
 			if slices.Contains(f.dieNodes, j.node) {
 				s.Reason = v1alpha1.ReasonRankDied
 				s.Guilty = &v1alpha1.Culprit{Node: name, Kind: "Rank", Name: "rank 3", Reason: v1alpha1.ReasonRankDied, Message: "rank 3 ended by signal 6"}
 			}
 		case hung:
-			s.Verdict, s.Reason, s.Message, s.Step = v1alpha1.VerdictFail, v1alpha1.ReasonRankHung, "no rank came back", "AllReduce BFloat16 4096 B"
+			s.Verdict, s.Reason, s.Message, s.Step = v1alpha1.VerdictFail, v1alpha1.ReasonRankHung, "no rank came back", testkit.Step(4096)
 		case any(f.wrongNodes):
-			s.Verdict, s.Reason, s.Message, s.Step = v1alpha1.VerdictFail, v1alpha1.ReasonWrongData, "12 elements differ", "AllReduce BFloat16 1048576 B"
+			s.Verdict, s.Reason, s.Message, s.Step = v1alpha1.VerdictFail, v1alpha1.ReasonWrongData, "12 elements differ", testkit.Step(1048576)
 		default:
 			s.Verdict, s.InitNanoseconds = v1alpha1.VerdictPass, ptr.To(int64(1_000_000))
 			if spans.IsRoot(j.comm) {

@@ -9,6 +9,7 @@
 package rank
 
 import (
+	"fmt"
 	"time"
 
 	"rcclx.io/commgroup-operator/rcclx"
@@ -84,6 +85,29 @@ type Step struct {
 	Iterations       int `json:"iterations"`
 }
 
+// Position is one thing that a rank does in a step: a collective at one size, or the probe of one pair.
+type Position struct {
+	Kind       StepKind         `json:"kind"`
+	Collective rcclx.Collective `json:"collective,omitempty"`
+	Datatype   rcclx.Datatype   `json:"datatype,omitempty"`
+	Placement  rcclx.Placement  `json:"placement,omitempty"`
+	SizeBytes  int64            `json:"sizeBytes"`
+	// Peer is the other rank of the pair.
+	Peer int `json:"peer,omitempty"`
+}
+
+// String names the position for messages, for example "AllReduce BFloat16 65536 B in place". Nothing reads it.
+func (p Position) String() string {
+	if p.Kind == StepPairProbe {
+		return fmt.Sprintf("%s with rank %d, %d B", p.Kind, p.Peer, p.SizeBytes)
+	}
+	name := fmt.Sprintf("%s %s %d B", p.Collective, p.Datatype, p.SizeBytes)
+	if p.Placement == rcclx.InPlace {
+		name += " in place"
+	}
+	return name
+}
+
 // EventKind is what a rank says.
 type EventKind string
 
@@ -93,7 +117,7 @@ const (
 	EventUniqueID     EventKind = "UniqueID"     // rank 0 only; UniqueID is set
 	EventInitStart    EventKind = "InitStart"    // about to join the communicator
 	EventInitDone     EventKind = "InitDone"     // InitDuration is set
-	EventStepStart    EventKind = "StepStart"    // StepName is set, for every size of a step
+	EventStepStart    EventKind = "StepStart"    // At is set, for every size of a step
 	EventMeasured     EventKind = "Measured"     // Measurement is set
 	EventPairMeasured EventKind = "PairMeasured" // Pair is set
 	EventError        EventKind = "Error"        // Error is set; the rank exits after it
@@ -105,8 +129,8 @@ type Event struct {
 	Kind EventKind `json:"kind"`
 	Rank int       `json:"rank"`
 	Time time.Time `json:"time"`
-	// StepName says what the rank is at, for example "AllReduce BFloat16 65536 B".
-	StepName     string             `json:"stepName,omitempty"`
+	// At says what the rank does, or has done.
+	At           *Position          `json:"at,omitempty"`
 	Library      *rcclx.LibraryInfo `json:"library,omitempty"`
 	UniqueID     []byte             `json:"uniqueID,omitempty"`
 	InitDuration time.Duration      `json:"initDurationNanoseconds,omitempty"`
@@ -168,7 +192,7 @@ type PairMeasurement struct {
 type Error struct {
 	// Code is one of the codes below.
 	Code string `json:"code"`
-	// Step that failed: "load", "preconditions", "init", a step's name, or "destroy".
+	// Step that failed: "load", "preconditions", "init", a position's name, or "destroy".
 	Step string `json:"step"`
 	// Message says what was seen, what was expected and the next step.
 	Message string `json:"message"`

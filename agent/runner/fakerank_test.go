@@ -195,9 +195,9 @@ func fakeRank(raw string) int {
 	send(rank.Event{Kind: rank.EventInitDone, InitDuration: time.Millisecond})
 	for _, step := range spec.Steps {
 		for _, size := range step.SizesBytes {
-			name := fmt.Sprintf("%s %s %d B", step.Collective, step.Datatype, size)
-			send(rank.Event{Kind: rank.EventStepStart, StepName: name})
-			at(name)
+			position := &rank.Position{Kind: step.Kind, Collective: step.Collective, Datatype: step.Datatype, SizeBytes: size}
+			send(rank.Event{Kind: rank.EventStepStart, At: position})
+			at(position.String())
 			send(rank.Event{Kind: rank.EventMeasured, Measurement: &rank.Measurement{Collective: step.Collective, Datatype: step.Datatype,
 				SizeBytes: size, Latency: rcclx.LatencyStats{MedianNanoseconds: 1000}, Checks: []rcclx.CheckResult{{CheckedElements: 1}}}})
 		}

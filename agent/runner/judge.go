@@ -99,15 +99,11 @@ type Wrong struct {
 	Cell Cell
 }
 
-func (w Wrong) String() string { return fmt.Sprintf("%s %s", w.Key.Variant, w.step()) }
+func (w Wrong) String() string { return fmt.Sprintf("%s %s", w.Key.Variant, w.at()) }
 
-// step names the measurement as a rank does.
-func (w Wrong) step() string {
-	name := fmt.Sprintf("%s %s %d B", w.Key.Collective, w.Key.Datatype, w.Cell.SizeBytes)
-	if w.Key.Placement == rcclx.InPlace {
-		name += " " + inPlaceWords
-	}
-	return name
+// at is the measurement as a rank names it.
+func (w Wrong) at() rank.Position {
+	return rank.Position{Kind: rank.StepMeasure, Collective: w.Key.Collective, Datatype: w.Key.Datatype, Placement: w.Key.Placement, SizeBytes: w.Cell.SizeBytes}
 }
 
 // FirstWrong finds the first measurement with wrong elements, in the order of the run. What FP8 is known to lose at some counts

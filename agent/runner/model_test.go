@@ -72,10 +72,10 @@ func (m *modelTeams) Run(ctx context.Context, team Team) Outcome {
 		return out
 	}
 	first := team.Specs[0].Steps[0]
-	at := fmt.Sprintf("%s %s %d B", first.Collective, first.Datatype, first.SizesBytes[0])
+	at := &rank.Position{Kind: first.Kind, Collective: first.Collective, Datatype: first.Datatype, SizeBytes: first.SizesBytes[0]}
 	switch what {
 	case "hang":
-		out.Failure = &Failure{Kind: FailHung, Rank: -1, Code: rank.CodeRankHung, Step: at, Message: team.Name + " missed the deadline"}
+		out.Failure = &Failure{Kind: FailHung, Rank: -1, Code: rank.CodeRankHung, Step: at.String(), At: at, Message: team.Name + " missed the deadline"}
 		return out
 	case "init":
 		out.Failure = &Failure{Kind: FailRankError, Rank: 0, Code: rank.CodeInitFailed, Step: "init", Message: team.Name + " ncclCommInitRank failed"}

@@ -50,11 +50,12 @@ type RankOutcome struct {
 	PCIAddress   string
 	Library      *rcclx.LibraryInfo
 	InitDuration time.Duration
-	// LastEvent and Step say how far the rank came; Events counts what it sent, less rank 0's unique id and an error.
+	// LastEvent and At say how far the rank came; Events counts what it sent, less rank 0's unique id and an error.
 	LastEvent rank.EventKind
 	// Since when it is there, by the supervisor's clock.
-	Since        time.Time
-	Step         string
+	Since time.Time
+	// At is what it did last; nil before its first step.
+	At           *rank.Position
 	Events       int
 	Measurements []rank.Measurement
 	Pairs        []rank.PairMeasurement
@@ -67,6 +68,14 @@ type RankOutcome struct {
 	Stuck bool
 	// StdoutTail and StderrTail are the ends of its output.
 	StdoutTail, StderrTail string
+}
+
+// stepName names what the rank did last; empty before its first step.
+func (r RankOutcome) stepName() string {
+	if r.At == nil {
+		return ""
+	}
+	return r.At.String()
 }
 
 // Name is how messages call the rank.
@@ -91,13 +100,13 @@ func (r RankOutcome) Doing() string {
 	case rank.EventDone:
 		return "done"
 	}
-	if r.Step == "" {
+	if r.At == nil {
 		return "in an unnamed step"
 	}
 	if r.LastEvent == rank.EventMeasured || r.LastEvent == rank.EventPairMeasured {
-		return "after step " + r.Step
+		return "after step " + r.At.String()
 	}
-	return "in step " + r.Step
+	return "in step " + r.At.String()
 }
 
 // FailureKind is a way in which a team fails.
@@ -133,8 +142,9 @@ type Failure struct {
 	// Late is set where a rank's error came when nearly all of the time that its step may take was over: a peer that gives up on a
 	// hang closes its connections, and that is what the others see.
 	Late bool
-	// Step that failed: "load", "init", "destroy" or a step's name.
+	// Step that failed: "load", "init", "destroy" or a position's name; At is that position, nil for the others.
 	Step string
+	At   *rank.Position
 	// Killed is set where a rank was ended by a SIGKILL that the agent did not send: a memory limit or a person.
 	Killed bool
 	// RAS is what the library's RAS service said of the communicator while the ranks were late; empty where it was not asked.

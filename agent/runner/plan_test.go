@@ -133,14 +133,14 @@ func TestScopeKnowsFourCollectives(t *testing.T) {
 }
 
 func TestRepeatStep(t *testing.T) {
-	for name, want := range map[string]string{
-		"AllGather Float32 4096 B":              "AllGather Float32 4096: ",
-		"ReduceScatter Float32 4096 B in place": "ReduceScatter Float32 4096:  in place",
-		"init":                                  "AllReduce BFloat16 1024: ",
-		"PairProbe with rank 3, 1048576 B":      "pairs",
+	for want, at := range map[string]*rank.Position{
+		"AllGather Float32 4096: ":              {Kind: rank.StepMeasure, Collective: rcclx.AllGather, Datatype: rcclx.Float32, SizeBytes: 4096},
+		"ReduceScatter Float32 4096:  in place": {Kind: rank.StepMeasure, Collective: rcclx.ReduceScatter, Datatype: rcclx.Float32, Placement: rcclx.InPlace, SizeBytes: 4096},
+		"AllReduce BFloat16 1024: ":             nil,
+		"pairs":                                 {Kind: rank.StepPairProbe, SizeBytes: 1 << 20, Peer: 3},
 	} {
-		if got := described(repeatStep(name, defaultPlan())); got != want {
-			t.Errorf("%s: %q, expected %q", name, got, want)
+		if got := described(repeatStep(at, defaultPlan())); got != want {
+			t.Errorf("%s: %q, expected %q", at, got, want)
 		}
 	}
 }

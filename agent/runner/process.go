@@ -292,7 +292,11 @@ func parseEvent(line []byte) (*rank.Event, error) {
 		if ev.Error == nil {
 			missing = "error"
 		}
-	case rank.EventInitStart, rank.EventInitDone, rank.EventStepStart, rank.EventDone:
+	case rank.EventStepStart:
+		if ev.At == nil {
+			missing = "at"
+		}
+	case rank.EventInitStart, rank.EventInitDone, rank.EventDone:
 	default:
 		return nil, fmt.Errorf("expected an event of a known kind, got %.80q", line)
 	}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/agent/commnode"
 	"rcclx.io/commgroup-operator/agent/preflight"
@@ -246,13 +247,13 @@ func (x *execution) carryOut(ctx context.Context) (Evidence, error) {
 		wrong, isWrong := FirstWrong(Tabulate(e.Variants, x.ranks))
 		switch {
 		case isWrong:
-			return e, x.search(ctx, &e, wrong.String()+" gives wrong data", wrong.step(), true)
+			return e, x.search(ctx, &e, wrong.String()+" gives wrong data", ptr.To(wrong.at()), true)
 		case needsSearch(out.Failure):
 			verb := "fails"
 			if out.Failure.Kind == FailHung {
 				verb = "hangs"
 			}
-			return e, x.search(ctx, &e, fmt.Sprintf("%s %s %s", v.Variant, out.Failure.Step, verb), out.Failure.Step, false)
+			return e, x.search(ctx, &e, fmt.Sprintf("%s %s %s", v.Variant, out.Failure.Step, verb), out.Failure.At, false)
 		case out.Failure != nil:
 			return e, nil
 		}
@@ -285,12 +286,12 @@ func (x *execution) environment(lib *rcclx.LibraryInfo, v rcclx.Variant) []strin
 	return RankEnvironment(x.Environ, rcclx.Environment(lib.Gates(), v, SettingsOf(x.plan)), x.Config.Node)
 }
 
-func (x *execution) search(ctx context.Context, e *Evidence, what, stepName string, wrongData bool) error {
+func (x *execution) search(ctx context.Context, e *Evidence, what string, at *rank.Position, wrongData bool) error {
 	if err := x.progress(ctx, truncate("search for the culprit: "+what, 128)); err != nil {
 		return err
 	}
 	s := search(ctx, x.Teams, searchTask{
-		node: e.Node, plan: x.plan, pci: e.PCI, what: what, step: repeatStep(stepName, x.plan), wrongData: wrongData,
+		node: e.Node, plan: x.plan, pci: e.PCI, what: what, step: repeatStep(at, x.plan), wrongData: wrongData,
 		env: x.environment(e.Library, rcclx.Baseline), runDeadline: x.runDeadline,
 	}, func(round int, groups [][]int) {
 		x.Log.Info("search for the culprit", "round", round, "groups", fmt.Sprint(groups))

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
+
 	"sync"
 	"time"
 
@@ -22,8 +22,6 @@ const (
 	// its data checked on the host, on any machine. With gigabytes it may not be, and would be taken for one that hangs. Baseline, which
 	// a search runs, takes no other path above it.
 	searchBytes = 64 << 20
-	// inPlaceWords mark a step of calls in place (engine.MeasureRequest.Name).
-	inPlaceWords = "in place"
 )
 
 // TeamRunner runs a team to its end; Supervisor is the real one.
@@ -56,8 +54,9 @@ func needsSearch(f *Failure) bool {
 	return f.Kind == FailHung && len(f.Stopped) == 0 && (f.Rank < 0 || f.ByRAS) || f.Kind == FailRankError && (f.Code == rank.CodeInitFailed || f.Code == rank.CodeCollectiveFailed)
 }
 
-// repeatStep is the smallest step that repeats what failed: at the size where it failed, a few times.
-func repeatStep(stepName string, p api.RunPlan) rank.Step {
+// repeatStep is the smallest step that repeats what failed at a position: at its size, a few times. Without one, as where the
+// communicator was not formed, it is the plan's first.
+func repeatStep(at *rank.Position, p api.RunPlan) rank.Step {
 	step := rank.Step{Kind: rank.StepMeasure, Collective: rcclx.AllReduce, Datatype: rcclx.BFloat16, SizesBytes: []int64{1 << 10}, WarmupIterations: 1, Iterations: 2}
 	if len(p.Collectives) > 0 {
 		step.Collective = rcclx.Collective(p.Collectives[0])
@@ -68,17 +67,12 @@ func repeatStep(stepName string, p api.RunPlan) rank.Step {
 	if len(p.SizesBytes) > 0 {
 		step.SizesBytes = []int64{p.SizesBytes[0]}
 	}
-	var first, second string
-	var size int64
-	if n, _ := fmt.Sscanf(stepName, "%s %s %d B", &first, &second, &size); n == 3 && size > 0 {
-		step.Collective, step.Datatype, step.SizesBytes = rcclx.Collective(first), rcclx.Datatype(second), []int64{size}
-		if strings.Contains(stepName, inPlaceWords) {
-			step.Placement = rcclx.InPlace
-		}
-	}
-	if first == pairStep {
-		step.Kind, step.Collective, step.Datatype = rank.StepPairProbe, "", ""
-		step.SizesBytes = []int64{1 << 20}
+	switch {
+	case at == nil:
+	case at.Kind == rank.StepPairProbe:
+		step.Kind, step.Collective, step.Datatype, step.SizesBytes = rank.StepPairProbe, "", "", []int64{1 << 20}
+	default:
+		step.Collective, step.Datatype, step.Placement, step.SizesBytes = at.Collective, at.Datatype, at.Placement, []int64{at.SizeBytes}
 	}
 	return step
 }

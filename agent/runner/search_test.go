@@ -44,7 +44,7 @@ func TestSearchTellsSlowFromHung(t *testing.T) {
 	plan.StepDeadlineSeconds = 60
 	find := func(teams slowTeams, wrongData bool) Finding {
 		pci := make([]string, 8)
-		return search(t.Context(), teams, searchTask{node: "n", plan: plan, pci: pci, step: repeatStep("AllReduce Float32 4294967296 B in place", plan), wrongData: wrongData}, nil).Finding
+		return search(t.Context(), teams, searchTask{node: "n", plan: plan, pci: pci, step: repeatStep(&rank.Position{Kind: rank.StepMeasure, Collective: rcclx.AllReduce, Datatype: rcclx.Float32, Placement: rcclx.InPlace, SizeBytes: 4 << 30}, plan), wrongData: wrongData}, nil).Finding
 	}
 	if f := find(slowTeams{bytesPerSecond: 16 << 20}, false); len(f.GPUs)+len(f.Links) > 0 || !strings.Contains(f.Why, "stepDeadlineSeconds") {
 		t.Errorf("slow and good GPUs: blamed %v %v (%s), expected none and the deadline as what to change", f.GPUs, f.Links, f.Why)

@@ -235,7 +235,7 @@ func (v *supervision) setDeadline(i int, after time.Duration, awaits string) {
 
 // fail records a failure, with what everybody was doing, before the kill changes that.
 func (v *supervision) fail(f Failure) {
-	f.Doing = v.doing()
+	f.Doing, f.At = v.doing(), v.positionOf(f.Step)
 	if len(v.failures) == 0 {
 		v.failedAt = v.clock.Now()
 	}
@@ -243,6 +243,16 @@ func (v *supervision) fail(f Failure) {
 		f.RAS = v.ras.verdict(v.lateSince(), v.clock.Now())
 	}
 	v.failures = append(v.failures, f)
+}
+
+// positionOf is the position that a step's name is of; nil for steps outside of measurements.
+func (v *supervision) positionOf(step string) *rank.Position {
+	for i := range v.ranks {
+		if at := v.ranks[i].At; at != nil && at.String() == step {
+			return at
+		}
+	}
+	return nil
 }
 
 // awaitsDeath says whether all that has failed so far may be the result of a death that is not noticed yet.
@@ -340,8 +350,8 @@ func (v *supervision) onEvent(i int, ev rank.Event) {
 		r.InitDuration = ev.InitDuration
 		v.setDeadline(i, spec.StepDeadline, "the first step")
 	case rank.EventStepStart:
-		r.Step = ev.StepName
-		v.setDeadline(i, spec.StepDeadline, ev.StepName)
+		r.At = ev.At
+		v.setDeadline(i, spec.StepDeadline, ev.At.String())
 	case rank.EventMeasured:
 		r.Measurements = append(r.Measurements, *ev.Measurement)
 	case rank.EventPairMeasured:

@@ -113,7 +113,7 @@ func (v *supervision) subject(first string, f Failure) string {
 		return v.ranks[f.Rank].Name()
 	case len(f.Behind) > 0:
 		return "ranks " + v.numbers(f.Behind)
-	case strings.HasPrefix(f.Step, pairStep):
+	case v.inPairs(f.Step):
 		return first
 	case len(waiting) < len(v.ranks):
 		return fmt.Sprintf("ranks %s of %d", v.numbers(waiting), v.worldSize())
@@ -159,13 +159,19 @@ func (v *supervision) placed(s ras.Suspicion) (here, elsewhere ras.Suspicion) {
 // late is the rank that is late at a step, -1 where no single one is, and the ranks that came less far than others.
 func (v *supervision) late(step string) (named int, behind []int) {
 	// In the probe of pairs ranks rightly stand at different steps.
-	if !strings.HasPrefix(step, pairStep) {
+	if !v.inPairs(step) {
 		behind = v.behind()
 	}
 	if len(behind) == 1 {
 		return behind[0], behind
 	}
 	return v.alone(), behind
+}
+
+// inPairs says whether the step is one of the probe of pairs.
+func (v *supervision) inPairs(step string) bool {
+	at := v.positionOf(step)
+	return at != nil && at.Kind == rank.StepPairProbe
 }
 
 // alone returns the only rank whose process has not ended, where there is just one of several.

@@ -13,6 +13,7 @@ import (
 
 	"rcclx.io/commgroup-operator/agent/rank"
 	"rcclx.io/commgroup-operator/agent/ras"
+	"rcclx.io/commgroup-operator/rcclx"
 )
 
 // Who is named in a hang, by whose word, and which limit was missed.
@@ -30,6 +31,7 @@ func TestWhoIsLate(t *testing.T) {
 	}
 	silent := ras.Report{Collected: true, Groups: []ras.Group{{RanksPerCommunicator: 4, Status: "RUNNING", Errors: []string{"INCOMPLETE"}}},
 		Communicators: []ras.Communicator{{Hash: "a", MissingRanks: 2, Missing: []ras.Rank{{Rank: 1}, {Rank: 2}}}}}
+	pair := rank.Position{Kind: rank.StepPairProbe, SizeBytes: 4, Peer: 1}
 	gaveUp := rank.Error{Code: rank.CodeRankHung, Step: step, Message: "not done within 3.6s", Limit: 3600 * time.Millisecond}
 	for _, c := range []struct {
 		name    string
@@ -65,13 +67,13 @@ func TestWhoIsLate(t *testing.T) {
 		{"destroy, two are left", [4]int{9, 9, 9, 9}, [4]bool{true, false, false, true}, rank.Error{Step: "destroy"}, nil, -1, "", false, "ranks 1,2 of 4 missed the deadline of 7s for destroy (", ""},
 		{"destroy by a rank's own limit", [4]int{9, 9, 9, 9}, [4]bool{}, rank.Error{Step: "destroy", Message: "x", Limit: 3600 * time.Millisecond}, nil, -1, "", false,
 			"all 4 ranks missed the deadline of 3.6s for destroy (a rank's own limit, under the 4s given; ", ""},
-		{"pairs rightly differ", [4]int{5, 4, 5, 4}, [4]bool{}, rank.Error{Step: pairStep + " 0 1"}, nil, -1, "", false, "rank 2 (GPU ordinal 2) missed the deadline of 4s for ", ""},
+		{"pairs rightly differ", [4]int{5, 4, 5, 4}, [4]bool{}, rank.Error{Step: pair.String()}, nil, -1, "", false, "rank 2 (GPU ordinal 2) missed the deadline of 4s for ", ""},
 	} {
 		fake := clocktesting.NewFakeClock(start)
 		v := &supervision{clock: fake, team: Team{Node: "n", Name: "Baseline", ExitDeadline: 7 * time.Second}, exited: c.exited[:]}
 		for i := range 4 {
 			v.team.Specs = append(v.team.Specs, rank.Spec{Rank: i, WorldSize: 4, InitDeadline: 9 * time.Second, StepDeadline: 4 * time.Second})
-			v.ranks = append(v.ranks, RankOutcome{Rank: i, Device: i, Events: c.events[i], Since: start})
+			v.ranks = append(v.ranks, RankOutcome{Rank: i, Device: i, Events: c.events[i], Since: start, At: &pair})
 			v.began, v.deadline, v.awaits = append(v.began, start), append(v.deadline, start.Add(4*time.Second)), append(v.awaits, c.said.Step)
 		}
 		for i, report := range c.answers {
@@ -184,7 +186,7 @@ func TestComplaintOfAHangBlamesNoPeer(t *testing.T) {
 			ranks: []RankOutcome{{Rank: 0}, {Rank: 1}}, began: make([]time.Time, 2), deadline: make([]time.Time, 2), awaits: make([]string, 2)}
 		for i := range 2 {
 			v.team.Specs[i] = rank.Spec{Rank: i, WorldSize: 2, StepDeadline: time.Second}
-			v.onEvent(i, rank.Event{Kind: rank.EventStepStart, Rank: i, StepName: "AllReduce BFloat16 8 B"})
+			v.onEvent(i, rank.Event{Kind: rank.EventStepStart, Rank: i, At: &rank.Position{Kind: rank.StepMeasure, Collective: rcclx.AllReduce, Datatype: rcclx.BFloat16, SizeBytes: 8}})
 		}
 		v.onEvent(complains, rank.Event{Kind: rank.EventError, Rank: complains,
 			Error: &rank.Error{Code: rank.CodeRankHung, Step: "AllReduce BFloat16 8 B", Message: "not done"}})

@@ -123,7 +123,7 @@ func TestUnansweredQuestion(t *testing.T) {
 	team.ExitDeadline = 3 * time.Hour
 	left := 0
 	team.OnEvent = func(ev rank.Event) {
-		if ev.Kind == rank.EventDone || ev.Rank == 2 && ev.StepName == stepName {
+		if ev.Kind == rank.EventDone || ev.Rank == 2 && isAt(ev) {
 			if left++; left == 3 {
 				fake.Step(40 * time.Minute) // of an hour
 			}

@@ -24,7 +24,11 @@ import (
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
+// stepName names the second step of a fake rank.
 const stepName = "AllReduce BFloat16 4096 B"
+
+// isAt says whether the event is of that step.
+func isAt(ev rank.Event) bool { return ev.At != nil && ev.At.String() == stepName }
 
 // fakeTeam is a team of fake ranks with two steps.
 func fakeTeam(t *testing.T, ranks int, script fakeScript) Team {
@@ -162,7 +166,7 @@ func TestDeadlines(t *testing.T) {
 					last++
 				}
 				if ev.Rank == tc.script.Rank {
-					hung = hung || tc.script.At == "load" || ev.Kind == rank.EventInitStart && tc.script.At == "init" || ev.StepName == stepName || ev.Kind == rank.EventDone
+					hung = hung || tc.script.At == "load" || ev.Kind == rank.EventInitStart && tc.script.At == "init" || isAt(ev) || ev.Kind == rank.EventDone
 				}
 				if last == tc.lastOf && (hung || tc.script.At == "load") {
 					fake.Step(tc.advance)
@@ -189,7 +193,7 @@ func TestRunDeadlineAndInterrupt(t *testing.T) {
 	team := fakeTeam(t, 2, fakeScript{Rank: 1, At: stepName, Do: "hang"})
 	team.RunDeadline = fake.Now().Add(time.Minute)
 	team.OnEvent = func(ev rank.Event) {
-		if ev.Rank == 1 && ev.StepName == stepName {
+		if ev.Rank == 1 && isAt(ev) {
 			fake.Step(time.Minute)
 		}
 	}
@@ -200,7 +204,7 @@ func TestRunDeadlineAndInterrupt(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	team = fakeTeam(t, 2, fakeScript{Rank: 1, At: stepName, Do: "hang"})
 	team.OnEvent = func(ev rank.Event) {
-		if ev.Rank == 1 && ev.StepName == stepName {
+		if ev.Rank == 1 && isAt(ev) {
 			cancel(errors.New("SIGTERM"))
 		}
 	}

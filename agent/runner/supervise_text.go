@@ -17,7 +17,7 @@ func (v *supervision) doing() []RankDoing {
 	slices.SortStableFunc(sorted, func(a, b RankOutcome) int { return a.Events - b.Events })
 	out := make([]RankDoing, 0, min(len(sorted), maxDoing))
 	for _, r := range sorted[:min(len(sorted), maxDoing)] {
-		d := RankDoing{Rank: r.Rank, Device: r.Device, PCIAddress: r.PCIAddress, Doing: r.Doing(), Step: r.Step}
+		d := RankDoing{Rank: r.Rank, Device: r.Device, PCIAddress: r.PCIAddress, Doing: r.Doing(), Step: r.stepName()}
 		if !r.Since.IsZero() {
 			d.For = v.clock.Since(r.Since)
 		}
@@ -70,8 +70,8 @@ func (v *supervision) furthestStep() string {
 			best = r
 		}
 	}
-	if best.Step != "" {
-		return best.Step
+	if best.At != nil {
+		return best.At.String()
 	}
 	return best.Doing()
 }

@@ -21,7 +21,7 @@ type SeriesKey struct {
 func (k SeriesKey) String() string {
 	name := fmt.Sprintf("%s %s %s", k.Variant, k.Collective, k.Datatype)
 	if k.Placement == rcclx.InPlace {
-		name += " " + inPlaceWords
+		name += " in place"
 	}
 	return name
 }

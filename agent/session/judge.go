@@ -60,8 +60,8 @@ func judge(node string, t api.NodeTask, c api.TaskCommunicator, e ended, madeID 
 			s.Repeats = t.Repeats
 		}
 	}
-	set := func(v api.Verdict, reason, step, message string) {
-		s.Verdict, s.Reason, s.Step, s.Message = v, reason, clip(step, 128), clip(message, 512)
+	set := func(v api.Verdict, reason string, step *api.Step, message string) {
+		s.Verdict, s.Reason, s.Step, s.Message = v, reason, step, clip(message, 512)
 	}
 	prefix := fmt.Sprintf("node %s: task %s, communicator %s: ", node, t.ID, c.Name)
 	if step, text := firstWrong(t, int(c.WorldSize), e.outcome); text != "" {
@@ -74,12 +74,12 @@ func judge(node string, t api.NodeTask, c api.TaskCommunicator, e ended, madeID 
 		if f.RAS != "" {
 			message += "; " + f.RAS
 		}
-		set(verdict, reason, f.Step, message)
+		set(verdict, reason, stepOf(f.At), message)
 		s.Guilty = guilty(node, reason, c, e.outcome, madeID)
 		return s
 	}
 	if what := missing(t, c, e.outcome); what != "" {
-		set(api.VerdictError, api.ReasonInconclusive, "", prefix+what)
+		set(api.VerdictError, api.ReasonInconclusive, nil, prefix+what)
 		return s
 	}
 	s.Verdict = api.VerdictPass
@@ -176,14 +176,14 @@ func beforePeers(r runner.RankOutcome) bool {
 }
 
 // firstWrong describes the first measurement with wrong elements, in the order of the steps; text is empty where all is right.
-func firstWrong(t api.NodeTask, worldSize int, o runner.Outcome) (step, text string) {
+func firstWrong(t api.NodeTask, worldSize int, o runner.Outcome) (step *api.Step, text string) {
 	first, each := -1, max(1, measurementsOf(plan(t, worldSize))/repeatsOf(t))
 	for _, r := range o.Ranks {
 		for i, m := range r.Measurements {
 			if m.Wrong() == 0 || first >= 0 && i >= first {
 				continue
 			}
-			first, step = i, stepName(m)
+			first, step = i, stepOfMeasurement(m)
 			text = fmt.Sprintf("%d wrong elements on %s at %s", m.Wrong(), r.Name(), step)
 			if n := m.Unwritten(); n > 0 {
 				text += fmt.Sprintf(", %d of them never written by the library", n)
@@ -196,12 +196,16 @@ func firstWrong(t api.NodeTask, worldSize int, o runner.Outcome) (step, text str
 	return step, text
 }
 
-func stepName(m rank.Measurement) string {
-	name := fmt.Sprintf("%s %s %d B", m.Collective, m.Datatype, m.SizeBytes)
-	if m.Placement == rcclx.InPlace {
-		name += " in place"
+func stepOfMeasurement(m rank.Measurement) *api.Step {
+	return stepOf(&rank.Position{Kind: rank.StepMeasure, Collective: m.Collective, Datatype: m.Datatype, Placement: m.Placement, SizeBytes: m.SizeBytes})
+}
+
+// stepOf is a rank's position as the API has it; nil where it measured no collective.
+func stepOf(at *rank.Position) *api.Step {
+	if at == nil || at.Kind != rank.StepMeasure {
+		return nil
 	}
-	return name
+	return &api.Step{Collective: api.Collective(at.Collective), Datatype: api.Datatype(at.Datatype), Placement: api.Placement(at.Placement), SizeBytes: at.SizeBytes}
 }
 
 // missing says what was to be measured or checked and was not; empty where all was.
@@ -220,7 +224,7 @@ func missing(t api.NodeTask, c api.TaskCommunicator, o runner.Outcome) string {
 		}
 		for _, m := range r.Measurements {
 			if !checked(m) && mustCheck(m, r.Rank) {
-				return fmt.Sprintf("%s checked no element at %s", r.Name(), stepName(m))
+				return fmt.Sprintf("%s checked no element at %s", r.Name(), stepOfMeasurement(m))
 			}
 		}
 	}

@@ -104,7 +104,7 @@ func (r *running) launch(i int) {
 		var problem *network.Problem
 		if rootEnv, problem = r.rendezvous(r.seen, *st, a.RunID+"/"+r.task.ID+"/"+c.Name, r.ports); problem != nil {
 			r.comms[i].over = true
-			r.comms[i].result = api.TaskCommunicatorStatus{Name: c.Name, Verdict: api.VerdictError, Reason: problem.Reason, Step: "init", Message: clip(problem.Message, 512)}
+			r.comms[i].result = api.TaskCommunicatorStatus{Name: c.Name, Verdict: api.VerdictError, Reason: problem.Reason, Message: clip(problem.Message, 512)}
 			return
 		}
 	}
@@ -216,7 +216,7 @@ func (r *running) missIDs(node string) {
 		}
 		spec := r.task.Communicators[i]
 		c.over = true
-		c.result = api.TaskCommunicatorStatus{Name: spec.Name, Verdict: api.VerdictError, Reason: api.ReasonInitFailed, Step: "init", Message: clip(fmt.Sprintf(
+		c.result = api.TaskCommunicatorStatus{Name: spec.Name, Verdict: api.VerdictError, Reason: api.ReasonInitFailed, Message: clip(fmt.Sprintf(
 			"node %s: task %s, communicator %s: no unique id came within %s for ranks %v, so none was started: look at the node that has rank 0",
 			node, r.task.ID, spec.Name, r.idsWaited(), spec.Ranks), 512)}
 	}

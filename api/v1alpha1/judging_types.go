@@ -59,6 +59,9 @@ type PerformanceCheck struct {
 	// measurement that was compared, for example "Baseline AllReduce Float32 8589934592 B in place, median".
 	// +kubebuilder:validation:MaxLength=160
 	Measurement string `json:"measurement"`
+	// step of the measurement; absent where it is of none.
+	// +optional
+	Step *Step `json:"step,omitempty"`
 	// state of the comparison.
 	State CheckState `json:"state"`
 	// enforced: NotMet and NotMeasured decide the verdict.

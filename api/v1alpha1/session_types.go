@@ -183,10 +183,9 @@ type TaskCommunicatorStatus struct {
 	// +kubebuilder:validation:MaxLength=512
 	// +optional
 	Message string `json:"message,omitempty"`
-	// step that it ended at where it did not pass.
-	// +kubebuilder:validation:MaxLength=128
+	// step that it ended at where it did not pass; absent where that was outside of all steps, as while the communicator was formed.
 	// +optional
-	Step string `json:"step,omitempty"`
+	Step *Step `json:"step,omitempty"`
 	// guilty: a rank of this node died, gave wrong data or fell behind all others by what the node itself could see, so that
 	// the other nodes' failures follow from it.
 	// +optional

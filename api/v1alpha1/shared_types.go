@@ -1,5 +1,7 @@
 package v1alpha1
 
+import "fmt"
+
 // Span says over what one communicator reaches.
 // +kubebuilder:validation:Enum=Node;Group
 type Span string
@@ -413,6 +415,34 @@ type DataErrors struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
 	OverflowElements []int64 `json:"overflowElements,omitempty"`
+}
+
+// Step is one measurement: a collective at one size.
+type Step struct {
+	// variant that was measured; absent where it is Baseline.
+	// +optional
+	Variant Variant `json:"variant,omitempty"`
+	// collective that was measured.
+	Collective Collective `json:"collective"`
+	// datatype of its elements.
+	Datatype Datatype `json:"datatype"`
+	// placement of the result; absent where it is OutOfPlace.
+	// +optional
+	Placement Placement `json:"placement,omitempty"`
+	// sizeBytes by rccl-tests' definition: the larger of send and receive buffer.
+	SizeBytes int64 `json:"sizeBytes"`
+}
+
+// String names the step for messages, for example "AllReduce BFloat16 65536 B in place". Nothing reads it.
+func (s Step) String() string {
+	text := fmt.Sprintf("%s %s %d B", s.Collective, s.Datatype, s.SizeBytes)
+	if s.Variant != "" {
+		text = string(s.Variant) + " " + text
+	}
+	if s.Placement == InPlace {
+		text += " in place"
+	}
+	return text
 }
 
 // Culprit names what is to blame for a verdict.

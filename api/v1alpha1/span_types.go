@@ -216,9 +216,8 @@ type LocalizationStatus struct {
 	// state of the search.
 	State LocalizationState `json:"state"`
 	// step that was repeated in smaller communicators.
-	// +kubebuilder:validation:MaxLength=128
 	// +optional
-	Step string `json:"step,omitempty"`
+	Step *Step `json:"step,omitempty"`
 	// rounds and tests made so far; maxRounds is the bound.
 	Rounds    int32 `json:"rounds"`
 	MaxRounds int32 `json:"maxRounds"`

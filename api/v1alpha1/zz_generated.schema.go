@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: 17329b754c0b1fa91f0d7ad8129b10854345773434f70124581ddd7a0d04de05
-const SchemaRevision = 25
+// Hash of the schemas: d222fe90fd2d4a56d21eb96523f3946a92477174bfb46810e189d1a6b0e90a95
+const SchemaRevision = 26

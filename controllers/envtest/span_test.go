@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
 // groupAgents play the agents of the group's stage against the API server.
@@ -97,7 +98,7 @@ func (a *groupAgents) act() bool {
 func (a *groupAgents) work(task *v1alpha1.NodeTask, c *v1alpha1.TaskCommunicator, all []string, s *v1alpha1.TaskCommunicatorStatus) {
 	s.Transport = "RDMA"
 	if c.Nodes > 1 && slices.ContainsFunc(all, func(node string) bool { return a.hangs[node] }) {
-		s.Verdict, s.Reason, s.Message, s.Step = v1alpha1.VerdictFail, v1alpha1.ReasonRankHung, "no rank came back", "AllReduce BFloat16 4096 B"
+		s.Verdict, s.Reason, s.Message, s.Step = v1alpha1.VerdictFail, v1alpha1.ReasonRankHung, "no rank came back", testkit.Step(4096)
 		return
 	}
 	s.Verdict = v1alpha1.VerdictPass

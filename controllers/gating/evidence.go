@@ -11,7 +11,6 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
-	"rcclx.io/commgroup-operator/controllers/spans"
 	"rcclx.io/commgroup-operator/controllers/stage"
 )
 
@@ -230,11 +229,7 @@ func (g *look) passedInGroup(cn *v1alpha1.CommNode) bool {
 // meshPassed says whether each dimension of the mesh was measured and passed: it takes all of its members, so that no test without
 // the culprits shows that they are all.
 func (g *look) meshPassed() bool {
-	mesh := g.in.Group.Spec.Mesh
-	return !slices.ContainsFunc(spans.Measurable(mesh), func(at int) bool {
-		t := stage.MeshTest(g.in.Span.Tests, mesh[at].Name)
-		return t == nil || t.Verdict != v1alpha1.VerdictPass
-	})
+	return stage.MeshPassed(g.in.Group.Spec.Mesh, g.in.Span.Tests)
 }
 
 // heldAgain says whether what a Fail statement rests on was looked at again: where a node was slow beside others, or lost bandwidth, it

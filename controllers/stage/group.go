@@ -156,7 +156,7 @@ func (g *machine) afterGroup() {
 		g.worsen(v1alpha1.ReasonSlowGroup, fmt.Sprintf("The communicator over %d nodes is too slow: %s.", len(g.present()), checks.Message(figuresOf(notMet))))
 		// All pairs of neighbours at once tell soonest which nodes are slow, however many; else halves are tried.
 		if !g.openPairs() {
-			g.startSearch(g.stepOf(notMet[0].Measurement))
+			g.startSearch(g.stepOf(notMet[0].Step))
 		}
 		return
 	}
@@ -194,23 +194,23 @@ func figuresOf(notMet []v1alpha1.PerformanceCheck) []v1alpha1.PerformanceCheck {
 }
 
 // slowStep is the step of the group that is furthest under a mark; the usual one where none is.
-func (g *machine) slowStep() searchedStep {
+func (g *machine) slowStep() v1alpha1.Step {
 	if at := g.lastGroupTest(); at >= 0 && g.span.Tests[at].Reason == v1alpha1.ReasonSlowGroup {
 		if notMet, _ := checks.Of(g.groupChecks()); len(notMet) > 0 {
-			return g.stepOf(notMet[0].Measurement)
+			return g.stepOf(notMet[0].Step)
 		}
 	}
-	return g.stepOf("")
+	return g.usualStep()
 }
 
 // groupFigure is the group's own bus bandwidth at a step; zero where it was not measured.
-func (g *machine) groupFigure(step searchedStep) int64 {
+func (g *machine) groupFigure(step v1alpha1.Step) int64 {
 	for i := range g.span.Results {
 		s := &g.span.Results[i]
-		if s.Dimension != judge.DimensionGroup || s.Collective != step.collective || s.Datatype != step.datatype || (s.Placement == v1alpha1.InPlace) != step.inPlace {
+		if s.Dimension != judge.DimensionGroup || s.Collective != step.Collective || s.Datatype != step.Datatype || (s.Placement == v1alpha1.InPlace) != (step.Placement == v1alpha1.InPlace) {
 			continue
 		}
-		if at := slices.Index(s.SizeBytes, step.sizeBytes); at >= 0 && at < len(s.BusBandwidthMBps) {
+		if at := slices.Index(s.SizeBytes, step.SizeBytes); at >= 0 && at < len(s.BusBandwidthMBps) {
 			return s.BusBandwidthMBps[at]
 		}
 	}

@@ -42,8 +42,16 @@ func (g *machine) meshMismatch() error {
 	return spans.CheckMesh(g.in.Group.Spec.Mesh, world)
 }
 
-// MeshTest is the test of a dimension of the mesh; nil where there is none.
-func MeshTest(tests []v1alpha1.SpanTest, dimension string) *v1alpha1.SpanTest {
+// MeshPassed says whether each dimension of the mesh that can be measured was, and passed.
+func MeshPassed(mesh []v1alpha1.MeshDimension, tests []v1alpha1.SpanTest) bool {
+	return !slices.ContainsFunc(spans.Measurable(mesh), func(at int) bool {
+		t := meshTest(tests, mesh[at].Name)
+		return t == nil || t.Verdict != v1alpha1.VerdictPass
+	})
+}
+
+// meshTest is the test of a dimension of the mesh; nil where there is none.
+func meshTest(tests []v1alpha1.SpanTest, dimension string) *v1alpha1.SpanTest {
 	for i := range tests {
 		if tests[i].Kind == v1alpha1.TestMesh && tests[i].Dimension == dimension {
 			return &tests[i]
@@ -56,7 +64,7 @@ func MeshTest(tests []v1alpha1.SpanTest, dimension string) *v1alpha1.SpanTest {
 func (g *machine) openMesh() {
 	mesh := g.in.Group.Spec.Mesh
 	for _, at := range spans.Measurable(mesh) {
-		if MeshTest(g.span.Tests, mesh[at].Name) != nil {
+		if meshTest(g.span.Tests, mesh[at].Name) != nil {
 			continue
 		}
 		if err := g.meshShares(at); err != nil {
@@ -236,7 +244,7 @@ func (g *machine) meshWords() string {
 	asked := spans.Measurable(mesh)
 	var measured, alone []string
 	for _, at := range asked {
-		t := MeshTest(g.span.Tests, mesh[at].Name)
+		t := meshTest(g.span.Tests, mesh[at].Name)
 		if t == nil || t.Verdict != v1alpha1.VerdictPass && t.Verdict != v1alpha1.VerdictFail {
 			continue
 		}

@@ -205,10 +205,10 @@ func (g *machine) bestOfMesh() int64 {
 	step := g.searchStep()
 	for i := range g.span.Results {
 		s := &g.span.Results[i]
-		if s.Dimension != dimension || s.Collective != step.collective || s.Datatype != step.datatype {
+		if s.Dimension != dimension || s.Collective != step.Collective || s.Datatype != step.Datatype {
 			continue
 		}
-		if at := slices.Index(s.SizeBytes, step.sizeBytes); at >= 0 && at < len(s.BusBandwidthMBps) {
+		if at := slices.Index(s.SizeBytes, step.SizeBytes); at >= 0 && at < len(s.BusBandwidthMBps) {
 			best = max(best, s.BusBandwidthMBps[at])
 		}
 	}
@@ -272,7 +272,7 @@ func (g *machine) tellCommonNode() {
 	reason, bad := "", []string(nil)
 	for at := range g.in.Group.Spec.Mesh {
 		dimension := g.in.Group.Spec.Mesh[at].Name
-		t := MeshTest(g.span.Tests, dimension)
+		t := meshTest(g.span.Tests, dimension)
 		if t == nil {
 			continue
 		}

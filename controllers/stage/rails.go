@@ -107,7 +107,7 @@ func (g *machine) faultWords(reason string, slow bool) string {
 }
 
 // nodeCulprits names the bad node, or its GPUs' ways out where single rails are bad.
-func (g *machine) nodeCulprits(s *seat, rails badRails, reason string, slow bool, step searchedStep, effort string) []v1alpha1.Culprit {
+func (g *machine) nodeCulprits(s *seat, rails badRails, reason string, slow bool, step v1alpha1.Step, effort string) []v1alpha1.Culprit {
 	fault := g.faultWords(reason, slow)
 	if !rails.single() {
 		figures := ""
@@ -134,7 +134,7 @@ func (g *machine) nodeCulprits(s *seat, rails badRails, reason string, slow bool
 
 // pairCulprit names two nodes that are bad together only, and the rails where single ones are bad between them. It is the path's
 // fault, and neither node's.
-func (g *machine) pairCulprit(a, b *seat, rails badRails, reason string, slow bool, step searchedStep, effort string) v1alpha1.Culprit {
+func (g *machine) pairCulprit(a, b *seat, rails badRails, reason string, slow bool, step v1alpha1.Step, effort string) v1alpha1.Culprit {
 	figures, look := "", "Look at the path between the two: cable, switch port, route."
 	if slow {
 		reason, figures = v1alpha1.ReasonSlowPair, g.slowWords(a.index, b.index)

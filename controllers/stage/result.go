@@ -35,7 +35,7 @@ type testResult struct {
 	bad             bool
 	reason, message string
 	// step that the worst one ended at.
-	step string
+	step *v1alpha1.Step
 	// guilty by what their own nodes saw, by node name.
 	guilty map[string]v1alpha1.Culprit
 	// out are members that could not take part or did not answer.
@@ -61,7 +61,7 @@ type commResult struct {
 	bad     bool
 	reason  string
 	message string
-	step    string
+	step    *v1alpha1.Step
 	// results and bus bandwidth at the largest size, from the node of rank 0; nil where it did not pass.
 	results   []v1alpha1.ResultSeries
 	repeats   int32
@@ -230,7 +230,7 @@ func (g *machine) graced(t *v1alpha1.SpanTest) bool {
 
 // sumUp takes the worst of the communicators for the whole test.
 func (r *testResult) sumUp() {
-	r.bad, r.reason, r.message, r.step = false, "", "", ""
+	r.bad, r.reason, r.message, r.step = false, "", "", nil
 	for i := range r.communicators {
 		if c := &r.communicators[i]; c.bad && (!r.bad || worseReason(c.reason, r.reason)) {
 			r.bad, r.reason, r.message, r.step = true, c.reason, c.message, c.step

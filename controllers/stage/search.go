@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"k8s.io/utils/ptr"
@@ -28,59 +26,49 @@ func localizationDeadlineSeconds(spec *v1alpha1.CommGroupSpec) int32 {
 	return cmp.Or(spec.Localization.DeadlineSeconds, defaultLocalizationSeconds)
 }
 
-// searchedStep is the one measurement that a search repeats.
-type searchedStep struct {
-	collective v1alpha1.Collective
-	datatype   v1alpha1.Datatype
-	sizeBytes  int64
-	inPlace    bool
-}
-
-func (s searchedStep) String() string {
-	text := fmt.Sprintf("%s %s %d B", s.collective, s.datatype, s.sizeBytes)
-	if s.inPlace {
-		text += " in place"
-	}
-	return text
-}
-
-// stepOf reads a step out of words such as "Baseline AllReduce BFloat16 65536 B in place"; what they do not say, or what is
-// not measured here, is the usual one: AllReduce where it is measured, at the largest size.
-func (g *machine) stepOf(words string) searchedStep {
+// usualStep is what a search repeats where nothing says more: AllReduce where it is measured, at the largest size.
+func (g *machine) usualStep() v1alpha1.Step {
 	b := &g.in.Group.Spec.Benchmark
-	sizes := runplan.Sizes(b)
-	step := searchedStep{collective: v1alpha1.AllReduce, datatype: v1alpha1.BFloat16}
+	step := v1alpha1.Step{Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16}
 	if len(b.Collectives) > 0 && !slices.Contains(b.Collectives, v1alpha1.AllReduce) {
-		step.collective = b.Collectives[0]
+		step.Collective = b.Collectives[0]
 	}
 	if len(b.Datatypes) > 0 {
-		step.datatype = b.Datatypes[0]
+		step.Datatype = b.Datatypes[0]
 	}
-	if len(sizes) > 0 {
-		step.sizeBytes = sizes[len(sizes)-1]
+	if sizes := runplan.Sizes(b); len(sizes) > 0 {
+		step.SizeBytes = sizes[len(sizes)-1]
 	}
-	inPlaceAsked := slices.Contains(b.Placements, v1alpha1.InPlace)
-	step.inPlace = inPlaceAsked && !slices.Contains(b.Placements, v1alpha1.OutOfPlace)
-	fields := strings.Fields(strings.ReplaceAll(words, ",", " "))
-	for i, f := range fields {
-		if slices.Contains(b.Collectives, v1alpha1.Collective(f)) {
-			step.collective = v1alpha1.Collective(f)
-		}
-		if slices.Contains(b.Datatypes, v1alpha1.Datatype(f)) {
-			step.datatype = v1alpha1.Datatype(f)
-		}
-		if size, err := strconv.ParseInt(f, 10, 64); err == nil && i+1 < len(fields) && fields[i+1] == "B" && slices.Contains(sizes, size) {
-			step.sizeBytes = size
-		}
-		if f == "in" && i+1 < len(fields) && fields[i+1] == "place" && inPlaceAsked {
-			step.inPlace = true
-		}
+	if slices.Contains(b.Placements, v1alpha1.InPlace) && !slices.Contains(b.Placements, v1alpha1.OutOfPlace) {
+		step.Placement = v1alpha1.InPlace
+	}
+	return step
+}
+
+// stepOf is the step to repeat where this one was bad; what it does not say, or what is not measured here, is the usual one's.
+func (g *machine) stepOf(bad *v1alpha1.Step) v1alpha1.Step {
+	b := &g.in.Group.Spec.Benchmark
+	step := g.usualStep()
+	if bad == nil {
+		return step
+	}
+	if slices.Contains(b.Collectives, bad.Collective) {
+		step.Collective = bad.Collective
+	}
+	if slices.Contains(b.Datatypes, bad.Datatype) {
+		step.Datatype = bad.Datatype
+	}
+	if slices.Contains(runplan.Sizes(b), bad.SizeBytes) {
+		step.SizeBytes = bad.SizeBytes
+	}
+	if bad.Placement == v1alpha1.InPlace && slices.Contains(b.Placements, v1alpha1.InPlace) {
+		step.Placement = v1alpha1.InPlace
 	}
 	return step
 }
 
 // searchStep is the step of the search that goes on; before one it is the usual step.
-func (g *machine) searchStep() searchedStep {
+func (g *machine) searchStep() v1alpha1.Step {
 	if l := g.span.Localization; l != nil && l.State == v1alpha1.LocalizationRunning {
 		return g.stepOf(l.Step)
 	}
@@ -99,14 +87,14 @@ func (g *machine) roundsBefore() int {
 }
 
 // startSearch begins to look for what makes the step bad.
-func (g *machine) startSearch(step searchedStep) {
+func (g *machine) startSearch(step v1alpha1.Step) {
 	spec := &g.in.Group.Spec
 	if spec.Localization.Mode == v1alpha1.LocalizationOff {
 		g.end(VerdictOf(g.span.Reason), g.span.Reason, "localization.mode is Off: no culprit was searched for."+g.lookAt())
 		return
 	}
 	before := g.span.Localization
-	l := &v1alpha1.LocalizationStatus{State: v1alpha1.LocalizationRunning, Step: words.Shorten(step.String(), 128), StartTime: *decision.Stamp(g.in.Now)}
+	l := &v1alpha1.LocalizationStatus{State: v1alpha1.LocalizationRunning, Step: &step, StartTime: *decision.Stamp(g.in.Now)}
 	if before != nil {
 		l.Rounds, l.Tests, l.StartTime = before.Rounds, before.Tests, before.StartTime
 	}

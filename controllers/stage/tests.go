@@ -299,12 +299,12 @@ func (g *machine) planOf(t *v1alpha1.SpanTest) *v1alpha1.NodeTask {
 	}
 	if t.Kind != v1alpha1.TestGroup && t.Kind != v1alpha1.TestMesh {
 		step := g.searchStep()
-		task.Collectives, task.Datatypes = []v1alpha1.Collective{step.collective}, []v1alpha1.Datatype{step.datatype}
+		task.Collectives, task.Datatypes = []v1alpha1.Collective{step.Collective}, []v1alpha1.Datatype{step.Datatype}
 		task.Placements = nil
-		if step.inPlace {
+		if step.Placement == v1alpha1.InPlace {
 			task.Placements = []v1alpha1.Placement{v1alpha1.InPlace}
 		}
-		task.SizesBytes, task.KeepSizesBytes, task.Repeats = []int64{step.sizeBytes}, nil, 0
+		task.SizesBytes, task.KeepSizesBytes, task.Repeats = []int64{step.SizeBytes}, nil, 0
 		task.WarmupIterations, task.Iterations = min(task.WarmupIterations, searchWarmups), min(task.Iterations, searchIterations)
 	}
 	task.DeadlineSeconds = taskSeconds(spec, len(task.Collectives)*len(task.Datatypes)*max(1, len(task.Placements))*len(task.SizesBytes)*max(1, int(task.Repeats)))

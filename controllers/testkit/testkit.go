@@ -58,6 +58,11 @@ func Group() *v1alpha1.CommGroup {
 	}
 }
 
+// Step is the AllReduce of BFloat16 at this size.
+func Step(sizeBytes int64) *v1alpha1.Step {
+	return &v1alpha1.Step{Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, SizeBytes: sizeBytes}
+}
+
 // Node is a node with eight GPUs.
 func Node(name string, labels map[string]string) corev1.Node {
 	all := map[string]string{"gpu": "yes"}

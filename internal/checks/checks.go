@@ -67,6 +67,9 @@ func List(all []reference.Check, dimension, node string) []api.PerformanceCheck 
 			measurement = dimension + ": " + measurement
 		}
 		p := api.PerformanceCheck{Source: cut(c.Source, maxSource), Measurement: cut(measurement, maxMeasurement), State: api.CheckState(c.State), Mode: api.JudgingMode(c.Mode), Causes: c.Causes, Node: node}
+		if k := c.Key; k.Collective != "" {
+			p.Step = &api.Step{Variant: api.Variant(k.Variant), Collective: api.Collective(k.Collective), Datatype: api.Datatype(k.Datatype), Placement: api.Placement(k.Placement), SizeBytes: k.SizeBytes}
+		}
 		if c.MeasuredMBps > 0 {
 			percent := int32(min(c.Percent, 1_000_000))
 			p.MeasuredMBps, p.ExpectedMBps, p.Percent = &c.MeasuredMBps, &c.ExpectedMBps, &percent

@@ -52,7 +52,7 @@ func newSpan(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) *spanView {
 	}
 	if l := s.Localization; l != nil {
 		v.Search = &searchView{State: string(l.State), Tone: map[v1alpha1.LocalizationState]tone{v1alpha1.LocalizationFound: toneGood, v1alpha1.LocalizationRunning: toneInfo}[l.State],
-			Head: fmt.Sprintf("%s in %d of at most %s, for the step %s", units.Counted(int64(l.Tests), "test"), l.Rounds, units.Counted(int64(l.MaxRounds), "round"), orUnknown(l.Step)), Message: report.SearchMessage(s)}
+			Head: fmt.Sprintf("%s in %d of at most %s, for the step %s", units.Counted(int64(l.Tests), "test"), l.Rounds, units.Counted(int64(l.MaxRounds), "round"), report.StepName(l.Step)), Message: report.SearchMessage(s)}
 		v.Search.Tone = cmp.Or(v.Search.Tone, toneWarn)
 		if l.Seconds != nil {
 			v.Search.Head += ", in " + (time.Duration(*l.Seconds) * time.Second).String()

@@ -147,7 +147,7 @@ func Indexes(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) string {
 }
 
 func search(l *v1alpha1.LocalizationStatus) string {
-	text := fmt.Sprintf("search for the culprit of %s: %s after %s in %d of at most %s", orUnknown(l.Step), l.State, units.Counted(int64(l.Tests), "test"), l.Rounds, units.Counted(int64(l.MaxRounds), "round"))
+	text := fmt.Sprintf("search for the culprit of %s: %s after %s in %d of at most %s", StepName(l.Step), l.State, units.Counted(int64(l.Tests), "test"), l.Rounds, units.Counted(int64(l.MaxRounds), "round"))
 	if l.Seconds != nil {
 		text += fmt.Sprintf(", %s", time.Duration(*l.Seconds)*time.Second)
 	}
@@ -163,4 +163,12 @@ func SpanResults(w io.Writer, group *v1alpha1.CommGroup) error {
 		return err
 	}
 	return spanResults(w, group.Status.Span.Results)
+}
+
+// StepName names a step, with sizes as people read them; unknown where there is none.
+func StepName(s *v1alpha1.Step) string {
+	if s == nil {
+		return unknown
+	}
+	return s.String()
 }

@@ -31,7 +31,7 @@ func TestSpan(t *testing.T) {
 			{ID: "left-1", Kind: v1alpha1.TestDeparture, Round: 1, Set: "2", Verdict: v1alpha1.VerdictFail, Reason: v1alpha1.ReasonCulpritFound},
 			{ID: "group-2", Kind: v1alpha1.TestGroup, Round: 2, Set: "0-7", Verdict: v1alpha1.VerdictPass, BusBandwidthMBps: ptr.To[int64](50000)},
 		},
-		Localization: &v1alpha1.LocalizationStatus{State: v1alpha1.LocalizationFound, Step: "AllReduce", Rounds: 3, MaxRounds: 9, Tests: 5, Seconds: ptr.To[int32](75),
+		Localization: &v1alpha1.LocalizationStatus{State: v1alpha1.LocalizationFound, Step: &v1alpha1.Step{Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, SizeBytes: 1 << 24}, Rounds: 3, MaxRounds: 9, Tests: 5, Seconds: ptr.To[int32](75),
 			Message: "The culprit is node-c. Confirmed: Good without it."},
 		Results: []v1alpha1.SpanResultSeries{
 			{Dimension: "dp", Communicators: 2, Ranks: 8, Nodes: 8, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, SizeBytes: []int64{1 << 10, 1 << 24},
@@ -59,7 +59,7 @@ func TestSpan(t *testing.T) {
 		"members by index: 0 node-a, 1 node-b",
 		"went on without node-c (index 2)",
 		"Confirmed.",
-		"search for the culprit of AllReduce: Found after 5 tests in 3 of at most 9 rounds, 1m15s",
+		"search for the culprit of AllReduce BFloat16 16 MiB: Found after 5 tests in 3 of at most 9 rounds, 1m15s",
 		"TEST MEMBERS VERDICT REASON SLOWEST (GB/s) OF BEST PAIR SECONDS NODES",
 		"group-1 0-7 Fail SlowGroup 17.5 - 4 8 nodes",
 		"localize-1-1 0-3 running - - - - 4 nodes",

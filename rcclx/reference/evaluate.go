@@ -60,13 +60,15 @@ type Input struct {
 // Check is one measurement held against what was expected. Measured, expected and percent are zero where there is no
 // measurement, in 10^6 bytes per second.
 type Check struct {
-	Source       string `json:"source"`
-	Measurement  string `json:"measurement"`
-	State        State  `json:"state"`
-	Mode         Mode   `json:"mode"`
-	MeasuredMBps int64  `json:"measuredMBps,omitempty"`
-	ExpectedMBps int64  `json:"expectedMBps,omitempty"`
-	Percent      int64  `json:"percent,omitempty"`
+	Source      string `json:"source"`
+	Measurement string `json:"measurement"`
+	// Key of the measurement; zero where it is of none. In JSON the measurement's name has all of it.
+	Key          Key   `json:"-"`
+	State        State `json:"state"`
+	Mode         Mode  `json:"mode"`
+	MeasuredMBps int64 `json:"measuredMBps,omitempty"`
+	ExpectedMBps int64 `json:"expectedMBps,omitempty"`
+	Percent      int64 `json:"percent,omitempty"`
 	// Causes to look at, the likeliest first; of what was not measured, why not and what to do.
 	Causes []string `json:"causes,omitempty"`
 }
@@ -200,7 +202,7 @@ func (in Input) find(k Key) (Measurement, bool) {
 
 // unmeasured is the check of a threshold without a measurement.
 func unmeasured(k Key, mode Mode) Check {
-	return Check{Source: SourceSpec, Measurement: fmt.Sprintf("%s, %s", k, statisticWords[cmp.Or(k.Statistic, Median)]), State: NotMeasured, Mode: mode}
+	return Check{Source: SourceSpec, Measurement: fmt.Sprintf("%s, %s", k, statisticWords[cmp.Or(k.Statistic, Median)]), Key: k, State: NotMeasured, Mode: mode}
 }
 
 func (in Input) threshold(t Threshold) Check {
@@ -244,7 +246,7 @@ func (in Input) measuredSizes(k Key) string {
 
 // compare makes the check of a measurement that must reach pass; expected is what its percentage is of.
 func (in Input) compare(source string, m Measurement, s Statistic, expected, pass int64, mode Mode) Check {
-	c := Check{Source: source, Measurement: m.name(s), State: NotMeasured, Mode: mode}
+	c := Check{Source: source, Measurement: m.name(s), Key: m.Key, State: NotMeasured, Mode: mode}
 	got := m.value(s)
 	if got <= 0 {
 		c.Causes = []string{"it has no bus bandwidth: no time, no size, or no second rank"}

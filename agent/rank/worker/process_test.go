@@ -45,18 +45,18 @@ func TestVariantsOverRealProcesses(t *testing.T) {
 				}
 				for i, e := range measured {
 					m := e.Measurement
-					if starts[i].StepName != e.StepName || m.Latency.MedianNanoseconds <= 0 || m.Latency.Repeats != 5 || m.Checks[0].CheckedElements == 0 {
+					if *starts[i].At != *e.At || m.Latency.MedianNanoseconds <= 0 || m.Latency.Repeats != 5 || m.Checks[0].CheckedElements == 0 {
 						t.Errorf("rank %d: %+v", at, m)
 					}
 					if m.Checks[0].WrongElements != 0 {
-						t.Errorf("rank %d %s: %d wrong elements", at, e.StepName, m.Checks[0].WrongElements)
+						t.Errorf("rank %d %s: %d wrong elements", at, e.At.String(), m.Checks[0].WrongElements)
 					}
 					quantised := v == rcclx.LowPrecision && m.SizeBytes == large
 					if (m.Checks[0].MaxRelativeErrorPPM > 0) != quantised {
-						t.Errorf("rank %d %s: relative error %d ppm, quantised should be %v", at, e.StepName, m.Checks[0].MaxRelativeErrorPPM, quantised)
+						t.Errorf("rank %d %s: relative error %d ppm, quantised should be %v", at, e.At.String(), m.Checks[0].MaxRelativeErrorPPM, quantised)
 					}
 					if m.Collective == rcclx.AllReduce && m.ExpectedPath != paths[v][m.SizeBytes] {
-						t.Errorf("rank %d %s: path %s, want %s", at, e.StepName, m.ExpectedPath, paths[v][m.SizeBytes])
+						t.Errorf("rank %d %s: path %s, want %s", at, e.At.String(), m.ExpectedPath, paths[v][m.SizeBytes])
 					}
 				}
 			}
@@ -91,12 +91,12 @@ func TestMeasurements(t *testing.T) {
 			case 1:
 				checks = data.Data
 			}
-			if e.StepName != names[i] || m.Placement != placement || m.SizeBytes != 100003 || m.CountElements != counts[i] || m.LaunchNanoseconds <= 0 || len(m.Checks) != len(checks) || m.Wrong() != 0 {
-				t.Fatalf("rank %d: %s %+v", at, e.StepName, m)
+			if e.At.String() != names[i] || m.Placement != placement || m.SizeBytes != 100003 || m.CountElements != counts[i] || m.LaunchNanoseconds <= 0 || len(m.Checks) != len(checks) || m.Wrong() != 0 {
+				t.Fatalf("rank %d: %s %+v", at, e.At.String(), m)
 			}
 			for j, check := range m.Checks {
 				if check.Data != checks[j] || check.CheckedElements == 0 {
-					t.Errorf("rank %d %s: %+v", at, e.StepName, check)
+					t.Errorf("rank %d %s: %+v", at, e.At.String(), check)
 				}
 			}
 		}

@@ -71,7 +71,7 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	if errors.As(err, &at) {
 		step, err = at.step, at.err
 	}
-	events.last(rank.Event{Kind: rank.EventError, StepName: step, Error: describe(step, err)})
+	events.last(rank.Event{Kind: rank.EventError, Error: describe(step, err)})
 	if writing := events.failed(); writing != nil {
 		return fmt.Errorf("%w; it could not be sent: %w", ErrFailed, writing)
 	}
@@ -315,12 +315,12 @@ func (w *worker) rendezvous(ctx context.Context) ([]byte, error) {
 func (w *worker) join(id []byte) error {
 	w.id = id
 	w.enter(StepInit, w.spec.InitDeadline)
-	w.events.send(rank.Event{Kind: rank.EventInitStart, StepName: StepInit})
+	w.events.send(rank.Event{Kind: rank.EventInitStart})
 	start := w.clock.Now()
 	if err := w.engine.Join(id, w.spec.NonBlocking, engineDeadline(w.spec.InitDeadline)); err != nil {
 		return err
 	}
-	w.events.send(rank.Event{Kind: rank.EventInitDone, StepName: StepInit, InitDuration: w.clock.Now().Sub(start)})
+	w.events.send(rank.Event{Kind: rank.EventInitDone, InitDuration: w.clock.Now().Sub(start)})
 	return nil
 }
 
@@ -339,10 +339,10 @@ func (w *worker) step(step rank.Step) error {
 	return nil
 }
 
-// start announces a step before it runs, so that the parent knows where a rank died.
-func (w *worker) start(name string) {
-	w.events.send(rank.Event{Kind: rank.EventStepStart, StepName: name})
-	w.enter(name, w.spec.StepDeadline)
+// start announces a position before it is run, so that the parent knows where a rank died.
+func (w *worker) start(at *rank.Position) {
+	w.events.send(rank.Event{Kind: rank.EventStepStart, At: at})
+	w.enter(at.String(), w.spec.StepDeadline)
 }
 
 func (w *worker) measure(step rank.Step, size int64) error {
@@ -351,18 +351,18 @@ func (w *worker) measure(step rank.Step, size int64) error {
 	path, _ := rcclx.ExpectedPath(w.info.Gates(), w.spec.Variant, w.spec.Settings, call)
 	request := engine.MeasureRequest{Collective: step.Collective, Datatype: step.Datatype, Placement: step.Placement, SizeBytes: size, WarmupIterations: step.WarmupIterations,
 		Iterations: step.Iterations, Data: step.Data, Variant: w.spec.Variant, Path: path, Slowest: w.spec.Nodes > 1, Deadline: engineDeadline(w.spec.StepDeadline)}
-	name := request.Name()
-	w.start(name)
+	at := &rank.Position{Kind: step.Kind, Collective: step.Collective, Datatype: step.Datatype, Placement: step.Placement, SizeBytes: size}
+	w.start(at)
 	result, err := w.engine.Measure(request)
 	if err != nil {
-		return &stepError{name, err}
+		return &stepError{at.String(), err}
 	}
 	call.SizeBytes = result.Shape.SizeBytes()
 	placement := step.Placement
 	if placement == "" {
 		placement = rcclx.OutOfPlace
 	}
-	w.events.send(rank.Event{Kind: rank.EventMeasured, StepName: name, Measurement: &rank.Measurement{Collective: step.Collective,
+	w.events.send(rank.Event{Kind: rank.EventMeasured, At: at, Measurement: &rank.Measurement{Collective: step.Collective,
 		Datatype: step.Datatype, Placement: placement, SizeBytes: size, CountElements: result.Shape.CountElements, Latency: result.Latency,
 		LaunchNanoseconds: result.LaunchNanoseconds, SlowestNanoseconds: result.SlowestNanoseconds, Checks: result.Checks, ExpectedPath: path,
 		Hazard: rcclx.Hazard(w.info.Gates(), w.spec.Variant, w.spec.Settings, call)}})
@@ -375,14 +375,14 @@ func (w *worker) probePairs(step rank.Step, size int64) error {
 		if !ok {
 			continue
 		}
-		name := fmt.Sprintf("PairProbe with rank %d, %d B", peer, size)
-		w.start(name)
+		at := &rank.Position{Kind: step.Kind, SizeBytes: size, Peer: peer}
+		w.start(at)
 		result, err := w.engine.MeasurePair(peer, engine.PairRequest{SizeBytes: size, WarmupIterations: step.WarmupIterations,
 			Iterations: step.Iterations, Deadline: engineDeadline(w.spec.StepDeadline)})
 		if err != nil {
-			return &stepError{name, err}
+			return &stepError{at.String(), err}
 		}
-		w.events.send(rank.Event{Kind: rank.EventPairMeasured, StepName: name, Pair: &rank.PairMeasurement{Peer: peer, SizeBytes: size,
+		w.events.send(rank.Event{Kind: rank.EventPairMeasured, At: at, Pair: &rank.PairMeasurement{Peer: peer, SizeBytes: size,
 			BandwidthMBps: result.BandwidthMBps, WrongElements: result.Check.WrongElements}})
 	}
 	return nil
