@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -194,7 +193,7 @@ func finishes(group *v1alpha1.CommGroup, d *Decision) bool {
 	return is.Phase == v1alpha1.RunPhaseFinished || alone(group.Status.Span) && !alone(d.Status.Span)
 }
 
-func equalStatus(a, b *v1alpha1.CommGroupStatus) bool { return equality.Semantic.DeepEqual(a, b) }
+func equalStatus(a, b *v1alpha1.CommGroupStatus) bool { return same(a, b) }
 
 // writeStatus is the one status write of a reconcile; what did not change is not written. The update carries the
 // version that was read, so that a decision on an old read is refused.
