@@ -21,6 +21,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
 	"rcclx.io/commgroup-operator/internal/simlib"
+	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
 // Variables that let TestGroupStageOfRealAgents run on real GPUs, where there is no Go and no simulator (hack/gpu/group.sh):
@@ -51,11 +52,9 @@ func newField(t *testing.T) field {
 		}
 		return f
 	}
-	f.bin = t.TempDir()
-	for _, name := range []string{"agent", "rank"} {
-		if out, err := exec.Command("go", "build", "-o", filepath.Join(f.bin, name), "../cmd/"+name).CombinedOutput(); err != nil {
-			t.Fatalf("build %s: %v\n%s", name, err, out)
-		}
+	var err error
+	if f.bin, err = testenv.Programs(); err != nil {
+		t.Fatal(err)
 	}
 	return f
 }

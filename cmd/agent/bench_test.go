@@ -4,7 +4,6 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"rcclx.io/commgroup-operator/agent/results"
 	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
 	"rcclx.io/commgroup-operator/internal/simlib"
+	"rcclx.io/commgroup-operator/internal/testenv"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -26,9 +26,9 @@ func simulatedMachine(t *testing.T, fault string) (rankBinary string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rankBinary = filepath.Join(t.TempDir(), "rank")
-	if out, err := exec.Command("go", "build", "-o", rankBinary, "../rank").CombinedOutput(); err != nil {
-		t.Fatalf("build the rank binary: %v\n%s", err, out)
+	programs, err := testenv.Programs()
+	if err != nil {
+		t.Fatal(err)
 	}
 	n, err := nodetree.Defaults("MI300X")
 	if err != nil {
@@ -41,7 +41,7 @@ func simulatedMachine(t *testing.T, fault string) (rankBinary string) {
 	}
 	t.Setenv("SIMROCM_ROOT", root)
 	t.Setenv("LD_LIBRARY_PATH", libraries)
-	return rankBinary
+	return filepath.Join(programs, "rank")
 }
 
 func TestBenchForms(t *testing.T) {
@@ -111,10 +111,11 @@ var podWords = regexp.MustCompile(`spec\.|runtime\.(pod|image)|benchmark\.|netwo
 
 // TestBenchWithoutGPUs: the output begins with the cause, and lists nothing that only follows from it.
 func TestBenchWithoutGPUs(t *testing.T) {
-	rankBinary := filepath.Join(t.TempDir(), "rank")
-	if out, err := exec.Command("go", "build", "-o", rankBinary, "../rank").CombinedOutput(); err != nil {
-		t.Fatalf("build the rank binary: %v\n%s", err, out)
+	programs, err := testenv.Programs()
+	if err != nil {
+		t.Fatal(err)
 	}
+	rankBinary := filepath.Join(programs, "rank")
 	t.Setenv("LD_LIBRARY_PATH", t.TempDir())
 	nvidia := map[string]string{"proc/driver/nvidia/gpus/0000:0a:00.0/information": "Model: NVIDIA H200\n"}
 	for name, tc := range map[string]struct {

@@ -19,6 +19,7 @@ import (
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
 	"rcclx.io/commgroup-operator/internal/simlib"
+	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
 // machine is one simulated machine with an agent that follows a file.
@@ -72,13 +73,11 @@ func startMachines(t *testing.T, partition nodetree.PartitionMode, ranks int32) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	bin := t.TempDir()
-	for _, name := range []string{"agent", "rank"} {
-		if out, err := exec.Command("go", "build", "-o", filepath.Join(bin, name), "../"+name).CombinedOutput(); err != nil {
-			t.Fatalf("build %s: %v\n%s", name, err, out)
-		}
+	programs, err := testenv.Programs()
+	if err != nil {
+		t.Fatal(err)
 	}
-	shared := t.TempDir()
+	shared, logs := t.TempDir(), t.TempDir()
 	machines := make([]*machine, 2)
 	for i := range machines {
 		n, err := nodetree.Defaults("MI300X")
@@ -94,9 +93,9 @@ func startMachines(t *testing.T, partition nodetree.PartitionMode, ranks int32) 
 		m.node.Spec = api.CommNodeSpec{NodeName: m.name, Session: &api.SessionAssignment{RunID: "run-1", Index: int32(i), Members: 2, Ranks: ranks, InitDeadlineSeconds: 120,
 			StepDeadlineSeconds: 120, IdleDeadlineSeconds: 120, State: api.SessionOpen}}
 		m.write(t)
-		m.command = exec.CommandContext(t.Context(), filepath.Join(bin, "agent"), "group", "--session-file", m.file, "--node", m.name, "--run-id", "run-1")
+		m.command = exec.CommandContext(t.Context(), filepath.Join(programs, "agent"), "group", "--session-file", m.file, "--node", m.name, "--run-id", "run-1")
 		m.command.Env = append(os.Environ(), "SIMROCM_ROOT="+root, "SIMROCM_SHM_DIR="+shared, "LD_LIBRARY_PATH="+libraries, "POD_IP=127.0.0.1",
-			terminationLogEnv+"="+filepath.Join(bin, m.name+".log"))
+			terminationLogEnv+"="+filepath.Join(logs, m.name+".log"))
 		m.command.Stdout, m.command.Stderr = &m.out, &m.log
 		if err := m.command.Start(); err != nil {
 			t.Fatal(err)
