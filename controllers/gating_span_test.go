@@ -147,7 +147,7 @@ func TestSlowMarkStaysWhereNothingIsCompared(t *testing.T) {
 
 // TestMarksOfRandomFaults: no node that is bad over several nodes carries Pass, and no good one Fail, whatever one or two faults there are.
 func TestMarksOfRandomFaults(t *testing.T) {
-	for seed := range testenv.Draws[uint64](30, 400) {
+	for seed := range testenv.Draws[uint64](15, 400) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		n := []int{4, 8, 16, 24}[r.IntN(4)]
 		var f faults

@@ -58,6 +58,7 @@ func newWorld(group *v1alpha1.CommGroup, nodes []corev1.Node) *world {
 func (w *world) snapshot() *Snapshot {
 	s := &Snapshot{Now: w.now, Group: w.group, Nodes: w.nodes, ConfigMap: w.configMap, ConfigMapCertain: true, OtherRunPods: w.others, Claims: w.claims,
 		BusyAt: w.busyAt.of(client.ObjectKeyFromObject(w.group), w.now)}
+	s.CommNodes, s.RunPods = make([]v1alpha1.CommNode, 0, len(w.commNodes)), make([]corev1.Pod, 0, len(w.pods))
 	for _, name := range words.SortedKeys(w.commNodes) {
 		if r := w.commNodes[name].Status.Run; r != nil && r.Message == testkit.Reported {
 			r.Message = "node " + w.commNodes[name].Spec.NodeName + ": " + r.Message // as agents write it
@@ -147,9 +148,9 @@ func refuseTwice(text string) {
 // settle steps until nothing changes, as the watches would have it.
 func (w *world) settle() {
 	for range 10 {
-		before := w.group.Status.DeepCopy()
+		before := w.group.Status // a decision changes nothing that it reads
 		d := w.step()
-		if equalStatus(before, &d.Status) && len(d.CommNodes)+len(d.CreatePods)+len(d.DeletePods)+len(d.DeleteCommNodes) == 0 {
+		if equalStatus(&before, &d.Status) && len(d.CommNodes)+len(d.CreatePods)+len(d.DeletePods)+len(d.DeleteCommNodes) == 0 {
 			return
 		}
 	}

@@ -27,14 +27,14 @@ import (
 // is left alone, every run ends.
 func TestRunInvariants(t *testing.T) {
 	var seen tally
-	least := testenv.Draws(13, 50)
+	least := testenv.Draws(8, 50)
 	defer func() {
 		// Histories that never come there would show nothing.
 		if t.Logf("%+v", seen); seen.partialRuns < least || seen.measuredAgain < least || seen.ready < least || seen.readyAgain == 0 {
 			t.Errorf("the histories are too tame: %+v", seen)
 		}
 	}()
-	for seed := range testenv.Draws[uint64](40, 150) {
+	for seed := range testenv.Draws[uint64](25, 150) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 7))
 			group := testkit.Group()

@@ -10,7 +10,7 @@ import (
 // TestNoLostStatusWriteChangesAVerdict loses each single status write of whole runs in turn, each fifth without TEST_LONG: the run ends
 // as it does without.
 func TestNoLostStatusWriteChangesAVerdict(t *testing.T) {
-	every := testenv.Draws(5, 1)
+	every := testenv.Draws(11, 1)
 	for _, tc := range []struct {
 		name   string
 		faults faults

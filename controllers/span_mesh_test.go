@@ -310,7 +310,7 @@ func TestCommunicatorsOfFewNodesAreCompared(t *testing.T) {
 
 // TestRandomMeshFaults: whatever shows in meshes of any shape, no innocent node is marked, and what hangs never passes.
 func TestRandomMeshFaults(t *testing.T) {
-	for seed := range testenv.Draws[uint64](40, 120) {
+	for seed := range testenv.Draws[uint64](20, 120) {
 		r := rand.New(rand.NewPCG(seed, 9))
 		nodes := 2 + r.IntN(11)
 		rest, sizes := nodes*8, []any{}

@@ -99,8 +99,8 @@ func TestSlowFaultsNeverPassAsAlike(t *testing.T) {
 				all = append(all, faults{slowNodes: bits(1+r.IntN(1<<n-1), n)})
 			}
 		}
-		for _, f := range all {
-			for _, marked := range []bool{false, true} {
+		for i, f := range all {
+			for _, marked := range testenv.Draws([]bool{i%2 == 0}, []bool{false, true}) {
 				t.Run(fmt.Sprintf("%d members, nodes %v, pairs %v, marked %v", n, f.slowNodes, f.slowPairs, marked), func(t *testing.T) {
 					var change func(*v1alpha1.CommGroup)
 					if marked {
@@ -333,7 +333,7 @@ func TestSlowWithNoise(t *testing.T) {
 
 // TestManySlowPairsAreAllKept: pairs that are not recorded one by one do not count as good.
 func TestManySlowPairsAreAllKept(t *testing.T) {
-	for _, n := range []int{40, testenv.Draws(1000, 3000)} {
+	for _, n := range []int{40, testenv.Draws(500, 3000)} {
 		var slow []int
 		for i := 0; i < n/4; i++ {
 			slow = append(slow, i*4)

@@ -418,7 +418,9 @@ func (w *groupWorld) play() {
 		if run := w.group.Status.Run; run != nil && run.Phase != v1alpha1.RunPhaseRunning && len(w.decided.CommNodes) == 0 && w.alive() == 0 {
 			return
 		}
-		w.settle()
+		if w.meddle != nil {
+			w.settle()
+		}
 		at := w.decided.WakeAt
 		if at.IsZero() {
 			w.t.Fatalf("nothing goes on and nothing is waited for: %+v", w.span())

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -100,12 +99,12 @@ func (m *machine) record() {
 		last = m.views[len(m.views)-1]
 	}
 	bump := func() string { m.version++; changed = true; return strconv.Itoa(m.version) }
-	if next.group = last.group; last.group == nil || !equality.Semantic.DeepEqual(m.group, last.group) {
+	if next.group = last.group; last.group == nil || !same(m.group, last.group) {
 		m.group.ResourceVersion = bump()
 		next.group = m.group.DeepCopy()
 	}
 	present := slices.DeleteFunc(slices.Clone(m.nodes), func(n corev1.Node) bool { return m.absent[n.Name] })
-	if next.nodes = last.nodes; last.group == nil || !equality.Semantic.DeepEqual(present, last.nodes) {
+	if next.nodes = last.nodes; last.group == nil || !same(&present, &last.nodes) {
 		bump()
 		next.nodes = (&corev1.NodeList{Items: present}).DeepCopy().Items
 	}
@@ -119,12 +118,12 @@ func (m *machine) record() {
 	}
 	next.pods = make(map[string]*corev1.Pod, len(m.pods))
 	for name, pod := range m.pods {
-		if next.pods[name] = last.pods[name]; !equality.Semantic.DeepEqual(pod, last.pods[name]) {
+		if next.pods[name] = last.pods[name]; !same(pod, last.pods[name]) {
 			pod.ResourceVersion = bump()
 			next.pods[name] = pod.DeepCopy()
 		}
 	}
-	if next.configMap = last.configMap; !equality.Semantic.DeepEqual(m.configMap, last.configMap) {
+	if next.configMap = last.configMap; !same(m.configMap, last.configMap) {
 		if m.configMap != nil {
 			m.configMap.ResourceVersion = bump()
 		}
@@ -142,7 +141,7 @@ func sameCommNodes(a, b *v1alpha1.CommNode) bool {
 	}
 	x, y := *a, *b
 	x.Status.Run, x.Status.Facts, y.Status.Run, y.Status.Facts = nil, nil, nil, nil
-	return equality.Semantic.DeepEqual(&x, &y)
+	return same(&x, &y)
 }
 
 func copyOf(cn *v1alpha1.CommNode) *v1alpha1.CommNode {
