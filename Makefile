@@ -13,6 +13,8 @@ STATE_DIR ?= .demo
 COMMANDS := ./cmd/manager ./cmd/agent ./cmd/rank ./cmd/kubectl-commgroup ./hack/simcluster
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 KUBE = $$(hack/kube/build.sh)
+# What go build makes stays where it was: it is large.
+TEST_TMP = GOTMPDIR="$${TMPDIR:-/tmp}" TMPDIR="$$(hack/tmpfs.sh)"
 
 .PHONY: help
 help: ## Show this list
@@ -67,13 +69,13 @@ test: setup lint test-unit test-demo test-e2e ## Lint, all Go tests with -race o
 .PHONY: test-unit
 test-unit: simrocm promtool ## All Go tests with -race, on a real API server; fails, too, where a package takes far too much CPU time
 	@kube=$(KUBE); rm -f bin/cputime; result=0; \
-	CGO_ENABLED=1 KUBEBUILDER_ASSETS="$$kube" $(GO) test -race -timeout 30m -exec "$(CURDIR)/hack/cputime.sh" ./... || result=$$?; \
+	$(TEST_TMP) CGO_ENABLED=1 KUBEBUILDER_ASSETS="$$kube" $(GO) test -race -timeout 30m -exec "$(CURDIR)/hack/cputime.sh" ./... || result=$$?; \
 	hack/cputime.sh --report || result=$$?; \
 	exit $$result
 
 .PHONY: test-long
 test-long: simrocm promtool ## All Go tests without -race, with every draw of the random searches (hours; PACKAGES)
-	@kube=$(KUBE); TEST_LONG=1 CGO_ENABLED=1 KUBEBUILDER_ASSETS="$$kube" $(GO) test -timeout 3h $(or $(PACKAGES),./...)
+	@kube=$(KUBE); TEST_LONG=1 $(TEST_TMP) CGO_ENABLED=1 KUBEBUILDER_ASSETS="$$kube" $(GO) test -timeout 3h $(or $(PACKAGES),./...)
 
 .PHONY: test-demo
 test-demo: ## Smoke of the demo: it reaches Ready, a reboot and a lost link are noticed, and a slow link and, over several nodes, a slow NIC are named
