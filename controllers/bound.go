@@ -10,8 +10,8 @@ import (
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
-// maxStatusBytes is under 64 KiB, with room for what the API server adds to numbers and times.
-const maxStatusBytes = 62 << 10
+// maxStatusBytes bounds the JSON of the status.
+const maxStatusBytes = 64 << 10
 
 const (
 	// maxTestsOfPast is how many tests of a stage that has ended are kept where space is short.

@@ -43,7 +43,7 @@ func fullStatus(at v1alpha1.RunStage) *v1alpha1.CommGroupStatus {
 		names = append(names, fmt.Sprintf("%s-%d", text(60), i))
 	}
 	for _, name := range names {
-		s.Culprits = append(s.Culprits, v1alpha1.Culprit{Node: name, Kind: "Pair", Name: text(128), Reason: text(30), Message: text(512)})
+		s.Culprits = append(s.Culprits, v1alpha1.Culprit{Node: name, Kind: "Pair", Pair: []string{text(63), text(63)}, Name: text(128), Reason: text(30), Message: text(512)})
 		s.Checks = append(s.Checks, v1alpha1.PerformanceCheck{Source: text(64), Measurement: text(160), State: "NotMet", Mode: "Enforce", MeasuredMBps: &big,
 			Causes: []string{text(200), text(200), text(200), text(200)}, Node: name})
 	}
@@ -51,7 +51,7 @@ func fullStatus(at v1alpha1.RunStage) *v1alpha1.CommGroupStatus {
 	s.Span = &v1alpha1.SpanStatus{RunID: "1-1", Stage: at, Left: slices.Clone(names), LeftSet: text(stage.MaxLeftSet), Message: text(1024), Network: text(512),
 		Culprits: slices.Clone(s.Culprits), Localization: &v1alpha1.LocalizationStatus{Message: text(512), Step: &v1alpha1.Step{Variant: v1alpha1.VariantLowPrecision, Collective: v1alpha1.ReduceScatter, Datatype: v1alpha1.BFloat16, Placement: v1alpha1.OutOfPlace, SizeBytes: math.MaxInt64}}}
 	for i := range stage.MaxTests {
-		s.Span.Tests = append(s.Span.Tests, v1alpha1.SpanTest{ID: fmt.Sprintf("localize-12-%d", i), Kind: v1alpha1.TestPairRecord, Round: 100, Index: 16, Set: text(stage.MaxSetBytes / stage.MaxTests), Verdict: v1alpha1.VerdictFail,
+		s.Span.Tests = append(s.Span.Tests, v1alpha1.SpanTest{ID: fmt.Sprintf("localize-12-%d", i), Kind: v1alpha1.TestSearch, Round: 100, Index: 16, Set: text(stage.MaxSetBytes / stage.MaxTests), Verdict: v1alpha1.VerdictFail,
 			Reason: v1alpha1.ReasonHangAcrossNodes, BusBandwidthMBps: &big, StartTime: now, Seconds: ptr.To(int32(1000))})
 	}
 	for i := range stage.MaxSeries {

@@ -5,8 +5,8 @@ import "strings"
 // Nodes are the nodes that the culprit is on or between: both ends of a Pair, and none where it is of the whole group.
 func (c *Culprit) Nodes() []string {
 	switch {
-	case c.Kind == "Pair":
-		return strings.Split(c.Name, "<->")
+	case len(c.Pair) > 0:
+		return c.Pair
 	case c.Node != "":
 		return []string{c.Node}
 	}

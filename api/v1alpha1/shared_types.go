@@ -450,6 +450,13 @@ type Culprit struct {
 	// node that the culprit is on; empty for what is no single node's: a pair of nodes, or a communicator.
 	// +kubebuilder:validation:MaxLength=253
 	Node string `json:"node"`
+	// pair are both nodes, for kind Pair.
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=2
+	// +kubebuilder:validation:MaxItems=2
+	// +kubebuilder:validation:items:MaxLength=253
+	// +optional
+	Pair []string `json:"pair,omitempty"`
 	// kind of culprit.
 	// +kubebuilder:validation:Enum=Node;GPU;Link;Rank;Pair;NIC
 	Kind string `json:"kind"`

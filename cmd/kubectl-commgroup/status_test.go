@@ -59,7 +59,7 @@ func TestStatusShowsGating(t *testing.T) {
 // TestStatusOfManyMembers: the culprits and the worst members are seen first, and the others are counted.
 func TestStatusOfManyMembers(t *testing.T) {
 	group := &v1alpha1.CommGroup{}
-	group.Status.Culprits = []v1alpha1.Culprit{{Kind: "Pair", Name: "n00007<->n12001", Reason: v1alpha1.ReasonSlowPair, Message: "slow"}}
+	group.Status.Culprits = []v1alpha1.Culprit{{Kind: "Pair", Pair: []string{"n00007", "n12001"}, Name: "n00007<->n12001", Reason: v1alpha1.ReasonSlowPair, Message: "slow"}}
 	var nodes []v1alpha1.CommNode
 	for i := range 12500 {
 		n := v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{NodeName: fmt.Sprintf("n%05d", i), Ranks: v1alpha1.RankRange{First: int32(8 * i)}, Run: &v1alpha1.RunAssignment{ID: "1-1"}}}

@@ -216,9 +216,8 @@ func (g *look) passedInGroup(cn *v1alpha1.CommNode) bool {
 		return true
 	}
 	index, known := sessionIndex(cn, s)
-	if !spanEnded(g.in) || !known || !g.leftKnown || g.left.Has(index) || slices.ContainsFunc(g.pairs, func(pair string) bool {
-		a, b, _ := strings.Cut(pair, "<->")
-		return a == cn.Spec.NodeName || b == cn.Spec.NodeName
+	if !spanEnded(g.in) || !known || !g.leftKnown || g.left.Has(index) || slices.ContainsFunc(g.pairs, func(c v1alpha1.Culprit) bool {
+		return slices.Contains(c.Pair, cn.Spec.NodeName)
 	}) {
 		return false
 	}

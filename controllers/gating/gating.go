@@ -96,7 +96,7 @@ type look struct {
 	culprits map[string]*v1alpha1.Culprit // of the group's stage, by node
 	// culpritSet are all of its culprits, by index: the list has no room for more than some.
 	culpritSet localize.Set
-	pairs      []string // of nodes that are bad only together
+	pairs      []v1alpha1.Culprit // nodes that are bad only together
 	// left are the indexes of the members that the group's stage went on without, where all are known.
 	left      localize.Set
 	leftKnown bool
@@ -133,7 +133,7 @@ func newLook(in *Input, key string) *look {
 			switch {
 			case stage.VerdictOf(c.Reason) != v1alpha1.VerdictFail: // what could not be measured gates nobody
 			case c.Kind == "Pair":
-				g.pairs = append(g.pairs, c.Name)
+				g.pairs = append(g.pairs, *c)
 			case c.Kind == "Link": // what several nodes share is no node's
 			case c.Node != "" && g.culprits[c.Node] == nil:
 				g.culprits[c.Node] = c

@@ -277,7 +277,7 @@ var gatingCases = map[evidence][]struct {
 			in.CommNodes["n0"].Spec.Session = nil
 		}, "", "", ""},
 		{"bad only together with another", func(in *Input) {
-			in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n0", Kind: "Pair", Name: "n0<->n4", Reason: v1alpha1.ReasonSlowPair})
+			in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n0", Kind: "Pair", Pair: []string{"n0", "n4"}, Name: "n0<->n4", Reason: v1alpha1.ReasonSlowPair})
 		}, "", "", ""},
 	},
 }
@@ -452,7 +452,7 @@ func TestGatingTellsWhyItDoesNotMark(t *testing.T) {
 		t.Errorf("simulated, allowed: %v, %+v", r.WouldGate, r.Status)
 	}
 	in = gateWorld()
-	in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n0", Kind: "Pair", Name: "n0<->n4", Reason: v1alpha1.ReasonSlowPair})
+	in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n0", Kind: "Pair", Pair: []string{"n0", "n4"}, Name: "n0<->n4", Reason: v1alpha1.ReasonSlowPair})
 	if r := Decide(in); !strings.Contains(r.Status.Message, "n0<->n4") || did(&r, in, 0) != "" || did(&r, in, 4) != "" || did(&r, in, 1) != "pass" {
 		t.Errorf("pair: %+v", r.Status)
 	}

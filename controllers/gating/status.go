@@ -34,7 +34,11 @@ func (g *look) status(open bool) *v1alpha1.GatingStatus {
 		parts = append(parts, fmt.Sprintf("Failed in the simulator, and gating.simulated is Forbid: %s.", words.SomeNames(g.simulated, 3)))
 	}
 	if len(g.pairs) > 0 {
-		parts = append(parts, fmt.Sprintf("Bad only together, so that neither node is gated for it: %s.", words.SomeNames(g.pairs, 2)))
+		var names []string
+		for i := range g.pairs {
+			names = append(names, g.pairs[i].Name)
+		}
+		parts = append(parts, fmt.Sprintf("Bad only together, so that neither node is gated for it: %s.", words.SomeNames(names, 2)))
 	}
 	if len(g.exempted) > 0 {
 		parts = append(parts, fmt.Sprintf("Failed and exempt by annotation: %s.", words.SomeNames(g.exempted, 3)))

@@ -85,8 +85,7 @@ func (g *machine) explained(c *communicator, parts map[string]spans.Part) bool {
 		case "Node", "Rank":
 			return here(known.Node) != nil
 		case "Pair":
-			a, b, _ := strings.Cut(known.Name, "<->")
-			return here(a) != nil && here(b) != nil
+			return !slices.ContainsFunc(known.Pair, func(node string) bool { return here(node) == nil })
 		case "GPU", "NIC":
 			s := here(known.Node)
 			if s == nil {
@@ -248,7 +247,7 @@ func (g *machine) tracedTo(f localize.Finding) {
 		return
 	}
 	named := *culprit
-	g.span.Culprits = slices.DeleteFunc(g.span.Culprits, func(c v1alpha1.Culprit) bool { return c == named })
+	g.span.Culprits = slices.DeleteFunc(g.span.Culprits, func(c v1alpha1.Culprit) bool { return same(&c, &named) })
 }
 
 // backToMesh goes on with the mesh after a search in it; it says whether the search was one.

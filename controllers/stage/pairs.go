@@ -482,7 +482,7 @@ func (g *machine) leftNames() []string {
 	var out []string
 	for _, name := range names {
 		for i := range g.span.Culprits {
-			if c := &g.span.Culprits[i]; c.Kind == "Pair" && (strings.HasPrefix(c.Name, name+"<->") || strings.HasSuffix(c.Name, "<->"+name)) {
+			if c := &g.span.Culprits[i]; slices.Contains(c.Pair, name) {
 				name = fmt.Sprintf("%s (one of the two of %s, which is enough)", name, c.Name)
 				break
 			}

@@ -152,6 +152,6 @@ func (g *machine) pairCulprit(a, b *seat, rails badRails, reason string, slow bo
 		look = fmt.Sprintf("Of its %d rails these alone are bad: %s. Look at the path between these: cables, switch ports, route.", rails.total, strings.Join(ways, ", "))
 	}
 	name := pairName(a.name, b.name)
-	return v1alpha1.Culprit{Kind: "Pair", Name: name, Reason: reason, Message: fmt.Sprintf(
+	return v1alpha1.Culprit{Kind: "Pair", Pair: []string{a.name, b.name}, Name: name, Reason: reason, Message: fmt.Sprintf(
 		"%s %s over %s and %s together, while each is good with others (%s).%s %s", step, g.faultWords(reason, slow), a.name, b.name, effort, figures, look)}
 }

@@ -58,8 +58,8 @@ const MaxCulprits = 16
 // blame names a culprit, once. Where the list is full, a node that is not in it takes the place of another node's second entry; what is
 // left out stands in culpritSet.
 func (g *machine) blame(c v1alpha1.Culprit) {
-	same := func(o v1alpha1.Culprit) bool { return o.Node == c.Node && o.Kind == c.Kind && o.Name == c.Name }
-	if slices.ContainsFunc(g.span.Culprits, same) {
+	isIt := func(o v1alpha1.Culprit) bool { return same(&o, &c) }
+	if slices.ContainsFunc(g.span.Culprits, isIt) {
 		return
 	}
 	if s := g.seatOf(c.Node); s != nil && VerdictOf(c.Reason) == v1alpha1.VerdictFail && c.Kind != "Pair" && !ofCommunicators(&c) {
@@ -186,4 +186,9 @@ func Progress(span *v1alpha1.SpanStatus) string {
 		text += ", until " + span.StageDeadline.UTC().Format("15:04:05") + " UTC"
 	}
 	return text + "."
+}
+
+// same says whether two culprits are one.
+func same(a, b *v1alpha1.Culprit) bool {
+	return a.Node == b.Node && a.Kind == b.Kind && a.Name == b.Name
 }

@@ -105,7 +105,7 @@ func TestNothingIsNoMark(t *testing.T) {
 // TestPairsHaveCommands for both of their nodes.
 func TestPairsHaveCommands(t *testing.T) {
 	in := load(t, "span")
-	in.Group.Status.Culprits = []v1alpha1.Culprit{{Kind: "Pair", Name: "sim-node-1<->sim-node-2", Reason: v1alpha1.ReasonSlowPair, Message: "slow"}}
+	in.Group.Status.Culprits = []v1alpha1.Culprit{{Kind: "Pair", Pair: []string{"sim-node-1", "sim-node-2"}, Name: "sim-node-1<->sim-node-2", Reason: v1alpha1.ReasonSlowPair, Message: "slow"}}
 	for _, want := range []string{"kubectl commgroup topology sim-node-1 -n default", "kubectl commgroup topology sim-node-2 -n default"} {
 		if c := newCulprits(in.Group); !slices.Contains(c[0].Commands, want) {
 			t.Errorf("%q lacks %q", c[0].Commands, want)

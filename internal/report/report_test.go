@@ -239,7 +239,7 @@ func TestPreconditions(t *testing.T) {
 func TestCulpritsAreNamedOnce(t *testing.T) {
 	var out strings.Builder
 	err := Culprits(&out, []v1alpha1.Culprit{
-		{Node: "n1", Kind: "Node", Name: "n1", Reason: "SlowNode"}, {Node: "n1", Kind: "Pair", Name: "n1<->n2", Reason: "SlowPair"},
+		{Node: "n1", Kind: "Node", Name: "n1", Reason: "SlowNode"}, {Node: "n1", Kind: "Pair", Pair: []string{"n1", "n2"}, Name: "n1<->n2", Reason: "SlowPair"},
 		{Kind: "Link", Name: "dp/3", Reason: "SlowCommunicator"}, {Node: "n2", Kind: "NIC", Name: "mlx5_1", Reason: "SlowRail"},
 	})
 	if err != nil {

@@ -103,7 +103,7 @@ func TestIndexesAreBounded(t *testing.T) {
 	// Whom the status names, and who was left out, are in the list whatever their index.
 	nodes[32].Spec.NodeName, nodes[33].Spec.NodeName = "left", "culprit"
 	g.Status.Span.Left = []string{"left"}
-	g.Status.Culprits = []v1alpha1.Culprit{{Kind: "Pair", Name: "other<->culprit", Reason: v1alpha1.ReasonSlowPair}}
+	g.Status.Culprits = []v1alpha1.Culprit{{Kind: "Pair", Pair: []string{"other", "culprit"}, Name: "other<->culprit", Reason: v1alpha1.ReasonSlowPair}}
 	if got := Indexes(g, nodes); !strings.HasSuffix(got, "29 n, 32 left, 33 culprit, and 2 more (spec.session.index of each CommNode)") {
 		t.Error(got)
 	}

@@ -112,8 +112,7 @@ func (g *gatherer) commNodes(ctx context.Context) error {
 func worstFirst(nodes []v1alpha1.CommNode, culprits []v1alpha1.Culprit) {
 	named := map[string]bool{}
 	for _, c := range culprits {
-		named[c.Node] = true
-		for _, n := range strings.Split(c.Name, "<->") {
+		for _, n := range c.Nodes() {
 			named[n] = true
 		}
 	}

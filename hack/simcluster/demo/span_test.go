@@ -34,7 +34,7 @@ func TestJudgeSpan(t *testing.T) {
 	finished, running := v1alpha1.RunPhaseFinished, v1alpha1.RunPhaseRunning
 	node := v1alpha1.Culprit{Node: FaultyNode, Kind: "Node", Name: FaultyNode, Reason: v1alpha1.ReasonHangAcrossNodes}
 	nic := v1alpha1.Culprit{Node: FaultyNode, Kind: "NIC", Name: "mlx5_1", Reason: v1alpha1.ReasonSlowRail}
-	pair := v1alpha1.Culprit{Kind: "Pair", Name: pairedNode + "<->" + FaultyNode, Reason: v1alpha1.ReasonSlowPair}
+	pair := v1alpha1.Culprit{Kind: "Pair", Pair: []string{pairedNode, FaultyNode}, Name: pairedNode + "<->" + FaultyNode, Reason: v1alpha1.ReasonSlowPair}
 	with := func(c v1alpha1.Culprit, change func(*v1alpha1.Culprit)) v1alpha1.Culprit {
 		change(&c)
 		return c
