@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,6 +27,18 @@ import (
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
+// isPlanned says whether a CommNode of the pod's namespace and group controls it. Anybody may label a pod as one of a run: one that is on no
+// node holds no GPU, and must not keep a node from others.
+func (r *CommGroupReconciler) isPlanned(ctx context.Context, pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil || owner.Kind != "CommNode" {
+		return false
+	}
+	var cn v1alpha1.CommNode
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}, &cn, client.UnsafeDisableDeepCopy)
+	return err == nil && cn.UID == owner.UID && string(cn.Spec.Group.UID) == pod.Labels[v1alpha1.LabelGroupUID]
+}
+
 // gatherOthers reads what other groups run: their pods, and the nodes that their stages claim.
 func (r *CommGroupReconciler) gatherOthers(ctx context.Context, s *Snapshot) error {
 	shared := client.UnsafeDisableDeepCopy
@@ -34,7 +47,9 @@ func (r *CommGroupReconciler) gatherOthers(ctx context.Context, s *Snapshot) err
 		return fmt.Errorf("run pods of other groups: %w", err)
 	}
 	own := string(s.Group.UID)
-	s.OtherRunPods = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return pod.Labels[v1alpha1.LabelGroupUID] == own || !podstate.Alive(&pod) })
+	s.OtherRunPods = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
+		return pod.Labels[v1alpha1.LabelGroupUID] == own || !podstate.Alive(&pod) || pod.Spec.NodeName == "" && !r.isPlanned(ctx, &pod)
+	})
 	var groups v1alpha1.CommGroupList
 	if err := r.Client.List(ctx, &groups, shared); err != nil {
 		return fmt.Errorf("other groups: %w", err)

@@ -1,12 +1,15 @@
 package controllers
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
@@ -248,5 +251,43 @@ func TestAwaitingOthersGoesByOneClock(t *testing.T) {
 		if span := w.group.Status.Span; span.Stage != v1alpha1.StageEnded || span.Reason != v1alpha1.ReasonNodeBusy {
 			t.Errorf("nodes' clocks off by %s, after %s: %+v", off, limit, span)
 		}
+	}
+}
+
+// TestOnlyPlannedPodsCount: a pod that is on no node keeps it from other groups only where a CommNode of its own namespace and group
+// controls it. Anybody may put the label on pods of their own.
+func TestOnlyPlannedPodsCount(t *testing.T) {
+	w := &groupWorld{world: newWorld(testkit.Group(), testkit.Nodes(1))}
+	r, cache := managerOf(t, w)
+	cn := &v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{Namespace: "others", Name: "o.n", UID: "uid-cn"},
+		Spec: v1alpha1.CommNodeSpec{NodeName: "n", Group: v1alpha1.GroupReference{Name: "o", UID: "uid-o"}}}
+	if err := cache.api.Create(t.Context(), cn); err != nil {
+		t.Fatal(err)
+	}
+	pod := func(name string, change func(*corev1.Pod)) {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "others", Name: name, Labels: map[string]string{v1alpha1.LabelRole: v1alpha1.RoleRun, v1alpha1.LabelGroupUID: "uid-o"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommNode", Name: cn.Name, UID: cn.UID, Controller: ptr.To(true)}}}}
+		change(p)
+		if err := cache.api.Create(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pod("planned", func(*corev1.Pod) {})
+	pod("on-a-node", func(p *corev1.Pod) { p.OwnerReferences, p.Spec.NodeName = nil, "n" })
+	pod("without-owner", func(p *corev1.Pod) { p.OwnerReferences = nil })
+	pod("of-another-uid", func(p *corev1.Pod) { p.OwnerReferences[0].UID = "x" })
+	pod("elsewhere", func(p *corev1.Pod) { p.Namespace = "evil" })
+	pod("of-another-group", func(p *corev1.Pod) { p.Labels[v1alpha1.LabelGroupUID] = "x" })
+	s := &Snapshot{Group: w.group}
+	if err := r.gatherOthers(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for i := range s.OtherRunPods {
+		got = append(got, s.OtherRunPods[i].Name)
+	}
+	slices.Sort(got)
+	if want := []string{"on-a-node", "planned"}; !slices.Equal(got, want) {
+		t.Errorf("counted %v, want %v", got, want)
 	}
 }

@@ -20,6 +20,8 @@ const (
 	quickMembers = 64
 	// quickReconcile is what a quick reconcile takes at most.
 	quickReconcile = time.Second
+	// slowFor is how long a group stays slow after a reconcile that was: as what slows it, a webhook for example, may.
+	slowFor = 5 * time.Minute
 	// slowRetry is when a slow group is tried again where others hold the workers that slow groups may have.
 	slowRetry = time.Second
 )
@@ -57,8 +59,8 @@ type pace struct {
 	members int
 	// next is when the group may be reconciled next.
 	next time.Time
-	// slow says that the last reconcile took longer than quickReconcile.
-	slow bool
+	// quickFrom is when the group counts as quick again; zero until a reconcile was.
+	quickFrom time.Time
 }
 
 // wait is how long the group's reconcile has to wait yet.
@@ -91,7 +93,8 @@ func (p *pacer) forget(group types.NamespacedName) {
 func (p *pacer) begin(group types.NamespacedName, now time.Time) (end func(time.Time), ok bool) {
 	p.lock.Lock()
 	defer p.lock.Unlock()
-	slow := p.groups[group].slow || p.groups[group].members > quickMembers
+	known := p.groups[group]
+	slow := known.quickFrom.IsZero() || now.Before(known.quickFrom) || known.members > quickMembers
 	if slow && p.slowWorkers > 0 && p.slowNow >= p.slowWorkers {
 		return nil, false
 	}
@@ -105,7 +108,12 @@ func (p *pacer) begin(group types.NamespacedName, now time.Time) (end func(time.
 			p.slowNow--
 		}
 		if known, ok := p.groups[group]; ok { // not one that is gone
-			known.slow = ended.Sub(now) > quickReconcile
+			switch slow := ended.Sub(now) > quickReconcile; {
+			case slow:
+				known.quickFrom = ended.Add(slowFor)
+			case known.quickFrom.IsZero():
+				known.quickFrom = ended
+			}
 			known.next = ended.Add(minReconcileInterval(known.members))
 			p.groups[group] = known
 		}

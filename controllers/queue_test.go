@@ -93,11 +93,17 @@ func TestBusyGroupsStarveNoOther(t *testing.T) {
 	}
 }
 
-// TestSlowGroupsLeaveAWorker: the writes of sixteen large groups never return. They hold all workers but one, and a new group is accepted
-// meanwhile.
+// TestSlowGroupsLeaveAWorker: the writes of sixteen groups never return, however few their members are. They hold all workers but one,
+// and a new group is accepted meanwhile.
 func TestSlowGroupsLeaveAWorker(t *testing.T) {
+	for _, members := range []int{2, quickMembers + 1} {
+		t.Run(fmt.Sprint(members), func(t *testing.T) { slowGroupsLeaveAWorker(t, members) })
+	}
+}
+
+func slowGroupsLeaveAWorker(t *testing.T, members int) {
 	const slow, workers = 16, 4
-	w := &groupWorld{world: newWorld(testkit.Group(), testkit.Nodes(quickMembers+1))}
+	w := &groupWorld{world: newWorld(testkit.Group(), testkit.Nodes(members))}
 	r, cache := managerOf(t, w)
 	create := func(name string) {
 		g := testkit.Group()
@@ -162,13 +168,14 @@ func count(m *sync.Map) (n int) {
 	return n
 }
 
-// TestPacerKnowsSlowGroups: a group is slow by its members, or by its last reconcile.
+// TestPacerKnowsSlowGroups: a group is slow until one of its reconciles was quick, for a while after one that was not, and by its members.
 func TestPacerKnowsSlowGroups(t *testing.T) {
 	now := time.Now()
-	large, small := types.NamespacedName{Name: "large"}, types.NamespacedName{Name: "small"}
+	large, small, other := types.NamespacedName{Name: "large"}, types.NamespacedName{Name: "small"}, types.NamespacedName{Name: "other"}
 	p := pacer{slowWorkers: 1}
-	p.counted(large, quickMembers+1)
-	p.counted(small, quickMembers)
+	for group, members := range map[types.NamespacedName]int{large: quickMembers + 1, small: quickMembers, other: 1} {
+		p.counted(group, members)
+	}
 	begin := func(group types.NamespacedName, want bool) func(time.Time) {
 		t.Helper()
 		end, ok := p.begin(group, now)
@@ -177,13 +184,18 @@ func TestPacerKnowsSlowGroups(t *testing.T) {
 		}
 		return end
 	}
-	endLarge, endSmall := begin(large, true), begin(small, true)
-	begin(large, false)
-	endSmall(now.Add(2 * quickReconcile))
+	endSmall := begin(small, true)
+	begin(other, false) // neither is known to be quick
+	endSmall(now.Add(quickReconcile))
+	endOther := begin(other, true)
+	now = now.Add(time.Minute)
+	begin(small, true)(now.Add(2 * quickReconcile))
 	begin(small, false)
-	endLarge(now)
-	begin(small, true)(now.Add(quickReconcile))
-	endLarge = begin(large, true)
+	endOther(now)
+	begin(small, true)(now) // as a slow one
+	endLarge := begin(large, true)
+	begin(small, false) // one that was quick since changes nothing
+	now = now.Add(2*quickReconcile + slowFor)
 	begin(small, true)(now)
 	p.forget(large)
 	endLarge(now)

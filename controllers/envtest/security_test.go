@@ -11,7 +11,9 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -390,6 +392,12 @@ func TestStolenManagerTokenLeavesFinalizers(t *testing.T) {
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: w.ns, Labels: map[string]string{"app.kubernetes.io/managed-by": "commgroup-operator"},
 		OwnerReferences: owner, Finalizers: []string{"example.com/stay"}}}
 	refused(t, asManager.Create(ctx, cm, dry), words)
+	stay := metav1.ObjectMeta{Name: "x", Namespace: w.ns, Finalizers: []string{"example.com/stay"}}
+	refused(t, asManager.Create(ctx, &corev1.Event{ObjectMeta: stay, InvolvedObject: corev1.ObjectReference{Namespace: w.ns}}, dry), words)
+	refused(t, asManager.Create(ctx, &eventsv1.Event{ObjectMeta: stay, EventTime: metav1.NowMicro(), Action: "x", Reason: "x", ReportingController: "x.io/y",
+		ReportingInstance: "x", Type: corev1.EventTypeNormal, Regarding: corev1.ObjectReference{Namespace: w.ns}}, dry), words)
+	stay.Namespace = operatorNamespace
+	refused(t, asManager.Create(ctx, &coordinationv1.Lease{ObjectMeta: stay}, dry), "may add no finalizer to a lease")
 	for _, object := range []client.Object{
 		&corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}, ObjectMeta: metav1.ObjectMeta{Name: controllers.RunServiceAccount}},
 		&rbacv1.RoleBinding{TypeMeta: metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "RoleBinding"}, ObjectMeta: metav1.ObjectMeta{Name: controllers.RunRoleBinding},
