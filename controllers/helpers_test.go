@@ -42,6 +42,8 @@ type world struct {
 	changes   map[string]int // how often a node was changed, by its name
 	// holders are other pods that hold GPUs of a node; others and claims are what other groups run; looks counts the look-ups.
 	holders map[string]string
+	// refused is a node whose pod of the group's stage the namespace refuses.
+	refused string
 	// unread are nodes whose pods cannot be listed, with the API server's words.
 	unread map[string]string
 	others []corev1.Pod
@@ -109,7 +111,7 @@ func (w *world) step() Decision {
 		w.commNodes[next.Name] = next
 	}
 	for _, pod := range d.CreatePods {
-		if w.pods[pod.Name] == nil {
+		if w.pods[pod.Name] == nil && !(ofGroupStage(pod) && pod.Labels[v1alpha1.LabelNode] == w.refused) {
 			pod.CreationTimestamp = *decision.Stamp(w.now)
 			pod.Status.Phase = corev1.PodPending
 			w.pods[pod.Name] = pod

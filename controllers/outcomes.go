@@ -35,6 +35,12 @@ func lostPod(reason string) bool {
 	return false
 }
 
+// podRefused says that the node's run pod was never made: a quota, an admission policy or a taken account name of the namespace refused
+// it, which says nothing of the node. A pod that its kubelet could not start has a name.
+func (n *nodeState) podRefused() bool {
+	return n.closure.Reason == v1alpha1.ReasonRunPodNotStarted && n.podName == ""
+}
+
 func nodeOutcome(n *nodeState, plan *runplan.Baseline) judge.Outcome {
 	o := judge.Outcome{Node: n.name, Phase: n.phase}
 	if n.report != nil {
@@ -51,7 +57,7 @@ func nodeOutcome(n *nodeState, plan *runplan.Baseline) judge.Outcome {
 		o.Stale, o.Reason, o.Message = true, v1alpha1.ReasonResultsStale, n.stale.Message
 	case n.closure != nil:
 		o.Verdict, o.Reason, o.Message = n.closure.Verdict, n.closure.Reason, n.closure.Message
-		if o.Verdict == v1alpha1.VerdictError && !lostPod(o.Reason) {
+		if o.Verdict == v1alpha1.VerdictError && !lostPod(o.Reason) && !n.podRefused() {
 			o.Culprits = []v1alpha1.Culprit{judge.NodeCulprit(n.name, o.Reason, o.Message)}
 		}
 	case n.report != nil:

@@ -241,6 +241,13 @@ func TestANodeThatLostItsPodIsNoCulprit(t *testing.T) {
 			}
 		}
 	}
+	// What refuses a run pod is the namespace's: a quota, its pod security level, a taken account name. What a kubelet cannot start is the node's.
+	for podName, blamed := range map[string]bool{"": false, "mi300x-1-1-a": true} {
+		n := nodeState{name: "a", phase: judge.Done, podName: podName, closure: &v1alpha1.RunClosure{Verdict: v1alpha1.VerdictError, Reason: v1alpha1.ReasonRunPodNotStarted}}
+		if o := nodeOutcome(&n, &runplan.Baseline{}); o.Verdict != v1alpha1.VerdictError || (len(o.Culprits) > 0) != blamed {
+			t.Errorf("run pod %q not started: %s with culprits %+v, expected one: %v", podName, o.Verdict, o.Culprits, blamed)
+		}
+	}
 }
 
 // TestASimulatedLibraryMakesTheGroupSimulated, though the nodes' facts come from hardware.

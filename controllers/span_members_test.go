@@ -238,6 +238,14 @@ func TestLossesAreToldApart(t *testing.T) {
 			pod := w.groupPod(w.nodes[3].Name)
 			pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: podstate.KueueGatePrefix + "admission"}}
 		}, v1alpha1.VerdictSkipped, v1alpha1.ReasonWaitingForQueue, "Kueue has not admitted", false},
+		{"never started", "waiting", func(w *groupWorld) {
+			w.faults.neverReady = []int{3}
+			w.groupPod(w.nodes[3].Name).Spec.NodeName = w.nodes[3].Name
+		}, v1alpha1.VerdictError, v1alpha1.ReasonRunPodNotStarted, "has not started within", true},
+		{"refused by the namespace", "waiting", func(w *groupWorld) {
+			w.refused = w.nodes[3].Name
+			w.losePod(3)
+		}, v1alpha1.VerdictError, v1alpha1.ReasonRunPodNotStarted, "has no group pod", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newGroupWorld(t, 8, faults{}, nil)

@@ -295,7 +295,8 @@ func (g *machine) dropLate(s *seat, holders occupancy) {
 		g.drop(s, v1alpha1.ReasonWaitingForQueue, fmt.Sprintf("Kueue has not admitted group pod %s for node %s in queue %s within run.membersDeadlineSeconds (%d s): raise that, or look at the queue's quota.",
 			s.pod.Name, s.name, podstate.QueueOf(s.pod), limit))
 	case s.pod == nil:
-		g.drop(s, v1alpha1.ReasonRunPodNotStarted, fmt.Sprintf("Node %s has no group pod %d s (run.membersDeadlineSeconds) after the stage began.%s", s.name, limit,
+		// What refuses a pod is the namespace's: no node is named for it.
+		g.leave(s, v1alpha1.ReasonRunPodNotStarted, fmt.Sprintf("Node %s has no group pod %d s (run.membersDeadlineSeconds) after the stage began.%s", s.name, limit,
 			cmp.Or(ToldRefusal(g.in.Group), " See the manager's log for why it was refused.")))
 	case s.pod.Spec.NodeName == "":
 		g.drop(s, v1alpha1.ReasonRunPodUnschedulable, fmt.Sprintf("Group pod %s found no place on node %s within run.membersDeadlineSeconds (%d s): %s The GPUs are probably in use; the next run tries again.",
