@@ -10,9 +10,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -242,33 +244,73 @@ func TestStatusThatMayYetBeWritten(t *testing.T) {
 	}
 }
 
-// TestMonitorsOfAnUnservedNamespace: that they may not be deleted is no error, and is tried again; an API server that is away is one.
-func TestMonitorsOfAnUnservedNamespace(t *testing.T) {
-	for name, failure := range map[string]error{"deleted": nil, "refused": errQuota, "no answer": errors.New("connection refused")} {
-		t.Run(name, func(t *testing.T) {
-			w := aboutToRun()
-			r, _ := managerOf(t, w)
-			if err := r.Client.Create(t.Context(), monitorFor(w.group, nil, testConfig)); err != nil {
+// TestRefusedCleanUp: that what is left of a group may not be deleted or released is no error, and is tried again; an API server that is
+// away is one.
+func TestRefusedCleanUp(t *testing.T) {
+	accessTo := func(r *CommGroupReconciler, namespace string) {
+		r.Config.Namespaces = []string{namespace}
+		r.Access = &Access{refused: map[string]string{namespace: "list pods"}}
+	}
+	for name, tc := range map[string]struct {
+		arrange func(*testing.T, *CommGroupReconciler, *v1alpha1.CommGroup)
+		verb    string
+		wakeIn  time.Duration // without a failure
+	}{
+		"a namespace that is not served": {func(_ *testing.T, r *CommGroupReconciler, _ *v1alpha1.CommGroup) {
+			r.Config.Namespaces = []string{"other"}
+		}, "delete", 0},
+		"a group that is gone": {func(t *testing.T, r *CommGroupReconciler, g *v1alpha1.CommGroup) {
+			if err := r.Client.Delete(t.Context(), g.DeepCopy()); err != nil {
 				t.Fatal(err)
 			}
-			r.Config.Namespaces = []string{"other"}
-			deletes := 0
-			failWrites(r, func(verb string, _ client.Object) error {
-				if verb == "delete" {
-					deletes++
-				}
-				return failure
-			})
-			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.group)})
-			switch {
-			case deletes != 1:
-				t.Errorf("%d deletes", deletes)
-			case refuses(failure):
-				testkit.WantRefusedResult(t, result.RequeueAfter, err)
-			case !errors.Is(err, failure) || result.RequeueAfter != 0:
-				t.Errorf("%+v, %v", result, err)
+		}, "delete", 0},
+		"a namespace without access": {func(t *testing.T, r *CommGroupReconciler, g *v1alpha1.CommGroup) {
+			accessTo(r, g.Namespace)
+			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: g.Namespace, CreationTimestamp: metav1.NewTime(testkit.Now.Add(time.Hour))}}
+			if err := r.Client.Create(t.Context(), namespace); err != nil {
+				t.Fatal(err)
 			}
-		})
+		}, "delete", accessInterval},
+		"a namespace that is gone": {func(_ *testing.T, r *CommGroupReconciler, g *v1alpha1.CommGroup) { accessTo(r, g.Namespace) }, "delete", accessInterval},
+		"a finalizer": {func(t *testing.T, r *CommGroupReconciler, g *v1alpha1.CommGroup) {
+			var live v1alpha1.CommGroup
+			if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(g), &live); err != nil {
+				t.Fatal(err)
+			}
+			live.Finalizers = []string{v1alpha1.Finalizer}
+			if err := errors.Join(r.Client.Update(t.Context(), &live), r.Client.Delete(t.Context(), &live)); err != nil {
+				t.Fatal(err)
+			}
+			r.Clock.(*clocktesting.FakePassiveClock).SetTime(time.Now().Add(time.Hour)) // the fake API server's clock is the real one
+		}, "patch", 0},
+	} {
+		for failed, failure := range map[string]error{"nothing": nil, "refused": errQuota, "no answer": errors.New("connection refused")} {
+			t.Run(name+"/"+failed, func(t *testing.T) {
+				w := aboutToRun()
+				r, _ := managerOf(t, w)
+				if err := r.Client.Create(t.Context(), monitorFor(w.group, nil, testConfig)); err != nil {
+					t.Fatal(err)
+				}
+				tc.arrange(t, r, w.group)
+				writes := 0
+				failWrites(r, func(verb string, _ client.Object) error {
+					if verb != tc.verb {
+						return nil
+					}
+					writes++
+					return failure
+				})
+				result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.group)})
+				switch {
+				case writes == 0:
+					t.Error("nothing was written")
+				case refuses(failure):
+					testkit.WantRefusedResult(t, result.RequeueAfter, err)
+				case failure == nil && (err != nil || result.RequeueAfter != tc.wakeIn), failure != nil && (!errors.Is(err, failure) || result.RequeueAfter != 0):
+					t.Errorf("%+v, %v", result, err)
+				}
+			})
+		}
 	}
 }
 

@@ -58,7 +58,7 @@ func (r *CommGroupReconciler) finalize(ctx context.Context, group *v1alpha1.Comm
 	controllerutil.RemoveFinalizer(group, v1alpha1.Finalizer)
 	err := r.Client.Patch(ctx, group, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))
 	if client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("release finalizer: %w", err)
+		return afterWrites(ctx, fmt.Errorf("release finalizer: %w", err), time.Time{}, now)
 	}
 	if len(left) > 0 {
 		r.Recorder.Eventf(group, nil, corev1.EventTypeWarning, v1alpha1.ReasonCleanupTimedOut, "ReleaseFinalizer",

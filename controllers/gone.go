@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -50,28 +51,28 @@ func (r *CommGroupReconciler) cleanUpAfter(ctx context.Context, key types.Namesp
 	}
 	gone := &v1alpha1.CommGroup{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	errs := []error{r.deleteMonitors(ctx, key, otherUID("")), r.deleteRunPods(ctx, key), r.liftMarksOf(ctx, key), r.deleteRunAccess(ctx, gone)}
-	if err := errors.Join(errs...); err != nil {
-		return ctrl.Result{}, fmt.Errorf("clean up after commgroup %s: %w", key, err)
+	err = errors.Join(errs...)
+	if err != nil {
+		err = fmt.Errorf("clean up after commgroup %s: %w", key, err)
 	}
-	return ctrl.Result{}, nil
+	return afterWrites(ctx, err, time.Time{}, r.Clock.Now())
 }
 
 // withoutAccess cleans up after a group of a served namespace that the manager may not read. Its rights there went with the
 // namespace, or a person took them: only where the namespace itself is gone, which is asked of the API server, the group is too.
 func (r *CommGroupReconciler) withoutAccess(ctx context.Context, key types.NamespacedName) (ctrl.Result, error) {
-	again := ctrl.Result{RequeueAfter: accessInterval}
+	now := r.Clock.Now()
 	namespace, err := namespaceOf(ctx, r.APIReader, key.Namespace)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("whether commgroup %s is gone, which the manager may not read: %w", key, err)
 	}
 	if namespace != nil {
 		// Monitors from before this namespace are of one of its name that was deleted.
-		return again, r.deleteMonitors(ctx, key, func(m *appsv1.DaemonSet) bool { return m.CreationTimestamp.Before(&namespace.CreationTimestamp) })
+		err = r.deleteMonitors(ctx, key, func(m *appsv1.DaemonSet) bool { return m.CreationTimestamp.Before(&namespace.CreationTimestamp) })
+	} else if err = errors.Join(r.deleteMonitors(ctx, key, otherUID("")), r.liftMarksOf(ctx, key)); err != nil {
+		err = fmt.Errorf("clean up after commgroup %s, whose namespace is gone: %w", key, err)
 	}
-	if err := errors.Join(r.deleteMonitors(ctx, key, otherUID("")), r.liftMarksOf(ctx, key)); err != nil {
-		return ctrl.Result{}, fmt.Errorf("clean up after commgroup %s, whose namespace is gone: %w", key, err)
-	}
-	return again, nil
+	return afterWrites(ctx, err, now.Add(accessInterval), now)
 }
 
 // namespaceOf asks the API server for the namespace; nil where there is none.
