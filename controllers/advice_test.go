@@ -244,7 +244,7 @@ func TestPublishWhereWorthIt(t *testing.T) {
 		"FP8 required and not usable": {func(s *v1alpha1.CommGroupSpec) { s.LowPrecision.Mode = v1alpha1.FeatureRequired }, faster, nil, v1alpha1.ReasonResultsNotUsable,
 			[]string{"lowPrecision.mode is Required", "publish.acceptedLosses to [Overflow]"}},
 		"required and slower":     {required, slower, nil, v1alpha1.ReasonNotWorthIt, []string{"dda.mode is Required", "publish.choice"}},
-		"required and faster":     {required, faster, with(map[string]string{dda: "8", "RCCL_ENABLE_DDA_ALL_REDUCE": "1", "RCCL_DDA_ALL_REDUCE_TREE_MAX_BYTES": "16777216", fp8: "1"}), v1alpha1.ReasonPublished, nil},
+		"required and faster":     {required, faster, with(map[string]string{dda: "8", "RCCL_ENABLE_DDA_ALL_REDUCE": "1", "RCCL_DDA_ALL_REDUCE_TREE_MAX_BYTES": "16777216", fp8: "0"}), v1alpha1.ReasonPublished, nil},
 		"FP8 required and slower": {func(s *v1alpha1.CommGroupSpec) { accept(s); s.LowPrecision.Mode = v1alpha1.FeatureRequired }, asMeasured, nil, v1alpha1.ReasonNotWorthIt, []string{"lowPrecision.mode is Required"}},
 		"FP8 required where it is worth": {func(s *v1alpha1.CommGroupSpec) {
 			s.LowPrecision.Mode, s.LowPrecision.Collectives = v1alpha1.FeatureRequired, []string{"AllReduce"}

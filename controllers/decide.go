@@ -347,7 +347,7 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 	p := publish.Decide(publish.Input{
 		Worth: worth,
 		Now:   s.Now, Group: group, Run: run, Outcomes: outcomes, Settings: status.Settings, Origin: status.Origin,
-		Existing: s.ConfigMap, Certain: s.ConfigMapCertain, Owned: s.OwnedConfigMaps, GFXTargets: knownTargets(in),
+		Existing: s.ConfigMap, Former: s.FormerConfigMap, Certain: s.ConfigMapCertain, Owned: s.OwnedConfigMaps, GFXTargets: knownTargets(in),
 	})
 	f[v1alpha1.ConditionSettingsPublished] = p.Condition
 	status.Published, d.ConfigMap, d.NeedConfigMapLookup, d.DeleteConfigMaps = p.Published, p.ConfigMap, p.LookUp, p.Remove

@@ -67,6 +67,8 @@ func (r *CommGroupReconciler) gather(ctx context.Context, group *v1alpha1.CommGr
 		s.OwnedConfigMaps = append(s.OwnedConfigMaps, cm.Name)
 		if cm.Name == name {
 			s.ConfigMap, s.ConfigMapCertain = cm, true
+		} else if p := group.Status.Published; p != nil && cm.Name == p.ConfigMapName {
+			s.FormerConfigMap = cm
 		}
 	}
 	var monitor appsv1.DaemonSet

@@ -67,6 +67,8 @@ type Snapshot struct {
 	ConfigMap *corev1.ConfigMap
 	// ConfigMapCertain: the ConfigMap was looked up in the API, so that nil means that there is none.
 	ConfigMapCertain bool
+	// FormerConfigMap is the group's own that status.published names, where it has another name by now.
+	FormerConfigMap *corev1.ConfigMap
 	// OwnedConfigMaps are the names of all ConfigMaps that carry the group's UID, but for the Archives of past runs.
 	OwnedConfigMaps []string
 	Archives        []Archive

@@ -32,6 +32,19 @@ var envFP8PerCollective = map[Collective]string{
 	AllToAll:      "RCCL_LOW_PRECISION_ENABLE_ALLTOALL",
 }
 
+// LowPrecisionSwitchedBy are the collectives that a variable switches FP8 on for; none of a name that switches none.
+func LowPrecisionSwitchedBy(variable string) []Collective {
+	if variable == envFP8 {
+		return Collectives()
+	}
+	for _, c := range Collectives() {
+		if envFP8PerCollective[c] == variable {
+			return []Collective{c}
+		}
+	}
+	return nil
+}
+
 // HIP says whether the flavor runs on AMD's runtime.
 func (f Flavor) HIP() bool { return f != FlavorNCCL && f != FlavorUnknown }
 

@@ -77,6 +77,15 @@ func (d DataSeen) Usability() Usability {
 	return Usability{State: Usable}
 }
 
+// Names are the losses as the API has them.
+func (u Usability) Names() []string {
+	var out []string
+	for _, l := range u.Losses {
+		out = append(out, string(l))
+	}
+	return out
+}
+
 // Accepting is the usability for jobs whose owner accepts losses; LossWrongData is none that anybody can accept.
 func (u Usability) Accepting(accepted []Loss) Usability {
 	if u.State != NotUsable {

@@ -293,6 +293,24 @@ type PublishedStatus struct {
 	RunID string `json:"runID"`
 	// time of publication.
 	Time metav1.Time `json:"time"`
+	// lowPrecision are the collectives that FP8 is on for, with the losses that publish accepted then. Where it accepts them no longer,
+	// the ConfigMap is deleted.
+	// +listType=map
+	// +listMapKey=collective
+	// +kubebuilder:validation:MaxItems=4
+	// +optional
+	LowPrecision []PublishedLowPrecision `json:"lowPrecision,omitempty"`
+}
+
+// PublishedLowPrecision is a collective that the published settings switch FP8 on for.
+type PublishedLowPrecision struct {
+	Collective Collective `json:"collective"`
+	// losses of its results in the run that proved the settings, as in the warnings of status.settings; absent where it had none.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:items:MaxLength=64
+	// +optional
+	Losses []string `json:"losses,omitempty"`
 }
 
 // GroupReference names the CommGroup that a CommNode belongs to.

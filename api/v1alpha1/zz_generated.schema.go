@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: 1e3d9c8b24ea385c4aae9ae0012b1d92c0b525d2cf3b7539e5e8eb650c389278
-const SchemaRevision = 27
+// Hash of the schemas: 55c999550cf3fbad853724ee1b2881268b792fb5fc29a28d1a03003fb2969763
+const SchemaRevision = 28

@@ -21,6 +21,8 @@ type chosen struct {
 	note     string
 	comments []string
 	env      []v1alpha1.EnvVar
+	// fp8 is what FP8 is on for, with the losses that the spec accepts.
+	fp8 []v1alpha1.PublishedLowPrecision
 }
 
 // choose decides by publish.choice. What is not worth it is switched off by its variable, and not just left out:
@@ -31,7 +33,7 @@ func choose(in Input, report *v1alpha1.NodeRunStatus) chosen {
 	encodings := settings.MixedFP8(spec, in.GFXTargets)
 	if cmp.Or(spec.Publish.Choice, v1alpha1.PublishWhereWorthIt) == v1alpha1.PublishAsRequested {
 		fp8 := provenFP8(spec, in.Settings, report.Library, encodings, nil)
-		out := chosen{withheld: fp8.withheld, reason: fp8.reason, note: fp8.note, env: fp8.apply(report.Environment)}
+		out := chosen{withheld: fp8.withheld, reason: fp8.reason, note: fp8.note, env: fp8.apply(report.Environment), fp8: fp8.record}
 		out.comments = fp8.comments
 		for _, o := range fp8.left {
 			out.comments = append(out.comments, fmt.Sprintf("FP8 is off for %s: %s.", o.collective, o.why))
@@ -57,7 +59,7 @@ func choose(in Input, report *v1alpha1.NodeRunStatus) chosen {
 	if fp8.withheld != "" {
 		return chosen{withheld: fp8.withheld, reason: fp8.reason}
 	}
-	out := chosen{reason: fp8.reason, note: fp8.note, comments: fp8.comments}
+	out := chosen{reason: fp8.reason, note: fp8.note, comments: fp8.comments, fp8: fp8.record}
 	out.env = withDDA(flavor, spec, dda, fp8.apply(report.Environment))
 	out.comments = append(out.comments, fmt.Sprintf("Of what run %s measured on %s: what is in effect, confirmed and worth it.", in.Run.ID, words.Counted(len(in.Outcomes), "member")))
 	out.explain(in, dda, fp8)

@@ -22,11 +22,13 @@ type fp8Publication struct {
 	// note is for the condition, comments are for rccl.conf.
 	note     string
 	comments []string
-	// variables that take the place of the reported ones; nil leaves those as they are.
+	// variables that take the place of the reported ones; nil leaves those as they are, but on.
 	variables []v1alpha1.EnvVar
 	// keep are the collectives that it is on for; left are those that the run confirmed and that are not worth it.
 	keep []string
 	left []leftOut
+	// record is keep with the losses that the spec accepts.
+	record []v1alpha1.PublishedLowPrecision
 	// unproven are those that the run did not confirm.
 	unproven []string
 }
@@ -106,6 +108,9 @@ func provenFP8(spec *v1alpha1.CommGroupSpec, shown []v1alpha1.SettingStatus, lib
 		keep, accepted = nil, nil
 	}
 	out := fp8Publication{variables: fp8Variables(flavor, spec, keep), keep: keep, left: left, unproven: unproven}
+	for _, c := range keep {
+		out.record = append(out.record, v1alpha1.PublishedLowPrecision{Collective: v1alpha1.Collective(c), Losses: job.Data[rcclx.Collective(c)].Names()})
+	}
 	if len(accepted) > 0 {
 		out.reason = lossReason(accepted)
 		out.note += fmt.Sprintf(" %s; it is published for them all the same, since %s.", lossWords(accepted), acceptedBy(accepted))
@@ -239,10 +244,17 @@ func fp8Variables(flavor rcclx.Flavor, spec *v1alpha1.CommGroupSpec, collectives
 	return out
 }
 
-// apply puts the decided FP8 variables in the place of the reported ones.
+// apply puts the decided FP8 variables in the place of the reported ones. Where none is decided, FP8 is on for nothing: an image or an
+// older object may have switched it on past the spec.
 func (f fp8Publication) apply(env []v1alpha1.EnvVar) []v1alpha1.EnvVar {
 	if f.variables == nil {
-		return env
+		out := slices.Clone(env)
+		for i := range out {
+			if strings.HasPrefix(out[i].Name, fp8Prefix) && out[i].Value == "1" {
+				out[i].Value = "0"
+			}
+		}
+		return out
 	}
 	out := slices.DeleteFunc(slices.Clone(env), func(e v1alpha1.EnvVar) bool { return strings.HasPrefix(e.Name, fp8Prefix) })
 	return append(out, f.variables...)

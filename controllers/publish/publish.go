@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -33,6 +34,8 @@ type Input struct {
 	Settings []v1alpha1.SettingStatus
 	Origin   v1alpha1.Origin
 	Existing *corev1.ConfigMap
+	// Former is the ConfigMap that the group published under another name; nil where it has none.
+	Former *corev1.ConfigMap
 	// Certain: Existing is what the API has, not only what the cache has.
 	Certain bool
 	Owned   []string
@@ -61,22 +64,6 @@ func ConfigMapName(group *v1alpha1.CommGroup) string {
 		name = objects.Name(validation.DNS1123LabelMaxLength, group.Name, group.Name, "rccl-settings")
 	}
 	return cmp.Or(group.Spec.Publish.ConfigMapName, name)
-}
-
-// Decide decides what the ConfigMap shall hold. Settings of an older run stay while no newer run has proven others, unless a release
-// without WhyNotPublishable published them.
-func Decide(in Input) Publication {
-	out := decide(in)
-	old := in.Group.Status.Published
-	if out.ConfigMap != nil || out.Published == nil || out.Published != old || in.Existing == nil || in.Existing.Name != old.ConfigMapName || !intact(in.Existing, old.Hash) {
-		return out
-	}
-	variable, why := notPublishable(variablesOf(in.Existing))
-	if why == "" {
-		return out
-	}
-	return Publication{Remove: []string{old.ConfigMapName}, Condition: decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonVariableNotPublishable,
-		Message: fmt.Sprintf("ConfigMap %s is deleted: variable %s %s. Correct runtime.env, or the runtime image where it is not there; what the next run proves is published.", old.ConfigMapName, variable, why)}}
 }
 
 // notPublishable names the first variable that may not be published, and says why; empty where all may.
@@ -127,9 +114,9 @@ func decide(in Input) Publication {
 		Condition: decision.Finding{Status: metav1.ConditionTrue, Reason: cmp.Or(choice.reason, v1alpha1.ReasonPublished),
 			Message: fmt.Sprintf("ConfigMap %s holds the settings that run %s proved on all members: `envFrom: [{configMapRef: {name: %s}}]`.%s", name, in.Run.ID, name, choice.note)},
 		Published: &v1alpha1.PublishedStatus{ConfigMapName: name, Hash: desired.Annotations[v1alpha1.AnnotationSettingsHash],
-			RunID: in.Run.ID, Time: *decision.Stamp(in.Now)},
+			RunID: in.Run.ID, Time: *decision.Stamp(in.Now), LowPrecision: choice.fp8},
 	}
-	if old != nil && old.ConfigMapName == name && old.Hash == out.Published.Hash && old.RunID == in.Run.ID {
+	if old != nil && samePublished(old, out.Published) {
 		out.Published = old
 	}
 	if !sameSettings(in.Existing, desired) {
@@ -260,6 +247,13 @@ func valuesOf(env []v1alpha1.EnvVar) map[string]string {
 		values[e.Name] = e.Value
 	}
 	return values
+}
+
+// samePublished says whether two differ at most in their time.
+func samePublished(a, b *v1alpha1.PublishedStatus) bool {
+	x := *a
+	x.Time = b.Time
+	return equality.Semantic.DeepEqual(&x, b)
 }
 
 func sameSettings(existing, desired *corev1.ConfigMap) bool {

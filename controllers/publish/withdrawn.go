@@ -1,0 +1,112 @@
+package publish
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/settings"
+	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/rcclx"
+)
+
+// Decide decides what the ConfigMap shall hold. Settings of an older run stay while no newer run has proven others, unless they hold
+// what may not be published: a release without today's rules published it, or the spec accepts or asks for it no longer.
+func Decide(in Input) Publication {
+	out := decide(in)
+	old := in.Group.Status.Published
+	if out.ConfigMap != nil || out.LookUp || old == nil || out.Published != old {
+		return out
+	}
+	kept := in.kept()
+	if kept == nil || !intact(kept, old.Hash) {
+		return out
+	}
+	why, next := mayNotStay(in, variablesOf(kept))
+	if why == "" {
+		return out
+	}
+	// The status has it until it is gone: a delete that the API server refuses is tried again.
+	return Publication{Published: old, Remove: []string{old.ConfigMapName}, Condition: decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonVariableNotPublishable,
+		Message: fmt.Sprintf("ConfigMap %s is deleted: variable %s. %s; what the next run that passes proves is published.", old.ConfigMapName, why, next)}}
+}
+
+// kept is the ConfigMap that the status names, under its present or its former name.
+func (in *Input) kept() *corev1.ConfigMap {
+	for _, cm := range []*corev1.ConfigMap{in.Existing, in.Former} {
+		if cm != nil && cm.Name == in.Group.Status.Published.ConfigMapName {
+			return cm
+		}
+	}
+	return nil
+}
+
+// mayNotStay names the first published variable that may not be published now, says why, and what to do; empty where all may.
+func mayNotStay(in Input, variables map[string]string) (why, next string) {
+	if name, why := notPublishable(variables); why != "" {
+		return name + " " + why, "Correct runtime.env, or the runtime image where it is not there"
+	}
+	for _, name := range words.SortedKeys(variables) {
+		if in.Group.Spec.Computes(name) {
+			return name + " is one that agents compute for each node", "Remove it from runtime.env"
+		}
+		if strings.HasPrefix(name, fp8Prefix) && variables[name] == "1" {
+			if why := in.fp8Objection(name); why != "" {
+				return fmt.Sprintf("%s switches FP8 on%s", name, why), "Jobs that start meanwhile need settings of their own"
+			}
+		}
+	}
+	return "", ""
+}
+
+// fp8Objection says in half a sentence why the variable may not switch FP8 on any longer; empty where it may.
+func (in *Input) fp8Objection(variable string) string {
+	spec := &in.Group.Spec
+	if settings.MixedFP8(spec, in.GFXTargets) != "" {
+		return ", and the group has GPUs that encode it differently"
+	}
+	switched := rcclx.LowPrecisionSwitchedBy(variable)
+	if len(switched) == 0 {
+		return ", which spec.lowPrecision does not ask for"
+	}
+	asked := askedCollectives(spec)
+	job := settings.JobOf(spec, in.Settings)
+	for _, c := range switched {
+		if !slices.Contains(asked, c) {
+			return fmt.Sprintf(" for %s, which spec.lowPrecision does not ask for", c)
+		}
+		seen := withRecorded(job.Data[c], in.Group.Status.Published.LowPrecision, c)
+		if why := seen.Accepting(job.Accepted).Objection(c); why != "" {
+			return ", and " + why
+		}
+	}
+	return ""
+}
+
+// withRecorded adds what the run saw that the published settings are of. What a later run did not look at is as it was then, and a
+// loss that was accepted then stands though a later run did not meet it.
+func withRecorded(shown rcclx.Usability, recorded []v1alpha1.PublishedLowPrecision, c rcclx.Collective) rcclx.Usability {
+	i := slices.IndexFunc(recorded, func(p v1alpha1.PublishedLowPrecision) bool { return string(p.Collective) == string(c) })
+	switch {
+	case i < 0:
+		return shown
+	case len(recorded[i].Losses) > 0:
+		if shown.State == rcclx.NotUsable && len(shown.Losses) == 0 {
+			return shown // a loss without a name, which nobody accepts
+		}
+		shown.State, shown.Losses = rcclx.NotUsable, slices.Clone(shown.Losses)
+		for _, l := range recorded[i].Losses {
+			if !slices.Contains(shown.Losses, rcclx.Loss(l)) {
+				shown.Losses = append(shown.Losses, rcclx.Loss(l))
+			}
+		}
+	case shown.State != rcclx.NotUsable:
+		shown.State = rcclx.Usable
+	}
+	return shown
+}
