@@ -41,7 +41,7 @@ func bigWorld(nodes int) *world {
 
 // TestStatusStaysSmall: the parent's status stays under 64 KiB at any number of members and however long their words.
 func TestStatusStaysSmall(t *testing.T) {
-	w := bigWorld(testenv.Draws(2_500, 12_500))
+	w := bigWorld(testenv.Draws(1_500, 12_500))
 	if v := w.group.Status.Run.Verdict; v != v1alpha1.VerdictPass {
 		t.Fatalf("verdict %s", v)
 	}

@@ -15,7 +15,7 @@ import (
 // TestScatteredMembersAreMissing: members.minMembers lets the group go on without some of many, wherever they are and however they are lost;
 // each is noted, and the test of the others counts them alone.
 func TestScatteredMembersAreMissing(t *testing.T) {
-	nodes := testenv.Draws(150, 600)
+	nodes := testenv.Draws(80, 600)
 	for _, how := range []string{"not ready", "lost in the group's test"} {
 		for _, missing := range []int{1, nodes / 10, nodes / 3} {
 			t.Run(fmt.Sprint(how, " ", missing), func(t *testing.T) {

@@ -7,10 +7,10 @@ import (
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
-// TestNoLostStatusWriteChangesAVerdict loses each single status write of whole runs in turn, each fifth without TEST_LONG: the run ends
+// TestNoLostStatusWriteChangesAVerdict loses each single status write of whole runs in turn, each seventeenth without TEST_LONG: the run ends
 // as it does without.
 func TestNoLostStatusWriteChangesAVerdict(t *testing.T) {
-	every := testenv.Draws(11, 1)
+	every := testenv.Draws(17, 1)
 	for _, tc := range []struct {
 		name   string
 		faults faults

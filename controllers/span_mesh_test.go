@@ -405,7 +405,7 @@ func playLosing(t *testing.T, lost int, f faults, change func(*v1alpha1.CommGrou
 
 // TestALostWriteChangesNoVerdictOfAMesh: what a search in the mesh showed is decided again from the same reports.
 func TestALostWriteChangesNoVerdictOfAMesh(t *testing.T) {
-	every := testenv.Draws(5, 1)
+	every := testenv.Draws(8, 1)
 	for name, f := range map[string]faults{
 		"good":               {},
 		"a node hangs":       {hangNodes: []int{5}, sideBySide: true},

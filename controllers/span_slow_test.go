@@ -270,7 +270,7 @@ func TestEarlyTestsAreJudgedAgain(t *testing.T) {
 
 // TestTestsAreCountedOnce: the bound on tests is that of the status, whatever a search took before.
 func TestTestsAreCountedOnce(t *testing.T) {
-	many := testenv.Draws(250, 1000)
+	many := testenv.Draws(120, 1000)
 	for _, tc := range []struct {
 		nodes  int
 		faults faults
@@ -333,7 +333,7 @@ func TestSlowWithNoise(t *testing.T) {
 
 // TestManySlowPairsAreAllKept: pairs that are not recorded one by one do not count as good.
 func TestManySlowPairsAreAllKept(t *testing.T) {
-	for _, n := range []int{40, testenv.Draws(500, 3000)} {
+	for _, n := range []int{40, testenv.Draws(250, 3000)} {
 		var slow []int
 		for i := 0; i < n/4; i++ {
 			slow = append(slow, i*4)

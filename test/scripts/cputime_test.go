@@ -22,14 +22,14 @@ func TestCPUTimeOfTests(t *testing.T) {
 	}
 }
 
-// TestCPUBudget: a package above its budget is named, and one far above it fails.
+// TestCPUBudget: a package above its budget is named.
 func TestCPUBudget(t *testing.T) {
 	for notes, want := range map[string][]string{
 		"":                             nil,
 		"200.5 99.0 ./a\n10 10 ./b\n":  {"299.5 CPU-s  ./a\n", "319.5 CPU-s  in all 2 packages"},
 		"200.5 100.0 ./a\n10 10 ./b\n": {"300.5 CPU-s  ./a  ABOVE ITS BUDGET of 300 CPU-s\n"},
 		"449 0 ./a\n1 1 ./b\n":         {"449.0 CPU-s  ./a  ABOVE"},
-		"5 5 ./b\n400 51 ./controllers/envtest\n": {"451.0 CPU-s  ./controllers/envtest  ABOVE", "exit status 1"},
+		"5 5 ./b\n400 51 ./controllers/envtest\n": {"451.0 CPU-s  ./controllers/envtest  ABOVE"},
 	} {
 		root := sandbox(t, []string{"hack/cputime.sh"}, nil)
 		tools(t, root, "readlink", "awk", "sort")
@@ -40,7 +40,7 @@ func TestCPUBudget(t *testing.T) {
 				t.Errorf("%q: no %q in %q", notes, text, out)
 			}
 		}
-		if strings.Contains(out, "exit status") != strings.Contains(strings.Join(want, ""), "exit status") {
+		if strings.Contains(out, "exit status") {
 			t.Errorf("%q: %q", notes, out)
 		}
 	}
