@@ -178,3 +178,38 @@ func TestAdviceReachesTheAPI(t *testing.T) {
 		t.Errorf("%d ConfigMaps of settings", len(settings))
 	}
 }
+
+// TestWithdrawnAcceptance: who no longer accepts a loss has it out of what jobs take, also under a former name and though no run passes.
+func TestWithdrawnAcceptance(t *testing.T) {
+	w := newWorld(t, 1, func(g *v1alpha1.CommGroup) {
+		g.Spec.LowPrecision = v1alpha1.LowPrecisionSpec{Mode: v1alpha1.FeaturePreferred, Collectives: []string{"AllToAll"}}
+		g.Spec.Publish.Choice, g.Spec.Publish.AcceptedLosses = v1alpha1.PublishAsRequested, []v1alpha1.AcceptedLoss{v1alpha1.AcceptOverflow}
+	})
+	w.running()
+	w.finish(w.nodes[0], 300_000, func(r *v1alpha1.NodeRunStatus) {
+		r.Settings = append(r.Settings, v1alpha1.SettingStatus{Name: "lowPrecision.AllToAll", Requested: "Preferred", Effective: v1alpha1.EffectivePartial,
+			Reason: v1alpha1.SettingReasonBelowThreshold, Verified: v1alpha1.VerifiedConfirmed, Usable: v1alpha1.ResultsNotUsable, Warnings: []string{v1alpha1.WarningOverflow}})
+	})
+	w.wantCondition(v1alpha1.ConditionSettingsPublished, yes, v1alpha1.ReasonResultsNotUsable)
+	if p := w.group.Status.Published; len(p.LowPrecision) != 1 || p.LowPrecision[0].Collective != v1alpha1.AllToAll || !slices.Equal(p.LowPrecision[0].Losses, []string{v1alpha1.WarningOverflow}) {
+		t.Fatalf("published %+v", p)
+	}
+	w.again("2")
+	w.settle()
+	w.finish(w.nodes[0], 300_000, func(r *v1alpha1.NodeRunStatus) { r.Verdict, r.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonWrongData })
+	w.wantCondition(v1alpha1.ConditionSettingsPublished, no, v1alpha1.ReasonNotProven, "still holds")
+	if cm := w.configMap(); cm == nil || cm.Data["RCCL_LOW_PRECISION_ENABLE_ALLTOALL"] != "1" {
+		t.Fatalf("an accepted loss does not stay published: %+v", cm)
+	}
+	w.sentEvents()
+	w.update(func(g *v1alpha1.CommGroup) {
+		g.Spec.Publish.ConfigMapName, g.Spec.Publish.AcceptedLosses = "other", nil
+	})
+	w.settle()
+	if cm := w.configMap(); cm != nil || w.group.Status.Published != nil {
+		t.Errorf("still published: %+v, %+v", w.group.Status.Published, cm)
+	}
+	if events := w.sentEvents(); !slices.ContainsFunc(events, func(e string) bool { return strings.Contains(e, v1alpha1.ReasonVariableNotPublishable) }) {
+		t.Errorf("events %q", events)
+	}
+}

@@ -68,6 +68,9 @@ func TestRunPodTroubles(t *testing.T) {
 				w.settle()
 			}
 			w.wantCondition(v1alpha1.ConditionValidated, tc.status, tc.reason, append(tc.words, w.nodes[0])...)
+			if blamed := len(w.group.Status.Culprits) > 0; blamed != (name == "cannot pull" || name == "hangs") {
+				t.Errorf("culprits %+v", w.group.Status.Culprits)
+			}
 			w.endPods()
 			w.settle()
 			// A pod that ended by itself stays for its log; one that would hold GPUs does not.
@@ -86,4 +89,13 @@ func TestRefusedPodOverrides(t *testing.T) {
 	w := newWorld(t, 1, func(g *v1alpha1.CommGroup) { g.Spec.Runtime.Pod.PriorityClassName = "no-such-class" })
 	w.running()
 	w.wantCondition(v1alpha1.ConditionValidated, no, v1alpha1.ReasonRunPodNotStarted, "no-such-class")
+	w.wantNoCulprit()
+}
+
+// wantNoCulprit: what refuses a run pod is the namespace's or the spec's, and says nothing of the node.
+func (w *world) wantNoCulprit() {
+	w.Helper()
+	if len(w.group.Status.Culprits) > 0 {
+		w.Errorf("culprits %+v", w.group.Status.Culprits)
+	}
 }

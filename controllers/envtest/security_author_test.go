@@ -120,6 +120,7 @@ func TestRefusedByPodSecurity(t *testing.T) {
 	w.must(admin.Update(t.Context(), ns))
 	w.running()
 	w.wantCondition(v1alpha1.ConditionValidated, no, v1alpha1.ReasonRunPodNotStarted, "violates PodSecurity", "runAsNonRoot", "runtime.pod")
+	w.wantNoCulprit()
 	w.update(func(g *v1alpha1.CommGroup) { g.Spec.Runtime.Pod.RunAsUser = ptr.To(int64(1000)) })
 	w.settle()
 	if len(w.pods()) != 1 {

@@ -503,6 +503,7 @@ func TestSomeonesRunAccountIsLeftAlone(t *testing.T) {
 	}
 	w.refresh()
 	w.wantCondition(v1alpha1.ConditionValidated, no, v1alpha1.ReasonRunPodNotStarted, "ServiceAccount "+w.ns+"/commgroup-run exists", "Rename or delete")
+	w.wantNoCulprit()
 	if len(w.pods()) != 0 {
 		t.Error("a run pod with someone's account")
 	}
