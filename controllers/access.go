@@ -71,18 +71,24 @@ func ours(object client.Object) bool {
 
 // closeWithoutAccess ends the nodes' part in the run that have no pod since there is no account for them: to try again would not help
 // until a person has acted. The group's stage is held by its deadline for members.
-func (r *CommGroupReconciler) closeWithoutAccess(ctx context.Context, s *Snapshot, pods []*corev1.Pod, cause error) error {
+func (r *CommGroupReconciler) closeWithoutAccess(ctx context.Context, s *Snapshot, d *Decision, cause error) error {
 	byUID := make(map[types.UID]*v1alpha1.CommNode, len(s.CommNodes))
 	for i := range s.CommNodes {
 		byUID[s.CommNodes[i].UID] = &s.CommNodes[i]
 	}
-	return errors.Join(atOnce(pods, func(pod *corev1.Pod) error {
-		cn := byUID[pod.OwnerReferences[0].UID]
-		if ofGroupStage(pod) || cn == nil || cn.Spec.Run == nil {
-			return nil
+	var closed []*v1alpha1.CommNode
+	for _, pod := range d.CreatePods {
+		if cn := byUID[pod.OwnerReferences[0].UID]; !ofGroupStage(pod) && cn != nil && cn.Spec.Run != nil {
+			closed = append(closed, cn)
 		}
+	}
+	errs := atOnce(closed, func(cn *v1alpha1.CommNode) error {
 		return r.closeNotStarted(ctx, cn, s, fmt.Sprintf("No run pod for node %s: %v. Rename or delete what has the run pods' name, then %s.", cn.Spec.NodeName, cause, v1alpha1.AskRun(cn.Namespace, cn.Spec.Group.Name)))
-	})...)
+	})
+	for i, err := range errs {
+		d.refused.commNode(closed[i], true, err)
+	}
+	return errors.Join(errs...)
 }
 
 // deleteRunAccess removes the account of run pods unless another group of the namespace needs it, or it is not this operator's.

@@ -145,9 +145,10 @@ func (r *CommGroupReconciler) apply(ctx context.Context, s *Snapshot, d *Decisio
 	remove("commnode", d.DeleteCommNodes, func() client.Object { return &v1alpha1.CommNode{} })
 	remove("configmap", slices.Concat(d.DeleteConfigMaps, d.DeleteArchives), func() client.Object { return &corev1.ConfigMap{} })
 	for i, err := range atOnce(d.CommNodes, func(change CommNodeChange) error { return r.writeCommNode(ctx, change) }) {
-		desired := d.CommNodes[i].Desired
-		add(&d.refused.commNodes, "write CommNode "+desired.Name, err)
-		if err != nil && desired.Spec.Run != nil && desired.Spec.Run.Closed != nil {
+		desired, exists := d.CommNodes[i].Desired, d.CommNodes[i].Current != nil
+		d.refused.commNode(desired, exists, err)
+		closes := desired.Spec.Run != nil && desired.Spec.Run.Closed != nil
+		if err != nil && closes && !(refuses(err) && gaveUp(s.Group, desired.Spec.NodeName, exists, s.Now)) {
 			err = closureError(err)
 		}
 		try("write commnode", desired.Name, err)
@@ -159,9 +160,9 @@ func (r *CommGroupReconciler) apply(ctx context.Context, s *Snapshot, d *Decisio
 		access := r.ensureRunAccess(ctx, ns)
 		told("make the account of run pods in", ns, access)
 		if errors.Is(access, errNotOurs) {
-			told("create run pods in", ns, r.closeWithoutAccess(ctx, s, d.CreatePods, access))
+			told("create run pods in", ns, r.closeWithoutAccess(ctx, s, d, access))
 		} else {
-			told("create run pods in", ns, r.createPods(ctx, s, d.CreatePods))
+			told("create run pods in", ns, r.createPods(ctx, s, d))
 		}
 	}
 	if d.ConfigMap != nil {
@@ -173,6 +174,9 @@ func (r *CommGroupReconciler) apply(ctx context.Context, s *Snapshot, d *Decisio
 	}
 	r.applyArchive(ctx, s, d)
 	told("mark nodes for", s.Group.Name, r.applyNodeMarks(ctx, s, d))
+	if run := d.Status.Run; run != nil && run.Phase == v1alpha1.RunPhaseRunning || finishes(s.Group, d) {
+		d.refused.note(run, s.Now)
+	}
 	d.refused.tell(d, s.Group, s.Now)
 	return errors.Join(errs...)
 }
@@ -208,7 +212,7 @@ func (r *CommGroupReconciler) deleteNamed(ctx context.Context, object client.Obj
 }
 
 func (r *CommGroupReconciler) writeCommNode(ctx context.Context, change CommNodeChange) error {
-	if err := withinBounds(change.Desired); err != nil {
+	if err := changeWithinBounds(change); err != nil {
 		return err
 	}
 	if change.Current == nil {
@@ -362,7 +366,7 @@ func (m *appliedMemory) forget(group types.NamespacedName) {
 
 // createPods makes the run pods, after a look at the API itself: the cache may not yet show pods made a moment ago,
 // and at most maxParallelNodes nodes may hold GPUs.
-func (r *CommGroupReconciler) createPods(ctx context.Context, s *Snapshot, pods []*corev1.Pod) error {
+func (r *CommGroupReconciler) createPods(ctx context.Context, s *Snapshot, d *Decision) error {
 	live, err := r.liveRunPods(ctx, s.Group)
 	if err != nil {
 		return err
@@ -381,7 +385,7 @@ func (r *CommGroupReconciler) createPods(ctx context.Context, s *Snapshot, pods 
 	}
 	var errs []error
 	var missing []*corev1.Pod
-	for _, pod := range pods {
+	for _, pod := range d.CreatePods {
 		// The group's stage needs all its members at once; maxParallelNodes bounds the nodes that run alone.
 		if present[pod.Name] || !ofGroupStage(pod) && taken >= int(s.Group.Spec.Run.MaxParallelNodes) {
 			continue
@@ -411,8 +415,15 @@ func (r *CommGroupReconciler) createPods(ctx context.Context, s *Snapshot, pods 
 			admitted++
 		}
 	}
+	noted := func(cn *v1alpha1.CommNode, err error) {
+		if cn != nil && cn.Spec.Run != nil {
+			d.refused.commNode(cn, true, err)
+		}
+		errs = append(errs, err)
+	}
 	for i, err := range created {
 		pod := missing[i]
+		cn := byCommNode[pod.OwnerReferences[0].UID]
 		switch {
 		case err == nil:
 		case apierrors.IsAlreadyExists(err):
@@ -420,10 +431,13 @@ func (r *CommGroupReconciler) createPods(ctx context.Context, s *Snapshot, pods 
 			errs = append(errs, err) // tried again until the deadline for members, which then says that there is no pod
 		case quotaExceeded(err):
 			message := quotaMessage(err, admitted, s.Group.Spec.Run.MaxParallelNodes)
-			errs = append(errs, r.noteQuotaWait(ctx, byCommNode[pod.OwnerReferences[0].UID], message, s.Now))
+			noted(cn, r.noteQuotaWait(ctx, cn, message, s.Now))
 		case apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || errors.Is(err, errTooLarge):
 			// A pod security level or the person's own overrides refuse the pod; to try again would not help.
-			errs = append(errs, r.closeRefused(ctx, byCommNode[pod.OwnerReferences[0].UID], pod.Name, err, s))
+			noted(cn, r.closeRefused(ctx, cn, pod.Name, err, s))
+		case refuses(err):
+			// An admission webhook that is away, which may come back.
+			noted(cn, r.noteQuotaWait(ctx, cn, "the run pod was refused: "+err.Error(), s.Now))
 		default:
 			errs = append(errs, err)
 		}

@@ -35,10 +35,10 @@ func lostPod(reason string) bool {
 	return false
 }
 
-// podRefused says that the node's run pod was never made: a quota, an admission policy or a taken account name of the namespace refused
-// it, which says nothing of the node. A pod that its kubelet could not start has a name.
-func (n *nodeState) podRefused() bool {
-	return n.closure.Reason == v1alpha1.ReasonRunPodNotStarted && n.podName == ""
+// writeRefused says that the node's run pod was never made, or its CommNode could not be written: a quota, an admission policy or a taken
+// account name of the namespace refused it, which says nothing of the node. A pod that its kubelet could not start has a name.
+func (n *nodeState) writeRefused() bool {
+	return n.closure.Reason == v1alpha1.ReasonCommNodesRefused || n.closure.Reason == v1alpha1.ReasonRunPodNotStarted && n.podName == ""
 }
 
 func nodeOutcome(n *nodeState, plan *runplan.Baseline) judge.Outcome {
@@ -57,7 +57,7 @@ func nodeOutcome(n *nodeState, plan *runplan.Baseline) judge.Outcome {
 		o.Stale, o.Reason, o.Message = true, v1alpha1.ReasonResultsStale, n.stale.Message
 	case n.closure != nil:
 		o.Verdict, o.Reason, o.Message = n.closure.Verdict, n.closure.Reason, n.closure.Message
-		if o.Verdict == v1alpha1.VerdictError && !lostPod(o.Reason) && !n.podRefused() {
+		if o.Verdict == v1alpha1.VerdictError && !lostPod(o.Reason) && !n.writeRefused() {
 			o.Culprits = []v1alpha1.Culprit{judge.NodeCulprit(n.name, o.Reason, o.Message)}
 		}
 	case n.report != nil:

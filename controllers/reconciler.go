@@ -114,6 +114,7 @@ func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	if errors.Is(applyErr, errClosureNotWritten) && finishes(group, &decision) {
 		// With the run over and nothing to say how it ended on this node, its reason would be lost for good.
 		held := Decision{Status: *group.Status.DeepCopy()}
+		held.Status.Run.Refused = decision.Status.Run.Refused
 		decision.refused.tell(&held, group, snapshot.Now)
 		return afterWrites(ctx, errors.Join(r.writeStatus(ctx, group, &held), applyErr), decision.WakeAt, snapshot.Now)
 	}

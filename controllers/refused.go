@@ -15,6 +15,8 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -25,6 +27,8 @@ type refusals struct {
 	// CommNodes are writes of CommNodes, others all else that no condition of its own tells of.
 	commNodes []refusal
 	others    []refusal
+	// nodes whose CommNodes are there and could not be changed.
+	nodes []string
 }
 
 // refusal is one write: what was to be done, and the API server's words.
@@ -86,6 +90,14 @@ func onlyRefusals(err error) bool {
 func add(to *[]refusal, what string, err error) {
 	if refuses(err) {
 		*to = append(*to, refusal{what, err})
+	}
+}
+
+// commNode keeps err if it is a refusal to write the CommNode, which exists or does not.
+func (r *refusals) commNode(cn *v1alpha1.CommNode, exists bool, err error) {
+	add(&r.commNodes, "write CommNode "+cn.Name, err)
+	if exists && refuses(err) {
+		r.nodes = append(r.nodes, cn.Spec.NodeName)
 	}
 }
 
@@ -158,6 +170,63 @@ func retell(d *Decision, group *v1alpha1.CommGroup, now time.Time, changed map[s
 		return slices.ContainsFunc(after, func(c metav1.Condition) bool { return e.Action == "Set"+c.Type || e.Action == remarks[c.Type].action })
 	})
 	d.Events = append(d.Events, transitions(group.Status.Conditions, after)...)
+}
+
+// maxRefusedNodes is how many nodes a RunRefusal names.
+const maxRefusedNodes = 64
+
+// note writes down in the run since when CommNodes are refused: what is in the status is all that the next decision knows of it.
+func (r *refusals) note(run *v1alpha1.GroupRunStatus, now time.Time) {
+	if len(r.commNodes) == 0 {
+		if run.Phase == v1alpha1.RunPhaseRunning { // one that ends has nodes that it gave up
+			run.Refused = nil
+		}
+		return
+	}
+	next := &v1alpha1.RunRefusal{Since: *decision.Stamp(now), Message: words.Shorten(refusedWords(r.commNodes), 512)}
+	if run.Refused != nil {
+		next.Since = run.Refused.Since
+	}
+	slices.Sort(r.nodes)
+	next.Nodes = slices.Compact(r.nodes)
+	if next.More = len(next.Nodes) > maxRefusedNodes; next.More {
+		next.Nodes = next.Nodes[:maxRefusedNodes]
+	}
+	run.Refused = next
+}
+
+// givesUp is when the run goes on without the nodes whose CommNodes are refused.
+func givesUp(refused *v1alpha1.RunRefusal, spec *v1alpha1.CommGroupSpec) time.Time {
+	return refused.Since.Add(decision.Seconds(spec.Run.StartDeadlineSeconds))
+}
+
+// gaveUp says whether the status that was read has the refusal of the node's CommNode, and it has lasted for too long.
+func gaveUp(group *v1alpha1.CommGroup, node string, exists bool, now time.Time) bool {
+	run := group.Status.Run
+	if run == nil || run.Refused == nil || now.Before(givesUp(run.Refused, &group.Spec)) {
+		return false
+	}
+	return !exists || run.Refused.More || slices.Contains(run.Refused.Nodes, node)
+}
+
+// giveUp ends the node's part in the run where its CommNode was refused for too long, whatever the node waits for. What has a result
+// there, or a pod that is not over, goes on.
+func (n *nodeState) giveUp(run *v1alpha1.GroupRunStatus, in runInput) {
+	a := runs.AssignmentOf(n.commNode)
+	switch written := n.report != nil || a != nil && a.Closed != nil && runs.Counts(a, run) && !n.renewed; {
+	case run.Refused == nil || written:
+	case n.phase != judge.Done && n.phase != judge.Waiting:
+	case gaveUp(in.group, n.name, n.commNode != nil, in.now):
+		n.closeRefused(run, in)
+	case n.phase == judge.Waiting && in.now.Before(givesUp(run.Refused, &in.group.Spec)):
+		n.wakeAt = decision.Earlier(n.wakeAt, givesUp(run.Refused, &in.group.Spec))
+	}
+}
+
+func (n *nodeState) closeRefused(run *v1alpha1.GroupRunStatus, in runInput) {
+	n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonCommNodesRefused,
+		"Run %s has no result of node %s, since what it needs of CommNode %s was refused from %s on. %s Mend what these words name, then %s.",
+		run.ID, n.name, v1alpha1.CommNodeName(in.group.Name, n.name), run.Refused.Since.UTC().Format(time.RFC3339), run.Refused.Message, runs.Ask(in.group))
 }
 
 // configMapRefused takes back what the decision says of a ConfigMap that could not be written. One that another writer came

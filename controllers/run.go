@@ -274,6 +274,13 @@ func evaluate(out *runState, run *v1alpha1.GroupRunStatus, in runInput) {
 	for i := range out.nodes {
 		n := &out.nodes[i]
 		stepNode(n, run, in)
+		if running {
+			n.giveUp(run, in)
+		}
+		if n.phase == judge.Waiting && n.wakeAt.IsZero() {
+			// What it waits for is an event, or a write that is tried again: this is for one that is lost.
+			n.wakeAt = in.now.Add(decision.Seconds(in.group.Spec.Run.StartDeadlineSeconds))
+		}
 		out.outdated = out.outdated || n.moved || n.stale != nil
 		if n.phase == judge.Done {
 			continue

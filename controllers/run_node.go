@@ -97,7 +97,9 @@ func stepNode(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput) {
 	case v1alpha1.RunPhaseFinished:
 		// The run is over and this node's result is gone, for example because its CommNode was deleted. No result is never a
 		// pass.
-		n.phase = judge.Waiting
+		if n.phase = judge.Waiting; run.Refused != nil {
+			n.closeRefused(run, in)
+		}
 		return
 	case v1alpha1.RunPhaseRunning:
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,6 +18,34 @@ const maxWrittenBytes = 48 << 10
 
 // errTooLarge: an object of one node is larger than the operator writes.
 var errTooLarge = errors.New("the object is too large")
+
+// changeWithinBounds refuses a CommNode that is too large, and larger than the one that is there: a run of a CommGroup from before a rule
+// would otherwise never end on the node.
+func changeWithinBounds(change CommNodeChange) error {
+	err := withinBounds(change.Desired)
+	if err == nil || change.Current == nil {
+		return err
+	}
+	// What the controller adds to an assignment as the run goes on has bounds of its own.
+	writtenBytes := func(cn *v1alpha1.CommNode) int {
+		own := *cn
+		own.Status = v1alpha1.CommNodeStatus{}
+		if cn.Spec.Run != nil {
+			run := *cn.Spec.Run
+			run.Closed, run.Waiting, run.Stale, run.Platform, run.PodName = nil, nil, nil, nil, ""
+			own.Spec.Run = &run
+		}
+		data, jsonErr := json.Marshal(&own)
+		if jsonErr != nil {
+			return math.MaxInt
+		}
+		return len(data)
+	}
+	if writtenBytes(change.Desired) <= writtenBytes(change.Current) {
+		return nil
+	}
+	return err
+}
 
 // withinBounds refuses an object that is too large. It looks at what the controller writes: a CommNode's status is its agents'.
 func withinBounds(object client.Object) error {

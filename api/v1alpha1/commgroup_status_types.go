@@ -204,6 +204,27 @@ type GroupRunStatus struct {
 	// provenRunID no longer.
 	// +optional
 	Moved bool `json:"moved,omitempty"`
+	// refused is what the API server refuses of what the run needs. Absent while it takes all.
+	// +optional
+	Refused *RunRefusal `json:"refused,omitempty"`
+}
+
+// RunRefusal says that CommNodes cannot be written for a run. Past startDeadlineSeconds the run goes on without their nodes.
+type RunRefusal struct {
+	// since when some are refused.
+	Since metav1.Time `json:"since"`
+	// message has the API server's words.
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message"`
+	// nodes whose CommNodes are there and cannot be changed, the first 64 of them.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	// +listType=set
+	// +optional
+	Nodes []string `json:"nodes,omitempty"`
+	// more: there are more such nodes.
+	// +optional
+	More bool `json:"more,omitempty"`
 }
 
 // Headline is one measurement chosen for display.

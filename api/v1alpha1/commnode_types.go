@@ -122,7 +122,7 @@ type RunAssignment struct {
 // RunWait says for whom a node's run waits.
 type RunWait struct {
 	// reason, one CamelCase word: NodeBusy, ListFailed where the pods on the node could not be read, or RunPodNotStarted where the
-	// namespace's quota has no room for the run pod yet.
+	// namespace's quota has no room for the run pod yet, or an admission webhook does not answer.
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason"`
 	// message names the pod or CommGroup.

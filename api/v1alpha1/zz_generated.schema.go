@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: 55c999550cf3fbad853724ee1b2881268b792fb5fc29a28d1a03003fb2969763
-const SchemaRevision = 28
+// Hash of the schemas: 838b969f2d69da22896095da637d0100908666edd158a72d3134c444d626c46f
+const SchemaRevision = 29

@@ -1,0 +1,247 @@
+package controllers
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/testkit"
+)
+
+// refusedRun is a group of four nodes whose monitors report, and whose run pods pass as soon as they are there, unless they stay.
+type refusedRun struct {
+	*testing.T
+	r     *CommGroupReconciler
+	api   client.Client
+	group *v1alpha1.CommGroup
+	clock *clocktesting.FakePassiveClock
+	stay  bool
+}
+
+func newRefusedRun(t *testing.T, group *v1alpha1.CommGroup) *refusedRun {
+	group.Spec.Run.MaxParallelNodes = 4
+	w := newWorld(group, testkit.Nodes(4))
+	r, cache := managerOf(t, &groupWorld{world: w})
+	return &refusedRun{T: t, r: r, api: cache.api, group: w.group, clock: r.Clock.(*clocktesting.FakePassiveClock)}
+}
+
+// step reconciles once and plays the agents; it returns the status and when the next reconcile comes.
+func (w *refusedRun) step() (v1alpha1.CommGroupStatus, time.Duration) {
+	w.Helper()
+	ctx, now := w.Context(), w.clock.Now()
+	var pods corev1.PodList
+	var nodes v1alpha1.CommNodeList
+	if err := errors.Join(w.api.List(ctx, &pods), w.api.List(ctx, &nodes)); err != nil {
+		w.Fatal(err)
+	}
+	for i := range nodes.Items {
+		cn := &nodes.Items[i]
+		cn.Status.Facts = testkit.Facts(now)
+		if a := cn.Spec.Run; a != nil && a.Closed == nil && !w.stay && slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return p.OwnerReferences[0].Name == cn.Name }) {
+			cn.Status.Run = testkit.Report(a, v1alpha1.VerdictPass, 300_000, now)
+		}
+		if err := w.api.Status().Update(ctx, cn); err != nil {
+			w.Fatal(err)
+		}
+	}
+	result, err := w.r.paced(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.group)})
+	if err != nil {
+		w.Fatal(err)
+	}
+	var is v1alpha1.CommGroup
+	if err := w.api.Get(ctx, client.ObjectKeyFromObject(w.group), &is); err != nil {
+		w.Fatal(err)
+	}
+	return is.Status, result.RequeueAfter
+}
+
+// TestARunEndsWhateverIsRefused: a run whose writes are refused ends within twice startDeadlineSeconds. Nodes that have a result keep it,
+// the others count as Error without a culprit, the words say what refused them, and later reconciles say the same.
+func TestARunEndsWhateverIsRefused(t *testing.T) {
+	away := apierrors.NewInternalError(errors.New("failed calling webhook: connection refused"))
+	isCommNode := func(o client.Object) bool { _, ok := o.(*v1alpha1.CommNode); return ok }
+	isPod := func(o client.Object) bool { _, ok := o.(*corev1.Pod); return ok }
+	for name, tc := range map[string]struct {
+		group func(*v1alpha1.CommGroup)
+		// running: the refusal begins once run pods are there; gone: they are deleted then.
+		running, gone bool
+		fails         func(verb string, o client.Object) error
+		passed        int32
+		reason, words string
+	}{
+		"a quota on CommNodes": {
+			fails: func(verb string, o client.Object) error {
+				if verb == "create" && isCommNode(o) && strings.HasSuffix(o.GetName(), "3") {
+					return errQuota
+				}
+				return nil
+			},
+			passed: 3, reason: v1alpha1.ReasonCommNodesRefused, words: "exceeded quota: small"},
+		"assignments that are too large": {
+			group:  func(g *v1alpha1.CommGroup) { g.Spec.Runtime.Env = tooMuchEnv() },
+			fails:  func(string, client.Object) error { return nil },
+			reason: v1alpha1.ReasonCommNodesRefused, words: "shorten runtime.env"},
+		"closures": {
+			running: true, gone: true,
+			fails: func(verb string, o client.Object) error {
+				if isClosure(verb, o) {
+					return away
+				}
+				return nil
+			},
+			reason: v1alpha1.ReasonCommNodesRefused, words: "failed calling webhook"},
+		"pods, and that they are": {
+			fails: func(verb string, o client.Object) error {
+				if verb == "create" && isPod(o) {
+					return errQuota
+				}
+				if cn, ok := o.(*v1alpha1.CommNode); ok && verb == "patch" && (cn.Spec.Run.Waiting != nil || cn.Spec.Run.Closed != nil) {
+					return away
+				}
+				return nil
+			},
+			reason: v1alpha1.ReasonCommNodesRefused, words: "failed calling webhook"},
+		"pods": {
+			fails: func(verb string, o client.Object) error {
+				if verb == "create" && isPod(o) {
+					return away
+				}
+				return nil
+			},
+			reason: v1alpha1.ReasonRunPodNotStarted, words: "failed calling webhook"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			group := testkit.Group()
+			if tc.group != nil {
+				tc.group(group)
+			}
+			w := newRefusedRun(t, group)
+			w.stay = tc.running
+			refusing := !tc.running
+			failWrites(w.r, func(verb string, o client.Object) error {
+				if verb == "create" { // as the API server does
+					o.SetCreationTimestamp(metav1.NewTime(w.clock.Now()))
+					o.SetUID(types.UID("uid-" + o.GetName()))
+				}
+				if !refusing {
+					return nil
+				}
+				return tc.fails(verb, o)
+			})
+			var status v1alpha1.CommGroupStatus
+			var next time.Duration
+			limit := 2*decision.Seconds(group.Spec.Run.StartDeadlineSeconds) + time.Minute
+			for steps := 0; ; steps++ {
+				status, next = w.step()
+				run := status.Run
+				if run != nil && run.Phase != v1alpha1.RunPhaseRunning {
+					break
+				}
+				if run != nil && next <= 0 {
+					t.Fatal("no next reconcile while the run goes on")
+				}
+				var pods corev1.PodList
+				if err := w.api.List(t.Context(), &pods, client.MatchingLabels{v1alpha1.LabelRole: v1alpha1.RoleRun}); err != nil {
+					t.Fatal(err)
+				}
+				if tc.running && !refusing && len(pods.Items) == 4 {
+					w.step() // the CommNodes have the pods' names
+					refusing = true
+					for i := range pods.Items {
+						if err := w.api.Delete(t.Context(), &pods.Items[i]); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				if next = max(next, time.Second); steps < 8 {
+					next = time.Second // events of what was written; later nothing but its own wake-ups come
+				}
+				w.clock.SetTime(w.clock.Now().Add(next))
+				if run != nil && w.clock.Now().After(run.StartTime.Add(limit)) {
+					t.Fatalf("run %s goes on after %s: %+v", run.ID, limit, run.Refused)
+				}
+			}
+			check := func(status *v1alpha1.CommGroupStatus) {
+				t.Helper()
+				if status.Run.Phase != v1alpha1.RunPhaseFinished || status.Run.Verdict != v1alpha1.VerdictError {
+					t.Fatalf("the run: %+v", status.Run)
+				}
+				if m := status.Members; m.Passed != tc.passed || m.Errored != 4-tc.passed {
+					t.Errorf("members: %+v", m)
+				}
+				if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionValidated); c.Status != metav1.ConditionFalse || c.Reason != tc.reason || !strings.Contains(c.Message, tc.words) || !strings.Contains(c.Message, "kubectl commgroup run") {
+					t.Errorf("Validated: %+v", c)
+				}
+				if len(status.Culprits) > 0 {
+					t.Errorf("culprits: %+v", status.Culprits)
+				}
+			}
+			check(&status)
+			for range 3 {
+				w.clock.SetTime(w.clock.Now().Add(time.Minute))
+				if status, _ = w.step(); status.Run.Number != 1 {
+					t.Fatalf("run %s began by itself", status.Run.ID)
+				}
+				check(&status)
+			}
+			refusing = false
+			w.clock.SetTime(w.clock.Now().Add(time.Minute))
+			w.step()
+			status, _ = w.step()
+			check(&status)
+			if status.Run.Number == 1 { // a run that is asked for is not held up
+				var live v1alpha1.CommGroup
+				if err := w.api.Get(t.Context(), client.ObjectKeyFromObject(group), &live); err != nil {
+					t.Fatal(err)
+				}
+				live.Annotations = maps.Clone(live.Annotations)
+				metav1.SetMetaDataAnnotation(&live.ObjectMeta, v1alpha1.AnnotationRunRequested, "now")
+				if err := w.api.Update(t.Context(), &live); err != nil {
+					t.Fatal(err)
+				}
+				if status, _ = w.step(); status.Run.Number != 2 || status.Run.Refused != nil && tc.group == nil {
+					t.Errorf("the next run: %+v", status.Run)
+				}
+			}
+		})
+	}
+}
+
+// TestALargeAssignmentCanBeClosed: a CommNode from before a bound is not made larger, and what the controller adds to its assignment is taken.
+func TestALargeAssignmentCanBeClosed(t *testing.T) {
+	large := &v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{Run: &v1alpha1.RunAssignment{ID: "1-1", Plan: v1alpha1.RunPlan{Env: tooMuchEnv()}}}}
+	for name, tc := range map[string]struct {
+		change func(*v1alpha1.RunAssignment)
+		fits   bool
+	}{
+		"closed":    {func(a *v1alpha1.RunAssignment) { a.Closed = &v1alpha1.RunClosure{Message: strings.Repeat("x", 1024)} }, true},
+		"a wait":    {func(a *v1alpha1.RunAssignment) { a.Waiting = &v1alpha1.RunWait{Message: "x"} }, true},
+		"a pod":     {func(a *v1alpha1.RunAssignment) { a.PodName = "x" }, true},
+		"less":      {func(a *v1alpha1.RunAssignment) { a.Plan.Env = a.Plan.Env[1:] }, true},
+		"more":      {func(a *v1alpha1.RunAssignment) { a.Plan.Env = append(a.Plan.Env, v1alpha1.EnvVar{Name: "X"}) }, false},
+		"a new run": {func(a *v1alpha1.RunAssignment) { a.ID = "1-2" }, true},
+	} {
+		desired := large.DeepCopy()
+		tc.change(desired.Spec.Run)
+		if err := changeWithinBounds(CommNodeChange{Current: large, Desired: desired}); (err == nil) != tc.fits {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := changeWithinBounds(CommNodeChange{Desired: large}); !errors.Is(err, errTooLarge) {
+		t.Errorf("a new one: %v", err)
+	}
+}
