@@ -365,56 +365,34 @@ func (m *appliedMemory) forget(group types.NamespacedName) {
 }
 
 // createPods makes the run pods, after a look at the API itself: the cache may not yet show pods made a moment ago,
-// and at most maxParallelNodes nodes may hold GPUs.
+// and at most maxParallelNodes nodes may hold GPUs. Pods that were refused less than a minute ago are neither looked for nor sent.
 func (r *CommGroupReconciler) createPods(ctx context.Context, s *Snapshot, d *Decision) error {
-	live, err := r.liveRunPods(ctx, s.Group)
-	if err != nil {
-		return err
-	}
-	taken := 0
-	present := make(map[string]bool, len(live))
-	for i := range live {
-		present[live[i].Name] = true
-		if podstate.Alive(&live[i]) && !podstate.Stuck(&live[i], s.Now) && !ofGroupStage(&live[i]) {
-			taken++
+	key := client.ObjectKeyFromObject(s.Group)
+	known := r.podsRefused.of(key, s)
+	var refused, missing []*corev1.Pod
+	for _, pod := range d.CreatePods {
+		if known.why(pod) != nil {
+			refused = append(refused, pod)
+		} else {
+			missing = append(missing, pod)
 		}
+	}
+	var created []error
+	if len(missing) > 0 {
+		var err error
+		if missing, created, err = r.createMissing(ctx, s, missing, &known); err != nil {
+			return err
+		}
+		r.podsRefused.set(key, known)
 	}
 	byCommNode := make(map[types.UID]*v1alpha1.CommNode, len(s.CommNodes))
 	for i := range s.CommNodes {
 		byCommNode[s.CommNodes[i].UID] = &s.CommNodes[i]
 	}
+	for _, pod := range refused {
+		missing, created = append(missing, pod), append(created, known.why(pod))
+	}
 	var errs []error
-	var missing []*corev1.Pod
-	for _, pod := range d.CreatePods {
-		// The group's stage needs all its members at once; maxParallelNodes bounds the nodes that run alone.
-		if present[pod.Name] || !ofGroupStage(pod) && taken >= int(s.Group.Spec.Run.MaxParallelNodes) {
-			continue
-		}
-		missing = append(missing, pod)
-		taken++
-	}
-	// The pods of a namespace are alike to its quota: after one that it refused, the others need not be sent.
-	var overQuota atomic.Pointer[error]
-	create := func(pod *corev1.Pod) error {
-		if refused := overQuota.Load(); refused != nil && !ofGroupStage(pod) {
-			return *refused
-		}
-		if err := withinBounds(pod); err != nil {
-			return err
-		}
-		err := r.Client.Create(ctx, pod.DeepCopy(), client.FieldOwner(v1alpha1.FieldManagerController))
-		if quotaExceeded(err) {
-			overQuota.Store(&err)
-		}
-		return err
-	}
-	created := atOnce(missing, create)
-	admitted := taken - len(missing)
-	for _, err := range created {
-		if err == nil {
-			admitted++
-		}
-	}
 	noted := func(cn *v1alpha1.CommNode, err error) {
 		if cn != nil && cn.Spec.Run != nil {
 			d.refused.commNode(cn, true, err)
@@ -430,7 +408,7 @@ func (r *CommGroupReconciler) createPods(ctx context.Context, s *Snapshot, d *De
 		case ofGroupStage(pod):
 			errs = append(errs, err) // tried again until the deadline for members, which then says that there is no pod
 		case quotaExceeded(err):
-			message := quotaMessage(err, admitted, s.Group.Spec.Run.MaxParallelNodes)
+			message := quotaMessage(err, known.admitted, s.Group.Spec.Run.MaxParallelNodes)
 			noted(cn, r.noteQuotaWait(ctx, cn, message, s.Now))
 		case apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || errors.Is(err, errTooLarge):
 			// A pod security level or the person's own overrides refuse the pod; to try again would not help.
@@ -443,6 +421,70 @@ func (r *CommGroupReconciler) createPods(ctx context.Context, s *Snapshot, d *De
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// createMissing makes those of the pods that are not there yet and have a place, and returns them with their errors. What is refused is
+// added to known.
+func (r *CommGroupReconciler) createMissing(ctx context.Context, s *Snapshot, pods []*corev1.Pod, known *podRefusal) (missing []*corev1.Pod, errs []error, err error) {
+	live, err := r.liveRunPods(ctx, s.Group)
+	if err != nil {
+		return nil, nil, err
+	}
+	present := make(map[string]bool, len(live))
+	for i := range live {
+		present[live[i].Name] = true
+	}
+	alive, admitted := livingPods(live, s.Now)
+	taken := admitted
+	for _, pod := range pods {
+		// The group's stage needs all its members at once; maxParallelNodes bounds the nodes that run alone.
+		if present[pod.Name] || !ofGroupStage(pod) && taken >= int(s.Group.Spec.Run.MaxParallelNodes) {
+			continue
+		}
+		missing = append(missing, pod)
+		taken++
+	}
+	// The pods of a namespace are alike to its quota, and to a webhook that is away: after one refusal the others need not be sent.
+	var all atomic.Pointer[error]
+	errs = atOnce(missing, func(pod *corev1.Pod) error {
+		if refused := all.Load(); refused != nil {
+			return *refused
+		}
+		if err := withinBounds(pod); err != nil {
+			return err
+		}
+		err := r.Client.Create(ctx, pod.DeepCopy(), client.FieldOwner(v1alpha1.FieldManagerController))
+		if quotaExceeded(err) || apierrors.IsInternalError(err) {
+			all.Store(&err)
+		}
+		return err
+	})
+	for i, err := range errs {
+		switch {
+		case err == nil:
+			alive++
+			admitted++
+		case refuses(err):
+			known.pods[missing[i].Name] = err
+		}
+	}
+	known.alive, known.admitted = alive, admitted
+	if refused := all.Load(); refused != nil {
+		known.all = *refused
+	}
+	return missing, errs, nil
+}
+
+// livingPods counts the pods that hold GPUs, and those of them that are of nodes alone.
+func livingPods(pods []corev1.Pod, now time.Time) (all, alone int) {
+	for i := range pods {
+		if pod := &pods[i]; podstate.Alive(pod) && !podstate.Stuck(pod, now) {
+			if all++; !ofGroupStage(pod) {
+				alone++
+			}
+		}
+	}
+	return all, alone
 }
 
 func ofGroupStage(pod *corev1.Pod) bool {

@@ -3,10 +3,14 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
+	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
@@ -22,6 +26,70 @@ func quotaExceeded(err error) bool {
 }
 
 const exceededQuota = "exceeded quota"
+
+// podRefusal is what the API server refused of a run's pods, and until when it is not asked again.
+type podRefusal struct {
+	runID string
+	until time.Time
+	// pods by name, with why; all is why no pod of the run is taken, as by a quota.
+	pods map[string]error
+	all  error
+	// alive are the group's pods that held GPUs then; once there are fewer, a quota may have room again. admitted are those of nodes alone.
+	alive, admitted int
+}
+
+// why the pod was refused; nil where it was not.
+func (k *podRefusal) why(pod *corev1.Pod) error {
+	if err := k.pods[pod.Name]; err != nil {
+		return err
+	}
+	return k.all
+}
+
+// refusedPods is the refusal of each group's pods. No decision needs it: it spares a list of thousands of pods, and as many writes, in
+// each reconcile, and a new manager does without.
+type refusedPods struct {
+	lock   sync.Mutex
+	groups map[types.NamespacedName]podRefusal
+}
+
+// of the group what still holds for its run; else an empty one, which holds for refusedRetry.
+func (m *refusedPods) of(group types.NamespacedName, s *Snapshot) podRefusal {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	known, ok := m.groups[group]
+	left := known.until.Sub(s.Now)
+	alive, _ := livingPods(s.RunPods, s.Now)
+	if run := s.Group.Status.Run; !ok || run == nil || known.runID != run.ID || left <= 0 || left > refusedRetry || alive < known.alive {
+		delete(m.groups, group)
+		known = podRefusal{until: s.Now.Add(refusedRetry), pods: map[string]error{}}
+		if run != nil {
+			known.runID = run.ID
+		}
+	}
+	known.pods = maps.Clone(known.pods)
+	return known
+}
+
+// set keeps what refuses anything.
+func (m *refusedPods) set(group types.NamespacedName, known podRefusal) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	if len(known.pods) == 0 {
+		delete(m.groups, group)
+		return
+	}
+	if m.groups == nil {
+		m.groups = map[types.NamespacedName]podRefusal{}
+	}
+	m.groups[group] = known
+}
+
+func (m *refusedPods) forget(group types.NamespacedName) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	delete(m.groups, group)
+}
 
 // waitForQuota lets the node try to create its run pod again, until startDeadlineSeconds after the quota refused it first: the run's
 // own pods on other nodes may hold the quota, and end.

@@ -32,6 +32,7 @@ type CommGroupReconciler struct {
 
 	looks       lookMemory
 	gone        gonePods
+	podsRefused refusedPods
 	applied     appliedMemory
 	failedReads failedReads
 	pace        pacer
@@ -60,6 +61,7 @@ func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		if apierrors.IsNotFound(err) {
 			r.looks.forget(req.NamespacedName)
 			r.gone.forget(req.NamespacedName)
+			r.podsRefused.forget(req.NamespacedName)
 			r.applied.forget(req.NamespacedName)
 			r.failedReads.forget(req.NamespacedName)
 			r.pace.forget(req.NamespacedName)
