@@ -3,6 +3,7 @@ package controllers
 import (
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +50,8 @@ type world struct {
 	others []corev1.Pod
 	claims []sharing.Claim
 	looks  int
+	// refusesNode says whether a quota refuses to create the node's CommNode.
+	refusesNode func(node string) bool
 	// busyAt is what the manager remembers of its look-ups.
 	busyAt lookMemory
 }
@@ -100,6 +103,18 @@ func (w *world) step() Decision {
 	}
 	for _, name := range d.DeleteCommNodes {
 		delete(w.commNodes, name)
+	}
+	if w.refusesNode != nil {
+		d.CommNodes = slices.DeleteFunc(d.CommNodes, func(c CommNodeChange) bool {
+			no := c.Current == nil && w.refusesNode(c.Desired.Spec.NodeName)
+			if no {
+				d.refused.commNode(c.Desired, false, errQuota)
+			}
+			return no
+		})
+		if run := d.Status.Run; run != nil && run.Phase == v1alpha1.RunPhaseRunning || finishes(w.group, &d) {
+			d.refused.note(run, w.now)
+		}
 	}
 	for _, c := range d.CommNodes {
 		next := c.Desired.DeepCopy()

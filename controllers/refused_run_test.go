@@ -245,3 +245,39 @@ func TestALargeAssignmentCanBeClosed(t *testing.T) {
 		t.Errorf("a new one: %v", err)
 	}
 }
+
+// TestGroupStageWithoutARefusedMember: the group's stage goes on without a member whose CommNode is refused, and the run ends by its verdict;
+// once the CommNode is taken in the middle of it, nothing changes for the run.
+func TestGroupStageWithoutARefusedMember(t *testing.T) {
+	const refused = 3
+	for name, taken := range map[string]v1alpha1.RunStage{"for good": "", "until the members are awaited": v1alpha1.StageWaitingForMembers, "until its test": v1alpha1.StageGroup} {
+		t.Run(name, func(t *testing.T) {
+			w := groupWorldOf(t, newWorld(testkit.SpanGroup(8, func(g *v1alpha1.CommGroup) { g.Spec.Members.MinMembers = 4 }), testkit.Nodes(8)))
+			for i := range w.nodes {
+				w.index[w.nodes[i].Name] = i
+			}
+			w.refusesNode = func(node string) bool {
+				return node == w.nodes[refused].Name && (taken == "" || w.span() == nil || w.span().Stage != taken) && w.commNode(node) == nil
+			}
+			w.settle()
+			w.reportFacts()
+			w.play()
+			run := w.group.Status.Run
+			if run.Number != 1 || run.Phase != v1alpha1.RunPhaseFinished || run.Verdict != v1alpha1.VerdictError {
+				t.Fatalf("the run: %+v", run)
+			}
+			if s := w.span(); s.Verdict != v1alpha1.VerdictPass || s.Present != 7 {
+				t.Errorf("the stage of %d members: %s %s: %s", s.Present, s.Verdict, s.Reason, s.Message)
+			}
+			if m := w.group.Status.Members; m.Passed != 7 || m.Errored != 1 {
+				t.Errorf("members: %+v", m)
+			}
+			if c := meta.FindStatusCondition(w.group.Status.Conditions, v1alpha1.ConditionValidated); c.Reason != v1alpha1.ReasonCommNodesRefused || !strings.Contains(c.Message, "exceeded quota: small") {
+				t.Errorf("Validated: %+v", c)
+			}
+			if len(w.culprits()) > 0 {
+				t.Errorf("culprits: %v", w.culprits())
+			}
+		})
+	}
+}
