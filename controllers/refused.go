@@ -209,6 +209,26 @@ func gaveUp(group *v1alpha1.CommGroup, node string, exists bool, now time.Time) 
 	return !exists || run.Refused.More || slices.Contains(run.Refused.Nodes, node)
 }
 
+// refusedPause is how long after a run that gave a node up the next one for that node comes by itself.
+const refusedPause = time.Hour
+
+// pausedUntil is when a run of the nodes that the last one gave up may come by itself; zero where it may now.
+func pausedUntil(last *v1alpha1.GroupRunStatus, now time.Time) time.Time {
+	if last.Refused == nil || last.FinishTime == nil || !now.Before(last.FinishTime.Add(refusedPause)) {
+		return time.Time{}
+	}
+	return last.FinishTime.Add(refusedPause)
+}
+
+// paused says that the last run gave the node up not long ago; empty where it did not.
+func (n *nodeState) paused(last *v1alpha1.GroupRunStatus, now time.Time) string {
+	until := pausedUntil(last, now)
+	if until.IsZero() || !last.Refused.More && !slices.Contains(last.Refused.Nodes, n.name) {
+		return ""
+	}
+	return "its CommNode was refused in run " + last.ID + ", the next one comes at " + until.UTC().Format(time.RFC3339)
+}
+
 // giveUp ends the node's part in the run where its CommNode was refused for too long, whatever the node waits for. What has a result
 // there, or a pod that is not over, goes on.
 func (n *nodeState) giveUp(run *v1alpha1.GroupRunStatus, in runInput) {

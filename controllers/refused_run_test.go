@@ -30,6 +30,8 @@ type refusedRun struct {
 	group *v1alpha1.CommGroup
 	clock *clocktesting.FakePassiveClock
 	stay  bool
+	// rebooted is the CommNode of a node with another boot id.
+	rebooted string
 }
 
 func newRefusedRun(t *testing.T, group *v1alpha1.CommGroup) *refusedRun {
@@ -50,7 +52,9 @@ func (w *refusedRun) step() (v1alpha1.CommGroupStatus, time.Duration) {
 	}
 	for i := range nodes.Items {
 		cn := &nodes.Items[i]
-		cn.Status.Facts = testkit.Facts(now)
+		if cn.Status.Facts = testkit.Facts(now); cn.Name == w.rebooted {
+			cn.Status.Facts.BootID = "another"
+		}
 		if a := cn.Spec.Run; a != nil && a.Closed == nil && !w.stay && slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return p.OwnerReferences[0].Name == cn.Name }) {
 			cn.Status.Run = testkit.Report(a, v1alpha1.VerdictPass, 300_000, now)
 		}
@@ -280,4 +284,50 @@ func TestGroupStageWithoutARefusedMember(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestARunForARefusedNodeIsNotRepeatedAtOnce: a node whose result no longer counts has a run of its own. Where that gave the node up since
+// its CommNode is refused, the next one comes an hour later, by itself.
+func TestARunForARefusedNodeIsNotRepeatedAtOnce(t *testing.T) {
+	w := newRefusedRun(t, testkit.Group())
+	refusing := false
+	failWrites(w.r, func(verb string, o client.Object) error {
+		o2, ok := o.(*v1alpha1.CommNode)
+		switch {
+		case verb == "create":
+			o.SetCreationTimestamp(metav1.NewTime(w.clock.Now()))
+			o.SetUID(types.UID("uid-" + o.GetName()))
+		case refusing && verb == "patch" && ok && o2.Name == w.rebooted:
+			return errQuota
+		}
+		return nil
+	})
+	until := func(what string, most time.Duration, done func(*v1alpha1.GroupRunStatus) bool) {
+		t.Helper()
+		for end := w.clock.Now().Add(most); ; {
+			status, next := w.step()
+			if status.Run != nil && done(status.Run) {
+				return
+			}
+			if w.clock.Now().After(end) {
+				t.Fatalf("%s takes longer than %s: %+v", what, most, status.Run)
+			}
+			w.clock.SetTime(w.clock.Now().Add(min(max(next, time.Second), time.Minute)))
+		}
+	}
+	over := func(number int64) func(*v1alpha1.GroupRunStatus) bool {
+		return func(run *v1alpha1.GroupRunStatus) bool {
+			return run.Number == number && run.Phase == v1alpha1.RunPhaseFinished
+		}
+	}
+	until("run 1", 10*time.Minute, over(1))
+	w.rebooted, refusing = v1alpha1.CommNodeName("g", "n00000"), true
+	until("run 2", 12*time.Minute, over(2))
+	finished := w.clock.Now()
+	until("the pause", refusedPause+time.Minute, func(run *v1alpha1.GroupRunStatus) bool { return run.Number == 3 })
+	if paused := w.clock.Now().Sub(finished); paused < refusedPause {
+		t.Errorf("run 3 began after %s", paused)
+	}
+	refusing = false
+	until("run 3", 2*time.Minute, func(run *v1alpha1.GroupRunStatus) bool { return over(3)(run) && run.Verdict == v1alpha1.VerdictPass })
 }

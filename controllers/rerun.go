@@ -96,7 +96,7 @@ func dueNodes(last *v1alpha1.GroupRunStatus, nodes []nodeState, in runInput) (du
 			continue
 		}
 		due = append(due, n.name)
-		if why := n.unmeasurable(in); why != "" {
+		if why := cmp.Or(n.unmeasurable(in), n.paused(last, in.now)); why != "" {
 			waiting = append(waiting, n.name+" ("+why+")")
 		} else {
 			ready = append(ready, n.name)

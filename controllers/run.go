@@ -185,7 +185,8 @@ func (in *runInput) mayStart(trigger string, last *v1alpha1.GroupRunStatus, node
 	if trigger == runs.TriggerNodesChanged {
 		due, ready, waiting := dueNodes(last, nodes, *in)
 		if len(ready) == 0 && len(due) > 0 {
-			return "", runWait{why: fmt.Sprintf("A run of %s with stale results is due and waits: %s.", words.Counted(len(due), "node"), words.SomeNames(waiting, 3))}
+			return "", runWait{why: fmt.Sprintf("A run of %s with stale results is due and waits: %s.", words.Counted(len(due), "node"), words.SomeNames(waiting, 3)),
+				until: pausedUntil(last, in.now)}
 		}
 		names, count = words.SomeNames(due, 5), len(due)
 	} else if why := tooFewReport(*in, trigger); why != "" {
