@@ -148,7 +148,7 @@ func (r *CommGroupReconciler) apply(ctx context.Context, s *Snapshot, d *Decisio
 		desired, exists := d.CommNodes[i].Desired, d.CommNodes[i].Current != nil
 		d.refused.commNode(desired, exists, err)
 		closes := desired.Spec.Run != nil && desired.Spec.Run.Closed != nil
-		if err != nil && closes && !(refuses(err) && gaveUp(s.Group, desired.Spec.NodeName, exists, s.Now)) {
+		if err != nil && closes && (!refuses(err) || !gaveUp(s.Group, desired.Spec.NodeName, exists, s.Now)) {
 			err = closureError(err)
 		}
 		try("write commnode", desired.Name, err)

@@ -126,7 +126,7 @@ func (w *world) step() Decision {
 		w.commNodes[next.Name] = next
 	}
 	for _, pod := range d.CreatePods {
-		if w.pods[pod.Name] == nil && !(ofGroupStage(pod) && pod.Labels[v1alpha1.LabelNode] == w.refused) {
+		if w.pods[pod.Name] == nil && (!ofGroupStage(pod) || pod.Labels[v1alpha1.LabelNode] != w.refused) {
 			pod.CreationTimestamp = *decision.Stamp(w.now)
 			pod.Status.Phase = corev1.PodPending
 			w.pods[pod.Name] = pod

@@ -36,7 +36,7 @@ func (r *CommGroupReconciler) isPlanned(ctx context.Context, pod *corev1.Pod) bo
 	}
 	var cn v1alpha1.CommNode
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}, &cn, client.UnsafeDisableDeepCopy)
-	return err == nil && cn.UID == owner.UID && string(cn.Spec.Group.UID) == pod.Labels[v1alpha1.LabelGroupUID]
+	return err == nil && cn.UID == owner.UID && cn.Spec.Group.UID == pod.Labels[v1alpha1.LabelGroupUID]
 }
 
 // gatherOthers reads what other groups run: their pods, and the nodes that their stages claim.
