@@ -138,7 +138,7 @@ func fullGroup() *v1alpha1.CommGroup {
 			},
 			ObservedGeneration: 3, Origin: v1alpha1.OriginSimulated, Effective: "DDA,FP8",
 			Members: v1alpha1.MemberCounts{Summary: "3/16", Selected: 16, Reporting: 15, Passed: 3, Failed: 1, Inconclusive: 2, Errored: 4, Skipped: 5, Running: 6, Pending: 7, Stale: 8},
-			Run: &v1alpha1.GroupRunStatus{ID: "3-7", Number: 7, Generation: 3, Since: 6, Trigger: "Requested", Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictFail,
+			Run: &v1alpha1.GroupRunStatus{Refused: &v1alpha1.RunRefusal{Since: now, Message: "exceeded quota", Nodes: []string{"n1"}, More: true}, ID: "3-7", Number: 7, Generation: 3, Since: 6, Trigger: "Requested", Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictFail,
 				StartTime: now, FinishTime: &later},
 			Headline: &v1alpha1.Headline{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, SizeBytes: 67108864, BusBandwidthMBps: 306972, GroupBusBandwidthMBps: ptr.To(int64(48213)), GroupNodes: 4},
 			Baseline: &v1alpha1.BaselineStatus{Key: "k", Since: now, Runs: 4, LastRunID: "3-6"},

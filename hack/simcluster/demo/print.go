@@ -121,6 +121,13 @@ func (d *demo) printTimes() {
 }
 
 func (d *demo) printNext(group *v1alpha1.CommGroup) {
+	dir, also := d.State.Dir, ""
+	if rel, err := filepath.Rel(d.Repo, dir); err == nil && filepath.IsLocal(rel) {
+		dir = rel
+	}
+	if dir != ".demo" { // make's own STATE_DIR
+		also = " STATE_DIR=" + dir
+	}
 	d.step("The cluster stays up. Next:")
 	d.say("  export KUBECONFIG=%s PATH=%s:%s:$PATH", d.State.Kubeconfig(), d.Bin, d.Binaries)
 	d.say("  kubectl get cg,cn")
@@ -130,13 +137,9 @@ func (d *demo) printNext(group *v1alpha1.CommGroup) {
 	d.say("  kubectl commgroup results %s", group.Name)
 	d.say("  kubectl commgroup report %s --html report.html", group.Name)
 	d.say("  kubectl get pods -A -o wide; kubectl logs -n %s deploy/commgroup-manager", operatorNamespace)
-	d.say("  make demo FAULT=%s      # see the operator name what is wrong", Faults[0].Name)
-	d.say("  make demo SPAN=group FAULT=slow-nic      # over several nodes, down to the NIC")
-	d.say("  make demo-down")
-	dir := d.State.Dir
-	if rel, err := filepath.Rel(d.Repo, dir); err == nil && filepath.IsLocal(rel) {
-		dir = rel
-	}
+	d.say("  make demo FAULT=%s%s      # see the operator name what is wrong", Faults[0].Name, also)
+	d.say("  make demo SPAN=group FAULT=slow-nic%s      # over several nodes, down to the NIC", also)
+	d.say("  make demo-down%s", also)
 	d.say("Logs: %s and %s", filepath.Join(dir, "logs"), filepath.Join(dir, "nodes", "NODE", "logs"))
 }
 
