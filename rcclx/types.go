@@ -3,6 +3,8 @@
 // engine that forms communicators and measures collectives. Facts about the library name their source in its tree.
 package rcclx
 
+import "fmt"
+
 // Flavor is a build family of the communication library.
 type Flavor string
 
@@ -117,4 +119,13 @@ type DDASettings struct {
 type LowPrecisionSettings struct {
 	Mode        Mode         `json:"mode"`
 	Collectives []Collective `json:"collectives,omitempty"`
+}
+
+// MeasurementName names a measurement for messages, for example "AllReduce BFloat16 65536 B in place". Nothing reads it.
+func MeasurementName(c Collective, d Datatype, sizeBytes int64, p Placement) string {
+	name := fmt.Sprintf("%s %s %d B", c, d, sizeBytes)
+	if p == InPlace {
+		name += " in place"
+	}
+	return name
 }

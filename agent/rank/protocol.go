@@ -101,11 +101,7 @@ func (p Position) String() string {
 	if p.Kind == StepPairProbe {
 		return fmt.Sprintf("%s with rank %d, %d B", p.Kind, p.Peer, p.SizeBytes)
 	}
-	name := fmt.Sprintf("%s %s %d B", p.Collective, p.Datatype, p.SizeBytes)
-	if p.Placement == rcclx.InPlace {
-		name += " in place"
-	}
-	return name
+	return rcclx.MeasurementName(p.Collective, p.Datatype, p.SizeBytes, p.Placement)
 }
 
 // EventKind is what a rank says.

@@ -60,7 +60,7 @@ var wordsPublished = map[string]more{
 		Means:    "Each line of rccl.conf is one variable, so a line break in a value would set a second one, past the rules on names, plugins and FP8. A ConfigMap that holds what may not be published (any more) is deleted, whatever the present run shows: pods that take it by `envFrom` do not start without it.",
 		Causes:   []string{"The CommGroup is older than the rule: the API server refuses such a value now.", "A value that a template folded over lines.", "An agent or image that is not this release's reports other variables than the group's.", "An older release published FP8 or a variable that agents compute (`NCCL_HOSTID`), and no run has passed since.", "`publish.acceptedLosses`, `publish.jobCounts` or `lowPrecision` changed, and FP8 is published that rested on it."},
 		Look:     []string{"kubectl get cg -n NAMESPACE GROUP -o jsonpath='{.spec.runtime.env}'", "kubectl get cn -n NAMESPACE -l rcclx.io/commgroup=GROUP -o jsonpath='{.items[*].status.run.environment}'"},
-		Do:       []string{"Restart jobs that took the ConfigMap while it had the variable, once it is published anew."},
+		Do:       []string{"Restart jobs that took the ConfigMap while it had the variable, once it is published again."},
 		Escalate: "The security contact, where nobody knows how a line break came into a value.",
 		Ends:     "With the next run that passes with correct variables."},
 	"ConfigMapNameInvalid": {

@@ -54,11 +54,7 @@ type MeasureResult struct {
 
 // Name says what is measured, for deadlines and logs: "AllReduce BFloat16 65536 B" or "AllReduce BFloat16 65536 B in place".
 func (q MeasureRequest) Name() string {
-	name := fmt.Sprintf("%s %s %d B", q.Collective, q.Datatype, q.SizeBytes)
-	if q.Placement == rcclx.InPlace {
-		name += " in place"
-	}
-	return name
+	return rcclx.MeasurementName(q.Collective, q.Datatype, q.SizeBytes, q.Placement)
 }
 
 // measurement is one request under way.

@@ -54,11 +54,7 @@ func (k Key) series() Key {
 
 // String is the measurement in words: "Baseline AllReduce Float32 8589934592 B in place".
 func (k Key) String() string {
-	text := fmt.Sprintf("%s %s %s %d B", cmp.Or(k.Variant, rcclx.Baseline), k.Collective, k.Datatype, k.SizeBytes)
-	if k.Placement == rcclx.InPlace {
-		text += " in place"
-	}
-	return text
+	return string(cmp.Or(k.Variant, rcclx.Baseline)) + " " + rcclx.MeasurementName(k.Collective, k.Datatype, k.SizeBytes, k.Placement)
 }
 
 // statisticWords end a measurement's name.
