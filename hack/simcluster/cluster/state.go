@@ -71,9 +71,12 @@ func (s State) Claim() error {
 	return os.WriteFile(s.Path(markFile), []byte("made by simcluster; `simcluster down` removes this directory\n"), 0o644)
 }
 
+// LockFile is beside the state directory, which comes and goes.
+func (s State) LockFile() string { return s.Dir + ".lock" }
+
 // Lock keeps two commands from changing one state directory at once. The lock ends with the process or with unlock.
 func (s State) Lock() (unlock func(), err error) {
-	path := s.Dir + ".lock"
+	path := s.LockFile()
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, err

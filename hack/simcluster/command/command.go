@@ -38,7 +38,7 @@ func StateFlag(cmd *cobra.Command, usual string) *string {
 	return cmd.Flags().String("state-dir", usual, "directory that holds everything of this cluster")
 }
 
-// Locked runs f while no other command works on the state directory.
+// Locked runs f while no other command works on the state directory. A lock without a state directory protects nothing: it is removed.
 func Locked(dir string, f func(cluster.State) error) error {
 	state, err := cluster.NewState(dir)
 	if err != nil {
@@ -49,6 +49,11 @@ func Locked(dir string, f func(cluster.State) error) error {
 		return err
 	}
 	defer unlock()
+	defer func() {
+		if !state.Exists() {
+			_ = os.Remove(state.LockFile())
+		}
+	}()
 	return f(state)
 }
 
@@ -78,18 +83,12 @@ func Status(usual, start string) *cobra.Command {
 	return cmd
 }
 
-// Down is the command that ends a cluster, and removes the lock of its state directory, too.
+// Down is the command that ends a cluster.
 func Down(usual, short string, down func(context.Context, cluster.State) error) *cobra.Command {
 	cmd := &cobra.Command{Use: "down", Short: short, Args: cobra.NoArgs}
 	dir := StateFlag(cmd, usual)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return Locked(*dir, func(state cluster.State) error {
-			if err := down(cmd.Context(), state); err != nil {
-				return err
-			}
-			_ = os.Remove(state.Dir + ".lock")
-			return nil
-		})
+		return Locked(*dir, func(state cluster.State) error { return down(cmd.Context(), state) })
 	}
 	return cmd
 }
