@@ -11,10 +11,11 @@ import (
 // MaxSizes bounds the sizes of one list.
 const MaxSizes = 1024
 
-// folded is a name without what people write differently: case, "_", "-" and spaces.
-func folded(text string) string {
-	return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(text))
-}
+// separators are what people write differently in a name.
+var separators = strings.NewReplacer("_", "", "-", "", " ", "")
+
+// folded is a name without case and separators.
+func folded(text string) string { return separators.Replace(strings.ToLower(text)) }
 
 // ParseCollective reads a collective as people and benchmarks name it: AllReduce, all_reduce, allreduce, all_reduce_perf.
 func ParseCollective(text string) (Collective, error) {

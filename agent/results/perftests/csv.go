@@ -31,7 +31,7 @@ func parseCSV(data []byte, o Options) ([]results.Report, error) {
 	var failure *results.Failure
 	begun, prefix, logs := !csvHeader.Match(data), "", 0
 	last := bytes.Count(data, []byte("\n")) + 1 // which is empty, but where its newline is missing
-	err := lines(data, func(number int, text string) error {
+	err := lines(data, maxLineBytes, func(number int, text string) error {
 		if failure != nil || strings.TrimSpace(text) == "" {
 			return nil
 		}

@@ -37,9 +37,6 @@ var escapes = regexp.MustCompile(`\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\
 
 // textOf is a line's text as a terminal would show it.
 func textOf(line []byte) string {
-	if len(line) > maxLineBytes {
-		return ""
-	}
 	if bytes.IndexByte(line, '\x1b') >= 0 {
 		line = escapes.ReplaceAll(line, nil)
 	}
@@ -235,12 +232,16 @@ func mayHaveRow(line string) bool {
 	return false
 }
 
-// lines gives each line with its number, and its parts where carriage returns split it, as progress bars do.
-func lines(data []byte, take func(number int, text string) error) error {
+// lines gives each line with its number, and its parts where carriage returns split it, as progress bars do. One of more than so many
+// bytes is empty.
+func lines(data []byte, most int, take func(number int, text string) error) error {
 	number := 0
 	for line := range bytes.SplitSeq(data, []byte("\n")) {
 		number++
 		for part := range bytes.SplitSeq(bytes.Trim(line, "\r"), []byte("\r")) {
+			if len(part) > most {
+				part = nil
+			}
 			if err := take(number, textOf(part)); err != nil {
 				return err
 			}

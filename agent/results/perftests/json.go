@@ -70,10 +70,11 @@ func parseJSON(data []byte, o Options) ([]results.Report, error) {
 	return all, nil
 }
 
-// entryLine is how a line of rccl-tests' -Z json begins, behind a prefix.
-var entryLine = regexp.MustCompile(`(?i)(?:\[ *)?\{ *(?:"numCycle" *: *\d|"(?:name|collective)" *: *"\w+" *, *"(?:nodes|ranks|gpus)" *:)`)
+// entryLine is how a line of rccl-tests' -Z json begins, or nccl-tests' object (-J), behind a prefix.
+var entryLine = regexp.MustCompile(`(?i)(?:\[ *)?\{ *(?:"numCycle" *: *\d|"(?:name|collective)" *: *"\w+" *, *"(?:nodes|ranks|gpus)" *:|"version" *: *\d+ *, *"start_time" *:)`)
 
-// parseLoggedJSON reads the lines of rccl-tests' -Z json in a log; there is neither a report nor an error where it has none.
+// parseLoggedJSON reads in a log the lines of rccl-tests' -Z json, one a result, and of nccl-tests' -J, one an object; there is neither a
+// report nor an error where it has none.
 func parseLoggedJSON(data []byte, o Options) ([]results.Report, error) {
 	data, prefix, logs := withoutLogs(data)
 	if len(data) == 0 {
@@ -89,8 +90,8 @@ func parseLoggedJSON(data []byte, o Options) ([]results.Report, error) {
 	return reports, err
 }
 
-// withoutLogs gives the lines of rccl-tests' -Z json in a log, without their prefixes: the results, or parts of them, and the
-// brackets around them. There are none in a log without a result.
+// withoutLogs gives the lines of JSON in a log, without their prefixes: the results, or parts of them, and the brackets around them.
+// There are none in a log without a result.
 func withoutLogs(data []byte) (jsonLines []byte, prefix string, logs int) {
 	first := entryLine.FindIndex(data)
 	if first == nil {
@@ -99,7 +100,7 @@ func withoutLogs(data []byte) (jsonLines []byte, prefix string, logs int) {
 	start := bytes.LastIndexAny(data[:first[0]], "\r\n") + 1
 	prefix = strings.TrimSpace(textOf(data[start:first[0]]))
 	var b bytes.Buffer
-	_ = lines(data, func(_ int, text string) error {
+	_ = lines(data, len(data), func(_ int, text string) error {
 		rest := strings.TrimSpace(without(prefix, text))
 		if at := entryLine.FindStringIndex(text); at != nil {
 			rest = text[at[0]:]

@@ -2,6 +2,7 @@ package perftests
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 )
@@ -151,5 +152,39 @@ func TestLoggedJSONAndCSV(t *testing.T) {
 				t.Errorf("%q: %+v", got, reports)
 			}
 		})
+	}
+}
+
+// TestLoggedObject: nccl-tests' -J writes one line, however many sizes it measured; launchers and logs come before and between.
+func TestLoggedObject(t *testing.T) {
+	data, err := os.ReadFile("../testdata/nccl-tests-2.19.6-all_reduce.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	object := string(data)
+	whole := one(t, object, Options{})
+	long := strings.Replace(object, `"experiment_name": ""`, `"experiment_name": "`+strings.Repeat("x", 2*maxLineBytes)+`"`, 1)
+	const log = "node-a:12:34 [0] NCCL INFO Channel 00/32\n"
+	for name, text := range map[string]string{
+		"a rank":          "0: " + object,
+		"a tag":           "[1,0]<stdout>: " + object,
+		"a pod, a time":   "[pod/a-7f9c4/x] 2025-11-03T10:12:10.123456789Z " + object,
+		"logs around":     log + "0: " + object + log,
+		"a long one":      "0: " + long,
+		"one of two runs": "0: " + object + "0: " + object,
+	} {
+		reports, err := Parse("in", strings.NewReader(text), Options{})
+		if err != nil || len(reports) != strings.Count(text, `"start_time"`) {
+			t.Errorf("%s: %d reports, error %v", name, len(reports), err)
+			continue
+		}
+		for _, r := range reports {
+			if len(r.Results) != len(whole.Results) || r.Ranks != whole.Ranks || !r.Good() || r.Format.Form != "json object" || r.Format.Prefix == "" {
+				t.Errorf("%s: %d results, %d ranks, %+v, %s", name, len(r.Results), r.Ranks, r.Format, complaint(reports, nil))
+			}
+		}
+	}
+	if got := complaint(Parse("in", strings.NewReader("0: "+object[:len(object)-200]), Options{})); !strings.Contains(got, "CutOff") {
+		t.Errorf("cut: %q", got)
 	}
 }

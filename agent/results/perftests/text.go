@@ -36,11 +36,21 @@ var (
 	rcclPath       = regexp.MustCompile(`\bLibrccl path\s*: (\S+)`)
 	// programName is a program's name in a command line, for outputs that do not name themselves.
 	programName = regexp.MustCompile(`\b([a-z_]+_perf)\b`)
-	// failureLine is what the programs, the launchers and the kernel say of a crash.
-	failureLine = regexp.MustCompile(`Test (NCCL|CUDA|HIP) failure|Test failure|NCCL WARN|BAD TERMINATION|Segmentation fault|Bus error|srun: error|mpirun noticed|\[ERROR\]|Invalid number of GPUs`)
 	nvidiaName  = regexp.MustCompile(`\b(NVIDIA|Tesla|GeForce|Quadro)\b`)
 	amdName     = regexp.MustCompile(`\b(AMD|Radeon|Instinct|MI\d{2,3}[A-Z]?)\b`)
 )
+
+// crashWords are what the programs, the launchers and the kernel say of a crash.
+var crashWords = []string{"Test NCCL failure", "Test CUDA failure", "Test HIP failure", "Test failure", "NCCL WARN", "BAD TERMINATION",
+	"Segmentation fault", "Bus error", "srun: error", "mpirun noticed", "[ERROR]", "Invalid number of GPUs"}
+
+// submatch is what re finds in a text that has the mark in it: most lines of a debug log have none, and the expression is dear.
+func submatch(re *regexp.Regexp, mark, text string) []string {
+	if !strings.Contains(text, mark) {
+		return nil
+	}
+	return re.FindStringSubmatch(text)
+}
 
 // textParser reads line by line.
 type textParser struct {
@@ -122,7 +132,7 @@ func noRun(data []byte, lines int) error {
 
 func parseText(data []byte, o Options) ([]results.Report, error) {
 	p := &textParser{options: o, streams: map[string]*textRun{}, prefixes: prefixes{}}
-	err := lines(data, func(_ int, text string) error {
+	err := lines(data, maxLineBytes, func(_ int, text string) error {
 		if f, ok := recognise(text); ok {
 			p.prefixes.see(f.prefix, f.starts())
 		}
@@ -131,7 +141,7 @@ func parseText(data []byte, o Options) ([]results.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = lines(data, func(number int, text string) error {
+	err = lines(data, maxLineBytes, func(number int, text string) error {
 		p.line = number
 		return p.take(text)
 	})
@@ -330,20 +340,20 @@ func (p *textParser) other(text string) {
 		return
 	}
 	u.unrelated++
-	if m := libraryVersion.FindStringSubmatch(text); m != nil && u.report.Library == nil {
+	if m := submatch(libraryVersion, "CCL version", text); m != nil && u.report.Library == nil {
 		u.setVendor(m[1][0])
 		u.setLibrary(atoi(m[2])*10000 + atoi(m[3])*100 + atoi(m[4]))
 	}
-	if m := rcclPath.FindStringSubmatch(text); m != nil && u.report.Library != nil {
+	if m := submatch(rcclPath, "Librccl path", text); m != nil && u.report.Library != nil {
 		u.report.Library.Path = m[1]
 	}
-	if failureLine.MatchString(text) {
+	if slices.ContainsFunc(crashWords, func(f string) bool { return strings.Contains(text, f) }) {
 		if len(u.failures) < maxFailureLines {
 			u.failures = append(u.failures, text)
 		}
 		return
 	}
-	if m := programName.FindStringSubmatch(text); m != nil {
+	if m := submatch(programName, "_perf", text); m != nil {
 		p.mention = mention{m[1], p.line}
 		if u.rows == 0 {
 			u.take(p.mention)
