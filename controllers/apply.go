@@ -166,7 +166,11 @@ func (r *CommGroupReconciler) apply(ctx context.Context, s *Snapshot, d *Decisio
 		}
 	}
 	if d.ConfigMap != nil {
-		err := r.writeConfigMap(ctx, s.ConfigMap, d.ConfigMap)
+		existing := s.ConfigMap
+		if former := s.FormerConfigMap; former != nil && former.Name == d.ConfigMap.Name {
+			existing = former
+		}
+		err := r.writeConfigMap(ctx, existing, d.ConfigMap)
 		if err != nil {
 			configMapRefused(d, s.Group, s.Now, err)
 		}
@@ -495,7 +499,7 @@ func (r *CommGroupReconciler) closeRefused(ctx context.Context, cn *v1alpha1.Com
 	if cn == nil || cn.Spec.Run == nil {
 		return cause
 	}
-	return r.closeNotStarted(ctx, cn, s, fmt.Sprintf("The API server refused run pod %s for node %s: %v. Fix the namespace's pod security level, the fields that its quota requires, or runtime.pod, then %s.",
+	return r.closeNotStarted(ctx, cn, s, fmt.Sprintf("The API server refused run pod %s for node %s: %v. Fix what these words name: runtime.image, runtime.pod, the namespace's pod security level, or the fields that its quota requires; then %s.",
 		podName, cn.Spec.NodeName, cause, v1alpha1.AskRun(cn.Namespace, cn.Spec.Group.Name)))
 }
 

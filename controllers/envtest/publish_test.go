@@ -201,13 +201,16 @@ func TestWithdrawnAcceptance(t *testing.T) {
 	if cm := w.configMap(); cm == nil || cm.Data["RCCL_LOW_PRECISION_ENABLE_ALLTOALL"] != "1" {
 		t.Fatalf("an accepted loss does not stay published: %+v", cm)
 	}
+	former := w.configMap().Name
 	w.sentEvents()
 	w.update(func(g *v1alpha1.CommGroup) {
 		g.Spec.Publish.ConfigMapName, g.Spec.Publish.AcceptedLosses = "other", nil
 	})
 	w.settle()
-	if cm := w.configMap(); cm != nil || w.group.Status.Published != nil {
-		t.Errorf("still published: %+v, %+v", w.group.Status.Published, cm)
+	var cm corev1.ConfigMap
+	w.must(admin.Get(w.ctx, client.ObjectKey{Namespace: w.ns, Name: former}, &cm))
+	if p := w.group.Status.Published; p == nil || p.ConfigMapName != former || len(p.LowPrecision) > 0 || cm.Data["RCCL_LOW_PRECISION_ENABLE_ALLTOALL"] != "0" {
+		t.Errorf("still published: %+v, %+v", p, cm.Data)
 	}
 	if events := w.sentEvents(); !slices.ContainsFunc(events, func(e string) bool { return strings.Contains(e, v1alpha1.ReasonVariableNotPublishable) }) {
 		t.Errorf("events %q", events)

@@ -212,17 +212,22 @@ func firstDifference(a, b []v1alpha1.EnvVar) string {
 	return ""
 }
 
-// configMapWith holds the variables one by one, and all of them as a file. Its hash is over the variables alone: it tells a
+// contentOf holds the variables one by one, and all of them as a file. Its hash is over the variables alone: it tells a
 // job whether its settings changed, whatever the comments say.
-func configMapWith(in Input, name string, env []v1alpha1.EnvVar, comments []string) *corev1.ConfigMap {
-	data := valuesOf(env)
-	lines := settingLines(data)
+func contentOf(variables map[string]string, comments []string) (data map[string]string, hash string) {
+	lines := settingLines(variables)
 	var conf strings.Builder
 	for _, comment := range comments {
 		fmt.Fprintf(&conf, "# %s\n", rcclx.OneLine(comment))
 	}
 	conf.WriteString(lines)
+	data = maps.Clone(variables)
 	data[confKey] = conf.String()
+	return data, objects.Hash(lines)
+}
+
+func configMapWith(in Input, name string, env []v1alpha1.EnvVar, comments []string) *corev1.ConfigMap {
+	data, hash := contentOf(valuesOf(env), comments)
 	return &corev1.ConfigMap{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{
@@ -230,7 +235,7 @@ func configMapWith(in Input, name string, env []v1alpha1.EnvVar, comments []stri
 			Namespace: in.Group.Namespace,
 			Labels:    objects.Labels(in.Group, ""),
 			Annotations: map[string]string{
-				v1alpha1.AnnotationSettingsHash: objects.Hash(lines),
+				v1alpha1.AnnotationSettingsHash: hash,
 				v1alpha1.AnnotationRun:          in.Run.ID,
 				v1alpha1.AnnotationOrigin:       string(in.Origin),
 				v1alpha1.AnnotationGroup:        in.Group.Namespace + "/" + in.Group.Name,

@@ -2,6 +2,7 @@ package publish
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -15,8 +16,8 @@ import (
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
-// Decide decides what the ConfigMap shall hold. Settings of an older run stay while no newer run has proven others, unless they hold
-// what may not be published: a release without today's rules published it, or the spec accepts or asks for it no longer.
+// Decide decides what the ConfigMap shall hold. Settings of an older run stay while no newer run has proven others. What of them may not
+// be published any longer does not: a release without today's rules published it, or the spec accepts or asks for it no longer.
 func Decide(in Input) Publication {
 	out := decide(in)
 	old := in.Group.Status.Published
@@ -27,13 +28,64 @@ func Decide(in Input) Publication {
 	if kept == nil || !intact(kept, old.Hash) {
 		return out
 	}
-	why, next := mayNotStay(in, variablesOf(kept))
-	if why == "" {
+	variables := variablesOf(kept)
+	rest, objections := in.withoutFP8(variables)
+	if why, next := mayNotStay(in, rest); why != "" {
+		// The status has it until it is gone: a delete that the API server refuses is tried again.
+		return Publication{Published: old, Remove: []string{old.ConfigMapName}, Condition: decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonVariableNotPublishable,
+			Message: fmt.Sprintf("ConfigMap %s is deleted: variable %s. %s; what the next run that passes proves is published.", old.ConfigMapName, why, next)}}
+	}
+	if len(objections) == 0 {
 		return out
 	}
-	// The status has it until it is gone: a delete that the API server refuses is tried again.
-	return Publication{Published: old, Remove: []string{old.ConfigMapName}, Condition: decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonVariableNotPublishable,
-		Message: fmt.Sprintf("ConfigMap %s is deleted: variable %s. %s; what the next run that passes proves is published.", old.ConfigMapName, why, next)}}
+	return in.rewritten(kept, rest, objections)
+}
+
+// rewritten publishes the older run's settings again without FP8: pods that take the ConfigMap by envFrom do not start without it.
+func (in *Input) rewritten(kept *corev1.ConfigMap, rest map[string]string, objections []string) Publication {
+	old := in.Group.Status.Published
+	comments := []string{fmt.Sprintf("The settings that run %s proved, less what may not be published any longer.", old.RunID)}
+	for _, o := range objections {
+		comments = append(comments, "FP8 is off: "+o+".")
+	}
+	next := kept.DeepCopy()
+	var hash string
+	next.Data, hash = contentOf(rest, comments)
+	metav1.SetMetaDataAnnotation(&next.ObjectMeta, v1alpha1.AnnotationSettingsHash, hash)
+	published := &v1alpha1.PublishedStatus{ConfigMapName: old.ConfigMapName, Hash: hash, RunID: old.RunID, Time: *decision.Stamp(in.Now)}
+	for _, p := range old.LowPrecision {
+		if switchedOn(rest, rcclx.Collective(p.Collective)) {
+			published.LowPrecision = append(published.LowPrecision, p)
+		}
+	}
+	return Publication{Published: published, ConfigMap: next, Condition: decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonVariableNotPublishable,
+		Message: fmt.Sprintf("ConfigMap %s holds the settings of run %s with FP8 off: variable %s. Pods that run keep their environment: restart the jobs that took it before. What the next run that passes proves is published.",
+			old.ConfigMapName, old.RunID, objections[0])}}
+}
+
+// switchedOn says whether a variable switches FP8 on for the collective.
+func switchedOn(variables map[string]string, c rcclx.Collective) bool {
+	for name, value := range variables {
+		if strings.HasPrefix(name, fp8Prefix) && value == "1" && slices.Contains(rcclx.LowPrecisionSwitchedBy(name), c) {
+			return true
+		}
+	}
+	return false
+}
+
+// withoutFP8 are the variables with FP8 off where it may not be on any longer, and for each one changed its name and why.
+func (in *Input) withoutFP8(variables map[string]string) (rest map[string]string, objections []string) {
+	rest = maps.Clone(variables)
+	for _, name := range words.SortedKeys(variables) {
+		if !strings.HasPrefix(name, fp8Prefix) || variables[name] != "1" {
+			continue
+		}
+		if why := in.fp8Objection(name); why != "" {
+			rest[name] = "0"
+			objections = append(objections, name+" switches FP8 on"+why)
+		}
+	}
+	return rest, objections
 }
 
 // kept is the ConfigMap that the status names, under its present or its former name.
@@ -54,11 +106,6 @@ func mayNotStay(in Input, variables map[string]string) (why, next string) {
 	for _, name := range words.SortedKeys(variables) {
 		if in.Group.Spec.Computes(name) {
 			return name + " is one that agents compute for each node", "Remove it from runtime.env"
-		}
-		if strings.HasPrefix(name, fp8Prefix) && variables[name] == "1" {
-			if why := in.fp8Objection(name); why != "" {
-				return fmt.Sprintf("%s switches FP8 on%s", name, why), "Jobs that start meanwhile need settings of their own"
-			}
 		}
 	}
 	return "", ""

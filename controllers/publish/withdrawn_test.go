@@ -42,7 +42,7 @@ func TestWhatMayNotStayPublishedGoes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		env    v1alpha1.EnvVar
 		change []func(*Input)
-		why    string // it goes; empty where it stays
+		why    string // the ConfigMap goes, or FP8 is off in it; empty where it stays
 	}{
 		"host id":                             {set("NCCL_HOSTID", "n1"), nil, "variable NCCL_HOSTID is one that agents compute"},
 		"RAS address":                         {set("NCCL_RAS_ADDR", "127.0.0.1:1"), nil, "variable NCCL_RAS_ADDR is one"},
@@ -94,6 +94,10 @@ func TestWhatMayNotStayPublishedGoes(t *testing.T) {
 						in.Existing, in.Former = nil, in.Existing
 					}
 					got := Decide(in)
+					if tc.why != "" && strings.HasPrefix(tc.env.Name, fp8Prefix) {
+						checkWithoutFP8(t, in, got, tc.env.Name, tc.why, published, former)
+						return
+					}
 					if got.ConfigMap != nil || got.Published != in.Group.Status.Published {
 						t.Errorf("published %+v, ConfigMap %+v", got.Published, got.ConfigMap)
 					}
@@ -110,6 +114,58 @@ func TestWhatMayNotStayPublishedGoes(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// checkWithoutFP8: the ConfigMap that is published holds the settings of before with FP8 off, and stays so.
+func checkWithoutFP8(t *testing.T, in Input, got Publication, variable, why, name string, former bool) {
+	t.Helper()
+	c, old := got.Condition, in.Group.Status.Published
+	if len(got.Remove) > 0 || got.ConfigMap == nil || got.Published == nil {
+		t.Fatalf("removed %v, %+v", got.Remove, c)
+	}
+	if c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonVariableNotPublishable || !strings.Contains(c.Message, "ConfigMap "+name+" holds") || !strings.Contains(c.Message, why) {
+		t.Errorf("%+v", c)
+	}
+	data := got.ConfigMap.Data
+	if got.ConfigMap.Name != name || data["NCCL_DEBUG"] != "INFO" || data[variable] != "0" || strings.Contains(data[confKey], "=1") || !strings.Contains(data[confKey], "\n"+variable+"=0\n") {
+		t.Errorf("%s: %v", got.ConfigMap.Name, data)
+	}
+	p := got.Published
+	if p.ConfigMapName != name || p.RunID != old.RunID || p.Hash == old.Hash || p.Hash != got.ConfigMap.Annotations[v1alpha1.AnnotationSettingsHash] || len(p.LowPrecision) > 0 || !intact(got.ConfigMap, p.Hash) {
+		t.Errorf("published %+v", p)
+	}
+	in.Group.Status.Published = p
+	if former {
+		in.Former = got.ConfigMap
+	} else {
+		in.Existing = got.ConfigMap
+	}
+	if next := Decide(in); next.ConfigMap != nil || next.Published != p || len(next.Remove) > 0 || next.Condition.Reason == v1alpha1.ReasonVariableNotPublishable {
+		t.Errorf("next: %+v, %+v", next.Published, next.Condition)
+	}
+}
+
+// TestWithdrawnForSomeCollectivesOnly: FP8 stays on where it may, with its record.
+func TestWithdrawnForSomeCollectivesOnly(t *testing.T) {
+	const withdrawn, right = "RCCL_LOW_PRECISION_ENABLE_ALLTOALL", "RCCL_LOW_PRECISION_ENABLE_ALLREDUCE"
+	in := passed()
+	in.Group.Spec.LowPrecision.Mode = v1alpha1.FeaturePreferred
+	publishedAs(&in, v1alpha1.EnvVar{Name: withdrawn, Value: "1"}, v1alpha1.EnvVar{Name: right, Value: "1"})
+	in.Group.Status.Published.LowPrecision = []v1alpha1.PublishedLowPrecision{{Collective: v1alpha1.AllReduce}, {Collective: v1alpha1.AllToAll, Losses: []string{v1alpha1.WarningOverflow}}}
+	in.Run = in.Run.DeepCopy()
+	in.Run.Verdict = v1alpha1.VerdictFail
+	got := Decide(in)
+	if got.ConfigMap == nil || got.ConfigMap.Data[withdrawn] != "0" || got.ConfigMap.Data[right] != "1" {
+		t.Fatalf("%+v: %+v", got.Condition, got.ConfigMap)
+	}
+	if p := got.Published.LowPrecision; len(p) != 1 || p[0].Collective != v1alpha1.AllReduce {
+		t.Errorf("recorded %+v", p)
+	}
+	// What remains may not be published either.
+	publishedAs(&in, v1alpha1.EnvVar{Name: withdrawn, Value: "1"}, v1alpha1.EnvVar{Name: "NCCL_HOSTID", Value: "n1"})
+	if got := Decide(in); got.ConfigMap != nil || len(got.Remove) != 1 || !strings.Contains(got.Condition.Message, "variable NCCL_HOSTID is one") {
+		t.Errorf("%+v: %+v", got.Condition, got.ConfigMap)
 	}
 }
 
@@ -149,7 +205,7 @@ func TestPublishedLossesAreRecorded(t *testing.T) {
 		t.Errorf("an accepted loss was withdrawn by the start of a run: %s", next.Condition.Message)
 	}
 	spec.Publish.AcceptedLosses = nil
-	if next := Decide(in); len(next.Remove) != 1 {
+	if next := Decide(in); next.ConfigMap == nil || next.ConfigMap.Data["RCCL_LOW_PRECISION_ENABLE_ALLTOALL"] != "0" || next.ConfigMap.Data["RCCL_LOW_PRECISION_ENABLE_ALLREDUCE"] != "1" {
 		t.Errorf("stays published without the acceptance: %+v", next.Condition)
 	}
 }

@@ -56,11 +56,12 @@ var wordsPublished = map[string]more{
 		Escalate: "The owner of the tool that managedFields names.",
 		Ends:     "With a run that passes."},
 	"VariableNotPublishable": {
-		Seen:     []string{"Nothing is published: variable NCCL_DEBUG has a line break or another control character in its value \"INFO\\nNCCL_NET_PLUGIN=/x.so\". Correct runtime.env, or the runtime image where it is not there."},
-		Means:    "Each line of rccl.conf is one variable, so a line break in a value would set a second one, past the rules on names, plugins and FP8. A ConfigMap that holds what may not be published (any more) is deleted, whatever the present run shows: pods that take it by `envFrom` do not start without it.",
+		Seen:     []string{"Nothing is published: variable NCCL_DEBUG has a line break or another control character in its value \"INFO\\nNCCL_NET_PLUGIN=/x.so\". Correct runtime.env, or the runtime image where it is not there.",
+			"ConfigMap mi300x-rccl-settings holds the settings of run 3-7 with FP8 off: variable RCCL_LOW_PRECISION_ENABLE_ALLTOALL switches FP8 on for AllToAll, which spec.lowPrecision does not ask for. Pods that run keep their environment: restart the jobs that took it before. What the next run that passes proves is published."},
+		Means:    "Each line of rccl.conf is one variable, so a line break in a value would set a second one, past the rules on names, plugins and FP8. In a ConfigMap that switches FP8 on where it may not (any more), FP8 is switched off; one that holds another variable that may not be published is deleted, whatever the present run shows: pods that take it by `envFrom` do not start without it.",
 		Causes:   []string{"The CommGroup is older than the rule: the API server refuses such a value now.", "A value that a template folded over lines.", "An agent or image that is not this release's reports other variables than the group's.", "An older release published FP8 or a variable that agents compute (`NCCL_HOSTID`), and no run has passed since.", "`publish.acceptedLosses`, `publish.jobCounts` or `lowPrecision` changed, and FP8 is published that rested on it."},
 		Look:     []string{"kubectl get cg -n NAMESPACE GROUP -o jsonpath='{.spec.runtime.env}'", "kubectl get cn -n NAMESPACE -l rcclx.io/commgroup=GROUP -o jsonpath='{.items[*].status.run.environment}'"},
-		Do:       []string{"Restart jobs that took the ConfigMap while it had the variable, once it is published again."},
+		Do:       []string{"Restart jobs that took the ConfigMap while it had the variable, once it is there without it."},
 		Escalate: "The security contact, where nobody knows how a line break came into a value.",
 		Ends:     "With the next run that passes with correct variables."},
 	"ConfigMapNameInvalid": {
