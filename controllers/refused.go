@@ -243,10 +243,21 @@ func (n *nodeState) giveUp(run *v1alpha1.GroupRunStatus, in runInput) {
 	}
 }
 
+// createdSince says whether the run gave the node up as its CommNode could not be created, and that is there now. One that is there and
+// cannot be changed would be given up again.
+func (n *nodeState) createdSince(run *v1alpha1.GroupRunStatus) bool {
+	return n.commNode != nil && n.closure != nil && n.closure.Reason == v1alpha1.ReasonCommNodesRefused &&
+		run != nil && run.Refused != nil && !run.Refused.More && !slices.Contains(run.Refused.Nodes, n.name)
+}
+
 func (n *nodeState) closeRefused(run *v1alpha1.GroupRunStatus, in runInput) {
+	next := "Mend what these words name, then " + runs.Ask(in.group)
+	if n.commNode == nil {
+		next = "Once it is mended, a run of the node starts by itself; to have one of all, " + runs.Ask(in.group)
+	}
 	n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonCommNodesRefused,
-		"Run %s has no result of node %s, since what it needs of CommNode %s was refused from %s on. %s Mend what these words name, then %s.",
-		run.ID, n.name, v1alpha1.CommNodeName(in.group.Name, n.name), run.Refused.Since.UTC().Format(time.RFC3339), run.Refused.Message, runs.Ask(in.group))
+		"Run %s has no result of node %s, since what it needs of CommNode %s was refused from %s on. %s %s.",
+		run.ID, n.name, v1alpha1.CommNodeName(in.group.Name, n.name), run.Refused.Since.UTC().Format(time.RFC3339), run.Refused.Message, next)
 }
 
 // configMapRefused takes back what the decision says of a ConfigMap that could not be written. One that another writer came

@@ -39,12 +39,15 @@ func (n *nodeState) recall(a *v1alpha1.RunAssignment, in runInput) {
 	}
 }
 
-// recovered says whether the run ended on the node for want of GPUs or of its monitor, and both are there now. Where that has
-// happened too often in a row, a person has to ask.
+// recovered says whether the run ended on the node for want of GPUs, of its monitor or of its CommNode, and all are there now. Where
+// that has happened too often in a row, a person has to ask.
 func (n *nodeState) recovered(in runInput) bool {
 	a := runs.AssignmentOf(n.commNode)
+	if a == nil {
+		return n.createdSince(in.group.Status.Run) && n.unmeasurable(in) == ""
+	}
 	return n.closure != nil && (n.closure.Reason == v1alpha1.ReasonNoGPUResource || n.closure.Reason == v1alpha1.ReasonAgentNotReporting) &&
-		a != nil && a.Repeats < maxRepeats && n.unmeasurable(in) == ""
+		a.Repeats < maxRepeats && n.unmeasurable(in) == ""
 }
 
 // needsResult says whether a run of the changed nodes has to measure the node: its result is stale, lost, or of a run that

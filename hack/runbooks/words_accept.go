@@ -74,7 +74,7 @@ var wordsAccepted = map[string]more{
 			"run.schedule \"0 3 * *\" is not a cron line: it has 4 fields, expected five: minute, hour, day of the month, month, day of the week; or one of @yearly, @annually, @monthly, @weekly, @daily, @midnight, @hourly. Write five fields (minute hour day month weekday), for example '0 3 * * *'.",
 			"run.schedule \"0 3 30 2 *\" never comes within five years: no such day of the month is in those months. Correct its day or month, for example '0 3 28 2 *'."},
 		Means:  "Accepted is False as a whole: not only the scheduled runs stay away, no other run starts either.",
-		Causes: []string{"A field is missing or one too many, as with a line that has seconds.", "`7` for Sunday, a time zone (`TZ=`, `CRON_TZ=`) or `@every`: none of them is taken.", "A day that no year has, such as 30 February."},
+		Causes: []string{"The CommGroup is older than the rule: the API server refuses most such lines now.", "A field is missing or one too many, as with a line that has seconds.", "`7` for Sunday, a time zone (`TZ=`, `CRON_TZ=`) or `@every`: none of them is taken.", "A day that no year has, such as 30 February."},
 		Look: []string{
 			"kubectl get cg -n NAMESPACE GROUP -o jsonpath='{.spec.run.schedule}'",
 			"kubectl get cg -n NAMESPACE GROUP -o jsonpath='{.status.nextRunTime}'   # in UTC, once the line is right"},
@@ -164,7 +164,7 @@ var wordsAccepted = map[string]more{
 			"kubectl get validatingwebhookconfigurations,validatingadmissionpolicies"},
 		Do:       []string{"Finalizers of a CommNode that is being deleted hold nothing of ours: `kubectl patch commnode GROUP.NODE -n NAMESPACE --type=merge -p '{\"metadata\":{\"finalizers\":null}}'`."},
 		Escalate: "The owner of the webhook or policy that the words name.",
-		Ends:     "With the first write that is taken."},
+		Ends:     "With the first write that is taken. A node that a run gave up since its CommNode could not be created is measured by itself then; for one whose CommNode could not be changed, ask for a run."},
 	"ClockSkew": {
 		Seen: []string{
 			"ClockSkew: by the reports of their monitors the clocks of 2 members are more than 30 s off the API server's: gpu-3 (ahead), gpu-7 (behind). No deadline depends on them; mend time synchronisation there, or times in logs and reports mislead.",
