@@ -34,7 +34,7 @@ func setConditions(conditions []metav1.Condition, findings map[string]decision.F
 			continue
 		}
 		meta.SetStatusCondition(&out, metav1.Condition{
-			Type: t, Status: f.Status, Reason: f.Reason, Message: f.Message,
+			Type: t, Status: f.Status, Reason: f.Reason, Message: words.OneLine(f.Message),
 			ObservedGeneration: generation, LastTransitionTime: *decision.Stamp(now),
 		})
 	}

@@ -27,9 +27,12 @@ func TestStartHindrance(t *testing.T) {
 		{"init container runs", "n", corev1.PodStatus{ContainerStatuses: waits("PodInitializing", "")}, ""},
 		{"image is being pulled", "n", corev1.PodStatus{ContainerStatuses: waits("ContainerCreating", "")}, ""},
 		{"wrong image", "n", corev1.PodStatus{ContainerStatuses: waits("ErrImagePull", "no such tag")},
-			"container ranks, image rocm/x:1: ErrImagePull: no such tag."},
+			"container ranks, image rocm/x:1: ErrImagePull: no such tag. It is spec.runtime.image: correct it or runtime.imagePullSecrets."},
+		{"image with blanks", "n", corev1.PodStatus{ContainerStatuses: waits("InvalidImageName", "couldn't parse image name")},
+			"container ranks, image rocm/x:1: InvalidImageName: couldn't parse image name. It is spec.runtime.image: correct it or runtime.imagePullSecrets."},
+		{"no device", "n", corev1.PodStatus{ContainerStatuses: waits("CreateContainerError", "no /dev/kfd")}, "container ranks, image rocm/x:1: CreateContainerError: no /dev/kfd."},
 		{"wrong agent image", "n", corev1.PodStatus{InitContainerStatuses: waits("ImagePullBackOff", "back-off"),
-			ContainerStatuses: waits("PodInitializing", "")}, "container ranks, image rocm/x:1: ImagePullBackOff: back-off."},
+			ContainerStatuses: waits("PodInitializing", "")}, "container ranks, image rocm/x:1: ImagePullBackOff: back-off. It is the manager's --agent-image."},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: tc.node}, Status: tc.status}

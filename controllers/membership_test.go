@@ -17,6 +17,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/publish"
 	"rcclx.io/commgroup-operator/controllers/testkit"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 func TestSelectMembers(t *testing.T) {
@@ -251,6 +252,22 @@ func TestAcceptedSaysThatNoGroupWillForm(t *testing.T) {
 		f := acceptance(&g.Spec, members, nil, "i", testkit.Now)
 		if f.Reason != v1alpha1.ReasonAccepted || strings.Contains(f.Message, "no communicator over the group") != (tc.says != "") || !strings.Contains(f.Message, tc.says) {
 			t.Errorf("%s: %s: %s", name, f.Reason, f.Message)
+		}
+	}
+}
+
+// TestConditionsShowNoRawCharacters: an object from before the rules on names may hold what a terminal obeys.
+func TestConditionsShowNoRawCharacters(t *testing.T) {
+	group := testkit.Group()
+	group.Spec.Members.NodeNames = []string{"n\x1b[2J\nReady: True"}
+	w := newWorld(group, testkit.Nodes(1))
+	conditions := w.step().Status.Conditions
+	if !slices.ContainsFunc(conditions, func(c metav1.Condition) bool { return strings.Contains(c.Message, `n\u001b[2J Ready: True`) }) {
+		t.Errorf("no condition names the node: %+v", conditions)
+	}
+	for _, c := range conditions {
+		if c.Message != words.OneLine(c.Message) {
+			t.Errorf("%s: %q", c.Type, c.Message)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // CommGroupReconciler makes CommGroups so. It keeps nothing in memory between two calls that a decision needs.
@@ -213,7 +214,7 @@ func (r *CommGroupReconciler) writeStatus(ctx context.Context, group *v1alpha1.C
 		if e.Warning {
 			kind = corev1.EventTypeWarning
 		}
-		r.Recorder.Eventf(group, nil, kind, e.Reason, e.Action, "%s", e.Note)
+		r.Recorder.Eventf(group, nil, kind, e.Reason, e.Action, "%s", words.OneLine(e.Note))
 	}
 	return nil
 }

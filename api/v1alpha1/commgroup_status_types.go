@@ -315,7 +315,7 @@ type PublishedStatus struct {
 	// time of publication.
 	Time metav1.Time `json:"time"`
 	// lowPrecision are the collectives that FP8 is on for, with the losses that publish accepted then. Where it accepts them no longer,
-	// the ConfigMap is deleted.
+	// FP8 is switched off in the ConfigMap.
 	// +listType=map
 	// +listMapKey=collective
 	// +kubebuilder:validation:MaxItems=4

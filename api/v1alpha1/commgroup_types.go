@@ -129,12 +129,14 @@ type MembersSpec struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=1024
 	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.all(n, n.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'))",message="members.nodeNames has what is no name of a Node: write each as `kubectl get nodes` shows it, without blanks or other characters"
 	// +optional
 	NodeNames []string `json:"nodeNames,omitempty"`
 	// exclude are nodes left out although they match.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=1024
 	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.all(n, n.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'))",message="members.exclude has what is no name of a Node: write each as `kubectl get nodes` shows it, without blanks or other characters"
 	// +optional
 	Exclude []string `json:"exclude,omitempty"`
 	// minMembers is the least number of nodes for the group to be accepted, and the least that reports before a run of all
@@ -157,6 +159,7 @@ type RuntimeSpec struct {
 	// image holds the ROCm user space and the library under test; it needs glibc, but no agent: that is copied in.
 	// Empty means the operator's default runtime image.
 	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^(([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?([.][A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*|[[][0-9A-Fa-f:]+[]])(:[0-9]+)?/)?[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@[A-Za-z][A-Za-z0-9]*([-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9A-Fa-f]{32,})?$')",message="runtime.image is no image reference: write it as the registry names it, for example registry.example/rocm:7.0 or with @sha256: and the digest, without blanks, a scheme or capitals in its path"
 	// +optional
 	Image string `json:"image,omitempty"`
 	// imagePullPolicy of the run pods.
@@ -166,11 +169,13 @@ type RuntimeSpec struct {
 	// imagePullSecrets of the run pods, in the CommGroup's namespace.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.all(s, !has(s.name) || s.name == '' || s.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'))",message="runtime.imagePullSecrets has what is no name of a Secret: write each as `kubectl get secrets` shows it"
 	// +optional
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
 	// libraryPath is the communication library in the image; empty: librccl.so.1 by the loader's own search.
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self == '' || self.startsWith('/')",message="runtime.libraryPath must be an absolute path in the runtime image, or empty for the loader's own search"
+	// +kubebuilder:validation:XValidation:rule="!self.matches(r'[\\p{C}\\p{Zl}\\p{Zp}]')",message="runtime.libraryPath must not carry line breaks, tabs or other control or invisible characters: write the path as `ls` shows it in the runtime image"
 	// +optional
 	LibraryPath string `json:"libraryPath,omitempty"`
 	// env are variables for the rank processes: NCCL_*, RCCL_*, HSA_* and HIP_* only, and 4 KiB of names and values together: each
@@ -213,6 +218,7 @@ type PodOverrides struct {
 	// priorityClassName of the run pods; not one of the cluster's own pods.
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="!self.startsWith('system-')",message="runtime.pod.priorityClassName must not be a class of the cluster's own pods (system-*): choose one for jobs, or leave it out"
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="runtime.pod.priorityClassName is no name of a PriorityClass: write it as `kubectl get priorityclasses` shows it"
 	// +optional
 	PriorityClassName string `json:"priorityClassName,omitempty"`
 	// gpuResourceName is the extended resource to ask for.

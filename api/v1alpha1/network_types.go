@@ -44,7 +44,7 @@ type InterfaceSelector struct {
 	CIDR string `json:"cidr,omitempty"`
 	// name of the interface, exactly: eth1 does not match eth10 or eth1.100. It is handed to the library as =name.
 	// +kubebuilder:validation:MaxLength=15
-	// +kubebuilder:validation:Pattern=`^[^\s/=^,:]+$`
+	// +kubebuilder:validation:Pattern=`^[^\s\x00-\x1f\x7f-\x9f/=^,:]+$`
 	// +optional
 	Name string `json:"name,omitempty"`
 	// pciAddress of the NIC, for example 0000:0c:00.0.

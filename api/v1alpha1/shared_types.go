@@ -289,10 +289,12 @@ type Threshold struct {
 	Statistic Statistic `json:"statistic,omitempty"`
 	// model of the GPUs, for example MI300X.
 	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="!self.matches(r'[\\p{C}\\p{Zl}\\p{Zp}]')",message="a threshold's model must not carry control or invisible characters: write it as `kubectl commgroup results` shows it"
 	// +optional
 	Model string `json:"model,omitempty"`
 	// partition mode of the GPUs, for example SPX/NPS1, or one half of it, for example CPX.
 	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="!self.matches(r'[\\p{C}\\p{Zl}\\p{Zp}]')",message="a threshold's partition must not carry control or invisible characters: write it as `kubectl commgroup results` shows it"
 	// +optional
 	Partition string `json:"partition,omitempty"`
 	// ranks of the communicator.
@@ -309,6 +311,7 @@ type Threshold struct {
 	Transport string `json:"transport,omitempty"`
 	// flavor of the library, as in library.flavor.
 	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="!self.matches(r'[\\p{C}\\p{Zl}\\p{Zp}]')",message="a threshold's flavor must not carry control or invisible characters: write it as `kubectl commgroup results` shows it"
 	// +optional
 	Flavor string `json:"flavor,omitempty"`
 	// minBusBandwidthMBps is the least bus bandwidth that passes, in 10^6 bytes per second.

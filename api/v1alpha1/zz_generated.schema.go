@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: 838b969f2d69da22896095da637d0100908666edd158a72d3134c444d626c46f
-const SchemaRevision = 29
+// Hash of the schemas: db2b431ac8f335da853d0c1a6a001da9515266e60a7822a37a30b8459731d864
+const SchemaRevision = 30

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -160,7 +161,15 @@ func kubeletReason(pod *corev1.Pod, dull ...string) string {
 	all := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
 	for i := range all {
 		if w := all[i].State.Waiting; w != nil && w.Reason != "" && !slices.Contains(dull, w.Reason) {
-			return words.Sentence(fmt.Sprintf("container %s, image %s: %s: %s", all[i].Name, all[i].Image, w.Reason, words.Shorten(w.Message, 300)))
+			text := words.Sentence(fmt.Sprintf("container %s, image %s: %s: %s", all[i].Name, all[i].Image, w.Reason, words.Shorten(w.Message, 300)))
+			switch {
+			case !strings.Contains(w.Reason, "Image"):
+			case i < len(pod.Status.InitContainerStatuses):
+				text += " It is the manager's --agent-image."
+			default:
+				text += " It is spec.runtime.image: correct it or runtime.imagePullSecrets."
+			}
+			return text
 		}
 	}
 	return ""

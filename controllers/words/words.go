@@ -21,6 +21,11 @@ func NodesHave(n int32) string {
 	return fmt.Sprintf("%d nodes have", n)
 }
 
+var blanks = strings.NewReplacer("\r\n", " ", "\n", " ", "\t", " ")
+
+// OneLine is text for one line: names and what nodes report may hold line ends and characters that nobody sees.
+func OneLine(text string) string { return units.Visible(blanks.Replace(text), "") }
+
 // SomeNames joins at most limit names and counts the rest.
 func SomeNames(names []string, limit int) string {
 	if len(names) <= limit {

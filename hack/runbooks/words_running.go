@@ -117,8 +117,8 @@ var wordsRunning = map[string]more{
 		Ends:     "By itself up to five times, then with the next run of all."},
 	"RunPodNotStarted": {
 		Seen: []string{
-			"Run pod mi300x-4-2-gpu-3 on node gpu-3 has not started its ranks within startDeadlineSeconds (300 s): container ranks, image registry.example/rccl:7.0: ImagePullBackOff: Back-off pulling image.",
-			"The API server refused run pod mi300x-4-2-gpu-3 for node gpu-3: pods is forbidden: violates PodSecurity. Fix the namespace's pod security level, the fields that its quota requires, or runtime.pod, then ask for a new run: kubectl commgroup run mi300x -n ml."},
+			"Run pod mi300x-4-2-gpu-3 on node gpu-3 has not started its ranks within startDeadlineSeconds (300 s): container ranks, image registry.example/rccl:7.0: ImagePullBackOff: Back-off pulling image. It is spec.runtime.image: correct it or runtime.imagePullSecrets.",
+			"The API server refused run pod mi300x-4-2-gpu-3 for node gpu-3: pods is forbidden: violates PodSecurity. Fix what these words name: runtime.image, runtime.pod, the namespace's pod security level, or the fields that its quota requires; then ask for a new run: kubectl commgroup run mi300x -n ml."},
 		Means:  "The node had a place, and the container did not come up. No rank ran. All nodes at once: the image's name or secret; one node: its disk or its way to the registry. What the API server refused is the namespace's, so that no node is among the culprits.",
 		Causes: []string{"ImagePullBackOff, ErrImagePull: name, tag, digest or pull secret; a first pull of 20 GB that takes longer than the deadline.", "Refused by the API server: Pod Security, quota, or an admission policy.", "CreateContainerError: a device that the plugin promised and the runtime cannot open.", "FailedMount: a volume of `runtime.pod`, or a full disk."},
 		Look: []string{

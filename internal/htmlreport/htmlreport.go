@@ -44,7 +44,8 @@ func Write(w io.Writer, in Input) error {
 	if err := page.Execute(&b, newView(in)); err != nil {
 		return fmt.Errorf("making the report of CommGroup %s/%s: %w", in.Group.Namespace, in.Group.Name, err)
 	}
-	_, err := w.Write(bytes.ToValidUTF8(b.Bytes(), []byte("\uFFFD"))) // logs may hold any bytes
+	// Logs may hold any bytes, and names what turns the direction of text.
+	_, err := io.WriteString(w, report.Visible(string(bytes.ToValidUTF8(b.Bytes(), []byte("\uFFFD")))))
 	return err
 }
 

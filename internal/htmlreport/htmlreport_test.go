@@ -116,6 +116,9 @@ func attribute(n *html.Node, name string) string {
 // checkPage holds what every page must be: whole by itself, without script, well formed, and usable without sight.
 func checkPage(t *testing.T, page string) document {
 	t.Helper()
+	if shown := report.Visible(page); shown != page {
+		t.Error("the page has characters that nobody sees")
+	}
 	d := parse(t, page)
 	ids := map[string]bool{}
 	for _, e := range d.elements {
@@ -359,7 +362,7 @@ func TestWord(t *testing.T) {
 
 // FuzzHostile: whatever objects say, the page's elements stay what they are and the words stay words.
 func FuzzHostile(f *testing.F) {
-	for _, s := range []string{"<script>alert(1)</script>", `"><img src=x onerror=alert(1)>`, "</title></style><b>", "javascript:alert(1)", "]]>", "&lt;", "{{.}}", "\x00\xff", "' onload='x", "<!--", "a<->b"} {
+	for _, s := range []string{"<script>alert(1)</script>", `"><img src=x onerror=alert(1)>`, "</title></style><b>", "javascript:alert(1)", "]]>", "&lt;", "{{.}}", "\x00\xff", "' onload='x", "<!--", "a<->b", "a\x1b[2J\u202e\u0085\u2028b"} {
 		f.Add(s)
 	}
 	plain := len(parse(f, render(f, hostile("word"))).elements)

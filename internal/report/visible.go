@@ -2,14 +2,13 @@ package report
 
 import (
 	"crypto/rand"
-	"fmt"
 	"io"
 	"strings"
-	"unicode"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/fatih/color"
+
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // What a status says is partly written by nodes, and a node that was taken over may write what a terminal obeys: sequences that move
@@ -23,42 +22,10 @@ const paintEnd = '.'
 
 // Visible is text without a character that a terminal may obey: all but letters, marks, numbers, punctuation, symbols, plain spaces,
 // tabs and line ends is shown by its code. In JSON these codes mean the same characters.
-func Visible(text string) string { return visible(text, "\n\t") }
+func Visible(text string) string { return units.Visible(text, "\n\t") }
 
 // oneLine is Visible for text that belongs into one line: a line end in it is shown, too.
-func oneLine(text string) string { return visible(text, "") }
-
-func visible(text, keep string) string {
-	plain := func(r rune, size int) bool {
-		return unicode.IsGraphic(r) && (r != utf8.RuneError || size > 1) || strings.ContainsRune(keep, r) && size == 1
-	}
-	var out strings.Builder
-	done := 0
-	for i := 0; i < len(text); {
-		r, size := utf8.DecodeRuneInString(text[i:])
-		if plain(r, size) {
-			i += size
-			continue
-		}
-		out.WriteString(text[done:i])
-		switch {
-		case r == utf8.RuneError && size <= 1:
-			fmt.Fprintf(&out, `\x%02x`, text[i]) // no character at all
-		case r > 0xffff:
-			high, low := utf16.EncodeRune(r)
-			fmt.Fprintf(&out, `\u%04x\u%04x`, high, low)
-		default:
-			fmt.Fprintf(&out, `\u%04x`, r)
-		}
-		i += size
-		done = i
-	}
-	if done == 0 {
-		return text
-	}
-	out.WriteString(text[done:])
-	return out.String()
-}
+func oneLine(text string) string { return units.Visible(text, "") }
 
 // Write prints p so that the terminal obeys nothing in it but the tones of Paint.
 func (t *Terminal) Write(p []byte) (int, error) {
