@@ -141,7 +141,7 @@ bench-monitor: build ## What agent monitor costs a node at rest: processor time 
 	@KUBEBUILDER_ASSETS="$(KUBE)" bin/bench-monitor --duration $(or $(DURATION),10m) --interval $(or $(INTERVAL),30)
 
 .PHONY: bench-localize
-bench-localize: ## By simulation: tests, rounds and time of the search for a culprit, at 16, 232 and 4096 nodes (TEST_TIME, SEARCHES)
+bench-localize: ## By simulation: tests, rounds and time of the search for a culprit, at 16, 232 and 4096 nodes and 8 GPUs (TEST_TIME, SEARCHES)
 	@$(GO) run ./hack/bench-localize --test-time $(or $(TEST_TIME),1m) --searches $(or $(SEARCHES),500)
 
 .PHONY: fuzz

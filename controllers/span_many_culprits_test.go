@@ -8,7 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers/localize"
+	"rcclx.io/commgroup-operator/internal/localize"
 )
 
 // TestManyCulpritsAreAllMarked: status.span.culprits has room for 16. Who does not fit in is counted, stands in culpritSet, and is marked.

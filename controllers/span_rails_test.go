@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers/localize"
+	"rcclx.io/commgroup-operator/internal/localize"
 )
 
 // TestCulpritsSayWhatWasSeen: the message of a culprit says what the step does, and where it is slow what was measured, expected and

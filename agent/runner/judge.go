@@ -42,13 +42,6 @@ type Evidence struct {
 	Search *Search
 }
 
-// Search is a finished search for a culprit.
-type Search struct {
-	// What failed, in words: "Baseline AllReduce BFloat16 65536 B hangs".
-	What    string
-	Finding Finding
-}
-
 // Judgement is what a run comes to.
 type Judgement struct {
 	Verdict  api.Verdict
@@ -167,8 +160,8 @@ func (j *Judgement) failed(e Evidence) {
 func (j *Judgement) blame(e Evidence) {
 	f := e.Failure
 	if e.Search != nil {
-		j.Culprits = e.Search.Finding.Culprits(e.Node, j.Reason, e.Search.What, e.PCI)
-		j.addSearch(*e.Search)
+		j.Culprits = e.Search.culprits(e.Node, j.Reason, e.PCI)
+		j.addSearch(e.Search)
 		if len(j.Culprits) > 0 {
 			return
 		}
@@ -194,18 +187,18 @@ func rankCulprit(node string, r int, reason, message string) api.Culprit {
 }
 
 // addSearch puts what a search came to in front of the message, since the culprit is what a reader needs first.
-func (j *Judgement) addSearch(s Search) {
+func (j *Judgement) addSearch(s *Search) {
 	if len(j.Culprits) > 0 {
 		names := make([]string, 0, len(j.Culprits))
 		for _, c := range j.Culprits {
 			names = append(names, c.Kind+" "+c.Name)
 		}
-		j.Message = fmt.Sprintf("%s is at fault (%s): %s", strings.Join(names, ", "), s.Finding.Why, j.Message)
+		j.Message = fmt.Sprintf("%s is at fault (%s): %s", strings.Join(names, ", "), s.why(), j.Message)
 		return
 	}
-	text := "search for the culprit inconclusive: " + s.Finding.Why
-	if s.Finding.Suspects != "" {
-		text += ": " + s.Finding.Suspects
+	text := "search for the culprit inconclusive: " + s.why()
+	if suspects := s.suspects(); suspects != "" {
+		text += ": " + suspects
 	}
 	j.Message = truncate(j.Message, 640) + "; " + text
 }
@@ -223,8 +216,8 @@ func (j *Judgement) wrongData(e Evidence, w Wrong) {
 		j.Message += "; then " + e.Failure.Message
 	}
 	if e.Search != nil {
-		j.Culprits = e.Search.Finding.Culprits(e.Node, api.ReasonWrongData, e.Search.What, e.PCI)
-		j.addSearch(*e.Search)
+		j.Culprits = e.Search.culprits(e.Node, api.ReasonWrongData, e.PCI)
+		j.addSearch(e.Search)
 	}
 }
 

@@ -296,7 +296,7 @@ func (x *execution) search(ctx context.Context, e *Evidence, what string, at *ra
 	}, func(round int, groups [][]int) {
 		x.Log.Info("search for the culprit", "round", round, "groups", fmt.Sprint(groups))
 	})
-	x.Log.Info("search finished", "gpus", s.Finding.GPUs, "links", s.Finding.Links, "why", s.Finding.Why)
+	x.Log.Info("search finished", "gpus", s.Finding.Members, "links", s.Finding.Pairs, "why", s.why())
 	e.Search = &s
 	return nil
 }

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-
 	"sync"
 	"time"
 
 	"rcclx.io/commgroup-operator/agent/rank"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/localize"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -18,9 +18,9 @@ const (
 	// searchStepDeadline and searchInitDeadline bound each communicator of a search, where the plan's own are longer.
 	searchStepDeadline = 10 * time.Second
 	searchInitDeadline = 30 * time.Second
-	// searchBytes is the largest size that a hang is searched for with: a good pair is done with it long before searchStepDeadline,
-	// its data checked on the host, on any machine. With gigabytes it may not be, and would be taken for one that hangs. Baseline, which
-	// a search runs, takes no other path above it.
+	// searchBytes is the largest size that a hang is searched for with: a good pair is done with it long before
+	// searchStepDeadline, its data checked on the host, on any machine. With gigabytes it may not be, and would be
+	// taken for one that hangs. Baseline, which a search runs, takes no other path above it.
 	searchBytes = 64 << 20
 )
 
@@ -37,8 +37,8 @@ type searchTask struct {
 	// what failed, in words, and the step to repeat.
 	what string
 	step rank.Step
-	// wrongData says that it was wrong data and no hang, which may depend on the very size: it is kept, with the plan's deadline, and
-	// a communicator that misses it tells nothing.
+	// wrongData says that it was wrong data and no hang, which may depend on the very size: it is kept, with the plan's
+	// deadline, and a communicator that misses it tells nothing.
 	wrongData bool
 	env       []string
 	// runDeadline that the search must not pass.
@@ -54,8 +54,8 @@ func needsSearch(f *Failure) bool {
 	return f.Kind == FailHung && len(f.Stopped) == 0 && (f.Rank < 0 || f.ByRAS) || f.Kind == FailRankError && (f.Code == rank.CodeInitFailed || f.Code == rank.CodeCollectiveFailed)
 }
 
-// repeatStep is the smallest step that repeats what failed at a position: at its size, a few times. Without one, as where the
-// communicator was not formed, it is the plan's first.
+// repeatStep is the smallest step that repeats what failed at a position: at its size, a few times. Without one, as
+// where the communicator was not formed, it is the plan's first.
 func repeatStep(at *rank.Position, p api.RunPlan) rank.Step {
 	step := rank.Step{Kind: rank.StepMeasure, Collective: rcclx.AllReduce, Datatype: rcclx.BFloat16, SizesBytes: []int64{1 << 10}, WarmupIterations: 1, Iterations: 2}
 	if len(p.Collectives) > 0 {
@@ -77,37 +77,34 @@ func repeatStep(at *rank.Position, p api.RunPlan) rank.Step {
 	return step
 }
 
-// search runs the rounds that NextRound plans until it has no more, the rounds or the run's time are used up, or
-// something gets in its way that says nothing about GPUs.
+// search runs the rounds that the planner wants until it has no more, or something gets in its way that says nothing
+// about GPUs.
 func search(ctx context.Context, teams TeamRunner, task searchTask, onRound func(round int, groups [][]int)) Search {
-	asked := task.step.SizesBytes
-	if !task.wrongData {
-		task.step.SizesBytes = upTo(searchBytes, asked)
+	s := Search{What: task.what}
+	if asked := task.step.SizesBytes; !task.wrongData {
+		if task.step.SizesBytes = upTo(searchBytes, asked); !slices.Equal(asked, task.step.SizesBytes) {
+			s.smaller = task.step.SizesBytes[0]
+		}
 	}
-	var probes []Probe
-	stopped := ""
 	gpus := len(task.pci)
-	for round := 1; round <= MaxRounds(gpus) && stopped == ""; round++ {
-		groups := NextRound(gpus, probes)
-		if len(groups) == 0 {
+	// Two are tried once more: what failed was another step, or with another size.
+	problem := localize.Problem{Members: localize.Range(0, gpus), Steady: true, Fewer: gpus == 2}
+	for gpus > 1 {
+		step, err := localize.Next(problem, s.history())
+		if s.Finding = step.Finding; err != nil || step.Done {
 			break
 		}
 		if onRound != nil {
-			onRound(round, groups)
+			var groups [][]int
+			for _, t := range step.Tests {
+				groups = append(groups, t.Set)
+			}
+			onRound(step.Round, groups)
 		}
-		var found []Probe
-		found, stopped = runRound(ctx, teams, task, round, groups)
-		probes = append(probes, found...)
-	}
-	s := Search{What: task.what, Finding: Conclude(gpus, probes)}
-	if len(s.Finding.GPUs)+len(s.Finding.Links) > 0 {
-		return s
-	}
-	if stopped != "" {
-		s.Finding.Why = "it was cut short: " + stopped
-	} else if !anyBad(probes) && !slices.Equal(asked, task.step.SizesBytes) {
-		s.Finding.Why += fmt.Sprintf(" with %d B: all GPUs and links work, so the step may have been too long for its deadline, and no hang; "+
-			"raise run.stepDeadlineSeconds, or measure smaller sizes", task.step.SizesBytes[0])
+		if s.stopped = s.runRound(ctx, teams, task, step.Tests); s.stopped != "" {
+			s.Finding, _ = localize.Conclude(problem, s.history())
+			break
+		}
 	}
 	return s
 }
@@ -129,70 +126,63 @@ func (t searchTask) deadline() time.Duration {
 	return min(seconds(t.plan.StepDeadlineSeconds), searchStepDeadline)
 }
 
-func runRound(ctx context.Context, teams TeamRunner, task searchTask, round int, groups [][]int) ([]Probe, string) {
-	outcomes := make([]Outcome, len(groups))
+// runRound runs the tests at once, and says what got in its way that says nothing about GPUs.
+func (s *Search) runRound(ctx context.Context, teams TeamRunner, task searchTask, tests []localize.Test) (stopped string) {
+	outcomes := make([]Outcome, len(tests))
 	var wg sync.WaitGroup
-	for i, g := range groups {
+	for i, t := range tests {
 		wg.Go(func() {
 			v := VariantPlan{Variant: rcclx.Baseline, Steps: []rank.Step{task.step}}
-			specs := groupSpecs(task.node, task.plan, v, g, task.pci,
+			specs := groupSpecs(task.node, task.plan, v, t.Set, task.pci,
 				min(seconds(task.plan.InitDeadlineSeconds), searchInitDeadline), task.deadline())
 			for r := range specs {
 				specs[r].NonBlocking = true // nobody reads a search's times, and a failing init is seen sooner
 			}
 			outcomes[i] = teams.Run(ctx, Team{
-				Node: task.node, Name: fmt.Sprintf("search round %d, GPU ordinals %s", round, join(g)),
+				Node: task.node, Name: fmt.Sprintf("search round %d, GPU ordinals %s", t.Round, join(t.Set)),
 				Specs: specs, Env: task.env, ExitDeadline: searchStepDeadline, RunDeadline: task.runDeadline,
 			})
 		})
 	}
 	wg.Wait()
-	var probes []Probe
-	for i, g := range groups {
-		bad, saw, err := readProbe(outcomes[i], task.wrongData)
-		if err != nil {
-			return probes, err.Error()
+	for i, t := range tests {
+		p := probe{Test: t}
+		if err := p.read(outcomes[i], task.wrongData); err != nil {
+			return err.Error()
 		}
-		probes = append(probes, Probe{Round: round, GPUs: g, Bad: bad, Saw: saw})
+		s.probes = append(s.probes, p)
 	}
-	return probes, ""
+	return ""
 }
 
-// readProbe says whether a communicator of the search worked; the error is for what says nothing about its GPUs.
-func readProbe(o Outcome, wrongData bool) (bad bool, saw string, err error) {
+// read whether the communicator worked; the error is for what says nothing about its GPUs.
+func (p *probe) read(o Outcome, wrongData bool) error {
+	p.Outcome = localize.Bad
 	if f := o.Failure; f != nil {
-		switch f.Kind {
-		case FailHung:
-			if wrongData {
-				break // another fault than the one that is searched for
-			}
-			return true, "hung at " + f.Step, nil
-		case FailDied:
-			return true, fmt.Sprintf("lost rank %d at %s", f.Rank, f.Step), nil
-		case FailRankError:
-			if f.Code == rank.CodeInitFailed || f.Code == rank.CodeCollectiveFailed {
-				return true, "failed at " + f.Step, nil
-			}
+		// With wrong data a hang is another fault than the one that is searched for.
+		ofGPUs := f.Kind == FailHung && !wrongData || f.Kind == FailDied ||
+			f.Kind == FailRankError && (f.Code == rank.CodeInitFailed || f.Code == rank.CodeCollectiveFailed)
+		if p.failure = f; !ofGPUs {
+			return errors.New(f.Message)
 		}
-		return false, "", errors.New(f.Message)
+		return nil
 	}
-	var wrong int64
 	measured := false
 	for _, r := range o.Ranks {
 		for _, m := range r.Measurements {
 			measured = true
-			wrong += m.Wrong()
+			p.wrong += m.Wrong()
 		}
-		for _, p := range r.Pairs {
+		for _, pair := range r.Pairs {
 			measured = true
-			wrong += p.WrongElements
+			p.wrong += pair.WrongElements
 		}
 	}
 	if !measured {
-		return false, "", fmt.Errorf("%s ended without a measurement", o.Team)
+		return fmt.Errorf("%s ended without a measurement", o.Team)
 	}
-	if wrong > 0 {
-		return true, fmt.Sprintf("gave %d wrong elements", wrong), nil
+	if p.wrong == 0 {
+		p.Outcome = localize.Good
 	}
-	return false, "", nil
+	return nil
 }

@@ -42,20 +42,21 @@ func TestSearchTellsSlowFromHung(t *testing.T) {
 	const failed = 4 << 30
 	plan := defaultPlan()
 	plan.StepDeadlineSeconds = 60
-	find := func(teams slowTeams, wrongData bool) Finding {
-		pci := make([]string, 8)
-		return search(t.Context(), teams, searchTask{node: "n", plan: plan, pci: pci, step: repeatStep(&rank.Position{Kind: rank.StepMeasure, Collective: rcclx.AllReduce, Datatype: rcclx.Float32, Placement: rcclx.InPlace, SizeBytes: 4 << 30}, plan), wrongData: wrongData}, nil).Finding
-	}
-	if f := find(slowTeams{bytesPerSecond: 16 << 20}, false); len(f.GPUs)+len(f.Links) > 0 || !strings.Contains(f.Why, "stepDeadlineSeconds") {
-		t.Errorf("slow and good GPUs: blamed %v %v (%s), expected none and the deadline as what to change", f.GPUs, f.Links, f.Why)
-	}
-	if f := find(slowTeams{bytesPerSecond: 16 << 20, hanging: []int{5}}, false); !slices.Equal(f.GPUs, []int{5}) {
-		t.Errorf("GPU 5 hangs: blamed %v %v (%s)", f.GPUs, f.Links, f.Why)
-	}
-	if f := find(slowTeams{bytesPerSecond: failed / 30, wrong: []int{2}}, true); !slices.Equal(f.GPUs, []int{2}) {
-		t.Errorf("GPU 2 gives wrong data in half of the deadline: blamed %v %v (%s)", f.GPUs, f.Links, f.Why)
-	}
-	if f := find(slowTeams{bytesPerSecond: failed / 90, wrong: []int{2}}, true); len(f.GPUs)+len(f.Links) > 0 || !strings.Contains(f.Why, "missed its deadline") {
-		t.Errorf("wrong data that no communicator is in time to show: blamed %v %v (%s)", f.GPUs, f.Links, f.Why)
+	for name, c := range map[string]struct {
+		teams     slowTeams
+		wrongData bool
+		blamed    []int
+		why       string
+	}{
+		"slow and good GPUs": {slowTeams{bytesPerSecond: 16 << 20}, false, nil, "stepDeadlineSeconds"},
+		"GPU 5 hangs":        {slowTeams{bytesPerSecond: 16 << 20, hanging: []int{5}}, false, []int{5}, "found by"},
+		"GPU 2 gives wrong data in half of the deadline":     {slowTeams{bytesPerSecond: failed / 30, wrong: []int{2}}, true, []int{2}, "found by"},
+		"wrong data that no communicator is in time to show": {slowTeams{bytesPerSecond: failed / 90, wrong: []int{2}}, true, nil, "missed its deadline"},
+	} {
+		step := repeatStep(&rank.Position{Kind: rank.StepMeasure, Collective: rcclx.AllReduce, Datatype: rcclx.Float32, Placement: rcclx.InPlace, SizeBytes: failed}, plan)
+		s := search(t.Context(), c.teams, searchTask{node: "n", plan: plan, pci: make([]string, 8), step: step, wrongData: c.wrongData}, nil)
+		if !slices.Equal(s.Finding.Members, c.blamed) || len(s.Finding.Pairs) > 0 || !strings.Contains(s.why(), c.why) {
+			t.Errorf("%s: blamed %v %v (%s)", name, s.Finding.Members, s.Finding.Pairs, s.why())
+		}
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers/localize"
+	"rcclx.io/commgroup-operator/internal/localize"
 )
 
 // noteLeft notes who left since the last note, before what is tried without them; it says whether there was room for that.

@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers/localize"
 	"rcclx.io/commgroup-operator/controllers/spans"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/localize"
 )
 
 // kindCommunicators is the kind of a culprit without a node: communicators of one dimension of the mesh, dp/0-7,9.

@@ -2,8 +2,8 @@ package stage
 
 import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers/localize"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/localize"
 )
 
 // restsOn names the nodes by whose objects, as they were read, members are let go, and with them their pods, while the stage goes on. A

@@ -10,9 +10,9 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
-	"rcclx.io/commgroup-operator/controllers/localize"
 	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/localize"
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
@@ -98,7 +98,7 @@ func (g *machine) startSearch(step v1alpha1.Step) {
 	if before != nil {
 		l.Rounds, l.Tests, l.StartTime = before.Rounds, before.Tests, before.StartTime
 	}
-	bound := cmp.Or(int(spec.Localization.MaxRounds), g.roundsBefore()+localize.MaxRounds(len(g.present())))
+	bound := cmp.Or(int(spec.Localization.MaxRounds), g.roundsBefore()+localize.MaxRounds(len(g.present()), false))
 	if g.hasRails() {
 		bound++ // the round that names the rail
 	}
@@ -132,18 +132,19 @@ func (g *machine) search() {
 	switch {
 	case bySize:
 		best := g.pairsSummary().best
-		g.conclude(localize.Finding{State: localize.NotFound, Why: fmt.Sprintf(
+		g.conclude(localize.Finding{State: localize.NotFound}, "", fmt.Sprintf(
 			"communicators over %d nodes are alike (the slowest reaches %s, %d %% of the best pair) and faster than the group: the number of nodes slows this step, no single member. Compare at larger sizes, or set a threshold with span: Group for this many nodes",
-			nodes, units.Bandwidth(slowest), slowest*100/max(1, best))})
+			nodes, units.Bandwidth(slowest), slowest*100/max(1, best)))
 		return
 	case err != nil:
-		g.conclude(localize.Finding{State: localize.NotFound, Why: "The planner gave no further test: " + err.Error()})
+		g.conclude(localize.Finding{State: localize.NotFound}, "", "The planner gave no further test: "+err.Error())
 		return
 	case step.Done:
-		g.conclude(step.Finding)
+		bound := boundText(&step.Finding.Evidence)
+		g.conclude(step.Finding, bound, findingText(&step.Finding, bound))
 		return
 	case len(step.Tests) == 0:
-		g.conclude(localize.Finding{State: localize.OutOfBounds, Why: "The planner waits for tests that are not there."})
+		g.conclude(localize.Finding{State: localize.OutOfBounds}, "", "The planner waits for tests that are not there.")
 		return
 	case noRound:
 		g.endSearch(fmt.Sprintf("localization.maxRounds (%d) is reached", limit))
@@ -272,24 +273,26 @@ func (g *machine) stopSearch() {
 
 // endSearch ends the search before its end: what the tests so far prove is named all the same.
 func (g *machine) endSearch(bound string) {
-	f, err := localize.Conclude(localize.Problem{Members: g.searchSet(), Fewer: len(g.leftSince()) > 0}, g.history(), bound)
+	f, err := localize.Conclude(localize.Problem{Members: g.searchSet(), Fewer: len(g.leftSince()) > 0}, g.history())
 	if err != nil {
-		f = localize.Finding{State: localize.OutOfBounds, Bound: bound, Why: bound + ": " + err.Error()}
+		g.conclude(localize.Finding{State: localize.OutOfBounds}, bound, bound+": "+err.Error())
+		return
 	}
-	g.conclude(f)
+	g.conclude(f, bound, findingText(&f, bound))
 }
 
-// conclude ends the search: culprits are named and left out, and the group without them is tried once more.
-func (g *machine) conclude(f localize.Finding) {
+// conclude ends the search: culprits are named and left out, and the group without them is tried once more. bound says what ended it
+// before its end, or is empty, and why says what was seen where no culprit is named.
+func (g *machine) conclude(f localize.Finding, bound, why string) {
 	l := g.span.Localization
 	step := g.searchStep()
 	l.State = v1alpha1.LocalizationState(f.State)
 	g.stopSearch()
 	effort := g.effort()
-	if len(f.Nodes) == 0 && len(f.Pairs) == 0 {
-		text := fmt.Sprintf("The search did not name a culprit (%s, %s): %s", l.State, effort, words.Sentence(f.Why))
+	if len(f.Members) == 0 && len(f.Pairs) == 0 {
+		text := fmt.Sprintf("The search did not name a culprit (%s, %s): %s", l.State, effort, words.Sentence(why))
 		if named := g.named(); len(named) > 0 {
-			text = fmt.Sprintf("Named before: %s. The search for more named no other (%s, %s): %s", words.SomeNames(named, 5), l.State, effort, words.Sentence(f.Why))
+			text = fmt.Sprintf("Named before: %s. The search for more named no other (%s, %s): %s", words.SomeNames(named, 5), l.State, effort, words.Sentence(why))
 		}
 		if len(f.Suspects) > 0 && len(f.Suspects) < len(g.searchSet()) {
 			text += " Something among these is bad: " + words.SomeNames(g.namesOf(f.Suspects), 8) + "."
@@ -312,15 +315,15 @@ func (g *machine) conclude(f localize.Finding) {
 		return
 	}
 	rails := g.railsOf()
-	why, slow := "", true
+	cause, slow := "", true
 	name := func(c v1alpha1.Culprit, isSlow bool) {
 		g.blame(c)
 		if slow { // of several what is not slow says more
-			why = c.Reason
+			cause = c.Reason
 		}
 		slow = slow && isSlow
 	}
-	for _, index := range f.Nodes {
+	for _, index := range f.Members {
 		reason, isSlow := g.badAs(index)
 		for _, c := range g.nodeCulprits(g.seats[index], rails[index], reason, isSlow, step, effort) {
 			name(c, isSlow)
@@ -336,25 +339,25 @@ func (g *machine) conclude(f localize.Finding) {
 	if len(names) > 1 {
 		text = fmt.Sprintf("The culprits of %s are %s (%s).", step, words.SomeNames(names, 5), effort)
 	}
-	if f.Bound != "" {
-		text += " The search was not made to its end: " + words.Sentence(f.Bound)
+	if bound != "" {
+		text += " The search was not made to its end: " + words.Sentence(bound)
 	}
 	if len(f.Suspects) > 0 {
 		text += " Not told apart: " + words.SomeNames(g.namesOf(f.Suspects), 5) + "."
 	}
 	l.Message = words.Shorten(text, 512)
 	if slow && g.span.Reason == v1alpha1.ReasonSlowGroup {
-		why = g.span.Reason // the group as a whole was held against a mark
+		cause = g.span.Reason // the group as a whole was held against a mark
 	}
 	if t := &g.span.Tests[g.searchBase()]; slow && t.Verdict == v1alpha1.VerdictPass {
-		t.Verdict, t.Reason = v1alpha1.VerdictFail, why
+		t.Verdict, t.Reason = v1alpha1.VerdictFail, cause
 	}
-	g.explain(why, words.Clip(text, 500)+" "+g.symptom(slow))
+	g.explain(cause, words.Clip(text, 500)+" "+g.symptom(slow))
 	g.tell(true, v1alpha1.ReasonCulpritFound, "NameCulprit", "Run %s: %s", g.in.Run.ID, text)
 	if g.backToMesh() {
 		return
 	}
-	for _, index := range f.Nodes {
+	for _, index := range f.Members {
 		g.release(g.seats[index])
 	}
 	for _, pair := range f.Pairs {

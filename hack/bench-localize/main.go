@@ -11,7 +11,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"rcclx.io/commgroup-operator/controllers/localize"
+	"rcclx.io/commgroup-operator/internal/localize"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // world is what is really bad.
@@ -33,13 +34,17 @@ func (w *world) right(finding *localize.Finding) bool {
 	if len(w.pair) == 2 {
 		pairs = [][2]int{{w.pair[0], w.pair[1]}}
 	}
-	return slices.Equal(finding.Nodes, w.nodes) && slices.Equal(finding.Pairs, pairs)
+	return slices.Equal(finding.Members, w.nodes) && slices.Equal(finding.Pairs, pairs)
 }
+
+// gpusOfNode are searched for what hangs or gives wrong data.
+const gpusOfNode = 8
 
 // row of the table.
 type row struct {
 	what          string
 	members       int
+	gpus          bool // of one node
 	searches      int
 	wrong         int
 	tests, rounds []int
@@ -48,7 +53,7 @@ type row struct {
 
 // search once, and note what it took.
 func (r *row) search(w *world) error {
-	problem := localize.Problem{Members: localize.Range(0, r.members)}
+	problem := localize.Problem{Members: localize.Range(0, r.members), Steady: r.gpus}
 	var history []localize.Test
 	for {
 		began := time.Now()
@@ -100,14 +105,16 @@ func run(perTest time.Duration, searches int, seed uint64) error {
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Printf("SIMULATED outcomes: %d searches a row, minimum / mean / maximum; a round is taken to last %s.\n", searches, perTest)
 	fmt.Fprintln(out, "MEMBERS\tBAD\tTESTS\tROUNDS\tBOUND\tSEARCH TIME (MEAN, MAX)\tPLANNER A SEARCH\tALL PAIRS / TESTS\tNOT NAMED RIGHT")
-	for _, members := range []int{16, 232, 4096} {
+	for _, members := range []int{16, 232, 4096, gpusOfNode} {
 		for _, bad := range []int{1, 2, 3, 0} {
-			r := row{what: fmt.Sprintf("%d nodes", bad), members: members}
-			switch bad {
-			case 0:
-				r.what = "a pair"
-			case 1:
-				r.what = "1 node"
+			r := row{members: members, gpus: members == gpusOfNode}
+			what := "node"
+			if r.gpus {
+				what = "GPU"
+			}
+			r.what = units.Counted(int64(bad), what)
+			if bad == 0 {
+				r.what = "a pair of " + what + "s"
 			}
 			for range searches {
 				w := world{}
@@ -141,7 +148,7 @@ func (r *row) print(out *tabwriter.Writer, perTest time.Duration) {
 	}
 	mean := perTest * time.Duration(rounds) / time.Duration(r.searches)
 	fmt.Fprintf(out, "%d\t%s\t%s\t%s\t%d\t%s, %s\t%s\t%d / %.0f = %.0f\t%d\n", r.members, r.what, spread(r.tests), spread(r.rounds),
-		localize.MaxRounds(r.members), mean.Round(time.Second), perTest*time.Duration(slices.Max(r.rounds)),
+		localize.MaxRounds(r.members, r.gpus), mean.Round(time.Second), perTest*time.Duration(slices.Max(r.rounds)),
 		(r.planned / time.Duration(r.searches)).Round(time.Microsecond), r.members*(r.members-1)/2, float64(tests)/float64(r.searches),
 		float64(r.members*(r.members-1)/2)*float64(r.searches)/float64(tests), r.wrong)
 }

@@ -6,11 +6,10 @@ import (
 	"os"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 )
 
-// The figures that others publish: every pair of 232 nodes is 26,796 tests, and NVIDIA's engine is designed for 22 to
+// The figures that others publish: every pair of 232 members is 26,796 tests, and NVIDIA's engine is designed for 22 to
 // 57 tests in 3 to 7 rounds (ADR-055 of its repository, a calculation).
 func TestFiguresAt232(t *testing.T) {
 	t.Parallel()
@@ -29,16 +28,16 @@ func TestFiguresAt232(t *testing.T) {
 		{three, 43, 4, 40, most},
 	} {
 		f := explore(t, all(232), c.worlds, exactly)
-		t.Log(len(c.worlds[0].nodes), "bad:", f)
+		t.Log(len(c.worlds[0].members), "bad:", f)
 		mean := float64(f.tests) / float64(f.searches)
 		if f.maxTests > c.tests || f.maxRounds > c.rounds || mean > c.meanTests {
-			t.Errorf("%d bad: %s, want at most %d tests, %.0f in the mean, and %d rounds", len(c.worlds[0].nodes), f, c.tests, c.meanTests, c.rounds)
+			t.Errorf("%d bad: %s, want at most %d tests, %.0f in the mean, and %d rounds", len(c.worlds[0].members), f, c.tests, c.meanTests, c.rounds)
 		}
 		if f.maxTests > most || f.minTests > fewest || mean > c.meanBest || f.minRounds > fewestRounds || f.maxRounds > mostRounds {
-			t.Errorf("%d bad: %s is more than %d to %d tests and %d to %d rounds", len(c.worlds[0].nodes), f, fewest, most, fewestRounds, mostRounds)
+			t.Errorf("%d bad: %s is more than %d to %d tests and %d to %d rounds", len(c.worlds[0].members), f, fewest, most, fewestRounds, mostRounds)
 		}
 		if f.maxTests*500 > exhaustive {
-			t.Errorf("%d bad: %s is not a five-hundredth of %d", len(c.worlds[0].nodes), f, exhaustive)
+			t.Errorf("%d bad: %s is not a five-hundredth of %d", len(c.worlds[0].members), f, exhaustive)
 		}
 	}
 	// A pair that is bad only together is harder, and these figures are not below the published ones.
@@ -59,12 +58,12 @@ func TestManyBadNodes(t *testing.T) {
 	}
 	// More than the tests do for: some by their names, and no good one.
 	explore(t, all(12500), somewhere(12500, 20, 20, 22), func(w *world, finding *Finding) string {
-		if finding.State != OutOfBounds || len(finding.Nodes) < 6 {
+		if finding.State != OutOfBounds || len(finding.Members) < 6 {
 			return "want some of them by name, and that bounds ended it"
 		}
-		for _, node := range w.nodes {
-			if !slices.Contains(finding.Nodes, node) && !finding.Suspects.Has(node) {
-				return fmt.Sprintf("bad member %d is neither named nor a suspect", node)
+		for _, member := range w.members {
+			if !slices.Contains(finding.Members, member) && !finding.Suspects.Has(member) {
+				return fmt.Sprintf("bad member %d is neither named nor a suspect", member)
 			}
 		}
 		return innocent(w, finding)
@@ -81,7 +80,7 @@ func TestMembersWithGaps(t *testing.T) {
 				members = append(members, index)
 			}
 		}
-		w := world{nodes: []int{members[random.IntN(len(members))]}}
+		w := world{members: []int{members[random.IntN(len(members))]}}
 		finding, _ := search(t, Problem{Members: members}, nil, w.outcome)
 		if complaint := exactly(&w, &finding); complaint != "" {
 			t.Fatalf("%s: %v, %+v", complaint, w, finding)
@@ -96,7 +95,7 @@ func TestRaggedMembers(t *testing.T) {
 		members = append(members, 1_000_000+2*index)
 	}
 	for at := 0; at < len(members); at += 97 {
-		w := world{nodes: []int{members[at]}}
+		w := world{members: []int{members[at]}}
 		finding, _ := search(t, Problem{Members: members, MaxRounds: 30}, nil, w.outcome)
 		if complaint := exactly(&w, &finding); complaint != "" {
 			t.Fatalf("%s: %v, %+v", complaint, w, finding)
@@ -108,7 +107,7 @@ func TestRaggedMembers(t *testing.T) {
 func TestMemberLeavesDuringSearch(t *testing.T) {
 	for _, n := range []int{8, 16, 232} {
 		for leaver := range n {
-			w := world{nodes: []int{n / 3}}
+			w := world{members: []int{n / 3}}
 			problem := all(n)
 			step := next(t, problem, nil)
 			var history []Test
@@ -131,9 +130,9 @@ func TestMemberLeavesDuringSearch(t *testing.T) {
 // Rounds from before the search, such as a screening of neighbours, spare tests.
 func TestSeedsAreLearnedFrom(t *testing.T) {
 	var history []Test
-	w := world{nodes: []int{100}}
-	for node := 0; node < 232; node += 2 {
-		set := Set{node, node + 1}
+	w := world{members: []int{100}}
+	for member := 0; member < 232; member += 2 {
+		set := Set{member, member + 1}
 		history = append(history, Test{Kind: KindSpan, Set: set, Outcome: w.outcome(set)})
 	}
 	finding, further := search(t, all(232), history, w.outcome)
@@ -148,8 +147,8 @@ func TestManySeeds(t *testing.T) {
 	w := world{pairs: [][2]int{{100, 7777}}}
 	var history []Test
 	for _, first := range []int{0, 1} {
-		for node := first; node+1 < n; node += 2 {
-			history = append(history, Test{Kind: KindSpan, Set: Set{node, node + 1}, Outcome: Good})
+		for member := first; member+1 < n; member += 2 {
+			history = append(history, Test{Kind: KindSpan, Set: Set{member, member + 1}, Outcome: Good})
 		}
 	}
 	problem := all(n)
@@ -160,14 +159,14 @@ func TestManySeeds(t *testing.T) {
 	// Nothing smaller than the whole is bad: the search ends all the same.
 	finding, _ = search(t, Problem{Members: problem.Members, MaxTests: len(history) + DefaultMaxTests}, history, func(Set) Outcome { return Good })
 	if finding.State != NotFound || len(finding.Suspects) != n {
-		t.Fatalf("%s: %s", finding.State, finding.Why)
+		t.Fatalf("%s: %+v", finding.State, finding.Evidence)
 	}
 }
 
 func TestRails(t *testing.T) {
 	problem := all(16)
 	problem.Rails = true
-	w := world{nodes: []int{5, 6}}
+	w := world{members: []int{5, 6}}
 	finding, history := search(t, problem, nil, w.outcome)
 	if complaint := exactly(&w, &finding); complaint != "" {
 		t.Fatalf("%s: %+v", complaint, finding)
@@ -205,7 +204,7 @@ func TestOpenTestsAreWaitedFor(t *testing.T) {
 }
 
 func TestNextIsDeterministicAndKeepsNothing(t *testing.T) {
-	w := world{nodes: []int{3, 77}, pairs: [][2]int{{10, 200}}}
+	w := world{members: []int{3, 77}, pairs: [][2]int{{10, 200}}}
 	_, history := search(t, all(232), nil, w.outcome)
 	for end := range history {
 		if end > 0 && history[end].Round == history[end-1].Round {
@@ -224,23 +223,23 @@ func TestNextIsDeterministicAndKeepsNothing(t *testing.T) {
 }
 
 func TestBounds(t *testing.T) {
-	w := world{nodes: []int{100}}
+	w := world{members: []int{100}}
 	for _, c := range []struct {
 		problem Problem
 		tests   int
-		why     string
+		bound   Bound
 	}{
-		{Problem{Members: Range(0, 232), MaxRounds: 1}, 7, "the bound on rounds is reached (1)"},
-		{Problem{Members: Range(0, 232), MaxRounds: 2}, 13, "the bound on rounds is reached (2)"},
-		{Problem{Members: Range(0, 232), MaxTests: 7}, 7, "the bound on tests is reached (7)"},
+		{Problem{Members: Range(0, 232), MaxRounds: 1}, 7, BoundRounds},
+		{Problem{Members: Range(0, 232), MaxRounds: 2}, 13, BoundRounds},
+		{Problem{Members: Range(0, 232), MaxTests: 7}, 7, BoundTests},
 	} {
 		finding, history := search(t, c.problem, nil, w.outcome)
-		if finding.State != OutOfBounds || len(history) != c.tests || !finding.Suspects.Has(100) || len(finding.Suspects) > 34 || !strings.Contains(finding.Why, c.why) {
+		if finding.State != OutOfBounds || len(history) != c.tests || !finding.Suspects.Has(100) || len(finding.Suspects) > 34 || finding.Evidence.Bound != c.bound {
 			t.Errorf("%d rounds, %d tests: %d tests, %+v", c.problem.MaxRounds, c.problem.MaxTests, len(history), finding)
 		}
 	}
 	for members, rounds := range map[int]int{0: 0, 1: 0, 2: 11, 16: 14, 232: 18, 4096: 22, 12500: 24} {
-		if got := MaxRounds(members); got != rounds {
+		if got := MaxRounds(members, false); got != rounds {
 			t.Errorf("MaxRounds(%d) is %d, want %d", members, got, rounds)
 		}
 	}
@@ -312,7 +311,7 @@ func FuzzNext(f *testing.F) {
 			if step.Done {
 				return
 			}
-			if rounds > MaxRounds(len(problem.Members))+len(problem.Members) {
+			if rounds > MaxRounds(len(problem.Members), problem.Steady)+len(problem.Members) {
 				t.Fatalf("no end\n%s", listing(history))
 			}
 			for _, test := range step.Tests {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 )
 
@@ -32,7 +31,8 @@ func TestOneBadNodeAnywhere(t *testing.T) {
 		if f.searches != n {
 			t.Fatalf("N=%d: %d searches", n, f.searches)
 		}
-		// Eight parts a round; below nine members no good partner is known in the first round, and below six few are in the next.
+		// Eight parts a round; below nine members no good partner is known in the first round, and below six few are in
+		// the next.
 		rounds := 1
 		for reach := maxParts; reach < n; reach *= maxParts {
 			rounds++
@@ -53,7 +53,7 @@ func TestOneBadNodeInGroupsOfAnySize(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(2, 3))
 	for n := 513; n <= 4096; n += 1 + random.IntN(fewer(64, 640)) {
-		explore(t, all(n), append(somewhere(n, 1, 32, 4), world{nodes: []int{0}}, world{nodes: []int{n - 1}}), exactly)
+		explore(t, all(n), append(somewhere(n, 1, 32, 4), world{members: []int{0}}, world{members: []int{n - 1}}), exactly)
 	}
 }
 
@@ -94,27 +94,28 @@ func TestBadPair(t *testing.T) {
 	}
 }
 
-// What a ring joins are neighbours in rank order: these are found in as few rounds as a node, and eight more.
+// What a ring joins are neighbours in rank order: these are found in as few rounds as a member, and eight more.
 func TestBadPairOfNeighbours(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{16, 64, 232, fewer(4096, 1000)} {
 		worlds := []world{{pairs: [][2]int{{0, n - 1}}}}
-		for node := range n - 1 {
-			worlds = append(worlds, world{pairs: [][2]int{{node, node + 1}}})
+		for member := range n - 1 {
+			worlds = append(worlds, world{pairs: [][2]int{{member, member + 1}}})
 		}
-		nodes, pairs := explore(t, all(n), combinations(n, 1), exactly), explore(t, all(n), worlds, exactly)
-		if pairs.maxRounds > nodes.maxRounds+8 {
-			t.Errorf("N=%d: %s for pairs, %s for nodes", n, pairs, nodes)
+		members, pairs := explore(t, all(n), combinations(n, 1), exactly), explore(t, all(n), worlds, exactly)
+		if pairs.maxRounds > members.maxRounds+8 {
+			t.Errorf("N=%d: %s for pairs, %s for members", n, pairs, members)
 		}
 	}
 }
 
-// innocent complains of a named node that is neither bad nor an end of a bad pair, and of a named pair that is not bad.
+// innocent complains of a named member that is neither bad nor an end of a bad pair, and of a named pair that is not
+// bad.
 func innocent(w *world, finding *Finding) string {
-	for _, node := range finding.Nodes {
-		isEnd := slices.ContainsFunc(w.pairs, func(pair [2]int) bool { return len(w.pairs) > 1 && (pair[0] == node || pair[1] == node) })
-		if !slices.Contains(w.nodes, node) && !isEnd {
-			return fmt.Sprintf("member %d is good", node)
+	for _, member := range finding.Members {
+		isEnd := slices.ContainsFunc(w.pairs, func(pair [2]int) bool { return len(w.pairs) > 1 && (pair[0] == member || pair[1] == member) })
+		if !slices.Contains(w.members, member) && !isEnd {
+			return fmt.Sprintf("member %d is good", member)
 		}
 	}
 	for _, pair := range finding.Pairs {
@@ -140,7 +141,7 @@ func TestNoGoodNodeIsNamedWhateverIsBad(t *testing.T) {
 
 // named complains where nothing is named, or something good is.
 func named(w *world, finding *Finding) string {
-	if finding.State != Found || len(finding.Nodes)+len(finding.Pairs) == 0 {
+	if finding.State != Found || len(finding.Members)+len(finding.Pairs) == 0 {
 		return "nothing is named"
 	}
 	return innocent(w, finding)
@@ -150,15 +151,16 @@ func TestBadNodeAndBadPair(t *testing.T) {
 	for n := 4; n <= 24; n++ {
 		var worlds []world
 		for _, pair := range allPairs(n) {
-			for node := range n {
-				worlds = append(worlds, world{nodes: []int{node}, pairs: pair.pairs})
+			for member := range n {
+				worlds = append(worlds, world{members: []int{member}, pairs: pair.pairs})
 			}
 		}
 		explore(t, all(n), worlds, named)
 	}
 	var worlds []world
-	for _, nodes := range somewhere(232, 4, 1000, 10) { // two nodes and a pair
-		worlds = append(worlds, world{nodes: []int{nodes.nodes[0], nodes.nodes[2]}, pairs: [][2]int{{nodes.nodes[1], nodes.nodes[3]}}})
+	for _, four := range somewhere(232, 4, 1000, 10) { // two members and a pair
+		m := four.members
+		worlds = append(worlds, world{members: []int{m[0], m[2]}, pairs: [][2]int{{m[1], m[3]}}})
 	}
 	explore(t, all(232), worlds, named)
 }
@@ -184,8 +186,9 @@ func TestTwoBadPairs(t *testing.T) {
 // What one search leaves behind another finds, in the group without the culprits, from the same history.
 func TestSearchGoesOnWithoutTheCulprits(t *testing.T) {
 	t.Parallel()
-	for _, nodes := range somewhere(232, 7, fewer(400, 60), 11) {
-		w := world{nodes: nodes.nodes[:3], pairs: [][2]int{{nodes.nodes[3], nodes.nodes[6]}, {nodes.nodes[4], nodes.nodes[5]}}}
+	for _, seven := range somewhere(232, 7, fewer(400, 60), 11) {
+		m := seven.members
+		w := world{members: m[:3], pairs: [][2]int{{m[3], m[6]}, {m[4], m[5]}}}
 		problem := all(232)
 		problem.MaxRounds = 40
 		var history []Test
@@ -199,7 +202,7 @@ func TestSearchGoesOnWithoutTheCulprits(t *testing.T) {
 				t.Fatalf("%v: %s: %+v", w, complaint, finding)
 			}
 			history = further
-			problem.Members = problem.Members.Without(finding.Nodes)
+			problem.Members = problem.Members.Without(finding.Members)
 			for _, pair := range finding.Pairs {
 				problem.Members = problem.Members.Without(Set{pair[1]})
 			}
@@ -231,7 +234,7 @@ func search(t *testing.T, problem Problem, history []Test, outcome func(set Set)
 func TestFaultThatDoesNotComeBack(t *testing.T) {
 	for _, n := range []int{2, 3, 4, 5, 8, 9, 16, 33, 64, 232, 1000, 4096, 12500} {
 		finding, history := search(t, all(n), nil, func(Set) Outcome { return Good })
-		if finding.State != NotFound || len(finding.Nodes)+len(finding.Pairs) > 0 || !slices.Equal(finding.Suspects, Range(0, n)) {
+		if finding.State != NotFound || len(finding.Members)+len(finding.Pairs) > 0 || !slices.Equal(finding.Suspects, Range(0, n)) {
 			t.Errorf("N=%d: %+v", n, finding)
 		}
 		if n == 12500 && (len(history) > 62 || history[len(history)-1].Round > 8) {
@@ -248,11 +251,11 @@ func TestAllIsBad(t *testing.T) {
 		problem := all(n)
 		problem.MaxTests = 140 // what a run has left of its 160
 		finding, history := search(t, problem, nil, func(Set) Outcome { return Bad })
-		if len(finding.Nodes)+len(finding.Pairs) > 0 || !slices.Equal(finding.Suspects, Range(0, n)) || finding.State != NotFound {
+		if len(finding.Members)+len(finding.Pairs) > 0 || !slices.Equal(finding.Suspects, Range(0, n)) || finding.State != NotFound {
 			t.Errorf("N=%d: %+v", n, finding)
 		}
-		if n >= 16 && !strings.Contains(finding.Why, "look for what all members share") {
-			t.Errorf("N=%d, %d tests: %s", n, len(history), finding.Why)
+		if n >= 16 && !finding.Evidence.Shared {
+			t.Errorf("N=%d, %d tests: %+v", n, len(history), finding.Evidence)
 		}
 	}
 }
@@ -263,21 +266,21 @@ func TestManyAreBad(t *testing.T) {
 		for _, every := range []int{2, 3, 4, 5, 20, 64, 195} {
 			var worlds []world
 			for from := range min(every, 5) {
-				even := world{nodes: make([]int, 0, n/every)}
-				for node := from; node < n; node += every {
-					even.nodes = append(even.nodes, node)
+				even := world{members: make([]int, 0, n/every)}
+				for member := from; member < n; member += every {
+					even.members = append(even.members, member)
 				}
 				worlds = append(worlds, even, somewhere(n, max(1, n/every), 1, uint64(from))[0])
 			}
 			for _, w := range worlds {
-				if len(w.nodes) > n-2 {
+				if len(w.members) > n-2 {
 					continue
 				}
 				problem := all(n)
 				problem.MaxTests = 140
 				finding, history := search(t, problem, nil, w.outcome)
-				if complaint := innocent(&w, &finding); complaint != "" || len(finding.Nodes) == 0 {
-					t.Errorf("N=%d, %d bad, one in %d: %s, %d named, %d tests in %d rounds: %s", n, len(w.nodes), every, complaint, len(finding.Nodes), len(history), history[len(history)-1].Round, finding.Why)
+				if complaint := innocent(&w, &finding); complaint != "" || len(finding.Members) == 0 {
+					t.Errorf("N=%d, %d bad, one in %d: %s, %d named, %d tests in %d rounds: %+v", n, len(w.members), every, complaint, len(finding.Members), len(history), history[len(history)-1].Round, finding.Evidence)
 				}
 			}
 		}
@@ -325,8 +328,8 @@ func TestFlapping(t *testing.T) {
 	}
 }
 
-// A node that sometimes passes never puts a node that is good to blame alone, and seldom, with it, its partner of a test: two bad
-// tests of the same two nodes, while each is good with others, are what a pair shows, too.
+// A member that sometimes passes never puts a member that is good to blame alone, and seldom, with it, its partner of a
+// test: two bad tests of the same two members, while each is good with others, are what a pair shows, too.
 func TestBadNodeThatSometimesPasses(t *testing.T) {
 	random := rand.New(rand.NewPCG(14, 15))
 	for _, passes := range []float64{0.1, 0.25, 0.5, 0.75} {
@@ -334,22 +337,22 @@ func TestBadNodeThatSometimesPasses(t *testing.T) {
 		byName, asPair := 0, 0
 		for range searches {
 			n := 8 + random.IntN(200)
-			w := world{nodes: []int{random.IntN(n)}}
+			w := world{members: []int{random.IntN(n)}}
 			finding, _ := search(t, all(n), nil, func(set Set) Outcome {
 				if random.Float64() < passes {
 					return Good
 				}
 				return w.outcome(set)
 			})
-			for _, node := range finding.Nodes {
-				if node != w.nodes[0] {
-					t.Fatalf("N=%d: member %d is good, %v is bad: %+v", n, node, w.nodes, finding)
+			for _, member := range finding.Members {
+				if member != w.members[0] {
+					t.Fatalf("N=%d: member %d is good, %v is bad: %+v", n, member, w.members, finding)
 				}
 				byName++
 			}
 			for _, pair := range finding.Pairs {
-				if pair[0] != w.nodes[0] && pair[1] != w.nodes[0] {
-					t.Fatalf("N=%d: pair %v without %v: %+v", n, pair, w.nodes, finding)
+				if pair[0] != w.members[0] && pair[1] != w.members[0] {
+					t.Fatalf("N=%d: pair %v without %v: %+v", n, pair, w.members, finding)
 				}
 				asPair++
 			}

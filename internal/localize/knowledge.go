@@ -16,33 +16,32 @@ type fact struct {
 	times, badRound, goodRound int
 	// unknown counts the times that the test could not be made.
 	unknown int
-	// suspects are the nodes of a bad set that no good test cleared.
+	// suspects are the members of a bad set that no good test cleared.
 	suspects bitset
 	doubtful int
 }
 
 // knowledge is what the tests made so far show of the members that are present.
 type knowledge struct {
+	steady  bool
 	members Set
 	facts   []*fact
 	bySize  map[int][]*fact
 	ofTwo   map[[2]int]*fact
-	// goodBefore are pairs that were good before the search. They are many where neighbours were screened, so they are kept
-	// apart from the facts.
+	// goodBefore are pairs that were good before the search. They are many where neighbours were screened, so they are
+	// kept apart from the facts.
 	goodBefore map[[2]int]bool
 	// whole is the fact that the search starts from.
 	whole *fact
-	// cleared nodes were in a good test.
+	// cleared members were in a good test.
 	cleared bitset
-	// pairedRounds of a node are those in which it was good with one other alone, each pair's last.
+	// pairedRounds of a member are those in which it was good with one other alone, each pair's last.
 	pairedRounds [][]int
-	// named nodes and pairs are culprits.
+	// named members and pairs are culprits.
 	named bitset
 	pairs [][2]int
-	// ill are bad tests of two nodes that are both good with others: of a pair, or of a node that comes and goes.
+	// ill are bad tests of two members that are both good with others: of a pair, or of a member that comes and goes.
 	ill []*fact
-	// often are the named nodes that are ill with several others.
-	often bitset
 	// minimal bad sets hold no smaller bad set; those that hold no culprit with a name are live.
 	minimal, live []*fact
 
@@ -52,13 +51,17 @@ type knowledge struct {
 	openRound      int
 	contradictions int // bad sets that lie in a good one: something comes and goes
 	railed         []Set
-	singleUnknown  []int // times that a test of the node with a good partner could not be made
+	singleUnknown  []int // times that a test of the member with a good partner could not be made
 }
 
 // learn reads the history. Of tests that hold members who left, only the good ones still count.
 func learn(problem Problem, history []Test) (*knowledge, error) {
 	n := len(problem.Members)
-	k := &knowledge{members: problem.Members, bySize: map[int][]*fact{}, ofTwo: map[[2]int]*fact{}, goodBefore: map[[2]int]bool{}, cleared: newBitset(n), named: newBitset(n), often: newBitset(n), pairedRounds: make([][]int, n), singleUnknown: make([]int, n)}
+	k := &knowledge{
+		steady: problem.Steady, members: problem.Members, bySize: map[int][]*fact{}, ofTwo: map[[2]int]*fact{},
+		goodBefore: map[[2]int]bool{}, cleared: newBitset(n), named: newBitset(n), pairedRounds: make([][]int, n),
+		singleUnknown: make([]int, n),
+	}
 	all := newBitset(n)
 	for position := range n {
 		all.add(position)
@@ -74,8 +77,8 @@ func learn(problem Problem, history []Test) (*knowledge, error) {
 		if f.good {
 			k.cleared.addAll(f.set)
 			if f.size == 2 {
-				for _, node := range ends(f.set) {
-					k.pairedRounds[node] = append(k.pairedRounds[node], f.goodRound)
+				for _, member := range ends(f.set) {
+					k.pairedRounds[member] = append(k.pairedRounds[member], f.goodRound)
 				}
 			}
 		}
@@ -134,7 +137,7 @@ func (k *knowledge) take(test *Test) error {
 	return nil
 }
 
-// takeGoodBefore takes a good test of two nodes that was made before the search.
+// takeGoodBefore takes a good test of two members that was made before the search.
 func (k *knowledge) takeGoodBefore(set Set) {
 	var present []int
 	for _, index := range set {
@@ -249,33 +252,37 @@ func (k *knowledge) conclude() {
 	}
 }
 
-// illTimes that two nodes must be bad together before they are named as a pair: one bad test may be chance, or a node that comes
-// and goes, and the other one is innocent.
+// illTimes that two members must be bad together before they are named as a pair: one bad test may be chance, or a
+// member that comes and goes, and the other one is innocent.
 const illTimes = 2
 
-// judgeIll names a node that is ill with two others or more, and otherwise the two that were ill together twice.
+// judgeIll names a member that is ill with two others or more, and otherwise the two that were ill together twice. What
+// is steady is never good, so it is a pair at once.
 func (k *knowledge) judgeIll() {
+	times := illTimes
+	if k.steady {
+		times = 1
+	}
 	count := map[int]int{}
 	for _, f := range k.ill {
-		for _, node := range ends(f.set) {
-			count[node]++
+		for _, member := range ends(f.set) {
+			count[member]++
 		}
 	}
-	for node, others := range count {
-		if others > 1 {
-			k.named.add(node)
-			k.often.add(node)
+	for member, others := range count {
+		if others > 1 && !k.steady {
+			k.named.add(member)
 		}
 	}
 	for _, f := range k.ill {
-		if f.times >= illTimes && !f.set.meets(k.named) {
+		if f.times >= times && !f.set.meets(k.named) {
 			k.pairs = append(k.pairs, ends(f.set))
 		}
 	}
 	slices.SortFunc(k.pairs, func(a, b [2]int) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
 }
 
-// badPairs counts the bad tests of two nodes.
+// badPairs counts the bad tests of two members.
 func (k *knowledge) badPairs() int {
 	count := 0
 	for _, f := range k.ofTwo {
@@ -294,20 +301,20 @@ func (k *knowledge) contradicted(f *fact) bool {
 	return slices.ContainsFunc(k.facts, func(other *fact) bool { return other.good && other.size >= f.size && f.set.within(other.set) })
 }
 
-// name the nodes that two bad tests prove: in each, every other node is cleared, and the two have nothing else in common, so
-// that one bad pair cannot be what made both bad.
+// name the members that two bad tests prove: in each, every other member is cleared, and the two have nothing else in
+// common, so that one bad pair cannot be what made both bad.
 func (k *knowledge) name(bad []*fact) {
 	proofs := map[int][]*fact{}
 	for _, f := range bad {
 		if f.doubtful == 1 && !slices.ContainsFunc(k.ill, func(pair *fact) bool { return pair.set.within(f.set) }) {
-			node := f.suspects.positions()[0]
-			proofs[node] = append(proofs[node], f)
+			member := f.suspects.positions()[0]
+			proofs[member] = append(proofs[member], f)
 		}
 	}
-	for node, list := range proofs {
+	for member, list := range proofs {
 		for at, f := range list {
 			if slices.ContainsFunc(list[:at], func(other *fact) bool { return other.set.common(f.set) == 1 }) {
-				k.named.add(node)
+				k.named.add(member)
 				break
 			}
 		}
@@ -318,7 +325,7 @@ func (k *knowledge) holdsPair(set bitset) bool {
 	return slices.ContainsFunc(k.pairs, func(pair [2]int) bool { return set.has(pair[0]) && set.has(pair[1]) })
 }
 
-// gap gives the nodes that no test has cleared and no minimal bad set holds: their own test could not be made.
+// gap gives the members that no test has cleared and no minimal bad set holds: their own test could not be made.
 func (k *knowledge) gap() bitset {
 	rest := k.whole.set.without(k.cleared)
 	for _, f := range k.minimal {

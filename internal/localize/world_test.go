@@ -9,14 +9,14 @@ import (
 
 // world is what is really bad, by indexes.
 type world struct {
-	nodes []int
-	pairs [][2]int
+	members []int
+	pairs   [][2]int
 }
 
 // outcome of a test by the model.
 func (w *world) outcome(set Set) Outcome {
-	for _, node := range w.nodes {
-		if set.Has(node) {
+	for _, member := range w.members {
+		if set.Has(member) {
 			return Bad
 		}
 	}
@@ -112,21 +112,21 @@ func stepComplaint(problem Problem, history []Test, step *Step) string {
 	}
 	bound := problem.MaxRounds
 	if bound == 0 {
-		bound = MaxRounds(len(problem.Members))
+		bound = MaxRounds(len(problem.Members), problem.Steady)
 	}
 	used := map[int]bool{}
 	for at, test := range step.Tests {
 		if test.Kind == KindSpan && (test.Round != step.Round || test.Round > bound) {
 			return fmt.Sprintf("round %d of test %d is not the step's, or beyond %d", test.Round, at, bound)
 		}
-		if len(test.Set.String()) > MaxText || len(test.Set) < 2 || !test.Set.sorted() || !test.Set.Within(problem.Members) || len(test.Set) == len(problem.Members) && test.Kind == KindSpan {
+		if len(test.Set.String()) > MaxText || len(test.Set) < 2 || !test.Set.sorted() || !test.Set.Within(problem.Members) || len(test.Set) == len(problem.Members) && test.Kind == KindSpan && !problem.Fewer {
 			return fmt.Sprintf("set %s of test %d is none", test.Set, at)
 		}
-		for _, node := range test.Set {
-			if used[node] {
-				return fmt.Sprintf("member %d is in two tests of a round", node)
+		for _, member := range test.Set {
+			if used[member] {
+				return fmt.Sprintf("member %d is in two tests of a round", member)
 			}
-			used[node] = true
+			used[member] = true
 		}
 	}
 	most := problem.MaxTests
@@ -135,9 +135,6 @@ func stepComplaint(problem Problem, history []Test, step *Step) string {
 	}
 	if len(step.Tests) > 0 && step.Tests[0].Kind == KindSpan && len(history)+len(step.Tests) > most {
 		return fmt.Sprintf("%d tests, and %d is the bound", len(history)+len(step.Tests), most)
-	}
-	if step.Done && (step.Finding.Why == "" || len(step.Finding.Why) > maxWords) {
-		return "a finding without words, or with too many"
 	}
 	return ""
 }
@@ -152,7 +149,7 @@ func listing(history []Test) string {
 
 // exactly wants all that is bad by name, and nothing else.
 func exactly(w *world, finding *Finding) string {
-	if finding.State != Found || !slices.Equal(finding.Nodes, w.nodes) || !slices.Equal(finding.Pairs, w.pairs) || len(finding.Suspects) > 0 {
+	if finding.State != Found || !slices.Equal(finding.Members, w.members) || !slices.Equal(finding.Pairs, w.pairs) || len(finding.Suspects) > 0 {
 		return "want exactly what is bad"
 	}
 	return ""
@@ -165,7 +162,7 @@ func combinations(n, k int) []world {
 	var choose func(from int)
 	choose = func(from int) {
 		if len(chosen) == k {
-			worlds = append(worlds, world{nodes: slices.Clone(chosen)})
+			worlds = append(worlds, world{members: slices.Clone(chosen)})
 			return
 		}
 		for index := from; index < n; index++ {
@@ -178,13 +175,13 @@ func combinations(n, k int) []world {
 	return worlds
 }
 
-// somewhere puts k bad nodes among n, at random but the same for the same seed.
+// somewhere puts k bad members among n, at random but the same for the same seed.
 func somewhere(n, k, count int, seed uint64) []world {
 	random := rand.New(rand.NewPCG(seed, uint64(n)<<8|uint64(k)))
 	worlds := make([]world, count)
 	for at := range worlds {
-		for len(worlds[at].nodes) < k {
-			worlds[at].nodes = NewSet(append(worlds[at].nodes, random.IntN(n))...)
+		for len(worlds[at].members) < k {
+			worlds[at].members = NewSet(append(worlds[at].members, random.IntN(n))...)
 		}
 	}
 	return worlds

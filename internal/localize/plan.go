@@ -3,7 +3,7 @@ package localize
 import "strconv"
 
 const (
-	// maxParts that a bad set is split into at once: eight keep 232 nodes at three rounds, and a round's tests few.
+	// maxParts that a bad set is split into at once: eight keep 232 members at three rounds, and a round's tests few.
 	maxParts = 8
 	// maxUnknown times that a test is tried: one more try once it could not be made.
 	maxUnknown = 2
@@ -18,7 +18,8 @@ type plan struct {
 	sets []bitset
 	// short: something was left out for want of room.
 	short bool
-	// avoid are nodes that are no good partners while others are at hand: something that they are in is not explained yet.
+	// avoid are members that are no good partners while others are at hand: something that they are in is not explained
+	// yet.
 	avoid bitset
 }
 
@@ -32,7 +33,7 @@ func planRound(k *knowledge, room int) *plan {
 	}
 	reserved := 0
 	for _, f := range k.live {
-		if k.goods == 0 && k.rounds > 0 && len(p.sets) >= commonTests {
+		if k.goods == 0 && k.rounds > 0 && len(p.sets) >= sharedTests {
 			break
 		}
 		if f.doubtful == 0 {
@@ -43,8 +44,8 @@ func planRound(k *knowledge, room int) *plan {
 			}
 			continue
 		}
-		// Where the tests that are left do for some branches only, these go first to their end: a name is worth more than many
-		// sets that are half as wide.
+		// Where the tests that are left do for some branches only, these go first to their end: a name is worth more
+		// than many sets that are half as wide.
 		reserved += cost(f.doubtful)
 		if reserved > room && len(p.sets) > 0 {
 			continue
@@ -63,8 +64,8 @@ func planRound(k *knowledge, room int) *plan {
 	return p
 }
 
-// add the set, unless a node of it is in use in this round, or its test tells nothing new. Of a set that is too ragged for
-// what the API keeps, the first nodes are taken; the others are for a later round.
+// add the set, unless a member of it is in use in this round, or its test tells nothing new. Of a set that is too
+// ragged for what the API keeps, the first members are taken; the others are for a later round.
 func (p *plan) add(set bitset) bool {
 	set = p.trim(set)
 	size := set.count()
@@ -89,19 +90,20 @@ func (p *plan) put(set bitset) bool {
 	return true
 }
 
-// thirdTimes that each of two nodes must be good with a third one after they were bad together: a node that passes half of its tests
-// passes three of them once in eight. With one, a quarter of such nodes' searches named a pair with a good one.
+// thirdTimes that each of two members must be good with a third one after they were bad together: a member that passes
+// half of its tests passes three of them once in eight. With one, a quarter of such members' searches named a pair with
+// a good one.
 const thirdTimes = 3
 
-// ensure goes on with two nodes that were bad together, and were good with others. One of them may only come and go, so each is
-// tried with others, one by one, since it was good with such before that only. Then both are tried together once more: one bad
-// test may be chance.
+// ensure goes on with two members that were bad together, and were good with others. One of them may only come and go,
+// so each is tried with others, one by one, since it was good with such before that only. Then both are tried together
+// once more: one bad test may be chance.
 func (p *plan) ensure(f *fact) {
-	other := func(node int) bool { return p.cleared.has(node) && !f.set.has(node) && !p.avoid.has(node) }
+	other := func(member int) bool { return p.cleared.has(member) && !f.set.has(member) && !p.avoid.has(member) }
 	tried := false
-	for _, node := range ends(f.set) {
-		if p.pairedSince(node, f.badRound) < thirdTimes && !p.used.has(node) {
-			tried = p.nearest(node, other) || tried
+	for _, member := range ends(f.set) {
+		if p.pairedSince(member, f.badRound) < thirdTimes && !p.used.has(member) {
+			tried = p.nearest(member, other) || tried
 		}
 	}
 	if !tried && f.unknown < maxUnknown && !f.set.meets(p.used) {
@@ -109,10 +111,10 @@ func (p *plan) ensure(f *fact) {
 	}
 }
 
-// pairedSince counts the nodes that the node was good with alone after the round.
-func (p *plan) pairedSince(node, round int) int {
+// pairedSince counts the members that the member was good with alone after the round.
+func (p *plan) pairedSince(member, round int) int {
 	count := 0
-	for _, paired := range p.pairedRounds[node] {
+	for _, paired := range p.pairedRounds[member] {
 		if paired > round {
 			count++
 		}
@@ -139,7 +141,7 @@ func (p *plan) trim(set bitset) bitset {
 	return set
 }
 
-// narrow splits those nodes of the bad set that no good test has cleared.
+// narrow splits those members of the bad set that no good test has cleared.
 func (p *plan) narrow(f *fact) {
 	suspects := f.suspects.positions()
 	for _, part := range p.split(suspects) {
@@ -147,25 +149,25 @@ func (p *plan) narrow(f *fact) {
 	}
 }
 
-// split into as few parts as the least number of rounds allows, at most maxParts. Parts of one node need a partner each;
-// where there are too few, parts of two nodes do, and a third node waits.
-func (p *plan) split(nodes []int) [][]int {
-	if len(nodes) <= maxParts {
-		if p.partners(nodes) >= len(nodes) || len(nodes) < 3 {
-			return cut(nodes, len(nodes))
+// split into as few parts as the least number of rounds allows, at most maxParts. Parts of one member need a partner
+// each; where there are too few, parts of two members do, and a third member waits.
+func (p *plan) split(members []int) [][]int {
+	if len(members) <= maxParts {
+		if p.partners(members) >= len(members) || len(members) < 3 {
+			return cut(members, len(members))
 		}
-		if len(nodes) == 3 {
-			return [][]int{nodes[:2]}
+		if len(members) == 3 {
+			return [][]int{members[:2]}
 		}
-		return cut(nodes, len(nodes)/2)
+		return cut(members, len(members)/2)
 	}
-	return cut(nodes, arity(len(nodes)))
+	return cut(members, arity(len(members)))
 }
 
 // arity is the least number of parts with which repeated splitting takes no more rounds than with maxParts.
-func arity(nodes int) int {
+func arity(members int) int {
 	rounds, reach := 1, maxParts
-	for reach < nodes {
+	for reach < members {
 		rounds, reach = rounds+1, reach*maxParts
 	}
 	for parts := 2; parts < maxParts; parts++ {
@@ -173,53 +175,53 @@ func arity(nodes int) int {
 		for range rounds {
 			reach *= parts
 		}
-		if reach >= nodes {
+		if reach >= members {
 			return parts
 		}
 	}
 	return maxParts
 }
 
-// cost is about how many tests it takes to find one bad node among so many.
-func cost(nodes int) int {
+// cost is about how many tests it takes to find one bad member among so many.
+func cost(members int) int {
 	tests := 0
-	for ; nodes > maxParts; nodes = (nodes + maxParts - 1) / maxParts {
+	for ; members > maxParts; members = (members + maxParts - 1) / maxParts {
 		tests += maxParts
 	}
-	return tests + nodes
+	return tests + members
 }
 
 // cut into runs of about the same length, so that neighbours in rank order stay together.
-func cut(nodes []int, parts int) [][]int {
+func cut(members []int, parts int) [][]int {
 	runs := make([][]int, 0, parts)
 	for at := range parts {
-		runs = append(runs, nodes[at*len(nodes)/parts:(at+1)*len(nodes)/parts])
+		runs = append(runs, members[at*len(members)/parts:(at+1)*len(members)/parts])
 	}
 	return runs
 }
 
-// partners counts the nodes that are known to be good and not in use.
+// partners counts the members that are known to be good and not in use.
 func (p *plan) partners(of []int) int {
 	free := p.cleared.without(p.used)
 	count := free.count()
-	for _, node := range of {
-		if free.has(node) {
+	for _, member := range of {
+		if free.has(member) {
 			count--
 		}
 	}
 	return count
 }
 
-// try the nodes as one test; where that could not be made, in parts. The bad set that they are of may be nil.
-func (p *plan) try(nodes []int, of *fact) {
-	if len(nodes) == 1 {
-		p.single(nodes[0], of)
+// try the members as one test; where that could not be made, in parts. The bad set that they are of may be nil.
+func (p *plan) try(members []int, of *fact) {
+	if len(members) == 1 {
+		p.single(members[0], of)
 		return
 	}
-	set := p.set(nodes)
-	if f := p.find(set, len(nodes)); f != nil && (f.unknown >= maxUnknown || f.bad) {
-		for _, part := range p.split(nodes) {
-			if len(part) < len(nodes) {
+	set := p.set(members)
+	if f := p.find(set, len(members)); f != nil && (f.unknown >= maxUnknown || f.bad) {
+		for _, part := range p.split(members) {
+			if len(part) < len(members) {
 				p.try(part, of)
 			}
 		}
@@ -228,18 +230,18 @@ func (p *plan) try(nodes []int, of *fact) {
 	p.add(set)
 }
 
-func (p *plan) set(nodes []int) bitset {
+func (p *plan) set(members []int) bitset {
 	set := newBitset(len(p.members))
-	for _, node := range nodes {
-		set.add(node)
+	for _, member := range members {
+		set.add(member)
 	}
 	return set
 }
 
-// single tries the node with a partner: one that is good and outside the bad set, so that a bad pair inside is told from a
-// bad node; else one that is good; else, where none is known to be good, one of another bad set.
-func (p *plan) single(node int, of *fact) {
-	if p.used.has(node) || p.singleUnknown[node] >= maxUnknown {
+// single tries the member with a partner: one that is good and outside the bad set, so that a bad pair inside is told
+// from a bad member; else one that is good; else, where none is known to be good, one of another bad set.
+func (p *plan) single(member int, of *fact) {
+	if p.used.has(member) || p.singleUnknown[member] >= maxUnknown {
 		return
 	}
 	inside := func(other int) bool { return of != nil && of.set.has(other) }
@@ -251,22 +253,22 @@ func (p *plan) single(node int, of *fact) {
 		func(other int) bool { return !good && !inside(other) },
 		func(int) bool { return !good },
 	} {
-		if p.nearest(node, fits) {
+		if p.nearest(member, fits) {
 			return
 		}
 	}
 }
 
-// nearest adds the test of the node with the nearest other that fits. It says no where there is none.
-func (p *plan) nearest(node int, fits func(other int) bool) bool {
+// nearest adds the test of the member with the nearest other that fits. It says no where there is none.
+func (p *plan) nearest(member int, fits func(other int) bool) bool {
 	if p.room == 0 {
 		p.short = true
 		return true
 	}
 	n := len(p.members)
 	for distance := 1; distance < n; distance++ {
-		for _, other := range [2]int{node - distance, node + distance} {
-			if other >= 0 && other < n && !p.used.has(other) && fits(other) && p.add(p.set([]int{node, other})) {
+		for _, other := range [2]int{member - distance, member + distance} {
+			if other >= 0 && other < n && !p.used.has(other) && fits(other) && p.add(p.set([]int{member, other})) {
 				return true
 			}
 		}

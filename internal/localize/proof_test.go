@@ -2,7 +2,6 @@ package localize
 
 import (
 	"slices"
-	"strings"
 	"testing"
 )
 
@@ -16,8 +15,8 @@ func TestWhatLiesInAGoodSetProvesNothing(t *testing.T) {
 		"the same set, earlier": {rest, {Round: 1, Kind: KindSpan, Set: Set{2, 3}, Outcome: Good}},
 	} {
 		history := append(slices.Clone(good), bad...)
-		finding, err := Conclude(all(16), history, "the end")
-		if err != nil || len(finding.Nodes)+len(finding.Pairs) > 0 || !strings.Contains(finding.Why, "something comes and goes") || finding.Bound != "the end" || finding.State != OutOfBounds {
+		finding, err := Conclude(all(16), history)
+		if err != nil || len(finding.Members)+len(finding.Pairs) > 0 || finding.Evidence.Contradictions == 0 || finding.State != OutOfBounds {
 			t.Errorf("%s: %+v, %v", name, finding, err)
 		}
 		for _, test := range next(t, all(16), history).Tests {
@@ -28,7 +27,7 @@ func TestWhatLiesInAGoodSetProvesNothing(t *testing.T) {
 	}
 }
 
-// A bad test that holds a bad pair says nothing of the third node in it, however many such tests there are.
+// A bad test that holds a bad pair says nothing of the third member in it, however many such tests there are.
 func TestBadPairInATestProvesNoNode(t *testing.T) {
 	var history []Test
 	for _, test := range []Test{
@@ -41,8 +40,8 @@ func TestBadPairInATestProvesNoNode(t *testing.T) {
 		test.Kind = KindSpan
 		history = append(history, test)
 	}
-	finding, err := Conclude(all(16), history, "the end")
-	if err != nil || len(finding.Nodes) > 0 || !slices.Equal(finding.Pairs, [][2]int{{0, 1}, {2, 3}}) {
+	finding, err := Conclude(all(16), history)
+	if err != nil || len(finding.Members) > 0 || !slices.Equal(finding.Pairs, [][2]int{{0, 1}, {2, 3}}) {
 		t.Errorf("%+v, %v", finding, err)
 	}
 }
@@ -60,14 +59,14 @@ func TestFewerMembersThanTheBadTest(t *testing.T) {
 			}
 		}
 		finding, further := search(t, problem, history, func(Set) Outcome { return Good })
-		if finding.State != NotFound || len(finding.Suspects) > 0 || len(further) > len(history)+1 || !strings.Contains(finding.Why, "may have left") {
+		if finding.State != NotFound || len(finding.Suspects) > 0 || len(further) > len(history)+1 || finding.Evidence.AllBad {
 			t.Errorf("N=%d, %d tests: %+v", n, len(further), finding)
 		}
 		if n < 8 {
 			continue
 		}
 		for bad := range n {
-			w := world{nodes: []int{bad}}
+			w := world{members: []int{bad}}
 			first := next(t, all(n+1), nil).Tests // the member n was lost in the first round
 			history = nil
 			for _, test := range first {

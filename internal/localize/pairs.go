@@ -7,21 +7,23 @@ import (
 // maxPairTests of one bad set in a round of the search for a pair.
 const maxPairTests = 16
 
-// maxLoose nodes without a good test of more than two are looked at one by one.
+// maxLoose members without a good test of more than two are looked at one by one.
 const maxLoose = 64
 
-// class is a set of nodes that were in the same good tests. Two classes that share no good test may hold the two ends of a bad
-// pair; within a class, and between classes that share one, every pair was good.
+// class is a set of members that were in the same good tests. Two classes that share no good test may hold the two ends
+// of a bad pair; within a class, and between classes that share one, every pair was good.
 type class struct {
-	nodes []int
-	tests []uint64 // bits of the good tests
+	members []int
+	tests   []uint64 // bits of the good tests
 }
 
-// searchPairs goes for a bad pair in a bad set whose nodes are all cleared, so that no two of the smaller tests held both ends.
+// searchPairs goes for a bad pair in a bad set whose members are all cleared, so that no two of the smaller tests held
+// both ends.
 //
-// First the ends that are neighbours in rank order, since a ring joins those. Then halves that cut across the earlier parts,
-// in each component of the graph of what may still be a pair: where all halves are good, a component between two sides falls
-// into two of half the width, and all of them are halved in the next round. Components that are many are told apart whole.
+// First the ends that are neighbours in rank order, since a ring joins those. Then halves that cut across the earlier
+// parts, in each component of the graph of what may still be a pair: where all halves are good, a component between two
+// sides falls into two of half the width, and all of them are halved in the next round. Components that are many are
+// told apart whole.
 func (p *plan) searchPairs(f *fact) {
 	classes, known := p.parts(p.classes(f))
 	if !known || p.neighbours(f, classes) {
@@ -44,14 +46,14 @@ func (p *plan) searchPairs(f *fact) {
 	}
 }
 
-// parts makes sure that nodes that were in no good test of more than two are in one, since such tests are what tells pairs
-// apart: nodes that only tests of neighbours cleared. It says no where it added tests to that end.
+// parts makes sure that members that were in no good test of more than two are in one, since such tests are what tells
+// pairs apart: members that only tests of neighbours cleared. It says no where it added tests to that end.
 func (p *plan) parts(classes []*class) ([]*class, bool) {
-	at := slices.IndexFunc(classes, func(c *class) bool { return len(c.nodes) > 1 && !bitset(c.tests).meets(bitset(c.tests)) })
+	at := slices.IndexFunc(classes, func(c *class) bool { return len(c.members) > 1 && !bitset(c.tests).meets(bitset(c.tests)) })
 	if at < 0 {
 		return classes, true
 	}
-	loose := classes[at].nodes
+	loose := classes[at].members
 	added := false
 	for _, part := range cut(loose, max(2, min(arity(len(loose)), len(loose)/2))) {
 		added = p.add(p.set(part)) || added
@@ -60,13 +62,13 @@ func (p *plan) parts(classes []*class) ([]*class, bool) {
 		return nil, false
 	}
 	classes = slices.Delete(slices.Clone(classes), at, at+1)
-	for _, node := range loose {
-		classes = append(classes, &class{nodes: []int{node}, tests: make([]uint64, len(p.facts)/64+1)})
+	for _, member := range loose {
+		classes = append(classes, &class{members: []int{member}, tests: make([]uint64, len(p.facts)/64+1)})
 	}
 	return classes, true
 }
 
-// classes of the bad set's nodes, by their first node.
+// classes of the bad set's members, by their first member.
 func (p *plan) classes(f *fact) []*class {
 	var good []*fact
 	for _, other := range p.facts {
@@ -77,10 +79,10 @@ func (p *plan) classes(f *fact) []*class {
 	words := len(p.facts)/64 + 1
 	byTests := map[string]*class{}
 	var list []*class
-	for _, node := range f.set.positions() {
+	for _, member := range f.set.positions() {
 		tests := make([]uint64, words)
 		for at, other := range good {
-			if other.set.has(node) {
+			if other.set.has(member) {
 				tests[at>>6] |= 1 << (at & 63)
 			}
 		}
@@ -96,7 +98,7 @@ func (p *plan) classes(f *fact) []*class {
 			byTests[string(key)] = c
 			list = append(list, c)
 		}
-		c.nodes = append(c.nodes, node)
+		c.members = append(c.members, member)
 	}
 	return list
 }
@@ -109,19 +111,19 @@ func mayHoldPair(a, b *class) bool {
 // neighbours tries the pairs that are next to each other in rank order, where they are few and not tried yet.
 func (p *plan) neighbours(f *fact, classes []*class) bool {
 	if f.size <= maxParts {
-		return false // so few nodes that halving is as quick
+		return false // so few members that halving is as quick
 	}
 	of := make([]*class, len(p.members))
 	for _, c := range classes {
-		for _, node := range c.nodes {
-			of[node] = c
+		for _, member := range c.members {
+			of[member] = c
 		}
 	}
 	var next [][2]int
-	for node := range of {
-		other := (node + 1) % len(of) // the ring closes
-		if of[node] != nil && of[other] != nil && mayHoldPair(of[node], of[other]) {
-			next = append(next, [2]int{node, other})
+	for member := range of {
+		other := (member + 1) % len(of) // the ring closes
+		if of[member] != nil && of[other] != nil && mayHoldPair(of[member], of[other]) {
+			next = append(next, [2]int{member, other})
 		}
 	}
 	if len(next) == 0 || len(next) > maxPairTests {
@@ -164,21 +166,21 @@ func halve(component []*class) []Set {
 	left, right, twoSides := sides(component)
 	if !twoSides {
 		// Whole classes in rank order; what is left between the halves has two sides.
-		nodes := 0
+		members := 0
 		for _, c := range component {
-			nodes += len(c.nodes)
+			members += len(c.members)
 		}
 		ordered := slices.Clone(component)
-		slices.SortFunc(ordered, func(a, b *class) int { return a.nodes[0] - b.nodes[0] })
+		slices.SortFunc(ordered, func(a, b *class) int { return a.members[0] - b.members[0] })
 		first, at := 0, 0
-		for ; at < len(ordered)-1 && 2*(first+len(ordered[at].nodes)) <= nodes+len(ordered[at].nodes); at++ {
-			first += len(ordered[at].nodes)
+		for ; at < len(ordered)-1 && 2*(first+len(ordered[at].members)) <= members+len(ordered[at].members); at++ {
+			first += len(ordered[at].members)
 		}
 		return holding(component, union(ordered[:at]), union(ordered[at:]))
 	}
-	leftNodes, rightNodes := union(left), union(right)
-	left0, left1 := leftNodes[:(len(leftNodes)+1)/2], leftNodes[(len(leftNodes)+1)/2:]
-	right0, right1 := rightNodes[:(len(rightNodes)+1)/2], rightNodes[(len(rightNodes)+1)/2:]
+	leftAll, rightAll := union(left), union(right)
+	left0, left1 := leftAll[:(len(leftAll)+1)/2], leftAll[(len(leftAll)+1)/2:]
+	right0, right1 := rightAll[:(len(rightAll)+1)/2], rightAll[(len(rightAll)+1)/2:]
 	straight := holding(component, NewSet(append(slices.Clone(left0), right0...)...), NewSet(append(slices.Clone(left1), right1...)...))
 	crossed := holding(component, NewSet(append(slices.Clone(left0), right1...)...), NewSet(append(slices.Clone(left1), right0...)...))
 	if weight(component, crossed) > weight(component, straight) {
@@ -212,12 +214,12 @@ func sides(component []*class) (left, right []*class, twoSides bool) {
 }
 
 func union(classes []*class) Set {
-	var nodes Set
+	var members Set
 	for _, c := range classes {
-		nodes = append(nodes, c.nodes...)
+		members = append(members, c.members...)
 	}
-	slices.Sort(nodes)
-	return nodes
+	slices.Sort(members)
+	return members
 }
 
 // holding keeps the sets that hold both ends of a pair in question.
@@ -231,8 +233,8 @@ func weight(component []*class, sets []Set) int {
 	for _, set := range sets {
 		inside := make([]int, len(component))
 		for at, c := range component {
-			for _, node := range c.nodes {
-				if set.Has(node) {
+			for _, member := range c.members {
+				if set.Has(member) {
 					inside[at]++
 				}
 			}

@@ -60,8 +60,8 @@ func (s Set) String() string {
 	return text.String()
 }
 
-// ParseSet reads what String writes: ranges ascending and apart. It refuses everything else, and sets of more than about a
-// million members.
+// ParseSet reads what String writes: ranges ascending and apart. It refuses everything else, and sets of more than
+// about a million members.
 func ParseSet(text string) (Set, error) {
 	if text == "" {
 		return nil, nil

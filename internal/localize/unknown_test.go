@@ -11,7 +11,7 @@ func TestUnknownOnce(t *testing.T) {
 	for _, n := range []int{5, 8, 16, 33, 232} {
 		for _, w := range somewhere(n, 1+n/100, 100, 16) {
 			problem := all(n)
-			problem.MaxRounds = 2 * MaxRounds(n)
+			problem.MaxRounds = 2 * MaxRounds(n, false)
 			seen := map[string]bool{}
 			finding, _ := search(t, problem, nil, func(set Set) Outcome {
 				if !seen[set.String()] {
@@ -27,7 +27,7 @@ func TestUnknownOnce(t *testing.T) {
 	}
 }
 
-// A node that no test can be made with is a suspect, never a culprit, and hides no culprit.
+// A member that no test can be made with is a suspect, never a culprit, and hides no culprit.
 func TestUnknownForever(t *testing.T) {
 	for n := 6; n <= 40; n++ {
 		for bad := range n {
@@ -35,7 +35,7 @@ func TestUnknownForever(t *testing.T) {
 				if lost == bad {
 					continue
 				}
-				w := world{nodes: []int{bad}}
+				w := world{members: []int{bad}}
 				problem := all(n)
 				problem.MaxRounds = 40
 				finding, history := search(t, problem, nil, func(set Set) Outcome {
@@ -44,7 +44,7 @@ func TestUnknownForever(t *testing.T) {
 					}
 					return w.outcome(set)
 				})
-				if !slices.Equal(finding.Nodes, w.nodes) || len(finding.Pairs) > 0 || !slices.Equal(finding.Suspects, Set{lost}) {
+				if !slices.Equal(finding.Members, w.members) || len(finding.Pairs) > 0 || !slices.Equal(finding.Suspects, Set{lost}) {
 					t.Fatalf("N=%d, bad %d, unknown %d: %+v\n%s", n, bad, lost, finding, listing(history))
 				}
 			}
@@ -78,9 +78,9 @@ func TestUnknownNowAndThen(t *testing.T) {
 		if complaint := innocent(&w, &finding); complaint != "" {
 			t.Fatalf("N=%d, %v: %s: %+v\n%s", n, w, complaint, finding, listing(history))
 		}
-		for _, node := range w.nodes { // what is not named is a suspect, or hidden behind one that is named
-			if len(finding.Nodes) == 0 && !finding.Suspects.Has(node) {
-				t.Fatalf("N=%d: bad member %d is no suspect: %+v\n%s", n, node, finding, listing(history))
+		for _, member := range w.members { // what is not named is a suspect, or hidden behind one that is named
+			if len(finding.Members) == 0 && !finding.Suspects.Has(member) {
+				t.Fatalf("N=%d: bad member %d is no suspect: %+v\n%s", n, member, finding, listing(history))
 			}
 		}
 	}
