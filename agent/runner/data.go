@@ -8,6 +8,7 @@ import (
 	"rcclx.io/commgroup-operator/agent/preflight"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/audience"
+	"rcclx.io/commgroup-operator/internal/clip"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -217,7 +218,7 @@ func notMet(findings []preflight.Finding) []api.PreconditionStatus {
 	slices.SortStableFunc(open, func(a, b preflight.Finding) int { return severity[a.State] - severity[b.State] })
 	var out []api.PreconditionStatus
 	for _, f := range open[:min(len(open), maxPreconditions)] {
-		p := api.PreconditionStatus{Name: truncate(f.Name, 64), State: string(f.State), Message: truncate(f.Advised(audience.Pod), maxPreconditionMessage)}
+		p := api.PreconditionStatus{Name: clip.Head(f.Name, 64), State: string(f.State), Message: clip.Head(f.Advised(audience.Pod), maxPreconditionMessage)}
 		if f.Rank >= 0 {
 			r := int32(f.Rank)
 			p.Rank = &r

@@ -12,8 +12,10 @@ import (
 
 	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/rank"
+	"rcclx.io/commgroup-operator/agent/supervise"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/checks"
+	"rcclx.io/commgroup-operator/internal/clip"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -39,7 +41,7 @@ func TestConfirmedSettingSaysWhatStopsTheOtherSizes(t *testing.T) {
 	} {
 		s := setting(t, res.Full, name)
 		if s.Effective != api.EffectivePartial || s.Verified != api.VerifiedConfirmed || s.Reason != want.reason ||
-			!strings.Contains(s.Message, want.words) || !strings.Contains(truncate(s.Message, 80), " -> ") {
+			!strings.Contains(s.Message, want.words) || !strings.Contains(clip.Head(s.Message, 80), " -> ") {
 			t.Errorf("%s: %+v, expected reason %s, %q and what was measured", name, s, want.reason, want.words)
 		}
 	}
@@ -148,7 +150,7 @@ func TestNeverWritten(t *testing.T) {
 }
 
 func measured(v rcclx.Variant, m rank.Measurement) []VariantOutcome {
-	return []VariantOutcome{{v, Outcome{Ranks: []RankOutcome{{Measurements: []rank.Measurement{m}}}}}}
+	return []VariantOutcome{{v, supervise.Outcome{Ranks: []supervise.RankOutcome{{Measurements: []rank.Measurement{m}}}}}}
 }
 
 func TestFirstWrong(t *testing.T) {
@@ -184,7 +186,7 @@ func TestFirstWrong(t *testing.T) {
 		}
 		m := rank.Measurement{Collective: tc.collective, Datatype: rcclx.BFloat16, Placement: rcclx.InPlace, SizeBytes: 16<<20 + 2, CountElements: count, Hazard: tc.hazard,
 			Checks: []rcclx.CheckResult{{Data: tc.data, CheckedElements: 10, WrongElements: 3, FirstWrongElement: tc.first}}}
-		variants := []VariantOutcome{{tc.variant, Outcome{Ranks: []RankOutcome{{Rank: tc.rank, Measurements: []rank.Measurement{m}}}}}}
+		variants := []VariantOutcome{{tc.variant, supervise.Outcome{Ranks: []supervise.RankOutcome{{Rank: tc.rank, Measurements: []rank.Measurement{m}}}}}}
 		for _, ranks := range []int{1, 2} { // whole, and reported by one of two ranks
 			wrong, got := FirstWrong(Tabulate(variants, ranks))
 			if got != tc.want {
@@ -371,20 +373,20 @@ func TestLargestPlanFitsItsBudget(t *testing.T) {
 
 // TestVerdictWords: what concerns all ranks blames none, and RAS' verdict stands in the message.
 func TestVerdictWords(t *testing.T) {
-	judge := func(f Failure) Judgement {
+	judge := func(f supervise.Failure) Judgement {
 		return Judge(Evidence{Node: "node-a", Plan: defaultPlan(), Ranks: 8, PCI: make([]string, 8), Failure: &f})
 	}
 	for _, code := range []string{rank.CodeLibraryMissing, rank.CodeLibraryTooOld, rank.CodeSymbolMissing} {
-		j := judge(Failure{Kind: FailRankError, Code: code, Rank: 0, Message: "rank 0 failed at load"})
+		j := judge(supervise.Failure{Kind: supervise.FailRankError, Code: code, Rank: 0, Message: "rank 0 failed at load"})
 		if j.Verdict != api.VerdictError || j.Reason != code || len(j.Culprits) != 0 || !strings.Contains(j.Message, "all 8 ranks load it by the same path") {
 			t.Errorf("%s: %+v", code, j)
 		}
 	}
-	j := judge(Failure{Kind: FailHung, Code: rank.CodeRankHung, Rank: 3, Message: "late", RAS: "RAS: rank 3 does not answer"})
+	j := judge(supervise.Failure{Kind: supervise.FailHung, Code: rank.CodeRankHung, Rank: 3, Message: "late", RAS: "RAS: rank 3 does not answer"})
 	if j.Reason != api.ReasonRankHung || !strings.HasSuffix(j.Message, "; RAS: rank 3 does not answer") {
 		t.Errorf("%+v", j)
 	}
-	f := Failure{Kind: FailHung, Rank: -1, RAS: strings.Repeat("r", 600)}
+	f := supervise.Failure{Kind: supervise.FailHung, Rank: -1, RAS: strings.Repeat("r", 600)}
 	if s := Finished(api.NodeRunStatus{}, Evidence{Node: "n", Ranks: 8, Failure: &f, Preconditions: []preflight.Finding{{Name: "IOMMU", State: preflight.Warning, Rank: -1}}}, j, metaNow()); len(s.RASVerdict) != 512 || len(s.Preconditions) != 1 {
 		t.Errorf("%d bytes of RAS' verdict, preconditions %+v", len(s.RASVerdict), s.Preconditions)
 	}

@@ -11,8 +11,10 @@ import (
 	"rcclx.io/commgroup-operator/agent/discover"
 	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/rank"
+	"rcclx.io/commgroup-operator/agent/supervise"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/checks"
+	"rcclx.io/commgroup-operator/internal/clip"
 	"rcclx.io/commgroup-operator/internal/units"
 	"rcclx.io/commgroup-operator/rcclx"
 )
@@ -37,7 +39,7 @@ type Evidence struct {
 	// Preconditions as they were found, those that hold too.
 	Preconditions []preflight.Finding
 	// Failure of the preconditions, of the probe or of the last variant.
-	Failure *Failure
+	Failure *supervise.Failure
 	// Search for a culprit, where there was one.
 	Search *Search
 }
@@ -85,7 +87,7 @@ func Judge(e Evidence) Judgement {
 		j.measured(e, table, incomplete, pairs, links)
 	}
 	j.Culprits = j.Culprits[:min(len(j.Culprits), maxCulprits)]
-	j.Message = truncate(j.Message, 1024)
+	j.Message = clip.Head(j.Message, 1024)
 	return j
 }
 
@@ -128,24 +130,24 @@ var libraryCodes = []string{rank.CodeLibraryMissing, rank.CodeLibraryTooOld, ran
 func (j *Judgement) failed(e Evidence) {
 	f := e.Failure
 	switch f.Kind {
-	case FailInterrupted:
+	case supervise.FailInterrupted:
 		j.set(api.VerdictError, api.ReasonInterrupted, f.Message+"; the spec may have changed, or the pod was evicted: where no new one has started, "+api.AskRun(e.Group.Namespace, e.Group.Name))
-	case FailRunDeadline:
+	case supervise.FailRunDeadline:
 		j.set(api.VerdictError, api.ReasonRunDeadlineExceeded, f.Message)
-	case FailStart:
+	case supervise.FailStart:
 		j.set(api.VerdictError, api.ReasonPreconditionFailed, f.Message)
-	case FailProtocol:
+	case supervise.FailProtocol:
 		j.set(api.VerdictError, api.ReasonRunPodFailed, f.Message)
-	case FailDied:
+	case supervise.FailDied:
 		j.set(api.VerdictFail, api.ReasonRankDied, f.Message)
-	case FailHung:
+	case supervise.FailHung:
 		j.set(api.VerdictFail, api.ReasonRankHung, f.Message)
-	case FailRankError:
+	case supervise.FailRankError:
 		switch {
 		case slices.Contains(errorCodes, f.Code):
 			j.set(api.VerdictError, f.Code, f.Message)
 			if slices.Contains(libraryCodes, f.Code) && e.Ranks > 1 {
-				j.Message = truncate(j.Message, 900) + fmt.Sprintf("; all %d ranks load it by the same path, so no GPU is to blame", e.Ranks)
+				j.Message = clip.Head(j.Message, 900) + fmt.Sprintf("; all %d ranks load it by the same path, so no GPU is to blame", e.Ranks)
 			}
 		case f.Code == rank.CodeInitFailed:
 			j.set(api.VerdictFail, api.ReasonInitFailed, f.Message)
@@ -159,7 +161,7 @@ func (j *Judgement) failed(e Evidence) {
 		j.blame(e)
 	}
 	if f.RAS != "" {
-		j.Message = truncate(j.Message, 800) + "; " + truncate(f.RAS, 200)
+		j.Message = clip.Head(j.Message, 800) + "; " + clip.Head(f.RAS, 200)
 	}
 }
 
@@ -185,12 +187,12 @@ func (j *Judgement) blame(e Evidence) {
 		return
 	}
 	name := gpuName(f.Rank, e.PCI)
-	j.Culprits = []api.Culprit{{Node: e.Node, Kind: "GPU", Name: name, Reason: j.Reason, Message: truncate(fmt.Sprintf(
+	j.Culprits = []api.Culprit{{Node: e.Node, Kind: "GPU", Name: name, Reason: j.Reason, Message: clip.Head(fmt.Sprintf(
 		"%s; drain the node, then look at the log tail, dmesg and the RAS error counters of GPU %s", f.Message, name), 512)}}
 }
 
 func rankCulprit(node string, r int, reason, message string) api.Culprit {
-	return api.Culprit{Node: node, Kind: "Rank", Name: fmt.Sprintf("rank %d", r), Reason: reason, Message: truncate(message, 512)}
+	return api.Culprit{Node: node, Kind: "Rank", Name: fmt.Sprintf("rank %d", r), Reason: reason, Message: clip.Head(message, 512)}
 }
 
 // addSearch puts what a search came to in front of the message, since the culprit is what a reader needs first.
@@ -207,7 +209,7 @@ func (j *Judgement) addSearch(s Search) {
 	if s.Finding.Suspects != "" {
 		text += ": " + s.Finding.Suspects
 	}
-	j.Message = truncate(j.Message, 640) + "; " + text
+	j.Message = clip.Head(j.Message, 640) + "; " + text
 }
 
 func (j *Judgement) wrongData(e Evidence, w Wrong) {

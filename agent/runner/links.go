@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"rcclx.io/commgroup-operator/agent/rank"
+	"rcclx.io/commgroup-operator/agent/supervise"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/units"
 )
@@ -25,7 +26,7 @@ type PairBandwidth struct {
 
 // PairBandwidths combines what both ends of each pair measured, by pair ascending. A pair that only one end reported
 // counts as measured by that end.
-func PairBandwidths(ranks []RankOutcome) []PairBandwidth {
+func PairBandwidths(ranks []supervise.RankOutcome) []PairBandwidth {
 	found := map[Pair]PairBandwidth{}
 	for _, r := range ranks {
 		for _, m := range r.Pairs {

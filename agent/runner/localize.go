@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/clip"
 )
 
 // Probe is one communicator that the search for a culprit ran over some of the node's GPUs, and what became of it.
@@ -317,12 +318,12 @@ func (f Finding) Culprits(node, reason, what string, pci []string) []api.Culprit
 	var out []api.Culprit
 	for _, g := range f.GPUs {
 		name := gpuName(g, pci)
-		out = append(out, api.Culprit{Node: node, Kind: "GPU", Name: name, Reason: reason, Message: truncate(fmt.Sprintf(
+		out = append(out, api.Culprit{Node: node, Kind: "GPU", Name: name, Reason: reason, Message: clip.Head(fmt.Sprintf(
 			"%s with every partner (ordinals: %s), expected none; %s GPU %s", what, f.Evidence[fmt.Sprint(g)], next, name), 512)})
 	}
 	for _, l := range f.Links {
 		name := linkName(l, pci)
-		out = append(out, api.Culprit{Node: node, Kind: "Link", Name: name, Reason: reason, Message: truncate(fmt.Sprintf(
+		out = append(out, api.Culprit{Node: node, Kind: "Link", Name: name, Reason: reason, Message: clip.Head(fmt.Sprintf(
 			"%s only between these two GPUs, each works with others (ordinals: %s); %s both GPUs", what, f.Evidence[fmt.Sprint(l)], next), 512)})
 	}
 	return out[:min(len(out), most)]

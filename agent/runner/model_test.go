@@ -15,6 +15,7 @@ import (
 
 	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/rank"
+	"rcclx.io/commgroup-operator/agent/supervise"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/rcclx"
 )
@@ -38,18 +39,18 @@ type modelTeams struct {
 	unchecked rcclx.Data
 	// library changes what each rank says of its library.
 	library func(*rcclx.LibraryInfo)
-	teams   []Team
+	teams   []supervise.Team
 }
 
-func (m *modelTeams) Run(ctx context.Context, team Team) Outcome {
+func (m *modelTeams) Run(ctx context.Context, team supervise.Team) supervise.Outcome {
 	m.mu.Lock()
 	m.teams = append(m.teams, team)
 	m.mu.Unlock()
-	out := Outcome{Team: team.Name}
+	out := supervise.Outcome{Team: team.Name}
 	var gpus []int
 	for _, s := range team.Specs {
 		gpus = append(gpus, s.Device)
-		r := RankOutcome{Rank: s.Rank, Device: s.Device, ProcessID: 1000 + s.Rank, PCIAddress: modelPCI(s.Device), Done: true, LastEvent: rank.EventDone, InitDuration: 5 * time.Millisecond,
+		r := supervise.RankOutcome{Rank: s.Rank, Device: s.Device, ProcessID: 1000 + s.Rank, PCIAddress: modelPCI(s.Device), Done: true, LastEvent: rank.EventDone, InitDuration: 5 * time.Millisecond,
 			Library: &rcclx.LibraryInfo{Flavor: rcclx.FlavorSimulated, Imitates: rcclx.FlavorRCCLXDev, VersionCode: 22803, Path: "/opt/rocm/lib/librccl.so.1",
 				BuildHash: "0123456789abcdef", RuntimeVersionCode: 60443484, PCIAddress: modelPCI(s.Device), TotalMemoryBytes: 192 << 30, FreeMemoryBytes: 190 << 30}}
 		if m.library != nil {
@@ -58,7 +59,7 @@ func (m *modelTeams) Run(ctx context.Context, team Team) Outcome {
 		out.Ranks = append(out.Ranks, r)
 	}
 	if ctx.Err() != nil {
-		out.Failure = &Failure{Kind: FailInterrupted, Rank: -1, Step: "load", Message: "interrupted: " + ctx.Err().Error()}
+		out.Failure = &supervise.Failure{Kind: supervise.FailInterrupted, Rank: -1, Step: "load", Message: "interrupted: " + ctx.Err().Error()}
 		return out
 	}
 	what := ""
@@ -67,7 +68,7 @@ func (m *modelTeams) Run(ctx context.Context, team Team) Outcome {
 	}
 	if team.Specs[0].WorldSize == 0 {
 		if m.bad != nil && m.bad("probe", gpus) == "missingLibrary" {
-			out.Failure = &Failure{Kind: FailRankError, Rank: 0, Code: rank.CodeLibraryMissing, Step: "load", Message: "librccl.so.1 was not found"}
+			out.Failure = &supervise.Failure{Kind: supervise.FailRankError, Rank: 0, Code: rank.CodeLibraryMissing, Step: "load", Message: "librccl.so.1 was not found"}
 		}
 		return out
 	}
@@ -75,13 +76,13 @@ func (m *modelTeams) Run(ctx context.Context, team Team) Outcome {
 	at := &rank.Position{Kind: first.Kind, Collective: first.Collective, Datatype: first.Datatype, SizeBytes: first.SizesBytes[0]}
 	switch what {
 	case "hang":
-		out.Failure = &Failure{Kind: FailHung, Rank: -1, Code: rank.CodeRankHung, Step: at.String(), At: at, Message: team.Name + " missed the deadline"}
+		out.Failure = &supervise.Failure{Kind: supervise.FailHung, Rank: -1, Code: rank.CodeRankHung, Step: at.String(), At: at, Message: team.Name + " missed the deadline"}
 		return out
 	case "init":
-		out.Failure = &Failure{Kind: FailRankError, Rank: 0, Code: rank.CodeInitFailed, Step: "init", Message: team.Name + " ncclCommInitRank failed"}
+		out.Failure = &supervise.Failure{Kind: supervise.FailRankError, Rank: 0, Code: rank.CodeInitFailed, Step: "init", Message: team.Name + " ncclCommInitRank failed"}
 		return out
 	case "die":
-		out.Failure = &Failure{Kind: FailDied, Rank: len(gpus) - 1, Step: "init", Message: team.Name + " rank died"}
+		out.Failure = &supervise.Failure{Kind: supervise.FailDied, Rank: len(gpus) - 1, Step: "init", Message: team.Name + " rank died"}
 		return out
 	}
 	for i := range out.Ranks {
@@ -90,7 +91,7 @@ func (m *modelTeams) Run(ctx context.Context, team Team) Outcome {
 	return out
 }
 
-func (m *modelTeams) measure(r *RankOutcome, spec rank.Spec, gpus []int, wrong bool) {
+func (m *modelTeams) measure(r *supervise.RankOutcome, spec rank.Spec, gpus []int, wrong bool) {
 	for _, step := range spec.Steps {
 		for _, size := range step.SizesBytes {
 			if step.Kind == rank.StepPairProbe {

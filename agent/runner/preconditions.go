@@ -7,13 +7,14 @@ import (
 
 	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/rank"
+	"rcclx.io/commgroup-operator/agent/supervise"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/audience"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
 // precheck holds what the node says before any process uses its GPUs against what the run needs.
-func (x *execution) precheck(ctx context.Context, e *Evidence) *Failure {
+func (x *execution) precheck(ctx context.Context, e *Evidence) *supervise.Failure {
 	x.facts = preflight.Gather(ctx, x.Host, x.Environ)
 	if d := x.facts.Discovered; d != nil {
 		e.ROCm = &d.ROCm
@@ -23,7 +24,7 @@ func (x *execution) precheck(ctx context.Context, e *Evidence) *Failure {
 
 // lock keeps other runs off the GPUs that the probe found, and then holds what its ranks said against what the run needs.
 // release is never nil.
-func (x *execution) lock(e *Evidence, ranks []RankOutcome) (release func(), failure *Failure) {
+func (x *execution) lock(e *Evidence, ranks []supervise.RankOutcome) (release func(), failure *supervise.Failure) {
 	release, held := preflight.Lock(x.Config.LockDir, e.PCI, preflight.Holder{Run: x.base.ID, Start: x.Clock.Now()})
 	if held != nil {
 		if failure := x.precondition(e, []preflight.Finding{*held}); failure != nil {
@@ -35,7 +36,7 @@ func (x *execution) lock(e *Evidence, ranks []RankOutcome) (release func(), fail
 
 // need is what the run asks of the node. lib is nil before a library was loaded.
 func (x *execution) need(lib *rcclx.LibraryInfo) preflight.Need {
-	n := preflight.Need{Ranks: x.ranks, Nodes: x.nodes, PodIP: podIP(x.Environ), Environ: RankEnvironment(x.Environ, SettingsOf(x.plan).Env, x.Config.Node)}
+	n := preflight.Need{Ranks: x.ranks, Nodes: x.nodes, PodIP: podIP(x.Environ), Environ: supervise.RankEnvironment(x.Environ, SettingsOf(x.plan).Env, x.Config.Node)}
 	for _, v := range Plan(x.plan, x.ranks) {
 		n.Variants = append(n.Variants, v.Variant)
 	}
@@ -56,7 +57,7 @@ func podIP(environ []string) string {
 	return ""
 }
 
-func rankFacts(ranks []RankOutcome) []preflight.RankFacts {
+func rankFacts(ranks []supervise.RankOutcome) []preflight.RankFacts {
 	out := make([]preflight.RankFacts, len(ranks))
 	for i, r := range ranks {
 		out[i] = preflight.RankFacts{Rank: r.Rank, Device: r.Device, ProcessID: r.ProcessID, Library: r.Library}
@@ -65,7 +66,7 @@ func rankFacts(ranks []RankOutcome) []preflight.RankFacts {
 }
 
 // precondition keeps and logs what was found, and makes the first that failed the run's failure.
-func (x *execution) precondition(e *Evidence, findings []preflight.Finding) *Failure {
+func (x *execution) precondition(e *Evidence, findings []preflight.Finding) *supervise.Failure {
 	e.Preconditions = preflight.Join(e.Preconditions, findings)
 	for _, f := range findings {
 		if f.State == preflight.Met {
@@ -82,7 +83,7 @@ func (x *execution) precondition(e *Evidence, findings []preflight.Finding) *Fai
 	if failed.Name == preflight.GPUMemory {
 		code = rank.CodeInsufficientMemory
 	}
-	return &Failure{Kind: FailRankError, Rank: failed.Rank, Code: code, Step: "preconditions", Message: fmt.Sprintf("%s: node %s: %s", failed.Name, e.Node, failed.Advised(audience.Pod))}
+	return &supervise.Failure{Kind: supervise.FailRankError, Rank: failed.Rank, Code: code, Step: "preconditions", Message: fmt.Sprintf("%s: node %s: %s", failed.Name, e.Node, failed.Advised(audience.Pod))}
 }
 
 // memoryNeedBytes is the most that a rank of any of the plan's variants allocates on its GPU.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"log/slog"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,8 +13,10 @@ import (
 	"k8s.io/utils/clock"
 
 	"rcclx.io/commgroup-operator/agent/preflight"
+	"rcclx.io/commgroup-operator/agent/supervise"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
+	"rcclx.io/commgroup-operator/internal/simtest"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -23,31 +24,21 @@ import (
 // logged of preconditions by name. rocm, where not empty, is the container's.
 func runOnNode(t *testing.T, fault, lockDir, rocm string) (api.NodeRunStatus, map[string]preflight.State) {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := nodetree.Defaults("MI300X")
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.Name, n.Fault = "sim-node-0", fault
-	if rocm != "" {
-		n.ROCm = rocm
-	}
-	root := t.TempDir()
-	if err := nodetree.Write(root, n); err != nil {
-		t.Fatal(err)
-	}
+	root := simtest.Node(t, func(n *nodetree.Node) {
+		n.Fault = fault
+		if rocm != "" {
+			n.ROCm = rocm
+		}
+	})
 	plan := simulatedPlan()
 	plan.Collectives, plan.SizesBytes = plan.Collectives[:1], []int64{65536}
 	plan.Variants = plan.Variants[:2]
 	var log bytes.Buffer
 	r := &Runner{
-		Config:   Config{Node: n.Name, RunID: "run-1", ReportGrace: time.Minute, InterruptedGrace: time.Minute, LockDir: lockDir},
-		Teams:    &Supervisor{Launcher: Launcher{Command: []string{self, realRank}}, Clock: clock.RealClock{}},
+		Config:   Config{Node: "sim-node-0", RunID: "run-1", ReportGrace: time.Minute, InterruptedGrace: time.Minute, LockDir: lockDir},
+		Teams:    &supervise.Supervisor{Launcher: supervise.Launcher{Command: simtest.Rank(t)}, Clock: clock.RealClock{}},
 		Reporter: &memoryReporter{assignment: assignmentOf(plan)}, Host: preflight.PodHost{Root: root}, Clock: clock.RealClock{},
-		Environ: []string{"PATH=" + os.Getenv("PATH"), "LD_LIBRARY_PATH=" + simulator(t), "SIMROCM_ROOT=" + root},
+		Environ: simtest.Environ(t, root),
 		Log:     slog.New(slog.NewJSONHandler(&log, nil)),
 	}
 	res, err := r.Run(t.Context())
@@ -68,7 +59,7 @@ func runOnNode(t *testing.T, fault, lockDir, rocm string) (api.NodeRunStatus, ma
 			t.Log(entry.Name, entry.State, entry.Message)
 		}
 	}
-	noChildren(t)
+	simtest.NoChildren(t)
 	return res.Status, states
 }
 
@@ -108,13 +99,13 @@ func TestSimulatedPreconditions(t *testing.T) {
 	})
 	t.Run("second run", func(t *testing.T) {
 		dir := t.TempDir()
-		release, held := preflight.Lock(dir, []string{simulatedPCI(2)}, preflight.Holder{Run: "run-0", Start: time.Now()})
+		release, held := preflight.Lock(dir, []string{simtest.PCI(2)}, preflight.Holder{Run: "run-0", Start: time.Now()})
 		defer release()
 		if held != nil {
 			t.Fatal(held)
 		}
 		s, _ := runOnNode(t, "", dir, "")
-		if s.Reason != api.ReasonPreconditionFailed || !strings.Contains(s.Message, `GPU `+simulatedPCI(2)+` is in use by run "run-0"`) {
+		if s.Reason != api.ReasonPreconditionFailed || !strings.Contains(s.Message, `GPU `+simtest.PCI(2)+` is in use by run "run-0"`) {
 			t.Errorf("%s %s: %s", s.Verdict, s.Reason, s.Message)
 		}
 	})

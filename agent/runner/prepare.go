@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rcclx.io/commgroup-operator/agent/preflight"
+	"rcclx.io/commgroup-operator/agent/supervise"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/rcclx"
 )
@@ -39,7 +40,7 @@ type Prepared struct {
 
 // Prepare looks at the node, loads the library once on each GPU and locks the GPUs, as a run does. Release is to be called
 // with a failure, too.
-func (r *Runner) Prepare(ctx context.Context, p Preparation) (Prepared, *Failure) {
+func (r *Runner) Prepare(ctx context.Context, p Preparation) (Prepared, *supervise.Failure) {
 	plan := api.RunPlan{Env: slices.Clone(p.Env), LibraryPath: p.LibraryPath, DDA: api.DDASpec{Mode: api.FeatureDisabled},
 		LowPrecision:        api.LowPrecisionSpec{Mode: api.FeatureDisabled},
 		InitDeadlineSeconds: int32(p.InitDeadline / time.Second), StepDeadlineSeconds: int32(p.InitDeadline / time.Second)}
@@ -65,11 +66,8 @@ func BaselineEnvironment(environ []string, lib rcclx.LibraryInfo, env []api.EnvV
 	for _, e := range env {
 		off.Env = append(off.Env, rcclx.EnvVar{Name: e.Name, Value: e.Value})
 	}
-	return RankEnvironment(environ, rcclx.Environment(lib.Gates(), rcclx.Baseline, off), node)
+	return supervise.RankEnvironment(environ, rcclx.Environment(lib.Gates(), rcclx.Baseline, off), node)
 }
 
 // LibraryFacts are what the API says of a library; nil where none was loaded.
 func LibraryFacts(lib *rcclx.LibraryInfo) *api.LibraryFacts { return libraryFacts(lib) }
-
-// Truncate shortens s to limit bytes, without splitting a character.
-func Truncate(s string, limit int) string { return truncate(s, limit) }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/agent/rank"
+	"rcclx.io/commgroup-operator/agent/supervise"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/rcclx"
 )
@@ -26,7 +27,7 @@ type flakyTeams struct {
 	names    []string
 }
 
-func (f *flakyTeams) Run(ctx context.Context, team Team) Outcome {
+func (f *flakyTeams) Run(ctx context.Context, team supervise.Team) supervise.Outcome {
 	if f.started == nil {
 		f.started = map[rcclx.Variant]int{}
 	}
@@ -59,7 +60,7 @@ func repeatsPlan(n int32) api.RunPlan {
 }
 
 // runFlaky carries a plan out on flaky teams.
-func runFlaky(t *testing.T, plan api.RunPlan, teams TeamRunner) api.NodeRunStatus {
+func runFlaky(t *testing.T, plan api.RunPlan, teams supervise.TeamRunner) api.NodeRunStatus {
 	t.Helper()
 	res, _, err := runModel(t, plan, &modelTeams{}, func(r *Runner, _ *memoryReporter) { r.Teams = teams })
 	if err != nil {
@@ -166,12 +167,12 @@ func TestCombineRepeats(t *testing.T) {
 // TestMissingInOneRepeat: a size that one repeat did not deliver is missing data, which is no pass.
 func TestMissingInOneRepeat(t *testing.T) {
 	outcome := func(sizes ...int64) VariantOutcome {
-		var r RankOutcome
+		var r supervise.RankOutcome
 		for _, size := range sizes {
 			r.Measurements = append(r.Measurements, rank.Measurement{Collective: rcclx.AllReduce, Datatype: rcclx.BFloat16, SizeBytes: size, CountElements: size / 2,
 				Latency: rcclx.LatencyStats{MedianNanoseconds: 1000}, Checks: []rcclx.CheckResult{{Data: rcclx.DataExact, CheckedElements: 1}}})
 		}
-		return VariantOutcome{rcclx.Baseline, Outcome{Ranks: []RankOutcome{r}}}
+		return VariantOutcome{rcclx.Baseline, supervise.Outcome{Ranks: []supervise.RankOutcome{r}}}
 	}
 	plan := repeatsPlan(2)
 	table, incomplete := Tabulate([]VariantOutcome{outcome(1<<20, 64<<20), outcome(1 << 20)}, 1)

@@ -10,6 +10,7 @@ import (
 
 	"rcclx.io/commgroup-operator/agent/discover"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/clip"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -36,7 +37,7 @@ func Finished(base api.NodeRunStatus, e Evidence, j Judgement, finish metav1.Tim
 	s.Library, s.ROCm = libraryFacts(e.Library), rocmFacts(e)
 	s.Step = ""
 	if e.Failure != nil {
-		s.Step, s.RASVerdict = truncate(stepOf(e), 128), truncate(e.Failure.RAS, 512)
+		s.Step, s.RASVerdict = clip.Head(stepOf(e), 128), clip.Head(e.Failure.RAS, 512)
 	}
 	for _, v := range e.Variants {
 		if v.Variant != rcclx.Baseline {
@@ -75,8 +76,8 @@ func libraryFacts(lib *rcclx.LibraryInfo) *api.LibraryFacts {
 		return nil
 	}
 	f := &api.LibraryFacts{
-		Flavor: truncate(string(lib.Flavor), 32), Imitates: truncate(string(lib.Imitates), 32), Version: lib.VersionString(),
-		Path: truncate(lib.Path, 512), BuildHash: truncate(lib.BuildHash, hardwareLabelBytes),
+		Flavor: clip.Head(string(lib.Flavor), 32), Imitates: clip.Head(string(lib.Imitates), 32), Version: lib.VersionString(),
+		Path: clip.Head(lib.Path, 512), BuildHash: clip.Head(lib.BuildHash, hardwareLabelBytes),
 	}
 	if lib.RuntimeVersionCode > 0 {
 		f.RuntimeVersion = runtimeVersion(lib)
@@ -92,8 +93,8 @@ func rocmFacts(e Evidence) *api.ROCmFacts {
 		return nil
 	}
 	return &api.ROCmFacts{
-		State: r.State, Version: truncate(r.Version, 64), Source: truncate(r.Source, 256),
-		HIPVersion: truncate(r.HIPVersion, 64), RCCLVersion: truncate(r.RCCLVersion, 64),
+		State: r.State, Version: clip.Head(r.Version, 64), Source: clip.Head(r.Source, 256),
+		HIPVersion: clip.Head(r.HIPVersion, 64), RCCLVersion: clip.Head(r.RCCLVersion, 64),
 	}
 }
 
@@ -239,15 +240,15 @@ func shorten(s *api.NodeRunStatus, limit int) {
 		if s.Settings[i].Requested == string(api.FeatureDisabled) {
 			l = 24 // what is not asked for needs no explanation
 		}
-		s.Settings[i].Message = truncate(s.Settings[i].Message, l)
+		s.Settings[i].Message = clip.Head(s.Settings[i].Message, l)
 	}
-	s.LogTail = lastBytes(s.LogTail, 4*limit)
-	s.RASVerdict = truncate(s.RASVerdict, 2*limit)
+	s.LogTail = clip.Tail(s.LogTail, 4*limit)
+	s.RASVerdict = clip.Head(s.RASVerdict, 2*limit)
 	for i := range s.Preconditions {
-		s.Preconditions[i].Message = truncate(s.Preconditions[i].Message, limit)
+		s.Preconditions[i].Message = clip.Head(s.Preconditions[i].Message, limit)
 	}
 	for i := range s.Culprits {
-		s.Culprits[i].Message = truncate(s.Culprits[i].Message, 3*limit)
+		s.Culprits[i].Message = clip.Head(s.Culprits[i].Message, 3*limit)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"rcclx.io/commgroup-operator/agent/discover"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/clip"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -164,7 +165,7 @@ func TestReportedROCm(t *testing.T) {
 		"NVIDIA":            {Evidence{ROCm: &discover.ROCmFacts{State: discover.ROCmNotFound}, Library: nvidia}, nil},
 		"could not be seen": {Evidence{Library: amd}, nil},
 		"long": {Evidence{ROCm: &discover.ROCmFacts{State: discover.ROCmFound, Version: "7.0.2", Source: strings.Repeat("d/", 200) + "version"}},
-			&api.ROCmFacts{State: "Found", Version: "7.0.2", Source: truncate(strings.Repeat("d/", 200)+"version", 256)}},
+			&api.ROCmFacts{State: "Found", Version: "7.0.2", Source: clip.Head(strings.Repeat("d/", 200)+"version", 256)}},
 	} {
 		if diff := cmp.Diff(c.want, Finished(api.NodeRunStatus{}, c.e, Judgement{}, metav1.Time{}).ROCm); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

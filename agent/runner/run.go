@@ -15,7 +15,9 @@ import (
 	"rcclx.io/commgroup-operator/agent/commnode"
 	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/rank"
+	"rcclx.io/commgroup-operator/agent/supervise"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/clip"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -58,7 +60,7 @@ type Config struct {
 // Runner carries out one run on one node.
 type Runner struct {
 	Config   Config
-	Teams    TeamRunner
+	Teams    supervise.TeamRunner
 	Reporter Reporter
 	Host     preflight.Host
 	Clock    clock.Clock
@@ -98,7 +100,7 @@ func (r *Runner) Run(ctx context.Context) (Result, error) {
 	if base.BootID, err = r.Host.BootID(); err != nil {
 		r.Log.Warn("boot id unknown", "error", err)
 	}
-	base.BootID = truncate(base.BootID, 64)
+	base.BootID = clip.Head(base.BootID, 64)
 	plan := a.Run.Plan
 	plan.Env = api.WithoutComputed(plan.Env)
 	x := &execution{Runner: r, base: base, plan: plan, ranks: a.Ranks, nodes: 1, runDeadline: began.Add(seconds(a.Run.Plan.RunDeadlineSeconds))}
@@ -199,7 +201,7 @@ func verdictOnly(s api.NodeRunStatus, cause error) api.NodeRunStatus {
 	return api.NodeRunStatus{
 		ID: s.ID, Generation: s.Generation, Phase: s.Phase, StartTime: s.StartTime, FinishTime: s.FinishTime, BootID: s.BootID,
 		Verdict: s.Verdict, Reason: s.Reason, Culprits: s.Culprits, Library: s.Library,
-		Message: truncate(truncate(s.Message, 640)+"; details are only in the run pod's log, since the API server rejected them: "+cause.Error(), 1024),
+		Message: clip.Head(clip.Head(s.Message, 640)+"; details are only in the run pod's log, since the API server rejected them: "+cause.Error(), 1024),
 	}
 }
 
@@ -237,7 +239,7 @@ func (x *execution) carryOut(ctx context.Context) (Evidence, error) {
 		if err := x.progress(ctx, a.name()); err != nil {
 			return e, err
 		}
-		out := x.Teams.Run(ctx, Team{
+		out := x.Teams.Run(ctx, supervise.Team{
 			Node: e.Node, Name: a.name(), Specs: specs(e.Node, x.plan, v, e.PCI),
 			Env: x.environment(e.Library, v.Variant), RunDeadline: x.runDeadline,
 		})
@@ -250,7 +252,7 @@ func (x *execution) carryOut(ctx context.Context) (Evidence, error) {
 			return e, x.search(ctx, &e, wrong.String()+" gives wrong data", ptr.To(wrong.at()), true)
 		case needsSearch(out.Failure):
 			verb := "fails"
-			if out.Failure.Kind == FailHung {
+			if out.Failure.Kind == supervise.FailHung {
 				verb = "hangs"
 			}
 			return e, x.search(ctx, &e, fmt.Sprintf("%s %s %s", v.Variant, out.Failure.Step, verb), out.Failure.At, false)
@@ -262,8 +264,8 @@ func (x *execution) carryOut(ctx context.Context) (Evidence, error) {
 }
 
 // probe starts one process on each GPU that only loads the library: what it says decides the environment of all others.
-func (x *execution) probe(ctx context.Context, e *Evidence) ([]RankOutcome, *Failure) {
-	team := Team{Node: e.Node, Name: "probe", Env: RankEnvironment(x.Environ, SettingsOf(x.plan).Env, e.Node), RunDeadline: x.runDeadline}
+func (x *execution) probe(ctx context.Context, e *Evidence) ([]supervise.RankOutcome, *supervise.Failure) {
+	team := supervise.Team{Node: e.Node, Name: "probe", Env: supervise.RankEnvironment(x.Environ, SettingsOf(x.plan).Env, e.Node), RunDeadline: x.runDeadline}
 	for i := range x.ranks {
 		team.Specs = append(team.Specs, rank.Spec{
 			Node: e.Node, Variant: rcclx.Baseline, Rank: i, WorldSize: 0, Nodes: 1, Device: i, LibraryPath: x.plan.LibraryPath,
@@ -283,11 +285,11 @@ func (x *execution) probe(ctx context.Context, e *Evidence) ([]RankOutcome, *Fai
 }
 
 func (x *execution) environment(lib *rcclx.LibraryInfo, v rcclx.Variant) []string {
-	return RankEnvironment(x.Environ, rcclx.Environment(lib.Gates(), v, SettingsOf(x.plan)), x.Config.Node)
+	return supervise.RankEnvironment(x.Environ, rcclx.Environment(lib.Gates(), v, SettingsOf(x.plan)), x.Config.Node)
 }
 
 func (x *execution) search(ctx context.Context, e *Evidence, what string, at *rank.Position, wrongData bool) error {
-	if err := x.progress(ctx, truncate("search for the culprit: "+what, 128)); err != nil {
+	if err := x.progress(ctx, clip.Head("search for the culprit: "+what, 128)); err != nil {
 		return err
 	}
 	s := search(ctx, x.Teams, searchTask{

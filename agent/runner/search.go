@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-
 	"sync"
 	"time"
 
 	"rcclx.io/commgroup-operator/agent/rank"
+	"rcclx.io/commgroup-operator/agent/supervise"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/rcclx"
 )
@@ -23,11 +23,6 @@ const (
 	// a search runs, takes no other path above it.
 	searchBytes = 64 << 20
 )
-
-// TeamRunner runs a team to its end; Supervisor is the real one.
-type TeamRunner interface {
-	Run(ctx context.Context, team Team) Outcome
-}
 
 // searchTask is what a search repeats in smaller communicators.
 type searchTask struct {
@@ -47,11 +42,11 @@ type searchTask struct {
 
 // needsSearch says whether a failure leaves open which GPU or link is to blame. A death, an error of a rank's own, a
 // rank that was stopped or a single one that stayed behind name it already; RAS's word alone does not.
-func needsSearch(f *Failure) bool {
+func needsSearch(f *supervise.Failure) bool {
 	if f == nil {
 		return false
 	}
-	return f.Kind == FailHung && len(f.Stopped) == 0 && (f.Rank < 0 || f.ByRAS) || f.Kind == FailRankError && (f.Code == rank.CodeInitFailed || f.Code == rank.CodeCollectiveFailed)
+	return f.Kind == supervise.FailHung && len(f.Stopped) == 0 && (f.Rank < 0 || f.ByRAS) || f.Kind == supervise.FailRankError && (f.Code == rank.CodeInitFailed || f.Code == rank.CodeCollectiveFailed)
 }
 
 // repeatStep is the smallest step that repeats what failed at a position: at its size, a few times. Without one, as where the
@@ -79,7 +74,7 @@ func repeatStep(at *rank.Position, p api.RunPlan) rank.Step {
 
 // search runs the rounds that NextRound plans until it has no more, the rounds or the run's time are used up, or
 // something gets in its way that says nothing about GPUs.
-func search(ctx context.Context, teams TeamRunner, task searchTask, onRound func(round int, groups [][]int)) Search {
+func search(ctx context.Context, teams supervise.TeamRunner, task searchTask, onRound func(round int, groups [][]int)) Search {
 	asked := task.step.SizesBytes
 	if !task.wrongData {
 		task.step.SizesBytes = upTo(searchBytes, asked)
@@ -129,8 +124,8 @@ func (t searchTask) deadline() time.Duration {
 	return min(seconds(t.plan.StepDeadlineSeconds), searchStepDeadline)
 }
 
-func runRound(ctx context.Context, teams TeamRunner, task searchTask, round int, groups [][]int) ([]Probe, string) {
-	outcomes := make([]Outcome, len(groups))
+func runRound(ctx context.Context, teams supervise.TeamRunner, task searchTask, round int, groups [][]int) ([]Probe, string) {
+	outcomes := make([]supervise.Outcome, len(groups))
 	var wg sync.WaitGroup
 	for i, g := range groups {
 		wg.Go(func() {
@@ -140,7 +135,7 @@ func runRound(ctx context.Context, teams TeamRunner, task searchTask, round int,
 			for r := range specs {
 				specs[r].NonBlocking = true // nobody reads a search's times, and a failing init is seen sooner
 			}
-			outcomes[i] = teams.Run(ctx, Team{
+			outcomes[i] = teams.Run(ctx, supervise.Team{
 				Node: task.node, Name: fmt.Sprintf("search round %d, GPU ordinals %s", round, join(g)),
 				Specs: specs, Env: task.env, ExitDeadline: searchStepDeadline, RunDeadline: task.runDeadline,
 			})
@@ -159,17 +154,17 @@ func runRound(ctx context.Context, teams TeamRunner, task searchTask, round int,
 }
 
 // readProbe says whether a communicator of the search worked; the error is for what says nothing about its GPUs.
-func readProbe(o Outcome, wrongData bool) (bad bool, saw string, err error) {
+func readProbe(o supervise.Outcome, wrongData bool) (bad bool, saw string, err error) {
 	if f := o.Failure; f != nil {
 		switch f.Kind {
-		case FailHung:
+		case supervise.FailHung:
 			if wrongData {
 				break // another fault than the one that is searched for
 			}
 			return true, "hung at " + f.Step, nil
-		case FailDied:
+		case supervise.FailDied:
 			return true, fmt.Sprintf("lost rank %d at %s", f.Rank, f.Step), nil
-		case FailRankError:
+		case supervise.FailRankError:
 			if f.Code == rank.CodeInitFailed || f.Code == rank.CodeCollectiveFailed {
 				return true, "failed at " + f.Step, nil
 			}

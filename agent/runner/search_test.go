@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rcclx.io/commgroup-operator/agent/rank"
+	"rcclx.io/commgroup-operator/agent/supervise"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -18,8 +19,8 @@ type slowTeams struct {
 	wrong          []int
 }
 
-func (s slowTeams) Run(_ context.Context, team Team) Outcome {
-	out := Outcome{Team: team.Name, Ranks: make([]RankOutcome, len(team.Specs))}
+func (s slowTeams) Run(_ context.Context, team supervise.Team) supervise.Outcome {
+	out := supervise.Outcome{Team: team.Name, Ranks: make([]supervise.RankOutcome, len(team.Specs))}
 	step, wrong := team.Specs[0].Steps[0], int64(0)
 	late := time.Duration(step.SizesBytes[0]/s.bytesPerSecond)*time.Second > team.Specs[0].StepDeadline
 	for _, spec := range team.Specs {
@@ -29,7 +30,7 @@ func (s slowTeams) Run(_ context.Context, team Team) Outcome {
 		}
 	}
 	if late {
-		out.Failure = &Failure{Kind: FailHung, Rank: -1, Step: "a step", Message: "missed its deadline"}
+		out.Failure = &supervise.Failure{Kind: supervise.FailHung, Rank: -1, Step: "a step", Message: "missed its deadline"}
 		return out
 	}
 	out.Ranks[0].Measurements = []rank.Measurement{{SizeBytes: step.SizesBytes[0], Checks: []rcclx.CheckResult{{WrongElements: wrong}}}}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/clip"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -46,7 +47,7 @@ func JudgeSettings(lib rcclx.LibraryInfo, p api.RunPlan, t Table) []api.SettingS
 			// Behind the numbers: the end is what is cut off, and the reason and the sizes say of the gates the most.
 			s.Message += "; not for all sizes and datatypes: " + e.Gates
 		}
-		s.Message = truncate(s.Message, maxSettingMessage)
+		s.Message = clip.Head(s.Message, maxSettingMessage)
 		out = append(out, s)
 	}
 	return out
@@ -237,12 +238,3 @@ func Unmet(p api.RunPlan, settings []api.SettingStatus) []string {
 func micros(nanoseconds int64) string { return fmt.Sprintf("%.1f us", float64(nanoseconds)/1000) }
 func ratio(ppm int64) string          { return fmt.Sprintf("%.2fx", float64(ppm)/1e6) }
 func ppm(v int64) string              { return fmt.Sprintf("%.2f %%", float64(v)/1e4) }
-
-// truncate shortens s to limit bytes, without splitting a character.
-func truncate(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	const mark = "..."
-	return strings.ToValidUTF8(s[:limit-len(mark)], "") + mark
-}

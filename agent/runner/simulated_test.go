@@ -2,10 +2,8 @@ package runner
 
 import (
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,58 +12,26 @@ import (
 	"k8s.io/utils/clock"
 
 	"rcclx.io/commgroup-operator/agent/preflight"
+	"rcclx.io/commgroup-operator/agent/supervise"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/internal/simlib"
+	"rcclx.io/commgroup-operator/internal/simtest"
 )
 
-// simulator gives the folder of the simulated ROCm libraries.
-func simulator(t testing.TB) string {
-	t.Helper()
-	dir, err := simlib.Dir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
-var simulatedBuses = []string{"05", "2b", "5b", "65", "7d", "ab", "d2", "e5"}
-
-func simulatedPCI(gpu int) string { return "0000:" + simulatedBuses[gpu] + ":00.0" }
-
-// simulatedRoot is a simulated node's root with its configuration.
-func simulatedRoot(t testing.TB, fault string) string {
-	t.Helper()
-	root := t.TempDir()
-	conf := []string{"node = sim-node-0", "model = MI300X", "flavor = rcclx-dev", "fault = " + fault}
-	for i := range simulatedBuses {
-		conf = append(conf, fmt.Sprintf("gpu.%d = %s", i, simulatedPCI(i)))
-	}
-	boot := filepath.Join(root, "proc", "sys", "kernel", "random")
-	if err := os.MkdirAll(boot, 0o750); err != nil {
-		t.Fatal(err)
-	}
-	for path, text := range map[string]string{filepath.Join(root, "simrocm.conf"): strings.Join(conf, "\n") + "\n", filepath.Join(boot, "boot_id"): "simulated-boot\n"} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return root
+func TestMain(m *testing.M) {
+	simtest.Main()
+	os.Exit(m.Run())
 }
 
 // runSimulated carries out a whole run with real rank processes on the simulated library.
 func runSimulated(t testing.TB, plan api.RunPlan, fault string) api.NodeRunStatus {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	root := simulatedRoot(t, fault)
+	root := simtest.Libraries(t, fault)
 	rep := &memoryReporter{assignment: assignmentOf(plan)}
 	r := &Runner{
 		Config:   Config{Node: "sim-node-0", RunID: "run-1", ReportGrace: time.Minute, InterruptedGrace: time.Minute, LockDir: t.TempDir()},
-		Teams:    &Supervisor{Launcher: Launcher{Command: []string{self, realRank}}, Clock: clock.RealClock{}},
+		Teams:    &supervise.Supervisor{Launcher: supervise.Launcher{Command: simtest.Rank(t)}, Clock: clock.RealClock{}},
 		Reporter: rep, Host: preflight.PodHost{Root: root}, Clock: clock.RealClock{},
-		Environ: []string{"PATH=" + os.Getenv("PATH"), "LD_LIBRARY_PATH=" + simulator(t), "SIMROCM_ROOT=" + root},
+		Environ: simtest.Environ(t, root),
 		Log:     slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	res, err := r.Run(t.Context())
@@ -120,7 +86,7 @@ func TestSimulatedHealthy(t *testing.T) {
 	if len(s.DataErrors) != 3 {
 		t.Errorf("errors by data: %+v", s.DataErrors)
 	}
-	noChildren(t)
+	simtest.NoChildren(t)
 }
 
 // TestSimulatedEverything: all collectives, in place too, with sizes that some collectives do not have.
@@ -149,7 +115,7 @@ func TestSimulatedEverything(t *testing.T) {
 			t.Errorf("%s %s %s: sizes %v, expected %v", r.Collective, r.Datatype, r.Placement, r.SizeBytes, sizes)
 		}
 	}
-	noChildren(t)
+	simtest.NoChildren(t)
 }
 
 func TestSimulatedFaults(t *testing.T) {
@@ -157,10 +123,10 @@ func TestSimulatedFaults(t *testing.T) {
 		fault, reason, kind, name string
 		stepSeconds               int32
 	}{
-		{"slow-link:2-5:25", api.ReasonSlowLink, "Link", simulatedPCI(2) + "<->" + simulatedPCI(5), 60},
-		{"hang:3", api.ReasonRankHung, "GPU", simulatedPCI(3), 8},
-		{"wrong-data:6", api.ReasonWrongData, "GPU", simulatedPCI(6), 60},
-		{"init-abort:4", api.ReasonRankDied, "GPU", simulatedPCI(4), 60},
+		{"slow-link:2-5:25", api.ReasonSlowLink, "Link", simtest.PCI(2) + "<->" + simtest.PCI(5), 60},
+		{"hang:3", api.ReasonRankHung, "GPU", simtest.PCI(3), 8},
+		{"wrong-data:6", api.ReasonWrongData, "GPU", simtest.PCI(6), 60},
+		{"init-abort:4", api.ReasonRankDied, "GPU", simtest.PCI(4), 60},
 	} {
 		t.Run(tc.fault, func(t *testing.T) {
 			plan := simulatedPlan()
@@ -173,7 +139,7 @@ func TestSimulatedFaults(t *testing.T) {
 			if len(s.Culprits) != 1 || s.Culprits[0].Kind != tc.kind || s.Culprits[0].Name != tc.name {
 				t.Errorf("culprits %+v, expected %s %s", s.Culprits, tc.kind, tc.name)
 			}
-			noChildren(t)
+			simtest.NoChildren(t)
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"rcclx.io/commgroup-operator/agent/rank"
+	"rcclx.io/commgroup-operator/agent/supervise"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/rcclx"
 )
@@ -299,7 +300,7 @@ func repeatCells(v VariantOutcome, ranks int, order *[]SeriesKey) map[SeriesKey]
 // VariantOutcome is what became of one variant's ranks.
 type VariantOutcome struct {
 	Variant rcclx.Variant
-	Outcome Outcome
+	Outcome supervise.Outcome
 }
 
 // Results gives the table as the API has it, at the sizes that were asked for: those that were only tried for a hazard

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"rcclx.io/commgroup-operator/agent/rank"
-	"rcclx.io/commgroup-operator/agent/runner"
+	"rcclx.io/commgroup-operator/agent/supervise"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/rcclx"
 )
@@ -128,7 +128,7 @@ func FuzzTask(f *testing.F) {
 
 func TestJudge(t *testing.T) {
 	root, other := wholeGroup("group-1", make([]*member, 2))[0], wholeGroup("group-1", make([]*member, 2))[1]
-	outcome := func(task api.NodeTask, change func(*runner.Outcome)) runner.Outcome {
+	outcome := func(task api.NodeTask, change func(*supervise.Outcome)) supervise.Outcome {
 		c := task.Communicators[0]
 		var specs []rank.Spec
 		for i, r := range c.Ranks {
@@ -140,8 +140,8 @@ func TestJudge(t *testing.T) {
 		}
 		return o
 	}
-	failure := func(f runner.Failure, change func(*runner.Outcome)) func(*runner.Outcome) {
-		return func(o *runner.Outcome) {
+	failure := func(f supervise.Failure, change func(*supervise.Outcome)) func(*supervise.Outcome) {
+		return func(o *supervise.Outcome) {
 			f.Message = "node node-b: words"
 			o.Failure = &f
 			if change != nil {
@@ -149,39 +149,39 @@ func TestJudge(t *testing.T) {
 			}
 		}
 	}
-	last := func(at int, kind rank.EventKind) func(*runner.Outcome) {
-		return func(o *runner.Outcome) { o.Ranks[at].LastEvent = kind }
+	last := func(at int, kind rank.EventKind) func(*supervise.Outcome) {
+		return func(o *supervise.Outcome) { o.Ranks[at].LastEvent = kind }
 	}
 	for _, tc := range []struct {
 		name    string
 		task    api.NodeTask
-		change  func(*runner.Outcome)
+		change  func(*supervise.Outcome)
 		verdict api.Verdict
 		reason  string
 		guilty  string // kind and name
 	}{
 		{"good", other, nil, api.VerdictPass, "", ""},
-		{"wrong data", other, func(o *runner.Outcome) { o.Ranks[1].Measurements[0].Checks[0].WrongElements = 3 }, api.VerdictFail, api.ReasonWrongData, ""},
-		{"not measured", other, func(o *runner.Outcome) { o.Ranks[1].Measurements = nil }, api.VerdictError, api.ReasonInconclusive, ""},
-		{"not checked", other, func(o *runner.Outcome) { o.Ranks[1].Measurements[0].Checks[0].CheckedElements = 0 }, api.VerdictError, api.ReasonInconclusive, ""},
-		{"died", other, failure(runner.Failure{Kind: runner.FailDied, Rank: 1}, nil), api.VerdictFail, api.ReasonRankDied, "GPU " + pci(1)},
-		{"killed from outside", other, failure(runner.Failure{Kind: runner.FailDied, Rank: 1, Killed: true}, nil), api.VerdictFail, api.ReasonRankDied, "Rank rank 3"},
-		{"a peer's end", other, failure(runner.Failure{Kind: runner.FailRankError, Code: rank.CodeCollectiveFailed}, nil), api.VerdictFail, api.ReasonCollectiveFailed, ""},
-		{"a peer's end, late", other, failure(runner.Failure{Kind: runner.FailRankError, Code: rank.CodeCollectiveFailed, Late: true}, nil), api.VerdictFail, api.ReasonRankHung, ""},
-		{"init failed", other, failure(runner.Failure{Kind: runner.FailRankError, Code: rank.CodeInitFailed}, nil), api.VerdictFail, api.ReasonInitFailed, ""},
-		{"no memory", other, failure(runner.Failure{Kind: runner.FailRankError, Code: rank.CodeInsufficientMemory, Rank: 1}, nil), api.VerdictError, api.ReasonInsufficientMemory, "GPU " + pci(1)},
-		{"no library", other, failure(runner.Failure{Kind: runner.FailRankError, Code: rank.CodeLibraryMissing, Rank: 1}, nil), api.VerdictError, api.ReasonLibraryMissing, "Node node-b"},
-		{"bad spec", other, failure(runner.Failure{Kind: runner.FailRankError, Code: rank.CodeBadSpec, Rank: 1}, nil), api.VerdictError, api.ReasonRunPodFailed, ""},
-		{"all hang", other, failure(runner.Failure{Kind: runner.FailHung, Rank: -1, Step: "AllReduce Float32 4096 B"}, nil), api.VerdictFail, api.ReasonRankHung, ""},
-		{"one lags in a step", other, failure(runner.Failure{Kind: runner.FailHung, Rank: 1, Behind: []int{1}, Step: "AllReduce Float32 4096 B"}, last(1, rank.EventStepStart)), api.VerdictFail, api.ReasonRankHung, ""},
-		{"one waits to join", other, failure(runner.Failure{Kind: runner.FailHung, Rank: 1, Behind: []int{1}, Step: "init"}, last(1, rank.EventInitStart)), api.VerdictFail, api.ReasonRankHung, ""},
-		{"one never loaded", other, failure(runner.Failure{Kind: runner.FailHung, Rank: 1, Behind: []int{1}, Step: "load"}, last(1, "")), api.VerdictFail, api.ReasonRankHung, "GPU " + pci(1)},
-		{"one does not begin to join", other, failure(runner.Failure{Kind: runner.FailHung, Rank: 1, Behind: []int{1}, Step: "preconditions"}, last(1, rank.EventLoaded)), api.VerdictFail, api.ReasonRankHung, "GPU " + pci(1)},
-		{"no id was made", root, failure(runner.Failure{Kind: runner.FailHung, Rank: -1, Step: "init"}, nil), api.VerdictFail, api.ReasonRankHung, "Node node-b"},
-		{"not started", other, failure(runner.Failure{Kind: runner.FailStart, Rank: 0}, nil), api.VerdictError, api.ReasonPreconditionFailed, "Node node-b"},
-		{"out of time", other, failure(runner.Failure{Kind: runner.FailRunDeadline, Rank: -1}, nil), api.VerdictFail, api.ReasonRunDeadlineExceeded, ""},
-		{"garbage", other, failure(runner.Failure{Kind: runner.FailProtocol, Rank: 0}, nil), api.VerdictError, api.ReasonRunPodFailed, ""},
-		{"does not end", other, failure(runner.Failure{Kind: runner.FailHung, Rank: -1}, func(o *runner.Outcome) { o.Ranks[0].Stuck = true }), api.VerdictFail, api.ReasonRankHung, "GPU " + pci(0)},
+		{"wrong data", other, func(o *supervise.Outcome) { o.Ranks[1].Measurements[0].Checks[0].WrongElements = 3 }, api.VerdictFail, api.ReasonWrongData, ""},
+		{"not measured", other, func(o *supervise.Outcome) { o.Ranks[1].Measurements = nil }, api.VerdictError, api.ReasonInconclusive, ""},
+		{"not checked", other, func(o *supervise.Outcome) { o.Ranks[1].Measurements[0].Checks[0].CheckedElements = 0 }, api.VerdictError, api.ReasonInconclusive, ""},
+		{"died", other, failure(supervise.Failure{Kind: supervise.FailDied, Rank: 1}, nil), api.VerdictFail, api.ReasonRankDied, "GPU " + pci(1)},
+		{"killed from outside", other, failure(supervise.Failure{Kind: supervise.FailDied, Rank: 1, Killed: true}, nil), api.VerdictFail, api.ReasonRankDied, "Rank rank 3"},
+		{"a peer's end", other, failure(supervise.Failure{Kind: supervise.FailRankError, Code: rank.CodeCollectiveFailed}, nil), api.VerdictFail, api.ReasonCollectiveFailed, ""},
+		{"a peer's end, late", other, failure(supervise.Failure{Kind: supervise.FailRankError, Code: rank.CodeCollectiveFailed, Late: true}, nil), api.VerdictFail, api.ReasonRankHung, ""},
+		{"init failed", other, failure(supervise.Failure{Kind: supervise.FailRankError, Code: rank.CodeInitFailed}, nil), api.VerdictFail, api.ReasonInitFailed, ""},
+		{"no memory", other, failure(supervise.Failure{Kind: supervise.FailRankError, Code: rank.CodeInsufficientMemory, Rank: 1}, nil), api.VerdictError, api.ReasonInsufficientMemory, "GPU " + pci(1)},
+		{"no library", other, failure(supervise.Failure{Kind: supervise.FailRankError, Code: rank.CodeLibraryMissing, Rank: 1}, nil), api.VerdictError, api.ReasonLibraryMissing, "Node node-b"},
+		{"bad spec", other, failure(supervise.Failure{Kind: supervise.FailRankError, Code: rank.CodeBadSpec, Rank: 1}, nil), api.VerdictError, api.ReasonRunPodFailed, ""},
+		{"all hang", other, failure(supervise.Failure{Kind: supervise.FailHung, Rank: -1, Step: "AllReduce Float32 4096 B"}, nil), api.VerdictFail, api.ReasonRankHung, ""},
+		{"one lags in a step", other, failure(supervise.Failure{Kind: supervise.FailHung, Rank: 1, Behind: []int{1}, Step: "AllReduce Float32 4096 B"}, last(1, rank.EventStepStart)), api.VerdictFail, api.ReasonRankHung, ""},
+		{"one waits to join", other, failure(supervise.Failure{Kind: supervise.FailHung, Rank: 1, Behind: []int{1}, Step: "init"}, last(1, rank.EventInitStart)), api.VerdictFail, api.ReasonRankHung, ""},
+		{"one never loaded", other, failure(supervise.Failure{Kind: supervise.FailHung, Rank: 1, Behind: []int{1}, Step: "load"}, last(1, "")), api.VerdictFail, api.ReasonRankHung, "GPU " + pci(1)},
+		{"one does not begin to join", other, failure(supervise.Failure{Kind: supervise.FailHung, Rank: 1, Behind: []int{1}, Step: "preconditions"}, last(1, rank.EventLoaded)), api.VerdictFail, api.ReasonRankHung, "GPU " + pci(1)},
+		{"no id was made", root, failure(supervise.Failure{Kind: supervise.FailHung, Rank: -1, Step: "init"}, nil), api.VerdictFail, api.ReasonRankHung, "Node node-b"},
+		{"not started", other, failure(supervise.Failure{Kind: supervise.FailStart, Rank: 0}, nil), api.VerdictError, api.ReasonPreconditionFailed, "Node node-b"},
+		{"out of time", other, failure(supervise.Failure{Kind: supervise.FailRunDeadline, Rank: -1}, nil), api.VerdictFail, api.ReasonRunDeadlineExceeded, ""},
+		{"garbage", other, failure(supervise.Failure{Kind: supervise.FailProtocol, Rank: 0}, nil), api.VerdictError, api.ReasonRunPodFailed, ""},
+		{"does not end", other, failure(supervise.Failure{Kind: supervise.FailHung, Rank: -1}, func(o *supervise.Outcome) { o.Ranks[0].Stuck = true }), api.VerdictFail, api.ReasonRankHung, "GPU " + pci(0)},
 	} {
 		s := judge("node-b", tc.task, tc.task.Communicators[0], ended{outcome: outcome(tc.task, tc.change)}, false)
 		who := ""
@@ -193,7 +193,7 @@ func TestJudge(t *testing.T) {
 		}
 	}
 	// The slowest of the node's ranks counts, and a size that one of them lacks does not.
-	o := outcome(root, func(o *runner.Outcome) { o.Ranks[1].Measurements = o.Ranks[1].Measurements[:1] })
+	o := outcome(root, func(o *supervise.Outcome) { o.Ranks[1].Measurements = o.Ranks[1].Measurements[:1] })
 	r := judge("node-a", root, root.Communicators[0], ended{outcome: o}, true).Results
 	if len(r) != 1 || fmt.Sprint(r[0].SizeBytes, r[0].LatencyNanoseconds) != "[4096] [2000]" || r[0].BusBandwidthMBps[0] != rcclx.BusBandwidthMBps(rcclx.AllReduce, 4096, 2000, 4) {
 		t.Errorf("results %+v", r)

@@ -15,6 +15,7 @@ import (
 	"rcclx.io/commgroup-operator/agent/network"
 	"rcclx.io/commgroup-operator/agent/rank"
 	"rcclx.io/commgroup-operator/agent/runner"
+	"rcclx.io/commgroup-operator/agent/supervise"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/rcclx"
 )
@@ -27,13 +28,13 @@ type fakeTeams struct {
 }
 
 type fakeTeam struct {
-	runner.Team
+	supervise.Team
 	ctx context.Context
-	out chan runner.Outcome
+	out chan supervise.Outcome
 }
 
-func (f *fakeTeams) Run(ctx context.Context, team runner.Team) runner.Outcome {
-	x := &fakeTeam{Team: team, ctx: ctx, out: make(chan runner.Outcome, 1)}
+func (f *fakeTeams) Run(ctx context.Context, team supervise.Team) supervise.Outcome {
+	x := &fakeTeam{Team: team, ctx: ctx, out: make(chan supervise.Outcome, 1)}
 	f.started <- x
 	if team.Output != nil {
 		for i := range team.Specs {
@@ -46,7 +47,7 @@ func (f *fakeTeams) Run(ctx context.Context, team runner.Team) runner.Outcome {
 	case o := <-x.out:
 		return o
 	case <-ctx.Done():
-		return runner.Outcome{Failure: &runner.Failure{Kind: runner.FailInterrupted, Rank: -1, Message: context.Cause(ctx).Error()}}
+		return supervise.Outcome{Failure: &supervise.Failure{Kind: supervise.FailInterrupted, Rank: -1, Message: context.Cause(ctx).Error()}}
 	}
 }
 
@@ -71,10 +72,10 @@ func (x *fakeTeam) makeID(id ...byte) {
 // pass ends the team as one whose ranks have all measured what they were to.
 func (x *fakeTeam) pass() { x.out <- passed(x.Specs) }
 
-func passed(specs []rank.Spec) runner.Outcome {
-	var o runner.Outcome
+func passed(specs []rank.Spec) supervise.Outcome {
+	var o supervise.Outcome
 	for _, s := range specs {
-		r := runner.RankOutcome{Rank: s.Rank, Device: s.Device, PCIAddress: s.PCIAddress, InitDuration: time.Millisecond, LastEvent: rank.EventDone, Done: true}
+		r := supervise.RankOutcome{Rank: s.Rank, Device: s.Device, PCIAddress: s.PCIAddress, InitDuration: time.Millisecond, LastEvent: rank.EventDone, Done: true}
 		for _, step := range s.Steps {
 			for _, size := range step.SizesBytes {
 				shape, _ := rcclx.ShapeOf(step.Collective, step.Datatype, size, s.WorldSize)
@@ -91,13 +92,13 @@ func passed(specs []rank.Spec) runner.Outcome {
 // fakePreparer is a node that is ready at once, or not.
 type fakePreparer struct {
 	ranks    int
-	failure  *runner.Failure
+	failure  *supervise.Failure
 	mu       sync.Mutex
 	asked    []runner.Preparation
 	released int
 }
 
-func (f *fakePreparer) Prepare(_ context.Context, p runner.Preparation) (runner.Prepared, *runner.Failure) {
+func (f *fakePreparer) Prepare(_ context.Context, p runner.Preparation) (runner.Prepared, *supervise.Failure) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked = append(f.asked, p)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/clip"
 )
 
 // mostBytes is what a session's report takes of its CommNode at most, where it can be made to fit: the rest belongs to
@@ -115,12 +116,12 @@ func only[T any](list []T, places []int) []T {
 }
 
 func shorten(s *api.SessionStatus, limit int) {
-	s.Message = clip(s.Message, max(limit, 320))
+	s.Message = clip.Head(s.Message, max(limit, 320))
 	for i := range s.Task.Communicators {
 		c := &s.Task.Communicators[i]
-		c.Message = clip(c.Message, limit)
+		c.Message = clip.Head(c.Message, limit)
 		if c.Guilty != nil {
-			c.Guilty.Message = clip(c.Guilty.Message, limit)
+			c.Guilty.Message = clip.Head(c.Guilty.Message, limit)
 		}
 	}
 }

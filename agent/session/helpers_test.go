@@ -2,50 +2,28 @@ package session
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"rcclx.io/commgroup-operator/agent/network"
 	"rcclx.io/commgroup-operator/agent/preflight"
-	"rcclx.io/commgroup-operator/agent/rank"
-	"rcclx.io/commgroup-operator/agent/rank/worker"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
-	"rcclx.io/commgroup-operator/internal/simlib"
+	"rcclx.io/commgroup-operator/internal/simtest"
 )
 
-// realRank as the only argument makes this test binary a real rank, for tests with the simulated library.
-const realRank = "real-rank"
-
 func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && os.Args[1] == realRank {
-		if err := worker.Run(context.Background(), os.Stdin, os.NewFile(rank.EventFD, "events")); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
+	simtest.Main()
 	os.Exit(m.Run())
 }
 
 // patience bounds what a test waits for.
 const patience = 90 * time.Second
-
-// noChildren fails where a process that this test started is left: the kernel knows of children without a race.
-func noChildren(t *testing.T) {
-	t.Helper()
-	var ws syscall.WaitStatus
-	if pid, err := syscall.Wait4(-1, &ws, syscall.WNOHANG, nil); !errors.Is(err, syscall.ECHILD) {
-		t.Errorf("children are left: wait4 gave pid %d, %v", pid, err)
-	}
-}
 
 // memoryLink is a CommNode in memory.
 type memoryLink struct {
@@ -169,33 +147,12 @@ func (m *memoryLink) waitIDs(t *testing.T, id string, names ...string) map[strin
 	return found
 }
 
-// simulator gives the folder of the simulated ROCm libraries.
-func simulator(t testing.TB) string {
-	t.Helper()
-	dir, err := simlib.Dir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
 const interfaceName = "sim0"
 
 // simulatedRoot is the root of a simulated node with RDMA and the interface that its session meets others on.
 func simulatedRoot(t testing.TB, name, fault string) string {
 	t.Helper()
-	n, err := nodetree.Defaults("MI300X")
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.Name, n.Fault = name, fault
-	root := filepath.Join(t.TempDir(), name)
-	if err := os.Mkdir(root, 0o750); err != nil {
-		t.Fatal(err)
-	}
-	if err := nodetree.Write(root, n); err != nil {
-		t.Fatal(err)
-	}
+	root := simtest.Node(t, func(n *nodetree.Node) { n.Name, n.Fault = name, fault })
 	conf, err := os.OpenFile(filepath.Join(root, "simrocm.conf"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)

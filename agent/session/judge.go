@@ -8,7 +8,9 @@ import (
 	"rcclx.io/commgroup-operator/agent/network"
 	"rcclx.io/commgroup-operator/agent/rank"
 	"rcclx.io/commgroup-operator/agent/runner"
+	"rcclx.io/commgroup-operator/agent/supervise"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/clip"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -61,7 +63,7 @@ func judge(node string, t api.NodeTask, c api.TaskCommunicator, e ended, madeID 
 		}
 	}
 	set := func(v api.Verdict, reason string, step *api.Step, message string) {
-		s.Verdict, s.Reason, s.Step, s.Message = v, reason, step, clip(message, 512)
+		s.Verdict, s.Reason, s.Step, s.Message = v, reason, step, clip.Head(message, 512)
 	}
 	prefix := fmt.Sprintf("node %s: task %s, communicator %s: ", node, t.ID, c.Name)
 	if step, text := firstWrong(t, int(c.WorldSize), e.outcome); text != "" {
@@ -70,7 +72,7 @@ func judge(node string, t api.NodeTask, c api.TaskCommunicator, e ended, madeID 
 	}
 	if f := e.outcome.Failure; f != nil {
 		verdict, reason := verdictOf(*f)
-		message := clip(f.Message, 400)
+		message := clip.Head(f.Message, 400)
 		if f.RAS != "" {
 			message += "; " + f.RAS
 		}
@@ -84,7 +86,7 @@ func judge(node string, t api.NodeTask, c api.TaskCommunicator, e ended, madeID 
 	}
 	s.Verdict = api.VerdictPass
 	if t := e.transport; t != nil && (t.Carrier != network.RDMA || len(t.Causes) > 0) {
-		s.Message = clip(fmt.Sprintf("node %s: between nodes: %s", node, t), 256)
+		s.Message = clip.Head(fmt.Sprintf("node %s: between nodes: %s", node, t), 256)
 	}
 	return s
 }
@@ -93,19 +95,19 @@ func judge(node string, t api.NodeTask, c api.TaskCommunicator, e ended, madeID 
 var ownCodes = []string{rank.CodeLibraryMissing, rank.CodeLibraryTooOld, rank.CodeSymbolMissing, rank.CodePreconditionFailed, rank.CodeInsufficientMemory}
 
 // verdictOf turns a failure into a verdict and its reason.
-func verdictOf(f runner.Failure) (api.Verdict, string) {
+func verdictOf(f supervise.Failure) (api.Verdict, string) {
 	switch f.Kind {
-	case runner.FailInterrupted:
+	case supervise.FailInterrupted:
 		return api.VerdictError, api.ReasonInterrupted
-	case runner.FailRunDeadline: // no step hung, but together they took too long
+	case supervise.FailRunDeadline: // no step hung, but together they took too long
 		return api.VerdictFail, api.ReasonRunDeadlineExceeded
-	case runner.FailStart:
+	case supervise.FailStart:
 		return api.VerdictError, api.ReasonPreconditionFailed
-	case runner.FailDied:
+	case supervise.FailDied:
 		return api.VerdictFail, api.ReasonRankDied
-	case runner.FailHung:
+	case supervise.FailHung:
 		return api.VerdictFail, api.ReasonRankHung
-	case runner.FailRankError:
+	case supervise.FailRankError:
 		switch {
 		case slices.Contains(ownCodes, f.Code):
 			return api.VerdictError, f.Code
@@ -123,24 +125,24 @@ func verdictOf(f runner.Failure) (api.Verdict, string) {
 // guilty names what of this node the other nodes' failures follow from, where the node can know that by itself: a rank that
 // died, that could not start or load, or that never got so far as to need its peers. nil for all else: who waits for ranks of
 // other nodes, or lost the connection to one, is a victim as far as can be seen from here.
-func guilty(node, reason string, c api.TaskCommunicator, o runner.Outcome, madeID bool) *api.Culprit {
+func guilty(node, reason string, c api.TaskCommunicator, o supervise.Outcome, madeID bool) *api.Culprit {
 	f := o.Failure
 	at, kind := f.Rank, "GPU"
 	switch f.Kind {
-	case runner.FailStart:
+	case supervise.FailStart:
 		kind = "Node"
-	case runner.FailDied:
+	case supervise.FailDied:
 		if f.Killed {
 			kind = "Rank" // SIGKILL comes from outside (memory limit, a person): no GPU is to blame
 		}
-	case runner.FailRankError:
+	case supervise.FailRankError:
 		switch {
 		case !slices.Contains(ownCodes, f.Code):
 			at, kind = -1, ""
 		case f.Code == rank.CodeLibraryMissing || f.Code == rank.CodeLibraryTooOld || f.Code == rank.CodeSymbolMissing:
 			kind = "Node" // all ranks load the library by the same path
 		}
-	case runner.FailHung:
+	case supervise.FailHung:
 		switch {
 		case len(f.Stopped) > 0:
 			at, kind = f.Stopped[0], "Rank" // from outside: no GPU is to blame
@@ -152,10 +154,10 @@ func guilty(node, reason string, c api.TaskCommunicator, o runner.Outcome, madeI
 	default:
 		at, kind = -1, ""
 	}
-	if i := slices.IndexFunc(o.Ranks, func(r runner.RankOutcome) bool { return r.Stuck }); i >= 0 {
+	if i := slices.IndexFunc(o.Ranks, func(r supervise.RankOutcome) bool { return r.Stuck }); i >= 0 {
 		at, kind = i, "GPU"
 	}
-	out := &api.Culprit{Node: node, Kind: kind, Reason: reason, Message: clip(f.Message, 512)}
+	out := &api.Culprit{Node: node, Kind: kind, Reason: reason, Message: clip.Head(f.Message, 512)}
 	switch {
 	case kind == "":
 		return nil
@@ -171,12 +173,12 @@ func guilty(node, reason string, c api.TaskCommunicator, o runner.Outcome, madeI
 
 // beforePeers says whether a rank stands where it needs no other rank: it has not loaded the library, or does not begin to
 // join although it could.
-func beforePeers(r runner.RankOutcome) bool {
+func beforePeers(r supervise.RankOutcome) bool {
 	return r.LastEvent == "" || r.LastEvent == rank.EventLoaded
 }
 
 // firstWrong describes the first measurement with wrong elements, in the order of the steps; text is empty where all is right.
-func firstWrong(t api.NodeTask, worldSize int, o runner.Outcome) (step *api.Step, text string) {
+func firstWrong(t api.NodeTask, worldSize int, o supervise.Outcome) (step *api.Step, text string) {
 	first, each := -1, max(1, measurementsOf(plan(t, worldSize))/repeatsOf(t))
 	for _, r := range o.Ranks {
 		for i, m := range r.Measurements {
@@ -209,7 +211,7 @@ func stepOf(at *rank.Position) *api.Step {
 }
 
 // missing says what was to be measured or checked and was not; empty where all was.
-func missing(t api.NodeTask, c api.TaskCommunicator, o runner.Outcome) string {
+func missing(t api.NodeTask, c api.TaskCommunicator, o supervise.Outcome) string {
 	want := measurementsOf(plan(t, int(c.WorldSize)))
 	if want == 0 {
 		return fmt.Sprintf("nothing was measured: none of the sizes %v gives each of %d ranks an element; measure larger ones", t.SizesBytes, c.WorldSize)
@@ -276,7 +278,7 @@ type repeat struct {
 	ranks   int
 }
 
-func tabulate(o runner.Outcome, worldSize int) []*series {
+func tabulate(o supervise.Outcome, worldSize int) []*series {
 	var out []*series
 	for _, r := range o.Ranks {
 		times := map[*cell]int{} // how often this rank has measured it

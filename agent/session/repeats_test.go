@@ -7,19 +7,19 @@ import (
 	"testing"
 
 	"rcclx.io/commgroup-operator/agent/rank"
-	"rcclx.io/commgroup-operator/agent/runner"
+	"rcclx.io/commgroup-operator/agent/supervise"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
 // repeatedTask is node a's part of a communicator over two nodes with two ranks each, and what its ranks do when all is well.
-func repeatedTask(repeats int32, sizesBytes ...int64) (api.NodeTask, func() runner.Outcome) {
+func repeatedTask(repeats int32, sizesBytes ...int64) (api.NodeTask, func() supervise.Outcome) {
 	task := wholeGroup("group-1", make([]*member, 2))[0]
 	task.Repeats = repeats
 	if len(sizesBytes) > 0 {
 		task.SizesBytes = sizesBytes
 	}
-	return task, func() runner.Outcome {
+	return task, func() supervise.Outcome {
 		c := task.Communicators[0]
 		var specs []rank.Spec
 		for i, r := range c.Ranks {
@@ -90,16 +90,16 @@ func TestRepeatsDecideByTheirMedian(t *testing.T) {
 // TestNoRepeatIsMissed: a repeat that is not there, or not by all ranks, is no pass and no figure; one with wrong data fails.
 func TestNoRepeatIsMissed(t *testing.T) {
 	for name, tc := range map[string]struct {
-		change  func(*runner.Outcome)
+		change  func(*supervise.Outcome)
 		verdict api.Verdict
 		words   string
 		sizes   []int64
 	}{
-		"the last one lacks a size":  {func(o *runner.Outcome) { without(o, 1, 5) }, api.VerdictError, "5 measurements, expected 6, which is 2 in each of 3 repeats", []int64{4096}},
-		"one rank did one only":      {func(o *runner.Outcome) { o.Ranks[0].Measurements = o.Ranks[0].Measurements[:2] }, api.VerdictError, "2 measurements, expected 6", nil},
-		"all ranks did one only":     {func(o *runner.Outcome) { without(o, 0, 2, 3, 4, 5); without(o, 1, 2, 3, 4, 5) }, api.VerdictError, "expected 6", nil},
-		"not checked in the second":  {func(o *runner.Outcome) { o.Ranks[1].Measurements[2].Checks = nil }, api.VerdictError, "checked no element", []int64{4096, 1 << 20}},
-		"wrong data in the last one": {func(o *runner.Outcome) { o.Ranks[1].Measurements[5].Checks[0].WrongElements = 7 }, api.VerdictFail, "7 wrong elements", []int64{4096, 1 << 20}},
+		"the last one lacks a size":  {func(o *supervise.Outcome) { without(o, 1, 5) }, api.VerdictError, "5 measurements, expected 6, which is 2 in each of 3 repeats", []int64{4096}},
+		"one rank did one only":      {func(o *supervise.Outcome) { o.Ranks[0].Measurements = o.Ranks[0].Measurements[:2] }, api.VerdictError, "2 measurements, expected 6", nil},
+		"all ranks did one only":     {func(o *supervise.Outcome) { without(o, 0, 2, 3, 4, 5); without(o, 1, 2, 3, 4, 5) }, api.VerdictError, "expected 6", nil},
+		"not checked in the second":  {func(o *supervise.Outcome) { o.Ranks[1].Measurements[2].Checks = nil }, api.VerdictError, "checked no element", []int64{4096, 1 << 20}},
+		"wrong data in the last one": {func(o *supervise.Outcome) { o.Ranks[1].Measurements[5].Checks[0].WrongElements = 7 }, api.VerdictFail, "7 wrong elements", []int64{4096, 1 << 20}},
 	} {
 		task, good := repeatedTask(3)
 		o := good()
@@ -126,7 +126,7 @@ func TestNoRepeatIsMissed(t *testing.T) {
 }
 
 // without takes measurements of a rank out, by their places.
-func without(o *runner.Outcome, r int, places ...int) {
+func without(o *supervise.Outcome, r int, places ...int) {
 	var left []rank.Measurement
 	for i, m := range o.Ranks[r].Measurements {
 		if !slices.Contains(places, i) {

@@ -9,6 +9,7 @@ import (
 
 	"rcclx.io/commgroup-operator/agent/commnode"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/clip"
 )
 
 const (
@@ -134,7 +135,7 @@ func verdictsOnly(s api.SessionStatus, cause error) api.SessionStatus {
 	out.Task = &api.NodeTaskStatus{ID: s.Task.ID, Phase: s.Task.Phase}
 	for _, c := range s.Task.Communicators {
 		out.Task.Communicators = append(out.Task.Communicators, api.TaskCommunicatorStatus{Name: c.Name, UniqueID: c.UniqueID, Verdict: c.Verdict, Reason: c.Reason, OmittedSeries: c.OmittedSeries + int32(len(c.Results)),
-			Message: clip(clip(c.Message, 300)+"; details are only in the pod's log, since the API server rejected them: "+cause.Error(), 512)})
+			Message: clip.Head(clip.Head(c.Message, 300)+"; details are only in the pod's log, since the API server rejected them: "+cause.Error(), 512)})
 	}
 	return out
 }

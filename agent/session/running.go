@@ -10,7 +10,9 @@ import (
 	"rcclx.io/commgroup-operator/agent/network"
 	"rcclx.io/commgroup-operator/agent/rank"
 	"rcclx.io/commgroup-operator/agent/runner"
+	"rcclx.io/commgroup-operator/agent/supervise"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/clip"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -41,7 +43,7 @@ type running struct {
 type communicator struct {
 	started, joined, over bool
 	id                    []byte // that this node's rank 0 made
-	outcome               runner.Outcome
+	outcome               supervise.Outcome
 	result                api.TaskCommunicatorStatus
 }
 
@@ -104,11 +106,11 @@ func (r *running) launch(i int) {
 		var problem *network.Problem
 		if rootEnv, problem = r.rendezvous(r.seen, *st, a.RunID+"/"+r.task.ID+"/"+c.Name, r.ports); problem != nil {
 			r.comms[i].over = true
-			r.comms[i].result = api.TaskCommunicatorStatus{Name: c.Name, Verdict: api.VerdictError, Reason: problem.Reason, Message: clip(problem.Message, 512)}
+			r.comms[i].result = api.TaskCommunicatorStatus{Name: c.Name, Verdict: api.VerdictError, Reason: problem.Reason, Message: clip.Head(problem.Message, 512)}
 			return
 		}
 	}
-	team := runner.Team{Node: r.Config.Node, Name: fmt.Sprintf("task %s, communicator %s", r.task.ID, c.Name),
+	team := supervise.Team{Node: r.Config.Node, Name: fmt.Sprintf("task %s, communicator %s", r.task.ID, c.Name),
 		Env:     runner.BaselineEnvironment(r.Environ, *r.lib.Library, r.environment(r.seen, *st, a.Network.AddressFamily), r.Config.Node),
 		RootEnv: rootEnv, RunDeadline: r.until, RunDeadlineField: "run.stepDeadlineSeconds"}
 	if !isRoot(c) {
@@ -216,7 +218,7 @@ func (r *running) missIDs(node string) {
 		}
 		spec := r.task.Communicators[i]
 		c.over = true
-		c.result = api.TaskCommunicatorStatus{Name: spec.Name, Verdict: api.VerdictError, Reason: api.ReasonInitFailed, Message: clip(fmt.Sprintf(
+		c.result = api.TaskCommunicatorStatus{Name: spec.Name, Verdict: api.VerdictError, Reason: api.ReasonInitFailed, Message: clip.Head(fmt.Sprintf(
 			"node %s: task %s, communicator %s: no unique id came within %s for ranks %v, so none was started: look at the node that has rank 0",
 			node, r.task.ID, spec.Name, r.idsWaited(), spec.Ranks), 512)}
 	}
@@ -234,7 +236,7 @@ func (r *running) giveUp(reason, message string) {
 			continue
 		}
 		c.over = !c.started
-		c.result = api.TaskCommunicatorStatus{Name: r.task.Communicators[i].Name, Verdict: api.VerdictError, Reason: reason, Message: clip(message, 512)}
+		c.result = api.TaskCommunicatorStatus{Name: r.task.Communicators[i].Name, Verdict: api.VerdictError, Reason: reason, Message: clip.Head(message, 512)}
 	}
 }
 

@@ -14,8 +14,10 @@ import (
 	"rcclx.io/commgroup-operator/agent/network"
 	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/runner"
+	"rcclx.io/commgroup-operator/agent/supervise"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/audience"
+	"rcclx.io/commgroup-operator/internal/clip"
 )
 
 // uniqueIDBytes is the size of ncclUniqueId (nccl.h).
@@ -42,7 +44,7 @@ type Config struct {
 
 // Preparer looks at the node and loads the library once, as runner.Runner does.
 type Preparer interface {
-	Prepare(ctx context.Context, p runner.Preparation) (runner.Prepared, *runner.Failure)
+	Prepare(ctx context.Context, p runner.Preparation) (runner.Prepared, *supervise.Failure)
 }
 
 // Session is one node's part in the group's stage of one run.
@@ -51,7 +53,7 @@ type Session struct {
 	Link     Link
 	Host     network.Host
 	Preparer Preparer
-	Teams    runner.TeamRunner
+	Teams    supervise.TeamRunner
 	Clock    clock.Clock
 	// Environ is the pod's environment, as os.Environ gives it; PodIP its address, empty outside of Kubernetes.
 	Environ []string
@@ -178,7 +180,7 @@ func (l *loop) run(ctx context.Context) (Result, error) {
 	if e.err != nil {
 		return l.result(false), fmt.Errorf("node %s: %w", l.Config.Node, e.err)
 	}
-	l.status.State, l.status.Reason, l.status.Message = e.state, e.reason, clip(e.message, 1024)
+	l.status.State, l.status.Reason, l.status.Message = e.state, e.reason, clip.Head(e.message, 1024)
 	l.Log.Info("session over", "state", e.state, "reason", e.reason, "message", e.message, "tasks", l.tasks)
 	grace := l.Config.ReportGrace
 	if ctx.Err() != nil {
@@ -233,7 +235,7 @@ func (l *loop) prepare(ctx context.Context) *ending {
 			done <- o
 			return
 		}
-		var failed *runner.Failure
+		var failed *supervise.Failure
 		// The family is agreed on later, and must not make the settings of an agent that starts late another's.
 		init := seconds(a.InitDeadlineSeconds)
 		o.prepared, failed = l.Preparer.Prepare(pctx, runner.Preparation{RunID: a.RunID, Ranks: int(a.Ranks), Nodes: int(a.Members),
@@ -298,6 +300,3 @@ func (l *loop) interrupted(ctx context.Context) *ending {
 }
 
 func seconds(s int32) time.Duration { return time.Duration(s) * time.Second }
-
-// clip shortens s to limit bytes, without splitting a character.
-func clip(s string, limit int) string { return runner.Truncate(s, limit) }

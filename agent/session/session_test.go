@@ -11,7 +11,7 @@ import (
 
 	"rcclx.io/commgroup-operator/agent/commnode"
 	"rcclx.io/commgroup-operator/agent/rank"
-	"rcclx.io/commgroup-operator/agent/runner"
+	"rcclx.io/commgroup-operator/agent/supervise"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
@@ -148,7 +148,7 @@ func TestNodeThatCannotTakePart(t *testing.T) {
 	}{
 		{"no such interface", func(f *faked) { f.link.seen.Session.Network.Interface = &api.InterfaceSelector{Name: "eth9"} }, api.ReasonInterfaceNotFound},
 		{"no library", func(f *faked) {
-			f.ready.failure = &runner.Failure{Kind: runner.FailRankError, Code: rank.CodeLibraryMissing, Message: "node node-a: librccl.so.1 was not found"}
+			f.ready.failure = &supervise.Failure{Kind: supervise.FailRankError, Code: rank.CodeLibraryMissing, Message: "node node-a: librccl.so.1 was not found"}
 		}, api.ReasonLibraryMissing},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -337,7 +337,7 @@ func TestStuckRank(t *testing.T) {
 	x := f.teams.next(t)
 	o := passed(x.Specs)
 	o.Ranks[1].Stuck = true
-	o.Failure = &runner.Failure{Kind: runner.FailHung, Code: rank.CodeRankHung, Rank: -1, Step: "AllReduce Float32 4096 B", Message: "node node-a: all hang"}
+	o.Failure = &supervise.Failure{Kind: supervise.FailHung, Code: rank.CodeRankHung, Rank: -1, Step: "AllReduce Float32 4096 B", Message: "node node-a: all hang"}
 	x.out <- o
 	if err := f.wait(t); err != nil {
 		t.Fatal(err)

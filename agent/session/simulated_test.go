@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -17,7 +16,9 @@ import (
 	"rcclx.io/commgroup-operator/agent/network"
 	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/runner"
+	"rcclx.io/commgroup-operator/agent/supervise"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/simtest"
 )
 
 // member is one simulated node with its session.
@@ -34,10 +35,6 @@ const ranksPerNode = 2
 // startMembers starts a session of real rank processes on each node; fault belongs to the last of them.
 func startMembers(t *testing.T, nodes int, fault string, change func(*api.SessionAssignment)) []*member {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	shared := t.TempDir()
 	out := make([]*member, nodes)
 	for i := range out {
@@ -53,8 +50,8 @@ func startMembers(t *testing.T, nodes int, fault string, change func(*api.Sessio
 			change(&a)
 		}
 		m.link = newMemoryLink(a)
-		environ := []string{"PATH=" + os.Getenv("PATH"), "LD_LIBRARY_PATH=" + simulator(t), "SIMROCM_ROOT=" + root, "SIMROCM_SHM_DIR=" + shared}
-		teams := &runner.Supervisor{Launcher: runner.Launcher{Command: []string{self, realRank}}, Clock: clock.RealClock{}}
+		environ := append(simtest.Environ(t, root), "SIMROCM_SHM_DIR="+shared)
+		teams := &supervise.Supervisor{Launcher: supervise.Launcher{Command: simtest.Rank(t)}, Clock: clock.RealClock{}}
 		log := slog.New(slog.NewTextHandler(t.Output(), nil)).With("node", m.name)
 		host := preflightHost{preflight.PodHost{Root: root}, -1}
 		s := &Session{
@@ -103,7 +100,7 @@ func endAll(t *testing.T, members []*member) {
 			t.Errorf("%s: %v, %+v", m.name, err, m.result)
 		}
 	}
-	noChildren(t)
+	simtest.NoChildren(t)
 }
 
 func testTask(id string) api.NodeTask {
@@ -353,7 +350,7 @@ func TestEndsInTheMiddle(t *testing.T) {
 					}
 				}
 			}
-			noChildren(t)
+			simtest.NoChildren(t)
 		})
 	}
 }

@@ -75,7 +75,7 @@ func newTransports(c api.TaskCommunicator) *transports {
 	return t
 }
 
-// output is runner.Team.Output.
+// output is supervise.Team.Output.
 func (t *transports) output(int) io.WriteCloser {
 	log := network.NewTransportLog(t.local)
 	t.mu.Lock()

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"rcclx.io/commgroup-operator/agent/network"
-	"rcclx.io/commgroup-operator/agent/runner"
+	"rcclx.io/commgroup-operator/agent/supervise"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
@@ -24,7 +24,7 @@ type event struct {
 
 // ended is what became of a communicator.
 type ended struct {
-	outcome runner.Outcome
+	outcome supervise.Outcome
 	// transport that carried data to other nodes, as the library's log says it; nil where there are none.
 	transport *network.Transport
 }

@@ -19,6 +19,8 @@ import (
 	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/runner"
 	"rcclx.io/commgroup-operator/agent/session"
+	"rcclx.io/commgroup-operator/agent/supervise"
+	"rcclx.io/commgroup-operator/internal/clip"
 )
 
 const groupLong = `Takes part in the group's stage of a run, in which communicators reach over several nodes: reads the session from the
@@ -89,9 +91,9 @@ func (f groupFlags) link(log *slog.Logger) (session.Link, error) {
 func (f groupFlags) session(link session.Link, log *slog.Logger) *session.Session {
 	root := os.Getenv("SIMROCM_ROOT")
 	host := preflight.PodHost{Root: root}
-	teams := &runner.Supervisor{Clock: clock.RealClock{}}
+	teams := &supervise.Supervisor{Clock: clock.RealClock{}}
 	if f.rankBinary != "" {
-		teams.Launcher = runner.Launcher{Command: []string{f.rankBinary}}
+		teams.Launcher = supervise.Launcher{Command: []string{f.rankBinary}}
 	}
 	preparer := &runner.Runner{Config: runner.Config{Node: f.node, RunID: f.runID, LockDir: host.LockDir()}, Teams: teams, Host: host,
 		Clock: clock.RealClock{}, Environ: os.Environ(), Log: log}
@@ -120,7 +122,7 @@ func runSession(ctx context.Context, s *session.Session, out io.Writer, terminat
 	if words == "" || len(words) > terminationLogBytes {
 		words = err.Error()
 	}
-	if werr := os.WriteFile(terminationPath, []byte(runner.Truncate(words, terminationLogBytes)), 0o644); werr != nil {
+	if werr := os.WriteFile(terminationPath, []byte(clip.Head(words, terminationLogBytes)), 0o644); werr != nil {
 		s.Log.Warn("no termination message", "error", werr)
 	}
 	return err

@@ -17,7 +17,9 @@ import (
 
 	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/runner"
+	"rcclx.io/commgroup-operator/agent/supervise"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/clip"
 )
 
 const (
@@ -57,7 +59,7 @@ func newRunCommand() *cobra.Command {
 			r := &runner.Runner{
 				Config: runner.Config{Node: node, RunID: runID, WaitForPlan: wait, ReportGrace: grace, InterruptedGrace: interruptedGrace,
 					LockDir: host.LockDir()},
-				Teams:    &runner.Supervisor{Clock: clock.RealClock{}},
+				Teams:    &supervise.Supervisor{Clock: clock.RealClock{}},
 				Reporter: runner.KubeReporter{Client: c, Name: commNode, RunID: runID},
 				Host:     host,
 				Clock:    clock.RealClock{},
@@ -111,5 +113,5 @@ func lastWords(result runner.Result, err error) string {
 			return string(data)
 		}
 	}
-	return runner.Truncate(err.Error(), terminationLogBytes)
+	return clip.Head(err.Error(), terminationLogBytes)
 }

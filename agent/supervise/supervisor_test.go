@@ -1,4 +1,4 @@
-package runner
+package supervise
 
 import (
 	"bufio"
@@ -21,6 +21,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"rcclx.io/commgroup-operator/agent/rank"
+	"rcclx.io/commgroup-operator/internal/simtest"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -55,15 +56,6 @@ func fakeSupervisor(t *testing.T, c clock.Clock) *Supervisor {
 	return &Supervisor{Launcher: Launcher{Command: []string{self}}, Clock: c}
 }
 
-// noChildren fails where a process that this test started is left: the kernel knows of children without a race.
-func noChildren(t *testing.T) {
-	t.Helper()
-	var ws syscall.WaitStatus
-	if pid, err := syscall.Wait4(-1, &ws, syscall.WNOHANG, nil); !errors.Is(err, syscall.ECHILD) {
-		t.Errorf("children are left: wait4 gave pid %d, %v", pid, err)
-	}
-}
-
 func TestHealthyTeam(t *testing.T) {
 	out := fakeSupervisor(t, clock.RealClock{}).Run(t.Context(), fakeTeam(t, 8, fakeScript{Rank: -1}))
 	if out.Failure != nil {
@@ -77,7 +69,7 @@ func TestHealthyTeam(t *testing.T) {
 			t.Errorf("rank %d: tail %q lacks %q", i, r.StdoutTail, want)
 		}
 	}
-	noChildren(t)
+	simtest.NoChildren(t)
 }
 
 func TestProbeTeam(t *testing.T) {
@@ -134,7 +126,7 @@ func TestFailuresNameTheRank(t *testing.T) {
 			if !strings.Contains(out.LogTail(1024), tc.tail) {
 				t.Errorf("log tail %q lacks %q", out.LogTail(1024), tc.tail)
 			}
-			noChildren(t)
+			simtest.NoChildren(t)
 		})
 	}
 }
@@ -183,7 +175,7 @@ func TestDeadlines(t *testing.T) {
 					t.Errorf("message %q lacks %q", f.Message, w)
 				}
 			}
-			noChildren(t)
+			simtest.NoChildren(t)
 		})
 	}
 }
@@ -215,7 +207,7 @@ func TestRunDeadlineAndInterrupt(t *testing.T) {
 	if got := len(out.Ranks[1].Measurements); got != 1 {
 		t.Errorf("rank 1 kept %d measurements, expected the 1 from before", got)
 	}
-	noChildren(t)
+	simtest.NoChildren(t)
 }
 
 func TestStartFailure(t *testing.T) {
@@ -364,7 +356,7 @@ func TestDeathBehindAPeersError(t *testing.T) {
 			if f := out.Failure; f == nil || f.Kind != FailDied || f.Rank != 3 || !f.Killed || !strings.Contains(f.Message, "OOM") {
 				t.Errorf("failure = %+v, expected the death of rank 3", f)
 			}
-			noChildren(t)
+			simtest.NoChildren(t)
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package runner
+package supervise
 
 import (
 	"bufio"
@@ -17,12 +17,12 @@ import (
 	"k8s.io/utils/clock"
 
 	"rcclx.io/commgroup-operator/agent/rank"
-	"rcclx.io/commgroup-operator/agent/rank/worker"
+	"rcclx.io/commgroup-operator/internal/simtest"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
 // fakeScriptEnv makes this test binary behave as a rank, as its value, a fakeScript in JSON, says.
-const fakeScriptEnv = "RUNNER_TEST_FAKE_RANK"
+const fakeScriptEnv = "SUPERVISE_TEST_FAKE_RANK"
 
 // fakeScript says how one fake rank misbehaves; the zero value is a healthy one. Other ranks are healthy.
 type fakeScript struct {
@@ -41,9 +41,6 @@ type fakeScript struct {
 	// PidFile takes the pid of the rank for Do "hang", of a grandchild for Do "fork" and "daemon".
 	PidFile string
 }
-
-// realRank as the only argument makes this test binary a real rank, for tests with the simulated library.
-const realRank = "real-rank"
 
 // hangingParent as the first of two arguments makes this test binary supervise a rank that hangs and that writes its pid
 // to the file of the second; it prints a line once the rank hangs.
@@ -69,13 +66,7 @@ func superviseHangingRank(pidFile string) {
 }
 
 func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && os.Args[1] == realRank {
-		if err := worker.Run(context.Background(), os.Stdin, os.NewFile(rank.EventFD, "events")); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
+	simtest.Main()
 	if len(os.Args) == 3 && os.Args[1] == hangingParent {
 		superviseHangingRank(os.Args[2])
 		os.Exit(0)

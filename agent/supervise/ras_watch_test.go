@@ -1,9 +1,8 @@
-package runner
+package supervise
 
 import (
 	"context"
 	"errors"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 
 	"rcclx.io/commgroup-operator/agent/rank"
 	"rcclx.io/commgroup-operator/agent/ras"
+	"rcclx.io/commgroup-operator/internal/simtest"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -148,7 +148,7 @@ func TestUnansweredQuestion(t *testing.T) {
 	if address := <-ended; !strings.HasPrefix(address, "127.0.0.1:") {
 		t.Errorf("asked at %q", address)
 	}
-	noChildren(t)
+	simtest.NoChildren(t)
 }
 
 func TestHealthyRunsAreNotAsked(t *testing.T) {
@@ -168,18 +168,14 @@ const simulatedStep = 10 * time.Second
 // simulatedTeam is a team of real ranks on the simulated library, whose DDA is off so that RAS sees what they do.
 func simulatedTeam(t testing.TB, ranks int, fault string, stepDeadline time.Duration) (*Supervisor, Team) {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	team := Team{Node: "sim-node-0", Name: "Baseline", ExitDeadline: time.Minute, Env: []string{"LD_LIBRARY_PATH=" + simulator(t),
-		"SIMROCM_ROOT=" + simulatedRoot(t, fault), "HSA_NO_SCRATCH_RECLAIM=1", "NCCL_HOSTID=sim-node-0", "RCCL_DDA_NRANKS=0"}}
+	team := Team{Node: "sim-node-0", Name: "Baseline", ExitDeadline: time.Minute,
+		Env: append(simtest.Environ(t, simtest.Libraries(t, fault)), "HSA_NO_SCRATCH_RECLAIM=1", "NCCL_HOSTID=sim-node-0", "RCCL_DDA_NRANKS=0")}
 	for r := range ranks {
 		team.Specs = append(team.Specs, rank.Spec{Node: team.Node, Variant: rcclx.Baseline, Rank: r, WorldSize: ranks, Nodes: 1, Device: r,
 			InitDeadline: time.Minute, StepDeadline: stepDeadline, Steps: []rank.Step{{Kind: rank.StepMeasure, Collective: rcclx.AllReduce,
 				Datatype: rcclx.Float32, SizesBytes: []int64{65536}, WarmupIterations: 1, Iterations: 2}}})
 	}
-	return &Supervisor{Launcher: Launcher{Command: []string{self, realRank}}, Clock: clock.RealClock{}}, team
+	return &Supervisor{Launcher: Launcher{Command: simtest.Rank(t)}, Clock: clock.RealClock{}}, team
 }
 
 func TestSimulatedRAS(t *testing.T) {
@@ -218,7 +214,7 @@ func TestSimulatedRAS(t *testing.T) {
 			if len(f.Doing) != 4 || out.KillDuration <= 0 {
 				t.Errorf("doing %+v, killed in %s", f.Doing, out.KillDuration)
 			}
-			noChildren(t)
+			simtest.NoChildren(t)
 		})
 	}
 }
@@ -246,7 +242,7 @@ func TestSimulatedDeaths(t *testing.T) {
 					t.Errorf("message %q lacks %q", f.Message, w)
 				}
 			}
-			noChildren(t)
+			simtest.NoChildren(t)
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package runner
+package supervise
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 
 	"rcclx.io/commgroup-operator/agent/rank"
 	"rcclx.io/commgroup-operator/agent/ras"
+	"rcclx.io/commgroup-operator/internal/simtest"
 )
 
 // partOfTeam is a node's part of a communicator over two nodes: ranks 4 to 7 of 8, on GPUs 0 to 3.
@@ -60,7 +61,7 @@ func TestPartOfACommunicator(t *testing.T) {
 			t.Errorf("%d: output %q, closed %d times, tail %q", i, text, outputs[i].closed, r.StdoutTail)
 		}
 	}
-	noChildren(t)
+	simtest.NoChildren(t)
 }
 
 // TestOutputIsClosedWithoutAProcess: who reads the copy is not left waiting.
@@ -92,7 +93,7 @@ func TestRootEnvironment(t *testing.T) {
 	if f := out.Failure; f == nil || f.Kind != FailDied || out.Ranks[f.Rank].Rank != 0 || f.Rank != 2 {
 		t.Errorf("%+v", f)
 	}
-	noChildren(t)
+	simtest.NoChildren(t)
 }
 
 func TestFailuresInAPart(t *testing.T) {
@@ -101,7 +102,7 @@ func TestFailuresInAPart(t *testing.T) {
 	if f == nil || f.Kind != FailDied || f.Rank != 2 || !strings.Contains(f.Message, "rank 6 (GPU 0000:25:00.0)") || !strings.Contains(out.LogTail(1024), "log of rank 6") {
 		t.Errorf("%+v, log tail %q", f, out.LogTail(1024))
 	}
-	noChildren(t)
+	simtest.NoChildren(t)
 }
 
 // TestHangOverNodes: in a node's part of a communicator nobody else's ranks are counted as late, and those that RAS names on

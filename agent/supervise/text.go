@@ -1,4 +1,4 @@
-package runner
+package supervise
 
 import (
 	"fmt"
@@ -146,3 +146,8 @@ var (
 		rank.CodeLibraryTooOld: {Pod: "use a newer runtime image", Shell: "give --library with the path of a newer one"},
 	}
 )
+
+// join writes numbers with commas between them.
+func join(numbers []int) string {
+	return strings.Trim(strings.Join(strings.Fields(fmt.Sprint(numbers)), ","), "[]")
+}

@@ -1,6 +1,7 @@
-package runner
+package supervise
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"rcclx.io/commgroup-operator/agent/rank"
 	"rcclx.io/commgroup-operator/internal/audience"
+	"rcclx.io/commgroup-operator/internal/clip"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -39,6 +41,11 @@ type Team struct {
 	// Output, where set, gives what takes a copy of a rank's standard output, by index in the team. It is closed when the
 	// rank has ended, before Run returns; it must not fail or block.
 	Output func(index int) io.WriteCloser
+}
+
+// TeamRunner runs a team to its end; Supervisor is the real one.
+type TeamRunner interface {
+	Run(ctx context.Context, team Team) Outcome
 }
 
 // RankOutcome is what one rank did.
@@ -191,13 +198,5 @@ func (o Outcome) LogTail(limit int) string {
 	if out := strings.TrimSpace(r.StdoutTail); out != "" {
 		text = strings.TrimSpace(out + "\n" + text)
 	}
-	return lastBytes(text, limit)
-}
-
-// lastBytes returns the end of s in at most limit bytes, without splitting a character.
-func lastBytes(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	return strings.ToValidUTF8(s[len(s)-limit:], "")
+	return clip.Tail(text, limit)
 }
