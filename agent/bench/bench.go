@@ -10,10 +10,10 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"rcclx.io/commgroup-operator/agent/executor"
 	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/rank"
 	"rcclx.io/commgroup-operator/agent/results"
-	"rcclx.io/commgroup-operator/agent/runner"
 	"rcclx.io/commgroup-operator/agent/supervise"
 	"rcclx.io/commgroup-operator/internal/audience"
 	"rcclx.io/commgroup-operator/rcclx"
@@ -336,7 +336,7 @@ func (x *bench) variant(ctx context.Context, v variantPlan) (failed bool) {
 	if slowest > 0 {
 		x.report.InitNanoseconds[v.variant] = slowest.Nanoseconds()
 	}
-	for _, p := range runner.PairBandwidths(out.Ranks) {
+	for _, p := range executor.PairBandwidths(out.Ranks) {
 		x.report.Pairs = append(x.report.Pairs, results.Pair{RankA: p.A, RankB: p.B, SizeBytes: p.SizeBytes, BandwidthMBps: p.BandwidthMBps, WrongElements: p.WrongElements})
 	}
 	for _, text := range c.incomplete() {
