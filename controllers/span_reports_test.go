@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"rcclx.io/commgroup-operator/agent/session"
+	"rcclx.io/commgroup-operator/agent/executor"
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/runplan"
@@ -23,7 +23,7 @@ const sessionBytes = 2900
 // cutToSize does with a report what the agent does before it writes it.
 func cutToSize(t *testing.T, cn *v1alpha1.CommNode) {
 	t.Helper()
-	cut := session.Fit(*cn.Status.Session, sessionBytes, cn.Spec.Session.Task.KeepSizesBytes)
+	cut := executor.FitSession(*cn.Status.Session, sessionBytes, cn.Spec.Session.Task.KeepSizesBytes)
 	cn.Status.Session = &cut
 	data, err := json.Marshal(cut)
 	if err != nil {

@@ -10,10 +10,11 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"rcclx.io/commgroup-operator/agent/executor"
 	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/rank"
 	"rcclx.io/commgroup-operator/agent/results"
-	"rcclx.io/commgroup-operator/agent/runner"
+	"rcclx.io/commgroup-operator/agent/supervise"
 	"rcclx.io/commgroup-operator/internal/audience"
 	"rcclx.io/commgroup-operator/rcclx"
 )
@@ -52,7 +53,7 @@ type Config struct {
 // Bench is one measurement to be carried out.
 type Bench struct {
 	Config
-	Teams runner.TeamRunner
+	Teams supervise.TeamRunner
 	Host  preflight.Host
 	// LockDir is where runs on this machine meet, see preflight.Lock.
 	LockDir string
@@ -162,7 +163,7 @@ func (x *bench) carryOut(ctx context.Context) error {
 
 // need is what the measurement asks of the machine; of its memory only once a library was loaded.
 func (x *bench) need() preflight.Need {
-	n := preflight.Need{Ranks: len(x.Devices), Nodes: 1, Variants: x.Variants, Environ: runner.RankEnvironment(x.Environ, x.env, x.Node)}
+	n := preflight.Need{Ranks: len(x.Devices), Nodes: 1, Variants: x.Variants, Environ: supervise.RankEnvironment(x.Environ, x.env, x.Node)}
 	if x.lib != nil {
 		n.Flavor, n.Environ = x.lib.Gates(), x.environ(rcclx.Baseline)
 		n.MemoryBytes = x.plan.memoryBytes(x.lib.Gates(), len(x.Devices), noLimit)
@@ -172,7 +173,7 @@ func (x *bench) need() preflight.Need {
 
 // environ is the whole environment of a variant's ranks.
 func (x *bench) environ(v rcclx.Variant) []string {
-	return runner.RankEnvironment(x.Environ, rcclx.Environment(x.lib.Gates(), v, x.settingsOf(v)), x.Node)
+	return supervise.RankEnvironment(x.Environ, rcclx.Environment(x.lib.Gates(), v, x.settingsOf(v)), x.Node)
 }
 
 // settingsOf are the settings that a variant stands for.
@@ -226,7 +227,7 @@ func (x *bench) warn(format string, args ...any) {
 
 // failBefore ends the measurement before the first communicator. Nothing was measured that a warning could be about.
 func (x *bench) failBefore(code string, r int, message string) {
-	f := &results.Failure{Kind: string(runner.FailRankError), Code: code, Step: "preconditions", Message: message}
+	f := &results.Failure{Kind: string(supervise.FailRankError), Code: code, Step: "preconditions", Message: message}
 	if r >= 0 {
 		f.Rank, f.Device = &r, x.device(r)
 	}
@@ -237,7 +238,7 @@ const nextWithoutGPU = "load the amdgpu driver and look for it in the kernel log
 
 // failLoading ends the measurement because a process could not load the library or use its GPU: where the kernel shows no GPU
 // at all, that is the cause, and what the process said is not told. Of the warnings those stay that can explain it.
-func (x *bench) failLoading(out runner.Outcome) {
+func (x *bench) failLoading(out supervise.Outcome) {
 	f := x.failure("", out)
 	x.report.Failure, x.report.Warnings = f, nil
 	for _, p := range x.found {
@@ -263,7 +264,7 @@ func (x *bench) device(r int) string {
 	return ""
 }
 
-func rankFacts(ranks []runner.RankOutcome) []preflight.RankFacts {
+func rankFacts(ranks []supervise.RankOutcome) []preflight.RankFacts {
 	out := make([]preflight.RankFacts, len(ranks))
 	for i, r := range ranks {
 		out[i] = preflight.RankFacts{Rank: r.Rank, Device: r.Device, ProcessID: r.ProcessID, Library: r.Library}
@@ -272,9 +273,9 @@ func rankFacts(ranks []runner.RankOutcome) []preflight.RankFacts {
 }
 
 // probe starts one process on each GPU that only loads the library: what it says decides the environment of all others.
-func (x *bench) probe(ctx context.Context) (ranks []runner.RankOutcome, ok bool) {
+func (x *bench) probe(ctx context.Context) (ranks []supervise.RankOutcome, ok bool) {
 	x.note("loading the library on %d GPUs", len(x.Devices))
-	team := runner.Team{Node: x.Node, Name: "probe", Audience: audience.Shell, RunDeadlineField: deadlineFlag, Env: runner.RankEnvironment(x.Environ, x.env, x.Node), RunDeadline: x.until}
+	team := supervise.Team{Node: x.Node, Name: "probe", Audience: audience.Shell, RunDeadlineField: deadlineFlag, Env: supervise.RankEnvironment(x.Environ, x.env, x.Node), RunDeadline: x.until}
 	for r, d := range x.Devices {
 		team.Specs = append(team.Specs, rank.Spec{Node: x.Node, Variant: rcclx.Baseline, Rank: r, WorldSize: 0, Nodes: 1, Device: d, LibraryPath: x.LibraryPath,
 			RuntimePath: x.RuntimePath, InitDeadline: x.InitDeadline, StepDeadline: x.StepDeadline})
@@ -305,7 +306,7 @@ func (x *bench) probe(ctx context.Context) (ranks []runner.RankOutcome, ok bool)
 func (x *bench) variant(ctx context.Context, v variantPlan) (failed bool) {
 	x.note("%s: forming a communicator of %d ranks", v.variant, len(x.Devices))
 	c := newCollector(v.variant, len(x.Devices))
-	team := runner.Team{Node: x.Node, Name: string(v.variant), Audience: audience.Shell, RunDeadlineField: deadlineFlag, Env: x.environ(v.variant), RunDeadline: x.until, OnEvent: func(e rank.Event) {
+	team := supervise.Team{Node: x.Node, Name: string(v.variant), Audience: audience.Shell, RunDeadlineField: deadlineFlag, Env: x.environ(v.variant), RunDeadline: x.until, OnEvent: func(e rank.Event) {
 		if e.Kind != rank.EventMeasured {
 			return
 		}
@@ -335,7 +336,7 @@ func (x *bench) variant(ctx context.Context, v variantPlan) (failed bool) {
 	if slowest > 0 {
 		x.report.InitNanoseconds[v.variant] = slowest.Nanoseconds()
 	}
-	for _, p := range runner.PairBandwidths(out.Ranks) {
+	for _, p := range executor.PairBandwidths(out.Ranks) {
 		x.report.Pairs = append(x.report.Pairs, results.Pair{RankA: p.A, RankB: p.B, SizeBytes: p.SizeBytes, BandwidthMBps: p.BandwidthMBps, WrongElements: p.WrongElements})
 	}
 	for _, text := range c.incomplete() {

@@ -13,52 +13,26 @@ import (
 
 	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/rank"
-	"rcclx.io/commgroup-operator/agent/rank/worker"
 	"rcclx.io/commgroup-operator/agent/results"
-	"rcclx.io/commgroup-operator/agent/runner"
+	"rcclx.io/commgroup-operator/agent/supervise"
 	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
-	"rcclx.io/commgroup-operator/internal/simlib"
+	"rcclx.io/commgroup-operator/internal/simtest"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
-// realRank as the only argument makes this test binary a real rank.
-const realRank = "real-rank"
-
 func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && os.Args[1] == realRank {
-		if err := worker.Run(context.Background(), os.Stdin, os.NewFile(rank.EventFD, "events")); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
+	simtest.Main()
 	os.Exit(m.Run())
 }
 
 // simulated is a bench on a simulated node of eight MI300X with a fault, by real rank processes.
 func simulated(t *testing.T, fault string, c Config) *Bench {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	libraries, err := simlib.Dir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := nodetree.Defaults("MI300X")
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.Name, n.Fault = "node-a", fault
-	root := t.TempDir()
-	if err := nodetree.Write(root, n); err != nil {
-		t.Fatal(err)
-	}
+	root := simtest.Node(t, func(n *nodetree.Node) { n.Name, n.Fault = "node-a", fault })
 	c.Node = "node-a"
-	return &Bench{Config: c, Teams: &runner.Supervisor{Launcher: runner.Launcher{Command: []string{self, realRank}}, Clock: clock.RealClock{}},
+	return &Bench{Config: c, Teams: &supervise.Supervisor{Launcher: supervise.Launcher{Command: simtest.Rank(t)}, Clock: clock.RealClock{}},
 		Host: preflight.PodHost{Root: root}, LockDir: t.TempDir(), Clock: clock.RealClock{},
-		Environ: []string{"PATH=" + os.Getenv("PATH"), "LD_LIBRARY_PATH=" + libraries, "SIMROCM_ROOT=" + root}}
+		Environ: simtest.Environ(t, root)}
 }
 
 // small is soon measured: eight processes on a few processors.
@@ -230,7 +204,7 @@ func TestInterruptedSimulated(t *testing.T) {
 	defer cancel(nil)
 	b.Progress = &stopper{at: 3, stop: func() { cancel(fmt.Errorf("Ctrl-C")) }}
 	r, err := b.Run(ctx)
-	if err != nil || r.Failure == nil || r.Failure.Kind != string(runner.FailInterrupted) || !strings.Contains(r.Failure.Message, "Ctrl-C") {
+	if err != nil || r.Failure == nil || r.Failure.Kind != string(supervise.FailInterrupted) || !strings.Contains(r.Failure.Message, "Ctrl-C") {
 		t.Fatalf("error %v, failure %+v", err, r.Failure)
 	}
 	if len(r.Results) < 3 || len(r.Results) > 6 {

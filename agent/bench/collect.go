@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"rcclx.io/commgroup-operator/agent/executor"
 	"rcclx.io/commgroup-operator/agent/rank"
 	"rcclx.io/commgroup-operator/agent/results"
-	"rcclx.io/commgroup-operator/agent/runner"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -121,7 +121,7 @@ func combine(v rcclx.Variant, ranks int, by map[int]rank.Measurement) results.Re
 		}
 		for _, c := range m.Checks {
 			r.Checks = addCheck(r.Checks, c)
-			if runner.Explained(v, i, ranks, m, c) {
+			if executor.Explained(v, i, ranks, m, c) {
 				r.HazardElements += c.WrongElements
 			}
 		}

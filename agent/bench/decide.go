@@ -8,7 +8,7 @@ import (
 
 	"rcclx.io/commgroup-operator/agent/rank"
 	"rcclx.io/commgroup-operator/agent/results"
-	"rcclx.io/commgroup-operator/agent/runner"
+	"rcclx.io/commgroup-operator/agent/supervise"
 	"rcclx.io/commgroup-operator/internal/audience"
 	"rcclx.io/commgroup-operator/rcclx"
 )
@@ -152,7 +152,7 @@ func (x *bench) settings() []rcclx.Effective {
 }
 
 // memory refuses sizes that do not fit, and names the largest that does.
-func (x *bench) memory(ranks []runner.RankOutcome) (failed bool) {
+func (x *bench) memory(ranks []supervise.RankOutcome) (failed bool) {
 	gates, n := x.lib.Gates(), len(x.Devices)
 	need := x.plan.memoryBytes(gates, n, noLimit)
 	for _, r := range ranks {
@@ -178,7 +178,7 @@ func (x *bench) memory(ranks []runner.RankOutcome) (failed bool) {
 }
 
 // failure tells what became of a team that did not come to its end.
-func (x *bench) failure(v rcclx.Variant, out runner.Outcome) *results.Failure {
+func (x *bench) failure(v rcclx.Variant, out supervise.Outcome) *results.Failure {
 	f := out.Failure
 	r := &results.Failure{Variant: v, Kind: string(f.Kind), Code: f.Code, Step: f.Step, Message: f.Message, RAS: f.RAS, LogTail: out.LogTail(logTailBytes), Next: next(v, f)}
 	if f.Rank >= 0 {
@@ -206,7 +206,7 @@ func (x *bench) failure(v rcclx.Variant, out runner.Outcome) *results.Failure {
 const logTailBytes = 4096
 
 // next says what to do after a failure whose message does not.
-func next(v rcclx.Variant, f *runner.Failure) string {
+func next(v rcclx.Variant, f *supervise.Failure) string {
 	gpu := "all GPUs of the communicator, since all ranks stand alike"
 	switch {
 	case f.Rank >= 0:
@@ -224,7 +224,7 @@ func next(v rcclx.Variant, f *runner.Failure) string {
 		hardware = fmt.Sprintf("measure the same with --variants Baseline: where that works, %s is at fault, else %s", v, hardware)
 	}
 	switch f.Kind {
-	case runner.FailHung, runner.FailDied:
+	case supervise.FailHung, supervise.FailDied:
 		if f.Killed || len(f.Stopped) > 0 {
 			return ""
 		}

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"rcclx.io/commgroup-operator/agent/executor"
 	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/rank"
-	"rcclx.io/commgroup-operator/agent/runner"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -194,7 +194,7 @@ func (p *plan) step(vp *variantPlan, c rcclx.Collective, d rcclx.Datatype, place
 // hazards adds the counts at which FP8 is known to lose data, as agent run tries them, less those that are measured already.
 func (p *plan) hazards(vp *variantPlan, ranks int) {
 	c := p.config
-	for _, step := range runner.HazardSteps(c.Collectives, c.Datatypes, c.Placements, c.SizesBytes, c.LowPrecision, ranks) {
+	for _, step := range executor.HazardSteps(c.Collectives, c.Datatypes, c.Placements, c.SizesBytes, c.LowPrecision, ranks) {
 		step.SizesBytes = slices.DeleteFunc(step.SizesBytes, func(size int64) bool {
 			return slices.ContainsFunc(vp.steps, func(s rank.Step) bool {
 				return s.Collective == step.Collective && s.Datatype == step.Datatype && s.Placement == step.Placement && slices.Contains(s.SizesBytes, size)

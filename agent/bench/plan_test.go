@@ -15,7 +15,7 @@ import (
 	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/rank"
 	"rcclx.io/commgroup-operator/agent/results"
-	"rcclx.io/commgroup-operator/agent/runner"
+	"rcclx.io/commgroup-operator/agent/supervise"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -135,9 +135,9 @@ func TestValidate(t *testing.T) {
 // noTeams fails where a process would be started.
 type noTeams struct{ t *testing.T }
 
-func (n noTeams) Run(_ context.Context, team runner.Team) runner.Outcome {
+func (n noTeams) Run(_ context.Context, team supervise.Team) supervise.Outcome {
 	n.t.Errorf("team %s was started", team.Name)
-	return runner.Outcome{}
+	return supervise.Outcome{}
 }
 
 // TestChoose: all GPUs that a rank sees, and an error where the node does not tell how many that are.
@@ -319,26 +319,26 @@ func TestMissing(t *testing.T) {
 // libraryTeams answers the probe as a real library would, and starts nothing else.
 type libraryTeams struct {
 	lib   rcclx.LibraryInfo
-	teams *[]runner.Team
+	teams *[]supervise.Team
 }
 
-func (l libraryTeams) Run(_ context.Context, team runner.Team) runner.Outcome {
+func (l libraryTeams) Run(_ context.Context, team supervise.Team) supervise.Outcome {
 	*l.teams = append(*l.teams, team)
-	out := runner.Outcome{Team: team.Name}
+	out := supervise.Outcome{Team: team.Name}
 	for i, s := range team.Specs {
 		lib := l.lib
 		lib.PCIAddress = fmt.Sprintf("0000:%02x:00.0", i+1)
-		out.Ranks = append(out.Ranks, runner.RankOutcome{Rank: s.Rank, Device: s.Device, ProcessID: 100 + i, PCIAddress: lib.PCIAddress, Library: &lib})
+		out.Ranks = append(out.Ranks, supervise.RankOutcome{Rank: s.Rank, Device: s.Device, ProcessID: 100 + i, PCIAddress: lib.PCIAddress, Library: &lib})
 	}
 	return out
 }
 
 func TestLibraryDecides(t *testing.T) {
 	lib := rcclx.LibraryInfo{Flavor: rcclx.FlavorNCCL, VersionCode: 22200, Path: "libnccl.so.2", BuildHash: "0123456789abcdef", TotalMemoryBytes: 80 << 30, FreeMemoryBytes: 79 << 30}
-	run := func(change func(*Config)) (results.Report, []runner.Team, error) {
+	run := func(change func(*Config)) (results.Report, []supervise.Team, error) {
 		c := withDevices(2)
 		change(&c)
-		var teams []runner.Team
+		var teams []supervise.Team
 		b := &Bench{Config: c, Host: preflight.PodHost{Root: t.TempDir()}, LockDir: t.TempDir(), Clock: testclock.NewFakeClock(time.Unix(0, 0)),
 			Teams: libraryTeams{lib, &teams}, Environ: []string{"NCCL_DEBUG=WARN", "SECRET=x"}}
 		r, err := b.Run(t.Context())
@@ -367,18 +367,18 @@ func TestLibraryDecides(t *testing.T) {
 func TestNext(t *testing.T) {
 	for _, tc := range []struct {
 		variant rcclx.Variant
-		failure runner.Failure
+		failure supervise.Failure
 		want    string
 	}{
-		{rcclx.Baseline, runner.Failure{Kind: runner.FailHung, Rank: 3}, "error counters of the GPU of rank 3"},
-		{rcclx.Baseline, runner.Failure{Kind: runner.FailHung, Rank: -1, Behind: []int{1, 2}}, "the GPUs of ranks 1 2, which are behind the others, and"},
-		{rcclx.Baseline, runner.Failure{Kind: runner.FailHung, Rank: -1, Behind: []int{3}, ByRAS: true}, "error counters of the GPU of rank 3, which is behind the others by RAS's word, and"},
-		{rcclx.Baseline, runner.Failure{Kind: runner.FailHung, Rank: 3, Behind: []int{3}, ByRAS: true}, "error counters of the GPU of rank 3 by RAS's word, and"},
-		{rcclx.Baseline, runner.Failure{Kind: runner.FailHung, Rank: -1}, "all GPUs of the communicator, since all ranks stand alike"},
-		{rcclx.DDA, runner.Failure{Kind: runner.FailDied, Rank: -1}, "with --variants Baseline: where that works, DDA is at fault"},
-		{rcclx.DDA, runner.Failure{Kind: runner.FailDied, Killed: true}, ""},
-		{rcclx.DDA, runner.Failure{Kind: runner.FailRunDeadline, Rank: -1}, ""},
-		{"", runner.Failure{Kind: runner.FailStart}, ""},
+		{rcclx.Baseline, supervise.Failure{Kind: supervise.FailHung, Rank: 3}, "error counters of the GPU of rank 3"},
+		{rcclx.Baseline, supervise.Failure{Kind: supervise.FailHung, Rank: -1, Behind: []int{1, 2}}, "the GPUs of ranks 1 2, which are behind the others, and"},
+		{rcclx.Baseline, supervise.Failure{Kind: supervise.FailHung, Rank: -1, Behind: []int{3}, ByRAS: true}, "error counters of the GPU of rank 3, which is behind the others by RAS's word, and"},
+		{rcclx.Baseline, supervise.Failure{Kind: supervise.FailHung, Rank: 3, Behind: []int{3}, ByRAS: true}, "error counters of the GPU of rank 3 by RAS's word, and"},
+		{rcclx.Baseline, supervise.Failure{Kind: supervise.FailHung, Rank: -1}, "all GPUs of the communicator, since all ranks stand alike"},
+		{rcclx.DDA, supervise.Failure{Kind: supervise.FailDied, Rank: -1}, "with --variants Baseline: where that works, DDA is at fault"},
+		{rcclx.DDA, supervise.Failure{Kind: supervise.FailDied, Killed: true}, ""},
+		{rcclx.DDA, supervise.Failure{Kind: supervise.FailRunDeadline, Rank: -1}, ""},
+		{"", supervise.Failure{Kind: supervise.FailStart}, ""},
 	} {
 		if got := next(tc.variant, &tc.failure); tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
 			t.Errorf("%s %s: %q, expected %q", tc.variant, tc.failure.Kind, got, tc.want)

@@ -1,8 +1,8 @@
 package bench
 
 import (
+	"rcclx.io/commgroup-operator/agent/executor"
 	"rcclx.io/commgroup-operator/agent/results"
-	"rcclx.io/commgroup-operator/agent/runner"
 	"rcclx.io/commgroup-operator/internal/audience"
 	"rcclx.io/commgroup-operator/rcclx"
 	"rcclx.io/commgroup-operator/rcclx/reference"
@@ -11,14 +11,14 @@ import (
 // references holds Baseline against the published marks for exactly what was measured, or says which is the nearest. They
 // decide nothing here: a person who measures by hand judges for herself. None where discovery does not know the GPUs.
 func (x *bench) references() []reference.Check {
-	host := runner.HostFactsOf(x.facts.Discovered)
+	host := executor.HostFactsOf(x.facts.Discovered)
 	if host.Model == "" {
 		return nil
 	}
 	in := reference.Input{
 		Place:      reference.Place{Model: host.Model, Partition: host.Partition, Ranks: len(x.Devices), Nodes: 1, Flavor: x.lib.Flavor, Imitates: x.lib.Imitates},
 		References: reference.Report,
-		Symptom:    reference.Symptom{Audience: audience.Shell, Mesh: host.Mesh, GPUs: host.GPUs, Throttled: host.Throttled, VersionCode: x.lib.VersionCode, Warnings: runner.SymptomWarnings(x.found)},
+		Symptom:    reference.Symptom{Audience: audience.Shell, Mesh: host.Mesh, GPUs: host.GPUs, Throttled: host.Throttled, VersionCode: x.lib.VersionCode, Warnings: executor.SymptomWarnings(x.found)},
 	}
 	for _, e := range x.env {
 		in.Symptom.Env = append(in.Symptom.Env, e.Name)

@@ -16,7 +16,7 @@ import (
 	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/rank"
 	"rcclx.io/commgroup-operator/agent/results"
-	"rcclx.io/commgroup-operator/agent/runner"
+	"rcclx.io/commgroup-operator/agent/supervise"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -69,7 +69,7 @@ func newBenchCommand() *cobra.Command {
 				return usageError(err)
 			}
 			host := preflight.PodHost{Root: os.Getenv("SIMROCM_ROOT")}
-			b := &bench.Bench{Config: c, Teams: &runner.Supervisor{Launcher: f.launcher(), Clock: clock.RealClock{}}, Host: host, LockDir: host.LockDir(),
+			b := &bench.Bench{Config: c, Teams: &supervise.Supervisor{Launcher: f.launcher(), Clock: clock.RealClock{}}, Host: host, LockDir: host.LockDir(),
 				Clock: clock.RealClock{}, Environ: os.Environ()}
 			if !f.quiet {
 				b.Progress = newProgress(command.ErrOrStderr())
@@ -110,11 +110,11 @@ func (f *benchFlags) register(command *cobra.Command) {
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
 }
 
-func (f *benchFlags) launcher() runner.Launcher {
+func (f *benchFlags) launcher() supervise.Launcher {
 	if f.rankBinary == "" {
-		return runner.Launcher{}
+		return supervise.Launcher{}
 	}
-	return runner.Launcher{Command: []string{f.rankBinary}}
+	return supervise.Launcher{Command: []string{f.rankBinary}}
 }
 
 // config reads the flags.

@@ -15,10 +15,10 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
 
+	"rcclx.io/commgroup-operator/agent/executor"
 	"rcclx.io/commgroup-operator/agent/network"
-	"rcclx.io/commgroup-operator/agent/preflight"
-	"rcclx.io/commgroup-operator/agent/runner"
-	"rcclx.io/commgroup-operator/agent/session"
+	"rcclx.io/commgroup-operator/agent/supervise"
+	"rcclx.io/commgroup-operator/internal/clip"
 )
 
 const groupLong = `Takes part in the group's stage of a run, in which communicators reach over several nodes: reads the session from the
@@ -68,12 +68,12 @@ func newGroupCommand() *cobra.Command {
 }
 
 // link is the way to the CommNode.
-func (f groupFlags) link(log *slog.Logger) (session.Link, error) {
+func (f groupFlags) link(log *slog.Logger) (executor.Link, error) {
 	if f.node == "" || f.runID == "" {
 		return nil, usageError(errors.New("--node and --run-id must be set"))
 	}
 	if f.file != "" {
-		return session.FileLink{Path: f.file, StatusPath: f.file + ".status", RunID: f.runID, Clock: clock.RealClock{}}, nil
+		return executor.FileLink{Path: f.file, StatusPath: f.file + ".status", RunID: f.runID, Clock: clock.RealClock{}}, nil
 	}
 	commNode, err := commNodeOf(f.group, f.node)
 	if err != nil {
@@ -83,27 +83,24 @@ func (f groupFlags) link(log *slog.Logger) (session.Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	return session.KubeLink{Client: c, Name: commNode, RunID: f.runID, Clock: clock.RealClock{}, Log: log}, nil
+	return executor.KubeLink{Client: c, Name: commNode, RunID: f.runID, Clock: clock.RealClock{}, Log: log}, nil
 }
 
-func (f groupFlags) session(link session.Link, log *slog.Logger) *session.Session {
-	root := os.Getenv("SIMROCM_ROOT")
-	host := preflight.PodHost{Root: root}
-	teams := &runner.Supervisor{Clock: clock.RealClock{}}
+func (f groupFlags) session(link executor.Link, log *slog.Logger) *executor.Session {
+	teams := &supervise.Supervisor{Clock: clock.RealClock{}}
 	if f.rankBinary != "" {
-		teams.Launcher = runner.Launcher{Command: []string{f.rankBinary}}
+		teams.Launcher = supervise.Launcher{Command: []string{f.rankBinary}}
 	}
-	preparer := &runner.Runner{Config: runner.Config{Node: f.node, RunID: f.runID, LockDir: host.LockDir()}, Teams: teams, Host: host,
-		Clock: clock.RealClock{}, Environ: os.Environ(), Log: log}
-	return &session.Session{
-		Config: session.Config{Node: f.node, RunID: f.runID, WaitForSession: f.wait, ReportGrace: f.grace, InterruptedGrace: interruptedGrace},
-		Link:   link, Host: network.NodeHost{Root: root}, Preparer: preparer, Teams: teams, Clock: clock.RealClock{},
-		Environ: os.Environ(), PodIP: os.Getenv("POD_IP"), Log: log,
+	node := thisNode(f.node, teams, log)
+	return &executor.Session{
+		Node:   node,
+		Config: executor.Config{RunID: f.runID, Wait: f.wait, ReportGrace: f.grace, InterruptedGrace: interruptedGrace},
+		Link:   link, Network: network.NodeHost{Root: os.Getenv("SIMROCM_ROOT")}, Preparer: node,
 	}
 }
 
 // runSession prints the last status as one JSON line, and where it could not be reported leaves it for the kubelet too.
-func runSession(ctx context.Context, s *session.Session, out io.Writer, terminationPath string) error {
+func runSession(ctx context.Context, s *executor.Session, out io.Writer, terminationPath string) error {
 	result, err := s.Run(ctx)
 	words := ""
 	if result.Status.State != "" {
@@ -120,7 +117,7 @@ func runSession(ctx context.Context, s *session.Session, out io.Writer, terminat
 	if words == "" || len(words) > terminationLogBytes {
 		words = err.Error()
 	}
-	if werr := os.WriteFile(terminationPath, []byte(runner.Truncate(words, terminationLogBytes)), 0o644); werr != nil {
+	if werr := os.WriteFile(terminationPath, []byte(clip.Head(words, terminationLogBytes)), 0o644); werr != nil {
 		s.Log.Warn("no termination message", "error", werr)
 	}
 	return err

@@ -15,9 +15,11 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
 
+	"rcclx.io/commgroup-operator/agent/executor"
 	"rcclx.io/commgroup-operator/agent/preflight"
-	"rcclx.io/commgroup-operator/agent/runner"
+	"rcclx.io/commgroup-operator/agent/supervise"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/clip"
 )
 
 const (
@@ -53,16 +55,11 @@ func newRunCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			host := preflight.PodHost{Root: os.Getenv("SIMROCM_ROOT")}
-			r := &runner.Runner{
-				Config: runner.Config{Node: node, RunID: runID, WaitForPlan: wait, ReportGrace: grace, InterruptedGrace: interruptedGrace,
-					LockDir: host.LockDir()},
-				Teams:    &runner.Supervisor{Clock: clock.RealClock{}},
-				Reporter: runner.KubeReporter{Client: c, Name: commNode, RunID: runID},
-				Host:     host,
-				Clock:    clock.RealClock{},
-				Environ:  os.Environ(),
-				Log:      slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)).With("group", group, "node", node, "run", runID),
+			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)).With("group", group, "node", node, "run", runID)
+			r := &executor.Runner{
+				Node:     thisNode(node, &supervise.Supervisor{Clock: clock.RealClock{}}, log),
+				Config:   executor.Config{RunID: runID, Wait: wait, ReportGrace: grace, InterruptedGrace: interruptedGrace},
+				Reporter: executor.KubeReporter{Client: c, Name: commNode, RunID: runID},
 			}
 			return runOnce(ctx, r, cmd.OutOrStdout(), terminationLog())
 		},
@@ -75,6 +72,12 @@ func newRunCommand() *cobra.Command {
 	return cmd
 }
 
+// thisNode is the machine that this process runs on.
+func thisNode(name string, teams supervise.TeamRunner, log *slog.Logger) executor.Node {
+	host := preflight.PodHost{Root: os.Getenv("SIMROCM_ROOT")}
+	return executor.Node{Name: name, Host: host, Teams: teams, LockDir: host.LockDir(), Clock: clock.RealClock{}, Environ: os.Environ(), Log: log}
+}
+
 func terminationLog() string {
 	if path := os.Getenv(terminationLogEnv); path != "" {
 		return path
@@ -83,7 +86,7 @@ func terminationLog() string {
 }
 
 // runOnce prints the full result as one JSON line, and where it could not be reported leaves it for the kubelet too.
-func runOnce(ctx context.Context, r *runner.Runner, out io.Writer, terminationPath string) error {
+func runOnce(ctx context.Context, r *executor.Runner, out io.Writer, terminationPath string) error {
 	result, err := r.Run(ctx)
 	if result.Full.ID != "" {
 		data, jerr := json.Marshal(result.Full)
@@ -103,7 +106,7 @@ func runOnce(ctx context.Context, r *runner.Runner, out io.Writer, terminationPa
 }
 
 // lastWords is the result as JSON where it fits a termination message, else the verdict only, else the error.
-func lastWords(result runner.Result, err error) string {
+func lastWords(result executor.Result, err error) string {
 	brief := api.NodeRunStatus{ID: result.Full.ID, Generation: result.Full.Generation, Phase: result.Full.Phase, StartTime: result.Full.StartTime,
 		FinishTime: result.Full.FinishTime, Verdict: result.Full.Verdict, Reason: result.Full.Reason, Message: result.Full.Message, Culprits: result.Full.Culprits}
 	for _, s := range []api.NodeRunStatus{result.Status, brief} {
@@ -111,5 +114,5 @@ func lastWords(result runner.Result, err error) string {
 			return string(data)
 		}
 	}
-	return runner.Truncate(err.Error(), terminationLogBytes)
+	return clip.Head(err.Error(), terminationLogBytes)
 }

@@ -15,16 +15,16 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"rcclx.io/commgroup-operator/agent/executor"
 	"rcclx.io/commgroup-operator/agent/preflight"
-	"rcclx.io/commgroup-operator/agent/runner"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
 // deafReporter asks for a run, and takes no report.
 type deafReporter struct{}
 
-func (deafReporter) Assignment(context.Context) (runner.Assignment, error) {
-	return runner.Assignment{Ranks: 2, Run: &api.RunAssignment{ID: "run-1", Plan: api.RunPlan{RunDeadlineSeconds: 1}}}, nil
+func (deafReporter) Assignment(context.Context) (executor.Assignment, error) {
+	return executor.Assignment{Ranks: 2, Run: &api.RunAssignment{ID: "run-1", Plan: api.RunPlan{RunDeadlineSeconds: 1}}}, nil
 }
 
 func (deafReporter) Report(context.Context, api.NodeRunStatus) error {
@@ -40,8 +40,8 @@ func TestResultIsLeftForTheKubelet(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "termination-log")
 	var out strings.Builder
 	// No grace: the first refusal is the last.
-	r := &runner.Runner{Config: runner.Config{Node: "node-a", RunID: "run-1", ReportGrace: -time.Hour}, Reporter: deafReporter{}, Host: tinyHost{preflight.PodHost{Root: t.TempDir()}},
-		Clock: clock.RealClock{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	r := &executor.Runner{Config: executor.Config{RunID: "run-1", ReportGrace: -time.Hour}, Reporter: deafReporter{},
+		Node: executor.Node{Name: "node-a", Host: tinyHost{preflight.PodHost{Root: t.TempDir()}}, Clock: clock.RealClock{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}}
 	err := runOnce(t.Context(), r, &out, path)
 	if err == nil || !strings.Contains(err.Error(), "connection refused") {
 		t.Fatalf("error %v", err)
@@ -62,15 +62,15 @@ func TestResultIsLeftForTheKubelet(t *testing.T) {
 }
 
 func TestLastWordsFit(t *testing.T) {
-	long := runner.Result{Full: api.NodeRunStatus{ID: "r", Verdict: api.VerdictFail, Message: "m", LogTail: strings.Repeat("x", 5000)}}
+	long := executor.Result{Full: api.NodeRunStatus{ID: "r", Verdict: api.VerdictFail, Message: "m", LogTail: strings.Repeat("x", 5000)}}
 	long.Status = long.Full
 	if got := lastWords(long, errors.New("e")); len(got) > terminationLogBytes || !strings.Contains(got, `"verdict":"Fail"`) {
 		t.Errorf("got %d bytes: %.80s", len(got), got)
 	}
-	if got := lastWords(runner.Result{}, errors.New(strings.Repeat("e", 9000))); len(got) != terminationLogBytes {
+	if got := lastWords(executor.Result{}, errors.New(strings.Repeat("e", 9000))); len(got) != terminationLogBytes {
 		t.Errorf("got %d bytes", len(got))
 	}
-	if got := lastWords(runner.Result{}, errors.New("x"+strings.Repeat("é", 9000))); len(got) > terminationLogBytes || !utf8.ValidString(got) {
+	if got := lastWords(executor.Result{}, errors.New("x"+strings.Repeat("é", 9000))); len(got) > terminationLogBytes || !utf8.ValidString(got) {
 		t.Errorf("got %d bytes, with characters split: %t", len(got), !utf8.ValidString(got))
 	}
 }

@@ -1,0 +1,88 @@
+package executor
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"rcclx.io/commgroup-operator/agent/commnode"
+	api "rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/testenv"
+	"rcclx.io/commgroup-operator/rcclx"
+)
+
+// TestRunAgainstAPIServer reports whole model runs to a real API server: its schema takes every one of them, status.facts
+// stays the monitor's, and a run that is no longer asked for is not reported.
+func TestRunAgainstAPIServer(t *testing.T) {
+	c := testenv.Client(t)
+	ctx, name := t.Context(), types.NamespacedName{Namespace: "default", Name: "group.node-a"}
+	k := KubeReporter{Client: c, Name: name, RunID: "run-1"}
+	if _, err := k.Assignment(ctx); !errors.Is(err, commnode.ErrSuperseded) {
+		t.Fatalf("without the CommNode: %v, want commnode.ErrSuperseded", err)
+	}
+	node := wholeCommNode(defaultPlan(), api.NodeRunStatus{})
+	facts := node.Status.Facts
+	node.ObjectMeta = metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}
+	node.Spec.Group = api.GroupReference{Name: "group"}
+	node.Spec.Run.ID = "run-1"
+	node.Status = api.CommNodeStatus{}
+	if err := c.Create(ctx, &node); err != nil {
+		t.Fatal(err)
+	}
+	// The monitor's part, as another field manager writes it.
+	facts.ObservedTime = metav1.NewTime(time.Unix(1e9, 0))
+	patched := node.DeepCopy()
+	patched.Status.Facts = facts
+	if err := c.Status().Patch(ctx, patched, client.MergeFrom(&node), client.FieldOwner(api.FieldManagerMonitor)); err != nil {
+		t.Fatal(err)
+	}
+	for what, teams := range map[string]*modelTeams{
+		"pass": {relErr: 40000},
+		"hang": {bad: func(rcclx.Variant, []int) string { return "hang" }},
+	} {
+		res, _, err := runModel(t, defaultPlan(), teams, func(r *Runner, _ *memoryReporter) { r.Reporter = k })
+		if err != nil || !res.Reported || len(res.Status.Settings) == 0 {
+			t.Fatalf("%s: %v, reported %v", what, err, res.Reported)
+		}
+		var got api.CommNode
+		if err := c.Get(ctx, name, &got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Status.Run == nil || got.Status.Run.Verdict != res.Status.Verdict || got.Status.Run.Phase != api.NodeRunFinished || got.Status.Run.Step != res.Status.Step {
+			t.Errorf("%s: stored %+v, reported %s", what, got.Status.Run, res.Status.Verdict)
+		}
+		if got.Status.Facts == nil || got.Status.Facts.GPUModel != "MI300X" {
+			t.Errorf("%s: the monitor's facts are gone: %+v", what, got.Status.Facts)
+		}
+		for _, m := range got.ManagedFields {
+			if m.Manager == api.FieldManagerRun && (m.Subresource != "status" || !strings.HasPrefix(m.FieldsV1.GetRawString(), `{"f:status":{"f:run":{`) || strings.Contains(m.FieldsV1.GetRawString(), "f:facts")) {
+				t.Errorf("%s: the run owns %s of %q", what, m.FieldsV1.GetRawString(), m.Subresource)
+			}
+		}
+		// The next run model starts over.
+		got.Status.Run = nil
+		if err := c.Status().Update(ctx, &got); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rejected := api.NodeRunStatus{ID: "run-1", Phase: "Dancing", StartTime: metav1.Now()}
+	if err := k.Report(ctx, rejected); !errors.Is(err, commnode.ErrRejected) {
+		t.Errorf("a phase that does not exist: %v, want commnode.ErrRejected", err)
+	}
+	var got api.CommNode
+	if err := c.Get(ctx, name, &got); err != nil {
+		t.Fatal(err)
+	}
+	got.Spec.Run.ID = "run-2"
+	if err := c.Update(ctx, &got); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Report(ctx, api.NodeRunStatus{ID: "run-1", Phase: api.NodeRunRunning, StartTime: metav1.Now()}); !errors.Is(err, commnode.ErrSuperseded) {
+		t.Errorf("another run is asked for: %v, want commnode.ErrSuperseded", err)
+	}
+}
