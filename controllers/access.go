@@ -22,7 +22,7 @@ import (
 // made, and it is neither changed nor deleted.
 var errNotOurs = errors.New("it lacks the label " + objects.ManagedByLabel + "=" + objects.ManagedBy + ", so it is not this operator's")
 
-// ensureRunAccess gives the namespace's run pods an account that may write its CommNodes' status, and nothing else.
+// ensureRunAccess gives the namespace's run pods an account that may write its CommTasks' status, and nothing else.
 // All groups of a namespace share it.
 func (r *CommGroupReconciler) ensureRunAccess(ctx context.Context, namespace string) error {
 	labels := map[string]string{objects.ManagedByLabel: objects.ManagedBy, nameLabel: "commgroup-run"}
@@ -72,21 +72,21 @@ func ours(object client.Object) bool {
 // closeWithoutAccess ends the nodes' part in the run that have no pod since there is no account for them: to try again would not help
 // until a person has acted. The group's stage is held by its deadline for members.
 func (r *CommGroupReconciler) closeWithoutAccess(ctx context.Context, s *Snapshot, d *Decision, cause error) error {
-	byUID := make(map[types.UID]*v1alpha1.CommNode, len(s.CommNodes))
-	for i := range s.CommNodes {
-		byUID[s.CommNodes[i].UID] = &s.CommNodes[i]
+	byUID := make(map[types.UID]*v1alpha1.CommTask, len(s.CommTasks))
+	for i := range s.CommTasks {
+		byUID[s.CommTasks[i].UID] = &s.CommTasks[i]
 	}
-	var closed []*v1alpha1.CommNode
+	var closed []*v1alpha1.CommTask
 	for _, pod := range d.CreatePods {
-		if cn := byUID[pod.OwnerReferences[0].UID]; !ofGroupStage(pod) && cn != nil && cn.Spec.Run != nil {
-			closed = append(closed, cn)
+		if ct := byUID[pod.OwnerReferences[0].UID]; !ofGroupStage(pod) && ct != nil && ct.Spec.Run != nil {
+			closed = append(closed, ct)
 		}
 	}
-	errs := atOnce(closed, func(cn *v1alpha1.CommNode) error {
-		return r.closeNotStarted(ctx, cn, s, fmt.Sprintf("No run pod for node %s: %v. Rename or delete what has the run pods' name, then %s.", cn.Spec.NodeName, cause, v1alpha1.AskRun(cn.Namespace, cn.Spec.Group.Name)))
+	errs := atOnce(closed, func(ct *v1alpha1.CommTask) error {
+		return r.closeNotStarted(ctx, ct, s, fmt.Sprintf("No run pod for node %s: %v. Rename or delete what has the run pods' name, then %s.", ct.Spec.NodeName, cause, v1alpha1.AskRun(ct.Namespace, ct.Spec.Group.Name)))
 	})
 	for i, err := range errs {
-		d.refused.commNode(closed[i], true, err)
+		d.refused.commTask(closed[i], true, err)
 	}
 	return errors.Join(errs...)
 }

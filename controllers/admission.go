@@ -19,10 +19,10 @@ import (
 // stepTakenAway ends the node's part where its pod was taken away, unless the agent had reported before. That the agent was told
 // to stop is no word of the node.
 func (n *nodeState) stepTakenAway(run *v1alpha1.GroupRunStatus, in runInput) bool {
-	if run.Phase != v1alpha1.RunPhaseRunning || n.member == nil || n.commNode.Spec.Run.Closed != nil {
+	if run.Phase != v1alpha1.RunPhaseRunning || n.member == nil || n.commTask.Spec.Run.Closed != nil {
 		return false
 	}
-	if r := runs.FinishedReport(n.commNode); r != nil && r.Reason != v1alpha1.ReasonInterrupted {
+	if r := runs.FinishedReport(n.commTask); r != nil && r.Reason != v1alpha1.ReasonInterrupted {
 		return false
 	}
 	pod := podstate.OfRun(in.pods[n.name], run.ID)
@@ -35,7 +35,7 @@ func (n *nodeState) stepTakenAway(run *v1alpha1.GroupRunStatus, in runInput) boo
 	}
 	n.podName = pod.Name
 	n.close(in.now, v1alpha1.VerdictSkipped, v1alpha1.ReasonPreempted, "Run pod %s on node %s was taken away: %s. The node is measured again by itself.", pod.Name, n.name, why)
-	n.closure.HeldSeconds = podHeldSeconds(n.commNode, pod, in.now)
+	n.closure.HeldSeconds = podHeldSeconds(n.commTask, pod, in.now)
 	return true
 }
 
@@ -111,7 +111,7 @@ func (in *runInput) leftToSchedule() bool {
 
 // retryAt is when the node is due again; zero where it is not.
 func (n *nodeState) retryAt(in *runInput) time.Time {
-	a := runs.AssignmentOf(n.commNode)
+	a := runs.AssignmentOf(n.commTask)
 	if in.leftToSchedule() || a == nil || n.member == nil || n.closure == nil || !retriable(n.closure) || a.Retries >= maxRetries {
 		return time.Time{}
 	}

@@ -27,8 +27,8 @@ func TestPreemptedNode(t *testing.T) {
 	w.settle()
 	bad, good := w.nodes[1].Name, w.nodes[0].Name
 	finish := func(node string) {
-		cn := w.commNode(node)
-		cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+		ct := w.commTask(node)
+		ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 		endPod(w.podOn(node), 0, w.now)
 	}
 	preempt := func() {
@@ -36,16 +36,16 @@ func TestPreemptedNode(t *testing.T) {
 		startPod(pod, bad, w.now.Add(-30*time.Second))
 		pod.Status.Conditions = []corev1.PodCondition{testkit.PodCondition(corev1.DisruptionTarget, corev1.ConditionTrue, "PreemptionByScheduler")}
 		pod.DeletionTimestamp = decision.Stamp(w.now)
-		cn := w.commNode(bad)
-		cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictError, 0, w.now)
-		cn.Status.Run.Reason = v1alpha1.ReasonInterrupted
+		ct := w.commTask(bad)
+		ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictError, 0, w.now)
+		ct.Status.Run.Reason = v1alpha1.ReasonInterrupted
 	}
 	startPod(w.podOn(good), good, w.now)
 	finish(good)
 	preempt()
 	w.settle()
 	for retry := int32(0); ; retry++ {
-		a := w.commNode(bad).Spec.Run
+		a := w.commTask(bad).Spec.Run
 		if a.Closed == nil || a.Closed.Reason != v1alpha1.ReasonPreempted || a.Closed.Verdict != v1alpha1.VerdictSkipped || a.Closed.HeldSeconds != 30 || a.Retries != retry {
 			t.Fatalf("retry %d: %+v, closed %+v", retry, a, a.Closed)
 		}
@@ -90,8 +90,8 @@ func TestReportBeforePreemption(t *testing.T) {
 	w.settle()
 	node := w.nodes[0].Name
 	startPod(w.podOn(node), node, w.now)
-	cn := w.commNode(node)
-	cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+	ct := w.commTask(node)
+	ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 	w.podOn(node).Status.Conditions = []corev1.PodCondition{testkit.PodCondition(corev1.DisruptionTarget, corev1.ConditionTrue, "PreemptionByScheduler")}
 	w.settle()
 	if run := w.group.Status.Run; run.Verdict != v1alpha1.VerdictPass {
@@ -124,7 +124,7 @@ func TestQueuedPod(t *testing.T) {
 	w.now = pod.CreationTimestamp.Add(1800 * time.Second)
 	w.reportFacts()
 	w.settle()
-	if a := w.commNode(node).Spec.Run; a.Closed == nil || a.Closed.Reason != v1alpha1.ReasonWaitingForQueue || a.Closed.Verdict != v1alpha1.VerdictSkipped {
+	if a := w.commTask(node).Spec.Run; a.Closed == nil || a.Closed.Reason != v1alpha1.ReasonWaitingForQueue || a.Closed.Verdict != v1alpha1.VerdictSkipped {
 		t.Fatalf("after its time: %+v", a.Closed)
 	}
 	// What the start deadline counts from.
@@ -146,23 +146,23 @@ func TestQueuedPod(t *testing.T) {
 
 func TestQueueTogether(t *testing.T) {
 	g := testkit.Group()
-	cn := &v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{NodeName: "a"}}
-	pod := groupPodFor(g, cn, "1-1", 60, testConfig)
+	ct := &v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{NodeName: "a"}}
+	pod := groupPodFor(g, ct, "1-1", 60, testConfig)
 	if queueTogether(pod, g, "1-1", 4); pod.Labels[podstate.PodGroupLabel] != "" || pod.Annotations[podstate.PodGroupCountAnnotation] != "" {
 		t.Errorf("without a queue: %v %v", pod.Labels, pod.Annotations)
 	}
 	g.Spec.Run.QueueName = "gpus"
 	names, roles := map[string]bool{}, map[string]bool{}
 	for _, node := range []string{"a", "b"} {
-		cn.Spec.NodeName = node
-		pod = groupPodFor(g, cn, "1-1", 60, testConfig)
+		ct.Spec.NodeName = node
+		pod = groupPodFor(g, ct, "1-1", 60, testConfig)
 		queueTogether(pod, g, "1-1", 4)
 		roles[pod.Annotations[podstate.RoleHashAnnotation]] = true
 		if names[pod.Labels[podstate.PodGroupLabel]] = true; pod.Annotations[podstate.PodGroupCountAnnotation] != "4" || pod.Annotations[podstate.NotRetriableAnnotation] != "false" || pod.Labels[podstate.QueueLabel] != "gpus" {
 			t.Errorf("%v %v", pod.Labels, pod.Annotations)
 		}
 	}
-	pod = groupPodFor(g, cn, "1-2", 60, testConfig)
+	pod = groupPodFor(g, ct, "1-2", 60, testConfig)
 	queueTogether(pod, g, "1-2", 4)
 	if len(roles) != 1 || roles[""] {
 		t.Errorf("roles %v: Kueue takes the pods for several sets", roles)

@@ -37,8 +37,8 @@ func abWorld(change func(*v1alpha1.CommGroupSpec), percent func(v v1alpha1.Varia
 	w.settle()
 	w.reportFacts()
 	w.runAll(300_000)
-	for _, cn := range w.commNodes {
-		r := cn.Status.Run
+	for _, ct := range w.commTasks {
+		r := ct.Status.Run
 		r.Environment = []v1alpha1.EnvVar{{Name: "HSA_NO_SCRATCH_RECLAIM", Value: "1"}, {Name: "RCCL_DDA_NRANKS", Value: "8"}, {Name: "RCCL_ENABLE_DDA_ALL_REDUCE", Value: "1"}, {Name: "RCCL_LOW_PRECISION_ENABLE", Value: "1"}}
 		r.Settings = nil
 		for _, c := range group.Spec.Benchmark.Collectives {
@@ -132,8 +132,8 @@ func TestAdvice(t *testing.T) {
 	}
 
 	// Errors with random data count, too, and a second run takes nothing away while it is going on.
-	for _, cn := range w.commNodes {
-		cn.Status.Run.DataErrors = []v1alpha1.DataErrors{{Variant: v1alpha1.VariantLowPrecision, Datatype: v1alpha1.BFloat16, Data: v1alpha1.DataGradients,
+	for _, ct := range w.commTasks {
+		ct.Status.Run.DataErrors = []v1alpha1.DataErrors{{Variant: v1alpha1.VariantLowPrecision, Datatype: v1alpha1.BFloat16, Data: v1alpha1.DataGradients,
 			Collectives: []v1alpha1.Collective{v1alpha1.AllReduce}, SizeBytes: []int64{16 * mib}, MaxErrorPPM: []int64{82_900}, MeanErrorPPM: []int64{1}, CheckedElements: []int64{1}}}
 	}
 	w.settle()
@@ -154,10 +154,10 @@ func TestAdviceNeedsNumbers(t *testing.T) {
 	faster := func(_ v1alpha1.Variant, _ v1alpha1.Collective, _ int64) int64 { return 70 }
 	w := abWorld(nil, faster)
 	drop := func(verdict v1alpha1.Verdict) {
-		for _, cn := range w.commNodes {
-			cn.Status.Run.Verdict = verdict
-			for i := range cn.Status.Run.Results {
-				r := &cn.Status.Run.Results[i]
+		for _, ct := range w.commTasks {
+			ct.Status.Run.Verdict = verdict
+			for i := range ct.Status.Run.Results {
+				r := &ct.Status.Run.Results[i]
 				if at := slices.Index(r.SizeBytes, 4*mib); r.Variant == v1alpha1.VariantDDA && at >= 0 {
 					r.SizeBytes, r.LatencyNanoseconds = slices.Delete(r.SizeBytes, at, at+1), slices.Delete(r.LatencyNanoseconds, at, at+1)
 					r.BusBandwidthMBps, r.NoisePercent = slices.Delete(r.BusBandwidthMBps, at, at+1), slices.Delete(r.NoisePercent, at, at+1)
@@ -178,7 +178,7 @@ func TestAdviceNeedsNumbers(t *testing.T) {
 	if a := w.advice(name); a.State != v1alpha1.WorthUnknown || a.Recommend != "" || !strings.Contains(a.Message, "4 MiB") {
 		t.Errorf("not measured: %+v", a)
 	}
-	w.commNode("n00001").Status.Run.Library.Flavor = "rccl-dda"
+	w.commTask("n00001").Status.Run.Library.Flavor = "rccl-dda"
 	w.settle()
 	if a := w.advice(name); a.State != v1alpha1.WorthUnknown {
 		t.Errorf("members with different libraries: %+v", a)
@@ -356,8 +356,8 @@ func finishedRun(w *world) *v1alpha1.GroupRunStatus {
 
 func reportsOf(w *world) []judge.Outcome {
 	var out []judge.Outcome
-	for _, cn := range w.commNodes {
-		out = append(out, judge.Outcome{Node: cn.Spec.NodeName, Verdict: v1alpha1.VerdictPass, Report: cn.Status.Run})
+	for _, ct := range w.commTasks {
+		out = append(out, judge.Outcome{Node: ct.Spec.NodeName, Verdict: v1alpha1.VerdictPass, Report: ct.Status.Run})
 	}
 	return out
 }
@@ -370,9 +370,9 @@ func TestHazardIsNotRecommended(t *testing.T) {
 				s.Publish.JobCounts = v1alpha1.JobCountsPadded
 			}
 		}, asMeasured)
-		for _, cn := range w.commNodes {
-			for i := range cn.Status.Run.Settings {
-				if x := &cn.Status.Run.Settings[i]; x.Name == "lowPrecision.AllReduce" {
+		for _, ct := range w.commTasks {
+			for i := range ct.Status.Run.Settings {
+				if x := &ct.Status.Run.Settings[i]; x.Name == "lowPrecision.AllReduce" {
 					x.Usable, x.Warnings = v1alpha1.ResultsNotUsable, []string{v1alpha1.WarningTailHazard}
 				}
 			}
@@ -395,8 +395,8 @@ func TestHazardIsNotRecommended(t *testing.T) {
 // TestUnconfirmedIsNotPublished: a gain that the run did not confirm on each member is none, whatever the medians say.
 func TestUnconfirmedIsNotPublished(t *testing.T) {
 	w := abWorld(nil, asMeasured)
-	w.commNode("n00002").Status.Run.Settings[0].Verified = v1alpha1.VerifiedNotConfirmed
-	w.commNode("n00002").Status.Run.Settings[1].Verified = v1alpha1.VerifiedNotConfirmed
+	w.commTask("n00002").Status.Run.Settings[0].Verified = v1alpha1.VerifiedNotConfirmed
+	w.commTask("n00002").Status.Run.Settings[1].Verified = v1alpha1.VerifiedNotConfirmed
 	w.settle()
 	if got := w.configMap.Data; got["RCCL_DDA_NRANKS"] != "0" || got["RCCL_LOW_PRECISION_ENABLE_ALLREDUCE"] != "0" || !strings.Contains(got["rccl.conf"], "DDA is off: the run did not confirm it") ||
 		!strings.Contains(got["rccl.conf"], "FP8 is off for AllReduce: the run did not confirm it") {
@@ -408,9 +408,9 @@ func TestUnconfirmedIsNotPublished(t *testing.T) {
 func TestTheHashIsOfTheSettings(t *testing.T) {
 	w := abWorld(nil, asMeasured)
 	hash, conf := w.group.Status.Published.Hash, w.configMap.Data["rccl.conf"]
-	for _, cn := range w.commNodes {
-		for i := range cn.Status.Run.Results {
-			if r := &cn.Status.Run.Results[i]; r.Variant == v1alpha1.VariantDDA && r.Collective == v1alpha1.AllReduce {
+	for _, ct := range w.commTasks {
+		for i := range ct.Status.Run.Results {
+			if r := &ct.Status.Run.Results[i]; r.Variant == v1alpha1.VariantDDA && r.Collective == v1alpha1.AllReduce {
 				r.LatencyNanoseconds[0] -= 5000
 				r.LatencyNanoseconds[1] -= 9000
 				r.LatencyNanoseconds[2] -= 9000

@@ -41,7 +41,7 @@ func TestARefusedWriteKeepsTheWakeUp(t *testing.T) {
 		"refused, a later wake-up":          {err: errQuota, wakeIn: time.Hour, want: refusedRetry},
 		"refused, an earlier wake-up":       {err: errQuota, wakeIn: 20 * time.Second, want: 20 * time.Second},
 		"refused, a wake-up that is due":    {err: errQuota, wakeIn: -time.Second, want: minRefusedRetry},
-		"several refused":                   {err: errors.Join(fmt.Errorf("write x: %w", errQuota), fmt.Errorf("%w: CommNode y", errTaken)), want: refusedRetry},
+		"several refused":                   {err: errors.Join(fmt.Errorf("write x: %w", errQuota), fmt.Errorf("%w: CommTask y", errTaken)), want: refusedRetry},
 		"a refused closure":                 {err: fmt.Errorf("write: %w", closureError(errQuota)), wakeIn: 5 * time.Second, want: 5 * time.Second},
 		"a closure without an answer":       {err: closureError(errors.New("connection refused")), fails: true},
 		"refused, and one without answer":   {err: errors.Join(errQuota, errors.New("connection refused")), wakeIn: time.Second, fails: true},
@@ -107,8 +107,8 @@ func isGroupStatus(verb string, o client.Object) bool {
 }
 
 func isClosure(verb string, o client.Object) bool {
-	cn, ok := o.(*v1alpha1.CommNode)
-	return ok && verb == "patch" && cn.Spec.Run != nil && cn.Spec.Run.Closed != nil
+	ct, ok := o.(*v1alpha1.CommTask)
+	return ok && verb == "patch" && ct.Spec.Run != nil && ct.Spec.Run.Closed != nil
 }
 
 func isConfigMap(archive bool) func(verb string, o client.Object) bool {

@@ -29,7 +29,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
-// errClosureNotWritten: a node's part of the run was to be closed, and its CommNode does not say so yet.
+// errClosureNotWritten: a node's part of the run was to be closed, and its CommTask does not say so yet.
 var errClosureNotWritten = errors.New("closure not written")
 
 // errOldRead: what was read is not what the API server has, and what was concluded from it may not be told.
@@ -49,7 +49,7 @@ func closureError(err error) error {
 
 // takesAway says whether the decision deletes anything.
 func (d *Decision) takesAway(s *Snapshot) bool {
-	return len(d.DeletePods)+len(d.DeleteCommNodes)+len(d.DeleteConfigMaps)+len(d.DeleteArchives) > 0 || d.Monitor == nil && s.Monitor != nil
+	return len(d.DeletePods)+len(d.DeleteCommTasks)+len(d.DeleteConfigMaps)+len(d.DeleteArchives) > 0 || d.Monitor == nil && s.Monitor != nil
 }
 
 // upToDate asks the API itself whether the group is still as it was read. Writes carry the version that they rest on; a delete is of a
@@ -77,7 +77,7 @@ func (r *CommGroupReconciler) stillSo(ctx context.Context, s *Snapshot, d *Decis
 }
 
 // nodeUpToDate asks the API itself whether the node's objects are as they were read. A new manager's cache may have the group as it is and a
-// node's CommNode as it was in an earlier run: the verdict would be that one's, and gating would mark the node; or without the session
+// node's CommTask as it was in an earlier run: the verdict would be that one's, and gating would mark the node; or without the session
 // that the group's stage gave it, whose pod would be deleted, and the node named for that.
 func (r *CommGroupReconciler) nodeUpToDate(ctx context.Context, s *Snapshot, node string) error {
 	same := func(kind schema.GroupVersionKind, namespace, name, read string) error {
@@ -91,8 +91,8 @@ func (r *CommGroupReconciler) nodeUpToDate(ctx context.Context, s *Snapshot, nod
 		}
 		return nil
 	}
-	name := v1alpha1.CommNodeName(s.Group.Name, node)
-	if err := same(v1alpha1.GroupVersion.WithKind("CommNode"), s.Group.Namespace, name, versionIn(s.CommNodes, name)); err != nil {
+	name := v1alpha1.CommTaskName(s.Group.Name, node)
+	if err := same(v1alpha1.GroupVersion.WithKind("CommTask"), s.Group.Namespace, name, versionIn(s.CommTasks, name)); err != nil {
 		return err
 	}
 	if err := same(corev1.SchemeGroupVersion.WithKind("Node"), "", node, versionIn(s.Nodes, node)); err != nil {
@@ -142,16 +142,16 @@ func (r *CommGroupReconciler) apply(ctx context.Context, s *Snapshot, d *Decisio
 		}
 	}
 	remove("run pod", d.DeletePods, func() client.Object { return &corev1.Pod{} })
-	remove("commnode", d.DeleteCommNodes, func() client.Object { return &v1alpha1.CommNode{} })
+	remove("commtask", d.DeleteCommTasks, func() client.Object { return &v1alpha1.CommTask{} })
 	remove("configmap", slices.Concat(d.DeleteConfigMaps, d.DeleteArchives), func() client.Object { return &corev1.ConfigMap{} })
-	for i, err := range atOnce(d.CommNodes, func(change CommNodeChange) error { return r.writeCommNode(ctx, change) }) {
-		desired, exists := d.CommNodes[i].Desired, d.CommNodes[i].Current != nil
-		d.refused.commNode(desired, exists, err)
+	for i, err := range atOnce(d.CommTasks, func(change CommTaskChange) error { return r.writeCommTask(ctx, change) }) {
+		desired, exists := d.CommTasks[i].Desired, d.CommTasks[i].Current != nil
+		d.refused.commTask(desired, exists, err)
 		closes := desired.Spec.Run != nil && desired.Spec.Run.Closed != nil
 		if err != nil && closes && (!refuses(err) || !gaveUp(s.Group, desired.Spec.NodeName, exists, s.Now)) {
 			err = closureError(err)
 		}
-		try("write commnode", desired.Name, err)
+		try("write commtask", desired.Name, err)
 	}
 	err := r.applyMonitor(ctx, s, d.Monitor)
 	add(&d.refused.monitors, fmt.Sprintf("write the monitors' DaemonSet %s/%s", r.Config.OperatorNamespace, monitorName(s.Group)), err)
@@ -215,7 +215,7 @@ func (r *CommGroupReconciler) deleteNamed(ctx context.Context, object client.Obj
 	return client.IgnoreNotFound(r.Client.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 }
 
-func (r *CommGroupReconciler) writeCommNode(ctx context.Context, change CommNodeChange) error {
+func (r *CommGroupReconciler) writeCommTask(ctx context.Context, change CommTaskChange) error {
 	if err := changeWithinBounds(change); err != nil {
 		return err
 	}
@@ -240,11 +240,11 @@ func (r *CommGroupReconciler) writeCommNode(ctx context.Context, change CommNode
 		client.FieldOwner(v1alpha1.FieldManagerController))
 }
 
-// clearName makes room for a CommNode whose name is taken. One of a group of that name that is gone goes: `kubectl delete
+// clearName makes room for a CommTask whose name is taken. One of a group of that name that is gone goes: `kubectl delete
 // --cascade=orphan` and a restore without owners leave it, no garbage collector comes for it, and its results are of another group.
 // One of this very group is only not in the cache yet, or has lost its label, which it gets back.
-func (r *CommGroupReconciler) clearName(ctx context.Context, desired *v1alpha1.CommNode, taken error) (cleared bool, err error) {
-	var there v1alpha1.CommNode
+func (r *CommGroupReconciler) clearName(ctx context.Context, desired *v1alpha1.CommTask, taken error) (cleared bool, err error) {
+	var there v1alpha1.CommTask
 	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(desired), &there); err != nil {
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	}
@@ -252,9 +252,9 @@ func (r *CommGroupReconciler) clearName(ctx context.Context, desired *v1alpha1.C
 	others := slices.DeleteFunc(slices.Clone(there.Finalizers), func(f string) bool { return slices.Contains(collectors, f) })
 	switch group := there.Spec.Group; {
 	case group.Name != desired.Spec.Group.Name:
-		return false, fmt.Errorf("%w: CommNode %s is of CommGroup %q, not of %s: delete it", errTaken, there.Name, group.Name, desired.Spec.Group.Name)
+		return false, fmt.Errorf("%w: CommTask %s is of CommGroup %q, not of %s: delete it", errTaken, there.Name, group.Name, desired.Spec.Group.Name)
 	case !there.DeletionTimestamp.IsZero() && len(others) > 0:
-		return false, fmt.Errorf("%w: CommNode %s is being deleted and waits for its finalizers %s: remove them", errTaken, there.Name, strings.Join(others, ", "))
+		return false, fmt.Errorf("%w: CommTask %s is being deleted and waits for its finalizers %s: remove them", errTaken, there.Name, strings.Join(others, ", "))
 	case !there.DeletionTimestamp.IsZero():
 		return false, taken // the garbage collector is at it
 	case group.UID != desired.Spec.Group.UID:
@@ -266,7 +266,7 @@ func (r *CommGroupReconciler) clearName(ctx context.Context, desired *v1alpha1.C
 	for key, value := range desired.Labels {
 		metav1.SetMetaDataLabel(&next.ObjectMeta, key, value)
 	}
-	return false, r.writeCommNode(ctx, CommNodeChange{Current: &there, Desired: next})
+	return false, r.writeCommTask(ctx, CommTaskChange{Current: &there, Desired: next})
 }
 
 // serverSideApply writes only the fields that the controller has an opinion on, and returns the object as the API server stored it.
@@ -389,23 +389,23 @@ func (r *CommGroupReconciler) createPods(ctx context.Context, s *Snapshot, d *De
 		}
 		r.podsRefused.set(key, known)
 	}
-	byCommNode := make(map[types.UID]*v1alpha1.CommNode, len(s.CommNodes))
-	for i := range s.CommNodes {
-		byCommNode[s.CommNodes[i].UID] = &s.CommNodes[i]
+	byCommTask := make(map[types.UID]*v1alpha1.CommTask, len(s.CommTasks))
+	for i := range s.CommTasks {
+		byCommTask[s.CommTasks[i].UID] = &s.CommTasks[i]
 	}
 	for _, pod := range refused {
 		missing, created = append(missing, pod), append(created, known.why(pod))
 	}
 	var errs []error
-	noted := func(cn *v1alpha1.CommNode, err error) {
-		if cn != nil && cn.Spec.Run != nil {
-			d.refused.commNode(cn, true, err)
+	noted := func(ct *v1alpha1.CommTask, err error) {
+		if ct != nil && ct.Spec.Run != nil {
+			d.refused.commTask(ct, true, err)
 		}
 		errs = append(errs, err)
 	}
 	for i, err := range created {
 		pod := missing[i]
-		cn := byCommNode[pod.OwnerReferences[0].UID]
+		ct := byCommTask[pod.OwnerReferences[0].UID]
 		switch {
 		case err == nil:
 		case apierrors.IsAlreadyExists(err):
@@ -413,13 +413,13 @@ func (r *CommGroupReconciler) createPods(ctx context.Context, s *Snapshot, d *De
 			errs = append(errs, err) // tried again until the deadline for members, which then says that there is no pod
 		case quotaExceeded(err):
 			message := quotaMessage(err, known.admitted, s.Group.Spec.Run.MaxParallelNodes)
-			noted(cn, r.noteQuotaWait(ctx, cn, message, s.Now))
+			noted(ct, r.noteQuotaWait(ctx, ct, message, s.Now))
 		case apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || errors.Is(err, errTooLarge):
 			// A pod security level or the person's own overrides refuse the pod; to try again would not help.
-			noted(cn, r.closeRefused(ctx, cn, pod.Name, err, s))
+			noted(ct, r.closeRefused(ctx, ct, pod.Name, err, s))
 		case refuses(err):
 			// An admission webhook that is away, which may come back.
-			noted(cn, r.noteQuotaWait(ctx, cn, "the run pod was refused: "+err.Error(), s.Now))
+			noted(ct, r.noteQuotaWait(ctx, ct, "the run pod was refused: "+err.Error(), s.Now))
 		default:
 			errs = append(errs, err)
 		}
@@ -495,20 +495,20 @@ func ofGroupStage(pod *corev1.Pod) bool {
 	return pod.Labels[v1alpha1.LabelStage] == v1alpha1.StagePodGroup
 }
 
-func (r *CommGroupReconciler) closeRefused(ctx context.Context, cn *v1alpha1.CommNode, podName string, cause error, s *Snapshot) error {
-	if cn == nil || cn.Spec.Run == nil {
+func (r *CommGroupReconciler) closeRefused(ctx context.Context, ct *v1alpha1.CommTask, podName string, cause error, s *Snapshot) error {
+	if ct == nil || ct.Spec.Run == nil {
 		return cause
 	}
-	return r.closeNotStarted(ctx, cn, s, fmt.Sprintf("The API server refused run pod %s for node %s: %v. Fix what these words name: runtime.image, runtime.pod, the namespace's pod security level, or the fields that its quota requires; then %s.",
-		podName, cn.Spec.NodeName, cause, v1alpha1.AskRun(cn.Namespace, cn.Spec.Group.Name)))
+	return r.closeNotStarted(ctx, ct, s, fmt.Sprintf("The API server refused run pod %s for node %s: %v. Fix what these words name: runtime.image, runtime.pod, the namespace's pod security level, or the fields that its quota requires; then %s.",
+		podName, ct.Spec.NodeName, cause, v1alpha1.AskRun(ct.Namespace, ct.Spec.Group.Name)))
 }
 
-func (r *CommGroupReconciler) closeNotStarted(ctx context.Context, cn *v1alpha1.CommNode, s *Snapshot, message string) error {
-	desired := cn.DeepCopy()
+func (r *CommGroupReconciler) closeNotStarted(ctx context.Context, ct *v1alpha1.CommTask, s *Snapshot, message string) error {
+	desired := ct.DeepCopy()
 	desired.Spec.Run.Closed = &v1alpha1.RunClosure{
 		Verdict: v1alpha1.VerdictError, Reason: v1alpha1.ReasonRunPodNotStarted, Time: *decision.Stamp(s.Now), Message: words.Shorten(message, 1024),
 	}
-	return r.writeCommNode(ctx, CommNodeChange{Current: cn, Desired: desired})
+	return r.writeCommTask(ctx, CommTaskChange{Current: ct, Desired: desired})
 }
 
 func (r *CommGroupReconciler) writeConfigMap(ctx context.Context, existing, desired *corev1.ConfigMap) error {

@@ -20,7 +20,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
-// TestDeletesAreSentAtOnce: of pods and of CommNodes, maxWritesAtOnce are under way at the same time; what one answers holds up
+// TestDeletesAreSentAtOnce: of pods and of CommTasks, maxWritesAtOnce are under way at the same time; what one answers holds up
 // no other, and each name is deleted once.
 func TestDeletesAreSentAtOnce(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -46,7 +46,7 @@ func TestDeletesAreSentAtOnce(t *testing.T) {
 	var d Decision
 	for i := range each {
 		d.DeletePods = append(d.DeletePods, fmt.Sprintf("pod-%d", i))
-		d.DeleteCommNodes = append(d.DeleteCommNodes, fmt.Sprintf("cn-%d", i))
+		d.DeleteCommTasks = append(d.DeleteCommTasks, fmt.Sprintf("ct-%d", i))
 	}
 	r := &CommGroupReconciler{Client: c, Config: testConfig}
 	done := make(chan error, 1)
@@ -70,7 +70,7 @@ func TestDeletesAreSentAtOnce(t *testing.T) {
 		t.Errorf("apply: %v", err)
 	}
 	for i := range each {
-		for _, name := range []string{fmt.Sprintf("*v1.Pod team/pod-%d", i), fmt.Sprintf("*v1alpha1.CommNode team/cn-%d", i)} {
+		for _, name := range []string{fmt.Sprintf("*v1.Pod team/pod-%d", i), fmt.Sprintf("*v1alpha1.CommTask team/ct-%d", i)} {
 			if seen[name] != 1 {
 				t.Errorf("%s is deleted %d times", name, seen[name])
 			}

@@ -60,8 +60,8 @@ func archiveRun(group *v1alpha1.CommGroup, have []Archive) (runID string, remove
 }
 
 // archiveOf is the ConfigMap that keeps the run of the group's status.
-func archiveOf(group *v1alpha1.CommGroup, commNodes []v1alpha1.CommNode) (*corev1.ConfigMap, error) {
-	record := runarchive.FromStatus(group, commNodes)
+func archiveOf(group *v1alpha1.CommGroup, commTasks []v1alpha1.CommTask) (*corev1.ConfigMap, error) {
+	record := runarchive.FromStatus(group, commTasks)
 	if record == nil {
 		return nil, fmt.Errorf("the status of %s/%s has no run", group.Namespace, group.Name)
 	}
@@ -93,7 +93,7 @@ func (r *CommGroupReconciler) applyArchive(ctx context.Context, s *Snapshot, d *
 	if d.ArchiveRun == "" {
 		return
 	}
-	cm, err := archiveOf(s.Group, s.CommNodes)
+	cm, err := archiveOf(s.Group, s.CommTasks)
 	if err == nil {
 		err = r.Client.Create(ctx, cm, client.FieldOwner(v1alpha1.FieldManagerController))
 	}

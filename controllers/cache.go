@@ -26,7 +26,7 @@ func CacheOptions(operatorNamespace string, served ...string) cache.Options {
 		DefaultNamespaces: servedNamespaces(served),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}:       {Transform: trimNode},
-			&v1alpha1.CommNode{}: {Transform: trimCommNode},
+			&v1alpha1.CommTask{}: {Transform: trimCommTask},
 			&corev1.Pod{}:        {Label: runPods},
 			&corev1.ConfigMap{}:  {Label: ours, Transform: trimConfigMap},
 			// By name, which is all that the manager's role lets it read of these.
@@ -39,17 +39,17 @@ func CacheOptions(operatorNamespace string, served ...string) cache.Options {
 
 // CachedObjects are one of each kind that the controller reads from the cache.
 func CachedObjects() []client.Object {
-	return []client.Object{&v1alpha1.CommGroup{}, &v1alpha1.CommNode{}, &corev1.ConfigMap{}, &corev1.Pod{}, &corev1.Node{},
+	return []client.Object{&v1alpha1.CommGroup{}, &v1alpha1.CommTask{}, &corev1.ConfigMap{}, &corev1.Pod{}, &corev1.Node{},
 		&appsv1.DaemonSet{}, &corev1.ServiceAccount{}, &rbacv1.RoleBinding{}}
 }
 
-// trimCommNode keeps of the managed fields when the monitor wrote last, which is how old its report is, and nothing else.
-func trimCommNode(object any) (any, error) {
-	if cn, ok := object.(*v1alpha1.CommNode); ok {
-		w := nodefacts.MonitorWrite(cn.ManagedFields)
-		cn.ManagedFields = nil
+// trimCommTask keeps of the managed fields when the monitor wrote last, which is how old its report is, and nothing else.
+func trimCommTask(object any) (any, error) {
+	if ct, ok := object.(*v1alpha1.CommTask); ok {
+		w := nodefacts.MonitorWrite(ct.ManagedFields)
+		ct.ManagedFields = nil
 		if w != nil {
-			cn.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: w.Manager, Operation: w.Operation, Subresource: w.Subresource, Time: w.Time}}
+			ct.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: w.Manager, Operation: w.Operation, Subresource: w.Subresource, Time: w.Time}}
 		}
 	}
 	return object, nil

@@ -117,8 +117,8 @@ func (r *CommGroupReconciler) deleteAll(ctx context.Context, group *v1alpha1.Com
 	try("marks", r.liftMarks(ctx, group))
 	try("ConfigMaps", r.Client.DeleteAllOf(ctx, &corev1.ConfigMap{}, inGroup...))
 	if len(pods) == 0 {
-		// Only now: a CommNode owns its run pod, and the pod's end is waited for above.
-		try("CommNodes", r.Client.DeleteAllOf(ctx, &v1alpha1.CommNode{}, inGroup...))
+		// Only now: a CommTask owns its run pod, and the pod's end is waited for above.
+		try("CommTasks", r.Client.DeleteAllOf(ctx, &v1alpha1.CommTask{}, inGroup...))
 		try("run account", r.deleteRunAccess(ctx, group))
 	}
 	return left

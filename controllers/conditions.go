@@ -68,23 +68,23 @@ func readiness(f map[string]decision.Finding) decision.Finding {
 	return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: f[v1alpha1.ConditionValidated].Message}
 }
 
-// agentsReporting is the condition of the same name. An agent that has not reported since its CommNode was made gets
+// agentsReporting is the condition of the same name. An agent that has not reported since its CommTask was made gets
 // graceSeconds. It returns when the finding changes by time alone.
-func agentsReporting(members []decision.Member, commNodes map[string]*v1alpha1.CommNode, now time.Time, graceSeconds int32) (decision.Finding, time.Time) {
+func agentsReporting(members []decision.Member, commTasks map[string]*v1alpha1.CommTask, now time.Time, graceSeconds int32) (decision.Finding, time.Time) {
 	var silent, waiting []string
 	var wakeAt time.Time
 	for i := range members {
 		name := members[i].Name
-		cn := commNodes[name]
+		ct := commTasks[name]
 		switch {
-		case cn == nil:
+		case ct == nil:
 			waiting = append(waiting, name)
-		case nodefacts.Hold(cn, now):
-			wakeAt = decision.Earlier(wakeAt, nodefacts.HoldUntil(cn))
-		case cn.Status.Facts != nil:
+		case nodefacts.Hold(ct, now):
+			wakeAt = decision.Earlier(wakeAt, nodefacts.HoldUntil(ct))
+		case ct.Status.Facts != nil:
 			silent = append(silent, name)
 		default:
-			deadline := cn.CreationTimestamp.Add(decision.Seconds(graceSeconds))
+			deadline := ct.CreationTimestamp.Add(decision.Seconds(graceSeconds))
 			if now.Before(deadline) {
 				waiting = append(waiting, name)
 				wakeAt = decision.Earlier(wakeAt, deadline)
@@ -93,7 +93,7 @@ func agentsReporting(members []decision.Member, commNodes map[string]*v1alpha1.C
 			}
 		}
 	}
-	remark := skewRemark(members, commNodes, now)
+	remark := skewRemark(members, commTasks, now)
 	switch {
 	case len(members) == 0:
 		return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNoNodesMatched, Message: "There is no member."}, wakeAt
@@ -181,7 +181,7 @@ func validationOf(group *v1alpha1.CommGroup, state *runState, outcomes []judge.O
 	}
 	f := judge.Validated(run, outcomes, stage.Outcome(&group.Spec, run, state.span.Span, len(outcomes)), next)
 	if lost := lostResults(outcomes); f.Reason == v1alpha1.ReasonInconclusive && len(lost) > 0 {
-		f.Message = words.Shorten(words.Sentence(f.Message)+fmt.Sprintf(" The result of %s is gone: CommNode or report was deleted. No run starts for that by itself: %s.", words.SomeNames(lost, 5), runs.Ask(group)), 2048)
+		f.Message = words.Shorten(words.Sentence(f.Message)+fmt.Sprintf(" The result of %s is gone: CommTask or report was deleted. No run starts for that by itself: %s.", words.SomeNames(lost, 5), runs.Ask(group)), 2048)
 	}
 	return f
 }

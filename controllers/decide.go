@@ -39,14 +39,14 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	members, accepted, membersErr := membersOf(group, s.Nodes, cfg, s.Now)
 	in := runInput{
 		now: s.Now, group: group, accepted: accepted.IsTrue(), members: members, hash: membersHash(members),
-		commNodes: make(map[string]*v1alpha1.CommNode, len(s.CommNodes)), pods: map[string][]*corev1.Pod{}, groupPods: map[string][]*corev1.Pod{},
+		commTasks: make(map[string]*v1alpha1.CommTask, len(s.CommTasks)), pods: map[string][]*corev1.Pod{}, groupPods: map[string][]*corev1.Pod{},
 		others: sharing.Of(group, s.OtherRunPods, s.Claims, s.Now), looked: s.Looked, unread: s.Unread, busyAt: s.BusyAt,
 	}
-	nodeOfPod := make(map[string]string, len(s.CommNodes)) // by UID of the CommNode
-	for i := range s.CommNodes {
-		cn := &s.CommNodes[i]
-		in.commNodes[cn.Spec.NodeName] = cn
-		nodeOfPod[string(cn.UID)] = cn.Spec.NodeName
+	nodeOfPod := make(map[string]string, len(s.CommTasks)) // by UID of the CommTask
+	for i := range s.CommTasks {
+		ct := &s.CommTasks[i]
+		in.commTasks[ct.Spec.NodeName] = ct
+		nodeOfPod[string(ct.UID)] = ct.Spec.NodeName
 	}
 	for i := range s.RunPods {
 		pod := &s.RunPods[i]
@@ -65,7 +65,7 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	var compared baseline.Comparison
 	events := slices.Concat(state.events, state.span.Events)
 	if run := state.run; run != nil && (run.Phase == v1alpha1.RunPhaseFinished || run.Phase == v1alpha1.RunPhaseRunning && runs.Partial(run)) {
-		compared = baseline.Compare(baseline.Input{Group: group, Run: run, Outcomes: outcomes, CommNodes: in.commNodes, Results: results, Span: judge.SpanResultsOf(state.span.Span, run)})
+		compared = baseline.Compare(baseline.Input{Group: group, Run: run, Outcomes: outcomes, CommTasks: in.commTasks, Results: results, Span: judge.SpanResultsOf(state.span.Span, run)})
 	}
 	if run := state.run; run != nil && run.Phase == v1alpha1.RunPhaseFinished {
 		told, worse := settleVerdict(run, stage.WithSpan(compared.With(outcomes), &group.Spec, run, state.span.Span), in)
@@ -75,16 +75,16 @@ func Decide(s *Snapshot, cfg Config) Decision {
 		run.BaselineKey = compared.Key
 		d.Status.Baseline = compared.Next(group.Status.Baseline, run)
 	}
-	d.CommNodes, d.DeleteCommNodes = planCommNodes(&state, in)
+	d.CommTasks, d.DeleteCommTasks = planCommTasks(&state, in)
 	if len(members) > 0 {
 		d.Monitor = monitorFor(group, members, cfg)
 	}
 	d.DeletePods = withoutKept(slices.Concat(state.deletePods, state.span.DeletePods), &state, outcomes, in)
 	for _, name := range state.createPodsOn {
-		d.CreatePods = append(d.CreatePods, runPodFor(group, in.commNodes[name], state.run.ID, cfg))
+		d.CreatePods = append(d.CreatePods, runPodFor(group, in.commTasks[name], state.run.ID, cfg))
 	}
 	for _, name := range state.span.CreatePodsOn {
-		pod := groupPodFor(group, in.commNodes[name], state.run.ID, stage.PodSeconds(&group.Spec), cfg)
+		pod := groupPodFor(group, in.commTasks[name], state.run.ID, stage.PodSeconds(&group.Spec), cfg)
 		queueTogether(pod, group, state.run.ID, in.stagePods(&state))
 		d.CreatePods = append(d.CreatePods, pod)
 	}
@@ -113,17 +113,17 @@ func membersOf(group *v1alpha1.CommGroup, nodes []corev1.Node, cfg Config, now t
 // decideSpan moves the group's stage on, which follows the nodes' own and ends the run.
 func decideSpan(state *runState, outcomes []judge.Outcome, in runInput) {
 	state.span = stage.Step(stage.Input{Now: in.now, Group: in.group, Run: state.run, NodesDone: state.nodesDone,
-		Members: in.members, Outcomes: outcomes, CommNodes: in.commNodes, Pods: in.groupPods, Others: &in.others, Looked: in.looked})
+		Members: in.members, Outcomes: outcomes, CommTasks: in.commTasks, Pods: in.groupPods, Others: &in.others, Looked: in.looked})
 	if run := state.run; state.nodesDone && state.span.Over && run.Phase == v1alpha1.RunPhaseRunning {
 		run.Phase = v1alpha1.RunPhaseFinished
 		run.FinishTime = decision.Stamp(in.now)
 	}
 }
 
-// podNode is the node that a run pod is meant for, from its owner; a pod whose CommNode is gone goes by its own node.
-func podNode(pod *corev1.Pod, nodeOfCommNode map[string]string) string {
+// podNode is the node that a run pod is meant for, from its owner; a pod whose CommTask is gone goes by its own node.
+func podNode(pod *corev1.Pod, nodeOfCommTask map[string]string) string {
 	for _, ref := range pod.OwnerReferences {
-		if name, ok := nodeOfCommNode[string(ref.UID)]; ok {
+		if name, ok := nodeOfCommTask[string(ref.UID)]; ok {
 			return name
 		}
 	}
@@ -137,7 +137,7 @@ const maxRestsOn = 64
 func lostNodes(nodes []nodeState) (names []string) {
 	for i := range nodes {
 		n := &nodes[i]
-		if a := runs.AssignmentOf(n.commNode); n.closure == nil || a != nil && a.Closed != nil {
+		if a := runs.AssignmentOf(n.commTask); n.closure == nil || a != nil && a.Closed != nil {
 			continue
 		}
 		if n.closure.Reason == v1alpha1.ReasonRunPodFailed || n.closure.Reason == v1alpha1.ReasonMemberLost {
@@ -169,8 +169,8 @@ func settleVerdict(run *v1alpha1.GroupRunStatus, outcomes []judge.Outcome, in ru
 	return []decision.Event{{Warning: run.Verdict != v1alpha1.VerdictPass, Reason: v1alpha1.ReasonRunFinished, Action: "FinishRun", Note: words.Shorten(note, 1000)}}, ""
 }
 
-// planCommNodes works out each member's CommNode, and which have to go.
-func planCommNodes(state *runState, in runInput) (changes []CommNodeChange, remove []string) {
+// planCommTasks works out each member's CommTask, and which have to go.
+func planCommTasks(state *runState, in runInput) (changes []CommTaskChange, remove []string) {
 	run := state.run
 	// A run that starts now is not in the status yet: it is assigned once it is.
 	persisted := run != nil && in.group.Status.Run != nil && in.group.Status.Run.ID == run.ID
@@ -184,26 +184,26 @@ func planCommNodes(state *runState, in runInput) (changes []CommNodeChange, remo
 	if running {
 		plan = runplan.For(&in.group.Spec)
 	}
-	assignment := func(cn *v1alpha1.CommNode, n *nodeState) *v1alpha1.RunAssignment {
+	assignment := func(ct *v1alpha1.CommTask, n *nodeState) *v1alpha1.RunAssignment {
 		switch {
 		case n == nil && starting:
-			return runs.AssignmentOf(cn) // until there is a new one, it says what the node last showed
+			return runs.AssignmentOf(ct) // until there is a new one, it says what the node last showed
 		case n == nil || run == nil:
 			return nil
-		case runs.Counts(runs.AssignmentOf(cn), run) && !n.renewed:
+		case runs.Counts(runs.AssignmentOf(ct), run) && !n.renewed:
 			return keptAssignment(n, run, starting, in)
 		case running:
 			return newAssignment(run, n, plan, in)
 		}
 		return nil
 	}
-	session := func(cn *v1alpha1.CommNode, name string) *v1alpha1.SessionAssignment {
+	session := func(ct *v1alpha1.CommTask, name string) *v1alpha1.SessionAssignment {
 		next, has := state.span.Sessions[name]
-		if has || cn == nil || cn.Spec.Session == nil || run == nil {
+		if has || ct == nil || ct.Spec.Session == nil || run == nil {
 			return next
 		}
-		if starting || runs.NumberOf(cn.Spec.Session.RunID) == run.Number && state.span.Span != nil {
-			return cn.Spec.Session // the latter: the status that was read is older than the session
+		if starting || runs.NumberOf(ct.Spec.Session.RunID) == run.Number && state.span.Span != nil {
+			return ct.Spec.Session // the latter: the status that was read is older than the session
 		}
 		return nil
 	}
@@ -211,55 +211,55 @@ func planCommNodes(state *runState, in runInput) (changes []CommNodeChange, remo
 	labels := objects.Labels(in.group, "")
 	for i := range in.members {
 		m := &in.members[i]
-		cn := in.commNodes[m.Name]
-		if cn != nil && cn.Spec.NodeUID != m.UID {
+		ct := in.commTasks[m.Name]
+		if ct != nil && ct.Spec.NodeUID != m.UID {
 			continue // of a node that was there before under this name: it goes first
 		}
 		kept[m.Name] = true
-		spec := v1alpha1.CommNodeSpec{NodeName: m.Name, NodeUID: m.UID, Ranks: m.Ranks,
+		spec := v1alpha1.CommTaskSpec{NodeName: m.Name, NodeUID: m.UID, Ranks: m.Ranks,
 			Group: v1alpha1.GroupReference{Name: in.group.Name, UID: string(in.group.UID)},
-			Run:   assignment(cn, inRun[m.Name]), Session: session(cn, m.Name)}
-		if cn == nil || !sameSpec(&cn.Spec, &spec) || !belongs(cn, in.group, m, labels) {
-			changes = append(changes, CommNodeChange{Current: cn, Desired: desiredCommNode(in.group, m, cn, labels, spec)})
+			Run:   assignment(ct, inRun[m.Name]), Session: session(ct, m.Name)}
+		if ct == nil || !sameSpec(&ct.Spec, &spec) || !belongs(ct, in.group, m, labels) {
+			changes = append(changes, CommTaskChange{Current: ct, Desired: desiredCommTask(in.group, m, ct, labels, spec)})
 		}
 	}
-	for _, name := range words.SortedKeys(in.commNodes) {
+	for _, name := range words.SortedKeys(in.commTasks) {
 		if kept[name] {
 			continue
 		}
-		cn := in.commNodes[name]
+		ct := in.commTasks[name]
 		n := inRun[name]
 		if n == nil || !running {
-			remove = append(remove, cn.Name)
+			remove = append(remove, ct.Name)
 			continue
 		}
-		spec := cn.Spec
-		spec.Run, spec.Session = assignment(cn, n), session(cn, name)
-		if !sameSpec(&cn.Spec, &spec) {
-			desired := cn.DeepCopy()
+		spec := ct.Spec
+		spec.Run, spec.Session = assignment(ct, n), session(ct, name)
+		if !sameSpec(&ct.Spec, &spec) {
+			desired := ct.DeepCopy()
 			desired.Spec = spec
-			changes = append(changes, CommNodeChange{Current: cn, Desired: desired})
+			changes = append(changes, CommTaskChange{Current: ct, Desired: desired})
 		}
 	}
 	return changes, remove
 }
 
-// belongs says whether a CommNode has the group's labels and owner.
-func belongs(cn *v1alpha1.CommNode, group *v1alpha1.CommGroup, m *decision.Member, labels map[string]string) bool {
+// belongs says whether a CommTask has the group's labels and owner.
+func belongs(ct *v1alpha1.CommTask, group *v1alpha1.CommGroup, m *decision.Member, labels map[string]string) bool {
 	for key, value := range labels {
-		if cn.Labels[key] != value {
+		if ct.Labels[key] != value {
 			return false
 		}
 	}
-	return cn.Labels[v1alpha1.LabelNode] == v1alpha1.LabelValue(m.Name) && objects.OwnedBy(cn, group)
+	return ct.Labels[v1alpha1.LabelNode] == v1alpha1.LabelValue(m.Name) && objects.OwnedBy(ct, group)
 }
 
-func desiredCommNode(group *v1alpha1.CommGroup, m *decision.Member, current *v1alpha1.CommNode, labels map[string]string, spec v1alpha1.CommNodeSpec) *v1alpha1.CommNode {
-	desired := &v1alpha1.CommNode{Spec: spec}
+func desiredCommTask(group *v1alpha1.CommGroup, m *decision.Member, current *v1alpha1.CommTask, labels map[string]string, spec v1alpha1.CommTaskSpec) *v1alpha1.CommTask {
+	desired := &v1alpha1.CommTask{Spec: spec}
 	if current != nil {
 		desired.ObjectMeta = *current.ObjectMeta.DeepCopy()
 	} else {
-		desired.Name, desired.Namespace = v1alpha1.CommNodeName(group.Name, m.Name), group.Namespace
+		desired.Name, desired.Namespace = v1alpha1.CommTaskName(group.Name, m.Name), group.Namespace
 	}
 	if desired.Labels == nil {
 		desired.Labels = map[string]string{}
@@ -274,7 +274,7 @@ func desiredCommNode(group *v1alpha1.CommGroup, m *decision.Member, current *v1a
 
 // sameSpec compares run and session by their pointers first: of 12,500 members nearly all keep theirs, and to compare what
 // they point at by reflection was a fourth of a decision.
-func sameSpec(a, b *v1alpha1.CommNodeSpec) bool {
+func sameSpec(a, b *v1alpha1.CommTaskSpec) bool {
 	x, y := *a, *b
 	x.Run, x.Session, y.Run, y.Session = nil, nil, nil, nil
 	return x == y && same(a.Run, b.Run) && same(a.Session, b.Session)
@@ -293,10 +293,10 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 	status.ObservedGeneration = group.Generation
 	status.Run = run
 	status.Span = state.span.Span
-	var reporting []*v1alpha1.CommNode
+	var reporting []*v1alpha1.CommTask
 	for i := range in.members {
-		if cn := in.commNodes[in.members[i].Name]; nodefacts.Hold(cn, s.Now) {
-			reporting = append(reporting, cn)
+		if ct := in.commTasks[in.members[i].Name]; nodefacts.Hold(ct, s.Now) {
+			reporting = append(reporting, ct)
 		}
 	}
 	status.Members = countMembers(len(in.members), len(reporting), run, outcomes)
@@ -315,7 +315,7 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 		span := judge.SpanResultsOf(status.Span, run)
 		var overNodes []v1alpha1.PerformanceCheck
 		if len(span) > 0 {
-			overNodes = judge.SpanChecks(&group.Spec, span, judge.PlaceOfMembers(outcomes, in.commNodes, status.Span.Transport))
+			overNodes = judge.SpanChecks(&group.Spec, span, judge.PlaceOfMembers(outcomes, in.commTasks, status.Span.Transport))
 		}
 		status.Checks = judge.AggregateChecks(outcomes, overNodes, compared.Checks)
 	}
@@ -332,7 +332,7 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 			status.CulpritsRunID = run.ID
 		}
 	}
-	agents, agentsWake := agentsReporting(in.members, in.commNodes, s.Now, group.Spec.Run.StartDeadlineSeconds)
+	agents, agentsWake := agentsReporting(in.members, in.commTasks, s.Now, group.Spec.Run.StartDeadlineSeconds)
 	agents.Message += healthRemark(group.Spec.Health, len(in.members))
 	f[v1alpha1.ConditionAgentsReporting] = agents
 	d.WakeAt = decision.Earlier(d.WakeAt, agentsWake)
@@ -406,18 +406,18 @@ func countMembers(selected, reporting int, run *v1alpha1.GroupRunStatus, outcome
 func knownTargets(in runInput) []string {
 	targets := map[string]bool{}
 	for i := range in.members {
-		if cn := in.commNodes[in.members[i].Name]; cn != nil && cn.Status.Facts != nil {
-			targets[cn.Status.Facts.GFXTarget] = true
+		if ct := in.commTasks[in.members[i].Name]; ct != nil && ct.Status.Facts != nil {
+			targets[ct.Status.Facts.GFXTarget] = true
 		}
 	}
 	return words.SortedKeys(targets)
 }
 
 // originOf is Simulated where anything came from the simulator, and Hardware only where everything says so.
-func originOf(reporting []*v1alpha1.CommNode, outcomes []judge.Outcome) v1alpha1.Origin {
+func originOf(reporting []*v1alpha1.CommTask, outcomes []judge.Outcome) v1alpha1.Origin {
 	hardware := len(reporting) > 0
-	for _, cn := range reporting {
-		switch cn.Status.Facts.Origin {
+	for _, ct := range reporting {
+		switch ct.Status.Facts.Origin {
 		case v1alpha1.OriginSimulated:
 			return v1alpha1.OriginSimulated
 		case v1alpha1.OriginHardware:

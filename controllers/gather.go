@@ -44,9 +44,9 @@ func (r *CommGroupReconciler) gather(ctx context.Context, group *v1alpha1.CommGr
 	var nodes corev1.NodeList
 	fail("nodes", r.Client.List(ctx, &nodes, shared))
 	s.Nodes = nodes.Items
-	var commNodes v1alpha1.CommNodeList
-	fail("commnodes", r.Client.List(ctx, &commNodes, client.InNamespace(group.Namespace), ofGroup(group), shared))
-	s.CommNodes = commNodes.Items
+	var commTasks v1alpha1.CommTaskList
+	fail("commtasks", r.Client.List(ctx, &commTasks, client.InNamespace(group.Namespace), ofGroup(group), shared))
+	s.CommTasks = commTasks.Items
 	var pods corev1.PodList
 	fail("run pods", r.Client.List(ctx, &pods, client.InNamespace(group.Namespace), runPodsOf(group), shared))
 	s.RunPods = pods.Items
@@ -81,8 +81,8 @@ func (r *CommGroupReconciler) gather(ctx context.Context, group *v1alpha1.CommGr
 	return s
 }
 
-// missingPods names the pods that a CommNode awaits a report of and the cache does not have. They may have been deleted; or the
-// cache has the CommNode already and not yet the pod, as in a manager that just took over. Only the API itself can tell, and a run
+// missingPods names the pods that a CommTask awaits a report of and the cache does not have. They may have been deleted; or the
+// cache has the CommTask already and not yet the pod, as in a manager that just took over. Only the API itself can tell, and a run
 // that was closed by mistake stays closed.
 func missingPods(s *Snapshot) []string {
 	cached := make(map[string]bool, len(s.RunPods))
@@ -95,12 +95,12 @@ func missingPods(s *Snapshot) []string {
 			missing = append(missing, name)
 		}
 	}
-	for i := range s.CommNodes {
-		cn := &s.CommNodes[i]
-		if inSession(cn) {
-			await(groupPodName(s.Group, cn.Spec.Session.RunID, cn.Spec.NodeName))
+	for i := range s.CommTasks {
+		ct := &s.CommTasks[i]
+		if inSession(ct) {
+			await(groupPodName(s.Group, ct.Spec.Session.RunID, ct.Spec.NodeName))
 		}
-		run, report := cn.Spec.Run, cn.Status.Run
+		run, report := ct.Spec.Run, ct.Status.Run
 		if run == nil || run.PodName == "" || run.Closed != nil {
 			continue
 		}
@@ -115,7 +115,7 @@ func missingPods(s *Snapshot) []string {
 // maxPodGets is how many missing pods are read one by one; more are listed.
 const maxPodGets = 64
 
-// goneHolds is how long the API server's answer holds that it has no such pod. Pods that stay missing, as where their CommNodes
+// goneHolds is how long the API server's answer holds that it has no such pod. Pods that stay missing, as where their CommTasks
 // cannot be written, are then no list of thousands of pods in each reconcile.
 const goneHolds = refusedRetry
 
@@ -230,8 +230,8 @@ func (r *CommGroupReconciler) liveRunPods(ctx context.Context, group *v1alpha1.C
 }
 
 // inSession says whether the node's agent takes part in a group's stage: it has answered, and was not told to end.
-func inSession(cn *v1alpha1.CommNode) bool {
-	a, r := cn.Spec.Session, cn.Status.Session
+func inSession(ct *v1alpha1.CommTask) bool {
+	a, r := ct.Spec.Session, ct.Status.Session
 	return a != nil && r != nil && a.State == v1alpha1.SessionOpen && r.RunID == a.RunID && r.State != v1alpha1.SessionEnded && r.State != v1alpha1.SessionFailed
 }
 

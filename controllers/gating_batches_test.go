@@ -46,7 +46,7 @@ func TestMarksAreWrittenInBatches(t *testing.T) {
 	w.runAll(300_000)
 	config := testConfig
 	config.PrivilegedNamespaces = []string{"team"}
-	failing := w.commNode("n00499")
+	failing := w.commTask("n00499")
 	failing.Status.Run.Verdict, failing.Status.Run.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink
 	group.Spec.Gating.Mode = v1alpha1.GatingEnforce
 	written := map[string]bool{}

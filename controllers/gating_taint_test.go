@@ -40,7 +40,7 @@ func TestNoGPUsOnATaintedNodeNamesTheTaint(t *testing.T) {
 			w.settle()
 			w.reportFacts()
 			w.runAll(300_000)
-			closure := w.commNode("n00001").Spec.Run.Closed
+			closure := w.commTask("n00001").Spec.Run.Closed
 			if closure == nil || closure.Reason != v1alpha1.ReasonNoGPUResource || strings.Contains(closure.Message, remark) != c.want || c.want && !strings.Contains(closure.Message, "Node n00001 has the taint "+c.key) {
 				t.Errorf("one of three: %+v", closure)
 			}

@@ -35,7 +35,7 @@ type world struct {
 	now       time.Time
 	group     *v1alpha1.CommGroup
 	nodes     []corev1.Node
-	commNodes map[string]*v1alpha1.CommNode // by object name
+	commTasks map[string]*v1alpha1.CommTask // by object name
 	pods      map[string]*corev1.Pod
 	configMap *corev1.ConfigMap
 	events    []decision.Event
@@ -50,25 +50,25 @@ type world struct {
 	others []corev1.Pod
 	claims []sharing.Claim
 	looks  int
-	// refusesNode says whether a quota refuses to create the node's CommNode.
+	// refusesNode says whether a quota refuses to create the node's CommTask.
 	refusesNode func(node string) bool
 	// busyAt is what the manager remembers of its look-ups.
 	busyAt lookMemory
 }
 
 func newWorld(group *v1alpha1.CommGroup, nodes []corev1.Node) *world {
-	return &world{now: testkit.Now, group: group, nodes: nodes, commNodes: map[string]*v1alpha1.CommNode{}, changes: map[string]int{}, pods: map[string]*corev1.Pod{}}
+	return &world{now: testkit.Now, group: group, nodes: nodes, commTasks: map[string]*v1alpha1.CommTask{}, changes: map[string]int{}, pods: map[string]*corev1.Pod{}}
 }
 
 func (w *world) snapshot() *Snapshot {
 	s := &Snapshot{Now: w.now, Group: w.group, Nodes: w.nodes, ConfigMap: w.configMap, ConfigMapCertain: true, OtherRunPods: w.others, Claims: w.claims,
 		BusyAt: w.busyAt.of(client.ObjectKeyFromObject(w.group), w.now)}
-	s.CommNodes, s.RunPods = make([]v1alpha1.CommNode, 0, len(w.commNodes)), make([]corev1.Pod, 0, len(w.pods))
-	for _, name := range words.SortedKeys(w.commNodes) {
-		if r := w.commNodes[name].Status.Run; r != nil && r.Message == testkit.Reported {
-			r.Message = "node " + w.commNodes[name].Spec.NodeName + ": " + r.Message // as agents write it
+	s.CommTasks, s.RunPods = make([]v1alpha1.CommTask, 0, len(w.commTasks)), make([]corev1.Pod, 0, len(w.pods))
+	for _, name := range words.SortedKeys(w.commTasks) {
+		if r := w.commTasks[name].Status.Run; r != nil && r.Message == testkit.Reported {
+			r.Message = "node " + w.commTasks[name].Spec.NodeName + ": " + r.Message // as agents write it
 		}
-		s.CommNodes = append(s.CommNodes, *w.commNodes[name])
+		s.CommTasks = append(s.CommTasks, *w.commTasks[name])
 	}
 	for _, name := range words.SortedKeys(w.pods) {
 		s.RunPods = append(s.RunPods, *w.pods[name])
@@ -101,14 +101,14 @@ func (w *world) step() Decision {
 			pod.DeletionTimestamp = decision.Stamp(w.now)
 		}
 	}
-	for _, name := range d.DeleteCommNodes {
-		delete(w.commNodes, name)
+	for _, name := range d.DeleteCommTasks {
+		delete(w.commTasks, name)
 	}
 	if w.refusesNode != nil {
-		d.CommNodes = slices.DeleteFunc(d.CommNodes, func(c CommNodeChange) bool {
+		d.CommTasks = slices.DeleteFunc(d.CommTasks, func(c CommTaskChange) bool {
 			no := c.Current == nil && w.refusesNode(c.Desired.Spec.NodeName)
 			if no {
-				d.refused.commNode(c.Desired, false, errQuota)
+				d.refused.commTask(c.Desired, false, errQuota)
 			}
 			return no
 		})
@@ -116,14 +116,14 @@ func (w *world) step() Decision {
 			d.refused.note(run, w.now)
 		}
 	}
-	for _, c := range d.CommNodes {
+	for _, c := range d.CommTasks {
 		next := c.Desired.DeepCopy()
-		if old := w.commNodes[next.Name]; old != nil {
+		if old := w.commTasks[next.Name]; old != nil {
 			next.Status = old.Status
 		} else {
-			next.UID, next.CreationTimestamp = types.UID("uid-cn-"+next.Name), *decision.Stamp(w.now)
+			next.UID, next.CreationTimestamp = types.UID("uid-ct-"+next.Name), *decision.Stamp(w.now)
 		}
-		w.commNodes[next.Name] = next
+		w.commTasks[next.Name] = next
 	}
 	for _, pod := range d.CreatePods {
 		if w.pods[pod.Name] == nil && (!ofGroupStage(pod) || pod.Labels[v1alpha1.LabelNode] != w.refused) {
@@ -167,20 +167,20 @@ func (w *world) settle() {
 	for range 10 {
 		before := w.group.Status // a decision changes nothing that it reads
 		d := w.step()
-		if equalStatus(&before, &d.Status) && len(d.CommNodes)+len(d.CreatePods)+len(d.DeletePods)+len(d.DeleteCommNodes) == 0 {
+		if equalStatus(&before, &d.Status) && len(d.CommTasks)+len(d.CreatePods)+len(d.DeletePods)+len(d.DeleteCommTasks) == 0 {
 			return
 		}
 	}
 }
 
 func (w *world) reportFacts() {
-	for _, cn := range w.commNodes {
-		cn.Status.Facts = testkit.Facts(w.now)
+	for _, ct := range w.commTasks {
+		ct.Status.Facts = testkit.Facts(w.now)
 	}
 }
 
-func (w *world) commNode(node string) *v1alpha1.CommNode {
-	return w.commNodes[v1alpha1.CommNodeName(w.group.Name, node)]
+func (w *world) commTask(node string) *v1alpha1.CommTask {
+	return w.commTasks[v1alpha1.CommTaskName(w.group.Name, node)]
 }
 
 func (w *world) podOn(node string) *corev1.Pod {
@@ -218,12 +218,12 @@ func (w *world) runAll(busBWMBps ...int64) {
 		for i := range w.nodes {
 			node := w.nodes[i].Name
 			pod := w.podOn(node)
-			cn := w.commNode(node)
-			if pod == nil || cn.Spec.Run == nil {
+			ct := w.commTask(node)
+			if pod == nil || ct.Spec.Run == nil {
 				continue
 			}
 			startPod(pod, node, w.now)
-			cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictPass, busBWMBps[min(i, len(busBWMBps)-1)], w.now)
+			ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, busBWMBps[min(i, len(busBWMBps)-1)], w.now)
 			endPod(pod, 0, w.now)
 		}
 	}

@@ -199,9 +199,9 @@ func TestHistoryOfRuns(t *testing.T) {
 	}
 	w.now = w.now.Add(3 * time.Minute)
 	for _, n := range w.nodes {
-		cn := w.commNode(n.Name)
-		cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
-		cn.Status.Run.StartTime = *decision.Stamp(w.now.Add(-150 * time.Second))
+		ct := w.commTask(n.Name)
+		ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+		ct.Status.Run.StartTime = *decision.Stamp(w.now.Add(-150 * time.Second))
 		endPod(w.podOn(n.Name), 0, w.now)
 	}
 	lost := w.group.Status.DeepCopy() // the write of this reconcile's status
@@ -274,12 +274,12 @@ func TestHeldSeconds(t *testing.T) {
 		}
 		return p
 	}
-	node := func(id string, report *v1alpha1.NodeRunStatus, closed *v1alpha1.RunClosure) *v1alpha1.CommNode {
-		cn := &v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{Ranks: v1alpha1.RankRange{Count: 8}, Run: &v1alpha1.RunAssignment{ID: id, Closed: closed}}}
-		if cn.Status.Run = report; report != nil {
+	node := func(id string, report *v1alpha1.NodeRunStatus, closed *v1alpha1.RunClosure) *v1alpha1.CommTask {
+		ct := &v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{Ranks: v1alpha1.RankRange{Count: 8}, Run: &v1alpha1.RunAssignment{ID: id, Closed: closed}}}
+		if ct.Status.Run = report; report != nil {
 			report.ID, report.Phase, report.Verdict = id, v1alpha1.NodeRunFinished, v1alpha1.VerdictPass
 		}
-		return cn
+		return ct
 	}
 	report := func(seconds int) *v1alpha1.NodeRunStatus {
 		return &v1alpha1.NodeRunStatus{StartTime: *decision.Stamp(testkit.Now), FinishTime: decision.Stamp(testkit.Now.Add(time.Duration(seconds) * time.Second))}
@@ -290,7 +290,7 @@ func TestHeldSeconds(t *testing.T) {
 	span := &v1alpha1.SpanStatus{RunID: run.ID, Present: 2, Tests: []v1alpha1.SpanTest{
 		{ID: "group-1", Kind: v1alpha1.TestGroup, Round: 1, StartTime: *decision.Stamp(testkit.Now), Seconds: ptr.To(int32(30))}, {ID: "group-2", Kind: v1alpha1.TestGroup, Round: 2, StartTime: *decision.Stamp(testkit.Now.Add(50 * time.Second)), Seconds: ptr.To(int32(10))}}}
 	for name, tc := range map[string]struct {
-		node          *v1alpha1.CommNode
+		node          *v1alpha1.CommTask
 		pod, groupPod *corev1.Pod
 		span          *v1alpha1.SpanStatus
 		want          int64
@@ -307,7 +307,7 @@ func TestHeldSeconds(t *testing.T) {
 		"the group's pods are gone":    {node: node("1-3", report(100), nil), span: span, want: 800 + 60*2*8},
 		"the tests of another run":     {node: node("1-3", report(100), nil), span: &v1alpha1.SpanStatus{RunID: "1-2", Present: 9, Tests: span.Tests}, want: 800},
 	} {
-		in := runInput{now: testkit.Now, group: testkit.Group(), commNodes: map[string]*v1alpha1.CommNode{"a": tc.node}, pods: map[string][]*corev1.Pod{}, groupPods: map[string][]*corev1.Pod{}}
+		in := runInput{now: testkit.Now, group: testkit.Group(), commTasks: map[string]*v1alpha1.CommTask{"a": tc.node}, pods: map[string][]*corev1.Pod{}, groupPods: map[string][]*corev1.Pod{}}
 		if tc.pod != nil {
 			in.pods["a"] = []*corev1.Pod{tc.pod}
 		}

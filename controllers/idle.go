@@ -27,16 +27,16 @@ import (
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
-// isPlanned says whether a CommNode of the pod's namespace and group controls it. Anybody may label a pod as one of a run: one that is on no
+// isPlanned says whether a CommTask of the pod's namespace and group controls it. Anybody may label a pod as one of a run: one that is on no
 // node holds no GPU, and must not keep a node from others.
 func (r *CommGroupReconciler) isPlanned(ctx context.Context, pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
-	if owner == nil || owner.Kind != "CommNode" {
+	if owner == nil || owner.Kind != "CommTask" {
 		return false
 	}
-	var cn v1alpha1.CommNode
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}, &cn, client.UnsafeDisableDeepCopy)
-	return err == nil && cn.UID == owner.UID && cn.Spec.Group.UID == pod.Labels[v1alpha1.LabelGroupUID]
+	var ct v1alpha1.CommTask
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}, &ct, client.UnsafeDisableDeepCopy)
+	return err == nil && ct.UID == owner.UID && ct.Spec.Group.UID == pod.Labels[v1alpha1.LabelGroupUID]
 }
 
 // gatherOthers reads what other groups run: their pods, and the nodes that their stages claim.
@@ -61,14 +61,14 @@ func (r *CommGroupReconciler) gatherOthers(ctx context.Context, s *Snapshot) err
 		if claim == nil || string(group.UID) == own {
 			continue
 		}
-		var nodes v1alpha1.CommNodeList
+		var nodes v1alpha1.CommTaskList
 		if err := r.Client.List(ctx, &nodes, client.InNamespace(group.Namespace), ofGroup(group), shared); err != nil {
-			return fmt.Errorf("commnodes of %s: %w", claim.Group, err)
+			return fmt.Errorf("commtasks of %s: %w", claim.Group, err)
 		}
 		for j := range nodes.Items {
-			cn := &nodes.Items[j]
-			if a := cn.Spec.Session; a != nil && a.State == v1alpha1.SessionOpen && a.RunID == group.Status.Run.ID {
-				claim.Nodes = append(claim.Nodes, cn.Spec.NodeName)
+			ct := &nodes.Items[j]
+			if a := ct.Spec.Session; a != nil && a.State == v1alpha1.SessionOpen && a.RunID == group.Status.Run.ID {
+				claim.Nodes = append(claim.Nodes, ct.Spec.NodeName)
 			}
 		}
 		s.Claims = append(s.Claims, *claim)
@@ -94,13 +94,13 @@ func (n *nodeState) stepFree(in runInput) {
 	switch {
 	case failed:
 		reason := v1alpha1.ReasonListFailed
-		if a := runs.AssignmentOf(n.commNode); a != nil && a.Waiting != nil {
+		if a := runs.AssignmentOf(n.commTask); a != nil && a.Waiting != nil {
 			reason = a.Waiting.Reason // one that was seen busy stays so
 		}
 		n.waitFor(in, decision.Seconds(spec.Run.StartDeadlineSeconds), reason, "run.nodes is Idle, and whether other pods hold GPUs there could not be read: "+unread)
 	case !looked:
 		n.wantsLook, n.wakeAt = true, in.now.Add(sharing.BusyPoll)
-		if a := runs.AssignmentOf(n.commNode); a != nil {
+		if a := runs.AssignmentOf(n.commTask); a != nil {
 			n.waiting = a.Waiting
 		}
 	case holders == "":
@@ -114,7 +114,7 @@ func (n *nodeState) stepFree(in runInput) {
 // node, Error where nobody could tell.
 func (n *nodeState) waitFor(in runInput, limit time.Duration, reason, why string) {
 	since := *decision.Stamp(in.now)
-	if a := runs.AssignmentOf(n.commNode); a != nil && a.Waiting != nil && a.Waiting.Since.Before(&since) {
+	if a := runs.AssignmentOf(n.commTask); a != nil && a.Waiting != nil && a.Waiting.Since.Before(&since) {
 		since = a.Waiting.Since // a time in the future is nobody's wait, and would put the deadline off
 	}
 	deadline := since.Add(limit)

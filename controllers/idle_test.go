@@ -122,7 +122,7 @@ func TestBusyNode(t *testing.T) {
 	if w.podOn(busy) != nil || w.podOn(free) == nil {
 		t.Fatalf("pods %v", words.SortedKeys(w.pods))
 	}
-	a := w.commNode(busy).Spec.Run
+	a := w.commTask(busy).Spec.Run
 	if a.Waiting == nil || a.Waiting.Reason != v1alpha1.ReasonNodeBusy || !strings.Contains(a.Waiting.Message, "prod/train-0 (2)") {
 		t.Fatalf("waiting %+v", a.Waiting)
 	}
@@ -140,7 +140,7 @@ func TestBusyNode(t *testing.T) {
 	w.now = w.now.Add(300 * time.Second)
 	w.reportFacts()
 	w.settle()
-	if a = w.commNode(busy).Spec.Run; a.Waiting == nil || !a.Waiting.Since.Equal(&since) {
+	if a = w.commTask(busy).Spec.Run; a.Waiting == nil || !a.Waiting.Since.Equal(&since) {
 		t.Fatalf("waiting %+v, since %s", a.Waiting, since)
 	}
 	if got := w.decided.WakeAt; got.After(w.now.Add(sharing.BusyPoll)) {
@@ -149,12 +149,12 @@ func TestBusyNode(t *testing.T) {
 	w.now = since.Add(600 * time.Second)
 	w.reportFacts()
 	w.settle()
-	a = w.commNode(busy).Spec.Run
+	a = w.commTask(busy).Spec.Run
 	if a.Closed == nil || a.Closed.Reason != v1alpha1.ReasonNodeBusy || a.Closed.Verdict != v1alpha1.VerdictSkipped || a.Waiting != nil || !strings.Contains(a.Closed.Message, "prod/train-0 (2)") {
 		t.Fatalf("after the deadline: %+v, closed %+v", a, a.Closed)
 	}
-	cn := w.commNode(free)
-	cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+	ct := w.commTask(free)
+	ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 	endPod(w.podOn(free), 0, w.now)
 	w.settle()
 	// The job ends: the node is measured by itself after the pause.
@@ -192,7 +192,7 @@ func TestNodeThatCannotBeLookedAt(t *testing.T) {
 			}
 			w.unread = map[string]string{bad: why}
 			w.settle()
-			a := w.commNode(bad).Spec.Run
+			a := w.commTask(bad).Spec.Run
 			if a.Waiting == nil || !strings.Contains(a.Waiting.Message, why) || !strings.Contains(w.runningSays(), why) || w.podOn(bad) != nil {
 				t.Fatalf("waiting %+v, Running says %q", a.Waiting, w.runningSays())
 			}
@@ -201,8 +201,8 @@ func TestNodeThatCannotBeLookedAt(t *testing.T) {
 			if w.settle(); w.looks != looks || w.decided.WakeAt.After(w.now.Add(sharing.BusyPoll)) {
 				t.Errorf("%d looks more within one poll; wakes at %s", w.looks-looks, w.decided.WakeAt)
 			}
-			cn := w.commNode(good)
-			cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+			ct := w.commTask(good)
+			ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 			w.now = since.Add(600*time.Second - sharing.BusyPoll)
 			w.reportFacts()
 			if w.settle(); w.group.Status.Run.Phase != v1alpha1.RunPhaseRunning {
@@ -214,7 +214,7 @@ func TestNodeThatCannotBeLookedAt(t *testing.T) {
 				w.now = w.now.Add(sharing.BusyPoll)
 			}
 			w.settle()
-			a = w.commNode(bad).Spec.Run
+			a = w.commTask(bad).Spec.Run
 			if tc.readAtLast {
 				if w.podOn(bad) == nil || a.Closed != nil || a.Waiting != nil {
 					t.Errorf("it could be read, and it is %+v, pods %v", a, words.SortedKeys(w.pods))
@@ -247,16 +247,16 @@ func TestRefusedLookHasADeadline(t *testing.T) {
 			t.Fatal(err)
 		}
 		var g v1alpha1.CommGroup
-		var nodes v1alpha1.CommNodeList
+		var nodes v1alpha1.CommTaskList
 		if err := errors.Join(c.Get(t.Context(), request.NamespacedName, &g), c.List(t.Context(), &nodes)); err != nil {
 			t.Fatal(err)
 		}
 		for i := range nodes.Items {
-			cn := &nodes.Items[i]
-			if cn.Status.Facts = testkit.Facts(clock.Now()); c.Status().Update(t.Context(), cn) != nil {
+			ct := &nodes.Items[i]
+			if ct.Status.Facts = testkit.Facts(clock.Now()); c.Status().Update(t.Context(), ct) != nil {
 				t.Fatal("no facts")
 			}
-			if a := cn.Spec.Run; a != nil && a.Waiting != nil {
+			if a := ct.Spec.Run; a != nil && a.Waiting != nil {
 				if testkit.WantRefusedResult(t, result.RequeueAfter, err); result.RequeueAfter > sharing.BusyPoll {
 					t.Fatalf("it waits, and looks again after %s", result.RequeueAfter)
 				}
@@ -284,7 +284,7 @@ func TestNodeGetsFree(t *testing.T) {
 	w.holders = nil
 	w.now = w.now.Add(sharing.BusyPoll)
 	w.settle()
-	if a := w.commNode(node).Spec.Run; w.podOn(node) == nil || a.Waiting != nil {
+	if a := w.commTask(node).Spec.Run; w.podOn(node) == nil || a.Waiting != nil {
 		t.Errorf("waiting %+v, pods %v", a.Waiting, words.SortedKeys(w.pods))
 	}
 }
@@ -326,7 +326,7 @@ func TestBusyNodesTakeNoPlaces(t *testing.T) {
 			alive := 0
 			for _, pod := range w.pods {
 				node := sharing.PlannedNode(pod)
-				cn := w.commNode(node)
+				ct := w.commTask(node)
 				if !podstate.Alive(pod) {
 					continue
 				}
@@ -334,7 +334,7 @@ func TestBusyNodesTakeNoPlaces(t *testing.T) {
 					continue // the scheduler has no place for it
 				}
 				startPod(pod, node, w.now)
-				cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+				ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 				endPod(pod, 0, w.now)
 			}
 			most = max(most, alive)

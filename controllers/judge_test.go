@@ -25,7 +25,7 @@ func TestPublishNeedsAgreement(t *testing.T) {
 	if w.configMap == nil {
 		t.Fatalf("not published: %+v", w.group.Status.Conditions)
 	}
-	w.commNode("n00001").Status.Run.Environment[0].Value = "0"
+	w.commTask("n00001").Status.Run.Environment[0].Value = "0"
 	w.configMap, w.group.Status.Published = nil, nil
 	w.settle()
 	for _, c := range w.group.Status.Conditions {
@@ -46,10 +46,10 @@ func TestTailHazardIsPublished(t *testing.T) {
 	w.settle()
 	w.reportFacts()
 	w.runAll(300_000)
-	for _, cn := range w.commNodes {
-		cn.Status.Run.Settings = append(cn.Status.Run.Settings, v1alpha1.SettingStatus{Name: "lowPrecision.AllReduce", Requested: "Preferred",
+	for _, ct := range w.commTasks {
+		ct.Status.Run.Settings = append(ct.Status.Run.Settings, v1alpha1.SettingStatus{Name: "lowPrecision.AllReduce", Requested: "Preferred",
 			Effective: v1alpha1.EffectivePartial, Verified: v1alpha1.VerifiedConfirmed, Warnings: []string{v1alpha1.WarningTailHazard}})
-		cn.Status.Run.Environment = append(cn.Status.Run.Environment, v1alpha1.EnvVar{Name: "RCCL_LOW_PRECISION_ENABLE", Value: "1"})
+		ct.Status.Run.Environment = append(ct.Status.Run.Environment, v1alpha1.EnvVar{Name: "RCCL_LOW_PRECISION_ENABLE", Value: "1"})
 	}
 	w.settle()
 	published := meta.FindStatusCondition(w.group.Status.Conditions, v1alpha1.ConditionSettingsPublished)
@@ -92,9 +92,9 @@ func TestListFailureConcludesNothing(t *testing.T) {
 	w.reportFacts()
 	w.runAll(300_000)
 	s := w.snapshot()
-	s.CommNodes, s.ListError = nil, errors.New("timeout")
+	s.CommTasks, s.ListError = nil, errors.New("timeout")
 	d := Decide(s, testConfig)
-	if len(d.CreatePods)+len(d.CommNodes)+len(d.DeleteCommNodes)+len(d.DeletePods) != 0 {
+	if len(d.CreatePods)+len(d.CommTasks)+len(d.DeleteCommTasks)+len(d.DeletePods) != 0 {
 		t.Errorf("acted on a list that failed: %+v", d)
 	}
 	for _, c := range d.Status.Conditions {
@@ -129,7 +129,7 @@ func TestCompatible(t *testing.T) {
 			w := newWorld(testkit.Group(), testkit.Nodes(3))
 			w.settle()
 			w.reportFacts()
-			tc.change(w.commNode("n00001").Status.Facts)
+			tc.change(w.commTask("n00001").Status.Facts)
 			w.settle()
 			for _, c := range w.group.Status.Conditions {
 				if c.Type == v1alpha1.ConditionCompatible && (c.Status != tc.status || c.Reason != tc.reason) {
@@ -156,7 +156,7 @@ func TestOmittedSizesAreNotMissing(t *testing.T) {
 	for at, want := range map[int]v1alpha1.Verdict{0: v1alpha1.VerdictInconclusive, 1: v1alpha1.VerdictPass, last: v1alpha1.VerdictInconclusive} {
 		report := testkit.Report(run, v1alpha1.VerdictPass, 300_000, testkit.Now)
 		report.Results[0].SizeBytes = slices.Delete(report.Results[0].SizeBytes, at, at+1)
-		n := nodeState{name: "n", phase: judge.Done, report: report, commNode: &v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{Run: run}}}
+		n := nodeState{name: "n", phase: judge.Done, report: report, commTask: &v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{Run: run}}}
 		if got := nodeOutcome(&n, &runplan.Baseline{}); got.Verdict != want {
 			t.Errorf("without size %d: %s: %s, want %s", at, got.Verdict, got.Message, want)
 		}
@@ -167,9 +167,9 @@ func TestErrorProblemKeepsRanksAway(t *testing.T) {
 	w := newWorld(testkit.Group(), testkit.Nodes(2))
 	w.settle()
 	w.reportFacts()
-	problem("TopologyFault", "Error")(w.commNode("n00001").Status.Facts)
+	problem("TopologyFault", "Error")(w.commTask("n00001").Status.Facts)
 	w.runAll(300_000)
-	closed := w.commNode("n00001").Spec.Run.Closed
+	closed := w.commTask("n00001").Spec.Run.Closed
 	if closed == nil || closed.Reason != v1alpha1.ReasonPreconditionFailed || !strings.Contains(closed.Message, "TopologyFault") {
 		t.Fatalf("closure %+v", closed)
 	}
@@ -185,7 +185,7 @@ func TestHealthyNodesOfTwoModels(t *testing.T) {
 	w.step()
 	w.reportFacts()
 	for _, n := range []string{"n00003", "n00004"} {
-		f := w.commNode(n).Status.Facts
+		f := w.commTask(n).Status.Facts
 		f.GPUModel, f.GFXTarget = "MI250X", "gfx90a"
 	}
 	w.runAll(300_000, 300_000, 300_000, 125_000, 126_000)

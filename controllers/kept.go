@@ -61,8 +61,8 @@ func withoutKept(remove []string, state *runState, outcomes []judge.Outcome, in 
 	}
 	collect(in.pods, func(node string) (int, bool) {
 		// A bad result that went stale, as by a reboot, still has its log until the node runs again.
-		cn := in.commNodes[node]
-		return 1, bad[node] || runs.Assigned(cn, run.ID) && judge.BadResult(cn.Spec.Run, runs.FinishedReport(cn))
+		ct := in.commTasks[node]
+		return 1, bad[node] || runs.Assigned(ct, run.ID) && judge.BadResult(ct.Spec.Run, runs.FinishedReport(ct))
 	})
 	collect(in.groupPods, func(node string) (int, bool) {
 		if culprit[node] {

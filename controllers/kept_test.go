@@ -22,17 +22,17 @@ func failedRun(t *testing.T, nodes int, verdicts ...v1alpha1.Verdict) *world {
 	w.settle()
 	for i := range w.nodes {
 		node := w.nodes[i].Name
-		pod, cn := w.podOn(node), w.commNode(node)
+		pod, ct := w.podOn(node), w.commTask(node)
 		verdict := verdicts[min(i, len(verdicts)-1)]
 		startPod(pod, node, w.now)
 		if verdict == "" {
 			endPod(pod, 137, w.now) // died without a word
 			continue
 		}
-		cn.Status.Run = testkit.Report(cn.Spec.Run, verdict, 300_000, w.now)
+		ct.Status.Run = testkit.Report(ct.Spec.Run, verdict, 300_000, w.now)
 		code := int32(0)
 		if verdict != v1alpha1.VerdictPass {
-			cn.Status.Run.Reason, code = v1alpha1.ReasonWrongData, 1
+			ct.Status.Run.Reason, code = v1alpha1.ReasonWrongData, 1
 		}
 		endPod(pod, code, w.now)
 	}
@@ -80,10 +80,10 @@ func TestEndedPodsOfBadNodesAreKeptUntilTheNextRun(t *testing.T) {
 func TestKeptPodOfAStaleResult(t *testing.T) {
 	w := failedRun(t, 2, v1alpha1.VerdictFail)
 	w.group.Spec.Run.State = v1alpha1.RunSuspended // so that no run follows
-	w.commNode("n00001").Status.Facts.BootID = "rebooted"
+	w.commTask("n00001").Status.Facts.BootID = "rebooted"
 	w.settle()
-	if cn := w.commNode("n00001"); cn.Spec.Run.Stale == nil || w.podOn("n00001") == nil {
-		t.Errorf("pod %v is left of assignment %+v", w.podOn("n00001"), cn.Spec.Run)
+	if ct := w.commTask("n00001"); ct.Spec.Run.Stale == nil || w.podOn("n00001") == nil {
+		t.Errorf("pod %v is left of assignment %+v", w.podOn("n00001"), ct.Spec.Run)
 	}
 }
 
@@ -123,7 +123,7 @@ func TestNoPodIsKeptThatStillRuns(t *testing.T) {
 	w.settle()
 	w.settle()
 	if pod := w.podOn("n00000"); pod == nil || pod.DeletionTimestamp.IsZero() {
-		t.Errorf("the pod holds GPUs after %+v", w.commNode("n00000").Spec.Run.Closed)
+		t.Errorf("the pod holds GPUs after %+v", w.commTask("n00000").Spec.Run.Closed)
 	}
 }
 
@@ -134,13 +134,13 @@ func TestLogOfTheCulpritIsKept(t *testing.T) {
 		w := newGroupWorld(t, 6, faults{slowNodes: []int{5}}, nil)
 		var held time.Duration // beyond the begin of the stage's next part
 		w.meddle = func() {
-			cn, pod := w.commNode("n00005"), w.groupPod("n00005")
+			ct, pod := w.commTask("n00005"), w.groupPod("n00005")
 			s := w.span()
 			if s == nil || pod == nil || !pod.DeletionTimestamp.IsZero() || len(s.Culprits) == 0 {
 				return
 			}
-			if !ends && cn.Status.Session != nil && cn.Spec.Session.State == v1alpha1.SessionClosed {
-				cn.Status.Session.State = v1alpha1.SessionEnded // it says so, and its process stays
+			if !ends && ct.Status.Session != nil && ct.Spec.Session.State == v1alpha1.SessionClosed {
+				ct.Status.Session.State = v1alpha1.SessionEnded // it says so, and its process stays
 			}
 			if podstate.Alive(pod) {
 				held = max(held, w.now.Sub(s.StageStartTime.Time))

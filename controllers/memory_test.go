@@ -32,7 +32,7 @@ const memoryFolder = "COMMGROUP_MEMORY_FOLDER"
 const managerMemory = 1 << 30 / 10 * 9
 
 // BenchmarkManagerMemory is the resident memory of a process that holds what a manager's cache holds: one group with a
-// finished run, its Nodes and its CommNodes, each as large as those of the demo. It reads them from lists as an API server
+// finished run, its Nodes and its CommTasks, each as large as those of the demo. It reads them from lists as an API server
 // gives them, and then decides and is scraped again and again. Each size is a process of its own.
 func BenchmarkManagerMemory(b *testing.B) {
 	if folder := os.Getenv(memoryFolder); folder != "" {
@@ -69,33 +69,33 @@ func BenchmarkManagerMemory(b *testing.B) {
 	}
 }
 
-// writeCache writes the objects of a group of so many members, with CommNodes of the demo's size.
+// writeCache writes the objects of a group of so many members, with CommTasks of the demo's size.
 func writeCache(b *testing.B, folder string, members int) {
 	b.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "test", "observability", "testdata", "demo", "commnodes.yaml"))
+	data, err := os.ReadFile(filepath.Join("..", "test", "observability", "testdata", "demo", "commtasks.yaml"))
 	if err != nil {
 		b.Fatal(err)
 	}
-	var demo v1alpha1.CommNodeList
+	var demo v1alpha1.CommTaskList
 	if err := yaml.Unmarshal(data, &demo); err != nil {
 		b.Fatal(err)
 	}
 	w := bigWorld(members)
-	list := v1alpha1.CommNodeList{}
-	for _, name := range words.SortedKeys(w.commNodes) {
-		cn := w.commNodes[name]
+	list := v1alpha1.CommTaskList{}
+	for _, name := range words.SortedKeys(w.commTasks) {
+		ct := w.commTasks[name]
 		model := demo.Items[len(list.Items)%len(demo.Items)].DeepCopy()
-		model.Status.Run.ID, model.Status.Run.Generation, model.Status.Run.BootID = cn.Status.Run.ID, cn.Status.Run.Generation, cn.Status.Run.BootID
-		model.Status.Facts.BootID, model.Status.Facts.ObservedTime = cn.Status.Facts.BootID, cn.Status.Facts.ObservedTime
-		cn.Status = model.Status
-		list.Items = append(list.Items, *cn)
+		model.Status.Run.ID, model.Status.Run.Generation, model.Status.Run.BootID = ct.Status.Run.ID, ct.Status.Run.Generation, ct.Status.Run.BootID
+		model.Status.Facts.BootID, model.Status.Facts.ObservedTime = ct.Status.Facts.BootID, ct.Status.Facts.ObservedTime
+		ct.Status = model.Status
+		list.Items = append(list.Items, *ct)
 	}
 	for i := range w.nodes { // as the feature discovery labels a node
 		for j := range 80 {
 			w.nodes[i].Labels[fmt.Sprintf("feature.node.kubernetes.io/some-feature-%d-%d", j, i)] = "true"
 		}
 	}
-	for name, object := range map[string]any{"commnodes": list, "nodes": corev1.NodeList{Items: w.nodes}, "group": w.group} {
+	for name, object := range map[string]any{"commtasks": list, "nodes": corev1.NodeList{Items: w.nodes}, "group": w.group} {
 		data, err := json.Marshal(object)
 		if err != nil {
 			b.Fatal(err)
@@ -116,8 +116,8 @@ func (h *heldObjects) List(_ context.Context, list client.ObjectList, _ ...clien
 	switch l := list.(type) {
 	case *v1alpha1.CommGroupList:
 		l.Items = []v1alpha1.CommGroup{*h.s.Group}
-	case *v1alpha1.CommNodeList:
-		l.Items = append(l.Items, h.s.CommNodes...)
+	case *v1alpha1.CommTaskList:
+		l.Items = append(l.Items, h.s.CommTasks...)
 	}
 	return nil
 }
@@ -132,14 +132,14 @@ func liveAsManager(b *testing.B, folder string) {
 			b.Fatal(err)
 		}
 	}
-	var commNodes v1alpha1.CommNodeList
+	var commTasks v1alpha1.CommTaskList
 	var nodes corev1.NodeList
 	group := &v1alpha1.CommGroup{}
-	read("commnodes", &commNodes)
+	read("commtasks", &commTasks)
 	read("nodes", &nodes)
 	read("group", group)
-	for i := range commNodes.Items {
-		if _, err := trimCommNode(&commNodes.Items[i]); err != nil {
+	for i := range commTasks.Items {
+		if _, err := trimCommTask(&commTasks.Items[i]); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -148,7 +148,7 @@ func liveAsManager(b *testing.B, folder string) {
 			b.Fatal(err)
 		}
 	}
-	s := &Snapshot{Now: testkit.Now, Group: group, Nodes: nodes.Items, CommNodes: commNodes.Items, ConfigMapCertain: true}
+	s := &Snapshot{Now: testkit.Now, Group: group, Nodes: nodes.Items, CommTasks: commTasks.Items, ConfigMapCertain: true}
 	leads := make(chan struct{})
 	close(leads)
 	registry := prometheus.NewRegistry()

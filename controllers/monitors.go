@@ -138,7 +138,7 @@ func fieldEnv(name, path string) corev1.EnvVar {
 }
 
 // membersAffinity lets a pod run on the members only. With maxMembers the members are named, since no selector says
-// "the first n"; beyond maxNamedTerms the selector has to do, and the surplus monitors find no CommNode and wait.
+// "the first n"; beyond maxNamedTerms the selector has to do, and the surplus monitors find no CommTask and wait.
 func membersAffinity(spec *v1alpha1.CommGroupSpec, members []decision.Member) *corev1.NodeAffinity {
 	var terms []corev1.NodeSelectorTerm
 	if spec.Members.MaxMembers != nil && len(members) <= maxNamedTerms {

@@ -31,10 +31,10 @@ func groupPodName(group *v1alpha1.CommGroup, runID, node string) string {
 }
 
 // groupPodFor is the pod that keeps a node's GPUs for the group's stage of a run, at most activeSeconds long. It is a run
-// pod whose agent follows the session in the CommNode, on the network that the group asks for.
-func groupPodFor(group *v1alpha1.CommGroup, cn *v1alpha1.CommNode, runID string, activeSeconds int64, cfg Config) *corev1.Pod {
-	pod := runPodFor(group, cn, runID, cfg)
-	pod.Name = groupPodName(group, runID, cn.Spec.NodeName)
+// pod whose agent follows the session in the CommTask, on the network that the group asks for.
+func groupPodFor(group *v1alpha1.CommGroup, ct *v1alpha1.CommTask, runID string, activeSeconds int64, cfg Config) *corev1.Pod {
+	pod := runPodFor(group, ct, runID, cfg)
+	pod.Name = groupPodName(group, runID, ct.Spec.NodeName)
 	pod.Labels[v1alpha1.LabelStage] = v1alpha1.StagePodGroup
 	pod.Spec.ActiveDeadlineSeconds = ptr.To(activeSeconds)
 	ranks := &pod.Spec.Containers[0]

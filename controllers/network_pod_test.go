@@ -29,8 +29,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-func testCommNode() *v1alpha1.CommNode {
-	return &v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{Name: "g.n00001", Namespace: "team", UID: "uid-cn"}, Spec: v1alpha1.CommNodeSpec{NodeName: "n00001"}}
+func testCommTask() *v1alpha1.CommTask {
+	return &v1alpha1.CommTask{ObjectMeta: metav1.ObjectMeta{Name: "g.n00001", Namespace: "team", UID: "uid-ct"}, Spec: v1alpha1.CommTaskSpec{NodeName: "n00001"}}
 }
 
 // networkPods are the pods of one group on each kind of network.
@@ -40,15 +40,15 @@ func networkPods() map[string]*corev1.Pod {
 	group := func(network v1alpha1.NetworkSpec) *corev1.Pod {
 		g := testkit.Group()
 		g.Spec.Span, g.Spec.Network = v1alpha1.SpanGroup, network
-		return groupPodFor(g, testCommNode(), "r1", 900, cfg)
+		return groupPodFor(g, testCommTask(), "r1", 900, cfg)
 	}
 	queued := testkit.Group()
 	queued.Spec.Run.QueueName, queued.Spec.Runtime.Pod.PriorityClassName = "validation", "system-node-critical"
 	queued.Spec.Runtime.Pod.Labels = map[string]string{podstate.QueueLabel: "of the overrides", v1alpha1.LabelRole: "mine"}
 	rdma := []v1alpha1.ResourceCount{{Name: "rdma/hca", Count: 1}, {Name: "amd.com/vnic", Count: 8}}
 	return map[string]*corev1.Pod{
-		"run":        runPodFor(testkit.Group(), testCommNode(), "r1", cfg),
-		"run-queued": runPodFor(queued, testCommNode(), "r1", cfg),
+		"run":        runPodFor(testkit.Group(), testCommTask(), "r1", cfg),
+		"run-queued": runPodFor(queued, testCommTask(), "r1", cfg),
 		"group-pod":  group(v1alpha1.NetworkSpec{Mode: v1alpha1.NetworkPod, PortRange: &v1alpha1.PortRange{First: 30000, Last: 30999}}),
 		"group-host": group(v1alpha1.NetworkSpec{Mode: v1alpha1.NetworkHost, PortRange: &v1alpha1.PortRange{First: 30000, Last: 30999}, RDMAResources: rdma}),
 		"group-multus": group(v1alpha1.NetworkSpec{Mode: v1alpha1.NetworkMultus, MultusNetworks: []string{"rails/rail-0", "rails/rail-1"}, RDMAResources: rdma,
@@ -86,7 +86,7 @@ func TestRDMAResourcesChangeNoOther(t *testing.T) {
 		g.Spec.Runtime.Pod.Resources.Requests = corev1.ResourceList{"rdma/hca": apiresource.MustParse("2")}
 		g.Spec.Network.RDMAResources = []v1alpha1.ResourceCount{{Name: v1alpha1.ResourceGPU, Count: 1}, {Name: "rdma/hca", Count: 4}, {Name: "rdma/vf", Count: 3}}
 	})
-	resources := groupPodFor(g, testCommNode(), "r1", 900, testConfig).Spec.Containers[0].Resources
+	resources := groupPodFor(g, testCommTask(), "r1", 900, testConfig).Spec.Containers[0].Resources
 	for name, want := range map[corev1.ResourceName]int64{v1alpha1.ResourceGPU: 8, "rdma/hca": 2, "rdma/vf": 3} {
 		limit, request := resources.Limits[name], resources.Requests[name]
 		if limit.Value() != want || request.Value() != want {
@@ -148,7 +148,7 @@ func TestRunPodsQueueAndPriority(t *testing.T) {
 	if p := pods["run"]; p.Labels[podstate.QueueLabel] != "" || p.Spec.PriorityClassName != "commgroup-run" {
 		t.Errorf("labels %v, priority class %s", p.Labels, p.Spec.PriorityClassName)
 	}
-	if p := runPodFor(testkit.Group(), testCommNode(), "r1", testConfig); p.Spec.PriorityClassName != "" {
+	if p := runPodFor(testkit.Group(), testCommTask(), "r1", testConfig); p.Spec.PriorityClassName != "" {
 		t.Errorf("a class %q although no flag names one", p.Spec.PriorityClassName)
 	}
 	// Monitors and others' pods stay out of each other's way only by this label.

@@ -40,8 +40,8 @@ func managerOf(t *testing.T, w *groupWorld) (*CommGroupReconciler, *oldCache) {
 	for i := range w.nodes {
 		objects = append(objects, &w.nodes[i])
 	}
-	for _, name := range words.SortedKeys(w.commNodes) {
-		objects = append(objects, w.commNodes[name])
+	for _, name := range words.SortedKeys(w.commTasks) {
+		objects = append(objects, w.commTasks[name])
 	}
 	for _, name := range words.SortedKeys(w.pods) {
 		objects = append(objects, w.pods[name])
@@ -49,7 +49,7 @@ func managerOf(t *testing.T, w *groupWorld) (*CommGroupReconciler, *oldCache) {
 	for _, object := range objects {
 		object.SetResourceVersion("")
 	}
-	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.CommGroup{}, &v1alpha1.CommNode{}).Build()
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.CommGroup{}, &v1alpha1.CommTask{}).Build()
 	cache := &oldCache{api: api, old: map[client.ObjectKey]client.Object{}}
 	lagging := interceptor.NewClient(api, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
@@ -62,10 +62,10 @@ func managerOf(t *testing.T, w *groupWorld) (*CommGroupReconciler, *oldCache) {
 		},
 		List: func(ctx context.Context, c client.WithWatch, into client.ObjectList, opts ...client.ListOption) error {
 			err := c.List(ctx, into, opts...)
-			if list, ok := into.(*v1alpha1.CommNodeList); ok {
+			if list, ok := into.(*v1alpha1.CommTaskList); ok {
 				for i := range list.Items {
 					if old := cache.old[client.ObjectKeyFromObject(&list.Items[i])]; old != nil {
-						list.Items[i] = *old.(*v1alpha1.CommNode).DeepCopy()
+						list.Items[i] = *old.(*v1alpha1.CommTask).DeepCopy()
 					}
 				}
 			}
@@ -135,17 +135,17 @@ func TestOldGroupTakesNothingAway(t *testing.T) {
 	}
 }
 
-// TestOldCommNodeNamesNobody: a node's report has come and its pod is gone because of that; a manager whose cache has the CommNode
+// TestOldCommTaskNamesNobody: a node's report has come and its pod is gone because of that; a manager whose cache has the CommTask
 // without the report neither closes the run on the node nor names it.
-func TestOldCommNodeNamesNobody(t *testing.T) {
+func TestOldCommTaskNamesNobody(t *testing.T) {
 	w := tableWorld(t, fromRunning)
 	node := w.nodes[0].Name
-	old := w.commNode(node).DeepCopy()
-	cn := w.commNode(node)
-	cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+	old := w.commTask(node).DeepCopy()
+	ct := w.commTask(node)
+	ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 	delete(w.pods, w.podOn(node).Name)
 	r, cache := managerOf(t, w)
-	key := client.ObjectKeyFromObject(cn)
+	key := client.ObjectKeyFromObject(ct)
 	old.ResourceVersion = "1"
 	cache.old[key] = old
 	group := client.ObjectKeyFromObject(w.group)

@@ -24,7 +24,7 @@ import (
 func runPodOfOther(node string) corev1.Pod {
 	other := testkit.Group()
 	other.Name, other.UID = "h", "uid-h"
-	pod := runPodFor(other, &v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{NodeName: node}}, "1-1", testConfig)
+	pod := runPodFor(other, &v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{NodeName: node}}, "1-1", testConfig)
 	pod.Status.Phase = corev1.PodPending
 	return *pod
 }
@@ -52,18 +52,18 @@ func TestOneRunANode(t *testing.T) {
 			if w.podOn(taken) != nil || w.podOn(free) == nil {
 				t.Fatalf("pods %v", words.SortedKeys(w.pods))
 			}
-			if a := w.commNode(taken).Spec.Run; a.Waiting == nil || !strings.Contains(a.Waiting.Message, "team/h") {
+			if a := w.commTask(taken).Spec.Run; a.Waiting == nil || !strings.Contains(a.Waiting.Message, "team/h") {
 				t.Fatalf("waiting %+v", a.Waiting)
 			}
 			w.now = w.now.Add(2399 * time.Second) // 600 s and 1800 s
 			w.reportFacts()
 			w.settle()
-			if a := w.commNode(taken).Spec.Run; a.Closed != nil || a.Waiting == nil {
+			if a := w.commTask(taken).Spec.Run; a.Closed != nil || a.Waiting == nil {
 				t.Fatalf("given up too early: %+v", a.Closed)
 			}
 			w.now = w.now.Add(time.Second)
 			w.settle()
-			if a := w.commNode(taken).Spec.Run; a.Closed == nil || a.Closed.Reason != v1alpha1.ReasonNodeBusy {
+			if a := w.commTask(taken).Spec.Run; a.Closed == nil || a.Closed.Reason != v1alpha1.ReasonNodeBusy {
 				t.Fatalf("after the deadline: %+v", a)
 			}
 		})
@@ -137,8 +137,8 @@ func TestGroupStageAwaitsOthers(t *testing.T) {
 	w.settle()
 	for i := range w.nodes {
 		startPod(w.podOn(w.nodes[i].Name), w.nodes[i].Name, w.now)
-		cn := w.commNode(w.nodes[i].Name)
-		cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+		ct := w.commTask(w.nodes[i].Name)
+		ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 		endPod(w.podOn(w.nodes[i].Name), 0, w.now)
 	}
 	w.others = []corev1.Pod{runPodOfOther(w.nodes[2].Name)}
@@ -192,9 +192,9 @@ func TestFreeMembersAreFoundBehindBusyOnes(t *testing.T) {
 		w.settle()
 		w.reportFacts()
 		for i := range w.nodes {
-			if pod, cn := w.podOn(w.nodes[i].Name), w.commNode(w.nodes[i].Name); pod != nil && podstate.Alive(pod) {
+			if pod, ct := w.podOn(w.nodes[i].Name), w.commTask(w.nodes[i].Name); pod != nil && podstate.Alive(pod) {
 				startPod(pod, w.nodes[i].Name, w.now)
-				cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+				ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 				endPod(pod, 0, w.now)
 				alone++
 			}
@@ -233,8 +233,8 @@ func TestAwaitingOthersGoesByOneClock(t *testing.T) {
 		w.settle()
 		for i := range w.nodes {
 			startPod(w.podOn(w.nodes[i].Name), w.nodes[i].Name, w.now)
-			cn := w.commNode(w.nodes[i].Name)
-			cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now.Add(off))
+			ct := w.commTask(w.nodes[i].Name)
+			ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now.Add(off))
 			endPod(w.podOn(w.nodes[i].Name), 0, w.now)
 		}
 		w.others = []corev1.Pod{runPodOfOther(w.nodes[2].Name)}
@@ -254,19 +254,19 @@ func TestAwaitingOthersGoesByOneClock(t *testing.T) {
 	}
 }
 
-// TestOnlyPlannedPodsCount: a pod that is on no node keeps it from other groups only where a CommNode of its own namespace and group
+// TestOnlyPlannedPodsCount: a pod that is on no node keeps it from other groups only where a CommTask of its own namespace and group
 // controls it. Anybody may put the label on pods of their own.
 func TestOnlyPlannedPodsCount(t *testing.T) {
 	w := &groupWorld{world: newWorld(testkit.Group(), testkit.Nodes(1))}
 	r, cache := managerOf(t, w)
-	cn := &v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{Namespace: "others", Name: "o.n", UID: "uid-cn"},
-		Spec: v1alpha1.CommNodeSpec{NodeName: "n", Group: v1alpha1.GroupReference{Name: "o", UID: "uid-o"}}}
-	if err := cache.api.Create(t.Context(), cn); err != nil {
+	ct := &v1alpha1.CommTask{ObjectMeta: metav1.ObjectMeta{Namespace: "others", Name: "o.n", UID: "uid-ct"},
+		Spec: v1alpha1.CommTaskSpec{NodeName: "n", Group: v1alpha1.GroupReference{Name: "o", UID: "uid-o"}}}
+	if err := cache.api.Create(t.Context(), ct); err != nil {
 		t.Fatal(err)
 	}
 	pod := func(name string, change func(*corev1.Pod)) {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "others", Name: name, Labels: map[string]string{v1alpha1.LabelRole: v1alpha1.RoleRun, v1alpha1.LabelGroupUID: "uid-o"},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommNode", Name: cn.Name, UID: cn.UID, Controller: ptr.To(true)}}}}
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommTask", Name: ct.Name, UID: ct.UID, Controller: ptr.To(true)}}}}
 		change(p)
 		if err := cache.api.Create(t.Context(), p); err != nil {
 			t.Fatal(err)

@@ -35,10 +35,10 @@ func lostPod(reason string) bool {
 	return false
 }
 
-// writeRefused says that the node's run pod was never made, or its CommNode could not be written: a quota, an admission policy or a taken
+// writeRefused says that the node's run pod was never made, or its CommTask could not be written: a quota, an admission policy or a taken
 // account name of the namespace refused it, which says nothing of the node. A pod that its kubelet could not start has a name.
 func (n *nodeState) writeRefused() bool {
-	return n.closure.Reason == v1alpha1.ReasonCommNodesRefused || n.closure.Reason == v1alpha1.ReasonRunPodNotStarted && n.podName == ""
+	return n.closure.Reason == v1alpha1.ReasonCommTasksRefused || n.closure.Reason == v1alpha1.ReasonRunPodNotStarted && n.podName == ""
 }
 
 func nodeOutcome(n *nodeState, plan *runplan.Baseline) judge.Outcome {
@@ -46,9 +46,9 @@ func nodeOutcome(n *nodeState, plan *runplan.Baseline) judge.Outcome {
 	if n.report != nil {
 		o.Figures = n.report.Results
 	}
-	if n.commNode != nil {
-		o.Kind.Ranks = n.commNode.Spec.Ranks.Count
-		if f := n.commNode.Status.Facts; f != nil {
+	if n.commTask != nil {
+		o.Kind.Ranks = n.commTask.Spec.Ranks.Count
+		if f := n.commTask.Status.Facts; f != nil {
 			o.Kind.GPUModel, o.Kind.Partition = f.GPUModel, f.Partition
 		}
 	}
@@ -67,8 +67,8 @@ func nodeOutcome(n *nodeState, plan *runplan.Baseline) judge.Outcome {
 		for i := range o.Culprits {
 			o.Culprits[i].Node = cmp.Or(o.Culprits[i].Node, n.name)
 		}
-		if o.Verdict == v1alpha1.VerdictPass && n.commNode.Spec.Run != nil {
-			plan.Of(&n.commNode.Spec.Run.Plan, n.commNode.Spec.Ranks.Count)
+		if o.Verdict == v1alpha1.VerdictPass && n.commTask.Spec.Run != nil {
+			plan.Of(&n.commTask.Spec.Run.Plan, n.commTask.Spec.Ranks.Count)
 			if missing := plan.Missing(n.report.Results); missing != "" {
 				o.Verdict, o.Reason = v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive
 				o.Message = fmt.Sprintf("Node %s reports Pass without a result of Baseline %s.", n.name, missing)
@@ -81,7 +81,7 @@ func nodeOutcome(n *nodeState, plan *runplan.Baseline) judge.Outcome {
 	}
 	if n.exhausted != nil {
 		o.Message = words.Sentence(o.Message) + fmt.Sprintf(" After %d bad results in a row, each followed by a change of the node (the last: %s), no run starts by itself: %s.",
-			maxRepeats+1, n.exhausted.Reason, v1alpha1.AskRun(n.commNode.Namespace, n.commNode.Spec.Group.Name))
+			maxRepeats+1, n.exhausted.Reason, v1alpha1.AskRun(n.commTask.Namespace, n.commTask.Spec.Group.Name))
 	}
 	return o
 }

@@ -83,11 +83,11 @@ func TestOverridesAllowed(t *testing.T) {
 
 func TestRunPodUser(t *testing.T) {
 	g := testkit.Group()
-	if p := runPodFor(g, testCommNode(), "r1", testConfig).Spec.SecurityContext; p.RunAsUser != nil || p.RunAsNonRoot != nil {
+	if p := runPodFor(g, testCommTask(), "r1", testConfig).Spec.SecurityContext; p.RunAsUser != nil || p.RunAsNonRoot != nil {
 		t.Errorf("without runAsUser: %+v", p)
 	}
 	g.Spec.Runtime.Pod.RunAsUser, g.Spec.Runtime.Pod.SupplementalGroups = ptr.To(int64(1000)), []int64{109}
-	p := groupPodFor(g, testCommNode(), "r1", 900, testConfig).Spec.SecurityContext
+	p := groupPodFor(g, testCommTask(), "r1", 900, testConfig).Spec.SecurityContext
 	if p.RunAsUser == nil || *p.RunAsUser != 1000 || p.RunAsNonRoot == nil || !*p.RunAsNonRoot || !slices.Equal(p.SupplementalGroups, []int64{109}) {
 		t.Errorf("with runAsUser: %+v", p)
 	}

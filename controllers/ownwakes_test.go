@@ -25,8 +25,8 @@ func TestOwnWakesEndWhatHoldsGPUs(t *testing.T) {
 		"hangs": {fromRunning, func(*groupWorld) {}, 120 * time.Second},
 		"has reported and does not end": {fromRunning, func(w *groupWorld) {
 			for i := range w.nodes {
-				cn := w.commNode(w.nodes[i].Name)
-				cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+				ct := w.commTask(w.nodes[i].Name)
+				ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 			}
 		}, podstate.ExitGrace},
 		"has ended without a report": {fromRunning, func(w *groupWorld) {

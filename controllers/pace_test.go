@@ -60,20 +60,20 @@ func TestWakesOfForeignObjects(t *testing.T) {
 			Labels: map[string]string{v1alpha1.LabelRole: v1alpha1.RoleMonitor}, OwnerReferences: owners}
 	}
 	yes := true
-	commNodeOf := func(group, node string) metav1.OwnerReference {
-		return metav1.OwnerReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommNode", Name: v1alpha1.CommNodeName(group, node), Controller: &yes}
+	commTaskOf := func(group, node string) metav1.OwnerReference {
+		return metav1.OwnerReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommTask", Name: v1alpha1.CommTaskName(group, node), Controller: &yes}
 	}
-	commNode := commNodeOf("g", "n1")
+	commTask := commTaskOf("g", "n1")
 	for name, tc := range map[string]struct {
 		got  []ctrl.Request
 		want int
 	}{
-		"the group's run pod":  {groupOfRunPod(t.Context(), &corev1.Pod{ObjectMeta: meta("team", "team/g", commNode)}), 1},
-		"of another group":     {groupOfRunPod(t.Context(), &corev1.Pod{ObjectMeta: meta("team", "team/g", commNodeOf("group", "n1"))}), 0},
-		"in another namespace": {groupOfRunPod(t.Context(), &corev1.Pod{ObjectMeta: meta("evil", "team/g", commNode)}), 0},
+		"the group's run pod":  {groupOfRunPod(t.Context(), &corev1.Pod{ObjectMeta: meta("team", "team/g", commTask)}), 1},
+		"of another group":     {groupOfRunPod(t.Context(), &corev1.Pod{ObjectMeta: meta("team", "team/g", commTaskOf("group", "n1"))}), 0},
+		"in another namespace": {groupOfRunPod(t.Context(), &corev1.Pod{ObjectMeta: meta("evil", "team/g", commTask)}), 0},
 		"without an owner":     {groupOfRunPod(t.Context(), &corev1.Pod{ObjectMeta: meta("team", "team/g")}), 0},
 		"of another owner":     {groupOfRunPod(t.Context(), &corev1.Pod{ObjectMeta: meta("team", "team/g", metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Controller: &yes})}), 0},
-		"no name":              {groupOfRunPod(t.Context(), &corev1.Pod{ObjectMeta: meta("team", "team", commNode)}), 0},
+		"no name":              {groupOfRunPod(t.Context(), &corev1.Pod{ObjectMeta: meta("team", "team", commTask)}), 0},
 		"the group's monitors": {r.groupOfMonitor(t.Context(), &appsv1.DaemonSet{ObjectMeta: meta(testConfig.OperatorNamespace, "team/g")}), 1},
 		"monitors elsewhere":   {r.groupOfMonitor(t.Context(), &appsv1.DaemonSet{ObjectMeta: meta("team", "team/g")}), 0},
 		"another DaemonSet there": {r.groupOfMonitor(t.Context(), &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: testConfig.OperatorNamespace,
@@ -85,7 +85,7 @@ func TestWakesOfForeignObjects(t *testing.T) {
 	}
 	long := strings.Repeat("n", 240)
 	for group, node := range map[string]string{"g": long, long: "n1", "a.b": long} {
-		got := groupOfRunPod(t.Context(), &corev1.Pod{ObjectMeta: meta("team", "team/"+group, commNodeOf(group, node))})
+		got := groupOfRunPod(t.Context(), &corev1.Pod{ObjectMeta: meta("team", "team/"+group, commTaskOf(group, node))})
 		if len(got) != 1 || got[0].String() != "team/"+group {
 			t.Errorf("group %s, node %s: wakes %v", group, node, got)
 		}

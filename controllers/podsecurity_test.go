@@ -48,7 +48,7 @@ func podSecurityLevels(t *testing.T, c client.Client) {
 					t.Fatal(err)
 				}
 				group.Namespace = ns.Name
-				pod := groupPodFor(group, testCommNode(), "r1", 900, testConfig)
+				pod := groupPodFor(group, testCommTask(), "r1", 900, testConfig)
 				err := c.Create(t.Context(), pod, client.DryRunAll)
 				switch {
 				case err == nil && taken == "":

@@ -12,9 +12,9 @@ import (
 
 // longFacts lets the monitors' facts hold for long, so that their end wakes nobody.
 func (w *groupWorld) longFacts() {
-	for _, cn := range w.commNodes {
-		cn.Status.Facts = testkit.Facts(w.now)
-		cn.Status.Facts.ValidForSeconds = 36_000
+	for _, ct := range w.commTasks {
+		ct.Status.Facts = testkit.Facts(w.now)
+		ct.Status.Facts.ValidForSeconds = 36_000
 	}
 	w.settle()
 }
@@ -69,10 +69,10 @@ func TestASpecThatJudgesOtherwiseProvesNothingAtOnce(t *testing.T) {
 func TestAReportWithoutAVerdictIsNone(t *testing.T) {
 	w := tableWorld(t, fromRunning)
 	for i := range w.nodes {
-		cn := w.commNode(w.nodes[i].Name)
-		cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+		ct := w.commTask(w.nodes[i].Name)
+		ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 	}
-	w.commNode(w.nodes[0].Name).Status.Run.Verdict = ""
+	w.commTask(w.nodes[0].Name).Status.Run.Verdict = ""
 	w.settle()
 	if run := w.group.Status.Run; run.Phase != v1alpha1.RunPhaseRunning {
 		t.Fatalf("it ends with %+v", run)
@@ -80,7 +80,7 @@ func TestAReportWithoutAVerdictIsNone(t *testing.T) {
 	w.now = w.now.Add(decision.Seconds(w.group.Spec.Run.NodeDeadlineSeconds))
 	w.reportFacts()
 	w.settle()
-	if closed := w.commNode(w.nodes[0].Name).Spec.Run.Closed; closed == nil || closed.Reason != v1alpha1.ReasonRunDeadlineExceeded {
+	if closed := w.commTask(w.nodes[0].Name).Spec.Run.Closed; closed == nil || closed.Reason != v1alpha1.ReasonRunDeadlineExceeded {
 		t.Errorf("closed %+v", closed)
 	}
 }

@@ -40,17 +40,17 @@ func TestARunThatDidNotComeToTheNodeForgetsNothing(t *testing.T) {
 		"a run of all followed": {runs.TriggerRequested, v1alpha1.RunAssignment{Repeats: 2, Retries: 3}, v1alpha1.VerdictFail, 0, 0},
 	} {
 		w := readyWorld(t, 1)
-		cn := w.commNode("n00000")
+		ct := w.commTask("n00000")
 		tc.old.ID, tc.old.Number, tc.old.Generation = "1-1", 1, 1
-		cn.Spec.Run = &tc.old
-		if cn.Status.Run = nil; tc.report != "" {
-			cn.Status.Run = testkit.Report(cn.Spec.Run, tc.report, 300_000, w.now)
+		ct.Spec.Run = &tc.old
+		if ct.Status.Run = nil; tc.report != "" {
+			ct.Status.Run = testkit.Report(ct.Spec.Run, tc.report, 300_000, w.now)
 		}
 		run := &v1alpha1.GroupRunStatus{ID: "1-2", Number: 2, Since: 1, Generation: 1, Trigger: tc.trigger}
 		if tc.trigger != runs.TriggerNodesChanged {
 			run.Since = 2
 		}
-		a := newAssignment(run, &nodeState{name: "n00000", commNode: cn}, v1alpha1.RunPlan{}, runInput{now: w.now, group: w.group})
+		a := newAssignment(run, &nodeState{name: "n00000", commTask: ct}, v1alpha1.RunPlan{}, runInput{now: w.now, group: w.group})
 		if a.ID != "1-2" || a.Repeats != tc.repeats || a.Retries != tc.retries {
 			t.Errorf("%s: %+v, want %d repeats and %d retries", name, a, tc.repeats, tc.retries)
 		}
@@ -95,7 +95,7 @@ func TestAChangedNodeIsTakenIntoTheRunOnceItCanBeMeasured(t *testing.T) {
 	w.nodes = slices.Clone(w.nodes)
 	w.nodes[2].Status.Allocatable = testkit.Resources(v1alpha1.ResourceGPU, "0")
 	w.settle()
-	if closed := w.commNode("n00002").Spec.Run.Closed; closed != nil || !slices.Equal(w.assignedTo(), []string{"n00001"}) || w.group.Status.Members.Stale != 1 {
+	if closed := w.commTask("n00002").Spec.Run.Closed; closed != nil || !slices.Equal(w.assignedTo(), []string{"n00001"}) || w.group.Status.Members.Stale != 1 {
 		t.Fatalf("closed %+v, run on %v, members %+v", closed, w.assignedTo(), w.group.Status.Members)
 	}
 	w.nodes[2].Status.Allocatable = testkit.Resources(v1alpha1.ResourceGPU, "8")
@@ -105,11 +105,11 @@ func TestAChangedNodeIsTakenIntoTheRunOnceItCanBeMeasured(t *testing.T) {
 	}
 }
 
-// TestALostResultTellsWhatToDo: a CommNode that someone deletes takes the node's result along; nothing measures it again by itself.
+// TestALostResultTellsWhatToDo: a CommTask that someone deletes takes the node's result along; nothing measures it again by itself.
 func TestALostResultTellsWhatToDo(t *testing.T) {
 	for name, lose := range map[string]func(w *world){
-		"CommNode": func(w *world) { delete(w.commNodes, v1alpha1.CommNodeName(w.group.Name, "n00001")) },
-		"report":   func(w *world) { w.commNode("n00001").Status.Run = nil },
+		"CommTask": func(w *world) { delete(w.commTasks, v1alpha1.CommTaskName(w.group.Name, "n00001")) },
+		"report":   func(w *world) { w.commTask("n00001").Status.Run = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := readyWorld(t, 3)
@@ -166,13 +166,13 @@ func TestAnAbortBeforeTheStageTellsNothingOfIt(t *testing.T) {
 	}
 }
 
-// TestAMonitorHasItsTime: one that has not reported since its CommNode was made is silent after the grace, and not before.
+// TestAMonitorHasItsTime: one that has not reported since its CommTask was made is silent after the grace, and not before.
 func TestAMonitorHasItsTime(t *testing.T) {
-	cn := &v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(testkit.Now)}}
+	ct := &v1alpha1.CommTask{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(testkit.Now)}}
 	nodes := testkit.Nodes(1)
 	members := []decision.Member{{Name: nodes[0].Name, UID: string(nodes[0].UID), Node: &nodes[0]}}
 	at := func(d time.Duration) (decision.Finding, time.Time) {
-		return agentsReporting(members, map[string]*v1alpha1.CommNode{nodes[0].Name: cn}, testkit.Now.Add(d), 600)
+		return agentsReporting(members, map[string]*v1alpha1.CommTask{nodes[0].Name: ct}, testkit.Now.Add(d), 600)
 	}
 	if f, wakeAt := at(600*time.Second - time.Millisecond); f.Reason != v1alpha1.ReasonWaitingForAgents || !wakeAt.Equal(testkit.Now.Add(600*time.Second)) {
 		t.Errorf("within the grace: %+v, wake at %s", f, wakeAt)
@@ -191,20 +191,20 @@ func TestBinaryDataIsAChangeByHand(t *testing.T) {
 	w.want(t, v1alpha1.ConditionSettingsPublished, metav1.ConditionFalse, v1alpha1.ReasonConfigMapChanged)
 }
 
-// TestACommNodeThatLostWhatTiesItToTheGroupGetsItBack: without its owner it would outlive the group, without its labels nobody finds it.
-func TestACommNodeThatLostWhatTiesItToTheGroupGetsItBack(t *testing.T) {
-	for name, lose := range map[string]func(*v1alpha1.CommNode){
-		"owner":         func(cn *v1alpha1.CommNode) { cn.OwnerReferences = nil },
-		"another owner": func(cn *v1alpha1.CommNode) { cn.OwnerReferences[0].UID = "uid-of-another" },
-		"label":         func(cn *v1alpha1.CommNode) { delete(cn.Labels, v1alpha1.LabelGroupUID) },
-		"node's label":  func(cn *v1alpha1.CommNode) { cn.Labels[v1alpha1.LabelNode] = "another" },
+// TestACommTaskThatLostWhatTiesItToTheGroupGetsItBack: without its owner it would outlive the group, without its labels nobody finds it.
+func TestACommTaskThatLostWhatTiesItToTheGroupGetsItBack(t *testing.T) {
+	for name, lose := range map[string]func(*v1alpha1.CommTask){
+		"owner":         func(ct *v1alpha1.CommTask) { ct.OwnerReferences = nil },
+		"another owner": func(ct *v1alpha1.CommTask) { ct.OwnerReferences[0].UID = "uid-of-another" },
+		"label":         func(ct *v1alpha1.CommTask) { delete(ct.Labels, v1alpha1.LabelGroupUID) },
+		"node's label":  func(ct *v1alpha1.CommTask) { ct.Labels[v1alpha1.LabelNode] = "another" },
 	} {
 		w := readyWorld(t, 1)
-		cn := w.commNode("n00000")
-		labels, owner := cn.DeepCopy().Labels, cn.DeepCopy().OwnerReferences[0]
-		lose(cn)
+		ct := w.commTask("n00000")
+		labels, owner := ct.DeepCopy().Labels, ct.DeepCopy().OwnerReferences[0]
+		lose(ct)
 		w.settle()
-		is := w.commNode("n00000")
+		is := w.commTask("n00000")
 		for key, value := range labels {
 			if is.Labels[key] != value {
 				t.Errorf("%s: label %s is %q, want %q", name, key, is.Labels[key], value)
@@ -252,13 +252,13 @@ func TestANodeThatLostItsPodIsNoCulprit(t *testing.T) {
 
 // TestASimulatedLibraryMakesTheGroupSimulated, though the nodes' facts come from hardware.
 func TestASimulatedLibraryMakesTheGroupSimulated(t *testing.T) {
-	reporting := []*v1alpha1.CommNode{{Status: v1alpha1.CommNodeStatus{Facts: testkit.Facts(testkit.Now)}}}
+	reporting := []*v1alpha1.CommTask{{Status: v1alpha1.CommTaskStatus{Facts: testkit.Facts(testkit.Now)}}}
 	report := func(flavor string) []judge.Outcome {
 		return []judge.Outcome{{Report: &v1alpha1.NodeRunStatus{}}, {Report: &v1alpha1.NodeRunStatus{Library: &v1alpha1.LibraryFacts{Flavor: flavor}}}, {}}
 	}
-	unknown := []*v1alpha1.CommNode{reporting[0], {Status: v1alpha1.CommNodeStatus{Facts: &v1alpha1.NodeFacts{}}}, reporting[0]}
+	unknown := []*v1alpha1.CommTask{reporting[0], {Status: v1alpha1.CommTaskStatus{Facts: &v1alpha1.NodeFacts{}}}, reporting[0]}
 	for _, tc := range []struct {
-		reporting []*v1alpha1.CommNode
+		reporting []*v1alpha1.CommTask
 		outcomes  []judge.Outcome
 		want      v1alpha1.Origin
 	}{
@@ -285,7 +285,7 @@ func TestATaskWhoseTestIsOverIsWithdrawn(t *testing.T) {
 	var id string
 	var others []string
 	for i := range w.nodes {
-		task := w.commNode(w.nodes[i].Name).Spec.Session.Task
+		task := w.commTask(w.nodes[i].Name).Spec.Session.Task
 		switch {
 		case task == nil:
 		case id == "":
@@ -300,7 +300,7 @@ func TestATaskWhoseTestIsOverIsWithdrawn(t *testing.T) {
 		t.Fatalf("nobody else has task %q: %s", id, w.tests())
 	}
 	for _, node := range others {
-		if task := w.commNode(node).Spec.Session.Task; task != nil && task.ID == id {
+		if task := w.commTask(node).Spec.Session.Task; task != nil && task.ID == id {
 			t.Errorf("%s still has task %s: %s", node, id, w.tests())
 		}
 	}
@@ -312,13 +312,13 @@ func TestAReasonThatMeansPassIsNone(t *testing.T) {
 		for want, spoil := range map[string]func(*groupWorld){
 			v1alpha1.ReasonPreconditionFailed: func(w *groupWorld) {
 				w.at(v1alpha1.TestGroup, func() {
-					s := w.commNode(w.nodes[2].Name).Status.Session
+					s := w.commTask(w.nodes[2].Name).Status.Session
 					s.State, s.Reason = v1alpha1.SessionFailed, reason
 				})
 			},
 			v1alpha1.ReasonGroupStepFailed: func(w *groupWorld) {
-				w.faults.report = func(node int, cn *v1alpha1.CommNode) {
-					if c := &cn.Status.Session.Task.Communicators[0]; node == 2 {
+				w.faults.report = func(node int, ct *v1alpha1.CommTask) {
+					if c := &ct.Status.Session.Task.Communicators[0]; node == 2 {
 						c.Verdict, c.Reason = v1alpha1.VerdictError, reason
 					}
 				}
@@ -338,15 +338,15 @@ func TestAReasonThatMeansPassIsNone(t *testing.T) {
 func TestNoPodHoldsGPUsWithoutAResultOfARunThatIsOver(t *testing.T) {
 	w := tableWorld(t, fromRunning)
 	for i := range w.nodes {
-		cn := w.commNode(w.nodes[i].Name)
-		cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+		ct := w.commTask(w.nodes[i].Name)
+		ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 	}
 	w.settle()
 	pod := w.podOn(w.nodes[0].Name)
 	if run := w.group.Status.Run; run.Phase != v1alpha1.RunPhaseFinished || !pod.DeletionTimestamp.IsZero() {
 		t.Fatalf("run %+v, pod %v", run, pod.DeletionTimestamp)
 	}
-	w.commNode(w.nodes[0].Name).Status.Run = nil
+	w.commTask(w.nodes[0].Name).Status.Run = nil
 	if w.settle(); pod.DeletionTimestamp.IsZero() {
 		t.Error("the pod keeps its GPUs")
 	}
@@ -429,12 +429,12 @@ func TestOwnWakesCloseWhatNeverStarts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(testkit.Group(), testkit.Nodes(2))
 			w.settle()
-			w.now = w.now.Add(100 * time.Second) // so that the wait for the monitors, which begins with their CommNodes, ends before
+			w.now = w.now.Add(100 * time.Second) // so that the wait for the monitors, which begins with their CommTasks, ends before
 			for i := range w.nodes {
 				if i == 0 || !tc.silent {
 					facts := testkit.Facts(w.now)
 					facts.ValidForSeconds = 7200
-					w.commNode(w.nodes[i].Name).Status.Facts = facts
+					w.commTask(w.nodes[i].Name).Status.Facts = facts
 				}
 			}
 			w.settle()
@@ -451,7 +451,7 @@ func TestOwnWakesCloseWhatNeverStarts(t *testing.T) {
 				w.now = w.decided.WakeAt
 				w.settle()
 			}
-			if closed := w.commNode(w.nodes[1].Name).Spec.Run.Closed; run.Phase != v1alpha1.RunPhaseFinished || closed == nil || closed.Reason != tc.reason {
+			if closed := w.commTask(w.nodes[1].Name).Spec.Run.Closed; run.Phase != v1alpha1.RunPhaseFinished || closed == nil || closed.Reason != tc.reason {
 				t.Errorf("run %+v, closed %+v", run, closed)
 			}
 		})

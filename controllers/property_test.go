@@ -84,18 +84,18 @@ func goodWork(rng *rand.Rand, w *world) {
 	finishDeletions(w)
 	for i := range w.nodes {
 		node := w.nodes[i].Name
-		cn, pod := w.commNode(node), w.podOn(node)
-		if cn == nil || rng.IntN(4) == 0 {
+		ct, pod := w.commTask(node), w.podOn(node)
+		if ct == nil || rng.IntN(4) == 0 {
 			continue
 		}
-		cn.Status.Facts = w.factsOf(node)
+		ct.Status.Facts = w.factsOf(node)
 		switch {
 		case pod == nil || !podstate.Alive(pod):
 		case pod.Spec.NodeName == "":
 			startPod(pod, node, w.now)
-		case runs.Assigned(cn, pod.Labels[v1alpha1.LabelRunID]):
-			cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
-			cn.Status.Run.BootID = w.factsOf(node).BootID
+		case runs.Assigned(ct, pod.Labels[v1alpha1.LabelRunID]):
+			ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+			ct.Status.Run.BootID = w.factsOf(node).BootID
 			endPod(pod, 0, w.now)
 		}
 	}
@@ -121,29 +121,29 @@ func randomEvent(rng *rand.Rand, w *world, away *[]corev1.Node) {
 		w.nodes, *away = append(w.nodes, *away...), nil
 		return
 	}
-	cn, pod := w.commNode(node), w.podOn(node)
+	ct, pod := w.commTask(node), w.podOn(node)
 	switch rng.IntN(18) {
 	case 0:
 		w.now = w.now.Add(time.Duration(rng.IntN(90)) * time.Second)
 	case 1, 2, 3:
-		if cn != nil {
-			cn.Status.Facts = w.factsOf(node)
+		if ct != nil {
+			ct.Status.Facts = w.factsOf(node)
 		}
 	case 16:
 		w.changes[node]++ // a reboot or another driver, of which the monitor has not told yet
 	case 17:
 		w.changes[node]++
-		if cn != nil {
-			cn.Status.Facts = w.factsOf(node)
+		if ct != nil {
+			ct.Status.Facts = w.factsOf(node)
 		}
 	case 4, 5, 6:
 		if pod != nil && podstate.Alive(pod) && pod.Spec.NodeName == "" {
 			startPod(pod, node, w.now)
 		}
 	case 7, 8:
-		if cn != nil && cn.Spec.Run != nil && pod != nil {
+		if ct != nil && ct.Spec.Run != nil && pod != nil {
 			verdicts := []v1alpha1.Verdict{v1alpha1.VerdictPass, v1alpha1.VerdictPass, v1alpha1.VerdictPass, v1alpha1.VerdictFail, v1alpha1.VerdictError}
-			r := testkit.Report(cn.Spec.Run, verdicts[rng.IntN(len(verdicts))], 300000, w.now)
+			r := testkit.Report(ct.Spec.Run, verdicts[rng.IntN(len(verdicts))], 300000, w.now)
 			r.BootID = w.factsOf(node).BootID
 			switch rng.IntN(8) {
 			case 0:
@@ -155,7 +155,7 @@ func randomEvent(rng *rand.Rand, w *world, away *[]corev1.Node) {
 			case 3:
 				r.Phase = v1alpha1.NodeRunRunning
 			}
-			cn.Status.Run = r
+			ct.Status.Run = r
 		}
 	case 9:
 		if pod != nil && pod.Spec.NodeName != "" {
@@ -200,13 +200,13 @@ func (w *world) factsOf(node string) *v1alpha1.NodeFacts {
 }
 
 // holds says whether the node has a result, of whatever run, that nothing speaks against.
-func holds(cn *v1alpha1.CommNode) bool {
-	if cn == nil || cn.Spec.Run == nil || cn.Status.Run == nil || cn.Status.Facts == nil {
+func holds(ct *v1alpha1.CommTask) bool {
+	if ct == nil || ct.Spec.Run == nil || ct.Status.Run == nil || ct.Status.Facts == nil {
 		return false
 	}
-	a, r := cn.Spec.Run, cn.Status.Run
+	a, r := ct.Spec.Run, ct.Status.Run
 	return a.Closed == nil && a.Stale == nil && r.ID == a.ID && r.Generation == a.Generation && r.Phase == v1alpha1.NodeRunFinished &&
-		r.BootID == cn.Status.Facts.BootID && (a.Platform == nil || a.Platform.Driver == cn.Status.Facts.Driver.Version)
+		r.BootID == ct.Status.Facts.BootID && (a.Platform == nil || a.Platform.Driver == ct.Status.Facts.Driver.Version)
 }
 
 // tally counts what the histories came to: runs of changed nodes, their assignments, and steps that ended Ready.
@@ -215,10 +215,10 @@ type tally struct{ partialRuns, measuredAgain, ready, readyAgain int }
 // stepAndCheck checks what can only be seen with the objects as they were before the step.
 func stepAndCheck(t *testing.T, w *world, seen *tally) {
 	t.Helper()
-	before := map[string]*v1alpha1.CommNode{}
+	before := map[string]*v1alpha1.CommTask{}
 	for i := range w.nodes {
-		if cn := w.commNode(w.nodes[i].Name); cn != nil {
-			before[w.nodes[i].Name] = cn.DeepCopy()
+		if ct := w.commTask(w.nodes[i].Name); ct != nil {
+			before[w.nodes[i].Name] = ct.DeepCopy()
 		}
 	}
 	last := w.group.Status.Run
@@ -227,7 +227,7 @@ func stepAndCheck(t *testing.T, w *world, seen *tally) {
 	if runs.Partial(run) && last.ID != run.ID {
 		seen.partialRuns++
 	}
-	for _, c := range d.CommNodes {
+	for _, c := range d.CommTasks {
 		a := c.Desired.Spec.Run
 		if c.Current == nil || a == nil || run == nil || run.Trigger != runs.TriggerNodesChanged || a.ID != run.ID || runs.Assigned(c.Current, run.ID) {
 			continue
@@ -244,10 +244,10 @@ func stepAndCheck(t *testing.T, w *world, seen *tally) {
 	if runs.Partial(run) {
 		seen.readyAgain++
 	}
-	for name, cn := range before {
+	for name, ct := range before {
 		measured, told := -1, -1
-		if cn.Status.Run != nil && cn.Status.Facts != nil {
-			measured, told = bootNumber(cn.Status.Run.BootID), bootNumber(cn.Status.Facts.BootID)
+		if ct.Status.Run != nil && ct.Status.Facts != nil {
+			measured, told = bootNumber(ct.Status.Run.BootID), bootNumber(ct.Status.Facts.BootID)
 		}
 		// A report may know of a boot that the monitor has not told of yet; the other way round it is stale.
 		if measured < 0 || measured < told {

@@ -65,7 +65,7 @@ func TestBusyGroupsStarveNoOther(t *testing.T) {
 			}
 			return reconcile.Result{RequeueAfter: 1}, nil
 		}
-		for i := range busy { // each run changes the CommNodes of all on the same nodes
+		for i := range busy { // each run changes the CommTasks of all on the same nodes
 			changed(fmt.Sprint("busy", i))
 		}
 		return reconcile.Result{}, nil

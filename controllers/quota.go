@@ -95,7 +95,7 @@ func (m *refusedPods) forget(group types.NamespacedName) {
 // own pods on other nodes may hold the quota, and end.
 func (n *nodeState) waitForQuota(in runInput) {
 	n.wantsPod = true
-	a := runs.AssignmentOf(n.commNode)
+	a := runs.AssignmentOf(n.commTask)
 	if a == nil || a.Waiting == nil || a.Waiting.Reason != v1alpha1.ReasonRunPodNotStarted {
 		return
 	}
@@ -116,18 +116,18 @@ func quotaMessage(cause error, admitted int, maxParallelNodes int32) string {
 }
 
 // noteQuotaWait records in the node's assignment that its run pod waits for the quota.
-func (r *CommGroupReconciler) noteQuotaWait(ctx context.Context, cn *v1alpha1.CommNode, message string, now time.Time) error {
-	if cn == nil || cn.Spec.Run == nil {
+func (r *CommGroupReconciler) noteQuotaWait(ctx context.Context, ct *v1alpha1.CommTask, message string, now time.Time) error {
+	if ct == nil || ct.Spec.Run == nil {
 		return nil
 	}
-	desired := cn.DeepCopy()
+	desired := ct.DeepCopy()
 	wait := &v1alpha1.RunWait{Reason: v1alpha1.ReasonRunPodNotStarted, Message: words.Shorten(message, 512), Since: *decision.Stamp(now)}
-	if was := cn.Spec.Run.Waiting; was != nil && was.Reason == wait.Reason {
+	if was := ct.Spec.Run.Waiting; was != nil && was.Reason == wait.Reason {
 		wait.Since = was.Since
 	}
 	desired.Spec.Run.Waiting = wait
-	if sameSpec(&cn.Spec, &desired.Spec) {
+	if sameSpec(&ct.Spec, &desired.Spec) {
 		return nil
 	}
-	return r.writeCommNode(ctx, CommNodeChange{Current: cn, Desired: desired})
+	return r.writeCommTask(ctx, CommTaskChange{Current: ct, Desired: desired})
 }

@@ -61,7 +61,7 @@ func quotaWorld(t *testing.T, quota int) (reconcile func(time.Duration) map[stri
 	return func(after time.Duration) map[string]*v1alpha1.RunAssignment {
 		t.Helper()
 		r.Clock.(*clocktesting.FakePassiveClock).SetTime(r.Clock.Now().Add(after))
-		var nodes v1alpha1.CommNodeList
+		var nodes v1alpha1.CommTaskList
 		if err := cache.api.List(t.Context(), &nodes); err != nil {
 			t.Fatal(err)
 		}

@@ -24,10 +24,10 @@ import (
 // not read by those who own a group. They last as long as the writes are refused: the conditions are computed anew each time.
 type refusals struct {
 	monitors []refusal
-	// CommNodes are writes of CommNodes, others all else that no condition of its own tells of.
-	commNodes []refusal
+	// CommTasks are writes of CommTasks, others all else that no condition of its own tells of.
+	commTasks []refusal
 	others    []refusal
-	// nodes whose CommNodes are there and could not be changed.
+	// nodes whose CommTasks are there and could not be changed.
 	nodes []string
 }
 
@@ -93,11 +93,11 @@ func add(to *[]refusal, what string, err error) {
 	}
 }
 
-// commNode keeps err if it is a refusal to write the CommNode, which exists or does not.
-func (r *refusals) commNode(cn *v1alpha1.CommNode, exists bool, err error) {
-	add(&r.commNodes, "write CommNode "+cn.Name, err)
+// commTask keeps err if it is a refusal to write the CommTask, which exists or does not.
+func (r *refusals) commTask(ct *v1alpha1.CommTask, exists bool, err error) {
+	add(&r.commTasks, "write CommTask "+ct.Name, err)
 	if exists && refuses(err) {
-		r.nodes = append(r.nodes, cn.Spec.NodeName)
+		r.nodes = append(r.nodes, ct.Spec.NodeName)
 	}
 }
 
@@ -125,9 +125,9 @@ func (r *refusals) tell(d *Decision, group *v1alpha1.CommGroup, now time.Time) {
 		agents.Reason = v1alpha1.ReasonMonitorsRefused
 		agents.Message = refusedWords(r.monitors) + " Monitors that run already go on as they are. Mend what these words name: the chart's values for monitors " +
 			"(agent.*, metrics.monitorPort), an --agent-image that is not the one of the policy commgroup-manager-monitors, a quota; it is tried again by itself."
-	case len(r.commNodes) > 0:
-		agents.Reason = v1alpha1.ReasonCommNodesRefused
-		agents.Message = refusedWords(r.commNodes) + " A monitor cannot report, nor a run go on, without its CommNode. " + refusedNext
+	case len(r.commTasks) > 0:
+		agents.Reason = v1alpha1.ReasonCommTasksRefused
+		agents.Message = refusedWords(r.commTasks) + " A monitor cannot report, nor a run go on, without its CommTask. " + refusedNext
 	}
 	if agents.Reason != "" {
 		if _, skew, ok := strings.Cut(is(v1alpha1.ConditionAgentsReporting).Message, " "+v1alpha1.ReasonClockSkew); ok {
@@ -175,15 +175,15 @@ func retell(d *Decision, group *v1alpha1.CommGroup, now time.Time, changed map[s
 // maxRefusedNodes is how many nodes a RunRefusal names.
 const maxRefusedNodes = 64
 
-// note writes down in the run since when CommNodes are refused: what is in the status is all that the next decision knows of it.
+// note writes down in the run since when CommTasks are refused: what is in the status is all that the next decision knows of it.
 func (r *refusals) note(run *v1alpha1.GroupRunStatus, now time.Time) {
-	if len(r.commNodes) == 0 {
+	if len(r.commTasks) == 0 {
 		if run.Phase == v1alpha1.RunPhaseRunning { // one that ends has nodes that it gave up
 			run.Refused = nil
 		}
 		return
 	}
-	next := &v1alpha1.RunRefusal{Since: *decision.Stamp(now), Message: words.Shorten(refusedWords(r.commNodes), 512)}
+	next := &v1alpha1.RunRefusal{Since: *decision.Stamp(now), Message: words.Shorten(refusedWords(r.commTasks), 512)}
 	if run.Refused != nil {
 		next.Since = run.Refused.Since
 	}
@@ -195,12 +195,12 @@ func (r *refusals) note(run *v1alpha1.GroupRunStatus, now time.Time) {
 	run.Refused = next
 }
 
-// givesUp is when the run goes on without the nodes whose CommNodes are refused.
+// givesUp is when the run goes on without the nodes whose CommTasks are refused.
 func givesUp(refused *v1alpha1.RunRefusal, spec *v1alpha1.CommGroupSpec) time.Time {
 	return refused.Since.Add(decision.Seconds(spec.Run.StartDeadlineSeconds))
 }
 
-// gaveUp says whether the status that was read has the refusal of the node's CommNode, and it has lasted for too long.
+// gaveUp says whether the status that was read has the refusal of the node's CommTask, and it has lasted for too long.
 func gaveUp(group *v1alpha1.CommGroup, node string, exists bool, now time.Time) bool {
 	run := group.Status.Run
 	if run == nil || run.Refused == nil || now.Before(givesUp(run.Refused, &group.Spec)) {
@@ -226,38 +226,38 @@ func (n *nodeState) paused(last *v1alpha1.GroupRunStatus, now time.Time) string 
 	if until.IsZero() || !last.Refused.More && !slices.Contains(last.Refused.Nodes, n.name) {
 		return ""
 	}
-	return "its CommNode was refused in run " + last.ID + ", the next one comes at " + until.UTC().Format(time.RFC3339)
+	return "its CommTask was refused in run " + last.ID + ", the next one comes at " + until.UTC().Format(time.RFC3339)
 }
 
-// giveUp ends the node's part in the run where its CommNode was refused for too long, whatever the node waits for. What has a result
+// giveUp ends the node's part in the run where its CommTask was refused for too long, whatever the node waits for. What has a result
 // there, or a pod that is not over, goes on.
 func (n *nodeState) giveUp(run *v1alpha1.GroupRunStatus, in runInput) {
-	a := runs.AssignmentOf(n.commNode)
+	a := runs.AssignmentOf(n.commTask)
 	switch written := n.report != nil || a != nil && a.Closed != nil && runs.Counts(a, run) && !n.renewed; {
 	case run.Refused == nil || written:
 	case n.phase != judge.Done && n.phase != judge.Waiting:
-	case gaveUp(in.group, n.name, n.commNode != nil, in.now):
+	case gaveUp(in.group, n.name, n.commTask != nil, in.now):
 		n.closeRefused(run, in)
 	case n.phase == judge.Waiting && in.now.Before(givesUp(run.Refused, &in.group.Spec)):
 		n.wakeAt = decision.Earlier(n.wakeAt, givesUp(run.Refused, &in.group.Spec))
 	}
 }
 
-// createdSince says whether the run gave the node up as its CommNode could not be created, and that is there now. One that is there and
+// createdSince says whether the run gave the node up as its CommTask could not be created, and that is there now. One that is there and
 // cannot be changed would be given up again.
 func (n *nodeState) createdSince(run *v1alpha1.GroupRunStatus) bool {
-	return n.commNode != nil && n.closure != nil && n.closure.Reason == v1alpha1.ReasonCommNodesRefused &&
+	return n.commTask != nil && n.closure != nil && n.closure.Reason == v1alpha1.ReasonCommTasksRefused &&
 		run != nil && run.Refused != nil && !run.Refused.More && !slices.Contains(run.Refused.Nodes, n.name)
 }
 
 func (n *nodeState) closeRefused(run *v1alpha1.GroupRunStatus, in runInput) {
 	next := "Mend what these words name, then " + runs.Ask(in.group)
-	if n.commNode == nil {
+	if n.commTask == nil {
 		next = "Once it is mended, a run of the node starts by itself; to have one of all, " + runs.Ask(in.group)
 	}
-	n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonCommNodesRefused,
-		"Run %s has no result of node %s, since what it needs of CommNode %s was refused from %s on. %s %s.",
-		run.ID, n.name, v1alpha1.CommNodeName(in.group.Name, n.name), run.Refused.Since.UTC().Format(time.RFC3339), run.Refused.Message, next)
+	n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonCommTasksRefused,
+		"Run %s has no result of node %s, since what it needs of CommTask %s was refused from %s on. %s %s.",
+		run.ID, n.name, v1alpha1.CommTaskName(in.group.Name, n.name), run.Refused.Since.UTC().Format(time.RFC3339), run.Refused.Message, next)
 }
 
 // configMapRefused takes back what the decision says of a ConfigMap that could not be written. One that another writer came

@@ -72,17 +72,17 @@ func TestRefusedPodsAreNotSentAgainAtOnce(t *testing.T) {
 			})
 			s := &Snapshot{Now: w.now, Group: w.group.DeepCopy(), RunPods: []corev1.Pod{*kept}}
 			create := func() (int, int, error) {
-				var all v1alpha1.CommNodeList
+				var all v1alpha1.CommTaskList
 				if err := cache.api.List(t.Context(), &all); err != nil {
 					t.Fatal(err)
 				}
-				s.CommNodes = all.Items
+				s.CommTasks = all.Items
 				var d Decision
 				for i := range nodes {
-					cn := w.commNode(w.nodes[i].Name)
-					pod := runPodFor(s.Group, cn, s.Group.Status.Run.ID, testConfig)
+					ct := w.commTask(w.nodes[i].Name)
+					pod := runPodFor(s.Group, ct, s.Group.Status.Run.ID, testConfig)
 					if tc.stage {
-						pod = groupPodFor(s.Group, cn, s.Group.Status.Run.ID, 900, testConfig)
+						pod = groupPodFor(s.Group, ct, s.Group.Status.Run.ID, 900, testConfig)
 					}
 					d.CreatePods = append(d.CreatePods, pod)
 				}
@@ -104,13 +104,13 @@ func TestRefusedPodsAreNotSentAgainAtOnce(t *testing.T) {
 				t.Errorf("first %v\nthen %v", err, again)
 			}
 			waiting := 0
-			for i := range s.CommNodes {
-				if a := s.CommNodes[i].Spec.Run; a != nil && a.Waiting != nil {
+			for i := range s.CommTasks {
+				if a := s.CommTasks[i].Spec.Run; a != nil && a.Waiting != nil {
 					waiting++
 				}
 			}
 			if noted := !tc.stage && refuses(tc.err); noted && waiting != nodes || !noted && waiting > 0 {
-				t.Errorf("%d CommNodes say that they wait", waiting)
+				t.Errorf("%d CommTasks say that they wait", waiting)
 			}
 		})
 	}

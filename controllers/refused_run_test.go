@@ -31,7 +31,7 @@ type refusedRun struct {
 	group *v1alpha1.CommGroup
 	clock *clocktesting.FakePassiveClock
 	stay  bool
-	// rebooted is the CommNode of a node with another boot id.
+	// rebooted is the CommTask of a node with another boot id.
 	rebooted string
 }
 
@@ -47,19 +47,19 @@ func (w *refusedRun) step() (v1alpha1.CommGroupStatus, time.Duration) {
 	w.Helper()
 	ctx, now := w.Context(), w.clock.Now()
 	var pods corev1.PodList
-	var nodes v1alpha1.CommNodeList
+	var nodes v1alpha1.CommTaskList
 	if err := errors.Join(w.api.List(ctx, &pods), w.api.List(ctx, &nodes)); err != nil {
 		w.Fatal(err)
 	}
 	for i := range nodes.Items {
-		cn := &nodes.Items[i]
-		if cn.Status.Facts = testkit.Facts(now); cn.Name == w.rebooted {
-			cn.Status.Facts.BootID = "another"
+		ct := &nodes.Items[i]
+		if ct.Status.Facts = testkit.Facts(now); ct.Name == w.rebooted {
+			ct.Status.Facts.BootID = "another"
 		}
-		if a := cn.Spec.Run; a != nil && a.Closed == nil && !w.stay && slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return p.OwnerReferences[0].Name == cn.Name }) {
-			cn.Status.Run = testkit.Report(a, v1alpha1.VerdictPass, 300_000, now)
+		if a := ct.Spec.Run; a != nil && a.Closed == nil && !w.stay && slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return p.OwnerReferences[0].Name == ct.Name }) {
+			ct.Status.Run = testkit.Report(a, v1alpha1.VerdictPass, 300_000, now)
 		}
-		if err := w.api.Status().Update(ctx, cn); err != nil {
+		if err := w.api.Status().Update(ctx, ct); err != nil {
 			w.Fatal(err)
 		}
 	}
@@ -78,7 +78,7 @@ func (w *refusedRun) step() (v1alpha1.CommGroupStatus, time.Duration) {
 // the others count as Error without a culprit, the words say what refused them, and later reconciles say the same.
 func TestARunEndsWhateverIsRefused(t *testing.T) {
 	away := apierrors.NewInternalError(errors.New("failed calling webhook: connection refused"))
-	isCommNode := func(o client.Object) bool { _, ok := o.(*v1alpha1.CommNode); return ok }
+	isCommTask := func(o client.Object) bool { _, ok := o.(*v1alpha1.CommTask); return ok }
 	isPod := func(o client.Object) bool { _, ok := o.(*corev1.Pod); return ok }
 	for name, tc := range map[string]struct {
 		group func(*v1alpha1.CommGroup)
@@ -90,18 +90,18 @@ func TestARunEndsWhateverIsRefused(t *testing.T) {
 		// again: once the refusal ends, a run of the nodes that were given up begins by itself.
 		again bool
 	}{
-		"a quota on CommNodes": {
+		"a quota on CommTasks": {
 			fails: func(verb string, o client.Object) error {
-				if verb == "create" && isCommNode(o) && strings.HasSuffix(o.GetName(), "3") {
+				if verb == "create" && isCommTask(o) && strings.HasSuffix(o.GetName(), "3") {
 					return errQuota
 				}
 				return nil
 			},
-			passed: 3, reason: v1alpha1.ReasonCommNodesRefused, words: "exceeded quota: small", again: true},
+			passed: 3, reason: v1alpha1.ReasonCommTasksRefused, words: "exceeded quota: small", again: true},
 		"assignments that are too large": {
 			group:  func(g *v1alpha1.CommGroup) { g.Spec.Runtime.Env = tooMuchEnv() },
 			fails:  func(string, client.Object) error { return nil },
-			reason: v1alpha1.ReasonCommNodesRefused, words: "shorten runtime.env"},
+			reason: v1alpha1.ReasonCommTasksRefused, words: "shorten runtime.env"},
 		"closures": {
 			running: true, gone: true,
 			fails: func(verb string, o client.Object) error {
@@ -110,18 +110,18 @@ func TestARunEndsWhateverIsRefused(t *testing.T) {
 				}
 				return nil
 			},
-			reason: v1alpha1.ReasonCommNodesRefused, words: "failed calling webhook"},
+			reason: v1alpha1.ReasonCommTasksRefused, words: "failed calling webhook"},
 		"pods, and that they are": {
 			fails: func(verb string, o client.Object) error {
 				if verb == "create" && isPod(o) {
 					return errQuota
 				}
-				if cn, ok := o.(*v1alpha1.CommNode); ok && verb == "patch" && (cn.Spec.Run.Waiting != nil || cn.Spec.Run.Closed != nil) {
+				if ct, ok := o.(*v1alpha1.CommTask); ok && verb == "patch" && (ct.Spec.Run.Waiting != nil || ct.Spec.Run.Closed != nil) {
 					return away
 				}
 				return nil
 			},
-			reason: v1alpha1.ReasonCommNodesRefused, words: "failed calling webhook"},
+			reason: v1alpha1.ReasonCommTasksRefused, words: "failed calling webhook"},
 		"pods": {
 			fails: func(verb string, o client.Object) error {
 				if verb == "create" && isPod(o) {
@@ -166,7 +166,7 @@ func TestARunEndsWhateverIsRefused(t *testing.T) {
 					t.Fatal(err)
 				}
 				if tc.running && !refusing && len(pods.Items) == 4 {
-					w.step() // the CommNodes have the pods' names
+					w.step() // the CommTasks have the pods' names
 					refusing = true
 					for i := range pods.Items {
 						if err := w.api.Delete(t.Context(), &pods.Items[i]); err != nil {
@@ -238,9 +238,9 @@ func TestARunEndsWhateverIsRefused(t *testing.T) {
 	}
 }
 
-// TestALargeAssignmentCanBeClosed: a CommNode from before a bound is not made larger, and what the controller adds to its assignment is taken.
+// TestALargeAssignmentCanBeClosed: a CommTask from before a bound is not made larger, and what the controller adds to its assignment is taken.
 func TestALargeAssignmentCanBeClosed(t *testing.T) {
-	large := &v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{Run: &v1alpha1.RunAssignment{ID: "1-1", Plan: v1alpha1.RunPlan{Env: tooMuchEnv()}}}}
+	large := &v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{Run: &v1alpha1.RunAssignment{ID: "1-1", Plan: v1alpha1.RunPlan{Env: tooMuchEnv()}}}}
 	for name, tc := range map[string]struct {
 		change func(*v1alpha1.RunAssignment)
 		fits   bool
@@ -254,17 +254,17 @@ func TestALargeAssignmentCanBeClosed(t *testing.T) {
 	} {
 		desired := large.DeepCopy()
 		tc.change(desired.Spec.Run)
-		if err := changeWithinBounds(CommNodeChange{Current: large, Desired: desired}); (err == nil) != tc.fits {
+		if err := changeWithinBounds(CommTaskChange{Current: large, Desired: desired}); (err == nil) != tc.fits {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := changeWithinBounds(CommNodeChange{Desired: large}); !errors.Is(err, errTooLarge) {
+	if err := changeWithinBounds(CommTaskChange{Desired: large}); !errors.Is(err, errTooLarge) {
 		t.Errorf("a new one: %v", err)
 	}
 }
 
-// TestGroupStageWithoutARefusedMember: the group's stage goes on without a member whose CommNode is refused, and the run ends by its verdict;
-// once the CommNode is taken in the middle of it, nothing changes for the run.
+// TestGroupStageWithoutARefusedMember: the group's stage goes on without a member whose CommTask is refused, and the run ends by its verdict;
+// once the CommTask is taken in the middle of it, nothing changes for the run.
 func TestGroupStageWithoutARefusedMember(t *testing.T) {
 	const refused = 3
 	for name, taken := range map[string]v1alpha1.RunStage{"for good": "", "until the members are awaited": v1alpha1.StageWaitingForMembers, "until its test": v1alpha1.StageGroup} {
@@ -274,7 +274,7 @@ func TestGroupStageWithoutARefusedMember(t *testing.T) {
 				w.index[w.nodes[i].Name] = i
 			}
 			w.refusesNode = func(node string) bool {
-				return node == w.nodes[refused].Name && (taken == "" || w.span() == nil || w.span().Stage != taken) && w.commNode(node) == nil
+				return node == w.nodes[refused].Name && (taken == "" || w.span() == nil || w.span().Stage != taken) && w.commTask(node) == nil
 			}
 			w.settle()
 			w.reportFacts()
@@ -289,7 +289,7 @@ func TestGroupStageWithoutARefusedMember(t *testing.T) {
 			if m := w.group.Status.Members; m.Passed != 7 || m.Errored != 1 {
 				t.Errorf("members: %+v", m)
 			}
-			if c := meta.FindStatusCondition(w.group.Status.Conditions, v1alpha1.ConditionValidated); c.Reason != v1alpha1.ReasonCommNodesRefused || !strings.Contains(c.Message, "exceeded quota: small") {
+			if c := meta.FindStatusCondition(w.group.Status.Conditions, v1alpha1.ConditionValidated); c.Reason != v1alpha1.ReasonCommTasksRefused || !strings.Contains(c.Message, "exceeded quota: small") {
 				t.Errorf("Validated: %+v", c)
 			}
 			if len(w.culprits()) > 0 {
@@ -300,12 +300,12 @@ func TestGroupStageWithoutARefusedMember(t *testing.T) {
 }
 
 // TestARunForARefusedNodeIsNotRepeatedAtOnce: a node whose result no longer counts has a run of its own. Where that gave the node up since
-// its CommNode is refused, the next one comes an hour later, by itself.
+// its CommTask is refused, the next one comes an hour later, by itself.
 func TestARunForARefusedNodeIsNotRepeatedAtOnce(t *testing.T) {
 	w := newRefusedRun(t, testkit.Group())
 	refusing := false
 	failWrites(w.r, func(verb string, o client.Object) error {
-		o2, ok := o.(*v1alpha1.CommNode)
+		o2, ok := o.(*v1alpha1.CommTask)
 		switch {
 		case verb == "create":
 			o.SetCreationTimestamp(metav1.NewTime(w.clock.Now()))
@@ -334,7 +334,7 @@ func TestARunForARefusedNodeIsNotRepeatedAtOnce(t *testing.T) {
 		}
 	}
 	until("run 1", 10*time.Minute, over(1))
-	w.rebooted, refusing = v1alpha1.CommNodeName("g", "n00000"), true
+	w.rebooted, refusing = v1alpha1.CommTaskName("g", "n00000"), true
 	until("run 2", 12*time.Minute, over(2))
 	finished := w.clock.Now()
 	until("the pause", refusedPause+time.Minute, func(run *v1alpha1.GroupRunStatus) bool { return run.Number == 3 })

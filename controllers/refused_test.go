@@ -45,7 +45,7 @@ func TestOnlyAnAnswerThatStandsIsARefusal(t *testing.T) {
 		"invalid":            {apierrors.NewInvalid(schema.GroupKind{Kind: "Thing"}, "x", nil), true},
 		"bad request":        {apierrors.NewBadRequest("no"), true},
 		"webhook is away":    {apierrors.NewInternalError(errors.New("failed calling webhook")), true},
-		"name is taken":      {fmt.Errorf("%w: CommNode x", errTaken), true},
+		"name is taken":      {fmt.Errorf("%w: CommTask x", errTaken), true},
 		"too large":          {fmt.Errorf("write x: %w", errTooLarge), true},
 		"conflict":           {apierrors.NewConflict(resource, "x", errors.New("changed")), false},
 		"there already":      {apierrors.NewAlreadyExists(resource, "x"), false},
@@ -71,7 +71,7 @@ func refusing(t *testing.T, group *v1alpha1.CommGroup, refuse *func(client.Objec
 		t.Fatal(err)
 	}
 	nodes := testkit.Nodes(2)
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(group, &nodes[0], &nodes[1]).WithStatusSubresource(&v1alpha1.CommGroup{}, &v1alpha1.CommNode{}).
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(group, &nodes[0], &nodes[1]).WithStatusSubresource(&v1alpha1.CommGroup{}, &v1alpha1.CommTask{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
 				return (*refuse)(&appsv1.DaemonSet{})
@@ -91,7 +91,7 @@ func refusing(t *testing.T, group *v1alpha1.CommGroup, refuse *func(client.Objec
 // refusal again changes nothing in the status, and once it is over the condition is what the children say.
 func TestRefusedWritesAreToldAndTakenBack(t *testing.T) {
 	for reason, refused := range map[string]client.Object{
-		v1alpha1.ReasonMonitorsRefused: &appsv1.DaemonSet{}, v1alpha1.ReasonCommNodesRefused: &v1alpha1.CommNode{},
+		v1alpha1.ReasonMonitorsRefused: &appsv1.DaemonSet{}, v1alpha1.ReasonCommTasksRefused: &v1alpha1.CommTask{},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			group := testkit.Group()
@@ -186,7 +186,7 @@ func TestOtherRefusedWritesAreARemark(t *testing.T) {
 	}
 }
 
-// TestRefusedClosureIsTold: where a run may not end since a CommNode cannot be written, the status keeps all but the conditions that
+// TestRefusedClosureIsTold: where a run may not end since a CommTask cannot be written, the status keeps all but the conditions that
 // say so.
 func TestRefusedClosureIsTold(t *testing.T) {
 	w := newWorld(testkit.Group(), testkit.Nodes(2))
@@ -195,52 +195,52 @@ func TestRefusedClosureIsTold(t *testing.T) {
 	w.runAll(300_000)
 	held := Decision{Status: *w.group.Status.DeepCopy()}
 	var told refusals
-	add(&told.commNodes, "write CommNode g.n00000", errQuota)
+	add(&told.commTasks, "write CommTask g.n00000", errQuota)
 	told.tell(&held, w.group, w.now)
 	if !same(held.Status.Run, w.group.Status.Run) || len(held.Status.Conditions) != len(w.group.Status.Conditions) {
 		t.Error("the held status changed more than conditions")
 	}
-	if c := meta.FindStatusCondition(held.Status.Conditions, v1alpha1.ConditionReady); c.Reason != v1alpha1.ReasonCommNodesRefused {
+	if c := meta.FindStatusCondition(held.Status.Conditions, v1alpha1.ConditionReady); c.Reason != v1alpha1.ReasonCommTasksRefused {
 		t.Errorf("Ready is %+v", c)
 	}
 }
 
-// TestNameOfACommNodeIsCleared: one of an earlier group goes, one of this group gets its label back, another's is told.
-func TestNameOfACommNodeIsCleared(t *testing.T) {
+// TestNameOfACommTaskIsCleared: one of an earlier group goes, one of this group gets its label back, another's is told.
+func TestNameOfACommTaskIsCleared(t *testing.T) {
 	nothing := func(client.Object) error { return nil }
 	group := testkit.Group()
 	for name, c := range map[string]struct {
-		change func(*v1alpha1.CommNode)
+		change func(*v1alpha1.CommTask)
 		taken  string
 	}{
-		"of an earlier group":     {change: func(cn *v1alpha1.CommNode) { cn.Spec.Group.UID, cn.UID = "uid-old", "uid-orphan" }},
-		"of this group, no label": {change: func(cn *v1alpha1.CommNode) { cn.Labels = nil }},
-		"of another":              {change: func(cn *v1alpha1.CommNode) { cn.Spec.Group.Name = "other" }, taken: `is of CommGroup "other"`},
+		"of an earlier group":     {change: func(ct *v1alpha1.CommTask) { ct.Spec.Group.UID, ct.UID = "uid-old", "uid-orphan" }},
+		"of this group, no label": {change: func(ct *v1alpha1.CommTask) { ct.Labels = nil }},
+		"of another":              {change: func(ct *v1alpha1.CommTask) { ct.Spec.Group.Name = "other" }, taken: `is of CommGroup "other"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, api, _ := refusing(t, group.DeepCopy(), &nothing)
 			w := newWorld(group.DeepCopy(), testkit.Nodes(1))
 			d := Decide(w.snapshot(), testConfig)
-			desired := d.CommNodes[0].Desired
+			desired := d.CommTasks[0].Desired
 			there := desired.DeepCopy()
 			c.change(there)
 			there.OwnerReferences = nil
 			if err := api.Create(t.Context(), there); err != nil {
 				t.Fatal(err)
 			}
-			err := r.writeCommNode(t.Context(), CommNodeChange{Desired: desired})
-			var is v1alpha1.CommNode
+			err := r.writeCommTask(t.Context(), CommTaskChange{Desired: desired})
+			var is v1alpha1.CommTask
 			if err := api.Get(t.Context(), client.ObjectKeyFromObject(desired), &is); err != nil {
 				t.Fatal(err)
 			}
 			if c.taken != "" {
 				if !errors.Is(err, errTaken) || !strings.Contains(err.Error(), c.taken) || is.Spec.Group.Name != "other" {
-					t.Errorf("%v, want %q and the other's CommNode left", err, c.taken)
+					t.Errorf("%v, want %q and the other's CommTask left", err, c.taken)
 				}
 				return
 			}
 			if err != nil || is.Spec.Group.UID != string(group.UID) || is.Labels[v1alpha1.LabelGroupUID] != string(group.UID) {
-				t.Errorf("%v; the CommNode is of group %v with labels %v", err, is.Spec.Group, is.Labels)
+				t.Errorf("%v; the CommTask is of group %v with labels %v", err, is.Spec.Group, is.Labels)
 			}
 		})
 	}

@@ -18,17 +18,17 @@ func (n *nodeState) recall(a *v1alpha1.RunAssignment, in runInput) {
 	switch {
 	case a.Closed != nil:
 		n.phase, n.closure = judge.Done, a.Closed.DeepCopy()
-	case runs.FinishedReport(n.commNode) != nil:
-		n.phase, n.report = judge.Done, n.commNode.Status.Run
+	case runs.FinishedReport(n.commTask) != nil:
+		n.phase, n.report = judge.Done, n.commTask.Status.Run
 	default:
-		n.moved = !nodefacts.Hold(n.commNode, in.now) || nodefacts.Stale(a.Platform, nil, n.commNode.Status.Facts) != nil
+		n.moved = !nodefacts.Hold(n.commTask, in.now) || nodefacts.Stale(a.Platform, nil, n.commTask.Status.Facts) != nil
 		return
 	}
 	// Once it is found, it stays until the result is replaced: a reboot is not undone.
-	if n.stale = a.Stale; n.stale != nil || !nodefacts.Hold(n.commNode, in.now) {
+	if n.stale = a.Stale; n.stale != nil || !nodefacts.Hold(n.commTask, in.now) {
 		return
 	}
-	found := nodefacts.Stale(a.Platform, n.report, n.commNode.Status.Facts)
+	found := nodefacts.Stale(a.Platform, n.report, n.commTask.Status.Facts)
 	switch {
 	case found == nil:
 	case a.Repeats >= maxRepeats && judge.BadResult(a, n.report):
@@ -39,10 +39,10 @@ func (n *nodeState) recall(a *v1alpha1.RunAssignment, in runInput) {
 	}
 }
 
-// recovered says whether the run ended on the node for want of GPUs, of its monitor or of its CommNode, and all are there now. Where
+// recovered says whether the run ended on the node for want of GPUs, of its monitor or of its CommTask, and all are there now. Where
 // that has happened too often in a row, a person has to ask.
 func (n *nodeState) recovered(in runInput) bool {
-	a := runs.AssignmentOf(n.commNode)
+	a := runs.AssignmentOf(n.commTask)
 	if a == nil {
 		return n.createdSince(in.group.Status.Run) && n.unmeasurable(in) == ""
 	}
@@ -63,12 +63,12 @@ func (n *nodeState) unmeasurable(in runInput) string {
 	switch {
 	case n.member == nil:
 		return "it is no member"
-	case !nodefacts.Hold(n.commNode, in.now):
+	case !nodefacts.Hold(n.commTask, in.now):
 		return "its monitor does not report"
 	case n.member.AllocatableGPUs < int64(in.group.Spec.RanksPerNode):
 		return fmt.Sprintf("it has %d allocatable %s and needs %d", n.member.AllocatableGPUs, objects.GPUResource(&in.group.Spec), in.group.Spec.RanksPerNode)
 	}
-	if problems := nodefacts.ErrorProblems(n.commNode.Status.Facts); len(problems) > 0 {
+	if problems := nodefacts.ErrorProblems(n.commTask.Status.Facts); len(problems) > 0 {
 		return "its facts show " + problems[0].Code
 	}
 	return ""
@@ -121,15 +121,15 @@ func newAssignment(run *v1alpha1.GroupRunStatus, n *nodeState, plan v1alpha1.Run
 	if in.group.Spec.Span == v1alpha1.SpanGroup {
 		a.Span = v1alpha1.SpanGroup
 	}
-	if nodefacts.Hold(n.commNode, in.now) {
-		a.Platform = nodefacts.PlatformOf(n.commNode.Status.Facts)
+	if nodefacts.Hold(n.commTask, in.now) {
+		a.Platform = nodefacts.PlatformOf(n.commTask.Status.Facts)
 	}
-	old := runs.AssignmentOf(n.commNode)
+	old := runs.AssignmentOf(n.commTask)
 	if !runs.Partial(run) || !runs.Counts(old, run) {
 		return a
 	}
 	switch {
-	case judge.BadResult(old, runs.FinishedReport(n.commNode)):
+	case judge.BadResult(old, runs.FinishedReport(n.commTask)):
 		a.Repeats = old.Repeats + 1
 	case old.Closed != nil:
 		a.Repeats = old.Repeats // the run did not come to the node
@@ -146,7 +146,7 @@ func newAssignment(run *v1alpha1.GroupRunStatus, n *nodeState, plan v1alpha1.Run
 // keptAssignment is an assignment that stays: only what the controller itself adds to it changes. Where nothing does it is the
 // very one that there is.
 func keptAssignment(n *nodeState, run *v1alpha1.GroupRunStatus, starting bool, in runInput) *v1alpha1.RunAssignment {
-	now := n.commNode.Spec.Run
+	now := n.commTask.Spec.Run
 	a := *now
 	a.Stale = n.stale
 	if !starting {
@@ -154,8 +154,8 @@ func keptAssignment(n *nodeState, run *v1alpha1.GroupRunStatus, starting bool, i
 	}
 	if !starting && a.ID == run.ID {
 		a.PodName, a.Waiting = n.podName, n.waiting
-		if a.Platform == nil && n.phase != judge.Done && nodefacts.Hold(n.commNode, in.now) {
-			a.Platform = nodefacts.PlatformOf(n.commNode.Status.Facts) // its monitor had not reported when the run began
+		if a.Platform == nil && n.phase != judge.Done && nodefacts.Hold(n.commTask, in.now) {
+			a.Platform = nodefacts.PlatformOf(n.commTask.Status.Facts) // its monitor had not reported when the run began
 		}
 	}
 	if a.Stale == now.Stale && a.Closed == now.Closed && a.PodName == now.PodName && a.Waiting == now.Waiting && a.Platform == now.Platform {

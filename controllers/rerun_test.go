@@ -45,15 +45,15 @@ func (w *world) want(t *testing.T, kind string, status metav1.ConditionStatus, r
 	}
 }
 
-func (w *world) reboot(node, boot string) { w.commNode(node).Status.Facts.BootID = boot }
+func (w *world) reboot(node, boot string) { w.commTask(node).Status.Facts.BootID = boot }
 
 // measure lets the nodes that have a pod report, as the agent would.
 func (w *world) measure(verdict v1alpha1.Verdict, nodes ...string) {
 	for _, node := range nodes {
-		pod, cn := w.podOn(node), w.commNode(node)
+		pod, ct := w.podOn(node), w.commTask(node)
 		startPod(pod, node, w.now)
-		cn.Status.Run = testkit.Report(cn.Spec.Run, verdict, 300_000, w.now)
-		cn.Status.Run.BootID = cn.Status.Facts.BootID
+		ct.Status.Run = testkit.Report(ct.Spec.Run, verdict, 300_000, w.now)
+		ct.Status.Run.BootID = ct.Status.Facts.BootID
 		endPod(pod, 0, w.now)
 	}
 	w.settle()
@@ -62,9 +62,9 @@ func (w *world) measure(verdict v1alpha1.Verdict, nodes ...string) {
 // assignedTo are the nodes whose assignment is of the present run.
 func (w *world) assignedTo() []string {
 	var names []string
-	for _, name := range words.SortedKeys(w.commNodes) {
-		if cn := w.commNodes[name]; runs.Assigned(cn, w.group.Status.Run.ID) {
-			names = append(names, cn.Spec.NodeName)
+	for _, name := range words.SortedKeys(w.commTasks) {
+		if ct := w.commTasks[name]; runs.Assigned(ct, w.group.Status.Run.ID) {
+			names = append(names, ct.Spec.NodeName)
 		}
 	}
 	return names
@@ -82,7 +82,7 @@ func (w *world) count(reason string) int {
 
 func TestOnlyTheRebootedNodeRunsAgain(t *testing.T) {
 	w := readyWorld(t, 3)
-	reports := w.commNode("n00000").Status.Run.DeepCopy()
+	reports := w.commTask("n00000").Status.Run.DeepCopy()
 	w.reboot("n00001", "boot-2")
 	w.step()
 	w.want(t, v1alpha1.ConditionReady, metav1.ConditionUnknown, v1alpha1.ReasonResultsStale, "n00001")
@@ -90,7 +90,7 @@ func TestOnlyTheRebootedNodeRunsAgain(t *testing.T) {
 	if s := w.group.Status; s.Run.ID != "1-2" || s.Run.Trigger != runs.TriggerNodesChanged || s.Run.Since != 1 || s.Members.Stale != 1 || s.Members.Passed != 2 {
 		t.Fatalf("run %+v, members %+v", s.Run, s.Members)
 	}
-	if a := w.commNode("n00001").Spec.Run; a.Stale == nil || a.Stale.Reason != v1alpha1.StaleNodeRebooted || a.ID != "1-1" {
+	if a := w.commTask("n00001").Spec.Run; a.Stale == nil || a.Stale.Reason != v1alpha1.StaleNodeRebooted || a.ID != "1-1" {
 		t.Errorf("assignment %+v", a)
 	}
 	w.settle()
@@ -101,7 +101,7 @@ func TestOnlyTheRebootedNodeRunsAgain(t *testing.T) {
 	if m := w.group.Status.Members; m.Stale != 0 || m.Passed != 2 || m.Running != 1 {
 		t.Errorf("members %+v", m)
 	}
-	if a := w.commNode("n00001").Spec.Run; a.Platform.BootID != "boot-2" || a.Number != 2 || a.Stale != nil || a.Repeats != 0 {
+	if a := w.commTask("n00001").Spec.Run; a.Platform.BootID != "boot-2" || a.Number != 2 || a.Stale != nil || a.Repeats != 0 {
 		t.Errorf("assignment %+v", a)
 	}
 	w.measure(v1alpha1.VerdictPass, "n00001")
@@ -111,7 +111,7 @@ func TestOnlyTheRebootedNodeRunsAgain(t *testing.T) {
 	if s := w.group.Status; s.Results[0].Nodes != 3 || s.Members.Summary != "3/3" || s.Headline == nil {
 		t.Errorf("aggregated over %d nodes, members %+v", s.Results[0].Nodes, s.Members)
 	}
-	if got := w.commNode("n00000").Status.Run; got.ID != reports.ID || w.commNode("n00000").Spec.Run.ID != "1-1" {
+	if got := w.commTask("n00000").Status.Run; got.ID != reports.ID || w.commTask("n00000").Spec.Run.ID != "1-1" {
 		t.Errorf("node n00000 was touched: %+v", got)
 	}
 	if w.count(v1alpha1.ReasonResultsStale) != 1 || w.count("RunStarted") != 1 {
@@ -199,7 +199,7 @@ func TestAnotherNodeJoins(t *testing.T) {
 	w.measure(v1alpha1.VerdictPass, "n00002")
 	w.reboot("n00002", "boot-3")
 	w.settle()
-	if a := w.commNode("n00002").Spec.Run; a.ID != "1-2" || a.Stale == nil {
+	if a := w.commTask("n00002").Spec.Run; a.ID != "1-2" || a.Stale == nil {
 		t.Fatalf("measured twice in one run: %+v", a)
 	}
 	w.measure(v1alpha1.VerdictPass, "n00001")
@@ -245,7 +245,7 @@ func TestClosedNodeIsDueAfterAReboot(t *testing.T) {
 		startPod(pod, "n00001", w.now)
 		endPod(pod, 1, w.now.Add(-time.Hour))
 		w.settle()
-		if closed := w.commNode("n00001").Spec.Run.Closed; closed == nil || closed.Reason != v1alpha1.ReasonRunPodFailed {
+		if closed := w.commTask("n00001").Spec.Run.Closed; closed == nil || closed.Reason != v1alpha1.ReasonRunPodFailed {
 			t.Fatalf("attempt %d: closure %+v", i, closed)
 		}
 		w.want(t, v1alpha1.ConditionValidated, metav1.ConditionFalse, v1alpha1.ReasonRunPodFailed)
@@ -259,7 +259,7 @@ func TestClosedNodeIsDueAfterAReboot(t *testing.T) {
 	w.want(t, v1alpha1.ConditionValidated, metav1.ConditionFalse, v1alpha1.ReasonRunPodFailed, "After 3 bad results in a row", runs.Ask(w.group))
 	w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "mended"}
 	w.settle()
-	if run := w.group.Status.Run; run.Trigger != runs.TriggerRequested || w.commNode("n00001").Spec.Run.Repeats != 0 {
+	if run := w.group.Status.Run; run.Trigger != runs.TriggerRequested || w.commTask("n00001").Spec.Run.Repeats != 0 {
 		t.Fatalf("run %+v", run)
 	}
 }
@@ -278,9 +278,9 @@ func TestNodeThatIsNotBackYet(t *testing.T) {
 			"it has 0 allocatable amd.com/gpu and needs 8"},
 		"driver": {
 			func(w *world) {
-				problem(v1alpha1.ProblemDriverNotLoaded, v1alpha1.SeverityError)(w.commNode("n00001").Status.Facts)
+				problem(v1alpha1.ProblemDriverNotLoaded, v1alpha1.SeverityError)(w.commTask("n00001").Status.Facts)
 			},
-			func(w *world) { w.commNode("n00001").Status.Facts.Problems = nil },
+			func(w *world) { w.commTask("n00001").Status.Facts.Problems = nil },
 			"its facts show DriverNotLoaded"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -345,9 +345,9 @@ func (w *world) measureOpen() {
 func TestObjectsOfOlderVersions(t *testing.T) {
 	w := readyWorld(t, 3)
 	w.group.Status.Run.Since = 0
-	for _, cn := range w.commNodes {
-		cn.Spec.Run.Number, cn.Spec.Run.Platform = 0, nil
-		cn.Status.Run.BootID = "boot-1"
+	for _, ct := range w.commTasks {
+		ct.Spec.Run.Number, ct.Spec.Run.Platform = 0, nil
+		ct.Status.Run.BootID = "boot-1"
 	}
 	w.settle()
 	w.want(t, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady)
@@ -420,9 +420,9 @@ func TestNodeThatCouldNotBeMeasuredIsRunOnceItCan(t *testing.T) {
 			w.nodes[1].Status.Allocatable = corev1.ResourceList{v1alpha1.ResourceGPU: resource.MustParse(gpus)}
 		},
 		v1alpha1.ReasonAgentNotReporting: func(w *world, well bool) {
-			w.commNode(w.nodes[1].Name).Status.Facts = nil
+			w.commTask(w.nodes[1].Name).Status.Facts = nil
 			if well {
-				w.commNode(w.nodes[1].Name).Status.Facts = testkit.Facts(w.now)
+				w.commTask(w.nodes[1].Name).Status.Facts = testkit.Facts(w.now)
 			}
 		},
 	} {
@@ -433,19 +433,19 @@ func TestNodeThatCouldNotBeMeasuredIsRunOnceItCan(t *testing.T) {
 			set(w, false)
 			w.runAll(300_000)
 			w.now = w.now.Add(decision.Seconds(w.group.Spec.Run.StartDeadlineSeconds) + time.Second)
-			w.commNode(w.nodes[0].Name).Status.Facts = testkit.Facts(w.now)
+			w.commTask(w.nodes[0].Name).Status.Facts = testkit.Facts(w.now)
 			w.settle()
 			run := w.group.Status.Run
-			if run.Phase != v1alpha1.RunPhaseFinished || run.Verdict != v1alpha1.VerdictError || w.commNode(w.nodes[1].Name).Spec.Run.Closed.Reason != name {
-				t.Fatalf("run %+v, node %+v", run, w.commNode(w.nodes[1].Name).Spec.Run)
+			if run.Phase != v1alpha1.RunPhaseFinished || run.Verdict != v1alpha1.VerdictError || w.commTask(w.nodes[1].Name).Spec.Run.Closed.Reason != name {
+				t.Fatalf("run %+v, node %+v", run, w.commTask(w.nodes[1].Name).Spec.Run)
 			}
-			w.commNode(w.nodes[1].Name).Status.Facts = testkit.Facts(w.now)
+			w.commTask(w.nodes[1].Name).Status.Facts = testkit.Facts(w.now)
 			set(w, true)
 			w.runAll(300_000)
 			if run := w.group.Status.Run; run.Number != 2 || run.Trigger != runs.TriggerNodesChanged || run.Verdict != v1alpha1.VerdictPass {
 				t.Errorf("after it was mended: run %+v", run)
 			}
-			if n := w.commNode(w.nodes[0].Name).Spec.Run.Number; n != 1 {
+			if n := w.commTask(w.nodes[0].Name).Spec.Run.Number; n != 1 {
 				t.Errorf("the good node was measured again, by run %d", n)
 			}
 		})

@@ -16,57 +16,57 @@ import (
 
 // TestRulesOfTheGroup: what AMD and the library state of versions, for a group of three of which the second is odd.
 func TestRulesOfTheGroup(t *testing.T) {
-	container := func(cn *v1alpha1.CommNode, version string) {
-		cn.Status.Run.ROCm = &v1alpha1.ROCmFacts{State: "Found", Version: version}
+	container := func(ct *v1alpha1.CommTask, version string) {
+		ct.Status.Run.ROCm = &v1alpha1.ROCmFacts{State: "Found", Version: version}
 	}
-	gfx950 := func(cn *v1alpha1.CommNode) {
-		cn.Status.Facts.GPUModel, cn.Status.Facts.GFXTarget, cn.Status.Facts.Firmware = "MI355X", "gfx950", nil
+	gfx950 := func(ct *v1alpha1.CommTask) {
+		ct.Status.Facts.GPUModel, ct.Status.Facts.GFXTarget, ct.Status.Facts.Firmware = "MI355X", "gfx950", nil
 	}
 	for name, tc := range map[string]struct {
 		spec     func(*v1alpha1.CommGroupSpec)
-		all, odd func(*v1alpha1.CommNode)
+		all, odd func(*v1alpha1.CommTask)
 		status   metav1.ConditionStatus
 		reason   string
 		words    []string
 		culprit  bool
 	}{
-		"container alike": {all: func(cn *v1alpha1.CommNode) { container(cn, "7.0.2") }, status: metav1.ConditionTrue, reason: v1alpha1.ReasonAllCompatible},
+		"container alike": {all: func(ct *v1alpha1.CommTask) { container(ct, "7.0.2") }, status: metav1.ConditionTrue, reason: v1alpha1.ReasonAllCompatible},
 		"container differs": {
-			all: func(cn *v1alpha1.CommNode) { container(cn, "7.0.2") }, odd: func(cn *v1alpha1.CommNode) { container(cn, "7.1.0") },
+			all: func(ct *v1alpha1.CommTask) { container(ct, "7.0.2") }, odd: func(ct *v1alpha1.CommTask) { container(ct, "7.1.0") },
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonMixedROCmVersions, words: []string{"ROCm version in the run's container", "7.1.0 on n00001"}, culprit: true},
 		"container too old": {
-			all:    func(cn *v1alpha1.CommNode) { container(cn, "6.2.0") },
+			all:    func(ct *v1alpha1.CommTask) { container(ct, "6.2.0") },
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonROCmTooOld, words: []string{"n00000, n00001, n00002", "6.2.0", "6.4"}, culprit: true},
 		"container not known": {
-			all: func(cn *v1alpha1.CommNode) {
-				cn.Status.Run.ROCm = &v1alpha1.ROCmFacts{State: "Ambiguous", Version: "5.0"}
+			all: func(ct *v1alpha1.CommTask) {
+				ct.Status.Run.ROCm = &v1alpha1.ROCmFacts{State: "Ambiguous", Version: "5.0"}
 			},
 			status: metav1.ConditionTrue, reason: v1alpha1.ReasonAllCompatible},
 		"driver far from the container": {
-			all: func(cn *v1alpha1.CommNode) {
-				container(cn, "7.0.2")
-				cn.Spec.Run.Platform, cn.Status.Facts.Driver.Version = nil, "6.7.0"
+			all: func(ct *v1alpha1.CommTask) {
+				container(ct, "7.0.2")
+				ct.Spec.Run.Platform, ct.Status.Facts.Driver.Version = nil, "6.7.0"
 			},
 			status: metav1.ConditionTrue, reason: v1alpha1.ReasonAllCompatible, words: []string{"DriverMismatch on n00000, n00001, n00002", "in the run's container"}},
 		"driver far from the host": {
-			odd:    func(cn *v1alpha1.CommNode) { cn.Status.Facts.ROCm.Version = "5.7.1" },
+			odd:    func(ct *v1alpha1.CommTask) { ct.Status.Facts.ROCm.Version = "5.7.1" },
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonMixedROCmVersions, words: []string{"DriverMismatch on n00001", "on the host"}, culprit: true},
 		"FP8 of two encodings": {
 			spec: func(s *v1alpha1.CommGroupSpec) { s.LowPrecision.Mode = v1alpha1.FeaturePreferred }, odd: gfx950,
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonMixedFP8Encodings, words: []string{"gfx942", "gfx950", "No FP8 setting is published", "MI355X on n00001"}, culprit: true},
 		"no FP8 asked for": {odd: gfx950, status: metav1.ConditionFalse, reason: v1alpha1.ReasonMixedModels, culprit: true},
 		"firmware differs": {
-			all:    func(cn *v1alpha1.CommNode) { cn.Status.Facts.Firmware.MEC = "185" },
-			odd:    func(cn *v1alpha1.CommNode) { cn.Status.Facts.Firmware.MEC = "180" },
+			all:    func(ct *v1alpha1.CommTask) { ct.Status.Facts.Firmware.MEC = "185" },
+			odd:    func(ct *v1alpha1.CommTask) { ct.Status.Facts.Firmware.MEC = "180" },
 			status: metav1.ConditionTrue, reason: v1alpha1.ReasonAllCompatible, words: []string{"MixedFirmware: Mixed GPU firmware", "MEC 180, SDMA 24 on n00001"}},
 		"firmware on both sides of the limit": {
-			odd:    func(cn *v1alpha1.CommNode) { cn.Status.Facts.Firmware.MEC = "176" },
+			odd:    func(ct *v1alpha1.CommTask) { ct.Status.Facts.Firmware.MEC = "176" },
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonMixedFirmware, words: []string{"MEC firmware 176 on n00001", "177", "HSA_NO_SCRATCH_RECLAIM=1", "2 nodes have newer"}, culprit: true},
 		"firmware below the limit everywhere": {
-			all:    func(cn *v1alpha1.CommNode) { cn.Status.Facts.Firmware.MEC = "170" },
+			all:    func(ct *v1alpha1.CommTask) { ct.Status.Facts.Firmware.MEC = "170" },
 			status: metav1.ConditionTrue, reason: v1alpha1.ReasonAllCompatible},
 		"firmware not known": {
-			odd:    func(cn *v1alpha1.CommNode) { cn.Status.Facts.Firmware = nil },
+			odd:    func(ct *v1alpha1.CommTask) { ct.Status.Facts.Firmware = nil },
 			status: metav1.ConditionTrue, reason: v1alpha1.ReasonAllCompatible},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -74,14 +74,14 @@ func TestRulesOfTheGroup(t *testing.T) {
 			if tc.spec != nil {
 				tc.spec(&w.group.Spec)
 			}
-			for _, name := range words.SortedKeys(w.commNodes) {
-				cn := w.commNodes[name]
-				cn.Spec.Run.Platform = nil // the rules, not staleness, are looked at here
+			for _, name := range words.SortedKeys(w.commTasks) {
+				ct := w.commTasks[name]
+				ct.Spec.Run.Platform = nil // the rules, not staleness, are looked at here
 				if tc.all != nil {
-					tc.all(cn)
+					tc.all(ct)
 				}
-				if tc.odd != nil && cn.Spec.NodeName == "n00001" {
-					tc.odd(cn)
+				if tc.odd != nil && ct.Spec.NodeName == "n00001" {
+					tc.odd(ct)
 				}
 			}
 			w.step()
@@ -101,12 +101,12 @@ func TestMixedFP8IsNotPublished(t *testing.T) {
 		w := newWorld(group, testkit.Nodes(2))
 		w.settle()
 		w.reportFacts()
-		w.commNode("n00001").Status.Facts.GFXTarget = "gfx950"
+		w.commTask("n00001").Status.Facts.GFXTarget = "gfx950"
 		w.runAll(300_000)
-		for _, cn := range w.commNodes {
-			cn.Status.Run.Settings = append(cn.Status.Run.Settings, v1alpha1.SettingStatus{Name: "lowPrecision.AllReduce", Requested: string(mode),
+		for _, ct := range w.commTasks {
+			ct.Status.Run.Settings = append(ct.Status.Run.Settings, v1alpha1.SettingStatus{Name: "lowPrecision.AllReduce", Requested: string(mode),
 				Effective: v1alpha1.EffectivePartial, Verified: v1alpha1.VerifiedConfirmed})
-			cn.Status.Run.Environment = append(cn.Status.Run.Environment, v1alpha1.EnvVar{Name: "RCCL_LOW_PRECISION_ENABLE", Value: "1"})
+			ct.Status.Run.Environment = append(ct.Status.Run.Environment, v1alpha1.EnvVar{Name: "RCCL_LOW_PRECISION_ENABLE", Value: "1"})
 		}
 		w.configMap, w.group.Status.Published = nil, nil
 		w.settle()
@@ -126,9 +126,9 @@ func TestMixedFP8IsNotPublished(t *testing.T) {
 // TestInventoryOfVersions: the container's ROCm, the hosts' RCCL and the firmware are listed where they are known.
 func TestInventoryOfVersions(t *testing.T) {
 	w := readyWorld(t, 2)
-	cn := w.commNode("n00001")
-	cn.Status.Run.ROCm = &v1alpha1.ROCmFacts{State: "Found", Version: "7.0.2"}
-	cn.Status.Facts.ROCm.RCCLVersion = "2.26.6"
+	ct := w.commTask("n00001")
+	ct.Status.Run.ROCm = &v1alpha1.ROCmFacts{State: "Found", Version: "7.0.2"}
+	ct.Status.Facts.ROCm.RCCLVersion = "2.26.6"
 	w.step()
 	got := map[string]string{}
 	for _, item := range w.group.Status.Inventory {

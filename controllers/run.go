@@ -26,8 +26,8 @@ type runInput struct {
 	accepted bool
 	members  []decision.Member
 	hash     string
-	// CommNodes and pods by node name.
-	commNodes map[string]*v1alpha1.CommNode
+	// CommTasks and pods by node name.
+	commTasks map[string]*v1alpha1.CommTask
 	pods      map[string][]*corev1.Pod
 	// groupPods are those of the group's stage, by node name.
 	groupPods map[string][]*corev1.Pod
@@ -110,7 +110,7 @@ func abort(out *runState, run *v1alpha1.GroupRunStatus, in runInput, reason, why
 }
 
 // startIfDue sets out.run to a new run where one is due and can start. The new run is written to the status first;
-// CommNodes and pods follow in the next reconcile, so that a lost write never leaves two runs with one id.
+// CommTasks and pods follow in the next reconcile, so that a lost write never leaves two runs with one id.
 func startIfDue(out *runState, in runInput, hash string, suspended bool) {
 	if suspended {
 		return
@@ -222,7 +222,7 @@ func provenBy(last *v1alpha1.GroupRunStatus, group *v1alpha1.CommGroup) string {
 func tooFewReport(in runInput, trigger string) string {
 	reporting := 0
 	for i := range in.members {
-		if cn := in.commNodes[in.members[i].Name]; cn != nil && nodefacts.Hold(cn, in.now) {
+		if ct := in.commTasks[in.members[i].Name]; ct != nil && nodefacts.Hold(ct, in.now) {
 			reporting++
 		}
 	}
@@ -230,7 +230,7 @@ func tooFewReport(in runInput, trigger string) string {
 	if reporting >= need {
 		return ""
 	}
-	return fmt.Sprintf("A run is due (%s) and waits until the monitors of at least %s report; %d of %d do. See `kubectl get commnodes` and the monitor pods.",
+	return fmt.Sprintf("A run is due (%s) and waits until the monitors of at least %s report; %d of %d do. See `kubectl get commtasks` and the monitor pods.",
 		dueFor(in, trigger), words.Counted(need, "node"), reporting, len(in.members))
 }
 
@@ -318,21 +318,21 @@ func participants(run *v1alpha1.GroupRunStatus, in runInput) []nodeState {
 	same := in.hash == run.MembersHash
 	for i := range in.members {
 		m := &in.members[i]
-		cn := in.commNodes[m.Name]
-		if cn != nil && cn.Spec.NodeUID != m.UID {
-			continue // the CommNode of a node that was there before under the same name
+		ct := in.commTasks[m.Name]
+		if ct != nil && ct.Spec.NodeUID != m.UID {
+			continue // the CommTask of a node that was there before under the same name
 		}
 		isMember[m.Name] = true
-		if same || runs.Counts(runs.AssignmentOf(cn), run) {
-			nodes = append(nodes, nodeState{name: m.Name, member: m, commNode: cn})
+		if same || runs.Counts(runs.AssignmentOf(ct), run) {
+			nodes = append(nodes, nodeState{name: m.Name, member: m, commTask: ct})
 		}
 	}
 	if run.Phase != v1alpha1.RunPhaseRunning {
 		return nodes
 	}
-	for _, name := range words.SortedKeys(in.commNodes) {
-		if cn := in.commNodes[name]; !isMember[name] && runs.Assigned(cn, run.ID) {
-			nodes = append(nodes, nodeState{name: name, commNode: cn})
+	for _, name := range words.SortedKeys(in.commTasks) {
+		if ct := in.commTasks[name]; !isMember[name] && runs.Assigned(ct, run.ID) {
+			nodes = append(nodes, nodeState{name: name, commTask: ct})
 		}
 	}
 	return nodes
@@ -387,7 +387,7 @@ func podNeeded(pod *corev1.Pod, run *v1alpha1.GroupRunStatus, node *nodeState, n
 	if !podstate.Alive(pod) || node.report == nil || node.report.FinishTime == nil {
 		return false
 	}
-	end := nodefacts.Corrected(node.commNode, node.report.FinishTime.Time).Add(podstate.ExitGrace)
+	end := nodefacts.Corrected(node.commTask, node.report.FinishTime.Time).Add(podstate.ExitGrace)
 	// Where the node's clock is ahead and that is not known, it must not keep the GPUs for as long.
 	if !now.Before(end) || end.After(now.Add(2*podstate.ExitGrace)) {
 		return false

@@ -34,7 +34,7 @@ func passedOnce(t *testing.T, nodes int, change func(*v1alpha1.CommGroup)) *worl
 // rebooted lets all monitors report now, that of one node with a boot id of its own.
 func (w *world) rebooted(node, boot string) {
 	w.reportFacts()
-	w.commNode(node).Status.Facts.BootID = boot
+	w.commTask(node).Status.Facts.BootID = boot
 }
 
 func (w *world) runningSays() string {
@@ -178,12 +178,12 @@ func TestScheduleShorterThanTheRun(t *testing.T) {
 		w.now = w.now.Add(10 * time.Minute)
 		w.reportFacts()
 		w.settle()
-		run, pod, cn := w.group.Status.Run, w.podOn("n00000"), w.commNode("n00000")
+		run, pod, ct := w.group.Status.Run, w.podOn("n00000"), w.commTask("n00000")
 		if idle[run.Phase != v1alpha1.RunPhaseRunning]++; run.Phase != v1alpha1.RunPhaseRunning {
 			continue
 		}
 		if startPod(pod, "n00000", w.now); w.now.Sub(run.StartTime.Time) >= 70*time.Minute {
-			cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+			ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 			endPod(pod, 0, w.now)
 			w.settle()
 		}
@@ -220,7 +220,7 @@ func TestAChangedNodeNeedNotWaitForTheRunOfAll(t *testing.T) {
 			w.rebooted("n00001", "boot-2")
 			if tc.silent {
 				for _, node := range []string{"n00002", "n00003"} {
-					w.commNode(node).Status.Facts = testkit.Facts(facts)
+					w.commTask(node).Status.Facts = testkit.Facts(facts)
 				}
 			}
 			w.settle()
@@ -255,7 +255,7 @@ func TestAChangedNodeNeedNotWaitForARequest(t *testing.T) {
 			silent := w.now
 			w.now = w.now.Add(time.Hour)
 			w.rebooted("n00001", "boot-2")
-			w.commNode("n00003").Status.Facts = testkit.Facts(silent)
+			w.commTask("n00003").Status.Facts = testkit.Facts(silent)
 			w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "x"}
 			w.events = nil
 			w.settle()

@@ -22,7 +22,7 @@ import (
 type nodeState struct {
 	name     string
 	member   *decision.Member   // nil: no longer a member
-	commNode *v1alpha1.CommNode // nil: not yet made
+	commTask *v1alpha1.CommTask // nil: not yet made
 
 	phase judge.Phase
 	// report counts for this run: same id, same generation, finished. Set with phase judge.Done, unless closed.
@@ -69,7 +69,7 @@ const runByItself = "Once it is mended, a run of the node starts by itself."
 
 // stepNode works out where the run is on one node. Every wait in it has a deadline, so that a run always ends.
 func stepNode(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput) {
-	a := runs.AssignmentOf(n.commNode)
+	a := runs.AssignmentOf(n.commTask)
 	ours := a != nil && a.ID == run.ID
 	switch {
 	case a == nil:
@@ -88,14 +88,14 @@ func stepNode(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput) {
 			return
 		}
 	default:
-		n.moved = !nodefacts.Hold(n.commNode, in.now) || a.Stale != nil || nodefacts.Stale(a.Platform, runs.FinishedReport(n.commNode), n.commNode.Status.Facts) != nil
+		n.moved = !nodefacts.Hold(n.commTask, in.now) || a.Stale != nil || nodefacts.Stale(a.Platform, runs.FinishedReport(n.commTask), n.commTask.Status.Facts) != nil
 	}
 	switch run.Phase {
 	case v1alpha1.RunPhaseAborted:
 		n.close(in.now, v1alpha1.VerdictSkipped, abortReason(in), "Run %s was aborted before node %s reported.", run.ID, n.name)
 		return
 	case v1alpha1.RunPhaseFinished:
-		// The run is over and this node's result is gone, for example because its CommNode was deleted. No result is never a
+		// The run is over and this node's result is gone, for example because its CommTask was deleted. No result is never a
 		// pass.
 		if n.phase = judge.Waiting; run.Refused != nil {
 			n.closeRefused(run, in)
@@ -111,7 +111,7 @@ func stepNode(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput) {
 	if pod := podstate.OfRun(in.pods[n.name], run.ID); pod != nil {
 		n.podName = pod.Name
 		if stepPod(n, pod, in); n.closed() {
-			n.closure.HeldSeconds = podHeldSeconds(n.commNode, pod, in.now)
+			n.closure.HeldSeconds = podHeldSeconds(n.commTask, pod, in.now)
 		}
 		return
 	}
@@ -141,7 +141,7 @@ func stepWaiting(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput, assign
 			n.name, n.member.AllocatableGPUs, objects.GPUResource(spec), spec.RanksPerNode, n.name, taintRemark(*n.member), runByItself)
 		return
 	}
-	if !nodefacts.Hold(n.commNode, in.now) {
+	if !nodefacts.Hold(n.commTask, in.now) {
 		deadline := run.StartTime.Add(decision.Seconds(spec.Run.StartDeadlineSeconds))
 		if in.now.Before(deadline) {
 			n.wakeAt = deadline
@@ -149,10 +149,10 @@ func stepWaiting(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput, assign
 		}
 		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonAgentNotReporting,
 			"The monitor of node %s has not reported within %d s of the start of run %s: %s. Look at its pod in the operator's namespace (`kubectl get pods -A -l %s=%s -o wide`). %s",
-			n.name, spec.Run.StartDeadlineSeconds, run.ID, lastSeen(n.commNode), v1alpha1.LabelRole, v1alpha1.RoleMonitor, runByItself)
+			n.name, spec.Run.StartDeadlineSeconds, run.ID, lastSeen(n.commTask), v1alpha1.LabelRole, v1alpha1.RoleMonitor, runByItself)
 		return
 	}
-	if problems := nodefacts.ErrorProblems(n.commNode.Status.Facts); len(problems) > 0 {
+	if problems := nodefacts.ErrorProblems(n.commTask.Status.Facts); len(problems) > 0 {
 		p := problems[0]
 		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonPreconditionFailed,
 			"No ranks were started on node %s since its facts show %s (%s): %s %s", n.name, p.Code, cmp.Or(p.Subject, "node"), words.Sentence(p.Message), runAgain(in.group))
@@ -168,18 +168,18 @@ func stepWaiting(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput, assign
 	n.stepFree(in)
 }
 
-func lastSeen(cn *v1alpha1.CommNode) string {
-	if cn == nil || cn.Status.Facts == nil {
+func lastSeen(ct *v1alpha1.CommTask) string {
+	if ct == nil || ct.Status.Facts == nil {
 		return "it never reported"
 	}
-	return "its last report of " + nodefacts.ReportedAt(cn).UTC().Format(time.RFC3339) + " has run out"
+	return "its last report of " + nodefacts.ReportedAt(ct).UTC().Format(time.RFC3339) + " has run out"
 }
 
 // stepPod decides for a node whose run pod is there.
 func stepPod(n *nodeState, pod *corev1.Pod, in runInput) {
 	policy := &in.group.Spec.Run
 	if !podstate.Alive(pod) {
-		ended := nodefacts.Corrected(n.commNode, podstate.Ended(pod))
+		ended := nodefacts.Corrected(n.commTask, podstate.Ended(pod))
 		// An end in the future is of a clock that is ahead: it must not put the wait off by as much.
 		if grace := ended.Add(podstate.ReportGrace); !ended.IsZero() && in.now.Before(grace) && !ended.After(in.now.Add(podstate.ReportGrace)) {
 			n.phase, n.wakeAt = judge.Running, grace
@@ -190,7 +190,7 @@ func stepPod(n *nodeState, pod *corev1.Pod, in runInput) {
 			pod.Name, n.name, podstate.End(pod), runAgain(in.group))
 		return
 	}
-	if started := nodefacts.Corrected(n.commNode, podstate.RanksStarted(pod)); !started.IsZero() {
+	if started := nodefacts.Corrected(n.commTask, podstate.RanksStarted(pod)); !started.IsZero() {
 		deadline := started.Add(decision.Seconds(policy.NodeDeadlineSeconds))
 		if started.After(in.now) { // a clock that is ahead
 			deadline = podstate.StartDeadline(pod, policy).Add(decision.Seconds(policy.NodeDeadlineSeconds))
@@ -201,7 +201,7 @@ func stepPod(n *nodeState, pod *corev1.Pod, in runInput) {
 		}
 		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonRunDeadlineExceeded,
 			"Node %s has not reported within nodeDeadlineSeconds (%d s) of the start of its ranks; it was at: %s. The pod is deleted to free the GPUs. Raise the deadline or measure less: either starts a run of all members.",
-			n.name, policy.NodeDeadlineSeconds, agentStep(n.commNode, in.group.Status.Run))
+			n.name, policy.NodeDeadlineSeconds, agentStep(n.commTask, in.group.Status.Run))
 		return
 	}
 	if n.stepQueued(pod, in) {
@@ -224,11 +224,11 @@ func stepPod(n *nodeState, pod *corev1.Pod, in runInput) {
 }
 
 // agentStep is what the agent last said it was at.
-func agentStep(cn *v1alpha1.CommNode, run *v1alpha1.GroupRunStatus) string {
-	if cn == nil || run == nil || cn.Status.Run == nil || cn.Status.Run.ID != run.ID {
+func agentStep(ct *v1alpha1.CommTask, run *v1alpha1.GroupRunStatus) string {
+	if ct == nil || run == nil || ct.Status.Run == nil || ct.Status.Run.ID != run.ID {
 		return "no word from the agent"
 	}
-	return cmp.Or(cn.Status.Run.Step, "no step named")
+	return cmp.Or(ct.Status.Run.Step, "no step named")
 }
 
 // hindered sums up what keeps nodes of the run from starting; empty where nothing is known to.

@@ -25,9 +25,9 @@ func runPodName(group *v1alpha1.CommGroup, runID, node string) string {
 	return objects.Name(validation.DNS1123LabelMaxLength, string(group.UID)+"/"+runID+"/"+node, group.Name, runID, node)
 }
 
-// runPodMeta names the pod and has it go with the node's CommNode.
-func runPodMeta(group *v1alpha1.CommGroup, cn *v1alpha1.CommNode, runID string) metav1.ObjectMeta {
-	node, overrides := cn.Spec.NodeName, &group.Spec.Runtime.Pod
+// runPodMeta names the pod and has it go with the node's CommTask.
+func runPodMeta(group *v1alpha1.CommGroup, ct *v1alpha1.CommTask, runID string) metav1.ObjectMeta {
+	node, overrides := ct.Spec.NodeName, &group.Spec.Runtime.Pod
 	labels := maps.Clone(overrides.Labels)
 	if labels == nil {
 		labels = map[string]string{}
@@ -48,7 +48,7 @@ func runPodMeta(group *v1alpha1.CommGroup, cn *v1alpha1.CommNode, runID string) 
 	return metav1.ObjectMeta{
 		Name: runPodName(group, runID, node), Namespace: group.Namespace, Labels: labels, Annotations: annotations,
 		OwnerReferences: []metav1.OwnerReference{{
-			APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommNode", Name: cn.Name, UID: cn.UID,
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommTask", Name: ct.Name, UID: ct.UID,
 			Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
 		}},
 	}
@@ -85,13 +85,13 @@ func runSecurity(overrides *v1alpha1.PodOverrides) (*corev1.PodSecurityContext, 
 
 // runPodFor is the pod that holds a node's GPUs for one run. The person's runtime image runs; the agent's binary is
 // copied in. It goes through the scheduler, which knows which GPUs are free.
-func runPodFor(group *v1alpha1.CommGroup, cn *v1alpha1.CommNode, runID string, cfg Config) *corev1.Pod {
+func runPodFor(group *v1alpha1.CommGroup, ct *v1alpha1.CommTask, runID string, cfg Config) *corev1.Pod {
 	spec, overrides := &group.Spec, &group.Spec.Runtime.Pod
 	podSecurity, security := runSecurity(overrides)
 	bin := corev1.VolumeMount{Name: "agent", MountPath: runBinFolder}
 	return &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: runPodMeta(group, cn, runID),
+		ObjectMeta: runPodMeta(group, ct, runID),
 		Spec: corev1.PodSpec{
 			ServiceAccountName:            RunServiceAccount,
 			AutomountServiceAccountToken:  ptr.To(true), // to report; the account itself hands none out
@@ -99,7 +99,7 @@ func runPodFor(group *v1alpha1.CommGroup, cn *v1alpha1.CommNode, runID string, c
 			TerminationGracePeriodSeconds: ptr.To(int64(10)),
 			ActiveDeadlineSeconds:         ptr.To(int64(spec.Run.StartDeadlineSeconds) + int64(spec.Run.NodeDeadlineSeconds) + podstate.SlackSeconds),
 			EnableServiceLinks:            ptr.To(false),
-			Affinity:                      &corev1.Affinity{NodeAffinity: requiredAffinity([]corev1.NodeSelectorTerm{namedTerm(cn.Spec.NodeName)}), PodAntiAffinity: oneRunANode()},
+			Affinity:                      &corev1.Affinity{NodeAffinity: requiredAffinity([]corev1.NodeSelectorTerm{namedTerm(ct.Spec.NodeName)}), PodAntiAffinity: oneRunANode()},
 			Tolerations:                   runTolerations(overrides.Tolerations),
 			PriorityClassName:             cmp.Or(overrides.PriorityClassName, cfg.RunPriorityClass),
 			ImagePullSecrets:              spec.Runtime.ImagePullSecrets,

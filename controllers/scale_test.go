@@ -25,14 +25,14 @@ func bigWorld(nodes int) *world {
 	group.Spec.Benchmark.Collectives = []v1alpha1.Collective{v1alpha1.AllReduce, v1alpha1.AllGather, v1alpha1.ReduceScatter, v1alpha1.AllToAll}
 	group.Spec.Benchmark.MaxSizeBytes = 64 << 20
 	w := newWorld(group, testkit.Nodes(nodes))
-	w.step() // CommNodes
+	w.step() // CommTasks
 	w.reportFacts()
 	w.step() // run
 	w.step() // assignments
 	i := 0
-	for _, name := range words.SortedKeys(w.commNodes) {
-		cn := w.commNodes[name]
-		cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictPass, 300_000+int64(i%1000), w.now)
+	for _, name := range words.SortedKeys(w.commTasks) {
+		ct := w.commTasks[name]
+		ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000+int64(i%1000), w.now)
 		i++
 	}
 	w.step()
@@ -67,16 +67,16 @@ func TestStatusStaysSmall(t *testing.T) {
 		dataErrors = append(dataErrors, e)
 	}
 	i := 0
-	for _, name := range words.SortedKeys(w.commNodes) {
-		r := w.commNodes[name].Status.Run
+	for _, name := range words.SortedKeys(w.commTasks) {
+		r := w.commTasks[name].Status.Run
 		r.Verdict, r.Reason, r.Message = v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink, long
 		r.Settings, r.DataErrors = settings, dataErrors
 		for j := range 8 {
-			r.Culprits = append(r.Culprits, v1alpha1.Culprit{Node: w.commNodes[name].Spec.NodeName, Kind: "Link",
+			r.Culprits = append(r.Culprits, v1alpha1.Culprit{Node: w.commTasks[name].Spec.NodeName, Kind: "Link",
 				Name: fmt.Sprintf("0000:%02x:00.0<->0000:%02x:00.0", j, j+8), Reason: v1alpha1.ReasonSlowLink, Message: long[:512]})
 		}
-		w.commNodes[name].Spec.Run.Platform = nil // so that other facts make no result stale
-		f := w.commNodes[name].Status.Facts
+		w.commTasks[name].Spec.Run.Platform = nil // so that other facts make no result stale
+		f := w.commTasks[name].Status.Facts
 		f.ROCm.Version, f.Driver.Version, f.KernelRelease = fmt.Sprint("7.", i), fmt.Sprint("6.", i), long[:120]+fmt.Sprint(i)
 		i++
 	}
@@ -158,8 +158,8 @@ func TestOneStaleOfMany(t *testing.T) {
 
 	for i, want := range []int{1, 1, 0} { // marked stale; assigned; pod made
 		d := w.step()
-		if len(d.CommNodes) != want || d.Status.Run.Trigger != runs.TriggerNodesChanged {
-			t.Fatalf("step %d writes %d CommNodes in run %+v, expected %d", i, len(d.CommNodes), d.Status.Run, want)
+		if len(d.CommTasks) != want || d.Status.Run.Trigger != runs.TriggerNodesChanged {
+			t.Fatalf("step %d writes %d CommTasks in run %+v, expected %d", i, len(d.CommTasks), d.Status.Run, want)
 		}
 	}
 	if len(w.pods) != 1 || w.podOn("n00042") == nil {
@@ -173,13 +173,13 @@ func TestOneStaleOfMany(t *testing.T) {
 }
 
 // TestSteadyDecisionCostsLittle: a decision on a finished run writes nothing where nothing changed, and what it allocates for a
-// member is far less than a copy of its CommNode's metadata and a comparison of its plan would be (150 objects and more).
+// member is far less than a copy of its CommTask's metadata and a comparison of its plan would be (150 objects and more).
 func TestSteadyDecisionCostsLittle(t *testing.T) {
 	few, many := bigWorld(500), bigWorld(2_000)
 	few.settle()
 	many.settle()
-	if d := many.step(); len(d.CommNodes) > 0 {
-		t.Fatalf("%d CommNodes are written in a steady group", len(d.CommNodes))
+	if d := many.step(); len(d.CommTasks) > 0 {
+		t.Fatalf("%d CommTasks are written in a steady group", len(d.CommTasks))
 	}
 	fewObjects, fewBytes := cost(few.snapshot())
 	manyObjects, manyBytes := cost(many.snapshot())

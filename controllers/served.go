@@ -177,7 +177,7 @@ func (a *Access) look(ctx context.Context) error {
 // cached are the lists that the cache makes in each served namespace; as CacheOptions has them.
 var cached = []authorizationv1.ResourceAttributes{
 	{Group: v1alpha1.GroupVersion.Group, Resource: "commgroups"},
-	{Group: v1alpha1.GroupVersion.Group, Resource: "commnodes"},
+	{Group: v1alpha1.GroupVersion.Group, Resource: "commtasks"},
 	{Resource: "pods"},
 	{Resource: "configmaps"},
 	{Resource: "serviceaccounts", Name: RunServiceAccount},

@@ -19,19 +19,19 @@ const maxWrittenBytes = 48 << 10
 // errTooLarge: an object of one node is larger than the operator writes.
 var errTooLarge = errors.New("the object is too large")
 
-// changeWithinBounds refuses a CommNode that is too large, and larger than the one that is there: a run of a CommGroup from before a rule
+// changeWithinBounds refuses a CommTask that is too large, and larger than the one that is there: a run of a CommGroup from before a rule
 // would otherwise never end on the node.
-func changeWithinBounds(change CommNodeChange) error {
+func changeWithinBounds(change CommTaskChange) error {
 	err := withinBounds(change.Desired)
 	if err == nil || change.Current == nil {
 		return err
 	}
 	// What the controller adds to an assignment as the run goes on has bounds of its own.
-	writtenBytes := func(cn *v1alpha1.CommNode) int {
-		own := *cn
-		own.Status = v1alpha1.CommNodeStatus{}
-		if cn.Spec.Run != nil {
-			run := *cn.Spec.Run
+	writtenBytes := func(ct *v1alpha1.CommTask) int {
+		own := *ct
+		own.Status = v1alpha1.CommTaskStatus{}
+		if ct.Spec.Run != nil {
+			run := *ct.Spec.Run
 			run.Closed, run.Waiting, run.Stale, run.Platform, run.PodName = nil, nil, nil, nil, ""
 			own.Spec.Run = &run
 		}
@@ -47,13 +47,13 @@ func changeWithinBounds(change CommNodeChange) error {
 	return err
 }
 
-// withinBounds refuses an object that is too large. It looks at what the controller writes: a CommNode's status is its agents'.
+// withinBounds refuses an object that is too large. It looks at what the controller writes: a CommTask's status is its agents'.
 func withinBounds(object client.Object) error {
 	largest := ""
 	switch o := object.(type) {
-	case *v1alpha1.CommNode:
+	case *v1alpha1.CommTask:
 		own := *o
-		own.Status = v1alpha1.CommNodeStatus{}
+		own.Status = v1alpha1.CommTaskStatus{}
 		object, largest = &own, "runtime.env, benchmark.thresholds"
 	case *corev1.Pod:
 		largest = "runtime.pod.annotations, runtime.pod.labels"

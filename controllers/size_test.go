@@ -31,7 +31,7 @@ func TestTooLargeObjectsAreNotWritten(t *testing.T) {
 	nothing := func(client.Object) error { return nil }
 	r, api, _ := refusing(t, testkit.Group(), &nothing)
 	w := newWorld(testkit.Group(), testkit.Nodes(1))
-	good := Decide(w.snapshot(), testConfig).CommNodes[0].Desired
+	good := Decide(w.snapshot(), testConfig).CommTasks[0].Desired
 	bad := good.DeepCopy()
 	bad.Spec.Run = &v1alpha1.RunAssignment{ID: "1-1", Plan: v1alpha1.RunPlan{Env: tooMuchEnv()}}
 	want := func(err error) {
@@ -40,19 +40,19 @@ func TestTooLargeObjectsAreNotWritten(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
-	want(r.writeCommNode(t.Context(), CommNodeChange{Desired: bad}))
-	var is v1alpha1.CommNode
+	want(r.writeCommTask(t.Context(), CommTaskChange{Desired: bad}))
+	var is v1alpha1.CommTask
 	if err := api.Get(t.Context(), client.ObjectKeyFromObject(good), &is); !apierrors.IsNotFound(err) {
 		t.Fatalf("created: %v", err)
 	}
-	if err := r.writeCommNode(t.Context(), CommNodeChange{Desired: good}); err != nil {
+	if err := r.writeCommTask(t.Context(), CommTaskChange{Desired: good}); err != nil {
 		t.Fatal(err)
 	}
 	if err := api.Get(t.Context(), client.ObjectKeyFromObject(good), &is); err != nil {
 		t.Fatal(err)
 	}
 	bad.ObjectMeta = is.ObjectMeta
-	want(r.writeCommNode(t.Context(), CommNodeChange{Current: &is, Desired: bad}))
+	want(r.writeCommTask(t.Context(), CommTaskChange{Current: &is, Desired: bad}))
 
 	large := is.DeepCopy() // the agents' part has bounds of its own
 	large.Status.Run = &v1alpha1.NodeRunStatus{Environment: tooMuchEnv()}
@@ -81,14 +81,14 @@ func TestTooLargeGroupIsTold(t *testing.T) {
 		return result
 	}
 	reconcile()
-	var nodes v1alpha1.CommNodeList
+	var nodes v1alpha1.CommTaskList
 	if err := api.List(t.Context(), &nodes); err != nil {
 		t.Fatal(err)
 	}
 	for i := range nodes.Items {
-		cn := &nodes.Items[i]
-		cn.Status.Facts = testkit.Facts(testkit.Now)
-		if err := api.Status().Update(t.Context(), cn); err != nil {
+		ct := &nodes.Items[i]
+		ct.Status.Facts = testkit.Facts(testkit.Now)
+		if err := api.Status().Update(t.Context(), ct); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -99,7 +99,7 @@ func TestTooLargeGroupIsTold(t *testing.T) {
 	if err := api.Get(t.Context(), request.NamespacedName, &is); err != nil {
 		t.Fatal(err)
 	}
-	if c := meta.FindStatusCondition(is.Status.Conditions, v1alpha1.ConditionAgentsReporting); c == nil || c.Reason != v1alpha1.ReasonCommNodesRefused || !strings.Contains(c.Message, "shorten runtime.env") {
+	if c := meta.FindStatusCondition(is.Status.Conditions, v1alpha1.ConditionAgentsReporting); c == nil || c.Reason != v1alpha1.ReasonCommTasksRefused || !strings.Contains(c.Message, "shorten runtime.env") {
 		t.Errorf("%+v", c)
 	}
 }

@@ -48,8 +48,8 @@ type Snapshot struct {
 	Group *v1alpha1.CommGroup
 	// Nodes of the cluster.
 	Nodes []corev1.Node
-	// CommNodes and RunPods that carry the group's UID.
-	CommNodes []v1alpha1.CommNode
+	// CommTasks and RunPods that carry the group's UID.
+	CommTasks []v1alpha1.CommTask
 	RunPods   []corev1.Pod
 	// OtherRunPods are those of other groups, of all namespaces, that are not over; Claims are the nodes that other groups'
 	// stages have.
@@ -78,10 +78,10 @@ type Snapshot struct {
 
 // Decision is what should be.
 type Decision struct {
-	// CommNodes to create or update, in rank order.
-	CommNodes []CommNodeChange
-	// DeleteCommNodes by name.
-	DeleteCommNodes []string
+	// CommTasks to create or update, in rank order.
+	CommTasks []CommTaskChange
+	// DeleteCommTasks by name.
+	DeleteCommTasks []string
 	// Monitor as it should be; nil means that there should be none.
 	Monitor *appsv1.DaemonSet
 	// CreatePods in rank order; DeletePods by name.
@@ -111,8 +111,8 @@ type Decision struct {
 	WakeAt time.Time
 }
 
-// CommNodeChange is one CommNode as it should be. Current is nil where it has to be created.
-type CommNodeChange struct {
-	Current *v1alpha1.CommNode
-	Desired *v1alpha1.CommNode
+// CommTaskChange is one CommTask as it should be. Current is nil where it has to be created.
+type CommTaskChange struct {
+	Current *v1alpha1.CommTask
+	Desired *v1alpha1.CommTask
 }

@@ -141,7 +141,7 @@ func (w *agentWorld) environment(node int) []string {
 func (w *agentWorld) playRealAgents() {
 	for i := range w.nodes {
 		name := w.nodes[i].Name
-		cn, pod, a := w.commNode(name), w.groupPod(name), w.agents[name]
+		ct, pod, a := w.commTask(name), w.groupPod(name), w.agents[name]
 		switch {
 		case pod != nil && !pod.DeletionTimestamp.IsZero():
 			if a != nil {
@@ -150,15 +150,15 @@ func (w *agentWorld) playRealAgents() {
 			}
 			delete(w.pods, pod.Name)
 			continue
-		case cn == nil || cn.Spec.Session == nil || pod == nil || !podstate.Alive(pod):
+		case ct == nil || ct.Spec.Session == nil || pod == nil || !podstate.Alive(pod):
 			continue
 		}
 		if a == nil {
-			a = w.startAgent(i, cn)
+			a = w.startAgent(i, ct)
 			startPod(pod, name, w.now)
 		}
-		a.write(w.t, cn)
-		a.read(w.t, cn)
+		a.write(w.t, ct)
+		a.read(w.t, ct)
 		select {
 		case err := <-a.ended:
 			a.ended <- err
@@ -168,10 +168,10 @@ func (w *agentWorld) playRealAgents() {
 	}
 }
 
-func (w *agentWorld) startAgent(node int, cn *v1alpha1.CommNode) *groupAgent {
+func (w *agentWorld) startAgent(node int, ct *v1alpha1.CommTask) *groupAgent {
 	name := w.nodes[node].Name
 	dir := w.t.TempDir()
-	a := &groupAgent{file: filepath.Join(dir, "commnode.json"), ended: make(chan error, 1)}
+	a := &groupAgent{file: filepath.Join(dir, "commtask.json"), ended: make(chan error, 1)}
 	var line []string
 	if w.field.library != "" {
 		a.mask = []v1alpha1.EnvVar{{Name: "CUDA_VISIBLE_DEVICES", Value: strconv.Itoa(node % w.field.gpus)}}
@@ -180,8 +180,8 @@ func (w *agentWorld) startAgent(node int, cn *v1alpha1.CommNode) *groupAgent {
 			line = append(line, w.prefix(node)...)
 		}
 	}
-	a.write(w.t, cn)
-	line = append(line, filepath.Join(w.field.bin, "agent"), "group", "--session-file", a.file, "--node", name, "--run-id", cn.Spec.Session.RunID)
+	a.write(w.t, ct)
+	line = append(line, filepath.Join(w.field.bin, "agent"), "group", "--session-file", a.file, "--node", name, "--run-id", ct.Spec.Session.RunID)
 	a.command = exec.Command(line[0], line[1:]...)
 	a.command.Env = w.environment(node)
 	var err error
@@ -197,8 +197,8 @@ func (w *agentWorld) startAgent(node int, cn *v1alpha1.CommNode) *groupAgent {
 	return a
 }
 
-func (a *groupAgent) write(t testing.TB, cn *v1alpha1.CommNode) {
-	own := v1alpha1.CommNode{Spec: *cn.Spec.DeepCopy()}
+func (a *groupAgent) write(t testing.TB, ct *v1alpha1.CommTask) {
+	own := v1alpha1.CommTask{Spec: *ct.Spec.DeepCopy()}
 	own.Spec.Run.Plan.Env = append(own.Spec.Run.Plan.Env, a.mask...)
 	data, err := json.Marshal(&own)
 	if err != nil {
@@ -213,16 +213,16 @@ func (a *groupAgent) write(t testing.TB, cn *v1alpha1.CommNode) {
 	a.written = data
 }
 
-func (a *groupAgent) read(t testing.TB, cn *v1alpha1.CommNode) {
+func (a *groupAgent) read(t testing.TB, ct *v1alpha1.CommTask) {
 	data, err := os.ReadFile(a.file + ".status")
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
-	var told v1alpha1.CommNode
+	var told v1alpha1.CommTask
 	if err = errors.Join(err, json.Unmarshal(data, &told)); err != nil {
 		t.Fatal(err)
 	}
-	cn.Status.Session = told.Status.Session
+	ct.Status.Session = told.Status.Session
 }
 
 // ranksOf are the processes of a node's ranks that are at work.
@@ -345,16 +345,16 @@ func TestGroupStageOfRealAgents(t *testing.T) {
 
 // stopRanks stops the node's ranks in each communicator over several nodes, once all have joined it.
 func (w *agentWorld) stopRanks(node int) {
-	cn := w.commNode(w.nodes[node].Name)
-	if cn == nil || cn.Spec.Session == nil || cn.Spec.Session.Task == nil || !slices.ContainsFunc(cn.Spec.Session.Task.Communicators, func(c v1alpha1.TaskCommunicator) bool { return c.Nodes > 1 }) {
+	ct := w.commTask(w.nodes[node].Name)
+	if ct == nil || ct.Spec.Session == nil || ct.Spec.Session.Task == nil || !slices.ContainsFunc(ct.Spec.Session.Task.Communicators, func(c v1alpha1.TaskCommunicator) bool { return c.Nodes > 1 }) {
 		return
 	}
 	for i := range w.nodes {
-		other := w.commNode(w.nodes[i].Name)
+		other := w.commTask(w.nodes[i].Name)
 		if other == nil || other.Status.Session == nil {
 			continue
 		}
-		if task := other.Status.Session.Task; task != nil && task.ID == cn.Spec.Session.Task.ID && task.Phase == v1alpha1.TaskRunning {
+		if task := other.Status.Session.Task; task != nil && task.ID == ct.Spec.Session.Task.ID && task.Phase == v1alpha1.TaskRunning {
 			for _, pid := range w.ranksOf(node) {
 				_ = syscall.Kill(pid, syscall.SIGSTOP)
 			}

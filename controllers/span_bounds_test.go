@@ -43,7 +43,7 @@ func TestTimeRunsOutInARound(t *testing.T) {
 					w.roundBegins(round, func(tests []v1alpha1.SpanTest) {
 						open = len(tests)
 						if how == "the round took long" {
-							w.faults.report = func(int, *v1alpha1.CommNode) {
+							w.faults.report = func(int, *v1alpha1.CommTask) {
 								w.now, w.faults.report = w.now.Add(decision.Seconds(deadline)), nil
 							}
 							return

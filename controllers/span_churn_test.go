@@ -55,9 +55,9 @@ func TestRandomChurn(t *testing.T) {
 			if n := c.alive(); n != 0 {
 				t.Errorf("%d pods hold GPUs: %v", n, c.log)
 			}
-			for _, cn := range c.commNodes {
-				if s := cn.Spec.Session; s != nil && s.State != v1alpha1.SessionClosed {
-					t.Errorf("the session of %s is %s: %v", cn.Spec.NodeName, s.State, c.log)
+			for _, ct := range c.commTasks {
+				if s := ct.Spec.Session; s != nil && s.State != v1alpha1.SessionClosed {
+					t.Errorf("the session of %s is %s: %v", ct.Spec.NodeName, s.State, c.log)
 				}
 			}
 		})
@@ -118,7 +118,7 @@ func (c *churn) event() {
 	node := c.nodes[i]
 	what := []string{"made anew", "made anew, its pods stay a while", "deleted", "joins", "loses its label for a while", "renamed"}[c.r.IntN(6)]
 	c.log = append(c.log, node.Name+" "+what)
-	if s, cn := c.span(), c.commNode(node.Name); what != "joins" && s != nil && s.Stage != v1alpha1.StageEnded && cn != nil && cn.Spec.Session != nil && cn.Spec.Session.RunID == s.RunID {
+	if s, ct := c.span(), c.commTask(node.Name); what != "joins" && s != nil && s.Stage != v1alpha1.StageEnded && ct != nil && ct.Spec.Session != nil && ct.Spec.Session.RunID == s.RunID {
 		c.hurt[s.RunID] = append(c.hurt[s.RunID], node.Name)
 	}
 	switch what {

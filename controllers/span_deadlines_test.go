@@ -51,7 +51,7 @@ func TestAgentsThatFinishedFirstWait(t *testing.T) {
 			w.faults.takes = func(test string, nodes []int) time.Duration {
 				if w.test(test).Kind == v1alpha1.TestMesh && len(nodes) == 2 && nodes[0] == 6 {
 					// A minute before its own deadline.
-					return decision.Seconds(w.commNode(w.nodes[6].Name).Spec.Session.Task.DeadlineSeconds) - time.Minute
+					return decision.Seconds(w.commTask(w.nodes[6].Name).Spec.Session.Task.DeadlineSeconds) - time.Minute
 				}
 				return 20 * time.Second
 			}

@@ -59,10 +59,10 @@ func TestMembersAreLost(t *testing.T) {
 		{name: "pod among the pairs", kind: v1alpha1.TestPairs, lose: func(w *groupWorld) { w.losePod(3) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3"},
 		{name: "the agent dies", kind: v1alpha1.TestGroup, lose: func(w *groupWorld) { endPod(w.groupPod(w.nodes[3].Name), 137, w.now) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonRunPodFailed, left: "3"},
 		{name: "the agent is told to stop", kind: v1alpha1.TestGroup, lose: func(w *groupWorld) {
-			s := w.commNode(w.nodes[3].Name).Status.Session
+			s := w.commTask(w.nodes[3].Name).Status.Session
 			s.State, s.Reason, s.Message = v1alpha1.SessionFailed, v1alpha1.ReasonInterrupted, "SIGTERM"
 		}, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonInterrupted, left: "3"},
-		{name: "the CommNode is deleted", kind: v1alpha1.TestGroup, lose: func(w *groupWorld) { delete(w.commNodes, v1alpha1.CommNodeName("g", w.nodes[3].Name)) },
+		{name: "the CommTask is deleted", kind: v1alpha1.TestGroup, lose: func(w *groupWorld) { delete(w.commTasks, v1alpha1.CommTaskName("g", w.nodes[3].Name)) },
 			verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3"},
 		{name: "never takes a task up", faults: faults{muteNodes: []int{3}}, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3"},
 		{name: "never makes the unique id", faults: faults{muteNodes: []int{0}}, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "0"},
@@ -140,9 +140,9 @@ func TestAbortFreesGPUs(t *testing.T) {
 				if n := w.alive(); n != 0 {
 					t.Errorf("%d pods hold GPUs", n)
 				}
-				for _, cn := range w.commNodes {
-					if s := cn.Spec.Session; s != nil && s.State != v1alpha1.SessionClosed {
-						t.Errorf("session of %s is %s", cn.Spec.NodeName, s.State)
+				for _, ct := range w.commTasks {
+					if s := ct.Spec.Session; s != nil && s.State != v1alpha1.SessionClosed {
+						t.Errorf("session of %s is %s", ct.Spec.NodeName, s.State)
 					}
 				}
 				switch {
@@ -157,7 +157,7 @@ func TestAbortFreesGPUs(t *testing.T) {
 	}
 }
 
-// TestOldReadsUndoNothing: a decision on a status that is older than the CommNodes opens no ended session, and gives no older
+// TestOldReadsUndoNothing: a decision on a status that is older than the CommTasks opens no ended session, and gives no older
 // task out.
 func TestOldReadsUndoNothing(t *testing.T) {
 	w := newGroupWorld(t, 16, faults{hangNodes: []int{11}}, nil)
@@ -169,7 +169,7 @@ func TestOldReadsUndoNothing(t *testing.T) {
 		for back := 1; back <= 3 && back < len(past); back++ {
 			s := w.snapshot()
 			s.Group = past[len(past)-1-back]
-			for _, change := range Decide(s, testConfig).CommNodes {
+			for _, change := range Decide(s, testConfig).CommTasks {
 				if change.Current == nil || change.Current.Spec.Session == nil {
 					continue
 				}
@@ -276,12 +276,12 @@ func playAtScale(t *testing.T, nodes int) (objects, bytes uint64) {
 			runtime.ReadMemStats(&after)
 			objects, bytes = max(objects, after.Mallocs-before.Mallocs), max(bytes, after.TotalAlloc-before.TotalAlloc)
 			steps++
-			for _, c := range d.CommNodes {
+			for _, c := range d.CommTasks {
 				if c.Current != nil && c.Current.Spec.Session != nil && c.Desired.Spec.Session != nil {
 					writes++
 				}
 			}
-			if equalStatus(status, &d.Status) && len(d.CommNodes)+len(d.CreatePods)+len(d.DeletePods) == 0 {
+			if equalStatus(status, &d.Status) && len(d.CommTasks)+len(d.CreatePods)+len(d.DeletePods) == 0 {
 				break
 			}
 		}

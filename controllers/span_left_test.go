@@ -71,8 +71,8 @@ func TestScatteredMembersAreMissing(t *testing.T) {
 	}
 }
 
-// TestDeletedCommNodeIsALostMember: whose CommNode is deleted in a search or in the group's test has left as MemberLost, not as a culprit.
-func TestDeletedCommNodeIsALostMember(t *testing.T) {
+// TestDeletedCommTaskIsALostMember: whose CommTask is deleted in a search or in the group's test has left as MemberLost, not as a culprit.
+func TestDeletedCommTaskIsALostMember(t *testing.T) {
 	for _, at := range []v1alpha1.RunStage{v1alpha1.StageLocalizing, v1alpha1.StageGroup} {
 		t.Run(string(at), func(t *testing.T) {
 			w := newGroupWorld(t, 8, faults{hangNodes: []int{2}}, nil)
@@ -80,7 +80,7 @@ func TestDeletedCommNodeIsALostMember(t *testing.T) {
 			w.meddle = func() {
 				if s := w.span(); !done && s != nil && s.Stage == at && len(s.Tests) > 0 && s.Tests[len(s.Tests)-1].Verdict == "" {
 					done = true
-					delete(w.commNodes, w.commNode(w.nodes[5].Name).Name)
+					delete(w.commTasks, w.commTask(w.nodes[5].Name).Name)
 				}
 			}
 			w.play()

@@ -28,7 +28,7 @@ func TestSearchGoesOnWithoutTheLost(t *testing.T) {
 		{"a pair", faults{hangPairs: [][2]int{{bad, 40}}}, 60, 6, "Pair 11<->40"},
 	} {
 		for round := 1; round <= tc.rounds; round += testenv.Draws(2, 1) {
-			ways := []string{"its pod", "its CommNode"}
+			ways := []string{"its pod", "its CommTask"}
 			if !testenv.Long() {
 				ways = ways[round/2%2:][:1]
 			}
@@ -41,7 +41,7 @@ func TestSearchGoesOnWithoutTheLost(t *testing.T) {
 						if how == "its pod" {
 							w.losePod(tc.lost)
 						} else {
-							delete(w.commNodes, v1alpha1.CommNodeName("g", w.nodes[tc.lost].Name))
+							delete(w.commTasks, v1alpha1.CommTaskName("g", w.nodes[tc.lost].Name))
 						}
 					})
 					w.play()

@@ -35,9 +35,9 @@ func manyRanksWorld(t *testing.T, nodes, ranks int, f faults, change func(*v1alp
 	return w
 }
 
-// TestTasksFitTheCommNode: no task has more communicators of a node than its CommNode holds. A dimension with more is said not to
+// TestTasksFitTheCommTask: no task has more communicators of a node than its CommTask holds. A dimension with more is said not to
 // be measured, before the run and after it, and is no pass; the others are measured, and a culprit is found without its rail.
-func TestTasksFitTheCommNode(t *testing.T) {
+func TestTasksFitTheCommTask(t *testing.T) {
 	for name, tc := range map[string]struct {
 		faults  faults
 		change  func(*v1alpha1.CommGroup)
@@ -56,8 +56,8 @@ func TestTasksFitTheCommNode(t *testing.T) {
 			w := manyRanksWorld(t, 4, 64, tc.faults, tc.change)
 			most := 0
 			w.meddle = func() {
-				for _, cn := range w.commNodes {
-					if s := cn.Spec.Session; s != nil && s.Task != nil {
+				for _, ct := range w.commTasks {
+					if s := ct.Spec.Session; s != nil && s.Task != nil {
 						most = max(most, len(s.Task.Communicators))
 					}
 				}
@@ -115,8 +115,8 @@ func TestGoodGroupsOfManyRanks(t *testing.T) {
 			})
 			held := map[string]map[int32]string{} // by test: which node has a rank of the group
 			w.meddle = func() {
-				for _, cn := range w.commNodes {
-					s := cn.Spec.Session
+				for _, ct := range w.commTasks {
+					s := ct.Spec.Session
 					if s == nil || s.Task == nil {
 						continue
 					}
@@ -125,7 +125,7 @@ func TestGoodGroupsOfManyRanks(t *testing.T) {
 						c := &s.Task.Communicators[i]
 						for k, device := range c.Devices {
 							if used[device] || int(device) >= tc.ranks || c.Ranks[k] >= c.WorldSize {
-								t.Fatalf("%s of %s: rank %d of %d on device %d", s.Task.ID, cn.Name, c.Ranks[k], c.WorldSize, device)
+								t.Fatalf("%s of %s: rank %d of %d on device %d", s.Task.ID, ct.Name, c.Ranks[k], c.WorldSize, device)
 							}
 							used[device] = true
 							if w.test(s.Task.ID).Kind != v1alpha1.TestGroup {
@@ -134,17 +134,17 @@ func TestGoodGroupsOfManyRanks(t *testing.T) {
 							if held[s.Task.ID] == nil {
 								held[s.Task.ID] = map[int32]string{}
 							}
-							if other := held[s.Task.ID][c.Ranks[k]]; other != "" && other != cn.Name || int(c.WorldSize) != tc.nodes*tc.ranks {
-								t.Fatalf("rank %d of %d is of %s and of %s", c.Ranks[k], c.WorldSize, other, cn.Name)
+							if other := held[s.Task.ID][c.Ranks[k]]; other != "" && other != ct.Name || int(c.WorldSize) != tc.nodes*tc.ranks {
+								t.Fatalf("rank %d of %d is of %s and of %s", c.Ranks[k], c.WorldSize, other, ct.Name)
 							}
-							held[s.Task.ID][c.Ranks[k]] = cn.Name
+							held[s.Task.ID][c.Ranks[k]] = ct.Name
 						}
 					}
 					if len(used) != tc.ranks {
-						t.Fatalf("%s of %s works with %d of %d devices", s.Task.ID, cn.Name, len(used), tc.ranks)
+						t.Fatalf("%s of %s works with %d of %d devices", s.Task.ID, ct.Name, len(used), tc.ranks)
 					}
 					if n := sizeOf(t, s); n > 3<<10 {
-						t.Fatalf("%s of %s: the session takes %d bytes", s.Task.ID, cn.Name, n)
+						t.Fatalf("%s of %s: the session takes %d bytes", s.Task.ID, ct.Name, n)
 					}
 				}
 			}

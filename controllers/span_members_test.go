@@ -105,9 +105,9 @@ func TestTooFewPassedAlone(t *testing.T) {
 		w := newGroupWorld(t, 4, faults{}, func(g *v1alpha1.CommGroup) { g.Spec.Members.MinMembers = minMembers })
 		pods := false
 		w.meddle = func() {
-			if cn := w.commNode(w.nodes[1].Name); cn.Spec.Run != nil && cn.Status.Run == nil {
-				cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictFail, 300_000, w.now)
-				cn.Status.Run.Reason = v1alpha1.ReasonWrongData
+			if ct := w.commTask(w.nodes[1].Name); ct.Spec.Run != nil && ct.Status.Run == nil {
+				ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictFail, 300_000, w.now)
+				ct.Status.Run.Reason = v1alpha1.ReasonWrongData
 				if pod := w.podOn(w.nodes[1].Name); pod != nil {
 					endPod(pod, 0, w.now)
 				}
@@ -182,7 +182,7 @@ func TestNoSeatForANodeMadeAnew(t *testing.T) {
 		w.nodes = slices.Clone(w.nodes)
 		w.nodes[2].UID = "another"
 		w.step()
-		if s := w.commNode(w.nodes[2].Name).Spec.Session; s != nil && s.RunID == run {
+		if s := w.commTask(w.nodes[2].Name).Spec.Session; s != nil && s.RunID == run {
 			t.Errorf("the new node has seat %d of the old one", s.Index)
 		}
 	}
@@ -194,7 +194,7 @@ func TestNoSeatForANodeMadeAnew(t *testing.T) {
 
 // TestWhatIsStaleHasNoVerdict: so that a node whose result no longer counts is never fit for the group.
 func TestWhatIsStaleHasNoVerdict(t *testing.T) {
-	n := nodeState{name: "n", phase: judge.Done, report: &v1alpha1.NodeRunStatus{Verdict: v1alpha1.VerdictPass}, commNode: &v1alpha1.CommNode{}}
+	n := nodeState{name: "n", phase: judge.Done, report: &v1alpha1.NodeRunStatus{Verdict: v1alpha1.VerdictPass}, commTask: &v1alpha1.CommTask{}}
 	if o := nodeOutcome(&n, &runplan.Baseline{}); !stage.Fit(&o) {
 		t.Errorf("a node that passed is not fit: %+v", o)
 	}
@@ -226,7 +226,7 @@ func TestLossesAreToldApart(t *testing.T) {
 		{"drained", v1alpha1.TestGroup, disrupted(corev1.DisruptionTarget, "EvictionByEvictionAPI"), v1alpha1.VerdictSkipped, v1alpha1.ReasonPreempted, "drain", false},
 		{"ended by Kueue", v1alpha1.TestGroup, disrupted(podstate.KueueTermination, "Preempted"), v1alpha1.VerdictSkipped, v1alpha1.ReasonPreempted, "Kueue ended it", false},
 		{"the agent's idle deadline", v1alpha1.TestGroup, func(w *groupWorld) {
-			s := w.commNode(w.nodes[3].Name).Status.Session
+			s := w.commTask(w.nodes[3].Name).Status.Session
 			s.State, s.Message = v1alpha1.SessionEnded, "no task within the idle deadline of 600 s"
 		}, v1alpha1.VerdictError, v1alpha1.ReasonMemberLost, "ended its session by itself: no task within the idle deadline", true},
 		{"the pod is being deleted", v1alpha1.TestGroup, func(w *groupWorld) {
@@ -306,7 +306,7 @@ func TestTheAgreedFamilyIsHandedOver(t *testing.T) {
 		}
 		w.meddle = func() {
 			for i := range w.nodes {
-				if s := w.commNode(w.nodes[i].Name).Spec.Session; s != nil && s.Task != nil && s.Network.AddressFamily != want {
+				if s := w.commTask(w.nodes[i].Name).Spec.Session; s != nil && s.Task != nil && s.Network.AddressFamily != want {
 					t.Fatalf("task %s of %s goes by %s, want %s", s.Task.ID, w.nodes[i].Name, s.Network.AddressFamily, want)
 				}
 			}
@@ -343,7 +343,7 @@ func TestAMarkThatCannotBeJudgedIsNoPass(t *testing.T) {
 			groupThreshold(30_000)(g)
 			g.Spec.Benchmark.Thresholds[0].Transport = judge.TransportRDMA
 		})
-		w.faults.report = func(_ int, cn *v1alpha1.CommNode) { cn.Status.Session.Task.Communicators[0].Transport = said }
+		w.faults.report = func(_ int, ct *v1alpha1.CommTask) { ct.Status.Session.Task.Communicators[0].Transport = said }
 		w.play()
 		if s := w.span(); s.Verdict != want {
 			t.Errorf("transport %s: %s (%s), want %s: %s", said, s.Verdict, s.Reason, want, s.Message)

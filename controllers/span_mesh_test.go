@@ -385,7 +385,7 @@ func playLosing(t *testing.T, lost int, f faults, change func(*v1alpha1.CommGrou
 				}
 				writes++
 			}
-			if same && len(d.CommNodes)+len(d.CreatePods)+len(d.DeletePods) == 0 {
+			if same && len(d.CommTasks)+len(d.CreatePods)+len(d.DeletePods) == 0 {
 				break
 			}
 		}
@@ -436,8 +436,8 @@ func TestMeshOfOnesDoesNotFit(t *testing.T) {
 // TestWhatTheSearchDoesNotTraceStays: dp/2 is slow by node 3's rail, which the search names; dp/5 is slow at full size only, which no
 // smaller test shows. docs/groups.md: what the search does not trace stays in status.span.culprits as kind Link.
 func TestWhatTheSearchDoesNotTraceStays(t *testing.T) {
-	f := faults{sideBySide: true, slowRails: [][2]int{{3, 2}}, report: func(_ int, cn *v1alpha1.CommNode) {
-		task := cn.Status.Session.Task
+	f := faults{sideBySide: true, slowRails: [][2]int{{3, 2}}, report: func(_ int, ct *v1alpha1.CommTask) {
+		task := ct.Status.Session.Task
 		if !strings.HasPrefix(task.ID, "mesh-dp") {
 			return
 		}

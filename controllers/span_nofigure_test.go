@@ -22,8 +22,8 @@ func TestNoFigureIsNoGoodTest(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			const bad = 5
-			w := newGroupWorld(t, 16, faults{slowNodes: []int{bad}, report: func(node int, cn *v1alpha1.CommNode) {
-				task := cn.Status.Session.Task
+			w := newGroupWorld(t, 16, faults{slowNodes: []int{bad}, report: func(node int, ct *v1alpha1.CommTask) {
+				task := ct.Status.Session.Task
 				for i := range task.Communicators {
 					if c := &task.Communicators[i]; tc.silent(task.ID, node) {
 						c.OmittedSeries, c.Results = c.OmittedSeries+int32(len(c.Results)), nil

@@ -22,8 +22,8 @@ func TestRepeatsOverNodes(t *testing.T) {
 		})
 		got, limits := map[v1alpha1.TestKind]int32{}, map[v1alpha1.TestKind]int32{}
 		w.meddle = func() {
-			for _, cn := range w.commNodes {
-				if s := cn.Spec.Session; s != nil && s.Task != nil {
+			for _, ct := range w.commTasks {
+				if s := ct.Spec.Session; s != nil && s.Task != nil {
 					kind := w.test(s.Task.ID).Kind
 					got[kind], limits[kind] = max(got[kind], s.Task.Repeats), s.Task.DeadlineSeconds
 				}
@@ -67,11 +67,11 @@ func TestRepeatsAreTold(t *testing.T) {
 		"three times":         {3, false, "median of 3 repeats, which are at most"},
 		"not all in a report": {3, true, "median of 3 repeats; how far they are apart did not fit"},
 	} {
-		w := newGroupWorld(t, 4, faults{report: func(_ int, cn *v1alpha1.CommNode) {
-			for i := range cn.Status.Session.Task.Communicators {
-				for k := range cn.Status.Session.Task.Communicators[i].Results {
+		w := newGroupWorld(t, 4, faults{report: func(_ int, ct *v1alpha1.CommTask) {
+			for i := range ct.Status.Session.Task.Communicators {
+				for k := range ct.Status.Session.Task.Communicators[i].Results {
 					if tc.cut {
-						cn.Status.Session.Task.Communicators[i].Results[k].SpreadPercent = nil
+						ct.Status.Session.Task.Communicators[i].Results[k].SpreadPercent = nil
 					}
 				}
 			}
@@ -99,9 +99,9 @@ func TestRepeatsAreTold(t *testing.T) {
 // TestRepeatsThatAreMissingAreNoPass: an agent that knows no repeats, as of an older version, says Pass after one.
 func TestRepeatsThatAreMissingAreNoPass(t *testing.T) {
 	for _, done := range []int32{0, 2} {
-		w := newGroupWorld(t, 4, faults{report: func(_ int, cn *v1alpha1.CommNode) {
-			for i := range cn.Status.Session.Task.Communicators {
-				cn.Status.Session.Task.Communicators[i].Repeats = done
+		w := newGroupWorld(t, 4, faults{report: func(_ int, ct *v1alpha1.CommTask) {
+			for i := range ct.Status.Session.Task.Communicators {
+				ct.Status.Session.Task.Communicators[i].Repeats = done
 			}
 		}}, func(g *v1alpha1.CommGroup) { g.Spec.Benchmark.Repeats = 3 })
 		w.play()

@@ -21,16 +21,16 @@ import (
 const sessionBytes = 2900
 
 // cutToSize does with a report what the agent does before it writes it.
-func cutToSize(t *testing.T, cn *v1alpha1.CommNode) {
+func cutToSize(t *testing.T, ct *v1alpha1.CommTask) {
 	t.Helper()
-	cut := executor.FitSession(*cn.Status.Session, sessionBytes, cn.Spec.Session.Task.KeepSizesBytes)
-	cn.Status.Session = &cut
+	cut := executor.FitSession(*ct.Status.Session, sessionBytes, ct.Spec.Session.Task.KeepSizesBytes)
+	ct.Status.Session = &cut
 	data, err := json.Marshal(cut)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n := len(data); n > sessionBytes && cut.Task.Communicators[0].Results != nil || n > 2*sessionBytes {
-		t.Errorf("the report of %s has %d bytes, more than %d", cn.Name, n, sessionBytes)
+		t.Errorf("the report of %s has %d bytes, more than %d", ct.Name, n, sessionBytes)
 	}
 }
 
@@ -70,7 +70,7 @@ func TestGoodGroupPassesAtAnySpec(t *testing.T) {
 	}
 	for i, s := range specs {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			w := newGroupWorld(t, s.nodes, faults{report: func(_ int, cn *v1alpha1.CommNode) { cutToSize(t, cn) }}, func(g *v1alpha1.CommGroup) {
+			w := newGroupWorld(t, s.nodes, faults{report: func(_ int, ct *v1alpha1.CommTask) { cutToSize(t, ct) }}, func(g *v1alpha1.CommGroup) {
 				b := &g.Spec.Benchmark
 				b.Collectives, b.Datatypes, b.Placements, b.MaxSizeBytes = s.collectives, s.datatypes, s.placements, s.largest
 				g.Spec.RanksPerNode = s.ranks
@@ -189,9 +189,9 @@ func TestOddReportsAreNoPass(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s by %d", tc.name, who), func(t *testing.T) {
 				var w *groupWorld
-				f := faults{report: func(node int, cn *v1alpha1.CommNode) {
-					if node == who && (tc.only == "" || w.test(cn.Status.Session.Task.ID).Kind == tc.only) {
-						tc.odd(cn.Status.Session)
+				f := faults{report: func(node int, ct *v1alpha1.CommTask) {
+					if node == who && (tc.only == "" || w.test(ct.Status.Session.Task.ID).Kind == tc.only) {
+						tc.odd(ct.Status.Session)
 					}
 				}}
 				allowed := []string{w0(who)}
@@ -226,10 +226,10 @@ func w0(node int) string { return fmt.Sprintf("n%05d", node) }
 
 // TestPassThatAccusesIsIgnored: who passed has nothing to be guilty of.
 func TestPassThatAccusesIsIgnored(t *testing.T) {
-	w := newGroupWorld(t, 8, faults{report: func(_ int, cn *v1alpha1.CommNode) {
+	w := newGroupWorld(t, 8, faults{report: func(_ int, ct *v1alpha1.CommTask) {
 		eachComm(func(c *v1alpha1.TaskCommunicatorStatus) {
 			c.Guilty = &v1alpha1.Culprit{Node: "n00001", Kind: "Node", Name: "n00001", Reason: v1alpha1.ReasonRankDied}
-		})(cn.Status.Session)
+		})(ct.Status.Session)
 	}}, nil)
 	w.play()
 	if s := w.span(); s.Verdict != v1alpha1.VerdictPass || len(s.Culprits) > 0 {

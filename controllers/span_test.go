@@ -60,9 +60,9 @@ func TestCulpritsAreNamed(t *testing.T) {
 			change: func(g *v1alpha1.CommGroup) { g.Spec.Localization.Mode = v1alpha1.LocalizationOff }},
 		{name: "one crawls, so that only the whole group misses its deadline", nodes: 16, faults: faults{crawlNodes: []int{11}}, verdict: v1alpha1.VerdictFail,
 			reason: v1alpha1.ReasonSlowNode, culprits: []string{"Node 11"}, rounds: 5, confirmed: true},
-		{name: "one crawls, and connections end with the first who gives up", nodes: 16, faults: faults{crawlNodes: []int{11}, report: func(_ int, cn *v1alpha1.CommNode) {
-			for i := range cn.Status.Session.Task.Communicators {
-				if c := &cn.Status.Session.Task.Communicators[i]; c.Verdict == v1alpha1.VerdictFail {
+		{name: "one crawls, and connections end with the first who gives up", nodes: 16, faults: faults{crawlNodes: []int{11}, report: func(_ int, ct *v1alpha1.CommTask) {
+			for i := range ct.Status.Session.Task.Communicators {
+				if c := &ct.Status.Session.Task.Communicators[i]; c.Verdict == v1alpha1.VerdictFail {
 					c.Reason = v1alpha1.ReasonCollectiveFailed
 				}
 			}

@@ -43,8 +43,8 @@ func TestMeshHoldsTheTransport(t *testing.T) {
 				testkit.Mesh("dp", 8, "tp", 8)(g)
 				g.Spec.Network.RequireTransport = tc.required
 			})
-			w.faults.report = func(node int, cn *v1alpha1.CommNode) {
-				task := cn.Status.Session.Task
+			w.faults.report = func(node int, ct *v1alpha1.CommTask) {
+				task := ct.Status.Session.Task
 				for i := range task.Communicators {
 					if w.test(task.ID).Dimension == "dp" && slices.Contains(tc.nodes, node) && tc.rest == (i > 0) {
 						task.Communicators[i].Transport = tc.said
@@ -90,9 +90,9 @@ func TestMarksGoByTheTransportOfWhatIsMeasured(t *testing.T) {
 		groupThreshold(30_000)(g)
 		g.Spec.Benchmark.Thresholds[0].Transport = judge.TransportRDMA
 	})
-	w.faults.report = func(_ int, cn *v1alpha1.CommNode) {
-		for i := range cn.Status.Session.Task.Communicators {
-			if c := &cn.Status.Session.Task.Communicators[i]; w.test(cn.Status.Session.Task.ID).Dimension == "dp" {
+	w.faults.report = func(_ int, ct *v1alpha1.CommTask) {
+		for i := range ct.Status.Session.Task.Communicators {
+			if c := &ct.Status.Session.Task.Communicators[i]; w.test(ct.Status.Session.Task.ID).Dimension == "dp" {
 				c.Transport = judge.TransportTCP
 			}
 		}
@@ -123,8 +123,8 @@ func TestTheCauseOfAFallbackIsTold(t *testing.T) {
 		for _, said := range []string{cause, ""} {
 			t.Run(name+" "+said, func(t *testing.T) {
 				w := newGroupWorld(t, 8, faults{}, required)
-				w.faults.report = func(node int, cn *v1alpha1.CommNode) {
-					task := cn.Status.Session.Task
+				w.faults.report = func(node int, ct *v1alpha1.CommTask) {
+					task := ct.Status.Session.Task
 					if node != 6 || name == "mesh" && w.test(task.ID).Dimension != "dp" {
 						return
 					}

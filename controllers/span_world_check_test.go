@@ -31,8 +31,8 @@ func (w *groupWorld) check() {
 		ids[s.Tests[i].ID] = true
 	}
 	indexes := map[int32]string{}
-	for _, name := range words.SortedKeys(w.commNodes) {
-		a := w.commNodes[name].Spec.Session
+	for _, name := range words.SortedKeys(w.commTasks) {
+		a := w.commTasks[name].Spec.Session
 		if a == nil || a.RunID != s.RunID {
 			continue
 		}
@@ -40,7 +40,7 @@ func (w *groupWorld) check() {
 			w.t.Fatalf("%s and %s share index %d", name, other, a.Index)
 		}
 		indexes[a.Index] = name
-		if s.Stage == v1alpha1.StageEnded && len(w.decided.CommNodes) == 0 && a.State != v1alpha1.SessionClosed {
+		if s.Stage == v1alpha1.StageEnded && len(w.decided.CommTasks) == 0 && a.State != v1alpha1.SessionClosed {
 			w.t.Fatalf("the stage ended and the session of %s is %s", name, a.State)
 		}
 	}

@@ -47,7 +47,7 @@ type faults struct {
 	// quirk may change what an agent says when it is ready.
 	quirk func(node int, s *v1alpha1.SessionStatus)
 	// report may change what an agent says of a task that is over.
-	report func(node int, cn *v1alpha1.CommNode)
+	report func(node int, ct *v1alpha1.CommTask)
 	// takes is how long a communicator of a test works from when the last of its nodes took the task up; nil: no time.
 	takes func(test string, nodes []int) time.Duration
 }
@@ -124,12 +124,12 @@ func (w *groupWorld) playNodes() bool {
 	moved := false
 	for _, pod := range w.pods {
 		node := pod.Labels[v1alpha1.LabelNode]
-		cn := w.commNode(node)
-		if ofGroupStage(pod) || cn == nil || cn.Spec.Run == nil || pod.Labels[v1alpha1.LabelRunID] != cn.Spec.Run.ID || !podstate.Alive(pod) {
+		ct := w.commTask(node)
+		if ofGroupStage(pod) || ct == nil || ct.Spec.Run == nil || pod.Labels[v1alpha1.LabelRunID] != ct.Spec.Run.ID || !podstate.Alive(pod) {
 			continue
 		}
 		startPod(pod, node, w.now)
-		cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+		ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 		endPod(pod, 0, w.now)
 		moved = true
 	}
@@ -147,28 +147,28 @@ func (w *groupWorld) playAgents() bool {
 	}
 	for i := range w.nodes {
 		name := w.nodes[i].Name
-		cn, pod := w.commNode(name), pods[name]
+		ct, pod := w.commTask(name), pods[name]
 		if pod != nil && !pod.DeletionTimestamp.IsZero() {
 			delete(w.pods, pod.Name) // the kubelet ends it
 			moved = true
 			continue
 		}
-		if cn == nil || cn.Spec.Session == nil || pod == nil || !podstate.Alive(pod) || slices.Contains(w.faults.neverReady, i) {
+		if ct == nil || ct.Spec.Session == nil || pod == nil || !podstate.Alive(pod) || slices.Contains(w.faults.neverReady, i) {
 			continue
 		}
-		a := cn.Spec.Session
-		if cn.Status.Session == nil || cn.Status.Session.RunID != a.RunID {
+		a := ct.Spec.Session
+		if ct.Status.Session == nil || ct.Status.Session.RunID != a.RunID {
 			startPod(pod, name, w.now)
-			cn.Status.Session = &v1alpha1.SessionStatus{RunID: a.RunID, State: v1alpha1.SessionReady, SettingsHash: "same",
+			ct.Status.Session = &v1alpha1.SessionStatus{RunID: a.RunID, State: v1alpha1.SessionReady, SettingsHash: "same",
 				Library: &v1alpha1.LibraryFacts{Flavor: "rcclx-dev", Version: "2.28.3", BuildHash: "abc"},
 				Network: &v1alpha1.NetworkStatus{Interface: "eth1", Addresses: []string{fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)}, Clock: &metav1.MicroTime{Time: w.now}}}
 			if w.faults.quirk != nil {
-				w.faults.quirk(i, cn.Status.Session)
+				w.faults.quirk(i, ct.Status.Session)
 			}
 			moved = true
 			continue
 		}
-		s := cn.Status.Session
+		s := ct.Status.Session
 		if a.State == v1alpha1.SessionClosed {
 			if s.State != v1alpha1.SessionEnded {
 				s.State = v1alpha1.SessionEnded
@@ -241,11 +241,11 @@ type joined struct {
 func (w *groupWorld) playCommunicators() bool {
 	byID := map[string][]joined{}
 	for i := range w.nodes {
-		cn := w.commNode(w.nodes[i].Name)
-		if cn == nil || cn.Spec.Session == nil || cn.Spec.Session.Task == nil || cn.Status.Session == nil || cn.Status.Session.Task == nil {
+		ct := w.commTask(w.nodes[i].Name)
+		if ct == nil || ct.Spec.Session == nil || ct.Spec.Session.Task == nil || ct.Status.Session == nil || ct.Status.Session.Task == nil {
 			continue
 		}
-		task, report := cn.Spec.Session.Task, cn.Status.Session.Task
+		task, report := ct.Spec.Session.Task, ct.Status.Session.Task
 		if task.ID != report.ID || report.Phase == v1alpha1.TaskFinished {
 			continue
 		}
@@ -276,24 +276,24 @@ func (w *groupWorld) playCommunicators() bool {
 		}
 	}
 	for i := range w.nodes {
-		cn := w.commNode(w.nodes[i].Name)
-		if cn == nil || cn.Spec.Session == nil || cn.Status.Session == nil || cn.Status.Session.Task == nil || cn.Status.Session.Task.Phase == v1alpha1.TaskFinished || slices.Contains(w.faults.silentNodes, i) {
+		ct := w.commTask(w.nodes[i].Name)
+		if ct == nil || ct.Spec.Session == nil || ct.Status.Session == nil || ct.Status.Session.Task == nil || ct.Status.Session.Task.Phase == v1alpha1.TaskFinished || slices.Contains(w.faults.silentNodes, i) {
 			continue
 		}
 		done := true
-		task := cn.Status.Session.Task
+		task := ct.Status.Session.Task
 		for j := range task.Communicators {
 			c := &task.Communicators[j]
-			if limit := cn.Spec.Session.Task; c.Verdict == "" && limit != nil && limit.ID == task.ID && !w.now.Before(w.taken[w.nodes[i].Name+task.ID].Add(decision.Seconds(limit.DeadlineSeconds))) {
+			if limit := ct.Spec.Session.Task; c.Verdict == "" && limit != nil && limit.ID == task.ID && !w.now.Before(w.taken[w.nodes[i].Name+task.ID].Add(decision.Seconds(limit.DeadlineSeconds))) {
 				c.Verdict, c.Reason, c.Message = v1alpha1.VerdictFail, v1alpha1.ReasonRankHung, "peers did not come in time"
 			}
 			done = done && c.Verdict != ""
 		}
 		if done {
-			cn.Status.Session.Task.Phase = v1alpha1.TaskFinished
-			cn.Status.Session.State = v1alpha1.SessionReady
+			ct.Status.Session.Task.Phase = v1alpha1.TaskFinished
+			ct.Status.Session.State = v1alpha1.SessionReady
 			if w.faults.report != nil {
-				w.faults.report(i, cn)
+				w.faults.report(i, ct)
 			}
 			moved = true
 		}
@@ -415,7 +415,7 @@ func (w *groupWorld) play() {
 		if nodes, agents := w.playNodes(), w.playAgents(); nodes || agents {
 			continue
 		}
-		if run := w.group.Status.Run; run != nil && run.Phase != v1alpha1.RunPhaseRunning && len(w.decided.CommNodes) == 0 && w.alive() == 0 {
+		if run := w.group.Status.Run; run != nil && run.Phase != v1alpha1.RunPhaseRunning && len(w.decided.CommTasks) == 0 && w.alive() == 0 {
 			return
 		}
 		if w.meddle != nil {

@@ -13,8 +13,8 @@ import (
 // showsLaterRun says whether anything in the snapshot names a later run than the group's status does: a node's assignment or session,
 // or a pod that is not being deleted.
 func showsLaterRun(s *Snapshot) bool {
-	for i := range s.CommNodes {
-		spec := &s.CommNodes[i].Spec
+	for i := range s.CommTasks {
+		spec := &s.CommTasks[i].Spec
 		if spec.Run != nil && runs.Later(spec.Run.ID, s.Group) || spec.Session != nil && runs.Later(spec.Session.RunID, s.Group) {
 			return true
 		}

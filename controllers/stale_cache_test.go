@@ -19,26 +19,26 @@ func TestForeignRunIDIsReplaced(t *testing.T) {
 	for name, tc := range map[string]struct {
 		state   string
 		foreign func(w *groupWorld)
-		right   func(cn *v1alpha1.CommNode, pods map[string]string, runID string) bool
+		right   func(ct *v1alpha1.CommTask, pods map[string]string, runID string) bool
 	}{
 		"assignment in mid-run": {fromRunning,
-			func(w *groupWorld) { w.commNode(w.nodes[0].Name).Spec.Run.ID = "9-9" },
-			func(cn *v1alpha1.CommNode, _ map[string]string, runID string) bool { return cn.Spec.Run.ID == runID }},
+			func(w *groupWorld) { w.commTask(w.nodes[0].Name).Spec.Run.ID = "9-9" },
+			func(ct *v1alpha1.CommTask, _ map[string]string, runID string) bool { return ct.Spec.Run.ID == runID }},
 		"assignment before the first run": {fromNeverRan,
 			func(w *groupWorld) {
-				w.commNode(w.nodes[0].Name).Spec.Run = &v1alpha1.RunAssignment{ID: "9-9", Generation: 9}
+				w.commTask(w.nodes[0].Name).Spec.Run = &v1alpha1.RunAssignment{ID: "9-9", Generation: 9}
 			},
-			func(cn *v1alpha1.CommNode, _ map[string]string, runID string) bool {
-				return cn.Spec.Run == nil || cn.Spec.Run.ID == runID
+			func(ct *v1alpha1.CommTask, _ map[string]string, runID string) bool {
+				return ct.Spec.Run == nil || ct.Spec.Run.ID == runID
 			}},
 		"session in the stage": {fromStage,
-			func(w *groupWorld) { w.commNode(w.nodes[0].Name).Spec.Session.RunID = "9-9" },
-			func(cn *v1alpha1.CommNode, _ map[string]string, runID string) bool {
-				return cn.Spec.Session == nil || cn.Spec.Session.RunID == runID
+			func(w *groupWorld) { w.commTask(w.nodes[0].Name).Spec.Session.RunID = "9-9" },
+			func(ct *v1alpha1.CommTask, _ map[string]string, runID string) bool {
+				return ct.Spec.Session == nil || ct.Spec.Session.RunID == runID
 			}},
 		"run pod": {fromRunning,
 			func(w *groupWorld) { w.podOn(w.nodes[0].Name).Labels[v1alpha1.LabelRunID] = "9-9" },
-			func(_ *v1alpha1.CommNode, pods map[string]string, _ string) bool {
+			func(_ *v1alpha1.CommTask, pods map[string]string, _ string) bool {
 				for _, id := range pods {
 					if id == "9-9" {
 						return false
@@ -58,11 +58,11 @@ func TestForeignRunIDIsReplaced(t *testing.T) {
 				}
 			}
 			var group v1alpha1.CommGroup
-			var cn v1alpha1.CommNode
+			var ct v1alpha1.CommTask
 			if err := cache.api.Get(t.Context(), key, &group); err != nil {
 				t.Fatal(err)
 			}
-			if err := cache.api.Get(t.Context(), client.ObjectKeyFromObject(w.commNode(w.nodes[0].Name)), &cn); err != nil {
+			if err := cache.api.Get(t.Context(), client.ObjectKeyFromObject(w.commTask(w.nodes[0].Name)), &ct); err != nil {
 				t.Fatal(err)
 			}
 			pods := map[string]string{}
@@ -76,8 +76,8 @@ func TestForeignRunIDIsReplaced(t *testing.T) {
 			if group.Status.Run != nil {
 				runID = group.Status.Run.ID
 			}
-			if !tc.right(&cn, pods, runID) {
-				t.Errorf("run %q: assignment %+v, session %+v, pods %v", runID, cn.Spec.Run, cn.Spec.Session, pods)
+			if !tc.right(&ct, pods, runID) {
+				t.Errorf("run %q: assignment %+v, session %+v, pods %v", runID, ct.Spec.Run, ct.Spec.Session, pods)
 			}
 		})
 	}
@@ -101,14 +101,14 @@ func TestForeignTimesPutNoDeadlineOff(t *testing.T) {
 		policy := &w.group.Spec.Run
 		w.now = w.now.Add(time.Duration(policy.NodeDeadlineSeconds+policy.StartDeadlineSeconds) * time.Second)
 		w.settle()
-		if a := w.commNode(node).Spec.Run; a.Closed == nil {
+		if a := w.commTask(node).Spec.Run; a.Closed == nil {
 			t.Errorf("%s: the run goes on on %s: %+v", name, node, a)
 		}
 	}
 	w := tableWorld(t, fromRunning)
-	cn := w.commNode(w.nodes[0].Name)
-	cn.Spec.Run.Waiting = &v1alpha1.RunWait{Reason: v1alpha1.ReasonNodeBusy, Since: metav1.NewTime(w.now.Add(far))}
-	n := &nodeState{name: cn.Spec.NodeName, commNode: cn}
+	ct := w.commTask(w.nodes[0].Name)
+	ct.Spec.Run.Waiting = &v1alpha1.RunWait{Reason: v1alpha1.ReasonNodeBusy, Since: metav1.NewTime(w.now.Add(far))}
+	n := &nodeState{name: ct.Spec.NodeName, commTask: ct}
 	n.waitFor(runInput{now: w.now, group: w.group}, time.Minute, v1alpha1.ReasonNodeBusy, "others hold it")
 	if n.waiting == nil || !n.waiting.Since.Equal(decision.Stamp(w.now)) {
 		t.Errorf("the wait counts from %+v, want from now", n.waiting)

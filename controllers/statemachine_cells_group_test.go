@@ -21,7 +21,7 @@ var conditionsAfterInGroup = map[string]map[string]string{
 			"Running=Unknown/ListFailed Validated=Unknown/ListFailed SettingsInEffect=Unknown/ListFailed " +
 			"SettingsPublished=Unknown/ListFailed Simulated=Unknown/ListFailed": "ListError",
 		"Ready=Unknown/Suspended Running=False/Suspended Validated=Unknown/Suspended":                             "suspended",
-		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown": "CommNode deleted; member added",
+		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown": "CommTask deleted; member added",
 		"SettingsPublished=False/PublishOff":                                                                      "publish off",
 		"Simulated=True/Simulated":                                                                                "simulated",
 		cannotBe: "ConfigMap deleted; ConfigMap edited; ConfigMap taken; GPUs back; monitors report; not in effect; report lost; report turns bad; " +
@@ -49,7 +49,7 @@ var conditionsAfterInGroup = map[string]map[string]string{
 		"Ready=Unknown/Suspended Running=False/Suspended Validated=Unknown/Suspended":                             "suspended",
 		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown": "member added",
 		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown " +
-			"SettingsInEffect=Unknown/NotVerified": "CommNode deleted",
+			"SettingsInEffect=Unknown/NotVerified": "CommTask deleted",
 		"SettingsInEffect=False/NotInEffect":   "not in effect",
 		"SettingsInEffect=Unknown/NotVerified": "node rebooted; other span; report lost; resumed; spec change",
 		"SettingsPublished=False/PublishOff":   "publish off",
@@ -76,7 +76,7 @@ var conditionsAfterInGroup = map[string]map[string]string{
 		"Ready=Unknown/Suspended Running=False/Suspended Validated=Unknown/Suspended":                             "suspended",
 		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown": "member added",
 		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown " +
-			"SettingsInEffect=Unknown/NotVerified": "CommNode deleted",
+			"SettingsInEffect=Unknown/NotVerified": "CommTask deleted",
 		"SettingsInEffect=False/NotInEffect":   "not in effect",
 		"SettingsInEffect=Unknown/NotVerified": "node rebooted; other span; report lost; resumed; spec change",
 		"SettingsPublished=False/PublishOff":   "publish off",
@@ -105,7 +105,7 @@ var conditionsAfterInGroup = map[string]map[string]string{
 		"Ready=Unknown/Suspended Running=False/Suspended Validated=Unknown/Suspended":                             "suspended",
 		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown": "member added",
 		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown " +
-			"SettingsInEffect=Unknown/NotVerified": "CommNode deleted; node made anew",
+			"SettingsInEffect=Unknown/NotVerified": "CommTask deleted; node made anew",
 		"SettingsInEffect=False/NotInEffect":   "not in effect",
 		"SettingsInEffect=Unknown/NotVerified": "member lost; node labelled away; node rebooted; other span; report lost; resumed; spec change",
 		"SettingsPublished=False/PublishOff":   "publish off",
@@ -130,7 +130,7 @@ var conditionsAfterInGroup = map[string]map[string]string{
 		"Ready=Unknown/Suspended Running=False/Suspended Validated=Unknown/Suspended":                             "suspended",
 		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown": "member added",
 		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown " +
-			"SettingsInEffect=Unknown/NotVerified": "CommNode deleted",
+			"SettingsInEffect=Unknown/NotVerified": "CommTask deleted",
 		"SettingsInEffect=False/NotInEffect":   "not in effect",
 		"SettingsInEffect=Unknown/NotVerified": "node rebooted; other span; report lost; resumed; spec change",
 		"SettingsPublished=False/PublishOff":   "publish off",
@@ -156,7 +156,7 @@ var conditionsAfterInGroup = map[string]map[string]string{
 		"Ready=Unknown/Suspended Running=False/Suspended Validated=Unknown/Suspended":                             "suspended",
 		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown": "member added",
 		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown " +
-			"SettingsInEffect=Unknown/NotVerified": "CommNode deleted",
+			"SettingsInEffect=Unknown/NotVerified": "CommTask deleted",
 		"SettingsInEffect=False/NotInEffect":   "not in effect",
 		"SettingsInEffect=Unknown/NotVerified": "node rebooted; other span; report lost; resumed; spec change",
 		"SettingsPublished=False/PublishOff":   "publish off",
@@ -190,7 +190,7 @@ var conditionsAfterInGroup = map[string]map[string]string{
 		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown " +
 			"Running=True/RunInProgress Validated=Unknown/RunInProgress SettingsInEffect=Unknown/NotVerified": "member added; node made anew",
 		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown " +
-			"Validated=Unknown/Inconclusive SettingsInEffect=Unknown/NotVerified SettingsPublished=False/NotProven": "CommNode deleted",
+			"Validated=Unknown/Inconclusive SettingsInEffect=Unknown/NotVerified SettingsPublished=False/NotProven": "CommTask deleted",
 		"Running=False/Suspended":                                           "suspended",
 		"Running=True/RunInProgress":                                        "requested; schedule due",
 		"SettingsInEffect=False/NotInEffect":                                "not in effect",
@@ -202,7 +202,7 @@ var conditionsAfterInGroup = map[string]map[string]string{
 	fromGroupFailed: {
 		stays: "deadlines passed; kubelet on another boot; monitors deleted; pod evicted; pod failed; pod lost; results lost; resumed",
 		"AgentsReporting=False/AgentNotReporting Compatible=Unknown/FactsUnknown":                                       "report expired",
-		"AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown SettingsInEffect=Unknown/NotVerified": "CommNode deleted",
+		"AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown SettingsInEffect=Unknown/NotVerified": "CommTask deleted",
 		"Compatible=False/DriverNotLoaded": "a problem",
 		"Ready=False/Deleting":             "group deleted",
 		"Ready=False/MixedDriverVersions Compatible=False/MixedDriverVersions Running=True/RunInProgress " +

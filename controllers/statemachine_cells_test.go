@@ -41,7 +41,7 @@ var conditionsBefore = map[string]string{
 // that come to the same are listed together.
 var conditionsAfter = map[string]map[string]string{
 	fromNeverRan: {
-		stays: "CommNode deleted; kubelet on another boot; member added; member lost; monitors deleted; node labelled away; node made anew; " +
+		stays: "CommTask deleted; kubelet on another boot; member added; member lost; monitors deleted; node labelled away; node made anew; " +
 			"other span; requested; resumed; schedule due; spec change",
 		"Ready=False/AgentNotReporting AgentsReporting=False/AgentNotReporting": "deadlines passed; report expired",
 		"Ready=False/Deleting": "group deleted",
@@ -59,7 +59,7 @@ var conditionsAfter = map[string]map[string]string{
 			"pod evicted; pod failed; pod lost; report error; report fail; report lost; report pass; report turns bad; results lost; simulated",
 	},
 	fromNotAccepted: {
-		stays: "CommNode deleted; kubelet on another boot; member lost; monitors deleted; node labelled away; node made anew; other span; " +
+		stays: "CommTask deleted; kubelet on another boot; member lost; monitors deleted; node labelled away; node made anew; other span; " +
 			"requested; resumed; schedule due; spec change",
 		"AgentsReporting=False/AgentNotReporting":                                                      "deadlines passed; report expired",
 		"AgentsReporting=True/AllReporting Compatible=False/GPUCountMismatch Simulated=False/Hardware": "monitors report",
@@ -102,7 +102,7 @@ var conditionsAfter = map[string]map[string]string{
 		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown " +
 			"Running=True/RunInProgress Validated=Unknown/RunInProgress SettingsInEffect=Unknown/NotVerified": "member added; node made anew",
 		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown " +
-			"Validated=Unknown/Inconclusive SettingsInEffect=Unknown/NotVerified SettingsPublished=False/NotProven": "CommNode deleted",
+			"Validated=Unknown/Inconclusive SettingsInEffect=Unknown/NotVerified SettingsPublished=False/NotProven": "CommTask deleted",
 		"Running=False/Suspended":                                           "suspended",
 		"Running=True/RunInProgress":                                        "requested; schedule due",
 		"SettingsInEffect=False/NotInEffect":                                "not in effect",
@@ -134,7 +134,7 @@ var conditionsAfter = map[string]map[string]string{
 		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown " +
 			"Running=True/RunInProgress Validated=Unknown/RunInProgress SettingsInEffect=Unknown/NotVerified": "member added; node made anew",
 		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown " +
-			"Validated=Unknown/Inconclusive SettingsInEffect=Unknown/NotVerified": "CommNode deleted",
+			"Validated=Unknown/Inconclusive SettingsInEffect=Unknown/NotVerified": "CommTask deleted",
 		"Running=False/Suspended":            "suspended",
 		"SettingsInEffect=False/NotInEffect": "not in effect",
 		"SettingsPublished=False/PublishOff": "publish off",
@@ -161,7 +161,7 @@ var conditionsAfter = map[string]map[string]string{
 			"Running=Unknown/ListFailed Validated=Unknown/ListFailed SettingsInEffect=Unknown/ListFailed " +
 			"SettingsPublished=Unknown/ListFailed Simulated=Unknown/ListFailed": "ListError",
 		"Ready=Unknown/Suspended Running=False/Suspended Validated=Unknown/Suspended":                             "suspended",
-		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown": "CommNode deleted; member added",
+		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown": "CommTask deleted; member added",
 		"SettingsPublished=False/PublishOff":                                                                      "publish off",
 		"Simulated=True/Simulated":                                                                                "simulated",
 		cannotBe: "ConfigMap deleted; ConfigMap edited; ConfigMap taken; GPUs back; monitors report; not in effect; report lost; report turns bad; " +
@@ -181,7 +181,7 @@ var conditionsAfter = map[string]map[string]string{
 			"Running=Unknown/ListFailed Validated=Unknown/ListFailed SettingsInEffect=Unknown/ListFailed " +
 			"SettingsPublished=Unknown/ListFailed Simulated=Unknown/ListFailed": "ListError",
 		"Ready=Unknown/RunInProgress Running=True/RunInProgress Validated=Unknown/RunInProgress":                  "resumed",
-		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown": "CommNode deleted; member added; node made anew",
+		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown": "CommTask deleted; member added; node made anew",
 		"SettingsPublished=False/PublishOff": "publish off",
 		"Simulated=True/Simulated":           "simulated",
 		cannotBe: "ConfigMap deleted; ConfigMap edited; ConfigMap taken; GPUs back; monitors report; not in effect; report error; report fail; " +
@@ -213,7 +213,7 @@ var conditionsAfter = map[string]map[string]string{
 		"Ready=Unknown/Suspended Running=False/Suspended Validated=Unknown/Suspended SettingsInEffect=Unknown/NotVerified " +
 			"SettingsPublished=False/NotProven": "suspended",
 		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown " +
-			"Validated=Unknown/RunInProgress": "CommNode deleted; member added",
+			"Validated=Unknown/RunInProgress": "CommTask deleted; member added",
 		"Running=False/RunFinished":                 "report pass",
 		"SettingsPublished=False/ConfigMapChanged":  "ConfigMap edited",
 		"SettingsPublished=False/ConfigMapNotOwned": "ConfigMap taken",
@@ -245,7 +245,7 @@ var conditionsAfter = map[string]map[string]string{
 		"Ready=Unknown/Preempted Running=False/RunFinished Validated=Unknown/Preempted SettingsPublished=False/NotProven": "pod evicted",
 		"Ready=Unknown/RunInProgress Validated=Unknown/RunInProgress SettingsPublished=False/NotProven":                   "other span; spec change",
 		"Ready=Unknown/Suspended Running=False/Suspended Validated=Unknown/Suspended SettingsPublished=False/NotProven":   "suspended",
-		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown":         "CommNode deleted; member added",
+		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown":         "CommTask deleted; member added",
 		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown " +
 			"Validated=Unknown/RunInProgress SettingsPublished=False/NotProven": "node made anew",
 		"SettingsPublished=False/ConfigMapChanged":  "ConfigMap edited",

@@ -18,7 +18,7 @@ import (
 // What an event of the table comes from: a kind of objects that the manager watches, the time, or a read of its own.
 const (
 	viaGroup     = "CommGroup"
-	viaCommNode  = "CommNode"
+	viaCommTask  = "CommTask"
 	viaNode      = "Node"
 	viaPod       = "Pod"
 	viaConfigMap = "ConfigMap"
@@ -86,49 +86,49 @@ var tableEvents = map[string]tableEvent{
 		w.nodes[0].Status.NodeInfo.BootID = "boot-2" // its monitor has not told yet
 	}},
 
-	"monitors report": {viaCommNode, func(w *groupWorld) {
-		if w.commNode(w.nodes[0].Name).Status.Facts == nil {
+	"monitors report": {viaCommTask, func(w *groupWorld) {
+		if w.commTask(w.nodes[0].Name).Status.Facts == nil {
 			w.reportFacts()
 		}
 	}},
-	"report pass":  {viaCommNode, func(w *groupWorld) { w.everyoneReports(v1alpha1.VerdictPass, "") }},
-	"report fail":  {viaCommNode, func(w *groupWorld) { w.everyoneReports(v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink) }},
-	"report error": {viaCommNode, func(w *groupWorld) { w.everyoneReports(v1alpha1.VerdictError, v1alpha1.ReasonInterrupted) }},
-	"report turns bad": {viaCommNode, func(w *groupWorld) {
-		w.told(func(cn *v1alpha1.CommNode) {
-			if r := runs.FinishedReport(cn); r != nil {
-				cn.Status.Run.Verdict, cn.Status.Run.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink
+	"report pass":  {viaCommTask, func(w *groupWorld) { w.everyoneReports(v1alpha1.VerdictPass, "") }},
+	"report fail":  {viaCommTask, func(w *groupWorld) { w.everyoneReports(v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink) }},
+	"report error": {viaCommTask, func(w *groupWorld) { w.everyoneReports(v1alpha1.VerdictError, v1alpha1.ReasonInterrupted) }},
+	"report turns bad": {viaCommTask, func(w *groupWorld) {
+		w.told(func(ct *v1alpha1.CommTask) {
+			if r := runs.FinishedReport(ct); r != nil {
+				ct.Status.Run.Verdict, ct.Status.Run.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink
 			}
 		})
 	}},
-	"report lost": {viaCommNode, func(w *groupWorld) { w.commNode(w.nodes[0].Name).Status.Run = nil }},
-	"results lost": {viaCommNode, func(w *groupWorld) {
-		w.told(func(cn *v1alpha1.CommNode) {
-			if cn.Status.Run != nil {
-				cn.Status.Run.Results = nil
+	"report lost": {viaCommTask, func(w *groupWorld) { w.commTask(w.nodes[0].Name).Status.Run = nil }},
+	"results lost": {viaCommTask, func(w *groupWorld) {
+		w.told(func(ct *v1alpha1.CommTask) {
+			if ct.Status.Run != nil {
+				ct.Status.Run.Results = nil
 			}
 		})
 	}},
-	"node rebooted": {viaCommNode, func(w *groupWorld) { w.facts0(func(f *v1alpha1.NodeFacts) { f.BootID = "boot-2" }) }},
-	"other driver":  {viaCommNode, func(w *groupWorld) { w.facts0(func(f *v1alpha1.NodeFacts) { f.Driver.Version = "6.10.5" }) }},
-	"a problem": {viaCommNode, func(w *groupWorld) {
+	"node rebooted": {viaCommTask, func(w *groupWorld) { w.facts0(func(f *v1alpha1.NodeFacts) { f.BootID = "boot-2" }) }},
+	"other driver":  {viaCommTask, func(w *groupWorld) { w.facts0(func(f *v1alpha1.NodeFacts) { f.Driver.Version = "6.10.5" }) }},
+	"a problem": {viaCommTask, func(w *groupWorld) {
 		w.facts0(func(f *v1alpha1.NodeFacts) {
 			f.Problems = []v1alpha1.Problem{{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemDriverNotLoaded, Message: "no driver"}}
 		})
 	}},
-	"simulated": {viaCommNode, func(w *groupWorld) {
+	"simulated": {viaCommTask, func(w *groupWorld) {
 		w.facts0(func(f *v1alpha1.NodeFacts) { f.Origin = v1alpha1.OriginSimulated })
 	}},
-	"not in effect": {viaCommNode, func(w *groupWorld) {
-		w.told(func(cn *v1alpha1.CommNode) {
-			if cn.Status.Run != nil {
-				cn.Status.Run.Settings[0].Effective, cn.Status.Run.Settings[0].Verified = v1alpha1.EffectiveNotInEffect, v1alpha1.VerifiedNotConfirmed
+	"not in effect": {viaCommTask, func(w *groupWorld) {
+		w.told(func(ct *v1alpha1.CommTask) {
+			if ct.Status.Run != nil {
+				ct.Status.Run.Settings[0].Effective, ct.Status.Run.Settings[0].Verified = v1alpha1.EffectiveNotInEffect, v1alpha1.VerifiedNotConfirmed
 			}
 		})
 	}},
-	"CommNode deleted": {viaCommNode, func(w *groupWorld) {
+	"CommTask deleted": {viaCommTask, func(w *groupWorld) {
 		node := w.nodes[0].Name
-		delete(w.commNodes, v1alpha1.CommNodeName(w.group.Name, node))
+		delete(w.commTasks, v1alpha1.CommTaskName(w.group.Name, node))
 		w.losePods(node) // by the garbage collector
 	}},
 
@@ -179,16 +179,16 @@ func (w *groupWorld) setState(s v1alpha1.RunState) {
 }
 
 // told changes what the first node's agents have told.
-func (w *groupWorld) told(change func(*v1alpha1.CommNode)) {
-	cn := w.commNode(w.nodes[0].Name)
-	cn.Status.Run, cn.Status.Facts = cn.Status.Run.DeepCopy(), cn.Status.Facts.DeepCopy()
-	change(cn)
+func (w *groupWorld) told(change func(*v1alpha1.CommTask)) {
+	ct := w.commTask(w.nodes[0].Name)
+	ct.Status.Run, ct.Status.Facts = ct.Status.Run.DeepCopy(), ct.Status.Facts.DeepCopy()
+	change(ct)
 }
 
 func (w *groupWorld) facts0(change func(*v1alpha1.NodeFacts)) {
-	w.told(func(cn *v1alpha1.CommNode) {
-		if cn.Status.Facts != nil {
-			change(cn.Status.Facts)
+	w.told(func(ct *v1alpha1.CommTask) {
+		if ct.Status.Facts != nil {
+			change(ct.Status.Facts)
 		}
 	})
 }
@@ -219,8 +219,8 @@ func (w *groupWorld) alivePod(node string) *corev1.Pod {
 func (w *groupWorld) wait(d time.Duration, but int) {
 	w.now = w.now.Add(d)
 	for i := range w.nodes {
-		if cn := w.commNode(w.nodes[i].Name); i != but && cn != nil && cn.Status.Facts != nil {
-			cn.Status.Facts.ObservedTime = *decision.Stamp(w.now)
+		if ct := w.commTask(w.nodes[i].Name); i != but && ct != nil && ct.Status.Facts != nil {
+			ct.Status.Facts.ObservedTime = *decision.Stamp(w.now)
 		}
 	}
 }
@@ -233,16 +233,16 @@ func (w *groupWorld) everyoneReports(verdict v1alpha1.Verdict, reason string) {
 		return // nobody is asked
 	}
 	for i := range w.nodes {
-		cn, pod := w.commNode(w.nodes[i].Name), w.podOn(w.nodes[i].Name)
-		if pod == nil || ofGroupStage(pod) || runs.FinishedReport(cn) != nil {
+		ct, pod := w.commTask(w.nodes[i].Name), w.podOn(w.nodes[i].Name)
+		if pod == nil || ofGroupStage(pod) || runs.FinishedReport(ct) != nil {
 			continue
 		}
 		one, why, code := v1alpha1.VerdictPass, v1alpha1.ReasonAllPassed, int32(0)
 		if i == 0 && verdict != v1alpha1.VerdictPass {
 			one, why, code = verdict, reason, 1
 		}
-		cn.Status.Run = testkit.Report(cn.Spec.Run, one, 300_000, w.now)
-		cn.Status.Run.Reason, cn.Status.Run.BootID = why, cn.Status.Facts.BootID
+		ct.Status.Run = testkit.Report(ct.Spec.Run, one, 300_000, w.now)
+		ct.Status.Run.Reason, ct.Status.Run.BootID = why, ct.Status.Facts.BootID
 		endPod(pod, code, w.now)
 	}
 	if w.group.Spec.Span == v1alpha1.SpanNode {
@@ -252,7 +252,7 @@ func (w *groupWorld) everyoneReports(verdict v1alpha1.Verdict, reason string) {
 		failed := func(s *v1alpha1.SessionStatus) {
 			s.State, s.Reason, s.Message = v1alpha1.SessionFailed, reason, "SIGTERM"
 		}
-		switch session := w.commNode(w.nodes[0].Name).Status.Session; {
+		switch session := w.commTask(w.nodes[0].Name).Status.Session; {
 		case verdict == v1alpha1.VerdictFail:
 			w.faults.dieNodes = []int{0}
 		case verdict == v1alpha1.VerdictError && session != nil:
@@ -272,17 +272,17 @@ func (w *groupWorld) everyoneReports(verdict v1alpha1.Verdict, reason string) {
 type objectsBefore struct {
 	group     *v1alpha1.CommGroup
 	nodes     []corev1.Node
-	commNodes map[string]*v1alpha1.CommNode
+	commTasks map[string]*v1alpha1.CommTask
 	pods      map[string]*corev1.Pod
 	configMap *corev1.ConfigMap
 	now       time.Time
 }
 
 func (w *groupWorld) objects() objectsBefore {
-	out := objectsBefore{group: w.group.DeepCopy(), nodes: (&corev1.NodeList{Items: w.nodes}).DeepCopy().Items, commNodes: map[string]*v1alpha1.CommNode{},
+	out := objectsBefore{group: w.group.DeepCopy(), nodes: (&corev1.NodeList{Items: w.nodes}).DeepCopy().Items, commTasks: map[string]*v1alpha1.CommTask{},
 		pods: map[string]*corev1.Pod{}, configMap: w.configMap.DeepCopy(), now: w.now}
-	for name, cn := range w.commNodes {
-		out.commNodes[name] = cn.DeepCopy()
+	for name, ct := range w.commTasks {
+		out.commTasks[name] = ct.DeepCopy()
 	}
 	for name, pod := range w.pods {
 		out.pods[name] = pod.DeepCopy()
@@ -301,10 +301,10 @@ func (before *objectsBefore) change(w *groupWorld, of string) (changed, told boo
 	switch of {
 	case viaGroup:
 		note(before.group, w.group, false, groupChanged(before.group, w.group))
-	case viaCommNode:
-		for name, a := range before.commNodes {
-			b := w.commNodes[name]
-			note(a, b, b == nil, b != nil && r.commNodeChanged(a, b))
+	case viaCommTask:
+		for name, a := range before.commTasks {
+			b := w.commTasks[name]
+			note(a, b, b == nil, b != nil && r.commTaskChanged(a, b))
 		}
 	case viaNode:
 		for i := range before.nodes {

@@ -60,7 +60,7 @@ func (m *machine) step(fresh bool) (Decision, error) {
 	if err != nil {
 		words = "refused: " + strings.ReplaceAll(err.Error(), "\n", "; ")
 	}
-	m.logf("%s: %s; %d CommNodes, +%d -%d pods", words, runWords(&m.group.Status), len(d.CommNodes), len(d.CreatePods), len(d.DeletePods))
+	m.logf("%s: %s; %d CommTasks, +%d -%d pods", words, runWords(&m.group.Status), len(d.CommTasks), len(d.CreatePods), len(d.DeletePods))
 	if m.rng.IntN(8) == 0 {
 		m.checkPure(s)
 	}
@@ -79,7 +79,7 @@ func (m *machine) readFails() {
 	m.record()
 	m.catchUp(false)
 	s := m.read()
-	s.ListError, s.CommNodes, s.RunPods = errors.New("no answer"), nil, nil
+	s.ListError, s.CommTasks, s.RunPods = errors.New("no answer"), nil, nil
 	before := m.group.Status.DeepCopy()
 	d := Decide(s, testConfig)
 	written := m.writes.status
@@ -236,13 +236,13 @@ func (m *machine) checkReady(now *v1alpha1.CommGroupStatus, s *Snapshot) {
 func (m *machine) checkPure(s *Snapshot) {
 	copied := *s
 	copied.Group = s.Group.DeepCopy()
-	copied.CommNodes = (&v1alpha1.CommNodeList{Items: s.CommNodes}).DeepCopy().Items
+	copied.CommTasks = (&v1alpha1.CommTaskList{Items: s.CommTasks}).DeepCopy().Items
 	first := Decide(s, testConfig)
 	second := Decide(&copied, testConfig)
-	if !reflect.DeepEqual(first.Status, second.Status) || len(first.CommNodes) != len(second.CommNodes) || !first.WakeAt.Equal(second.WakeAt) {
+	if !reflect.DeepEqual(first.Status, second.Status) || len(first.CommTasks) != len(second.CommTasks) || !first.WakeAt.Equal(second.WakeAt) {
 		m.failf("two decisions on one snapshot differ: %+v\n%+v", first.Status, second.Status)
 	}
-	if !reflect.DeepEqual(s.CommNodes, copied.CommNodes) || !reflect.DeepEqual(s.Group, copied.Group) {
+	if !reflect.DeepEqual(s.CommTasks, copied.CommTasks) || !reflect.DeepEqual(s.Group, copied.Group) {
 		m.failf("a decision changed what it read")
 	}
 }
@@ -259,44 +259,44 @@ func (m *machine) checkMissing(s *Snapshot, d *Decision) {
 	}
 	m.checkForgotten(s, &got)
 	got.Status.Conditions = s.Group.Status.Conditions
-	if !equalStatus(&got.Status, &s.Group.Status) || len(got.CommNodes)+len(got.CreatePods)+len(got.DeletePods)+len(got.DeleteCommNodes)+len(got.Events) > 0 {
+	if !equalStatus(&got.Status, &s.Group.Status) || len(got.CommTasks)+len(got.CreatePods)+len(got.DeletePods)+len(got.DeleteCommTasks)+len(got.Events) > 0 {
 		m.failf("a read that failed changes %+v", got)
 	}
 	run := d.Status.Run
-	if run == nil || run.Phase != v1alpha1.RunPhaseFinished || run.Verdict != v1alpha1.VerdictPass || len(s.CommNodes) == 0 {
+	if run == nil || run.Phase != v1alpha1.RunPhaseFinished || run.Verdict != v1alpha1.VerdictPass || len(s.CommTasks) == 0 {
 		return
 	}
 	members, err := selectMembers(&s.Group.Spec, s.Nodes)
 	if err != nil || membersHash(members) != run.MembersHash {
 		return
 	}
-	at := m.rng.IntN(len(s.CommNodes))
-	for what, take := range map[string]func(*v1alpha1.CommNode){
-		"status.run": func(cn *v1alpha1.CommNode) { cn.Status.Run = nil },
-		"spec.run":   func(cn *v1alpha1.CommNode) { cn.Spec.Run = nil },
-		"verdict":    func(cn *v1alpha1.CommNode) { cn.Status.Run.Verdict = "" },
-		"results":    func(cn *v1alpha1.CommNode) { cn.Status.Run.Results = nil },
-		"a series":   func(cn *v1alpha1.CommNode) { cn.Status.Run.Results = cn.Status.Run.Results[1:] },
-		"the last size": func(cn *v1alpha1.CommNode) {
-			r := &cn.Status.Run.Results[0]
+	at := m.rng.IntN(len(s.CommTasks))
+	for what, take := range map[string]func(*v1alpha1.CommTask){
+		"status.run": func(ct *v1alpha1.CommTask) { ct.Status.Run = nil },
+		"spec.run":   func(ct *v1alpha1.CommTask) { ct.Spec.Run = nil },
+		"verdict":    func(ct *v1alpha1.CommTask) { ct.Status.Run.Verdict = "" },
+		"results":    func(ct *v1alpha1.CommTask) { ct.Status.Run.Results = nil },
+		"a series":   func(ct *v1alpha1.CommTask) { ct.Status.Run.Results = ct.Status.Run.Results[1:] },
+		"the last size": func(ct *v1alpha1.CommTask) {
+			r := &ct.Status.Run.Results[0]
 			r.SizeBytes = r.SizeBytes[:len(r.SizeBytes)-1]
 		},
-		"another run":    func(cn *v1alpha1.CommNode) { cn.Status.Run.ID = "9-99" },
-		"another spec":   func(cn *v1alpha1.CommNode) { cn.Status.Run.Generation++ },
-		"still measured": func(cn *v1alpha1.CommNode) { cn.Status.Run.Phase = v1alpha1.NodeRunRunning },
+		"another run":    func(ct *v1alpha1.CommTask) { ct.Status.Run.ID = "9-99" },
+		"another spec":   func(ct *v1alpha1.CommTask) { ct.Status.Run.Generation++ },
+		"still measured": func(ct *v1alpha1.CommTask) { ct.Status.Run.Phase = v1alpha1.NodeRunRunning },
 	} {
 		poor := *s
-		poor.CommNodes = (&v1alpha1.CommNodeList{Items: s.CommNodes}).DeepCopy().Items
-		cn := &poor.CommNodes[at]
-		if cn.Status.Run == nil || cn.Spec.Run == nil || len(cn.Status.Run.Results) == 0 || !slices.ContainsFunc(members, func(x decision.Member) bool { return x.Name == cn.Spec.NodeName }) {
+		poor.CommTasks = (&v1alpha1.CommTaskList{Items: s.CommTasks}).DeepCopy().Items
+		ct := &poor.CommTasks[at]
+		if ct.Status.Run == nil || ct.Spec.Run == nil || len(ct.Status.Run.Results) == 0 || !slices.ContainsFunc(members, func(x decision.Member) bool { return x.Name == ct.Spec.NodeName }) {
 			return
 		}
-		take(cn)
+		take(ct)
 		m.known.seen["missing"]++
 		got := Decide(&poor, testConfig)
 		v := meta.FindStatusCondition(got.Status.Conditions, v1alpha1.ConditionValidated)
 		if r := got.Status.Run; r.ID == run.ID && r.Phase != v1alpha1.RunPhaseRunning && (r.Verdict == v1alpha1.VerdictPass || v.Status == metav1.ConditionTrue) {
-			m.failf("run %s passes although node %s lacks %s: %s", r.ID, cn.Spec.NodeName, what, v.Message)
+			m.failf("run %s passes although node %s lacks %s: %s", r.ID, ct.Spec.NodeName, what, v.Message)
 		}
 	}
 }
@@ -340,8 +340,8 @@ func (m *machine) quiet() {
 		if err != nil {
 			m.failf("a write on a fresh read is refused: %v", err)
 		}
-		if now := m.writes; now.status == before.status && now.commNodes == before.commNodes && now.pods == before.pods && now.configMaps == before.configMaps && now.marks == before.marks {
-			if n := len(d.CommNodes) + len(d.CreatePods) + len(d.DeleteCommNodes) + len(d.DeletePods) + len(d.DeleteConfigMaps) + len(d.NodeMarks); n > 0 || d.ConfigMap != nil {
+		if now := m.writes; now.status == before.status && now.commTasks == before.commTasks && now.pods == before.pods && now.configMaps == before.configMaps && now.marks == before.marks {
+			if n := len(d.CommTasks) + len(d.CreatePods) + len(d.DeleteCommTasks) + len(d.DeletePods) + len(d.DeleteConfigMaps) + len(d.NodeMarks); n > 0 || d.ConfigMap != nil {
 				m.failf("nothing changes, and still %d writes are decided: %+v", n, d)
 			}
 			if !d.WakeAt.IsZero() && !d.WakeAt.After(m.now) {
@@ -355,7 +355,7 @@ func (m *machine) quiet() {
 	m.failf("%d decisions with no event in between still change something", maxSettleSteps)
 }
 
-// maxSettleSteps: CommNodes, the run, its assignments, pods; or the end of one run and the begin of the next.
+// maxSettleSteps: CommTasks, the run, its assignments, pods; or the end of one run and the begin of the next.
 const maxSettleSteps = 12
 
 // checkHeld: with no run that goes on, and its agents' time to end by themselves over, each pod that holds GPUs is told to end,
@@ -386,15 +386,15 @@ func (m *machine) checkOverdue() {
 	limit := decision.Seconds(m.group.Spec.Run.NodeDeadlineSeconds)
 	for _, name := range words.SortedKeys(m.pods) {
 		pod := m.pods[name]
-		cn := m.commNode(pod.Labels[v1alpha1.LabelNode])
-		if !m.holds(name) || ofGroupStage(pod) || podstate.RanksStarted(pod).IsZero() || cn == nil {
+		ct := m.commTask(pod.Labels[v1alpha1.LabelNode])
+		if !m.holds(name) || ofGroupStage(pod) || podstate.RanksStarted(pod).IsZero() || ct == nil {
 			continue
 		}
-		if started := nodefacts.Corrected(cn, podstate.RanksStarted(pod)); m.now.Sub(started) > limit+time.Second {
+		if started := nodefacts.Corrected(ct, podstate.RanksStarted(pod)); m.now.Sub(started) > limit+time.Second {
 			m.failf("pod %s holds GPUs %s after the start of its ranks, %s are allowed; %s", name, m.now.Sub(started), limit, runWords(&m.group.Status))
 		}
-		if r := runs.FinishedReport(cn); r != nil && r.FinishTime != nil && runs.Assigned(cn, pod.Labels[v1alpha1.LabelRunID]) {
-			if at := nodefacts.Corrected(cn, r.FinishTime.Time); m.now.Sub(at) > 2*podstate.ExitGrace+time.Second {
+		if r := runs.FinishedReport(ct); r != nil && r.FinishTime != nil && runs.Assigned(ct, pod.Labels[v1alpha1.LabelRunID]) {
+			if at := nodefacts.Corrected(ct, r.FinishTime.Time); m.now.Sub(at) > 2*podstate.ExitGrace+time.Second {
 				m.failf("pod %s holds GPUs %s after its agent has reported; %s", name, m.now.Sub(at), runWords(&m.group.Status))
 			}
 		}

@@ -69,10 +69,10 @@ func (m *machine) checkMark(mark *gating.Mark) {
 // upToDate is nodeUpToDate.
 func (m *machine) upToDate(s *Snapshot, node string) bool {
 	live := m.views[len(m.views)-1]
-	name := v1alpha1.CommNodeName(s.Group.Name, node)
+	name := v1alpha1.CommTaskName(s.Group.Name, node)
 	version := ""
-	if cn := live.commNodes[name]; cn != nil {
-		version = cn.ResourceVersion
+	if ct := live.commTasks[name]; ct != nil {
+		version = ct.ResourceVersion
 	}
 	nodeIn := func(nodes []corev1.Node) *corev1.Node {
 		if at := slices.IndexFunc(nodes, func(n corev1.Node) bool { return n.Name == node }); at >= 0 {
@@ -80,7 +80,7 @@ func (m *machine) upToDate(s *Snapshot, node string) bool {
 		}
 		return nil
 	}
-	if version != versionIn(s.CommNodes, name) || !equality.Semantic.DeepEqual(nodeIn(s.Nodes), nodeIn(live.nodes)) {
+	if version != versionIn(s.CommTasks, name) || !equality.Semantic.DeepEqual(nodeIn(s.Nodes), nodeIn(live.nodes)) {
 		return false
 	}
 	return !slices.ContainsFunc(s.RunPods, func(p corev1.Pod) bool {

@@ -94,7 +94,7 @@ func TestReportThatComesWithTheStage(t *testing.T) {
 		name := w.nodes[i].Name
 		startPod(w.podOn(name), name, w.now)
 		if name != late {
-			w.commNode(name).Status.Run = testkit.Report(w.commNode(name).Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+			w.commTask(name).Status.Run = testkit.Report(w.commTask(name).Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 			endPod(w.podOn(name), 0, w.now)
 		}
 	}
@@ -102,7 +102,7 @@ func TestReportThatComesWithTheStage(t *testing.T) {
 	w.now = w.now.Add(decision.Seconds(w.group.Spec.Run.NodeDeadlineSeconds))
 	w.reportFacts()
 	d := Decide(w.snapshot(), testConfig)
-	closes := slices.ContainsFunc(d.CommNodes, func(c CommNodeChange) bool {
+	closes := slices.ContainsFunc(d.CommTasks, func(c CommTaskChange) bool {
 		return c.Desired.Spec.NodeName == late && c.Desired.Spec.Run != nil && c.Desired.Spec.Run.Closed != nil
 	})
 	if d.Status.Span.Stage != v1alpha1.StageWaitingForMembers || d.Status.Span.Members != 2 || !closes {
@@ -133,8 +133,8 @@ func TestDueScheduleWaitsQuietly(t *testing.T) {
 	for name, cannot := range map[string]func(*groupWorld){
 		"no member": func(w *groupWorld) { w.nodes = []corev1.Node{} },
 		"no report": func(w *groupWorld) {
-			for _, cn := range w.commNodes {
-				cn.Status.Facts = nil
+			for _, ct := range w.commTasks {
+				ct.Status.Facts = nil
 			}
 		},
 	} {
@@ -184,8 +184,8 @@ func TestClockAheadKeepsNoGPUs(t *testing.T) {
 	for _, ahead := range []time.Duration{-time.Hour, 0, 20 * time.Second, 3 * time.Minute, 24 * time.Hour} {
 		w := tableWorld(t, fromRunning)
 		for i := range w.nodes {
-			cn := w.commNode(w.nodes[i].Name)
-			cn.Status.Run = testkit.Report(cn.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now.Add(ahead))
+			ct := w.commTask(w.nodes[i].Name)
+			ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now.Add(ahead))
 		}
 		w.settle()
 		w.now = w.now.Add(2 * podstate.ExitGrace)
@@ -198,7 +198,7 @@ func TestClockAheadKeepsNoGPUs(t *testing.T) {
 	}
 }
 
-// TestOldStatusTakesNoRunAway: a manager that takes over may read a status that is older than the CommNodes and pods. It takes
+// TestOldStatusTakesNoRunAway: a manager that takes over may read a status that is older than the CommTasks and pods. It takes
 // nothing of the newer run away: its status is refused, what it deleted would be gone.
 func TestOldStatusTakesNoRunAway(t *testing.T) {
 	w := tableWorld(t, fromReady)
@@ -229,10 +229,10 @@ func takesNothingAway(t *testing.T, w *groupWorld, past *v1alpha1.CommGroup) {
 	if err != nil || result.RequeueAfter != oldReadPoll || cache.writes.Load() > 0 {
 		t.Errorf("%+v, %v, %d deletes and writes of the status", result, err, cache.writes.Load())
 	}
-	for name, cn := range w.commNodes {
-		var live v1alpha1.CommNode
-		if err := cache.api.Get(t.Context(), client.ObjectKeyFromObject(cn), &live); err != nil || !sameSpec(&live.Spec, &cn.Spec) {
-			t.Errorf("CommNode %s: %v, %+v", name, err, live.Spec)
+	for name, ct := range w.commTasks {
+		var live v1alpha1.CommTask
+		if err := cache.api.Get(t.Context(), client.ObjectKeyFromObject(ct), &live); err != nil || !sameSpec(&live.Spec, &ct.Spec) {
+			t.Errorf("CommTask %s: %v, %+v", name, err, live.Spec)
 		}
 	}
 }
@@ -252,7 +252,7 @@ func TestConflictRepeatsNoFailedRead(t *testing.T) {
 	}
 }
 
-// TestOldResultMakesNoVerdictWorse: a new manager's cache may have the group as it is, and a node's CommNode as it was in an earlier run.
+// TestOldResultMakesNoVerdictWorse: a new manager's cache may have the group as it is, and a node's CommTask as it was in an earlier run.
 // By that result the verdict of the run that is over would become worse, and the node be marked; what the API has counts.
 func TestOldResultMakesNoVerdictWorse(t *testing.T) {
 	for name, old := range map[string]bool{"an old read": true, "as it is": false} {
@@ -261,7 +261,7 @@ func TestOldResultMakesNoVerdictWorse(t *testing.T) {
 			w.everyoneReports(v1alpha1.VerdictPass, "")
 			w.settle()
 			node := w.nodes[0].Name
-			earlier := w.commNode(node).DeepCopy()
+			earlier := w.commTask(node).DeepCopy()
 			earlier.ResourceVersion, earlier.Spec.Run.ID, earlier.Spec.Run.Number = "1", "1-1", 1
 			earlier.Spec.Run.Closed = &v1alpha1.RunClosure{Verdict: v1alpha1.VerdictError, Reason: v1alpha1.ReasonRunPodFailed, Message: "in run 1-1", Time: *decision.Stamp(w.now)}
 			if run := w.group.Status.Run; run.ID != "1-2" || run.Verdict != v1alpha1.VerdictPass {
@@ -271,7 +271,7 @@ func TestOldResultMakesNoVerdictWorse(t *testing.T) {
 			if key := client.ObjectKeyFromObject(earlier); old {
 				cache.old[key] = earlier
 			} else {
-				var live v1alpha1.CommNode
+				var live v1alpha1.CommTask
 				if err := cache.api.Get(t.Context(), key, &live); err != nil {
 					t.Fatal(err)
 				}
@@ -296,16 +296,16 @@ func TestOldResultMakesNoVerdictWorse(t *testing.T) {
 	}
 }
 
-// TestOldCommNodeEndsNoMemberOfTheStage: a new manager's cache has the group in its stage, and a member's CommNode as it was before: its pod
+// TestOldCommTaskEndsNoMemberOfTheStage: a new manager's cache has the group in its stage, and a member's CommTask as it was before: its pod
 // is not deleted as one of no member, and it is not named as lost.
-func TestOldCommNodeEndsNoMemberOfTheStage(t *testing.T) {
+func TestOldCommTaskEndsNoMemberOfTheStage(t *testing.T) {
 	w := tableWorld(t, fromStage)
-	cn := w.commNode(w.nodes[1].Name)
+	ct := w.commTask(w.nodes[1].Name)
 	pod := w.groupPod(w.nodes[1].Name)
-	old := cn.DeepCopy()
+	old := ct.DeepCopy()
 	old.ResourceVersion, old.Spec.Session, old.Status.Session = "1", nil, nil
 	r, cache := managerOf(t, w)
-	cache.old[client.ObjectKeyFromObject(cn)] = old
+	cache.old[client.ObjectKeyFromObject(ct)] = old
 	key := client.ObjectKeyFromObject(w.group)
 	result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
 	if err != nil || result.RequeueAfter != oldReadPoll || cache.writes.Load() > 0 {
@@ -315,7 +315,7 @@ func TestOldCommNodeEndsNoMemberOfTheStage(t *testing.T) {
 	if err := cache.api.Get(t.Context(), client.ObjectKeyFromObject(pod), &live); err != nil || !live.DeletionTimestamp.IsZero() {
 		t.Errorf("pod %s: %v", pod.Name, err)
 	}
-	delete(cache.old, client.ObjectKeyFromObject(cn)) // the cache has come up
+	delete(cache.old, client.ObjectKeyFromObject(ct)) // the cache has come up
 	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
 		t.Error(err)
 	}
@@ -325,7 +325,7 @@ func TestOldCommNodeEndsNoMemberOfTheStage(t *testing.T) {
 	}
 }
 
-// TestWhatALossRestsOn: before a node is closed or let go since it, its pod or its CommNode is not there, these are looked up.
+// TestWhatALossRestsOn: before a node is closed or let go since it, its pod or its CommTask is not there, these are looked up.
 func TestWhatALossRestsOn(t *testing.T) {
 	for _, tc := range []struct {
 		state, event string
@@ -351,7 +351,7 @@ func TestWhatALossRestsOn(t *testing.T) {
 		}
 	}
 	w := tableWorld(t, fromStage)
-	tableEvents["CommNode deleted"].do(w) // whose seat is empty then is not known
+	tableEvents["CommTask deleted"].do(w) // whose seat is empty then is not known
 	if got := Decide(w.snapshot(), testConfig).restsOn; !slices.Equal(got, []string{"n00000"}) {
 		t.Errorf("a seat that nobody has rests on %v", got)
 	}

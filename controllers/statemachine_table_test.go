@@ -28,10 +28,10 @@ func (w *groupWorld) listFails(t *testing.T) {
 	t.Helper()
 	s := w.snapshot()
 	s.ListError = errors.New("the API does not answer")
-	s.CommNodes, s.RunPods = nil, nil
+	s.CommTasks, s.RunPods = nil, nil
 	before := w.group.Status.DeepCopy()
 	d := Decide(s, testConfig)
-	if n := len(d.CommNodes) + len(d.CreatePods) + len(d.DeletePods) + len(d.DeleteCommNodes) + len(d.NodeMarks) + len(d.DeleteConfigMaps); n > 0 || d.ConfigMap != nil || len(d.Events) > 0 {
+	if n := len(d.CommTasks) + len(d.CreatePods) + len(d.DeletePods) + len(d.DeleteCommTasks) + len(d.NodeMarks) + len(d.DeleteConfigMaps); n > 0 || d.ConfigMap != nil || len(d.Events) > 0 {
 		t.Errorf("%d writes after a read that failed: %+v", n, d)
 	}
 	before.Conditions = d.Status.Conditions
@@ -53,8 +53,8 @@ func (w *groupWorld) isDeleted(t *testing.T) {
 	group := w.group.DeepCopy()
 	group.Finalizers, group.DeletionTimestamp = []string{v1alpha1.Finalizer}, decision.Stamp(w.now)
 	objects := []client.Object{group}
-	for _, cn := range w.commNodes {
-		objects = append(objects, cn.DeepCopy())
+	for _, ct := range w.commTasks {
+		objects = append(objects, ct.DeepCopy())
 	}
 	for _, pod := range w.pods {
 		pod = pod.DeepCopy()
@@ -62,7 +62,7 @@ func (w *groupWorld) isDeleted(t *testing.T) {
 		objects = append(objects, pod)
 	}
 	clock := clocktesting.NewFakePassiveClock(w.now)
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.CommGroup{}, &v1alpha1.CommNode{}).Build()
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.CommGroup{}, &v1alpha1.CommTask{}).Build()
 	r := &CommGroupReconciler{Client: c, APIReader: c, Recorder: events.NewFakeRecorder(100), Clock: clock, Config: testConfig}
 	req := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(group)}
 	reconcile := func() ctrl.Result {
@@ -155,8 +155,8 @@ func (seen *tableSeen) note(w *groupWorld) {
 	if s.Run != nil {
 		seen.triggers[s.Run.Trigger], seen.verdicts[string(s.Run.Verdict)] = true, true
 	}
-	for _, cn := range w.commNodes {
-		if run := cn.Spec.Run; run != nil && run.Closed != nil {
+	for _, ct := range w.commTasks {
+		if run := ct.Spec.Run; run != nil && run.Closed != nil {
 			seen.verdicts[string(run.Closed.Verdict)] = true
 		}
 	}

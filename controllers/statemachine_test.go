@@ -26,12 +26,12 @@ import (
 // TestStateMachineNode and TestStateMachineGroup play random histories of a group and hold each step against the invariants.
 func TestStateMachineNode(t *testing.T) {
 	playSeeds(t, v1alpha1.SpanNode, map[string]int{"mark Pass": 5, "ready": 50, "culprit": 20, "missing": 50, "verdict Fail": 1, "kept": 2, "stands": 20, "read fails": 100, "old read": 5, "rests on": 5, "old objects": 1, "run NodesChanged": 2, "run Scheduled": 5, "ended": 20,
-		"happens CommGroup": 10, "happens CommNode": 10, "happens Node": 10, "happens Pod": 5, "happens ConfigMap": 2, "happens manager": 1})
+		"happens CommGroup": 10, "happens CommTask": 10, "happens Node": 10, "happens Pod": 5, "happens ConfigMap": 2, "happens manager": 1})
 }
 
 func TestStateMachineGroup(t *testing.T) {
 	playSeeds(t, v1alpha1.SpanGroup, map[string]int{"mark Pass": 1, "ready": 10, "culprit": 20, "stage passed": 5, "verdict Fail": 2, "kept": 5, "stands": 2, "read fails": 100, "old read": 5, "ended": 20,
-		"happens CommGroup": 10, "happens CommNode": 10, "happens Node": 10, "happens Pod": 5, "happens ConfigMap": 2, "happens manager": 1})
+		"happens CommGroup": 10, "happens CommTask": 10, "happens Node": 10, "happens Pod": 5, "happens ConfigMap": 2, "happens manager": 1})
 }
 
 // FuzzStateMachine looks for seeds whose history breaks an invariant.
@@ -169,8 +169,8 @@ func randomMachine(t *testing.T, seed uint64, span v1alpha1.Span) *machine {
 
 // busy says whether something of the node's is to be done by its agents now.
 func (m *machine) busy(node string) bool {
-	cn := m.commNode(node)
-	return cn == nil || cn.Spec.Session != nil && cn.Spec.Session.State == v1alpha1.SessionOpen || cn.Spec.Run != nil && cn.Spec.Run.Closed == nil && runs.FinishedReport(cn) == nil || m.groupPod(node) != nil && podstate.Alive(m.groupPod(node)) || cn.Status.Facts == nil
+	ct := m.commTask(node)
+	return ct == nil || ct.Spec.Session != nil && ct.Spec.Session.State == v1alpha1.SessionOpen || ct.Spec.Run != nil && ct.Spec.Run.Closed == nil && runs.FinishedReport(ct) == nil || m.groupPod(node) != nil && podstate.Alive(m.groupPod(node)) || ct.Status.Facts == nil
 }
 
 // passTime goes on a little, or to what the manager waits for. Whoever should have acted meanwhile is late.
@@ -189,13 +189,13 @@ func (m *machine) passTime() {
 			m.blame(node, "late")
 		}
 		// Many short whiles are a long one, too.
-		cn, run := m.commNode(node), m.group.Status.Run
-		if run != nil && run.Phase == v1alpha1.RunPhaseRunning && m.now.Sub(run.StartTime.Time) > 45*time.Second && (cn == nil || !runs.Assigned(cn, run.ID) || runs.FinishedReport(cn) == nil) {
+		ct, run := m.commTask(node), m.group.Status.Run
+		if run != nil && run.Phase == v1alpha1.RunPhaseRunning && m.now.Sub(run.StartTime.Time) > 45*time.Second && (ct == nil || !runs.Assigned(ct, run.ID) || runs.FinishedReport(ct) == nil) {
 			m.blame(node, "slow")
 		}
-		if cn := m.commNode(node); cn != nil && cn.Status.Facts != nil && m.rng.IntN(8) > 0 {
+		if ct := m.commTask(node); ct != nil && ct.Status.Facts != nil && m.rng.IntN(8) > 0 {
 			m.monitor(node)
-		} else if cn != nil && cn.Status.Facts != nil && !nodefacts.Hold(cn, m.now) {
+		} else if ct != nil && ct.Status.Facts != nil && !nodefacts.Hold(ct, m.now) {
 			m.blame(node, "its facts ran out")
 		}
 	}
@@ -222,7 +222,7 @@ func (m *machine) work() {
 
 // runAgent starts the node's run pod, or lets the agent in it report.
 func (m *machine) runAgent(node string, verdict v1alpha1.Verdict) {
-	cn := m.commNode(node)
+	ct := m.commTask(node)
 	for _, name := range m.podsOn(node) {
 		pod := m.pods[name]
 		if ofGroupStage(pod) || !podstate.Alive(pod) || !pod.DeletionTimestamp.IsZero() {
@@ -234,31 +234,31 @@ func (m *machine) runAgent(node string, verdict v1alpha1.Verdict) {
 			}
 			return
 		}
-		if cn == nil || !runs.Assigned(cn, pod.Labels[v1alpha1.LabelRunID]) {
+		if ct == nil || !runs.Assigned(ct, pod.Labels[v1alpha1.LabelRunID]) {
 			continue
 		}
-		if runs.FinishedReport(cn) != nil {
+		if runs.FinishedReport(ct) != nil {
 			endPod(pod, 0, m.clock(node))
 			return
 		}
-		r := testkit.Report(cn.Spec.Run, verdict, 300_000, m.clock(node))
+		r := testkit.Report(ct.Spec.Run, verdict, 300_000, m.clock(node))
 		r.BootID = m.facts(node).BootID
 		code := int32(0)
 		if verdict != v1alpha1.VerdictPass {
 			r.Reason, code = v1alpha1.ReasonWrongData, 1
 			m.blame(node, "reported "+string(verdict))
 		}
-		cn.Status.Run = r
+		ct.Status.Run = r
 		if m.rng.IntN(4) > 0 {
 			endPod(pod, code, m.clock(node))
 		}
-		if hash := m.known.hashOf[cn.Spec.Run.ID]; verdict == v1alpha1.VerdictPass && hash != "" {
-			if m.known.passed[cn.Spec.NodeUID] == nil {
-				m.known.passed[cn.Spec.NodeUID] = map[string]bool{}
+		if hash := m.known.hashOf[ct.Spec.Run.ID]; verdict == v1alpha1.VerdictPass && hash != "" {
+			if m.known.passed[ct.Spec.NodeUID] == nil {
+				m.known.passed[ct.Spec.NodeUID] = map[string]bool{}
 			}
-			m.known.passed[cn.Spec.NodeUID][hash] = true
+			m.known.passed[ct.Spec.NodeUID][hash] = true
 		}
-		m.logf("%s reports %s in run %s", node, verdict, cn.Spec.Run.ID)
+		m.logf("%s reports %s in run %s", node, verdict, ct.Spec.Run.ID)
 		return
 	}
 }
@@ -267,10 +267,10 @@ func (m *machine) runAgent(node string, verdict v1alpha1.Verdict) {
 func (m *machine) stageAgents() {
 	for _, node := range m.nodeNames() {
 		pods := m.podsOn(node)
-		cn := m.commNode(node)
-		orphan := cn != nil && cn.Spec.Session == nil && cn.Status.Session != nil // its session was taken away: it ends
+		ct := m.commTask(node)
+		orphan := ct != nil && ct.Spec.Session == nil && ct.Status.Session != nil // its session was taken away: it ends
 		if orphan {
-			cn.Status.Session = nil
+			ct.Status.Session = nil
 		}
 		for _, name := range pods {
 			if pod := m.pods[name]; orphan && ofGroupStage(pod) && podstate.Alive(pod) && pod.Spec.NodeName != "" {
@@ -294,9 +294,9 @@ func (m *machine) stageAgents() {
 }
 
 // happenings are what may happen in a random history: by number what each is of; see happen.
-var happenings = []string{viaCommNode, viaCommNode, viaPod, viaPod, viaPod, viaCommNode, viaCommNode, viaNode, viaNode, viaNode, viaNode,
-	viaGroup, viaGroup, viaGroup, viaGroup, viaGroup, viaCommNode, viaNode, viaConfigMap, viaGroup, viaCommNode, viaCommNode, viaManager,
-	viaCommNode, viaCommNode, viaCommNode}
+var happenings = []string{viaCommTask, viaCommTask, viaPod, viaPod, viaPod, viaCommTask, viaCommTask, viaNode, viaNode, viaNode, viaNode,
+	viaGroup, viaGroup, viaGroup, viaGroup, viaGroup, viaCommTask, viaNode, viaConfigMap, viaGroup, viaCommTask, viaCommTask, viaManager,
+	viaCommTask, viaCommTask, viaCommTask}
 
 // viaManager: another manager takes over.
 const viaManager = "manager"
@@ -309,7 +309,7 @@ func (m *machine) happen() {
 		return
 	}
 	node := names[m.rng.IntN(len(names))]
-	cn := m.commNode(node)
+	ct := m.commTask(node)
 	pods := m.podsOn(node)
 	what := m.rng.IntN(len(happenings))
 	m.known.seen["happens "+happenings[what]]++
@@ -370,9 +370,9 @@ func (m *machine) happen() {
 	case 15:
 		m.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: fmt.Sprint(m.rng.IntN(1000))}
 	case 16:
-		if cn != nil {
-			m.blame(node, "its CommNode was deleted")
-			m.deleteCommNode(cn.Name)
+		if ct != nil {
+			m.blame(node, "its CommTask was deleted")
+			m.deleteCommTask(ct.Name)
 		}
 	case 17:
 		m.blame(node, "GPUs came or went")
@@ -394,14 +394,14 @@ func (m *machine) happen() {
 		m.group.Spec.Span = []v1alpha1.Span{v1alpha1.SpanNode, v1alpha1.SpanGroup}[m.rng.IntN(2)]
 		m.group.Generation++
 	case 20:
-		if cn != nil && cn.Status.Run != nil {
+		if ct != nil && ct.Status.Run != nil {
 			m.blame(node, "its report was lost")
-			cn.Status.Run = nil
+			ct.Status.Run = nil
 		}
 	case 21:
-		if cn != nil && cn.Status.Session != nil {
+		if ct != nil && ct.Status.Session != nil {
 			m.blame(node, "its agent was told to stop")
-			s := cn.Status.Session
+			s := ct.Status.Session
 			s.State, s.Reason, s.Message = v1alpha1.SessionFailed, v1alpha1.ReasonInterrupted, "SIGTERM"
 		}
 	case 22:

@@ -55,19 +55,19 @@ type machine struct {
 	known    knowledge
 }
 
-type caches struct{ group, nodes, commNodes, pods, configMap int }
+type caches struct{ group, nodes, commTasks, pods, configMap int }
 
 type apiView struct {
 	group     *v1alpha1.CommGroup
 	nodes     []corev1.Node
-	commNodes map[string]*v1alpha1.CommNode
+	commTasks map[string]*v1alpha1.CommTask
 	pods      map[string]*corev1.Pod
 	configMap *corev1.ConfigMap
 }
 
 // writeCounts are the writes that the API server took from the manager, and the nodes that they were of.
 type writeCounts struct {
-	status, commNodes, pods, configMaps, marks int
+	status, commTasks, pods, configMaps, marks int
 	nodes                                      map[string]bool
 }
 
@@ -108,12 +108,12 @@ func (m *machine) record() {
 		bump()
 		next.nodes = (&corev1.NodeList{Items: present}).DeepCopy().Items
 	}
-	next.commNodes = make(map[string]*v1alpha1.CommNode, len(m.commNodes))
-	changed = changed || len(m.commNodes) != len(last.commNodes) || len(m.pods) != len(last.pods)
-	for name, cn := range m.commNodes {
-		if next.commNodes[name] = last.commNodes[name]; !sameCommNodes(cn, last.commNodes[name]) {
-			cn.ResourceVersion = bump()
-			next.commNodes[name] = copyOf(cn)
+	next.commTasks = make(map[string]*v1alpha1.CommTask, len(m.commTasks))
+	changed = changed || len(m.commTasks) != len(last.commTasks) || len(m.pods) != len(last.pods)
+	for name, ct := range m.commTasks {
+		if next.commTasks[name] = last.commTasks[name]; !sameCommTasks(ct, last.commTasks[name]) {
+			ct.ResourceVersion = bump()
+			next.commTasks[name] = copyOf(ct)
 		}
 	}
 	next.pods = make(map[string]*corev1.Pod, len(m.pods))
@@ -134,8 +134,8 @@ func (m *machine) record() {
 	}
 }
 
-// sameCommNodes and copyOf take reports and facts as values that nobody changes: they are replaced as a whole, and large.
-func sameCommNodes(a, b *v1alpha1.CommNode) bool {
+// sameCommTasks and copyOf take reports and facts as values that nobody changes: they are replaced as a whole, and large.
+func sameCommTasks(a, b *v1alpha1.CommTask) bool {
 	if b == nil || a.Status.Run != b.Status.Run || a.Status.Facts != b.Status.Facts {
 		return false
 	}
@@ -144,18 +144,18 @@ func sameCommNodes(a, b *v1alpha1.CommNode) bool {
 	return same(&x, &y)
 }
 
-func copyOf(cn *v1alpha1.CommNode) *v1alpha1.CommNode {
-	bare := *cn
+func copyOf(ct *v1alpha1.CommTask) *v1alpha1.CommTask {
+	bare := *ct
 	bare.Status.Run, bare.Status.Facts = nil, nil
 	out := bare.DeepCopy()
-	out.Status.Run, out.Status.Facts = cn.Status.Run, cn.Status.Facts
+	out.Status.Run, out.Status.Facts = ct.Status.Run, ct.Status.Facts
 	return out
 }
 
 // catchUp moves the caches on: all the way, or each by some random way. None ever goes back.
 func (m *machine) catchUp(fresh bool) {
 	last := len(m.views) - 1
-	for _, at := range []*int{&m.cache.group, &m.cache.nodes, &m.cache.commNodes, &m.cache.pods, &m.cache.configMap} {
+	for _, at := range []*int{&m.cache.group, &m.cache.nodes, &m.cache.commTasks, &m.cache.pods, &m.cache.configMap} {
 		if fresh || m.rng.IntN(2) == 0 {
 			*at = last
 		} else {
@@ -168,9 +168,9 @@ func (m *machine) catchUp(fresh bool) {
 func (m *machine) read() *Snapshot {
 	group := m.views[m.cache.group].group
 	s := &Snapshot{Now: m.now, Group: group, Nodes: m.views[m.cache.nodes].nodes}
-	commNodes := m.views[m.cache.commNodes].commNodes
-	for _, name := range words.SortedKeys(commNodes) {
-		s.CommNodes = append(s.CommNodes, *commNodes[name])
+	commTasks := m.views[m.cache.commTasks].commTasks
+	for _, name := range words.SortedKeys(commTasks) {
+		s.CommTasks = append(s.CommTasks, *commTasks[name])
 	}
 	pods := func(v *apiView) {
 		s.RunPods = nil
@@ -266,11 +266,11 @@ func (m *machine) apply(s *Snapshot, d *Decision) error {
 			m.deletePod(name)
 		}
 	}
-	for _, name := range d.DeleteCommNodes {
+	for _, name := range d.DeleteCommTasks {
 		if err := m.refused(); err != nil {
 			errs = append(errs, err)
 		} else {
-			m.deleteCommNode(name)
+			m.deleteCommTask(name)
 		}
 	}
 	for _, name := range d.DeleteConfigMaps {
@@ -279,8 +279,8 @@ func (m *machine) apply(s *Snapshot, d *Decision) error {
 			m.writes.configMaps++
 		}
 	}
-	for _, change := range d.CommNodes {
-		if err := m.writeCommNode(change); err != nil {
+	for _, change := range d.CommTasks {
+		if err := m.writeCommTask(change); err != nil {
 			if run := change.Desired.Spec.Run; run != nil && run.Closed != nil {
 				err = closureError(err)
 			}
@@ -303,28 +303,28 @@ func (m *machine) deletePod(name string) {
 	}
 }
 
-// deleteCommNode takes its pods along, as the garbage collector does.
-func (m *machine) deleteCommNode(name string) {
-	cn := m.commNodes[name]
-	if cn == nil {
+// deleteCommTask takes its pods along, as the garbage collector does.
+func (m *machine) deleteCommTask(name string) {
+	ct := m.commTasks[name]
+	if ct == nil {
 		return
 	}
-	m.writes.commNodes++
-	m.writes.nodes[cn.Spec.NodeName] = true
-	delete(m.commNodes, name)
+	m.writes.commTasks++
+	m.writes.nodes[ct.Spec.NodeName] = true
+	delete(m.commTasks, name)
 	for _, podName := range words.SortedKeys(m.pods) {
-		if m.pods[podName].OwnerReferences[0].UID == cn.UID {
+		if m.pods[podName].OwnerReferences[0].UID == ct.UID {
 			m.deletePod(podName)
 		}
 	}
 }
 
-func (m *machine) writeCommNode(change CommNodeChange) error {
+func (m *machine) writeCommTask(change CommTaskChange) error {
 	if err := m.refused(); err != nil {
 		return err
 	}
 	name := change.Desired.Name
-	old := m.commNodes[name]
+	old := m.commTasks[name]
 	switch {
 	case change.Current == nil && old != nil:
 		return errors.New("already exists")
@@ -338,12 +338,12 @@ func (m *machine) writeCommNode(change CommNodeChange) error {
 		next.Status = old.Status
 	} else {
 		m.made++
-		next.UID, next.CreationTimestamp = types.UID(fmt.Sprintf("uid-cn-%d", m.made)), *decision.Stamp(m.now)
+		next.UID, next.CreationTimestamp = types.UID(fmt.Sprintf("uid-ct-%d", m.made)), *decision.Stamp(m.now)
 	}
 	m.version++
 	next.ResourceVersion = strconv.Itoa(m.version) // so that a second write on the same read conflicts
-	m.commNodes[name] = next
-	m.writes.commNodes++
+	m.commTasks[name] = next
+	m.writes.commTasks++
 	m.writes.nodes[next.Spec.NodeName] = true
 	return nil
 }
@@ -370,7 +370,7 @@ func (m *machine) createPods(s *Snapshot, pods []*corev1.Pod) error {
 		pod.CreationTimestamp, pod.Status.Phase = *decision.Stamp(m.now), corev1.PodPending
 		m.pods[pod.Name] = pod
 		m.writes.pods++
-		if !slices.ContainsFunc(words.SortedKeys(m.commNodes), func(n string) bool { return m.commNodes[n].UID == pod.OwnerReferences[0].UID }) {
+		if !slices.ContainsFunc(words.SortedKeys(m.commTasks), func(n string) bool { return m.commTasks[n].UID == pod.OwnerReferences[0].UID }) {
 			m.deletePod(pod.Name) // its owner is gone
 		}
 	}
@@ -452,8 +452,8 @@ func (m *machine) clock(node string) time.Time { return m.now.Add(m.skew[node]) 
 
 // monitor reports the node's facts by its own clock.
 func (m *machine) monitor(node string) {
-	if cn := m.commNode(node); cn != nil {
-		written(cn, m.facts(node), m.now)
+	if ct := m.commTask(node); ct != nil {
+		written(ct, m.facts(node), m.now)
 	}
 }
 

@@ -44,7 +44,7 @@ func (r *CommGroupReconciler) SetupWithManager(mgr ctrl.Manager, maxConcurrent i
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.CommGroup{}, builder.WithPredicates(updates(groupChanged))).
-		Owns(&v1alpha1.CommNode{}, builder.WithPredicates(updates(r.commNodeChanged))).
+		Owns(&v1alpha1.CommTask{}, builder.WithPredicates(updates(r.commTaskChanged))).
 		Owns(&corev1.ConfigMap{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(groupOfRunPod)).
 		Watches(&appsv1.DaemonSet{}, handler.EnqueueRequestsFromMapFunc(r.groupOfMonitor), builder.WithPredicates(updates(generationChanged))).
@@ -132,12 +132,12 @@ func spanMoved(a, b *v1alpha1.SpanStatus) bool {
 	return a.Stage != b.Stage || a.Present != b.Present || len(a.Tests) != len(b.Tests) || open(a) != open(b)
 }
 
-// commNodeChanged ignores a report that only confirms one that still holds: the reconciler wakes when a report runs out.
+// commTaskChanged ignores a report that only confirms one that still holds: the reconciler wakes when a report runs out.
 // Once the earlier one has run out, the same facts again are news: the node's agent is back. Sums of error counters alone are
 // none: the group looks at problems only, and on thousands of nodes some memory always corrects something.
-func (r *CommGroupReconciler) commNodeChanged(before, after client.Object) bool {
-	a, okA := before.(*v1alpha1.CommNode)
-	b, okB := after.(*v1alpha1.CommNode)
+func (r *CommGroupReconciler) commTaskChanged(before, after client.Object) bool {
+	a, okA := before.(*v1alpha1.CommTask)
+	b, okB := after.(*v1alpha1.CommTask)
 	if !okA || !okB || generationChanged(before, after) || !maps.Equal(a.Labels, b.Labels) {
 		return true
 	}
@@ -165,14 +165,14 @@ func nodeChanged(before, after client.Object) bool {
 }
 
 // groupOfRunPod is the group of a run pod. Anybody can give a pod labels and annotations; only one in the group's own namespace that a
-// CommNode of the group controls is the controller's, and wakes the group.
+// CommTask of the group controls is the controller's, and wakes the group.
 func groupOfRunPod(_ context.Context, pod client.Object) []reconcile.Request {
 	group, ok := groupAnnotation(pod)
 	owner := metav1.GetControllerOf(pod)
-	if !ok || group.Namespace != pod.GetNamespace() || owner == nil || owner.Kind != "CommNode" || owner.APIVersion != v1alpha1.GroupVersion.String() {
+	if !ok || group.Namespace != pod.GetNamespace() || owner == nil || owner.Kind != "CommTask" || owner.APIVersion != v1alpha1.GroupVersion.String() {
 		return nil
 	}
-	// CommNodeName puts the group first and shortens what is longer than 200 bytes. The node is left out: a pod's label may shorten it.
+	// CommTaskName puts the group first and shortens what is longer than 200 bytes. The node is left out: a pod's label may shorten it.
 	const whole = 180
 	if prefix := group.Name + "."; !strings.HasPrefix(owner.Name, prefix[:min(len(prefix), whole)]) {
 		return nil

@@ -54,7 +54,7 @@ func TestChangesOfAGroupThatCount(t *testing.T) {
 	}
 }
 
-// TestChangesOfANodeThatCount, and those of its CommNode beside reports (TestReportsThatCount).
+// TestChangesOfANodeThatCount, and those of its CommTask beside reports (TestReportsThatCount).
 func TestChangesOfANodeThatCount(t *testing.T) {
 	now := metav1.NewTime(testkit.Now)
 	for name, tc := range map[string]struct {
@@ -80,24 +80,24 @@ func TestChangesOfANodeThatCount(t *testing.T) {
 	}
 	r := &CommGroupReconciler{Clock: clocktesting.NewFakePassiveClock(testkit.Now)}
 	for name, tc := range map[string]struct {
-		change func(*v1alpha1.CommNode)
+		change func(*v1alpha1.CommTask)
 		want   bool
 	}{
-		"spec":        {func(cn *v1alpha1.CommNode) { cn.Generation++ }, true},
-		"deletion":    {func(cn *v1alpha1.CommNode) { cn.DeletionTimestamp = &now }, true},
-		"labels":      {func(cn *v1alpha1.CommNode) { cn.Labels = map[string]string{"a": "b"} }, true},
-		"run report":  {func(cn *v1alpha1.CommNode) { cn.Status.Run = &v1alpha1.NodeRunStatus{ID: "1-1"} }, true},
-		"session":     {func(cn *v1alpha1.CommNode) { cn.Status.Session = &v1alpha1.SessionStatus{RunID: "1-1"} }, true},
-		"annotations": {func(cn *v1alpha1.CommNode) { cn.Annotations = map[string]string{"a": "b"} }, false},
-		"same facts": {func(cn *v1alpha1.CommNode) {
-			cn.Status.Facts.ObservedTime = metav1.NewTime(testkit.Now.Add(time.Second))
+		"spec":        {func(ct *v1alpha1.CommTask) { ct.Generation++ }, true},
+		"deletion":    {func(ct *v1alpha1.CommTask) { ct.DeletionTimestamp = &now }, true},
+		"labels":      {func(ct *v1alpha1.CommTask) { ct.Labels = map[string]string{"a": "b"} }, true},
+		"run report":  {func(ct *v1alpha1.CommTask) { ct.Status.Run = &v1alpha1.NodeRunStatus{ID: "1-1"} }, true},
+		"session":     {func(ct *v1alpha1.CommTask) { ct.Status.Session = &v1alpha1.SessionStatus{RunID: "1-1"} }, true},
+		"annotations": {func(ct *v1alpha1.CommTask) { ct.Annotations = map[string]string{"a": "b"} }, false},
+		"same facts": {func(ct *v1alpha1.CommTask) {
+			ct.Status.Facts.ObservedTime = metav1.NewTime(testkit.Now.Add(time.Second))
 		}, false},
 	} {
-		before := &v1alpha1.CommNode{Status: v1alpha1.CommNodeStatus{Facts: testkit.Facts(testkit.Now)}}
+		before := &v1alpha1.CommTask{Status: v1alpha1.CommTaskStatus{Facts: testkit.Facts(testkit.Now)}}
 		after := before.DeepCopy()
 		tc.change(after)
-		if got := r.commNodeChanged(before, after); got != tc.want {
-			t.Errorf("CommNode, %s: %v", name, got)
+		if got := r.commTaskChanged(before, after); got != tc.want {
+			t.Errorf("CommTask, %s: %v", name, got)
 		}
 	}
 }

@@ -63,7 +63,7 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// BenchmarkNodeFacts is what the monitor adds to a scan: the facts as its CommNode has them.
+// BenchmarkNodeFacts is what the monitor adds to a scan: the facts as its CommTask has them.
 func BenchmarkNodeFacts(b *testing.B) {
 	for _, c := range benchmarkTrees {
 		b.Run(fmt.Sprintf("MI300X-%s-%d", c.partition, c.devices), func(b *testing.B) {

@@ -113,7 +113,7 @@ func TestCrossCheck(t *testing.T) {
 				t.Errorf("%v render nodes, want %d", f.RenderNodes, c.render)
 			}
 			if (n.RenderNodeCount == nil) != (c.render < 0) || n.PCIGPUCount == nil || int(*n.PCIGPUCount) != len(f.PCIGPUs) {
-				t.Errorf("CommNode: render nodes %v, on PCI %v", n.RenderNodeCount, n.PCIGPUCount)
+				t.Errorf("CommTask: render nodes %v, on PCI %v", n.RenderNodeCount, n.PCIGPUCount)
 			}
 		})
 	}

@@ -209,7 +209,7 @@ func TestNICProblems(t *testing.T) {
 			for _, p := range l {
 				got = append(got, p.Severity+" "+p.Code+" "+p.Subject+": "+p.Message)
 				if len(p.Subject) > 128 || len(p.Message) > 400 {
-					t.Errorf("%s is longer than a CommNode takes", p.Code)
+					t.Errorf("%s is longer than a CommTask takes", p.Code)
 				}
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {

@@ -84,7 +84,7 @@ func (t *fitting) write() {
 	}
 	if left = append(left, t.leftOut...); len(left) > 0 {
 		list = append(list, v1alpha1.Problem{Severity: severity, Code: v1alpha1.ProblemMoreProblems,
-			Message: fmt.Sprintf("Left out, since a CommNode is small: %s. Run \"agent discover\" on the node to see them.", strings.Join(left, ", "))})
+			Message: fmt.Sprintf("Left out, since a CommTask is small: %s. Run \"agent discover\" on the node to see them.", strings.Join(left, ", "))})
 	}
 	t.out.Problems = nil
 	if len(list) > 0 {

@@ -248,7 +248,7 @@ func TestWhatGoesFirst(t *testing.T) {
 	}
 	n := checkNodeFacts(t, f)
 	note := n.Problems[len(n.Problems)-1]
-	want := "Left out, since a CommNode is small: 9 more problems, interfaces and NUMA nodes of NICs, 15 Active NICs, VRAM and NUMA nodes of GPUs. " +
+	want := "Left out, since a CommTask is small: 9 more problems, interfaces and NUMA nodes of NICs, 15 Active NICs, VRAM and NUMA nodes of GPUs. " +
 		"Run \"agent discover\" on the node to see them."
 	if note.Code != v1alpha1.ProblemMoreProblems || note.Message != want || note.Severity != v1alpha1.SeverityError {
 		t.Errorf("note %+v,\nwant %s", note, want)

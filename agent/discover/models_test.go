@@ -248,7 +248,7 @@ func TestModules(t *testing.T) {
 			}
 			n := checkNodeFacts(t, f)
 			if (n.ModuleCount == nil) != (c.want == 0) || (n.ModuleCount != nil && int(*n.ModuleCount) != c.want) {
-				t.Errorf("CommNode says %v modules", n.ModuleCount)
+				t.Errorf("CommTask says %v modules", n.ModuleCount)
 			}
 		})
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// FactsBudgetBytes is the most that the facts take of a CommNode's 12 KiB, as JSON; the rest is the run's.
+	// FactsBudgetBytes is the most that the facts take of a CommTask's 12 KiB, as JSON; the rest is the run's.
 	FactsBudgetBytes = 4608
 	maxProblems      = 12 // NodeFacts.problems
 	maxGPUs          = 16 // NodeFacts.gpus; also the widest matrix of links
@@ -22,7 +22,7 @@ const (
 	maxNICsListed    = 16 // NodeFacts.nics
 )
 
-// NodeFacts is the part of the facts that a CommNode carries: what stays the same while nothing changes, so no temperature
+// NodeFacts is the part of the facts that a CommTask carries: what stays the same while nothing changes, so no temperature
 // and no bandwidth. It stays within FactsBudgetBytes (see fit), and a last problem says what was left out for that.
 func (f *Facts) NodeFacts(valid time.Duration) *v1alpha1.NodeFacts {
 	out := &v1alpha1.NodeFacts{

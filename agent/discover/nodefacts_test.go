@@ -9,7 +9,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
-// checkNodeFacts holds what a CommNode gets against the API's bounds.
+// checkNodeFacts holds what a CommTask gets against the API's bounds.
 func checkNodeFacts(t *testing.T, f *Facts) *v1alpha1.NodeFacts {
 	t.Helper()
 	n := f.NodeFacts(2 * time.Minute)
@@ -34,7 +34,7 @@ func checkNodeFacts(t *testing.T, f *Facts) *v1alpha1.NodeFacts {
 		return n
 	}
 	if (errors(n.Problems) > 0) != (errors(f.Problems) > 0) {
-		t.Errorf("errors were lost on the way into the CommNode: %v", n.Problems)
+		t.Errorf("errors were lost on the way into the CommTask: %v", n.Problems)
 	}
 	return n
 }

@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	// nodeBudgetBytes is what a CommNode may take as JSON, managed fields left out (docs/decisions/0005).
+	// nodeBudgetBytes is what a CommTask may take as JSON, managed fields left out (docs/decisions/0005).
 	nodeBudgetBytes = 12 << 10
 	// leastReportBytes is what a report gets even beside facts and a plan that are larger than usual.
 	leastReportBytes = 3 << 10
 	// sessionBytes are left for the group's stage, where one follows: spec.session with a task, and status.session.
 	sessionBytes = 4 << 10
-	// mostBytes is what a session's report takes of its CommNode at most, where it can be made to fit: the rest
+	// mostBytes is what a session's report takes of its CommTask at most, where it can be made to fit: the rest
 	// belongs to facts and to the run's own report. leastBytes is what it gets even beside larger ones.
 	mostBytes, leastBytes = 4 << 10, 2 << 10
 )
 
-// reportBudget is what a report may take beside the other parts of its CommNode, in bytes of JSON.
-func reportBudget(node api.CommNode) int {
+// reportBudget is what a report may take beside the other parts of its CommTask, in bytes of JSON.
+func reportBudget(node api.CommTask) int {
 	node.Status.Run = nil
 	left := bytesBeside(node)
 	if run := node.Spec.Run; run != nil && run.Span == api.SpanGroup {
@@ -32,8 +32,8 @@ func reportBudget(node api.CommNode) int {
 	return max(left, leastReportBytes)
 }
 
-// bytesBeside is what the budget leaves beside a CommNode that lacks the report.
-func bytesBeside(node api.CommNode) int {
+// bytesBeside is what the budget leaves beside a CommTask that lacks the report.
+func bytesBeside(node api.CommTask) int {
 	node.ManagedFields = nil
 	const around = 64 // the report's name, and a comma, and a resourceVersion or time that grows
 	return nodeBudgetBytes - encodedBytes(node) - around

@@ -15,20 +15,20 @@ import (
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
-// wholeCommNode is a CommNode with the plan, typical facts and the given report.
-func wholeCommNode(plan api.RunPlan, run api.NodeRunStatus) api.CommNode {
-	node := api.CommNode{
-		TypeMeta: metav1.TypeMeta{APIVersion: "rcclx.io/v1alpha1", Kind: "CommNode"},
+// wholeCommTask is a CommTask with the plan, typical facts and the given report.
+func wholeCommTask(plan api.RunPlan, run api.NodeRunStatus) api.CommTask {
+	node := api.CommTask{
+		TypeMeta: metav1.TypeMeta{APIVersion: "rcclx.io/v1alpha1", Kind: "CommTask"},
 		ObjectMeta: metav1.ObjectMeta{Name: "training.gpu-node-0001", Namespace: "ml-platform", UID: "5f0c2c5e-1111-4000-8000-000000000000", Generation: 4, ResourceVersion: "123456",
 			CreationTimestamp: metav1.Unix(1_790_000_000, 0),
 			Labels: map[string]string{"app.kubernetes.io/managed-by": "commgroup-operator", api.LabelGroup: "training", api.LabelGroupNamespace: "ml-platform",
 				api.LabelGroupUID: "5f0c2c5e-3333-4000-8000-000000000000", api.LabelNode: "gpu-node-0001"},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "rcclx.io/v1alpha1", Kind: "CommGroup", Name: "training", UID: "5f0c2c5e-3333-4000-8000-000000000000",
 				Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true)}}},
-		Spec: api.CommNodeSpec{NodeName: "gpu-node-0001", NodeUID: "5f0c2c5e-2222-4000-8000-000000000000",
+		Spec: api.CommTaskSpec{NodeName: "gpu-node-0001", NodeUID: "5f0c2c5e-2222-4000-8000-000000000000",
 			Group: api.GroupReference{Name: "training", UID: "5f0c2c5e-3333-4000-8000-000000000000"},
 			Ranks: api.RankRange{Summary: "0-7/32", Count: 8, WorldSize: 32}, Run: &api.RunAssignment{ID: run.ID, Generation: 3, Plan: plan, PodName: "training-3-1-gpu-node-0001-932d020b"}},
-		Status: api.CommNodeStatus{Run: &run, Facts: &api.NodeFacts{ValidForSeconds: 600, Origin: api.OriginHardware, BootID: "5f0c2c5e-0000-4000-8000-000000000000",
+		Status: api.CommTaskStatus{Run: &run, Facts: &api.NodeFacts{ValidForSeconds: 600, Origin: api.OriginHardware, BootID: "5f0c2c5e-0000-4000-8000-000000000000",
 			KernelRelease: "5.15.0-119-generic", Driver: api.DriverFacts{Kind: "DKMS", Version: "6.12.12"}, ROCm: api.ROCmFacts{Version: "7.0.2", Source: "/opt/rocm/.info/version", State: "Found"},
 			GPUModel: "MI300X", GFXTarget: "gfx942", GPUCount: 8, DeviceCount: 8, Partition: "SPX/NPS1", XGMI: api.XGMIFacts{Mesh: "Full", Hives: 1, Links: 56}}},
 	}
@@ -39,16 +39,16 @@ func wholeCommNode(plan api.RunPlan, run api.NodeRunStatus) api.CommNode {
 	return node
 }
 
-// assignmentOf is what KubeReporter reads from such a CommNode.
+// assignmentOf is what KubeReporter reads from such a CommTask.
 func assignmentOf(plan api.RunPlan) Assignment {
-	node := wholeCommNode(plan, api.NodeRunStatus{ID: "run-1"})
+	node := wholeCommTask(plan, api.NodeRunStatus{ID: "run-1"})
 	node.Status.Run = nil
 	return Assignment{Run: node.Spec.Run, Ranks: int(node.Spec.Ranks.Count), BudgetBytes: reportBudget(node)}
 }
 
 // TestReportBudget: large facts leave a report less room, but never none.
 func TestReportBudget(t *testing.T) {
-	usual := wholeCommNode(defaultPlan(), api.NodeRunStatus{ID: "run-1"})
+	usual := wholeCommTask(defaultPlan(), api.NodeRunStatus{ID: "run-1"})
 	budget := reportBudget(usual)
 	if budget < 8000 || budget > 9500 {
 		t.Errorf("beside usual facts a report gets %d bytes, expected 8000 to 9500", budget)
@@ -93,13 +93,13 @@ func TestDefaultReportFitsItsBudget(t *testing.T) {
 		var buf bytes.Buffer
 		enc := json.NewEncoder(&buf)
 		enc.SetEscapeHTML(false)
-		if err := enc.Encode(wholeCommNode(plan, res.Status)); err != nil {
+		if err := enc.Encode(wholeCommTask(plan, res.Status)); err != nil {
 			t.Fatal(err)
 		}
 		data := buf.Bytes()
-		t.Logf("%s: CommNode %d bytes, status.run %d bytes, %d sizes", name, len(data), encodedBytes(res.Status), len(res.Status.Results[0].SizeBytes))
+		t.Logf("%s: CommTask %d bytes, status.run %d bytes, %d sizes", name, len(data), encodedBytes(res.Status), len(res.Status.Results[0].SizeBytes))
 		if len(data) > nodeBudgetBytes {
-			t.Errorf("%s: CommNode takes %d bytes, expected at most %d", name, len(data), nodeBudgetBytes)
+			t.Errorf("%s: CommTask takes %d bytes, expected at most %d", name, len(data), nodeBudgetBytes)
 		}
 		if got := len(res.Status.Results[0].SizeBytes); got < tc.sizes {
 			t.Errorf("%s: Baseline has %d sizes, expected at least %d", name, got, tc.sizes)
@@ -190,10 +190,10 @@ func TestLargestPlanFitsItsBudget(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			node := wholeCommNode(plan, res.Status)
-			t.Logf("CommNode %d bytes, %d of %d series", encodedBytes(node), len(res.Status.Results), len(res.Full.Results))
+			node := wholeCommTask(plan, res.Status)
+			t.Logf("CommTask %d bytes, %d of %d series", encodedBytes(node), len(res.Status.Results), len(res.Full.Results))
 			if n := encodedBytes(node); n > nodeBudgetBytes {
-				t.Errorf("CommNode takes %d bytes, expected at most %d", n, nodeBudgetBytes)
+				t.Errorf("CommTask takes %d bytes, expected at most %d", n, nodeBudgetBytes)
 			}
 			count := func(results []api.ResultSeries) (baseline int) {
 				for _, r := range results {

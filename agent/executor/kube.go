@@ -15,25 +15,25 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"rcclx.io/commgroup-operator/agent/commnode"
+	"rcclx.io/commgroup-operator/agent/commtask"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
 const (
-	// watchFor is how long one watch lasts before the CommNode is listed anew, which finds what a watch may have lost.
+	// watchFor is how long one watch lasts before the CommTask is listed anew, which finds what a watch may have lost.
 	watchFor = 5 * time.Minute
 	// watchSlack is how much longer a watch is waited for that the API server should have ended.
 	watchSlack = 30 * time.Second
-	// pollEvery is how often a CommNode is read that may not be watched: 12,500 agents are 1,250 reads a second then.
+	// pollEvery is how often a CommTask is read that may not be watched: 12,500 agents are 1,250 reads a second then.
 	pollEvery = 10 * time.Second
 	retryMin  = time.Second
 	retryMax  = 30 * time.Second
 )
 
-// KubeReporter reports to a CommNode. It claims status.run only: status.facts belongs to the node's monitor.
+// KubeReporter reports to a CommTask. It claims status.run only: status.facts belongs to the node's monitor.
 type KubeReporter struct {
 	Client client.Client
-	// Name of the CommNode.
+	// Name of the CommTask.
 	Name types.NamespacedName
 	// RunID that is carried out.
 	RunID string
@@ -41,7 +41,7 @@ type KubeReporter struct {
 
 // Assignment implements Reporter.
 func (k KubeReporter) Assignment(ctx context.Context) (Assignment, error) {
-	node, err := commnode.Ref{Client: k.Client, Name: k.Name}.Get(ctx)
+	node, err := commtask.Ref{Client: k.Client, Name: k.Name}.Get(ctx)
 	if err != nil {
 		return Assignment{}, err
 	}
@@ -52,13 +52,13 @@ func (k KubeReporter) Assignment(ctx context.Context) (Assignment, error) {
 
 // Report implements Reporter.
 func (k KubeReporter) Report(ctx context.Context, status api.NodeRunStatus) error {
-	ref := commnode.Ref{Client: k.Client, Name: k.Name}
-	return report(ctx, ref, "run", api.FieldManagerRun, &status, func(spec api.CommNodeSpec) string {
+	ref := commtask.Ref{Client: k.Client, Name: k.Name}
+	return report(ctx, ref, "run", api.FieldManagerRun, &status, func(spec api.CommTaskSpec) string {
 		switch run := spec.Run; {
 		case run == nil:
-			return "the CommNode asks for no run any more"
+			return "the CommTask asks for no run any more"
 		case run.ID != k.RunID:
-			return fmt.Sprintf("the CommNode asks for run %s, this is %s", run.ID, k.RunID)
+			return fmt.Sprintf("the CommTask asks for run %s, this is %s", run.ID, k.RunID)
 		case run.Closed != nil:
 			return fmt.Sprintf("the controller closed run %s: %s", k.RunID, run.Closed.Message)
 		}
@@ -66,27 +66,27 @@ func (k KubeReporter) Report(ctx context.Context, status api.NodeRunStatus) erro
 	})
 }
 
-// report writes one part of a CommNode's status. It reads the CommNode first, so that a late report never hides that
+// report writes one part of a CommTask's status. It reads the CommTask first, so that a late report never hides that
 // of a newer run: superseded says why nobody waits for the report, and is empty where somebody does.
-func report(ctx context.Context, ref commnode.Ref, part, owner string, status any,
-	superseded func(api.CommNodeSpec) string) error {
+func report(ctx context.Context, ref commtask.Ref, part, owner string, status any,
+	superseded func(api.CommTaskSpec) string) error {
 	node, err := ref.Get(ctx)
 	if err != nil {
 		return err
 	}
 	if why := superseded(node.Spec); why != "" {
-		return fmt.Errorf("%w: CommNode %s: %s", commnode.ErrSuperseded, ref.Name, why)
+		return fmt.Errorf("%w: CommTask %s: %s", commtask.ErrSuperseded, ref.Name, why)
 	}
 	return ref.Apply(ctx, node.UID, part, owner, status)
 }
 
-// KubeLink follows a CommNode by a watch of that one object, which costs the API server nothing for the changes of
+// KubeLink follows a CommTask by a watch of that one object, which costs the API server nothing for the changes of
 // others: it keeps such watchers by name (kubernetes staging/src/k8s.io/apiserver/pkg/storage/cacher/cacher.go). It
-// reports to the CommNode, too, and claims status.session only: status.facts belongs to the node's monitor, and
+// reports to the CommTask, too, and claims status.session only: status.facts belongs to the node's monitor, and
 // status.run to its run pod.
 type KubeLink struct {
 	Client client.WithWatch
-	// Name of the CommNode.
+	// Name of the CommTask.
 	Name types.NamespacedName
 	// RunID that is carried out.
 	RunID string
@@ -112,7 +112,7 @@ func (k KubeLink) Follow(ctx context.Context, see func(Seen)) {
 		case err == nil:
 			wait = retryMin
 		case apierrors.IsForbidden(err) && !polling:
-			k.Log.Warn("the CommNode may not be watched, so that it is read again and again; give the agent's role the verbs list and watch on commnodes",
+			k.Log.Warn("the CommTask may not be watched, so that it is read again and again; give the agent's role the verbs list and watch on commtasks",
 				"every", pollEvery.String(), "error", err)
 			polling = true
 			continue
@@ -132,13 +132,13 @@ func (k KubeLink) Follow(ctx context.Context, see func(Seen)) {
 // jittered spreads many agents that wait for the same: from d to one and a half d.
 func jittered(d time.Duration) time.Duration { return d + rand.N(d/2+1) }
 
-// poll reads the CommNode once.
+// poll reads the CommTask once.
 func (k KubeLink) poll(ctx context.Context, see func(Seen)) error {
 	actx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	node, err := k.ref().Get(actx)
 	switch {
-	case errors.Is(err, commnode.ErrSuperseded):
+	case errors.Is(err, commtask.ErrSuperseded):
 		see(Seen{Gone: true})
 	case err != nil:
 		return err
@@ -148,15 +148,15 @@ func (k KubeLink) poll(ctx context.Context, see func(Seen)) error {
 	return nil
 }
 
-// watchOnce lists the CommNode and then watches it until the watch ends. nil means that it ended in order.
+// watchOnce lists the CommTask and then watches it until the watch ends. nil means that it ended in order.
 func (k KubeLink) watchOnce(ctx context.Context, see func(Seen)) error {
-	var list api.CommNodeList
+	var list api.CommTaskList
 	only := []client.ListOption{client.InNamespace(k.Name.Namespace), client.MatchingFields{"metadata.name": k.Name.Name}}
 	actx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	err := k.Client.List(actx, &list, only...)
 	cancel()
 	if err != nil {
-		return fmt.Errorf("list CommNode %s: %w", k.Name, err)
+		return fmt.Errorf("list CommTask %s: %w", k.Name, err)
 	}
 	if len(list.Items) == 0 {
 		see(Seen{Gone: true})
@@ -164,10 +164,10 @@ func (k KubeLink) watchOnce(ctx context.Context, see func(Seen)) error {
 		see(seenOf(list.Items[0]))
 	}
 	seconds := int64(jittered(watchFor) / time.Second)
-	w, err := k.Client.Watch(ctx, &api.CommNodeList{}, append(only, &client.ListOptions{Raw: &metav1.ListOptions{
+	w, err := k.Client.Watch(ctx, &api.CommTaskList{}, append(only, &client.ListOptions{Raw: &metav1.ListOptions{
 		ResourceVersion: list.ResourceVersion, TimeoutSeconds: &seconds}})...)
 	if err != nil {
-		return fmt.Errorf("watch CommNode %s: %w", k.Name, err)
+		return fmt.Errorf("watch CommTask %s: %w", k.Name, err)
 	}
 	defer w.Stop()
 	timer := k.Clock.NewTimer(time.Duration(seconds)*time.Second + watchSlack)
@@ -195,7 +195,7 @@ func (k KubeLink) onEvent(e watch.Event, see func(Seen)) (done bool, err error) 
 	case watch.Deleted:
 		see(Seen{Gone: true})
 	case watch.Added, watch.Modified:
-		if node, ok := e.Object.(*api.CommNode); ok {
+		if node, ok := e.Object.(*api.CommTask); ok {
 			see(seenOf(*node))
 		}
 	case watch.Error:
@@ -203,13 +203,13 @@ func (k KubeLink) onEvent(e watch.Event, see func(Seen)) (done bool, err error) 
 		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 			return true, nil // what was missed is in the next list
 		}
-		return true, fmt.Errorf("watch CommNode %s: %w", k.Name, err)
+		return true, fmt.Errorf("watch CommTask %s: %w", k.Name, err)
 	}
 	return false, nil
 }
 
-// seenOf is what a CommNode says of the session.
-func seenOf(node api.CommNode) Seen {
+// seenOf is what a CommTask says of the session.
+func seenOf(node api.CommTask) Seen {
 	if node.DeletionTimestamp != nil {
 		return Seen{Gone: true}
 	}
@@ -220,16 +220,16 @@ func seenOf(node api.CommNode) Seen {
 	return s
 }
 
-func (k KubeLink) ref() commnode.Ref { return commnode.Ref{Client: k.Client, Name: k.Name} }
+func (k KubeLink) ref() commtask.Ref { return commtask.Ref{Client: k.Client, Name: k.Name} }
 
 // Report implements Link.
 func (k KubeLink) Report(ctx context.Context, status api.SessionStatus) error {
-	return report(ctx, k.ref(), "session", api.FieldManagerSession, &status, func(spec api.CommNodeSpec) string {
+	return report(ctx, k.ref(), "session", api.FieldManagerSession, &status, func(spec api.CommTaskSpec) string {
 		switch a := spec.Session; {
 		case a == nil:
-			return "the CommNode asks for no session any more"
+			return "the CommTask asks for no session any more"
 		case a.RunID != k.RunID:
-			return fmt.Sprintf("the CommNode asks for the session of run %s, this is of run %s", a.RunID, k.RunID)
+			return fmt.Sprintf("the CommTask asks for the session of run %s, this is of run %s", a.RunID, k.RunID)
 		}
 		return ""
 	})

@@ -20,18 +20,18 @@ const (
 	superseded              // nobody waits for this session any more
 )
 
-// decide compares what the CommNode says with the task that was taken up last, nil where none was. why is for messages.
+// decide compares what the CommTask says with the task that was taken up last, nil where none was. why is for messages.
 func decide(runID string, last *api.NodeTask, seen Seen) (o order, why string) {
 	s := seen.Session
 	switch {
 	case seen.Err != nil:
 		return stay, ""
 	case seen.Gone:
-		return superseded, "the CommNode is gone"
+		return superseded, "the CommTask is gone"
 	case s == nil:
-		return superseded, "the CommNode asks for no session any more"
+		return superseded, "the CommTask asks for no session any more"
 	case s.RunID != runID:
-		return superseded, fmt.Sprintf("the CommNode asks for run %s, this session is of run %s", s.RunID, runID)
+		return superseded, fmt.Sprintf("the CommTask asks for run %s, this session is of run %s", s.RunID, runID)
 	case s.State == api.SessionClosed:
 		return end, "no task follows"
 	case s.Task == nil && last == nil:

@@ -86,7 +86,7 @@ func TestCheckTask(t *testing.T) {
 	}
 }
 
-// FuzzTask: whatever the CommNode asks for, a task is refused or can be planned and judged.
+// FuzzTask: whatever the CommTask asks for, a task is refused or can be planned and judged.
 func FuzzTask(f *testing.F) {
 	for _, task := range []api.NodeTask{within("a")[0], *meshTask("b"), wholeGroup("c", make([]*member, 2))[0], {}} {
 		data, err := json.Marshal(task)

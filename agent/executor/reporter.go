@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"rcclx.io/commgroup-operator/agent/commnode"
+	"rcclx.io/commgroup-operator/agent/commtask"
 )
 
 const (
@@ -20,7 +20,7 @@ const (
 
 // reporter writes reports of one kind to the API server.
 type reporter[S any] struct {
-	// write makes one attempt; commnode.ErrSuperseded and ErrRejected are final.
+	// write makes one attempt; commtask.ErrSuperseded and ErrRejected are final.
 	write func(ctx context.Context, report S) error
 	// verdictOnly is a report that any API server of this version takes.
 	verdictOnly func(report S, cause error) S
@@ -43,13 +43,13 @@ func (r reporter[S]) untilTaken(ctx context.Context, report S, newer <-chan S, u
 	for {
 		err := r.once(ctx, report)
 		switch {
-		case err == nil, errors.Is(err, commnode.ErrSuperseded):
+		case err == nil, errors.Is(err, commtask.ErrSuperseded):
 			return report, err
-		case errors.Is(err, commnode.ErrRejected) && !reduced:
+		case errors.Is(err, commtask.ErrRejected) && !reduced:
 			r.log.Error("report rejected, trying it with the verdict only", "error", err)
 			report, reduced = r.verdictOnly(report, err), true
 			continue
-		case errors.Is(err, commnode.ErrRejected):
+		case errors.Is(err, commtask.ErrRejected):
 			return report, err
 		case ctx.Err() == nil || tried == nil:
 			tried = err

@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"rcclx.io/commgroup-operator/agent/commnode"
+	"rcclx.io/commgroup-operator/agent/commtask"
 )
 
 // answering is a reporter whose attempts get these answers, the last of them for ever, and what was tried.
@@ -30,7 +30,7 @@ func answering(c clock.Clock, answers ...error) (reporter[string], *[]string) {
 
 // TestUntilTaken: a report is tried until it is taken or refused for good.
 func TestUntilTaken(t *testing.T) {
-	down, rejected, superseded := errors.New("connection refused"), fmt.Errorf("%w: no such field", commnode.ErrRejected), fmt.Errorf("%w: another run", commnode.ErrSuperseded)
+	down, rejected, superseded := errors.New("connection refused"), fmt.Errorf("%w: no such field", commtask.ErrRejected), fmt.Errorf("%w: another run", commtask.ErrSuperseded)
 	for name, tc := range map[string]struct {
 		answers []error
 		tried   []string
@@ -39,8 +39,8 @@ func TestUntilTaken(t *testing.T) {
 		"at once":               {[]error{nil}, []string{"a"}, nil},
 		"once the server is up": {[]error{down, down, nil}, []string{"a", "a", "a"}, nil},
 		"with the verdict only": {[]error{down, rejected, down, nil}, []string{"a", "a", "a, verdict only", "a, verdict only"}, nil},
-		"not even that":         {[]error{rejected}, []string{"a", "a, verdict only"}, commnode.ErrRejected},
-		"nobody waits for it":   {[]error{down, superseded}, []string{"a", "a"}, commnode.ErrSuperseded},
+		"not even that":         {[]error{rejected}, []string{"a", "a, verdict only"}, commtask.ErrRejected},
+		"nobody waits for it":   {[]error{down, superseded}, []string{"a", "a"}, commtask.ErrSuperseded},
 	} {
 		r, tried := answering(&steppingClock{clocktesting.NewFakeClock(time.Unix(0, 0))}, tc.answers...)
 		last, err := r.untilTaken(t.Context(), "a", nil, time.Time{})
@@ -70,7 +70,7 @@ func TestLastReport(t *testing.T) {
 
 // TestNewerReport: it takes the place of one that is not taken, and is whole again.
 func TestNewerReport(t *testing.T) {
-	r, tried := answering(clocktesting.NewFakeClock(time.Unix(0, 0)), commnode.ErrRejected, errors.New("connection refused"), nil)
+	r, tried := answering(clocktesting.NewFakeClock(time.Unix(0, 0)), commtask.ErrRejected, errors.New("connection refused"), nil)
 	newer := newNewest[string]()
 	newer.put("b")
 	newer.put("c")

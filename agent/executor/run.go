@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"rcclx.io/commgroup-operator/agent/commnode"
+	"rcclx.io/commgroup-operator/agent/commtask"
 	"rcclx.io/commgroup-operator/agent/rank"
 	"rcclx.io/commgroup-operator/agent/supervise"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
@@ -20,7 +20,7 @@ import (
 
 // Assignment is what the controller asks of the node.
 type Assignment struct {
-	// Group that the CommNode is of.
+	// Group that the CommTask is of.
 	Group types.NamespacedName
 	// Run is nil while nothing is asked for.
 	Run *api.RunAssignment
@@ -34,18 +34,18 @@ type Assignment struct {
 	Facts *api.NodeFacts
 }
 
-// Reporter is the way to the CommNode.
+// Reporter is the way to the CommTask.
 type Reporter interface {
-	// Assignment reads what is asked for; commnode.ErrSuperseded where the object is gone.
+	// Assignment reads what is asked for; commtask.ErrSuperseded where the object is gone.
 	Assignment(ctx context.Context) (Assignment, error)
-	// Report writes status.run, unless the CommNode asks for another run (commnode.ErrSuperseded).
+	// Report writes status.run, unless the CommTask asks for another run (commtask.ErrSuperseded).
 	Report(ctx context.Context, status api.NodeRunStatus) error
 }
 
 // Config says which run to carry out, and how long to wait.
 type Config struct {
 	RunID string
-	// Wait bounds the wait for the CommNode to ask for the run.
+	// Wait bounds the wait for the CommTask to ask for the run.
 	Wait time.Duration
 	// ReportGrace is how long after the end of its work the last report is still tried; InterruptedGrace how long
 	// after SIGTERM, which must fit the pod's grace period.
@@ -117,7 +117,7 @@ func (r *Runner) reporter() reporter[api.NodeRunStatus] {
 	return reporter[api.NodeRunStatus]{write: r.Reporter.Report, verdictOnly: verdictOnly, clock: r.Clock, log: r.Log}
 }
 
-// awaitPlan polls the CommNode until it asks for this run.
+// awaitPlan polls the CommTask until it asks for this run.
 func (r *Runner) awaitPlan(ctx context.Context) (Assignment, error) {
 	until := r.Clock.Now().Add(r.Config.Wait)
 	for {
@@ -128,23 +128,23 @@ func (r *Runner) awaitPlan(ctx context.Context) (Assignment, error) {
 		switch {
 		case ctx.Err() != nil:
 			return a, fmt.Errorf("node %s: interrupted while waiting for run %s: %w", r.Name, r.Config.RunID, context.Cause(ctx))
-		case errors.Is(err, commnode.ErrSuperseded):
+		case errors.Is(err, commtask.ErrSuperseded):
 			return a, err
 		case err != nil:
 			seen = err.Error()
 		case a.Run == nil:
-			seen = "a CommNode that asks for no run"
+			seen = "a CommTask that asks for no run"
 		case a.Run.ID != r.Config.RunID:
-			seen = "a CommNode that asks for run " + a.Run.ID
+			seen = "a CommTask that asks for run " + a.Run.ID
 		case a.Run.Closed != nil:
-			return a, fmt.Errorf("node %s: %w: run %s was closed by the controller: %s", r.Name, commnode.ErrSuperseded, a.Run.ID, a.Run.Closed.Message)
+			return a, fmt.Errorf("node %s: %w: run %s was closed by the controller: %s", r.Name, commtask.ErrSuperseded, a.Run.ID, a.Run.Closed.Message)
 		case a.Ranks < 1:
-			seen = "a CommNode that gives the node no ranks"
+			seen = "a CommTask that gives the node no ranks"
 		default:
 			return a, nil
 		}
 		if !r.Clock.Now().Before(until) {
-			return a, fmt.Errorf("node %s: waited %s for run %s, saw %s: the run may have been superseded; check the CommNode's spec.run and the pod's access to it",
+			return a, fmt.Errorf("node %s: waited %s for run %s, saw %s: the run may have been superseded; check the CommTask's spec.run and the pod's access to it",
 				r.Name, r.Config.Wait, r.Config.RunID, seen)
 		}
 		r.pause(ctx, planPollInterval)
@@ -179,7 +179,7 @@ type execution struct {
 	runDeadline time.Time
 }
 
-// carryOut gathers the evidence. Its error is commnode.ErrSuperseded; all else is evidence.
+// carryOut gathers the evidence. Its error is commtask.ErrSuperseded; all else is evidence.
 func (x *execution) carryOut(ctx context.Context) (Evidence, error) {
 	e := Evidence{Node: x.Name, Plan: x.plan, Ranks: x.ranks}
 	if err := x.progress(ctx, "probing the library and GPUs"); err != nil {
@@ -236,12 +236,12 @@ func (x *execution) search(ctx context.Context, e *Evidence, what string, at *ra
 }
 
 // progress reports the step that the run is at, once: a report that fails here is not repeated, since the next one says
-// more. Only commnode.ErrSuperseded is an error: it ends the run.
+// more. Only commtask.ErrSuperseded is an error: it ends the run.
 func (x *execution) progress(ctx context.Context, step string) error {
 	s := x.base
 	s.Step = step
 	err := x.reporter().once(ctx, s)
-	if errors.Is(err, commnode.ErrSuperseded) {
+	if errors.Is(err, commtask.ErrSuperseded) {
 		return fmt.Errorf("node %s: %w: the ranks were ended", x.Name, err)
 	}
 	if err != nil && ctx.Err() == nil {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"rcclx.io/commgroup-operator/agent/commnode"
+	"rcclx.io/commgroup-operator/agent/commtask"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/testenv"
 	"rcclx.io/commgroup-operator/rcclx"
@@ -22,15 +22,15 @@ func TestRunAgainstAPIServer(t *testing.T) {
 	c := testenv.Client(t)
 	ctx, name := t.Context(), types.NamespacedName{Namespace: "default", Name: "group.node-a"}
 	k := KubeReporter{Client: c, Name: name, RunID: "run-1"}
-	if _, err := k.Assignment(ctx); !errors.Is(err, commnode.ErrSuperseded) {
-		t.Fatalf("without the CommNode: %v, want commnode.ErrSuperseded", err)
+	if _, err := k.Assignment(ctx); !errors.Is(err, commtask.ErrSuperseded) {
+		t.Fatalf("without the CommTask: %v, want commtask.ErrSuperseded", err)
 	}
-	node := wholeCommNode(defaultPlan(), api.NodeRunStatus{})
+	node := wholeCommTask(defaultPlan(), api.NodeRunStatus{})
 	facts := node.Status.Facts
 	node.ObjectMeta = metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}
 	node.Spec.Group = api.GroupReference{Name: "group"}
 	node.Spec.Run.ID = "run-1"
-	node.Status = api.CommNodeStatus{}
+	node.Status = api.CommTaskStatus{}
 	if err := c.Create(ctx, &node); err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestRunAgainstAPIServer(t *testing.T) {
 		if err != nil || !res.Reported || len(res.Status.Settings) == 0 {
 			t.Fatalf("%s: %v, reported %v", what, err, res.Reported)
 		}
-		var got api.CommNode
+		var got api.CommTask
 		if err := c.Get(ctx, name, &got); err != nil {
 			t.Fatal(err)
 		}
@@ -71,10 +71,10 @@ func TestRunAgainstAPIServer(t *testing.T) {
 		}
 	}
 	rejected := api.NodeRunStatus{ID: "run-1", Phase: "Dancing", StartTime: metav1.Now()}
-	if err := k.Report(ctx, rejected); !errors.Is(err, commnode.ErrRejected) {
-		t.Errorf("a phase that does not exist: %v, want commnode.ErrRejected", err)
+	if err := k.Report(ctx, rejected); !errors.Is(err, commtask.ErrRejected) {
+		t.Errorf("a phase that does not exist: %v, want commtask.ErrRejected", err)
 	}
-	var got api.CommNode
+	var got api.CommTask
 	if err := c.Get(ctx, name, &got); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestRunAgainstAPIServer(t *testing.T) {
 	if err := c.Update(ctx, &got); err != nil {
 		t.Fatal(err)
 	}
-	if err := k.Report(ctx, api.NodeRunStatus{ID: "run-1", Phase: api.NodeRunRunning, StartTime: metav1.Now()}); !errors.Is(err, commnode.ErrSuperseded) {
-		t.Errorf("another run is asked for: %v, want commnode.ErrSuperseded", err)
+	if err := k.Report(ctx, api.NodeRunStatus{ID: "run-1", Phase: api.NodeRunRunning, StartTime: metav1.Now()}); !errors.Is(err, commtask.ErrSuperseded) {
+		t.Errorf("another run is asked for: %v, want commtask.ErrSuperseded", err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
-	"rcclx.io/commgroup-operator/agent/commnode"
+	"rcclx.io/commgroup-operator/agent/commtask"
 	"rcclx.io/commgroup-operator/agent/preflight"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
@@ -261,12 +261,12 @@ func TestReporting(t *testing.T) {
 		_, rep, err := runModel(t, defaultPlan(), &modelTeams{}, func(_ *Runner, m *memoryReporter) {
 			m.answer = func(n int, _ api.NodeRunStatus) error {
 				if n == 2 {
-					return commnode.ErrSuperseded
+					return commtask.ErrSuperseded
 				}
 				return nil
 			}
 		})
-		if !errors.Is(err, commnode.ErrSuperseded) || len(rep.reports) != 3 {
+		if !errors.Is(err, commtask.ErrSuperseded) || len(rep.reports) != 3 {
 			t.Errorf("error %v, %d reports", err, len(rep.reports))
 		}
 	})
@@ -274,7 +274,7 @@ func TestReporting(t *testing.T) {
 		res, _, err := runModel(t, defaultPlan(), &modelTeams{}, func(_ *Runner, m *memoryReporter) {
 			m.answer = func(_ int, s api.NodeRunStatus) error {
 				if len(s.Results) > 0 {
-					return fmt.Errorf("%w: no such field", commnode.ErrRejected)
+					return fmt.Errorf("%w: no such field", commtask.ErrRejected)
 				}
 				return nil
 			}

@@ -8,7 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"rcclx.io/commgroup-operator/agent/commnode"
+	"rcclx.io/commgroup-operator/agent/commtask"
 	"rcclx.io/commgroup-operator/agent/network"
 	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/supervise"
@@ -54,7 +54,7 @@ type SessionResult struct {
 	Tasks int
 }
 
-// Run waits for the session, gets the node ready, and carries out tasks until the CommNode says that none follows.
+// Run waits for the session, gets the node ready, and carries out tasks until the CommTask says that none follows.
 // The error is nil where a last report was written, whatever it says; else it says why none was.
 func (s *Session) Run(ctx context.Context) (SessionResult, error) {
 	fctx, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -74,7 +74,7 @@ func (s *Session) Run(ctx context.Context) (SessionResult, error) {
 	return l.run(ctx)
 }
 
-// await waits until the CommNode asks for this session.
+// await waits until the CommTask asks for this session.
 func (s *Session) await(ctx context.Context, mailbox newest[Seen]) (Seen, error) {
 	what := fmt.Sprintf("node %s: waited %s for the session of run %s", s.Name, s.Config.Wait, s.Config.RunID)
 	saw := "nothing"
@@ -87,20 +87,20 @@ func (s *Session) await(ctx context.Context, mailbox newest[Seen]) (Seen, error)
 			case seen.Err != nil:
 				saw = seen.Err.Error()
 			case seen.Gone:
-				return seen, fmt.Errorf("node %s: %w: the CommNode does not exist", s.Name, commnode.ErrSuperseded)
+				return seen, fmt.Errorf("node %s: %w: the CommTask does not exist", s.Name, commtask.ErrSuperseded)
 			case seen.Session == nil:
-				saw = "a CommNode that asks for no session"
+				saw = "a CommTask that asks for no session"
 			case seen.Session.RunID != s.Config.RunID:
-				saw = "a CommNode that asks for the session of run " + seen.Session.RunID
+				saw = "a CommTask that asks for the session of run " + seen.Session.RunID
 			case seen.Session.State == api.SessionClosed:
-				return seen, fmt.Errorf("node %s: %w: the session of run %s has ended", s.Name, commnode.ErrSuperseded, s.Config.RunID)
+				return seen, fmt.Errorf("node %s: %w: the session of run %s has ended", s.Name, commtask.ErrSuperseded, s.Config.RunID)
 			case seen.Session.Ranks < 1:
 				saw = "a session that wants no ranks of this node"
 			default:
 				return seen, nil
 			}
 		case <-timer.C():
-			return Seen{}, fmt.Errorf("%s, saw %s: the run may have been superseded; check the CommNode's spec.session and the pod's access to it", what, saw)
+			return Seen{}, fmt.Errorf("%s, saw %s: the run may have been superseded; check the CommTask's spec.session and the pod's access to it", what, saw)
 		case <-ctx.Done():
 			return Seen{}, fmt.Errorf("node %s: interrupted while waiting for the session of run %s: %w", s.Name, s.Config.RunID, context.Cause(ctx))
 		}
@@ -263,16 +263,16 @@ func (l *loop) prepare(ctx context.Context) *ending {
 	}
 }
 
-// look takes in what the CommNode says, but for its task. It returns why the session is over, if it is.
+// look takes in what the CommTask says, but for its task. It returns why the session is over, if it is.
 func (l *loop) look(seen Seen) *ending {
 	if seen.Err != nil {
-		l.Log.Warn("the CommNode could not be read", "error", seen.Err)
+		l.Log.Warn("the CommTask could not be read", "error", seen.Err)
 		return nil
 	}
 	o, why := decide(l.Config.RunID, l.last, seen)
 	switch o {
 	case superseded:
-		return &ending{err: fmt.Errorf("%w: %s; the ranks were ended", commnode.ErrSuperseded, why)}
+		return &ending{err: fmt.Errorf("%w: %s; the ranks were ended", commtask.ErrSuperseded, why)}
 	case end:
 		l.seen = seen
 		return &ending{state: api.SessionEnded}

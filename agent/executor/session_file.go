@@ -13,17 +13,17 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"rcclx.io/commgroup-operator/agent/commnode"
+	"rcclx.io/commgroup-operator/agent/commtask"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
 // fileEvery is how often a file is looked at.
 const fileEvery = 200 * time.Millisecond
 
-// FileLink follows a file with a CommNode as JSON, for who tries a group without Kubernetes: its spec is read, and the CommNode
+// FileLink follows a file with a CommTask as JSON, for who tries a group without Kubernetes: its spec is read, and the CommTask
 // with status.session is written to a second file, so that each file has one writer.
 type FileLink struct {
-	// Path of the CommNode, StatusPath of what is written.
+	// Path of the CommTask, StatusPath of what is written.
 	Path, StatusPath string
 	RunID            string
 	Clock            clock.Clock
@@ -58,14 +58,14 @@ func (f FileLink) Follow(ctx context.Context, see func(Seen)) {
 	}
 }
 
-func (f FileLink) read() ([]byte, api.CommNode, error) {
-	var node api.CommNode
+func (f FileLink) read() ([]byte, api.CommTask, error) {
+	var node api.CommTask
 	data, err := os.ReadFile(f.Path)
 	if err != nil {
 		return nil, node, fmt.Errorf("read the session file: %w", err)
 	}
 	if err := json.Unmarshal(data, &node); err != nil {
-		return nil, node, fmt.Errorf("the session file %s is no CommNode as JSON: %w", f.Path, err)
+		return nil, node, fmt.Errorf("the session file %s is no CommTask as JSON: %w", f.Path, err)
 	}
 	return data, node, nil
 }
@@ -77,12 +77,12 @@ func (f FileLink) Report(_ context.Context, status api.SessionStatus) error {
 		return err
 	}
 	if a := node.Spec.Session; a == nil || a.RunID != f.RunID {
-		return fmt.Errorf("%w: %s does not ask for run %s any more", commnode.ErrSuperseded, f.Path, f.RunID)
+		return fmt.Errorf("%w: %s does not ask for run %s any more", commtask.ErrSuperseded, f.Path, f.RunID)
 	}
 	node.Status.Session = &status
 	data, err := json.MarshalIndent(node, "", "  ")
 	if err != nil {
-		return fmt.Errorf("%w: %w", commnode.ErrRejected, err)
+		return fmt.Errorf("%w: %w", commtask.ErrRejected, err)
 	}
 	temporary, err := os.CreateTemp(filepath.Dir(f.StatusPath), ".session-*")
 	if err != nil {

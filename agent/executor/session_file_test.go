@@ -11,7 +11,7 @@ import (
 
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"rcclx.io/commgroup-operator/agent/commnode"
+	"rcclx.io/commgroup-operator/agent/commtask"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
@@ -52,7 +52,7 @@ func TestFileLink(t *testing.T) {
 		t.Errorf("half a file: %+v", s)
 	}
 	a := testAssignment()
-	data, err := json.Marshal(api.CommNode{Spec: api.CommNodeSpec{NodeName: "node-a", Session: &a}})
+	data, err := json.Marshal(api.CommTask{Spec: api.CommTaskSpec{NodeName: "node-a", Session: &a}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestFileLink(t *testing.T) {
 	if err := f.Report(ctx, api.SessionStatus{RunID: "run-1", State: api.SessionReady}); err != nil {
 		t.Fatal(err)
 	}
-	var node api.CommNode
+	var node api.CommTask
 	if data, err = os.ReadFile(f.StatusPath); err != nil || json.Unmarshal(data, &node) != nil || node.Status.Session == nil || node.Status.Session.State != api.SessionReady || node.Spec.NodeName != "node-a" {
 		t.Errorf("the status file: %v, %s", err, data)
 	}
@@ -73,7 +73,7 @@ func TestFileLink(t *testing.T) {
 	if s := <-seen; s.Session != nil || s.Err != nil {
 		t.Errorf("no session: %+v", s)
 	}
-	if err := f.Report(ctx, api.SessionStatus{}); !errors.Is(err, commnode.ErrSuperseded) {
+	if err := f.Report(ctx, api.SessionStatus{}); !errors.Is(err, commtask.ErrSuperseded) {
 		t.Errorf("a report without a session: %v", err)
 	}
 	if err := os.Remove(f.Path); err != nil {

@@ -20,7 +20,7 @@ import (
 // patience bounds what a test waits for.
 const patience = 90 * time.Second
 
-// memoryLink is a CommNode in memory.
+// memoryLink is a CommTask in memory.
 type memoryLink struct {
 	mu      sync.Mutex
 	seen    Seen
@@ -53,7 +53,7 @@ func (m *memoryLink) copy() Seen {
 	return s
 }
 
-// change changes what the CommNode says.
+// change changes what the CommTask says.
 func (m *memoryLink) change(f func(*Seen)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

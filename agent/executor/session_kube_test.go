@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"rcclx.io/commgroup-operator/agent/commnode"
+	"rcclx.io/commgroup-operator/agent/commtask"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
@@ -86,18 +86,18 @@ func (s server) client(t *testing.T, user string) client.WithWatch {
 	return c
 }
 
-func (s server) create(t *testing.T, name string) *api.CommNode {
+func (s server) create(t *testing.T, name string) *api.CommTask {
 	t.Helper()
 	a := testAssignment()
-	cn := &api.CommNode{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: api.CommNodeSpec{NodeName: strings.TrimPrefix(name, "group."),
+	ct := &api.CommTask{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: api.CommTaskSpec{NodeName: strings.TrimPrefix(name, "group."),
 		Group: api.GroupReference{Name: "group"}, Ranks: api.RankRange{Count: 4, WorldSize: 16}, Session: &a}}
-	if err := s.admin.Create(t.Context(), cn); err != nil {
+	if err := s.admin.Create(t.Context(), ct); err != nil {
 		t.Fatal(err)
 	}
-	return cn
+	return ct
 }
 
-// follow follows a CommNode until the test is over.
+// follow follows a CommTask until the test is over.
 func follow(t *testing.T, k KubeLink) <-chan Seen {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -138,19 +138,19 @@ func TestSessionAgainstAPIServer(t *testing.T) {
 	s := startServer(t)
 	ctx, name := t.Context(), types.NamespacedName{Namespace: "default", Name: "group.node-a"}
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	cn, other := s.create(t, name.Name), s.create(t, "group.node-b")
+	ct, other := s.create(t, name.Name), s.create(t, "group.node-b")
 	k := KubeLink{Client: s.client(t, agentUser), Name: name, RunID: "run-1", Clock: clock.RealClock{}, Log: log}
 	seen := follow(t, k)
 	first := await(t, seen, "the session", func(x Seen) bool { return x.Session != nil })
 	if first.Session.RunID != "run-1" || first.Reported != nil || first.BudgetBytes < 8<<10 || first.BudgetBytes > nodeBudgetBytes {
 		t.Errorf("first seen: %+v %+v", first, first.Session)
 	}
-	// A change of another CommNode is not told.
+	// A change of another CommTask is not told.
 	other.Spec.Session.RunID = "run-9"
 	task := within("mesh-tp-1")[0]
 	task.Communicators[0].UniqueID = []byte{1, 2, 255}
-	cn.Spec.Session.Task = &task
-	if err := errors.Join(s.admin.Update(ctx, other), s.admin.Update(ctx, cn)); err != nil {
+	ct.Spec.Session.Task = &task
+	if err := errors.Join(s.admin.Update(ctx, other), s.admin.Update(ctx, ct)); err != nil {
 		t.Fatal(err)
 	}
 	got := await(t, seen, "the task", func(x Seen) bool { return x.Session != nil && x.Session.Task != nil })
@@ -172,46 +172,46 @@ func TestSessionAgainstAPIServer(t *testing.T) {
 		t.Errorf("the report came back as %+v, budget %d", back.Reported, back.BudgetBytes)
 	}
 	status.State = "Sleeping"
-	if err := k.Report(ctx, status); !errors.Is(err, commnode.ErrRejected) {
+	if err := k.Report(ctx, status); !errors.Is(err, commtask.ErrRejected) {
 		t.Errorf("a state that is not known: %v", err)
 	}
 	stale := k
 	stale.RunID = "run-0"
-	if err := stale.Report(ctx, status); !errors.Is(err, commnode.ErrSuperseded) {
+	if err := stale.Report(ctx, status); !errors.Is(err, commtask.ErrSuperseded) {
 		t.Errorf("another run: %v", err)
 	}
-	if err := s.admin.Get(ctx, name, cn); err != nil {
+	if err := s.admin.Get(ctx, name, ct); err != nil {
 		t.Fatal(err)
 	}
 	owned := false
-	for _, m := range cn.ManagedFields {
+	for _, m := range ct.ManagedFields {
 		if m.Manager == api.FieldManagerSession {
 			fields := m.FieldsV1.GetRawString()
 			owned = m.Subresource == "status" && strings.HasPrefix(fields, `{"f:status":{"f:session":{`) && !strings.Contains(fields, "f:run\"")
 		}
 	}
 	if !owned {
-		t.Errorf("%s does not own status.session alone: %+v", api.FieldManagerSession, cn.ManagedFields)
+		t.Errorf("%s does not own status.session alone: %+v", api.FieldManagerSession, ct.ManagedFields)
 	}
-	if err := k.Client.Update(ctx, cn); !apierrors.IsForbidden(err) {
+	if err := k.Client.Update(ctx, ct); !apierrors.IsForbidden(err) {
 		t.Errorf("an agent may change a spec: %v", err)
 	}
-	if err := s.admin.Delete(ctx, cn); err != nil {
+	if err := s.admin.Delete(ctx, ct); err != nil {
 		t.Fatal(err)
 	}
 	await(t, seen, "the end", func(x Seen) bool { return x.Gone })
-	if err := k.Report(ctx, status); !errors.Is(err, commnode.ErrSuperseded) {
-		t.Errorf("no CommNode: %v", err)
+	if err := k.Report(ctx, status); !errors.Is(err, commtask.ErrSuperseded) {
+		t.Errorf("no CommTask: %v", err)
 	}
 
 	t.Run("may not watch", func(t *testing.T) {
-		cn := s.create(t, "group.node-c")
+		ct := s.create(t, "group.node-c")
 		c := noticedClock{clocktesting.NewFakeClock(time.Now()), make(chan *noticedTimer, 1024)}
-		k := KubeLink{Client: s.client(t, readerUser), Name: types.NamespacedName{Namespace: "default", Name: cn.Name}, RunID: "run-1", Clock: c, Log: log}
+		k := KubeLink{Client: s.client(t, readerUser), Name: types.NamespacedName{Namespace: "default", Name: ct.Name}, RunID: "run-1", Clock: c, Log: log}
 		seen := follow(t, k)
 		await(t, seen, "the session", func(x Seen) bool { return x.Session != nil })
-		cn.Spec.Session.Task = &task
-		if err := s.admin.Update(ctx, cn); err != nil {
+		ct.Spec.Session.Task = &task
+		if err := s.admin.Update(ctx, ct); err != nil {
 			t.Fatal(err)
 		}
 		d := (<-c.made).d

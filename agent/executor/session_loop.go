@@ -79,7 +79,7 @@ func (l *loop) work(ctx context.Context) *ending {
 	return over
 }
 
-// obey does what the CommNode asks for.
+// obey does what the CommTask asks for.
 func (l *loop) obey() {
 	o, why := decide(l.Config.RunID, l.last, l.seen)
 	task := l.seen.Session.Task

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"rcclx.io/commgroup-operator/agent/commnode"
+	"rcclx.io/commgroup-operator/agent/commtask"
 	"rcclx.io/commgroup-operator/agent/network"
 	"rcclx.io/commgroup-operator/agent/preflight"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
@@ -313,7 +313,7 @@ func TestReplacedTask(t *testing.T) {
 // TestEndsInTheMiddle: whatever ends a session, no rank is left.
 func TestEndsInTheMiddle(t *testing.T) {
 	for name, stop := range map[string]func(*member){
-		"CommNode gone": func(m *member) { m.link.change(func(s *Seen) { *s = Seen{Gone: true} }) },
+		"CommTask gone": func(m *member) { m.link.change(func(s *Seen) { *s = Seen{Gone: true} }) },
 		"another run":   func(m *member) { m.link.change(func(s *Seen) { s.Session.RunID = "run-2" }) },
 		"ended":         func(m *member) { m.link.change(func(s *Seen) { s.Session.State = api.SessionClosed }) },
 		"SIGTERM":       func(m *member) { m.cancel(errors.New("terminated")) },
@@ -328,8 +328,8 @@ func TestEndsInTheMiddle(t *testing.T) {
 			for _, m := range members {
 				err := m.wait(t)
 				switch name {
-				case "CommNode gone", "another run":
-					if !errors.Is(err, commnode.ErrSuperseded) {
+				case "CommTask gone", "another run":
+					if !errors.Is(err, commtask.ErrSuperseded) {
 						t.Errorf("%s: %v", m.name, err)
 					}
 				case "ended":

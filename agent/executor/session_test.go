@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"rcclx.io/commgroup-operator/agent/commnode"
+	"rcclx.io/commgroup-operator/agent/commtask"
 	"rcclx.io/commgroup-operator/agent/rank"
 	"rcclx.io/commgroup-operator/agent/supervise"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
@@ -274,7 +274,7 @@ func TestReports(t *testing.T) {
 		f := newFaked(t)
 		f.link.answer = func(_ int, s api.SessionStatus) error {
 			if s.Task != nil && s.Task.Phase == api.TaskFinished && s.Task.Communicators[0].Results != nil {
-				return fmt.Errorf("%w: results are not known", commnode.ErrRejected)
+				return fmt.Errorf("%w: results are not known", commtask.ErrRejected)
 			}
 			return nil
 		}
@@ -288,9 +288,9 @@ func TestReports(t *testing.T) {
 	})
 	t.Run("superseded", func(t *testing.T) {
 		f := newFaked(t)
-		f.link.answer = func(int, api.SessionStatus) error { return fmt.Errorf("%w: another run", commnode.ErrSuperseded) }
+		f.link.answer = func(int, api.SessionStatus) error { return fmt.Errorf("%w: another run", commtask.ErrSuperseded) }
 		f.start(t)
-		if err := f.wait(t); !errors.Is(err, commnode.ErrSuperseded) || f.ready.released != 1 {
+		if err := f.wait(t); !errors.Is(err, commtask.ErrSuperseded) || f.ready.released != 1 {
 			t.Errorf("%v, released %d times", err, f.ready.released)
 		}
 	})

@@ -15,23 +15,23 @@ import (
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
-// TestAgainstAPIServer writes facts to a real API server: a missing CommNode is NotFound, the schema takes facts at the
+// TestAgainstAPIServer writes facts to a real API server: a missing CommTask is NotFound, the schema takes facts at the
 // limits, and the monitor owns status.facts alone.
 func TestAgainstAPIServer(t *testing.T) {
 	c := testenv.Client(t)
 	ctx, name := context.Background(), types.NamespacedName{Namespace: "default", Name: "group.node-a"}
-	k := &KubeReporter{Client: c, CommNode: name}
+	k := &KubeReporter{Client: c, CommTask: name}
 	facts := twoGPUs(time.Unix(1e9, 0))
 	if err := k.Report(ctx, facts.NodeFacts(2*time.Minute)); !apierrors.IsNotFound(err) {
-		t.Fatalf("without the CommNode: %v, want NotFound", err)
+		t.Fatalf("without the CommTask: %v, want NotFound", err)
 	}
-	cn := &v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name},
-		Spec: v1alpha1.CommNodeSpec{NodeName: "node-a", Group: v1alpha1.GroupReference{Name: "group"}, Ranks: v1alpha1.RankRange{Count: 8, WorldSize: 8}}}
-	if err := c.Create(ctx, cn); err != nil {
+	ct := &v1alpha1.CommTask{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name},
+		Spec: v1alpha1.CommTaskSpec{NodeName: "node-a", Group: v1alpha1.GroupReference{Name: "group"}, Ranks: v1alpha1.RankRange{Count: 8, WorldSize: 8}}}
+	if err := c.Create(ctx, ct); err != nil {
 		t.Fatal(err)
 	}
 	if has, err := k.Has(ctx); has || err != nil {
-		t.Errorf("a new CommNode has a report: %v, %v", has, err)
+		t.Errorf("a new CommTask has a report: %v, %v", has, err)
 	}
 	full := twoGPUs(time.Unix(1e9, 0))
 	full.GPUs, full.Mesh.Pairs = make([]discover.GPU, 16), make([][]*discover.Link, 16)
@@ -52,10 +52,10 @@ func TestAgainstAPIServer(t *testing.T) {
 	if has, err := k.Has(ctx); !has || err != nil {
 		t.Errorf("has a report: %v, %v", has, err)
 	}
-	if err := c.Get(ctx, name, cn); err != nil {
+	if err := c.Get(ctx, name, ct); err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range cn.ManagedFields {
+	for _, m := range ct.ManagedFields {
 		if m.Manager == v1alpha1.FieldManagerMonitor {
 			fields := m.FieldsV1.GetRawString()
 			if m.Subresource != "status" || !strings.HasPrefix(fields, `{"f:status":{"f:facts":{`) || strings.Contains(fields, "f:run") {
@@ -64,5 +64,5 @@ func TestAgainstAPIServer(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("no field is owned by %s: %+v", v1alpha1.FieldManagerMonitor, cn.ManagedFields)
+	t.Errorf("no field is owned by %s: %+v", v1alpha1.FieldManagerMonitor, ct.ManagedFields)
 }

@@ -24,22 +24,22 @@ func TestKubeReporter(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := types.NamespacedName{Namespace: "ml", Name: "group.node-a"}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.CommNode{}).Build()
-	k := &KubeReporter{Client: c, CommNode: name}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.CommTask{}).Build()
+	k := &KubeReporter{Client: c, CommTask: name}
 	ctx := context.Background()
 	report := func() error {
 		return k.Report(ctx, twoGPUs(time.Unix(1e9, 0)).NodeFacts(2*time.Minute))
 	}
 	if facts, err := k.Last(ctx); facts != nil || err != nil {
-		t.Errorf("facts of no CommNode: %v, %v", facts, err)
+		t.Errorf("facts of no CommTask: %v, %v", facts, err)
 	}
-	cn := &v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}, Spec: v1alpha1.CommNodeSpec{NodeName: "node-a"}}
-	if err := c.Create(ctx, cn); err != nil {
+	ct := &v1alpha1.CommTask{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}, Spec: v1alpha1.CommTaskSpec{NodeName: "node-a"}}
+	if err := c.Create(ctx, ct); err != nil {
 		t.Fatal(err)
 	}
 	run := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"run": map[string]any{
 		"id": "r1", "generation": int64(1), "phase": "Running", "startTime": "2026-01-01T00:00:00Z"}}}}
-	run.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("CommNode"))
+	run.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("CommTask"))
 	run.SetNamespace(name.Namespace)
 	run.SetName(name.Name)
 	if err := c.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(run), client.FieldOwner(v1alpha1.FieldManagerRun), client.ForceOwnership); err != nil {
@@ -56,11 +56,11 @@ func TestKubeReporter(t *testing.T) {
 	if facts, err := k.Last(ctx); err != nil || facts.GPUCount != 2 || facts.GPUs[1].PCIAddress != "0000:2b:00.0" {
 		t.Errorf("last facts %+v, %v", facts, err)
 	}
-	if err := c.Get(ctx, name, cn); err != nil {
+	if err := c.Get(ctx, name, ct); err != nil {
 		t.Fatal(err)
 	}
-	if cn.Status.Facts == nil || cn.Status.Facts.GPUCount != 2 || cn.Status.Run == nil || cn.Status.Run.ID != "r1" || cn.Spec.NodeName != "node-a" {
-		t.Errorf("CommNode after both agents wrote: %+v", cn)
+	if ct.Status.Facts == nil || ct.Status.Facts.GPUCount != 2 || ct.Status.Run == nil || ct.Status.Run.ID != "r1" || ct.Spec.NodeName != "node-a" {
+		t.Errorf("CommTask after both agents wrote: %+v", ct)
 	}
 }
 

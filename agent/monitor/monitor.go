@@ -1,5 +1,5 @@
 // Package monitor watches one node of a CommGroup: it scans the node's sysfs at each interval and reports the facts in
-// its CommNode's status.facts when they change, and again before they would count as too old. It writes nothing else.
+// its CommTask's status.facts when they change, and again before they would count as too old. It writes nothing else.
 package monitor
 
 import (
@@ -29,12 +29,12 @@ const (
 	askEvery = 4
 )
 
-// Reporter writes facts to the node's CommNode.
+// Reporter writes facts to the node's CommTask.
 type Reporter interface {
 	Report(ctx context.Context, facts *v1alpha1.NodeFacts) error
-	// Has says whether the node's CommNode has a report of a monitor.
+	// Has says whether the node's CommTask has a report of a monitor.
 	Has(ctx context.Context) (bool, error)
-	// Last gives the facts that the CommNode has; nil where it has none yet.
+	// Last gives the facts that the CommTask has; nil where it has none yet.
 	Last(ctx context.Context) (*v1alpha1.NodeFacts, error)
 }
 
@@ -128,7 +128,7 @@ func (m *Monitor) Step(ctx context.Context) time.Duration {
 	return m.pause(now)
 }
 
-// lost asks, at every fourth look, whether the CommNode still has the report: one that was deleted and made anew has none,
+// lost asks, at every fourth look, whether the CommTask still has the report: one that was deleted and made anew has none,
 // and nothing else would tell the monitor. An answer that does not come changes nothing.
 func (m *Monitor) lost(ctx context.Context) bool {
 	if m.quiet++; m.quiet%askEvery != 0 {
@@ -140,7 +140,7 @@ func (m *Monitor) lost(ctx context.Context) bool {
 	if err != nil || has {
 		return false
 	}
-	m.cfg.Log.Info("the CommNode was made anew: reporting again", "node", m.cfg.Node)
+	m.cfg.Log.Info("the CommTask was made anew: reporting again", "node", m.cfg.Node)
 	return true
 }
 
@@ -233,14 +233,14 @@ func backoff(failures int, random float64) time.Duration {
 	return time.Duration(float64(min(wait, maxBackoff)) * (0.5 + random))
 }
 
-// logFailure logs the first failures and then every tenth, since a CommNode may be long in coming.
+// logFailure logs the first failures and then every tenth, since a CommTask may be long in coming.
 func (m *Monitor) logFailure(err error, wait time.Duration) {
 	if m.failed > 5 && m.failed%10 != 0 {
 		return
 	}
 	keys := []any{"node", m.cfg.Node, "attempt", m.failed, "retryIn", wait.Round(time.Millisecond).String()}
 	if apierrors.IsNotFound(err) {
-		m.cfg.Log.Info("waiting for the controller to make this node's CommNode", keys...)
+		m.cfg.Log.Info("waiting for the controller to make this node's CommTask", keys...)
 		return
 	}
 	// Not Error: a stack trace tells nothing of an API server that is away.

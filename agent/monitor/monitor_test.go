@@ -21,7 +21,7 @@ import (
 
 // node is a fake Scanner and Reporter.
 type node struct {
-	anew     bool // the CommNode was deleted and made again
+	anew     bool // the CommTask was deleted and made again
 	hasErr   error
 	facts    func() *discover.Facts
 	scanErr  error
@@ -34,7 +34,7 @@ type node struct {
 
 func (n *node) Last(context.Context) (*v1alpha1.NodeFacts, error) { return n.last, n.lastErr }
 
-// Has is true until a test makes the CommNode anew.
+// Has is true until a test makes the CommTask anew.
 func (n *node) Has(context.Context) (bool, error) { return !n.anew, n.hasErr }
 
 func (n *node) Scan(context.Context) (*discover.Facts, error) {
@@ -120,7 +120,7 @@ func TestRenewsInTime(t *testing.T) {
 func TestFailedWrites(t *testing.T) {
 	var lines []string
 	log := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
-	n := &node{writeErr: apierrors.NewNotFound(schema.GroupResource{Resource: "commnodes"}, "group.node-a")}
+	n := &node{writeErr: apierrors.NewNotFound(schema.GroupResource{Resource: "commtasks"}, "group.node-a")}
 	m, clock := newTestMonitor(n, log)
 	total := time.Duration(0)
 	for range 20 {
@@ -134,7 +134,7 @@ func TestFailedWrites(t *testing.T) {
 	if total < 5*time.Minute || n.tries != 20 || len(n.reports) != 0 {
 		t.Errorf("%d tries over %s", n.tries, total)
 	}
-	if len(lines) != 7 || !strings.Contains(lines[0], "waiting for the controller to make this node's CommNode") {
+	if len(lines) != 7 || !strings.Contains(lines[0], "waiting for the controller to make this node's CommTask") {
 		t.Errorf("log has %d lines for 20 failures: %q", len(lines), lines)
 	}
 	if err := m.cfg.Health.ready(); err == nil {
@@ -248,9 +248,9 @@ func BenchmarkLook(b *testing.B) {
 	}
 }
 
-// TestCommNodeMadeAnew: a CommNode without the report gets it within four looks, and an answer that does not come makes no
+// TestCommTaskMadeAnew: a CommTask without the report gets it within four looks, and an answer that does not come makes no
 // write.
-func TestCommNodeMadeAnew(t *testing.T) {
+func TestCommTaskMadeAnew(t *testing.T) {
 	n := &node{}
 	m, clock := newTestMonitor(n, logr.Discard())
 	m.cfg.Valid = time.Hour
@@ -271,6 +271,6 @@ func TestCommNodeMadeAnew(t *testing.T) {
 	n.hasErr = nil
 	look(askEvery)
 	if len(n.reports) != 2 {
-		t.Errorf("%d reports after the CommNode was made anew, want 2", len(n.reports))
+		t.Errorf("%d reports after the CommTask was made anew, want 2", len(n.reports))
 	}
 }

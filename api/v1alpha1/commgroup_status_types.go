@@ -209,14 +209,14 @@ type GroupRunStatus struct {
 	Refused *RunRefusal `json:"refused,omitempty"`
 }
 
-// RunRefusal says that CommNodes cannot be written for a run. Past startDeadlineSeconds the run goes on without their nodes.
+// RunRefusal says that CommTasks cannot be written for a run. Past startDeadlineSeconds the run goes on without their nodes.
 type RunRefusal struct {
 	// since when some are refused.
 	Since metav1.Time `json:"since"`
 	// message has the API server's words.
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message"`
-	// nodes whose CommNodes are there and cannot be changed, the first 64 of them.
+	// nodes whose CommTasks are there and cannot be changed, the first 64 of them.
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=253
 	// +listType=set
@@ -334,7 +334,7 @@ type PublishedLowPrecision struct {
 	Losses []string `json:"losses,omitempty"`
 }
 
-// GroupReference names the CommGroup that a CommNode belongs to.
+// GroupReference names the CommGroup that a CommTask belongs to.
 type GroupReference struct {
 	// name of the CommGroup, in the same namespace.
 	// +kubebuilder:validation:MaxLength=253

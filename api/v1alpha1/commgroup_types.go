@@ -179,11 +179,11 @@ type RuntimeSpec struct {
 	// +optional
 	LibraryPath string `json:"libraryPath,omitempty"`
 	// env are variables for the rank processes: NCCL_*, RCCL_*, HSA_* and HIP_* only, and 4 KiB of names and values together: each
-	// CommNode has a copy.
+	// CommTask has a copy.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:XValidation:rule="self.map(e, size(e.name) + (has(e.value) ? size(bytes(e.value)) : 0)).sum() <= 4096",message="runtime.env is larger than 4096 bytes, names and values together: each CommNode has a copy of it. Put what is long into a file of the runtime image"
+	// +kubebuilder:validation:XValidation:rule="self.map(e, size(e.name) + (has(e.value) ? size(bytes(e.value)) : 0)).sum() <= 4096",message="runtime.env is larger than 4096 bytes, names and values together: each CommTask has a copy of it. Put what is long into a file of the runtime image"
 	// +kubebuilder:validation:XValidation:rule="self.all(e, e.name.matches('^(NCCL|RCCL|HSA|HIP)_[A-Z0-9_]+$'))",message="runtime.env takes only variables named NCCL_*, RCCL_*, HSA_* or HIP_*: put anything else into the runtime image"
 	// +kubebuilder:validation:XValidation:rule="self.all(e, !e.name.contains('LD_PRELOAD') && (!has(e.value) || !e.value.contains('LD_PRELOAD')))",message="runtime.env must not carry LD_PRELOAD: it would load code into the ranks; build it into the runtime image instead"
 	// +kubebuilder:validation:XValidation:rule="self.all(e, !e.name.endsWith('_PLUGIN') && !(e.name in ['NCCL_CONF_FILE', 'NCCL_COMM_ID', 'HSA_TOOLS_LIB', 'HSA_HOSTCALL_LIB']))",message="runtime.env must not name a file or library to load or the rendezvous (NCCL_CONF_FILE, NCCL_COMM_ID, *_PLUGIN, HSA_TOOLS_LIB): build plugins into the runtime image"
@@ -255,7 +255,7 @@ type PodOverrides struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.sizeFactor) || !has(self.sizeStepBytes)",message="benchmark.sizeFactor and benchmark.sizeStepBytes exclude each other: a size grows by a factor or by a step, so remove one"
 // +kubebuilder:validation:XValidation:rule="!has(self.sizeStepBytes) || !has(self.minSizeBytes) || !has(self.maxSizeBytes) || (self.maxSizeBytes - self.minSizeBytes) / self.sizeStepBytes < 40",message="benchmark.sizeStepBytes gives more than 40 sizes between minSizeBytes and maxSizeBytes: raise it, or bring the two closer together"
 // +kubebuilder:validation:XValidation:rule="!has(self.placements) || !has(self.collectives) || 'OutOfPlace' in self.placements || self.collectives.exists(c, !(c in ['AllToAll', 'AllToAllv', 'SendRecv']))",message="nothing would be measured: benchmark.placements is InPlace alone, and AllToAll, AllToAllv and SendRecv have no in-place form; add OutOfPlace or another collective"
-// +kubebuilder:validation:XValidation:rule="!has(self.collectives) || !has(self.datatypes) || !has(self.placements) || size(self.collectives) * size(self.datatypes) * size(self.placements) <= 24",message="benchmark asks for more than 24 combinations of collective, datatype and placement, more than one CommNode can hold results of: measure fewer in one run"
+// +kubebuilder:validation:XValidation:rule="!has(self.collectives) || !has(self.datatypes) || !has(self.placements) || size(self.collectives) * size(self.datatypes) * size(self.placements) <= 24",message="benchmark asks for more than 24 combinations of collective, datatype and placement, more than one CommTask can hold results of: measure fewer in one run"
 // +kubebuilder:validation:XValidation:rule="!has(self.minSizeBytes) || !has(self.maxSizeBytes) || self.minSizeBytes <= self.maxSizeBytes",message="benchmark.minSizeBytes must not be larger than benchmark.maxSizeBytes: swap them or set only one"
 type BenchmarkSpec struct {
 	// variants to compare. Baseline is always run, first. Variants whose setting is Disabled are left out.

@@ -41,8 +41,8 @@ const (
 	ReasonAgentNotReporting = "AgentNotReporting"
 	// ReasonMonitorsRefused says that the API server refused the monitors' DaemonSet.
 	ReasonMonitorsRefused = "MonitorsRefused"
-	// ReasonCommNodesRefused says that the API server refused a CommNode.
-	ReasonCommNodesRefused = "CommNodesRefused"
+	// ReasonCommTasksRefused says that the API server refused a CommTask.
+	ReasonCommTasksRefused = "CommTasksRefused"
 
 	ReasonAllCompatible        = "AllCompatible"
 	ReasonMixedROCmVersions    = "MixedROCmVersions"
@@ -177,7 +177,7 @@ const (
 	ReasonCleanupTimedOut = "CleanupTimedOut"
 )
 
-// Reasons why a node's network does not do for the group's stage (CommNode.status.session.reason).
+// Reasons why a node's network does not do for the group's stage (CommTask.status.session.reason).
 const (
 	// ReasonInterfaceNotFound: network.interface matches nothing on the node.
 	ReasonInterfaceNotFound = "InterfaceNotFound"

@@ -15,7 +15,7 @@ var schemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
 var AddToScheme = schemeBuilder.AddToScheme
 
 func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &CommGroup{}, &CommGroupList{}, &CommNode{}, &CommNodeList{})
+	scheme.AddKnownTypes(GroupVersion, &CommGroup{}, &CommGroupList{}, &CommTask{}, &CommTaskList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -27,7 +27,7 @@ const (
 	LabelStage = "rcclx.io/stage"
 	// StagePodGroup is the value of LabelStage on pods of a group's stage.
 	StagePodGroup = "group"
-	// LabelNode carries a label-safe form of the node's name on CommNodes and run pods.
+	// LabelNode carries a label-safe form of the node's name on CommTasks and run pods.
 	LabelNode = "rcclx.io/node"
 
 	// ManagerLease is the Lease of the managers' leader election, in the operator's namespace.
@@ -70,23 +70,23 @@ const (
 	// Finalizer was set on CommGroups by managers up to version 0.1; later ones take it off (docs/decisions/0016-no-finalizer.md).
 	Finalizer = "rcclx.io/cleanup"
 
-	// FieldManagerController names the manager as a writer: CommNode specs and everything that it creates.
+	// FieldManagerController names the manager as a writer: CommTask specs and everything that it creates.
 	FieldManagerController = "commgroup-controller"
-	// FieldManagerMonitor names the monitor as the writer of CommNode status.facts.
+	// FieldManagerMonitor names the monitor as the writer of CommTask status.facts.
 	FieldManagerMonitor = "commgroup-monitor"
-	// FieldManagerRun names the run pod's agent as the writer of CommNode status.run.
+	// FieldManagerRun names the run pod's agent as the writer of CommTask status.run.
 	FieldManagerRun = "commgroup-run"
-	// FieldManagerSession names the group pod's agent as the writer of CommNode status.session.
+	// FieldManagerSession names the group pod's agent as the writer of CommTask status.session.
 	FieldManagerSession = "commgroup-session"
 
 	// ResourceGPU is the extended resource that AMD's device plugin publishes.
 	ResourceGPU = "amd.com/gpu"
 )
 
-// CommNodeName is the name of the CommNode that stands for one node in one group. It is deterministic, so that an
+// CommTaskName is the name of the CommTask that stands for one node in one group. It is deterministic, so that an
 // agent finds its object from the group's and the node's name alone. Both may hold dots: group a on node b.c and group
 // a.b on node c would share one name, so that a group with a dot carries a hash of both.
-func CommNodeName(group, node string) string {
+func CommTaskName(group, node string) string {
 	if strings.Contains(group, ".") {
 		return hashedName(group+"/"+node, group+"."+node, 200)
 	}

@@ -40,13 +40,13 @@ func TestEveryReasonIsExplained(t *testing.T) {
 	}
 }
 
-func TestCommNodeName(t *testing.T) {
+func TestCommTaskName(t *testing.T) {
 	long := strings.Repeat("n", 250)
 	for _, tc := range []struct{ group, node, want string }{
 		{"pool", "node-1", "pool.node-1"},
 	} {
-		if got := CommNodeName(tc.group, tc.node); got != tc.want {
-			t.Errorf("CommNodeName(%q, %q) = %q, want %q", tc.group, tc.node, got, tc.want)
+		if got := CommTaskName(tc.group, tc.node); got != tc.want {
+			t.Errorf("CommTaskName(%q, %q) = %q, want %q", tc.group, tc.node, got, tc.want)
 		}
 	}
 	// Dots in either name must not make two pairs one.
@@ -54,7 +54,7 @@ func TestCommNodeName(t *testing.T) {
 	parts := []string{"a", "b", "a.b", "b.a", "a.b.a", "b.a.b", "a.a", "b.b", "a.a.b", "b.b.a", "a-b", "a-b.a"}
 	for _, group := range append(parts, long, "a."+long) {
 		for _, node := range append(parts, long, "a."+long) {
-			got := CommNodeName(group, node)
+			got := CommTaskName(group, node)
 			if other, ok := seen[got]; ok {
 				t.Errorf("%q and %q share the name %q", other, [2]string{group, node}, got)
 			}
@@ -64,7 +64,7 @@ func TestCommNodeName(t *testing.T) {
 			}
 		}
 	}
-	if got := CommNodeName("pool", long); len(got) > 253 || got == CommNodeName("pool", long+"m") {
+	if got := CommTaskName("pool", long); len(got) > 253 || got == CommTaskName("pool", long+"m") {
 		t.Errorf("long names must stay distinct and within 253 characters, got %q", got)
 	}
 	if got := LabelValue(long); len(got) > 63 {

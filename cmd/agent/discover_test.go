@@ -120,9 +120,9 @@ func TestInstallFile(t *testing.T) {
 
 func TestMonitorFlags(t *testing.T) {
 	good := monitorFlags{group: "ml/group", node: "node-a", intervalSeconds: 30, validSeconds: 120}
-	name, err := good.commNode()
+	name, err := good.commTask()
 	if err != nil || name.Namespace != "ml" || !strings.HasPrefix(name.Name, "group") {
-		t.Errorf("CommNode %s, %v", name, err)
+		t.Errorf("CommTask %s, %v", name, err)
 	}
 	for what, change := range map[string]func(*monitorFlags){
 		"no namespace": func(f *monitorFlags) { f.group = "group" }, "no name": func(f *monitorFlags) { f.group = "ml/" },
@@ -131,7 +131,7 @@ func TestMonitorFlags(t *testing.T) {
 	} {
 		f := good
 		change(&f)
-		if _, err := f.commNode(); err == nil {
+		if _, err := f.commTask(); err == nil {
 			t.Errorf("%s: accepted", what)
 		}
 	}

@@ -22,8 +22,8 @@ import (
 )
 
 const groupLong = `Takes part in the group's stage of a run, in which communicators reach over several nodes: reads the session from the
-node's CommNode, gets the node ready, and carries out one task after the other as the CommNode asks. It reports to
-status.session, and gives the GPUs back when the CommNode says that no task follows, or when none comes for a while.
+node's CommTask, gets the node ready, and carries out one task after the other as the CommTask asks. It reports to
+status.session, and gives the GPUs back when the CommTask says that no task follows, or when none comes for a while.
 
 Exit codes: 0 the session is over and its last report was written, whatever it says; 1 it could not be reported, no session
 was asked for in time, or another run took its place; 2 wrong usage.`
@@ -38,7 +38,7 @@ func newGroupCommand() *cobra.Command {
 	var f groupFlags
 	cmd := &cobra.Command{
 		Use:   "group",
-		Short: "Take part in communicators over several nodes, as the node's CommNode asks, and report the results",
+		Short: "Take part in communicators over several nodes, as the node's CommTask asks, and report the results",
 		Long:  groupLong,
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -56,10 +56,10 @@ func newGroupCommand() *cobra.Command {
 	flags.StringVar(&f.group, "group", "", "the CommGroup, as NAMESPACE/NAME")
 	flags.StringVar(&f.node, "node", "", "the name of this node")
 	flags.StringVar(&f.runID, "run-id", "", "the id of the run")
-	flags.DurationVar(&f.wait, "wait", 2*time.Minute, "how long to wait for the CommNode to ask for the session")
+	flags.DurationVar(&f.wait, "wait", 2*time.Minute, "how long to wait for the CommTask to ask for the session")
 	flags.DurationVar(&f.grace, "report-grace", time.Minute, "how long after the session's end to go on trying to report")
 	// For trying machines without Kubernetes; not what a group pod uses.
-	flags.StringVar(&f.file, "session-file", "", "follow this file with a CommNode as JSON in place of the API server's, and write the status to the file with .status behind its name")
+	flags.StringVar(&f.file, "session-file", "", "follow this file with a CommTask as JSON in place of the API server's, and write the status to the file with .status behind its name")
 	flags.StringVar(&f.rankBinary, "rank-binary", "", "program of a rank; none means rank beside the agent")
 	for _, name := range []string{"session-file", "rank-binary"} {
 		_ = flags.MarkHidden(name) // it fails for flags that are not there
@@ -67,7 +67,7 @@ func newGroupCommand() *cobra.Command {
 	return cmd
 }
 
-// link is the way to the CommNode.
+// link is the way to the CommTask.
 func (f groupFlags) link(log *slog.Logger) (executor.Link, error) {
 	if f.node == "" || f.runID == "" {
 		return nil, usageError(errors.New("--node and --run-id must be set"))
@@ -75,7 +75,7 @@ func (f groupFlags) link(log *slog.Logger) (executor.Link, error) {
 	if f.file != "" {
 		return executor.FileLink{Path: f.file, StatusPath: f.file + ".status", RunID: f.runID, Clock: clock.RealClock{}}, nil
 	}
-	commNode, err := commNodeOf(f.group, f.node)
+	commTask, err := commTaskOf(f.group, f.node)
 	if err != nil {
 		return nil, usageError(err)
 	}
@@ -83,7 +83,7 @@ func (f groupFlags) link(log *slog.Logger) (executor.Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	return executor.KubeLink{Client: c, Name: commNode, RunID: f.runID, Clock: clock.RealClock{}, Log: log}, nil
+	return executor.KubeLink{Client: c, Name: commTask, RunID: f.runID, Clock: clock.RealClock{}, Log: log}, nil
 }
 
 func (f groupFlags) session(link executor.Link, log *slog.Logger) *executor.Session {

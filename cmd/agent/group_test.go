@@ -25,7 +25,7 @@ import (
 // machine is one simulated machine with an agent that follows a file.
 type machine struct {
 	name, file string
-	node       api.CommNode
+	node       api.CommTask
 	command    *exec.Cmd
 	out, log   bytes.Buffer
 }
@@ -51,7 +51,7 @@ func (m *machine) wait(t *testing.T, what string, is func(api.SessionStatus) boo
 	defer tick.Stop()
 	for {
 		data, err := os.ReadFile(m.file + ".status")
-		var node api.CommNode
+		var node api.CommTask
 		if err == nil && json.Unmarshal(data, &node) == nil && node.Status.Session != nil && is(*node.Status.Session) {
 			return *node.Status.Session
 		}
@@ -85,12 +85,12 @@ func startMachines(t *testing.T, partition nodetree.PartitionMode, ranks int32) 
 			t.Fatal(err)
 		}
 		root := t.TempDir()
-		m := &machine{name: "node-" + string(rune('a'+i)), file: filepath.Join(t.TempDir(), "commnode.json")}
+		m := &machine{name: "node-" + string(rune('a'+i)), file: filepath.Join(t.TempDir(), "commtask.json")}
 		n.Name, n.Partition = m.name, partition
 		if err := nodetree.Write(root, n); err != nil {
 			t.Fatal(err)
 		}
-		m.node.Spec = api.CommNodeSpec{NodeName: m.name, Session: &api.SessionAssignment{RunID: "run-1", Index: int32(i), Members: 2, Ranks: ranks, InitDeadlineSeconds: 120,
+		m.node.Spec = api.CommTaskSpec{NodeName: m.name, Session: &api.SessionAssignment{RunID: "run-1", Index: int32(i), Members: 2, Ranks: ranks, InitDeadlineSeconds: 120,
 			StepDeadlineSeconds: 120, IdleDeadlineSeconds: 120, State: api.SessionOpen}}
 		m.write(t)
 		m.command = exec.CommandContext(t.Context(), filepath.Join(programs, "agent"), "group", "--session-file", m.file, "--node", m.name, "--run-id", "run-1")

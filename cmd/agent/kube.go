@@ -12,16 +12,16 @@ import (
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
-// commNodeOf is the CommNode of a node in the CommGroup, NAMESPACE/NAME.
-func commNodeOf(group, node string) (types.NamespacedName, error) {
+// commTaskOf is the CommTask of a node in the CommGroup, NAMESPACE/NAME.
+func commTaskOf(group, node string) (types.NamespacedName, error) {
 	namespace, name, ok := strings.Cut(group, "/")
 	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
 		return types.NamespacedName{}, fmt.Errorf("--group is %q, expected NAMESPACE/NAME", group)
 	}
-	return types.NamespacedName{Namespace: namespace, Name: api.CommNodeName(name, node)}, nil
+	return types.NamespacedName{Namespace: namespace, Name: api.CommTaskName(name, node)}, nil
 }
 
-// newClient reaches the API server: it reads, watches and writes CommNodes.
+// newClient reaches the API server: it reads, watches and writes CommTasks.
 func newClient() (client.WithWatch, error) {
 	cfg, err := config.GetConfig()
 	if err != nil {

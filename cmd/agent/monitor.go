@@ -37,10 +37,10 @@ func newMonitorCommand() *cobra.Command {
 	var f monitorFlags
 	cmd := &cobra.Command{
 		Use:   "monitor",
-		Short: "Report a node's GPU facts to its CommNode, when they change and before they grow old",
-		Long: `Scan the host at each interval and write status.facts of the node's CommNode: when something changed, and again at
+		Short: "Report a node's GPU facts to its CommTask, when they change and before they grow old",
+		Long: `Scan the host at each interval and write status.facts of the node's CommTask: when something changed, and again at
 half of the time that a report holds. It opens no device, and writes nothing else. It waits, with a bounded backoff,
-while the CommNode does not exist, and ends cleanly on SIGTERM.
+while the CommTask does not exist, and ends cleanly on SIGTERM.
 
 The Kubernetes configuration comes from KUBECONFIG or the pod. With --health-port, /readyz and /healthz on $POD_IP (all
 addresses where it is not set) answer 200 while a written report holds, and /livez while the loop runs. With --metrics-port,
@@ -65,9 +65,9 @@ addresses where it is not set) answer 200 while a written report holds, and /liv
 	return cmd
 }
 
-// commNode is the name of the CommNode that the flags mean.
-func (f *monitorFlags) commNode() (types.NamespacedName, error) {
-	name, err := commNodeOf(f.group, f.node)
+// commTask is the name of the CommTask that the flags mean.
+func (f *monitorFlags) commTask() (types.NamespacedName, error) {
+	name, err := commTaskOf(f.group, f.node)
 	switch {
 	case err != nil:
 		return types.NamespacedName{}, err
@@ -90,7 +90,7 @@ func newLogger(format string) (logr.Logger, error) {
 }
 
 func runMonitor(ctx context.Context, f monitorFlags) error {
-	name, err := f.commNode()
+	name, err := f.commTask()
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func runMonitor(ctx context.Context, f monitorFlags) error {
 	watched := monitor.Config{
 		Node: f.node, Interval: interval, Valid: valid,
 		Scanner:  discover.NewScanner(root, opts),
-		Reporter: &monitor.KubeReporter{Client: c, CommNode: name},
+		Reporter: &monitor.KubeReporter{Client: c, CommTask: name},
 		Clock:    clock.RealClock{}, Random: rand.Float64, Log: log, Health: health,
 	}
 	metricsServed, err := serveMetrics(ctx, &f, &watched)
@@ -146,7 +146,7 @@ func runMonitor(ctx context.Context, f monitorFlags) error {
 			cancel() // without its probe the pod would be restarted anyway, and nobody would know why
 		}()
 	}
-	log.Info("monitor starts", "node", f.node, "commNode", name.String(), "interval", interval.String(), "valid", valid.String(), "simulated", f.simulated)
+	log.Info("monitor starts", "node", f.node, "commTask", name.String(), "interval", interval.String(), "valid", valid.String(), "simulated", f.simulated)
 	err = monitor.New(watched).Run(ctx)
 	cancel()
 	return errors.Join(err, <-served, <-metricsServed)

@@ -37,12 +37,12 @@ func newRunCommand() *cobra.Command {
 	var wait, grace time.Duration
 	cmd := &cobra.Command{
 		Use:   "run",
-		Short: "Carry out one run on this node, as its CommNode asks, and report the result",
-		Long: "Reads the plan from the node's CommNode, starts one rank process for each GPU and variant, and reports to status.run.\n" +
+		Short: "Carry out one run on this node, as its CommTask asks, and report the result",
+		Long: "Reads the plan from the node's CommTask, starts one rank process for each GPU and variant, and reports to status.run.\n" +
 			"Exits with 0 once a report is written, whatever its verdict.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			commNode, err := commNodeOf(group, node)
+			commTask, err := commTaskOf(group, node)
 			if err != nil {
 				return err
 			}
@@ -59,7 +59,7 @@ func newRunCommand() *cobra.Command {
 			r := &executor.Runner{
 				Node:     thisNode(node, &supervise.Supervisor{Clock: clock.RealClock{}}, log),
 				Config:   executor.Config{RunID: runID, Wait: wait, ReportGrace: grace, InterruptedGrace: interruptedGrace},
-				Reporter: executor.KubeReporter{Client: c, Name: commNode, RunID: runID},
+				Reporter: executor.KubeReporter{Client: c, Name: commTask, RunID: runID},
 			}
 			return runOnce(ctx, r, cmd.OutOrStdout(), terminationLog())
 		},
@@ -67,7 +67,7 @@ func newRunCommand() *cobra.Command {
 	cmd.Flags().StringVar(&group, "group", "", "the CommGroup, as NAMESPACE/NAME")
 	cmd.Flags().StringVar(&node, "node", "", "the name of this node")
 	cmd.Flags().StringVar(&runID, "run-id", "", "the id of the run to carry out")
-	cmd.Flags().DurationVar(&wait, "wait", 2*time.Minute, "how long to wait for the CommNode to ask for the run")
+	cmd.Flags().DurationVar(&wait, "wait", 2*time.Minute, "how long to wait for the CommTask to ask for the run")
 	cmd.Flags().DurationVar(&grace, "report-grace", time.Minute, "how long after the run deadline to go on trying to report")
 	return cmd
 }

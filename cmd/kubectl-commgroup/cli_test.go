@@ -28,7 +28,7 @@ import (
 var update = flag.Bool("update", false, "write testdata/golden anew")
 
 // saved is a group that the simulator made: one link of sim-node-2 is slow.
-func saved(t *testing.T) (*v1alpha1.CommGroup, []v1alpha1.CommNode) {
+func saved(t *testing.T) (*v1alpha1.CommGroup, []v1alpha1.CommTask) {
 	t.Helper()
 	data, err := os.ReadFile("testdata/simulated-slow-link.json")
 	if err != nil {
@@ -39,13 +39,13 @@ func saved(t *testing.T) (*v1alpha1.CommGroup, []v1alpha1.CommNode) {
 		t.Fatal(err)
 	}
 	var group *v1alpha1.CommGroup
-	var nodes []v1alpha1.CommNode
+	var nodes []v1alpha1.CommTask
 	for _, raw := range list.Items {
-		var n v1alpha1.CommNode
+		var n v1alpha1.CommTask
 		if err := json.Unmarshal(raw, &n); err != nil {
 			t.Fatal(err)
 		}
-		if n.Kind == "CommNode" {
+		if n.Kind == "CommTask" {
 			nodes = append(nodes, n)
 			continue
 		}

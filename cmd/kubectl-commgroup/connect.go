@@ -57,7 +57,7 @@ func (o *options) connect() (client.WithWatch, string, error) {
 }
 
 // load reads a group and its nodes.
-func load(ctx context.Context, c client.Client, namespace, name string) (*v1alpha1.CommGroup, []v1alpha1.CommNode, error) {
+func load(ctx context.Context, c client.Client, namespace, name string) (*v1alpha1.CommGroup, []v1alpha1.CommTask, error) {
 	group, nodes, err := loadPaged(ctx, c, namespace, name)
 	return group, nodes, explained(ctx, c, namespace, name, err)
 }

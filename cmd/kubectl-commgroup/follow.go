@@ -174,7 +174,7 @@ func (p *progress) tick(ctx context.Context) error {
 		return nil
 	}
 	if run := p.group.Status.Run; run != nil && run.Phase == v1alpha1.RunPhaseRunning && p.group.Status.Members.Selected <= maxSteps {
-		var nodes v1alpha1.CommNodeList
+		var nodes v1alpha1.CommTaskList
 		if err := p.client.List(ctx, &nodes, client.InNamespace(p.namespace), client.MatchingLabels{v1alpha1.LabelGroup: v1alpha1.LabelValue(p.name)}); err == nil {
 			p.step = stepOf(run.ID, nodes.Items) // without an answer the line stays as it is
 		}
@@ -183,7 +183,7 @@ func (p *progress) tick(ctx context.Context) error {
 }
 
 // stepOf is the step that most members are at, in words.
-func stepOf(runID string, nodes []v1alpha1.CommNode) string {
+func stepOf(runID string, nodes []v1alpha1.CommTask) string {
 	counts := map[string]int{}
 	best, running := "", 0
 	for i := range nodes {

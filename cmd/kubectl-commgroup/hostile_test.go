@@ -58,7 +58,7 @@ func TestNoCommandPassesOnWhatATerminalObeys(t *testing.T) {
 	c := newCLI(t, nil, earlier(t, "1-0", 80))
 	group, nodes := saved(t)
 	for i := range nodes {
-		var node v1alpha1.CommNode
+		var node v1alpha1.CommTask
 		if err := c.options.client.Get(t.Context(), client.ObjectKeyFromObject(&nodes[i]), &node); err != nil {
 			t.Fatal(err)
 		}

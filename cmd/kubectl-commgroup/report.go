@@ -57,21 +57,21 @@ func reportTo(ctx context.Context, c client.Client, out io.Writer, namespace, na
 	return err
 }
 
-// pageSize of lists: 12,500 CommNodes in one answer would be 100 MB for the API server.
+// pageSize of lists: 12,500 CommTasks in one answer would be 100 MB for the API server.
 const pageSize = 500
 
 // loadPaged reads a group and its nodes, the nodes page by page.
-func loadPaged(ctx context.Context, c client.Client, namespace, name string) (*v1alpha1.CommGroup, []v1alpha1.CommNode, error) {
+func loadPaged(ctx context.Context, c client.Client, namespace, name string) (*v1alpha1.CommGroup, []v1alpha1.CommTask, error) {
 	group := &v1alpha1.CommGroup{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, group); err != nil {
 		return nil, nil, fmt.Errorf("reading CommGroup %s/%s: %w", namespace, name, err)
 	}
-	var nodes []v1alpha1.CommNode
+	var nodes []v1alpha1.CommTask
 	for token := ""; ; {
-		var list v1alpha1.CommNodeList
+		var list v1alpha1.CommTaskList
 		if err := c.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelGroup: v1alpha1.LabelValue(name)},
 			client.Limit(pageSize), client.Continue(token)); err != nil {
-			return nil, nil, fmt.Errorf("listing the CommNodes of %s/%s: %w", namespace, name, err)
+			return nil, nil, fmt.Errorf("listing the CommTasks of %s/%s: %w", namespace, name, err)
 		}
 		for i := range list.Items {
 			list.Items[i].ManagedFields = nil // half of the memory of a large group

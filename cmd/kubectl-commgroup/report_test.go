@@ -28,8 +28,8 @@ func fakeGroup(t *testing.T, nodes int) client.WithWatch {
 	b := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&v1alpha1.CommGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "pool"}})
 	for i := range nodes {
 		name := fmt.Sprintf("node-%d", i)
-		b = b.WithObjects(&v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: v1alpha1.CommNodeName("pool", name), Labels: map[string]string{v1alpha1.LabelGroup: "pool"}},
-			Spec: v1alpha1.CommNodeSpec{NodeName: name}})
+		b = b.WithObjects(&v1alpha1.CommTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: v1alpha1.CommTaskName("pool", name), Labels: map[string]string{v1alpha1.LabelGroup: "pool"}},
+			Spec: v1alpha1.CommTaskSpec{NodeName: name}})
 	}
 	return b.Build()
 }

@@ -108,7 +108,7 @@ func (choice *resultsChoice) needs(variant v1alpha1.Variant, collective v1alpha1
 
 func (choice *resultsChoice) filtered() bool { return len(choice.variants)+len(choice.collectives) > 0 }
 
-func printResults(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode, choice resultsChoice) error {
+func printResults(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask, choice resultsChoice) error {
 	one, err := memberNamed(group, nodes, choice.node)
 	if err != nil {
 		return err
@@ -160,7 +160,7 @@ func printResults(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommN
 }
 
 // noResults says that there is nothing to show: none of what was asked for, and what there is, or none at all, and why.
-func noResults(group *v1alpha1.CommGroup, node *v1alpha1.CommNode, choice *resultsChoice) error {
+func noResults(group *v1alpha1.CommGroup, node *v1alpha1.CommTask, choice *resultsChoice) error {
 	var variants, collectives []string
 	add := func(v v1alpha1.Variant, c v1alpha1.Collective) {
 		variants, collectives = append(variants, string(v)), append(collectives, string(c))
@@ -185,8 +185,8 @@ func noResults(group *v1alpha1.CommGroup, node *v1alpha1.CommNode, choice *resul
 		orAny(choice.collectives), of, distinct(variants), distinct(collectives))
 }
 
-// memberNamed is the CommNode of a node's name; nil where no name is given.
-func memberNamed(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode, name string) (*v1alpha1.CommNode, error) {
+// memberNamed is the CommTask of a node's name; nil where no name is given.
+func memberNamed(group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask, name string) (*v1alpha1.CommTask, error) {
 	if name == "" {
 		return nil, nil
 	}
@@ -195,7 +195,7 @@ func memberNamed(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode, name stri
 			return &nodes[i], nil
 		}
 	}
-	return nil, fmt.Errorf("node %q is no member of %s; kubectl get commnodes lists the members", name, group.Name)
+	return nil, fmt.Errorf("node %q is no member of %s; kubectl get commtasks lists the members", name, group.Name)
 }
 
 func filterGroup(group *v1alpha1.CommGroup, choice *resultsChoice) (*v1alpha1.CommGroup, bool) {
@@ -210,7 +210,7 @@ func filterGroup(group *v1alpha1.CommGroup, choice *resultsChoice) (*v1alpha1.Co
 	return out, found
 }
 
-func filterNode(node *v1alpha1.CommNode, choice *resultsChoice) (*v1alpha1.CommNode, bool) {
+func filterNode(node *v1alpha1.CommTask, choice *resultsChoice) (*v1alpha1.CommTask, bool) {
 	out := node.DeepCopy()
 	run := out.Status.Run
 	if run == nil {
@@ -253,7 +253,7 @@ func writeCSV(w io.Writer, group *v1alpha1.CommGroup) error {
 	return out.WriteAll(rows)
 }
 
-func writeNodeCSV(w io.Writer, origin v1alpha1.Origin, node *v1alpha1.CommNode) error {
+func writeNodeCSV(w io.Writer, origin v1alpha1.Origin, node *v1alpha1.CommTask) error {
 	out := csv.NewWriter(w)
 	rows := [][]string{{"origin", "run", "node", "variant", "collective", "datatype", "placement", "sizeBytes", "latencyNanoseconds", "busBandwidthMBps", "noisePercent", "spreadPercent"}}
 	if run := node.Status.Run; run != nil {

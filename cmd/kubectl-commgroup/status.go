@@ -201,7 +201,7 @@ type section struct {
 	print func() error
 }
 
-func printStatus(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode, allMembers bool, now time.Time) error {
+func printStatus(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask, allMembers bool, now time.Time) error {
 	s := &group.Status
 	limit := report.MaxNodes
 	if allMembers {

@@ -47,9 +47,9 @@ func newTopologyCommand(o *options) *cobra.Command {
 				}
 				return drawNodes(w, nodes, args, fmt.Sprintf("CommGroup %s/%s", namespace, group))
 			}
-			var all v1alpha1.CommNodeList
+			var all v1alpha1.CommTaskList
 			if err := c.List(cmd.Context(), &all, client.InNamespace(namespace)); err != nil {
-				return explained(cmd.Context(), c, namespace, "", fmt.Errorf("listing CommNodes: %w", err))
+				return explained(cmd.Context(), c, namespace, "", fmt.Errorf("listing CommTasks: %w", err))
 			}
 			nodes, err := chooseNodes(all.Items, args[0])
 			if err != nil {
@@ -77,7 +77,7 @@ func (o *options) memberNames(cmd *cobra.Command, args []string, group string) (
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	var nodes v1alpha1.CommNodeList
+	var nodes v1alpha1.CommTaskList
 	if err := c.List(cmd.Context(), &nodes, client.InNamespace(namespace)); err != nil {
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -89,9 +89,9 @@ func (o *options) memberNames(cmd *cobra.Command, args []string, group string) (
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// chooseNodes are the CommNodes that a name stands for: a node, or all members of a group.
-func chooseNodes(all []v1alpha1.CommNode, name string) ([]v1alpha1.CommNode, error) {
-	var ofNode, ofGroup []v1alpha1.CommNode
+// chooseNodes are the CommTasks that a name stands for: a node, or all members of a group.
+func chooseNodes(all []v1alpha1.CommTask, name string) ([]v1alpha1.CommTask, error) {
+	var ofNode, ofGroup []v1alpha1.CommTask
 	var groups []string
 	for i := range all {
 		if all[i].Spec.NodeName == name {
@@ -111,11 +111,11 @@ func chooseNodes(all []v1alpha1.CommNode, name string) ([]v1alpha1.CommNode, err
 	case len(ofGroup) > 0:
 		return ofGroup, nil
 	}
-	return nil, fmt.Errorf("%s is neither a member of a CommGroup of this namespace nor a CommGroup with members; kubectl get commnodes -A lists the members", name)
+	return nil, fmt.Errorf("%s is neither a member of a CommGroup of this namespace nor a CommGroup with members; kubectl get commtasks -A lists the members", name)
 }
 
-func drawNodes(w io.Writer, nodes []v1alpha1.CommNode, only []string, where string) error {
-	slices.SortFunc(nodes, func(a, b v1alpha1.CommNode) int { return int(a.Spec.Ranks.First) - int(b.Spec.Ranks.First) })
+func drawNodes(w io.Writer, nodes []v1alpha1.CommTask, only []string, where string) error {
+	slices.SortFunc(nodes, func(a, b v1alpha1.CommTask) int { return int(a.Spec.Ranks.First) - int(b.Spec.Ranks.First) })
 	shown := 0
 	for i := range nodes {
 		if len(only) > 0 && !slices.Contains(only, nodes[i].Spec.NodeName) {
@@ -131,7 +131,7 @@ func drawNodes(w io.Writer, nodes []v1alpha1.CommNode, only []string, where stri
 		}
 	}
 	if shown == 0 {
-		return fmt.Errorf("%s has no such member; kubectl get commnodes lists the members", where)
+		return fmt.Errorf("%s has no such member; kubectl get commtasks lists the members", where)
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func startWatch(t *testing.T, change func(*v1alpha1.CommGroup), args ...string) 
 	w := &watching{cli: newCLI(t, change), looks: make(chan struct{}), ended: make(chan int, 1)}
 	w.options.client = interceptor.NewClient(w.options.client, interceptor.Funcs{
 		List: func(ctx context.Context, inner client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if _, nodes := list.(*v1alpha1.CommNodeList); nodes {
+			if _, nodes := list.(*v1alpha1.CommTaskList); nodes {
 				var err error
 				if away := w.fails.Load(); away != nil {
 					err = away

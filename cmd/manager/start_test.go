@@ -56,18 +56,18 @@ func TestStart(t *testing.T) {
 
 	refused(t, "may not read CRDs", "let the manager's account get it")
 	grant(t, admin)
-	refused(t, "no CRDs", "CRD commgroups.rcclx.io is not installed", "CRD commnodes.rcclx.io is not installed", "kubectl apply --server-side")
+	refused(t, "no CRDs", "CRD commgroups.rcclx.io is not installed", "CRD commtasks.rcclx.io is not installed", "kubectl apply --server-side")
 	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{testenv.CRDs()}, ErrorIfPathMissing: true}); err != nil {
 		t.Fatal(err)
 	}
-	annotate(t, admin, "commnodes.rcclx.io", "")
-	refused(t, "a CRD from before the revisions", "CRD commnodes.rcclx.io has no annotation")
-	annotate(t, admin, "commnodes.rcclx.io", fmt.Sprint(v1alpha1.SchemaRevision+1))
+	annotate(t, admin, "commtasks.rcclx.io", "")
+	refused(t, "a CRD from before the revisions", "CRD commtasks.rcclx.io has no annotation")
+	annotate(t, admin, "commtasks.rcclx.io", fmt.Sprint(v1alpha1.SchemaRevision+1))
 	started(t, "one equal, one newer")
 	// The manager of the next schema on these CRDs.
 	if err := checkSchemas(t.Context(), admin, v1alpha1.SchemaRevision+1); err == nil ||
 		!strings.Contains(err.Error(), fmt.Sprintf("CRD commgroups.rcclx.io has schema revision %d, this manager needs %d", v1alpha1.SchemaRevision, v1alpha1.SchemaRevision+1)) ||
-		strings.Contains(err.Error(), "commnodes") {
+		strings.Contains(err.Error(), "commtasks") {
 		t.Errorf("an older CRD: error %v, expected one that names it and both revisions", err)
 	}
 }

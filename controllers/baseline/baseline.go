@@ -35,7 +35,7 @@ type Input struct {
 	Group     *v1alpha1.CommGroup
 	Run       *v1alpha1.GroupRunStatus
 	Outcomes  []judge.Outcome
-	CommNodes map[string]*v1alpha1.CommNode
+	CommTasks map[string]*v1alpha1.CommTask
 	// Results over all members, and what was measured over several nodes.
 	Results []v1alpha1.GroupResultSeries
 	Span    []v1alpha1.SpanResultSeries

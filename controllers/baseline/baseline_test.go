@@ -137,31 +137,31 @@ func TestKeysAlike(t *testing.T) {
 // TestBaselineStartsAnew: each part of the key that changes starts another baseline, which judges nothing at first and
 // remembers what was before; members that differ have none.
 func TestBaselineStartsAnew(t *testing.T) {
-	type change func(o *judge.Outcome, cn *v1alpha1.CommNode)
+	type change func(o *judge.Outcome, ct *v1alpha1.CommTask)
 	parts := map[string]change{
-		"container's ROCm": func(o *judge.Outcome, _ *v1alpha1.CommNode) {
+		"container's ROCm": func(o *judge.Outcome, _ *v1alpha1.CommTask) {
 			o.Report.ROCm = &v1alpha1.ROCmFacts{State: "Found", Version: "7.1.0"}
 		},
-		"flavor":    func(o *judge.Outcome, _ *v1alpha1.CommNode) { o.Report.Library.Flavor = "rccl" },
-		"imitated":  func(o *judge.Outcome, _ *v1alpha1.CommNode) { o.Report.Library.Imitates = "rccl" },
-		"version":   func(o *judge.Outcome, _ *v1alpha1.CommNode) { o.Report.Library.Version = "2.30.4" },
-		"build":     func(o *judge.Outcome, _ *v1alpha1.CommNode) { o.Report.Library.BuildHash = "def" },
-		"model":     func(_ *judge.Outcome, cn *v1alpha1.CommNode) { cn.Status.Facts.GPUModel = "MI325X" },
-		"partition": func(_ *judge.Outcome, cn *v1alpha1.CommNode) { cn.Status.Facts.Partition = "CPX/NPS4" },
-		"ranks":     func(_ *judge.Outcome, cn *v1alpha1.CommNode) { cn.Spec.Ranks.Count = 4 },
+		"flavor":    func(o *judge.Outcome, _ *v1alpha1.CommTask) { o.Report.Library.Flavor = "rccl" },
+		"imitated":  func(o *judge.Outcome, _ *v1alpha1.CommTask) { o.Report.Library.Imitates = "rccl" },
+		"version":   func(o *judge.Outcome, _ *v1alpha1.CommTask) { o.Report.Library.Version = "2.30.4" },
+		"build":     func(o *judge.Outcome, _ *v1alpha1.CommTask) { o.Report.Library.BuildHash = "def" },
+		"model":     func(_ *judge.Outcome, ct *v1alpha1.CommTask) { ct.Status.Facts.GPUModel = "MI325X" },
+		"partition": func(_ *judge.Outcome, ct *v1alpha1.CommTask) { ct.Status.Facts.Partition = "CPX/NPS4" },
+		"ranks":     func(_ *judge.Outcome, ct *v1alpha1.CommTask) { ct.Spec.Ranks.Count = 4 },
 	}
 	input := func() Input {
 		in := Input{Group: testkit.Group(), Run: &v1alpha1.GroupRunStatus{ID: "1-1", Number: 1, Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass, FinishTime: decision.Stamp(testkit.Now)},
-			CommNodes: map[string]*v1alpha1.CommNode{}}
+			CommTasks: map[string]*v1alpha1.CommTask{}}
 		in.Group.Spec.Benchmark.Regression = v1alpha1.RegressionSpec{Mode: v1alpha1.JudgingEnforce, MaxDropPercent: 10}
 		run := &v1alpha1.RunAssignment{ID: "1-1", Number: 1, Plan: runplan.For(&in.Group.Spec)}
 		for _, name := range []string{"n0", "n1"} {
-			cn := &v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{NodeName: name, Run: run}}
-			cn.Spec.Ranks.Count = in.Group.Spec.RanksPerNode
-			cn.Status.Facts, cn.Status.Run = testkit.Facts(testkit.Now), testkit.Report(run, v1alpha1.VerdictPass, 300_000, testkit.Now)
-			cn.Status.Run.ROCm = &v1alpha1.ROCmFacts{State: "Found", Version: "7.0.0"}
-			in.CommNodes[name] = cn
-			in.Outcomes = append(in.Outcomes, judge.Outcome{Node: name, Phase: judge.Done, Verdict: v1alpha1.VerdictPass, Report: cn.Status.Run})
+			ct := &v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{NodeName: name, Run: run}}
+			ct.Spec.Ranks.Count = in.Group.Spec.RanksPerNode
+			ct.Status.Facts, ct.Status.Run = testkit.Facts(testkit.Now), testkit.Report(run, v1alpha1.VerdictPass, 300_000, testkit.Now)
+			ct.Status.Run.ROCm = &v1alpha1.ROCmFacts{State: "Found", Version: "7.0.0"}
+			in.CommTasks[name] = ct
+			in.Outcomes = append(in.Outcomes, judge.Outcome{Node: name, Phase: judge.Done, Verdict: v1alpha1.VerdictPass, Report: ct.Status.Run})
 		}
 		in.Results = judge.AggregateResults(in.Outcomes)
 		c := Compare(in)
@@ -177,7 +177,7 @@ func TestBaselineStartsAnew(t *testing.T) {
 					r.BusBandwidthMBps[k] /= 3
 				}
 			}
-			change(&all.Outcomes[i], all.CommNodes[all.Outcomes[i].Node])
+			change(&all.Outcomes[i], all.CommTasks[all.Outcomes[i].Node])
 		}
 		all.Results = judge.AggregateResults(all.Outcomes)
 		old := all.Group.Status.Baseline.Key
@@ -190,7 +190,7 @@ func TestBaselineStartsAnew(t *testing.T) {
 			t.Errorf("%s: %+v", name, next)
 		}
 		one := input()
-		change(&one.Outcomes[1], one.CommNodes[one.Outcomes[1].Node])
+		change(&one.Outcomes[1], one.CommTasks[one.Outcomes[1].Node])
 		c = Compare(one)
 		if c.Key != "" || len(c.Checks) != 1 || !strings.Contains(c.Checks[0].Causes[0], "members differ") || c.Next(one.Group.Status.Baseline, one.Run) != one.Group.Status.Baseline {
 			t.Errorf("%s on one node: %q %+v", name, c.Key, c.Checks)

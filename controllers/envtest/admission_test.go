@@ -36,7 +36,7 @@ func TestJobIsLeftAlone(t *testing.T) {
 		t.Fatalf("%d run pods beside a job: %v", len(pods), pods)
 	}
 	w.wantCondition(v1alpha1.ConditionRunning, yes, v1alpha1.ReasonRunInProgress, "Waiting for others: "+w.nodes[0], w.ns+"/train (2)")
-	if a := w.commNode(w.nodes[0]).Spec.Run; a.Waiting == nil || a.Waiting.Reason != v1alpha1.ReasonNodeBusy {
+	if a := w.commTask(w.nodes[0]).Spec.Run; a.Waiting == nil || a.Waiting.Reason != v1alpha1.ReasonNodeBusy {
 		t.Errorf("waiting %+v", a.Waiting)
 	}
 	w.must(admin.Get(w.ctx, client.ObjectKeyFromObject(job), job))
@@ -46,8 +46,8 @@ func TestJobIsLeftAlone(t *testing.T) {
 	w.must(admin.Delete(w.ctx, job, client.GracePeriodSeconds(0)))
 	w.pass(time.Minute) // a busy node is looked at once in a while
 	w.settle()
-	if w.podOn(w.nodes[0]) == nil || w.commNode(w.nodes[0]).Spec.Run.Waiting != nil {
-		t.Errorf("after the job: waiting %+v", w.commNode(w.nodes[0]).Spec.Run.Waiting)
+	if w.podOn(w.nodes[0]) == nil || w.commTask(w.nodes[0]).Spec.Run.Waiting != nil {
+		t.Errorf("after the job: waiting %+v", w.commTask(w.nodes[0]).Spec.Run.Waiting)
 	}
 }
 
@@ -67,7 +67,7 @@ func TestBusyNodeIsSkipped(t *testing.T) {
 	w.reportAllFacts()
 	w.settle()
 	// The API server's clock has not moved, so that by the manager's the new pod is past its deadline at once.
-	if run, a := w.group.Status.Run, w.commNode(w.nodes[0]).Spec.Run; run.Number != 2 || run.Trigger != "NodesChanged" || a.PodName == "" || a.Retries != 1 {
+	if run, a := w.group.Status.Run, w.commTask(w.nodes[0]).Spec.Run; run.Number != 2 || run.Trigger != "NodesChanged" || a.PodName == "" || a.Retries != 1 {
 		t.Errorf("after the job: run %+v, assignment %+v", run, a)
 	}
 }

@@ -191,12 +191,12 @@ func TestComputedVariablesAreRefused(t *testing.T) {
 	}
 }
 
-func TestCommNodeStandsForOneNode(t *testing.T) {
+func TestCommTaskStandsForOneNode(t *testing.T) {
 	w := newWorld(t, 1, nil)
 	w.settle()
-	cn := w.commNode(w.nodes[0])
-	cn.Spec.NodeName = "other"
-	err := admin.Update(t.Context(), cn)
+	ct := w.commTask(w.nodes[0])
+	ct.Spec.NodeName = "other"
+	err := admin.Update(t.Context(), ct)
 	if err == nil || !strings.Contains(err.Error(), "nodeName does not change") {
 		t.Fatalf("changing nodeName: %v", err)
 	}

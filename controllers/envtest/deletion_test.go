@@ -58,7 +58,7 @@ func (w *world) wantOwners() {
 			w.Errorf("%T %s is not owned by %s: %v", object, object.GetName(), uid, object.GetOwnerReferences())
 		}
 	}
-	var nodes v1alpha1.CommNodeList
+	var nodes v1alpha1.CommTaskList
 	w.must(admin.List(w.ctx, &nodes, client.InNamespace(w.ns)))
 	byName := map[string]types.UID{}
 	for i := range nodes.Items {
@@ -81,7 +81,7 @@ func (w *world) wantOwners() {
 // collectGarbage does what the garbage collector would for a group that is gone.
 func (w *world) collectGarbage() {
 	w.Helper()
-	for _, kind := range []client.Object{&v1alpha1.CommNode{}, &corev1.ConfigMap{}} {
+	for _, kind := range []client.Object{&v1alpha1.CommTask{}, &corev1.ConfigMap{}} {
 		w.must(admin.DeleteAllOf(w.ctx, kind, client.InNamespace(w.ns), client.MatchingLabels{v1alpha1.LabelGroupUID: string(w.group.UID)}))
 	}
 }
@@ -161,12 +161,12 @@ func (w *world) wantGone() {
 	if err := admin.Get(w.ctx, w.request().NamespacedName, &v1alpha1.CommGroup{}); !apierrors.IsNotFound(err) {
 		w.Errorf("the CommGroup is still there: %v", err)
 	}
-	var nodes v1alpha1.CommNodeList
+	var nodes v1alpha1.CommTaskList
 	w.must(admin.List(w.ctx, &nodes, client.InNamespace(w.ns)))
 	var bindings rbacv1.RoleBindingList
 	w.must(admin.List(w.ctx, &bindings, client.InNamespace(w.ns)))
 	if len(nodes.Items)+len(bindings.Items)+len(w.pods())+len(w.monitors()) != 0 || w.configMap() != nil {
-		w.Errorf("left over: %d CommNodes, %d RoleBindings, %d pods, %d DaemonSets, ConfigMap %v",
+		w.Errorf("left over: %d CommTasks, %d RoleBindings, %d pods, %d DaemonSets, ConfigMap %v",
 			len(nodes.Items), len(bindings.Items), len(w.pods()), len(w.monitors()), w.configMap())
 	}
 }

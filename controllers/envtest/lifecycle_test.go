@@ -67,7 +67,7 @@ func TestFromApplyToReady(t *testing.T) {
 	if ds := w.monitors(); len(ds) != 1 || ds[0].Spec.Template.Spec.ServiceAccountName != controllers.MonitorServiceAccount {
 		t.Fatalf("monitors: %+v", ds)
 	}
-	last := w.commNode(w.nodes[3])
+	last := w.commTask(w.nodes[3])
 	if last.Spec.Ranks != (v1alpha1.RankRange{Summary: "24-31/32", First: 24, Count: 8, WorldSize: 32}) {
 		t.Errorf("ranks of the last node: %+v", last.Spec.Ranks)
 	}
@@ -140,7 +140,7 @@ func (w *world) wantRunPod(pod *corev1.Pod, node string) {
 		"host":         !pod.Spec.HostNetwork && !pod.Spec.HostPID && !pod.Spec.HostIPC,
 		"restart":      pod.Spec.RestartPolicy == corev1.RestartPolicyNever && pod.Spec.ActiveDeadlineSeconds != nil,
 		"account":      pod.Spec.ServiceAccountName == controllers.RunServiceAccount,
-		"owner":        pod.OwnerReferences[0].Kind == "CommNode",
+		"owner":        pod.OwnerReferences[0].Kind == "CommTask",
 	} {
 		if !ok {
 			w.Errorf("run pod's %s is wrong: %+v", what, pod.Spec)
@@ -173,7 +173,7 @@ func TestSpecChangeInTheMiddleOfARun(t *testing.T) {
 			t.Error("the new run's pod was made beside the old one's")
 		}
 	}
-	if got := w.commNode(w.nodes[1]).Spec.Run; got.ID != "2-2" || got.Plan.Iterations != 5 {
+	if got := w.commTask(w.nodes[1]).Spec.Run; got.ID != "2-2" || got.Plan.Iterations != 5 {
 		t.Errorf("assignment %+v", got)
 	}
 	w.endPods()
@@ -254,16 +254,16 @@ func TestAgentNeverReports(t *testing.T) {
 	}
 }
 
-// refusesCommNodes answers the first patches of CommNodes with a conflict, as after a report of the monitor.
-type refusesCommNodes struct {
+// refusesCommTasks answers the first patches of CommTasks with a conflict, as after a report of the monitor.
+type refusesCommTasks struct {
 	client.Client
 	left int
 }
 
-func (c *refusesCommNodes) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-	if _, ok := obj.(*v1alpha1.CommNode); ok && c.left > 0 {
+func (c *refusesCommTasks) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	if _, ok := obj.(*v1alpha1.CommTask); ok && c.left > 0 {
 		c.left--
-		return apierrors.NewConflict(schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "commnodes"}, obj.GetName(), nil)
+		return apierrors.NewConflict(schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "commtasks"}, obj.GetName(), nil)
 	}
 	return c.Client.Patch(ctx, obj, patch, opts...)
 }
@@ -274,13 +274,13 @@ func TestClosureIsWrittenBeforeTheRunEnds(t *testing.T) {
 	w.start(w.nodes[0])
 	w.settle()
 	w.pass(1801 * time.Second)
-	w.r.Client = &refusesCommNodes{Client: w.r.Client, left: 1}
+	w.r.Client = &refusesCommTasks{Client: w.r.Client, left: 1}
 	if _, err := w.r.Reconcile(w.ctx, w.request()); !apierrors.IsConflict(err) {
 		t.Fatalf("error %v, expected a conflict", err)
 	}
 	w.refresh()
 	if phase := w.group.Status.Run.Phase; phase != v1alpha1.RunPhaseRunning {
-		t.Errorf("the run is %s, and no CommNode says how it ended", phase)
+		t.Errorf("the run is %s, and no CommTask says how it ended", phase)
 	}
 	w.settle()
 	w.wantCondition(v1alpha1.ConditionValidated, no, v1alpha1.ReasonRunDeadlineExceeded, w.nodes[0])
@@ -299,12 +299,12 @@ func (c hasNoPods) List(ctx context.Context, list client.ObjectList, opts ...cli
 func TestPodMissingInTheCacheIsNotDeleted(t *testing.T) {
 	w := newWorld(t, 1, nil)
 	w.running()
-	if w.commNode(w.nodes[0]).Spec.Run.PodName == "" {
-		t.Fatal("the CommNode does not name its pod")
+	if w.commTask(w.nodes[0]).Spec.Run.PodName == "" {
+		t.Fatal("the CommTask does not name its pod")
 	}
 	w.r.Client = hasNoPods{w.r.Client}
 	w.settle()
-	if closed := w.commNode(w.nodes[0]).Spec.Run.Closed; closed != nil || len(w.pods()) != 1 {
+	if closed := w.commTask(w.nodes[0]).Spec.Run.Closed; closed != nil || len(w.pods()) != 1 {
 		t.Fatalf("%d pods, closure %+v", len(w.pods()), closed)
 	}
 }
@@ -418,7 +418,7 @@ func TestMemberLostInTheMiddleOfARun(t *testing.T) {
 	w.start(w.nodes[1])
 	w.must(admin.Delete(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.nodes[1]}}))
 	w.settle()
-	if got := w.commNode(w.nodes[1]).Spec.Run.Closed; got == nil || got.Reason != v1alpha1.ReasonMemberLost {
+	if got := w.commTask(w.nodes[1]).Spec.Run.Closed; got == nil || got.Reason != v1alpha1.ReasonMemberLost {
 		t.Fatalf("closure %+v", got)
 	}
 	w.endPods()
@@ -427,10 +427,10 @@ func TestMemberLostInTheMiddleOfARun(t *testing.T) {
 	if run.Trigger != "MembersChanged" || run.ID != "1-2" {
 		t.Fatalf("run %+v", run)
 	}
-	var nodes v1alpha1.CommNodeList
+	var nodes v1alpha1.CommTaskList
 	w.must(admin.List(w.ctx, &nodes, client.InNamespace(w.ns)))
 	if len(nodes.Items) != 1 {
-		t.Errorf("%d CommNodes", len(nodes.Items))
+		t.Errorf("%d CommTasks", len(nodes.Items))
 	}
 }
 

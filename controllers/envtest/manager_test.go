@@ -53,8 +53,8 @@ func TestWatchesDriveARun(t *testing.T) {
 		}
 	}()
 
-	w.eventually("CommNodes", func() bool {
-		var list v1alpha1.CommNodeList
+	w.eventually("CommTasks", func() bool {
+		var list v1alpha1.CommTaskList
 		w.must(admin.List(w.ctx, &list))
 		n := 0
 		for i := range list.Items {

@@ -124,7 +124,7 @@ func TestChangeThatNeedsNoRun(t *testing.T) {
 			t.Errorf("condition %s speaks of generation %d, expected 3", c.Type, c.ObservedGeneration)
 		}
 	}
-	if got := w.commNode(w.nodes[0]).Spec.Run; got == nil || got.ID != "1-1" || got.Generation != 1 {
+	if got := w.commTask(w.nodes[0]).Spec.Run; got == nil || got.ID != "1-1" || got.Generation != 1 {
 		t.Errorf("the assignment changed: %+v", got)
 	}
 }

@@ -51,20 +51,20 @@ func podClient(t *testing.T, namespace, account, node string) client.Client {
 
 func writeFacts(t *testing.T, c client.Client, w *world, node string) error {
 	t.Helper()
-	cn := w.commNode(node)
-	base := cn.DeepCopy()
-	cn.Status.Facts = &v1alpha1.NodeFacts{ObservedTime: metav1.NewTime(w.clock.Now()), ValidForSeconds: 60, Origin: v1alpha1.OriginHardware,
+	ct := w.commTask(node)
+	base := ct.DeepCopy()
+	ct.Status.Facts = &v1alpha1.NodeFacts{ObservedTime: metav1.NewTime(w.clock.Now()), ValidForSeconds: 60, Origin: v1alpha1.OriginHardware,
 		Driver: v1alpha1.DriverFacts{Kind: "InTree"}, ROCm: v1alpha1.ROCmFacts{State: "NotFound"}, XGMI: v1alpha1.XGMIFacts{Mesh: "Unknown"}}
-	return c.Status().Patch(t.Context(), cn, client.MergeFrom(base))
+	return c.Status().Patch(t.Context(), ct, client.MergeFrom(base))
 }
 
 // writeRun writes what a run pod writes.
 func writeRun(t *testing.T, c client.Client, w *world, node string) error {
 	t.Helper()
-	cn := w.commNode(node)
-	base := cn.DeepCopy()
-	cn.Status.Run = &v1alpha1.NodeRunStatus{ID: "1-1", Generation: 1, Phase: v1alpha1.NodeRunRunning, StartTime: metav1.NewTime(w.clock.Now())}
-	return c.Status().Patch(t.Context(), cn, client.MergeFrom(base))
+	ct := w.commTask(node)
+	base := ct.DeepCopy()
+	ct.Status.Run = &v1alpha1.NodeRunStatus{ID: "1-1", Generation: 1, Phase: v1alpha1.NodeRunRunning, StartTime: metav1.NewTime(w.clock.Now())}
+	return c.Status().Patch(t.Context(), ct, client.MergeFrom(base))
 }
 
 // TestAgentsWriteTheirOwnNodeOnly proves with real tokens that a monitor or run pod of one node cannot speak for another.
@@ -93,9 +93,9 @@ func TestAgentsWriteTheirOwnNodeOnly(t *testing.T) {
 			if err := tc.write(t, unbound, w, w.nodes[0]); err == nil || !strings.Contains(err.Error(), "names no node") {
 				t.Fatalf("a token of no pod: %v", err)
 			}
-			cn := w.commNode(w.nodes[0])
-			cn.Spec.Ranks.First = 5
-			if err := agent.Update(t.Context(), cn); !apierrors.IsForbidden(err) {
+			ct := w.commTask(w.nodes[0])
+			ct.Spec.Ranks.First = 5
+			if err := agent.Update(t.Context(), ct); !apierrors.IsForbidden(err) {
 				t.Fatalf("an agent writes the spec: %v", err)
 			}
 			if err := agent.List(t.Context(), &corev1.SecretList{}); !apierrors.IsForbidden(err) {
@@ -130,9 +130,9 @@ func TestManagerCannotGiveMore(t *testing.T) {
 		t.Fatalf("the manager bound cluster-admin: %v", err)
 	}
 	w.settle()
-	cn := w.commNode(w.nodes[0])
-	cn.Status.Facts = nil
-	if err := asManager.Status().Update(t.Context(), cn); !apierrors.IsForbidden(err) {
+	ct := w.commTask(w.nodes[0])
+	ct.Status.Facts = nil
+	if err := asManager.Status().Update(t.Context(), ct); !apierrors.IsForbidden(err) {
 		t.Fatalf("the manager wrote an agent's status: %v", err)
 	}
 }

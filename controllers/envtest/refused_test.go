@@ -72,15 +72,15 @@ func TestRefusedMonitorsAreTold(t *testing.T) {
 	}
 }
 
-// TestCommNodesOfAnEarlierGroupAreReplaced: what `kubectl delete --cascade=orphan` left behind stands in no later group's way.
-func TestCommNodesOfAnEarlierGroupAreReplaced(t *testing.T) {
+// TestCommTasksOfAnEarlierGroupAreReplaced: what `kubectl delete --cascade=orphan` left behind stands in no later group's way.
+func TestCommTasksOfAnEarlierGroupAreReplaced(t *testing.T) {
 	w := newWorld(t, 2, nil)
 	w.settle()
 	w.reportAllFacts()
 	for _, node := range w.nodes {
-		cn := w.commNode(node)
-		cn.OwnerReferences = nil
-		w.must(admin.Update(w.ctx, cn))
+		ct := w.commTask(node)
+		ct.OwnerReferences = nil
+		w.must(admin.Update(w.ctx, ct))
 	}
 	fresh := &v1alpha1.CommGroup{Spec: w.group.Spec}
 	fresh.Namespace, fresh.Name = w.group.Namespace, w.group.Name
@@ -91,32 +91,32 @@ func TestCommNodesOfAnEarlierGroupAreReplaced(t *testing.T) {
 	w.group = fresh
 	w.settle()
 	for _, node := range w.nodes {
-		cn := w.commNode(node)
-		if cn.Spec.Group.UID != string(fresh.UID) || len(cn.OwnerReferences) != 1 || cn.OwnerReferences[0].UID != fresh.UID || cn.Status.Facts != nil {
-			t.Errorf("CommNode of %s: group %v, owners %v, facts %v", node, cn.Spec.Group, cn.OwnerReferences, cn.Status.Facts)
+		ct := w.commTask(node)
+		if ct.Spec.Group.UID != string(fresh.UID) || len(ct.OwnerReferences) != 1 || ct.OwnerReferences[0].UID != fresh.UID || ct.Status.Facts != nil {
+			t.Errorf("CommTask of %s: group %v, owners %v, facts %v", node, ct.Spec.Group, ct.OwnerReferences, ct.Status.Facts)
 		}
 	}
 	w.wantCondition(v1alpha1.ConditionAgentsReporting, unknown, v1alpha1.ReasonWaitingForAgents)
 }
 
-// TestTakenCommNodeIsTold: a CommNode of another group under the group's name is left alone, and told.
-func TestTakenCommNodeIsTold(t *testing.T) {
+// TestTakenCommTaskIsTold: a CommTask of another group under the group's name is left alone, and told.
+func TestTakenCommTaskIsTold(t *testing.T) {
 	w := newWorld(t, 1, nil)
-	cn := &v1alpha1.CommNode{}
-	cn.Namespace, cn.Name = w.ns, v1alpha1.CommNodeName(w.group.Name, w.nodes[0])
-	cn.Spec = v1alpha1.CommNodeSpec{NodeName: w.nodes[0], NodeUID: "other", Group: v1alpha1.GroupReference{Name: "other", UID: "other"},
+	ct := &v1alpha1.CommTask{}
+	ct.Namespace, ct.Name = w.ns, v1alpha1.CommTaskName(w.group.Name, w.nodes[0])
+	ct.Spec = v1alpha1.CommTaskSpec{NodeName: w.nodes[0], NodeUID: "other", Group: v1alpha1.GroupReference{Name: "other", UID: "other"},
 		Ranks: v1alpha1.RankRange{Summary: "0-7/8", Count: 8, WorldSize: 8}}
-	w.must(admin.Create(w.ctx, cn))
+	w.must(admin.Create(w.ctx, ct))
 	for range 3 {
 		w.reconcileRefused()
 	}
 	w.refresh()
-	w.wantCondition(v1alpha1.ConditionAgentsReporting, no, v1alpha1.ReasonCommNodesRefused, cn.Name, `CommGroup "other"`, "delete it")
-	if n := w.refusedEvents(v1alpha1.ReasonCommNodesRefused); n != 1 {
+	w.wantCondition(v1alpha1.ConditionAgentsReporting, no, v1alpha1.ReasonCommTasksRefused, ct.Name, `CommGroup "other"`, "delete it")
+	if n := w.refusedEvents(v1alpha1.ReasonCommTasksRefused); n != 1 {
 		t.Errorf("%d events, want one", n)
 	}
-	w.must(admin.Get(w.ctx, client.ObjectKeyFromObject(cn), cn))
-	if cn.Spec.Group.Name != "other" {
-		t.Error("the other group's CommNode was taken")
+	w.must(admin.Get(w.ctx, client.ObjectKeyFromObject(ct), ct))
+	if ct.Spec.Group.Name != "other" {
+		t.Error("the other group's CommTask was taken")
 	}
 }

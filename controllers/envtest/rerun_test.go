@@ -21,7 +21,7 @@ func (w *world) assigned() []string {
 	w.Helper()
 	var names []string
 	for _, node := range w.nodes {
-		if run := w.commNode(node).Spec.Run; run != nil && run.ID == w.group.Status.Run.ID {
+		if run := w.commTask(node).Spec.Run; run != nil && run.ID == w.group.Status.Run.ID {
 			names = append(names, node)
 		}
 	}
@@ -40,7 +40,7 @@ func TestRebootOfOneNode(t *testing.T) {
 		w.finish(node, 300_000+int64(i), func(r *v1alpha1.NodeRunStatus) { r.BootID = "boot-1" })
 	}
 	w.wantCondition(v1alpha1.ConditionReady, yes, v1alpha1.ReasonReady)
-	if a := w.commNode(w.nodes[1]).Spec.Run; a.Number != 1 || a.Platform == nil || a.Platform.BootID != "boot-1" || a.Platform.Driver != "6.14.5" {
+	if a := w.commTask(w.nodes[1]).Spec.Run; a.Number != 1 || a.Platform == nil || a.Platform.BootID != "boot-1" || a.Platform.Driver != "6.14.5" {
 		t.Fatalf("assignment %+v", a)
 	}
 	w.sentEvents()
@@ -55,7 +55,7 @@ func TestRebootOfOneNode(t *testing.T) {
 	w.settle()
 	w.wantCondition(v1alpha1.ConditionValidated, unknown, v1alpha1.ReasonResultsStale, "1 of 3", w.nodes[1], "boot-2", "0 allocatable amd.com/gpu")
 	w.wantCondition(v1alpha1.ConditionCompatible, no, v1alpha1.ReasonGPUCountMismatch, w.nodes[1], "the device plugin offers 0 of amd.com/gpu (capacity 0)")
-	if stale := w.commNode(w.nodes[1]).Spec.Run.Stale; stale == nil || stale.Reason != v1alpha1.StaleNodeRebooted {
+	if stale := w.commTask(w.nodes[1]).Spec.Run.Stale; stale == nil || stale.Reason != v1alpha1.StaleNodeRebooted {
 		t.Fatalf("stale %+v", stale)
 	}
 	if s := w.group.Status; s.Run.ID != "1-1" || s.Members.Stale != 1 {
@@ -82,7 +82,7 @@ func TestRebootOfOneNode(t *testing.T) {
 	if s := w.group.Status; s.Members.Summary != "3/3" || s.Results[0].Nodes != 3 || s.Run.Verdict != v1alpha1.VerdictPass || s.Members.Stale != 0 {
 		t.Errorf("run %+v, members %+v, results of %d nodes", s.Run, s.Members, s.Results[0].Nodes)
 	}
-	if a := w.commNode(w.nodes[0]); a.Spec.Run.ID != "1-1" || a.Status.Run.ID != "1-1" {
+	if a := w.commTask(w.nodes[0]); a.Spec.Run.ID != "1-1" || a.Status.Run.ID != "1-1" {
 		t.Errorf("node %s was measured again: %+v", w.nodes[0], a.Spec.Run)
 	}
 	sent := w.sentEvents()

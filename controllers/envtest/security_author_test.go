@@ -88,9 +88,9 @@ func TestAuthorsOverrides(t *testing.T) {
 	if err := author.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: w.ns}}); !apierrors.IsForbidden(err) {
 		t.Errorf("the author makes a pod: %v", err)
 	}
-	cn := &v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{Name: "forged", Namespace: w.ns}, Spec: v1alpha1.CommNodeSpec{NodeName: "n"}}
-	if err := author.Create(t.Context(), cn); !apierrors.IsForbidden(err) {
-		t.Errorf("the author makes a CommNode: %v", err)
+	ct := &v1alpha1.CommTask{ObjectMeta: metav1.ObjectMeta{Name: "forged", Namespace: w.ns}, Spec: v1alpha1.CommTaskSpec{NodeName: "n"}}
+	if err := author.Create(t.Context(), ct); !apierrors.IsForbidden(err) {
+		t.Errorf("the author makes a CommTask: %v", err)
 	}
 }
 

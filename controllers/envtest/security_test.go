@@ -66,7 +66,7 @@ func TestStolenManagerTokenMakesRunPodsOnly(t *testing.T) {
 	}{
 		"another account":    {func(p *corev1.Pod) { p.Spec.ServiceAccountName = "default" }, "runs as the account commgroup-run"},
 		"no label":           {func(p *corev1.Pod) { delete(p.Labels, v1alpha1.LabelRole) }, "no pods but run pods"},
-		"no owner":           {func(p *corev1.Pod) { p.OwnerReferences = nil }, "belongs to a CommNode"},
+		"no owner":           {func(p *corev1.Pod) { p.OwnerReferences = nil }, "belongs to a CommTask"},
 		"past the scheduler": {func(p *corev1.Pod) { p.Spec.NodeName = w.nodes[0] }, "goes through the scheduler"},
 		"host network":       {func(p *corev1.Pod) { p.Spec.HostNetwork = true }, "no part of its node's own"},
 		"host processes":     {func(p *corev1.Pod) { p.Spec.HostPID = true }, "no part of its node's own"},
@@ -385,9 +385,9 @@ func TestStolenManagerTokenLeavesFinalizers(t *testing.T) {
 		group.Finalizers = nil
 		w.must(admin.Update(ctx, group))
 	}
-	cn := w.commNode(w.nodes[0])
-	cn.Finalizers = []string{"example.com/stay"}
-	refused(t, asManager.Update(ctx, cn, dry), words)
+	ct := w.commTask(w.nodes[0])
+	ct.Finalizers = []string{"example.com/stay"}
+	refused(t, asManager.Update(ctx, ct, dry), words)
 	owner := []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommGroup", Name: w.group.Name, UID: w.group.UID}}
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: w.ns, Labels: map[string]string{"app.kubernetes.io/managed-by": "commgroup-operator"},
 		OwnerReferences: owner, Finalizers: []string{"example.com/stay"}}}
@@ -454,7 +454,7 @@ func TestAgentsKeepToTheirPart(t *testing.T) {
 	run := podClient(t, w.ns, controllers.RunServiceAccount, node)
 	monitor := podClient(t, operatorNamespace, controllers.MonitorServiceAccount, node)
 	patch := func(c client.Client, body string) error {
-		target := &v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: w.commNode(node).Name}}
+		target := &v1alpha1.CommTask{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: w.commTask(node).Name}}
 		return c.Status().Patch(t.Context(), target, client.RawPatch(types.MergePatchType, []byte(body)))
 	}
 	const words = "a monitor writes status.facts only"
@@ -470,11 +470,11 @@ func TestAgentsKeepToTheirPart(t *testing.T) {
 		t.Errorf("a monitor's own part: %v", err)
 	}
 	// Neither the spec nor metadata gets through by way of the status.
-	before := w.commNode(node)
+	before := w.commTask(node)
 	if err := patch(monitor, `{"metadata":{"labels":{"x":"y"},"annotations":{"x":"y"},"finalizers":["x.io/y"],"ownerReferences":null},"spec":{"ranks":{"first":7}},"status":{"facts":{"kernelRelease":"6.9.1"}}}`); err != nil {
 		t.Logf("refused: %v", err)
 	}
-	after := w.commNode(node)
+	after := w.commTask(node)
 	if !reflect.DeepEqual(before.Labels, after.Labels) || !reflect.DeepEqual(before.Annotations, after.Annotations) || !reflect.DeepEqual(before.Finalizers, after.Finalizers) ||
 		!reflect.DeepEqual(before.OwnerReferences, after.OwnerReferences) || !reflect.DeepEqual(before.Spec, after.Spec) {
 		t.Errorf("an agent changed more than the status: %+v, %+v", after.ObjectMeta, after.Spec)

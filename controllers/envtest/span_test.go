@@ -28,12 +28,12 @@ func (a *groupAgents) act() bool {
 	moved := false
 	members := map[string][]string{} // of each communicator, by unique id
 	for _, node := range a.nodes {
-		cn := a.commNode(node)
-		if s := cn.Spec.Session; s != nil && s.State == v1alpha1.SessionOpen && s.Task != nil {
+		ct := a.commTask(node)
+		if s := ct.Spec.Session; s != nil && s.State == v1alpha1.SessionOpen && s.Task != nil {
 			for _, c := range s.Task.Communicators {
 				id := c.UniqueID
-				if id == nil && cn.Status.Session != nil && cn.Status.Session.Task != nil && cn.Status.Session.Task.ID == s.Task.ID {
-					for _, own := range cn.Status.Session.Task.Communicators {
+				if id == nil && ct.Status.Session != nil && ct.Status.Session.Task != nil && ct.Status.Session.Task.ID == s.Task.ID {
+					for _, own := range ct.Status.Session.Task.Communicators {
 						if own.Name == c.Name {
 							id = own.UniqueID
 						}
@@ -44,13 +44,13 @@ func (a *groupAgents) act() bool {
 		}
 	}
 	for _, node := range a.nodes {
-		cn := a.commNode(node)
-		s := cn.Spec.Session
+		ct := a.commTask(node)
+		s := ct.Spec.Session
 		if s == nil {
 			continue
 		}
 		now := metav1.NewMicroTime(a.clock.Now())
-		next := cn.Status.Session.DeepCopy()
+		next := ct.Status.Session.DeepCopy()
 		switch {
 		case next == nil || next.RunID != s.RunID:
 			a.startGroupPod(node)
@@ -88,8 +88,8 @@ func (a *groupAgents) act() bool {
 		default:
 			continue
 		}
-		cn.Status.Session = next
-		a.must(admin.Status().Update(a.ctx, cn))
+		ct.Status.Session = next
+		a.must(admin.Status().Update(a.ctx, ct))
 		moved = true
 	}
 	return moved
@@ -191,7 +191,7 @@ func TestGroupSpanFromApplyToReady(t *testing.T) {
 		t.Errorf("%d group pods hold GPUs after the run", len(pods))
 	}
 	for _, node := range w.nodes {
-		if session := w.commNode(node).Spec.Session; session.State != v1alpha1.SessionClosed || session.Task != nil {
+		if session := w.commTask(node).Spec.Session; session.State != v1alpha1.SessionClosed || session.Task != nil {
 			t.Errorf("session of %s: %+v", node, session)
 		}
 	}
@@ -232,7 +232,7 @@ func TestSuspendedGroupFreesItsGPUs(t *testing.T) {
 		t.Errorf("span %+v, %d group pods", s, len(w.groupPods()))
 	}
 	for _, node := range w.nodes {
-		if s := w.commNode(node).Spec.Session; s == nil || s.State != v1alpha1.SessionClosed {
+		if s := w.commTask(node).Spec.Session; s == nil || s.State != v1alpha1.SessionClosed {
 			t.Errorf("session of %s: %+v", node, s)
 		}
 	}

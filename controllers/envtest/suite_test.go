@@ -268,7 +268,7 @@ func (w *world) refresh() {
 func (w *world) fingerprint() string {
 	w.Helper()
 	versions := map[string]string{}
-	lists := []client.ObjectList{&v1alpha1.CommGroupList{}, &v1alpha1.CommNodeList{}, &corev1.PodList{}, &corev1.ConfigMapList{}}
+	lists := []client.ObjectList{&v1alpha1.CommGroupList{}, &v1alpha1.CommTaskList{}, &corev1.PodList{}, &corev1.ConfigMapList{}}
 	for _, list := range lists {
 		w.must(admin.List(w.ctx, list, client.InNamespace(w.ns)))
 		w.must(meta.EachListItem(list, func(o runtime.Object) error {
@@ -296,11 +296,11 @@ func (w *world) fingerprint() string {
 
 func (w *world) pass(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
 
-func (w *world) commNode(node string) *v1alpha1.CommNode {
+func (w *world) commTask(node string) *v1alpha1.CommTask {
 	w.Helper()
-	cn := &v1alpha1.CommNode{}
-	w.must(admin.Get(w.ctx, client.ObjectKey{Namespace: w.ns, Name: v1alpha1.CommNodeName(w.group.Name, node)}, cn))
-	return cn
+	ct := &v1alpha1.CommTask{}
+	w.must(admin.Get(w.ctx, client.ObjectKey{Namespace: w.ns, Name: v1alpha1.CommTaskName(w.group.Name, node)}, ct))
+	return ct
 }
 
 func (w *world) pods() []corev1.Pod {
@@ -382,9 +382,9 @@ func (w *world) facts(change func(*v1alpha1.NodeFacts)) *v1alpha1.NodeFacts {
 // reportFacts is the node's monitor, but for the API server's record of who wrote: the test's clock says when.
 func (w *world) reportFacts(node string, change func(*v1alpha1.NodeFacts)) {
 	w.Helper()
-	cn := w.commNode(node)
-	cn.Status.Facts = w.facts(change)
-	w.must(admin.Status().Update(w.ctx, cn))
+	ct := w.commTask(node)
+	ct.Status.Facts = w.facts(change)
+	w.must(admin.Status().Update(w.ctx, ct))
 }
 
 // applyFacts is the node's monitor as it writes: the API server records when, by its own clock.
@@ -393,9 +393,9 @@ func (w *world) applyFacts(node string, change func(*v1alpha1.NodeFacts)) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(w.facts(change))
 	w.must(err)
 	u := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"facts": content}}}
-	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("CommNode"))
+	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("CommTask"))
 	u.SetNamespace(w.ns)
-	u.SetName(w.commNode(node).Name)
+	u.SetName(w.commTask(node).Name)
 	w.must(admin.Status().Apply(w.ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1alpha1.FieldManagerMonitor), client.ForceOwnership))
 }
 
@@ -409,8 +409,8 @@ func (w *world) reportAllFacts() {
 // report is the node's agent at the end of its run.
 func (w *world) report(node string, busBWMBps int64, change func(*v1alpha1.NodeRunStatus)) {
 	w.Helper()
-	cn := w.commNode(node)
-	run := cn.Spec.Run
+	ct := w.commTask(node)
+	run := ct.Spec.Run
 	if run == nil {
 		w.Fatalf("node %s has no assignment", node)
 	}
@@ -437,8 +437,8 @@ func (w *world) report(node string, busBWMBps int64, change func(*v1alpha1.NodeR
 	if change != nil {
 		change(r)
 	}
-	cn.Status.Run = r
-	w.must(admin.Status().Update(w.ctx, cn))
+	ct.Status.Run = r
+	w.must(admin.Status().Update(w.ctx, ct))
 }
 
 // finish starts, reports and ends the run on one node.

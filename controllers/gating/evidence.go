@@ -99,12 +99,12 @@ func (g *look) judge(node *corev1.Node, own bool) judged {
 			j.onNode = &s
 		}
 	}
-	member, cn := g.members[node.Name], g.in.CommNodes[node.Name]
+	member, ct := g.members[node.Name], g.in.CommTasks[node.Name]
 	if j.own = j.onNode; j.own == nil && g.named(node) {
-		j.own = wouldStand(node, cn)
+		j.own = wouldStand(node, ct)
 	}
-	j.simulated = simulatedNode(cn, j.outcome)
-	if index, known := sessionIndex(cn, g.in.Span); j.culprit == nil && known && g.culpritSet.Has(index) {
+	j.simulated = simulatedNode(ct, j.outcome)
+	if index, known := sessionIndex(ct, g.in.Span); j.culprit == nil && known && g.culpritSet.Has(index) {
 		c := judge.NodeCulprit(node.Name, g.in.Span.Reason, "It is among the culprits that the group's stage proved; status.span.culprits has no room for more, status.span.culpritSet has all. "+g.in.Span.Message)
 		j.culprit = &c
 	}
@@ -118,11 +118,11 @@ func (g *look) judge(node *corev1.Node, own bool) judged {
 	case exempt(node.Annotations):
 		j.seen = seenExempt
 	default:
-		j.seen = g.measured(&j, cn)
-		if (j.seen == seenPassed || j.seen > seenStale) && g.rebootedUnseen(&j, cn) {
+		j.seen = g.measured(&j, ct)
+		if (j.seen == seenPassed || j.seen > seenStale) && g.rebootedUnseen(&j, ct) {
 			j.seen = seenStale
 		}
-		if j.seen >= seenStale && j.own != nil && gpusReplaced(j.own.GPUs, cn, g.in.Now) {
+		if j.seen >= seenStale && j.own != nil && gpusReplaced(j.own.GPUs, ct, g.in.Now) {
 			j.seen = seenGPUsReplaced
 		}
 	}
@@ -133,13 +133,13 @@ func (g *look) judge(node *corev1.Node, own bool) judged {
 func (j *judged) failed() bool { return j.own != nil && j.own.Verdict == v1alpha1.VerdictFail }
 
 // wouldStand is what would stand on a node that a dry run named before.
-func wouldStand(node *corev1.Node, cn *v1alpha1.CommNode) *Statement {
+func wouldStand(node *corev1.Node, ct *v1alpha1.CommTask) *Statement {
 	s := &Statement{Verdict: v1alpha1.VerdictFail, NodeUID: string(node.UID)}
-	if cn == nil {
+	if ct == nil {
 		return s
 	}
-	s.NodeUID = cn.Spec.NodeUID
-	if a := cn.Spec.Run; a != nil && a.Platform != nil {
+	s.NodeUID = ct.Spec.NodeUID
+	if a := ct.Spec.Run; a != nil && a.Platform != nil {
 		s.BootID, s.GPUs = a.Platform.BootID, a.Platform.GPUs
 	}
 	return s
@@ -147,9 +147,9 @@ func wouldStand(node *corev1.Node, cn *v1alpha1.CommNode) *Statement {
 
 // measured is what the last run showed of the node. A verdict that rests on a comparison with the other nodes, and every
 // pass, waits for the run's end; what a node's agent saw by itself counts at once.
-func (g *look) measured(j *judged, cn *v1alpha1.CommNode) evidence {
+func (g *look) measured(j *judged, ct *v1alpha1.CommTask) evidence {
 	o, run := j.outcome, g.in.Run
-	if o == nil || run == nil || cn == nil || cn.Spec.NodeUID != string(j.node.UID) || run.Generation != g.in.Group.Generation {
+	if o == nil || run == nil || ct == nil || ct.Spec.NodeUID != string(j.node.UID) || run.Generation != g.in.Group.Generation {
 		return seenNothing
 	}
 	if o.Stale {
@@ -160,15 +160,15 @@ func (g *look) measured(j *judged, cn *v1alpha1.CommNode) evidence {
 	case v1alpha1.VerdictFail:
 		byAgent := o.Report != nil && o.Report.Verdict == v1alpha1.VerdictFail
 		here := slices.ContainsFunc(o.Culprits, func(c v1alpha1.Culprit) bool { return c.Node == o.Node && c.Kind != "Pair" })
-		if here && (byAgent || finished) && originKnown(cn, j.simulated) {
+		if here && (byAgent || finished) && originKnown(ct, j.simulated) {
 			return seenFailed
 		}
 	case v1alpha1.VerdictPass:
 		switch {
-		case !originKnown(cn, j.simulated):
+		case !originKnown(ct, j.simulated):
 		case j.culprit != nil:
 			return seenFailed
-		case finished && g.passedInGroup(cn) && g.heldAgain(j):
+		case finished && g.passedInGroup(ct) && g.heldAgain(j):
 			return seenPassed
 		}
 	case v1alpha1.VerdictError:
@@ -183,12 +183,12 @@ func (g *look) measured(j *judged, cn *v1alpha1.CommNode) evidence {
 
 // rebootedUnseen says whether what was measured was so on another boot than the kubelet's, and the node's monitor, which alone could
 // say that nothing was rebooted (a container's kernel may have an id of its own), is silent: after a reboot its driver may be gone.
-func (g *look) rebootedUnseen(j *judged, cn *v1alpha1.CommNode) bool {
+func (g *look) rebootedUnseen(j *judged, ct *v1alpha1.CommTask) bool {
 	was := ""
 	switch {
-	case nodefacts.Hold(cn, g.in.Now):
+	case nodefacts.Hold(ct, g.in.Now):
 	case j.seen == seenPassed:
-		was = measuredBoot(cn, j.outcome)
+		was = measuredBoot(ct, j.outcome)
 	case j.own != nil:
 		was = j.own.BootID
 	}
@@ -198,11 +198,11 @@ func (g *look) rebootedUnseen(j *judged, cn *v1alpha1.CommNode) bool {
 
 // measuredBoot is the boot that was measured, where it is known. A run that began after a reboot knows the new boot before the
 // assignment does; a container with a kernel of its own reports an id that is never the node's.
-func measuredBoot(cn *v1alpha1.CommNode, o *judge.Outcome) string {
-	if r := o.Report; r != nil && cn.Status.Facts != nil && r.BootID != "" && r.BootID == cn.Status.Facts.BootID {
+func measuredBoot(ct *v1alpha1.CommTask, o *judge.Outcome) string {
+	if r := o.Report; r != nil && ct.Status.Facts != nil && r.BootID != "" && r.BootID == ct.Status.Facts.BootID {
 		return r.BootID
 	}
-	if a := cn.Spec.Run; a != nil && a.Platform != nil {
+	if a := ct.Spec.Run; a != nil && a.Platform != nil {
 		return a.Platform.BootID
 	}
 	return ""
@@ -210,14 +210,14 @@ func measuredBoot(cn *v1alpha1.CommNode, o *judge.Outcome) string {
 
 // passedInGroup says whether the group's stage clears the node: there is none; or it passed with the node; or it failed, its culprits
 // were found, and what was left without them, the node in it, was then judged as a whole.
-func (g *look) passedInGroup(cn *v1alpha1.CommNode) bool {
+func (g *look) passedInGroup(ct *v1alpha1.CommTask) bool {
 	s := g.in.Span
 	if g.in.Group.Spec.Span != v1alpha1.SpanGroup && s == nil {
 		return true
 	}
-	index, known := sessionIndex(cn, s)
+	index, known := sessionIndex(ct, s)
 	if !spanEnded(g.in) || !known || !g.leftKnown || g.left.Has(index) || slices.ContainsFunc(g.pairs, func(c v1alpha1.Culprit) bool {
-		return slices.Contains(c.Pair, cn.Spec.NodeName)
+		return slices.Contains(c.Pair, ct.Spec.NodeName)
 	}) {
 		return false
 	}
@@ -250,32 +250,32 @@ func (g *look) heldAgain(j *judged) bool {
 }
 
 // sessionIndex is the node's index in the group's stage, where it has one.
-func sessionIndex(cn *v1alpha1.CommNode, s *v1alpha1.SpanStatus) (int, bool) {
-	if cn == nil || s == nil || cn.Spec.Session == nil || cn.Spec.Session.RunID != s.RunID {
+func sessionIndex(ct *v1alpha1.CommTask, s *v1alpha1.SpanStatus) (int, bool) {
+	if ct == nil || s == nil || ct.Spec.Session == nil || ct.Spec.Session.RunID != s.RunID {
 		return 0, false
 	}
-	return int(cn.Spec.Session.Index), true
+	return int(ct.Spec.Session.Index), true
 }
 
-func simulatedNode(cn *v1alpha1.CommNode, o *judge.Outcome) bool {
-	if cn != nil && cn.Status.Facts != nil && cn.Status.Facts.Origin == v1alpha1.OriginSimulated {
+func simulatedNode(ct *v1alpha1.CommTask, o *judge.Outcome) bool {
+	if ct != nil && ct.Status.Facts != nil && ct.Status.Facts.Origin == v1alpha1.OriginSimulated {
 		return true
 	}
 	return o != nil && o.Report != nil && o.Report.Library != nil && o.Report.Library.Flavor == "simulated"
 }
 
 // originKnown: a result of which nobody says that it comes from hardware marks nothing.
-func originKnown(cn *v1alpha1.CommNode, simulated bool) bool {
-	return simulated || cn.Status.Facts != nil && cn.Status.Facts.Origin == v1alpha1.OriginHardware
+func originKnown(ct *v1alpha1.CommTask, simulated bool) bool {
+	return simulated || ct.Status.Facts != nil && ct.Status.Facts.Origin == v1alpha1.OriginHardware
 }
 
 // gpusReplaced says whether the node has other GPUs than those of the statement. Fewer are no repair: one that fell off the
 // bus is lost, not replaced.
-func gpusReplaced(was string, cn *v1alpha1.CommNode, now time.Time) bool {
-	if was == "" || !nodefacts.Hold(cn, now) {
+func gpusReplaced(was string, ct *v1alpha1.CommTask, now time.Time) bool {
+	if was == "" || !nodefacts.Hold(ct, now) {
 		return false
 	}
-	is := nodefacts.PlatformOf(cn.Status.Facts).GPUs
+	is := nodefacts.PlatformOf(ct.Status.Facts).GPUs
 	return is != "" && is != was && gpuNumber(is) >= gpuNumber(was)
 }
 

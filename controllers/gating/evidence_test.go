@@ -11,8 +11,8 @@ func (in *Input) spanOf(verdict v1alpha1.Verdict, culprits ...v1alpha1.Culprit) 
 	in.Group.Spec.Span = v1alpha1.SpanGroup
 	in.Span = &v1alpha1.SpanStatus{RunID: in.Run.ID, Stage: v1alpha1.StageEnded, Verdict: verdict, Culprits: culprits, SpeedJudged: true}
 	for i := range in.Nodes {
-		if cn := in.CommNodes[in.Nodes[i].Name]; cn != nil {
-			cn.Spec.Session = &v1alpha1.SessionAssignment{RunID: in.Run.ID, Index: int32(i), State: v1alpha1.SessionClosed}
+		if ct := in.CommTasks[in.Nodes[i].Name]; ct != nil {
+			ct.Spec.Session = &v1alpha1.SessionAssignment{RunID: in.Run.ID, Index: int32(i), State: v1alpha1.SessionClosed}
 		}
 	}
 	if verdict == v1alpha1.VerdictFail {

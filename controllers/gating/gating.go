@@ -53,7 +53,7 @@ type Input struct {
 	// Members of the group; MembersKnown is false where they could not be selected.
 	Members      []decision.Member
 	MembersKnown bool
-	CommNodes    map[string]*v1alpha1.CommNode
+	CommTasks    map[string]*v1alpha1.CommTask
 	Run          *v1alpha1.GroupRunStatus
 	Outcomes     []judge.Outcome
 	Span         *v1alpha1.SpanStatus
@@ -383,9 +383,9 @@ func (g *look) cause(j *judged) (reason, message string) {
 func (g *look) statement(j *judged, verdict v1alpha1.Verdict) Statement {
 	s := Statement{Verdict: verdict, Group: g.in.Group.Namespace + "/" + g.in.Group.Name, Run: g.in.Run.ID, Time: *decision.Stamp(g.in.Now),
 		NodeUID: string(j.node.UID), Actions: g.actions}
-	cn := g.in.CommNodes[j.node.Name]
-	s.BootID = measuredBoot(cn, j.outcome)
-	if a := cn.Spec.Run; a != nil {
+	ct := g.in.CommTasks[j.node.Name]
+	s.BootID = measuredBoot(ct, j.outcome)
+	if a := ct.Spec.Run; a != nil {
 		if a.Platform != nil {
 			s.GPUs = a.Platform.GPUs
 		}

@@ -25,7 +25,7 @@ func gateWorld() *Input { return gateWorldOf(10) }
 func gateWorldOf(members int) *Input {
 	group := testkit.Group()
 	group.Spec.Gating = v1alpha1.GatingSpec{Mode: v1alpha1.GatingEnforce, Actions: testkit.EveryAction, MaxPercent: ptr.To(int32(20))}
-	in := &Input{Now: testkit.Now, Group: group, Nodes: testkit.Nodes(members), MembersKnown: true, CommNodes: map[string]*v1alpha1.CommNode{},
+	in := &Input{Now: testkit.Now, Group: group, Nodes: testkit.Nodes(members), MembersKnown: true, CommTasks: map[string]*v1alpha1.CommTask{},
 		Run:        &v1alpha1.GroupRunStatus{ID: "1-1", Number: 1, Generation: 1, Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass},
 		Privileged: []string{"other", "team"}}
 	for i := range in.Nodes {
@@ -33,12 +33,12 @@ func gateWorldOf(members int) *Input {
 		node.Name = fmt.Sprint("n", i)
 		node.UID = types.UID("uid-" + node.Name)
 		facts := testkit.Facts(testkit.Now)
-		cn := &v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{NodeName: node.Name, NodeUID: string(node.UID),
+		ct := &v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{NodeName: node.Name, NodeUID: string(node.UID),
 			Run: &v1alpha1.RunAssignment{ID: "1-1", Generation: 1, Number: 1, Platform: nodefacts.PlatformOf(facts)}},
-			Status: v1alpha1.CommNodeStatus{Facts: facts, Run: &v1alpha1.NodeRunStatus{ID: "1-1", Generation: 1, Phase: v1alpha1.NodeRunFinished, BootID: "boot-1"}}}
-		in.CommNodes[node.Name] = cn
+			Status: v1alpha1.CommTaskStatus{Facts: facts, Run: &v1alpha1.NodeRunStatus{ID: "1-1", Generation: 1, Phase: v1alpha1.NodeRunFinished, BootID: "boot-1"}}}
+		in.CommTasks[node.Name] = ct
 		in.Members = append(in.Members, decision.Member{Name: node.Name, UID: string(node.UID), Node: node})
-		in.Outcomes = append(in.Outcomes, judge.Outcome{Node: node.Name, Phase: judge.Done, Report: cn.Status.Run})
+		in.Outcomes = append(in.Outcomes, judge.Outcome{Node: node.Name, Phase: judge.Done, Report: ct.Status.Run})
 		in.result(i, v1alpha1.VerdictPass, v1alpha1.ReasonAllPassed)
 	}
 	return in
@@ -47,9 +47,9 @@ func gateWorldOf(members int) *Input {
 // result is what the agent of node i reported.
 func (in *Input) result(i int, verdict v1alpha1.Verdict, reason string) {
 	o := &in.Outcomes[i]
-	cn := in.CommNodes[o.Node]
-	cn.Status.Run.Verdict = verdict
-	o.Report, o.Verdict, o.Reason, o.Message = cn.Status.Run, verdict, reason, "as reported"
+	ct := in.CommTasks[o.Node]
+	ct.Status.Run.Verdict = verdict
+	o.Report, o.Verdict, o.Reason, o.Message = ct.Status.Run, verdict, reason, "as reported"
 	if o.Culprits = nil; verdict == v1alpha1.VerdictFail || verdict == v1alpha1.VerdictError {
 		o.Culprits = []v1alpha1.Culprit{judge.NodeCulprit(o.Node, reason, o.Message)}
 	}
@@ -112,11 +112,11 @@ var gatingCases = map[evidence][]struct {
 		}, "", "lift", "lift!"},
 		{"simulated node", func(in *Input) {
 			in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
-			in.CommNodes["n0"].Status.Facts.Origin = v1alpha1.OriginSimulated
+			in.CommTasks["n0"].Status.Facts.Origin = v1alpha1.OriginSimulated
 		}, "", "lift", "lift!"},
 		{"simulated library", func(in *Input) {
 			in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
-			in.CommNodes["n0"].Status.Run.Library = &v1alpha1.LibraryFacts{Flavor: "simulated"}
+			in.CommTasks["n0"].Status.Run.Library = &v1alpha1.LibraryFacts{Flavor: "simulated"}
 		}, "", "lift", "lift!"},
 	},
 	seenLeft: {
@@ -128,12 +128,12 @@ var gatingCases = map[evidence][]struct {
 	seenReplaced: {
 		{"another Node of the name", func(in *Input) {
 			in.Nodes[0].UID, in.Members[0].UID = "uid-new", "uid-new"
-			in.CommNodes["n0"].Spec.NodeUID = "uid-new"
+			in.CommTasks["n0"].Spec.NodeUID = "uid-new"
 			in.Outcomes = in.Outcomes[1:]
 		}, "", "lift", "lift!"},
 		{"what the earlier Node of the name showed", func(in *Input) {
 			in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
-			in.Nodes[0].UID, in.Members[0].UID = "uid-new", "uid-new" // and its CommNode is still the old one's
+			in.Nodes[0].UID, in.Members[0].UID = "uid-new", "uid-new" // and its CommTask is still the old one's
 		}, "", "lift", "lift!"},
 	},
 	seenExempt: {
@@ -151,7 +151,7 @@ var gatingCases = map[evidence][]struct {
 		}, "fail!", "fail!", ""},
 		{"slow against the others, run over", func(in *Input) {
 			in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonSlowNode)
-			in.CommNodes["n0"].Status.Run.Verdict = v1alpha1.VerdictPass
+			in.CommTasks["n0"].Status.Run.Verdict = v1alpha1.VerdictPass
 		}, "fail!", "fail!", "fail"},
 		{"culprit of the group's stage", func(in *Input) {
 			in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n0", Kind: "NIC", Name: "mlx5_3", Reason: v1alpha1.ReasonSlowRail, Message: "slow"})
@@ -159,13 +159,13 @@ var gatingCases = map[evidence][]struct {
 		{"failed on other GPUs", func(in *Input) {
 			in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
 			in.gpus(0, 8, true)
-			in.CommNodes["n0"].Spec.Run.Platform = nodefacts.PlatformOf(in.CommNodes["n0"].Status.Facts)
+			in.CommTasks["n0"].Spec.Run.Platform = nodefacts.PlatformOf(in.CommTasks["n0"].Status.Facts)
 		}, "fail!", "fail!", "fail"},
 	},
 	seenPassed: {
 		{"alone", func(*Input) {}, "pass", "", "pass!"},
 		{"on another boot", func(in *Input) {
-			in.CommNodes["n0"].Status.Facts.BootID, in.CommNodes["n0"].Status.Run.BootID = "boot-2", "boot-2"
+			in.CommTasks["n0"].Status.Facts.BootID, in.CommTasks["n0"].Status.Run.BootID = "boot-2", "boot-2"
 		}, "pass", "pass", "pass!"},
 		{"by the kubelet on the boot that was measured", func(in *Input) { in.silentMonitor("boot-1") }, "pass", "", "pass!"},
 		{"by the monitor on the boot that was measured, which the kubelet calls otherwise", func(in *Input) {
@@ -193,9 +193,9 @@ var gatingCases = map[evidence][]struct {
 			in.closed(0, v1alpha1.VerdictError)
 			in.silentMonitor("boot-2")
 		}, "", "lift", ""},
-		{"the same, and its CommNode is gone", func(in *Input) {
+		{"the same, and its CommTask is gone", func(in *Input) {
 			in.silentMonitor("boot-2")
-			delete(in.CommNodes, "n0")
+			delete(in.CommTasks, "n0")
 		}, "", "lift", ""},
 		{"a GPU fell off the bus", func(in *Input) { in.Outcomes[0].Stale = true; in.gpus(0, 7, false) }, "", "lift", ""},
 		{"other GPUs, but the report has run out", func(in *Input) {
@@ -218,14 +218,14 @@ var gatingCases = map[evidence][]struct {
 		{"passed, and the run goes on", func(in *Input) { in.Run.Phase = v1alpha1.RunPhaseRunning }, "", "", ""},
 		{"slow against the others, and the run goes on", func(in *Input) {
 			in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonSlowNode)
-			in.CommNodes["n0"].Status.Run.Verdict, in.Run.Phase = v1alpha1.VerdictPass, v1alpha1.RunPhaseRunning
+			in.CommTasks["n0"].Status.Run.Verdict, in.Run.Phase = v1alpha1.VerdictPass, v1alpha1.RunPhaseRunning
 		}, "", "", ""},
 		{"passed a run that was aborted", func(in *Input) { in.Run.Phase = v1alpha1.RunPhaseAborted }, "", "", ""},
 		{"the spec asks for other measurements now", func(in *Input) { in.Group.Generation++ }, "", "", ""},
-		{"nobody knows whether hardware passed", func(in *Input) { in.CommNodes["n0"].Status.Facts.Origin = v1alpha1.OriginUnknown }, "", "", ""},
+		{"nobody knows whether hardware passed", func(in *Input) { in.CommTasks["n0"].Status.Facts.Origin = v1alpha1.OriginUnknown }, "", "", ""},
 		{"nobody knows whether hardware failed", func(in *Input) {
 			in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
-			in.CommNodes["n0"].Status.Facts = nil
+			in.CommTasks["n0"].Status.Facts = nil
 		}, "", "", ""},
 		{"the members could not be selected", func(in *Input) { in.MembersKnown, in.Members = false, nil }, "", "", ""},
 		{"the culprit is elsewhere", func(in *Input) {
@@ -274,7 +274,7 @@ var gatingCases = map[evidence][]struct {
 		}, "", "", ""},
 		{"the group was formed before it had a result", func(in *Input) {
 			in.spanOf(v1alpha1.VerdictPass)
-			in.CommNodes["n0"].Spec.Session = nil
+			in.CommTasks["n0"].Spec.Session = nil
 		}, "", "", ""},
 		{"bad only together with another", func(in *Input) {
 			in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n0", Kind: "Pair", Pair: []string{"n0", "n4"}, Name: "n0<->n4", Reason: v1alpha1.ReasonSlowPair})
@@ -297,7 +297,7 @@ func (in *Input) exempt(i int) {
 
 // gpus gives the node n GPUs, at other addresses than before where others is set.
 func (in *Input) gpus(i, n int, others bool) {
-	f := in.CommNodes[in.Nodes[i].Name].Status.Facts
+	f := in.CommTasks[in.Nodes[i].Name].Status.Facts
 	f.GPUs, f.GPUCount = testkit.GPUs(n), int32(n)
 	if others {
 		f.GPUs[0].PCIAddress = "0001:01:00.0"
@@ -443,7 +443,7 @@ func TestGatingTellsWhyItDoesNotMark(t *testing.T) {
 	in = gateWorld()
 	in.result(4, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
 	in.result(5, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
-	in.CommNodes["n4"].Status.Facts.Origin = v1alpha1.OriginSimulated
+	in.CommTasks["n4"].Status.Facts.Origin = v1alpha1.OriginSimulated
 	if r := Decide(in); !slices.Equal(r.WouldGate, []string{"n4"}) || did(&r, in, 4) != "" || did(&r, in, 5) != "fail!" || !strings.Contains(r.Status.Message, "gating.simulated is Forbid: n4") {
 		t.Errorf("simulated: %v, %+v", r.WouldGate, r.Status)
 	}

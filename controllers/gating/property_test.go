@@ -66,8 +66,8 @@ func randomGatingEvent(rng *rand.Rand, in *Input) {
 		verdicts := []v1alpha1.Verdict{v1alpha1.VerdictPass, v1alpha1.VerdictPass, v1alpha1.VerdictFail, v1alpha1.VerdictFail, v1alpha1.VerdictError, v1alpha1.VerdictInconclusive, v1alpha1.VerdictSkipped}
 		in.result(i, verdicts[rng.IntN(len(verdicts))], []string{v1alpha1.ReasonSlowLink, v1alpha1.ReasonWrongData}[rng.IntN(2)])
 		o.Stale = false
-		in.CommNodes[node.Name].Spec.NodeUID = string(node.UID)
-		in.CommNodes[node.Name].Spec.Run.Platform = nodefacts.PlatformOf(in.CommNodes[node.Name].Status.Facts)
+		in.CommTasks[node.Name].Spec.NodeUID = string(node.UID)
+		in.CommTasks[node.Name].Spec.Run.Platform = nodefacts.PlatformOf(in.CommTasks[node.Name].Status.Facts)
 	case 4:
 		o.Stale, o.Verdict = true, ""
 	case 5:
@@ -112,7 +112,7 @@ func randomGatingEvent(rng *rand.Rand, in *Input) {
 	case 17: // the run ends with a result of each node that is still the one it was
 		bad := rng.IntN(4)
 		for i := range in.Outcomes {
-			if in.Outcomes[i].Stale || in.CommNodes[in.Nodes[i].Name].Spec.NodeUID != string(in.Nodes[i].UID) {
+			if in.Outcomes[i].Stale || in.CommTasks[in.Nodes[i].Name].Spec.NodeUID != string(in.Nodes[i].UID) {
 				continue
 			}
 			if rng.IntN(10) < bad {
@@ -160,7 +160,7 @@ func stepGatingAndCheck(t *testing.T, where string, in *Input, seen map[string]i
 			passed := o.Verdict == v1alpha1.VerdictPass && !o.Stale && in.Run.Phase == v1alpha1.RunPhaseFinished
 			s := Statements(before.Annotations)[key]
 			may := passed || exempt(before.Annotations) || s.NodeUID != string(before.UID) || in.Group.Spec.Gating.Mode != v1alpha1.GatingEnforce || len(in.Privileged) == 0 ||
-				!slices.ContainsFunc(in.Members, func(m decision.Member) bool { return m.Name == before.Name }) || gpusReplaced(s.GPUs, in.CommNodes[before.Name], in.Now)
+				!slices.ContainsFunc(in.Members, func(m decision.Member) bool { return m.Name == before.Name }) || gpusReplaced(s.GPUs, in.CommTasks[before.Name], in.Now)
 			if !may {
 				t.Errorf("%s: node %s is no longer gated (%s) with %+v", where, m.Node.Name, m.Why, o)
 			}

@@ -106,7 +106,7 @@ func TestOtherActionsAreWrittenForWhatStands(t *testing.T) {
 // TestStatementsBootIsTheNodes: an agent in a container with a kernel of its own reports an id that is never the node's.
 func TestStatementsBootIsTheNodes(t *testing.T) {
 	in := gateWorld()
-	in.CommNodes["n0"].Status.Run.BootID = "kernel-of-the-container"
+	in.CommTasks["n0"].Status.Run.BootID = "kernel-of-the-container"
 	r := Decide(in)
 	for _, m := range r.Marks {
 		if m.Statement.BootID != "boot-1" {

@@ -29,12 +29,12 @@ type Place struct {
 
 // PlaceOfMembers is what all outcomes have in common. transport is what carried the data between them, for series that do not
 // say it themselves.
-func PlaceOfMembers(outcomes []Outcome, commNodes map[string]*v1alpha1.CommNode, transport string) Place {
+func PlaceOfMembers(outcomes []Outcome, commTasks map[string]*v1alpha1.CommTask, transport string) Place {
 	var models, partitions, flavors, imitated []string
 	for i := range outcomes {
 		var model, partition, flavor, imitates string
-		if cn := commNodes[outcomes[i].Node]; cn != nil && cn.Status.Facts != nil {
-			model, partition = cn.Status.Facts.GPUModel, cn.Status.Facts.Partition
+		if ct := commTasks[outcomes[i].Node]; ct != nil && ct.Status.Facts != nil {
+			model, partition = ct.Status.Facts.GPUModel, ct.Status.Facts.Partition
 		}
 		if r := outcomes[i].Report; r != nil && r.Library != nil {
 			flavor, imitates = r.Library.Flavor, r.Library.Imitates

@@ -99,13 +99,13 @@ func TestMeshThresholds(t *testing.T) {
 }
 
 func TestPlaceOfMembers(t *testing.T) {
-	member := func(name, model, partition, flavor string) (Outcome, *v1alpha1.CommNode) {
-		cn := &v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{NodeName: name}, Status: v1alpha1.CommNodeStatus{Facts: &v1alpha1.NodeFacts{GPUModel: model, Partition: partition}}}
-		return Outcome{Node: name, Report: &v1alpha1.NodeRunStatus{Library: &v1alpha1.LibraryFacts{Flavor: flavor}}}, cn
+	member := func(name, model, partition, flavor string) (Outcome, *v1alpha1.CommTask) {
+		ct := &v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{NodeName: name}, Status: v1alpha1.CommTaskStatus{Facts: &v1alpha1.NodeFacts{GPUModel: model, Partition: partition}}}
+		return Outcome{Node: name, Report: &v1alpha1.NodeRunStatus{Library: &v1alpha1.LibraryFacts{Flavor: flavor}}}, ct
 	}
 	a, cnA := member("a", "MI300X", "SPX/NPS1", "rccl")
 	b, cnB := member("b", "MI300X", "unknown", "rcclx-dev")
-	nodes := map[string]*v1alpha1.CommNode{"a": cnA, "b": cnB}
+	nodes := map[string]*v1alpha1.CommTask{"a": cnA, "b": cnB}
 	if got := PlaceOfMembers([]Outcome{a}, nodes, "RDMA"); got != (Place{"MI300X", "SPX/NPS1", "rccl", "", "RDMA"}) {
 		t.Errorf("%+v", got)
 	}

@@ -44,7 +44,7 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), listDeadline)
 	defer cancel()
 	var groups v1alpha1.CommGroupList
-	var nodes v1alpha1.CommNodeList
+	var nodes v1alpha1.CommTaskList
 	// The cache's own objects, not copies: at 12,500 members copies are 100 MB a scrape.
 	for _, list := range []client.ObjectList{&groups, &nodes} {
 		if err := c.Reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -61,7 +61,7 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// groupKey is one group: a CommNode belongs to a group of its own namespace alone, whatever UID it names.
+// groupKey is one group: a CommTask belongs to a group of its own namespace alone, whatever UID it names.
 type groupKey struct {
 	namespace string
 	uid       types.UID
@@ -69,9 +69,9 @@ type groupKey struct {
 
 func keyOf(namespace string, uid types.UID) groupKey { return groupKey{namespace: namespace, uid: uid} }
 
-// members are the CommNodes by their group. Those of an older group of the same name are not its members.
-func members(nodes []v1alpha1.CommNode) map[groupKey][]*v1alpha1.CommNode {
-	out := map[groupKey][]*v1alpha1.CommNode{}
+// members are the CommTasks by their group. Those of an older group of the same name are not its members.
+func members(nodes []v1alpha1.CommTask) map[groupKey][]*v1alpha1.CommTask {
+	out := map[groupKey][]*v1alpha1.CommTask{}
 	for i := range nodes {
 		key := keyOf(nodes[i].Namespace, types.UID(nodes[i].Spec.Group.UID))
 		out[key] = append(out[key], &nodes[i])

@@ -11,7 +11,7 @@ import (
 )
 
 // oldestReport is absent until every member has reported: of one that never did, no time is known.
-func (s *sampler) oldestReport(members *v1alpha1.MemberCounts, nodes []*v1alpha1.CommNode) {
+func (s *sampler) oldestReport(members *v1alpha1.MemberCounts, nodes []*v1alpha1.CommTask) {
 	if len(nodes) == 0 || int64(len(nodes)) < int64(members.Selected) {
 		return
 	}
@@ -29,7 +29,7 @@ func (s *sampler) oldestReport(members *v1alpha1.MemberCounts, nodes []*v1alpha1
 }
 
 // reportedAt is when the API server took the monitor's last report, by its own clock; zero where it never did.
-func reportedAt(n *v1alpha1.CommNode) time.Time {
+func reportedAt(n *v1alpha1.CommTask) time.Time {
 	if n.Status.Facts == nil {
 		return time.Time{}
 	}
@@ -42,7 +42,7 @@ func reportedAt(n *v1alpha1.CommNode) time.Time {
 	return time.Time{}
 }
 
-func (s *sampler) node(n *v1alpha1.CommNode, headline *v1alpha1.Headline) {
+func (s *sampler) node(n *v1alpha1.CommTask, headline *v1alpha1.Headline) {
 	name := n.Spec.NodeName
 	s.addTime(&contract.NodeLastReport, reportedAt(n), name)
 	verdict, reason, report := outcome(n)
@@ -67,7 +67,7 @@ func (s *sampler) node(n *v1alpha1.CommNode, headline *v1alpha1.Headline) {
 
 // outcome is the node's own verdict in the run that it is assigned, and its report where that counts: of the run's id and
 // generation, finished, and the node still what was measured.
-func outcome(n *v1alpha1.CommNode) (verdict, reason string, report *v1alpha1.NodeRunStatus) {
+func outcome(n *v1alpha1.CommTask) (verdict, reason string, report *v1alpha1.NodeRunStatus) {
 	run, r := n.Spec.Run, n.Status.Run
 	switch {
 	case run == nil:

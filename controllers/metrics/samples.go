@@ -61,7 +61,7 @@ func truth(yes bool) float64 {
 }
 
 // Samples are the metrics of one group. What the status does not say is absent.
-func Samples(group *v1alpha1.CommGroup, nodes []*v1alpha1.CommNode, perNode bool) []contract.Sample {
+func Samples(group *v1alpha1.CommGroup, nodes []*v1alpha1.CommTask, perNode bool) []contract.Sample {
 	s := &sampler{namespace: group.Namespace, name: group.Name}
 	s.spec(group)
 	s.conditions(group.Status.Conditions)

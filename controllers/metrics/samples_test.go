@@ -33,7 +33,7 @@ var update = flag.Bool("update", false, "write the golden file anew")
 type lister struct {
 	client.Reader
 	groups []v1alpha1.CommGroup
-	nodes  []v1alpha1.CommNode
+	nodes  []v1alpha1.CommTask
 	err    error
 }
 
@@ -41,7 +41,7 @@ func (l *lister) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 	switch list := list.(type) {
 	case *v1alpha1.CommGroupList:
 		list.Items = l.groups
-	case *v1alpha1.CommNodeList:
+	case *v1alpha1.CommTaskList:
 		list.Items = l.nodes
 	}
 	return l.err
@@ -102,8 +102,8 @@ func fullGroup() v1alpha1.CommGroup {
 	return g
 }
 
-func memberNode(name string, reported int64) v1alpha1.CommNode {
-	n := v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "g." + name}}
+func memberNode(name string, reported int64) v1alpha1.CommTask {
+	n := v1alpha1.CommTask{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "g." + name}}
 	n.Spec.NodeName, n.Spec.Group = name, v1alpha1.GroupReference{Name: "g", UID: "uid-g"}
 	if reported >= 0 {
 		n.Status.Facts = &v1alpha1.NodeFacts{ObservedTime: at(-9999)} // the node's own clock counts for nothing
@@ -112,9 +112,9 @@ func memberNode(name string, reported int64) v1alpha1.CommNode {
 	return n
 }
 
-func fullNodes() []v1alpha1.CommNode {
+func fullNodes() []v1alpha1.CommTask {
 	passed, failed, stale := memberNode("n1", 50), memberNode("n2", 40), memberNode("n3", 60)
-	for i, n := range []*v1alpha1.CommNode{&passed, &failed, &stale} {
+	for i, n := range []*v1alpha1.CommTask{&passed, &failed, &stale} {
 		n.Spec.Run = &v1alpha1.RunAssignment{ID: "1-2", Generation: 1}
 		n.Status.Run = &v1alpha1.NodeRunStatus{ID: "1-2", Generation: 1, Phase: v1alpha1.NodeRunFinished, Verdict: v1alpha1.VerdictPass, Reason: v1alpha1.ReasonAllPassed,
 			Results: []v1alpha1.ResultSeries{{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, SizeBytes: values(1024, 64), BusBandwidthMBps: values(90+int64(i), 3000)}},
@@ -122,7 +122,7 @@ func fullNodes() []v1alpha1.CommNode {
 	}
 	failed.Status.Run.Verdict, failed.Status.Run.Reason, failed.Status.Run.Links.MinMBps = v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink, 12_000
 	stale.Spec.Run.Stale = &v1alpha1.RunStaleness{Reason: v1alpha1.StaleNodeRebooted}
-	return []v1alpha1.CommNode{passed, failed, stale}
+	return []v1alpha1.CommTask{passed, failed, stale}
 }
 
 func gather(t testing.TB, c *Collector) string {
@@ -184,7 +184,7 @@ func series(samples []contract.Sample, m *contract.Metric) map[string]float64 {
 	return out
 }
 
-func pointers(nodes []v1alpha1.CommNode) []*v1alpha1.CommNode {
+func pointers(nodes []v1alpha1.CommTask) []*v1alpha1.CommTask {
 	return members(nodes)[keyOf("team", "uid-g")]
 }
 
@@ -192,49 +192,49 @@ func pointers(nodes []v1alpha1.CommNode) []*v1alpha1.CommNode {
 func TestUnknownIsAbsent(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		change func(*v1alpha1.CommGroup, *[]v1alpha1.CommNode)
+		change func(*v1alpha1.CommGroup, *[]v1alpha1.CommTask)
 		metric *contract.Metric
 		want   map[string]float64
 	}{
-		{"no status yet: members", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommNode) { g.Status = v1alpha1.CommGroupStatus{} }, &contract.Members, nil},
-		{"no status yet: run active", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommNode) { g.Status = v1alpha1.CommGroupStatus{} }, &contract.RunActive, nil},
-		{"no status yet: info", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommNode) { g.Status = v1alpha1.CommGroupStatus{} }, &contract.Info,
+		{"no status yet: members", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommTask) { g.Status = v1alpha1.CommGroupStatus{} }, &contract.Members, nil},
+		{"no status yet: run active", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommTask) { g.Status = v1alpha1.CommGroupStatus{} }, &contract.RunActive, nil},
+		{"no status yet: info", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommTask) { g.Status = v1alpha1.CommGroupStatus{} }, &contract.Info,
 			map[string]float64{"Group Unknown unknown unknown Active": 1}},
-		{"never ran: runs", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommNode) { g.Status.Run, g.Status.History = nil, nil }, &contract.Runs, nil},
-		{"never ran: verdict", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommNode) { g.Status.Run, g.Status.History = nil, nil }, &contract.Verdict, nil},
-		{"never ran: not active", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommNode) { g.Status.Run, g.Status.History = nil, nil }, &contract.RunActive, map[string]float64{"": 0}},
+		{"never ran: runs", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommTask) { g.Status.Run, g.Status.History = nil, nil }, &contract.Runs, nil},
+		{"never ran: verdict", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommTask) { g.Status.Run, g.Status.History = nil, nil }, &contract.Verdict, nil},
+		{"never ran: not active", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommTask) { g.Status.Run, g.Status.History = nil, nil }, &contract.RunActive, map[string]float64{"": 0}},
 		{"a run goes on: no finish", nil, &contract.RunFinish, nil},
 		{"a run goes on: the duration of the one before", nil, &contract.RunDuration, map[string]float64{"": 60}},
-		{"a finished run", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommNode) {
+		{"a finished run", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommTask) {
 			g.Status.Run.Phase, g.Status.Run.Verdict, g.Status.Run.FinishTime = v1alpha1.RunPhaseFinished, v1alpha1.VerdictError, atPtr(130)
 		}, &contract.RunDuration, map[string]float64{"": 30}},
-		{"a finished run's verdict", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommNode) { g.Status.Run.Verdict = v1alpha1.VerdictError }, &contract.Verdict,
+		{"a finished run's verdict", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommTask) { g.Status.Run.Verdict = v1alpha1.VerdictError }, &contract.Verdict,
 			map[string]float64{"Pass": 0, "Fail": 0, "Inconclusive": 0, "Error": 1, "Skipped": 0}},
-		{"the clock went back during a run", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommNode) { g.Status.Run.FinishTime = atPtr(99) }, &contract.RunDuration, nil},
-		{"gating off", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommNode) { g.Status.Gating = nil }, &contract.GatedNodes, nil},
-		{"gating without a breaker", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommNode) { g.Status.Gating.Breaker = "" }, &contract.BreakerOpen, nil},
-		{"a check that was not measured", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommNode) { g.Status.Checks = g.Status.Checks[1:] }, &contract.CheckRatio, nil},
-		{"a latency of 0 is none", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommNode) {
+		{"the clock went back during a run", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommTask) { g.Status.Run.FinishTime = atPtr(99) }, &contract.RunDuration, nil},
+		{"gating off", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommTask) { g.Status.Gating = nil }, &contract.GatedNodes, nil},
+		{"gating without a breaker", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommTask) { g.Status.Gating.Breaker = "" }, &contract.BreakerOpen, nil},
+		{"a check that was not measured", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommTask) { g.Status.Checks = g.Status.Checks[1:] }, &contract.CheckRatio, nil},
+		{"a latency of 0 is none", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommTask) {
 			g.Status.Results, g.Status.Span = []v1alpha1.GroupResultSeries{{SizeBytes: []int64{8}, LatencyNanoseconds: []int64{0}}}, nil
 		}, &contract.AlgBandwidth, nil},
 		{"oldest report", nil, &contract.OldestReport, map[string]float64{"": 1_800_000_040}},
-		{"one member never reported", func(_ *v1alpha1.CommGroup, n *[]v1alpha1.CommNode) { (*n)[0] = memberNode("n1", -1) }, &contract.OldestReport, nil},
-		{"one member has no CommNode yet", func(_ *v1alpha1.CommGroup, n *[]v1alpha1.CommNode) { *n = (*n)[1:] }, &contract.OldestReport, nil},
-		{"facts that no monitor wrote", func(_ *v1alpha1.CommGroup, n *[]v1alpha1.CommNode) { (*n)[0].ManagedFields = nil }, &contract.NodeLastReport,
+		{"one member never reported", func(_ *v1alpha1.CommGroup, n *[]v1alpha1.CommTask) { (*n)[0] = memberNode("n1", -1) }, &contract.OldestReport, nil},
+		{"one member has no CommTask yet", func(_ *v1alpha1.CommGroup, n *[]v1alpha1.CommTask) { *n = (*n)[1:] }, &contract.OldestReport, nil},
+		{"facts that no monitor wrote", func(_ *v1alpha1.CommGroup, n *[]v1alpha1.CommTask) { (*n)[0].ManagedFields = nil }, &contract.NodeLastReport,
 			map[string]float64{"n2": 1_800_000_040, "n3": 1_800_000_060}},
-		{"a node of an older group of the name", func(_ *v1alpha1.CommGroup, n *[]v1alpha1.CommNode) { (*n)[0].Spec.Group.UID = "uid-old" }, &contract.NodeVerdict,
+		{"a node of an older group of the name", func(_ *v1alpha1.CommGroup, n *[]v1alpha1.CommTask) { (*n)[0].Spec.Group.UID = "uid-old" }, &contract.NodeVerdict,
 			map[string]float64{"n2 Fail SlowLink": 1, "n3 Stale NodeRebooted": 1}},
-		{"a node of another namespace that names the group", func(_ *v1alpha1.CommGroup, n *[]v1alpha1.CommNode) { (*n)[0].Namespace = "other" }, &contract.NodeVerdict,
+		{"a node of another namespace that names the group", func(_ *v1alpha1.CommGroup, n *[]v1alpha1.CommTask) { (*n)[0].Namespace = "other" }, &contract.NodeVerdict,
 			map[string]float64{"n2 Fail SlowLink": 1, "n3 Stale NodeRebooted": 1}},
-		{"a report of another run", func(_ *v1alpha1.CommGroup, n *[]v1alpha1.CommNode) { (*n)[0].Spec.Run.ID = "1-3" }, &contract.NodeVerdict,
+		{"a report of another run", func(_ *v1alpha1.CommGroup, n *[]v1alpha1.CommTask) { (*n)[0].Spec.Run.ID = "1-3" }, &contract.NodeVerdict,
 			map[string]float64{"n2 Fail SlowLink": 1, "n3 Stale NodeRebooted": 1}},
-		{"a report of another run: no bandwidth", func(_ *v1alpha1.CommGroup, n *[]v1alpha1.CommNode) { (*n)[0].Spec.Run.ID = "1-3" }, &contract.NodeBusBW, map[string]float64{"n2": 273_000e6}},
-		{"closed by the controller", func(_ *v1alpha1.CommGroup, n *[]v1alpha1.CommNode) {
+		{"a report of another run: no bandwidth", func(_ *v1alpha1.CommGroup, n *[]v1alpha1.CommTask) { (*n)[0].Spec.Run.ID = "1-3" }, &contract.NodeBusBW, map[string]float64{"n2": 273_000e6}},
+		{"closed by the controller", func(_ *v1alpha1.CommGroup, n *[]v1alpha1.CommTask) {
 			(*n)[0].Spec.Run.Closed = &v1alpha1.RunClosure{Verdict: v1alpha1.VerdictSkipped, Reason: v1alpha1.ReasonNodeBusy}
 		}, &contract.NodeVerdict, map[string]float64{"n1 Skipped NodeBusy": 1, "n2 Fail SlowLink": 1, "n3 Stale NodeRebooted": 1}},
-		{"the headline's size was not reached", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommNode) { g.Status.Headline.SizeBytes = 1 << 30 }, &contract.NodeBusBW, nil},
-		{"no headline", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommNode) { g.Status.Headline = nil }, &contract.Headline, nil},
-		{"no probe of pairs", func(_ *v1alpha1.CommGroup, n *[]v1alpha1.CommNode) { (*n)[0].Status.Run.Links = nil }, &contract.NodeSlowestPair, map[string]float64{"n2 0000:05:00.0 0000:26:00.0": 12_000e6}},
+		{"the headline's size was not reached", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommTask) { g.Status.Headline.SizeBytes = 1 << 30 }, &contract.NodeBusBW, nil},
+		{"no headline", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommTask) { g.Status.Headline = nil }, &contract.Headline, nil},
+		{"no probe of pairs", func(_ *v1alpha1.CommGroup, n *[]v1alpha1.CommTask) { (*n)[0].Status.Run.Links = nil }, &contract.NodeSlowestPair, map[string]float64{"n2 0000:05:00.0 0000:26:00.0": 12_000e6}},
 	} {
 		g, nodes := fullGroup(), fullNodes()
 		if tc.change != nil {
@@ -284,7 +284,7 @@ func TestDeletedGroupsLeaveNothing(t *testing.T) {
 	if text := gather(t, c); !strings.Contains(text, `group="g"`) {
 		t.Fatalf("no series of the group in\n%s", text)
 	}
-	cache.groups = nil // its CommNodes are collected a little later
+	cache.groups = nil // its CommTasks are collected a little later
 	if text := gather(t, c); strings.Contains(text, `group="g"`) || !strings.Contains(text, contract.ManagerInfo.Name) {
 		t.Errorf("after the deletion:\n%s", text)
 	}

@@ -93,7 +93,7 @@ func TestPlanSizes(t *testing.T) {
 			t.Errorf("%s: %v, expected %v", name, got, tc.want)
 		}
 	}
-	// However small the step, a plan stays within what a CommNode takes.
+	// However small the step, a plan stays within what a CommTask takes.
 	if got := Sizes(&v1alpha1.BenchmarkSpec{MinSizeBytes: 8, MaxSizeBytes: 1 << 34, SizeStepBytes: 1}); len(got) != maxSizes {
 		t.Errorf("%d sizes, expected %d", len(got), maxSizes)
 	}

@@ -61,11 +61,11 @@ func Counts(a *v1alpha1.RunAssignment, run *v1alpha1.GroupRunStatus) bool {
 }
 
 // AssignmentOf a node; nil while it has none.
-func AssignmentOf(cn *v1alpha1.CommNode) *v1alpha1.RunAssignment {
-	if cn == nil {
+func AssignmentOf(ct *v1alpha1.CommTask) *v1alpha1.RunAssignment {
+	if ct == nil {
 		return nil
 	}
-	return cn.Spec.Run
+	return ct.Spec.Run
 }
 
 // Triggers of a run (status.run.trigger).
@@ -78,8 +78,8 @@ const (
 )
 
 // Assigned says whether the node has an assignment of that run.
-func Assigned(cn *v1alpha1.CommNode, runID string) bool {
-	return cn != nil && cn.Spec.Run != nil && cn.Spec.Run.ID == runID
+func Assigned(ct *v1alpha1.CommTask, runID string) bool {
+	return ct != nil && ct.Spec.Run != nil && ct.Spec.Run.ID == runID
 }
 
 // Ask is the command that starts a run of the group.
@@ -87,8 +87,8 @@ func Ask(group *v1alpha1.CommGroup) string { return v1alpha1.AskRun(group.Namesp
 
 // FinishedReport returns the agent's report where it is of the node's assignment: the id that was assigned, of the
 // generation that was assigned, finished with a verdict.
-func FinishedReport(cn *v1alpha1.CommNode) *v1alpha1.NodeRunStatus {
-	r, a := cn.Status.Run, cn.Spec.Run
+func FinishedReport(ct *v1alpha1.CommTask) *v1alpha1.NodeRunStatus {
+	r, a := ct.Status.Run, ct.Spec.Run
 	if r == nil || a == nil || r.ID != a.ID || r.Generation != a.Generation || r.Phase != v1alpha1.NodeRunFinished || r.Verdict == "" {
 		return nil
 	}

@@ -152,7 +152,7 @@ func NodeCommunicators(mesh []v1alpha1.MeshDimension, dimension, ranks int) int 
 	return len(own)
 }
 
-// CheckParts says whether each member's share fits its CommNode.
+// CheckParts says whether each member's share fits its CommTask.
 func CheckParts(parts []Part) error {
 	for at := range parts {
 		if n := len(parts[at].Communicators); n > MaxNodeCommunicators {
@@ -164,5 +164,5 @@ func CheckParts(parts []Part) error {
 
 // TooMany says that a node would be in so many communicators at once, and what to do.
 func TooMany(communicators int) error {
-	return fmt.Errorf("a node's ranks are in %d of its communicators, and at most %d fit a CommNode; take the dimension out of mesh, or lower ranksPerNode", communicators, MaxNodeCommunicators)
+	return fmt.Errorf("a node's ranks are in %d of its communicators, and at most %d fit a CommTask; take the dimension out of mesh, or lower ranksPerNode", communicators, MaxNodeCommunicators)
 }

@@ -241,7 +241,7 @@ func TestRoots(t *testing.T) {
 	}
 }
 
-// TestCommunicatorsOfANode: counted for the first node as Mesh lays them out, and refused where a CommNode does not hold them.
+// TestCommunicatorsOfANode: counted for the first node as Mesh lays them out, and refused where a CommTask does not hold them.
 func TestCommunicatorsOfANode(t *testing.T) {
 	for _, c := range []struct {
 		dimensions []v1alpha1.MeshDimension

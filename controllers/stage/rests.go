@@ -25,8 +25,8 @@ func (g *machine) restsOn() []string {
 	}
 	for i := range g.in.Members {
 		// Of a seat that nobody has it is not known whose it was.
-		cn := g.in.CommNodes[g.in.Members[i].Name]
-		if gap && (cn == nil || cn.Spec.Session == nil || cn.Spec.Session.RunID != g.in.Run.ID) {
+		ct := g.in.CommTasks[g.in.Members[i].Name]
+		if gap && (ct == nil || ct.Spec.Session == nil || ct.Spec.Session.RunID != g.in.Run.ID) {
 			nodes[g.in.Members[i].Name] = true
 		}
 	}

@@ -23,7 +23,7 @@ import (
 type seat struct {
 	index    int
 	name     string
-	commNode *v1alpha1.CommNode
+	commTask *v1alpha1.CommTask
 	pod      *corev1.Pod
 	// session as the API has it, nil where it is made just now; next is what it becomes.
 	session *v1alpha1.SessionAssignment
@@ -39,7 +39,7 @@ type seat struct {
 // Fit says whether a node may take part in the group: it passed alone, and that still counts (a result that does not has no verdict).
 func Fit(o *judge.Outcome) bool { return o.Verdict == v1alpha1.VerdictPass && o.Report != nil }
 
-// takeSeats reads the seats from the CommNodes' sessions and, while the stage waits for its members, gives seats to those that
+// takeSeats reads the seats from the CommTasks' sessions and, while the stage waits for its members, gives seats to those that
 // have none. A seat keeps its index for the whole run. Seats that are given later lie between those of their neighbours in
 // rank order: of the nodes only some can have fallen out since the stage began, none can have come.
 func (g *machine) takeSeats() {
@@ -58,16 +58,16 @@ func (g *machine) takeSeats() {
 	for _, i := range left {
 		g.left[i] = true
 	}
-	for name, cn := range g.in.CommNodes {
-		s := cn.Spec.Session
+	for name, ct := range g.in.CommTasks {
+		s := ct.Spec.Session
 		if s == nil || s.RunID != g.in.Run.ID || s.Index < 0 || int(s.Index) >= members {
 			continue
 		}
-		one := &seat{index: int(s.Index), name: name, commNode: cn, session: s, next: *s}
+		one := &seat{index: int(s.Index), name: name, commTask: ct, session: s, next: *s}
 		one.present = g.certain && !g.left[one.index] && (s.State == v1alpha1.SessionOpen || g.span.Stage == v1alpha1.StageEnded)
 		one.held = one.present
-		one.member = uid[name] != "" && uid[name] == cn.Spec.NodeUID
-		if r := cn.Status.Session; r != nil && r.RunID == g.in.Run.ID {
+		one.member = uid[name] != "" && uid[name] == ct.Spec.NodeUID
+		if r := ct.Status.Session; r != nil && r.RunID == g.in.Run.ID {
 			one.report = r
 		}
 		one.pod = podstate.OfRun(g.in.Pods[name], g.in.Run.ID)
@@ -79,11 +79,11 @@ func (g *machine) takeSeats() {
 	index := 0
 	for i := range g.in.Outcomes {
 		o := &g.in.Outcomes[i]
-		cn := g.in.CommNodes[o.Node]
-		if !Fit(o) || cn == nil || uid[o.Node] != cn.Spec.NodeUID {
+		ct := g.in.CommTasks[o.Node]
+		if !Fit(o) || ct == nil || uid[o.Node] != ct.Spec.NodeUID {
 			continue
 		}
-		if s := cn.Spec.Session; s != nil && s.RunID == g.in.Run.ID {
+		if s := ct.Spec.Session; s != nil && s.RunID == g.in.Run.ID {
 			index = max(index, int(s.Index)+1)
 			continue
 		}
@@ -93,16 +93,16 @@ func (g *machine) takeSeats() {
 		if index == members {
 			break
 		}
-		g.seats[index] = &seat{index: index, name: o.Node, commNode: cn, next: g.newSession(index, cn), member: true, present: true, held: true,
+		g.seats[index] = &seat{index: index, name: o.Node, commTask: ct, next: g.newSession(index, ct), member: true, present: true, held: true,
 			pod: podstate.OfRun(g.in.Pods[o.Node], g.in.Run.ID)}
 		index++
 	}
 }
 
-func (g *machine) newSession(index int, cn *v1alpha1.CommNode) v1alpha1.SessionAssignment {
+func (g *machine) newSession(index int, ct *v1alpha1.CommTask) v1alpha1.SessionAssignment {
 	spec := &g.in.Group.Spec
 	return v1alpha1.SessionAssignment{
-		RunID: g.in.Run.ID, Index: int32(index), Members: g.span.Members, Ranks: cmp.Or(cn.Spec.Ranks.Count, spec.RanksPerNode),
+		RunID: g.in.Run.ID, Index: int32(index), Members: g.span.Members, Ranks: cmp.Or(ct.Spec.Ranks.Count, spec.RanksPerNode),
 		Network: *spec.Network.DeepCopy(), InitDeadlineSeconds: spec.Run.InitDeadlineSeconds, StepDeadlineSeconds: spec.Run.StepDeadlineSeconds,
 		IdleDeadlineSeconds: g.idleDeadlineSeconds(), State: v1alpha1.SessionOpen,
 	}
@@ -190,7 +190,7 @@ func (g *machine) dropLost() []*seat {
 		for _, index := range gaps {
 			lost = append(lost, &seat{index: index})
 		}
-		g.worsen(v1alpha1.ReasonMemberLost, fmt.Sprintf("CommNodes of %s of the stage (index %s) were deleted or made anew.", words.Counted(len(gaps), "member"), localize.Set(gaps).String()))
+		g.worsen(v1alpha1.ReasonMemberLost, fmt.Sprintf("CommTasks of %s of the stage (index %s) were deleted or made anew.", words.Counted(len(gaps), "member"), localize.Set(gaps).String()))
 		g.lost = true
 		g.markLeft(gaps, nil)
 	}
@@ -237,7 +237,7 @@ func (g *machine) loss(s *seat, waiting bool) (reason, message string) {
 		}
 		return v1alpha1.ReasonMemberLost, fmt.Sprintf("The group pod of node %s was deleted during run %s. Look for evictions and preemption (`kubectl get events`).", s.name, runID)
 	case !podstate.Alive(s.pod):
-		if grace := nodefacts.Corrected(g.in.CommNodes[s.name], podstate.Ended(s.pod)).Add(podstate.ReportGrace); !podstate.Ended(s.pod).IsZero() && g.in.Now.Before(grace) {
+		if grace := nodefacts.Corrected(g.in.CommTasks[s.name], podstate.Ended(s.pod)).Add(podstate.ReportGrace); !podstate.Ended(s.pod).IsZero() && g.in.Now.Before(grace) {
 			g.wake(grace) // its last report may still be on its way
 			return "", ""
 		}

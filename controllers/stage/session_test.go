@@ -12,7 +12,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
-// TestSessionOfManyCommunicators: the part of a CommNode that the controller writes for a task leaves room for facts and reports,
+// TestSessionOfManyCommunicators: the part of a CommTask that the controller writes for a task leaves room for facts and reports,
 // with unique ids as they are, and with ids that fill their 128 bytes.
 func TestSessionOfManyCommunicators(t *testing.T) {
 	for idBytes, limit := range map[int]int{36: 3 << 10, 128: 5 << 10} {
@@ -30,7 +30,7 @@ func TestSessionOfManyCommunicators(t *testing.T) {
 			t.Fatal(err)
 		}
 		g := &machine{in: Input{Group: group, Run: &v1alpha1.GroupRunStatus{ID: "12-345"}}, plans: map[planKey]*v1alpha1.NodeTask{}, span: &v1alpha1.SpanStatus{Members: 64}}
-		session := g.newSession(3, &v1alpha1.CommNode{})
+		session := g.newSession(3, &v1alpha1.CommTask{})
 		session.Task = g.taskOf(&v1alpha1.SpanTest{Kind: v1alpha1.TestMesh, Dimension: "dp"}, parts[3])
 		for i := range session.Task.Communicators {
 			session.Task.Communicators[i].UniqueID = bytes.Repeat([]byte{0xa5}, idBytes)
@@ -57,7 +57,7 @@ func TestIdleDeadlineOutlastsEveryWait(t *testing.T) {
 						g.Spec.Benchmark.MaxSizeBytes, g.Spec.Benchmark.Repeats = 1<<30, 16
 					})
 					g := &machine{in: Input{Group: group, Run: &v1alpha1.GroupRunStatus{ID: "12-345"}}, plans: map[planKey]*v1alpha1.NodeTask{}, span: &v1alpha1.SpanStatus{Members: members}}
-					idle := decision.Seconds(g.newSession(0, &v1alpha1.CommNode{}).IdleDeadlineSeconds)
+					idle := decision.Seconds(g.newSession(0, &v1alpha1.CommTask{}).IdleDeadlineSeconds)
 					for _, kind := range []v1alpha1.TestKind{v1alpha1.TestGroup, v1alpha1.TestMesh, v1alpha1.TestPairs} {
 						ids, reports := g.limits(&v1alpha1.SpanTest{Kind: kind}, int(members))
 						search := decision.Seconds(localizationDeadlineSeconds(&group.Spec))

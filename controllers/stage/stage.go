@@ -27,8 +27,8 @@ type Input struct {
 	// Members of now, and what the run shows of its nodes, both in rank order.
 	Members  []decision.Member
 	Outcomes []judge.Outcome
-	// CommNodes and the pods of the group's stage, by node name.
-	CommNodes map[string]*v1alpha1.CommNode
+	// CommTasks and the pods of the group's stage, by node name.
+	CommTasks map[string]*v1alpha1.CommTask
 	Pods      map[string][]*corev1.Pod
 	// Others is what other groups' runs do on the nodes.
 	Others *sharing.Elsewhere
@@ -53,7 +53,7 @@ type State struct {
 	Over bool
 }
 
-// machine is one step of the group's stage. Everything that a stage knows is in the objects: the seats in the CommNodes'
+// machine is one step of the group's stage. Everything that a stage knows is in the objects: the seats in the CommTasks'
 // sessions, what was tried and what came of it in status.span. A decision is written to the status first; what follows from it
 // is derived from the written status (saved) in the next reconcile, so that a lost write loses nothing.
 type machine struct {

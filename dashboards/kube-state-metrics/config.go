@@ -37,8 +37,8 @@ var resources = map[string]resource{
 		// The stage of a run is for people, and changes with each test; moved is the controller's memory, which Validated tells.
 		left: []string{"status.span", "status.run.moved", "status.headline.collective", "status.headline.datatype", "status.headline.placement", "status.headline.variant"},
 	},
-	"CommNode": {
-		prefix: "kube_commnode",
+	"CommTask": {
+		prefix: "kube_commtask",
 		labels: map[string][]string{"name": {"metadata", "name"}, "namespace": {"metadata", "namespace"}, "node": {"spec", "nodeName"}, "group": {"spec", "group", "name"}},
 		info:   map[string][]string{"gpu_model": {"status", "facts", "gpuModel"}, "rocm_version": {"status", "facts", "rocm", "version"}, "driver_version": {"status", "facts", "driver", "version"}},
 		// 12,500 members: the counts and times that a person asks for, no more.

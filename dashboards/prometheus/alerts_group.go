@@ -14,9 +14,9 @@ const (
 	explain   = "`kubectl commgroup explain GROUP -n NAMESPACE` - why a setting is not in effect"
 	results   = "`kubectl commgroup results GROUP -n NAMESPACE` - the measurements by size and variant"
 	topology  = "`kubectl commgroup topology NODE -n NAMESPACE` - the node's xGMI mesh, drawn"
-	members   = "`kubectl get cn -n NAMESPACE -l rcclx.io/commgroup=GROUP` - each member's verdict, reason and age of its report"
+	members   = "`kubectl get ct -n NAMESPACE -l rcclx.io/commgroup=GROUP` - each member's verdict, reason and age of its report"
 	// Of a run that is over only pods that ended by themselves on failed nodes are left, until the next run.
-	runLogs  = "`kubectl logs -n NAMESPACE -l rcclx.io/commgroup=GROUP,rcclx.io/role=run --all-containers --prefix --tail=-1` - the logs of failed nodes, at most 16 pods that ended by themselves, kept until the next run. Where there are none: `kubectl commgroup run GROUP -n NAMESPACE`, then the same with `-f --max-log-requests=64` as soon as its pods start. What a rank that failed printed last stays in its CommNode: `status.run.logTail`"
+	runLogs  = "`kubectl logs -n NAMESPACE -l rcclx.io/commgroup=GROUP,rcclx.io/role=run --all-containers --prefix --tail=-1` - the logs of failed nodes, at most 16 pods that ended by themselves, kept until the next run. Where there are none: `kubectl commgroup run GROUP -n NAMESPACE`, then the same with `-f --max-log-requests=64` as soon as its pods start. What a rank that failed printed last stays in its CommTask: `status.run.logTail`"
 	monitors = "`kubectl get pods -A -o wide -l rcclx.io/role=monitor,rcclx.io/commgroup=GROUP` - the monitors, then `kubectl logs` of the one on the node"
 )
 
@@ -128,7 +128,7 @@ func culpritFound() Alert {
 		Page: Page{
 			Meaning: "The last run named a node, GPU, link, pair of nodes, NIC or rank as the cause of a bad result. One alert for each, at most 16 a group.",
 			Impact:  "Jobs that use it are slow or fail.",
-			Look:    []string{status, topology, "`kubectl get cn -n NAMESPACE GROUP.NODE -o yaml` - the node's own report with all figures"},
+			Look:    []string{status, topology, "`kubectl get ct -n NAMESPACE GROUP.NODE -o yaml` - the node's own report with all figures"},
 			Do:      []string{"The message in `status.culprits` ends with the next step; the reason's page, below, has more. Codes that are not below come from the monitor: [discovery](../../discovery.md).", "Where the culprit has a node: drain it, mend it, and run again by `kubectl commgroup run GROUP -n NAMESPACE`.", "A pair of nodes or a communicator has none: drain nobody, its reason's page says where to look (the path between two good nodes, what the communicator's members share).", "A node of which nothing could be measured, since it was lost or could not take part, is in `status.culprits` without this alert: its reason's page says what to do, and that is not to drain it."},
 			Silence: "By `node`, or by `name` where there is no node, while a ticket for it is open. It ends when a later run does not name it.",
 			Reasons: culpritReasons,

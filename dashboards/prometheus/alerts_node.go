@@ -159,7 +159,7 @@ func agentProblem() Alert {
 		Page: Page{
 			Meaning: "The monitor finds a problem of severity Error on its node: a link, a GPU, the driver, or files that cannot be read.",
 			Impact:  "The group is not Compatible.",
-			Look:    []string{topology, "`kubectl get cn -n NAMESPACE GROUP.NODE -o jsonpath='{.status.facts.problems}'` - messages with the next step"},
+			Look:    []string{topology, "`kubectl get ct -n NAMESPACE GROUP.NODE -o jsonpath='{.status.facts.problems}'` - messages with the next step"},
 			Do:      []string{"[discovery](../../discovery.md) explains each code."},
 			Silence: "By `node` and `code`, while the ticket is open.",
 			Reasons: []string{"TopologyFault", "NoGPUs", "DriverNotLoaded", "SysfsUnreadable"},

@@ -11,7 +11,7 @@ import (
 const (
 	validated = "Condition Validated and node verdicts"
 	stage     = "The group's stage (status.span, span Group)"
-	network   = "A node's network (CommNode.status.session.reason)"
+	network   = "A node's network (CommTask.status.session.reason)"
 	settings  = "Settings (status.settings[].reason)"
 )
 

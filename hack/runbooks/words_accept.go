@@ -129,7 +129,7 @@ var wordsAccepted = map[string]more{
 			"The node is down or NotReady: all its pods are silent.",
 			"The monitor's pod is not there: the chart's `agent.tolerations` was narrowed and the node has another taint, or the node has no room.",
 			"It is there and waits: ImagePullBackOff, or a volume.",
-			"It runs and cannot write: the API server refuses its CommNode, or a NetworkPolicy is in its way.",
+			"It runs and cannot write: the API server refuses its CommTask, or a NetworkPolicy is in its way.",
 			"It runs and hangs: a GPU that is being reset blocks reads of sysfs."},
 		Look: []string{
 			"kubectl get node NODE                                               # NotReady: leave the monitor, mend the node",
@@ -137,7 +137,7 @@ var wordsAccepted = map[string]more{
 			"kubectl describe pod -n commgroup-system -l rcclx.io/role=monitor,rcclx.io/commgroup=GROUP | grep -A8 Events",
 			"kubectl logs -n commgroup-system -l rcclx.io/role=monitor,rcclx.io/commgroup=GROUP --prefix --tail=50   # forbidden, timeout, or a file that does not answer"},
 		OnNode:   []string{"dmesg -T | grep -iE 'GPU reset|hung task'               # reads that hang", "journalctl -u kubelet --since '-30 min' | tail -50       # why the pod does not start"},
-		Do:       []string{"Deleting the monitor's pod is safe at any time: it keeps nothing but what the CommNode has."},
+		Do:       []string{"Deleting the monitor's pod is safe at any time: it keeps nothing but what the CommTask has."},
 		Escalate: "The node's owner where the node is NotReady; the cluster's administrator where the API server refuses the monitor; the GPU's vendor where reads hang again after a power cycle.",
 		Ends:     "With the next report, at most `health.intervalSeconds` later. Results of before count again only where the node has not rebooted or changed."},
 	"MonitorsRefused": {
@@ -152,19 +152,19 @@ var wordsAccepted = map[string]more{
 		Do:       []string{"Change the agent's image through the chart, which sets flag and policy together."},
 		Escalate: "The cluster's administrator: policy, quota and Pod Security level of the operator's namespace are theirs.",
 		Ends:     "With the first write that is taken; one event told when it began."},
-	"CommNodesRefused": {
+	"CommTasksRefused": {
 		Seen: []string{
-			"The API server refused to make CommNode ml/mi300x.gpu-3: admission webhook denied the request. A monitor cannot report, nor a run go on, without its CommNode.",
-			"the name is taken: CommNode mi300x.gpu-3 is being deleted and waits for its finalizers example.com/hold: remove them"},
-		Means:  "A CommNode is the one object that controller and node share. Without it the node is as good as absent, however healthy it is.",
-		Causes: []string{"A webhook or admission policy of the cluster that looks at all custom resources.", "A CommNode of another CommGroup of a like name has the name (`a.b` and node `c`, or `a` and node `b.c`).", "The old CommNode cannot go: somebody put a finalizer on it.", "An object-count quota of the namespace (`count/commnodes.rcclx.io`)."},
+			"The API server refused to make CommTask ml/mi300x.gpu-3: admission webhook denied the request. A monitor cannot report, nor a run go on, without its CommTask.",
+			"the name is taken: CommTask mi300x.gpu-3 is being deleted and waits for its finalizers example.com/hold: remove them"},
+		Means:  "A CommTask is the one object that controller and node share. Without it the node is as good as absent, however healthy it is.",
+		Causes: []string{"A webhook or admission policy of the cluster that looks at all custom resources.", "A CommTask of another CommGroup of a like name has the name (`a.b` and node `c`, or `a` and node `b.c`).", "The old CommTask cannot go: somebody put a finalizer on it.", "An object-count quota of the namespace (`count/commtasks.rcclx.io`)."},
 		Look: []string{
-			"kubectl get commnode -n NAMESPACE GROUP.NODE -o jsonpath='{.metadata.finalizers} {.metadata.deletionTimestamp} {.spec.group}'",
+			"kubectl get commtask -n NAMESPACE GROUP.NODE -o jsonpath='{.metadata.finalizers} {.metadata.deletionTimestamp} {.spec.group}'",
 			"kubectl get resourcequota -n NAMESPACE -o yaml | grep -A3 count/",
 			"kubectl get validatingwebhookconfigurations,validatingadmissionpolicies"},
-		Do:       []string{"Finalizers of a CommNode that is being deleted hold nothing of ours: `kubectl patch commnode GROUP.NODE -n NAMESPACE --type=merge -p '{\"metadata\":{\"finalizers\":null}}'`."},
+		Do:       []string{"Finalizers of a CommTask that is being deleted hold nothing of ours: `kubectl patch commtask GROUP.NODE -n NAMESPACE --type=merge -p '{\"metadata\":{\"finalizers\":null}}'`."},
 		Escalate: "The owner of the webhook or policy that the words name.",
-		Ends:     "With the first write that is taken. A node that a run gave up since its CommNode could not be created is measured by itself then; for one whose CommNode could not be changed, ask for a run."},
+		Ends:     "With the first write that is taken. A node that a run gave up since its CommTask could not be created is measured by itself then; for one whose CommTask could not be changed, ask for a run."},
 	"ClockSkew": {
 		Seen: []string{
 			"ClockSkew: by the reports of their monitors the clocks of 2 members are more than 30 s off the API server's: gpu-3 (ahead), gpu-7 (behind). No deadline depends on them; mend time synchronisation there, or times in logs and reports mislead.",

@@ -35,7 +35,7 @@ var wordsGating = map[string]more{
 		Causes: []string{"The reason behind the run: its page has the causes.", "A group with a stricter mark than the others'."},
 		Look: []string{
 			describe + " | grep -A4 -E 'CommValidated|CommProblem'",
-			"kubectl get cn -A -o wide | grep NODE   # its CommNodes in all groups: verdict and reason of each",
+			"kubectl get ct -A -o wide | grep NODE   # its CommTasks in all groups: verdict and reason of each",
 			"kubectl get node NODE -o jsonpath='{.metadata.annotations}' | tr ',' '\\n' | grep gating.rcclx.io"},
 		Do:       []string{"Go by the group and run that the message names: `kubectl commgroup status`, then the page of its reason."},
 		Escalate: "The owners of the group that is named, who can say whether its mark is right.",

@@ -38,7 +38,7 @@ var wordsRunning = map[string]more{
 		Ends:     "With the write that is taken, or the next run, which takes the place."},
 	"WaitingForPreconditions": {
 		Seen: []string{
-			"A run is due (SpecChanged) and waits until the monitors of at least 14 nodes report; 9 of 16 do. See `kubectl get commnodes` and the monitor pods.",
+			"A run is due (SpecChanged) and waits until the monitors of at least 14 nodes report; 9 of 16 do. See `kubectl get commtasks` and the monitor pods.",
 			"A run of 2 nodes with stale results is due and waits: gpu-3 (its monitor does not report), gpu-7 (it has 0 allocatable amd.com/gpu and needs 8).",
 			"A run is due (Scheduled) and waits until 2026-11-29T00:00:00Z: run.maxGPUMinutesPerDay is 2000 GPU-minutes, 1700 used on 2026-11-28 (UTC), and the run would take about 640 (run 3-7 on 16 nodes). To run now, ask for a new run: kubectl commgroup run mi300x -n ml."},
 		Means:  "There is a reason to run and a reason not to, and both stand in the message. Nothing has failed.",
@@ -46,7 +46,7 @@ var wordsRunning = map[string]more{
 		Look: []string{
 			status + "                    # the message of Running names what each node lacks",
 			"kubectl get cg -n NAMESPACE GROUP -o jsonpath='{.status.budget}'     # used and limit of the day, in GPU-minutes",
-			"kubectl get cn -n NAMESPACE -l rcclx.io/commgroup=GROUP              # which members report",
+			"kubectl get ct -n NAMESPACE -l rcclx.io/commgroup=GROUP              # which members report",
 			monitors},
 		Do:       []string{"A run asked for by hand goes past the budget: `kubectl commgroup run GROUP -n NAMESPACE`."},
 		Escalate: "The owner of the page that the message leads to: [AgentNotReporting](AgentNotReporting.md), [NoGPUResource](NoGPUResource.md), [TopologyFault](TopologyFault.md).",
@@ -69,7 +69,7 @@ var wordsRunning = map[string]more{
 			"Run pod mi300x-4-2-gpu-3 on node gpu-3 ended without a report of the agent: container ranks exited with code 137 by signal 9 (OOMKilled).",
 			"Run pod mi300x-4-2-gpu-3 on node gpu-3 was deleted before the agent reported. Look for evictions and preemption (`kubectl get events`), then ask for a new run: kubectl commgroup run mi300x -n ml."},
 		Means:  "The agent in the pod died or was taken away before it could say anything. It speaks against the image or the cluster far more often than against GPUs: a rank that dies alone is [RankDied](RankDied.md).",
-		Causes: []string{"137, OOMKilled: `runtime.pod.resources` limits memory below what ranks and `/dev/shm` take together.", "137 without OOMKilled, or deleted: somebody, a drain, or the kubelet under disk pressure.", "126 or 127, exec format error: the image's architecture or loader (musl) is not the agent's.", "1 or 2 with words: the agent's own error, for example no access to its CommNode."},
+		Causes: []string{"137, OOMKilled: `runtime.pod.resources` limits memory below what ranks and `/dev/shm` take together.", "137 without OOMKilled, or deleted: somebody, a drain, or the kubelet under disk pressure.", "126 or 127, exec format error: the image's architecture or loader (musl) is not the agent's.", "1 or 2 with words: the agent's own error, for example no access to its CommTask."},
 		Look: []string{
 			podEvents + "   # OOMKilling, Evicted, Killing, with who did it; kept for an hour",
 			runPods,
@@ -92,7 +92,7 @@ var wordsRunning = map[string]more{
 			"The group's stage found no time when all its nodes were free: one run at a time is on a node, and on gpu-3 there is run pod ml/mi325x-1-9-gpu-3 of CommGroup ml/mi325x. Run it again when they are."},
 		Means:    "Skipped: the node does its work, and the run let it. The result of before stays what it was.",
 		Causes:   []string{"A job runs there: by design nothing starts beside it.", "Another CommGroup's run is on the node, or its stage has claimed it.", "A pod that ended long ago for its owner and is still Running (a notebook, a debug shell) keeps the GPUs."},
-		Look:     []string{holders + "   # the pods with amd.com/gpu, of all namespaces", "kubectl get cg -A                                                   # another group over the same nodes, and its run", "kubectl get cn -n NAMESPACE GROUP.NODE -o jsonpath='{.spec.run.waiting}'   # for whom it waits, and since when"},
+		Look:     []string{holders + "   # the pods with amd.com/gpu, of all namespaces", "kubectl get cg -A                                                   # another group over the same nodes, and its run", "kubectl get ct -n NAMESPACE GROUP.NODE -o jsonpath='{.spec.run.waiting}'   # for whom it waits, and since when"},
 		Do:       []string{"Nodes that are never idle: a schedule in the pool's quiet hours, a longer `run.startDeadlineSeconds`, or `run.nodes: Any` for nodes that are shared anyway.", "Two groups over one pool: schedules that do not meet."},
 		Escalate: "The owner of a forgotten pod. Nobody for a job at work.",
 		Ends:     "By itself when the node is idle, up to five times; then with the next run of all."},
@@ -172,7 +172,7 @@ var wordsRunning = map[string]more{
 	"SessionIdle": {
 		Seen:   []string{"node gpu-3: no task came within 15m0s, so the GPUs were given back: the manager may be down or may not reach the API server; the run goes on without the node or ends at its deadline"},
 		Means:  "A node of the stage gave its GPUs back, since no task came for a long time. That is the safety net against a manager that is gone; the node is fine.",
-		Causes: []string{"No manager was at work: down, without a leader, or being upgraded.", "The node could not read its CommNode: network, or the API server.", "The stage waits for another member longer than the idle deadline."},
+		Causes: []string{"No manager was at work: down, without a leader, or being upgraded.", "The node could not read its CommTask: network, or the API server.", "The stage waits for another member longer than the idle deadline."},
 		Look: []string{
 			"kubectl get pods -n commgroup-system -l app.kubernetes.io/name=commgroup-manager   # restarts, and their time",
 			managers,

@@ -164,7 +164,7 @@ var wordsVerdict = map[string]more{
 		Means:  "It was loaded, and lacks functions of the API that a run calls. That is a matter of the image alone.",
 		Causes: []string{"ROCm 5 or older in the image.", "An old copy in the image comes before the new one on the search path (PyTorch wheels bring a librccl of their own)."},
 		Look: []string{
-			"kubectl get commnode -n NAMESPACE GROUP.NODE -o jsonpath='{.status.run.library}'   # path and version that won",
+			"kubectl get commtask -n NAMESPACE GROUP.NODE -o jsonpath='{.status.run.library}'   # path and version that won",
 			"kubectl get cg -n NAMESPACE GROUP -o jsonpath='{.spec.runtime.image} {.spec.runtime.libraryPath} {.spec.runtime.env}'"},
 		Do:       []string{"Name the right file in `runtime.libraryPath`, and give jobs the same one."},
 		Escalate: "The image's owner; jobs in this image use the old library, too.",
@@ -187,7 +187,7 @@ var wordsVerdict = map[string]more{
 		Means:  "It was seen before the library could fail, hang or measure something else by it, so nothing was measured. The first word is the precondition's name, or the code of a node's problem; each has its own lines in the two pages below.",
 		Causes: []string{"A variable in `runtime.env` hides GPUs, changes their order, or names no interface (HiddenGPUs, GPUOrder, AddressFamily).", "The pod: too little `/dev/shm`, a runtime image too old for the GPUs (SharedMemory, ROCmVersion).", "Another process computes on the GPUs, or another run holds them (GPUBusy).", "The firmware needs `HSA_NO_SCRATCH_RECLAIM=1` and a variable of yours took it away (ScratchReclaim).", "The monitor sees a broken GPU or link: mend that."},
 		Look: []string{
-			"kubectl get commnode -n NAMESPACE GROUP.NODE -o jsonpath='{.status.run.preconditions}'   # all that were not met, not only the first",
+			"kubectl get commtask -n NAMESPACE GROUP.NODE -o jsonpath='{.status.run.preconditions}'   # all that were not met, not only the first",
 			"kubectl get cg -n NAMESPACE GROUP -o jsonpath='{.spec.runtime.env} {.spec.runtime.pod}'",
 			problems},
 		OnNode:   []string{"amd-smi process                                          # GPUBusy: which process", "df -h /dev/shm"},

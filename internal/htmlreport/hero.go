@@ -132,7 +132,7 @@ func moreCulprits(all []culpritView) string {
 func nodeCommands(group *v1alpha1.CommGroup, node string) []string {
 	return []string{
 		fmt.Sprintf("kubectl commgroup topology %s -n %s", word(node), word(group.Namespace)),
-		fmt.Sprintf("kubectl get commnode %s -n %s -o yaml", word(v1alpha1.CommNodeName(group.Name, node)), word(group.Namespace)),
+		fmt.Sprintf("kubectl get commtask %s -n %s -o yaml", word(v1alpha1.CommTaskName(group.Name, node)), word(group.Namespace)),
 		fmt.Sprintf("kubectl describe node %s", word(node)),
 	}
 }

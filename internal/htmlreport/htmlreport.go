@@ -20,8 +20,8 @@ const unknown = "–"
 // Input is what a report is made of.
 type Input struct {
 	Group *v1alpha1.CommGroup
-	// Nodes are the group's CommNodes.
-	Nodes []v1alpha1.CommNode
+	// Nodes are the group's CommTasks.
+	Nodes []v1alpha1.CommTask
 	// Now is when the report is made, and Version the one of the program that makes it.
 	Now     time.Time
 	Version string

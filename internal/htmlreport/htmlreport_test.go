@@ -46,7 +46,7 @@ func load(t testing.TB, name string) Input {
 			in.Group = &v1alpha1.CommGroup{}
 			err = json.Unmarshal(item, in.Group)
 		} else {
-			in.Nodes = append(in.Nodes, v1alpha1.CommNode{})
+			in.Nodes = append(in.Nodes, v1alpha1.CommTask{})
 			err = json.Unmarshal(item, &in.Nodes[len(in.Nodes)-1])
 		}
 		if err != nil {
@@ -273,7 +273,7 @@ func TestNothingMeasured(t *testing.T) {
 	in := load(t, "good")
 	in.Group.Status.Results, in.Group.Status.Headline, in.Group.Status.History = nil, nil, nil
 	for i := range in.Nodes {
-		in.Nodes[i].Status = v1alpha1.CommNodeStatus{}
+		in.Nodes[i].Status = v1alpha1.CommTaskStatus{}
 	}
 	for name, in := range map[string]Input{"no status": empty(), "no measurement": in} {
 		d := checkPage(t, render(t, in))
@@ -295,7 +295,7 @@ func TestNothingMeasured(t *testing.T) {
 func many(t testing.TB, n int) Input {
 	in := load(t, "failed")
 	base := in.Nodes
-	in.Nodes = make([]v1alpha1.CommNode, n)
+	in.Nodes = make([]v1alpha1.CommTask, n)
 	for i := range in.Nodes {
 		c := base[i%len(base)]
 		if i >= len(base) && i%len(base) == 2 {
@@ -382,7 +382,7 @@ var spanOnce = sync.OnceValue(func() Input { return load(&testing.T{}, "span") }
 func hostile(s string) Input {
 	in := spanOnce()
 	in.Group = in.Group.DeepCopy()
-	in.Nodes = []v1alpha1.CommNode{*in.Nodes[0].DeepCopy()} // one node: a fuzz test wants many pages
+	in.Nodes = []v1alpha1.CommTask{*in.Nodes[0].DeepCopy()} // one node: a fuzz test wants many pages
 	g := in.Group
 	g.Name, g.Namespace = s, s
 	for i := range g.Status.Conditions {

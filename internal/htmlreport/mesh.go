@@ -91,7 +91,7 @@ func newMesh(m member, culprits []v1alpha1.Culprit, id string) meshView {
 }
 
 // blame is what the culprits name on a node: reasons by PCI address, by "a<->b", and by the name of a NIC.
-func blame(n *v1alpha1.CommNode, culprits []v1alpha1.Culprit) map[string]string {
+func blame(n *v1alpha1.CommTask, culprits []v1alpha1.Culprit) map[string]string {
 	out := map[string]string{}
 	all := culprits
 	if run := n.Status.Run; run != nil {
@@ -118,7 +118,7 @@ func place(i, n int, radius float64) (float64, float64) {
 	return meshSize/2 + radius*math.Cos(angle), meshSize/2 + radius*math.Sin(angle)
 }
 
-func drawGPUs(n *v1alpha1.CommNode, blamed map[string]string) []gpuView {
+func drawGPUs(n *v1alpha1.CommTask, blamed map[string]string) []gpuView {
 	f := n.Status.Facts
 	out := make([]gpuView, 0, len(f.GPUs))
 	for i := range f.GPUs {
@@ -157,7 +157,7 @@ func drawGPUs(n *v1alpha1.CommNode, blamed map[string]string) []gpuView {
 	return out
 }
 
-func drawLinks(n *v1alpha1.CommNode, blamed map[string]string) []linkView {
+func drawLinks(n *v1alpha1.CommTask, blamed map[string]string) []linkView {
 	f := n.Status.Facts
 	probe := (*v1alpha1.LinkProbe)(nil)
 	if n.Status.Run != nil {
@@ -276,7 +276,7 @@ func describeLinks(links []linkView) string {
 	return strings.Join(parts, "; ")
 }
 
-func meshFacts(n *v1alpha1.CommNode) []string {
+func meshFacts(n *v1alpha1.CommTask) []string {
 	f := n.Status.Facts
 	facts := []string{fmt.Sprintf("%s, %s; amdgpu %s; kernel %s", f.GFXTarget, f.Partition, report.Driver(f.Driver), orUnknown(f.KernelRelease))}
 	if run := n.Status.Run; run != nil && run.Links != nil {

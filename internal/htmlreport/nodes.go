@@ -57,7 +57,7 @@ type barGuide struct {
 
 // member is a node with what it is ordered by.
 type member struct {
-	node    *v1alpha1.CommNode
+	node    *v1alpha1.CommTask
 	verdict v1alpha1.Verdict
 	reason  string
 	blamed  string // the reason for which the group's status names it
@@ -75,7 +75,7 @@ func (m member) tone() tone {
 
 // members are the nodes, the worst first: the named, then by verdict, then the slowest; what was not measured stands before
 // what was.
-func members(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) []member {
+func members(group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask) []member {
 	blamed := report.Blamed(group, nodes)
 	out := make([]member, 0, len(nodes))
 	for i := range nodes {
@@ -110,7 +110,7 @@ func busOf(m member) int64 {
 }
 
 // headlineOf is a node's own value of the group's headline, where its report is of the run that it is assigned.
-func headlineOf(n *v1alpha1.CommNode, h *v1alpha1.Headline) *int64 {
+func headlineOf(n *v1alpha1.CommTask, h *v1alpha1.Headline) *int64 {
 	run := n.Status.Run
 	if h == nil || run == nil || n.Spec.Run == nil || run.ID != n.Spec.Run.ID || n.Spec.Run.Stale != nil {
 		return nil
@@ -128,7 +128,7 @@ func headlineOf(n *v1alpha1.CommNode, h *v1alpha1.Headline) *int64 {
 	return nil
 }
 
-func newNodes(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) nodesView {
+func newNodes(group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask) nodesView {
 	all := members(group, nodes)
 	v := nodesView{Summary: verdictSummary(all), Table: nodeTable(all)}
 	if h := group.Status.Headline; h != nil {
@@ -197,13 +197,13 @@ func nodeTable(all []member) grid {
 		t.Rows = append(t.Rows, row)
 	}
 	if more := len(all) - len(t.Rows); more > 0 {
-		t.More = fmt.Sprintf("%d more nodes are not listed: they are counted above. kubectl get commnodes lists all.", more)
+		t.More = fmt.Sprintf("%d more nodes are not listed: they are counted above. kubectl get commtasks lists all.", more)
 	}
 	return t
 }
 
 // whyOf is a node's own message, or the controller's.
-func whyOf(n *v1alpha1.CommNode) string {
+func whyOf(n *v1alpha1.CommTask) string {
 	if run := n.Spec.Run; run != nil {
 		if r := n.Status.Run; r != nil && r.ID == run.ID && r.Message != "" {
 			return r.Message

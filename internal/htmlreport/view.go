@@ -79,8 +79,8 @@ func newView(in Input) view {
 }
 
 // anySimulated: one simulated fact is enough for the banner.
-func anySimulated(g *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) bool {
-	return g.Status.Origin == v1alpha1.OriginSimulated || slices.ContainsFunc(nodes, func(n v1alpha1.CommNode) bool {
+func anySimulated(g *v1alpha1.CommGroup, nodes []v1alpha1.CommTask) bool {
+	return g.Status.Origin == v1alpha1.OriginSimulated || slices.ContainsFunc(nodes, func(n v1alpha1.CommTask) bool {
 		return n.Status.Facts != nil && n.Status.Facts.Origin == v1alpha1.OriginSimulated
 	})
 }

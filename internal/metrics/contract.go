@@ -97,7 +97,7 @@ func of(source Source, kind Kind, name, help, series string, labels ...string) M
 	return Metric{Name: name, Help: help, Kind: kind, Source: source, Series: series, Labels: append([]string{LabelGroupNamespace, LabelGroup}, labels...)}
 }
 
-// Metrics of the manager, made from the CommGroup's and its CommNodes' status at each scrape, so that they go with the object.
+// Metrics of the manager, made from the CommGroup's and its CommTasks' status at each scrape, so that they go with the object.
 var (
 	ManagerInfo = Metric{Name: "commgroup_manager_info", Help: "1; the manager that leads.", Kind: Gauge, Source: Manager, Series: "1", Labels: []string{LabelVersion}}
 	Info        = of(Manager, Gauge, "commgroup_info", "1; what the group is. gpu_model and library are those of most members.", "1 a group",

@@ -32,7 +32,7 @@ func parseLink(s string) (link, bool) {
 }
 
 // linkMarks are the links of a node that a run or the monitor's checks name, with the word for it.
-func linkMarks(n *v1alpha1.CommNode) map[link]string {
+func linkMarks(n *v1alpha1.CommTask) map[link]string {
 	marks := map[link]string{}
 	if run := n.Status.Run; run != nil {
 		for _, c := range run.Culprits {

@@ -68,7 +68,7 @@ func TestOutcome(t *testing.T) {
 		"stale":                {stale, finished("2-5"), "", "stale: NodeRebooted"},
 		"going on":             {run, &v1alpha1.NodeRunStatus{ID: "2-5", Phase: v1alpha1.NodeRunRunning, Step: "DDA"}, "", "running: DDA"},
 	} {
-		n := &v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{Run: tc.spec}, Status: v1alpha1.CommNodeStatus{Run: tc.status}}
+		n := &v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{Run: tc.spec}, Status: v1alpha1.CommTaskStatus{Run: tc.status}}
 		if v, r := Outcome(n); v != tc.wantVerdict || r != tc.wantReason {
 			t.Errorf("%s: got %q %q, want %q %q", name, v, r, tc.wantVerdict, tc.wantReason)
 		}
@@ -78,8 +78,8 @@ func TestOutcome(t *testing.T) {
 // TestUnknownIsNotZero: a node that never reported shows dashes.
 func TestUnknownIsNotZero(t *testing.T) {
 	var b bytes.Buffer
-	node := v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{NodeName: "n1", Ranks: v1alpha1.RankRange{Summary: "0-7/8"}}}
-	if err := Nodes(&b, &v1alpha1.CommGroup{}, []v1alpha1.CommNode{node}, 0); err != nil {
+	node := v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{NodeName: "n1", Ranks: v1alpha1.RankRange{Summary: "0-7/8"}}}
+	if err := Nodes(&b, &v1alpha1.CommGroup{}, []v1alpha1.CommTask{node}, 0); err != nil {
 		t.Fatal(err)
 	}
 	got := strings.Join(strings.Fields(lines(&b)[1]), " ")
@@ -89,9 +89,9 @@ func TestUnknownIsNotZero(t *testing.T) {
 }
 
 func TestTopologyAndNotices(t *testing.T) {
-	node := &v1alpha1.CommNode{
-		Spec: v1alpha1.CommNodeSpec{NodeName: "n1"},
-		Status: v1alpha1.CommNodeStatus{Facts: &v1alpha1.NodeFacts{
+	node := &v1alpha1.CommTask{
+		Spec: v1alpha1.CommTaskSpec{NodeName: "n1"},
+		Status: v1alpha1.CommTaskStatus{Facts: &v1alpha1.NodeFacts{
 			Origin: v1alpha1.OriginSimulated, GPUCount: 2, GPUModel: "MI300X", GFXTarget: "gfx942", Partition: "SPX/NPS1",
 			GPUs:        []v1alpha1.GPUFacts{{PCIAddress: "0000:05:00.0", NUMANode: ptr.To[int32](0), Links: "-a"}, {PCIAddress: "0000:26:00.0", Links: "?-"}},
 			LinkClasses: []v1alpha1.LinkClass{{Letter: "a", Type: "XGMI", Weight: 15, Pairs: 1}},
@@ -115,9 +115,9 @@ func TestTopologyInFull(t *testing.T) {
 	gpu := func(address, nic, links string, module int32) v1alpha1.GPUFacts {
 		return v1alpha1.GPUFacts{PCIAddress: address, NUMANode: ptr.To[int32](0), Hive: ptr.To[int32](1), Module: &module, NIC: nic, NICPath: "Switch", Links: links}
 	}
-	node := &v1alpha1.CommNode{
-		Spec: v1alpha1.CommNodeSpec{NodeName: "n1"},
-		Status: v1alpha1.CommNodeStatus{Facts: &v1alpha1.NodeFacts{
+	node := &v1alpha1.CommTask{
+		Spec: v1alpha1.CommTaskSpec{NodeName: "n1"},
+		Status: v1alpha1.CommTaskStatus{Facts: &v1alpha1.NodeFacts{
 			Origin: v1alpha1.OriginHardware, GPUCount: 2, DeviceCount: 2, PCIGPUCount: ptr.To[int32](3), ModuleCount: ptr.To[int32](1), Function: "Physical",
 			GPUModel: "MI250X", GFXTarget: "gfx90a", Partition: "NotApplicable", Firmware: &v1alpha1.FirmwareFacts{MEC: "92"},
 			Driver: v1alpha1.DriverFacts{Kind: "InTree"}, ROCm: v1alpha1.ROCmFacts{State: "Found", Version: "6.4.1", RCCLVersion: "2.22.3"},
@@ -156,7 +156,7 @@ func TestTopologyInFull(t *testing.T) {
 // TestPlacementsAndDataErrors: results in place stand in a table of their own, and FP8's errors below, with the counts that
 // are left out in the API where nothing was lost.
 func TestPlacementsAndDataErrors(t *testing.T) {
-	node := &v1alpha1.CommNode{Status: v1alpha1.CommNodeStatus{Run: &v1alpha1.NodeRunStatus{
+	node := &v1alpha1.CommTask{Status: v1alpha1.CommTaskStatus{Run: &v1alpha1.NodeRunStatus{
 		OmittedSeries: 3,
 		Results: []v1alpha1.ResultSeries{
 			{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16,
@@ -199,14 +199,14 @@ func TestPlacementsAndDataErrors(t *testing.T) {
 
 // TestPreconditions: each stands once, however many nodes and ranks lack it, and the worst comes first.
 func TestPreconditions(t *testing.T) {
-	lacks := func(name string, of ...v1alpha1.PreconditionStatus) v1alpha1.CommNode {
-		return v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{NodeName: name}, Status: v1alpha1.CommNodeStatus{Run: &v1alpha1.NodeRunStatus{Preconditions: of}}}
+	lacks := func(name string, of ...v1alpha1.PreconditionStatus) v1alpha1.CommTask {
+		return v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{NodeName: name}, Status: v1alpha1.CommTaskStatus{Run: &v1alpha1.NodeRunStatus{Preconditions: of}}}
 	}
 	numa := v1alpha1.PreconditionStatus{Name: "NUMABalancing", State: "Warning", Message: "it is on"}
 	busy := func(rank int32) v1alpha1.PreconditionStatus {
 		return v1alpha1.PreconditionStatus{Name: "GPUBusy", State: "Failed", Rank: ptr.To(rank), Message: "process 7"}
 	}
-	nodes := []v1alpha1.CommNode{lacks("n1", numa), {}, lacks("n2", busy(3), busy(4), numa)}
+	nodes := []v1alpha1.CommTask{lacks("n1", numa), {}, lacks("n2", busy(3), busy(4), numa)}
 	nodes[2].Status.Run.RASVerdict = "rank 3 does not answer"
 	if !HasPreconditions(nodes) || HasPreconditions(nodes[1:2]) || !HasRASVerdicts(nodes) || HasRASVerdicts(nodes[:2]) {
 		t.Error("who has something to print is not told apart")

@@ -39,9 +39,9 @@ func TestSpan(t *testing.T) {
 			{Dimension: "tp", Communicators: 8},
 		},
 	}
-	var nodes []v1alpha1.CommNode
+	var nodes []v1alpha1.CommTask
 	for i, name := range []string{"node-b", "node-a", "elsewhere", "no-session"} {
-		n := v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{NodeName: name}}
+		n := v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{NodeName: name}}
 		if i < 3 {
 			n.Spec.Session = &v1alpha1.SessionAssignment{RunID: "1-1", Index: int32(1 - i)}
 		}
@@ -92,19 +92,19 @@ func TestSpanBeforeItsMembersAreFixed(t *testing.T) {
 }
 
 func TestIndexesAreBounded(t *testing.T) {
-	var nodes []v1alpha1.CommNode
+	var nodes []v1alpha1.CommTask
 	for i := range maxIndexes + 2 {
-		nodes = append(nodes, v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{NodeName: "n", Session: &v1alpha1.SessionAssignment{RunID: "1-1", Index: int32(i)}}})
+		nodes = append(nodes, v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{NodeName: "n", Session: &v1alpha1.SessionAssignment{RunID: "1-1", Index: int32(i)}}})
 	}
 	g := &v1alpha1.CommGroup{Status: v1alpha1.CommGroupStatus{Span: &v1alpha1.SpanStatus{RunID: "1-1"}}}
-	if got := Indexes(g, nodes); !strings.HasSuffix(got, "31 n, and 2 more (spec.session.index of each CommNode)") {
+	if got := Indexes(g, nodes); !strings.HasSuffix(got, "31 n, and 2 more (spec.session.index of each CommTask)") {
 		t.Error(got)
 	}
 	// Whom the status names, and who was left out, are in the list whatever their index.
 	nodes[32].Spec.NodeName, nodes[33].Spec.NodeName = "left", "culprit"
 	g.Status.Span.Left = []string{"left"}
 	g.Status.Culprits = []v1alpha1.Culprit{{Kind: "Pair", Pair: []string{"other", "culprit"}, Name: "other<->culprit", Reason: v1alpha1.ReasonSlowPair}}
-	if got := Indexes(g, nodes); !strings.HasSuffix(got, "29 n, 32 left, 33 culprit, and 2 more (spec.session.index of each CommNode)") {
+	if got := Indexes(g, nodes); !strings.HasSuffix(got, "29 n, 32 left, 33 culprit, and 2 more (spec.session.index of each CommTask)") {
 		t.Error(got)
 	}
 }
@@ -223,9 +223,9 @@ func TestCulpritsWithoutRoom(t *testing.T) {
 	group := &v1alpha1.CommGroup{Status: v1alpha1.CommGroupStatus{
 		Culprits: []v1alpha1.Culprit{{Node: "n0", Kind: "Node", Name: "n0", Reason: v1alpha1.ReasonSlowNode}},
 		Span:     &v1alpha1.SpanStatus{RunID: "1-1", Reason: v1alpha1.ReasonHangAcrossNodes, CulpritSet: "0,2-3"}}}
-	var nodes []v1alpha1.CommNode
+	var nodes []v1alpha1.CommTask
 	for i := range 5 {
-		nodes = append(nodes, v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{NodeName: fmt.Sprint("n", i), Session: &v1alpha1.SessionAssignment{RunID: "1-1", Index: int32(i)}}})
+		nodes = append(nodes, v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{NodeName: fmt.Sprint("n", i), Session: &v1alpha1.SessionAssignment{RunID: "1-1", Index: int32(i)}}})
 	}
 	nodes[3].Spec.Session.RunID = "1-0" // made anew
 	if got, want := MoreCulprits(group, nodes), "more culprits than the list has room for (members 0,2-3 in all): n2"; got != want {

@@ -12,7 +12,7 @@ import (
 
 // Topology draws a node: how many GPUs each source counts, where each GPU is, KFD's weight from each to each other (15 for
 // one xGMI hop), its NICs, error counters and problems.
-func Topology(w io.Writer, n *v1alpha1.CommNode) error {
+func Topology(w io.Writer, n *v1alpha1.CommTask) error {
 	f := n.Status.Facts
 	if f == nil {
 		_, err := fmt.Fprintf(w, "node %s has not reported yet\n", n.Spec.NodeName)
@@ -205,7 +205,7 @@ func rasCounters(r *v1alpha1.RASFacts) string {
 	return line
 }
 
-func measuredLinks(n *v1alpha1.CommNode) string {
+func measuredLinks(n *v1alpha1.CommTask) string {
 	if n.Status.Run == nil || n.Status.Run.Links == nil {
 		return ""
 	}

@@ -70,8 +70,8 @@ type Series struct {
 	NoisePercent []int32 `json:"noisePercent,omitempty"`
 }
 
-// FromStatus is the record of the run that the group's status speaks of; nil where it has none. nodes are the group's CommNodes.
-func FromStatus(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) *Record {
+// FromStatus is the record of the run that the group's status speaks of; nil where it has none. nodes are the group's CommTasks.
+func FromStatus(group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask) *Record {
 	s := &group.Status
 	if s.Run == nil {
 		return nil
@@ -123,7 +123,7 @@ func RunNumber(id string) int64 {
 
 // reportsOf are the members' finished reports that count for the run: its own, and with a run of some nodes those of the runs
 // before it back to the last one of all.
-func reportsOf(run *v1alpha1.GroupRunStatus, nodes []v1alpha1.CommNode) []*v1alpha1.NodeRunStatus {
+func reportsOf(run *v1alpha1.GroupRunStatus, nodes []v1alpha1.CommTask) []*v1alpha1.NodeRunStatus {
 	var out []*v1alpha1.NodeRunStatus
 	since := cmp.Or(run.Since, run.Number)
 	for i := range nodes {

@@ -30,10 +30,10 @@ func group() *v1alpha1.CommGroup {
 	}
 }
 
-func node(runID string, noise ...int32) v1alpha1.CommNode {
-	return v1alpha1.CommNode{
-		Spec: v1alpha1.CommNodeSpec{Run: &v1alpha1.RunAssignment{ID: runID}},
-		Status: v1alpha1.CommNodeStatus{Run: &v1alpha1.NodeRunStatus{ID: runID, Phase: v1alpha1.NodeRunFinished, Library: &v1alpha1.LibraryFacts{Flavor: "rcclx-dev", Version: "2.28.3"},
+func node(runID string, noise ...int32) v1alpha1.CommTask {
+	return v1alpha1.CommTask{
+		Spec: v1alpha1.CommTaskSpec{Run: &v1alpha1.RunAssignment{ID: runID}},
+		Status: v1alpha1.CommTaskStatus{Run: &v1alpha1.NodeRunStatus{ID: runID, Phase: v1alpha1.NodeRunFinished, Library: &v1alpha1.LibraryFacts{Flavor: "rcclx-dev", Version: "2.28.3"},
 			Results: []v1alpha1.ResultSeries{{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16,
 				Placement: v1alpha1.OutOfPlace, SizeBytes: []int64{1024, 4096}, NoisePercent: noise}}}},
 	}
@@ -44,7 +44,7 @@ func TestFromStatus(t *testing.T) {
 	stale.Spec.Run.Stale = &v1alpha1.RunStaleness{}
 	running.Status.Run.Phase = v1alpha1.NodeRunRunning
 	// 2-4 counts: 2-5 is a run of some nodes since 2-4.
-	r := FromStatus(group(), []v1alpha1.CommNode{node("2-5", 1, 4), node("2-4", 3, 6), node("2-5", 2), stale, older, running})
+	r := FromStatus(group(), []v1alpha1.CommTask{node("2-5", 1, 4), node("2-4", 3, 6), node("2-5", 2), stale, older, running})
 	if want := []int32{2, 6, -1}; !slices.Equal(r.Results[0].NoisePercent, want) {
 		t.Errorf("noise %v, want %v", r.Results[0].NoisePercent, want)
 	}
@@ -72,7 +72,7 @@ func TestFromStatus(t *testing.T) {
 }
 
 func TestEncodeDecode(t *testing.T) {
-	want := FromStatus(group(), []v1alpha1.CommNode{node("2-5", 1, 4)})
+	want := FromStatus(group(), []v1alpha1.CommTask{node("2-5", 1, 4)})
 	packed, err := Encode(want)
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +135,7 @@ func TestTheLargestRecordFits(t *testing.T) {
 		g.Status.Results = append(g.Status.Results, s)
 		n.Status.Run.Results = append(n.Status.Run.Results, one)
 	}
-	packed, err := Encode(FromStatus(g, []v1alpha1.CommNode{n}))
+	packed, err := Encode(FromStatus(g, []v1alpha1.CommTask{n}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestTheLargestRecordFits(t *testing.T) {
 }
 
 func FuzzRead(f *testing.F) {
-	plain, err := json.Marshal(FromStatus(group(), []v1alpha1.CommNode{node("2-5", 1, 4)}))
+	plain, err := json.Marshal(FromStatus(group(), []v1alpha1.CommTask{node("2-5", 1, 4)}))
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -59,7 +59,7 @@ func cluster(t *testing.T, n int) (Clients, *kubefake.Clientset) {
 	group.UID = "group-uid"
 	group.Spec.Runtime.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull-me"}}
 	crds := make([]client.Object, 0, 2)
-	for _, kind := range []string{"commgroups", "commnodes"} {
+	for _, kind := range []string{"commgroups", "commtasks"} {
 		crd := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"versions": []any{map[string]any{"name": "v1alpha1", "schema": map[string]any{"big": "one"}}}}}}
 		crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
 		crd.SetName(kind + ".rcclx.io")
@@ -81,9 +81,9 @@ func cluster(t *testing.T, n int) (Clients, *kubefake.Clientset) {
 	}
 	for i := range n {
 		name := fmt.Sprintf("node-%d", i)
-		cn := &v1alpha1.CommNode{ObjectMeta: meta("ml", v1alpha1.CommNodeName("pool", name), map[string]string{v1alpha1.LabelGroup: "pool"}),
-			Spec: v1alpha1.CommNodeSpec{NodeName: name, Ranks: v1alpha1.RankRange{First: int32(i * 8)}}}
-		groups = groups.WithObjects(cn)
+		ct := &v1alpha1.CommTask{ObjectMeta: meta("ml", v1alpha1.CommTaskName("pool", name), map[string]string{v1alpha1.LabelGroup: "pool"}),
+			Spec: v1alpha1.CommTaskSpec{NodeName: name, Ranks: v1alpha1.RankRange{First: int32(i * 8)}}}
+		groups = groups.WithObjects(ct)
 		node := &corev1.Node{ObjectMeta: meta("", name, map[string]string{"zone": "a"}), Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Address: "192.0.2.7"}}}}
 		objects = append(objects, node, pod("ml", "pool-run-"+name, name, mine, 0), pod("ops", "monitor-"+name, name, mine, 0))
 	}
@@ -113,7 +113,7 @@ func TestCollect(t *testing.T) {
 		t.Errorf("missing: %+v", b.Missing)
 	}
 	files := byPath(b)
-	for _, path := range []string{"summary.md", "report.html", "commgroup.yaml", "commnodes/node-1.yaml", "commnodes.csv", "events.txt", "cluster.yaml", "settings.yaml", "nodes/node-0.yaml", "pods/run.yaml",
+	for _, path := range []string{"summary.md", "report.html", "commgroup.yaml", "commtasks/node-1.yaml", "commtasks.csv", "events.txt", "cluster.yaml", "settings.yaml", "nodes/node-0.yaml", "pods/run.yaml",
 		"pods/monitors-ops.yaml", "manager/deployments-ops.yaml", "manager/pods-ops.yaml", "pods/ml/pool-run-node-2/main.log", "pods/ops/monitor-node-0/main.log", "pods/ops/manager-0/main.log", "pods/ops/manager-0/main.previous.log"} {
 		if files[path] == "" {
 			t.Errorf("%s is not in the bundle", path)
@@ -210,11 +210,11 @@ func TestSummaryTellsTheCase(t *testing.T) {
 
 // TestLogsThatAreGoneAreTold: a failed member without a run pod has no log in the bundle, and the summary says so.
 func TestLogsThatAreGoneAreTold(t *testing.T) {
-	failed := func(node string) v1alpha1.CommNode {
-		return v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{NodeName: node, Run: &v1alpha1.RunAssignment{ID: "1-1", Closed: &v1alpha1.RunClosure{Verdict: v1alpha1.VerdictError, Reason: "X"}}}}
+	failed := func(node string) v1alpha1.CommTask {
+		return v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{NodeName: node, Run: &v1alpha1.RunAssignment{ID: "1-1", Closed: &v1alpha1.RunClosure{Verdict: v1alpha1.VerdictError, Reason: "X"}}}}
 	}
 	left := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Labels: map[string]string{v1alpha1.LabelNode: "a"}}}
-	for want, nodes := range map[string][]v1alpha1.CommNode{"": {failed("a")}, "Of 1 of 2 members": {failed("a"), failed("b")}} {
+	for want, nodes := range map[string][]v1alpha1.CommTask{"": {failed("a")}, "Of 1 of 2 members": {failed("a"), failed("b")}} {
 		g := &gatherer{o: options(), b: &Bundle{}, nodes: nodes, pods: []corev1.Pod{left}}
 		g.podLogsLeft()
 		if got := strings.Join(g.b.Notes, "\n"); (got == "") != (want == "") || !strings.Contains(got, want) {
@@ -265,10 +265,10 @@ func TestManyNodes(t *testing.T) {
 	for path := range files {
 		count[path[:strings.LastIndex("/"+path, "/")]]++
 	}
-	if count["commnodes/"] != 4 || count["nodes/"] != 4 || files["commnodes/node-1.yaml"] == "" || strings.Count(files["commnodes.csv"], "\n") != 31 {
+	if count["commtasks/"] != 4 || count["nodes/"] != 4 || files["commtasks/node-1.yaml"] == "" || strings.Count(files["commtasks.csv"], "\n") != 31 {
 		t.Errorf("%v", count)
 	}
-	for _, want := range []string{"26 of 30 CommNodes are left out", "Logs of 2 of 4 pods"} {
+	for _, want := range []string{"26 of 30 CommTasks are left out", "Logs of 2 of 4 pods"} {
 		if !strings.Contains(files["summary.md"], want) {
 			t.Errorf("the summary lacks %q:\n%s", want, files["summary.md"])
 		}

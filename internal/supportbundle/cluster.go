@@ -204,16 +204,16 @@ func trimmedNode(n *corev1.Node) map[string]any {
 		"conditions": n.Status.Conditions, "capacity": n.Status.Capacity, "allocatable": n.Status.Allocatable, "nodeInfo": info}
 }
 
-// concerns says whether an event of the group's namespace is of the group, its CommNodes or its pods.
+// concerns says whether an event of the group's namespace is of the group, its CommTasks or its pods.
 func (g *gatherer) concerns(e *corev1.Event) bool {
 	o := e.InvolvedObject
 	switch o.Kind {
 	case "CommGroup":
 		return o.Name == g.o.Name
-	case "CommNode", "Pod", "ConfigMap":
+	case "CommTask", "Pod", "ConfigMap":
 		return strings.HasPrefix(o.Name, g.o.Name)
 	case "Node":
-		return slices.ContainsFunc(g.nodes[:min(len(g.nodes), g.o.MaxNodes)], func(n v1alpha1.CommNode) bool { return n.Spec.NodeName == o.Name })
+		return slices.ContainsFunc(g.nodes[:min(len(g.nodes), g.o.MaxNodes)], func(n v1alpha1.CommTask) bool { return n.Spec.NodeName == o.Name })
 	}
 	return false
 }

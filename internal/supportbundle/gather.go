@@ -31,7 +31,7 @@ type gatherer struct {
 	b     *Bundle
 	group *v1alpha1.CommGroup
 	shown *v1alpha1.CommGroup // group, redacted
-	nodes []v1alpha1.CommNode // the worst first
+	nodes []v1alpha1.CommTask // the worst first
 	// podsMu guards pods: those whose logs are wanted.
 	podsMu sync.Mutex
 	pods   []corev1.Pod
@@ -40,7 +40,7 @@ type gatherer struct {
 // managerLabels find the manager's objects, whatever the chart's release is called.
 const managerLabels = "app.kubernetes.io/name=commgroup-manager"
 
-// basics reads the group and its CommNodes, which tell what else to look for.
+// basics reads the group and its CommTasks, which tell what else to look for.
 func (g *gatherer) basics(ctx context.Context) error {
 	within, cancel := context.WithTimeout(ctx, g.o.ItemDeadline)
 	defer cancel()
@@ -59,8 +59,8 @@ func (g *gatherer) basics(ctx context.Context) error {
 		g.shown = clean
 		g.yaml("commgroup.yaml", clean)
 	}
-	if err := g.commNodes(ctx); err != nil {
-		g.b.miss("commnodes/", "CommNodes", err)
+	if err := g.commTasks(ctx); err != nil {
+		g.b.miss("commtasks/", "CommTasks", err)
 	}
 	return nil
 }
@@ -74,11 +74,11 @@ func (g *gatherer) yaml(path string, object any) {
 	g.b.add(path, data)
 }
 
-func (g *gatherer) commNodes(ctx context.Context) error {
+func (g *gatherer) commTasks(ctx context.Context) error {
 	within, cancel := context.WithTimeout(ctx, max(g.o.ItemDeadline, g.o.Deadline/3)) // thousands of objects are many pages
 	defer cancel()
 	for token := ""; ; {
-		var list v1alpha1.CommNodeList
+		var list v1alpha1.CommTaskList
 		if err := g.Groups.List(within, &list, client.InNamespace(g.o.Namespace), client.MatchingLabels{v1alpha1.LabelGroup: v1alpha1.LabelValue(g.o.Name)},
 			client.Limit(pageSize), client.Continue(token)); err != nil {
 			return err
@@ -97,26 +97,26 @@ func (g *gatherer) commNodes(ctx context.Context) error {
 	}
 	worstFirst(g.nodes, culprits)
 	for i := range g.nodes[:min(len(g.nodes), g.o.MaxNodes)] {
-		g.yaml("commnodes/"+fileName(g.nodes[i].Spec.NodeName)+".yaml", &g.nodes[i])
+		g.yaml("commtasks/"+fileName(g.nodes[i].Spec.NodeName)+".yaml", &g.nodes[i])
 	}
 	if more := len(g.nodes) - g.o.MaxNodes; more > 0 {
-		g.b.note("%d of %d CommNodes are left out, the worst are in; commnodes.csv has all in short.", more, len(g.nodes))
+		g.b.note("%d of %d CommTasks are left out, the worst are in; commtasks.csv has all in short.", more, len(g.nodes))
 	}
 	if len(g.nodes) > 0 {
-		g.b.add("commnodes.csv", nodesCSV(g.nodes))
+		g.b.add("commtasks.csv", nodesCSV(g.nodes))
 	}
 	return nil
 }
 
 // worstFirst puts nodes that a culprit names first, then those that failed, then those without a verdict.
-func worstFirst(nodes []v1alpha1.CommNode, culprits []v1alpha1.Culprit) {
+func worstFirst(nodes []v1alpha1.CommTask, culprits []v1alpha1.Culprit) {
 	named := map[string]bool{}
 	for _, c := range culprits {
 		for _, n := range c.Nodes() {
 			named[n] = true
 		}
 	}
-	rank := func(n *v1alpha1.CommNode) int {
+	rank := func(n *v1alpha1.CommTask) int {
 		verdict, _ := report.Outcome(n)
 		switch {
 		case named[n.Spec.NodeName]:
@@ -129,12 +129,12 @@ func worstFirst(nodes []v1alpha1.CommNode, culprits []v1alpha1.Culprit) {
 			return 3
 		}
 	}
-	slices.SortStableFunc(nodes, func(a, b v1alpha1.CommNode) int {
+	slices.SortStableFunc(nodes, func(a, b v1alpha1.CommTask) int {
 		return cmp.Or(cmp.Compare(rank(&a), rank(&b)), cmp.Compare(a.Spec.Ranks.First, b.Spec.Ranks.First), cmp.Compare(a.Spec.NodeName, b.Spec.NodeName))
 	})
 }
 
-func nodesCSV(nodes []v1alpha1.CommNode) []byte {
+func nodesCSV(nodes []v1alpha1.CommTask) []byte {
 	rows := [][]string{{"node", "ranks", "verdict", "reason", "gpuModel", "gpuCount", "rocm", "driver", "xgmiMesh", "partition", "problems", "observedTime"}}
 	for i := range nodes {
 		n := &nodes[i]
@@ -212,7 +212,7 @@ func (g *gatherer) cluster(ctx context.Context) ([]byte, error) {
 	}
 	out := map[string]any{"apiServer": info, "kubectlCommgroup": g.o.Version}
 	var crds []map[string]any
-	for _, name := range []string{"commgroups." + v1alpha1.GroupVersion.Group, "commnodes." + v1alpha1.GroupVersion.Group} {
+	for _, name := range []string{"commgroups." + v1alpha1.GroupVersion.Group, "commtasks." + v1alpha1.GroupVersion.Group} {
 		crd := &unstructured.Unstructured{}
 		crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
 		if err := g.Groups.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
@@ -293,7 +293,7 @@ func (g *gatherer) podLogsLeft() {
 		}
 	}
 	if without > 0 {
-		g.b.note("Of %d of %d members with verdict Fail or Error no log of a run pod is here: it went with its pod, which had to be deleted, was one too many (16 are kept), or is of the run before. What a rank that failed printed last is in its CommNode, `status.run.logTail`. "+
+		g.b.note("Of %d of %d members with verdict Fail or Error no log of a run pod is here: it went with its pod, which had to be deleted, was one too many (16 are kept), or is of the run before. What a rank that failed printed last is in its CommTask, `status.run.logTail`. "+
 			"For a whole log run again (`kubectl commgroup run %s -n %s`), and follow it: `kubectl logs -f -n %s -l %s=%s,%s=%s --all-containers --prefix`.",
 			without, bad, g.o.Name, g.o.Namespace, g.o.Namespace, v1alpha1.LabelGroup, v1alpha1.LabelValue(g.o.Name), v1alpha1.LabelRole, v1alpha1.RoleRun)
 	}

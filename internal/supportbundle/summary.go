@@ -18,7 +18,7 @@ var explained = []struct{ path, what string }{
 	{"summary.md", "this page"},
 	{"report.html", "the group as a page for a browser; no network is needed"},
 	{"commgroup.yaml", "the CommGroup: spec and status"},
-	{"commnodes/", "its CommNodes, the worst first where there are many; commnodes.csv has all in short"},
+	{"commtasks/", "its CommTasks, the worst first where there are many; commtasks.csv has all in short"},
 	{"runs/", "past runs as the operator keeps them"},
 	{"events.txt", "events of the group, its nodes and pods"},
 	{"pods/", "run pods and monitors: spec and status, and the end of each container's log"},

@@ -136,7 +136,7 @@ func measuredGroup(namespace, name string) string {
 // served, and that the one from before is as it was: no run was made for the change of version alone.
 func (e *env) wantServed(t *testing.T, before *v1alpha1.CommGroup, probe, tag, schemas string) {
 	t.Helper()
-	for _, plural := range []string{"commgroups", "commnodes"} {
+	for _, plural := range []string{"commgroups", "commtasks"} {
 		installed := e.kubectl(t, "get", "crd", plural+".rcclx.io", "-o", "jsonpath={.metadata.annotations.rcclx\\.io/schema-revision}")
 		data, err := os.ReadFile(filepath.Join(schemas, "rcclx.io_"+plural+".yaml"))
 		if err != nil {
@@ -287,7 +287,7 @@ func testChartNamespaced(t *testing.T, e *env) {
 		}
 		return strings.TrimSpace(out) == "yes"
 	}
-	for _, resource := range []string{"pods", "configmaps", "serviceaccounts/commgroup-run", "rolebindings.rbac.authorization.k8s.io/commgroup-run", "commnodes.rcclx.io"} {
+	for _, resource := range []string{"pods", "configmaps", "serviceaccounts/commgroup-run", "rolebindings.rbac.authorization.k8s.io/commgroup-run", "commtasks.rcclx.io"} {
 		if !may("create", resource, served) {
 			t.Errorf("the manager may not create %s in the served namespace", resource)
 		}

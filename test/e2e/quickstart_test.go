@@ -71,7 +71,7 @@ func (e *env) checkReady(t *testing.T, key client.ObjectKey, span v1alpha1.Span)
 	if group.Spec.Span != span {
 		t.Errorf("%s has span %s, expected %s", key, group.Spec.Span, span)
 	}
-	var nodes v1alpha1.CommNodeList
+	var nodes v1alpha1.CommTaskList
 	if err := e.Client.List(t.Context(), &nodes, client.InNamespace(key.Namespace)); err != nil {
 		t.Fatal(err)
 	}
@@ -82,12 +82,12 @@ func (e *env) checkReady(t *testing.T, key client.ObjectKey, span v1alpha1.Span)
 		}
 	}
 	if len(nodes.Items) != nodeCount || passed != nodeCount {
-		t.Errorf("%s has %d CommNodes of which %d passed, expected %d", key, len(nodes.Items), passed, nodeCount)
+		t.Errorf("%s has %d CommTasks of which %d passed, expected %d", key, len(nodes.Items), passed, nodeCount)
 	}
 	return &group
 }
 
-// checkDelete deletes a group and waits until nothing of it is left: no CommNode, run pod, monitor or published settings.
+// checkDelete deletes a group and waits until nothing of it is left: no CommTask, run pod, monitor or published settings.
 func (e *env) checkDelete(t *testing.T, key client.ObjectKey) {
 	t.Helper()
 	e.kubectl(t, "delete", "commgroup", key.Name, "--namespace", key.Namespace, "--timeout=90s")
@@ -99,10 +99,10 @@ func (e *env) checkDelete(t *testing.T, key client.ObjectKey) {
 		}
 		var left []string
 		for kind, list := range map[string]client.ObjectList{
-			"CommNode": &v1alpha1.CommNodeList{}, "Pod": &corev1.PodList{}, "ConfigMap": &corev1.ConfigMapList{}, "DaemonSet": daemonSets(),
+			"CommTask": &v1alpha1.CommTaskList{}, "Pod": &corev1.PodList{}, "ConfigMap": &corev1.ConfigMapList{}, "DaemonSet": daemonSets(),
 		} {
 			options := []client.ListOption{ours}
-			if kind == "CommNode" {
+			if kind == "CommTask" {
 				options = nil // all there are
 			}
 			if err := e.Client.List(ctx, list, options...); err != nil {

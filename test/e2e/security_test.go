@@ -40,7 +40,7 @@ spec:
 func testSecurity(t *testing.T, e *env) {
 	e.installOperator(t)
 	e.apply(t, guardedGroup)
-	var nodes v1alpha1.CommNodeList
+	var nodes v1alpha1.CommTaskList
 	eventually(t, runDeadline, "facts of all nodes", func(ctx context.Context) error {
 		if err := e.Client.List(ctx, &nodes, client.InNamespace("default")); err != nil {
 			return err
@@ -52,7 +52,7 @@ func testSecurity(t *testing.T, e *env) {
 			}
 		}
 		if told != nodeCount {
-			return fmt.Errorf("%d of %d CommNodes have facts", told, nodeCount)
+			return fmt.Errorf("%d of %d CommTasks have facts", told, nodeCount)
 		}
 		return nil
 	})
@@ -106,10 +106,10 @@ func (e *env) withToken(t *testing.T, account string, pod *corev1.Pod) client.Cl
 	return c
 }
 
-func (e *env) monitorsTokens(t *testing.T, nodes []v1alpha1.CommNode) {
+func (e *env) monitorsTokens(t *testing.T, nodes []v1alpha1.CommTask) {
 	pods := e.podsOf(t, client.MatchingLabels{v1alpha1.LabelRole: v1alpha1.RoleMonitor})
-	write := func(c client.Client, cn *v1alpha1.CommNode, body string) error {
-		target := &v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{Namespace: cn.Namespace, Name: cn.Name}}
+	write := func(c client.Client, ct *v1alpha1.CommTask, body string) error {
+		target := &v1alpha1.CommTask{ObjectMeta: metav1.ObjectMeta{Namespace: ct.Namespace, Name: ct.Name}}
 		return c.Status().Patch(t.Context(), target, client.RawPatch(types.MergePatchType, []byte(body)), client.DryRunAll)
 	}
 	const facts = `{"status":{"facts":{"kernelRelease":"forged"}}}`

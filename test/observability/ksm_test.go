@@ -95,7 +95,7 @@ func TestKubeStateMetrics(t *testing.T) {
 			if families, err = parser.TextToMetricFamilies(bytes.NewReader(body)); err != nil {
 				return err
 			}
-			for name, want := range map[string]int{"kube_commgroup_info": groups, "kube_commnode_info": nodes} {
+			for name, want := range map[string]int{"kube_commgroup_info": groups, "kube_commtask_info": nodes} {
 				if got := len(families[name].GetMetric()); got != want {
 					return fmt.Errorf("%d series of %s among %d metrics, want %d; log: %s", got, name, len(families), want, log)
 				}

@@ -29,7 +29,7 @@ import (
 type stored struct {
 	client.Reader
 	group v1alpha1.CommGroup
-	nodes v1alpha1.CommNodeList
+	nodes v1alpha1.CommTaskList
 }
 
 // List implements client.Reader for the two kinds that the collector asks for.
@@ -37,7 +37,7 @@ func (s *stored) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 	switch list := list.(type) {
 	case *v1alpha1.CommGroupList:
 		list.Items = []v1alpha1.CommGroup{s.group}
-	case *v1alpha1.CommNodeList:
+	case *v1alpha1.CommTaskList:
 		list.Items = s.nodes.Items
 	}
 	return nil
@@ -47,7 +47,7 @@ func (s *stored) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 func demo(t *testing.T) *stored {
 	t.Helper()
 	s := &stored{}
-	for file, into := range map[string]any{"commgroup.yaml": &s.group, "commnodes.yaml": &s.nodes} {
+	for file, into := range map[string]any{"commgroup.yaml": &s.group, "commtasks.yaml": &s.nodes} {
 		text, err := os.ReadFile(filepath.Join("testdata", "demo", file))
 		if err != nil {
 			t.Fatal(err)

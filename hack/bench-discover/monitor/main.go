@@ -148,7 +148,7 @@ func newClient(config *rest.Config) (client.Client, error) {
 	return client.New(config, client.Options{Scheme: scheme})
 }
 
-// start makes the node's tree and CommNode, and starts its monitor.
+// start makes the node's tree and CommTask, and starts its monitor.
 func (w *watched) start(ctx context.Context, c client.Client, agent, kubeconfig, dir string, interval int) error {
 	n, err := nodetree.Defaults("MI300X")
 	if err != nil {
@@ -158,9 +158,9 @@ func (w *watched) start(ctx context.Context, c client.Client, agent, kubeconfig,
 	if err := nodetree.Write(dir, n); err != nil {
 		return err
 	}
-	cn := &v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: v1alpha1.CommNodeName(group, w.node)},
-		Spec: v1alpha1.CommNodeSpec{NodeName: w.node, Group: v1alpha1.GroupReference{Name: group}, Ranks: v1alpha1.RankRange{Count: 8, WorldSize: 16}}}
-	if err := c.Create(ctx, cn); err != nil {
+	ct := &v1alpha1.CommTask{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: v1alpha1.CommTaskName(group, w.node)},
+		Spec: v1alpha1.CommTaskSpec{NodeName: w.node, Group: v1alpha1.GroupReference{Name: group}, Ranks: v1alpha1.RankRange{Count: 8, WorldSize: 16}}}
+	if err := c.Create(ctx, ct); err != nil {
 		return err
 	}
 	w.cmd = exec.Command(agent, "monitor", "--group", "default/"+group, "--node", w.node, "--host-root", dir, "--interval", strconv.Itoa(interval))
@@ -179,11 +179,11 @@ func (w *watched) reported(ctx context.Context, c client.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, factsWithin)
 	defer cancel()
 	for {
-		var cn v1alpha1.CommNode
-		if err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: v1alpha1.CommNodeName(group, w.node)}, &cn); err != nil {
+		var ct v1alpha1.CommTask
+		if err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: v1alpha1.CommTaskName(group, w.node)}, &ct); err != nil {
 			return err
 		}
-		if f := cn.Status.Facts; f != nil {
+		if f := ct.Status.Facts; f != nil {
 			if f.GPUModel != "MI300X" || f.GPUCount == 0 {
 				return fmt.Errorf("the monitor reported %d x %s", f.GPUCount, f.GPUModel)
 			}

@@ -21,7 +21,7 @@ type Aftermath struct {
 	Assigned  map[string]string
 	// Group and Nodes are as seen last, Elapsed after the change.
 	Group   *v1alpha1.CommGroup
-	Nodes   []v1alpha1.CommNode
+	Nodes   []v1alpha1.CommTask
 	Elapsed time.Duration
 	// Pods counts the run pods that started, by node.
 	Pods map[string]int
@@ -33,7 +33,7 @@ type Aftermath struct {
 	Reported, Named time.Duration
 }
 
-func assignments(nodes []v1alpha1.CommNode) map[string]string {
+func assignments(nodes []v1alpha1.CommTask) map[string]string {
 	out := map[string]string{}
 	for i := range nodes {
 		if a := nodes[i].Spec.Run; a != nil {
@@ -74,14 +74,14 @@ func (a *Aftermath) takeGroup(group *v1alpha1.CommGroup) (lines []string) {
 	return lines
 }
 
-// takeNode takes in one version of a CommNode, and says what is new in it.
-func (a *Aftermath) takeNode(n *v1alpha1.CommNode, elapsed time.Duration) (lines []string) {
+// takeNode takes in one version of a CommTask, and says what is new in it.
+func (a *Aftermath) takeNode(n *v1alpha1.CommTask, elapsed time.Duration) (lines []string) {
 	if n.Spec.NodeName != FaultyNode {
 		return nil
 	}
 	if run := n.Spec.Run; run != nil && run.Stale != nil && a.Stale == nil {
 		a.Stale = run.Stale.DeepCopy()
-		lines = append(lines, fmt.Sprintf("CommNode %s: the result of run %s is stale (%s)", n.Name, run.ID, run.Stale.Reason))
+		lines = append(lines, fmt.Sprintf("CommTask %s: the result of run %s is stale (%s)", n.Name, run.ID, run.Stale.Reason))
 	}
 	if n.Status.Facts == nil || a.Reported != 0 {
 		return lines
@@ -89,7 +89,7 @@ func (a *Aftermath) takeNode(n *v1alpha1.CommNode, elapsed time.Duration) (lines
 	for _, p := range n.Status.Facts.Problems {
 		if p.Severity == v1alpha1.SeverityError {
 			a.Reported = elapsed
-			return append(lines, fmt.Sprintf("CommNode %s reports %s %s: %s", n.Name, p.Code, p.Subject, p.Message))
+			return append(lines, fmt.Sprintf("CommTask %s reports %s %s: %s", n.Name, p.Code, p.Subject, p.Message))
 		}
 	}
 	return lines

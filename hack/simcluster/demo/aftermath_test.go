@@ -24,9 +24,9 @@ func change(t *testing.T, name string) *Fault {
 	return changes[0]
 }
 
-func commNode(node, run string) v1alpha1.CommNode {
-	n := v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{NodeName: node, Run: &v1alpha1.RunAssignment{ID: run}}}
-	n.Name = v1alpha1.CommNodeName(groupName, node)
+func commTask(node, run string) v1alpha1.CommTask {
+	n := v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{NodeName: node, Run: &v1alpha1.RunAssignment{ID: run}}}
+	n.Name = v1alpha1.CommTaskName(groupName, node)
 	return n
 }
 
@@ -34,7 +34,7 @@ func TestJudgeRerun(t *testing.T) {
 	good := func() *Aftermath {
 		g := group(v1alpha1.RunPhaseFinished, conditionOf(v1alpha1.ConditionReady, "True", "Ready", "all passed"))
 		g.Status.Run.ID, g.Status.Run.Trigger = "2-2", "NodesChanged"
-		return &Aftermath{RunBefore: "2-1", Group: g, Nodes: []v1alpha1.CommNode{commNode("sim-node-0", "2-1"), commNode(FaultyNode, "2-2")},
+		return &Aftermath{RunBefore: "2-1", Group: g, Nodes: []v1alpha1.CommTask{commTask("sim-node-0", "2-1"), commTask(FaultyNode, "2-2")},
 			Assigned: map[string]string{"sim-node-0": "2-1", FaultyNode: "2-1"}, Pods: map[string]int{FaultyNode: 1},
 			Stale: &v1alpha1.RunStaleness{Reason: v1alpha1.StaleNodeRebooted}, StaleCount: 1, StaleEvent: "Results no longer count on " + FaultyNode}
 	}
@@ -118,13 +118,13 @@ func TestAftermathTakes(t *testing.T) {
 	pods.Add(pod)
 	pods.Modify(pod)
 	pods.Delete(pod)
-	stale, counted := commNode(FaultyNode, "2-1"), group("", nil)
+	stale, counted := commTask(FaultyNode, "2-1"), group("", nil)
 	stale.Spec.Run.Stale = &v1alpha1.RunStaleness{Reason: v1alpha1.StaleNodeRebooted, Message: "boot"}
 	stale.Status.Facts = &v1alpha1.NodeFacts{Problems: []v1alpha1.Problem{{Severity: v1alpha1.SeverityWarning, Code: v1alpha1.ProblemNICDown}}}
 	counted.Status.Members.Stale = 1
-	other := commNode("sim-node-0", "2-1")
+	other := commTask("sim-node-0", "2-1")
 	other.Spec.Run.Stale = &v1alpha1.RunStaleness{Reason: v1alpha1.StaleDriverChanged}
-	for _, n := range []v1alpha1.CommNode{other, stale, commNode(FaultyNode, "2-2")} {
+	for _, n := range []v1alpha1.CommTask{other, stale, commTask(FaultyNode, "2-2")} {
 		w.nodes.(*watch.FakeWatcher).Modify(&n)
 	}
 	w.groups.(*watch.FakeWatcher).Modify(counted)

@@ -59,12 +59,12 @@ func (d *demo) change(ctx context.Context, fault *Fault, pci []string) error {
 	return nil
 }
 
-func (d *demo) read(ctx context.Context) (*v1alpha1.CommGroup, []v1alpha1.CommNode, error) {
+func (d *demo) read(ctx context.Context) (*v1alpha1.CommGroup, []v1alpha1.CommTask, error) {
 	var group v1alpha1.CommGroup
 	if err := d.client.Get(ctx, client.ObjectKey{Namespace: "default", Name: groupName}, &group); err != nil {
 		return nil, nil, err
 	}
-	var nodes v1alpha1.CommNodeList
+	var nodes v1alpha1.CommTaskList
 	err := d.client.List(ctx, &nodes, client.InNamespace("default"))
 	return &group, nodes.Items, err
 }
@@ -81,7 +81,7 @@ func (d *demo) startWatches(ctx context.Context) (w watches, err error) {
 	}{
 		{&corev1.PodList{}, runPods, &w.pods},
 		{&v1alpha1.CommGroupList{}, client.InNamespace("default"), &w.groups},
-		{&v1alpha1.CommNodeList{}, client.InNamespace("default"), &w.nodes},
+		{&v1alpha1.CommTaskList{}, client.InNamespace("default"), &w.nodes},
 	} {
 		if err = d.client.List(ctx, kind.list, kind.only); err == nil {
 			from := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: kind.list.GetResourceVersion()}}
@@ -107,7 +107,7 @@ func (w watches) stop() {
 func (w watches) drain(a *Aftermath, elapsed time.Duration) (lines []string, err error) {
 	err = errors.Join(drain(w.pods, a.takePod),
 		drain(w.nodes, func(e watch.Event) {
-			if n, ok := e.Object.(*v1alpha1.CommNode); ok {
+			if n, ok := e.Object.(*v1alpha1.CommTask); ok {
 				lines = append(lines, a.takeNode(n, elapsed)...)
 			}
 		}),
@@ -202,7 +202,7 @@ func (d *demo) printChange(ctx context.Context, a *Aftermath, fault *Fault) erro
 		"get", "events", "--field-selector", "reason="+v1alpha1.ReasonResultsStale); err != nil {
 		return err
 	}
-	if err := show("kubectl get cg,cn", kubectl, "get", "cg,cn"); err != nil {
+	if err := show("kubectl get cg,ct", kubectl, "get", "cg,ct"); err != nil {
 		return err
 	}
 	run := a.Group.Status.Run

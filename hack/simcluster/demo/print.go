@@ -23,7 +23,7 @@ type section struct {
 
 // print shows what a person wants to see of the group.
 func (d *demo) print(ctx context.Context, group *v1alpha1.CommGroup) error {
-	var nodes v1alpha1.CommNodeList
+	var nodes v1alpha1.CommTaskList
 	if err := d.client.List(ctx, &nodes, client.InNamespace("default")); err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func (d *demo) print(ctx context.Context, group *v1alpha1.CommGroup) error {
 	if err := report.Notice(d.Out, group); err != nil {
 		return err
 	}
-	for _, kind := range []string{"cg", "cn"} {
+	for _, kind := range []string{"cg", "ct"} {
 		d.step("kubectl get %s", kind)
 		table, err := d.kubectl(ctx, "get", kind)
 		if err != nil {
@@ -65,7 +65,7 @@ func (d *demo) print(ctx context.Context, group *v1alpha1.CommGroup) error {
 }
 
 // printMesh draws the mesh of the node of interest in full; the others are alike or have a problem of their own.
-func (d *demo) printMesh(nodes []v1alpha1.CommNode) error {
+func (d *demo) printMesh(nodes []v1alpha1.CommTask) error {
 	for i := range nodes {
 		n := &nodes[i]
 		if (d.Fault == nil && i == 0) || (d.Fault != nil && n.Spec.NodeName == FaultyNode) {
@@ -130,7 +130,7 @@ func (d *demo) printNext(group *v1alpha1.CommGroup) {
 	}
 	d.step("The cluster stays up. Next:")
 	d.say("  export KUBECONFIG=%s PATH=%s:%s:$PATH", d.State.Kubeconfig(), d.Bin, d.Binaries)
-	d.say("  kubectl get cg,cn")
+	d.say("  kubectl get cg,ct")
 	d.say("  kubectl get cg %s -o yaml", group.Name)
 	d.say("  kubectl commgroup status %s", group.Name)
 	d.say("  kubectl commgroup explain %s      # each setting, and why it is in effect or not", group.Name)

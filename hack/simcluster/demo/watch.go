@@ -43,7 +43,7 @@ func (d *demo) applyAndWait(ctx context.Context, pci []string) (Outcome, *v1alph
 	w := watcher{demo: d, applied: applied, lastLine: applied}
 	for {
 		var group v1alpha1.CommGroup
-		var nodes v1alpha1.CommNodeList
+		var nodes v1alpha1.CommTaskList
 		err := d.client.Get(ctx, client.ObjectKey{Namespace: "default", Name: groupName}, &group)
 		if err == nil {
 			err = d.client.List(ctx, &nodes, client.InNamespace("default"))
@@ -81,7 +81,7 @@ type watcher struct {
 	started, finished bool
 }
 
-func (w *watcher) observe(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) {
+func (w *watcher) observe(group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask) {
 	run := group.Status.Run
 	if c := current(group, v1alpha1.ConditionCompatible); !w.compatible && !w.started && c != nil && c.Status == "True" {
 		w.compatible = true
@@ -112,7 +112,7 @@ func (w *watcher) observe(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) 
 }
 
 // progress prints a line where something changed, and one after a while where nothing did.
-func (w *watcher) progress(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) {
+func (w *watcher) progress(group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask) {
 	line := progressLine(group, nodes)
 	if (line != w.last && time.Since(w.lastLine) > time.Second) || time.Since(w.lastLine) > quietSeconds*time.Second {
 		w.say("    %5.1f s  %s", time.Since(w.applied).Seconds(), line)
@@ -123,7 +123,7 @@ func (w *watcher) progress(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode)
 func (w *watcher) finish() { w.done("settled: verdict, conditions, settings published") }
 
 // progressLine says in one line where a group is.
-func progressLine(group *v1alpha1.CommGroup, nodes []v1alpha1.CommNode) string {
+func progressLine(group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask) string {
 	ready := current(group, v1alpha1.ConditionReady)
 	if ready == nil {
 		return "waiting for the manager to take the group up"

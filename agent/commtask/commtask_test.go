@@ -1,4 +1,4 @@
-package commnode
+package commtask
 
 import (
 	"context"
@@ -24,7 +24,7 @@ func TestWhatTheAnswersMean(t *testing.T) {
 	if err := api.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	kind, resource := schema.GroupKind{Group: "rcclx.io", Kind: "CommNode"}, schema.GroupResource{Group: "rcclx.io", Resource: "commnodes"}
+	kind, resource := schema.GroupKind{Group: "rcclx.io", Kind: "CommTask"}, schema.GroupResource{Group: "rcclx.io", Resource: "commtasks"}
 	for _, tc := range []struct {
 		name   string
 		answer error
@@ -67,8 +67,8 @@ func TestGet(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := metav1.Now()
-	leaving := &api.CommNode{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "leaving", DeletionTimestamp: &now, Finalizers: []string{"test/keep"}}}
-	here := &api.CommNode{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "here"}}
+	leaving := &api.CommTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "leaving", DeletionTimestamp: &now, Finalizers: []string{"test/keep"}}}
+	here := &api.CommTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "here"}}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(leaving, here).Build()
 	for name, is := range map[string]error{"here": nil, "leaving": ErrSuperseded, "none": ErrSuperseded} {
 		node, err := Ref{Client: c, Name: types.NamespacedName{Namespace: "ns", Name: name}}.Get(t.Context())

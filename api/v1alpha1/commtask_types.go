@@ -2,11 +2,11 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// CommNode is one member node of a CommGroup. The controller writes the spec; only that node's agent writes the status.
+// CommTask is one member node of a CommGroup. The controller writes the spec; only that node's agent writes the status.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:shortName=cn,categories=rocm
+// +kubebuilder:resource:shortName=ct,categories=rocm
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeName`
 // +kubebuilder:printcolumn:name="Ranks",type=string,JSONPath=`.spec.ranks.summary`
 // +kubebuilder:printcolumn:name="Model",type=string,JSONPath=`.status.facts.gpuModel`
@@ -21,32 +21,32 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Run",type=string,JSONPath=`.spec.run.id`
 // +kubebuilder:printcolumn:name="Reported",type=string,JSONPath=`.status.run.id`
 // +kubebuilder:printcolumn:name="Seen",type=date,JSONPath=`.status.facts.observedTime`
-type CommNode struct {
+type CommTask struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 	// spec is what the controller plans for the node.
 	// +required
-	Spec CommNodeSpec `json:"spec"`
+	Spec CommTaskSpec `json:"spec"`
 	// status is what the node's agent saw.
 	// +optional
-	Status CommNodeStatus `json:"status,omitzero"`
+	Status CommTaskStatus `json:"status,omitzero"`
 }
 
-// CommNodeList is a list of CommNodes.
+// CommTaskList is a list of CommTasks.
 // +kubebuilder:object:root=true
-type CommNodeList struct {
+type CommTaskList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []CommNode `json:"items"`
+	Items           []CommTask `json:"items"`
 }
 
-// CommNodeSpec is what the controller plans for one node.
-type CommNodeSpec struct {
+// CommTaskSpec is what the controller plans for one node.
+type CommTaskSpec struct {
 	// nodeName of the member.
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="nodeName does not change: a CommNode stands for one node"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="nodeName does not change: a CommTask stands for one node"
 	NodeName string `json:"nodeName"`
 	// nodeUID of the Node object: a node that was deleted and made again is another node.
 	// +kubebuilder:validation:MaxLength=64
@@ -189,8 +189,8 @@ type RunClosure struct {
 	HeldSeconds int64 `json:"heldSeconds,omitempty"`
 }
 
-// CommNodeStatus is what the node's agent saw; an object stays under 12 KiB, managed fields left out.
-type CommNodeStatus struct {
+// CommTaskStatus is what the node's agent saw; an object stays under 12 KiB, managed fields left out.
+type CommTaskStatus struct {
 	// facts of the node, from the agent's monitor.
 	// +optional
 	Facts *NodeFacts `json:"facts,omitempty"`

@@ -1,6 +1,6 @@
-// Package commnode reads a node's CommNode for an agent, and writes one part of its status. Each part has one writer: the
+// Package commtask reads a node's CommTask for an agent, and writes one part of its status. Each part has one writer: the
 // monitor owns status.facts, the run pod status.run, the group pod status.session (docs/security.md).
-package commnode
+package commtask
 
 import (
 	"context"
@@ -18,42 +18,42 @@ import (
 
 // The errors that tell more than that something passing went wrong.
 var (
-	// ErrSuperseded: nobody waits for the report. The CommNode asks for other work, or for none, was closed, or is gone.
+	// ErrSuperseded: nobody waits for the report. The CommTask asks for other work, or for none, was closed, or is gone.
 	ErrSuperseded = errors.New("superseded")
 	// ErrRejected: the API server takes no report of this form.
 	ErrRejected = errors.New("the report was rejected")
 )
 
-// Ref is one CommNode of the API server.
+// Ref is one CommTask of the API server.
 type Ref struct {
 	Client client.Client
 	Name   types.NamespacedName
 }
 
-// Get reads the CommNode; ErrSuperseded where there is none, or it is being deleted.
-func (r Ref) Get(ctx context.Context) (*api.CommNode, error) {
-	var node api.CommNode
+// Get reads the CommTask; ErrSuperseded where there is none, or it is being deleted.
+func (r Ref) Get(ctx context.Context) (*api.CommTask, error) {
+	var node api.CommTask
 	if err := r.Client.Get(ctx, r.Name, &node); err != nil {
 		if apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("%w: CommNode %s does not exist", ErrSuperseded, r.Name)
+			return nil, fmt.Errorf("%w: CommTask %s does not exist", ErrSuperseded, r.Name)
 		}
-		return nil, fmt.Errorf("get CommNode %s: %w", r.Name, err)
+		return nil, fmt.Errorf("get CommTask %s: %w", r.Name, err)
 	}
 	if node.DeletionTimestamp != nil {
-		return nil, fmt.Errorf("%w: CommNode %s is being deleted", ErrSuperseded, r.Name)
+		return nil, fmt.Errorf("%w: CommTask %s is being deleted", ErrSuperseded, r.Name)
 	}
 	return &node, nil
 }
 
-// Apply writes one part of the status by server-side apply, and claims no other. With a uid a CommNode that was deleted and
+// Apply writes one part of the status by server-side apply, and claims no other. With a uid a CommTask that was deleted and
 // made again meanwhile is another one. ErrRejected where the API server does not take it, ErrSuperseded where it is gone.
 func (r Ref) Apply(ctx context.Context, uid types.UID, part, owner string, value any) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(value)
 	if err != nil {
-		return fmt.Errorf("%w: encode status.%s of CommNode %s: %w", ErrRejected, part, r.Name, err)
+		return fmt.Errorf("%w: encode status.%s of CommTask %s: %w", ErrRejected, part, r.Name, err)
 	}
 	u := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{part: content}}}
-	u.SetGroupVersionKind(api.GroupVersion.WithKind("CommNode"))
+	u.SetGroupVersionKind(api.GroupVersion.WithKind("CommTask"))
 	u.SetNamespace(r.Name.Namespace)
 	u.SetName(r.Name.Name)
 	u.SetUID(uid)
@@ -64,7 +64,7 @@ func (r Ref) Apply(ctx context.Context, uid types.UID, part, owner string, value
 	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err):
 		return fmt.Errorf("%w: %w", ErrRejected, err)
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("%w: CommNode %s is gone: %w", ErrSuperseded, r.Name, err)
+		return fmt.Errorf("%w: CommTask %s is gone: %w", ErrSuperseded, r.Name, err)
 	}
-	return fmt.Errorf("write status.%s of CommNode %s: %w", part, r.Name, err)
+	return fmt.Errorf("write status.%s of CommTask %s: %w", part, r.Name, err)
 }
