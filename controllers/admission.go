@@ -35,7 +35,7 @@ func (n *nodeState) stepTakenAway(run *v1alpha1.GroupRunStatus, in runInput) boo
 	}
 	n.podName = pod.Name
 	n.close(in.now, v1alpha1.VerdictSkipped, v1alpha1.ReasonPreempted, "Run pod %s on node %s was taken away: %s. The node is measured again by itself.", pod.Name, n.name, why)
-	n.closure.HeldSeconds = podHeldSeconds(n.commTask, pod, in.now)
+	n.closure.HeldSeconds = podHeldSeconds(n.commNode, pod, in.now)
 	return true
 }
 

@@ -2,9 +2,6 @@ package controllers
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,8 +44,8 @@ func closureError(err error) error {
 }
 
 // takesAway says whether the decision deletes anything.
-func (d *Decision) takesAway(s *Snapshot) bool {
-	return len(d.DeletePods)+len(d.DeleteCommTasks)+len(d.DeleteConfigMaps)+len(d.DeleteArchives) > 0 || d.Monitor == nil && s.Monitor != nil
+func (d *Decision) takesAway() bool {
+	return len(d.DeletePods)+len(d.DeleteCommTasks)+len(d.DeleteConfigMaps)+len(d.DeleteArchives) > 0
 }
 
 // upToDate asks the API itself whether the group is still as it was read. Writes carry the version that they rest on; a delete is of a
@@ -68,7 +64,7 @@ func (r *CommGroupReconciler) upToDate(ctx context.Context, group *v1alpha1.Comm
 
 // stillSo looks, before anything is done that a later look cannot undo, whether what was read for it still is so.
 func (r *CommGroupReconciler) stillSo(ctx context.Context, s *Snapshot, d *Decision) error {
-	if d.takesAway(s) {
+	if d.takesAway() {
 		if err := r.upToDate(ctx, s.Group); err != nil {
 			return err
 		}
@@ -153,9 +149,6 @@ func (r *CommGroupReconciler) apply(ctx context.Context, s *Snapshot, d *Decisio
 		}
 		try("write commtask", desired.Name, err)
 	}
-	err := r.applyMonitor(ctx, s, d.Monitor)
-	add(&d.refused.monitors, fmt.Sprintf("write the monitors' DaemonSet %s/%s", r.Config.OperatorNamespace, monitorName(s.Group)), err)
-	try("monitor", monitorName(s.Group), err)
 	if len(d.CreatePods) > 0 {
 		access := r.ensureRunAccess(ctx, ns)
 		told("make the account of run pods in", ns, access)
@@ -278,94 +271,7 @@ func (r *CommGroupReconciler) serverSideApply(ctx context.Context, object client
 	u := &unstructured.Unstructured{Object: content}
 	unstructured.RemoveNestedField(u.Object, "status")
 	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
-	unstructured.RemoveNestedField(u.Object, "spec", "template", "metadata", "creationTimestamp")
 	return u, r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1alpha1.FieldManagerController), client.ForceOwnership)
-}
-
-func (r *CommGroupReconciler) applyMonitor(ctx context.Context, s *Snapshot, desired *appsv1.DaemonSet) error {
-	if desired == nil {
-		if s.Monitor == nil {
-			return nil
-		}
-		return r.deleteNamed(ctx, &appsv1.DaemonSet{}, s.Monitor.Namespace, s.Monitor.Name)
-	}
-	sum, err := contentSum(desired)
-	if err != nil {
-		return err
-	}
-	key := client.ObjectKeyFromObject(s.Group)
-	same := r.applied.holds(key, s.Monitor, desired, sum)
-	desired = desired.DeepCopy()
-	if same {
-		desired.OwnerReferences = s.Monitor.OwnerReferences
-	}
-	if owned, err := r.ownedByTheRelease(ctx, desired); err != nil || same && !owned {
-		return err
-	}
-	stored, err := r.serverSideApply(ctx, desired)
-	if err == nil {
-		r.applied.add(key, stored, sum)
-	}
-	return err
-}
-
-// contentSum identifies what the controller wants of an object.
-func contentSum(desired client.Object) (string, error) {
-	data, err := json.Marshal(desired)
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:]), nil
-}
-
-// appliedMemory is what was last applied for each group, and the generation that the API server gave it. The generation changes with
-// each change of a spec, by anybody, and not with the server's defaults, so that nothing has to know these. No decision needs the
-// memory: a new manager applies once more, which changes nothing.
-type appliedMemory struct {
-	lock   sync.Mutex
-	groups map[types.NamespacedName]appliedObject
-}
-
-type appliedObject struct {
-	uid        types.UID
-	generation int64
-	sum        string
-}
-
-// holds says whether the object that was read is as it was applied. One that is older than what was applied is of a stale cache.
-// Labels and annotations have no generation, so they are compared.
-func (m *appliedMemory) holds(group types.NamespacedName, read, desired *appsv1.DaemonSet, sum string) bool {
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	a, ok := m.groups[group]
-	return ok && read != nil && read.UID == a.uid && a.sum == sum && read.Generation <= a.generation &&
-		contains(read.Labels, desired.Labels) && contains(read.Annotations, desired.Annotations)
-}
-
-// contains says whether all of part is in whole.
-func contains(whole, part map[string]string) bool {
-	for key, value := range part {
-		if got, ok := whole[key]; !ok || got != value {
-			return false
-		}
-	}
-	return true
-}
-
-func (m *appliedMemory) add(group types.NamespacedName, stored *unstructured.Unstructured, sum string) {
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	if m.groups == nil {
-		m.groups = map[types.NamespacedName]appliedObject{}
-	}
-	m.groups[group] = appliedObject{uid: stored.GetUID(), generation: stored.GetGeneration(), sum: sum}
-}
-
-func (m *appliedMemory) forget(group types.NamespacedName) {
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	delete(m.groups, group)
 }
 
 // createPods makes the run pods, after a look at the API itself: the cache may not yet show pods made a moment ago,

@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -22,7 +20,7 @@ import (
 )
 
 const (
-	// cleanupDeadline bounds the wait for pods and monitors to go; past it the finalizer is released all the same.
+	// cleanupDeadline bounds the wait for run pods to go; past it the finalizer is released all the same.
 	cleanupDeadline = 2 * time.Minute
 	cleanupPoll     = 2 * time.Second
 )
@@ -64,7 +62,7 @@ func (r *CommGroupReconciler) finalize(ctx context.Context, group *v1alpha1.Comm
 		r.Recorder.Eventf(group, nil, corev1.EventTypeWarning, v1alpha1.ReasonCleanupTimedOut, "ReleaseFinalizer",
 			"%s", words.Shorten("Still there after 2 minutes: "+words.SomeNames(left, 5)+". The group is released; delete them by hand.", 1000))
 	} else {
-		r.Recorder.Eventf(group, nil, corev1.EventTypeNormal, v1alpha1.ReasonCleanedUp, "ReleaseFinalizer", "Pods and monitors are gone.")
+		r.Recorder.Eventf(group, nil, corev1.EventTypeNormal, v1alpha1.ReasonCleanedUp, "ReleaseFinalizer", "Run pods are gone.")
 	}
 	return ctrl.Result{}, nil
 }
@@ -96,23 +94,6 @@ func (r *CommGroupReconciler) deleteAll(ctx context.Context, group *v1alpha1.Com
 		name := pods[i].Name
 		try("run pod "+name, errs[i])
 		left = append(left, "run pod "+name)
-	}
-	name := monitorName(group)
-	monitor := &appsv1.DaemonSet{}
-	err = r.APIReader.Get(ctx, types.NamespacedName{Namespace: r.Config.OperatorNamespace, Name: name}, monitor)
-	try("DaemonSet "+name, err)
-	if err == nil {
-		if monitor.DeletionTimestamp.IsZero() {
-			try("DaemonSet "+name, r.Client.Delete(ctx, monitor, background))
-		}
-		left = append(left, "DaemonSet "+name)
-	}
-	var monitors metav1.PartialObjectMetadataList
-	monitors.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-	err = r.APIReader.List(ctx, &monitors, client.InNamespace(r.Config.OperatorNamespace), ofGroup(group), client.Limit(100))
-	try("monitor pods", err)
-	if len(monitors.Items) > 0 {
-		left = append(left, fmt.Sprintf("monitor pods (%s and others)", monitors.Items[0].Name))
 	}
 	try("marks", r.liftMarks(ctx, group))
 	try("ConfigMaps", r.Client.DeleteAllOf(ctx, &corev1.ConfigMap{}, inGroup...))

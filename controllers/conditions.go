@@ -70,18 +70,18 @@ func readiness(f map[string]decision.Finding) decision.Finding {
 
 // agentsReporting is the condition of the same name. An agent that has not reported since its CommTask was made gets
 // graceSeconds. It returns when the finding changes by time alone.
-func agentsReporting(members []decision.Member, commTasks map[string]*v1alpha1.CommTask, now time.Time, graceSeconds int32) (decision.Finding, time.Time) {
+func agentsReporting(members []decision.Member, commTasks map[string]*v1alpha1.CommTask, commNodes map[string]*v1alpha1.CommNode, now time.Time, graceSeconds int32) (decision.Finding, time.Time) {
 	var silent, waiting []string
 	var wakeAt time.Time
 	for i := range members {
 		name := members[i].Name
-		ct := commTasks[name]
+		ct, cn := commTasks[name], commNodes[name]
 		switch {
+		case nodefacts.Hold(cn, now):
+			wakeAt = decision.Earlier(wakeAt, nodefacts.HoldUntil(cn))
 		case ct == nil:
 			waiting = append(waiting, name)
-		case nodefacts.Hold(ct, now):
-			wakeAt = decision.Earlier(wakeAt, nodefacts.HoldUntil(ct))
-		case ct.Status.Facts != nil:
+		case cn != nil && cn.Status.Facts != nil:
 			silent = append(silent, name)
 		default:
 			deadline := ct.CreationTimestamp.Add(decision.Seconds(graceSeconds))
@@ -93,13 +93,14 @@ func agentsReporting(members []decision.Member, commTasks map[string]*v1alpha1.C
 			}
 		}
 	}
-	remark := skewRemark(members, commTasks, now)
+	remark := skewRemark(members, commNodes, now)
 	switch {
 	case len(members) == 0:
 		return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNoNodesMatched, Message: "There is no member."}, wakeAt
 	case len(silent) > 0:
 		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonAgentNotReporting,
-			Message: fmt.Sprintf("The monitors of %d of %d members do not report: %s. Look at their pods (`kubectl get pods -A -l %s=%s -o wide`).",
+			Message: fmt.Sprintf("The monitors of %d of %d members do not report: %s. Check that each runs (`kubectl get pods -A -l %s=%s -o wide`; the chart's values monitor.nodeSelector and "+
+				"monitor.affinity choose the nodes) and its log: on a node without AMD GPUs a monitor reports nothing.",
 				len(silent), len(members), words.SomeNames(silent, 5), v1alpha1.LabelRole, v1alpha1.RoleMonitor) + remark}, wakeAt
 	case len(waiting) > 0:
 		return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonWaitingForAgents,
@@ -107,17 +108,6 @@ func agentsReporting(members []decision.Member, commTasks map[string]*v1alpha1.C
 				len(members)-len(waiting), len(members), words.SomeNames(waiting, 5)) + remark}, wakeAt
 	}
 	return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllReporting, Message: fmt.Sprintf("All %d members report.", len(members)) + remark}, wakeAt
-}
-
-// healthRemark says which intervals are in effect where they are not those of the spec; empty where they are.
-func healthRemark(spec v1alpha1.HealthSpec, members int) string {
-	effective := nodefacts.HealthInEffect(spec, members)
-	if effective == spec {
-		return ""
-	}
-	return fmt.Sprintf(" With %d members health.intervalSeconds is %d in effect (requested %d) and health.reportValidSeconds %d (requested %d), "+
-		"which bounds the monitors' writes to the API server.",
-		members, effective.IntervalSeconds, spec.IntervalSeconds, effective.ReportValidSeconds, spec.ReportValidSeconds)
 }
 
 // running is the condition of the same name.

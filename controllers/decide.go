@@ -39,7 +39,7 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	members, accepted, membersErr := membersOf(group, s.Nodes, cfg, s.Now)
 	in := runInput{
 		now: s.Now, group: group, accepted: accepted.IsTrue(), members: members, hash: membersHash(members),
-		commTasks: make(map[string]*v1alpha1.CommTask, len(s.CommTasks)), pods: map[string][]*corev1.Pod{}, groupPods: map[string][]*corev1.Pod{},
+		commTasks: make(map[string]*v1alpha1.CommTask, len(s.CommTasks)), commNodes: commNodesOf(s.CommNodes, s.Nodes), pods: map[string][]*corev1.Pod{}, groupPods: map[string][]*corev1.Pod{},
 		others: sharing.Of(group, s.OtherRunPods, s.Claims, s.Now), looked: s.Looked, unread: s.Unread, busyAt: s.BusyAt,
 	}
 	nodeOfPod := make(map[string]string, len(s.CommTasks)) // by UID of the CommTask
@@ -65,7 +65,7 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	var compared baseline.Comparison
 	events := slices.Concat(state.events, state.span.Events)
 	if run := state.run; run != nil && (run.Phase == v1alpha1.RunPhaseFinished || run.Phase == v1alpha1.RunPhaseRunning && runs.Partial(run)) {
-		compared = baseline.Compare(baseline.Input{Group: group, Run: run, Outcomes: outcomes, CommTasks: in.commTasks, Results: results, Span: judge.SpanResultsOf(state.span.Span, run)})
+		compared = baseline.Compare(baseline.Input{Group: group, Run: run, Outcomes: outcomes, Results: results, Span: judge.SpanResultsOf(state.span.Span, run)})
 	}
 	if run := state.run; run != nil && run.Phase == v1alpha1.RunPhaseFinished {
 		told, worse := settleVerdict(run, stage.WithSpan(compared.With(outcomes), &group.Spec, run, state.span.Span), in)
@@ -76,9 +76,6 @@ func Decide(s *Snapshot, cfg Config) Decision {
 		d.Status.Baseline = compared.Next(group.Status.Baseline, run)
 	}
 	d.CommTasks, d.DeleteCommTasks = planCommTasks(&state, in)
-	if len(members) > 0 {
-		d.Monitor = monitorFor(group, members, cfg)
-	}
 	d.DeletePods = withoutKept(slices.Concat(state.deletePods, state.span.DeletePods), &state, outcomes, in)
 	for _, name := range state.createPodsOn {
 		d.CreatePods = append(d.CreatePods, runPodFor(group, in.commTasks[name], state.run.ID, cfg))
@@ -102,6 +99,22 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	return d
 }
 
+// commNodesOf are the CommNodes by node name, without those of a Node object that was deleted and created again under its name.
+func commNodesOf(commNodes []v1alpha1.CommNode, nodes []corev1.Node) map[string]*v1alpha1.CommNode {
+	uids := make(map[string]string, len(nodes))
+	for i := range nodes {
+		uids[nodes[i].Name] = string(nodes[i].UID)
+	}
+	out := make(map[string]*v1alpha1.CommNode, len(commNodes))
+	for i := range commNodes {
+		cn := &commNodes[i]
+		if uid, ok := uids[cn.Name]; !ok || uid == cn.Spec.NodeUID {
+			out[cn.Name] = cn
+		}
+	}
+	return out
+}
+
 // membersOf selects the group's members and says whether its spec can be carried out on them.
 func membersOf(group *v1alpha1.CommGroup, nodes []corev1.Node, cfg Config, now time.Time) ([]decision.Member, decision.Finding, error) {
 	members, err := selectMembers(&group.Spec, nodes)
@@ -113,7 +126,7 @@ func membersOf(group *v1alpha1.CommGroup, nodes []corev1.Node, cfg Config, now t
 // decideSpan moves the group's stage on, which follows the nodes' own and ends the run.
 func decideSpan(state *runState, outcomes []judge.Outcome, in runInput) {
 	state.span = stage.Step(stage.Input{Now: in.now, Group: in.group, Run: state.run, NodesDone: state.nodesDone,
-		Members: in.members, Outcomes: outcomes, CommTasks: in.commTasks, Pods: in.groupPods, Others: &in.others, Looked: in.looked})
+		Members: in.members, Outcomes: outcomes, CommTasks: in.commTasks, CommNodes: in.commNodes, Pods: in.groupPods, Others: &in.others, Looked: in.looked})
 	if run := state.run; state.nodesDone && state.span.Over && run.Phase == v1alpha1.RunPhaseRunning {
 		run.Phase = v1alpha1.RunPhaseFinished
 		run.FinishTime = decision.Stamp(in.now)
@@ -293,10 +306,10 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 	status.ObservedGeneration = group.Generation
 	status.Run = run
 	status.Span = state.span.Span
-	var reporting []*v1alpha1.CommTask
+	var reporting []*v1alpha1.CommNode
 	for i := range in.members {
-		if ct := in.commTasks[in.members[i].Name]; nodefacts.Hold(ct, s.Now) {
-			reporting = append(reporting, ct)
+		if cn := in.commNodes[in.members[i].Name]; nodefacts.Hold(cn, s.Now) {
+			reporting = append(reporting, cn)
 		}
 	}
 	status.Members = countMembers(len(in.members), len(reporting), run, outcomes)
@@ -315,7 +328,7 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 		span := judge.SpanResultsOf(status.Span, run)
 		var overNodes []v1alpha1.PerformanceCheck
 		if len(span) > 0 {
-			overNodes = judge.SpanChecks(&group.Spec, span, judge.PlaceOfMembers(outcomes, in.commTasks, status.Span.Transport))
+			overNodes = judge.SpanChecks(&group.Spec, span, judge.PlaceOfMembers(outcomes, status.Span.Transport))
 		}
 		status.Checks = judge.AggregateChecks(outcomes, overNodes, compared.Checks)
 	}
@@ -332,8 +345,7 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 			status.CulpritsRunID = run.ID
 		}
 	}
-	agents, agentsWake := agentsReporting(in.members, in.commTasks, s.Now, group.Spec.Run.StartDeadlineSeconds)
-	agents.Message += healthRemark(group.Spec.Health, len(in.members))
+	agents, agentsWake := agentsReporting(in.members, in.commTasks, in.commNodes, s.Now, group.Spec.Run.StartDeadlineSeconds)
 	f[v1alpha1.ConditionAgentsReporting] = agents
 	d.WakeAt = decision.Earlier(d.WakeAt, agentsWake)
 	f[v1alpha1.ConditionRunning] = running(group, run, status.Members, state.waiting, hindered(state.nodes)+heldUp(state.nodes)+stage.Progress(status.Span))
@@ -406,18 +418,18 @@ func countMembers(selected, reporting int, run *v1alpha1.GroupRunStatus, outcome
 func knownTargets(in runInput) []string {
 	targets := map[string]bool{}
 	for i := range in.members {
-		if ct := in.commTasks[in.members[i].Name]; ct != nil && ct.Status.Facts != nil {
-			targets[ct.Status.Facts.GFXTarget] = true
+		if cn := in.commNodes[in.members[i].Name]; cn != nil && cn.Status.Facts != nil {
+			targets[cn.Status.Facts.GFXTarget] = true
 		}
 	}
 	return words.SortedKeys(targets)
 }
 
 // originOf is Simulated where anything came from the simulator, and Hardware only where everything says so.
-func originOf(reporting []*v1alpha1.CommTask, outcomes []judge.Outcome) v1alpha1.Origin {
+func originOf(reporting []*v1alpha1.CommNode, outcomes []judge.Outcome) v1alpha1.Origin {
 	hardware := len(reporting) > 0
-	for _, ct := range reporting {
-		switch ct.Status.Facts.Origin {
+	for _, cn := range reporting {
+		switch cn.Status.Facts.Origin {
 		case v1alpha1.OriginSimulated:
 			return v1alpha1.OriginSimulated
 		case v1alpha1.OriginHardware:

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -44,6 +43,9 @@ func (r *CommGroupReconciler) gather(ctx context.Context, group *v1alpha1.CommGr
 	var nodes corev1.NodeList
 	fail("nodes", r.Client.List(ctx, &nodes, shared))
 	s.Nodes = nodes.Items
+	var commNodes v1alpha1.CommNodeList
+	fail("commnodes", r.Client.List(ctx, &commNodes, shared))
+	s.CommNodes = commNodes.Items
 	var commTasks v1alpha1.CommTaskList
 	fail("commtasks", r.Client.List(ctx, &commTasks, client.InNamespace(group.Namespace), ofGroup(group), shared))
 	s.CommTasks = commTasks.Items
@@ -70,12 +72,6 @@ func (r *CommGroupReconciler) gather(ctx context.Context, group *v1alpha1.CommGr
 		} else if p := group.Status.Published; p != nil && cm.Name == p.ConfigMapName {
 			s.FormerConfigMap = cm
 		}
-	}
-	var monitor appsv1.DaemonSet
-	err := r.Client.Get(ctx, types.NamespacedName{Namespace: r.Config.OperatorNamespace, Name: monitorName(group)}, &monitor)
-	fail("monitor", err)
-	if err == nil {
-		s.Monitor = &monitor
 	}
 	s.ListError = errors.Join(errs...)
 	return s

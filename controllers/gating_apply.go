@@ -27,7 +27,7 @@ import (
 // decideGating adds gating's part to the decision, once the rest of the status is known, and returns its events.
 func decideGating(d *Decision, s *Snapshot, in *runInput, outcomes []judge.Outcome, compared *baseline.Comparison, membersKnown bool, cfg *Config) []decision.Event {
 	g := gating.Decide(&gating.Input{
-		Now: s.Now, Group: s.Group, Nodes: s.Nodes, Members: in.members, MembersKnown: membersKnown, CommTasks: in.commTasks,
+		Now: s.Now, Group: s.Group, Nodes: s.Nodes, Members: in.members, MembersKnown: membersKnown, CommTasks: in.commTasks, CommNodes: in.commNodes,
 		Run: d.Status.Run, Outcomes: outcomes, Span: d.Status.Span, NoBaseline: compared.Missing(), Privileged: cfg.PrivilegedNamespaces,
 	})
 	d.Status.Gating, d.Status.WouldGate, d.NodeMarks = g.Status, g.WouldGate, g.Marks

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,7 +21,7 @@ import (
 
 // A CommGroup carries no finalizer (docs/decisions/0016-no-finalizer.md): without a manager, as after an uninstall, nobody would
 // take it off, and neither the group nor its namespace could ever be deleted. What the garbage collector cannot reach is deleted
-// here, once the group is gone; a manager that was away meanwhile learns of it from the group's DaemonSet, and of marks by the
+// here, once the group is gone; a manager that was away meanwhile leaves run pods to the garbage collector, and marks to the
 // MarkSweeper.
 
 // withoutFinalizer takes off the finalizer that managers up to version 0.1 set.
@@ -36,9 +35,9 @@ func (r *CommGroupReconciler) withoutFinalizer(ctx context.Context, group *v1alp
 }
 
 // cleanUpAfter deletes what a group left behind that is no more. The garbage collector deletes what it owned; here go its
-// monitors, which live in another namespace, its run pods at once, its marks on nodes, and the account of run pods.
+// run pods at once, its marks on nodes, and the account of run pods.
 func (r *CommGroupReconciler) cleanUpAfter(ctx context.Context, key types.NamespacedName) (ctrl.Result, error) {
-	// The cache may not have the group yet, and its monitors would go for nothing.
+	// The cache may not have the group yet, and its run pods would go for nothing.
 	err := r.APIReader.Get(ctx, key, &v1alpha1.CommGroup{})
 	if err == nil {
 		return ctrl.Result{RequeueAfter: conflictPause}, nil
@@ -50,7 +49,7 @@ func (r *CommGroupReconciler) cleanUpAfter(ctx context.Context, key types.Namesp
 		return ctrl.Result{}, fmt.Errorf("whether commgroup %s is gone: %w", key, err)
 	}
 	gone := &v1alpha1.CommGroup{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	errs := []error{r.deleteMonitors(ctx, key, otherUID("")), r.deleteRunPods(ctx, key), r.liftMarksOf(ctx, key), r.deleteRunAccess(ctx, gone)}
+	errs := []error{r.deleteRunPods(ctx, key), r.liftMarksOf(ctx, key), r.deleteRunAccess(ctx, gone)}
 	err = errors.Join(errs...)
 	if err != nil {
 		err = fmt.Errorf("clean up after commgroup %s: %w", key, err)
@@ -66,11 +65,10 @@ func (r *CommGroupReconciler) withoutAccess(ctx context.Context, key types.Names
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("whether commgroup %s is gone, which the manager may not read: %w", key, err)
 	}
-	if namespace != nil {
-		// Monitors from before this namespace are of one of its name that was deleted.
-		err = r.deleteMonitors(ctx, key, func(m *appsv1.DaemonSet) bool { return m.CreationTimestamp.Before(&namespace.CreationTimestamp) })
-	} else if err = errors.Join(r.deleteMonitors(ctx, key, otherUID("")), r.liftMarksOf(ctx, key)); err != nil {
-		err = fmt.Errorf("clean up after commgroup %s, whose namespace is gone: %w", key, err)
+	if namespace == nil {
+		if err = r.liftMarksOf(ctx, key); err != nil {
+			err = fmt.Errorf("clean up after commgroup %s, whose namespace is gone: %w", key, err)
+		}
 	}
 	return afterWrites(ctx, err, now.Add(accessInterval), now)
 }
@@ -86,27 +84,6 @@ func namespaceOf(ctx context.Context, reader client.Reader, name string) (*corev
 		return nil, fmt.Errorf("namespace %s: %w; let the manager get it", name, err)
 	}
 	return namespace, nil
-}
-
-// otherUID holds of monitors that are not of the group with the UID.
-func otherUID(keep types.UID) func(*appsv1.DaemonSet) bool {
-	return func(m *appsv1.DaemonSet) bool { return m.Labels[v1alpha1.LabelGroupUID] != string(keep) }
-}
-
-// deleteMonitors deletes those monitors of groups of the name of which left holds.
-func (r *CommGroupReconciler) deleteMonitors(ctx context.Context, key types.NamespacedName, left func(*appsv1.DaemonSet) bool) error {
-	var monitors appsv1.DaemonSetList
-	if err := r.Client.List(ctx, &monitors, client.InNamespace(r.Config.OperatorNamespace), labelledFor(key), client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("monitors: %w", err)
-	}
-	var errs []error
-	for i := range monitors.Items {
-		m := &monitors.Items[i]
-		if isOf(m, key) && left(m) {
-			errs = append(errs, r.deleteExactly(ctx, m))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // deleteRunPods deletes the run pods of a group that is gone, which would hold GPUs until the garbage collector comes.
@@ -169,22 +146,4 @@ func labelledFor(key types.NamespacedName) client.MatchingLabels {
 
 func isOf(object client.Object, key types.NamespacedName) bool {
 	return object.GetAnnotations()[v1alpha1.AnnotationGroup] == key.String()
-}
-
-// ownedByTheRelease makes the monitors' account the owner of their DaemonSet: an uninstall deletes the account, and the garbage
-// collector then the monitors, with no manager there any more to do it. It says false where nothing is to be changed.
-func (r *CommGroupReconciler) ownedByTheRelease(ctx context.Context, monitor *appsv1.DaemonSet) (bool, error) {
-	if len(monitor.OwnerReferences) > 0 {
-		return false, nil
-	}
-	var account corev1.ServiceAccount
-	err := r.APIReader.Get(ctx, types.NamespacedName{Namespace: monitor.Namespace, Name: MonitorServiceAccount}, &account)
-	if apierrors.IsNotFound(err) {
-		return false, nil // without it no monitor can start, and the DaemonSet's events say so
-	}
-	if err != nil {
-		return false, fmt.Errorf("account of monitors: %w", err)
-	}
-	monitor.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ServiceAccount", Name: account.Name, UID: account.UID}}
-	return true, nil
 }

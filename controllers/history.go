@@ -177,7 +177,7 @@ func heldSeconds(run *v1alpha1.GroupRunStatus, span *v1alpha1.SpanStatus, in run
 		case r != nil && r.FinishTime != nil:
 			total += gpus * max(0, int64(r.FinishTime.Sub(r.StartTime.Time)/time.Second))
 		case pod != nil && (podstate.Alive(pod) || ct.Spec.Run.Closed == nil):
-			total += gpus * podHeldSeconds(ct, pod, in.now)
+			total += gpus * podHeldSeconds(in.commNodes[name], pod, in.now)
 		case ct.Spec.Run.Closed != nil: // a pod that is kept for its log may not say when it ended
 			total += gpus * ct.Spec.Run.Closed.HeldSeconds
 		}
@@ -194,7 +194,7 @@ func groupHeldSeconds(run *v1alpha1.GroupRunStatus, span *v1alpha1.SpanStatus, i
 	var byPods int64
 	for name, pods := range in.groupPods {
 		if pod := podstate.OfRun(pods, run.ID); pod != nil {
-			byPods += gpusOf(pod, objects.GPUResource(&in.group.Spec)) * podHeldSeconds(in.commTasks[name], pod, in.now)
+			byPods += gpusOf(pod, objects.GPUResource(&in.group.Spec)) * podHeldSeconds(in.commNodes[name], pod, in.now)
 		}
 	}
 	if span == nil || span.RunID != run.ID || len(span.Tests) == 0 {
@@ -215,12 +215,12 @@ func groupHeldSeconds(run *v1alpha1.GroupRunStatus, span *v1alpha1.SpanStatus, i
 }
 
 // podHeldSeconds is how long the pod's ranks have held GPUs until now or their end; zero where they never started.
-func podHeldSeconds(ct *v1alpha1.CommTask, pod *corev1.Pod, now time.Time) int64 {
-	from, until := nodefacts.Corrected(ct, podstate.RanksStarted(pod)), now
+func podHeldSeconds(cn *v1alpha1.CommNode, pod *corev1.Pod, now time.Time) int64 {
+	from, until := nodefacts.Corrected(cn, podstate.RanksStarted(pod)), now
 	if from.IsZero() {
 		return 0
 	}
-	if end := nodefacts.Corrected(ct, podstate.Ended(pod)); !podstate.Alive(pod) && !end.IsZero() {
+	if end := nodefacts.Corrected(cn, podstate.Ended(pod)); !podstate.Alive(pod) && !end.IsZero() {
 		until = end
 	}
 	return max(0, int64(until.Sub(from)/time.Second))

@@ -48,9 +48,9 @@ func nodeOutcome(n *nodeState, plan *runplan.Baseline) judge.Outcome {
 	}
 	if n.commTask != nil {
 		o.Kind.Ranks = n.commTask.Spec.Ranks.Count
-		if f := n.commTask.Status.Facts; f != nil {
-			o.Kind.GPUModel, o.Kind.Partition = f.GPUModel, f.Partition
-		}
+	}
+	if f := n.facts(); f != nil {
+		o.Kind.GPUModel, o.Kind.Partition = f.GPUModel, f.Partition
 	}
 	switch {
 	case n.stale != nil:

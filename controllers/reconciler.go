@@ -34,7 +34,6 @@ type CommGroupReconciler struct {
 	looks       lookMemory
 	gone        gonePods
 	podsRefused refusedPods
-	applied     appliedMemory
 	failedReads failedReads
 	pace        pacer
 }
@@ -51,8 +50,7 @@ const (
 // Reconcile gathers, decides, applies, and writes the status once. Events go out only after the status is written.
 func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	if !r.Config.serves(req.Namespace) {
-		// Served once, and no longer: its monitors go, and all else is left to its people.
-		return afterWrites(ctx, r.deleteMonitors(ctx, req.NamespacedName, otherUID("")), time.Time{}, r.Clock.Now())
+		return ctrl.Result{}, nil // served once, and no longer: it is left to its users
 	}
 	if r.Access.Refused(req.Namespace) {
 		return r.withoutAccess(ctx, req.NamespacedName)
@@ -63,7 +61,6 @@ func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 			r.looks.forget(req.NamespacedName)
 			r.gone.forget(req.NamespacedName)
 			r.podsRefused.forget(req.NamespacedName)
-			r.applied.forget(req.NamespacedName)
 			r.failedReads.forget(req.NamespacedName)
 			r.pace.forget(req.NamespacedName)
 			return r.cleanUpAfter(ctx, req.NamespacedName)
@@ -73,7 +70,7 @@ func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	if !group.DeletionTimestamp.IsZero() {
 		return r.finalize(ctx, group)
 	}
-	leftErr := errors.Join(r.withoutFinalizer(ctx, group), r.deleteMonitors(ctx, req.NamespacedName, otherUID(group.UID)))
+	leftErr := r.withoutFinalizer(ctx, group)
 	if leftErr != nil && !onlyRefusals(leftErr) {
 		return ctrl.Result{}, leftErr
 	}

@@ -23,7 +23,6 @@ import (
 // refusals are what the API server does not take of a reconcile's writes. They go into the conditions, as the manager's log is
 // not read by those who own a group. They last as long as the writes are refused: the conditions are computed anew each time.
 type refusals struct {
-	monitors []refusal
 	// CommTasks are writes of CommTasks, others all else that no condition of its own tells of.
 	commTasks []refusal
 	others    []refusal
@@ -120,16 +119,9 @@ func (r *refusals) tell(d *Decision, group *v1alpha1.CommGroup, now time.Time) {
 		return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonWaiting, Message: ""}
 	}
 	agents := decision.Finding{Status: metav1.ConditionFalse}
-	switch {
-	case len(r.monitors) > 0:
-		agents.Reason = v1alpha1.ReasonMonitorsRefused
-		agents.Message = refusedWords(r.monitors) + " Monitors that run already go on as they are. Mend what these words name: the chart's values for monitors " +
-			"(agent.*, metrics.monitorPort), an --agent-image that is not the one of the policy commgroup-manager-monitors, a quota; it is tried again by itself."
-	case len(r.commTasks) > 0:
+	if len(r.commTasks) > 0 {
 		agents.Reason = v1alpha1.ReasonCommTasksRefused
-		agents.Message = refusedWords(r.commTasks) + " A monitor cannot report, nor a run go on, without its CommTask. " + refusedNext
-	}
-	if agents.Reason != "" {
+		agents.Message = refusedWords(r.commTasks) + " A run cannot go on without them. " + refusedNext
 		if _, skew, ok := strings.Cut(is(v1alpha1.ConditionAgentsReporting).Message, " "+v1alpha1.ReasonClockSkew); ok {
 			agents.Message += " " + v1alpha1.ReasonClockSkew + skew
 		}

@@ -21,14 +21,14 @@ func (n *nodeState) recall(a *v1alpha1.RunAssignment, in runInput) {
 	case runs.FinishedReport(n.commTask) != nil:
 		n.phase, n.report = judge.Done, n.commTask.Status.Run
 	default:
-		n.moved = !nodefacts.Hold(n.commTask, in.now) || nodefacts.Stale(a.Platform, nil, n.commTask.Status.Facts) != nil
+		n.moved = !nodefacts.Hold(n.commNode, in.now) || nodefacts.Stale(a.Platform, nil, n.facts()) != nil
 		return
 	}
 	// Once it is found, it stays until the result is replaced: a reboot is not undone.
-	if n.stale = a.Stale; n.stale != nil || !nodefacts.Hold(n.commTask, in.now) {
+	if n.stale = a.Stale; n.stale != nil || !nodefacts.Hold(n.commNode, in.now) {
 		return
 	}
-	found := nodefacts.Stale(a.Platform, n.report, n.commTask.Status.Facts)
+	found := nodefacts.Stale(a.Platform, n.report, n.facts())
 	switch {
 	case found == nil:
 	case a.Repeats >= maxRepeats && judge.BadResult(a, n.report):
@@ -63,12 +63,12 @@ func (n *nodeState) unmeasurable(in runInput) string {
 	switch {
 	case n.member == nil:
 		return "it is no member"
-	case !nodefacts.Hold(n.commTask, in.now):
+	case !nodefacts.Hold(n.commNode, in.now):
 		return "its monitor does not report"
 	case n.member.AllocatableGPUs < int64(in.group.Spec.RanksPerNode):
 		return fmt.Sprintf("it has %d allocatable %s and needs %d", n.member.AllocatableGPUs, objects.GPUResource(&in.group.Spec), in.group.Spec.RanksPerNode)
 	}
-	if problems := nodefacts.ErrorProblems(n.commTask.Status.Facts); len(problems) > 0 {
+	if problems := nodefacts.ErrorProblems(n.facts()); len(problems) > 0 {
 		return "its facts show " + problems[0].Code
 	}
 	return ""
@@ -121,8 +121,8 @@ func newAssignment(run *v1alpha1.GroupRunStatus, n *nodeState, plan v1alpha1.Run
 	if in.group.Spec.Span == v1alpha1.SpanGroup {
 		a.Span = v1alpha1.SpanGroup
 	}
-	if nodefacts.Hold(n.commTask, in.now) {
-		a.Platform = nodefacts.PlatformOf(n.commTask.Status.Facts)
+	if nodefacts.Hold(n.commNode, in.now) {
+		a.Platform = nodefacts.PlatformOf(n.facts())
 	}
 	old := runs.AssignmentOf(n.commTask)
 	if !runs.Partial(run) || !runs.Counts(old, run) {
@@ -154,8 +154,8 @@ func keptAssignment(n *nodeState, run *v1alpha1.GroupRunStatus, starting bool, i
 	}
 	if !starting && a.ID == run.ID {
 		a.PodName, a.Waiting = n.podName, n.waiting
-		if a.Platform == nil && n.phase != judge.Done && nodefacts.Hold(n.commTask, in.now) {
-			a.Platform = nodefacts.PlatformOf(n.commTask.Status.Facts) // its monitor had not reported when the run began
+		if a.Platform == nil && n.phase != judge.Done && nodefacts.Hold(n.commNode, in.now) {
+			a.Platform = nodefacts.PlatformOf(n.facts()) // its monitor had not reported when the run began
 		}
 	}
 	if a.Stale == now.Stale && a.Closed == now.Closed && a.PodName == now.PodName && a.Waiting == now.Waiting && a.Platform == now.Platform {

@@ -28,6 +28,8 @@ type runInput struct {
 	hash     string
 	// CommTasks and pods by node name.
 	commTasks map[string]*v1alpha1.CommTask
+	// commNodes by node name, of the Node objects of now.
+	commNodes map[string]*v1alpha1.CommNode
 	pods      map[string][]*corev1.Pod
 	// groupPods are those of the group's stage, by node name.
 	groupPods map[string][]*corev1.Pod
@@ -222,7 +224,7 @@ func provenBy(last *v1alpha1.GroupRunStatus, group *v1alpha1.CommGroup) string {
 func tooFewReport(in runInput, trigger string) string {
 	reporting := 0
 	for i := range in.members {
-		if ct := in.commTasks[in.members[i].Name]; ct != nil && nodefacts.Hold(ct, in.now) {
+		if nodefacts.Hold(in.commNodes[in.members[i].Name], in.now) {
 			reporting++
 		}
 	}
@@ -324,7 +326,7 @@ func participants(run *v1alpha1.GroupRunStatus, in runInput) []nodeState {
 		}
 		isMember[m.Name] = true
 		if same || runs.Counts(runs.AssignmentOf(ct), run) {
-			nodes = append(nodes, nodeState{name: m.Name, member: m, commTask: ct})
+			nodes = append(nodes, nodeState{name: m.Name, member: m, commTask: ct, commNode: in.commNodes[m.Name]})
 		}
 	}
 	if run.Phase != v1alpha1.RunPhaseRunning {
@@ -332,7 +334,7 @@ func participants(run *v1alpha1.GroupRunStatus, in runInput) []nodeState {
 	}
 	for _, name := range words.SortedKeys(in.commTasks) {
 		if ct := in.commTasks[name]; !isMember[name] && runs.Assigned(ct, run.ID) {
-			nodes = append(nodes, nodeState{name: name, commTask: ct})
+			nodes = append(nodes, nodeState{name: name, commTask: ct, commNode: in.commNodes[name]})
 		}
 	}
 	return nodes
@@ -387,7 +389,7 @@ func podNeeded(pod *corev1.Pod, run *v1alpha1.GroupRunStatus, node *nodeState, n
 	if !podstate.Alive(pod) || node.report == nil || node.report.FinishTime == nil {
 		return false
 	}
-	end := nodefacts.Corrected(node.commTask, node.report.FinishTime.Time).Add(podstate.ExitGrace)
+	end := nodefacts.Corrected(node.commNode, node.report.FinishTime.Time).Add(podstate.ExitGrace)
 	// Where the node's clock is ahead and that is not known, it must not keep the GPUs for as long.
 	if !now.Before(end) || end.After(now.Add(2*podstate.ExitGrace)) {
 		return false

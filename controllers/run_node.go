@@ -23,6 +23,7 @@ type nodeState struct {
 	name     string
 	member   *decision.Member   // nil: no longer a member
 	commTask *v1alpha1.CommTask // nil: not yet made
+	commNode *v1alpha1.CommNode // nil: nothing is known of the node
 
 	phase judge.Phase
 	// report counts for this run: same id, same generation, finished. Set with phase judge.Done, unless closed.
@@ -47,6 +48,14 @@ type nodeState struct {
 	wantsLook bool
 	waiting   *v1alpha1.RunWait
 	wakeAt    time.Time
+}
+
+// facts of the node as its monitor last reported them; nil where it never did.
+func (n *nodeState) facts() *v1alpha1.NodeFacts {
+	if n.commNode == nil {
+		return nil
+	}
+	return n.commNode.Status.Facts
 }
 
 func (n *nodeState) closed() bool { return n.closure != nil }
@@ -88,7 +97,7 @@ func stepNode(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput) {
 			return
 		}
 	default:
-		n.moved = !nodefacts.Hold(n.commTask, in.now) || a.Stale != nil || nodefacts.Stale(a.Platform, runs.FinishedReport(n.commTask), n.commTask.Status.Facts) != nil
+		n.moved = !nodefacts.Hold(n.commNode, in.now) || a.Stale != nil || nodefacts.Stale(a.Platform, runs.FinishedReport(n.commTask), n.facts()) != nil
 	}
 	switch run.Phase {
 	case v1alpha1.RunPhaseAborted:
@@ -111,7 +120,7 @@ func stepNode(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput) {
 	if pod := podstate.OfRun(in.pods[n.name], run.ID); pod != nil {
 		n.podName = pod.Name
 		if stepPod(n, pod, in); n.closed() {
-			n.closure.HeldSeconds = podHeldSeconds(n.commTask, pod, in.now)
+			n.closure.HeldSeconds = podHeldSeconds(n.commNode, pod, in.now)
 		}
 		return
 	}
@@ -141,7 +150,7 @@ func stepWaiting(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput, assign
 			n.name, n.member.AllocatableGPUs, objects.GPUResource(spec), spec.RanksPerNode, n.name, taintRemark(*n.member), runByItself)
 		return
 	}
-	if !nodefacts.Hold(n.commTask, in.now) {
+	if !nodefacts.Hold(n.commNode, in.now) {
 		deadline := run.StartTime.Add(decision.Seconds(spec.Run.StartDeadlineSeconds))
 		if in.now.Before(deadline) {
 			n.wakeAt = deadline
@@ -149,10 +158,10 @@ func stepWaiting(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput, assign
 		}
 		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonAgentNotReporting,
 			"The monitor of node %s has not reported within %d s of the start of run %s: %s. Look at its pod in the operator's namespace (`kubectl get pods -A -l %s=%s -o wide`). %s",
-			n.name, spec.Run.StartDeadlineSeconds, run.ID, lastSeen(n.commTask), v1alpha1.LabelRole, v1alpha1.RoleMonitor, runByItself)
+			n.name, spec.Run.StartDeadlineSeconds, run.ID, lastSeen(n.commNode), v1alpha1.LabelRole, v1alpha1.RoleMonitor, runByItself)
 		return
 	}
-	if problems := nodefacts.ErrorProblems(n.commTask.Status.Facts); len(problems) > 0 {
+	if problems := nodefacts.ErrorProblems(n.facts()); len(problems) > 0 {
 		p := problems[0]
 		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonPreconditionFailed,
 			"No ranks were started on node %s since its facts show %s (%s): %s %s", n.name, p.Code, cmp.Or(p.Subject, "node"), words.Sentence(p.Message), runAgain(in.group))
@@ -168,18 +177,18 @@ func stepWaiting(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput, assign
 	n.stepFree(in)
 }
 
-func lastSeen(ct *v1alpha1.CommTask) string {
-	if ct == nil || ct.Status.Facts == nil {
+func lastSeen(cn *v1alpha1.CommNode) string {
+	if cn == nil || cn.Status.Facts == nil {
 		return "it never reported"
 	}
-	return "its last report of " + nodefacts.ReportedAt(ct).UTC().Format(time.RFC3339) + " has run out"
+	return "its last report of " + nodefacts.ReportedAt(cn).UTC().Format(time.RFC3339) + " has run out"
 }
 
 // stepPod decides for a node whose run pod is there.
 func stepPod(n *nodeState, pod *corev1.Pod, in runInput) {
 	policy := &in.group.Spec.Run
 	if !podstate.Alive(pod) {
-		ended := nodefacts.Corrected(n.commTask, podstate.Ended(pod))
+		ended := nodefacts.Corrected(n.commNode, podstate.Ended(pod))
 		// An end in the future is of a clock that is ahead: it must not put the wait off by as much.
 		if grace := ended.Add(podstate.ReportGrace); !ended.IsZero() && in.now.Before(grace) && !ended.After(in.now.Add(podstate.ReportGrace)) {
 			n.phase, n.wakeAt = judge.Running, grace
@@ -190,7 +199,7 @@ func stepPod(n *nodeState, pod *corev1.Pod, in runInput) {
 			pod.Name, n.name, podstate.End(pod), runAgain(in.group))
 		return
 	}
-	if started := nodefacts.Corrected(n.commTask, podstate.RanksStarted(pod)); !started.IsZero() {
+	if started := nodefacts.Corrected(n.commNode, podstate.RanksStarted(pod)); !started.IsZero() {
 		deadline := started.Add(decision.Seconds(policy.NodeDeadlineSeconds))
 		if started.After(in.now) { // a clock that is ahead
 			deadline = podstate.StartDeadline(pod, policy).Add(decision.Seconds(policy.NodeDeadlineSeconds))

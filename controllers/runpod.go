@@ -17,6 +17,9 @@ import (
 
 const (
 	runBinFolder = "/opt/commgroup/bin"
+	agentBinary  = "/agent"
+	agentUser    = 65532 // as the image has it
+	nameLabel    = "app.kubernetes.io/name"
 )
 
 // runPodName differs between two groups of one name, of which the second was made while a pod of the first was still
@@ -99,7 +102,7 @@ func runPodFor(group *v1alpha1.CommGroup, ct *v1alpha1.CommTask, runID string, c
 			TerminationGracePeriodSeconds: ptr.To(int64(10)),
 			ActiveDeadlineSeconds:         ptr.To(int64(spec.Run.StartDeadlineSeconds) + int64(spec.Run.NodeDeadlineSeconds) + podstate.SlackSeconds),
 			EnableServiceLinks:            ptr.To(false),
-			Affinity:                      &corev1.Affinity{NodeAffinity: requiredAffinity([]corev1.NodeSelectorTerm{namedTerm(ct.Spec.NodeName)}), PodAntiAffinity: oneRunANode()},
+			Affinity:                      &corev1.Affinity{NodeAffinity: onNode(ct.Spec.NodeName), PodAntiAffinity: oneRunANode()},
 			Tolerations:                   runTolerations(overrides.Tolerations),
 			PriorityClassName:             cmp.Or(overrides.PriorityClassName, cfg.RunPriorityClass),
 			ImagePullSecrets:              spec.Runtime.ImagePullSecrets,
@@ -141,4 +144,18 @@ func oneRunANode() *corev1.PodAntiAffinity {
 		NamespaceSelector: &metav1.LabelSelector{},
 		TopologyKey:       corev1.LabelHostname,
 	}}}
+}
+
+func fieldEnv(name, path string) corev1.EnvVar {
+	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}}}
+}
+
+func runtimeImage(spec *v1alpha1.CommGroupSpec, cfg Config) string {
+	return cmp.Or(spec.Runtime.Image, cfg.DefaultRuntimeImage)
+}
+
+// onNode lets a pod run on the node alone, and leaves it to the scheduler to put it there.
+func onNode(name string) *corev1.NodeAffinity {
+	return &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+		MatchFields: []corev1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{name}}}}}}}
 }

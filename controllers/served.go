@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -76,14 +75,14 @@ func (a *Access) Refused(namespace string) bool {
 // CacheOptions are those of the namespaces that can be read.
 func (a *Access) CacheOptions(operatorNamespace string) cache.Options {
 	if a == nil {
-		return CacheOptions(operatorNamespace)
+		return CacheOptions()
 	}
 	readable := slices.DeleteFunc(slices.Clone(a.served), a.Refused)
 	if len(readable) > 0 {
-		return CacheOptions(operatorNamespace, readable...)
+		return CacheOptions(readable...)
 	}
-	// No namespace would mean every one. The manager still deletes the monitors of namespaces that are gone.
-	options := CacheOptions(operatorNamespace, operatorNamespace)
+	// No namespace would mean every one.
+	options := CacheOptions(operatorNamespace)
 	options.NewInformer = informerOfNone
 	return options
 }
@@ -91,7 +90,7 @@ func (a *Access) CacheOptions(operatorNamespace string) cache.Options {
 // informerOfNone reads what is not in served namespaces alone.
 func informerOfNone(from toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 	switch object.(type) {
-	case *corev1.Node, *appsv1.DaemonSet:
+	case *corev1.Node, *v1alpha1.CommNode:
 	default:
 		from = noObjects{}
 	}

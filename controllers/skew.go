@@ -11,15 +11,15 @@ import (
 )
 
 // skewRemark names members whose clocks are off, for the condition AgentsReporting; empty where none is.
-func skewRemark(members []decision.Member, commTasks map[string]*v1alpha1.CommTask, now time.Time) string {
+func skewRemark(members []decision.Member, commNodes map[string]*v1alpha1.CommNode, now time.Time) string {
 	var apart []string
 	for i := range members {
-		ct := commTasks[members[i].Name]
-		if !nodefacts.Hold(ct, now) {
+		cn := commNodes[members[i].Name]
+		if !nodefacts.Hold(cn, now) {
 			continue
 		}
 		// No amount: it would make each report a change.
-		switch skew := nodefacts.ClockSkew(ct); {
+		switch skew := nodefacts.ClockSkew(cn); {
 		case skew > 0:
 			apart = append(apart, members[i].Name+" (ahead)")
 		case skew < 0:

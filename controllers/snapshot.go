@@ -3,7 +3,6 @@ package controllers
 import (
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
@@ -14,14 +13,10 @@ import (
 
 // Config is what the manager's flags say.
 type Config struct {
-	// OperatorNamespace is where the monitors run.
-	OperatorNamespace string
-	// AgentImage holds /agent: the monitors run it, run pods copy the binary out of it.
+	// AgentImage holds /agent: run pods copy the binary out of it.
 	AgentImage string
 	// AgentPullPolicy of that image; empty leaves it to the kubelet's default.
 	AgentPullPolicy corev1.PullPolicy
-	// Monitors are the options of the monitors' pods.
-	Monitors MonitorOptions
 	// Namespaces are the only ones that the operator serves; none means all.
 	Namespaces []string
 	// DefaultRuntimeImage of run pods whose CommGroup names none; may be empty.
@@ -35,10 +30,9 @@ type Config struct {
 
 // Names of the accounts and roles that agents use; config/rbac holds the roles.
 const (
-	MonitorServiceAccount = "commgroup-monitor"
-	RunServiceAccount     = "commgroup-run"
-	RunRoleBinding        = "commgroup-run"
-	RunClusterRole        = "commgroup-agent-run"
+	RunServiceAccount = "commgroup-run"
+	RunRoleBinding    = "commgroup-run"
+	RunClusterRole    = "commgroup-agent-run"
 )
 
 // Snapshot is everything that a decision rests on, read at one time. Deciding never changes it: its objects may be
@@ -48,6 +42,8 @@ type Snapshot struct {
 	Group *v1alpha1.CommGroup
 	// Nodes of the cluster.
 	Nodes []corev1.Node
+	// CommNodes of the cluster.
+	CommNodes []v1alpha1.CommNode
 	// CommTasks and RunPods that carry the group's UID.
 	CommTasks []v1alpha1.CommTask
 	RunPods   []corev1.Pod
@@ -61,8 +57,6 @@ type Snapshot struct {
 	Unread map[string]string
 	// BusyAt is when this manager last saw others' pods hold GPUs on a node, by its name: it is not looked at again so soon.
 	BusyAt map[string]time.Time
-	// Monitor is the group's DaemonSet, nil where there is none.
-	Monitor *appsv1.DaemonSet
 	// ConfigMap of the name that settings are published under, nil where none was found.
 	ConfigMap *corev1.ConfigMap
 	// ConfigMapCertain: the ConfigMap was looked up in the API, so that nil means that there is none.
@@ -82,8 +76,6 @@ type Decision struct {
 	CommTasks []CommTaskChange
 	// DeleteCommTasks by name.
 	DeleteCommTasks []string
-	// Monitor as it should be; nil means that there should be none.
-	Monitor *appsv1.DaemonSet
 	// CreatePods in rank order; DeletePods by name.
 	CreatePods []*corev1.Pod
 	DeletePods []string

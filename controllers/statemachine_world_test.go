@@ -222,7 +222,7 @@ func (m *machine) reconcile(fresh bool) (*Snapshot, Decision, error) {
 		}
 	}
 	m.decided = d
-	if d.takesAway(s) && m.group.ResourceVersion != s.Group.ResourceVersion {
+	if d.takesAway() && m.group.ResourceVersion != s.Group.ResourceVersion {
 		m.known.seen["old read"]++
 		return s, d, errOldRead
 	}

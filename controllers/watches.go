@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,10 +43,10 @@ func (r *CommGroupReconciler) SetupWithManager(mgr ctrl.Manager, maxConcurrent i
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.CommGroup{}, builder.WithPredicates(updates(groupChanged))).
-		Owns(&v1alpha1.CommTask{}, builder.WithPredicates(updates(r.commTaskChanged))).
+		Owns(&v1alpha1.CommTask{}, builder.WithPredicates(updates(commTaskChanged))).
 		Owns(&corev1.ConfigMap{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(groupOfRunPod)).
-		Watches(&appsv1.DaemonSet{}, handler.EnqueueRequestsFromMapFunc(r.groupOfMonitor), builder.WithPredicates(updates(generationChanged))).
+		Watches(&v1alpha1.CommNode{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfCommNode), builder.WithPredicates(updates(r.commNodeChanged))).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfNode), builder.WithPredicates(updates(nodeChanged))).
 		WithOptions(controllerOptions(maxConcurrent)).
 		Complete(reconcile.Func(r.paced))
@@ -132,13 +131,20 @@ func spanMoved(a, b *v1alpha1.SpanStatus) bool {
 	return a.Stage != b.Stage || a.Present != b.Present || len(a.Tests) != len(b.Tests) || open(a) != open(b)
 }
 
-// commTaskChanged ignores a report that only confirms one that still holds: the reconciler wakes when a report runs out.
-// Once the earlier one has run out, the same facts again are news: the node's agent is back. Sums of error counters alone are
-// none: the group looks at problems only, and on thousands of nodes some memory always corrects something.
-func (r *CommGroupReconciler) commTaskChanged(before, after client.Object) bool {
+// commTaskChanged ignores writes that change nothing but the managed fields.
+func commTaskChanged(before, after client.Object) bool {
 	a, okA := before.(*v1alpha1.CommTask)
 	b, okB := after.(*v1alpha1.CommTask)
-	if !okA || !okB || generationChanged(before, after) || !maps.Equal(a.Labels, b.Labels) {
+	return !okA || !okB || generationChanged(before, after) || !maps.Equal(a.Labels, b.Labels) || !equality.Semantic.DeepEqual(a.Status, b.Status)
+}
+
+// commNodeChanged ignores a report that only confirms one that still holds: the reconciler wakes when a report runs out.
+// Once the earlier one has run out, the same facts again are news: the node's monitor is back. Sums of error counters alone are
+// none: the group looks at problems only, and on thousands of nodes some memory always corrects something.
+func (r *CommGroupReconciler) commNodeChanged(before, after client.Object) bool {
+	a, okA := before.(*v1alpha1.CommNode)
+	b, okB := after.(*v1alpha1.CommNode)
+	if !okA || !okB || generationChanged(before, after) {
 		return true
 	}
 	if (nodefacts.ClockSkew(a) != 0) != (nodefacts.ClockSkew(b) != 0) {
@@ -180,15 +186,6 @@ func groupOfRunPod(_ context.Context, pod client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: group}}
 }
 
-// groupOfMonitor is the group of a DaemonSet of monitors, all of which are in the operator's namespace.
-func (r *CommGroupReconciler) groupOfMonitor(_ context.Context, monitor client.Object) []reconcile.Request {
-	group, ok := groupAnnotation(monitor)
-	if !ok || monitor.GetNamespace() != r.Config.OperatorNamespace || monitor.GetLabels()[v1alpha1.LabelRole] != v1alpha1.RoleMonitor {
-		return nil
-	}
-	return []reconcile.Request{{NamespacedName: group}}
-}
-
 func groupAnnotation(object client.Object) (types.NamespacedName, bool) {
 	namespace, name, ok := strings.Cut(object.GetAnnotations()[v1alpha1.AnnotationGroup], "/")
 	return types.NamespacedName{Namespace: namespace, Name: name}, ok
@@ -214,4 +211,13 @@ func (r *CommGroupReconciler) groupsOfNode(ctx context.Context, object client.Ob
 		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(group)})
 	}
 	return out
+}
+
+// groupsOfCommNode are the groups that the CommNode's node is a member of.
+func (r *CommGroupReconciler) groupsOfCommNode(ctx context.Context, object client.Object) []reconcile.Request {
+	var node corev1.Node
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: object.GetName()}, &node); err != nil {
+		return nil // without its Node it is no member
+	}
+	return r.groupsOfNode(ctx, &node)
 }

@@ -30,7 +30,8 @@ func HostFactsOf(own *discover.Facts) HostFacts {
 	if own == nil {
 		return HostFacts{}
 	}
-	return hostFacts(own.NodeFacts(0), own)
+	f := own.NodeFacts(0)
+	return hostFacts(&api.PlatformFacts{Model: f.GPUModel, Partition: f.Partition, Mesh: f.XGMI.Mesh, Devices: f.DeviceCount}, own)
 }
 
 // SymptomWarnings are the preconditions that were not met, as likely causes take them.
@@ -44,16 +45,16 @@ func SymptomWarnings(findings []preflight.Finding) []reference.Warning {
 	return out
 }
 
-// hostFacts are what the run's own look at sysfs says, else what the node's monitor last reported. The monitor comes first
+// hostFacts are what the run's own look at sysfs says, else what the node's monitor had reported when the run was assigned. The monitor comes first
 // for what a container sees only a part of: the mesh and the number of GPUs.
-func hostFacts(monitor *api.NodeFacts, own *discover.Facts) HostFacts {
+func hostFacts(monitor *api.PlatformFacts, own *discover.Facts) HostFacts {
 	var h HostFacts
 	if own != nil {
 		h.Model, h.Partition, h.Throttled = knownText(own.Model), knownText(own.Partition), throttled(own)
 	}
 	if monitor != nil {
-		h.Model, h.Partition = cmp.Or(h.Model, knownText(monitor.GPUModel)), cmp.Or(h.Partition, knownText(monitor.Partition))
-		h.Mesh, h.GPUs = monitor.XGMI.Mesh, int(monitor.DeviceCount)
+		h.Model, h.Partition = cmp.Or(h.Model, knownText(monitor.Model)), cmp.Or(h.Partition, knownText(monitor.Partition))
+		h.Mesh, h.GPUs = monitor.Mesh, int(monitor.Devices)
 	}
 	return h
 }

@@ -47,7 +47,7 @@ func (k KubeReporter) Assignment(ctx context.Context) (Assignment, error) {
 	}
 	group := types.NamespacedName{Namespace: node.Namespace, Name: node.Spec.Group.Name}
 	return Assignment{Group: group, Run: node.Spec.Run, Ranks: int(node.Spec.Ranks.Count), Reported: node.Status.Run,
-		BudgetBytes: reportBudget(*node), Facts: node.Status.Facts}, nil
+		BudgetBytes: reportBudget(*node)}, nil
 }
 
 // Report implements Reporter.

@@ -30,8 +30,6 @@ type Assignment struct {
 	Reported *api.NodeRunStatus
 	// BudgetBytes is what a report may take as JSON.
 	BudgetBytes int
-	// Facts that the node's monitor last reported; nil where it never did.
-	Facts *api.NodeFacts
 }
 
 // Reporter is the way to the CommTask.
@@ -85,7 +83,7 @@ func (r *Runner) Run(ctx context.Context) (Result, error) {
 	if err != nil {
 		return Result{Status: x.base, Full: x.base}, err
 	}
-	e.Group, e.Host = a.Group, hostFacts(a.Facts, e.Discovered)
+	e.Group, e.Host = a.Group, hostFacts(a.Run.Platform, e.Discovered)
 	full := Finished(x.base, e, Judge(e), metav1.NewTime(r.Clock.Now()))
 	r.Log.Info("run finished", "verdict", full.Verdict, "reason", full.Reason, "message", full.Message)
 	within := x.runDeadline.Add(r.Config.ReportGrace).Sub(r.Clock.Now())

@@ -19,7 +19,7 @@ import (
 
 // Recorder stands between a monitor and what it scans and reports with, and keeps of both what the metrics tell.
 type Recorder struct {
-	Namespace, Group, Node, Version string
+	Node, Version string
 
 	Scanner  monitor.Scanner
 	Reporter monitor.Reporter
@@ -113,7 +113,7 @@ func (r *Recorder) Samples() []contract.Sample {
 }
 
 func (r *Recorder) sample(m *contract.Metric, value float64, labels ...string) contract.Sample {
-	return contract.Sample{Metric: m, Value: value, Labels: append([]string{r.Namespace, r.Group, r.Node}, labels...)}
+	return contract.Sample{Metric: m, Value: value, Labels: append([]string{r.Node}, labels...)}
 }
 
 func (r *Recorder) problemSamples(problems []v1alpha1.Problem) []contract.Sample {

@@ -1,5 +1,5 @@
-// Package monitor watches one node of a CommGroup: it scans the node's sysfs at each interval and reports the facts in
-// its CommTask's status.facts when they change, and again before they would count as too old. It writes nothing else.
+// Package monitor watches one node: it scans the node's sysfs at each interval and reports the facts in the node's CommNode when
+// they change, and again before they would count as too old. It writes nothing else, and nothing at all on a node without AMD GPUs.
 package monitor
 
 import (
@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-logr/logr"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
@@ -29,12 +28,12 @@ const (
 	askEvery = 4
 )
 
-// Reporter writes facts to the node's CommTask.
+// Reporter writes facts to the node's CommNode.
 type Reporter interface {
 	Report(ctx context.Context, facts *v1alpha1.NodeFacts) error
-	// Has says whether the node's CommTask has a report of a monitor.
+	// Has says whether the node's CommNode has a report of a monitor.
 	Has(ctx context.Context) (bool, error)
-	// Last gives the facts that the CommTask has; nil where it has none yet.
+	// Last gives the facts that the CommNode has; nil where it has none yet.
 	Last(ctx context.Context) (*v1alpha1.NodeFacts, error)
 }
 
@@ -70,7 +69,9 @@ type Monitor struct {
 	quiet   int                 // looks without a write
 	failed  int                 // writes in a row that failed
 	asked   bool                // for the facts of an earlier monitor
+	known   bool                // the node has a CommNode with facts, of an earlier monitor
 	last    *v1alpha1.NodeFacts // these, until a scan works
+	idle    bool                // the node has no GPU, and has said so in the log
 }
 
 // New makes a Monitor.
@@ -104,6 +105,9 @@ func (m *Monitor) Step(ctx context.Context) time.Duration {
 	}
 	now := m.cfg.Clock.Now()
 	m.cfg.Health.looked(now)
+	if m.written == nil && !m.known && withoutGPUs(facts) {
+		return m.rest(now)
+	}
 	if !due(m.written, facts, m.at, now, m.cfg.Valid) && !m.lost(ctx) {
 		return m.pause(now)
 	}
@@ -128,7 +132,7 @@ func (m *Monitor) Step(ctx context.Context) time.Duration {
 	return m.pause(now)
 }
 
-// lost asks, at every fourth look, whether the CommTask still has the report: one that was deleted and made anew has none,
+// lost asks, at every fourth look, whether the CommNode still has the report: one that was deleted has none,
 // and nothing else would tell the monitor. An answer that does not come changes nothing.
 func (m *Monitor) lost(ctx context.Context) bool {
 	if m.quiet++; m.quiet%askEvery != 0 {
@@ -140,8 +144,23 @@ func (m *Monitor) lost(ctx context.Context) bool {
 	if err != nil || has {
 		return false
 	}
-	m.cfg.Log.Info("the CommTask was made anew: reporting again", "node", m.cfg.Node)
+	m.cfg.Log.Info("the CommNode was deleted: reporting again", "node", m.cfg.Node)
 	return true
+}
+
+// withoutGPUs says that the PCI bus could be read and has no GPU. That of a node whose driver took none is not empty.
+func withoutGPUs(f *v1alpha1.NodeFacts) bool {
+	return f.GPUCount == 0 && f.DeviceCount == 0 && f.PCIGPUCount != nil && *f.PCIGPUCount == 0
+}
+
+// rest is for a node without GPUs: it has no CommNode. A GPU may be plugged in, so that the monitor goes on to scan.
+func (m *Monitor) rest(now time.Time) time.Duration {
+	if !m.idle {
+		m.idle = true
+		m.cfg.Log.Info("the PCI bus has no AMD data-centre GPU: nothing is reported of this node", "node", m.cfg.Node)
+	}
+	m.cfg.Health.reported(now) // as fresh as it can be
+	return m.pause(now)
 }
 
 // pause is the time to the next look: the interval with a spread of a tenth, or sooner where the report must be renewed.
@@ -233,16 +252,12 @@ func backoff(failures int, random float64) time.Duration {
 	return time.Duration(float64(min(wait, maxBackoff)) * (0.5 + random))
 }
 
-// logFailure logs the first failures and then every tenth, since a CommTask may be long in coming.
+// logFailure logs the first failures and then every tenth, since an API server may be away for long.
 func (m *Monitor) logFailure(err error, wait time.Duration) {
 	if m.failed > 5 && m.failed%10 != 0 {
 		return
 	}
 	keys := []any{"node", m.cfg.Node, "attempt", m.failed, "retryIn", wait.Round(time.Millisecond).String()}
-	if apierrors.IsNotFound(err) {
-		m.cfg.Log.Info("waiting for the controller to make this node's CommTask", keys...)
-		return
-	}
 	// Not Error: a stack trace tells nothing of an API server that is away.
 	m.cfg.Log.Info("report was not written", append(keys, "error", err.Error())...)
 }

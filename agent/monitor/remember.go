@@ -10,7 +10,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
-// remember asks once for the facts that the CommTask has from an earlier monitor of this node, before they are written
+// remember asks once for the facts that the CommNode has from an earlier monitor of this node, before they are written
 // over. Without them the memory is empty, which only means that what changed meanwhile is not told as a change.
 func (m *Monitor) remember(ctx context.Context) {
 	if m.asked {
@@ -24,10 +24,10 @@ func (m *Monitor) remember(ctx context.Context) {
 		m.cfg.Log.Info("the earlier facts were not read: changes while no monitor ran are not told", "node", m.cfg.Node, "error", err.Error())
 		return
 	}
-	m.last = last
+	m.last, m.known = last, last != nil
 }
 
-// earlier is the history of a monitor that saw these facts: what a CommTask holds of them is its first look. Nil facts, and
+// earlier is the history of a monitor that saw these facts: what a CommNode holds of them is its first look. Nil facts, and
 // those of another origin, are none; nor is a boot known where either side does not state one. Of what the facts leave out
 // or could not read nothing is known, so that it can be no change.
 func earlier(last *v1alpha1.NodeFacts, now *discover.Facts) history {

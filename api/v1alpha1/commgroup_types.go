@@ -104,10 +104,6 @@ type CommGroupSpec struct {
 	// +kubebuilder:default={}
 	// +optional
 	Run RunPolicySpec `json:"run,omitzero"`
-	// health says how the monitors watch the nodes between runs.
-	// +kubebuilder:default={}
-	// +optional
-	Health HealthSpec `json:"health,omitzero"`
 	// gating says what a failed verdict does to a node.
 	// +kubebuilder:default={}
 	// +optional

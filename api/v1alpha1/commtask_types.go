@@ -2,25 +2,24 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// CommTask is one member node of a CommGroup. The controller writes the spec; only that node's agent writes the status.
+// CommTask is the part of one member node in the runs of a CommGroup. The controller writes the spec; only that node's run agent
+// writes the status. What is known of the node itself is in its CommNode.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=ct,categories=rocm
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeName`
 // +kubebuilder:printcolumn:name="Ranks",type=string,JSONPath=`.spec.ranks.summary`
-// +kubebuilder:printcolumn:name="Model",type=string,JSONPath=`.status.facts.gpuModel`
-// +kubebuilder:printcolumn:name="GPUs",type=integer,JSONPath=`.status.facts.gpuCount`
-// +kubebuilder:printcolumn:name="ROCm",type=string,JSONPath=`.status.facts.rocm.version`
-// +kubebuilder:printcolumn:name="Driver",type=string,JSONPath=`.status.facts.driver.version`
-// +kubebuilder:printcolumn:name="Mesh",type=string,JSONPath=`.status.facts.xgmi.mesh`
 // +kubebuilder:printcolumn:name="Verdict",type=string,JSONPath=`.status.run.verdict`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.run.reason`
 // +kubebuilder:printcolumn:name="Closed",type=string,JSONPath=`.spec.run.closed.reason`
 // +kubebuilder:printcolumn:name="Stale",type=string,JSONPath=`.spec.run.stale.reason`
 // +kubebuilder:printcolumn:name="Run",type=string,JSONPath=`.spec.run.id`
 // +kubebuilder:printcolumn:name="Reported",type=string,JSONPath=`.status.run.id`
-// +kubebuilder:printcolumn:name="Seen",type=date,JSONPath=`.status.facts.observedTime`
+// +kubebuilder:printcolumn:name="Model",type=string,priority=1,JSONPath=`.spec.run.platform.model`
+// +kubebuilder:printcolumn:name="ROCm",type=string,priority=1,JSONPath=`.spec.run.platform.rocm`
+// +kubebuilder:printcolumn:name="Mesh",type=string,priority=1,JSONPath=`.spec.run.platform.mesh`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type CommTask struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.
@@ -29,7 +28,7 @@ type CommTask struct {
 	// spec is what the controller plans for the node.
 	// +required
 	Spec CommTaskSpec `json:"spec"`
-	// status is what the node's agent saw.
+	// status is what the node's run agent reports.
 	// +optional
 	Status CommTaskStatus `json:"status,omitzero"`
 }
@@ -158,6 +157,17 @@ type PlatformFacts struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +optional
 	GPUs string `json:"gpus,omitempty"`
+	// model that all GPUs share, or "mixed".
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Model string `json:"model,omitempty"`
+	// mesh: the state of the xGMI mesh, as in the CommNode's facts.
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	Mesh string `json:"mesh,omitempty"`
+	// devices counts the logical GPUs: partitions count each.
+	// +optional
+	Devices int32 `json:"devices,omitempty"`
 }
 
 // RunStaleness says why a result no longer counts.
@@ -189,11 +199,8 @@ type RunClosure struct {
 	HeldSeconds int64 `json:"heldSeconds,omitempty"`
 }
 
-// CommTaskStatus is what the node's agent saw; an object stays under 12 KiB, managed fields left out.
+// CommTaskStatus is what the node's run agent reports; an object stays under 12 KiB, managed fields left out.
 type CommTaskStatus struct {
-	// facts of the node, from the agent's monitor.
-	// +optional
-	Facts *NodeFacts `json:"facts,omitempty"`
 	// run is the present or last run on the node, from the agent's run pod.
 	// +optional
 	Run *NodeRunStatus `json:"run,omitempty"`

@@ -39,8 +39,6 @@ const (
 	ReasonAllReporting      = "AllReporting"
 	ReasonWaitingForAgents  = "WaitingForAgents"
 	ReasonAgentNotReporting = "AgentNotReporting"
-	// ReasonMonitorsRefused says that the API server refused the monitors' DaemonSet.
-	ReasonMonitorsRefused = "MonitorsRefused"
 	// ReasonCommTasksRefused says that the API server refused a CommTask.
 	ReasonCommTasksRefused = "CommTasksRefused"
 

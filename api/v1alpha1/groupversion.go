@@ -15,7 +15,8 @@ var schemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
 var AddToScheme = schemeBuilder.AddToScheme
 
 func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &CommGroup{}, &CommGroupList{}, &CommTask{}, &CommTaskList{})
+	scheme.AddKnownTypes(GroupVersion, &CommGroup{}, &CommGroupList{}, &CommTask{}, &CommTaskList{},
+		&CommNode{}, &CommNodeList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

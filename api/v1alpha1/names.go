@@ -72,7 +72,7 @@ const (
 
 	// FieldManagerController names the manager as a writer: CommTask specs and everything that it creates.
 	FieldManagerController = "commgroup-controller"
-	// FieldManagerMonitor names the monitor as the writer of CommTask status.facts.
+	// FieldManagerMonitor names the monitor as the writer of CommNode status.facts.
 	FieldManagerMonitor = "commgroup-monitor"
 	// FieldManagerRun names the run pod's agent as the writer of CommTask status.run.
 	FieldManagerRun = "commgroup-run"

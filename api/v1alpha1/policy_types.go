@@ -98,25 +98,6 @@ type RunPolicySpec struct {
 	StepDeadlineSeconds int32 `json:"stepDeadlineSeconds,omitempty"`
 }
 
-// HealthSpec says how the monitors watch the nodes between runs.
-type HealthSpec struct {
-	// intervalSeconds between two polls of a node's sysfs. Nothing is written when nothing changed. In large groups it is raised to one
-	// second for each 1,024 members; AgentsReporting says what is in effect.
-	// +kubebuilder:default=30
-	// +kubebuilder:validation:Minimum=5
-	// +kubebuilder:validation:Maximum=3600
-	// +optional
-	IntervalSeconds int32 `json:"intervalSeconds,omitempty"`
-	// reportValidSeconds is how long a report holds; monitors repeat theirs at half of it, past it a node counts as Unknown. In large
-	// groups it is raised to one second for each 32 members, so that reports cost the API server at most 64 writes a second;
-	// AgentsReporting says what is in effect.
-	// +kubebuilder:default=600
-	// +kubebuilder:validation:Minimum=30
-	// +kubebuilder:validation:Maximum=86400
-	// +optional
-	ReportValidSeconds int32 `json:"reportValidSeconds,omitempty"`
-}
-
 // GatingMode says what a failed verdict does to a node.
 // +kubebuilder:validation:Enum=Off;DryRun;Enforce
 type GatingMode string

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,15 +23,17 @@ func commTaskOf(group, node string) (types.NamespacedName, error) {
 	return types.NamespacedName{Namespace: namespace, Name: api.CommTaskName(name, node)}, nil
 }
 
-// newClient reaches the API server: it reads, watches and writes CommTasks.
+// newClient reaches the API server: it reads, watches and writes CommTasks and CommNodes.
 func newClient() (client.WithWatch, error) {
 	cfg, err := config.GetConfig()
 	if err != nil {
 		return nil, fmt.Errorf("find the API server: %w: set KUBECONFIG, or run in a pod with a service account", err)
 	}
 	scheme := runtime.NewScheme()
-	if err := api.AddToScheme(scheme); err != nil {
-		return nil, err
+	for _, add := range []func(*runtime.Scheme) error{api.AddToScheme, corev1.AddToScheme, authenticationv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
 	}
 	c, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -23,7 +22,7 @@ import (
 )
 
 type monitorFlags struct {
-	group, node, hostRoot         string
+	node, hostRoot                string
 	intervalSeconds, validSeconds int
 	healthPort, expectedGPUs      int
 	readDeadline                  time.Duration
@@ -37,10 +36,10 @@ func newMonitorCommand() *cobra.Command {
 	var f monitorFlags
 	cmd := &cobra.Command{
 		Use:   "monitor",
-		Short: "Report a node's GPU facts to its CommTask, when they change and before they grow old",
-		Long: `Scan the host at each interval and write status.facts of the node's CommTask: when something changed, and again at
-half of the time that a report holds. It opens no device, and writes nothing else. It waits, with a bounded backoff,
-while the CommTask does not exist, and ends cleanly on SIGTERM.
+		Short: "Report a node's GPU facts to its CommNode, when they change and before they grow old",
+		Long: `Scan the host at each interval and write status.facts of the node's CommNode: when something changed, and again at
+half of the time that a report holds. It opens no device, and writes nothing else. It creates the CommNode where there is
+none, but for a node without AMD GPUs, and ends cleanly on SIGTERM.
 
 The Kubernetes configuration comes from KUBECONFIG or the pod. With --health-port, /readyz and /healthz on $POD_IP (all
 addresses where it is not set) answer 200 while a written report holds, and /livez while the loop runs. With --metrics-port,
@@ -51,7 +50,6 @@ addresses where it is not set) answer 200 while a written report holds, and /liv
 			return runMonitor(cmd.Context(), f)
 		},
 	}
-	cmd.Flags().StringVar(&f.group, "group", "", "namespace/name of the CommGroup")
 	cmd.Flags().StringVar(&f.node, "node", os.Getenv("NODE_NAME"), "name of this node")
 	cmd.Flags().StringVar(&f.hostRoot, "host-root", "/", "directory that holds the host's sys, proc and opt")
 	cmd.Flags().IntVar(&f.intervalSeconds, "interval", 30, "seconds between two looks at the node")
@@ -65,18 +63,15 @@ addresses where it is not set) answer 200 while a written report holds, and /liv
 	return cmd
 }
 
-// commTask is the name of the CommTask that the flags mean.
-func (f *monitorFlags) commTask() (types.NamespacedName, error) {
-	name, err := commTaskOf(f.group, f.node)
+// check says what is wrong with the flags.
+func (f *monitorFlags) check() error {
 	switch {
-	case err != nil:
-		return types.NamespacedName{}, err
 	case f.node == "":
-		return types.NamespacedName{}, errors.New("--node is empty: give the node's name")
+		return errors.New("--node is empty: give the node's name")
 	case f.intervalSeconds < 1 || f.validSeconds < 2:
-		return types.NamespacedName{}, fmt.Errorf("--interval is %d and --valid is %d: expected at least 1 and 2 seconds", f.intervalSeconds, f.validSeconds)
+		return fmt.Errorf("--interval is %d and --valid is %d: expected at least 1 and 2 seconds", f.intervalSeconds, f.validSeconds)
 	}
-	return name, nil
+	return nil
 }
 
 func newLogger(format string) (logr.Logger, error) {
@@ -90,15 +85,13 @@ func newLogger(format string) (logr.Logger, error) {
 }
 
 func runMonitor(ctx context.Context, f monitorFlags) error {
-	name, err := f.commTask()
-	if err != nil {
+	if err := f.check(); err != nil {
 		return err
 	}
 	log, err := newLogger(f.logFormat)
 	if err != nil {
 		return err
 	}
-	log = log.WithValues("group", f.group)
 	ctrllog.SetLogger(log)
 	root, err := discover.OpenRoot(f.hostRoot)
 	if err != nil {
@@ -125,7 +118,7 @@ func runMonitor(ctx context.Context, f monitorFlags) error {
 	watched := monitor.Config{
 		Node: f.node, Interval: interval, Valid: valid,
 		Scanner:  discover.NewScanner(root, opts),
-		Reporter: &monitor.KubeReporter{Client: c, CommTask: name},
+		Reporter: &monitor.KubeReporter{Client: c, Node: f.node},
 		Clock:    clock.RealClock{}, Random: rand.Float64, Log: log, Health: health,
 	}
 	metricsServed, err := serveMetrics(ctx, &f, &watched)
@@ -146,7 +139,7 @@ func runMonitor(ctx context.Context, f monitorFlags) error {
 			cancel() // without its probe the pod would be restarted anyway, and nobody would know why
 		}()
 	}
-	log.Info("monitor starts", "node", f.node, "commTask", name.String(), "interval", interval.String(), "valid", valid.String(), "simulated", f.simulated)
+	log.Info("monitor starts", "node", f.node, "interval", interval.String(), "valid", valid.String(), "simulated", f.simulated)
 	err = monitor.New(watched).Run(ctx)
 	cancel()
 	return errors.Join(err, <-served, <-metricsServed)

@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"strings"
 
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
@@ -54,8 +53,7 @@ func serveMetrics(ctx context.Context, f *monitorFlags, cfg *monitor.Config) (<-
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
-	namespace, group, _ := strings.Cut(f.group, "/")
-	recorder := &metrics.Recorder{Namespace: namespace, Group: group, Node: f.node, Version: version,
+	recorder := &metrics.Recorder{Node: f.node, Version: version,
 		Scanner: cfg.Scanner, Reporter: cfg.Reporter, Clock: clock.RealClock{}}
 	server, err := metrics.NewServer(recorder, reviews, f.node, f.metricsCertDir)
 	if err != nil {

@@ -32,10 +32,9 @@ const (
 
 // Input is what a finished run is held against the group's baseline with.
 type Input struct {
-	Group     *v1alpha1.CommGroup
-	Run       *v1alpha1.GroupRunStatus
-	Outcomes  []judge.Outcome
-	CommTasks map[string]*v1alpha1.CommTask
+	Group    *v1alpha1.CommGroup
+	Run      *v1alpha1.GroupRunStatus
+	Outcomes []judge.Outcome
 	// Results over all members, and what was measured over several nodes.
 	Results []v1alpha1.GroupResultSeries
 	Span    []v1alpha1.SpanResultSeries

@@ -19,7 +19,7 @@ func runKey(in Input) (key, why string) {
 	if in.Run.Phase == v1alpha1.RunPhaseFinished && in.Run.BaselineKey != "" {
 		return in.Run.BaselineKey, ""
 	}
-	return keyOf(in.Outcomes, in.CommTasks)
+	return keyOf(in.Outcomes)
 }
 
 // beginsAnew says whether a person has the baseline begin with this run: by an annotation with the id of a run, from which on
@@ -78,7 +78,7 @@ func unknownParts(key string) string {
 
 // keyOf names what bandwidth depends on, where all members that have results share it: ROCm of the run's container,
 // library, model, partition and ranks. Where they do not, why says so. What is not known of one member is no difference.
-func keyOf(outcomes []judge.Outcome, commTasks map[string]*v1alpha1.CommTask) (key, why string) {
+func keyOf(outcomes []judge.Outcome) (key, why string) {
 	var first []string
 	firstNode := ""
 	seen := map[place]bool{} // of many members nearly all are alike: texts are made once for each kind
@@ -87,7 +87,7 @@ func keyOf(outcomes []judge.Outcome, commTasks map[string]*v1alpha1.CommTask) (k
 		if o.Report == nil || len(o.Report.Results) == 0 { // one that failed before it measured has no part in the figures
 			continue
 		}
-		place := placeOf(o, commTasks[o.Node])
+		place := placeOf(o)
 		if seen[place] {
 			continue
 		}
@@ -118,16 +118,10 @@ type place struct {
 	library                                         bool
 }
 
-func placeOf(o *judge.Outcome, ct *v1alpha1.CommTask) place {
-	p := place{rocm: nodefacts.ContainerROCm(o.Report)}
+func placeOf(o *judge.Outcome) place {
+	p := place{rocm: nodefacts.ContainerROCm(o.Report), model: o.Kind.GPUModel, partition: o.Kind.Partition, ranks: o.Kind.Ranks}
 	if l := o.Report.Library; l != nil {
 		p.library, p.flavor, p.imitates, p.version, p.build, p.runtime = true, l.Flavor, l.Imitates, l.Version, l.BuildHash, l.RuntimeVersion
-	}
-	if ct != nil {
-		p.ranks = ct.Spec.Ranks.Count
-		if f := ct.Status.Facts; f != nil {
-			p.model, p.partition = f.GPUModel, f.Partition
-		}
 	}
 	return p
 }

@@ -41,7 +41,7 @@ type Input struct {
 	Members []decision.Member
 	Census  Census
 	// Reporting are the members whose facts hold, in rank order.
-	Reporting []*v1alpha1.CommTask
+	Reporting []*v1alpha1.CommNode
 	Outcomes  []judge.Outcome
 }
 
@@ -85,7 +85,7 @@ func (o *onNodes) add(text, node string) {
 func (o *onNodes) each(say func(names, text string)) {
 	for i, text := range o.texts {
 		if i == 5 {
-			say(fmt.Sprintf("%d more", len(o.texts)-i), "see their CommTasks.")
+			say(fmt.Sprintf("%d more", len(o.texts)-i), "see their CommNodes.")
 			return
 		}
 		say(words.SomeNames(o.nodes[text], 5), text)
@@ -128,12 +128,12 @@ func Decide(in Input) (decision.Finding, []v1alpha1.Culprit) {
 }
 
 // problems are those that the nodes' own agents found.
-func (f *fitting) problems(reporting []*v1alpha1.CommTask) {
+func (f *fitting) problems(reporting []*v1alpha1.CommNode) {
 	byCode := map[string][]string{}
 	first := map[string]v1alpha1.Problem{}
-	for _, ct := range reporting {
+	for _, cn := range reporting {
 		seen := map[string]bool{}
-		for _, p := range nodefacts.ErrorProblems(ct.Status.Facts) {
+		for _, p := range nodefacts.ErrorProblems(cn.Status.Facts) {
 			if seen[p.Code] {
 				continue
 			}
@@ -141,9 +141,9 @@ func (f *fitting) problems(reporting []*v1alpha1.CommTask) {
 			if _, there := first[p.Code]; !there {
 				first[p.Code] = p
 			}
-			byCode[p.Code] = append(byCode[p.Code], ct.Spec.NodeName)
+			byCode[p.Code] = append(byCode[p.Code], cn.Name)
 			if len(f.culprits) < maxCulprits {
-				f.culprits = append(f.culprits, problemCulprit(ct.Spec.NodeName, p))
+				f.culprits = append(f.culprits, problemCulprit(cn.Name, p))
 			}
 		}
 	}
@@ -183,8 +183,8 @@ func (f *fitting) counts(in Input) {
 		nodes[in.Members[i].Name] = &in.Members[i]
 	}
 	var few, differ onNodes
-	for _, ct := range in.Reporting {
-		facts, name := ct.Status.Facts, ct.Spec.NodeName
+	for _, cn := range in.Reporting {
+		facts, name := cn.Status.Facts, cn.Name
 		problems := nodefacts.ErrorProblems(facts)
 		if facts.DeviceCount < in.Spec.RanksPerNode && len(problems) == 0 {
 			few.add(fmt.Sprintf("%d devices and ranksPerNode is %d: lower ranksPerNode, or exclude the node.", facts.DeviceCount, in.Spec.RanksPerNode), name)
@@ -209,8 +209,8 @@ func (f *fitting) counts(in Input) {
 // labels holds the labels of AMD's node labeller against the facts.
 func (f *fitting) labels(in Input) {
 	facts := make(map[string]*v1alpha1.NodeFacts, len(in.Reporting))
-	for _, ct := range in.Reporting {
-		facts[ct.Spec.NodeName] = ct.Status.Facts
+	for _, cn := range in.Reporting {
+		facts[cn.Name] = cn.Status.Facts
 	}
 	var odd onNodes
 	for i := range in.Members {

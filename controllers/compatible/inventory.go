@@ -46,10 +46,10 @@ func (c Census) add(property, value, node string) {
 }
 
 // TakeCensus counts what the reporting members and the runs' containers have.
-func TakeCensus(reporting []*v1alpha1.CommTask, outcomes []judge.Outcome) Census {
+func TakeCensus(reporting []*v1alpha1.CommNode, outcomes []judge.Outcome) Census {
 	c := Census{}
-	for _, ct := range reporting {
-		f, node := ct.Status.Facts, ct.Spec.NodeName
+	for _, cn := range reporting {
+		f, node := cn.Status.Facts, cn.Name
 		c.add(propROCm, nodefacts.ROCmValue(&f.ROCm), node)
 		c.add(propDriver, nodefacts.DriverValue(&f.Driver), node)
 		c.add(propKernel, f.KernelRelease, node)

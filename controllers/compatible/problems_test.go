@@ -46,11 +46,11 @@ func TestProblemCulprit(t *testing.T) {
 // The condition and the culprit both name the pair that the monitor found.
 func TestLinkProblemNamesThePair(t *testing.T) {
 	const pair = "0000:65:00.0<->0000:d5:00.0"
-	ct := &v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{NodeName: "n1"}}
-	ct.Status.Facts = &v1alpha1.NodeFacts{Problems: []v1alpha1.Problem{{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemPCIeInsteadOfXGMI,
+	cn := &v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{NodeName: "n1"}}
+	cn.Status.Facts = &v1alpha1.NodeFacts{Problems: []v1alpha1.Problem{{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemPCIeInsteadOfXGMI,
 		Subject: pair, Message: "This pair reaches each other only over PCIe."}}}
 	var f fitting
-	f.problems([]*v1alpha1.CommTask{ct})
+	f.problems([]*v1alpha1.CommNode{cn})
 	if text := strings.Join(f.messages, " "); f.reason != v1alpha1.ReasonTopologyFault || !strings.Contains(text, "n1") || !strings.Contains(text, pair) {
 		t.Errorf("%s: %s", f.reason, text)
 	}

@@ -31,8 +31,8 @@ func (f *fitting) containerROCm(in Input) {
 		}
 	}
 	var old, oldish, apart onNodes
-	for _, ct := range in.Reporting {
-		facts, node := ct.Status.Facts, ct.Spec.NodeName
+	for _, cn := range in.Reporting {
+		facts, node := cn.Status.Facts, cn.Name
 		version, side := inContainer[node], "in the run's container"
 		if found := compat.CheckROCm(facts.GFXTarget, version); found != nil && found.Level == compat.Error {
 			old.add(found.Message, node)
@@ -67,8 +67,8 @@ func (f *fitting) firmware(in Input) {
 	}
 	below := map[string][]string{}
 	enough, least, target := 0, uint64(0), ""
-	for _, ct := range in.Reporting {
-		facts := ct.Status.Facts
+	for _, cn := range in.Reporting {
+		facts := cn.Status.Facts
 		limit, ruled := compat.ScratchFirmware(facts.GFXTarget)
 		if !ruled || facts.Firmware == nil {
 			continue
@@ -78,7 +78,7 @@ func (f *fitting) firmware(in Input) {
 		switch {
 		case err != nil: // "mixed", or not known
 		case version < limit:
-			below[facts.Firmware.MEC] = append(below[facts.Firmware.MEC], ct.Spec.NodeName)
+			below[facts.Firmware.MEC] = append(below[facts.Firmware.MEC], cn.Name)
 		default:
 			enough++
 		}

@@ -99,11 +99,11 @@ func (g *look) judge(node *corev1.Node, own bool) judged {
 			j.onNode = &s
 		}
 	}
-	member, ct := g.members[node.Name], g.in.CommTasks[node.Name]
+	member, ct, cn := g.members[node.Name], g.in.CommTasks[node.Name], g.in.CommNodes[node.Name]
 	if j.own = j.onNode; j.own == nil && g.named(node) {
 		j.own = wouldStand(node, ct)
 	}
-	j.simulated = simulatedNode(ct, j.outcome)
+	j.simulated = simulatedNode(cn, j.outcome)
 	if index, known := sessionIndex(ct, g.in.Span); j.culprit == nil && known && g.culpritSet.Has(index) {
 		c := judge.NodeCulprit(node.Name, g.in.Span.Reason, "It is among the culprits that the group's stage proved; status.span.culprits has no room for more, status.span.culpritSet has all. "+g.in.Span.Message)
 		j.culprit = &c
@@ -118,11 +118,11 @@ func (g *look) judge(node *corev1.Node, own bool) judged {
 	case exempt(node.Annotations):
 		j.seen = seenExempt
 	default:
-		j.seen = g.measured(&j, ct)
-		if (j.seen == seenPassed || j.seen > seenStale) && g.rebootedUnseen(&j, ct) {
+		j.seen = g.measured(&j, ct, cn)
+		if (j.seen == seenPassed || j.seen > seenStale) && g.rebootedUnseen(&j, ct, cn) {
 			j.seen = seenStale
 		}
-		if j.seen >= seenStale && j.own != nil && gpusReplaced(j.own.GPUs, ct, g.in.Now) {
+		if j.seen >= seenStale && j.own != nil && gpusReplaced(j.own.GPUs, cn, g.in.Now) {
 			j.seen = seenGPUsReplaced
 		}
 	}
@@ -147,7 +147,7 @@ func wouldStand(node *corev1.Node, ct *v1alpha1.CommTask) *Statement {
 
 // measured is what the last run showed of the node. A verdict that rests on a comparison with the other nodes, and every
 // pass, waits for the run's end; what a node's agent saw by itself counts at once.
-func (g *look) measured(j *judged, ct *v1alpha1.CommTask) evidence {
+func (g *look) measured(j *judged, ct *v1alpha1.CommTask, cn *v1alpha1.CommNode) evidence {
 	o, run := j.outcome, g.in.Run
 	if o == nil || run == nil || ct == nil || ct.Spec.NodeUID != string(j.node.UID) || run.Generation != g.in.Group.Generation {
 		return seenNothing
@@ -160,12 +160,12 @@ func (g *look) measured(j *judged, ct *v1alpha1.CommTask) evidence {
 	case v1alpha1.VerdictFail:
 		byAgent := o.Report != nil && o.Report.Verdict == v1alpha1.VerdictFail
 		here := slices.ContainsFunc(o.Culprits, func(c v1alpha1.Culprit) bool { return c.Node == o.Node && c.Kind != "Pair" })
-		if here && (byAgent || finished) && originKnown(ct, j.simulated) {
+		if here && (byAgent || finished) && originKnown(cn, j.simulated) {
 			return seenFailed
 		}
 	case v1alpha1.VerdictPass:
 		switch {
-		case !originKnown(ct, j.simulated):
+		case !originKnown(cn, j.simulated):
 		case j.culprit != nil:
 			return seenFailed
 		case finished && g.passedInGroup(ct) && g.heldAgain(j):
@@ -183,12 +183,12 @@ func (g *look) measured(j *judged, ct *v1alpha1.CommTask) evidence {
 
 // rebootedUnseen says whether what was measured was so on another boot than the kubelet's, and the node's monitor, which alone could
 // say that nothing was rebooted (a container's kernel may have an id of its own), is silent: after a reboot its driver may be gone.
-func (g *look) rebootedUnseen(j *judged, ct *v1alpha1.CommTask) bool {
+func (g *look) rebootedUnseen(j *judged, ct *v1alpha1.CommTask, cn *v1alpha1.CommNode) bool {
 	was := ""
 	switch {
-	case nodefacts.Hold(ct, g.in.Now):
+	case nodefacts.Hold(cn, g.in.Now):
 	case j.seen == seenPassed:
-		was = measuredBoot(ct, j.outcome)
+		was = measuredBoot(ct, cn, j.outcome)
 	case j.own != nil:
 		was = j.own.BootID
 	}
@@ -198,8 +198,8 @@ func (g *look) rebootedUnseen(j *judged, ct *v1alpha1.CommTask) bool {
 
 // measuredBoot is the boot that was measured, where it is known. A run that began after a reboot knows the new boot before the
 // assignment does; a container with a kernel of its own reports an id that is never the node's.
-func measuredBoot(ct *v1alpha1.CommTask, o *judge.Outcome) string {
-	if r := o.Report; r != nil && ct.Status.Facts != nil && r.BootID != "" && r.BootID == ct.Status.Facts.BootID {
+func measuredBoot(ct *v1alpha1.CommTask, cn *v1alpha1.CommNode, o *judge.Outcome) string {
+	if r := o.Report; r != nil && cn != nil && cn.Status.Facts != nil && r.BootID != "" && r.BootID == cn.Status.Facts.BootID {
 		return r.BootID
 	}
 	if a := ct.Spec.Run; a != nil && a.Platform != nil {
@@ -257,25 +257,25 @@ func sessionIndex(ct *v1alpha1.CommTask, s *v1alpha1.SpanStatus) (int, bool) {
 	return int(ct.Spec.Session.Index), true
 }
 
-func simulatedNode(ct *v1alpha1.CommTask, o *judge.Outcome) bool {
-	if ct != nil && ct.Status.Facts != nil && ct.Status.Facts.Origin == v1alpha1.OriginSimulated {
+func simulatedNode(cn *v1alpha1.CommNode, o *judge.Outcome) bool {
+	if cn != nil && cn.Status.Facts != nil && cn.Status.Facts.Origin == v1alpha1.OriginSimulated {
 		return true
 	}
 	return o != nil && o.Report != nil && o.Report.Library != nil && o.Report.Library.Flavor == "simulated"
 }
 
 // originKnown: a result of which nobody says that it comes from hardware marks nothing.
-func originKnown(ct *v1alpha1.CommTask, simulated bool) bool {
-	return simulated || ct.Status.Facts != nil && ct.Status.Facts.Origin == v1alpha1.OriginHardware
+func originKnown(cn *v1alpha1.CommNode, simulated bool) bool {
+	return simulated || cn != nil && cn.Status.Facts != nil && cn.Status.Facts.Origin == v1alpha1.OriginHardware
 }
 
 // gpusReplaced says whether the node has other GPUs than those of the statement. Fewer are no repair: one that fell off the
 // bus is lost, not replaced.
-func gpusReplaced(was string, ct *v1alpha1.CommTask, now time.Time) bool {
-	if was == "" || !nodefacts.Hold(ct, now) {
+func gpusReplaced(was string, cn *v1alpha1.CommNode, now time.Time) bool {
+	if was == "" || !nodefacts.Hold(cn, now) {
 		return false
 	}
-	is := nodefacts.PlatformOf(ct.Status.Facts).GPUs
+	is := nodefacts.PlatformOf(cn.Status.Facts).GPUs
 	return is != "" && is != was && gpuNumber(is) >= gpuNumber(was)
 }
 

@@ -54,6 +54,7 @@ type Input struct {
 	Members      []decision.Member
 	MembersKnown bool
 	CommTasks    map[string]*v1alpha1.CommTask
+	CommNodes    map[string]*v1alpha1.CommNode
 	Run          *v1alpha1.GroupRunStatus
 	Outcomes     []judge.Outcome
 	Span         *v1alpha1.SpanStatus
@@ -384,7 +385,7 @@ func (g *look) statement(j *judged, verdict v1alpha1.Verdict) Statement {
 	s := Statement{Verdict: verdict, Group: g.in.Group.Namespace + "/" + g.in.Group.Name, Run: g.in.Run.ID, Time: *decision.Stamp(g.in.Now),
 		NodeUID: string(j.node.UID), Actions: g.actions}
 	ct := g.in.CommTasks[j.node.Name]
-	s.BootID = measuredBoot(ct, j.outcome)
+	s.BootID = measuredBoot(ct, g.in.CommNodes[j.node.Name], j.outcome)
 	if a := ct.Spec.Run; a != nil {
 		if a.Platform != nil {
 			s.GPUs = a.Platform.GPUs

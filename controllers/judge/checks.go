@@ -29,17 +29,14 @@ type Place struct {
 
 // PlaceOfMembers is what all outcomes have in common. transport is what carried the data between them, for series that do not
 // say it themselves.
-func PlaceOfMembers(outcomes []Outcome, commTasks map[string]*v1alpha1.CommTask, transport string) Place {
+func PlaceOfMembers(outcomes []Outcome, transport string) Place {
 	var models, partitions, flavors, imitated []string
 	for i := range outcomes {
-		var model, partition, flavor, imitates string
-		if ct := commTasks[outcomes[i].Node]; ct != nil && ct.Status.Facts != nil {
-			model, partition = ct.Status.Facts.GPUModel, ct.Status.Facts.Partition
-		}
+		var flavor, imitates string
 		if r := outcomes[i].Report; r != nil && r.Library != nil {
 			flavor, imitates = r.Library.Flavor, r.Library.Imitates
 		}
-		models, partitions = append(models, model), append(partitions, partition)
+		models, partitions = append(models, outcomes[i].Kind.GPUModel), append(partitions, outcomes[i].Kind.Partition)
 		flavors, imitated = append(flavors, flavor), append(imitated, imitates)
 	}
 	return Place{model: common(models), partition: common(partitions), flavor: common(flavors), imitates: common(imitated), transport: transport}

@@ -44,20 +44,24 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), listDeadline)
 	defer cancel()
 	var groups v1alpha1.CommGroupList
-	var nodes v1alpha1.CommTaskList
+	var tasks v1alpha1.CommTaskList
+	var nodes v1alpha1.CommNodeList
 	// The cache's own objects, not copies: at 12,500 members copies are 100 MB a scrape.
-	for _, list := range []client.ObjectList{&groups, &nodes} {
+	for _, list := range []client.ObjectList{&groups, &tasks, &nodes} {
 		if err := c.Reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			out <- prometheus.NewInvalidMetric(prometheus.NewInvalidDesc(err), fmt.Errorf("list %T from the manager's cache within %s: %w; look at the manager's log and its rights", list, listDeadline, err))
 			return
 		}
 	}
-	byGroup := members(nodes.Items)
-	emitter := contract.NewEmitter(out, 5*len(nodes.Items)+500*len(groups.Items))
+	byGroup, byName := members(tasks.Items), make(map[string]*v1alpha1.CommNode, len(nodes.Items))
+	for i := range nodes.Items {
+		byName[nodes.Items[i].Name] = &nodes.Items[i]
+	}
+	emitter := contract.NewEmitter(out, 5*len(tasks.Items)+500*len(groups.Items))
 	emitter.Emit([]contract.Sample{{Metric: &contract.ManagerInfo, Value: 1, Labels: []string{c.Version}}})
 	for i := range groups.Items {
 		group := &groups.Items[i]
-		emitter.Emit(Samples(group, byGroup[keyOf(group.Namespace, group.UID)], c.PerNode))
+		emitter.Emit(Samples(group, byGroup[keyOf(group.Namespace, group.UID)], byName, c.PerNode))
 	}
 }
 

@@ -4,19 +4,21 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/nodefacts"
 	contract "rcclx.io/commgroup-operator/internal/metrics"
 )
 
-// oldestReport is absent until every member has reported: of one that never did, no time is known.
-func (s *sampler) oldestReport(members *v1alpha1.MemberCounts, nodes []*v1alpha1.CommTask) {
-	if len(nodes) == 0 || int64(len(nodes)) < int64(members.Selected) {
+// reports tell how old the members' reports are. The oldest is absent until every member has reported: of one that never did, no
+// time is known.
+func (s *sampler) reports(members *v1alpha1.MemberCounts, tasks []*v1alpha1.CommTask, nodes map[string]*v1alpha1.CommNode) {
+	if len(tasks) == 0 || int64(len(tasks)) < int64(members.Selected) {
 		return
 	}
 	var oldest time.Time
-	for _, n := range nodes {
+	var valid int32
+	for _, t := range tasks {
+		n := nodes[t.Spec.NodeName]
 		at := reportedAt(n)
 		if at.IsZero() {
 			return
@@ -24,27 +26,26 @@ func (s *sampler) oldestReport(members *v1alpha1.MemberCounts, nodes []*v1alpha1
 		if oldest.IsZero() || at.Before(oldest) {
 			oldest = at
 		}
+		valid = max(valid, n.Status.Facts.ValidForSeconds)
 	}
 	s.addTime(&contract.OldestReport, oldest)
+	s.add(&contract.ReportValid, float64(valid))
 }
 
 // reportedAt is when the API server took the monitor's last report, by its own clock; zero where it never did.
-func reportedAt(n *v1alpha1.CommTask) time.Time {
-	if n.Status.Facts == nil {
+func reportedAt(n *v1alpha1.CommNode) time.Time {
+	if n == nil || n.Status.Facts == nil {
 		return time.Time{}
 	}
-	for i := range n.ManagedFields {
-		f := &n.ManagedFields[i]
-		if f.Manager == v1alpha1.FieldManagerMonitor && f.Operation == metav1.ManagedFieldsOperationApply && f.Time != nil {
-			return f.Time.Time
-		}
+	if w := nodefacts.MonitorWrite(n.ManagedFields); w != nil {
+		return w.Time.Time
 	}
 	return time.Time{}
 }
 
-func (s *sampler) node(n *v1alpha1.CommTask, headline *v1alpha1.Headline) {
+func (s *sampler) node(n *v1alpha1.CommTask, node *v1alpha1.CommNode, headline *v1alpha1.Headline) {
 	name := n.Spec.NodeName
-	s.addTime(&contract.NodeLastReport, reportedAt(n), name)
+	s.addTime(&contract.NodeLastReport, reportedAt(node), name)
 	verdict, reason, report := outcome(n)
 	if verdict != "" {
 		s.add(&contract.NodeVerdict, 1, name, verdict, reason)

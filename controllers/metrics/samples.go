@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers/nodefacts"
 	contract "rcclx.io/commgroup-operator/internal/metrics"
 )
 
@@ -61,7 +60,7 @@ func truth(yes bool) float64 {
 }
 
 // Samples are the metrics of one group. What the status does not say is absent.
-func Samples(group *v1alpha1.CommGroup, nodes []*v1alpha1.CommTask, perNode bool) []contract.Sample {
+func Samples(group *v1alpha1.CommGroup, tasks []*v1alpha1.CommTask, nodes map[string]*v1alpha1.CommNode, perNode bool) []contract.Sample {
 	s := &sampler{namespace: group.Namespace, name: group.Name}
 	s.spec(group)
 	s.conditions(group.Status.Conditions)
@@ -74,10 +73,10 @@ func Samples(group *v1alpha1.CommGroup, nodes []*v1alpha1.CommTask, perNode bool
 	s.settings(group.Status.Settings)
 	s.judgement(&group.Status)
 	s.actions(&group.Status)
-	s.oldestReport(&group.Status.Members, nodes)
+	s.reports(&group.Status.Members, tasks, nodes)
 	if perNode {
-		for _, n := range nodes {
-			s.node(n, group.Status.Headline)
+		for _, t := range tasks {
+			s.node(t, nodes[t.Spec.NodeName], group.Status.Headline)
 		}
 	}
 	return s.out
@@ -87,9 +86,6 @@ func (s *sampler) spec(group *v1alpha1.CommGroup) {
 	s.add(&contract.Info, 1, string(cmp.Or(group.Spec.Span, v1alpha1.SpanNode)), string(cmp.Or(group.Status.Origin, v1alpha1.OriginUnknown)),
 		commonest(group.Status.Inventory, inventoryGPUModel), commonest(group.Status.Inventory, inventoryLibrary),
 		string(cmp.Or(group.Spec.Run.State, v1alpha1.RunActive)))
-	if valid := nodefacts.HealthInEffect(group.Spec.Health, int(group.Status.Members.Selected)).ReportValidSeconds; valid > 0 {
-		s.add(&contract.ReportValid, float64(valid))
-	}
 }
 
 // commonest is the value of a property that most members have; of two that as many have, the first by name.

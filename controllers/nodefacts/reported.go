@@ -9,13 +9,13 @@ import (
 )
 
 // Hold says whether the node's monitor has reported and the report has not run out.
-func Hold(ct *v1alpha1.CommTask, now time.Time) bool {
-	return ct != nil && ct.Status.Facts != nil && now.Before(HoldUntil(ct))
+func Hold(cn *v1alpha1.CommNode, now time.Time) bool {
+	return cn != nil && cn.Status.Facts != nil && now.Before(HoldUntil(cn))
 }
 
 // HoldUntil is when the report runs out, counted from its write by the API server's clock, not the node's.
-func HoldUntil(ct *v1alpha1.CommTask) time.Time {
-	return ReportedAt(ct).Add(time.Duration(ct.Status.Facts.ValidForSeconds) * time.Second)
+func HoldUntil(cn *v1alpha1.CommNode) time.Time {
+	return ReportedAt(cn).Add(time.Duration(cn.Status.Facts.ValidForSeconds) * time.Second)
 }
 
 // ErrorProblems are the problems in the facts that keep a node from running.
@@ -49,25 +49,25 @@ func MonitorWrite(fields []metav1.ManagedFieldsEntry) *metav1.ManagedFieldsEntry
 
 // ReportedAt is when the node's facts were written, by the API server's clock. Facts that no monitor has written, as a person
 // may do by hand, say it themselves.
-func ReportedAt(ct *v1alpha1.CommTask) time.Time {
-	if w := MonitorWrite(ct.ManagedFields); w != nil {
+func ReportedAt(cn *v1alpha1.CommNode) time.Time {
+	if w := MonitorWrite(cn.ManagedFields); w != nil {
 		return w.Time.Time
 	}
-	return ct.Status.Facts.ObservedTime.Time
+	return cn.Status.Facts.ObservedTime.Time
 }
 
 // aheadOf is by how much the node's clock was ahead of the API server's at its monitor's last report, negative where it was
 // behind; zero where that is not known. What the monitor took to report makes a right clock look as if it were behind.
-func aheadOf(ct *v1alpha1.CommTask) time.Duration {
-	if ct == nil || ct.Status.Facts == nil {
+func aheadOf(cn *v1alpha1.CommNode) time.Duration {
+	if cn == nil || cn.Status.Facts == nil {
 		return 0
 	}
-	return ct.Status.Facts.ObservedTime.Sub(ReportedAt(ct))
+	return cn.Status.Facts.ObservedTime.Sub(ReportedAt(cn))
 }
 
 // ClockSkew is the same for a clock that is surely wrong, else zero.
-func ClockSkew(ct *v1alpha1.CommTask) time.Duration {
-	ahead := aheadOf(ct)
+func ClockSkew(cn *v1alpha1.CommNode) time.Duration {
+	ahead := aheadOf(cn)
 	if ahead > MaxClockSkew || ahead < -(MaxClockSkew+maxReportDelay) {
 		return ahead
 	}
@@ -77,9 +77,9 @@ func ClockSkew(ct *v1alpha1.CommTask) time.Duration {
 // Corrected is a time that the node's kubelet or agent wrote, by the API server's clock; at most maxReportDelay later than it
 // was, never earlier. No deadline may rest on such a time otherwise: of a clock that is minutes off it would be over at once,
 // or long after.
-func Corrected(ct *v1alpha1.CommTask, t time.Time) time.Time {
+func Corrected(cn *v1alpha1.CommNode, t time.Time) time.Time {
 	if t.IsZero() {
 		return t
 	}
-	return t.Add(-aheadOf(ct))
+	return t.Add(-aheadOf(cn))
 }

@@ -18,6 +18,10 @@ func PlatformOf(f *v1alpha1.NodeFacts) *v1alpha1.PlatformFacts {
 	if f.Partition != Unknown {
 		p.Partition = f.Partition // of which one half may be unknown
 	}
+	if f.GPUModel != Unknown {
+		p.Model = f.GPUModel
+	}
+	p.Mesh, p.Devices = f.XGMI.Mesh, f.DeviceCount
 	p.Firmware = words.Shorten(PlatformFirmware(f.Firmware), 64)
 	if len(f.GPUs) > 0 && gpusCertain(f) {
 		var space [512]byte // so that a group of thousands costs no garbage

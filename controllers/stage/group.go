@@ -181,7 +181,7 @@ func (g *machine) groupChecks() []v1alpha1.PerformanceCheck {
 			own = append(own, g.in.Outcomes[i])
 		}
 	}
-	return judge.SpanChecks(&g.in.Group.Spec, g.span.Results, judge.PlaceOfMembers(own, g.in.CommTasks, g.span.Transport))
+	return judge.SpanChecks(&g.in.Group.Spec, g.span.Results, judge.PlaceOfMembers(own, g.span.Transport))
 }
 
 // figuresOf are the checks without their causes: the search tells more, and status.checks keeps them.

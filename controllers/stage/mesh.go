@@ -222,7 +222,7 @@ func (g *machine) compareDimension(r *testResult, dimension, transport string) {
 			own = append(own, g.span.Results[i])
 		}
 	}
-	all := judge.SpanChecks(&g.in.Group.Spec, own, judge.PlaceOfMembers(g.in.Outcomes, g.in.CommTasks, transport))
+	all := judge.SpanChecks(&g.in.Group.Spec, own, judge.PlaceOfMembers(g.in.Outcomes, transport))
 	notMet, _ := checks.Of(all)
 	if len(notMet) > 0 {
 		if r.test.Verdict == v1alpha1.VerdictPass {

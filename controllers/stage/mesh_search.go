@@ -104,7 +104,7 @@ func isDevice(s *seat, device int32, name string) bool {
 	if name == fmt.Sprintf("GPU %d", device) {
 		return true
 	}
-	f := s.commTask.Status.Facts
+	f := s.facts()
 	return f != nil && int(device) < len(f.GPUs) && (f.GPUs[device].PCIAddress == name || f.GPUs[device].NIC == name)
 }
 

@@ -79,7 +79,7 @@ func (g *machine) railFigures(r badRails, device int32) string {
 func wayOut(s *seat, device int32) (kind, name, text string) {
 	kind, name = "GPU", fmt.Sprintf("GPU %d", device)
 	text = name
-	if f := s.commTask.Status.Facts; f != nil && int(device) < len(f.GPUs) && len(f.GPUs) == int(f.GPUCount) {
+	if f := s.facts(); f != nil && int(device) < len(f.GPUs) && len(f.GPUs) == int(f.GPUCount) {
 		gpu := &f.GPUs[device]
 		name = gpu.PCIAddress
 		text += ", " + gpu.PCIAddress

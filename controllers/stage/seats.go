@@ -23,7 +23,7 @@ import (
 type seat struct {
 	index    int
 	name     string
-	commTask *v1alpha1.CommTask
+	commNode *v1alpha1.CommNode // nil where nothing is known of the node
 	pod      *corev1.Pod
 	// session as the API has it, nil where it is made just now; next is what it becomes.
 	session *v1alpha1.SessionAssignment
@@ -34,6 +34,14 @@ type seat struct {
 	member bool
 	// present: the group has not gone on without it; held: so the API has it, and what this step decides is not written yet.
 	present, held bool
+}
+
+// facts of the seat's node as its monitor last reported them; nil where it never did.
+func (s *seat) facts() *v1alpha1.NodeFacts {
+	if s.commNode == nil {
+		return nil
+	}
+	return s.commNode.Status.Facts
 }
 
 // Fit says whether a node may take part in the group: it passed alone, and that still counts (a result that does not has no verdict).
@@ -63,7 +71,7 @@ func (g *machine) takeSeats() {
 		if s == nil || s.RunID != g.in.Run.ID || s.Index < 0 || int(s.Index) >= members {
 			continue
 		}
-		one := &seat{index: int(s.Index), name: name, commTask: ct, session: s, next: *s}
+		one := &seat{index: int(s.Index), name: name, commNode: g.in.CommNodes[name], session: s, next: *s}
 		one.present = g.certain && !g.left[one.index] && (s.State == v1alpha1.SessionOpen || g.span.Stage == v1alpha1.StageEnded)
 		one.held = one.present
 		one.member = uid[name] != "" && uid[name] == ct.Spec.NodeUID
@@ -93,7 +101,7 @@ func (g *machine) takeSeats() {
 		if index == members {
 			break
 		}
-		g.seats[index] = &seat{index: index, name: o.Node, commTask: ct, next: g.newSession(index, ct), member: true, present: true, held: true,
+		g.seats[index] = &seat{index: index, name: o.Node, commNode: g.in.CommNodes[o.Node], next: g.newSession(index, ct), member: true, present: true, held: true,
 			pod: podstate.OfRun(g.in.Pods[o.Node], g.in.Run.ID)}
 		index++
 	}
@@ -237,7 +245,7 @@ func (g *machine) loss(s *seat, waiting bool) (reason, message string) {
 		}
 		return v1alpha1.ReasonMemberLost, fmt.Sprintf("The group pod of node %s was deleted during run %s. Look for evictions and preemption (`kubectl get events`).", s.name, runID)
 	case !podstate.Alive(s.pod):
-		if grace := nodefacts.Corrected(g.in.CommTasks[s.name], podstate.Ended(s.pod)).Add(podstate.ReportGrace); !podstate.Ended(s.pod).IsZero() && g.in.Now.Before(grace) {
+		if grace := nodefacts.Corrected(s.commNode, podstate.Ended(s.pod)).Add(podstate.ReportGrace); !podstate.Ended(s.pod).IsZero() && g.in.Now.Before(grace) {
 			g.wake(grace) // its last report may still be on its way
 			return "", ""
 		}

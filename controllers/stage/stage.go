@@ -29,6 +29,7 @@ type Input struct {
 	Outcomes []judge.Outcome
 	// CommTasks and the pods of the group's stage, by node name.
 	CommTasks map[string]*v1alpha1.CommTask
+	CommNodes map[string]*v1alpha1.CommNode
 	Pods      map[string][]*corev1.Pod
 	// Others is what other groups' runs do on the nodes.
 	Others *sharing.Elsewhere

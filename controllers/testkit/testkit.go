@@ -51,7 +51,6 @@ func Group() *v1alpha1.CommGroup {
 			},
 			Run: v1alpha1.RunPolicySpec{State: v1alpha1.RunActive, MaxParallelNodes: 16, StartDeadlineSeconds: 600,
 				NodeDeadlineSeconds: 1800, InitDeadlineSeconds: 120, StepDeadlineSeconds: 60},
-			Health:  v1alpha1.HealthSpec{IntervalSeconds: 30, ReportValidSeconds: 600},
 			Gating:  v1alpha1.GatingSpec{Mode: v1alpha1.GatingOff},
 			Publish: v1alpha1.PublishSpec{Mode: v1alpha1.PublishWhenProven, Simulated: v1alpha1.SimulatedForbid},
 		},

@@ -94,7 +94,10 @@ const (
 )
 
 func of(source Source, kind Kind, name, help, series string, labels ...string) Metric {
-	return Metric{Name: name, Help: help, Kind: kind, Source: source, Series: series, Labels: append([]string{LabelGroupNamespace, LabelGroup}, labels...)}
+	if source == Manager {
+		labels = append([]string{LabelGroupNamespace, LabelGroup}, labels...)
+	}
+	return Metric{Name: name, Help: help, Kind: kind, Source: source, Series: series, Labels: labels}
 }
 
 // Metrics of the manager, made from the CommGroup's and its CommTasks' status at each scrape, so that they go with the object.
