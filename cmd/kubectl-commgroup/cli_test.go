@@ -27,8 +27,8 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/golden anew")
 
-// saved is a group that the simulator made: one link of sim-node-2 is slow.
-func saved(t *testing.T) (*v1alpha1.CommGroup, []v1alpha1.CommTask) {
+// saved is a group that the simulator made, with its CommTasks and CommNodes: one link of sim-node-2 is slow.
+func saved(t *testing.T) (*v1alpha1.CommGroup, []client.Object) {
 	t.Helper()
 	data, err := os.ReadFile("testdata/simulated-slow-link.json")
 	if err != nil {
@@ -39,26 +39,34 @@ func saved(t *testing.T) (*v1alpha1.CommGroup, []v1alpha1.CommTask) {
 		t.Fatal(err)
 	}
 	var group *v1alpha1.CommGroup
-	var nodes []v1alpha1.CommTask
+	var others []client.Object
 	for _, raw := range list.Items {
-		var n v1alpha1.CommTask
-		if err := json.Unmarshal(raw, &n); err != nil {
+		var kind metav1.TypeMeta
+		if err := json.Unmarshal(raw, &kind); err != nil {
 			t.Fatal(err)
 		}
-		if n.Kind == "CommTask" {
-			nodes = append(nodes, n)
-			continue
+		var o client.Object
+		switch kind.Kind {
+		case "CommTask":
+			o = &v1alpha1.CommTask{}
+		case "CommNode":
+			o = &v1alpha1.CommNode{}
+		default:
+			group = &v1alpha1.CommGroup{}
+			o = group
 		}
-		group = &v1alpha1.CommGroup{}
-		if err := json.Unmarshal(raw, group); err != nil {
+		if err := json.Unmarshal(raw, o); err != nil {
 			t.Fatal(err)
+		}
+		if o != client.Object(group) {
+			others = append(others, o)
 		}
 	}
-	if group == nil || len(nodes) != 4 || group.Status.Origin != v1alpha1.OriginSimulated {
-		t.Fatalf("testdata has group %v and %d nodes, want a simulated one and 4", group != nil, len(nodes))
+	if group == nil || len(others) != 8 || group.Status.Origin != v1alpha1.OriginSimulated {
+		t.Fatalf("testdata has group %v and %d others, want a simulated one, and a CommTask and a CommNode of 4 nodes", group != nil, len(others))
 	}
 	group.Namespace = "default"
-	return group, nodes
+	return group, others
 }
 
 // cli is a cluster that the commands talk to.
@@ -71,7 +79,7 @@ type cli struct {
 
 func newCLI(t *testing.T, change func(*v1alpha1.CommGroup), more ...client.Object) *cli {
 	t.Helper()
-	group, nodes := saved(t)
+	group, others := saved(t)
 	if change != nil {
 		change(group)
 	}
@@ -81,10 +89,7 @@ func newCLI(t *testing.T, change func(*v1alpha1.CommGroup), more ...client.Objec
 			t.Fatal(err)
 		}
 	}
-	objects := append(slices.Clone(more), client.Object(group))
-	for i := range nodes {
-		objects = append(objects, &nodes[i])
-	}
+	objects := append(append(slices.Clone(more), client.Object(group)), others...)
 	for _, o := range objects {
 		o.SetResourceVersion("")
 	}
@@ -114,8 +119,14 @@ func (c *cli) run(args ...string) (string, string, int) {
 // earlier is a record of a run before the saved one, with other latencies, as the ConfigMap that the controller writes.
 func earlier(t *testing.T, id string, scale int64) *corev1.ConfigMap {
 	t.Helper()
-	group, nodes := saved(t)
-	r := runarchive.FromStatus(group, nodes)
+	group, others := saved(t)
+	var tasks []v1alpha1.CommTask
+	for _, o := range others {
+		if task, ok := o.(*v1alpha1.CommTask); ok {
+			tasks = append(tasks, *task)
+		}
+	}
+	r := runarchive.FromStatus(group, tasks)
 	r.Run.ID, r.Run.Verdict = id, v1alpha1.VerdictPass
 	for i := range r.Results {
 		for j := range r.Results[i].LatencyNanoseconds {

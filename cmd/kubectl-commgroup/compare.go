@@ -229,7 +229,7 @@ func archivedRun(ctx context.Context, c client.Client, namespace, name, id strin
 			id, namespace, name, choices(ids, "the group has finished none", "kept are "), name, namespace)
 	}
 	if kept[at].cm == nil {
-		return runarchive.FromStatus(group, nodes), nil
+		return runarchive.FromStatus(group, report.Tasks(nodes)), nil
 	}
 	var cm corev1.ConfigMap
 	if err := c.Get(ctx, client.ObjectKeyFromObject(kept[at].cm), &cm); err != nil {

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/report"
 )
 
 // restConfig is how to reach the cluster, and the namespace to work in.
@@ -56,8 +57,8 @@ func (o *options) connect() (client.WithWatch, string, error) {
 	return c, namespace, nil
 }
 
-// load reads a group and its nodes.
-func load(ctx context.Context, c client.Client, namespace, name string) (*v1alpha1.CommGroup, []v1alpha1.CommTask, error) {
+// load reads a group and its members, without what is known of their nodes.
+func load(ctx context.Context, c client.Client, namespace, name string) (*v1alpha1.CommGroup, []report.Member, error) {
 	group, nodes, err := loadPaged(ctx, c, namespace, name)
 	return group, nodes, explained(ctx, c, namespace, name, err)
 }

@@ -56,14 +56,13 @@ func hostile(t *testing.T, object any) {
 // TestNoCommandPassesOnWhatATerminalObeys: what a node or a run pod writes into a status moves no cursor and sets no title.
 func TestNoCommandPassesOnWhatATerminalObeys(t *testing.T) {
 	c := newCLI(t, nil, earlier(t, "1-0", 80))
-	group, nodes := saved(t)
-	for i := range nodes {
-		var node v1alpha1.CommTask
-		if err := c.options.client.Get(t.Context(), client.ObjectKeyFromObject(&nodes[i]), &node); err != nil {
+	group, others := saved(t)
+	for _, o := range others {
+		if err := c.options.client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 			t.Fatal(err)
 		}
-		hostile(t, &node)
-		if err := c.options.client.Update(t.Context(), &node); err != nil {
+		hostile(t, o)
+		if err := c.options.client.Update(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/htmlreport"
+	"rcclx.io/commgroup-operator/internal/report"
 )
 
 func newReportCommand(o *options) *cobra.Command {
@@ -45,7 +46,11 @@ func reportTo(ctx context.Context, c client.Client, out io.Writer, namespace, na
 	if err != nil {
 		return err
 	}
-	in := htmlreport.Input{Group: group, Nodes: nodes, Now: now, Version: version}
+	unread, err := report.ReadNodes(ctx, c, nodes)
+	if err != nil {
+		return err
+	}
+	in := htmlreport.Input{Group: group, Nodes: nodes, Unread: unread, Now: now, Version: version}
 	if file == "-" {
 		return htmlreport.Write(out, in)
 	}
@@ -53,20 +58,22 @@ func reportTo(ctx context.Context, c client.Client, out io.Writer, namespace, na
 	if err := writeWhole(file, func(w io.Writer) error { return htmlreport.Write(w, in) }); err != nil {
 		return fmt.Errorf("writing the report: %w; name another file with --html", err)
 	}
-	_, err = fmt.Fprintf(out, "wrote %s: open it in a browser, it needs no network\n", file)
-	return err
+	if _, err = fmt.Fprintf(out, "wrote %s: open it in a browser, it needs no network\n", file); err != nil {
+		return err
+	}
+	return report.Note(out, unread)
 }
 
 // pageSize of lists: 12,500 CommTasks in one answer would be 100 MB for the API server.
 const pageSize = 500
 
-// loadPaged reads a group and its nodes, the nodes page by page.
-func loadPaged(ctx context.Context, c client.Client, namespace, name string) (*v1alpha1.CommGroup, []v1alpha1.CommTask, error) {
+// loadPaged reads a group and its members, these page by page.
+func loadPaged(ctx context.Context, c client.Client, namespace, name string) (*v1alpha1.CommGroup, []report.Member, error) {
 	group := &v1alpha1.CommGroup{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, group); err != nil {
 		return nil, nil, fmt.Errorf("reading CommGroup %s/%s: %w", namespace, name, err)
 	}
-	var nodes []v1alpha1.CommTask
+	var nodes []report.Member
 	for token := ""; ; {
 		var list v1alpha1.CommTaskList
 		if err := c.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelGroup: v1alpha1.LabelValue(name)},
@@ -76,7 +83,7 @@ func loadPaged(ctx context.Context, c client.Client, namespace, name string) (*v
 		for i := range list.Items {
 			list.Items[i].ManagedFields = nil // half of the memory of a large group
 		}
-		nodes = append(nodes, list.Items...)
+		nodes = append(nodes, report.Members(list.Items)...)
 		if token = list.Continue; token == "" {
 			return group, nodes, nil
 		}

@@ -108,7 +108,7 @@ func (choice *resultsChoice) needs(variant v1alpha1.Variant, collective v1alpha1
 
 func (choice *resultsChoice) filtered() bool { return len(choice.variants)+len(choice.collectives) > 0 }
 
-func printResults(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask, choice resultsChoice) error {
+func printResults(w io.Writer, group *v1alpha1.CommGroup, nodes []report.Member, choice resultsChoice) error {
 	one, err := memberNamed(group, nodes, choice.node)
 	if err != nil {
 		return err
@@ -144,7 +144,7 @@ func printResults(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommT
 		if one != nil {
 			return enc.Encode(one.Status.Run)
 		}
-		record := runarchive.FromStatus(group, nodes)
+		record := runarchive.FromStatus(group, report.Tasks(nodes))
 		if record == nil {
 			return fmt.Errorf("CommGroup %s/%s has made no run yet", group.Namespace, group.Name)
 		}
@@ -160,7 +160,7 @@ func printResults(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommT
 }
 
 // noResults says that there is nothing to show: none of what was asked for, and what there is, or none at all, and why.
-func noResults(group *v1alpha1.CommGroup, node *v1alpha1.CommTask, choice *resultsChoice) error {
+func noResults(group *v1alpha1.CommGroup, node *report.Member, choice *resultsChoice) error {
 	var variants, collectives []string
 	add := func(v v1alpha1.Variant, c v1alpha1.Collective) {
 		variants, collectives = append(variants, string(v)), append(collectives, string(c))
@@ -186,7 +186,7 @@ func noResults(group *v1alpha1.CommGroup, node *v1alpha1.CommTask, choice *resul
 }
 
 // memberNamed is the CommTask of a node's name; nil where no name is given.
-func memberNamed(group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask, name string) (*v1alpha1.CommTask, error) {
+func memberNamed(group *v1alpha1.CommGroup, nodes []report.Member, name string) (*report.Member, error) {
 	if name == "" {
 		return nil, nil
 	}
@@ -210,8 +210,8 @@ func filterGroup(group *v1alpha1.CommGroup, choice *resultsChoice) (*v1alpha1.Co
 	return out, found
 }
 
-func filterNode(node *v1alpha1.CommTask, choice *resultsChoice) (*v1alpha1.CommTask, bool) {
-	out := node.DeepCopy()
+func filterNode(node *report.Member, choice *resultsChoice) (*report.Member, bool) {
+	out := &report.Member{CommTask: *node.CommTask.DeepCopy()}
 	run := out.Status.Run
 	if run == nil {
 		return out, false
@@ -253,7 +253,7 @@ func writeCSV(w io.Writer, group *v1alpha1.CommGroup) error {
 	return out.WriteAll(rows)
 }
 
-func writeNodeCSV(w io.Writer, origin v1alpha1.Origin, node *v1alpha1.CommTask) error {
+func writeNodeCSV(w io.Writer, origin v1alpha1.Origin, node *report.Member) error {
 	out := csv.NewWriter(w)
 	rows := [][]string{{"origin", "run", "node", "variant", "collective", "datatype", "placement", "sizeBytes", "latencyNanoseconds", "busBandwidthMBps", "noisePercent", "spreadPercent"}}
 	if run := node.Status.Run; run != nil {

@@ -98,6 +98,13 @@ func (v *statusView) print(ctx context.Context, w io.Writer) (state, err error) 
 		if err := report.Note(w, managerSilence(ctx, v.client, v.options.clock)); err != nil {
 			return nil, err
 		}
+		unread, err := report.ReadNodes(ctx, v.client, nodes)
+		if err != nil {
+			return nil, err
+		}
+		if err := report.Note(w, unread); err != nil {
+			return nil, err
+		}
 		return notReady(*group), printStatus(w, group, nodes, v.allMembers, v.options.clock.Now())
 	}
 	var groups v1alpha1.CommGroupList
@@ -201,7 +208,7 @@ type section struct {
 	print func() error
 }
 
-func printStatus(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask, allMembers bool, now time.Time) error {
+func printStatus(w io.Writer, group *v1alpha1.CommGroup, nodes []report.Member, allMembers bool, now time.Time) error {
 	s := &group.Status
 	limit := report.MaxNodes
 	if allMembers {

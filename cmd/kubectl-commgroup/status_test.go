@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/report"
 )
 
 // TestStatusShowsAdvice: only where there is some.
@@ -60,9 +61,10 @@ func TestStatusShowsGating(t *testing.T) {
 func TestStatusOfManyMembers(t *testing.T) {
 	group := &v1alpha1.CommGroup{}
 	group.Status.Culprits = []v1alpha1.Culprit{{Kind: "Pair", Pair: []string{"n00007", "n12001"}, Name: "n00007<->n12001", Reason: v1alpha1.ReasonSlowPair, Message: "slow"}}
-	var nodes []v1alpha1.CommTask
+	var nodes []report.Member
 	for i := range 12500 {
-		n := v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{NodeName: fmt.Sprintf("n%05d", i), Ranks: v1alpha1.RankRange{First: int32(8 * i)}, Run: &v1alpha1.RunAssignment{ID: "1-1"}}}
+		n := report.NoMember(fmt.Sprintf("n%05d", i))
+		n.Spec.Ranks.First, n.Spec.Run = int32(8*i), &v1alpha1.RunAssignment{ID: "1-1"}
 		n.Status.Run = &v1alpha1.NodeRunStatus{ID: "1-1", Phase: v1alpha1.NodeRunFinished, Verdict: v1alpha1.VerdictPass, Reason: v1alpha1.ReasonAllPassed}
 		if i == 9000 {
 			n.Status.Run.Verdict, n.Status.Run.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink
@@ -102,7 +104,7 @@ func TestStatusOfManyMembers(t *testing.T) {
 func TestStatusShowsTheStageBeforeTheMembers(t *testing.T) {
 	group := &v1alpha1.CommGroup{Status: v1alpha1.CommGroupStatus{Span: &v1alpha1.SpanStatus{RunID: "1-1", Stage: v1alpha1.StageLocalizing}}}
 	var b bytes.Buffer
-	if err := printStatus(&b, group, []v1alpha1.CommTask{{}}, false, time.Now()); err != nil {
+	if err := printStatus(&b, group, []report.Member{{}}, false, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	stage, members := strings.Index(b.String(), "\nOver several nodes\n"), strings.Index(b.String(), "\nMembers\n")

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -17,7 +19,8 @@ func newTopologyCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "topology NODE | GROUP [NODE]",
 		Short: "Draw a node: its GPUs, the xGMI mesh between them, NUMA nodes, NICs, error counters and what is wrong",
-		Long: "With NODE the node is looked for among the members of every CommGroup of the namespace; with GROUP all of its members are drawn.\n" +
+		Long: "With NODE the node is looked for among the members of every CommGroup of the namespace, and where it is none, among all nodes with a\n" +
+			"CommNode; with GROUP all of its members are drawn.\n" +
 			"A name that is both a node's and a group's is taken for the node; --group says otherwise.",
 		Example: "  kubectl commgroup topology gpu-node-07\n  kubectl commgroup topology mi300x\n  kubectl commgroup topology mi300x gpu-node-07\n" +
 			"  kubectl commgroup topology gpu-node-07 --group mi300x",
@@ -45,17 +48,21 @@ func newTopologyCommand(o *options) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return drawNodes(w, nodes, args, fmt.Sprintf("CommGroup %s/%s", namespace, group))
+				nodes = slices.DeleteFunc(nodes, func(m report.Member) bool { return len(args) > 0 && !slices.Contains(args, m.Spec.NodeName) })
+				if len(nodes) == 0 {
+					return fmt.Errorf("CommGroup %s/%s has no such member; kubectl get commtasks lists the members", namespace, group)
+				}
+				return drawNodes(cmd.Context(), w, c, nodes)
 			}
 			var all v1alpha1.CommTaskList
 			if err := c.List(cmd.Context(), &all, client.InNamespace(namespace)); err != nil {
 				return explained(cmd.Context(), c, namespace, "", fmt.Errorf("listing CommTasks: %w", err))
 			}
-			nodes, err := chooseNodes(all.Items, args[0])
+			nodes, err := chooseNodes(report.Members(all.Items), args[0])
 			if err != nil {
 				return err
 			}
-			return drawNodes(w, nodes, nil, "namespace "+namespace)
+			return drawNodes(cmd.Context(), w, c, nodes)
 		},
 	}
 	cmd.Flags().StringVar(&group, "group", "", "CommGroup that the node is looked for in")
@@ -89,9 +96,9 @@ func (o *options) memberNames(cmd *cobra.Command, args []string, group string) (
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// chooseNodes are the CommTasks that a name stands for: a node, or all members of a group.
-func chooseNodes(all []v1alpha1.CommTask, name string) ([]v1alpha1.CommTask, error) {
-	var ofNode, ofGroup []v1alpha1.CommTask
+// chooseNodes are the members that a name stands for: a node, or all members of a group. Any other name may be a node that is no member.
+func chooseNodes(all []report.Member, name string) ([]report.Member, error) {
+	var ofNode, ofGroup []report.Member
 	var groups []string
 	for i := range all {
 		if all[i].Spec.NodeName == name {
@@ -111,17 +118,28 @@ func chooseNodes(all []v1alpha1.CommTask, name string) ([]v1alpha1.CommTask, err
 	case len(ofGroup) > 0:
 		return ofGroup, nil
 	}
-	return nil, fmt.Errorf("%s is neither a member of a CommGroup of this namespace nor a CommGroup with members; kubectl get commtasks -A lists the members", name)
+	return []report.Member{report.NoMember(name)}, nil
 }
 
-func drawNodes(w io.Writer, nodes []v1alpha1.CommTask, only []string, where string) error {
-	slices.SortFunc(nodes, func(a, b v1alpha1.CommTask) int { return int(a.Spec.Ranks.First) - int(b.Spec.Ranks.First) })
-	shown := 0
-	for i := range nodes {
-		if len(only) > 0 && !slices.Contains(only, nodes[i].Spec.NodeName) {
-			continue
+func drawNodes(ctx context.Context, w io.Writer, c client.Client, nodes []report.Member) error {
+	unread, err := report.ReadNodes(ctx, c, nodes)
+	if err != nil {
+		return err
+	}
+	if one := &nodes[0]; one.Name == "" && one.Node == nil { // not a member
+		err := fmt.Errorf("%s is neither a member of a CommGroup of this namespace, nor a CommGroup with members, nor a node with a CommNode; "+
+			"kubectl get commtasks -A lists the members, and kubectl get commnodes the nodes", one.Spec.NodeName)
+		if unread != "" {
+			err = fmt.Errorf("%w. Note: %s", err, unread)
 		}
-		if shown++; shown > 1 {
+		return err
+	}
+	if err := report.Note(w, unread); err != nil {
+		return err
+	}
+	slices.SortFunc(nodes, func(a, b report.Member) int { return cmp.Compare(a.Spec.Ranks.First, b.Spec.Ranks.First) })
+	for i := range nodes {
+		if i > 0 {
 			if _, err := fmt.Fprintln(w); err != nil {
 				return err
 			}
@@ -129,9 +147,6 @@ func drawNodes(w io.Writer, nodes []v1alpha1.CommTask, only []string, where stri
 		if err := report.Topology(w, &nodes[i]); err != nil {
 			return err
 		}
-	}
-	if shown == 0 {
-		return fmt.Errorf("%s has no such member; kubectl get commtasks lists the members", where)
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func (k chartKey) String() string {
 var classes = map[v1alpha1.Variant]string{v1alpha1.VariantBaseline: "s0", v1alpha1.VariantDDA: "s1", v1alpha1.VariantLowPrecision: "s2"}
 
 // resultCharts are the plots of a group's results, in the order in which they were measured.
-func resultCharts(all []v1alpha1.GroupResultSeries, nodes []v1alpha1.CommTask) []chartGroup {
+func resultCharts(all []v1alpha1.GroupResultSeries, nodes []report.Member) []chartGroup {
 	var keys []chartKey
 	by := map[chartKey][]*v1alpha1.GroupResultSeries{}
 	for i := range all {
@@ -60,7 +60,7 @@ func resultCharts(all []v1alpha1.GroupResultSeries, nodes []v1alpha1.CommTask) [
 	return groups
 }
 
-func chartsOf(k chartKey, variants []*v1alpha1.GroupResultSeries, nodes []v1alpha1.CommTask, id string, open bool) chartGroup {
+func chartsOf(k chartKey, variants []*v1alpha1.GroupResultSeries, nodes []report.Member, id string, open bool) chartGroup {
 	g := chartGroup{Title: k.String(), Open: open}
 	var sizes []int64
 	var baseline *v1alpha1.GroupResultSeries

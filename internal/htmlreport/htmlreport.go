@@ -20,8 +20,9 @@ const unknown = "–"
 // Input is what a report is made of.
 type Input struct {
 	Group *v1alpha1.CommGroup
-	// Nodes are the group's CommTasks.
-	Nodes []v1alpha1.CommTask
+	Nodes []report.Member
+	// Unread says why the nodes' CommNodes could not be read; empty where they were.
+	Unread string
 	// Now is when the report is made, and Version the one of the program that makes it.
 	Now     time.Time
 	Version string

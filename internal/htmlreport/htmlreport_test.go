@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -37,21 +38,29 @@ func load(t testing.TB, name string) Input {
 		t.Fatal(err)
 	}
 	in := Input{Now: now, Version: "test"}
+	var nodes []*v1alpha1.CommNode
 	for _, item := range list.Items {
 		var kind metav1.TypeMeta
 		if err := json.Unmarshal(item, &kind); err != nil {
 			t.Fatal(err)
 		}
-		if kind.Kind == "CommGroup" {
+		switch kind.Kind {
+		case "CommGroup":
 			in.Group = &v1alpha1.CommGroup{}
 			err = json.Unmarshal(item, in.Group)
-		} else {
-			in.Nodes = append(in.Nodes, v1alpha1.CommTask{})
-			err = json.Unmarshal(item, &in.Nodes[len(in.Nodes)-1])
+		case "CommTask":
+			in.Nodes = append(in.Nodes, report.Member{})
+			err = json.Unmarshal(item, &in.Nodes[len(in.Nodes)-1].CommTask)
+		default:
+			nodes = append(nodes, &v1alpha1.CommNode{})
+			err = json.Unmarshal(item, nodes[len(nodes)-1])
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+	for i := range in.Nodes {
+		in.Nodes[i].Node = nodes[slices.IndexFunc(nodes, func(n *v1alpha1.CommNode) bool { return n.Name == in.Nodes[i].Spec.NodeName })]
 	}
 	if in.Group == nil || len(in.Nodes) == 0 {
 		t.Fatalf("testdata/%s.json lacks a CommGroup or its nodes", name)
@@ -273,7 +282,7 @@ func TestNothingMeasured(t *testing.T) {
 	in := load(t, "good")
 	in.Group.Status.Results, in.Group.Status.Headline, in.Group.Status.History = nil, nil, nil
 	for i := range in.Nodes {
-		in.Nodes[i].Status = v1alpha1.CommTaskStatus{}
+		in.Nodes[i].Status, in.Nodes[i].Node = v1alpha1.CommTaskStatus{}, nil
 	}
 	for name, in := range map[string]Input{"no status": empty(), "no measurement": in} {
 		d := checkPage(t, render(t, in))
@@ -295,7 +304,7 @@ func TestNothingMeasured(t *testing.T) {
 func many(t testing.TB, n int) Input {
 	in := load(t, "failed")
 	base := in.Nodes
-	in.Nodes = make([]v1alpha1.CommTask, n)
+	in.Nodes = make([]report.Member, n)
 	for i := range in.Nodes {
 		c := base[i%len(base)]
 		if i >= len(base) && i%len(base) == 2 {
@@ -382,7 +391,7 @@ var spanOnce = sync.OnceValue(func() Input { return load(&testing.T{}, "span") }
 func hostile(s string) Input {
 	in := spanOnce()
 	in.Group = in.Group.DeepCopy()
-	in.Nodes = []v1alpha1.CommTask{*in.Nodes[0].DeepCopy()} // one node: a fuzz test wants many pages
+	in.Nodes = []report.Member{{CommTask: *in.Nodes[0].CommTask.DeepCopy(), Node: in.Nodes[0].Node.DeepCopy()}} // one node: a fuzz test wants many pages
 	g := in.Group
 	g.Name, g.Namespace = s, s
 	for i := range g.Status.Conditions {
@@ -401,8 +410,9 @@ func hostile(s string) Input {
 	g.Status.History[0].ID, g.Status.History[0].Culprit = s, s
 	for i := range in.Nodes {
 		n := &in.Nodes[i]
-		n.Status.Facts.Problems = []v1alpha1.Problem{{Severity: s, Code: s, Subject: "x" + s, Message: s}}
-		n.Status.Facts.GPUs[0].NIC, n.Status.Facts.GPUs[0].PCIAddress = "x"+s, "x"+s
+		f := n.Facts()
+		f.Problems = []v1alpha1.Problem{{Severity: s, Code: s, Subject: "x" + s, Message: s}}
+		f.GPUs[0].NIC, f.GPUs[0].PCIAddress = "x"+s, "x"+s
 		n.Status.Run.LogTail, n.Status.Run.RASVerdict = "x"+s, "x"+s
 		n.Status.Run.Preconditions = []v1alpha1.PreconditionStatus{{Name: s, State: "Failed", Message: "x" + s}}
 	}

@@ -65,9 +65,9 @@ func newMesh(m member, culprits []v1alpha1.Culprit, id string) meshView {
 	if verdict, reason := report.Verdict(n, m.blamed); m.blamed != "" && m.verdict == v1alpha1.VerdictPass {
 		v.Verdict = verdict + ", " + reason
 	}
-	f := n.Status.Facts
+	f := n.Facts()
 	if f == nil {
-		v.Absent = "The node's monitor has not reported: nothing is known of its GPUs and links."
+		v.Absent = "Nothing is known of its GPUs and links: the node's monitor has not reported, or its CommNode was not read."
 		return v
 	}
 	v.Title = fmt.Sprintf("%d x %s, xGMI mesh %s", f.GPUCount, f.GPUModel, report.MeshWords(f.XGMI))
@@ -91,7 +91,7 @@ func newMesh(m member, culprits []v1alpha1.Culprit, id string) meshView {
 }
 
 // blame is what the culprits name on a node: reasons by PCI address, by "a<->b", and by the name of a NIC.
-func blame(n *v1alpha1.CommTask, culprits []v1alpha1.Culprit) map[string]string {
+func blame(n *report.Member, culprits []v1alpha1.Culprit) map[string]string {
 	out := map[string]string{}
 	all := culprits
 	if run := n.Status.Run; run != nil {
@@ -118,8 +118,8 @@ func place(i, n int, radius float64) (float64, float64) {
 	return meshSize/2 + radius*math.Cos(angle), meshSize/2 + radius*math.Sin(angle)
 }
 
-func drawGPUs(n *v1alpha1.CommTask, blamed map[string]string) []gpuView {
-	f := n.Status.Facts
+func drawGPUs(n *report.Member, blamed map[string]string) []gpuView {
+	f := n.Facts()
 	out := make([]gpuView, 0, len(f.GPUs))
 	for i := range f.GPUs {
 		g := &f.GPUs[i]
@@ -157,8 +157,8 @@ func drawGPUs(n *v1alpha1.CommTask, blamed map[string]string) []gpuView {
 	return out
 }
 
-func drawLinks(n *v1alpha1.CommTask, blamed map[string]string) []linkView {
-	f := n.Status.Facts
+func drawLinks(n *report.Member, blamed map[string]string) []linkView {
+	f := n.Facts()
 	probe := (*v1alpha1.LinkProbe)(nil)
 	if n.Status.Run != nil {
 		probe = n.Status.Run.Links
@@ -276,8 +276,8 @@ func describeLinks(links []linkView) string {
 	return strings.Join(parts, "; ")
 }
 
-func meshFacts(n *v1alpha1.CommTask) []string {
-	f := n.Status.Facts
+func meshFacts(n *report.Member) []string {
+	f := n.Facts()
 	facts := []string{fmt.Sprintf("%s, %s; amdgpu %s; kernel %s", f.GFXTarget, f.Partition, report.Driver(f.Driver), orUnknown(f.KernelRelease))}
 	if run := n.Status.Run; run != nil && run.Links != nil {
 		l := run.Links

@@ -27,6 +27,8 @@ type nodesView struct {
 	Bars    *barView
 	Spread  *barView
 	Meshes  []meshView
+	// Unread says why nothing but the last run tells of the nodes; empty where their CommNodes were read.
+	Unread string
 	// MeshNote says which nodes have a picture.
 	MeshNote string
 }
@@ -57,7 +59,7 @@ type barGuide struct {
 
 // member is a node with what it is ordered by.
 type member struct {
-	node    *v1alpha1.CommTask
+	node    *report.Member
 	verdict v1alpha1.Verdict
 	reason  string
 	blamed  string // the reason for which the group's status names it
@@ -75,7 +77,7 @@ func (m member) tone() tone {
 
 // members are the nodes, the worst first: the named, then by verdict, then the slowest; what was not measured stands before
 // what was.
-func members(group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask) []member {
+func members(group *v1alpha1.CommGroup, nodes []report.Member) []member {
 	blamed := report.Blamed(group, nodes)
 	out := make([]member, 0, len(nodes))
 	for i := range nodes {
@@ -110,7 +112,7 @@ func busOf(m member) int64 {
 }
 
 // headlineOf is a node's own value of the group's headline, where its report is of the run that it is assigned.
-func headlineOf(n *v1alpha1.CommTask, h *v1alpha1.Headline) *int64 {
+func headlineOf(n *report.Member, h *v1alpha1.Headline) *int64 {
 	run := n.Status.Run
 	if h == nil || run == nil || n.Spec.Run == nil || run.ID != n.Spec.Run.ID || n.Spec.Run.Stale != nil {
 		return nil
@@ -128,9 +130,9 @@ func headlineOf(n *v1alpha1.CommTask, h *v1alpha1.Headline) *int64 {
 	return nil
 }
 
-func newNodes(group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask) nodesView {
+func newNodes(group *v1alpha1.CommGroup, nodes []report.Member, unread string) nodesView {
 	all := members(group, nodes)
-	v := nodesView{Summary: verdictSummary(all), Table: nodeTable(all)}
+	v := nodesView{Unread: unread, Summary: verdictSummary(all), Table: nodeTable(all)}
 	if h := group.Status.Headline; h != nil {
 		v.Bars, v.Spread = nodeBars(all, h), spread(all, h)
 	}
@@ -180,9 +182,10 @@ func nodeTable(all []member) grid {
 		if m.busMBps != nil {
 			bus = units.GBps(*m.busMBps)
 		}
-		gpus, rocm, driver, mesh := unknown, unknown, unknown, unknown
-		if f := n.Status.Facts; f != nil {
-			gpus, rocm, driver, mesh = fmt.Sprintf("%d x %s", f.GPUCount, f.GPUModel), orUnknown(f.ROCm.Version), report.Driver(f.Driver), report.MeshWords(f.XGMI)
+		h := n.Hardware()
+		gpus := unknown
+		if h.GPUs != "" {
+			gpus = h.GPUs + " x " + orUnknown(h.Model)
 		}
 		library := report.Library(n)
 		if library == "-" {
@@ -190,7 +193,7 @@ func nodeTable(all []member) grid {
 		}
 		verdict, reason := report.Verdict(n, m.blamed)
 		row := gridRow{Cells: []cell{plain(n.Spec.NodeName), plain(n.Spec.Ranks.Summary), badge(verdict, m.tone()), plain(reason),
-			number(bus), plain(gpus), plain(rocm), plain(driver), plain(mesh), plain(library)}}
+			number(bus), plain(gpus), plain(h.ROCm), plain(h.Driver), plain(h.Mesh), plain(library)}}
 		if m.verdict != v1alpha1.VerdictPass && m.verdict != "" {
 			row.Note = whyOf(n)
 		}
@@ -203,7 +206,7 @@ func nodeTable(all []member) grid {
 }
 
 // whyOf is a node's own message, or the controller's.
-func whyOf(n *v1alpha1.CommTask) string {
+func whyOf(n *report.Member) string {
 	if run := n.Spec.Run; run != nil {
 		if r := n.Status.Run; r != nil && r.ID == run.ID && r.Message != "" {
 			return r.Message

@@ -261,7 +261,7 @@ func historyGrid(s *v1alpha1.CommGroupStatus) grid {
 }
 
 // conditionsNotMet sums up the members' preconditions, the worst first.
-func conditionsNotMet(nodes []v1alpha1.CommTask) grid {
+func conditionsNotMet(nodes []report.Member) grid {
 	type key struct{ name, state string }
 	type line struct {
 		key
@@ -302,7 +302,7 @@ func conditionsNotMet(nodes []v1alpha1.CommTask) grid {
 type nodeText struct{ Node, Text string }
 
 // said collects a text of each node, the first few.
-func said(nodes []v1alpha1.CommTask, of func(*v1alpha1.NodeRunStatus) string) []nodeText {
+func said(nodes []report.Member, of func(*v1alpha1.NodeRunStatus) string) []nodeText {
 	var out []nodeText
 	for i := range nodes {
 		run := nodes[i].Status.Run

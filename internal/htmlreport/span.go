@@ -34,7 +34,7 @@ type searchView struct {
 	Message string
 }
 
-func newSpan(group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask) *spanView {
+func newSpan(group *v1alpha1.CommGroup, nodes []report.Member) *spanView {
 	s := group.Status.Span
 	if s == nil {
 		return nil

@@ -63,7 +63,7 @@ func newView(in Input) view {
 		Hero: newHero(g), Culprits: newCulprits(g), CulpritsOf: s.EarlierCulpritsRun(), MoreCulprits: moreCulprits(newCulprits(g)), Tiles: tiles(g, in.Now),
 		Conditions: conditionsGrid(g, in.Now), Settings: settingsGrid(s.Settings), Advice: adviceGrid(s.Advice), Published: published(s),
 		Errors: errorsGrid(s.DataErrors), Checks: newChecks(s.Checks), Baseline: baseline(s.Baseline), Span: newSpan(g, in.Nodes),
-		Nodes: newNodes(g, in.Nodes), Preconditions: conditionsNotMet(in.Nodes),
+		Nodes: newNodes(g, in.Nodes, in.Unread), Preconditions: conditionsNotMet(in.Nodes),
 		RAS:       said(in.Nodes, func(r *v1alpha1.NodeRunStatus) string { return r.RASVerdict }),
 		Logs:      said(in.Nodes, func(r *v1alpha1.NodeRunStatus) string { return r.LogTail }),
 		Inventory: inventoryGrid(s.Inventory), History: historyGrid(s), HistoryPlot: historyPlot(s), Trend: string(s.Trend), Gating: gating(s),
@@ -79,9 +79,9 @@ func newView(in Input) view {
 }
 
 // anySimulated: one simulated fact is enough for the banner.
-func anySimulated(g *v1alpha1.CommGroup, nodes []v1alpha1.CommTask) bool {
-	return g.Status.Origin == v1alpha1.OriginSimulated || slices.ContainsFunc(nodes, func(n v1alpha1.CommTask) bool {
-		return n.Status.Facts != nil && n.Status.Facts.Origin == v1alpha1.OriginSimulated
+func anySimulated(g *v1alpha1.CommGroup, nodes []report.Member) bool {
+	return g.Status.Origin == v1alpha1.OriginSimulated || slices.ContainsFunc(nodes, func(n report.Member) bool {
+		return n.Facts() != nil && n.Facts().Origin == v1alpha1.OriginSimulated
 	})
 }
 

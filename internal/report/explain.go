@@ -17,7 +17,7 @@ const settingsSection = "Settings"
 
 // Explain says of each setting why it is in effect or not: what was asked, what stops it, on which nodes and with which library
 // build, what the measurement shows, and what to change.
-func Explain(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask, settings []v1alpha1.SettingStatus) error {
+func Explain(w io.Writer, group *v1alpha1.CommGroup, nodes []Member, settings []v1alpha1.SettingStatus) error {
 	for i := range settings {
 		if i > 0 {
 			if _, err := fmt.Fprintln(w); err != nil {
@@ -31,7 +31,7 @@ func Explain(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask, 
 	return nil
 }
 
-func explainSetting(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask, s *v1alpha1.SettingStatus) error {
+func explainSetting(w io.Writer, group *v1alpha1.CommGroup, nodes []Member, s *v1alpha1.SettingStatus) error {
 	if _, err := fmt.Fprintln(w, Paint(w, Bold, s.Name)); err != nil {
 		return err
 	}
@@ -183,14 +183,14 @@ func reasonText(s *v1alpha1.SettingStatus) (seen, next string) {
 }
 
 // libraryKnown says whether a member's ranks loaded a library that was identified.
-func libraryKnown(nodes []v1alpha1.CommTask) bool {
-	return slices.ContainsFunc(nodes, func(n v1alpha1.CommTask) bool {
+func libraryKnown(nodes []Member) bool {
+	return slices.ContainsFunc(nodes, func(n Member) bool {
 		return n.Status.Run != nil && n.Status.Run.Library != nil && !slices.Contains([]string{"", "unknown"}, n.Status.Run.Library.Flavor)
 	})
 }
 
 // LibraryBuilds names the builds that the members' ranks loaded, the most frequent first.
-func LibraryBuilds(nodes []v1alpha1.CommTask) string {
+func LibraryBuilds(nodes []Member) string {
 	counts := map[string]int{}
 	for i := range nodes {
 		r := nodes[i].Status.Run
@@ -237,7 +237,7 @@ func nodesWord(n int) string {
 const maxNodesNamed = 5
 
 // disagreeing names the nodes on which the setting is otherwise than in the group as a whole.
-func disagreeing(s *v1alpha1.SettingStatus, nodes []v1alpha1.CommTask) []string {
+func disagreeing(s *v1alpha1.SettingStatus, nodes []Member) []string {
 	type state struct{ effective, reason, verified, usable string }
 	by := map[state][]string{}
 	for i := range nodes {

@@ -46,7 +46,7 @@ func TestExplainNamesTheLibraryOrSaysThatItIsUnknown(t *testing.T) {
 	s := v1alpha1.SettingStatus{Name: "dda.AllReduce", Requested: "Preferred", Effective: v1alpha1.EffectiveUnknown, Reason: v1alpha1.SettingReasonUnknown,
 		Verified: v1alpha1.VerifiedUnknown, Message: "DDA is on, but its largest size is a table by GPU and release"}
 	for flavor, identified := range map[string]bool{"rccl-dda": true, "unknown": false, "": false} {
-		nodes := []v1alpha1.CommTask{{}}
+		nodes := []Member{{}}
 		nodes[0].Status.Run = &v1alpha1.NodeRunStatus{Library: &v1alpha1.LibraryFacts{Flavor: flavor, Version: "2.30.4"}}
 		var b strings.Builder
 		if err := Explain(&b, &v1alpha1.CommGroup{}, nodes, []v1alpha1.SettingStatus{s}); err != nil {

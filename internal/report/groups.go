@@ -74,7 +74,7 @@ const (
 
 // Remarks say what a group's status alone does not: that it is of an older spec, that there is none, or that nobody ends its
 // deletion, or that the nodes' reports ran out and nobody saw it. now is the time by about the API server's clock; nodes may be left out.
-func Remarks(g *v1alpha1.CommGroup, nodes []v1alpha1.CommTask, now time.Time) []string {
+func Remarks(g *v1alpha1.CommGroup, nodes []Member, now time.Time) []string {
 	age := func(t metav1.Time) time.Duration { return now.Sub(t.Time).Round(time.Second) }
 	s := &g.Status
 	if d := g.DeletionTimestamp; d != nil {
@@ -107,10 +107,10 @@ func Remarks(g *v1alpha1.CommGroup, nodes []v1alpha1.CommTask, now time.Time) []
 }
 
 // ranOut counts the nodes whose facts hold no longer, with a minute for clocks and for the manager to see it.
-func ranOut(nodes []v1alpha1.CommTask, now time.Time) int {
+func ranOut(nodes []Member, now time.Time) int {
 	count := 0
 	for i := range nodes {
-		f := nodes[i].Status.Facts
+		f := nodes[i].Facts()
 		if f != nil && now.After(f.ObservedTime.Add(time.Duration(f.ValidForSeconds)*time.Second+time.Minute)) {
 			count++
 		}
@@ -119,7 +119,7 @@ func ranOut(nodes []v1alpha1.CommTask, now time.Time) int {
 }
 
 // RemarkLines prints the remarks on a group.
-func RemarkLines(w io.Writer, g *v1alpha1.CommGroup, nodes []v1alpha1.CommTask, now time.Time) error {
+func RemarkLines(w io.Writer, g *v1alpha1.CommGroup, nodes []Member, now time.Time) error {
 	for _, text := range Remarks(g, nodes, now) {
 		if err := Note(w, text); err != nil {
 			return err

@@ -32,7 +32,7 @@ func parseLink(s string) (link, bool) {
 }
 
 // linkMarks are the links of a node that a run or the monitor's checks name, with the word for it.
-func linkMarks(n *v1alpha1.CommTask) map[link]string {
+func linkMarks(n *Member) map[link]string {
 	marks := map[link]string{}
 	if run := n.Status.Run; run != nil {
 		for _, c := range run.Culprits {
@@ -41,8 +41,8 @@ func linkMarks(n *v1alpha1.CommTask) map[link]string {
 			}
 		}
 	}
-	if n.Status.Facts != nil {
-		for _, p := range n.Status.Facts.Problems {
+	if f := n.Facts(); f != nil {
+		for _, p := range f.Problems {
 			if l, ok := parseLink(p.Subject); ok {
 				marks[l] = p.Code
 			}

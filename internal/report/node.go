@@ -15,10 +15,10 @@ const MaxNodes = 32
 
 // Nodes prints one line for each member: what it is, its mesh, and its verdict alone. The worst come first: whom the group's
 // status names, then by verdict, then in the order of ranks. After limit lines, where it is not zero, the others are counted.
-func Nodes(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask, limit int) error {
+func Nodes(w io.Writer, group *v1alpha1.CommGroup, nodes []Member, limit int) error {
 	blamed := Blamed(group, nodes)
-	sorted := make([]*v1alpha1.CommTask, 0, len(nodes))
-	severity := make(map[*v1alpha1.CommTask]int, len(nodes))
+	sorted := make([]*Member, 0, len(nodes))
+	severity := make(map[*Member]int, len(nodes))
 	for i := range nodes {
 		verdict, _ := Outcome(&nodes[i])
 		sorted = append(sorted, &nodes[i])
@@ -26,7 +26,7 @@ func Nodes(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask, li
 			severity[&nodes[i]] = -1
 		}
 	}
-	slices.SortStableFunc(sorted, func(a, b *v1alpha1.CommTask) int {
+	slices.SortStableFunc(sorted, func(a, b *Member) int {
 		return cmp.Or(cmp.Compare(severity[a], severity[b]), cmp.Compare(a.Spec.Ranks.First, b.Spec.Ranks.First), cmp.Compare(a.Spec.NodeName, b.Spec.NodeName))
 	})
 	shown := sorted
@@ -45,7 +45,7 @@ func Nodes(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask, li
 }
 
 // byVerdict counts nodes that stand the worst first: "2 Inconclusive, 40 Pass".
-func byVerdict(nodes []*v1alpha1.CommTask) string {
+func byVerdict(nodes []*Member) string {
 	var order []v1alpha1.Verdict
 	counts := map[v1alpha1.Verdict]int{}
 	for _, n := range nodes {
@@ -69,7 +69,7 @@ func Severity(v v1alpha1.Verdict) int {
 
 // Blamed are the nodes that the group's status names, each with the first reason: what the group's stage found stands in no
 // node's own verdict, which is of the node alone. Of very many culprits the list has no room for all: nodes give names to the others.
-func Blamed(group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask) map[string]string {
+func Blamed(group *v1alpha1.CommGroup, nodes []Member) map[string]string {
 	blamed := map[string]string{}
 	for i := range group.Status.Culprits {
 		c := &group.Status.Culprits[i]
@@ -84,7 +84,7 @@ func Blamed(group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask) map[string]str
 }
 
 // culpritsByIndex are the names of the members that the group's stage has as culprits by their index.
-func culpritsByIndex(group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask) []string {
+func culpritsByIndex(group *v1alpha1.CommGroup, nodes []Member) []string {
 	stage := group.Status.Span
 	if stage == nil || stage.CulpritSet == "" {
 		return nil
@@ -101,7 +101,7 @@ func culpritsByIndex(group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask) []str
 }
 
 // MoreCulprits names the culprits of the group's stage that the list of culprits has no room for; empty where it has all.
-func MoreCulprits(group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask) string {
+func MoreCulprits(group *v1alpha1.CommGroup, nodes []Member) string {
 	listed := Blamed(&v1alpha1.CommGroup{Status: v1alpha1.CommGroupStatus{Culprits: group.Status.Culprits}}, nil)
 	more := slices.DeleteFunc(culpritsByIndex(group, nodes), func(name string) bool { return listed[name] != "" })
 	if len(more) == 0 {
@@ -111,7 +111,7 @@ func MoreCulprits(group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask) string {
 }
 
 // Verdict is a node's verdict and reason in words, with what the group's status blames it for where it passed alone.
-func Verdict(n *v1alpha1.CommTask, blamed string) (verdict, reason string) {
+func Verdict(n *Member, blamed string) (verdict, reason string) {
 	v, reason := Outcome(n)
 	if v == v1alpha1.VerdictPass && blamed != "" {
 		return "Pass alone", "culprit: " + blamed
@@ -119,20 +119,16 @@ func Verdict(n *v1alpha1.CommTask, blamed string) (verdict, reason string) {
 	return orUnknown(string(v)), orUnknown(reason)
 }
 
-func nodeRow(n *v1alpha1.CommTask, blamed string) []string {
-	row := []string{n.Spec.NodeName, n.Spec.Ranks.Summary}
-	if f := n.Status.Facts; f != nil {
-		row = append(row, fmt.Sprint(f.GPUCount), f.GPUModel, f.GFXTarget, f.Partition, orUnknown(f.ROCm.Version), Driver(f.Driver), MeshWords(f.XGMI))
-	} else {
-		row = append(row, unknown, unknown, unknown, unknown, unknown, unknown, unknown)
-	}
+func nodeRow(n *Member, blamed string) []string {
+	h := n.Hardware()
 	verdict, reason := Verdict(n, blamed)
-	return append(row, Library(n), verdict, reason)
+	return []string{n.Spec.NodeName, n.Spec.Ranks.Summary, orUnknown(h.GPUs), orUnknown(h.Model), orUnknown(h.GFX), orUnknown(h.Mode),
+		orUnknown(h.ROCm), orUnknown(h.Driver), orUnknown(h.Mesh), Library(n), verdict, reason}
 }
 
 // Outcome is a node's verdict and reason in the run that it is assigned: the agent's report, or the controller's closure
 // where there is none. Empty while the run goes on.
-func Outcome(n *v1alpha1.CommTask) (v1alpha1.Verdict, string) {
+func Outcome(n *Member) (v1alpha1.Verdict, string) {
 	run := n.Spec.Run
 	if run == nil {
 		return "", ""
@@ -169,7 +165,7 @@ func MeshWords(x v1alpha1.XGMIFacts) string {
 }
 
 // Library is the communication library that a node's ranks loaded.
-func Library(n *v1alpha1.CommTask) string {
+func Library(n *Member) string {
 	if n.Status.Run == nil || n.Status.Run.Library == nil {
 		return unknown
 	}
@@ -181,7 +177,7 @@ func Library(n *v1alpha1.CommTask) string {
 }
 
 // nodePreconditions prints what the last run's ranks would need and did not find on the node.
-func nodePreconditions(w io.Writer, n *v1alpha1.CommTask) error {
+func nodePreconditions(w io.Writer, n *Member) error {
 	if n.Status.Run == nil {
 		return nil
 	}
@@ -198,12 +194,12 @@ func nodePreconditions(w io.Writer, n *v1alpha1.CommTask) error {
 }
 
 // HasPreconditions says whether any node lists preconditions that were not met.
-func HasPreconditions(nodes []v1alpha1.CommTask) bool {
-	return slices.ContainsFunc(nodes, func(n v1alpha1.CommTask) bool { return n.Status.Run != nil && len(n.Status.Run.Preconditions) > 0 })
+func HasPreconditions(nodes []Member) bool {
+	return slices.ContainsFunc(nodes, func(n Member) bool { return n.Status.Run != nil && len(n.Status.Run.Preconditions) > 0 })
 }
 
 // Preconditions prints what was not met on the members, one line for each precondition and state, the worst first.
-func Preconditions(w io.Writer, nodes []v1alpha1.CommTask) error {
+func Preconditions(w io.Writer, nodes []Member) error {
 	type line struct {
 		first v1alpha1.PreconditionStatus
 		node  string
@@ -244,12 +240,12 @@ func Preconditions(w io.Writer, nodes []v1alpha1.CommTask) error {
 }
 
 // HasRASVerdicts says whether the library's RAS service was asked on any node and answered.
-func HasRASVerdicts(nodes []v1alpha1.CommTask) bool {
-	return slices.ContainsFunc(nodes, func(n v1alpha1.CommTask) bool { return n.Status.Run != nil && n.Status.Run.RASVerdict != "" })
+func HasRASVerdicts(nodes []Member) bool {
+	return slices.ContainsFunc(nodes, func(n Member) bool { return n.Status.Run != nil && n.Status.Run.RASVerdict != "" })
 }
 
 // RASVerdicts prints what the library's RAS service said on each node whose ranks were late.
-func RASVerdicts(w io.Writer, nodes []v1alpha1.CommTask) error {
+func RASVerdicts(w io.Writer, nodes []Member) error {
 	for i := range nodes {
 		if run := nodes[i].Status.Run; run != nil && run.RASVerdict != "" {
 			if _, err := fmt.Fprintln(w, wrap(w, nodes[i].Spec.NodeName+": "+run.RASVerdict)); err != nil {

@@ -42,7 +42,7 @@ func TestPagesShowTodaysTables(t *testing.T) {
 		heading(func(b *bytes.Buffer) error { return Settings(b, []v1alpha1.SettingStatus{{Name: "a"}}) }),
 		heading(func(b *bytes.Buffer) error { return nics(b, []v1alpha1.NICFacts{{Name: "a"}}) }),
 		heading(func(b *bytes.Buffer) error { return History(b, &v1alpha1.CommGroupStatus{}) }),
-		printed(t, "commgroups"), printed(t, "commtasks"),
+		printed(t, "commgroups"), printed(t, "commtasks"), printed(t, "commnodes"),
 	}
 	for _, page := range []string{"../../README.md", "../../docs/demo.md"} {
 		raw, err := os.ReadFile(page)

@@ -32,7 +32,7 @@ func spread(percent []int32, at int) string {
 
 // Apart says of a group's series how many repeats each node's figures are the median of, and on which node and at which size they are
 // furthest apart. Empty without repeats.
-func Apart(r *v1alpha1.GroupResultSeries, nodes []v1alpha1.CommTask) string {
+func Apart(r *v1alpha1.GroupResultSeries, nodes []Member) string {
 	var repeats, most int32
 	var node string
 	var size int64

@@ -12,8 +12,9 @@ import (
 // TestRepeats: a node's table has a column for how far its repeats are apart, the group's a line for the node where that is most; what
 // no report tells is told as such, and without repeats nothing is said.
 func TestRepeats(t *testing.T) {
-	member := func(name string, repeats int32, spread ...int32) v1alpha1.CommTask {
-		n := v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{NodeName: name, Run: &v1alpha1.RunAssignment{ID: "1-1", Plan: v1alpha1.RunPlan{Repeats: repeats}}}}
+	member := func(name string, repeats int32, spread ...int32) Member {
+		n := NoMember(name)
+		n.Spec.Run = &v1alpha1.RunAssignment{ID: "1-1", Plan: v1alpha1.RunPlan{Repeats: repeats}}
 		n.Status.Run = &v1alpha1.NodeRunStatus{ID: "1-1", Results: []v1alpha1.ResultSeries{
 			{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, SizeBytes: []int64{1 << 10, 1 << 20},
 				LatencyNanoseconds: []int64{1000, 2000}, BusBandwidthMBps: []int64{1000, 2000}, SpreadPercent: spread}}}
@@ -27,13 +28,13 @@ func TestRepeats(t *testing.T) {
 	group.Status.Results = []v1alpha1.GroupResultSeries{{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, Placement: v1alpha1.OutOfPlace,
 		SizeBytes: []int64{1 << 10, 1 << 20}, LatencyNanoseconds: []int64{1000, 2000}, BusBandwidthMBps: []int64{1000, 2000}}}
 	for name, tc := range map[string]struct {
-		nodes []v1alpha1.CommTask
+		nodes []Member
 		want  string
 	}{
-		"two nodes":       {[]v1alpha1.CommTask{member("a", 3, 2, 0), member("b", 3, 1, 7), older, stale}, "  Baseline: medians of 3 repeats, at most 7 % apart (b at 1M)"},
-		"none apart":      {[]v1alpha1.CommTask{member("a", 2, 0, 0)}, "  Baseline: medians of 2 repeats, at most 0 % apart (a at 1K)"},
-		"not in a report": {[]v1alpha1.CommTask{member("a", 3)}, "  Baseline: medians of 3 repeats; how far they are apart is in no report"},
-		"no repeats":      {[]v1alpha1.CommTask{member("a", 0)}, ""},
+		"two nodes":       {[]Member{member("a", 3, 2, 0), member("b", 3, 1, 7), older, stale}, "  Baseline: medians of 3 repeats, at most 7 % apart (b at 1M)"},
+		"none apart":      {[]Member{member("a", 2, 0, 0)}, "  Baseline: medians of 2 repeats, at most 0 % apart (a at 1K)"},
+		"not in a report": {[]Member{member("a", 3)}, "  Baseline: medians of 3 repeats; how far they are apart is in no report"},
+		"no repeats":      {[]Member{member("a", 0)}, ""},
 	} {
 		var b bytes.Buffer
 		if err := GroupAB(&b, group, tc.nodes); err != nil {
@@ -57,7 +58,8 @@ func TestRepeats(t *testing.T) {
 
 // TestFiguresOfAnotherRun: a node of whose present run nothing came shows those of the run before, and says so.
 func TestFiguresOfAnotherRun(t *testing.T) {
-	n := &v1alpha1.CommTask{Status: v1alpha1.CommTaskStatus{Run: &v1alpha1.NodeRunStatus{ID: "2-2"}}}
+	n := &Member{}
+	n.Status.Run = &v1alpha1.NodeRunStatus{ID: "2-2"}
 	for want, run := range map[string]*v1alpha1.RunAssignment{
 		"":  nil,
 		" ": {ID: "2-2"},

@@ -68,7 +68,8 @@ func TestOutcome(t *testing.T) {
 		"stale":                {stale, finished("2-5"), "", "stale: NodeRebooted"},
 		"going on":             {run, &v1alpha1.NodeRunStatus{ID: "2-5", Phase: v1alpha1.NodeRunRunning, Step: "DDA"}, "", "running: DDA"},
 	} {
-		n := &v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{Run: tc.spec}, Status: v1alpha1.CommTaskStatus{Run: tc.status}}
+		n := &Member{}
+		n.Spec.Run, n.Status.Run = tc.spec, tc.status
 		if v, r := Outcome(n); v != tc.wantVerdict || r != tc.wantReason {
 			t.Errorf("%s: got %q %q, want %q %q", name, v, r, tc.wantVerdict, tc.wantReason)
 		}
@@ -78,8 +79,9 @@ func TestOutcome(t *testing.T) {
 // TestUnknownIsNotZero: a node that never reported shows dashes.
 func TestUnknownIsNotZero(t *testing.T) {
 	var b bytes.Buffer
-	node := v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{NodeName: "n1", Ranks: v1alpha1.RankRange{Summary: "0-7/8"}}}
-	if err := Nodes(&b, &v1alpha1.CommGroup{}, []v1alpha1.CommTask{node}, 0); err != nil {
+	node := NoMember("n1")
+	node.Spec.Ranks.Summary = "0-7/8"
+	if err := Nodes(&b, &v1alpha1.CommGroup{}, []Member{node}, 0); err != nil {
 		t.Fatal(err)
 	}
 	got := strings.Join(strings.Fields(lines(&b)[1]), " ")
@@ -89,18 +91,16 @@ func TestUnknownIsNotZero(t *testing.T) {
 }
 
 func TestTopologyAndNotices(t *testing.T) {
-	node := &v1alpha1.CommTask{
-		Spec: v1alpha1.CommTaskSpec{NodeName: "n1"},
-		Status: v1alpha1.CommTaskStatus{Facts: &v1alpha1.NodeFacts{
-			Origin: v1alpha1.OriginSimulated, GPUCount: 2, GPUModel: "MI300X", GFXTarget: "gfx942", Partition: "SPX/NPS1",
-			GPUs:        []v1alpha1.GPUFacts{{PCIAddress: "0000:05:00.0", NUMANode: ptr.To[int32](0), Links: "-a"}, {PCIAddress: "0000:26:00.0", Links: "?-"}},
-			LinkClasses: []v1alpha1.LinkClass{{Letter: "a", Type: "XGMI", Weight: 15, Pairs: 1}},
-			XGMI:        v1alpha1.XGMIFacts{Mesh: "Incomplete", Hives: 1, Links: 1, ExpectedLinks: ptr.To[int32](2)},
-			Problems:    []v1alpha1.Problem{{Severity: "Error", Code: "LinkMissing", Subject: "0000:26:00.0", Message: "no link back"}},
-		}},
-	}
+	node := NoMember("n1")
+	node.Node = &v1alpha1.CommNode{Status: v1alpha1.CommNodeStatus{Facts: &v1alpha1.NodeFacts{
+		Origin: v1alpha1.OriginSimulated, GPUCount: 2, GPUModel: "MI300X", GFXTarget: "gfx942", Partition: "SPX/NPS1",
+		GPUs:        []v1alpha1.GPUFacts{{PCIAddress: "0000:05:00.0", NUMANode: ptr.To[int32](0), Links: "-a"}, {PCIAddress: "0000:26:00.0", Links: "?-"}},
+		LinkClasses: []v1alpha1.LinkClass{{Letter: "a", Type: "XGMI", Weight: 15, Pairs: 1}},
+		XGMI:        v1alpha1.XGMIFacts{Mesh: "Incomplete", Hives: 1, Links: 1, ExpectedLinks: ptr.To[int32](2)},
+		Problems:    []v1alpha1.Problem{{Severity: "Error", Code: "LinkMissing", Subject: "0000:26:00.0", Message: "no link back"}},
+	}}}
 	var b bytes.Buffer
-	if err := Topology(&b, node); err != nil {
+	if err := Topology(&b, &node); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{SimulatedNotice, "Incomplete (1/2 links)", "Error LinkMissing 0000:26:00.0: no link back", "GPU1  0000:26:00.0  -"} {
@@ -115,21 +115,19 @@ func TestTopologyInFull(t *testing.T) {
 	gpu := func(address, nic, links string, module int32) v1alpha1.GPUFacts {
 		return v1alpha1.GPUFacts{PCIAddress: address, NUMANode: ptr.To[int32](0), Hive: ptr.To[int32](1), Module: &module, NIC: nic, NICPath: "Switch", Links: links}
 	}
-	node := &v1alpha1.CommTask{
-		Spec: v1alpha1.CommTaskSpec{NodeName: "n1"},
-		Status: v1alpha1.CommTaskStatus{Facts: &v1alpha1.NodeFacts{
-			Origin: v1alpha1.OriginHardware, GPUCount: 2, DeviceCount: 2, PCIGPUCount: ptr.To[int32](3), ModuleCount: ptr.To[int32](1), Function: "Physical",
-			GPUModel: "MI250X", GFXTarget: "gfx90a", Partition: "NotApplicable", Firmware: &v1alpha1.FirmwareFacts{MEC: "92"},
-			Driver: v1alpha1.DriverFacts{Kind: "InTree"}, ROCm: v1alpha1.ROCmFacts{State: "Found", Version: "6.4.1", RCCLVersion: "2.22.3"},
-			GPUs:        []v1alpha1.GPUFacts{gpu("0000:c1:00.0", "mlx5_0", "-a", 0), gpu("0000:c6:00.0", "", "b-", 0)},
-			LinkClasses: []v1alpha1.LinkClass{{Letter: "a", Type: "XGMI", Weight: 15, Pairs: 1}, {Letter: "b", Type: "PCIE", Weight: 72, Pairs: 1}},
-			NICs:        []v1alpha1.NICFacts{{Name: "mlx5_0", LinkLayer: "InfiniBand", State: "Active", RateMbps: ptr.To[int64](200000)}, {Name: "mlx5_1", Interface: "ib1", LinkLayer: "InfiniBand", State: "Down", RateMbps: ptr.To[int64](2500)}},
-			XGMI:        v1alpha1.XGMIFacts{Mesh: "Incomplete", Hives: 1, Links: 1, ExpectedLinks: ptr.To[int32](2)},
-			RAS:         &v1alpha1.RASFacts{Uncorrectable: ptr.To[int64](2), Unreadable: 1},
-		}},
-	}
+	node := NoMember("n1")
+	node.Node = &v1alpha1.CommNode{Status: v1alpha1.CommNodeStatus{Facts: &v1alpha1.NodeFacts{
+		Origin: v1alpha1.OriginHardware, GPUCount: 2, DeviceCount: 2, PCIGPUCount: ptr.To[int32](3), ModuleCount: ptr.To[int32](1), Function: "Physical",
+		GPUModel: "MI250X", GFXTarget: "gfx90a", Partition: "NotApplicable", Firmware: &v1alpha1.FirmwareFacts{MEC: "92"},
+		Driver: v1alpha1.DriverFacts{Kind: "InTree"}, ROCm: v1alpha1.ROCmFacts{State: "Found", Version: "6.4.1", RCCLVersion: "2.22.3"},
+		GPUs:        []v1alpha1.GPUFacts{gpu("0000:c1:00.0", "mlx5_0", "-a", 0), gpu("0000:c6:00.0", "", "b-", 0)},
+		LinkClasses: []v1alpha1.LinkClass{{Letter: "a", Type: "XGMI", Weight: 15, Pairs: 1}, {Letter: "b", Type: "PCIE", Weight: 72, Pairs: 1}},
+		NICs:        []v1alpha1.NICFacts{{Name: "mlx5_0", LinkLayer: "InfiniBand", State: "Active", RateMbps: ptr.To[int64](200000)}, {Name: "mlx5_1", Interface: "ib1", LinkLayer: "InfiniBand", State: "Down", RateMbps: ptr.To[int64](2500)}},
+		XGMI:        v1alpha1.XGMIFacts{Mesh: "Incomplete", Hives: 1, Links: 1, ExpectedLinks: ptr.To[int32](2)},
+		RAS:         &v1alpha1.RASFacts{Uncorrectable: ptr.To[int64](2), Unreadable: 1},
+	}}}
 	var b bytes.Buffer
-	if err := Topology(&b, node); err != nil {
+	if err := Topology(&b, &node); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
@@ -156,7 +154,7 @@ func TestTopologyInFull(t *testing.T) {
 // TestPlacementsAndDataErrors: results in place stand in a table of their own, and FP8's errors below, with the counts that
 // are left out in the API where nothing was lost.
 func TestPlacementsAndDataErrors(t *testing.T) {
-	node := &v1alpha1.CommTask{Status: v1alpha1.CommTaskStatus{Run: &v1alpha1.NodeRunStatus{
+	node := &Member{CommTask: v1alpha1.CommTask{Status: v1alpha1.CommTaskStatus{Run: &v1alpha1.NodeRunStatus{
 		OmittedSeries: 3,
 		Results: []v1alpha1.ResultSeries{
 			{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16,
@@ -171,7 +169,7 @@ func TestPlacementsAndDataErrors(t *testing.T) {
 				Collectives: []v1alpha1.Collective{v1alpha1.AllReduce, v1alpha1.AllReduce}, SizeBytes: []int64{16 << 20, 64 << 20}, MaxErrorPPM: []int64{62500, 62500}, MeanErrorPPM: []int64{20000, 21000}, CheckedElements: []int64{50, 100},
 				NaNElements: []int64{0, 12}},
 		},
-	}}}
+	}}}}
 	var b bytes.Buffer
 	if err := NodeAB(&b, node); err != nil {
 		t.Fatal(err)
@@ -199,14 +197,16 @@ func TestPlacementsAndDataErrors(t *testing.T) {
 
 // TestPreconditions: each stands once, however many nodes and ranks lack it, and the worst comes first.
 func TestPreconditions(t *testing.T) {
-	lacks := func(name string, of ...v1alpha1.PreconditionStatus) v1alpha1.CommTask {
-		return v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{NodeName: name}, Status: v1alpha1.CommTaskStatus{Run: &v1alpha1.NodeRunStatus{Preconditions: of}}}
+	lacks := func(name string, of ...v1alpha1.PreconditionStatus) Member {
+		m := NoMember(name)
+		m.Status.Run = &v1alpha1.NodeRunStatus{Preconditions: of}
+		return m
 	}
 	numa := v1alpha1.PreconditionStatus{Name: "NUMABalancing", State: "Warning", Message: "it is on"}
 	busy := func(rank int32) v1alpha1.PreconditionStatus {
 		return v1alpha1.PreconditionStatus{Name: "GPUBusy", State: "Failed", Rank: ptr.To(rank), Message: "process 7"}
 	}
-	nodes := []v1alpha1.CommTask{lacks("n1", numa), {}, lacks("n2", busy(3), busy(4), numa)}
+	nodes := []Member{lacks("n1", numa), {}, lacks("n2", busy(3), busy(4), numa)}
 	nodes[2].Status.Run.RASVerdict = "rank 3 does not answer"
 	if !HasPreconditions(nodes) || HasPreconditions(nodes[1:2]) || !HasRASVerdicts(nodes) || HasRASVerdicts(nodes[:2]) {
 		t.Error("who has something to print is not told apart")
@@ -229,7 +229,7 @@ func TestPreconditions(t *testing.T) {
 	if diff := cmp.Diff(want, lines(&b)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	nodes[2].Status.Facts = &v1alpha1.NodeFacts{}
+	nodes[2].Node = &v1alpha1.CommNode{Status: v1alpha1.CommNodeStatus{Facts: &v1alpha1.NodeFacts{}}}
 	b.Reset()
 	if err := Topology(&b, &nodes[2]); err != nil || !strings.Contains(b.String(), "precondition GPUBusy Failed (rank 4): process 7") {
 		t.Errorf("%v\n%s", err, b.String())

@@ -34,7 +34,7 @@ type tableKey struct {
 // GroupAB prints the group's A/B tables: one for each collective, datatype and placement, one row for each message size.
 // Where variants are named, only these are shown; a gain is against Baseline all the same. The errors with random data follow,
 // where they were measured. nodes are asked how far apart the repeats of each are; without them nothing is said of it.
-func GroupAB(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask, variants ...string) error {
+func GroupAB(w io.Writer, group *v1alpha1.CommGroup, nodes []Member, variants ...string) error {
 	all := make([]series, 0, len(group.Status.Results))
 	for i := range group.Status.Results {
 		r := &group.Status.Results[i]
@@ -48,7 +48,7 @@ func GroupAB(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask, 
 }
 
 // NodeAB prints one node's A/B tables and errors with random data; for variants see GroupAB.
-func NodeAB(w io.Writer, node *v1alpha1.CommTask, variants ...string) error {
+func NodeAB(w io.Writer, node *Member, variants ...string) error {
 	run := node.Status.Run
 	if run == nil {
 		_, err := fmt.Fprintln(w, "no results yet")
@@ -75,7 +75,7 @@ func NodeAB(w io.Writer, node *v1alpha1.CommTask, variants ...string) error {
 }
 
 // ofAnotherRun says where a node's figures are not of the run that it is assigned: that one was closed without a report, or goes on.
-func ofAnotherRun(node *v1alpha1.CommTask) string {
+func ofAnotherRun(node *Member) string {
 	report, run := node.Status.Run, node.Spec.Run
 	if report == nil || run == nil || report.ID == run.ID {
 		return ""

@@ -15,7 +15,7 @@ import (
 // Span prints the group's stage of the last run: where it is, what it says, how the search went, each test, and the results of
 // the group and of each dimension of the mesh. nodes give the names to the indexes in the sets of members; without a node's
 // CommTask its name is left out. It prints nothing where the group has no such stage.
-func Span(w io.Writer, group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask) error {
+func Span(w io.Writer, group *v1alpha1.CommGroup, nodes []Member) error {
 	s := group.Status.Span
 	if s == nil {
 		return nil
@@ -112,20 +112,20 @@ const maxIndexes = 32
 
 // Indexes names the members of a group's stage, at most 32: "0 node-a, 1 node-b". Whom the status names and whom the stage went
 // on without stand in the list whatever their index.
-func Indexes(group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask) string {
+func Indexes(group *v1alpha1.CommGroup, nodes []Member) string {
 	stage := group.Status.Span
 	named := Blamed(group, nodes)
 	for _, name := range stage.Left {
 		named[name] = "left"
 	}
-	var members []*v1alpha1.CommTask
+	var members []*Member
 	for i := range nodes {
 		if a := nodes[i].Spec.Session; a != nil && a.RunID == stage.RunID {
 			members = append(members, &nodes[i])
 		}
 	}
-	byIndex := func(a, b *v1alpha1.CommTask) int { return cmp.Compare(a.Spec.Session.Index, b.Spec.Session.Index) }
-	slices.SortFunc(members, func(a, b *v1alpha1.CommTask) int {
+	byIndex := func(a, b *Member) int { return cmp.Compare(a.Spec.Session.Index, b.Spec.Session.Index) }
+	slices.SortFunc(members, func(a, b *Member) int {
 		if a, b := named[a.Spec.NodeName] != "", named[b.Spec.NodeName] != ""; a != b {
 			if a {
 				return -1

@@ -39,9 +39,9 @@ func TestSpan(t *testing.T) {
 			{Dimension: "tp", Communicators: 8},
 		},
 	}
-	var nodes []v1alpha1.CommTask
+	var nodes []Member
 	for i, name := range []string{"node-b", "node-a", "elsewhere", "no-session"} {
-		n := v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{NodeName: name}}
+		n := NoMember(name)
 		if i < 3 {
 			n.Spec.Session = &v1alpha1.SessionAssignment{RunID: "1-1", Index: int32(1 - i)}
 		}
@@ -92,9 +92,11 @@ func TestSpanBeforeItsMembersAreFixed(t *testing.T) {
 }
 
 func TestIndexesAreBounded(t *testing.T) {
-	var nodes []v1alpha1.CommTask
+	var nodes []Member
 	for i := range maxIndexes + 2 {
-		nodes = append(nodes, v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{NodeName: "n", Session: &v1alpha1.SessionAssignment{RunID: "1-1", Index: int32(i)}}})
+		n := NoMember("n")
+		n.Spec.Session = &v1alpha1.SessionAssignment{RunID: "1-1", Index: int32(i)}
+		nodes = append(nodes, n)
 	}
 	g := &v1alpha1.CommGroup{Status: v1alpha1.CommGroupStatus{Span: &v1alpha1.SpanStatus{RunID: "1-1"}}}
 	if got := Indexes(g, nodes); !strings.HasSuffix(got, "31 n, and 2 more (spec.session.index of each CommTask)") {
@@ -223,9 +225,11 @@ func TestCulpritsWithoutRoom(t *testing.T) {
 	group := &v1alpha1.CommGroup{Status: v1alpha1.CommGroupStatus{
 		Culprits: []v1alpha1.Culprit{{Node: "n0", Kind: "Node", Name: "n0", Reason: v1alpha1.ReasonSlowNode}},
 		Span:     &v1alpha1.SpanStatus{RunID: "1-1", Reason: v1alpha1.ReasonHangAcrossNodes, CulpritSet: "0,2-3"}}}
-	var nodes []v1alpha1.CommTask
+	var nodes []Member
 	for i := range 5 {
-		nodes = append(nodes, v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{NodeName: fmt.Sprint("n", i), Session: &v1alpha1.SessionAssignment{RunID: "1-1", Index: int32(i)}}})
+		n := NoMember(fmt.Sprint("n", i))
+		n.Spec.Session = &v1alpha1.SessionAssignment{RunID: "1-1", Index: int32(i)}
+		nodes = append(nodes, n)
 	}
 	nodes[3].Spec.Session.RunID = "1-0" // made anew
 	if got, want := MoreCulprits(group, nodes), "more culprits than the list has room for (members 0,2-3 in all): n2"; got != want {

@@ -30,7 +30,7 @@ type TestLine struct {
 }
 
 // TestLines gives the tests of a group's stage in the order in which they were made. nodes give names to the indexes.
-func TestLines(group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask) []TestLine {
+func TestLines(group *v1alpha1.CommGroup, nodes []Member) []TestLine {
 	stage := group.Status.Span
 	if stage == nil {
 		return nil

@@ -12,11 +12,10 @@ import (
 
 // Topology draws a node: how many GPUs each source counts, where each GPU is, KFD's weight from each to each other (15 for
 // one xGMI hop), its NICs, error counters and problems.
-func Topology(w io.Writer, n *v1alpha1.CommTask) error {
-	f := n.Status.Facts
+func Topology(w io.Writer, n *Member) error {
+	f := n.Facts()
 	if f == nil {
-		_, err := fmt.Fprintf(w, "node %s has not reported yet\n", n.Spec.NodeName)
-		return err
+		return lastSeen(w, n)
 	}
 	if f.Origin == v1alpha1.OriginSimulated {
 		if _, err := fmt.Fprintln(w, SimulatedNotice); err != nil {
@@ -58,6 +57,24 @@ func Topology(w io.Writer, n *v1alpha1.CommTask) error {
 		}
 	}
 	if err := Problems(w, f.Problems); err != nil {
+		return err
+	}
+	return nodePreconditions(w, n)
+}
+
+// lastSeen says of a node whose CommNode is not there what its last run saw of it.
+func lastSeen(w io.Writer, n *Member) error {
+	h := n.Hardware()
+	if h == (Hardware{}) {
+		_, err := fmt.Fprintf(w, "nothing is known of node %s yet\n", n.Spec.NodeName)
+		return err
+	}
+	_, err := fmt.Fprintf(w, "%s, as run %s saw it: %s x %s (%s), xGMI mesh %s; amdgpu %s; ROCm %s\n", n.Spec.NodeName, n.Spec.Run.ID,
+		orUnknown(h.GPUs), orUnknown(h.Model), orUnknown(h.Mode), orUnknown(h.Mesh), orUnknown(h.Driver), orUnknown(h.ROCm))
+	if line := measuredLinks(n); err == nil && line != "" {
+		_, err = fmt.Fprintln(w, line)
+	}
+	if err != nil {
 		return err
 	}
 	return nodePreconditions(w, n)
@@ -205,7 +222,7 @@ func rasCounters(r *v1alpha1.RASFacts) string {
 	return line
 }
 
-func measuredLinks(n *v1alpha1.CommTask) string {
+func measuredLinks(n *Member) string {
 	if n.Status.Run == nil || n.Status.Run.Links == nil {
 		return ""
 	}

@@ -24,8 +24,10 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/report"
 )
 
 var now = time.Date(2026, 11, 28, 15, 0, 0, 0, time.UTC)
@@ -58,15 +60,16 @@ func cluster(t *testing.T, n int) (Clients, *kubefake.Clientset) {
 		Published: &v1alpha1.PublishedStatus{ConfigMapName: "pool-rccl-settings"}}}
 	group.UID = "group-uid"
 	group.Spec.Runtime.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull-me"}}
-	crds := make([]client.Object, 0, 2)
-	for _, kind := range []string{"commgroups", "commtasks"} {
+	crds := make([]client.Object, 0, 3)
+	for _, kind := range []string{"commgroups", "commtasks", "commnodes"} {
 		crd := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"versions": []any{map[string]any{"name": "v1alpha1", "schema": map[string]any{"big": "one"}}}}}}
 		crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
 		crd.SetName(kind + ".rcclx.io")
 		crds = append(crds, crd)
 	}
 	groups := fake.NewClientBuilder().WithScheme(scheme).WithObjects(group).WithObjects(crds...)
-	mine := map[string]string{v1alpha1.LabelGroup: "pool", v1alpha1.LabelGroupNamespace: "ml", v1alpha1.LabelRole: v1alpha1.RoleMonitor}
+	mine := map[string]string{v1alpha1.LabelGroup: "pool", v1alpha1.LabelRole: v1alpha1.RoleRun}
+	monitor := map[string]string{"app.kubernetes.io/name": "commgroup-monitor", v1alpha1.LabelRole: v1alpha1.RoleMonitor}
 	manager := map[string]string{"app.kubernetes.io/name": "commgroup-manager"}
 	controlled := meta("ml", "pool-rccl-settings", nil)
 	yes := true
@@ -76,6 +79,8 @@ func cluster(t *testing.T, n int) (Clients, *kubefake.Clientset) {
 		&corev1.ConfigMap{ObjectMeta: controlled, Data: map[string]string{"RCCL_X": "1"}},
 		&appsv1.Deployment{ObjectMeta: meta("ops", "commgroup-manager", manager), Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: podSpec("")}}},
 		pod("ops", "manager-0", "node-0", manager, 1),
+		&appsv1.DaemonSet{ObjectMeta: meta("ops", "commgroup-monitor", monitor), Spec: appsv1.DaemonSetSpec{Template: corev1.PodTemplateSpec{Spec: podSpec("")}}},
+		pod("ops", "monitor-elsewhere", "elsewhere", monitor, 1), // a node of no member
 		&corev1.Event{ObjectMeta: meta("ml", "e1", nil), InvolvedObject: corev1.ObjectReference{Kind: "CommGroup", Name: "pool"}, Reason: "RunFinished", Message: "over"},
 		&corev1.Event{ObjectMeta: meta("ml", "e2", nil), InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "someone-elses"}, Reason: "Foreign", Message: "x"},
 	}
@@ -84,8 +89,10 @@ func cluster(t *testing.T, n int) (Clients, *kubefake.Clientset) {
 		ct := &v1alpha1.CommTask{ObjectMeta: meta("ml", v1alpha1.CommTaskName("pool", name), map[string]string{v1alpha1.LabelGroup: "pool"}),
 			Spec: v1alpha1.CommTaskSpec{NodeName: name, Ranks: v1alpha1.RankRange{First: int32(i * 8)}}}
 		groups = groups.WithObjects(ct)
+		cn := &v1alpha1.CommNode{ObjectMeta: meta("", name, nil), Status: v1alpha1.CommNodeStatus{Facts: &v1alpha1.NodeFacts{GPUModel: "MI300X", Problems: []v1alpha1.Problem{{Code: "NICDown"}}}}}
+		groups = groups.WithObjects(cn)
 		node := &corev1.Node{ObjectMeta: meta("", name, map[string]string{"zone": "a"}), Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Address: "192.0.2.7"}}}}
-		objects = append(objects, node, pod("ml", "pool-run-"+name, name, mine, 0), pod("ops", "monitor-"+name, name, mine, 0))
+		objects = append(objects, node, pod("ml", "pool-run-"+name, name, mine, 0), pod("ops", "monitor-"+name, name, monitor, 0))
 	}
 	kube := kubefake.NewClientset(objects...)
 	return Clients{Kube: kube, Groups: groups.Build()}, kube
@@ -113,8 +120,8 @@ func TestCollect(t *testing.T) {
 		t.Errorf("missing: %+v", b.Missing)
 	}
 	files := byPath(b)
-	for _, path := range []string{"summary.md", "report.html", "commgroup.yaml", "commtasks/node-1.yaml", "commtasks.csv", "events.txt", "cluster.yaml", "settings.yaml", "nodes/node-0.yaml", "pods/run.yaml",
-		"pods/monitors-ops.yaml", "manager/deployments-ops.yaml", "manager/pods-ops.yaml", "pods/ml/pool-run-node-2/main.log", "pods/ops/monitor-node-0/main.log", "pods/ops/manager-0/main.log", "pods/ops/manager-0/main.previous.log"} {
+	for _, path := range []string{"summary.md", "report.html", "commgroup.yaml", "commtasks/node-1.yaml", "commnodes/node-1.yaml", "members.csv", "events.txt", "cluster.yaml", "settings.yaml", "nodes/node-0.yaml", "pods/run.yaml",
+		"pods/monitors-ops.yaml", "manager/deployments-ops.yaml", "manager/daemonsets-ops.yaml", "manager/pods-ops.yaml", "pods/ml/pool-run-node-2/main.log", "pods/ops/monitor-node-0/main.log", "pods/ops/manager-0/main.log", "pods/ops/manager-0/main.previous.log"} {
 		if files[path] == "" {
 			t.Errorf("%s is not in the bundle", path)
 		}
@@ -128,6 +135,12 @@ func TestCollect(t *testing.T) {
 	}
 	if !strings.Contains(files["pods/run.yaml"], "value: INFO") || !strings.Contains(files["pods/run.yaml"], redacted) {
 		t.Error("the library's own variables must stay, and others say that they were taken out")
+	}
+	if text := files["pods/monitors-ops.yaml"]; !strings.Contains(text, "monitor-node-0") || strings.Contains(text, "elsewhere") {
+		t.Errorf("monitors are\n%s", text)
+	}
+	if !strings.Contains(files["members.csv"], "MI300X") || !strings.Contains(files["members.csv"], "NICDown") {
+		t.Errorf("members are\n%s", files["members.csv"])
 	}
 	if strings.Contains(files["events.txt"], "Foreign") || !strings.Contains(files["events.txt"], "RunFinished CommGroup/pool x1: over") {
 		t.Errorf("events are\n%s", files["events.txt"])
@@ -210,15 +223,42 @@ func TestSummaryTellsTheCase(t *testing.T) {
 
 // TestLogsThatAreGoneAreTold: a failed member without a run pod has no log in the bundle, and the summary says so.
 func TestLogsThatAreGoneAreTold(t *testing.T) {
-	failed := func(node string) v1alpha1.CommTask {
-		return v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{NodeName: node, Run: &v1alpha1.RunAssignment{ID: "1-1", Closed: &v1alpha1.RunClosure{Verdict: v1alpha1.VerdictError, Reason: "X"}}}}
+	failed := func(node string) report.Member {
+		m := report.NoMember(node)
+		m.Spec.Run = &v1alpha1.RunAssignment{ID: "1-1", Closed: &v1alpha1.RunClosure{Verdict: v1alpha1.VerdictError, Reason: "X"}}
+		return m
 	}
 	left := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Labels: map[string]string{v1alpha1.LabelNode: "a"}}}
-	for want, nodes := range map[string][]v1alpha1.CommTask{"": {failed("a")}, "Of 1 of 2 members": {failed("a"), failed("b")}} {
+	for want, nodes := range map[string][]report.Member{"": {failed("a")}, "Of 1 of 2 members": {failed("a"), failed("b")}} {
 		g := &gatherer{o: options(), b: &Bundle{}, nodes: nodes, pods: []corev1.Pod{left}}
 		g.podLogsLeft()
 		if got := strings.Join(g.b.Notes, "\n"); (got == "") != (want == "") || !strings.Contains(got, want) {
 			t.Errorf("%d failed: %q", len(nodes), got)
+		}
+	}
+}
+
+// TestWithoutCommNodes: who may not read CommNodes gets the rest, and reads in the bundle which role is lacking.
+func TestWithoutCommNodes(t *testing.T) {
+	c, _ := cluster(t, 2)
+	c.Groups = interceptor.NewClient(c.Groups.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, inner client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if _, node := o.(*v1alpha1.CommNode); node {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "commnodes"}, key.Name, nil)
+			}
+			return inner.Get(ctx, key, o, opts...)
+		}})
+	b, err := Collect(t.Context(), c, options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := byPath(b)
+	if len(b.Missing) != 1 || b.Missing[0].Path != "commnodes/" || files["commtasks/node-1.yaml"] == "" || files["members.csv"] == "" {
+		t.Errorf("missing %+v", b.Missing)
+	}
+	for _, path := range []string{"summary.md", "report.html"} {
+		if !strings.Contains(files[path], report.NodesRole) {
+			t.Errorf("%s does not name the role", path)
 		}
 	}
 }
@@ -265,7 +305,7 @@ func TestManyNodes(t *testing.T) {
 	for path := range files {
 		count[path[:strings.LastIndex("/"+path, "/")]]++
 	}
-	if count["commtasks/"] != 4 || count["nodes/"] != 4 || files["commtasks/node-1.yaml"] == "" || strings.Count(files["commtasks.csv"], "\n") != 31 {
+	if count["commtasks/"] != 4 || count["commnodes/"] != 4 || count["nodes/"] != 4 || files["commtasks/node-1.yaml"] == "" || strings.Count(files["members.csv"], "\n") != 31 {
 		t.Errorf("%v", count)
 	}
 	for _, want := range []string{"26 of 30 CommTasks are left out", "Logs of 2 of 4 pods"} {

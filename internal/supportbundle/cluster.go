@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/report"
 )
 
 // managerNamespaces are where managers run; where they may not be looked up, the namespace that the chart uses.
@@ -54,6 +55,12 @@ func (g *gatherer) podList(ctx context.Context, namespace, labels string) ([]byt
 	order := map[string]int{}
 	for i := range g.nodes {
 		order[g.nodes[i].Spec.NodeName] = i
+	}
+	if labels == monitorLabels && len(order) > 0 {
+		all = slices.DeleteFunc(all, func(p corev1.Pod) bool { // those of other nodes serve other groups
+			_, member := order[p.Spec.NodeName]
+			return !member && p.Spec.NodeName != ""
+		})
 	}
 	slices.SortStableFunc(all, func(a, b corev1.Pod) int {
 		return cmp.Or(cmp.Compare(podRank(&a), podRank(&b)), cmp.Compare(order[a.Spec.NodeName], order[b.Spec.NodeName]), cmp.Compare(a.Name, b.Name))
@@ -151,7 +158,7 @@ func (g *gatherer) deployments(ctx context.Context, namespace string) ([]byte, e
 }
 
 func (g *gatherer) daemonSets(ctx context.Context, namespace string) ([]byte, error) {
-	list, err := g.Kube.AppsV1().DaemonSets(namespace).List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelGroup + "=" + v1alpha1.LabelValue(g.o.Name)})
+	list, err := g.Kube.AppsV1().DaemonSets(namespace).List(ctx, metav1.ListOptions{LabelSelector: monitorLabels})
 	if err != nil {
 		return nil, err
 	}
@@ -212,8 +219,8 @@ func (g *gatherer) concerns(e *corev1.Event) bool {
 		return o.Name == g.o.Name
 	case "CommTask", "Pod", "ConfigMap":
 		return strings.HasPrefix(o.Name, g.o.Name)
-	case "Node":
-		return slices.ContainsFunc(g.nodes[:min(len(g.nodes), g.o.MaxNodes)], func(n v1alpha1.CommTask) bool { return n.Spec.NodeName == o.Name })
+	case "Node", "CommNode":
+		return slices.ContainsFunc(g.nodes[:min(len(g.nodes), g.o.MaxNodes)], func(n report.Member) bool { return n.Spec.NodeName == o.Name })
 	}
 	return false
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,16 +32,21 @@ type gatherer struct {
 	b     *Bundle
 	group *v1alpha1.CommGroup
 	shown *v1alpha1.CommGroup // group, redacted
-	nodes []v1alpha1.CommTask // the worst first
+	nodes []report.Member     // the worst first
+	// unread says why the nodes' CommNodes could not be read; empty where they were.
+	unread string
 	// podsMu guards pods: those whose logs are wanted.
 	podsMu sync.Mutex
 	pods   []corev1.Pod
 }
 
-// managerLabels find the manager's objects, whatever the chart's release is called.
-const managerLabels = "app.kubernetes.io/name=commgroup-manager"
+// managerLabels and monitorLabels find the operator's objects, whatever the chart's release is called.
+const (
+	managerLabels = "app.kubernetes.io/name=commgroup-manager"
+	monitorLabels = "app.kubernetes.io/name=commgroup-monitor"
+)
 
-// basics reads the group and its CommTasks, which tell what else to look for.
+// basics reads the group and its members, which tell what else to look for.
 func (g *gatherer) basics(ctx context.Context) error {
 	within, cancel := context.WithTimeout(ctx, g.o.ItemDeadline)
 	defer cancel()
@@ -62,6 +68,7 @@ func (g *gatherer) basics(ctx context.Context) error {
 	if err := g.commTasks(ctx); err != nil {
 		g.b.miss("commtasks/", "CommTasks", err)
 	}
+	g.commNodes(ctx)
 	return nil
 }
 
@@ -86,7 +93,7 @@ func (g *gatherer) commTasks(ctx context.Context) error {
 		for i := range list.Items {
 			redactMeta(&list.Items[i].ObjectMeta)
 		}
-		g.nodes = append(g.nodes, list.Items...)
+		g.nodes = append(g.nodes, report.Members(list.Items)...)
 		if token = list.Continue; token == "" {
 			break
 		}
@@ -97,26 +104,46 @@ func (g *gatherer) commTasks(ctx context.Context) error {
 	}
 	worstFirst(g.nodes, culprits)
 	for i := range g.nodes[:min(len(g.nodes), g.o.MaxNodes)] {
-		g.yaml("commtasks/"+fileName(g.nodes[i].Spec.NodeName)+".yaml", &g.nodes[i])
+		g.yaml("commtasks/"+fileName(g.nodes[i].Spec.NodeName)+".yaml", &g.nodes[i].CommTask)
 	}
 	if more := len(g.nodes) - g.o.MaxNodes; more > 0 {
-		g.b.note("%d of %d CommTasks are left out, the worst are in; commtasks.csv has all in short.", more, len(g.nodes))
-	}
-	if len(g.nodes) > 0 {
-		g.b.add("commtasks.csv", nodesCSV(g.nodes))
+		g.b.note("%d of %d CommTasks are left out, the worst are in; members.csv has all in short.", more, len(g.nodes))
 	}
 	return nil
 }
 
+// commNodes reads what is known of the members' nodes.
+func (g *gatherer) commNodes(ctx context.Context) {
+	within, cancel := context.WithTimeout(ctx, max(g.o.ItemDeadline, g.o.Deadline/3))
+	defer cancel()
+	unread, err := report.ReadNodes(within, g.Groups, g.nodes)
+	if unread != "" {
+		err = errors.New(unread)
+	}
+	if err != nil {
+		g.unread = err.Error()
+		g.b.miss("commnodes/", "CommNodes", err)
+	}
+	for i := range g.nodes[:min(len(g.nodes), g.o.MaxNodes)] {
+		if n := g.nodes[i].Node; n != nil {
+			redactMeta(&n.ObjectMeta)
+			g.yaml("commnodes/"+fileName(n.Name)+".yaml", n)
+		}
+	}
+	if len(g.nodes) > 0 {
+		g.b.add("members.csv", membersCSV(g.nodes))
+	}
+}
+
 // worstFirst puts nodes that a culprit names first, then those that failed, then those without a verdict.
-func worstFirst(nodes []v1alpha1.CommTask, culprits []v1alpha1.Culprit) {
+func worstFirst(nodes []report.Member, culprits []v1alpha1.Culprit) {
 	named := map[string]bool{}
 	for _, c := range culprits {
 		for _, n := range c.Nodes() {
 			named[n] = true
 		}
 	}
-	rank := func(n *v1alpha1.CommTask) int {
+	rank := func(n *report.Member) int {
 		verdict, _ := report.Outcome(n)
 		switch {
 		case named[n.Spec.NodeName]:
@@ -129,23 +156,24 @@ func worstFirst(nodes []v1alpha1.CommTask, culprits []v1alpha1.Culprit) {
 			return 3
 		}
 	}
-	slices.SortStableFunc(nodes, func(a, b v1alpha1.CommTask) int {
+	slices.SortStableFunc(nodes, func(a, b report.Member) int {
 		return cmp.Or(cmp.Compare(rank(&a), rank(&b)), cmp.Compare(a.Spec.Ranks.First, b.Spec.Ranks.First), cmp.Compare(a.Spec.NodeName, b.Spec.NodeName))
 	})
 }
 
-func nodesCSV(nodes []v1alpha1.CommTask) []byte {
+func membersCSV(nodes []report.Member) []byte {
 	rows := [][]string{{"node", "ranks", "verdict", "reason", "gpuModel", "gpuCount", "rocm", "driver", "xgmiMesh", "partition", "problems", "observedTime"}}
 	for i := range nodes {
 		n := &nodes[i]
 		verdict, reason := report.Outcome(n)
-		row := []string{n.Spec.NodeName, n.Spec.Ranks.Summary, string(verdict), reason}
-		if f := n.Status.Facts; f != nil {
+		h := n.Hardware()
+		row := []string{n.Spec.NodeName, n.Spec.Ranks.Summary, string(verdict), reason, h.Model, h.GPUs, h.ROCm, h.Driver, h.Mesh, h.Mode}
+		if f := n.Facts(); f != nil {
 			var problems []string
 			for _, p := range f.Problems {
 				problems = append(problems, p.Code)
 			}
-			row = append(row, f.GPUModel, fmt.Sprint(f.GPUCount), f.ROCm.Version, report.Driver(f.Driver), report.MeshWords(f.XGMI), f.Partition, strings.Join(problems, " "), f.ObservedTime.UTC().Format("2006-01-02T15:04:05Z"))
+			row = append(row, strings.Join(problems, " "), f.ObservedTime.UTC().Format("2006-01-02T15:04:05Z"))
 		}
 		for len(row) < len(rows[0]) {
 			row = append(row, "")
@@ -173,11 +201,8 @@ func (g *gatherer) rest(ctx context.Context) {
 	}
 	for _, ns := range system {
 		items = append(items,
-			item{"pods/monitors-" + ns + ".yaml", "monitors", func(ctx context.Context) ([]byte, error) {
-				return g.podList(ctx, ns, strings.Join([]string{v1alpha1.LabelRole + "=" + v1alpha1.RoleMonitor, v1alpha1.LabelGroup + "=" + v1alpha1.LabelValue(g.o.Name),
-					v1alpha1.LabelGroupNamespace + "=" + v1alpha1.LabelValue(g.o.Namespace)}, ","))
-			}},
-			item{"manager/daemonsets-" + ns + ".yaml", "monitors' DaemonSets", func(ctx context.Context) ([]byte, error) { return g.daemonSets(ctx, ns) }},
+			item{"pods/monitors-" + ns + ".yaml", "monitors", func(ctx context.Context) ([]byte, error) { return g.podList(ctx, ns, monitorLabels) }},
+			item{"manager/daemonsets-" + ns + ".yaml", "monitors' DaemonSet", func(ctx context.Context) ([]byte, error) { return g.daemonSets(ctx, ns) }},
 			item{"manager/deployments-" + ns + ".yaml", "the manager's Deployment", func(ctx context.Context) ([]byte, error) { return g.deployments(ctx, ns) }},
 			item{"manager/pods-" + ns + ".yaml", "the manager's pods", func(ctx context.Context) ([]byte, error) { return g.podList(ctx, ns, managerLabels) }},
 			item{"manager/leases-" + ns + ".yaml", "who leads", func(ctx context.Context) ([]byte, error) { return g.leases(ctx, ns) }},
@@ -198,7 +223,7 @@ func (g *gatherer) page(context.Context) ([]byte, error) {
 		return nil, fmt.Errorf("the CommGroup could not be read")
 	}
 	var b bytes.Buffer
-	if err := htmlreport.Write(&b, htmlreport.Input{Group: g.shown, Nodes: g.nodes, Now: g.o.Now, Version: g.o.Version}); err != nil {
+	if err := htmlreport.Write(&b, htmlreport.Input{Group: g.shown, Nodes: g.nodes, Unread: g.unread, Now: g.o.Now, Version: g.o.Version}); err != nil {
 		return nil, err
 	}
 	return b.Bytes(), nil
@@ -212,7 +237,7 @@ func (g *gatherer) cluster(ctx context.Context) ([]byte, error) {
 	}
 	out := map[string]any{"apiServer": info, "kubectlCommgroup": g.o.Version}
 	var crds []map[string]any
-	for _, name := range []string{"commgroups." + v1alpha1.GroupVersion.Group, "commtasks." + v1alpha1.GroupVersion.Group} {
+	for _, name := range []string{"commgroups." + v1alpha1.GroupVersion.Group, "commtasks." + v1alpha1.GroupVersion.Group, "commnodes." + v1alpha1.GroupVersion.Group} {
 		crd := &unstructured.Unstructured{}
 		crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
 		if err := g.Groups.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
