@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
@@ -247,31 +248,16 @@ func TestStatusThatMayYetBeWritten(t *testing.T) {
 // TestRefusedCleanUp: that what is left of a group may not be deleted or released is no error, and is tried again; an API server that is
 // away is one.
 func TestRefusedCleanUp(t *testing.T) {
-	accessTo := func(r *CommGroupReconciler, namespace string) {
-		r.Config.Namespaces = []string{namespace}
-		r.Access = &Access{refused: map[string]string{namespace: "list pods"}}
-	}
 	for name, tc := range map[string]struct {
 		arrange func(*testing.T, *CommGroupReconciler, *v1alpha1.CommGroup)
 		verb    string
 		wakeIn  time.Duration // without a failure
 	}{
-		"a namespace that is not served": {func(_ *testing.T, r *CommGroupReconciler, _ *v1alpha1.CommGroup) {
-			r.Config.Namespaces = []string{"other"}
-		}, "delete", 0},
 		"a group that is gone": {func(t *testing.T, r *CommGroupReconciler, g *v1alpha1.CommGroup) {
 			if err := r.Client.Delete(t.Context(), g.DeepCopy()); err != nil {
 				t.Fatal(err)
 			}
 		}, "delete", 0},
-		"a namespace without access": {func(t *testing.T, r *CommGroupReconciler, g *v1alpha1.CommGroup) {
-			accessTo(r, g.Namespace)
-			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: g.Namespace, CreationTimestamp: metav1.NewTime(testkit.Now.Add(time.Hour))}}
-			if err := r.Client.Create(t.Context(), namespace); err != nil {
-				t.Fatal(err)
-			}
-		}, "delete", accessInterval},
-		"a namespace that is gone": {func(_ *testing.T, r *CommGroupReconciler, g *v1alpha1.CommGroup) { accessTo(r, g.Namespace) }, "delete", accessInterval},
 		"a finalizer": {func(t *testing.T, r *CommGroupReconciler, g *v1alpha1.CommGroup) {
 			var live v1alpha1.CommGroup
 			if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(g), &live); err != nil {
@@ -288,7 +274,9 @@ func TestRefusedCleanUp(t *testing.T) {
 			t.Run(name+"/"+failed, func(t *testing.T) {
 				w := aboutToRun()
 				r, _ := managerOf(t, w)
-				if err := r.Client.Create(t.Context(), monitorFor(w.group, nil, testConfig)); err != nil {
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.group.Namespace, Name: "left", Labels: objects.Labels(w.group, v1alpha1.RoleRun),
+					Annotations: map[string]string{v1alpha1.AnnotationGroup: client.ObjectKeyFromObject(w.group).String()}}}
+				if err := r.Client.Create(t.Context(), pod); err != nil {
 					t.Fatal(err)
 				}
 				tc.arrange(t, r, w.group)

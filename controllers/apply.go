@@ -94,6 +94,9 @@ func (r *CommGroupReconciler) nodeUpToDate(ctx context.Context, s *Snapshot, nod
 	if err := same(corev1.SchemeGroupVersion.WithKind("Node"), "", node, versionIn(s.Nodes, node)); err != nil {
 		return err
 	}
+	if err := same(v1alpha1.GroupVersion.WithKind("CommNode"), "", node, versionIn(s.CommNodes, node)); err != nil {
+		return err
+	}
 	for i := range s.RunPods {
 		if pod := &s.RunPods[i]; pod.Labels[v1alpha1.LabelNode] == v1alpha1.LabelValue(node) {
 			if err := same(corev1.SchemeGroupVersion.WithKind("Pod"), pod.Namespace, pod.Name, pod.ResourceVersion); err != nil {

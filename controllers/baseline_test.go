@@ -141,7 +141,7 @@ func TestRunKeepsItsKey(t *testing.T) {
 		s := w.rerun(300_000, 300_000, 265_000, 300_000)
 		before := s.Baseline.DeepCopy()
 		for n, name := range []string{"n00001", "n00000", "n00002", "n00003"} { // one node, then all
-			facts := w.commTask(name).Status.Facts
+			facts := w.factsOn(name)
 			facts.Partition, facts.GPUModel = part, model
 			w.settle()
 			s = &w.group.Status
@@ -158,7 +158,7 @@ func TestUnknownIsNoOtherKey(t *testing.T) {
 	s := w.settled()
 	key := s.Baseline.Key
 	for _, ct := range w.commTasks {
-		ct.Status.Facts.Partition = "unknown"
+		w.factsOn(ct.Spec.NodeName).Partition = "unknown"
 	}
 	s = w.rerun(200_000)
 	if s.Run.Verdict != v1alpha1.VerdictFail || s.Run.BaselineKey != key || s.Baseline.Runs != 3 {
@@ -170,7 +170,7 @@ func TestUnknownIsNoOtherKey(t *testing.T) {
 	// Where it never was known, there is a baseline all the same, which takes the part in once it is.
 	w = regressionWorld(2, v1alpha1.JudgingEnforce)
 	for _, ct := range w.commTasks {
-		ct.Status.Facts.Partition = "unknown"
+		w.factsOn(ct.Spec.NodeName).Partition = "unknown"
 	}
 	if s = w.settled(); s.Baseline == nil || !strings.Contains(s.Baseline.Key, "partition unknown") {
 		t.Fatalf("%+v", s.Baseline)
@@ -181,7 +181,7 @@ func TestUnknownIsNoOtherKey(t *testing.T) {
 		t.Errorf("%s: %+v", s.Run.Verdict, baselineChecks(s))
 	}
 	for _, ct := range w.commTasks {
-		ct.Status.Facts.Partition = "SPX/NPS1"
+		w.factsOn(ct.Spec.NodeName).Partition = "SPX/NPS1"
 	}
 	if s = w.rerun(300_000); s.Baseline.Runs != 4 || !strings.Contains(s.Baseline.Key, "partition SPX/NPS1") {
 		t.Errorf("%+v", s.Baseline)
@@ -259,7 +259,7 @@ func TestARegressionIsLiftedByABaseline(t *testing.T) {
 		"the same baseline": {func(*world) {}, true},
 		"other GPUs": {func(w *world) {
 			for _, ct := range w.commTasks {
-				ct.Status.Facts.GPUModel = "MI325X"
+				w.factsOn(ct.Spec.NodeName).GPUModel = "MI325X"
 			}
 		}, false},
 	} {

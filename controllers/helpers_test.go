@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"context"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,7 +23,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
-var testConfig = Config{OperatorNamespace: "commgroup-system", AgentImage: "agent:test", DefaultRuntimeImage: "rocm:test", PrivilegedNamespaces: []string{"team"}}
+var testConfig = Config{AgentImage: "agent:test", DefaultRuntimeImage: "rocm:test", PrivilegedNamespaces: []string{"team"}}
 
 // TestMain lets garbage grow: to collect it took a fifth of the tests' time. What is measured in memory stays as it is.
 func TestMain(m *testing.M) {
@@ -36,6 +39,7 @@ type world struct {
 	group     *v1alpha1.CommGroup
 	nodes     []corev1.Node
 	commTasks map[string]*v1alpha1.CommTask // by object name
+	commNodes map[string]*v1alpha1.CommNode // by node name
 	pods      map[string]*corev1.Pod
 	configMap *corev1.ConfigMap
 	events    []decision.Event
@@ -57,7 +61,7 @@ type world struct {
 }
 
 func newWorld(group *v1alpha1.CommGroup, nodes []corev1.Node) *world {
-	return &world{now: testkit.Now, group: group, nodes: nodes, commTasks: map[string]*v1alpha1.CommTask{}, changes: map[string]int{}, pods: map[string]*corev1.Pod{}}
+	return &world{now: testkit.Now, group: group, nodes: nodes, commTasks: map[string]*v1alpha1.CommTask{}, commNodes: map[string]*v1alpha1.CommNode{}, changes: map[string]int{}, pods: map[string]*corev1.Pod{}}
 }
 
 func (w *world) snapshot() *Snapshot {
@@ -69,6 +73,9 @@ func (w *world) snapshot() *Snapshot {
 			r.Message = "node " + w.commTasks[name].Spec.NodeName + ": " + r.Message // as agents write it
 		}
 		s.CommTasks = append(s.CommTasks, *w.commTasks[name])
+	}
+	for _, name := range words.SortedKeys(w.commNodes) {
+		s.CommNodes = append(s.CommNodes, *w.commNodes[name])
 	}
 	for _, name := range words.SortedKeys(w.pods) {
 		s.RunPods = append(s.RunPods, *w.pods[name])
@@ -175,8 +182,53 @@ func (w *world) settle() {
 
 func (w *world) reportFacts() {
 	for _, ct := range w.commTasks {
-		ct.Status.Facts = testkit.Facts(w.now)
+		w.setFacts(ct.Spec.NodeName, testkit.Facts(w.now))
 	}
+}
+
+// factsOn are what the node's monitor last reported; nil where it never did.
+func (w *world) factsOn(node string) *v1alpha1.NodeFacts {
+	if cn := w.commNodes[node]; cn != nil {
+		return cn.Status.Facts
+	}
+	return nil
+}
+
+// setFacts is the node's monitor: it creates the CommNode of the Node that is there now.
+func (w *world) setFacts(node string, facts *v1alpha1.NodeFacts) *v1alpha1.CommNode {
+	cn := &v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{Name: node}, Status: v1alpha1.CommNodeStatus{Facts: facts}}
+	for i := range w.nodes {
+		if w.nodes[i].Name == node {
+			cn.Spec.NodeUID = string(w.nodes[i].UID)
+		}
+	}
+	w.commNodes[node] = cn
+	return cn
+}
+
+// playMonitors has the monitors of all nodes of the API report.
+func playMonitors(ctx context.Context, c client.Client, facts func(node string) *v1alpha1.NodeFacts) error {
+	var nodes corev1.NodeList
+	if err := c.List(ctx, &nodes); err != nil {
+		return err
+	}
+	for i := range nodes.Items {
+		n := &nodes.Items[i]
+		cn := &v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{Name: n.Name}, Spec: v1alpha1.CommNodeSpec{NodeUID: string(n.UID)}}
+		if err := c.Get(ctx, client.ObjectKeyFromObject(cn), cn); apierrors.IsNotFound(err) {
+			err = c.Create(ctx, cn)
+			if err != nil {
+				return err
+			}
+		} else if err != nil {
+			return err
+		}
+		cn.Status.Facts = facts(n.Name)
+		if err := c.Status().Update(ctx, cn); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (w *world) commTask(node string) *v1alpha1.CommTask {

@@ -251,11 +251,11 @@ func TestRefusedLookHasADeadline(t *testing.T) {
 		if err := errors.Join(c.Get(t.Context(), request.NamespacedName, &g), c.List(t.Context(), &nodes)); err != nil {
 			t.Fatal(err)
 		}
+		if err := playMonitors(t.Context(), c, func(string) *v1alpha1.NodeFacts { return testkit.Facts(clock.Now()) }); err != nil {
+			t.Fatal(err)
+		}
 		for i := range nodes.Items {
 			ct := &nodes.Items[i]
-			if ct.Status.Facts = testkit.Facts(clock.Now()); c.Status().Update(t.Context(), ct) != nil {
-				t.Fatal("no facts")
-			}
 			if a := ct.Spec.Run; a != nil && a.Waiting != nil {
 				if testkit.WantRefusedResult(t, result.RequeueAfter, err); result.RequeueAfter > sharing.BusyPoll {
 					t.Fatalf("it waits, and looks again after %s", result.RequeueAfter)

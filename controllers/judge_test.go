@@ -129,7 +129,7 @@ func TestCompatible(t *testing.T) {
 			w := newWorld(testkit.Group(), testkit.Nodes(3))
 			w.settle()
 			w.reportFacts()
-			tc.change(w.commTask("n00001").Status.Facts)
+			tc.change(w.factsOn("n00001"))
 			w.settle()
 			for _, c := range w.group.Status.Conditions {
 				if c.Type == v1alpha1.ConditionCompatible && (c.Status != tc.status || c.Reason != tc.reason) {
@@ -167,7 +167,7 @@ func TestErrorProblemKeepsRanksAway(t *testing.T) {
 	w := newWorld(testkit.Group(), testkit.Nodes(2))
 	w.settle()
 	w.reportFacts()
-	problem("TopologyFault", "Error")(w.commTask("n00001").Status.Facts)
+	problem("TopologyFault", "Error")(w.factsOn("n00001"))
 	w.runAll(300_000)
 	closed := w.commTask("n00001").Spec.Run.Closed
 	if closed == nil || closed.Reason != v1alpha1.ReasonPreconditionFailed || !strings.Contains(closed.Message, "TopologyFault") {
@@ -185,7 +185,7 @@ func TestHealthyNodesOfTwoModels(t *testing.T) {
 	w.step()
 	w.reportFacts()
 	for _, n := range []string{"n00003", "n00004"} {
-		f := w.commTask(n).Status.Facts
+		f := w.factsOn(n)
 		f.GPUModel, f.GFXTarget = "MI250X", "gfx90a"
 	}
 	w.runAll(300_000, 300_000, 300_000, 125_000, 126_000)

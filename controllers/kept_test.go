@@ -80,7 +80,7 @@ func TestEndedPodsOfBadNodesAreKeptUntilTheNextRun(t *testing.T) {
 func TestKeptPodOfAStaleResult(t *testing.T) {
 	w := failedRun(t, 2, v1alpha1.VerdictFail)
 	w.group.Spec.Run.State = v1alpha1.RunSuspended // so that no run follows
-	w.commTask("n00001").Status.Facts.BootID = "rebooted"
+	w.factsOn("n00001").BootID = "rebooted"
 	w.settle()
 	if ct := w.commTask("n00001"); ct.Spec.Run.Stale == nil || w.podOn("n00001") == nil {
 		t.Errorf("pod %v is left of assignment %+v", w.podOn("n00001"), ct.Spec.Run)

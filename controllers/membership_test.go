@@ -172,13 +172,10 @@ func TestNamesAreDNSLabels(t *testing.T) {
 	g := testkit.Group()
 	for _, name := range []string{"g", "a.b.c", strings.Repeat("x.", 100) + "x", strings.Repeat("long-", 12) + "x"} {
 		g.Name = name
-		for _, got := range []string{runPodName(g, "12-345", strings.Repeat("n.", 60)+"n"), monitorName(g)} {
+		for _, got := range []string{runPodName(g, "12-345", strings.Repeat("n.", 60)+"n")} {
 			if problems := validation.IsDNS1123Label(got); len(problems) > 0 {
 				t.Errorf("%q: %v", got, problems)
 			}
-		}
-		if len(monitorName(g)) > 52 {
-			t.Errorf("%q leaves no room for its pods' suffix", monitorName(g))
 		}
 		if problems := validation.IsDNS1123Subdomain(publish.ConfigMapName(g)); len(problems) > 0 {
 			t.Errorf("%q: %v", publish.ConfigMapName(g), problems)
@@ -188,37 +185,6 @@ func TestNamesAreDNSLabels(t *testing.T) {
 	h.UID = "other"
 	if runPodName(g, "1-1", "n") == runPodName(h, "1-1", "n") {
 		t.Error("run pods of two groups of one name have one name")
-	}
-	if monitorName(g) == monitorName(h) {
-		t.Error("a group made anew takes the old one's monitors")
-	}
-}
-
-func TestMembersAffinity(t *testing.T) {
-	g := testkit.Group()
-	g.Spec.Members = v1alpha1.MembersSpec{
-		NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"gpu": "yes"},
-			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "bad", Operator: metav1.LabelSelectorOpDoesNotExist}}},
-		NodeNames: []string{"x", "y"}, Exclude: []string{"y", "z"},
-	}
-	terms := membersAffinity(&g.Spec, nil).RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
-	if len(terms) != 2 || len(terms[0].MatchExpressions) != 2 || len(terms[0].MatchFields) != 2 || terms[1].MatchFields[0].Values[0] != "x" {
-		t.Errorf("terms %+v", terms)
-	}
-	for _, f := range terms[0].MatchFields {
-		if f.Operator != corev1.NodeSelectorOpNotIn || len(f.Values) != 1 {
-			t.Errorf("a field requirement takes exactly one value: %+v", f)
-		}
-	}
-	g.Spec.Members = v1alpha1.MembersSpec{NodeSelector: &metav1.LabelSelector{}}
-	terms = membersAffinity(&g.Spec, nil).RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
-	if len(terms) != 1 || len(terms[0].MatchExpressions) == 0 {
-		t.Errorf("an empty selector selects all nodes, an empty term none: %+v", terms)
-	}
-	g.Spec.Members.MaxMembers = ptr.To(int32(1))
-	terms = membersAffinity(&g.Spec, []decision.Member{{Name: "m"}}).RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
-	if len(terms) != 1 || terms[0].MatchFields[0].Values[0] != "m" {
-		t.Errorf("with maxMembers the members are named: %+v", terms)
 	}
 }
 

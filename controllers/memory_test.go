@@ -72,30 +72,37 @@ func BenchmarkManagerMemory(b *testing.B) {
 // writeCache writes the objects of a group of so many members, with CommTasks of the demo's size.
 func writeCache(b *testing.B, folder string, members int) {
 	b.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "test", "observability", "testdata", "demo", "commtasks.yaml"))
-	if err != nil {
-		b.Fatal(err)
-	}
 	var demo v1alpha1.CommTaskList
-	if err := yaml.Unmarshal(data, &demo); err != nil {
-		b.Fatal(err)
+	var demoNodes v1alpha1.CommNodeList
+	for name, into := range map[string]any{"commtasks.yaml": &demo, "commnodes.yaml": &demoNodes} {
+		data, err := os.ReadFile(filepath.Join("..", "test", "observability", "testdata", "demo", name))
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := yaml.Unmarshal(data, into); err != nil {
+			b.Fatal(err)
+		}
 	}
 	w := bigWorld(members)
-	list := v1alpha1.CommTaskList{}
+	list, nodes := v1alpha1.CommTaskList{}, v1alpha1.CommNodeList{}
 	for _, name := range words.SortedKeys(w.commTasks) {
 		ct := w.commTasks[name]
 		model := demo.Items[len(list.Items)%len(demo.Items)].DeepCopy()
 		model.Status.Run.ID, model.Status.Run.Generation, model.Status.Run.BootID = ct.Status.Run.ID, ct.Status.Run.Generation, ct.Status.Run.BootID
-		model.Status.Facts.BootID, model.Status.Facts.ObservedTime = ct.Status.Facts.BootID, ct.Status.Facts.ObservedTime
 		ct.Status = model.Status
 		list.Items = append(list.Items, *ct)
+		cn := demoNodes.Items[len(nodes.Items)%len(demoNodes.Items)].DeepCopy()
+		own := w.commNodes[ct.Spec.NodeName]
+		cn.Name, cn.Spec = own.Name, own.Spec
+		cn.Status.Facts.BootID, cn.Status.Facts.ObservedTime = own.Status.Facts.BootID, own.Status.Facts.ObservedTime
+		nodes.Items = append(nodes.Items, *cn)
 	}
 	for i := range w.nodes { // as the feature discovery labels a node
 		for j := range 80 {
 			w.nodes[i].Labels[fmt.Sprintf("feature.node.kubernetes.io/some-feature-%d-%d", j, i)] = "true"
 		}
 	}
-	for name, object := range map[string]any{"commtasks": list, "nodes": corev1.NodeList{Items: w.nodes}, "group": w.group} {
+	for name, object := range map[string]any{"commtasks": list, "commnodes": nodes, "nodes": corev1.NodeList{Items: w.nodes}, "group": w.group} {
 		data, err := json.Marshal(object)
 		if err != nil {
 			b.Fatal(err)
@@ -118,6 +125,8 @@ func (h *heldObjects) List(_ context.Context, list client.ObjectList, _ ...clien
 		l.Items = []v1alpha1.CommGroup{*h.s.Group}
 	case *v1alpha1.CommTaskList:
 		l.Items = append(l.Items, h.s.CommTasks...)
+	case *v1alpha1.CommNodeList:
+		l.Items = append(l.Items, h.s.CommNodes...)
 	}
 	return nil
 }
@@ -133,13 +142,15 @@ func liveAsManager(b *testing.B, folder string) {
 		}
 	}
 	var commTasks v1alpha1.CommTaskList
+	var commNodes v1alpha1.CommNodeList
 	var nodes corev1.NodeList
 	group := &v1alpha1.CommGroup{}
 	read("commtasks", &commTasks)
+	read("commnodes", &commNodes)
 	read("nodes", &nodes)
 	read("group", group)
-	for i := range commTasks.Items {
-		if _, err := trimCommTask(&commTasks.Items[i]); err != nil {
+	for i := range commNodes.Items {
+		if _, err := trimCommNode(&commNodes.Items[i]); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -148,7 +159,7 @@ func liveAsManager(b *testing.B, folder string) {
 			b.Fatal(err)
 		}
 	}
-	s := &Snapshot{Now: testkit.Now, Group: group, Nodes: nodes.Items, CommTasks: commTasks.Items, ConfigMapCertain: true}
+	s := &Snapshot{Now: testkit.Now, Group: group, Nodes: nodes.Items, CommTasks: commTasks.Items, CommNodes: commNodes.Items, ConfigMapCertain: true}
 	leads := make(chan struct{})
 	close(leads)
 	registry := prometheus.NewRegistry()

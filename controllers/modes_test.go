@@ -15,7 +15,7 @@ func TestUnreadablePartitionFile(t *testing.T) {
 	w := readyWorld(t, 3)
 	run := w.group.Status.Run.ID
 	w.nodes[1].Labels["amd.com/compute-memory-partition"] = "spx_nps1"
-	facts := w.commTask("n00001").Status.Facts
+	facts := w.factsOn("n00001")
 	facts.Partition = "SPX/unknown"
 	facts.Problems = []v1alpha1.Problem{{Severity: v1alpha1.SeverityWarning, Code: v1alpha1.ProblemPartitionUnreadable, Subject: "sys/bus/pci/devices/0000:05:00.0/current_memory_partition"}}
 	w.settle()

@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/internal/testenv"
@@ -162,7 +161,7 @@ func TestRunPodsQueueAndPriority(t *testing.T) {
 			t.Errorf("%s may share a node with another run", name)
 		}
 	}
-	if selector.Matches(labels.Set(monitorFor(testkit.Group(), []decision.Member{{}}, testConfig).Spec.Template.Labels)) {
+	if selector.Matches(labels.Set{nameLabel: "commgroup-monitor", v1alpha1.LabelRole: v1alpha1.RoleMonitor}) {
 		t.Error("a run and a monitor exclude each other")
 	}
 }

@@ -40,6 +40,9 @@ func managerOf(t *testing.T, w *groupWorld) (*CommGroupReconciler, *oldCache) {
 	for i := range w.nodes {
 		objects = append(objects, &w.nodes[i])
 	}
+	for _, name := range words.SortedKeys(w.commNodes) {
+		objects = append(objects, w.commNodes[name])
+	}
 	for _, name := range words.SortedKeys(w.commTasks) {
 		objects = append(objects, w.commTasks[name])
 	}
@@ -49,7 +52,7 @@ func managerOf(t *testing.T, w *groupWorld) (*CommGroupReconciler, *oldCache) {
 	for _, object := range objects {
 		object.SetResourceVersion("")
 	}
-	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.CommGroup{}, &v1alpha1.CommTask{}).Build()
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.CommGroup{}, &v1alpha1.CommTask{}, &v1alpha1.CommNode{}).Build()
 	cache := &oldCache{api: api, old: map[client.ObjectKey]client.Object{}}
 	lagging := interceptor.NewClient(api, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -90,35 +89,5 @@ func TestRunPodUser(t *testing.T) {
 	p := groupPodFor(g, testCommTask(), "r1", 900, testConfig).Spec.SecurityContext
 	if p.RunAsUser == nil || *p.RunAsUser != 1000 || p.RunAsNonRoot == nil || !*p.RunAsNonRoot || !slices.Equal(p.SupplementalGroups, []int64{109}) {
 		t.Errorf("with runAsUser: %+v", p)
-	}
-}
-
-// TestMonitorSeesLittle: a monitor is privileged for one reason, and has nothing that this reason does not need.
-func TestMonitorSeesLittle(t *testing.T) {
-	pod := monitorFor(testkit.Group(), []decision.Member{{Name: "a"}}, testConfig).Spec.Template.Spec
-	var paths []string
-	for _, v := range pod.Volumes {
-		if v.HostPath == nil {
-			t.Errorf("volume %+v", v)
-			continue
-		}
-		paths = append(paths, v.HostPath.Path)
-	}
-	if want := []string{"/sys", "/proc/sys", "/proc/cmdline", "/opt"}; !slices.Equal(paths, want) {
-		t.Errorf("host paths %q, expected %q", paths, want)
-	}
-	c := pod.Containers[0]
-	for i, m := range c.VolumeMounts {
-		if !m.ReadOnly || m.Name != pod.Volumes[i].Name || m.MountPath != hostRoot+paths[i] {
-			t.Errorf("mount %+v of %s", m, paths[i])
-		}
-	}
-	s := c.SecurityContext
-	if len(pod.Containers) != 1 || len(pod.InitContainers) != 0 || s.RunAsUser == nil || *s.RunAsUser == 0 || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || !*s.ReadOnlyRootFilesystem ||
-		s.Capabilities != nil || pod.HostNetwork || pod.HostPID || pod.HostIPC {
-		t.Errorf("the monitor's pod has more than it needs: %+v, %+v", s, pod)
-	}
-	if len(pod.Volumes) != len(c.VolumeMounts) || slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.ValueFrom == nil || e.ValueFrom.FieldRef == nil }) {
-		t.Errorf("volumes %+v, environment %+v", pod.Volumes, c.Env)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -54,10 +53,9 @@ func TestLargeGroupIsPaced(t *testing.T) {
 
 // TestWakesOfForeignObjects: only objects that the controller can have made for a group wake its reconcile.
 func TestWakesOfForeignObjects(t *testing.T) {
-	r := &CommGroupReconciler{Config: testConfig}
 	meta := func(namespace, group string, owners ...metav1.OwnerReference) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Annotations: map[string]string{v1alpha1.AnnotationGroup: group},
-			Labels: map[string]string{v1alpha1.LabelRole: v1alpha1.RoleMonitor}, OwnerReferences: owners}
+			OwnerReferences: owners}
 	}
 	yes := true
 	commTaskOf := func(group, node string) metav1.OwnerReference {
@@ -74,10 +72,6 @@ func TestWakesOfForeignObjects(t *testing.T) {
 		"without an owner":     {groupOfRunPod(t.Context(), &corev1.Pod{ObjectMeta: meta("team", "team/g")}), 0},
 		"of another owner":     {groupOfRunPod(t.Context(), &corev1.Pod{ObjectMeta: meta("team", "team/g", metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Controller: &yes})}), 0},
 		"no name":              {groupOfRunPod(t.Context(), &corev1.Pod{ObjectMeta: meta("team", "team", commTask)}), 0},
-		"the group's monitors": {r.groupOfMonitor(t.Context(), &appsv1.DaemonSet{ObjectMeta: meta(testConfig.OperatorNamespace, "team/g")}), 1},
-		"monitors elsewhere":   {r.groupOfMonitor(t.Context(), &appsv1.DaemonSet{ObjectMeta: meta("team", "team/g")}), 0},
-		"another DaemonSet there": {r.groupOfMonitor(t.Context(), &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: testConfig.OperatorNamespace,
-			Annotations: map[string]string{v1alpha1.AnnotationGroup: "team/g"}}}), 0},
 	} {
 		if len(tc.got) != tc.want || tc.want == 1 && tc.got[0].String() != "team/g" {
 			t.Errorf("%s: wakes %v, want %d", name, tc.got, tc.want)

@@ -13,8 +13,8 @@ import (
 // longFacts lets the monitors' facts hold for long, so that their end wakes nobody.
 func (w *groupWorld) longFacts() {
 	for _, ct := range w.commTasks {
-		ct.Status.Facts = testkit.Facts(w.now)
-		ct.Status.Facts.ValidForSeconds = 36_000
+		w.setFacts(ct.Spec.NodeName, testkit.Facts(w.now))
+		w.factsOn(ct.Spec.NodeName).ValidForSeconds = 36_000
 	}
 	w.settle()
 }

@@ -172,7 +172,7 @@ func TestAMonitorHasItsTime(t *testing.T) {
 	nodes := testkit.Nodes(1)
 	members := []decision.Member{{Name: nodes[0].Name, UID: string(nodes[0].UID), Node: &nodes[0]}}
 	at := func(d time.Duration) (decision.Finding, time.Time) {
-		return agentsReporting(members, map[string]*v1alpha1.CommTask{nodes[0].Name: ct}, testkit.Now.Add(d), 600)
+		return agentsReporting(members, map[string]*v1alpha1.CommTask{nodes[0].Name: ct}, nil, testkit.Now.Add(d), 600)
 	}
 	if f, wakeAt := at(600*time.Second - time.Millisecond); f.Reason != v1alpha1.ReasonWaitingForAgents || !wakeAt.Equal(testkit.Now.Add(600*time.Second)) {
 		t.Errorf("within the grace: %+v, wake at %s", f, wakeAt)
@@ -252,13 +252,13 @@ func TestANodeThatLostItsPodIsNoCulprit(t *testing.T) {
 
 // TestASimulatedLibraryMakesTheGroupSimulated, though the nodes' facts come from hardware.
 func TestASimulatedLibraryMakesTheGroupSimulated(t *testing.T) {
-	reporting := []*v1alpha1.CommTask{{Status: v1alpha1.CommTaskStatus{Facts: testkit.Facts(testkit.Now)}}}
+	reporting := []*v1alpha1.CommNode{{Status: v1alpha1.CommNodeStatus{Facts: testkit.Facts(testkit.Now)}}}
 	report := func(flavor string) []judge.Outcome {
 		return []judge.Outcome{{Report: &v1alpha1.NodeRunStatus{}}, {Report: &v1alpha1.NodeRunStatus{Library: &v1alpha1.LibraryFacts{Flavor: flavor}}}, {}}
 	}
-	unknown := []*v1alpha1.CommTask{reporting[0], {Status: v1alpha1.CommTaskStatus{Facts: &v1alpha1.NodeFacts{}}}, reporting[0]}
+	unknown := []*v1alpha1.CommNode{reporting[0], {Status: v1alpha1.CommNodeStatus{Facts: &v1alpha1.NodeFacts{}}}, reporting[0]}
 	for _, tc := range []struct {
-		reporting []*v1alpha1.CommTask
+		reporting []*v1alpha1.CommNode
 		outcomes  []judge.Outcome
 		want      v1alpha1.Origin
 	}{
@@ -434,7 +434,7 @@ func TestOwnWakesCloseWhatNeverStarts(t *testing.T) {
 				if i == 0 || !tc.silent {
 					facts := testkit.Facts(w.now)
 					facts.ValidForSeconds = 7200
-					w.commTask(w.nodes[i].Name).Status.Facts = facts
+					w.setFacts(w.nodes[i].Name, facts)
 				}
 			}
 			w.settle()

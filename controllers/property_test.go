@@ -88,7 +88,7 @@ func goodWork(rng *rand.Rand, w *world) {
 		if ct == nil || rng.IntN(4) == 0 {
 			continue
 		}
-		ct.Status.Facts = w.factsOf(node)
+		w.setFacts(ct.Spec.NodeName, w.factsOf(node))
 		switch {
 		case pod == nil || !podstate.Alive(pod):
 		case pod.Spec.NodeName == "":
@@ -127,14 +127,14 @@ func randomEvent(rng *rand.Rand, w *world, away *[]corev1.Node) {
 		w.now = w.now.Add(time.Duration(rng.IntN(90)) * time.Second)
 	case 1, 2, 3:
 		if ct != nil {
-			ct.Status.Facts = w.factsOf(node)
+			w.setFacts(ct.Spec.NodeName, w.factsOf(node))
 		}
 	case 16:
 		w.changes[node]++ // a reboot or another driver, of which the monitor has not told yet
 	case 17:
 		w.changes[node]++
 		if ct != nil {
-			ct.Status.Facts = w.factsOf(node)
+			w.setFacts(ct.Spec.NodeName, w.factsOf(node))
 		}
 	case 4, 5, 6:
 		if pod != nil && podstate.Alive(pod) && pod.Spec.NodeName == "" {
@@ -200,13 +200,13 @@ func (w *world) factsOf(node string) *v1alpha1.NodeFacts {
 }
 
 // holds says whether the node has a result, of whatever run, that nothing speaks against.
-func holds(ct *v1alpha1.CommTask) bool {
-	if ct == nil || ct.Spec.Run == nil || ct.Status.Run == nil || ct.Status.Facts == nil {
+func (w *world) holds(ct *v1alpha1.CommTask) bool {
+	if ct == nil || ct.Spec.Run == nil || ct.Status.Run == nil || w.factsOn(ct.Spec.NodeName) == nil {
 		return false
 	}
 	a, r := ct.Spec.Run, ct.Status.Run
 	return a.Closed == nil && a.Stale == nil && r.ID == a.ID && r.Generation == a.Generation && r.Phase == v1alpha1.NodeRunFinished &&
-		r.BootID == ct.Status.Facts.BootID && (a.Platform == nil || a.Platform.Driver == ct.Status.Facts.Driver.Version)
+		r.BootID == w.factsOn(ct.Spec.NodeName).BootID && (a.Platform == nil || a.Platform.Driver == w.factsOn(ct.Spec.NodeName).Driver.Version)
 }
 
 // tally counts what the histories came to: runs of changed nodes, their assignments, and steps that ended Ready.
@@ -233,7 +233,7 @@ func stepAndCheck(t *testing.T, w *world, seen *tally) {
 			continue
 		}
 		seen.measuredAgain++
-		if runs.Counts(c.Current.Spec.Run, run) && holds(c.Current) {
+		if runs.Counts(c.Current.Spec.Run, run) && w.holds(c.Current) {
 			t.Fatalf("run %s of the changed nodes is assigned to %s, whose result holds: %+v", run.ID, c.Current.Spec.NodeName, c.Current.Spec.Run)
 		}
 	}
@@ -246,8 +246,8 @@ func stepAndCheck(t *testing.T, w *world, seen *tally) {
 	}
 	for name, ct := range before {
 		measured, told := -1, -1
-		if ct.Status.Run != nil && ct.Status.Facts != nil {
-			measured, told = bootNumber(ct.Status.Run.BootID), bootNumber(ct.Status.Facts.BootID)
+		if ct.Status.Run != nil && w.factsOn(ct.Spec.NodeName) != nil {
+			measured, told = bootNumber(ct.Status.Run.BootID), bootNumber(w.factsOn(ct.Spec.NodeName).BootID)
 		}
 		// A report may know of a boot that the monitor has not told of yet; the other way round it is stale.
 		if measured < 0 || measured < told {

@@ -62,14 +62,8 @@ func quotaWorld(t *testing.T, quota int) (reconcile func(time.Duration) map[stri
 		t.Helper()
 		r.Clock.(*clocktesting.FakePassiveClock).SetTime(r.Clock.Now().Add(after))
 		var nodes v1alpha1.CommTaskList
-		if err := cache.api.List(t.Context(), &nodes); err != nil {
+		if err := playMonitors(t.Context(), cache.api, func(string) *v1alpha1.NodeFacts { return testkit.Facts(r.Clock.Now()) }); err != nil {
 			t.Fatal(err)
-		}
-		for i := range nodes.Items {
-			nodes.Items[i].Status.Facts.ObservedTime = metav1.NewTime(r.Clock.Now())
-			if err := cache.api.Status().Update(t.Context(), &nodes.Items[i]); err != nil {
-				t.Fatal(err)
-			}
 		}
 		for range 4 {
 			if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.group)}); err != nil && !apierrors.IsConflict(err) {

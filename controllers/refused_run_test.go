@@ -51,11 +51,17 @@ func (w *refusedRun) step() (v1alpha1.CommGroupStatus, time.Duration) {
 	if err := errors.Join(w.api.List(ctx, &pods), w.api.List(ctx, &nodes)); err != nil {
 		w.Fatal(err)
 	}
+	if err := playMonitors(ctx, w.api, func(node string) *v1alpha1.NodeFacts {
+		facts := testkit.Facts(now)
+		if node == w.rebooted {
+			facts.BootID = "another"
+		}
+		return facts
+	}); err != nil {
+		w.Fatal(err)
+	}
 	for i := range nodes.Items {
 		ct := &nodes.Items[i]
-		if ct.Status.Facts = testkit.Facts(now); ct.Name == w.rebooted {
-			ct.Status.Facts.BootID = "another"
-		}
 		if a := ct.Spec.Run; a != nil && a.Closed == nil && !w.stay && slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return p.OwnerReferences[0].Name == ct.Name }) {
 			ct.Status.Run = testkit.Report(a, v1alpha1.VerdictPass, 300_000, now)
 		}
@@ -310,7 +316,7 @@ func TestARunForARefusedNodeIsNotRepeatedAtOnce(t *testing.T) {
 		case verb == "create":
 			o.SetCreationTimestamp(metav1.NewTime(w.clock.Now()))
 			o.SetUID(types.UID("uid-" + o.GetName()))
-		case refusing && verb == "patch" && ok && o2.Name == w.rebooted:
+		case refusing && verb == "patch" && ok && o2.Spec.NodeName == w.rebooted:
 			return errQuota
 		}
 		return nil
@@ -334,7 +340,7 @@ func TestARunForARefusedNodeIsNotRepeatedAtOnce(t *testing.T) {
 		}
 	}
 	until("run 1", 10*time.Minute, over(1))
-	w.rebooted, refusing = v1alpha1.CommTaskName("g", "n00000"), true
+	w.rebooted, refusing = "n00000", true
 	until("run 2", 12*time.Minute, over(2))
 	finished := w.clock.Now()
 	until("the pause", refusedPause+time.Minute, func(run *v1alpha1.GroupRunStatus) bool { return run.Number == 3 })

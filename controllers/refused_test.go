@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -67,15 +66,12 @@ func TestOnlyAnAnswerThatStandsIsARefusal(t *testing.T) {
 func refusing(t *testing.T, group *v1alpha1.CommGroup, refuse *func(client.Object) error) (*CommGroupReconciler, client.Client, *events.FakeRecorder) {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), rbacv1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme), rbacv1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	nodes := testkit.Nodes(2)
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(group, &nodes[0], &nodes[1]).WithStatusSubresource(&v1alpha1.CommGroup{}, &v1alpha1.CommTask{}).
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(group, &nodes[0], &nodes[1]).WithStatusSubresource(&v1alpha1.CommGroup{}, &v1alpha1.CommTask{}, &v1alpha1.CommNode{}).
 		WithInterceptorFuncs(interceptor.Funcs{
-			Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
-				return (*refuse)(&appsv1.DaemonSet{})
-			},
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 				if err := (*refuse)(o); err != nil {
 					return err
@@ -91,7 +87,7 @@ func refusing(t *testing.T, group *v1alpha1.CommGroup, refuse *func(client.Objec
 // refusal again changes nothing in the status, and once it is over the condition is what the children say.
 func TestRefusedWritesAreToldAndTakenBack(t *testing.T) {
 	for reason, refused := range map[string]client.Object{
-		v1alpha1.ReasonMonitorsRefused: &appsv1.DaemonSet{}, v1alpha1.ReasonCommTasksRefused: &v1alpha1.CommTask{},
+		v1alpha1.ReasonCommTasksRefused: &v1alpha1.CommTask{},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			group := testkit.Group()

@@ -45,7 +45,7 @@ func (w *world) want(t *testing.T, kind string, status metav1.ConditionStatus, r
 	}
 }
 
-func (w *world) reboot(node, boot string) { w.commTask(node).Status.Facts.BootID = boot }
+func (w *world) reboot(node, boot string) { w.factsOn(node).BootID = boot }
 
 // measure lets the nodes that have a pod report, as the agent would.
 func (w *world) measure(verdict v1alpha1.Verdict, nodes ...string) {
@@ -53,7 +53,7 @@ func (w *world) measure(verdict v1alpha1.Verdict, nodes ...string) {
 		pod, ct := w.podOn(node), w.commTask(node)
 		startPod(pod, node, w.now)
 		ct.Status.Run = testkit.Report(ct.Spec.Run, verdict, 300_000, w.now)
-		ct.Status.Run.BootID = ct.Status.Facts.BootID
+		ct.Status.Run.BootID = w.factsOn(ct.Spec.NodeName).BootID
 		endPod(pod, 0, w.now)
 	}
 	w.settle()
@@ -278,9 +278,9 @@ func TestNodeThatIsNotBackYet(t *testing.T) {
 			"it has 0 allocatable amd.com/gpu and needs 8"},
 		"driver": {
 			func(w *world) {
-				problem(v1alpha1.ProblemDriverNotLoaded, v1alpha1.SeverityError)(w.commTask("n00001").Status.Facts)
+				problem(v1alpha1.ProblemDriverNotLoaded, v1alpha1.SeverityError)(w.factsOn("n00001"))
 			},
-			func(w *world) { w.commTask("n00001").Status.Facts.Problems = nil },
+			func(w *world) { w.factsOn("n00001").Problems = nil },
 			"its facts show DriverNotLoaded"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -420,9 +420,9 @@ func TestNodeThatCouldNotBeMeasuredIsRunOnceItCan(t *testing.T) {
 			w.nodes[1].Status.Allocatable = corev1.ResourceList{v1alpha1.ResourceGPU: resource.MustParse(gpus)}
 		},
 		v1alpha1.ReasonAgentNotReporting: func(w *world, well bool) {
-			w.commTask(w.nodes[1].Name).Status.Facts = nil
+			w.setFacts(w.nodes[1].Name, nil)
 			if well {
-				w.commTask(w.nodes[1].Name).Status.Facts = testkit.Facts(w.now)
+				w.setFacts(w.nodes[1].Name, testkit.Facts(w.now))
 			}
 		},
 	} {
@@ -433,13 +433,13 @@ func TestNodeThatCouldNotBeMeasuredIsRunOnceItCan(t *testing.T) {
 			set(w, false)
 			w.runAll(300_000)
 			w.now = w.now.Add(decision.Seconds(w.group.Spec.Run.StartDeadlineSeconds) + time.Second)
-			w.commTask(w.nodes[0].Name).Status.Facts = testkit.Facts(w.now)
+			w.setFacts(w.nodes[0].Name, testkit.Facts(w.now))
 			w.settle()
 			run := w.group.Status.Run
 			if run.Phase != v1alpha1.RunPhaseFinished || run.Verdict != v1alpha1.VerdictError || w.commTask(w.nodes[1].Name).Spec.Run.Closed.Reason != name {
 				t.Fatalf("run %+v, node %+v", run, w.commTask(w.nodes[1].Name).Spec.Run)
 			}
-			w.commTask(w.nodes[1].Name).Status.Facts = testkit.Facts(w.now)
+			w.setFacts(w.nodes[1].Name, testkit.Facts(w.now))
 			set(w, true)
 			w.runAll(300_000)
 			if run := w.group.Status.Run; run.Number != 2 || run.Trigger != runs.TriggerNodesChanged || run.Verdict != v1alpha1.VerdictPass {

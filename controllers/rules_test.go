@@ -19,54 +19,54 @@ func TestRulesOfTheGroup(t *testing.T) {
 	container := func(ct *v1alpha1.CommTask, version string) {
 		ct.Status.Run.ROCm = &v1alpha1.ROCmFacts{State: "Found", Version: version}
 	}
-	gfx950 := func(ct *v1alpha1.CommTask) {
-		ct.Status.Facts.GPUModel, ct.Status.Facts.GFXTarget, ct.Status.Facts.Firmware = "MI355X", "gfx950", nil
+	gfx950 := func(_ *v1alpha1.CommTask, f *v1alpha1.NodeFacts) {
+		f.GPUModel, f.GFXTarget, f.Firmware = "MI355X", "gfx950", nil
 	}
 	for name, tc := range map[string]struct {
 		spec     func(*v1alpha1.CommGroupSpec)
-		all, odd func(*v1alpha1.CommTask)
+		all, odd func(*v1alpha1.CommTask, *v1alpha1.NodeFacts)
 		status   metav1.ConditionStatus
 		reason   string
 		words    []string
 		culprit  bool
 	}{
-		"container alike": {all: func(ct *v1alpha1.CommTask) { container(ct, "7.0.2") }, status: metav1.ConditionTrue, reason: v1alpha1.ReasonAllCompatible},
+		"container alike": {all: func(ct *v1alpha1.CommTask, _ *v1alpha1.NodeFacts) { container(ct, "7.0.2") }, status: metav1.ConditionTrue, reason: v1alpha1.ReasonAllCompatible},
 		"container differs": {
-			all: func(ct *v1alpha1.CommTask) { container(ct, "7.0.2") }, odd: func(ct *v1alpha1.CommTask) { container(ct, "7.1.0") },
+			all: func(ct *v1alpha1.CommTask, _ *v1alpha1.NodeFacts) { container(ct, "7.0.2") }, odd: func(ct *v1alpha1.CommTask, _ *v1alpha1.NodeFacts) { container(ct, "7.1.0") },
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonMixedROCmVersions, words: []string{"ROCm version in the run's container", "7.1.0 on n00001"}, culprit: true},
 		"container too old": {
-			all:    func(ct *v1alpha1.CommTask) { container(ct, "6.2.0") },
+			all:    func(ct *v1alpha1.CommTask, _ *v1alpha1.NodeFacts) { container(ct, "6.2.0") },
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonROCmTooOld, words: []string{"n00000, n00001, n00002", "6.2.0", "6.4"}, culprit: true},
 		"container not known": {
-			all: func(ct *v1alpha1.CommTask) {
+			all: func(ct *v1alpha1.CommTask, _ *v1alpha1.NodeFacts) {
 				ct.Status.Run.ROCm = &v1alpha1.ROCmFacts{State: "Ambiguous", Version: "5.0"}
 			},
 			status: metav1.ConditionTrue, reason: v1alpha1.ReasonAllCompatible},
 		"driver far from the container": {
-			all: func(ct *v1alpha1.CommTask) {
+			all: func(ct *v1alpha1.CommTask, f *v1alpha1.NodeFacts) {
 				container(ct, "7.0.2")
-				ct.Spec.Run.Platform, ct.Status.Facts.Driver.Version = nil, "6.7.0"
+				ct.Spec.Run.Platform, f.Driver.Version = nil, "6.7.0"
 			},
 			status: metav1.ConditionTrue, reason: v1alpha1.ReasonAllCompatible, words: []string{"DriverMismatch on n00000, n00001, n00002", "in the run's container"}},
 		"driver far from the host": {
-			odd:    func(ct *v1alpha1.CommTask) { ct.Status.Facts.ROCm.Version = "5.7.1" },
+			odd:    func(_ *v1alpha1.CommTask, f *v1alpha1.NodeFacts) { f.ROCm.Version = "5.7.1" },
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonMixedROCmVersions, words: []string{"DriverMismatch on n00001", "on the host"}, culprit: true},
 		"FP8 of two encodings": {
 			spec: func(s *v1alpha1.CommGroupSpec) { s.LowPrecision.Mode = v1alpha1.FeaturePreferred }, odd: gfx950,
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonMixedFP8Encodings, words: []string{"gfx942", "gfx950", "No FP8 setting is published", "MI355X on n00001"}, culprit: true},
 		"no FP8 asked for": {odd: gfx950, status: metav1.ConditionFalse, reason: v1alpha1.ReasonMixedModels, culprit: true},
 		"firmware differs": {
-			all:    func(ct *v1alpha1.CommTask) { ct.Status.Facts.Firmware.MEC = "185" },
-			odd:    func(ct *v1alpha1.CommTask) { ct.Status.Facts.Firmware.MEC = "180" },
+			all:    func(_ *v1alpha1.CommTask, f *v1alpha1.NodeFacts) { f.Firmware.MEC = "185" },
+			odd:    func(_ *v1alpha1.CommTask, f *v1alpha1.NodeFacts) { f.Firmware.MEC = "180" },
 			status: metav1.ConditionTrue, reason: v1alpha1.ReasonAllCompatible, words: []string{"MixedFirmware: Mixed GPU firmware", "MEC 180, SDMA 24 on n00001"}},
 		"firmware on both sides of the limit": {
-			odd:    func(ct *v1alpha1.CommTask) { ct.Status.Facts.Firmware.MEC = "176" },
+			odd:    func(_ *v1alpha1.CommTask, f *v1alpha1.NodeFacts) { f.Firmware.MEC = "176" },
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonMixedFirmware, words: []string{"MEC firmware 176 on n00001", "177", "HSA_NO_SCRATCH_RECLAIM=1", "2 nodes have newer"}, culprit: true},
 		"firmware below the limit everywhere": {
-			all:    func(ct *v1alpha1.CommTask) { ct.Status.Facts.Firmware.MEC = "170" },
+			all:    func(_ *v1alpha1.CommTask, f *v1alpha1.NodeFacts) { f.Firmware.MEC = "170" },
 			status: metav1.ConditionTrue, reason: v1alpha1.ReasonAllCompatible},
 		"firmware not known": {
-			odd:    func(ct *v1alpha1.CommTask) { ct.Status.Facts.Firmware = nil },
+			odd:    func(_ *v1alpha1.CommTask, f *v1alpha1.NodeFacts) { f.Firmware = nil },
 			status: metav1.ConditionTrue, reason: v1alpha1.ReasonAllCompatible},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -78,10 +78,10 @@ func TestRulesOfTheGroup(t *testing.T) {
 				ct := w.commTasks[name]
 				ct.Spec.Run.Platform = nil // the rules, not staleness, are looked at here
 				if tc.all != nil {
-					tc.all(ct)
+					tc.all(ct, w.factsOn(ct.Spec.NodeName))
 				}
 				if tc.odd != nil && ct.Spec.NodeName == "n00001" {
-					tc.odd(ct)
+					tc.odd(ct, w.factsOn(ct.Spec.NodeName))
 				}
 			}
 			w.step()
@@ -101,7 +101,7 @@ func TestMixedFP8IsNotPublished(t *testing.T) {
 		w := newWorld(group, testkit.Nodes(2))
 		w.settle()
 		w.reportFacts()
-		w.commTask("n00001").Status.Facts.GFXTarget = "gfx950"
+		w.factsOn("n00001").GFXTarget = "gfx950"
 		w.runAll(300_000)
 		for _, ct := range w.commTasks {
 			ct.Status.Run.Settings = append(ct.Status.Run.Settings, v1alpha1.SettingStatus{Name: "lowPrecision.AllReduce", Requested: string(mode),
@@ -128,7 +128,7 @@ func TestInventoryOfVersions(t *testing.T) {
 	w := readyWorld(t, 2)
 	ct := w.commTask("n00001")
 	ct.Status.Run.ROCm = &v1alpha1.ROCmFacts{State: "Found", Version: "7.0.2"}
-	ct.Status.Facts.ROCm.RCCLVersion = "2.26.6"
+	w.factsOn(ct.Spec.NodeName).ROCm.RCCLVersion = "2.26.6"
 	w.step()
 	got := map[string]string{}
 	for _, item := range w.group.Status.Inventory {

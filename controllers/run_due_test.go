@@ -34,7 +34,7 @@ func passedOnce(t *testing.T, nodes int, change func(*v1alpha1.CommGroup)) *worl
 // rebooted lets all monitors report now, that of one node with a boot id of its own.
 func (w *world) rebooted(node, boot string) {
 	w.reportFacts()
-	w.commTask(node).Status.Facts.BootID = boot
+	w.factsOn(node).BootID = boot
 }
 
 func (w *world) runningSays() string {
@@ -220,7 +220,7 @@ func TestAChangedNodeNeedNotWaitForTheRunOfAll(t *testing.T) {
 			w.rebooted("n00001", "boot-2")
 			if tc.silent {
 				for _, node := range []string{"n00002", "n00003"} {
-					w.commTask(node).Status.Facts = testkit.Facts(facts)
+					w.setFacts(node, testkit.Facts(facts))
 				}
 			}
 			w.settle()
@@ -255,7 +255,7 @@ func TestAChangedNodeNeedNotWaitForARequest(t *testing.T) {
 			silent := w.now
 			w.now = w.now.Add(time.Hour)
 			w.rebooted("n00001", "boot-2")
-			w.commTask("n00003").Status.Facts = testkit.Facts(silent)
+			w.setFacts("n00003", testkit.Facts(silent))
 			w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "x"}
 			w.events = nil
 			w.settle()

@@ -76,7 +76,7 @@ func TestStatusStaysSmall(t *testing.T) {
 				Name: fmt.Sprintf("0000:%02x:00.0<->0000:%02x:00.0", j, j+8), Reason: v1alpha1.ReasonSlowLink, Message: long[:512]})
 		}
 		w.commTasks[name].Spec.Run.Platform = nil // so that other facts make no result stale
-		f := w.commTasks[name].Status.Facts
+		f := w.factsOn(w.commTasks[name].Spec.NodeName)
 		f.ROCm.Version, f.Driver.Version, f.KernelRelease = fmt.Sprint("7.", i), fmt.Sprint("6.", i), long[:120]+fmt.Sprint(i)
 		i++
 	}

@@ -81,16 +81,8 @@ func TestTooLargeGroupIsTold(t *testing.T) {
 		return result
 	}
 	reconcile()
-	var nodes v1alpha1.CommTaskList
-	if err := api.List(t.Context(), &nodes); err != nil {
+	if err := playMonitors(t.Context(), api, func(string) *v1alpha1.NodeFacts { return testkit.Facts(testkit.Now) }); err != nil {
 		t.Fatal(err)
-	}
-	for i := range nodes.Items {
-		ct := &nodes.Items[i]
-		ct.Status.Facts = testkit.Facts(testkit.Now)
-		if err := api.Status().Update(t.Context(), ct); err != nil {
-			t.Fatal(err)
-		}
 	}
 	reconcile()
 	result := reconcile()

@@ -16,9 +16,8 @@ import (
 )
 
 // written is what the API server and the cache make of a monitor's report: the record of its write, with the server's time.
-func written(ct *v1alpha1.CommTask, facts *v1alpha1.NodeFacts, at time.Time) {
-	ct.Status.Facts = facts
-	ct.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: v1alpha1.FieldManagerMonitor,
+func written(cn *v1alpha1.CommNode, at time.Time) {
+	cn.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: v1alpha1.FieldManagerMonitor,
 		Operation: metav1.ManagedFieldsOperationApply, Subresource: "status", Time: decision.Stamp(at)}}
 }
 
@@ -38,7 +37,7 @@ func TestClocksApartNeverFlap(t *testing.T) {
 					if ct.Spec.NodeName == odd {
 						at = at.Add(skew)
 					}
-					written(ct, testkit.Facts(at), w.now)
+					written(w.setFacts(ct.Spec.NodeName, testkit.Facts(at)), w.now)
 				}
 			}
 			report()
@@ -69,9 +68,9 @@ func TestClocksApartNeverFlap(t *testing.T) {
 			}
 			// Its monitor dies: that is seen as late, or early, as of any other.
 			last := w.now.Add(-time.Minute)
-			ct := w.commTask(odd)
-			if end := last.Add(600 * time.Second); !nodefacts.Hold(ct, end.Add(-time.Second)) || nodefacts.Hold(ct, end) {
-				t.Errorf("the report holds until %s, want %s", nodefacts.HoldUntil(ct), end)
+			cn := w.commNodes[odd]
+			if end := last.Add(600 * time.Second); !nodefacts.Hold(cn, end.Add(-time.Second)) || nodefacts.Hold(cn, end) {
+				t.Errorf("the report holds until %s, want %s", nodefacts.HoldUntil(cn), end)
 			}
 		})
 	}
@@ -82,7 +81,7 @@ func TestNodesTimesAreCorrected(t *testing.T) {
 	for _, skew := range append(clocksOff, 0) {
 		w := tableWorld(t, fromRunning)
 		for i := range w.nodes {
-			written(w.commTask(w.nodes[i].Name), testkit.Facts(w.now.Add(skew)), w.now)
+			written(w.setFacts(w.nodes[i].Name, testkit.Facts(w.now.Add(skew))), w.now)
 		}
 		for _, pod := range w.pods {
 			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
@@ -96,7 +95,7 @@ func TestNodesTimesAreCorrected(t *testing.T) {
 		}{{limit - time.Second, v1alpha1.RunPhaseRunning}, {limit + time.Second, v1alpha1.RunPhaseFinished}} {
 			w.now = began.Add(at.after)
 			for i := range w.nodes {
-				written(w.commTask(w.nodes[i].Name), testkit.Facts(w.now.Add(skew)), w.now)
+				written(w.setFacts(w.nodes[i].Name, testkit.Facts(w.now.Add(skew))), w.now)
 			}
 			w.settle()
 			if got := w.group.Status.Run.Phase; got != at.want {
@@ -112,34 +111,34 @@ func TestWhatTheCacheKeeps(t *testing.T) {
 	entry := func(manager string, op metav1.ManagedFieldsOperationType) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Manager: manager, Operation: op, Subresource: "status", Time: &at, FieldsV1: &metav1.FieldsV1{}}
 	}
-	ct := &v1alpha1.CommTask{}
-	ct.ManagedFields = []metav1.ManagedFieldsEntry{entry(v1alpha1.FieldManagerController, metav1.ManagedFieldsOperationUpdate),
+	cn := &v1alpha1.CommNode{}
+	cn.ManagedFields = []metav1.ManagedFieldsEntry{entry(v1alpha1.FieldManagerController, metav1.ManagedFieldsOperationUpdate),
 		entry(v1alpha1.FieldManagerRun, metav1.ManagedFieldsOperationApply), entry(v1alpha1.FieldManagerMonitor, metav1.ManagedFieldsOperationApply)}
-	if _, err := trimCommTask(ct); err != nil || len(ct.ManagedFields) != 1 || ct.ManagedFields[0].Manager != v1alpha1.FieldManagerMonitor || ct.ManagedFields[0].FieldsV1 != nil {
-		t.Errorf("kept %+v, error %v", ct.ManagedFields, err)
+	if _, err := trimCommNode(cn); err != nil || len(cn.ManagedFields) != 1 || cn.ManagedFields[0].Manager != v1alpha1.FieldManagerMonitor || cn.ManagedFields[0].FieldsV1 != nil {
+		t.Errorf("kept %+v, error %v", cn.ManagedFields, err)
 	}
-	ct.ManagedFields = ct.ManagedFields[:0]
-	if _, err := trimCommTask(ct); err != nil || len(ct.ManagedFields) != 0 {
-		t.Errorf("kept %+v, error %v", ct.ManagedFields, err)
+	cn.ManagedFields = cn.ManagedFields[:0]
+	if _, err := trimCommNode(cn); err != nil || len(cn.ManagedFields) != 0 {
+		t.Errorf("kept %+v, error %v", cn.ManagedFields, err)
 	}
 }
 
 // TestReportsOfClocksApartThatCount: such a report, too, is slept through while the one before holds; a clock that goes wrong is news.
 func TestReportsOfClocksApartThatCount(t *testing.T) {
-	report := func(age, skew time.Duration) *v1alpha1.CommTask {
-		ct := &v1alpha1.CommTask{}
-		written(ct, testkit.Facts(testkit.Now.Add(skew-age)), testkit.Now.Add(-age))
-		return ct
+	report := func(age, skew time.Duration) *v1alpha1.CommNode {
+		cn := &v1alpha1.CommNode{Status: v1alpha1.CommNodeStatus{Facts: testkit.Facts(testkit.Now.Add(skew - age))}}
+		written(cn, testkit.Now.Add(-age))
+		return cn
 	}
 	r := &CommGroupReconciler{Clock: clocktesting.NewFakePassiveClock(testkit.Now)}
 	for _, skew := range clocksOff {
-		if r.commTaskChanged(report(5*time.Minute, skew), report(0, skew)) {
+		if r.commNodeChanged(report(5*time.Minute, skew), report(0, skew)) {
 			t.Errorf("%s: a report that confirms wakes the group", skew)
 		}
-		if !r.commTaskChanged(report(10*time.Minute, skew), report(0, skew)) {
+		if !r.commNodeChanged(report(10*time.Minute, skew), report(0, skew)) {
 			t.Errorf("%s: a report after a silence does not wake the group", skew)
 		}
-		if !r.commTaskChanged(report(5*time.Minute, 0), report(0, skew)) || !r.commTaskChanged(report(5*time.Minute, skew), report(0, 0)) {
+		if !r.commNodeChanged(report(5*time.Minute, 0), report(0, skew)) || !r.commNodeChanged(report(5*time.Minute, skew), report(0, 0)) {
 			t.Errorf("%s: a clock that goes wrong, or right, does not wake the group", skew)
 		}
 	}

@@ -41,43 +41,49 @@ var conditionsBefore = map[string]string{
 // that come to the same are listed together.
 var conditionsAfter = map[string]map[string]string{
 	fromNeverRan: {
-		stays: "CommTask deleted; kubelet on another boot; member added; member lost; monitors deleted; node labelled away; node made anew; " +
-			"other span; requested; resumed; schedule due; spec change",
+		stays: "CommTask deleted; kubelet on another boot; member added; member lost; node labelled away; node made " +
+			"anew; other span; requested; resumed; schedule due; spec change",
 		"Ready=False/AgentNotReporting AgentsReporting=False/AgentNotReporting": "deadlines passed; report expired",
 		"Ready=False/Deleting": "group deleted",
-		"Ready=False/NoGPUResource Accepted=False/NoGPUResource Running=False/NeverRan Validated=Unknown/NeverRan": "GPUs gone",
-		"Ready=False/NoNodesMatched Accepted=False/NoNodesMatched AgentsReporting=Unknown/NoNodesMatched Running=False/NeverRan " +
-			"Validated=Unknown/NeverRan": "nobody selected",
-		"Ready=Unknown/ListFailed Accepted=Unknown/ListFailed AgentsReporting=Unknown/ListFailed Compatible=Unknown/ListFailed " +
-			"Running=Unknown/ListFailed Validated=Unknown/ListFailed SettingsInEffect=Unknown/ListFailed " +
-			"SettingsPublished=Unknown/ListFailed Simulated=Unknown/ListFailed": "ListError",
-		"Ready=Unknown/RunInProgress AgentsReporting=True/AllReporting Compatible=True/AllCompatible Running=True/RunInProgress " +
-			"Validated=Unknown/RunInProgress Simulated=False/Hardware": "monitors report",
+		"Ready=False/NoGPUResource Accepted=False/NoGPUResource Running=False/NeverRan Validated=Unknown/NeverRan": "GPUs " +
+			"gone",
+		"Ready=False/NoNodesMatched Accepted=False/NoNodesMatched AgentsReporting=Unknown/NoNodesMatched " +
+			"Running=False/NeverRan Validated=Unknown/NeverRan": "nobody selected",
+		"Ready=Unknown/ListFailed Accepted=Unknown/ListFailed AgentsReporting=Unknown/ListFailed " +
+			"Compatible=Unknown/ListFailed Running=Unknown/ListFailed Validated=Unknown/ListFailed " +
+			"SettingsInEffect=Unknown/ListFailed SettingsPublished=Unknown/ListFailed Simulated=Unknown/ListFailed": "ListError",
+		"Ready=Unknown/RunInProgress AgentsReporting=True/AllReporting Compatible=True/AllCompatible " +
+			"Running=True/RunInProgress Validated=Unknown/RunInProgress Simulated=False/Hardware": "monitors report",
 		"Running=False/Suspended Validated=Unknown/Suspended": "suspended",
 		"SettingsPublished=False/PublishOff":                  "publish off",
-		cannotBe: "ConfigMap deleted; ConfigMap edited; ConfigMap taken; GPUs back; a problem; node rebooted; not in effect; other driver; " +
-			"pod evicted; pod failed; pod lost; report error; report fail; report lost; report pass; report turns bad; results lost; simulated",
+		cannotBe: "CommNode deleted; ConfigMap deleted; ConfigMap edited; ConfigMap taken; GPUs back; a problem; node " +
+			"rebooted; not in effect; other driver; pod evicted; pod failed; pod lost; report error; report fail; " +
+			"report lost; report pass; report turns bad; results lost; simulated",
 	},
 	fromNotAccepted: {
-		stays: "CommTask deleted; kubelet on another boot; member lost; monitors deleted; node labelled away; node made anew; other span; " +
-			"requested; resumed; schedule due; spec change",
-		"AgentsReporting=False/AgentNotReporting":                                                      "deadlines passed; report expired",
-		"AgentsReporting=True/AllReporting Compatible=False/GPUCountMismatch Simulated=False/Hardware": "monitors report",
+		stays: "CommTask deleted; kubelet on another boot; member lost; node labelled away; node made anew; other " +
+			"span; requested; resumed; schedule due; spec change",
+		"AgentsReporting=False/AgentNotReporting": "deadlines passed; report expired",
+		"AgentsReporting=True/AllReporting Compatible=False/GPUCountMismatch Simulated=False/Hardware": "monitors " +
+			"report",
 		"Ready=False/Deleting": "group deleted",
-		"Ready=False/NoNodesMatched Accepted=False/NoNodesMatched AgentsReporting=Unknown/NoNodesMatched": "nobody selected",
-		"Ready=Unknown/ListFailed Accepted=Unknown/ListFailed AgentsReporting=Unknown/ListFailed Compatible=Unknown/ListFailed " +
-			"Running=Unknown/ListFailed Validated=Unknown/ListFailed SettingsInEffect=Unknown/ListFailed " +
-			"SettingsPublished=Unknown/ListFailed Simulated=Unknown/ListFailed": "ListError",
+		"Ready=False/NoNodesMatched Accepted=False/NoNodesMatched AgentsReporting=Unknown/NoNodesMatched": "nobody " +
+			"selected",
+		"Ready=Unknown/ListFailed Accepted=Unknown/ListFailed AgentsReporting=Unknown/ListFailed " +
+			"Compatible=Unknown/ListFailed Running=Unknown/ListFailed Validated=Unknown/ListFailed " +
+			"SettingsInEffect=Unknown/ListFailed SettingsPublished=Unknown/ListFailed Simulated=Unknown/ListFailed": "ListError",
 		"Ready=Unknown/WaitingForAgents Accepted=True/Accepted Running=False/WaitingForPreconditions " +
 			"Validated=Unknown/WaitingForPreconditions": "GPUs back; member added",
 		"Running=False/Suspended Validated=Unknown/Suspended": "suspended",
 		"SettingsPublished=False/PublishOff":                  "publish off",
-		cannotBe: "ConfigMap deleted; ConfigMap edited; ConfigMap taken; GPUs gone; a problem; node rebooted; not in effect; other driver; " +
-			"pod evicted; pod failed; pod lost; report error; report fail; report lost; report pass; report turns bad; results lost; simulated",
+		cannotBe: "CommNode deleted; ConfigMap deleted; ConfigMap edited; ConfigMap taken; GPUs gone; a problem; node " +
+			"rebooted; not in effect; other driver; pod evicted; pod failed; pod lost; report error; report fail; " +
+			"report lost; report pass; report turns bad; results lost; simulated",
 	},
 	fromReady: {
-		stays: "ConfigMap deleted; ConfigMap edited; deadlines passed; kubelet on another boot; monitors deleted; resumed",
-		"Ready=False/AgentNotReporting AgentsReporting=False/AgentNotReporting Compatible=Unknown/FactsUnknown": "report expired",
+		stays: "ConfigMap deleted; ConfigMap edited; deadlines passed; kubelet on another boot; resumed",
+		"Ready=False/AgentNotReporting AgentsReporting=False/AgentNotReporting Compatible=Unknown/FactsUnknown": "report " +
+			"expired",
 		"Ready=False/Deleting": "group deleted",
 		"Ready=False/DriverNotLoaded Compatible=False/DriverNotLoaded": "a problem",
 		"Ready=False/MixedDriverVersions Compatible=False/MixedDriverVersions Running=True/RunInProgress " +
@@ -88,132 +94,150 @@ var conditionsAfter = map[string]map[string]string{
 			"SettingsPublished=False/NotProven Simulated=Unknown/FactsUnknown": "nobody selected",
 		"Ready=False/SlowLink Validated=False/SlowLink SettingsPublished=False/NotProven": "report turns bad",
 		"Ready=Unknown/Inconclusive Validated=Unknown/Inconclusive SettingsInEffect=Unknown/NotVerified " +
-			"SettingsPublished=False/NotProven": "report lost",
+			"SettingsPublished=False/NotProven": "CommTask deleted; report lost",
 		"Ready=Unknown/Inconclusive Validated=Unknown/Inconclusive SettingsPublished=False/NotProven": "results lost",
-		"Ready=Unknown/ListFailed Accepted=Unknown/ListFailed AgentsReporting=Unknown/ListFailed Compatible=Unknown/ListFailed " +
-			"Running=Unknown/ListFailed Validated=Unknown/ListFailed SettingsInEffect=Unknown/ListFailed " +
-			"SettingsPublished=Unknown/ListFailed Simulated=Unknown/ListFailed": "ListError",
+		"Ready=Unknown/ListFailed Accepted=Unknown/ListFailed AgentsReporting=Unknown/ListFailed " +
+			"Compatible=Unknown/ListFailed Running=Unknown/ListFailed Validated=Unknown/ListFailed " +
+			"SettingsInEffect=Unknown/ListFailed SettingsPublished=Unknown/ListFailed Simulated=Unknown/ListFailed": "ListError",
 		"Ready=Unknown/ResultsStale Running=True/RunInProgress Validated=Unknown/ResultsStale " +
 			"SettingsInEffect=Unknown/NotVerified": "node rebooted",
 		"Ready=Unknown/RunInProgress Running=True/RunInProgress Validated=Unknown/RunInProgress " +
 			"SettingsInEffect=Unknown/NotVerified": "member lost; node labelled away",
 		"Ready=Unknown/RunInProgress Running=True/RunInProgress Validated=Unknown/RunInProgress " +
 			"SettingsInEffect=Unknown/NotVerified SettingsPublished=False/NotProven": "other span; spec change",
+		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown": "CommNode " +
+			"deleted",
 		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown " +
-			"Running=True/RunInProgress Validated=Unknown/RunInProgress SettingsInEffect=Unknown/NotVerified": "member added; node made anew",
-		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown " +
-			"Validated=Unknown/Inconclusive SettingsInEffect=Unknown/NotVerified SettingsPublished=False/NotProven": "CommTask deleted",
+			"Running=True/RunInProgress Validated=Unknown/RunInProgress SettingsInEffect=Unknown/NotVerified": "member " +
+			"added; node made anew",
 		"Running=False/Suspended":                                           "suspended",
 		"Running=True/RunInProgress":                                        "requested; schedule due",
 		"SettingsInEffect=False/NotInEffect":                                "not in effect",
 		"SettingsPublished=False/ConfigMapNotOwned":                         "ConfigMap taken",
 		"SettingsPublished=False/PublishOff":                                "publish off",
 		"SettingsPublished=False/SimulatedResults Simulated=True/Simulated": "simulated",
-		cannotBe: "GPUs back; monitors report; pod evicted; pod failed; pod lost; report error; report fail; report pass",
+		cannotBe: "GPUs back; monitors report; pod evicted; pod failed; pod lost; report error; report fail; report " +
+			"pass",
 	},
 	fromFailed: {
-		stays: "deadlines passed; kubelet on another boot; monitors deleted; pod evicted; pod failed; pod lost; results lost; resumed",
-		"AgentsReporting=False/AgentNotReporting Compatible=Unknown/FactsUnknown": "report expired",
-		"Compatible=False/DriverNotLoaded":                                        "a problem",
-		"Ready=False/Deleting":                                                    "group deleted",
+		stays: "deadlines passed; kubelet on another boot; pod evicted; pod failed; pod lost; results lost; resumed",
+		"AgentsReporting=False/AgentNotReporting Compatible=Unknown/FactsUnknown":  "report expired",
+		"AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown": "CommNode deleted",
+		"Compatible=False/DriverNotLoaded":                                         "a problem",
+		"Ready=False/Deleting":                                                     "group deleted",
 		"Ready=False/MixedDriverVersions Compatible=False/MixedDriverVersions Running=True/RunInProgress " +
 			"Validated=Unknown/ResultsStale SettingsInEffect=Unknown/NotVerified": "other driver",
 		"Ready=False/NoGPUResource Accepted=False/NoGPUResource Compatible=False/GPUCountMismatch": "GPUs gone",
 		"Ready=False/NoNodesMatched Accepted=False/NoNodesMatched AgentsReporting=Unknown/NoNodesMatched " +
 			"Compatible=Unknown/FactsUnknown Validated=Unknown/Inconclusive SettingsInEffect=Unknown/NotVerified " +
 			"Simulated=Unknown/FactsUnknown": "nobody selected",
-		"Ready=Unknown/Inconclusive Validated=Unknown/Inconclusive SettingsInEffect=Unknown/NotVerified": "report lost",
-		"Ready=Unknown/ListFailed Accepted=Unknown/ListFailed AgentsReporting=Unknown/ListFailed Compatible=Unknown/ListFailed " +
-			"Running=Unknown/ListFailed Validated=Unknown/ListFailed SettingsInEffect=Unknown/ListFailed " +
-			"SettingsPublished=Unknown/ListFailed Simulated=Unknown/ListFailed": "ListError",
+		"Ready=Unknown/Inconclusive Validated=Unknown/Inconclusive SettingsInEffect=Unknown/NotVerified": "CommTask " +
+			"deleted; report lost",
+		"Ready=Unknown/ListFailed Accepted=Unknown/ListFailed AgentsReporting=Unknown/ListFailed " +
+			"Compatible=Unknown/ListFailed Running=Unknown/ListFailed Validated=Unknown/ListFailed " +
+			"SettingsInEffect=Unknown/ListFailed SettingsPublished=Unknown/ListFailed Simulated=Unknown/ListFailed": "ListError",
 		"Ready=Unknown/ResultsStale Running=True/RunInProgress Validated=Unknown/ResultsStale " +
 			"SettingsInEffect=Unknown/NotVerified": "node rebooted",
-		"Ready=Unknown/RunInProgress Running=True/RunInProgress Validated=Unknown/RunInProgress": "requested; schedule due",
+		"Ready=Unknown/RunInProgress Running=True/RunInProgress Validated=Unknown/RunInProgress": "requested; schedule " +
+			"due",
 		"Ready=Unknown/RunInProgress Running=True/RunInProgress Validated=Unknown/RunInProgress " +
 			"SettingsInEffect=Unknown/NotVerified": "member lost; node labelled away; other span; spec change",
 		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown " +
-			"Running=True/RunInProgress Validated=Unknown/RunInProgress SettingsInEffect=Unknown/NotVerified": "member added; node made anew",
-		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown " +
-			"Validated=Unknown/Inconclusive SettingsInEffect=Unknown/NotVerified": "CommTask deleted",
+			"Running=True/RunInProgress Validated=Unknown/RunInProgress SettingsInEffect=Unknown/NotVerified": "member " +
+			"added; node made anew",
 		"Running=False/Suspended":            "suspended",
 		"SettingsInEffect=False/NotInEffect": "not in effect",
 		"SettingsPublished=False/PublishOff": "publish off",
 		"Simulated=True/Simulated":           "simulated",
-		cannotBe: "ConfigMap deleted; ConfigMap edited; ConfigMap taken; GPUs back; monitors report; report error; report fail; report pass; " +
-			"report turns bad",
+		cannotBe: "ConfigMap deleted; ConfigMap edited; ConfigMap taken; GPUs back; monitors report; report error; " +
+			"report fail; report pass; report turns bad",
 	},
 	fromRunning: {
-		stays: "kubelet on another boot; member lost; monitors deleted; node labelled away; node made anew; node rebooted; other span; pod evicted; " +
-			"pod failed; pod lost; requested; resumed; schedule due; spec change",
-		"Ready=False/AgentNotReporting AgentsReporting=False/AgentNotReporting Compatible=Unknown/FactsUnknown": "report expired",
+		stays: "CommTask deleted; kubelet on another boot; member lost; node labelled away; node rebooted; other span; " +
+			"pod evicted; pod failed; pod lost; requested; resumed; schedule due; spec change",
+		"Ready=False/AgentNotReporting AgentsReporting=False/AgentNotReporting Compatible=Unknown/FactsUnknown": "report " +
+			"expired",
 		"Ready=False/Deleting": "group deleted",
-		"Ready=False/DriverNotLoaded Compatible=False/DriverNotLoaded":                                                 "a problem",
-		"Ready=False/Interrupted Running=False/RunFinished Validated=False/Interrupted SettingsInEffect=True/InEffect": "report error",
-		"Ready=False/MixedDriverVersions Compatible=False/MixedDriverVersions":                                         "other driver",
-		"Ready=False/NoGPUResource Accepted=False/NoGPUResource Compatible=False/GPUCountMismatch":                     "GPUs gone",
+		"Ready=False/DriverNotLoaded Compatible=False/DriverNotLoaded": "a problem",
+		"Ready=False/Interrupted Running=False/RunFinished Validated=False/Interrupted SettingsInEffect=True/InEffect": "report " +
+			"error",
+		"Ready=False/MixedDriverVersions Compatible=False/MixedDriverVersions":                     "other driver",
+		"Ready=False/NoGPUResource Accepted=False/NoGPUResource Compatible=False/GPUCountMismatch": "GPUs gone",
 		"Ready=False/NoNodesMatched Accepted=False/NoNodesMatched AgentsReporting=Unknown/NoNodesMatched " +
-			"Compatible=Unknown/FactsUnknown Running=False/RunFinished Validated=Unknown/Inconclusive Simulated=Unknown/FactsUnknown": "nobody selected",
-		"Ready=False/RunDeadlineExceeded Running=False/RunFinished Validated=False/RunDeadlineExceeded":          "deadlines passed",
-		"Ready=False/SlowLink Running=False/RunFinished Validated=False/SlowLink SettingsInEffect=True/InEffect": "report fail",
+			"Compatible=Unknown/FactsUnknown Running=False/RunFinished Validated=Unknown/Inconclusive " +
+			"Simulated=Unknown/FactsUnknown": "nobody selected",
+		"Ready=False/RunDeadlineExceeded Running=False/RunFinished Validated=False/RunDeadlineExceeded": "deadlines " +
+			"passed",
+		"Ready=False/SlowLink Running=False/RunFinished Validated=False/SlowLink SettingsInEffect=True/InEffect": "report " +
+			"fail",
 		"Ready=True/Ready Running=False/RunFinished Validated=True/AllPassed SettingsInEffect=True/InEffect " +
 			"SettingsPublished=True/Published": "report pass",
-		"Ready=Unknown/ListFailed Accepted=Unknown/ListFailed AgentsReporting=Unknown/ListFailed Compatible=Unknown/ListFailed " +
-			"Running=Unknown/ListFailed Validated=Unknown/ListFailed SettingsInEffect=Unknown/ListFailed " +
-			"SettingsPublished=Unknown/ListFailed Simulated=Unknown/ListFailed": "ListError",
-		"Ready=Unknown/Suspended Running=False/Suspended Validated=Unknown/Suspended":                             "suspended",
-		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown": "CommTask deleted; member added",
-		"SettingsPublished=False/PublishOff":                                                                      "publish off",
-		"Simulated=True/Simulated":                                                                                "simulated",
-		cannotBe: "ConfigMap deleted; ConfigMap edited; ConfigMap taken; GPUs back; monitors report; not in effect; report lost; report turns bad; " +
-			"results lost",
+		"Ready=Unknown/ListFailed Accepted=Unknown/ListFailed AgentsReporting=Unknown/ListFailed " +
+			"Compatible=Unknown/ListFailed Running=Unknown/ListFailed Validated=Unknown/ListFailed " +
+			"SettingsInEffect=Unknown/ListFailed SettingsPublished=Unknown/ListFailed Simulated=Unknown/ListFailed": "ListError",
+		"Ready=Unknown/Suspended Running=False/Suspended Validated=Unknown/Suspended": "suspended",
+		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown": "CommNode " +
+			"deleted; member added; node made anew",
+		"SettingsPublished=False/PublishOff": "publish off",
+		"Simulated=True/Simulated":           "simulated",
+		cannotBe: "ConfigMap deleted; ConfigMap edited; ConfigMap taken; GPUs back; monitors report; not in effect; " +
+			"report lost; report turns bad; results lost",
 	},
 	fromAborted: {
-		stays: "deadlines passed; kubelet on another boot; member lost; monitors deleted; node labelled away; node rebooted; other span; " +
-			"pod evicted; pod failed; pod lost; requested; schedule due; spec change; suspended",
-		"Ready=False/AgentNotReporting AgentsReporting=False/AgentNotReporting Compatible=Unknown/FactsUnknown": "report expired",
+		stays: "CommTask deleted; deadlines passed; kubelet on another boot; member lost; node labelled away; node " +
+			"rebooted; other span; pod evicted; pod failed; pod lost; requested; schedule due; spec change; suspended",
+		"Ready=False/AgentNotReporting AgentsReporting=False/AgentNotReporting Compatible=Unknown/FactsUnknown": "report " +
+			"expired",
 		"Ready=False/Deleting": "group deleted",
 		"Ready=False/DriverNotLoaded Compatible=False/DriverNotLoaded":                             "a problem",
 		"Ready=False/MixedDriverVersions Compatible=False/MixedDriverVersions":                     "other driver",
 		"Ready=False/NoGPUResource Accepted=False/NoGPUResource Compatible=False/GPUCountMismatch": "GPUs gone",
 		"Ready=False/NoNodesMatched Accepted=False/NoNodesMatched AgentsReporting=Unknown/NoNodesMatched " +
 			"Compatible=Unknown/FactsUnknown Simulated=Unknown/FactsUnknown": "nobody selected",
-		"Ready=Unknown/ListFailed Accepted=Unknown/ListFailed AgentsReporting=Unknown/ListFailed Compatible=Unknown/ListFailed " +
-			"Running=Unknown/ListFailed Validated=Unknown/ListFailed SettingsInEffect=Unknown/ListFailed " +
-			"SettingsPublished=Unknown/ListFailed Simulated=Unknown/ListFailed": "ListError",
-		"Ready=Unknown/RunInProgress Running=True/RunInProgress Validated=Unknown/RunInProgress":                  "resumed",
-		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown": "CommTask deleted; member added; node made anew",
+		"Ready=Unknown/ListFailed Accepted=Unknown/ListFailed AgentsReporting=Unknown/ListFailed " +
+			"Compatible=Unknown/ListFailed Running=Unknown/ListFailed Validated=Unknown/ListFailed " +
+			"SettingsInEffect=Unknown/ListFailed SettingsPublished=Unknown/ListFailed Simulated=Unknown/ListFailed": "ListError",
+		"Ready=Unknown/RunInProgress Running=True/RunInProgress Validated=Unknown/RunInProgress": "resumed",
+		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown": "CommNode " +
+			"deleted; member added; node made anew",
 		"SettingsPublished=False/PublishOff": "publish off",
 		"Simulated=True/Simulated":           "simulated",
-		cannotBe: "ConfigMap deleted; ConfigMap edited; ConfigMap taken; GPUs back; monitors report; not in effect; report error; report fail; " +
-			"report lost; report pass; report turns bad; results lost",
+		cannotBe: "ConfigMap deleted; ConfigMap edited; ConfigMap taken; GPUs back; monitors report; not in effect; " +
+			"report error; report fail; report lost; report pass; report turns bad; results lost",
 	},
 	fromRepeat: {
-		stays: "kubelet on another boot; monitors deleted; not in effect; pod evicted; pod failed; pod lost; report lost; requested; results lost",
+		stays: "kubelet on another boot; not in effect; pod evicted; pod failed; pod lost; report lost; requested; " +
+			"results lost",
 		"Ready=False/AgentNotReporting AgentsReporting=False/AgentNotReporting Compatible=Unknown/FactsUnknown " +
 			"Validated=Unknown/RunInProgress": "report expired",
 		"Ready=False/Deleting": "group deleted",
-		"Ready=False/DriverNotLoaded Compatible=False/DriverNotLoaded":                                                    "a problem",
-		"Ready=False/Interrupted Running=False/RunFinished Validated=False/Interrupted SettingsPublished=False/NotProven": "report error",
-		"Ready=False/MixedDriverVersions Compatible=False/MixedDriverVersions Validated=Unknown/RunInProgress":            "other driver",
-		"Ready=False/NoGPUResource Accepted=False/NoGPUResource Compatible=False/GPUCountMismatch":                        "GPUs gone",
+		"Ready=False/DriverNotLoaded Compatible=False/DriverNotLoaded": "a problem",
+		"Ready=False/Interrupted Running=False/RunFinished Validated=False/Interrupted " +
+			"SettingsPublished=False/NotProven": "report error",
+		"Ready=False/MixedDriverVersions Compatible=False/MixedDriverVersions Validated=Unknown/RunInProgress": "other " +
+			"driver",
+		"Ready=False/NoGPUResource Accepted=False/NoGPUResource Compatible=False/GPUCountMismatch": "GPUs gone",
 		"Ready=False/NoNodesMatched Accepted=False/NoNodesMatched AgentsReporting=Unknown/NoNodesMatched " +
 			"Compatible=Unknown/FactsUnknown Running=False/RunFinished Validated=Unknown/Inconclusive " +
-			"SettingsInEffect=Unknown/NotVerified SettingsPublished=False/NotProven Simulated=Unknown/FactsUnknown": "nobody selected",
+			"SettingsInEffect=Unknown/NotVerified SettingsPublished=False/NotProven Simulated=Unknown/FactsUnknown": "nobody " +
+			"selected",
 		"Ready=False/RunDeadlineExceeded Running=False/RunFinished Validated=False/RunDeadlineExceeded " +
 			"SettingsInEffect=Unknown/NotVerified SettingsPublished=False/NotProven": "deadlines passed",
-		"Ready=False/SlowLink Running=False/RunFinished Validated=False/SlowLink SettingsPublished=False/NotProven": "report fail",
-		"Ready=Unknown/ListFailed Accepted=Unknown/ListFailed AgentsReporting=Unknown/ListFailed Compatible=Unknown/ListFailed " +
-			"Running=Unknown/ListFailed Validated=Unknown/ListFailed SettingsInEffect=Unknown/ListFailed " +
-			"SettingsPublished=Unknown/ListFailed Simulated=Unknown/ListFailed": "ListError",
-		"Ready=Unknown/RunInProgress Validated=Unknown/RunInProgress": "member lost; node labelled away; node made anew; node rebooted",
+		"Ready=False/SlowLink Running=False/RunFinished Validated=False/SlowLink SettingsPublished=False/NotProven": "report " +
+			"fail",
+		"Ready=Unknown/ListFailed Accepted=Unknown/ListFailed AgentsReporting=Unknown/ListFailed " +
+			"Compatible=Unknown/ListFailed Running=Unknown/ListFailed Validated=Unknown/ListFailed " +
+			"SettingsInEffect=Unknown/ListFailed SettingsPublished=Unknown/ListFailed Simulated=Unknown/ListFailed": "ListError",
+		"Ready=Unknown/RunInProgress Validated=Unknown/RunInProgress": "CommTask deleted; member lost; node labelled " +
+			"away; node rebooted",
 		"Ready=Unknown/RunInProgress Validated=Unknown/RunInProgress SettingsInEffect=Unknown/NotVerified " +
 			"SettingsPublished=False/NotProven": "other span; resumed; spec change",
 		"Ready=Unknown/RunInProgress Validated=Unknown/RunInProgress SettingsPublished=False/NotProven":  "schedule due",
 		"Ready=Unknown/RunInProgress Validated=Unknown/RunInProgress SettingsPublished=False/PublishOff": "publish off",
-		"Ready=Unknown/Suspended Running=False/Suspended Validated=Unknown/Suspended SettingsInEffect=Unknown/NotVerified " +
-			"SettingsPublished=False/NotProven": "suspended",
+		"Ready=Unknown/Suspended Running=False/Suspended Validated=Unknown/Suspended " +
+			"SettingsInEffect=Unknown/NotVerified SettingsPublished=False/NotProven": "suspended",
 		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown " +
-			"Validated=Unknown/RunInProgress": "CommTask deleted; member added",
+			"Validated=Unknown/RunInProgress": "CommNode deleted; member added; node made anew",
 		"Running=False/RunFinished":                 "report pass",
 		"SettingsPublished=False/ConfigMapChanged":  "ConfigMap edited",
 		"SettingsPublished=False/ConfigMapNotOwned": "ConfigMap taken",
@@ -222,8 +246,10 @@ var conditionsAfter = map[string]map[string]string{
 		cannotBe:                                    "GPUs back; monitors report; report turns bad",
 	},
 	fromPartial: {
-		stays: "kubelet on another boot; member lost; monitors deleted; node labelled away; not in effect; report lost; requested; results lost",
-		"Ready=False/AgentNotReporting AgentsReporting=False/AgentNotReporting Compatible=Unknown/FactsUnknown": "report expired",
+		stays: "CommTask deleted; kubelet on another boot; member lost; node labelled away; not in effect; report " +
+			"lost; requested; results lost",
+		"Ready=False/AgentNotReporting AgentsReporting=False/AgentNotReporting Compatible=Unknown/FactsUnknown": "report " +
+			"expired",
 		"Ready=False/Deleting": "group deleted",
 		"Ready=False/DriverNotLoaded Compatible=False/DriverNotLoaded": "a problem",
 		"Ready=False/Interrupted Running=False/RunFinished Validated=False/Interrupted SettingsInEffect=True/InEffect " +
@@ -235,17 +261,22 @@ var conditionsAfter = map[string]map[string]string{
 			"SettingsPublished=False/NotProven Simulated=Unknown/FactsUnknown": "nobody selected",
 		"Ready=False/RunDeadlineExceeded Running=False/RunFinished Validated=False/RunDeadlineExceeded " +
 			"SettingsPublished=False/NotProven": "deadlines passed",
-		"Ready=False/RunPodFailed Running=False/RunFinished Validated=False/RunPodFailed SettingsPublished=False/NotProven": "pod failed; pod lost",
+		"Ready=False/RunPodFailed Running=False/RunFinished Validated=False/RunPodFailed " +
+			"SettingsPublished=False/NotProven": "pod failed; pod lost",
 		"Ready=False/SlowLink Running=False/RunFinished Validated=False/SlowLink SettingsInEffect=True/InEffect " +
 			"SettingsPublished=False/NotProven": "report fail",
-		"Ready=True/Ready Running=False/RunFinished Validated=True/AllPassed SettingsInEffect=True/InEffect": "report pass",
-		"Ready=Unknown/ListFailed Accepted=Unknown/ListFailed AgentsReporting=Unknown/ListFailed Compatible=Unknown/ListFailed " +
-			"Running=Unknown/ListFailed Validated=Unknown/ListFailed SettingsInEffect=Unknown/ListFailed " +
-			"SettingsPublished=Unknown/ListFailed Simulated=Unknown/ListFailed": "ListError",
-		"Ready=Unknown/Preempted Running=False/RunFinished Validated=Unknown/Preempted SettingsPublished=False/NotProven": "pod evicted",
-		"Ready=Unknown/RunInProgress Validated=Unknown/RunInProgress SettingsPublished=False/NotProven":                   "other span; spec change",
-		"Ready=Unknown/Suspended Running=False/Suspended Validated=Unknown/Suspended SettingsPublished=False/NotProven":   "suspended",
-		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown":         "CommTask deleted; member added",
+		"Ready=True/Ready Running=False/RunFinished Validated=True/AllPassed SettingsInEffect=True/InEffect": "report " +
+			"pass",
+		"Ready=Unknown/ListFailed Accepted=Unknown/ListFailed AgentsReporting=Unknown/ListFailed " +
+			"Compatible=Unknown/ListFailed Running=Unknown/ListFailed Validated=Unknown/ListFailed " +
+			"SettingsInEffect=Unknown/ListFailed SettingsPublished=Unknown/ListFailed Simulated=Unknown/ListFailed": "ListError",
+		"Ready=Unknown/Preempted Running=False/RunFinished Validated=Unknown/Preempted " +
+			"SettingsPublished=False/NotProven": "pod evicted",
+		"Ready=Unknown/RunInProgress Validated=Unknown/RunInProgress SettingsPublished=False/NotProven": "other span; " +
+			"spec change",
+		"Ready=Unknown/Suspended Running=False/Suspended Validated=Unknown/Suspended SettingsPublished=False/NotProven": "suspended",
+		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown": "CommNode " +
+			"deleted; member added",
 		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown " +
 			"Validated=Unknown/RunInProgress SettingsPublished=False/NotProven": "node made anew",
 		"SettingsPublished=False/ConfigMapChanged":  "ConfigMap edited",

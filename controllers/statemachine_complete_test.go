@@ -142,7 +142,7 @@ func TestEventsAreThoseOfTheWatches(t *testing.T) {
 		if !table[kind] {
 			t.Errorf("the table has no event of a %s, which is watched", kind)
 		}
-		if !slices.Contains(happenings, kind) && kind != viaMonitor { // no step of a run follows from the monitors' DaemonSet
+		if !slices.Contains(happenings, kind) {
 			t.Errorf("in random histories nothing happens to a %s, which is watched", kind)
 		}
 	}

@@ -22,7 +22,7 @@ const (
 	viaNode      = "Node"
 	viaPod       = "Pod"
 	viaConfigMap = "ConfigMap"
-	viaMonitor   = "DaemonSet"
+	viaCommNode  = "CommNode"
 	viaTime      = "time"
 	viaRead      = "read"
 )
@@ -86,8 +86,8 @@ var tableEvents = map[string]tableEvent{
 		w.nodes[0].Status.NodeInfo.BootID = "boot-2" // its monitor has not told yet
 	}},
 
-	"monitors report": {viaCommTask, func(w *groupWorld) {
-		if w.commTask(w.nodes[0].Name).Status.Facts == nil {
+	"monitors report": {viaCommNode, func(w *groupWorld) {
+		if w.factsOn(w.nodes[0].Name) == nil {
 			w.reportFacts()
 		}
 	}},
@@ -109,14 +109,14 @@ var tableEvents = map[string]tableEvent{
 			}
 		})
 	}},
-	"node rebooted": {viaCommTask, func(w *groupWorld) { w.facts0(func(f *v1alpha1.NodeFacts) { f.BootID = "boot-2" }) }},
-	"other driver":  {viaCommTask, func(w *groupWorld) { w.facts0(func(f *v1alpha1.NodeFacts) { f.Driver.Version = "6.10.5" }) }},
-	"a problem": {viaCommTask, func(w *groupWorld) {
+	"node rebooted": {viaCommNode, func(w *groupWorld) { w.facts0(func(f *v1alpha1.NodeFacts) { f.BootID = "boot-2" }) }},
+	"other driver":  {viaCommNode, func(w *groupWorld) { w.facts0(func(f *v1alpha1.NodeFacts) { f.Driver.Version = "6.10.5" }) }},
+	"a problem": {viaCommNode, func(w *groupWorld) {
 		w.facts0(func(f *v1alpha1.NodeFacts) {
 			f.Problems = []v1alpha1.Problem{{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemDriverNotLoaded, Message: "no driver"}}
 		})
 	}},
-	"simulated": {viaCommTask, func(w *groupWorld) {
+	"simulated": {viaCommNode, func(w *groupWorld) {
 		w.facts0(func(f *v1alpha1.NodeFacts) { f.Origin = v1alpha1.OriginSimulated })
 	}},
 	"not in effect": {viaCommTask, func(w *groupWorld) {
@@ -159,7 +159,7 @@ var tableEvents = map[string]tableEvent{
 	}},
 	"ConfigMap deleted": {viaConfigMap, func(w *groupWorld) { w.configMap = nil }},
 
-	"monitors deleted": {viaMonitor, func(*groupWorld) {}}, // they are no part of what is read; the test looks whether they are made
+	"CommNode deleted": {viaCommNode, func(w *groupWorld) { delete(w.commNodes, w.nodes[0].Name) }},
 
 	"report expired":   {viaTime, func(w *groupWorld) { w.wait(601*time.Second, 0) }},
 	"deadlines passed": {viaTime, func(w *groupWorld) { w.wait(31*time.Minute, -1) }},
@@ -181,16 +181,16 @@ func (w *groupWorld) setState(s v1alpha1.RunState) {
 // told changes what the first node's agents have told.
 func (w *groupWorld) told(change func(*v1alpha1.CommTask)) {
 	ct := w.commTask(w.nodes[0].Name)
-	ct.Status.Run, ct.Status.Facts = ct.Status.Run.DeepCopy(), ct.Status.Facts.DeepCopy()
+	ct.Status.Run = ct.Status.Run.DeepCopy()
 	change(ct)
 }
 
 func (w *groupWorld) facts0(change func(*v1alpha1.NodeFacts)) {
-	w.told(func(ct *v1alpha1.CommTask) {
-		if ct.Status.Facts != nil {
-			change(ct.Status.Facts)
-		}
-	})
+	if f := w.factsOn(w.nodes[0].Name); f != nil {
+		f = f.DeepCopy()
+		change(f)
+		w.setFacts(w.nodes[0].Name, f)
+	}
 }
 
 func (w *groupWorld) fewerGPUs() {
@@ -219,8 +219,8 @@ func (w *groupWorld) alivePod(node string) *corev1.Pod {
 func (w *groupWorld) wait(d time.Duration, but int) {
 	w.now = w.now.Add(d)
 	for i := range w.nodes {
-		if ct := w.commTask(w.nodes[i].Name); i != but && ct != nil && ct.Status.Facts != nil {
-			ct.Status.Facts.ObservedTime = *decision.Stamp(w.now)
+		if ct := w.commTask(w.nodes[i].Name); i != but && ct != nil && w.factsOn(ct.Spec.NodeName) != nil {
+			w.factsOn(ct.Spec.NodeName).ObservedTime = *decision.Stamp(w.now)
 		}
 	}
 }
@@ -242,7 +242,7 @@ func (w *groupWorld) everyoneReports(verdict v1alpha1.Verdict, reason string) {
 			one, why, code = verdict, reason, 1
 		}
 		ct.Status.Run = testkit.Report(ct.Spec.Run, one, 300_000, w.now)
-		ct.Status.Run.Reason, ct.Status.Run.BootID = why, ct.Status.Facts.BootID
+		ct.Status.Run.Reason, ct.Status.Run.BootID = why, w.factsOn(ct.Spec.NodeName).BootID
 		endPod(pod, code, w.now)
 	}
 	if w.group.Spec.Span == v1alpha1.SpanNode {
@@ -272,6 +272,7 @@ func (w *groupWorld) everyoneReports(verdict v1alpha1.Verdict, reason string) {
 type objectsBefore struct {
 	group     *v1alpha1.CommGroup
 	nodes     []corev1.Node
+	commNodes map[string]*v1alpha1.CommNode
 	commTasks map[string]*v1alpha1.CommTask
 	pods      map[string]*corev1.Pod
 	configMap *corev1.ConfigMap
@@ -279,8 +280,11 @@ type objectsBefore struct {
 }
 
 func (w *groupWorld) objects() objectsBefore {
-	out := objectsBefore{group: w.group.DeepCopy(), nodes: (&corev1.NodeList{Items: w.nodes}).DeepCopy().Items, commTasks: map[string]*v1alpha1.CommTask{},
-		pods: map[string]*corev1.Pod{}, configMap: w.configMap.DeepCopy(), now: w.now}
+	out := objectsBefore{group: w.group.DeepCopy(), nodes: (&corev1.NodeList{Items: w.nodes}).DeepCopy().Items, commNodes: map[string]*v1alpha1.CommNode{},
+		commTasks: map[string]*v1alpha1.CommTask{}, pods: map[string]*corev1.Pod{}, configMap: w.configMap.DeepCopy(), now: w.now}
+	for name, cn := range w.commNodes {
+		out.commNodes[name] = cn.DeepCopy()
+	}
 	for name, ct := range w.commTasks {
 		out.commTasks[name] = ct.DeepCopy()
 	}
@@ -304,7 +308,15 @@ func (before *objectsBefore) change(w *groupWorld, of string) (changed, told boo
 	case viaCommTask:
 		for name, a := range before.commTasks {
 			b := w.commTasks[name]
-			note(a, b, b == nil, b != nil && r.commTaskChanged(a, b))
+			note(a, b, b == nil, b != nil && commTaskChanged(a, b))
+		}
+	case viaCommNode:
+		for name, a := range before.commNodes {
+			b := w.commNodes[name]
+			note(a, b, b == nil, b != nil && r.commNodeChanged(a, b))
+		}
+		if len(w.commNodes) > len(before.commNodes) {
+			changed, told = true, true
 		}
 	case viaNode:
 		for i := range before.nodes {
@@ -326,7 +338,7 @@ func (before *objectsBefore) change(w *groupWorld, of string) (changed, told boo
 		}
 	case viaConfigMap:
 		note(before.configMap, w.configMap, before.configMap != nil && w.configMap == nil, true)
-	case viaMonitor, viaRead:
+	case viaRead:
 		changed, told = true, true
 	case viaTime:
 		changed, told = true, !w.decided.WakeAt.IsZero() && !w.decided.WakeAt.After(w.now)

@@ -390,11 +390,11 @@ func (m *machine) checkOverdue() {
 		if !m.holds(name) || ofGroupStage(pod) || podstate.RanksStarted(pod).IsZero() || ct == nil {
 			continue
 		}
-		if started := nodefacts.Corrected(ct, podstate.RanksStarted(pod)); m.now.Sub(started) > limit+time.Second {
+		if started := nodefacts.Corrected(m.commNodes[ct.Spec.NodeName], podstate.RanksStarted(pod)); m.now.Sub(started) > limit+time.Second {
 			m.failf("pod %s holds GPUs %s after the start of its ranks, %s are allowed; %s", name, m.now.Sub(started), limit, runWords(&m.group.Status))
 		}
 		if r := runs.FinishedReport(ct); r != nil && r.FinishTime != nil && runs.Assigned(ct, pod.Labels[v1alpha1.LabelRunID]) {
-			if at := nodefacts.Corrected(ct, r.FinishTime.Time); m.now.Sub(at) > 2*podstate.ExitGrace+time.Second {
+			if at := nodefacts.Corrected(m.commNodes[ct.Spec.NodeName], r.FinishTime.Time); m.now.Sub(at) > 2*podstate.ExitGrace+time.Second {
 				m.failf("pod %s holds GPUs %s after its agent has reported; %s", name, m.now.Sub(at), runWords(&m.group.Status))
 			}
 		}

@@ -80,7 +80,11 @@ func (m *machine) upToDate(s *Snapshot, node string) bool {
 		}
 		return nil
 	}
-	if version != versionIn(s.CommTasks, name) || !equality.Semantic.DeepEqual(nodeIn(s.Nodes), nodeIn(live.nodes)) {
+	facts := ""
+	if cn := live.commNodes[node]; cn != nil {
+		facts = cn.ResourceVersion
+	}
+	if version != versionIn(s.CommTasks, name) || facts != versionIn(s.CommNodes, node) || !equality.Semantic.DeepEqual(nodeIn(s.Nodes), nodeIn(live.nodes)) {
 		return false
 	}
 	return !slices.ContainsFunc(s.RunPods, func(p corev1.Pod) bool {

@@ -134,7 +134,7 @@ func TestDueScheduleWaitsQuietly(t *testing.T) {
 		"no member": func(w *groupWorld) { w.nodes = []corev1.Node{} },
 		"no report": func(w *groupWorld) {
 			for _, ct := range w.commTasks {
-				ct.Status.Facts = nil
+				w.setFacts(ct.Spec.NodeName, nil)
 			}
 		},
 	} {

@@ -97,7 +97,7 @@ func tableWorld(t *testing.T, state string) *groupWorld {
 	case fromRepeat:
 		w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "first"}
 	case fromPartial:
-		w.commTask(w.nodes[0].Name).Status.Facts.BootID = "boot-2"
+		w.factsOn(w.nodes[0].Name).BootID = "boot-2"
 	}
 	w.settle()
 	if state == fromRepeat || state == fromPartial {
@@ -111,7 +111,7 @@ func tableWorld(t *testing.T, state string) *groupWorld {
 func (w *groupWorld) clone(t *testing.T) *groupWorld {
 	is := w.objects()
 	out := groupWorldOf(t, newWorld(is.group, is.nodes))
-	out.now, out.commTasks, out.pods, out.configMap, out.decided = is.now, is.commTasks, is.pods, is.configMap, w.decided
+	out.now, out.commNodes, out.commTasks, out.pods, out.configMap, out.decided = is.now, is.commNodes, is.commTasks, is.pods, is.configMap, w.decided
 	out.faults, out.events = w.faults, slices.Clone(w.events)
 	for id, nodes := range w.tasks {
 		out.tasks[id] = maps.Clone(nodes)

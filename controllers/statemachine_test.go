@@ -48,10 +48,10 @@ func FuzzStateMachine(f *testing.F) {
 	})
 }
 
-// playSeeds wants at least so much of each in twenty histories, and without TEST_LONG a fourth of it in twelve.
+// playSeeds wants at least so much of each in twenty histories, and without TEST_LONG a fourth of it in sixteen.
 func playSeeds(t *testing.T, span v1alpha1.Span, least map[string]int) {
 	const all = 20
-	seeds := testenv.Draws(12, all)
+	seeds := testenv.Draws(16, all)
 	seen := map[string]int{}
 	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -170,7 +170,7 @@ func randomMachine(t *testing.T, seed uint64, span v1alpha1.Span) *machine {
 // busy says whether something of the node's is to be done by its agents now.
 func (m *machine) busy(node string) bool {
 	ct := m.commTask(node)
-	return ct == nil || ct.Spec.Session != nil && ct.Spec.Session.State == v1alpha1.SessionOpen || ct.Spec.Run != nil && ct.Spec.Run.Closed == nil && runs.FinishedReport(ct) == nil || m.groupPod(node) != nil && podstate.Alive(m.groupPod(node)) || ct.Status.Facts == nil
+	return ct == nil || ct.Spec.Session != nil && ct.Spec.Session.State == v1alpha1.SessionOpen || ct.Spec.Run != nil && ct.Spec.Run.Closed == nil && runs.FinishedReport(ct) == nil || m.groupPod(node) != nil && podstate.Alive(m.groupPod(node)) || m.factsOn(node) == nil
 }
 
 // passTime goes on a little, or to what the manager waits for. Whoever should have acted meanwhile is late.
@@ -193,9 +193,9 @@ func (m *machine) passTime() {
 		if run != nil && run.Phase == v1alpha1.RunPhaseRunning && m.now.Sub(run.StartTime.Time) > 45*time.Second && (ct == nil || !runs.Assigned(ct, run.ID) || runs.FinishedReport(ct) == nil) {
 			m.blame(node, "slow")
 		}
-		if ct := m.commTask(node); ct != nil && ct.Status.Facts != nil && m.rng.IntN(8) > 0 {
+		if m.factsOn(node) != nil && m.rng.IntN(8) > 0 {
 			m.monitor(node)
-		} else if ct != nil && ct.Status.Facts != nil && !nodefacts.Hold(ct, m.now) {
+		} else if m.factsOn(node) != nil && !nodefacts.Hold(m.commNodes[node], m.now) {
 			m.blame(node, "its facts ran out")
 		}
 	}
@@ -296,7 +296,7 @@ func (m *machine) stageAgents() {
 // happenings are what may happen in a random history: by number what each is of; see happen.
 var happenings = []string{viaCommTask, viaCommTask, viaPod, viaPod, viaPod, viaCommTask, viaCommTask, viaNode, viaNode, viaNode, viaNode,
 	viaGroup, viaGroup, viaGroup, viaGroup, viaGroup, viaCommTask, viaNode, viaConfigMap, viaGroup, viaCommTask, viaCommTask, viaManager,
-	viaCommTask, viaCommTask, viaCommTask}
+	viaCommNode, viaCommNode, viaCommNode}
 
 // viaManager: another manager takes over.
 const viaManager = "manager"

@@ -55,11 +55,12 @@ type machine struct {
 	known    knowledge
 }
 
-type caches struct{ group, nodes, commTasks, pods, configMap int }
+type caches struct{ group, nodes, commNodes, commTasks, pods, configMap int }
 
 type apiView struct {
 	group     *v1alpha1.CommGroup
 	nodes     []corev1.Node
+	commNodes map[string]*v1alpha1.CommNode
 	commTasks map[string]*v1alpha1.CommTask
 	pods      map[string]*corev1.Pod
 	configMap *corev1.ConfigMap
@@ -108,6 +109,18 @@ func (m *machine) record() {
 		bump()
 		next.nodes = (&corev1.NodeList{Items: present}).DeepCopy().Items
 	}
+	next.commNodes = make(map[string]*v1alpha1.CommNode, len(m.commNodes))
+	for name, cn := range m.commNodes {
+		if m.absent[name] {
+			continue // the garbage collector deletes it with its Node
+		}
+		if next.commNodes[name] = last.commNodes[name]; last.commNodes[name] == nil || last.commNodes[name].Status.Facts != cn.Status.Facts || last.commNodes[name].Spec != cn.Spec {
+			cn.ResourceVersion = bump()
+			own := *cn // facts are replaced as a whole
+			next.commNodes[name] = &own
+		}
+	}
+	changed = changed || len(next.commNodes) != len(last.commNodes)
 	next.commTasks = make(map[string]*v1alpha1.CommTask, len(m.commTasks))
 	changed = changed || len(m.commTasks) != len(last.commTasks) || len(m.pods) != len(last.pods)
 	for name, ct := range m.commTasks {
@@ -134,28 +147,28 @@ func (m *machine) record() {
 	}
 }
 
-// sameCommTasks and copyOf take reports and facts as values that nobody changes: they are replaced as a whole, and large.
+// sameCommTasks and copyOf take reports as values that nobody changes: they are replaced as a whole, and large.
 func sameCommTasks(a, b *v1alpha1.CommTask) bool {
-	if b == nil || a.Status.Run != b.Status.Run || a.Status.Facts != b.Status.Facts {
+	if b == nil || a.Status.Run != b.Status.Run {
 		return false
 	}
 	x, y := *a, *b
-	x.Status.Run, x.Status.Facts, y.Status.Run, y.Status.Facts = nil, nil, nil, nil
+	x.Status.Run, y.Status.Run = nil, nil
 	return same(&x, &y)
 }
 
 func copyOf(ct *v1alpha1.CommTask) *v1alpha1.CommTask {
 	bare := *ct
-	bare.Status.Run, bare.Status.Facts = nil, nil
+	bare.Status.Run = nil
 	out := bare.DeepCopy()
-	out.Status.Run, out.Status.Facts = ct.Status.Run, ct.Status.Facts
+	out.Status.Run = ct.Status.Run
 	return out
 }
 
 // catchUp moves the caches on: all the way, or each by some random way. None ever goes back.
 func (m *machine) catchUp(fresh bool) {
 	last := len(m.views) - 1
-	for _, at := range []*int{&m.cache.group, &m.cache.nodes, &m.cache.commTasks, &m.cache.pods, &m.cache.configMap} {
+	for _, at := range []*int{&m.cache.group, &m.cache.nodes, &m.cache.commNodes, &m.cache.commTasks, &m.cache.pods, &m.cache.configMap} {
 		if fresh || m.rng.IntN(2) == 0 {
 			*at = last
 		} else {
@@ -168,6 +181,10 @@ func (m *machine) catchUp(fresh bool) {
 func (m *machine) read() *Snapshot {
 	group := m.views[m.cache.group].group
 	s := &Snapshot{Now: m.now, Group: group, Nodes: m.views[m.cache.nodes].nodes}
+	commNodes := m.views[m.cache.commNodes].commNodes
+	for _, name := range words.SortedKeys(commNodes) {
+		s.CommNodes = append(s.CommNodes, *commNodes[name])
+	}
 	commTasks := m.views[m.cache.commTasks].commTasks
 	for _, name := range words.SortedKeys(commTasks) {
 		s.CommTasks = append(s.CommTasks, *commTasks[name])
@@ -452,9 +469,7 @@ func (m *machine) clock(node string) time.Time { return m.now.Add(m.skew[node]) 
 
 // monitor reports the node's facts by its own clock.
 func (m *machine) monitor(node string) {
-	if ct := m.commTask(node); ct != nil {
-		written(ct, m.facts(node), m.now)
-	}
+	written(m.setFacts(node, m.facts(node)), m.now)
 }
 
 // facts of the node as they are: a change of the node is another boot.

@@ -25,23 +25,23 @@ import (
 // TestReportsThatCount: the controller sleeps through reports that confirm what it knows, and through no other.
 func TestReportsThatCount(t *testing.T) {
 	const valid = 600
-	report := func(age time.Duration, model string) *v1alpha1.CommTask {
-		return &v1alpha1.CommTask{Status: v1alpha1.CommTaskStatus{Facts: &v1alpha1.NodeFacts{
+	report := func(age time.Duration, model string) *v1alpha1.CommNode {
+		return &v1alpha1.CommNode{Status: v1alpha1.CommNodeStatus{Facts: &v1alpha1.NodeFacts{
 			ObservedTime: metav1.NewTime(testkit.Now.Add(-age)), ValidForSeconds: valid, GPUModel: model}}}
 	}
-	counted := func(age time.Duration, errors int64) *v1alpha1.CommTask {
-		ct := report(age, "MI300X")
-		ct.Status.Facts.RAS = &v1alpha1.RASFacts{Correctable: &errors}
-		ct.Status.Facts.XGMI.CorrectableErrors = &errors
-		return ct
+	counted := func(age time.Duration, errors int64) *v1alpha1.CommNode {
+		cn := report(age, "MI300X")
+		cn.Status.Facts.RAS = &v1alpha1.RASFacts{Correctable: &errors}
+		cn.Status.Facts.XGMI.CorrectableErrors = &errors
+		return cn
 	}
 	end := valid * time.Second
 	for _, c := range []struct {
 		name          string
-		before, after *v1alpha1.CommTask
+		before, after *v1alpha1.CommNode
 		want          bool
 	}{
-		{"first report", &v1alpha1.CommTask{}, report(0, "MI300X"), true},
+		{"first report", &v1alpha1.CommNode{}, report(0, "MI300X"), true},
 		{"same facts, in time", report(end/2, "MI300X"), report(0, "MI300X"), false},
 		{"same facts, at the last moment", report(end-time.Millisecond, "MI300X"), report(0, "MI300X"), false},
 		{"same facts, just too late", report(end, "MI300X"), report(0, "MI300X"), true},
@@ -51,12 +51,12 @@ func TestReportsThatCount(t *testing.T) {
 		{"other facts, in time", report(end/2, "MI300X"), report(0, "MI325X"), true},
 		{"only more errors that hardware corrected", counted(end/2, 7), counted(0, 8), false},
 		{"more errors and other facts", counted(end/2, 7), report(0, "MI325X"), true},
-		{"facts taken away", report(0, "MI300X"), &v1alpha1.CommTask{}, true},
+		{"facts taken away", report(0, "MI300X"), &v1alpha1.CommNode{}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := &CommGroupReconciler{Clock: clocktesting.NewFakePassiveClock(testkit.Now)}
-			if got := r.commTaskChanged(c.before, c.after); got != c.want {
-				t.Errorf("commTaskChanged = %v, want %v", got, c.want)
+			if got := r.commNodeChanged(c.before, c.after); got != c.want {
+				t.Errorf("commNodeChanged = %v, want %v", got, c.want)
 			}
 		})
 	}
