@@ -42,10 +42,6 @@ type options struct {
 	agentImage              string
 	defaultRuntimeImage     string
 	agentPullPolicy         string
-	agentPullSecrets        []string
-	monitorResources        string
-	monitorTolerations      string
-	monitorPriorityClass    string
 	namespaces              []string
 	metricsCertDir          string
 	privilegedNamespaces    []string
@@ -78,13 +74,9 @@ func newCommand() *cobra.Command {
 	f.IntVar(&o.metricsPort, "metrics-port", 8443, "port of the metrics (HTTPS, with authentication and authorization), on $POD_IP where it is set; 0 turns them off")
 	f.IntVar(&o.healthPort, "health-port", 8081, "port of /healthz and /readyz, on $POD_IP where it is set; 0 turns them off")
 	f.BoolVar(&o.leaderElect, "leader-elect", true, "let one of several managers lead")
-	f.StringVar(&o.operatorNamespace, "operator-namespace", os.Getenv("POD_NAMESPACE"), "namespace of the monitors and of the leader's lease; default $POD_NAMESPACE")
+	f.StringVar(&o.operatorNamespace, "operator-namespace", os.Getenv("POD_NAMESPACE"), "namespace of the leader's lease, which serves no CommGroup; default $POD_NAMESPACE")
 	f.StringVar(&o.agentImage, "agent-image", "", "image that holds /agent (required)")
 	f.StringVar(&o.agentPullPolicy, "agent-image-pull-policy", "", "when the kubelet pulls the agent's image: Always, IfNotPresent or Never; empty leaves it to the kubelet")
-	f.StringSliceVar(&o.agentPullSecrets, "agent-pull-secrets", nil, "Secrets of the operator's namespace with which monitors pull the agent's image, separated by commas")
-	f.StringVar(&o.monitorResources, "monitor-resources", "", "resources of a monitor, as JSON; empty means 10m of a core and 32Mi to 128Mi of memory")
-	f.StringVar(&o.monitorTolerations, "monitor-tolerations", "", "tolerations of the monitors, as JSON; empty means every taint")
-	f.StringVar(&o.monitorPriorityClass, "monitor-priority-class", "", "PriorityClass of the monitors; empty leaves it to the cluster's default")
 	f.StringSliceVar(&o.namespaces, "namespaces", nil, "the only namespaces whose CommGroups are served, separated by commas; empty means all")
 	f.StringVar(&o.metricsCertDir, "metrics-cert-dir", "", "folder of the metrics' certificate, with tls.crt and tls.key; empty makes one at each start and signs it itself")
 	f.StringVar(&o.defaultRuntimeImage, "default-runtime-image", "", "image of the ranks for CommGroups that name none")
@@ -117,19 +109,6 @@ func (o *options) validate() error {
 	return errors.Join(errs...)
 }
 
-// monitors are the options of the monitors' pods.
-func (o *options) monitors() (controllers.MonitorOptions, error) {
-	m := controllers.MonitorOptions{PriorityClass: o.monitorPriorityClass, PullSecrets: o.agentPullSecrets, MetricsPort: o.monitorMetricsPort}
-	var err error
-	if m.Resources, err = controllers.ParseResources(o.monitorResources); err != nil {
-		return m, fmt.Errorf("--monitor-resources: %w", err)
-	}
-	if m.Tolerations, err = controllers.ParseTolerations(o.monitorTolerations); err != nil {
-		return m, fmt.Errorf("--monitor-tolerations: %w", err)
-	}
-	return m, nil
-}
-
 // bindAddress binds to the pod's own address where it is known, IPv6 included; "0" turns a server off.
 func bindAddress(port int) string {
 	if port == 0 {
@@ -140,10 +119,6 @@ func bindAddress(port int) string {
 
 func run(ctx context.Context, o options) error {
 	if err := errors.Join(o.validate(), limitMemory()); err != nil {
-		return err
-	}
-	monitors, err := o.monitors()
-	if err != nil {
 		return err
 	}
 	level, err := zapcore.ParseLevel(o.logLevel)
@@ -178,7 +153,7 @@ func run(ctx context.Context, o options) error {
 		Recorder:  mgr.GetEventRecorder("commgroup-manager"),
 		Clock:     now,
 		Access:    access,
-		Config:    o.config(monitors),
+		Config:    o.config(),
 	}
 	if err := reconciler.SetupWithManager(mgr, o.maxConcurrent); err != nil {
 		return err
@@ -253,12 +228,10 @@ func (o *options) managerOptions(scheme *runtime.Scheme, access *controllers.Acc
 }
 
 // config is what the reconciler needs of the flags.
-func (o *options) config(monitors controllers.MonitorOptions) controllers.Config {
+func (o *options) config() controllers.Config {
 	return controllers.Config{
-		OperatorNamespace:    o.operatorNamespace,
 		AgentImage:           o.agentImage,
 		AgentPullPolicy:      corev1.PullPolicy(o.agentPullPolicy),
-		Monitors:             monitors,
 		Namespaces:           o.namespaces,
 		DefaultRuntimeImage:  o.defaultRuntimeImage,
 		PrivilegedNamespaces: o.privilegedNamespaces,

@@ -25,14 +25,12 @@ import (
 const syncWait = 500 * time.Millisecond
 
 type observeOptions struct {
-	metricsPerNode     bool
-	monitorMetricsPort int32
-	pprofPort          int
+	metricsPerNode bool
+	pprofPort      int
 }
 
 func (o *observeOptions) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.metricsPerNode, "metrics-per-node", true, "also metrics of each member (commgroup_node_*): 5 series a member")
-	f.Int32Var(&o.monitorMetricsPort, "monitor-metrics-port", 8443, "port of the monitors' metrics (HTTPS, with authentication and authorization), in their pods' own network; 0 turns them off")
 	f.IntVar(&o.pprofPort, "pprof-port", 0, "port of Go's profiles (/debug/pprof) on the loopback address, for kubectl port-forward; 0 turns them off")
 }
 

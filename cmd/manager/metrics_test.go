@@ -22,7 +22,7 @@ func TestObserveFlags(t *testing.T) {
 		if err := f.Parse(tc.args); err != nil {
 			t.Fatal(err)
 		}
-		if o.metricsPerNode != tc.perNode || o.pprofAddress() != tc.address || o.monitorMetricsPort != 8443 {
+		if o.metricsPerNode != tc.perNode || o.pprofAddress() != tc.address {
 			t.Errorf("%v: %+v, profiles at %q", tc.args, o, o.pprofAddress())
 		}
 	}

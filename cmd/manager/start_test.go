@@ -56,7 +56,7 @@ func TestStart(t *testing.T) {
 
 	refused(t, "may not read CRDs", "let the manager's account get it")
 	grant(t, admin)
-	refused(t, "no CRDs", "CRD commgroups.rcclx.io is not installed", "CRD commtasks.rcclx.io is not installed", "kubectl apply --server-side")
+	refused(t, "no CRDs", "CRD commgroups.rcclx.io is not installed", "CRD commtasks.rcclx.io is not installed", "CRD commnodes.rcclx.io is not installed", "kubectl apply --server-side")
 	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{testenv.CRDs()}, ErrorIfPathMissing: true}); err != nil {
 		t.Fatal(err)
 	}

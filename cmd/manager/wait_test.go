@@ -113,7 +113,7 @@ func TestNotReadyBeforeTheCacheIsFilled(t *testing.T) {
 	mapper := meta.NewDefaultRESTMapper(scheme.PrioritizedVersionsAllGroups())
 	for kind := range scheme.AllKnownTypes() {
 		scope := meta.RESTScopeNamespace
-		if kind == corev1.SchemeGroupVersion.WithKind("Node") {
+		if kind == corev1.SchemeGroupVersion.WithKind("Node") || kind == v1alpha1.GroupVersion.WithKind("CommNode") {
 			scope = meta.RESTScopeRoot
 		}
 		mapper.Add(kind, scope)

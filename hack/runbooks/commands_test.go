@@ -28,7 +28,7 @@ var tools = strings.Fields("kubectl helm agent " +
 var verbs = strings.Fields("commgroup get describe logs exec auth run")
 
 // resources that the pages look at; those of the last line are of other projects' APIs.
-var resources = strings.Fields("cg commgroup ct commtask nodes node pods pod events namespace lease configmap configmaps secrets services resourcequota deployment " +
+var resources = strings.Fields("cg commgroup ct commtask cn nodes node pods pod events namespace lease configmap configmaps secrets services resourcequota deployment " +
 	"daemonsets serviceaccounts rolebindings priorityclasses networkpolicies validatingadmissionpolicy validatingadmissionpolicies validatingwebhookconfigurations " +
 	"network-attachment-definitions localqueues workloads clusterqueues")
 
@@ -199,9 +199,9 @@ var (
 	column   = regexp.MustCompile(`[A-Z]+:\.([a-zA-Z.]+)`)
 )
 
-// TestFields: each field of a CommGroup or CommTask that a page names, in a command or between backticks, is there.
+// TestFields: each field of a CommGroup, CommTask or CommNode that a page names, in a command or between backticks, is there.
 func TestFields(t *testing.T) {
-	group, node := reflect.TypeFor[v1alpha1.CommGroup](), reflect.TypeFor[v1alpha1.CommTask]()
+	group, task, node := reflect.TypeFor[v1alpha1.CommGroup](), reflect.TypeFor[v1alpha1.CommTask](), reflect.TypeFor[v1alpha1.CommNode]()
 	spec := reflect.TypeFor[v1alpha1.CommGroupSpec]()
 	count := 0
 	for _, reason := range slices.Sorted(maps.Keys(words)) {
@@ -212,6 +212,8 @@ func TestFields(t *testing.T) {
 			case strings.HasPrefix(line, "kubectl get cg "):
 				of = group
 			case strings.HasPrefix(line, "kubectl get commtask "), strings.HasPrefix(line, "kubectl get ct "):
+				of = task
+			case strings.HasPrefix(line, "kubectl get cn "):
 				of = node
 			default:
 				continue
@@ -231,7 +233,7 @@ func TestFields(t *testing.T) {
 				case !path.MatchString(name):
 				case names[0] == "status" || names[0] == "spec":
 					count++
-					if !testenv.HasField(group, names...) && !testenv.HasField(node, names...) {
+					if !testenv.HasField(group, names...) && !testenv.HasField(task, names...) && !testenv.HasField(node, names...) {
 						t.Errorf("%s: the API has no field %s", reason, name)
 					}
 				case testenv.HasField(spec, names[:1]...):

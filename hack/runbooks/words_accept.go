@@ -6,7 +6,7 @@ var wordsAccepted = map[string]more{
 		Means: "The spec can be carried out on the members that the message counts. Nodes that it names as unable to run have fewer allocatable GPUs than `ranksPerNode`: they keep the group from a Pass, see [NoGPUResource](NoGPUResource.md)."},
 	"NoNodesMatched": {
 		Seen:  []string{"No node matches members: selector amd.com/gpu.product-name=AMD_Instinct_MI300X_OAM, 0 names, 1 excluded. Compare with `kubectl get nodes --show-labels`."},
-		Means: "The group has no member, so nothing is measured and no monitor runs for it. The message has the selector as the API server reads it.",
+		Means: "The group has no member, so nothing is measured. The message has the selector as the API server reads it.",
 		Causes: []string{
 			"The label is not on the nodes: AMD's node labeller or node feature discovery is not installed, does not tolerate a taint of the nodes, or writes the value otherwise (blanks become underscores).",
 			"The GPUs are virtual functions: their nodes have `feature.node.kubernetes.io/amd-vgpu=true` and not `amd-gpu`.",
@@ -116,47 +116,37 @@ var wordsAccepted = map[string]more{
 		Escalate: "Whoever runs the control plane, where `/readyz` fails or calls take seconds.",
 		Ends:     "With the first read that works."},
 
-	"AllReporting": {Plain: true, Means: "Each member has a report that is younger than `health.reportValidSeconds`. That the clocks of some are off is a remark behind it: [ClockSkew](ClockSkew.md)."},
+	"AllReporting": {Plain: true, Means: "Each member has a report that is younger than the chart's `monitor.reportValidSeconds`. That the clocks of some are off is a remark behind it: [ClockSkew](ClockSkew.md)."},
 	"WaitingForAgents": {Plain: true,
 		Means: "Monitors are being started on the members that the message names: the image is pulled, and the first look takes a few seconds. Unknown meanwhile; nothing is wrong yet.",
 		Ends:  "With their first reports. After `run.startDeadlineSeconds` it becomes [AgentNotReporting](AgentNotReporting.md), which names the nodes."},
 	"AgentNotReporting": {
 		Seen: []string{
-			"The monitors of 2 of 16 members do not report: gpu-3, gpu-7. Look at their pods (`kubectl get pods -A -l rcclx.io/role=monitor -o wide`).",
+			"The monitors of 2 of 16 members do not report: gpu-3, gpu-7. Check that each runs (`kubectl get pods -A -l rcclx.io/role=monitor -o wide`; the chart's values monitor.nodeSelector and monitor.affinity choose the nodes) and its log: on a node without AMD GPUs a monitor reports nothing.",
 			"The monitor of node gpu-3 has not reported within 300 s of the start of run 4-2: its last report of 2026-11-28T09:12:04Z has run out. Look at its pod in the operator's namespace (`kubectl get pods -A -l rcclx.io/role=monitor -o wide`). Once it is mended, a run of the node starts by itself."},
 		Means: "Facts that are older than they hold count for nothing, so the node is not measured and its results are not known to be true. It says nothing yet about GPUs. \"It never reported\" and \"has run out\" are different stories: the first is an install that never worked there, the second a node or pod that died.",
 		Causes: []string{
 			"The node is down or NotReady: all its pods are silent.",
-			"The monitor's pod is not there: the chart's `agent.tolerations` was narrowed and the node has another taint, or the node has no room.",
+			"The monitor's pod is not there: the chart's `monitor.nodeSelector`, `monitor.affinity` or `monitor.tolerations` leave the node out, the node has no room, or the DaemonSet may make no pod (its events: a quota, Pod Security, an admission policy).",
 			"It is there and waits: ImagePullBackOff, or a volume.",
-			"It runs and cannot write: the API server refuses its CommTask, or a NetworkPolicy is in its way.",
+			"It runs and cannot write: the API server refuses its CommNode, or a NetworkPolicy is in its way.",
+			"It runs and finds no AMD GPU on the PCI bus, so that it makes no CommNode: the node is no member to be.",
 			"It runs and hangs: a GPU that is being reset blocks reads of sysfs."},
 		Look: []string{
 			"kubectl get node NODE                                               # NotReady: leave the monitor, mend the node",
-			monitors + "   # no pod on NODE: taints. Pending: events below",
-			"kubectl describe pod -n commgroup-system -l rcclx.io/role=monitor,rcclx.io/commgroup=GROUP | grep -A8 Events",
-			"kubectl logs -n commgroup-system -l rcclx.io/role=monitor,rcclx.io/commgroup=GROUP --prefix --tail=50   # forbidden, timeout, or a file that does not answer"},
+			monitors + "   # no pod on NODE: taints, or the DaemonSet. Pending: events below",
+			"kubectl get cn NODE                                                 # what it reported last, and when",
+			"kubectl describe daemonsets,pods -n commgroup-system -l app.kubernetes.io/name=commgroup-monitor | grep -A8 Events",
+			"kubectl logs -n commgroup-system -l rcclx.io/role=monitor --prefix --tail=50   # forbidden, timeout, or a file that does not answer"},
 		OnNode:   []string{"dmesg -T | grep -iE 'GPU reset|hung task'               # reads that hang", "journalctl -u kubelet --since '-30 min' | tail -50       # why the pod does not start"},
-		Do:       []string{"Deleting the monitor's pod is safe at any time: it keeps nothing but what the CommTask has."},
+		Do:       []string{"Deleting the monitor's pod is safe at any time: it keeps nothing but what the CommNode has."},
 		Escalate: "The node's owner where the node is NotReady; the cluster's administrator where the API server refuses the monitor; the GPU's vendor where reads hang again after a power cycle.",
-		Ends:     "With the next report, at most `health.intervalSeconds` later. Results of before count again only where the node has not rebooted or changed."},
-	"MonitorsRefused": {
-		Seen:   []string{"The API server refused to write the monitors' DaemonSet commgroup-system/monitor-ml-mi300x-5d1f: daemonsets.apps is forbidden: exceeded quota: pods. Monitors that run already go on as they are."},
-		Means:  "New members get no monitor, and a new image does not reach the old ones. What was reported before holds until its time runs out; then the members fall to [AgentNotReporting](AgentNotReporting.md).",
-		Causes: []string{"The policy `commgroup-manager-monitors` allows one image only, and `--agent-image` was changed beside it.", "A quota of the operator's namespace.", "Pod Security or another admission policy that refuses the monitor's host mounts or privilege.", "Chart values of `agent.*` that make no valid pod, such as a port that is taken twice."},
-		Look: []string{
-			status + "                    # the API server's words, whole",
-			"kubectl get validatingadmissionpolicy commgroup-manager-monitors -o yaml | grep -i image",
-			"kubectl get resourcequota -n commgroup-system",
-			"kubectl get namespace commgroup-system --show-labels                # pod-security.kubernetes.io/enforce: privileged"},
-		Do:       []string{"Change the agent's image through the chart, which sets flag and policy together."},
-		Escalate: "The cluster's administrator: policy, quota and Pod Security level of the operator's namespace are theirs.",
-		Ends:     "With the first write that is taken; one event told when it began."},
+		Ends:     "With the next report, at most `monitor.intervalSeconds` of the chart later. Results of before count again only where the node has not rebooted or changed."},
 	"CommTasksRefused": {
 		Seen: []string{
-			"The API server refused to make CommTask ml/mi300x.gpu-3: admission webhook denied the request. A monitor cannot report, nor a run go on, without its CommTask.",
+			"The API server refused to make CommTask ml/mi300x.gpu-3: admission webhook denied the request. No run goes on without its CommTask.",
 			"the name is taken: CommTask mi300x.gpu-3 is being deleted and waits for its finalizers example.com/hold: remove them"},
-		Means:  "A CommTask is the one object that controller and node share. Without it the node is as good as absent, however healthy it is.",
+		Means:  "A CommTask is the one object that controller and run pod share. Without it the node is not measured, however healthy it is.",
 		Causes: []string{"A webhook or admission policy of the cluster that looks at all custom resources.", "A CommTask of another CommGroup of a like name has the name (`a.b` and node `c`, or `a` and node `b.c`).", "The old CommTask cannot go: somebody put a finalizer on it.", "An object-count quota of the namespace (`count/commtasks.rcclx.io`)."},
 		Look: []string{
 			"kubectl get commtask -n NAMESPACE GROUP.NODE -o jsonpath='{.metadata.finalizers} {.metadata.deletionTimestamp} {.spec.group}'",

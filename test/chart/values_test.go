@@ -202,8 +202,8 @@ func TestUnknownValues(t *testing.T) {
 		"global: {imagePullSecrets: [mirror]}", "podDisruptionBudget: {unhealthyPodEvictionPolicy: Never}",
 		// What the API server or the manager would refuse once all else is installed.
 		"privilegedNamespaces: [a b]", `privilegedNamespaces: ["a'b"]`, "namespaces: [Upper]", "networkPolicy: {runNamespaces: [a/b]}", "sample: {namespace: a b}",
-		"dashboards: {namespace: a b}", "dashboards: {label: 'x: y'}", "dashboards: {label: a/b/c}", "agent: {tolerations: [{key: 1}]}", "agent: {tolerations: [{operator: Foo}]}",
-		"manager: {tolerations: [{effect: Foo}]}", "agent: {resources: {limits: {memory: bogus}}}", "manager: {resources: {limit: {memory: 1Gi}}}",
+		"dashboards: {namespace: a b}", "dashboards: {label: 'x: y'}", "dashboards: {label: a/b/c}", "monitor: {tolerations: [{key: 1}]}", "monitor: {tolerations: [{operator: Foo}]}",
+		"manager: {tolerations: [{effect: Foo}]}", "monitor: {resources: {limits: {memory: bogus}}}", "monitor: {intervalSeconds: 4}", "monitor: {reportValidSeconds: 29}", "agent: {resources: {}}", "manager: {resources: {limit: {memory: 1Gi}}}",
 	} {
 		if _, err := render(t, values); err == nil {
 			t.Errorf("%s was taken", values)
@@ -233,6 +233,9 @@ func TestRefusals(t *testing.T) {
 		{"metrics: {monitorPort: 8081}", "metrics.monitorPort is 8081, on which health is served"},
 		{"podDisruptionBudget: {maxUnavailable: abc}", `podDisruptionBudget.maxUnavailable is "abc": expected a number`},
 		{"podDisruptionBudget: {maxUnavailable: -1}", `podDisruptionBudget.maxUnavailable is "-1": expected a number`},
+		{"monitor: {maxUnavailable: abc}", `monitor.maxUnavailable is "abc": expected a number`},
+		{"monitor: {maxUnavailable: 0%}", "no monitor would ever be replaced"},
+		{"monitor: {intervalSeconds: 60, reportValidSeconds: 100}", "a report has to hold for two looks at least"},
 		{"global: {imageRegistry: 'https://registry.example'}", "without https:// before it"},
 		{"manager: {image: {registry: 'registry.example/Upper'}}", "which is no image reference"},
 		{"agent: {image: {repository: 'commgroup-agent:v1'}}", "which is no image reference"},

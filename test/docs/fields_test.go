@@ -11,20 +11,23 @@ import (
 )
 
 var (
-	getsOurs = regexp.MustCompile(`kubectl get (cg|commgroups?|ct|commtasks?)(?: [^\n\x60]*)?`)
+	getsOurs = regexp.MustCompile(`kubectl get (cg|commgroups?|ct|commtasks?|cn|commnodes?)(?: [^\n\x60]*)?`)
 	fieldOf  = regexp.MustCompile(`\.((?:spec|status)(?:\.[a-zA-Z]+|\[[^\]]*\])+)`)
 	index    = regexp.MustCompile(`\[[^\]]*\]`)
 )
 
-// TestFieldsOfCommands: each field of a CommGroup or CommTask that a kubectl line of a page prints is there. Within a range kubectl counts
+// TestFieldsOfCommands: each field of a CommGroup, CommTask or CommNode that a kubectl line of a page prints is there. Within a range kubectl counts
 // from the list's item, so that only what begins at spec or status is looked at.
 func TestFieldsOfCommands(t *testing.T) {
 	count := 0
 	for path, text := range pages(t) {
 		for _, line := range getsOurs.FindAllStringSubmatch(text, -1) {
 			of := reflect.TypeFor[v1alpha1.CommGroup]()
-			if strings.HasPrefix(line[1], "ct") || strings.HasPrefix(line[1], "commtask") {
+			switch {
+			case strings.HasPrefix(line[1], "ct"), strings.HasPrefix(line[1], "commtask"):
 				of = reflect.TypeFor[v1alpha1.CommTask]()
+			case strings.HasPrefix(line[1], "cn"), strings.HasPrefix(line[1], "commnode"):
+				of = reflect.TypeFor[v1alpha1.CommNode]()
 			}
 			for _, m := range fieldOf.FindAllStringSubmatch(line[0], -1) {
 				count++

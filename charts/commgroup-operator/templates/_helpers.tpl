@@ -17,11 +17,6 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- end }}
 {{- end }}
 
-{{- /* commgroup.pullSecrets: their names, joined by commas. */ -}}
-{{- define "commgroup.pullSecrets" -}}
-{{- $names := list }}{{ range .Values.global.imagePullSecrets }}{{ $names = append $names .name }}{{ end }}{{ join "," $names }}
-{{- end }}
-
 {{- /* commgroup.sampleNamespace: where the sample goes. */ -}}
 {{- define "commgroup.sampleNamespace" -}}
 {{- .Values.sample.namespace | default (first (append .Values.namespaces "default")) -}}
