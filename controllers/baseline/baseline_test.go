@@ -137,31 +137,28 @@ func TestKeysAlike(t *testing.T) {
 // TestBaselineStartsAnew: each part of the key that changes starts another baseline, which judges nothing at first and
 // remembers what was before; members that differ have none.
 func TestBaselineStartsAnew(t *testing.T) {
-	type change func(o *judge.Outcome, ct *v1alpha1.CommTask)
+	type change func(o *judge.Outcome)
 	parts := map[string]change{
-		"container's ROCm": func(o *judge.Outcome, _ *v1alpha1.CommTask) {
+		"container's ROCm": func(o *judge.Outcome) {
 			o.Report.ROCm = &v1alpha1.ROCmFacts{State: "Found", Version: "7.1.0"}
 		},
-		"flavor":    func(o *judge.Outcome, _ *v1alpha1.CommTask) { o.Report.Library.Flavor = "rccl" },
-		"imitated":  func(o *judge.Outcome, _ *v1alpha1.CommTask) { o.Report.Library.Imitates = "rccl" },
-		"version":   func(o *judge.Outcome, _ *v1alpha1.CommTask) { o.Report.Library.Version = "2.30.4" },
-		"build":     func(o *judge.Outcome, _ *v1alpha1.CommTask) { o.Report.Library.BuildHash = "def" },
-		"model":     func(_ *judge.Outcome, ct *v1alpha1.CommTask) { ct.Status.Facts.GPUModel = "MI325X" },
-		"partition": func(_ *judge.Outcome, ct *v1alpha1.CommTask) { ct.Status.Facts.Partition = "CPX/NPS4" },
-		"ranks":     func(_ *judge.Outcome, ct *v1alpha1.CommTask) { ct.Spec.Ranks.Count = 4 },
+		"flavor":    func(o *judge.Outcome) { o.Report.Library.Flavor = "rccl" },
+		"imitated":  func(o *judge.Outcome) { o.Report.Library.Imitates = "rccl" },
+		"version":   func(o *judge.Outcome) { o.Report.Library.Version = "2.30.4" },
+		"build":     func(o *judge.Outcome) { o.Report.Library.BuildHash = "def" },
+		"model":     func(o *judge.Outcome) { o.Kind.GPUModel = "MI325X" },
+		"partition": func(o *judge.Outcome) { o.Kind.Partition = "CPX/NPS4" },
+		"ranks":     func(o *judge.Outcome) { o.Kind.Ranks = 4 },
 	}
 	input := func() Input {
-		in := Input{Group: testkit.Group(), Run: &v1alpha1.GroupRunStatus{ID: "1-1", Number: 1, Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass, FinishTime: decision.Stamp(testkit.Now)},
-			CommTasks: map[string]*v1alpha1.CommTask{}}
+		in := Input{Group: testkit.Group(), Run: &v1alpha1.GroupRunStatus{ID: "1-1", Number: 1, Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass, FinishTime: decision.Stamp(testkit.Now)}}
 		in.Group.Spec.Benchmark.Regression = v1alpha1.RegressionSpec{Mode: v1alpha1.JudgingEnforce, MaxDropPercent: 10}
 		run := &v1alpha1.RunAssignment{ID: "1-1", Number: 1, Plan: runplan.For(&in.Group.Spec)}
 		for _, name := range []string{"n0", "n1"} {
-			ct := &v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{NodeName: name, Run: run}}
-			ct.Spec.Ranks.Count = in.Group.Spec.RanksPerNode
-			ct.Status.Facts, ct.Status.Run = testkit.Facts(testkit.Now), testkit.Report(run, v1alpha1.VerdictPass, 300_000, testkit.Now)
-			ct.Status.Run.ROCm = &v1alpha1.ROCmFacts{State: "Found", Version: "7.0.0"}
-			in.CommTasks[name] = ct
-			in.Outcomes = append(in.Outcomes, judge.Outcome{Node: name, Phase: judge.Done, Verdict: v1alpha1.VerdictPass, Report: ct.Status.Run})
+			report := testkit.Report(run, v1alpha1.VerdictPass, 300_000, testkit.Now)
+			report.ROCm = &v1alpha1.ROCmFacts{State: "Found", Version: "7.0.0"}
+			in.Outcomes = append(in.Outcomes, judge.Outcome{Node: name, Phase: judge.Done, Verdict: v1alpha1.VerdictPass, Report: report,
+				Kind: judge.Kind{GPUModel: "MI300X", Partition: "SPX/NPS1", Ranks: in.Group.Spec.RanksPerNode}})
 		}
 		in.Results = judge.AggregateResults(in.Outcomes)
 		c := Compare(in)
@@ -177,7 +174,7 @@ func TestBaselineStartsAnew(t *testing.T) {
 					r.BusBandwidthMBps[k] /= 3
 				}
 			}
-			change(&all.Outcomes[i], all.CommTasks[all.Outcomes[i].Node])
+			change(&all.Outcomes[i])
 		}
 		all.Results = judge.AggregateResults(all.Outcomes)
 		old := all.Group.Status.Baseline.Key
@@ -190,7 +187,7 @@ func TestBaselineStartsAnew(t *testing.T) {
 			t.Errorf("%s: %+v", name, next)
 		}
 		one := input()
-		change(&one.Outcomes[1], one.CommTasks[one.Outcomes[1].Node])
+		change(&one.Outcomes[1])
 		c = Compare(one)
 		if c.Key != "" || len(c.Checks) != 1 || !strings.Contains(c.Checks[0].Causes[0], "members differ") || c.Next(one.Group.Status.Baseline, one.Run) != one.Group.Status.Baseline {
 			t.Errorf("%s on one node: %q %+v", name, c.Key, c.Checks)

@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
@@ -46,7 +48,7 @@ func TestProblemCulprit(t *testing.T) {
 // The condition and the culprit both name the pair that the monitor found.
 func TestLinkProblemNamesThePair(t *testing.T) {
 	const pair = "0000:65:00.0<->0000:d5:00.0"
-	cn := &v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{NodeName: "n1"}}
+	cn := &v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
 	cn.Status.Facts = &v1alpha1.NodeFacts{Problems: []v1alpha1.Problem{{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemPCIeInsteadOfXGMI,
 		Subject: pair, Message: "This pair reaches each other only over PCIe."}}}
 	var f fitting

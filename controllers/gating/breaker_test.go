@@ -256,10 +256,10 @@ func TestADryRunJudgesAsEnforce(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 13))
 			return func() {
 				i := rng.IntN(len(in.Nodes))
-				o, ct := &in.Outcomes[i], in.CommTasks[in.Nodes[i].Name]
+				o, ct, cn := &in.Outcomes[i], in.CommTasks[in.Nodes[i].Name], in.CommNodes[in.Nodes[i].Name]
 				switch event := rng.IntN(14); event {
 				case 0, 1, 2, 3, 4:
-					if o.Stale, ct.Spec.NodeUID, ct.Spec.Run.Platform = false, string(in.Nodes[i].UID), nodefacts.PlatformOf(ct.Status.Facts); event < 3 {
+					if o.Stale, ct.Spec.NodeUID, ct.Spec.Run.Platform = false, string(in.Nodes[i].UID), nodefacts.PlatformOf(cn.Status.Facts); event < 3 {
 						in.fail(i)
 					} else {
 						in.pass(i)
@@ -269,7 +269,7 @@ func TestADryRunJudgesAsEnforce(t *testing.T) {
 				case 6:
 					o.Stale, o.Verdict = true, ""
 				case 7:
-					ct.Status.Facts.Origin = []v1alpha1.Origin{v1alpha1.OriginHardware, v1alpha1.OriginSimulated}[rng.IntN(2)]
+					cn.Status.Facts.Origin = []v1alpha1.Origin{v1alpha1.OriginHardware, v1alpha1.OriginSimulated}[rng.IntN(2)]
 				case 8:
 					in.begin()
 				case 9:
@@ -325,7 +325,7 @@ func TestBreakerMessagesFit(t *testing.T) {
 	for i := range in.Nodes {
 		long := strings.Repeat("a", 55) + fmt.Sprintf("-%03d", i)
 		in.Nodes[i].Name, in.Members[i].Name, in.Outcomes[i].Node = long, long, long
-		in.CommTasks[long] = in.CommTasks[fmt.Sprint("n", i)]
+		in.CommTasks[long], in.CommNodes[long] = in.CommTasks[fmt.Sprint("n", i)], in.CommNodes[fmt.Sprint("n", i)]
 	}
 	in.begin()
 	in.fail(0, 1, 2, 3, 4)

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/judge"
@@ -25,7 +27,7 @@ func gateWorld() *Input { return gateWorldOf(10) }
 func gateWorldOf(members int) *Input {
 	group := testkit.Group()
 	group.Spec.Gating = v1alpha1.GatingSpec{Mode: v1alpha1.GatingEnforce, Actions: testkit.EveryAction, MaxPercent: ptr.To(int32(20))}
-	in := &Input{Now: testkit.Now, Group: group, Nodes: testkit.Nodes(members), MembersKnown: true, CommTasks: map[string]*v1alpha1.CommTask{},
+	in := &Input{Now: testkit.Now, Group: group, Nodes: testkit.Nodes(members), MembersKnown: true, CommTasks: map[string]*v1alpha1.CommTask{}, CommNodes: map[string]*v1alpha1.CommNode{},
 		Run:        &v1alpha1.GroupRunStatus{ID: "1-1", Number: 1, Generation: 1, Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass},
 		Privileged: []string{"other", "team"}}
 	for i := range in.Nodes {
@@ -35,8 +37,9 @@ func gateWorldOf(members int) *Input {
 		facts := testkit.Facts(testkit.Now)
 		ct := &v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{NodeName: node.Name, NodeUID: string(node.UID),
 			Run: &v1alpha1.RunAssignment{ID: "1-1", Generation: 1, Number: 1, Platform: nodefacts.PlatformOf(facts)}},
-			Status: v1alpha1.CommTaskStatus{Facts: facts, Run: &v1alpha1.NodeRunStatus{ID: "1-1", Generation: 1, Phase: v1alpha1.NodeRunFinished, BootID: "boot-1"}}}
+			Status: v1alpha1.CommTaskStatus{Run: &v1alpha1.NodeRunStatus{ID: "1-1", Generation: 1, Phase: v1alpha1.NodeRunFinished, BootID: "boot-1"}}}
 		in.CommTasks[node.Name] = ct
+		in.CommNodes[node.Name] = &v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{Name: node.Name}, Status: v1alpha1.CommNodeStatus{Facts: facts}}
 		in.Members = append(in.Members, decision.Member{Name: node.Name, UID: string(node.UID), Node: node})
 		in.Outcomes = append(in.Outcomes, judge.Outcome{Node: node.Name, Phase: judge.Done, Report: ct.Status.Run})
 		in.result(i, v1alpha1.VerdictPass, v1alpha1.ReasonAllPassed)
@@ -112,7 +115,7 @@ var gatingCases = map[evidence][]struct {
 		}, "", "lift", "lift!"},
 		{"simulated node", func(in *Input) {
 			in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
-			in.CommTasks["n0"].Status.Facts.Origin = v1alpha1.OriginSimulated
+			in.CommNodes["n0"].Status.Facts.Origin = v1alpha1.OriginSimulated
 		}, "", "lift", "lift!"},
 		{"simulated library", func(in *Input) {
 			in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
@@ -159,13 +162,13 @@ var gatingCases = map[evidence][]struct {
 		{"failed on other GPUs", func(in *Input) {
 			in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
 			in.gpus(0, 8, true)
-			in.CommTasks["n0"].Spec.Run.Platform = nodefacts.PlatformOf(in.CommTasks["n0"].Status.Facts)
+			in.CommTasks["n0"].Spec.Run.Platform = nodefacts.PlatformOf(in.CommNodes["n0"].Status.Facts)
 		}, "fail!", "fail!", "fail"},
 	},
 	seenPassed: {
 		{"alone", func(*Input) {}, "pass", "", "pass!"},
 		{"on another boot", func(in *Input) {
-			in.CommTasks["n0"].Status.Facts.BootID, in.CommTasks["n0"].Status.Run.BootID = "boot-2", "boot-2"
+			in.CommNodes["n0"].Status.Facts.BootID, in.CommTasks["n0"].Status.Run.BootID = "boot-2", "boot-2"
 		}, "pass", "pass", "pass!"},
 		{"by the kubelet on the boot that was measured", func(in *Input) { in.silentMonitor("boot-1") }, "pass", "", "pass!"},
 		{"by the monitor on the boot that was measured, which the kubelet calls otherwise", func(in *Input) {
@@ -222,10 +225,10 @@ var gatingCases = map[evidence][]struct {
 		}, "", "", ""},
 		{"passed a run that was aborted", func(in *Input) { in.Run.Phase = v1alpha1.RunPhaseAborted }, "", "", ""},
 		{"the spec asks for other measurements now", func(in *Input) { in.Group.Generation++ }, "", "", ""},
-		{"nobody knows whether hardware passed", func(in *Input) { in.CommTasks["n0"].Status.Facts.Origin = v1alpha1.OriginUnknown }, "", "", ""},
+		{"nobody knows whether hardware passed", func(in *Input) { in.CommNodes["n0"].Status.Facts.Origin = v1alpha1.OriginUnknown }, "", "", ""},
 		{"nobody knows whether hardware failed", func(in *Input) {
 			in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
-			in.CommTasks["n0"].Status.Facts = nil
+			in.CommNodes["n0"].Status.Facts = nil
 		}, "", "", ""},
 		{"the members could not be selected", func(in *Input) { in.MembersKnown, in.Members = false, nil }, "", "", ""},
 		{"the culprit is elsewhere", func(in *Input) {
@@ -297,7 +300,7 @@ func (in *Input) exempt(i int) {
 
 // gpus gives the node n GPUs, at other addresses than before where others is set.
 func (in *Input) gpus(i, n int, others bool) {
-	f := in.CommTasks[in.Nodes[i].Name].Status.Facts
+	f := in.CommNodes[in.Nodes[i].Name].Status.Facts
 	f.GPUs, f.GPUCount = testkit.GPUs(n), int32(n)
 	if others {
 		f.GPUs[0].PCIAddress = "0001:01:00.0"
@@ -443,7 +446,7 @@ func TestGatingTellsWhyItDoesNotMark(t *testing.T) {
 	in = gateWorld()
 	in.result(4, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
 	in.result(5, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
-	in.CommTasks["n4"].Status.Facts.Origin = v1alpha1.OriginSimulated
+	in.CommNodes["n4"].Status.Facts.Origin = v1alpha1.OriginSimulated
 	if r := Decide(in); !slices.Equal(r.WouldGate, []string{"n4"}) || did(&r, in, 4) != "" || did(&r, in, 5) != "fail!" || !strings.Contains(r.Status.Message, "gating.simulated is Forbid: n4") {
 		t.Errorf("simulated: %v, %+v", r.WouldGate, r.Status)
 	}

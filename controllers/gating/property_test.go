@@ -67,7 +67,7 @@ func randomGatingEvent(rng *rand.Rand, in *Input) {
 		in.result(i, verdicts[rng.IntN(len(verdicts))], []string{v1alpha1.ReasonSlowLink, v1alpha1.ReasonWrongData}[rng.IntN(2)])
 		o.Stale = false
 		in.CommTasks[node.Name].Spec.NodeUID = string(node.UID)
-		in.CommTasks[node.Name].Spec.Run.Platform = nodefacts.PlatformOf(in.CommTasks[node.Name].Status.Facts)
+		in.CommTasks[node.Name].Spec.Run.Platform = nodefacts.PlatformOf(in.CommNodes[node.Name].Status.Facts)
 	case 4:
 		o.Stale, o.Verdict = true, ""
 	case 5:
@@ -160,7 +160,7 @@ func stepGatingAndCheck(t *testing.T, where string, in *Input, seen map[string]i
 			passed := o.Verdict == v1alpha1.VerdictPass && !o.Stale && in.Run.Phase == v1alpha1.RunPhaseFinished
 			s := Statements(before.Annotations)[key]
 			may := passed || exempt(before.Annotations) || s.NodeUID != string(before.UID) || in.Group.Spec.Gating.Mode != v1alpha1.GatingEnforce || len(in.Privileged) == 0 ||
-				!slices.ContainsFunc(in.Members, func(m decision.Member) bool { return m.Name == before.Name }) || gpusReplaced(s.GPUs, in.CommTasks[before.Name], in.Now)
+				!slices.ContainsFunc(in.Members, func(m decision.Member) bool { return m.Name == before.Name }) || gpusReplaced(s.GPUs, in.CommNodes[before.Name], in.Now)
 			if !may {
 				t.Errorf("%s: node %s is no longer gated (%s) with %+v", where, m.Node.Name, m.Why, o)
 			}

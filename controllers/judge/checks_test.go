@@ -99,20 +99,17 @@ func TestMeshThresholds(t *testing.T) {
 }
 
 func TestPlaceOfMembers(t *testing.T) {
-	member := func(name, model, partition, flavor string) (Outcome, *v1alpha1.CommTask) {
-		ct := &v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{NodeName: name}, Status: v1alpha1.CommTaskStatus{Facts: &v1alpha1.NodeFacts{GPUModel: model, Partition: partition}}}
-		return Outcome{Node: name, Report: &v1alpha1.NodeRunStatus{Library: &v1alpha1.LibraryFacts{Flavor: flavor}}}, ct
+	member := func(name, model, partition, flavor string) Outcome {
+		return Outcome{Node: name, Kind: Kind{GPUModel: model, Partition: partition}, Report: &v1alpha1.NodeRunStatus{Library: &v1alpha1.LibraryFacts{Flavor: flavor}}}
 	}
-	a, cnA := member("a", "MI300X", "SPX/NPS1", "rccl")
-	b, cnB := member("b", "MI300X", "unknown", "rcclx-dev")
-	nodes := map[string]*v1alpha1.CommTask{"a": cnA, "b": cnB}
-	if got := PlaceOfMembers([]Outcome{a}, nodes, "RDMA"); got != (Place{"MI300X", "SPX/NPS1", "rccl", "", "RDMA"}) {
+	a, b := member("a", "MI300X", "SPX/NPS1", "rccl"), member("b", "MI300X", "unknown", "rcclx-dev")
+	if got := PlaceOfMembers([]Outcome{a}, "RDMA"); got != (Place{"MI300X", "SPX/NPS1", "rccl", "", "RDMA"}) {
 		t.Errorf("%+v", got)
 	}
-	if got := PlaceOfMembers([]Outcome{a, b}, nodes, "Mixed"); got != (Place{"MI300X", "", nodefacts.Mixed, "", "Mixed"}) {
+	if got := PlaceOfMembers([]Outcome{a, b}, "Mixed"); got != (Place{"MI300X", "", nodefacts.Mixed, "", "Mixed"}) {
 		t.Errorf("%+v", got)
 	}
-	if got := PlaceOfMembers([]Outcome{a, {Node: "gone"}}, nodes, ""); got != (Place{}) {
+	if got := PlaceOfMembers([]Outcome{a, {Node: "gone"}}, ""); got != (Place{}) {
 		t.Errorf("%+v", got)
 	}
 }

@@ -40,7 +40,6 @@ func TestSpecHash(t *testing.T) {
 		"nothing":     {func(*v1alpha1.CommGroupSpec) {}, false},
 		"publish":     {func(s *v1alpha1.CommGroupSpec) { s.Publish.ConfigMapName = "other" }, false},
 		"gating":      {func(s *v1alpha1.CommGroupSpec) { s.Gating.Mode = v1alpha1.GatingDryRun }, false},
-		"health":      {func(s *v1alpha1.CommGroupSpec) { s.Health.ReportValidSeconds = 77 }, false},
 		"schedule":    {func(s *v1alpha1.CommGroupSpec) { s.Run.Schedule = "@daily" }, false},
 		"parallelism": {func(s *v1alpha1.CommGroupSpec) { s.Run.MaxParallelNodes = 3 }, false},
 		"suspension":  {func(s *v1alpha1.CommGroupSpec) { s.Run.State = v1alpha1.RunSuspended }, false},
