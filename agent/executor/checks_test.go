@@ -21,15 +21,15 @@ func acceptancePlan() api.RunPlan {
 }
 
 // acceptance is the run of such a plan in which 8 GiB take so long; 1 GiB takes an eighth.
-func acceptance(t *testing.T, plan api.RunPlan, nanoseconds int64, facts func(*api.NodeFacts)) api.NodeRunStatus {
+func acceptance(t *testing.T, plan api.RunPlan, nanoseconds int64, platform func(*api.PlatformFacts)) api.NodeRunStatus {
 	t.Helper()
 	teams := &modelTeams{latency: func(_ rcclx.Variant, _ rcclx.Collective, size int64) int64 {
 		return nanoseconds * (size >> 20) / (8 << 10)
 	}}
 	res, _, err := runModel(t, plan, teams, func(_ *Runner, m *memoryReporter) {
-		m.assignment.Facts = &api.NodeFacts{GPUModel: "MI300X", Partition: "SPX/NPS1", DeviceCount: 8, XGMI: api.XGMIFacts{Mesh: "Full"}}
-		if facts != nil {
-			facts(m.assignment.Facts)
+		m.assignment.Run.Platform = &api.PlatformFacts{Model: "MI300X", Partition: "SPX/NPS1", Devices: 8, Mesh: "Full"}
+		if platform != nil {
+			platform(m.assignment.Run.Platform)
 		}
 	})
 	if err != nil {
@@ -46,7 +46,7 @@ func TestReferenceDecides(t *testing.T) {
 		name        string
 		nanoseconds int64
 		plan        func(*api.RunPlan)
-		facts       func(*api.NodeFacts)
+		platform    func(*api.PlatformFacts)
 		verdict     api.Verdict
 		state       api.CheckState // of the worst check that is no Informative one
 		words       string         // in message, measurement or causes
@@ -55,9 +55,9 @@ func TestReferenceDecides(t *testing.T) {
 		{"below it", atTheMark + 200_000, nil, nil, api.VerdictFail, api.CheckNotMet, "measured 302.8 GB/s, expected at least 304.0 GB/s (amd-acceptance-mi300x): 99 %"},
 		{"as over PCIe", 12 * atTheMark, nil, nil, api.VerdictFail, api.CheckNotMet, "may not use xGMI"},
 		{"below it, only reported", 2 * atTheMark, func(p *api.RunPlan) { p.References = api.JudgingReport }, nil, api.VerdictPass, api.CheckNotMet, ""},
-		{"another model", 2 * atTheMark, nil, func(f *api.NodeFacts) { f.GPUModel = "MI308X" }, api.VerdictPass, api.CheckNotMeasured, "no built-in reference is known for MI308X"},
-		{"the model is not known", 2 * atTheMark, nil, func(f *api.NodeFacts) { f.GPUModel = "unknown" }, api.VerdictPass, api.CheckNotMeasured, "unknown model"},
-		{"partitioned", 2 * atTheMark, nil, func(f *api.NodeFacts) { f.Partition = "CPX/NPS4" }, api.VerdictPass, api.CheckNotMeasured, "partition CPX/NPS4 instead of SPX/NPS1"},
+		{"another model", 2 * atTheMark, nil, func(f *api.PlatformFacts) { f.Model = "MI308X" }, api.VerdictPass, api.CheckNotMeasured, "no built-in reference is known for MI308X"},
+		{"the model is not known", 2 * atTheMark, nil, func(f *api.PlatformFacts) { f.Model = "unknown" }, api.VerdictPass, api.CheckNotMeasured, "unknown model"},
+		{"partitioned", 2 * atTheMark, nil, func(f *api.PlatformFacts) { f.Partition = "CPX/NPS4" }, api.VerdictPass, api.CheckNotMeasured, "partition CPX/NPS4 instead of SPX/NPS1"},
 		{"another datatype", 2 * atTheMark, func(p *api.RunPlan) { p.Datatypes = []api.Datatype{api.BFloat16} }, nil, api.VerdictPass, api.CheckNotMeasured, "datatypes: [Float32]"},
 		{"out of place", 2 * atTheMark, func(p *api.RunPlan) { p.Placements = nil }, nil, api.VerdictPass, api.CheckNotMeasured, "placements: [InPlace]"},
 		{"another size", 2 * atTheMark, func(p *api.RunPlan) { p.SizesBytes = []int64{4 << 30} }, nil, api.VerdictPass, api.CheckNotMeasured, "a size of 8589934592 B (the largest was 4294967296 B)"},
@@ -67,7 +67,7 @@ func TestReferenceDecides(t *testing.T) {
 			if tc.plan != nil {
 				tc.plan(&plan)
 			}
-			s := acceptance(t, plan, tc.nanoseconds, tc.facts)
+			s := acceptance(t, plan, tc.nanoseconds, tc.platform)
 			var c *api.PerformanceCheck
 			for i := range s.Checks {
 				if c == nil && !strings.HasPrefix(s.Checks[i].Source, "seen-") {
@@ -139,7 +139,7 @@ func TestThresholdThatDoesNotApply(t *testing.T) {
 		}
 	}
 	plan.Thresholds = []api.Threshold{{Collective: api.AllReduce, Datatype: api.Float32, Placement: api.InPlace, SizeBytes: 8 << 30, Model: "MI300X", MinBusBandwidthMBps: ptr.To(int64(1))}}
-	s := acceptance(t, plan, atTheMark, func(f *api.NodeFacts) { f.GPUModel = "unknown" })
+	s := acceptance(t, plan, atTheMark, func(f *api.PlatformFacts) { f.Model = "unknown" })
 	if s.Verdict != api.VerdictInconclusive || !strings.Contains(s.Message, "whether the threshold applies is not known: it names model MI300X") {
 		t.Errorf("an unknown model: %s: %s", s.Verdict, s.Message)
 	}
@@ -150,7 +150,7 @@ func TestHostFacts(t *testing.T) {
 		return discover.GPU{PCIAddress: address, Metrics: &discover.Metrics{AccumulationCounter: &uptime, ThrottleAccumulators: map[string]uint64{discover.ThrottlePower: power}}}
 	}
 	own := &discover.Facts{Model: "MI300X", Partition: "SPX/NPS1", GPUs: []discover.GPU{gpu("0000:05:00.0", 5, 1000), gpu("0000:25:00.0", 250, 1000), gpu("0000:45:00.0", 1, 0)}}
-	monitor := &api.NodeFacts{GPUModel: "MI325X", Partition: "CPX/NPS1", DeviceCount: 8, XGMI: api.XGMIFacts{Mesh: "Incomplete"}}
+	monitor := &api.PlatformFacts{Model: "MI325X", Partition: "CPX/NPS1", Devices: 8, Mesh: "Incomplete"}
 	h := hostFacts(monitor, own)
 	if h != (HostFacts{Model: "MI300X", Partition: "SPX/NPS1", Mesh: "Incomplete", GPUs: 8, Throttled: "GPU 0000:25:00.0 25 % of the time since the driver was loaded (power)"}) {
 		t.Errorf("%+v", h)

@@ -13,7 +13,7 @@ import (
 const (
 	// nodeBudgetBytes is what a CommTask may take as JSON, managed fields left out (docs/decisions/0005).
 	nodeBudgetBytes = 12 << 10
-	// leastReportBytes is what a report gets even beside facts and a plan that are larger than usual.
+	// leastReportBytes is what a report gets even beside a plan that is larger than usual.
 	leastReportBytes = 3 << 10
 	// sessionBytes are left for the group's stage, where one follows: spec.session with a task, and status.session.
 	sessionBytes = 4 << 10

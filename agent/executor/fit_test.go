@@ -15,7 +15,7 @@ import (
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
-// wholeCommTask is a CommTask with the plan, typical facts and the given report.
+// wholeCommTask is a CommTask with the plan and the given report.
 func wholeCommTask(plan api.RunPlan, run api.NodeRunStatus) api.CommTask {
 	node := api.CommTask{
 		TypeMeta: metav1.TypeMeta{APIVersion: "rcclx.io/v1alpha1", Kind: "CommTask"},
@@ -27,14 +27,10 @@ func wholeCommTask(plan api.RunPlan, run api.NodeRunStatus) api.CommTask {
 				Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true)}}},
 		Spec: api.CommTaskSpec{NodeName: "gpu-node-0001", NodeUID: "5f0c2c5e-2222-4000-8000-000000000000",
 			Group: api.GroupReference{Name: "training", UID: "5f0c2c5e-3333-4000-8000-000000000000"},
-			Ranks: api.RankRange{Summary: "0-7/32", Count: 8, WorldSize: 32}, Run: &api.RunAssignment{ID: run.ID, Generation: 3, Plan: plan, PodName: "training-3-1-gpu-node-0001-932d020b"}},
-		Status: api.CommTaskStatus{Run: &run, Facts: &api.NodeFacts{ValidForSeconds: 600, Origin: api.OriginHardware, BootID: "5f0c2c5e-0000-4000-8000-000000000000",
-			KernelRelease: "5.15.0-119-generic", Driver: api.DriverFacts{Kind: "DKMS", Version: "6.12.12"}, ROCm: api.ROCmFacts{Version: "7.0.2", Source: "/opt/rocm/.info/version", State: "Found"},
-			GPUModel: "MI300X", GFXTarget: "gfx942", GPUCount: 8, DeviceCount: 8, Partition: "SPX/NPS1", XGMI: api.XGMIFacts{Mesh: "Full", Hives: 1, Links: 56}}},
-	}
-	for i := range 8 {
-		node.Status.Facts.GPUs = append(node.Status.Facts.GPUs, api.GPUFacts{PCIAddress: modelPCI(i), NUMANode: ptr.To(int32(i / 4)), VRAMMiB: ptr.To(int64(196592)), Hive: ptr.To(int32(1)), NIC: fmt.Sprintf("mlx5_%d", i), NICPath: "Switch", Links: "-aaaaaaa"})
-		node.Status.Facts.NICs = append(node.Status.Facts.NICs, api.NICFacts{Name: fmt.Sprintf("mlx5_%d", i), Interface: fmt.Sprintf("enp%ds0np0", i), LinkLayer: "Ethernet", State: "Active", RateMbps: ptr.To(int64(400000)), NUMANode: ptr.To(int32(i / 4))})
+			Ranks: api.RankRange{Summary: "0-7/32", Count: 8, WorldSize: 32}, Run: &api.RunAssignment{ID: run.ID, Generation: 3, Plan: plan, PodName: "training-3-1-gpu-node-0001-932d020b",
+				Platform: &api.PlatformFacts{BootID: "5f0c2c5e-0000-4000-8000-000000000000", Driver: "6.12.12", ROCm: "7.0.2, RCCL 2.26.6", Partition: "SPX/NPS1", Firmware: "MEC 166, SDMA 22",
+					GPUs: "8/1f0c22ab", Model: "MI300X", Mesh: "Full", Devices: 8}}},
+		Status: api.CommTaskStatus{Run: &run},
 	}
 	return node
 }
@@ -46,12 +42,12 @@ func assignmentOf(plan api.RunPlan) Assignment {
 	return Assignment{Run: node.Spec.Run, Ranks: int(node.Spec.Ranks.Count), BudgetBytes: reportBudget(node)}
 }
 
-// TestReportBudget: large facts leave a report less room, but never none.
+// TestReportBudget: what else is in the object leaves a report less room, but never none.
 func TestReportBudget(t *testing.T) {
 	usual := wholeCommTask(defaultPlan(), api.NodeRunStatus{ID: "run-1"})
 	budget := reportBudget(usual)
-	if budget < 8000 || budget > 9500 {
-		t.Errorf("beside usual facts a report gets %d bytes, expected 8000 to 9500", budget)
+	if budget < 10000 || budget > 11000 {
+		t.Errorf("beside a usual plan a report gets %d bytes, expected 10000 to 11000", budget)
 	}
 	group := *usual.DeepCopy()
 	group.Spec.Run.Span = api.SpanGroup
@@ -62,11 +58,9 @@ func TestReportBudget(t *testing.T) {
 	if got := budget - reportBudget(group); got < sessionBytes-100 || got > sessionBytes+100 {
 		t.Errorf("beside the last run's session %d bytes are left for this one's, expected %d", got, sessionBytes)
 	}
-	for range 12 {
-		usual.Status.Facts.Problems = append(usual.Status.Facts.Problems, api.Problem{Severity: "Error", Code: "LinkMissing", Message: strings.Repeat("m", 400)})
-	}
+	usual.Status.Session = &api.SessionStatus{Message: strings.Repeat("m", nodeBudgetBytes)}
 	if got := reportBudget(usual); got != leastReportBytes {
-		t.Errorf("beside very large facts a report gets %d bytes, expected %d", got, leastReportBytes)
+		t.Errorf("beside a very large session a report gets %d bytes, expected %d", got, leastReportBytes)
 	}
 }
 

@@ -6,32 +6,32 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/agent/discover"
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
-// TestAgainstAPIServer writes facts to a real API server: a missing CommTask is NotFound, the schema takes facts at the
-// limits, and the monitor owns status.facts alone.
+// TestAgainstAPIServer writes facts to a real API server: the monitor creates the CommNode, the schema takes facts at the limits, and
+// the status has no other owner.
 func TestAgainstAPIServer(t *testing.T) {
 	c := testenv.Client(t)
-	ctx, name := context.Background(), types.NamespacedName{Namespace: "default", Name: "group.node-a"}
-	k := &KubeReporter{Client: c, CommTask: name}
+	ctx, name := t.Context(), client.ObjectKey{Name: "node-a"}
+	k := &KubeReporter{Client: c, Node: "node-a"}
 	facts := twoGPUs(time.Unix(1e9, 0))
 	if err := k.Report(ctx, facts.NodeFacts(2*time.Minute)); !apierrors.IsNotFound(err) {
-		t.Fatalf("without the CommTask: %v, want NotFound", err)
-	}
-	ct := &v1alpha1.CommTask{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name},
-		Spec: v1alpha1.CommTaskSpec{NodeName: "node-a", Group: v1alpha1.GroupReference{Name: "group"}, Ranks: v1alpha1.RankRange{Count: 8, WorldSize: 8}}}
-	if err := c.Create(ctx, ct); err != nil {
-		t.Fatal(err)
+		t.Fatalf("without the Node: %v, want NotFound", err)
 	}
 	if has, err := k.Has(ctx); has || err != nil {
-		t.Errorf("a new CommTask has a report: %v, %v", has, err)
+		t.Errorf("no CommNode has a report: %v, %v", has, err)
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}}
+	if err := c.Create(ctx, node); err != nil {
+		t.Fatal(err)
 	}
 	full := twoGPUs(time.Unix(1e9, 0))
 	full.GPUs, full.Mesh.Pairs = make([]discover.GPU, 16), make([][]*discover.Link, 16)
@@ -52,17 +52,21 @@ func TestAgainstAPIServer(t *testing.T) {
 	if has, err := k.Has(ctx); !has || err != nil {
 		t.Errorf("has a report: %v, %v", has, err)
 	}
-	if err := c.Get(ctx, name, ct); err != nil {
+	var cn v1alpha1.CommNode
+	if err := c.Get(ctx, name, &cn); err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range ct.ManagedFields {
-		if m.Manager == v1alpha1.FieldManagerMonitor {
+	if cn.Spec.NodeUID != string(node.UID) {
+		t.Errorf("CommNode of Node %s, want %s", cn.Spec.NodeUID, node.UID)
+	}
+	for _, m := range cn.ManagedFields {
+		if m.Manager == v1alpha1.FieldManagerMonitor && m.Operation == metav1.ManagedFieldsOperationApply {
 			fields := m.FieldsV1.GetRawString()
-			if m.Subresource != "status" || !strings.HasPrefix(fields, `{"f:status":{"f:facts":{`) || strings.Contains(fields, "f:run") {
+			if m.Subresource != "status" || !strings.HasPrefix(fields, `{"f:status":{"f:facts":{`) {
 				t.Errorf("the monitor owns %s of %q", fields, m.Subresource)
 			}
 			return
 		}
 	}
-	t.Errorf("no field is owned by %s: %+v", v1alpha1.FieldManagerMonitor, ct.ManagedFields)
+	t.Errorf("no field is owned by %s: %+v", v1alpha1.FieldManagerMonitor, cn.ManagedFields)
 }

@@ -12,16 +12,16 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"rcclx.io/commgroup-operator/agent/discover"
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
 )
 
 // node is a fake Scanner and Reporter.
 type node struct {
-	anew     bool // the CommTask was deleted and made again
+	deleted  bool // the CommNode
 	hasErr   error
 	facts    func() *discover.Facts
 	scanErr  error
@@ -34,8 +34,8 @@ type node struct {
 
 func (n *node) Last(context.Context) (*v1alpha1.NodeFacts, error) { return n.last, n.lastErr }
 
-// Has is true until a test makes the CommTask anew.
-func (n *node) Has(context.Context) (bool, error) { return !n.anew, n.hasErr }
+// Has is true until a test deletes the CommNode.
+func (n *node) Has(context.Context) (bool, error) { return !n.deleted, n.hasErr }
 
 func (n *node) Scan(context.Context) (*discover.Facts, error) {
 	if n.scanErr != nil {
@@ -120,7 +120,7 @@ func TestRenewsInTime(t *testing.T) {
 func TestFailedWrites(t *testing.T) {
 	var lines []string
 	log := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
-	n := &node{writeErr: apierrors.NewNotFound(schema.GroupResource{Resource: "commtasks"}, "group.node-a")}
+	n := &node{writeErr: apierrors.NewServiceUnavailable("etcd is away")}
 	m, clock := newTestMonitor(n, log)
 	total := time.Duration(0)
 	for range 20 {
@@ -134,7 +134,7 @@ func TestFailedWrites(t *testing.T) {
 	if total < 5*time.Minute || n.tries != 20 || len(n.reports) != 0 {
 		t.Errorf("%d tries over %s", n.tries, total)
 	}
-	if len(lines) != 7 || !strings.Contains(lines[0], "waiting for the controller to make this node's CommTask") {
+	if len(lines) != 7 || !strings.Contains(lines[0], "etcd is away") {
 		t.Errorf("log has %d lines for 20 failures: %q", len(lines), lines)
 	}
 	if err := m.cfg.Health.ready(); err == nil {
@@ -248,9 +248,9 @@ func BenchmarkLook(b *testing.B) {
 	}
 }
 
-// TestCommTaskMadeAnew: a CommTask without the report gets it within four looks, and an answer that does not come makes no
+// TestCommNodeDeleted: a CommNode that was deleted is there again within four looks, and an answer that does not come makes no
 // write.
-func TestCommTaskMadeAnew(t *testing.T) {
+func TestCommNodeDeleted(t *testing.T) {
 	n := &node{}
 	m, clock := newTestMonitor(n, logr.Discard())
 	m.cfg.Valid = time.Hour
@@ -263,7 +263,7 @@ func TestCommTaskMadeAnew(t *testing.T) {
 	if len(n.reports) != 1 {
 		t.Fatalf("%d reports, want 1", len(n.reports))
 	}
-	n.anew, n.hasErr = true, errors.New("away")
+	n.deleted, n.hasErr = true, errors.New("away")
 	look(2 * askEvery)
 	if len(n.reports) != 1 {
 		t.Fatalf("%d reports while the API server is away, want 1", len(n.reports))
@@ -271,6 +271,60 @@ func TestCommTaskMadeAnew(t *testing.T) {
 	n.hasErr = nil
 	look(askEvery)
 	if len(n.reports) != 2 {
-		t.Errorf("%d reports after the CommTask was made anew, want 2", len(n.reports))
+		t.Errorf("%d reports after the CommNode was deleted, want 2", len(n.reports))
+	}
+}
+
+// TestNodeWithoutGPUs: nothing is written of a node whose PCI bus has no GPU; but of one that had a CommNode, that gets a GPU, or whose
+// bus cannot be read, everything is.
+func TestNodeWithoutGPUs(t *testing.T) {
+	scan := func(change func(*nodetree.Node)) *discover.Facts {
+		t.Helper()
+		n, err := nodetree.Defaults("MI300X")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.Name = "node-a"
+		change(&n)
+		tree, err := nodetree.Generate(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		facts, err := discover.NewScanner(tree, discover.Options{}).Scan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return facts
+	}
+	none, some := scan(func(n *nodetree.Node) { n.GPUs = nil }), scan(func(*nodetree.Node) {})
+	var lines []string
+	n := &node{facts: func() *discover.Facts { return none }}
+	m, clock := newTestMonitor(n, funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{}))
+	look := func(m *Monitor) {
+		for range 3 * askEvery {
+			clock.Step(m.Step(t.Context()))
+		}
+	}
+	if look(m); n.tries != 0 || len(lines) != 1 || m.cfg.Health.ready() != nil {
+		t.Errorf("a node without GPUs: %d writes, ready: %v, log %q", n.tries, m.cfg.Health.ready(), lines)
+	}
+	n.facts = func() *discover.Facts { return some }
+	if m.Step(t.Context()); len(n.reports) != 1 || n.reports[0].GPUCount != 8 {
+		t.Errorf("GPUs were plugged in: %d reports, want 1", len(n.reports))
+	}
+	n.facts = func() *discover.Facts { return none }
+	if m.Step(t.Context()); len(n.reports) != 2 || n.reports[1].GPUCount != 0 {
+		t.Errorf("all GPUs are gone: %d reports, want 2", len(n.reports))
+	}
+	for what, n := range map[string]*node{
+		"with a CommNode":           {facts: func() *discover.Facts { return none }, last: some.NodeFacts(time.Minute)},
+		"whose bus cannot be read":  {facts: func() *discover.Facts { return &discover.Facts{Model: discover.Unknown} }},
+		"that cannot be scanned":    {scanErr: context.DeadlineExceeded},
+		"whose GPUs have no driver": {facts: func() *discover.Facts { return &discover.Facts{PCIGPUs: some.PCIGPUs} }},
+	} {
+		m, _ := newTestMonitor(n, logr.Discard())
+		if m.Step(t.Context()); len(n.reports) != 1 {
+			t.Errorf("a node %s: %d reports, want 1", what, len(n.reports))
+		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
 )
 
-// TestRestart: what changed while no monitor ran is told by the next one, once, from the facts that the CommTask holds.
+// TestRestart: what changed while no monitor ran is told by the next one, once, from the facts that the CommNode holds.
 func TestRestart(t *testing.T) {
 	const first, second = "0000:05:00.0", "0000:2b:00.0"
 	all := "0000:05:00.0 0000:2b:00.0 0000:5b:00.0 0000:65:00.0 0000:7d:00.0 0000:a5:00.0 0000:d5:00.0 0000:e7:00.0"
@@ -29,7 +29,7 @@ func TestRestart(t *testing.T) {
 	hideLink := func(n *nodetree.Node) { n.Links = []nodetree.Link{{A: 0, B: 1, Kind: nodetree.LinkNone}} }
 	for name, c := range map[string]struct {
 		before, meanwhile change
-		edit              func(*v1alpha1.NodeFacts) // of what the CommTask holds
+		edit              func(*v1alpha1.NodeFacts) // of what the CommNode holds
 		lastErr           error
 		want              []string // problems of the report
 		changes           []string // in the log
@@ -277,7 +277,7 @@ func TestLostGPUsOutliveTheMonitor(t *testing.T) {
 	}
 }
 
-// FuzzEarlier: whatever a CommTask holds, the first look after it ends, and facts that say nothing of a GPU lose none.
+// FuzzEarlier: whatever a CommNode holds, the first look after it ends, and facts that say nothing of a GPU lose none.
 func FuzzEarlier(f *testing.F) {
 	f.Add("SPX/NPS1", "185", "ab-", "a", "XGMI", "0000:05:00.0", ".x", int32(8))
 	f.Add("/", "-1", "", "", "", "", "xxxxxxxxxxxxxxxxxxx", int32(-5))

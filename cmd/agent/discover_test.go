@@ -119,19 +119,17 @@ func TestInstallFile(t *testing.T) {
 }
 
 func TestMonitorFlags(t *testing.T) {
-	good := monitorFlags{group: "ml/group", node: "node-a", intervalSeconds: 30, validSeconds: 120}
-	name, err := good.commTask()
-	if err != nil || name.Namespace != "ml" || !strings.HasPrefix(name.Name, "group") {
-		t.Errorf("CommTask %s, %v", name, err)
+	good := monitorFlags{node: "node-a", intervalSeconds: 30, validSeconds: 120}
+	if err := good.check(); err != nil {
+		t.Error(err)
 	}
 	for what, change := range map[string]func(*monitorFlags){
-		"no namespace": func(f *monitorFlags) { f.group = "group" }, "no name": func(f *monitorFlags) { f.group = "ml/" },
-		"three parts": func(f *monitorFlags) { f.group = "a/b/c" }, "no node": func(f *monitorFlags) { f.node = "" },
-		"no interval": func(f *monitorFlags) { f.intervalSeconds = 0 }, "no validity": func(f *monitorFlags) { f.validSeconds = 0 },
+		"no node": func(f *monitorFlags) { f.node = "" }, "no interval": func(f *monitorFlags) { f.intervalSeconds = 0 },
+		"no validity": func(f *monitorFlags) { f.validSeconds = 0 },
 	} {
 		f := good
 		change(&f)
-		if _, err := f.commTask(); err == nil {
+		if err := f.check(); err == nil {
 			t.Errorf("%s: accepted", what)
 		}
 	}

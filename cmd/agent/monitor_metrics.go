@@ -14,7 +14,7 @@ import (
 	"rcclx.io/commgroup-operator/agent/monitor"
 )
 
-// metricsPortVariable is the default of --metrics-port. The manager sets it rather than the flag, which an older agent does not know.
+// metricsPortVariable is the default of --metrics-port. The chart sets it rather than the flag, which an older agent does not know.
 const metricsPortVariable = "METRICS_PORT"
 
 // metricsPortOf is the port of the flag, or of the variable where the flag is not given; 0 serves none.
