@@ -31,7 +31,7 @@ type Recorder struct {
 	looked                      bool
 	scanFailures, writeFailures int
 	seen                        []contract.Sample // of the last scan; none where it failed
-	problems                    []contract.Sample // of the last facts that were to be reported
+	toReport                    []contract.Sample // of the last facts that were to be reported
 }
 
 var (
@@ -62,11 +62,11 @@ func (r *Recorder) Scan(ctx context.Context) (*discover.Facts, error) {
 
 // Report implements monitor.Reporter. The monitor calls it whenever its problems changed.
 func (r *Recorder) Report(ctx context.Context, facts *v1alpha1.NodeFacts) error {
-	problems := r.problemSamples(facts.Problems)
+	toReport := append(r.problemSamples(facts.Problems), r.sample(&contract.AgentValid, float64(facts.ValidForSeconds)))
 	err := r.Reporter.Report(ctx, facts)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.problems = problems
+	r.toReport = toReport
 	if err != nil {
 		r.writeFailures++
 	} else {
@@ -109,7 +109,7 @@ func (r *Recorder) Samples() []contract.Sample {
 	if !r.reported.IsZero() {
 		out = append(out, r.sample(&contract.AgentReport, float64(r.reported.Unix())))
 	}
-	return append(append(out, r.seen...), r.problems...)
+	return append(append(out, r.seen...), r.toReport...)
 }
 
 func (r *Recorder) sample(m *contract.Metric, value float64, labels ...string) contract.Sample {

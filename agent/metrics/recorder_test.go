@@ -54,15 +54,15 @@ func threeGPUs(now time.Time) *discover.Facts {
 func newRecorder() (*Recorder, *host) {
 	h := &host{clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0))}
 	h.facts = threeGPUs(time.Unix(1001, 0))
-	return &Recorder{Namespace: "team", Group: "g", Node: "n1", Version: "v1", Scanner: h, Reporter: h, Clock: h.clock}, h
+	return &Recorder{Node: "n1", Version: "v1", Scanner: h, Reporter: h, Clock: h.clock}, h
 }
 
-// series are those of one metric, as its labels after the group's and node's, with a value each.
+// series are those of one metric, as its labels after the node's, with a value each.
 func series(r *Recorder, m *contract.Metric) map[string]float64 {
 	out := map[string]float64{}
 	for _, s := range r.Samples() {
 		if s.Metric.Name == m.Name {
-			out[strings.Join(s.Labels[3:], " ")] = s.Value
+			out[strings.Join(s.Labels[1:], " ")] = s.Value
 		}
 	}
 	return out
@@ -96,15 +96,17 @@ func TestRecorder(t *testing.T) {
 	want(t, r, "a scan", &contract.AgentRAS, map[string]float64{"a uncorrectable": 3, "a correctable": 57, "a deferred": 4, "b uncorrectable": 0, "b correctable": 0})
 	want(t, r, "a scan", &contract.AgentXGMIErrors, map[string]float64{"a uncorrectable": 0, "a correctable": 7})
 	want(t, r, "a scan that is not reported", &contract.AgentReport, none)
+	want(t, r, "a scan that is not reported", &contract.AgentValid, none)
 
 	problems := []v1alpha1.Problem{{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemLinkLost, Subject: "b->c", Message: "no label"}}
 	h.writeErr = errors.New("the API server is away")
-	if err := r.Report(ctx, &v1alpha1.NodeFacts{Problems: problems}); !errors.Is(err, h.writeErr) {
+	if err := r.Report(ctx, &v1alpha1.NodeFacts{Problems: problems, ValidForSeconds: 600}); !errors.Is(err, h.writeErr) {
 		t.Fatalf("Report: %v", err)
 	}
 	want(t, r, "a report that was not taken", &contract.AgentFailures, map[string]float64{"": 1})
 	want(t, r, "a report that was not taken", &contract.AgentReport, none)
 	want(t, r, "a report that was not taken", &contract.AgentProblems, map[string]float64{"Error LinkLost b->c": 1})
+	want(t, r, "a report that was not taken", &contract.AgentValid, map[string]float64{"": 600})
 	h.writeErr = nil
 	if err := r.Report(ctx, &v1alpha1.NodeFacts{}); err != nil {
 		t.Fatal(err)

@@ -330,7 +330,7 @@ func get(t *testing.T, method, url, token string) (*http.Response, string) {
 func TestServer(t *testing.T) {
 	address := serve(t, &reviewer{allowed: true}, "")
 	response, body := get(t, http.MethodGet, "https://"+address+Path, "good")
-	if response.StatusCode != http.StatusOK || !strings.Contains(body, `commgroup_agent_gpus{group="g",group_namespace="team",node="n1"} 3`) {
+	if response.StatusCode != http.StatusOK || !strings.Contains(body, `commgroup_agent_gpus{node="n1"} 3`) {
 		t.Errorf("HTTP %d:\n%s", response.StatusCode, body)
 	}
 	if response.ProtoMajor != 1 || response.TLS.Version < tls.VersionTLS12 {

@@ -53,16 +53,22 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 			return
 		}
 	}
-	byGroup, byName := members(tasks.Items), make(map[string]*v1alpha1.CommNode, len(nodes.Items))
-	for i := range nodes.Items {
-		byName[nodes.Items[i].Name] = &nodes.Items[i]
-	}
+	byGroup, byName := members(tasks.Items), named(nodes.Items)
 	emitter := contract.NewEmitter(out, 5*len(tasks.Items)+500*len(groups.Items))
 	emitter.Emit([]contract.Sample{{Metric: &contract.ManagerInfo, Value: 1, Labels: []string{c.Version}}})
 	for i := range groups.Items {
 		group := &groups.Items[i]
 		emitter.Emit(Samples(group, byGroup[keyOf(group.Namespace, group.UID)], byName, c.PerNode))
 	}
+}
+
+// named are the CommNodes by their node.
+func named(nodes []v1alpha1.CommNode) map[string]*v1alpha1.CommNode {
+	out := make(map[string]*v1alpha1.CommNode, len(nodes))
+	for i := range nodes {
+		out[nodes[i].Name] = &nodes[i]
+	}
+	return out
 }
 
 // groupKey is one group: a CommTask belongs to a group of its own namespace alone, whatever UID it names.
@@ -74,11 +80,11 @@ type groupKey struct {
 func keyOf(namespace string, uid types.UID) groupKey { return groupKey{namespace: namespace, uid: uid} }
 
 // members are the CommTasks by their group. Those of an older group of the same name are not its members.
-func members(nodes []v1alpha1.CommTask) map[groupKey][]*v1alpha1.CommTask {
+func members(tasks []v1alpha1.CommTask) map[groupKey][]*v1alpha1.CommTask {
 	out := map[groupKey][]*v1alpha1.CommTask{}
-	for i := range nodes {
-		key := keyOf(nodes[i].Namespace, types.UID(nodes[i].Spec.Group.UID))
-		out[key] = append(out[key], &nodes[i])
+	for i := range tasks {
+		key := keyOf(tasks[i].Namespace, types.UID(tasks[i].Spec.Group.UID))
+		out[key] = append(out[key], &tasks[i])
 	}
 	return out
 }

@@ -9,27 +9,38 @@ import (
 	contract "rcclx.io/commgroup-operator/internal/metrics"
 )
 
-// reports tell how old the members' reports are. The oldest is absent until every member has reported: of one that never did, no
-// time is known.
+// reports tell how old the members' reports are, and how long they hold. The oldest is absent until every member has
+// reported: of one that never did, no time is known.
 func (s *sampler) reports(members *v1alpha1.MemberCounts, tasks []*v1alpha1.CommTask, nodes map[string]*v1alpha1.CommNode) {
-	if len(tasks) == 0 || int64(len(tasks)) < int64(members.Selected) {
-		return
-	}
+	allDid := len(tasks) > 0 && len(tasks) >= int(members.Selected)
 	var oldest time.Time
 	var valid int32
 	for _, t := range tasks {
-		n := nodes[t.Spec.NodeName]
+		n := nodeOf(t, nodes)
 		at := reportedAt(n)
 		if at.IsZero() {
-			return
+			allDid = false
+			continue
 		}
 		if oldest.IsZero() || at.Before(oldest) {
 			oldest = at
 		}
 		valid = max(valid, n.Status.Facts.ValidForSeconds)
 	}
-	s.addTime(&contract.OldestReport, oldest)
-	s.add(&contract.ReportValid, float64(valid))
+	if allDid {
+		s.addTime(&contract.OldestReport, oldest)
+	}
+	if valid > 0 {
+		s.add(&contract.ReportValid, float64(valid))
+	}
+}
+
+// nodeOf is the CommNode of the member's node; nil where that is of another Node object of the name.
+func nodeOf(t *v1alpha1.CommTask, nodes map[string]*v1alpha1.CommNode) *v1alpha1.CommNode {
+	if n := nodes[t.Spec.NodeName]; n != nil && n.Spec.NodeUID == t.Spec.NodeUID {
+		return n
+	}
+	return nil
 }
 
 // reportedAt is when the API server took the monitor's last report, by its own clock; zero where it never did.
@@ -43,10 +54,10 @@ func reportedAt(n *v1alpha1.CommNode) time.Time {
 	return time.Time{}
 }
 
-func (s *sampler) node(n *v1alpha1.CommTask, node *v1alpha1.CommNode, headline *v1alpha1.Headline) {
-	name := n.Spec.NodeName
-	s.addTime(&contract.NodeLastReport, reportedAt(node), name)
-	verdict, reason, report := outcome(n)
+func (s *sampler) member(t *v1alpha1.CommTask, n *v1alpha1.CommNode, headline *v1alpha1.Headline) {
+	name := t.Spec.NodeName
+	s.addTime(&contract.NodeLastReport, reportedAt(n), name)
+	verdict, reason, report := outcome(t)
 	if verdict != "" {
 		s.add(&contract.NodeVerdict, 1, name, verdict, reason)
 	}
@@ -68,8 +79,8 @@ func (s *sampler) node(n *v1alpha1.CommTask, node *v1alpha1.CommNode, headline *
 
 // outcome is the node's own verdict in the run that it is assigned, and its report where that counts: of the run's id and
 // generation, finished, and the node still what was measured.
-func outcome(n *v1alpha1.CommTask) (verdict, reason string, report *v1alpha1.NodeRunStatus) {
-	run, r := n.Spec.Run, n.Status.Run
+func outcome(t *v1alpha1.CommTask) (verdict, reason string, report *v1alpha1.NodeRunStatus) {
+	run, r := t.Spec.Run, t.Status.Run
 	switch {
 	case run == nil:
 		return "", "", nil

@@ -76,7 +76,7 @@ func Samples(group *v1alpha1.CommGroup, tasks []*v1alpha1.CommTask, nodes map[st
 	s.reports(&group.Status.Members, tasks, nodes)
 	if perNode {
 		for _, t := range tasks {
-			s.node(t, nodes[t.Spec.NodeName], group.Status.Headline)
+			s.member(t, nodeOf(t, nodes), group.Status.Headline)
 		}
 	}
 	return s.out

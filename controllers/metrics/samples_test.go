@@ -33,7 +33,8 @@ var update = flag.Bool("update", false, "write the golden file anew")
 type lister struct {
 	client.Reader
 	groups []v1alpha1.CommGroup
-	nodes  []v1alpha1.CommTask
+	tasks  []v1alpha1.CommTask
+	nodes  []v1alpha1.CommNode
 	err    error
 }
 
@@ -42,6 +43,8 @@ func (l *lister) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 	case *v1alpha1.CommGroupList:
 		list.Items = l.groups
 	case *v1alpha1.CommTaskList:
+		list.Items = l.tasks
+	case *v1alpha1.CommNodeList:
 		list.Items = l.nodes
 	}
 	return l.err
@@ -60,7 +63,7 @@ func values(from, n int64) (v []int64) { return append(v, from, from*n) }
 // fullGroup says everything that a status can say.
 func fullGroup() v1alpha1.CommGroup {
 	g := v1alpha1.CommGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "g", UID: "uid-g"}}
-	g.Spec.Span, g.Spec.Run.State, g.Spec.Health.ReportValidSeconds = v1alpha1.SpanGroup, v1alpha1.RunActive, 600
+	g.Spec.Span, g.Spec.Run.State = v1alpha1.SpanGroup, v1alpha1.RunActive
 	s := &g.Status
 	s.Origin = v1alpha1.OriginSimulated
 	s.Inventory = []v1alpha1.InventoryItem{
@@ -102,27 +105,47 @@ func fullGroup() v1alpha1.CommGroup {
 	return g
 }
 
-func memberNode(name string, reported int64) v1alpha1.CommTask {
-	n := v1alpha1.CommTask{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "g." + name}}
-	n.Spec.NodeName, n.Spec.Group = name, v1alpha1.GroupReference{Name: "g", UID: "uid-g"}
+func task(node string) v1alpha1.CommTask {
+	t := v1alpha1.CommTask{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "g." + node}}
+	t.Spec.NodeName, t.Spec.NodeUID, t.Spec.Group = node, "uid-"+node, v1alpha1.GroupReference{Name: "g", UID: "uid-g"}
+	return t
+}
+
+// commNode is a node whose monitor reported at a time; negative for never.
+func commNode(name string, reported int64) v1alpha1.CommNode {
+	n := v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.CommNodeSpec{NodeUID: "uid-" + name}}
 	if reported >= 0 {
-		n.Status.Facts = &v1alpha1.NodeFacts{ObservedTime: at(-9999)} // the node's own clock counts for nothing
+		n.Status.Facts = &v1alpha1.NodeFacts{ObservedTime: at(-9999), ValidForSeconds: 600} // the node's own clock counts for nothing
 		n.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: v1alpha1.FieldManagerMonitor, Operation: metav1.ManagedFieldsOperationApply, Time: atPtr(reported)}}
 	}
 	return n
 }
 
-func fullNodes() []v1alpha1.CommTask {
-	passed, failed, stale := memberNode("n1", 50), memberNode("n2", 40), memberNode("n3", 60)
-	for i, n := range []*v1alpha1.CommTask{&passed, &failed, &stale} {
-		n.Spec.Run = &v1alpha1.RunAssignment{ID: "1-2", Generation: 1}
-		n.Status.Run = &v1alpha1.NodeRunStatus{ID: "1-2", Generation: 1, Phase: v1alpha1.NodeRunFinished, Verdict: v1alpha1.VerdictPass, Reason: v1alpha1.ReasonAllPassed,
+func fullNodes() []v1alpha1.CommNode {
+	return []v1alpha1.CommNode{commNode("n1", 50), commNode("n2", 40), commNode("n3", 60), commNode("of-no-group", 10)}
+}
+
+func fullTasks() []v1alpha1.CommTask {
+	passed, failed, stale := task("n1"), task("n2"), task("n3")
+	for i, t := range []*v1alpha1.CommTask{&passed, &failed, &stale} {
+		t.Spec.Run = &v1alpha1.RunAssignment{ID: "1-2", Generation: 1}
+		t.Status.Run = &v1alpha1.NodeRunStatus{ID: "1-2", Generation: 1, Phase: v1alpha1.NodeRunFinished, Verdict: v1alpha1.VerdictPass, Reason: v1alpha1.ReasonAllPassed,
 			Results: []v1alpha1.ResultSeries{{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, SizeBytes: values(1024, 64), BusBandwidthMBps: values(90+int64(i), 3000)}},
 			Links:   &v1alpha1.LinkProbe{SizeBytes: 1 << 20, MedianMBps: 48_000, MinMBps: 47_000, Slowest: "0000:05:00.0<->0000:26:00.0"}}
 	}
 	failed.Status.Run.Verdict, failed.Status.Run.Reason, failed.Status.Run.Links.MinMBps = v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink, 12_000
 	stale.Spec.Run.Stale = &v1alpha1.RunStaleness{Reason: v1alpha1.StaleNodeRebooted}
 	return []v1alpha1.CommTask{passed, failed, stale}
+}
+
+// full is the cache of one group that has everything.
+func full() *lister {
+	return &lister{groups: []v1alpha1.CommGroup{fullGroup()}, tasks: fullTasks(), nodes: fullNodes()}
+}
+
+// samples are those of the cache's group.
+func (l *lister) samples(perNode bool) []contract.Sample {
+	return Samples(&l.groups[0], members(l.tasks)[keyOf("team", "uid-g")], named(l.nodes), perNode)
 }
 
 func gather(t testing.TB, c *Collector) string {
@@ -144,7 +167,7 @@ func gather(t testing.TB, c *Collector) string {
 
 // TestGolden holds the whole of a group's metrics against the file, and against promlint.
 func TestGolden(t *testing.T) {
-	c := &Collector{Reader: &lister{groups: []v1alpha1.CommGroup{fullGroup()}, nodes: fullNodes()}, Elected: elected(), PerNode: true, Version: "v1"}
+	c := &Collector{Reader: full(), Elected: elected(), PerNode: true, Version: "v1"}
 	text := gather(t, c)
 	problems, err := promlint.New(strings.NewReader(text)).Lint()
 	if err != nil || len(problems) > 0 {
@@ -184,66 +207,68 @@ func series(samples []contract.Sample, m *contract.Metric) map[string]float64 {
 	return out
 }
 
-func pointers(nodes []v1alpha1.CommTask) []*v1alpha1.CommTask {
-	return members(nodes)[keyOf("team", "uid-g")]
-}
-
 // TestUnknownIsAbsent: what the status does not say makes no series, least of all one with value 0.
 func TestUnknownIsAbsent(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		change func(*v1alpha1.CommGroup, *[]v1alpha1.CommTask)
+		change func(*lister)
 		metric *contract.Metric
 		want   map[string]float64
 	}{
-		{"no status yet: members", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommTask) { g.Status = v1alpha1.CommGroupStatus{} }, &contract.Members, nil},
-		{"no status yet: run active", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommTask) { g.Status = v1alpha1.CommGroupStatus{} }, &contract.RunActive, nil},
-		{"no status yet: info", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommTask) { g.Status = v1alpha1.CommGroupStatus{} }, &contract.Info,
+		{"no status yet: members", func(l *lister) { l.groups[0].Status = v1alpha1.CommGroupStatus{} }, &contract.Members, nil},
+		{"no status yet: run active", func(l *lister) { l.groups[0].Status = v1alpha1.CommGroupStatus{} }, &contract.RunActive, nil},
+		{"no status yet: info", func(l *lister) { l.groups[0].Status = v1alpha1.CommGroupStatus{} }, &contract.Info,
 			map[string]float64{"Group Unknown unknown unknown Active": 1}},
-		{"never ran: runs", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommTask) { g.Status.Run, g.Status.History = nil, nil }, &contract.Runs, nil},
-		{"never ran: verdict", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommTask) { g.Status.Run, g.Status.History = nil, nil }, &contract.Verdict, nil},
-		{"never ran: not active", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommTask) { g.Status.Run, g.Status.History = nil, nil }, &contract.RunActive, map[string]float64{"": 0}},
+		{"never ran: runs", func(l *lister) { l.groups[0].Status.Run, l.groups[0].Status.History = nil, nil }, &contract.Runs, nil},
+		{"never ran: verdict", func(l *lister) { l.groups[0].Status.Run, l.groups[0].Status.History = nil, nil }, &contract.Verdict, nil},
+		{"never ran: not active", func(l *lister) { l.groups[0].Status.Run, l.groups[0].Status.History = nil, nil }, &contract.RunActive, map[string]float64{"": 0}},
 		{"a run goes on: no finish", nil, &contract.RunFinish, nil},
 		{"a run goes on: the duration of the one before", nil, &contract.RunDuration, map[string]float64{"": 60}},
-		{"a finished run", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommTask) {
-			g.Status.Run.Phase, g.Status.Run.Verdict, g.Status.Run.FinishTime = v1alpha1.RunPhaseFinished, v1alpha1.VerdictError, atPtr(130)
+		{"a finished run", func(l *lister) {
+			l.groups[0].Status.Run.Phase, l.groups[0].Status.Run.Verdict, l.groups[0].Status.Run.FinishTime = v1alpha1.RunPhaseFinished, v1alpha1.VerdictError, atPtr(130)
 		}, &contract.RunDuration, map[string]float64{"": 30}},
-		{"a finished run's verdict", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommTask) { g.Status.Run.Verdict = v1alpha1.VerdictError }, &contract.Verdict,
+		{"a finished run's verdict", func(l *lister) { l.groups[0].Status.Run.Verdict = v1alpha1.VerdictError }, &contract.Verdict,
 			map[string]float64{"Pass": 0, "Fail": 0, "Inconclusive": 0, "Error": 1, "Skipped": 0}},
-		{"the clock went back during a run", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommTask) { g.Status.Run.FinishTime = atPtr(99) }, &contract.RunDuration, nil},
-		{"gating off", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommTask) { g.Status.Gating = nil }, &contract.GatedNodes, nil},
-		{"gating without a breaker", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommTask) { g.Status.Gating.Breaker = "" }, &contract.BreakerOpen, nil},
-		{"a check that was not measured", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommTask) { g.Status.Checks = g.Status.Checks[1:] }, &contract.CheckRatio, nil},
-		{"a latency of 0 is none", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommTask) {
-			g.Status.Results, g.Status.Span = []v1alpha1.GroupResultSeries{{SizeBytes: []int64{8}, LatencyNanoseconds: []int64{0}}}, nil
+		{"the clock went back during a run", func(l *lister) { l.groups[0].Status.Run.FinishTime = atPtr(99) }, &contract.RunDuration, nil},
+		{"gating off", func(l *lister) { l.groups[0].Status.Gating = nil }, &contract.GatedNodes, nil},
+		{"gating without a breaker", func(l *lister) { l.groups[0].Status.Gating.Breaker = "" }, &contract.BreakerOpen, nil},
+		{"a check that was not measured", func(l *lister) { l.groups[0].Status.Checks = l.groups[0].Status.Checks[1:] }, &contract.CheckRatio, nil},
+		{"a latency of 0 is none", func(l *lister) {
+			l.groups[0].Status.Results, l.groups[0].Status.Span = []v1alpha1.GroupResultSeries{{SizeBytes: []int64{8}, LatencyNanoseconds: []int64{0}}}, nil
 		}, &contract.AlgBandwidth, nil},
 		{"oldest report", nil, &contract.OldestReport, map[string]float64{"": 1_800_000_040}},
-		{"one member never reported", func(_ *v1alpha1.CommGroup, n *[]v1alpha1.CommTask) { (*n)[0] = memberNode("n1", -1) }, &contract.OldestReport, nil},
-		{"one member has no CommTask yet", func(_ *v1alpha1.CommGroup, n *[]v1alpha1.CommTask) { *n = (*n)[1:] }, &contract.OldestReport, nil},
-		{"facts that no monitor wrote", func(_ *v1alpha1.CommGroup, n *[]v1alpha1.CommTask) { (*n)[0].ManagedFields = nil }, &contract.NodeLastReport,
+		{"one member never reported", func(l *lister) { l.nodes[0] = commNode("n1", -1) }, &contract.OldestReport, nil},
+		{"one member has no CommNode yet", func(l *lister) { l.nodes = l.nodes[1:] }, &contract.OldestReport, nil},
+		{"one member's CommNode is of an older Node object", func(l *lister) { l.nodes[0].Spec.NodeUID = "uid-old" }, &contract.NodeLastReport,
 			map[string]float64{"n2": 1_800_000_040, "n3": 1_800_000_060}},
-		{"a node of an older group of the name", func(_ *v1alpha1.CommGroup, n *[]v1alpha1.CommTask) { (*n)[0].Spec.Group.UID = "uid-old" }, &contract.NodeVerdict,
+		{"how long reports hold", func(l *lister) { l.nodes[1].Status.Facts.ValidForSeconds = 900 }, &contract.ReportValid, map[string]float64{"": 900}},
+		{"how long reports hold where one member never reported", func(l *lister) { l.nodes[0] = commNode("n1", -1) }, &contract.ReportValid, map[string]float64{"": 600}},
+		{"no member has reported", func(l *lister) { l.nodes = nil }, &contract.ReportValid, nil},
+		{"one member has no CommTask yet", func(l *lister) { l.tasks = l.tasks[1:] }, &contract.OldestReport, nil},
+		{"facts that no monitor wrote", func(l *lister) { l.nodes[0].ManagedFields = nil }, &contract.NodeLastReport,
+			map[string]float64{"n2": 1_800_000_040, "n3": 1_800_000_060}},
+		{"a node of an older group of the name", func(l *lister) { l.tasks[0].Spec.Group.UID = "uid-old" }, &contract.NodeVerdict,
 			map[string]float64{"n2 Fail SlowLink": 1, "n3 Stale NodeRebooted": 1}},
-		{"a node of another namespace that names the group", func(_ *v1alpha1.CommGroup, n *[]v1alpha1.CommTask) { (*n)[0].Namespace = "other" }, &contract.NodeVerdict,
+		{"a node of another namespace that names the group", func(l *lister) { l.tasks[0].Namespace = "other" }, &contract.NodeVerdict,
 			map[string]float64{"n2 Fail SlowLink": 1, "n3 Stale NodeRebooted": 1}},
-		{"a report of another run", func(_ *v1alpha1.CommGroup, n *[]v1alpha1.CommTask) { (*n)[0].Spec.Run.ID = "1-3" }, &contract.NodeVerdict,
+		{"a report of another run", func(l *lister) { l.tasks[0].Spec.Run.ID = "1-3" }, &contract.NodeVerdict,
 			map[string]float64{"n2 Fail SlowLink": 1, "n3 Stale NodeRebooted": 1}},
-		{"a report of another run: no bandwidth", func(_ *v1alpha1.CommGroup, n *[]v1alpha1.CommTask) { (*n)[0].Spec.Run.ID = "1-3" }, &contract.NodeBusBW, map[string]float64{"n2": 273_000e6}},
-		{"closed by the controller", func(_ *v1alpha1.CommGroup, n *[]v1alpha1.CommTask) {
-			(*n)[0].Spec.Run.Closed = &v1alpha1.RunClosure{Verdict: v1alpha1.VerdictSkipped, Reason: v1alpha1.ReasonNodeBusy}
+		{"a report of another run: no bandwidth", func(l *lister) { l.tasks[0].Spec.Run.ID = "1-3" }, &contract.NodeBusBW, map[string]float64{"n2": 273_000e6}},
+		{"closed by the controller", func(l *lister) {
+			l.tasks[0].Spec.Run.Closed = &v1alpha1.RunClosure{Verdict: v1alpha1.VerdictSkipped, Reason: v1alpha1.ReasonNodeBusy}
 		}, &contract.NodeVerdict, map[string]float64{"n1 Skipped NodeBusy": 1, "n2 Fail SlowLink": 1, "n3 Stale NodeRebooted": 1}},
-		{"the headline's size was not reached", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommTask) { g.Status.Headline.SizeBytes = 1 << 30 }, &contract.NodeBusBW, nil},
-		{"no headline", func(g *v1alpha1.CommGroup, _ *[]v1alpha1.CommTask) { g.Status.Headline = nil }, &contract.Headline, nil},
-		{"no probe of pairs", func(_ *v1alpha1.CommGroup, n *[]v1alpha1.CommTask) { (*n)[0].Status.Run.Links = nil }, &contract.NodeSlowestPair, map[string]float64{"n2 0000:05:00.0 0000:26:00.0": 12_000e6}},
+		{"the headline's size was not reached", func(l *lister) { l.groups[0].Status.Headline.SizeBytes = 1 << 30 }, &contract.NodeBusBW, nil},
+		{"no headline", func(l *lister) { l.groups[0].Status.Headline = nil }, &contract.Headline, nil},
+		{"no probe of pairs", func(l *lister) { l.tasks[0].Status.Run.Links = nil }, &contract.NodeSlowestPair, map[string]float64{"n2 0000:05:00.0 0000:26:00.0": 12_000e6}},
 	} {
-		g, nodes := fullGroup(), fullNodes()
+		l := full()
 		if tc.change != nil {
-			tc.change(&g, &nodes)
+			tc.change(l)
 		}
 		if tc.want == nil {
 			tc.want = map[string]float64{}
 		}
-		if diff := cmp.Diff(tc.want, series(Samples(&g, pointers(nodes), true), tc.metric)); diff != "" {
+		if diff := cmp.Diff(tc.want, series(l.samples(true), tc.metric)); diff != "" {
 			t.Errorf("%s: %s (-want +got)\n%s", tc.name, tc.metric.Name, diff)
 		}
 	}
@@ -251,8 +276,7 @@ func TestUnknownIsAbsent(t *testing.T) {
 
 // TestUnits: MB/s, nanoseconds and parts per million become bytes a second, seconds and ratios, exactly.
 func TestUnits(t *testing.T) {
-	g := fullGroup()
-	samples := Samples(&g, nil, false)
+	samples := full().samples(false)
 	for _, tc := range []struct {
 		metric *contract.Metric
 		labels string
@@ -279,7 +303,7 @@ func TestUnits(t *testing.T) {
 
 // TestDeletedGroupsLeaveNothing: the collector has no memory.
 func TestDeletedGroupsLeaveNothing(t *testing.T) {
-	cache := &lister{groups: []v1alpha1.CommGroup{fullGroup()}, nodes: fullNodes()}
+	cache := full()
 	c := &Collector{Reader: cache, Elected: elected(), PerNode: true}
 	if text := gather(t, c); !strings.Contains(text, `group="g"`) {
 		t.Fatalf("no series of the group in\n%s", text)
@@ -317,15 +341,16 @@ func TestForeignText(t *testing.T) {
 func FuzzSamples(f *testing.F) {
 	f.Add("n1", "a<->b", "Pass", int64(5), int64(7), uint8(3))
 	f.Fuzz(func(t *testing.T, name, pair, word string, a, b int64, cut uint8) {
-		g, nodes := fullGroup(), fullNodes()
-		nodes[0].Spec.NodeName, nodes[1].Spec.NodeName = name, name
-		nodes[0].Status.Run.Links.Slowest, nodes[1].Status.Run.Verdict = pair, v1alpha1.Verdict(word)
+		l := full()
+		g, tasks := &l.groups[0], l.tasks
+		tasks[0].Spec.NodeName, tasks[1].Spec.NodeName, l.nodes[0].Name = name, name, name
+		tasks[0].Status.Run.Links.Slowest, tasks[1].Status.Run.Verdict = pair, v1alpha1.Verdict(word)
 		g.Status.Results[0].SizeBytes = slices.Repeat([]int64{a}, int(cut%8))
 		g.Status.Results[0].LatencyNanoseconds = slices.Repeat([]int64{b}, int(cut/8%8))
 		g.Status.Culprits[1].Name, g.Status.Culprits[1].Reason = name, word
 		g.Status.History[0].FinishTime = ptr.To(metav1.NewTime(time.Unix(a%(1<<40), 0)))
 		g.Status.Checks[0].MeasuredMBps, g.Status.Checks[0].ExpectedMBps = &a, &b
-		gather(t, &Collector{Reader: &lister{groups: []v1alpha1.CommGroup{g}, nodes: nodes}, Elected: elected(), PerNode: true})
+		gather(t, &Collector{Reader: l, Elected: elected(), PerNode: true})
 	})
 }
 
@@ -344,9 +369,10 @@ func BenchmarkScrape(b *testing.B) {
 			g.Status.Members.Selected = int32(count / bench.groups)
 			cache.groups = append(cache.groups, g)
 			for j := range count / bench.groups {
-				n := fullNodes()[j%2]
-				n.Spec.NodeName, n.Spec.Group.UID = "node-"+strings.Repeat("0", i%7)+time.Duration(j).String(), string(g.UID)
-				cache.nodes = append(cache.nodes, n)
+				t, n := fullTasks()[j%2], fullNodes()[j%2]
+				t.Spec.NodeName, t.Spec.Group.UID = "node-"+strings.Repeat("0", i%7)+time.Duration(j).String(), string(g.UID)
+				n.Name, n.Spec.NodeUID = t.Spec.NodeName, t.Spec.NodeUID
+				cache.tasks, cache.nodes = append(cache.tasks, t), append(cache.nodes, n)
 			}
 		}
 		b.Run(bench.name, func(b *testing.B) {

@@ -115,7 +115,7 @@ func TestMetricsThatNoDashboardShows(t *testing.T) {
 	hidden := map[string]string{
 		metrics.ConditionTransition.Name: "the state timelines show changes",
 		metrics.RunStart.Name:            "for alerts", metrics.RunFinish.Name: "for alerts", metrics.ReportValid.Name: "for alerts",
-		metrics.AgentReport.Name: "the API server's own time of reports is shown",
+		metrics.AgentReport.Name: "the API server's own time of reports is shown", metrics.AgentValid.Name: "for alerts",
 	}
 	var text strings.Builder
 	for _, d := range Dashboards() {
@@ -130,6 +130,27 @@ func TestMetricsThatNoDashboardShows(t *testing.T) {
 		if _, ok := hidden[m.Name]; ok == shown {
 			t.Errorf("%s: shown %v, among those that are not shown %v", m.Name, shown, ok)
 		}
+	}
+}
+
+// A monitor's metric is that of a node, whatever groups it is in: a panel restricts it to the members of the chosen group.
+func TestMonitorsMetricsAreOfMembers(t *testing.T) {
+	count := 0
+	for _, d := range Dashboards() {
+		for _, r := range d.rows {
+			for _, p := range r.panels {
+				for _, q := range p.queries {
+					of := strings.Count(q.expr, "commgroup_agent_")
+					count += of
+					if members := strings.Count(q.expr, promql.OfMembers("", chosen()...)); members != of {
+						t.Errorf("%s: panel %q restricts %d of %d metrics of monitors to members: %s", d.UID, p.title, members, of, q.expr)
+					}
+				}
+			}
+		}
+	}
+	if count < 10 {
+		t.Errorf("only %d metrics of monitors were found", count)
 	}
 }
 

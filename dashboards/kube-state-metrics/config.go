@@ -37,13 +37,19 @@ var resources = map[string]resource{
 		// The stage of a run is for people, and changes with each test; moved is the controller's memory, which Validated tells.
 		left: []string{"status.span", "status.run.moved", "status.headline.collective", "status.headline.datatype", "status.headline.placement", "status.headline.variant"},
 	},
+	"CommNode": {
+		prefix: "kube_commnode",
+		labels: map[string][]string{"node": {"metadata", "name"}},
+		info:   map[string][]string{"gpu_model": {"status", "facts", "gpuModel"}, "rocm_version": {"status", "facts", "rocm", "version"}, "driver_version": {"status", "facts", "driver", "version"}},
+		// 12,500 nodes: the counts and times that a person asks for, no more.
+		roots: []string{"status.facts.gpuCount", "status.facts.observedTime", "status.facts.origin"},
+	},
 	"CommTask": {
 		prefix: "kube_commtask",
 		labels: map[string][]string{"name": {"metadata", "name"}, "namespace": {"metadata", "namespace"}, "node": {"spec", "nodeName"}, "group": {"spec", "group", "name"}},
-		info:   map[string][]string{"gpu_model": {"status", "facts", "gpuModel"}, "rocm_version": {"status", "facts", "rocm", "version"}, "driver_version": {"status", "facts", "driver", "version"}},
-		// 12,500 members: the counts and times that a person asks for, no more.
-		roots: []string{"spec.ranks", "spec.run.number", "status.facts.gpuCount", "status.facts.observedTime", "status.facts.origin",
-			"status.run.phase", "status.run.verdict", "status.run.startTime", "status.run.finishTime"},
+		info:   map[string][]string{"gpu_model": {"spec", "run", "platform", "model"}},
+		// As few for a member as for a node.
+		roots: []string{"spec.ranks", "spec.run.number", "status.run.phase", "status.run.verdict", "status.run.startTime", "status.run.finishTime"},
 	},
 }
 

@@ -13,11 +13,12 @@ const (
 	status    = "`kubectl commgroup status GROUP -n NAMESPACE` - verdict, culprits, conditions and settings in one view"
 	explain   = "`kubectl commgroup explain GROUP -n NAMESPACE` - why a setting is not in effect"
 	results   = "`kubectl commgroup results GROUP -n NAMESPACE` - the measurements by size and variant"
-	topology  = "`kubectl commgroup topology NODE -n NAMESPACE` - the node's xGMI mesh, drawn"
-	members   = "`kubectl get ct -n NAMESPACE -l rcclx.io/commgroup=GROUP` - each member's verdict, reason and age of its report"
+	topology  = "`kubectl commgroup topology NODE` - the node's xGMI mesh, drawn"
+	members   = "`kubectl get ct -n NAMESPACE -l rcclx.io/commgroup=GROUP` - each member's verdict and reason"
+	reported  = "`kubectl get cn` - each node's GPUs, first problem and age of its report"
 	// Of a run that is over only pods that ended by themselves on failed nodes are left, until the next run.
 	runLogs  = "`kubectl logs -n NAMESPACE -l rcclx.io/commgroup=GROUP,rcclx.io/role=run --all-containers --prefix --tail=-1` - the logs of failed nodes, at most 16 pods that ended by themselves, kept until the next run. Where there are none: `kubectl commgroup run GROUP -n NAMESPACE`, then the same with `-f --max-log-requests=64` as soon as its pods start. What a rank that failed printed last stays in its CommTask: `status.run.logTail`"
-	monitors = "`kubectl get pods -A -o wide -l rcclx.io/role=monitor,rcclx.io/commgroup=GROUP` - the monitors, then `kubectl logs` of the one on the node"
+	monitors = "`kubectl -n commgroup-system get pods -o wide -l app.kubernetes.io/name=commgroup-monitor` - the monitors, then `kubectl logs` of the one on the node"
 )
 
 // reasonOfReady looks the present reason up when the alert is written, so that a change of the reason does not start the waiting anew.

@@ -16,9 +16,9 @@ func reportAlerts() []Alert {
 			Summary:     "Reports of CommGroup " + groupName + " are stale",
 			Description: "The oldest report of a member of CommGroup " + groupName + " is {{ $value | humanizeDuration }} old, more than one and a half times as long as a report holds.",
 			Page: Page{
-				Meaning: "A member's monitor has not reported for one and a half times as long as its report holds (`health.reportValidSeconds`). This looks at the time alone and not at what the manager makes of it, so that it fires also where the manager no longer works.",
+				Meaning: "A member's monitor has not reported for one and a half times as long as its report holds (`monitor.reportValidSeconds` of the chart). This looks at the time alone and not at what the manager makes of it, so that it fires also where the manager no longer works.",
 				Impact:  "What is shown of the node may be wrong by now: missing data is no pass.",
-				Look:    []string{members, monitors, "Alerts CommGroupManagerDown, CommGroupAgentDown and CommGroupAgentReportFailing"},
+				Look:    []string{reported, monitors, "Alerts CommGroupManagerDown, CommGroupAgentDown and CommGroupAgentReportFailing"},
 				Do:      []string{"Mend the monitor or its node; a report comes within seconds of its start.", "Where the node is gone for good, take it out of the group."},
 				Silence: "By group, while nodes are in maintenance.",
 				Reasons: []string{"AgentNotReporting"},
@@ -40,8 +40,8 @@ func reportAlerts() []Alert {
 			Page: Page{
 				Meaning: "Members were selected whose monitor never reported, or whose report no longer holds.",
 				Impact:  "Nothing is known of these nodes; the group is not Ready.",
-				Look:    []string{members, monitors},
-				Do:      []string{"`kubectl describe pod` of the monitor: image, pull secret, taint, Pod Security level of the namespace.", "Its log says why a report was not taken."},
+				Look:    []string{reported, monitors},
+				Do:      []string{"`kubectl describe pod` of the monitor: image, pull secret, taint, Pod Security level of the namespace. Where the node has none: `monitor.nodeSelector`, `monitor.affinity` and `monitor.tolerations` of the chart.", "Its log says why a report was not taken."},
 				Silence: "By group, while nodes are added.",
 				Reasons: []string{"AgentNotReporting", "WaitingForAgents"},
 			},

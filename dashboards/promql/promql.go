@@ -74,9 +74,28 @@ func Max(expression string, by ...string) string { return aggregate("max", expre
 // Min is the smallest value for each group and the further labels.
 func Min(expression string, by ...string) string { return aggregate("min", expression, by) }
 
+// NodeMax is the largest value for each node and the further labels, whatever groups the node is in.
+func NodeMax(expression string, by ...string) string { return nodeAggregate("max", expression, by) }
+
+// NodeMin is the smallest value for each node and the further labels.
+func NodeMin(expression string, by ...string) string { return nodeAggregate("min", expression, by) }
+
 func aggregate(op, expression string, by []string) string {
 	return fmt.Sprintf("%s by (%s) (%s)", op, Labels(by...), expression)
 }
+
+func nodeAggregate(op, expression string, by []string) string {
+	return fmt.Sprintf("%s by (%s) (%s)", op, strings.Join(append([]string{metrics.LabelNode}, by...), ", "), expression)
+}
+
+// OfMembers restricts an expression of the monitors' metrics, which know no group, to members of groups: those whose reports
+// the manager has.
+func OfMembers(expression string, groups ...Match) string {
+	return fmt.Sprintf("%s and %s %s", expression, OnNode, Of(metrics.NodeLastReport, groups...))
+}
+
+// OnNode is the vector matching on the node alone.
+const OnNode = "on (" + metrics.LabelNode + ")"
 
 // Labels is the list of the group's labels and the further ones.
 func Labels(more ...string) string { return strings.Join(append(slices.Clone(Group), more...), ", ") }

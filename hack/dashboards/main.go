@@ -69,7 +69,7 @@ func generate(root string) (map[string][]byte, error) {
 		files["dashboards/grafana/"+d.UID+".json"], files[chart+"/dashboards/"+d.UID+".json"] = text, text
 	}
 	crds := [][]byte{}
-	for _, kind := range []string{"commgroups", "commtasks"} {
+	for _, kind := range []string{"commgroups", "commnodes", "commtasks"} {
 		text, err := os.ReadFile(filepath.Join(root, "config/crd/bases/rcclx.io_"+kind+".yaml"))
 		if err != nil {
 			return nil, err

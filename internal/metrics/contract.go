@@ -100,7 +100,8 @@ func of(source Source, kind Kind, name, help, series string, labels ...string) M
 	return Metric{Name: name, Help: help, Kind: kind, Source: source, Series: series, Labels: labels}
 }
 
-// Metrics of the manager, made from the CommGroup's and its CommTasks' status at each scrape, so that they go with the object.
+// Metrics of the manager, made from the status of the CommGroup, its CommTasks and its members' CommNodes at each scrape,
+// so that they go with the object.
 var (
 	ManagerInfo = Metric{Name: "commgroup_manager_info", Help: "1; the manager that leads.", Kind: Gauge, Source: Manager, Series: "1", Labels: []string{LabelVersion}}
 	Info        = of(Manager, Gauge, "commgroup_info", "1; what the group is. gpu_model and library are those of most members.", "1 a group",
@@ -136,7 +137,7 @@ var (
 	NextRun     = of(Manager, Gauge, "commgroup_next_run_timestamp_seconds", "When the schedule is due next, seconds since 1970; absent without a schedule.", "1 a group")
 	BudgetUsed  = of(Manager, Gauge, "commgroup_budget_used_gpu_seconds", "GPU time that runs used on the last UTC day with one, seconds; absent without a budget.", "1 a group")
 	BudgetLimit = of(Manager, Gauge, "commgroup_budget_limit_gpu_seconds", "GPU time that runs may use each UTC day, seconds; absent without a budget.", "1 a group")
-	ReportValid = of(Manager, Gauge, "commgroup_report_valid_seconds", "How long a member's report holds, seconds: an older one counts as unknown.", "1 a group")
+	ReportValid = of(Manager, Gauge, "commgroup_report_valid_seconds", "How long a member's report holds, seconds, the longest of them: an older one counts as unknown. Absent until one has reported.", "1 a group")
 
 	OldestReport    = of(Manager, Gauge, "commgroup_oldest_report_timestamp_seconds", "When the member that reported least recently did so, seconds since 1970, by the API server's clock; absent until all have reported once.", "1 a group")
 	NodeVerdict     = of(Manager, Gauge, "commgroup_node_verdict", "1; a member's own verdict in the last run that it took part in, and its reason; Stale where it no longer counts, absent while it runs. A comparison with the other members is in commgroup_culprit_info.", "1 a member", LabelNode, LabelVerdict, LabelReason)
@@ -146,11 +147,13 @@ var (
 	NodeMedianPair  = of(Manager, Gauge, "commgroup_node_median_pair_bandwidth_bytes_per_second", "Median of the measured bandwidth over all pairs of GPUs of a member, one direction, bytes a second.", "1 a member", LabelNode)
 )
 
-// Metrics of the agents' monitors, made from their last scan.
+// Metrics of the agents' monitors, made from their last scan. A monitor serves every group of its node and knows none:
+// promql.OfMembers finds those of a group.
 var (
 	AgentInfo       = of(Agent, Gauge, "commgroup_agent_info", "1; the node's agent and platform as the last scan saw it.", "1 a node", LabelNode, LabelVersion, "rocm_version", "driver_version", LabelGPUModel, "partition", LabelOrigin)
 	AgentScan       = of(Agent, Gauge, "commgroup_agent_last_scan_timestamp_seconds", "When the node was last scanned with success, seconds since 1970, by the node's clock.", "1 a node", LabelNode)
 	AgentReport     = of(Agent, Gauge, "commgroup_agent_last_report_timestamp_seconds", "When the API server last took a report, seconds since 1970, by the node's clock; absent until it did.", "1 a node", LabelNode)
+	AgentValid      = of(Agent, Gauge, "commgroup_agent_report_valid_seconds", "How long a report of the monitor holds, seconds; absent until it had one to write.", "1 a node", LabelNode)
 	AgentScanTime   = of(Agent, Gauge, "commgroup_agent_scan_duration_seconds", "How long the last scan took, seconds.", "1 a node", LabelNode)
 	AgentScanFails  = of(Agent, Counter, "commgroup_agent_scan_failures_total", "Scans of the node that failed since the agent started.", "1 a node", LabelNode)
 	AgentFailures   = of(Agent, Counter, "commgroup_agent_report_failures_total", "Reports that the API server did not take since the agent started.", "1 a node", LabelNode)
@@ -168,6 +171,6 @@ func All() []Metric {
 		ManagerInfo, Info, Condition, ConditionReason, ConditionTransition, Members, Verdict, Headline, BusBandwidth, AlgBandwidth, Latency, RelativeError, WrongElements,
 		CheckRatio, Setting, Culprit, GatedNodes, BreakerOpen, Runs, RunActive, RunStart, RunFinish, RunDuration, NextRun, BudgetUsed, BudgetLimit, ReportValid,
 		OldestReport, NodeVerdict, NodeBusBW, NodeLastReport, NodeSlowestPair, NodeMedianPair,
-		AgentInfo, AgentScan, AgentReport, AgentScanTime, AgentScanFails, AgentFailures, AgentGPUs, AgentXGMILinks, AgentXGMILinkUp, AgentXGMIErrors, AgentRAS, AgentProblems,
+		AgentInfo, AgentScan, AgentReport, AgentValid, AgentScanTime, AgentScanFails, AgentFailures, AgentGPUs, AgentXGMILinks, AgentXGMILinkUp, AgentXGMIErrors, AgentRAS, AgentProblems,
 	}
 }

@@ -149,17 +149,28 @@ func fullGroup() *v1alpha1.CommGroup {
 	}
 }
 
-func fullNode() *v1alpha1.CommTask {
+func fullTask() *v1alpha1.CommTask {
 	now := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	return &v1alpha1.CommTask{
 		ObjectMeta: metav1.ObjectMeta{Name: "pool.gpu-1", Namespace: "ml"},
 		Spec: v1alpha1.CommTaskSpec{NodeName: "gpu-1", Group: v1alpha1.GroupReference{Name: "pool", UID: "u"}, Ranks: v1alpha1.RankRange{First: 8, Count: 8, WorldSize: 128},
 			Run: &v1alpha1.RunAssignment{ID: "3-7", Generation: 3, Number: 7, Plan: v1alpha1.RunPlan{
 				Variants: []v1alpha1.Variant{v1alpha1.VariantBaseline}, Collectives: []v1alpha1.Collective{v1alpha1.AllReduce}, Datatypes: []v1alpha1.Datatype{v1alpha1.BFloat16},
-				Placements: []v1alpha1.Placement{v1alpha1.OutOfPlace}, SizesBytes: []int64{1024}, WarmupIterations: 1, Iterations: 1}}},
+				Placements: []v1alpha1.Placement{v1alpha1.OutOfPlace}, SizesBytes: []int64{1024}, WarmupIterations: 1, Iterations: 1},
+				Platform: &v1alpha1.PlatformFacts{Model: "MI300X"}}},
 		Status: v1alpha1.CommTaskStatus{
-			Facts: &v1alpha1.NodeFacts{ObservedTime: now, Origin: v1alpha1.OriginSimulated, GPUModel: "MI300X", GPUCount: 8, Driver: v1alpha1.DriverFacts{Kind: "DKMS", Version: "6.14.14"}, ROCm: v1alpha1.ROCmFacts{State: "Found", Version: "7.0.2"}, XGMI: v1alpha1.XGMIFacts{Mesh: "Full"}},
-			Run:   &v1alpha1.NodeRunStatus{ID: "3-7", Generation: 3, Phase: v1alpha1.NodeRunFinished, StartTime: now, FinishTime: &now, Verdict: v1alpha1.VerdictPass},
+			Run: &v1alpha1.NodeRunStatus{ID: "3-7", Generation: 3, Phase: v1alpha1.NodeRunFinished, StartTime: now, FinishTime: &now, Verdict: v1alpha1.VerdictPass},
 		},
+	}
+}
+
+func fullNode() *v1alpha1.CommNode {
+	return &v1alpha1.CommNode{
+		ObjectMeta: metav1.ObjectMeta{Name: "gpu-1"},
+		Spec:       v1alpha1.CommNodeSpec{NodeUID: "u"},
+		Status: v1alpha1.CommNodeStatus{Facts: &v1alpha1.NodeFacts{
+			ObservedTime: metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)), Origin: v1alpha1.OriginSimulated, GPUModel: "MI300X", GPUCount: 8,
+			Driver: v1alpha1.DriverFacts{Kind: "DKMS", Version: "6.14.14"}, ROCm: v1alpha1.ROCmFacts{State: "Found", Version: "7.0.2"},
+			XGMI: v1alpha1.XGMIFacts{Mesh: "Full"}}},
 	}
 }

@@ -76,7 +76,7 @@ func TestKubeStateMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	env, c := apiServer(t)
-	objects := []*unstructured.Unstructured{create(t, c, fullGroup()), create(t, c, fullNode())}
+	objects := []*unstructured.Unstructured{create(t, c, fullGroup()), create(t, c, fullTask()), create(t, c, fullNode())}
 	kubeconfig := ksmUser(t, env, c)
 	address := process.FreeAddress(t)
 	host, port, _ := net.SplitHostPort(address)
@@ -85,7 +85,7 @@ func TestKubeStateMetrics(t *testing.T) {
 		"--host="+host, "--port="+port, "--telemetry-host="+telemetryHost, "--telemetry-port="+telemetryPort)
 
 	var families map[string]*dto.MetricFamily
-	shown := func(what string, groups, nodes int) {
+	shown := func(what string, groups int) {
 		process.Eventually(t, what, time.Minute, func(ctx context.Context) error {
 			body, err := process.Get(ctx, "http://"+address+"/metrics")
 			if err != nil {
@@ -95,7 +95,7 @@ func TestKubeStateMetrics(t *testing.T) {
 			if families, err = parser.TextToMetricFamilies(bytes.NewReader(body)); err != nil {
 				return err
 			}
-			for name, want := range map[string]int{"kube_commgroup_info": groups, "kube_commtask_info": nodes} {
+			for name, want := range map[string]int{"kube_commgroup_info": groups, "kube_commtask_info": 1, "kube_commnode_info": 1} {
 				if got := len(families[name].GetMetric()); got != want {
 					return fmt.Errorf("%d series of %s among %d metrics, want %d; log: %s", got, name, len(families), want, log)
 				}
@@ -103,7 +103,7 @@ func TestKubeStateMetrics(t *testing.T) {
 			return nil
 		})
 	}
-	shown("kube-state-metrics to show both kinds of objects", 1, 1)
+	shown("kube-state-metrics to show all kinds of objects", 1)
 	for i := range parsed.Spec.Resources {
 		r := &parsed.Spec.Resources[i]
 		object := objects[slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == r.GroupVersionKind.Kind })]
@@ -120,7 +120,7 @@ func TestKubeStateMetrics(t *testing.T) {
 	young := fullGroup()
 	young.Name, young.Status = "young", v1alpha1.CommGroupStatus{}
 	create(t, c, young)
-	shown("kube-state-metrics to show a group without a status", 2, 1)
+	shown("kube-state-metrics to show a group without a status", 2)
 	if strings.Contains(log.String(), "got nil") {
 		t.Errorf("kube-state-metrics tells what is optional and absent as an error:\n%s", log)
 	}

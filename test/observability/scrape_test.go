@@ -29,15 +29,18 @@ import (
 type stored struct {
 	client.Reader
 	group v1alpha1.CommGroup
-	nodes v1alpha1.CommTaskList
+	tasks v1alpha1.CommTaskList
+	nodes v1alpha1.CommNodeList
 }
 
-// List implements client.Reader for the two kinds that the collector asks for.
+// List implements client.Reader for the kinds that the collector asks for.
 func (s *stored) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	switch list := list.(type) {
 	case *v1alpha1.CommGroupList:
 		list.Items = []v1alpha1.CommGroup{s.group}
 	case *v1alpha1.CommTaskList:
+		list.Items = s.tasks.Items
+	case *v1alpha1.CommNodeList:
 		list.Items = s.nodes.Items
 	}
 	return nil
@@ -47,7 +50,7 @@ func (s *stored) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 func demo(t *testing.T) *stored {
 	t.Helper()
 	s := &stored{}
-	for file, into := range map[string]any{"commgroup.yaml": &s.group, "commtasks.yaml": &s.nodes} {
+	for file, into := range map[string]any{"commgroup.yaml": &s.group, "commtasks.yaml": &s.tasks, "commnodes.yaml": &s.nodes} {
 		text, err := os.ReadFile(filepath.Join("testdata", "demo", file))
 		if err != nil {
 			t.Fatal(err)
@@ -94,7 +97,7 @@ func (accepted) Has(context.Context) (bool, error)                 { return true
 func (accepted) Last(context.Context) (*v1alpha1.NodeFacts, error) { return nil, nil }
 
 // agent is the metrics of a monitor that scanned a simulated node.
-func agent(t *testing.T, group *v1alpha1.CommGroup, node string, change func(*nodetree.Node)) *agentmetrics.Recorder {
+func agent(t *testing.T, node string, change func(*nodetree.Node)) *agentmetrics.Recorder {
 	t.Helper()
 	n, err := nodetree.Defaults("MI300X")
 	if err != nil {
@@ -112,7 +115,7 @@ func agent(t *testing.T, group *v1alpha1.CommGroup, node string, change func(*no
 	}
 	t.Cleanup(func() { _ = root.Close() })
 	r := &agentmetrics.Recorder{
-		Namespace: group.Namespace, Group: group.Name, Node: node, Version: "test",
+		Node: node, Version: "test",
 		Scanner: discover.NewScanner(root, discover.Options{Simulated: true}), Reporter: accepted{}, Clock: clock.RealClock{},
 	}
 	facts, err := r.Scan(t.Context())
@@ -143,7 +146,7 @@ func watch(t *testing.T, s *stored, change func(*nodetree.Node)) *promproof.Serv
 		if i == 0 {
 			changed = change
 		}
-		monitors.Addresses = append(monitors.Addresses, serve(t, agent(t, &s.group, s.nodes.Items[i].Spec.NodeName, changed)))
+		monitors.Addresses = append(monitors.Addresses, serve(t, agent(t, s.nodes.Items[i].Name, changed)))
 	}
 	server := promproof.Start(t, rulesFile, manager, monitors)
 	server.Up(1 + len(monitors.Addresses))
@@ -163,7 +166,7 @@ func TestBrokenGroup(t *testing.T) {
 	status := &s.group.Status
 	apimeta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSlowLink})
 	status.Run.Verdict = v1alpha1.VerdictFail
-	status.Culprits = []v1alpha1.Culprit{{Node: s.nodes.Items[0].Spec.NodeName, Kind: "Link", Name: "0000:5b:00.0<->0000:a5:00.0", Reason: v1alpha1.ReasonSlowLink, Message: "m"}}
+	status.Culprits = []v1alpha1.Culprit{{Node: s.nodes.Items[0].Name, Kind: "Link", Name: "0000:5b:00.0<->0000:a5:00.0", Reason: v1alpha1.ReasonSlowLink, Message: "m"}}
 	status.Members.Reporting, status.Members.Stale = status.Members.Selected-1, 1
 	status.Results[0].WrongElements = 3
 	status.Settings[0].Requested, status.Settings[0].Effective = string(v1alpha1.FeatureRequired), v1alpha1.EffectiveNotInEffect
@@ -177,7 +180,7 @@ func TestBrokenGroup(t *testing.T) {
 	server.Dashboards(dashboardsFolder, ofARunningManager, alerts...)
 	rules := server.Raised(time.Minute, alerts...)
 	culprit := rules["CommGroupCulpritFound"].Alerts[0]
-	if want := "Link 0000:5b:00.0<->0000:a5:00.0 on node " + s.nodes.Items[0].Spec.NodeName + ": SlowLink"; culprit.Annotations["summary"] != want {
+	if want := "Link 0000:5b:00.0<->0000:a5:00.0 on node " + s.nodes.Items[0].Name + ": SlowLink"; culprit.Annotations["summary"] != want {
 		t.Errorf("the alert says %q, want %q", culprit.Annotations["summary"], want)
 	}
 	if r := rules["CommGroupManagerDown"]; len(r.Alerts) > 0 {

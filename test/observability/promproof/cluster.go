@@ -17,14 +17,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
-
-	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
 // Names that the chart gives.
 const (
 	managerSelector = "app.kubernetes.io/name=commgroup-manager"
-	monitorSelector = v1alpha1.LabelRole + "=" + v1alpha1.RoleMonitor
+	monitorSelector = "app.kubernetes.io/name=commgroup-monitor"
 	readerRole      = "commgroup-metrics-reader"
 	metricsPort     = "metrics"
 	scraper         = "commgroup-scraper-test"
@@ -44,7 +42,7 @@ func Targets(t testing.TB, kube kubernetes.Interface, namespace string) []Target
 	}
 	out := []Target{}
 	for job, selector := range map[string]string{"commgroup-manager": managerSelector, "commgroup-monitor": monitorSelector} {
-		pods, err := kube.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: selector})
+		pods, err := kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +53,7 @@ func Targets(t testing.TB, kube kubernetes.Interface, namespace string) []Target
 			}
 		}
 		if len(target.Addresses) == 0 {
-			t.Fatalf("no running pod with the label %s has a port %q: is the operator installed, and is a CommGroup there?", selector, metricsPort)
+			t.Fatalf("no running pod with the label %s has a port %q: is the operator installed?", selector, metricsPort)
 		}
 		out = append(out, target)
 	}
