@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -27,7 +28,6 @@ import (
 )
 
 const (
-	group       = "bench"
 	factsWithin = 2 * time.Minute
 	// ticksPerSecond of utime and stime in /proc/PID/stat: USER_HZ, which is 100 on every architecture that Go runs on.
 	ticksPerSecond = 100
@@ -142,13 +142,13 @@ func run(ctx context.Context, args []string) (err error) {
 
 func newClient(config *rest.Config) (client.Client, error) {
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
 	return client.New(config, client.Options{Scheme: scheme})
 }
 
-// start makes the node's tree and CommTask, and starts its monitor.
+// start makes the node's tree and Node, and starts its monitor.
 func (w *watched) start(ctx context.Context, c client.Client, agent, kubeconfig, dir string, interval int) error {
 	n, err := nodetree.Defaults("MI300X")
 	if err != nil {
@@ -158,12 +158,10 @@ func (w *watched) start(ctx context.Context, c client.Client, agent, kubeconfig,
 	if err := nodetree.Write(dir, n); err != nil {
 		return err
 	}
-	ct := &v1alpha1.CommTask{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: v1alpha1.CommTaskName(group, w.node)},
-		Spec: v1alpha1.CommTaskSpec{NodeName: w.node, Group: v1alpha1.GroupReference{Name: group}, Ranks: v1alpha1.RankRange{Count: 8, WorldSize: 16}}}
-	if err := c.Create(ctx, ct); err != nil {
+	if err := c.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node}}); err != nil {
 		return err
 	}
-	w.cmd = exec.Command(agent, "monitor", "--group", "default/"+group, "--node", w.node, "--host-root", dir, "--interval", strconv.Itoa(interval))
+	w.cmd = exec.Command(agent, "monitor", "--node", w.node, "--host-root", dir, "--interval", strconv.Itoa(interval))
 	w.cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
 	log, err := os.Create(dir + ".log")
 	if err != nil {
@@ -179,11 +177,11 @@ func (w *watched) reported(ctx context.Context, c client.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, factsWithin)
 	defer cancel()
 	for {
-		var ct v1alpha1.CommTask
-		if err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: v1alpha1.CommTaskName(group, w.node)}, &ct); err != nil {
+		var cn v1alpha1.CommNode
+		if err := c.Get(ctx, client.ObjectKey{Name: w.node}, &cn); client.IgnoreNotFound(err) != nil {
 			return err
 		}
-		if f := ct.Status.Facts; f != nil {
+		if f := cn.Status.Facts; f != nil {
 			if f.GPUModel != "MI300X" || f.GPUCount == 0 {
 				return fmt.Errorf("the monitor reported %d x %s", f.GPUCount, f.GPUModel)
 			}

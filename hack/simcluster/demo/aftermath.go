@@ -19,9 +19,9 @@ type Aftermath struct {
 	// RunBefore and Assigned are the group's and each node's run before the change.
 	RunBefore string
 	Assigned  map[string]string
-	// Group and Nodes are as seen last, Elapsed after the change.
+	// Group and Tasks are as seen last, Elapsed after the change.
 	Group   *v1alpha1.CommGroup
-	Nodes   []v1alpha1.CommTask
+	Tasks   []v1alpha1.CommTask
 	Elapsed time.Duration
 	// Pods counts the run pods that started, by node.
 	Pods map[string]int
@@ -33,11 +33,11 @@ type Aftermath struct {
 	Reported, Named time.Duration
 }
 
-func assignments(nodes []v1alpha1.CommTask) map[string]string {
+func assignments(tasks []v1alpha1.CommTask) map[string]string {
 	out := map[string]string{}
-	for i := range nodes {
-		if a := nodes[i].Spec.Run; a != nil {
-			out[nodes[i].Spec.NodeName] = a.ID
+	for i := range tasks {
+		if a := tasks[i].Spec.Run; a != nil {
+			out[tasks[i].Spec.NodeName] = a.ID
 		}
 	}
 	return out
@@ -74,22 +74,24 @@ func (a *Aftermath) takeGroup(group *v1alpha1.CommGroup) (lines []string) {
 	return lines
 }
 
-// takeNode takes in one version of a CommTask, and says what is new in it.
-func (a *Aftermath) takeNode(n *v1alpha1.CommTask, elapsed time.Duration) (lines []string) {
-	if n.Spec.NodeName != FaultyNode {
-		return nil
-	}
-	if run := n.Spec.Run; run != nil && run.Stale != nil && a.Stale == nil {
+// takeTask takes in one version of a CommTask, and says what is new in it.
+func (a *Aftermath) takeTask(t *v1alpha1.CommTask) (lines []string) {
+	if run := t.Spec.Run; t.Spec.NodeName == FaultyNode && run != nil && run.Stale != nil && a.Stale == nil {
 		a.Stale = run.Stale.DeepCopy()
-		lines = append(lines, fmt.Sprintf("CommTask %s: the result of run %s is stale (%s)", n.Name, run.ID, run.Stale.Reason))
+		lines = append(lines, fmt.Sprintf("CommTask %s: the result of run %s is stale (%s)", t.Name, run.ID, run.Stale.Reason))
 	}
-	if n.Status.Facts == nil || a.Reported != 0 {
-		return lines
+	return lines
+}
+
+// takeNode takes in one version of a CommNode, and says what is new in it.
+func (a *Aftermath) takeNode(n *v1alpha1.CommNode, elapsed time.Duration) (lines []string) {
+	if n.Name != FaultyNode || n.Status.Facts == nil || a.Reported != 0 {
+		return nil
 	}
 	for _, p := range n.Status.Facts.Problems {
 		if p.Severity == v1alpha1.SeverityError {
 			a.Reported = elapsed
-			return append(lines, fmt.Sprintf("CommTask %s reports %s %s: %s", n.Name, p.Code, p.Subject, p.Message))
+			return append(lines, fmt.Sprintf("CommNode %s reports %s %s: %s", n.Name, p.Code, p.Subject, p.Message))
 		}
 	}
 	return lines
@@ -157,7 +159,7 @@ func (a *Aftermath) judgeRerun(fault *Fault) Outcome {
 	case a.Group.Status.Members.Stale != 0:
 		return Outcome{Seen: fmt.Sprintf("status.members.stale is %d after run %s", a.Group.Status.Members.Stale, run.ID)}
 	}
-	now := assignments(a.Nodes)
+	now := assignments(a.Tasks)
 	for node, before := range a.Assigned {
 		want := before
 		if node == FaultyNode {
@@ -175,8 +177,7 @@ func (a *Aftermath) judgeRerun(fault *Fault) Outcome {
 }
 
 func (a *Aftermath) judgeIncompatible(fault *Fault, pci []string) Outcome {
-	interval := time.Duration(a.Group.Spec.Health.IntervalSeconds) * time.Second
-	limit := interval + interval/10 + reportSlack // the monitor spreads its looks by a tenth
+	const limit = interval + interval/10 + reportSlack // the monitor spreads its looks by a tenth
 	switch run := a.Group.Status.Run; {
 	case run == nil || run.ID != a.RunBefore || len(a.Pods) > 0:
 		return Outcome{Done: true, Seen: fmt.Sprintf("a run started for it; run pods: %s", a.podsText())}

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,7 +35,7 @@ func TestJudgeRerun(t *testing.T) {
 	good := func() *Aftermath {
 		g := group(v1alpha1.RunPhaseFinished, conditionOf(v1alpha1.ConditionReady, "True", "Ready", "all passed"))
 		g.Status.Run.ID, g.Status.Run.Trigger = "2-2", "NodesChanged"
-		return &Aftermath{RunBefore: "2-1", Group: g, Nodes: []v1alpha1.CommTask{commTask("sim-node-0", "2-1"), commTask(FaultyNode, "2-2")},
+		return &Aftermath{RunBefore: "2-1", Group: g, Tasks: []v1alpha1.CommTask{commTask("sim-node-0", "2-1"), commTask(FaultyNode, "2-2")},
 			Assigned: map[string]string{"sim-node-0": "2-1", FaultyNode: "2-1"}, Pods: map[string]int{FaultyNode: 1},
 			Stale: &v1alpha1.RunStaleness{Reason: v1alpha1.StaleNodeRebooted}, StaleCount: 1, StaleEvent: "Results no longer count on " + FaultyNode}
 	}
@@ -48,8 +49,8 @@ func TestJudgeRerun(t *testing.T) {
 		"a run of all":              {func(a *Aftermath) { a.Group.Status.Run.Trigger = "Requested" }, true, false},
 		"a pod on another node":     {func(a *Aftermath) { a.Pods["sim-node-0"] = 1 }, true, false},
 		"no pod":                    {func(a *Aftermath) { a.Pods = nil }, true, false},
-		"another assigned again":    {func(a *Aftermath) { a.Nodes[0].Spec.Run.ID = "2-2" }, true, false},
-		"the node not assigned":     {func(a *Aftermath) { a.Nodes[1].Spec.Run.ID = "2-1" }, true, false},
+		"another assigned again":    {func(a *Aftermath) { a.Tasks[0].Spec.Run.ID = "2-2" }, true, false},
+		"the node not assigned":     {func(a *Aftermath) { a.Tasks[1].Spec.Run.ID = "2-1" }, true, false},
 		"not marked":                {func(a *Aftermath) { a.Stale = nil }, true, false},
 		"marked for another reason": {func(a *Aftermath) { a.Stale.Reason = v1alpha1.StaleDriverChanged }, true, false},
 		"never counted":             {func(a *Aftermath) { a.StaleCount = 0 }, true, false},
@@ -77,7 +78,6 @@ func TestJudgeLinkDown(t *testing.T) {
 	good := func() *Aftermath {
 		g := group(v1alpha1.RunPhaseFinished, append(conditionOf(v1alpha1.ConditionReady, "False", fault, ""), conditionOf(v1alpha1.ConditionCompatible, "False", fault, "")...),
 			v1alpha1.Culprit{Node: FaultyNode, Kind: "Link", Name: "0000:65:00.0<->0000:d5:00.0", Reason: v1alpha1.ProblemPCIeInsteadOfXGMI, Message: "only over PCIe"})
-		g.Spec.Health.IntervalSeconds = 5
 		return &Aftermath{RunBefore: "2-1", Group: g, Pods: map[string]int{}, Reported: 4 * time.Second, Named: 5 * time.Second, Elapsed: 10 * time.Second}
 	}
 	tests := map[string]struct {
@@ -111,7 +111,7 @@ func TestJudgeLinkDown(t *testing.T) {
 
 func TestAftermathTakes(t *testing.T) {
 	a := &Aftermath{Pods: map[string]int{}}
-	w := watches{pods: watch.NewFakeWithChanSize(9, false), groups: watch.NewFakeWithChanSize(9, false), nodes: watch.NewFakeWithChanSize(9, false)}
+	w := watches{pods: watch.NewFakeWithChanSize(9, false), groups: watch.NewFakeWithChanSize(9, false), tasks: watch.NewFakeWithChanSize(9, false), nodes: watch.NewFakeWithChanSize(9, false)}
 	pod := &corev1.Pod{}
 	pod.Labels = map[string]string{v1alpha1.LabelNode: "sim-node-0"}
 	pods := w.pods.(*watch.FakeWatcher)
@@ -120,21 +120,24 @@ func TestAftermathTakes(t *testing.T) {
 	pods.Delete(pod)
 	stale, counted := commTask(FaultyNode, "2-1"), group("", nil)
 	stale.Spec.Run.Stale = &v1alpha1.RunStaleness{Reason: v1alpha1.StaleNodeRebooted, Message: "boot"}
-	stale.Status.Facts = &v1alpha1.NodeFacts{Problems: []v1alpha1.Problem{{Severity: v1alpha1.SeverityWarning, Code: v1alpha1.ProblemNICDown}}}
+	facts := &v1alpha1.NodeFacts{Problems: []v1alpha1.Problem{{Severity: v1alpha1.SeverityWarning, Code: v1alpha1.ProblemNICDown}}}
+	node := &v1alpha1.CommNode{Status: v1alpha1.CommNodeStatus{Facts: facts}}
+	node.Name = FaultyNode
 	counted.Status.Members.Stale = 1
 	other := commTask("sim-node-0", "2-1")
 	other.Spec.Run.Stale = &v1alpha1.RunStaleness{Reason: v1alpha1.StaleDriverChanged}
-	for _, n := range []v1alpha1.CommTask{other, stale, commTask(FaultyNode, "2-2")} {
-		w.nodes.(*watch.FakeWatcher).Modify(&n)
+	for _, task := range []v1alpha1.CommTask{other, stale, commTask(FaultyNode, "2-2")} {
+		w.tasks.(*watch.FakeWatcher).Modify(&task)
 	}
+	w.nodes.(*watch.FakeWatcher).Modify(node)
 	w.groups.(*watch.FakeWatcher).Modify(counted)
 	w.groups.(*watch.FakeWatcher).Modify(group("", nil))
 	lines, err := w.drain(a, time.Second)
 	if err != nil || len(lines) != 2 || a.Stale == nil || a.Stale.Reason != v1alpha1.StaleNodeRebooted || a.StaleCount != 1 || a.Reported != 0 || a.podsText() != "sim-node-0 (1)" {
 		t.Errorf("%q, %v, %+v; want the pod that is gone, and the stale result and the count that were replaced at once", lines, err, a)
 	}
-	stale.Status.Facts.Problems = append(stale.Status.Facts.Problems, v1alpha1.Problem{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemPCIeInsteadOfXGMI})
-	w.nodes.(*watch.FakeWatcher).Modify(&stale)
+	facts.Problems = append(facts.Problems, v1alpha1.Problem{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemPCIeInsteadOfXGMI})
+	w.nodes.(*watch.FakeWatcher).Modify(node)
 	if lines, err = w.drain(a, 2*time.Second); err != nil || len(lines) != 1 || a.Reported != 2*time.Second {
 		t.Errorf("%q, %v, %+v; want the problem after 2 s", lines, err, a)
 	}
@@ -187,5 +190,16 @@ func TestReplaceTree(t *testing.T) {
 	}
 	if old, err := os.ReadFile(filepath.Join(root+".before-reboot", boot)); err != nil || strings.TrimSpace(string(old)) != before[boot] {
 		t.Errorf("the old tree is not kept: %q, %v", old, err)
+	}
+}
+
+// TestInterval: the monitors of the demo look as often as its outcomes count on.
+func TestInterval(t *testing.T) {
+	text, err := os.ReadFile("../../demo/operator/kustomization.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("value: --interval=%d\n", int(interval.Seconds())); !strings.Contains(string(text), want) {
+		t.Errorf("hack/demo/operator has no %q", want)
 	}
 }

@@ -19,6 +19,9 @@ import (
 	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
 )
 
+// interval of the monitors, as hack/demo/operator has it.
+const interval = 5 * time.Second
+
 // reportSlack is what a scan, its write and the demo's own polling may take beside the monitor's interval.
 const reportSlack = 3 * time.Second
 
@@ -26,14 +29,14 @@ const reportSlack = 3 * time.Second
 func (d *demo) change(ctx context.Context, fault *Fault, pci []string) error {
 	d.step("FAULT=%s: on %s, %s", fault.Name, FaultyNode, fault.Description)
 	d.mark = time.Now()
-	before, nodes, err := d.read(ctx)
+	before, tasks, err := d.read(ctx)
 	if err != nil {
 		return err
 	}
 	if before.Status.Run == nil {
 		return fmt.Errorf("CommGroup %s has no run before %s", groupName, fault.Name)
 	}
-	a := Aftermath{RunBefore: before.Status.Run.ID, Assigned: assignments(nodes), Pods: map[string]int{}}
+	a := Aftermath{RunBefore: before.Status.Run.ID, Assigned: assignments(tasks), Pods: map[string]int{}}
 	seen, err := d.startWatches(ctx)
 	if err != nil {
 		return err
@@ -64,13 +67,13 @@ func (d *demo) read(ctx context.Context) (*v1alpha1.CommGroup, []v1alpha1.CommTa
 	if err := d.client.Get(ctx, client.ObjectKey{Namespace: "default", Name: groupName}, &group); err != nil {
 		return nil, nil, err
 	}
-	var nodes v1alpha1.CommTaskList
-	err := d.client.List(ctx, &nodes, client.InNamespace("default"))
-	return &group, nodes.Items, err
+	var tasks v1alpha1.CommTaskList
+	err := d.client.List(ctx, &tasks, client.InNamespace("default"))
+	return &group, tasks.Items, err
 }
 
 // watches tell of every version since a change: a mark that a run replaces at once is gone before the next look.
-type watches struct{ pods, groups, nodes watch.Interface }
+type watches struct{ pods, groups, tasks, nodes watch.Interface }
 
 func (d *demo) startWatches(ctx context.Context) (w watches, err error) {
 	runPods := client.MatchingLabels{v1alpha1.LabelRole: v1alpha1.RoleRun}
@@ -81,7 +84,8 @@ func (d *demo) startWatches(ctx context.Context) (w watches, err error) {
 	}{
 		{&corev1.PodList{}, runPods, &w.pods},
 		{&v1alpha1.CommGroupList{}, client.InNamespace("default"), &w.groups},
-		{&v1alpha1.CommTaskList{}, client.InNamespace("default"), &w.nodes},
+		{&v1alpha1.CommTaskList{}, client.InNamespace("default"), &w.tasks},
+		{&v1alpha1.CommNodeList{}, client.InNamespace(""), &w.nodes},
 	} {
 		if err = d.client.List(ctx, kind.list, kind.only); err == nil {
 			from := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: kind.list.GetResourceVersion()}}
@@ -96,7 +100,7 @@ func (d *demo) startWatches(ctx context.Context) (w watches, err error) {
 }
 
 func (w watches) stop() {
-	for _, one := range []watch.Interface{w.pods, w.groups, w.nodes} {
+	for _, one := range []watch.Interface{w.pods, w.groups, w.tasks, w.nodes} {
 		if one != nil {
 			one.Stop()
 		}
@@ -106,8 +110,13 @@ func (w watches) stop() {
 // drain takes in all that the watches have told since the last look, and says what is new in it.
 func (w watches) drain(a *Aftermath, elapsed time.Duration) (lines []string, err error) {
 	err = errors.Join(drain(w.pods, a.takePod),
+		drain(w.tasks, func(e watch.Event) {
+			if t, ok := e.Object.(*v1alpha1.CommTask); ok {
+				lines = append(lines, a.takeTask(t)...)
+			}
+		}),
 		drain(w.nodes, func(e watch.Event) {
-			if n, ok := e.Object.(*v1alpha1.CommTask); ok {
+			if n, ok := e.Object.(*v1alpha1.CommNode); ok {
 				lines = append(lines, a.takeNode(n, elapsed)...)
 			}
 		}),
@@ -143,7 +152,7 @@ func replaceTree(root string, node nodetree.Node, why string) error {
 func (d *demo) follow(ctx context.Context, a *Aftermath, fault *Fault, pci []string, seen watches, began time.Time) (Outcome, error) {
 	w := watcher{demo: d, applied: began, lastLine: began}
 	for {
-		group, nodes, err := d.read(ctx)
+		group, tasks, err := d.read(ctx)
 		if ctx.Err() != nil {
 			return Outcome{}, fmt.Errorf("stopped while waiting for what comes of %s; `make demo-down` ends the cluster: %w", fault.Name, ctx.Err())
 		}
@@ -154,7 +163,7 @@ func (d *demo) follow(ctx context.Context, a *Aftermath, fault *Fault, pci []str
 		if err := d.client.List(ctx, &events, client.InNamespace("default")); err != nil {
 			return Outcome{}, err
 		}
-		a.Group, a.Nodes, a.Elapsed = group, nodes, time.Since(began)
+		a.Group, a.Tasks, a.Elapsed = group, tasks, time.Since(began)
 		lines, err := seen.drain(a, a.Elapsed)
 		if err != nil {
 			return Outcome{}, err
@@ -165,7 +174,7 @@ func (d *demo) follow(ctx context.Context, a *Aftermath, fault *Fault, pci []str
 		for _, line := range lines {
 			w.say("    %5.1f s  %s", a.Elapsed.Seconds(), line)
 		}
-		w.progress(group, nodes)
+		w.progress(group, tasks)
 		outcome := JudgeChange(a, fault, pci)
 		if outcome.Done {
 			return outcome, nil
@@ -202,7 +211,7 @@ func (d *demo) printChange(ctx context.Context, a *Aftermath, fault *Fault) erro
 		"get", "events", "--field-selector", "reason="+v1alpha1.ReasonResultsStale); err != nil {
 		return err
 	}
-	if err := show("kubectl get cg,ct", kubectl, "get", "cg,ct"); err != nil {
+	if err := show("kubectl get cg,ct,cn", kubectl, "get", "cg,ct,cn"); err != nil {
 		return err
 	}
 	run := a.Group.Status.Run

@@ -23,15 +23,19 @@ type section struct {
 
 // print shows what a person wants to see of the group.
 func (d *demo) print(ctx context.Context, group *v1alpha1.CommGroup) error {
-	var nodes v1alpha1.CommTaskList
-	if err := d.client.List(ctx, &nodes, client.InNamespace("default")); err != nil {
+	var tasks v1alpha1.CommTaskList
+	if err := d.client.List(ctx, &tasks, client.InNamespace("default")); err != nil {
+		return err
+	}
+	nodes := report.Members(tasks.Items)
+	if _, err := report.ReadNodes(ctx, d.client, nodes); err != nil {
 		return err
 	}
 	d.say("")
 	if err := report.Notice(d.Out, group); err != nil {
 		return err
 	}
-	for _, kind := range []string{"cg", "ct"} {
+	for _, kind := range []string{"cg", "ct", "cn"} {
 		d.step("kubectl get %s", kind)
 		table, err := d.kubectl(ctx, "get", kind)
 		if err != nil {
@@ -41,16 +45,16 @@ func (d *demo) print(ctx context.Context, group *v1alpha1.CommGroup) error {
 	}
 	sections := []section{
 		{"Conditions", func() error { return report.Conditions(d.Out, group) }},
-		{"Nodes", func() error { return report.Nodes(d.Out, group, nodes.Items, 0) }},
-		{"xGMI mesh", func() error { return d.printMesh(nodes.Items) }},
+		{"Nodes", func() error { return report.Nodes(d.Out, group, nodes, 0) }},
+		{"xGMI mesh", func() error { return d.printMesh(nodes) }},
 		{"Settings: requested, effective, verified, usable", func() error { return report.Settings(d.Out, group.Status.Settings) }},
-		{"A/B by message size: the members' medians", func() error { return report.GroupAB(d.Out, group, nodes.Items) }},
+		{"A/B by message size: the members' medians", func() error { return report.GroupAB(d.Out, group, nodes) }},
 		{"Culprits", func() error { return report.Culprits(d.Out, group.Status.Culprits) }},
 		{"Published settings", func() error { return d.printPublished(ctx, group) }},
 	}
 	if d.Span {
 		sections = slices.DeleteFunc(sections, func(s section) bool { return !oneOf(s.title, []string{"Conditions", "Nodes", "Culprits"}) })
-		sections = slices.Insert(sections, 2, section{"Over several nodes: each test, and the results", func() error { return report.Span(d.Out, group, nodes.Items) }})
+		sections = slices.Insert(sections, 2, section{"Over several nodes: each test, and the results", func() error { return report.Span(d.Out, group, nodes) }})
 	}
 	for _, s := range sections {
 		if (s.title == "Culprits" && d.Fault == nil && len(group.Status.Culprits) == 0) || (len(group.Status.Results) == 0 && strings.HasPrefix(s.title, "A/B")) {
@@ -65,7 +69,7 @@ func (d *demo) print(ctx context.Context, group *v1alpha1.CommGroup) error {
 }
 
 // printMesh draws the mesh of the node of interest in full; the others are alike or have a problem of their own.
-func (d *demo) printMesh(nodes []v1alpha1.CommTask) error {
+func (d *demo) printMesh(nodes []report.Member) error {
 	for i := range nodes {
 		n := &nodes[i]
 		if (d.Fault == nil && i == 0) || (d.Fault != nil && n.Spec.NodeName == FaultyNode) {
@@ -73,9 +77,9 @@ func (d *demo) printMesh(nodes []v1alpha1.CommTask) error {
 				return err
 			}
 		}
-		if n.Status.Facts != nil && len(n.Status.Facts.Problems) > 0 {
+		if f := n.Facts(); f != nil && len(f.Problems) > 0 {
 			d.say("%s:", n.Spec.NodeName)
-			if err := report.Problems(d.Out, n.Status.Facts.Problems); err != nil {
+			if err := report.Problems(d.Out, f.Problems); err != nil {
 				return err
 			}
 		}
@@ -130,7 +134,7 @@ func (d *demo) printNext(group *v1alpha1.CommGroup) {
 	}
 	d.step("The cluster stays up. Next:")
 	d.say("  export KUBECONFIG=%s PATH=%s:%s:$PATH", d.State.Kubeconfig(), d.Bin, d.Binaries)
-	d.say("  kubectl get cg,ct")
+	d.say("  kubectl get cg,ct,cn")
 	d.say("  kubectl get cg %s -o yaml", group.Name)
 	d.say("  kubectl commgroup status %s", group.Name)
 	d.say("  kubectl commgroup explain %s      # each setting, and why it is in effect or not", group.Name)

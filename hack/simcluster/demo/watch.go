@@ -43,10 +43,10 @@ func (d *demo) applyAndWait(ctx context.Context, pci []string) (Outcome, *v1alph
 	w := watcher{demo: d, applied: applied, lastLine: applied}
 	for {
 		var group v1alpha1.CommGroup
-		var nodes v1alpha1.CommTaskList
+		var tasks v1alpha1.CommTaskList
 		err := d.client.Get(ctx, client.ObjectKey{Namespace: "default", Name: groupName}, &group)
 		if err == nil {
-			err = d.client.List(ctx, &nodes, client.InNamespace("default"))
+			err = d.client.List(ctx, &tasks, client.InNamespace("default"))
 		}
 		if ctx.Err() != nil {
 			return Outcome{}, nil, fmt.Errorf("stopped while waiting for CommGroup %s; `make demo-down` ends the cluster: %w", groupName, ctx.Err())
@@ -54,7 +54,7 @@ func (d *demo) applyAndWait(ctx context.Context, pci []string) (Outcome, *v1alph
 		if err != nil {
 			return Outcome{}, nil, err
 		}
-		w.observe(&group, nodes.Items)
+		w.observe(&group, tasks.Items)
 		outcome := Judge(&group, d.Fault, pci)
 		if outcome.Done {
 			w.finish()
@@ -81,15 +81,15 @@ type watcher struct {
 	started, finished bool
 }
 
-func (w *watcher) observe(group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask) {
+func (w *watcher) observe(group *v1alpha1.CommGroup, tasks []v1alpha1.CommTask) {
 	run := group.Status.Run
 	if c := current(group, v1alpha1.ConditionCompatible); !w.compatible && !w.started && c != nil && c.Status == "True" {
 		w.compatible = true
 		w.done("apply to compatible: monitors started, facts read")
 	}
 	if run != nil && !w.started {
-		for i := range nodes {
-			if nodes[i].Status.Run != nil && nodes[i].Status.Run.ID == run.ID {
+		for i := range tasks {
+			if tasks[i].Status.Run != nil && tasks[i].Status.Run.ID == run.ID {
 				w.started = true
 				name := "run pods started"
 				if !w.compatible {
@@ -108,12 +108,12 @@ func (w *watcher) observe(group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask) 
 			w.done("run: three variants measured on every node")
 		}
 	}
-	w.progress(group, nodes)
+	w.progress(group, tasks)
 }
 
 // progress prints a line where something changed, and one after a while where nothing did.
-func (w *watcher) progress(group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask) {
-	line := progressLine(group, nodes)
+func (w *watcher) progress(group *v1alpha1.CommGroup, tasks []v1alpha1.CommTask) {
+	line := progressLine(group, tasks)
 	if (line != w.last && time.Since(w.lastLine) > time.Second) || time.Since(w.lastLine) > quietSeconds*time.Second {
 		w.say("    %5.1f s  %s", time.Since(w.applied).Seconds(), line)
 		w.last, w.lastLine = line, time.Now()
@@ -123,7 +123,7 @@ func (w *watcher) progress(group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask)
 func (w *watcher) finish() { w.done("settled: verdict, conditions, settings published") }
 
 // progressLine says in one line where a group is.
-func progressLine(group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask) string {
+func progressLine(group *v1alpha1.CommGroup, tasks []v1alpha1.CommTask) string {
 	ready := current(group, v1alpha1.ConditionReady)
 	if ready == nil {
 		return "waiting for the manager to take the group up"
@@ -135,9 +135,9 @@ func progressLine(group *v1alpha1.CommGroup, nodes []v1alpha1.CommTask) string {
 	line := fmt.Sprintf("%s: %d of %d reporting; passed %d, failed %d, running %d, pending %d", ready.Reason, m.Reporting, m.Selected,
 		m.Passed, m.Failed+m.Errored, m.Running, m.Pending)
 	var steps []string
-	for i := range nodes {
-		if run := nodes[i].Status.Run; run != nil && run.Phase == v1alpha1.NodeRunRunning && run.Step != "" {
-			steps = append(steps, strings.TrimPrefix(nodes[i].Spec.NodeName, "sim-")+" at "+run.Step)
+	for i := range tasks {
+		if run := tasks[i].Status.Run; run != nil && run.Phase == v1alpha1.NodeRunRunning && run.Step != "" {
+			steps = append(steps, strings.TrimPrefix(tasks[i].Spec.NodeName, "sim-")+" at "+run.Step)
 		}
 	}
 	sort.Strings(steps)
