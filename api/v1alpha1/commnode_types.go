@@ -3,8 +3,7 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // CommNode is what is known of one node of the cluster: its GPUs, links, NICs, ROCm and health. It has the node's name, belongs
-// to the Node, and serves every CommGroup that the node is a member of. The controller makes it; only that node's monitor writes
-// the status.
+// to the Node, and serves every CommGroup that the node is a member of. That node's monitor makes it and writes it; nobody else does.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
