@@ -83,8 +83,6 @@ func TestSpecRules(t *testing.T) {
 		"unknown collective": {selectAll + "benchmark: {collectives: [Gather]}\n", "spec.benchmark.collectives"},
 		"unknown placement":  {selectAll + "benchmark: {placements: [Beside]}\n", "spec.benchmark.placements"},
 		"size under 8 B":     {selectAll + "benchmark: {minSizeBytes: 4}\n", "spec.benchmark.minSizeBytes"},
-		"reports too often":  {selectAll + "health: {reportValidSeconds: 10}\n", "spec.health.reportValidSeconds"},
-		"polls too often":    {selectAll + "health: {intervalSeconds: 1}\n", "spec.health.intervalSeconds"},
 		"job counts":         {selectAll + "publish: {jobCounts: Odd}\n", "spec.publish.jobCounts"},
 		"cron weekday 7":     {selectAll + "run: {schedule: '0 3 * * 7'}\n", "Sunday is 0 or SUN, not 7"},
 		"cron four fields":   {selectAll + "run: {schedule: '0 3 * *'}\n", "run.schedule is not a cron line"},
@@ -202,6 +200,19 @@ func TestCommTaskStandsForOneNode(t *testing.T) {
 	}
 }
 
+func TestCommNodeStandsForOneNode(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	cn := w.commNode(w.nodes[0])
+	cn.Spec.NodeUID = "other"
+	if err := admin.Update(t.Context(), cn); err == nil || !strings.Contains(err.Error(), "nodeUID does not change") {
+		t.Errorf("changing nodeUID: %v", err)
+	}
+	cn = &v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{Name: "no-node"}}
+	if err := admin.Create(t.Context(), cn, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "spec.nodeUID") {
+		t.Errorf("without nodeUID: %v", err)
+	}
+}
+
 func TestTenLinesAreEnough(t *testing.T) {
 	u := groupFromYAML(t, selectAll)
 	if err := admin.Create(t.Context(), u); err != nil {
@@ -226,7 +237,6 @@ func TestTenLinesAreEnough(t *testing.T) {
 		"placements":       len(s.Benchmark.Placements) == 1 && s.Benchmark.Placements[0] == v1alpha1.OutOfPlace,
 		"warmupIterations": s.Benchmark.WarmupIterations != nil && *s.Benchmark.WarmupIterations == 10,
 		"run":              s.Run.State == v1alpha1.RunActive && s.Run.MaxParallelNodes == 16 && s.Run.NodeDeadlineSeconds == 1800,
-		"health":           s.Health.IntervalSeconds == 30 && s.Health.ReportValidSeconds == 600,
 		"gating":           s.Gating.Mode == v1alpha1.GatingOff,
 		"publish":          s.Publish.Mode == v1alpha1.PublishWhenProven && s.Publish.Simulated == v1alpha1.SimulatedForbid && s.Publish.JobCounts == v1alpha1.JobCountsAny,
 	} {

@@ -27,9 +27,6 @@ func TestDeletionLeavesNothing(t *testing.T) {
 	w.must(admin.Delete(w.ctx, w.group))
 	w.wantNoGroup()
 	w.reconcileGone()
-	if len(w.monitors()) != 0 {
-		t.Error("monitors go on")
-	}
 	w.endPods()
 	w.collectGarbage()
 	w.reconcileGone()
@@ -71,11 +68,6 @@ func (w *world) wantOwners() {
 	if cm := w.configMap(); cm != nil {
 		owned(cm, w.group.UID)
 	}
-	var account corev1.ServiceAccount
-	w.must(admin.Get(w.ctx, client.ObjectKey{Namespace: operatorNamespace, Name: controllers.MonitorServiceAccount}, &account))
-	for _, m := range w.monitors() {
-		owned(&m, account.UID)
-	}
 }
 
 // collectGarbage does what the garbage collector would for a group that is gone.
@@ -95,30 +87,13 @@ func TestForegroundDeletion(t *testing.T) {
 	w.settle()
 	w.endPods()
 	w.settle()
-	if len(w.monitors())+len(w.pods()) != 0 {
-		t.Errorf("left over: %d monitors, %d pods", len(w.monitors()), len(w.pods()))
+	if n := len(w.pods()); n != 0 {
+		t.Errorf("%d pods are left over", n)
 	}
 	w.refresh()
 	w.update(func(g *v1alpha1.CommGroup) { g.Finalizers = nil }) // the garbage collector's part
 	w.reconcileGone()
 	w.wantGone()
-}
-
-// TestMonitorsOfAnEarlierGroup: a group that was deleted and made anew while no manager was there gets monitors of its own, and the
-// earlier one's go.
-func TestMonitorsOfAnEarlierGroup(t *testing.T) {
-	w := newWorld(t, 1, nil)
-	w.running()
-	earlier := w.monitors()[0].Name
-	spec := w.group.Spec
-	w.must(admin.Delete(w.ctx, w.group))
-	w.collectGarbage()
-	w.group = &v1alpha1.CommGroup{ObjectMeta: metav1.ObjectMeta{Name: w.group.Name, Namespace: w.ns}, Spec: spec}
-	w.must(admin.Create(w.ctx, w.group))
-	w.settle()
-	if now := w.monitors(); len(now) != 1 || now[0].Name == earlier {
-		t.Errorf("monitors are %v; expected one, and not %s", now, earlier)
-	}
 }
 
 // TestOldFinalizer: a group of an earlier version is freed of its finalizer while it lives, so that it never waits for a manager.
@@ -144,9 +119,6 @@ func TestDeletionOfAnOldGroup(t *testing.T) {
 	w.must(admin.Delete(w.ctx, w.group))
 	w.settle()
 	w.wantCondition(v1alpha1.ConditionReady, no, v1alpha1.ReasonDeleting, "run pod")
-	if len(w.monitors()) != 0 {
-		t.Error("monitors go on")
-	}
 	w.endPods()
 	w.settle()
 	w.wantGone()
@@ -165,9 +137,8 @@ func (w *world) wantGone() {
 	w.must(admin.List(w.ctx, &nodes, client.InNamespace(w.ns)))
 	var bindings rbacv1.RoleBindingList
 	w.must(admin.List(w.ctx, &bindings, client.InNamespace(w.ns)))
-	if len(nodes.Items)+len(bindings.Items)+len(w.pods())+len(w.monitors()) != 0 || w.configMap() != nil {
-		w.Errorf("left over: %d CommTasks, %d RoleBindings, %d pods, %d DaemonSets, ConfigMap %v",
-			len(nodes.Items), len(bindings.Items), len(w.pods()), len(w.monitors()), w.configMap())
+	if len(nodes.Items)+len(bindings.Items)+len(w.pods()) != 0 || w.configMap() != nil {
+		w.Errorf("left over: %d CommTasks, %d RoleBindings, %d pods, ConfigMap %v", len(nodes.Items), len(bindings.Items), len(w.pods()), w.configMap())
 	}
 }
 

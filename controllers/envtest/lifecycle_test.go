@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,13 +26,6 @@ const (
 // pastStartDeadline is startDeadlineSeconds (600 s) and more: the API server stamps objects by its own clock, which goes on
 // while the test's stands.
 const pastStartDeadline = 700 * time.Second
-
-func (w *world) monitors() []appsv1.DaemonSet {
-	w.Helper()
-	var list appsv1.DaemonSetList
-	w.must(admin.List(w.ctx, &list, client.InNamespace(operatorNamespace), client.MatchingLabels{v1alpha1.LabelGroupUID: string(w.group.UID)}))
-	return list.Items
-}
 
 func (w *world) configMap() *corev1.ConfigMap {
 	w.Helper()
@@ -64,9 +56,6 @@ func TestFromApplyToReady(t *testing.T) {
 	w.wantCondition(v1alpha1.ConditionAgentsReporting, unknown, v1alpha1.ReasonWaitingForAgents)
 	w.wantCondition(v1alpha1.ConditionRunning, no, v1alpha1.ReasonWaiting)
 	w.wantCondition(v1alpha1.ConditionReady, unknown, v1alpha1.ReasonWaitingForAgents)
-	if ds := w.monitors(); len(ds) != 1 || ds[0].Spec.Template.Spec.ServiceAccountName != controllers.MonitorServiceAccount {
-		t.Fatalf("monitors: %+v", ds)
-	}
 	last := w.commTask(w.nodes[3])
 	if last.Spec.Ranks != (v1alpha1.RankRange{Summary: "24-31/32", First: 24, Count: 8, WorldSize: 32}) {
 		t.Errorf("ranks of the last node: %+v", last.Spec.Ranks)
@@ -254,7 +243,7 @@ func TestAgentNeverReports(t *testing.T) {
 	}
 }
 
-// refusesCommTasks answers the first patches of CommTasks with a conflict, as after a report of the monitor.
+// refusesCommTasks answers the first patches of CommTasks with a conflict, as after a report of the run agent.
 type refusesCommTasks struct {
 	client.Client
 	left int
@@ -316,9 +305,6 @@ func TestNotAccepted(t *testing.T) {
 		w.wantCondition(v1alpha1.ConditionAccepted, no, v1alpha1.ReasonNoNodesMatched, "kubectl get nodes")
 		w.wantCondition(v1alpha1.ConditionReady, no, v1alpha1.ReasonNoNodesMatched)
 		w.wantCondition(v1alpha1.ConditionCompatible, unknown, v1alpha1.ReasonFactsUnknown)
-		if len(w.monitors()) != 0 {
-			t.Error("monitors without members")
-		}
 		w.addNode(w.ns+"-late", 8)
 		w.settle()
 		w.wantCondition(v1alpha1.ConditionAccepted, yes, v1alpha1.ReasonAccepted)

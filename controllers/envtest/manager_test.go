@@ -35,13 +35,12 @@ func TestWatchesDriveARun(t *testing.T) {
 	// The manager's own clock is ahead: it goes by the API server's.
 	now := serverclock.New(aheadClock(11 * time.Minute))
 	cfg.Wrap(now.Wrap)
-	mgr, err := ctrl.NewManager(cfg, ctrl.Options{Scheme: scheme, Cache: controllers.CacheOptions(operatorNamespace),
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{Scheme: scheme, Cache: controllers.CacheOptions(),
 		Metrics: metricsserver.Options{BindAddress: "0"}})
 	w.must(err)
 	r := &controllers.CommGroupReconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Clock: now,
 		Recorder: mgr.GetEventRecorder("commgroup-manager"),
-		Config: controllers.Config{OperatorNamespace: operatorNamespace, AgentImage: agentImage, DefaultRuntimeImage: "rocm:test",
-			PrivilegedNamespaces: []string{w.ns}}}
+		Config:   controllers.Config{AgentImage: agentImage, DefaultRuntimeImage: "rocm:test", PrivilegedNamespaces: []string{w.ns}}}
 	w.must(r.SetupWithManager(mgr, 2))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -117,9 +116,8 @@ func TestWatchesDriveARun(t *testing.T) {
 	w.eventually("the pods' end", func() bool { w.endPods(); return len(w.pods()) == 0 })
 	w.must(admin.Delete(w.ctx, w.group))
 	w.wantNoGroup()
-	w.eventually("the monitors' end and that of the run pods' account", func() bool {
-		err := admin.Get(w.ctx, client.ObjectKey{Namespace: w.ns, Name: controllers.RunServiceAccount}, &corev1.ServiceAccount{})
-		return len(w.monitors()) == 0 && apierrors.IsNotFound(err)
+	w.eventually("the end of the run pods' account", func() bool {
+		return apierrors.IsNotFound(admin.Get(w.ctx, client.ObjectKey{Namespace: w.ns, Name: controllers.RunServiceAccount}, &corev1.ServiceAccount{}))
 	})
 	w.collectGarbage()
 	w.wantGone()

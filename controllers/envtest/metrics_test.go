@@ -55,14 +55,14 @@ func (w *world) startManager(address string, reconcile bool) (collector *metrics
 	w.Helper()
 	cfg := rest.CopyConfig(restConfig)
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: managerUser, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
-	mgr, err := ctrl.NewManager(cfg, ctrl.Options{Scheme: scheme, Cache: controllers.CacheOptions(operatorNamespace),
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{Scheme: scheme, Cache: controllers.CacheOptions(),
 		Metrics:        metricsserver.Options{BindAddress: address, SecureServing: true, FilterProvider: filters.WithAuthenticationAndAuthorization},
 		LeaderElection: true, LeaderElectionID: "commgroup-manager.rcclx.io", LeaderElectionNamespace: operatorNamespace, LeaderElectionReleaseOnCancel: true,
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)}})
 	w.must(err)
 	if reconcile {
 		r := &controllers.CommGroupReconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Recorder: mgr.GetEventRecorder("commgroup-manager"),
-			Config: controllers.Config{OperatorNamespace: operatorNamespace, AgentImage: "agent:test", DefaultRuntimeImage: "rocm:test"}}
+			Config: controllers.Config{AgentImage: "agent:test", DefaultRuntimeImage: "rocm:test"}}
 		w.must(r.SetupWithManager(mgr, 2))
 	}
 	ctx, cancel := context.WithCancel(w.ctx)

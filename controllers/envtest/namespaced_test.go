@@ -3,7 +3,6 @@ package envtest
 import (
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -11,15 +10,12 @@ import (
 	"rcclx.io/commgroup-operator/controllers"
 )
 
-// TestNamespacedCache: a manager that serves some namespaces neither reads nor watches CommGroups of others, and its monitors' namespace
-// is watched for them all the same.
+// TestNamespacedCache: a manager that serves some namespaces neither reads nor watches CommGroups of others; CommNodes, which are in no
+// namespace, it has all the same.
 func TestNamespacedCache(t *testing.T) {
 	served, other := newWorld(t, 1, nil), newWorld(t, 1, nil)
-	served.settle()
-	if len(served.monitors()) != 1 {
-		t.Fatal("the served group has no monitors")
-	}
-	options := controllers.CacheOptions(operatorNamespace, served.ns)
+	served.reportAllFacts()
+	options := controllers.CacheOptions(served.ns)
 	options.Scheme = scheme
 	c, err := cache.New(restConfig, options)
 	served.must(err)
@@ -39,30 +35,21 @@ func TestNamespacedCache(t *testing.T) {
 	if err := c.Get(served.ctx, other.request().NamespacedName, &v1alpha1.CommGroup{}); err == nil {
 		t.Errorf("the cache gave a group of %s, which is not served", other.ns)
 	}
-	var monitors appsv1.DaemonSetList
-	served.must(c.List(served.ctx, &monitors, client.InNamespace(operatorNamespace)))
-	found := false
-	for i := range monitors.Items {
-		found = found || monitors.Items[i].Name == served.monitors()[0].Name
-	}
-	if !found {
-		t.Error("the cache lacks the monitors in the operator's namespace")
+	var cn v1alpha1.CommNode
+	if err := c.Get(served.ctx, client.ObjectKey{Name: served.nodes[0]}, &cn); err != nil || cn.Status.Facts == nil {
+		t.Errorf("CommNode in the cache: %v, facts %v", err, cn.Status.Facts)
 	}
 }
 
-// TestNoLongerServed: where a namespace is served no longer, its monitors go, and its CommGroups are left as they are.
+// TestNoLongerServed: where a namespace is served no longer, its CommGroups are left as they are.
 func TestNoLongerServed(t *testing.T) {
 	w := newWorld(t, 1, nil)
 	w.settle()
-	if len(w.monitors()) != 1 {
-		t.Fatal("the group has no monitors")
-	}
-	w.refresh()
-	before := w.group.ResourceVersion
+	w.update(func(g *v1alpha1.CommGroup) { g.Spec.Members.MinMembers = 2 })
+	before := w.fingerprint()
 	w.r.Config.Namespaces = []string{"another"}
 	w.reconcileGone()
-	w.refresh()
-	if len(w.monitors()) != 0 || w.group.ResourceVersion != before {
-		t.Errorf("there are %d monitors, and the group was written: %v", len(w.monitors()), w.group.ResourceVersion != before)
+	if after := w.fingerprint(); after != before {
+		t.Errorf("a group that is not served was written:\n%s, before:\n%s", after, before)
 	}
 }

@@ -7,8 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	appsv1 "k8s.io/api/apps/v1"
 )
 
 // writes counts the requests that would change an object; the reconciler makes several at once.
@@ -61,22 +59,17 @@ func TestTwoReconcilesInARowMakeNoWrite(t *testing.T) {
 			t.Errorf("%d writes although nothing has changed", n)
 		}
 	}
-	for what, change := range map[string]func(*appsv1.DaemonSet){
-		"the spec": func(m *appsv1.DaemonSet) { m.Spec.Template.Spec.Containers[0].ReadinessProbe.PeriodSeconds = 77 },
-		"a label":  func(m *appsv1.DaemonSet) { delete(m.Labels, "app.kubernetes.io/name") },
-	} {
-		monitor := &w.monitors()[0]
-		change(monitor)
-		w.must(admin.Update(w.ctx, monitor))
-		if n := reconcile(); n != 1 {
-			t.Errorf("%d writes after somebody changed %s of the monitors, expected one", n, what)
-		}
-		monitor = &w.monitors()[0]
-		if got := monitor.Spec.Template.Spec.Containers[0].ReadinessProbe.PeriodSeconds; got != 10 || monitor.Labels["app.kubernetes.io/name"] == "" {
-			t.Errorf("%s is not put back: period %d s, labels %v", what, got, monitor.Labels)
-		}
-		if n := reconcile(); n != 0 {
-			t.Errorf("%d writes after %s was put back", n, what)
-		}
+	ct := w.commTask(w.nodes[0])
+	want := ct.Spec.Ranks
+	ct.Spec.Ranks.First++
+	w.must(admin.Update(w.ctx, ct))
+	if n := reconcile(); n != 1 {
+		t.Errorf("%d writes after somebody changed the ranks of a CommTask, expected one", n)
+	}
+	if got := w.commTask(w.nodes[0]).Spec.Ranks; got != want {
+		t.Errorf("the ranks are not put back: %+v", got)
+	}
+	if n := reconcile(); n != 0 {
+		t.Errorf("%d writes after the ranks were put back", n)
 	}
 }

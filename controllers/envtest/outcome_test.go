@@ -96,12 +96,12 @@ func TestSlowLinkKeepsItsCulprit(t *testing.T) {
 	}
 }
 
-// TestChangeThatNeedsNoRun: what only publishes, watches or times a run costs no GPU time, in the middle of a run and
+// TestChangeThatNeedsNoRun: what only publishes or times a run costs no GPU time, in the middle of a run and
 // after it; the results count for the new generation.
 func TestChangeThatNeedsNoRun(t *testing.T) {
 	w := newWorld(t, 1, nil)
 	w.running()
-	w.update(func(g *v1alpha1.CommGroup) { g.Spec.Health.IntervalSeconds = 7 })
+	w.update(func(g *v1alpha1.CommGroup) { g.Spec.Run.Schedule = "@monthly" })
 	w.settle()
 	if run := w.group.Status.Run; run.ID != "1-1" || run.Phase != v1alpha1.RunPhaseRunning || run.Generation != 2 {
 		t.Fatalf("in the middle of a run: %+v", run)

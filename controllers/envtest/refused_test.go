@@ -4,11 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
@@ -33,51 +31,12 @@ func (w *world) reconcileRefused() {
 	testkit.WantRefusedResult(w.T, result.RequeueAfter, err)
 }
 
-// TestRefusedMonitorsAreTold: monitors that the real API server, or the chart's policy, refuses are a condition with its words and
-// the next step, once as an event; with the options mended the group goes on.
-func TestRefusedMonitorsAreTold(t *testing.T) {
-	for name, c := range map[string]struct {
-		set   func(*controllers.Config)
-		words string
-	}{
-		"a port twice":            {func(c *controllers.Config) { c.Monitors.MetricsPort = 8081 }, "8081"},
-		"a toleration's operator": {func(c *controllers.Config) { c.Monitors.Tolerations = []corev1.Toleration{{Key: "a", Operator: "Foo"}} }, `"Foo"`},
-		"another image":           {func(c *controllers.Config) { c.AgentImage = "other:image" }, "commgroup-manager-monitors"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 1, nil)
-			right := w.r.Config
-			c.set(&w.r.Config)
-			var versions []string
-			for range 4 {
-				w.reconcileRefused()
-				w.refresh()
-				versions = append(versions, w.group.ResourceVersion)
-			}
-			w.wantCondition(v1alpha1.ConditionAgentsReporting, no, v1alpha1.ReasonMonitorsRefused, c.words, "Mend what these words name")
-			w.wantCondition(v1alpha1.ConditionReady, no, v1alpha1.ReasonMonitorsRefused, c.words)
-			if versions[2] != versions[3] {
-				t.Error("the status is written anew although the same is refused")
-			}
-			if n := w.refusedEvents(v1alpha1.ReasonMonitorsRefused); n != 1 {
-				t.Errorf("%d events, want one", n)
-			}
-			w.r.Config = right
-			w.settle()
-			w.wantCondition(v1alpha1.ConditionAgentsReporting, unknown, v1alpha1.ReasonWaitingForAgents)
-			if len(w.monitors()) != 1 {
-				t.Error("no monitors once nothing refuses them")
-			}
-		})
-	}
-}
-
 // TestCommTasksOfAnEarlierGroupAreReplaced: what `kubectl delete --cascade=orphan` left behind stands in no later group's way.
 func TestCommTasksOfAnEarlierGroupAreReplaced(t *testing.T) {
 	w := newWorld(t, 2, nil)
 	w.settle()
-	w.reportAllFacts()
 	for _, node := range w.nodes {
+		w.must(writeRun(t, admin, w, node))
 		ct := w.commTask(node)
 		ct.OwnerReferences = nil
 		w.must(admin.Update(w.ctx, ct))
@@ -92,8 +51,8 @@ func TestCommTasksOfAnEarlierGroupAreReplaced(t *testing.T) {
 	w.settle()
 	for _, node := range w.nodes {
 		ct := w.commTask(node)
-		if ct.Spec.Group.UID != string(fresh.UID) || len(ct.OwnerReferences) != 1 || ct.OwnerReferences[0].UID != fresh.UID || ct.Status.Facts != nil {
-			t.Errorf("CommTask of %s: group %v, owners %v, facts %v", node, ct.Spec.Group, ct.OwnerReferences, ct.Status.Facts)
+		if ct.Spec.Group.UID != string(fresh.UID) || len(ct.OwnerReferences) != 1 || ct.OwnerReferences[0].UID != fresh.UID || ct.Status.Run != nil {
+			t.Errorf("CommTask of %s: group %v, owners %v, run %v", node, ct.Spec.Group, ct.OwnerReferences, ct.Status.Run)
 		}
 	}
 	w.wantCondition(v1alpha1.ConditionAgentsReporting, unknown, v1alpha1.ReasonWaitingForAgents)

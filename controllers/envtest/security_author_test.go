@@ -92,6 +92,10 @@ func TestAuthorsOverrides(t *testing.T) {
 	if err := author.Create(t.Context(), ct); !apierrors.IsForbidden(err) {
 		t.Errorf("the author makes a CommTask: %v", err)
 	}
+	cn := &v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{Name: "forged"}, Spec: v1alpha1.CommNodeSpec{NodeUID: "u"}}
+	if err := author.Create(t.Context(), cn); !apierrors.IsForbidden(err) {
+		t.Errorf("the author makes a CommNode: %v", err)
+	}
 }
 
 // TestOverridesOfOlderGroups: what is stored is judged again, whatever the API server took once.
@@ -145,6 +149,9 @@ func TestRightsAreAsWritten(t *testing.T) {
 			{Verb: "bind", Resource: "clusterroles", Group: rbacv1.GroupName, Name: "cluster-admin"}, {Verb: "create", Resource: "clusterrolebindings", Group: rbacv1.GroupName},
 			{Verb: "create", Resource: "pods", Subresource: "ephemeralcontainers"}, {Verb: "patch", Resource: "pods", Subresource: "ephemeralcontainers"},
 			{Verb: "delete", Resource: "nodes"}, {Verb: "get", Resource: "nodes", Subresource: "proxy"}, {Verb: "patch", Resource: "daemonsets", Group: "apps", Namespace: "kube-system"},
+			{Verb: "create", Resource: "daemonsets", Group: "apps", Namespace: operatorNamespace}, {Verb: "patch", Resource: "daemonsets", Group: "apps", Namespace: operatorNamespace},
+			{Verb: "update", Resource: "commnodes", Group: v1alpha1.GroupVersion.Group}, {Verb: "patch", Resource: "commnodes", Group: v1alpha1.GroupVersion.Group},
+			{Verb: "delete", Resource: "commnodes", Group: v1alpha1.GroupVersion.Group},
 			{Verb: "update", Resource: "validatingadmissionpolicies", Group: "admissionregistration.k8s.io"}, {Verb: "patch", Resource: "namespaces"},
 			{Verb: "patch", Resource: "customresourcedefinitions", Group: "apiextensions.k8s.io"}, {Verb: "create", Resource: "roles", Group: rbacv1.GroupName},
 		} {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -182,98 +181,28 @@ func tcpTo(host string) corev1.ProbeHandler {
 	return corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: host, Port: intstr.FromInt32(80)}}
 }
 
-// TestStolenManagerTokenMakesMonitorsOnly: the one way to privilege on a node is held tight.
-func TestStolenManagerTokenMakesMonitorsOnly(t *testing.T) {
+// TestStolenManagerTokenIsNoMonitor: it makes nothing that runs with privilege, and tells nothing about a node.
+func TestStolenManagerTokenIsNoMonitor(t *testing.T) {
 	w := newWorld(t, 1, nil)
-	w.settle()
-	model := w.monitors()[0]
-	try := func(change func(*appsv1.DaemonSet)) error {
-		ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "attempt", Namespace: operatorNamespace, Labels: maps.Clone(model.Labels)}, Spec: *model.Spec.DeepCopy()}
-		change(ds)
-		return asManager.Create(t.Context(), ds, client.DryRunAll)
+	ctx, dry := t.Context(), client.DryRunAll
+	for _, namespace := range []string{operatorNamespace, w.ns} {
+		refused(t, asManager.List(ctx, &appsv1.DaemonSetList{}, client.InNamespace(namespace)), "cannot list resource")
+		for _, ds := range readObjects(t, "manager/monitor.yaml") {
+			ds.SetNamespace(namespace)
+			if err := admin.Create(ctx, ds.DeepCopy(), dry); err != nil {
+				t.Fatalf("the monitors as an administrator makes them: %v", err)
+			}
+			refused(t, asManager.Create(ctx, ds.DeepCopy(), dry), "cannot create resource")
+			refused(t, asManager.Patch(ctx, ds.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{}}`)), dry), "cannot patch resource")
+			refused(t, asManager.Delete(ctx, ds.DeepCopy(), dry), "cannot delete resource")
+		}
 	}
-	if err := try(func(*appsv1.DaemonSet) {}); err != nil {
-		t.Fatalf("a monitor as it was: %v", err)
-	}
-	container := func(change func(*corev1.Container)) func(*appsv1.DaemonSet) {
-		return func(d *appsv1.DaemonSet) { change(&d.Spec.Template.Spec.Containers[0]) }
-	}
-	pod := func(change func(*corev1.PodSpec)) func(*appsv1.DaemonSet) {
-		return func(d *appsv1.DaemonSet) { change(&d.Spec.Template.Spec) }
-	}
-	for name, tc := range map[string]struct {
-		change func(*appsv1.DaemonSet)
-		words  string
-	}{
-		"another image":   {container(func(c *corev1.Container) { c.Image = "evil:1" }), "of image " + agentImage},
-		"another command": {container(func(c *corev1.Container) { c.Command = []string{"/bin/sh", "-c", "id"} }), "/agent monitor"},
-		"a hook": {container(func(c *corev1.Container) {
-			c.Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/rank"}}}}
-		}), "/agent monitor"},
-		"a probe that runs something": {container(func(c *corev1.Container) {
-			c.LivenessProbe.ProbeHandler = corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/rank"}}}
-		}), "/agent monitor"},
-		"a probe of a host":       {container(func(c *corev1.Container) { c.LivenessProbe.HTTPGet.Host = "192.0.2.1" }), "probed by HTTP at its own address"},
-		"another probe of a host": {container(func(c *corev1.Container) { c.ReadinessProbe.HTTPGet.Host = "192.0.2.1" }), "probed by HTTP at its own address"},
-		"a connection to a host":  {container(func(c *corev1.Container) { c.LivenessProbe.ProbeHandler = tcpTo("192.0.2.1") }), "probed by HTTP at its own address"},
-		"a remote procedure": {container(func(c *corev1.Container) {
-			c.LivenessProbe.ProbeHandler = corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 80}}
-		}), "probed by HTTP"},
-		"another's name": {pod(func(p *corev1.PodSpec) {
-			p.HostAliases = []corev1.HostAlias{{IP: "192.0.2.1", Hostnames: []string{"x"}}}
-		}), "finds hosts as its cluster does"},
-		"another's names": {pod(func(p *corev1.PodSpec) { p.DNSConfig = &corev1.PodDNSConfig{Nameservers: []string{"192.0.2.1"}} }), "finds hosts as its cluster does"},
-		"another runtime": {pod(func(p *corev1.PodSpec) { p.RuntimeClassName = ptr.To("x") }), "runs as the cluster's pods do"},
-		"devices": {pod(func(p *corev1.PodSpec) {
-			p.ResourceClaims = []corev1.PodResourceClaim{{Name: "x", ResourceClaimName: ptr.To("x")}}
-		}), "runs as the cluster's pods do"},
-		"the runtime's annotation": {func(d *appsv1.DaemonSet) {
-			d.Spec.Template.Annotations = map[string]string{"cdi.k8s.io/x": "vendor.com/device=0"}
-		}, "runs as the cluster's pods do"},
-		"a finalizer": {func(d *appsv1.DaemonSet) { d.Finalizers = []string{"example.com/stay"} }, "may add no finalizer"},
-		"another container": {pod(func(p *corev1.PodSpec) {
-			p.Containers = append(p.Containers, corev1.Container{Name: "more", Image: "evil:1"})
-		}), "/agent monitor"},
-		"an init container": {pod(func(p *corev1.PodSpec) {
-			p.InitContainers = []corev1.Container{{Name: "more", Image: agentImage, Command: []string{"/agent", "monitor"}}}
-		}), "/agent monitor"},
-		"another account": {pod(func(p *corev1.PodSpec) { p.ServiceAccountName = "commgroup-manager" }), "account commgroup-monitor"},
-		"root": {container(func(c *corev1.Container) {
-			c.SecurityContext.RunAsUser, c.SecurityContext.RunAsNonRoot = ptr.To(int64(0)), nil
-		}), "a monitor is not root"},
-		"arguments":      {container(func(c *corev1.Container) { c.Args = []string{"--host-root", "/"} }), "/agent monitor"},
-		"another option": {container(func(c *corev1.Container) { c.Command = append(c.Command, "--metrics-cert-dir=/host/opt") }), "/agent monitor"},
-		"the disks' group": {pod(func(p *corev1.PodSpec) {
-			p.SecurityContext = &corev1.PodSecurityContext{SupplementalGroups: []int64{6}}
-		}), "user and group 65532 alone"},
-		"the disks' group as its own": {container(func(c *corev1.Container) { c.SecurityContext.RunAsGroup = ptr.To(int64(6)) }), "user and group 65532 alone"},
-		"a group of volumes":          {pod(func(p *corev1.PodSpec) { p.SecurityContext = &corev1.PodSecurityContext{FSGroup: ptr.To(int64(6))} }), "user and group 65532 alone"},
-		"a port of the node":          {container(func(c *corev1.Container) { c.Ports[0].HostPort = c.Ports[0].ContainerPort }), "its node's namespaces and ports"},
-		"a file of the node as the agent": {container(func(c *corev1.Container) {
-			c.VolumeMounts[3].SubPath, c.VolumeMounts[3].MountPath = "bin/python3", "/agent"
-		}), "whole and below /host"},
-		"a part of a folder":        {container(func(c *corev1.Container) { c.VolumeMounts[3].SubPath = "x" }), "whole and below /host"},
-		"a folder in another place": {container(func(c *corev1.Container) { c.VolumeMounts[3].MountPath = "/host/../etc" }), "whole and below /host"},
-		"reports to someone else": {container(func(c *corev1.Container) {
-			c.Env = append(c.Env, corev1.EnvVar{Name: "KUBERNETES_SERVICE_HOST", Value: "192.0.2.1"})
-		}), "whom it reports to"},
-		"host processes":     {pod(func(p *corev1.PodSpec) { p.HostPID = true }), "none of its node's namespaces"},
-		"host network":       {pod(func(p *corev1.PodSpec) { p.HostNetwork = true }), "none of its node's namespaces"},
-		"the whole host":     {pod(func(p *corev1.PodSpec) { p.Volumes[0].HostPath.Path = "/" }), "and nothing else"},
-		"the kubelet's keys": {pod(func(p *corev1.PodSpec) { p.Volumes[0].HostPath.Path = "/sys/../var/lib/kubelet" }), ""},
-		"to write":           {container(func(c *corev1.Container) { c.VolumeMounts[0].ReadOnly = false }), "to read"},
-		"a Secret": {pod(func(p *corev1.PodSpec) {
-			p.Volumes[0].VolumeSource = corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}}
-		}), "and nothing else"},
-		"a Secret's variable": {container(func(c *corev1.Container) {
-			c.Env = append(c.Env, corev1.EnvVar{Name: "S", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}, Key: "k"}}})
-		}), "no variables from Secrets"},
-		"not a monitor": {func(d *appsv1.DaemonSet) { d.Labels = nil }, "no DaemonSets but those of monitors"},
-	} {
-		t.Run(name, func(t *testing.T) { refused(t, try(tc.change), tc.words) })
-	}
-	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "attempt", Namespace: w.ns, Labels: maps.Clone(model.Labels)}, Spec: *model.Spec.DeepCopy()}
-	refused(t, asManager.Create(t.Context(), ds, client.DryRunAll), "cannot create resource")
+	refused(t, asManager.Create(ctx, newCommNode(w.node(w.nodes[0])), dry), "cannot create resource")
+	w.reportAllFacts()
+	cn := w.commNode(w.nodes[0])
+	refused(t, asManager.Update(ctx, cn.DeepCopy(), dry), "cannot update resource")
+	refused(t, writeFacts(t, asManager, w, w.nodes[0]), "cannot patch resource")
+	refused(t, asManager.Delete(ctx, cn.DeepCopy(), dry), "cannot delete resource")
 }
 
 // TestStolenManagerTokenTouchesItsOwnOnly: accounts, bindings, ConfigMaps and CommGroups of others.
@@ -452,38 +381,63 @@ func TestAgentsKeepToTheirPart(t *testing.T) {
 	node := w.nodes[0]
 	w.report(node, 300_000, nil)
 	run := podClient(t, w.ns, controllers.RunServiceAccount, node)
-	monitor := podClient(t, operatorNamespace, controllers.MonitorServiceAccount, node)
-	patch := func(c client.Client, body string) error {
-		target := &v1alpha1.CommTask{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: w.commTask(node).Name}}
-		return c.Status().Patch(t.Context(), target, client.RawPatch(types.MergePatchType, []byte(body)))
+	monitor := podClient(t, operatorNamespace, monitorAccount, node)
+	patch := func(c client.Client, object client.Object, body string) error {
+		return c.Status().Patch(t.Context(), object.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(body)))
 	}
-	const words = "a monitor writes status.facts only"
-	refused(t, patch(run, `{"status":{"facts":{"kernelRelease":"x"}}}`), words)
-	refused(t, patch(run, `{"status":{"facts":null}}`), words)
-	refused(t, patch(run, `{"status":null}`), words)
-	refused(t, patch(monitor, `{"status":{"run":{"verdict":"Fail"}}}`), words)
-	refused(t, patch(monitor, `{"status":{"run":null}}`), words)
-	if err := patch(run, `{"status":{"run":{"reason":"`+v1alpha1.ReasonAllPassed+`"}}}`); err != nil {
+	task := &v1alpha1.CommTask{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: w.commTask(node).Name}}
+	of := &v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{Name: node}}
+	for _, body := range []string{`{"status":{"facts":{"kernelRelease":"x"}}}`, `{"status":{"facts":null}}`, `{"status":null}`} {
+		refused(t, patch(run, of, body), "cannot patch resource")
+	}
+	refused(t, run.Create(t.Context(), newCommNode(w.node(node)), client.DryRunAll), "cannot create resource")
+	refused(t, run.Get(t.Context(), client.ObjectKeyFromObject(of), of.DeepCopy()), "cannot get resource")
+	lies := []string{`{"status":{"run":{"verdict":"Fail"}}}`, `{"status":{"run":null}}`, `{"status":null}`}
+	for _, body := range lies {
+		refused(t, patch(monitor, task, body), "cannot patch resource")
+	}
+	// The policy holds a monitor to its part also where somebody gave it more.
+	w.must(admin.Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "more", Namespace: w.ns},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: controllers.RunClusterRole},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: monitorAccount, Namespace: operatorNamespace}}}))
+	w.eventually("the monitor's further right", func() bool { return monitor.Get(t.Context(), client.ObjectKeyFromObject(task), task.DeepCopy()) == nil })
+	for _, body := range lies {
+		refused(t, patch(monitor, task, body), "a monitor writes its node's CommNode only")
+	}
+	if err := patch(run, task, `{"status":{"run":{"reason":"`+v1alpha1.ReasonAllPassed+`"}}}`); err != nil {
 		t.Errorf("a run pod's own part: %v", err)
 	}
-	if err := patch(monitor, `{"status":{"facts":{"kernelRelease":"6.9.0"}}}`); err != nil {
+	if err := patch(monitor, of, `{"status":{"facts":{"kernelRelease":"6.9.0"}}}`); err != nil {
 		t.Errorf("a monitor's own part: %v", err)
 	}
 	// Neither the spec nor metadata gets through by way of the status.
-	before := w.commTask(node)
-	if err := patch(monitor, `{"metadata":{"labels":{"x":"y"},"annotations":{"x":"y"},"finalizers":["x.io/y"],"ownerReferences":null},"spec":{"ranks":{"first":7}},"status":{"facts":{"kernelRelease":"6.9.1"}}}`); err != nil {
-		t.Logf("refused: %v", err)
+	const metadata = `"metadata":{"labels":{"x":"y"},"annotations":{"x":"y"},"finalizers":["x.io/y"],"ownerReferences":null}`
+	taskBefore, nodeBefore := w.commTask(node), w.commNode(node)
+	for _, err := range []error{
+		patch(run, task, `{`+metadata+`,"spec":{"ranks":{"first":7}},"status":{"run":{"reason":"x"}}}`),
+		patch(monitor, of, `{`+metadata+`,"spec":{"nodeUID":"x"},"status":{"facts":{"kernelRelease":"6.9.1"}}}`),
+	} {
+		if err != nil {
+			t.Logf("refused: %v", err)
+		}
 	}
-	after := w.commTask(node)
-	if !reflect.DeepEqual(before.Labels, after.Labels) || !reflect.DeepEqual(before.Annotations, after.Annotations) || !reflect.DeepEqual(before.Finalizers, after.Finalizers) ||
-		!reflect.DeepEqual(before.OwnerReferences, after.OwnerReferences) || !reflect.DeepEqual(before.Spec, after.Spec) {
-		t.Errorf("an agent changed more than the status: %+v, %+v", after.ObjectMeta, after.Spec)
+	taskAfter, nodeAfter := w.commTask(node), w.commNode(node)
+	if !reflect.DeepEqual(taskBefore.Spec, taskAfter.Spec) || !reflect.DeepEqual(nodeBefore.Spec, nodeAfter.Spec) {
+		t.Errorf("an agent changed a spec: %+v, %+v", taskAfter.Spec, nodeAfter.Spec)
+	}
+	for _, pair := range [][2]client.Object{{taskBefore, taskAfter}, {nodeBefore, nodeAfter}} {
+		before, after := pair[0], pair[1]
+		if !reflect.DeepEqual(before.GetLabels(), after.GetLabels()) || !reflect.DeepEqual(before.GetAnnotations(), after.GetAnnotations()) ||
+			!reflect.DeepEqual(before.GetFinalizers(), after.GetFinalizers()) || !reflect.DeepEqual(before.GetOwnerReferences(), after.GetOwnerReferences()) {
+			t.Errorf("an agent changed the metadata of %T: %+v", after, after)
+		}
 	}
 	for _, c := range []client.Client{run, monitor} {
-		for _, kind := range []client.ObjectList{&corev1.SecretList{}, &corev1.PodList{}, &corev1.NodeList{}, &corev1.ConfigMapList{}, &v1alpha1.CommGroupList{}} {
+		for _, kind := range []client.ObjectList{&corev1.SecretList{}, &corev1.PodList{}, &corev1.NodeList{}, &corev1.ConfigMapList{}, &v1alpha1.CommGroupList{}, &v1alpha1.CommNodeList{}} {
 			refused(t, c.List(context.Background(), kind, client.InNamespace(w.ns)), "cannot list resource")
 		}
-		refused(t, c.Delete(t.Context(), after.DeepCopy()), "cannot delete resource")
+		refused(t, c.Delete(t.Context(), taskAfter.DeepCopy()), "cannot delete resource")
+		refused(t, c.Delete(t.Context(), nodeAfter.DeepCopy()), "cannot delete resource")
 	}
 }
 

@@ -27,13 +27,13 @@ func (w *world) namespacedManager() (client.Client, *rbacv1.RoleBinding) {
 	name := metav1.ObjectMeta{Name: w.ns}
 	everywhere := &rbacv1.ClusterRole{ObjectMeta: name, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "watch", "patch"}},
+		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"commnodes"}, Verbs: []string{"get", "list", "watch"}},
 		{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{w.ns}, Verbs: []string{"get"}},
 		{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"selfsubjectaccessreviews"}, Verbs: []string{"create"}},
 	}}
 	inNamespace := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: w.ns, Namespace: w.ns}, Subjects: subject, RoleRef: role("ClusterRole", "commgroup-manager")}
 	for _, o := range []client.Object{everywhere, inNamespace,
-		&rbacv1.ClusterRoleBinding{ObjectMeta: name, Subjects: subject, RoleRef: role("ClusterRole", w.ns)},
-		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: w.ns, Namespace: operatorNamespace}, Subjects: subject, RoleRef: role("Role", "commgroup-manager")}} {
+		&rbacv1.ClusterRoleBinding{ObjectMeta: name, Subjects: subject, RoleRef: role("ClusterRole", w.ns)}} {
 		w.must(admin.Create(w.ctx, o))
 	}
 	cfg := rest.CopyConfig(restConfig)
@@ -64,49 +64,35 @@ func (w *world) endNamespace() {
 	}
 }
 
-// TestMonitorsOfAGoneNamespace: a namespace takes the manager's rights in it along. Its monitors go then, and at no refusal before.
-func TestMonitorsOfAGoneNamespace(t *testing.T) {
-	for name, recreated := range map[string]bool{"gone": false, "made anew": true} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 1, nil)
-			w.settle()
-			c, binding := w.namespacedManager()
-			// The administrator reads as the cache does, without a refusal.
-			w.r.APIReader, w.r.Config.Namespaces = c, []string{w.ns}
-			want := func(monitors int, when string) {
-				t.Helper()
-				result, err := w.r.Reconcile(w.ctx, w.request())
-				if have := len(w.monitors()); err != nil || have != monitors || result.RequeueAfter <= 0 {
-					t.Errorf("%s: %d monitors, error %v, again after %s; expected %d, none, and to look again", when, have, err, result.RequeueAfter, monitors)
-				}
-			}
-			made := w.monitors()[0].CreationTimestamp
-			w.must(admin.Delete(w.ctx, binding))
-			w.eventually("end of the rights", func() bool { return w.access(c).Refused(w.ns) })
-			access := w.access(c)
-			w.r.Access = access
-			want(1, "no rights")
-			w.refresh()
-			w.must(admin.Delete(w.ctx, w.group))
-			want(1, "no rights, and the group is gone, as only others know")
-			w.r.Access = nil // between two looks at the rights
-			want(1, "the refusal is news")
-			w.endNamespace()
-			if recreated {
-				w.eventually("younger namespace", func() bool {
-					ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.ns}}
-					w.must(admin.Create(w.ctx, ns))
-					if made.Before(&ns.CreationTimestamp) {
-						return true
-					}
-					w.endNamespace()
-					return false
-				})
-				w.r.Access = access
-			}
-			want(0, "the namespace is gone")
-		})
+// TestMarksOfAGoneNamespace: a namespace takes the manager's rights in it along. A group's marks go then, and at no refusal before.
+func TestMarksOfAGoneNamespace(t *testing.T) {
+	w := gatingWorld(t, 2, nil)
+	bad := w.nodes[0]
+	w.measure(bad)
+	c, binding := w.namespacedManager()
+	// The administrator reads as the cache does, without a refusal.
+	w.r.APIReader, w.r.Config.Namespaces = c, []string{w.ns}
+	want := func(marks, when string) {
+		t.Helper()
+		result, err := w.r.Reconcile(w.ctx, w.request())
+		if err != nil || result.RequeueAfter <= 0 {
+			t.Errorf("%s: error %v, again after %s; expected none, and to look again", when, err, result.RequeueAfter)
+		}
+		w.wantMarks(bad, marks)
 	}
+	w.must(admin.Delete(w.ctx, binding))
+	w.eventually("end of the rights", func() bool { return w.access(c).Refused(w.ns) })
+	access := w.access(c)
+	w.r.Access = access
+	want("failed", "no rights")
+	w.endPods()
+	w.must(admin.Delete(w.ctx, w.group))
+	want("failed", "no rights, and the group is gone, as only others know")
+	w.r.Access = nil // between two looks at the rights
+	want("failed", "the refusal is news")
+	w.r.Access = access
+	w.endNamespace()
+	want("", "the namespace is gone")
 }
 
 // TestMarksInARefusedNamespace: the sweeper leaves marks of groups that it may not read, until their namespace is gone.

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -200,7 +199,7 @@ func newWorld(t *testing.T, nodes int, change func(*v1alpha1.CommGroup)) *world 
 // restart is a new manager: it has nothing but the objects.
 func (w *world) restart() {
 	w.r = &controllers.CommGroupReconciler{Client: asManager, APIReader: asManager, Recorder: w.events, Clock: w.clock,
-		Config: controllers.Config{OperatorNamespace: operatorNamespace, AgentImage: agentImage, DefaultRuntimeImage: "rocm:test"}}
+		Config: controllers.Config{AgentImage: agentImage, DefaultRuntimeImage: "rocm:test"}}
 }
 
 func (w *world) cleanUp() {
@@ -208,6 +207,8 @@ func (w *world) cleanUp() {
 	w.ctx = ctx
 	for _, name := range w.nodes {
 		_ = client.IgnoreNotFound(admin.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+		// Owned by the Node, but envtest has no garbage collector.
+		_ = client.IgnoreNotFound(admin.Delete(ctx, &v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 	}
 	_ = admin.Delete(ctx, w.group)
 	w.endPods()
@@ -282,11 +283,6 @@ func (w *world) fingerprint() string {
 		w.must(client.IgnoreNotFound(admin.Get(w.ctx, client.ObjectKey{Name: name}, node)))
 		versions["node/"+name] = node.ResourceVersion
 	}
-	var monitors appsv1.DaemonSetList
-	w.must(admin.List(w.ctx, &monitors, client.InNamespace(operatorNamespace)))
-	for i := range monitors.Items {
-		versions["ds/"+monitors.Items[i].Name] = monitors.Items[i].ResourceVersion
-	}
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(versions)) {
 		fmt.Fprintf(&b, "%s=%s\n", key, versions[key])
@@ -301,6 +297,28 @@ func (w *world) commTask(node string) *v1alpha1.CommTask {
 	ct := &v1alpha1.CommTask{}
 	w.must(admin.Get(w.ctx, client.ObjectKey{Namespace: w.ns, Name: v1alpha1.CommTaskName(w.group.Name, node)}, ct))
 	return ct
+}
+
+// newCommNode is what a node's monitor creates.
+func newCommNode(node *corev1.Node) *v1alpha1.CommNode {
+	return &v1alpha1.CommNode{
+		ObjectMeta: metav1.ObjectMeta{Name: node.Name,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}},
+		Spec: v1alpha1.CommNodeSpec{NodeUID: string(node.UID)},
+	}
+}
+
+// commNode is the node's CommNode; where there is none it is created.
+func (w *world) commNode(node string) *v1alpha1.CommNode {
+	w.Helper()
+	cn := &v1alpha1.CommNode{}
+	err := admin.Get(w.ctx, client.ObjectKey{Name: node}, cn)
+	if apierrors.IsNotFound(err) {
+		cn = newCommNode(w.node(node))
+		err = admin.Create(w.ctx, cn)
+	}
+	w.must(err)
+	return cn
 }
 
 func (w *world) pods() []corev1.Pod {
@@ -382,9 +400,9 @@ func (w *world) facts(change func(*v1alpha1.NodeFacts)) *v1alpha1.NodeFacts {
 // reportFacts is the node's monitor, but for the API server's record of who wrote: the test's clock says when.
 func (w *world) reportFacts(node string, change func(*v1alpha1.NodeFacts)) {
 	w.Helper()
-	ct := w.commTask(node)
-	ct.Status.Facts = w.facts(change)
-	w.must(admin.Status().Update(w.ctx, ct))
+	cn := w.commNode(node)
+	cn.Status.Facts = w.facts(change)
+	w.must(admin.Status().Update(w.ctx, cn))
 }
 
 // applyFacts is the node's monitor as it writes: the API server records when, by its own clock.
@@ -393,9 +411,8 @@ func (w *world) applyFacts(node string, change func(*v1alpha1.NodeFacts)) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(w.facts(change))
 	w.must(err)
 	u := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"facts": content}}}
-	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("CommTask"))
-	u.SetNamespace(w.ns)
-	u.SetName(w.commTask(node).Name)
+	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("CommNode"))
+	u.SetName(w.commNode(node).Name)
 	w.must(admin.Status().Apply(w.ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1alpha1.FieldManagerMonitor), client.ForceOwnership))
 }
 

@@ -26,7 +26,7 @@ import (
 // previousTag is the tag of the images of the commit before.
 const previousTag = "previous"
 
-// idleGroup has monitors and makes no runs.
+// idleGroup makes no runs.
 func idleGroup(namespace, name string) string {
 	return fmt.Sprintf(`
 apiVersion: rcclx.io/v1alpha1
@@ -35,7 +35,6 @@ metadata: {name: %s, namespace: %s}
 spec:
   members: {nodeSelector: {matchLabels: {feature.node.kubernetes.io/amd-gpu: "true"}}}
   run: {state: Suspended}
-  health: {intervalSeconds: 5}
 `, name, namespace)
 }
 
@@ -64,6 +63,9 @@ func (e *env) previous(t *testing.T) (folder, commit string) {
 	archive := filepath.Join(folder, "commit.tar")
 	e.run(t, "git", "-C", e.Repo, "archive", "--output", archive, commit)
 	e.run(t, "tar", "-xf", archive, "-C", folder)
+	if _, err := os.Stat(filepath.Join(folder, "config", "crd", "bases", "rcclx.io_commtasks.yaml")); err != nil {
+		t.Skipf("NOT TESTED: upgrade from the release before and rollback to it. Commit %s is before CommTasks, from where docs/upgrade.md has steps of its own: name another with E2E_PREVIOUS", commit)
+	}
 	return folder, commit
 }
 
@@ -136,7 +138,7 @@ func measuredGroup(namespace, name string) string {
 // served, and that the one from before is as it was: no run was made for the change of version alone.
 func (e *env) wantServed(t *testing.T, before *v1alpha1.CommGroup, probe, tag, schemas string) {
 	t.Helper()
-	for _, plural := range []string{"commgroups", "commtasks"} {
+	for _, plural := range []string{"commgroups", "commtasks", "commnodes"} {
 		installed := e.kubectl(t, "get", "crd", plural+".rcclx.io", "-o", "jsonpath={.metadata.annotations.rcclx\\.io/schema-revision}")
 		data, err := os.ReadFile(filepath.Join(schemas, "rcclx.io_"+plural+".yaml"))
 		if err != nil {
@@ -171,8 +173,8 @@ func (e *env) wantServed(t *testing.T, before *v1alpha1.CommGroup, probe, tag, s
 				monitors++
 			}
 		}
-		if managers != 2 || monitors == 0 || monitors%nodeCount != 0 {
-			return fmt.Errorf("%d managers and %d monitors are ready, expected 2, and %d for each group", managers, monitors, nodeCount)
+		if managers != 2 || monitors != nodeCount {
+			return fmt.Errorf("%d managers and %d monitors are ready, expected 2 and %d", managers, monitors, nodeCount)
 		}
 		return nil
 	})
@@ -196,7 +198,7 @@ func testChartLifecycle(t *testing.T, e *env) {
 	e.apply(t, idleGroup(namespace, key.Name))
 	e.wantCondition(t, key, v1alpha1.ConditionAgentsReporting)
 	// As a manager of an old version left it; a change of the spec makes the manager look.
-	e.kubectl(t, "patch", "commgroup", key.Name, "-n", namespace, "--type=merge", "-p", `{"metadata":{"finalizers":["`+v1alpha1.Finalizer+`"]},"spec":{"health":{"intervalSeconds":6}}}`)
+	e.kubectl(t, "patch", "commgroup", key.Name, "-n", namespace, "--type=merge", "-p", `{"metadata":{"finalizers":["`+v1alpha1.Finalizer+`"]},"spec":{"publish":{"mode":"Off"}}}`)
 	eventually(t, shortDeadline, "the finalizer of an old version to go", func(ctx context.Context) error {
 		var group v1alpha1.CommGroup
 		if err := e.Client.Get(ctx, key, &group); err != nil {
@@ -226,10 +228,10 @@ func testChartLifecycle(t *testing.T, e *env) {
 	if err := e.Client.Get(t.Context(), sample, &made); err != nil {
 		t.Fatal(err)
 	}
-	e.kubectl(t, "patch", "commgroup", sample.Name, "-n", namespace, "--type=merge", "-p", `{"spec":{"health":{"intervalSeconds":7}}}`)
+	e.kubectl(t, "patch", "commgroup", sample.Name, "-n", namespace, "--type=merge", "-p", `{"spec":{"publish":{"mode":"Off"}}}`)
 	e.helm(t, upgrade...)
-	if err := e.Client.Get(t.Context(), sample, &kept); err != nil || kept.UID != made.UID || kept.Spec.Health.IntervalSeconds != 7 {
-		t.Errorf("a later helm upgrade changed the sample: %v, UID %s (expected %s), health %+v", err, kept.UID, made.UID, kept.Spec.Health)
+	if err := e.Client.Get(t.Context(), sample, &kept); err != nil || kept.UID != made.UID || kept.Spec.Publish.Mode != v1alpha1.PublishOff {
+		t.Errorf("a later helm upgrade changed the sample: %v, UID %s (expected %s), publish %+v", err, kept.UID, made.UID, kept.Spec.Publish)
 	}
 
 	e.uninstall(t, key)

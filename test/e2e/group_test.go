@@ -9,15 +9,12 @@ import (
 	"strings"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
-
-func daemonSets() *appsv1.DaemonSetList { return &appsv1.DaemonSetList{} }
 
 // spanGroup is one communicator over three nodes, small enough for a simulator that adds up on two processors.
 const spanGroup = `
@@ -43,7 +40,6 @@ spec:
     warmupIterations: 2
     iterations: 5
   publish: {simulated: Allow}
-  health: {intervalSeconds: 5}
 `
 
 // testSpanGroup runs over all nodes together: the ranks meet by the pods' own addresses, over the nodes' network.

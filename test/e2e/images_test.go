@@ -34,7 +34,6 @@ spec:
   dda: {mode: Disabled}
   lowPrecision: {mode: Disabled}
   benchmark: {variants: [Baseline], collectives: [AllReduce], minSizeBytes: 1048576, maxSizeBytes: 1048576, warmupIterations: 1, iterations: 3}
-  health: {intervalSeconds: 5}
 `
 
 // testImages installs as a site without internet does: its own registry's name before each image, and the nodes reach no

@@ -34,7 +34,6 @@ spec:
     iterations: 5
     thresholds: [{collective: AllReduce, sizeBytes: 16777216, minBusBandwidthMBps: 1000}]
   publish: {simulated: Allow}
-  health: {intervalSeconds: 5}
 `
 
 // testObservability scrapes the managers and the monitors by their pods' addresses with a real Prometheus, and evaluates every dashboard
@@ -59,7 +58,7 @@ func testObservability(t *testing.T, e *env) {
 	server.Up(promproof.Count(targets))
 	server.Dashboards(filepath.Join(e.Repo, "dashboards", "grafana"), nil)
 	server.Quiet(shortDeadline)
-	// Where the group goes, so do its series; the monitors end, and the manager remains.
+	// Where the group goes, so do its series; the monitors and the manager remain.
 	e.checkDelete(t, key)
 	server.Eventually("the group's series to go", shortDeadline, func(ctx context.Context) error {
 		left, err := server.Query(ctx, `{__name__=~"commgroup_.*",group="watched"}`)

@@ -87,7 +87,7 @@ func (e *env) checkReady(t *testing.T, key client.ObjectKey, span v1alpha1.Span)
 	return &group
 }
 
-// checkDelete deletes a group and waits until nothing of it is left: no CommTask, run pod, monitor or published settings.
+// checkDelete deletes a group and waits until nothing of it is left: no CommTask, run pod or published settings.
 func (e *env) checkDelete(t *testing.T, key client.ObjectKey) {
 	t.Helper()
 	e.kubectl(t, "delete", "commgroup", key.Name, "--namespace", key.Namespace, "--timeout=90s")
@@ -99,7 +99,7 @@ func (e *env) checkDelete(t *testing.T, key client.ObjectKey) {
 		}
 		var left []string
 		for kind, list := range map[string]client.ObjectList{
-			"CommTask": &v1alpha1.CommTaskList{}, "Pod": &corev1.PodList{}, "ConfigMap": &corev1.ConfigMapList{}, "DaemonSet": daemonSets(),
+			"CommTask": &v1alpha1.CommTaskList{}, "Pod": &corev1.PodList{}, "ConfigMap": &corev1.ConfigMapList{},
 		} {
 			options := []client.ListOption{ours}
 			if kind == "CommTask" {

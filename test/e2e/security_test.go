@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,7 +23,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
-// guardedGroup has monitors and no runs.
+// guardedGroup has CommTasks and no runs.
 const guardedGroup = `
 apiVersion: rcclx.io/v1alpha1
 kind: CommGroup
@@ -32,7 +33,6 @@ spec:
     minMembers: 3
     nodeSelector: {matchLabels: {feature.node.kubernetes.io/amd-gpu: "true"}}
   run: {state: Suspended}
-  health: {intervalSeconds: 5}
 `
 
 // testSecurity tries what docs/security.md says that cannot be done, with the tokens of pods that really run, and looks at the
@@ -40,9 +40,10 @@ spec:
 func testSecurity(t *testing.T, e *env) {
 	e.installOperator(t)
 	e.apply(t, guardedGroup)
-	var nodes v1alpha1.CommTaskList
-	eventually(t, runDeadline, "facts of all nodes", func(ctx context.Context) error {
-		if err := e.Client.List(ctx, &nodes, client.InNamespace("default")); err != nil {
+	var nodes v1alpha1.CommNodeList
+	var tasks v1alpha1.CommTaskList
+	eventually(t, runDeadline, "facts of all nodes, and CommTasks", func(ctx context.Context) error {
+		if err := errors.Join(e.Client.List(ctx, &nodes), e.Client.List(ctx, &tasks, client.InNamespace("default"))); err != nil {
 			return err
 		}
 		told := 0
@@ -51,17 +52,17 @@ func testSecurity(t *testing.T, e *env) {
 				told++
 			}
 		}
-		if told != nodeCount {
-			return fmt.Errorf("%d of %d CommTasks have facts", told, nodeCount)
+		if told != nodeCount || len(tasks.Items) != nodeCount {
+			return fmt.Errorf("%d CommNodes with facts and %d CommTasks, expected %d", told, len(tasks.Items), nodeCount)
 		}
 		return nil
 	})
 	for i := range nodes.Items {
 		if f := nodes.Items[i].Status.Facts; f.GPUCount != 8 {
-			t.Errorf("the monitor on %s, which is not root, sees %d GPUs: %v", nodes.Items[i].Spec.NodeName, f.GPUCount, f.Problems)
+			t.Errorf("the monitor on %s, which is not root, sees %d GPUs: %v", nodes.Items[i].Name, f.GPUCount, f.Problems)
 		}
 	}
-	t.Run("Monitors' tokens", func(t *testing.T) { e.monitorsTokens(t, nodes.Items) })
+	t.Run("Monitors' tokens", func(t *testing.T) { e.monitorsTokens(t, nodes.Items, tasks.Items) })
 	t.Run("Manager's token", e.managersToken)
 	t.Run("Manager is restricted", e.managerIsRestricted)
 	t.Run("Processes", func(t *testing.T) {
@@ -106,39 +107,45 @@ func (e *env) withToken(t *testing.T, account string, pod *corev1.Pod) client.Cl
 	return c
 }
 
-func (e *env) monitorsTokens(t *testing.T, nodes []v1alpha1.CommTask) {
+func (e *env) monitorsTokens(t *testing.T, nodes []v1alpha1.CommNode, tasks []v1alpha1.CommTask) {
 	pods := e.podsOf(t, client.MatchingLabels{v1alpha1.LabelRole: v1alpha1.RoleMonitor})
-	write := func(c client.Client, ct *v1alpha1.CommTask, body string) error {
-		target := &v1alpha1.CommTask{ObjectMeta: metav1.ObjectMeta{Namespace: ct.Namespace, Name: ct.Name}}
+	write := func(c client.Client, target client.Object, body string) error {
 		return c.Status().Patch(t.Context(), target, client.RawPatch(types.MergePatchType, []byte(body)), client.DryRunAll)
 	}
+	of := func(name string) *v1alpha1.CommNode {
+		return &v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	}
 	const facts = `{"status":{"facts":{"kernelRelease":"forged"}}}`
-	// Complete, so that nothing but the policy can refuse it.
+	// Complete, so that nothing but rights can refuse it.
 	const result = `{"status":{"run":{"id":"1-1","generation":1,"phase":"Finished","startTime":"2026-01-02T03:04:05Z","verdict":"Fail"}}}`
 	unbound := e.withToken(t, "commgroup-monitor", nil)
 	for i := range nodes {
-		pod, there := pods[nodes[i].Spec.NodeName]
+		node := nodes[i].Name
+		pod, there := pods[node]
 		if !there {
-			t.Fatalf("no monitor runs on %s", nodes[i].Spec.NodeName)
+			t.Fatalf("no monitor runs on %s", node)
 		}
 		own := e.withToken(t, "commgroup-monitor", &pod)
 		for j := range nodes {
-			err := write(own, &nodes[j], facts)
+			err := write(own, of(nodes[j].Name), facts)
 			if i == j && err != nil {
-				t.Errorf("the monitor of %s writes its own facts: %v", nodes[i].Spec.NodeName, err)
+				t.Errorf("the monitor of %s writes its own facts: %v", node, err)
 			}
-			if i != j && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "may not write the status of node")) {
-				t.Errorf("the monitor of %s writes the facts of %s: %v", nodes[i].Spec.NodeName, nodes[j].Spec.NodeName, err)
+			if i != j && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "may not write of node")) {
+				t.Errorf("the monitor of %s writes the facts of %s: %v", node, nodes[j].Name, err)
 			}
 		}
-		if err := write(e.Client, &nodes[i], result); err != nil {
-			t.Errorf("the result of a run is refused to an administrator too, so that it is no test of a monitor's rights: %v", err)
-		}
-		if err := write(own, &nodes[i], result); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "a monitor writes status.facts only") {
-			t.Errorf("a monitor writes the result of a run: %v", err)
-		}
-		if err := write(unbound, &nodes[i], facts); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "names no node") {
+		if err := write(unbound, of(node), facts); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "names no node") {
 			t.Errorf("a token of no pod writes facts: %v", err)
+		}
+		for j := range tasks {
+			target := &v1alpha1.CommTask{ObjectMeta: metav1.ObjectMeta{Namespace: tasks[j].Namespace, Name: tasks[j].Name}}
+			if err := write(e.Client, target.DeepCopy(), result); err != nil {
+				t.Errorf("the result of a run is refused to an administrator too, so that it is no test of a monitor's rights: %v", err)
+			}
+			if err := write(own, target, result); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "cannot patch resource") {
+				t.Errorf("the monitor of %s writes the result of a run on %s: %v", node, tasks[j].Spec.NodeName, err)
+			}
 		}
 	}
 }
@@ -153,6 +160,10 @@ func (e *env) managersToken(t *testing.T) {
 		}
 		if err := manager.List(t.Context(), &corev1.SecretList{}); !apierrors.IsForbidden(err) {
 			t.Errorf("the manager's token lists Secrets: %v", err)
+		}
+		monitors := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "thieves", Namespace: operatorNamespace}}
+		if err := manager.Create(t.Context(), monitors, client.DryRunAll); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "cannot create resource") {
+			t.Errorf("the manager's token makes a DaemonSet: %v", err)
 		}
 		return
 	}
