@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: db2b431ac8f335da853d0c1a6a001da9515266e60a7822a37a30b8459731d864
+// Hash of the schemas: 3d5632254356ee3d849599d30ca9d97290801774e4a587acf7ec6b40d6d9bead
 const SchemaRevision = 30
