@@ -100,8 +100,6 @@ func failWrites(r *CommGroupReconciler, fails func(verb string, o client.Object)
 	})
 }
 
-func isApplied(verb string, _ client.Object) bool { return verb == "apply" }
-
 func isGroupStatus(verb string, o client.Object) bool {
 	_, ok := o.(*v1alpha1.CommGroup)
 	return ok && verb == "status"
@@ -112,11 +110,14 @@ func isClosure(verb string, o client.Object) bool {
 	return ok && verb == "patch" && ct.Spec.Run != nil && ct.Spec.Run.Closed != nil
 }
 
-func isConfigMap(archive bool) func(verb string, o client.Object) bool {
-	return func(verb string, o client.Object) bool {
-		cm, ok := o.(*corev1.ConfigMap)
-		return ok && verb == "create" && archive == (cm.Labels[v1alpha1.LabelRole] == v1alpha1.RoleRunArchive)
-	}
+func isConfigMap(verb string, o client.Object) bool {
+	_, ok := o.(*corev1.ConfigMap)
+	return ok && verb == "create"
+}
+
+func isCommRun(verb string, o client.Object) bool {
+	_, ok := o.(*v1alpha1.CommRun)
+	return ok && verb == "create"
 }
 
 // aboutToRun is a group whose run begins with the next reconcile.
@@ -154,14 +155,12 @@ func TestRefusedWritesKeepTheTimers(t *testing.T) {
 		refused func(verb string, o client.Object) bool
 		status  bool // the status is refused
 	}{
-		"monitors":    {aboutToRun, isApplied, false},
 		"the status":  {aboutToRun, isGroupStatus, true},
-		"settings":    {finished, isConfigMap(false), false},
-		"results":     {finished, isConfigMap(true), false},
+		"settings":    {finished, isConfigMap, false},
+		"results":     {finished, isCommRun, false},
 		"marks":       {finished, func(verb string, o client.Object) bool { _, ok := o.(*corev1.Node); return ok && verb == "patch" }, false},
 		"the closure": {podIsGone, isClosure, false},
 		"the closure that ends the run, and the status": {podIsGone, func(verb string, o client.Object) bool { return isClosure(verb, o) || isGroupStatus(verb, o) }, true},
-		"monitors and the status":                       {aboutToRun, func(verb string, o client.Object) bool { return isApplied(verb, o) || isGroupStatus(verb, o) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var over atomic.Bool

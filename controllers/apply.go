@@ -45,7 +45,7 @@ func closureError(err error) error {
 
 // takesAway says whether the decision deletes anything.
 func (d *Decision) takesAway() bool {
-	return len(d.DeletePods)+len(d.DeleteCommTasks)+len(d.DeleteConfigMaps)+len(d.DeleteArchives) > 0
+	return len(d.DeletePods)+len(d.DeleteCommTasks)+len(d.DeleteConfigMaps)+len(d.DeleteRuns) > 0
 }
 
 // upToDate asks the API itself whether the group is still as it was read. Writes carry the version that they rest on; a delete is of a
@@ -142,7 +142,8 @@ func (r *CommGroupReconciler) apply(ctx context.Context, s *Snapshot, d *Decisio
 	}
 	remove("run pod", d.DeletePods, func() client.Object { return &corev1.Pod{} })
 	remove("commtask", d.DeleteCommTasks, func() client.Object { return &v1alpha1.CommTask{} })
-	remove("configmap", slices.Concat(d.DeleteConfigMaps, d.DeleteArchives), func() client.Object { return &corev1.ConfigMap{} })
+	remove("configmap", d.DeleteConfigMaps, func() client.Object { return &corev1.ConfigMap{} })
+	remove("commrun", d.DeleteRuns, func() client.Object { return &v1alpha1.CommRun{} })
 	for i, err := range atOnce(d.CommTasks, func(change CommTaskChange) error { return r.writeCommTask(ctx, change) }) {
 		desired, exists := d.CommTasks[i].Desired, d.CommTasks[i].Current != nil
 		d.refused.commTask(desired, exists, err)
@@ -172,7 +173,7 @@ func (r *CommGroupReconciler) apply(ctx context.Context, s *Snapshot, d *Decisio
 		}
 		try("publish configmap", d.ConfigMap.Name, err)
 	}
-	r.applyArchive(ctx, s, d)
+	r.writeRecord(ctx, s, d)
 	told("mark nodes for", s.Group.Name, r.applyNodeMarks(ctx, s, d))
 	if run := d.Status.Run; run != nil && run.Phase == v1alpha1.RunPhaseRunning || finishes(s.Group, d) {
 		d.refused.note(run, s.Now)

@@ -26,8 +26,9 @@ func CacheOptions(served ...string) cache.Options {
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}:       {Transform: trimNode},
 			&v1alpha1.CommNode{}: {Transform: trimCommNode},
+			&v1alpha1.CommRun{}:  {Label: ours, Transform: trimCommRun},
 			&corev1.Pod{}:        {Label: runPods},
-			&corev1.ConfigMap{}:  {Label: ours, Transform: trimConfigMap},
+			&corev1.ConfigMap{}:  {Label: ours},
 			// By name, which is all that the manager's role lets it read of these.
 			&corev1.ServiceAccount{}: {Field: fields.OneTermEqualSelector("metadata.name", RunServiceAccount)},
 			&rbacv1.RoleBinding{}:    {Field: fields.OneTermEqualSelector("metadata.name", RunRoleBinding)},
@@ -37,7 +38,7 @@ func CacheOptions(served ...string) cache.Options {
 
 // CachedObjects are one of each kind that the controller reads from the cache.
 func CachedObjects() []client.Object {
-	return []client.Object{&v1alpha1.CommGroup{}, &v1alpha1.CommTask{}, &v1alpha1.CommNode{}, &corev1.ConfigMap{}, &corev1.Pod{}, &corev1.Node{},
+	return []client.Object{&v1alpha1.CommGroup{}, &v1alpha1.CommTask{}, &v1alpha1.CommNode{}, &v1alpha1.CommRun{}, &corev1.ConfigMap{}, &corev1.Pod{}, &corev1.Node{},
 		&corev1.ServiceAccount{}, &rbacv1.RoleBinding{}}
 }
 

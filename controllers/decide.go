@@ -90,7 +90,7 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	d.LookAt = state.lookAt
 	d.WakeAt = decision.Earlier(state.wakeAt, state.span.WakeAt)
 	fillStatus(&d, s, in, &state, outcomes, accepted, results, &compared)
-	d.ArchiveRun, d.DeleteArchives = archiveRun(group, s.Archives)
+	d.RecordRun, d.DeleteRuns = recordsOf(group, s.Runs)
 	events = append(events, decideGating(&d, s, &in, outcomes, &compared, membersErr == nil, &cfg)...)
 	d.Events = slices.Concat(events, d.Events, transitions(group.Status.Conditions, d.Status.Conditions))
 	if !equalStatus(&group.Status, &d.Status) { // else it fits, since it was written, and nothing has to be encoded to know that

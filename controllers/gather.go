@@ -54,16 +54,15 @@ func (r *CommGroupReconciler) gather(ctx context.Context, group *v1alpha1.CommGr
 	s.RunPods = pods.Items
 	fail("awaited run pods", r.readMissingPods(ctx, s))
 	fail("other groups' runs", r.gatherOthers(ctx, s))
+	var commRuns v1alpha1.CommRunList
+	fail("commruns", r.Client.List(ctx, &commRuns, client.InNamespace(group.Namespace), ofGroup(group), shared))
+	s.Runs = commRuns.Items
 	var configMaps corev1.ConfigMapList
 	fail("configmaps", r.Client.List(ctx, &configMaps, client.InNamespace(group.Namespace), ofGroup(group), shared))
 	name := publish.ConfigMapName(group)
 	for i := range configMaps.Items {
 		cm := &configMaps.Items[i]
 		if !objects.OwnedBy(cm, group) {
-			continue
-		}
-		if cm.Labels[v1alpha1.LabelRole] == v1alpha1.RoleRunArchive {
-			s.Archives = append(s.Archives, Archive{Name: cm.Name, RunID: cm.Annotations[v1alpha1.AnnotationRun]})
 			continue
 		}
 		s.OwnedConfigMaps = append(s.OwnedConfigMaps, cm.Name)

@@ -3,7 +3,6 @@ package controllers
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -70,20 +69,15 @@ func TestRunsOfAllOutlastRunsOfSome(t *testing.T) {
 	if minutes, why := estimate(&w.group.Spec, w.group.Status.History, 3); minutes != 600 {
 		t.Errorf("estimate %d (%s)", minutes, why)
 	}
-	var have []Archive
+	var have []v1alpha1.CommRun
 	for n := range w.group.Status.Run.Number - 1 {
-		id := fmt.Sprintf("1-%d", n+1)
-		have = append(have, Archive{Name: "cm-" + id, RunID: id})
+		have = append(have, commRuns(v1alpha1.VerdictPass, n+1)...)
 	}
-	run, remove := archiveRun(w.group, have)
-	if run != w.group.Status.Run.ID || len(have)+1-len(remove) != maxArchives {
-		t.Errorf("archive %q, %d of %d go", run, len(remove), len(have))
+	record, remove := recordsOf(w.group, have)
+	if limit := int(w.group.Spec.HistoryLimits.Passed); !record || len(have)+1-len(remove) != max(limit, defaultHistoryLimit) {
+		t.Errorf("recorded %v, %d of %d go", record, len(remove), len(have))
 	}
-	for _, h := range w.group.Status.History {
-		if slices.Contains(remove, "cm-"+h.ID) {
-			t.Errorf("the archive of run %s goes, which the history names", h.ID)
-		}
-	}
+
 }
 
 // TestHistoryTellsTheGroupsFirstFigure: what a run showed of the whole group, not what is left without the culprit.

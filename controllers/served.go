@@ -177,6 +177,7 @@ func (a *Access) look(ctx context.Context) error {
 var cached = []authorizationv1.ResourceAttributes{
 	{Group: v1alpha1.GroupVersion.Group, Resource: "commgroups"},
 	{Group: v1alpha1.GroupVersion.Group, Resource: "commtasks"},
+	{Group: v1alpha1.GroupVersion.Group, Resource: "commruns"},
 	{Resource: "pods"},
 	{Resource: "configmaps"},
 	{Resource: "serviceaccounts", Name: RunServiceAccount},

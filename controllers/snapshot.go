@@ -63,9 +63,10 @@ type Snapshot struct {
 	ConfigMapCertain bool
 	// FormerConfigMap is the group's own that status.published names, where it has another name by now.
 	FormerConfigMap *corev1.ConfigMap
-	// OwnedConfigMaps are the names of all ConfigMaps that carry the group's UID, but for the Archives of past runs.
+	// OwnedConfigMaps are the names of all ConfigMaps that carry the group's UID.
 	OwnedConfigMaps []string
-	Archives        []Archive
+	// Runs are the group's CommRuns.
+	Runs []v1alpha1.CommRun
 	// ListError is set when a part could not be read; nothing may be concluded then.
 	ListError error
 }
@@ -83,9 +84,9 @@ type Decision struct {
 	ConfigMap *corev1.ConfigMap
 	// DeleteConfigMaps by name, all owned by the group.
 	DeleteConfigMaps []string
-	// ArchiveRun is the id of the run whose results have to be kept, empty where none has; DeleteArchives by name.
-	ArchiveRun     string
-	DeleteArchives []string
+	// RecordRun: the run of the group's status is to be written as a CommRun; DeleteRuns are CommRuns, by name.
+	RecordRun  bool
+	DeleteRuns []string
 	// LookAt asks to look up the pods of these nodes in the API and to decide again.
 	LookAt []string
 	// NeedConfigMapLookup asks to look the ConfigMap up in the API and to decide again.

@@ -290,6 +290,12 @@ type GroupResultSeries struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=40
 	MinBusBandwidthMBps []int64 `json:"minBusBandwidthMBps"`
+	// noisePercent is, for each size, the members' median of the coefficient of variation over the repeats; -1 where no member
+	// reported it. Only in CommRuns; absent where none reported any.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=40
+	// +optional
+	NoisePercent []int32 `json:"noisePercent,omitempty"`
 	// slowestNode at the largest size.
 	// +kubebuilder:validation:MaxLength=253
 	// +optional

@@ -104,6 +104,10 @@ type CommGroupSpec struct {
 	// +kubebuilder:default={}
 	// +optional
 	Run RunPolicySpec `json:"run,omitzero"`
+	// historyLimits bound the CommRuns that are kept of this group.
+	// +kubebuilder:default={}
+	// +optional
+	HistoryLimits HistoryLimits `json:"historyLimits,omitzero"`
 	// gating says what a failed verdict does to a node.
 	// +kubebuilder:default={}
 	// +optional

@@ -73,8 +73,8 @@ const (
 	ReasonSuspended    = "Suspended"
 	// ReasonWritesRefused is a remark, and an event: the API server refused something else that the group needs.
 	ReasonWritesRefused = "WritesRefused"
-	// ReasonRunNotArchived is the event that the results of a run could not be kept for comparison.
-	ReasonRunNotArchived = "RunNotArchived"
+	// ReasonRunNotRecorded is the event that the CommRun of a run could not be written.
+	ReasonRunNotRecorded = "RunNotRecorded"
 	ReasonWaiting        = "WaitingForPreconditions"
 
 	ReasonAllPassed           = "AllPassed"

@@ -16,7 +16,7 @@ var AddToScheme = schemeBuilder.AddToScheme
 
 func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &CommGroup{}, &CommGroupList{}, &CommTask{}, &CommTaskList{},
-		&CommNode{}, &CommNodeList{})
+		&CommNode{}, &CommNodeList{}, &CommRun{}, &CommRunList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strconv"
 	"strings"
 )
 
@@ -13,16 +14,14 @@ const (
 	LabelGroupNamespace = "rcclx.io/commgroup-namespace"
 	// LabelGroupUID carries the CommGroup's UID, so that a re-created group never adopts old objects.
 	LabelGroupUID = "rcclx.io/commgroup-uid"
-	// LabelRole is "monitor" or "run" on pods, and "run-archive" on the ConfigMaps that keep past runs.
+	// LabelRole is "monitor" or "run" on pods.
 	LabelRole = "rcclx.io/role"
-	// LabelRunID carries the run's id on run pods and on the ConfigMaps that keep past runs.
+	// LabelRunID carries the run's id on run pods.
 	LabelRunID = "rcclx.io/run-id"
 	// RoleMonitor is the value of LabelRole on monitors.
 	RoleMonitor = "monitor"
 	// RoleRun is the value of LabelRole on run pods.
 	RoleRun = "run"
-	// RoleRunArchive is the value of LabelRole on ConfigMaps that keep past runs.
-	RoleRunArchive = "run-archive"
 	// LabelStage is on run pods what they are for: "group" on those of a group's stage, absent on those of a node alone.
 	LabelStage = "rcclx.io/stage"
 	// StagePodGroup is the value of LabelStage on pods of a group's stage.
@@ -45,8 +44,6 @@ const (
 	AnnotationRun = "rcclx.io/proven-by-run"
 	// AnnotationOrigin says on a published ConfigMap whether it was proven on hardware or in the simulator.
 	AnnotationOrigin = "rcclx.io/origin"
-	// AnnotationVerdict says on the ConfigMap of a past run how it ended.
-	AnnotationVerdict = "rcclx.io/verdict"
 
 	// AnnotationGatingPrefix with a CommGroup's UID behind it holds on a Node what that group's gating says of the node.
 	AnnotationGatingPrefix = "gating.rcclx.io/"
@@ -91,6 +88,11 @@ func CommTaskName(group, node string) string {
 		return hashedName(group+"/"+node, group+"."+node, 200)
 	}
 	return boundedName(group+"."+node, 200)
+}
+
+// CommRunName is the name of the CommRun of a group's run, by its number.
+func CommRunName(group string, number int64) string {
+	return boundedName(group+"-"+strconv.FormatInt(number, 10), 200)
 }
 
 // LabelValue returns s where it fits a label value (63 characters), else a shortened form with a hash.

@@ -20,8 +20,24 @@ const (
 	NodeUseAny  NodeUse = "Any"
 )
 
+// HistoryLimits bound how many CommRuns are kept, the newest of each kind.
+type HistoryLimits struct {
+	// passed runs that are kept.
+	// +kubebuilder:default=5
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=50
+	// +optional
+	Passed int32 `json:"passed,omitempty"`
+	// failed runs that are kept: all that ended without the verdict Pass.
+	// +kubebuilder:default=5
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=50
+	// +optional
+	Failed int32 `json:"failed,omitempty"`
+}
+
 // RunPolicySpec says when runs happen and how long they may take. A run happens when the members or what it would measure
-// change (runtime, ranks, settings, benchmark, deadlines; not publish, gating, health or the schedule), on the schedule, and
+// change (runtime, ranks, settings, benchmark, deadlines; not publish, gating or the schedule), on the schedule, and
 // when the annotation rcclx.io/run-requested changes.
 type RunPolicySpec struct {
 	// state: Suspended ends a run that is going on, frees its GPUs and starts no other.

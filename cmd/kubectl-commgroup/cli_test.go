@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/internal/runarchive"
+	"rcclx.io/commgroup-operator/internal/runrecord"
 )
 
 var update = flag.Bool("update", false, "write testdata/golden anew")
@@ -116,8 +116,8 @@ func (c *cli) run(args ...string) (string, string, int) {
 	return out.String(), errs.String(), exitCode(err)
 }
 
-// earlier is a record of a run before the saved one, with other latencies, as the ConfigMap that the controller writes.
-func earlier(t *testing.T, id string, scale int64) *corev1.ConfigMap {
+// earlier is the CommRun of a run before the saved one, with other latencies.
+func earlier(t *testing.T, id string, scale int64) *v1alpha1.CommRun {
 	t.Helper()
 	group, others := saved(t)
 	var tasks []v1alpha1.CommTask
@@ -126,23 +126,16 @@ func earlier(t *testing.T, id string, scale int64) *corev1.ConfigMap {
 			tasks = append(tasks, *task)
 		}
 	}
-	r := runarchive.FromStatus(group, tasks)
-	r.Run.ID, r.Run.Verdict = id, v1alpha1.VerdictPass
-	for i := range r.Results {
-		for j := range r.Results[i].LatencyNanoseconds {
-			r.Results[i].LatencyNanoseconds[j] = r.Results[i].LatencyNanoseconds[j] * scale / 100
-			r.Results[i].BusBandwidthMBps[j] = r.Results[i].BusBandwidthMBps[j] * 100 / scale
+	r := runrecord.Of(group, tasks)
+	r.Name, r.Spec.ID, r.Spec.Number, r.Status.Verdict = "kept-"+id, id, 0, v1alpha1.VerdictPass
+	r.Labels = map[string]string{v1alpha1.LabelGroupUID: string(group.UID)}
+	for i := range r.Status.Results {
+		for j := range r.Status.Results[i].LatencyNanoseconds {
+			r.Status.Results[i].LatencyNanoseconds[j] = r.Status.Results[i].LatencyNanoseconds[j] * scale / 100
+			r.Status.Results[i].BusBandwidthMBps[j] = r.Status.Results[i].BusBandwidthMBps[j] * 100 / scale
 		}
 	}
-	data, err := runarchive.Encode(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cm := &corev1.ConfigMap{BinaryData: map[string][]byte{runarchive.Key: data}}
-	cm.Namespace, cm.Name = "default", "kept-"+id
-	cm.Labels = map[string]string{v1alpha1.LabelRole: v1alpha1.RoleRunArchive, v1alpha1.LabelGroupUID: string(group.UID)}
-	cm.Annotations = map[string]string{v1alpha1.AnnotationRun: id, v1alpha1.AnnotationVerdict: "Pass", v1alpha1.AnnotationOrigin: "Simulated"}
-	return cm
+	return r
 }
 
 // TestGolden holds whole outputs against testdata/golden; -update writes them.

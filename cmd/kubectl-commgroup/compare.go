@@ -19,7 +19,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/compare"
 	"rcclx.io/commgroup-operator/internal/report"
-	"rcclx.io/commgroup-operator/internal/runarchive"
+	"rcclx.io/commgroup-operator/internal/runrecord"
 )
 
 // Words that stand for runs.
@@ -58,7 +58,7 @@ func newCompareCommand(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var records [2]*runarchive.Record
+			var records [2]*v1alpha1.CommRun
 			for i, ref := range refs {
 				if records[i], err = o.loadRun(cmd.Context(), cmd.InOrStdin(), ref); err != nil {
 					return err
@@ -153,9 +153,9 @@ func runRefs(args []string) (out [2]runRef, err error) {
 func isFile(arg string) bool { return arg == "-" || strings.HasSuffix(arg, ".json") }
 
 // loadRun reads a run from a file or from the cluster.
-func (o *options) loadRun(ctx context.Context, stdin io.Reader, ref runRef) (*runarchive.Record, error) {
+func (o *options) loadRun(ctx context.Context, stdin io.Reader, ref runRef) (*v1alpha1.CommRun, error) {
 	if ref.file == "-" {
-		return runarchive.Read(stdin)
+		return runrecord.Read(stdin)
 	}
 	if ref.file != "" {
 		f, err := os.Open(ref.file)
@@ -163,7 +163,7 @@ func (o *options) loadRun(ctx context.Context, stdin io.Reader, ref runRef) (*ru
 			return nil, err
 		}
 		defer f.Close()
-		r, err := runarchive.Read(f)
+		r, err := runrecord.Read(f)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", ref.file, err)
 		}
@@ -173,47 +173,34 @@ func (o *options) loadRun(ctx context.Context, stdin io.Reader, ref runRef) (*ru
 	if err != nil {
 		return nil, err
 	}
-	return archivedRun(ctx, c, namespace, ref.group, ref.id)
+	return runOf(ctx, c, namespace, ref.group, ref.id)
 }
 
-// keptRun is one run that can be compared; cm is nil where only the group's status has it.
-type keptRun struct {
-	id string
-	cm *metav1.PartialObjectMetadata
-}
-
-// keptRuns are the group's finished runs, the newest first: those of the archive, and that of its status where it is not there yet.
-func keptRuns(ctx context.Context, c client.Client, group *v1alpha1.CommGroup) ([]keptRun, error) {
-	var list metav1.PartialObjectMetadataList
-	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
-	labels := client.MatchingLabels{v1alpha1.LabelGroupUID: string(group.UID), v1alpha1.LabelRole: v1alpha1.RoleRunArchive}
-	if err := c.List(ctx, &list, client.InNamespace(group.Namespace), labels); err != nil {
-		return nil, fmt.Errorf("listing the kept runs of %s/%s: %w", group.Namespace, group.Name, err)
+// keptRuns are the group's finished runs, the newest first: its CommRuns, and that of its status where it has none yet.
+func keptRuns(ctx context.Context, c client.Client, group *v1alpha1.CommGroup, tasks []v1alpha1.CommTask) ([]v1alpha1.CommRun, error) {
+	var list v1alpha1.CommRunList
+	if err := c.List(ctx, &list, client.InNamespace(group.Namespace), client.MatchingLabels{v1alpha1.LabelGroupUID: string(group.UID)}); err != nil {
+		return nil, fmt.Errorf("listing the CommRuns of %s/%s: %w", group.Namespace, group.Name, err)
 	}
-	var out []keptRun
-	for i := range list.Items {
-		if id := list.Items[i].Annotations[v1alpha1.AnnotationRun]; id != "" {
-			out = append(out, keptRun{id, &list.Items[i]})
-		}
+	out := slices.DeleteFunc(list.Items, func(r v1alpha1.CommRun) bool { return r.Status.Verdict == "" })
+	if run := group.Status.Run; run != nil && run.Phase == v1alpha1.RunPhaseFinished && !slices.ContainsFunc(out, func(r v1alpha1.CommRun) bool { return r.Spec.ID == run.ID }) {
+		out = append(out, *runrecord.Of(group, tasks))
 	}
-	if run := group.Status.Run; run != nil && run.Phase == v1alpha1.RunPhaseFinished && !slices.ContainsFunc(out, func(k keptRun) bool { return k.id == run.ID }) {
-		out = append(out, keptRun{id: run.ID})
-	}
-	slices.SortFunc(out, func(a, b keptRun) int { return cmp.Compare(runarchive.RunNumber(b.id), runarchive.RunNumber(a.id)) })
+	slices.SortFunc(out, func(a, b v1alpha1.CommRun) int { return cmp.Compare(b.Spec.Number, a.Spec.Number) })
 	return out, nil
 }
 
-// archivedRun reads one run of a group; id may be latest or previous.
-func archivedRun(ctx context.Context, c client.Client, namespace, name, id string) (*runarchive.Record, error) {
+// runOf reads one run of a group; id may be latest or previous.
+func runOf(ctx context.Context, c client.Client, namespace, name, id string) (*v1alpha1.CommRun, error) {
 	group, nodes, err := load(ctx, c, namespace, name)
 	if err != nil {
 		return nil, err
 	}
-	kept, err := keptRuns(ctx, c, group)
+	kept, err := keptRuns(ctx, c, group, report.Tasks(nodes))
 	if err != nil {
 		return nil, err
 	}
-	at := slices.IndexFunc(kept, func(k keptRun) bool { return k.id == id })
+	at := slices.IndexFunc(kept, func(r v1alpha1.CommRun) bool { return r.Spec.ID == id })
 	switch id {
 	case runLatest:
 		at = 0
@@ -222,20 +209,13 @@ func archivedRun(ctx context.Context, c client.Client, namespace, name, id strin
 	}
 	if at < 0 || at >= len(kept) {
 		var ids []string
-		for _, k := range kept {
-			ids = append(ids, k.id)
+		for i := range kept {
+			ids = append(ids, kept[i].Spec.ID)
 		}
 		return nil, fmt.Errorf("run %s of %s/%s is not kept; %s. Ask for one more: kubectl commgroup run %s -n %s",
 			id, namespace, name, choices(ids, "the group has finished none", "kept are "), name, namespace)
 	}
-	if kept[at].cm == nil {
-		return runarchive.FromStatus(group, report.Tasks(nodes)), nil
-	}
-	var cm corev1.ConfigMap
-	if err := c.Get(ctx, client.ObjectKeyFromObject(kept[at].cm), &cm); err != nil {
-		return nil, fmt.Errorf("reading run %s of %s/%s: %w", kept[at].id, namespace, name, err)
-	}
-	return runarchive.FromConfigMap(&cm)
+	return &kept[at], nil
 }
 
 func (o *options) listRuns(ctx context.Context, w io.Writer, args []string) error {
@@ -246,28 +226,18 @@ func (o *options) listRuns(ctx context.Context, w io.Writer, args []string) erro
 	if err != nil {
 		return err
 	}
-	group := &v1alpha1.CommGroup{}
-	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: args[0]}, group); err != nil {
-		return explained(ctx, c, namespace, args[0], err)
+	group, nodes, err := load(ctx, c, namespace, args[0])
+	if err != nil {
+		return err
 	}
-	kept, err := keptRuns(ctx, c, group)
+	kept, err := keptRuns(ctx, c, group, report.Tasks(nodes))
 	if err != nil {
 		return err
 	}
 	if len(kept) == 0 {
 		return fmt.Errorf("%s/%s has finished no run; ask for one: kubectl commgroup run %s -n %s", namespace, args[0], args[0], namespace)
 	}
-	var lines []report.RunLine
-	for _, k := range kept {
-		line := report.RunLine{ID: k.id, Where: "the group's status"}
-		if k.cm != nil {
-			line.Verdict, line.Origin, line.Where = k.cm.Annotations[v1alpha1.AnnotationVerdict], k.cm.Annotations[v1alpha1.AnnotationOrigin], "ConfigMap "+k.cm.Name
-		} else {
-			line.Verdict, line.Origin = string(group.Status.Run.Verdict), string(group.Status.Origin)
-		}
-		lines = append(lines, line)
-	}
-	return report.Runs(w, lines)
+	return report.Runs(w, kept)
 }
 
 func printComparison(w io.Writer, c *compare.Comparison, output string) error {
@@ -277,8 +247,8 @@ func printComparison(w io.Writer, c *compare.Comparison, output string) error {
 	case outputJSON:
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
-		side := func(r *runarchive.Record) map[string]any {
-			return map[string]any{"namespace": r.Namespace, "name": r.Name, "origin": r.Origin, "run": r.Run}
+		side := func(r *v1alpha1.CommRun) map[string]any {
+			return map[string]any{"namespace": r.Namespace, "name": r.Spec.Group.Name, "origin": r.Status.Origin, "run": r.Spec.ID, "verdict": r.Status.Verdict}
 		}
 		return enc.Encode(struct {
 			A map[string]any `json:"a"`

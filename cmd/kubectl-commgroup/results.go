@@ -12,9 +12,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/report"
-	"rcclx.io/commgroup-operator/internal/runarchive"
+	"rcclx.io/commgroup-operator/internal/runrecord"
 )
 
 // resultsChoice says which results to show, and how.
@@ -56,11 +59,11 @@ func newResultsCommand(o *options) *cobra.Command {
 			if choice.node != "" {
 				return fmt.Errorf("--run and --node: of earlier runs only the group's figures are kept; leave one out")
 			}
-			record, err := archivedRun(cmd.Context(), c, namespace, args[0], choice.run)
+			record, err := runOf(cmd.Context(), c, namespace, args[0], choice.run)
 			if err != nil {
 				return err
 			}
-			return printResults(w, withRecord(group, record), nil, choice) // the nodes' own reports are of the last run
+			return printResults(w, withRun(group, record), nil, choice) // the nodes' own reports are of the last run
 		},
 	}
 	flags := cmd.Flags()
@@ -72,23 +75,16 @@ func newResultsCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-// withRecord is the group as it was at the end of an earlier run, as far as results go.
-func withRecord(group *v1alpha1.CommGroup, r *runarchive.Record) *v1alpha1.CommGroup {
+// withRun is the group as it was at the end of an earlier run, as far as results go.
+func withRun(group *v1alpha1.CommGroup, r *v1alpha1.CommRun) *v1alpha1.CommGroup {
 	out := &v1alpha1.CommGroup{ObjectMeta: group.ObjectMeta, Spec: group.Spec}
 	s := &out.Status
-	s.Origin, s.Run, s.Members, s.DataErrors = r.Origin, r.Run, r.Members, r.DataErrors
-	s.Settings, s.Inventory, s.Checks, s.Culprits = r.Settings, r.Inventory, r.Checks, r.Culprits
-	if r.Run != nil {
-		s.CulpritsRunID = r.Run.ID
-	}
-	for i := range r.Results {
-		s.Results = append(s.Results, r.Results[i].GroupResultSeries)
-	}
-	if len(r.Span) > 0 {
-		s.Span = &v1alpha1.SpanStatus{RunID: r.Run.ID, Transport: r.Transport, Results: r.Span}
-	}
-	if r.Summary != nil {
-		s.History = []v1alpha1.RunSummary{*r.Summary}
+	s.Run = &v1alpha1.GroupRunStatus{ID: r.Spec.ID, Number: r.Spec.Number, Since: r.Spec.Since, Generation: r.Spec.Generation, Trigger: r.Spec.Trigger,
+		Request: r.Spec.Request, Phase: v1alpha1.RunPhaseFinished, Verdict: r.Status.Verdict, StartTime: ptr.Deref(r.Status.StartTime, metav1.Time{}), FinishTime: r.Status.FinishTime}
+	s.Origin, s.Members, s.DataErrors, s.Results, s.Span = r.Status.Origin, r.Status.Members, r.Status.DataErrors, r.Status.Results, r.Status.Span
+	s.Settings, s.Inventory, s.Checks, s.Culprits, s.CulpritsRunID = r.Status.Settings, r.Status.Inventory, r.Status.Checks, r.Status.Culprits, r.Spec.ID
+	if r.Status.Summary != nil {
+		s.History = []v1alpha1.RunSummary{*r.Status.Summary}
 	}
 	return out
 }
@@ -144,7 +140,7 @@ func printResults(w io.Writer, group *v1alpha1.CommGroup, nodes []report.Member,
 		if one != nil {
 			return enc.Encode(one.Status.Run)
 		}
-		record := runarchive.FromStatus(group, report.Tasks(nodes))
+		record := runrecord.Of(group, report.Tasks(nodes))
 		if record == nil {
 			return fmt.Errorf("CommGroup %s/%s has made no run yet", group.Namespace, group.Name)
 		}

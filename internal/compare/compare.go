@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/internal/runarchive"
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
@@ -67,8 +66,8 @@ type Difference struct {
 
 // Comparison of run A (the earlier, as a rule) with run B.
 type Comparison struct {
-	A *runarchive.Record `json:"-"`
-	B *runarchive.Record `json:"-"`
+	A *v1alpha1.CommRun `json:"-"`
+	B *v1alpha1.CommRun `json:"-"`
 	// Kinds differ: the figures are of different things, and a change in them is no gain or loss.
 	Kinds []Difference `json:"kinds,omitempty"`
 	// Changes that may explain one.
@@ -90,7 +89,7 @@ func (f Filter) matches(variant v1alpha1.Variant, collective v1alpha1.Collective
 }
 
 // Runs compares two runs.
-func Runs(a, b *runarchive.Record, f Filter) *Comparison {
+func Runs(a, b *v1alpha1.CommRun, f Filter) *Comparison {
 	out := &Comparison{A: a, B: b, Kinds: kinds(a, b), Changes: changes(a, b)}
 	out.Series = append(nodeSeries(a, b, f), spanSeries(a, b, f)...)
 	return out
@@ -130,12 +129,12 @@ func (k key) name() string {
 	return text
 }
 
-func nodeSeries(a, b *runarchive.Record, f Filter) []Series {
-	side := func(r *runarchive.Record) (map[key]figures, []key) {
+func nodeSeries(a, b *v1alpha1.CommRun, f Filter) []Series {
+	side := func(r *v1alpha1.CommRun) (map[key]figures, []key) {
 		all := map[key]figures{}
 		var order []key
-		for i := range r.Results {
-			s := &r.Results[i]
+		for i := range r.Status.Results {
+			s := &r.Status.Results[i]
 			if !f.matches(s.Variant, s.Collective) {
 				continue
 			}
@@ -149,12 +148,15 @@ func nodeSeries(a, b *runarchive.Record, f Filter) []Series {
 }
 
 // spanSeries compares communicators of the same dimension, ranks and nodes only. Over several nodes no noise is kept.
-func spanSeries(a, b *runarchive.Record, f Filter) []Series {
-	side := func(r *runarchive.Record) (map[key]figures, []key) {
+func spanSeries(a, b *v1alpha1.CommRun, f Filter) []Series {
+	side := func(r *v1alpha1.CommRun) (map[key]figures, []key) {
 		all := map[key]figures{}
 		var order []key
-		for i := range r.Span {
-			s := &r.Span[i]
+		if r.Status.Span == nil {
+			return all, nil
+		}
+		for i := range r.Status.Span.Results {
+			s := &r.Status.Span.Results[i]
 			if !f.matches(v1alpha1.VariantBaseline, s.Collective) {
 				continue
 			}
@@ -167,7 +169,7 @@ func spanSeries(a, b *runarchive.Record, f Filter) []Series {
 	return joined(side, a, b)
 }
 
-func joined(side func(*runarchive.Record) (map[key]figures, []key), a, b *runarchive.Record) []Series {
+func joined(side func(*v1alpha1.CommRun) (map[key]figures, []key), a, b *v1alpha1.CommRun) []Series {
 	ofA, order := side(a)
 	ofB, orderB := side(b)
 	for _, k := range orderB {

@@ -6,27 +6,26 @@ import (
 	"testing"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/internal/runarchive"
 )
 
 // run is a record with one series of one latency a size, and noise.
-func run(noise int32, latencies ...int64) *runarchive.Record {
-	s := runarchive.Series{GroupResultSeries: v1alpha1.GroupResultSeries{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, Nodes: 4}}
+func run(noise int32, latencies ...int64) *v1alpha1.CommRun {
+	s := v1alpha1.GroupResultSeries{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, Nodes: 4}
 	for i, l := range latencies {
 		s.SizeBytes = append(s.SizeBytes, 1024<<(2*i))
 		s.LatencyNanoseconds = append(s.LatencyNanoseconds, l)
 		s.BusBandwidthMBps = append(s.BusBandwidthMBps, 1_000_000_000/l)
 		s.NoisePercent = append(s.NoisePercent, noise)
 	}
-	return &runarchive.Record{Version: 1, Namespace: "team", Name: "pool", Origin: v1alpha1.OriginHardware,
-		Run:       &v1alpha1.GroupRunStatus{ID: "1-1", Verdict: v1alpha1.VerdictPass},
-		Requested: &runarchive.Requested{RanksPerNode: 8}, Results: []runarchive.Series{s},
-		Inventory: []v1alpha1.InventoryItem{{Property: "GPUModel", Value: "MI300X", Nodes: 4}, {Property: "ROCmVersion", Value: "6.4.1", Nodes: 4}}}
+	return &v1alpha1.CommRun{
+		Spec: v1alpha1.CommRunSpec{Group: v1alpha1.GroupReference{Name: "pool"}, ID: "1-1", Number: 1, Template: &v1alpha1.RunTemplate{RanksPerNode: 8}},
+		Status: v1alpha1.CommRunStatus{Verdict: v1alpha1.VerdictPass, Origin: v1alpha1.OriginHardware, Results: []v1alpha1.GroupResultSeries{s},
+			Inventory: []v1alpha1.InventoryItem{{Property: "GPUModel", Value: "MI300X", Nodes: 4}, {Property: "ROCmVersion", Value: "6.4.1", Nodes: 4}}}}
 }
 
 func TestOutcomes(t *testing.T) {
 	for name, tc := range map[string]struct {
-		a, b *runarchive.Record
+		a, b *v1alpha1.CommRun
 		want Outcome
 	}{
 		"the same":               {run(1, 1000), run(1, 1000), Even},
@@ -48,11 +47,11 @@ func TestOutcomes(t *testing.T) {
 	}
 	// Without latencies the bandwidths tell; without either nothing does, and nothing is even.
 	a, b := run(0, 1000), run(0, 2000)
-	a.Results[0].LatencyNanoseconds, b.Results[0].LatencyNanoseconds = nil, nil
+	a.Status.Results[0].LatencyNanoseconds, b.Status.Results[0].LatencyNanoseconds = nil, nil
 	if r := Runs(a, b, Filter{}).Series[0].Rows[0]; r.Outcome != Slower || *r.ChangePercent != -50 {
 		t.Errorf("by bandwidth: %+v", r)
 	}
-	a.Results[0].BusBandwidthMBps[0] = 0
+	a.Status.Results[0].BusBandwidthMBps[0] = 0
 	if r := Runs(a, b, Filter{}).Series[0].Rows[0]; r.Outcome != Noisy || r.ChangePercent != nil {
 		t.Errorf("from zero: %+v, want nothing told", r)
 	}
@@ -60,13 +59,13 @@ func TestOutcomes(t *testing.T) {
 
 func TestRegressions(t *testing.T) {
 	failed := run(0, 1000)
-	failed.Run.Verdict = v1alpha1.VerdictFail
+	failed.Status.Verdict = v1alpha1.VerdictFail
 	wrong := run(0, 1000)
-	wrong.Results[0].WrongElements = 3
+	wrong.Status.Results[0].WrongElements = 3
 	other := run(0, 1000)
-	other.Results[0].Collective = v1alpha1.AllGather
+	other.Status.Results[0].Collective = v1alpha1.AllGather
 	for name, tc := range map[string]struct {
-		b    *runarchive.Record
+		b    *v1alpha1.CommRun
 		want string
 	}{
 		"as good":           {run(0, 1000), ""},
@@ -88,11 +87,11 @@ func TestRegressions(t *testing.T) {
 
 func TestDifferences(t *testing.T) {
 	b := run(0, 1000)
-	b.Origin = v1alpha1.OriginSimulated
-	b.Inventory[0].Value, b.Inventory[1].Value = "MI355X", "7.0.2"
-	b.Requested.RanksPerNode = 4
-	b.Requested.Env = []v1alpha1.EnvVar{{Name: "NCCL_DEBUG", Value: "INFO"}}
-	b.Settings = []v1alpha1.SettingStatus{{Name: "dda.AllReduce", Effective: v1alpha1.EffectiveInEffect, Reason: "Active", Verified: v1alpha1.VerifiedConfirmed}}
+	b.Status.Origin = v1alpha1.OriginSimulated
+	b.Status.Inventory[0].Value, b.Status.Inventory[1].Value = "MI355X", "7.0.2"
+	b.Spec.Template.RanksPerNode = 4
+	b.Spec.Template.Runtime.Env = []v1alpha1.EnvVar{{Name: "NCCL_DEBUG", Value: "INFO"}}
+	b.Status.Settings = []v1alpha1.SettingStatus{{Name: "dda.AllReduce", Effective: v1alpha1.EffectiveInEffect, Reason: "Active", Verified: v1alpha1.VerifiedConfirmed}}
 	c := Runs(run(0, 1000), b, Filter{})
 	for _, want := range []Difference{{"origin of the figures", "Hardware", "Simulated"}, {"GPUModel", "MI300X", "MI355X"}, {"ranks a node", "8", "4"}} {
 		if !slices.Contains(c.Kinds, want) {
@@ -111,10 +110,10 @@ func TestDifferences(t *testing.T) {
 
 // TestSpanOfOneShapeOnly: communicators of other ranks or nodes are not compared.
 func TestSpanOfOneShapeOnly(t *testing.T) {
-	span := func(nodes int32) *runarchive.Record {
+	span := func(nodes int32) *v1alpha1.CommRun {
 		r := run(0, 1000)
-		r.Span = []v1alpha1.SpanResultSeries{{Dimension: "group", Ranks: 8 * nodes, Nodes: nodes, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16,
-			SizeBytes: []int64{1024}, LatencyNanoseconds: []int64{1000}, BusBandwidthMBps: []int64{1000}}}
+		r.Status.Span = &v1alpha1.SpanStatus{Results: []v1alpha1.SpanResultSeries{{Dimension: "group", Ranks: 8 * nodes, Nodes: nodes, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16,
+			SizeBytes: []int64{1024}, LatencyNanoseconds: []int64{1000}, BusBandwidthMBps: []int64{1000}}}}
 		return r
 	}
 	c := Runs(span(4), span(8), Filter{})

@@ -6,8 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/utils/ptr"
+
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/internal/runarchive"
 )
 
 // unknown stands for what a record does not tell.
@@ -26,29 +27,29 @@ func (l *list) add(what, a, b string) {
 }
 
 // kinds are the differences that make a comparison of figures one of apples and pears. What a record does not tell is no difference.
-func kinds(a, b *runarchive.Record) []Difference {
+func kinds(a, b *v1alpha1.CommRun) []Difference {
 	var out list
-	out.add("origin of the figures", cmp.Or(string(a.Origin), unknown), cmp.Or(string(b.Origin), unknown))
+	out.add("origin of the figures", cmp.Or(string(a.Status.Origin), unknown), cmp.Or(string(b.Status.Origin), unknown))
 	for _, p := range kindProperties {
 		x, y := values(a, p, false), values(b, p, false)
 		if x != unknown && y != unknown {
 			out.add(p, x, y)
 		}
 	}
-	if a.Requested != nil && b.Requested != nil {
-		out.add("ranks a node", fmt.Sprint(a.Requested.RanksPerNode), fmt.Sprint(b.Requested.RanksPerNode))
-		out.add("mesh", mesh(a.Requested.Mesh), mesh(b.Requested.Mesh))
+	if a.Spec.Template != nil && b.Spec.Template != nil {
+		out.add("ranks a node", fmt.Sprint(a.Spec.Template.RanksPerNode), fmt.Sprint(b.Spec.Template.RanksPerNode))
+		out.add("mesh", mesh(a.Spec.Template.Mesh), mesh(b.Spec.Template.Mesh))
 	}
 	return out
 }
 
 // changes are the differences that may explain a gain or loss.
-func changes(a, b *runarchive.Record) []Difference {
+func changes(a, b *v1alpha1.CommRun) []Difference {
 	var out list
 	out.add("verdict", verdict(a), verdict(b))
 	out.add("members measured", fmt.Sprint(measured(a)), fmt.Sprint(measured(b)))
 	var properties []string
-	for _, item := range slices.Concat(a.Inventory, b.Inventory) {
+	for _, item := range slices.Concat(a.Status.Inventory, b.Status.Inventory) {
 		if !slices.Contains(properties, item.Property) && !slices.Contains(kindProperties, item.Property) {
 			properties = append(properties, item.Property)
 		}
@@ -57,15 +58,15 @@ func changes(a, b *runarchive.Record) []Difference {
 		out.add(p, values(a, p, true), values(b, p, true))
 	}
 	out.add("library build", builds(a), builds(b))
-	if a.Transport != "" || b.Transport != "" {
-		out.add("transport between nodes", cmp.Or(a.Transport, unknown), cmp.Or(b.Transport, unknown))
+	if x, y := transport(a), transport(b); x != "" || y != "" {
+		out.add("transport between nodes", cmp.Or(x, unknown), cmp.Or(y, unknown))
 	}
-	requestedChanges(&out, a.Requested, b.Requested)
-	settingChanges(&out, a.Settings, b.Settings)
+	requestedChanges(&out, a.Spec.Template, b.Spec.Template)
+	settingChanges(&out, a.Status.Settings, b.Status.Settings)
 	return out
 }
 
-func requestedChanges(out *list, a, b *runarchive.Requested) {
+func requestedChanges(out *list, a, b *v1alpha1.RunTemplate) {
 	if a == nil || b == nil {
 		if a != b {
 			out.add("spec of the run", told(a), told(b))
@@ -73,14 +74,14 @@ func requestedChanges(out *list, a, b *runarchive.Requested) {
 		return
 	}
 	out.add("span", string(a.Span), string(b.Span))
-	out.add("image", cmp.Or(a.Image, "the manager's default"), cmp.Or(b.Image, "the manager's default"))
-	out.add("libraryPath", cmp.Or(a.LibraryPath, "the loader's own"), cmp.Or(b.LibraryPath, "the loader's own"))
+	out.add("image", cmp.Or(a.Runtime.Image, "the manager's default"), cmp.Or(b.Runtime.Image, "the manager's default"))
+	out.add("libraryPath", cmp.Or(a.Runtime.LibraryPath, "the loader's own"), cmp.Or(b.Runtime.LibraryPath, "the loader's own"))
 	out.add("dda", dda(&a.DDA), dda(&b.DDA))
 	out.add("lowPrecision", lowPrecision(&a.LowPrecision), lowPrecision(&b.LowPrecision))
-	out.add("iterations", fmt.Sprintf("%d after %d for warm-up", a.Iterations, a.Warmup), fmt.Sprintf("%d after %d for warm-up", b.Iterations, b.Warmup))
-	x, y := variables(a.Env), variables(b.Env)
+	out.add("iterations", iterations(&a.Benchmark), iterations(&b.Benchmark))
+	x, y := variables(a.Runtime.Env), variables(b.Runtime.Env)
 	var names []string
-	for _, e := range slices.Concat(a.Env, b.Env) {
+	for _, e := range slices.Concat(a.Runtime.Env, b.Runtime.Env) {
 		if !slices.Contains(names, e.Name) {
 			names = append(names, e.Name)
 		}
@@ -91,11 +92,22 @@ func requestedChanges(out *list, a, b *runarchive.Requested) {
 	}
 }
 
-func told(r *runarchive.Requested) string {
+func transport(r *v1alpha1.CommRun) string {
+	if r.Status.Span == nil {
+		return ""
+	}
+	return r.Status.Span.Transport
+}
+
+func told(r *v1alpha1.RunTemplate) string {
 	if r == nil {
 		return "not kept, it had changed"
 	}
 	return "kept"
+}
+
+func iterations(b *v1alpha1.BenchmarkSpec) string {
+	return fmt.Sprintf("%d after %d for warm-up", b.Iterations, ptr.Deref(b.WarmupIterations, 0))
 }
 
 func variables(env []v1alpha1.EnvVar) func(string) string {
@@ -143,27 +155,27 @@ func verified(s v1alpha1.VerifiedState) string {
 	return "not verified"
 }
 
-func verdict(r *runarchive.Record) string {
-	text := cmp.Or(string(r.Run.Verdict), unknown)
-	if r.Summary != nil && r.Summary.Reason != "" {
-		text += " (" + r.Summary.Reason + ")"
+func verdict(r *v1alpha1.CommRun) string {
+	text := cmp.Or(string(r.Status.Verdict), unknown)
+	if r.Status.Summary != nil && r.Status.Summary.Reason != "" {
+		text += " (" + r.Status.Summary.Reason + ")"
 	}
 	return text
 }
 
 // measured is the largest number of nodes that a series is made of.
-func measured(r *runarchive.Record) int32 {
+func measured(r *v1alpha1.CommRun) int32 {
 	var n int32
-	for i := range r.Results {
-		n = max(n, r.Results[i].Nodes)
+	for i := range r.Status.Results {
+		n = max(n, r.Status.Results[i].Nodes)
 	}
 	return n
 }
 
 // values of a property, the most frequent first; with the number of nodes of each where there are several.
-func values(r *runarchive.Record, property string, counted bool) string {
+func values(r *v1alpha1.CommRun, property string, counted bool) string {
 	var found []v1alpha1.InventoryItem
-	for _, item := range r.Inventory {
+	for _, item := range r.Status.Inventory {
 		if item.Property == property {
 			found = append(found, item)
 		}
@@ -185,12 +197,12 @@ func values(r *runarchive.Record, property string, counted bool) string {
 	return cmp.Or(strings.Join(parts, ", "), unknown)
 }
 
-func builds(r *runarchive.Record) string {
+func builds(r *v1alpha1.CommRun) string {
 	var parts []string
-	for i := range r.Libraries {
-		l := &r.Libraries[i]
+	for i := range r.Status.Libraries {
+		l := &r.Status.Libraries[i]
 		text := strings.TrimSpace(strings.Join([]string{l.Flavor, l.Version, l.BuildHash}, " "))
-		if len(r.Libraries) > 1 {
+		if len(r.Status.Libraries) > 1 {
 			text += fmt.Sprintf(" (%d)", l.Nodes)
 		}
 		parts = append(parts, text)

@@ -72,7 +72,7 @@ func (c *Comparison) Regressions(percent float64) []string {
 	if both == 0 {
 		out = append(out, "no measurement that both runs have")
 	}
-	if c.A.Run.Verdict == v1alpha1.VerdictPass && c.B.Run.Verdict != v1alpha1.VerdictPass {
+	if c.A.Status.Verdict == v1alpha1.VerdictPass && c.B.Status.Verdict != v1alpha1.VerdictPass {
 		out = append(out, "verdict "+verdict(c.B)+", Pass before")
 	}
 	return out

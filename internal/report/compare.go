@@ -7,13 +7,12 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/compare"
-	"rcclx.io/commgroup-operator/internal/runarchive"
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // Compare prints run A beside run B: what was different, what each measurement gained or lost, and what that comes to.
 func Compare(w io.Writer, c *compare.Comparison) error {
-	if c.A.Origin == v1alpha1.OriginSimulated || c.B.Origin == v1alpha1.OriginSimulated {
+	if c.A.Status.Origin == v1alpha1.OriginSimulated || c.B.Status.Origin == v1alpha1.OriginSimulated {
 		if _, err := fmt.Fprintln(w, Paint(w, Warn, SimulatedNotice)); err != nil {
 			return err
 		}
@@ -48,13 +47,13 @@ func Compare(w io.Writer, c *compare.Comparison) error {
 	return err
 }
 
-func runWords(r *runarchive.Record) string {
-	text := fmt.Sprintf("%s/%s %s, %s", orUnknown(r.Namespace), orUnknown(r.Name), r.Run.ID, cmp.Or(string(r.Run.Verdict), "no verdict"))
-	if r.Run.Trigger != "" {
-		text += ", " + r.Run.Trigger
+func runWords(r *v1alpha1.CommRun) string {
+	text := fmt.Sprintf("%s/%s %s, %s", orUnknown(r.Namespace), orUnknown(r.Spec.Group.Name), r.Spec.ID, cmp.Or(string(r.Status.Verdict), "no verdict"))
+	if r.Spec.Trigger != "" {
+		text += ", " + r.Spec.Trigger
 	}
-	if !r.Run.StartTime.IsZero() {
-		text += r.Run.StartTime.UTC().Format(", 2006-01-02 15:04 UTC")
+	if !r.Status.StartTime.IsZero() {
+		text += r.Status.StartTime.UTC().Format(", 2006-01-02 15:04 UTC")
 	}
 	return text
 }
@@ -81,14 +80,12 @@ func compareSeries(w io.Writer, s *compare.Series) error {
 	return err
 }
 
-// Runs lists runs that can be compared, the newest first.
-func Runs(w io.Writer, all []RunLine) error {
-	rows := [][]string{{"RUN", "VERDICT", "ORIGIN", "KEPT IN"}}
-	for _, r := range all {
-		rows = append(rows, []string{r.ID, orUnknown(r.Verdict), orUnknown(r.Origin), r.Where})
+// Runs lists CommRuns, in their order.
+func Runs(w io.Writer, all []v1alpha1.CommRun) error {
+	rows := [][]string{{"RUN", "VERDICT", "TRIGGER", "ORIGIN", "COMMRUN"}}
+	for i := range all {
+		r := &all[i]
+		rows = append(rows, []string{r.Spec.ID, orUnknown(string(r.Status.Verdict)), r.Spec.Trigger, orUnknown(string(r.Status.Origin)), r.Name})
 	}
 	return table(w, rows)
 }
-
-// RunLine is one run of Runs.
-type RunLine struct{ ID, Verdict, Origin, Where string }

@@ -22,7 +22,6 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/htmlreport"
 	"rcclx.io/commgroup-operator/internal/report"
-	"rcclx.io/commgroup-operator/internal/runarchive"
 )
 
 // gatherer carries what later parts need of earlier ones.
@@ -194,7 +193,7 @@ func (g *gatherer) rest(ctx context.Context) {
 		{"report.html", "the page for a browser", g.page},
 		{"cluster.yaml", "versions", g.cluster},
 		{"settings.yaml", "the published ConfigMap", g.settings},
-		{"runs/", "past runs", g.archives},
+		{"runs/", "past runs", g.runs},
 		{"pods/run.yaml", "run pods", func(ctx context.Context) ([]byte, error) {
 			return g.podList(ctx, g.o.Namespace, v1alpha1.LabelGroup+"="+v1alpha1.LabelValue(g.o.Name))
 		}},
@@ -277,22 +276,16 @@ func (g *gatherer) settings(ctx context.Context) ([]byte, error) {
 	return yaml.Marshal(cm)
 }
 
-// archives are the runs that the operator keeps, unpacked.
-func (g *gatherer) archives(ctx context.Context) ([]byte, error) {
-	list, err := g.Kube.CoreV1().ConfigMaps(g.o.Namespace).List(ctx, metav1.ListOptions{
-		LabelSelector: v1alpha1.LabelRole + "=" + v1alpha1.RoleRunArchive + "," + v1alpha1.LabelGroup + "=" + v1alpha1.LabelValue(g.o.Name)})
-	if err != nil {
+// runs are the group's CommRuns.
+func (g *gatherer) runs(ctx context.Context) ([]byte, error) {
+	var list v1alpha1.CommRunList
+	if err := g.Groups.List(ctx, &list, client.InNamespace(g.o.Namespace), client.MatchingLabels{v1alpha1.LabelGroup: v1alpha1.LabelValue(g.o.Name)}); err != nil {
 		return nil, err
 	}
 	for i := range list.Items {
-		cm := &list.Items[i]
-		path := "runs/" + fileName(cm.Name) + ".yaml"
-		record, err := runarchive.Decode(cm.BinaryData[runarchive.Key])
-		if err != nil {
-			g.b.miss(path, "past run", err)
-			continue
-		}
-		g.yaml(path, record)
+		run := &list.Items[i]
+		redactMeta(&run.ObjectMeta)
+		g.yaml("runs/"+fileName(run.Name)+".yaml", run)
 	}
 	return nil, nil
 }
