@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,7 +20,7 @@ func group() *v1alpha1.CommGroup {
 		Spec:       v1alpha1.CommGroupSpec{RanksPerNode: 8, Span: v1alpha1.SpanNode, DDA: v1alpha1.DDASpec{Mode: v1alpha1.FeaturePreferred}},
 		Status: v1alpha1.CommGroupStatus{
 			Origin:  v1alpha1.OriginSimulated,
-			Run:     &v1alpha1.GroupRunStatus{ID: "2-5", Number: 5, Since: 4, Generation: 2, Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass},
+			Run:     &v1alpha1.GroupRunStatus{StartTime: metav1.NewTime(time.Unix(1e9, 0)), ID: "2-5", Number: 5, Since: 4, Generation: 2, Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass},
 			History: []v1alpha1.RunSummary{{ID: "2-5", GPUMinutes: 7}, {ID: "2-4"}},
 			Results: []v1alpha1.GroupResultSeries{{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16,
 				SizeBytes: []int64{1024, 4096, 16384}, LatencyNanoseconds: []int64{1, 2, 3}, BusBandwidthMBps: []int64{4, 5, 6}}},
