@@ -144,12 +144,17 @@ func (f *faked) start(t *testing.T) {
 	t.Helper()
 	var ctx context.Context
 	ctx, f.cancel = context.WithCancelCause(context.Background())
+	done := make(chan struct{})
 	go func() {
+		defer close(done)
 		var err error
 		f.result, err = f.Run(ctx)
 		f.ended <- err
 	}()
-	t.Cleanup(func() { f.cancel(context.Canceled) })
+	t.Cleanup(func() { // it logs to the test until it is over
+		f.cancel(context.Canceled)
+		<-done
+	})
 }
 
 func (f *faked) wait(t *testing.T) error {

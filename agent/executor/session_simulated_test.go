@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ type member struct {
 	link   *memoryLink
 	cancel context.CancelCauseFunc
 	ended  chan error
+	done   sync.WaitGroup
 	result SessionResult
 }
 
@@ -55,16 +57,17 @@ func startMembers(t *testing.T, nodes int, fault string, change func(*api.Sessio
 		}
 		var ctx context.Context
 		ctx, m.cancel = context.WithCancelCause(context.Background())
-		go func() {
+		m.done.Go(func() {
 			var err error
 			m.result, err = s.Run(ctx)
 			m.ended <- err
-		}()
+		})
 		out[i] = m
 	}
 	t.Cleanup(func() {
 		for _, m := range out {
 			m.cancel(errors.New("the test is over"))
+			m.done.Wait() // it logs to the test until it is over
 		}
 	})
 	for _, m := range out {
