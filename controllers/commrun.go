@@ -48,7 +48,9 @@ func recordsOf(group *v1alpha1.CommGroup, have []v1alpha1.CommRun) (record bool,
 	for i := range group.Status.History {
 		past[runs.NumberOf(group.Status.History[i].ID)] = 1
 	}
-	slices.SortFunc(all, func(a, b kept) int { return cmp.Or(cmp.Compare(past[b.number], past[a.number]), cmp.Compare(b.number, a.number)) })
+	slices.SortFunc(all, func(a, b kept) int {
+		return cmp.Or(cmp.Compare(past[b.number], past[a.number]), cmp.Compare(b.number, a.number))
+	})
 	limits := group.Spec.HistoryLimits
 	left := map[bool]int32{true: cmp.Or(limits.Passed, defaultHistoryLimit), false: cmp.Or(limits.Failed, defaultHistoryLimit)}
 	for _, r := range all {

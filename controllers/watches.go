@@ -45,7 +45,6 @@ func (r *CommGroupReconciler) SetupWithManager(mgr ctrl.Manager, maxConcurrent i
 		For(&v1alpha1.CommGroup{}, builder.WithPredicates(updates(groupChanged))).
 		Owns(&v1alpha1.CommTask{}, builder.WithPredicates(updates(commTaskChanged))).
 		Owns(&corev1.ConfigMap{}).
-		Owns(&v1alpha1.CommRun{}, builder.WithPredicates(updates(func(_, _ client.Object) bool { return false }))).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(groupOfRunPod)).
 		Watches(&v1alpha1.CommNode{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfCommNode), builder.WithPredicates(updates(r.commNodeChanged))).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfNode), builder.WithPredicates(updates(nodeChanged))).

@@ -27,7 +27,7 @@ go run ./hack/compatdoc >"$out/docs/compatibility.md"
 go run -tags clidoc ./cmd/kubectl-commgroup >"$out/docs/cli.md"
 go run ./hack/metricsdoc >"$out/docs/metrics.md"
 go run ./hack/normaldoc >"$out/docs/normal-numbers.md"
-for kind in commgroups commtasks commnodes; do
+for kind in commgroups commruns commtasks commnodes; do
   { # The chart's copy is a template, so that helm upgrade upgrades it and crds.keep can hold it.
     printf '{{- if .Values.crds.enabled }}\n'
     awk '/^  annotations:/ && !done { print; print "    {{- if .Values.crds.keep }}"; print "    helm.sh/resource-policy: keep"; print "    {{- end }}"; done = 1; next } { print }' \
@@ -81,8 +81,8 @@ mapfile -t -O "${#generated[@]}" generated <"$helm_home/runbooks"
 
 if [ "$out" != . ]; then
   stale=0
-  for f in "${generated[@]}" api/v1alpha1/zz_generated.deepcopy.go "$schema_file" charts/commgroup-operator/images.txt config/crd/bases/rcclx.io_{commgroups,commtasks,commnodes}.yaml \
-    docs/reference/api.md docs/compatibility.md docs/cli.md docs/metrics.md docs/normal-numbers.md charts/commgroup-operator/templates/crd-{commgroups,commtasks,commnodes}.yaml; do
+  for f in "${generated[@]}" api/v1alpha1/zz_generated.deepcopy.go "$schema_file" charts/commgroup-operator/images.txt config/crd/bases/rcclx.io_{commruns,commgroups,commtasks,commnodes}.yaml \
+    docs/reference/api.md docs/compatibility.md docs/cli.md docs/metrics.md docs/normal-numbers.md charts/commgroup-operator/templates/crd-{commruns,commgroups,commtasks,commnodes}.yaml; do
     if ! diff -u "$f" "$out/$f" >"$out/diff" 2>&1; then
       echo "out of date: $f (run make generate)"
       head -20 "$out/diff"

@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: 3d5632254356ee3d849599d30ca9d97290801774e4a587acf7ec6b40d6d9bead
-const SchemaRevision = 30
+// Hash of the schemas: b8976603c681e5b25fa3caa67c6372fd285aa74aa3dabefd9e8bf68ce9fd7e12
+const SchemaRevision = 31

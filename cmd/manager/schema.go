@@ -19,7 +19,7 @@ import (
 const schemaNextStep = "apply the CRDs of this release first: kubectl apply --server-side -f config/crd/bases, or helm upgrade with crds.enabled=true"
 
 // crdNames are the CRDs that a manager needs.
-var crdNames = []string{"commgroups.rcclx.io", "commtasks.rcclx.io", "commnodes.rcclx.io"}
+var crdNames = []string{"commgroups.rcclx.io", "commtasks.rcclx.io", "commruns.rcclx.io", "commnodes.rcclx.io"}
 
 // installedCRD is what the API server says of one CRD.
 type installedCRD struct {

@@ -25,14 +25,14 @@ var wordsRunning = map[string]more{
 		Do:       []string{"`kubectl patch cg GROUP -n NAMESPACE --type=merge -p '{\"spec\":{\"run\":{\"state\":\"Active\"}}}'`. Results that became stale meanwhile are measured first."},
 		Escalate: "Ask who is named before you switch it on: a run takes the GPUs of idle nodes.",
 		Ends:     "With `run.state: Active`."},
-	"RunNotArchived": {
-		Seen:   []string{"The results of run 4-2 could not be kept for comparison: configmaps \"mi300x-run-4-2\" is forbidden: exceeded quota: count/configmaps=50. The run's verdict stands; mend what refuses the ConfigMap."},
-		Means:  "Verdict, status and metrics are all there. Only `kubectl commgroup compare` and the report's history will lack this run, for ever once the next one starts.",
-		Causes: []string{"A quota on ConfigMaps: a group keeps 10 of them, beside the published one.", "An admission policy on ConfigMaps, or the policy `commgroup-manager-configmaps` of another version than the manager.", "The manager's role lacks ConfigMaps in this namespace."},
+	"RunNotRecorded": {
+		Seen:   []string{"The results of run 4-2 could not be kept for comparison: commruns.rcclx.io \"mi300x-2\" is forbidden: exceeded quota: count/commruns.rcclx.io=5. The run's verdict stands; mend what refuses the CommRun."},
+		Means:  "Verdict, status and metrics are all there. Only `kubectl get commruns` and `kubectl commgroup compare` will lack this run, for ever once the next one starts.",
+		Causes: []string{"A quota on CommRuns: a group keeps as many as `historyLimits` says.", "An admission policy or webhook that looks at all custom resources.", "The manager's roles are older than the manager, and lack CommRuns."},
 		Look: []string{
-			"kubectl get configmaps -n NAMESPACE -l rcclx.io/role=run-archive      # those that are kept",
-			"kubectl get resourcequota -n NAMESPACE -o yaml | grep -A4 configmaps",
-			"kubectl auth can-i create configmaps -n NAMESPACE --as=system:serviceaccount:commgroup-system:commgroup-manager"},
+			"kubectl get commruns -n NAMESPACE -l rcclx.io/commgroup=GROUP      # those that are kept",
+			"kubectl get resourcequota -n NAMESPACE -o yaml | grep -A4 commruns",
+			"kubectl auth can-i create commruns -n NAMESPACE --as=system:serviceaccount:commgroup-system:commgroup-manager"},
 		Do:       []string{"To keep this run's figures at once: `kubectl commgroup results GROUP -n NAMESPACE -o json > run.json`, which compare reads."},
 		Escalate: "The owner of the namespace's quota.",
 		Ends:     "With the write that is taken, or the next run, which takes the place."},

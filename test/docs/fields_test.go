@@ -11,12 +11,12 @@ import (
 )
 
 var (
-	getsOurs = regexp.MustCompile(`kubectl get (cg|commgroups?|ct|commtasks?|cn|commnodes?)(?: [^\n\x60]*)?`)
+	getsOurs = regexp.MustCompile(`kubectl get (cg|commgroups?|ct|commtasks?|cn|commnodes?|cgr|commruns?)(?: [^\n\x60]*)?`)
 	fieldOf  = regexp.MustCompile(`\.((?:spec|status)(?:\.[a-zA-Z]+|\[[^\]]*\])+)`)
 	index    = regexp.MustCompile(`\[[^\]]*\]`)
 )
 
-// TestFieldsOfCommands: each field of a CommGroup, CommTask or CommNode that a kubectl line of a page prints is there. Within a range kubectl counts
+// TestFieldsOfCommands: each field of a CommGroup, CommTask, CommNode or CommRun that a kubectl line of a page prints is there. Within a range kubectl counts
 // from the list's item, so that only what begins at spec or status is looked at.
 func TestFieldsOfCommands(t *testing.T) {
 	count := 0
@@ -28,6 +28,8 @@ func TestFieldsOfCommands(t *testing.T) {
 				of = reflect.TypeFor[v1alpha1.CommTask]()
 			case strings.HasPrefix(line[1], "cn"), strings.HasPrefix(line[1], "commnode"):
 				of = reflect.TypeFor[v1alpha1.CommNode]()
+			case line[1] == "cgr", strings.HasPrefix(line[1], "commrun"):
+				of = reflect.TypeFor[v1alpha1.CommRun]()
 			}
 			for _, m := range fieldOf.FindAllStringSubmatch(line[0], -1) {
 				count++

@@ -138,7 +138,7 @@ func measuredGroup(namespace, name string) string {
 // served, and that the one from before is as it was: no run was made for the change of version alone.
 func (e *env) wantServed(t *testing.T, before *v1alpha1.CommGroup, probe, tag, schemas string) {
 	t.Helper()
-	for _, plural := range []string{"commgroups", "commtasks", "commnodes"} {
+	for _, plural := range []string{"commgroups", "commtasks", "commruns", "commnodes"} {
 		installed := e.kubectl(t, "get", "crd", plural+".rcclx.io", "-o", "jsonpath={.metadata.annotations.rcclx\\.io/schema-revision}")
 		data, err := os.ReadFile(filepath.Join(schemas, "rcclx.io_"+plural+".yaml"))
 		if err != nil {

@@ -25,7 +25,7 @@ func (e *env) dump(t *testing.T) {
 	for _, args := range [][]string{
 		{"get", "nodes", "-o", "wide"},
 		{"get", "pods", "--all-namespaces", "-o", "wide"},
-		{"get", "commgroups,commtasks,commnodes", "--all-namespaces"},
+		{"get", "commgroups,commruns,commtasks,commnodes", "--all-namespaces"},
 		{"get", "commgroups", "--all-namespaces", "-o", "yaml"},
 		{"get", "events", "--all-namespaces", "--sort-by=.lastTimestamp"},
 		{"logs", "--namespace", operatorNamespace, "--selector", "app.kubernetes.io/name=commgroup-manager", "--all-containers", "--prefix", "--tail", dumpLines},

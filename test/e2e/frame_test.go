@@ -173,7 +173,7 @@ func (e *env) removeOperator(t *testing.T) {
 	for _, args := range [][]string{
 		{"kubectl", "delete", "commgroups", "--all", "--all-namespaces", "--ignore-not-found", "--timeout=90s"},
 		{"helm", "uninstall", releaseName, "--namespace", operatorNamespace, "--ignore-not-found", "--wait", "--timeout", "1m"},
-		{"kubectl", "delete", "crd", "commgroups.rcclx.io", "commtasks.rcclx.io", "commnodes.rcclx.io", "--ignore-not-found", "--timeout=60s"},
+		{"kubectl", "delete", "crd", "commgroups.rcclx.io", "commtasks.rcclx.io", "commruns.rcclx.io", "commnodes.rcclx.io", "--ignore-not-found", "--timeout=60s"},
 		{"kubectl", "delete", "namespace", operatorNamespace, "--ignore-not-found", "--timeout=90s"},
 	} {
 		if _, err := e.try(ctx, "", args[0], args[1:]...); err != nil && !strings.Contains(err.Error(), "the server doesn't have a resource type") {
