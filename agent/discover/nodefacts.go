@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// FactsBudgetBytes is the most that the facts take of a CommTask's 12 KiB, as JSON; the rest is the run's.
+	// FactsBudgetBytes is the most that the facts of a CommNode take, as JSON.
 	FactsBudgetBytes = 4608
 	maxProblems      = 12 // NodeFacts.problems
 	maxGPUs          = 16 // NodeFacts.gpus; also the widest matrix of links

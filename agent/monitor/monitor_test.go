@@ -316,6 +316,13 @@ func TestNodeWithoutGPUs(t *testing.T) {
 	if m.Step(t.Context()); len(n.reports) != 2 || n.reports[1].GPUCount != 0 {
 		t.Errorf("all GPUs are gone: %d reports, want 2", len(n.reports))
 	}
+	n = &node{facts: func() *discover.Facts { return none }, last: some.NodeFacts(time.Minute), lastErr: context.DeadlineExceeded}
+	m, _ = newTestMonitor(n, logr.Discard())
+	m.Step(t.Context())
+	n.lastErr = nil
+	if m.Step(t.Context()); len(n.reports) != 1 {
+		t.Errorf("the CommNode could not be read at first: %d reports, want 1", len(n.reports))
+	}
 	for what, n := range map[string]*node{
 		"with a CommNode":           {facts: func() *discover.Facts { return none }, last: some.NodeFacts(time.Minute)},
 		"whose bus cannot be read":  {facts: func() *discover.Facts { return &discover.Facts{Model: discover.Unknown} }},

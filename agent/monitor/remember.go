@@ -13,10 +13,9 @@ import (
 // remember asks once for the facts that the CommNode has from an earlier monitor of this node, before they are written
 // over. Without them the memory is empty, which only means that what changed meanwhile is not told as a change.
 func (m *Monitor) remember(ctx context.Context) {
-	if m.asked {
+	if m.asked || m.written != nil {
 		return
 	}
-	m.asked = true
 	readCtx, cancel := context.WithTimeout(ctx, writeDeadline)
 	defer cancel()
 	last, err := m.cfg.Reporter.Last(readCtx)
@@ -24,6 +23,7 @@ func (m *Monitor) remember(ctx context.Context) {
 		m.cfg.Log.Info("the earlier facts were not read: changes while no monitor ran are not told", "node", m.cfg.Node, "error", err.Error())
 		return
 	}
+	m.asked = true
 	m.last, m.known = last, last != nil
 }
 
