@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: b8976603c681e5b25fa3caa67c6372fd285aa74aa3dabefd9e8bf68ce9fd7e12
-const SchemaRevision = 31
+// Hash of the schemas: 6a3a3ec586fa2e413c388f45191277906925192d722abdf19cbb4dd988e6874e
+const SchemaRevision = 32

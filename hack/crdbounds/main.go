@@ -95,13 +95,15 @@ func bound(text []byte, set map[string]bool) ([]byte, error) {
 		v, _ := version.(map[string]any)
 		spec := at(v, "schema", "openAPIV3Schema", "properties", "spec")
 		for path, values := range bounds {
-			field := fieldOf(spec, path)
-			if field == nil {
-				continue
-			}
-			set[path] = true
-			for name, value := range values {
-				field[name] = value
+			for _, prefix := range []string{"", "template."} { // a CommRun's template is a part of its CommGroup's spec
+				field := fieldOf(spec, prefix+path)
+				if field == nil {
+					continue
+				}
+				set[path] = true
+				for name, value := range values {
+					field[name] = value
+				}
 			}
 		}
 	}
