@@ -36,7 +36,7 @@ func newCompareCommand(o *options) *cobra.Command {
 		Short: "Hold two runs against each other: what was different, and what each message size gained or lost",
 		Long: "RUN is GROUP/ID, for example mi300x/1-3; GROUP/latest; GROUP/previous; or a file that kubectl commgroup results -o json wrote (its name\n" +
 			"ends in .json, or - for standard input). The second RUN may leave the group out. GROUP alone compares its last two runs.\n" +
-			"The first run is A, the second B; a change is from A to B. The controller keeps a group's last 10 finished runs.\n\n" +
+			"The first run is A, the second B; a change is from A to B. Runs are CommRuns: spec.historyLimits says how many the controller keeps.\n\n" +
 			"A change counts where it exceeds the noise of both runs together, and at least 3 %. Runs of different kinds (simulated and hardware,\n" +
 			"GPU models, partitions, ranks a node) are refused: --anyway prints them all the same.\n\n" +
 			"Exit code 0: done; 1: with --fail-above, run B is worse; 2: the command failed, or the runs are of different kinds.",

@@ -22,7 +22,7 @@ finish() {
     result=$?
     if [ "$result" != 0 ] && [ -e "$KUBECONFIG" ]; then
         echo "FAILED; the last state:"
-        kubectl get cg,ct,cn,pods -A -o wide || true
+        kubectl get cg,cgr,ct,cn,pods -A -o wide || true
         kubectl get cg upgraded -n default -o jsonpath='{range .status.conditions[*]}{.type}={.status} {.reason}: {.message}{"\n"}{end}' || true
         tail -n 30 "$state"/nodes/sim-control/logs/*.log || true
     fi

@@ -211,7 +211,7 @@ func (d *demo) printChange(ctx context.Context, a *Aftermath, fault *Fault) erro
 		"get", "events", "--field-selector", "reason="+v1alpha1.ReasonResultsStale); err != nil {
 		return err
 	}
-	if err := show("kubectl get cg,ct,cn", kubectl, "get", "cg,ct,cn"); err != nil {
+	if err := show("kubectl get cg,cgr,ct,cn", kubectl, "get", "cg,cgr,ct,cn"); err != nil {
 		return err
 	}
 	run := a.Group.Status.Run

@@ -35,7 +35,7 @@ func (d *demo) print(ctx context.Context, group *v1alpha1.CommGroup) error {
 	if err := report.Notice(d.Out, group); err != nil {
 		return err
 	}
-	for _, kind := range []string{"cg", "ct", "cn"} {
+	for _, kind := range []string{"cg", "cgr", "ct", "cn"} {
 		d.step("kubectl get %s", kind)
 		table, err := d.kubectl(ctx, "get", kind)
 		if err != nil {
@@ -134,7 +134,7 @@ func (d *demo) printNext(group *v1alpha1.CommGroup) {
 	}
 	d.step("The cluster stays up. Next:")
 	d.say("  export KUBECONFIG=%s PATH=%s:%s:$PATH", d.State.Kubeconfig(), d.Bin, d.Binaries)
-	d.say("  kubectl get cg,ct,cn")
+	d.say("  kubectl get cg,cgr,ct,cn")
 	d.say("  kubectl get cg %s -o yaml", group.Name)
 	d.say("  kubectl commgroup status %s", group.Name)
 	d.say("  kubectl commgroup explain %s      # each setting, and why it is in effect or not", group.Name)
