@@ -42,7 +42,7 @@ func (r *CommGroupReconciler) ensureRunAccess(ctx context.Context, namespace str
 	var have corev1.ServiceAccount
 	switch err := r.Client.Get(ctx, key, &have); {
 	case apierrors.IsNotFound(err):
-		if _, err := r.serverSideApply(ctx, account); err != nil {
+		if err := r.serverSideApply(ctx, account); err != nil {
 			return err
 		}
 	case err != nil:
@@ -61,8 +61,7 @@ func (r *CommGroupReconciler) ensureRunAccess(ctx context.Context, namespace str
 	case equality.Semantic.DeepEqual(bound.RoleRef, binding.RoleRef) && equality.Semantic.DeepEqual(bound.Subjects, binding.Subjects):
 		return nil
 	}
-	_, err := r.serverSideApply(ctx, binding)
-	return err
+	return r.serverSideApply(ctx, binding)
 }
 
 func ours(object client.Object) bool {

@@ -266,16 +266,16 @@ func (r *CommGroupReconciler) clearName(ctx context.Context, desired *v1alpha1.C
 	return false, r.writeCommTask(ctx, CommTaskChange{Current: &there, Desired: next})
 }
 
-// serverSideApply writes only the fields that the controller has an opinion on, and returns the object as the API server stored it.
-func (r *CommGroupReconciler) serverSideApply(ctx context.Context, object client.Object) (*unstructured.Unstructured, error) {
+// serverSideApply writes only the fields that the controller has an opinion on.
+func (r *CommGroupReconciler) serverSideApply(ctx context.Context, object client.Object) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	u := &unstructured.Unstructured{Object: content}
 	unstructured.RemoveNestedField(u.Object, "status")
 	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
-	return u, r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1alpha1.FieldManagerController), client.ForceOwnership)
+	return r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1alpha1.FieldManagerController), client.ForceOwnership)
 }
 
 // createPods makes the run pods, after a look at the API itself: the cache may not yet show pods made a moment ago,

@@ -25,9 +25,9 @@ type schema struct {
 	Properties map[string]schema `json:"properties"`
 }
 
-// factsSchema is status.facts of the CommTask's CRD.
+// factsSchema is status.facts of the CommNode's CRD.
 var factsSchema = sync.OnceValues(func() (*schema, error) {
-	text, err := os.ReadFile("../../config/crd/bases/rcclx.io_commtasks.yaml")
+	text, err := os.ReadFile("../../config/crd/bases/rcclx.io_commnodes.yaml")
 	if err != nil {
 		return nil, err
 	}

@@ -207,7 +207,7 @@ func filterGroup(group *v1alpha1.CommGroup, choice *resultsChoice) (*v1alpha1.Co
 }
 
 func filterNode(node *report.Member, choice *resultsChoice) (*report.Member, bool) {
-	out := &report.Member{CommTask: *node.CommTask.DeepCopy()}
+	out := &report.Member{CommTask: *node.DeepCopy()}
 	run := out.Status.Run
 	if run == nil {
 		return out, false

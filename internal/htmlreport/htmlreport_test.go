@@ -391,7 +391,7 @@ var spanOnce = sync.OnceValue(func() Input { return load(&testing.T{}, "span") }
 func hostile(s string) Input {
 	in := spanOnce()
 	in.Group = in.Group.DeepCopy()
-	in.Nodes = []report.Member{{CommTask: *in.Nodes[0].CommTask.DeepCopy(), Node: in.Nodes[0].Node.DeepCopy()}} // one node: a fuzz test wants many pages
+	in.Nodes = []report.Member{{CommTask: *in.Nodes[0].DeepCopy(), Node: in.Nodes[0].Node.DeepCopy()}} // one node: a fuzz test wants many pages
 	g := in.Group
 	g.Name, g.Namespace = s, s
 	for i := range g.Status.Conditions {

@@ -34,7 +34,8 @@ func largeInputs(tb testing.TB, bytes int) map[string]string {
 	repeat := func(text string) string { return strings.Repeat(text, bytes/len(text)+1) }
 	text := read("nccl-tests-2.19.6-all_reduce.txt")
 	const log = "node-a:12:34 [0] NCCL INFO Channel 00/32 : 0 1 2 3 4 5 6 7 via P2P/IPC/read comm 0x55d0 nRanks 08\n"
-	first := strings.LastIndexByte(text[:strings.Index(text, " bfloat16")], '\n') + 1
+	before, _, _ := strings.Cut(text, " bfloat16")
+	first := strings.LastIndexByte(before, '\n') + 1
 	row, _, _ := strings.Cut(text[first:], "\n")
 	var pods strings.Builder
 	for i := 0; pods.Len() < bytes; i++ {
