@@ -30,7 +30,7 @@ func newVersionCommand(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			for _, name := range []string{"commgroups", "commtasks", "commnodes"} {
+			for _, name := range []string{"commgroups", "commruns", "commtasks", "commnodes"} {
 				crd := &metav1.PartialObjectMetadata{}
 				crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
 				full := name + "." + v1alpha1.GroupVersion.Group

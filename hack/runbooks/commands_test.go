@@ -28,7 +28,7 @@ var tools = strings.Fields("kubectl helm agent " +
 var verbs = strings.Fields("commgroup get describe logs exec auth run")
 
 // resources that the pages look at; those of the last line are of other projects' APIs.
-var resources = strings.Fields("cg commgroup ct commtask cn nodes node pods pod events namespace lease configmap configmaps secrets services resourcequota deployment " +
+var resources = strings.Fields("cg commgroup ct commtask cgr commruns cn nodes node pods pod events namespace lease configmap configmaps secrets services resourcequota deployment " +
 	"daemonsets serviceaccounts rolebindings priorityclasses networkpolicies validatingadmissionpolicy validatingadmissionpolicies validatingwebhookconfigurations " +
 	"network-attachment-definitions localqueues workloads clusterqueues")
 

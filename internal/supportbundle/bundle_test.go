@@ -60,8 +60,8 @@ func cluster(t *testing.T, n int) (Clients, *kubefake.Clientset) {
 		Published: &v1alpha1.PublishedStatus{ConfigMapName: "pool-rccl-settings"}}}
 	group.UID = "group-uid"
 	group.Spec.Runtime.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull-me"}}
-	crds := make([]client.Object, 0, 3)
-	for _, kind := range []string{"commgroups", "commtasks", "commnodes"} {
+	crds := make([]client.Object, 0, 4)
+	for _, kind := range []string{"commgroups", "commruns", "commtasks", "commnodes"} {
 		crd := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"versions": []any{map[string]any{"name": "v1alpha1", "schema": map[string]any{"big": "one"}}}}}}
 		crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
 		crd.SetName(kind + ".rcclx.io")
