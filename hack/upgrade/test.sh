@@ -50,6 +50,7 @@ await() {
 }
 status() { kubectl get cg upgraded -n default -o "jsonpath={.status.$1}"; }
 ready() { [ "$(status 'conditions[?(@.type=="Ready")].status')" = True ] && [ "$(status run.phase)" = Finished ]; }
+failed() { [ "$(status run.phase)/$(status run.verdict)" = Finished/Error ]; }
 passed() { [ "$(status run.request)" = "$1" ] && [ "$(status run.phase)/$(status run.verdict)" = Finished/Pass ] && ready; }
 images() { kubectl get pods -A -l "rcclx.io/role=$1" -o 'jsonpath={range .items[*]}{.spec.initContainers[*].image}{.spec.containers[0].image}{"\n"}{end}'; }
 all_from() { [ -n "$(images "$1")" ] && ! images "$1" | grep -v "$2"; }
@@ -103,8 +104,8 @@ if [ ! -e "$work/source/config/crd/bases/rcclx.io_commtasks.yaml" ]; then
     bash -eux "$work/steps"
     kubectl apply --server-side --force-conflicts -f "$work/new.yaml" >/dev/null
     managers new
-    await 300 "the group is Ready" ready
     await 120 "monitors are of the new version" all_from monitor :new
+    await 120 "the run that was under way ended in Error" failed
     request new
     kubectl delete cg upgraded -n default --timeout=60s
     printf '\ntest-upgrade passed: %s to this version, in %d s\n' "$old" $((SECONDS - began))
