@@ -21,8 +21,9 @@ import (
 	"rcclx.io/commgroup-operator/internal/runrecord"
 )
 
-// recordsOf says whether the group's run has to be recorded as a CommRun, and which CommRuns are beyond the group's limits. It looks at
-// the status as it is written: what a run has measured is final there, and its CommRun is the same whenever it is written.
+// recordsOf says whether the group's run has to be recorded as a CommRun, and which CommRuns are beyond the group's
+// limits. It looks at the status as it is written: what a run has measured is final there, and its CommRun is the same
+// whenever it is written.
 func recordsOf(group *v1alpha1.CommGroup, have []v1alpha1.CommRun) (record bool, remove []string) {
 	type kept struct {
 		name   string
@@ -52,7 +53,10 @@ func recordsOf(group *v1alpha1.CommGroup, have []v1alpha1.CommRun) (record bool,
 		return cmp.Or(cmp.Compare(past[b.number], past[a.number]), cmp.Compare(b.number, a.number))
 	})
 	limits := group.Spec.HistoryLimits
-	left := map[bool]int32{true: cmp.Or(limits.Passed, defaultHistoryLimit), false: cmp.Or(limits.Failed, defaultHistoryLimit)}
+	left := map[bool]int32{
+		true:  cmp.Or(limits.Passed, defaultHistoryLimit),
+		false: cmp.Or(limits.Failed, defaultHistoryLimit),
+	}
 	for _, r := range all {
 		switch left[r.passed]--; {
 		case left[r.passed] >= 0:
@@ -68,8 +72,8 @@ func recordsOf(group *v1alpha1.CommGroup, have []v1alpha1.CommRun) (record bool,
 // defaultHistoryLimit is that of a group from before the limits.
 const defaultHistoryLimit = 5
 
-// writeRecord writes the CommRun of the run that the status speaks of. That it cannot is told, and holds up nothing: the run's verdict
-// stands without.
+// writeRecord writes the CommRun of the run that the status speaks of. That it cannot is told, and holds up nothing: the
+// run's verdict stands without.
 func (r *CommGroupReconciler) writeRecord(ctx context.Context, s *Snapshot, d *Decision) {
 	if !d.RecordRun {
 		return
@@ -86,7 +90,8 @@ func (r *CommGroupReconciler) writeRecord(ctx context.Context, s *Snapshot, d *D
 	add(&d.refused.others, what, err)
 	if !strings.Contains(stage.ToldRefusal(s.Group), what) {
 		d.Events = append(d.Events, decision.Event{Warning: true, Reason: v1alpha1.ReasonRunNotRecorded, Action: "RecordRun",
-			Note: words.Shorten(fmt.Sprintf("The results of run %s could not be kept for comparison: %v. The run's verdict stands; mend what refuses the CommRun.", run.Spec.ID, err), 1000)})
+			Note: words.Shorten(fmt.Sprintf("The results of run %s could not be kept for comparison: %v. "+
+				"The run's verdict stands; fix what refuses the CommRun.", run.Spec.ID, err), 1000)})
 	}
 	d.WakeAt = decision.Earlier(d.WakeAt, s.Now.Add(refusedRetry))
 }

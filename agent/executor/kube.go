@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// watchFor is how long one watch lasts before the CommTask is listed anew, which finds what a watch may have lost.
+	// watchFor is how long one watch lasts before the CommTask is listed again, which finds what a watch may have lost.
 	watchFor = 5 * time.Minute
 	// watchSlack is how much longer a watch is waited for that the API server should have ended.
 	watchSlack = 30 * time.Second

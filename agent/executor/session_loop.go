@@ -123,7 +123,7 @@ func (l *loop) takeNext() {
 	}
 	task := *l.next
 	l.next = nil
-	// Only an agent that was started anew finds a report of a task that it has not taken up itself.
+	// Only an agent that was restarted finds a report of a task that it has not taken up itself.
 	if old := l.status.Task; l.running == nil && old != nil && old.ID == task.ID {
 		if old.Phase != api.TaskFinished {
 			l.refuse(task, api.ReasonInterrupted, "the agent was started anew while the task went on, and its ranks are gone")

@@ -26,7 +26,7 @@ var wordsRunning = map[string]more{
 		Escalate: "Ask who is named before you switch it on: a run takes the GPUs of idle nodes.",
 		Ends:     "With `run.state: Active`."},
 	"RunNotRecorded": {
-		Seen:   []string{"The results of run 4-2 could not be kept for comparison: commruns.rcclx.io \"mi300x-2\" is forbidden: exceeded quota: count/commruns.rcclx.io=5. The run's verdict stands; mend what refuses the CommRun."},
+		Seen:   []string{"The results of run 4-2 could not be kept for comparison: commruns.rcclx.io \"mi300x-2\" is forbidden: exceeded quota: count/commruns.rcclx.io=5. The run's verdict stands; fix what refuses the CommRun."},
 		Means:  "Verdict, status and metrics are all there. Only `kubectl get commruns` and `kubectl commgroup compare` will lack this run, for ever once the next one starts.",
 		Causes: []string{"A quota on CommRuns: a group keeps as many as `historyLimits` says.", "An admission policy or webhook that looks at all custom resources.", "The manager's roles are older than the manager, and lack CommRuns."},
 		Look: []string{

@@ -33,10 +33,16 @@ func Of(group *v1alpha1.CommGroup, tasks []v1alpha1.CommTask) *v1alpha1.CommRun 
 	out := &v1alpha1.CommRun{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: Kind},
 		ObjectMeta: metav1.ObjectMeta{Namespace: group.Namespace, Name: v1alpha1.CommRunName(group.Name, run.Number)},
-		Spec: v1alpha1.CommRunSpec{Group: v1alpha1.GroupReference{Name: group.Name, UID: string(group.UID)}, ID: run.ID, Number: run.Number,
-			Generation: run.Generation, Since: run.Since, Trigger: run.Trigger, Request: run.Request, Template: templateOf(group)},
-		Status: v1alpha1.CommRunStatus{Verdict: run.Verdict, StartTime: run.StartTime.DeepCopy(), FinishTime: run.FinishTime, Members: s.Members, Origin: s.Origin,
-			Inventory: s.Inventory, Settings: s.Settings, DataErrors: s.DataErrors, Culprits: s.Culprits, Checks: s.Checks, Advice: s.Advice},
+		Spec: v1alpha1.CommRunSpec{
+			Group: v1alpha1.GroupReference{Name: group.Name, UID: string(group.UID)}, ID: run.ID, Number: run.Number,
+			Generation: run.Generation, Since: run.Since, Trigger: run.Trigger, Request: run.Request,
+			Template: templateOf(group),
+		},
+		Status: v1alpha1.CommRunStatus{
+			Verdict: run.Verdict, StartTime: run.StartTime.DeepCopy(), FinishTime: run.FinishTime,
+			Members: s.Members, Origin: s.Origin, Inventory: s.Inventory, Settings: s.Settings,
+			DataErrors: s.DataErrors, Culprits: s.Culprits, Checks: s.Checks, Advice: s.Advice,
+		},
 	}
 	reports := reportsOf(run, tasks)
 	out.Status.Libraries = libraries(reports)
