@@ -14,6 +14,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/runs"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // stepTakenAway ends the node's part where its pod was taken away, unless the agent had reported before. That the agent was told
@@ -59,7 +60,7 @@ func (n *nodeState) stepQueued(pod *corev1.Pod, in runInput) bool {
 
 // queueTogether has Kueue admit the pods of a group's stage all at once or not at all: some of them alone would hold GPUs for
 // nothing. Kueue wants the same number on each.
-func queueTogether(pod *corev1.Pod, group *v1alpha1.CommGroup, runID string, members int32) {
+func queueTogether(pod *corev1.Pod, group *state.Group, runID string, members int32) {
 	if podstate.QueueOf(pod) == "" || members <= 0 {
 		return
 	}

@@ -13,9 +13,9 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/podstate"
-	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/sharing"
 	"rcclx.io/commgroup-operator/controllers/testkit"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // TestPreemptedNode: a node whose pod is taken away is Skipped, whatever its agent says of it, is no culprit, and is tried again by
@@ -74,7 +74,7 @@ func TestPreemptedNode(t *testing.T) {
 		w.now = w.now.Add(time.Second)
 		w.settle()
 		next := w.group.Status.Run
-		if next.Number != run.Number+1 || next.Trigger != runs.TriggerNodesChanged || w.podOn(bad) == nil || w.podOn(good) != nil && podstate.Alive(w.podOn(good)) {
+		if next.Number != run.Number+1 || next.Trigger != state.TriggerNodesChanged || w.podOn(bad) == nil || w.podOn(good) != nil && podstate.Alive(w.podOn(good)) {
 			t.Fatalf("retry %d: run %+v", retry, next)
 		}
 		preempt()
@@ -175,7 +175,7 @@ func TestQueueTogether(t *testing.T) {
 // inQueue is a group of so many nodes in a queue, whose stage waits for its members; taken are the GPUs of a node's eight.
 func inQueue(t *testing.T, nodes int, taken int32, holders map[string]string) *groupWorld {
 	t.Helper()
-	w := newGroupWorld(t, nodes, faults{}, func(g *v1alpha1.CommGroup) {
+	w := newGroupWorld(t, nodes, faults{}, func(g *state.Group) {
 		g.Spec.RanksPerNode, g.Spec.Run.Nodes, g.Spec.Run.QueueName, g.Spec.Members.MinMembers = taken, v1alpha1.NodeUseIdle, "gpus", 2
 	})
 	w.playNodes()

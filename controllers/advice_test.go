@@ -141,7 +141,7 @@ func TestAdvice(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	before := w.group.Status.Advice
-	w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "now"}
+	w.request("now")
 	w.step()
 	w.step()
 	if run := w.group.Status.Run; run.ID != "1-2" || run.Phase != v1alpha1.RunPhaseRunning || len(w.group.Status.Advice) != len(before) {

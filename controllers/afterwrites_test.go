@@ -22,6 +22,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/testkit"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // TestARefusedWriteKeepsTheWakeUp checks the result after writes: a deadline comes at its time whatever is refused, a refusal is tried
@@ -117,7 +118,7 @@ func isConfigMap(verb string, o client.Object) bool {
 
 func isCommRun(verb string, o client.Object) bool {
 	_, ok := o.(*v1alpha1.CommRun)
-	return ok && verb == "create"
+	return ok && verb != "delete"
 }
 
 // aboutToRun is a group whose run begins with the next reconcile.
@@ -125,6 +126,17 @@ func aboutToRun() *groupWorld {
 	w := newWorld(testkit.Group(), testkit.Nodes(2))
 	w.settle()
 	w.reportFacts()
+	return &groupWorld{world: w}
+}
+
+// lastReport is a group whose run ends with the next reconcile.
+func lastReport() *groupWorld {
+	w := newWorld(testkit.Group(), testkit.Nodes(1))
+	w.settle()
+	w.reportFacts()
+	w.settle()
+	ct := w.commTask(w.nodes[0].Name)
+	ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 	return &groupWorld{world: w}
 }
 
@@ -157,7 +169,8 @@ func TestRefusedWritesKeepTheTimers(t *testing.T) {
 	}{
 		"the status":  {aboutToRun, isGroupStatus, true},
 		"settings":    {finished, isConfigMap, false},
-		"results":     {finished, isCommRun, false},
+		"the run":     {aboutToRun, isCommRun, false},
+		"results":     {lastReport, isCommRun, false},
 		"marks":       {finished, func(verb string, o client.Object) bool { _, ok := o.(*corev1.Node); return ok && verb == "patch" }, false},
 		"the closure": {podIsGone, isClosure, false},
 		"the closure that ends the run, and the status": {podIsGone, func(verb string, o client.Object) bool { return isClosure(verb, o) || isGroupStatus(verb, o) }, true},
@@ -248,16 +261,17 @@ func TestStatusThatMayYetBeWritten(t *testing.T) {
 // away is one.
 func TestRefusedCleanUp(t *testing.T) {
 	for name, tc := range map[string]struct {
-		arrange func(*testing.T, *CommGroupReconciler, *v1alpha1.CommGroup)
+		arrange func(*testing.T, *CommGroupReconciler, *state.Group)
 		verb    string
 		wakeIn  time.Duration // without a failure
 	}{
-		"a group that is gone": {func(t *testing.T, r *CommGroupReconciler, g *v1alpha1.CommGroup) {
-			if err := r.Client.Delete(t.Context(), g.DeepCopy()); err != nil {
+		"a group that is gone": {func(t *testing.T, r *CommGroupReconciler, g *state.Group) {
+			stored, _ := g.Objects()
+			if err := r.Client.Delete(t.Context(), stored); err != nil {
 				t.Fatal(err)
 			}
 		}, "delete", 0},
-		"a finalizer": {func(t *testing.T, r *CommGroupReconciler, g *v1alpha1.CommGroup) {
+		"a finalizer": {func(t *testing.T, r *CommGroupReconciler, g *state.Group) {
 			var live v1alpha1.CommGroup
 			if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(g), &live); err != nil {
 				t.Fatal(err)

@@ -51,13 +51,19 @@ func (d *Decision) takesAway() bool {
 // upToDate asks the API itself whether the group is still as it was read. Writes carry the version that they rest on; a delete is of a
 // name alone, and rests on the group's status. A manager whose cache lags, or that was paused while another took over, would delete
 // pods of the present run, and their nodes would be named as guilty.
-func (r *CommGroupReconciler) upToDate(ctx context.Context, group *v1alpha1.CommGroup) error {
-	var live metav1.PartialObjectMetadata
-	live.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("CommGroup"))
-	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(group), &live); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("look whether the group that was read is up to date: %w", err)
-	} else if err != nil || live.UID != group.UID || live.ResourceVersion != group.ResourceVersion {
-		return errOldRead
+func (r *CommGroupReconciler) upToDate(ctx context.Context, s *Snapshot) error {
+	read := map[string]client.Object{"CommGroup": s.Stored}
+	if s.StoredRun != nil {
+		read["CommRun"] = s.StoredRun
+	}
+	for kind, object := range read {
+		var live metav1.PartialObjectMetadata
+		live.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
+		if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(object), &live); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("look whether the %s that was read is up to date: %w", kind, err)
+		} else if err != nil || live.UID != object.GetUID() || live.ResourceVersion != object.GetResourceVersion() {
+			return errOldRead
+		}
 	}
 	return nil
 }
@@ -65,7 +71,7 @@ func (r *CommGroupReconciler) upToDate(ctx context.Context, group *v1alpha1.Comm
 // stillSo looks, before anything is done that a later look cannot undo, whether what was read for it still is so.
 func (r *CommGroupReconciler) stillSo(ctx context.Context, s *Snapshot, d *Decision) error {
 	if d.takesAway() {
-		if err := r.upToDate(ctx, s.Group); err != nil {
+		if err := r.upToDate(ctx, s); err != nil {
 			return err
 		}
 	}
@@ -173,7 +179,6 @@ func (r *CommGroupReconciler) apply(ctx context.Context, s *Snapshot, d *Decisio
 		}
 		try("publish configmap", d.ConfigMap.Name, err)
 	}
-	r.writeRecord(ctx, s, d)
 	told("mark nodes for", s.Group.Name, r.applyNodeMarks(ctx, s, d))
 	if run := d.Status.Run; run != nil && run.Phase == v1alpha1.RunPhaseRunning || finishes(s.Group, d) {
 		d.refused.note(run, s.Now)

@@ -50,7 +50,9 @@ func TestDeletesAreSentAtOnce(t *testing.T) {
 	}
 	r := &CommGroupReconciler{Client: c, Config: testConfig}
 	done := make(chan error, 1)
-	go func() { done <- r.apply(ctx, &Snapshot{Group: testkit.Group(), Now: testkit.Now}, &d) }()
+	go func() {
+		done <- r.apply(ctx, &Snapshot{Group: testkit.Group(), Stored: &v1alpha1.CommGroup{}, Now: testkit.Now}, &d)
+	}()
 	seen := map[string]int{}
 	refused := errors.New("not now")
 	for range 2 * each / maxWritesAtOnce {

@@ -10,6 +10,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/testkit"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // regressionWorld is a group of n nodes that holds its runs against its baseline.
@@ -23,26 +24,23 @@ func regressionWorld(n int, mode v1alpha1.JudgingMode) *world {
 }
 
 // rerun makes one run in which the nodes reach so much, by rank order.
-func (w *world) rerun(busBWMBps ...int64) *v1alpha1.CommGroupStatus {
+func (w *world) rerun(busBWMBps ...int64) *state.Status {
 	if w.group.Status.Run != nil {
-		if w.group.Annotations == nil {
-			w.group.Annotations = map[string]string{}
-		}
-		w.group.Annotations[v1alpha1.AnnotationRunRequested] = fmt.Sprint(w.group.Status.Run.Number + 1)
+		w.request(fmt.Sprint(w.group.Status.Run.Number + 1))
 	}
 	w.runAll(busBWMBps...)
 	return &w.group.Status
 }
 
 // settled makes three runs at 300 GB/s, from which on the baseline is enforced.
-func (w *world) settled() *v1alpha1.CommGroupStatus {
+func (w *world) settled() *state.Status {
 	for range 2 {
 		w.rerun(300_000)
 	}
 	return w.rerun(300_000)
 }
 
-func baselineChecks(s *v1alpha1.CommGroupStatus) []v1alpha1.PerformanceCheck {
+func baselineChecks(s *state.Status) []v1alpha1.PerformanceCheck {
 	return slices.DeleteFunc(slices.Clone(s.Checks), func(c v1alpha1.PerformanceCheck) bool { return c.Source != "baseline" })
 }
 
@@ -87,7 +85,7 @@ func TestBaselineGrowsAndJudges(t *testing.T) {
 	}
 }
 
-func groupCondition(s *v1alpha1.CommGroupStatus, name string) metav1.Condition {
+func groupCondition(s *state.Status, name string) metav1.Condition {
 	for _, c := range s.Conditions {
 		if c.Type == name {
 			return c
@@ -203,13 +201,13 @@ func TestNewNormalIsAccepted(t *testing.T) {
 		}
 		old := s.Baseline.Key
 		for _, other := range []string{"1-9", "1", "next", ""} { // a run to come, and none
-			w.group.Annotations[v1alpha1.AnnotationBaselineFrom] = other
+			metav1.SetMetaDataAnnotation(&w.group.ObjectMeta, v1alpha1.AnnotationBaselineFrom, other)
 			w.settle()
 			if s = &w.group.Status; s.Run.Verdict != v1alpha1.VerdictFail || s.Baseline.FirstRunID != "1-1" {
 				t.Errorf("%q: %s, %+v", other, s.Run.Verdict, s.Baseline)
 			}
 		}
-		w.group.Annotations[v1alpha1.AnnotationBaselineFrom] = "1-4"
+		metav1.SetMetaDataAnnotation(&w.group.ObjectMeta, v1alpha1.AnnotationBaselineFrom, "1-4")
 		w.settle()
 		s = &w.group.Status
 		if s.Run.Verdict != v1alpha1.VerdictPass || s.Baseline.Runs != 1 || s.Baseline.FirstRunID != s.Run.ID || s.Baseline.Key != old || !strings.HasPrefix(s.Baseline.Previous, old[:60]) || len(s.Culprits) != 0 {
@@ -232,7 +230,7 @@ func TestNewNormalIsAccepted(t *testing.T) {
 	r := regressionWorld(2, v1alpha1.JudgingReport)
 	r.rerun(300_000)
 	r.rerun(200_000)
-	r.group.Annotations[v1alpha1.AnnotationBaselineFrom] = "1-2"
+	metav1.SetMetaDataAnnotation(&r.group.ObjectMeta, v1alpha1.AnnotationBaselineFrom, "1-2")
 	r.settle()
 	if b := r.group.Status.Baseline; b.Runs != 1 || b.FirstRunID != "1-2" || !slices.Equal(b.Series[0].SamplesMBps, []int64{200_000}) {
 		t.Errorf("%+v", b)
@@ -293,7 +291,7 @@ func TestAnAcceptedRegressionIsLifted(t *testing.T) {
 	}
 	s := w.rerun(300_000, 150_000)
 	w.writeMarks(t)
-	w.group.Annotations[v1alpha1.AnnotationBaselineFrom] = s.Run.ID
+	metav1.SetMetaDataAnnotation(&w.group.ObjectMeta, v1alpha1.AnnotationBaselineFrom, s.Run.ID)
 	w.step()
 	if got := w.stated(v1alpha1.VerdictPass); !slices.Contains(got, "n00001") {
 		t.Errorf("says Pass %v, run %s", got, w.group.Status.Run.Verdict)

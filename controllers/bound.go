@@ -8,26 +8,57 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/settings"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// maxStatusBytes bounds the JSON of the status.
-const maxStatusBytes = 64 << 10
-
 const (
+	// maxRunBytes bounds the JSON of a CommRun, and maxGroupBytes that of a CommGroup's status, without the managed fields.
+	maxRunBytes   = 60 << 10
+	maxGroupBytes = 14 << 10
 	// maxTestsOfPast is how many tests of a stage that has ended are kept where space is short.
 	maxTestsOfPast = 40
 	// conditionWords is how much of a condition's message is kept where nothing else makes room.
 	conditionWords = 256
 )
 
-// boundStatus shortens the status until its JSON fits: messages first, then the smaller sizes of the results, the errors with
+// fits says whether the JSON of an object takes no more than so many bytes.
+func fits(object any, bytes int) bool {
+	data, err := json.Marshal(object)
+	return err != nil || len(data) <= bytes
+}
+
+// boundGroup shortens what the CommGroup's own status has until it fits: the ends of messages first, then lists, the least useful first.
+func boundGroup(status *state.Status) {
+	large := func() bool {
+		own := status.GroupStatus()
+		return !fits(&own, maxGroupBytes)
+	}
+	cuts := []func() bool{
+		func() bool { return shortenConditions(status) },
+		func() bool { return halve(&status.Inventory, 1) },
+		func() bool { return halve(&status.WouldGate, 1) },
+		func() bool { return status.Gating != nil && halve(&status.Gating.Nodes, 1) },
+		func() bool { return halve(&status.History, 1) },
+	}
+	for _, cut := range cuts {
+		for large() && cut() {
+		}
+	}
+}
+
+// boundRun shortens what the CommRun has until it fits: messages first, then the smaller sizes of the results, the errors with
 // random data, and settings; then whole entries, the least useful first. The children keep everything. While the group's stage
 // goes on, what it judges by stays: its tests, culprits and results; they are bounded where they are made. Of its results the
 // sizes of thresholds stay as long as any does.
-func boundStatus(status *v1alpha1.CommGroupStatus, thresholds []v1alpha1.Threshold) {
+func boundRun(group *state.Group, status *state.Status) {
+	thresholds := group.Spec.Benchmark.Thresholds
 	fits := func() bool {
-		data, err := json.Marshal(status)
-		return err != nil || len(data) <= maxStatusBytes
+		next := state.Group{ObjectMeta: group.ObjectMeta, Spec: group.Spec, Status: *status}
+		if status.Run == nil {
+			return true
+		}
+		_, run := next.Objects()
+		return fits(run, maxRunBytes)
 	}
 	if fits() {
 		return
@@ -88,14 +119,12 @@ func boundStatus(status *v1alpha1.CommGroupStatus, thresholds []v1alpha1.Thresho
 
 // lastCuts give up a part of one list each time they are called, in the order in which the lists are missed least; false once
 // nothing more of theirs may go. What past runs left, the history and the baseline, goes after all that a new run shows anew.
-func lastCuts(status *v1alpha1.CommGroupStatus, ended bool, judged []int64) []func() bool {
+func lastCuts(status *state.Status, ended bool, judged []int64) []func() bool {
 	cuts := []func() bool{
 		func() bool { return halve(&status.Advice, 0) },
 		func() bool { return boundResults(status.Results, 1) },
 		func() bool { return halve(&status.Results, 0) },
 		func() bool { return halve(&status.Settings, 0) },
-		func() bool { return shortenConditions(status) },
-		func() bool { return halve(&status.Inventory, 1) },
 		func() bool { return halve(&status.Checks, 1) },
 	}
 	span := status.Span
@@ -107,14 +136,10 @@ func lastCuts(status *v1alpha1.CommGroupStatus, ended bool, judged []int64) []fu
 			func() bool { return halve(&span.Results, 0) },
 			func() bool { return halve(&span.Culprits, 1) })
 	}
-	cuts = append(cuts, func() bool { return halve(&status.Culprits, 1) }, func() bool { return halve(&status.WouldGate, 1) })
-	if g := status.Gating; g != nil {
-		cuts = append(cuts, func() bool { return halve(&g.Nodes, 1) })
-	}
+	cuts = append(cuts, func() bool { return halve(&status.Culprits, 1) })
 	if span != nil {
 		cuts = append(cuts, func() bool { return halve(&span.Left, 1) }, func() bool { return shortenCulprits(span, 80) })
 	}
-	cuts = append(cuts, func() bool { return halve(&status.History, 1) })
 	if b := status.Baseline; b != nil {
 		cuts = append(cuts, func() bool { return halve(&b.Series, 0) })
 	}
@@ -136,7 +161,7 @@ func halve[T any](list *[]T, least int) bool {
 
 // shortenConditions keeps the beginning of a message and of the remark at its end: a remark is told once, which rests on its
 // being there.
-func shortenConditions(status *v1alpha1.CommGroupStatus) (any bool) {
+func shortenConditions(status *state.Status) (any bool) {
 	for i := range status.Conditions {
 		c := &status.Conditions[i]
 		at := len(c.Message)

@@ -17,10 +17,11 @@ import (
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/settings"
 	"rcclx.io/commgroup-operator/controllers/stage"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // fullStatus has each list as long, and each text, as the API or the controller lets it be.
-func fullStatus(at v1alpha1.RunStage) *v1alpha1.CommGroupStatus {
+func fullStatus(at v1alpha1.RunStage) *state.Status {
 	text := func(n int) string { return strings.Repeat("x", n) }
 	now, big := metav1.NewTime(time.Unix(1800000000, 0)), int64(1)<<40
 	list := func(n int) []int64 {
@@ -30,7 +31,7 @@ func fullStatus(at v1alpha1.RunStage) *v1alpha1.CommGroupStatus {
 		}
 		return out
 	}
-	s := &v1alpha1.CommGroupStatus{Headline: &v1alpha1.Headline{}, Run: &v1alpha1.GroupRunStatus{ID: "1-1", Request: text(256)}}
+	s := &state.Status{Headline: &v1alpha1.Headline{}, Run: &v1alpha1.GroupRunStatus{ID: "1-1"}}
 	for _, t := range conditionTypes {
 		message := text(1024)
 		if word := remarks[t].word; word != "" {
@@ -98,14 +99,22 @@ func sizeOf(t *testing.T, v any) int {
 	return len(data)
 }
 
+func bound(s *state.Status, thresholds ...v1alpha1.Threshold) {
+	boundGroup(s)
+	boundRun(&state.Group{Spec: v1alpha1.CommGroupSpec{Benchmark: v1alpha1.BenchmarkSpec{Thresholds: thresholds}}}, s)
+}
+
 // TestStatusAlwaysFits: whatever is in it, and a second time nothing more is lost.
 func TestStatusAlwaysFits(t *testing.T) {
 	for _, at := range []v1alpha1.RunStage{v1alpha1.StageLocalizing, v1alpha1.StageMesh, v1alpha1.StageEnded} {
 		s := fullStatus(at)
-		before := sizeOf(t, s)
-		boundStatus(s, nil)
-		if got := sizeOf(t, s); got > maxStatusBytes {
-			t.Errorf("stage %s: %d bytes of %d are left, at most %d may be", at, got, before, maxStatusBytes)
+		bound(s)
+		group, run := (&state.Group{Status: *s}).Objects()
+		if got := sizeOf(t, group.Status); got > maxGroupBytes {
+			t.Errorf("stage %s: %d bytes of the CommGroup's status, at most %d may be", at, got, maxGroupBytes)
+		}
+		if got := sizeOf(t, run); got > maxRunBytes {
+			t.Errorf("stage %s: %d bytes of the CommRun, at most %d may be", at, got, maxRunBytes)
 		}
 		for _, c := range s.Conditions {
 			if !strings.Contains(c.Message, remarks[c.Type].word) {
@@ -119,7 +128,7 @@ func TestStatusAlwaysFits(t *testing.T) {
 			t.Errorf("stage %s: %d conditions, %d culprits, %d left, %d past runs", at, len(s.Conditions), len(s.Culprits), len(s.Span.Left), len(s.History))
 		}
 		again := s.DeepCopy()
-		boundStatus(again, nil)
+		bound(again)
 		if !reflect.DeepEqual(s, again) {
 			t.Errorf("stage %s: bounded once more it differs", at)
 		}
@@ -142,18 +151,18 @@ func TestResultsStayWhileTheStageJudges(t *testing.T) {
 		}
 		return out
 	}
-	few := func(stage v1alpha1.RunStage, sizes int) *v1alpha1.CommGroupStatus {
+	few := func(stage v1alpha1.RunStage, sizes int) *state.Status {
 		s := fullStatus(stage)
 		s.Span.Results, s.Span.Tests, s.Baseline.Series = series(sizes), s.Span.Tests[:60], s.Baseline.Series[:24]
 		return s
 	}
 	s := few(v1alpha1.StageLocalizing, 9)
-	boundStatus(s, nil)
+	bound(s)
 	if !reflect.DeepEqual(s.Span.Results, series(9)) {
 		t.Errorf("results of a stage that goes on: %d, of which the first has sizes %v", len(s.Span.Results), s.Span.Results[:min(1, len(s.Span.Results))])
 	}
 	s = few(v1alpha1.StageEnded, 21)
-	boundStatus(s, []v1alpha1.Threshold{{Span: v1alpha1.SpanGroup, SizeBytes: 4096}, {Span: v1alpha1.SpanNode, SizeBytes: 2048}})
+	bound(s, v1alpha1.Threshold{Span: v1alpha1.SpanGroup, SizeBytes: 4096}, v1alpha1.Threshold{Span: v1alpha1.SpanNode, SizeBytes: 2048})
 	for _, r := range s.Span.Results {
 		n := len(r.SizeBytes)
 		if n == 21 || !slices.Contains(r.SizeBytes, 4096) || r.BusBandwidthMBps[0] != 2 || len(r.LatencyNanoseconds) != n || r.MinBusBandwidthMBps[n-1] != 20 || len(r.SpreadPercent) != n || r.SpreadPercent[0] != 2 {

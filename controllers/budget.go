@@ -10,6 +10,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
@@ -23,7 +24,7 @@ func nextDay(t time.Time) time.Time {
 
 // budgetNow is the budget of today before this run: what is left of an earlier day's does not carry over. Nil without a limit.
 // Where there was none so far, the history tells what today's runs have used.
-func budgetNow(status *v1alpha1.CommGroupStatus, limit int64, now time.Time) *v1alpha1.BudgetStatus {
+func budgetNow(status *state.Status, limit int64, now time.Time) *v1alpha1.BudgetStatus {
 	if limit <= 0 {
 		return nil
 	}
@@ -62,7 +63,7 @@ func estimate(spec *v1alpha1.CommGroupSpec, history []v1alpha1.RunSummary, nodes
 	for i := range history {
 		h := &history[i]
 		measured := cmp.Or(int(h.MeasuredNodes), selectedIn(h.Members)) // nodes that were busy held nothing
-		if h.Trigger == runs.TriggerNodesChanged || h.Verdict == "" || measured == 0 || h.GPUMinutes == 0 {
+		if h.Trigger == state.TriggerNodesChanged || h.Verdict == "" || measured == 0 || h.GPUMinutes == 0 {
 			continue // one that was aborted tells no more than how far it came
 		}
 		basis = "as run " + h.ID + " held"
@@ -86,17 +87,16 @@ func selectedIn(members string) int {
 	return n
 }
 
-// asked says whether a person asks for a run that has not started yet, whatever else it is due for.
+// asked says whether a CommRun asks for a run that has not started yet, whatever else it is due for.
 func asked(in runInput) bool {
-	request := runRequest(in.group)
-	return request != "" && (in.group.Status.Run == nil || request != in.group.Status.Run.Request)
+	return len(in.group.Status.Requests) > 0
 }
 
-// overBudget says why a run waits for the next day, and until when; empty where it may start. What a person asks for by
-// the annotation runs all the same, and counts; a run of some nodes is none that was asked for.
+// overBudget says why a run waits for the next day, and until when; empty where it may start. What a user asks for by
+// a CommRun runs all the same, and counts; a run of some nodes is none that was asked for.
 func overBudget(in runInput, trigger string, nodes int) (why string, until time.Time) {
 	b := budgetNow(&in.group.Status, in.group.Spec.Run.MaxGPUMinutesPerDay, in.now)
-	if b == nil || asked(in) && trigger != runs.TriggerNodesChanged {
+	if b == nil || asked(in) && trigger != state.TriggerNodesChanged {
 		return "", time.Time{}
 	}
 	needs, basis := estimate(&in.group.Spec, in.group.Status.History, nodes)

@@ -26,7 +26,6 @@ func CacheOptions(served ...string) cache.Options {
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}:       {Transform: trimNode},
 			&v1alpha1.CommNode{}: {Transform: trimCommNode},
-			&v1alpha1.CommRun{}:  {Label: ours, Transform: trimCommRun},
 			&corev1.Pod{}:        {Label: runPods},
 			&corev1.ConfigMap{}:  {Label: ours},
 			// By name, which is all that the manager's role lets it read of these.

@@ -109,7 +109,7 @@ func (r *CommGroupReconciler) writeDeleting(ctx context.Context, group *v1alpha1
 	next := setConditions(group.Status.Conditions, map[string]decision.Finding{v1alpha1.ConditionReady: f}, group.Generation, now)
 	base := group.DeepCopy()
 	group.Status.Conditions = next
-	if equalStatus(&base.Status, &group.Status) {
+	if same(&base.Status, &group.Status) {
 		return nil
 	}
 	return r.Client.Status().Patch(ctx, group, client.MergeFrom(base))

@@ -5,124 +5,168 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/objects"
-	"rcclx.io/commgroup-operator/controllers/runs"
-	"rcclx.io/commgroup-operator/controllers/stage"
-	"rcclx.io/commgroup-operator/controllers/words"
-	"rcclx.io/commgroup-operator/internal/runrecord"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// recordsOf says whether the group's run has to be recorded as a CommRun, and which CommRuns are beyond the group's
-// limits. It looks at the status as it is written: what a run has measured is final there, and its CommRun is the same
-// whenever it is written.
-func recordsOf(group *v1alpha1.CommGroup, have []v1alpha1.CommRun) (record bool, remove []string) {
-	type kept struct {
-		name   string
-		number int64
-		passed bool
+// readRuns reads the group's CommRuns and puts the group together. Where its status names a later run than they do, the API server says
+// whether the cache is behind or the CommRun was deleted.
+func (r *CommGroupReconciler) readRuns(ctx context.Context, s *Snapshot) error {
+	defer func() { s.Group = state.Join(s.Stored, s.Runs) }()
+	var list v1alpha1.CommRunList
+	err := r.Client.List(ctx, &list, client.InNamespace(s.Stored.Namespace), client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return err
 	}
-	all := make([]kept, 0, len(have)+1)
-	run := group.Status.Run
-	record = run != nil && run.Phase == v1alpha1.RunPhaseFinished && run.Verdict != ""
-	for i := range have {
-		r := &have[i]
-		if record && r.Spec.ID == run.ID {
-			record = r.Status.Verdict == "" // its status was not written
-			continue
+	s.Runs = state.RunsOf(s.Stored, list.Items)
+	s.StoredRun = state.Latest(s.Runs)
+	run := s.Stored.Status.Run
+	if run == nil || s.StoredRun != nil && s.StoredRun.Status.Number >= run.Number {
+		return nil
+	}
+	s.StoredRun = nil
+	var live v1alpha1.CommRun
+	name := cmp.Or(run.Name, v1alpha1.CommRunName(s.Stored.Name, run.Number))
+	err = r.APIReader.Get(ctx, client.ObjectKey{Namespace: s.Stored.Namespace, Name: name}, &live)
+	switch {
+	case apierrors.IsNotFound(err):
+		s.RunDeleted = true
+		return nil
+	case err != nil:
+		return fmt.Errorf("commrun %s: %w", name, err)
+	}
+	others := slices.DeleteFunc(s.Runs, func(r v1alpha1.CommRun) bool { return r.Name == name })
+	s.Runs = append(others, state.RunsOf(s.Stored, []v1alpha1.CommRun{live})...)
+	if latest := state.Latest(s.Runs); latest != nil && latest.Status.Number >= run.Number {
+		s.StoredRun = latest
+	} else {
+		s.RunDeleted = true // another one has its name by now
+	}
+	return nil
+}
+
+// beyondLimits are the CommRuns that the history limits leave no place for, by name. Neither the latest run goes nor the one before it,
+// whose results stand while it is repeated.
+func beyondLimits(limits *v1alpha1.HistoryLimits, latest *v1alpha1.GroupRunStatus, all []v1alpha1.CommRun) (remove []string) {
+	var over []*v1alpha1.CommRun
+	for i := range all {
+		if r := &all[i]; r.Status.Number > 0 && state.Over(&r.Status.GroupRunStatus) && !state.Pending(r) {
+			over = append(over, r)
 		}
-		all = append(all, kept{r.Name, r.Spec.Number, r.Status.Verdict == v1alpha1.VerdictPass})
 	}
-	if run != nil && run.Phase == v1alpha1.RunPhaseFinished {
-		all = append(all, kept{"", run.Number, run.Verdict == v1alpha1.VerdictPass})
+	// Runs of some nodes, and those that came to no verdict, shall not push out those that measured all.
+	whole := func(r *v1alpha1.CommRun) int {
+		if r.Status.Verdict != "" && r.Status.Trigger != state.TriggerNodesChanged {
+			return 1
+		}
+		return 0
 	}
-	// What the history names goes last: runs of some nodes shall not push out those that measured all.
-	past := make(map[int64]int, len(group.Status.History))
-	for i := range group.Status.History {
-		past[runs.NumberOf(group.Status.History[i].ID)] = 1
+	newest := func(a, b *v1alpha1.CommRun) int { return cmp.Compare(b.Status.Number, a.Status.Number) }
+	slices.SortFunc(over, newest)
+	kept := map[string]bool{}
+	for _, r := range over {
+		if len(kept) < 2 && (latest == nil || r.Status.Number <= latest.Number) {
+			kept[r.Name] = true
+		}
 	}
-	slices.SortFunc(all, func(a, b kept) int {
-		return cmp.Or(cmp.Compare(past[b.number], past[a.number]), cmp.Compare(b.number, a.number))
-	})
-	limits := group.Spec.HistoryLimits
+	slices.SortStableFunc(over, func(a, b *v1alpha1.CommRun) int { return cmp.Compare(whole(b), whole(a)) })
 	left := map[bool]int32{
 		true:  cmp.Or(limits.Passed, defaultHistoryLimit),
 		false: cmp.Or(limits.Failed, defaultHistoryLimit),
 	}
-	for _, r := range all {
-		switch left[r.passed]--; {
-		case left[r.passed] >= 0:
-		case r.name != "":
-			remove = append(remove, r.name)
-		default:
-			record = false // older than all that are kept
+	for _, r := range over {
+		passed := r.Status.Verdict == v1alpha1.VerdictPass
+		if left[passed]--; left[passed] < 0 && !kept[r.Name] {
+			remove = append(remove, r.Name)
 		}
 	}
-	return record, remove
+	return remove
 }
 
 // defaultHistoryLimit is that of a group from before the limits.
 const defaultHistoryLimit = 5
 
-// writeRecord writes the CommRun of the run that the status speaks of. That it cannot is told, and holds up nothing: the
-// run's verdict stands without.
-func (r *CommGroupReconciler) writeRecord(ctx context.Context, s *Snapshot, d *Decision) {
-	if !d.RecordRun {
-		return
+// writeRun writes what the decision says of the run into its CommRun, which it creates for a run that starts. It is written before the
+// group's status, which only repeats it in short.
+func (r *CommGroupReconciler) writeRun(ctx context.Context, s *Snapshot, d *Decision) error {
+	run := d.Status.Run
+	if run == nil {
+		return nil
 	}
-	run := runrecord.Of(s.Group, s.CommTasks)
+	stored := s.StoredRun
+	if was := s.Group.Status.Run; was == nil || was.ID != run.ID {
+		var err error
+		if stored, err = r.takeRun(ctx, s, run.Name); err != nil {
+			return fmt.Errorf("take commrun %s/%s: %w", s.Group.Namespace, run.Name, err)
+		}
+	}
+	if stored == nil {
+		return nil // it was deleted, and the run has ended with it
+	}
+	group := state.Group{ObjectMeta: s.Group.ObjectMeta, Spec: s.Group.Spec, Status: d.Status}
+	next := stored.DeepCopy()
+	if next.Status = group.RunStatus(stored); same(&stored.Status, &next.Status) {
+		return nil
+	}
+	if err := r.Client.Status().Update(ctx, next, client.FieldOwner(v1alpha1.FieldManagerController)); err != nil {
+		return fmt.Errorf("status of commrun %s/%s: %w", next.Namespace, next.Name, err)
+	}
+	return nil
+}
+
+// takeRun gives the CommRun of a run that starts: one that asks for it, or else a new one. One of the name that has not started is the
+// run's own: it was created, and its status was not written.
+func (r *CommGroupReconciler) takeRun(ctx context.Context, s *Snapshot, name string) (*v1alpha1.CommRun, error) {
+	if at := slices.IndexFunc(s.Runs, func(r v1alpha1.CommRun) bool { return r.Name == name && state.Pending(&r) }); at >= 0 {
+		return r.ownRun(ctx, s, &s.Runs[at])
+	}
+	run := state.NewRun(s.Stored, name)
 	run.Labels = objects.Labels(s.Group, "")
 	run.OwnerReferences = []metav1.OwnerReference{objects.Owner(s.Group)}
-	err := r.writeRun(ctx, run)
-	if err == nil {
-		return
+	err := r.Client.Create(ctx, run, client.FieldOwner(v1alpha1.FieldManagerController))
+	if !apierrors.IsAlreadyExists(err) {
+		return run, err
 	}
-	logf.FromContext(ctx).Error(err, "Could not record a run; trying again later", "run", run.Spec.ID)
-	what := "write CommRun " + run.Name
-	add(&d.refused.others, what, err)
-	if !strings.Contains(stage.ToldRefusal(s.Group), what) {
-		d.Events = append(d.Events, decision.Event{Warning: true, Reason: v1alpha1.ReasonRunNotRecorded, Action: "RecordRun",
-			Note: words.Shorten(fmt.Sprintf("The results of run %s could not be kept for comparison: %v. "+
-				"The run's verdict stands; fix what refuses the CommRun.", run.Spec.ID, err), 1000)})
+	var there v1alpha1.CommRun
+	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(run), &there); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, errOldRead // it goes just now
+		}
+		return nil, err
 	}
-	d.WakeAt = decision.Earlier(d.WakeAt, s.Now.Add(refusedRetry))
+	switch {
+	case there.Spec.GroupName != s.Group.Name:
+		return nil, fmt.Errorf("%w: CommRun %s is of CommGroup %q: delete it", errTaken, name, there.Spec.GroupName)
+	case len(there.OwnerReferences) > 0 && !objects.OwnedBy(&there, s.Group): // of an earlier group of this name
+		if err := r.deleteExactly(ctx, &there); err != nil {
+			return nil, err
+		}
+		return nil, errOldRead
+	case !state.Pending(&there):
+		return nil, errOldRead // the cache does not show it yet
+	}
+	return r.ownRun(ctx, s, &there)
 }
 
-// writeRun creates the CommRun and writes its status. One that is there already without a status is the same run's.
-func (r *CommGroupReconciler) writeRun(ctx context.Context, run *v1alpha1.CommRun) error {
+// ownRun gives a CommRun that a user created the group's labels and owner, so that it goes with the group.
+func (r *CommGroupReconciler) ownRun(ctx context.Context, s *Snapshot, run *v1alpha1.CommRun) (*v1alpha1.CommRun, error) {
 	next := run.DeepCopy()
-	err := r.Client.Create(ctx, next, client.FieldOwner(v1alpha1.FieldManagerController))
-	if apierrors.IsAlreadyExists(err) {
-		if err = r.APIReader.Get(ctx, client.ObjectKeyFromObject(run), next); err != nil {
-			return client.IgnoreNotFound(err) // it goes just now; the next reconcile creates it
-		}
-		switch {
-		case next.Spec.Group.UID != run.Spec.Group.UID: // of an earlier group of this name
-			return r.deleteExactly(ctx, next)
-		case next.Status.Verdict != "":
-			return nil // the cache does not show it yet
-		}
+	next.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommRun"}
+	for key, value := range objects.Labels(s.Group, "") {
+		metav1.SetMetaDataLabel(&next.ObjectMeta, key, value)
 	}
-	if err != nil {
-		return err
+	if !objects.OwnedBy(next, s.Group) {
+		next.OwnerReferences = append(next.OwnerReferences, objects.Owner(s.Group))
 	}
-	next.Status = run.Status
-	return r.Client.Status().Update(ctx, next, client.FieldOwner(v1alpha1.FieldManagerController))
-}
-
-// trimCommRun keeps what past runs measured out of memory: the controller never reads it again.
-func trimCommRun(object any) (any, error) {
-	if run, ok := object.(*v1alpha1.CommRun); ok {
-		run.ManagedFields, run.Spec.Template = nil, nil
-		run.Status = v1alpha1.CommRunStatus{Verdict: run.Status.Verdict}
+	if same(&next.ObjectMeta, &run.ObjectMeta) {
+		return next, nil
 	}
-	return object, nil
+	lock := client.MergeFromWithOptions(run, client.MergeFromWithOptimisticLock{})
+	return next, r.Client.Patch(ctx, next, lock, client.FieldOwner(v1alpha1.FieldManagerController))
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,78 +17,68 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/testkit"
-	"rcclx.io/commgroup-operator/internal/runrecord"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
-func commRuns(verdict v1alpha1.Verdict, numbers ...int64) []v1alpha1.CommRun {
+func commRuns(phase v1alpha1.RunPhase, verdict v1alpha1.Verdict, numbers ...int64) []v1alpha1.CommRun {
 	var out []v1alpha1.CommRun
 	for _, n := range numbers {
-		run := v1alpha1.CommRun{Spec: v1alpha1.CommRunSpec{ID: fmt.Sprint("1-", n), Number: n}, Status: v1alpha1.CommRunStatus{Verdict: verdict}}
+		run := v1alpha1.CommRun{Status: v1alpha1.CommRunStatus{GroupRunStatus: v1alpha1.GroupRunStatus{
+			ID: fmt.Sprint("1-", n), Number: n, Phase: phase, Verdict: verdict, Trigger: state.TriggerScheduled}}}
 		run.Name = fmt.Sprint("g-", n)
 		out = append(out, run)
 	}
 	return out
 }
 
-// TestRunsThatAreRecorded: each finished run once, and of those that passed and those that did not as many as the group's limits say.
-func TestRunsThatAreRecorded(t *testing.T) {
+// TestHistoryLimits: of the runs that passed and of those that did not as many stay as the group's limits say, and the last two whatever
+// the limits are.
+func TestHistoryLimits(t *testing.T) {
 	const pass, fail = v1alpha1.VerdictPass, v1alpha1.VerdictFail
-	finished := func(number int64) *v1alpha1.GroupRunStatus {
-		return &v1alpha1.GroupRunStatus{ID: fmt.Sprint("1-", number), Number: number, Phase: v1alpha1.RunPhaseFinished, Verdict: pass}
+	finished := func(verdict v1alpha1.Verdict, numbers ...int64) []v1alpha1.CommRun {
+		return commRuns(v1alpha1.RunPhaseFinished, verdict, numbers...)
 	}
-	going := func(number int64, phase v1alpha1.RunPhase) *v1alpha1.GroupRunStatus {
-		return &v1alpha1.GroupRunStatus{ID: fmt.Sprint("1-", number), Number: number, Phase: phase}
+	some := finished(pass, 10, 11, 12)
+	for i := range some {
+		some[i].Status.Trigger = state.TriggerNodesChanged
 	}
+	pending := commRuns("", "", 0)
+	pending[0].Status = v1alpha1.CommRunStatus{}
 	for name, tc := range map[string]struct {
-		run    *v1alpha1.GroupRunStatus
 		have   []v1alpha1.CommRun
-		want   bool
 		remove []string
 	}{
-		"no run":                   {nil, nil, false, nil},
-		"going on":                 {going(1, v1alpha1.RunPhaseRunning), nil, false, nil},
-		"aborted":                  {going(1, v1alpha1.RunPhaseAborted), nil, false, nil},
-		"no verdict yet":           {going(1, v1alpha1.RunPhaseFinished), nil, false, nil},
-		"finished":                 {finished(1), nil, true, nil},
-		"recorded already":         {finished(1), commRuns(pass, 1), false, nil},
-		"created without a status": {finished(1), commRuns("", 1), true, nil},
-		"beside older ones":        {finished(3), commRuns(pass, 1, 2), true, nil},
-		"the oldest passed one":    {finished(4), commRuns(pass, 1, 2, 3), true, []string{"g-1"}},
-		"failed ones have a limit": {finished(5), slices.Concat(commRuns(fail, 1, 2, 3), commRuns(pass, 4)), true, []string{"g-1"}},
-		"passed ones stay":         {finished(9), slices.Concat(commRuns(pass, 1, 2), commRuns(fail, 7, 8)), true, nil},
-		"going on, too many":       {going(6, v1alpha1.RunPhaseRunning), commRuns(pass, 1, 2, 3, 4), false, []string{"g-1"}},
-		"older than all that stay": {finished(1), commRuns(pass, 2, 3, 4), false, nil},
-		"what the history names":   {finished(12), commRuns(pass, 10, 11, 5), true, []string{"g-10"}},
-		"a limit that was lowered": {finished(7), commRuns(pass, 3, 4, 5, 6), true, []string{"g-4", "g-3"}},
-		"verdicts other than Fail": {finished(7), commRuns(v1alpha1.VerdictError, 4, 5, 6), true, []string{"g-4"}},
+		"none":                        {nil, nil},
+		"within the limits":           {finished(pass, 1, 2, 3), nil},
+		"the oldest passed one":       {finished(pass, 1, 2, 3, 4), []string{"g-1"}},
+		"failed ones have a limit":    {slices.Concat(finished(fail, 1, 2, 3), finished(pass, 4)), []string{"g-1"}},
+		"passed ones stay":            {slices.Concat(finished(pass, 1, 2), finished(fail, 7, 8)), nil},
+		"one under way is not over":   {slices.Concat(finished(pass, 1, 2, 3), commRuns(v1alpha1.RunPhaseRunning, "", 4)), nil},
+		"one that has not started":    {slices.Concat(finished(pass, 1, 2, 3), pending), nil},
+		"a suspended one":             {slices.Concat(finished(fail, 1, 2), commRuns(v1alpha1.RunPhaseSuspended, "", 3)), nil},
+		"runs of some nodes go first": {slices.Concat(finished(pass, 1, 2), some), []string{"g-10"}},
+		"aborted runs go first":       {slices.Concat(finished(fail, 1, 2), commRuns(v1alpha1.RunPhaseAborted, "", 3, 4, 5)), []string{"g-3"}},
+		"a limit that was lowered":    {finished(fail, 3, 4, 5, 6, 7), []string{"g-5", "g-4", "g-3"}},
+		"verdicts other than Fail":    {slices.Concat(finished(v1alpha1.VerdictError, 4, 5, 6), finished(pass, 7)), []string{"g-4"}},
 	} {
-		group := testkit.Group()
-		group.Spec.HistoryLimits = v1alpha1.HistoryLimits{Passed: 3, Failed: 2}
-		group.Status.Run = tc.run
-		if name == "what the history names" {
-			group.Status.History = []v1alpha1.RunSummary{{ID: "1-12"}, {ID: "1-11"}, {ID: "1-5"}}
-		}
-		got, remove := recordsOf(group, tc.have)
-		if got != tc.want || !slices.Equal(remove, tc.remove) {
-			t.Errorf("%s: record %v, remove %v; want %v, %v", name, got, remove, tc.want, tc.remove)
+		latest := &v1alpha1.GroupRunStatus{Number: 99}
+		remove := beyondLimits(&v1alpha1.HistoryLimits{Passed: 3, Failed: 2}, latest, tc.have)
+		if !slices.Equal(remove, tc.remove) {
+			t.Errorf("%s: remove %v; want %v", name, remove, tc.remove)
 		}
 	}
 }
 
-// TestARunIsRecorded plays a run to its end, records it, and reads from the CommRun what the status had.
-func TestARunIsRecorded(t *testing.T) {
+// TestRunLivesInItsCommRun plays a run to its end with an API server that refuses writes in between, and reads from the CommRun what the
+// run has measured.
+func TestRunLivesInItsCommRun(t *testing.T) {
 	w := newWorld(testkit.Group(), testkit.Nodes(3))
 	w.settle()
 	w.reportFacts()
-	w.runAll(300_000)
-	run := w.group.Status.Run
-	if run == nil || run.Phase != v1alpha1.RunPhaseFinished {
-		t.Fatal("the run did not finish")
-	}
 	s := w.snapshot()
 	d := Decide(s, testConfig)
-	if !d.RecordRun {
-		t.Fatal("the finished run is not to be recorded")
+	if d.Status.Run == nil || d.Status.Run.Name != "g-1" {
+		t.Fatalf("run %+v, want one with the CommRun g-1", d.Status.Run)
 	}
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
@@ -110,59 +99,75 @@ func TestARunIsRecorded(t *testing.T) {
 			return c.SubResource(sub).Update(ctx, o, opts...)
 		}}).Build()
 	r := &CommGroupReconciler{Client: c, APIReader: c, Config: testConfig}
-	old := runrecord.Of(w.group, nil) // of an earlier group of this name
-	old.Spec.Group.UID = "uid-of-another"
+	s.Stored, _ = w.group.Objects()
+
+	old := state.NewRun(w.group, "g-1") // of an earlier group of this name
+	old.OwnerReferences = append(old.OwnerReferences, objects.Owner(w.group))
+	old.OwnerReferences[0].UID = "uid-of-another"
 	if err := c.Create(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
-	refuseStatus = errors.New("the API server is away")
-	for range 4 { // it makes room; it creates the CommRun, and no status; it writes the status; the cache does not show that yet
-		r.writeRecord(t.Context(), s, &d)
-		if refuseStatus != nil && len(d.Events) > 0 {
-			refuseStatus, d.Events = nil, nil
-		}
+	if err := r.writeRun(t.Context(), s, &d); !errors.Is(err, errOldRead) {
+		t.Fatalf("with another group's CommRun of the name: %v, want another attempt once it is gone", err)
 	}
-	if len(d.Events) != 0 {
-		t.Fatalf("events of a run that was recorded: %v", d.Events)
-	}
-	var list v1alpha1.CommRunList
-	if err := c.List(t.Context(), &list); err != nil || len(list.Items) != 1 {
-		t.Fatalf("%d CommRuns, %v; want one", len(list.Items), err)
-	}
-	got := &list.Items[0]
-	if !objects.OwnedBy(got, w.group) || got.Labels[v1alpha1.LabelGroupUID] != string(w.group.UID) || got.Name != "g-1" {
-		t.Errorf("CommRun %s, owners %v, labels %v", got.Name, got.OwnerReferences, got.Labels)
-	}
-	if got.Spec.ID != run.ID || got.Status.Origin != w.group.Status.Origin || len(got.Status.Results) != len(w.group.Status.Results) || len(got.Status.Results) == 0 {
-		t.Errorf("run %s, origin %s, %d series; want %s, %s, %d", got.Spec.ID, got.Status.Origin, len(got.Status.Results), run.ID, w.group.Status.Origin, len(w.group.Status.Results))
-	}
-	if len(got.Status.Libraries) != 1 || got.Status.Libraries[0].Nodes != 3 {
-		t.Errorf("libraries %+v, want one on 3 nodes", got.Status.Libraries)
-	}
-	if got.Spec.Template == nil || got.Spec.Template.RanksPerNode != 8 {
-		t.Errorf("template %+v", got.Spec.Template)
-	}
-
-	// The cache forgets what was measured, and the next decision knows the CommRun.
-	object, err := trimCommRun(got.DeepCopy())
-	if err != nil || len(object.(*v1alpha1.CommRun).Status.Results) != 0 {
-		t.Errorf("the cache holds a past run: %v", err)
-	}
-	s.Runs = []v1alpha1.CommRun{*object.(*v1alpha1.CommRun)}
-	if next := Decide(s, testConfig); next.RecordRun || len(next.DeleteRuns) != 0 {
-		t.Errorf("a recorded run is to be recorded again: %+v", next.DeleteRuns)
-	}
-
-	// A refusal is told and fails nothing.
-	if err := c.Delete(t.Context(), got); err != nil {
+	foreign := state.NewRun(w.group, "g-1")
+	foreign.Spec.GroupName = "other"
+	if err := c.Create(t.Context(), foreign); err != nil {
 		t.Fatal(err)
 	}
-	for _, refuse = range []error{errors.New("no"), apierrors.NewForbidden(schema.GroupResource{Resource: "commruns"}, got.Name, errors.New("exceeded quota"))} {
-		d := Decision{Status: d.Status, RecordRun: true}
-		r.writeRecord(t.Context(), s, &d)
-		if len(d.Events) != 1 || d.Events[0].Reason != v1alpha1.ReasonRunNotRecorded || !strings.Contains(d.Events[0].Note, refuse.Error()) {
-			t.Errorf("events %v, want one RunNotRecorded with %q", d.Events, refuse)
-		}
-		testkit.WantRefusedResult(t, d.WakeAt.Sub(s.Now), nil)
+	if err := r.writeRun(t.Context(), s, &d); !errors.Is(err, errTaken) {
+		t.Fatalf("with a CommRun of another group's: %v, want a refusal", err)
+	}
+	if err := c.Delete(t.Context(), foreign); err != nil {
+		t.Fatal(err)
+	}
+	refuse = apierrors.NewForbidden(schema.GroupResource{Resource: "commruns"}, "g-1", errors.New("exceeded quota"))
+	if err := r.writeRun(t.Context(), s, &d); !onlyRefusals(err) {
+		t.Fatalf("with a quota: %v, want a refusal", err)
+	}
+	refuse, refuseStatus = nil, errors.New("the API server is away")
+	if err := r.writeRun(t.Context(), s, &d); err == nil || onlyRefusals(err) {
+		t.Fatalf("without a status: %v, want an error that is tried again", err)
+	}
+	refuseStatus = nil
+	if err := r.writeRun(t.Context(), s, &d); err != nil {
+		t.Fatalf("with its CommRun there and without a status: %v", err)
+	}
+	if err := r.writeRun(t.Context(), s, &d); !errors.Is(err, errOldRead) {
+		t.Fatalf("from an old read, with the run under way: %v", err)
+	}
+
+	w.runAll(300_000)
+	if run := w.group.Status.Run; run == nil || run.Phase != v1alpha1.RunPhaseFinished {
+		t.Fatal("the run did not finish")
+	}
+	s = w.snapshot()
+	s.Stored, s.StoredRun = &v1alpha1.CommGroup{ObjectMeta: w.group.ObjectMeta, Spec: w.group.Spec}, &v1alpha1.CommRun{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: w.group.Namespace, Name: "g-1"}, s.StoredRun); err != nil {
+		t.Fatal(err)
+	}
+	d = Decide(s, testConfig)
+	if err := r.writeRun(t.Context(), s, &d); err != nil {
+		t.Fatal(err)
+	}
+	got := &v1alpha1.CommRun{}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(s.StoredRun), got); err != nil {
+		t.Fatal(err)
+	}
+	if !objects.OwnedBy(got, w.group) || got.Labels[v1alpha1.LabelGroupUID] != string(w.group.UID) {
+		t.Errorf("CommRun %s, owners %v, labels %v", got.Name, got.OwnerReferences, got.Labels)
+	}
+	status := &got.Status
+	if status.ID != w.group.Status.Run.ID || status.Verdict != v1alpha1.VerdictPass || len(status.Results) == 0 || len(status.Results) != len(w.group.Status.Results) {
+		t.Errorf("run %s, verdict %s, %d series; want %s, Pass, %d", status.ID, status.Verdict, len(status.Results), w.group.Status.Run.ID, len(w.group.Status.Results))
+	}
+	if len(status.Libraries) != 1 || status.Libraries[0].Nodes != 3 {
+		t.Errorf("libraries %+v, want one on 3 nodes", status.Libraries)
+	}
+	if status.Template == nil || status.Template.RanksPerNode != 8 {
+		t.Errorf("template %+v", status.Template)
+	}
+	if status.Summary == nil || status.Members == nil || status.Members.Passed != 3 {
+		t.Errorf("summary %+v, members %+v; want 3 that passed", status.Summary, status.Members)
 	}
 }

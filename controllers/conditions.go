@@ -16,6 +16,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // conditionTypes in the order in which a reader wants them.
@@ -111,7 +112,7 @@ func agentsReporting(members []decision.Member, commTasks map[string]*v1alpha1.C
 }
 
 // running is the condition of the same name.
-func running(group *v1alpha1.CommGroup, run *v1alpha1.GroupRunStatus, counts v1alpha1.MemberCounts, waiting, hindrance string) decision.Finding {
+func running(group *state.Group, run *v1alpha1.GroupRunStatus, counts v1alpha1.MemberCounts, waiting, hindrance string) decision.Finding {
 	switch {
 	case run != nil && run.Phase == v1alpha1.RunPhaseRunning:
 		return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRunInProgress,
@@ -119,6 +120,8 @@ func running(group *v1alpha1.CommGroup, run *v1alpha1.GroupRunStatus, counts v1a
 				counts.Passed+counts.Failed+counts.Inconclusive+counts.Errored+counts.Skipped) + hindrance}
 	case group.Spec.Run.State == v1alpha1.RunSuspended:
 		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSuspended, Message: "run.state is Suspended: no run starts until it is Active."}
+	case group.Status.RunSuspended:
+		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSuspended, Message: suspendedRun(run)}
 	case waiting != "":
 		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonWaiting, Message: waiting}
 	case run == nil:
@@ -131,7 +134,7 @@ func running(group *v1alpha1.CommGroup, run *v1alpha1.GroupRunStatus, counts v1a
 
 // validationOf is the condition Validated. A re-run of the same spec on the same members does not take back what the run
 // before it has shown; only its own result does.
-func validationOf(group *v1alpha1.CommGroup, state *runState, outcomes []judge.Outcome, accepted bool) decision.Finding {
+func validationOf(group *state.Group, state *runState, outcomes []judge.Outcome, accepted bool) decision.Finding {
 	run, waiting := state.run, state.waiting
 	unknown := func(reason, format string, args ...any) decision.Finding {
 		return decision.Finding{Status: metav1.ConditionUnknown, Reason: reason, Message: fmt.Sprintf(format, args...)}
@@ -156,7 +159,10 @@ func validationOf(group *v1alpha1.CommGroup, state *runState, outcomes []judge.O
 		if group.Spec.Run.State == v1alpha1.RunSuspended {
 			return unknown(v1alpha1.ReasonSuspended, "Run %s was aborted since run.state is Suspended.", run.ID)
 		}
-		return unknown(v1alpha1.ReasonSuperseded, "Run %s was aborted since the spec changed.", run.ID)
+		if group.Status.RunSuspended {
+			return unknown(v1alpha1.ReasonSuspended, "Run %s was aborted. %s", run.ID, suspendedRun(run))
+		}
+		return unknown(v1alpha1.ReasonSuperseded, "Run %s was aborted since the spec changed, or its CommRun was deleted.", run.ID)
 	case run.Generation != group.Generation:
 		return unknown(v1alpha1.ReasonSuperseded, "Run %s measured generation %d of the spec; this is %d.", run.ID, run.Generation, group.Generation)
 	}
@@ -188,7 +194,7 @@ func lostResults(outcomes []judge.Outcome) (names []string) {
 
 // repeats says whether the run measures again what an earlier run of the same spec and members has measured.
 func repeats(run *v1alpha1.GroupRunStatus) bool {
-	return run.Trigger == runs.TriggerScheduled || run.Trigger == runs.TriggerRequested
+	return run.Trigger == state.TriggerScheduled || run.Trigger == state.TriggerRequested
 }
 
 func simulated(origin v1alpha1.Origin) decision.Finding {

@@ -25,6 +25,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/sharing"
 	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // Decide works out what should be from what is. It reads no clock and does no I/O, and changes nothing in the snapshot.
@@ -38,7 +39,7 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	}
 	members, accepted, membersErr := membersOf(group, s.Nodes, cfg, s.Now)
 	in := runInput{
-		now: s.Now, group: group, accepted: accepted.IsTrue(), members: members, hash: membersHash(members),
+		now: s.Now, group: group, runDeleted: s.RunDeleted, accepted: accepted.IsTrue(), members: members, hash: membersHash(members),
 		commTasks: make(map[string]*v1alpha1.CommTask, len(s.CommTasks)), commNodes: commNodesOf(s.CommNodes, s.Nodes), pods: map[string][]*corev1.Pod{}, groupPods: map[string][]*corev1.Pod{},
 		others: sharing.Of(group, s.OtherRunPods, s.Claims, s.Now), looked: s.Looked, unread: s.Unread, busyAt: s.BusyAt,
 	}
@@ -90,11 +91,13 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	d.LookAt = state.lookAt
 	d.WakeAt = decision.Earlier(state.wakeAt, state.span.WakeAt)
 	fillStatus(&d, s, in, &state, outcomes, accepted, results, &compared)
-	d.RecordRun, d.DeleteRuns = recordsOf(group, s.Runs)
+	d.DeleteRuns = beyondLimits(&group.Spec.HistoryLimits, d.Status.Run, s.Runs)
 	events = append(events, decideGating(&d, s, &in, outcomes, &compared, membersErr == nil, &cfg)...)
 	d.Events = slices.Concat(events, d.Events, transitions(group.Status.Conditions, d.Status.Conditions))
-	if !equalStatus(&group.Status, &d.Status) { // else it fits, since it was written, and nothing has to be encoded to know that
-		boundStatus(&d.Status, group.Spec.Benchmark.Thresholds)
+	d.Status.KeepMeasured(&group.Status)
+	if !same(&group.Status, &d.Status) { // else it fits, since it was written, and nothing has to be encoded to know that
+		boundGroup(&d.Status)
+		boundRun(group, &d.Status)
 	}
 	return d
 }
@@ -116,7 +119,7 @@ func commNodesOf(commNodes []v1alpha1.CommNode, nodes []corev1.Node) map[string]
 }
 
 // membersOf selects the group's members and says whether its spec can be carried out on them.
-func membersOf(group *v1alpha1.CommGroup, nodes []corev1.Node, cfg Config, now time.Time) ([]decision.Member, decision.Finding, error) {
+func membersOf(group *state.Group, nodes []corev1.Node, cfg Config, now time.Time) ([]decision.Member, decision.Finding, error) {
 	members, err := selectMembers(&group.Spec, nodes)
 	accepted := acceptance(&group.Spec, members, err, cfg.DefaultRuntimeImage, now)
 	accepted.Message += unknownNames(&group.Spec, nodes)
@@ -258,7 +261,7 @@ func planCommTasks(state *runState, in runInput) (changes []CommTaskChange, remo
 }
 
 // belongs says whether a CommTask has the group's labels and owner.
-func belongs(ct *v1alpha1.CommTask, group *v1alpha1.CommGroup, m *decision.Member, labels map[string]string) bool {
+func belongs(ct *v1alpha1.CommTask, group *state.Group, m *decision.Member, labels map[string]string) bool {
 	for key, value := range labels {
 		if ct.Labels[key] != value {
 			return false
@@ -267,7 +270,7 @@ func belongs(ct *v1alpha1.CommTask, group *v1alpha1.CommGroup, m *decision.Membe
 	return ct.Labels[v1alpha1.LabelNode] == v1alpha1.LabelValue(m.Name) && objects.OwnedBy(ct, group)
 }
 
-func desiredCommTask(group *v1alpha1.CommGroup, m *decision.Member, current *v1alpha1.CommTask, labels map[string]string, spec v1alpha1.CommTaskSpec) *v1alpha1.CommTask {
+func desiredCommTask(group *state.Group, m *decision.Member, current *v1alpha1.CommTask, labels map[string]string, spec v1alpha1.CommTaskSpec) *v1alpha1.CommTask {
 	desired := &v1alpha1.CommTask{Spec: spec}
 	if current != nil {
 		desired.ObjectMeta = *current.ObjectMeta.DeepCopy()
@@ -318,7 +321,7 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 	keep := run != nil && run.Phase == v1alpha1.RunPhaseRunning && repeats(run)
 	if !keep {
 		status.Settings = settings.Aggregate(outcomes)
-		status.Results = results
+		status.Results, status.Libraries = results, judge.Libraries(outcomes)
 		status.DataErrors = judge.AggregateDataErrors(outcomes)
 		status.Headline = judge.Headline(status.Results)
 		if h := status.Headline; h != nil && run != nil && status.Span != nil && status.Span.RunID == run.ID {

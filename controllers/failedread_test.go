@@ -14,6 +14,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/testkit"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // failingReads is a client whose lists of Nodes fail while it says so.
@@ -39,16 +40,12 @@ func TestAFailedReadKeepsTheStatus(t *testing.T) {
 	r.Client = reads
 	clock := r.Clock.(*clocktesting.FakePassiveClock)
 	key := client.ObjectKeyFromObject(group)
-	reconcile := func() v1alpha1.CommGroupStatus {
+	reconcile := func() state.Status {
 		t.Helper()
 		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); (err != nil) != reads.fail {
 			t.Fatalf("reconcile: %v", err)
 		}
-		var g v1alpha1.CommGroup
-		if err := c.Get(t.Context(), key, &g); err != nil {
-			t.Fatal(err)
-		}
-		return g.Status
+		return storedGroup(t, c, key).Status
 	}
 	reconcile()
 	known := reconcile()
@@ -59,12 +56,12 @@ func TestAFailedReadKeepsTheStatus(t *testing.T) {
 		reads.fail = true
 		for _, after := range []time.Duration{0, 30 * time.Second, 29 * time.Second} {
 			clock.SetTime(clock.Now().Add(after))
-			if got := reconcile(); !equalStatus(&got, &known) {
+			if got := reconcile(); !same(&got, &known) {
 				t.Fatalf("flap %d, after %s: the status changed: %+v", flap, after, got.Conditions)
 			}
 		}
 		reads.fail = false
-		if got := reconcile(); !equalStatus(&got, &known) || len(recorder.Events) > 0 {
+		if got := reconcile(); !same(&got, &known) || len(recorder.Events) > 0 {
 			t.Fatalf("flap %d: %d events, status %+v", flap, len(recorder.Events), got.Conditions)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,17 +20,17 @@ import (
 )
 
 // ofGroup selects what carries the group's UID, so that a group made anew never adopts the old one's objects.
-func ofGroup(group *v1alpha1.CommGroup) client.MatchingLabels {
-	return client.MatchingLabels{v1alpha1.LabelGroupUID: string(group.UID)}
+func ofGroup(group metav1.Object) client.MatchingLabels {
+	return client.MatchingLabels{v1alpha1.LabelGroupUID: string(group.GetUID())}
 }
 
-func runPodsOf(group *v1alpha1.CommGroup) client.MatchingLabels {
-	return client.MatchingLabels{v1alpha1.LabelGroupUID: string(group.UID), v1alpha1.LabelRole: v1alpha1.RoleRun}
+func runPodsOf(group metav1.Object) client.MatchingLabels {
+	return client.MatchingLabels{v1alpha1.LabelGroupUID: string(group.GetUID()), v1alpha1.LabelRole: v1alpha1.RoleRun}
 }
 
 // gather reads everything that a decision rests on. A part that cannot be read sets ListError.
 func (r *CommGroupReconciler) gather(ctx context.Context, group *v1alpha1.CommGroup) *Snapshot {
-	s := &Snapshot{Now: r.Clock.Now(), Group: group}
+	s := &Snapshot{Now: r.Clock.Now(), Stored: group}
 	s.BusyAt = r.looks.of(client.ObjectKeyFromObject(group), s.Now)
 	var errs []error
 	fail := func(what string, err error) {
@@ -40,6 +41,7 @@ func (r *CommGroupReconciler) gather(ctx context.Context, group *v1alpha1.CommGr
 	// Deciding changes nothing, so the cache need not copy thousands of objects for it.
 	shared := client.UnsafeDisableDeepCopy
 
+	fail("commruns", r.readRuns(ctx, s))
 	var nodes corev1.NodeList
 	fail("nodes", r.Client.List(ctx, &nodes, shared))
 	s.Nodes = nodes.Items
@@ -54,15 +56,12 @@ func (r *CommGroupReconciler) gather(ctx context.Context, group *v1alpha1.CommGr
 	s.RunPods = pods.Items
 	fail("awaited run pods", r.readMissingPods(ctx, s))
 	fail("other groups' runs", r.gatherOthers(ctx, s))
-	var commRuns v1alpha1.CommRunList
-	fail("commruns", r.Client.List(ctx, &commRuns, client.InNamespace(group.Namespace), ofGroup(group), shared))
-	s.Runs = commRuns.Items
 	var configMaps corev1.ConfigMapList
 	fail("configmaps", r.Client.List(ctx, &configMaps, client.InNamespace(group.Namespace), ofGroup(group), shared))
-	name := publish.ConfigMapName(group)
+	name := publish.ConfigMapName(s.Group)
 	for i := range configMaps.Items {
 		cm := &configMaps.Items[i]
-		if !objects.OwnedBy(cm, group) {
+		if !objects.OwnedBy(cm, s.Stored) {
 			continue
 		}
 		s.OwnedConfigMaps = append(s.OwnedConfigMaps, cm.Name)
@@ -209,11 +208,11 @@ func (r *CommGroupReconciler) readMissingPods(ctx context.Context, s *Snapshot) 
 const podsPerPage = 500
 
 // liveRunPods lists the group's run pods at the API itself, page by page; all pages are of one state of the cluster.
-func (r *CommGroupReconciler) liveRunPods(ctx context.Context, group *v1alpha1.CommGroup) ([]corev1.Pod, error) {
+func (r *CommGroupReconciler) liveRunPods(ctx context.Context, group metav1.Object) ([]corev1.Pod, error) {
 	var pods []corev1.Pod
 	for next := ""; ; {
 		var page corev1.PodList
-		err := r.APIReader.List(ctx, &page, client.InNamespace(group.Namespace), runPodsOf(group), client.Limit(podsPerPage), client.Continue(next))
+		err := r.APIReader.List(ctx, &page, client.InNamespace(group.GetNamespace()), runPodsOf(group), client.Limit(podsPerPage), client.Continue(next))
 		if err != nil {
 			return nil, err
 		}

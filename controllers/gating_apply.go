@@ -108,7 +108,7 @@ func (r *CommGroupReconciler) applyNodeMarks(ctx context.Context, s *Snapshot, d
 			failed = append(failed, fmt.Errorf("mark node %s: %w", d.NodeMarks[i].Node.Name, err))
 		}
 	}
-	r.tellMarks(s.Group, done)
+	r.tellMarks(s.Stored, done)
 	if forbidden != nil && d.Status.Gating != nil {
 		// To fail here would try again at once, again and again; and a person is to see it in the status.
 		g := d.Status.Gating

@@ -12,6 +12,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/gating"
 	"rcclx.io/commgroup-operator/controllers/testkit"
+	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
@@ -50,15 +51,15 @@ func (w *world) writeMarks(t *testing.T) {
 
 // again asks for one more run.
 func (w *world) again(value string) {
-	w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: value}
+	w.request(value)
 	w.now = w.now.Add(time.Minute)
 	w.reportFacts()
 }
 
 // TestPassOnlyAfterTheGroupPassedWithoutTheCulprit: whoever was in no communicator over the group that passed has no pass of it.
 func TestPassOnlyAfterTheGroupPassedWithoutTheCulprit(t *testing.T) {
-	change := func(f func(*v1alpha1.CommGroup)) func(*v1alpha1.CommGroup) {
-		return func(g *v1alpha1.CommGroup) {
+	change := func(f func(*state.Group)) func(*state.Group) {
+		return func(g *state.Group) {
 			g.Spec.Gating = enforced(50)
 			f(g)
 		}
@@ -67,14 +68,14 @@ func TestPassOnlyAfterTheGroupPassedWithoutTheCulprit(t *testing.T) {
 		name   string
 		nodes  int
 		faults faults
-		change func(*v1alpha1.CommGroup)
+		change func(*state.Group)
 	}{
-		{"minMembers is all", 4, faults{hangNodes: []int{2}}, func(g *v1alpha1.CommGroup) { g.Spec.Members.MinMembers = 4 }},
-		{"minMembers is all, slow", 4, faults{slowNodes: []int{2}}, func(g *v1alpha1.CommGroup) { g.Spec.Members.MinMembers = 4 }},
-		{"three nodes, two bad", 3, faults{hangNodes: []int{1, 2}}, func(*v1alpha1.CommGroup) {}},
-		{"16 of 16 needed", 16, faults{hangNodes: []int{7}}, func(g *v1alpha1.CommGroup) { g.Spec.Members.MinMembers = 16 }},
-		{"16, the bound of rounds", 16, faults{hangNodes: []int{7}}, func(g *v1alpha1.CommGroup) { g.Spec.Localization.MaxRounds = 3 }},
-		{"short time", 16, faults{hangNodes: []int{7}}, func(g *v1alpha1.CommGroup) { g.Spec.Run.NodeDeadlineSeconds = 300 }},
+		{"minMembers is all", 4, faults{hangNodes: []int{2}}, func(g *state.Group) { g.Spec.Members.MinMembers = 4 }},
+		{"minMembers is all, slow", 4, faults{slowNodes: []int{2}}, func(g *state.Group) { g.Spec.Members.MinMembers = 4 }},
+		{"three nodes, two bad", 3, faults{hangNodes: []int{1, 2}}, func(*state.Group) {}},
+		{"16 of 16 needed", 16, faults{hangNodes: []int{7}}, func(g *state.Group) { g.Spec.Members.MinMembers = 16 }},
+		{"16, the bound of rounds", 16, faults{hangNodes: []int{7}}, func(g *state.Group) { g.Spec.Localization.MaxRounds = 3 }},
+		{"short time", 16, faults{hangNodes: []int{7}}, func(g *state.Group) { g.Spec.Run.NodeDeadlineSeconds = 300 }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newGroupWorld(t, tc.nodes, tc.faults, change(tc.change))
@@ -95,7 +96,7 @@ func TestPassOnlyAfterTheGroupPassedWithoutTheCulprit(t *testing.T) {
 func TestSlowMarkStaysUntilSpeedIsJudged(t *testing.T) {
 	for name, least := range map[string]int32{"the group without the culprit is formed": 1, "minMembers is all, so that it is not": 16} {
 		t.Run(name, func(t *testing.T) {
-			w := newGroupWorld(t, 16, faults{slowNodes: []int{3}}, func(g *v1alpha1.CommGroup) {
+			w := newGroupWorld(t, 16, faults{slowNodes: []int{3}}, func(g *state.Group) {
 				g.Spec.Gating = enforced(50)
 				g.Spec.Members.MinMembers = least
 			})
@@ -164,7 +165,7 @@ func TestMarksOfRandomFaults(t *testing.T) {
 			bad[fmt.Sprintf("n%05d", i)] = true
 		}
 		withMesh := r.IntN(4) == 0
-		w := newGroupWorld(t, n, f, func(g *v1alpha1.CommGroup) {
+		w := newGroupWorld(t, n, f, func(g *state.Group) {
 			if withMesh {
 				testkit.Mesh("dp", n, "tp", 8)(g)
 			}

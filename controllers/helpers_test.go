@@ -21,6 +21,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/sharing"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 var testConfig = Config{AgentImage: "agent:test", DefaultRuntimeImage: "rocm:test", PrivilegedNamespaces: []string{"team"}}
@@ -36,15 +37,18 @@ func TestMain(m *testing.M) {
 // world plays the cluster for Decide: it applies decisions to values, as the API server would.
 type world struct {
 	now       time.Time
-	group     *v1alpha1.CommGroup
+	group     *state.Group
 	nodes     []corev1.Node
 	commTasks map[string]*v1alpha1.CommTask // by object name
 	commNodes map[string]*v1alpha1.CommNode // by node name
 	pods      map[string]*corev1.Pod
-	configMap *corev1.ConfigMap
-	events    []decision.Event
-	decided   Decision
-	changes   map[string]int // how often a node was changed, by its name
+	runs      storedRuns
+	// deletedRun is the number of the latest run whose CommRun was deleted.
+	deletedRun int64
+	configMap  *corev1.ConfigMap
+	events     []decision.Event
+	decided    Decision
+	changes    map[string]int // how often a node was changed, by its name
 	// holders are other pods that hold GPUs of a node; others and claims are what other groups run; looks counts the look-ups.
 	holders map[string]string
 	// refused is a node whose pod of the group's stage the namespace refuses.
@@ -60,12 +64,62 @@ type world struct {
 	busyAt lookMemory
 }
 
-func newWorld(group *v1alpha1.CommGroup, nodes []corev1.Node) *world {
+// storedRuns are the CommRuns of a group, as the API server would have them.
+type storedRuns []v1alpha1.CommRun
+
+// write writes a decision's status to the CommGroup and to the CommRun of its run, and reads the group from them again.
+func (all *storedRuns) write(group *state.Group, status *state.Status) {
+	next := *group
+	next.Status = *status.DeepCopy()
+	if run := status.Run; run != nil {
+		at := slices.IndexFunc(*all, func(r v1alpha1.CommRun) bool { return r.Name == run.Name })
+		if at < 0 {
+			*all = append(*all, *state.NewRun(group, run.Name))
+			at = len(*all) - 1
+		}
+		stored := (*all)[at].DeepCopy()
+		stored.Status = next.RunStatus(stored)
+		(*all)[at] = *stored
+		*all = (*all)[max(0, len(*all)-3):]
+	}
+	stored := &v1alpha1.CommGroup{TypeMeta: group.TypeMeta, ObjectMeta: group.ObjectMeta, Spec: group.Spec, Status: next.Status.GroupStatus()}
+	*group = *state.Join(stored, *all)
+}
+
+// request creates a CommRun, which asks for a run.
+func (w *world) request(name string) {
+	run := state.NewRun(w.group, name)
+	run.CreationTimestamp = *decision.Stamp(w.now)
+	w.runs = append(w.runs, *run)
+	w.group.Status.Requests = append(w.group.Status.Requests, name)
+}
+
+// suspend sets spec.suspend of the CommRun of the group's run.
+func (all *storedRuns) suspend(group *state.Group, suspend bool) {
+	*all = slices.Clone(*all)
+	if latest := state.Latest(*all); latest != nil {
+		latest.Spec.Suspend = suspend
+		latest.Generation++
+	}
+	stored := &v1alpha1.CommGroup{TypeMeta: group.TypeMeta, ObjectMeta: group.ObjectMeta, Spec: group.Spec, Status: group.Status.GroupStatus()}
+	*group = *state.Join(stored, *all)
+}
+
+// deleteLatest deletes the CommRun of the group's run, and reads the group again.
+func (all *storedRuns) deleteLatest(group *state.Group) {
+	latest := state.Latest(*all)
+	*all = slices.DeleteFunc(slices.Clone(*all), func(r v1alpha1.CommRun) bool { return latest != nil && r.Name == latest.Name })
+	stored := &v1alpha1.CommGroup{TypeMeta: group.TypeMeta, ObjectMeta: group.ObjectMeta, Spec: group.Spec, Status: group.Status.GroupStatus()}
+	*group = *state.Join(stored, *all)
+}
+
+func newWorld(group *state.Group, nodes []corev1.Node) *world {
 	return &world{now: testkit.Now, group: group, nodes: nodes, commTasks: map[string]*v1alpha1.CommTask{}, commNodes: map[string]*v1alpha1.CommNode{}, changes: map[string]int{}, pods: map[string]*corev1.Pod{}}
 }
 
 func (w *world) snapshot() *Snapshot {
-	s := &Snapshot{Now: w.now, Group: w.group, Nodes: w.nodes, ConfigMap: w.configMap, ConfigMapCertain: true, OtherRunPods: w.others, Claims: w.claims,
+	stored := &v1alpha1.CommGroup{TypeMeta: w.group.TypeMeta, ObjectMeta: w.group.ObjectMeta, Spec: w.group.Spec, Status: w.group.Status.GroupStatus()}
+	s := &Snapshot{Now: w.now, Group: w.group, Stored: stored, Runs: w.runs, StoredRun: state.Latest(w.runs), RunDeleted: w.deletedRun != 0 && w.group.Status.Run != nil && w.deletedRun == w.group.Status.Run.Number, Nodes: w.nodes, ConfigMap: w.configMap, ConfigMapCertain: true, OtherRunPods: w.others, Claims: w.claims,
 		BusyAt: w.busyAt.of(client.ObjectKeyFromObject(w.group), w.now)}
 	s.CommTasks, s.RunPods = make([]v1alpha1.CommTask, 0, len(w.commTasks)), make([]corev1.Pod, 0, len(w.pods))
 	for _, name := range words.SortedKeys(w.commTasks) {
@@ -142,7 +196,7 @@ func (w *world) step() Decision {
 	if d.ConfigMap != nil {
 		w.configMap = d.ConfigMap
 	}
-	w.group.Status = d.Status
+	w.runs.write(w.group, &d.Status)
 	w.events = append(w.events, d.Events...)
 	w.decided = d
 	for _, c := range d.Status.Conditions {
@@ -174,7 +228,7 @@ func (w *world) settle() {
 	for range 10 {
 		before := w.group.Status // a decision changes nothing that it reads
 		d := w.step()
-		if equalStatus(&before, &d.Status) && len(d.CommTasks)+len(d.CreatePods)+len(d.DeletePods)+len(d.DeleteCommTasks) == 0 {
+		if same(&before, &d.Status) && len(d.CommTasks)+len(d.CreatePods)+len(d.DeletePods)+len(d.DeleteCommTasks) == 0 {
 			return
 		}
 	}

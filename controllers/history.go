@@ -20,6 +20,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 const (
@@ -37,6 +38,11 @@ const (
 // ended says whether the run is over, however it went.
 func ended(run *v1alpha1.GroupRunStatus) bool {
 	return run != nil && (run.Phase == v1alpha1.RunPhaseFinished || run.Phase == v1alpha1.RunPhaseAborted)
+}
+
+// recorded says whether the history has the run, or had it before later ones.
+func recorded(history []v1alpha1.RunSummary, run *v1alpha1.GroupRunStatus) bool {
+	return len(history) > 0 && runs.NumberOf(history[0].ID) >= run.Number
 }
 
 // withRun is the history with the run in it: the newest first, each once. A run that is there already stays as it was
@@ -57,7 +63,7 @@ func withRun(history []v1alpha1.RunSummary, one v1alpha1.RunSummary) []v1alpha1.
 func leastWanted(history []v1alpha1.RunSummary) int {
 	whole, at := 0, len(history)-1
 	for i := range history {
-		if h := &history[i]; h.Trigger != runs.TriggerNodesChanged && h.Verdict != "" {
+		if h := &history[i]; h.Trigger != state.TriggerNodesChanged && h.Verdict != "" {
 			if whole++; whole <= keptWhole {
 				continue
 			}
@@ -68,7 +74,7 @@ func leastWanted(history []v1alpha1.RunSummary) int {
 }
 
 // summaryOf is what the history keeps of a run that is over. The status is that of its end.
-func summaryOf(run *v1alpha1.GroupRunStatus, status *v1alpha1.CommGroupStatus, reason, baselineKey string, in runInput) v1alpha1.RunSummary {
+func summaryOf(run *v1alpha1.GroupRunStatus, status *state.Status, reason, baselineKey string, in runInput) v1alpha1.RunSummary {
 	held, nodes := heldSeconds(run, status.Span, in)
 	out := v1alpha1.RunSummary{ID: run.ID, Trigger: run.Trigger, Verdict: run.Verdict, Reason: words.Shorten(reason, 64),
 		StartTime: run.StartTime, FinishTime: run.FinishTime, GPUMinutes: (held + 59) / 60, MeasuredNodes: nodes}
@@ -130,7 +136,7 @@ func trendOver(history []v1alpha1.RunSummary, figure func(*v1alpha1.RunSummary) 
 	for i := range history {
 		h := &history[i]
 		mbps, what := figure(h)
-		if h.BaselineKey == "" || mbps == nil || h.Trigger == runs.TriggerNodesChanged {
+		if h.BaselineKey == "" || mbps == nil || h.Trigger == state.TriggerNodesChanged {
 			continue // a run of some nodes shows the others' old numbers again
 		}
 		if len(values) == 0 {
@@ -254,10 +260,10 @@ func gpusOf(pod *corev1.Pod, resource string) int64 {
 }
 
 // recordRun takes a run that is over into the history and the day's budget, once, and works the trend out anew.
-func recordRun(status *v1alpha1.CommGroupStatus, run *v1alpha1.GroupRunStatus, reason, baselineKey string, in runInput) {
+func recordRun(status *state.Status, run *v1alpha1.GroupRunStatus, reason, baselineKey string, in runInput) {
 	was := &in.group.Status
 	status.Budget = budgetNow(was, in.group.Spec.Run.MaxGPUMinutesPerDay, in.now)
-	if ended(run) && (len(was.History) == 0 || runs.NumberOf(run.ID) > runs.NumberOf(was.History[0].ID)) {
+	if ended(run) && !recorded(was.History, run) {
 		one := summaryOf(run, status, reason, baselineKey, in)
 		status.History = withRun(was.History, one)
 		spend(status.Budget, &one)

@@ -25,6 +25,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/sharing"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // isPlanned says whether a CommTask of the pod's namespace and group controls it. Anybody may label a pod as one of a run: one that is on no
@@ -55,8 +56,13 @@ func (r *CommGroupReconciler) gatherOthers(ctx context.Context, s *Snapshot) err
 		return fmt.Errorf("other groups: %w", err)
 	}
 	s.Claims = nil
-	for i := range groups.Items {
-		group := &groups.Items[i]
+	var runs v1alpha1.CommRunList
+	if err := r.Client.List(ctx, &runs, shared); err != nil {
+		return fmt.Errorf("runs of other groups: %w", err)
+	}
+	all := state.JoinAll(groups.Items, runs.Items)
+	for i := range all {
+		group := &all[i]
 		claim := sharing.ClaimOf(group)
 		if claim == nil || string(group.UID) == own {
 			continue
@@ -234,7 +240,7 @@ func (r *CommGroupReconciler) lookAt(ctx context.Context, s *Snapshot, nodes []s
 }
 
 // gpuHolders names the pods that hold GPUs, but for those of the group's own runs; of other namespaces it only counts them.
-func gpuHolders(pods []corev1.Pod, resource string, group *v1alpha1.CommGroup) string {
+func gpuHolders(pods []corev1.Pod, resource string, group *state.Group) string {
 	var names []string
 	others, othersGPUs := 0, int64(0)
 	for i := range pods {

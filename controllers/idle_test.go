@@ -22,10 +22,10 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/podstate"
-	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/sharing"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 func gpuContainer(gpus string) corev1.Container {
@@ -106,7 +106,7 @@ func TestOthersAreNotNamed(t *testing.T) {
 }
 
 // idleGroup takes 4 of its nodes' 8 GPUs, so that the scheduler alone does not tell whether others hold some.
-func idleGroup() *v1alpha1.CommGroup {
+func idleGroup() *state.Group {
 	g := testkit.Group()
 	g.Spec.RanksPerNode, g.Spec.Run.Nodes = 4, v1alpha1.NodeUseIdle
 	return g
@@ -162,7 +162,7 @@ func TestBusyNode(t *testing.T) {
 	w.now = w.now.Add(retryPause)
 	w.reportFacts()
 	w.settle()
-	if run := w.group.Status.Run; run.Number != 2 || run.Trigger != runs.TriggerNodesChanged || w.podOn(busy) == nil {
+	if run := w.group.Status.Run; run.Number != 2 || run.Trigger != state.TriggerNodesChanged || w.podOn(busy) == nil {
 		t.Errorf("run %+v, pods %v", run, words.SortedKeys(w.pods))
 	}
 }
@@ -380,7 +380,7 @@ func TestBusyNodesAreLookedAtOncePerPoll(t *testing.T) {
 		}
 		w.now = w.now.Truncate(time.Second)
 	}
-	stage := newGroupWorld(t, 4, faults{}, func(g *v1alpha1.CommGroup) { g.Spec.RanksPerNode, g.Spec.Run.Nodes = 4, v1alpha1.NodeUseIdle })
+	stage := newGroupWorld(t, 4, faults{}, func(g *state.Group) { g.Spec.RanksPerNode, g.Spec.Run.Nodes = 4, v1alpha1.NodeUseIdle })
 	stage.settle()
 	stage.playNodes()
 	stage.holders = map[string]string{"n00001": "prod/train (4)", "n00002": "prod/train (4)"}

@@ -56,7 +56,7 @@ func TestTailHazardIsPublished(t *testing.T) {
 	if published.Status != metav1.ConditionTrue || published.Reason != v1alpha1.ReasonTailHazard {
 		t.Errorf("%+v", published)
 	}
-	if c := meta.FindStatusCondition(w.group.Status.Conditions, v1alpha1.ConditionSettingsInEffect); !strings.Contains(c.Message, "Results are not usable with lowPrecision.AllReduce (TailHazard); see status.settings.") {
+	if c := meta.FindStatusCondition(w.group.Status.Conditions, v1alpha1.ConditionSettingsInEffect); !strings.Contains(c.Message, "Results are not usable with lowPrecision.AllReduce (TailHazard); see status.settings of the CommRun.") {
 		t.Errorf("%+v", c)
 	}
 	if got := w.configMap.Data; got["RCCL_LOW_PRECISION_ENABLE"] != "0" || !strings.HasPrefix(got["rccl.conf"], "# FP8 gave wrong elements with AllReduce") {

@@ -61,7 +61,7 @@ func TestEndedPodsOfBadNodesAreKeptUntilTheNextRun(t *testing.T) {
 		t.Fatalf("%d pods some time later", len(w.pods))
 	}
 	w.group.Spec.Run.MaxParallelNodes = 1
-	w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "again"}
+	w.request("again")
 	w.settle()
 	if run := w.group.Status.Run; run.Phase != v1alpha1.RunPhaseRunning {
 		t.Fatalf("run %+v", run)

@@ -23,6 +23,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/metrics"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // memoryFolder in the environment names what a child of BenchmarkManagerMemory keeps in memory.
@@ -122,7 +123,12 @@ type heldObjects struct {
 func (h *heldObjects) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	switch l := list.(type) {
 	case *v1alpha1.CommGroupList:
-		l.Items = []v1alpha1.CommGroup{*h.s.Group}
+		group, _ := h.s.Group.Objects()
+		l.Items = []v1alpha1.CommGroup{*group}
+	case *v1alpha1.CommRunList:
+		if _, run := h.s.Group.Objects(); run != nil {
+			l.Items = []v1alpha1.CommRun{*run}
+		}
 	case *v1alpha1.CommTaskList:
 		l.Items = append(l.Items, h.s.CommTasks...)
 	case *v1alpha1.CommNodeList:
@@ -144,7 +150,7 @@ func liveAsManager(b *testing.B, folder string) {
 	var commTasks v1alpha1.CommTaskList
 	var commNodes v1alpha1.CommNodeList
 	var nodes corev1.NodeList
-	group := &v1alpha1.CommGroup{}
+	group := &state.Group{}
 	read("commtasks", &commTasks)
 	read("commnodes", &commNodes)
 	read("nodes", &nodes)

@@ -15,6 +15,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 const (
@@ -26,13 +27,13 @@ const (
 )
 
 // groupPodName differs from the name of the pod that had the node alone in the same run.
-func groupPodName(group *v1alpha1.CommGroup, runID, node string) string {
+func groupPodName(group *state.Group, runID, node string) string {
 	return objects.Name(validation.DNS1123LabelMaxLength, string(group.UID)+"/"+runID+"/"+node+"/group", group.Name, runID, "group", node)
 }
 
 // groupPodFor is the pod that keeps a node's GPUs for the group's stage of a run, at most activeSeconds long. It is a run
 // pod whose agent follows the session in the CommTask, on the network that the group asks for.
-func groupPodFor(group *v1alpha1.CommGroup, ct *v1alpha1.CommTask, runID string, activeSeconds int64, cfg Config) *corev1.Pod {
+func groupPodFor(group *state.Group, ct *v1alpha1.CommTask, runID string, activeSeconds int64, cfg Config) *corev1.Pod {
 	pod := runPodFor(group, ct, runID, cfg)
 	pod.Name = groupPodName(group, runID, ct.Spec.NodeName)
 	pod.Labels[v1alpha1.LabelStage] = v1alpha1.StagePodGroup
@@ -76,7 +77,7 @@ func setNetwork(pod *corev1.Pod, ranks *corev1.Container, network *v1alpha1.Netw
 
 // hostNetworkAllowed takes an acceptance back where the group asks for the nodes' network and its namespace may not have it:
 // a pod there sees and reaches whatever listens on the node.
-func hostNetworkAllowed(accepted decision.Finding, group *v1alpha1.CommGroup, cfg Config) decision.Finding {
+func hostNetworkAllowed(accepted decision.Finding, group *state.Group, cfg Config) decision.Finding {
 	spec := &group.Spec
 	if !accepted.IsTrue() || spec.Span != v1alpha1.SpanGroup || spec.Network.Mode != v1alpha1.NetworkHost ||
 		slices.Contains(cfg.PrivilegedNamespaces, group.Namespace) {

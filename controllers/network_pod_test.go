@@ -23,6 +23,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/testkit"
+	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
@@ -79,7 +80,7 @@ func TestPodsAreAsWritten(t *testing.T) {
 
 // TestRDMAResourcesChangeNoOther: neither the GPUs, which the budget counts by ranksPerNode, nor what the overrides ask for.
 func TestRDMAResourcesChangeNoOther(t *testing.T) {
-	g := testkit.SpanGroup(2, func(g *v1alpha1.CommGroup) {
+	g := testkit.SpanGroup(2, func(g *state.Group) {
 		g.Spec.RanksPerNode = 8
 		g.Spec.Runtime.Pod.Resources.Limits = corev1.ResourceList{"rdma/hca": apiresource.MustParse("2")}
 		g.Spec.Runtime.Pod.Resources.Requests = corev1.ResourceList{"rdma/hca": apiresource.MustParse("2")}

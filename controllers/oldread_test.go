@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -19,14 +20,33 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // oldCache is a manager's client whose cache has an object as it was, while it lags; all else is as the API server has it.
 type oldCache struct {
 	api client.Client
 	old map[client.ObjectKey]client.Object
+	// run is the number of the last CommRun that it has; nil where it has all.
+	run *int64
 	// writes that went through.
 	writes atomic.Int64 // the reconciler deletes several objects at once
+}
+
+// has puts a group into the cache as it was.
+func (c *oldCache) has(past *state.Group) {
+	group, run := past.Objects()
+	c.run = new(int64)
+	group.ResourceVersion, c.old[client.ObjectKeyFromObject(group)] = "1", group
+	if run != nil {
+		run.ResourceVersion, c.old[client.ObjectKeyFromObject(run)], *c.run = "1", run, run.Status.Number
+	}
+}
+
+// cameUp: the cache has all that the API server has.
+func (c *oldCache) cameUp() {
+	clear(c.old)
+	c.run = nil
 }
 
 // managerOf makes a reconciler over an API server that has the world's objects. Its cache lags where old says so.
@@ -36,7 +56,11 @@ func managerOf(t *testing.T, w *groupWorld) (*CommGroupReconciler, *oldCache) {
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	objects := []client.Object{w.group}
+	group, run := w.group.Objects()
+	objects := []client.Object{group}
+	if run != nil {
+		objects = append(objects, run)
+	}
 	for i := range w.nodes {
 		objects = append(objects, &w.nodes[i])
 	}
@@ -52,7 +76,7 @@ func managerOf(t *testing.T, w *groupWorld) (*CommGroupReconciler, *oldCache) {
 	for _, object := range objects {
 		object.SetResourceVersion("")
 	}
-	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.CommGroup{}, &v1alpha1.CommTask{}, &v1alpha1.CommNode{}).Build()
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.CommGroup{}, &v1alpha1.CommRun{}, &v1alpha1.CommTask{}, &v1alpha1.CommNode{}).Build()
 	cache := &oldCache{api: api, old: map[client.ObjectKey]client.Object{}}
 	lagging := interceptor.NewClient(api, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
@@ -65,6 +89,14 @@ func managerOf(t *testing.T, w *groupWorld) (*CommGroupReconciler, *oldCache) {
 		},
 		List: func(ctx context.Context, c client.WithWatch, into client.ObjectList, opts ...client.ListOption) error {
 			err := c.List(ctx, into, opts...)
+			if list, ok := into.(*v1alpha1.CommRunList); ok {
+				list.Items = slices.DeleteFunc(list.Items, func(r v1alpha1.CommRun) bool { return cache.run != nil && r.Status.Number > *cache.run })
+				for i := range list.Items {
+					if old := cache.old[client.ObjectKeyFromObject(&list.Items[i])]; old != nil {
+						list.Items[i] = *old.(*v1alpha1.CommRun).DeepCopy()
+					}
+				}
+			}
 			if list, ok := into.(*v1alpha1.CommTaskList); ok {
 				for i := range list.Items {
 					if old := cache.old[client.ObjectKeyFromObject(&list.Items[i])]; old != nil {
@@ -86,18 +118,28 @@ func managerOf(t *testing.T, w *groupWorld) (*CommGroupReconciler, *oldCache) {
 	return &CommGroupReconciler{Client: lagging, APIReader: api, Recorder: events.NewFakeRecorder(1000), Clock: clocktesting.NewFakePassiveClock(w.now), Config: testConfig}, cache
 }
 
+// storedGroup is the group as it is stored.
+func storedGroup(t *testing.T, c client.Reader, key client.ObjectKey) *state.Group {
+	t.Helper()
+	group, err := state.Load(t.Context(), c, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return group
+}
+
 // TestOldGroupTakesNothingAway: a manager whose cache has an older CommGroup than the API server deletes nothing by it, tells nothing,
 // and looks again soon.
 func TestOldGroupTakesNothingAway(t *testing.T) {
 	for name, tc := range map[string]struct {
 		state string
-		age   func(*v1alpha1.CommGroupStatus)
+		age   func(*state.Status)
 	}{
-		"before the first run": {fromRunning, func(s *v1alpha1.CommGroupStatus) { *s = v1alpha1.CommGroupStatus{} }},
-		"before the stage began": {fromStage, func(s *v1alpha1.CommGroupStatus) {
+		"before the first run": {fromRunning, func(s *state.Status) { *s = state.Status{} }},
+		"before the stage began": {fromStage, func(s *state.Status) {
 			*s.Span = v1alpha1.SpanStatus{RunID: s.Run.ID, Stage: v1alpha1.StageNodes}
 		}},
-		"before there was one": {fromStage, func(s *v1alpha1.CommGroupStatus) { s.Span = nil }},
+		"before there was one": {fromStage, func(s *state.Status) { s.Span = nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := tableWorld(t, tc.state)
@@ -109,14 +151,9 @@ func TestOldGroupTakesNothingAway(t *testing.T) {
 			}
 			r, cache := managerOf(t, w)
 			key := client.ObjectKeyFromObject(w.group)
-			var live v1alpha1.CommGroup
-			if err := cache.api.Get(t.Context(), key, &live); err != nil {
-				t.Fatal(err)
-			}
-			old := live.DeepCopy()
-			old.ResourceVersion = "1"
+			old := storedGroup(t, cache.api, key).DeepCopy()
 			tc.age(&old.Status)
-			cache.old[key] = old
+			cache.has(old)
 			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
 			if err != nil || result.RequeueAfter != oldReadPoll {
 				t.Errorf("%+v, %v", result, err)
@@ -130,7 +167,7 @@ func TestOldGroupTakesNothingAway(t *testing.T) {
 			if cache.writes.Load() > 0 {
 				t.Errorf("%d deletes and writes of the status", cache.writes.Load())
 			}
-			delete(cache.old, key) // the cache has come up
+			cache.cameUp()
 			if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
 				t.Error(err)
 			}
@@ -152,16 +189,12 @@ func TestOldCommTaskNamesNobody(t *testing.T) {
 	old.ResourceVersion = "1"
 	cache.old[key] = old
 	group := client.ObjectKeyFromObject(w.group)
-	reconcile := func() (*v1alpha1.CommGroup, error) {
+	reconcile := func() (*state.Group, error) {
 		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: group})
-		var now v1alpha1.CommGroup
-		if err := cache.api.Get(t.Context(), group, &now); err != nil {
-			t.Fatal(err)
-		}
 		if err == nil && result.RequeueAfter == oldReadPoll {
 			err = errOldRead
 		}
-		return &now, err
+		return storedGroup(t, cache.api, group), err
 	}
 	before := w.group.Status.DeepCopy()
 	if now, err := reconcile(); !errors.Is(err, errOldRead) || !equality.Semantic.DeepEqual(now.Status.Culprits, before.Culprits) || cache.writes.Load() > 0 {

@@ -18,6 +18,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // runPodOfOther is a run pod of group team/h for the node, not yet placed.
@@ -90,7 +91,7 @@ func TestPodsThatBarNobody(t *testing.T) {
 // TestClaimOrder: of two groups that claim a node exactly one is ahead, whoever looks: the earlier, then the lesser UID; and a group
 // that has its nodes lets nobody go first.
 func TestClaimOrder(t *testing.T) {
-	group := func(uid types.UID, stage v1alpha1.RunStage, since time.Time) *v1alpha1.CommGroup {
+	group := func(uid types.UID, stage v1alpha1.RunStage, since time.Time) *state.Group {
 		g := testkit.Group()
 		g.UID = uid
 		g.Status.Run = &v1alpha1.GroupRunStatus{ID: "1-1", Phase: v1alpha1.RunPhaseRunning}
@@ -100,14 +101,14 @@ func TestClaimOrder(t *testing.T) {
 	const waiting, working = v1alpha1.StageWaitingForMembers, v1alpha1.StageGroup
 	later := testkit.Now.Add(time.Minute)
 	for name, tc := range map[string]struct {
-		first, second *v1alpha1.CommGroup
+		first, second *state.Group
 	}{
 		"earlier":              {group("b", waiting, testkit.Now), group("a", waiting, later)},
 		"at once":              {group("a", waiting, testkit.Now), group("b", waiting, testkit.Now)},
 		"has its nodes":        {group("b", working, later), group("a", waiting, testkit.Now)},
 		"a stage and no stage": {group("b", waiting, later), group("a", v1alpha1.StageNodes, testkit.Now)},
 	} {
-		sees := func(own, other *v1alpha1.CommGroup) bool {
+		sees := func(own, other *state.Group) bool {
 			s := &Snapshot{Now: testkit.Now, Group: own}
 			if c := sharing.ClaimOf(other); c != nil {
 				c.Nodes = []string{"n"}
@@ -120,7 +121,7 @@ func TestClaimOrder(t *testing.T) {
 			t.Errorf("%s: the first waits: %v, the second waits: %v", name, sees(tc.first, tc.second), sees(tc.second, tc.first))
 		}
 	}
-	for _, g := range []*v1alpha1.CommGroup{group("a", v1alpha1.StageEnded, testkit.Now), group("a", v1alpha1.StageNodes, testkit.Now), testkit.Group()} {
+	for _, g := range []*state.Group{group("a", v1alpha1.StageEnded, testkit.Now), group("a", v1alpha1.StageNodes, testkit.Now), testkit.Group()} {
 		if c := sharing.ClaimOf(g); c != nil {
 			t.Errorf("%+v claims nodes: %+v", g.Status.Span, c)
 		}
@@ -181,7 +182,7 @@ func TestGroupStageAwaitsOthers(t *testing.T) {
 // behind them are looked at too and get their pods.
 func TestFreeMembersAreFoundBehindBusyOnes(t *testing.T) {
 	const members, busy = sharing.MaxLooks + 40, sharing.MaxLooks + 10
-	group := testkit.SpanGroup(members, func(g *v1alpha1.CommGroup) {
+	group := testkit.SpanGroup(members, func(g *state.Group) {
 		g.Spec.RanksPerNode, g.Spec.Run.Nodes, g.Spec.DDA.Mode = 4, v1alpha1.NodeUseIdle, v1alpha1.FeatureDisabled
 	})
 	w := newWorld(group, testkit.Nodes(members))

@@ -13,6 +13,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 const (
@@ -161,9 +162,10 @@ func (r *CommGroupReconciler) accept(ctx context.Context, key types.NamespacedNa
 		return false, fmt.Errorf("nodes of commgroup %s: %w", key, err)
 	}
 	now := r.Clock.Now()
-	members, finding, _ := membersOf(&group, nodes.Items, r.Config, now)
+	joined := state.Join(&group, nil)
+	members, finding, _ := membersOf(joined, nodes.Items, r.Config, now)
 	r.pace.counted(key, len(members))
-	d := Decision{Status: *group.Status.DeepCopy()}
+	d := Decision{Status: *joined.Status.DeepCopy()}
 	d.Status.Conditions = setConditions(nil, map[string]decision.Finding{v1alpha1.ConditionAccepted: finding}, group.Generation, now)
 	d.Events = transitions(nil, d.Status.Conditions)
 	if err := r.writeStatus(ctx, &group, &d); err != nil && !onlyRefusals(err) {

@@ -58,7 +58,7 @@ func TestASpecThatJudgesOtherwiseProvesNothingAtOnce(t *testing.T) {
 	w := tableWorld(t, fromReady)
 	*w.group.Spec.Benchmark.NodeMinPercentOfMedian = 99
 	w.group.Generation++
-	w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "now"}
+	w.request("now")
 	w.settle()
 	if run := w.group.Status.Run; run.Number != 2 || run.ProvenRunID != "" || condition(w.group, cValidated) != "Unknown" {
 		t.Errorf("run %+v, Validated %s", run, condition(w.group, cValidated))

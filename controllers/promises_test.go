@@ -16,6 +16,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/testkit"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // What could be taken out of the code with all other tests still green.
@@ -32,12 +33,12 @@ func TestARunThatDidNotComeToTheNodeForgetsNothing(t *testing.T) {
 		report           v1alpha1.Verdict
 		repeats, retries int32
 	}{
-		"it failed":             {runs.TriggerNodesChanged, v1alpha1.RunAssignment{Repeats: 1, Retries: 3}, v1alpha1.VerdictFail, 2, 0},
-		"its pod died":          {runs.TriggerNodesChanged, v1alpha1.RunAssignment{Repeats: 1, Retries: 3, Closed: closed(v1alpha1.VerdictError, v1alpha1.ReasonRunPodFailed)}, "", 2, 3},
-		"it found no place":     {runs.TriggerNodesChanged, v1alpha1.RunAssignment{Repeats: 2, Retries: 3, Closed: closed(v1alpha1.VerdictSkipped, v1alpha1.ReasonRunPodUnschedulable)}, "", 2, 4},
-		"it was aborted":        {runs.TriggerNodesChanged, v1alpha1.RunAssignment{Repeats: 2, Retries: 3, Closed: closed(v1alpha1.VerdictSkipped, v1alpha1.ReasonSuspended)}, "", 2, 3},
-		"it passed":             {runs.TriggerNodesChanged, v1alpha1.RunAssignment{Repeats: 2, Retries: 3}, v1alpha1.VerdictPass, 0, 0},
-		"a run of all followed": {runs.TriggerRequested, v1alpha1.RunAssignment{Repeats: 2, Retries: 3}, v1alpha1.VerdictFail, 0, 0},
+		"it failed":             {state.TriggerNodesChanged, v1alpha1.RunAssignment{Repeats: 1, Retries: 3}, v1alpha1.VerdictFail, 2, 0},
+		"its pod died":          {state.TriggerNodesChanged, v1alpha1.RunAssignment{Repeats: 1, Retries: 3, Closed: closed(v1alpha1.VerdictError, v1alpha1.ReasonRunPodFailed)}, "", 2, 3},
+		"it found no place":     {state.TriggerNodesChanged, v1alpha1.RunAssignment{Repeats: 2, Retries: 3, Closed: closed(v1alpha1.VerdictSkipped, v1alpha1.ReasonRunPodUnschedulable)}, "", 2, 4},
+		"it was aborted":        {state.TriggerNodesChanged, v1alpha1.RunAssignment{Repeats: 2, Retries: 3, Closed: closed(v1alpha1.VerdictSkipped, v1alpha1.ReasonSuspended)}, "", 2, 3},
+		"it passed":             {state.TriggerNodesChanged, v1alpha1.RunAssignment{Repeats: 2, Retries: 3}, v1alpha1.VerdictPass, 0, 0},
+		"a run of all followed": {state.TriggerRequested, v1alpha1.RunAssignment{Repeats: 2, Retries: 3}, v1alpha1.VerdictFail, 0, 0},
 	} {
 		w := readyWorld(t, 1)
 		ct := w.commTask("n00000")
@@ -47,7 +48,7 @@ func TestARunThatDidNotComeToTheNodeForgetsNothing(t *testing.T) {
 			ct.Status.Run = testkit.Report(ct.Spec.Run, tc.report, 300_000, w.now)
 		}
 		run := &v1alpha1.GroupRunStatus{ID: "1-2", Number: 2, Since: 1, Generation: 1, Trigger: tc.trigger}
-		if tc.trigger != runs.TriggerNodesChanged {
+		if tc.trigger != state.TriggerNodesChanged {
 			run.Since = 2
 		}
 		a := newAssignment(run, &nodeState{name: "n00000", commTask: ct}, v1alpha1.RunPlan{}, runInput{now: w.now, group: w.group})
@@ -61,7 +62,7 @@ func TestARunThatDidNotComeToTheNodeForgetsNothing(t *testing.T) {
 func TestOldStatusTakesNoStageAway(t *testing.T) {
 	w := tableWorld(t, fromGroupReady)
 	past := w.group.DeepCopy()
-	w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "2"}
+	w.request("2")
 	w.playUntil(func() bool {
 		return w.span() != nil && w.span().RunID == "1-2" && w.span().Stage == v1alpha1.StageGroup && w.alive() == 4
 	})
@@ -81,7 +82,7 @@ func TestNoNodeIsMeasuredThatARunOfAllMeasuresNext(t *testing.T) {
 		t.Errorf("run %+v on %v", run, w.assignedTo())
 	}
 	w.measure(v1alpha1.VerdictPass, "n00001")
-	if run := w.group.Status.Run; run.Trigger != runs.TriggerMembersChanged {
+	if run := w.group.Status.Run; run.Trigger != state.TriggerMembersChanged {
 		t.Errorf("run %+v", run)
 	}
 }
@@ -121,7 +122,7 @@ func TestALostResultTellsWhatToDo(t *testing.T) {
 			if run := w.group.Status.Run; run.ID != "1-1" {
 				t.Errorf("and yet run %s follows", run.ID)
 			}
-			w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "now"}
+			w.request("now")
 			w.runAll(300_000)
 			w.want(t, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady)
 		})
@@ -186,7 +187,7 @@ func TestAMonitorHasItsTime(t *testing.T) {
 func TestBinaryDataIsAChangeByHand(t *testing.T) {
 	w := readyWorld(t, 1)
 	w.configMap.BinaryData = map[string][]byte{"NCCL_DEBUG": []byte("TRACE")}
-	w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "now"}
+	w.request("now")
 	w.step()
 	w.want(t, v1alpha1.ConditionSettingsPublished, metav1.ConditionFalse, v1alpha1.ReasonConfigMapChanged)
 }
@@ -466,7 +467,7 @@ func TestCulpritsOfTheRunThatIsRepeated(t *testing.T) {
 	if s := w.group.Status; len(s.Culprits) != 1 || s.CulpritsRunID != "1-1" || s.EarlierCulpritsRun() != "" {
 		t.Fatalf("culprits %+v of run %q in run %s", s.Culprits, s.CulpritsRunID, s.Run.ID)
 	}
-	w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "now"}
+	w.request("now")
 	w.settle()
 	s := &w.group.Status
 	if s.Run.ID != "1-2" || s.Run.Phase != v1alpha1.RunPhaseRunning || len(s.Culprits) != 1 || s.EarlierCulpritsRun() != "1-1" {

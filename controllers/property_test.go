@@ -17,6 +17,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/testkit"
+	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
@@ -187,7 +188,7 @@ func randomEvent(rng *rand.Rand, w *world, away *[]corev1.Node) {
 			}
 		}
 	case 15:
-		w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: fmt.Sprint(rng.IntN(3))}
+		w.request(fmt.Sprint(rng.IntN(3)))
 	}
 }
 
@@ -229,7 +230,7 @@ func stepAndCheck(t *testing.T, w *world, seen *tally) {
 	}
 	for _, c := range d.CommTasks {
 		a := c.Desired.Spec.Run
-		if c.Current == nil || a == nil || run == nil || run.Trigger != runs.TriggerNodesChanged || a.ID != run.ID || runs.Assigned(c.Current, run.ID) {
+		if c.Current == nil || a == nil || run == nil || run.Trigger != state.TriggerNodesChanged || a.ID != run.ID || runs.Assigned(c.Current, run.ID) {
 			continue
 		}
 		seen.measuredAgain++

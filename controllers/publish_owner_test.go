@@ -18,6 +18,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/testkit"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 func TestOwnerIsNamed(t *testing.T) {
@@ -86,7 +87,7 @@ func TestChangedByHand(t *testing.T) {
 	}
 
 	w.configMap.Data["HSA_NO_SCRATCH_RECLAIM"] = "0"
-	w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "now"}
+	w.request("now")
 	w.step()
 	w.want(t, v1alpha1.ConditionSettingsPublished, metav1.ConditionFalse, v1alpha1.ReasonConfigMapChanged, "put back once a run passes")
 	w.runAll(300_000)
@@ -168,7 +169,7 @@ func TestFormerNameStays(t *testing.T) {
 
 // TestFormerNameStaysWhileNothingIsProven: a name that is changed after the results ceased to count is told beside what jobs still use.
 func TestFormerNameStaysWhileNothingIsProven(t *testing.T) {
-	w := passedOnce(t, 2, func(*v1alpha1.CommGroup) {})
+	w := passedOnce(t, 2, func(*state.Group) {})
 	former := w.group.Status.Published.ConfigMapName
 	w.rebooted("n00001", "boot-2")
 	w.group.Spec.Run.State = v1alpha1.RunSuspended

@@ -108,7 +108,8 @@ func slowGroupsLeaveAWorker(t *testing.T, members int) {
 	create := func(name string) {
 		g := testkit.Group()
 		g.Name, g.UID = name, types.UID(name)
-		if err := cache.api.Create(t.Context(), g); err != nil {
+		stored, _ := g.Objects()
+		if err := cache.api.Create(t.Context(), stored); err != nil {
 			t.Error(err)
 		}
 	}

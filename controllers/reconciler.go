@@ -18,6 +18,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // CommGroupReconciler makes CommGroups so. It keeps nothing in memory between two calls that a decision needs.
@@ -111,15 +112,32 @@ func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	if errors.Is(applyErr, errOldRead) {
 		return ctrl.Result{}, fmt.Errorf("commgroup %s: %w", req.NamespacedName, applyErr) // no status: it would name the node as guilty
 	}
-	if errors.Is(applyErr, errClosureNotWritten) && finishes(group, &decision) {
+	if errors.Is(applyErr, errClosureNotWritten) && finishes(snapshot.Group, &decision) {
 		// With the run over and nothing to say how it ended on this node, its reason would be lost for good.
-		held := Decision{Status: *group.Status.DeepCopy()}
-		held.Status.Run.Refused = decision.Status.Run.Refused
-		decision.refused.tell(&held, group, snapshot.Now)
-		return afterWrites(ctx, errors.Join(r.writeStatus(ctx, group, &held), applyErr), decision.WakeAt, snapshot.Now)
+		decision = held(snapshot, &decision, decision.Status.Run.Refused)
+	}
+	runErr := r.writeRun(ctx, snapshot, &decision)
+	switch {
+	case errors.Is(runErr, errOldRead):
+		return ctrl.Result{RequeueAfter: oldReadPoll}, nil
+	case runErr != nil && !onlyRefusals(runErr):
+		return ctrl.Result{}, errors.Join(runErr, applyErr)
+	case runErr != nil: // the run stays where it was; the group says why
+		add(&decision.refused.others, "write CommRun "+decision.Status.Run.Name, runErr)
+		decision = held(snapshot, &decision, nil)
 	}
 	// The status's error is the first: a conflict of its own is to be found whatever else was refused.
-	return afterWrites(ctx, errors.Join(r.writeStatus(ctx, group, &decision), applyErr), decision.WakeAt, snapshot.Now)
+	return afterWrites(ctx, errors.Join(r.writeStatus(ctx, group, &decision), runErr, applyErr), decision.WakeAt, snapshot.Now)
+}
+
+// held is a decision that leaves the status as it was read, and says what was refused.
+func held(s *Snapshot, d *Decision, refused *v1alpha1.RunRefusal) Decision {
+	out := Decision{Status: *s.Group.Status.DeepCopy(), WakeAt: d.WakeAt}
+	if out.Status.Run != nil && refused != nil {
+		out.Status.Run.Refused = refused
+	}
+	d.refused.tell(&out, s.Group, s.Now)
+	return out
 }
 
 // readGrace is how long reads may fail before the status says so. A restart of the API server, or the loss of a connection, takes less;
@@ -133,7 +151,7 @@ func (r *CommGroupReconciler) couldNotRead(ctx context.Context, s *Snapshot, d *
 	if since := r.failedReads.since(key, s.Now); s.Now.Sub(since) < readGrace {
 		return err
 	}
-	return errors.Join(err, r.writeStatus(ctx, s.Group, d))
+	return errors.Join(err, r.writeStatus(ctx, s.Stored, d))
 }
 
 // failedReads is since when the reads of groups fail. No decision needs it: a new manager begins its grace again.
@@ -183,7 +201,7 @@ func afterWrites(ctx context.Context, err error, wakeAt, now time.Time) (ctrl.Re
 }
 
 // finishes says whether the decision ends the group's run, or the part of it that the nodes do alone.
-func finishes(group *v1alpha1.CommGroup, d *Decision) bool {
+func finishes(group *state.Group, d *Decision) bool {
 	was, is := group.Status.Run, d.Status.Run
 	if was == nil || is == nil || was.Phase != v1alpha1.RunPhaseRunning {
 		return false
@@ -194,14 +212,11 @@ func finishes(group *v1alpha1.CommGroup, d *Decision) bool {
 	return is.Phase == v1alpha1.RunPhaseFinished || alone(group.Status.Span) && !alone(d.Status.Span)
 }
 
-func equalStatus(a, b *v1alpha1.CommGroupStatus) bool { return same(a, b) }
-
 // writeStatus is the one status write of a reconcile; what did not change is not written. The update carries the
 // version that was read, so that a decision on an old read is refused.
 func (r *CommGroupReconciler) writeStatus(ctx context.Context, group *v1alpha1.CommGroup, d *Decision) error {
-	if !equalStatus(&group.Status, &d.Status) {
-		next := group.DeepCopy()
-		next.Status = d.Status
+	next := group.DeepCopy()
+	if next.Status = d.Status.GroupStatus(); !same(&group.Status, &next.Status) {
 		if err := r.Client.Status().Update(ctx, next, client.FieldOwner(v1alpha1.FieldManagerController)); err != nil {
 			return fmt.Errorf("status of commgroup %s/%s: %w", group.Namespace, group.Name, err)
 		}

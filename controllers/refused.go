@@ -18,6 +18,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // refusals are what the API server does not take of a reconcile's writes. They go into the conditions, as the manager's log is
@@ -110,7 +111,7 @@ func refusedWords(all []refusal) string {
 }
 
 // tell puts the refusals into the decision's conditions, with one event when each begins.
-func (r *refusals) tell(d *Decision, group *v1alpha1.CommGroup, now time.Time) {
+func (r *refusals) tell(d *Decision, group *state.Group, now time.Time) {
 	changed := map[string]decision.Finding{}
 	is := func(t string) decision.Finding {
 		if c := meta.FindStatusCondition(d.Status.Conditions, t); c != nil {
@@ -139,7 +140,7 @@ func (r *refusals) tell(d *Decision, group *v1alpha1.CommGroup, now time.Time) {
 }
 
 // retell changes conditions of a decision that is made. What is as it was keeps its time of transition, and is no event.
-func retell(d *Decision, group *v1alpha1.CommGroup, now time.Time, changed map[string]decision.Finding) {
+func retell(d *Decision, group *state.Group, now time.Time, changed map[string]decision.Finding) {
 	all := make(map[string]decision.Finding, len(conditionTypes))
 	for i := range d.Status.Conditions {
 		if c := &d.Status.Conditions[i]; c.ObservedGeneration == group.Generation {
@@ -193,7 +194,7 @@ func givesUp(refused *v1alpha1.RunRefusal, spec *v1alpha1.CommGroupSpec) time.Ti
 }
 
 // gaveUp says whether the status that was read has the refusal of the node's CommTask, and it has lasted for too long.
-func gaveUp(group *v1alpha1.CommGroup, node string, exists bool, now time.Time) bool {
+func gaveUp(group *state.Group, node string, exists bool, now time.Time) bool {
 	run := group.Status.Run
 	if run == nil || run.Refused == nil || now.Before(givesUp(run.Refused, &group.Spec)) {
 		return false
@@ -254,7 +255,7 @@ func (n *nodeState) closeRefused(run *v1alpha1.GroupRunStatus, in runInput) {
 
 // configMapRefused takes back what the decision says of a ConfigMap that could not be written. One that another writer came
 // first with is looked at again at once, and until then the last status holds.
-func configMapRefused(d *Decision, group *v1alpha1.CommGroup, now time.Time, err error) {
+func configMapRefused(d *Decision, group *state.Group, now time.Time, err error) {
 	name := d.ConfigMap.Name
 	d.Status.Published = group.Status.Published
 	d.Events = slices.DeleteFunc(d.Events, func(e decision.Event) bool { return e.Reason == v1alpha1.ReasonSettingsRestored })

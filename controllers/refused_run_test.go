@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -19,8 +18,8 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
-	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/testkit"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // refusedRun is a group of four nodes whose monitors report, and whose run pods pass as soon as they are there, unless they stay.
@@ -28,14 +27,14 @@ type refusedRun struct {
 	*testing.T
 	r     *CommGroupReconciler
 	api   client.Client
-	group *v1alpha1.CommGroup
+	group *state.Group
 	clock *clocktesting.FakePassiveClock
 	stay  bool
 	// rebooted is the CommTask of a node with another boot id.
 	rebooted string
 }
 
-func newRefusedRun(t *testing.T, group *v1alpha1.CommGroup) *refusedRun {
+func newRefusedRun(t *testing.T, group *state.Group) *refusedRun {
 	group.Spec.Run.MaxParallelNodes = 4
 	w := newWorld(group, testkit.Nodes(4))
 	r, cache := managerOf(t, &groupWorld{world: w})
@@ -43,7 +42,7 @@ func newRefusedRun(t *testing.T, group *v1alpha1.CommGroup) *refusedRun {
 }
 
 // step reconciles once and plays the agents; it returns the status and when the next reconcile comes.
-func (w *refusedRun) step() (v1alpha1.CommGroupStatus, time.Duration) {
+func (w *refusedRun) step() (state.Status, time.Duration) {
 	w.Helper()
 	ctx, now := w.Context(), w.clock.Now()
 	var pods corev1.PodList
@@ -73,11 +72,7 @@ func (w *refusedRun) step() (v1alpha1.CommGroupStatus, time.Duration) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	var is v1alpha1.CommGroup
-	if err := w.api.Get(ctx, client.ObjectKeyFromObject(w.group), &is); err != nil {
-		w.Fatal(err)
-	}
-	return is.Status, result.RequeueAfter
+	return storedGroup(w.T, w.api, client.ObjectKeyFromObject(w.group)).Status, result.RequeueAfter
 }
 
 // TestARunEndsWhateverIsRefused: a run whose writes are refused ends within twice startDeadlineSeconds. Nodes that have a result keep it,
@@ -87,7 +82,7 @@ func TestARunEndsWhateverIsRefused(t *testing.T) {
 	isCommTask := func(o client.Object) bool { _, ok := o.(*v1alpha1.CommTask); return ok }
 	isPod := func(o client.Object) bool { _, ok := o.(*corev1.Pod); return ok }
 	for name, tc := range map[string]struct {
-		group func(*v1alpha1.CommGroup)
+		group func(*state.Group)
 		// running: the refusal begins once run pods are there; gone: they are deleted then.
 		running, gone bool
 		fails         func(verb string, o client.Object) error
@@ -105,7 +100,7 @@ func TestARunEndsWhateverIsRefused(t *testing.T) {
 			},
 			passed: 3, reason: v1alpha1.ReasonCommTasksRefused, words: "exceeded quota: small", again: true},
 		"assignments that are too large": {
-			group:  func(g *v1alpha1.CommGroup) { g.Spec.Runtime.Env = tooMuchEnv() },
+			group:  func(g *state.Group) { g.Spec.Runtime.Env = tooMuchEnv() },
 			fails:  func(string, client.Object) error { return nil },
 			reason: v1alpha1.ReasonCommTasksRefused, words: "shorten runtime.env"},
 		"closures": {
@@ -155,7 +150,7 @@ func TestARunEndsWhateverIsRefused(t *testing.T) {
 				}
 				return tc.fails(verb, o)
 			})
-			var status v1alpha1.CommGroupStatus
+			var status state.Status
 			var next time.Duration
 			limit := 2*decision.Seconds(group.Spec.Run.StartDeadlineSeconds) + time.Minute
 			for steps := 0; ; steps++ {
@@ -188,7 +183,7 @@ func TestARunEndsWhateverIsRefused(t *testing.T) {
 					t.Fatalf("run %s goes on after %s: %+v", run.ID, limit, run.Refused)
 				}
 			}
-			check := func(status *v1alpha1.CommGroupStatus) {
+			check := func(status *state.Status) {
 				t.Helper()
 				if status.Run.Phase != v1alpha1.RunPhaseFinished || status.Run.Verdict != v1alpha1.VerdictError {
 					t.Fatalf("the run: %+v", status.Run)
@@ -220,20 +215,14 @@ func TestARunEndsWhateverIsRefused(t *testing.T) {
 					w.clock.SetTime(w.clock.Now().Add(time.Second))
 					status, _ = w.step()
 				}
-				if run := status.Run; run.Number != 2 || run.Trigger != runs.TriggerNodesChanged || run.Verdict != v1alpha1.VerdictPass || status.Members.Passed != 4 {
+				if run := status.Run; run.Number != 2 || run.Trigger != state.TriggerNodesChanged || run.Verdict != v1alpha1.VerdictPass || status.Members.Passed != 4 {
 					t.Errorf("the next run: %+v, members %+v", run, status.Members)
 				}
 				return
 			}
 			check(&status)
 			if status.Run.Number == 1 { // a run that is asked for is not held up
-				var live v1alpha1.CommGroup
-				if err := w.api.Get(t.Context(), client.ObjectKeyFromObject(group), &live); err != nil {
-					t.Fatal(err)
-				}
-				live.Annotations = maps.Clone(live.Annotations)
-				metav1.SetMetaDataAnnotation(&live.ObjectMeta, v1alpha1.AnnotationRunRequested, "now")
-				if err := w.api.Update(t.Context(), &live); err != nil {
+				if err := w.api.Create(t.Context(), state.NewRun(group, "now")); err != nil {
 					t.Fatal(err)
 				}
 				if status, _ = w.step(); status.Run.Number != 2 || status.Run.Refused != nil && tc.group == nil {
@@ -275,7 +264,7 @@ func TestGroupStageWithoutARefusedMember(t *testing.T) {
 	const refused = 3
 	for name, taken := range map[string]v1alpha1.RunStage{"for good": "", "until the members are awaited": v1alpha1.StageWaitingForMembers, "until its test": v1alpha1.StageGroup} {
 		t.Run(name, func(t *testing.T) {
-			w := groupWorldOf(t, newWorld(testkit.SpanGroup(8, func(g *v1alpha1.CommGroup) { g.Spec.Members.MinMembers = 4 }), testkit.Nodes(8)))
+			w := groupWorldOf(t, newWorld(testkit.SpanGroup(8, func(g *state.Group) { g.Spec.Members.MinMembers = 4 }), testkit.Nodes(8)))
 			for i := range w.nodes {
 				w.index[w.nodes[i].Name] = i
 			}

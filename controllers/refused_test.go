@@ -27,6 +27,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/testkit"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 var errQuota = apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "x", errors.New("exceeded quota: small"))
@@ -63,14 +64,16 @@ func TestOnlyAnAnswerThatStandsIsARefusal(t *testing.T) {
 }
 
 // refusing is a reconciler on a fake API server that refuses what refuse says.
-func refusing(t *testing.T, group *v1alpha1.CommGroup, refuse *func(client.Object) error) (*CommGroupReconciler, client.Client, *events.FakeRecorder) {
+func refusing(t *testing.T, group *state.Group, refuse *func(client.Object) error) (*CommGroupReconciler, client.Client, *events.FakeRecorder) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme), rbacv1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	nodes := testkit.Nodes(2)
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(group, &nodes[0], &nodes[1]).WithStatusSubresource(&v1alpha1.CommGroup{}, &v1alpha1.CommTask{}, &v1alpha1.CommNode{}).
+	stored, _ := group.Objects()
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored, &nodes[0], &nodes[1]).
+		WithStatusSubresource(&v1alpha1.CommGroup{}, &v1alpha1.CommRun{}, &v1alpha1.CommTask{}, &v1alpha1.CommNode{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 				if err := (*refuse)(o); err != nil {
@@ -99,7 +102,7 @@ func TestRefusedWritesAreToldAndTakenBack(t *testing.T) {
 			}
 			r, c, recorder := refusing(t, group, &refuse)
 			request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(group)}
-			reconcile := func() v1alpha1.CommGroupStatus {
+			reconcile := func() state.Status {
 				t.Helper()
 				r.Clock.(*clocktesting.FakePassiveClock).SetTime(r.Clock.Now().Add(time.Minute))
 				result, err := r.Reconcile(t.Context(), request)
@@ -109,11 +112,7 @@ func TestRefusedWritesAreToldAndTakenBack(t *testing.T) {
 				if refuse(refused) != nil {
 					testkit.WantRefusedResult(t, result.RequeueAfter, err)
 				}
-				var g v1alpha1.CommGroup
-				if err := c.Get(t.Context(), request.NamespacedName, &g); err != nil {
-					t.Fatal(err)
-				}
-				return g.Status
+				return storedGroup(t, c, request.NamespacedName).Status
 			}
 			told := func() (n int) {
 				for {
@@ -137,7 +136,7 @@ func TestRefusedWritesAreToldAndTakenBack(t *testing.T) {
 			if n := told(); n != 1 {
 				t.Errorf("%d events of %s, want one", n, reason)
 			}
-			if again := reconcile(); !equalStatus(&first, &again) {
+			if again := reconcile(); !same(&first, &again) {
 				t.Errorf("the same refusal changed the status:\n%+v\n%+v", first.Conditions, again.Conditions)
 			}
 			if n := told(); n != 0 {
@@ -171,7 +170,7 @@ func TestOtherRefusedWritesAreARemark(t *testing.T) {
 		if first := stage.ToldRefusal(w.group) == ""; first != (n == 1) || n > 1 {
 			t.Fatalf("%d events, first time: %v", n, first)
 		}
-		w.group.Status = d.Status
+		w.runs.write(w.group, &d.Status)
 	}
 	if told := stage.ToldRefusal(w.group); !strings.Contains(told, "exceeded quota") {
 		t.Errorf("told: %q", told)

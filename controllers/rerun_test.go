@@ -18,6 +18,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // readyWorld is a group of which every member passed run 1-1.
@@ -87,7 +88,7 @@ func TestOnlyTheRebootedNodeRunsAgain(t *testing.T) {
 	w.step()
 	w.want(t, v1alpha1.ConditionReady, metav1.ConditionUnknown, v1alpha1.ReasonResultsStale, "n00001")
 	w.want(t, v1alpha1.ConditionValidated, metav1.ConditionUnknown, v1alpha1.ReasonResultsStale, "1 of 3", "n00001", "boot-1 and is boot-2", "Run 1-2 is going on")
-	if s := w.group.Status; s.Run.ID != "1-2" || s.Run.Trigger != runs.TriggerNodesChanged || s.Run.Since != 1 || s.Members.Stale != 1 || s.Members.Passed != 2 {
+	if s := w.group.Status; s.Run.ID != "1-2" || s.Run.Trigger != state.TriggerNodesChanged || s.Run.Since != 1 || s.Members.Stale != 1 || s.Members.Passed != 2 {
 		t.Fatalf("run %+v, members %+v", s.Run, s.Members)
 	}
 	if a := w.commTask("n00001").Spec.Run; a.Stale == nil || a.Stale.Reason != v1alpha1.StaleNodeRebooted || a.ID != "1-1" {
@@ -148,7 +149,7 @@ func TestStaleWhileSuspended(t *testing.T) {
 	w.reportFacts()
 	w.reboot("n00000", "boot-2")
 	w.settle()
-	if run := w.group.Status.Run; run.ID != "3-2" || run.Trigger != runs.TriggerNodesChanged || !slices.Equal(w.assignedTo(), []string{"n00000"}) {
+	if run := w.group.Status.Run; run.ID != "3-2" || run.Trigger != state.TriggerNodesChanged || !slices.Equal(w.assignedTo(), []string{"n00000"}) {
 		t.Fatalf("run %+v on %v", run, w.assignedTo())
 	}
 }
@@ -167,7 +168,7 @@ func TestSuspendedInTheMiddle(t *testing.T) {
 	w.group.Generation, w.group.Spec.Run.State = 3, v1alpha1.RunActive
 	finishDeletions(w)
 	w.settle()
-	if run := w.group.Status.Run; run.ID != "3-3" || run.Trigger != runs.TriggerNodesChanged || run.Since != 1 || !slices.Equal(w.assignedTo(), []string{"n00002"}) {
+	if run := w.group.Status.Run; run.ID != "3-3" || run.Trigger != state.TriggerNodesChanged || run.Since != 1 || !slices.Equal(w.assignedTo(), []string{"n00002"}) {
 		t.Fatalf("run %+v on %v", run, w.assignedTo())
 	}
 	w.measure(v1alpha1.VerdictPass, "n00002")
@@ -181,7 +182,7 @@ func TestSpecChangeMeasuresAll(t *testing.T) {
 	w.group.Generation++
 	w.group.Spec.Benchmark.Iterations = 99
 	w.settle()
-	if run := w.group.Status.Run; run.ID != "2-3" || run.Trigger != runs.TriggerSpecChanged || run.Since != 3 || len(w.assignedTo()) != 2 {
+	if run := w.group.Status.Run; run.ID != "2-3" || run.Trigger != state.TriggerSpecChanged || run.Since != 3 || len(w.assignedTo()) != 2 {
 		t.Fatalf("run %+v on %v", run, w.assignedTo())
 	}
 }
@@ -257,9 +258,9 @@ func TestClosedNodeIsDueAfterAReboot(t *testing.T) {
 		t.Fatalf("run %+v goes on after %d bad results, members %+v", run, maxRepeats+1, w.group.Status.Members)
 	}
 	w.want(t, v1alpha1.ConditionValidated, metav1.ConditionFalse, v1alpha1.ReasonRunPodFailed, "After 3 bad results in a row", runs.Ask(w.group))
-	w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "mended"}
+	w.request("mended")
 	w.settle()
-	if run := w.group.Status.Run; run.Trigger != runs.TriggerRequested || w.commTask("n00001").Spec.Run.Repeats != 0 {
+	if run := w.group.Status.Run; run.Trigger != state.TriggerRequested || w.commTask("n00001").Spec.Run.Repeats != 0 {
 		t.Fatalf("run %+v", run)
 	}
 }
@@ -303,7 +304,7 @@ func TestNodeThatIsNotBackYet(t *testing.T) {
 
 // TestRepeatWithAChangedNode: a repeat takes back what was shown, where a node is no longer what showed it.
 func TestRepeatWithAChangedNode(t *testing.T) {
-	ask := func(w *world) { w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "again"} }
+	ask := func(w *world) { w.request("again") }
 	for name, change := range map[string]func(*world){
 		"before it starts":  func(w *world) { w.reboot("n00001", "boot-2"); ask(w); w.step() },
 		"as it is assigned": func(w *world) { ask(w); w.step(); w.reboot("n00001", "boot-2"); w.step() },
@@ -319,7 +320,7 @@ func TestRepeatWithAChangedNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := readyWorld(t, 2)
 			change(w)
-			if run := w.group.Status.Run; run.ID != "1-2" || run.Trigger != runs.TriggerRequested || run.Since != 2 {
+			if run := w.group.Status.Run; run.ID != "1-2" || run.Trigger != state.TriggerRequested || run.Since != 2 {
 				t.Fatalf("run %+v", run)
 			}
 			w.want(t, v1alpha1.ConditionReady, metav1.ConditionUnknown, v1alpha1.ReasonRunInProgress)
@@ -370,7 +371,7 @@ func TestAnotherPlanOfANewVersion(t *testing.T) {
 	}
 	w.reboot("n00001", "boot-2")
 	w.settle()
-	if run := w.group.Status.Run; run.Trigger != runs.TriggerSpecChanged || run.Since != run.Number || len(w.assignedTo()) != 2 {
+	if run := w.group.Status.Run; run.Trigger != state.TriggerSpecChanged || run.Since != run.Number || len(w.assignedTo()) != 2 {
 		t.Fatalf("run %+v on %v", run, w.assignedTo())
 	}
 }
@@ -403,7 +404,7 @@ func TestChangedNodeLeaves(t *testing.T) {
 	w.settle()
 	w.nodes = slices.Delete(slices.Clone(w.nodes), 1, 2)
 	w.settle()
-	if run := w.group.Status.Run; run.ID != "1-3" || run.Trigger != runs.TriggerMembersChanged || run.Since != 3 || len(w.assignedTo()) != 2 {
+	if run := w.group.Status.Run; run.ID != "1-3" || run.Trigger != state.TriggerMembersChanged || run.Since != 3 || len(w.assignedTo()) != 2 {
 		t.Fatalf("run %+v on %v", run, w.assignedTo())
 	}
 }
@@ -442,7 +443,7 @@ func TestNodeThatCouldNotBeMeasuredIsRunOnceItCan(t *testing.T) {
 			w.setFacts(w.nodes[1].Name, testkit.Facts(w.now))
 			set(w, true)
 			w.runAll(300_000)
-			if run := w.group.Status.Run; run.Number != 2 || run.Trigger != runs.TriggerNodesChanged || run.Verdict != v1alpha1.VerdictPass {
+			if run := w.group.Status.Run; run.Number != 2 || run.Trigger != state.TriggerNodesChanged || run.Verdict != v1alpha1.VerdictPass {
 				t.Errorf("after it was mended: run %+v", run)
 			}
 			if n := w.commTask(w.nodes[0].Name).Spec.Run.Number; n != 1 {

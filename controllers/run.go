@@ -17,15 +17,18 @@ import (
 	"rcclx.io/commgroup-operator/controllers/sharing"
 	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // runInput is what the run state machine looks at.
 type runInput struct {
-	now      time.Time
-	group    *v1alpha1.CommGroup
-	accepted bool
-	members  []decision.Member
-	hash     string
+	now   time.Time
+	group *state.Group
+	// runDeleted: the CommRun of the group's run was deleted.
+	runDeleted bool
+	accepted   bool
+	members    []decision.Member
+	hash       string
 	// CommTasks and pods by node name.
 	commTasks map[string]*v1alpha1.CommTask
 	// commNodes by node name, of the Node objects of now.
@@ -84,6 +87,10 @@ func stepRun(in runInput) runState {
 		switch {
 		case suspended:
 			abort(&out, run, in, v1alpha1.ReasonSuspended, "run.state is Suspended")
+		case in.group.Status.RunSuspended:
+			abort(&out, run, in, v1alpha1.ReasonSuspended, fmt.Sprintf("spec.suspend of CommRun %s is true", run.Name))
+		case in.runDeleted:
+			abort(&out, run, in, v1alpha1.ReasonSuperseded, "its CommRun was deleted")
 		case run.Generation != in.group.Generation:
 			abort(&out, run, in, v1alpha1.ReasonSuperseded, fmt.Sprintf("the spec changed to generation %d", in.group.Generation))
 		}
@@ -93,7 +100,11 @@ func stepRun(in runInput) runState {
 		evaluate(&out, run, in)
 		out.events = append(out.events, staleEvent(out.nodes)...)
 	}
-	if over {
+	switch {
+	case !over:
+	case run != nil && !recorded(in.group.Status.History, run):
+		out.wakeAt = decision.Earlier(out.wakeAt, in.now) // its CommRun says so, and the group's status does not yet
+	default:
 		startIfDue(&out, in, hash, suspended)
 	}
 	if r := out.run; r != nil && r.Phase == v1alpha1.RunPhaseRunning && repeats(r) && r.ProvenRunID != "" && out.outdated {
@@ -118,6 +129,10 @@ func startIfDue(out *runState, in runInput, hash string, suspended bool) {
 		return
 	}
 	last := out.run
+	if in.group.Status.RunSuspended {
+		out.waiting = suspendedRun(last)
+		return
+	}
 	trigger, due := dueTrigger(in, last, out.nodes, hash)
 	if trigger == "" {
 		out.wakeAt = decision.Earlier(out.wakeAt, due)
@@ -127,11 +142,11 @@ func startIfDue(out *runState, in runInput, hash string, suspended bool) {
 		return
 	}
 	nodes, wait := in.mayStart(trigger, last, out.nodes)
-	if wait.why != "" && (trigger == runs.TriggerScheduled || trigger == runs.TriggerRequested) {
+	if wait.why != "" && (trigger == state.TriggerScheduled || trigger == state.TriggerRequested) {
 		// What a run of all waits for, as the budget's next day, may be no wait for a run of the few that changed. A request stays.
 		if due, ready, _ := dueNodes(last, out.nodes, in); len(ready) > 0 && last.SpecHash == hash {
-			if some, held := in.mayStart(runs.TriggerNodesChanged, last, out.nodes); held.why == "" {
-				trigger, nodes, wait = runs.TriggerNodesChanged, some, runWait{}
+			if some, held := in.mayStart(state.TriggerNodesChanged, last, out.nodes); held.why == "" {
+				trigger, nodes, wait = state.TriggerNodesChanged, some, runWait{}
 			} else {
 				wait.why = words.Shorten(wait.why+fmt.Sprintf(" A run of %s with stale results waits, too.", words.Counted(len(due), "node")), 1024)
 				wait.until = decision.Earlier(wait.until, held.until)
@@ -146,33 +161,38 @@ func startIfDue(out *runState, in runInput, hash string, suspended bool) {
 	if last != nil {
 		number = last.Number + 1
 	}
-	since, request := number, runRequest(in.group)
-	if trigger == runs.TriggerNodesChanged {
+	since, name := number, v1alpha1.CommRunName(in.group.Name, number)
+	if trigger == state.TriggerNodesChanged {
 		since = runs.Since(last)
-		if asked(in) {
-			request = last.Request
-		}
 	} else {
 		out.nodes = nil
+		if asked(in) {
+			name = in.group.Status.Requests[0] // whatever else it is due for
+		}
 	}
 	out.run = &v1alpha1.GroupRunStatus{
+		Name:        name,
 		ID:          fmt.Sprintf("%d-%d", in.group.Generation, number),
 		Number:      number,
 		Since:       since,
 		Generation:  in.group.Generation,
 		Trigger:     trigger,
-		Request:     request,
 		MembersHash: in.hash,
 		SpecHash:    hash,
 		Phase:       v1alpha1.RunPhaseRunning,
 		StartTime:   *decision.Stamp(in.now),
 		ProvenRunID: provenBy(last, in.group),
 	}
-	if trigger == runs.TriggerNodesChanged && in.group.Spec.Span == v1alpha1.SpanGroup {
+	if trigger == state.TriggerNodesChanged && in.group.Spec.Span == v1alpha1.SpanGroup {
 		nodes += ", and then as a group on all members that pass"
 	}
 	out.events = append(out.events, decision.Event{Reason: "RunStarted", Action: "StartRun",
 		Note: fmt.Sprintf("Run %s started on %s (%s).", out.run.ID, nodes, dueFor(in, trigger))})
+}
+
+// suspendedRun says that the group waits for a run that was suspended, and what to do.
+func suspendedRun(run *v1alpha1.GroupRunStatus) string {
+	return fmt.Sprintf("CommRun %s is suspended: set its spec.suspend to false and it starts again, or delete it.", run.Name)
 }
 
 // runWait says why a run that is due does not start, and until when at most where that is known; empty where it may.
@@ -184,7 +204,7 @@ type runWait struct {
 // mayStart names the nodes that a run for the trigger is to measure, and says what it has to wait for.
 func (in *runInput) mayStart(trigger string, last *v1alpha1.GroupRunStatus, nodes []nodeState) (names string, wait runWait) {
 	names, count := words.Counted(len(in.members), "node"), len(in.members)
-	if trigger == runs.TriggerNodesChanged {
+	if trigger == state.TriggerNodesChanged {
 		due, ready, waiting := dueNodes(last, nodes, *in)
 		if len(ready) == 0 && len(due) > 0 {
 			return "", runWait{why: fmt.Sprintf("A run of %s with stale results is due and waits: %s.", words.Counted(len(due), "node"), words.SomeNames(waiting, 3)),
@@ -204,7 +224,7 @@ func (in *runInput) mayStart(trigger string, last *v1alpha1.GroupRunStatus, node
 // dueFor is the trigger in words: that a person asks for the run, too, is told beside one that goes first. A run of some nodes is not
 // the one that was asked for.
 func dueFor(in runInput, trigger string) string {
-	if asked(in) && trigger != runs.TriggerRequested && trigger != runs.TriggerNodesChanged {
+	if asked(in) && trigger != state.TriggerRequested && trigger != state.TriggerNodesChanged {
 		return trigger + " and requested"
 	}
 	return trigger
@@ -212,7 +232,7 @@ func dueFor(in runInput, trigger string) string {
 
 // provenBy is the id of the run that is over where it passed by the spec of now; empty where nothing is proven. It is kept with
 // the run that follows: conditions are no memory, as a read that fails makes all of them Unknown.
-func provenBy(last *v1alpha1.GroupRunStatus, group *v1alpha1.CommGroup) string {
+func provenBy(last *v1alpha1.GroupRunStatus, group *state.Group) string {
 	if last == nil || last.Phase != v1alpha1.RunPhaseFinished || last.Verdict != v1alpha1.VerdictPass ||
 		last.Generation != group.Generation || group.Status.ObservedGeneration != group.Generation {
 		return ""
@@ -241,30 +261,25 @@ func tooFewReport(in runInput, trigger string) string {
 func dueTrigger(in runInput, last *v1alpha1.GroupRunStatus, nodes []nodeState, hash string) (trigger string, next time.Time) {
 	resume := resumes(last, in, hash)
 	if last == nil || (last.Generation != in.group.Generation && !resume) {
-		return runs.TriggerSpecChanged, time.Time{}
+		return state.TriggerSpecChanged, time.Time{}
 	}
 	if last.MembersHash != in.hash {
-		return runs.TriggerMembersChanged, time.Time{}
+		return state.TriggerMembersChanged, time.Time{}
 	}
-	if request := runRequest(in.group); request != "" && request != last.Request {
-		return runs.TriggerRequested, time.Time{}
+	if asked(in) {
+		return state.TriggerRequested, time.Time{}
 	}
 	next = nextRun(in.group, scheduleFrom(in.group, in.group.Status.History, last, in.now))
 	if !next.IsZero() && !next.After(in.now) {
-		return runs.TriggerScheduled, time.Time{}
+		return state.TriggerScheduled, time.Time{}
 	}
 	if due, _, _ := dueNodes(last, nodes, in); resume || len(due) > 0 {
 		if last.SpecHash != hash {
-			return runs.TriggerSpecChanged, time.Time{} // another version of the operator plans otherwise: nothing measured counts
+			return state.TriggerSpecChanged, time.Time{} // another version of the operator plans otherwise: nothing measured counts
 		}
-		return runs.TriggerNodesChanged, time.Time{}
+		return state.TriggerNodesChanged, time.Time{}
 	}
 	return "", decision.Earlier(next, nextRetry(nodes, &in))
-}
-
-// runRequest is the annotation that asks for a run, cut to what status.run.request holds.
-func runRequest(group *v1alpha1.CommGroup) string {
-	return words.Shorten(group.Annotations[v1alpha1.AnnotationRunRequested], 256)
 }
 
 // evaluate looks at each node of the run, allots the free places, and finishes the run when every node is done.

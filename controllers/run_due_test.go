@@ -13,12 +13,12 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/podstate"
-	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/testkit"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // passedOnce is a world whose first run has passed on all nodes.
-func passedOnce(t *testing.T, nodes int, change func(*v1alpha1.CommGroup)) *world {
+func passedOnce(t *testing.T, nodes int, change func(*state.Group)) *world {
 	t.Helper()
 	g := testkit.Group()
 	change(g)
@@ -47,7 +47,7 @@ func (w *world) runningSays() string {
 // TestARunOfSomeNodesTakesNoScheduledRunsPlace: a node that reboots between the schedule's time and the delayed start is measured,
 // and the scheduled run of all comes all the same, at its time, once a day.
 func TestARunOfSomeNodesTakesNoScheduledRunsPlace(t *testing.T) {
-	w := passedOnce(t, 3, func(g *v1alpha1.CommGroup) { g.Spec.Run.Schedule, g.Spec.Run.JitterSeconds = "0 2 * * *", 3600 })
+	w := passedOnce(t, 3, func(g *state.Group) { g.Spec.Run.Schedule, g.Spec.Run.JitterSeconds = "0 2 * * *", 3600 })
 	boot, some := "boot-1", 0
 	for day := range 15 { // more often than the history has entries
 		two := time.Date(2026, 3, 2+day, 2, 0, 0, 0, time.UTC)
@@ -66,11 +66,11 @@ func TestARunOfSomeNodesTakesNoScheduledRunsPlace(t *testing.T) {
 			w.runAll(300_000)
 			switch run := w.group.Status.Run; {
 			case run.ID == before:
-			case run.Trigger == runs.TriggerNodesChanged:
+			case run.Trigger == state.TriggerNodesChanged:
 				if some++; run.StartTime.Before(decision.Stamp(want)) && !w.group.Status.NextRunTime.Equal(decision.Stamp(want)) {
 					t.Errorf("day %d: the node's run moved status.nextRunTime from %s to %s", day, want, w.group.Status.NextRunTime)
 				}
-			case run.Trigger == runs.TriggerScheduled && ran == "":
+			case run.Trigger == state.TriggerScheduled && ran == "":
 				if ran = run.ID; run.StartTime.Time.Before(want) || run.StartTime.Sub(want) > time.Minute {
 					t.Errorf("day %d: scheduled run at %s, expected %s", day, run.StartTime, want)
 				}
@@ -96,23 +96,23 @@ func TestScheduleCountsFromTheLastRunOfAll(t *testing.T) {
 	run := func(start int, end *metav1.Time, trigger string) *v1alpha1.GroupRunStatus {
 		return &v1alpha1.GroupRunStatus{Trigger: trigger, StartTime: *hour(start), FinishTime: end}
 	}
-	const some, line, now = runs.TriggerNodesChanged, "0 3 * * *", 12
+	const some, line, now = state.TriggerNodesChanged, "0 3 * * *", 12
 	for name, tc := range map[string]struct {
 		run     *v1alpha1.GroupRunStatus
 		history []v1alpha1.RunSummary
 		known   *v1alpha1.ScheduleStatus
 		want    int
 	}{
-		"of all":                     {run(8, hour(9), runs.TriggerRequested), []v1alpha1.RunSummary{past(8, 9, runs.TriggerRequested), past(3, 4, runs.TriggerScheduled)}, nil, 9},
-		"of all, goes on":            {run(8, nil, runs.TriggerRequested), []v1alpha1.RunSummary{past(3, 4, runs.TriggerScheduled)}, nil, now},
-		"of some, after one of all":  {run(8, hour(9), some), []v1alpha1.RunSummary{past(8, 9, some), past(7, 8, some), past(5, 6, runs.TriggerRequested), past(3, 4, runs.TriggerScheduled)}, nil, 6},
-		"of some, goes on":           {run(9, nil, some), []v1alpha1.RunSummary{past(8, 9, some), past(5, 6, runs.TriggerMembersChanged)}, nil, 6},
+		"of all":                     {run(8, hour(9), state.TriggerRequested), []v1alpha1.RunSummary{past(8, 9, state.TriggerRequested), past(3, 4, state.TriggerScheduled)}, nil, 9},
+		"of all, goes on":            {run(8, nil, state.TriggerRequested), []v1alpha1.RunSummary{past(3, 4, state.TriggerScheduled)}, nil, now},
+		"of some, after one of all":  {run(8, hour(9), some), []v1alpha1.RunSummary{past(8, 9, some), past(7, 8, some), past(5, 6, state.TriggerRequested), past(3, 4, state.TriggerScheduled)}, nil, 6},
+		"of some, goes on":           {run(9, nil, some), []v1alpha1.RunSummary{past(8, 9, some), past(5, 6, state.TriggerMembersChanged)}, nil, 6},
 		"none of all is known":       {run(9, nil, some), []v1alpha1.RunSummary{past(8, 9, some), past(7, 8, some)}, nil, 7},
 		"no history":                 {run(9, hour(10), some), nil, nil, 9},
-		"the line is as old":         {run(8, hour(9), runs.TriggerRequested), nil, &v1alpha1.ScheduleStatus{Line: line, Since: *hour(2)}, 9},
-		"the line is new":            {run(8, hour(9), runs.TriggerRequested), nil, &v1alpha1.ScheduleStatus{Line: line, Since: *hour(10)}, 10},
-		"another line was there":     {run(8, hour(9), runs.TriggerRequested), nil, &v1alpha1.ScheduleStatus{Line: "@daily", Since: *hour(2)}, now},
-		"no line was there, or none": {run(8, hour(9), runs.TriggerRequested), nil, &v1alpha1.ScheduleStatus{}, now},
+		"the line is as old":         {run(8, hour(9), state.TriggerRequested), nil, &v1alpha1.ScheduleStatus{Line: line, Since: *hour(2)}, 9},
+		"the line is new":            {run(8, hour(9), state.TriggerRequested), nil, &v1alpha1.ScheduleStatus{Line: line, Since: *hour(10)}, 10},
+		"another line was there":     {run(8, hour(9), state.TriggerRequested), nil, &v1alpha1.ScheduleStatus{Line: "@daily", Since: *hour(2)}, now},
+		"no line was there, or none": {run(8, hour(9), state.TriggerRequested), nil, &v1alpha1.ScheduleStatus{}, now},
 	} {
 		g := testkit.Group()
 		if tc.known != nil {
@@ -142,7 +142,7 @@ func TestChangeOfScheduleStartsNoRun(t *testing.T) {
 		"added, with a long delay": {"", "30 11 * * *", time.Date(2026, 3, 5, 11, 30, 0, 0, time.UTC), 3600},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := passedOnce(t, 2, func(g *v1alpha1.CommGroup) { g.Spec.Run.Schedule = tc.before })
+			w := passedOnce(t, 2, func(g *state.Group) { g.Spec.Run.Schedule = tc.before })
 			w.now = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 			w.reportFacts()
 			if w.runAll(300_000); w.group.Status.Run.FinishTime.After(w.now) {
@@ -161,7 +161,7 @@ func TestChangeOfScheduleStartsNoRun(t *testing.T) {
 			}
 			w.now = tc.next
 			w.reportFacts()
-			if w.settle(); w.group.Status.Run.Trigger != runs.TriggerScheduled || w.group.Status.Run.Number != number+1 {
+			if w.settle(); w.group.Status.Run.Trigger != state.TriggerScheduled || w.group.Status.Run.Number != number+1 {
 				t.Errorf("at its time run %+v", w.group.Status.Run)
 			}
 		})
@@ -170,7 +170,7 @@ func TestChangeOfScheduleStartsNoRun(t *testing.T) {
 
 // TestScheduleShorterThanTheRun: an hourly line and runs of 70 minutes leave the GPUs free until the next full hour.
 func TestScheduleShorterThanTheRun(t *testing.T) {
-	w := passedOnce(t, 1, func(g *v1alpha1.CommGroup) {
+	w := passedOnce(t, 1, func(g *state.Group) {
 		g.Spec.Run.Schedule, g.Spec.Run.NodeDeadlineSeconds = "0 * * * *", 86400
 	})
 	idle := map[bool]int{}
@@ -211,7 +211,7 @@ func TestAChangedNodeNeedNotWaitForTheRunOfAll(t *testing.T) {
 		"the scheduled run starts": {minutes: 8},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := passedOnce(t, 4, func(g *v1alpha1.CommGroup) {
+			w := passedOnce(t, 4, func(g *state.Group) {
 				g.Spec.Run.Schedule, g.Spec.Run.MaxGPUMinutesPerDay, g.Spec.Members.MinMembers = "0 * * * *", 100, 3
 			})
 			w.group.Status.History[0].GPUMinutes, w.group.Status.Budget.UsedGPUMinutes = tc.minutes, tc.used
@@ -227,18 +227,18 @@ func TestAChangedNodeNeedNotWaitForTheRunOfAll(t *testing.T) {
 			run := w.group.Status.Run
 			switch {
 			case tc.starts:
-				if run.ID != "1-2" || run.Trigger != runs.TriggerNodesChanged || w.podOn("n00001") == nil || !podstate.Alive(w.podOn("n00001")) {
+				if run.ID != "1-2" || run.Trigger != state.TriggerNodesChanged || w.podOn("n00001") == nil || !podstate.Alive(w.podOn("n00001")) {
 					t.Fatalf("run %+v, Running says %q", run, w.runningSays())
 				}
 				w.runAll(300_000)
-				if w.settle(); w.group.Status.Run.ID != "1-2" || !strings.Contains(w.runningSays(), tc.says) || !strings.Contains(w.runningSays(), runs.TriggerScheduled) {
+				if w.settle(); w.group.Status.Run.ID != "1-2" || !strings.Contains(w.runningSays(), tc.says) || !strings.Contains(w.runningSays(), state.TriggerScheduled) {
 					t.Errorf("afterwards run %+v, Running says %q", w.group.Status.Run, w.runningSays())
 				}
 			case tc.says != "":
 				if run.ID != "1-1" || !strings.Contains(w.runningSays(), tc.says) || w.decided.WakeAt.IsZero() {
 					t.Errorf("run %+v, Running says %q, wakes at %s", run, w.runningSays(), w.decided.WakeAt)
 				}
-			case run.Trigger != runs.TriggerScheduled:
+			case run.Trigger != state.TriggerScheduled:
 				t.Errorf("run %+v", run)
 			}
 		})
@@ -250,13 +250,13 @@ func TestAChangedNodeNeedNotWaitForTheRunOfAll(t *testing.T) {
 func TestAChangedNodeNeedNotWaitForARequest(t *testing.T) {
 	for name, used := range map[string]int64{"it fits today": 0, "it does not": 1000} {
 		t.Run(name, func(t *testing.T) {
-			w := passedOnce(t, 4, func(g *v1alpha1.CommGroup) { g.Spec.Members.MinMembers, g.Spec.Run.MaxGPUMinutesPerDay = 4, 1000 })
+			w := passedOnce(t, 4, func(g *state.Group) { g.Spec.Members.MinMembers, g.Spec.Run.MaxGPUMinutesPerDay = 4, 1000 })
 			w.group.Status.Budget.UsedGPUMinutes = used
 			silent := w.now
 			w.now = w.now.Add(time.Hour)
 			w.rebooted("n00001", "boot-2")
 			w.setFacts("n00003", testkit.Facts(silent))
-			w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "x"}
+			w.request("x")
 			w.events = nil
 			w.settle()
 			if used > 0 {
@@ -265,7 +265,7 @@ func TestAChangedNodeNeedNotWaitForARequest(t *testing.T) {
 				}
 				return
 			}
-			if run := w.group.Status.Run; run.ID != "1-2" || run.Trigger != runs.TriggerNodesChanged || run.Request != "" || !podstate.Alive(w.podOn("n00001")) {
+			if run := w.group.Status.Run; run.ID != "1-2" || run.Trigger != state.TriggerNodesChanged || run.Name == "x" || !podstate.Alive(w.podOn("n00001")) {
 				t.Fatalf("run %+v, Running says %q", run, w.runningSays())
 			}
 			for _, e := range w.events {
@@ -278,22 +278,74 @@ func TestAChangedNodeNeedNotWaitForARequest(t *testing.T) {
 				t.Errorf("Running says %q", w.runningSays())
 			}
 			w.rebooted("n00001", "boot-2")
-			if w.settle(); w.group.Status.Run.ID != "1-3" || w.group.Status.Run.Trigger != runs.TriggerRequested || w.group.Status.Run.Request != "x" {
+			if w.settle(); w.group.Status.Run.ID != "1-3" || w.group.Status.Run.Trigger != state.TriggerRequested || w.group.Status.Run.Name != "x" {
 				t.Errorf("run %+v", w.group.Status.Run)
 			}
 		})
 	}
 }
 
+// TestSuspendedRun: spec.suspend of a CommRun ends its pods and blames nobody; no other run starts meanwhile, and the run starts again from
+// its beginning once it is false.
+func TestSuspendedRun(t *testing.T) {
+	w := passedOnce(t, 2, func(*state.Group) {})
+	w.request("before-the-upgrade")
+	w.settle()
+	if run := w.group.Status.Run; run.ID != "1-2" || run.Name != "before-the-upgrade" || run.Phase != v1alpha1.RunPhaseRunning || len(w.pods) == 0 {
+		t.Fatalf("run %+v, %d pods", run, len(w.pods))
+	}
+	w.runs.suspend(w.group, true)
+	w.now = w.now.Add(time.Second)
+	w.request("another")
+	w.settle()
+	if run := w.group.Status.Run; run.ID != "1-2" || run.Phase != v1alpha1.RunPhaseAborted || !w.group.Status.RunSuspended {
+		t.Errorf("run %+v", run)
+	}
+	for _, pod := range w.pods {
+		if podstate.Alive(pod) && pod.DeletionTimestamp.IsZero() {
+			t.Errorf("pod %s stays", pod.Name)
+		}
+	}
+	if !strings.Contains(w.runningSays(), "CommRun before-the-upgrade is suspended") || len(w.group.Status.Culprits) > 0 {
+		t.Errorf("Running says %q, culprits %+v", w.runningSays(), w.group.Status.Culprits)
+	}
+	clear(w.pods) // the kubelets have ended them
+	w.runs.suspend(w.group, false)
+	w.settle()
+	if run := w.group.Status.Run; run.ID != "1-3" || run.Name != "before-the-upgrade" || run.Phase != v1alpha1.RunPhaseRunning {
+		t.Errorf("run %+v", run)
+	}
+	w.runAll(300_000)
+	if w.settle(); w.group.Status.Run.Name != "another" {
+		t.Errorf("the next run is %+v", w.group.Status.Run)
+	}
+}
+
+// TestRequestThatIsSuspended: a CommRun that is created with spec.suspend waits, and keeps no other run from starting.
+func TestRequestThatIsSuspended(t *testing.T) {
+	w := passedOnce(t, 2, func(*state.Group) {})
+	waiting := state.NewRun(w.group, "in-the-queue")
+	waiting.Spec.Suspend = true
+	w.runs = append(w.runs, *waiting)
+	w.settle()
+	if run := w.group.Status.Run; run.ID != "1-1" {
+		t.Errorf("run %+v", run)
+	}
+	w.request("now")
+	if w.settle(); w.group.Status.Run.Name != "now" {
+		t.Errorf("run %+v", w.group.Status.Run)
+	}
+}
+
 // TestARequestIsToldBesideWhatGoesFirst: who asks for a run sees that it was heard, whatever the run is due for.
 func TestARequestIsToldBesideWhatGoesFirst(t *testing.T) {
-	w := passedOnce(t, 2, func(*v1alpha1.CommGroup) {})
+	w := passedOnce(t, 2, func(*state.Group) {})
 	w.group.Spec.Benchmark.Iterations++
 	w.group.Generation++
 	w.now = w.now.Add(time.Hour) // the monitors are silent
 	w.settle()
 	before := w.runningSays()
-	w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "now"}
+	w.request("now")
 	if w.settle(); before == w.runningSays() || !strings.Contains(w.runningSays(), "(SpecChanged and requested)") {
 		t.Errorf("Running says %q, and said %q before", w.runningSays(), before)
 	}
@@ -303,14 +355,14 @@ func TestARequestIsToldBesideWhatGoesFirst(t *testing.T) {
 	for _, e := range w.events {
 		told = told || e.Reason == "RunStarted" && strings.Contains(e.Note, "Run 2-2 ") && strings.Contains(e.Note, "(SpecChanged and requested)")
 	}
-	if run := w.group.Status.Run; run.ID != "2-2" || run.Request != "now" || !told {
+	if run := w.group.Status.Run; run.ID != "2-2" || run.Name != "now" || !told {
 		t.Errorf("run %+v, events %+v", run, w.events)
 	}
 }
 
 // TestBudgetOfAGroupsStage: whoever a run is for, its stage over several nodes takes all members, and the budget is asked for that.
 func TestBudgetOfAGroupsStage(t *testing.T) {
-	w := newGroupWorld(t, 4, faults{}, func(g *v1alpha1.CommGroup) { g.Spec.Run.MaxGPUMinutesPerDay = 1000 })
+	w := newGroupWorld(t, 4, faults{}, func(g *state.Group) { g.Spec.Run.MaxGPUMinutesPerDay = 1000 })
 	w.play()
 	w.group.Status.History[0].GPUMinutes, w.group.Status.Budget.UsedGPUMinutes = 400, 700
 	w.now = w.now.Add(time.Hour)
@@ -342,7 +394,7 @@ func TestNodesWithoutAPlaceWaitForTheSchedule(t *testing.T) {
 		"formed, without a schedule": {"", 2, true},
 		"not formed":                 {"0 2 * * *", 4, true},
 	} {
-		w := newGroupWorld(t, 4, faults{}, func(g *v1alpha1.CommGroup) {
+		w := newGroupWorld(t, 4, faults{}, func(g *state.Group) {
 			g.Spec.Run.Schedule, g.Spec.Members.MinMembers = tc.schedule, tc.minMembers
 		})
 		pod := w.podOn("n00003")
@@ -364,7 +416,7 @@ func TestNodesWithoutAPlaceWaitForTheSchedule(t *testing.T) {
 		}
 		w.now = w.group.Status.NextRunTime.Time
 		w.reportFacts()
-		if w.settle(); w.group.Status.Run.Trigger != runs.TriggerScheduled || w.podOn("n00003") == nil {
+		if w.settle(); w.group.Status.Run.Trigger != state.TriggerScheduled || w.podOn("n00003") == nil {
 			t.Errorf("%s: at the schedule's time run %+v", name, w.group.Status.Run)
 		}
 	}

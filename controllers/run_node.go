@@ -16,6 +16,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // nodeState is one node in the run.
@@ -71,7 +72,7 @@ func (n *nodeState) close(now time.Time, verdict v1alpha1.Verdict, reason, forma
 }
 
 // runAgain is the next step where nothing but a new run can tell whether the cause is mended: nothing starts one by itself.
-func runAgain(group *v1alpha1.CommGroup) string { return "Once it is mended, " + runs.Ask(group) + "." }
+func runAgain(group *state.Group) string { return "Once it is mended, " + runs.Ask(group) + "." }
 
 // runByItself is the next step where the controller sees for itself that the cause is mended.
 const runByItself = "Once it is mended, a run of the node starts by itself."

@@ -13,6 +13,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/podstate"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 const (
@@ -24,12 +25,12 @@ const (
 
 // runPodName differs between two groups of one name, of which the second was made while a pod of the first was still
 // ending.
-func runPodName(group *v1alpha1.CommGroup, runID, node string) string {
+func runPodName(group *state.Group, runID, node string) string {
 	return objects.Name(validation.DNS1123LabelMaxLength, string(group.UID)+"/"+runID+"/"+node, group.Name, runID, node)
 }
 
 // runPodMeta names the pod and has it go with the node's CommTask.
-func runPodMeta(group *v1alpha1.CommGroup, ct *v1alpha1.CommTask, runID string) metav1.ObjectMeta {
+func runPodMeta(group *state.Group, ct *v1alpha1.CommTask, runID string) metav1.ObjectMeta {
 	node, overrides := ct.Spec.NodeName, &group.Spec.Runtime.Pod
 	labels := maps.Clone(overrides.Labels)
 	if labels == nil {
@@ -88,7 +89,7 @@ func runSecurity(overrides *v1alpha1.PodOverrides) (*corev1.PodSecurityContext, 
 
 // runPodFor is the pod that holds a node's GPUs for one run. The person's runtime image runs; the agent's binary is
 // copied in. It goes through the scheduler, which knows which GPUs are free.
-func runPodFor(group *v1alpha1.CommGroup, ct *v1alpha1.CommTask, runID string, cfg Config) *corev1.Pod {
+func runPodFor(group *state.Group, ct *v1alpha1.CommTask, runID string, cfg Config) *corev1.Pod {
 	spec, overrides := &group.Spec, &group.Spec.Runtime.Pod
 	podSecurity, security := runSecurity(overrides)
 	bin := corev1.VolumeMount{Name: "agent", MountPath: runBinFolder}

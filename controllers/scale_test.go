@@ -1,7 +1,6 @@
 package controllers
 
 import (
-	"encoding/json"
 	"fmt"
 	"runtime"
 	"strings"
@@ -11,9 +10,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
@@ -89,16 +88,15 @@ func TestStatusStaysSmall(t *testing.T) {
 	}
 }
 
-func checkSize(t *testing.T, what string, status *v1alpha1.CommGroupStatus) {
+func checkSize(t *testing.T, what string, status *state.Status) {
 	t.Helper()
-	data, err := json.Marshal(status)
-	if err != nil {
-		t.Fatal(err)
+	group, run := (&state.Group{Status: *status}).Objects()
+	if n := sizeOf(t, group.Status); n > maxGroupBytes {
+		t.Errorf("%s: the CommGroup's status has %d bytes, at most %d are allowed", what, n, maxGroupBytes)
 	}
-	if len(data) >= 64<<10 {
-		t.Errorf("%s: the status has %d bytes, at most 65535 are allowed", what, len(data))
+	if n := sizeOf(t, run); n > maxRunBytes {
+		t.Errorf("%s: the CommRun has %d bytes, at most %d are allowed", what, n, maxRunBytes)
 	}
-	t.Logf("%s: %d bytes of status", what, len(data))
 }
 
 // BenchmarkDecide12500 is one whole decision for 12,500 members with a finished run.
@@ -113,7 +111,7 @@ func BenchmarkDecide12500(b *testing.B) {
 // BenchmarkDecideGroup12500 is one whole decision for 12,500 members of span Group while the group's stage searches for a node
 // that hangs: all sessions are there, tests are under way, and nothing was reported since.
 func BenchmarkDecideGroup12500(b *testing.B) {
-	w := newGroupWorld(b, 12_500, faults{hangNodes: []int{777}}, func(g *v1alpha1.CommGroup) { g.Spec.Run.NodeDeadlineSeconds = 86400 })
+	w := newGroupWorld(b, 12_500, faults{hangNodes: []int{777}}, func(g *state.Group) { g.Spec.Run.NodeDeadlineSeconds = 86400 })
 	for w.span() == nil || w.span().Stage != v1alpha1.StageLocalizing {
 		w.step()
 		if !w.playNodes() && !w.playAgents() {
@@ -158,7 +156,7 @@ func TestOneStaleOfMany(t *testing.T) {
 
 	for i, want := range []int{1, 1, 0} { // marked stale; assigned; pod made
 		d := w.step()
-		if len(d.CommTasks) != want || d.Status.Run.Trigger != runs.TriggerNodesChanged {
+		if len(d.CommTasks) != want || d.Status.Run.Trigger != state.TriggerNodesChanged {
 			t.Fatalf("step %d writes %d CommTasks in run %+v, expected %d", i, len(d.CommTasks), d.Status.Run, want)
 		}
 	}

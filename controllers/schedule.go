@@ -9,11 +9,12 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/runs"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // nextRun is when the schedule's next run after the given time starts: the time of the cron line and the group's share of
 // the jitter. Zero means never.
-func nextRun(group *v1alpha1.CommGroup, after time.Time) time.Time {
+func nextRun(group *state.Group, after time.Time) time.Time {
 	due := nextScheduled(group.Spec.Run.Schedule, after)
 	if due.IsZero() {
 		return due
@@ -37,7 +38,7 @@ func jitter(groupUID string, due time.Time, limit time.Duration) time.Duration {
 }
 
 // scheduleOf is the group's schedule and since when it has it: a line that is new, or was changed just now, names no time before now.
-func scheduleOf(group *v1alpha1.CommGroup, now time.Time) *v1alpha1.ScheduleStatus {
+func scheduleOf(group *state.Group, now time.Time) *v1alpha1.ScheduleStatus {
 	line, known := group.Spec.Run.Schedule, group.Status.Schedule
 	switch {
 	case line == "":
@@ -50,7 +51,7 @@ func scheduleOf(group *v1alpha1.CommGroup, now time.Time) *v1alpha1.ScheduleStat
 
 // scheduleFrom is up to when the schedule is done with: to the end of the last run of all members, which measured what a run that was
 // due meanwhile would have, and to when the line was written.
-func scheduleFrom(group *v1alpha1.CommGroup, history []v1alpha1.RunSummary, run *v1alpha1.GroupRunStatus, now time.Time) time.Time {
+func scheduleFrom(group *state.Group, history []v1alpha1.RunSummary, run *v1alpha1.GroupRunStatus, now time.Time) time.Time {
 	from := lastOfAll(history, run, now)
 	if s := scheduleOf(group, now); s != nil && s.Since.After(from) {
 		return s.Since.Time
@@ -72,7 +73,7 @@ func lastOfAll(history []v1alpha1.RunSummary, run *v1alpha1.GroupRunStatus, now 
 	for i := range history { // the newest first
 		h := &history[i]
 		from = h.StartTime.Time
-		if h.Trigger != runs.TriggerNodesChanged {
+		if h.Trigger != state.TriggerNodesChanged {
 			if h.FinishTime != nil {
 				from = h.FinishTime.Time
 			}

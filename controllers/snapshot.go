@@ -9,6 +9,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/gating"
 	"rcclx.io/commgroup-operator/controllers/sharing"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // Config is what the manager's flags say.
@@ -39,7 +40,12 @@ const (
 // shared with the cache.
 type Snapshot struct {
 	Now   time.Time
-	Group *v1alpha1.CommGroup
+	Group *state.Group
+	// Stored is the CommGroup as it was read, StoredRun the CommRun of the run that Group.Status.Run is; nil where there is none.
+	Stored    *v1alpha1.CommGroup
+	StoredRun *v1alpha1.CommRun
+	// RunDeleted: the CommRun of the group's latest run was deleted, and the run is known by the group's status alone.
+	RunDeleted bool
 	// Nodes of the cluster.
 	Nodes []corev1.Node
 	// CommNodes of the cluster.
@@ -65,7 +71,7 @@ type Snapshot struct {
 	FormerConfigMap *corev1.ConfigMap
 	// OwnedConfigMaps are the names of all ConfigMaps that carry the group's UID.
 	OwnedConfigMaps []string
-	// Runs are the group's CommRuns.
+	// Runs are the group's CommRuns, those too that have not started.
 	Runs []v1alpha1.CommRun
 	// ListError is set when a part could not be read; nothing may be concluded then.
 	ListError error
@@ -84,8 +90,7 @@ type Decision struct {
 	ConfigMap *corev1.ConfigMap
 	// DeleteConfigMaps by name, all owned by the group.
 	DeleteConfigMaps []string
-	// RecordRun: the run of the group's status is to be written as a CommRun; DeleteRuns are CommRuns, by name.
-	RecordRun  bool
+	// DeleteRuns are CommRuns, by name.
 	DeleteRuns []string
 	// LookAt asks to look up the pods of these nodes in the API and to decide again.
 	LookAt []string
@@ -93,7 +98,7 @@ type Decision struct {
 	NeedConfigMapLookup bool
 	// NodeMarks are statements of gating to write to Nodes, the most urgent first.
 	NodeMarks []gating.Mark
-	Status    v1alpha1.CommGroupStatus
+	Status    state.Status
 	Events    []decision.Event
 	// restsOn are the nodes whose objects have to be as they were read: by one's result the verdict of a run that is over would become worse;
 	// on others the run ends since they or their pods are not there; others are let go by the group's stage, or their pods are deleted.

@@ -21,6 +21,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
 	"rcclx.io/commgroup-operator/internal/simlib"
+	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
@@ -81,10 +82,10 @@ type agentWorld struct {
 	roots  []string
 }
 
-func newAgentWorld(t *testing.T, f field, nodes int, fault map[int]string, change func(*v1alpha1.CommGroup)) *agentWorld {
+func newAgentWorld(t *testing.T, f field, nodes int, fault map[int]string, change func(*state.Group)) *agentWorld {
 	t.Helper()
 	w := &agentWorld{field: f, agents: map[string]*groupAgent{}, shared: t.TempDir()}
-	w.groupWorld = newGroupWorldAt(t, time.Now(), nodes, faults{}, func(g *v1alpha1.CommGroup) {
+	w.groupWorld = newGroupWorldAt(t, time.Now(), nodes, faults{}, func(g *state.Group) {
 		g.Spec.RanksPerNode, g.Spec.Runtime.LibraryPath = 2, f.library
 		if f.library != "" {
 			g.Spec.RanksPerNode = 1 // NCCL takes a GPU once for each node
@@ -305,7 +306,7 @@ func TestGroupStageOfRealAgents(t *testing.T) {
 			if tc.gpus && f.library == "" {
 				t.Skipf("runs on GPUs only: set %s (hack/gpu/group.sh does)", groupLibraryEnv)
 			}
-			w := newAgentWorld(t, f, nodes, map[int]string{faulty: tc.fault}, func(g *v1alpha1.CommGroup) {
+			w := newAgentWorld(t, f, nodes, map[int]string{faulty: tc.fault}, func(g *state.Group) {
 				if f.library != "" {
 					g.Spec.Benchmark.MinSizeBytes, g.Spec.Benchmark.MaxSizeBytes, g.Spec.Benchmark.Iterations = 1<<20, 64<<20, 20
 					g.Spec.Run.StepDeadlineSeconds = 20

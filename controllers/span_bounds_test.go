@@ -11,6 +11,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/internal/localize"
+	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
@@ -38,7 +39,7 @@ func TestTimeRunsOutInARound(t *testing.T) {
 		for round := 1; round <= 3; round++ { // the third is that of the rails
 			for _, how := range []string{"an agent is silent", "the round took long"} {
 				t.Run(fmt.Sprintf("%d s, round %d, %s", deadline, round, how), func(t *testing.T) {
-					w := newGroupWorld(t, nodes, faults{hangNodes: []int{bad}}, func(g *v1alpha1.CommGroup) { g.Spec.Localization.DeadlineSeconds = deadline })
+					w := newGroupWorld(t, nodes, faults{hangNodes: []int{bad}}, func(g *state.Group) { g.Spec.Localization.DeadlineSeconds = deadline })
 					open := 0
 					w.roundBegins(round, func(tests []v1alpha1.SpanTest) {
 						open = len(tests)
@@ -105,7 +106,7 @@ func TestBoundsHoldOverAllSearches(t *testing.T) {
 	many := faults{hangNodes: []int{3}, hangPairs: [][2]int{{10, 50}, {20, 40}, {11, 33}}}
 	for _, f := range []faults{many, {hangNodes: []int{3}}} {
 		for _, limit := range testenv.Draws([]int32{1, 2, 4, 12}, []int32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}) {
-			w := newGroupWorld(t, 64, f, func(g *v1alpha1.CommGroup) { g.Spec.Localization.MaxRounds = limit })
+			w := newGroupWorld(t, 64, f, func(g *state.Group) { g.Spec.Localization.MaxRounds = limit })
 			w.play()
 			l := w.span().Localization
 			if l.Rounds > limit+1 || l.MaxRounds != limit+1 { // one more for the rails
@@ -121,7 +122,7 @@ func TestBoundsHoldOverAllSearches(t *testing.T) {
 	}
 	// Each round takes five seconds.
 	const deadline = 60
-	w := newGroupWorld(t, 64, many, func(g *v1alpha1.CommGroup) { g.Spec.Localization.DeadlineSeconds = deadline })
+	w := newGroupWorld(t, 64, many, func(g *state.Group) { g.Spec.Localization.DeadlineSeconds = deadline })
 	last, searches := "", map[string]bool{}
 	w.meddle = func() {
 		if s := w.span(); s != nil && s.Stage == v1alpha1.StageLocalizing {

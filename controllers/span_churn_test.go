@@ -14,6 +14,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/testkit"
+	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
@@ -41,7 +42,7 @@ func TestRandomChurn(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 7))
 			nodes := 4 + r.IntN(8)
-			var change func(*v1alpha1.CommGroup)
+			var change func(*state.Group)
 			if r.IntN(2) == 0 {
 				change = testkit.Mesh("dp", nodes, "tp", 8)
 			}

@@ -10,18 +10,19 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/testkit"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // longTests are specs in which a test, a search and the wait for members take longer than each other.
-var longTests = map[string]func(*v1alpha1.CommGroup){
-	"defaults":                         func(*v1alpha1.CommGroup) {},
-	"localization Off":                 func(g *v1alpha1.CommGroup) { g.Spec.Localization.Mode = v1alpha1.LocalizationOff },
-	"localization.deadlineSeconds 300": func(g *v1alpha1.CommGroup) { g.Spec.Localization.DeadlineSeconds = 300 },
-	"run.nodeDeadlineSeconds 7200":     func(g *v1alpha1.CommGroup) { g.Spec.Run.NodeDeadlineSeconds = 7200 },
+var longTests = map[string]func(*state.Group){
+	"defaults":                         func(*state.Group) {},
+	"localization Off":                 func(g *state.Group) { g.Spec.Localization.Mode = v1alpha1.LocalizationOff },
+	"localization.deadlineSeconds 300": func(g *state.Group) { g.Spec.Localization.DeadlineSeconds = 300 },
+	"run.nodeDeadlineSeconds 7200":     func(g *state.Group) { g.Spec.Run.NodeDeadlineSeconds = 7200 },
 }
 
-func longTest(change func(*v1alpha1.CommGroup)) func(*v1alpha1.CommGroup) {
-	return func(g *v1alpha1.CommGroup) {
+func longTest(change func(*state.Group)) func(*state.Group) {
+	return func(g *state.Group) {
 		testkit.Mesh("pp", 4, "dp", 2, "tp", 8)(g)
 		g.Spec.Benchmark.Collectives = []v1alpha1.Collective{v1alpha1.AllReduce, v1alpha1.AllGather, v1alpha1.ReduceScatter, v1alpha1.Broadcast}
 		g.Spec.Benchmark.MaxSizeBytes, g.Spec.Benchmark.SizeFactor = 1<<30, 2
@@ -118,7 +119,7 @@ func TestALateIDIsTaken(t *testing.T) {
 			return 250 * time.Second
 		}
 		return 20 * time.Second
-	}}, longTest(func(*v1alpha1.CommGroup) {}))
+	}}, longTest(func(*state.Group) {}))
 	w.meddle = func() {
 		w.faults.muteNodes = nil
 		s := w.span()

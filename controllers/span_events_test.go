@@ -13,6 +13,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/testkit"
+	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
@@ -42,7 +43,7 @@ func TestMembersAreLost(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		faults  faults
-		change  func(*v1alpha1.CommGroup)
+		change  func(*state.Group)
 		kind    v1alpha1.TestKind
 		lose    func(*groupWorld)
 		verdict v1alpha1.Verdict
@@ -52,7 +53,7 @@ func TestMembersAreLost(t *testing.T) {
 		{name: "pod in the group", kind: v1alpha1.TestGroup, lose: func(w *groupWorld) { w.losePod(3) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3"},
 		{name: "two pods in the group", kind: v1alpha1.TestGroup, lose: func(w *groupWorld) { w.losePod(3); w.losePod(4) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3-4"},
 		{name: "more than minMembers allows", kind: v1alpha1.TestGroup, lose: func(w *groupWorld) { w.losePod(3) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3",
-			change: func(g *v1alpha1.CommGroup) { g.Spec.Members.MinMembers = 8 }},
+			change: func(g *state.Group) { g.Spec.Members.MinMembers = 8 }},
 		{name: "pod in the search", faults: faults{hangNodes: []int{5}}, kind: v1alpha1.TestSearch, lose: func(w *groupWorld) { w.losePod(3) }, verdict: v1alpha1.VerdictFail, reason: v1alpha1.ReasonHangAcrossNodes, left: "3,5"},
 		{name: "the culprit in the search", faults: faults{hangNodes: []int{5}}, kind: v1alpha1.TestSearch, lose: func(w *groupWorld) { w.losePod(5) }, verdict: v1alpha1.VerdictFail, reason: v1alpha1.ReasonHangAcrossNodes, left: "5"},
 		{name: "pod in the mesh", change: testkit.Mesh("dp", 8, "tp", 8), kind: v1alpha1.TestMesh, lose: func(w *groupWorld) { w.losePod(3) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3"},
@@ -161,9 +162,9 @@ func TestAbortFreesGPUs(t *testing.T) {
 // task out.
 func TestOldReadsUndoNothing(t *testing.T) {
 	w := newGroupWorld(t, 16, faults{hangNodes: []int{11}}, nil)
-	var past []*v1alpha1.CommGroup
+	var past []*state.Group
 	w.meddle = func() {
-		if n := len(past); n == 0 || !equalStatus(&past[n-1].Status, &w.group.Status) {
+		if n := len(past); n == 0 || !same(&past[n-1].Status, &w.group.Status) {
 			past = append(past, w.group.DeepCopy())
 		}
 		for back := 1; back <= 3 && back < len(past); back++ {
@@ -193,9 +194,9 @@ func TestOldReadsUndoNothing(t *testing.T) {
 }
 
 // later says whether test a was begun after test b.
-func later(past []*v1alpha1.CommGroup, a, b string) bool {
+func later(past []*state.Group, a, b string) bool {
 	at := func(id string) int {
-		return slices.IndexFunc(past, func(g *v1alpha1.CommGroup) bool {
+		return slices.IndexFunc(past, func(g *state.Group) bool {
 			return g.Status.Span != nil && slices.ContainsFunc(g.Status.Span.Tests, func(t v1alpha1.SpanTest) bool { return t.ID == id })
 		})
 	}
@@ -265,7 +266,7 @@ func TestGroupStageAtScale(t *testing.T) {
 func playAtScale(t *testing.T, nodes int) (objects, bytes uint64) {
 	t.Helper()
 	const bad = 77
-	w := newGroupWorld(t, nodes, faults{hangNodes: []int{bad}}, func(g *v1alpha1.CommGroup) { g.Spec.Run.NodeDeadlineSeconds = 86400 })
+	w := newGroupWorld(t, nodes, faults{hangNodes: []int{bad}}, func(g *state.Group) { g.Spec.Run.NodeDeadlineSeconds = 86400 })
 	writes, steps := 0, 0
 	for range 400 {
 		for range 6 {
@@ -281,7 +282,7 @@ func playAtScale(t *testing.T, nodes int) (objects, bytes uint64) {
 					writes++
 				}
 			}
-			if equalStatus(status, &d.Status) && len(d.CommTasks)+len(d.CreatePods)+len(d.DeletePods) == 0 {
+			if same(status, &d.Status) && len(d.CommTasks)+len(d.CreatePods)+len(d.DeletePods) == 0 {
 				break
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/internal/localize"
+	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
@@ -27,7 +28,7 @@ func TestScatteredMembersAreMissing(t *testing.T) {
 				if how == "not ready" {
 					f.neverReady = away
 				}
-				w := newGroupWorld(t, nodes, f, func(g *v1alpha1.CommGroup) { g.Spec.Members.MinMembers = int32(nodes * 2 / 3) })
+				w := newGroupWorld(t, nodes, f, func(g *state.Group) { g.Spec.Members.MinMembers = int32(nodes * 2 / 3) })
 				if how != "not ready" {
 					done := false
 					w.meddle = func() {

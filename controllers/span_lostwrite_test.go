@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
@@ -14,7 +15,7 @@ func TestNoLostStatusWriteChangesAVerdict(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		faults faults
-		change func(*v1alpha1.CommGroup)
+		change func(*state.Group)
 	}{
 		{"good", faults{}, nil},
 		{"good against a threshold", faults{}, groupThreshold(30_000)},
@@ -26,7 +27,7 @@ func TestNoLostStatusWriteChangesAVerdict(t *testing.T) {
 		{"a rail is slow", faults{slowRails: [][2]int{{2, 5}}}, nil},
 		{"an agent is silent", faults{silentNodes: []int{3}}, nil},
 		{"an agent is never heard of", faults{muteNodes: []int{3}}, nil},
-		{"TCP", faults{tcpNodes: []int{3}}, func(g *v1alpha1.CommGroup) { g.Spec.Network.RequireTransport = v1alpha1.TransportRDMA }},
+		{"TCP", faults{tcpNodes: []int{3}}, func(g *state.Group) { g.Spec.Network.RequireTransport = v1alpha1.TransportRDMA }},
 		{"mixed settings", faults{quirk: func(n int, s *v1alpha1.SessionStatus) {
 			if n == 3 {
 				s.SettingsHash = "other"

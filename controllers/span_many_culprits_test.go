@@ -9,6 +9,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/localize"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // TestManyCulpritsAreAllMarked: status.span.culprits has room for 16. Who does not fit in is counted, stands in culpritSet, and is marked.
@@ -38,7 +39,7 @@ func TestManyCulpritsAreAllMarked(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			w := newGroupWorld(t, tc.nodes, tc.f, func(g *v1alpha1.CommGroup) {
+			w := newGroupWorld(t, tc.nodes, tc.f, func(g *state.Group) {
 				g.Spec.Gating = v1alpha1.GatingSpec{Mode: v1alpha1.GatingEnforce, MaxPercent: ptr.To(int32(20))}
 				g.Spec.Run.NodeDeadlineSeconds = 86400
 				g.Spec.Localization = v1alpha1.LocalizationSpec{MaxRounds: 200, DeadlineSeconds: 86400}

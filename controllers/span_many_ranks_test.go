@@ -14,12 +14,13 @@ import (
 	"rcclx.io/commgroup-operator/controllers/spans"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // manyRanksWorld has nodes of so many GPUs, as partition modes give.
-func manyRanksWorld(t *testing.T, nodes, ranks int, f faults, change func(*v1alpha1.CommGroup)) *groupWorld {
+func manyRanksWorld(t *testing.T, nodes, ranks int, f faults, change func(*state.Group)) *groupWorld {
 	t.Helper()
-	group := testkit.SpanGroup(nodes, func(g *v1alpha1.CommGroup) {
+	group := testkit.SpanGroup(nodes, func(g *state.Group) {
 		g.Spec.RanksPerNode = int32(ranks)
 		change(g)
 	})
@@ -40,7 +41,7 @@ func manyRanksWorld(t *testing.T, nodes, ranks int, f faults, change func(*v1alp
 func TestTasksFitTheCommTask(t *testing.T) {
 	for name, tc := range map[string]struct {
 		faults  faults
-		change  func(*v1alpha1.CommGroup)
+		change  func(*state.Group)
 		verdict v1alpha1.Verdict
 		words   string
 		culprit string
@@ -49,7 +50,7 @@ func TestTasksFitTheCommTask(t *testing.T) {
 		"a dimension over all nodes": {change: testkit.Mesh("dp", 4, "tp", 64), verdict: v1alpha1.VerdictInconclusive,
 			words: "Dimension dp of the mesh was not measured: a node's ranks are in 64 of its communicators, and at most 16 fit", passed: []string{"mesh-tp-1"}},
 		"both within": {change: testkit.Mesh("dp", 64, "tp", 4), verdict: v1alpha1.VerdictPass, words: "2 dimensions of the mesh measured", passed: []string{"mesh-dp-1", "mesh-tp-1"}},
-		"a rail hangs": {faults: faults{hangRails: [][2]int{{2, 40}}}, change: func(*v1alpha1.CommGroup) {}, verdict: v1alpha1.VerdictFail,
+		"a rail hangs": {faults: faults{hangRails: [][2]int{{2, 40}}}, change: func(*state.Group) {}, verdict: v1alpha1.VerdictFail,
 			words: "n00002", culprit: "n00002"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +108,7 @@ func TestGoodGroupsOfManyRanks(t *testing.T) {
 		{96, 64, []any{"dp", 96, "tp", 64}, "[Group Mesh PairRecord Pairs]"}, // dp is 64 communicators a node, which do not fit
 	} {
 		t.Run(fmt.Sprintf("%d nodes of %d ranks, mesh %v", tc.nodes, tc.ranks, tc.mesh), func(t *testing.T) {
-			w := manyRanksWorld(t, tc.nodes, tc.ranks, faults{}, func(g *v1alpha1.CommGroup) {
+			w := manyRanksWorld(t, tc.nodes, tc.ranks, faults{}, func(g *state.Group) {
 				if tc.mesh != nil {
 					testkit.Mesh(tc.mesh...)(g)
 				}
@@ -174,9 +175,7 @@ func TestGoodGroupsOfManyRanks(t *testing.T) {
 					t.Errorf("a result of %d ranks over %d nodes", r.Ranks, r.Nodes)
 				}
 			}
-			if n := sizeOf(t, &w.group.Status); n > 56<<10 {
-				t.Errorf("the group's status takes %d bytes", n)
-			}
+			checkSize(t, "many ranks", &w.group.Status)
 		})
 	}
 }

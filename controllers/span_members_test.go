@@ -16,6 +16,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/testkit"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // groupsFormed counts the tests of the group itself.
@@ -68,7 +69,7 @@ func TestMinMembersHoldsInTheStage(t *testing.T) {
 			if tc.lose == "late" {
 				f.neverReady = []int{1}
 			}
-			w := newGroupWorld(t, tc.nodes, f, func(g *v1alpha1.CommGroup) { g.Spec.Members.MinMembers = tc.min })
+			w := newGroupWorld(t, tc.nodes, f, func(g *state.Group) { g.Spec.Members.MinMembers = tc.min })
 			switch tc.lose {
 			case "late":
 			case "waiting":
@@ -102,7 +103,7 @@ func TestMinMembersHoldsInTheStage(t *testing.T) {
 // TestTooFewPassedAlone: no pod of the stage is made where fewer nodes passed alone than it takes.
 func TestTooFewPassedAlone(t *testing.T) {
 	for _, minMembers := range []int32{3, 4} {
-		w := newGroupWorld(t, 4, faults{}, func(g *v1alpha1.CommGroup) { g.Spec.Members.MinMembers = minMembers })
+		w := newGroupWorld(t, 4, faults{}, func(g *state.Group) { g.Spec.Members.MinMembers = minMembers })
 		pods := false
 		w.meddle = func() {
 			if ct := w.commTask(w.nodes[1].Name); ct.Spec.Run != nil && ct.Status.Run == nil {
@@ -339,7 +340,7 @@ func TestClocksApartAreTold(t *testing.T) {
 // TestAMarkThatCannotBeJudgedIsNoPass: a threshold of the group for a transport that is not known.
 func TestAMarkThatCannotBeJudgedIsNoPass(t *testing.T) {
 	for said, want := range map[string]v1alpha1.Verdict{"RDMA": v1alpha1.VerdictPass, "Unknown": v1alpha1.VerdictInconclusive} {
-		w := newGroupWorld(t, 8, faults{}, func(g *v1alpha1.CommGroup) {
+		w := newGroupWorld(t, 8, faults{}, func(g *state.Group) {
 			groupThreshold(30_000)(g)
 			g.Spec.Benchmark.Thresholds[0].Transport = judge.TransportRDMA
 		})
@@ -355,7 +356,7 @@ func TestAMarkThatCannotBeJudgedIsNoPass(t *testing.T) {
 // the percent, and nobody is named for it.
 func TestADimensionMeetsItsThreshold(t *testing.T) {
 	for mark, want := range map[int64]v1alpha1.Verdict{goodMBps: v1alpha1.VerdictPass, goodMBps + 1: v1alpha1.VerdictFail} {
-		w := newGroupWorld(t, 8, faults{}, func(g *v1alpha1.CommGroup) {
+		w := newGroupWorld(t, 8, faults{}, func(g *state.Group) {
 			testkit.Mesh("dp", 8, "tp", 8)(g)
 			groupThreshold(mark)(g)
 			nodes := int32(8)

@@ -14,6 +14,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
@@ -82,7 +83,7 @@ func TestOnlyGuiltyNodesAreMarked(t *testing.T) {
 		name   string
 		nodes  int
 		faults faults
-		change func(*v1alpha1.CommGroup)
+		change func(*state.Group)
 		// when and losing: a node whose pod goes while a test of this kind is open.
 		when   v1alpha1.TestKind
 		losing int
@@ -100,9 +101,9 @@ func TestOnlyGuiltyNodesAreMarked(t *testing.T) {
 		{name: "wrong data", nodes: 8, faults: faults{wrongNodes: []int{4}}, guilty: []int{4}},
 		{name: "a rank dies", nodes: 8, faults: faults{dieNodes: []int{4}}, guilty: []int{4}},
 		{name: "TCP on one", nodes: 8, faults: faults{tcpNodes: []int{1}}, guilty: []int{1},
-			change: func(g *v1alpha1.CommGroup) { g.Spec.Network.RequireTransport = v1alpha1.TransportRDMA }},
+			change: func(g *state.Group) { g.Spec.Network.RequireTransport = v1alpha1.TransportRDMA }},
 		{name: "TCP on all", nodes: 4, faults: faults{tcpNodes: []int{0, 1, 2, 3}},
-			change: func(g *v1alpha1.CommGroup) { g.Spec.Network.RequireTransport = v1alpha1.TransportRDMA }},
+			change: func(g *state.Group) { g.Spec.Network.RequireTransport = v1alpha1.TransportRDMA }},
 		{name: "a node hangs, another one's pod is evicted in the search", nodes: 8, faults: faults{hangNodes: []int{5}}, when: v1alpha1.TestSearch, losing: 3, guilty: []int{5}},
 		{name: "a node hangs, another one's pod is evicted in the group", nodes: 8, faults: faults{hangNodes: []int{5}}, when: v1alpha1.TestGroup, losing: 3, guilty: []int{5}},
 		{name: "a node hangs, another one is never ready", nodes: 8, faults: faults{hangNodes: []int{5}, neverReady: []int{2}}, guilty: []int{5}},
@@ -127,7 +128,7 @@ func TestOnlyGuiltyNodesAreMarked(t *testing.T) {
 		{name: "in the mesh and nowhere else two nodes are slow", nodes: 8, faults: faults{slowNodes: []int{1, 6}, meshOnly: true},
 			change: testkit.Mesh("pp", 2, "dp", 4, "tp", 8)},
 		{name: "in the mesh a node hangs, and nothing is searched for", nodes: 8, faults: faults{hangNodes: []int{5}, sideBySide: true},
-			change: func(g *v1alpha1.CommGroup) {
+			change: func(g *state.Group) {
 				testkit.Mesh("dp", 8, "tp", 8)(g)
 				g.Spec.Localization.Mode = v1alpha1.LocalizationOff
 			}},
@@ -195,7 +196,7 @@ func TestMeshTellsTheCommonNode(t *testing.T) {
 		name   string
 		nodes  int
 		hung   []int
-		change func(*v1alpha1.CommGroup)
+		change func(*state.Group)
 		told   string
 	}{
 		{"one", 8, []int{5}, testkit.Mesh("pp", 2, "dp", 4, "tp", 8), "Look first at node n00005:"},
@@ -223,7 +224,7 @@ func TestMeshCulpritsAreNamed(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		faults faults
-		change func(*v1alpha1.CommGroup)
+		change func(*state.Group)
 		want   []string
 		reason string
 	}{
@@ -257,7 +258,7 @@ func TestMeshIsToldAsItWasMeasured(t *testing.T) {
 		name   string
 		nodes  int
 		faults faults
-		change func(*v1alpha1.CommGroup)
+		change func(*state.Group)
 		lose   v1alpha1.TestKind
 		want   []string
 		tests  int
@@ -370,7 +371,7 @@ func TestRandomMeshFaults(t *testing.T) {
 
 // playLosing plays a run whose n-th status write is lost, all else being applied; -1 loses none. It gives what came of it, and
 // the number of writes.
-func playLosing(t *testing.T, lost int, f faults, change func(*v1alpha1.CommGroup)) (string, int) {
+func playLosing(t *testing.T, lost int, f faults, change func(*state.Group)) (string, int) {
 	t.Helper()
 	w := newGroupWorld(t, 8, f, change)
 	writes := 0
@@ -378,7 +379,7 @@ func playLosing(t *testing.T, lost int, f faults, change func(*v1alpha1.CommGrou
 		for range 10 {
 			before := w.group.Status.DeepCopy()
 			d := w.step()
-			same := equalStatus(before, &d.Status)
+			same := same(before, &d.Status)
 			if !same {
 				if writes == lost {
 					w.group.Status = *before

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // TestRefusalsAreJudgedTogether: agents say one after the other that they cannot take part. What most of them say is in the spec that they
@@ -16,7 +17,7 @@ func TestRefusalsAreJudgedTogether(t *testing.T) {
 		name    string
 		reason  string
 		refuse  []int
-		change  func(*v1alpha1.CommGroup)
+		change  func(*state.Group)
 		faults  faults
 		named   []string
 		present int32
@@ -24,7 +25,7 @@ func TestRefusalsAreJudgedTogether(t *testing.T) {
 	}{
 		{name: "all", reason: v1alpha1.ReasonInterfaceNotFound, refuse: all, says: "4 of 4 members cannot take part for the same reason, so look at what they share, spec.network"},
 		{name: "all, and it takes all", reason: v1alpha1.ReasonHCANotFound, refuse: all, says: "4 of 4 members cannot take part",
-			change: func(g *v1alpha1.CommGroup) { g.Spec.Members.MinMembers = 4 }},
+			change: func(g *state.Group) { g.Spec.Members.MinMembers = 4 }},
 		{name: "all but one", reason: v1alpha1.ReasonNoAddressOfFamily, refuse: []int{1, 2, 3}, present: 1, says: "3 of 4 members cannot take part"},
 		{name: "all but one, which is never ready", reason: v1alpha1.ReasonNoAddressOfFamily, refuse: []int{1, 2, 3}, faults: faults{neverReady: []int{0}},
 			present: 1, says: "3 of 4 members cannot take part"},

@@ -9,13 +9,14 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/testkit"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // TestRepeatsOverNodes: the group and the dimensions of a mesh are measured as often as was asked for, in one test each and with the
 // time for it, and the stage says how far the repeats are apart; a search measures once.
 func TestRepeatsOverNodes(t *testing.T) {
 	for _, repeats := range []int32{0, 1, 3} {
-		w := newGroupWorld(t, 4, faults{hangNodes: []int{2}}, func(g *v1alpha1.CommGroup) {
+		w := newGroupWorld(t, 4, faults{hangNodes: []int{2}}, func(g *state.Group) {
 			testkit.Mesh("dp", 3, "tp", 8)(g)
 			g.Spec.Benchmark.Repeats = repeats
 			g.Spec.Run.NodeDeadlineSeconds = 1 << 20 // which bounds no task
@@ -75,7 +76,7 @@ func TestRepeatsAreTold(t *testing.T) {
 					}
 				}
 			}
-		}}, func(g *v1alpha1.CommGroup) {
+		}}, func(g *state.Group) {
 			g.Spec.Benchmark.Repeats = tc.repeats
 			b := &g.Spec.Benchmark
 			sizes := runplan.Sizes(b)
@@ -103,7 +104,7 @@ func TestRepeatsThatAreMissingAreNoPass(t *testing.T) {
 			for i := range ct.Status.Session.Task.Communicators {
 				ct.Status.Session.Task.Communicators[i].Repeats = done
 			}
-		}}, func(g *v1alpha1.CommGroup) { g.Spec.Benchmark.Repeats = 3 })
+		}}, func(g *state.Group) { g.Spec.Benchmark.Repeats = 3 })
 		w.play()
 		if s := w.span(); s.Verdict == v1alpha1.VerdictPass || w.group.Status.Run.Verdict == v1alpha1.VerdictPass || !strings.Contains(s.Message, "3 repeats") {
 			t.Errorf("%d of 3 repeats: %s, run %s: %s", done, s.Verdict, w.group.Status.Run.Verdict, s.Message)

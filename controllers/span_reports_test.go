@@ -15,6 +15,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/testkit"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // sessionBytes is what a run's own report of a large plan leaves for that of the session.
@@ -70,7 +71,7 @@ func TestGoodGroupPassesAtAnySpec(t *testing.T) {
 	}
 	for i, s := range specs {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			w := newGroupWorld(t, s.nodes, faults{report: func(_ int, ct *v1alpha1.CommTask) { cutToSize(t, ct) }}, func(g *v1alpha1.CommGroup) {
+			w := newGroupWorld(t, s.nodes, faults{report: func(_ int, ct *v1alpha1.CommTask) { cutToSize(t, ct) }}, func(g *state.Group) {
 				b := &g.Spec.Benchmark
 				b.Collectives, b.Datatypes, b.Placements, b.MaxSizeBytes = s.collectives, s.datatypes, s.placements, s.largest
 				g.Spec.RanksPerNode = s.ranks
@@ -365,7 +366,7 @@ func TestOnlyAMajorityMakesOthersOdd(t *testing.T) {
 
 // TestNothingMeasurableIsNobodysFault: sizes that give no rank an element are told before anything is tried.
 func TestNothingMeasurableIsNobodysFault(t *testing.T) {
-	w := newGroupWorld(t, 8, faults{}, func(g *v1alpha1.CommGroup) {
+	w := newGroupWorld(t, 8, faults{}, func(g *state.Group) {
 		g.Spec.Benchmark.Collectives = []v1alpha1.Collective{v1alpha1.AllToAll}
 		g.Spec.Benchmark.MinSizeBytes, g.Spec.Benchmark.MaxSizeBytes = 16, 64
 	})

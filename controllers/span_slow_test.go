@@ -15,6 +15,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/localize"
+	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
@@ -102,7 +103,7 @@ func TestSlowFaultsNeverPassAsAlike(t *testing.T) {
 		for i, f := range all {
 			for _, marked := range testenv.Draws([]bool{i%2 == 0}, []bool{false, true}) {
 				t.Run(fmt.Sprintf("%d members, nodes %v, pairs %v, marked %v", n, f.slowNodes, f.slowPairs, marked), func(t *testing.T) {
-					var change func(*v1alpha1.CommGroup)
+					var change func(*state.Group)
 					if marked {
 						change = groupThreshold(30_000)
 					}
@@ -148,7 +149,7 @@ func TestSlowOnesAreNamed(t *testing.T) {
 		{nodes: 16, faults: faults{slowPairs: [][2]int{{2, 9}}}, culprits: []string{"Pair 2<->9"}},
 	} {
 		t.Run(fmt.Sprintf("%d members, %+v", tc.nodes, tc.faults), func(t *testing.T) {
-			var change func(*v1alpha1.CommGroup)
+			var change func(*state.Group)
 			if tc.marked {
 				change = groupThreshold(30_000)
 			}
@@ -174,12 +175,12 @@ func TestSlowOnesAreNamed(t *testing.T) {
 func TestSpeedThatWasNotJudgedIsSaid(t *testing.T) {
 	for name, tc := range map[string]struct {
 		nodes  int
-		change func(*v1alpha1.CommGroup)
+		change func(*state.Group)
 		said   bool
 	}{
 		"two members":      {nodes: 2, said: true},
-		"localization Off": {nodes: 8, said: true, change: func(g *v1alpha1.CommGroup) { g.Spec.Localization.Mode = v1alpha1.LocalizationOff }},
-		"percent 0":        {nodes: 8, said: true, change: func(g *v1alpha1.CommGroup) { g.Spec.Benchmark.NodeMinPercentOfMedian = ptr.To(int32(0)) }},
+		"localization Off": {nodes: 8, said: true, change: func(g *state.Group) { g.Spec.Localization.Mode = v1alpha1.LocalizationOff }},
+		"percent 0":        {nodes: 8, said: true, change: func(g *state.Group) { g.Spec.Benchmark.NodeMinPercentOfMedian = ptr.To(int32(0)) }},
 		"pairs":            {nodes: 8},
 		"a mark is met":    {nodes: 2, change: groupThreshold(30_000)},
 	} {
@@ -216,11 +217,11 @@ func TestSizeIsNoCulprit(t *testing.T) {
 		for _, slope := range []int64{1, 20} {
 			for _, marked := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%d members, slope %d, marked %v", n, slope, marked), func(t *testing.T) {
-					change := func(*v1alpha1.CommGroup) {}
+					change := func(*state.Group) {}
 					if marked {
 						change = groupThreshold(39_900)
 					}
-					w := newGroupWorld(t, n, faults{figure: falls(100, slope, 0, nil)}, func(g *v1alpha1.CommGroup) {
+					w := newGroupWorld(t, n, faults{figure: falls(100, slope, 0, nil)}, func(g *state.Group) {
 						g.Spec.Localization.DeadlineSeconds = 86400
 						change(g)
 					})
@@ -256,7 +257,7 @@ func TestSizeIsNoCulprit(t *testing.T) {
 func TestEarlyTestsAreJudgedAgain(t *testing.T) {
 	for n := 3; n <= 6; n++ {
 		for slow := range n {
-			w := newGroupWorld(t, n, faults{slowNodes: []int{slow}}, func(g *v1alpha1.CommGroup) {
+			w := newGroupWorld(t, n, faults{slowNodes: []int{slow}}, func(g *state.Group) {
 				groupThreshold(30_000)(g)
 				g.Spec.Benchmark.NodeMinPercentOfMedian = ptr.To(int32(0))
 			})
@@ -278,7 +279,7 @@ func TestTestsAreCountedOnce(t *testing.T) {
 		{many, faults{hangPairs: [][2]int{{3, many - 20}, {40, many / 2}}}},
 		{232, faults{hangNodes: []int{1, 13, 25, 37, 49, 61, 73, 85, 97, 109, 121, 133, 145, 157, 169, 181, 193, 205, 217, 229}}},
 	} {
-		w := newGroupWorld(t, tc.nodes, tc.faults, func(g *v1alpha1.CommGroup) {
+		w := newGroupWorld(t, tc.nodes, tc.faults, func(g *state.Group) {
 			g.Spec.Run.NodeDeadlineSeconds, g.Spec.Localization.DeadlineSeconds = 86400, 86400
 		})
 		w.play()
@@ -338,7 +339,7 @@ func TestManySlowPairsAreAllKept(t *testing.T) {
 		for i := 0; i < n/4; i++ {
 			slow = append(slow, i*4)
 		}
-		w := newGroupWorld(t, n, faults{slowNodes: slow}, func(g *v1alpha1.CommGroup) { g.Spec.Run.NodeDeadlineSeconds = 86400 })
+		w := newGroupWorld(t, n, faults{slowNodes: slow}, func(g *state.Group) { g.Spec.Run.NodeDeadlineSeconds = 86400 })
 		checked := false
 		w.meddle = func() {
 			s := w.span()

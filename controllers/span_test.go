@@ -7,6 +7,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/testkit"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // TestCulpritsAreNamed runs whole groups with faults that show only over several nodes.
@@ -15,7 +16,7 @@ func TestCulpritsAreNamed(t *testing.T) {
 		name     string
 		nodes    int
 		faults   faults
-		change   func(*v1alpha1.CommGroup)
+		change   func(*state.Group)
 		verdict  v1alpha1.Verdict
 		reason   string
 		culprits []string
@@ -57,7 +58,7 @@ func TestCulpritsAreNamed(t *testing.T) {
 		{name: "hangs and its agent no longer answers", nodes: 16, faults: faults{silentNodes: []int{9}}, verdict: v1alpha1.VerdictFail,
 			reason: v1alpha1.ReasonHangAcrossNodes, culprits: []string{"Node 9"}, confirmed: true},
 		{name: "localization off", nodes: 16, faults: faults{hangNodes: []int{11}}, verdict: v1alpha1.VerdictFail, reason: v1alpha1.ReasonHangAcrossNodes,
-			change: func(g *v1alpha1.CommGroup) { g.Spec.Localization.Mode = v1alpha1.LocalizationOff }},
+			change: func(g *state.Group) { g.Spec.Localization.Mode = v1alpha1.LocalizationOff }},
 		{name: "one crawls, so that only the whole group misses its deadline", nodes: 16, faults: faults{crawlNodes: []int{11}}, verdict: v1alpha1.VerdictFail,
 			reason: v1alpha1.ReasonSlowNode, culprits: []string{"Node 11"}, rounds: 5, confirmed: true},
 		{name: "one crawls, and connections end with the first who gives up", nodes: 16, faults: faults{crawlNodes: []int{11}, report: func(_ int, ct *v1alpha1.CommTask) {
@@ -70,12 +71,12 @@ func TestCulpritsAreNamed(t *testing.T) {
 		{name: "one crawls among many", nodes: 232, faults: faults{crawlNodes: []int{100}}, verdict: v1alpha1.VerdictFail,
 			reason: v1alpha1.ReasonSlowNode, culprits: []string{"Node 100"}, rounds: 6, confirmed: true},
 		{name: "bounded rounds", nodes: 64, faults: faults{hangNodes: []int{11}}, verdict: v1alpha1.VerdictFail, reason: v1alpha1.ReasonHangAcrossNodes, rounds: 2,
-			change: func(g *v1alpha1.CommGroup) { g.Spec.Localization.MaxRounds = 1 }},
+			change: func(g *state.Group) { g.Spec.Localization.MaxRounds = 1 }},
 		{name: "one never ready", nodes: 16, faults: faults{neverReady: []int{2}}, verdict: v1alpha1.VerdictSkipped, reason: v1alpha1.ReasonRunPodUnschedulable},
 		{name: "more never ready than minMembers allows", nodes: 4, faults: faults{neverReady: []int{2}}, verdict: v1alpha1.VerdictSkipped, reason: v1alpha1.ReasonRunPodUnschedulable,
-			change: func(g *v1alpha1.CommGroup) { g.Spec.Members.MinMembers = 4 }},
+			change: func(g *state.Group) { g.Spec.Members.MinMembers = 4 }},
 		{name: "TCP where RDMA is asked for", nodes: 16, faults: faults{tcpNodes: []int{7}}, verdict: v1alpha1.VerdictFail, reason: v1alpha1.ReasonTransportFallback,
-			culprits: []string{"Node 7"}, change: func(g *v1alpha1.CommGroup) { g.Spec.Network.RequireTransport = v1alpha1.TransportRDMA }},
+			culprits: []string{"Node 7"}, change: func(g *state.Group) { g.Spec.Network.RequireTransport = v1alpha1.TransportRDMA }},
 		{name: "TCP where anything goes", nodes: 16, faults: faults{tcpNodes: []int{7}}, verdict: v1alpha1.VerdictPass, reason: v1alpha1.ReasonAllPassed},
 		{name: "mixed libraries", nodes: 16, verdict: v1alpha1.VerdictFail, reason: v1alpha1.ReasonMixedLibraryVersions, culprits: []string{"Node 3"},
 			faults: faults{quirk: func(node int, s *v1alpha1.SessionStatus) {
@@ -148,7 +149,7 @@ func TestCulpritsAreNamed(t *testing.T) {
 	}
 }
 
-func condition(group *v1alpha1.CommGroup, kind string) string {
+func condition(group *state.Group, kind string) string {
 	for _, c := range group.Status.Conditions {
 		if c.Type == kind {
 			return string(c.Status)
@@ -157,8 +158,8 @@ func condition(group *v1alpha1.CommGroup, kind string) string {
 	return ""
 }
 
-func groupThreshold(mbps int64) func(*v1alpha1.CommGroup) {
-	return func(g *v1alpha1.CommGroup) {
+func groupThreshold(mbps int64) func(*state.Group) {
+	return func(g *state.Group) {
 		g.Spec.Benchmark.Thresholds = []v1alpha1.Threshold{{Span: v1alpha1.SpanGroup, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16,
 			SizeBytes: 1 << 20, MinBusBandwidthMBps: &mbps}}
 	}

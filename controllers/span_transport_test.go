@@ -9,6 +9,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/testkit"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // TestMeshHoldsTheTransport: what is required of the group holds for each dimension between nodes, by the worst communicator of
@@ -39,7 +40,7 @@ func TestMeshHoldsTheTransport(t *testing.T) {
 		{"all as asked for", "RDMA", nil, false, v1alpha1.TransportRDMA, v1alpha1.VerdictPass, nil, judge.TransportRDMA},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := newGroupWorld(t, 8, faults{}, func(g *v1alpha1.CommGroup) {
+			w := newGroupWorld(t, 8, faults{}, func(g *state.Group) {
 				testkit.Mesh("dp", 8, "tp", 8)(g)
 				g.Spec.Network.RequireTransport = tc.required
 			})
@@ -85,7 +86,7 @@ func dimensionSaid(nodes []int, word string) []stage.MemberTransport {
 // TestMarksGoByTheTransportOfWhatIsMeasured: a dimension of the mesh that takes another way changes nothing of how the group is
 // judged, nor the other way round.
 func TestMarksGoByTheTransportOfWhatIsMeasured(t *testing.T) {
-	w := newGroupWorld(t, 8, faults{}, func(g *v1alpha1.CommGroup) {
+	w := newGroupWorld(t, 8, faults{}, func(g *state.Group) {
 		testkit.Mesh("dp", 8, "tp", 8)(g)
 		groupThreshold(30_000)(g)
 		g.Spec.Benchmark.Thresholds[0].Transport = judge.TransportRDMA
@@ -112,9 +113,9 @@ func TestMarksGoByTheTransportOfWhatIsMeasured(t *testing.T) {
 // TestTheCauseOfAFallbackIsTold: what the node's own log names as the cause stands in what a person reads first, and so it does
 // for its culprit; nothing is guessed beside it, and nothing is said of a search.
 func TestTheCauseOfAFallbackIsTold(t *testing.T) {
-	for name, required := range map[string]func(*v1alpha1.CommGroup){
-		"group": func(g *v1alpha1.CommGroup) { g.Spec.Network.RequireTransport = v1alpha1.TransportRDMA },
-		"mesh": func(g *v1alpha1.CommGroup) {
+	for name, required := range map[string]func(*state.Group){
+		"group": func(g *state.Group) { g.Spec.Network.RequireTransport = v1alpha1.TransportRDMA },
+		"mesh": func(g *state.Group) {
 			testkit.Mesh("dp", 8, "tp", 8)(g)
 			g.Spec.Network.RequireTransport = v1alpha1.TransportRDMA
 		},
@@ -153,7 +154,7 @@ func TestTheCauseOfAFallbackIsTold(t *testing.T) {
 // TestAFailedGroupTellsItsTransport: a group that hangs over TCP, where RDMA is required, says both.
 func TestAFailedGroupTellsItsTransport(t *testing.T) {
 	for _, required := range []v1alpha1.TransportRequirement{v1alpha1.TransportRDMA, v1alpha1.TransportAny} {
-		w := newGroupWorld(t, 4, faults{hangNodes: []int{1}, tcpNodes: []int{0, 1, 2, 3}}, func(g *v1alpha1.CommGroup) { g.Spec.Network.RequireTransport = required })
+		w := newGroupWorld(t, 4, faults{hangNodes: []int{1}, tcpNodes: []int{0, 1, 2, 3}}, func(g *state.Group) { g.Spec.Network.RequireTransport = required })
 		w.play()
 		s := w.span()
 		if told := strings.Contains(s.Message, "went over TCP"); told != (required == v1alpha1.TransportRDMA) || s.Verdict != v1alpha1.VerdictFail {

@@ -8,6 +8,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/testkit"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 var nodeName = regexp.MustCompile(`n\d{5}`)
@@ -18,7 +19,7 @@ func TestTheEndSpeaksOfTheCulprit(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		faults faults
-		change func(*v1alpha1.CommGroup)
+		change func(*state.Group)
 		// named nodes are the culprits; say is in the message.
 		named []int
 		say   []string
@@ -29,7 +30,7 @@ func TestTheEndSpeaksOfTheCulprit(t *testing.T) {
 		{"a slow pair", faults{slowPairs: [][2]int{{5, 6}}}, nil, []int{5, 6}, []string{"The pairs of these 15"}},
 		{"slow against a mark", faults{slowNodes: []int{5}}, groupThreshold(30_000), []int{5}, []string{"The communicator over 16 nodes is too slow: group: Baseline AllReduce", "33 %"}},
 		{"hangs", faults{hangNodes: []int{5}}, nil, []int{5}, []string{"The communicator over 16 nodes failed (HangAcrossNodes).", "The pairs of these 15"}},
-		{"hangs over TCP", faults{hangNodes: []int{5}, tcpNodes: []int{5}}, func(g *v1alpha1.CommGroup) { g.Spec.Network.RequireTransport = v1alpha1.TransportRDMA }, []int{5},
+		{"hangs over TCP", faults{hangNodes: []int{5}, tcpNodes: []int{5}}, func(g *state.Group) { g.Spec.Network.RequireTransport = v1alpha1.TransportRDMA }, []int{5},
 			[]string{"The communicator over 16 nodes failed (HangAcrossNodes).", "went over TCP"}},
 		{"wrong data", faults{wrongNodes: []int{5}}, nil, []int{5}, []string{"The communicator over 16 nodes failed (WrongData)."}},
 		{"hangs in the mesh", faults{hangNodes: []int{5}, sideBySide: true}, testkit.Mesh("dp", 16, "tp", 8), []int{5}, []string{"Communicators of dimension dp of the mesh failed (HangAcrossNodes)."}},
@@ -63,14 +64,14 @@ func TestTheEndSpeaksOfTheCulprit(t *testing.T) {
 // TestWithoutACulpritTheNextStepIsTold: where the group is slow or failed and nobody is named, the message says where to look, and
 // calls what a node saw what it saw.
 func TestWithoutACulpritTheNextStepIsTold(t *testing.T) {
-	off := func(g *v1alpha1.CommGroup) { g.Spec.Localization.Mode = v1alpha1.LocalizationOff }
+	off := func(g *state.Group) { g.Spec.Localization.Mode = v1alpha1.LocalizationOff }
 	for name, tc := range map[string]struct {
 		faults faults
-		change func(*v1alpha1.CommGroup)
+		change func(*state.Group)
 		say    []string
 	}{
-		"a slow pair, no round is left": {faults{slowPairs: [][2]int{{5, 6}}}, func(g *v1alpha1.CommGroup) { g.Spec.Localization.MaxRounds = 1 }, []string{"n00005<->n00006", "NICs, cables and switch ports of those nodes"}},
-		"slow against a mark, Off":      {faults{slowNodes: []int{5}}, func(g *v1alpha1.CommGroup) { groupThreshold(30_000)(g); off(g) }, []string{"Look at: ", "no culprit was searched for"}},
+		"a slow pair, no round is left": {faults{slowPairs: [][2]int{{5, 6}}}, func(g *state.Group) { g.Spec.Localization.MaxRounds = 1 }, []string{"n00005<->n00006", "NICs, cables and switch ports of those nodes"}},
+		"slow against a mark, Off":      {faults{slowNodes: []int{5}}, func(g *state.Group) { groupThreshold(30_000)(g); off(g) }, []string{"Look at: ", "no culprit was searched for"}},
 		"all are slow against a mark":   {faults{slowAll: true}, groupThreshold(30_000), []string{"No pair stands out", "Look at what all share"}},
 		"hangs, Off":                    {faults{hangNodes: []int{5}}, off, []string{"RankHung, as node n00000 saw it: no rank came back"}},
 	} {

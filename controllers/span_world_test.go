@@ -18,6 +18,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/spans"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // faults of the nodes of a groupWorld, by the nodes' places.
@@ -78,12 +79,12 @@ func groupWorldOf(t testing.TB, w *world) *groupWorld {
 	return &groupWorld{world: w, t: t, tasks: map[string]map[string]bool{}, taken: map[string]time.Time{}, family: map[string]v1alpha1.AddressFamily{}, free: map[string]time.Time{}, index: map[string]int{}}
 }
 
-func newGroupWorld(t testing.TB, nodes int, f faults, change func(*v1alpha1.CommGroup)) *groupWorld {
+func newGroupWorld(t testing.TB, nodes int, f faults, change func(*state.Group)) *groupWorld {
 	t.Helper()
 	return newGroupWorldAt(t, testkit.Now, nodes, f, change)
 }
 
-func newGroupWorldAt(t testing.TB, now time.Time, nodes int, f faults, change func(*v1alpha1.CommGroup)) *groupWorld {
+func newGroupWorldAt(t testing.TB, now time.Time, nodes int, f faults, change func(*state.Group)) *groupWorld {
 	t.Helper()
 	w := groupWorldOf(t, newWorld(testkit.SpanGroup(nodes, change), testkit.Nodes(nodes)))
 	w.faults = f

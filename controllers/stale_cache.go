@@ -8,6 +8,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/runs"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // showsLaterRun says whether anything in the snapshot names a later run than the group's status does: a node's assignment or session,
@@ -34,11 +35,11 @@ func (r *CommGroupReconciler) checkLaterRun(ctx context.Context, s *Snapshot) er
 	if s.ListError != nil || !showsLaterRun(s) {
 		return nil
 	}
-	var live v1alpha1.CommGroup
-	switch err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(s.Group), &live); {
+	live, err := state.Load(ctx, r.APIReader, client.ObjectKeyFromObject(s.Group))
+	switch {
 	case client.IgnoreNotFound(err) != nil:
 		return fmt.Errorf("check whether the run of the group's status is its latest: %w", err)
-	case err != nil, live.UID != s.Group.UID, runs.LatestNumber(&live) != runs.LatestNumber(s.Group):
+	case err != nil, live.UID != s.Group.UID, runs.LatestNumber(live) != runs.LatestNumber(s.Group):
 		return errOldRead
 	}
 	return nil

@@ -57,11 +57,8 @@ func TestForeignRunIDIsReplaced(t *testing.T) {
 					t.Logf("reconcile: %v", err)
 				}
 			}
-			var group v1alpha1.CommGroup
 			var ct v1alpha1.CommTask
-			if err := cache.api.Get(t.Context(), key, &group); err != nil {
-				t.Fatal(err)
-			}
+			group := storedGroup(t, cache.api, key)
 			if err := cache.api.Get(t.Context(), client.ObjectKeyFromObject(w.commTask(w.nodes[0].Name)), &ct); err != nil {
 				t.Fatal(err)
 			}

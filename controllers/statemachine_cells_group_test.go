@@ -25,13 +25,14 @@ var conditionsAfterInGroup = map[string]map[string]string{
 		"Ready=Unknown/ListFailed Accepted=Unknown/ListFailed AgentsReporting=Unknown/ListFailed " +
 			"Compatible=Unknown/ListFailed Running=Unknown/ListFailed Validated=Unknown/ListFailed " +
 			"SettingsInEffect=Unknown/ListFailed SettingsPublished=Unknown/ListFailed Simulated=Unknown/ListFailed": "ListError",
-		"Ready=Unknown/Suspended Running=False/Suspended Validated=Unknown/Suspended": "suspended",
+		"Ready=Unknown/Suspended Running=False/Suspended Validated=Unknown/Suspended": "suspended; run suspended",
 		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown": "CommNode " +
 			"deleted; member added; node made anew",
 		"SettingsPublished=False/PublishOff": "publish off",
 		"Simulated=True/Simulated":           "simulated",
 		cannotBe: "ConfigMap deleted; ConfigMap edited; ConfigMap taken; GPUs back; monitors report; not in effect; " +
 			"report lost; report turns bad; results lost",
+		"Ready=Unknown/ResultsStale Validated=Unknown/ResultsStale": "CommRun deleted",
 	},
 	fromWaiting: {
 		stays: "kubelet on another boot; member lost; node labelled away; pod evicted; pod failed; pod lost; report " +
@@ -55,7 +56,7 @@ var conditionsAfterInGroup = map[string]map[string]string{
 			"SettingsInEffect=Unknown/ListFailed SettingsPublished=Unknown/ListFailed Simulated=Unknown/ListFailed": "ListError",
 		"Ready=Unknown/RunPodUnschedulable Running=False/RunFinished Validated=Unknown/RunPodUnschedulable": "deadlines " +
 			"passed",
-		"Ready=Unknown/Suspended Running=False/Suspended Validated=Unknown/Suspended": "suspended",
+		"Ready=Unknown/Suspended Running=False/Suspended Validated=Unknown/Suspended": "suspended; run suspended",
 		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown": "CommNode " +
 			"deleted; member added; node made anew",
 		"SettingsInEffect=False/NotInEffect": "not in effect",
@@ -64,6 +65,7 @@ var conditionsAfterInGroup = map[string]map[string]string{
 		"SettingsPublished=False/PublishOff": "publish off",
 		"Simulated=True/Simulated":           "simulated",
 		cannotBe:                             "ConfigMap deleted; ConfigMap edited; ConfigMap taken; GPUs back; monitors report",
+		"Ready=Unknown/Superseded Running=False/Superseded Validated=Unknown/Superseded": "CommRun deleted",
 	},
 	fromStage: {
 		stays: "deadlines passed; kubelet on another boot; member lost; node labelled away; pod evicted; pod failed; " +
@@ -85,7 +87,7 @@ var conditionsAfterInGroup = map[string]map[string]string{
 		"Ready=Unknown/ListFailed Accepted=Unknown/ListFailed AgentsReporting=Unknown/ListFailed " +
 			"Compatible=Unknown/ListFailed Running=Unknown/ListFailed Validated=Unknown/ListFailed " +
 			"SettingsInEffect=Unknown/ListFailed SettingsPublished=Unknown/ListFailed Simulated=Unknown/ListFailed": "ListError",
-		"Ready=Unknown/Suspended Running=False/Suspended Validated=Unknown/Suspended": "suspended",
+		"Ready=Unknown/Suspended Running=False/Suspended Validated=Unknown/Suspended": "suspended; run suspended",
 		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown": "CommNode " +
 			"deleted; member added; node made anew",
 		"SettingsInEffect=False/NotInEffect": "not in effect",
@@ -94,6 +96,7 @@ var conditionsAfterInGroup = map[string]map[string]string{
 		"SettingsPublished=False/PublishOff": "publish off",
 		"Simulated=True/Simulated":           "simulated",
 		cannotBe:                             "ConfigMap deleted; ConfigMap edited; ConfigMap taken; GPUs back; monitors report",
+		"Ready=Unknown/Superseded Running=False/Superseded Validated=Unknown/Superseded": "CommRun deleted",
 	},
 	fromMesh: {
 		stays: "deadlines passed; kubelet on another boot; report turns bad; requested; results lost; schedule due",
@@ -117,7 +120,7 @@ var conditionsAfterInGroup = map[string]map[string]string{
 			"Compatible=Unknown/ListFailed Running=Unknown/ListFailed Validated=Unknown/ListFailed " +
 			"SettingsInEffect=Unknown/ListFailed SettingsPublished=Unknown/ListFailed Simulated=Unknown/ListFailed": "ListError",
 		"Ready=Unknown/MeshMismatch Running=False/RunFinished Validated=Unknown/MeshMismatch": "pod evicted",
-		"Ready=Unknown/Suspended Running=False/Suspended Validated=Unknown/Suspended":         "suspended",
+		"Ready=Unknown/Suspended Running=False/Suspended Validated=Unknown/Suspended":         "suspended; run suspended",
 		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown": "CommNode " +
 			"deleted; member added",
 		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown " +
@@ -128,6 +131,7 @@ var conditionsAfterInGroup = map[string]map[string]string{
 		"SettingsPublished=False/PublishOff": "publish off",
 		"Simulated=True/Simulated":           "simulated",
 		cannotBe:                             "ConfigMap deleted; ConfigMap edited; ConfigMap taken; GPUs back; monitors report",
+		"Ready=Unknown/Superseded Running=False/Superseded Validated=Unknown/Superseded": "CommRun deleted",
 	},
 	fromSearch: {
 		stays: "kubelet on another boot; member lost; node labelled away; pod evicted; pod failed; pod lost; report " +
@@ -147,7 +151,7 @@ var conditionsAfterInGroup = map[string]map[string]string{
 		"Ready=Unknown/ListFailed Accepted=Unknown/ListFailed AgentsReporting=Unknown/ListFailed " +
 			"Compatible=Unknown/ListFailed Running=Unknown/ListFailed Validated=Unknown/ListFailed " +
 			"SettingsInEffect=Unknown/ListFailed SettingsPublished=Unknown/ListFailed Simulated=Unknown/ListFailed": "ListError",
-		"Ready=Unknown/Suspended Running=False/Suspended Validated=Unknown/Suspended": "suspended",
+		"Ready=Unknown/Suspended Running=False/Suspended Validated=Unknown/Suspended": "suspended; run suspended",
 		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown": "CommNode " +
 			"deleted; member added; node made anew",
 		"SettingsInEffect=False/NotInEffect": "not in effect",
@@ -156,6 +160,7 @@ var conditionsAfterInGroup = map[string]map[string]string{
 		"SettingsPublished=False/PublishOff": "publish off",
 		"Simulated=True/Simulated":           "simulated",
 		cannotBe:                             "ConfigMap deleted; ConfigMap edited; ConfigMap taken; GPUs back; monitors report",
+		"Ready=Unknown/Superseded Running=False/Superseded Validated=Unknown/Superseded": "CommRun deleted",
 	},
 	fromReforming: {
 		stays: "deadlines passed; kubelet on another boot; member lost; node labelled away; pod evicted; pod failed; " +
@@ -176,7 +181,7 @@ var conditionsAfterInGroup = map[string]map[string]string{
 		"Ready=Unknown/ListFailed Accepted=Unknown/ListFailed AgentsReporting=Unknown/ListFailed " +
 			"Compatible=Unknown/ListFailed Running=Unknown/ListFailed Validated=Unknown/ListFailed " +
 			"SettingsInEffect=Unknown/ListFailed SettingsPublished=Unknown/ListFailed Simulated=Unknown/ListFailed": "ListError",
-		"Ready=Unknown/Suspended Running=False/Suspended Validated=Unknown/Suspended": "suspended",
+		"Ready=Unknown/Suspended Running=False/Suspended Validated=Unknown/Suspended": "suspended; run suspended",
 		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown": "CommNode " +
 			"deleted; member added; node made anew",
 		"SettingsInEffect=False/NotInEffect": "not in effect",
@@ -185,9 +190,10 @@ var conditionsAfterInGroup = map[string]map[string]string{
 		"SettingsPublished=False/PublishOff": "publish off",
 		"Simulated=True/Simulated":           "simulated",
 		cannotBe:                             "ConfigMap deleted; ConfigMap edited; ConfigMap taken; GPUs back; monitors report",
+		"Ready=Unknown/Superseded Running=False/Superseded Validated=Unknown/Superseded": "CommRun deleted",
 	},
 	fromGroupReady: {
-		stays: "ConfigMap deleted; ConfigMap edited; deadlines passed; kubelet on another boot; resumed",
+		stays: "ConfigMap deleted; ConfigMap edited; deadlines passed; kubelet on another boot; resumed; run suspended",
 		"Ready=False/AgentNotReporting AgentsReporting=False/AgentNotReporting Compatible=Unknown/FactsUnknown": "report " +
 			"expired",
 		"Ready=False/Deleting": "group deleted",
@@ -201,7 +207,7 @@ var conditionsAfterInGroup = map[string]map[string]string{
 		"Ready=False/SlowLink Validated=False/SlowLink SettingsPublished=False/NotProven": "report turns bad",
 		"Ready=Unknown/Inconclusive Validated=Unknown/Inconclusive SettingsInEffect=Unknown/NotVerified " +
 			"SettingsPublished=False/NotProven": "CommTask deleted; report lost",
-		"Ready=Unknown/Inconclusive Validated=Unknown/Inconclusive SettingsPublished=False/NotProven": "results lost",
+		"Ready=Unknown/Inconclusive Validated=Unknown/Inconclusive SettingsPublished=False/NotProven": "results lost; CommRun deleted",
 		"Ready=Unknown/ListFailed Accepted=Unknown/ListFailed AgentsReporting=Unknown/ListFailed " +
 			"Compatible=Unknown/ListFailed Running=Unknown/ListFailed Validated=Unknown/ListFailed " +
 			"SettingsInEffect=Unknown/ListFailed SettingsPublished=Unknown/ListFailed Simulated=Unknown/ListFailed": "ListError",
@@ -226,7 +232,7 @@ var conditionsAfterInGroup = map[string]map[string]string{
 			"pass",
 	},
 	fromGroupFailed: {
-		stays: "deadlines passed; kubelet on another boot; pod evicted; pod failed; pod lost; results lost; resumed",
+		stays: "deadlines passed; kubelet on another boot; pod evicted; pod failed; pod lost; results lost; resumed; run suspended",
 		"AgentsReporting=False/AgentNotReporting Compatible=Unknown/FactsUnknown":  "report expired",
 		"AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown": "CommNode deleted",
 		"Compatible=False/DriverNotLoaded":                                         "a problem",
@@ -257,5 +263,6 @@ var conditionsAfterInGroup = map[string]map[string]string{
 		"Simulated=True/Simulated":             "simulated",
 		cannotBe: "ConfigMap deleted; ConfigMap edited; ConfigMap taken; GPUs back; monitors report; report error; " +
 			"report fail; report pass",
+		"Ready=Unknown/Inconclusive Validated=Unknown/Inconclusive": "CommRun deleted",
 	},
 }

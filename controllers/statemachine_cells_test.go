@@ -58,7 +58,7 @@ var conditionsAfter = map[string]map[string]string{
 		"SettingsPublished=False/PublishOff":                  "publish off",
 		cannotBe: "CommNode deleted; ConfigMap deleted; ConfigMap edited; ConfigMap taken; GPUs back; a problem; node " +
 			"rebooted; not in effect; other driver; pod evicted; pod failed; pod lost; report error; report fail; " +
-			"report lost; report pass; report turns bad; results lost; simulated",
+			"report lost; report pass; report turns bad; results lost; simulated; CommRun deleted; run suspended",
 	},
 	fromNotAccepted: {
 		stays: "CommTask deleted; kubelet on another boot; member lost; node labelled away; node made anew; other " +
@@ -78,10 +78,10 @@ var conditionsAfter = map[string]map[string]string{
 		"SettingsPublished=False/PublishOff":                  "publish off",
 		cannotBe: "CommNode deleted; ConfigMap deleted; ConfigMap edited; ConfigMap taken; GPUs gone; a problem; node " +
 			"rebooted; not in effect; other driver; pod evicted; pod failed; pod lost; report error; report fail; " +
-			"report lost; report pass; report turns bad; results lost; simulated",
+			"report lost; report pass; report turns bad; results lost; simulated; CommRun deleted; run suspended",
 	},
 	fromReady: {
-		stays: "ConfigMap deleted; ConfigMap edited; deadlines passed; kubelet on another boot; resumed",
+		stays: "ConfigMap deleted; ConfigMap edited; deadlines passed; kubelet on another boot; resumed; CommRun deleted; run suspended",
 		"Ready=False/AgentNotReporting AgentsReporting=False/AgentNotReporting Compatible=Unknown/FactsUnknown": "report " +
 			"expired",
 		"Ready=False/Deleting": "group deleted",
@@ -120,7 +120,7 @@ var conditionsAfter = map[string]map[string]string{
 			"pass",
 	},
 	fromFailed: {
-		stays: "deadlines passed; kubelet on another boot; pod evicted; pod failed; pod lost; results lost; resumed",
+		stays: "deadlines passed; kubelet on another boot; pod evicted; pod failed; pod lost; results lost; resumed; CommRun deleted; run suspended",
 		"AgentsReporting=False/AgentNotReporting Compatible=Unknown/FactsUnknown":  "report expired",
 		"AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown": "CommNode deleted",
 		"Compatible=False/DriverNotLoaded":                                         "a problem",
@@ -175,17 +175,18 @@ var conditionsAfter = map[string]map[string]string{
 		"Ready=Unknown/ListFailed Accepted=Unknown/ListFailed AgentsReporting=Unknown/ListFailed " +
 			"Compatible=Unknown/ListFailed Running=Unknown/ListFailed Validated=Unknown/ListFailed " +
 			"SettingsInEffect=Unknown/ListFailed SettingsPublished=Unknown/ListFailed Simulated=Unknown/ListFailed": "ListError",
-		"Ready=Unknown/Suspended Running=False/Suspended Validated=Unknown/Suspended": "suspended",
+		"Ready=Unknown/Suspended Running=False/Suspended Validated=Unknown/Suspended": "suspended; run suspended",
 		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown": "CommNode " +
 			"deleted; member added; node made anew",
 		"SettingsPublished=False/PublishOff": "publish off",
 		"Simulated=True/Simulated":           "simulated",
 		cannotBe: "ConfigMap deleted; ConfigMap edited; ConfigMap taken; GPUs back; monitors report; not in effect; " +
 			"report lost; report turns bad; results lost",
+		"Ready=Unknown/ResultsStale Validated=Unknown/ResultsStale": "CommRun deleted",
 	},
 	fromAborted: {
 		stays: "CommTask deleted; deadlines passed; kubelet on another boot; member lost; node labelled away; node " +
-			"rebooted; other span; pod evicted; pod failed; pod lost; requested; schedule due; spec change; suspended",
+			"rebooted; other span; pod evicted; pod failed; pod lost; requested; schedule due; spec change; suspended; CommRun deleted; run suspended",
 		"Ready=False/AgentNotReporting AgentsReporting=False/AgentNotReporting Compatible=Unknown/FactsUnknown": "report " +
 			"expired",
 		"Ready=False/Deleting": "group deleted",
@@ -235,7 +236,7 @@ var conditionsAfter = map[string]map[string]string{
 		"Ready=Unknown/RunInProgress Validated=Unknown/RunInProgress SettingsPublished=False/NotProven":  "schedule due",
 		"Ready=Unknown/RunInProgress Validated=Unknown/RunInProgress SettingsPublished=False/PublishOff": "publish off",
 		"Ready=Unknown/Suspended Running=False/Suspended Validated=Unknown/Suspended " +
-			"SettingsInEffect=Unknown/NotVerified SettingsPublished=False/NotProven": "suspended",
+			"SettingsInEffect=Unknown/NotVerified SettingsPublished=False/NotProven": "suspended; run suspended",
 		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown " +
 			"Validated=Unknown/RunInProgress": "CommNode deleted; member added; node made anew",
 		"Running=False/RunFinished":                 "report pass",
@@ -244,6 +245,7 @@ var conditionsAfter = map[string]map[string]string{
 		"SettingsPublished=False/NotProven":         "ConfigMap deleted",
 		"Simulated=True/Simulated":                  "simulated",
 		cannotBe:                                    "GPUs back; monitors report; report turns bad",
+		"Ready=Unknown/ResultsStale Validated=Unknown/ResultsStale SettingsInEffect=Unknown/NotVerified SettingsPublished=False/NotProven": "CommRun deleted",
 	},
 	fromPartial: {
 		stays: "CommTask deleted; kubelet on another boot; member lost; node labelled away; not in effect; report " +
@@ -274,14 +276,14 @@ var conditionsAfter = map[string]map[string]string{
 			"SettingsPublished=False/NotProven": "pod evicted",
 		"Ready=Unknown/RunInProgress Validated=Unknown/RunInProgress SettingsPublished=False/NotProven": "other span; " +
 			"spec change",
-		"Ready=Unknown/Suspended Running=False/Suspended Validated=Unknown/Suspended SettingsPublished=False/NotProven": "suspended",
+		"Ready=Unknown/Suspended Running=False/Suspended Validated=Unknown/Suspended SettingsPublished=False/NotProven": "suspended; run suspended",
 		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown": "CommNode " +
 			"deleted; member added",
 		"Ready=Unknown/WaitingForAgents AgentsReporting=Unknown/WaitingForAgents Compatible=Unknown/FactsUnknown " +
 			"Validated=Unknown/RunInProgress SettingsPublished=False/NotProven": "node made anew",
 		"SettingsPublished=False/ConfigMapChanged":  "ConfigMap edited",
 		"SettingsPublished=False/ConfigMapNotOwned": "ConfigMap taken",
-		"SettingsPublished=False/NotProven":         "ConfigMap deleted; resumed; schedule due",
+		"SettingsPublished=False/NotProven":         "ConfigMap deleted; resumed; schedule due; CommRun deleted",
 		"SettingsPublished=False/PublishOff":        "publish off",
 		"Simulated=True/Simulated":                  "simulated",
 		cannotBe:                                    "GPUs back; monitors report; node rebooted; report turns bad",

@@ -157,7 +157,7 @@ func (seen *tableSeen) check(t *testing.T) {
 	}{
 		{"phase of a run", "../api/v1alpha1", "RunPhase", "", seen.phases},
 		{"part of the group's stage", "../api/v1alpha1", "RunStage", "", seen.stages},
-		{"trigger", "runs", "", "Trigger", seen.triggers},
+		{"trigger", "../internal/state", "", "Trigger", seen.triggers},
 		{"verdict", "../api/v1alpha1", "Verdict", "", seen.verdicts},
 	} {
 		for name, value := range constantsOf(t, list.folder, list.kind, list.prefix) {

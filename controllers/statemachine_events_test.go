@@ -13,6 +13,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/testkit"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // What an event of the table comes from: a kind of objects that the manager watches, the time, or a read of its own.
@@ -23,6 +24,7 @@ const (
 	viaPod       = "Pod"
 	viaConfigMap = "ConfigMap"
 	viaCommNode  = "CommNode"
+	viaCommRun   = "CommRun"
 	viaTime      = "time"
 	viaRead      = "read"
 )
@@ -51,8 +53,8 @@ var tableEvents = map[string]tableEvent{
 		w.settle()
 		w.setState(v1alpha1.RunActive)
 	}},
-	"requested": {viaGroup, func(w *groupWorld) {
-		w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "once"}
+	"requested": {viaCommRun, func(w *groupWorld) {
+		w.request("once")
 	}},
 	"group deleted": {viaGroup, nil}, // decided by the test
 
@@ -160,6 +162,14 @@ var tableEvents = map[string]tableEvent{
 	"ConfigMap deleted": {viaConfigMap, func(w *groupWorld) { w.configMap = nil }},
 
 	"CommNode deleted": {viaCommNode, func(w *groupWorld) { delete(w.commNodes, w.nodes[0].Name) }},
+
+	"run suspended": {viaCommRun, func(w *groupWorld) { w.runs.suspend(w.group, true) }},
+	"CommRun deleted": {viaCommRun, func(w *groupWorld) {
+		if w.group.Status.Run != nil {
+			w.deletedRun = w.group.Status.Run.Number
+		}
+		w.runs.deleteLatest(w.group)
+	}},
 
 	"report expired":   {viaTime, func(w *groupWorld) { w.wait(601*time.Second, 0) }},
 	"deadlines passed": {viaTime, func(w *groupWorld) { w.wait(31*time.Minute, -1) }},
@@ -270,7 +280,8 @@ func (w *groupWorld) everyoneReports(verdict v1alpha1.Verdict, reason string) {
 
 // objectsBefore are what an event changes.
 type objectsBefore struct {
-	group     *v1alpha1.CommGroup
+	group     *state.Group
+	runs      storedRuns
 	nodes     []corev1.Node
 	commNodes map[string]*v1alpha1.CommNode
 	commTasks map[string]*v1alpha1.CommTask
@@ -280,7 +291,7 @@ type objectsBefore struct {
 }
 
 func (w *groupWorld) objects() objectsBefore {
-	out := objectsBefore{group: w.group.DeepCopy(), nodes: (&corev1.NodeList{Items: w.nodes}).DeepCopy().Items, commNodes: map[string]*v1alpha1.CommNode{},
+	out := objectsBefore{group: w.group.DeepCopy(), runs: (&v1alpha1.CommRunList{Items: w.runs}).DeepCopy().Items, nodes: (&corev1.NodeList{Items: w.nodes}).DeepCopy().Items, commNodes: map[string]*v1alpha1.CommNode{},
 		commTasks: map[string]*v1alpha1.CommTask{}, pods: map[string]*corev1.Pod{}, configMap: w.configMap.DeepCopy(), now: w.now}
 	for name, cn := range w.commNodes {
 		out.commNodes[name] = cn.DeepCopy()
@@ -304,7 +315,22 @@ func (before *objectsBefore) change(w *groupWorld, of string) (changed, told boo
 	}
 	switch of {
 	case viaGroup:
-		note(before.group, w.group, false, groupChanged(before.group, w.group))
+		a, _ := before.group.Objects()
+		b, _ := w.group.Objects()
+		note(a, b, false, groupChanged(a, b))
+	case viaCommRun:
+		for i := range before.runs {
+			a := &before.runs[i]
+			at := slices.IndexFunc(w.runs, func(r v1alpha1.CommRun) bool { return r.Name == a.Name })
+			if at < 0 {
+				note(a, nil, true, true)
+			} else {
+				note(a, &w.runs[at], false, commRunChanged(a, &w.runs[at]))
+			}
+		}
+		if len(w.runs) > len(before.runs) {
+			changed, told = true, true
+		}
 	case viaCommTask:
 		for name, a := range before.commTasks {
 			b := w.commTasks[name]

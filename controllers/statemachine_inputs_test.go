@@ -11,6 +11,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/publish"
 	"rcclx.io/commgroup-operator/controllers/testkit"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // TestBadInput: what cannot run says so, holds no GPUs and comes to rest; what can run does.
@@ -46,7 +47,7 @@ func TestBadInput(t *testing.T) {
 		"someone else's ConfigMap, in Group": {v1alpha1.SpanGroup, 2, foreign, cPublished, v1alpha1.ReasonConfigMapNotOwned, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			group := testkit.SpanGroup(tc.nodes, func(g *v1alpha1.CommGroup) { g.Spec.Span = tc.span })
+			group := testkit.SpanGroup(tc.nodes, func(g *state.Group) { g.Spec.Span = tc.span })
 			m := newMachine(t, 1, group, tc.nodes)
 			if tc.spoil != nil {
 				tc.spoil(m)

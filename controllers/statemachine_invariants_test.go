@@ -18,6 +18,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // knowledge is what a machine knows apart from the objects: what really happened.
@@ -83,14 +84,15 @@ func (m *machine) readFails() {
 	before := m.group.Status.DeepCopy()
 	d := Decide(s, testConfig)
 	written := m.writes.status
-	err := m.writeStatus(s, &d)
+	err := m.writeGroup(s, &d)
+	m.join()
 	if m.logf("a read fails: %v", err); m.writes.status > written { // else the status is an older one, of other objects
 		m.checkStatus(before, s)
 	}
 	m.known.seen["read fails"]++
 }
 
-func runWords(s *v1alpha1.CommGroupStatus) string {
+func runWords(s *state.Status) string {
 	run := s.Run
 	if run == nil {
 		return "no run"
@@ -103,7 +105,7 @@ func runWords(s *v1alpha1.CommGroupStatus) string {
 }
 
 // checkStatus holds a status that was written against what really happened.
-func (m *machine) checkStatus(before *v1alpha1.CommGroupStatus, s *Snapshot) {
+func (m *machine) checkStatus(before *state.Status, s *Snapshot) {
 	m.t.Helper()
 	now := &m.group.Status
 	if words := contradictions(now); words != "" {
@@ -150,7 +152,7 @@ func (m *machine) checkStatus(before *v1alpha1.CommGroupStatus, s *Snapshot) {
 	}
 }
 
-func spanCulprits(s *v1alpha1.CommGroupStatus) []v1alpha1.Culprit {
+func spanCulprits(s *state.Status) []v1alpha1.Culprit {
 	if s.Span == nil {
 		return nil
 	}
@@ -158,7 +160,7 @@ func spanCulprits(s *v1alpha1.CommGroupStatus) []v1alpha1.Culprit {
 }
 
 // checkRun: numbers go up, and what failed passes only in a new run.
-func (m *machine) checkRun(now *v1alpha1.CommGroupStatus) {
+func (m *machine) checkRun(now *state.Status) {
 	run := now.Run
 	if run == nil {
 		if m.known.run > 0 {
@@ -173,7 +175,8 @@ func (m *machine) checkRun(now *v1alpha1.CommGroupStatus) {
 		m.tasks, m.taken = map[string]map[string]bool{}, map[string]time.Time{} // tasks have names within their run
 		clear(m.free)
 		m.known.seen["run "+run.Trigger]++
-		if h := now.History; m.known.run > 0 && (len(h) == 0 || runs.NumberOf(h[0].ID) != m.known.run) {
+		has := func(h v1alpha1.RunSummary) bool { return runs.NumberOf(h.ID) == m.known.run }
+		if h := now.History; m.known.run > 0 && !slices.ContainsFunc(h, has) {
 			m.failf("run %d began, and the history does not have run %d: %+v", run.Number, m.known.run, h)
 		}
 	}
@@ -213,7 +216,7 @@ func (m *machine) checkFormed(span *v1alpha1.SpanStatus, run *v1alpha1.GroupRunS
 
 // checkReady: Ready is True only where each member's agent has reported a pass of what the spec asks for, and with span Group
 // the communicator over just these members was good.
-func (m *machine) checkReady(now *v1alpha1.CommGroupStatus, s *Snapshot) {
+func (m *machine) checkReady(now *state.Status, s *Snapshot) {
 	members, err := selectMembers(&s.Group.Spec, s.Nodes)
 	if err != nil || len(members) == 0 {
 		m.failf("Ready with %d members, %v", len(members), err)
@@ -259,7 +262,7 @@ func (m *machine) checkMissing(s *Snapshot, d *Decision) {
 	}
 	m.checkForgotten(s, &got)
 	got.Status.Conditions = s.Group.Status.Conditions
-	if !equalStatus(&got.Status, &s.Group.Status) || len(got.CommTasks)+len(got.CreatePods)+len(got.DeletePods)+len(got.DeleteCommTasks)+len(got.Events) > 0 {
+	if !same(&got.Status, &s.Group.Status) || len(got.CommTasks)+len(got.CreatePods)+len(got.DeletePods)+len(got.DeleteCommTasks)+len(got.Events) > 0 {
 		m.failf("a read that failed changes %+v", got)
 	}
 	run := d.Status.Run

@@ -10,6 +10,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/runs"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // Short names of the conditions in the table of pairs.
@@ -73,7 +74,7 @@ var contradictoryPairs = map[conditionPair]string{
 }
 
 // contradictions names what contradicts itself in a status; empty where nothing does.
-func contradictions(s *v1alpha1.CommGroupStatus) string {
+func contradictions(s *state.Status) string {
 	letters, reasons := map[string]string{}, map[string]string{}
 	failed := 0
 	for _, kind := range conditionTypes {

@@ -15,6 +15,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/testkit"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // What random histories have shown, each by itself.
@@ -23,7 +24,7 @@ import (
 func TestLostStatusLosesNothing(t *testing.T) {
 	for name, tc := range map[string]struct {
 		faults faults
-		change func(*v1alpha1.CommGroup)
+		change func(*state.Group)
 		lose   bool
 	}{
 		"good":         {},
@@ -34,7 +35,7 @@ func TestLostStatusLosesNothing(t *testing.T) {
 		"never ready":  {faults: faults{neverReady: []int{3}}},
 		"mute":         {faults: faults{muteNodes: []int{3}}},
 		"pod lost":     {lose: true},
-		"too few left": {lose: true, change: func(g *v1alpha1.CommGroup) { g.Spec.Members.MinMembers = 4 }},
+		"too few left": {lose: true, change: func(g *state.Group) { g.Spec.Members.MinMembers = 4 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			end := func(losing bool) string {
@@ -158,7 +159,7 @@ func TestDueScheduleWaitsQuietly(t *testing.T) {
 func TestStartProvesNothing(t *testing.T) {
 	w := tableWorld(t, fromReady)
 	ask := func(word string) {
-		w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: word}
+		w.request(word)
 		w.settle()
 	}
 	if got := condition(w.group, v1alpha1.ConditionSettingsPublished); got != "True" {
@@ -202,8 +203,8 @@ func TestClockAheadKeepsNoGPUs(t *testing.T) {
 // nothing of the newer run away: its status is refused, what it deleted would be gone.
 func TestOldStatusTakesNoRunAway(t *testing.T) {
 	w := tableWorld(t, fromReady)
-	past := []*v1alpha1.CommGroup{w.group.DeepCopy()}
-	w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "2"}
+	past := []*state.Group{w.group.DeepCopy()}
+	w.request("2")
 	past = append(past, w.group.DeepCopy())
 	w.settle()
 	for i := range w.nodes {
@@ -218,13 +219,11 @@ func TestOldStatusTakesNoRunAway(t *testing.T) {
 }
 
 // takesNothingAway reconciles with a cache that has a past CommGroup: assignments, sessions and pods stay as they are.
-func takesNothingAway(t *testing.T, w *groupWorld, past *v1alpha1.CommGroup) {
+func takesNothingAway(t *testing.T, w *groupWorld, past *state.Group) {
 	t.Helper()
 	r, cache := managerOf(t, w)
 	key := client.ObjectKeyFromObject(w.group)
-	old := past.DeepCopy()
-	old.ResourceVersion = "1"
-	cache.old[key] = old
+	cache.has(past.DeepCopy())
 	result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
 	if err != nil || result.RequeueAfter != oldReadPoll || cache.writes.Load() > 0 {
 		t.Errorf("%+v, %v, %d deletes and writes of the status", result, err, cache.writes.Load())
@@ -285,10 +284,7 @@ func TestOldResultMakesNoVerdictWorse(t *testing.T) {
 			if err != nil || old != (result.RequeueAfter == oldReadPoll) || old && cache.writes.Load() > 0 {
 				t.Errorf("%+v, %v, %d writes", result, err, cache.writes.Load())
 			}
-			var now v1alpha1.CommGroup
-			if err := cache.api.Get(t.Context(), key, &now); err != nil {
-				t.Fatal(err)
-			}
+			now := storedGroup(t, cache.api, key)
 			if bad := now.Status.Run.Verdict != v1alpha1.VerdictPass; bad == old {
 				t.Errorf("run %+v", now.Status.Run)
 			}
@@ -319,9 +315,8 @@ func TestOldCommTaskEndsNoMemberOfTheStage(t *testing.T) {
 	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
 		t.Error(err)
 	}
-	var now v1alpha1.CommGroup
-	if err := cache.api.Get(t.Context(), key, &now); err != nil || now.Status.Span.LeftSet != "" {
-		t.Errorf("%v, %+v", err, now.Status.Span)
+	if now := storedGroup(t, cache.api, key); now.Status.Span.LeftSet != "" {
+		t.Errorf("%+v", now.Status.Span)
 	}
 }
 

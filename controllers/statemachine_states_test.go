@@ -9,6 +9,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/testkit"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // States that a group of four nodes is in before an event of the table. TestConditionsAfterEvents holds that each phase of a run and each
@@ -36,11 +37,11 @@ var tableStates = []string{fromNeverRan, fromNotAccepted, fromReady, fromFailed,
 	fromAlone, fromWaiting, fromStage, fromMesh, fromSearch, fromReforming, fromGroupReady, fromGroupFailed}
 
 // tableWorld is a group in the state.
-func tableWorld(t *testing.T, state string) *groupWorld {
+func tableWorld(t *testing.T, from string) *groupWorld {
 	t.Helper()
 	span, f := v1alpha1.SpanNode, faults{}
-	change := func(g *v1alpha1.CommGroup) { g.Spec.Span = span }
-	switch state {
+	change := func(g *state.Group) { g.Spec.Span = span }
+	switch from {
 	case fromMesh:
 		change = testkit.Mesh("dp", 4, "tp", 8)
 	case fromSearch, fromReforming, fromGroupFailed:
@@ -50,7 +51,7 @@ func tableWorld(t *testing.T, state string) *groupWorld {
 		span = v1alpha1.SpanGroup
 	case fromNeverRan, fromNotAccepted:
 		w := groupWorldOf(t, newWorld(testkit.SpanGroup(4, change), testkit.Nodes(4)))
-		if state == fromNotAccepted {
+		if from == fromNotAccepted {
 			w.fewerGPUs()
 		}
 		for i := range w.nodes {
@@ -64,7 +65,7 @@ func tableWorld(t *testing.T, state string) *groupWorld {
 		t.Helper()
 		w.playUntil(func() bool { return w.span() != nil && w.span().Stage == stage && len(w.tasks) >= tasks })
 	}
-	switch state {
+	switch from {
 	case fromReady, fromRepeat, fromPartial:
 		w.runAll(300_000)
 		for name, pod := range w.pods {
@@ -91,16 +92,16 @@ func tableWorld(t *testing.T, state string) *groupWorld {
 		w.play()
 	}
 	w.settle()
-	switch state {
+	switch from {
 	case fromAborted:
 		w.setState(v1alpha1.RunSuspended)
 	case fromRepeat:
-		w.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "first"}
+		w.request("first")
 	case fromPartial:
 		w.factsOn(w.nodes[0].Name).BootID = "boot-2"
 	}
 	w.settle()
-	if state == fromRepeat || state == fromPartial {
+	if from == fromRepeat || from == fromPartial {
 		w.startAll()
 		w.settle()
 	}
@@ -111,6 +112,7 @@ func tableWorld(t *testing.T, state string) *groupWorld {
 func (w *groupWorld) clone(t *testing.T) *groupWorld {
 	is := w.objects()
 	out := groupWorldOf(t, newWorld(is.group, is.nodes))
+	out.runs, out.deletedRun = is.runs, w.deletedRun
 	out.now, out.commNodes, out.commTasks, out.pods, out.configMap, out.decided = is.now, is.commNodes, is.commTasks, is.pods, is.configMap, w.decided
 	out.faults, out.events = w.faults, slices.Clone(w.events)
 	for id, nodes := range w.tasks {

@@ -35,10 +35,10 @@ func (w *groupWorld) listFails(t *testing.T) {
 		t.Errorf("%d writes after a read that failed: %+v", n, d)
 	}
 	before.Conditions = d.Status.Conditions
-	if !equalStatus(before, &d.Status) {
+	if !same(before, &d.Status) {
 		t.Errorf("more than the conditions changed: %+v", d.Status)
 	}
-	w.group.Status = d.Status
+	w.runs.write(w.group, &d.Status)
 }
 
 // isDeleted takes the group through the reconciler with its deletion timestamp, until the finalizer is gone.
@@ -50,7 +50,8 @@ func (w *groupWorld) isDeleted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	group := w.group.DeepCopy()
+	group, _ := w.group.Objects()
+	group = group.DeepCopy()
 	group.Finalizers, group.DeletionTimestamp = []string{v1alpha1.Finalizer}, decision.Stamp(w.now)
 	objects := []client.Object{group}
 	for _, ct := range w.commTasks {
@@ -62,7 +63,7 @@ func (w *groupWorld) isDeleted(t *testing.T) {
 		objects = append(objects, pod)
 	}
 	clock := clocktesting.NewFakePassiveClock(w.now)
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.CommGroup{}, &v1alpha1.CommTask{}).Build()
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.CommGroup{}, &v1alpha1.CommRun{}, &v1alpha1.CommTask{}).Build()
 	r := &CommGroupReconciler{Client: c, APIReader: c, Recorder: events.NewFakeRecorder(100), Clock: clock, Config: testConfig}
 	req := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(group)}
 	reconcile := func() ctrl.Result {
@@ -79,7 +80,7 @@ func (w *groupWorld) isDeleted(t *testing.T) {
 		if err := c.Get(t.Context(), req.NamespacedName, now); err != nil {
 			t.Fatal(err)
 		}
-		w.group.Status = now.Status
+		w.group.Status.Conditions = now.Status.Conditions
 		for name, pod := range w.pods {
 			live := pod.DeepCopy()
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(pod), live); err != nil || live.DeletionTimestamp.IsZero() {
@@ -152,6 +153,9 @@ type tableSeen struct {
 
 func (seen *tableSeen) note(w *groupWorld) {
 	s := &w.group.Status
+	for i := range w.runs {
+		seen.phases[string(w.runs[i].Status.Phase)] = true
+	}
 	if s.Run != nil {
 		seen.triggers[s.Run.Trigger], seen.verdicts[string(s.Run.Verdict)] = true, true
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
@@ -296,7 +298,7 @@ func (m *machine) stageAgents() {
 // happenings are what may happen in a random history: by number what each is of; see happen.
 var happenings = []string{viaCommTask, viaCommTask, viaPod, viaPod, viaPod, viaCommTask, viaCommTask, viaNode, viaNode, viaNode, viaNode,
 	viaGroup, viaGroup, viaGroup, viaGroup, viaGroup, viaCommTask, viaNode, viaConfigMap, viaGroup, viaCommTask, viaCommTask, viaManager,
-	viaCommNode, viaCommNode, viaCommNode}
+	viaCommNode, viaCommNode, viaCommNode, viaCommRun, viaCommRun}
 
 // viaManager: another manager takes over.
 const viaManager = "manager"
@@ -368,7 +370,7 @@ func (m *machine) happen() {
 	case 14:
 		m.setState(v1alpha1.RunActive)
 	case 15:
-		m.group.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: fmt.Sprint(m.rng.IntN(1000))}
+		m.request(fmt.Sprint(m.rng.IntN(1000)))
 	case 16:
 		if ct != nil {
 			m.blame(node, "its CommTask was deleted")
@@ -415,6 +417,17 @@ func (m *machine) happen() {
 		})
 	case 25:
 		m.odd(node, "it is simulated", func(f *v1alpha1.NodeFacts) { f.Origin = v1alpha1.OriginSimulated })
+	case 26:
+		if m.rng.IntN(3) == 0 { // it ends the run, and little would happen in those that follow each other so soon
+			m.deleteRun()
+		}
+	case 27:
+		m.runs.suspend(m.group, m.rng.IntN(3) == 0)
+		if latest := state.Latest(m.runs); latest != nil {
+			m.version++
+			latest.ResourceVersion = strconv.Itoa(m.version)
+		}
+		m.join()
 	default:
 		m.failf("nothing happens with number %d", what)
 	}

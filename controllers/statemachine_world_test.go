@@ -24,6 +24,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // machine is a cluster as a manager really sees it: its caches lag behind the API server, each kind by itself; writes that rest
@@ -37,6 +38,8 @@ type machine struct {
 	// cache says which view each kind in the manager's cache is of; other is that of a manager that was paused while this one took over,
 	// and does not know it yet.
 	cache, other caches
+	// stored is the CommGroup's own status; runs of the world has its CommRuns.
+	stored v1alpha1.CommGroupStatus
 	// version is the last resource version; made counts objects, for their UIDs.
 	version, made int
 	// absent nodes are no objects of the API, by name; their places stay, for the agents go by them.
@@ -55,10 +58,11 @@ type machine struct {
 	known    knowledge
 }
 
-type caches struct{ group, nodes, commNodes, commTasks, pods, configMap int }
+type caches struct{ group, runs, nodes, commNodes, commTasks, pods, configMap int }
 
 type apiView struct {
 	group     *v1alpha1.CommGroup
+	runs      []v1alpha1.CommRun
 	nodes     []corev1.Node
 	commNodes map[string]*v1alpha1.CommNode
 	commTasks map[string]*v1alpha1.CommTask
@@ -68,8 +72,8 @@ type apiView struct {
 
 // writeCounts are the writes that the API server took from the manager, and the nodes that they were of.
 type writeCounts struct {
-	status, commTasks, pods, configMaps, marks int
-	nodes                                      map[string]bool
+	status, runs, commTasks, pods, configMaps, marks int
+	nodes                                            map[string]bool
 }
 
 var errInjected = errors.New("the API server does not answer")
@@ -100,9 +104,16 @@ func (m *machine) record() {
 		last = m.views[len(m.views)-1]
 	}
 	bump := func() string { m.version++; changed = true; return strconv.Itoa(m.version) }
-	if next.group = last.group; last.group == nil || !same(m.group, last.group) {
+	group := &v1alpha1.CommGroup{ObjectMeta: m.group.ObjectMeta, Spec: m.group.Spec, Status: m.stored}
+	if next.group = last.group; last.group == nil || !same(group, last.group) {
 		m.group.ResourceVersion = bump()
-		next.group = m.group.DeepCopy()
+		next.group = group.DeepCopy()
+		next.group.ResourceVersion = m.group.ResourceVersion
+	}
+	if now := []v1alpha1.CommRun(m.runs); len(now) != len(last.runs) || !same(&now, &last.runs) {
+		next.runs, changed = (&v1alpha1.CommRunList{Items: now}).DeepCopy().Items, true
+	} else {
+		next.runs = last.runs
 	}
 	present := slices.DeleteFunc(slices.Clone(m.nodes), func(n corev1.Node) bool { return m.absent[n.Name] })
 	if next.nodes = last.nodes; last.group == nil || !same(&present, &last.nodes) {
@@ -168,7 +179,7 @@ func copyOf(ct *v1alpha1.CommTask) *v1alpha1.CommTask {
 // catchUp moves the caches on: all the way, or each by some random way. None ever goes back.
 func (m *machine) catchUp(fresh bool) {
 	last := len(m.views) - 1
-	for _, at := range []*int{&m.cache.group, &m.cache.nodes, &m.cache.commNodes, &m.cache.commTasks, &m.cache.pods, &m.cache.configMap} {
+	for _, at := range []*int{&m.cache.group, &m.cache.runs, &m.cache.nodes, &m.cache.commNodes, &m.cache.commTasks, &m.cache.pods, &m.cache.configMap} {
 		if fresh || m.rng.IntN(2) == 0 {
 			*at = last
 		} else {
@@ -179,8 +190,16 @@ func (m *machine) catchUp(fresh bool) {
 
 // read is gather: from the caches, and from the API itself where they lack a pod.
 func (m *machine) read() *Snapshot {
-	group := m.views[m.cache.group].group
-	s := &Snapshot{Now: m.now, Group: group, Nodes: m.views[m.cache.nodes].nodes}
+	group, runs := m.views[m.cache.group].group, m.views[m.cache.runs].runs
+	if latest := state.Latest(runs); group.Status.Run != nil && (latest == nil || latest.Status.Number < group.Status.Run.Number) {
+		runs = m.views[len(m.views)-1].runs
+	}
+	latest := state.Latest(runs)
+	deleted := group.Status.Run != nil && (latest == nil || latest.Status.Number < group.Status.Run.Number)
+	if deleted {
+		latest = nil
+	}
+	s := &Snapshot{Now: m.now, RunDeleted: deleted, Group: state.Join(group, runs), Stored: group, StoredRun: latest, Runs: runs, Nodes: m.views[m.cache.nodes].nodes}
 	commNodes := m.views[m.cache.commNodes].commNodes
 	for _, name := range words.SortedKeys(commNodes) {
 		s.CommNodes = append(s.CommNodes, *commNodes[name])
@@ -201,7 +220,7 @@ func (m *machine) read() *Snapshot {
 	}
 	if cm := m.views[m.cache.configMap].configMap; cm != nil && objects.OwnedBy(cm, group) {
 		s.OwnedConfigMaps = append(s.OwnedConfigMaps, cm.Name)
-		if cm.Name == publish.ConfigMapName(group) {
+		if cm.Name == publish.ConfigMapName(s.Group) {
 			s.ConfigMap, s.ConfigMapCertain = cm, true
 		}
 	}
@@ -239,7 +258,7 @@ func (m *machine) reconcile(fresh bool) (*Snapshot, Decision, error) {
 		}
 	}
 	m.decided = d
-	if d.takesAway() && m.group.ResourceVersion != s.Group.ResourceVersion {
+	if d.takesAway() && !m.runUpToDate(s) {
 		m.known.seen["old read"]++
 		return s, d, errOldRead
 	}
@@ -411,24 +430,105 @@ func (m *machine) writeConfigMap(s *Snapshot, d *Decision) error {
 	return err
 }
 
+// runUpToDate says whether the group and its run are as they were read.
+func (m *machine) runUpToDate(s *Snapshot) bool {
+	live, read := state.Latest(m.runs), s.StoredRun
+	if s.RunDeleted && live != nil && live.Status.Number < s.Group.Status.Run.Number {
+		live = nil
+	}
+	return m.group.ResourceVersion == s.Stored.ResourceVersion && (read == nil) == (live == nil) &&
+		(read == nil || read.ResourceVersion == live.ResourceVersion)
+}
+
+// writeStatus writes the run, and then the group; each write may fail by itself.
 func (m *machine) writeStatus(s *Snapshot, d *Decision) error {
-	if equalStatus(&s.Group.Status, &d.Status) {
+	err := m.writeRun(s, d)
+	if err == nil {
+		err = m.writeGroup(s, d)
+	}
+	m.join()
+	return err
+}
+
+// join puts the group together from what is stored.
+func (m *machine) join() {
+	stored := &v1alpha1.CommGroup{ObjectMeta: m.group.ObjectMeta, Spec: m.group.Spec, Status: m.stored}
+	m.group.Status = *state.Join(stored, m.runs).Status.DeepCopy()
+}
+
+// deleteRun deletes the CommRun of the latest run.
+func (m *machine) deleteRun() {
+	if latest := state.Latest(m.runs); latest != nil {
+		m.runs = slices.DeleteFunc(slices.Clone(m.runs), func(r v1alpha1.CommRun) bool { return r.Name == latest.Name })
+		m.join()
+	}
+}
+
+func (m *machine) writeRun(s *Snapshot, d *Decision) error {
+	run := d.Status.Run
+	if run == nil {
+		return nil
+	}
+	stored := s.StoredRun
+	if was := s.Group.Status.Run; was == nil || was.ID != run.ID {
+		at := slices.IndexFunc(m.runs, func(r v1alpha1.CommRun) bool { return r.Name == run.Name })
+		switch {
+		case at >= 0 && !state.Pending(&m.runs[at]):
+			return errOldRead
+		case at < 0:
+			if err := m.refused(); err != nil {
+				return err
+			}
+			created := state.NewRun(m.group, run.Name)
+			m.version++
+			created.ResourceVersion = strconv.Itoa(m.version)
+			m.runs, at = append(m.runs, *created), len(m.runs)
+		}
+		stored = m.runs[at].DeepCopy()
+	}
+	if stored == nil {
+		return nil // it was deleted
+	}
+	group := state.Group{ObjectMeta: s.Group.ObjectMeta, Spec: s.Group.Spec, Status: d.Status}
+	next := stored.DeepCopy()
+	status := group.RunStatus(stored)
+	if next.Status = *status.DeepCopy(); same(&stored.Status, &next.Status) {
 		return nil
 	}
 	if err := m.refused(); err != nil {
 		return err
 	}
-	if m.group.ResourceVersion != s.Group.ResourceVersion {
+	at := slices.IndexFunc(m.runs, func(r v1alpha1.CommRun) bool { return r.Name == stored.Name })
+	if at < 0 || m.runs[at].ResourceVersion != stored.ResourceVersion {
 		return errConflict
 	}
-	m.group.Status = *d.Status.DeepCopy()
+	m.version++
+	next.ResourceVersion = strconv.Itoa(m.version)
+	m.runs = append(append(m.runs[:at:at], *next), m.runs[at+1:]...)
+	m.runs = m.runs[max(0, len(m.runs)-3):]
+	m.writes.runs++
+	return nil
+}
+
+func (m *machine) writeGroup(s *Snapshot, d *Decision) error {
+	next := d.Status.GroupStatus()
+	if same(&s.Stored.Status, &next) {
+		return nil
+	}
+	if err := m.refused(); err != nil {
+		return err
+	}
+	if m.group.ResourceVersion != s.Stored.ResourceVersion {
+		return errConflict
+	}
+	m.stored = *next.DeepCopy()
 	m.events = append(m.events, d.Events...)
 	m.writes.status++
 	return nil
 }
 
 // newMachine is a cluster with the group in it, of which the manager has seen nothing yet.
-func newMachine(t *testing.T, seed uint64, group *v1alpha1.CommGroup, nodes int) *machine {
+func newMachine(t *testing.T, seed uint64, group *state.Group, nodes int) *machine {
 	m := &machine{rng: rand.New(rand.NewPCG(seed, 23)), absent: map[string]bool{}, oddities: map[string]func(*v1alpha1.NodeFacts){}, skew: map[string]time.Duration{}, writes: writeCounts{nodes: map[string]bool{}}}
 	m.groupWorld = groupWorldOf(t, newWorld(group, testkit.Nodes(nodes)))
 	for i := range m.nodes {

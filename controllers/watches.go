@@ -45,6 +45,7 @@ func (r *CommGroupReconciler) SetupWithManager(mgr ctrl.Manager, maxConcurrent i
 		For(&v1alpha1.CommGroup{}, builder.WithPredicates(updates(groupChanged))).
 		Owns(&v1alpha1.CommTask{}, builder.WithPredicates(updates(commTaskChanged))).
 		Owns(&corev1.ConfigMap{}).
+		Watches(&v1alpha1.CommRun{}, handler.EnqueueRequestsFromMapFunc(groupOfCommRun), builder.WithPredicates(updates(commRunChanged))).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(groupOfRunPod)).
 		Watches(&v1alpha1.CommNode{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfCommNode), builder.WithPredicates(updates(r.commNodeChanged))).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfNode), builder.WithPredicates(updates(nodeChanged))).
@@ -112,7 +113,16 @@ func groupChanged(before, after client.Object) bool {
 	if a.Status.Run == nil || b.Status.Run == nil {
 		return a.Status.Run != b.Status.Run
 	}
-	return a.Status.Run.ID != b.Status.Run.ID || a.Status.Run.Phase != b.Status.Run.Phase || spanMoved(a.Status.Span, b.Status.Span)
+	return a.Status.Run.ID != b.Status.Run.ID || a.Status.Run.Phase != b.Status.Run.Phase
+}
+
+// commRunChanged ignores the controller's own status writes, but for a run that starts or ends, or whose group's stage has taken a
+// step: its next step follows.
+func commRunChanged(before, after client.Object) bool {
+	a, okA := before.(*v1alpha1.CommRun)
+	b, okB := after.(*v1alpha1.CommRun)
+	return !okA || !okB || generationChanged(before, after) || a.Status.ID != b.Status.ID || a.Status.Phase != b.Status.Phase ||
+		spanMoved(a.Status.Span, b.Status.Span)
 }
 
 // spanMoved says whether the group's stage has taken a step: tasks and pods follow from the written status.
@@ -184,6 +194,15 @@ func groupOfRunPod(_ context.Context, pod client.Object) []reconcile.Request {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: group}}
+}
+
+// groupOfCommRun is the group that a CommRun names, which it may ask for a run.
+func groupOfCommRun(_ context.Context, object client.Object) []reconcile.Request {
+	run, ok := object.(*v1alpha1.CommRun)
+	if !ok {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: run.Namespace, Name: run.Spec.GroupName}}}
 }
 
 func groupAnnotation(object client.Object) (types.NamespacedName, bool) {

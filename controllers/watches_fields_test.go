@@ -11,12 +11,13 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/gating"
 	"rcclx.io/commgroup-operator/controllers/testkit"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // TestChangesOfAGroupThatCount: each of these alone wakes the controller, also those that it has written itself: its next step rests on the
 // written status.
 func TestChangesOfAGroupThatCount(t *testing.T) {
-	group := func() *v1alpha1.CommGroup {
+	group := func() *state.Group {
 		g := testkit.Group()
 		g.Status.Run = &v1alpha1.GroupRunStatus{ID: "1-1", Phase: v1alpha1.RunPhaseRunning}
 		g.Status.Span = &v1alpha1.SpanStatus{RunID: "1-1", Stage: v1alpha1.StageGroup, Present: 4, Tests: []v1alpha1.SpanTest{{ID: "group-1", Kind: v1alpha1.TestGroup, Round: 1}}}
@@ -24,31 +25,46 @@ func TestChangesOfAGroupThatCount(t *testing.T) {
 	}
 	now := metav1.NewTime(testkit.Now)
 	for name, tc := range map[string]struct {
-		change func(*v1alpha1.CommGroup)
+		change func(*state.Group)
 		want   bool
 	}{
-		"spec":             {func(g *v1alpha1.CommGroup) { g.Generation++ }, true},
-		"deletion":         {func(g *v1alpha1.CommGroup) { g.DeletionTimestamp = &now }, true},
-		"request":          {func(g *v1alpha1.CommGroup) { g.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "1"} }, true},
-		"run starts":       {func(g *v1alpha1.CommGroup) { g.Status.Run.ID = "1-2" }, true},
-		"run ends":         {func(g *v1alpha1.CommGroup) { g.Status.Run.Phase = v1alpha1.RunPhaseFinished }, true},
-		"run is gone":      {func(g *v1alpha1.CommGroup) { g.Status.Run = nil }, true},
-		"stage goes on":    {func(g *v1alpha1.CommGroup) { g.Status.Span.Stage = v1alpha1.StageMesh }, true},
-		"stage is gone":    {func(g *v1alpha1.CommGroup) { g.Status.Span = nil }, true},
-		"member is let go": {func(g *v1alpha1.CommGroup) { g.Status.Span.Present-- }, true},
-		"test ends":        {func(g *v1alpha1.CommGroup) { g.Status.Span.Tests[0].Verdict = v1alpha1.VerdictPass }, true},
-		"one ends, another opens": {func(g *v1alpha1.CommGroup) {
+		"spec":             {func(g *state.Group) { g.Generation++ }, true},
+		"deletion":         {func(g *state.Group) { g.DeletionTimestamp = &now }, true},
+		"run starts":       {func(g *state.Group) { g.Status.Run.ID = "1-2" }, true},
+		"run ends":         {func(g *state.Group) { g.Status.Run.Phase = v1alpha1.RunPhaseFinished }, true},
+		"run is gone":      {func(g *state.Group) { g.Status.Run = nil }, true},
+		"stage goes on":    {func(g *state.Group) { g.Status.Span.Stage = v1alpha1.StageMesh }, true},
+		"stage is gone":    {func(g *state.Group) { g.Status.Span = nil }, true},
+		"member is let go": {func(g *state.Group) { g.Status.Span.Present-- }, true},
+		"test ends":        {func(g *state.Group) { g.Status.Span.Tests[0].Verdict = v1alpha1.VerdictPass }, true},
+		"one ends, another opens": {func(g *state.Group) {
 			g.Status.Span.Tests = []v1alpha1.SpanTest{{ID: "group-1", Kind: v1alpha1.TestGroup, Round: 1, Verdict: v1alpha1.VerdictFail}, {ID: "localize-1-1", Kind: v1alpha1.TestSearch, Round: 1, Index: 1}}
 		}, true},
-		"counts":     {func(g *v1alpha1.CommGroup) { g.Status.Members.Passed++ }, false},
-		"conditions": {func(g *v1alpha1.CommGroup) { g.Status.Conditions = []metav1.Condition{{Type: cReady}} }, false},
-		"labels":     {func(g *v1alpha1.CommGroup) { g.Labels = map[string]string{"a": "b"} }, false},
+		"counts":     {func(g *state.Group) { g.Status.Members.Passed++ }, false},
+		"conditions": {func(g *state.Group) { g.Status.Conditions = []metav1.Condition{{Type: cReady}} }, false},
+		"labels":     {func(g *state.Group) { g.Labels = map[string]string{"a": "b"} }, false},
 	} {
 		after := group()
 		tc.change(after)
-		if got := groupChanged(group(), after); got != tc.want {
+		beforeGroup, beforeRun := group().Objects()
+		afterGroup, afterRun := after.Objects()
+		if got := groupChanged(beforeGroup, afterGroup) || afterRun != nil && commRunChanged(beforeRun, afterRun); got != tc.want {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+}
+
+// TestSuspendingARunCounts: a change of a CommRun's spec wakes its group, which it names.
+func TestSuspendingARunCounts(t *testing.T) {
+	before := state.NewRun(testkit.Group(), "g-1")
+	after := before.DeepCopy()
+	after.Spec.Suspend, after.Generation = true, 2
+	if !commRunChanged(before, after) || commRunChanged(before, before.DeepCopy()) {
+		t.Error("a change of spec.suspend does not count, or no change does")
+	}
+	woken := groupOfCommRun(t.Context(), after)
+	if len(woken) != 1 || woken[0].Name != "g" || woken[0].Namespace != after.Namespace {
+		t.Errorf("it wakes %v", woken)
 	}
 }
 
@@ -103,7 +119,8 @@ func TestNodesWakeTheirGroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	group := testkit.Group()
-	r := &CommGroupReconciler{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(group).Build()}
+	stored, _ := group.Objects()
+	r := &CommGroupReconciler{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored).Build()}
 	member, stranger, marked := testkit.Node("a", nil), testkit.Node("b", map[string]string{"gpu": "no"}), testkit.Node("c", map[string]string{"gpu": "no"})
 	marked.Annotations = map[string]string{gating.Key(string(group.UID)): "{}"}
 	for node, want := range map[*corev1.Node]int{&member: 1, &stranger: 0, &marked: 1} {

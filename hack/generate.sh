@@ -15,6 +15,8 @@ trap 'rm -rf "$helm_home"; [ "$out" = . ] || rm -rf "$out"' EXIT
 mkdir -p "$out/api/v1alpha1" "$out/config/crd/bases" "$out/docs/reference" "$out/charts/commgroup-operator/templates"
 bin/controller-gen object:headerFile=/dev/null crd:crdVersions=v1 paths=./api/... \
   output:object:dir="$out/api/v1alpha1" output:crd:dir="$out/config/crd/bases"
+mkdir -p "$out/internal/state"
+bin/controller-gen object:headerFile=/dev/null paths=./internal/state output:object:dir="$out/internal/state"
 go run ./hack/crdbounds "$out/config/crd/bases"
 # The schemas' count goes on from the committed one, so that it is one up however often this ran in between; without git, from
 # the file.

@@ -2,7 +2,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// CommGroupStatus is what the controller sees. It stays under 64 KiB at any number of members.
+// CommGroupStatus is where the group stands. What its runs have measured is in their CommRuns. It stays under 16 KiB at any
+// number of members.
 type CommGroupStatus struct {
 	// conditions of the group; docs/reasons.md explains each reason.
 	// +listType=map
@@ -19,7 +20,7 @@ type CommGroupStatus struct {
 	// members counts the nodes.
 	// +optional
 	Members MemberCounts `json:"members,omitzero"`
-	// run is the present or last run.
+	// run is the present or last run, in short: its CommRun has its results.
 	// +optional
 	Run *GroupRunStatus `json:"run,omitempty"`
 	// effective sums up the settings in effect, for example "DDA,FP8", "DDA,FP8(NotUsable)" where no job can use the results of FP8, or
@@ -30,53 +31,23 @@ type CommGroupStatus struct {
 	// headline is the one number for dashboards: Baseline AllReduce at the largest size, the members' median.
 	// +optional
 	Headline *Headline `json:"headline,omitempty"`
-	// inventory counts the members by what they are and run.
+	// inventory counts the members by what they are and run by now.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	// +optional
 	Inventory []InventoryItem `json:"inventory,omitempty"`
-	// settings: requested, effective and verified, over all members.
-	// +listType=map
-	// +listMapKey=name
-	// +kubebuilder:validation:MaxItems=80
-	// +optional
-	Settings []SettingStatus `json:"settings,omitempty"`
-	// results of the last run over all members.
+	// culprits: the worst four, the worst first. The CommRun of culpritsRunID has more.
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=72
-	// +optional
-	Results []GroupResultSeries `json:"results,omitempty"`
-	// dataErrors of the last run, over all members: the worst errors, and the sums of the counts.
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=16
-	// +optional
-	DataErrors []DataErrors `json:"dataErrors,omitempty"`
-	// culprits: the worst few, the worst first.
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:MaxItems=4
 	// +optional
 	Culprits []Culprit `json:"culprits,omitempty"`
 	// culpritsRunID is the run that named the culprits. While a run repeats an earlier one, they are that one's.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	CulpritsRunID string `json:"culpritsRunID,omitempty"`
-	// span is what the communicators over several members showed; absent with span Node.
-	// +optional
-	Span *SpanStatus `json:"span,omitempty"`
-	// checks of the last run against thresholds, references and the group's baseline: the worst first.
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=16
-	// +optional
-	Checks []PerformanceCheck `json:"checks,omitempty"`
-	// baseline of the group's own runs.
+	// baseline of the group's own runs, without its series, which the latest CommRun that is over has.
 	// +optional
 	Baseline *BaselineStatus `json:"baseline,omitempty"`
-	// advice: which settings are worth it by the A/B numbers.
-	// +listType=map
-	// +listMapKey=name
-	// +kubebuilder:validation:MaxItems=64
-	// +optional
-	Advice []SettingAdvice `json:"advice,omitempty"`
 	// history of the last runs, the newest first, and where they point.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
@@ -143,7 +114,7 @@ type MemberCounts struct {
 }
 
 // RunPhase is where a run is.
-// +kubebuilder:validation:Enum=Running;Finished;Aborted
+// +kubebuilder:validation:Enum=Running;Finished;Aborted;Suspended
 type RunPhase string
 
 // The run phases.
@@ -151,10 +122,16 @@ const (
 	RunPhaseRunning  RunPhase = "Running"
 	RunPhaseFinished RunPhase = "Finished"
 	RunPhaseAborted  RunPhase = "Aborted"
+	// RunPhaseSuspended: spec.suspend of the CommRun ended it; it starts again, with a new id, once that is false.
+	RunPhaseSuspended RunPhase = "Suspended"
 )
 
-// GroupRunStatus is the present or last run.
+// GroupRunStatus is the state of a run.
 type GroupRunStatus struct {
+	// name of the CommRun.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Name string `json:"name,omitempty"`
 	// id of the run, unique within the group: generation, then a number.
 	// +kubebuilder:validation:MaxLength=63
 	ID string `json:"id"`
@@ -170,10 +147,6 @@ type GroupRunStatus struct {
 	// trigger: SpecChanged, MembersChanged, NodesChanged, Scheduled or Requested.
 	// +kubebuilder:validation:MaxLength=64
 	Trigger string `json:"trigger"`
-	// request is the value of the annotation rcclx.io/run-requested that was seen at the start.
-	// +kubebuilder:validation:MaxLength=256
-	// +optional
-	Request string `json:"request,omitempty"`
 	// membersHash identifies the set of members.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
@@ -291,7 +264,7 @@ type GroupResultSeries struct {
 	// +kubebuilder:validation:MaxItems=40
 	MinBusBandwidthMBps []int64 `json:"minBusBandwidthMBps"`
 	// noisePercent is, for each size, the members' median of the coefficient of variation over the repeats; -1 where no member
-	// reported it. Only in CommRuns; absent where none reported any.
+	// reported it; absent where none reported any.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=40
 	// +optional

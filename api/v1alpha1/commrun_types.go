@@ -2,14 +2,15 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// CommRun is one run of a CommGroup: what was measured, and what came of it. The controller creates it at the end of a run, and keeps
-// the latest of them (spec.historyLimits of the CommGroup). Its name is the group's and the run's number.
+// CommRun is one run of a CommGroup: what was measured, and what came of it. The controller creates one when a run is due; a user
+// creates one to ask for a run. The latest are kept (spec.historyLimits of the CommGroup).
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=cgr,categories=rocm
-// +kubebuilder:printcolumn:name="Group",type=string,JSONPath=`.spec.group.name`
-// +kubebuilder:printcolumn:name="Trigger",type=string,JSONPath=`.spec.trigger`
+// +kubebuilder:printcolumn:name="Group",type=string,JSONPath=`.spec.groupName`
+// +kubebuilder:printcolumn:name="Trigger",type=string,JSONPath=`.status.trigger`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Verdict",type=string,JSONPath=`.status.verdict`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.summary.reason`
 // +kubebuilder:printcolumn:name="Members",type=string,JSONPath=`.status.summary.members`
@@ -18,16 +19,16 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Started",type=date,JSONPath=`.status.startTime`
 // +kubebuilder:printcolumn:name="Finished",type=date,JSONPath=`.status.finishTime`
 // +kubebuilder:printcolumn:name="Culprit",type=string,priority=1,JSONPath=`.status.summary.culprit`
-// +kubebuilder:printcolumn:name="ID",type=string,priority=1,JSONPath=`.spec.id`
+// +kubebuilder:printcolumn:name="ID",type=string,priority=1,JSONPath=`.status.id`
 type CommRun struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	// spec is what the run measures; it does not change.
+	// spec asks for the run.
 	// +required
 	Spec CommRunSpec `json:"spec"`
-	// status is what came of it; only the controller writes it.
+	// status is absent until the run starts; only the controller writes it.
 	// +optional
 	Status CommRunStatus `json:"status,omitzero"`
 }
@@ -40,33 +41,17 @@ type CommRunList struct {
 	Items           []CommRun `json:"items"`
 }
 
-// CommRunSpec is what a run measures, and why.
-// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="the spec of a CommRun does not change: change the CommGroup, and a new run follows"
+// CommRunSpec asks for a run.
+// +kubebuilder:validation:XValidation:rule="self.groupName == oldSelf.groupName",message="groupName of a CommRun does not change: create another CommRun"
 type CommRunSpec struct {
-	// group that the run is of.
-	Group GroupReference `json:"group"`
-	// id of the run, unique within the group: generation, then number.
-	// +kubebuilder:validation:MaxLength=63
-	ID string `json:"id"`
-	// number counts the group's runs.
-	// +kubebuilder:validation:Minimum=1
-	Number int64 `json:"number"`
-	// generation of the CommGroup's spec that the run was created for.
-	Generation int64 `json:"generation"`
-	// since is the number of the last run that measured every member. A run with trigger NodesChanged measures only the
-	// nodes whose results are stale; results of runs from since on count for the others.
+	// groupName is the CommGroup in the same namespace that the run is of.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	GroupName string `json:"groupName"`
+	// suspend keeps the run from starting. Set while it is under way, it ends the run's pods, and the run starts from its beginning
+	// once suspend is false again, as with a Job.
 	// +optional
-	Since int64 `json:"since,omitempty"`
-	// trigger: SpecChanged, MembersChanged, NodesChanged, Scheduled or Requested.
-	// +kubebuilder:validation:MaxLength=64
-	Trigger string `json:"trigger"`
-	// request is the value of the annotation rcclx.io/run-requested that was seen at the start.
-	// +kubebuilder:validation:MaxLength=256
-	// +optional
-	Request string `json:"request,omitempty"`
-	// template is what was measured, and how: the CommGroup's spec of that time. Absent where that had changed before the run ended.
-	// +optional
-	Template *RunTemplate `json:"template,omitempty"`
+	Suspend bool `json:"suspend,omitempty"`
 }
 
 // RunTemplate is the part of a CommGroup's spec that decides what a run measures.
@@ -92,26 +77,36 @@ type RunTemplate struct {
 	Benchmark BenchmarkSpec `json:"benchmark,omitzero"`
 }
 
-// CommRunStatus is what came of a run. It stays under 64 KiB at any number of members.
+// CommRunStatus is what a run measures, and what came of it. It stays under 64 KiB at any number of members. Once the run is over,
+// what it measured does not change.
 type CommRunStatus struct {
-	// verdict over all members.
+	GroupRunStatus `json:",inline"`
+	RunResults     `json:",inline"`
+	// template is what is measured, and how: the CommGroup's spec of the run's start.
 	// +optional
-	Verdict Verdict `json:"verdict,omitempty"`
-	// startTime and finishTime of the run.
+	Template *RunTemplate `json:"template,omitempty"`
+	// members counts the nodes by their verdicts, once the run is over.
 	// +optional
-	StartTime *metav1.Time `json:"startTime,omitempty"`
-	// +optional
-	FinishTime *metav1.Time `json:"finishTime,omitempty"`
-	// members counts the nodes by their verdicts.
-	// +optional
-	Members MemberCounts `json:"members,omitzero"`
+	Members *MemberCounts `json:"members,omitempty"`
 	// origin: Simulated where any fact or number came from the simulator.
 	// +optional
 	Origin Origin `json:"origin,omitempty"`
 	// summary of the run, once it is over.
 	// +optional
 	Summary *RunSummary `json:"summary,omitempty"`
-	// inventory counts the members by what they were and ran, once the run is over.
+	// culprits: the worst few, the worst first.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Culprits []Culprit `json:"culprits,omitempty"`
+	// baseline of the group's runs up to this one.
+	// +optional
+	Baseline *BaselineStatus `json:"baseline,omitempty"`
+}
+
+// RunResults is what a run has shown over all members.
+type RunResults struct {
+	// inventory counts the members by what they were and ran.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	// +optional
@@ -137,11 +132,6 @@ type CommRunStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
 	DataErrors []DataErrors `json:"dataErrors,omitempty"`
-	// culprits: the worst few, the worst first.
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=16
-	// +optional
-	Culprits []Culprit `json:"culprits,omitempty"`
 	// checks against thresholds, references and the group's baseline: the worst first.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16

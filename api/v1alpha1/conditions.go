@@ -73,9 +73,7 @@ const (
 	ReasonSuspended    = "Suspended"
 	// ReasonWritesRefused is a remark, and an event: the API server refused something else that the group needs.
 	ReasonWritesRefused = "WritesRefused"
-	// ReasonRunNotRecorded is the event that the CommRun of a run could not be written.
-	ReasonRunNotRecorded = "RunNotRecorded"
-	ReasonWaiting        = "WaitingForPreconditions"
+	ReasonWaiting       = "WaitingForPreconditions"
 
 	ReasonAllPassed           = "AllPassed"
 	ReasonInconclusive        = "Inconclusive"

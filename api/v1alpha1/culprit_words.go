@@ -13,15 +13,6 @@ func (c *Culprit) Nodes() []string {
 	return nil
 }
 
-// EarlierCulpritsRun is the run that named the culprits, where that is not the present one: a run that repeats another one
-// leaves its culprits until it ends. Empty where they are the present run's, or there are none.
-func (s *CommGroupStatus) EarlierCulpritsRun() string {
-	if len(s.Culprits) == 0 || s.Run == nil || s.CulpritsRunID == s.Run.ID {
-		return ""
-	}
-	return s.CulpritsRunID
-}
-
 // Words name the culprit for people; the node is told where it is not in the name, and where there is one.
 func (c *Culprit) Words() string {
 	text := strings.TrimSpace(c.Kind + " " + c.Name)

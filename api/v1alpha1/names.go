@@ -31,8 +31,6 @@ const (
 
 	// ManagerLease is the Lease of the managers' leader election, in the operator's namespace.
 	ManagerLease = "commgroup-manager.rcclx.io"
-	// AnnotationRunRequested asks for a new run whenever its value changes.
-	AnnotationRunRequested = "rcclx.io/run-requested"
 	// AnnotationBaselineFrom on a CommGroup has the id of a run: a person's word that what it and those after it show is the
 	// new normal. The first one that passes begins the baseline anew.
 	AnnotationBaselineFrom = "rcclx.io/baseline-from"

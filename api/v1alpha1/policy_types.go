@@ -38,7 +38,7 @@ type HistoryLimits struct {
 
 // RunPolicySpec says when runs happen and how long they may take. A run happens when the members or what it would measure
 // change (runtime, ranks, settings, benchmark, deadlines; not publish, gating or the schedule), on the schedule, and
-// when the annotation rcclx.io/run-requested changes.
+// when a CommRun asks for one.
 type RunPolicySpec struct {
 	// state: Suspended ends a run that is going on, frees its GPUs and starts no other.
 	// +kubebuilder:default=Active

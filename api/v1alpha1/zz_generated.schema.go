@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: 6a3a3ec586fa2e413c388f45191277906925192d722abdf19cbb4dd988e6874e
-const SchemaRevision = 32
+// Hash of the schemas: e3380c3130d3d81899e18038e19a1f454fa6f194506e5677268721318d1a7a39
+const SchemaRevision = 33

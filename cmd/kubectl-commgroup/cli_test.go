@@ -22,13 +22,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/internal/runrecord"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 var update = flag.Bool("update", false, "write testdata/golden anew")
 
 // saved is a group that the simulator made, with its CommTasks and CommNodes: one link of sim-node-2 is slow.
-func saved(t *testing.T) (*v1alpha1.CommGroup, []client.Object) {
+func saved(t *testing.T) (*state.Group, []client.Object) {
 	t.Helper()
 	data, err := os.ReadFile("testdata/simulated-slow-link.json")
 	if err != nil {
@@ -39,6 +39,7 @@ func saved(t *testing.T) (*v1alpha1.CommGroup, []client.Object) {
 		t.Fatal(err)
 	}
 	var group *v1alpha1.CommGroup
+	var runs []v1alpha1.CommRun
 	var others []client.Object
 	for _, raw := range list.Items {
 		var kind metav1.TypeMeta
@@ -51,22 +52,28 @@ func saved(t *testing.T) (*v1alpha1.CommGroup, []client.Object) {
 			o = &v1alpha1.CommTask{}
 		case "CommNode":
 			o = &v1alpha1.CommNode{}
+		case "CommRun":
+			o = &v1alpha1.CommRun{}
 		default:
-			group = &v1alpha1.CommGroup{}
-			o = group
+			o = &v1alpha1.CommGroup{}
 		}
 		if err := json.Unmarshal(raw, o); err != nil {
 			t.Fatal(err)
 		}
-		if o != client.Object(group) {
+		switch o := o.(type) {
+		case *v1alpha1.CommGroup:
+			group = o
+		case *v1alpha1.CommRun:
+			runs = append(runs, *o)
+		default:
 			others = append(others, o)
 		}
 	}
-	if group == nil || len(others) != 8 || group.Status.Origin != v1alpha1.OriginSimulated {
-		t.Fatalf("testdata has group %v and %d others, want a simulated one, and a CommTask and a CommNode of 4 nodes", group != nil, len(others))
+	if group == nil || group.Status.Origin != v1alpha1.OriginSimulated || len(state.RunsOf(group, runs)) != 1 || len(others) != 8 {
+		t.Fatalf("testdata has group %v, %d runs and %d others, want a simulated one with its run, and a CommTask and a CommNode of 4 nodes",
+			group != nil, len(runs), len(others))
 	}
-	group.Namespace = "default"
-	return group, others
+	return state.Join(group, runs), others
 }
 
 // cli is a cluster that the commands talk to.
@@ -74,10 +81,10 @@ type cli struct {
 	t       *testing.T
 	options *options
 	clock   *clocktesting.FakeClock
-	group   *v1alpha1.CommGroup
+	group   *state.Group
 }
 
-func newCLI(t *testing.T, change func(*v1alpha1.CommGroup), more ...client.Object) *cli {
+func newCLI(t *testing.T, change func(*state.Group), more ...client.Object) *cli {
 	t.Helper()
 	group, others := saved(t)
 	if change != nil {
@@ -89,12 +96,13 @@ func newCLI(t *testing.T, change func(*v1alpha1.CommGroup), more ...client.Objec
 			t.Fatal(err)
 		}
 	}
-	objects := append(append(slices.Clone(more), client.Object(group)), others...)
+	g, run := group.Objects()
+	objects := append(append(slices.Clone(more), g, run), others...)
 	for _, o := range objects {
 		o.SetResourceVersion("")
 	}
 	byName := func(o client.Object) []string { return []string{o.GetName()} }
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.CommGroup{}).
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.CommGroup{}, &v1alpha1.CommRun{}).
 		WithIndex(&v1alpha1.CommGroup{}, "metadata.name", byName).WithIndex(&coordinationv1.Lease{}, "metadata.name", byName).Build()
 	clock := clocktesting.NewFakeClock(group.Status.Run.StartTime.Add(2 * time.Minute))
 	return &cli{t: t, options: &options{client: c, clock: clock}, clock: clock, group: group}
@@ -119,16 +127,9 @@ func (c *cli) run(args ...string) (string, string, int) {
 // earlier is the CommRun of a run before the saved one, with other latencies.
 func earlier(t *testing.T, id string, scale int64) *v1alpha1.CommRun {
 	t.Helper()
-	group, others := saved(t)
-	var tasks []v1alpha1.CommTask
-	for _, o := range others {
-		if task, ok := o.(*v1alpha1.CommTask); ok {
-			tasks = append(tasks, *task)
-		}
-	}
-	r := runrecord.Of(group, tasks)
-	r.Name, r.Spec.ID, r.Spec.Number, r.Status.Verdict = "kept-"+id, id, 0, v1alpha1.VerdictPass
-	r.Labels = map[string]string{v1alpha1.LabelGroupUID: string(group.UID)}
+	group, _ := saved(t)
+	_, r := group.Objects()
+	r.Name, r.Status.ID, r.Status.Number, r.Status.Verdict = "kept-"+id, id, 0, v1alpha1.VerdictPass
 	for i := range r.Status.Results {
 		for j := range r.Status.Results[i].LatencyNanoseconds {
 			r.Status.Results[i].LatencyNanoseconds[j] = r.Status.Results[i].LatencyNanoseconds[j] * scale / 100
@@ -178,7 +179,7 @@ func TestGolden(t *testing.T) {
 func TestExitCodesAndErrors(t *testing.T) {
 	for name, tc := range map[string]struct {
 		args   []string
-		change func(*v1alpha1.CommGroup)
+		change func(*state.Group)
 		code   int
 		want   string
 	}{
@@ -195,11 +196,11 @@ func TestExitCodesAndErrors(t *testing.T) {
 		"the same run":           {[]string{"compare", "mi300x/1-1", "1-1"}, nil, 2, "are one run"},
 		"run of which group":     {[]string{"compare", "1-1", "1-0"}, nil, 2, "run 1-1 of which group? Write GROUP/1-1"},
 		"got slower":             {[]string{"compare", "mi300x", "--fail-above", "5"}, nil, 1, "run B is worse than run A by more than 5 %"},
-		"suspended":              {[]string{"run", "mi300x"}, func(g *v1alpha1.CommGroup) { g.Spec.Run.State = v1alpha1.RunSuspended }, 2, "is suspended"},
+		"suspended":              {[]string{"run", "mi300x"}, func(g *state.Group) { g.Spec.Run.State = v1alpha1.RunSuspended }, 2, "is suspended"},
 		"no manager":             {[]string{"run", "mi300x", "--answer-timeout", "1ms"}, nil, 2, "no manager has answered within 1ms"},
 		"over":                   {[]string{"wait", "mi300x"}, nil, 1, ""},
-		"waiting without end":    {[]string{"wait", "mi300x", "--timeout", "1ms"}, func(g *v1alpha1.CommGroup) { g.Generation = 9 }, 2, "gave up after 1ms; last seen: no run is going on"},
-		"waiting, and suspended": {[]string{"wait", "mi300x"}, func(g *v1alpha1.CommGroup) { g.Generation, g.Spec.Run.State = 9, v1alpha1.RunSuspended }, 2, "is suspended"},
+		"waiting without end":    {[]string{"wait", "mi300x", "--timeout", "1ms"}, func(g *state.Group) { g.Generation = 9 }, 2, "gave up after 1ms; last seen: no run is going on"},
+		"waiting, and suspended": {[]string{"wait", "mi300x"}, func(g *state.Group) { g.Generation, g.Spec.Run.State = 9, v1alpha1.RunSuspended }, 2, "is suspended"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, errs, code := newCLI(t, tc.change, earlier(t, "1-0", 80)).run(tc.args...)
@@ -212,13 +213,13 @@ func TestExitCodesAndErrors(t *testing.T) {
 
 // TestNothingIsNoYes: where there is nothing to tell, no command says so by exit code 0 or by an empty table.
 func TestNothingIsNoYes(t *testing.T) {
-	empty := func(g *v1alpha1.CommGroup) {
-		g.Status = v1alpha1.CommGroupStatus{Run: g.Status.Run, Conditions: g.Status.Conditions}
+	empty := func(g *state.Group) {
+		g.Status = state.Status{Run: g.Status.Run, Conditions: g.Status.Conditions}
 	}
-	unfinished := func(g *v1alpha1.CommGroup) { g.Status.Run.Phase = v1alpha1.RunPhaseRunning }
+	unfinished := func(g *state.Group) { g.Status.Run.Phase = v1alpha1.RunPhaseRunning }
 	for name, tc := range map[string]struct {
 		args   []string
-		change func(*v1alpha1.CommGroup)
+		change func(*state.Group)
 		want   string
 	}{
 		"no group":           {[]string{"status", "-n", "nowhere"}, nil, "no CommGroup in namespace nowhere"},
@@ -254,7 +255,7 @@ func TestSaysWhereNoManagerIs(t *testing.T) {
 	for name, args := range map[string][]string{"status": {"status"}, "status of one": {"status", "mi300x"}, "wait": {"wait", "mi300x", "--timeout", "50ms"}} {
 		t.Run(name, func(t *testing.T) {
 			for silent, leases := range map[bool][]client.Object{true: {lease(10 * time.Minute)}, false: {lease(5 * time.Second), other}} {
-				out, errs, code := newCLI(t, func(g *v1alpha1.CommGroup) { g.Generation = 9 }, leases...).run(args...)
+				out, errs, code := newCLI(t, func(g *state.Group) { g.Generation = 9 }, leases...).run(args...)
 				for what, text := range map[string]string{"output": out, "error": errs} {
 					if what == "error" && args[0] != "wait" {
 						continue

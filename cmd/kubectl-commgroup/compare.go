@@ -18,6 +18,7 @@ import (
 	"rcclx.io/commgroup-operator/internal/compare"
 	"rcclx.io/commgroup-operator/internal/report"
 	"rcclx.io/commgroup-operator/internal/runrecord"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // Words that stand for runs.
@@ -174,31 +175,39 @@ func (o *options) loadRun(ctx context.Context, stdin io.Reader, ref runRef) (*v1
 	return runOf(ctx, c, namespace, ref.group, ref.id)
 }
 
-// keptRuns are the group's finished runs, the newest first: its CommRuns, and that of its status where it has none yet.
-func keptRuns(ctx context.Context, c client.Client, group *v1alpha1.CommGroup, tasks []v1alpha1.CommTask) ([]v1alpha1.CommRun, error) {
+// runsOf are the group's CommRuns.
+func runsOf(ctx context.Context, c client.Client, namespace, name string) ([]v1alpha1.CommRun, error) {
+	group := &v1alpha1.CommGroup{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, group); err != nil {
+		return nil, explained(ctx, c, namespace, name, err)
+	}
 	var list v1alpha1.CommRunList
-	if err := c.List(ctx, &list, client.InNamespace(group.Namespace), client.MatchingLabels{v1alpha1.LabelGroupUID: string(group.UID)}); err != nil {
-		return nil, fmt.Errorf("listing the CommRuns of %s/%s: %w", group.Namespace, group.Name, err)
+	if err := c.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing the CommRuns of %s/%s: %w", namespace, name, err)
 	}
-	out := slices.DeleteFunc(list.Items, func(r v1alpha1.CommRun) bool { return r.Status.Verdict == "" })
-	if run := group.Status.Run; run != nil && run.Phase == v1alpha1.RunPhaseFinished && !slices.ContainsFunc(out, func(r v1alpha1.CommRun) bool { return r.Spec.ID == run.ID }) {
-		out = append(out, *runrecord.Of(group, tasks))
+	return state.RunsOf(group, list.Items), nil
+}
+
+// keptRuns are the group's CommRuns that came to a verdict, the newest first.
+func keptRuns(ctx context.Context, c client.Client, namespace, name string) ([]v1alpha1.CommRun, error) {
+	all, err := runsOf(ctx, c, namespace, name)
+	if err != nil {
+		return nil, err
 	}
-	slices.SortFunc(out, func(a, b v1alpha1.CommRun) int { return cmp.Compare(b.Spec.Number, a.Spec.Number) })
+	out := slices.DeleteFunc(all, func(r v1alpha1.CommRun) bool {
+		return r.Status.Verdict == "" || !state.Over(&r.Status.GroupRunStatus)
+	})
+	slices.SortFunc(out, func(a, b v1alpha1.CommRun) int { return cmp.Compare(b.Status.Number, a.Status.Number) })
 	return out, nil
 }
 
 // runOf reads one run of a group; id may be latest or previous.
 func runOf(ctx context.Context, c client.Client, namespace, name, id string) (*v1alpha1.CommRun, error) {
-	group, nodes, err := load(ctx, c, namespace, name)
+	kept, err := keptRuns(ctx, c, namespace, name)
 	if err != nil {
 		return nil, err
 	}
-	kept, err := keptRuns(ctx, c, group, report.Tasks(nodes))
-	if err != nil {
-		return nil, err
-	}
-	at := slices.IndexFunc(kept, func(r v1alpha1.CommRun) bool { return r.Spec.ID == id })
+	at := slices.IndexFunc(kept, func(r v1alpha1.CommRun) bool { return r.Status.ID == id })
 	switch id {
 	case runLatest:
 		at = 0
@@ -208,7 +217,7 @@ func runOf(ctx context.Context, c client.Client, namespace, name, id string) (*v
 	if at < 0 || at >= len(kept) {
 		var ids []string
 		for i := range kept {
-			ids = append(ids, kept[i].Spec.ID)
+			ids = append(ids, kept[i].Status.ID)
 		}
 		return nil, fmt.Errorf("run %s of %s/%s is not kept; %s. Ask for one more: kubectl commgroup run %s -n %s",
 			id, namespace, name, choices(ids, "the group has finished none", "kept are "), name, namespace)
@@ -224,11 +233,7 @@ func (o *options) listRuns(ctx context.Context, w io.Writer, args []string) erro
 	if err != nil {
 		return err
 	}
-	group, nodes, err := load(ctx, c, namespace, args[0])
-	if err != nil {
-		return err
-	}
-	kept, err := keptRuns(ctx, c, group, report.Tasks(nodes))
+	kept, err := keptRuns(ctx, c, namespace, args[0])
 	if err != nil {
 		return err
 	}
@@ -246,7 +251,7 @@ func printComparison(w io.Writer, c *compare.Comparison, output string) error {
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
 		side := func(r *v1alpha1.CommRun) map[string]any {
-			return map[string]any{"namespace": r.Namespace, "name": r.Spec.Group.Name, "origin": r.Status.Origin, "run": r.Spec.ID, "verdict": r.Status.Verdict}
+			return map[string]any{"namespace": r.Namespace, "name": r.Spec.GroupName, "origin": r.Status.Origin, "run": r.Status.ID, "verdict": r.Status.Verdict}
 		}
 		return enc.Encode(struct {
 			A map[string]any `json:"a"`

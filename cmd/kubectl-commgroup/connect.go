@@ -18,6 +18,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/report"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // restConfig is how to reach the cluster, and the namespace to work in.
@@ -58,7 +59,7 @@ func (o *options) connect() (client.WithWatch, string, error) {
 }
 
 // load reads a group and its members, without what is known of their nodes.
-func load(ctx context.Context, c client.Client, namespace, name string) (*v1alpha1.CommGroup, []report.Member, error) {
+func load(ctx context.Context, c client.Client, namespace, name string) (*state.Group, []report.Member, error) {
 	group, nodes, err := loadPaged(ctx, c, namespace, name)
 	return group, nodes, explained(ctx, c, namespace, name, err)
 }

@@ -10,6 +10,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/report"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 func newExplainCommand(o *options) *cobra.Command {
@@ -91,7 +92,7 @@ func settingNames(all []v1alpha1.SettingStatus) []string {
 }
 
 // whyNothing is what keeps the group from a run that would tell its settings and results.
-func whyNothing(g *v1alpha1.CommGroup) string {
+func whyNothing(g *state.Group) string {
 	for _, kind := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionAgentsReporting, v1alpha1.ConditionRunning, v1alpha1.ConditionValidated} {
 		c := meta.FindStatusCondition(g.Status.Conditions, kind)
 		if c != nil && (c.Status != "True" || kind == v1alpha1.ConditionRunning) && c.Reason != v1alpha1.ReasonRunFinished {

@@ -15,6 +15,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/report"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 const (
@@ -26,7 +27,7 @@ const (
 
 // each calls look with the group as it is and after each change, until look says stop, and tick now and then. Without a name it does
 // so for all groups of the namespace; look has no group then at the beginning.
-func (f *follower) each(ctx context.Context, look func(*v1alpha1.CommGroup) (stop bool, err error), tick func() error) error {
+func (f *follower) each(ctx context.Context, look func(*state.Group) (stop bool, err error), tick func() error) error {
 	ticker := f.options.clock.NewTicker(redrawAfter)
 	defer ticker.Stop()
 	for {
@@ -52,11 +53,11 @@ func (f *follower) each(ctx context.Context, look func(*v1alpha1.CommGroup) (sto
 }
 
 // eachOf serves one watch until it ends.
-func (f *follower) eachOf(ctx context.Context, w watch.Interface, look func(*v1alpha1.CommGroup) (bool, error), ticks <-chan time.Time, tick func() error) (bool, error) {
-	var group *v1alpha1.CommGroup
+func (f *follower) eachOf(ctx context.Context, w watch.Interface, look func(*state.Group) (bool, error), ticks <-chan time.Time, tick func() error) (bool, error) {
+	var group *state.Group
 	if f.name != "" {
-		group = &v1alpha1.CommGroup{}
-		if err := f.client.Get(ctx, client.ObjectKey{Namespace: f.namespace, Name: f.name}, group); err != nil {
+		var err error
+		if group, err = state.Load(ctx, f.client, client.ObjectKey{Namespace: f.namespace, Name: f.name}); err != nil {
 			return false, cmp.Or(ctx.Err(), explained(ctx, f.client, f.namespace, f.name, err))
 		}
 	}
@@ -77,12 +78,16 @@ func (f *follower) eachOf(ctx context.Context, w watch.Interface, look func(*v1a
 			if !open || event.Type == watch.Error {
 				return false, nil // made anew
 			}
-			group, ok := event.Object.(*v1alpha1.CommGroup)
-			if !ok || f.name != "" && group.Name != f.name {
+			stored, ok := event.Object.(*v1alpha1.CommGroup)
+			if !ok || f.name != "" && stored.Name != f.name {
 				continue
 			}
 			if event.Type == watch.Deleted && f.name != "" {
 				return false, fmt.Errorf("CommGroup %s/%s was deleted", f.namespace, f.name)
+			}
+			group, err := state.Of(ctx, f.client, stored)
+			if err != nil {
+				return false, cmp.Or(ctx.Err(), fmt.Errorf("reading the CommRuns of %s: %w", watched(f.namespace, f.name), err))
 			}
 			if stop, err := look(group); stop || err != nil {
 				return stop, err
@@ -102,15 +107,15 @@ func watched(namespace, name string) string {
 	return "all CommGroups"
 }
 
-// runOver says whether the group's last run is over and belongs to its present spec and request.
-func runOver(group *v1alpha1.CommGroup) bool {
+// runOver says whether the group's last run is over and of its present spec, and no other one is asked for.
+func runOver(group *state.Group) bool {
 	run := group.Status.Run
 	return run != nil && group.Status.ObservedGeneration == group.Generation && run.Generation == group.Generation &&
-		run.Request == group.Annotations[v1alpha1.AnnotationRunRequested] && run.Phase != v1alpha1.RunPhaseRunning
+		len(group.Status.Requests) == 0 && run.Phase != v1alpha1.RunPhaseRunning
 }
 
 // progressLine says where the group's run is.
-func progressLine(g *v1alpha1.CommGroup) string {
+func progressLine(g *state.Group) string {
 	m, run := g.Status.Members, g.Status.Run
 	why := "no status yet"
 	if c := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionRunning); c != nil {
@@ -148,13 +153,13 @@ const maxSteps = 64
 type progress struct {
 	*follower
 	began time.Time
-	group *v1alpha1.CommGroup
+	group *state.Group
 	step  string
 	last  string
 	drawn bool
 }
 
-func (p *progress) show(g *v1alpha1.CommGroup) error {
+func (p *progress) show(g *state.Group) error {
 	p.group = g
 	if p.live {
 		return p.draw()

@@ -7,8 +7,6 @@ import (
 	"unicode"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
 const evilText = "=1\x1b]0;pwned\x07\x1b[2J\x1b[32m\u202e\u009b2J\r"
@@ -66,13 +64,15 @@ func TestNoCommandPassesOnWhatATerminalObeys(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var g v1alpha1.CommGroup
-	if err := c.options.client.Get(t.Context(), client.ObjectKeyFromObject(group), &g); err != nil {
-		t.Fatal(err)
-	}
-	hostile(t, &g)
-	if err := c.options.client.Status().Update(t.Context(), &g); err != nil {
-		t.Fatal(err)
+	g, run := group.Objects()
+	for _, o := range []client.Object{g, run} {
+		if err := c.options.client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+			t.Fatal(err)
+		}
+		hostile(t, o)
+		if err := c.options.client.Status().Update(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
 	}
 	seen := 0
 	for _, args := range [][]string{{"status", "mi300x"}, {"status", "-A"}, {"status", "mi300x", "-o", "json"}, {"topology", "sim-node-2"}, {"topology", "mi300x"},

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 func TestExitCode(t *testing.T) {
@@ -27,27 +28,25 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
-// TestRunOver: a run of an older spec, or one before the present request, is not the one that a person waits for.
+// TestRunOver: a run of an older spec, or one while another is asked for, is not the one that a person waits for.
 func TestRunOver(t *testing.T) {
-	group := func(generation, observed, ofRun int64, request, seen string, phase v1alpha1.RunPhase) *v1alpha1.CommGroup {
-		return &v1alpha1.CommGroup{
-			ObjectMeta: metav1.ObjectMeta{Generation: generation, Annotations: map[string]string{v1alpha1.AnnotationRunRequested: request}},
-			Status: v1alpha1.CommGroupStatus{ObservedGeneration: observed,
-				Run: &v1alpha1.GroupRunStatus{Generation: ofRun, Request: seen, Phase: phase}},
+	group := func(generation, observed, ofRun int64, phase v1alpha1.RunPhase, requests ...string) *state.Group {
+		return &state.Group{
+			ObjectMeta: metav1.ObjectMeta{Generation: generation},
+			Status:     state.Status{ObservedGeneration: observed, Requests: requests, Run: &v1alpha1.GroupRunStatus{Generation: ofRun, Phase: phase}},
 		}
 	}
 	for name, tc := range map[string]struct {
-		group *v1alpha1.CommGroup
+		group *state.Group
 		want  bool
 	}{
-		"no run yet":     {&v1alpha1.CommGroup{}, false},
-		"finished":       {group(2, 2, 2, "", "", v1alpha1.RunPhaseFinished), true},
-		"aborted":        {group(2, 2, 2, "", "", v1alpha1.RunPhaseAborted), true},
-		"going on":       {group(2, 2, 2, "", "", v1alpha1.RunPhaseRunning), false},
-		"older spec":     {group(2, 2, 1, "", "", v1alpha1.RunPhaseFinished), false},
-		"not yet seen":   {group(2, 1, 2, "", "", v1alpha1.RunPhaseFinished), false},
-		"before request": {group(2, 2, 2, "new", "old", v1alpha1.RunPhaseFinished), false},
-		"after request":  {group(2, 2, 2, "new", "new", v1alpha1.RunPhaseFinished), true},
+		"no run yet":     {&state.Group{}, false},
+		"finished":       {group(2, 2, 2, v1alpha1.RunPhaseFinished), true},
+		"aborted":        {group(2, 2, 2, v1alpha1.RunPhaseAborted), true},
+		"going on":       {group(2, 2, 2, v1alpha1.RunPhaseRunning), false},
+		"older spec":     {group(2, 2, 1, v1alpha1.RunPhaseFinished), false},
+		"not yet seen":   {group(2, 1, 2, v1alpha1.RunPhaseFinished), false},
+		"before request": {group(2, 2, 2, v1alpha1.RunPhaseFinished, "pool-asked"), false},
 	} {
 		if got := runOver(tc.group); got != tc.want {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
@@ -56,13 +55,13 @@ func TestRunOver(t *testing.T) {
 }
 
 func TestResultsOutputs(t *testing.T) {
-	group := &v1alpha1.CommGroup{Status: v1alpha1.CommGroupStatus{
+	group := &state.Group{Status: state.Status{
 		Origin: v1alpha1.OriginSimulated, Run: &v1alpha1.GroupRunStatus{ID: "1-1"},
 		Results: []v1alpha1.GroupResultSeries{{Variant: "Baseline", Collective: "AllReduce", Datatype: "BFloat16", Nodes: 4,
 			SizeBytes: []int64{1024, 4096}, LatencyNanoseconds: []int64{20000}, BusBandwidthMBps: []int64{90}, MinBusBandwidthMBps: []int64{80}}},
 	}}
 	var b bytes.Buffer
-	if err := printResults(&b, group, nil, resultsChoice{output: "csv"}); err != nil {
+	if err := printResults(&b, group, nil, nil, resultsChoice{output: "csv"}); err != nil {
 		t.Fatal(err)
 	}
 	want := "origin,run,variant,collective,datatype,placement,sizeBytes,latencyNanoseconds,busBandwidthMBps,minBusBandwidthMBps,nodes\n" +
@@ -75,17 +74,17 @@ func TestResultsOutputs(t *testing.T) {
 	group.Status.Span = &v1alpha1.SpanStatus{RunID: "1-1", Results: []v1alpha1.SpanResultSeries{{Dimension: "group", Communicators: 1, Ranks: 8, Nodes: 4, Collective: "AllReduce",
 		Datatype: "BFloat16", SizeBytes: []int64{1 << 24}, LatencyNanoseconds: []int64{694000}, BusBandwidthMBps: []int64{42292}, MinBusBandwidthMBps: []int64{42292}}}}
 	b.Reset()
-	if err := printResults(&b, group, nil, resultsChoice{output: "table"}); err != nil {
+	if err := printResults(&b, group, nil, nil, resultsChoice{output: "table"}); err != nil {
 		t.Fatal(err)
 	}
 	_, over, ok := strings.Cut(b.String(), "Over several nodes, run 1-1 (the tables above are of each node alone)\n")
 	if got := strings.Join(strings.Fields(over), " "); !ok || !strings.HasSuffix(got, "group 1 8 4 AllReduce BFloat16 16M 694 42.3 42.3") {
 		t.Errorf("the group's own figures are missing:\n%s", b.String())
 	}
-	if err := printResults(&b, group, nil, resultsChoice{output: "xml"}); err == nil || !strings.Contains(err.Error(), "table, json or csv") {
+	if err := printResults(&b, group, nil, nil, resultsChoice{output: "xml"}); err == nil || !strings.Contains(err.Error(), "table, json or csv") {
 		t.Errorf("an unknown output must name the known ones, got %v", err)
 	}
-	if err := printResults(&b, group, nil, resultsChoice{output: "table", node: "nowhere"}); err == nil || !strings.Contains(err.Error(), "nowhere") {
+	if err := printResults(&b, group, nil, nil, resultsChoice{output: "table", node: "nowhere"}); err == nil || !strings.Contains(err.Error(), "nowhere") {
 		t.Errorf("an unknown node must be named, got %v", err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/htmlreport"
 	"rcclx.io/commgroup-operator/internal/report"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 func newReportCommand(o *options) *cobra.Command {
@@ -68,9 +69,9 @@ func reportTo(ctx context.Context, c client.Client, out io.Writer, namespace, na
 const pageSize = 500
 
 // loadPaged reads a group and its members, these page by page.
-func loadPaged(ctx context.Context, c client.Client, namespace, name string) (*v1alpha1.CommGroup, []report.Member, error) {
-	group := &v1alpha1.CommGroup{}
-	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, group); err != nil {
+func loadPaged(ctx context.Context, c client.Client, namespace, name string) (*state.Group, []report.Member, error) {
+	group, err := state.Load(ctx, c, client.ObjectKey{Namespace: namespace, Name: name})
+	if err != nil {
 		return nil, nil, fmt.Errorf("reading CommGroup %s/%s: %w", namespace, name, err)
 	}
 	var nodes []report.Member

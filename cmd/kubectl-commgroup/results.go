@@ -18,6 +18,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/report"
 	"rcclx.io/commgroup-operator/internal/runrecord"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // resultsChoice says which results to show, and how.
@@ -54,7 +55,11 @@ func newResultsCommand(o *options) *cobra.Command {
 				return err
 			}
 			if choice.run == "" {
-				return printResults(w, group, nodes, choice)
+				runs, err := runsOf(cmd.Context(), c, namespace, args[0])
+				if err != nil {
+					return err
+				}
+				return printResults(w, group, shownRun(runs), nodes, choice)
 			}
 			if choice.node != "" {
 				return fmt.Errorf("--run and --node: of earlier runs only the group's figures are kept; leave one out")
@@ -63,7 +68,7 @@ func newResultsCommand(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printResults(w, withRun(group, record), nil, choice) // the nodes' own reports are of the last run
+			return printResults(w, withRun(group, record), record, nil, choice) // the nodes' own reports are of the last run
 		},
 	}
 	flags := cmd.Flags()
@@ -75,14 +80,26 @@ func newResultsCommand(o *options) *cobra.Command {
 	return cmd
 }
 
+// shownRun is the CommRun whose results a group shows: the latest one, or the one before it while that is repeated. Nil without
+// any.
+func shownRun(runs []v1alpha1.CommRun) *v1alpha1.CommRun {
+	latest := state.Latest(runs)
+	if latest == nil || state.Over(&latest.Status.GroupRunStatus) || !state.Repeats(&latest.Status.GroupRunStatus) {
+		return latest
+	}
+	earlier := slices.DeleteFunc(slices.Clone(runs), func(r v1alpha1.CommRun) bool {
+		return r.Status.Number >= latest.Status.Number
+	})
+	return cmp.Or(state.Latest(earlier), latest)
+}
+
 // withRun is the group as it was at the end of an earlier run, as far as results go.
-func withRun(group *v1alpha1.CommGroup, r *v1alpha1.CommRun) *v1alpha1.CommGroup {
-	out := &v1alpha1.CommGroup{ObjectMeta: group.ObjectMeta, Spec: group.Spec}
+func withRun(group *state.Group, r *v1alpha1.CommRun) *state.Group {
+	out := &state.Group{ObjectMeta: group.ObjectMeta, Spec: group.Spec}
 	s := &out.Status
-	s.Run = &v1alpha1.GroupRunStatus{ID: r.Spec.ID, Number: r.Spec.Number, Since: r.Spec.Since, Generation: r.Spec.Generation, Trigger: r.Spec.Trigger,
-		Request: r.Spec.Request, Phase: v1alpha1.RunPhaseFinished, Verdict: r.Status.Verdict, StartTime: ptr.Deref(r.Status.StartTime, metav1.Time{}), FinishTime: r.Status.FinishTime}
-	s.Origin, s.Members, s.DataErrors, s.Results, s.Span = r.Status.Origin, r.Status.Members, r.Status.DataErrors, r.Status.Results, r.Status.Span
-	s.Settings, s.Inventory, s.Checks, s.Culprits, s.CulpritsRunID = r.Status.Settings, r.Status.Inventory, r.Status.Checks, r.Status.Culprits, r.Spec.ID
+	s.Run, s.Template = &r.Status.GroupRunStatus, r.Status.Template
+	s.Origin, s.Members, s.DataErrors, s.Results, s.Span = r.Status.Origin, ptr.Deref(r.Status.Members, v1alpha1.MemberCounts{}), r.Status.DataErrors, r.Status.Results, r.Status.Span
+	s.Settings, s.Inventory, s.Checks, s.Culprits, s.CulpritsRunID = r.Status.Settings, r.Status.Inventory, r.Status.Checks, r.Status.Culprits, r.Status.ID
 	if r.Status.Summary != nil {
 		s.History = []v1alpha1.RunSummary{*r.Status.Summary}
 	}
@@ -104,7 +121,10 @@ func (choice *resultsChoice) needs(variant v1alpha1.Variant, collective v1alpha1
 
 func (choice *resultsChoice) filtered() bool { return len(choice.variants)+len(choice.collectives) > 0 }
 
-func printResults(w io.Writer, group *v1alpha1.CommGroup, nodes []report.Member, choice resultsChoice) error {
+// printResults shows the group's results; record is the CommRun that has them, nil where there is none.
+func printResults(
+	w io.Writer, group *state.Group, record *v1alpha1.CommRun, nodes []report.Member, choice resultsChoice,
+) error {
 	one, err := memberNamed(group, nodes, choice.node)
 	if err != nil {
 		return err
@@ -140,10 +160,14 @@ func printResults(w io.Writer, group *v1alpha1.CommGroup, nodes []report.Member,
 		if one != nil {
 			return enc.Encode(one.Status.Run)
 		}
-		record := runrecord.Of(group, report.Tasks(nodes))
 		if record == nil {
-			return fmt.Errorf("CommGroup %s/%s has made no run yet", group.Namespace, group.Name)
+			return fmt.Errorf("CommGroup %s/%s has no CommRun: it has made no run yet, or that was deleted",
+				group.Namespace, group.Name)
 		}
+		record = record.DeepCopy()
+		record.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: runrecord.Kind}
+		record.ManagedFields = nil
+		filterResults(&record.Status.RunResults, &choice)
 		return enc.Encode(record)
 	case outputCSV:
 		if one != nil {
@@ -156,7 +180,7 @@ func printResults(w io.Writer, group *v1alpha1.CommGroup, nodes []report.Member,
 }
 
 // noResults says that there is nothing to show: none of what was asked for, and what there is, or none at all, and why.
-func noResults(group *v1alpha1.CommGroup, node *report.Member, choice *resultsChoice) error {
+func noResults(group *state.Group, node *report.Member, choice *resultsChoice) error {
 	var variants, collectives []string
 	add := func(v v1alpha1.Variant, c v1alpha1.Collective) {
 		variants, collectives = append(variants, string(v)), append(collectives, string(c))
@@ -182,7 +206,7 @@ func noResults(group *v1alpha1.CommGroup, node *report.Member, choice *resultsCh
 }
 
 // memberNamed is the CommTask of a node's name; nil where no name is given.
-func memberNamed(group *v1alpha1.CommGroup, nodes []report.Member, name string) (*report.Member, error) {
+func memberNamed(group *state.Group, nodes []report.Member, name string) (*report.Member, error) {
 	if name == "" {
 		return nil, nil
 	}
@@ -194,16 +218,30 @@ func memberNamed(group *v1alpha1.CommGroup, nodes []report.Member, name string) 
 	return nil, fmt.Errorf("node %q is no member of %s; kubectl get commtasks lists the members", name, group.Name)
 }
 
-func filterGroup(group *v1alpha1.CommGroup, choice *resultsChoice) (*v1alpha1.CommGroup, bool) {
+func filterGroup(group *state.Group, choice *resultsChoice) (*state.Group, bool) {
 	out := group.DeepCopy()
 	s := &out.Status
-	found := slices.ContainsFunc(s.Results, func(r v1alpha1.GroupResultSeries) bool { return choice.matches(r.Variant, r.Collective) })
-	s.Results = slices.DeleteFunc(s.Results, func(r v1alpha1.GroupResultSeries) bool { return !choice.needs(r.Variant, r.Collective) })
-	s.DataErrors = filterDataErrors(s.DataErrors, choice)
-	if s.Span != nil {
-		s.Span.Results = slices.DeleteFunc(s.Span.Results, func(r v1alpha1.SpanResultSeries) bool { return !choice.matches(v1alpha1.VariantBaseline, r.Collective) })
-	}
+	shown := v1alpha1.RunResults{Results: s.Results, DataErrors: s.DataErrors, Span: s.Span}
+	found := filterResults(&shown, choice)
+	s.Results, s.DataErrors = shown.Results, shown.DataErrors
 	return out, found
+}
+
+// filterResults leaves out what is not asked for, and says whether anything is there that is.
+func filterResults(all *v1alpha1.RunResults, choice *resultsChoice) (found bool) {
+	found = slices.ContainsFunc(all.Results, func(r v1alpha1.GroupResultSeries) bool {
+		return choice.matches(r.Variant, r.Collective)
+	})
+	all.Results = slices.DeleteFunc(all.Results, func(r v1alpha1.GroupResultSeries) bool {
+		return !choice.needs(r.Variant, r.Collective)
+	})
+	all.DataErrors = filterDataErrors(all.DataErrors, choice)
+	if all.Span != nil {
+		all.Span.Results = slices.DeleteFunc(all.Span.Results, func(r v1alpha1.SpanResultSeries) bool {
+			return !choice.matches(v1alpha1.VariantBaseline, r.Collective)
+		})
+	}
+	return found
 }
 
 func filterNode(node *report.Member, choice *resultsChoice) (*report.Member, bool) {
@@ -233,7 +271,7 @@ func figure[T int32 | int64](list []T, i int) string {
 	return strconv.FormatInt(int64(list[i]), 10)
 }
 
-func writeCSV(w io.Writer, group *v1alpha1.CommGroup) error {
+func writeCSV(w io.Writer, group *state.Group) error {
 	out := csv.NewWriter(w)
 	rows := [][]string{{"origin", "run", "variant", "collective", "datatype", "placement", "sizeBytes", "latencyNanoseconds", "busBandwidthMBps", "minBusBandwidthMBps", "nodes"}}
 	run := ""

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,12 +11,12 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/reasons"
 	"rcclx.io/commgroup-operator/internal/report"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 const (
@@ -34,8 +33,8 @@ func newRunCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run NAME",
 		Short: "Ask for a new run of all members, and with --wait follow it to its end",
-		Long: "The request is the annotation " + v1alpha1.AnnotationRunRequested + " on the CommGroup; the command returns once the manager has answered it.\n" +
-			"While a run is going on, the requested one follows it.\n\n" +
+		Long: "The request is a CommRun, which the command creates; it returns once the manager has answered it. While a run is going on, the\n" +
+			"requested one follows it. Where a CommRun waits already, the command creates no second one.\n\n" +
 			"Exit code 0: requested, with --wait the group is Ready after the run; 1: with --wait it is not; 2: the command failed, no manager\n" +
 			"answered, the group is suspended, or --timeout was over.",
 		Example:           "  kubectl commgroup run mi300x\n  kubectl commgroup run mi300x --wait --timeout 1h",
@@ -112,32 +111,39 @@ func (o *options) newFollower(cmd *cobra.Command, name string) (*follower, error
 
 // request asks for a run, and waits for the manager's answer, which it returns in words.
 func (f *follower) request(ctx context.Context, timeout time.Duration) (string, error) {
-	group := &v1alpha1.CommGroup{}
-	if err := f.client.Get(ctx, client.ObjectKey{Namespace: f.namespace, Name: f.name}, group); err != nil {
+	stored := &v1alpha1.CommGroup{}
+	if err := f.client.Get(ctx, client.ObjectKey{Namespace: f.namespace, Name: f.name}, stored); err != nil {
 		return "", explained(ctx, f.client, f.namespace, f.name, err)
+	}
+	group, err := state.Of(ctx, f.client, stored)
+	if err != nil {
+		return "", err
 	}
 	if err := runnable(group); err != nil {
 		return "", err
 	}
-	token := f.options.clock.Now().UTC().Format(time.RFC3339Nano)
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{v1alpha1.AnnotationRunRequested: token}}})
-	if err != nil {
-		return "", err
-	}
-	if err := f.client.Patch(ctx, group, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		return "", fmt.Errorf("asking for a run of %s/%s: %w", f.namespace, f.name, err)
+	request := ""
+	if waiting := group.Status.Requests; len(waiting) > 0 {
+		request = waiting[0]
+	} else {
+		asked := state.NewRun(stored, "")
+		asked.GenerateName = f.name + "-"
+		if err := f.client.Create(ctx, asked); err != nil {
+			return "", fmt.Errorf("creating a CommRun of %s/%s: %w", f.namespace, f.name, err)
+		}
+		request = asked.Name
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	text, before := "", waitingMessage(group)
-	var last *v1alpha1.CommGroup
-	err = f.each(ctx, func(g *v1alpha1.CommGroup) (bool, error) {
-		last, text = g, answerTo(g, token, before)
+	var last *state.Group
+	err = f.each(ctx, func(g *state.Group) (bool, error) {
+		last, text = g, answerTo(g, request, before)
 		return text != "", nil
 	}, nil)
 	if errors.Is(err, context.DeadlineExceeded) && last != nil {
 		// A request that waits already, and waits on, changes nothing in what is said of it.
-		if text = answerTo(last, token, ""); text != "" {
+		if text = answerTo(last, request, ""); text != "" {
 			err = nil
 		}
 	}
@@ -145,26 +151,29 @@ func (f *follower) request(ctx context.Context, timeout time.Duration) (string, 
 	case err == nil:
 		return fmt.Sprintf("%s/%s: %s", f.namespace, f.name, text), nil
 	case errors.Is(err, context.DeadlineExceeded):
-		return "", fmt.Errorf("a run of %s/%s is requested (annotation %s), and no manager has answered within %s: "+
-			"is it running? kubectl get pods -A -l app.kubernetes.io/name=commgroup-manager. The run starts once one does", f.namespace, f.name, v1alpha1.AnnotationRunRequested, timeout)
+		return "", fmt.Errorf("a run of %s/%s is requested (CommRun %s), and no manager has answered within %s: "+
+			"is it running? kubectl get pods -A -l app.kubernetes.io/name=commgroup-manager. The run starts once one does", f.namespace, f.name, request, timeout)
 	}
 	return "", err
 }
 
 // runnable says why no run of the group can start.
-func runnable(g *v1alpha1.CommGroup) error {
+func runnable(g *state.Group) error {
 	switch {
 	case !g.DeletionTimestamp.IsZero():
 		return fmt.Errorf("CommGroup %s/%s is being deleted: it makes no run", g.Namespace, g.Name)
 	case g.Spec.Run.State == v1alpha1.RunSuspended:
 		return fmt.Errorf("CommGroup %s/%s is suspended (run.state: Suspended): no run starts. Set it to Active: "+
 			"kubectl -n %s patch commgroup %s --type merge -p '{\"spec\":{\"run\":{\"state\":\"Active\"}}}'", g.Namespace, g.Name, g.Namespace, g.Name)
+	case g.Status.RunSuspended:
+		return fmt.Errorf("CommRun %s/%s is suspended (spec.suspend): no run starts before it. Set that to false: "+
+			"kubectl -n %s patch commrun %s --type merge -p '{\"spec\":{\"suspend\":false}}', or delete it", g.Namespace, g.Status.Run.Name, g.Namespace, g.Status.Run.Name)
 	}
 	return nil
 }
 
 // waitingMessage says what a run that is due waits for; empty where none does.
-func waitingMessage(g *v1alpha1.CommGroup) string {
+func waitingMessage(g *state.Group) string {
 	if c := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionRunning); c != nil && c.Reason == v1alpha1.ReasonWaiting {
 		return c.Message
 	}
@@ -173,10 +182,10 @@ func waitingMessage(g *v1alpha1.CommGroup) string {
 
 // answerTo is what the group's status says to a request; empty while it says nothing. What a run waited for before the request is
 // no answer: the request may be what starts it, as past the budget.
-func answerTo(g *v1alpha1.CommGroup, token, before string) string {
+func answerTo(g *state.Group, request, before string) string {
 	run := g.Status.Run
 	switch {
-	case run != nil && run.Request == token:
+	case run != nil && run.Name == request:
 		return fmt.Sprintf("run %s has started", run.ID)
 	case run != nil && run.Phase == v1alpha1.RunPhaseRunning && g.Status.ObservedGeneration == g.Generation:
 		return fmt.Sprintf("run %s is going on; the requested one follows it", run.ID)
@@ -199,7 +208,7 @@ func (f *follower) wait(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	p := &progress{follower: f, began: f.options.clock.Now()}
-	var last *v1alpha1.CommGroup
+	var last *state.Group
 	silence, told, ticks := "", false, 0
 	// heed looks now and then whether there is a manager at all, and says once where there is none.
 	heed := func() error {
@@ -213,7 +222,7 @@ func (f *follower) wait(ctx context.Context, timeout time.Duration) error {
 		p.clear()
 		return report.Note(f.out, silence)
 	}
-	err := f.each(ctx, func(g *v1alpha1.CommGroup) (bool, error) {
+	err := f.each(ctx, func(g *state.Group) (bool, error) {
 		last = g
 		if runOver(g) {
 			return true, nil
@@ -247,7 +256,7 @@ func (f *follower) wait(ctx context.Context, timeout time.Duration) error {
 }
 
 // ended prints how the run went.
-func (f *follower) ended(g *v1alpha1.CommGroup) error {
+func (f *follower) ended(g *state.Group) error {
 	run := g.Status.Run
 	text := fmt.Sprintf("run %s: %s", run.ID, run.Phase)
 	if run.Verdict != "" {
@@ -269,7 +278,7 @@ func (f *follower) ended(g *v1alpha1.CommGroup) error {
 	return notReady(*g)
 }
 
-func lastSeen(g *v1alpha1.CommGroup) string {
+func lastSeen(g *state.Group) string {
 	if g == nil {
 		return "nothing"
 	}

@@ -18,6 +18,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/report"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 func newStatusCommand(o *options) *cobra.Command {
@@ -84,8 +85,8 @@ type statusView struct {
 	members int
 }
 
-// print shows what there is now. state is what the exit code says of it: nil where every group shown is Ready.
-func (v *statusView) print(ctx context.Context, w io.Writer) (state, err error) {
+// print shows what there is now. verdict is what the exit code says of it: nil where every group shown is Ready.
+func (v *statusView) print(ctx context.Context, w io.Writer) (verdict, err error) {
 	if v.name != "" {
 		group, nodes, err := load(ctx, v.client, v.namespace, v.name)
 		if err != nil {
@@ -93,7 +94,11 @@ func (v *statusView) print(ctx context.Context, w io.Writer) (state, err error) 
 		}
 		v.members = len(nodes)
 		if v.output != outputTable {
-			return notReady(*group), printObject(w, group, v.output)
+			stored := &v1alpha1.CommGroup{}
+			if err := v.client.Get(ctx, client.ObjectKeyFromObject(group), stored); err != nil {
+				return nil, explained(ctx, v.client, v.namespace, v.name, err)
+			}
+			return notReady(*group), printObject(w, stored, v.output)
 		}
 		if err := report.Note(w, managerSilence(ctx, v.client, v.options.clock)); err != nil {
 			return nil, err
@@ -111,15 +116,20 @@ func (v *statusView) print(ctx context.Context, w io.Writer) (state, err error) 
 	if err := v.client.List(ctx, &groups, client.InNamespace(v.namespace)); err != nil {
 		return nil, explained(ctx, v.client, v.namespace, "", fmt.Errorf("listing CommGroups: %w", err))
 	}
+	var runs v1alpha1.CommRunList
+	if err := v.client.List(ctx, &runs, client.InNamespace(v.namespace)); err != nil {
+		return nil, fmt.Errorf("listing CommRuns: %w", err)
+	}
+	all := state.JoinAll(groups.Items, runs.Items)
 	if v.output != outputTable {
 		err = printObject(w, &groups, v.output)
-	} else if len(groups.Items) > 0 {
+	} else if len(all) > 0 {
 		if err := report.Note(w, managerSilence(ctx, v.client, v.options.clock)); err != nil {
 			return nil, err
 		}
-		err = printGroups(w, groups.Items, v.namespace, v.options.clock.Now())
+		err = printGroups(w, all, v.namespace, v.options.clock.Now())
 	}
-	return cmp.Or(someGroups(groups.Items, v.namespace), notReady(groups.Items...)), err
+	return cmp.Or(someGroups(all, v.namespace), notReady(all...)), err
 }
 
 // The outputs that several commands know.
@@ -131,7 +141,7 @@ const (
 )
 
 // someGroups is an error where there is no group: nothing is no yes, and a misspelt namespace looks like that.
-func someGroups(groups []v1alpha1.CommGroup, namespace string) error {
+func someGroups(groups []state.Group, namespace string) error {
 	switch {
 	case len(groups) > 0:
 		return nil
@@ -141,7 +151,7 @@ func someGroups(groups []v1alpha1.CommGroup, namespace string) error {
 	return fmt.Errorf("there is no CommGroup in namespace %s: choose another with -n, or see all with -A", namespace)
 }
 
-func notReady(groups ...v1alpha1.CommGroup) error {
+func notReady(groups ...state.Group) error {
 	for i := range groups {
 		if !ready(&groups[i]) {
 			return errNotReady
@@ -151,7 +161,7 @@ func notReady(groups ...v1alpha1.CommGroup) error {
 }
 
 // ready: the condition speaks of the present spec, and the group is not being deleted.
-func ready(g *v1alpha1.CommGroup) bool {
+func ready(g *state.Group) bool {
 	return meta.IsStatusConditionTrue(g.Status.Conditions, v1alpha1.ConditionReady) && g.Status.ObservedGeneration == g.Generation && g.DeletionTimestamp.IsZero()
 }
 
@@ -186,7 +196,7 @@ func printObject(w io.Writer, object runtime.Object, output string) error {
 
 var groupKind = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommGroup"}
 
-func printGroups(w io.Writer, groups []v1alpha1.CommGroup, namespace string, now time.Time) error {
+func printGroups(w io.Writer, groups []state.Group, namespace string, now time.Time) error {
 	if err := report.Groups(w, groups, namespace == ""); err != nil {
 		return err
 	}
@@ -208,7 +218,7 @@ type section struct {
 	print func() error
 }
 
-func printStatus(w io.Writer, group *v1alpha1.CommGroup, nodes []report.Member, allMembers bool, now time.Time) error {
+func printStatus(w io.Writer, group *state.Group, nodes []report.Member, allMembers bool, now time.Time) error {
 	s := &group.Status
 	limit := report.MaxNodes
 	if allMembers {

@@ -9,12 +9,13 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/report"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // TestStatusShowsAdvice: only where there is some.
 func TestStatusShowsAdvice(t *testing.T) {
 	const title = "\nSettings worth it, by the A/B numbers\n"
-	group := &v1alpha1.CommGroup{}
+	group := &state.Group{}
 	for _, want := range []bool{false, true} {
 		var b bytes.Buffer
 		if err := printStatus(&b, group, nil, false, time.Now()); err != nil {
@@ -29,7 +30,7 @@ func TestStatusShowsAdvice(t *testing.T) {
 
 // TestStatusShowsHistory: only once a run is over.
 func TestStatusShowsHistory(t *testing.T) {
-	group := &v1alpha1.CommGroup{}
+	group := &state.Group{}
 	for _, want := range []bool{false, true} {
 		var b bytes.Buffer
 		if err := printStatus(&b, group, nil, false, time.Now()); err != nil {
@@ -44,7 +45,7 @@ func TestStatusShowsHistory(t *testing.T) {
 
 // TestStatusShowsGating: whom a dry run would mark is seen without YAML.
 func TestStatusShowsGating(t *testing.T) {
-	group := &v1alpha1.CommGroup{}
+	group := &state.Group{}
 	for _, want := range []bool{false, true} {
 		var b bytes.Buffer
 		if err := printStatus(&b, group, nil, false, time.Now()); err != nil {
@@ -59,7 +60,7 @@ func TestStatusShowsGating(t *testing.T) {
 
 // TestStatusOfManyMembers: the culprits and the worst members are seen first, and the others are counted.
 func TestStatusOfManyMembers(t *testing.T) {
-	group := &v1alpha1.CommGroup{}
+	group := &state.Group{}
 	group.Status.Culprits = []v1alpha1.Culprit{{Kind: "Pair", Pair: []string{"n00007", "n12001"}, Name: "n00007<->n12001", Reason: v1alpha1.ReasonSlowPair, Message: "slow"}}
 	var nodes []report.Member
 	for i := range 12500 {
@@ -102,7 +103,7 @@ func TestStatusOfManyMembers(t *testing.T) {
 
 // TestStatusShowsTheStageBeforeTheMembers: who watches a search sees it in the first lines.
 func TestStatusShowsTheStageBeforeTheMembers(t *testing.T) {
-	group := &v1alpha1.CommGroup{Status: v1alpha1.CommGroupStatus{Span: &v1alpha1.SpanStatus{RunID: "1-1", Stage: v1alpha1.StageLocalizing}}}
+	group := &state.Group{Status: state.Status{Span: &v1alpha1.SpanStatus{RunID: "1-1", Stage: v1alpha1.StageLocalizing}}}
 	var b bytes.Buffer
 	if err := printStatus(&b, group, []report.Member{{}}, false, time.Now()); err != nil {
 		t.Fatal(err)

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/term"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/report"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 const (
@@ -84,7 +84,7 @@ func (w *watcher) run(ctx context.Context) error {
 	v := w.view
 	f := &follower{options: v.options, client: v.client, namespace: v.namespace, name: v.name, out: w.out}
 	for {
-		err := f.each(ctx, func(*v1alpha1.CommGroup) (bool, error) {
+		err := f.each(ctx, func(*state.Group) (bool, error) {
 			w.due = true
 			return false, w.look(ctx)
 		}, func() error { return w.look(ctx) })

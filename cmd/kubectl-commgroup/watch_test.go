@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // shared is a buffer that a command writes while a test reads.
@@ -49,7 +50,7 @@ type watching struct {
 }
 
 // startWatch starts the command and returns after its first look.
-func startWatch(t *testing.T, change func(*v1alpha1.CommGroup), args ...string) *watching {
+func startWatch(t *testing.T, change func(*state.Group), args ...string) *watching {
 	t.Helper()
 	w := &watching{cli: newCLI(t, change), looks: make(chan struct{}), ended: make(chan int, 1)}
 	w.options.client = interceptor.NewClient(w.options.client, interceptor.Funcs{
@@ -99,16 +100,26 @@ func (w *watching) again() {
 	}
 }
 
-// set changes the group's status.
-func (w *watching) set(change func(*v1alpha1.CommGroupStatus)) {
+// set changes the status of the group, in its objects.
+func (w *watching) set(change func(*state.Status)) {
 	w.t.Helper()
-	group := &v1alpha1.CommGroup{}
-	if err := w.options.client.Get(w.t.Context(), client.ObjectKeyFromObject(w.group), group); err != nil {
+	ctx, c := w.t.Context(), w.options.client
+	group, err := state.Load(ctx, c, client.ObjectKeyFromObject(w.group))
+	if err != nil {
 		w.t.Fatal(err)
 	}
+	g, run := group.Objects()
+	for _, o := range []client.Object{g, run} {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+			w.t.Fatal(err)
+		}
+	}
 	change(&group.Status)
-	if err := w.options.client.Status().Update(w.t.Context(), group); err != nil {
-		w.t.Fatal(err)
+	run.Status, g.Status = group.RunStatus(run), group.Status.GroupStatus()
+	for _, o := range []client.Object{run, g} { // the controller's order
+		if err := c.Status().Update(ctx, o); err != nil {
+			w.t.Fatal(err)
+		}
 	}
 }
 
@@ -126,7 +137,7 @@ func TestWatchInAPipe(t *testing.T) {
 	if got := strings.Count(w.out.String(), "CommGroup default/mi300x as of "); got != 1 {
 		t.Fatalf("without a change it is shown %d times:\n%s", got, w.out.String())
 	}
-	w.set(func(s *v1alpha1.CommGroupStatus) { s.Culprits[0].Message = "seen anew" })
+	w.set(func(s *state.Status) { s.Culprits[0].Message = "seen anew" })
 	w.again()
 	w.again()
 	out, errs, code := w.end()
@@ -141,7 +152,7 @@ func TestWatchInAPipe(t *testing.T) {
 // TestWatchAsYAML: each is a document of its own.
 func TestWatchAsYAML(t *testing.T) {
 	w := startWatch(t, nil, "-o", "yaml")
-	w.set(func(s *v1alpha1.CommGroupStatus) { s.Culprits[0].Message = "seen anew" })
+	w.set(func(s *state.Status) { s.Culprits[0].Message = "seen anew" })
 	w.again()
 	w.again()
 	out, _, code := w.end()
@@ -153,7 +164,7 @@ func TestWatchAsYAML(t *testing.T) {
 // TestWatchEnds at its deadline, with the exit code of the last status.
 func TestWatchEnds(t *testing.T) {
 	for want, status := range map[int]string{exitOK: "True", exitNotReady: "False"} {
-		c := newCLI(t, func(g *v1alpha1.CommGroup) {
+		c := newCLI(t, func(g *state.Group) {
 			for i := range g.Status.Conditions {
 				if one := &g.Status.Conditions[i]; one.Type == v1alpha1.ConditionReady {
 					one.Status = "True"
@@ -202,7 +213,7 @@ func TestWatchWaitsForTheServer(t *testing.T) {
 
 // TestWatchOfADeletedGroup ends: there is nothing more to come.
 func TestWatchOfADeletedGroup(t *testing.T) {
-	w := startWatch(t, func(g *v1alpha1.CommGroup) { g.Finalizers = nil })
+	w := startWatch(t, func(g *state.Group) { g.Finalizers = nil })
 	if err := w.options.client.Delete(t.Context(), &v1alpha1.CommGroup{ObjectMeta: w.group.ObjectMeta}); err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/checks"
+	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
@@ -32,7 +33,7 @@ const (
 
 // Input is what a finished run is held against the group's baseline with.
 type Input struct {
-	Group    *v1alpha1.CommGroup
+	Group    *state.Group
 	Run      *v1alpha1.GroupRunStatus
 	Outcomes []judge.Outcome
 	// Results over all members, and what was measured over several nodes.

@@ -13,8 +13,8 @@ import (
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/runplan"
-	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/testkit"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // lossInput is a run of the nodes that is held against a baseline in which each reached 300 GB/s, the slowest one slowest, and
@@ -217,7 +217,7 @@ func TestBaselineVerdictIsStable(t *testing.T) {
 		mbps := 260_000 + r.Int64N(80_000)
 		run := &v1alpha1.GroupRunStatus{ID: fmt.Sprint("1-", n), Number: int64(n), Phase: v1alpha1.RunPhaseFinished, FinishTime: decision.Stamp(testkit.Now)}
 		judge := func() (Comparison, v1alpha1.Verdict) {
-			group := &v1alpha1.CommGroup{}
+			group := &state.Group{}
 			group.Spec.Benchmark.Regression, group.Status.Baseline = v1alpha1.RegressionSpec{Mode: v1alpha1.JudgingEnforce, MaxDropPercent: 10}, baseline
 			in := Input{Group: group, Run: run,
 				Outcomes: []judge.Outcome{{Node: "a", Verdict: v1alpha1.VerdictPass, Report: report(mbps)}}, Results: result(mbps)}
@@ -253,7 +253,7 @@ func TestBaselineVerdictIsStable(t *testing.T) {
 
 // TestPartialRunIsNoSample: a run of the changed nodes shows of the others what the baseline has already.
 func TestPartialRunIsNoSample(t *testing.T) {
-	run := &v1alpha1.GroupRunStatus{ID: "1-3", Number: 3, Since: 2, Trigger: runs.TriggerNodesChanged, Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass, FinishTime: decision.Stamp(testkit.Now)}
+	run := &v1alpha1.GroupRunStatus{ID: "1-3", Number: 3, Since: 2, Trigger: state.TriggerNodesChanged, Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass, FinishTime: decision.Stamp(testkit.Now)}
 	c := Comparison{Key: "k", present: []point{{name: "x", sizeBytes: 1, mbps: 1}}}
 	if got := c.Next(nil, run); got != nil {
 		t.Errorf("%+v", got)
@@ -262,7 +262,7 @@ func TestPartialRunIsNoSample(t *testing.T) {
 	if got := c.Next(&v1alpha1.BaselineStatus{Key: "k", Runs: 4, LastRunID: "1-2"}, run); got == nil || got.Runs != 1 || got.FirstRunID != "1-3" {
 		t.Errorf("%+v", got)
 	}
-	c.anew, run.Since, run.Trigger = false, 3, runs.TriggerRequested
+	c.anew, run.Since, run.Trigger = false, 3, state.TriggerRequested
 	if got := c.Next(nil, run); got == nil || got.Runs != 1 {
 		t.Errorf("%+v", got)
 	}

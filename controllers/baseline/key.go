@@ -11,6 +11,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // runKey is the key that a run measured under. One that is over keeps it: what is not known of a node any more, or what it
@@ -25,7 +26,7 @@ func runKey(in Input) (key, why string) {
 // beginsAnew says whether a person has the baseline begin with this run: by an annotation with the id of a run, from which on
 // the first one that passes is the first of the new baseline. An id that this group has not had lately is of a group of that name
 // that was deleted, whose manifest kept the annotation.
-func beginsAnew(group *v1alpha1.CommGroup, run *v1alpha1.GroupRunStatus) bool {
+func beginsAnew(group *state.Group, run *v1alpha1.GroupRunStatus) bool {
 	id := group.Annotations[v1alpha1.AnnotationBaselineFrom]
 	from := runs.NumberOf(id)
 	if from == 0 || run.Number < from || run.ID != id && !slices.ContainsFunc(group.Status.History, func(r v1alpha1.RunSummary) bool { return r.ID == id }) {

@@ -132,9 +132,7 @@ func TestBudgetHolds(t *testing.T) {
 	if w.group.Status.Run != nil {
 		t.Fatalf("run %+v", w.group.Status.Run)
 	}
-	w.update(func(g *v1alpha1.CommGroup) {
-		g.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "now"}
-	})
+	w.ask("now")
 	w.settle()
 	if w.group.Status.Run == nil {
 		t.Fatal("a person's request does not run")

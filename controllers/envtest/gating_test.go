@@ -65,7 +65,7 @@ func (w *world) measure(failing ...string) {
 // again asks for another run.
 func (w *world) again(value string) {
 	w.Helper()
-	w.update(func(g *v1alpha1.CommGroup) { g.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: value} })
+	w.ask(value)
 }
 
 // wantMarks checks all of a node's marks: "failed", "passed" or "" for none.

@@ -368,9 +368,7 @@ func TestFurtherRuns(t *testing.T) {
 	if w.group.Status.NextRunTime == nil {
 		t.Fatal("no next run")
 	}
-	w.update(func(g *v1alpha1.CommGroup) {
-		g.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "please"}
-	})
+	w.ask("please")
 	w.settle()
 	if run := w.group.Status.Run; run.Trigger != "Requested" || run.ID != "1-2" {
 		t.Fatalf("run %+v", run)

@@ -155,7 +155,7 @@ func TestAdviceReachesTheAPI(t *testing.T) {
 			}
 		})
 	}
-	advice := w.group.Status.Advice
+	advice := w.joined.Status.Advice
 	if len(advice) != 1 || advice[0].State != v1alpha1.WorthMixed || advice[0].Recommend != "dda.allReduceTreeMaxBytes=262144" || len(advice[0].Bands) != 2 {
 		t.Fatalf("%+v", advice)
 	}

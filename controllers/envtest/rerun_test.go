@@ -79,7 +79,7 @@ func TestRebootOfOneNode(t *testing.T) {
 	w.finish(w.nodes[1], 300_000, func(r *v1alpha1.NodeRunStatus) { r.BootID = "boot-2" })
 	w.wantCondition(v1alpha1.ConditionReady, yes, v1alpha1.ReasonReady)
 	w.wantCondition(v1alpha1.ConditionValidated, yes, v1alpha1.ReasonAllPassed, "All 3 members")
-	if s := w.group.Status; s.Members.Summary != "3/3" || s.Results[0].Nodes != 3 || s.Run.Verdict != v1alpha1.VerdictPass || s.Members.Stale != 0 {
+	if s := w.joined.Status; s.Members.Summary != "3/3" || s.Results[0].Nodes != 3 || s.Run.Verdict != v1alpha1.VerdictPass || s.Members.Stale != 0 {
 		t.Errorf("run %+v, members %+v, results of %d nodes", s.Run, s.Members, s.Results[0].Nodes)
 	}
 	if a := w.commTask(w.nodes[0]); a.Spec.Run.ID != "1-1" || a.Status.Run.ID != "1-1" {

@@ -271,7 +271,7 @@ func TestStolenManagerTokenTouchesItsOwnOnly(t *testing.T) {
 	w.refresh()
 	for name, change := range map[string]func(*v1alpha1.CommGroup){
 		"spec":       func(g *v1alpha1.CommGroup) { g.Spec.RanksPerNode = 4 },
-		"annotation": func(g *v1alpha1.CommGroup) { g.Annotations = map[string]string{v1alpha1.AnnotationRunRequested: "1"} },
+		"annotation": func(g *v1alpha1.CommGroup) { g.Annotations = map[string]string{"a": "b"} },
 		"label":      func(g *v1alpha1.CommGroup) { g.Labels = map[string]string{"a": "b"} },
 	} {
 		group := w.group.DeepCopy()
@@ -280,6 +280,11 @@ func TestStolenManagerTokenTouchesItsOwnOnly(t *testing.T) {
 			t.Errorf("the manager changes a CommGroup's %s: %v", name, err)
 		}
 	}
+	run := &v1alpha1.CommRun{}
+	w.must(asManager.Get(ctx, client.ObjectKey{Namespace: w.ns, Name: w.group.Status.Run.Name}, run))
+	suspended := run.DeepCopy()
+	suspended.Spec.Suspend = true
+	refused(t, asManager.Patch(ctx, suspended, client.MergeFrom(run), dry), "but its labels, owners and status")
 }
 
 // TestStolenManagerTokenLeavesFinalizers: with one an object, and its namespace, would stay for ever; without one that someone relies

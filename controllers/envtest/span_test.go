@@ -165,15 +165,15 @@ func TestGroupSpanFromApplyToReady(t *testing.T) {
 	})
 	w.running()
 	w.passAlone()
-	if s := w.group.Status.Span; s == nil || s.Stage != v1alpha1.StageWaitingForMembers || len(w.groupPods()) != 4 {
-		t.Fatalf("after the nodes' own stage: %+v, %d group pods", w.group.Status.Span, len(w.groupPods()))
+	if s := w.joined.Status.Span; s == nil || s.Stage != v1alpha1.StageWaitingForMembers || len(w.groupPods()) != 4 {
+		t.Fatalf("after the nodes' own stage: %+v, %d group pods", w.joined.Status.Span, len(w.groupPods()))
 	}
 	w.wantCondition(v1alpha1.ConditionRunning, yes, v1alpha1.ReasonRunInProgress, "WaitingForMembers", "4 of 4")
 	w.wantCondition(v1alpha1.ConditionReady, unknown, v1alpha1.ReasonRunInProgress)
 	w.restart() // nothing is kept in the manager
 	a := &groupAgents{world: w}
 	a.play()
-	s := w.group.Status.Span
+	s := w.joined.Status.Span
 	if s.Stage != v1alpha1.StageEnded || s.Verdict != v1alpha1.VerdictPass || s.Transport != "RDMA" || !strings.Contains(s.Network, "IPv4") {
 		t.Fatalf("span %+v", s)
 	}
@@ -207,7 +207,7 @@ func TestHangAcrossNodesIsLocalized(t *testing.T) {
 	culprit := w.nodes[4]
 	a := &groupAgents{world: w, hangs: map[string]bool{culprit: true}}
 	a.play()
-	s := w.group.Status.Span
+	s := w.joined.Status.Span
 	if s.Verdict != v1alpha1.VerdictFail || s.Reason != v1alpha1.ReasonHangAcrossNodes || s.Localization == nil || s.Localization.State != v1alpha1.LocalizationFound {
 		t.Fatalf("span %+v, search %+v", s, s.Localization)
 	}
@@ -228,7 +228,7 @@ func TestSuspendedGroupFreesItsGPUs(t *testing.T) {
 	w.settle()
 	w.update(func(g *v1alpha1.CommGroup) { g.Spec.Run.State = v1alpha1.RunSuspended })
 	w.settle()
-	if s := w.group.Status.Span; s.Stage != v1alpha1.StageEnded || s.Verdict != v1alpha1.VerdictSkipped || len(w.groupPods()) != 0 {
+	if s := w.joined.Status.Span; s.Stage != v1alpha1.StageEnded || s.Verdict != v1alpha1.VerdictSkipped || len(w.groupPods()) != 0 {
 		t.Errorf("span %+v, %d group pods", s, len(w.groupPods()))
 	}
 	for _, node := range w.nodes {

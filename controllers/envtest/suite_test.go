@@ -33,6 +33,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers"
+	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
@@ -163,6 +164,7 @@ type world struct {
 	ctx    context.Context
 	ns     string
 	group  *v1alpha1.CommGroup
+	joined *state.Group // with its latest CommRun
 	nodes  []string
 	clock  *clocktesting.FakePassiveClock
 	events *events.FakeRecorder
@@ -263,13 +265,16 @@ func (w *world) refresh() {
 	if err := client.IgnoreNotFound(admin.Get(w.ctx, w.request().NamespacedName, w.group)); err != nil {
 		w.Fatal(err)
 	}
+	var err error
+	w.joined, err = state.Of(w.ctx, admin, w.group)
+	w.must(err)
 }
 
 // fingerprint is the resource versions of everything that the controller may write.
 func (w *world) fingerprint() string {
 	w.Helper()
 	versions := map[string]string{}
-	lists := []client.ObjectList{&v1alpha1.CommGroupList{}, &v1alpha1.CommTaskList{}, &corev1.PodList{}, &corev1.ConfigMapList{}}
+	lists := []client.ObjectList{&v1alpha1.CommGroupList{}, &v1alpha1.CommRunList{}, &v1alpha1.CommTaskList{}, &corev1.PodList{}, &corev1.ConfigMapList{}}
 	for _, list := range lists {
 		w.must(admin.List(w.ctx, list, client.InNamespace(w.ns)))
 		w.must(meta.EachListItem(list, func(o runtime.Object) error {
@@ -288,6 +293,12 @@ func (w *world) fingerprint() string {
 		fmt.Fprintf(&b, "%s=%s\n", key, versions[key])
 	}
 	return b.String()
+}
+
+// ask creates a CommRun, which asks for a run.
+func (w *world) ask(name string) {
+	w.Helper()
+	w.must(admin.Create(w.ctx, state.NewRun(w.group, name)))
 }
 
 func (w *world) pass(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }

@@ -15,6 +15,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/localize"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // Change is what a write tells people.
@@ -48,7 +49,7 @@ const marksPause = time.Second
 // Input is what gating rests on.
 type Input struct {
 	Now   time.Time
-	Group *v1alpha1.CommGroup
+	Group *state.Group
 	Nodes []corev1.Node
 	// Members of the group; MembersKnown is false where they could not be selected.
 	Members      []decision.Member

@@ -15,10 +15,38 @@ const (
 	MaxSeriesSizes = 40
 )
 
+// unknownNoise stands for a size that no node reported the noise of.
+const unknownNoise = -1
+
+// maxLibraries bounds how many builds a run names.
+const maxLibraries = 16
+
+// Libraries are the builds of the communication library that the nodes loaded, the most frequent first.
+func Libraries(outcomes []Outcome) []v1alpha1.RunLibrary {
+	var out []v1alpha1.RunLibrary
+	at := map[v1alpha1.LibraryFacts]int{}
+	for i := range outcomes {
+		r := outcomes[i].Report
+		if r == nil || r.Library == nil {
+			continue
+		}
+		k, seen := at[*r.Library]
+		if !seen {
+			k = len(out)
+			at[*r.Library] = k
+			out = append(out, v1alpha1.RunLibrary{LibraryFacts: *r.Library})
+		}
+		out[k].Nodes++
+	}
+	slices.SortStableFunc(out, func(a, b v1alpha1.RunLibrary) int { return cmp.Compare(b.Nodes, a.Nodes) })
+	return out[:min(len(out), maxLibraries)]
+}
+
 // AggregateResults makes one series over all nodes of each (variant, collective, datatype, placement), in the plan's order.
 func AggregateResults(outcomes []Outcome) []v1alpha1.GroupResultSeries {
 	type column struct {
 		latencyNanoseconds, busBandwidthMBps []int64
+		noisePercent                         []int64 // of the nodes that reported it
 		slowest                              string
 		slowestMBps                          int64
 	}
@@ -59,6 +87,9 @@ func AggregateResults(outcomes []Outcome) []v1alpha1.GroupResultSeries {
 				}
 				c.latencyNanoseconds = append(c.latencyNanoseconds, r.LatencyNanoseconds[j])
 				c.busBandwidthMBps = append(c.busBandwidthMBps, r.BusBandwidthMBps[j])
+				if j < len(r.NoisePercent) {
+					c.noisePercent = append(c.noisePercent, int64(r.NoisePercent[j]))
+				}
 			}
 		}
 	}
@@ -79,13 +110,22 @@ func AggregateResults(outcomes []Outcome) []v1alpha1.GroupResultSeries {
 		if len(sizes) > MaxSeriesSizes {
 			sizes = sizes[len(sizes)-MaxSeriesSizes:]
 		}
+		noise, anyNoise := make([]int32, 0, len(sizes)), false
 		for _, size := range sizes {
 			c := t.columns[size]
+			if len(c.noisePercent) > 0 {
+				noise, anyNoise = append(noise, int32(Median(c.noisePercent))), true
+			} else {
+				noise = append(noise, unknownNoise)
+			}
 			s.SizeBytes = append(s.SizeBytes, size)
 			s.LatencyNanoseconds = append(s.LatencyNanoseconds, Median(c.latencyNanoseconds))
 			s.BusBandwidthMBps = append(s.BusBandwidthMBps, Median(c.busBandwidthMBps))
 			s.MinBusBandwidthMBps = append(s.MinBusBandwidthMBps, c.slowestMBps)
 			s.SlowestNode = c.slowest
+		}
+		if anyNoise {
+			s.NoisePercent = noise
 		}
 		out = append(out, s)
 	}

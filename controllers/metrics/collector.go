@@ -11,6 +11,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	contract "rcclx.io/commgroup-operator/internal/metrics"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // listDeadline bounds the look into the cache, which answers at once where it is filled.
@@ -44,10 +45,11 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), listDeadline)
 	defer cancel()
 	var groups v1alpha1.CommGroupList
+	var runs v1alpha1.CommRunList
 	var tasks v1alpha1.CommTaskList
 	var nodes v1alpha1.CommNodeList
 	// The cache's own objects, not copies: at 12,500 members copies are 100 MB a scrape.
-	for _, list := range []client.ObjectList{&groups, &tasks, &nodes} {
+	for _, list := range []client.ObjectList{&groups, &runs, &tasks, &nodes} {
 		if err := c.Reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			out <- prometheus.NewInvalidMetric(prometheus.NewInvalidDesc(err), fmt.Errorf("list %T from the manager's cache within %s: %w; look at the manager's log and its rights", list, listDeadline, err))
 			return
@@ -56,8 +58,9 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	byGroup, byName := members(tasks.Items), named(nodes.Items)
 	emitter := contract.NewEmitter(out, 5*len(tasks.Items)+500*len(groups.Items))
 	emitter.Emit([]contract.Sample{{Metric: &contract.ManagerInfo, Value: 1, Labels: []string{c.Version}}})
-	for i := range groups.Items {
-		group := &groups.Items[i]
+	joined := state.JoinAll(groups.Items, runs.Items)
+	for i := range joined {
+		group := &joined[i]
 		emitter.Emit(Samples(group, byGroup[keyOf(group.Namespace, group.UID)], byName, c.PerNode))
 	}
 }

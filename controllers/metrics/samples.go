@@ -12,6 +12,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	contract "rcclx.io/commgroup-operator/internal/metrics"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 const (
@@ -60,7 +61,7 @@ func truth(yes bool) float64 {
 }
 
 // Samples are the metrics of one group. What the status does not say is absent.
-func Samples(group *v1alpha1.CommGroup, tasks []*v1alpha1.CommTask, nodes map[string]*v1alpha1.CommNode, perNode bool) []contract.Sample {
+func Samples(group *state.Group, tasks []*v1alpha1.CommTask, nodes map[string]*v1alpha1.CommNode, perNode bool) []contract.Sample {
 	s := &sampler{namespace: group.Namespace, name: group.Name}
 	s.spec(group)
 	s.conditions(group.Status.Conditions)
@@ -82,7 +83,7 @@ func Samples(group *v1alpha1.CommGroup, tasks []*v1alpha1.CommTask, nodes map[st
 	return s.out
 }
 
-func (s *sampler) spec(group *v1alpha1.CommGroup) {
+func (s *sampler) spec(group *state.Group) {
 	s.add(&contract.Info, 1, string(cmp.Or(group.Spec.Span, v1alpha1.SpanNode)), string(cmp.Or(group.Status.Origin, v1alpha1.OriginUnknown)),
 		commonest(group.Status.Inventory, inventoryGPUModel), commonest(group.Status.Inventory, inventoryLibrary),
 		string(cmp.Or(group.Spec.Run.State, v1alpha1.RunActive)))
@@ -128,7 +129,7 @@ func (s *sampler) members(m *v1alpha1.MemberCounts) {
 }
 
 // run tells when runs were. The last one that ended is in the history while the next one goes on.
-func (s *sampler) run(status *v1alpha1.CommGroupStatus) {
+func (s *sampler) run(status *state.Status) {
 	var verdict v1alpha1.Verdict
 	var start, finish time.Time
 	if r := status.Run; r != nil {
@@ -160,7 +161,7 @@ func (s *sampler) run(status *v1alpha1.CommGroupStatus) {
 	}
 }
 
-func (s *sampler) results(status *v1alpha1.CommGroupStatus) {
+func (s *sampler) results(status *state.Status) {
 	if h := status.Headline; h != nil {
 		s.add(&contract.Headline, float64(h.BusBandwidthMBps)*bytesPerMB)
 	}
@@ -215,7 +216,7 @@ func (s *sampler) settings(settings []v1alpha1.SettingStatus) {
 }
 
 // judgement adds what the last run was held against, and whom it blames.
-func (s *sampler) judgement(status *v1alpha1.CommGroupStatus) {
+func (s *sampler) judgement(status *state.Status) {
 	for i := range status.Checks {
 		c := &status.Checks[i]
 		if ratio, known := checkRatio(c); known {
@@ -241,7 +242,7 @@ func checkRatio(c *v1alpha1.PerformanceCheck) (float64, bool) {
 }
 
 // actions adds what gating did and what of the budget is used.
-func (s *sampler) actions(status *v1alpha1.CommGroupStatus) {
+func (s *sampler) actions(status *state.Status) {
 	if g := status.Gating; g != nil {
 		s.add(&contract.GatedNodes, float64(g.Gated))
 		if g.Breaker != "" {

@@ -25,6 +25,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	contract "rcclx.io/commgroup-operator/internal/metrics"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 var update = flag.Bool("update", false, "write the golden file anew")
@@ -32,7 +33,7 @@ var update = flag.Bool("update", false, "write the golden file anew")
 // lister is a cache that holds these objects.
 type lister struct {
 	client.Reader
-	groups []v1alpha1.CommGroup
+	groups []state.Group
 	tasks  []v1alpha1.CommTask
 	nodes  []v1alpha1.CommNode
 	err    error
@@ -41,7 +42,16 @@ type lister struct {
 func (l *lister) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	switch list := list.(type) {
 	case *v1alpha1.CommGroupList:
-		list.Items = l.groups
+		for i := range l.groups {
+			group, _ := l.groups[i].Objects()
+			list.Items = append(list.Items, *group)
+		}
+	case *v1alpha1.CommRunList:
+		for i := range l.groups {
+			if _, run := l.groups[i].Objects(); run != nil {
+				list.Items = append(list.Items, *run)
+			}
+		}
 	case *v1alpha1.CommTaskList:
 		list.Items = l.tasks
 	case *v1alpha1.CommNodeList:
@@ -61,8 +71,8 @@ func atPtr(second int64) *metav1.Time  { return ptr.To(at(second)) }
 func values(from, n int64) (v []int64) { return append(v, from, from*n) }
 
 // fullGroup says everything that a status can say.
-func fullGroup() v1alpha1.CommGroup {
-	g := v1alpha1.CommGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "g", UID: "uid-g"}}
+func fullGroup() state.Group {
+	g := state.Group{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "g", UID: "uid-g"}}
 	g.Spec.Span, g.Spec.Run.State = v1alpha1.SpanGroup, v1alpha1.RunActive
 	s := &g.Status
 	s.Origin = v1alpha1.OriginSimulated
@@ -140,7 +150,7 @@ func fullTasks() []v1alpha1.CommTask {
 
 // full is the cache of one group that has everything.
 func full() *lister {
-	return &lister{groups: []v1alpha1.CommGroup{fullGroup()}, tasks: fullTasks(), nodes: fullNodes()}
+	return &lister{groups: []state.Group{fullGroup()}, tasks: fullTasks(), nodes: fullNodes()}
 }
 
 // samples are those of the cache's group.
@@ -215,9 +225,9 @@ func TestUnknownIsAbsent(t *testing.T) {
 		metric *contract.Metric
 		want   map[string]float64
 	}{
-		{"no status yet: members", func(l *lister) { l.groups[0].Status = v1alpha1.CommGroupStatus{} }, &contract.Members, nil},
-		{"no status yet: run active", func(l *lister) { l.groups[0].Status = v1alpha1.CommGroupStatus{} }, &contract.RunActive, nil},
-		{"no status yet: info", func(l *lister) { l.groups[0].Status = v1alpha1.CommGroupStatus{} }, &contract.Info,
+		{"no status yet: members", func(l *lister) { l.groups[0].Status = state.Status{} }, &contract.Members, nil},
+		{"no status yet: run active", func(l *lister) { l.groups[0].Status = state.Status{} }, &contract.RunActive, nil},
+		{"no status yet: info", func(l *lister) { l.groups[0].Status = state.Status{} }, &contract.Info,
 			map[string]float64{"Group Unknown unknown unknown Active": 1}},
 		{"never ran: runs", func(l *lister) { l.groups[0].Status.Run, l.groups[0].Status.History = nil, nil }, &contract.Runs, nil},
 		{"never ran: verdict", func(l *lister) { l.groups[0].Status.Run, l.groups[0].Status.History = nil, nil }, &contract.Verdict, nil},
@@ -316,7 +326,7 @@ func TestDeletedGroupsLeaveNothing(t *testing.T) {
 
 // TestOneSpeaks: a manager that does not lead has no series; a cache that does not answer fails the scrape.
 func TestOneSpeaks(t *testing.T) {
-	c := &Collector{Reader: &lister{groups: []v1alpha1.CommGroup{fullGroup()}}, Elected: make(chan struct{})}
+	c := &Collector{Reader: &lister{groups: []state.Group{fullGroup()}}, Elected: make(chan struct{})}
 	if text := gather(t, c); text != "" {
 		t.Errorf("one that does not lead says\n%s", text)
 	}
@@ -332,7 +342,7 @@ func TestOneSpeaks(t *testing.T) {
 func TestForeignText(t *testing.T) {
 	g := fullGroup()
 	g.Status.Culprits[0].Name = "caf\xe9"
-	text := gather(t, &Collector{Reader: &lister{groups: []v1alpha1.CommGroup{g}}, Elected: elected()})
+	text := gather(t, &Collector{Reader: &lister{groups: []state.Group{g}}, Elected: elected()})
 	if !strings.Contains(text, "caf�") {
 		t.Error("the culprit is not there")
 	}

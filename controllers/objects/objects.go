@@ -20,12 +20,12 @@ const (
 )
 
 // Labels are on every object that the controller makes for a group.
-func Labels(group *v1alpha1.CommGroup, role string) map[string]string {
+func Labels(group metav1.Object, role string) map[string]string {
 	l := map[string]string{
 		ManagedByLabel:               ManagedBy,
-		v1alpha1.LabelGroup:          v1alpha1.LabelValue(group.Name),
-		v1alpha1.LabelGroupNamespace: group.Namespace,
-		v1alpha1.LabelGroupUID:       string(group.UID),
+		v1alpha1.LabelGroup:          v1alpha1.LabelValue(group.GetName()),
+		v1alpha1.LabelGroupNamespace: group.GetNamespace(),
+		v1alpha1.LabelGroupUID:       string(group.GetUID()),
 	}
 	if role != "" {
 		l[v1alpha1.LabelRole] = role
@@ -34,9 +34,9 @@ func Labels(group *v1alpha1.CommGroup, role string) map[string]string {
 }
 
 // Owner has the group's objects go with it.
-func Owner(group *v1alpha1.CommGroup) metav1.OwnerReference {
+func Owner(group metav1.Object) metav1.OwnerReference {
 	return metav1.OwnerReference{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommGroup", Name: group.Name, UID: group.UID,
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommGroup", Name: group.GetName(), UID: group.GetUID(),
 		Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
 	}
 }
@@ -63,6 +63,6 @@ func GPUResource(spec *v1alpha1.CommGroupSpec) string {
 }
 
 // OwnedBy says whether the object is the group's.
-func OwnedBy(object metav1.Object, group *v1alpha1.CommGroup) bool {
-	return slices.ContainsFunc(object.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == group.UID })
+func OwnedBy(object metav1.Object, group metav1.Object) bool {
+	return slices.ContainsFunc(object.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == group.GetUID() })
 }

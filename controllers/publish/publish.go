@@ -19,6 +19,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/settings"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -28,7 +29,7 @@ const confKey = "rccl.conf"
 // Input is what publishing rests on.
 type Input struct {
 	Now      time.Time
-	Group    *v1alpha1.CommGroup
+	Group    *state.Group
 	Run      *v1alpha1.GroupRunStatus
 	Outcomes []judge.Outcome
 	Settings []v1alpha1.SettingStatus
@@ -58,7 +59,7 @@ type Publication struct {
 }
 
 // ConfigMapName is the name that the group publishes under.
-func ConfigMapName(group *v1alpha1.CommGroup) string {
+func ConfigMapName(group *state.Group) string {
 	name := group.Name + "-rccl-settings"
 	if len(name) > validation.DNS1123SubdomainMaxLength {
 		name = objects.Name(validation.DNS1123LabelMaxLength, group.Name, group.Name, "rccl-settings")

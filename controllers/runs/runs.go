@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // Since is the number of the run from which on results count. Runs of versions before there was a since measured every
@@ -14,7 +15,7 @@ func Since(run *v1alpha1.GroupRunStatus) int64 { return cmp.Or(run.Since, run.Nu
 
 // Partial says whether the run measures only the nodes whose results no longer count.
 func Partial(run *v1alpha1.GroupRunStatus) bool {
-	return run != nil && run.Trigger == TriggerNodesChanged
+	return run != nil && run.Trigger == state.TriggerNodesChanged
 }
 
 // RunNumber is the number of an assignment's run; in objects of older versions only the id tells it.
@@ -36,7 +37,7 @@ func NumberOf(id string) int64 {
 }
 
 // LatestNumber is the number of the run in the group's status; 0 before the first one.
-func LatestNumber(group *v1alpha1.CommGroup) int64 {
+func LatestNumber(group *state.Group) int64 {
 	if group.Status.Run == nil {
 		return 0
 	}
@@ -45,7 +46,7 @@ func LatestNumber(group *v1alpha1.CommGroup) int64 {
 
 // Later says whether the id is of a later run than the one in the status that was read. A run is written to the status before
 // anything else, so either that read is stale, or the controller did not write the id: only the API server can tell.
-func Later(id string, group *v1alpha1.CommGroup) bool { return NumberOf(id) > LatestNumber(group) }
+func Later(id string, group *state.Group) bool { return NumberOf(id) > LatestNumber(group) }
 
 // Counts says whether a result of the assignment counts for the run: it is the run's own, or of a run since the last one
 // that measured every member.
@@ -68,22 +69,13 @@ func AssignmentOf(ct *v1alpha1.CommTask) *v1alpha1.RunAssignment {
 	return ct.Spec.Run
 }
 
-// Triggers of a run (status.run.trigger).
-const (
-	TriggerSpecChanged    = "SpecChanged"
-	TriggerMembersChanged = "MembersChanged"
-	TriggerNodesChanged   = "NodesChanged"
-	TriggerScheduled      = "Scheduled"
-	TriggerRequested      = "Requested"
-)
-
 // Assigned says whether the node has an assignment of that run.
 func Assigned(ct *v1alpha1.CommTask, runID string) bool {
 	return ct != nil && ct.Spec.Run != nil && ct.Spec.Run.ID == runID
 }
 
 // Ask is the command that starts a run of the group.
-func Ask(group *v1alpha1.CommGroup) string { return v1alpha1.AskRun(group.Namespace, group.Name) }
+func Ask(group *state.Group) string { return v1alpha1.AskRun(group.Namespace, group.Name) }
 
 // FinishedReport returns the agent's report where it is of the node's assignment: the id that was assigned, of the
 // generation that was assigned, finished with a verdict.

@@ -181,7 +181,7 @@ func notUsable(settings []v1alpha1.SettingStatus) []string {
 func InEffect(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGroupSpec) decision.Finding {
 	f := state(settings, spec)
 	if names := notUsable(settings); len(names) > 0 {
-		f.Message += fmt.Sprintf(" Results are not usable with %s; see status.settings.", words.SomeNames(names, 6))
+		f.Message += fmt.Sprintf(" Results are not usable with %s; see status.settings of the CommRun.", words.SomeNames(names, 6))
 	}
 	return f
 }
@@ -213,7 +213,7 @@ func state(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGroupSpec) deci
 	switch {
 	case len(off) > 0:
 		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotInEffect,
-			Message: fmt.Sprintf("%d of %d requested settings are not in effect: %s. status.settings says why.", len(off), requested, words.SomeNames(off, 6))}
+			Message: fmt.Sprintf("%d of %d requested settings are not in effect: %s. status.settings of the CommRun says why.", len(off), requested, words.SomeNames(off, 6))}
 	case len(unproven) > 0:
 		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotVerified,
 			Message: fmt.Sprintf("The gates allow %s, and the A/B run shows no difference from Baseline. Set the mode to Disabled if it does not help.", words.SomeNames(unproven, 6))}

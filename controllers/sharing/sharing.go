@@ -11,6 +11,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/podstate"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 const (
@@ -36,7 +37,7 @@ func (e *Elsewhere) OnNode(node string) string { return cmp.Or(e.Pods[node], e.C
 func (e *Elsewhere) Before(node string) string { return cmp.Or(e.Pods[node], e.Ahead[node]) }
 
 // Of sums up what other groups run and claim, as the group may know it.
-func Of(group *v1alpha1.CommGroup, runPods []corev1.Pod, claims []Claim, now time.Time) Elsewhere {
+func Of(group *state.Group, runPods []corev1.Pod, claims []Claim, now time.Time) Elsewhere {
 	e := Elsewhere{Pods: map[string]string{}, Claims: map[string]string{}, Ahead: map[string]string{}}
 	for i := range runPods {
 		pod := &runPods[i]
@@ -63,7 +64,7 @@ func Of(group *v1alpha1.CommGroup, runPods []corev1.Pod, claims []Claim, now tim
 // OfOtherNamespace is all that is said of them: who reads a CommGroup's status may not know what other namespaces run.
 const OfOtherNamespace = " of another namespace"
 
-func otherPod(group *v1alpha1.CommGroup, pod *corev1.Pod) string {
+func otherPod(group *state.Group, pod *corev1.Pod) string {
 	if pod.Namespace != group.Namespace {
 		return "a run pod" + OfOtherNamespace
 	}
@@ -71,7 +72,7 @@ func otherPod(group *v1alpha1.CommGroup, pod *corev1.Pod) string {
 }
 
 // otherGroup names the group of that namespace/name.
-func otherGroup(group *v1alpha1.CommGroup, other string) string {
+func otherGroup(group *state.Group, other string) string {
 	if namespace, _, _ := strings.Cut(other, "/"); namespace != group.Namespace {
 		return "a CommGroup" + OfOtherNamespace
 	}
@@ -120,7 +121,7 @@ func (c *Claim) earlier(than *Claim) bool {
 
 // ClaimOf is the group's own claim without its nodes; nil while its stage over several nodes has not begun, or is over. Later
 // steps of the stage began after it took its nodes: then nobody's claim can be before it.
-func ClaimOf(group *v1alpha1.CommGroup) *Claim {
+func ClaimOf(group *state.Group) *Claim {
 	run, span := group.Status.Run, group.Status.Span
 	if run == nil || span == nil || span.RunID != run.ID || run.Phase != v1alpha1.RunPhaseRunning || span.StageStartTime == nil {
 		return nil

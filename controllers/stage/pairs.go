@@ -13,6 +13,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/checks"
 	"rcclx.io/commgroup-operator/internal/localize"
+	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
@@ -291,7 +292,7 @@ func (g *machine) judgePairsAgain() {
 }
 
 // PairsTold is what the recorded rounds of pairs tell of so many members, all of them present.
-func PairsTold(group *v1alpha1.CommGroup, span *v1alpha1.SpanStatus, members int) []localize.Test {
+func PairsTold(group *state.Group, span *v1alpha1.SpanStatus, members int) []localize.Test {
 	g := &machine{in: Input{Group: group}, span: span}
 	for i := range members {
 		g.seats = append(g.seats, &seat{index: i, present: true})

@@ -10,13 +10,14 @@ import (
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/spans"
 	"rcclx.io/commgroup-operator/controllers/testkit"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // TestSessionOfManyCommunicators: the part of a CommTask that the controller writes for a task leaves room for facts and reports,
 // with unique ids as they are, and with ids that fill their 128 bytes.
 func TestSessionOfManyCommunicators(t *testing.T) {
 	for idBytes, limit := range map[int]int{36: 3 << 10, 128: 5 << 10} {
-		group := testkit.SpanGroup(64, func(g *v1alpha1.CommGroup) {
+		group := testkit.SpanGroup(64, func(g *state.Group) {
 			g.Spec.RanksPerNode = spans.MaxNodeCommunicators
 			g.Spec.Benchmark.Collectives = []v1alpha1.Collective{v1alpha1.AllReduce, v1alpha1.AllGather, v1alpha1.ReduceScatter, v1alpha1.AllToAll}
 			testkit.Mesh("dp", 64, "tp", spans.MaxNodeCommunicators)(g)
@@ -51,7 +52,7 @@ func TestIdleDeadlineOutlastsEveryWait(t *testing.T) {
 		for _, nodeSeconds := range []int32{10, 1800, 86_400} {
 			for _, membersSeconds := range []int32{5, 86_400} {
 				for _, localization := range []v1alpha1.LocalizationSpec{{Mode: v1alpha1.LocalizationOff}, {DeadlineSeconds: 10}, {}, {DeadlineSeconds: 86_400}} {
-					group := testkit.SpanGroup(2, func(g *v1alpha1.CommGroup) {
+					group := testkit.SpanGroup(2, func(g *state.Group) {
 						testkit.Mesh("dp", 2, "tp", 8)(g)
 						g.Spec.Localization, g.Spec.Run.NodeDeadlineSeconds, g.Spec.Run.MembersDeadlineSeconds = localization, nodeSeconds, membersSeconds
 						g.Spec.Benchmark.MaxSizeBytes, g.Spec.Benchmark.Repeats = 1<<30, 16

@@ -15,12 +15,13 @@ import (
 	"rcclx.io/commgroup-operator/controllers/sharing"
 	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/localize"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // Input is what the state machine of the group's stage looks at.
 type Input struct {
 	Now   time.Time
-	Group *v1alpha1.CommGroup
+	Group *state.Group
 	// Run as it will be written; NodesDone: each of its nodes has its verdict.
 	Run       *v1alpha1.GroupRunStatus
 	NodesDone bool

@@ -4,11 +4,12 @@ import (
 	"fmt"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // Mesh gives a group dimensions, in pairs of name and size.
-func Mesh(pairs ...any) func(*v1alpha1.CommGroup) {
-	return func(g *v1alpha1.CommGroup) {
+func Mesh(pairs ...any) func(*state.Group) {
+	return func(g *state.Group) {
 		for i := 0; i+1 < len(pairs); i += 2 {
 			name, okName := pairs[i].(string)
 			size, okSize := pairs[i+1].(int)
@@ -21,7 +22,7 @@ func Mesh(pairs ...any) func(*v1alpha1.CommGroup) {
 }
 
 // SpanGroup is a group of so many nodes with span Group.
-func SpanGroup(nodes int, change func(*v1alpha1.CommGroup)) *v1alpha1.CommGroup {
+func SpanGroup(nodes int, change func(*state.Group)) *state.Group {
 	group := Group()
 	group.Spec.Span = v1alpha1.SpanGroup
 	group.Spec.Run.MaxParallelNodes = int32(max(16, nodes))

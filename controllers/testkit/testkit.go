@@ -13,6 +13,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // PodCondition is one condition of a pod.
@@ -33,8 +34,8 @@ func Resources(pairs ...string) corev1.ResourceList {
 var Now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // Group is a group as the API server would have defaulted it.
-func Group() *v1alpha1.CommGroup {
-	return &v1alpha1.CommGroup{
+func Group() *state.Group {
+	return &state.Group{
 		ObjectMeta: metav1.ObjectMeta{Name: "g", Namespace: "team", UID: "uid-g", Generation: 1},
 		Spec: v1alpha1.CommGroupSpec{
 			Members:      v1alpha1.MembersSpec{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"gpu": "yes"}}, MinMembers: 1},

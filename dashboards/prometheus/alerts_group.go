@@ -130,7 +130,7 @@ func culpritFound() Alert {
 			Meaning: "The last run named a node, GPU, link, pair of nodes, NIC or rank as the cause of a bad result. One alert for each, at most 16 a group.",
 			Impact:  "Jobs that use it are slow or fail.",
 			Look:    []string{status, topology, "`kubectl get ct -n NAMESPACE GROUP.NODE -o yaml` - the node's own report with all figures"},
-			Do:      []string{"The message in `status.culprits` ends with the next step; the reason's page, below, has more. Codes that are not below come from the monitor: [discovery](../../discovery.md).", "Where the culprit has a node: drain it, mend it, and run again by `kubectl commgroup run GROUP -n NAMESPACE`.", "A pair of nodes or a communicator has none: drain nobody, its reason's page says where to look (the path between two good nodes, what the communicator's members share).", "A node of which nothing could be measured, since it was lost or could not take part, is in `status.culprits` without this alert: its reason's page says what to do, and that is not to drain it."},
+			Do:      []string{"The message in `status.culprits` of the run's CommRun ends with the next step; the reason's page, below, has more. Codes that are not below come from the monitor: [discovery](../../discovery.md).", "Where the culprit has a node: drain it, mend it, and run again by `kubectl commgroup run GROUP -n NAMESPACE`.", "A pair of nodes or a communicator has none: drain nobody, its reason's page says where to look (the path between two good nodes, what the communicator's members share).", "A node of which nothing could be measured, since it was lost or could not take part, is there without this alert: its reason's page says what to do, and that is not to drain it."},
 			Silence: "By `node`, or by `name` where there is no node, while a ticket for it is open. It ends when a later run does not name it.",
 			Reasons: culpritReasons,
 		},
@@ -188,7 +188,7 @@ func performanceBelowExpected() Alert {
 		Page: Page{
 			Meaning: "A measurement of the last run stayed under a threshold of the spec, a published reference of exactly its kind, or the group's own baseline.",
 			Impact:  "Jobs are slower than they could be. With mode `Enforce` the run failed, with `Report` it did not.",
-			Look:    []string{status, results, "`status.checks[].causes` of the CommGroup - what to look at first"},
+			Look:    []string{status, results, "`status.checks[].causes` of the run's CommRun - what to look at first"},
 			Do:      []string{"[thresholds](../../thresholds.md) says where marks come from and what lowers numbers.", "Compare with earlier runs on the dashboard CommGroup - group."},
 			Silence: "By `measurement`, or set the mode of that comparison to `Report` or `Off` in the spec.",
 			Reasons: []string{"BelowThreshold", "Regression"},

@@ -10,9 +10,9 @@ import (
 // Sections of docs/reasons.md whose reasons are also the reason why a group is not Ready.
 const (
 	validated = "Condition Validated and node verdicts"
-	stage     = "The group's stage (status.span, span Group)"
+	stage     = "The group's stage (CommRun.status.span, span Group)"
 	network   = "A node's network (CommTask.status.session.reason)"
-	settings  = "Settings (status.settings[].reason)"
+	settings  = "Settings (CommRun.status.settings[].reason)"
 )
 
 // culpritReasons are verdicts Fail that name a node, a part of one, or what several share.

@@ -93,10 +93,10 @@ func bound(text []byte, set map[string]bool) ([]byte, error) {
 	versions, _ := at(crd, "spec")["versions"].([]any)
 	for _, version := range versions {
 		v, _ := version.(map[string]any)
-		spec := at(v, "schema", "openAPIV3Schema", "properties", "spec")
+		root := at(v, "schema", "openAPIV3Schema")
 		for path, values := range bounds {
-			for _, prefix := range []string{"", "template."} { // a CommRun's template is a part of its CommGroup's spec
-				field := fieldOf(spec, prefix+path)
+			for _, prefix := range []string{"spec.", "status.template."} { // a CommRun's template is a part of its CommGroup's spec
+				field := fieldOf(root, prefix+path)
 				if field == nil {
 					continue
 				}

@@ -199,10 +199,10 @@ var (
 	column   = regexp.MustCompile(`[A-Z]+:\.([a-zA-Z.]+)`)
 )
 
-// TestFields: each field of a CommGroup, CommTask or CommNode that a page names, in a command or between backticks, is there.
+// TestFields: each field of a CommGroup, CommRun, CommTask or CommNode that a page names, in a command or between backticks, is there.
 func TestFields(t *testing.T) {
 	group, task, node := reflect.TypeFor[v1alpha1.CommGroup](), reflect.TypeFor[v1alpha1.CommTask](), reflect.TypeFor[v1alpha1.CommNode]()
-	spec := reflect.TypeFor[v1alpha1.CommGroupSpec]()
+	run, spec := reflect.TypeFor[v1alpha1.CommRun](), reflect.TypeFor[v1alpha1.CommGroupSpec]()
 	count := 0
 	for _, reason := range slices.Sorted(maps.Keys(words)) {
 		w := words[reason]
@@ -211,6 +211,8 @@ func TestFields(t *testing.T) {
 			switch {
 			case strings.HasPrefix(line, "kubectl get cg "):
 				of = group
+			case strings.HasPrefix(line, "kubectl get cgr "):
+				of = run
 			case strings.HasPrefix(line, "kubectl get commtask "), strings.HasPrefix(line, "kubectl get ct "):
 				of = task
 			case strings.HasPrefix(line, "kubectl get cn "):
@@ -233,7 +235,7 @@ func TestFields(t *testing.T) {
 				case !path.MatchString(name):
 				case names[0] == "status" || names[0] == "spec":
 					count++
-					if !testenv.HasField(group, names...) && !testenv.HasField(task, names...) && !testenv.HasField(node, names...) {
+					if !testenv.HasField(group, names...) && !testenv.HasField(run, names...) && !testenv.HasField(task, names...) && !testenv.HasField(node, names...) {
 						t.Errorf("%s: the API has no field %s", reason, name)
 					}
 				case testenv.HasField(spec, names[:1]...):

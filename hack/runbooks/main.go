@@ -204,7 +204,9 @@ func index(sections []reasons.Section, alerts []prometheus.Alert) string {
 	b.WriteString(notice + `# Runbooks
 
 A page for each reason that a condition, event, verdict or setting can have, and one for each alert. In each command put your
-group for GROUP, its namespace for NAMESPACE and the node for NODE. What stands below "On the node, as root" is typed there, by
+group for GROUP, its namespace for NAMESPACE, the node for NODE, and for RUN the name of the CommRun of its last run, which
+` + "`kubectl get cg GROUP -n NAMESPACE -o jsonpath='{.status.run.name}'`" + ` tells. A run that repeats an earlier one
+has no results before its end: take the one before it, by ` + "`kubectl get cgr -n NAMESPACE`" + `. What stands below "On the node, as root" is typed there, by
 ssh, or in ` + "`kubectl debug node/NODE -it --profile=sysadmin --image=IMAGE -- chroot /host`" + ` with any image that has a shell.
 
 In a hurry: ` + "`kubectl commgroup status GROUP -n NAMESPACE`" + ` names the culprit and the next step;

@@ -5,7 +5,7 @@ var wordsRunning = map[string]more{
 	"RunInProgress": {Plain: true,
 		Means: "The message has the run's id and trigger, how many nodes have pods, wait and are done, and what holds up the others (an image, a queue, a busy node). `kubectl commgroup wait GROUP -n NAMESPACE` follows it.",
 		Ends:  "At the latest when each node's `run.startDeadlineSeconds` and `run.nodeDeadlineSeconds` are over, and with `span: Group` those of the stage."},
-	"RunFinished": {Plain: true, Means: "Nothing runs now. The verdict is in the message and, node by node, behind the condition Validated; the record of the run stays for `kubectl commgroup compare`."},
+	"RunFinished": {Plain: true, Means: "Nothing runs now. The verdict is in the message and, node by node, behind the condition Validated; the run's CommRun stays for `kubectl commgroup compare`."},
 	"NeverRan": {
 		Seen:   []string{"No run has been made."},
 		Means:  "No run of this group has begun since it was made. That is normal for the first minute; later, another condition is in the way and says so.",
@@ -18,24 +18,14 @@ var wordsRunning = map[string]more{
 		Escalate: "Whoever installed the operator, where no manager is Ready.",
 		Ends:     "With the first run."},
 	"Suspended": {
-		Seen:     []string{"run.state is Suspended: no run starts until it is Active.", "Run 4-2 was aborted since run.state is Suspended."},
-		Means:    "Somebody switched runs off. One that was under way was aborted and its pods deleted; nodes that had no result keep none. Monitors go on, and so does what they find.",
-		Causes:   []string{"A maintenance window, which may be long over.", "The group was made suspended, to be switched on by hand."},
-		Look:     []string{"kubectl get cg -n NAMESPACE GROUP --show-managed-fields -o yaml | grep -B30 'f:state' | grep -E 'manager|time'   # who set it, and when", events},
-		Do:       []string{"`kubectl patch cg GROUP -n NAMESPACE --type=merge -p '{\"spec\":{\"run\":{\"state\":\"Active\"}}}'`. Results that became stale meanwhile are measured first."},
+		Seen:   []string{"run.state is Suspended: no run starts until it is Active.", "Run 4-2 was aborted since run.state is Suspended.", "CommRun mi300x-4 is suspended: set its spec.suspend to false and it starts again, or delete it."},
+		Means:  "Somebody switched runs off, of the group (`run.state`) or one run (`suspend` of its CommRun). One that was under way was aborted and its pods deleted; nodes that had no result keep none. Monitors go on, and so does what they find.",
+		Causes: []string{"A maintenance window, which may be long over.", "The group was made suspended, to be switched on by hand."},
+		Look:   []string{"kubectl get cg -n NAMESPACE GROUP --show-managed-fields -o yaml | grep -B30 'f:state' | grep -E 'manager|time'   # who set it, and when", events},
+		Do: []string{"`kubectl patch cg GROUP -n NAMESPACE --type=merge -p '{\"spec\":{\"run\":{\"state\":\"Active\"}}}'`. Results that became stale meanwhile are measured first.",
+			"One run: `kubectl patch commrun RUN -n NAMESPACE --type=merge -p '{\"spec\":{\"suspend\":false}}'`, or delete it."},
 		Escalate: "Ask who is named before you switch it on: a run takes the GPUs of idle nodes.",
-		Ends:     "With `run.state: Active`."},
-	"RunNotRecorded": {
-		Seen:   []string{"The results of run 4-2 could not be kept for comparison: commruns.rcclx.io \"mi300x-2\" is forbidden: exceeded quota: count/commruns.rcclx.io=5. The run's verdict stands; fix what refuses the CommRun."},
-		Means:  "Verdict, status and metrics are all there. Only `kubectl get commruns` and `kubectl commgroup compare` will lack this run, for ever once the next one starts.",
-		Causes: []string{"A quota on CommRuns: a group keeps as many as `historyLimits` says.", "An admission policy or webhook that looks at all custom resources.", "The manager's roles are older than the manager, and lack CommRuns."},
-		Look: []string{
-			"kubectl get commruns -n NAMESPACE -l rcclx.io/commgroup=GROUP      # those that are kept",
-			"kubectl get resourcequota -n NAMESPACE -o yaml | grep -A4 commruns",
-			"kubectl auth can-i create commruns -n NAMESPACE --as=system:serviceaccount:commgroup-system:commgroup-manager"},
-		Do:       []string{"To keep this run's figures at once: `kubectl commgroup results GROUP -n NAMESPACE -o json > run.json`, which compare reads."},
-		Escalate: "The owner of the namespace's quota.",
-		Ends:     "With the write that is taken, or the next run, which takes the place."},
+		Ends:     "With `run.state: Active`, or `suspend: false` of the CommRun."},
 	"WaitingForPreconditions": {
 		Seen: []string{
 			"A run is due (SpecChanged) and waits until the monitors of at least 14 nodes report; 9 of 16 do. See `kubectl get commtasks` and the monitor pods.",
@@ -53,8 +43,8 @@ var wordsRunning = map[string]more{
 		Ends:     "By itself, when what is named is there; the budget at midnight UTC."},
 	"WritesRefused": {
 		Seen:   []string{"WritesRefused: The API server refused to make group pod mi300x-4-2-group-gpu-3: pods is forbidden: exceeded quota. Mend what these words name: a quota, an admission policy or webhook, the manager's roles, what blocks the name; it is tried again by itself."},
-		Means:  "One kind of object cannot be written. What depends on it waits up to its deadline and then ends as Error: group pods make their node fall out of the stage, a node's mark is not set or not lifted.",
-		Causes: []string{"Quota on pods, CPU or the GPU resource: the stage over several nodes wants all pods at once.", "Pod Security: `network.rdmaResources` (IPC_LOCK) and `network.mode: Host` need a privileged namespace.", "A ResourceQuota with the scope CrossNamespacePodAffinity, which run pods need.", "A ServiceAccount or RoleBinding of the name `commgroup-run` that is not ours.", "The manager's roles are older than the manager."},
+		Means:  "One kind of object cannot be written. What depends on it waits up to its deadline and then ends as Error: group pods make their node fall out of the stage, a node's mark is not set or not lifted. Without its CommRun no run starts, and one that is under way stands still.",
+		Causes: []string{"Quota on pods, CPU or the GPU resource: the stage over several nodes wants all pods at once.", "Pod Security: `network.rdmaResources` (IPC_LOCK) and `network.mode: Host` need a privileged namespace.", "A ResourceQuota with the scope CrossNamespacePodAffinity, which run pods need.", "A ServiceAccount or RoleBinding of the name `commgroup-run` that is not ours.", "A quota on CommRuns: a group keeps as many as `historyLimits` says.", "The manager's roles are older than the manager."},
 		Look: []string{
 			events + "   # the API server's words, once for each beginning",
 			"kubectl get resourcequota -n NAMESPACE -o yaml",
@@ -153,8 +143,8 @@ var wordsRunning = map[string]more{
 		Escalate: "The control plane's owner, where agents log timeouts of the API server.",
 		Ends:     "With a run that comes to its end."},
 	"Superseded": {Plain: true,
-		Means: "The spec changed while this run went on, or after it: what it measured is not what is asked for now. Its pods were ended.",
-		Ends:  "With the run of the new spec, which starts by itself."},
+		Means: "The spec changed while this run went on, or after it, so that what it measured is not what is asked for now; or its CommRun was deleted. Its pods were ended.",
+		Ends:  "With the run of the new spec, which starts by itself; after a deletion, with the next run."},
 	"MemberLost": {
 		Seen: []string{
 			"Node gpu-3 left the group during run 4-2: it was deleted, made anew or no longer matches members.",

@@ -5,7 +5,7 @@ var wordsSettings = map[string]more{
 	"InEffect":     {Plain: true, Means: "Each setting that was asked for acts within the gates of this library build, and the A/B run shows its effect on each member. Whether it pays is another question: `kubectl commgroup status GROUP -n NAMESPACE` has the advice."},
 	"NotRequested": {Plain: true, Means: "`dda.mode` and `lowPrecision.mode` are Disabled and `runtime.env` has no variable of the library's. Only Baseline is measured."},
 	"NotInEffect": {
-		Seen:     []string{"2 of 4 requested settings are not in effect: dda.AllGather (NotBuilt), dda.ReduceScatter (NotBuilt). status.settings says why."},
+		Seen:     []string{"2 of 4 requested settings are not in effect: dda.AllGather (NotBuilt), dda.ReduceScatter (NotBuilt). status.settings of the CommRun says why."},
 		Means:    "The setting was asked for and a gate of this build, or of this run's ranks, sizes and datatypes, leaves it without effect. The library does not say so; jobs would believe they have it. It costs nothing and does nothing.",
 		Causes:   []string{"`NotBuilt`: open builds have DDA for AllReduce only. Take the collective out of the wish.", "`RankCount`, `MultiNode`: DDA is for exactly eight ranks of one node.", "`BelowThreshold`, `AboveThreshold`, `DatatypeUnsupported`: the sizes or types that were measured.", "`UnknownVariable`: a name of another fork."},
 		Look:     []string{explain + "   # gate and next step of each", "agent explain --flavor rcclx-dev --collective AllReduce --datatype bf16 --ranks 8   # the whole table of a flavor by size, without a cluster"},
@@ -53,7 +53,7 @@ var wordsSettings = map[string]more{
 		Means:  "All measured sizes are larger than the largest one at which the setting acts; larger calls take ring or tree. That is how it is meant to be: DDA is for small and medium messages.",
 		Causes: []string{"`benchmark.minSizeBytes` begins above the limit.", "`dda.allReduceFlatMaxBytes` and `dda.allReduceTreeMaxBytes` were set low.", "The staging buffer (32 MiB) is smaller than the tree limit that was asked for."},
 		Look:   []string{explain + " dda.AllReduce   # the limit, and by which variable", "kubectl get cg -n NAMESPACE GROUP -o jsonpath='{.spec.benchmark.minSizeBytes} {.spec.dda}'"},
-		Do:     []string{"Do not raise the limit blindly: `status.advice` says up to which size DDA was faster."},
+		Do:     []string{"Do not raise the limit blindly: `status.advice` of the last CommRun says up to which size DDA was faster."},
 		Ends:   "With a run that measures smaller sizes, or with higher limits."},
 	"TakenByFP8": {
 		Seen:     []string{"from 16777216 bytes (16 MiB) FP8 takes the call before DDA"},
@@ -122,7 +122,7 @@ var wordsSettings = map[string]more{
 	"TailHazard": {
 		Seen: []string{
 			"FP8 gave wrong elements with AllReduce at counts that are no multiple of 128 x ranks (AllReduce) or 128 (ReduceScatter) (TailHazard): it is off for them; if every job pads its counts, set publish.jobCounts to Padded.",
-			"All 4 requested settings are in effect within their gates, confirmed by the A/B run. Results are not usable with lowPrecision.AllReduce (TailHazard); see status.settings."},
+			"All 4 requested settings are in effect within their gates, confirmed by the A/B run. Results are not usable with lowPrecision.AllReduce (TailHazard); see status.settings of the CommRun."},
 		Means:  "FP8 works on blocks of 128 elements a rank. At counts that do not divide, the last elements come out wrong, and the library returns success. A fault of the library, known and always there; the GPUs are well. [Decision 7](../../decisions/0007-fp8-only-where-data-is-proven.md).",
 		Causes: []string{"The library's FP8 AllReduce and ReduceScatter leave the tail unwritten.", "Not a cause: hardware. Wrong elements at counts that do divide are [WrongData](WrongData.md)."},
 		Look: []string{
@@ -136,7 +136,7 @@ var wordsSettings = map[string]more{
 		Seen:     []string{"activations: of 1048576 elements 12 became NaN and 340 became infinite or were clipped: FP8 casts without scaling, values over 240 (gfx942) or 448 (gfx950) leave its range"},
 		Means:    "Random data of the range of activations did not survive FP8. With such tensors a job gets NaN or clipped sums; with small gradients it may never happen.",
 		Causes:   []string{"E4M3 holds 240 (FNUZ, MI300) or 448 (OCP, MI350), sums over ranks included.", "The library scales nothing: that is the caller's work."},
-		Look:     []string{results, explain + " lowPrecision", "kubectl get cg -n NAMESPACE GROUP -o jsonpath='{.status.dataErrors}'   # by collective and size: NaN, overflow, mean and largest error"},
+		Look:     []string{results, explain + " lowPrecision", "kubectl get cgr -n NAMESPACE RUN -o jsonpath='{.status.dataErrors}'   # by collective and size: NaN, overflow, mean and largest error"},
 		Do:       []string{"FP8 for gradients only, on communicators of their own: activations and logits stay in bf16."},
 		Escalate: "The model's owner: only they know the range of the tensors.",
 		Ends:     "It is a property of the setting; gone where FP8 is off for the collective."},
@@ -144,7 +144,7 @@ var wordsSettings = map[string]more{
 		Seen:     []string{"gradients: mean error 31.40 %, 0.20 % without FP8, usable up to 6.25 %: values under 2^-10 become zero"},
 		Means:    "Small values vanish: gradients without loss scaling lose their tail, and training may stall without any error.",
 		Causes:   []string{"E4M3 has no numbers below about 2^-10; what is smaller becomes zero.", "No loss scaling, or a scale that is too small."},
-		Look:     []string{results, "kubectl get cg -n NAMESPACE GROUP -o jsonpath='{.status.dataErrors}'   # meanErrorPPM of gradients beside Baseline's"},
+		Look:     []string{results, "kubectl get cgr -n NAMESPACE RUN -o jsonpath='{.status.dataErrors}'   # meanErrorPPM of gradients beside Baseline's"},
 		Do:       []string{"Watch the share of exact zeros in the job's gradients before and after FP8."},
 		Escalate: "The model's owner.",
 		Ends:     "It is a property of the setting; gone where FP8 is off for the collective."},

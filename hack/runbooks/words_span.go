@@ -46,8 +46,8 @@ var wordsSpan = map[string]more{
 		Means:  "The whole stays below its mark, and neither a node nor a pair explains it. Drain nobody.",
 		Causes: []string{"The transport: TCP, or RDMA through host memory (no GPUDirect) on all nodes.", "Only some of the NICs are used: `network.hcas`, `NCCL_IB_HCA` or rdmaResources names too few.", "The fabric: oversubscribed spine, one hash for all flows (ECMP, no adaptive routing), PFC or ECN missing on all ports.", "The mark: made for another number of nodes, size or statistic.", "Other jobs on the fabric at that time."},
 		Look: []string{
-			"kubectl get cg -n NAMESPACE GROUP -o jsonpath='{.status.span.transport} {.status.span.network}'",
-			"kubectl get cg -n NAMESPACE GROUP -o jsonpath='{.status.span.results}'   # falls with the number of nodes, or flat at one NIC's rate",
+			"kubectl get cgr -n NAMESPACE RUN -o jsonpath='{.status.span.transport} {.status.span.network}'",
+			"kubectl get cgr -n NAMESPACE RUN -o jsonpath='{.status.span.results}'   # falls with the number of nodes, or flat at one NIC's rate",
 			network + "   # how many HCAs; 'of N channels with GPUDirect'",
 			history + "   # was the group ever faster, and what was another then: kubectl commgroup compare"},
 		OnNode:   []string{"ls /sys/kernel/mm/memory_peers/amdkfd; uname -r   # GPUDirect: not there, then it takes a kernel with DMA-BUF for RDMA", "ethtool -S IFACE | grep -iE 'pause|ecn|cnp|discard'      # congestion during a run"},
@@ -132,9 +132,9 @@ var wordsSpan = map[string]more{
 		Seen: []string{
 			"mesh: dp 16 x tp 8 is 128 ranks, and the members that are present have 120; it would fit with dp: 15",
 			"A member fell out while the mesh was measured, and the others do not fit it: what is missing of the mesh was not measured."},
-		Means:    "The product of the mesh's sizes must be nodes times `ranksPerNode`. The group over all was measured; of the mesh only what stands in `status.span.results`. Inconclusive: no node did anything wrong.",
+		Means:    "The product of the mesh's sizes must be nodes times `ranksPerNode`. The group over all was measured; of the mesh only what stands in `status.span.results` of the CommRun. Inconclusive: no node did anything wrong.",
 		Causes:   []string{"A member did not pass alone, or was lost: with it the mesh would fit.", "`ranksPerNode` or the number of members changed, and `mesh` did not.", "Nodes were added to a mesh that is counted for fewer (`members.maxMembers` bounds them)."},
-		Look:     []string{"kubectl get cg -n NAMESPACE GROUP -o jsonpath='{.spec.mesh} {.spec.ranksPerNode} {.status.span.present} {.status.span.left}'   # present nodes, and who was left out", status},
+		Look:     []string{"kubectl get cg -n NAMESPACE GROUP -o jsonpath='{.spec.mesh} {.spec.ranksPerNode}'", "kubectl get cgr -n NAMESPACE RUN -o jsonpath='{.status.span.present} {.status.span.left}'   # present nodes, and who was left out", status},
 		Do:       []string{"A node short: mend it first, its own reason stands in `status`. Fewer for good: the size that the message proposes."},
 		Escalate: "The owner of the job whose mesh it is, before you change it.",
 		Ends:     "With a run whose members fit the mesh."},

@@ -16,7 +16,7 @@ var wordsVerdict = map[string]more{
 		Causes: []string{"Missing: a size that is too small for the number of ranks, a report that was cut, an agent of another version than the manager.", "Nothing to judge by: an enforced threshold names a size, datatype or placement that was not measured.", "No name: the fault comes and goes, shows at full size only, or is shared by all (settings, switch, driver).", "`network.requireTransport: RDMA`, and the library's log does not say what carried the data."},
 		Look: []string{
 			status + "                    # the message, and the tests of the search",
-			"kubectl get cg -n NAMESPACE GROUP -o jsonpath='{.status.checks}'     # NotMeasured: which threshold found nothing, and why",
+			"kubectl get cgr -n NAMESPACE RUN -o jsonpath='{.status.checks}'     # NotMeasured: which threshold found nothing, and why",
 			localized + "   # state, rounds, message"},
 		Do:       []string{"Missing sizes: raise `benchmark.maxSizeBytes` or `benchmark.minSizeBytes`. Nothing to judge by: a threshold with `span: Group` for this many nodes ([thresholds](../../thresholds.md)).", "No name: run again first; if it stays, read [what NotFound means](../../localization.md#at-3-am)."},
 		Escalate: "The network team with the list of tests, where every small communicator is good and the whole is bad: spine, adaptive routing, congestion control.",
@@ -62,7 +62,7 @@ var wordsVerdict = map[string]more{
 		Means:  "As a verdict: a measurement of exactly the kind of a mark stays below it, in the median of all repeats. As a setting's reason it is no fault at all: all measured sizes are below the least size at which FP8 acts.",
 		Causes: []string{"What the message names after `look at`: seen on this node, the likeliest first.", "The mark is not of this kind: the average over sizes, another placement, more ranks or another partition mode than it was made for.", "`runtime.env` limits the library (`NCCL_MAX_NCHANNELS`, `NCCL_P2P_DISABLE`, `NCCL_ALGO`).", "Something else used GPUs or links: repeats far apart.", "All nodes at once: an update of library, driver or firmware."},
 		Look: []string{
-			"kubectl get cg -n NAMESPACE GROUP -o jsonpath='{.status.checks}'     # measured, expected, percent, causes, node",
+			"kubectl get cgr -n NAMESPACE RUN -o jsonpath='{.status.checks}'     # measured, expected, percent, causes, node",
 			results + "   # the members' median by size: do all stay below?",
 			nodeRes + "   # flat from small sizes on: a fixed limit. Only the largest: power, heat",
 			status + "                    # Last runs: was it better, and when"},
@@ -79,7 +79,7 @@ var wordsVerdict = map[string]more{
 		Look: []string{
 			status + "                    # Last runs: the one where it dropped",
 			"kubectl commgroup compare GROUP/previous GROUP/latest -n NAMESPACE  # what differs between them: nodes, versions, sizes",
-			"kubectl get cg -n NAMESPACE GROUP -o jsonpath='{.status.baseline}'   # its runs and samples",
+			"kubectl get cgr -n NAMESPACE RUN -o jsonpath='{.status.baseline}'   # its runs and samples",
 			problems + "   # what the monitor saw on the node since"},
 		OnNode:   []string{"last reboot | head -3; journalctl --list-boots | tail -3     # did it reboot between the runs?", "grep -E ' (install|upgrade) ' /var/log/dpkg.log | tail -20   # what was updated"},
 		Do:       []string{"A change that was meant (a power cap, an upgrade): take the new figure as normal by the annotation that the message spells out."},

@@ -51,12 +51,12 @@ await() {
 status() { kubectl get cg upgraded -n default -o "jsonpath={.status.$1}"; }
 ready() { [ "$(status 'conditions[?(@.type=="Ready")].status')" = True ] && [ "$(status run.phase)" = Finished ]; }
 failed() { [ "$(status run.phase)/$(status run.verdict)" = Finished/Error ]; }
-passed() { [ "$(status run.request)" = "$1" ] && [ "$(status run.phase)/$(status run.verdict)" = Finished/Pass ] && ready; }
+passed() { [ "$(status run.name)" = "$1" ] && [ "$(status run.phase)/$(status run.verdict)" = Finished/Pass ] && ready; }
 images() { kubectl get pods -A -l "rcclx.io/role=$1" -o 'jsonpath={range .items[*]}{.spec.initContainers[*].image}{.spec.containers[0].image}{"\n"}{end}'; }
 all_from() { [ -n "$(images "$1")" ] && ! images "$1" | grep -v "$2"; }
 running_from() { kubectl get pods -n default -l rcclx.io/role=run --field-selector=status.phase=Running -o yaml | grep -q "image: commgroup-[a-z]*:$1"; }
 request() { # request NAME: a run of all members, to its end
-    kubectl annotate cg upgraded -n default --overwrite "rcclx.io/run-requested=$1" >/dev/null
+    printf '{apiVersion: rcclx.io/v1alpha1, kind: CommRun, metadata: {name: %s, namespace: default}, spec: {groupName: upgraded}}' "$1" | kubectl apply -f - >/dev/null
     await 300 "run $1 passed on every node and over both, Ready is True" passed "$1"
 }
 managers() { # managers VERSION: as many as wanted, all of that version

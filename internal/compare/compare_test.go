@@ -18,9 +18,17 @@ func run(noise int32, latencies ...int64) *v1alpha1.CommRun {
 		s.NoisePercent = append(s.NoisePercent, noise)
 	}
 	return &v1alpha1.CommRun{
-		Spec: v1alpha1.CommRunSpec{Group: v1alpha1.GroupReference{Name: "pool"}, ID: "1-1", Number: 1, Template: &v1alpha1.RunTemplate{RanksPerNode: 8}},
-		Status: v1alpha1.CommRunStatus{Verdict: v1alpha1.VerdictPass, Origin: v1alpha1.OriginHardware, Results: []v1alpha1.GroupResultSeries{s},
-			Inventory: []v1alpha1.InventoryItem{{Property: "GPUModel", Value: "MI300X", Nodes: 4}, {Property: "ROCmVersion", Value: "6.4.1", Nodes: 4}}}}
+		Spec: v1alpha1.CommRunSpec{GroupName: "pool"},
+		Status: v1alpha1.CommRunStatus{
+			GroupRunStatus: v1alpha1.GroupRunStatus{ID: "1-1", Number: 1, Verdict: v1alpha1.VerdictPass},
+			RunResults: v1alpha1.RunResults{
+				Results:   []v1alpha1.GroupResultSeries{s},
+				Inventory: []v1alpha1.InventoryItem{{Property: "GPUModel", Value: "MI300X", Nodes: 4}, {Property: "ROCmVersion", Value: "6.4.1", Nodes: 4}},
+			},
+			Template: &v1alpha1.RunTemplate{RanksPerNode: 8},
+			Origin:   v1alpha1.OriginHardware,
+		},
+	}
 }
 
 func TestOutcomes(t *testing.T) {
@@ -89,8 +97,8 @@ func TestDifferences(t *testing.T) {
 	b := run(0, 1000)
 	b.Status.Origin = v1alpha1.OriginSimulated
 	b.Status.Inventory[0].Value, b.Status.Inventory[1].Value = "MI355X", "7.0.2"
-	b.Spec.Template.RanksPerNode = 4
-	b.Spec.Template.Runtime.Env = []v1alpha1.EnvVar{{Name: "NCCL_DEBUG", Value: "INFO"}}
+	b.Status.Template.RanksPerNode = 4
+	b.Status.Template.Runtime.Env = []v1alpha1.EnvVar{{Name: "NCCL_DEBUG", Value: "INFO"}}
 	b.Status.Settings = []v1alpha1.SettingStatus{{Name: "dda.AllReduce", Effective: v1alpha1.EffectiveInEffect, Reason: "Active", Verified: v1alpha1.VerifiedConfirmed}}
 	c := Runs(run(0, 1000), b, Filter{})
 	for _, want := range []Difference{{"origin of the figures", "Hardware", "Simulated"}, {"GPUModel", "MI300X", "MI355X"}, {"ranks a node", "8", "4"}} {

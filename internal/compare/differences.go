@@ -36,9 +36,9 @@ func kinds(a, b *v1alpha1.CommRun) []Difference {
 			out.add(p, x, y)
 		}
 	}
-	if a.Spec.Template != nil && b.Spec.Template != nil {
-		out.add("ranks a node", fmt.Sprint(a.Spec.Template.RanksPerNode), fmt.Sprint(b.Spec.Template.RanksPerNode))
-		out.add("mesh", mesh(a.Spec.Template.Mesh), mesh(b.Spec.Template.Mesh))
+	if a.Status.Template != nil && b.Status.Template != nil {
+		out.add("ranks a node", fmt.Sprint(a.Status.Template.RanksPerNode), fmt.Sprint(b.Status.Template.RanksPerNode))
+		out.add("mesh", mesh(a.Status.Template.Mesh), mesh(b.Status.Template.Mesh))
 	}
 	return out
 }
@@ -61,7 +61,7 @@ func changes(a, b *v1alpha1.CommRun) []Difference {
 	if x, y := transport(a), transport(b); x != "" || y != "" {
 		out.add("transport between nodes", cmp.Or(x, unknown), cmp.Or(y, unknown))
 	}
-	requestedChanges(&out, a.Spec.Template, b.Spec.Template)
+	requestedChanges(&out, a.Status.Template, b.Status.Template)
 	settingChanges(&out, a.Status.Settings, b.Status.Settings)
 	return out
 }

@@ -7,6 +7,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/report"
+	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
@@ -206,7 +207,7 @@ func gainCell(baseline, v *v1alpha1.GroupResultSeries, size int64) cell {
 }
 
 // historyPlot is the headline bandwidth over the last runs, the oldest first; only runs of one headline compare.
-func historyPlot(s *v1alpha1.CommGroupStatus) *plot {
+func historyPlot(s *state.Status) *plot {
 	if len(s.History) == 0 {
 		return nil
 	}

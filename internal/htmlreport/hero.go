@@ -11,6 +11,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/reasons"
 	"rcclx.io/commgroup-operator/internal/report"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // hero is what stands at the top: the state in a word, why in a sentence, and what to do.
@@ -32,7 +33,7 @@ type culpritView struct {
 }
 
 // newHero says how the group is. It says "ready" only where the condition Ready is true of this generation of the spec.
-func newHero(group *v1alpha1.CommGroup) hero {
+func newHero(group *state.Group) hero {
 	s := &group.Status
 	ready := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady)
 	h := hero{Tone: toneWarn, Word: "Not ready"}
@@ -59,7 +60,7 @@ func newHero(group *v1alpha1.CommGroup) hero {
 	return h
 }
 
-func readyWord(s *v1alpha1.CommGroupStatus, ready *metav1.Condition) (tone, string) {
+func readyWord(s *state.Status, ready *metav1.Condition) (tone, string) {
 	if ready.Status == metav1.ConditionTrue {
 		return toneGood, "Ready"
 	}
@@ -87,7 +88,7 @@ func readyWord(s *v1alpha1.CommGroupStatus, ready *metav1.Condition) (tone, stri
 }
 
 // newCulprits gives each culprit what was seen, the next step and commands to look further.
-func newCulprits(group *v1alpha1.CommGroup) []culpritView {
+func newCulprits(group *state.Group) []culpritView {
 	out := make([]culpritView, 0, len(group.Status.Culprits))
 	for i := range group.Status.Culprits {
 		c := &group.Status.Culprits[i]
@@ -129,7 +130,7 @@ func moreCulprits(all []culpritView) string {
 }
 
 // nodeCommands are for copying: they only look.
-func nodeCommands(group *v1alpha1.CommGroup, node string) []string {
+func nodeCommands(group *state.Group, node string) []string {
 	return []string{
 		fmt.Sprintf("kubectl commgroup topology %s -n %s", word(node), word(group.Namespace)),
 		fmt.Sprintf("kubectl get commtask %s -n %s -o yaml", word(v1alpha1.CommTaskName(group.Name, node)), word(group.Namespace)),

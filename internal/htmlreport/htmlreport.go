@@ -12,6 +12,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/report"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // unknown stands for what nobody measured or reported.
@@ -19,7 +20,7 @@ const unknown = "–"
 
 // Input is what a report is made of.
 type Input struct {
-	Group *v1alpha1.CommGroup
+	Group *state.Group
 	Nodes []report.Member
 	// Unread says why the nodes' CommNodes could not be read; empty where they were.
 	Unread string

@@ -20,6 +20,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/report"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 var now = time.Date(2026, 11, 28, 15, 0, 0, 0, time.UTC)
@@ -38,6 +39,8 @@ func load(t testing.TB, name string) Input {
 		t.Fatal(err)
 	}
 	in := Input{Now: now, Version: "test"}
+	var group *v1alpha1.CommGroup
+	var runs []v1alpha1.CommRun
 	var nodes []*v1alpha1.CommNode
 	for _, item := range list.Items {
 		var kind metav1.TypeMeta
@@ -46,8 +49,11 @@ func load(t testing.TB, name string) Input {
 		}
 		switch kind.Kind {
 		case "CommGroup":
-			in.Group = &v1alpha1.CommGroup{}
-			err = json.Unmarshal(item, in.Group)
+			group = &v1alpha1.CommGroup{}
+			err = json.Unmarshal(item, group)
+		case "CommRun":
+			runs = append(runs, v1alpha1.CommRun{})
+			err = json.Unmarshal(item, &runs[len(runs)-1])
 		case "CommTask":
 			in.Nodes = append(in.Nodes, report.Member{})
 			err = json.Unmarshal(item, &in.Nodes[len(in.Nodes)-1].CommTask)
@@ -62,9 +68,10 @@ func load(t testing.TB, name string) Input {
 	for i := range in.Nodes {
 		in.Nodes[i].Node = nodes[slices.IndexFunc(nodes, func(n *v1alpha1.CommNode) bool { return n.Name == in.Nodes[i].Spec.NodeName })]
 	}
-	if in.Group == nil || len(in.Nodes) == 0 {
-		t.Fatalf("testdata/%s.json lacks a CommGroup or its nodes", name)
+	if group == nil || len(state.RunsOf(group, runs)) != 1 || len(in.Nodes) == 0 {
+		t.Fatalf("testdata/%s.json lacks a CommGroup, its CommRun or its nodes", name)
 	}
+	in.Group = state.Join(group, runs)
 	return in
 }
 
@@ -78,7 +85,7 @@ func render(t testing.TB, in Input) string {
 }
 
 func empty() Input {
-	return Input{Group: &v1alpha1.CommGroup{ObjectMeta: metav1.ObjectMeta{Name: "new", Namespace: "ml", Generation: 1}}, Now: now, Version: "test"}
+	return Input{Group: &state.Group{ObjectMeta: metav1.ObjectMeta{Name: "new", Namespace: "ml", Generation: 1}}, Now: now, Version: "test"}
 }
 
 // document is a parsed page.

@@ -9,6 +9,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/report"
+	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
@@ -77,7 +78,7 @@ func (m member) tone() tone {
 
 // members are the nodes, the worst first: the named, then by verdict, then the slowest; what was not measured stands before
 // what was.
-func members(group *v1alpha1.CommGroup, nodes []report.Member) []member {
+func members(group *state.Group, nodes []report.Member) []member {
 	blamed := report.Blamed(group, nodes)
 	out := make([]member, 0, len(nodes))
 	for i := range nodes {
@@ -130,7 +131,7 @@ func headlineOf(n *report.Member, h *v1alpha1.Headline) *int64 {
 	return nil
 }
 
-func newNodes(group *v1alpha1.CommGroup, nodes []report.Member, unread string) nodesView {
+func newNodes(group *state.Group, nodes []report.Member, unread string) nodesView {
 	all := members(group, nodes)
 	v := nodesView{Unread: unread, Summary: verdictSummary(all), Table: nodeTable(all)}
 	if h := group.Status.Headline; h != nil {

@@ -11,10 +11,11 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/report"
+	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
-func conditionsGrid(group *v1alpha1.CommGroup, now time.Time) grid {
+func conditionsGrid(group *state.Group, now time.Time) grid {
 	t := grid{Caption: "Conditions", Titled: true, Stack: true, Head: []string{"Condition", "Status", "Reason", "Message", "Since"}}
 	conditions := report.OrderedConditions(group)
 	messages := report.ConditionMessages(conditions)
@@ -242,7 +243,7 @@ func inventoryGrid(items []v1alpha1.InventoryItem) grid {
 	return t
 }
 
-func historyGrid(s *v1alpha1.CommGroupStatus) grid {
+func historyGrid(s *state.Status) grid {
 	t := grid{Caption: "Last runs", Stack: true, Head: []string{"Run", "Trigger", "Verdict", "Reason", "Started", "Took", "Passed", "GPU-minutes", "Bus GB/s", "Group GB/s", "Culprit"}}
 	for i := range s.History {
 		h := &s.History[i]

@@ -10,6 +10,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/reasons"
 	"rcclx.io/commgroup-operator/internal/report"
+	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
@@ -34,7 +35,7 @@ type searchView struct {
 	Message string
 }
 
-func newSpan(group *v1alpha1.CommGroup, nodes []report.Member) *spanView {
+func newSpan(group *state.Group, nodes []report.Member) *spanView {
 	s := group.Status.Span
 	if s == nil {
 		return nil

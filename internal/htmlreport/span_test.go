@@ -9,6 +9,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/report"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // TestConditionsAreToldOnce: Ready takes over the words of another condition, and a page does not print hundreds of characters twice.
@@ -131,7 +132,7 @@ func TestTileOverAllNodes(t *testing.T) {
 
 // TestSpanBeforeItsMembersAreFixed tells no count of them.
 func TestSpanBeforeItsMembersAreFixed(t *testing.T) {
-	group := &v1alpha1.CommGroup{Status: v1alpha1.CommGroupStatus{Span: &v1alpha1.SpanStatus{RunID: "1-2", Stage: v1alpha1.StageNodes}}}
+	group := &state.Group{Status: state.Status{Span: &v1alpha1.SpanStatus{RunID: "1-2", Stage: v1alpha1.StageNodes}}}
 	if v := newSpan(group, nil); v.Head != "Run 1-2, stage Nodes" || v.Pairs != nil || len(v.Tests.Rows) != 0 {
 		t.Errorf("%+v", v)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/report"
+	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
@@ -79,13 +80,13 @@ func newView(in Input) view {
 }
 
 // anySimulated: one simulated fact is enough for the banner.
-func anySimulated(g *v1alpha1.CommGroup, nodes []report.Member) bool {
+func anySimulated(g *state.Group, nodes []report.Member) bool {
 	return g.Status.Origin == v1alpha1.OriginSimulated || slices.ContainsFunc(nodes, func(n report.Member) bool {
 		return n.Facts() != nil && n.Facts().Origin == v1alpha1.OriginSimulated
 	})
 }
 
-func tiles(g *v1alpha1.CommGroup, now time.Time) []tile {
+func tiles(g *state.Group, now time.Time) []tile {
 	s := &g.Status
 	m := s.Members
 	counts := []string{}
@@ -131,7 +132,7 @@ func tiles(g *v1alpha1.CommGroup, now time.Time) []tile {
 }
 
 // overNodes is what one communicator over the nodes reached: the whole group first, then what is left without those it went on without.
-func overNodes(s *v1alpha1.CommGroupStatus) tile {
+func overNodes(s *state.Status) tile {
 	out := tile{"Over all nodes", unknown, "not measured"}
 	transport := "; transport " + cmp.Or(s.Span.Transport, "not known")
 	for i := range s.Span.Results {
@@ -166,7 +167,7 @@ func names(all []string) string {
 	return strings.Join(all, ", ")
 }
 
-func published(s *v1alpha1.CommGroupStatus) string {
+func published(s *state.Status) string {
 	if p := s.Published; p != nil {
 		return fmt.Sprintf("ConfigMap %s, proven by run %s at %s; hash of the settings %s.", p.ConfigMapName, p.RunID, p.Time.UTC().Format("2006-01-02 15:04 UTC"), p.Hash)
 	}
@@ -184,7 +185,7 @@ func baseline(b *v1alpha1.BaselineStatus) string {
 	return text
 }
 
-func gating(s *v1alpha1.CommGroupStatus) string {
+func gating(s *state.Status) string {
 	var parts []string
 	if g := s.Gating; g != nil {
 		parts = append(parts, fmt.Sprintf("%d nodes are gated: %s", g.Gated, orUnknown(strings.Join(g.Nodes, ", "))))
@@ -202,7 +203,7 @@ func gating(s *v1alpha1.CommGroupStatus) string {
 }
 
 // specText is the spec as a person would write it.
-func specText(g *v1alpha1.CommGroup) string {
+func specText(g *state.Group) string {
 	out, err := yaml.Marshal(g.Spec)
 	if err != nil {
 		return "the spec could not be written as YAML: " + err.Error()

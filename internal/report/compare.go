@@ -48,9 +48,9 @@ func Compare(w io.Writer, c *compare.Comparison) error {
 }
 
 func runWords(r *v1alpha1.CommRun) string {
-	text := fmt.Sprintf("%s/%s %s, %s", orUnknown(r.Namespace), orUnknown(r.Spec.Group.Name), r.Spec.ID, cmp.Or(string(r.Status.Verdict), "no verdict"))
-	if r.Spec.Trigger != "" {
-		text += ", " + r.Spec.Trigger
+	text := fmt.Sprintf("%s/%s %s, %s", orUnknown(r.Namespace), orUnknown(r.Spec.GroupName), r.Status.ID, cmp.Or(string(r.Status.Verdict), "no verdict"))
+	if r.Status.Trigger != "" {
+		text += ", " + r.Status.Trigger
 	}
 	if !r.Status.StartTime.IsZero() {
 		text += r.Status.StartTime.UTC().Format(", 2006-01-02 15:04 UTC")
@@ -85,7 +85,7 @@ func Runs(w io.Writer, all []v1alpha1.CommRun) error {
 	rows := [][]string{{"RUN", "VERDICT", "TRIGGER", "ORIGIN", "COMMRUN"}}
 	for i := range all {
 		r := &all[i]
-		rows = append(rows, []string{r.Spec.ID, orUnknown(string(r.Status.Verdict)), r.Spec.Trigger, orUnknown(string(r.Status.Origin)), r.Name})
+		rows = append(rows, []string{r.Status.ID, orUnknown(string(r.Status.Verdict)), r.Status.Trigger, orUnknown(string(r.Status.Origin)), r.Name})
 	}
 	return table(w, rows)
 }

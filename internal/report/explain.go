@@ -10,6 +10,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/reasons"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // settingsSection is the part of docs/reasons.md that explains settings; some words stand there and elsewhere.
@@ -17,7 +18,7 @@ const settingsSection = "Settings"
 
 // Explain says of each setting why it is in effect or not: what was asked, what stops it, on which nodes and with which library
 // build, what the measurement shows, and what to change.
-func Explain(w io.Writer, group *v1alpha1.CommGroup, nodes []Member, settings []v1alpha1.SettingStatus) error {
+func Explain(w io.Writer, group *state.Group, nodes []Member, settings []v1alpha1.SettingStatus) error {
 	for i := range settings {
 		if i > 0 {
 			if _, err := fmt.Fprintln(w); err != nil {
@@ -31,7 +32,7 @@ func Explain(w io.Writer, group *v1alpha1.CommGroup, nodes []Member, settings []
 	return nil
 }
 
-func explainSetting(w io.Writer, group *v1alpha1.CommGroup, nodes []Member, s *v1alpha1.SettingStatus) error {
+func explainSetting(w io.Writer, group *state.Group, nodes []Member, s *v1alpha1.SettingStatus) error {
 	if _, err := fmt.Fprintln(w, Paint(w, Bold, s.Name)); err != nil {
 		return err
 	}

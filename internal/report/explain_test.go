@@ -6,13 +6,14 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/reasons"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // explained is what Explain prints of one setting, its lines joined.
 func explained(t *testing.T, s v1alpha1.SettingStatus, advice ...v1alpha1.SettingAdvice) string {
 	t.Helper()
 	var b strings.Builder
-	group := &v1alpha1.CommGroup{Status: v1alpha1.CommGroupStatus{Advice: advice}}
+	group := &state.Group{Status: state.Status{Advice: advice}}
 	if err := Explain(&b, group, nil, []v1alpha1.SettingStatus{s}); err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +50,7 @@ func TestExplainNamesTheLibraryOrSaysThatItIsUnknown(t *testing.T) {
 		nodes := []Member{{}}
 		nodes[0].Status.Run = &v1alpha1.NodeRunStatus{Library: &v1alpha1.LibraryFacts{Flavor: flavor, Version: "2.30.4"}}
 		var b strings.Builder
-		if err := Explain(&b, &v1alpha1.CommGroup{}, nodes, []v1alpha1.SettingStatus{s}); err != nil {
+		if err := Explain(&b, &state.Group{}, nodes, []v1alpha1.SettingStatus{s}); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Join(strings.Fields(b.String()), " "); strings.Contains(got, "not identified") == identified || strings.Contains(got, "library rccl-dda 2.30.4") != identified {

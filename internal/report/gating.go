@@ -6,16 +6,17 @@ import (
 	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // HasGating says whether gating is on, or marks of it stand.
-func HasGating(group *v1alpha1.CommGroup) bool {
+func HasGating(group *state.Group) bool {
 	mode := group.Spec.Gating.Mode
 	return mode != "" && mode != v1alpha1.GatingOff || group.Status.Gating != nil
 }
 
 // Gating prints what gating does with the nodes, which nodes, and why it does no more.
-func Gating(w io.Writer, group *v1alpha1.CommGroup) error {
+func Gating(w io.Writer, group *state.Group) error {
 	spec, s := &group.Spec.Gating, &group.Status
 	actions := make([]string, len(spec.Actions))
 	for i, a := range spec.Actions {

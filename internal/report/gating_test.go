@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // TestGating: who asks for a group's status learns what gating does, of the dry run as well, and why it does no more.
@@ -32,7 +33,7 @@ func TestGating(t *testing.T) {
 			want: []string{"  mode DryRun: no node is gated", "  would gate a, b", "  breaker Closed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := &v1alpha1.CommGroup{Spec: v1alpha1.CommGroupSpec{Gating: c.spec}, Status: v1alpha1.CommGroupStatus{Gating: c.status, WouldGate: c.wouldGate}}
+			g := &state.Group{Spec: v1alpha1.CommGroupSpec{Gating: c.spec}, Status: state.Status{Gating: c.status, WouldGate: c.wouldGate}}
 			if HasGating(g) != (c.want != nil) {
 				t.Fatalf("HasGating = %v", HasGating(g))
 			}

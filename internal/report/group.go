@@ -11,6 +11,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/reasons"
+	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
@@ -18,7 +19,7 @@ import (
 const SimulatedNotice = "SIMULATED: no GPU was used. Facts and numbers come from the simulator, not from hardware."
 
 // Notice prints the simulation notice where the group's origin calls for it.
-func Notice(w io.Writer, group *v1alpha1.CommGroup) error {
+func Notice(w io.Writer, group *state.Group) error {
 	if group.Status.Origin != v1alpha1.OriginSimulated {
 		return nil
 	}
@@ -34,7 +35,7 @@ var conditionOrder = []string{
 }
 
 // OrderedConditions are a group's conditions, the summary first.
-func OrderedConditions(group *v1alpha1.CommGroup) []metav1.Condition {
+func OrderedConditions(group *state.Group) []metav1.Condition {
 	rank := func(c metav1.Condition) int {
 		if i := slices.Index(conditionOrder, c.Type); i >= 0 {
 			return i
@@ -65,7 +66,7 @@ func ConditionMessages(conditions []metav1.Condition) []string {
 }
 
 // Conditions prints a group's conditions, the summary first.
-func Conditions(w io.Writer, group *v1alpha1.CommGroup) error {
+func Conditions(w io.Writer, group *state.Group) error {
 	rows := [][]string{{"CONDITION", "STATUS", "REASON", "MESSAGE"}}
 	conditions := OrderedConditions(group)
 	messages := ConditionMessages(conditions)
@@ -151,7 +152,7 @@ func upTo(maxBytes int64) string {
 }
 
 // CulpritsTitle heads the culprits, and says where they are an earlier run's.
-func CulpritsTitle(s *v1alpha1.CommGroupStatus) string {
+func CulpritsTitle(s *state.Status) string {
 	if earlier := s.EarlierCulpritsRun(); earlier != "" {
 		return fmt.Sprintf("Culprits of run %s, which run %s repeats", earlier, s.Run.ID)
 	}

@@ -11,11 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // Groups prints one line for each group; namespaced puts the namespace first.
-func Groups(w io.Writer, groups []v1alpha1.CommGroup, namespaced bool) error {
+func Groups(w io.Writer, groups []state.Group, namespaced bool) error {
 	rows := [][]string{{"NAME", "READY", "REASON", "MEMBERS", "VERDICT", "EFFECTIVE", "BUS GB/s", "GROUP GB/s", "LAST RUN", "ORIGIN", "CULPRIT"}}
 	if namespaced {
 		rows[0] = append([]string{"NAMESPACE"}, rows[0]...)
@@ -52,7 +53,7 @@ func Groups(w io.Writer, groups []v1alpha1.CommGroup, namespaced bool) error {
 }
 
 // GroupHeadline is what one communicator over the nodes reached, in GB/s; with the nodes where they were not all members.
-func GroupHeadline(s *v1alpha1.CommGroupStatus) string {
+func GroupHeadline(s *state.Status) string {
 	if s.Headline == nil || s.Headline.GroupBusBandwidthMBps == nil {
 		return unknown
 	}
@@ -74,7 +75,7 @@ const (
 
 // Remarks say what a group's status alone does not: that it is of an older spec, that there is none, or that nobody ends its
 // deletion, or that the nodes' reports ran out and nobody saw it. now is the time by about the API server's clock; nodes may be left out.
-func Remarks(g *v1alpha1.CommGroup, nodes []Member, now time.Time) []string {
+func Remarks(g *state.Group, nodes []Member, now time.Time) []string {
 	age := func(t metav1.Time) time.Duration { return now.Sub(t.Time).Round(time.Second) }
 	s := &g.Status
 	if d := g.DeletionTimestamp; d != nil {
@@ -119,7 +120,7 @@ func ranOut(nodes []Member, now time.Time) int {
 }
 
 // RemarkLines prints the remarks on a group.
-func RemarkLines(w io.Writer, g *v1alpha1.CommGroup, nodes []Member, now time.Time) error {
+func RemarkLines(w io.Writer, g *state.Group, nodes []Member, now time.Time) error {
 	for _, text := range Remarks(g, nodes, now) {
 		if err := Note(w, text); err != nil {
 			return err

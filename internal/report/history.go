@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
@@ -21,7 +22,7 @@ func GroupFigure(h *v1alpha1.RunSummary) string {
 }
 
 // History prints the last runs, the newest first, where they point, and what of the day's budget is used.
-func History(w io.Writer, s *v1alpha1.CommGroupStatus) error {
+func History(w io.Writer, s *state.Status) error {
 	rows := [][]string{{"RUN", "TRIGGER", "VERDICT", "REASON", "STARTED", "TOOK", "MEMBERS", "GPU-MINUTES", "BUS GB/s", "GROUP GB/s", "CULPRIT"}}
 	for i := range s.History {
 		h := &s.History[i]

@@ -10,13 +10,14 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // TestHistory: a run that was aborted has no verdict, and what was not measured shows no number.
 func TestHistory(t *testing.T) {
 	start := metav1.NewTime(time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC))
 	end := metav1.NewTime(start.Add(12 * time.Minute))
-	s := &v1alpha1.CommGroupStatus{
+	s := &state.Status{
 		History: []v1alpha1.RunSummary{
 			{ID: "2-8", Trigger: "Scheduled", Verdict: v1alpha1.VerdictFail, Reason: "SlowNode", StartTime: start, FinishTime: &end, Members: "15/16", GPUMinutes: 640,
 				BusBandwidthMBps: ptr.To(int64(301_000)), GroupBusBandwidthMBps: ptr.To(int64(48_000)), Culprit: "node-a"},

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // MaxNodes is how many members a list shows, unless all are asked for.
@@ -15,7 +16,7 @@ const MaxNodes = 32
 
 // Nodes prints one line for each member: what it is, its mesh, and its verdict alone. The worst come first: whom the group's
 // status names, then by verdict, then in the order of ranks. After limit lines, where it is not zero, the others are counted.
-func Nodes(w io.Writer, group *v1alpha1.CommGroup, nodes []Member, limit int) error {
+func Nodes(w io.Writer, group *state.Group, nodes []Member, limit int) error {
 	blamed := Blamed(group, nodes)
 	sorted := make([]*Member, 0, len(nodes))
 	severity := make(map[*Member]int, len(nodes))
@@ -69,7 +70,7 @@ func Severity(v v1alpha1.Verdict) int {
 
 // Blamed are the nodes that the group's status names, each with the first reason: what the group's stage found stands in no
 // node's own verdict, which is of the node alone. Of very many culprits the list has no room for all: nodes give names to the others.
-func Blamed(group *v1alpha1.CommGroup, nodes []Member) map[string]string {
+func Blamed(group *state.Group, nodes []Member) map[string]string {
 	blamed := map[string]string{}
 	for i := range group.Status.Culprits {
 		c := &group.Status.Culprits[i]
@@ -84,7 +85,7 @@ func Blamed(group *v1alpha1.CommGroup, nodes []Member) map[string]string {
 }
 
 // culpritsByIndex are the names of the members that the group's stage has as culprits by their index.
-func culpritsByIndex(group *v1alpha1.CommGroup, nodes []Member) []string {
+func culpritsByIndex(group *state.Group, nodes []Member) []string {
 	stage := group.Status.Span
 	if stage == nil || stage.CulpritSet == "" {
 		return nil
@@ -101,8 +102,8 @@ func culpritsByIndex(group *v1alpha1.CommGroup, nodes []Member) []string {
 }
 
 // MoreCulprits names the culprits of the group's stage that the list of culprits has no room for; empty where it has all.
-func MoreCulprits(group *v1alpha1.CommGroup, nodes []Member) string {
-	listed := Blamed(&v1alpha1.CommGroup{Status: v1alpha1.CommGroupStatus{Culprits: group.Status.Culprits}}, nil)
+func MoreCulprits(group *state.Group, nodes []Member) string {
+	listed := Blamed(&state.Group{Status: state.Status{Culprits: group.Status.Culprits}}, nil)
 	more := slices.DeleteFunc(culpritsByIndex(group, nodes), func(name string) bool { return listed[name] != "" })
 	if len(more) == 0 {
 		return ""

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // TestPagesShowTodaysTables: the headings of the tables that README and docs/demo.md show are those that are printed now, so that a page
@@ -30,7 +31,7 @@ func TestPagesShowTodaysTables(t *testing.T) {
 		}
 		return columns.Split(text[0], -1)
 	}
-	group := &v1alpha1.CommGroup{}
+	group := &state.Group{}
 	tests := []TestLine{{ID: "screen-1", OfBestPair: ptr.To[int64](100)}}
 	results := []v1alpha1.SpanResultSeries{{SizeBytes: []int64{1}}}
 	now := [][]string{
@@ -41,7 +42,7 @@ func TestPagesShowTodaysTables(t *testing.T) {
 		heading(func(b *bytes.Buffer) error { return Nodes(b, group, nil, 0) }),
 		heading(func(b *bytes.Buffer) error { return Settings(b, []v1alpha1.SettingStatus{{Name: "a"}}) }),
 		heading(func(b *bytes.Buffer) error { return nics(b, []v1alpha1.NICFacts{{Name: "a"}}) }),
-		heading(func(b *bytes.Buffer) error { return History(b, &v1alpha1.CommGroupStatus{}) }),
+		heading(func(b *bytes.Buffer) error { return History(b, &state.Status{}) }),
 		printed(t, "commgroups"), printed(t, "commtasks"), printed(t, "commnodes"),
 	}
 	for _, page := range []string{"../../README.md", "../../docs/demo.md"} {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // TestRepeats: a node's table has a column for how far its repeats are apart, the group's a line for the node where that is most; what
@@ -24,7 +25,7 @@ func TestRepeats(t *testing.T) {
 	older.Status.Run.ID = "1-0"
 	stale := member("stale", 3, 80, 80)
 	stale.Spec.Run.Stale = &v1alpha1.RunStaleness{}
-	group := &v1alpha1.CommGroup{}
+	group := &state.Group{}
 	group.Status.Results = []v1alpha1.GroupResultSeries{{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, Placement: v1alpha1.OutOfPlace,
 		SizeBytes: []int64{1 << 10, 1 << 20}, LatencyNanoseconds: []int64{1000, 2000}, BusBandwidthMBps: []int64{1000, 2000}}}
 	for name, tc := range map[string]struct {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 func lines(b *bytes.Buffer) []string {
@@ -21,7 +22,7 @@ func lines(b *bytes.Buffer) []string {
 
 // TestABTable: a size that one variant did not reach shows as unknown, and a gain is only given where both were measured.
 func TestABTable(t *testing.T) {
-	group := &v1alpha1.CommGroup{Status: v1alpha1.CommGroupStatus{Results: []v1alpha1.GroupResultSeries{
+	group := &state.Group{Status: state.Status{Results: []v1alpha1.GroupResultSeries{
 		{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16,
 			SizeBytes: []int64{1024, 65536}, LatencyNanoseconds: []int64{20000, 24000}, BusBandwidthMBps: []int64{90, 4779}},
 		{Variant: v1alpha1.VariantDDA, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16,
@@ -81,7 +82,7 @@ func TestUnknownIsNotZero(t *testing.T) {
 	var b bytes.Buffer
 	node := NoMember("n1")
 	node.Spec.Ranks.Summary = "0-7/8"
-	if err := Nodes(&b, &v1alpha1.CommGroup{}, []Member{node}, 0); err != nil {
+	if err := Nodes(&b, &state.Group{}, []Member{node}, 0); err != nil {
 		t.Fatal(err)
 	}
 	got := strings.Join(strings.Fields(lines(&b)[1]), " ")

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
@@ -34,7 +35,7 @@ type tableKey struct {
 // GroupAB prints the group's A/B tables: one for each collective, datatype and placement, one row for each message size.
 // Where variants are named, only these are shown; a gain is against Baseline all the same. The errors with random data follow,
 // where they were measured. nodes are asked how far apart the repeats of each are; without them nothing is said of it.
-func GroupAB(w io.Writer, group *v1alpha1.CommGroup, nodes []Member, variants ...string) error {
+func GroupAB(w io.Writer, group *state.Group, nodes []Member, variants ...string) error {
 	all := make([]series, 0, len(group.Status.Results))
 	for i := range group.Status.Results {
 		r := &group.Status.Results[i]

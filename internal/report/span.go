@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // Span prints the group's stage of the last run: where it is, what it says, how the search went, each test, and the results of
 // the group and of each dimension of the mesh. nodes give the names to the indexes in the sets of members; without a node's
 // CommTask its name is left out. It prints nothing where the group has no such stage.
-func Span(w io.Writer, group *v1alpha1.CommGroup, nodes []Member) error {
+func Span(w io.Writer, group *state.Group, nodes []Member) error {
 	s := group.Status.Span
 	if s == nil {
 		return nil
@@ -61,7 +62,7 @@ func Span(w io.Writer, group *v1alpha1.CommGroup, nodes []Member) error {
 }
 
 // SpanMessage is what the stage says of its outcome; where a condition has all of it, only which one.
-func SpanMessage(group *v1alpha1.CommGroup) string {
+func SpanMessage(group *state.Group) string {
 	message := group.Status.Span.Message
 	if message == "" {
 		return ""
@@ -112,7 +113,7 @@ const maxIndexes = 32
 
 // Indexes names the members of a group's stage, at most 32: "0 node-a, 1 node-b". Whom the status names and whom the stage went
 // on without stand in the list whatever their index.
-func Indexes(group *v1alpha1.CommGroup, nodes []Member) string {
+func Indexes(group *state.Group, nodes []Member) string {
 	stage := group.Status.Span
 	named := Blamed(group, nodes)
 	for _, name := range stage.Left {
@@ -155,7 +156,7 @@ func search(l *v1alpha1.LocalizationStatus) string {
 }
 
 // SpanResults prints the figures of the group and of each dimension of the mesh, where the run has any.
-func SpanResults(w io.Writer, group *v1alpha1.CommGroup) error {
+func SpanResults(w io.Writer, group *state.Group) error {
 	if group.Status.Span == nil || len(group.Status.Span.Results) == 0 {
 		return nil
 	}

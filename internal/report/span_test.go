@@ -12,11 +12,12 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 func TestSpan(t *testing.T) {
 	var b bytes.Buffer
-	g := &v1alpha1.CommGroup{}
+	g := &state.Group{}
 	if err := Span(&b, g, nil); err != nil || b.Len() != 0 {
 		t.Errorf("without a stage: %q, %v", b.String(), err)
 	}
@@ -85,7 +86,7 @@ func TestSpan(t *testing.T) {
 // TestSpanBeforeItsMembersAreFixed tells no count of them.
 func TestSpanBeforeItsMembersAreFixed(t *testing.T) {
 	var b bytes.Buffer
-	g := &v1alpha1.CommGroup{Status: v1alpha1.CommGroupStatus{Span: &v1alpha1.SpanStatus{RunID: "1-2", Stage: v1alpha1.StageNodes}}}
+	g := &state.Group{Status: state.Status{Span: &v1alpha1.SpanStatus{RunID: "1-2", Stage: v1alpha1.StageNodes}}}
 	if err := Span(&b, g, nil); err != nil || strings.TrimSpace(b.String()) != "run 1-2, stage Nodes" {
 		t.Errorf("%q %v", b.String(), err)
 	}
@@ -98,7 +99,7 @@ func TestIndexesAreBounded(t *testing.T) {
 		n.Spec.Session = &v1alpha1.SessionAssignment{RunID: "1-1", Index: int32(i)}
 		nodes = append(nodes, n)
 	}
-	g := &v1alpha1.CommGroup{Status: v1alpha1.CommGroupStatus{Span: &v1alpha1.SpanStatus{RunID: "1-1"}}}
+	g := &state.Group{Status: state.Status{Span: &v1alpha1.SpanStatus{RunID: "1-1"}}}
 	if got := Indexes(g, nodes); !strings.HasSuffix(got, "31 n, and 2 more (spec.session.index of each CommTask)") {
 		t.Error(got)
 	}
@@ -116,7 +117,7 @@ func TestIndexesAreBounded(t *testing.T) {
 func TestWhoATestIsOver(t *testing.T) {
 	mbps := func(n int64) *int64 { return &n }
 	const pass, fail = v1alpha1.VerdictPass, v1alpha1.VerdictFail
-	group := &v1alpha1.CommGroup{Status: v1alpha1.CommGroupStatus{Span: &v1alpha1.SpanStatus{RunID: "1-1", Tests: []v1alpha1.SpanTest{
+	group := &state.Group{Status: state.Status{Span: &v1alpha1.SpanStatus{RunID: "1-1", Tests: []v1alpha1.SpanTest{
 		{ID: "group-1", Kind: v1alpha1.TestGroup, Round: 1, Set: "0-5", Verdict: fail, BusBandwidthMBps: mbps(10)},
 		{ID: "screen-1", Kind: v1alpha1.TestPairs, Round: 1, Set: "0-5", Verdict: fail, BusBandwidthMBps: mbps(20)},
 		{ID: "screen-1-0", Kind: v1alpha1.TestPairRecord, Round: 1, Set: "0-5", Verdict: pass, BusBandwidthMBps: mbps(80)},
@@ -163,7 +164,7 @@ func TestWhoATestIsOver(t *testing.T) {
 
 // TestWhoLeftWithoutANote: an older manager's list, or one that was cut, has no entry for it.
 func TestWhoLeftWithoutANote(t *testing.T) {
-	group := &v1alpha1.CommGroup{Status: v1alpha1.CommGroupStatus{Span: &v1alpha1.SpanStatus{LeftSet: "2", Tests: []v1alpha1.SpanTest{
+	group := &state.Group{Status: state.Status{Span: &v1alpha1.SpanStatus{LeftSet: "2", Tests: []v1alpha1.SpanTest{
 		{ID: "group-1", Kind: v1alpha1.TestGroup, Round: 1, Set: "0-3"}, {ID: "localize-1-1", Kind: v1alpha1.TestSearch, Round: 1, Index: 1, Set: "2-3"}, {ID: "group-2", Kind: v1alpha1.TestGroup, Round: 2, Set: "0-3"}, {ID: "screen-1", Kind: v1alpha1.TestPairs, Round: 1, Set: "0-3"}}}}}
 	var sets []string
 	for _, line := range TestLines(group, nil) {
@@ -189,7 +190,7 @@ func TestSizes(t *testing.T) {
 
 // TestSpanMessageIsToldOnce: where a condition has it, the stage leads to that.
 func TestSpanMessageIsToldOnce(t *testing.T) {
-	g := &v1alpha1.CommGroup{Status: v1alpha1.CommGroupStatus{Span: &v1alpha1.SpanStatus{Message: "slow"}, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionValidated, Message: "Run 1-1: slow"}}}}
+	g := &state.Group{Status: state.Status{Span: &v1alpha1.SpanStatus{Message: "slow"}, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionValidated, Message: "Run 1-1: slow"}}}}
 	if got := SpanMessage(g); got != "What came of it is in the condition Validated." {
 		t.Error(got)
 	}
@@ -222,7 +223,7 @@ func TestCulpritsLeadToTheirPages(t *testing.T) {
 
 // TestCulpritsWithoutRoom: of very many culprits the list names 16, and the others are told and shown as blamed, too.
 func TestCulpritsWithoutRoom(t *testing.T) {
-	group := &v1alpha1.CommGroup{Status: v1alpha1.CommGroupStatus{
+	group := &state.Group{Status: state.Status{
 		Culprits: []v1alpha1.Culprit{{Node: "n0", Kind: "Node", Name: "n0", Reason: v1alpha1.ReasonSlowNode}},
 		Span:     &v1alpha1.SpanStatus{RunID: "1-1", Reason: v1alpha1.ReasonHangAcrossNodes, CulpritSet: "0,2-3"}}}
 	var nodes []Member
@@ -266,7 +267,7 @@ func TestMemberSets(t *testing.T) {
 // TestListShowsTheGroupsFigure: beside the members' median stands what they reached together, with the nodes where not all took part;
 // what was not measured is no zero.
 func TestListShowsTheGroupsFigure(t *testing.T) {
-	group := v1alpha1.CommGroup{}
+	group := state.Group{}
 	group.Status.Members.Selected = 8
 	for want, h := range map[string]*v1alpha1.Headline{
 		"- -":              nil,
@@ -276,7 +277,7 @@ func TestListShowsTheGroupsFigure(t *testing.T) {
 	} {
 		group.Status.Headline = h
 		var b bytes.Buffer
-		if err := Groups(&b, []v1alpha1.CommGroup{group}, false); err != nil {
+		if err := Groups(&b, []state.Group{group}, false); err != nil {
 			t.Fatal(err)
 		}
 		if row := strings.Join(strings.Fields(lines(&b)[1]), " "); !strings.Contains(row, " "+want) {

@@ -9,13 +9,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 var escapes = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
 // TestColoursChangeNothingElse: without its escapes a coloured table is the plain one, so that columns stay aligned.
 func TestColoursChangeNothingElse(t *testing.T) {
-	group := &v1alpha1.CommGroup{Status: v1alpha1.CommGroupStatus{Origin: v1alpha1.OriginSimulated,
+	group := &state.Group{Status: state.Status{Origin: v1alpha1.OriginSimulated,
 		Settings: []v1alpha1.SettingStatus{{Name: "dda.AllReduce", Requested: "Required", Effective: v1alpha1.EffectiveNotInEffect, Verified: v1alpha1.VerifiedUnknown, Reason: "NotBuilt", Message: "no"}},
 		Culprits: []v1alpha1.Culprit{{Node: "n", Kind: "GPU", Name: "0000:05:00.0", Reason: "SlowGPU", Message: "slow"}},
 	}}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
@@ -30,7 +31,7 @@ type TestLine struct {
 }
 
 // TestLines gives the tests of a group's stage in the order in which they were made. nodes give names to the indexes.
-func TestLines(group *v1alpha1.CommGroup, nodes []Member) []TestLine {
+func TestLines(group *state.Group, nodes []Member) []TestLine {
 	stage := group.Status.Span
 	if stage == nil {
 		return nil

@@ -28,6 +28,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/report"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 var now = time.Date(2026, 11, 28, 15, 0, 0, 0, time.UTC)
@@ -56,8 +57,11 @@ func cluster(t *testing.T, n int) (Clients, *kubefake.Clientset) {
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	group := &v1alpha1.CommGroup{ObjectMeta: meta("ml", "pool", nil), Status: v1alpha1.CommGroupStatus{Culprits: []v1alpha1.Culprit{{Kind: "Node", Name: "node-1", Node: "node-1", Reason: "SlowNode", Message: "slow; drain it"}},
-		Published: &v1alpha1.PublishedStatus{ConfigMapName: "pool-rccl-settings"}}}
+	group := &state.Group{ObjectMeta: meta("ml", "pool", nil), Status: state.Status{Culprits: []v1alpha1.Culprit{{Kind: "Node", Name: "node-1", Node: "node-1", Reason: "SlowNode", Message: "slow; drain it"}},
+		Published: &v1alpha1.PublishedStatus{ConfigMapName: "pool-rccl-settings"},
+		Run:       &v1alpha1.GroupRunStatus{ID: "1-1", Number: 1, Phase: v1alpha1.RunPhaseFinished, StartTime: metav1.NewTime(now)},
+		Results: []v1alpha1.GroupResultSeries{{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, SizeBytes: []int64{1 << 20},
+			LatencyNanoseconds: []int64{654321}, BusBandwidthMBps: []int64{1602}, MinBusBandwidthMBps: []int64{1602}}}}}
 	group.UID = "group-uid"
 	group.Spec.Runtime.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull-me"}}
 	crds := make([]client.Object, 0, 4)
@@ -67,7 +71,10 @@ func cluster(t *testing.T, n int) (Clients, *kubefake.Clientset) {
 		crd.SetName(kind + ".rcclx.io")
 		crds = append(crds, crd)
 	}
-	groups := fake.NewClientBuilder().WithScheme(scheme).WithObjects(group).WithObjects(crds...)
+	stored, run := group.Objects()
+	run.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: secret}
+	elsewhere := state.NewRun(&metav1.ObjectMeta{Namespace: "ml", Name: "other"}, "other-1")
+	groups := fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored, run, elsewhere).WithObjects(crds...)
 	mine := map[string]string{v1alpha1.LabelGroup: "pool", v1alpha1.LabelRole: v1alpha1.RoleRun}
 	monitor := map[string]string{"app.kubernetes.io/name": "commgroup-monitor", v1alpha1.LabelRole: v1alpha1.RoleMonitor}
 	manager := map[string]string{"app.kubernetes.io/name": "commgroup-manager"}
@@ -120,7 +127,7 @@ func TestCollect(t *testing.T) {
 		t.Errorf("missing: %+v", b.Missing)
 	}
 	files := byPath(b)
-	for _, path := range []string{"summary.md", "report.html", "commgroup.yaml", "commtasks/node-1.yaml", "commnodes/node-1.yaml", "members.csv", "events.txt", "cluster.yaml", "settings.yaml", "nodes/node-0.yaml", "pods/run.yaml",
+	for _, path := range []string{"summary.md", "report.html", "commgroup.yaml", "runs/pool-1.yaml", "commtasks/node-1.yaml", "commnodes/node-1.yaml", "members.csv", "events.txt", "cluster.yaml", "settings.yaml", "nodes/node-0.yaml", "pods/run.yaml",
 		"pods/monitors-ops.yaml", "manager/deployments-ops.yaml", "manager/daemonsets-ops.yaml", "manager/pods-ops.yaml", "pods/ml/pool-run-node-2/main.log", "pods/ops/monitor-node-0/main.log", "pods/ops/manager-0/main.log", "pods/ops/manager-0/main.previous.log"} {
 		if files[path] == "" {
 			t.Errorf("%s is not in the bundle", path)
@@ -132,6 +139,9 @@ func TestCollect(t *testing.T) {
 				t.Errorf("%s holds %q", path, taken)
 			}
 		}
+	}
+	if !strings.Contains(files["report.html"], "Baseline: 1M, 654 µs") || !strings.Contains(files["runs/pool-1.yaml"], "654321") || files["runs/other-1.yaml"] != "" {
+		t.Errorf("the last run's results are not in the report, or not only this group's runs are in the bundle")
 	}
 	if !strings.Contains(files["pods/run.yaml"], "value: INFO") || !strings.Contains(files["pods/run.yaml"], redacted) {
 		t.Error("the library's own variables must stay, and others say that they were taken out")
@@ -201,7 +211,7 @@ func TestPartial(t *testing.T) {
 
 // TestSummaryTellsTheCase: verdict, culprits and next step are on the first page, and it lists no part that is not there.
 func TestSummaryTellsTheCase(t *testing.T) {
-	group := &v1alpha1.CommGroup{}
+	group := &state.Group{}
 	group.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSlowNode, Message: "1 of 3 is slow", LastTransitionTime: metav1.NewTime(now)}}
 	group.Status.Run = &v1alpha1.GroupRunStatus{ID: "1-2", Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictFail, StartTime: metav1.NewTime(now)}
 	for i := range 7 {

@@ -22,6 +22,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/htmlreport"
 	"rcclx.io/commgroup-operator/internal/report"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // gatherer carries what later parts need of earlier ones.
@@ -29,9 +30,9 @@ type gatherer struct {
 	Clients
 	o     Options
 	b     *Bundle
-	group *v1alpha1.CommGroup
-	shown *v1alpha1.CommGroup // group, redacted
-	nodes []report.Member     // the worst first
+	group *state.Group
+	shown *state.Group    // group, redacted
+	nodes []report.Member // the worst first
 	// unread says why the nodes' CommNodes could not be read; empty where they were.
 	unread string
 	// podsMu guards pods: those whose logs are wanted.
@@ -49,26 +50,50 @@ const (
 func (g *gatherer) basics(ctx context.Context) error {
 	within, cancel := context.WithTimeout(ctx, g.o.ItemDeadline)
 	defer cancel()
-	group := &v1alpha1.CommGroup{}
-	err := g.Groups.Get(within, client.ObjectKey{Namespace: g.o.Namespace, Name: g.o.Name}, group)
+	stored := &v1alpha1.CommGroup{}
+	err := g.Groups.Get(within, client.ObjectKey{Namespace: g.o.Namespace, Name: g.o.Name}, stored)
 	if apierrors.IsNotFound(err) {
 		return fmt.Errorf("%w: %s/%s; kubectl get commgroups -A lists them", ErrNoGroup, g.o.Namespace, g.o.Name)
 	}
+	runs := g.commRuns(ctx)
 	if err != nil {
 		g.b.miss("commgroup.yaml", "the CommGroup", err) // the rest may still tell why
 	} else {
-		g.group = group
-		clean := group.DeepCopy()
+		clean := stored.DeepCopy()
 		redactMeta(&clean.ObjectMeta)
 		clean.Spec.Runtime.ImagePullSecrets = redactPullSecrets(clean.Spec.Runtime.ImagePullSecrets)
-		g.shown = clean
 		g.yaml("commgroup.yaml", clean)
+		g.group = state.Join(stored, state.RunsOf(stored, runs))
+		shown := *g.group
+		shown.ObjectMeta, shown.Spec = clean.ObjectMeta, clean.Spec
+		g.shown = &shown
 	}
 	if err := g.commTasks(ctx); err != nil {
 		g.b.miss("commtasks/", "CommTasks", err)
 	}
 	g.commNodes(ctx)
 	return nil
+}
+
+// commRuns are those of the group's name, an earlier group's too.
+func (g *gatherer) commRuns(ctx context.Context) []v1alpha1.CommRun {
+	within, cancel := context.WithTimeout(ctx, g.o.ItemDeadline)
+	defer cancel()
+	var list v1alpha1.CommRunList
+	if err := g.Groups.List(within, &list, client.InNamespace(g.o.Namespace)); err != nil {
+		g.b.miss("runs/", "the CommRuns, which have the results", err)
+		return nil
+	}
+	runs := slices.DeleteFunc(list.Items, func(r v1alpha1.CommRun) bool { return r.Spec.GroupName != g.o.Name })
+	for i := range runs {
+		run := &runs[i]
+		redactMeta(&run.ObjectMeta)
+		if t := run.Status.Template; t != nil {
+			t.Runtime.ImagePullSecrets = redactPullSecrets(t.Runtime.ImagePullSecrets)
+		}
+		g.yaml("runs/"+fileName(run.Name)+".yaml", run)
+	}
+	return runs
 }
 
 func (g *gatherer) yaml(path string, object any) {
@@ -193,7 +218,6 @@ func (g *gatherer) rest(ctx context.Context) {
 		{"report.html", "the page for a browser", g.page},
 		{"cluster.yaml", "versions", g.cluster},
 		{"settings.yaml", "the published ConfigMap", g.settings},
-		{"runs/", "past runs", g.runs},
 		{"pods/run.yaml", "run pods", func(ctx context.Context) ([]byte, error) {
 			return g.podList(ctx, g.o.Namespace, v1alpha1.LabelGroup+"="+v1alpha1.LabelValue(g.o.Name))
 		}},
@@ -236,7 +260,8 @@ func (g *gatherer) cluster(ctx context.Context) ([]byte, error) {
 	}
 	out := map[string]any{"apiServer": info, "kubectlCommgroup": g.o.Version}
 	var crds []map[string]any
-	for _, name := range []string{"commgroups." + v1alpha1.GroupVersion.Group, "commtasks." + v1alpha1.GroupVersion.Group, "commnodes." + v1alpha1.GroupVersion.Group} {
+	for _, resource := range []string{"commgroups", "commruns", "commtasks", "commnodes"} {
+		name := resource + "." + v1alpha1.GroupVersion.Group
 		crd := &unstructured.Unstructured{}
 		crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
 		if err := g.Groups.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
@@ -274,20 +299,6 @@ func (g *gatherer) settings(ctx context.Context) ([]byte, error) {
 	}
 	redactMeta(&cm.ObjectMeta)
 	return yaml.Marshal(cm)
-}
-
-// runs are the group's CommRuns.
-func (g *gatherer) runs(ctx context.Context) ([]byte, error) {
-	var list v1alpha1.CommRunList
-	if err := g.Groups.List(ctx, &list, client.InNamespace(g.o.Namespace), client.MatchingLabels{v1alpha1.LabelGroup: v1alpha1.LabelValue(g.o.Name)}); err != nil {
-		return nil, err
-	}
-	for i := range list.Items {
-		run := &list.Items[i]
-		redactMeta(&run.ObjectMeta)
-		g.yaml("runs/"+fileName(run.Name)+".yaml", run)
-	}
-	return nil, nil
 }
 
 // podLogsLeft says of how many members that failed no run pod, and so no log, is there any more.

@@ -21,7 +21,7 @@ var explained = []struct{ path, what string }{
 	{"members.csv", "all members in short"},
 	{"commtasks/", "what each member has to do and has reported, the worst where there are many"},
 	{"commnodes/", "what their monitors say of the same nodes"},
-	{"runs/", "past runs as the operator keeps them"},
+	{"runs/", "the runs that the operator keeps, the last one among them: what each measured, and what came of it"},
 	{"events.txt", "events of the group, its nodes and pods"},
 	{"pods/", "run pods and monitors: spec and status, and the end of each container's log"},
 	{"manager/", "the manager's Deployment, pods and logs, who leads, and the monitors' DaemonSet"},

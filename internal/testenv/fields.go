@@ -18,8 +18,12 @@ func HasField(of reflect.Type, names ...string) bool {
 	}
 	for i := range of.NumField() {
 		f := of.Field(i)
-		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name == names[0] {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case name == names[0]:
 			return HasField(f.Type, names[1:]...)
+		case name == "" && f.Anonymous && HasField(f.Type, names...): // its fields stand among the others
+			return true
 		}
 	}
 	return false

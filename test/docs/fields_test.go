@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	getsOurs = regexp.MustCompile(`kubectl get (cg|commgroups?|ct|commtasks?|cn|commnodes?|cgr|commruns?)(?: [^\n\x60]*)?`)
+	getsOurs = regexp.MustCompile(`kubectl get (cgr|commruns?|cg|commgroups?|ct|commtasks?|cn|commnodes?)(?: [^\n\x60]*)?`)
 	fieldOf  = regexp.MustCompile(`\.((?:spec|status)(?:\.[a-zA-Z]+|\[[^\]]*\])+)`)
 	index    = regexp.MustCompile(`\[[^\]]*\]`)
 )
@@ -39,7 +39,8 @@ func TestFieldsOfCommands(t *testing.T) {
 			}
 		}
 	}
-	if group := reflect.TypeFor[v1alpha1.CommGroup](); testenv.HasField(group, "status", "span", "test") || !testenv.HasField(group, "status", "span", "tests", "set") {
+	run := reflect.TypeFor[v1alpha1.CommRun]()
+	if testenv.HasField(run, "status", "span", "test") || !testenv.HasField(run, "status", "span", "tests", "set") {
 		t.Error("a field that is not there is found, or one that is there is not")
 	}
 	if count < 150 {

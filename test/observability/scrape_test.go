@@ -22,13 +22,14 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	groupmetrics "rcclx.io/commgroup-operator/controllers/metrics"
 	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
+	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/test/observability/promproof"
 )
 
 // stored reads objects that a demo left: SIMULATED, of testdata.
 type stored struct {
 	client.Reader
-	group v1alpha1.CommGroup
+	group *state.Group
 	tasks v1alpha1.CommTaskList
 	nodes v1alpha1.CommNodeList
 }
@@ -37,7 +38,11 @@ type stored struct {
 func (s *stored) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	switch list := list.(type) {
 	case *v1alpha1.CommGroupList:
-		list.Items = []v1alpha1.CommGroup{s.group}
+		group, _ := s.group.Objects()
+		list.Items = []v1alpha1.CommGroup{*group}
+	case *v1alpha1.CommRunList:
+		_, run := s.group.Objects()
+		list.Items = []v1alpha1.CommRun{*run}
 	case *v1alpha1.CommTaskList:
 		list.Items = s.tasks.Items
 	case *v1alpha1.CommNodeList:
@@ -50,7 +55,9 @@ func (s *stored) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 func demo(t *testing.T) *stored {
 	t.Helper()
 	s := &stored{}
-	for file, into := range map[string]any{"commgroup.yaml": &s.group, "commtasks.yaml": &s.tasks, "commnodes.yaml": &s.nodes} {
+	var group v1alpha1.CommGroup
+	var run v1alpha1.CommRun
+	for file, into := range map[string]any{"commgroup.yaml": &group, "commrun.yaml": &run, "commtasks.yaml": &s.tasks, "commnodes.yaml": &s.nodes} {
 		text, err := os.ReadFile(filepath.Join("testdata", "demo", file))
 		if err != nil {
 			t.Fatal(err)
@@ -59,6 +66,7 @@ func demo(t *testing.T) *stored {
 			t.Fatal(err)
 		}
 	}
+	s.group = state.Join(&group, state.RunsOf(&group, []v1alpha1.CommRun{run}))
 	// That demo ended with a lost link, which it does not have here.
 	apimeta.SetStatusCondition(&s.group.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady})
 	s.group.Status.Culprits = nil

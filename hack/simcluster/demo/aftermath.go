@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // Aftermath is what was seen since a change of FaultyNode. What passes quickly stays in it once it was seen.
@@ -20,7 +21,7 @@ type Aftermath struct {
 	RunBefore string
 	Assigned  map[string]string
 	// Group and Tasks are as seen last, Elapsed after the change.
-	Group   *v1alpha1.CommGroup
+	Group   *state.Group
 	Tasks   []v1alpha1.CommTask
 	Elapsed time.Duration
 	// Pods counts the run pods that started, by node.

@@ -14,6 +14,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 func change(t *testing.T, name string) *Fault {
@@ -130,8 +131,10 @@ func TestAftermathTakes(t *testing.T) {
 		w.tasks.(*watch.FakeWatcher).Modify(&task)
 	}
 	w.nodes.(*watch.FakeWatcher).Modify(node)
-	w.groups.(*watch.FakeWatcher).Modify(counted)
-	w.groups.(*watch.FakeWatcher).Modify(group("", nil))
+	for _, g := range []*state.Group{counted, group("", nil)} {
+		stored, _ := g.Objects()
+		w.groups.(*watch.FakeWatcher).Modify(stored)
+	}
 	lines, err := w.drain(a, time.Second)
 	if err != nil || len(lines) != 2 || a.Stale == nil || a.Stale.Reason != v1alpha1.StaleNodeRebooted || a.StaleCount != 1 || a.Reported != 0 || a.podsText() != "sim-node-0 (1)" {
 		t.Errorf("%q, %v, %+v; want the pod that is gone, and the stale result and the count that were replaced at once", lines, err, a)

@@ -17,6 +17,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // interval of the monitors, as hack/demo/operator has it.
@@ -62,14 +63,14 @@ func (d *demo) change(ctx context.Context, fault *Fault, pci []string) error {
 	return nil
 }
 
-func (d *demo) read(ctx context.Context) (*v1alpha1.CommGroup, []v1alpha1.CommTask, error) {
-	var group v1alpha1.CommGroup
-	if err := d.client.Get(ctx, client.ObjectKey{Namespace: "default", Name: groupName}, &group); err != nil {
+func (d *demo) read(ctx context.Context) (*state.Group, []v1alpha1.CommTask, error) {
+	group, err := state.Load(ctx, d.client, client.ObjectKey{Namespace: "default", Name: groupName})
+	if err != nil {
 		return nil, nil, err
 	}
 	var tasks v1alpha1.CommTaskList
-	err := d.client.List(ctx, &tasks, client.InNamespace("default"))
-	return &group, tasks.Items, err
+	err = d.client.List(ctx, &tasks, client.InNamespace("default"))
+	return group, tasks.Items, err
 }
 
 // watches tell of every version since a change: a mark that a run replaces at once is gone before the next look.

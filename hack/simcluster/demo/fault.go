@@ -13,6 +13,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // FaultyNode is the node that a fault is put on.
@@ -134,7 +135,7 @@ type Outcome struct {
 
 // Judge says whether the group's status is the outcome that the demo expects. pci are the addresses of the faulty
 // node's GPUs by ordinal.
-func Judge(group *v1alpha1.CommGroup, fault *Fault, pci []string) Outcome {
+func Judge(group *state.Group, fault *Fault, pci []string) Outcome {
 	ready := current(group, v1alpha1.ConditionReady)
 	finished := group.Status.Run != nil && group.Status.Run.Phase != v1alpha1.RunPhaseRunning && group.Status.Run.Generation == group.Generation
 	seen := "no condition Ready of this generation yet"
@@ -194,7 +195,7 @@ func oneOf(s string, all []string) bool {
 }
 
 // current finds a condition that speaks of the present generation.
-func current(group *v1alpha1.CommGroup, kind string) *metav1.Condition {
+func current(group *state.Group, kind string) *metav1.Condition {
 	c := meta.FindStatusCondition(group.Status.Conditions, kind)
 	if c == nil || c.ObservedGeneration != group.Generation {
 		return nil

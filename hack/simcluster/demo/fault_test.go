@@ -9,10 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
-func group(run v1alpha1.RunPhase, conditions []metav1.Condition, culprits ...v1alpha1.Culprit) *v1alpha1.CommGroup {
-	g := &v1alpha1.CommGroup{ObjectMeta: metav1.ObjectMeta{Generation: 2}}
+func group(run v1alpha1.RunPhase, conditions []metav1.Condition, culprits ...v1alpha1.Culprit) *state.Group {
+	g := &state.Group{ObjectMeta: metav1.ObjectMeta{Generation: 2}}
 	g.Status.Conditions, g.Status.Culprits = conditions, culprits
 	if run != "" {
 		g.Status.Run = &v1alpha1.GroupRunStatus{ID: "2-1", Generation: 2, Phase: run}
@@ -39,7 +40,7 @@ func TestJudge(t *testing.T) {
 	stale[0].ObservedGeneration = 1
 	finished := v1alpha1.RunPhaseFinished
 	tests := map[string]struct {
-		group         *v1alpha1.CommGroup
+		group         *state.Group
 		fault         *Fault
 		done, reached bool
 	}{

@@ -13,6 +13,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/report"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // section is one part of what is printed.
@@ -22,7 +23,7 @@ type section struct {
 }
 
 // print shows what a person wants to see of the group.
-func (d *demo) print(ctx context.Context, group *v1alpha1.CommGroup) error {
+func (d *demo) print(ctx context.Context, group *state.Group) error {
 	var tasks v1alpha1.CommTaskList
 	if err := d.client.List(ctx, &tasks, client.InNamespace("default")); err != nil {
 		return err
@@ -87,7 +88,7 @@ func (d *demo) printMesh(nodes []report.Member) error {
 	return nil
 }
 
-func (d *demo) printPublished(ctx context.Context, group *v1alpha1.CommGroup) error {
+func (d *demo) printPublished(ctx context.Context, group *state.Group) error {
 	published := group.Status.Published
 	if published == nil {
 		d.say("none: %s", conditionText(group, v1alpha1.ConditionSettingsPublished))
@@ -108,7 +109,7 @@ func (d *demo) printPublished(ctx context.Context, group *v1alpha1.CommGroup) er
 	return nil
 }
 
-func conditionText(group *v1alpha1.CommGroup, kind string) string {
+func conditionText(group *state.Group, kind string) string {
 	c := current(group, kind)
 	if c == nil {
 		return "no condition " + kind + " yet"
@@ -124,7 +125,7 @@ func (d *demo) printTimes() {
 	d.say("  %8.1f s  in all", time.Since(d.Began).Seconds())
 }
 
-func (d *demo) printNext(group *v1alpha1.CommGroup) {
+func (d *demo) printNext(group *state.Group) {
 	dir, also := d.State.Dir, ""
 	if rel, err := filepath.Rel(d.Repo, dir); err == nil && filepath.IsLocal(rel) {
 		dir = rel

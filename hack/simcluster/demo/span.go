@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // writeSpanSample renders the sample with as many nodes in the mesh as there are, and gives the file.
@@ -53,7 +54,7 @@ func fitMesh(manifest []byte, nodes int) ([]byte, error) {
 }
 
 // unmeasured says what is missing of the results over several nodes; empty for nothing.
-func unmeasured(group *v1alpha1.CommGroup) string {
+func unmeasured(group *state.Group) string {
 	span := group.Status.Span
 	if span == nil || span.Stage != v1alpha1.StageEnded || span.Verdict != v1alpha1.VerdictPass {
 		return fmt.Sprintf("the group's stage has no good end: %+v", span)
@@ -77,7 +78,7 @@ func unmeasured(group *v1alpha1.CommGroup) string {
 }
 
 // judgeSpan: the culprit is named with its kind, nothing that is healthy is blamed, and the group without it was measured.
-func judgeSpan(group *v1alpha1.CommGroup, fault *Fault, finished bool, seen string) Outcome {
+func judgeSpan(group *state.Group, fault *Fault, finished bool, seen string) Outcome {
 	named := ""
 	for i := range group.Status.Culprits {
 		c := &group.Status.Culprits[i]
@@ -144,7 +145,7 @@ func (f *Fault) names(c *v1alpha1.Culprit) bool {
 }
 
 // spanLine says where the group's stage is; empty where there is none now.
-func spanLine(group *v1alpha1.CommGroup) string {
+func spanLine(group *state.Group) string {
 	s, run := group.Status.Span, group.Status.Run
 	if s == nil || run == nil || s.RunID != run.ID || s.Stage == v1alpha1.StageNodes {
 		return ""

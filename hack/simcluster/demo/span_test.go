@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 func spanFault(t *testing.T, name string) *Fault {
@@ -126,15 +127,15 @@ func TestJudgeHealthySpan(t *testing.T) {
 		return v1alpha1.SpanResultSeries{Dimension: dimension, BusBandwidthMBps: mbps}
 	}
 	for name, tc := range map[string]struct {
-		change  func(*v1alpha1.CommGroup)
+		change  func(*state.Group)
 		reached bool
 	}{
-		"measured":         {func(*v1alpha1.CommGroup) {}, true},
-		"no stage":         {func(g *v1alpha1.CommGroup) { g.Status.Span = nil }, false},
-		"stage not ended":  {func(g *v1alpha1.CommGroup) { g.Status.Span.Stage = v1alpha1.StageMesh }, false},
-		"no verdict":       {func(g *v1alpha1.CommGroup) { g.Status.Span.Verdict = "" }, false},
-		"no dimension":     {func(g *v1alpha1.CommGroup) { g.Status.Span.Results = g.Status.Span.Results[:2] }, false},
-		"nothing measured": {func(g *v1alpha1.CommGroup) { g.Status.Span.Results[1].BusBandwidthMBps = nil }, false},
+		"measured":         {func(*state.Group) {}, true},
+		"no stage":         {func(g *state.Group) { g.Status.Span = nil }, false},
+		"stage not ended":  {func(g *state.Group) { g.Status.Span.Stage = v1alpha1.StageMesh }, false},
+		"no verdict":       {func(g *state.Group) { g.Status.Span.Verdict = "" }, false},
+		"no dimension":     {func(g *state.Group) { g.Status.Span.Results = g.Status.Span.Results[:2] }, false},
+		"nothing measured": {func(g *state.Group) { g.Status.Span.Results[1].BusBandwidthMBps = nil }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := group(v1alpha1.RunPhaseFinished, conditionOf(v1alpha1.ConditionReady, "True", "Ready", ""))

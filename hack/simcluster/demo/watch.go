@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // groupName is the name in config/samples/commgroup.yaml.
@@ -20,7 +21,7 @@ const groupName = "mi300x"
 const quietSeconds = 15
 
 // applyAndWait applies the sample and follows it until it comes to its outcome.
-func (d *demo) applyAndWait(ctx context.Context, pci []string) (Outcome, *v1alpha1.CommGroup, error) {
+func (d *demo) applyAndWait(ctx context.Context, pci []string) (Outcome, *state.Group, error) {
 	sample := "hack/demo/group"
 	if d.Fault != nil {
 		sample = "hack/demo/group-fault"
@@ -42,9 +43,8 @@ func (d *demo) applyAndWait(ctx context.Context, pci []string) (Outcome, *v1alph
 	d.mark = applied
 	w := watcher{demo: d, applied: applied, lastLine: applied}
 	for {
-		var group v1alpha1.CommGroup
 		var tasks v1alpha1.CommTaskList
-		err := d.client.Get(ctx, client.ObjectKey{Namespace: "default", Name: groupName}, &group)
+		group, err := state.Load(ctx, d.client, client.ObjectKey{Namespace: "default", Name: groupName})
 		if err == nil {
 			err = d.client.List(ctx, &tasks, client.InNamespace("default"))
 		}
@@ -54,16 +54,16 @@ func (d *demo) applyAndWait(ctx context.Context, pci []string) (Outcome, *v1alph
 		if err != nil {
 			return Outcome{}, nil, err
 		}
-		w.observe(&group, tasks.Items)
-		outcome := Judge(&group, d.Fault, pci)
+		w.observe(group, tasks.Items)
+		outcome := Judge(group, d.Fault, pci)
 		if outcome.Done {
 			w.finish()
-			return outcome, &group, nil
+			return outcome, group, nil
 		}
 		if time.Since(applied) > d.GroupDeadline {
 			w.finish()
 			outcome.Seen = fmt.Sprintf("after %s %s", d.GroupDeadline, outcome.Seen)
-			return outcome, &group, nil
+			return outcome, group, nil
 		}
 		select {
 		case <-ctx.Done():
@@ -81,7 +81,7 @@ type watcher struct {
 	started, finished bool
 }
 
-func (w *watcher) observe(group *v1alpha1.CommGroup, tasks []v1alpha1.CommTask) {
+func (w *watcher) observe(group *state.Group, tasks []v1alpha1.CommTask) {
 	run := group.Status.Run
 	if c := current(group, v1alpha1.ConditionCompatible); !w.compatible && !w.started && c != nil && c.Status == "True" {
 		w.compatible = true
@@ -112,7 +112,7 @@ func (w *watcher) observe(group *v1alpha1.CommGroup, tasks []v1alpha1.CommTask) 
 }
 
 // progress prints a line where something changed, and one after a while where nothing did.
-func (w *watcher) progress(group *v1alpha1.CommGroup, tasks []v1alpha1.CommTask) {
+func (w *watcher) progress(group *state.Group, tasks []v1alpha1.CommTask) {
 	line := progressLine(group, tasks)
 	if (line != w.last && time.Since(w.lastLine) > time.Second) || time.Since(w.lastLine) > quietSeconds*time.Second {
 		w.say("    %5.1f s  %s", time.Since(w.applied).Seconds(), line)
@@ -123,7 +123,7 @@ func (w *watcher) progress(group *v1alpha1.CommGroup, tasks []v1alpha1.CommTask)
 func (w *watcher) finish() { w.done("settled: verdict, conditions, settings published") }
 
 // progressLine says in one line where a group is.
-func progressLine(group *v1alpha1.CommGroup, tasks []v1alpha1.CommTask) string {
+func progressLine(group *state.Group, tasks []v1alpha1.CommTask) string {
 	ready := current(group, v1alpha1.ConditionReady)
 	if ready == nil {
 		return "waiting for the manager to take the group up"
