@@ -48,6 +48,13 @@ func (d *Decision) takesAway() bool {
 	return len(d.DeletePods)+len(d.DeleteCommTasks)+len(d.DeleteConfigMaps)+len(d.DeleteRuns) > 0
 }
 
+// turnsRun says whether the decision starts a run, or ends one that goes on. The CommRuns that it rests on may be newer in the cache than
+// the CommGroup is: by an older spec, the present run would be aborted.
+func turnsRun(s *Snapshot, d *Decision) bool {
+	was, is := s.Group.Status.Run, d.Status.Run
+	return is != nil && (was == nil || was.ID != is.ID || was.Phase != is.Phase)
+}
+
 // upToDate asks the API itself whether the group is still as it was read. Writes carry the version that they rest on; a delete is of a
 // name alone, and rests on the group's status. A manager whose cache lags, or that was paused while another took over, would delete
 // pods of the present run, and their nodes would be named as guilty.
@@ -70,7 +77,7 @@ func (r *CommGroupReconciler) upToDate(ctx context.Context, s *Snapshot) error {
 
 // stillSo looks, before anything is done that a later look cannot undo, whether what was read for it still is so.
 func (r *CommGroupReconciler) stillSo(ctx context.Context, s *Snapshot, d *Decision) error {
-	if d.takesAway() {
+	if d.takesAway() || turnsRun(s, d) {
 		if err := r.upToDate(ctx, s); err != nil {
 			return err
 		}
@@ -149,7 +156,10 @@ func (r *CommGroupReconciler) apply(ctx context.Context, s *Snapshot, d *Decisio
 	remove("run pod", d.DeletePods, func() client.Object { return &corev1.Pod{} })
 	remove("commtask", d.DeleteCommTasks, func() client.Object { return &v1alpha1.CommTask{} })
 	remove("configmap", d.DeleteConfigMaps, func() client.Object { return &corev1.ConfigMap{} })
-	remove("commrun", d.DeleteRuns, func() client.Object { return &v1alpha1.CommRun{} })
+	for _, run := range d.DeleteRuns {
+		told("delete commrun", run.Name, r.deleteExactly(ctx, run.DeepCopy()))
+	}
+	told("own commruns of", s.Group.Name, r.ownRequests(ctx, s, d.Status.Run))
 	for i, err := range atOnce(d.CommTasks, func(change CommTaskChange) error { return r.writeCommTask(ctx, change) }) {
 		desired, exists := d.CommTasks[i].Desired, d.CommTasks[i].Current != nil
 		d.refused.commTask(desired, exists, err)

@@ -35,7 +35,6 @@ func boundGroup(status *state.Status) {
 	}
 	cuts := []func() bool{
 		func() bool { return shortenConditions(status) },
-		func() bool { return halve(&status.Inventory, 1) },
 		func() bool { return halve(&status.WouldGate, 1) },
 		func() bool { return status.Gating != nil && halve(&status.Gating.Nodes, 1) },
 		func() bool { return halve(&status.History, 1) },
@@ -62,6 +61,9 @@ func boundRun(group *state.Group, status *state.Status) {
 	}
 	if fits() {
 		return
+	}
+	if status.Baseline != nil {
+		status.Baseline = status.Baseline.DeepCopy() // it may be the cache's
 	}
 	ended := status.Span == nil || status.Span.Stage == v1alpha1.StageEnded
 	var judged []int64
@@ -125,6 +127,7 @@ func lastCuts(status *state.Status, ended bool, judged []int64) []func() bool {
 		func() bool { return boundResults(status.Results, 1) },
 		func() bool { return halve(&status.Results, 0) },
 		func() bool { return halve(&status.Settings, 0) },
+		func() bool { return halve(&status.Inventory, 8) },
 		func() bool { return halve(&status.Checks, 1) },
 	}
 	span := status.Span

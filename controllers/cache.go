@@ -26,6 +26,7 @@ func CacheOptions(served ...string) cache.Options {
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}:       {Transform: trimNode},
 			&v1alpha1.CommNode{}: {Transform: trimCommNode},
+			&v1alpha1.CommRun{}:  {Transform: trimCommRun},
 			&corev1.Pod{}:        {Label: runPods},
 			&corev1.ConfigMap{}:  {Label: ours},
 			// By name, which is all that the manager's role lets it read of these.
@@ -49,6 +50,14 @@ func trimCommNode(object any) (any, error) {
 		if w != nil {
 			cn.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: w.Manager, Operation: w.Operation, Subresource: w.Subresource, Time: w.Time}}
 		}
+	}
+	return object, nil
+}
+
+// trimCommRun drops what others may have written and nothing is decided by.
+func trimCommRun(object any) (any, error) {
+	if run, ok := object.(*v1alpha1.CommRun); ok {
+		run.ManagedFields, run.Annotations = nil, nil
 	}
 	return object, nil
 }

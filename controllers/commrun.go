@@ -3,6 +3,7 @@ package controllers
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -12,6 +13,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/objects"
+	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
@@ -42,7 +44,7 @@ func (r *CommGroupReconciler) readRuns(ctx context.Context, s *Snapshot) error {
 		return fmt.Errorf("commrun %s: %w", name, err)
 	}
 	others := slices.DeleteFunc(s.Runs, func(r v1alpha1.CommRun) bool { return r.Name == name })
-	s.Runs = append(others, state.RunsOf(s.Stored, []v1alpha1.CommRun{live})...)
+	s.Runs = slices.Concat(others, state.RunsOf(s.Stored, []v1alpha1.CommRun{live}))
 	if latest := state.Latest(s.Runs); latest != nil && latest.Status.Number >= run.Number {
 		s.StoredRun = latest
 	} else {
@@ -51,12 +53,16 @@ func (r *CommGroupReconciler) readRuns(ctx context.Context, s *Snapshot) error {
 	return nil
 }
 
-// beyondLimits are the CommRuns that the history limits leave no place for, by name. Neither the latest run goes nor the one before it,
+// beyondLimits are the CommRuns that the history limits leave no place for. Neither the latest run goes nor the one before it,
 // whose results stand while it is repeated.
-func beyondLimits(limits *v1alpha1.HistoryLimits, latest *v1alpha1.GroupRunStatus, all []v1alpha1.CommRun) (remove []string) {
+func beyondLimits(limits *v1alpha1.HistoryLimits, latest *v1alpha1.GroupRunStatus, all []v1alpha1.CommRun) (remove []*v1alpha1.CommRun) {
 	var over []*v1alpha1.CommRun
 	for i := range all {
-		if r := &all[i]; r.Status.Number > 0 && state.Over(&r.Status.GroupRunStatus) && !state.Pending(r) {
+		r := &all[i]
+		if created := runs.NumberOf(r.Labels[v1alpha1.LabelRunID]); created > 0 && r.Status.ID == "" && latest != nil && created < latest.Number {
+			remove = append(remove, r) // it was created for a run that did not start
+		}
+		if r.Status.Number > 0 && state.Over(&r.Status.GroupRunStatus) && !state.Pending(r) {
 			over = append(over, r)
 		}
 	}
@@ -82,8 +88,11 @@ func beyondLimits(limits *v1alpha1.HistoryLimits, latest *v1alpha1.GroupRunStatu
 	}
 	for _, r := range over {
 		passed := r.Status.Verdict == v1alpha1.VerdictPass
+		if r.Status.Summary != nil {
+			passed = r.Status.Summary.Verdict == v1alpha1.VerdictPass // at its end, whatever became of its nodes
+		}
 		if left[passed]--; left[passed] < 0 && !kept[r.Name] {
-			remove = append(remove, r.Name)
+			remove = append(remove, r)
 		}
 	}
 	return remove
@@ -102,9 +111,10 @@ func (r *CommGroupReconciler) writeRun(ctx context.Context, s *Snapshot, d *Deci
 	stored := s.StoredRun
 	if was := s.Group.Status.Run; was == nil || was.ID != run.ID {
 		var err error
-		if stored, err = r.takeRun(ctx, s, run.Name); err != nil {
+		if stored, err = r.takeRun(ctx, s, run); err != nil {
 			return fmt.Errorf("take commrun %s/%s: %w", s.Group.Namespace, run.Name, err)
 		}
+		run.Name = stored.Name
 	}
 	if stored == nil {
 		return nil // it was deleted, and the run has ended with it
@@ -120,38 +130,55 @@ func (r *CommGroupReconciler) writeRun(ctx context.Context, s *Snapshot, d *Deci
 	return nil
 }
 
-// takeRun gives the CommRun of a run that starts: one that asks for it, or else a new one. One of the name that has not started is the
-// run's own: it was created, and its status was not written.
-func (r *CommGroupReconciler) takeRun(ctx context.Context, s *Snapshot, name string) (*v1alpha1.CommRun, error) {
-	if at := slices.IndexFunc(s.Runs, func(r v1alpha1.CommRun) bool { return r.Name == name && state.Pending(&r) }); at >= 0 {
+// maxRunName bounds the second name of a CommRun.
+const maxRunName = 200
+
+// takeRun gives the CommRun of a run that starts: the one that asks for it, or else a new one.
+func (r *CommGroupReconciler) takeRun(ctx context.Context, s *Snapshot, next *v1alpha1.GroupRunStatus) (*v1alpha1.CommRun, error) {
+	if !runs.Partial(next) && slices.Contains(s.Group.Status.Requests, next.Name) {
+		at := slices.IndexFunc(s.Runs, func(r v1alpha1.CommRun) bool { return r.Name == next.Name })
 		return r.ownRun(ctx, s, &s.Runs[at])
 	}
-	run := state.NewRun(s.Stored, name)
-	run.Labels = objects.Labels(s.Group, "")
-	run.OwnerReferences = []metav1.OwnerReference{objects.Owner(s.Group)}
-	err := r.Client.Create(ctx, run, client.FieldOwner(v1alpha1.FieldManagerController))
-	if !apierrors.IsAlreadyExists(err) {
-		return run, err
-	}
-	var there v1alpha1.CommRun
-	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(run), &there); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil, errOldRead // it goes just now
+	// Whoever may create CommRuns may have taken the name. The second one nobody has by chance.
+	var there *v1alpha1.CommRun
+	for _, name := range []string{next.Name, objects.Name(maxRunName, string(s.Group.UID)+next.ID, next.Name)} {
+		run := state.NewRun(s.Stored, name)
+		run.Labels = objects.Labels(s.Group, "")
+		run.Labels[v1alpha1.LabelRunID] = next.ID
+		run.OwnerReferences = []metav1.OwnerReference{objects.Owner(s.Group)}
+		err := r.Client.Create(ctx, run, client.FieldOwner(v1alpha1.FieldManagerController))
+		if !apierrors.IsAlreadyExists(err) {
+			return run, err
 		}
-		return nil, err
-	}
-	switch {
-	case there.Spec.GroupName != s.Group.Name:
-		return nil, fmt.Errorf("%w: CommRun %s is of CommGroup %q: delete it", errTaken, name, there.Spec.GroupName)
-	case len(there.OwnerReferences) > 0 && !objects.OwnedBy(&there, s.Group): // of an earlier group of this name
-		if err := r.deleteExactly(ctx, &there); err != nil {
-			return nil, err
+		there = &v1alpha1.CommRun{}
+		if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(run), there); err != nil {
+			return nil, cmp.Or(client.IgnoreNotFound(err), errOldRead)
 		}
-		return nil, errOldRead
-	case !state.Pending(&there):
-		return nil, errOldRead // the cache does not show it yet
+		switch {
+		case state.GroupOf(there) != s.Group.UID:
+		case there.Status.Number == next.Number:
+			return nil, errOldRead // the run has started, and the cache does not show it yet
+		case there.Status.ID == "" && there.Labels[v1alpha1.LabelRunID] == next.ID:
+			return there, nil // it was created for this run, and its status was not written
+		}
 	}
-	return r.ownRun(ctx, s, &there)
+	return nil, fmt.Errorf("%w: CommRun %s is none of the CommGroup's: delete it", errTaken, there.Name)
+}
+
+// ownRequests makes the CommRuns that users have created the group's own, so that they go with it, and a later group of its name does not
+// find them. The one that starts now follows with the run.
+func (r *CommGroupReconciler) ownRequests(ctx context.Context, s *Snapshot, starts *v1alpha1.GroupRunStatus) error {
+	var errs []error
+	for i := range s.Runs {
+		run := &s.Runs[i]
+		if state.GroupOf(run) != "" || starts != nil && starts.Name == run.Name || !run.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if _, err := r.ownRun(ctx, s, run); client.IgnoreNotFound(err) != nil {
+			errs = append(errs, fmt.Errorf("own commrun %s/%s: %w", run.Namespace, run.Name, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // ownRun gives a CommRun that a user created the group's labels and owner, so that it goes with the group.
@@ -162,7 +189,11 @@ func (r *CommGroupReconciler) ownRun(ctx context.Context, s *Snapshot, run *v1al
 		metav1.SetMetaDataLabel(&next.ObjectMeta, key, value)
 	}
 	if !objects.OwnedBy(next, s.Group) {
-		next.OwnerReferences = append(next.OwnerReferences, objects.Owner(s.Group))
+		owner := objects.Owner(s.Group)
+		if metav1.GetControllerOf(next) != nil {
+			owner.Controller = nil // there can be one alone
+		}
+		next.OwnerReferences = append(next.OwnerReferences, owner)
 	}
 	if same(&next.ObjectMeta, &run.ObjectMeta) {
 		return next, nil

@@ -8,8 +8,11 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -63,8 +66,98 @@ func TestHistoryLimits(t *testing.T) {
 	} {
 		latest := &v1alpha1.GroupRunStatus{Number: 99}
 		remove := beyondLimits(&v1alpha1.HistoryLimits{Passed: 3, Failed: 2}, latest, tc.have)
-		if !slices.Equal(remove, tc.remove) {
-			t.Errorf("%s: remove %v; want %v", name, remove, tc.remove)
+		var names []string
+		for _, r := range remove {
+			names = append(names, r.Name)
+		}
+		if !slices.Equal(names, tc.remove) {
+			t.Errorf("%s: remove %v; want %v", name, names, tc.remove)
+		}
+	}
+}
+
+// TestNameOfACommRun: whoever may create CommRuns may have taken the name of the next one. What they have asked for, and what is another
+// group's, stays as it is.
+func TestNameOfACommRun(t *testing.T) {
+	group := testkit.Group()
+	owned := func(run *v1alpha1.CommRun, uid types.UID) *v1alpha1.CommRun {
+		run.OwnerReferences = []metav1.OwnerReference{objects.Owner(group)}
+		run.OwnerReferences[0].UID = uid
+		return run
+	}
+	next := &v1alpha1.GroupRunStatus{Name: "g-7", ID: "1-7", Number: 7, Trigger: state.TriggerScheduled}
+	some := &v1alpha1.GroupRunStatus{Name: "g-7", ID: "1-7", Number: 7, Trigger: state.TriggerNodesChanged}
+	asked, suspended := state.NewRun(group, "g-7"), state.NewRun(group, "g-7")
+	suspended.Spec.Suspend = true
+	started := owned(state.NewRun(group, "g-7"), group.UID)
+	started.Status.GroupRunStatus = v1alpha1.GroupRunStatus{ID: "1-7", Number: 7, Phase: v1alpha1.RunPhaseRunning}
+	earlier := owned(state.NewRun(group, "g-7"), group.UID)
+	earlier.Status.GroupRunStatus = v1alpha1.GroupRunStatus{ID: "1-6", Number: 6, Phase: v1alpha1.RunPhaseFinished}
+	lost := owned(state.NewRun(group, "g-7"), group.UID)
+	lost.Labels = map[string]string{v1alpha1.LabelRunID: "1-7"}
+	foreign := state.NewRun(group, "g-7")
+	foreign.Spec.GroupName = "other"
+	ofWorkflow := asked.DeepCopy()
+	ofWorkflow.OwnerReferences = []metav1.OwnerReference{{APIVersion: "argoproj.io/v1alpha1", Kind: "Workflow", Name: "nightly", UID: "w", Controller: ptr.To(true)}}
+	const itself, another = true, false
+	for name, tc := range map[string]struct {
+		there *v1alpha1.CommRun
+		run   *v1alpha1.GroupRunStatus
+		takes bool
+		err   error
+	}{
+		"nothing there":                             {nil, next, itself, nil},
+		"a request":                                 {asked, next, itself, nil},
+		"a request of a workflow":                   {ofWorkflow, next, itself, nil},
+		"a request, and a run of some nodes":        {asked, some, another, nil},
+		"a request that is suspended":               {suspended, next, another, nil},
+		"an earlier run that a user had named so":   {earlier, next, another, nil},
+		"the run itself, which the cache lacks":     {started, next, another, errOldRead},
+		"the run itself, whose status was not kept": {lost, next, itself, nil},
+		"another group's":                           {foreign, next, another, nil},
+		"an earlier group's of the name":            {owned(asked.DeepCopy(), "uid-before"), next, another, nil},
+	} {
+		scheme := runtime.NewScheme()
+		if err := v1alpha1.AddToScheme(scheme); err != nil {
+			t.Fatal(err)
+		}
+		stored, _ := group.Objects()
+		s := &Snapshot{Now: testkit.Now, Stored: stored}
+		b := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.CommRun{})
+		if tc.there != nil {
+			there := tc.there.DeepCopy()
+			b = b.WithObjects(there)
+			s.Runs = state.RunsOf(stored, []v1alpha1.CommRun{*there})
+		}
+		if tc.err != nil {
+			s.Runs = nil // as the cache has it
+		}
+		s.Group = state.Join(stored, s.Runs)
+		c := b.Build()
+		if len(s.Runs) > 0 {
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(tc.there), &s.Runs[0]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := &CommGroupReconciler{Client: c, APIReader: c, Config: testConfig}
+		got, err := r.takeRun(t.Context(), s, tc.run)
+		if !errors.Is(err, tc.err) {
+			t.Errorf("%s: %v, want %v", name, err, tc.err)
+		}
+		if err != nil {
+			continue
+		}
+		if (got.Name == "g-7") != tc.takes || !objects.OwnedBy(got, group) || got.Spec.Suspend {
+			t.Errorf("%s: it takes %s, owners %+v", name, got.Name, got.OwnerReferences)
+		}
+		controllers := 0
+		for _, o := range got.OwnerReferences {
+			if ptr.Deref(o.Controller, false) {
+				controllers++
+			}
+		}
+		if controllers != 1 {
+			t.Errorf("%s: %d controllers own it: %+v", name, controllers, got.OwnerReferences)
 		}
 	}
 }
@@ -101,26 +194,6 @@ func TestRunLivesInItsCommRun(t *testing.T) {
 	r := &CommGroupReconciler{Client: c, APIReader: c, Config: testConfig}
 	s.Stored, _ = w.group.Objects()
 
-	old := state.NewRun(w.group, "g-1") // of an earlier group of this name
-	old.OwnerReferences = append(old.OwnerReferences, objects.Owner(w.group))
-	old.OwnerReferences[0].UID = "uid-of-another"
-	if err := c.Create(t.Context(), old); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.writeRun(t.Context(), s, &d); !errors.Is(err, errOldRead) {
-		t.Fatalf("with another group's CommRun of the name: %v, want another attempt once it is gone", err)
-	}
-	foreign := state.NewRun(w.group, "g-1")
-	foreign.Spec.GroupName = "other"
-	if err := c.Create(t.Context(), foreign); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.writeRun(t.Context(), s, &d); !errors.Is(err, errTaken) {
-		t.Fatalf("with a CommRun of another group's: %v, want a refusal", err)
-	}
-	if err := c.Delete(t.Context(), foreign); err != nil {
-		t.Fatal(err)
-	}
 	refuse = apierrors.NewForbidden(schema.GroupResource{Resource: "commruns"}, "g-1", errors.New("exceeded quota"))
 	if err := r.writeRun(t.Context(), s, &d); !onlyRefusals(err) {
 		t.Fatalf("with a quota: %v, want a refusal", err)

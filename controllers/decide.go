@@ -39,7 +39,7 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	}
 	members, accepted, membersErr := membersOf(group, s.Nodes, cfg, s.Now)
 	in := runInput{
-		now: s.Now, group: group, runDeleted: s.RunDeleted, accepted: accepted.IsTrue(), members: members, hash: membersHash(members),
+		now: s.Now, group: group, runDeleted: s.RunDeleted, startRefused: s.StartRefused, accepted: accepted.IsTrue(), members: members, hash: membersHash(members),
 		commTasks: make(map[string]*v1alpha1.CommTask, len(s.CommTasks)), commNodes: commNodesOf(s.CommNodes, s.Nodes), pods: map[string][]*corev1.Pod{}, groupPods: map[string][]*corev1.Pod{},
 		others: sharing.Of(group, s.OtherRunPods, s.Claims, s.Now), looked: s.Looked, unread: s.Unread, busyAt: s.BusyAt,
 	}
@@ -129,7 +129,7 @@ func membersOf(group *state.Group, nodes []corev1.Node, cfg Config, now time.Tim
 // decideSpan moves the group's stage on, which follows the nodes' own and ends the run.
 func decideSpan(state *runState, outcomes []judge.Outcome, in runInput) {
 	state.span = stage.Step(stage.Input{Now: in.now, Group: in.group, Run: state.run, NodesDone: state.nodesDone,
-		Members: in.members, Outcomes: outcomes, CommTasks: in.commTasks, CommNodes: in.commNodes, Pods: in.groupPods, Others: &in.others, Looked: in.looked})
+		Members: in.members, Outcomes: outcomes, CommTasks: in.commTasks, CommNodes: in.commNodes, Pods: in.groupPods, RunDeleted: in.runDeleted, Others: &in.others, Looked: in.looked})
 	if run := state.run; state.nodesDone && state.span.Over && run.Phase == v1alpha1.RunPhaseRunning {
 		run.Phase = v1alpha1.RunPhaseFinished
 		run.FinishTime = decision.Stamp(in.now)
@@ -215,7 +215,7 @@ func planCommTasks(state *runState, in runInput) (changes []CommTaskChange, remo
 	}
 	session := func(ct *v1alpha1.CommTask, name string) *v1alpha1.SessionAssignment {
 		next, has := state.span.Sessions[name]
-		if has || ct == nil || ct.Spec.Session == nil || run == nil {
+		if has || ct == nil || ct.Spec.Session == nil || run == nil || in.runDeleted {
 			return next
 		}
 		if starting || runs.NumberOf(ct.Spec.Session.RunID) == run.Number && state.span.Span != nil {

@@ -60,7 +60,10 @@ func (r *CommGroupReconciler) gatherOthers(ctx context.Context, s *Snapshot) err
 	if err := r.Client.List(ctx, &runs, shared); err != nil {
 		return fmt.Errorf("runs of other groups: %w", err)
 	}
-	all := state.JoinAll(groups.Items, runs.Items)
+	going := slices.DeleteFunc(groups.Items, func(g v1alpha1.CommGroup) bool {
+		return g.Status.Run == nil || g.Status.Run.Phase != v1alpha1.RunPhaseRunning || string(g.UID) == own
+	})
+	all := state.JoinAll(going, runs.Items)
 	for i := range all {
 		group := &all[i]
 		claim := sharing.ClaimOf(group)

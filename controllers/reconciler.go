@@ -122,12 +122,25 @@ func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		return ctrl.Result{RequeueAfter: oldReadPoll}, nil
 	case runErr != nil && !onlyRefusals(runErr):
 		return ctrl.Result{}, errors.Join(runErr, applyErr)
+	case runErr != nil && starts(snapshot, &decision): // all else goes on without the run
+		add(&decision.refused.others, "create CommRun "+decision.Status.Run.Name, runErr)
+		snapshot.StartRefused = runErr
+		without := Decide(snapshot, r.Config)
+		without.refused, without.WakeAt = decision.refused, decision.WakeAt
+		without.refused.tell(&without, snapshot.Group, snapshot.Now)
+		decision, applyErr = without, errors.Join(applyErr, r.writeRun(ctx, snapshot, &without))
 	case runErr != nil: // the run stays where it was; the group says why
 		add(&decision.refused.others, "write CommRun "+decision.Status.Run.Name, runErr)
 		decision = held(snapshot, &decision, nil)
 	}
 	// The status's error is the first: a conflict of its own is to be found whatever else was refused.
 	return afterWrites(ctx, errors.Join(r.writeStatus(ctx, group, &decision), runErr, applyErr), decision.WakeAt, snapshot.Now)
+}
+
+// starts says whether the decision starts a run.
+func starts(s *Snapshot, d *Decision) bool {
+	was, is := s.Group.Status.Run, d.Status.Run
+	return is != nil && (was == nil || was.ID != is.ID)
 }
 
 // held is a decision that leaves the status as it was read, and says what was refused.

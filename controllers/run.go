@@ -26,9 +26,11 @@ type runInput struct {
 	group *state.Group
 	// runDeleted: the CommRun of the group's run was deleted.
 	runDeleted bool
-	accepted   bool
-	members    []decision.Member
-	hash       string
+	// startRefused: the API server takes no CommRun for a run that starts.
+	startRefused error
+	accepted     bool
+	members      []decision.Member
+	hash         string
 	// CommTasks and pods by node name.
 	commTasks map[string]*v1alpha1.CommTask
 	// commNodes by node name, of the Node objects of now.
@@ -152,6 +154,9 @@ func startIfDue(out *runState, in runInput, hash string, suspended bool) {
 				wait.until = decision.Earlier(wait.until, held.until)
 			}
 		}
+	}
+	if in.startRefused != nil {
+		wait.why = words.Shorten(fmt.Sprintf("A run is due (%s), and its CommRun cannot be created: %v.", dueFor(in, trigger), in.startRefused), 1024)
 	}
 	if wait.why != "" {
 		out.waiting, out.wakeAt = wait.why, decision.Earlier(out.wakeAt, wait.until)

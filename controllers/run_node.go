@@ -135,7 +135,7 @@ func stepNode(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput) {
 }
 
 func abortReason(in runInput) string {
-	if in.group.Spec.Run.State == v1alpha1.RunSuspended {
+	if in.group.Spec.Run.State == v1alpha1.RunSuspended || in.group.Status.RunSuspended {
 		return v1alpha1.ReasonSuspended
 	}
 	return v1alpha1.ReasonSuperseded

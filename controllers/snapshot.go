@@ -73,6 +73,8 @@ type Snapshot struct {
 	OwnedConfigMaps []string
 	// Runs are the group's CommRuns, those too that have not started.
 	Runs []v1alpha1.CommRun
+	// StartRefused says why the API server takes no CommRun for the run that is to start; nil where it was not tried, or does.
+	StartRefused error
 	// ListError is set when a part could not be read; nothing may be concluded then.
 	ListError error
 }
@@ -90,8 +92,8 @@ type Decision struct {
 	ConfigMap *corev1.ConfigMap
 	// DeleteConfigMaps by name, all owned by the group.
 	DeleteConfigMaps []string
-	// DeleteRuns are CommRuns, by name.
-	DeleteRuns []string
+	// DeleteRuns are CommRuns beyond the history limits.
+	DeleteRuns []*v1alpha1.CommRun
 	// LookAt asks to look up the pods of these nodes in the API and to decide again.
 	LookAt []string
 	// NeedConfigMapLookup asks to look the ConfigMap up in the API and to decide again.

@@ -45,7 +45,7 @@ func (r *CommGroupReconciler) SetupWithManager(mgr ctrl.Manager, maxConcurrent i
 		For(&v1alpha1.CommGroup{}, builder.WithPredicates(updates(groupChanged))).
 		Owns(&v1alpha1.CommTask{}, builder.WithPredicates(updates(commTaskChanged))).
 		Owns(&corev1.ConfigMap{}).
-		Watches(&v1alpha1.CommRun{}, handler.EnqueueRequestsFromMapFunc(groupOfCommRun), builder.WithPredicates(updates(commRunChanged))).
+		Watches(&v1alpha1.CommRun{}, handler.EnqueueRequestsFromMapFunc(r.groupOfCommRun), builder.WithPredicates(updates(commRunChanged))).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(groupOfRunPod)).
 		Watches(&v1alpha1.CommNode{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfCommNode), builder.WithPredicates(updates(r.commNodeChanged))).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfNode), builder.WithPredicates(updates(nodeChanged))).
@@ -197,12 +197,16 @@ func groupOfRunPod(_ context.Context, pod client.Object) []reconcile.Request {
 }
 
 // groupOfCommRun is the group that a CommRun names, which it may ask for a run.
-func groupOfCommRun(_ context.Context, object client.Object) []reconcile.Request {
+func (r *CommGroupReconciler) groupOfCommRun(ctx context.Context, object client.Object) []reconcile.Request {
 	run, ok := object.(*v1alpha1.CommRun)
 	if !ok {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: run.Namespace, Name: run.Spec.GroupName}}}
+	key := types.NamespacedName{Namespace: run.Namespace, Name: run.Spec.GroupName}
+	if err := r.Client.Get(ctx, key, &v1alpha1.CommGroup{}); err != nil {
+		return nil // the group wakes itself once it is there
+	}
+	return []reconcile.Request{{NamespacedName: key}}
 }
 
 func groupAnnotation(object client.Object) (types.NamespacedName, bool) {

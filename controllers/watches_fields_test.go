@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
@@ -62,9 +63,18 @@ func TestSuspendingARunCounts(t *testing.T) {
 	if !commRunChanged(before, after) || commRunChanged(before, before.DeepCopy()) {
 		t.Error("a change of spec.suspend does not count, or no change does")
 	}
-	woken := groupOfCommRun(t.Context(), after)
-	if len(woken) != 1 || woken[0].Name != "g" || woken[0].Namespace != after.Namespace {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	stored, _ := testkit.Group().Objects()
+	r := &CommGroupReconciler{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored).Build()}
+	if woken := r.groupOfCommRun(t.Context(), after); len(woken) != 1 || woken[0].NamespacedName != client.ObjectKeyFromObject(stored) {
 		t.Errorf("it wakes %v", woken)
+	}
+	after.Spec.GroupName = "none" // a name that no group has wakes nothing, and costs no read
+	if woken := r.groupOfCommRun(t.Context(), after); len(woken) != 0 {
+		t.Errorf("without a group it wakes %v", woken)
 	}
 }
 

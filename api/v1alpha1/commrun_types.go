@@ -47,9 +47,10 @@ type CommRunSpec struct {
 	// groupName is the CommGroup in the same namespace that the run is of.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	GroupName string `json:"groupName"`
-	// suspend keeps the run from starting. Set while it is under way, it ends the run's pods, and the run starts from its beginning
-	// once suspend is false again, as with a Job.
+	// suspend keeps the run from starting. Set while it is under way, it ends the run's pods; no other run of the group starts until it is
+	// false, and the run starts from its beginning then, or until the CommRun is deleted.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 }
@@ -77,8 +78,8 @@ type RunTemplate struct {
 	Benchmark BenchmarkSpec `json:"benchmark,omitzero"`
 }
 
-// CommRunStatus is what a run measures, and what came of it. It stays under 64 KiB at any number of members. Once the run is over,
-// what it measured does not change.
+// CommRunStatus is what a run measures, and what came of it. It stays under 64 KiB at any number of members. What it
+// measured is final once the run is over; verdict and culprits follow its nodes until the next run.
 type CommRunStatus struct {
 	GroupRunStatus `json:",inline"`
 	RunResults     `json:",inline"`

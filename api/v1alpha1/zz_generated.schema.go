@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: e3380c3130d3d81899e18038e19a1f454fa6f194506e5677268721318d1a7a39
-const SchemaRevision = 33
+// Hash of the schemas: 810d3e244e6605c11c50e7fa659c9cf712ad549f8a13475632bb6011b21ec31a
+const SchemaRevision = 34

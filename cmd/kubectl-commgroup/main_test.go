@@ -56,7 +56,7 @@ func TestRunOver(t *testing.T) {
 
 func TestResultsOutputs(t *testing.T) {
 	group := &state.Group{Status: state.Status{
-		Origin: v1alpha1.OriginSimulated, Run: &v1alpha1.GroupRunStatus{ID: "1-1"},
+		Origin: v1alpha1.OriginSimulated, Run: &v1alpha1.GroupRunStatus{ID: "1-1"}, ResultsRunID: "1-1",
 		Results: []v1alpha1.GroupResultSeries{{Variant: "Baseline", Collective: "AllReduce", Datatype: "BFloat16", Nodes: 4,
 			SizeBytes: []int64{1024, 4096}, LatencyNanoseconds: []int64{20000}, BusBandwidthMBps: []int64{90}, MinBusBandwidthMBps: []int64{80}}},
 	}}

@@ -57,6 +57,7 @@ func TestResultsWhileARunRepeats(t *testing.T) {
 	repeat.Name = "mi300x-2"
 	repeat.Status = v1alpha1.CommRunStatus{GroupRunStatus: v1alpha1.GroupRunStatus{
 		ID: "1-2", Number: 2, Trigger: state.TriggerScheduled, Phase: v1alpha1.RunPhaseRunning,
+		SpecHash: group.Status.Run.SpecHash, MembersHash: group.Status.Run.MembersHash,
 	}}
 	c := newCLI(t, nil, repeat)
 	out, errs, code := c.run("results", "mi300x", "-o", "json")

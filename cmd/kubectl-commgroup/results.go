@@ -59,7 +59,7 @@ func newResultsCommand(o *options) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printResults(w, group, shownRun(runs), nodes, choice)
+				return printResults(w, group, shownRun(group, runs), nodes, choice)
 			}
 			if choice.node != "" {
 				return fmt.Errorf("--run and --node: of earlier runs only the group's figures are kept; leave one out")
@@ -82,22 +82,19 @@ func newResultsCommand(o *options) *cobra.Command {
 
 // shownRun is the CommRun whose results a group shows: the latest one, or the one before it while that is repeated. Nil without
 // any.
-func shownRun(runs []v1alpha1.CommRun) *v1alpha1.CommRun {
-	latest := state.Latest(runs)
-	if latest == nil || state.Over(&latest.Status.GroupRunStatus) || !state.Repeats(&latest.Status.GroupRunStatus) {
-		return latest
+func shownRun(group *state.Group, runs []v1alpha1.CommRun) *v1alpha1.CommRun {
+	at := slices.IndexFunc(runs, func(r v1alpha1.CommRun) bool { return r.Status.ID == group.Status.ResultsRunID })
+	if group.Status.ResultsRunID == "" || at < 0 {
+		return nil
 	}
-	earlier := slices.DeleteFunc(slices.Clone(runs), func(r v1alpha1.CommRun) bool {
-		return r.Status.Number >= latest.Status.Number
-	})
-	return cmp.Or(state.Latest(earlier), latest)
+	return &runs[at]
 }
 
 // withRun is the group as it was at the end of an earlier run, as far as results go.
 func withRun(group *state.Group, r *v1alpha1.CommRun) *state.Group {
 	out := &state.Group{ObjectMeta: group.ObjectMeta, Spec: group.Spec}
 	s := &out.Status
-	s.Run, s.Template = &r.Status.GroupRunStatus, r.Status.Template
+	s.Run, s.Template, s.ResultsRunID = &r.Status.GroupRunStatus, r.Status.Template, r.Status.ID
 	s.Origin, s.Members, s.DataErrors, s.Results, s.Span = r.Status.Origin, ptr.Deref(r.Status.Members, v1alpha1.MemberCounts{}), r.Status.DataErrors, r.Status.Results, r.Status.Span
 	s.Settings, s.Inventory, s.Checks, s.Culprits, s.CulpritsRunID = r.Status.Settings, r.Status.Inventory, r.Status.Checks, r.Status.Culprits, r.Status.ID
 	if r.Status.Summary != nil {
@@ -274,10 +271,7 @@ func figure[T int32 | int64](list []T, i int) string {
 func writeCSV(w io.Writer, group *state.Group) error {
 	out := csv.NewWriter(w)
 	rows := [][]string{{"origin", "run", "variant", "collective", "datatype", "placement", "sizeBytes", "latencyNanoseconds", "busBandwidthMBps", "minBusBandwidthMBps", "nodes"}}
-	run := ""
-	if group.Status.Run != nil {
-		run = group.Status.Run.ID
-	}
+	run := group.Status.ResultsRunID
 	for _, r := range group.Status.Results {
 		for i, size := range r.SizeBytes {
 			rows = append(rows, []string{string(group.Status.Origin), run, string(r.Variant), string(r.Collective), string(r.Datatype), string(cmp.Or(r.Placement, v1alpha1.OutOfPlace)),

@@ -25,6 +25,8 @@ type Input struct {
 	// Run as it will be written; NodesDone: each of its nodes has its verdict.
 	Run       *v1alpha1.GroupRunStatus
 	NodesDone bool
+	// RunDeleted: the run's CommRun was deleted, and with it what the stage showed.
+	RunDeleted bool
 	// Members of now, and what the run shows of its nodes, both in rank order.
 	Members  []decision.Member
 	Outcomes []judge.Outcome
@@ -112,7 +114,7 @@ func Step(in Input) State {
 		g.span.Stage, g.span.Verdict = v1alpha1.StageEnded, v1alpha1.VerdictSkipped // nothing had begun
 	case in.Run.Phase == v1alpha1.RunPhaseAborted:
 		reason := v1alpha1.ReasonSuperseded
-		if in.Group.Spec.Run.State == v1alpha1.RunSuspended {
+		if in.Group.Spec.Run.State == v1alpha1.RunSuspended || in.Group.Status.RunSuspended {
 			reason = v1alpha1.ReasonSuspended
 		}
 		g.end(v1alpha1.VerdictSkipped, reason, fmt.Sprintf("Run %s was aborted.", in.Run.ID))
@@ -342,6 +344,9 @@ func (g *machine) end(verdict v1alpha1.Verdict, reason, message string) {
 		l.State = v1alpha1.LocalizationOutOfBounds
 		l.Message = "The search was not ended."
 		g.stopSearch()
+	}
+	if g.in.RunDeleted {
+		return // nothing keeps that it was told
 	}
 	g.tell(verdict != v1alpha1.VerdictPass, reason, "EndGroupStage", "Run %s, the group's stage: %s. %s", g.in.Run.ID, verdict, g.span.Message)
 }

@@ -35,6 +35,7 @@ type Status struct {
 	Libraries          []v1alpha1.RunLibrary
 	Settings           []v1alpha1.SettingStatus
 	Results            []v1alpha1.GroupResultSeries
+	ResultsRunID       string // of the run that results, settings, checks and culprits are of
 	DataErrors         []v1alpha1.DataErrors
 	Culprits           []v1alpha1.Culprit
 	CulpritsRunID      string

@@ -24,6 +24,8 @@ const (
 	maxCulprits = 4
 	// maxMessageBytes of each of them.
 	maxMessageBytes = 256
+	// maxInventory is how many items of the inventory the CommGroup's own status has.
+	maxInventory = 16
 )
 
 // Repeats says whether the run measures again what an earlier run of the same spec and members has measured. While it goes on, what that
@@ -92,9 +94,13 @@ func Join(group *v1alpha1.CommGroup, runs []v1alpha1.CommRun) *Group {
 	results := latest
 	if run.Phase == v1alpha1.RunPhaseRunning && Repeats(&run) {
 		results = latestBefore(runs, run.Number)
+		if results != nil && !repeated(&results.Status.GroupRunStatus, &run, from.History) {
+			results = nil
+		}
 	}
 	if results != nil {
 		r := &results.Status
+		status.ResultsRunID = r.ID
 		status.Libraries, status.Settings, status.Results = r.Libraries, r.Settings, r.Results
 		status.DataErrors, status.Checks, status.Advice = r.DataErrors, r.Checks, r.Advice
 		if status.Culprits, status.CulpritsRunID = r.Culprits, ""; len(r.Culprits) > 0 {
@@ -104,11 +110,17 @@ func Join(group *v1alpha1.CommGroup, runs []v1alpha1.CommRun) *Group {
 	return g
 }
 
+// repeated says whether the earlier run is the one that the later one repeats: of the same spec and members, and with none between them.
+func repeated(earlier, later *v1alpha1.GroupRunStatus, history []v1alpha1.RunSummary) bool {
+	return earlier.SpecHash == later.SpecHash && earlier.MembersHash == later.MembersHash && (len(history) == 0 || history[0].ID == earlier.ID)
+}
+
 // requests are the names of the pending ones that are not suspended, the oldest first.
 func requests(runs []v1alpha1.CommRun) (names []string) {
 	var pending []*v1alpha1.CommRun
 	for i := range runs {
-		if r := &runs[i]; Pending(r) && !r.Spec.Suspend && r.DeletionTimestamp.IsZero() {
+		// One that the controller created is no request before it has started.
+		if r := &runs[i]; Pending(r) && !r.Spec.Suspend && r.DeletionTimestamp.IsZero() && (r.Status.ID != "" || r.Labels[v1alpha1.LabelRunID] == "") {
 			pending = append(pending, r)
 		}
 	}
@@ -124,7 +136,7 @@ func requests(runs []v1alpha1.CommRun) (names []string) {
 // GroupStatus is the CommGroup's own part of the status.
 func (s *Status) GroupStatus() v1alpha1.CommGroupStatus {
 	out := v1alpha1.CommGroupStatus{
-		Conditions: s.Conditions, ObservedGeneration: s.ObservedGeneration, Origin: s.Origin, Members: s.Members, Run: s.Run, Inventory: s.Inventory,
+		Conditions: s.Conditions, ObservedGeneration: s.ObservedGeneration, Origin: s.Origin, Members: s.Members, Run: s.Run, Inventory: s.Inventory[:min(len(s.Inventory), maxInventory)],
 		Effective: s.Effective, Headline: s.Headline, CulpritsRunID: s.CulpritsRunID,
 		History: s.History, Trend: s.Trend, Budget: s.Budget, Gating: s.Gating, WouldGate: s.WouldGate,
 		Published: s.Published, NextRunTime: s.NextRunTime, Schedule: s.Schedule,
@@ -160,7 +172,11 @@ func (s *Status) KeepMeasured(was *Status) {
 	if s.Run == nil || was.Run == nil || s.Run.ID != was.Run.ID || !Over(was.Run) {
 		return
 	}
-	s.Libraries, s.Results, s.DataErrors = was.Libraries, was.Results, was.DataErrors
+	s.Libraries = was.Libraries
+	s.Results, s.DataErrors = slices.Clone(was.Results), slices.Clone(was.DataErrors) // elements may be cut, which the cache has, too
+	if s.Members.Stale > 0 {
+		s.Settings, s.Checks, s.Advice = slices.Clone(was.Settings), slices.Clone(was.Checks), slices.Clone(was.Advice)
+	}
 }
 
 // RunStatus is the part of the status that is the latest run's, as its CommRun is to have it; stored is the CommRun as it is.
@@ -181,7 +197,7 @@ func (g *Group) RunStatus(stored *v1alpha1.CommRun) v1alpha1.CommRunStatus {
 		return out
 	}
 	if was.Members != nil {
-		out.Members, out.Summary, out.Inventory = was.Members, was.Summary, was.Inventory
+		out.Members, out.Summary, out.Inventory, out.Origin = was.Members, was.Summary, was.Inventory, was.Origin
 	} else {
 		out.Members = &s.Members
 	}
@@ -198,6 +214,7 @@ func (g *Group) RunStatus(stored *v1alpha1.CommRun) v1alpha1.CommRunStatus {
 func templateOf(spec *v1alpha1.CommGroupSpec) *v1alpha1.RunTemplate {
 	spec = spec.DeepCopy()
 	spec.Runtime.Env = spec.OwnVariables()
+	spec.Runtime.Pod, spec.Runtime.ImagePullSecrets = v1alpha1.PodOverrides{}, nil // they change nothing in what is measured
 	return &v1alpha1.RunTemplate{RanksPerNode: spec.RanksPerNode, Span: spec.Span, Mesh: spec.Mesh, Network: spec.Network, Runtime: spec.Runtime,
 		DDA: spec.DDA, LowPrecision: spec.LowPrecision, Benchmark: spec.Benchmark}
 }

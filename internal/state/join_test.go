@@ -81,6 +81,8 @@ func TestJoin(t *testing.T) {
 	asked, first := *NewRun(pool(), "asked"), commRun(1, TriggerSpecChanged, finished)
 	changed, some := commRun(2, TriggerSpecChanged, running), commRun(2, TriggerNodesChanged, running)
 	requested := commRun(2, TriggerRequested, running)
+	requestedOfAnother := requested
+	requestedOfAnother.Status.SpecHash = "another"
 	goesOn := commRun(2, TriggerRequested, suspended)
 	stopping, stopped := requested, goesOn
 	stopping.Spec.Suspend, stopped.Spec.Suspend = true, true
@@ -108,6 +110,7 @@ func TestJoin(t *testing.T) {
 		"a requested repeat goes on":   {shortly(2, running), runs{requested, first}, 2, running, 1, nil, false},
 		"a repeat of the latest before it": {shortly(4, running),
 			runs{scheduled(4, running), first, scheduled(3, finished), scheduled(2, finished)}, 4, running, 3, nil, false},
+		"another spec's run before it": {shortly(2, running), runs{requestedOfAnother, first}, 2, running, 0, nil, false},
 		"a repeat of what is not kept": {shortly(2, running), runs{scheduled(2, running)}, 2, running, 0, nil, false},
 		"a repeat ended": {shortly(2, running),
 			runs{scheduled(2, finished), first}, 2, finished, 2, nil, false},
@@ -164,6 +167,16 @@ func TestJoinCulprits(t *testing.T) {
 	run.Status.Culprits = nil
 	if got := Join(group, []v1alpha1.CommRun{run}).Status.Culprits; len(got) != 0 {
 		t.Errorf("culprits %+v, want none", got)
+	}
+}
+
+// TestRepeatOfADeletedRun: the results of a run before it, which failed, are not what the repeat repeats.
+func TestRepeatOfADeletedRun(t *testing.T) {
+	group := pool()
+	group.Status.Run, group.Status.History = shortly(3, running), []v1alpha1.RunSummary{{ID: "1-2"}, {ID: "1-1"}}
+	runs := []v1alpha1.CommRun{commRun(1, TriggerSpecChanged, finished), commRun(3, TriggerScheduled, running)}
+	if got := Join(group, runs).Status; got.ResultsRunID != "" || len(got.Culprits)+len(got.Results) > 0 {
+		t.Errorf("results of %q, culprits %+v", got.ResultsRunID, got.Culprits)
 	}
 }
 
@@ -246,7 +259,7 @@ func TestRunStatus(t *testing.T) {
 	template := templateOf(&spec)
 	old := templateOf(&v1alpha1.CommGroupSpec{RanksPerNode: 4})
 	ended := commRun(1, TriggerSpecChanged, finished)
-	ended.Status.Template, ended.Status.Members = old, &v1alpha1.MemberCounts{Passed: 4}
+	ended.Status.Template, ended.Status.Members, ended.Status.Origin = old, &v1alpha1.MemberCounts{Passed: 4}, v1alpha1.OriginSimulated
 	ended.Status.Summary = &v1alpha1.RunSummary{ID: "1-1", Members: "4/4"}
 	started := commRun(1, TriggerSpecChanged, running)
 	started.Status.Template = old
@@ -265,7 +278,7 @@ func TestRunStatus(t *testing.T) {
 		return s
 	}
 	before := over(finished, old, ended.Status.Summary)
-	before.Members, before.Inventory = ended.Status.Members, ended.Status.Inventory
+	before.Members, before.Inventory, before.Origin = ended.Status.Members, ended.Status.Inventory, v1alpha1.OriginSimulated
 	repeat := whole(running, template)
 	repeat.RunResults, repeat.Culprits = v1alpha1.RunResults{Span: all.Span}, nil
 	repeat.Trigger = TriggerScheduled
@@ -375,12 +388,14 @@ func TestRunsOf(t *testing.T) {
 	taken := asked
 	taken.OwnerReferences = own.OwnerReferences
 	earlier, orphan, elsewhere, other := own, own, asked, asked
-	earlier.OwnerReferences = []metav1.OwnerReference{{Kind: "CommGroup", Name: "pool", UID: "uid-earlier"}}
+	earlier.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommGroup", Name: "pool", UID: "uid-earlier"}}
 	orphan.OwnerReferences = nil
 	elsewhere.Namespace = "another"
 	other.Spec.GroupName = "pool-2"
 	waits := asked
 	waits.OwnerReferences = earlier.OwnerReferences
+	ofWorkflow := asked
+	ofWorkflow.OwnerReferences = []metav1.OwnerReference{{APIVersion: "argoproj.io/v1alpha1", Kind: "Workflow", Name: "nightly", UID: "w"}}
 	foreign := other
 	foreign.OwnerReferences = own.OwnerReferences
 	for name, tc := range map[string]struct {
@@ -389,6 +404,7 @@ func TestRunsOf(t *testing.T) {
 	}{
 		"its own":                                   {own, true},
 		"one that a user created":                   {asked, true},
+		"one that a workflow created":               {ofWorkflow, true},
 		"its own, which has not started":            {taken, true},
 		"an earlier group's":                        {earlier, false},
 		"an earlier group's, which has not started": {waits, false},
@@ -435,6 +451,7 @@ func full() *Group {
 		},
 	}
 	g.Status.show(measured(7))
+	g.Status.ResultsRunID = "1-7"
 	for i := range 16 {
 		culprit := v1alpha1.Culprit{Name: fmt.Sprintf("n%d", i), Message: strings.Repeat("m", 500)}
 		g.Status.Culprits = append(g.Status.Culprits, culprit)

@@ -2,9 +2,8 @@ package state
 
 import (
 	"context"
-	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
@@ -66,10 +65,19 @@ func RunsOf(group *v1alpha1.CommGroup, runs []v1alpha1.CommRun) []v1alpha1.CommR
 		if r.Namespace != group.Namespace || r.Spec.GroupName != group.Name {
 			continue
 		}
-		owned := slices.ContainsFunc(r.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == group.UID })
-		if owned || r.Status.ID == "" && len(r.OwnerReferences) == 0 {
+		if owner := GroupOf(r); owner == group.UID || owner == "" && r.Status.ID == "" {
 			out = append(out, *r)
 		}
 	}
 	return out
+}
+
+// GroupOf is the UID of the CommGroup that owns the CommRun; empty where none does. Others may own it, too.
+func GroupOf(run *v1alpha1.CommRun) types.UID {
+	for _, o := range run.OwnerReferences {
+		if o.Kind == "CommGroup" && o.APIVersion == v1alpha1.GroupVersion.String() {
+			return o.UID
+		}
+	}
+	return ""
 }
