@@ -17,8 +17,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// readRuns reads the group's CommRuns and puts the group together. Where its status names a later run than they do, the API server says
-// whether the cache is behind or the CommRun was deleted.
+// readRuns reads the group's CommRuns and puts the group together. Where its status names a later run than they do,
+// the API server says whether the cache is behind or the CommRun was deleted.
 func (r *CommGroupReconciler) readRuns(ctx context.Context, s *Snapshot) error {
 	defer func() { s.Group = state.Join(s.Stored, s.Runs) }()
 	var list v1alpha1.CommRunList
@@ -53,13 +53,16 @@ func (r *CommGroupReconciler) readRuns(ctx context.Context, s *Snapshot) error {
 	return nil
 }
 
-// beyondLimits are the CommRuns that the history limits leave no place for. Neither the latest run goes nor the one before it,
-// whose results stand while it is repeated.
-func beyondLimits(limits *v1alpha1.HistoryLimits, latest *v1alpha1.GroupRunStatus, all []v1alpha1.CommRun) (remove []*v1alpha1.CommRun) {
+// beyondLimits are the CommRuns that the history limits leave no place for. Neither the latest run goes nor the one
+// before it, whose results stand while it is repeated.
+func beyondLimits(
+	limits *v1alpha1.HistoryLimits, latest *v1alpha1.GroupRunStatus, all []v1alpha1.CommRun,
+) (remove []*v1alpha1.CommRun) {
 	var over []*v1alpha1.CommRun
 	for i := range all {
 		r := &all[i]
-		if created := runs.NumberOf(r.Labels[v1alpha1.LabelRunID]); created > 0 && r.Status.ID == "" && latest != nil && created < latest.Number {
+		created := runs.NumberOf(r.Labels[v1alpha1.LabelRunID])
+		if created > 0 && r.Status.ID == "" && latest != nil && created < latest.Number {
 			remove = append(remove, r) // it was created for a run that did not start
 		}
 		if r.Status.Number > 0 && state.Over(&r.Status.GroupRunStatus) && !state.Pending(r) {
@@ -101,8 +104,8 @@ func beyondLimits(limits *v1alpha1.HistoryLimits, latest *v1alpha1.GroupRunStatu
 // defaultHistoryLimit is that of a group from before the limits.
 const defaultHistoryLimit = 5
 
-// writeRun writes what the decision says of the run into its CommRun, which it creates for a run that starts. It is written before the
-// group's status, which only repeats it in short.
+// writeRun writes what the decision says of the run into its CommRun, which it creates for a run that starts. It is
+// written before the group's status, which only repeats it in short.
 func (r *CommGroupReconciler) writeRun(ctx context.Context, s *Snapshot, d *Decision) error {
 	run := d.Status.Run
 	if run == nil {
@@ -134,7 +137,9 @@ func (r *CommGroupReconciler) writeRun(ctx context.Context, s *Snapshot, d *Deci
 const maxRunName = 200
 
 // takeRun gives the CommRun of a run that starts: the one that asks for it, or else a new one.
-func (r *CommGroupReconciler) takeRun(ctx context.Context, s *Snapshot, next *v1alpha1.GroupRunStatus) (*v1alpha1.CommRun, error) {
+func (r *CommGroupReconciler) takeRun(
+	ctx context.Context, s *Snapshot, next *v1alpha1.GroupRunStatus,
+) (*v1alpha1.CommRun, error) {
 	if !runs.Partial(next) && slices.Contains(s.Group.Status.Requests, next.Name) {
 		at := slices.IndexFunc(s.Runs, func(r v1alpha1.CommRun) bool { return r.Name == next.Name })
 		return r.ownRun(ctx, s, &s.Runs[at])
@@ -165,8 +170,8 @@ func (r *CommGroupReconciler) takeRun(ctx context.Context, s *Snapshot, next *v1
 	return nil, fmt.Errorf("%w: CommRun %s is none of the CommGroup's: delete it", errTaken, there.Name)
 }
 
-// ownRequests makes the CommRuns that users have created the group's own, so that they go with it, and a later group of its name does not
-// find them. The one that starts now follows with the run.
+// ownRequests makes the CommRuns that users have created the group's own, so that they go with it, and a later group
+// of its name does not find them. The one that starts now follows with the run.
 func (r *CommGroupReconciler) ownRequests(ctx context.Context, s *Snapshot, starts *v1alpha1.GroupRunStatus) error {
 	var errs []error
 	for i := range s.Runs {
@@ -182,7 +187,9 @@ func (r *CommGroupReconciler) ownRequests(ctx context.Context, s *Snapshot, star
 }
 
 // ownRun gives a CommRun that a user created the group's labels and owner, so that it goes with the group.
-func (r *CommGroupReconciler) ownRun(ctx context.Context, s *Snapshot, run *v1alpha1.CommRun) (*v1alpha1.CommRun, error) {
+func (r *CommGroupReconciler) ownRun(
+	ctx context.Context, s *Snapshot, run *v1alpha1.CommRun,
+) (*v1alpha1.CommRun, error) {
 	next := run.DeepCopy()
 	next.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommRun"}
 	for key, value := range objects.Labels(s.Group, "") {

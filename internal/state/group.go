@@ -1,5 +1,5 @@
-// Package state has a CommGroup and its latest CommRun as one value. The controller decides on it, and the plugin shows it;
-// what of it is stored in which object is known here alone.
+// Package state has a CommGroup and its latest CommRun as one value. The controller decides on it, and the plugin
+// shows it; what of it is stored in which object is known here alone.
 package state
 
 import (
@@ -18,8 +18,8 @@ type Group struct {
 	Status Status
 }
 
-// Status is the CommGroup's own, and that of the latest CommRun. While a run repeats an earlier one, the results are the
-// earlier one's.
+// Status is the CommGroup's own, and that of the latest CommRun. While a run repeats an earlier one, the results are
+// the earlier one's.
 //
 // +kubebuilder:object:generate=true
 type Status struct {
@@ -57,8 +57,8 @@ type Status struct {
 	RunSuspended bool
 }
 
-// EarlierCulpritsRun is the run that named the culprits, where that is not the present one: a run that repeats another one
-// leaves its culprits until it ends. Empty where they are the present run's, or there are none.
+// EarlierCulpritsRun is the run that named the culprits, where that is not the present one: a run that repeats
+// another one leaves its culprits until it ends. Empty where they are the present run's, or there are none.
 func (s *Status) EarlierCulpritsRun() string {
 	if len(s.Culprits) == 0 || s.Run == nil || s.CulpritsRunID == s.Run.ID {
 		return ""

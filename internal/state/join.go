@@ -28,8 +28,8 @@ const (
 	maxInventory = 16
 )
 
-// Repeats says whether the run measures again what an earlier run of the same spec and members has measured. While it goes on, what that
-// one has shown stands.
+// Repeats says whether the run measures again what an earlier run of the same spec and members has measured. While it
+// goes on, what that one has shown stands.
 func Repeats(run *v1alpha1.GroupRunStatus) bool {
 	return run.Trigger == TriggerScheduled || run.Trigger == TriggerRequested
 }
@@ -59,14 +59,15 @@ func latestBefore(runs []v1alpha1.CommRun, number int64) (latest *v1alpha1.CommR
 	return latest
 }
 
-// Join puts a CommGroup and its CommRuns together; runs of other groups are none of them. The CommRun of the latest run says where that run
-// is, whatever the CommGroup's status says of it in short. Where it is gone, what it had measured is, too.
-// The result shares its parts with the objects.
+// Join puts a CommGroup and its CommRuns together; runs of other groups are none of them. The CommRun of the latest
+// run says where that run is, whatever the CommGroup's status says of it in short. Where it is gone, what it had
+// measured is, too. The result shares its parts with the objects.
 func Join(group *v1alpha1.CommGroup, runs []v1alpha1.CommRun) *Group {
 	from := &group.Status
 	g := &Group{TypeMeta: group.TypeMeta, ObjectMeta: group.ObjectMeta, Spec: group.Spec, Status: Status{
-		Conditions: from.Conditions, ObservedGeneration: from.ObservedGeneration, Origin: from.Origin, Members: from.Members, Run: from.Run, Inventory: from.Inventory,
-		Effective: from.Effective, Headline: from.Headline, Culprits: from.Culprits, CulpritsRunID: from.CulpritsRunID, Baseline: from.Baseline,
+		Conditions: from.Conditions, ObservedGeneration: from.ObservedGeneration, Origin: from.Origin,
+		Members: from.Members, Run: from.Run, Inventory: from.Inventory, Effective: from.Effective,
+		Headline: from.Headline, Culprits: from.Culprits, CulpritsRunID: from.CulpritsRunID, Baseline: from.Baseline,
 		History: from.History, Trend: from.Trend, Budget: from.Budget, Gating: from.Gating, WouldGate: from.WouldGate,
 		Published: from.Published, NextRunTime: from.NextRunTime, Schedule: from.Schedule,
 	}}
@@ -86,7 +87,8 @@ func Join(group *v1alpha1.CommGroup, runs []v1alpha1.CommRun) *Group {
 	}
 	status := &g.Status
 	run := latest.Status.GroupRunStatus
-	status.RunSuspended = latest.Spec.Suspend && (run.Phase == v1alpha1.RunPhaseRunning || run.Phase == v1alpha1.RunPhaseSuspended)
+	goesOn := run.Phase == v1alpha1.RunPhaseRunning || run.Phase == v1alpha1.RunPhaseSuspended
+	status.RunSuspended = latest.Spec.Suspend && goesOn
 	if run.Name = latest.Name; run.Phase == v1alpha1.RunPhaseSuspended {
 		run.Phase = v1alpha1.RunPhaseAborted // for the group that is the run's end: the next one has another id
 	}
@@ -110,9 +112,11 @@ func Join(group *v1alpha1.CommGroup, runs []v1alpha1.CommRun) *Group {
 	return g
 }
 
-// repeated says whether the earlier run is the one that the later one repeats: of the same spec and members, and with none between them.
+// repeated says whether the earlier run is the one that the later one repeats: of the same spec and members, and with
+// none between them.
 func repeated(earlier, later *v1alpha1.GroupRunStatus, history []v1alpha1.RunSummary) bool {
-	return earlier.SpecHash == later.SpecHash && earlier.MembersHash == later.MembersHash && (len(history) == 0 || history[0].ID == earlier.ID)
+	return earlier.SpecHash == later.SpecHash && earlier.MembersHash == later.MembersHash &&
+		(len(history) == 0 || history[0].ID == earlier.ID)
 }
 
 // requests are the names of the pending ones that are not suspended, the oldest first.
@@ -120,7 +124,9 @@ func requests(runs []v1alpha1.CommRun) (names []string) {
 	var pending []*v1alpha1.CommRun
 	for i := range runs {
 		// One that the controller created is no request before it has started.
-		if r := &runs[i]; Pending(r) && !r.Spec.Suspend && r.DeletionTimestamp.IsZero() && (r.Status.ID != "" || r.Labels[v1alpha1.LabelRunID] == "") {
+		r := &runs[i]
+		asked := r.Status.ID != "" || r.Labels[v1alpha1.LabelRunID] == ""
+		if Pending(r) && asked && !r.Spec.Suspend && r.DeletionTimestamp.IsZero() {
 			pending = append(pending, r)
 		}
 	}
@@ -136,7 +142,8 @@ func requests(runs []v1alpha1.CommRun) (names []string) {
 // GroupStatus is the CommGroup's own part of the status.
 func (s *Status) GroupStatus() v1alpha1.CommGroupStatus {
 	out := v1alpha1.CommGroupStatus{
-		Conditions: s.Conditions, ObservedGeneration: s.ObservedGeneration, Origin: s.Origin, Members: s.Members, Run: s.Run, Inventory: s.Inventory[:min(len(s.Inventory), maxInventory)],
+		Conditions: s.Conditions, ObservedGeneration: s.ObservedGeneration, Origin: s.Origin, Members: s.Members,
+		Run: s.Run, Inventory: s.Inventory[:min(len(s.Inventory), maxInventory)],
 		Effective: s.Effective, Headline: s.Headline, CulpritsRunID: s.CulpritsRunID,
 		History: s.History, Trend: s.Trend, Budget: s.Budget, Gating: s.Gating, WouldGate: s.WouldGate,
 		Published: s.Published, NextRunTime: s.NextRunTime, Schedule: s.Schedule,
@@ -166,20 +173,22 @@ func shorten(text string) string {
 	return text[:end] + more
 }
 
-// KeepMeasured puts what the run has measured in the place of what the members show by now: it is final once the run is over, and nodes
-// that change after it take nothing away from it. was is the status before.
+// KeepMeasured puts what the run has measured in the place of what the members show by now: it is final once the run
+// is over, and nodes that change after it take nothing away from it. was is the status before.
 func (s *Status) KeepMeasured(was *Status) {
 	if s.Run == nil || was.Run == nil || s.Run.ID != was.Run.ID || !Over(was.Run) {
 		return
 	}
 	s.Libraries = was.Libraries
-	s.Results, s.DataErrors = slices.Clone(was.Results), slices.Clone(was.DataErrors) // elements may be cut, which the cache has, too
+	// Copies: elements may be cut, which the cache has, too.
+	s.Results, s.DataErrors = slices.Clone(was.Results), slices.Clone(was.DataErrors)
 	if s.Members.Stale > 0 {
 		s.Settings, s.Checks, s.Advice = slices.Clone(was.Settings), slices.Clone(was.Checks), slices.Clone(was.Advice)
 	}
 }
 
-// RunStatus is the part of the status that is the latest run's, as its CommRun is to have it; stored is the CommRun as it is.
+// RunStatus is the part of the status that is the latest run's, as its CommRun is to have it; stored is the CommRun
+// as it is.
 func (g *Group) RunStatus(stored *v1alpha1.CommRun) v1alpha1.CommRunStatus {
 	s, was := &g.Status, &stored.Status
 	out := v1alpha1.CommRunStatus{GroupRunStatus: *s.Run, Origin: s.Origin, Template: was.Template}
@@ -202,10 +211,12 @@ func (g *Group) RunStatus(stored *v1alpha1.CommRun) v1alpha1.CommRunStatus {
 		out.Members = &s.Members
 	}
 	out.Baseline = s.Baseline
-	if i := slices.IndexFunc(s.History, func(h v1alpha1.RunSummary) bool { return h.ID == s.Run.ID }); out.Summary == nil && i >= 0 {
+	own := func(h v1alpha1.RunSummary) bool { return h.ID == s.Run.ID }
+	if i := slices.IndexFunc(s.History, own); out.Summary == nil && i >= 0 {
 		out.Summary = &s.History[i]
 	}
-	if s.Run.Phase == v1alpha1.RunPhaseAborted && (was.Phase == v1alpha1.RunPhaseSuspended || stored.Spec.Suspend && was.Phase == v1alpha1.RunPhaseRunning) {
+	stops := was.Phase == v1alpha1.RunPhaseSuspended || stored.Spec.Suspend && was.Phase == v1alpha1.RunPhaseRunning
+	if s.Run.Phase == v1alpha1.RunPhaseAborted && stops {
 		out.Phase = v1alpha1.RunPhaseSuspended
 	}
 	return out
@@ -214,19 +225,24 @@ func (g *Group) RunStatus(stored *v1alpha1.CommRun) v1alpha1.CommRunStatus {
 func templateOf(spec *v1alpha1.CommGroupSpec) *v1alpha1.RunTemplate {
 	spec = spec.DeepCopy()
 	spec.Runtime.Env = spec.OwnVariables()
-	spec.Runtime.Pod, spec.Runtime.ImagePullSecrets = v1alpha1.PodOverrides{}, nil // they change nothing in what is measured
-	return &v1alpha1.RunTemplate{RanksPerNode: spec.RanksPerNode, Span: spec.Span, Mesh: spec.Mesh, Network: spec.Network, Runtime: spec.Runtime,
-		DDA: spec.DDA, LowPrecision: spec.LowPrecision, Benchmark: spec.Benchmark}
+	// These change nothing in what is measured.
+	spec.Runtime.Pod, spec.Runtime.ImagePullSecrets = v1alpha1.PodOverrides{}, nil
+	return &v1alpha1.RunTemplate{RanksPerNode: spec.RanksPerNode, Span: spec.Span, Mesh: spec.Mesh,
+		Network: spec.Network, Runtime: spec.Runtime, DDA: spec.DDA, LowPrecision: spec.LowPrecision, Benchmark: spec.Benchmark}
 }
 
-// Objects are the CommGroup and the CommRun that the value is stored as, for those who make both up; the latter is nil before the first run.
+// Objects are the CommGroup and the CommRun that the value is stored as, for those who make both up; the latter is
+// nil before the first run.
 func (g *Group) Objects() (*v1alpha1.CommGroup, *v1alpha1.CommRun) {
-	group := &v1alpha1.CommGroup{TypeMeta: g.TypeMeta, ObjectMeta: g.ObjectMeta, Spec: g.Spec, Status: g.Status.GroupStatus()}
+	group := &v1alpha1.CommGroup{TypeMeta: g.TypeMeta, ObjectMeta: g.ObjectMeta, Spec: g.Spec}
+	group.Status = g.Status.GroupStatus()
 	if g.Status.Run == nil {
 		return group, nil
 	}
 	run := NewRun(g, cmp.Or(g.Status.Run.Name, v1alpha1.CommRunName(g.Name, g.Status.Run.Number)))
-	run.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommGroup", Name: g.Name, UID: g.UID}}
+	run.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommGroup", Name: g.Name, UID: g.UID,
+	}}
 	if g.Status.Template != nil {
 		run.Status.ID, run.Status.Template = g.Status.Run.ID, g.Status.Template
 	}

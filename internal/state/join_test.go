@@ -159,7 +159,8 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// TestJoinCulprits: a CommRun without any has none, whatever the CommGroup has, which has not yet been written after it.
+// TestJoinCulprits: a CommRun without any has none, whatever the CommGroup has, which has not yet been written after
+// it.
 func TestJoinCulprits(t *testing.T) {
 	group := pool()
 	group.Status.Culprits = []v1alpha1.Culprit{{Name: "a"}}

@@ -56,8 +56,8 @@ func JoinAll(groups []v1alpha1.CommGroup, runs []v1alpha1.CommRun) []Group {
 	return out
 }
 
-// RunsOf are those of the CommRuns that are the group's: its own by their owner, and those that a user created and that have none yet.
-// What an earlier group of the name left is not.
+// RunsOf are those of the CommRuns that are the group's: its own by their owner, and those that a user created and
+// that have none yet. What an earlier group of the name left is not.
 func RunsOf(group *v1alpha1.CommGroup, runs []v1alpha1.CommRun) []v1alpha1.CommRun {
 	var out []v1alpha1.CommRun
 	for i := range runs {
