@@ -111,7 +111,7 @@ func watched(namespace, name string) string {
 func runOver(group *state.Group) bool {
 	run := group.Status.Run
 	return run != nil && group.Status.ObservedGeneration == group.Generation && run.Generation == group.Generation &&
-		len(group.Status.Requests) == 0 && run.Phase != v1alpha1.RunPhaseRunning
+		len(group.Status.Requests) == 0 && !group.Status.RunSuspended && run.Phase != v1alpha1.RunPhaseRunning
 }
 
 // progressLine says where the group's run is.

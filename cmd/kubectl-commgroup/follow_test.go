@@ -101,9 +101,12 @@ func TestRunBehindASuspendedOne(t *testing.T) {
 	suspended.Name, suspended.Spec.Suspend = "mi300x-2", true
 	suspended.Status = v1alpha1.CommRunStatus{}
 	suspended.Status.ID, suspended.Status.Number, suspended.Status.Phase = "1-2", 2, v1alpha1.RunPhaseSuspended
-	_, errs, code := newCLI(t, nil, suspended).run("run", "mi300x")
-	if code != exitFailed || !strings.Contains(errs, "CommRun default/mi300x-2 is suspended") {
-		t.Errorf("exit code %d, %s", code, errs)
+	suspended.Status.Generation = group.Generation
+	for _, command := range []string{"run", "wait"} {
+		_, errs, code := newCLI(t, nil, suspended).run(command, "mi300x")
+		if code != exitFailed || !strings.Contains(errs, "CommRun default/mi300x-2 is suspended") {
+			t.Errorf("exit code %d, %s", code, errs)
+		}
 	}
 }
 
