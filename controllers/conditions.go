@@ -192,10 +192,8 @@ func lostResults(outcomes []judge.Outcome) (names []string) {
 	return names
 }
 
-// repeats says whether the run measures again what an earlier run of the same spec and members has measured.
-func repeats(run *v1alpha1.GroupRunStatus) bool {
-	return run.Trigger == state.TriggerScheduled || run.Trigger == state.TriggerRequested
-}
+// repeats is state.Repeats, for functions that have a state of their own.
+func repeats(run *v1alpha1.GroupRunStatus) bool { return state.Repeats(run) }
 
 func simulated(origin v1alpha1.Origin) decision.Finding {
 	switch origin {

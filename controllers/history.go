@@ -35,11 +35,6 @@ const (
 	trendNoisePercent = 5
 )
 
-// ended says whether the run is over, however it went.
-func ended(run *v1alpha1.GroupRunStatus) bool {
-	return run != nil && (run.Phase == v1alpha1.RunPhaseFinished || run.Phase == v1alpha1.RunPhaseAborted)
-}
-
 // recorded says whether the history has the run, or had it before later ones.
 func recorded(history []v1alpha1.RunSummary, run *v1alpha1.GroupRunStatus) bool {
 	return len(history) > 0 && runs.NumberOf(history[0].ID) >= run.Number
@@ -263,7 +258,7 @@ func gpusOf(pod *corev1.Pod, resource string) int64 {
 func recordRun(status *state.Status, run *v1alpha1.GroupRunStatus, reason, baselineKey string, in runInput) {
 	was := &in.group.Status
 	status.Budget = budgetNow(was, in.group.Spec.Run.MaxGPUMinutesPerDay, in.now)
-	if ended(run) && !recorded(was.History, run) {
+	if run != nil && state.Over(run) && !recorded(was.History, run) {
 		one := summaryOf(run, status, reason, baselineKey, in)
 		status.History = withRun(was.History, one)
 		spend(status.Budget, &one)
