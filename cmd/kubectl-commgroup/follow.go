@@ -109,9 +109,9 @@ func watched(namespace, name string) string {
 
 // runOver says whether the group's last run is over and of its present spec, and no other one is asked for.
 func runOver(group *state.Group) bool {
-	run := group.Status.Run
-	return run != nil && group.Status.ObservedGeneration == group.Generation && run.Generation == group.Generation &&
-		len(group.Status.Requests) == 0 && !group.Status.RunSuspended && run.Phase != v1alpha1.RunPhaseRunning
+	s := &group.Status
+	return s.Settled() && s.ObservedGeneration == group.Generation && s.Run.Generation == group.Generation &&
+		len(s.Requests) == 0 && !s.RunSuspended
 }
 
 // progressLine says where the group's run is.

@@ -36,11 +36,14 @@ func TestRunOver(t *testing.T) {
 			Status:     state.Status{ObservedGeneration: observed, Requests: requests, Run: &v1alpha1.GroupRunStatus{Generation: ofRun, Phase: phase}},
 		}
 	}
+	behind := group(2, 2, 2, v1alpha1.RunPhaseFinished)
+	behind.Status.Behind = true
 	for name, tc := range map[string]struct {
 		group *state.Group
 		want  bool
 	}{
 		"no run yet":     {&state.Group{}, false},
+		"not yet judged": {behind, false},
 		"finished":       {group(2, 2, 2, v1alpha1.RunPhaseFinished), true},
 		"aborted":        {group(2, 2, 2, v1alpha1.RunPhaseAborted), true},
 		"going on":       {group(2, 2, 2, v1alpha1.RunPhaseRunning), false},

@@ -55,7 +55,13 @@ type Status struct {
 	Requests []string
 	// RunSuspended: spec.suspend of the run's CommRun is true, and the run is not over.
 	RunSuspended bool
+	// Behind: the CommGroup's own status does not yet say of the run what its CommRun says, which is written first.
+	// The conditions are older than the run's phase then.
+	Behind bool
 }
+
+// Settled says whether the latest run is over and the conditions speak of its end.
+func (s *Status) Settled() bool { return s.Run != nil && Over(s.Run) && !s.Behind }
 
 // EarlierCulpritsRun is the run that named the culprits, where that is not the present one: a run that repeats
 // another one leaves its culprits until it ends. Empty where they are the present run's, or there are none.

@@ -171,6 +171,34 @@ func TestJoinCulprits(t *testing.T) {
 	}
 }
 
+// TestSettled: a run is over for those who read the conditions only once the CommGroup's own status says so, too.
+func TestSettled(t *testing.T) {
+	type runs = []v1alpha1.CommRun
+	first, second := commRun(1, TriggerSpecChanged, finished), commRun(2, TriggerNodesChanged, finished)
+	for name, tc := range map[string]struct {
+		short *v1alpha1.GroupRunStatus
+		runs  runs
+		want  bool
+	}{
+		"nothing yet":                {},
+		"the group never said so":    {nil, runs{first}, false},
+		"the group says it runs":     {shortly(2, running), runs{first, second}, false},
+		"the group has one before":   {shortly(1, finished), runs{first, second}, false},
+		"both say so":                {shortly(2, finished), runs{first, second}, true},
+		"both say it was aborted":    {shortly(1, aborted), runs{commRun(1, TriggerRequested, aborted)}, true},
+		"the CommRun is suspended":   {shortly(1, aborted), runs{commRun(1, TriggerRequested, suspended)}, true},
+		"the CommRun is gone":        {shortly(2, finished), runs{first}, true},
+		"both say it goes on":        {shortly(1, running), runs{commRun(1, TriggerRequested, running)}, false},
+		"the next one has begun now": {shortly(1, finished), runs{first, commRun(2, TriggerRequested, running)}, false},
+	} {
+		group := pool()
+		group.Status.Run = tc.short
+		if status := Join(group, tc.runs).Status; status.Settled() != tc.want {
+			t.Errorf("%s: settled %t, want %t", name, !tc.want, tc.want)
+		}
+	}
+}
+
 // TestRepeatOfADeletedRun: the results of a run before it, which failed, are not what the repeat repeats.
 func TestRepeatOfADeletedRun(t *testing.T) {
 	group := pool()
@@ -464,9 +492,9 @@ func full() *Group {
 func TestRoundTrip(t *testing.T) {
 	want := full()
 	status := reflect.ValueOf(want.Status)
+	ofUnended := []string{"Requests", "RunSuspended", "Behind"} // of runs that have not ended, or not in both objects
 	for i := range status.NumField() {
-		// These two are of CommRuns that have not ended.
-		if name := status.Type().Field(i).Name; status.Field(i).IsZero() && name != "Requests" && name != "RunSuspended" {
+		if name := status.Type().Field(i).Name; status.Field(i).IsZero() && !slices.Contains(ofUnended, name) {
 			t.Errorf("the example has no %s", name)
 		}
 	}

@@ -139,7 +139,7 @@ func JudgeChange(a *Aftermath, fault *Fault, pci []string) Outcome {
 
 func (a *Aftermath) judgeRerun(fault *Fault) Outcome {
 	run, ready := a.Group.Status.Run, current(a.Group, v1alpha1.ConditionReady)
-	if run == nil || run.ID == a.RunBefore || run.Phase == v1alpha1.RunPhaseRunning || ready == nil || ready.Reason == v1alpha1.ReasonRunInProgress {
+	if !a.Group.Status.Settled() || run.ID == a.RunBefore || ready == nil || ready.Reason == v1alpha1.ReasonRunInProgress {
 		return Outcome{Seen: "no run after the change has finished yet"}
 	}
 	// From here on the run is over, and what is missing will not come, but for the event and the last writes.

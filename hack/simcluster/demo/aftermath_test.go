@@ -47,6 +47,7 @@ func TestJudgeRerun(t *testing.T) {
 		"as expected":               {func(*Aftermath) {}, true, true},
 		"no run yet":                {func(a *Aftermath) { a.Group.Status.Run.ID = "2-1" }, false, false},
 		"runs":                      {func(a *Aftermath) { a.Group.Status.Run.Phase = v1alpha1.RunPhaseRunning }, false, false},
+		"conditions of before it":   {func(a *Aftermath) { a.Group.Status.Behind = true }, false, false},
 		"a run of all":              {func(a *Aftermath) { a.Group.Status.Run.Trigger = "Requested" }, true, false},
 		"a pod on another node":     {func(a *Aftermath) { a.Pods["sim-node-0"] = 1 }, true, false},
 		"no pod":                    {func(a *Aftermath) { a.Pods = nil }, true, false},

@@ -137,7 +137,7 @@ type Outcome struct {
 // node's GPUs by ordinal.
 func Judge(group *state.Group, fault *Fault, pci []string) Outcome {
 	ready := current(group, v1alpha1.ConditionReady)
-	finished := group.Status.Run != nil && group.Status.Run.Phase != v1alpha1.RunPhaseRunning && group.Status.Run.Generation == group.Generation
+	finished := group.Status.Settled() && group.Status.Run.Generation == group.Generation
 	seen := "no condition Ready of this generation yet"
 	if ready != nil {
 		seen = fmt.Sprintf("Ready is %s (%s): %s", ready.Status, ready.Reason, ready.Message)

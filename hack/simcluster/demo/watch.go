@@ -100,7 +100,7 @@ func (w *watcher) observe(group *state.Group, tasks []v1alpha1.CommTask) {
 			}
 		}
 	}
-	if run != nil && run.Phase != v1alpha1.RunPhaseRunning && !w.finished {
+	if group.Status.Settled() && !w.finished {
 		w.finished = true
 		if w.Span {
 			w.done("run: each node alone, then over several, and the search if something was bad")
