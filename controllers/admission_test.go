@@ -28,7 +28,7 @@ func TestPreemptedNode(t *testing.T) {
 	bad, good := w.nodes[1].Name, w.nodes[0].Name
 	finish := func(node string) {
 		ct := w.commTask(node)
-		ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+		ct.Status.Run = testkit.Report(w.plan(), ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 		endPod(w.podOn(node), 0, w.now)
 	}
 	preempt := func() {
@@ -37,7 +37,7 @@ func TestPreemptedNode(t *testing.T) {
 		pod.Status.Conditions = []corev1.PodCondition{testkit.PodCondition(corev1.DisruptionTarget, corev1.ConditionTrue, "PreemptionByScheduler")}
 		pod.DeletionTimestamp = decision.Stamp(w.now)
 		ct := w.commTask(bad)
-		ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictError, 0, w.now)
+		ct.Status.Run = testkit.Report(w.plan(), ct.Spec.Run, v1alpha1.VerdictError, 0, w.now)
 		ct.Status.Run.Reason = v1alpha1.ReasonInterrupted
 	}
 	startPod(w.podOn(good), good, w.now)
@@ -91,7 +91,7 @@ func TestReportBeforePreemption(t *testing.T) {
 	node := w.nodes[0].Name
 	startPod(w.podOn(node), node, w.now)
 	ct := w.commTask(node)
-	ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+	ct.Status.Run = testkit.Report(w.plan(), ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 	w.podOn(node).Status.Conditions = []corev1.PodCondition{testkit.PodCondition(corev1.DisruptionTarget, corev1.ConditionTrue, "PreemptionByScheduler")}
 	w.settle()
 	if run := w.group.Status.Run; run.Verdict != v1alpha1.VerdictPass {

@@ -136,7 +136,7 @@ func lastReport() *groupWorld {
 	w.reportFacts()
 	w.settle()
 	ct := w.commTask(w.nodes[0].Name)
-	ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+	ct.Status.Run = testkit.Report(w.plan(), ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 	return &groupWorld{world: w}
 }
 

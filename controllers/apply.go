@@ -228,9 +228,6 @@ func (r *CommGroupReconciler) deleteNamed(ctx context.Context, object client.Obj
 }
 
 func (r *CommGroupReconciler) writeCommTask(ctx context.Context, change CommTaskChange) error {
-	if err := changeWithinBounds(change); err != nil {
-		return err
-	}
 	if change.Current == nil {
 		create := func() error {
 			return r.Client.Create(ctx, change.Desired.DeepCopy(), client.FieldOwner(v1alpha1.FieldManagerController))
@@ -339,7 +336,7 @@ func (r *CommGroupReconciler) createPods(ctx context.Context, s *Snapshot, d *De
 		case quotaExceeded(err):
 			message := quotaMessage(err, known.admitted, s.Group.Spec.Run.MaxParallelNodes)
 			noted(ct, r.noteQuotaWait(ctx, ct, message, s.Now))
-		case apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || errors.Is(err, errTooLarge):
+		case apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
 			// A pod security level or the person's own overrides refuse the pod; to try again would not help.
 			noted(ct, r.closeRefused(ctx, ct, pod.Name, err, s))
 		case refuses(err):
@@ -378,9 +375,6 @@ func (r *CommGroupReconciler) createMissing(ctx context.Context, s *Snapshot, po
 	errs = atOnce(missing, func(pod *corev1.Pod) error {
 		if refused := all.Load(); refused != nil {
 			return *refused
-		}
-		if err := withinBounds(pod); err != nil {
-			return err
 		}
 		err := r.Client.Create(ctx, pod.DeepCopy(), client.FieldOwner(v1alpha1.FieldManagerController))
 		if quotaExceeded(err) || apierrors.IsInternalError(err) {

@@ -59,7 +59,7 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	}
 
 	state := stepRun(in)
-	outcomes := judgeNodes(state.nodes, &group.Spec)
+	outcomes := judgeNodes(state.nodes, group)
 	decideSpan(&state, outcomes, in)
 	state.admitGroupPods(in)
 	results := judge.AggregateResults(outcomes)
@@ -196,10 +196,6 @@ func planCommTasks(state *runState, in runInput) (changes []CommTaskChange, remo
 	for i := range state.nodes {
 		inRun[state.nodes[i].name] = &state.nodes[i]
 	}
-	var plan v1alpha1.RunPlan
-	if running {
-		plan = runplan.For(&in.group.Spec)
-	}
 	assignment := func(ct *v1alpha1.CommTask, n *nodeState) *v1alpha1.RunAssignment {
 		switch {
 		case n == nil && starting:
@@ -209,7 +205,7 @@ func planCommTasks(state *runState, in runInput) (changes []CommTaskChange, remo
 		case runs.Counts(runs.AssignmentOf(ct), run) && !n.renewed:
 			return keptAssignment(n, run, starting, in)
 		case running:
-			return newAssignment(run, n, plan, in)
+			return newAssignment(run, n, in)
 		}
 		return nil
 	}
@@ -307,6 +303,10 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 	group, run := s.Group, state.run
 	status := &d.Status
 	status.ObservedGeneration = group.Generation
+	if was := group.Status.Run; run != nil && (was == nil || was.ID != run.ID) {
+		plan := runplan.For(&group.Spec)
+		status.Plan = &plan
+	}
 	status.Run = run
 	status.Span = state.span.Span
 	var reporting []*v1alpha1.CommNode

@@ -18,6 +18,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/podstate"
+	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/sharing"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
@@ -315,6 +316,15 @@ func endPod(pod *corev1.Pod, code int32, now time.Time) {
 }
 
 // runAll lets every node pass, with the given bus bandwidths by rank order; the last one repeats.
+// plan of the latest run.
+func (w *world) plan() *v1alpha1.RunPlan {
+	if plan := w.group.Status.Plan; plan != nil {
+		return plan
+	}
+	plan := runplan.For(&w.group.Spec)
+	return &plan
+}
+
 func (w *world) runAll(busBWMBps ...int64) {
 	for range 100 {
 		w.settle()
@@ -329,7 +339,7 @@ func (w *world) runAll(busBWMBps ...int64) {
 				continue
 			}
 			startPod(pod, node, w.now)
-			ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, busBWMBps[min(i, len(busBWMBps)-1)], w.now)
+			ct.Status.Run = testkit.Report(w.plan(), ct.Spec.Run, v1alpha1.VerdictPass, busBWMBps[min(i, len(busBWMBps)-1)], w.now)
 			endPod(pod, 0, w.now)
 		}
 	}

@@ -186,7 +186,7 @@ func TestHistoryOfRuns(t *testing.T) {
 	w.now = w.now.Add(3 * time.Minute)
 	for _, n := range w.nodes {
 		ct := w.commTask(n.Name)
-		ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+		ct.Status.Run = testkit.Report(w.plan(), ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 		ct.Status.Run.StartTime = *decision.Stamp(w.now.Add(-150 * time.Second))
 		endPod(w.podOn(n.Name), 0, w.now)
 	}

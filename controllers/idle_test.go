@@ -154,7 +154,7 @@ func TestBusyNode(t *testing.T) {
 		t.Fatalf("after the deadline: %+v, closed %+v", a, a.Closed)
 	}
 	ct := w.commTask(free)
-	ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+	ct.Status.Run = testkit.Report(w.plan(), ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 	endPod(w.podOn(free), 0, w.now)
 	w.settle()
 	// The job ends: the node is measured by itself after the pause.
@@ -202,7 +202,7 @@ func TestNodeThatCannotBeLookedAt(t *testing.T) {
 				t.Errorf("%d looks more within one poll; wakes at %s", w.looks-looks, w.decided.WakeAt)
 			}
 			ct := w.commTask(good)
-			ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+			ct.Status.Run = testkit.Report(w.plan(), ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 			w.now = since.Add(600*time.Second - sharing.BusyPoll)
 			w.reportFacts()
 			if w.settle(); w.group.Status.Run.Phase != v1alpha1.RunPhaseRunning {
@@ -334,7 +334,7 @@ func TestBusyNodesTakeNoPlaces(t *testing.T) {
 					continue // the scheduler has no place for it
 				}
 				startPod(pod, node, w.now)
-				ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+				ct.Status.Run = testkit.Report(w.plan(), ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 				endPod(pod, 0, w.now)
 			}
 			most = max(most, alive)

@@ -151,13 +151,13 @@ func problem(code, severity string) func(*v1alpha1.NodeFacts) {
 
 // An agent leaves sizes out of the middle of a large report, never the first or the last.
 func TestOmittedSizesAreNotMissing(t *testing.T) {
-	run := &v1alpha1.RunAssignment{ID: "1-1", Generation: 1, Plan: runplan.For(&testkit.Group().Spec)}
-	last := len(run.Plan.SizesBytes) - 1
+	run, plan := &v1alpha1.RunAssignment{ID: "1-1", Generation: 1}, runplan.For(&testkit.Group().Spec)
+	last := len(plan.SizesBytes) - 1
 	for at, want := range map[int]v1alpha1.Verdict{0: v1alpha1.VerdictInconclusive, 1: v1alpha1.VerdictPass, last: v1alpha1.VerdictInconclusive} {
-		report := testkit.Report(run, v1alpha1.VerdictPass, 300_000, testkit.Now)
+		report := testkit.Report(&plan, run, v1alpha1.VerdictPass, 300_000, testkit.Now)
 		report.Results[0].SizeBytes = slices.Delete(report.Results[0].SizeBytes, at, at+1)
 		n := nodeState{name: "n", phase: judge.Done, report: report, commTask: &v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{Run: run}}}
-		if got := nodeOutcome(&n, &runplan.Baseline{}); got.Verdict != want {
+		if got := nodeOutcome(&n, &runplan.Baseline{Plan: &plan}); got.Verdict != want {
 			t.Errorf("without size %d: %s: %s, want %s", at, got.Verdict, got.Message, want)
 		}
 	}

@@ -29,7 +29,7 @@ func failedRun(t *testing.T, nodes int, verdicts ...v1alpha1.Verdict) *world {
 			endPod(pod, 137, w.now) // died without a word
 			continue
 		}
-		ct.Status.Run = testkit.Report(ct.Spec.Run, verdict, 300_000, w.now)
+		ct.Status.Run = testkit.Report(w.plan(), ct.Spec.Run, verdict, 300_000, w.now)
 		code := int32(0)
 		if verdict != v1alpha1.VerdictPass {
 			ct.Status.Run.Reason, code = v1alpha1.ReasonWrongData, 1

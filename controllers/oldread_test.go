@@ -182,7 +182,7 @@ func TestOldCommTaskNamesNobody(t *testing.T) {
 	node := w.nodes[0].Name
 	old := w.commTask(node).DeepCopy()
 	ct := w.commTask(node)
-	ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+	ct.Status.Run = testkit.Report(w.plan(), ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 	delete(w.pods, w.podOn(node).Name)
 	r, cache := managerOf(t, w)
 	key := client.ObjectKeyFromObject(ct)

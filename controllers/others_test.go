@@ -139,7 +139,7 @@ func TestGroupStageAwaitsOthers(t *testing.T) {
 	for i := range w.nodes {
 		startPod(w.podOn(w.nodes[i].Name), w.nodes[i].Name, w.now)
 		ct := w.commTask(w.nodes[i].Name)
-		ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+		ct.Status.Run = testkit.Report(w.plan(), ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 		endPod(w.podOn(w.nodes[i].Name), 0, w.now)
 	}
 	w.others = []corev1.Pod{runPodOfOther(w.nodes[2].Name)}
@@ -195,7 +195,7 @@ func TestFreeMembersAreFoundBehindBusyOnes(t *testing.T) {
 		for i := range w.nodes {
 			if pod, ct := w.podOn(w.nodes[i].Name), w.commTask(w.nodes[i].Name); pod != nil && podstate.Alive(pod) {
 				startPod(pod, w.nodes[i].Name, w.now)
-				ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+				ct.Status.Run = testkit.Report(w.plan(), ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 				endPod(pod, 0, w.now)
 				alone++
 			}
@@ -235,7 +235,7 @@ func TestAwaitingOthersGoesByOneClock(t *testing.T) {
 		for i := range w.nodes {
 			startPod(w.podOn(w.nodes[i].Name), w.nodes[i].Name, w.now)
 			ct := w.commTask(w.nodes[i].Name)
-			ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now.Add(off))
+			ct.Status.Run = testkit.Report(w.plan(), ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now.Add(off))
 			endPod(w.podOn(w.nodes[i].Name), 0, w.now)
 		}
 		w.others = []corev1.Pod{runPodOfOther(w.nodes[2].Name)}

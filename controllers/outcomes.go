@@ -11,13 +11,18 @@ import (
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // judgeNodes turns the nodes' states into verdicts. Thresholds are judged by the node's agent; the comparison of the nodes
 // with each other is made here.
-func judgeNodes(nodes []nodeState, spec *v1alpha1.CommGroupSpec) []judge.Outcome {
-	out := make([]judge.Outcome, len(nodes))
-	var plan runplan.Baseline
+func judgeNodes(nodes []nodeState, group *state.Group) []judge.Outcome {
+	spec, out := &group.Spec, make([]judge.Outcome, len(nodes))
+	plan := runplan.Baseline{Plan: group.Status.Plan}
+	if plan.Plan == nil { // the CommRun is gone
+		now := runplan.For(spec)
+		plan.Plan = &now
+	}
 	for i := range nodes {
 		out[i] = nodeOutcome(&nodes[i], &plan)
 	}
@@ -68,8 +73,7 @@ func nodeOutcome(n *nodeState, plan *runplan.Baseline) judge.Outcome {
 			o.Culprits[i].Node = cmp.Or(o.Culprits[i].Node, n.name)
 		}
 		if o.Verdict == v1alpha1.VerdictPass && n.commTask.Spec.Run != nil {
-			plan.Of(&n.commTask.Spec.Run.Plan, n.commTask.Spec.Ranks.Count)
-			if missing := plan.Missing(n.report.Results); missing != "" {
+			if missing := plan.Missing(n.report.Results, n.commTask.Spec.Ranks.Count); missing != "" {
 				o.Verdict, o.Reason = v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive
 				o.Message = fmt.Sprintf("Node %s reports Pass without a result of Baseline %s.", n.name, missing)
 			}

@@ -26,7 +26,7 @@ func TestOwnWakesEndWhatHoldsGPUs(t *testing.T) {
 		"has reported and does not end": {fromRunning, func(w *groupWorld) {
 			for i := range w.nodes {
 				ct := w.commTask(w.nodes[i].Name)
-				ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+				ct.Status.Run = testkit.Report(w.plan(), ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 			}
 		}, podstate.ExitGrace},
 		"has ended without a report": {fromRunning, func(w *groupWorld) {

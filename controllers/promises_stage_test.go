@@ -70,7 +70,7 @@ func TestAReportWithoutAVerdictIsNone(t *testing.T) {
 	w := tableWorld(t, fromRunning)
 	for i := range w.nodes {
 		ct := w.commTask(w.nodes[i].Name)
-		ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+		ct.Status.Run = testkit.Report(w.plan(), ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 	}
 	w.commTask(w.nodes[0].Name).Status.Run.Verdict = ""
 	w.settle()

@@ -45,13 +45,13 @@ func TestARunThatDidNotComeToTheNodeForgetsNothing(t *testing.T) {
 		tc.old.ID, tc.old.Number, tc.old.Generation = "1-1", 1, 1
 		ct.Spec.Run = &tc.old
 		if ct.Status.Run = nil; tc.report != "" {
-			ct.Status.Run = testkit.Report(ct.Spec.Run, tc.report, 300_000, w.now)
+			ct.Status.Run = testkit.Report(w.plan(), ct.Spec.Run, tc.report, 300_000, w.now)
 		}
 		run := &v1alpha1.GroupRunStatus{ID: "1-2", Number: 2, Since: 1, Generation: 1, Trigger: tc.trigger}
 		if tc.trigger != state.TriggerNodesChanged {
 			run.Since = 2
 		}
-		a := newAssignment(run, &nodeState{name: "n00000", commTask: ct}, v1alpha1.RunPlan{}, runInput{now: w.now, group: w.group})
+		a := newAssignment(run, &nodeState{name: "n00000", commTask: ct}, runInput{now: w.now, group: w.group})
 		if a.ID != "1-2" || a.Repeats != tc.repeats || a.Retries != tc.retries {
 			t.Errorf("%s: %+v, want %d repeats and %d retries", name, a, tc.repeats, tc.retries)
 		}
@@ -340,7 +340,7 @@ func TestNoPodHoldsGPUsWithoutAResultOfARunThatIsOver(t *testing.T) {
 	w := tableWorld(t, fromRunning)
 	for i := range w.nodes {
 		ct := w.commTask(w.nodes[i].Name)
-		ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+		ct.Status.Run = testkit.Report(w.plan(), ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 	}
 	w.settle()
 	pod := w.podOn(w.nodes[0].Name)

@@ -95,7 +95,7 @@ func goodWork(rng *rand.Rand, w *world) {
 		case pod.Spec.NodeName == "":
 			startPod(pod, node, w.now)
 		case runs.Assigned(ct, pod.Labels[v1alpha1.LabelRunID]):
-			ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+			ct.Status.Run = testkit.Report(w.plan(), ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 			ct.Status.Run.BootID = w.factsOf(node).BootID
 			endPod(pod, 0, w.now)
 		}
@@ -144,7 +144,7 @@ func randomEvent(rng *rand.Rand, w *world, away *[]corev1.Node) {
 	case 7, 8:
 		if ct != nil && ct.Spec.Run != nil && pod != nil {
 			verdicts := []v1alpha1.Verdict{v1alpha1.VerdictPass, v1alpha1.VerdictPass, v1alpha1.VerdictPass, v1alpha1.VerdictFail, v1alpha1.VerdictError}
-			r := testkit.Report(ct.Spec.Run, verdicts[rng.IntN(len(verdicts))], 300000, w.now)
+			r := testkit.Report(w.plan(), ct.Spec.Run, verdicts[rng.IntN(len(verdicts))], 300000, w.now)
 			r.BootID = w.factsOf(node).BootID
 			switch rng.IntN(8) {
 			case 0:

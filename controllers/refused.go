@@ -51,7 +51,7 @@ var errTaken = errors.New("the name is taken")
 func refuses(err error) bool {
 	var answer apierrors.APIStatus
 	switch {
-	case errors.Is(err, errTaken), errors.Is(err, errNotOurs), errors.Is(err, errTooLarge):
+	case errors.Is(err, errTaken), errors.Is(err, errNotOurs):
 		return true
 	case !errors.As(err, &answer):
 		return false

@@ -18,6 +18,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/internal/state"
 )
@@ -50,6 +51,7 @@ func (w *refusedRun) step() (state.Status, time.Duration) {
 	if err := errors.Join(w.api.List(ctx, &pods), w.api.List(ctx, &nodes)); err != nil {
 		w.Fatal(err)
 	}
+	plan := runplan.For(&w.group.Spec)
 	if err := playMonitors(ctx, w.api, func(node string) *v1alpha1.NodeFacts {
 		facts := testkit.Facts(now)
 		if node == w.rebooted {
@@ -62,7 +64,7 @@ func (w *refusedRun) step() (state.Status, time.Duration) {
 	for i := range nodes.Items {
 		ct := &nodes.Items[i]
 		if a := ct.Spec.Run; a != nil && a.Closed == nil && !w.stay && slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return p.OwnerReferences[0].Name == ct.Name }) {
-			ct.Status.Run = testkit.Report(a, v1alpha1.VerdictPass, 300_000, now)
+			ct.Status.Run = testkit.Report(&plan, a, v1alpha1.VerdictPass, 300_000, now)
 		}
 		if err := w.api.Status().Update(ctx, ct); err != nil {
 			w.Fatal(err)
@@ -99,10 +101,6 @@ func TestARunEndsWhateverIsRefused(t *testing.T) {
 				return nil
 			},
 			passed: 3, reason: v1alpha1.ReasonCommTasksRefused, words: "exceeded quota: small", again: true},
-		"assignments that are too large": {
-			group:  func(g *state.Group) { g.Spec.Runtime.Env = tooMuchEnv() },
-			fails:  func(string, client.Object) error { return nil },
-			reason: v1alpha1.ReasonCommTasksRefused, words: "shorten runtime.env"},
 		"closures": {
 			running: true, gone: true,
 			fails: func(verb string, o client.Object) error {
@@ -230,31 +228,6 @@ func TestARunEndsWhateverIsRefused(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestALargeAssignmentCanBeClosed: a CommTask from before a bound is not made larger, and what the controller adds to its assignment is taken.
-func TestALargeAssignmentCanBeClosed(t *testing.T) {
-	large := &v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{Run: &v1alpha1.RunAssignment{ID: "1-1", Plan: v1alpha1.RunPlan{Env: tooMuchEnv()}}}}
-	for name, tc := range map[string]struct {
-		change func(*v1alpha1.RunAssignment)
-		fits   bool
-	}{
-		"closed":    {func(a *v1alpha1.RunAssignment) { a.Closed = &v1alpha1.RunClosure{Message: strings.Repeat("x", 1024)} }, true},
-		"a wait":    {func(a *v1alpha1.RunAssignment) { a.Waiting = &v1alpha1.RunWait{Message: "x"} }, true},
-		"a pod":     {func(a *v1alpha1.RunAssignment) { a.PodName = "x" }, true},
-		"less":      {func(a *v1alpha1.RunAssignment) { a.Plan.Env = a.Plan.Env[1:] }, true},
-		"more":      {func(a *v1alpha1.RunAssignment) { a.Plan.Env = append(a.Plan.Env, v1alpha1.EnvVar{Name: "X"}) }, false},
-		"a new run": {func(a *v1alpha1.RunAssignment) { a.ID = "1-2" }, true},
-	} {
-		desired := large.DeepCopy()
-		tc.change(desired.Spec.Run)
-		if err := changeWithinBounds(CommTaskChange{Current: large, Desired: desired}); (err == nil) != tc.fits {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	if err := changeWithinBounds(CommTaskChange{Desired: large}); !errors.Is(err, errTooLarge) {
-		t.Errorf("a new one: %v", err)
 	}
 }
 

@@ -46,7 +46,6 @@ func TestOnlyAnAnswerThatStandsIsARefusal(t *testing.T) {
 		"bad request":        {apierrors.NewBadRequest("no"), true},
 		"webhook is away":    {apierrors.NewInternalError(errors.New("failed calling webhook")), true},
 		"name is taken":      {fmt.Errorf("%w: CommTask x", errTaken), true},
-		"too large":          {fmt.Errorf("write x: %w", errTooLarge), true},
 		"conflict":           {apierrors.NewConflict(resource, "x", errors.New("changed")), false},
 		"there already":      {apierrors.NewAlreadyExists(resource, "x"), false},
 		"gone":               {apierrors.NewNotFound(resource, "x"), false},

@@ -115,8 +115,8 @@ func resumes(last *v1alpha1.GroupRunStatus, in runInput, hash string) bool {
 }
 
 // newAssignment is the run's assignment to a node that has none of it.
-func newAssignment(run *v1alpha1.GroupRunStatus, n *nodeState, plan v1alpha1.RunPlan, in runInput) *v1alpha1.RunAssignment {
-	a := &v1alpha1.RunAssignment{ID: run.ID, Generation: run.Generation, Number: run.Number, Plan: plan,
+func newAssignment(run *v1alpha1.GroupRunStatus, n *nodeState, in runInput) *v1alpha1.RunAssignment {
+	a := &v1alpha1.RunAssignment{ID: run.ID, Name: run.Name, Generation: run.Generation, Number: run.Number,
 		PodName: n.podName, Closed: n.closure, Waiting: n.waiting}
 	if in.group.Spec.Span == v1alpha1.SpanGroup {
 		a.Span = v1alpha1.SpanGroup

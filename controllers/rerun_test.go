@@ -53,7 +53,7 @@ func (w *world) measure(verdict v1alpha1.Verdict, nodes ...string) {
 	for _, node := range nodes {
 		pod, ct := w.podOn(node), w.commTask(node)
 		startPod(pod, node, w.now)
-		ct.Status.Run = testkit.Report(ct.Spec.Run, verdict, 300_000, w.now)
+		ct.Status.Run = testkit.Report(w.plan(), ct.Spec.Run, verdict, 300_000, w.now)
 		ct.Status.Run.BootID = w.factsOn(ct.Spec.NodeName).BootID
 		endPod(pod, 0, w.now)
 	}

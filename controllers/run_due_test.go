@@ -183,7 +183,7 @@ func TestScheduleShorterThanTheRun(t *testing.T) {
 			continue
 		}
 		if startPod(pod, "n00000", w.now); w.now.Sub(run.StartTime.Time) >= 70*time.Minute {
-			ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+			ct.Status.Run = testkit.Report(w.plan(), ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 			endPod(pod, 0, w.now)
 			w.settle()
 		}

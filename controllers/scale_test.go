@@ -31,7 +31,7 @@ func bigWorld(nodes int) *world {
 	i := 0
 	for _, name := range words.SortedKeys(w.commTasks) {
 		ct := w.commTasks[name]
-		ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000+int64(i%1000), w.now)
+		ct.Status.Run = testkit.Report(w.plan(), ct.Spec.Run, v1alpha1.VerdictPass, 300_000+int64(i%1000), w.now)
 		i++
 	}
 	w.step()

@@ -158,7 +158,7 @@ func (w *agentWorld) playRealAgents() {
 			a = w.startAgent(i, ct)
 			startPod(pod, name, w.now)
 		}
-		a.write(w.t, ct)
+		a.write(w.t, ct, &w.group.Status)
 		a.read(w.t, ct)
 		select {
 		case err := <-a.ended:
@@ -181,7 +181,7 @@ func (w *agentWorld) startAgent(node int, ct *v1alpha1.CommTask) *groupAgent {
 			line = append(line, w.prefix(node)...)
 		}
 	}
-	a.write(w.t, ct)
+	a.write(w.t, ct, &w.group.Status)
 	line = append(line, filepath.Join(w.field.bin, "agent"), "group", "--session-file", a.file, "--node", name, "--run-id", ct.Spec.Session.RunID)
 	a.command = exec.Command(line[0], line[1:]...)
 	a.command.Env = w.environment(node)
@@ -198,9 +198,16 @@ func (w *agentWorld) startAgent(node int, ct *v1alpha1.CommTask) *groupAgent {
 	return a
 }
 
-func (a *groupAgent) write(t testing.TB, ct *v1alpha1.CommTask) {
-	own := v1alpha1.CommTask{Spec: *ct.Spec.DeepCopy()}
-	own.Spec.Run.Plan.Env = append(own.Spec.Run.Plan.Env, a.mask...)
+// write gives the agent its CommTask, and what it takes of the CommRun.
+func (a *groupAgent) write(t testing.TB, ct *v1alpha1.CommTask, status *state.Status) {
+	var own struct {
+		CommTask v1alpha1.CommTask `json:"commTask"`
+		CommRun  v1alpha1.CommRun  `json:"commRun"`
+	}
+	own.CommTask.Spec = ct.Spec
+	run := &own.CommRun.Status
+	run.ID, run.Template, run.Plan = status.Run.ID, status.Template, status.Plan.DeepCopy()
+	run.Plan.Env = append(run.Plan.Env, a.mask...)
 	data, err := json.Marshal(&own)
 	if err != nil {
 		t.Fatal(err)

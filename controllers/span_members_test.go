@@ -107,7 +107,7 @@ func TestTooFewPassedAlone(t *testing.T) {
 		pods := false
 		w.meddle = func() {
 			if ct := w.commTask(w.nodes[1].Name); ct.Spec.Run != nil && ct.Status.Run == nil {
-				ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictFail, 300_000, w.now)
+				ct.Status.Run = testkit.Report(w.plan(), ct.Spec.Run, v1alpha1.VerdictFail, 300_000, w.now)
 				ct.Status.Run.Reason = v1alpha1.ReasonWrongData
 				if pod := w.podOn(w.nodes[1].Name); pod != nil {
 					endPod(pod, 0, w.now)
@@ -307,8 +307,8 @@ func TestTheAgreedFamilyIsHandedOver(t *testing.T) {
 		}
 		w.meddle = func() {
 			for i := range w.nodes {
-				if s := w.commTask(w.nodes[i].Name).Spec.Session; s != nil && s.Task != nil && s.Network.AddressFamily != want {
-					t.Fatalf("task %s of %s goes by %s, want %s", s.Task.ID, w.nodes[i].Name, s.Network.AddressFamily, want)
+				if s := w.commTask(w.nodes[i].Name).Spec.Session; s != nil && s.Task != nil && s.AddressFamily != want {
+					t.Fatalf("task %s of %s goes by %s, want %s", s.Task.ID, w.nodes[i].Name, s.AddressFamily, want)
 				}
 			}
 		}

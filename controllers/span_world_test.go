@@ -130,7 +130,7 @@ func (w *groupWorld) playNodes() bool {
 			continue
 		}
 		startPod(pod, node, w.now)
-		ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+		ct.Status.Run = testkit.Report(w.plan(), ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 		endPod(pod, 0, w.now)
 		moved = true
 	}
@@ -207,7 +207,7 @@ func (w *groupWorld) playAgents() bool {
 			}
 			w.tasks[task.ID][name] = true
 			w.taken[name+task.ID] = w.now
-			w.family[name+task.ID] = a.Network.AddressFamily
+			w.family[name+task.ID] = a.AddressFamily
 			moved = true
 		}
 	}

@@ -251,7 +251,7 @@ func (w *groupWorld) everyoneReports(verdict v1alpha1.Verdict, reason string) {
 		if i == 0 && verdict != v1alpha1.VerdictPass {
 			one, why, code = verdict, reason, 1
 		}
-		ct.Status.Run = testkit.Report(ct.Spec.Run, one, 300_000, w.now)
+		ct.Status.Run = testkit.Report(w.plan(), ct.Spec.Run, one, 300_000, w.now)
 		ct.Status.Run.Reason, ct.Status.Run.BootID = why, w.factsOn(ct.Spec.NodeName).BootID
 		endPod(pod, code, w.now)
 	}

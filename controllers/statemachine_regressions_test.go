@@ -95,7 +95,7 @@ func TestReportThatComesWithTheStage(t *testing.T) {
 		name := w.nodes[i].Name
 		startPod(w.podOn(name), name, w.now)
 		if name != late {
-			w.commTask(name).Status.Run = testkit.Report(w.commTask(name).Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+			w.commTask(name).Status.Run = testkit.Report(w.plan(), w.commTask(name).Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
 			endPod(w.podOn(name), 0, w.now)
 		}
 	}
@@ -186,7 +186,7 @@ func TestClockAheadKeepsNoGPUs(t *testing.T) {
 		w := tableWorld(t, fromRunning)
 		for i := range w.nodes {
 			ct := w.commTask(w.nodes[i].Name)
-			ct.Status.Run = testkit.Report(ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now.Add(ahead))
+			ct.Status.Run = testkit.Report(w.plan(), ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now.Add(ahead))
 		}
 		w.settle()
 		w.now = w.now.Add(2 * podstate.ExitGrace)

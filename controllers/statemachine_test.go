@@ -243,7 +243,7 @@ func (m *machine) runAgent(node string, verdict v1alpha1.Verdict) {
 			endPod(pod, 0, m.clock(node))
 			return
 		}
-		r := testkit.Report(ct.Spec.Run, verdict, 300_000, m.clock(node))
+		r := testkit.Report(m.plan(), ct.Spec.Run, verdict, 300_000, m.clock(node))
 		r.BootID = m.facts(node).BootID
 		code := int32(0)
 		if verdict != v1alpha1.VerdictPass {

@@ -15,8 +15,8 @@ import (
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
-// wholeCommTask is a CommTask with the plan and the given report.
-func wholeCommTask(plan api.RunPlan, run api.NodeRunStatus) api.CommTask {
+// wholeCommTask is a CommTask with the given report.
+func wholeCommTask(run api.NodeRunStatus) api.CommTask {
 	node := api.CommTask{
 		TypeMeta: metav1.TypeMeta{APIVersion: "rcclx.io/v1alpha1", Kind: "CommTask"},
 		ObjectMeta: metav1.ObjectMeta{Name: "training.gpu-node-0001", Namespace: "ml-platform", UID: "5f0c2c5e-1111-4000-8000-000000000000", Generation: 4, ResourceVersion: "123456",
@@ -27,7 +27,7 @@ func wholeCommTask(plan api.RunPlan, run api.NodeRunStatus) api.CommTask {
 				Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true)}}},
 		Spec: api.CommTaskSpec{NodeName: "gpu-node-0001", NodeUID: "5f0c2c5e-2222-4000-8000-000000000000",
 			Group: api.GroupReference{Name: "training", UID: "5f0c2c5e-3333-4000-8000-000000000000"},
-			Ranks: api.RankRange{Summary: "0-7/32", Count: 8, WorldSize: 32}, Run: &api.RunAssignment{ID: run.ID, Generation: 3, Plan: plan, PodName: "training-3-1-gpu-node-0001-932d020b",
+			Ranks: api.RankRange{Summary: "0-7/32", Count: 8, WorldSize: 32}, Run: &api.RunAssignment{ID: run.ID, Generation: 3, Name: "training-1", PodName: "training-3-1-gpu-node-0001-932d020b",
 				Platform: &api.PlatformFacts{BootID: "5f0c2c5e-0000-4000-8000-000000000000", Driver: "6.12.12", ROCm: "7.0.2, RCCL 2.26.6", Partition: "SPX/NPS1", Firmware: "MEC 166, SDMA 22",
 					GPUs: "8/1f0c22ab", Model: "MI300X", Mesh: "Full", Devices: 8}}},
 		Status: api.CommTaskStatus{Run: &run},
@@ -37,17 +37,17 @@ func wholeCommTask(plan api.RunPlan, run api.NodeRunStatus) api.CommTask {
 
 // assignmentOf is what KubeReporter reads from such a CommTask.
 func assignmentOf(plan api.RunPlan) Assignment {
-	node := wholeCommTask(plan, api.NodeRunStatus{ID: "run-1"})
+	node := wholeCommTask(api.NodeRunStatus{ID: "run-1"})
 	node.Status.Run = nil
-	return Assignment{Run: node.Spec.Run, Ranks: int(node.Spec.Ranks.Count), BudgetBytes: reportBudget(node)}
+	return Assignment{Run: node.Spec.Run, Plan: plan, Ranks: int(node.Spec.Ranks.Count), BudgetBytes: reportBudget(node)}
 }
 
 // TestReportBudget: what else is in the object leaves a report less room, but never none.
 func TestReportBudget(t *testing.T) {
-	usual := wholeCommTask(defaultPlan(), api.NodeRunStatus{ID: "run-1"})
+	usual := wholeCommTask(api.NodeRunStatus{ID: "run-1"})
 	budget := reportBudget(usual)
-	if budget < 10000 || budget > 11000 {
-		t.Errorf("beside a usual plan a report gets %d bytes, expected 10000 to 11000", budget)
+	if budget < 10500 || budget > 11500 {
+		t.Errorf("a report gets %d bytes, expected 10500 to 11500", budget)
 	}
 	group := *usual.DeepCopy()
 	group.Spec.Run.Span = api.SpanGroup
@@ -87,7 +87,7 @@ func TestDefaultReportFitsItsBudget(t *testing.T) {
 		var buf bytes.Buffer
 		enc := json.NewEncoder(&buf)
 		enc.SetEscapeHTML(false)
-		if err := enc.Encode(wholeCommTask(plan, res.Status)); err != nil {
+		if err := enc.Encode(wholeCommTask(res.Status)); err != nil {
 			t.Fatal(err)
 		}
 		data := buf.Bytes()
@@ -184,7 +184,7 @@ func TestLargestPlanFitsItsBudget(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			node := wholeCommTask(plan, res.Status)
+			node := wholeCommTask(res.Status)
 			t.Logf("CommTask %d bytes, %d of %d series", encodedBytes(node), len(res.Status.Results), len(res.Full.Results))
 			if n := encodedBytes(node); n > nodeBudgetBytes {
 				t.Errorf("CommTask takes %d bytes, expected at most %d", n, nodeBudgetBytes)

@@ -46,8 +46,28 @@ func (k KubeReporter) Assignment(ctx context.Context) (Assignment, error) {
 		return Assignment{}, err
 	}
 	group := types.NamespacedName{Namespace: node.Namespace, Name: node.Spec.Group.Name}
-	return Assignment{Group: group, Run: node.Spec.Run, Ranks: int(node.Spec.Ranks.Count), Reported: node.Status.Run,
-		BudgetBytes: reportBudget(*node)}, nil
+	a := Assignment{Group: group, Run: node.Spec.Run, Ranks: int(node.Spec.Ranks.Count), Reported: node.Status.Run,
+		BudgetBytes: reportBudget(*node)}
+	if a.Run == nil || a.Run.ID != k.RunID {
+		return a, nil
+	}
+	run, err := runOf(ctx, k.Client, types.NamespacedName{Namespace: k.Name.Namespace, Name: a.Run.Name}, k.RunID)
+	if err != nil {
+		return Assignment{}, err
+	}
+	a.Plan = planOf(run)
+	return a, nil
+}
+
+// runOf reads the CommRun of a run; commtask.ErrSuperseded where there is none.
+func runOf(ctx context.Context, c client.Reader, name types.NamespacedName, id string) (*api.CommRun, error) {
+	var run api.CommRun
+	if err := c.Get(ctx, name, &run); apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("%w: CommRun %s does not exist", commtask.ErrSuperseded, name)
+	} else if err != nil {
+		return nil, fmt.Errorf("get CommRun %s: %w", name, err)
+	}
+	return &run, checkRun(&run, id)
 }
 
 // Report implements Reporter.
@@ -96,13 +116,14 @@ type KubeLink struct {
 
 // Follow implements Link.
 func (k KubeLink) Follow(ctx context.Context, see func(Seen)) {
+	f := following{KubeLink: k, see: see}
 	wait, polling := retryMin, false
 	for ctx.Err() == nil {
 		var err error
 		if polling {
-			err = k.poll(ctx, see)
+			err = f.poll(ctx)
 		} else {
-			err = k.watchOnce(ctx, see)
+			err = f.watchOnce(ctx)
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -132,45 +153,72 @@ func (k KubeLink) Follow(ctx context.Context, see func(Seen)) {
 // jittered spreads many agents that wait for the same: from d to one and a half d.
 func jittered(d time.Duration) time.Duration { return d + rand.N(d/2+1) }
 
+// following is one Follow under way.
+type following struct {
+	KubeLink
+	see func(Seen)
+	// run is the CommRun of the session. What is taken of it does not change, so that it is read once.
+	run *api.CommRun
+}
+
 // poll reads the CommTask once.
-func (k KubeLink) poll(ctx context.Context, see func(Seen)) error {
+func (f *following) poll(ctx context.Context) error {
 	actx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	node, err := k.ref().Get(actx)
+	node, err := f.ref().Get(actx)
 	switch {
 	case errors.Is(err, commtask.ErrSuperseded):
-		see(Seen{Gone: true})
+		f.see(Seen{Gone: true})
+		return nil
 	case err != nil:
 		return err
-	default:
-		see(seenOf(*node))
 	}
+	return f.tell(ctx, *node)
+}
+
+// tell tells what a CommTask says.
+func (f *following) tell(ctx context.Context, node api.CommTask) error {
+	if s := node.Spec.Session; s != nil && s.RunID == f.RunID && f.run == nil && node.DeletionTimestamp == nil {
+		actx, cancel := context.WithTimeout(ctx, attemptTimeout)
+		defer cancel()
+		name := types.NamespacedName{Namespace: f.Name.Namespace, Name: s.RunName}
+		run, err := runOf(actx, f.Client, name, f.RunID)
+		switch {
+		case errors.Is(err, commtask.ErrSuperseded):
+			f.see(Seen{Gone: true})
+			return nil
+		case err != nil:
+			return err
+		}
+		f.run = run
+	}
+	f.see(seenOf(node, f.run))
 	return nil
 }
 
 // watchOnce lists the CommTask and then watches it until the watch ends. nil means that it ended in order.
-func (k KubeLink) watchOnce(ctx context.Context, see func(Seen)) error {
+func (f *following) watchOnce(ctx context.Context) error {
 	var list api.CommTaskList
-	only := []client.ListOption{client.InNamespace(k.Name.Namespace), client.MatchingFields{"metadata.name": k.Name.Name}}
+	only := []client.ListOption{client.InNamespace(f.Name.Namespace), client.MatchingFields{"metadata.name": f.Name.Name}}
 	actx, cancel := context.WithTimeout(ctx, attemptTimeout)
-	err := k.Client.List(actx, &list, only...)
+	err := f.Client.List(actx, &list, only...)
 	cancel()
 	if err != nil {
-		return fmt.Errorf("list CommTask %s: %w", k.Name, err)
+		return fmt.Errorf("list CommTask %s: %w", f.Name, err)
 	}
 	if len(list.Items) == 0 {
-		see(Seen{Gone: true})
-	} else {
-		see(seenOf(list.Items[0]))
+		f.see(Seen{Gone: true})
+	} else if err := f.tell(ctx, list.Items[0]); err != nil {
+		return err
 	}
 	seconds := int64(jittered(watchFor) / time.Second)
-	w, err := k.Client.Watch(ctx, &api.CommTaskList{}, append(only, &client.ListOptions{Raw: &metav1.ListOptions{
+	w, err := f.Client.Watch(ctx, &api.CommTaskList{}, append(only, &client.ListOptions{Raw: &metav1.ListOptions{
 		ResourceVersion: list.ResourceVersion, TimeoutSeconds: &seconds}})...)
 	if err != nil {
-		return fmt.Errorf("watch CommTask %s: %w", k.Name, err)
+		return fmt.Errorf("watch CommTask %s: %w", f.Name, err)
 	}
 	defer w.Stop()
-	timer := k.Clock.NewTimer(time.Duration(seconds)*time.Second + watchSlack)
+	timer := f.Clock.NewTimer(time.Duration(seconds)*time.Second + watchSlack)
 	defer timer.Stop()
 	for {
 		select {
@@ -182,7 +230,7 @@ func (k KubeLink) watchOnce(ctx context.Context, see func(Seen)) error {
 			if !ok {
 				return nil
 			}
-			if done, err := k.onEvent(e, see); done {
+			if done, err := f.onEvent(ctx, e); done {
 				return err
 			}
 		}
@@ -190,30 +238,31 @@ func (k KubeLink) watchOnce(ctx context.Context, see func(Seen)) error {
 }
 
 // onEvent takes in one event of the watch; done where the watch is of no more use.
-func (k KubeLink) onEvent(e watch.Event, see func(Seen)) (done bool, err error) {
+func (f *following) onEvent(ctx context.Context, e watch.Event) (done bool, err error) {
 	switch e.Type {
 	case watch.Deleted:
-		see(Seen{Gone: true})
+		f.see(Seen{Gone: true})
 	case watch.Added, watch.Modified:
 		if node, ok := e.Object.(*api.CommTask); ok {
-			see(seenOf(*node))
+			err := f.tell(ctx, *node)
+			return err != nil, err
 		}
 	case watch.Error:
 		err := apierrors.FromObject(e.Object)
 		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 			return true, nil // what was missed is in the next list
 		}
-		return true, fmt.Errorf("watch CommTask %s: %w", k.Name, err)
+		return true, fmt.Errorf("watch CommTask %s: %w", f.Name, err)
 	}
 	return false, nil
 }
 
 // seenOf is what a CommTask says of the session.
-func seenOf(node api.CommTask) Seen {
+func seenOf(node api.CommTask, run *api.CommRun) Seen {
 	if node.DeletionTimestamp != nil {
 		return Seen{Gone: true}
 	}
-	s := asked(node.Spec)
+	s := asked(node.Spec, run)
 	s.Reported = node.Status.Session.DeepCopy()
 	node.Status.Session = nil
 	s.BudgetBytes = bytesBeside(node)

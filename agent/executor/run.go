@@ -24,6 +24,8 @@ type Assignment struct {
 	Group types.NamespacedName
 	// Run is nil while nothing is asked for.
 	Run *api.RunAssignment
+	// Plan is the CommRun's.
+	Plan api.RunPlan
 	// Ranks on this node.
 	Ranks int
 	// Reported is the last report, if any.
@@ -103,12 +105,10 @@ func (r *Runner) begin(a Assignment) *execution {
 	if err != nil {
 		r.Log.Warn("boot id unknown", "error", err)
 	}
-	plan := a.Run.Plan
-	plan.Env = api.WithoutComputed(plan.Env)
 	base := api.NodeRunStatus{ID: a.Run.ID, Generation: a.Run.Generation, Phase: api.NodeRunRunning,
 		StartTime: metav1.NewTime(began), BootID: clip.Head(boot, 64)}
-	return &execution{Runner: r, base: base, plan: plan, ranks: a.Ranks,
-		runDeadline: began.Add(seconds(plan.RunDeadlineSeconds))}
+	return &execution{Runner: r, base: base, plan: a.Plan, ranks: a.Ranks,
+		runDeadline: began.Add(seconds(a.Plan.RunDeadlineSeconds))}
 }
 
 func (r *Runner) reporter() reporter[api.NodeRunStatus] {

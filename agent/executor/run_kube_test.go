@@ -23,12 +23,30 @@ func TestRunAgainstAPIServer(t *testing.T) {
 	if _, err := k.Assignment(ctx); !errors.Is(err, commtask.ErrSuperseded) {
 		t.Fatalf("without the CommTask: %v, want commtask.ErrSuperseded", err)
 	}
-	node := wholeCommTask(defaultPlan(), api.NodeRunStatus{})
+	node := wholeCommTask(api.NodeRunStatus{})
 	node.ObjectMeta = metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}
 	node.Spec.Group = api.GroupReference{Name: "group"}
 	node.Spec.Run.ID = "run-1"
 	node.Status = api.CommTaskStatus{}
 	if err := c.Create(ctx, &node); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Assignment(ctx); !errors.Is(err, commtask.ErrSuperseded) {
+		t.Fatalf("without the CommRun: %v, want commtask.ErrSuperseded", err)
+	}
+	run := testRun()
+	run.Name = node.Spec.Run.Name
+	status := run.Status
+	if err := c.Create(ctx, &run); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Assignment(ctx); !errors.Is(err, errNoPlan) {
+		t.Fatalf("before the CommRun has a plan: %v, want errNoPlan", err)
+	}
+	plan := defaultPlan()
+	status.Plan = &plan
+	run.Status = status
+	if err := c.Status().Update(ctx, &run); err != nil {
 		t.Fatal(err)
 	}
 	for what, teams := range map[string]*modelTeams{

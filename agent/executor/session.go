@@ -218,14 +218,14 @@ func (s *Session) getReady(ctx context.Context, seen Seen) readiness {
 		return r
 	}
 	// The family is agreed on later, and must not make the settings of an agent that starts late another's.
-	plan := baselinePlan(s.environment(seen, st, api.AddressFamilyAuto), seen.LibraryPath, a.InitDeadlineSeconds)
+	plan := baselinePlan(s.environment(seen, st, api.AddressFamilyAuto), seen.Plan.LibraryPath, seen.Plan.InitDeadlineSeconds)
 	var failure *supervise.Failure
 	r.prepared, failure = s.Preparer.Prepare(ctx, Preparation{RunID: a.RunID, Ranks: int(a.Ranks), Nodes: int(a.Members),
-		Plan: plan, Deadline: s.Clock.Now().Add(seconds(a.InitDeadlineSeconds) + prepareDeadline)})
+		Plan: plan, Deadline: s.Clock.Now().Add(seconds(seen.Plan.InitDeadlineSeconds) + prepareDeadline)})
 	if failure != nil {
 		_, reason := verdictOf(*failure)
 		r.failure = failed(reason, failure.Message)
-	} else if f := preflight.FirstFailed(network.RequireRDMA(a.Network, r.prepared.Preconditions)); f != nil {
+	} else if f := preflight.FirstFailed(network.RequireRDMA(seen.Network, r.prepared.Preconditions)); f != nil {
 		r.failure = failed(api.ReasonPreconditionFailed, fmt.Sprintf("%s: node %s: %s", f.Name, s.Name, f.Advised(audience.Pod)))
 	}
 	return r

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -127,7 +128,19 @@ type faked struct {
 }
 
 func testAssignment() api.SessionAssignment {
-	return api.SessionAssignment{RunID: "run-1", Members: 4, Ranks: 4, InitDeadlineSeconds: 30, StepDeadlineSeconds: 10, IdleDeadlineSeconds: 120, State: api.SessionOpen}
+	return api.SessionAssignment{RunID: "run-1", Members: 4, Ranks: 4, RunName: "group-1", IdleDeadlineSeconds: 120, State: api.SessionOpen}
+}
+
+func testPlan() api.RunPlan { return api.RunPlan{InitDeadlineSeconds: 30, StepDeadlineSeconds: 10} }
+
+// testRun is the CommRun of the session.
+func testRun() api.CommRun {
+	run := api.CommRun{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "group-1"}, Spec: api.CommRunSpec{GroupName: "group"}}
+	plan := defaultPlan()
+	plan.InitDeadlineSeconds, plan.StepDeadlineSeconds = testPlan().InitDeadlineSeconds, testPlan().StepDeadlineSeconds
+	run.Status.Phase, run.Status.StartTime = api.RunPhaseRunning, metav1.Unix(1_800_000_000, 0)
+	run.Status.ID, run.Status.Plan, run.Status.Template = "run-1", &plan, &api.RunTemplate{}
+	return run
 }
 
 func newFaked(t *testing.T) *faked {

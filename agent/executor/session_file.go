@@ -20,10 +20,16 @@ import (
 // fileEvery is how often a file is looked at.
 const fileEvery = 200 * time.Millisecond
 
-// FileLink follows a file with a CommTask as JSON, for who tries a group without Kubernetes: its spec is read, and the CommTask
+// SessionFile is what a FileLink reads: the node's CommTask, and the CommRun that it is of.
+type SessionFile struct {
+	CommTask api.CommTask `json:"commTask"`
+	CommRun  api.CommRun  `json:"commRun"`
+}
+
+// FileLink follows a SessionFile as JSON, for who tries a group without Kubernetes: the CommTask's spec is read, and the CommTask
 // with status.session is written to a second file, so that each file has one writer.
 type FileLink struct {
-	// Path of the CommTask, StatusPath of what is written.
+	// Path of the SessionFile, StatusPath of what is written.
 	Path, StatusPath string
 	RunID            string
 	Clock            clock.Clock
@@ -33,7 +39,7 @@ type FileLink struct {
 func (f FileLink) Follow(ctx context.Context, see func(Seen)) {
 	var last []byte
 	for {
-		switch data, node, err := f.read(); {
+		switch data, file, err := f.read(); {
 		case errors.Is(err, fs.ErrNotExist):
 			if last != nil {
 				see(Seen{Gone: true})
@@ -44,7 +50,7 @@ func (f FileLink) Follow(ctx context.Context, see func(Seen)) {
 			see(Seen{Err: err})
 		case last == nil || !bytes.Equal(data, last):
 			last = data
-			s := asked(node.Spec)
+			s := asked(file.CommTask.Spec, &file.CommRun)
 			s.BudgetBytes = nodeBudgetBytes
 			see(s)
 		}
@@ -58,24 +64,28 @@ func (f FileLink) Follow(ctx context.Context, see func(Seen)) {
 	}
 }
 
-func (f FileLink) read() ([]byte, api.CommTask, error) {
-	var node api.CommTask
+func (f FileLink) read() ([]byte, SessionFile, error) {
+	var file SessionFile
 	data, err := os.ReadFile(f.Path)
 	if err != nil {
-		return nil, node, fmt.Errorf("read the session file: %w", err)
+		return nil, file, fmt.Errorf("read the session file: %w", err)
 	}
-	if err := json.Unmarshal(data, &node); err != nil {
-		return nil, node, fmt.Errorf("the session file %s is no CommTask as JSON: %w", f.Path, err)
+	if err := json.Unmarshal(data, &file); err != nil {
+		return nil, file, fmt.Errorf("the session file %s is no commTask and commRun as JSON: %w", f.Path, err)
 	}
-	return data, node, nil
+	if err := checkRun(&file.CommRun, f.RunID); file.CommTask.Spec.Session != nil && err != nil {
+		return nil, file, fmt.Errorf("the session file %s: %w", f.Path, err)
+	}
+	return data, file, nil
 }
 
 // Report implements Link. A reader of the file sees the old report or the new one, never a part.
 func (f FileLink) Report(_ context.Context, status api.SessionStatus) error {
-	_, node, err := f.read()
+	_, file, err := f.read()
 	if err != nil {
 		return err
 	}
+	node := file.CommTask
 	if a := node.Spec.Session; a == nil || a.RunID != f.RunID {
 		return fmt.Errorf("%w: %s does not ask for run %s any more", commtask.ErrSuperseded, f.Path, f.RunID)
 	}

@@ -46,19 +46,24 @@ func TestFileLink(t *testing.T) {
 	if s := <-seen; !errors.Is(s.Err, os.ErrNotExist) {
 		t.Errorf("no file: %+v", s)
 	}
-	write(`{"spec": {"sess`)
+	write(`{"commTask": {"spec": {"sess`)
 	look()
 	if s := <-seen; s.Err == nil {
 		t.Errorf("half a file: %+v", s)
 	}
+	write(`{"commTask": {"spec": {"session": {"runID": "run-1"}}}}`)
+	look()
+	if s := <-seen; !errors.Is(s.Err, errNoPlan) {
+		t.Errorf("a session without a CommRun: %+v", s)
+	}
 	a := testAssignment()
-	data, err := json.Marshal(api.CommTask{Spec: api.CommTaskSpec{NodeName: "node-a", Session: &a}})
+	data, err := json.Marshal(SessionFile{CommTask: api.CommTask{Spec: api.CommTaskSpec{NodeName: "node-a", Session: &a}}, CommRun: testRun()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	write(string(data))
 	look()
-	if s := <-seen; s.Session == nil || s.Session.RunID != "run-1" || s.BudgetBytes == 0 {
+	if s := <-seen; s.Session == nil || s.Session.RunID != "run-1" || s.Plan.StepDeadlineSeconds != 10 || s.BudgetBytes == 0 {
 		t.Errorf("a session: %+v", s)
 	}
 	if err := f.Report(ctx, api.SessionStatus{RunID: "run-1", State: api.SessionReady}); err != nil {
@@ -68,7 +73,7 @@ func TestFileLink(t *testing.T) {
 	if data, err = os.ReadFile(f.StatusPath); err != nil || json.Unmarshal(data, &node) != nil || node.Status.Session == nil || node.Status.Session.State != api.SessionReady || node.Spec.NodeName != "node-a" {
 		t.Errorf("the status file: %v, %s", err, data)
 	}
-	write(`{"spec": {}}`)
+	write(`{"commTask": {}}`)
 	look()
 	if s := <-seen; s.Session != nil || s.Err != nil {
 		t.Errorf("no session: %+v", s)

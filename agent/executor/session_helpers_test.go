@@ -33,7 +33,7 @@ type memoryLink struct {
 }
 
 func newMemoryLink(a api.SessionAssignment) *memoryLink {
-	return &memoryLink{seen: Seen{Session: &a, BudgetBytes: mostBytes}, changed: make(chan struct{}, 1)}
+	return &memoryLink{seen: Seen{Session: &a, Plan: testPlan(), BudgetBytes: mostBytes}, changed: make(chan struct{}, 1)}
 }
 
 func (m *memoryLink) Follow(ctx context.Context, see func(Seen)) {

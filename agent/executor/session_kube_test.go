@@ -139,10 +139,19 @@ func TestSessionAgainstAPIServer(t *testing.T) {
 	ctx, name := t.Context(), types.NamespacedName{Namespace: "default", Name: "group.node-a"}
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	ct, other := s.create(t, name.Name), s.create(t, "group.node-b")
+	run := testRun()
+	runStatus := run.Status
+	if err := s.admin.Create(ctx, &run); err != nil {
+		t.Fatal(err)
+	}
+	run.Status = runStatus
+	if err := s.admin.Status().Update(ctx, &run); err != nil {
+		t.Fatal(err)
+	}
 	k := KubeLink{Client: s.client(t, agentUser), Name: name, RunID: "run-1", Clock: clock.RealClock{}, Log: log}
 	seen := follow(t, k)
 	first := await(t, seen, "the session", func(x Seen) bool { return x.Session != nil })
-	if first.Session.RunID != "run-1" || first.Reported != nil || first.BudgetBytes < 8<<10 || first.BudgetBytes > nodeBudgetBytes {
+	if first.Session.RunID != "run-1" || first.Plan.StepDeadlineSeconds != 10 || first.Reported != nil || first.BudgetBytes < 8<<10 || first.BudgetBytes > nodeBudgetBytes {
 		t.Errorf("first seen: %+v %+v", first, first.Session)
 	}
 	// A change of another CommTask is not told.

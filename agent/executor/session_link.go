@@ -1,7 +1,10 @@
 package executor
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 )
@@ -12,9 +15,9 @@ type Seen struct {
 	Gone bool
 	// Session is nil while none is asked for.
 	Session *api.SessionAssignment
-	// Env and LibraryPath are those of the node's own part in the run: they are the same for both, and are in the CommTask once.
-	Env         []api.EnvVar
-	LibraryPath string
+	// Plan and Network are those of the CommRun, where a session is asked for.
+	Plan    api.RunPlan
+	Network api.NetworkSpec
 	// Reported is the last report, if any.
 	Reported *api.SessionStatus
 	// BudgetBytes is what a report may take as JSON.
@@ -23,13 +26,36 @@ type Seen struct {
 	Err error
 }
 
-// asked is what a CommTask's spec asks for.
-func asked(spec api.CommTaskSpec) Seen {
+// asked is what a CommTask's spec asks for, and its CommRun, which is nil without a session.
+func asked(spec api.CommTaskSpec, run *api.CommRun) Seen {
 	s := Seen{Session: spec.Session.DeepCopy()}
-	if spec.Run != nil {
-		s.Env, s.LibraryPath = api.WithoutComputed(spec.Run.Plan.Env), spec.Run.Plan.LibraryPath
+	if s.Session != nil && run != nil {
+		s.Plan, s.Network = planOf(run), run.Status.Template.Network
+		s.Network.AddressFamily = cmp.Or(s.Session.AddressFamily, s.Network.AddressFamily)
 	}
 	return s
+}
+
+// planOf is the plan of a CommRun that has one.
+func planOf(run *api.CommRun) api.RunPlan {
+	plan := *run.Status.Plan.DeepCopy()
+	plan.Env = api.WithoutComputed(plan.Env)
+	return plan
+}
+
+// errNoPlan: the CommRun does not say what to do in the run.
+var errNoPlan = errors.New("no plan")
+
+// checkRun says why a CommRun does not say what to do in the run of an id.
+func checkRun(run *api.CommRun, id string) error {
+	switch {
+	case run.Status.ID != id:
+		return fmt.Errorf("%w: CommRun %s/%s is of run %q, not of run %s", errNoPlan, run.Namespace, run.Name, run.Status.ID, id)
+	case run.Status.Plan == nil || run.Status.Template == nil:
+		return fmt.Errorf("%w: CommRun %s/%s has no status.plan or no status.template; its manager may be of another version",
+			errNoPlan, run.Namespace, run.Name)
+	}
+	return nil
 }
 
 // Link is the way to the CommTask.

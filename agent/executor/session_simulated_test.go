@@ -31,7 +31,7 @@ type member struct {
 const ranksPerNode = 2
 
 // startMembers starts a session of real rank processes on each node; fault belongs to the last of them.
-func startMembers(t *testing.T, nodes int, fault string, change func(*api.SessionAssignment)) []*member {
+func startMembers(t *testing.T, nodes int, fault string, change func(*api.RunPlan)) []*member {
 	t.Helper()
 	shared := t.TempDir()
 	out := make([]*member, nodes)
@@ -42,12 +42,13 @@ func startMembers(t *testing.T, nodes int, fault string, change func(*api.Sessio
 		}
 		m := &member{name: fmt.Sprintf("node-%c", 'a'+i), ended: make(chan error, 1)}
 		root := simulatedRoot(t, m.name, own)
-		a := api.SessionAssignment{RunID: "run-1", Index: int32(i), Members: int32(nodes), Ranks: ranksPerNode, InitDeadlineSeconds: 60, StepDeadlineSeconds: 60,
+		a := api.SessionAssignment{RunID: "run-1", Index: int32(i), Members: int32(nodes), Ranks: ranksPerNode,
 			IdleDeadlineSeconds: 60, State: api.SessionOpen}
-		if change != nil {
-			change(&a)
-		}
 		m.link = newMemoryLink(a)
+		m.link.seen.Plan = api.RunPlan{InitDeadlineSeconds: 60, StepDeadlineSeconds: 60}
+		if change != nil {
+			change(&m.link.seen.Plan)
+		}
 		node := simulatedNode(t, root, t.TempDir(), slog.New(slog.NewTextHandler(t.Output(), nil)).With("node", m.name))
 		node.Name, node.Host = m.name, preflightHost{preflight.PodHost{Root: root}, -1}
 		node.Environ = append(node.Environ, "SIMROCM_SHM_DIR="+shared, "POD_IP=10.9.0.1")
@@ -242,7 +243,7 @@ func TestFaultsAcrossNodes(t *testing.T) {
 		{"wrong-across", api.ReasonWrongData, api.ReasonWrongData, false, 60},
 	} {
 		t.Run(tc.fault, func(t *testing.T) {
-			members := startMembers(t, 2, tc.fault, func(a *api.SessionAssignment) { a.StepDeadlineSeconds = tc.seconds })
+			members := startMembers(t, 2, tc.fault, func(p *api.RunPlan) { p.StepDeadlineSeconds = tc.seconds })
 			assign(t, members, wholeGroup("group-1", members))
 			status := finished(t, members, "group-1")
 			healthy, faulty := status[0].Communicators[0], status[1].Communicators[0]
@@ -286,7 +287,7 @@ func TestTransportIsTold(t *testing.T) {
 // TestReplacedTask: ranks that hang are gone once their task was replaced, long before a deadline of theirs, and the next one finds its GPUs free.
 func TestReplacedTask(t *testing.T) {
 	const never = 10 * 3600 // no deadline of the task that hangs ends it while the test waits
-	members := startMembers(t, 2, "hang-across", func(a *api.SessionAssignment) { a.StepDeadlineSeconds = never })
+	members := startMembers(t, 2, "hang-across", func(p *api.RunPlan) { p.StepDeadlineSeconds = never })
 	tasks := wholeGroup("group-1", members)
 	for i := range tasks {
 		tasks[i].DeadlineSeconds = never

@@ -146,7 +146,7 @@ func TestNodeThatCannotTakePart(t *testing.T) {
 		change func(*faked)
 		reason string
 	}{
-		{"no such interface", func(f *faked) { f.link.seen.Session.Network.Interface = &api.InterfaceSelector{Name: "eth9"} }, api.ReasonInterfaceNotFound},
+		{"no such interface", func(f *faked) { f.link.seen.Network.Interface = &api.InterfaceSelector{Name: "eth9"} }, api.ReasonInterfaceNotFound},
 		{"no library", func(f *faked) {
 			f.ready.failure = &supervise.Failure{Kind: supervise.FailRankError, Code: rank.CodeLibraryMissing, Message: "node node-a: librccl.so.1 was not found"}
 		}, api.ReasonLibraryMissing},
@@ -171,9 +171,8 @@ func TestNodeThatCannotTakePart(t *testing.T) {
 // TestEnvironmentOfRanks: what the network needs is set, and wins over a person's own.
 func TestEnvironmentOfRanks(t *testing.T) {
 	f := newFaked(t)
-	a := f.link.seen.Session
-	f.link.seen.Env = []api.EnvVar{{Name: "NCCL_SOCKET_FAMILY", Value: "AF_INET6"}, {Name: "NCCL_MIN_NCHANNELS", Value: "4"}, {Name: "NCCL_HOSTID", Value: "one-for-all"}}
-	a.Network.AddressFamily = api.AddressFamilyIPv4
+	f.link.seen.Plan.Env = []api.EnvVar{{Name: "NCCL_SOCKET_FAMILY", Value: "AF_INET6"}, {Name: "NCCL_MIN_NCHANNELS", Value: "4"}, {Name: "NCCL_HOSTID", Value: "one-for-all"}}
+	f.link.seen.Network.AddressFamily = api.AddressFamilyIPv4
 	f.start(t)
 	f.link.waitReady(t)
 	task := wholeGroup("group-1", make([]*member, 2))[0]
@@ -428,7 +427,7 @@ func TestWhatCarriedTheDataIsTold(t *testing.T) {
 			f.teams.log = tc.log
 			f.start(t)
 			f.link.waitReady(t)
-			f.link.change(func(s *Seen) { s.Session.Network.RequireTransport = tc.required })
+			f.link.change(func(s *Seen) { s.Network.RequireTransport = tc.required })
 			task := testTask("group-1")
 			task.Communicators = []api.TaskCommunicator{{Name: "group", WorldSize: 4 * tc.nodes, Nodes: tc.nodes, Devices: []int32{0, 1, 2, 3}, Ranks: []int32{0, 1, 2, 3}}}
 			f.give(&task)

@@ -99,19 +99,19 @@ func (r *running) give(i int, id []byte) {
 func (r *running) launch(i int) {
 	c := r.task.Communicators[i]
 	r.comms[i].started = true
-	a, st := r.seen.Session, r.status.Network
+	run, plan, st := r.seen.Session.RunID, r.seen.Plan, r.status.Network
 	var rootEnv []string
 	if isRoot(c) {
 		var problem *network.Problem
-		if rootEnv, problem = r.rendezvous(r.seen, *st, a.RunID+"/"+r.task.ID+"/"+c.Name, r.ports); problem != nil {
+		if rootEnv, problem = r.rendezvous(r.seen, *st, run+"/"+r.task.ID+"/"+c.Name, r.ports); problem != nil {
 			r.comms[i].over = true
 			r.comms[i].result = api.TaskCommunicatorStatus{Name: c.Name, Verdict: api.VerdictError, Reason: problem.Reason, Message: clip.Head(problem.Message, 512)}
 			return
 		}
 	}
-	plan := baselinePlan(r.environment(r.seen, *st, a.Network.AddressFamily), r.seen.LibraryPath, a.InitDeadlineSeconds)
+	baseline := baselinePlan(r.environment(r.seen, *st, r.seen.Network.AddressFamily), plan.LibraryPath, plan.InitDeadlineSeconds)
 	team := supervise.Team{Node: r.Name, Name: fmt.Sprintf("task %s, communicator %s", r.task.ID, c.Name),
-		Env:     r.rankEnvironment(plan, *r.prepared.Library, rcclx.Baseline),
+		Env:     r.rankEnvironment(baseline, *r.prepared.Library, rcclx.Baseline),
 		RootEnv: rootEnv, RunDeadline: r.until, RunDeadlineField: "run.stepDeadlineSeconds"}
 	if !isRoot(c) {
 		team.UniqueID = make([]byte, uniqueIDBytes)
@@ -120,8 +120,8 @@ func (r *running) launch(i int) {
 	steps := taskSteps(r.task, int(c.WorldSize))
 	for at, device := range c.Devices {
 		team.Specs = append(team.Specs, rank.Spec{Node: r.Name, Variant: rcclx.Baseline, Rank: int(c.Ranks[at]), WorldSize: int(c.WorldSize),
-			Nodes: int(c.Nodes), Device: int(device), PCIAddress: r.prepared.PCI[device], LibraryPath: r.seen.LibraryPath, Steps: steps,
-			InitDeadline: seconds(a.InitDeadlineSeconds), StepDeadline: seconds(a.StepDeadlineSeconds)})
+			Nodes: int(c.Nodes), Device: int(device), PCIAddress: r.prepared.PCI[device], LibraryPath: plan.LibraryPath, Steps: steps,
+			InitDeadline: seconds(plan.InitDeadlineSeconds), StepDeadline: seconds(plan.StepDeadlineSeconds)})
 	}
 	joined := 0
 	team.OnEvent = func(e rank.Event) {
@@ -143,7 +143,7 @@ func (r *running) launch(i int) {
 		out := ended{outcome: r.Teams.Run(r.ctx, team)}
 		if logs != nil {
 			t := logs.result()
-			if a.Network.RequireTransport == api.TransportRDMA {
+			if r.seen.Network.RequireTransport == api.TransportRDMA {
 				t.TellNext()
 			}
 			out.transport = &t
@@ -206,7 +206,7 @@ func (r *running) idsDue() time.Time {
 	if !slices.ContainsFunc(r.comms, func(c communicator) bool { return !c.started && !c.over }) {
 		return time.Time{}
 	}
-	return earlier(r.since.Add(seconds(r.seen.Session.InitDeadlineSeconds)), r.until)
+	return earlier(r.since.Add(seconds(r.seen.Plan.InitDeadlineSeconds)), r.until)
 }
 
 // missIDs ends the wait for ids of other nodes.
@@ -225,7 +225,7 @@ func (r *running) missIDs() {
 }
 
 func (r *running) idsWaited() time.Duration {
-	return earlier(r.since.Add(seconds(r.seen.Session.InitDeadlineSeconds)), r.until).Sub(r.since)
+	return earlier(r.since.Add(seconds(r.seen.Plan.InitDeadlineSeconds)), r.until).Sub(r.since)
 }
 
 // giveUp makes all communicators that are not over an Error.

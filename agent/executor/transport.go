@@ -13,16 +13,15 @@ import (
 
 // request is what the session asks of the node's network.
 func (s *Session) request(seen Seen) network.Request {
-	a := seen.Session
-	return network.Request{Node: s.Name, Spec: a.Network, PodIP: s.podIP(), Ranks: int(a.Ranks), Own: seen.Env}
+	return network.Request{Node: s.Name, Spec: seen.Network, PodIP: s.podIP(), Ranks: int(seen.Session.Ranks), Own: seen.Plan.Env}
 }
 
 // environment are the group's own variables, then what ranks need to use the network as it was resolved and to log which
 // transport they take; later ones win. The address family that all agreed on is in the assignment: the controller puts it there.
 func (s *Session) environment(seen Seen, st api.NetworkStatus, family api.AddressFamily) []api.EnvVar {
-	out := slices.Clone(seen.Env)
+	out := slices.Clone(seen.Plan.Env)
 	r := s.request(seen)
-	for _, e := range append(network.Environment(r, st, family), network.LogEnvironment(seen.Env)...) {
+	for _, e := range append(network.Environment(r, st, family), network.LogEnvironment(seen.Plan.Env)...) {
 		out = append(out, envVar(e))
 	}
 	return out
@@ -33,13 +32,13 @@ func envVar(e rcclx.EnvVar) api.EnvVar { return api.EnvVar{Name: e.Name, Value: 
 // rendezvous gives what only the process of rank 0 gets: the port to form the communicator on, where the group names a range
 // that only this can hold it to. taken are those that other communicators of the task have.
 func (s *Session) rendezvous(seen Seen, st api.NetworkStatus, key string, taken map[int]bool) ([]string, *network.Problem) {
-	a := seen.Session
-	if a.Network.Mode != api.NetworkHost || a.Network.PortRange == nil {
+	spec := &seen.Network
+	if spec.Mode != api.NetworkHost || spec.PortRange == nil {
 		return nil, nil
 	}
-	addr, ok := network.Address(st, a.Network.AddressFamily)
+	addr, ok := network.Address(st, spec.AddressFamily)
 	if !ok {
-		return nil, &network.Problem{Reason: api.ReasonNoAddressOfFamily, Message: fmt.Sprintf("Node %s: interface %s has no address of family %s", s.Name, st.Interface, a.Network.AddressFamily)}
+		return nil, &network.Problem{Reason: api.ReasonNoAddressOfFamily, Message: fmt.Sprintf("Node %s: interface %s has no address of family %s", s.Name, st.Interface, spec.AddressFamily)}
 	}
 	for try := 0; ; try++ {
 		port, problem := network.PickPort(s.Network, s.request(seen), addr, fmt.Sprintf("%s/%d", key, try))
@@ -52,7 +51,7 @@ func (s *Session) rendezvous(seen Seen, st api.NetworkStatus, key string, taken 
 		}
 		if taken[port] {
 			return nil, &network.Problem{Reason: api.ReasonPortRangeNotUsable, Message: fmt.Sprintf("Node %s: no port of %d-%d is left for this communicator beside %d others of the task. Make network.portRange larger.",
-				s.Name, a.Network.PortRange.First, a.Network.PortRange.Last, len(taken))}
+				s.Name, spec.PortRange.First, spec.PortRange.Last, len(taken))}
 		}
 		taken[port] = true
 		e := network.RendezvousEnvironment(addr, port)

@@ -183,7 +183,7 @@ type RuntimeSpec struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:XValidation:rule="self.map(e, size(e.name) + (has(e.value) ? size(bytes(e.value)) : 0)).sum() <= 4096",message="runtime.env is larger than 4096 bytes, names and values together: each CommTask has a copy of it. Put what is long into a file of the runtime image"
+	// +kubebuilder:validation:XValidation:rule="self.map(e, size(e.name) + (has(e.value) ? size(bytes(e.value)) : 0)).sum() <= 4096",message="runtime.env is larger than 4096 bytes, names and values together: the CommRun has a copy of it. Put what is long into a file of the runtime image"
 	// +kubebuilder:validation:XValidation:rule="self.all(e, e.name.matches('^(NCCL|RCCL|HSA|HIP)_[A-Z0-9_]+$'))",message="runtime.env takes only variables named NCCL_*, RCCL_*, HSA_* or HIP_*: put anything else into the runtime image"
 	// +kubebuilder:validation:XValidation:rule="self.all(e, !e.name.contains('LD_PRELOAD') && (!has(e.value) || !e.value.contains('LD_PRELOAD')))",message="runtime.env must not carry LD_PRELOAD: it would load code into the ranks; build it into the runtime image instead"
 	// +kubebuilder:validation:XValidation:rule="self.all(e, !e.name.endsWith('_PLUGIN') && !(e.name in ['NCCL_CONF_FILE', 'NCCL_COMM_ID', 'HSA_TOOLS_LIB', 'HSA_HOSTCALL_LIB']))",message="runtime.env must not name a file or library to load or the rendezvous (NCCL_CONF_FILE, NCCL_COMM_ID, *_PLUGIN, HSA_TOOLS_LIB): build plugins into the runtime image"

@@ -86,6 +86,9 @@ type CommRunStatus struct {
 	// template is what is measured, and how: the CommGroup's spec of the run's start.
 	// +optional
 	Template *RunTemplate `json:"template,omitempty"`
+	// plan that the agents carry out, as the manager worked it out from the template.
+	// +optional
+	Plan *RunPlan `json:"plan,omitempty"`
 	// members counts the nodes by their verdicts, once the run is over.
 	// +optional
 	Members *MemberCounts `json:"members,omitempty"`

@@ -82,13 +82,14 @@ type RunAssignment struct {
 	// id of the run.
 	// +kubebuilder:validation:MaxLength=63
 	ID string `json:"id"`
+	// name of the CommRun. What to measure, and how, is in its status.plan.
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
 	// generation of the CommGroup's spec that the run measures.
 	Generation int64 `json:"generation"`
 	// number of the group's run: which results still count is compared by it.
 	// +optional
 	Number int64 `json:"number,omitempty"`
-	// plan to carry out.
-	Plan RunPlan `json:"plan"`
 	// span Group: the group's stage follows, so that the report leaves room for status.session.
 	// +optional
 	Span Span `json:"span,omitempty"`

@@ -13,23 +13,23 @@ const (
 )
 
 // SessionAssignment is the node's part in the group's stage of a run: a pod that keeps the node's GPUs while tasks follow
-// each other. Variables and library are those of spec.run.plan.
+// each other. Variables, library, network and the deadlines of forming and measuring are those of the CommRun.
 type SessionAssignment struct {
 	// runID that the stage belongs to.
 	// +kubebuilder:validation:MaxLength=63
 	RunID string `json:"runID"`
+	// runName is the name of the CommRun.
+	// +kubebuilder:validation:MaxLength=253
+	RunName string `json:"runName"`
 	// index of the node among the members of the stage, from 0, in rank order. It is fixed when the stage starts.
 	Index int32 `json:"index"`
 	// members of the stage.
 	Members int32 `json:"members"`
 	// ranks that the node gives to the stage.
 	Ranks int32 `json:"ranks"`
-	// network as requested.
+	// addressFamily that all members have and agreed on; absent until then.
 	// +optional
-	Network NetworkSpec `json:"network,omitzero"`
-	// initDeadlineSeconds bounds the forming of a communicator, stepDeadlineSeconds one measurement.
-	InitDeadlineSeconds int32 `json:"initDeadlineSeconds"`
-	StepDeadlineSeconds int32 `json:"stepDeadlineSeconds"`
+	AddressFamily AddressFamily `json:"addressFamily,omitempty"`
 	// idleDeadlineSeconds is how long the agent waits for a next task before it gives its GPUs back by itself.
 	IdleDeadlineSeconds int32 `json:"idleDeadlineSeconds"`
 	// state: Open, or Ended once no task follows.

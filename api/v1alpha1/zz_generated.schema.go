@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: 810d3e244e6605c11c50e7fa659c9cf712ad549f8a13475632bb6011b21ec31a
-const SchemaRevision = 34
+// Hash of the schemas: 5e9ff55fe16ca0db4f2922b478aabea0b844000c33bdb3f3ae1cd2e2f4c6c5e2
+const SchemaRevision = 35

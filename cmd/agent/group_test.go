@@ -16,6 +16,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"rcclx.io/commgroup-operator/agent/executor"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
 	"rcclx.io/commgroup-operator/internal/simlib"
@@ -33,7 +34,11 @@ type machine struct {
 // write puts what the node has to do into its file, in one piece.
 func (m *machine) write(t *testing.T) {
 	t.Helper()
-	data, err := json.Marshal(m.node)
+	file := executor.SessionFile{CommTask: m.node}
+	run := &file.CommRun.Status
+	run.ID, run.Template = "run-1", &api.RunTemplate{}
+	run.Plan = &api.RunPlan{InitDeadlineSeconds: 120, StepDeadlineSeconds: 120}
+	data, err := json.Marshal(&file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,8 +95,7 @@ func startMachines(t *testing.T, partition nodetree.PartitionMode, ranks int32) 
 		if err := nodetree.Write(root, n); err != nil {
 			t.Fatal(err)
 		}
-		m.node.Spec = api.CommTaskSpec{NodeName: m.name, Session: &api.SessionAssignment{RunID: "run-1", Index: int32(i), Members: 2, Ranks: ranks, InitDeadlineSeconds: 120,
-			StepDeadlineSeconds: 120, IdleDeadlineSeconds: 120, State: api.SessionOpen}}
+		m.node.Spec = api.CommTaskSpec{NodeName: m.name, Session: &api.SessionAssignment{RunID: "run-1", Index: int32(i), Members: 2, Ranks: ranks, IdleDeadlineSeconds: 120, State: api.SessionOpen}}
 		m.write(t)
 		m.command = exec.CommandContext(t.Context(), filepath.Join(programs, "agent"), "group", "--session-file", m.file, "--node", m.name, "--run-id", "run-1")
 		m.command.Env = append(os.Environ(), "SIMROCM_ROOT="+root, "SIMROCM_SHM_DIR="+shared, "LD_LIBRARY_PATH="+libraries, "POD_IP=127.0.0.1",

@@ -24,7 +24,7 @@ import (
 type deafReporter struct{}
 
 func (deafReporter) Assignment(context.Context) (executor.Assignment, error) {
-	return executor.Assignment{Ranks: 2, Run: &api.RunAssignment{ID: "run-1", Plan: api.RunPlan{RunDeadlineSeconds: 1}}}, nil
+	return executor.Assignment{Ranks: 2, Run: &api.RunAssignment{ID: "run-1"}, Plan: api.RunPlan{RunDeadlineSeconds: 1}}, nil
 }
 
 func (deafReporter) Report(context.Context, api.NodeRunStatus) error {

@@ -153,9 +153,10 @@ func TestBaselineStartsAnew(t *testing.T) {
 	input := func() Input {
 		in := Input{Group: testkit.Group(), Run: &v1alpha1.GroupRunStatus{ID: "1-1", Number: 1, Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass, FinishTime: decision.Stamp(testkit.Now)}}
 		in.Group.Spec.Benchmark.Regression = v1alpha1.RegressionSpec{Mode: v1alpha1.JudgingEnforce, MaxDropPercent: 10}
-		run := &v1alpha1.RunAssignment{ID: "1-1", Number: 1, Plan: runplan.For(&in.Group.Spec)}
+		run := &v1alpha1.RunAssignment{ID: "1-1", Number: 1}
+		plan := runplan.For(&in.Group.Spec)
 		for _, name := range []string{"n0", "n1"} {
-			report := testkit.Report(run, v1alpha1.VerdictPass, 300_000, testkit.Now)
+			report := testkit.Report(&plan, run, v1alpha1.VerdictPass, 300_000, testkit.Now)
 			report.ROCm = &v1alpha1.ROCmFacts{State: "Found", Version: "7.0.0"}
 			in.Outcomes = append(in.Outcomes, judge.Outcome{Node: name, Phase: judge.Done, Verdict: v1alpha1.VerdictPass, Report: report,
 				Kind: judge.Kind{GPUModel: "MI300X", Partition: "SPX/NPS1", Ranks: in.Group.Spec.RanksPerNode}})

@@ -162,7 +162,7 @@ func TestSpecChangeInTheMiddleOfARun(t *testing.T) {
 			t.Error("the new run's pod was made beside the old one's")
 		}
 	}
-	if got := w.commTask(w.nodes[1]).Spec.Run; got.ID != "2-2" || got.Plan.Iterations != 5 {
+	if got := w.commTask(w.nodes[1]).Spec.Run; got.ID != "2-2" || w.joined.Status.Plan.Iterations != 5 {
 		t.Errorf("assignment %+v", got)
 	}
 	w.endPods()

@@ -451,10 +451,11 @@ func (w *world) report(node string, busBWMBps int64, change func(*v1alpha1.NodeR
 		Settings: []v1alpha1.SettingStatus{{Name: "dda.AllReduce", Requested: "Preferred", Effective: v1alpha1.EffectivePartial,
 			Reason: v1alpha1.SettingReasonAboveThreshold, Verified: v1alpha1.VerifiedConfirmed, Message: "up to 30408704 B"}},
 	}
-	for _, variant := range run.Plan.Variants {
-		for _, c := range run.Plan.Collectives {
-			s := v1alpha1.ResultSeries{Variant: variant, Collective: c, Datatype: run.Plan.Datatypes[0]}
-			for _, size := range run.Plan.SizesBytes {
+	plan := w.joined.Status.Plan
+	for _, variant := range plan.Variants {
+		for _, c := range plan.Collectives {
+			s := v1alpha1.ResultSeries{Variant: variant, Collective: c, Datatype: plan.Datatypes[0]}
+			for _, size := range plan.SizesBytes {
 				s.SizeBytes = append(s.SizeBytes, size)
 				s.LatencyNanoseconds = append(s.LatencyNanoseconds, 20_000)
 				s.BusBandwidthMBps = append(s.BusBandwidthMBps, busBWMBps)

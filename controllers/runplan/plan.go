@@ -106,9 +106,9 @@ func Measurements(plan *v1alpha1.RunPlan, c v1alpha1.Collective, d v1alpha1.Data
 	return rcclx.MeasurablePlacements(rcclx.Collective(c), asked), rcclx.MeasurableSizes(rcclx.Collective(c), rcclx.Datatype(d), plan.SizesBytes, max(1, int(ranks)))
 }
 
-// Baseline is the Baseline measurements of one plan. It is worked out once for all nodes that have the same.
+// Baseline is the Baseline measurements of one plan. They are worked out once for all nodes that have as many ranks.
 type Baseline struct {
-	plan   *v1alpha1.RunPlan
+	Plan   *v1alpha1.RunPlan
 	ranks  int32
 	series []baselineSeries
 }
@@ -118,34 +118,31 @@ type baselineSeries struct {
 	first, last int64
 }
 
-// Of makes it that of a plan; nothing is to be done where the plan before measured the same.
-func (p *Baseline) Of(plan *v1alpha1.RunPlan, ranks int32) {
-	if p.plan != nil && p.ranks == ranks && measureTheSame(p.plan, plan) {
+// of makes it that of a number of ranks.
+func (p *Baseline) of(ranks int32) {
+	if p.series != nil && p.ranks == ranks {
 		return
 	}
-	p.plan, p.ranks, p.series = plan, ranks, nil
-	for _, c := range plan.Collectives {
-		for _, d := range plan.Datatypes {
-			placements, sizes := Measurements(plan, c, d, ranks)
+	p.ranks, p.series = ranks, []baselineSeries{}
+	for _, c := range p.Plan.Collectives {
+		for _, d := range p.Plan.Datatypes {
+			placements, sizes := Measurements(p.Plan, c, d, ranks)
 			if len(sizes) == 0 {
 				continue
 			}
 			for _, placement := range placements {
-				p.series = append(p.series, baselineSeries{Key{v1alpha1.VariantBaseline, c, d, ShownPlacement(placement)}, sizes[0], sizes[len(sizes)-1]})
+				key := Key{v1alpha1.VariantBaseline, c, d, ShownPlacement(placement)}
+				p.series = append(p.series, baselineSeries{key, sizes[0], sizes[len(sizes)-1]})
 			}
 		}
 	}
 }
 
-func measureTheSame(a, b *v1alpha1.RunPlan) bool {
-	return slices.Equal(a.Collectives, b.Collectives) && slices.Equal(a.Datatypes, b.Datatypes) &&
-		slices.Equal(a.Placements, b.Placements) && slices.Equal(a.SizesBytes, b.SizesBytes)
-}
-
 // Missing names the first planned measurement that is not among the results: missing data is never a pass. The agent holds
 // every size against the plan before it says Pass, and then leaves sizes between the first and the last out of a report that
 // would be too large; so those two are what can be asked for here.
-func (p *Baseline) Missing(results []v1alpha1.ResultSeries) string {
+func (p *Baseline) Missing(results []v1alpha1.ResultSeries, ranks int32) string {
+	p.of(ranks)
 	for _, s := range p.series {
 		i := slices.IndexFunc(results, func(r v1alpha1.ResultSeries) bool { return KeyOf(&r) == s.key })
 		if i < 0 {
@@ -161,13 +158,6 @@ func (p *Baseline) Missing(results []v1alpha1.ResultSeries) string {
 		return "anything"
 	}
 	return ""
-}
-
-// missingBaseline is missing for one plan alone.
-func missingBaseline(plan *v1alpha1.RunPlan, results []v1alpha1.ResultSeries, ranks int32) string {
-	var p Baseline
-	p.Of(plan, ranks)
-	return p.Missing(results)
 }
 
 // SpecHash identifies what a run's results depend on: the plan, the runtime and the ranks. What only schedules, gates or publishes

@@ -118,7 +118,7 @@ func TestMissingBaseline(t *testing.T) {
 		"nothing planned": {&v1alpha1.RunPlan{Collectives: plan.Collectives[1:], Datatypes: plan.Datatypes, Placements: plan.Placements[1:], SizesBytes: plan.SizesBytes},
 			nil, "anything"},
 	} {
-		if got := missingBaseline(tc.plan, tc.results, 8); got != tc.want {
+		if got := (&Baseline{Plan: tc.plan}).Missing(tc.results, 8); got != tc.want {
 			t.Errorf("%s: %q, expected %q", name, got, tc.want)
 		}
 	}

@@ -105,7 +105,7 @@ func (g *machine) agreedFamily() v1alpha1.AddressFamily {
 		if s == nil || s.session == nil {
 			continue
 		}
-		if f := s.session.Network.AddressFamily; f == v1alpha1.AddressFamilyIPv4 || f == v1alpha1.AddressFamilyIPv6 {
+		if f := s.session.AddressFamily; f == v1alpha1.AddressFamilyIPv4 || f == v1alpha1.AddressFamilyIPv6 {
 			return f
 		}
 	}

@@ -110,8 +110,8 @@ func (g *machine) takeSeats() {
 func (g *machine) newSession(index int, ct *v1alpha1.CommTask) v1alpha1.SessionAssignment {
 	spec := &g.in.Group.Spec
 	return v1alpha1.SessionAssignment{
-		RunID: g.in.Run.ID, Index: int32(index), Members: g.span.Members, Ranks: cmp.Or(ct.Spec.Ranks.Count, spec.RanksPerNode),
-		Network: *spec.Network.DeepCopy(), InitDeadlineSeconds: spec.Run.InitDeadlineSeconds, StepDeadlineSeconds: spec.Run.StepDeadlineSeconds,
+		RunID: g.in.Run.ID, RunName: g.in.Run.Name, Index: int32(index), Members: g.span.Members,
+		Ranks:               cmp.Or(ct.Spec.Ranks.Count, spec.RanksPerNode),
 		IdleDeadlineSeconds: g.idleDeadlineSeconds(), State: v1alpha1.SessionOpen,
 	}
 }
@@ -408,7 +408,7 @@ func (g *machine) sessions() map[string]*v1alpha1.SessionAssignment {
 			}
 		}
 		next := s.next
-		if was := s.session; was != nil && was.State == next.State && was.Task == next.Task && was.Network.AddressFamily == next.Network.AddressFamily {
+		if was := s.session; was != nil && was.State == next.State && was.Task == next.Task && was.AddressFamily == next.AddressFamily {
 			out[s.name] = was // nothing else of a session ever changes; its pointer says so to who compares
 			continue
 		}

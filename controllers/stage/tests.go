@@ -263,7 +263,7 @@ func (g *machine) assignTasks() {
 			if complete || part.HasRoot() {
 				s.next.Task = task
 				if family != "" {
-					s.next.Network.AddressFamily = family
+					s.next.AddressFamily = family
 				}
 			}
 		}

@@ -111,7 +111,7 @@ func GPUs(n int) []v1alpha1.GPUFacts {
 const Reported = "as reported"
 
 // Report is an agent's report that covers the plan.
-func Report(run *v1alpha1.RunAssignment, verdict v1alpha1.Verdict, busBWMBps int64, now time.Time) *v1alpha1.NodeRunStatus {
+func Report(plan *v1alpha1.RunPlan, run *v1alpha1.RunAssignment, verdict v1alpha1.Verdict, busBWMBps int64, now time.Time) *v1alpha1.NodeRunStatus {
 	r := &v1alpha1.NodeRunStatus{
 		ID: run.ID, Generation: run.Generation, Phase: v1alpha1.NodeRunFinished, StartTime: *decision.Stamp(now), FinishTime: decision.Stamp(now),
 		Verdict: verdict, Reason: v1alpha1.ReasonAllPassed, Message: Reported,
@@ -120,17 +120,17 @@ func Report(run *v1alpha1.RunAssignment, verdict v1alpha1.Verdict, busBWMBps int
 		Settings: []v1alpha1.SettingStatus{{Name: "dda.AllReduce", Requested: "Preferred", Effective: v1alpha1.EffectivePartial,
 			Reason: v1alpha1.SettingReasonAboveThreshold, Verified: v1alpha1.VerifiedConfirmed, Message: "up to 30408704 B"}},
 	}
-	for _, variant := range run.Plan.Variants {
-		for _, c := range run.Plan.Collectives {
-			for _, d := range run.Plan.Datatypes {
+	for _, variant := range plan.Variants {
+		for _, c := range plan.Collectives {
+			for _, d := range plan.Datatypes {
 				s := v1alpha1.ResultSeries{Variant: variant, Collective: c, Datatype: d}
-				for i, size := range run.Plan.SizesBytes {
+				for i, size := range plan.SizesBytes {
 					s.SizeBytes = append(s.SizeBytes, size)
 					s.LatencyNanoseconds = append(s.LatencyNanoseconds, 10_000*int64(i+1))
-					s.BusBandwidthMBps = append(s.BusBandwidthMBps, busBWMBps*int64(i+1)/int64(len(run.Plan.SizesBytes)))
+					s.BusBandwidthMBps = append(s.BusBandwidthMBps, busBWMBps*int64(i+1)/int64(len(plan.SizesBytes)))
 				}
 				r.Results = append(r.Results, s)
-				if slices.Contains(run.Plan.Placements, v1alpha1.InPlace) {
+				if slices.Contains(plan.Placements, v1alpha1.InPlace) {
 					s.Placement = v1alpha1.InPlace
 					r.Results = append(r.Results, s)
 				}

@@ -38,7 +38,6 @@ var bounds = map[string]map[string]int{
 	"runtime.pod.tolerations[].operator":               {"maxLength": 16},
 	"runtime.pod.tolerations[].value":                  {"maxLength": 63},
 	"network.interface.pciAddress":                     {"maxLength": 12},
-	"session.network.interface.pciAddress":             {"maxLength": 12},
 }
 
 func main() {

@@ -43,7 +43,7 @@ func (k chartKey) String() string {
 var classes = map[v1alpha1.Variant]string{v1alpha1.VariantBaseline: "s0", v1alpha1.VariantDDA: "s1", v1alpha1.VariantLowPrecision: "s2"}
 
 // resultCharts are the plots of a group's results, in the order in which they were measured.
-func resultCharts(all []v1alpha1.GroupResultSeries, nodes []report.Member) []chartGroup {
+func resultCharts(all []v1alpha1.GroupResultSeries, plan *v1alpha1.RunPlan, nodes []report.Member) []chartGroup {
 	var keys []chartKey
 	by := map[chartKey][]*v1alpha1.GroupResultSeries{}
 	for i := range all {
@@ -56,12 +56,12 @@ func resultCharts(all []v1alpha1.GroupResultSeries, nodes []report.Member) []cha
 	}
 	groups := make([]chartGroup, 0, len(keys))
 	for i, k := range keys {
-		groups = append(groups, chartsOf(k, by[k], nodes, fmt.Sprintf("c%d", i), i < openCharts))
+		groups = append(groups, chartsOf(k, by[k], plan, nodes, fmt.Sprintf("c%d", i), i < openCharts))
 	}
 	return groups
 }
 
-func chartsOf(k chartKey, variants []*v1alpha1.GroupResultSeries, nodes []report.Member, id string, open bool) chartGroup {
+func chartsOf(k chartKey, variants []*v1alpha1.GroupResultSeries, plan *v1alpha1.RunPlan, nodes []report.Member, id string, open bool) chartGroup {
 	g := chartGroup{Title: k.String(), Open: open}
 	var sizes []int64
 	var baseline *v1alpha1.GroupResultSeries
@@ -110,7 +110,7 @@ func chartsOf(k chartKey, variants []*v1alpha1.GroupResultSeries, nodes []report
 		if e := v.MaxRelativeErrorPPM; e != nil && *e > 0 {
 			g.Notes = append(g.Notes, fmt.Sprintf("%s: largest relative error %s", v.Variant, units.Percent(*e)))
 		}
-		if apart := report.Apart(v, nodes); apart != "" {
+		if apart := report.Apart(v, plan, nodes); apart != "" {
 			g.Repeats = append(g.Repeats, fmt.Sprintf("%s: %s.", v.Variant, apart))
 		}
 	}

@@ -78,9 +78,9 @@ func TestRepeatsOnThePage(t *testing.T) {
 		r.Repeats, r.SpreadPercent = 3, slices.Repeat([]int32{7}, len(r.SizeBytes))
 	}
 	plain := parse(t, render(t, load(t, "span")))
+	in.Group.Status.Plan = &v1alpha1.RunPlan{Repeats: 3}
 	for i := range in.Nodes {
 		n := &in.Nodes[i]
-		n.Spec.Run.Plan.Repeats = 3
 		for j := range n.Status.Run.Results {
 			r := &n.Status.Run.Results[j]
 			r.SpreadPercent = slices.Repeat([]int32{int32(i)}, len(r.SizeBytes))

@@ -73,7 +73,7 @@ func newView(in Input) view {
 	if anySimulated(g, in.Nodes) {
 		v.Simulated = report.SimulatedNotice
 	}
-	charts := resultCharts(s.Results, in.Nodes)
+	charts := resultCharts(s.Results, s.Plan, in.Nodes)
 	open := min(len(charts), openCharts)
 	v.Charts, v.MoreCharts = charts[:open], charts[open:]
 	return v

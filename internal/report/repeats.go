@@ -32,16 +32,19 @@ func spread(percent []int32, at int) string {
 
 // Apart says of a group's series how many repeats each node's figures are the median of, and on which node and at which size they are
 // furthest apart. Empty without repeats.
-func Apart(r *v1alpha1.GroupResultSeries, nodes []Member) string {
+func Apart(r *v1alpha1.GroupResultSeries, plan *v1alpha1.RunPlan, nodes []Member) string {
+	if plan == nil || plan.Repeats < 2 {
+		return ""
+	}
 	var repeats, most int32
 	var node string
 	var size int64
 	for i := range nodes {
 		run, report := nodes[i].Spec.Run, nodes[i].Status.Run
-		if run == nil || run.Stale != nil || run.Plan.Repeats < 2 || report == nil || report.ID != run.ID {
+		if run == nil || run.Stale != nil || report == nil || report.ID != run.ID {
 			continue
 		}
-		repeats = max(repeats, run.Plan.Repeats)
+		repeats = plan.Repeats
 		for j := range report.Results {
 			s := &report.Results[j]
 			if s.Variant != r.Variant || s.Collective != r.Collective || s.Datatype != r.Datatype ||

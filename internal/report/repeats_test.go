@@ -13,30 +13,32 @@ import (
 // TestRepeats: a node's table has a column for how far its repeats are apart, the group's a line for the node where that is most; what
 // no report tells is told as such, and without repeats nothing is said.
 func TestRepeats(t *testing.T) {
-	member := func(name string, repeats int32, spread ...int32) Member {
+	member := func(name string, spread ...int32) Member {
 		n := NoMember(name)
-		n.Spec.Run = &v1alpha1.RunAssignment{ID: "1-1", Plan: v1alpha1.RunPlan{Repeats: repeats}}
+		n.Spec.Run = &v1alpha1.RunAssignment{ID: "1-1"}
 		n.Status.Run = &v1alpha1.NodeRunStatus{ID: "1-1", Results: []v1alpha1.ResultSeries{
 			{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, SizeBytes: []int64{1 << 10, 1 << 20},
 				LatencyNanoseconds: []int64{1000, 2000}, BusBandwidthMBps: []int64{1000, 2000}, SpreadPercent: spread}}}
 		return n
 	}
-	older := member("older", 3, 90, 90)
+	older := member("older", 90, 90)
 	older.Status.Run.ID = "1-0"
-	stale := member("stale", 3, 80, 80)
+	stale := member("stale", 80, 80)
 	stale.Spec.Run.Stale = &v1alpha1.RunStaleness{}
 	group := &state.Group{}
 	group.Status.Results = []v1alpha1.GroupResultSeries{{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, Placement: v1alpha1.OutOfPlace,
 		SizeBytes: []int64{1 << 10, 1 << 20}, LatencyNanoseconds: []int64{1000, 2000}, BusBandwidthMBps: []int64{1000, 2000}}}
 	for name, tc := range map[string]struct {
-		nodes []Member
-		want  string
+		repeats int32
+		nodes   []Member
+		want    string
 	}{
-		"two nodes":       {[]Member{member("a", 3, 2, 0), member("b", 3, 1, 7), older, stale}, "  Baseline: medians of 3 repeats, at most 7 % apart (b at 1M)"},
-		"none apart":      {[]Member{member("a", 2, 0, 0)}, "  Baseline: medians of 2 repeats, at most 0 % apart (a at 1K)"},
-		"not in a report": {[]Member{member("a", 3)}, "  Baseline: medians of 3 repeats; how far they are apart is in no report"},
-		"no repeats":      {[]Member{member("a", 0)}, ""},
+		"two nodes":       {3, []Member{member("a", 2, 0), member("b", 1, 7), older, stale}, "  Baseline: medians of 3 repeats, at most 7 % apart (b at 1M)"},
+		"none apart":      {2, []Member{member("a", 0, 0)}, "  Baseline: medians of 2 repeats, at most 0 % apart (a at 1K)"},
+		"not in a report": {3, []Member{member("a")}, "  Baseline: medians of 3 repeats; how far they are apart is in no report"},
+		"no repeats":      {0, []Member{member("a")}, ""},
 	} {
+		group.Status.Plan = &v1alpha1.RunPlan{Repeats: tc.repeats}
 		var b bytes.Buffer
 		if err := GroupAB(&b, group, tc.nodes); err != nil {
 			t.Fatal(err)
@@ -45,7 +47,7 @@ func TestRepeats(t *testing.T) {
 			t.Errorf("%s: expected %q in\n%s", name, tc.want, strings.Join(text, "\n"))
 		}
 	}
-	one := member("a", 3, 2)
+	one := member("a", 2)
 	var b bytes.Buffer
 	if err := NodeAB(&b, &one); err != nil {
 		t.Fatal(err)

@@ -40,7 +40,7 @@ func GroupAB(w io.Writer, group *state.Group, nodes []Member, variants ...string
 	for i := range group.Status.Results {
 		r := &group.Status.Results[i]
 		all = append(all, series{tableKey: tableKey{r.Collective, r.Datatype, r.Placement}, variant: r.Variant, sizeBytes: r.SizeBytes, latencyNanoseconds: r.LatencyNanoseconds,
-			busBandwidthMBps: r.BusBandwidthMBps, wrongElements: r.WrongElements, maxRelativeErrorPPM: r.MaxRelativeErrorPPM, apart: Apart(r, nodes)})
+			busBandwidthMBps: r.BusBandwidthMBps, wrongElements: r.WrongElements, maxRelativeErrorPPM: r.MaxRelativeErrorPPM, apart: Apart(r, group.Status.Plan, nodes)})
 	}
 	if err := abTables(w, all, variants); err != nil {
 		return err

@@ -29,6 +29,7 @@ type Status struct {
 	Members            v1alpha1.MemberCounts
 	Run                *v1alpha1.GroupRunStatus
 	Template           *v1alpha1.RunTemplate
+	Plan               *v1alpha1.RunPlan
 	Effective          string
 	Headline           *v1alpha1.Headline
 	Inventory          []v1alpha1.InventoryItem

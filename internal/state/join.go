@@ -93,7 +93,8 @@ func Join(group *v1alpha1.CommGroup, runs []v1alpha1.CommRun) *Group {
 		run.Phase = v1alpha1.RunPhaseAborted // for the group that is the run's end: the next one has another id
 	}
 	status.Behind = from.Run == nil || from.Run.ID != run.ID || from.Run.Phase != run.Phase
-	status.Run, status.Template, status.Span = &run, latest.Status.Template, latest.Status.Span
+	status.Run, status.Span = &run, latest.Status.Span
+	status.Template, status.Plan = latest.Status.Template, latest.Status.Plan
 	results := latest
 	if run.Phase == v1alpha1.RunPhaseRunning && Repeats(&run) {
 		results = latestBefore(runs, run.Number)
@@ -193,7 +194,7 @@ func (s *Status) KeepMeasured(was *Status) {
 func (g *Group) RunStatus(stored *v1alpha1.CommRun) v1alpha1.CommRunStatus {
 	s, was := &g.Status, &stored.Status
 	out := v1alpha1.CommRunStatus{GroupRunStatus: *s.Run, Origin: s.Origin, Template: was.Template}
-	out.Span = s.Span
+	out.Plan, out.Span = s.Plan, s.Span
 	if was.ID != s.Run.ID {
 		was, out.Template = &v1alpha1.CommRunStatus{}, templateOf(&g.Spec)
 	}

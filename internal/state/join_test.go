@@ -471,6 +471,7 @@ func full() *Group {
 				Series: []v1alpha1.BaselineSeries{{Name: "a", SamplesMBps: []int64{1, 2}}}},
 			History:     []v1alpha1.RunSummary{{ID: "1-7", StartTime: *at(0)}, {ID: "1-6", StartTime: *at(-9)}},
 			Trend:       v1alpha1.TrendStable,
+			Plan:        &v1alpha1.RunPlan{Iterations: 20, Env: []v1alpha1.EnvVar{{Name: "NCCL_DEBUG", Value: "INFO"}}},
 			Budget:      &v1alpha1.BudgetStatus{Day: "2027-01-15", UsedGPUMinutes: 7},
 			Gating:      &v1alpha1.GatingStatus{Gated: 1, Nodes: []string{"n1"}},
 			WouldGate:   []string{"n2"},

@@ -58,6 +58,11 @@ func (in *Status) DeepCopyInto(out *Status) {
 		*out = new(v1alpha1.RunTemplate)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.Plan != nil {
+		in, out := &in.Plan, &out.Plan
+		*out = new(v1alpha1.RunPlan)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.Headline != nil {
 		in, out := &in.Headline, &out.Headline
 		*out = new(v1alpha1.Headline)

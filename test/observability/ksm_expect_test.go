@@ -154,9 +154,7 @@ func fullTask() *v1alpha1.CommTask {
 	return &v1alpha1.CommTask{
 		ObjectMeta: metav1.ObjectMeta{Name: "pool.gpu-1", Namespace: "ml"},
 		Spec: v1alpha1.CommTaskSpec{NodeName: "gpu-1", Group: v1alpha1.GroupReference{Name: "pool", UID: "u"}, Ranks: v1alpha1.RankRange{First: 8, Count: 8, WorldSize: 128},
-			Run: &v1alpha1.RunAssignment{ID: "3-7", Generation: 3, Number: 7, Plan: v1alpha1.RunPlan{
-				Variants: []v1alpha1.Variant{v1alpha1.VariantBaseline}, Collectives: []v1alpha1.Collective{v1alpha1.AllReduce}, Datatypes: []v1alpha1.Datatype{v1alpha1.BFloat16},
-				Placements: []v1alpha1.Placement{v1alpha1.OutOfPlace}, SizesBytes: []int64{1024}, WarmupIterations: 1, Iterations: 1},
+			Run: &v1alpha1.RunAssignment{ID: "3-7", Generation: 3, Number: 7,
 				Platform: &v1alpha1.PlatformFacts{Model: "MI300X"}}},
 		Status: v1alpha1.CommTaskStatus{
 			Run: &v1alpha1.NodeRunStatus{ID: "3-7", Generation: 3, Phase: v1alpha1.NodeRunFinished, StartTime: now, FinishTime: &now, Verdict: v1alpha1.VerdictPass},
