@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -52,10 +50,7 @@ func (c *oldCache) cameUp() {
 // managerOf makes a reconciler over an API server that has the world's objects. Its cache lags where old says so.
 func managerOf(t *testing.T, w *groupWorld) (*CommGroupReconciler, *oldCache) {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
+	scheme := testkit.Scheme(t)
 	group, run := w.group.Objects()
 	objects := []client.Object{group}
 	if run != nil {

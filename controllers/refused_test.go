@@ -9,12 +9,9 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -65,10 +62,7 @@ func TestOnlyAnAnswerThatStandsIsARefusal(t *testing.T) {
 // refusing is a reconciler on a fake API server that refuses what refuse says.
 func refusing(t *testing.T, group *state.Group, refuse *func(client.Object) error) (*CommGroupReconciler, client.Client, *events.FakeRecorder) {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme), rbacv1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
+	scheme := testkit.Scheme(t)
 	nodes := testkit.Nodes(2)
 	stored, _ := group.Objects()
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored, &nodes[0], &nodes[1]).

@@ -10,8 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -20,6 +18,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -44,12 +43,7 @@ func (w *groupWorld) listFails(t *testing.T) {
 // isDeleted takes the group through the reconciler with its deletion timestamp, until the finalizer is gone.
 func (w *groupWorld) isDeleted(t *testing.T) {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
+	scheme := testkit.Scheme(t)
 	group, _ := w.group.Objects()
 	group = group.DeepCopy()
 	group.Finalizers, group.DeletionTimestamp = []string{v1alpha1.Finalizer}, decision.Stamp(w.now)

@@ -9,9 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -74,10 +72,7 @@ func (c failingClient) Get(context.Context, client.ObjectKey, client.Object, ...
 func TestConflictsAreNoErrors(t *testing.T) {
 	groups := schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "commgroups"}
 	conflict := apierrors.NewConflict(groups, "g", errors.New("the object has been modified"))
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
+	scheme := testkit.Scheme(t)
 	for _, c := range []struct {
 		name      string
 		err       error

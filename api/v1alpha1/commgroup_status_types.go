@@ -19,9 +19,11 @@ type CommGroupStatus struct {
 	Origin Origin `json:"origin,omitempty"`
 	// members counts the nodes.
 	// +optional
+	// +structType=atomic
 	Members MemberCounts `json:"members,omitzero"`
 	// run is the present or last run, in short: its CommRun has its results.
 	// +optional
+	// +structType=atomic
 	Run *GroupRunStatus `json:"run,omitempty"`
 	// effective sums up the settings in effect, for example "DDA,FP8", "DDA,FP8(NotUsable)" where no job can use the results of FP8, or
 	// "none".
@@ -30,6 +32,7 @@ type CommGroupStatus struct {
 	Effective string `json:"effective,omitempty"`
 	// headline is the one number for dashboards: Baseline AllReduce at the largest size, the members' median.
 	// +optional
+	// +structType=atomic
 	Headline *Headline `json:"headline,omitempty"`
 	// inventory counts the members by what they are and run by now.
 	// +listType=atomic
@@ -47,6 +50,7 @@ type CommGroupStatus struct {
 	CulpritsRunID string `json:"culpritsRunID,omitempty"`
 	// baseline of the group's own runs, without its series, which the latest CommRun that is over has.
 	// +optional
+	// +structType=atomic
 	Baseline *BaselineStatus `json:"baseline,omitempty"`
 	// history of the last runs, the newest first, and where they point.
 	// +listType=atomic
@@ -58,9 +62,11 @@ type CommGroupStatus struct {
 	Trend Trend `json:"trend,omitempty"`
 	// budget of GPU time.
 	// +optional
+	// +structType=atomic
 	Budget *BudgetStatus `json:"budget,omitempty"`
 	// gating is what gating did.
 	// +optional
+	// +structType=atomic
 	Gating *GatingStatus `json:"gating,omitempty"`
 	// wouldGate are the nodes that Enforce would hold marked now (mode DryRun), at most 16 by name; with Enforce those that failed in the
 	// simulator while gating.simulated is Forbid.
@@ -70,12 +76,14 @@ type CommGroupStatus struct {
 	WouldGate []string `json:"wouldGate,omitempty"`
 	// published is the ConfigMap that holds the proven settings.
 	// +optional
+	// +structType=atomic
 	Published *PublishedStatus `json:"published,omitempty"`
 	// nextRunTime is when the schedule is due next.
 	// +optional
 	NextRunTime *metav1.Time `json:"nextRunTime,omitempty"`
 	// schedule is run.schedule as it was last seen, and since when: what the line names before that is not due.
 	// +optional
+	// +structType=atomic
 	Schedule *ScheduleStatus `json:"schedule,omitempty"`
 }
 

@@ -52,5 +52,6 @@ type CommNodeSpec struct {
 type CommNodeStatus struct {
 	// facts of the node.
 	// +optional
+	// +structType=atomic
 	Facts *NodeFacts `json:"facts,omitempty"`
 }

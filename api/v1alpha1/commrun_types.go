@@ -30,6 +30,7 @@ type CommRun struct {
 	Spec CommRunSpec `json:"spec"`
 	// status is absent until the run starts; only the controller writes it.
 	// +optional
+	// +structType=atomic
 	Status CommRunStatus `json:"status,omitzero"`
 }
 

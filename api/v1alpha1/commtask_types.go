@@ -52,14 +52,18 @@ type CommTaskSpec struct {
 	// +optional
 	NodeUID string `json:"nodeUID,omitempty"`
 	// group that the node is a member of.
+	// +structType=atomic
 	Group GroupReference `json:"group"`
 	// ranks that the controller assigned.
+	// +structType=atomic
 	Ranks RankRange `json:"ranks"`
 	// run is what the node has to do; absent while nothing is due.
 	// +optional
+	// +structType=atomic
 	Run *RunAssignment `json:"run,omitempty"`
 	// session is the node's part in the group's stage of a run; absent while there is none.
 	// +optional
+	// +structType=atomic
 	Session *SessionAssignment `json:"session,omitempty"`
 }
 
@@ -204,9 +208,11 @@ type RunClosure struct {
 type CommTaskStatus struct {
 	// run is the present or last run on the node, from the agent's run pod.
 	// +optional
+	// +structType=atomic
 	Run *NodeRunStatus `json:"run,omitempty"`
 	// session is the node's part in the group's stage of a run, from the agent's group pod.
 	// +optional
+	// +structType=atomic
 	Session *SessionStatus `json:"session,omitempty"`
 }
 

@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: 5e9ff55fe16ca0db4f2922b478aabea0b844000c33bdb3f3ae1cd2e2f4c6c5e2
-const SchemaRevision = 35
+// Hash of the schemas: cfd74b4e800fda487e562e08b09e4d3262ef5447e3858e12a7a475a817e57f1c
+const SchemaRevision = 36
