@@ -298,12 +298,20 @@ func same[T any](a, b *T) bool {
 	return a == b || reflect.DeepEqual(a, b) || equality.Semantic.DeepEqual(a, b)
 }
 
+// sameSpecAs says whether the run measures what the spec asks for by now.
+func sameSpecAs(run *v1alpha1.GroupRunStatus, spec *v1alpha1.CommGroupSpec) bool {
+	return run != nil && run.SpecHash == runplan.SpecHash(spec)
+}
+
 // fillStatus computes the whole status from the children.
 func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes []judge.Outcome, accepted decision.Finding, results []v1alpha1.GroupResultSeries, compared *baseline.Comparison) {
 	group, run := s.Group, state.run
 	status := &d.Status
 	status.ObservedGeneration = group.Generation
-	if was := group.Status.Run; run != nil && (was == nil || was.ID != run.ID) {
+	was := group.Status.Run
+	starts := run != nil && (was == nil || was.ID != run.ID)
+	lacksPlan := run != nil && run.Phase == v1alpha1.RunPhaseRunning && status.Plan == nil && sameSpecAs(run, &group.Spec)
+	if starts || lacksPlan {
 		plan := runplan.For(&group.Spec)
 		status.Plan = &plan
 	}

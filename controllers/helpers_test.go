@@ -318,8 +318,8 @@ func endPod(pod *corev1.Pod, code int32, now time.Time) {
 // runAll lets every node pass, with the given bus bandwidths by rank order; the last one repeats.
 // plan of the latest run.
 func (w *world) plan() *v1alpha1.RunPlan {
-	if plan := w.group.Status.Plan; plan != nil {
-		return plan
+	if run := w.group.Status.Run; w.group.Status.Plan != nil || run != nil && run.Phase == v1alpha1.RunPhaseRunning {
+		return w.group.Status.Plan // agents have no other while a run goes on
 	}
 	plan := runplan.For(&w.group.Spec)
 	return &plan

@@ -19,7 +19,7 @@ import (
 func judgeNodes(nodes []nodeState, group *state.Group) []judge.Outcome {
 	spec, out := &group.Spec, make([]judge.Outcome, len(nodes))
 	plan := runplan.Baseline{Plan: group.Status.Plan}
-	if plan.Plan == nil { // the CommRun is gone
+	if plan.Plan == nil && sameSpecAs(group.Status.Run, spec) { // the CommRun is gone
 		now := runplan.For(spec)
 		plan.Plan = &now
 	}

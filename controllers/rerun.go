@@ -153,12 +153,12 @@ func keptAssignment(n *nodeState, run *v1alpha1.GroupRunStatus, starting bool, i
 		a.Closed = n.closure
 	}
 	if !starting && a.ID == run.ID {
-		a.PodName, a.Waiting = n.podName, n.waiting
+		a.PodName, a.Waiting, a.Name = n.podName, n.waiting, cmp.Or(a.Name, run.Name)
 		if a.Platform == nil && n.phase != judge.Done && nodefacts.Hold(n.commNode, in.now) {
 			a.Platform = nodefacts.PlatformOf(n.facts()) // its monitor had not reported when the run began
 		}
 	}
-	if a.Stale == now.Stale && a.Closed == now.Closed && a.PodName == now.PodName && a.Waiting == now.Waiting && a.Platform == now.Platform {
+	if a.Stale == now.Stale && a.Closed == now.Closed && a.PodName == now.PodName && a.Waiting == now.Waiting && a.Platform == now.Platform && a.Name == now.Name {
 		return now
 	}
 	return &a

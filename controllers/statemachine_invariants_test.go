@@ -351,6 +351,7 @@ func (m *machine) quiet() {
 				m.failf("nothing changes, and it is to be looked at again at once, again and again: wake at %s, %s", d.WakeAt.Format("15:04:05.000"), runWords(&d.Status))
 			}
 			m.checkHeld()
+			m.checkNamedRuns()
 			m.checkKept()
 			return
 		}
@@ -400,6 +401,29 @@ func (m *machine) checkOverdue() {
 			if at := nodefacts.Corrected(m.commNodes[ct.Spec.NodeName], r.FinishTime.Time); m.now.Sub(at) > 2*podstate.ExitGrace+time.Second {
 				m.failf("pod %s holds GPUs %s after its agent has reported; %s", name, m.now.Sub(at), runWords(&m.group.Status))
 			}
+		}
+	}
+}
+
+// checkNamedRuns: an agent that works for the run finds in its CommTask the CommRun that says what to do.
+func (m *machine) checkNamedRuns() {
+	run := m.group.Status.Run
+	if run == nil || run.Phase != v1alpha1.RunPhaseRunning || run.Number == m.deletedRun {
+		return
+	}
+	named := func(node, name string) {
+		at := slices.IndexFunc(m.runs, func(r v1alpha1.CommRun) bool { return r.Name == name })
+		if at < 0 || m.runs[at].Status.ID != run.ID || m.runs[at].Status.Plan == nil || m.runs[at].Status.Template == nil {
+			m.failf("node %s is to work for run %s by CommRun %q, which has no plan of it", node, run.ID, name)
+		}
+	}
+	for _, name := range words.SortedKeys(m.commTasks) {
+		spec := &m.commTasks[name].Spec
+		if a := spec.Run; a != nil && a.ID == run.ID && a.Closed == nil {
+			named(spec.NodeName, a.Name)
+		}
+		if s := spec.Session; s != nil && s.RunID == run.ID && s.State == v1alpha1.SessionOpen {
+			named(spec.NodeName, s.RunName)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func (k KubeReporter) Assignment(ctx context.Context) (Assignment, error) {
 	group := types.NamespacedName{Namespace: node.Namespace, Name: node.Spec.Group.Name}
 	a := Assignment{Group: group, Run: node.Spec.Run, Ranks: int(node.Spec.Ranks.Count), Reported: node.Status.Run,
 		BudgetBytes: reportBudget(*node)}
-	if a.Run == nil || a.Run.ID != k.RunID {
+	if a.Run == nil || a.Run.ID != k.RunID || a.Run.Closed != nil {
 		return a, nil
 	}
 	run, err := runOf(ctx, k.Client, types.NamespacedName{Namespace: k.Name.Namespace, Name: a.Run.Name}, k.RunID)
@@ -62,12 +62,29 @@ func (k KubeReporter) Assignment(ctx context.Context) (Assignment, error) {
 // runOf reads the CommRun of a run; commtask.ErrSuperseded where there is none.
 func runOf(ctx context.Context, c client.Reader, name types.NamespacedName, id string) (*api.CommRun, error) {
 	var run api.CommRun
+	// What all members read at the same time comes from the API server's cache, where that has it.
+	cached := &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: "0"}}
+	if err := c.Get(ctx, name, &run, cached); err == nil && checkRun(&run, id) == nil {
+		return &run, nil
+	}
+	run = api.CommRun{}
 	if err := c.Get(ctx, name, &run); apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("%w: CommRun %s does not exist", commtask.ErrSuperseded, name)
 	} else if err != nil {
 		return nil, fmt.Errorf("get CommRun %s: %w", name, err)
 	}
 	return &run, checkRun(&run, id)
+}
+
+// errMayNotWatch: the agent's role lacks list or watch on commtasks.
+var errMayNotWatch = errors.New("the CommTask may not be watched")
+
+// watching tells that right from others that an answer may be about.
+func watching(err error) error {
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("%w: %w", errMayNotWatch, err)
+	}
+	return err
 }
 
 // Report implements Reporter.
@@ -132,7 +149,7 @@ func (k KubeLink) Follow(ctx context.Context, see func(Seen)) {
 			wait = pollEvery
 		case err == nil:
 			wait = retryMin
-		case apierrors.IsForbidden(err) && !polling:
+		case errors.Is(err, errMayNotWatch) && !polling:
 			k.Log.Warn("the CommTask may not be watched, so that it is read again and again; give the agent's role the verbs list and watch on commtasks",
 				"every", pollEvery.String(), "error", err)
 			polling = true
@@ -178,14 +195,14 @@ func (f *following) poll(ctx context.Context) error {
 
 // tell tells what a CommTask says.
 func (f *following) tell(ctx context.Context, node api.CommTask) error {
-	if s := node.Spec.Session; s != nil && s.RunID == f.RunID && f.run == nil && node.DeletionTimestamp == nil {
+	if s := node.Spec.Session; s != nil && s.RunID == f.RunID && s.State != api.SessionClosed && f.run == nil && node.DeletionTimestamp == nil {
 		actx, cancel := context.WithTimeout(ctx, attemptTimeout)
 		defer cancel()
 		name := types.NamespacedName{Namespace: f.Name.Namespace, Name: s.RunName}
 		run, err := runOf(actx, f.Client, name, f.RunID)
 		switch {
 		case errors.Is(err, commtask.ErrSuperseded):
-			f.see(Seen{Gone: true})
+			f.see(Seen{Gone: true, Why: fmt.Sprintf("CommRun %s does not exist", name)})
 			return nil
 		case err != nil:
 			return err
@@ -204,7 +221,7 @@ func (f *following) watchOnce(ctx context.Context) error {
 	err := f.Client.List(actx, &list, only...)
 	cancel()
 	if err != nil {
-		return fmt.Errorf("list CommTask %s: %w", f.Name, err)
+		return fmt.Errorf("list CommTask %s: %w", f.Name, watching(err))
 	}
 	if len(list.Items) == 0 {
 		f.see(Seen{Gone: true})
@@ -215,7 +232,7 @@ func (f *following) watchOnce(ctx context.Context) error {
 	w, err := f.Client.Watch(ctx, &api.CommTaskList{}, append(only, &client.ListOptions{Raw: &metav1.ListOptions{
 		ResourceVersion: list.ResourceVersion, TimeoutSeconds: &seconds}})...)
 	if err != nil {
-		return fmt.Errorf("watch CommTask %s: %w", f.Name, err)
+		return fmt.Errorf("watch CommTask %s: %w", f.Name, watching(err))
 	}
 	defer w.Stop()
 	timer := f.Clock.NewTimer(time.Duration(seconds)*time.Second + watchSlack)

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -27,7 +28,7 @@ func decide(runID string, last *api.NodeTask, seen Seen) (o order, why string) {
 	case seen.Err != nil:
 		return stay, ""
 	case seen.Gone:
-		return superseded, "the CommTask is gone"
+		return superseded, cmp.Or(seen.Why, "the CommTask is gone")
 	case s == nil:
 		return superseded, "the CommTask asks for no session any more"
 	case s.RunID != runID:

@@ -142,7 +142,7 @@ func (r *Runner) awaitPlan(ctx context.Context) (Assignment, error) {
 			return a, nil
 		}
 		if !r.Clock.Now().Before(until) {
-			return a, fmt.Errorf("node %s: waited %s for run %s, saw %s: the run may have been superseded; check the CommTask's spec.run and the pod's access to it",
+			return a, fmt.Errorf("node %s: waited %s for run %s, saw %s: the run may have been superseded; check spec.run of the CommTask, its CommRun, and the pod's access to both",
 				r.Name, r.Config.Wait, r.Config.RunID, seen)
 		}
 		r.pause(ctx, planPollInterval)

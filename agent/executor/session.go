@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,7 +88,7 @@ func (s *Session) await(ctx context.Context, mailbox newest[Seen]) (Seen, error)
 			case seen.Err != nil:
 				saw = seen.Err.Error()
 			case seen.Gone:
-				return seen, fmt.Errorf("node %s: %w: the CommTask does not exist", s.Name, commtask.ErrSuperseded)
+				return seen, fmt.Errorf("node %s: %w: %s", s.Name, commtask.ErrSuperseded, cmp.Or(seen.Why, "the CommTask does not exist"))
 			case seen.Session == nil:
 				saw = "a CommTask that asks for no session"
 			case seen.Session.RunID != s.Config.RunID:
@@ -100,7 +101,7 @@ func (s *Session) await(ctx context.Context, mailbox newest[Seen]) (Seen, error)
 				return seen, nil
 			}
 		case <-timer.C():
-			return Seen{}, fmt.Errorf("%s, saw %s: the run may have been superseded; check the CommTask's spec.session and the pod's access to it", what, saw)
+			return Seen{}, fmt.Errorf("%s, saw %s: the run may have been superseded; check spec.session of the CommTask, its CommRun, and the pod's access to both", what, saw)
 		case <-ctx.Done():
 			return Seen{}, fmt.Errorf("node %s: interrupted while waiting for the session of run %s: %w", s.Name, s.Config.RunID, context.Cause(ctx))
 		}

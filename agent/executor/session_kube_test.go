@@ -196,7 +196,7 @@ func TestSessionAgainstAPIServer(t *testing.T) {
 	for _, m := range ct.ManagedFields {
 		if m.Manager == api.FieldManagerSession {
 			fields := m.FieldsV1.GetRawString()
-			owned = m.Subresource == "status" && strings.HasPrefix(fields, `{"f:status":{"f:session":{`) && !strings.Contains(fields, "f:run\"")
+			owned = m.Subresource == "status" && fields == `{"f:status":{"f:session":{}}}`
 		}
 	}
 	if !owned {

@@ -11,8 +11,10 @@ import (
 
 // Seen is what the CommTask says of the session at one moment.
 type Seen struct {
-	// Gone is set where there is no CommTask, or it is being deleted; all else is empty then.
+	// Gone is set where there is no CommTask, or it is being deleted, or its CommRun is gone; all else is empty then, but
+	// for Why, which says so of the CommRun.
 	Gone bool
+	Why  string
 	// Session is nil while none is asked for.
 	Session *api.SessionAssignment
 	// Plan and Network are those of the CommRun, where a session is asked for.

@@ -24,6 +24,22 @@ func meshTask(id string) *api.NodeTask {
 	return &t
 }
 
+// TestChangesWhileACommunicatorEnds: what the CommTask says may change at any moment, also while ranks end. -race finds
+// what is read of it beside the session's own loop.
+func TestChangesWhileACommunicatorEnds(t *testing.T) {
+	f := newFaked(t)
+	f.start(t)
+	f.link.waitReady(t)
+	f.give(meshTask("mesh-1"))
+	for range 2 {
+		x := f.teams.next(t)
+		for i := range 20 {
+			f.link.change(func(s *Seen) { s.Network.RequireTransport = api.TransportRequirement(fmt.Sprint(i)) })
+		}
+		x.pass()
+	}
+}
+
 // TestIDsAreToldTogether: the ids of all communicators that this node makes go out in one report, the ranks of the others are
 // started as their ids come, and one report more says that all have joined.
 func TestIDsAreToldTogether(t *testing.T) {

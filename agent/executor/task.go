@@ -139,11 +139,12 @@ func (r *running) launch(i int) {
 		logs = newTransports(c)
 		team.Output = logs.output
 	}
+	required := r.seen.Network.RequireTransport // seen is the loop's own
 	r.group.Go(func() {
 		out := ended{outcome: r.Teams.Run(r.ctx, team)}
 		if logs != nil {
 			t := logs.result()
-			if r.seen.Network.RequireTransport == api.TransportRDMA {
+			if required == api.TransportRDMA {
 				t.TellNext()
 			}
 			out.transport = &t

@@ -88,7 +88,8 @@ type RunAssignment struct {
 	ID string `json:"id"`
 	// name of the CommRun. What to measure, and how, is in its status.plan.
 	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name"`
+	// +optional
+	Name string `json:"name,omitempty"`
 	// generation of the CommGroup's spec that the run measures.
 	Generation int64 `json:"generation"`
 	// number of the group's run: which results still count is compared by it.

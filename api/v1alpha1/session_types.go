@@ -20,7 +20,8 @@ type SessionAssignment struct {
 	RunID string `json:"runID"`
 	// runName is the name of the CommRun.
 	// +kubebuilder:validation:MaxLength=253
-	RunName string `json:"runName"`
+	// +optional
+	RunName string `json:"runName,omitempty"`
 	// index of the node among the members of the stage, from 0, in rank order. It is fixed when the stage starts.
 	Index int32 `json:"index"`
 	// members of the stage.

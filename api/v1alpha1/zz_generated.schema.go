@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: cfd74b4e800fda487e562e08b09e4d3262ef5447e3858e12a7a475a817e57f1c
-const SchemaRevision = 36
+// Hash of the schemas: ca107cb77e74a5f5af806630c15c4797fc48df701b1f4989457f716f213091ce
+const SchemaRevision = 37

@@ -59,7 +59,7 @@ func newGroupCommand() *cobra.Command {
 	flags.DurationVar(&f.wait, "wait", 2*time.Minute, "how long to wait for the CommTask to ask for the session")
 	flags.DurationVar(&f.grace, "report-grace", time.Minute, "how long after the session's end to go on trying to report")
 	// For trying machines without Kubernetes; not what a group pod uses.
-	flags.StringVar(&f.file, "session-file", "", "follow this file with a CommTask as JSON in place of the API server's, and write the status to the file with .status behind its name")
+	flags.StringVar(&f.file, "session-file", "", "follow this file with commTask and commRun as JSON in place of the API server's, and write the status to the file with .status behind its name")
 	flags.StringVar(&f.rankBinary, "rank-binary", "", "program of a rank; none means rank beside the agent")
 	for _, name := range []string{"session-file", "rank-binary"} {
 		_ = flags.MarkHidden(name) // it fails for flags that are not there

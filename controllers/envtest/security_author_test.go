@@ -163,4 +163,12 @@ func TestRightsAreAsWritten(t *testing.T) {
 			}
 		}
 	}
+	for _, verb := range []string{"get", "list", "watch", "create", "update", "patch", "delete"} {
+		a := authorizationv1.ResourceAttributes{Verb: verb, Group: v1alpha1.GroupVersion.Group, Resource: "commruns", Namespace: w.ns}
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: accounts["run"], ResourceAttributes: &a}}
+		w.must(admin.Create(t.Context(), review))
+		if review.Status.Allowed != (verb == "get") {
+			t.Errorf("the run's account may %s CommRuns of its namespace: %v", verb, review.Status.Allowed)
+		}
+	}
 }

@@ -108,6 +108,7 @@ func Measurements(plan *v1alpha1.RunPlan, c v1alpha1.Collective, d v1alpha1.Data
 
 // Baseline is the Baseline measurements of one plan. They are worked out once for all nodes that have as many ranks.
 type Baseline struct {
+	// Plan is nil where it is not known: nothing is missing then.
 	Plan   *v1alpha1.RunPlan
 	ranks  int32
 	series []baselineSeries
@@ -142,6 +143,9 @@ func (p *Baseline) of(ranks int32) {
 // every size against the plan before it says Pass, and then leaves sizes between the first and the last out of a report that
 // would be too large; so those two are what can be asked for here.
 func (p *Baseline) Missing(results []v1alpha1.ResultSeries, ranks int32) string {
+	if p.Plan == nil {
+		return ""
+	}
 	p.of(ranks)
 	for _, s := range p.series {
 		i := slices.IndexFunc(results, func(r v1alpha1.ResultSeries) bool { return KeyOf(&r) == s.key })

@@ -57,7 +57,7 @@ type Status struct {
 	// RunSuspended: spec.suspend of the run's CommRun is true, and the run is not over.
 	RunSuspended bool
 	// Behind: the CommGroup's own status does not yet say of the run what its CommRun says, which is written first.
-	// The conditions are older than the run's phase then.
+	// The conditions are older than the run's phase and verdict then.
 	Behind bool
 }
 

@@ -92,7 +92,8 @@ func Join(group *v1alpha1.CommGroup, runs []v1alpha1.CommRun) *Group {
 	if run.Name = latest.Name; run.Phase == v1alpha1.RunPhaseSuspended {
 		run.Phase = v1alpha1.RunPhaseAborted // for the group that is the run's end: the next one has another id
 	}
-	status.Behind = from.Run == nil || from.Run.ID != run.ID || from.Run.Phase != run.Phase
+	status.Behind = from.Run == nil || from.Run.ID != run.ID || from.Run.Phase != run.Phase ||
+		from.Run.Verdict != run.Verdict
 	status.Run, status.Span = &run, latest.Status.Span
 	status.Template, status.Plan = latest.Status.Template, latest.Status.Plan
 	results := latest
