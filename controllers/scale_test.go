@@ -91,6 +91,7 @@ func TestStatusStaysSmall(t *testing.T) {
 func checkSize(t *testing.T, what string, status *state.Status) {
 	t.Helper()
 	group, run := (&state.Group{Status: *status}).Objects()
+	t.Logf("%s: CommGroup's status %d bytes, CommRun %d", what, sizeOf(t, group.Status), sizeOf(t, run))
 	if n := sizeOf(t, group.Status); n > maxGroupBytes {
 		t.Errorf("%s: the CommGroup's status has %d bytes, at most %d are allowed", what, n, maxGroupBytes)
 	}
