@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -150,6 +151,19 @@ func podIsGone() *groupWorld {
 	return &groupWorld{world: w}
 }
 
+// sentEvents takes what was sent: of the run's start and end, and all else.
+func sentEvents(r *CommGroupReconciler) (others, ofRun []string) {
+	for sent := r.Recorder.(*events.FakeRecorder).Events; len(sent) > 0; {
+		e := <-sent
+		if strings.Contains(e, " RunStarted ") || strings.Contains(e, " "+v1alpha1.ReasonRunFinished+" ") {
+			ofRun = append(ofRun, e)
+		} else {
+			others = append(others, e)
+		}
+	}
+	return others, ofRun
+}
+
 // TestRefusedWritesKeepTheTimers reconciles where writes of one kind are refused: that is no error, and the next reconcile comes when it
 // comes without the refusal, or within a minute. Events wait until the status is written.
 func TestRefusedWritesKeepTheTimers(t *testing.T) {
@@ -166,14 +180,17 @@ func TestRefusedWritesKeepTheTimers(t *testing.T) {
 		world   func() *groupWorld
 		refused func(verb string, o client.Object) bool
 		status  bool // the status is refused
+		// ofRun are the events of the run while all is refused, and with those that follow: the run is written before the status.
+		ofRun, withLater int
 	}{
-		"the status":  {aboutToRun, isGroupStatus, true},
-		"settings":    {finished, isConfigMap, false},
-		"the run":     {aboutToRun, isCommRun, false},
-		"results":     {lastReport, isCommRun, false},
-		"marks":       {finished, func(verb string, o client.Object) bool { _, ok := o.(*corev1.Node); return ok && verb == "patch" }, false},
-		"the closure": {podIsGone, isClosure, false},
-		"the closure that ends the run, and the status": {podIsGone, func(verb string, o client.Object) bool { return isClosure(verb, o) || isGroupStatus(verb, o) }, true},
+		"the status":                   {aboutToRun, isGroupStatus, true, 2, 2},
+		"the status that ends the run": {lastReport, isGroupStatus, true, 1, 1},
+		"settings":                     {finished, isConfigMap, false, 0, 0},
+		"the run":                      {aboutToRun, isCommRun, false, 0, 0},
+		"results":                      {lastReport, isCommRun, false, 0, 0},
+		"marks":                        {finished, func(verb string, o client.Object) bool { _, ok := o.(*corev1.Node); return ok && verb == "patch" }, false, 0, 0},
+		"the closure":                  {podIsGone, isClosure, false, 0, 0},
+		"the closure that ends the run, and the status": {podIsGone, func(verb string, o client.Object) bool { return isClosure(verb, o) || isGroupStatus(verb, o) }, true, 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var over atomic.Bool
@@ -209,13 +226,14 @@ func TestRefusedWritesKeepTheTimers(t *testing.T) {
 			if first {
 				t.Fatal("nothing was refused")
 			}
-			sent := r.Recorder.(*events.FakeRecorder).Events
-			if tc.status && len(sent) > 0 {
-				t.Errorf("%d events of a status that was not written, the first: %s", len(sent), <-sent)
+			early, ofRun := sentEvents(r)
+			if tc.status && (len(early) > 0 || len(ofRun) != tc.ofRun) {
+				t.Errorf("while the status is not written: events %q, of the run %q, want %d", early, ofRun, tc.ofRun)
 			}
 			over.Store(true)
-			if _, err := r.Reconcile(t.Context(), req); err != nil || tc.status && len(sent) == 0 {
-				t.Errorf("once nothing is refused: %v, %d events", err, len(sent))
+			_, err := r.Reconcile(t.Context(), req)
+			if late, again := sentEvents(r); err != nil || tc.status && (len(late) == 0 || len(ofRun)+len(again) != tc.withLater) {
+				t.Errorf("once nothing is refused: %v, events %q, of the run %q and before %q", err, late, again, ofRun)
 			}
 		})
 	}
@@ -250,8 +268,8 @@ func TestStatusThatMayYetBeWritten(t *testing.T) {
 			if result.RequeueAfter != tc.retry || (err == nil) != (tc.retry > 0) {
 				t.Errorf("%+v, %v; want a retry after %s", result, err, tc.retry)
 			}
-			if sent := r.Recorder.(*events.FakeRecorder).Events; len(sent) > 0 {
-				t.Errorf("%d events of a status that was not written", len(sent))
+			if sent, _ := sentEvents(r); len(sent) > 0 {
+				t.Errorf("events of a status that was not written: %q", sent)
 			}
 		})
 	}

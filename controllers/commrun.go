@@ -105,8 +105,17 @@ func beyondLimits(
 const defaultHistoryLimit = 5
 
 // writeRun writes what the decision says of the run into its CommRun, which it creates for a run that starts. It is
-// written before the group's status, which only repeats it in short.
+// written before the group's status, which only repeats it in short. The run's events go out with it: once it is
+// written, no later decision makes them again.
 func (r *CommGroupReconciler) writeRun(ctx context.Context, s *Snapshot, d *Decision) error {
+	if err := r.writeRunStatus(ctx, s, d); err != nil {
+		return err
+	}
+	r.send(s.Stored, d.RunEvents)
+	return nil
+}
+
+func (r *CommGroupReconciler) writeRunStatus(ctx context.Context, s *Snapshot, d *Decision) error {
 	run := d.Status.Run
 	if run == nil {
 		return nil

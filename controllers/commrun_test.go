@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -191,7 +192,7 @@ func TestRunLivesInItsCommRun(t *testing.T) {
 			}
 			return c.SubResource(sub).Update(ctx, o, opts...)
 		}}).Build()
-	r := &CommGroupReconciler{Client: c, APIReader: c, Config: testConfig}
+	r := &CommGroupReconciler{Client: c, APIReader: c, Config: testConfig, Recorder: events.NewFakeRecorder(8)}
 	s.Stored, _ = w.group.Objects()
 
 	refuse = apierrors.NewForbidden(schema.GroupResource{Resource: "commruns"}, "g-1", errors.New("exceeded quota"))

@@ -64,13 +64,13 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	state.admitGroupPods(in)
 	results := judge.AggregateResults(outcomes)
 	var compared baseline.Comparison
-	events := slices.Concat(state.events, state.span.Events)
+	runEvents := slices.Concat(state.events, state.span.Events)
 	if run := state.run; run != nil && (run.Phase == v1alpha1.RunPhaseFinished || run.Phase == v1alpha1.RunPhaseRunning && runs.Partial(run)) {
 		compared = baseline.Compare(baseline.Input{Group: group, Run: run, Outcomes: outcomes, Results: results, Span: judge.SpanResultsOf(state.span.Span, run)})
 	}
 	if run := state.run; run != nil && run.Phase == v1alpha1.RunPhaseFinished {
 		told, worse := settleVerdict(run, stage.WithSpan(compared.With(outcomes), &group.Spec, run, state.span.Span), in)
-		if events = append(events, told...); worse != "" {
+		if runEvents = append(runEvents, told...); worse != "" {
 			d.restsOn = []string{worse}
 		}
 		run.BaselineKey = compared.Key
@@ -92,8 +92,9 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	d.WakeAt = decision.Earlier(state.wakeAt, state.span.WakeAt)
 	fillStatus(&d, s, in, &state, outcomes, accepted, results, &compared)
 	d.DeleteRuns = beyondLimits(&group.Spec.HistoryLimits, d.Status.Run, s.Runs)
-	events = append(events, decideGating(&d, s, &in, outcomes, &compared, membersErr == nil, &cfg)...)
-	d.Events = slices.Concat(events, d.Events, transitions(group.Status.Conditions, d.Status.Conditions))
+	d.Events = append(d.Events, decideGating(&d, s, &in, outcomes, &compared, membersErr == nil, &cfg)...)
+	d.RunEvents = runEvents
+	d.Events = slices.Concat(d.Events, transitions(group.Status.Conditions, d.Status.Conditions))
 	d.Status.KeepMeasured(&group.Status)
 	if !same(&group.Status, &d.Status) { // else it fits, since it was written, and nothing has to be encoded to know that
 		boundGroup(&d.Status)

@@ -198,12 +198,13 @@ func (w *world) step() Decision {
 		w.configMap = d.ConfigMap
 	}
 	w.runs.write(w.group, &d.Status)
-	w.events = append(w.events, d.Events...)
+	all := slices.Concat(d.RunEvents, d.Events)
+	w.events = append(w.events, all...)
 	w.decided = d
 	for _, c := range d.Status.Conditions {
 		refuseTwice(c.Message)
 	}
-	for _, e := range d.Events {
+	for _, e := range all {
 		refuseTwice(e.Note)
 	}
 	return d

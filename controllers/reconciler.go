@@ -17,6 +17,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/state"
 )
@@ -48,7 +49,8 @@ const (
 	minRefusedRetry = time.Second
 )
 
-// Reconcile gathers, decides, applies, and writes the status once. Events go out only after the status is written.
+// Reconcile gathers, decides, applies, and writes the status once. Events go out only after the status that they speak
+// of is written.
 func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	if !r.Config.serves(req.Namespace) {
 		return ctrl.Result{}, nil // served once, and no longer: it is left to its users
@@ -234,12 +236,16 @@ func (r *CommGroupReconciler) writeStatus(ctx context.Context, group *v1alpha1.C
 			return fmt.Errorf("status of commgroup %s/%s: %w", group.Namespace, group.Name, err)
 		}
 	}
-	for _, e := range d.Events {
+	r.send(group, d.Events)
+	return nil
+}
+
+func (r *CommGroupReconciler) send(group *v1alpha1.CommGroup, events []decision.Event) {
+	for _, e := range events {
 		kind := corev1.EventTypeNormal
 		if e.Warning {
 			kind = corev1.EventTypeWarning
 		}
 		r.Recorder.Eventf(group, nil, kind, e.Reason, e.Action, "%s", words.OneLine(e.Note))
 	}
-	return nil
 }

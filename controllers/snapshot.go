@@ -101,7 +101,8 @@ type Decision struct {
 	// NodeMarks are statements of gating to write to Nodes, the most urgent first.
 	NodeMarks []gating.Mark
 	Status    state.Status
-	Events    []decision.Event
+	// RunEvents speak of the CommRun's status, Events of the CommGroup's.
+	RunEvents, Events []decision.Event
 	// restsOn are the nodes whose objects have to be as they were read: by one's result the verdict of a run that is over would become worse;
 	// on others the run ends since they or their pods are not there; others are let go by the group's stage, or their pods are deleted.
 	restsOn []string

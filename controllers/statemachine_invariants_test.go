@@ -262,7 +262,7 @@ func (m *machine) checkMissing(s *Snapshot, d *Decision) {
 	}
 	m.checkForgotten(s, &got)
 	got.Status.Conditions = s.Group.Status.Conditions
-	if !same(&got.Status, &s.Group.Status) || len(got.CommTasks)+len(got.CreatePods)+len(got.DeletePods)+len(got.DeleteCommTasks)+len(got.Events) > 0 {
+	if !same(&got.Status, &s.Group.Status) || len(got.CommTasks)+len(got.CreatePods)+len(got.DeletePods)+len(got.DeleteCommTasks)+len(got.Events)+len(got.RunEvents) > 0 {
 		m.failf("a read that failed changes %+v", got)
 	}
 	run := d.Status.Run

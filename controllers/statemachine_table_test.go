@@ -30,7 +30,7 @@ func (w *groupWorld) listFails(t *testing.T) {
 	s.CommTasks, s.RunPods = nil, nil
 	before := w.group.Status.DeepCopy()
 	d := Decide(s, testConfig)
-	if n := len(d.CommTasks) + len(d.CreatePods) + len(d.DeletePods) + len(d.DeleteCommTasks) + len(d.NodeMarks) + len(d.DeleteConfigMaps); n > 0 || d.ConfigMap != nil || len(d.Events) > 0 {
+	if n := len(d.CommTasks) + len(d.CreatePods) + len(d.DeletePods) + len(d.DeleteCommTasks) + len(d.NodeMarks) + len(d.DeleteConfigMaps); n > 0 || d.ConfigMap != nil || len(d.Events)+len(d.RunEvents) > 0 {
 		t.Errorf("%d writes after a read that failed: %+v", n, d)
 	}
 	before.Conditions = d.Status.Conditions

@@ -444,6 +444,7 @@ func (m *machine) runUpToDate(s *Snapshot) bool {
 func (m *machine) writeStatus(s *Snapshot, d *Decision) error {
 	err := m.writeRun(s, d)
 	if err == nil {
+		m.events = append(m.events, d.RunEvents...)
 		err = m.writeGroup(s, d)
 	}
 	m.join()
