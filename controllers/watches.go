@@ -26,6 +26,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/gating"
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
+	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // SetupWithManager wires the reconciler's watches. Each ignores what cannot change a decision.
@@ -203,7 +204,16 @@ func (r *CommGroupReconciler) groupOfCommRun(ctx context.Context, object client.
 		return nil
 	}
 	key := types.NamespacedName{Namespace: run.Namespace, Name: run.Spec.GroupName}
-	if err := r.Client.Get(ctx, key, &v1alpha1.CommGroup{}); err != nil {
+	err := r.Client.Get(ctx, key, &v1alpha1.CommGroup{})
+	if apierrors.IsNotFound(err) && state.GroupOf(run) == "" && state.Pending(run) {
+		err = r.APIReader.Get(ctx, key, &v1alpha1.CommGroup{}) // the cache may not have it yet
+		if apierrors.IsNotFound(err) {
+			r.Recorder.Eventf(run, nil, corev1.EventTypeWarning, v1alpha1.ReasonNoCommGroup, "FindCommGroup",
+				"There is no CommGroup %s in namespace %s, so that nothing runs. Create it, or delete this CommRun and create "+
+					"one whose spec.groupName is one of `kubectl get commgroups -n %s`.", key.Name, key.Namespace, key.Namespace)
+		}
+	}
+	if err != nil {
 		return nil // the group wakes itself once it is there
 	}
 	return []reconcile.Request{{NamespacedName: key}}

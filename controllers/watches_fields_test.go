@@ -1,11 +1,13 @@
 package controllers
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -68,13 +70,28 @@ func TestSuspendingARunCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	stored, _ := testkit.Group().Objects()
-	r := &CommGroupReconciler{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored).Build()}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored).Build()
+	recorder := events.NewFakeRecorder(8)
+	r := &CommGroupReconciler{Client: c, APIReader: c, Recorder: recorder}
 	if woken := r.groupOfCommRun(t.Context(), after); len(woken) != 1 || woken[0].NamespacedName != client.ObjectKeyFromObject(stored) {
 		t.Errorf("it wakes %v", woken)
 	}
-	after.Spec.GroupName = "none" // a name that no group has wakes nothing, and costs no read
+	if len(recorder.Events) > 0 {
+		t.Errorf("with its group there, it is told %s", <-recorder.Events)
+	}
+	after.Spec.GroupName = "none" // a name that no group has wakes nothing
 	if woken := r.groupOfCommRun(t.Context(), after); len(woken) != 0 {
 		t.Errorf("without a group it wakes %v", woken)
+	}
+	if len(recorder.Events) != 1 {
+		t.Fatalf("without a group there are %d events, want one", len(recorder.Events))
+	}
+	if e := <-recorder.Events; !strings.HasPrefix(e, "Warning "+v1alpha1.ReasonNoCommGroup+" There is no CommGroup none in namespace") {
+		t.Errorf("without a group it is told %s", e)
+	}
+	after.Status.ID, after.Status.Phase = "1-1", v1alpha1.RunPhaseFinished // one of a group that is being deleted
+	if r.groupOfCommRun(t.Context(), after); len(recorder.Events) > 0 {
+		t.Errorf("a run that is over is told %s", <-recorder.Events)
 	}
 }
 

@@ -74,6 +74,8 @@ const (
 	// ReasonWritesRefused is a remark, and an event: the API server refused something else that the group needs.
 	ReasonWritesRefused = "WritesRefused"
 	ReasonWaiting       = "WaitingForPreconditions"
+	// ReasonNoCommGroup is an event of a CommRun: the CommGroup that it names does not exist.
+	ReasonNoCommGroup = "NoCommGroup"
 
 	ReasonAllPassed           = "AllPassed"
 	ReasonInconclusive        = "Inconclusive"

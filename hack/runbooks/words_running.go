@@ -41,6 +41,14 @@ var wordsRunning = map[string]more{
 		Do:       []string{"A run asked for by hand goes past the budget: `kubectl commgroup run GROUP -n NAMESPACE`."},
 		Escalate: "The owner of the page that the message leads to: [AgentNotReporting](AgentNotReporting.md), [NoGPUResource](NoGPUResource.md), [TopologyFault](TopologyFault.md).",
 		Ends:     "By itself, when what is named is there; the budget at midnight UTC."},
+	"NoCommGroup": {
+		Seen:     []string{"There is no CommGroup mi300 in namespace ml, so that nothing runs. Create it, or delete this CommRun and create one whose spec.groupName is one of `kubectl get commgroups -n ml`."},
+		Means:    "A CommRun asks for a run of a group that does not exist. It waits: once there is a group of that name, its run starts.",
+		Causes:   []string{"`spec.groupName` is mistyped, or the group is in another namespace.", "The group was deleted, or is not created yet."},
+		Look:     []string{"kubectl get commgroups,commruns -n NAMESPACE"},
+		Do:       []string{"Delete the CommRun and create one with the right name: `spec.groupName` does not change."},
+		Escalate: "Nobody, or who created the CommRun.",
+		Ends:     "When the group is there, or the CommRun is gone."},
 	"WritesRefused": {
 		Seen:   []string{"WritesRefused: The API server refused to make group pod mi300x-4-2-group-gpu-3: pods is forbidden: exceeded quota. Mend what these words name: a quota, an admission policy or webhook, the manager's roles, what blocks the name; it is tried again by itself."},
 		Means:  "One kind of object cannot be written. What depends on it waits up to its deadline and then ends as Error: group pods make their node fall out of the stage, a node's mark is not set or not lifted. Without its CommRun no run starts, and one that is under way stands still.",
