@@ -45,7 +45,7 @@ var wordsRunning = map[string]more{
 		Seen:     []string{"There is no CommGroup mi300 in namespace ml, so that nothing runs. Create it, or delete this CommRun and create one whose spec.groupName is one of `kubectl get commgroups -n ml`."},
 		Means:    "A CommRun asks for a run of a group that does not exist. It waits: once there is a group of that name, its run starts.",
 		Causes:   []string{"`spec.groupName` is mistyped, or the group is in another namespace.", "The group was deleted, or is not created yet."},
-		Look:     []string{"kubectl get commgroups,commruns -n NAMESPACE"},
+		Look:     []string{"kubectl get cg,cgr -n NAMESPACE"},
 		Do:       []string{"Delete the CommRun and create one with the right name: `spec.groupName` does not change."},
 		Escalate: "Nobody, or who created the CommRun.",
 		Ends:     "When the group is there, or the CommRun is gone."},
