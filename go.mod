@@ -27,6 +27,8 @@ require (
 
 require github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring v0.91.0
 
+require github.com/quasilyte/go-ruleguard/dsl v0.3.23
+
 require (
 	cel.dev/expr v0.25.1 // indirect
 	github.com/antlr4-go/antlr/v4 v4.13.1 // indirect

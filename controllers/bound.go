@@ -168,8 +168,8 @@ func shortenConditions(status *state.Status) (any bool) {
 	for i := range status.Conditions {
 		c := &status.Conditions[i]
 		at := len(c.Message)
-		if word := remarks[c.Type].word; word != "" && strings.Contains(c.Message, word) {
-			at = strings.Index(c.Message, word)
+		if word := remarks[c.Type].word; word != "" && strings.Contains(c.Message, word) { //nolint:gocritic // a remark is no condition of its own yet
+			at = strings.Index(c.Message, word) //nolint:gocritic // a remark is no condition of its own yet
 		}
 		if short := words.Shorten(c.Message[:at], conditionWords) + words.Shorten(c.Message[at:], conditionWords); short != c.Message {
 			c.Message, any = short, true

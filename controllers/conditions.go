@@ -247,8 +247,8 @@ func remarkEvent(before, after *metav1.Condition) *decision.Event {
 	if r.word == "" {
 		return nil
 	}
-	at := strings.Index(after.Message, r.word)
-	if at < 0 || before != nil && strings.Contains(before.Message, r.word) {
+	at := strings.Index(after.Message, r.word)                               //nolint:gocritic // a remark is no condition of its own yet
+	if at < 0 || before != nil && strings.Contains(before.Message, r.word) { //nolint:gocritic // a remark is no condition of its own yet
 		return nil
 	}
 	return &decision.Event{Warning: true, Reason: r.word, Action: r.action, Note: words.Shorten(after.Message[at:], 1000)}

@@ -123,14 +123,14 @@ func (r *refusals) tell(d *Decision, group *state.Group, now time.Time) {
 	if len(r.commTasks) > 0 {
 		agents.Reason = v1alpha1.ReasonCommTasksRefused
 		agents.Message = refusedWords(r.commTasks) + " A run cannot go on without them. " + refusedNext
-		if _, skew, ok := strings.Cut(is(v1alpha1.ConditionAgentsReporting).Message, " "+v1alpha1.ReasonClockSkew); ok {
+		if _, skew, ok := strings.Cut(is(v1alpha1.ConditionAgentsReporting).Message, " "+v1alpha1.ReasonClockSkew); ok { //nolint:gocritic // a remark is no condition of its own yet
 			agents.Message += " " + v1alpha1.ReasonClockSkew + skew
 		}
 		changed[v1alpha1.ConditionAgentsReporting] = agents
 	}
 	if len(r.others) > 0 {
 		f := is(v1alpha1.ConditionRunning)
-		f.Message, _, _ = strings.Cut(f.Message, " "+v1alpha1.ReasonWritesRefused)
+		f.Message, _, _ = strings.Cut(f.Message, " "+v1alpha1.ReasonWritesRefused) //nolint:gocritic // a remark is no condition of its own yet
 		f.Message += fmt.Sprintf(" %s: %s %s", v1alpha1.ReasonWritesRefused, refusedWords(r.others), refusedNext)
 		changed[v1alpha1.ConditionRunning] = f
 	}

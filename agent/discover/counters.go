@@ -180,8 +180,8 @@ func (l *problemList) checkPorts(f *Facts) {
 func (l *problemList) checkMetrics(f *Facts) {
 	count, first := 0, Unread{}
 	for _, u := range f.Unread {
-		if u.Class != ClassUnsupported || !strings.HasPrefix(u.Message, unknownRevisionText) {
-			continue // the kernel itself may answer "not supported", as to a virtual function
+		if !u.revision { // the kernel itself may answer "not supported", as to a virtual function
+			continue
 		}
 		if count == 0 {
 			first = u

@@ -375,6 +375,8 @@ type Unread struct {
 	Path    string `json:"path"`
 	Class   Class  `json:"class"`
 	Message string `json:"message"`
+	// revision: a gpu_metrics of a revision that this version does not know.
+	revision bool
 }
 
 // What the GPUs are (Facts.Function).

@@ -59,13 +59,10 @@ const (
 	attributesContent  = 9 // 1.9 is a list of attributes
 )
 
-// unknownRevisionText begins the message of a gpu_metrics whose revision this version does not know.
-const unknownRevisionText = "gpu_metrics has revision "
-
 // errRevision is a gpu_metrics in a revision that this version does not know; its class is Unsupported.
 type errRevision struct{ detail string }
 
-func (e errRevision) Error() string { return unknownRevisionText + e.detail }
+func (e errRevision) Error() string { return "gpu_metrics has revision " + e.detail }
 
 // Is makes Classify take it for Unsupported.
 func (e errRevision) Is(target error) bool { return target == syscall.EOPNOTSUPP }

@@ -99,7 +99,7 @@ func (f *Facts) problemHead(i int) string {
 	}
 	var numbers []string
 	for g := range f.GPUs {
-		if strings.Contains(p.Subject, f.GPUs[g].PCIAddress) {
+		if strings.Contains(p.Subject, f.GPUs[g].PCIAddress) { //nolint:gocritic // renders: which rows of the table a problem marks
 			numbers = append(numbers, gpuName(g))
 		}
 	}

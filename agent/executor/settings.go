@@ -43,7 +43,7 @@ func JudgeSettings(lib rcclx.LibraryInfo, p api.RunPlan, t Table) []api.SettingS
 				}
 			}
 		}
-		if e.Gates != "" && !strings.Contains(s.Message, e.Gates) {
+		if e.Gates != "" && !strings.Contains(s.Message, e.Gates) { //nolint:gocritic // renders: it is said once
 			// Behind the numbers: the end is what is cut off, and the reason and the sizes say of the gates the most.
 			s.Message += "; not for all sizes and datatypes: " + e.Gates
 		}

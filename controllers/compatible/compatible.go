@@ -160,9 +160,9 @@ var (
 // problemCulprit blames the GPU or link that the problem is about, else the node.
 func problemCulprit(node string, p v1alpha1.Problem) v1alpha1.Culprit {
 	switch {
-	case gpuSubject.MatchString(p.Subject):
+	case gpuSubject.MatchString(p.Subject): //nolint:gocritic // no typed field has it yet
 		return v1alpha1.Culprit{Node: node, Kind: "GPU", Name: p.Subject, Reason: p.Code, Message: words.Shorten(p.Message, 512)}
-	case linkSubject.MatchString(p.Subject):
+	case linkSubject.MatchString(p.Subject): //nolint:gocritic // no typed field has it yet
 		return v1alpha1.Culprit{Node: node, Kind: "Link", Name: p.Subject, Reason: p.Code, Message: words.Shorten(p.Message, 512)}
 	}
 	return judge.NodeCulprit(node, p.Code, aboutSubject(p))
@@ -170,7 +170,7 @@ func problemCulprit(node string, p v1alpha1.Problem) v1alpha1.Culprit {
 
 // aboutSubject is the problem's message, which does not name what it is about.
 func aboutSubject(p v1alpha1.Problem) string {
-	if p.Subject == "" || strings.Contains(p.Message, p.Subject) {
+	if p.Subject == "" || strings.Contains(p.Message, p.Subject) { //nolint:gocritic // renders: it is said once
 		return p.Message
 	}
 	return p.Subject + ": " + p.Message

@@ -155,7 +155,7 @@ func allMembers(n int) string {
 // notJudgedWords repeats of a stage over several nodes that passed that its speed was not judged; with a blank before.
 func notJudgedWords(span *Outcome) string {
 	if span != nil {
-		if at := strings.Index(span.Message, SpeedNotJudged); at >= 0 {
+		if at := strings.Index(span.Message, SpeedNotJudged); at >= 0 { //nolint:gocritic // no typed field has it yet
 			return " " + span.Message[at:]
 		}
 	}

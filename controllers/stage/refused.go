@@ -15,7 +15,7 @@ func ToldRefusal(group *state.Group) string {
 	if c == nil {
 		return ""
 	}
-	_, told, ok := strings.Cut(c.Message, v1alpha1.ReasonWritesRefused+":")
+	_, told, ok := strings.Cut(c.Message, v1alpha1.ReasonWritesRefused+":") //nolint:gocritic // a remark is no condition of its own yet
 	if !ok {
 		return ""
 	}
