@@ -61,6 +61,20 @@ const (
 	StageEnded             RunStage = "Ended"
 )
 
+// SpeedNotJudged says why the speed over several nodes was held against nothing: no threshold or reference applies, and
+// pairs of members were not compared since localization.mode is Off, benchmark.nodeMinPercentOfMedian is 0, there are
+// fewer than three members, or for another reason (NotCompared).
+// +kubebuilder:validation:Enum=LocalizationOff;ComparisonOff;TooFewMembers;NotCompared
+type SpeedNotJudged string
+
+// The reasons.
+const (
+	SpeedLocalizationOff SpeedNotJudged = "LocalizationOff"
+	SpeedComparisonOff   SpeedNotJudged = "ComparisonOff"
+	SpeedTooFewMembers   SpeedNotJudged = "TooFewMembers"
+	SpeedNotCompared     SpeedNotJudged = "NotCompared"
+)
+
 // SpanStatus is what the group's stage of the present or last run showed.
 type SpanStatus struct {
 	// runID of the run.
@@ -98,6 +112,9 @@ type SpanStatus struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Message string `json:"message,omitempty"`
+	// speedNotJudged says why the speed of a stage that passed was held against nothing; absent where it was judged.
+	// +optional
+	SpeedNotJudged SpeedNotJudged `json:"speedNotJudged,omitempty"`
 	// network that the members use: family, transport and why.
 	// +kubebuilder:validation:MaxLength=512
 	// +optional

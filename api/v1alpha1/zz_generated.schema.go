@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: ca107cb77e74a5f5af806630c15c4797fc48df701b1f4989457f716f213091ce
-const SchemaRevision = 37
+// Hash of the schemas: 18f11a339688b16f76b28061795586fa9b0c5a4cb52e43dfbda1839dca13560a
+const SchemaRevision = 38

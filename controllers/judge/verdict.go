@@ -30,8 +30,24 @@ const (
 	Done                  // reported, or closed by the controller
 )
 
-// SpeedNotJudged begins the sentence that says so; the condition Validated repeats it.
+// SpeedNotJudged begins the sentence that says so.
 const SpeedNotJudged = "Speed over several nodes was not judged: "
+
+// SpeedWords say why the speed was not judged; empty where it was.
+func SpeedWords(why v1alpha1.SpeedNotJudged) string {
+	const noMark = SpeedNotJudged + "no threshold or reference applies, and "
+	switch why {
+	case "":
+		return ""
+	case v1alpha1.SpeedLocalizationOff:
+		return noMark + "with localization.mode Off no pairs are compared."
+	case v1alpha1.SpeedComparisonOff:
+		return noMark + "with benchmark.nodeMinPercentOfMedian 0 no pairs are compared."
+	case v1alpha1.SpeedTooFewMembers:
+		return noMark + "it takes three members to compare pairs. Set a threshold with span: Group."
+	}
+	return noMark + "no pairs were compared."
+}
 
 // BadResult says whether an assignment ended in Fail or Error.
 func BadResult(a *v1alpha1.RunAssignment, report *v1alpha1.NodeRunStatus) bool {
@@ -61,6 +77,8 @@ type Outcome struct {
 	Figures []v1alpha1.ResultSeries
 	// Kind says which other nodes' bandwidth the node's can be held against.
 	Kind Kind
+	// SpeedNotJudged is the group's stage's: why its speed was held against nothing.
+	SpeedNotJudged v1alpha1.SpeedNotJudged
 	// Uncompared: the node passed by itself, and its bandwidth was held against that of no other node, although the spec asks for it.
 	Uncompared bool
 }
@@ -152,14 +170,12 @@ func allMembers(n int) string {
 	return fmt.Sprintf("all %d members", n)
 }
 
-// notJudgedWords repeats of a stage over several nodes that passed that its speed was not judged; with a blank before.
+// notJudgedWords say of a stage over several nodes that passed that its speed was not judged; with a blank before.
 func notJudgedWords(span *Outcome) string {
-	if span != nil {
-		if at := strings.Index(span.Message, SpeedNotJudged); at >= 0 { //nolint:gocritic // no typed field has it yet
-			return " " + span.Message[at:]
-		}
+	if span == nil || span.SpeedNotJudged == "" {
+		return ""
 	}
-	return ""
+	return " " + SpeedWords(span.SpeedNotJudged)
 }
 
 // worstOf is the finding for the decisive node and those like it.

@@ -327,7 +327,7 @@ func (g *machine) pass() {
 		text = words.Sentence(g.withoutLeft())
 	}
 	text += g.meshWords()
-	g.span.SpeedJudged = g.speedJudged()
+	g.span.SpeedJudged, g.span.SpeedNotJudged = g.speedJudged(), g.speedNotJudged()
 	if unjudged := g.speedWords(); unjudged != "" {
 		text = words.Sentence(text) + " " + unjudged
 	}

@@ -424,20 +424,29 @@ func (g *machine) speedWords() string {
 		return ""
 	}
 	sum := g.pairsSummary()
-	b := &g.in.Group.Spec
 	switch {
 	case sum.pairs > 1 && g.found():
 		return fmt.Sprintf("The pairs of these %d are held against each other only: %s.", len(g.present()), sum)
 	case sum.pairs > 1:
 		return fmt.Sprintf("No threshold or reference applies to the group's speed, which was held against its own pairs only: %s, and at least %d %% is expected. What slows all members would not show.", sum, g.minPercent())
-	case b.Localization.Mode == v1alpha1.LocalizationOff:
-		return judge.SpeedNotJudged + "no threshold or reference applies, and with localization.mode Off no pairs are compared."
-	case b.Benchmark.NodeMinPercentOfMedian != nil && *b.Benchmark.NodeMinPercentOfMedian == 0:
-		return judge.SpeedNotJudged + "no threshold or reference applies, and with benchmark.nodeMinPercentOfMedian 0 no pairs are compared."
-	case len(g.present()) < minPairsMembers:
-		return judge.SpeedNotJudged + "no threshold or reference applies, and it takes three members to compare pairs. Set a threshold with span: Group."
 	}
-	return judge.SpeedNotJudged + "no threshold or reference applies, and no pairs were compared."
+	return judge.SpeedWords(g.speedNotJudged())
+}
+
+// speedNotJudged says why a pass says nothing of the speed; empty where it was held against something.
+func (g *machine) speedNotJudged() v1alpha1.SpeedNotJudged {
+	b := &g.in.Group.Spec
+	switch {
+	case g.judgedByMark() || g.pairsSummary().pairs > 1:
+		return ""
+	case b.Localization.Mode == v1alpha1.LocalizationOff:
+		return v1alpha1.SpeedLocalizationOff
+	case b.Benchmark.NodeMinPercentOfMedian != nil && *b.Benchmark.NodeMinPercentOfMedian == 0:
+		return v1alpha1.SpeedComparisonOff
+	case len(g.present()) < minPairsMembers:
+		return v1alpha1.SpeedTooFewMembers
+	}
+	return v1alpha1.SpeedNotCompared
 }
 
 // metMark says whether a threshold or reference that is enforced was met.

@@ -151,7 +151,7 @@ func Outcome(spec *v1alpha1.CommGroupSpec, run *v1alpha1.GroupRunStatus, span *v
 	default:
 		// Whoever tells of it has named the group.
 		o.Verdict, o.Reason, o.Message = span.Verdict, span.Reason, units.Unnamed(span.Message, judge.DimensionGroup)
-		o.Culprits = span.Culprits
+		o.Culprits, o.SpeedNotJudged = span.Culprits, span.SpeedNotJudged
 	}
 	return o
 }
