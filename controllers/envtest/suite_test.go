@@ -216,6 +216,10 @@ func (w *world) cleanUp() {
 	w.endPods()
 	w.clock.SetTime(w.clock.Now().Add(time.Hour))
 	_, _ = w.r.Reconcile(ctx, w.request())
+	// The group's own, which each later reconcile of any group would read.
+	for _, owned := range []client.Object{&v1alpha1.CommTask{}, &v1alpha1.CommRun{}} {
+		_ = admin.DeleteAllOf(ctx, owned, client.InNamespace(w.ns))
+	}
 }
 
 func (w *world) must(err error) {
