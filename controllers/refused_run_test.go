@@ -37,6 +37,7 @@ type refusedRun struct {
 
 func newRefusedRun(t *testing.T, group *state.Group) *refusedRun {
 	group.Spec.Run.MaxParallelNodes = 4
+	group.Spec.Run.StartDeadlineSeconds = 60 // each second of it is a reconcile, or nearly
 	w := newWorld(group, testkit.Nodes(4))
 	r, cache := managerOf(t, &groupWorld{world: w})
 	return &refusedRun{T: t, r: r, api: cache.api, group: w.group, clock: r.Clock.(*clocktesting.FakePassiveClock)}
