@@ -180,7 +180,8 @@ func TestRefusedWritesKeepTheTimers(t *testing.T) {
 		world   func() *groupWorld
 		refused func(verb string, o client.Object) bool
 		status  bool // the status is refused
-		// ofRun are the events of the run while all is refused, and with those that follow: the run is written before the status.
+		// ofRun are the events of the run while all is refused, withLater those with what follows: the run is written
+		// before the status.
 		ofRun, withLater int
 	}{
 		"the status":                   {aboutToRun, isGroupStatus, true, 2, 2},

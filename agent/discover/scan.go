@@ -205,7 +205,8 @@ func (f *Facts) addUnread(errs ...*ReadError) {
 			f.linksUnread[node] = true
 		}
 		if len(f.Unread) < maxUnread {
-			f.Unread = append(f.Unread, Unread{Path: e.Path, Class: e.Class, Message: e.Err.Error(), revision: errors.As(e.Err, new(errRevision))})
+			f.Unread = append(f.Unread, Unread{Path: e.Path, Class: e.Class, Message: e.Err.Error(),
+				revision: errors.As(e.Err, new(errRevision))})
 		}
 	}
 }

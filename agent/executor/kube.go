@@ -195,7 +195,9 @@ func (f *following) poll(ctx context.Context) error {
 
 // tell tells what a CommTask says.
 func (f *following) tell(ctx context.Context, node api.CommTask) error {
-	if s := node.Spec.Session; s != nil && s.RunID == f.RunID && s.State != api.SessionClosed && f.run == nil && node.DeletionTimestamp == nil {
+	s := node.Spec.Session
+	asks := s != nil && s.RunID == f.RunID && s.State != api.SessionClosed && node.DeletionTimestamp == nil
+	if asks && f.run == nil {
 		actx, cancel := context.WithTimeout(ctx, attemptTimeout)
 		defer cancel()
 		name := types.NamespacedName{Namespace: f.Name.Namespace, Name: s.RunName}

@@ -219,7 +219,8 @@ func (s *Session) getReady(ctx context.Context, seen Seen) readiness {
 		return r
 	}
 	// The family is agreed on later, and must not make the settings of an agent that starts late another's.
-	plan := baselinePlan(s.environment(seen, st, api.AddressFamilyAuto), seen.Plan.LibraryPath, seen.Plan.InitDeadlineSeconds)
+	env := s.environment(seen, st, api.AddressFamilyAuto)
+	plan := baselinePlan(env, seen.Plan.LibraryPath, seen.Plan.InitDeadlineSeconds)
 	var failure *supervise.Failure
 	r.prepared, failure = s.Preparer.Prepare(ctx, Preparation{RunID: a.RunID, Ranks: int(a.Ranks), Nodes: int(a.Members),
 		Plan: plan, Deadline: s.Clock.Now().Add(seconds(seen.Plan.InitDeadlineSeconds) + prepareDeadline)})

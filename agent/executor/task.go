@@ -109,7 +109,8 @@ func (r *running) launch(i int) {
 			return
 		}
 	}
-	baseline := baselinePlan(r.environment(r.seen, *st, r.seen.Network.AddressFamily), plan.LibraryPath, plan.InitDeadlineSeconds)
+	env := r.environment(r.seen, *st, r.seen.Network.AddressFamily)
+	baseline := baselinePlan(env, plan.LibraryPath, plan.InitDeadlineSeconds)
 	team := supervise.Team{Node: r.Name, Name: fmt.Sprintf("task %s, communicator %s", r.task.ID, c.Name),
 		Env:     r.rankEnvironment(baseline, *r.prepared.Library, rcclx.Baseline),
 		RootEnv: rootEnv, RunDeadline: r.until, RunDeadlineField: "run.stepDeadlineSeconds"}

@@ -13,7 +13,8 @@ import (
 
 // request is what the session asks of the node's network.
 func (s *Session) request(seen Seen) network.Request {
-	return network.Request{Node: s.Name, Spec: seen.Network, PodIP: s.podIP(), Ranks: int(seen.Session.Ranks), Own: seen.Plan.Env}
+	return network.Request{Node: s.Name, Spec: seen.Network, PodIP: s.podIP(), Ranks: int(seen.Session.Ranks),
+		Own: seen.Plan.Env}
 }
 
 // environment are the group's own variables, then what ranks need to use the network as it was resolved and to log which
