@@ -9,7 +9,7 @@ import (
 
 // closeRound gives the tests of a round their verdicts. Where speed is what is searched for, they are compared with each other
 // and with the tests like them before.
-func (g *machine) closeRound() {
+func (g *rounds) closeRound() {
 	slow := false
 	if at := g.searchBase(); at >= 0 && g.span.Stage == v1alpha1.StageLocalizing {
 		_, slow = g.reasonOfBad()
@@ -47,7 +47,7 @@ func (g *machine) closeRound() {
 const crawlPercent = 5
 
 // findCrawling makes those tests of a search that is for no speed bad that came to their end at a crawl.
-func (g *machine) findCrawling() {
+func (g *rounds) findCrawling() {
 	at := g.searchBase()
 	if at < 0 || g.span.Stage != v1alpha1.StageLocalizing {
 		return
@@ -78,7 +78,7 @@ func slowReason(nodes int) string {
 
 // badAs is why communicators with the members are bad, and whether it is a matter of speed. What hung or failed over more nodes may be
 // a member so slow that it missed the deadline there: the smallest tests that hold it came to their end, at a crawl.
-func (g *machine) badAs(members ...int) (reason string, slow bool) {
+func (g *rounds) badAs(members ...int) (reason string, slow bool) {
 	if reason, slow = g.reasonOfBad(); slow {
 		return reason, true
 	}
@@ -110,7 +110,7 @@ func (g *machine) badAs(members ...int) (reason string, slow bool) {
 // the verdict that it had while nothing fast was known. A test is good where it is as fast as smaller ones, and bad where
 // it is far slower than one over as many nodes, or more. Where neither can be said, it is the size that may slow it: it is bad
 // only where it is as slow as the whole group.
-func (g *machine) compareSearch() {
+func (g *rounds) compareSearch() {
 	step := g.searchStep()
 	group := g.groupFigure(step)
 	after := g.span.Tests[g.searchBase()+1:]
@@ -163,7 +163,7 @@ const likeGroupPercent = 90
 
 // bySize says whether all tests of the round that was just closed are alike, and slower than smaller ones: then it is the number
 // of nodes that slows them. It gives the fastest of them.
-func (g *machine) bySize() (slowest, nodes int64, all bool) {
+func (g *rounds) bySize() (slowest, nodes int64, all bool) {
 	for i := range g.round {
 		t := g.round[i].test
 		if t.Kind != v1alpha1.TestSearch || t.Verdict != v1alpha1.VerdictInconclusive || t.BusBandwidthMBps == nil {
@@ -214,7 +214,7 @@ func bandwidths(communicators []commResult) []int64 {
 }
 
 // closeRails closes a test of the rails of two nodes: a rail is bad where it failed, or is far slower than the usual one.
-func (g *machine) closeRails(r *testResult, slow bool) {
+func (g *rounds) closeRails(r *testResult, slow bool) {
 	expected := max(usual(bandwidths(r.communicators)), g.bestOfMesh())
 	verdict, reason := v1alpha1.VerdictPass, ""
 	for i := range r.communicators {
@@ -227,4 +227,29 @@ func (g *machine) closeRails(r *testResult, slow bool) {
 		}
 	}
 	g.closeTest(r.test, verdict, reason, r.slowest())
+}
+
+// bestOfMesh is the best that the dimension, and the tests of its search just closed, reach; zero outside of such a search.
+func (g *rounds) bestOfMesh() int64 {
+	dimension := g.dimensionSearched()
+	best := int64(0)
+	if dimension == "" {
+		return best
+	}
+	step := g.searchStep()
+	for i := range g.span.Results {
+		s := &g.span.Results[i]
+		if s.Dimension != dimension || s.Collective != step.Collective || s.Datatype != step.Datatype {
+			continue
+		}
+		if at := slices.Index(s.SizeBytes, step.SizeBytes); at >= 0 && at < len(s.BusBandwidthMBps) {
+			best = max(best, s.BusBandwidthMBps[at])
+		}
+	}
+	for i := range g.round {
+		for _, bw := range bandwidths(g.round[i].communicators) {
+			best = max(best, bw)
+		}
+	}
+	return best
 }

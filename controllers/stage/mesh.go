@@ -6,41 +6,14 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/utils/ptr"
-
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/judge"
-	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/spans"
 	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/checks"
 	"rcclx.io/commgroup-operator/internal/localize"
 	"rcclx.io/commgroup-operator/internal/units"
 )
-
-// startMesh begins the mesh where there is one and it fits the members that are present, else it ends the stage.
-func (g *machine) startMesh() {
-	if len(g.in.Group.Spec.Mesh) == 0 {
-		g.pass()
-		return
-	}
-	if g.meshMismatch() != nil {
-		g.worsen(v1alpha1.ReasonMeshMismatch, "The mesh does not fit the members")
-		g.pass()
-		return
-	}
-	g.enter(v1alpha1.StageMesh, 0)
-	g.openMesh()
-}
-
-// meshMismatch says why the mesh does not fit the present members; nil where it does.
-func (g *machine) meshMismatch() error {
-	world := 0
-	for _, s := range g.present() {
-		world += int(s.next.Ranks)
-	}
-	return spans.CheckMesh(g.in.Group.Spec.Mesh, world)
-}
 
 // MeshPassed says whether each dimension of the mesh that can be measured was, and passed.
 func MeshPassed(mesh []v1alpha1.MeshDimension, tests []v1alpha1.SpanTest) bool {
@@ -60,75 +33,33 @@ func meshTest(tests []v1alpha1.SpanTest, dimension string) *v1alpha1.SpanTest {
 	return nil
 }
 
-// openMesh begins the next dimension of the mesh that was not measured yet, or ends the stage.
-func (g *machine) openMesh() {
-	mesh := g.in.Group.Spec.Mesh
-	for _, at := range spans.Measurable(mesh) {
-		if meshTest(g.span.Tests, mesh[at].Name) != nil {
-			continue
-		}
-		if err := g.meshShares(at); err != nil {
-			g.worsen(v1alpha1.ReasonInconclusive, fmt.Sprintf("Dimension %s of the mesh was not measured: %v", mesh[at].Name, err))
-			continue
-		}
-		if g.open(v1alpha1.SpanTest{Kind: v1alpha1.TestMesh, Round: 1, Dimension: mesh[at].Name}, g.wholeSet()) {
-			return
-		}
-		g.worsen(v1alpha1.ReasonInconclusive, fmt.Sprintf("Dimension %s of the mesh was not measured: no further test fits into the status.", mesh[at].Name))
-		break
+// checkTransport notes what carried the data, and says whether the group may be taken further with it.
+func (g *findings) checkTransport(communicators []commResult) bool {
+	var members []MemberTransport
+	for i := range communicators {
+		members = append(members, communicators[i].transports...)
 	}
-	g.tellCommonNode()
-	g.pass()
-}
-
-// meshShares says why a dimension cannot be laid over the present members; nil where it can.
-func (g *machine) meshShares(at int) error {
-	parts, err := spans.Mesh(g.spanMembers(g.presentSet()), g.in.Group.Spec.Mesh, at)
-	if err != nil {
-		return err
+	choice := TransportFor(g.in.Group.Spec.Network.RequireTransport, members)
+	g.span.Transport = choice.Transport
+	if choice.Reason == "" {
+		return true
 	}
-	return spans.CheckParts(parts)
-}
-
-// hasRails says whether nodes have more than one GPU in the group, so that a rail can be named, and no more than one task has
-// communicators for.
-func (g *machine) hasRails() bool {
-	n := g.in.Group.Spec.RanksPerNode
-	return n > 1 && n <= spans.MaxNodeCommunicators
-}
-
-// afterMesh judges a dimension: each of its communicators has to work, by the transport that is asked for, and none may be
-// far slower than those like it. What is bad is searched for among the members of the bad communicators.
-func (g *machine) afterMesh() {
-	if len(g.round) == 0 {
-		g.openMesh()
-		return
+	g.worsen(choice.Reason, choice.Message)
+	if choice.Verdict != v1alpha1.VerdictFail {
+		return true
 	}
-	r := &g.round[0]
-	dimension := r.test.Dimension
-	transport := g.checkMeshTransport(r, dimension)
-	if r.bad {
-		g.worsen(r.reason, fmt.Sprintf("Dimension %s of the mesh: %s", dimension, r.message))
-	} else {
-		g.keepResults(dimension, transport, r.communicators)
-		g.compareDimension(r, dimension, transport)
-	}
-	for _, name := range words.SortedKeys(r.guilty) {
-		g.blame(r.guilty[name])
-	}
-	g.blameCommunicators(r, dimension)
-	if !g.searchMesh(r, dimension) {
-		g.openMesh()
-	}
+	g.blameTransport(members, choice)
+	g.round[0].test.Verdict, g.round[0].test.Reason = choice.Verdict, choice.Reason
+	return false
 }
 
 // checkMeshTransport holds what carried the data between nodes against what is asked for, and returns what it was; empty where
 // nothing left a node.
-func (g *machine) checkMeshTransport(r *testResult, dimension string) string {
+func (g *findings) checkMeshTransport(r *testResult, dimension string) string {
 	worst := map[string]MemberTransport{} // by node, over its communicators
 	for i := range r.communicators {
 		c := &r.communicators[i]
-		if len(c.seats) < 2 {
+		if len(c.participants) < 2 {
 			continue // nothing leaves the node
 		}
 		for _, m := range c.transports {
@@ -159,7 +90,7 @@ func (g *machine) checkMeshTransport(r *testResult, dimension string) string {
 }
 
 // blameTransport names the nodes whose data went over TCP; where all fell back, the cause is shared and no node is the culprit.
-func (g *machine) blameTransport(members []MemberTransport, choice TransportChoice) {
+func (g *findings) blameTransport(members []MemberTransport, choice TransportChoice) {
 	if !slices.ContainsFunc(members, func(m MemberTransport) bool { return m.Transport == judge.TransportRDMA }) {
 		return
 	}
@@ -171,7 +102,7 @@ func (g *machine) blameTransport(members []MemberTransport, choice TransportChoi
 }
 
 // fallbackWords say, of a communicator that failed, that its data went over TCP against what is asked for.
-func (g *machine) fallbackWords(communicators []commResult) string {
+func (g *findings) fallbackWords(communicators []commResult) string {
 	var members []MemberTransport
 	for i := range communicators {
 		members = append(members, communicators[i].transports...)
@@ -184,18 +115,13 @@ func (g *machine) fallbackWords(communicators []commResult) string {
 	return " " + choice.Message
 }
 
-// comparesDimensions says whether communicators of a dimension are held against each other at all.
-func (g *machine) comparesDimensions() bool {
-	return ptr.Deref(g.in.Group.Spec.Benchmark.NodeMinPercentOfMedian, runplan.DefaultNodeMinPercentOfMedian) > 0
-}
-
 // compareDimension holds the communicators of a dimension against those over as many nodes, and its results against what was
 // asked for.
-func (g *machine) compareDimension(r *testResult, dimension, transport string) {
+func (g *findings) compareDimension(r *testResult, dimension, transport string) {
 	byNodes := map[int][]*commResult{}
 	for i := range r.communicators {
 		if c := &r.communicators[i]; c.busBWMBps != nil && g.comparesDimensions() {
-			byNodes[len(c.seats)] = append(byNodes[len(c.seats)], c)
+			byNodes[len(c.participants)] = append(byNodes[len(c.participants)], c)
 		}
 	}
 	for _, nodes := range words.SortedKeys(byNodes) {
@@ -232,14 +158,131 @@ func (g *machine) compareDimension(r *testResult, dimension, transport string) {
 	}
 }
 
-// endMesh ends the stage where a member fell out while the mesh was measured: the rest does not fit the mesh.
-func (g *machine) endMesh() {
-	g.end(v1alpha1.VerdictInconclusive, v1alpha1.ReasonMeshMismatch, "A member fell out while the mesh was measured, and the others do not fit it: what is missing of the mesh was not measured."+g.meshWords())
+// blameCommunicators names the node of each bad communicator that lies within one. Those over several nodes are kept by their
+// numbers as a culprit that is on no node: which node makes them bad is to be found.
+func (g *findings) blameCommunicators(r *testResult, dimension string) {
+	var across []*commResult
+	parts := g.partsOf(r.test)
+	for i := range r.communicators {
+		switch c := &r.communicators[i]; {
+		case !c.bad:
+		case len(c.participants) == 1:
+			g.blame(judge.NodeCulprit(c.participants[0].name, c.reason, fmt.Sprintf("Communicator %s within the node: %s", c.name, c.message)))
+		case !g.explained(c.communicator, parts):
+			across = append(across, c)
+		}
+	}
+	if len(across) == 0 {
+		return
+	}
+	worst := slices.MinFunc(across, func(a, b *commResult) int {
+		switch {
+		case worseReason(a.reason, b.reason):
+			return -1
+		case worseReason(b.reason, a.reason):
+			return 1
+		}
+		return cmp.Compare(numberOf(a.name), numberOf(b.name))
+	})
+	numbers := make([]int, len(across))
+	for i, c := range across {
+		numbers[i] = numberOf(c.name)
+	}
+	g.blame(v1alpha1.Culprit{Kind: kindCommunicators, Name: communicatorsName(dimension, numbers), Reason: worst.reason, Message: fmt.Sprintf(
+		"%d of %d communicators of dimension %s are bad; %s over %s: %s.%s No single node is known to be to blame: look at what their members share, NICs, links and switches.",
+		len(across), len(r.communicators), dimension, worst.name, words.SomeNames(names(worst.participants), 4), strings.TrimSuffix(words.Shorten(worst.message, 200), "."), deviceWords(across, parts))})
+}
+
+// deviceWords say which GPUs the communicators take, where they take no other ones on any node, and leave some out.
+func deviceWords(bad []*commResult, parts map[string]spans.Part) string {
+	var taken []int
+	most := 0
+	for _, c := range bad {
+		for _, s := range c.participants {
+			here := 0
+			for _, own := range parts[s.name].Communicators {
+				here += len(own.Devices)
+				if own.Name != c.name {
+					continue
+				}
+				for _, device := range own.Devices {
+					taken = append(taken, int(device))
+				}
+			}
+			most = max(most, here)
+		}
+	}
+	set := localize.NewSet(taken...)
+	if len(set) == 0 || len(set) >= most {
+		return ""
+	}
+	return fmt.Sprintf(" They take GPUs %s of their nodes only.", set)
+}
+
+// eachHasLike says whether each communicator has another one over as many nodes to be compared with.
+func eachHasLike(l *layout) bool {
+	count := map[int]int{}
+	for _, c := range l.communicators {
+		count[len(c.participants)]++
+	}
+	for _, n := range count {
+		if n < 2 {
+			return false
+		}
+	}
+	return true
+}
+
+// tellCommonNode tells of the node that is in every bad communicator, and in none that is good, where communicators of two
+// dimensions at least are bad: those of one dimension alone have other nodes in common as well. It is a hint and no culprit:
+// two faults elsewhere may look the same, a bad pair in each of the dimensions.
+func (g *findings) tellCommonNode() {
+	common := map[*participant]bool{}
+	for _, s := range g.present() {
+		common[s] = true
+	}
+	reason, bad := "", []string(nil)
+	for at := range g.in.Group.Spec.Mesh {
+		dimension := g.in.Group.Spec.Mesh[at].Name
+		t := meshTest(g.span.Tests, dimension)
+		if t == nil {
+			continue
+		}
+		culprit, numbers := g.untraced(dimension)
+		l, err := g.layoutOf(t)
+		if err != nil || culprit == nil && t.Verdict != v1alpha1.VerdictPass {
+			return // what is bad in it is not known, or has another cause
+		}
+		if culprit != nil {
+			reason = culprit.Reason
+			bad = append(bad, dimension)
+		} else if !eachHasLike(l) || !g.comparesDimensions() {
+			continue // it works, and how fast it should be is not known
+		}
+		for _, c := range l.communicators {
+			if len(c.participants) < LeastMembers {
+				continue
+			}
+			isBad := numbers.Has(numberOf(c.name))
+			for s := range common {
+				if slices.Contains(c.participants, s) != isBad {
+					delete(common, s)
+				}
+			}
+		}
+	}
+	if len(bad) < 2 || len(common) != 1 {
+		return
+	}
+	for s := range common {
+		g.explain(reason, fmt.Sprintf("Look first at node %s: of the dimensions %s it is in every communicator that is bad, it is in none that is good, and no other node is so. No smaller test shows it, so that it is no culprit yet. %s",
+			s.name, strings.Join(bad, ", "), g.span.Message))
+	}
 }
 
 // meshWords say what of the mesh was measured, and what was not or could not be compared; with a blank before, or nothing
 // where there is no mesh.
-func (g *machine) meshWords() string {
+func (g *findings) meshWords() string {
 	mesh := g.in.Group.Spec.Mesh
 	asked := spans.Measurable(mesh)
 	var measured, alone []string
@@ -274,79 +317,4 @@ func (g *machine) meshWords() string {
 		text += fmt.Sprintf("; in %s not all speeds were compared, since that takes two communicators over as many nodes", words.SomeNames(alone, 4))
 	}
 	return text + "."
-}
-
-// eachHasLike says whether each communicator has another one over as many nodes to be compared with.
-func eachHasLike(l *layout) bool {
-	count := map[int]int{}
-	for _, c := range l.communicators {
-		count[len(c.seats)]++
-	}
-	for _, n := range count {
-		if n < 2 {
-			return false
-		}
-	}
-	return true
-}
-
-// blameCommunicators names the node of each bad communicator that lies within one. Those over several nodes are kept by their
-// numbers as a culprit that is on no node: which node makes them bad is to be found.
-func (g *machine) blameCommunicators(r *testResult, dimension string) {
-	var across []*commResult
-	parts := g.partsOf(r.test)
-	for i := range r.communicators {
-		switch c := &r.communicators[i]; {
-		case !c.bad:
-		case len(c.seats) == 1:
-			g.blame(judge.NodeCulprit(c.seats[0].name, c.reason, fmt.Sprintf("Communicator %s within the node: %s", c.name, c.message)))
-		case !g.explained(c.communicator, parts):
-			across = append(across, c)
-		}
-	}
-	if len(across) == 0 {
-		return
-	}
-	worst := slices.MinFunc(across, func(a, b *commResult) int {
-		switch {
-		case worseReason(a.reason, b.reason):
-			return -1
-		case worseReason(b.reason, a.reason):
-			return 1
-		}
-		return cmp.Compare(numberOf(a.name), numberOf(b.name))
-	})
-	numbers := make([]int, len(across))
-	for i, c := range across {
-		numbers[i] = numberOf(c.name)
-	}
-	g.blame(v1alpha1.Culprit{Kind: kindCommunicators, Name: communicatorsName(dimension, numbers), Reason: worst.reason, Message: fmt.Sprintf(
-		"%d of %d communicators of dimension %s are bad; %s over %s: %s.%s No single node is known to be to blame: look at what their members share, NICs, links and switches.",
-		len(across), len(r.communicators), dimension, worst.name, words.SomeNames(names(worst.seats), 4), strings.TrimSuffix(words.Shorten(worst.message, 200), "."), deviceWords(across, parts))})
-}
-
-// deviceWords say which GPUs the communicators take, where they take no other ones on any node, and leave some out.
-func deviceWords(bad []*commResult, parts map[string]spans.Part) string {
-	var taken []int
-	most := 0
-	for _, c := range bad {
-		for _, s := range c.seats {
-			here := 0
-			for _, own := range parts[s.name].Communicators {
-				here += len(own.Devices)
-				if own.Name != c.name {
-					continue
-				}
-				for _, device := range own.Devices {
-					taken = append(taken, int(device))
-				}
-			}
-			most = max(most, here)
-		}
-	}
-	set := localize.NewSet(taken...)
-	if len(set) == 0 || len(set) >= most {
-		return ""
-	}
-	return fmt.Sprintf(" They take GPUs %s of their nodes only.", set)
 }

@@ -12,6 +12,38 @@ import (
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
+// network that all present members share.
+func (g *planner) network() networkChoice {
+	participants := g.present()
+	if g.choice != nil && g.choiceOf == len(participants) { // members only leave
+		return *g.choice
+	}
+	members := make([]memberNetwork, len(participants))
+	for i, s := range participants {
+		members[i].Node = s.name
+		if s.report != nil {
+			members[i].Status = s.report.Network
+		}
+	}
+	choice := familyFor(g.agreedFamily(), members)
+	g.choice, g.choiceOf = &choice, len(participants)
+	return choice
+}
+
+// agreedFamily is the one that tasks were given out with, and stays whoever leaves: what is searched for may lie in it. Before the
+// first task it is what the spec asks for.
+func (g *planner) agreedFamily() v1alpha1.AddressFamily {
+	for _, s := range g.participants {
+		if s == nil || s.session == nil {
+			continue
+		}
+		if f := s.session.AddressFamily; f == v1alpha1.AddressFamilyIPv4 || f == v1alpha1.AddressFamilyIPv6 {
+			return f
+		}
+	}
+	return g.in.Group.Spec.Network.AddressFamily
+}
+
 // memberNetwork is what one member's agent said of its network; Status is nil where it said nothing.
 type memberNetwork struct {
 	Node   string

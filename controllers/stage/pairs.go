@@ -9,9 +9,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/words"
-	"rcclx.io/commgroup-operator/internal/checks"
 	"rcclx.io/commgroup-operator/internal/localize"
 	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/units"
@@ -94,6 +93,12 @@ func PairsOf(set localize.Set, number int) []localize.Set {
 	return out
 }
 
+// compares says whether pairs of members are held against their like: it can be switched off, and takes some to compare.
+func (g *rounds) compares() bool {
+	return ptr.Deref(g.in.Group.Spec.Benchmark.NodeMinPercentOfMedian, runplan.DefaultNodeMinPercentOfMedian) > 0 &&
+		len(g.present()) >= minPairsMembers && g.in.Group.Spec.Localization.Mode != v1alpha1.LocalizationOff
+}
+
 // pairsRound is one round of pairs since the last test of the group: its latest test, and what was recorded of that.
 type pairsRound struct {
 	test *v1alpha1.SpanTest
@@ -106,9 +111,14 @@ type pairsRound struct {
 	held int64
 }
 
+// told says whether the round's figures can be used.
+func (p *pairsRound) told() bool {
+	return p.test != nil && (p.test.Verdict == v1alpha1.VerdictPass || p.test.Verdict == v1alpha1.VerdictFail)
+}
+
 // screened gives the rounds of pairs since the last test of the group, in order; those without a test were not made.
-func (g *machine) screened() []pairsRound {
-	rounds := make([]pairsRound, len(pairRounds(len(g.present())+len(g.leftSince()))))
+func (g *rounds) screened() []pairsRound {
+	rounds := make([]pairsRound, len(pairRounds(len(g.present())+len(g.departedSince()))))
 	held := int64(0)
 	var now *pairsRound
 	for i := g.lastGroupTest() + 1; i < len(g.span.Tests); i++ {
@@ -131,11 +141,6 @@ func (g *machine) screened() []pairsRound {
 	return rounds
 }
 
-// told says whether the round's figures can be used.
-func (p *pairsRound) told() bool {
-	return p.test != nil && (p.test.Verdict == v1alpha1.VerdictPass || p.test.Verdict == v1alpha1.VerdictFail)
-}
-
 // pairsSummary is what all rounds of pairs show.
 type pairsSummary struct {
 	rounds, pairs int
@@ -143,7 +148,11 @@ type pairsSummary struct {
 	slowest, best int64
 }
 
-func (g *machine) pairsSummary() pairsSummary {
+func (s pairsSummary) String() string {
+	return fmt.Sprintf("the slowest of %s reaches %s, %d %% of the best (%s)", words.Counted(s.pairs, "pair"), units.Bandwidth(s.slowest), s.slowest*100/max(1, s.best), units.Bandwidth(s.best))
+}
+
+func (g *rounds) pairsSummary() pairsSummary {
 	var out pairsSummary
 	for _, p := range g.screened() {
 		if !p.told() {
@@ -161,7 +170,7 @@ func (g *machine) pairsSummary() pairsSummary {
 }
 
 // openPairs begins the next round of pairs that is to be made, or made again.
-func (g *machine) openPairs() bool {
+func (g *rounds) openPairs() bool {
 	if !g.compares() || g.span.Localization != nil && g.span.Localization.State == v1alpha1.LocalizationRunning {
 		return false
 	}
@@ -197,7 +206,7 @@ func (g *machine) openPairs() bool {
 
 // closePairs closes a test over pairs, and records what its best pairs reach, and the pairs that failed or are far slower than
 // the best that is known since the last test of the group.
-func (g *machine) closePairs(r *testResult) {
+func (g *rounds) closePairs(r *testResult) {
 	id, round, start, set := r.test.ID, r.test.Round, r.test.StartTime, r.test.Set // opening a record moves the tests
 	best := bestOf(bandwidths(r.communicators))
 	expected := max(best, g.pairsSummary().best)
@@ -267,7 +276,7 @@ func (g *machine) closePairs(r *testResult) {
 func indexesOf(pairs ...*commResult) localize.Set {
 	var all []int
 	for _, c := range pairs {
-		for _, s := range c.seats {
+		for _, s := range c.participants {
 			all = append(all, s.index)
 		}
 	}
@@ -275,7 +284,7 @@ func indexesOf(pairs ...*commResult) localize.Set {
 }
 
 // judgePairsAgain fails earlier rounds whose best pairs, too, are far slower than what later ones reach.
-func (g *machine) judgePairsAgain() {
+func (g *rounds) judgePairsAgain() {
 	best := g.pairsSummary().best
 	for _, p := range g.screened() {
 		if !p.told() || len(p.bad) > 0 || p.best*100 >= best*g.minPercent() || topShare(len(PairsOf(g.readSet(p.test.Set), int(p.test.Round)))) > 0 {
@@ -291,17 +300,20 @@ func (g *machine) judgePairsAgain() {
 	}
 }
 
-// PairsTold is what the recorded rounds of pairs tell of so many members, all of them present.
-func PairsTold(group *state.Group, span *v1alpha1.SpanStatus, members int) []localize.Test {
-	g := &machine{in: Input{Group: group}, span: span}
-	for i := range members {
-		g.seats = append(g.seats, &seat{index: i, present: true})
+func (g *rounds) slowPairWords(t *v1alpha1.SpanTest, best int64) string {
+	pair := g.namesOf(g.readSet(t.Set))
+	text := strings.Join(pair, "<->")
+	if len(pair) > 2 {
+		text = fmt.Sprintf("%d pairs among %s", len(pair)/2, words.SomeNames(pair, 4))
 	}
-	return g.pairsHistory()
+	if bw := t.BusBandwidthMBps; bw != nil && best > 0 {
+		text += fmt.Sprintf(" (%s, %d %%)", units.Bandwidth(*bw), *bw*100/best)
+	}
+	return text
 }
 
 // pairsHistory is what the planner learns from the rounds of pairs.
-func (g *machine) pairsHistory() []localize.Test {
+func (g *rounds) pairsHistory() []localize.Test {
 	var out []localize.Test
 	for _, p := range g.screened() {
 		if !p.told() {
@@ -324,180 +336,11 @@ func (g *machine) pairsHistory() []localize.Test {
 	return out
 }
 
-// afterPairs makes the next round of pairs, and searches where a pair was far slower than the best, or the group far slower
-// than each of them.
-func (g *machine) afterPairs() {
-	if g.openPairs() {
-		return
+// PairsTold is what the recorded rounds of pairs tell of so many members, all of them present.
+func PairsTold(group *state.Group, span *v1alpha1.SpanStatus, members int) []localize.Test {
+	g := newMachine(Input{Group: group}, span)
+	for i := range members {
+		g.participants = append(g.participants, &participant{index: i, present: true})
 	}
-	sum := g.pairsSummary()
-	var bad []string
-	for _, p := range g.screened() {
-		for _, t := range p.bad {
-			bad = append(bad, g.slowPairWords(t, sum.best))
-		}
-	}
-	step := g.slowStep()
-	group := g.groupFigure(step)
-	underMark := g.span.Tests[g.lastGroupTest()].Reason == v1alpha1.ReasonSlowGroup
-	switch {
-	case len(bad) > 0:
-		t := &g.span.Tests[g.lastGroupTest()]
-		if !underMark {
-			t.Verdict, t.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonSlowPair
-		}
-		g.worsen(v1alpha1.ReasonSlowPair, fmt.Sprintf("Pairs are far slower than the best, which reach %s: %s; at least %d %% is expected.",
-			units.Bandwidth(sum.best), words.SomeNames(bad, 4), g.minPercent()))
-		g.startSearch(step)
-	case underMark && group > 0 && sum.slowest > 0 && sum.slowest*g.minPercent() <= group*100:
-		g.end(VerdictOf(g.span.Reason), g.span.Reason, fmt.Sprintf(
-			"No pair stands out: %s. The slowest is not clearly faster than the group at %s (%s): it is slow as a whole. Look at what all share: the switch, the transport (%s), the settings of the library, the mark itself.",
-			sum, step, units.Bandwidth(group), g.span.Transport))
-	case underMark:
-		g.startSearch(step)
-	case group > 0 && group*100 < sum.slowest*groupMinPercentOfPair:
-		g.worsen(v1alpha1.ReasonInconclusive, fmt.Sprintf("%s over %d nodes reaches %s, %d %% of its slowest pair (%s); at least %d %% is expected.",
-			step, len(g.present()), units.Bandwidth(group), group*100/sum.slowest, units.Bandwidth(sum.slowest), groupMinPercentOfPair))
-		g.startSearch(step)
-	default:
-		g.afterGoodGroup()
-	}
-}
-
-func (s pairsSummary) String() string {
-	return fmt.Sprintf("the slowest of %s reaches %s, %d %% of the best (%s)", words.Counted(s.pairs, "pair"), units.Bandwidth(s.slowest), s.slowest*100/max(1, s.best), units.Bandwidth(s.best))
-}
-
-func (g *machine) slowPairWords(t *v1alpha1.SpanTest, best int64) string {
-	pair := g.namesOf(g.readSet(t.Set))
-	text := strings.Join(pair, "<->")
-	if len(pair) > 2 {
-		text = fmt.Sprintf("%d pairs among %s", len(pair)/2, words.SomeNames(pair, 4))
-	}
-	if bw := t.BusBandwidthMBps; bw != nil && best > 0 {
-		text += fmt.Sprintf(" (%s, %d %%)", units.Bandwidth(*bw), *bw*100/best)
-	}
-	return text
-}
-
-// lookAt is the next step where pairs or the group are slow and no culprit is named; with a blank before, empty where what is
-// bad is no matter of speed.
-func (g *machine) lookAt() string {
-	switch g.span.Reason {
-	case v1alpha1.ReasonSlowPair:
-		return " Look at the NICs, cables and switch ports of those nodes."
-	case v1alpha1.ReasonSlowGroup:
-		if notMet, _ := checks.Of(g.groupChecks()); len(notMet) > 0 && len(notMet[0].Causes) > 0 {
-			return fmt.Sprintf(" Look at: %s.", notMet[0].Causes[0])
-		}
-	}
-	return ""
-}
-
-// symptom is what of the bad test is told beside its culprits: what one of its nodes saw says no more then, and often blames one
-// that only waited.
-func (g *machine) symptom(slow bool) string {
-	t := &g.span.Tests[g.searchBase()]
-	switch sum := g.pairsSummary(); {
-	case slow && g.span.Reason == v1alpha1.ReasonSlowPair && g.dimensionSearched() == "" && sum.pairs > 0:
-		return fmt.Sprintf("With all %d members %s; at least %d %% is expected.", len(g.present()), sum, g.minPercent())
-	case slow:
-		return words.Clip(g.span.Message, 300)
-	case t.Kind == v1alpha1.TestMesh:
-		return fmt.Sprintf("Communicators of dimension %s of the mesh failed (%s).", t.Dimension, t.Reason)
-	}
-	text := fmt.Sprintf("The communicator over %d nodes failed (%s).", len(g.readSet(t.Set)), t.Reason)
-	if over := g.span.Transport; g.in.Group.Spec.Network.RequireTransport == v1alpha1.TransportRDMA && (over == judge.TransportTCP || over == judge.TransportMixed) {
-		text += fmt.Sprintf(" Its data went over TCP (%s), and network.requireTransport is RDMA.", over)
-	}
-	return text
-}
-
-// speedJudged says whether the speed of the group that is left was held against something.
-func (g *machine) speedJudged() bool {
-	return g.judgedByMark() || g.pairsSummary().pairs > 1 && !g.stillSlow()
-}
-
-// speedWords say what a pass says of the speed. Nothing is said where a threshold or reference was met.
-func (g *machine) speedWords() string {
-	if g.judgedByMark() {
-		return ""
-	}
-	sum := g.pairsSummary()
-	switch {
-	case sum.pairs > 1 && g.found():
-		return fmt.Sprintf("The pairs of these %d are held against each other only: %s.", len(g.present()), sum)
-	case sum.pairs > 1:
-		return fmt.Sprintf("No threshold or reference applies to the group's speed, which was held against its own pairs only: %s, and at least %d %% is expected. What slows all members would not show.", sum, g.minPercent())
-	}
-	return judge.SpeedWords(g.speedNotJudged())
-}
-
-// speedNotJudged says why a pass says nothing of the speed; empty where it was held against something.
-func (g *machine) speedNotJudged() v1alpha1.SpeedNotJudged {
-	b := &g.in.Group.Spec
-	switch {
-	case g.judgedByMark() || g.pairsSummary().pairs > 1:
-		return ""
-	case b.Localization.Mode == v1alpha1.LocalizationOff:
-		return v1alpha1.SpeedLocalizationOff
-	case b.Benchmark.NodeMinPercentOfMedian != nil && *b.Benchmark.NodeMinPercentOfMedian == 0:
-		return v1alpha1.SpeedComparisonOff
-	case len(g.present()) < minPairsMembers:
-		return v1alpha1.SpeedTooFewMembers
-	}
-	return v1alpha1.SpeedNotCompared
-}
-
-// metMark says whether a threshold or reference that is enforced was met.
-func metMark(all []v1alpha1.PerformanceCheck) bool {
-	return slices.ContainsFunc(all, func(c v1alpha1.PerformanceCheck) bool {
-		return c.State == v1alpha1.CheckMet && c.Mode == v1alpha1.JudgingEnforce
-	})
-}
-
-func (g *machine) judgedByMark() bool { return metMark(g.groupChecks()) }
-
-// groupFigures are those of the first and of the last communicator over the group; zero where there is none.
-func (g *machine) groupFigures() (first, last int64) {
-	formed := 0
-	for i := range g.span.Tests {
-		t := &g.span.Tests[i]
-		if t.Kind != v1alpha1.TestGroup {
-			continue
-		}
-		if formed++; t.BusBandwidthMBps == nil {
-			continue // it hung or failed, so that nothing can be held against it
-		}
-		if formed == 1 {
-			first = *t.BusBandwidthMBps
-		}
-		last = *t.BusBandwidthMBps
-	}
-	return first, last
-}
-
-// stillSlow says whether the group without its slow culprits is no faster than it was with them. Where a mark was met it is not.
-func (g *machine) stillSlow() bool {
-	first, last := g.groupFigures()
-	return g.foundSlow() && last > 0 && last*g.minPercent() <= first*100 && !g.judgedByMark()
-}
-
-// leftNames are the members that the group went on without; of a bad pair only one left.
-func (g *machine) leftNames() []string {
-	names := g.span.Left // at most 16
-	if set, err := localize.ParseSet(g.span.LeftSet); err == nil && len(set) > len(names) {
-		names = g.namesOf(set)
-	}
-	var out []string
-	for _, name := range names {
-		for i := range g.span.Culprits {
-			if c := &g.span.Culprits[i]; slices.Contains(c.Pair, name) {
-				name = fmt.Sprintf("%s (one of the two of %s, which is enough)", name, c.Name)
-				break
-			}
-		}
-		out = append(out, name)
-	}
-	return out
+	return g.pairsHistory()
 }

@@ -2,12 +2,10 @@ package stage
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
@@ -32,7 +30,7 @@ func (r badRails) single() bool {
 }
 
 // railsOf reads the tests of rails that were just closed, for both nodes of each.
-func (g *machine) railsOf() map[int]badRails {
+func (g *findings) railsOf() map[int]badRails {
 	out := map[int]badRails{}
 	for i := range g.round {
 		r := &g.round[i]
@@ -56,7 +54,7 @@ func (g *machine) railsOf() map[int]badRails {
 			one := rails
 			for _, other := range set {
 				if other != index {
-					one.partner = g.seats[other].name
+					one.partner = g.participants[other].name
 				}
 			}
 			out[index] = one
@@ -66,7 +64,7 @@ func (g *machine) railsOf() map[int]badRails {
 }
 
 // figures of a rail: measured, expected and percent; empty where it was not measured, or nothing was to hold it against.
-func (g *machine) railFigures(r badRails, device int32) string {
+func (g *findings) railFigures(r badRails, device int32) string {
 	measured, there := r.measured[device]
 	if !there || r.usual == 0 {
 		return ""
@@ -76,7 +74,7 @@ func (g *machine) railFigures(r badRails, device int32) string {
 }
 
 // wayOut of a node's device: kind and name of a culprit, the NIC where it is known, else the GPU; and both in words.
-func wayOut(s *seat, device int32) (kind, name, text string) {
+func wayOut(s *participant, device int32) (kind, name, text string) {
 	kind, name = "GPU", fmt.Sprintf("GPU %d", device)
 	text = name
 	if f := s.facts(); f != nil && int(device) < len(f.GPUs) && len(f.GPUs) == int(f.GPUCount) {
@@ -89,69 +87,4 @@ func wayOut(s *seat, device int32) (kind, name, text string) {
 		}
 	}
 	return kind, name, text
-}
-
-// faultWords say what a step does in the communicators that are bad.
-func (g *machine) faultWords(reason string, slow bool) string {
-	switch {
-	case slow:
-		return "is far slower"
-	case reason == v1alpha1.ReasonHangAcrossNodes || reason == v1alpha1.ReasonRankHung:
-		return fmt.Sprintf("does not end within %d s", g.in.Group.Spec.Run.StepDeadlineSeconds)
-	case reason == v1alpha1.ReasonWrongData:
-		return "gives wrong data"
-	case reason == v1alpha1.ReasonInitFailed:
-		return "cannot begin, since no communicator forms,"
-	}
-	return "fails"
-}
-
-// nodeCulprits names the bad node, or its GPUs' ways out where single rails are bad.
-func (g *machine) nodeCulprits(s *seat, rails badRails, reason string, slow bool, step v1alpha1.Step, effort string) []v1alpha1.Culprit {
-	fault := g.faultWords(reason, slow)
-	if !rails.single() {
-		figures := ""
-		if slow {
-			figures = g.slowWords(s.index)
-		}
-		message := fmt.Sprintf("%s %s in each communicator with %s, and those without are good (%s); alone the node is fine.%s Look at what it shares for the way out: NICs, cables, switch port, routes, firewall.", step, fault, s.name, effort, figures)
-		return []v1alpha1.Culprit{judge.NodeCulprit(s.name, reason, message)}
-	}
-	if slow {
-		reason = v1alpha1.ReasonSlowRail
-	}
-	var out []v1alpha1.Culprit
-	for _, device := range rails.bad {
-		c := v1alpha1.Culprit{Node: s.name, Reason: reason}
-		var way string
-		c.Kind, c.Name, way = wayOut(s, device)
-		c.Message = fmt.Sprintf("%s %s on rail %d alone of %s with %s, which is good elsewhere (%s; %s).%s Look at that NIC's link speed and errors, its cable and its PCIe width.",
-			step, fault, device, s.name, rails.partner, way, effort, g.railFigures(rails, device))
-		out = append(out, c)
-	}
-	return out
-}
-
-// pairCulprit names two nodes that are bad together only, and the rails where single ones are bad between them. It is the path's
-// fault, and neither node's.
-func (g *machine) pairCulprit(a, b *seat, rails badRails, reason string, slow bool, step v1alpha1.Step, effort string) v1alpha1.Culprit {
-	figures, look := "", "Look at the path between the two: cable, switch port, route."
-	if slow {
-		reason, figures = v1alpha1.ReasonSlowPair, g.slowWords(a.index, b.index)
-	}
-	if rails.single() {
-		var ways []string
-		for _, device := range rails.bad {
-			_, _, onA := wayOut(a, device)
-			_, _, onB := wayOut(b, device)
-			ways = append(ways, fmt.Sprintf("%d (%s on %s; %s on %s)", device, onA, a.name, onB, b.name))
-		}
-		if own := g.railFigures(rails, slices.Min(rails.bad)); own != "" {
-			figures = own
-		}
-		look = fmt.Sprintf("Of its %d rails these alone are bad: %s. Look at the path between these: cables, switch ports, route.", rails.total, strings.Join(ways, ", "))
-	}
-	name := pairName(a.name, b.name)
-	return v1alpha1.Culprit{Kind: "Pair", Pair: []string{a.name, b.name}, Name: name, Reason: reason, Message: fmt.Sprintf(
-		"%s %s over %s and %s together, while each is good with others (%s).%s %s", step, g.faultWords(reason, slow), a.name, b.name, effort, figures, look)}
 }

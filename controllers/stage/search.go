@@ -3,88 +3,13 @@ package stage
 import (
 	"cmp"
 	"fmt"
-	"slices"
-	"time"
-
-	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
-	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/localize"
 	"rcclx.io/commgroup-operator/internal/units"
 )
-
-// defaultLocalizationSeconds holds where localization.deadlineSeconds is absent.
-const defaultLocalizationSeconds = 1800
-
-func localizationDeadlineSeconds(spec *v1alpha1.CommGroupSpec) int32 {
-	if spec.Localization.Mode == v1alpha1.LocalizationOff {
-		return 0
-	}
-	return cmp.Or(spec.Localization.DeadlineSeconds, defaultLocalizationSeconds)
-}
-
-// usualStep is what a search repeats where nothing says more: AllReduce where it is measured, at the largest size.
-func (g *machine) usualStep() v1alpha1.Step {
-	b := &g.in.Group.Spec.Benchmark
-	step := v1alpha1.Step{Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16}
-	if len(b.Collectives) > 0 && !slices.Contains(b.Collectives, v1alpha1.AllReduce) {
-		step.Collective = b.Collectives[0]
-	}
-	if len(b.Datatypes) > 0 {
-		step.Datatype = b.Datatypes[0]
-	}
-	if sizes := runplan.Sizes(b); len(sizes) > 0 {
-		step.SizeBytes = sizes[len(sizes)-1]
-	}
-	if slices.Contains(b.Placements, v1alpha1.InPlace) && !slices.Contains(b.Placements, v1alpha1.OutOfPlace) {
-		step.Placement = v1alpha1.InPlace
-	}
-	return step
-}
-
-// stepOf is the step to repeat where this one was bad; what it does not say, or what is not measured here, is the usual one's.
-func (g *machine) stepOf(bad *v1alpha1.Step) v1alpha1.Step {
-	b := &g.in.Group.Spec.Benchmark
-	step := g.usualStep()
-	if bad == nil {
-		return step
-	}
-	if slices.Contains(b.Collectives, bad.Collective) {
-		step.Collective = bad.Collective
-	}
-	if slices.Contains(b.Datatypes, bad.Datatype) {
-		step.Datatype = bad.Datatype
-	}
-	if slices.Contains(runplan.Sizes(b), bad.SizeBytes) {
-		step.SizeBytes = bad.SizeBytes
-	}
-	if bad.Placement == v1alpha1.InPlace && slices.Contains(b.Placements, v1alpha1.InPlace) {
-		step.Placement = v1alpha1.InPlace
-	}
-	return step
-}
-
-// searchStep is the step of the search that goes on; before one it is the usual step.
-func (g *machine) searchStep() v1alpha1.Step {
-	if l := g.span.Localization; l != nil && l.State == v1alpha1.LocalizationRunning {
-		return g.stepOf(l.Step)
-	}
-	return g.slowStep()
-}
-
-// roundsBefore counts the rounds of searches before the present one: their tests stand before the last test of the group.
-func (g *machine) roundsBefore() int {
-	rounds := 0
-	for i := range g.span.Tests[:g.searchBase()+1] {
-		if kind := g.span.Tests[i].Kind; kind == v1alpha1.TestSearch || kind == v1alpha1.TestRails {
-			rounds = max(rounds, int(g.span.Tests[i].Round))
-		}
-	}
-	return rounds
-}
 
 // startSearch begins to look for what makes the step bad.
 func (g *machine) startSearch(step v1alpha1.Step) {
@@ -119,7 +44,7 @@ func (g *machine) search() {
 	room := max(0, MaxTests-len(g.span.Tests)-TestsReserve)
 	limit := int(g.in.Group.Spec.Localization.MaxRounds)
 	noRound := limit > 0 && before >= limit // searches before this one took them all
-	problem := localize.Problem{Members: present, Fewer: len(g.leftSince()) > 0, Rails: g.hasRails() && !noRound && !g.deadlinePassed(), MaxTests: max(1, min(localize.DefaultMaxTests, ownTests(history)+room))}
+	problem := localize.Problem{Members: present, Fewer: len(g.departedSince()) > 0, Rails: g.hasRails() && !noRound && !g.deadlinePassed(), MaxTests: max(1, min(localize.DefaultMaxTests, ownTests(history)+room))}
 	if limit > 0 {
 		problem.MaxRounds = max(1, limit-before)
 	}
@@ -172,108 +97,9 @@ func (g *machine) search() {
 // TestsReserve is left in the status for what follows a search: the group formed anew, and its pairs.
 const TestsReserve = 16
 
-func ownTests(history []localize.Test) int {
-	n := 0
-	for i := range history {
-		if history[i].Round > 0 {
-			n++
-		}
-	}
-	return n
-}
-
-// history is what the planner learns from: the tests since the one that the search is for, and the pairs before them.
-func (g *machine) history() []localize.Test {
-	before := g.roundsBefore()
-	var out []localize.Test
-	if g.dimensionSearched() == "" {
-		out = g.pairsHistory()
-	}
-	tests := g.span.Tests[g.searchBase()+1:]
-	for i := range tests {
-		t := &tests[i]
-		kind := localize.KindSpan
-		switch t.Kind {
-		case v1alpha1.TestRails:
-			kind = localize.KindRails
-		case v1alpha1.TestSearch:
-		default:
-			continue
-		}
-		out = append(out, localize.Test{Round: int(t.Round) - before, Kind: kind, Set: g.readSet(t.Set), Outcome: OutcomeOf(t.Verdict)})
-	}
-	return out
-}
-
-// effort says what this search took, with the pairs that it learned from.
-func (g *machine) effort() string {
-	tests, rounds, begun := 0, map[int]bool{}, time.Time{}
-	for i := range g.span.Tests[g.searchBase()+1:] {
-		t := &g.span.Tests[g.searchBase()+1+i]
-		if kind := t.Kind; kind == v1alpha1.TestSearch || kind == v1alpha1.TestRails {
-			if tests++; tests == 1 {
-				begun = t.StartTime.Time
-			}
-			rounds[int(t.Round)] = true
-		}
-	}
-	text := fmt.Sprintf("%s in %s", words.Counted(tests, "test"), words.Counted(len(rounds), "round"))
-	if tests > 0 {
-		text += fmt.Sprintf(" of %d s", int(g.in.Now.Sub(begun)/time.Second))
-	}
-	if sum := g.pairsSummary(); sum.pairs > 0 && g.dimensionSearched() == "" {
-		text = fmt.Sprintf("%s in %s of %d s, then %s", words.Counted(sum.pairs, "pair"), words.Counted(sum.rounds, "round"), sum.seconds, text)
-	}
-	return text
-}
-
-// slowWords are measured, expected and percent of the slowest small test of all these members.
-func (g *machine) slowWords(members ...int) string {
-	var worst *v1alpha1.SpanTest
-	best, size := g.pairsSummary().best, 0
-	for i := g.searchBase() + 1; i < len(g.span.Tests); i++ {
-		t := &g.span.Tests[i]
-		set := g.readSet(t.Set)
-		if t.BusBandwidthMBps == nil || t.Kind != v1alpha1.TestSearch && t.Kind != v1alpha1.TestPairRecord {
-			continue
-		}
-		if t.Verdict == v1alpha1.VerdictPass {
-			best = max(best, *t.BusBandwidthMBps)
-		}
-		if t.Verdict == v1alpha1.VerdictFail && !slices.ContainsFunc(members, func(m int) bool { return !set.Has(m) }) && (worst == nil || len(set) < size) {
-			worst, size = t, len(set)
-		}
-	}
-	if worst == nil || best == 0 {
-		return ""
-	}
-	return fmt.Sprintf(" Measured %s, expected at least %s, which is %d %% of the %s that good ones reach: %d %%.",
-		units.Bandwidth(*worst.BusBandwidthMBps), units.Bandwidth(best*g.minPercent()/100), g.minPercent(), units.Bandwidth(best), *worst.BusBandwidthMBps*100/best)
-}
-
-// OutcomeOf is a verdict as the planner takes it.
-func OutcomeOf(v v1alpha1.Verdict) localize.Outcome {
-	switch v {
-	case v1alpha1.VerdictPass:
-		return localize.Good
-	case v1alpha1.VerdictFail:
-		return localize.Bad
-	case "":
-		return localize.Open
-	case v1alpha1.VerdictError, v1alpha1.VerdictInconclusive, v1alpha1.VerdictSkipped:
-	}
-	return localize.Unknown
-}
-
-// stopSearch notes how long the search took.
-func (g *machine) stopSearch() {
-	l := g.span.Localization
-	l.Seconds = ptr.To(int32(max(0, g.in.Now.Sub(l.StartTime.Time)/time.Second)))
-}
-
 // endSearch ends the search before its end: what the tests so far prove is named all the same.
 func (g *machine) endSearch(bound string) {
-	f, err := localize.Conclude(localize.Problem{Members: g.searchSet(), Fewer: len(g.leftSince()) > 0}, g.history())
+	f, err := localize.Conclude(localize.Problem{Members: g.searchSet(), Fewer: len(g.departedSince()) > 0}, g.history())
 	if err != nil {
 		g.conclude(localize.Finding{State: localize.OutOfBounds}, bound, bound+": "+err.Error())
 		return
@@ -297,7 +123,7 @@ func (g *machine) conclude(f localize.Finding, bound, why string) {
 		if len(f.Suspects) > 0 && len(f.Suspects) < len(g.searchSet()) {
 			text += " Something among these is bad: " + words.SomeNames(g.namesOf(f.Suspects), 8) + "."
 		}
-		lost := g.leftSince()
+		lost := g.departedSince()
 		if len(lost) > 0 {
 			text = words.Clip(text, 400) + " Left in the search: " + words.SomeNames(g.namesOf(lost), 3) + "."
 		} else {
@@ -325,13 +151,13 @@ func (g *machine) conclude(f localize.Finding, bound, why string) {
 	}
 	for _, index := range f.Members {
 		reason, isSlow := g.badAs(index)
-		for _, c := range g.nodeCulprits(g.seats[index], rails[index], reason, isSlow, step, effort) {
+		for _, c := range g.nodeCulprits(g.participants[index], rails[index], reason, isSlow, step, effort) {
 			name(c, isSlow)
 		}
 	}
 	for _, pair := range f.Pairs {
 		reason, isSlow := g.badAs(pair[0], pair[1])
-		name(g.pairCulprit(g.seats[pair[0]], g.seats[pair[1]], rails[pair[0]], reason, isSlow, step, effort), isSlow)
+		name(g.pairCulprit(g.participants[pair[0]], g.participants[pair[1]], rails[pair[0]], reason, isSlow, step, effort), isSlow)
 	}
 	g.tracedTo(f)
 	names := g.named()
@@ -358,36 +184,32 @@ func (g *machine) conclude(f localize.Finding, bound, why string) {
 		return
 	}
 	for _, index := range f.Members {
-		g.release(g.seats[index])
+		g.release(g.participants[index])
 	}
 	for _, pair := range f.Pairs {
-		if s := g.seats[pair[1]]; s.present && g.seats[pair[0]].present {
+		if s := g.participants[pair[1]]; s.present && g.participants[pair[0]].present {
 			g.release(s) // one of the two is enough
 		}
 	}
 	g.regroup()
 }
 
-func pairName(a, b string) string { return words.Shorten(a+"<->"+b, 253) }
-
-func (g *machine) namesOf(set localize.Set) []string {
-	var out []string
-	for _, i := range set {
-		if i < len(g.seats) && g.seats[i] != nil {
-			out = append(out, g.seats[i].name)
-		}
+// searchMesh begins the search for what makes communicators of a dimension bad.
+func (g *machine) searchMesh(r *testResult, dimension string) bool {
+	culprit, _ := g.untraced(dimension)
+	if culprit == nil || g.in.Group.Spec.Localization.Mode == v1alpha1.LocalizationOff || len(g.searchSet()) <= LeastMembers {
+		return false
 	}
-	return out
+	g.startSearch(g.stepOf(r.step))
+	return true
 }
 
-// slowReasons of a test are matters of speed.
-var slowReasons = []string{v1alpha1.ReasonSlowGroup, v1alpha1.ReasonSlowPair, v1alpha1.ReasonSlowNode, v1alpha1.ReasonSlowRail, v1alpha1.ReasonSlowCommunicator}
-
-// reasonOfBad is why the step that is searched for is bad, and whether it is a matter of speed.
-func (g *machine) reasonOfBad() (reason string, slow bool) {
-	t := &g.span.Tests[g.searchBase()]
-	if t.Verdict == v1alpha1.VerdictPass || slices.Contains(slowReasons, t.Reason) {
-		return v1alpha1.ReasonSlowNode, true
+// backToMesh goes on with the mesh after a search in it; it says whether the search was one.
+func (g *machine) backToMesh() bool {
+	if g.dimensionSearched() == "" {
+		return false
 	}
-	return cmp.Or(t.Reason, v1alpha1.ReasonGroupStepFailed), false
+	g.enter(v1alpha1.StageMesh, 0)
+	g.openMesh()
+	return true
 }

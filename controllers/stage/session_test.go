@@ -30,7 +30,7 @@ func TestSessionOfManyCommunicators(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g := &machine{in: Input{Group: group, Run: &v1alpha1.GroupRunStatus{ID: "12-345"}}, plans: map[planKey]*v1alpha1.NodeTask{}, span: &v1alpha1.SpanStatus{Members: 64}}
+		g := newMachine(Input{Group: group, Run: &v1alpha1.GroupRunStatus{ID: "12-345"}}, &v1alpha1.SpanStatus{Members: 64})
 		session := g.newSession(3, &v1alpha1.CommTask{})
 		session.Task = g.taskOf(&v1alpha1.SpanTest{Kind: v1alpha1.TestMesh, Dimension: "dp"}, parts[3])
 		for i := range session.Task.Communicators {
@@ -57,7 +57,7 @@ func TestIdleDeadlineOutlastsEveryWait(t *testing.T) {
 						g.Spec.Localization, g.Spec.Run.NodeDeadlineSeconds, g.Spec.Run.MembersDeadlineSeconds = localization, nodeSeconds, membersSeconds
 						g.Spec.Benchmark.MaxSizeBytes, g.Spec.Benchmark.Repeats = 1<<30, 16
 					})
-					g := &machine{in: Input{Group: group, Run: &v1alpha1.GroupRunStatus{ID: "12-345"}}, plans: map[planKey]*v1alpha1.NodeTask{}, span: &v1alpha1.SpanStatus{Members: members}}
+					g := newMachine(Input{Group: group, Run: &v1alpha1.GroupRunStatus{ID: "12-345"}}, &v1alpha1.SpanStatus{Members: members})
 					idle := decision.Seconds(g.newSession(0, &v1alpha1.CommTask{}).IdleDeadlineSeconds)
 					for _, kind := range []v1alpha1.TestKind{v1alpha1.TestGroup, v1alpha1.TestMesh, v1alpha1.TestPairs} {
 						ids, reports := g.limits(&v1alpha1.SpanTest{Kind: kind}, int(members))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,9 +14,12 @@ import (
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/sharing"
+	"rcclx.io/commgroup-operator/controllers/spans"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/checks"
 	"rcclx.io/commgroup-operator/internal/localize"
 	"rcclx.io/commgroup-operator/internal/state"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // Input is what the state machine of the group's stage looks at.
@@ -57,40 +61,19 @@ type State struct {
 	Over bool
 }
 
-// machine is one step of the group's stage. Everything that a stage knows is in the objects: the seats in the CommTasks'
-// sessions, what was tried and what came of it in status.span. A decision is written to the status first; what follows from it
-// is derived from the written status (saved) in the next reconcile, so that a lost write loses nothing.
-type machine struct {
-	in Input
-	// saved is status.span of this run as the API has it, nil where it has none; span is what it becomes.
-	saved, span *v1alpha1.SpanStatus
-	// seats of the stage by index; nil where a node is gone or has none.
-	seats []*seat
-	// left are the indexes of the members that the group went on without; certain: they could be read.
-	left    map[int]bool
-	certain bool
-	// unwritten: they are too many ranges for the status.
-	unwritten bool
-	// here caches the present members, plans what tests measure, and choice the network.
-	here   []*seat
-	plans  map[planKey]*v1alpha1.NodeTask
-	choice *networkChoice
-	// dropped are the members that fell out in this step, and what was said of the first.
-	dropped []string
-	// justLeft are those that left and are not noted in the tests yet; lost: some of them not as culprits; leftSilent of them were seen in
-	// a bad test and heard of no more.
-	justLeft   []int
-	lost       bool
-	leftSilent int
-	why        decision.Event
-	// round are the tests that were closed in this step.
-	round []testResult
-	out   State
+// machine takes one step of the group's stage. All that a stage knows is in the objects: who takes part in the CommTasks' sessions, what
+// was tried and what came of it in status.span. It stands on layers, each of which uses those below it alone: record, roster, planner,
+// members, rounds, findings, summary.
+type machine struct{ *summary }
+
+func newMachine(in Input, span *v1alpha1.SpanStatus) *machine {
+	planning := &planner{roster: &roster{record: &record{in: in, span: span}}, plans: map[planKey]*v1alpha1.NodeTask{}}
+	return &machine{&summary{&findings{&rounds{members: &members{planning}}}}}
 }
 
 // Step moves the group's stage of the run one step on.
 func Step(in Input) State {
-	g := &machine{in: in, plans: map[planKey]*v1alpha1.NodeTask{}}
+	g := newMachine(in, nil)
 	if s := in.Group.Status.Span; s != nil && in.Run != nil && s.RunID == in.Run.ID {
 		g.saved = s
 	}
@@ -107,7 +90,7 @@ func Step(in Input) State {
 	default:
 		g.span = g.saved.DeepCopy()
 	}
-	g.takeSeats()
+	g.readParticipants()
 	switch {
 	case g.span.Stage == v1alpha1.StageEnded:
 	case in.Run.Phase == v1alpha1.RunPhaseAborted && g.span.Stage == v1alpha1.StageNodes:
@@ -127,7 +110,7 @@ func Step(in Input) State {
 	default:
 		g.advance()
 	}
-	g.writeLeft()
+	g.writeDepartures()
 	g.out.Span = g.span
 	g.out.Over = g.span.Stage == v1alpha1.StageEnded
 	g.assignTasks()
@@ -136,11 +119,6 @@ func Step(in Input) State {
 	g.out.RestsOn = g.restsOn()
 	return g.out
 }
-
-// LeastMembers of a communicator over several nodes.
-const LeastMembers = 2
-
-func (g *machine) need() int { return MembersNeeded(&g.in.Group.Spec) }
 
 // MembersNeeded is how many members a communicator over the group takes.
 func MembersNeeded(spec *v1alpha1.CommGroupSpec) int {
@@ -173,20 +151,33 @@ func (g *machine) begin() {
 		g.in.Run.ID, eligible, g.in.Group.Spec.Run.MembersDeadlineSeconds)
 }
 
-// enter begins a stage; a deadline of zero leaves the deadlines to its tests.
-func (g *machine) enter(stage v1alpha1.RunStage, limit time.Duration) {
-	g.span.Stage, g.span.StageStartTime, g.span.StageDeadline = stage, decision.Stamp(g.in.Now), nil
-	if limit > 0 {
-		g.span.StageDeadline = decision.Stamp(g.in.Now.Add(limit))
+// waitForMembers waits until each present member is ready, at most until the stage's deadline.
+func (g *machine) waitForMembers() {
+	if g.tooFew() {
+		return
 	}
-}
-
-func (g *machine) deadlinePassed() bool {
-	return g.span.StageDeadline != nil && !g.in.Now.Before(g.span.StageDeadline.Time)
-}
-
-func (g *machine) tell(warning bool, reason, action, format string, args ...any) {
-	g.out.Events = append(g.out.Events, decision.Event{Warning: warning, Reason: reason, Action: action, Note: words.Shorten(fmt.Sprintf(format, args...), 1000)})
+	if g.dropBusy() && g.tooFew() {
+		return
+	}
+	waiting := g.notReady()
+	if len(waiting) > 0 {
+		if !g.deadlinePassed() {
+			g.wake(g.span.StageDeadline.Time)
+			return
+		}
+		holders := g.occupancy()
+		for _, s := range waiting {
+			g.dropLate(s, holders)
+		}
+		if g.tooFew() {
+			return
+		}
+	}
+	if !g.fitTogether() {
+		return
+	}
+	g.noteDepartures()
+	g.openGroup(v1alpha1.StageGroup)
 }
 
 // advance goes on with a stage that has begun: first who is lost, then what the open tests show, then what comes next.
@@ -243,7 +234,7 @@ func (g *machine) searching() bool {
 func (g *machine) loseInSearch() {
 	for i := range g.span.Tests {
 		t := &g.span.Tests[i]
-		if set, _ := localize.ParseSet(t.Set); t.Verdict == "" && slices.ContainsFunc(g.justLeft, set.Has) {
+		if set, _ := localize.ParseSet(t.Set); t.Verdict == "" && slices.ContainsFunc(g.justDeparted, set.Has) {
 			g.closeTest(t, v1alpha1.VerdictError, v1alpha1.ReasonMemberLost, nil)
 		}
 	}
@@ -256,7 +247,7 @@ func (g *machine) goesOnWithout() bool {
 		g.closeOpen(v1alpha1.ReasonMemberLost)
 		g.endSearch(fmt.Sprintf("%d of %d members are left, and it takes %d", len(g.present()), g.span.Members, g.need()))
 		return false
-	case !g.noteLeft():
+	case !g.noteDepartures():
 		g.closeOpen(v1alpha1.ReasonMemberLost)
 		g.endSearch("what was lost does not fit into the status")
 		return false
@@ -264,43 +255,66 @@ func (g *machine) goesOnWithout() bool {
 	return true
 }
 
-// waitForMembers waits until each present member is ready, at most until the stage's deadline.
-func (g *machine) waitForMembers() {
-	if g.tooFew() {
-		return
+// evaluateOpen looks at the open tests; once all are done it closes them together, since they are compared with each other.
+func (g *machine) evaluateOpen() roundState {
+	var results []testResult
+	open := false
+	searching := g.span.Stage == v1alpha1.StageLocalizing
+	for i := range g.span.Tests {
+		t := &g.span.Tests[i]
+		if t.Verdict != "" {
+			continue
+		}
+		if !g.written(t.ID) {
+			open = true // it was opened just now
+			continue
+		}
+		if r := g.evaluate(t); r.done {
+			results = append(results, r)
+		} else {
+			open = true
+		}
 	}
-	if g.dropBusy() && g.tooFew() {
-		return
-	}
-	waiting := g.notReady()
-	if len(waiting) > 0 {
-		if !g.deadlinePassed() {
+	if open && (!searching || !g.deadlinePassed()) {
+		if searching {
 			g.wake(g.span.StageDeadline.Time)
-			return
 		}
-		holders := g.occupancy()
-		for _, s := range waiting {
-			g.dropLate(s, holders)
-		}
-		if g.tooFew() {
-			return
+		return roundOpen
+	}
+	broken, void := false, ""
+	for i := range results {
+		r := &results[i]
+		for _, f := range r.out {
+			broken = true
+			g.drop(f.participant, f.reason, f.message)
+			if f.silent {
+				g.departedSilent++
+			}
 		}
 	}
-	if !g.fitTogether() {
-		return
+	for i := range results {
+		switch r := &results[i]; {
+		case r.unmeasurable:
+			g.end(v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive, r.message)
+			return roundOpen
+		case r.void != "" && searching:
+			void = r.void // what the other tests show is told all the same
+		case r.void != "":
+			g.end(v1alpha1.VerdictError, r.reason, r.void+" To try again, "+runs.Ask(g.in.Group)+".")
+			return roundOpen
+		}
 	}
-	g.noteLeft()
-	g.openGroup(v1alpha1.StageGroup)
-}
-
-// tooFew ends the stage where fewer members are present than it takes.
-func (g *machine) tooFew() bool {
-	if present := len(g.present()); present < g.need() {
-		verdict, reason := g.worstSoFar()
-		g.end(verdict, reason, fmt.Sprintf("%d of %d members are left for a communicator, and it takes %d.", present, g.span.Members, g.need()))
-		return true
+	g.round = slices.DeleteFunc(results, func(r testResult) bool { return r.void != "" })
+	g.closeRound()
+	g.closeOpen(v1alpha1.ReasonRunDeadlineExceeded) // of a search: what shows nothing, or has no time left
+	if void != "" {
+		g.endSearch(void)
+		return roundOpen
 	}
-	return false
+	if broken {
+		return roundBroken
+	}
+	return roundClosed
 }
 
 // MaxGroupTests bounds how often the group is formed in one run: with each lost member or culprit it is formed anew.
@@ -320,7 +334,7 @@ func (g *machine) regroup() {
 		g.end(verdict, reason, fmt.Sprintf("The group was formed %d times, and each time there was something to leave out.", MaxGroupTests))
 		return
 	}
-	g.noteLeft()
+	g.noteDepartures()
 	stage := v1alpha1.StageGroup
 	if g.found() {
 		stage = v1alpha1.StageReforming
@@ -328,27 +342,202 @@ func (g *machine) regroup() {
 	g.openGroup(stage)
 }
 
-// end ends the stage with the worse of the verdict and what fell out before.
-func (g *machine) end(verdict v1alpha1.Verdict, reason, message string) {
-	if worst, why := g.worstSoFar(); g.span.Reason != "" && judge.Rank(worst) >= judge.Rank(verdict) {
-		verdict, reason = worst, why
-		message = words.Clip(words.Sentence(g.span.Message), max(maxMessage/3, maxMessage-len(message)-2)) + " " + message
+func (g *machine) openGroup(stage v1alpha1.RunStage) {
+	g.enter(stage, 0)
+	if !g.open(v1alpha1.SpanTest{Kind: v1alpha1.TestGroup, Round: int32(g.groupTests() + 1)}, g.wholeSet()) {
+		g.end(v1alpha1.VerdictError, v1alpha1.ReasonGroupStepFailed, fmt.Sprintf(
+			"No further test fits into the status: it has %d, and the members that left are noted there. To try again, %s.", len(g.span.Tests), runs.Ask(g.in.Group)))
 	}
-	if len(g.seats) > 0 {
-		g.span.Present = int32(len(g.present()))
-	}
-	g.closeOpen(reason)
-	g.span.Stage, g.span.StageStartTime, g.span.StageDeadline = v1alpha1.StageEnded, decision.Stamp(g.in.Now), nil
-	g.span.Verdict, g.span.Reason, g.span.Message = verdict, reason, words.Clip(words.Sentence(message), maxMessage)
-	if l := g.span.Localization; l != nil && l.State == v1alpha1.LocalizationRunning {
-		l.State = v1alpha1.LocalizationOutOfBounds
-		l.Message = "The search was not ended."
-		g.stopSearch()
-	}
-	if g.in.RunDeleted {
-		return // nothing keeps that it was told
-	}
-	g.tell(verdict != v1alpha1.VerdictPass, reason, "EndGroupStage", "Run %s, the group's stage: %s. %s", g.in.Run.ID, verdict, g.span.Message)
 }
 
-func (g *machine) wake(at time.Time) { g.out.WakeAt = decision.Earlier(g.out.WakeAt, at) }
+// afterGroup decides what follows a communicator over the group, or the pairs of neighbours that it is made of.
+func (g *machine) afterGroup() {
+	if len(g.round) == 0 {
+		g.end(v1alpha1.VerdictError, v1alpha1.ReasonGroupStepFailed, "The stage has no test that goes on.")
+		return
+	}
+	r := &g.round[0]
+	if r.test.Kind == v1alpha1.TestPairs {
+		g.afterPairs()
+		return
+	}
+	if r.bad {
+		g.afterBadGroup(r)
+		return
+	}
+	good := g.checkTransport(r.communicators)
+	g.keepResults(judge.DimensionGroup, g.span.Transport, r.communicators)
+	if !good {
+		g.end(VerdictOf(g.span.Reason), g.span.Reason, "Nothing more was measured: the network is to be mended first.")
+		return
+	}
+	all := g.groupChecks()
+	notMet, notMeasured := checks.Of(all)
+	if len(notMet) > 0 {
+		r.test.Verdict, r.test.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonSlowGroup
+		g.worsen(v1alpha1.ReasonSlowGroup, fmt.Sprintf("The communicator over %d nodes is too slow: %s.", len(g.present()), checks.Message(figuresOf(notMet))))
+		// All pairs of neighbours at once tell soonest which nodes are slow, however many; else halves are tried.
+		if !g.openPairs() {
+			g.startSearch(g.stepOf(notMet[0].Step))
+		}
+		return
+	}
+	if len(notMeasured) > 0 {
+		g.worsen(v1alpha1.ReasonInconclusive, checks.Message(notMeasured))
+	}
+	if !metMark(all) && g.openPairs() {
+		return
+	}
+	g.afterGoodGroup()
+}
+
+// afterBadGroup goes on with what the nodes know themselves; else the culprit is searched for.
+func (g *machine) afterBadGroup(r *testResult) {
+	message := fmt.Sprintf("The communicator over %d nodes failed: %s.", len(g.readSet(r.test.Set)), strings.TrimSuffix(r.message, ".")) + g.fallbackWords(r.communicators)
+	if len(r.guilty) > 0 {
+		g.worsen(r.reason, message)
+		for _, name := range words.SortedKeys(r.guilty) {
+			g.blame(r.guilty[name])
+			if s := g.participantOf(name); s != nil {
+				g.release(s)
+			}
+		}
+		g.explain(r.reason, message+" By what the nodes saw themselves: "+words.SomeNames(culpritNames(g.span.Culprits), 5)+".")
+		g.tell(true, v1alpha1.ReasonCulpritFound, "NameCulprit", "Run %s: %s", g.in.Run.ID, g.span.Message)
+		g.regroup()
+		return
+	}
+	g.worsen(r.reason, message)
+	g.startSearch(g.stepOf(r.step))
+}
+
+// afterPairs makes the next round of pairs, and searches where a pair was far slower than the best, or the group far slower
+// than each of them.
+func (g *machine) afterPairs() {
+	if g.openPairs() {
+		return
+	}
+	sum := g.pairsSummary()
+	var bad []string
+	for _, p := range g.screened() {
+		for _, t := range p.bad {
+			bad = append(bad, g.slowPairWords(t, sum.best))
+		}
+	}
+	step := g.slowStep()
+	group := g.groupFigure(step)
+	underMark := g.span.Tests[g.lastGroupTest()].Reason == v1alpha1.ReasonSlowGroup
+	switch {
+	case len(bad) > 0:
+		t := &g.span.Tests[g.lastGroupTest()]
+		if !underMark {
+			t.Verdict, t.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonSlowPair
+		}
+		g.worsen(v1alpha1.ReasonSlowPair, fmt.Sprintf("Pairs are far slower than the best, which reach %s: %s; at least %d %% is expected.",
+			units.Bandwidth(sum.best), words.SomeNames(bad, 4), g.minPercent()))
+		g.startSearch(step)
+	case underMark && group > 0 && sum.slowest > 0 && sum.slowest*g.minPercent() <= group*100:
+		g.end(VerdictOf(g.span.Reason), g.span.Reason, fmt.Sprintf(
+			"No pair stands out: %s. The slowest is not clearly faster than the group at %s (%s): it is slow as a whole. Look at what all share: the switch, the transport (%s), the settings of the library, the mark itself.",
+			sum, step, units.Bandwidth(group), g.span.Transport))
+	case underMark:
+		g.startSearch(step)
+	case group > 0 && group*100 < sum.slowest*groupMinPercentOfPair:
+		g.worsen(v1alpha1.ReasonInconclusive, fmt.Sprintf("%s over %d nodes reaches %s, %d %% of its slowest pair (%s); at least %d %% is expected.",
+			step, len(g.present()), units.Bandwidth(group), group*100/sum.slowest, units.Bandwidth(sum.slowest), groupMinPercentOfPair))
+		g.startSearch(step)
+	default:
+		g.afterGoodGroup()
+	}
+}
+
+// afterGoodGroup goes on to the mesh, or ends the stage.
+func (g *machine) afterGoodGroup() {
+	g.accuseSilent()
+	if g.found() {
+		g.confirm()
+	} else if l, left := g.span.Localization, g.departedSinceBad(); l != nil && len(left) > 0 {
+		l.Message = words.Shorten(words.Clip(l.Message, 300)+" "+words.Sentence(g.withoutDeparted())+" Look first at "+words.SomeNames(g.namesOf(left), 5)+".", 512)
+	}
+	g.startMesh()
+}
+
+// startMesh begins the mesh where there is one and it fits the members that are present, else it ends the stage.
+func (g *machine) startMesh() {
+	if len(g.in.Group.Spec.Mesh) == 0 {
+		g.pass()
+		return
+	}
+	if g.meshMismatch() != nil {
+		g.worsen(v1alpha1.ReasonMeshMismatch, "The mesh does not fit the members")
+		g.pass()
+		return
+	}
+	g.enter(v1alpha1.StageMesh, 0)
+	g.openMesh()
+}
+
+// openMesh begins the next dimension of the mesh that was not measured yet, or ends the stage.
+func (g *machine) openMesh() {
+	mesh := g.in.Group.Spec.Mesh
+	for _, at := range spans.Measurable(mesh) {
+		if meshTest(g.span.Tests, mesh[at].Name) != nil {
+			continue
+		}
+		if err := g.meshShares(at); err != nil {
+			g.worsen(v1alpha1.ReasonInconclusive, fmt.Sprintf("Dimension %s of the mesh was not measured: %v", mesh[at].Name, err))
+			continue
+		}
+		if g.open(v1alpha1.SpanTest{Kind: v1alpha1.TestMesh, Round: 1, Dimension: mesh[at].Name}, g.wholeSet()) {
+			return
+		}
+		g.worsen(v1alpha1.ReasonInconclusive, fmt.Sprintf("Dimension %s of the mesh was not measured: no further test fits into the status.", mesh[at].Name))
+		break
+	}
+	g.tellCommonNode()
+	g.pass()
+}
+
+// afterMesh judges a dimension: each of its communicators has to work, by the transport that is asked for, and none may be
+// far slower than those like it. What is bad is searched for among the members of the bad communicators.
+func (g *machine) afterMesh() {
+	if len(g.round) == 0 {
+		g.openMesh()
+		return
+	}
+	r := &g.round[0]
+	dimension := r.test.Dimension
+	transport := g.checkMeshTransport(r, dimension)
+	if r.bad {
+		g.worsen(r.reason, fmt.Sprintf("Dimension %s of the mesh: %s", dimension, r.message))
+	} else {
+		g.keepResults(dimension, transport, r.communicators)
+		g.compareDimension(r, dimension, transport)
+	}
+	for _, name := range words.SortedKeys(r.guilty) {
+		g.blame(r.guilty[name])
+	}
+	g.blameCommunicators(r, dimension)
+	if !g.searchMesh(r, dimension) {
+		g.openMesh()
+	}
+}
+
+// endMesh ends the stage where a member fell out while the mesh was measured: the rest does not fit the mesh.
+func (g *machine) endMesh() {
+	g.end(v1alpha1.VerdictInconclusive, v1alpha1.ReasonMeshMismatch, "A member fell out while the mesh was measured, and the others do not fit it: what is missing of the mesh was not measured."+g.meshWords())
+}
+
+// pass ends the stage with what was reached; what is bad was kept before.
+func (g *machine) pass() {
+	text := fmt.Sprintf("One communicator over %d nodes: %s, transport %s.", len(g.present()), g.figure(), g.transportWords())
+	if len(g.span.Left) > 0 && g.found() {
+		text = words.Sentence(g.withoutDeparted())
+	}
+	text += g.meshWords()
+	g.span.SpeedJudged, g.span.SpeedNotJudged = g.speedJudged(), g.speedNotJudged()
+	if unjudged := g.speedWords(); unjudged != "" {
+		text = words.Sentence(text) + " " + unjudged
+	}
+	g.end(v1alpha1.VerdictPass, v1alpha1.ReasonAllPassed, words.Sentence(text)+g.repeatsWords()+g.notCompared())
+}

@@ -6,15 +6,23 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/utils/ptr"
+
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/runplan"
-	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/spans"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
+
+// rounds evaluates the tests of a round, and compares them with each other.
+type rounds struct {
+	*members
+	// round are the tests that were closed in this step.
+	round []testResult
+}
 
 // roundState is where the open tests are.
 type roundState int
@@ -47,7 +55,7 @@ type testResult struct {
 }
 
 type fallout struct {
-	seat            *seat
+	participant     *participant
 	reason, message string
 	// silent: it was seen to begin a test that others call bad, and not heard of again.
 	silent bool
@@ -70,79 +78,8 @@ type commResult struct {
 	transports []MemberTransport
 }
 
-// badWithoutBlame are reasons for which a communicator counts as bad although an agent says Error: it did not form or ended
-// early, and which node is to blame is to be found.
-var badWithoutBlame = []string{v1alpha1.ReasonInitFailed, v1alpha1.ReasonCollectiveFailed, v1alpha1.ReasonRankHung, v1alpha1.ReasonRankDied}
-
-// evaluateOpen looks at the open tests; once all are done it closes them together, since they are compared with each other.
-func (g *machine) evaluateOpen() roundState {
-	var results []testResult
-	open := false
-	searching := g.span.Stage == v1alpha1.StageLocalizing
-	for i := range g.span.Tests {
-		t := &g.span.Tests[i]
-		if t.Verdict != "" {
-			continue
-		}
-		if !g.written(t.ID) {
-			open = true // it was opened just now
-			continue
-		}
-		if r := g.evaluate(t); r.done {
-			results = append(results, r)
-		} else {
-			open = true
-		}
-	}
-	if open && (!searching || !g.deadlinePassed()) {
-		if searching {
-			g.wake(g.span.StageDeadline.Time)
-		}
-		return roundOpen
-	}
-	broken, void := false, ""
-	for i := range results {
-		r := &results[i]
-		for _, f := range r.out {
-			broken = true
-			g.drop(f.seat, f.reason, f.message)
-			if f.silent {
-				g.leftSilent++
-			}
-		}
-	}
-	for i := range results {
-		switch r := &results[i]; {
-		case r.unmeasurable:
-			g.end(v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive, r.message)
-			return roundOpen
-		case r.void != "" && searching:
-			void = r.void // what the other tests show is told all the same
-		case r.void != "":
-			g.end(v1alpha1.VerdictError, r.reason, r.void+" To try again, "+runs.Ask(g.in.Group)+".")
-			return roundOpen
-		}
-	}
-	g.round = slices.DeleteFunc(results, func(r testResult) bool { return r.void != "" })
-	g.closeRound()
-	g.closeOpen(v1alpha1.ReasonRunDeadlineExceeded) // of a search: what shows nothing, or has no time left
-	if void != "" {
-		g.endSearch(void)
-		return roundOpen
-	}
-	if broken {
-		return roundBroken
-	}
-	return roundClosed
-}
-
-// written says whether the test is in the status that was read.
-func (g *machine) written(id string) bool {
-	return slices.ContainsFunc(g.saved.Tests, func(t v1alpha1.SpanTest) bool { return t.ID == id })
-}
-
 // evaluate reads what the members say of a test. It is done once each member that was asked has answered, or is given up.
-func (g *machine) evaluate(t *v1alpha1.SpanTest) testResult {
+func (g *rounds) evaluate(t *v1alpha1.SpanTest) testResult {
 	r := testResult{test: t, guilty: map[string]v1alpha1.Culprit{}}
 	l, err := g.layoutOf(t)
 	if err != nil {
@@ -156,11 +93,11 @@ func (g *machine) evaluate(t *v1alpha1.SpanTest) testResult {
 		return r
 	}
 	ids, reports := g.limits(t, len(l.shares))
-	var silent []*seat
+	var silent []*participant
 	// Some are waited for; measuring: for more than unique ids, so that a missing id ends nobody else's measurement.
 	waited, measuring, ungiven := false, false, false
 	for index, share := range l.shares {
-		s := g.seats[index]
+		s := g.participants[index]
 		asked := s.session != nil && s.session.Task != nil && s.session.Task.ID == t.ID
 		status := s.taskStatus(t.ID)
 		waits, never := l.waitsForID(&share, t.ID)
@@ -174,7 +111,7 @@ func (g *machine) evaluate(t *v1alpha1.SpanTest) testResult {
 			ungiven = ungiven || !waits
 		}
 	}
-	slices.SortFunc(silent, func(a, b *seat) int { return cmp.Compare(a.index, b.index) })
+	slices.SortFunc(silent, func(a, b *participant) int { return cmp.Compare(a.index, b.index) })
 	if waited {
 		until := t.StartTime.Add(ids)
 		if measuring {
@@ -216,7 +153,7 @@ func (g *machine) evaluate(t *v1alpha1.SpanTest) testResult {
 
 // graced says whether reports of a test whose deadline is past are still waited for: from the first look that saw so, for some
 // seconds more, and so for one look more at least. The clock may have jumped, or the manager come back from a long absence.
-func (g *machine) graced(t *v1alpha1.SpanTest) bool {
+func (g *rounds) graced(t *v1alpha1.SpanTest) bool {
 	if t.OverdueTime == nil || g.in.Now.Before(t.OverdueTime.Time) {
 		t.OverdueTime = decision.Stamp(g.in.Now)
 	}
@@ -239,17 +176,17 @@ func (r *testResult) sumUp() {
 }
 
 // fallOut notes once that a member could not take part.
-func (r *testResult) fallOut(s *seat, reason, message string) {
-	if !slices.ContainsFunc(r.out, func(f fallout) bool { return f.seat == s }) {
-		r.out = append(r.out, fallout{seat: s, reason: reason, message: message})
+func (r *testResult) fallOut(s *participant, reason, message string) {
+	if !slices.ContainsFunc(r.out, func(f fallout) bool { return f.participant == s }) {
+		r.out = append(r.out, fallout{participant: s, reason: reason, message: message})
 	}
 }
 
 // giveUp lets the members fall out that have not reported. They may be what the others call bad, or only late: what is missing
 // accuses nobody, unless the group without one of them is good (accuseSilent). Of one that was never seen at the task nothing
 // was measured, and what hung may only have waited for it.
-func (g *machine) giveUp(r *testResult, l *layout, silent []*seat, seconds int) {
-	unseen := map[*seat]bool{}
+func (g *rounds) giveUp(r *testResult, l *layout, silent []*participant, seconds int) {
+	unseen := map[*participant]bool{}
 	ids, _ := g.limits(r.test, len(l.shares))
 	for _, s := range silent {
 		share := l.shares[s.index]
@@ -267,14 +204,14 @@ func (g *machine) giveUp(r *testResult, l *layout, silent []*seat, seconds int) 
 		}
 		r.fallOut(s, v1alpha1.ReasonMemberLost, fmt.Sprintf(
 			"The agent of node %s %s (%s). Look whether it reaches the API server, at its group pod's log, and in dmesg for GPU resets and hung tasks.", s.name, missed, seen))
-		r.out[len(r.out)-1].silent = r.out[len(r.out)-1].seat == s && r.bad && !unseen[s]
+		r.out[len(r.out)-1].silent = r.out[len(r.out)-1].participant == s && r.bad && !unseen[s]
 	}
 	if len(unseen) == 0 || len(r.guilty) > 0 {
 		return
 	}
 	for i := range r.communicators {
 		c := &r.communicators[i]
-		if c.bad && slices.Contains(waitingReasons, c.reason) && slices.ContainsFunc(c.seats, func(s *seat) bool { return unseen[s] }) {
+		if c.bad && slices.Contains(waitingReasons, c.reason) && slices.ContainsFunc(c.participants, func(s *participant) bool { return unseen[s] }) {
 			c.bad, c.missing = false, true
 		}
 	}
@@ -294,33 +231,21 @@ func idOwed(share *spans.Part) string {
 	return ""
 }
 
-// waitsForID says whether a member waits for unique ids of others, and whether it waits for one that never comes, since the
-// node of rank 0 ended without.
-func (l *layout) waitsForID(share *spans.Part, test string) (waits, never bool) {
-	for i := range share.Communicators {
-		c := l.places[place{share.Index, share.Communicators[i].Name}]
-		if spans.IsRoot(&share.Communicators[i]) || c.uniqueID(test) != nil {
-			continue
-		}
-		if root := c.seats[0].taskStatus(test); root != nil && root.Phase == v1alpha1.TaskFinished {
-			return false, true
-		}
-		waits = true
-	}
-	return waits, false
-}
+// badWithoutBlame are reasons for which a communicator counts as bad although an agent says Error: it did not form or ended
+// early, and which node is to blame is to be found.
+var badWithoutBlame = []string{v1alpha1.ReasonInitFailed, v1alpha1.ReasonCollectiveFailed, v1alpha1.ReasonRankHung, v1alpha1.ReasonRankDied}
 
 // evaluateCommunicator sums up what its nodes say. Each must have passed and have been asked; a node that could not take part
 // for a reason of its own falls out.
-func (g *machine) evaluateCommunicator(r *testResult, c *communicator) commResult {
+func (g *rounds) evaluateCommunicator(r *testResult, c *communicator) commResult {
 	out := commResult{communicator: c}
-	fail := func(s *seat, status *v1alpha1.TaskCommunicatorStatus, reason, said, message string) {
+	fail := func(s *participant, status *v1alpha1.TaskCommunicatorStatus, reason, said, message string) {
 		if !out.bad || worseReason(reason, out.reason) {
 			out.bad, out.reason, out.step = true, reason, status.Step
 			out.message = fmt.Sprintf("%s, as node %s saw it: %s", said, s.name, strings.TrimPrefix(message, "node "+s.name+": "))
 		}
 	}
-	for _, s := range c.seats {
+	for _, s := range c.participants {
 		task := s.taskStatus(r.test.ID)
 		status := commStatus(task, c.name)
 		if status == nil || status.Verdict == "" {
@@ -356,12 +281,12 @@ func (g *machine) evaluateCommunicator(r *testResult, c *communicator) commResul
 	if out.bad || out.missing {
 		return out
 	}
-	status := commStatus(c.seats[0].taskStatus(r.test.ID), c.name)
+	status := commStatus(c.participants[0].taskStatus(r.test.ID), c.name)
 	if missing := g.missingResult(r.test, c, status); missing != "" {
 		// All say Pass, and what they measured is not there: that is no pass.
 		out.missing = true
-		r.fallOut(c.seats[0], v1alpha1.ReasonGroupStepFailed, fmt.Sprintf("Node %s reports task %s, communicator %s, as passed without %s. Its agent may be of another version than the manager.",
-			c.seats[0].name, r.test.ID, c.name, missing))
+		r.fallOut(c.participants[0], v1alpha1.ReasonGroupStepFailed, fmt.Sprintf("Node %s reports task %s, communicator %s, as passed without %s. Its agent may be of another version than the manager.",
+			c.participants[0].name, r.test.ID, c.name, missing))
 		return out
 	}
 	out.results, out.repeats = status.Results, status.Repeats
@@ -370,7 +295,7 @@ func (g *machine) evaluateCommunicator(r *testResult, c *communicator) commResul
 }
 
 // ownCulprit is what of the node its own agent found guilty; nil where there is none. An agent knows its own node only.
-func ownCulprit(s *seat, status *v1alpha1.TaskCommunicatorStatus) *v1alpha1.Culprit {
+func ownCulprit(s *participant, status *v1alpha1.TaskCommunicatorStatus) *v1alpha1.Culprit {
 	c := status.Guilty
 	if c == nil || status.Verdict == v1alpha1.VerdictPass || c.Node != "" && c.Node != s.name || c.Kind == "Node" && c.Name != s.name {
 		return nil
@@ -410,4 +335,76 @@ func worseReason(a, b string) bool {
 		return len(order)
 	}
 	return place(a) < place(b)
+}
+
+// maxFigure is beyond every latency in nanoseconds (18 minutes) and bus bandwidth in MB/s; percentages of it fit an int64.
+const maxFigure = 1 << 40
+
+// missingResult names the first planned measurement that the results lack, but for the series that are said to have been left
+// out: each of the repeats, and the first and the last size of each have to be there, with their figures.
+func (g *rounds) missingResult(t *v1alpha1.SpanTest, c *communicator, status *v1alpha1.TaskCommunicatorStatus) string {
+	if want, got := g.planOf(t).Repeats, status.Repeats; max(1, got) != max(1, want) {
+		return fmt.Sprintf("each of the %d repeats of benchmark.repeats: it tells of %d", max(1, want), max(1, got))
+	}
+	for i := range status.Results {
+		r := &status.Results[i]
+		for _, list := range [][]int64{r.LatencyNanoseconds, r.BusBandwidthMBps} {
+			if len(list) != len(r.SizeBytes) || slices.ContainsFunc(list, func(v int64) bool { return v <= 0 || v > maxFigure }) {
+				return fmt.Sprintf("a figure for each size of %s: it gives %d sizes, latencies %v ns and bus bandwidths %v MB/s", runplan.KeyOf(r).Measurement(), len(r.SizeBytes), firstOf(r.LatencyNanoseconds, 4), firstOf(r.BusBandwidthMBps, 4))
+			}
+		}
+	}
+	omitted := status.OmittedSeries
+	for _, p := range runplan.SeriesOf(g.runPlanOf(t), c.ranks) {
+		i := slices.IndexFunc(status.Results, func(r v1alpha1.ResultSeries) bool { return runplan.KeyOf(&r) == p.Key })
+		if i < 0 {
+			if omitted--; omitted < 0 {
+				return "a result of " + p.Key.Measurement()
+			}
+			continue
+		}
+		for _, size := range []int64{p.Sizes[0], p.Sizes[len(p.Sizes)-1]} {
+			if !slices.Contains(status.Results[i].SizeBytes, size) {
+				return fmt.Sprintf("a result of %s at %d B", p.Key.Measurement(), size)
+			}
+		}
+	}
+	return ""
+}
+
+func firstOf(list []int64, n int) []int64 { return list[:min(n, len(list))] }
+
+func nothingMeasurable(plan *v1alpha1.RunPlan, ranks int32) bool {
+	return len(runplan.SeriesOf(plan, ranks)) == 0
+}
+
+// mainBandwidth is that of the first series of AllReduce that was planned, else of the first of all, at its largest size; nil
+// where the report had no place for it.
+func mainBandwidth(all []runplan.Planned, results []v1alpha1.ResultSeries) *int64 {
+	main := max(0, slices.IndexFunc(all, func(p runplan.Planned) bool { return p.Key.Collective == v1alpha1.AllReduce }))
+	if main >= len(all) {
+		return nil
+	}
+	at := slices.IndexFunc(results, func(r v1alpha1.ResultSeries) bool { return runplan.KeyOf(&r) == all[main].Key })
+	if at < 0 || len(results[at].BusBandwidthMBps) == 0 {
+		return nil
+	}
+	list := results[at].BusBandwidthMBps
+	return ptr.To(list[len(list)-1])
+}
+
+// slowest is the bus bandwidth of the slowest communicator; nil where none was measured.
+func (r *testResult) slowest() *int64 {
+	var out *int64
+	for i := range r.communicators {
+		if bw := r.communicators[i].busBWMBps; bw != nil && (out == nil || *bw < *out) {
+			out = bw
+		}
+	}
+	return out
+}
+
+// silent says whether a communicator came to its end without its figure.
+func (r *testResult) silent() bool {
+	return slices.ContainsFunc(r.communicators, func(c commResult) bool { return !c.bad && c.busBWMBps == nil })
 }
