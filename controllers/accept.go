@@ -2,16 +2,15 @@ package controllers
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
-	"github.com/robfig/cron/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/membership"
 	"rcclx.io/commgroup-operator/controllers/objects"
+	"rcclx.io/commgroup-operator/controllers/schedule"
 	"rcclx.io/commgroup-operator/controllers/spans"
 	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/words"
@@ -25,7 +24,7 @@ func acceptance(spec *v1alpha1.CommGroupSpec, members []decision.Member, members
 	if membersErr != nil {
 		return no(v1alpha1.ReasonNoNodesMatched, "No node was selected: %v. Correct the selector.", membersErr)
 	}
-	schedule, err := parseSchedule(spec.Run.Schedule)
+	schedule, err := schedule.Parse(spec.Run.Schedule)
 	if err != nil {
 		return no(v1alpha1.ReasonInvalidSchedule, "run.schedule %q is not a cron line: %v. Write five fields (minute hour day month weekday), for example '0 3 * * *'.",
 			spec.Run.Schedule, err)
@@ -49,14 +48,14 @@ func acceptance(spec *v1alpha1.CommGroupSpec, members []decision.Member, members
 	if spec.Runtime.Image == "" && defaultImage == "" {
 		return no(v1alpha1.ReasonRuntimeImageMissing, "No runtime image: set spec.runtime.image to an image with ROCm and the library under test, or start the manager with --default-runtime-image.")
 	}
-	missing := nodesWithoutGPUs(members, spec.RanksPerNode)
+	missing := membership.WithoutGPUs(members, spec.RanksPerNode)
 	if len(missing) == len(members) {
-		if most := mostGPUs(members); most > 0 {
+		if most := membership.MostGPUs(members); most > 0 {
 			return no(v1alpha1.ReasonNoGPUResource, "None of the %d members has %d allocatable %s; the most is %d: lower ranksPerNode, or choose other nodes.",
 				len(members), spec.RanksPerNode, objects.GPUResource(spec), most)
 		}
 		return no(v1alpha1.ReasonNoGPUResource, "None of the %d members has %d allocatable %s: check that the device plugin runs on them (`kubectl describe node %s`).%s",
-			len(members), spec.RanksPerNode, objects.GPUResource(spec), members[0].Name, taintRemark(members...))
+			len(members), spec.RanksPerNode, objects.GPUResource(spec), members[0].Name, membership.TaintRemark(members...))
 	}
 	message := fmt.Sprintf("%d nodes are members, %s each.", len(members), words.Counted(int(spec.RanksPerNode), "rank"))
 	if len(members) == 1 {
@@ -92,28 +91,4 @@ func nodesMatch(n int) string {
 		return "1 node matches"
 	}
 	return fmt.Sprintf("%d nodes match", n)
-}
-
-// scheduleNames are the lines of one word that the CRD takes, too. @every is none: it counts from when the manager looks.
-var scheduleNames = []string{"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"}
-
-// parseSchedule returns nil for the empty schedule. Times are UTC.
-func parseSchedule(line string) (cron.Schedule, error) {
-	if line == "" {
-		return nil, nil
-	}
-	// What else the parser takes, as a time zone, it may also fall over.
-	if n := len(strings.Fields(line)); n != 5 && !slices.Contains(scheduleNames, line) {
-		return nil, fmt.Errorf("it has %s, expected five: minute, hour, day of the month, month, day of the week; or one of %s", words.Counted(n, "field"), strings.Join(scheduleNames, ", "))
-	}
-	return cron.ParseStandard(line)
-}
-
-// nextScheduled returns when the schedule is due next after the given time; zero means never.
-func nextScheduled(line string, after time.Time) time.Time {
-	schedule, err := parseSchedule(line)
-	if err != nil || schedule == nil {
-		return time.Time{}
-	}
-	return schedule.Next(after.UTC())
 }

@@ -1,91 +1,14 @@
 package controllers
 
 import (
-	"cmp"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
-	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/history"
 	"rcclx.io/commgroup-operator/controllers/runs"
-	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/units"
 )
-
-// dayOf is the UTC day of a time, as status.budget names it.
-func dayOf(t time.Time) string { return t.UTC().Format(time.DateOnly) }
-
-func nextDay(t time.Time) time.Time {
-	y, m, d := t.UTC().Date()
-	return time.Date(y, m, d+1, 0, 0, 0, 0, time.UTC)
-}
-
-// budgetNow is the budget of today before this run: what is left of an earlier day's does not carry over. Nil without a limit.
-// Where there was none so far, the history tells what today's runs have used.
-func budgetNow(status *state.Status, limit int64, now time.Time) *v1alpha1.BudgetStatus {
-	if limit <= 0 {
-		return nil
-	}
-	out := &v1alpha1.BudgetStatus{Day: dayOf(now), LimitGPUMinutes: limit}
-	switch b := status.Budget; {
-	case b == nil:
-		for i := range status.History {
-			if h := &status.History[i]; h.FinishTime != nil && dayOf(h.FinishTime.Time) == out.Day {
-				out.UsedGPUMinutes += h.GPUMinutes
-			}
-		}
-		if len(status.History) > 0 {
-			out.LastRunID = status.History[0].ID
-		}
-	case b.Day == out.Day:
-		out.UsedGPUMinutes, out.LastRunID = b.UsedGPUMinutes, b.LastRunID
-	default:
-		out.LastRunID = b.LastRunID
-	}
-	return out
-}
-
-// spend counts a run that is over, once: on the day on which it ended.
-func spend(b *v1alpha1.BudgetStatus, one *v1alpha1.RunSummary) {
-	if b == nil || one.FinishTime == nil || runs.NumberOf(one.ID) <= runs.NumberOf(b.LastRunID) {
-		return
-	}
-	b.LastRunID = one.ID
-	if dayOf(one.FinishTime.Time) == b.Day {
-		b.UsedGPUMinutes += one.GPUMinutes
-	}
-}
-
-// estimate is what a run of so many nodes will hold of GPUs, in minutes, and what that rests on.
-func estimate(spec *v1alpha1.CommGroupSpec, history []v1alpha1.RunSummary, nodes int) (minutes int64, basis string) {
-	for i := range history {
-		h := &history[i]
-		measured := cmp.Or(int(h.MeasuredNodes), selectedIn(h.Members)) // nodes that were busy held nothing
-		if h.Trigger == state.TriggerNodesChanged || h.Verdict == "" || measured == 0 || h.GPUMinutes == 0 {
-			continue // one that was aborted tells no more than how far it came
-		}
-		basis = "as run " + h.ID + " held"
-		if nodes != measured {
-			basis += fmt.Sprintf(" on %s, for %s", words.Counted(measured, "node"), words.Counted(nodes, "node"))
-		}
-		return (h.GPUMinutes*int64(nodes) + int64(measured) - 1) / int64(measured), basis
-	}
-	// The deadline is what a run never takes when all is well.
-	perNode := max(1, int64(spec.Run.NodeDeadlineSeconds)/600) * int64(spec.RanksPerNode)
-	return perNode * int64(nodes), fmt.Sprintf("a tenth of run.nodeDeadlineSeconds for each of %s, since no run of all members has ended yet", words.Counted(nodes, "node"))
-}
-
-// selectedIn is the number of members in "passed/selected"; zero where it is not one.
-func selectedIn(members string) int {
-	_, selected, _ := strings.Cut(members, "/")
-	n, err := strconv.Atoi(selected)
-	if err != nil || n < 0 {
-		return 0
-	}
-	return n
-}
 
 // asked says whether a CommRun asks for a run that has not started yet, whatever else it is due for.
 func asked(in runInput) bool {
@@ -95,17 +18,17 @@ func asked(in runInput) bool {
 // overBudget says why a run waits for the next day, and until when; empty where it may start. What a user asks for by
 // a CommRun runs all the same, and counts; a run of some nodes is none that was asked for.
 func overBudget(in runInput, trigger string, nodes int) (why string, until time.Time) {
-	b := budgetNow(&in.group.Status, in.group.Spec.Run.MaxGPUMinutesPerDay, in.now)
+	b := history.Budget(&in.group.Status, in.group.Spec.Run.MaxGPUMinutesPerDay, in.now)
 	if b == nil || asked(in) && trigger != state.TriggerNodesChanged {
 		return "", time.Time{}
 	}
-	needs, basis := estimate(&in.group.Spec, in.group.Status.History, nodes)
+	needs, basis := history.Estimate(&in.group.Spec, in.group.Status.History, nodes)
 	if b.UsedGPUMinutes+needs <= b.LimitGPUMinutes {
 		return "", time.Time{}
 	}
 	figures := fmt.Sprintf("run.maxGPUMinutesPerDay is %s, %d used on %s (UTC), and the run would take about %d (%s)",
 		units.Counted(b.LimitGPUMinutes, "GPU-minute"), b.UsedGPUMinutes, b.Day, needs, basis)
-	until = nextDay(in.now)
+	until = history.NextDay(in.now)
 	if needs > b.LimitGPUMinutes {
 		return fmt.Sprintf("A run is due (%s) and does not fit into any day: %s. Raise the limit, measure less, or %s.",
 			trigger, figures, runs.Ask(in.group)), until

@@ -10,12 +10,13 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/history"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
 func TestOverBudget(t *testing.T) {
-	today, yesterday := dayOf(testkit.Now), dayOf(testkit.Now.Add(-24*time.Hour))
+	today, yesterday := history.DayOf(testkit.Now), history.DayOf(testkit.Now.Add(-24*time.Hour))
 	used := func(day string, minutes int64) *v1alpha1.BudgetStatus {
 		return &v1alpha1.BudgetStatus{Day: day, UsedGPUMinutes: minutes}
 	}
@@ -28,16 +29,16 @@ func TestOverBudget(t *testing.T) {
 		words   string // of the reason to wait; empty: it runs
 	}{
 		"no limit":                      {0, used(today, 1<<40), nil, state.TriggerScheduled, 4, ""},
-		"fits":                          {100, used(today, 60), pastRuns(300), state.TriggerScheduled, 4, ""},
-		"just too much":                 {100, used(today, 61), pastRuns(300), state.TriggerScheduled, 4, "61 used on 2026-03-01 (UTC), and the run would take about 40 (as run 1-1 held)"},
-		"until when":                    {100, used(today, 61), pastRuns(300), state.TriggerScheduled, 4, "waits until 2026-03-02T00:00:00Z"},
-		"another day's use is over":     {100, used(yesterday, 99), pastRuns(300), state.TriggerScheduled, 4, ""},
-		"a person's request":            {100, used(today, 100), pastRuns(300), state.TriggerRequested, 4, ""},
-		"a changed spec":                {100, used(today, 100), pastRuns(300), state.TriggerSpecChanged, 4, "(SpecChanged) and waits"},
-		"one node of four":              {100, used(today, 90), pastRuns(300), state.TriggerNodesChanged, 1, ""},
-		"one node more than is left":    {100, used(today, 91), pastRuns(300), state.TriggerNodesChanged, 1, "about 10 (as run 1-1 held on 4 nodes, for 1 node)"},
-		"more nodes than were measured": {100, used(today, 10), pastRuns(300), state.TriggerMembersChanged, 10, "about 100 (as run 1-1 held on 4 nodes, for 10 nodes)"},
-		"never fits":                    {39, used(today, 0), pastRuns(300), state.TriggerScheduled, 4, "does not fit into any day"},
+		"fits":                          {100, used(today, 60), testkit.PastRuns(300), state.TriggerScheduled, 4, ""},
+		"just too much":                 {100, used(today, 61), testkit.PastRuns(300), state.TriggerScheduled, 4, "61 used on 2026-03-01 (UTC), and the run would take about 40 (as run 1-1 held)"},
+		"until when":                    {100, used(today, 61), testkit.PastRuns(300), state.TriggerScheduled, 4, "waits until 2026-03-02T00:00:00Z"},
+		"another day's use is over":     {100, used(yesterday, 99), testkit.PastRuns(300), state.TriggerScheduled, 4, ""},
+		"a person's request":            {100, used(today, 100), testkit.PastRuns(300), state.TriggerRequested, 4, ""},
+		"a changed spec":                {100, used(today, 100), testkit.PastRuns(300), state.TriggerSpecChanged, 4, "(SpecChanged) and waits"},
+		"one node of four":              {100, used(today, 90), testkit.PastRuns(300), state.TriggerNodesChanged, 1, ""},
+		"one node more than is left":    {100, used(today, 91), testkit.PastRuns(300), state.TriggerNodesChanged, 1, "about 10 (as run 1-1 held on 4 nodes, for 1 node)"},
+		"more nodes than were measured": {100, used(today, 10), testkit.PastRuns(300), state.TriggerMembersChanged, 10, "about 100 (as run 1-1 held on 4 nodes, for 10 nodes)"},
+		"never fits":                    {39, used(today, 0), testkit.PastRuns(300), state.TriggerScheduled, 4, "does not fit into any day"},
 		"few were measured": {1000, used(today, 0), []v1alpha1.RunSummary{{ID: "1-2", Trigger: state.TriggerScheduled, Verdict: v1alpha1.VerdictPass, Members: "10/100", MeasuredNodes: 10, GPUMinutes: 240}},
 			state.TriggerScheduled, 100, "about 2400 (as run 1-2 held on 10 nodes, for 100 nodes)"},
 		"no run yet":                   {95, nil, nil, state.TriggerSpecChanged, 4, "about 96 (a tenth of run.nodeDeadlineSeconds for each of 4 nodes"},
@@ -56,27 +57,6 @@ func TestOverBudget(t *testing.T) {
 		if (why == "") != (tc.words == "") || !strings.Contains(why, tc.words) || (why == "") != until.IsZero() {
 			t.Errorf("%s: %q until %s, expected %q", name, why, until, tc.words)
 		}
-	}
-}
-
-// TestSpendOnce: a run counts once, and on the day on which it ended.
-func TestSpendOnce(t *testing.T) {
-	run := func(id string, end time.Time) *v1alpha1.RunSummary {
-		return &v1alpha1.RunSummary{ID: id, GPUMinutes: 10, FinishTime: decision.Stamp(end)}
-	}
-	b := &v1alpha1.BudgetStatus{Day: dayOf(testkit.Now), LastRunID: "1-4"}
-	spend(b, run("1-4", testkit.Now))
-	spend(b, run("1-5", testkit.Now))
-	spend(b, run("1-5", testkit.Now))
-	spend(b, run("1-3", testkit.Now))
-	spend(b, &v1alpha1.RunSummary{ID: "1-6", GPUMinutes: 10})
-	spend(nil, run("1-9", testkit.Now))
-	if b.UsedGPUMinutes != 10 || b.LastRunID != "1-5" {
-		t.Errorf("%+v", b)
-	}
-	spend(b, run("2-7", testkit.Now.Add(-24*time.Hour)))
-	if b.UsedGPUMinutes != 10 || b.LastRunID != "2-7" {
-		t.Errorf("a run of yesterday: %+v", b)
 	}
 }
 

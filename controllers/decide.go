@@ -15,12 +15,15 @@ import (
 	"rcclx.io/commgroup-operator/controllers/baseline"
 	"rcclx.io/commgroup-operator/controllers/compatible"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/history"
 	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/membership"
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
 	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/publish"
 	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/runs"
+	"rcclx.io/commgroup-operator/controllers/schedule"
 	"rcclx.io/commgroup-operator/controllers/settings"
 	"rcclx.io/commgroup-operator/controllers/sharing"
 	"rcclx.io/commgroup-operator/controllers/stage"
@@ -39,7 +42,7 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	}
 	members, accepted, membersErr := membersOf(group, s.Nodes, cfg, s.Now)
 	in := runInput{
-		now: s.Now, group: group, runDeleted: s.RunDeleted, startRefused: s.StartRefused, accepted: accepted.IsTrue(), members: members, hash: membersHash(members),
+		now: s.Now, group: group, runDeleted: s.RunDeleted, startRefused: s.StartRefused, accepted: accepted.IsTrue(), members: members, hash: membership.Hash(members),
 		commTasks: make(map[string]*v1alpha1.CommTask, len(s.CommTasks)), commNodes: commNodesOf(s.CommNodes, s.Nodes), pods: map[string][]*corev1.Pod{}, groupPods: map[string][]*corev1.Pod{},
 		others: sharing.Of(group, s.OtherRunPods, s.Claims, s.Now), looked: s.Looked, unread: s.Unread, busyAt: s.BusyAt,
 	}
@@ -121,9 +124,9 @@ func commNodesOf(commNodes []v1alpha1.CommNode, nodes []corev1.Node) map[string]
 
 // membersOf selects the group's members and says whether its spec can be carried out on them.
 func membersOf(group *state.Group, nodes []corev1.Node, cfg Config, now time.Time) ([]decision.Member, decision.Finding, error) {
-	members, err := selectMembers(&group.Spec, nodes)
+	members, err := membership.Select(&group.Spec, nodes)
 	accepted := acceptance(&group.Spec, members, err, cfg.DefaultRuntimeImage, now)
-	accepted.Message += unknownNames(&group.Spec, nodes)
+	accepted.Message += membership.UnknownNames(&group.Spec, nodes)
 	return members, overridesAllowed(hostNetworkAllowed(accepted, group, cfg), &group.Spec), err
 }
 
@@ -334,7 +337,7 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 		status.DataErrors = judge.AggregateDataErrors(outcomes)
 		status.Headline = judge.Headline(status.Results)
 		if h := status.Headline; h != nil && run != nil && status.Span != nil && status.Span.RunID == run.ID {
-			h.GroupBusBandwidthMBps, h.GroupNodes = groupHeadline(status.Span)
+			h.GroupBusBandwidthMBps, h.GroupNodes = history.GroupFigure(status.Span)
 		}
 		status.Effective = settings.Summary(status.Settings)
 		span := judge.SpanResultsOf(status.Span, run)
@@ -378,11 +381,12 @@ func fillStatus(d *Decision, s *Snapshot, in runInput, state *runState, outcomes
 	d.WakeAt, d.Events = decision.Earlier(d.WakeAt, p.WakeAt), append(d.Events, p.Events...)
 	f[v1alpha1.ConditionReady] = readiness(f)
 
-	recordRun(status, run, f[v1alpha1.ConditionValidated].Reason, compared.Key, in)
+	history.Record(status, &group.Status, group.Spec.Run.MaxGPUMinutesPerDay, &history.End{Run: run, Reason: f[v1alpha1.ConditionValidated].Reason, BaselineKey: compared.Key,
+		Held: func() (int64, int32) { return heldSeconds(run, status.Span, in) }}, s.Now)
 
-	status.NextRunTime, status.Schedule = nil, scheduleOf(group, s.Now)
+	status.NextRunTime, status.Schedule = nil, schedule.Of(group, s.Now)
 	if group.Spec.Run.State != v1alpha1.RunSuspended && run != nil {
-		if next := nextRun(group, scheduleFrom(group, status.History, run, s.Now)); !next.IsZero() {
+		if next := schedule.Next(group, schedule.Done(group, status.History, run, s.Now)); !next.IsZero() {
 			status.NextRunTime = decision.Stamp(next)
 			// One that is due and waits, for members or monitors, starts with what it waits for.
 			if run.Phase != v1alpha1.RunPhaseRunning && next.After(s.Now) {

@@ -307,20 +307,3 @@ func runTolerations(own []corev1.Toleration) []corev1.Toleration {
 		corev1.Toleration{Key: v1alpha1.TaintCommFailed, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
 		corev1.Toleration{Key: v1alpha1.TaintReadiness, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})
 }
-
-// taintRemark is a likely cause where a member has no GPU: a taint of gating, or of the sample's NodeReadinessRule, also keeps a
-// device plugin away that does not tolerate it, and then no run can ever lift it.
-func taintRemark(members ...decision.Member) string {
-	for i := range members {
-		m := &members[i]
-		if m.AllocatableGPUs > 0 || m.Node == nil {
-			continue
-		}
-		for _, taint := range m.Node.Spec.Taints {
-			if taint.Key == v1alpha1.TaintCommFailed || taint.Key == v1alpha1.TaintReadiness {
-				return fmt.Sprintf(" Node %s has the taint %s: a device plugin that does not tolerate it never starts there (docs/gating.md has what must).", m.Name, taint.Key)
-			}
-		}
-	}
-	return ""
-}

@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -13,44 +12,23 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
-	"rcclx.io/commgroup-operator/controllers/runs"
+	"rcclx.io/commgroup-operator/controllers/history"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/internal/state"
 )
-
-// pastRuns are runs of one baseline key, the newest first, with these bandwidths in MB/s; zero: not measured.
-func pastRuns(mbps ...int64) []v1alpha1.RunSummary {
-	out := make([]v1alpha1.RunSummary, len(mbps))
-	for i, v := range mbps {
-		number := len(mbps) - i
-		out[i] = v1alpha1.RunSummary{ID: fmt.Sprintf("1-%d", number), Trigger: state.TriggerScheduled, Verdict: v1alpha1.VerdictPass,
-			Members: "4/4", BaselineKey: "ROCm 7", Headline: "AllReduce", GPUMinutes: 40, FinishTime: decision.Stamp(testkit.Now.Add(-time.Duration(i+1) * 24 * time.Hour))}
-		if v > 0 {
-			out[i].BusBandwidthMBps = &v
-		}
-	}
-	return out
-}
-
-// overNodes gives the runs the figures of the group on eight nodes.
-func overNodes(history []v1alpha1.RunSummary, mbps ...int64) {
-	for i, v := range mbps {
-		history[i].GroupBusBandwidthMBps, history[i].GroupNodes = &v, 8
-	}
-}
 
 // TestRunsOfAllOutlastRunsOfSome: however many nodes reboot or are tried again, the trend and the budget's estimate keep what they rest
 // on, the newest run is never lost, and archives go the same way.
 func TestRunsOfAllOutlastRunsOfSome(t *testing.T) {
 	w := passedOnce(t, 3, func(g *state.Group) { g.Spec.Run.MaxGPUMinutesPerDay = 1_000_000 })
-	for i := range keptWhole + 1 {
+	for i := range history.KeptWhole + 1 {
 		w.request(fmt.Sprint(i))
 		w.runAll(300_000)
 	}
 	for i := range w.group.Status.History {
 		w.group.Status.History[i].GPUMinutes = 600
 	}
-	for i := range 2 * maxHistory {
+	for i := range 2 * history.MaxRuns {
 		w.rebooted("n00001", fmt.Sprint("boot-", i+2))
 		w.runAll(300_000)
 		h := w.group.Status.History
@@ -60,14 +38,14 @@ func TestRunsOfAllOutlastRunsOfSome(t *testing.T) {
 				whole++
 			}
 		}
-		if run := w.group.Status.Run; run.Trigger != state.TriggerNodesChanged || h[0].ID != run.ID || whole < keptWhole || len(h) > maxHistory {
+		if run := w.group.Status.Run; run.Trigger != state.TriggerNodesChanged || h[0].ID != run.ID || whole < history.KeptWhole || len(h) > history.MaxRuns {
 			t.Fatalf("after %d runs of some: run %s %s, history %+v", i+1, run.ID, run.Trigger, h)
 		}
 	}
 	if got := w.group.Status.Trend; got != v1alpha1.TrendStable {
 		t.Errorf("trend %s", got)
 	}
-	if minutes, why := estimate(&w.group.Spec, w.group.Status.History, 3); minutes != 600 {
+	if minutes, why := history.Estimate(&w.group.Spec, w.group.Status.History, 3); minutes != 600 {
 		t.Errorf("estimate %d (%s)", minutes, why)
 	}
 }
@@ -92,83 +70,6 @@ func TestHistoryTellsTheGroupsFirstFigure(t *testing.T) {
 		// kubectl get shows the same figure, while the run goes on and after it.
 		if one := w.group.Status.Headline; one == nil || one.GroupBusBandwidthMBps == nil || *one.GroupBusBandwidthMBps != tc.mbps || one.GroupNodes != tc.nodes {
 			t.Errorf("%s: headline %+v, tests %s", name, one, w.tests())
-		}
-	}
-}
-
-func TestTrend(t *testing.T) {
-	const rising, falling, stable, unknown = v1alpha1.TrendRising, v1alpha1.TrendFalling, v1alpha1.TrendStable, v1alpha1.TrendUnknown
-	for name, tc := range map[string]struct {
-		history []v1alpha1.RunSummary
-		change  func([]v1alpha1.RunSummary)
-		want    v1alpha1.Trend
-	}{
-		"none":                                   {pastRuns(), nil, unknown},
-		"two":                                    {pastRuns(100, 300), nil, unknown},
-		"three alike":                            {pastRuns(300, 301, 299), nil, stable},
-		"three that fall":                        {pastRuns(270, 285, 300), nil, falling},
-		"three that rise":                        {pastRuns(330, 315, 300), nil, rising},
-		"slow loss":                              {pastRuns(290, 292, 294, 296, 298, 300, 302, 304, 306, 308), nil, falling},
-		"loss within the noise":                  {pastRuns(297, 298, 299, 300, 301), nil, stable},
-		"one odd run in between":                 {pastRuns(300, 301, 120, 299, 300, 300), nil, stable},
-		"one odd run at the end":                 {pastRuns(150, 300, 301, 299, 300, 300), nil, stable},
-		"a step that stays":                      {pastRuns(200, 200, 200, 200, 300, 300, 300), nil, falling},
-		"not measured":                           {pastRuns(0, 270, 0, 300), nil, unknown},
-		"another key before":                     {pastRuns(300, 300, 100, 100, 100), func(h []v1alpha1.RunSummary) { h[2].BaselineKey, h[3].BaselineKey, h[4].BaselineKey = "a", "a", "a" }, unknown},
-		"other sizes before":                     {pastRuns(300, 300, 100, 100, 100), func(h []v1alpha1.RunSummary) { h[2].Headline, h[3].Headline, h[4].Headline = "a", "a", "a" }, unknown},
-		"of some nodes only":                     {pastRuns(300, 300, 300), func(h []v1alpha1.RunSummary) { h[1].Trigger = state.TriggerNodesChanged }, unknown},
-		"the group's falls":                      {pastRuns(300, 300, 300), func(h []v1alpha1.RunSummary) { overNodes(h, 200, 300, 400) }, falling},
-		"the group's rises":                      {pastRuns(300, 300, 300), func(h []v1alpha1.RunSummary) { overNodes(h, 400, 300, 200) }, rising},
-		"the group's falls while its nodes rise": {pastRuns(400, 350, 300), func(h []v1alpha1.RunSummary) { overNodes(h, 200, 300, 400) }, falling},
-		"the group's is known alone":             {pastRuns(0, 0, 0), func(h []v1alpha1.RunSummary) { overNodes(h, 300, 300, 300) }, stable},
-		"the group's on fewer nodes": {pastRuns(300, 300, 300), func(h []v1alpha1.RunSummary) {
-			overNodes(h, 200, 300, 400)
-			h[1].GroupNodes = 7
-		}, stable},
-		"no key": {pastRuns(300, 300, 300), func(h []v1alpha1.RunSummary) { h[0].BaselineKey = "" }, unknown},
-	} {
-		if tc.change != nil {
-			tc.change(tc.history)
-		}
-		if got := trendOf(tc.history); got != tc.want {
-			t.Errorf("%s: %s, expected %s", name, got, tc.want)
-		}
-	}
-}
-
-// TestHistoryOrder: whatever runs end in whatever order and however often one is told, the history holds each once, the
-// newest first, at most ten, and never loses the newest.
-func TestHistoryOrder(t *testing.T) {
-	for seed := range uint64(200) {
-		rng := rand.New(rand.NewPCG(seed, 11))
-		var history []v1alpha1.RunSummary
-		newest := int64(0)
-		for range 60 {
-			number := max(1, newest+int64(rng.IntN(5))-2) // also old ones, and the same again
-			one := v1alpha1.RunSummary{ID: fmt.Sprintf("%d-%d", 1+rng.IntN(3), number), GPUMinutes: int64(rng.IntN(100))}
-			before := history
-			history = withRun(history, one)
-			if number > newest {
-				newest = number
-				if history[0] != one {
-					t.Fatalf("seed %d: the newest run %s is not first: %+v", seed, one.ID, history)
-				}
-				for i := 1; i < len(history); i++ {
-					if history[i] != before[i-1] {
-						t.Fatalf("seed %d: entry %d changed", seed, i)
-					}
-				}
-			} else if len(history) != len(before) {
-				t.Fatalf("seed %d: run %s was taken in again", seed, one.ID)
-			}
-			if len(history) > maxHistory {
-				t.Fatalf("seed %d: %d entries", seed, len(history))
-			}
-			for i := 1; i < len(history); i++ {
-				if runs.NumberOf(history[i-1].ID) <= runs.NumberOf(history[i].ID) {
-					t.Fatalf("seed %d: not in order: %s before %s", seed, history[i-1].ID, history[i].ID)
-				}
-			}
 		}
 	}
 }

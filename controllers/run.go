@@ -9,11 +9,13 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/history"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/runs"
+	"rcclx.io/commgroup-operator/controllers/schedule"
 	"rcclx.io/commgroup-operator/controllers/sharing"
 	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/words"
@@ -104,7 +106,7 @@ func stepRun(in runInput) runState {
 	}
 	switch {
 	case !over:
-	case run != nil && !recorded(in.group.Status.History, run):
+	case run != nil && !history.Has(in.group.Status.History, run):
 		out.wakeAt = decision.Earlier(out.wakeAt, in.now) // its CommRun says so, and the group's status does not yet
 	default:
 		startIfDue(&out, in, hash, suspended)
@@ -274,7 +276,7 @@ func dueTrigger(in runInput, last *v1alpha1.GroupRunStatus, nodes []nodeState, h
 	if asked(in) {
 		return state.TriggerRequested, time.Time{}
 	}
-	next = nextRun(in.group, scheduleFrom(in.group, in.group.Status.History, last, in.now))
+	next = schedule.Next(in.group, schedule.Done(in.group, in.group.Status.History, last, in.now))
 	if !next.IsZero() && !next.After(in.now) {
 		return state.TriggerScheduled, time.Time{}
 	}

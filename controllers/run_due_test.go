@@ -13,6 +13,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/podstate"
+	"rcclx.io/commgroup-operator/controllers/schedule"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/internal/state"
 )
@@ -121,7 +122,7 @@ func TestScheduleCountsFromTheLastRunOfAll(t *testing.T) {
 		if tc.known != nil && tc.known.Line == "" {
 			g.Status.Schedule = nil // as it is without a schedule, and of a manager before there was this memory
 		}
-		if got := scheduleFrom(g, tc.history, tc.run, hour(now).Time); !got.Equal(hour(tc.want).Time) {
+		if got := schedule.Done(g, tc.history, tc.run, hour(now).Time); !got.Equal(hour(tc.want).Time) {
 			t.Errorf("%s: %s, expected hour %d", name, got, tc.want)
 		}
 	}
@@ -151,7 +152,7 @@ func TestChangeOfScheduleStartsNoRun(t *testing.T) {
 			number := w.group.Status.Run.Number
 			w.group.Spec.Run.Schedule, w.group.Spec.Run.JitterSeconds = tc.after, tc.jitter
 			w.group.Generation++
-			tc.next = tc.next.Add(jitter(string(w.group.UID), tc.next, decision.Seconds(tc.jitter)))
+			tc.next = tc.next.Add(schedule.Jitter(string(w.group.UID), tc.next, decision.Seconds(tc.jitter)))
 			for range 3 {
 				w.now = w.now.Add(time.Minute)
 				w.settle()

@@ -11,6 +11,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/membership"
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
 	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/podstate"
@@ -148,7 +149,7 @@ func stepWaiting(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput, assign
 	if n.member.AllocatableGPUs < int64(spec.RanksPerNode) {
 		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonNoGPUResource,
 			"Node %s has %d allocatable %s and a run needs %d: check the device plugin on it (`kubectl describe node %s`), lower ranksPerNode, or exclude the node.%s %s",
-			n.name, n.member.AllocatableGPUs, objects.GPUResource(spec), spec.RanksPerNode, n.name, taintRemark(*n.member), runByItself)
+			n.name, n.member.AllocatableGPUs, objects.GPUResource(spec), spec.RanksPerNode, n.name, membership.TaintRemark(*n.member), runByItself)
 		return
 	}
 	if !nodefacts.Hold(n.commNode, in.now) {

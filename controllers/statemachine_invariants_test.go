@@ -13,6 +13,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/membership"
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/runplan"
@@ -217,7 +218,7 @@ func (m *machine) checkFormed(span *v1alpha1.SpanStatus, run *v1alpha1.GroupRunS
 // checkReady: Ready is True only where each member's agent has reported a pass of what the spec asks for, and with span Group
 // the communicator over just these members was good.
 func (m *machine) checkReady(now *state.Status, s *Snapshot) {
-	members, err := selectMembers(&s.Group.Spec, s.Nodes)
+	members, err := membership.Select(&s.Group.Spec, s.Nodes)
 	if err != nil || len(members) == 0 {
 		m.failf("Ready with %d members, %v", len(members), err)
 	}
@@ -269,8 +270,8 @@ func (m *machine) checkMissing(s *Snapshot, d *Decision) {
 	if run == nil || run.Phase != v1alpha1.RunPhaseFinished || run.Verdict != v1alpha1.VerdictPass || len(s.CommTasks) == 0 {
 		return
 	}
-	members, err := selectMembers(&s.Group.Spec, s.Nodes)
-	if err != nil || membersHash(members) != run.MembersHash {
+	members, err := membership.Select(&s.Group.Spec, s.Nodes)
+	if err != nil || membership.Hash(members) != run.MembersHash {
 		return
 	}
 	at := m.rng.IntN(len(s.CommTasks))

@@ -25,6 +25,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/gating"
+	"rcclx.io/commgroup-operator/controllers/membership"
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
 	"rcclx.io/commgroup-operator/internal/state"
 )
@@ -238,7 +239,7 @@ func (r *CommGroupReconciler) groupsOfNode(ctx context.Context, object client.Ob
 	var out []reconcile.Request
 	for i := range groups.Items {
 		group := &groups.Items[i]
-		if members, err := selectMembers(&group.Spec, []corev1.Node{*node}); err == nil && len(members) == 0 && node.Annotations[gating.Key(string(group.UID))] == "" {
+		if members, err := membership.Select(&group.Spec, []corev1.Node{*node}); err == nil && len(members) == 0 && node.Annotations[gating.Key(string(group.UID))] == "" {
 			continue
 		}
 		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(group)})

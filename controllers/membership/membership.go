@@ -1,4 +1,4 @@
-package controllers
+package membership
 
 import (
 	"cmp"
@@ -18,9 +18,9 @@ import (
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
-// selectMembers returns the group's nodes in rank order: by region and zone, then by name, so that neighbours in the
+// Select returns the group's nodes in rank order: by region and zone, then by name, so that neighbours in the
 // network are neighbours in rank.
-func selectMembers(spec *v1alpha1.CommGroupSpec, nodes []corev1.Node) ([]decision.Member, error) {
+func Select(spec *v1alpha1.CommGroupSpec, nodes []corev1.Node) ([]decision.Member, error) {
 	selector := labels.Nothing()
 	if spec.Members.NodeSelector != nil {
 		s, err := metav1.LabelSelectorAsSelector(spec.Members.NodeSelector)
@@ -83,8 +83,8 @@ func rankRange(index, count, world int32) v1alpha1.RankRange {
 	}
 }
 
-// membersHash identifies a set of nodes in rank order. A node that was deleted and made again is another node.
-func membersHash(members []decision.Member) string {
+// Hash identifies a set of nodes in rank order. A node that was deleted and made again is another node.
+func Hash(members []decision.Member) string {
 	h := sha256.New()
 	for _, m := range members {
 		h.Write([]byte(m.Name))
@@ -95,8 +95,8 @@ func membersHash(members []decision.Member) string {
 	return hex.EncodeToString(h.Sum(nil))[:16]
 }
 
-// nodesWithoutGPUs names the members that cannot hold a run pod: too few allocatable GPUs.
-func nodesWithoutGPUs(members []decision.Member, ranksPerNode int32) []string {
+// WithoutGPUs names the members that cannot hold a run pod: too few allocatable GPUs.
+func WithoutGPUs(members []decision.Member, ranksPerNode int32) []string {
 	var names []string
 	for _, m := range members {
 		if m.AllocatableGPUs < int64(ranksPerNode) {
@@ -106,7 +106,7 @@ func nodesWithoutGPUs(members []decision.Member, ranksPerNode int32) []string {
 	return names
 }
 
-func mostGPUs(members []decision.Member) int64 {
+func MostGPUs(members []decision.Member) int64 {
 	var most int64
 	for i := range members {
 		most = max(most, members[i].AllocatableGPUs)
@@ -114,9 +114,9 @@ func mostGPUs(members []decision.Member) int64 {
 	return most
 }
 
-// unknownNames says which of members.nodeNames are no nodes, as a sentence to add; empty where all are. A name may stand
+// UnknownNames says which of members.nodeNames are no nodes, as a sentence to add; empty where all are. A name may stand
 // there before its node joins, so that it is no error; but a mistyped one must not go unseen.
-func unknownNames(spec *v1alpha1.CommGroupSpec, nodes []corev1.Node) string {
+func UnknownNames(spec *v1alpha1.CommGroupSpec, nodes []corev1.Node) string {
 	if len(spec.Members.NodeNames) == 0 {
 		return ""
 	}
@@ -134,4 +134,21 @@ func unknownNames(spec *v1alpha1.CommGroupSpec, nodes []corev1.Node) string {
 		return ""
 	}
 	return " No node has the name " + words.SomeNames(unknown, 5) + " (members.nodeNames)."
+}
+
+// TaintRemark is a likely cause where a member has no GPU: a taint of gating, or of the sample's NodeReadinessRule, also keeps a
+// device plugin away that does not tolerate it, and then no run can ever lift it.
+func TaintRemark(members ...decision.Member) string {
+	for i := range members {
+		m := &members[i]
+		if m.AllocatableGPUs > 0 || m.Node == nil {
+			continue
+		}
+		for _, taint := range m.Node.Spec.Taints {
+			if taint.Key == v1alpha1.TaintCommFailed || taint.Key == v1alpha1.TaintReadiness {
+				return fmt.Sprintf(" Node %s has the taint %s: a device plugin that does not tolerate it never starts there (docs/gating.md has what must).", m.Name, taint.Key)
+			}
+		}
+	}
+	return ""
 }

@@ -1,4 +1,4 @@
-package controllers
+package schedule
 
 import (
 	"fmt"
@@ -10,23 +10,32 @@ import (
 	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
+func TestParse(t *testing.T) {
+	if next := Line("0 3 * * *", testkit.Now); !next.Equal(time.Date(2026, 3, 2, 3, 0, 0, 0, time.UTC)) {
+		t.Errorf("next is %s", next)
+	}
+	if next := Line("", testkit.Now); !next.IsZero() {
+		t.Errorf("no schedule, but next is %s", next)
+	}
+}
+
 // TestNextRun: the delay is the same each time it is worked out, within its limit, never up to the next time of the
 // schedule, and spread over the groups.
 // TestOddSchedules: a line that the API's rule refuses, of an object from before there was the rule, is told and takes no manager down.
-func TestOddSchedules(t *testing.T) {
+func TestOddLines(t *testing.T) {
 	for _, line := range []string{"TZ=Europe/Berlin", "TZ=", "TZ=Europe/Berlin 0 3 * * *", "CRON_TZ=Asia/Tokyo 0 3 * * *", "@every 1s", "@every 0 0 0 0", "0 3 * * 7", "0 3 * *", " "} {
-		if schedule, err := parseSchedule(line); err == nil || schedule != nil || !nextScheduled(line, testkit.Now).IsZero() {
+		if schedule, err := Parse(line); err == nil || schedule != nil || !Line(line, testkit.Now).IsZero() {
 			t.Errorf("%q is taken: %v", line, err)
 		}
 	}
-	for _, line := range append([]string{"0 3 * * *"}, scheduleNames...) {
-		if schedule, err := parseSchedule(line); err != nil || schedule == nil || nextScheduled(line, testkit.Now).IsZero() {
+	for _, line := range append([]string{"0 3 * * *"}, names...) {
+		if schedule, err := Parse(line); err != nil || schedule == nil || Line(line, testkit.Now).IsZero() {
 			t.Errorf("%q: %v, %v", line, schedule, err)
 		}
 	}
 }
 
-func TestNextRun(t *testing.T) {
+func TestNext(t *testing.T) {
 	at := func(hour, minute int) time.Time { return time.Date(2026, 3, 1, hour, minute, 0, 0, time.UTC) }
 	for _, tc := range []struct {
 		schedule string
@@ -45,14 +54,14 @@ func TestNextRun(t *testing.T) {
 			g := testkit.Group()
 			g.UID = types.UID(fmt.Sprint("uid-", i))
 			g.Spec.Run.Schedule, g.Spec.Run.JitterSeconds = tc.schedule, tc.jitter
-			got := nextRun(g, testkit.Now)
+			got := Next(g, testkit.Now)
 			if tc.due.IsZero() {
 				if !got.IsZero() {
 					t.Fatalf("%q: %s, expected never", tc.schedule, got)
 				}
 				continue
 			}
-			if again := nextRun(g, testkit.Now.Add(time.Second)); !again.Equal(got) {
+			if again := Next(g, testkit.Now.Add(time.Second)); !again.Equal(got) {
 				t.Fatalf("%q: %s, then %s", tc.schedule, got, again)
 			}
 			early, late = min(early, got.Sub(tc.due)), max(late, got.Sub(tc.due))
