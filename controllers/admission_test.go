@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/commrun"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/sharing"
@@ -54,13 +55,13 @@ func TestPreemptedNode(t *testing.T) {
 			t.Fatalf("retry %d: run %+v, culprits %+v", retry, run, w.group.Status.Culprits)
 		}
 		delete(w.pods, a.PodName)
-		pause := retryPause << retry
+		pause := commrun.RetryPause << retry
 		w.now = w.now.Add(pause - time.Second)
 		w.reportFacts()
 		if w.settle(); w.group.Status.Run.Number != run.Number {
 			t.Fatalf("retry %d: started before the pause of %s was over", retry, pause)
 		}
-		if retry == maxRetries {
+		if retry == commrun.MaxRetries {
 			w.now = w.now.Add(24 * time.Hour)
 			w.reportFacts()
 			if w.settle(); w.group.Status.Run.Number != run.Number {

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/commrun"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/words"
@@ -160,11 +161,11 @@ func (r *CommGroupReconciler) apply(ctx context.Context, s *Snapshot, d *Decisio
 		told("delete commrun", run.Name, r.deleteExactly(ctx, run.DeepCopy()))
 	}
 	told("own commruns of", s.Group.Name, r.ownRequests(ctx, s, d.Status.Run))
-	for i, err := range atOnce(d.CommTasks, func(change CommTaskChange) error { return r.writeCommTask(ctx, change) }) {
+	for i, err := range atOnce(d.CommTasks, func(change commrun.Change) error { return r.writeCommTask(ctx, change) }) {
 		desired, exists := d.CommTasks[i].Desired, d.CommTasks[i].Current != nil
 		d.refused.commTask(desired, exists, err)
 		closes := desired.Spec.Run != nil && desired.Spec.Run.Closed != nil
-		if err != nil && closes && (!refuses(err) || !gaveUp(s.Group, desired.Spec.NodeName, exists, s.Now)) {
+		if err != nil && closes && (!refuses(err) || !commrun.GaveUp(s.Group, desired.Spec.NodeName, exists, s.Now)) {
 			err = closureError(err)
 		}
 		try("write commtask", desired.Name, err)
@@ -227,7 +228,7 @@ func (r *CommGroupReconciler) deleteNamed(ctx context.Context, object client.Obj
 	return client.IgnoreNotFound(r.Client.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 }
 
-func (r *CommGroupReconciler) writeCommTask(ctx context.Context, change CommTaskChange) error {
+func (r *CommGroupReconciler) writeCommTask(ctx context.Context, change commrun.Change) error {
 	if change.Current == nil {
 		create := func() error {
 			return r.Client.Create(ctx, change.Desired.DeepCopy(), client.FieldOwner(v1alpha1.FieldManagerController))
@@ -275,7 +276,7 @@ func (r *CommGroupReconciler) clearName(ctx context.Context, desired *v1alpha1.C
 	for key, value := range desired.Labels {
 		metav1.SetMetaDataLabel(&next.ObjectMeta, key, value)
 	}
-	return false, r.writeCommTask(ctx, CommTaskChange{Current: &there, Desired: next})
+	return false, r.writeCommTask(ctx, commrun.Change{Current: &there, Desired: next})
 }
 
 // serverSideApply writes only the fields that the controller has an opinion on.
@@ -427,7 +428,7 @@ func (r *CommGroupReconciler) closeNotStarted(ctx context.Context, ct *v1alpha1.
 	desired.Spec.Run.Closed = &v1alpha1.RunClosure{
 		Verdict: v1alpha1.VerdictError, Reason: v1alpha1.ReasonRunPodNotStarted, Time: *decision.Stamp(s.Now), Message: words.Shorten(message, 1024),
 	}
-	return r.writeCommTask(ctx, CommTaskChange{Current: ct, Desired: desired})
+	return r.writeCommTask(ctx, commrun.Change{Current: ct, Desired: desired})
 }
 
 func (r *CommGroupReconciler) writeConfigMap(ctx context.Context, existing, desired *corev1.ConfigMap) error {

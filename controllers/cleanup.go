@@ -16,6 +16,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -109,7 +110,7 @@ func (r *CommGroupReconciler) writeDeleting(ctx context.Context, group *v1alpha1
 	next := setConditions(group.Status.Conditions, map[string]decision.Finding{v1alpha1.ConditionReady: f}, group.Generation, now)
 	base := group.DeepCopy()
 	group.Status.Conditions = next
-	if same(&base.Status, &group.Status) {
+	if objects.Same(&base.Status, &group.Status) {
 		return nil
 	}
 	return r.Client.Status().Patch(ctx, group, client.MergeFrom(base))

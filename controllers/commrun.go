@@ -133,7 +133,7 @@ func (r *CommGroupReconciler) writeRunStatus(ctx context.Context, s *Snapshot, d
 	}
 	group := state.Group{ObjectMeta: s.Group.ObjectMeta, Spec: s.Group.Spec, Status: d.Status}
 	next := stored.DeepCopy()
-	if next.Status = group.RunStatus(stored); same(&stored.Status, &next.Status) {
+	if next.Status = group.RunStatus(stored); objects.Same(&stored.Status, &next.Status) {
 		return nil
 	}
 	if err := r.Client.Status().Update(ctx, next, client.FieldOwner(v1alpha1.FieldManagerController)); err != nil {
@@ -211,7 +211,7 @@ func (r *CommGroupReconciler) ownRun(
 		}
 		next.OwnerReferences = append(next.OwnerReferences, owner)
 	}
-	if same(&next.ObjectMeta, &run.ObjectMeta) {
+	if objects.Same(&next.ObjectMeta, &run.ObjectMeta) {
 		return next, nil
 	}
 	lock := client.MergeFromWithOptions(run, client.MergeFromWithOptimisticLock{})

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/commrun"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
@@ -121,7 +122,7 @@ func running(group *state.Group, run *v1alpha1.GroupRunStatus, counts v1alpha1.M
 	case group.Spec.Run.State == v1alpha1.RunSuspended:
 		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSuspended, Message: "run.state is Suspended: no run starts until it is Active."}
 	case group.Status.RunSuspended:
-		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSuspended, Message: suspendedRun(run)}
+		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSuspended, Message: commrun.Suspended(run)}
 	case waiting != "":
 		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonWaiting, Message: waiting}
 	case run == nil:
@@ -134,8 +135,8 @@ func running(group *state.Group, run *v1alpha1.GroupRunStatus, counts v1alpha1.M
 
 // validationOf is the condition Validated. A re-run of the same spec on the same members does not take back what the run
 // before it has shown; only its own result does.
-func validationOf(group *state.Group, state *runState, outcomes []judge.Outcome, accepted bool) decision.Finding {
-	run, waiting := state.run, state.waiting
+func validationOf(group *state.Group, state *commrun.Decision, accepted bool) decision.Finding {
+	run, waiting, outcomes := state.Run, state.Waiting, state.Compared.With(state.Outcomes)
 	unknown := func(reason, format string, args ...any) decision.Finding {
 		return decision.Finding{Status: metav1.ConditionUnknown, Reason: reason, Message: fmt.Sprintf(format, args...)}
 	}
@@ -160,7 +161,7 @@ func validationOf(group *state.Group, state *runState, outcomes []judge.Outcome,
 			return unknown(v1alpha1.ReasonSuspended, "Run %s was aborted since run.state is Suspended.", run.ID)
 		}
 		if group.Status.RunSuspended {
-			return unknown(v1alpha1.ReasonSuspended, "Run %s was aborted. %s", run.ID, suspendedRun(run))
+			return unknown(v1alpha1.ReasonSuspended, "Run %s was aborted. %s", run.ID, commrun.Suspended(run))
 		}
 		return unknown(v1alpha1.ReasonSuperseded, "Run %s was aborted since the spec changed, or its CommRun was deleted.", run.ID)
 	case run.Generation != group.Generation:
@@ -175,7 +176,7 @@ func validationOf(group *state.Group, state *runState, outcomes []judge.Outcome,
 	case waiting != "":
 		next = waiting
 	}
-	f := judge.Validated(run, outcomes, stage.Outcome(&group.Spec, run, state.span.Span, len(outcomes)), next)
+	f := judge.Validated(run, outcomes, stage.Outcome(&group.Spec, run, state.Span, len(outcomes)), next)
 	if lost := lostResults(outcomes); f.Reason == v1alpha1.ReasonInconclusive && len(lost) > 0 {
 		f.Message = words.Shorten(words.Sentence(f.Message)+fmt.Sprintf(" The result of %s is gone: CommTask or report was deleted. No run starts for that by itself: %s.", words.SomeNames(lost, 5), runs.Ask(group)), 2048)
 	}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/internal/state"
 )
@@ -56,12 +57,12 @@ func TestAFailedReadKeepsTheStatus(t *testing.T) {
 		reads.fail = true
 		for _, after := range []time.Duration{0, 30 * time.Second, 29 * time.Second} {
 			clock.SetTime(clock.Now().Add(after))
-			if got := reconcile(); !same(&got, &known) {
+			if got := reconcile(); !objects.Same(&got, &known) {
 				t.Fatalf("flap %d, after %s: the status changed: %+v", flap, after, got.Conditions)
 			}
 		}
 		reads.fail = false
-		if got := reconcile(); !same(&got, &known) || len(recorder.Events) > 0 {
+		if got := reconcile(); !objects.Same(&got, &known) || len(recorder.Events) > 0 {
 			t.Fatalf("flap %d: %d events, status %+v", flap, len(recorder.Events), got.Conditions)
 		}
 	}

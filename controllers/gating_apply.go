@@ -17,18 +17,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers/baseline"
+	"rcclx.io/commgroup-operator/controllers/commrun"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/gating"
-	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // decideGating adds gating's part to the decision, once the rest of the status is known, and returns its events.
-func decideGating(d *Decision, s *Snapshot, in *runInput, outcomes []judge.Outcome, compared *baseline.Comparison, membersKnown bool, cfg *Config) []decision.Event {
+func decideGating(d *Decision, s *Snapshot, in *commrun.Input, run *commrun.Decision, membersKnown bool, cfg *Config) []decision.Event {
 	g := gating.Decide(&gating.Input{
-		Now: s.Now, Group: s.Group, Nodes: s.Nodes, Members: in.members, MembersKnown: membersKnown, CommTasks: in.commTasks, CommNodes: in.commNodes,
-		Run: d.Status.Run, Outcomes: outcomes, Span: d.Status.Span, NoBaseline: compared.Missing(), Privileged: cfg.PrivilegedNamespaces,
+		Now: s.Now, Group: s.Group, Nodes: s.Nodes, Members: in.Members, MembersKnown: membersKnown, CommTasks: in.CommTasks, CommNodes: in.CommNodes,
+		Run: d.Status.Run, Outcomes: run.Outcomes, Span: d.Status.Span, NoBaseline: run.Compared.Missing(), Privileged: cfg.PrivilegedNamespaces,
 	})
 	d.Status.Gating, d.Status.WouldGate, d.NodeMarks = g.Status, g.WouldGate, g.Marks
 	d.WakeAt = decision.Earlier(d.WakeAt, g.WakeAt)

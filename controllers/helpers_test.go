@@ -16,7 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/commrun"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/sharing"
@@ -167,7 +169,7 @@ func (w *world) step() Decision {
 		delete(w.commTasks, name)
 	}
 	if w.refusesNode != nil {
-		d.CommTasks = slices.DeleteFunc(d.CommTasks, func(c CommTaskChange) bool {
+		d.CommTasks = slices.DeleteFunc(d.CommTasks, func(c commrun.Change) bool {
 			no := c.Current == nil && w.refusesNode(c.Desired.Spec.NodeName)
 			if no {
 				d.refused.commTask(c.Desired, false, errQuota)
@@ -230,7 +232,7 @@ func (w *world) settle() {
 	for range 10 {
 		before := w.group.Status // a decision changes nothing that it reads
 		d := w.step()
-		if same(&before, &d.Status) && len(d.CommTasks)+len(d.CreatePods)+len(d.DeletePods)+len(d.DeleteCommTasks) == 0 {
+		if objects.Same(&before, &d.Status) && len(d.CommTasks)+len(d.CreatePods)+len(d.DeletePods)+len(d.DeleteCommTasks) == 0 {
 			return
 		}
 	}

@@ -3,7 +3,6 @@ package controllers
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/commrun"
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/sharing"
 	"rcclx.io/commgroup-operator/controllers/testkit"
@@ -68,7 +68,7 @@ func TestGPUHolders(t *testing.T) {
 		"of another group":                           {pod("a", corev1.PodRunning, run("uid-h"), nil, some("2")), "team/a (2)"},
 		"zero asked":                                 {pod("a", corev1.PodRunning, nil, nil, some("0")), ""},
 	} {
-		if got := gpuHolders([]corev1.Pod{tc.pod}, v1alpha1.ResourceGPU, testkit.Group()); got != tc.want {
+		if got := sharing.Holders([]corev1.Pod{tc.pod}, v1alpha1.ResourceGPU, testkit.Group()); got != tc.want {
 			t.Errorf("%s: %q, expected %q", name, got, tc.want)
 		}
 	}
@@ -81,10 +81,10 @@ func TestOthersAreNotNamed(t *testing.T) {
 			Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{gpuContainer(gpus)}}}
 	}
 	pods := []corev1.Pod{held("secret-project", "merger-model-0", "2"), held("team", "b", "1"), held("secret-project", "merger-model-1", "3"), held("team", "a", "4")}
-	if got, want := gpuHolders(pods, v1alpha1.ResourceGPU, testkit.Group()), "team/a (4), team/b (1) and 2 pods of another namespace (5)"; got != want {
+	if got, want := sharing.Holders(pods, v1alpha1.ResourceGPU, testkit.Group()), "team/a (4), team/b (1) and 2 pods of another namespace (5)"; got != want {
 		t.Errorf("holders: %q, expected %q", got, want)
 	}
-	if got, want := gpuHolders(pods[:1], v1alpha1.ResourceGPU, testkit.Group()), "1 pod of another namespace (2)"; got != want {
+	if got, want := sharing.Holders(pods[:1], v1alpha1.ResourceGPU, testkit.Group()), "1 pod of another namespace (2)"; got != want {
 		t.Errorf("holders: %q, expected %q", got, want)
 	}
 	s := &Snapshot{Group: testkit.Group(), Claims: []sharing.Claim{{Group: "secret-project/merger", UID: "x", Nodes: []string{"n"}}, {Group: "team/h", UID: "y", Nodes: []string{"m"}}}}
@@ -159,7 +159,7 @@ func TestBusyNode(t *testing.T) {
 	w.settle()
 	// The job ends: the node is measured by itself after the pause.
 	w.holders = nil
-	w.now = w.now.Add(retryPause)
+	w.now = w.now.Add(commrun.RetryPause)
 	w.reportFacts()
 	w.settle()
 	if run := w.group.Status.Run; run.Number != 2 || run.Trigger != state.TriggerNodesChanged || w.podOn(busy) == nil {
@@ -418,50 +418,5 @@ func TestLookMemory(t *testing.T) {
 	m.forget(b)
 	if m.of(a, testkit.Now.Add(time.Hour)); len(m.groups) != 0 {
 		t.Errorf("left: %v", m.groups)
-	}
-}
-
-// TestChooseLooks: as many as there are places, nodes that were never looked at first, and each waiting node comes to its turn.
-func TestChooseLooks(t *testing.T) {
-	nodes := make([]nodeState, 100)
-	for i := range nodes {
-		nodes[i] = nodeState{name: fmt.Sprintf("n%02d", i), wantsLook: i%10 != 0}
-		if i >= 5 {
-			nodes[i].waiting = &v1alpha1.RunWait{}
-		}
-	}
-	if got := chooseLooks(nodes, 3, testkit.Now, nil); len(got) != sharing.MaxLooks || !slices.Equal(got[:3], []string{"n01", "n02", "n03"}) || slices.Contains(got, "n04") {
-		t.Errorf("three places: %v", got)
-	}
-	for _, places := range []int{0, -2} { // those that wait may end
-		if got := chooseLooks(nodes, places, testkit.Now, nil); len(got) != sharing.MaxLooks || slices.Contains(got, "n01") {
-			t.Errorf("%d places: %v", places, got)
-		}
-	}
-	if got := chooseLooks(nodes, 1000, testkit.Now, nil); len(got) != sharing.MaxLooks {
-		t.Errorf("many places: %d looks", len(got))
-	}
-	busyAt := map[string]time.Time{}
-	for i := range nodes {
-		busyAt[nodes[i].name] = testkit.Now
-	}
-	delete(busyAt, "n02")
-	if got := chooseLooks(nodes, 3, testkit.Now.Add(sharing.BusyPoll-time.Second), busyAt); !slices.Equal(got, []string{"n02"}) {
-		t.Errorf("seen busy just now: %v", got)
-	}
-	if got := chooseLooks(nodes, 3, testkit.Now.Add(sharing.BusyPoll), busyAt); len(got) != sharing.MaxLooks {
-		t.Errorf("seen busy a poll ago: %v", got)
-	}
-	if got := chooseLooks(nodes, 3, testkit.Now.Add(-time.Hour), busyAt); len(got) != sharing.MaxLooks {
-		t.Errorf("the clock was set back: %v", got)
-	}
-	seen := map[string]bool{}
-	for i := range 30 {
-		for _, name := range chooseLooks(nodes, 10, testkit.Now.Add(time.Duration(i)*sharing.BusyPoll), nil) {
-			seen[name] = true
-		}
-	}
-	if len(seen) != 90 {
-		t.Errorf("%d of 90 nodes came to their turn", len(seen))
 	}
 }

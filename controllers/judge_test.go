@@ -12,8 +12,6 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
-	"rcclx.io/commgroup-operator/controllers/judge"
-	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
@@ -146,58 +144,6 @@ func TestCompatible(t *testing.T) {
 func problem(code, severity string) func(*v1alpha1.NodeFacts) {
 	return func(f *v1alpha1.NodeFacts) {
 		f.Problems = []v1alpha1.Problem{{Code: code, Severity: severity, Subject: "GPU 3", Message: "seen, expected, next step"}}
-	}
-}
-
-// TestPassIsHeldAgainstThePlanOfItsRun: a Pass lacks what its run's plan has. Where that is gone with the CommRun, the spec is asked only
-// while it still asks for what the run measured.
-func TestPassIsHeldAgainstThePlanOfItsRun(t *testing.T) {
-	group := testkit.Group()
-	plan := runplan.For(&group.Spec)
-	run := &v1alpha1.RunAssignment{ID: "1-1", Generation: 1}
-	report := testkit.Report(&plan, run, v1alpha1.VerdictPass, 300_000, testkit.Now)
-	task := &v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{Run: run}}
-	group.Status.Run = &v1alpha1.GroupRunStatus{ID: "1-1", SpecHash: runplan.SpecHash(&group.Spec)}
-	larger := *plan.DeepCopy()
-	larger.SizesBytes = append(larger.SizesBytes, 1<<30)
-	for name, tc := range map[string]struct {
-		plan    *v1alpha1.RunPlan
-		changed bool // the spec, after the run
-		whole   bool // the report
-		want    v1alpha1.Verdict
-	}{
-		"of its plan":                              {&plan, false, true, v1alpha1.VerdictPass},
-		"of its plan, the spec has changed":        {&plan, true, true, v1alpha1.VerdictPass},
-		"of a plan with more":                      {&larger, false, true, v1alpha1.VerdictInconclusive},
-		"of less, the plan is gone":                {nil, false, false, v1alpha1.VerdictInconclusive},
-		"the plan is gone":                         {nil, false, true, v1alpha1.VerdictPass},
-		"the plan is gone, and the spec's another": {nil, true, true, v1alpha1.VerdictPass},
-	} {
-		group, report := group.DeepCopy(), report.DeepCopy()
-		if group.Status.Plan = tc.plan; tc.changed {
-			group.Spec.Benchmark.MaxSizeBytes = 1 << 30
-		}
-		if !tc.whole {
-			report.Results = report.Results[1:]
-		}
-		nodes := []nodeState{{name: "n", phase: judge.Done, report: report, commTask: task}}
-		if got := judgeNodes(nodes, group)[0]; got.Verdict != tc.want {
-			t.Errorf("%s: %s: %s, want %s", name, got.Verdict, got.Message, tc.want)
-		}
-	}
-}
-
-// An agent leaves sizes out of the middle of a large report, never the first or the last.
-func TestOmittedSizesAreNotMissing(t *testing.T) {
-	run, plan := &v1alpha1.RunAssignment{ID: "1-1", Generation: 1}, runplan.For(&testkit.Group().Spec)
-	last := len(plan.SizesBytes) - 1
-	for at, want := range map[int]v1alpha1.Verdict{0: v1alpha1.VerdictInconclusive, 1: v1alpha1.VerdictPass, last: v1alpha1.VerdictInconclusive} {
-		report := testkit.Report(&plan, run, v1alpha1.VerdictPass, 300_000, testkit.Now)
-		report.Results[0].SizeBytes = slices.Delete(report.Results[0].SizeBytes, at, at+1)
-		n := nodeState{name: "n", phase: judge.Done, report: report, commTask: &v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{Run: run}}}
-		if got := nodeOutcome(&n, &runplan.Baseline{Plan: &plan}); got.Verdict != want {
-			t.Errorf("without size %d: %s: %s, want %s", at, got.Verdict, got.Message, want)
-		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/commrun"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/testkit"
@@ -106,8 +107,8 @@ func TestNoPodOfAnAbortedRunIsKept(t *testing.T) {
 }
 
 func TestKeptPodsAreBounded(t *testing.T) {
-	if w := failedRun(t, 2*maxKeptPods, v1alpha1.VerdictFail); len(w.pods) != maxKeptPods {
-		t.Errorf("%d pods are kept, want %d", len(w.pods), maxKeptPods)
+	if w := failedRun(t, 2*commrun.MaxKeptPods, v1alpha1.VerdictFail); len(w.pods) != commrun.MaxKeptPods {
+		t.Errorf("%d pods are kept, want %d", len(w.pods), commrun.MaxKeptPods)
 	}
 }
 

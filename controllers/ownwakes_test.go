@@ -4,12 +4,10 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 )
@@ -84,18 +82,6 @@ func TestChangedSpecProvesNothingWhileSuspended(t *testing.T) {
 	for _, kind := range []string{cReady, cValidated} {
 		if c := meta.FindStatusCondition(w.group.Status.Conditions, kind); c.Status != metav1.ConditionUnknown || c.Reason != v1alpha1.ReasonSuperseded {
 			t.Errorf("%s is %s (%s): %s", kind, c.Status, c.Reason, c.Message)
-		}
-	}
-}
-
-// TestStuckPodsHoldUpNoOther: a pod that was told to end and does not, for long, takes no other node's place.
-func TestStuckPodsHoldUpNoOther(t *testing.T) {
-	w := tableWorld(t, fromRunning)
-	pod := w.podOn(w.nodes[0].Name)
-	pod.DeletionTimestamp = decision.Stamp(w.now)
-	for after, want := range map[time.Duration]bool{podstate.StuckAfter: true, podstate.StuckAfter + time.Second: false} {
-		if got := holdsGPUs([]*corev1.Pod{pod}, w.now.Add(after)); got != want {
-			t.Errorf("%s after it was told to end it holds GPUs: %v", after, got)
 		}
 	}
 }

@@ -13,50 +13,12 @@ import (
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/podstate"
-	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // What could be taken out of the code with all other tests still green.
-
-// TestARunThatDidNotComeToTheNodeForgetsNothing: how often in a row a node's result was bad, and how often it found no place, goes on from one
-// run of the changed nodes to the next, also where the run between did not come to the node.
-func TestARunThatDidNotComeToTheNodeForgetsNothing(t *testing.T) {
-	closed := func(verdict v1alpha1.Verdict, reason string) *v1alpha1.RunClosure {
-		return &v1alpha1.RunClosure{Verdict: verdict, Reason: reason}
-	}
-	for name, tc := range map[string]struct {
-		trigger          string
-		old              v1alpha1.RunAssignment
-		report           v1alpha1.Verdict
-		repeats, retries int32
-	}{
-		"it failed":             {state.TriggerNodesChanged, v1alpha1.RunAssignment{Repeats: 1, Retries: 3}, v1alpha1.VerdictFail, 2, 0},
-		"its pod died":          {state.TriggerNodesChanged, v1alpha1.RunAssignment{Repeats: 1, Retries: 3, Closed: closed(v1alpha1.VerdictError, v1alpha1.ReasonRunPodFailed)}, "", 2, 3},
-		"it found no place":     {state.TriggerNodesChanged, v1alpha1.RunAssignment{Repeats: 2, Retries: 3, Closed: closed(v1alpha1.VerdictSkipped, v1alpha1.ReasonRunPodUnschedulable)}, "", 2, 4},
-		"it was aborted":        {state.TriggerNodesChanged, v1alpha1.RunAssignment{Repeats: 2, Retries: 3, Closed: closed(v1alpha1.VerdictSkipped, v1alpha1.ReasonSuspended)}, "", 2, 3},
-		"it passed":             {state.TriggerNodesChanged, v1alpha1.RunAssignment{Repeats: 2, Retries: 3}, v1alpha1.VerdictPass, 0, 0},
-		"a run of all followed": {state.TriggerRequested, v1alpha1.RunAssignment{Repeats: 2, Retries: 3}, v1alpha1.VerdictFail, 0, 0},
-	} {
-		w := readyWorld(t, 1)
-		ct := w.commTask("n00000")
-		tc.old.ID, tc.old.Number, tc.old.Generation = "1-1", 1, 1
-		ct.Spec.Run = &tc.old
-		if ct.Status.Run = nil; tc.report != "" {
-			ct.Status.Run = testkit.Report(w.plan(), ct.Spec.Run, tc.report, 300_000, w.now)
-		}
-		run := &v1alpha1.GroupRunStatus{ID: "1-2", Number: 2, Since: 1, Generation: 1, Trigger: tc.trigger}
-		if tc.trigger != state.TriggerNodesChanged {
-			run.Since = 2
-		}
-		a := newAssignment(run, &nodeState{name: "n00000", commTask: ct}, runInput{now: w.now, group: w.group})
-		if a.ID != "1-2" || a.Repeats != tc.repeats || a.Retries != tc.retries {
-			t.Errorf("%s: %+v, want %d repeats and %d retries", name, a, tc.repeats, tc.retries)
-		}
-	}
-}
 
 // TestOldStatusTakesNoStageAway: a status of run 1 says nothing of pods of run 2's group stage.
 func TestOldStatusTakesNoStageAway(t *testing.T) {
@@ -213,40 +175,6 @@ func TestACommTaskThatLostWhatTiesItToTheGroupGetsItBack(t *testing.T) {
 		}
 		if !slices.ContainsFunc(is.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == owner.UID }) {
 			t.Errorf("%s: owners %+v", name, is.OwnerReferences)
-		}
-	}
-}
-
-// TestWhatIsStaleSaysSoThoughItWasClosed: a node on which the run was ended, and that rebooted since, has no verdict.
-func TestWhatIsStaleSaysSoThoughItWasClosed(t *testing.T) {
-	n := nodeState{name: "a", phase: judge.Done, closure: &v1alpha1.RunClosure{Verdict: v1alpha1.VerdictError, Reason: v1alpha1.ReasonRunPodFailed},
-		stale: &v1alpha1.RunStaleness{Reason: "BootIDChanged", Message: "rebooted"}}
-	if o := nodeOutcome(&n, &runplan.Baseline{}); !o.Stale || o.Verdict != "" || len(o.Culprits) > 0 {
-		t.Errorf("%+v", o)
-	}
-}
-
-// TestANodeThatLostItsPodIsNoCulprit: it was not measured, and nothing is known against it.
-func TestANodeThatLostItsPodIsNoCulprit(t *testing.T) {
-	for reason, blamed := range map[string]bool{
-		v1alpha1.ReasonRunPodFailed: false, v1alpha1.ReasonInterrupted: false, v1alpha1.ReasonMemberLost: false, v1alpha1.ReasonPreempted: false,
-		v1alpha1.ReasonNoGPUResource: true, v1alpha1.ReasonPreconditionFailed: true, v1alpha1.ReasonRunDeadlineExceeded: true, v1alpha1.ReasonLibraryMissing: true,
-	} {
-		for name, n := range map[string]nodeState{
-			"closed":   {closure: &v1alpha1.RunClosure{Verdict: v1alpha1.VerdictError, Reason: reason}},
-			"reported": {report: &v1alpha1.NodeRunStatus{Verdict: v1alpha1.VerdictError, Reason: reason}},
-		} {
-			n.name, n.phase = "a", judge.Done
-			if o := nodeOutcome(&n, &runplan.Baseline{}); o.Verdict != v1alpha1.VerdictError || (len(o.Culprits) > 0) != blamed {
-				t.Errorf("%s, %s: %s with culprits %+v, expected one: %v", reason, name, o.Verdict, o.Culprits, blamed)
-			}
-		}
-	}
-	// What refuses a run pod is the namespace's: a quota, its pod security level, a taken account name. What a kubelet cannot start is the node's.
-	for podName, blamed := range map[string]bool{"": false, "mi300x-1-1-a": true} {
-		n := nodeState{name: "a", phase: judge.Done, podName: podName, closure: &v1alpha1.RunClosure{Verdict: v1alpha1.VerdictError, Reason: v1alpha1.ReasonRunPodNotStarted}}
-		if o := nodeOutcome(&n, &runplan.Baseline{}); o.Verdict != v1alpha1.VerdictError || (len(o.Culprits) > 0) != blamed {
-			t.Errorf("run pod %q not started: %s with culprits %+v, expected one: %v", podName, o.Verdict, o.Culprits, blamed)
 		}
 	}
 }

@@ -13,8 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/commrun"
 	"rcclx.io/commgroup-operator/controllers/decision"
-	"rcclx.io/commgroup-operator/controllers/runs"
+	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
@@ -91,18 +92,6 @@ func (m *refusedPods) forget(group types.NamespacedName) {
 	delete(m.groups, group)
 }
 
-// waitForQuota lets the node try to create its run pod again, until startDeadlineSeconds after the quota refused it first: the run's
-// own pods on other nodes may hold the quota, and end.
-func (n *nodeState) waitForQuota(in runInput) {
-	n.wantsPod = true
-	a := runs.AssignmentOf(n.commTask)
-	if a == nil || a.Waiting == nil || a.Waiting.Reason != v1alpha1.ReasonRunPodNotStarted {
-		return
-	}
-	n.waitFor(in, decision.Seconds(in.group.Spec.Run.StartDeadlineSeconds), v1alpha1.ReasonRunPodNotStarted, a.Waiting.Message)
-	n.wantsPod = !n.closed()
-}
-
 // quotaMessage says that the quota refused the pod, and what would fit it. admitted are the run's own pods that hold part of the quota.
 func quotaMessage(cause error, admitted int, maxParallelNodes int32) string {
 	fits := "None of the run's own pods hold any of it, so that no smaller run.maxParallelNodes would fit: raise the quota, or end what uses it."
@@ -126,8 +115,8 @@ func (r *CommGroupReconciler) noteQuotaWait(ctx context.Context, ct *v1alpha1.Co
 		wait.Since = was.Since
 	}
 	desired.Spec.Run.Waiting = wait
-	if sameSpec(&ct.Spec, &desired.Spec) {
+	if objects.SameSpec(&ct.Spec, &desired.Spec) {
 		return nil
 	}
-	return r.writeCommTask(ctx, CommTaskChange{Current: ct, Desired: desired})
+	return r.writeCommTask(ctx, commrun.Change{Current: ct, Desired: desired})
 }

@@ -18,6 +18,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/state"
 )
@@ -231,7 +232,7 @@ func finishes(group *state.Group, d *Decision) bool {
 // version that was read, so that a decision on an old read is refused.
 func (r *CommGroupReconciler) writeStatus(ctx context.Context, group *v1alpha1.CommGroup, d *Decision) error {
 	next := group.DeepCopy()
-	if next.Status = d.Status.GroupStatus(); !same(&group.Status, &next.Status) {
+	if next.Status = d.Status.GroupStatus(); !objects.Same(&group.Status, &next.Status) {
 		if err := r.Client.Status().Update(ctx, next, client.FieldOwner(v1alpha1.FieldManagerController)); err != nil {
 			return fmt.Errorf("status of commgroup %s/%s: %w", group.Namespace, group.Name, err)
 		}

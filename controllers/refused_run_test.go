@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/commrun"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/testkit"
@@ -306,8 +307,8 @@ func TestARunForARefusedNodeIsNotRepeatedAtOnce(t *testing.T) {
 	w.rebooted, refusing = "n00000", true
 	until("run 2", 12*time.Minute, over(2))
 	finished := w.clock.Now()
-	until("the pause", refusedPause+time.Minute, func(run *v1alpha1.GroupRunStatus) bool { return run.Number == 3 })
-	if paused := w.clock.Now().Sub(finished); paused < refusedPause {
+	until("the pause", commrun.RefusedPause+time.Minute, func(run *v1alpha1.GroupRunStatus) bool { return run.Number == 3 })
+	if paused := w.clock.Now().Sub(finished); paused < commrun.RefusedPause {
 		t.Errorf("run 3 began after %s", paused)
 	}
 	refusing = false

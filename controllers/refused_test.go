@@ -21,7 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/commrun"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/internal/state"
@@ -129,7 +131,7 @@ func TestRefusedWritesAreToldAndTakenBack(t *testing.T) {
 			if n := told(); n != 1 {
 				t.Errorf("%d events of %s, want one", n, reason)
 			}
-			if again := reconcile(); !same(&first, &again) {
+			if again := reconcile(); !objects.Same(&first, &again) {
 				t.Errorf("the same refusal changed the status:\n%+v\n%+v", first.Conditions, again.Conditions)
 			}
 			if n := told(); n != 0 {
@@ -185,7 +187,7 @@ func TestRefusedClosureIsTold(t *testing.T) {
 	var told refusals
 	add(&told.commTasks, "write CommTask g.n00000", errQuota)
 	told.tell(&held, w.group, w.now)
-	if !same(held.Status.Run, w.group.Status.Run) || len(held.Status.Conditions) != len(w.group.Status.Conditions) {
+	if !objects.Same(held.Status.Run, w.group.Status.Run) || len(held.Status.Conditions) != len(w.group.Status.Conditions) {
 		t.Error("the held status changed more than conditions")
 	}
 	if c := meta.FindStatusCondition(held.Status.Conditions, v1alpha1.ConditionReady); c.Reason != v1alpha1.ReasonCommTasksRefused {
@@ -216,7 +218,7 @@ func TestNameOfACommTaskIsCleared(t *testing.T) {
 			if err := api.Create(t.Context(), there); err != nil {
 				t.Fatal(err)
 			}
-			err := r.writeCommTask(t.Context(), CommTaskChange{Desired: desired})
+			err := r.writeCommTask(t.Context(), commrun.Change{Desired: desired})
 			var is v1alpha1.CommTask
 			if err := api.Get(t.Context(), client.ObjectKeyFromObject(desired), &is); err != nil {
 				t.Fatal(err)

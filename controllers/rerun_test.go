@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/commrun"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/runs"
@@ -238,7 +239,7 @@ func TestClosedNodeIsDueAfterAReboot(t *testing.T) {
 	w := readyWorld(t, 2)
 	w.reboot("n00001", "boot-2")
 	w.settle()
-	for i := range maxRepeats + 1 {
+	for i := range commrun.MaxRepeats + 1 {
 		if got := w.assignedTo(); !slices.Equal(got, []string{"n00001"}) {
 			t.Fatalf("attempt %d: run %s has %v", i, w.group.Status.Run.ID, got)
 		}
@@ -255,7 +256,7 @@ func TestClosedNodeIsDueAfterAReboot(t *testing.T) {
 	}
 	run := w.group.Status.Run
 	if run.Phase != v1alpha1.RunPhaseFinished || w.group.Status.Members.Stale != 0 {
-		t.Fatalf("run %+v goes on after %d bad results, members %+v", run, maxRepeats+1, w.group.Status.Members)
+		t.Fatalf("run %+v goes on after %d bad results, members %+v", run, commrun.MaxRepeats+1, w.group.Status.Members)
 	}
 	w.want(t, v1alpha1.ConditionValidated, metav1.ConditionFalse, v1alpha1.ReasonRunPodFailed, "After 3 bad results in a row", runs.Ask(w.group))
 	w.request("mended")

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/commrun"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/schedule"
@@ -407,7 +408,7 @@ func TestNodesWithoutAPlaceWaitForTheSchedule(t *testing.T) {
 		if span := w.span(); (len(span.Tests) > 0) != (tc.minMembers == 2) {
 			t.Fatalf("%s: span %+v", name, span)
 		}
-		w.now = w.now.Add(retryPause)
+		w.now = w.now.Add(commrun.RetryPause)
 		w.reportFacts()
 		if w.settle(); (w.group.Status.Run.Number == 2) != tc.retried {
 			t.Errorf("%s: run %+v", name, w.group.Status.Run)

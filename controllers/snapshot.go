@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/commrun"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/gating"
 	"rcclx.io/commgroup-operator/controllers/sharing"
@@ -82,7 +83,7 @@ type Snapshot struct {
 // Decision is what should be.
 type Decision struct {
 	// CommTasks to create or update, in rank order.
-	CommTasks []CommTaskChange
+	CommTasks []commrun.Change
 	// DeleteCommTasks by name.
 	DeleteCommTasks []string
 	// CreatePods in rank order; DeletePods by name.
@@ -110,10 +111,4 @@ type Decision struct {
 	refused refusals
 	// WakeAt is the nearest deadline; zero means none.
 	WakeAt time.Time
-}
-
-// CommTaskChange is one CommTask as it should be. Current is nil where it has to be created.
-type CommTaskChange struct {
-	Current *v1alpha1.CommTask
-	Desired *v1alpha1.CommTask
 }

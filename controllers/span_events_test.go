@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/testenv"
@@ -164,7 +165,7 @@ func TestOldReadsUndoNothing(t *testing.T) {
 	w := newGroupWorld(t, 16, faults{hangNodes: []int{11}}, nil)
 	var past []*state.Group
 	w.meddle = func() {
-		if n := len(past); n == 0 || !same(&past[n-1].Status, &w.group.Status) {
+		if n := len(past); n == 0 || !objects.Same(&past[n-1].Status, &w.group.Status) {
 			past = append(past, w.group.DeepCopy())
 		}
 		for back := 1; back <= 3 && back < len(past); back++ {
@@ -263,7 +264,7 @@ func TestGroupStageAtScale(t *testing.T) {
 }
 
 // playAtScale is a run with one node that hangs; it gives the most that one step allocated.
-func playAtScale(t *testing.T, nodes int) (objects, bytes uint64) {
+func playAtScale(t *testing.T, nodes int) (allocations, bytes uint64) {
 	t.Helper()
 	const bad = 77
 	w := newGroupWorld(t, nodes, faults{hangNodes: []int{bad}}, func(g *state.Group) { g.Spec.Run.NodeDeadlineSeconds = 86400 })
@@ -275,14 +276,14 @@ func playAtScale(t *testing.T, nodes int) (objects, bytes uint64) {
 			runtime.ReadMemStats(&before)
 			d := w.step()
 			runtime.ReadMemStats(&after)
-			objects, bytes = max(objects, after.Mallocs-before.Mallocs), max(bytes, after.TotalAlloc-before.TotalAlloc)
+			allocations, bytes = max(allocations, after.Mallocs-before.Mallocs), max(bytes, after.TotalAlloc-before.TotalAlloc)
 			steps++
 			for _, c := range d.CommTasks {
 				if c.Current != nil && c.Current.Spec.Session != nil && c.Desired.Spec.Session != nil {
 					writes++
 				}
 			}
-			if same(status, &d.Status) && len(d.CommTasks)+len(d.CreatePods)+len(d.DeletePods) == 0 {
+			if objects.Same(status, &d.Status) && len(d.CommTasks)+len(d.CreatePods)+len(d.DeletePods) == 0 {
 				break
 			}
 		}
@@ -295,7 +296,7 @@ func playAtScale(t *testing.T, nodes int) (objects, bytes uint64) {
 		}
 	}
 	s := w.span()
-	t.Logf("%d members: %d steps, the dearest %d allocations and %d kB, %d writes of sessions; %s", nodes, steps, objects, bytes/1e3, writes, s.Message)
+	t.Logf("%d members: %d steps, the dearest %d allocations and %d kB, %d writes of sessions; %s", nodes, steps, allocations, bytes/1e3, writes, s.Message)
 	if s.Verdict != v1alpha1.VerdictFail || len(s.Culprits) != 1 || w.index[s.Culprits[0].Node] != bad {
 		t.Errorf("%s: %s, culprits %+v\n%s", s.Verdict, s.Message, s.Culprits, w.tests())
 	}
@@ -308,7 +309,7 @@ func playAtScale(t *testing.T, nodes int) (objects, bytes uint64) {
 		t.Errorf("%d writes of sessions for %d tasks, want at most %d", writes, tasks, limit)
 	}
 	checkSize(t, "after a search", &w.group.Status)
-	return objects, bytes
+	return allocations, bytes
 }
 
 // TestPodsOfTheStageAreBounded: should no manager be there, the kubelet ends them.

@@ -13,7 +13,6 @@ import (
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/podstate"
-	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/internal/state"
@@ -190,18 +189,6 @@ func TestNoSeatForANodeMadeAnew(t *testing.T) {
 	w.play()
 	if !done {
 		t.Fatal("the stage never waited for members without seats")
-	}
-}
-
-// TestWhatIsStaleHasNoVerdict: so that a node whose result no longer counts is never fit for the group.
-func TestWhatIsStaleHasNoVerdict(t *testing.T) {
-	n := nodeState{name: "n", phase: judge.Done, report: &v1alpha1.NodeRunStatus{Verdict: v1alpha1.VerdictPass}, commTask: &v1alpha1.CommTask{}}
-	if o := nodeOutcome(&n, &runplan.Baseline{}); !stage.Fit(&o) {
-		t.Errorf("a node that passed is not fit: %+v", o)
-	}
-	n.stale = &v1alpha1.RunStaleness{Reason: "BootIDChanged", Message: "rebooted"}
-	if o := nodeOutcome(&n, &runplan.Baseline{}); o.Verdict != "" || stage.Fit(&o) {
-		t.Errorf("a stale result counts: %+v", o)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/judge"
+	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/state"
@@ -379,7 +380,7 @@ func playLosing(t *testing.T, lost int, f faults, change func(*state.Group)) (st
 		for range 10 {
 			before := w.group.Status.DeepCopy()
 			d := w.step()
-			same := same(before, &d.Status)
+			same := objects.Same(before, &d.Status)
 			if !same {
 				if writes == lost {
 					w.group.Status = *before

@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers/decision"
 )
 
 // TestForeignRunIDIsReplaced: an assignment, session or pod with a higher run number that the controller did not write is no reason to
@@ -101,13 +100,5 @@ func TestForeignTimesPutNoDeadlineOff(t *testing.T) {
 		if a := w.commTask(node).Spec.Run; a.Closed == nil {
 			t.Errorf("%s: the run goes on on %s: %+v", name, node, a)
 		}
-	}
-	w := tableWorld(t, fromRunning)
-	ct := w.commTask(w.nodes[0].Name)
-	ct.Spec.Run.Waiting = &v1alpha1.RunWait{Reason: v1alpha1.ReasonNodeBusy, Since: metav1.NewTime(w.now.Add(far))}
-	n := &nodeState{name: ct.Spec.NodeName, commTask: ct}
-	n.waitFor(runInput{now: w.now, group: w.group}, time.Minute, v1alpha1.ReasonNodeBusy, "others hold it")
-	if n.waiting == nil || !n.waiting.Since.Equal(decision.Stamp(w.now)) {
-		t.Errorf("the wait counts from %+v, want from now", n.waiting)
 	}
 }

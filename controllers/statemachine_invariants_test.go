@@ -15,6 +15,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/membership"
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
+	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/runs"
@@ -263,7 +264,7 @@ func (m *machine) checkMissing(s *Snapshot, d *Decision) {
 	}
 	m.checkForgotten(s, &got)
 	got.Status.Conditions = s.Group.Status.Conditions
-	if !same(&got.Status, &s.Group.Status) || len(got.CommTasks)+len(got.CreatePods)+len(got.DeletePods)+len(got.DeleteCommTasks)+len(got.Events)+len(got.RunEvents) > 0 {
+	if !objects.Same(&got.Status, &s.Group.Status) || len(got.CommTasks)+len(got.CreatePods)+len(got.DeletePods)+len(got.DeleteCommTasks)+len(got.Events)+len(got.RunEvents) > 0 {
 		m.failf("a read that failed changes %+v", got)
 	}
 	run := d.Status.Run

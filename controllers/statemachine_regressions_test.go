@@ -11,7 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/commrun"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/testkit"
@@ -103,7 +105,7 @@ func TestReportThatComesWithTheStage(t *testing.T) {
 	w.now = w.now.Add(decision.Seconds(w.group.Spec.Run.NodeDeadlineSeconds))
 	w.reportFacts()
 	d := Decide(w.snapshot(), testConfig)
-	closes := slices.ContainsFunc(d.CommTasks, func(c CommTaskChange) bool {
+	closes := slices.ContainsFunc(d.CommTasks, func(c commrun.Change) bool {
 		return c.Desired.Spec.NodeName == late && c.Desired.Spec.Run != nil && c.Desired.Spec.Run.Closed != nil
 	})
 	if d.Status.Span.Stage != v1alpha1.StageWaitingForMembers || d.Status.Span.Members != 2 || !closes {
@@ -230,7 +232,7 @@ func takesNothingAway(t *testing.T, w *groupWorld, past *state.Group) {
 	}
 	for name, ct := range w.commTasks {
 		var live v1alpha1.CommTask
-		if err := cache.api.Get(t.Context(), client.ObjectKeyFromObject(ct), &live); err != nil || !sameSpec(&live.Spec, &ct.Spec) {
+		if err := cache.api.Get(t.Context(), client.ObjectKeyFromObject(ct), &live); err != nil || !objects.SameSpec(&live.Spec, &ct.Spec) {
 			t.Errorf("CommTask %s: %v, %+v", name, err, live.Spec)
 		}
 	}

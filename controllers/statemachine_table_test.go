@@ -18,6 +18,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
+	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
@@ -34,7 +35,7 @@ func (w *groupWorld) listFails(t *testing.T) {
 		t.Errorf("%d writes after a read that failed: %+v", n, d)
 	}
 	before.Conditions = d.Status.Conditions
-	if !same(before, &d.Status) {
+	if !objects.Same(before, &d.Status) {
 		t.Errorf("more than the conditions changed: %+v", d.Status)
 	}
 	w.runs.write(w.group, &d.Status)

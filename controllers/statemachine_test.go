@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/commrun"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
 	"rcclx.io/commgroup-operator/controllers/podstate"
@@ -455,7 +456,7 @@ func (m *machine) endHistory() {
 	spec := &m.group.Spec
 	one := time.Duration(len(m.nodes)+1)*(decision.Seconds(spec.Run.StartDeadlineSeconds+spec.Run.NodeDeadlineSeconds)+podstate.StuckAfter+time.Minute) +
 		time.Duration(stage.PodSeconds(spec))*time.Second
-	end := m.now.Add(one * (maxRepeats + 2)) // the run that goes on, and those that follow from what changed before
+	end := m.now.Add(one * (commrun.MaxRepeats + 2)) // the run that goes on, and those that follow from what changed before
 	m.logf("left alone")
 	for range 3000 {
 		m.kubelets()

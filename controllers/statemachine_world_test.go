@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/commrun"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/podstate"
@@ -105,18 +106,18 @@ func (m *machine) record() {
 	}
 	bump := func() string { m.version++; changed = true; return strconv.Itoa(m.version) }
 	group := &v1alpha1.CommGroup{ObjectMeta: m.group.ObjectMeta, Spec: m.group.Spec, Status: m.stored}
-	if next.group = last.group; last.group == nil || !same(group, last.group) {
+	if next.group = last.group; last.group == nil || !objects.Same(group, last.group) {
 		m.group.ResourceVersion = bump()
 		next.group = group.DeepCopy()
 		next.group.ResourceVersion = m.group.ResourceVersion
 	}
-	if now := []v1alpha1.CommRun(m.runs); len(now) != len(last.runs) || !same(&now, &last.runs) {
+	if now := []v1alpha1.CommRun(m.runs); len(now) != len(last.runs) || !objects.Same(&now, &last.runs) {
 		next.runs, changed = (&v1alpha1.CommRunList{Items: now}).DeepCopy().Items, true
 	} else {
 		next.runs = last.runs
 	}
 	present := slices.DeleteFunc(slices.Clone(m.nodes), func(n corev1.Node) bool { return m.absent[n.Name] })
-	if next.nodes = last.nodes; last.group == nil || !same(&present, &last.nodes) {
+	if next.nodes = last.nodes; last.group == nil || !objects.Same(&present, &last.nodes) {
 		bump()
 		next.nodes = (&corev1.NodeList{Items: present}).DeepCopy().Items
 	}
@@ -142,12 +143,12 @@ func (m *machine) record() {
 	}
 	next.pods = make(map[string]*corev1.Pod, len(m.pods))
 	for name, pod := range m.pods {
-		if next.pods[name] = last.pods[name]; !same(pod, last.pods[name]) {
+		if next.pods[name] = last.pods[name]; !objects.Same(pod, last.pods[name]) {
 			pod.ResourceVersion = bump()
 			next.pods[name] = pod.DeepCopy()
 		}
 	}
-	if next.configMap = last.configMap; !same(m.configMap, last.configMap) {
+	if next.configMap = last.configMap; !objects.Same(m.configMap, last.configMap) {
 		if m.configMap != nil {
 			m.configMap.ResourceVersion = bump()
 		}
@@ -165,7 +166,7 @@ func sameCommTasks(a, b *v1alpha1.CommTask) bool {
 	}
 	x, y := *a, *b
 	x.Status.Run, y.Status.Run = nil, nil
-	return same(&x, &y)
+	return objects.Same(&x, &y)
 }
 
 func copyOf(ct *v1alpha1.CommTask) *v1alpha1.CommTask {
@@ -355,7 +356,7 @@ func (m *machine) deleteCommTask(name string) {
 	}
 }
 
-func (m *machine) writeCommTask(change CommTaskChange) error {
+func (m *machine) writeCommTask(change commrun.Change) error {
 	if err := m.refused(); err != nil {
 		return err
 	}
@@ -493,7 +494,7 @@ func (m *machine) writeRun(s *Snapshot, d *Decision) error {
 	group := state.Group{ObjectMeta: s.Group.ObjectMeta, Spec: s.Group.Spec, Status: d.Status}
 	next := stored.DeepCopy()
 	status := group.RunStatus(stored)
-	if next.Status = *status.DeepCopy(); same(&stored.Status, &next.Status) {
+	if next.Status = *status.DeepCopy(); objects.Same(&stored.Status, &next.Status) {
 		return nil
 	}
 	if err := m.refused(); err != nil {
@@ -513,7 +514,7 @@ func (m *machine) writeRun(s *Snapshot, d *Decision) error {
 
 func (m *machine) writeGroup(s *Snapshot, d *Decision) error {
 	next := d.Status.GroupStatus()
-	if same(&s.Stored.Status, &next) {
+	if objects.Same(&s.Stored.Status, &next) {
 		return nil
 	}
 	if err := m.refused(); err != nil {

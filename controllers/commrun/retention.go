@@ -1,4 +1,4 @@
-package controllers
+package commrun
 
 import (
 	"cmp"
@@ -13,13 +13,13 @@ import (
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
-// maxKeptPods bounds the ended pods of one group that are kept for their logs.
-const maxKeptPods = 16
+// MaxKeptPods bounds the ended pods of one group that are kept for their logs.
+const MaxKeptPods = 16
 
 // withoutKept takes out of the pods to delete those whose logs tell why the present run failed: pods that ended by themselves, on
 // nodes with a bad result, or of a group's stage with one. An ended pod holds no GPUs, and no run waits for it. They go when the next
 // run begins, since they are of no present run then, and with the group.
-func withoutKept(remove []string, state *runState, outcomes []judge.Outcome, in runInput) []string {
+func withoutKept(remove []string, state *runState, outcomes []judge.Outcome, in Input) []string {
 	run := state.run
 	if run == nil || run.Phase == v1alpha1.RunPhaseAborted || len(remove) == 0 {
 		return remove
@@ -59,19 +59,19 @@ func withoutKept(remove []string, state *runState, outcomes []judge.Outcome, in 
 			}
 		}
 	}
-	collect(in.pods, func(node string) (int, bool) {
+	collect(in.Pods, func(node string) (int, bool) {
 		// A bad result that went stale, as by a reboot, still has its log until the node runs again.
-		ct := in.commTasks[node]
+		ct := in.CommTasks[node]
 		return 1, bad[node] || runs.Assigned(ct, run.ID) && judge.BadResult(ct.Spec.Run, runs.FinishedReport(ct))
 	})
-	collect(in.groupPods, func(node string) (int, bool) {
+	collect(in.GroupPods, func(node string) (int, bool) {
 		if culprit[node] {
 			return 0, stage
 		}
 		return 2, stage
 	})
 	slices.SortStableFunc(kept, func(a, b candidate) int { return cmp.Compare(a.class, b.class) })
-	for _, c := range kept[:min(len(kept), maxKeptPods)] {
+	for _, c := range kept[:min(len(kept), MaxKeptPods)] {
 		going[c.name] = false
 	}
 	return slices.DeleteFunc(remove, func(name string) bool { return !going[name] })

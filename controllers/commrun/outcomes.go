@@ -1,4 +1,4 @@
-package controllers
+package commrun
 
 import (
 	"cmp"
@@ -19,7 +19,7 @@ import (
 func judgeNodes(nodes []nodeState, group *state.Group) []judge.Outcome {
 	spec, out := &group.Spec, make([]judge.Outcome, len(nodes))
 	plan := runplan.Baseline{Plan: group.Status.Plan}
-	if plan.Plan == nil && sameSpecAs(group.Status.Run, spec) { // the CommRun is gone
+	if plan.Plan == nil && SameSpecAs(group.Status.Run, spec) { // the CommRun is gone
 		now := runplan.For(spec)
 		plan.Plan = &now
 	}
@@ -85,7 +85,12 @@ func nodeOutcome(n *nodeState, plan *runplan.Baseline) judge.Outcome {
 	}
 	if n.exhausted != nil {
 		o.Message = words.Sentence(o.Message) + fmt.Sprintf(" After %d bad results in a row, each followed by a change of the node (the last: %s), no run starts by itself: %s.",
-			maxRepeats+1, n.exhausted.Reason, v1alpha1.AskRun(n.commTask.Namespace, n.commTask.Spec.Group.Name))
+			MaxRepeats+1, n.exhausted.Reason, v1alpha1.AskRun(n.commTask.Namespace, n.commTask.Spec.Group.Name))
 	}
 	return o
+}
+
+// sameSpecAs says whether the run measures what the spec asks for by now.
+func SameSpecAs(run *v1alpha1.GroupRunStatus, spec *v1alpha1.CommGroupSpec) bool {
+	return run != nil && run.SpecHash == runplan.SpecHash(spec)
 }

@@ -1,4 +1,4 @@
-package controllers
+package commrun
 
 import (
 	"cmp"
@@ -79,7 +79,7 @@ func runAgain(group *state.Group) string { return "Once it is mended, " + runs.A
 const runByItself = "Once it is mended, a run of the node starts by itself."
 
 // stepNode works out where the run is on one node. Every wait in it has a deadline, so that a run always ends.
-func stepNode(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput) {
+func stepNode(n *nodeState, run *v1alpha1.GroupRunStatus, in Input) {
 	a := runs.AssignmentOf(n.commTask)
 	ours := a != nil && a.ID == run.ID
 	switch {
@@ -99,11 +99,11 @@ func stepNode(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput) {
 			return
 		}
 	default:
-		n.moved = !nodefacts.Hold(n.commNode, in.now) || a.Stale != nil || nodefacts.Stale(a.Platform, runs.FinishedReport(n.commTask), n.facts()) != nil
+		n.moved = !nodefacts.Hold(n.commNode, in.Now) || a.Stale != nil || nodefacts.Stale(a.Platform, runs.FinishedReport(n.commTask), n.facts()) != nil
 	}
 	switch run.Phase {
 	case v1alpha1.RunPhaseAborted:
-		n.close(in.now, v1alpha1.VerdictSkipped, abortReason(in), "Run %s was aborted before node %s reported.", run.ID, n.name)
+		n.close(in.Now, v1alpha1.VerdictSkipped, abortReason(in), "Run %s was aborted before node %s reported.", run.ID, n.name)
 		return
 	case v1alpha1.RunPhaseFinished:
 		// The run is over and this node's result is gone, for example because its CommTask was deleted. No result is never a
@@ -115,65 +115,65 @@ func stepNode(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput) {
 	case v1alpha1.RunPhaseRunning:
 	}
 	if n.member == nil {
-		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonMemberLost,
+		n.close(in.Now, v1alpha1.VerdictError, v1alpha1.ReasonMemberLost,
 			"Node %s left the group during run %s: it was deleted, made anew or no longer matches members.", n.name, run.ID)
 		return
 	}
-	if pod := podstate.OfRun(in.pods[n.name], run.ID); pod != nil {
+	if pod := podstate.OfRun(in.Pods[n.name], run.ID); pod != nil {
 		n.podName = pod.Name
 		if stepPod(n, pod, in); n.closed() {
-			n.closure.HeldSeconds = podHeldSeconds(n.commNode, pod, in.now)
+			n.closure.HeldSeconds = podHeldSeconds(n.commNode, pod, in.Now)
 		}
 		return
 	}
 	if n.podName != "" {
-		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonRunPodFailed,
+		n.close(in.Now, v1alpha1.VerdictError, v1alpha1.ReasonRunPodFailed,
 			"Run pod %s on node %s was deleted before the agent reported. Look for evictions and preemption (`kubectl get events`), then %s.",
-			n.podName, n.name, runs.Ask(in.group))
+			n.podName, n.name, runs.Ask(in.Group))
 		return
 	}
 	stepWaiting(n, run, in, ours)
 }
 
-func abortReason(in runInput) string {
-	if in.group.Spec.Run.State == v1alpha1.RunSuspended || in.group.Status.RunSuspended {
+func abortReason(in Input) string {
+	if in.Group.Spec.Run.State == v1alpha1.RunSuspended || in.Group.Status.RunSuspended {
 		return v1alpha1.ReasonSuspended
 	}
 	return v1alpha1.ReasonSuperseded
 }
 
 // stepWaiting decides for a node that has no pod yet.
-func stepWaiting(n *nodeState, run *v1alpha1.GroupRunStatus, in runInput, assigned bool) {
+func stepWaiting(n *nodeState, run *v1alpha1.GroupRunStatus, in Input, assigned bool) {
 	n.phase = judge.Waiting
-	spec := &in.group.Spec
+	spec := &in.Group.Spec
 	if n.member.AllocatableGPUs < int64(spec.RanksPerNode) {
-		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonNoGPUResource,
+		n.close(in.Now, v1alpha1.VerdictError, v1alpha1.ReasonNoGPUResource,
 			"Node %s has %d allocatable %s and a run needs %d: check the device plugin on it (`kubectl describe node %s`), lower ranksPerNode, or exclude the node.%s %s",
 			n.name, n.member.AllocatableGPUs, objects.GPUResource(spec), spec.RanksPerNode, n.name, membership.TaintRemark(*n.member), runByItself)
 		return
 	}
-	if !nodefacts.Hold(n.commNode, in.now) {
+	if !nodefacts.Hold(n.commNode, in.Now) {
 		deadline := run.StartTime.Add(decision.Seconds(spec.Run.StartDeadlineSeconds))
-		if in.now.Before(deadline) {
+		if in.Now.Before(deadline) {
 			n.wakeAt = deadline
 			return
 		}
-		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonAgentNotReporting,
+		n.close(in.Now, v1alpha1.VerdictError, v1alpha1.ReasonAgentNotReporting,
 			"The monitor of node %s has not reported within %d s of the start of run %s: %s. Look at its pod in the operator's namespace (`kubectl get pods -A -l %s=%s -o wide`). %s",
 			n.name, spec.Run.StartDeadlineSeconds, run.ID, lastSeen(n.commNode), v1alpha1.LabelRole, v1alpha1.RoleMonitor, runByItself)
 		return
 	}
 	if problems := nodefacts.ErrorProblems(n.facts()); len(problems) > 0 {
 		p := problems[0]
-		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonPreconditionFailed,
-			"No ranks were started on node %s since its facts show %s (%s): %s %s", n.name, p.Code, cmp.Or(p.Subject, "node"), words.Sentence(p.Message), runAgain(in.group))
+		n.close(in.Now, v1alpha1.VerdictError, v1alpha1.ReasonPreconditionFailed,
+			"No ranks were started on node %s since its facts show %s (%s): %s %s", n.name, p.Code, cmp.Or(p.Subject, "node"), words.Sentence(p.Message), runAgain(in.Group))
 		return
 	}
 	if !assigned {
 		return // the assignment is written first: the agent reads its plan from it
 	}
-	if holdsGPUs(in.pods[n.name], in.now) || holdsGPUs(in.groupPods[n.name], in.now) {
-		n.wakeAt = podstate.FreeAt(slices.Concat(in.pods[n.name], in.groupPods[n.name]), in.now) // an older run's pod still holds the GPUs
+	if holdsGPUs(in.Pods[n.name], in.Now) || holdsGPUs(in.GroupPods[n.name], in.Now) {
+		n.wakeAt = podstate.FreeAt(slices.Concat(in.Pods[n.name], in.GroupPods[n.name]), in.Now) // an older run's pod still holds the GPUs
 		return
 	}
 	n.stepFree(in)
@@ -187,51 +187,51 @@ func lastSeen(cn *v1alpha1.CommNode) string {
 }
 
 // stepPod decides for a node whose run pod is there.
-func stepPod(n *nodeState, pod *corev1.Pod, in runInput) {
-	policy := &in.group.Spec.Run
+func stepPod(n *nodeState, pod *corev1.Pod, in Input) {
+	policy := &in.Group.Spec.Run
 	if !podstate.Alive(pod) {
 		ended := nodefacts.Corrected(n.commNode, podstate.Ended(pod))
 		// An end in the future is of a clock that is ahead: it must not put the wait off by as much.
-		if grace := ended.Add(podstate.ReportGrace); !ended.IsZero() && in.now.Before(grace) && !ended.After(in.now.Add(podstate.ReportGrace)) {
+		if grace := ended.Add(podstate.ReportGrace); !ended.IsZero() && in.Now.Before(grace) && !ended.After(in.Now.Add(podstate.ReportGrace)) {
 			n.phase, n.wakeAt = judge.Running, grace
 			return
 		}
-		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonRunPodFailed,
+		n.close(in.Now, v1alpha1.VerdictError, v1alpha1.ReasonRunPodFailed,
 			"Run pod %s on node %s ended without a report of the agent: %s %s",
-			pod.Name, n.name, podstate.End(pod), runAgain(in.group))
+			pod.Name, n.name, podstate.End(pod), runAgain(in.Group))
 		return
 	}
 	if started := nodefacts.Corrected(n.commNode, podstate.RanksStarted(pod)); !started.IsZero() {
 		deadline := started.Add(decision.Seconds(policy.NodeDeadlineSeconds))
-		if started.After(in.now) { // a clock that is ahead
+		if started.After(in.Now) { // a clock that is ahead
 			deadline = podstate.StartDeadline(pod, policy).Add(decision.Seconds(policy.NodeDeadlineSeconds))
 		}
-		if in.now.Before(deadline) {
+		if in.Now.Before(deadline) {
 			n.phase, n.wakeAt = judge.Running, deadline
 			return
 		}
-		n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonRunDeadlineExceeded,
+		n.close(in.Now, v1alpha1.VerdictError, v1alpha1.ReasonRunDeadlineExceeded,
 			"Node %s has not reported within nodeDeadlineSeconds (%d s) of the start of its ranks; it was at: %s. The pod is deleted to free the GPUs. Raise the deadline or measure less: either starts a run of all members.",
-			n.name, policy.NodeDeadlineSeconds, agentStep(n.commTask, in.group.Status.Run))
+			n.name, policy.NodeDeadlineSeconds, agentStep(n.commTask, in.Group.Status.Run))
 		return
 	}
 	if n.stepQueued(pod, in) {
 		return
 	}
 	deadline := podstate.StartDeadline(pod, policy)
-	if in.now.Before(deadline) {
+	if in.Now.Before(deadline) {
 		n.phase, n.wakeAt, n.hindrance = judge.Starting, deadline, podstate.Hindrance(pod)
 		return
 	}
 	if pod.Spec.NodeName == "" {
-		n.close(in.now, v1alpha1.VerdictSkipped, v1alpha1.ReasonRunPodUnschedulable,
+		n.close(in.Now, v1alpha1.VerdictSkipped, v1alpha1.ReasonRunPodUnschedulable,
 			"Run pod %s found no place on node %s within startDeadlineSeconds (%d s): %s The GPUs are probably in use; it is tried again by itself.",
 			pod.Name, n.name, policy.StartDeadlineSeconds, podstate.UnschedulableMessage(pod))
 		return
 	}
-	n.close(in.now, v1alpha1.VerdictError, v1alpha1.ReasonRunPodNotStarted,
+	n.close(in.Now, v1alpha1.VerdictError, v1alpha1.ReasonRunPodNotStarted,
 		"Run pod %s on node %s has not started its ranks within startDeadlineSeconds (%d s): %s %s",
-		pod.Name, n.name, policy.StartDeadlineSeconds, podstate.WaitingReason(pod), runAgain(in.group))
+		pod.Name, n.name, policy.StartDeadlineSeconds, podstate.WaitingReason(pod), runAgain(in.Group))
 }
 
 // agentStep is what the agent last said it was at.

@@ -1,4 +1,4 @@
-package controllers
+package commrun
 
 import (
 	"cmp"
@@ -14,21 +14,21 @@ import (
 	"rcclx.io/commgroup-operator/controllers/runs"
 )
 
-// heldSeconds is for how long the run held GPUs, times GPUs, as far as the objects know it: the agents' reports tell their own
+// HeldSeconds is for how long the run held GPUs, times GPUs, as far as the objects know it: the agents' reports tell their own
 // times, closures what their pods had held, and pods that are still there when they started. A pod that was gone before
 // anybody looked is not known and not in it. The nodes are those that held some for their own part.
-func heldSeconds(run *v1alpha1.GroupRunStatus, span *v1alpha1.SpanStatus, in runInput) (total int64, nodes int32) {
-	for name, ct := range in.commTasks {
+func HeldSeconds(run *v1alpha1.GroupRunStatus, span *v1alpha1.SpanStatus, in Input) (total int64, nodes int32) {
+	for name, ct := range in.CommTasks {
 		if !runs.Assigned(ct, run.ID) {
 			continue
 		}
-		gpus := int64(cmp.Or(ct.Spec.Ranks.Count, in.group.Spec.RanksPerNode))
-		pod, before := podstate.OfRun(in.pods[name], run.ID), total
+		gpus := int64(cmp.Or(ct.Spec.Ranks.Count, in.Group.Spec.RanksPerNode))
+		pod, before := podstate.OfRun(in.Pods[name], run.ID), total
 		switch r := runs.FinishedReport(ct); {
 		case r != nil && r.FinishTime != nil:
 			total += gpus * max(0, int64(r.FinishTime.Sub(r.StartTime.Time)/time.Second))
 		case pod != nil && (podstate.Alive(pod) || ct.Spec.Run.Closed == nil):
-			total += gpus * podHeldSeconds(in.commNodes[name], pod, in.now)
+			total += gpus * podHeldSeconds(in.CommNodes[name], pod, in.Now)
 		case ct.Spec.Run.Closed != nil: // a pod that is kept for its log may not say when it ended
 			total += gpus * ct.Spec.Run.Closed.HeldSeconds
 		}
@@ -41,11 +41,11 @@ func heldSeconds(run *v1alpha1.GroupRunStatus, span *v1alpha1.SpanStatus, in run
 
 // groupHeldSeconds is that of the group's stage. Its pods are there until it ends; where they are gone already, the tests tell
 // at least how long their members worked.
-func groupHeldSeconds(run *v1alpha1.GroupRunStatus, span *v1alpha1.SpanStatus, in runInput) int64 {
+func groupHeldSeconds(run *v1alpha1.GroupRunStatus, span *v1alpha1.SpanStatus, in Input) int64 {
 	var byPods int64
-	for name, pods := range in.groupPods {
+	for name, pods := range in.GroupPods {
 		if pod := podstate.OfRun(pods, run.ID); pod != nil {
-			byPods += gpusOf(pod, objects.GPUResource(&in.group.Spec)) * podHeldSeconds(in.commNodes[name], pod, in.now)
+			byPods += podstate.GPUs(pod, objects.GPUResource(&in.Group.Spec)) * podHeldSeconds(in.CommNodes[name], pod, in.Now)
 		}
 	}
 	if span == nil || span.RunID != run.ID || len(span.Tests) == 0 {
@@ -62,7 +62,7 @@ func groupHeldSeconds(run *v1alpha1.GroupRunStatus, span *v1alpha1.SpanStatus, i
 			last = end
 		}
 	}
-	return max(byPods, int64(last.Sub(first)/time.Second)*int64(span.Present)*int64(in.group.Spec.RanksPerNode))
+	return max(byPods, int64(last.Sub(first)/time.Second)*int64(span.Present)*int64(in.Group.Spec.RanksPerNode))
 }
 
 // podHeldSeconds is how long the pod's ranks have held GPUs until now or their end; zero where they never started.
@@ -75,31 +75,4 @@ func podHeldSeconds(cn *v1alpha1.CommNode, pod *corev1.Pod, now time.Time) int64
 		until = end
 	}
 	return max(0, int64(until.Sub(from)/time.Second))
-}
-
-// gpusOf is how many of the resource the pod's containers hold together. Init containers end before them, but for those that
-// go on beside them (restartPolicy Always).
-func gpusOf(pod *corev1.Pod, resource string) int64 {
-	var running, starting int64
-	of := func(c *corev1.Container) int64 {
-		// For an extended resource a limit is a request, and there is none without the other.
-		for _, list := range []corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
-			if q, ok := list[corev1.ResourceName(resource)]; ok {
-				return q.Value()
-			}
-		}
-		return 0
-	}
-	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			running += of(c)
-			continue
-		}
-		starting = max(starting, running+of(c))
-	}
-	for i := range pod.Spec.Containers {
-		running += of(&pod.Spec.Containers[i])
-	}
-	return max(running, starting)
 }

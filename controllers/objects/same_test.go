@@ -1,4 +1,4 @@
-package controllers
+package objects
 
 import (
 	"testing"
@@ -29,7 +29,7 @@ func TestSameAsStored(t *testing.T) {
 		"a list":                {&state.Status{}, &state.Status{Culprits: []v1alpha1.Culprit{{}}}, false},
 		"another of its values": {&state.Status{Culprits: []v1alpha1.Culprit{{Kind: "Node"}}}, &state.Status{Culprits: []v1alpha1.Culprit{{}}}, false},
 	} {
-		if got := same(tc.a, tc.b); got != tc.want {
+		if got := Same(tc.a, tc.b); got != tc.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

@@ -1,4 +1,4 @@
-package controllers
+package commrun
 
 import (
 	"cmp"
@@ -14,59 +14,59 @@ import (
 )
 
 // recall fills in what is known of the node from its assignment: the report or closure, and whether that still counts.
-func (n *nodeState) recall(a *v1alpha1.RunAssignment, in runInput) {
+func (n *nodeState) recall(a *v1alpha1.RunAssignment, in Input) {
 	switch {
 	case a.Closed != nil:
 		n.phase, n.closure = judge.Done, a.Closed.DeepCopy()
 	case runs.FinishedReport(n.commTask) != nil:
 		n.phase, n.report = judge.Done, n.commTask.Status.Run
 	default:
-		n.moved = !nodefacts.Hold(n.commNode, in.now) || nodefacts.Stale(a.Platform, nil, n.facts()) != nil
+		n.moved = !nodefacts.Hold(n.commNode, in.Now) || nodefacts.Stale(a.Platform, nil, n.facts()) != nil
 		return
 	}
 	// Once it is found, it stays until the result is replaced: a reboot is not undone.
-	if n.stale = a.Stale; n.stale != nil || !nodefacts.Hold(n.commNode, in.now) {
+	if n.stale = a.Stale; n.stale != nil || !nodefacts.Hold(n.commNode, in.Now) {
 		return
 	}
 	found := nodefacts.Stale(a.Platform, n.report, n.facts())
 	switch {
 	case found == nil:
-	case a.Repeats >= maxRepeats && judge.BadResult(a, n.report):
+	case a.Repeats >= MaxRepeats && judge.BadResult(a, n.report):
 		n.exhausted = found
 	default:
-		found.Time = *decision.Stamp(in.now)
+		found.Time = *decision.Stamp(in.Now)
 		n.stale, n.found = found, found
 	}
 }
 
 // recovered says whether the run ended on the node for want of GPUs, of its monitor or of its CommTask, and all are there now. Where
 // that has happened too often in a row, a person has to ask.
-func (n *nodeState) recovered(in runInput) bool {
+func (n *nodeState) recovered(in Input) bool {
 	a := runs.AssignmentOf(n.commTask)
 	if a == nil {
-		return n.createdSince(in.group.Status.Run) && n.unmeasurable(in) == ""
+		return n.createdSince(in.Group.Status.Run) && n.unmeasurable(in) == ""
 	}
 	return n.closure != nil && (n.closure.Reason == v1alpha1.ReasonNoGPUResource || n.closure.Reason == v1alpha1.ReasonAgentNotReporting) &&
-		a.Repeats < maxRepeats && n.unmeasurable(in) == ""
+		a.Repeats < MaxRepeats && n.unmeasurable(in) == ""
 }
 
 // needsResult says whether a run of the changed nodes has to measure the node: its result is stale, lost, or of a run that
 // was aborted before it came to the node; or the node could not be measured and now can, or had no place and is due again.
-func (n *nodeState) needsResult(in runInput) bool {
+func (n *nodeState) needsResult(in Input) bool {
 	aborted := n.closure != nil && (n.closure.Reason == v1alpha1.ReasonSuspended || n.closure.Reason == v1alpha1.ReasonSuperseded)
 	return n.stale != nil || n.phase != judge.Done || aborted || n.recovered(in) || n.retryDue(in)
 }
 
 // unmeasurable says why a node cannot be measured now; empty where it can. Right after a boot the device plugin is often
 // not there yet: to start then would only give an error.
-func (n *nodeState) unmeasurable(in runInput) string {
+func (n *nodeState) unmeasurable(in Input) string {
 	switch {
 	case n.member == nil:
 		return "it is no member"
-	case !nodefacts.Hold(n.commNode, in.now):
+	case !nodefacts.Hold(n.commNode, in.Now):
 		return "its monitor does not report"
-	case n.member.AllocatableGPUs < int64(in.group.Spec.RanksPerNode):
-		return fmt.Sprintf("it has %d allocatable %s and needs %d", n.member.AllocatableGPUs, objects.GPUResource(&in.group.Spec), in.group.Spec.RanksPerNode)
+	case n.member.AllocatableGPUs < int64(in.Group.Spec.RanksPerNode):
+		return fmt.Sprintf("it has %d allocatable %s and needs %d", n.member.AllocatableGPUs, objects.GPUResource(&in.Group.Spec), in.Group.Spec.RanksPerNode)
 	}
 	if problems := nodefacts.ErrorProblems(n.facts()); len(problems) > 0 {
 		return "its facts show " + problems[0].Code
@@ -76,7 +76,7 @@ func (n *nodeState) unmeasurable(in runInput) string {
 
 // renew makes the node of a run of the changed nodes wait for its turn, where it needs a result and can be measured. Each
 // node is measured at most once in a run, so that one that reboots again and again holds up no other.
-func (n *nodeState) renew(run *v1alpha1.GroupRunStatus, in runInput) bool {
+func (n *nodeState) renew(run *v1alpha1.GroupRunStatus, in Input) bool {
 	if run.Phase != v1alpha1.RunPhaseRunning || !n.needsResult(in) {
 		return false
 	}
@@ -89,39 +89,14 @@ func (n *nodeState) renew(run *v1alpha1.GroupRunStatus, in runInput) bool {
 	return true
 }
 
-// dueNodes are the nodes for which a run of the changed nodes is due: all of them, those that can be measured now, and for
-// the others why they cannot.
-func dueNodes(last *v1alpha1.GroupRunStatus, nodes []nodeState, in runInput) (due, ready, waiting []string) {
-	aborted := last.Phase == v1alpha1.RunPhaseAborted
-	for i := range nodes {
-		n := &nodes[i]
-		if n.stale == nil && !n.recovered(in) && !n.retryDue(in) && (!aborted || !n.needsResult(in)) {
-			continue
-		}
-		due = append(due, n.name)
-		if why := cmp.Or(n.unmeasurable(in), n.paused(last, in.now)); why != "" {
-			waiting = append(waiting, n.name+" ("+why+")")
-		} else {
-			ready = append(ready, n.name)
-		}
-	}
-	return due, ready, waiting
-}
-
-// resumes says whether the aborted run is to be taken up again: it measured only the changed nodes, and what the others
-// have shown still counts.
-func resumes(last *v1alpha1.GroupRunStatus, in runInput, hash string) bool {
-	return last != nil && last.Phase == v1alpha1.RunPhaseAborted && runs.Partial(last) && hash != "" && last.SpecHash == hash && last.MembersHash == in.hash
-}
-
 // newAssignment is the run's assignment to a node that has none of it.
-func newAssignment(run *v1alpha1.GroupRunStatus, n *nodeState, in runInput) *v1alpha1.RunAssignment {
+func newAssignment(run *v1alpha1.GroupRunStatus, n *nodeState, in Input) *v1alpha1.RunAssignment {
 	a := &v1alpha1.RunAssignment{ID: run.ID, Name: run.Name, Generation: run.Generation, Number: run.Number,
 		PodName: n.podName, Closed: n.closure, Waiting: n.waiting}
-	if in.group.Spec.Span == v1alpha1.SpanGroup {
+	if in.Group.Spec.Span == v1alpha1.SpanGroup {
 		a.Span = v1alpha1.SpanGroup
 	}
-	if nodefacts.Hold(n.commNode, in.now) {
+	if nodefacts.Hold(n.commNode, in.Now) {
 		a.Platform = nodefacts.PlatformOf(n.facts())
 	}
 	old := runs.AssignmentOf(n.commTask)
@@ -145,7 +120,7 @@ func newAssignment(run *v1alpha1.GroupRunStatus, n *nodeState, in runInput) *v1a
 
 // keptAssignment is an assignment that stays: only what the controller itself adds to it changes. Where nothing does it is the
 // very one that there is.
-func keptAssignment(n *nodeState, run *v1alpha1.GroupRunStatus, starting bool, in runInput) *v1alpha1.RunAssignment {
+func keptAssignment(n *nodeState, run *v1alpha1.GroupRunStatus, starting bool, in Input) *v1alpha1.RunAssignment {
 	now := n.commTask.Spec.Run
 	a := *now
 	a.Stale = n.stale
@@ -154,7 +129,7 @@ func keptAssignment(n *nodeState, run *v1alpha1.GroupRunStatus, starting bool, i
 	}
 	if !starting && a.ID == run.ID {
 		a.PodName, a.Waiting, a.Name = n.podName, n.waiting, cmp.Or(a.Name, run.Name)
-		if a.Platform == nil && n.phase != judge.Done && nodefacts.Hold(n.commNode, in.now) {
+		if a.Platform == nil && n.phase != judge.Done && nodefacts.Hold(n.commNode, in.Now) {
 			a.Platform = nodefacts.PlatformOf(n.facts()) // its monitor had not reported when the run began
 		}
 	}
@@ -181,5 +156,5 @@ func staleEvent(nodes []nodeState) []decision.Event {
 		Note: words.Shorten(fmt.Sprintf("Results no longer count on %s. %s (%s)", words.SomeNames(names, 5), words.OfFirst(first.Message, names), first.Reason), 1000)}}
 }
 
-// maxRepeats bounds how often a bad result is measured anew by itself: a run may be what makes the node reboot.
-const maxRepeats = 2
+// MaxRepeats bounds how often a bad result is measured anew by itself: a run may be what makes the node reboot.
+const MaxRepeats = 2
