@@ -145,34 +145,6 @@ func TestQueuedPod(t *testing.T) {
 	}
 }
 
-func TestQueueTogether(t *testing.T) {
-	g := testkit.Group()
-	ct := &v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{NodeName: "a"}}
-	pod := groupPodFor(g, ct, "1-1", 60, testConfig)
-	if queueTogether(pod, g, "1-1", 4); pod.Labels[podstate.PodGroupLabel] != "" || pod.Annotations[podstate.PodGroupCountAnnotation] != "" {
-		t.Errorf("without a queue: %v %v", pod.Labels, pod.Annotations)
-	}
-	g.Spec.Run.QueueName = "gpus"
-	names, roles := map[string]bool{}, map[string]bool{}
-	for _, node := range []string{"a", "b"} {
-		ct.Spec.NodeName = node
-		pod = groupPodFor(g, ct, "1-1", 60, testConfig)
-		queueTogether(pod, g, "1-1", 4)
-		roles[pod.Annotations[podstate.RoleHashAnnotation]] = true
-		if names[pod.Labels[podstate.PodGroupLabel]] = true; pod.Annotations[podstate.PodGroupCountAnnotation] != "4" || pod.Annotations[podstate.NotRetriableAnnotation] != "false" || pod.Labels[podstate.QueueLabel] != "gpus" {
-			t.Errorf("%v %v", pod.Labels, pod.Annotations)
-		}
-	}
-	pod = groupPodFor(g, ct, "1-2", 60, testConfig)
-	queueTogether(pod, g, "1-2", 4)
-	if len(roles) != 1 || roles[""] {
-		t.Errorf("roles %v: Kueue takes the pods for several sets", roles)
-	}
-	if len(names) != 1 || names[""] || names[pod.Labels[podstate.PodGroupLabel]] {
-		t.Errorf("groups of pods %v, of the next run %s", names, pod.Labels[podstate.PodGroupLabel])
-	}
-}
-
 // inQueue is a group of so many nodes in a queue, whose stage waits for its members; taken are the GPUs of a node's eight.
 func inQueue(t *testing.T, nodes int, taken int32, holders map[string]string) *groupWorld {
 	t.Helper()

@@ -7,33 +7,29 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/commrun"
 	"rcclx.io/commgroup-operator/controllers/decision"
-	"rcclx.io/commgroup-operator/controllers/podstate"
+	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
+// writer makes the cluster as decided, and writes what was decided into the status.
+type writer struct {
+	*observer
+	podsRefused refusedPods
+}
+
 // errClosureNotWritten: a node's part of the run was to be closed, and its CommTask does not say so yet.
 var errClosureNotWritten = errors.New("closure not written")
-
-// errOldRead: what was read is not what the API server has, and what was concluded from it may not be told.
-var errOldRead = errors.New("what was read is old")
-
-// oldReadPoll is when to look again whether the cache has the group as the API server has it.
-const oldReadPoll = 250 * time.Millisecond
 
 // closureError says of a closure that was not written whether it rests on an old read: the node's report may have come since, and its
 // pod is gone because of that.
@@ -44,99 +40,9 @@ func closureError(err error) error {
 	return fmt.Errorf("%w: %w", errClosureNotWritten, err)
 }
 
-// takesAway says whether the decision deletes anything.
-func (d *Decision) takesAway() bool {
-	return len(d.DeletePods)+len(d.DeleteCommTasks)+len(d.DeleteConfigMaps)+len(d.DeleteRuns) > 0
-}
-
-// turnsRun says whether the decision starts a run, or ends one that goes on. The CommRuns that it rests on may be newer in the cache than
-// the CommGroup is: by an older spec, the present run would be aborted.
-func turnsRun(s *Snapshot, d *Decision) bool {
-	was, is := s.Group.Status.Run, d.Status.Run
-	return is != nil && (was == nil || was.ID != is.ID || was.Phase != is.Phase)
-}
-
-// upToDate asks the API itself whether the group is still as it was read. Writes carry the version that they rest on; a delete is of a
-// name alone, and rests on the group's status. A manager whose cache lags, or that was paused while another took over, would delete
-// pods of the present run, and their nodes would be named as guilty.
-func (r *CommGroupReconciler) upToDate(ctx context.Context, s *Snapshot) error {
-	read := map[string]client.Object{"CommGroup": s.Stored}
-	if s.StoredRun != nil {
-		read["CommRun"] = s.StoredRun
-	}
-	for kind, object := range read {
-		var live metav1.PartialObjectMetadata
-		live.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
-		if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(object), &live); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("look whether the %s that was read is up to date: %w", kind, err)
-		} else if err != nil || live.UID != object.GetUID() || live.ResourceVersion != object.GetResourceVersion() {
-			return errOldRead
-		}
-	}
-	return nil
-}
-
-// stillSo looks, before anything is done that a later look cannot undo, whether what was read for it still is so.
-func (r *CommGroupReconciler) stillSo(ctx context.Context, s *Snapshot, d *Decision) error {
-	if d.takesAway() || turnsRun(s, d) {
-		if err := r.upToDate(ctx, s); err != nil {
-			return err
-		}
-	}
-	return errors.Join(atOnce(d.restsOn, func(node string) error { return r.nodeUpToDate(ctx, s, node) })...)
-}
-
-// nodeUpToDate asks the API itself whether the node's objects are as they were read. A new manager's cache may have the group as it is and a
-// node's CommTask as it was in an earlier run: the verdict would be that one's, and gating would mark the node; or without the session
-// that the group's stage gave it, whose pod would be deleted, and the node named for that.
-func (r *CommGroupReconciler) nodeUpToDate(ctx context.Context, s *Snapshot, node string) error {
-	same := func(kind schema.GroupVersionKind, namespace, name, read string) error {
-		var live metav1.PartialObjectMetadata
-		live.SetGroupVersionKind(kind)
-		if err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &live); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("look whether what was read of node %s is up to date: %w", node, err)
-		}
-		if live.ResourceVersion != read {
-			return errOldRead
-		}
-		return nil
-	}
-	name := v1alpha1.CommTaskName(s.Group.Name, node)
-	if err := same(v1alpha1.GroupVersion.WithKind("CommTask"), s.Group.Namespace, name, versionIn(s.CommTasks, name)); err != nil {
-		return err
-	}
-	if err := same(corev1.SchemeGroupVersion.WithKind("Node"), "", node, versionIn(s.Nodes, node)); err != nil {
-		return err
-	}
-	if err := same(v1alpha1.GroupVersion.WithKind("CommNode"), "", node, versionIn(s.CommNodes, node)); err != nil {
-		return err
-	}
-	for i := range s.RunPods {
-		if pod := &s.RunPods[i]; pod.Labels[v1alpha1.LabelNode] == v1alpha1.LabelValue(node) {
-			if err := same(corev1.SchemeGroupVersion.WithKind("Pod"), pod.Namespace, pod.Name, pod.ResourceVersion); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// versionIn is that of the object of the name; empty where there is none.
-func versionIn[T any, P interface {
-	*T
-	client.Object
-}](list []T, name string) string {
-	for i := range list {
-		if object := P(&list[i]); object.GetName() == name {
-			return object.GetResourceVersion()
-		}
-	}
-	return ""
-}
-
 // apply makes the cluster as decided, all but the status. It goes on after an error, so that one object that cannot be
 // written holds up no other, and first frees what is to be freed. What the API server refuses is kept in the decision, to be told.
-func (r *CommGroupReconciler) apply(ctx context.Context, s *Snapshot, d *Decision) error {
+func (r *writer) apply(ctx context.Context, s *Snapshot, d *Decision) error {
 	var errs []error
 	try := func(what, name string, err error) {
 		if err != nil {
@@ -222,13 +128,26 @@ func atOnce[T any](all []T, write func(T) error) []error {
 	return errs
 }
 
-func (r *CommGroupReconciler) deleteNamed(ctx context.Context, object client.Object, namespace, name string) error {
+func (r *writer) deleteNamed(ctx context.Context, object client.Object, namespace, name string) error {
 	object.SetNamespace(namespace)
 	object.SetName(name)
 	return client.IgnoreNotFound(r.Client.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 }
 
-func (r *CommGroupReconciler) writeCommTask(ctx context.Context, change commrun.Change) error {
+// deleteExactly deletes the object that was read, and none that was made anew under its name.
+func (r *writer) deleteExactly(ctx context.Context, object client.Object) error {
+	if !object.GetDeletionTimestamp().IsZero() {
+		return nil
+	}
+	uid := object.GetUID()
+	err := r.Client.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if apierrors.IsConflict(err) {
+		return nil // another object of the name by now
+	}
+	return client.IgnoreNotFound(err)
+}
+
+func (r *writer) writeCommTask(ctx context.Context, change commrun.Change) error {
 	if change.Current == nil {
 		create := func() error {
 			return r.Client.Create(ctx, change.Desired.DeepCopy(), client.FieldOwner(v1alpha1.FieldManagerController))
@@ -253,7 +172,7 @@ func (r *CommGroupReconciler) writeCommTask(ctx context.Context, change commrun.
 // clearName makes room for a CommTask whose name is taken. One of a group of that name that is gone goes: `kubectl delete
 // --cascade=orphan` and a restore without owners leave it, no garbage collector comes for it, and its results are of another group.
 // One of this very group is only not in the cache yet, or has lost its label, which it gets back.
-func (r *CommGroupReconciler) clearName(ctx context.Context, desired *v1alpha1.CommTask, taken error) (cleared bool, err error) {
+func (r *writer) clearName(ctx context.Context, desired *v1alpha1.CommTask, taken error) (cleared bool, err error) {
 	var there v1alpha1.CommTask
 	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(desired), &there); err != nil {
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
@@ -279,159 +198,7 @@ func (r *CommGroupReconciler) clearName(ctx context.Context, desired *v1alpha1.C
 	return false, r.writeCommTask(ctx, commrun.Change{Current: &there, Desired: next})
 }
 
-// serverSideApply writes only the fields that the controller has an opinion on.
-func (r *CommGroupReconciler) serverSideApply(ctx context.Context, object client.Object) error {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		return err
-	}
-	u := &unstructured.Unstructured{Object: content}
-	unstructured.RemoveNestedField(u.Object, "status")
-	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
-	return r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1alpha1.FieldManagerController), client.ForceOwnership)
-}
-
-// createPods makes the run pods, after a look at the API itself: the cache may not yet show pods made a moment ago,
-// and at most maxParallelNodes nodes may hold GPUs. Pods that were refused less than a minute ago are neither looked for nor sent.
-func (r *CommGroupReconciler) createPods(ctx context.Context, s *Snapshot, d *Decision) error {
-	key := client.ObjectKeyFromObject(s.Group)
-	known := r.podsRefused.of(key, s)
-	var refused, missing []*corev1.Pod
-	for _, pod := range d.CreatePods {
-		if known.why(pod) != nil {
-			refused = append(refused, pod)
-		} else {
-			missing = append(missing, pod)
-		}
-	}
-	var created []error
-	if len(missing) > 0 {
-		var err error
-		if missing, created, err = r.createMissing(ctx, s, missing, &known); err != nil {
-			return err
-		}
-		r.podsRefused.set(key, known)
-	}
-	byCommTask := make(map[types.UID]*v1alpha1.CommTask, len(s.CommTasks))
-	for i := range s.CommTasks {
-		byCommTask[s.CommTasks[i].UID] = &s.CommTasks[i]
-	}
-	for _, pod := range refused {
-		missing, created = append(missing, pod), append(created, known.why(pod))
-	}
-	var errs []error
-	noted := func(ct *v1alpha1.CommTask, err error) {
-		if ct != nil && ct.Spec.Run != nil {
-			d.refused.commTask(ct, true, err)
-		}
-		errs = append(errs, err)
-	}
-	for i, err := range created {
-		pod := missing[i]
-		ct := byCommTask[pod.OwnerReferences[0].UID]
-		switch {
-		case err == nil:
-		case apierrors.IsAlreadyExists(err):
-		case ofGroupStage(pod):
-			errs = append(errs, err) // tried again until the deadline for members, which then says that there is no pod
-		case quotaExceeded(err):
-			message := quotaMessage(err, known.admitted, s.Group.Spec.Run.MaxParallelNodes)
-			noted(ct, r.noteQuotaWait(ctx, ct, message, s.Now))
-		case apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
-			// A pod security level or the person's own overrides refuse the pod; to try again would not help.
-			noted(ct, r.closeRefused(ctx, ct, pod.Name, err, s))
-		case refuses(err):
-			// An admission webhook that is away, which may come back.
-			noted(ct, r.noteQuotaWait(ctx, ct, "the run pod was refused: "+err.Error(), s.Now))
-		default:
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// createMissing makes those of the pods that are not there yet and have a place, and returns them with their errors. What is refused is
-// added to known.
-func (r *CommGroupReconciler) createMissing(ctx context.Context, s *Snapshot, pods []*corev1.Pod, known *podRefusal) (missing []*corev1.Pod, errs []error, err error) {
-	live, err := r.liveRunPods(ctx, s.Group)
-	if err != nil {
-		return nil, nil, err
-	}
-	present := make(map[string]bool, len(live))
-	for i := range live {
-		present[live[i].Name] = true
-	}
-	alive, admitted := livingPods(live, s.Now)
-	taken := admitted
-	for _, pod := range pods {
-		// The group's stage needs all its members at once; maxParallelNodes bounds the nodes that run alone.
-		if present[pod.Name] || !ofGroupStage(pod) && taken >= int(s.Group.Spec.Run.MaxParallelNodes) {
-			continue
-		}
-		missing = append(missing, pod)
-		taken++
-	}
-	// The pods of a namespace are alike to its quota, and to a webhook that is away: after one refusal the others need not be sent.
-	var all atomic.Pointer[error]
-	errs = atOnce(missing, func(pod *corev1.Pod) error {
-		if refused := all.Load(); refused != nil {
-			return *refused
-		}
-		err := r.Client.Create(ctx, pod.DeepCopy(), client.FieldOwner(v1alpha1.FieldManagerController))
-		if quotaExceeded(err) || apierrors.IsInternalError(err) {
-			all.Store(&err)
-		}
-		return err
-	})
-	for i, err := range errs {
-		switch {
-		case err == nil:
-			alive++
-			admitted++
-		case refuses(err):
-			known.pods[missing[i].Name] = err
-		}
-	}
-	known.alive, known.admitted = alive, admitted
-	if refused := all.Load(); refused != nil {
-		known.all = *refused
-	}
-	return missing, errs, nil
-}
-
-// livingPods counts the pods that hold GPUs, and those of them that are of nodes alone.
-func livingPods(pods []corev1.Pod, now time.Time) (all, alone int) {
-	for i := range pods {
-		if pod := &pods[i]; podstate.Alive(pod) && !podstate.Stuck(pod, now) {
-			if all++; !ofGroupStage(pod) {
-				alone++
-			}
-		}
-	}
-	return all, alone
-}
-
-func ofGroupStage(pod *corev1.Pod) bool {
-	return pod.Labels[v1alpha1.LabelStage] == v1alpha1.StagePodGroup
-}
-
-func (r *CommGroupReconciler) closeRefused(ctx context.Context, ct *v1alpha1.CommTask, podName string, cause error, s *Snapshot) error {
-	if ct == nil || ct.Spec.Run == nil {
-		return cause
-	}
-	return r.closeNotStarted(ctx, ct, s, fmt.Sprintf("The API server refused run pod %s for node %s: %v. Fix what these words name: runtime.image, runtime.pod, the namespace's pod security level, or the fields that its quota requires; then %s.",
-		podName, ct.Spec.NodeName, cause, v1alpha1.AskRun(ct.Namespace, ct.Spec.Group.Name)))
-}
-
-func (r *CommGroupReconciler) closeNotStarted(ctx context.Context, ct *v1alpha1.CommTask, s *Snapshot, message string) error {
-	desired := ct.DeepCopy()
-	desired.Spec.Run.Closed = &v1alpha1.RunClosure{
-		Verdict: v1alpha1.VerdictError, Reason: v1alpha1.ReasonRunPodNotStarted, Time: *decision.Stamp(s.Now), Message: words.Shorten(message, 1024),
-	}
-	return r.writeCommTask(ctx, commrun.Change{Current: ct, Desired: desired})
-}
-
-func (r *CommGroupReconciler) writeConfigMap(ctx context.Context, existing, desired *corev1.ConfigMap) error {
+func (r *writer) writeConfigMap(ctx context.Context, existing, desired *corev1.ConfigMap) error {
 	if existing == nil {
 		return r.Client.Create(ctx, desired.DeepCopy(), client.FieldOwner(v1alpha1.FieldManagerController))
 	}
@@ -445,4 +212,39 @@ func (r *CommGroupReconciler) writeConfigMap(ctx context.Context, existing, desi
 	}
 	// An update carries the version that was read: a ConfigMap that changed hands meanwhile is not overwritten.
 	return r.Client.Update(ctx, next, client.FieldOwner(v1alpha1.FieldManagerController))
+}
+
+// serverSideApply writes only the fields that the controller has an opinion on.
+func (r *writer) serverSideApply(ctx context.Context, object client.Object) error {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return err
+	}
+	u := &unstructured.Unstructured{Object: content}
+	unstructured.RemoveNestedField(u.Object, "status")
+	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
+	return r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1alpha1.FieldManagerController), client.ForceOwnership)
+}
+
+// writeStatus is the one status write of a reconcile; what did not change is not written. The update carries the
+// version that was read, so that a decision on an old read is refused.
+func (r *writer) writeStatus(ctx context.Context, group *v1alpha1.CommGroup, d *Decision) error {
+	next := group.DeepCopy()
+	if next.Status = d.Status.GroupStatus(); !objects.Same(&group.Status, &next.Status) {
+		if err := r.Client.Status().Update(ctx, next, client.FieldOwner(v1alpha1.FieldManagerController)); err != nil {
+			return fmt.Errorf("status of commgroup %s/%s: %w", group.Namespace, group.Name, err)
+		}
+	}
+	r.send(group, d.Events)
+	return nil
+}
+
+func (r *writer) send(group *v1alpha1.CommGroup, events []decision.Event) {
+	for _, e := range events {
+		kind := corev1.EventTypeNormal
+		if e.Warning {
+			kind = corev1.EventTypeWarning
+		}
+		r.Recorder.Eventf(group, nil, kind, e.Reason, e.Action, "%s", words.OneLine(e.Note))
+	}
 }

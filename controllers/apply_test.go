@@ -48,7 +48,7 @@ func TestDeletesAreSentAtOnce(t *testing.T) {
 		d.DeletePods = append(d.DeletePods, fmt.Sprintf("pod-%d", i))
 		d.DeleteCommTasks = append(d.DeleteCommTasks, fmt.Sprintf("ct-%d", i))
 	}
-	r := &CommGroupReconciler{Client: c, Config: testConfig}
+	r := New(Dependencies{Client: c, Config: testConfig})
 	done := make(chan error, 1)
 	go func() {
 		done <- r.apply(ctx, &Snapshot{Group: testkit.Group(), Stored: &v1alpha1.CommGroup{}, Now: testkit.Now}, &d)

@@ -13,6 +13,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/gating"
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
 	"rcclx.io/commgroup-operator/controllers/objects"
+	"rcclx.io/commgroup-operator/controllers/runpod"
 )
 
 // CacheOptions keep in memory only what the controller made, and of nodes only what it looks at; of the served namespaces
@@ -30,8 +31,8 @@ func CacheOptions(served ...string) cache.Options {
 			&corev1.Pod{}:        {Label: runPods},
 			&corev1.ConfigMap{}:  {Label: ours},
 			// By name, which is all that the manager's role lets it read of these.
-			&corev1.ServiceAccount{}: {Field: fields.OneTermEqualSelector("metadata.name", RunServiceAccount)},
-			&rbacv1.RoleBinding{}:    {Field: fields.OneTermEqualSelector("metadata.name", RunRoleBinding)},
+			&corev1.ServiceAccount{}: {Field: fields.OneTermEqualSelector("metadata.name", runpod.ServiceAccount)},
+			&rbacv1.RoleBinding{}:    {Field: fields.OneTermEqualSelector("metadata.name", runpod.RoleBinding)},
 		},
 	}
 }

@@ -17,97 +17,10 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// readRuns reads the group's CommRuns and puts the group together. Where its status names a later run than they do,
-// the API server says whether the cache is behind or the CommRun was deleted.
-func (r *CommGroupReconciler) readRuns(ctx context.Context, s *Snapshot) error {
-	defer func() { s.Group = state.Join(s.Stored, s.Runs) }()
-	var list v1alpha1.CommRunList
-	err := r.Client.List(ctx, &list, client.InNamespace(s.Stored.Namespace), client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return err
-	}
-	s.Runs = state.RunsOf(s.Stored, list.Items)
-	s.StoredRun = state.Latest(s.Runs)
-	run := s.Stored.Status.Run
-	if run == nil || s.StoredRun != nil && s.StoredRun.Status.Number >= run.Number {
-		return nil
-	}
-	s.StoredRun = nil
-	var live v1alpha1.CommRun
-	name := cmp.Or(run.Name, v1alpha1.CommRunName(s.Stored.Name, run.Number))
-	err = r.APIReader.Get(ctx, client.ObjectKey{Namespace: s.Stored.Namespace, Name: name}, &live)
-	switch {
-	case apierrors.IsNotFound(err):
-		s.RunDeleted = true
-		return nil
-	case err != nil:
-		return fmt.Errorf("commrun %s: %w", name, err)
-	}
-	others := slices.DeleteFunc(s.Runs, func(r v1alpha1.CommRun) bool { return r.Name == name })
-	s.Runs = slices.Concat(others, state.RunsOf(s.Stored, []v1alpha1.CommRun{live}))
-	if latest := state.Latest(s.Runs); latest != nil && latest.Status.Number >= run.Number {
-		s.StoredRun = latest
-	} else {
-		s.RunDeleted = true // another one has its name by now
-	}
-	return nil
-}
-
-// beyondLimits are the CommRuns that the history limits leave no place for. Neither the latest run goes nor the one
-// before it, whose results stand while it is repeated.
-func beyondLimits(
-	limits *v1alpha1.HistoryLimits, latest *v1alpha1.GroupRunStatus, all []v1alpha1.CommRun,
-) (remove []*v1alpha1.CommRun) {
-	var over []*v1alpha1.CommRun
-	for i := range all {
-		r := &all[i]
-		created := runs.NumberOf(r.Labels[v1alpha1.LabelRunID])
-		if created > 0 && r.Status.ID == "" && latest != nil && created < latest.Number {
-			remove = append(remove, r) // it was created for a run that did not start
-		}
-		if r.Status.Number > 0 && state.Over(&r.Status.GroupRunStatus) && !state.Pending(r) {
-			over = append(over, r)
-		}
-	}
-	// Runs of some nodes, and those that came to no verdict, shall not push out those that measured all.
-	whole := func(r *v1alpha1.CommRun) int {
-		if r.Status.Verdict != "" && r.Status.Trigger != state.TriggerNodesChanged {
-			return 1
-		}
-		return 0
-	}
-	newest := func(a, b *v1alpha1.CommRun) int { return cmp.Compare(b.Status.Number, a.Status.Number) }
-	slices.SortFunc(over, newest)
-	kept := map[string]bool{}
-	for _, r := range over {
-		if len(kept) < 2 && (latest == nil || r.Status.Number <= latest.Number) {
-			kept[r.Name] = true
-		}
-	}
-	slices.SortStableFunc(over, func(a, b *v1alpha1.CommRun) int { return cmp.Compare(whole(b), whole(a)) })
-	left := map[bool]int32{
-		true:  cmp.Or(limits.Passed, defaultHistoryLimit),
-		false: cmp.Or(limits.Failed, defaultHistoryLimit),
-	}
-	for _, r := range over {
-		passed := r.Status.Verdict == v1alpha1.VerdictPass
-		if r.Status.Summary != nil {
-			passed = r.Status.Summary.Verdict == v1alpha1.VerdictPass // at its end, whatever became of its nodes
-		}
-		if left[passed]--; left[passed] < 0 && !kept[r.Name] {
-			remove = append(remove, r)
-		}
-	}
-	return remove
-}
-
-// defaultHistoryLimit is that of a group from before the limits.
-const defaultHistoryLimit = 5
-
 // writeRun writes what the decision says of the run into its CommRun, which it creates for a run that starts. It is
 // written before the group's status, which only repeats it in short. The run's events go out with it: once it is
 // written, no later decision makes them again.
-func (r *CommGroupReconciler) writeRun(ctx context.Context, s *Snapshot, d *Decision) error {
+func (r *writer) writeRun(ctx context.Context, s *Snapshot, d *Decision) error {
 	if err := r.writeRunStatus(ctx, s, d); err != nil {
 		return err
 	}
@@ -115,7 +28,7 @@ func (r *CommGroupReconciler) writeRun(ctx context.Context, s *Snapshot, d *Deci
 	return nil
 }
 
-func (r *CommGroupReconciler) writeRunStatus(ctx context.Context, s *Snapshot, d *Decision) error {
+func (r *writer) writeRunStatus(ctx context.Context, s *Snapshot, d *Decision) error {
 	run := d.Status.Run
 	if run == nil {
 		return nil
@@ -146,7 +59,7 @@ func (r *CommGroupReconciler) writeRunStatus(ctx context.Context, s *Snapshot, d
 const maxRunName = 200
 
 // takeRun gives the CommRun of a run that starts: the one that asks for it, or else a new one.
-func (r *CommGroupReconciler) takeRun(
+func (r *writer) takeRun(
 	ctx context.Context, s *Snapshot, next *v1alpha1.GroupRunStatus,
 ) (*v1alpha1.CommRun, error) {
 	if !runs.Partial(next) && slices.Contains(s.Group.Status.Requests, next.Name) {
@@ -181,7 +94,7 @@ func (r *CommGroupReconciler) takeRun(
 
 // ownRequests makes the CommRuns that users have created the group's own, so that they go with it, and a later group
 // of its name does not find them. The one that starts now follows with the run.
-func (r *CommGroupReconciler) ownRequests(ctx context.Context, s *Snapshot, starts *v1alpha1.GroupRunStatus) error {
+func (r *writer) ownRequests(ctx context.Context, s *Snapshot, starts *v1alpha1.GroupRunStatus) error {
 	var errs []error
 	for i := range s.Runs {
 		run := &s.Runs[i]
@@ -196,7 +109,7 @@ func (r *CommGroupReconciler) ownRequests(ctx context.Context, s *Snapshot, star
 }
 
 // ownRun gives a CommRun that a user created the group's labels and owner, so that it goes with the group.
-func (r *CommGroupReconciler) ownRun(
+func (r *writer) ownRun(
 	ctx context.Context, s *Snapshot, run *v1alpha1.CommRun,
 ) (*v1alpha1.CommRun, error) {
 	next := run.DeepCopy()

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/runpod"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
@@ -90,7 +91,7 @@ func TestTheSampleRuleFitsGating(t *testing.T) {
 	if s.Taint.Key != v1alpha1.TaintReadiness || s.Taint.Effect != corev1.TaintEffectNoSchedule {
 		t.Errorf("taint %+v", s.Taint)
 	}
-	if !slices.ContainsFunc(runTolerations(nil), func(t corev1.Toleration) bool { return t.Key == s.Taint.Key && t.Effect == s.Taint.Effect }) {
+	if !slices.ContainsFunc(runpod.Tolerations(nil), func(t corev1.Toleration) bool { return t.Key == s.Taint.Key && t.Effect == s.Taint.Effect }) {
 		t.Error("run pods do not tolerate it: a tainted node is never measured again")
 	}
 }

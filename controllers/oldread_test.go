@@ -110,7 +110,7 @@ func managerOf(t *testing.T, w *groupWorld) (*CommGroupReconciler, *oldCache) {
 			return c.SubResource(sub).Update(ctx, object, opts...)
 		},
 	})
-	return &CommGroupReconciler{Client: lagging, APIReader: api, Recorder: events.NewFakeRecorder(1000), Clock: clocktesting.NewFakePassiveClock(w.now), Config: testConfig}, cache
+	return New(Dependencies{Client: lagging, APIReader: api, Recorder: events.NewFakeRecorder(1000), Clock: clocktesting.NewFakePassiveClock(w.now), Config: testConfig}), cache
 }
 
 // storedGroup is the group as it is stored.

@@ -14,6 +14,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/podstate"
+	"rcclx.io/commgroup-operator/controllers/runpod"
 	"rcclx.io/commgroup-operator/controllers/sharing"
 	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/testkit"
@@ -25,7 +26,7 @@ import (
 func runPodOfOther(node string) corev1.Pod {
 	other := testkit.Group()
 	other.Name, other.UID = "h", "uid-h"
-	pod := runPodFor(other, &v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{NodeName: node}}, "1-1", testConfig)
+	pod := runpod.ForNode(other, &v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{NodeName: node}}, "1-1", testConfig.pods())
 	pod.Status.Phase = corev1.PodPending
 	return *pod
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/commgroup"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/internal/state"
 )
@@ -166,8 +167,8 @@ func (r *CommGroupReconciler) accept(ctx context.Context, key types.NamespacedNa
 	members, finding, _ := membersOf(joined, nodes.Items, r.Config, now)
 	r.pace.counted(key, len(members))
 	d := Decision{Status: *joined.Status.DeepCopy()}
-	d.Status.Conditions = setConditions(nil, map[string]decision.Finding{v1alpha1.ConditionAccepted: finding}, group.Generation, now)
-	d.Events = transitions(nil, d.Status.Conditions)
+	d.Status.Conditions = commgroup.SetConditions(nil, map[string]decision.Finding{v1alpha1.ConditionAccepted: finding}, group.Generation, now)
+	d.Events = commgroup.Transitions(nil, d.Status.Conditions)
 	if err := r.writeStatus(ctx, &group, &d); err != nil && !onlyRefusals(err) {
 		return false, err
 	} else if err != nil { // the reconcile will be refused, too, and says so

@@ -7,38 +7,26 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers/decision"
-	"rcclx.io/commgroup-operator/controllers/objects"
-	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
 // CommGroupReconciler makes CommGroups so. It keeps nothing in memory between two calls that a decision needs.
 type CommGroupReconciler struct {
-	// Client reads from the cache, APIReader from the API server itself.
-	Client    client.Client
-	APIReader client.Reader
-	Recorder  events.EventRecorder
-	Clock     clock.PassiveClock
-	Config    Config
-	// Access to the served namespaces; nil where all are.
-	Access *Access
-
-	looks       lookMemory
-	gone        gonePods
-	podsRefused refusedPods
+	cleaner
 	failedReads failedReads
 	pace        pacer
+}
+
+// New is a reconciler that works with these.
+func New(with Dependencies) *CommGroupReconciler {
+	return &CommGroupReconciler{cleaner: cleaner{&writer{observer: &observer{Dependencies: with}}}}
 }
 
 const (
@@ -226,27 +214,4 @@ func finishes(group *state.Group, d *Decision) bool {
 		return s == nil || s.RunID != is.ID || s.Stage == v1alpha1.StageNodes
 	}
 	return is.Phase == v1alpha1.RunPhaseFinished || alone(group.Status.Span) && !alone(d.Status.Span)
-}
-
-// writeStatus is the one status write of a reconcile; what did not change is not written. The update carries the
-// version that was read, so that a decision on an old read is refused.
-func (r *CommGroupReconciler) writeStatus(ctx context.Context, group *v1alpha1.CommGroup, d *Decision) error {
-	next := group.DeepCopy()
-	if next.Status = d.Status.GroupStatus(); !objects.Same(&group.Status, &next.Status) {
-		if err := r.Client.Status().Update(ctx, next, client.FieldOwner(v1alpha1.FieldManagerController)); err != nil {
-			return fmt.Errorf("status of commgroup %s/%s: %w", group.Namespace, group.Name, err)
-		}
-	}
-	r.send(group, d.Events)
-	return nil
-}
-
-func (r *CommGroupReconciler) send(group *v1alpha1.CommGroup, events []decision.Event) {
-	for _, e := range events {
-		kind := corev1.EventTypeNormal
-		if e.Warning {
-			kind = corev1.EventTypeWarning
-		}
-		r.Recorder.Eventf(group, nil, kind, e.Reason, e.Action, "%s", words.OneLine(e.Note))
-	}
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/runpod"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
@@ -80,9 +81,9 @@ func TestRefusedPodsAreNotSentAgainAtOnce(t *testing.T) {
 				var d Decision
 				for i := range nodes {
 					ct := w.commTask(w.nodes[i].Name)
-					pod := runPodFor(s.Group, ct, s.Group.Status.Run.ID, testConfig)
+					pod := runpod.ForNode(s.Group, ct, s.Group.Status.Run.ID, testConfig.pods())
 					if tc.stage {
-						pod = groupPodFor(s.Group, ct, s.Group.Status.Run.ID, 900, testConfig)
+						pod = runpod.ForGroup(s.Group, ct, s.Group.Status.Run.ID, 900, testConfig.pods())
 					}
 					d.CreatePods = append(d.CreatePods, pod)
 				}

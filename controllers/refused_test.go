@@ -78,7 +78,7 @@ func refusing(t *testing.T, group *state.Group, refuse *func(client.Object) erro
 			},
 		}).Build()
 	recorder := events.NewFakeRecorder(100)
-	return &CommGroupReconciler{Client: c, APIReader: c, Recorder: recorder, Clock: clocktesting.NewFakePassiveClock(testkit.Now), Config: testConfig}, c, recorder
+	return New(Dependencies{Client: c, APIReader: c, Recorder: recorder, Clock: clocktesting.NewFakePassiveClock(testkit.Now), Config: testConfig}), c, recorder
 }
 
 // TestRefusedWritesAreToldAndTakenBack: what the API server refuses is a condition with its words and one event; the same

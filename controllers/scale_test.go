@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/commgroup"
 	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/state"
@@ -91,12 +92,12 @@ func TestStatusStaysSmall(t *testing.T) {
 func checkSize(t *testing.T, what string, status *state.Status) {
 	t.Helper()
 	group, run := (&state.Group{Status: *status}).Objects()
-	t.Logf("%s: CommGroup's status %d bytes, CommRun %d", what, sizeOf(t, group.Status), sizeOf(t, run))
-	if n := sizeOf(t, group.Status); n > maxGroupBytes {
-		t.Errorf("%s: the CommGroup's status has %d bytes, at most %d are allowed", what, n, maxGroupBytes)
+	t.Logf("%s: CommGroup's status %d bytes, CommRun %d", what, testkit.SizeOf(t, group.Status), testkit.SizeOf(t, run))
+	if n := testkit.SizeOf(t, group.Status); n > commgroup.MaxGroupBytes {
+		t.Errorf("%s: the CommGroup's status has %d bytes, at most %d are allowed", what, n, commgroup.MaxGroupBytes)
 	}
-	if n := sizeOf(t, run); n > maxRunBytes {
-		t.Errorf("%s: the CommRun has %d bytes, at most %d are allowed", what, n, maxRunBytes)
+	if n := testkit.SizeOf(t, run); n > commgroup.MaxRunBytes {
+		t.Errorf("%s: the CommRun has %d bytes, at most %d are allowed", what, n, commgroup.MaxRunBytes)
 	}
 }
 

@@ -130,7 +130,7 @@ func TestReportsOfClocksApartThatCount(t *testing.T) {
 		written(cn, testkit.Now.Add(-age))
 		return cn
 	}
-	r := &CommGroupReconciler{Clock: clocktesting.NewFakePassiveClock(testkit.Now)}
+	r := New(Dependencies{Clock: clocktesting.NewFakePassiveClock(testkit.Now)})
 	for _, skew := range clocksOff {
 		if r.commNodeChanged(report(5*time.Minute, skew), report(0, skew)) {
 			t.Errorf("%s: a report that confirms wakes the group", skew)

@@ -144,7 +144,7 @@ func TestGoodGroupsOfManyRanks(t *testing.T) {
 					if len(used) != tc.ranks {
 						t.Fatalf("%s of %s works with %d of %d devices", s.Task.ID, ct.Name, len(used), tc.ranks)
 					}
-					if n := sizeOf(t, s); n > 3<<10 {
+					if n := testkit.SizeOf(t, s); n > 3<<10 {
 						t.Fatalf("%s of %s: the session takes %d bytes", s.Task.ID, ct.Name, n)
 					}
 				}

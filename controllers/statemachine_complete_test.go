@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"rcclx.io/commgroup-operator/controllers/commgroup"
 )
 
 // The table's lists are held complete against the code: a new type of condition, phase, part of the group's stage, trigger, verdict or
@@ -71,7 +73,7 @@ func parsed(t *testing.T, folder string) []*ast.File {
 // TestConditionTypesAreThoseOfTheAPI: the controller sets each type of condition that the API has, and no other.
 func TestConditionTypesAreThoseOfTheAPI(t *testing.T) {
 	api := constantsOf(t, "../api/v1alpha1", "", "Condition")
-	if got, want := slices.Sorted(slices.Values(conditionTypes)), slices.Sorted(maps.Values(api)); !slices.Equal(got, want) {
+	if got, want := slices.Sorted(slices.Values(commgroup.ConditionTypes)), slices.Sorted(maps.Values(api)); !slices.Equal(got, want) {
 		t.Errorf("conditionTypes has %v, the API has %v", got, want)
 	}
 }
@@ -166,7 +168,7 @@ func (seen *tableSeen) check(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range conditionTypes {
+	for _, kind := range commgroup.ConditionTypes {
 		for _, status := range []string{"True", "False", "Unknown"} {
 			if neverUnknown := kind == cAccepted || kind == cRunning || kind == cPublished; !seen.statuses[kind][status] && (status != "Unknown" || !neverUnknown) {
 				t.Errorf("in no cell is %s %s, but for reads that fail", kind, status)

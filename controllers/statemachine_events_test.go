@@ -307,7 +307,7 @@ func (w *groupWorld) objects() objectsBefore {
 
 // change says, before anything is decided anew, of the objects of one kind whether any changed, and whether the manager's watch tells it of one that did.
 func (before *objectsBefore) change(w *groupWorld, of string) (changed, told bool) {
-	r := &CommGroupReconciler{Clock: clocktesting.NewFakePassiveClock(before.now)}
+	r := New(Dependencies{Clock: clocktesting.NewFakePassiveClock(before.now)})
 	note := func(a, b client.Object, gone bool, tells bool) {
 		if gone || !equality.Semantic.DeepEqual(a, b) {
 			changed, told = true, told || gone || tells

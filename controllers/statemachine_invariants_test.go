@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/commgroup"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/membership"
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
@@ -323,7 +324,7 @@ func (m *machine) checkForgotten(s *Snapshot, failed *Decision) {
 
 // otherConditions names a condition that says another thing in the second list; empty where there is none.
 func otherConditions(a, b []metav1.Condition) string {
-	for _, kind := range conditionTypes {
+	for _, kind := range commgroup.ConditionTypes {
 		x, y := meta.FindStatusCondition(a, kind), meta.FindStatusCondition(b, kind)
 		if x == nil || y == nil || x.Status != y.Status || x.Reason != y.Reason {
 			return fmt.Sprintf("%s is %+v and not %+v", kind, y, x)

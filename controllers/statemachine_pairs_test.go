@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/commgroup"
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/internal/state"
 )
@@ -77,7 +78,7 @@ var contradictoryPairs = map[conditionPair]string{
 func contradictions(s *state.Status) string {
 	letters, reasons := map[string]string{}, map[string]string{}
 	failed := 0
-	for _, kind := range conditionTypes {
+	for _, kind := range commgroup.ConditionTypes {
 		c := meta.FindStatusCondition(s.Conditions, kind)
 		if c == nil {
 			return "condition " + kind + " is missing"
@@ -90,7 +91,7 @@ func contradictions(s *state.Status) string {
 		}
 		letters[kind], reasons[kind] = string(c.Status[:1]), c.Reason
 	}
-	if failed == len(conditionTypes) {
+	if failed == len(commgroup.ConditionTypes) {
 		return ""
 	}
 	if failed > 0 {
@@ -116,7 +117,7 @@ func contradictions(s *state.Status) string {
 		return fmt.Sprintf("Ready is %s, its parts say %s", letters[cReady], ready)
 	case (letters[cRunning] == "T") != going:
 		return fmt.Sprintf("Running is %s with run %+v", letters[cRunning], s.Run)
-	case letters[cValidated] == "T" && !passed && (!going || !repeats(s.Run)):
+	case letters[cValidated] == "T" && !passed && (!going || !state.Repeats(s.Run)):
 		return fmt.Sprintf("Validated with run %+v", s.Run)
 	case going && letters[cValidated] == "F" && !runs.Partial(s.Run):
 		return fmt.Sprintf("Validated is False (%s) while run %+v goes on", reasons[cValidated], s.Run)
@@ -151,8 +152,8 @@ func contradictions(s *state.Status) string {
 // TestPairsAreComplete: the table has each pair of conditions once, and only combinations that there are.
 func TestPairsAreComplete(t *testing.T) {
 	n := 0
-	for i, a := range conditionTypes {
-		for j, b := range conditionTypes {
+	for i, a := range commgroup.ConditionTypes {
+		for j, b := range commgroup.ConditionTypes {
 			_, there := contradictoryPairs[conditionPair{a, b}]
 			_, turned := contradictoryPairs[conditionPair{b, a}]
 			switch {

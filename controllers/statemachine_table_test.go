@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/commgroup"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/testkit"
@@ -59,7 +60,7 @@ func (w *groupWorld) isDeleted(t *testing.T) {
 	}
 	clock := clocktesting.NewFakePassiveClock(w.now)
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.CommGroup{}, &v1alpha1.CommRun{}, &v1alpha1.CommTask{}).Build()
-	r := &CommGroupReconciler{Client: c, APIReader: c, Recorder: events.NewFakeRecorder(100), Clock: clock, Config: testConfig}
+	r := New(Dependencies{Client: c, APIReader: c, Recorder: events.NewFakeRecorder(100), Clock: clock, Config: testConfig})
 	req := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(group)}
 	reconcile := func() ctrl.Result {
 		t.Helper()
@@ -86,7 +87,7 @@ func (w *groupWorld) isDeleted(t *testing.T) {
 			t.Error("nothing looks again whether the pods are gone")
 		}
 	} else {
-		w.group.Status.Conditions = setConditions(w.group.Status.Conditions, map[string]decision.Finding{v1alpha1.ConditionReady: deletingFinding("")}, group.Generation, w.now)
+		w.group.Status.Conditions = commgroup.SetConditions(w.group.Status.Conditions, map[string]decision.Finding{v1alpha1.ConditionReady: commgroup.Deleting("")}, group.Generation, w.now)
 	}
 	clock.SetTime(w.now.Add(cleanupDeadline)) // the kubelet never answers: the group goes all the same
 	reconcile()
@@ -129,7 +130,7 @@ func splitTrimmed(text, by string) []string {
 func wordsOf(t *testing.T, conditions []metav1.Condition) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	for _, kind := range conditionTypes {
+	for _, kind := range commgroup.ConditionTypes {
 		c := meta.FindStatusCondition(conditions, kind)
 		if c == nil {
 			t.Fatalf("no condition %s", kind)
@@ -228,7 +229,7 @@ func playCell(t *testing.T, w *groupWorld, state, event string, seen *tableSeen)
 	}
 	var news []string
 	is := wordsOf(t, w.group.Status.Conditions)
-	for _, kind := range conditionTypes {
+	for _, kind := range commgroup.ConditionTypes {
 		if is[kind] != was[kind] {
 			news = append(news, kind+"="+is[kind])
 		}
@@ -267,7 +268,7 @@ func playCell(t *testing.T, w *groupWorld, state, event string, seen *tableSeen)
 // joined9 gives all conditions in their order.
 func joined9(of map[string]string) string {
 	var out []string
-	for _, kind := range conditionTypes {
+	for _, kind := range commgroup.ConditionTypes {
 		out = append(out, of[kind])
 	}
 	return strings.Join(out, " ")

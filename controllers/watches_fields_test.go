@@ -72,7 +72,7 @@ func TestSuspendingARunCounts(t *testing.T) {
 	stored, _ := testkit.Group().Objects()
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored).Build()
 	recorder := events.NewFakeRecorder(8)
-	r := &CommGroupReconciler{Client: c, APIReader: c, Recorder: recorder}
+	r := New(Dependencies{Client: c, APIReader: c, Recorder: recorder})
 	if woken := r.groupOfCommRun(t.Context(), after); len(woken) != 1 || woken[0].NamespacedName != client.ObjectKeyFromObject(stored) {
 		t.Errorf("it wakes %v", woken)
 	}
@@ -147,7 +147,7 @@ func TestNodesWakeTheirGroups(t *testing.T) {
 	}
 	group := testkit.Group()
 	stored, _ := group.Objects()
-	r := &CommGroupReconciler{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored).Build()}
+	r := New(Dependencies{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored).Build()})
 	member, stranger, marked := testkit.Node("a", nil), testkit.Node("b", map[string]string{"gpu": "no"}), testkit.Node("c", map[string]string{"gpu": "no"})
 	marked.Annotations = map[string]string{gating.Key(string(group.UID)): "{}"}
 	for node, want := range map[*corev1.Node]int{&member: 1, &stranger: 0, &marked: 1} {

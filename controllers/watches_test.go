@@ -52,7 +52,7 @@ func TestReportsThatCount(t *testing.T) {
 		{"facts taken away", report(0, "MI300X"), &v1alpha1.CommNode{}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := &CommGroupReconciler{Clock: clocktesting.NewFakePassiveClock(testkit.Now)}
+			r := New(Dependencies{Clock: clocktesting.NewFakePassiveClock(testkit.Now)})
 			if got := r.commNodeChanged(c.before, c.after); got != c.want {
 				t.Errorf("commNodeChanged = %v, want %v", got, c.want)
 			}
@@ -89,7 +89,7 @@ func TestConflictsAreNoErrors(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			// Where the group is gone its remains are looked for, among none here.
 			empty := fake.NewClientBuilder().WithScheme(scheme).Build()
-			r := &CommGroupReconciler{Client: failingClient{Client: empty, err: c.err}, APIReader: empty, Clock: clock.RealClock{}}
+			r := New(Dependencies{Client: failingClient{Client: empty, err: c.err}, APIReader: empty, Clock: clock.RealClock{}})
 			result, err := r.paced(t.Context(), ctrl.Request{})
 			if (err != nil) != c.wantError || (result.RequeueAfter > 0) != c.retry {
 				t.Errorf("result %+v, error %v", result, err)

@@ -147,14 +147,14 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	reconciler := &controllers.CommGroupReconciler{
+	reconciler := controllers.New(controllers.Dependencies{
 		Client:    mgr.GetClient(),
 		APIReader: mgr.GetAPIReader(),
 		Recorder:  mgr.GetEventRecorder("commgroup-manager"),
 		Clock:     now,
 		Access:    access,
 		Config:    o.config(),
-	}
+	})
 	if err := reconciler.SetupWithManager(mgr, o.maxConcurrent); err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ type Input struct {
 	// GroupPods are those of the group's stage, by node name.
 	GroupPods map[string][]*corev1.Pod
 	// Others is what other groups' runs do on the nodes; Looked are the nodes whose pods were looked up just now, with who
-	// Holds GPUs there, nil before that; BusyAt is when nodes were last seen busy.
+	// holds GPUs there, nil before that; BusyAt is when nodes were last seen busy.
 	Others sharing.Elsewhere
 	Looked map[string]string
 	// Unread are nodes that were to be looked up just now and could not be, with why.
@@ -59,7 +59,7 @@ type Decision struct {
 	Changes         []Change
 	DeleteCommTasks []string
 	// CreatePodsOn are the nodes that get a run pod now, CreateGroupPodsOn those that get a pod of the group's stage, of which GroupPods
-	// Are to be admitted together. DeletePods are pods to delete, by name.
+	// are to be admitted together. DeletePods are pods to delete, by name.
 	CreatePodsOn, CreateGroupPodsOn []string
 	GroupPods                       int32
 	DeletePods                      []string

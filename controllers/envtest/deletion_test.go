@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers"
+	"rcclx.io/commgroup-operator/controllers/runpod"
 )
 
 // TestDeletionLeavesNothing: a group goes at once, manager or not, and what it made goes after it.
@@ -170,7 +170,7 @@ func TestDeletionKeepsTheAccountForOtherGroups(t *testing.T) {
 	w.must(admin.Delete(w.ctx, w.group))
 	w.settle()
 	w.settle()
-	if err := admin.Get(w.ctx, client.ObjectKey{Namespace: w.ns, Name: controllers.RunRoleBinding}, &rbacv1.RoleBinding{}); err != nil {
+	if err := admin.Get(w.ctx, client.ObjectKey{Namespace: w.ns, Name: runpod.RoleBinding}, &rbacv1.RoleBinding{}); err != nil {
 		t.Errorf("the other group's account: %v", err)
 	}
 	w.must(admin.Delete(w.ctx, other))

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers"
+	"rcclx.io/commgroup-operator/controllers/runpod"
 )
 
 const (
@@ -128,7 +128,7 @@ func (w *world) wantRunPod(pod *corev1.Pod, node string) {
 		"unprivileged": security.Privileged == nil && !*security.AllowPrivilegeEscalation && security.Capabilities.Drop[0] == "ALL",
 		"host":         !pod.Spec.HostNetwork && !pod.Spec.HostPID && !pod.Spec.HostIPC,
 		"restart":      pod.Spec.RestartPolicy == corev1.RestartPolicyNever && pod.Spec.ActiveDeadlineSeconds != nil,
-		"account":      pod.Spec.ServiceAccountName == controllers.RunServiceAccount,
+		"account":      pod.Spec.ServiceAccountName == runpod.ServiceAccount,
 		"owner":        pod.OwnerReferences[0].Kind == "CommTask",
 	} {
 		if !ok {

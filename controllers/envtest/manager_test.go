@@ -18,6 +18,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers"
+	"rcclx.io/commgroup-operator/controllers/runpod"
 	"rcclx.io/commgroup-operator/internal/serverclock"
 )
 
@@ -38,9 +39,9 @@ func TestWatchesDriveARun(t *testing.T) {
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{Scheme: scheme, Cache: controllers.CacheOptions(),
 		Metrics: metricsserver.Options{BindAddress: "0"}})
 	w.must(err)
-	r := &controllers.CommGroupReconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Clock: now,
+	r := controllers.New(controllers.Dependencies{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Clock: now,
 		Recorder: mgr.GetEventRecorder("commgroup-manager"),
-		Config:   controllers.Config{AgentImage: agentImage, DefaultRuntimeImage: "rocm:test", PrivilegedNamespaces: []string{w.ns}}}
+		Config:   controllers.Config{AgentImage: agentImage, DefaultRuntimeImage: "rocm:test", PrivilegedNamespaces: []string{w.ns}}})
 	w.must(r.SetupWithManager(mgr, 2))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -117,7 +118,7 @@ func TestWatchesDriveARun(t *testing.T) {
 	w.must(admin.Delete(w.ctx, w.group))
 	w.wantNoGroup()
 	w.eventually("the end of the run pods' account", func() bool {
-		return apierrors.IsNotFound(admin.Get(w.ctx, client.ObjectKey{Namespace: w.ns, Name: controllers.RunServiceAccount}, &corev1.ServiceAccount{}))
+		return apierrors.IsNotFound(admin.Get(w.ctx, client.ObjectKey{Namespace: w.ns, Name: runpod.ServiceAccount}, &corev1.ServiceAccount{}))
 	})
 	w.collectGarbage()
 	w.wantGone()

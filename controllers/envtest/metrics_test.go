@@ -61,8 +61,8 @@ func (w *world) startManager(address string, reconcile bool) (collector *metrics
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)}})
 	w.must(err)
 	if reconcile {
-		r := &controllers.CommGroupReconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Recorder: mgr.GetEventRecorder("commgroup-manager"),
-			Config: controllers.Config{AgentImage: "agent:test", DefaultRuntimeImage: "rocm:test"}}
+		r := controllers.New(controllers.Dependencies{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Recorder: mgr.GetEventRecorder("commgroup-manager"),
+			Config: controllers.Config{AgentImage: "agent:test", DefaultRuntimeImage: "rocm:test"}})
 		w.must(r.SetupWithManager(mgr, 2))
 	}
 	ctx, cancel := context.WithCancel(w.ctx)

@@ -16,7 +16,7 @@ import (
 
 	"rcclx.io/commgroup-operator/agent/monitor"
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers"
+	"rcclx.io/commgroup-operator/controllers/runpod"
 )
 
 const monitorAccount = "commgroup-monitor" // in the operator's namespace
@@ -81,7 +81,7 @@ func TestAgentsWriteTheirOwnNodeOnly(t *testing.T) {
 		write              func(*testing.T, client.Client, *world, string) error
 	}{
 		"monitor": {operatorNamespace, monitorAccount, writeFacts},
-		"run":     {w.ns, controllers.RunServiceAccount, writeRun},
+		"run":     {w.ns, runpod.ServiceAccount, writeRun},
 	} {
 		t.Run(name, func(t *testing.T) {
 			agent := podClient(t, tc.namespace, tc.account, w.nodes[0])
@@ -170,7 +170,7 @@ func TestRunAccountStaysInItsNamespace(t *testing.T) {
 	here, there := newWorld(t, 1, nil), newWorld(t, 1, nil)
 	here.running()
 	there.running()
-	agent := podClient(t, here.ns, controllers.RunServiceAccount, there.nodes[0])
+	agent := podClient(t, here.ns, runpod.ServiceAccount, there.nodes[0])
 	if err := writeRun(t, agent, there, there.nodes[0]); !apierrors.IsForbidden(err) {
 		t.Fatalf("a run pod of another namespace: %v", err)
 	}

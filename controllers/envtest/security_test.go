@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers"
+	"rcclx.io/commgroup-operator/controllers/runpod"
 )
 
 // The tests of this file are what docs/security.md rests on: who holds which token, and what it is worth.
@@ -228,7 +228,7 @@ func TestStolenManagerTokenTouchesItsOwnOnly(t *testing.T) {
 	}
 
 	var binding rbacv1.RoleBinding
-	w.must(admin.Get(ctx, types.NamespacedName{Namespace: w.ns, Name: controllers.RunRoleBinding}, &binding))
+	w.must(admin.Get(ctx, types.NamespacedName{Namespace: w.ns, Name: runpod.RoleBinding}, &binding))
 	apply := func(change func(*rbacv1.RoleBinding)) error {
 		next := rbacv1.RoleBinding{TypeMeta: metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "RoleBinding"}, ObjectMeta: meta(binding.Name),
 			RoleRef: binding.RoleRef, Subjects: slices.Clone(binding.Subjects)}
@@ -333,10 +333,10 @@ func TestStolenManagerTokenLeavesFinalizers(t *testing.T) {
 	stay.Namespace = operatorNamespace
 	refused(t, asManager.Create(ctx, &coordinationv1.Lease{ObjectMeta: stay}, dry), "may add no finalizer to a lease")
 	for _, object := range []client.Object{
-		&corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}, ObjectMeta: metav1.ObjectMeta{Name: controllers.RunServiceAccount}},
-		&rbacv1.RoleBinding{TypeMeta: metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "RoleBinding"}, ObjectMeta: metav1.ObjectMeta{Name: controllers.RunRoleBinding},
+		&corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}, ObjectMeta: metav1.ObjectMeta{Name: runpod.ServiceAccount}},
+		&rbacv1.RoleBinding{TypeMeta: metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "RoleBinding"}, ObjectMeta: metav1.ObjectMeta{Name: runpod.RoleBinding},
 			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "commgroup-agent-run"},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: controllers.RunServiceAccount, Namespace: w.ns}}},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: runpod.ServiceAccount, Namespace: w.ns}}},
 	} {
 		object.SetNamespace(w.ns)
 		object.SetLabels(map[string]string{"app.kubernetes.io/managed-by": "commgroup-operator"})
@@ -385,7 +385,7 @@ func TestAgentsKeepToTheirPart(t *testing.T) {
 	w.running()
 	node := w.nodes[0]
 	w.report(node, 300_000, nil)
-	run := podClient(t, w.ns, controllers.RunServiceAccount, node)
+	run := podClient(t, w.ns, runpod.ServiceAccount, node)
 	monitor := podClient(t, operatorNamespace, monitorAccount, node)
 	patch := func(c client.Client, object client.Object, body string) error {
 		return c.Status().Patch(t.Context(), object.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(body)))
@@ -403,7 +403,7 @@ func TestAgentsKeepToTheirPart(t *testing.T) {
 	}
 	// The policy holds a monitor to its part also where somebody gave it more.
 	w.must(admin.Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "more", Namespace: w.ns},
-		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: controllers.RunClusterRole},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: runpod.ClusterRole},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: monitorAccount, Namespace: operatorNamespace}}}))
 	w.eventually("the monitor's further right", func() bool { return monitor.Get(t.Context(), client.ObjectKeyFromObject(task), task.DeepCopy()) == nil })
 	for _, body := range lies {
@@ -449,7 +449,7 @@ func TestAgentsKeepToTheirPart(t *testing.T) {
 // TestSomeonesRunAccountIsLeftAlone: run pods would have its rights, whatever they are.
 func TestSomeonesRunAccountIsLeftAlone(t *testing.T) {
 	w := newWorld(t, 1, nil)
-	theirs := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: controllers.RunServiceAccount, Namespace: w.ns}}
+	theirs := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: runpod.ServiceAccount, Namespace: w.ns}}
 	w.must(admin.Create(t.Context(), theirs))
 	w.settle()
 	w.reportAllFacts()

@@ -200,8 +200,8 @@ func newWorld(t *testing.T, nodes int, change func(*v1alpha1.CommGroup)) *world 
 
 // restart is a new manager: it has nothing but the objects.
 func (w *world) restart() {
-	w.r = &controllers.CommGroupReconciler{Client: asManager, APIReader: asManager, Recorder: w.events, Clock: w.clock,
-		Config: controllers.Config{AgentImage: agentImage, DefaultRuntimeImage: "rocm:test"}}
+	w.r = controllers.New(controllers.Dependencies{Client: asManager, APIReader: asManager, Recorder: w.events, Clock: w.clock,
+		Config: controllers.Config{AgentImage: agentImage, DefaultRuntimeImage: "rocm:test"}})
 }
 
 func (w *world) cleanUp() {

@@ -31,11 +31,11 @@ const (
 
 // End is what the history keeps of a run beside the status of its end.
 type End struct {
-	// run as it is; nil before the first.
+	// Run as it is; nil before the first.
 	Run *v1alpha1.GroupRunStatus
-	// reason of the condition Validated, and the baseline's key.
+	// Reason of the condition Validated, and the baseline's key.
 	Reason, BaselineKey string
-	// held gives for how many GPU-seconds the run held GPUs, and on how many nodes. It is called at most once.
+	// Held gives for how many GPU-seconds the run held GPUs, and on how many nodes. It is called at most once.
 	Held func() (gpuSeconds int64, nodes int32)
 }
 

@@ -1,4 +1,4 @@
-package controllers
+package accept
 
 import (
 	"fmt"
@@ -16,8 +16,8 @@ import (
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
-// acceptance says whether the spec can be carried out on these members.
-func acceptance(spec *v1alpha1.CommGroupSpec, members []decision.Member, membersErr error, defaultImage string, now time.Time) decision.Finding {
+// Spec says whether the spec can be carried out on these members.
+func Spec(spec *v1alpha1.CommGroupSpec, members []decision.Member, membersErr error, defaultImage string, now time.Time) decision.Finding {
 	no := func(reason, format string, args ...any) decision.Finding {
 		return decision.Finding{Status: metav1.ConditionFalse, Reason: reason, Message: fmt.Sprintf(format, args...)}
 	}

@@ -1,4 +1,4 @@
-package controllers
+package accept
 
 import (
 	"slices"
@@ -6,11 +6,10 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
-	"rcclx.io/commgroup-operator/controllers/testkit"
+	"rcclx.io/commgroup-operator/controllers/runpod"
 )
 
 func TestReservedKeys(t *testing.T) {
@@ -65,29 +64,17 @@ func TestOverridesAllowed(t *testing.T) {
 	}{
 		"nothing":              {v1alpha1.PodOverrides{}, ""},
 		"own labels":           {v1alpha1.PodOverrides{Labels: map[string]string{"team": "a"}, PriorityClassName: "low"}, ""},
-		"another network":      {v1alpha1.PodOverrides{Annotations: map[string]string{"a": "b", multusAnnotation: "x"}}, "runtime.pod.annotations has the key \"" + multusAnnotation},
+		"another network":      {v1alpha1.PodOverrides{Annotations: map[string]string{"a": "b", runpod.MultusAnnotation: "x"}}, "runtime.pod.annotations has the key \"" + runpod.MultusAnnotation},
 		"the operator's label": {v1alpha1.PodOverrides{Labels: map[string]string{v1alpha1.LabelStage: v1alpha1.StagePodGroup}}, "runtime.pod.labels has the key"},
 		"the cluster's class":  {v1alpha1.PodOverrides{PriorityClassName: "system-node-critical"}, "runtime.pod.priorityClassName is system-node-critical"},
 	} {
-		got := overridesAllowed(ok, &v1alpha1.CommGroupSpec{Runtime: v1alpha1.RuntimeSpec{Pod: tc.pod}})
+		got := Overrides(ok, &v1alpha1.CommGroupSpec{Runtime: v1alpha1.RuntimeSpec{Pod: tc.pod}})
 		if (tc.words == "") != got.IsTrue() || !strings.Contains(got.Message, tc.words) || !got.IsTrue() && got.Reason != v1alpha1.ReasonPodOverridesNotAllowed {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
 	refused := decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonTooFewMembers, Message: "few"}
-	if got := overridesAllowed(refused, &v1alpha1.CommGroupSpec{Runtime: v1alpha1.RuntimeSpec{Pod: v1alpha1.PodOverrides{PriorityClassName: "system-x"}}}); got != refused {
+	if got := Overrides(refused, &v1alpha1.CommGroupSpec{Runtime: v1alpha1.RuntimeSpec{Pod: v1alpha1.PodOverrides{PriorityClassName: "system-x"}}}); got != refused {
 		t.Errorf("another refusal is lost: %+v", got)
-	}
-}
-
-func TestRunPodUser(t *testing.T) {
-	g := testkit.Group()
-	if p := runPodFor(g, testCommTask(), "r1", testConfig).Spec.SecurityContext; p.RunAsUser != nil || p.RunAsNonRoot != nil {
-		t.Errorf("without runAsUser: %+v", p)
-	}
-	g.Spec.Runtime.Pod.RunAsUser, g.Spec.Runtime.Pod.SupplementalGroups = ptr.To(int64(1000)), []int64{109}
-	p := groupPodFor(g, testCommTask(), "r1", 900, testConfig).Spec.SecurityContext
-	if p.RunAsUser == nil || *p.RunAsUser != 1000 || p.RunAsNonRoot == nil || !*p.RunAsNonRoot || !slices.Equal(p.SupplementalGroups, []int64{109}) {
-		t.Errorf("with runAsUser: %+v", p)
 	}
 }

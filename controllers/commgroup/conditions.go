@@ -1,7 +1,8 @@
-package controllers
+package commgroup
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,17 +21,44 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// conditionTypes in the order in which a reader wants them.
-var conditionTypes = []string{
+// Update changes conditions of a status that is decided, and returns its events, which were events before. What is as it was keeps its
+// time of transition, and is no event.
+func Update(status *state.Status, events []decision.Event, group *state.Group, now time.Time, changed map[string]decision.Finding) []decision.Event {
+	all := make(map[string]decision.Finding, len(ConditionTypes))
+	for i := range status.Conditions {
+		if c := &status.Conditions[i]; c.ObservedGeneration == group.Generation {
+			all[c.Type] = decision.Finding{Status: c.Status, Reason: c.Reason, Message: c.Message}
+		}
+	}
+	maps.Copy(all, changed)
+	if _, ok := changed[v1alpha1.ConditionAgentsReporting]; ok {
+		all[v1alpha1.ConditionReady] = readiness(all)
+	}
+	status.Conditions = SetConditions(group.Status.Conditions, all, group.Generation, now)
+	var after []metav1.Condition
+	for i := range status.Conditions {
+		c := &status.Conditions[i]
+		if _, again := changed[c.Type]; again || c.Type == v1alpha1.ConditionReady {
+			after = append(after, *c)
+		}
+	}
+	events = slices.DeleteFunc(events, func(e decision.Event) bool {
+		return slices.ContainsFunc(after, func(c metav1.Condition) bool { return e.Action == "Set"+c.Type || e.Action == remarks[c.Type].action })
+	})
+	return append(events, Transitions(group.Status.Conditions, after)...)
+}
+
+// ConditionTypes in the order in which a reader wants them.
+var ConditionTypes = []string{
 	v1alpha1.ConditionReady, v1alpha1.ConditionAccepted, v1alpha1.ConditionAgentsReporting, v1alpha1.ConditionCompatible,
 	v1alpha1.ConditionRunning, v1alpha1.ConditionValidated, v1alpha1.ConditionSettingsInEffect,
 	v1alpha1.ConditionSettingsPublished, v1alpha1.ConditionSimulated,
 }
 
-// setConditions writes the findings as conditions of this generation. Times change only where the status does.
-func setConditions(conditions []metav1.Condition, findings map[string]decision.Finding, generation int64, now time.Time) []metav1.Condition {
+// SetConditions writes the findings as conditions of this generation. Times change only where the status does.
+func SetConditions(conditions []metav1.Condition, findings map[string]decision.Finding, generation int64, now time.Time) []metav1.Condition {
 	out := slices.Clone(conditions)
-	for _, t := range conditionTypes {
+	for _, t := range ConditionTypes {
 		f, ok := findings[t]
 		if !ok {
 			continue
@@ -43,10 +71,10 @@ func setConditions(conditions []metav1.Condition, findings map[string]decision.F
 	return out
 }
 
-// listFailed says Unknown of everything: nothing may be concluded from a part that could not be read.
-func listFailed(err error) map[string]decision.Finding {
-	out := make(map[string]decision.Finding, len(conditionTypes))
-	for _, t := range conditionTypes {
+// ListFailed says Unknown of everything: nothing may be concluded from a part that could not be read.
+func ListFailed(err error) map[string]decision.Finding {
+	out := make(map[string]decision.Finding, len(ConditionTypes))
+	for _, t := range ConditionTypes {
 		out[t] = decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonListFailed,
 			Message: words.Shorten(fmt.Sprintf("The group's objects could not be read: %v. The controller tries again.", err), 1024)}
 	}
@@ -112,6 +140,29 @@ func agentsReporting(members []decision.Member, commTasks map[string]*v1alpha1.C
 	return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllReporting, Message: fmt.Sprintf("All %d members report.", len(members)) + remark}, wakeAt
 }
 
+// skewRemark names members whose clocks are off, for the condition AgentsReporting; empty where none is.
+func skewRemark(members []decision.Member, commNodes map[string]*v1alpha1.CommNode, now time.Time) string {
+	var apart []string
+	for i := range members {
+		cn := commNodes[members[i].Name]
+		if !nodefacts.Hold(cn, now) {
+			continue
+		}
+		// No amount: it would make each report a change.
+		switch skew := nodefacts.ClockSkew(cn); {
+		case skew > 0:
+			apart = append(apart, members[i].Name+" (ahead)")
+		case skew < 0:
+			apart = append(apart, members[i].Name+" (behind)")
+		}
+	}
+	if len(apart) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" %s: by the reports of their monitors the clocks of %s are more than %d s off the API server's: %s. No deadline depends on them; mend time synchronisation there, or times in logs and reports mislead.",
+		v1alpha1.ReasonClockSkew, words.Counted(len(apart), "member"), int(nodefacts.MaxClockSkew/time.Second), words.SomeNames(apart, 5))
+}
+
 // running is the condition of the same name.
 func running(group *state.Group, run *v1alpha1.GroupRunStatus, counts v1alpha1.MemberCounts, waiting, hindrance string) decision.Finding {
 	switch {
@@ -135,8 +186,8 @@ func running(group *state.Group, run *v1alpha1.GroupRunStatus, counts v1alpha1.M
 
 // validationOf is the condition Validated. A re-run of the same spec on the same members does not take back what the run
 // before it has shown; only its own result does.
-func validationOf(group *state.Group, state *commrun.Decision, accepted bool) decision.Finding {
-	run, waiting, outcomes := state.Run, state.Waiting, state.Compared.With(state.Outcomes)
+func validationOf(group *state.Group, d *commrun.Decision, accepted bool) decision.Finding {
+	run, waiting, outcomes := d.Run, d.Waiting, d.Compared.With(d.Outcomes)
 	unknown := func(reason, format string, args ...any) decision.Finding {
 		return decision.Finding{Status: metav1.ConditionUnknown, Reason: reason, Message: fmt.Sprintf(format, args...)}
 	}
@@ -151,7 +202,7 @@ func validationOf(group *state.Group, state *commrun.Decision, accepted bool) de
 		if runs.Partial(run) {
 			return judge.ValidatedAgain(run, outcomes)
 		}
-		if repeats(run) && run.ProvenRunID != "" && !run.Moved {
+		if state.Repeats(run) && run.ProvenRunID != "" && !run.Moved {
 			return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllPassed,
 				Message: fmt.Sprintf("Run %s passed on all members; run %s repeats it.", run.ProvenRunID, run.ID)}
 		}
@@ -176,7 +227,7 @@ func validationOf(group *state.Group, state *commrun.Decision, accepted bool) de
 	case waiting != "":
 		next = waiting
 	}
-	f := judge.Validated(run, outcomes, stage.Outcome(&group.Spec, run, state.Span, len(outcomes)), next)
+	f := judge.Validated(run, outcomes, stage.Outcome(&group.Spec, run, d.Span, len(outcomes)), next)
 	if lost := lostResults(outcomes); f.Reason == v1alpha1.ReasonInconclusive && len(lost) > 0 {
 		f.Message = words.Shorten(words.Sentence(f.Message)+fmt.Sprintf(" The result of %s is gone: CommTask or report was deleted. No run starts for that by itself: %s.", words.SomeNames(lost, 5), runs.Ask(group)), 2048)
 	}
@@ -193,9 +244,6 @@ func lostResults(outcomes []judge.Outcome) (names []string) {
 	return names
 }
 
-// repeats is state.Repeats, for functions that have a state of their own.
-func repeats(run *v1alpha1.GroupRunStatus) bool { return state.Repeats(run) }
-
 func simulated(origin v1alpha1.Origin) decision.Finding {
 	switch origin {
 	case v1alpha1.OriginSimulated:
@@ -208,7 +256,7 @@ func simulated(origin v1alpha1.Origin) decision.Finding {
 }
 
 // transitions are the events for conditions that changed since the last status.
-func transitions(before, after []metav1.Condition) []decision.Event {
+func Transitions(before, after []metav1.Condition) []decision.Event {
 	quiet := map[string]bool{v1alpha1.ConditionRunning: true, v1alpha1.ConditionSimulated: true}
 	loud := map[string]bool{v1alpha1.ReasonTailHazard: true, v1alpha1.ReasonResultsNotUsable: true, v1alpha1.ReasonMixedFP8Encodings: true}
 	quietReasons := map[string]bool{v1alpha1.ReasonNotProven: true, v1alpha1.ReasonPublishOff: true, v1alpha1.ReasonNotRequested: true}
@@ -253,4 +301,9 @@ func remarkEvent(before, after *metav1.Condition) *decision.Event {
 		return nil
 	}
 	return &decision.Event{Warning: true, Reason: r.word, Action: r.action, Note: words.Shorten(after.Message[at:], 1000)}
+}
+
+// Deleting is what Ready says while the group is being deleted.
+func Deleting(what string) decision.Finding {
+	return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDeleting, Message: what}
 }

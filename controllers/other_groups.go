@@ -25,7 +25,7 @@ import (
 
 // isPlanned says whether a CommTask of the pod's namespace and group controls it. Anybody may label a pod as one of a run: one that is on no
 // node holds no GPU, and must not keep a node from others.
-func (r *CommGroupReconciler) isPlanned(ctx context.Context, pod *corev1.Pod) bool {
+func (r *observer) isPlanned(ctx context.Context, pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil || owner.Kind != "CommTask" {
 		return false
@@ -36,7 +36,7 @@ func (r *CommGroupReconciler) isPlanned(ctx context.Context, pod *corev1.Pod) bo
 }
 
 // gatherOthers reads what other groups run: their pods, and the nodes that their stages claim.
-func (r *CommGroupReconciler) gatherOthers(ctx context.Context, s *Snapshot) error {
+func (r *observer) gatherOthers(ctx context.Context, s *Snapshot) error {
 	shared := client.UnsafeDisableDeepCopy
 	var pods corev1.PodList
 	if err := r.Client.List(ctx, &pods, client.MatchingLabels{v1alpha1.LabelRole: v1alpha1.RoleRun}, shared); err != nil {
@@ -80,6 +80,37 @@ func (r *CommGroupReconciler) gatherOthers(ctx context.Context, s *Snapshot) err
 	return nil
 }
 
+// lookAt asks the API itself which pods on the nodes hold GPUs that are not of this group's runs: the cache has none but run
+// pods. A node whose pods cannot be listed waits as a busy one does: not known is not free.
+func (r *observer) lookAt(ctx context.Context, s *Snapshot, nodes []string) error {
+	holders := make([]string, len(nodes))
+	at := make(map[string]int, len(nodes))
+	for i, name := range nodes {
+		at[name] = i
+	}
+	look := func(name string) error {
+		var pods corev1.PodList
+		err := r.APIReader.List(ctx, &pods, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", name)})
+		if err != nil {
+			return fmt.Errorf("pods on node %s: %w", name, err)
+		}
+		holders[at[name]] = sharing.Holders(pods.Items, objects.GPUResource(&s.Group.Spec), s.Group)
+		return nil
+	}
+	errs := atOnce(nodes, look)
+	s.Looked, s.Unread = make(map[string]string, len(nodes)), map[string]string{}
+	for i, name := range nodes {
+		if errs[i] == nil {
+			s.Looked[name] = holders[i]
+		} else {
+			s.Unread[name] = errs[i].Error()
+		}
+	}
+	r.looks.add(client.ObjectKeyFromObject(s.Group), s.Looked, s.Now)
+	r.looks.add(client.ObjectKeyFromObject(s.Group), s.Unread, s.Now)
+	return errors.Join(errs...)
+}
+
 // lookMemory is when nodes were last seen busy, by group. No decision needs it: it spares reads, and a new manager does without.
 type lookMemory struct {
 	lock   sync.Mutex
@@ -119,35 +150,4 @@ func (m *lookMemory) forget(group types.NamespacedName) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	delete(m.groups, group)
-}
-
-// lookAt asks the API itself which pods on the nodes hold GPUs that are not of this group's runs: the cache has none but run
-// pods. A node whose pods cannot be listed waits as a busy one does: not known is not free.
-func (r *CommGroupReconciler) lookAt(ctx context.Context, s *Snapshot, nodes []string) error {
-	holders := make([]string, len(nodes))
-	at := make(map[string]int, len(nodes))
-	for i, name := range nodes {
-		at[name] = i
-	}
-	look := func(name string) error {
-		var pods corev1.PodList
-		err := r.APIReader.List(ctx, &pods, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", name)})
-		if err != nil {
-			return fmt.Errorf("pods on node %s: %w", name, err)
-		}
-		holders[at[name]] = sharing.Holders(pods.Items, objects.GPUResource(&s.Group.Spec), s.Group)
-		return nil
-	}
-	errs := atOnce(nodes, look)
-	s.Looked, s.Unread = make(map[string]string, len(nodes)), map[string]string{}
-	for i, name := range nodes {
-		if errs[i] == nil {
-			s.Looked[name] = holders[i]
-		} else {
-			s.Unread[name] = errs[i].Error()
-		}
-	}
-	r.looks.add(client.ObjectKeyFromObject(s.Group), s.Looked, s.Now)
-	r.looks.add(client.ObjectKeyFromObject(s.Group), s.Unread, s.Now)
-	return errors.Join(errs...)
 }

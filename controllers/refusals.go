@@ -3,7 +3,6 @@ package controllers
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/commgroup"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/state"
@@ -133,34 +133,8 @@ func (r *refusals) tell(d *Decision, group *state.Group, now time.Time) {
 		changed[v1alpha1.ConditionRunning] = f
 	}
 	if len(changed) > 0 {
-		retell(d, group, now, changed)
+		d.Events = commgroup.Update(&d.Status, d.Events, group, now, changed)
 	}
-}
-
-// retell changes conditions of a decision that is made. What is as it was keeps its time of transition, and is no event.
-func retell(d *Decision, group *state.Group, now time.Time, changed map[string]decision.Finding) {
-	all := make(map[string]decision.Finding, len(conditionTypes))
-	for i := range d.Status.Conditions {
-		if c := &d.Status.Conditions[i]; c.ObservedGeneration == group.Generation {
-			all[c.Type] = decision.Finding{Status: c.Status, Reason: c.Reason, Message: c.Message}
-		}
-	}
-	maps.Copy(all, changed)
-	if _, ok := changed[v1alpha1.ConditionAgentsReporting]; ok {
-		all[v1alpha1.ConditionReady] = readiness(all)
-	}
-	d.Status.Conditions = setConditions(group.Status.Conditions, all, group.Generation, now)
-	var after []metav1.Condition
-	for i := range d.Status.Conditions {
-		c := &d.Status.Conditions[i]
-		if _, again := changed[c.Type]; again || c.Type == v1alpha1.ConditionReady {
-			after = append(after, *c)
-		}
-	}
-	d.Events = slices.DeleteFunc(d.Events, func(e decision.Event) bool {
-		return slices.ContainsFunc(after, func(c metav1.Condition) bool { return e.Action == "Set"+c.Type || e.Action == remarks[c.Type].action })
-	})
-	d.Events = append(d.Events, transitions(group.Status.Conditions, after)...)
 }
 
 // maxRefusedNodes is how many nodes a RunRefusal names.
@@ -201,5 +175,5 @@ func configMapRefused(d *Decision, group *state.Group, now time.Time, err error)
 			f = decision.Finding{Status: before.Status, Reason: before.Reason, Message: before.Message}
 		}
 	}
-	retell(d, group, now, map[string]decision.Finding{v1alpha1.ConditionSettingsPublished: f})
+	d.Events = commgroup.Update(&d.Status, d.Events, group, now, map[string]decision.Finding{v1alpha1.ConditionSettingsPublished: f})
 }

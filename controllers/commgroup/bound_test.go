@@ -1,7 +1,6 @@
-package controllers
+package commgroup
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"reflect"
@@ -17,6 +16,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/settings"
 	"rcclx.io/commgroup-operator/controllers/stage"
+	"rcclx.io/commgroup-operator/controllers/testkit"
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
@@ -32,7 +32,7 @@ func fullStatus(at v1alpha1.RunStage) *state.Status {
 		return out
 	}
 	s := &state.Status{Headline: &v1alpha1.Headline{}, Run: &v1alpha1.GroupRunStatus{ID: "1-1"}}
-	for _, t := range conditionTypes {
+	for _, t := range ConditionTypes {
 		message := text(1024)
 		if word := remarks[t].word; word != "" {
 			message = text(512) + " " + word + ": " + text(1024)
@@ -90,15 +90,6 @@ func fullStatus(at v1alpha1.RunStage) *state.Status {
 	return s
 }
 
-func sizeOf(t *testing.T, v any) int {
-	t.Helper()
-	data, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(data)
-}
-
 func bound(s *state.Status, thresholds ...v1alpha1.Threshold) {
 	boundGroup(s)
 	boundRun(&state.Group{Spec: v1alpha1.CommGroupSpec{Benchmark: v1alpha1.BenchmarkSpec{Thresholds: thresholds}}}, s)
@@ -110,11 +101,11 @@ func TestStatusAlwaysFits(t *testing.T) {
 		s := fullStatus(at)
 		bound(s)
 		group, run := (&state.Group{Status: *s}).Objects()
-		if got := sizeOf(t, group.Status); got > maxGroupBytes {
-			t.Errorf("stage %s: %d bytes of the CommGroup's status, at most %d may be", at, got, maxGroupBytes)
+		if got := testkit.SizeOf(t, group.Status); got > MaxGroupBytes {
+			t.Errorf("stage %s: %d bytes of the CommGroup's status, at most %d may be", at, got, MaxGroupBytes)
 		}
-		if got := sizeOf(t, run); got > maxRunBytes {
-			t.Errorf("stage %s: %d bytes of the CommRun, at most %d may be", at, got, maxRunBytes)
+		if got := testkit.SizeOf(t, run); got > MaxRunBytes {
+			t.Errorf("stage %s: %d bytes of the CommRun, at most %d may be", at, got, MaxRunBytes)
 		}
 		for _, c := range s.Conditions {
 			if !strings.Contains(c.Message, remarks[c.Type].word) {
@@ -124,7 +115,7 @@ func TestStatusAlwaysFits(t *testing.T) {
 		if at != v1alpha1.StageEnded && (len(s.Span.Tests) != stage.MaxTests || len(s.Span.Culprits) != 16) {
 			t.Errorf("stage %s: %d tests and %d culprits are left, of which the stage goes on", at, len(s.Span.Tests), len(s.Span.Culprits))
 		}
-		if len(s.Conditions) != len(conditionTypes) || len(s.Culprits) == 0 || len(s.Span.Left) == 0 || len(s.History) == 0 {
+		if len(s.Conditions) != len(ConditionTypes) || len(s.Culprits) == 0 || len(s.Span.Left) == 0 || len(s.History) == 0 {
 			t.Errorf("stage %s: %d conditions, %d culprits, %d left, %d past runs", at, len(s.Conditions), len(s.Culprits), len(s.Span.Left), len(s.History))
 		}
 		again := s.DeepCopy()

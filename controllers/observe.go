@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,60 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/publish"
+	"rcclx.io/commgroup-operator/controllers/runpod"
+	"rcclx.io/commgroup-operator/controllers/sharing"
+	"rcclx.io/commgroup-operator/internal/state"
 )
+
+// observer reads what a decision rests on. It keeps nothing in memory that a decision needs.
+type observer struct {
+	Dependencies
+	looks lookMemory
+	gone  gonePods
+}
+
+// Snapshot is everything that a decision rests on, read at one time. Deciding never changes it: its objects may be
+// shared with the cache.
+type Snapshot struct {
+	Now   time.Time
+	Group *state.Group
+	// Stored is the CommGroup as it was read, StoredRun the CommRun of the run that Group.Status.Run is; nil where there is none.
+	Stored    *v1alpha1.CommGroup
+	StoredRun *v1alpha1.CommRun
+	// RunDeleted: the CommRun of the group's latest run was deleted, and the run is known by the group's status alone.
+	RunDeleted bool
+	// Nodes of the cluster.
+	Nodes []corev1.Node
+	// CommNodes of the cluster.
+	CommNodes []v1alpha1.CommNode
+	// CommTasks and RunPods that carry the group's UID.
+	CommTasks []v1alpha1.CommTask
+	RunPods   []corev1.Pod
+	// OtherRunPods are those of other groups, of all namespaces, that are not over; Claims are the nodes that other groups'
+	// stages have.
+	OtherRunPods []corev1.Pod
+	Claims       []sharing.Claim
+	// Looked is who holds GPUs on the nodes that were looked up, by node name; empty where nobody does. Nil before.
+	Looked map[string]string
+	// Unread are nodes that were to be looked up and whose pods could not be listed, with the API server's words.
+	Unread map[string]string
+	// BusyAt is when this manager last saw others' pods hold GPUs on a node, by its name: it is not looked at again so soon.
+	BusyAt map[string]time.Time
+	// ConfigMap of the name that settings are published under, nil where none was found.
+	ConfigMap *corev1.ConfigMap
+	// ConfigMapCertain: the ConfigMap was looked up in the API, so that nil means that there is none.
+	ConfigMapCertain bool
+	// FormerConfigMap is the group's own that status.published names, where it has another name by now.
+	FormerConfigMap *corev1.ConfigMap
+	// OwnedConfigMaps are the names of all ConfigMaps that carry the group's UID.
+	OwnedConfigMaps []string
+	// Runs are the group's CommRuns, those too that have not started.
+	Runs []v1alpha1.CommRun
+	// StartRefused says why the API server takes no CommRun for the run that is to start; nil where it was not tried, or does.
+	StartRefused error
+	// ListError is set when a part could not be read; nothing may be concluded then.
+	ListError error
+}
 
 // ofGroup selects what carries the group's UID, so that a group made anew never adopts the old one's objects.
 func ofGroup(group metav1.Object) client.MatchingLabels {
@@ -29,7 +83,7 @@ func runPodsOf(group metav1.Object) client.MatchingLabels {
 }
 
 // gather reads everything that a decision rests on. A part that cannot be read sets ListError.
-func (r *CommGroupReconciler) gather(ctx context.Context, group *v1alpha1.CommGroup) *Snapshot {
+func (r *observer) gather(ctx context.Context, group *v1alpha1.CommGroup) *Snapshot {
 	s := &Snapshot{Now: r.Clock.Now(), Stored: group}
 	s.BusyAt = r.looks.of(client.ObjectKeyFromObject(group), s.Now)
 	var errs []error
@@ -75,6 +129,42 @@ func (r *CommGroupReconciler) gather(ctx context.Context, group *v1alpha1.CommGr
 	return s
 }
 
+// readRuns reads the group's CommRuns and puts the group together. Where its status names a later run than they do,
+// the API server says whether the cache is behind or the CommRun was deleted.
+func (r *observer) readRuns(ctx context.Context, s *Snapshot) error {
+	defer func() { s.Group = state.Join(s.Stored, s.Runs) }()
+	var list v1alpha1.CommRunList
+	err := r.Client.List(ctx, &list, client.InNamespace(s.Stored.Namespace), client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return err
+	}
+	s.Runs = state.RunsOf(s.Stored, list.Items)
+	s.StoredRun = state.Latest(s.Runs)
+	run := s.Stored.Status.Run
+	if run == nil || s.StoredRun != nil && s.StoredRun.Status.Number >= run.Number {
+		return nil
+	}
+	s.StoredRun = nil
+	var live v1alpha1.CommRun
+	name := cmp.Or(run.Name, v1alpha1.CommRunName(s.Stored.Name, run.Number))
+	err = r.APIReader.Get(ctx, client.ObjectKey{Namespace: s.Stored.Namespace, Name: name}, &live)
+	switch {
+	case apierrors.IsNotFound(err):
+		s.RunDeleted = true
+		return nil
+	case err != nil:
+		return fmt.Errorf("commrun %s: %w", name, err)
+	}
+	others := slices.DeleteFunc(s.Runs, func(r v1alpha1.CommRun) bool { return r.Name == name })
+	s.Runs = slices.Concat(others, state.RunsOf(s.Stored, []v1alpha1.CommRun{live}))
+	if latest := state.Latest(s.Runs); latest != nil && latest.Status.Number >= run.Number {
+		s.StoredRun = latest
+	} else {
+		s.RunDeleted = true // another one has its name by now
+	}
+	return nil
+}
+
 // missingPods names the pods that a CommTask awaits a report of and the cache does not have. They may have been deleted; or the
 // cache has the CommTask already and not yet the pod, as in a manager that just took over. Only the API itself can tell, and a run
 // that was closed by mistake stays closed.
@@ -92,7 +182,7 @@ func missingPods(s *Snapshot) []string {
 	for i := range s.CommTasks {
 		ct := &s.CommTasks[i]
 		if inSession(ct) {
-			await(groupPodName(s.Group, ct.Spec.Session.RunID, ct.Spec.NodeName))
+			await(runpod.GroupName(s.Group, ct.Spec.Session.RunID, ct.Spec.NodeName))
 		}
 		run, report := ct.Spec.Run, ct.Status.Run
 		if run == nil || run.PodName == "" || run.Closed != nil {
@@ -143,26 +233,20 @@ func (g *gonePods) unread(group types.NamespacedName, missing []string, now time
 	return unread
 }
 
-// add notes that the API server has none of the pods.
-func (g *gonePods) add(group types.NamespacedName, names []string, now time.Time) {
-	g.lock.Lock()
-	defer g.lock.Unlock()
-	for _, name := range names {
-		if g.groups[group] == nil {
-			g.groups[group] = map[string]time.Time{}
-		}
-		g.groups[group][name] = now
-	}
-}
-
 func (g *gonePods) forget(group types.NamespacedName) {
 	g.lock.Lock()
 	defer g.lock.Unlock()
 	delete(g.groups, group)
 }
 
+// inSession says whether the node's agent takes part in a group's stage: it has answered, and was not told to end.
+func inSession(ct *v1alpha1.CommTask) bool {
+	a, r := ct.Spec.Session, ct.Status.Session
+	return a != nil && r != nil && a.State == v1alpha1.SessionOpen && r.RunID == a.RunID && r.State != v1alpha1.SessionEnded && r.State != v1alpha1.SessionFailed
+}
+
 // readMissingPods adds to the snapshot the awaited pods that the cache does not have and the API server does.
-func (r *CommGroupReconciler) readMissingPods(ctx context.Context, s *Snapshot) error {
+func (r *observer) readMissingPods(ctx context.Context, s *Snapshot) error {
 	key := client.ObjectKeyFromObject(s.Group)
 	missing := r.gone.unread(key, missingPods(s), s.Now)
 	if len(missing) > maxPodGets {
@@ -204,11 +288,8 @@ func (r *CommGroupReconciler) readMissingPods(ctx context.Context, s *Snapshot) 
 	return errors.Join(errs...)
 }
 
-// podsPerPage bounds one answer of the API server.
-const podsPerPage = 500
-
 // liveRunPods lists the group's run pods at the API itself, page by page; all pages are of one state of the cluster.
-func (r *CommGroupReconciler) liveRunPods(ctx context.Context, group metav1.Object) ([]corev1.Pod, error) {
+func (r *observer) liveRunPods(ctx context.Context, group metav1.Object) ([]corev1.Pod, error) {
 	var pods []corev1.Pod
 	for next := ""; ; {
 		var page corev1.PodList
@@ -223,14 +304,8 @@ func (r *CommGroupReconciler) liveRunPods(ctx context.Context, group metav1.Obje
 	}
 }
 
-// inSession says whether the node's agent takes part in a group's stage: it has answered, and was not told to end.
-func inSession(ct *v1alpha1.CommTask) bool {
-	a, r := ct.Spec.Session, ct.Status.Session
-	return a != nil && r != nil && a.State == v1alpha1.SessionOpen && r.RunID == a.RunID && r.State != v1alpha1.SessionEnded && r.State != v1alpha1.SessionFailed
-}
-
 // lookUpConfigMap asks the API itself for the ConfigMap: the cache holds only those that the controller made.
-func (r *CommGroupReconciler) lookUpConfigMap(ctx context.Context, s *Snapshot) error {
+func (r *observer) lookUpConfigMap(ctx context.Context, s *Snapshot) error {
 	var cm corev1.ConfigMap
 	err := r.APIReader.Get(ctx, types.NamespacedName{Namespace: s.Group.Namespace, Name: publish.ConfigMapName(s.Group)}, &cm)
 	switch {
@@ -242,4 +317,19 @@ func (r *CommGroupReconciler) lookUpConfigMap(ctx context.Context, s *Snapshot) 
 	}
 	s.ConfigMap, s.ConfigMapCertain = &cm, true
 	return nil
+}
+
+// podsPerPage bounds one answer of the API server.
+const podsPerPage = 500
+
+// add notes that the API server has none of the pods.
+func (g *gonePods) add(group types.NamespacedName, names []string, now time.Time) {
+	g.lock.Lock()
+	defer g.lock.Unlock()
+	for _, name := range names {
+		if g.groups[group] == nil {
+			g.groups[group] = map[string]time.Time{}
+		}
+		g.groups[group][name] = now
+	}
 }

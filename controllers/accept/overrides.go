@@ -1,4 +1,4 @@
-package controllers
+package accept
 
 import (
 	"fmt"
@@ -11,10 +11,6 @@ import (
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/words"
 )
-
-// A CommGroup's author may get nothing through a run pod that Pod Security's baseline level would keep from the author's own pods:
-// docs/security.md. Labels and annotations are how a cluster's components are told to give a pod more than its spec says (other
-// networks, injected volumes, a cloud identity, another seccomp or AppArmor profile), so those of such components are refused.
 
 // reservedDomains end the domain of a label's or annotation's key that a cluster's component acts on.
 var reservedDomains = []string{
@@ -57,9 +53,9 @@ func reserved(key, value string) bool {
 	return slices.ContainsFunc(reservedPrefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 }
 
-// overridesAllowed takes an acceptance back where runtime.pod asks for what its author may not hand to a pod. The API server refuses the
+// Overrides takes an acceptance back where runtime.pod asks for what its author may not hand to a pod. The API server refuses the
 // best known of these itself; this holds for CommGroups that are older than its rules, too.
-func overridesAllowed(accepted decision.Finding, spec *v1alpha1.CommGroupSpec) decision.Finding {
+func Overrides(accepted decision.Finding, spec *v1alpha1.CommGroupSpec) decision.Finding {
 	pod := &spec.Runtime.Pod
 	if !accepted.IsTrue() {
 		return accepted

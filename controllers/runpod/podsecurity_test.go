@@ -1,4 +1,4 @@
-package controllers
+package runpod
 
 import (
 	"strings"
@@ -48,7 +48,7 @@ func podSecurityLevels(t *testing.T, c client.Client) {
 					t.Fatal(err)
 				}
 				group.Namespace = ns.Name
-				pod := groupPodFor(group, testCommTask(), "r1", 900, testConfig)
+				pod := ForGroup(group, testCommTask(), "r1", 900, testPods)
 				err := c.Create(t.Context(), pod, client.DryRunAll)
 				switch {
 				case err == nil && taken == "":

@@ -1,4 +1,4 @@
-package controllers
+package commgroup
 
 import (
 	"encoding/json"
@@ -13,8 +13,8 @@ import (
 
 const (
 	// maxRunBytes bounds the JSON of a CommRun, and maxGroupBytes that of a CommGroup's status, without the managed fields.
-	maxRunBytes   = 60 << 10
-	maxGroupBytes = 14 << 10
+	MaxRunBytes   = 60 << 10
+	MaxGroupBytes = 14 << 10
 	// maxTestsOfPast is how many tests of a stage that has ended are kept where space is short.
 	maxTestsOfPast = 40
 	// conditionWords is how much of a condition's message is kept where nothing else makes room.
@@ -31,7 +31,7 @@ func fits(object any, bytes int) bool {
 func boundGroup(status *state.Status) {
 	large := func() bool {
 		own := status.GroupStatus()
-		return !fits(&own, maxGroupBytes)
+		return !fits(&own, MaxGroupBytes)
 	}
 	cuts := []func() bool{
 		func() bool { return shortenConditions(status) },
@@ -57,7 +57,7 @@ func boundRun(group *state.Group, status *state.Status) {
 			return true
 		}
 		_, run := next.Objects()
-		return fits(run, maxRunBytes)
+		return fits(run, MaxRunBytes)
 	}
 	if fits() {
 		return

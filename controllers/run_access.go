@@ -16,6 +16,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/objects"
+	"rcclx.io/commgroup-operator/controllers/runpod"
 )
 
 // errNotOurs: an account or binding of the run pods' name is someone else's. Run pods would have whatever rights it has, so none are
@@ -24,21 +25,21 @@ var errNotOurs = errors.New("it lacks the label " + objects.ManagedByLabel + "="
 
 // ensureRunAccess gives the namespace's run pods an account that may write its CommTasks' status, and nothing else.
 // All groups of a namespace share it.
-func (r *CommGroupReconciler) ensureRunAccess(ctx context.Context, namespace string) error {
-	labels := map[string]string{objects.ManagedByLabel: objects.ManagedBy, nameLabel: "commgroup-run"}
+func (r *writer) ensureRunAccess(ctx context.Context, namespace string) error {
+	labels := map[string]string{objects.ManagedByLabel: objects.ManagedBy, runpod.NameLabel: "commgroup-run"}
 	account := &corev1.ServiceAccount{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
-		ObjectMeta: metav1.ObjectMeta{Name: RunServiceAccount, Namespace: namespace, Labels: labels},
+		ObjectMeta: metav1.ObjectMeta{Name: runpod.ServiceAccount, Namespace: namespace, Labels: labels},
 		// Run pods ask for the token themselves; another pod that runs as this account gets none unasked.
 		AutomountServiceAccountToken: ptr.To(false),
 	}
 	binding := &rbacv1.RoleBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
-		ObjectMeta: metav1.ObjectMeta{Name: RunRoleBinding, Namespace: namespace, Labels: labels},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: RunClusterRole},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: RunServiceAccount, Namespace: namespace}},
+		ObjectMeta: metav1.ObjectMeta{Name: runpod.RoleBinding, Namespace: namespace, Labels: labels},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: runpod.ClusterRole},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: runpod.ServiceAccount, Namespace: namespace}},
 	}
-	key := types.NamespacedName{Namespace: namespace, Name: RunServiceAccount}
+	key := types.NamespacedName{Namespace: namespace, Name: runpod.ServiceAccount}
 	var have corev1.ServiceAccount
 	switch err := r.Client.Get(ctx, key, &have); {
 	case apierrors.IsNotFound(err):
@@ -50,7 +51,7 @@ func (r *CommGroupReconciler) ensureRunAccess(ctx context.Context, namespace str
 	case !ours(&have):
 		return fmt.Errorf("ServiceAccount %s/%s exists: %w", namespace, have.Name, errNotOurs)
 	}
-	key.Name = RunRoleBinding
+	key.Name = runpod.RoleBinding
 	var bound rbacv1.RoleBinding
 	switch err := r.Client.Get(ctx, key, &bound); {
 	case apierrors.IsNotFound(err):
@@ -70,7 +71,7 @@ func ours(object client.Object) bool {
 
 // closeWithoutAccess ends the nodes' part in the run that have no pod since there is no account for them: to try again would not help
 // until a person has acted. The group's stage is held by its deadline for members.
-func (r *CommGroupReconciler) closeWithoutAccess(ctx context.Context, s *Snapshot, d *Decision, cause error) error {
+func (r *writer) closeWithoutAccess(ctx context.Context, s *Snapshot, d *Decision, cause error) error {
 	byUID := make(map[types.UID]*v1alpha1.CommTask, len(s.CommTasks))
 	for i := range s.CommTasks {
 		byUID[s.CommTasks[i].UID] = &s.CommTasks[i]
@@ -91,7 +92,7 @@ func (r *CommGroupReconciler) closeWithoutAccess(ctx context.Context, s *Snapsho
 }
 
 // deleteRunAccess removes the account of run pods unless another group of the namespace needs it, or it is not this operator's.
-func (r *CommGroupReconciler) deleteRunAccess(ctx context.Context, group *v1alpha1.CommGroup) error {
+func (r *writer) deleteRunAccess(ctx context.Context, group *v1alpha1.CommGroup) error {
 	var groups v1alpha1.CommGroupList
 	if err := r.Client.List(ctx, &groups, client.InNamespace(group.Namespace)); err != nil {
 		return err
@@ -103,8 +104,8 @@ func (r *CommGroupReconciler) deleteRunAccess(ctx context.Context, group *v1alph
 	}
 	// The right goes before the account: a binding to an account that is gone would serve the next one of its name.
 	for _, object := range []client.Object{
-		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: RunRoleBinding}},
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: RunServiceAccount}},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: runpod.RoleBinding}},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: runpod.ServiceAccount}},
 	} {
 		err := r.Client.Get(ctx, types.NamespacedName{Namespace: group.Namespace, Name: object.GetName()}, object)
 		if apierrors.IsNotFound(err) || err == nil && !ours(object) {

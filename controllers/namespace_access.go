@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/runpod"
 )
 
 // accessInterval between two looks at the rights in the served namespaces.
@@ -180,8 +181,8 @@ var cached = []authorizationv1.ResourceAttributes{
 	{Group: v1alpha1.GroupVersion.Group, Resource: "commruns"},
 	{Resource: "pods"},
 	{Resource: "configmaps"},
-	{Resource: "serviceaccounts", Name: RunServiceAccount},
-	{Group: rbacv1.GroupName, Resource: "rolebindings", Name: RunRoleBinding},
+	{Resource: "serviceaccounts", Name: runpod.ServiceAccount},
+	{Group: rbacv1.GroupName, Resource: "rolebindings", Name: runpod.RoleBinding},
 }
 
 // denied is what the cache needs in the namespace and may not do; empty where it may do all.

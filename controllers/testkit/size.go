@@ -1,0 +1,15 @@
+package testkit
+
+import (
+	"encoding/json"
+	"testing"
+)
+
+func SizeOf(t *testing.T, v any) int {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(data)
+}
