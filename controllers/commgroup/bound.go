@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	// maxRunBytes bounds the JSON of a CommRun, and maxGroupBytes that of a CommGroup's status, without the managed fields.
-	MaxRunBytes   = 60 << 10
+	// MaxRunBytes bounds the JSON of a CommRun, without the managed fields.
+	MaxRunBytes = 60 << 10
+	// MaxGroupBytes bounds the JSON of a CommGroup's own status.
 	MaxGroupBytes = 14 << 10
 	// maxTestsOfPast is how many tests of a stage that has ended are kept where space is short.
 	maxTestsOfPast = 40

@@ -255,7 +255,7 @@ func simulated(origin v1alpha1.Origin) decision.Finding {
 	return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonFactsUnknown, Message: "No facts are known."}
 }
 
-// transitions are the events for conditions that changed since the last status.
+// Transitions are the events for conditions that changed since the last status.
 func Transitions(before, after []metav1.Condition) []decision.Event {
 	quiet := map[string]bool{v1alpha1.ConditionRunning: true, v1alpha1.ConditionSimulated: true}
 	loud := map[string]bool{v1alpha1.ReasonTailHazard: true, v1alpha1.ReasonResultsNotUsable: true, v1alpha1.ReasonMixedFP8Encodings: true}

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/baseline"
 	"rcclx.io/commgroup-operator/controllers/commrun"
 	"rcclx.io/commgroup-operator/controllers/compatible"
 	"rcclx.io/commgroup-operator/controllers/decision"
@@ -277,7 +278,7 @@ func knownTargets(in *Input) []string {
 func (s *step) recordHistory() {
 	group, status := s.in.Group, &s.out.Status
 	history.Record(status, &group.Status, group.Spec.Run.MaxGPUMinutesPerDay, &history.End{
-		Run: status.Run, Reason: s.findings[v1alpha1.ConditionValidated].Reason, BaselineKey: s.in.Run.Compared.Key,
+		Run: status.Run, Reason: s.findings[v1alpha1.ConditionValidated].Reason, BaselineKey: words.Shorten(s.in.Run.Compared.Key, baseline.MaxKey),
 		Held: func() (int64, int32) { return commrun.HeldSeconds(status.Run, status.Span, *s.in.Input) }}, s.in.Now)
 }
 

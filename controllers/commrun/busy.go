@@ -107,7 +107,7 @@ func chooseLooks(nodes []nodeState, places int, now time.Time, busyAt map[string
 	return out
 }
 
-// lately says whether the node was seen busy less than a poll ago.
+// Lately says whether the node was seen busy less than a poll ago.
 func Lately(busyAt map[string]time.Time, node string, now time.Time) bool {
 	ago := now.Sub(busyAt[node])
 	return ago >= 0 && ago < sharing.BusyPoll

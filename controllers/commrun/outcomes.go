@@ -90,7 +90,7 @@ func nodeOutcome(n *nodeState, plan *runplan.Baseline) judge.Outcome {
 	return o
 }
 
-// sameSpecAs says whether the run measures what the spec asks for by now.
+// SameSpecAs says whether the run measures what the spec asks for by now.
 func SameSpecAs(run *v1alpha1.GroupRunStatus, spec *v1alpha1.CommGroupSpec) bool {
 	return run != nil && run.SpecHash == runplan.SpecHash(spec)
 }

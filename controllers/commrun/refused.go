@@ -25,7 +25,7 @@ func GaveUp(group *state.Group, node string, exists bool, now time.Time) bool {
 	return !exists || run.Refused.More || slices.Contains(run.Refused.Nodes, node)
 }
 
-// refusedPause is how long after a run that gave a node up the next one for that node comes by itself.
+// RefusedPause is how long after a run that gave a node up the next one for that node comes by itself.
 const RefusedPause = time.Hour
 
 // pausedUntil is when a run of the nodes that the last one gave up may come by itself; zero where it may now.

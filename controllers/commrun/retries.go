@@ -57,7 +57,7 @@ func (n *nodeState) stepQueued(pod *corev1.Pod, in Input) bool {
 const (
 	// MaxRetries bounds how often a node is tried again by itself after a run found no place on it, or lost it.
 	MaxRetries = 5
-	// retryPause before the first time; each next one waits twice as long.
+	// RetryPause before the first time; each next one waits twice as long.
 	RetryPause = 5 * time.Minute
 )
 

@@ -78,9 +78,10 @@ func selectedIn(members string) int {
 	return n
 }
 
-// dayOf is the UTC day of a time, as status.budget names it.
+// DayOf is the UTC day of a time, as status.budget names it.
 func DayOf(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
+// NextDay is when the UTC day after that of a time begins.
 func NextDay(t time.Time) time.Time {
 	y, m, d := t.UTC().Date()
 	return time.Date(y, m, d+1, 0, 0, 0, 0, time.UTC)

@@ -8,7 +8,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers/baseline"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/runs"
@@ -20,7 +19,7 @@ import (
 const (
 	// MaxRuns is how many runs status.history holds.
 	MaxRuns = 10
-	// keptWhole of them, the newest that measured all members, stay whatever runs of some nodes follow: they are what the trend
+	// KeptWhole of them, the newest that measured all members, stay whatever runs of some nodes follow: they are what the trend
 	// and the budget's estimate rest on.
 	KeptWhole = 5
 	// minTrendRuns is how many runs it takes to see a direction.
@@ -33,7 +32,7 @@ const (
 type End struct {
 	// Run as it is; nil before the first.
 	Run *v1alpha1.GroupRunStatus
-	// Reason of the condition Validated, and the baseline's key.
+	// Reason of the condition Validated, and the baseline's key, of at most baseline.MaxKey bytes.
 	Reason, BaselineKey string
 	// Held gives for how many GPU-seconds the run held GPUs, and on how many nodes. It is called at most once.
 	Held func() (gpuSeconds int64, nodes int32)
@@ -95,7 +94,7 @@ func summaryOf(status *state.Status, end *End) v1alpha1.RunSummary {
 		return out
 	}
 	out.Members = status.Members.Summary
-	out.BaselineKey = words.Shorten(end.BaselineKey, baseline.MaxKey)
+	out.BaselineKey = end.BaselineKey
 	if h := status.Headline; h != nil {
 		mbps := h.BusBandwidthMBps
 		key := runplan.Key{Variant: h.Variant, Collective: h.Collective, Datatype: h.Datatype, Placement: h.Placement}

@@ -106,6 +106,7 @@ func WithoutGPUs(members []decision.Member, ranksPerNode int32) []string {
 	return names
 }
 
+// MostGPUs is how many allocatable GPUs the member with the most has.
 func MostGPUs(members []decision.Member) int64 {
 	var most int64
 	for i := range members {

@@ -34,7 +34,7 @@ func GroupName(group *state.Group, runID, node string) string {
 	return objects.Name(validation.DNS1123LabelMaxLength, string(group.UID)+"/"+runID+"/"+node+"/group", group.Name, runID, "group", node)
 }
 
-// queueTogether has Kueue admit the pods of a group's stage all at once or not at all: some of them alone would hold GPUs for
+// QueueTogether has Kueue admit the pods of a group's stage all at once or not at all: some of them alone would hold GPUs for
 // nothing. Kueue wants the same number on each.
 func QueueTogether(pod *corev1.Pod, group *state.Group, runID string, members int32) {
 	if podstate.QueueOf(pod) == "" || members <= 0 {
@@ -47,7 +47,7 @@ func QueueTogether(pod *corev1.Pod, group *state.Group, runID string, members in
 }
 
 const (
-	// multusAnnotation names the further networks of a pod (k8snetworkplumbingwg's specification).
+	// MultusAnnotation names the further networks of a pod (k8snetworkplumbingwg's specification).
 	MultusAnnotation = "k8s.v1.cni.cncf.io/networks"
 	// portRangeSysctl is what the kernel takes ports from for who asks for any, IPv6 too. It belongs to a network namespace,
 	// and every kubelet counts it as safe (pkg/kubelet/sysctl/safe_sysctls.go).

@@ -115,7 +115,8 @@ const (
 	runBinFolder = "/opt/commgroup/bin"
 	agentBinary  = "/agent"
 	agentUser    = 65532 // as the image has it
-	NameLabel    = "app.kubernetes.io/name"
+	// NameLabel names what an object is of the operator.
+	NameLabel = "app.kubernetes.io/name"
 )
 
 // runResources are the GPUs, beside what the overrides ask for.

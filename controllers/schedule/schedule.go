@@ -56,7 +56,7 @@ func Next(group *state.Group, after time.Time) time.Time {
 	return due.Add(Jitter(string(group.UID), due, limit))
 }
 
-// jitter is a delay from zero to the limit, in whole seconds, that is always the same for one group and time, and spread
+// Jitter is a delay from zero to the limit, in whole seconds, that is always the same for one group and time, and spread
 // evenly over groups and times.
 func Jitter(groupUID string, due time.Time, limit time.Duration) time.Duration {
 	if limit < time.Second {

@@ -5,6 +5,7 @@ import (
 	"testing"
 )
 
+// SizeOf is the size of a value as JSON, in bytes.
 func SizeOf(t *testing.T, v any) int {
 	t.Helper()
 	data, err := json.Marshal(v)

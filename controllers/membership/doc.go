@@ -1,0 +1,2 @@
+// Package membership selects the nodes of a CommGroup, in rank order.
+package membership
