@@ -144,6 +144,11 @@ bench-monitor: build ## What agent monitor costs a node at rest: processor time 
 bench-localize: ## By simulation: tests, rounds and time of the search for a culprit, at 16, 232 and 4096 nodes and 8 GPUs (TEST_TIME, SEARCHES)
 	@$(GO) run ./hack/bench-localize --test-time $(or $(TEST_TIME),1m) --searches $(or $(SEARCHES),500)
 
+.PHONY: bench-scale
+bench-scale: build ## One CommGroup over NODES (1000) simulated nodes on a real API server: time, writes, conflicts, memory, against a floor
+	$(GO) build -o bin/scale ./hack/scale
+	@KUBEBUILDER_ASSETS="$(KUBE)" bin/scale --nodes $(or $(NODES),1000) $(SCALE_ARGS)
+
 .PHONY: fuzz
 fuzz: ## Every fuzz test for FUZZTIME (30s) each, in PACKAGES (all)
 	@hack/fuzz.sh

@@ -54,6 +54,9 @@ func planCommTasks(state *runState, in Input) (changes []Change, remove []string
 			continue // of a node that was there before under this name: it goes first
 		}
 		kept[m.Name] = true
+		if ct == nil && starting {
+			continue // it is created once the run is written, with its assignment: one write less for each node
+		}
 		spec := v1alpha1.CommTaskSpec{NodeName: m.Name, NodeUID: m.UID, Ranks: m.Ranks,
 			Group: v1alpha1.GroupReference{Name: in.Group.Name, UID: string(in.Group.UID)},
 			Run:   assignment(ct, inRun[m.Name]), Session: session(ct, m.Name)}

@@ -2,11 +2,8 @@
 package envtest
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -23,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
@@ -38,9 +34,9 @@ import (
 )
 
 const (
-	operatorNamespace = "commgroup-system"
-	managerUser       = "system:serviceaccount:commgroup-system:commgroup-manager"
-	agentImage        = "commgroup-agent:dev" // as config/ has it: the policies allow no other
+	operatorNamespace = testenv.Namespace
+	managerUser       = testenv.ManagerUser
+	agentImage        = testenv.AgentImage
 )
 
 var (
@@ -69,14 +65,14 @@ func runSuite(m *testing.M) int {
 			fmt.Fprintln(os.Stderr, "envtest: stop:", err)
 		}
 	}()
-	if err := setUp(testenv.Root()); err != nil {
+	if err := setUp(); err != nil {
 		fmt.Fprintln(os.Stderr, "envtest:", err)
 		return 1
 	}
 	return m.Run()
 }
 
-func setUp(root string) error {
+func setUp() error {
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return err
@@ -88,74 +84,21 @@ func setUp(root string) error {
 		return err
 	}
 	impersonating := rest.CopyConfig(restConfig)
-	impersonating.Impersonate = rest.ImpersonationConfig{UserName: managerUser, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+	impersonating.Impersonate = rest.ImpersonationConfig{UserName: managerUser, Groups: testenv.ManagerGroups}
 	if asManager, err = client.New(impersonating, client.Options{Scheme: scheme}); err != nil {
 		return err
 	}
-	files := []string{"default/namespace.yaml"}
-	for _, folder := range []string{"rbac", "gating", "policy"} {
-		found, err := filepath.Glob(filepath.Join(root, "config", folder, "*.yaml"))
-		if err != nil {
-			return err
-		}
-		for _, f := range found {
-			files = append(files, filepath.Join(folder, filepath.Base(f)))
-		}
-	}
-	for _, f := range files {
-		if filepath.Base(f) == "kustomization.yaml" {
-			continue
-		}
-		if err := createAll(filepath.Join(root, "config", f)); err != nil {
-			return fmt.Errorf("%s: %w", f, err)
-		}
-	}
-	return nil
-}
-
-func createAll(path string) error {
-	objects, err := parseObjects(path)
-	if err != nil {
-		return err
-	}
-	for _, u := range objects {
-		if err := admin.Create(context.Background(), u); err != nil {
-			return err
-		}
-	}
-	return nil
+	return testenv.Install(context.Background(), admin)
 }
 
 // readObjects reads a file below config/.
 func readObjects(t *testing.T, path string) []*unstructured.Unstructured {
 	t.Helper()
-	objects, err := parseObjects(filepath.Join("..", "..", "config", path))
+	objects, err := testenv.Objects(filepath.Join("..", "..", "config", path))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return objects
-}
-
-func parseObjects(path string) ([]*unstructured.Unstructured, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
-	var out []*unstructured.Unstructured
-	for {
-		u := &unstructured.Unstructured{}
-		err := decoder.Decode(&u.Object)
-		if errors.Is(err, io.EOF) {
-			return out, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if len(u.Object) > 0 {
-			out = append(out, u)
-		}
-	}
 }
 
 // world is one namespace with one CommGroup, nodes of its own, and a clock that only the test moves.

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// Programs builds agent and rank into bin/test, where they are not current, and gives that folder: linking them once in each package that
+// Programs builds agent, rank and manager into bin/test, where they are not current, and gives that folder: linking them once in each package that
 // needs them took longer than some of its tests. Several test binaries may ask at once: one builds, the others wait.
 var Programs = sync.OnceValues(func() (string, error) {
 	folder := filepath.Join(Root(), "bin", "test")
@@ -24,10 +24,10 @@ var Programs = sync.OnceValues(func() (string, error) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
-	build := exec.Command("go", "build", "-o", folder+string(filepath.Separator), "./cmd/agent", "./cmd/rank")
+	build := exec.Command("go", "build", "-o", folder+string(filepath.Separator), "./cmd/agent", "./cmd/rank", "./cmd/manager")
 	build.Dir = Root()
 	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build agent and rank: %w\n%s", err, out)
+		return "", fmt.Errorf("build agent, rank and manager: %w\n%s", err, out)
 	}
 	return folder, nil
 })
