@@ -67,14 +67,8 @@ func (r *writer) apply(ctx context.Context, s *Snapshot, d *Decision) error {
 		told("delete commrun", run.Name, r.deleteExactly(ctx, run.DeepCopy()))
 	}
 	told("own commruns of", s.Group.Name, r.ownRequests(ctx, s, d.Status.Run))
-	for i, err := range atOnce(d.CommTasks, func(change commrun.Change) error { return r.writeCommTask(ctx, change) }) {
-		desired, exists := d.CommTasks[i].Desired, d.CommTasks[i].Current != nil
-		d.refused.commTask(desired, exists, err)
-		closes := desired.Spec.Run != nil && desired.Spec.Run.Closed != nil
-		if err != nil && closes && (!refuses(err) || !commrun.GaveUp(s.Group, desired.Spec.NodeName, exists, s.Now)) {
-			err = closureError(err)
-		}
-		try("write commtask", desired.Name, err)
+	if err := r.writeCommTasks(ctx, s, d); err != nil {
+		errs = append(errs, err)
 	}
 	if len(d.CreatePods) > 0 {
 		access := r.ensureRunAccess(ctx, ns)
@@ -101,6 +95,23 @@ func (r *writer) apply(ctx context.Context, s *Snapshot, d *Decision) error {
 		d.refused.note(run, s.Now)
 	}
 	d.refused.tell(d, s.Group, s.Now)
+	return errors.Join(errs...)
+}
+
+// writeCommTasks creates and changes CommTasks as decided.
+func (r *writer) writeCommTasks(ctx context.Context, s *Snapshot, d *Decision) error {
+	var errs []error
+	for i, err := range atOnce(d.CommTasks, func(change commrun.Change) error { return r.writeCommTask(ctx, change) }) {
+		desired, exists := d.CommTasks[i].Desired, d.CommTasks[i].Current != nil
+		d.refused.commTask(desired, exists, err)
+		closes := desired.Spec.Run != nil && desired.Spec.Run.Closed != nil
+		if err != nil && closes && (!refuses(err) || !commrun.GaveUp(s.Group, desired.Spec.NodeName, exists, s.Now)) {
+			err = closureError(err)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("write commtask %s: %w", desired.Name, err))
+		}
+	}
 	return errors.Join(errs...)
 }
 

@@ -24,7 +24,7 @@ func TestCrossCheckNamesTheNode(t *testing.T) {
 	for range 3 {
 		w.settle()
 	}
-	w.want(t, v1alpha1.ConditionCompatible, metav1.ConditionTrue, v1alpha1.ReasonAllCompatible, "InventoryMismatch on n00002: label product-name says AMD_Instinct_MI325X and KFD shows MI300X")
+	w.want(t, v1alpha1.ConditionCompatible, metav1.ConditionTrue, v1alpha1.ReasonAllCompatible, "InventoryMismatch: on n00002: label product-name says AMD_Instinct_MI325X and KFD shows MI300X")
 	w.want(t, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady)
 	if n := w.count(v1alpha1.ReasonInventoryMismatch); n != 1 {
 		t.Errorf("%d events", n)

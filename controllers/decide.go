@@ -45,6 +45,8 @@ type Decision struct {
 	// restsOn are the nodes whose objects have to be as they were read: by one's result the verdict of a run that is over would become worse;
 	// on others the run ends since they or their pods are not there; others are let go by the group's stage, or their pods are deleted.
 	restsOn []string
+	// running is the condition Running without what was refused.
+	running decision.Finding
 	// refused is what the API server did not take once the decision was applied.
 	refused refusals
 	// WakeAt is the nearest deadline; zero means none.
@@ -55,8 +57,8 @@ type Decision struct {
 func Decide(s *Snapshot, cfg Config) Decision {
 	group := s.Group
 	var d Decision
-	d.Status = *group.Status.DeepCopy()
 	if s.ListError != nil {
+		d.Status = *group.Status.DeepCopy()
 		d.Status.Conditions = commgroup.SetConditions(d.Status.Conditions, commgroup.ListFailed(s.ListError), group.Generation, s.Now)
 		return d
 	}
@@ -78,7 +80,7 @@ func Decide(s *Snapshot, cfg Config) Decision {
 		PrivilegedNamespaces: cfg.PrivilegedNamespaces})
 	d.Status, d.Events, d.WakeAt = next.Status, next.Events, decision.Earlier(d.WakeAt, next.WakeAt)
 	d.ConfigMap, d.DeleteConfigMaps, d.NeedConfigMapLookup = next.ConfigMap, next.DeleteConfigMaps, next.NeedConfigMapLookup
-	d.DeleteRuns, d.NodeMarks = next.DeleteRuns, next.NodeMarks
+	d.DeleteRuns, d.NodeMarks, d.running = next.DeleteRuns, next.NodeMarks, next.Running
 	return d
 }
 

@@ -14,6 +14,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/controllers/commgroup"
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
@@ -118,6 +119,8 @@ func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		snapshot.StartRefused = runErr
 		without := Decide(snapshot, r.Config)
 		without.refused, without.WakeAt = decision.refused, decision.WakeAt
+		// Those that were to be created with the run's assignment.
+		applyErr = errors.Join(applyErr, r.writeCommTasks(ctx, snapshot, &without))
 		without.refused.tell(&without, snapshot.Group, snapshot.Now)
 		decision, applyErr = without, errors.Join(applyErr, r.writeRun(ctx, snapshot, &without))
 	case runErr != nil: // the run stays where it was; the group says why
@@ -137,6 +140,7 @@ func starts(s *Snapshot, d *Decision) bool {
 // held is a decision that leaves the status as it was read, and says what was refused.
 func held(s *Snapshot, d *Decision, refused *v1alpha1.RunRefusal) Decision {
 	out := Decision{Status: *s.Group.Status.DeepCopy(), WakeAt: d.WakeAt}
+	out.running = commgroup.Running(s.Group, out.Status.Run, out.Status.Members, "", "")
 	if out.Status.Run != nil && refused != nil {
 		out.Status.Run.Refused = refused
 	}

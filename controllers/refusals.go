@@ -111,25 +111,17 @@ func refusedWords(all []refusal) string {
 // tell puts the refusals into the decision's conditions, with one event when each begins.
 func (r *refusals) tell(d *Decision, group *state.Group, now time.Time) {
 	changed := map[string]decision.Finding{}
-	is := func(t string) decision.Finding {
-		if c := meta.FindStatusCondition(d.Status.Conditions, t); c != nil {
-			return decision.Finding{Status: c.Status, Reason: c.Reason, Message: c.Message}
-		}
-		return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonWaiting, Message: ""}
-	}
-	agents := decision.Finding{Status: metav1.ConditionFalse}
 	if len(r.commTasks) > 0 {
-		agents.Reason = v1alpha1.ReasonCommTasksRefused
-		agents.Message = refusedWords(r.commTasks) + " A run cannot go on without them. " + refusedNext
-		if _, skew, ok := strings.Cut(is(v1alpha1.ConditionAgentsReporting).Message, " "+v1alpha1.ReasonClockSkew); ok { //nolint:gocritic // a remark is no condition of its own yet
-			agents.Message += " " + v1alpha1.ReasonClockSkew + skew
+		agents := decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonCommTasksRefused,
+			Message: refusedWords(r.commTasks) + " A run cannot go on without them. " + refusedNext}
+		if at := slices.IndexFunc(d.Status.Remarks, func(r v1alpha1.Remark) bool { return r.Reason == v1alpha1.ReasonClockSkew }); at >= 0 {
+			agents.Remark = &d.Status.Remarks[at]
 		}
 		changed[v1alpha1.ConditionAgentsReporting] = agents
 	}
 	if len(r.others) > 0 {
-		f := is(v1alpha1.ConditionRunning)
-		f.Message, _, _ = strings.Cut(f.Message, " "+v1alpha1.ReasonWritesRefused) //nolint:gocritic // a remark is no condition of its own yet
-		f.Message += fmt.Sprintf(" %s: %s %s", v1alpha1.ReasonWritesRefused, refusedWords(r.others), refusedNext)
+		f := d.running
+		f.Remark = &v1alpha1.Remark{Reason: v1alpha1.ReasonWritesRefused, Message: refusedWords(r.others) + " " + refusedNext}
 		changed[v1alpha1.ConditionRunning] = f
 	}
 	if len(changed) > 0 {

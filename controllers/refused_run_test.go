@@ -314,3 +314,46 @@ func TestARunForARefusedNodeIsNotRepeatedAtOnce(t *testing.T) {
 	refusing = false
 	until("run 3", 2*time.Minute, func(run *v1alpha1.GroupRunStatus) bool { return over(3)(run) && run.Verdict == v1alpha1.VerdictPass })
 }
+
+// TestARefusedCommRunKeepsNoCommTaskBack: without a run, too, a member has its CommTask, and a monitor that stays silent is named.
+func TestARefusedCommRunKeepsNoCommTaskBack(t *testing.T) {
+	group := testkit.Group()
+	group.Spec.Members.MinMembers = 3
+	w := newRefusedRun(t, group)
+	failWrites(w.r, func(verb string, o client.Object) error {
+		if verb != "create" {
+			return nil
+		}
+		o.SetCreationTimestamp(metav1.NewTime(w.clock.Now()))
+		o.SetUID(types.UID("uid-" + o.GetName()))
+		if _, ok := o.(*v1alpha1.CommRun); ok {
+			return apierrors.NewForbidden(v1alpha1.GroupVersion.WithResource("commruns").GroupResource(), o.GetName(), errors.New("exceeded quota: count/commruns"))
+		}
+		return nil
+	})
+	nodes := testkit.Nodes(4)
+	silent, key := nodes[3].Name, client.ObjectKeyFromObject(w.group)
+	for elapsed := time.Duration(0); elapsed <= decision.Seconds(group.Spec.Run.StartDeadlineSeconds)+time.Minute; elapsed += 10 * time.Second {
+		now := w.clock.Now()
+		if err := playMonitors(t.Context(), w.api, func(node string) *v1alpha1.NodeFacts {
+			if node == silent {
+				return nil
+			}
+			return testkit.Facts(now)
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.r.paced(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
+			t.Fatal(err)
+		}
+		w.clock.SetTime(now.Add(10 * time.Second))
+	}
+	var commTasks v1alpha1.CommTaskList
+	if err := w.api.List(t.Context(), &commTasks); err != nil || len(commTasks.Items) != len(nodes) {
+		t.Errorf("%d CommTasks of %d members, %v", len(commTasks.Items), len(nodes), err)
+	}
+	c := meta.FindStatusCondition(storedGroup(t, w.api, key).Status.Conditions, v1alpha1.ConditionAgentsReporting)
+	if c == nil || c.Reason != v1alpha1.ReasonAgentNotReporting || !strings.Contains(c.Message, silent) {
+		t.Errorf("AgentsReporting is %+v, want that %s is named", c, silent)
+	}
+}

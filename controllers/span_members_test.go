@@ -162,8 +162,8 @@ func TestANodeMadeAnewIsAnotherNode(t *testing.T) {
 	}
 }
 
-// TestNoSeatForANodeMadeAnew: a result of the node before it gives no seat.
-func TestNoSeatForANodeMadeAnew(t *testing.T) {
+// TestARecreatedNodeTakesNoPart: the result of the node before it does not count.
+func TestARecreatedNodeTakesNoPart(t *testing.T) {
 	w := newGroupWorld(t, 4, faults{}, nil)
 	done := false
 	w.meddle = func() {
@@ -171,7 +171,7 @@ func TestNoSeatForANodeMadeAnew(t *testing.T) {
 		if done || s == nil || s.Stage != v1alpha1.StageNodes || !w.playNodes() {
 			return
 		}
-		// Each has passed; the stage begins, and before seats are given one is made anew.
+		// Each has passed; the stage begins, and before members are fixed one is re-created.
 		for range 20 {
 			if w.step(); w.span().Stage == v1alpha1.StageWaitingForMembers {
 				break
@@ -183,12 +183,12 @@ func TestNoSeatForANodeMadeAnew(t *testing.T) {
 		w.nodes[2].UID = "another"
 		w.step()
 		if s := w.commTask(w.nodes[2].Name).Spec.Session; s != nil && s.RunID == run {
-			t.Errorf("the new node has seat %d of the old one", s.Index)
+			t.Errorf("the new node has index %d of the old one", s.Index)
 		}
 	}
 	w.play()
 	if !done {
-		t.Fatal("the stage never waited for members without seats")
+		t.Fatal("the stage never waited for members without sessions")
 	}
 }
 

@@ -348,8 +348,8 @@ func TestWhatALossRestsOn(t *testing.T) {
 		}
 	}
 	w := tableWorld(t, fromStage)
-	tableEvents["CommTask deleted"].do(w) // whose seat is empty then is not known
+	tableEvents["CommTask deleted"].do(w) // who is missing then is not known
 	if got := Decide(w.snapshot(), testConfig).restsOn; !slices.Equal(got, []string{"n00000"}) {
-		t.Errorf("a seat that nobody has rests on %v", got)
+		t.Errorf("a participant that nobody is rests on %v", got)
 	}
 }

@@ -2,6 +2,20 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+// Remark is something of a condition that a user should know and that changes nothing in its status.
+type Remark struct {
+	// reason in one word; docs/reasons.md explains it.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +required
+	Reason string `json:"reason"`
+	// message says what was seen and what to do. The condition's message has it, too.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +required
+	Message string `json:"message"`
+}
+
 // CommGroupStatus is where the group stands. What its runs have measured is in their CommRuns. It stays under 16 KiB at any
 // number of members.
 type CommGroupStatus struct {
@@ -11,6 +25,13 @@ type CommGroupStatus struct {
 	// +kubebuilder:validation:MaxItems=32
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// remarks of conditions, which change nothing in them: clocks that are off (ClockSkew, of AgentsReporting), labels that contradict the
+	// facts (InventoryMismatch, of Compatible), and writes that the API server refused (WritesRefused, of Running). Absent where all is well.
+	// +listType=map
+	// +listMapKey=reason
+	// +kubebuilder:validation:MaxItems=8
+	// +optional
+	Remarks []Remark `json:"remarks,omitempty"`
 	// observedGeneration is the spec's generation that this status speaks of.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`

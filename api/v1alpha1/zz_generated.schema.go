@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: 18f11a339688b16f76b28061795586fa9b0c5a4cb52e43dfbda1839dca13560a
-const SchemaRevision = 38
+// Hash of the schemas: 8b6189b8dc84a0657a0fdb271885e72446bde635bebbdefc8af26fa1a8c2455a
+const SchemaRevision = 39

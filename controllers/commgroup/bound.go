@@ -3,7 +3,6 @@ package commgroup
 import (
 	"encoding/json"
 	"slices"
-	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/settings"
@@ -19,7 +18,7 @@ const (
 	// maxTestsOfPast is how many tests of a stage that has ended are kept where space is short.
 	maxTestsOfPast = 40
 	// conditionWords is how much of a condition's message is kept where nothing else makes room.
-	conditionWords = 256
+	conditionWords = 384
 )
 
 // fits says whether the JSON of an object takes no more than so many bytes.
@@ -163,17 +162,18 @@ func halve[T any](list *[]T, least int) bool {
 	return true
 }
 
-// shortenConditions keeps the beginning of a message and of the remark at its end: a remark is told once, which rests on its
-// being there.
+// shortenConditions keeps the beginnings of messages, those of remarks too.
 func shortenConditions(status *state.Status) (any bool) {
 	for i := range status.Conditions {
 		c := &status.Conditions[i]
-		at := len(c.Message)
-		if word := remarks[c.Type].word; word != "" && strings.Contains(c.Message, word) { //nolint:gocritic // a remark is no condition of its own yet
-			at = strings.Index(c.Message, word) //nolint:gocritic // a remark is no condition of its own yet
-		}
-		if short := words.Shorten(c.Message[:at], conditionWords) + words.Shorten(c.Message[at:], conditionWords); short != c.Message {
+		if short := words.Shorten(c.Message, conditionWords); short != c.Message {
 			c.Message, any = short, true
+		}
+	}
+	for i := range status.Remarks {
+		r := &status.Remarks[i]
+		if short := words.Shorten(r.Message, conditionWords); short != r.Message {
+			r.Message, any = short, true
 		}
 	}
 	return any

@@ -33,11 +33,10 @@ func fullStatus(at v1alpha1.RunStage) *state.Status {
 	}
 	s := &state.Status{Headline: &v1alpha1.Headline{}, Run: &v1alpha1.GroupRunStatus{ID: "1-1"}}
 	for _, t := range ConditionTypes {
-		message := text(1024)
-		if word := remarks[t].word; word != "" {
-			message = text(512) + " " + word + ": " + text(1024)
-		}
-		s.Conditions = append(s.Conditions, metav1.Condition{Type: t, Status: "False", Reason: text(60), Message: message, LastTransitionTime: now})
+		s.Conditions = append(s.Conditions, metav1.Condition{Type: t, Status: "False", Reason: text(60), Message: text(2048), LastTransitionTime: now})
+	}
+	for reason := range remarks {
+		s.Remarks = append(s.Remarks, v1alpha1.Remark{Reason: reason, Message: text(maxRemark)})
 	}
 	var names []string
 	for i := range 16 {
@@ -107,10 +106,8 @@ func TestStatusAlwaysFits(t *testing.T) {
 		if got := testkit.SizeOf(t, run); got > MaxRunBytes {
 			t.Errorf("stage %s: %d bytes of the CommRun, at most %d may be", at, got, MaxRunBytes)
 		}
-		for _, c := range s.Conditions {
-			if !strings.Contains(c.Message, remarks[c.Type].word) {
-				t.Errorf("condition %s lost its remark, which would be told again: %q", c.Type, c.Message)
-			}
+		if len(s.Remarks) != len(remarks) {
+			t.Errorf("stage %s: remarks %+v are left; what is lost would be told again", at, s.Remarks)
 		}
 		if at != v1alpha1.StageEnded && (len(s.Span.Tests) != stage.MaxTests || len(s.Span.Culprits) != 16) {
 			t.Errorf("stage %s: %d tests and %d culprits are left, of which the stage goes on", at, len(s.Span.Tests), len(s.Span.Culprits))

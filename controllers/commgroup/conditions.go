@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -35,6 +34,12 @@ func Update(status *state.Status, events []decision.Event, group *state.Group, n
 		all[v1alpha1.ConditionReady] = readiness(all)
 	}
 	status.Conditions = SetConditions(group.Status.Conditions, all, group.Generation, now)
+	status.Remarks = slices.DeleteFunc(slices.Clone(status.Remarks), func(r v1alpha1.Remark) bool {
+		_, again := changed[remarks[r.Reason].of]
+		return again
+	})
+	added := remarksOf(changed)
+	status.Remarks = append(status.Remarks, added...)
 	var after []metav1.Condition
 	for i := range status.Conditions {
 		c := &status.Conditions[i]
@@ -43,9 +48,11 @@ func Update(status *state.Status, events []decision.Event, group *state.Group, n
 		}
 	}
 	events = slices.DeleteFunc(events, func(e decision.Event) bool {
-		return slices.ContainsFunc(after, func(c metav1.Condition) bool { return e.Action == "Set"+c.Type || e.Action == remarks[c.Type].action })
+		_, again := changed[remarks[e.Reason].of]
+		return again && e.Action == remarks[e.Reason].action ||
+			slices.ContainsFunc(after, func(c metav1.Condition) bool { return e.Action == "Set"+c.Type })
 	})
-	return append(events, Transitions(group.Status.Conditions, after)...)
+	return slices.Concat(events, remarkEvents(group.Status.Remarks, added), Transitions(group.Status.Conditions, after))
 }
 
 // ConditionTypes in the order in which a reader wants them.
@@ -64,7 +71,7 @@ func SetConditions(conditions []metav1.Condition, findings map[string]decision.F
 			continue
 		}
 		meta.SetStatusCondition(&out, metav1.Condition{
-			Type: t, Status: f.Status, Reason: f.Reason, Message: words.OneLine(f.Message),
+			Type: t, Status: f.Status, Reason: f.Reason, Message: words.OneLine(f.Text()),
 			ObservedGeneration: generation, LastTransitionTime: *decision.Stamp(now),
 		})
 	}
@@ -131,17 +138,17 @@ func agentsReporting(members []decision.Member, commTasks map[string]*v1alpha1.C
 		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonAgentNotReporting,
 			Message: fmt.Sprintf("The monitors of %d of %d members do not report: %s. Check that each runs (`kubectl get pods -A -l %s=%s -o wide`; the chart's values monitor.nodeSelector and "+
 				"monitor.affinity choose the nodes) and its log: on a node without AMD GPUs a monitor reports nothing.",
-				len(silent), len(members), words.SomeNames(silent, 5), v1alpha1.LabelRole, v1alpha1.RoleMonitor) + remark}, wakeAt
+				len(silent), len(members), words.SomeNames(silent, 5), v1alpha1.LabelRole, v1alpha1.RoleMonitor), Remark: remark}, wakeAt
 	case len(waiting) > 0:
 		return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonWaitingForAgents,
 			Message: fmt.Sprintf("%d of %d members have reported; the others' monitors are starting: %s.",
-				len(members)-len(waiting), len(members), words.SomeNames(waiting, 5)) + remark}, wakeAt
+				len(members)-len(waiting), len(members), words.SomeNames(waiting, 5)), Remark: remark}, wakeAt
 	}
-	return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllReporting, Message: fmt.Sprintf("All %d members report.", len(members)) + remark}, wakeAt
+	return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllReporting, Message: fmt.Sprintf("All %d members report.", len(members)), Remark: remark}, wakeAt
 }
 
-// skewRemark names members whose clocks are off, for the condition AgentsReporting; empty where none is.
-func skewRemark(members []decision.Member, commNodes map[string]*v1alpha1.CommNode, now time.Time) string {
+// skewRemark names members whose clocks are off, for the condition AgentsReporting; nil where none is.
+func skewRemark(members []decision.Member, commNodes map[string]*v1alpha1.CommNode, now time.Time) *v1alpha1.Remark {
 	var apart []string
 	for i := range members {
 		cn := commNodes[members[i].Name]
@@ -157,14 +164,14 @@ func skewRemark(members []decision.Member, commNodes map[string]*v1alpha1.CommNo
 		}
 	}
 	if len(apart) == 0 {
-		return ""
+		return nil
 	}
-	return fmt.Sprintf(" %s: by the reports of their monitors the clocks of %s are more than %d s off the API server's: %s. No deadline depends on them; mend time synchronisation there, or times in logs and reports mislead.",
-		v1alpha1.ReasonClockSkew, words.Counted(len(apart), "member"), int(nodefacts.MaxClockSkew/time.Second), words.SomeNames(apart, 5))
+	return &v1alpha1.Remark{Reason: v1alpha1.ReasonClockSkew, Message: fmt.Sprintf("by the reports of their monitors the clocks of %s are more than %d s off the API server's: %s. No deadline depends on them; mend time synchronisation there, or times in logs and reports mislead.",
+		words.Counted(len(apart), "member"), int(nodefacts.MaxClockSkew/time.Second), words.SomeNames(apart, 5))}
 }
 
-// running is the condition of the same name.
-func running(group *state.Group, run *v1alpha1.GroupRunStatus, counts v1alpha1.MemberCounts, waiting, hindrance string) decision.Finding {
+// Running is the condition of the same name. waiting says why no run starts, hindrance what a run that goes on waits for.
+func Running(group *state.Group, run *v1alpha1.GroupRunStatus, counts v1alpha1.MemberCounts, waiting, hindrance string) decision.Finding {
 	switch {
 	case run != nil && run.Phase == v1alpha1.RunPhaseRunning:
 		return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRunInProgress,
@@ -264,9 +271,6 @@ func Transitions(before, after []metav1.Condition) []decision.Event {
 	for i := range after {
 		c := &after[i]
 		old := meta.FindStatusCondition(before, c.Type)
-		if e := remarkEvent(old, c); e != nil {
-			out = append(out, *e)
-		}
 		if quiet[c.Type] || quietReasons[c.Reason] || c.Status == metav1.ConditionUnknown {
 			continue
 		}
@@ -283,24 +287,41 @@ func Transitions(before, after []metav1.Condition) []decision.Event {
 	return out
 }
 
-// remarks of a condition, which change nothing in it: labels that contradict the facts, clocks that are off, and refused writes.
-var remarks = map[string]struct{ word, action string }{
-	v1alpha1.ConditionCompatible:      {v1alpha1.ReasonInventoryMismatch, "CompareLabels"},
-	v1alpha1.ConditionAgentsReporting: {v1alpha1.ReasonClockSkew, "CompareClocks"},
-	v1alpha1.ConditionRunning:         {v1alpha1.ReasonWritesRefused, "WriteObjects"},
+// remarks by their reason: the condition that each is of, and the action of its event.
+var remarks = map[string]struct{ of, action string }{
+	v1alpha1.ReasonInventoryMismatch: {v1alpha1.ConditionCompatible, "CompareLabels"},
+	v1alpha1.ReasonClockSkew:         {v1alpha1.ConditionAgentsReporting, "CompareClocks"},
+	v1alpha1.ReasonWritesRefused:     {v1alpha1.ConditionRunning, "WriteObjects"},
 }
 
-// remarkEvent tells a remark once, when it appears.
-func remarkEvent(before, after *metav1.Condition) *decision.Event {
-	r := remarks[after.Type]
-	if r.word == "" {
-		return nil
+// maxRemark is what the API holds of a remark's message.
+const maxRemark = 1024
+
+// remarksOf are those of the findings, each once, in the order of the conditions.
+func remarksOf(findings map[string]decision.Finding) []v1alpha1.Remark {
+	var out []v1alpha1.Remark
+	for _, t := range ConditionTypes {
+		r := findings[t].Remark
+		if r == nil || slices.ContainsFunc(out, func(o v1alpha1.Remark) bool { return o.Reason == r.Reason }) {
+			continue
+		}
+		out = append(out, v1alpha1.Remark{Reason: r.Reason, Message: words.Shorten(words.OneLine(r.Message), maxRemark)})
 	}
-	at := strings.Index(after.Message, r.word)                               //nolint:gocritic // a remark is no condition of its own yet
-	if at < 0 || before != nil && strings.Contains(before.Message, r.word) { //nolint:gocritic // a remark is no condition of its own yet
-		return nil
+	return out
+}
+
+// remarkEvents tell each remark once, when it appears.
+func remarkEvents(before, after []v1alpha1.Remark) []decision.Event {
+	var out []decision.Event
+	for i := range after {
+		r := &after[i]
+		if slices.ContainsFunc(before, func(o v1alpha1.Remark) bool { return o.Reason == r.Reason }) {
+			continue
+		}
+		out = append(out, decision.Event{Warning: true, Reason: r.Reason, Action: remarks[r.Reason].action,
+			Note: words.Shorten(r.Reason+": "+r.Message, 1000)})
 	}
-	return &decision.Event{Warning: true, Reason: r.word, Action: r.action, Note: words.Shorten(after.Message[at:], 1000)}
+	return out
 }
 
 // Deleting is what Ready says while the group is being deleted.

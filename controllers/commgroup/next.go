@@ -61,7 +61,9 @@ type Decision struct {
 	DeleteRuns []*v1alpha1.CommRun
 	// NodeMarks are statements of gating to write to Nodes, the most urgent first.
 	NodeMarks []gating.Mark
-	WakeAt    time.Time
+	// Running is the condition of that name, to which refused writes are added.
+	Running decision.Finding
+	WakeAt  time.Time
 }
 
 // Next works out the group's status, and what follows from it: what is published, which nodes are gated, and which CommRuns are
@@ -80,10 +82,11 @@ func Next(in Input) Decision {
 	s.recordHistory()
 	s.planSchedule()
 	out, was := &s.out, &in.Group.Status
+	out.Status.Remarks = remarksOf(s.findings)
 	out.Status.Conditions = SetConditions(out.Status.Conditions, s.findings, in.Group.Generation, in.Now)
 	out.DeleteRuns = beyondLimits(&in.Group.Spec.HistoryLimits, out.Status.Run, in.Runs)
 	s.gate()
-	out.Events = slices.Concat(out.Events, Transitions(was.Conditions, out.Status.Conditions))
+	out.Events = slices.Concat(out.Events, remarkEvents(was.Remarks, out.Status.Remarks), Transitions(was.Conditions, out.Status.Conditions))
 	out.Status.KeepMeasured(was)
 	if !objects.Same(was, &out.Status) { // else it fits, since it was written, and nothing has to be encoded to know that
 		boundGroup(&out.Status)
@@ -237,7 +240,8 @@ func (s *step) checkRun() {
 	agents, wakeAt := agentsReporting(in.Members, in.CommTasks, in.CommNodes, in.Now, group.Spec.Run.StartDeadlineSeconds)
 	s.wake(wakeAt)
 	s.findings[v1alpha1.ConditionAgentsReporting] = agents
-	s.findings[v1alpha1.ConditionRunning] = running(group, status.Run, status.Members, in.Run.Waiting, in.Run.Progress)
+	s.out.Running = Running(group, status.Run, status.Members, in.Run.Waiting, in.Run.Progress)
+	s.findings[v1alpha1.ConditionRunning] = s.out.Running
 	s.findings[v1alpha1.ConditionValidated] = validationOf(group, in.Run, in.Accepted.IsTrue())
 	s.findings[v1alpha1.ConditionSettingsInEffect] = settings.InEffect(status.Settings, &group.Spec)
 }

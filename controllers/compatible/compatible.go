@@ -50,6 +50,8 @@ type fitting struct {
 	reason          string
 	messages, notes []string
 	culprits        []v1alpha1.Culprit
+	// remark that labels contradict the facts; nil where none does.
+	remark *v1alpha1.Remark
 }
 
 func (f *fitting) fault(reason, message string) {
@@ -116,15 +118,15 @@ func Decide(in Input) (decision.Finding, []v1alpha1.Culprit) {
 	}
 	switch {
 	case f.reason != "":
-		return decision.Finding{Status: metav1.ConditionFalse, Reason: f.reason, Message: words.Shorten(strings.Join(f.messages, " ")+remarks, 2048)}, f.culprits
+		return decision.Finding{Status: metav1.ConditionFalse, Reason: f.reason, Message: words.Shorten(strings.Join(f.messages, " ")+remarks, 2048), Remark: f.remark}, f.culprits
 	case members == 0:
 		return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonFactsUnknown, Message: "There is no member whose facts could be compared."}, nil
 	case len(in.Reporting) < members:
 		return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonFactsUnknown,
-			Message: words.Shorten(fmt.Sprintf("The facts of %d of %d members are not known.", members-len(in.Reporting), members)+remarks, 2048)}, nil
+			Message: words.Shorten(fmt.Sprintf("The facts of %d of %d members are not known.", members-len(in.Reporting), members)+remarks, 2048), Remark: f.remark}, nil
 	}
 	return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllCompatible,
-		Message: words.Shorten(fmt.Sprintf("All %d members share ROCm and driver version, GPU model, partition mode and number of devices.", members)+remarks, 2048)}, nil
+		Message: words.Shorten(fmt.Sprintf("All %d members share ROCm and driver version, GPU model, partition mode and number of devices.", members)+remarks, 2048), Remark: f.remark}, nil
 }
 
 // problems are those that the nodes' own agents found.
@@ -222,12 +224,15 @@ func (f *fitting) labels(in Input) {
 			odd.add(text, m.Name)
 		}
 	}
+	var mismatches []string
 	odd.each(func(names, text string) {
-		f.notes = append(f.notes, fmt.Sprintf("%s on %s: %s.", v1alpha1.ReasonInventoryMismatch, names, strings.TrimSuffix(text, ".")))
+		mismatches = append(mismatches, fmt.Sprintf("on %s: %s.", names, strings.TrimSuffix(text, ".")))
 	})
-	if len(odd.texts) > 0 {
-		f.notes = append(f.notes, "Restart the node labeller on it; selectors by these labels choose wrongly.")
+	if len(mismatches) == 0 {
+		return
 	}
+	mismatches = append(mismatches, "Restart the node labeller on it; selectors by these labels choose wrongly.")
+	f.remark = &v1alpha1.Remark{Reason: v1alpha1.ReasonInventoryMismatch, Message: strings.Join(mismatches, " ")}
 }
 
 const maxCulprits = 16

@@ -12,6 +12,16 @@ type Finding struct {
 	Status  metav1.ConditionStatus
 	Reason  string
 	Message string
+	// Remark is something beside it that changes nothing in it; nil where there is none.
+	Remark *v1alpha1.Remark
+}
+
+// Text is the message with the remark.
+func (f Finding) Text() string {
+	if f.Remark == nil {
+		return f.Message
+	}
+	return f.Message + " " + f.Remark.Reason + ": " + f.Remark.Message
 }
 
 // IsTrue says whether the condition holds.

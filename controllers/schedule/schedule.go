@@ -32,8 +32,8 @@ func Parse(line string) (cron.Schedule, error) {
 	return cron.ParseStandard(line)
 }
 
-// Line returns when the schedule is due next after the given time; zero means never.
-func Line(line string, after time.Time) time.Time {
+// next returns when the schedule is due next after the given time; zero means never.
+func next(line string, after time.Time) time.Time {
 	schedule, err := Parse(line)
 	if err != nil || schedule == nil {
 		return time.Time{}
@@ -44,13 +44,13 @@ func Line(line string, after time.Time) time.Time {
 // Next is when the schedule's next run after the given time starts: the time of the cron line and the group's share of
 // the jitter. Zero means never.
 func Next(group *state.Group, after time.Time) time.Time {
-	due := Line(group.Spec.Run.Schedule, after)
+	due := next(group.Spec.Run.Schedule, after)
 	if due.IsZero() {
 		return due
 	}
 	limit := decision.Seconds(group.Spec.Run.JitterSeconds)
 	// A longer delay than to the next time would swallow that one.
-	if following := Line(group.Spec.Run.Schedule, due); !following.IsZero() {
+	if following := next(group.Spec.Run.Schedule, due); !following.IsZero() {
 		limit = min(limit, following.Sub(due)-time.Second)
 	}
 	return due.Add(Jitter(string(group.UID), due, limit))

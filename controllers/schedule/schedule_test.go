@@ -11,30 +11,30 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	if next := Line("0 3 * * *", testkit.Now); !next.Equal(time.Date(2026, 3, 2, 3, 0, 0, 0, time.UTC)) {
+	if next := next("0 3 * * *", testkit.Now); !next.Equal(time.Date(2026, 3, 2, 3, 0, 0, 0, time.UTC)) {
 		t.Errorf("next is %s", next)
 	}
-	if next := Line("", testkit.Now); !next.IsZero() {
+	if next := next("", testkit.Now); !next.IsZero() {
 		t.Errorf("no schedule, but next is %s", next)
 	}
 }
 
-// TestNextRun: the delay is the same each time it is worked out, within its limit, never up to the next time of the
-// schedule, and spread over the groups.
-// TestOddSchedules: a line that the API's rule refuses, of an object from before there was the rule, is told and takes no manager down.
+// TestOddLines: a line that the API's rule refuses, of an object from before there was the rule, is told and takes no manager down.
 func TestOddLines(t *testing.T) {
 	for _, line := range []string{"TZ=Europe/Berlin", "TZ=", "TZ=Europe/Berlin 0 3 * * *", "CRON_TZ=Asia/Tokyo 0 3 * * *", "@every 1s", "@every 0 0 0 0", "0 3 * * 7", "0 3 * *", " "} {
-		if schedule, err := Parse(line); err == nil || schedule != nil || !Line(line, testkit.Now).IsZero() {
+		if schedule, err := Parse(line); err == nil || schedule != nil || !next(line, testkit.Now).IsZero() {
 			t.Errorf("%q is taken: %v", line, err)
 		}
 	}
 	for _, line := range append([]string{"0 3 * * *"}, names...) {
-		if schedule, err := Parse(line); err != nil || schedule == nil || Line(line, testkit.Now).IsZero() {
+		if schedule, err := Parse(line); err != nil || schedule == nil || next(line, testkit.Now).IsZero() {
 			t.Errorf("%q: %v, %v", line, schedule, err)
 		}
 	}
 }
 
+// TestNext: the delay is the same each time it is computed, within its limit, never up to the next time of the schedule, and spread
+// over the groups.
 func TestNext(t *testing.T) {
 	at := func(hour, minute int) time.Time { return time.Date(2026, 3, 1, hour, minute, 0, 0, time.UTC) }
 	for _, tc := range []struct {

@@ -36,7 +36,7 @@ func Holders(pods []corev1.Pod, resource string, group *state.Group) string {
 		parts = append(parts, words.SomeNames(names, 3))
 	}
 	if others > 0 {
-		parts = append(parts, fmt.Sprintf("%s%s (%d)", words.Counted(others, "pod"), OfOtherNamespace, othersGPUs))
+		parts = append(parts, fmt.Sprintf("%s%s (%d)", words.Counted(others, "pod"), ofOtherNamespace, othersGPUs))
 	}
 	return strings.Join(parts, " and ")
 }

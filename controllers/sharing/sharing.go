@@ -61,12 +61,12 @@ func Of(group *state.Group, runPods []corev1.Pod, claims []Claim, now time.Time)
 	return e
 }
 
-// OfOtherNamespace is all that is said of them: who reads a CommGroup's status may not know what other namespaces run.
-const OfOtherNamespace = " of another namespace"
+// ofOtherNamespace is all that is said of them: who reads a CommGroup's status may not know what other namespaces run.
+const ofOtherNamespace = " of another namespace"
 
 func otherPod(group *state.Group, pod *corev1.Pod) string {
 	if pod.Namespace != group.Namespace {
-		return "a run pod" + OfOtherNamespace
+		return "a run pod" + ofOtherNamespace
 	}
 	return fmt.Sprintf("run pod %s/%s of CommGroup %s", pod.Namespace, pod.Name, cmp.Or(pod.Annotations[v1alpha1.AnnotationGroup], "unknown"))
 }
@@ -74,7 +74,7 @@ func otherPod(group *state.Group, pod *corev1.Pod) string {
 // otherGroup names the group of that namespace/name.
 func otherGroup(group *state.Group, other string) string {
 	if namespace, _, _ := strings.Cut(other, "/"); namespace != group.Namespace {
-		return "a CommGroup" + OfOtherNamespace
+		return "a CommGroup" + ofOtherNamespace
 	}
 	return "CommGroup " + other
 }

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
@@ -237,13 +235,10 @@ func (o occupancy) of(node string) string {
 
 // ToldRefusal is what the group's status says of refused writes, as a sentence to add; empty where it says nothing.
 func ToldRefusal(group *state.Group) string {
-	c := meta.FindStatusCondition(group.Status.Conditions, v1alpha1.ConditionRunning)
-	if c == nil {
-		return ""
+	for i := range group.Status.Remarks {
+		if r := &group.Status.Remarks[i]; r.Reason == v1alpha1.ReasonWritesRefused {
+			return " " + r.Message
+		}
 	}
-	_, told, ok := strings.Cut(c.Message, v1alpha1.ReasonWritesRefused+":") //nolint:gocritic // a remark is no condition of its own yet
-	if !ok {
-		return ""
-	}
-	return told
+	return ""
 }

@@ -24,7 +24,7 @@ type members struct{ *planner }
 func Fit(o *judge.Outcome) bool { return o.Verdict == v1alpha1.VerdictPass && o.Report != nil }
 
 // readParticipants reads the participants from the CommTasks' sessions and, while the stage waits for its members, gives participants to those that
-// have none. A participant keeps its index for the whole run. Seats that are given later lie between those of their neighbours in
+// have none. A participant keeps its index for the whole run. Those that come later lie between those of their neighbours in
 // rank order: of the nodes only some can have fallen out since the stage began, none can have come.
 func (g *members) readParticipants() {
 	members := int(g.span.Members)

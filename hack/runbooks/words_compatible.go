@@ -75,7 +75,7 @@ var wordsCompatible = map[string]more{
 		Escalate: "AMD only after this is mended: a hang or crash with a pair outside of the published window is no supported case.",
 		Ends:     "When the pair is within the window; the remark goes with the next report or run."},
 	"InventoryMismatch": {
-		Seen:   []string{"InventoryMismatch on gpu-3: label driver-version says 6.12.12 and the kernel has 6.16.6 loaded. Restart the node labeller on it; selectors by these labels choose wrongly."},
+		Seen:   []string{"InventoryMismatch: on gpu-3: label driver-version says 6.12.12 and the kernel has 6.16.6 loaded. Restart the node labeller on it; selectors by these labels choose wrongly."},
 		Means:  "The labeller reads a node once, when it starts. Its labels are of the time before; the facts here are what the kernel shows now. Whoever selects nodes by these labels gets wrong ones.",
 		Causes: []string{"Driver, partition mode or GPUs changed and the labeller was not restarted (ROCm/gpu-operator#420).", "Labels were set by hand, or restored from a backup.", "The label is right and a GPU fell off the bus: then there is a [GPUCountMismatch](GPUCountMismatch.md), too."},
 		Look: []string{

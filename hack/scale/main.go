@@ -46,6 +46,10 @@ func main() {
 	flag.DurationVar(&o.deadline, "deadline", 3*time.Hour, "the whole ends with an error after this long")
 	flag.StringVar(&o.log, "log", "", "file for the manager's log; empty drops it")
 	flag.Parse()
+	if o.nodes < 1 || o.workers < 1 {
+		fmt.Fprintf(os.Stderr, "scale: --nodes is %d and --workers %d: each must be at least 1\n", o.nodes, o.workers)
+		os.Exit(2)
+	}
 	if err := run(&o); err != nil {
 		fmt.Fprintln(os.Stderr, "scale:", err)
 		os.Exit(1)
@@ -165,7 +169,7 @@ func measure(ctx context.Context, o *options) (*result, error) {
 
 func nodeName(i int) string { return fmt.Sprintf("sim-node-%05d", i) }
 
-// eachNode calls do for each node, some at once.
+// eachNode calls do for each node, some at once, until one fails.
 func (b *bench) eachNode(ctx context.Context, what string, do func(context.Context, string) error) error {
 	next := make(chan int)
 	var workers sync.WaitGroup
@@ -176,13 +180,18 @@ func (b *bench) eachNode(ctx context.Context, what string, do func(context.Conte
 			for i := range next {
 				if err := do(ctx, nodeName(i)); err != nil {
 					lock.Lock()
-					first = cmp.Or(first, fmt.Errorf("node %s: %s: %w", nodeName(i), what, err))
+					first = cmp.Or(first, fmt.Errorf("%s of node %s: %w", what, nodeName(i), err))
 					lock.Unlock()
 				}
 			}
 		})
 	}
-	for i := range b.nodes {
+	failed := func() bool {
+		lock.Lock()
+		defer lock.Unlock()
+		return first != nil
+	}
+	for i := 0; i < b.nodes && !failed(); i++ {
 		next <- i
 	}
 	close(next)
@@ -213,8 +222,11 @@ func (b *bench) reportFacts(ctx context.Context, name string) error {
 
 // process is the manager's.
 type process struct {
-	cmd *exec.Cmd
-	log *os.File
+	cmd    *exec.Cmd
+	folder string
+	log    *os.File
+	// ended gets how it ended, once.
+	ended chan error
 }
 
 func (b *bench) startManager(ctx context.Context, env *envtest.Environment) (*process, error) {
@@ -234,25 +246,36 @@ func (b *bench) startManager(ctx context.Context, env *envtest.Environment) (*pr
 	if err := os.WriteFile(path, kubeconfig, 0o600); err != nil {
 		return nil, err
 	}
-	p := &process{}
+	p := &process{folder: folder, ended: make(chan error, 1)}
 	p.cmd = exec.CommandContext(ctx, filepath.Join(b.bin, "manager"), "--operator-namespace="+testenv.Namespace, "--agent-image="+testenv.AgentImage,
 		"--default-runtime-image=rocm:test", "--leader-elect=false", "--metrics-port=0", "--health-port=0")
 	p.cmd.Env = append(os.Environ(), "KUBECONFIG="+path)
 	if b.log != "" {
 		if p.log, err = os.Create(b.log); err != nil {
-			return nil, err
+			return nil, errors.Join(err, os.RemoveAll(folder))
 		}
 		p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	}
-	return p, p.cmd.Start()
+	if err := p.cmd.Start(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(folder))
+	}
+	go func() { p.ended <- p.cmd.Wait() }()
+	return p, nil
 }
 
+// stop ends the process, by SIGKILL where it does not end by itself, and removes what it was given.
 func (p *process) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	_ = p.cmd.Wait()
+	select {
+	case <-p.ended:
+	case <-time.After(20 * time.Second):
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+	}
 	if p.log != nil {
 		_ = p.log.Close()
 	}
+	_ = os.RemoveAll(p.folder)
 }
 
 // usage is the process's processor time until now, and the most memory that it ever held.
@@ -304,6 +327,9 @@ func (b *bench) runGroup(ctx context.Context, cluster *nodes, manager *process) 
 			return nil, fmt.Errorf("%w before the CommGroup was Ready: %s", ctx.Err(), conditionsOf(group))
 		case err := <-ended:
 			return nil, fmt.Errorf("simulated nodes ended: %w", err)
+		case err := <-manager.ended:
+			manager.ended <- err
+			return nil, fmt.Errorf("the manager ended (%v); --log keeps what it wrote", err)
 		case <-tick.C:
 		}
 		if err := b.admin.Get(ctx, client.ObjectKeyFromObject(group), group); err != nil {
@@ -312,13 +338,15 @@ func (b *bench) runGroup(ctx context.Context, cluster *nodes, manager *process) 
 		if out.started == 0 && group.Status.Run != nil {
 			out.started = time.Since(applied)
 		}
-		if out.reported == 0 && cluster.reported() == b.nodes {
+		if out.reported == 0 && cluster.reported() >= b.nodes {
 			out.reported = time.Since(applied)
 		}
-		if run := group.Status.Run; run != nil && run.Phase == v1alpha1.RunPhaseFinished && meta.IsStatusConditionTrue(group.Status.Conditions, v1alpha1.ConditionReady) {
+		switch run := group.Status.Run; {
+		case run == nil || run.Phase == v1alpha1.RunPhaseRunning:
+		case run.Phase == v1alpha1.RunPhaseFinished && meta.IsStatusConditionTrue(group.Status.Conditions, v1alpha1.ConditionReady):
 			out.ready = time.Since(applied)
-		} else if run != nil && run.Phase == v1alpha1.RunPhaseFinished && run.Verdict != v1alpha1.VerdictPass {
-			return nil, fmt.Errorf("the run ended with %s: %s", run.Verdict, conditionsOf(group))
+		case run.Verdict != v1alpha1.VerdictPass:
+			return nil, fmt.Errorf("the run is %s, verdict %s: %s", run.Phase, run.Verdict, conditionsOf(group))
 		}
 	}
 	cpu, peak, err := manager.usage()
@@ -338,12 +366,12 @@ func conditionsOf(group *v1alpha1.CommGroup) string {
 	return text
 }
 
-// floor is the time of the least writes that a run over these nodes takes: create a CommTask, and write its status twice, as large as the
+// floor is the time, without that to clean up, of the least writes that a run over these nodes takes: create a CommTask, and write its status twice, as large as the
 // recorded report.
 func (b *bench) floor(ctx context.Context) (time.Duration, error) {
 	start := time.Now()
 	err := b.eachNode(ctx, "floor", func(ctx context.Context, name string) error {
-		ct := &v1alpha1.CommTask{ObjectMeta: metav1.ObjectMeta{GenerateName: name + "-", Namespace: floorNamespace}}
+		ct := &v1alpha1.CommTask{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: floorNamespace}}
 		ct.Spec.NodeName, ct.Spec.NodeUID = name, "uid"
 		ct.Spec.Group = v1alpha1.GroupReference{Name: "floor", UID: "uid"}
 		ct.Spec.Ranks = v1alpha1.RankRange{Summary: "0-7/8", Count: 8, WorldSize: 8}
@@ -364,7 +392,10 @@ func (b *bench) floor(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	took := time.Since(start)
-	return took, b.admin.DeleteAllOf(ctx, &v1alpha1.CommTask{}, client.InNamespace(floorNamespace))
+	// One by one: the API server gives up on a collection of thousands.
+	return took, b.eachNode(ctx, "clean up the floor", func(ctx context.Context, name string) error {
+		return b.admin.Delete(ctx, &v1alpha1.CommTask{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: floorNamespace}})
+	})
 }
 
 // result is what was measured.

@@ -71,27 +71,35 @@ func (n *nodes) start(ctx context.Context) (<-chan error, error) {
 		return nil, err
 	}
 	var once sync.Map
+	do := func(one func(context.Context) error) {
+		select {
+		case n.work <- one:
+		case <-ctx.Done():
+		}
+	}
 	go func() {
 		for event := range watcher.ResultChan() {
 			pod, ok := event.Object.(*corev1.Pod)
 			if !ok {
-				continue
+				fail(fmt.Errorf("watch pods: %w", apierrors.FromObject(event.Object)))
+				return
 			}
 			_, seen := once.LoadOrStore(pod.UID, true)
 			switch {
 			case event.Type == watch.Added && !seen:
-				n.work <- func(ctx context.Context) error { return n.play(ctx, pod.DeepCopy()) }
+				do(func(ctx context.Context) error { return n.play(ctx, pod.DeepCopy()) })
 			case event.Type == watch.Modified && pod.DeletionTimestamp != nil:
-				n.work <- func(ctx context.Context) error { return n.remove(ctx, pod) }
+				do(func(ctx context.Context) error { return n.remove(ctx, pod) })
 			}
 		}
+		fail(errors.New("the watch of pods ended"))
 	}()
 	return ended, nil
 }
 
 // remove is what a kubelet does with a pod that was told to end.
 func (n *nodes) remove(ctx context.Context, pod *corev1.Pod) error {
-	err := n.admin.Delete(ctx, pod, client.GracePeriodSeconds(0))
+	err := n.admin.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
 	if err == nil {
 		n.kubelet.Add(1)
 	}
@@ -110,8 +118,11 @@ func (n *nodes) play(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}, Target: corev1.ObjectReference{Kind: "Node", Name: node}}
-	if err := n.admin.SubResource("binding").Create(ctx, pod, binding); err != nil {
-		return fail("bind", client.IgnoreNotFound(err))
+	switch err := n.admin.SubResource("binding").Create(ctx, pod, binding); {
+	case apierrors.IsNotFound(err):
+		return nil // it was deleted before it had a node
+	case err != nil:
+		return fail("bind", err)
 	}
 	n.kubelet.Add(1)
 	started := metav1.Now()
@@ -126,6 +137,9 @@ func (n *nodes) play(ctx context.Context, pod *corev1.Pod) error {
 	assignment, err := agent.Assignment(ctx)
 	if err != nil {
 		return fail("read the assignment", err)
+	}
+	if assignment.Run == nil {
+		return fail("read the assignment", errors.New("its CommTask has no run"))
 	}
 	report := n.Report.DeepCopy()
 	report.ID, report.Generation, report.StartTime = assignment.Run.ID, assignment.Run.Generation, started

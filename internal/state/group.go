@@ -49,6 +49,7 @@ type Status struct {
 	Budget             *v1alpha1.BudgetStatus
 	Gating             *v1alpha1.GatingStatus
 	WouldGate          []string
+	Remarks            []v1alpha1.Remark
 	Published          *v1alpha1.PublishedStatus
 	NextRunTime        *metav1.Time
 	Schedule           *v1alpha1.ScheduleStatus

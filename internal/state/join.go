@@ -65,7 +65,7 @@ func latestBefore(runs []v1alpha1.CommRun, number int64) (latest *v1alpha1.CommR
 func Join(group *v1alpha1.CommGroup, runs []v1alpha1.CommRun) *Group {
 	from := &group.Status
 	g := &Group{TypeMeta: group.TypeMeta, ObjectMeta: group.ObjectMeta, Spec: group.Spec, Status: Status{
-		Conditions: from.Conditions, ObservedGeneration: from.ObservedGeneration, Origin: from.Origin,
+		Conditions: from.Conditions, Remarks: from.Remarks, ObservedGeneration: from.ObservedGeneration, Origin: from.Origin,
 		Members: from.Members, Run: from.Run, Inventory: from.Inventory, Effective: from.Effective,
 		Headline: from.Headline, Culprits: from.Culprits, CulpritsRunID: from.CulpritsRunID, Baseline: from.Baseline,
 		History: from.History, Trend: from.Trend, Budget: from.Budget, Gating: from.Gating, WouldGate: from.WouldGate,
@@ -145,7 +145,7 @@ func requests(runs []v1alpha1.CommRun) (names []string) {
 // GroupStatus is the CommGroup's own part of the status.
 func (s *Status) GroupStatus() v1alpha1.CommGroupStatus {
 	out := v1alpha1.CommGroupStatus{
-		Conditions: s.Conditions, ObservedGeneration: s.ObservedGeneration, Origin: s.Origin, Members: s.Members,
+		Conditions: s.Conditions, Remarks: s.Remarks, ObservedGeneration: s.ObservedGeneration, Origin: s.Origin, Members: s.Members,
 		Run: s.Run, Inventory: s.Inventory[:min(len(s.Inventory), maxInventory)],
 		Effective: s.Effective, Headline: s.Headline, CulpritsRunID: s.CulpritsRunID,
 		History: s.History, Trend: s.Trend, Budget: s.Budget, Gating: s.Gating, WouldGate: s.WouldGate,

@@ -475,6 +475,7 @@ func full() *Group {
 			Budget:      &v1alpha1.BudgetStatus{Day: "2027-01-15", UsedGPUMinutes: 7},
 			Gating:      &v1alpha1.GatingStatus{Gated: 1, Nodes: []string{"n1"}},
 			WouldGate:   []string{"n2"},
+			Remarks:     []v1alpha1.Remark{{Reason: "ClockSkew", Message: "the clock of n1"}},
 			Published:   &v1alpha1.PublishedStatus{ConfigMapName: "pool-rccl-settings", Time: *at(8)},
 			NextRunTime: at(3600),
 			Schedule:    &v1alpha1.ScheduleStatus{Line: "0 3 * * *", Since: *at(-999)},

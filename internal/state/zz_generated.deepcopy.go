@@ -152,6 +152,11 @@ func (in *Status) DeepCopyInto(out *Status) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.Remarks != nil {
+		in, out := &in.Remarks, &out.Remarks
+		*out = make([]v1alpha1.Remark, len(*in))
+		copy(*out, *in)
+	}
 	if in.Published != nil {
 		in, out := &in.Published, &out.Published
 		*out = new(v1alpha1.PublishedStatus)
