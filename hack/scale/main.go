@@ -225,8 +225,9 @@ type process struct {
 	cmd    *exec.Cmd
 	folder string
 	log    *os.File
-	// ended gets how it ended, once.
-	ended chan error
+	// ended is closed once it has ended; how is in err then.
+	ended chan struct{}
+	err   error
 }
 
 func (b *bench) startManager(ctx context.Context, env *envtest.Environment) (*process, error) {
@@ -246,7 +247,7 @@ func (b *bench) startManager(ctx context.Context, env *envtest.Environment) (*pr
 	if err := os.WriteFile(path, kubeconfig, 0o600); err != nil {
 		return nil, err
 	}
-	p := &process{folder: folder, ended: make(chan error, 1)}
+	p := &process{folder: folder, ended: make(chan struct{})}
 	p.cmd = exec.CommandContext(ctx, filepath.Join(b.bin, "manager"), "--operator-namespace="+testenv.Namespace, "--agent-image="+testenv.AgentImage,
 		"--default-runtime-image=rocm:test", "--leader-elect=false", "--metrics-port=0", "--health-port=0")
 	p.cmd.Env = append(os.Environ(), "KUBECONFIG="+path)
@@ -259,7 +260,10 @@ func (b *bench) startManager(ctx context.Context, env *envtest.Environment) (*pr
 	if err := p.cmd.Start(); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(folder))
 	}
-	go func() { p.ended <- p.cmd.Wait() }()
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.ended)
+	}()
 	return p, nil
 }
 
@@ -327,9 +331,8 @@ func (b *bench) runGroup(ctx context.Context, cluster *nodes, manager *process) 
 			return nil, fmt.Errorf("%w before the CommGroup was Ready: %s", ctx.Err(), conditionsOf(group))
 		case err := <-ended:
 			return nil, fmt.Errorf("simulated nodes ended: %w", err)
-		case err := <-manager.ended:
-			manager.ended <- err
-			return nil, fmt.Errorf("the manager ended (%v); --log keeps what it wrote", err)
+		case <-manager.ended:
+			return nil, errors.Join(errors.New("the manager ended, and --log keeps what it wrote"), manager.err)
 		case <-tick.C:
 		}
 		if err := b.admin.Get(ctx, client.ObjectKeyFromObject(group), group); err != nil {

@@ -34,8 +34,6 @@ func newNodes(b *bench) *nodes {
 
 func (n *nodes) reported() int { return int(n.final.Load()) }
 
-func (n *nodes) written() int64 { return n.kubelet.Load() + n.agent.Load() }
-
 // start begins to play; the channel gets the first error.
 func (n *nodes) start(ctx context.Context) (<-chan error, error) {
 	ended := make(chan error, 1)
