@@ -46,8 +46,12 @@ type Config struct {
 
 // pods is the part for run pods.
 func (c *Config) pods() runpod.Config {
-	return runpod.Config{AgentImage: c.AgentImage, AgentPullPolicy: c.AgentPullPolicy, DefaultRuntimeImage: c.DefaultRuntimeImage,
-		RunPriorityClass: c.RunPriorityClass}
+	return runpod.Config{
+		AgentImage:          c.AgentImage,
+		AgentPullPolicy:     c.AgentPullPolicy,
+		DefaultRuntimeImage: c.DefaultRuntimeImage,
+		RunPriorityClass:    c.RunPriorityClass,
+	}
 }
 
 // serves says whether CommGroups of the namespace are the manager's business.
@@ -69,11 +73,19 @@ func CheckNamespaces(operator string, served, privileged []string) error {
 		return nil
 	}
 	if slices.Contains(served, operator) {
-		return fmt.Errorf("%w: %s is the operator's own, whose pods may be privileged: keep CommGroups in others", errNamespaces, operator)
+		return fmt.Errorf(
+			"%w: %s is the operator's own, whose pods may be privileged: keep CommGroups in others",
+			errNamespaces,
+			operator,
+		)
 	}
 	for _, name := range privileged {
 		if !slices.Contains(served, name) {
-			return fmt.Errorf("%w: %s is privileged and not served: add it to --namespaces, or take it out of --privileged-namespaces", errNamespaces, name)
+			return fmt.Errorf(
+				"%w: %s is privileged and not served: add it to --namespaces, or take it out of --privileged-namespaces",
+				errNamespaces,
+				name,
+			)
 		}
 	}
 	return nil

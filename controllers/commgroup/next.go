@@ -37,11 +37,12 @@ type Input struct {
 	// Nodes of the cluster; Runs are the group's CommRuns.
 	Nodes []corev1.Node
 	Runs  []v1alpha1.CommRun
-	// ConfigMap of the name that settings are published under, nil where none was found; ConfigMapCertain: it was looked up in the API.
+	// ConfigMap of the name that settings are published under, nil where none was found; ConfigMapCertain: it was looked
+	// up in the API.
 	ConfigMap        *corev1.ConfigMap
 	ConfigMapCertain bool
-	// FormerConfigMap is the one that status.published names, where it has another name by now; OwnedConfigMaps are the names of all
-	// that carry the group's UID.
+	// FormerConfigMap is the one that status.published names, where it has another name by now; OwnedConfigMaps are the
+	// names of all that carry the group's UID.
 	FormerConfigMap *corev1.ConfigMap
 	OwnedConfigMaps []string
 	// PrivilegedNamespaces are those whose CommGroups may mark nodes.
@@ -66,8 +67,8 @@ type Decision struct {
 	WakeAt  time.Time
 }
 
-// Next works out the group's status, and what follows from it: what is published, which nodes are gated, and which CommRuns are
-// no longer kept.
+// Next works out the group's status, and what follows from it: what is published, which nodes are gated, and which
+// CommRuns are no longer kept.
 func Next(in Input) Decision {
 	s := &step{in: &in, findings: map[string]decision.Finding{v1alpha1.ConditionAccepted: in.Accepted}}
 	s.out.Status = *in.Group.Status.DeepCopy()
@@ -86,7 +87,11 @@ func Next(in Input) Decision {
 	out.Status.Conditions = SetConditions(out.Status.Conditions, s.findings, in.Group.Generation, in.Now)
 	out.DeleteRuns = beyondLimits(&in.Group.Spec.HistoryLimits, out.Status.Run, in.Runs)
 	s.gate()
-	out.Events = slices.Concat(out.Events, remarkEvents(was.Remarks, out.Status.Remarks), Transitions(was.Conditions, out.Status.Conditions))
+	out.Events = slices.Concat(
+		out.Events,
+		remarkEvents(was.Remarks, out.Status.Remarks),
+		Transitions(was.Conditions, out.Status.Conditions),
+	)
 	out.Status.KeepMeasured(was)
 	if !objects.Same(was, &out.Status) { // else it fits, since it was written, and nothing has to be encoded to know that
 		boundGroup(&out.Status)
@@ -118,7 +123,8 @@ func (s *step) takeRun() {
 	status.ObservedGeneration = group.Generation
 	was := group.Status.Run
 	starts := run != nil && (was == nil || was.ID != run.ID)
-	lacksPlan := run != nil && run.Phase == v1alpha1.RunPhaseRunning && status.Plan == nil && commrun.SameSpecAs(run, &group.Spec)
+	lacksPlan := run != nil && run.Phase == v1alpha1.RunPhaseRunning && status.Plan == nil &&
+		commrun.SameSpecAs(run, &group.Spec)
 	if starts || lacksPlan {
 		plan := runplan.For(&group.Spec)
 		status.Plan = &plan
@@ -142,7 +148,11 @@ func (s *step) countMembers() {
 	s.findings[v1alpha1.ConditionSimulated] = simulated(status.Origin)
 }
 
-func countMembers(selected, reporting int, run *v1alpha1.GroupRunStatus, outcomes []judge.Outcome) v1alpha1.MemberCounts {
+func countMembers(
+	selected, reporting int,
+	run *v1alpha1.GroupRunStatus,
+	outcomes []judge.Outcome,
+) v1alpha1.MemberCounts {
 	c := v1alpha1.MemberCounts{Selected: int32(selected), Reporting: int32(reporting)}
 	for i := range outcomes {
 		if outcomes[i].Stale {
@@ -250,8 +260,10 @@ func (s *step) checkRun() {
 func (s *step) publish() {
 	in, group, status, outcomes := s.in, s.in.Group, &s.out.Status, s.in.Run.Outcomes
 	targets := knownTargets(in)
-	flavor, worth := settings.Worth(settings.WorthInput{Spec: &group.Spec, Run: status.Run, Outcomes: outcomes, DataErrors: status.DataErrors,
-		Settings: status.Settings, GFXTargets: targets})
+	flavor, worth := settings.Worth(
+		settings.WorthInput{Spec: &group.Spec, Run: status.Run, Outcomes: outcomes, DataErrors: status.DataErrors,
+			Settings: status.Settings, GFXTargets: targets},
+	)
 	if !s.repeated() {
 		status.Advice = settings.Advice(flavor, &group.Spec, status.Settings, worth)
 	}

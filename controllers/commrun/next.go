@@ -58,8 +58,8 @@ type Decision struct {
 	// Changes of CommTasks, in rank order, and those to delete, by name.
 	Changes         []Change
 	DeleteCommTasks []string
-	// CreatePodsOn are the nodes that get a run pod now, CreateGroupPodsOn those that get a pod of the group's stage, of which GroupPods
-	// are to be admitted together. DeletePods are pods to delete, by name.
+	// CreatePodsOn are the nodes that get a run pod now, CreateGroupPodsOn those that get a pod of the group's stage, of
+	// which GroupPods are to be admitted together. DeletePods are pods to delete, by name.
 	CreatePodsOn, CreateGroupPodsOn []string
 	GroupPods                       int32
 	DeletePods                      []string
@@ -73,8 +73,8 @@ type Decision struct {
 	WakeAt            time.Time
 }
 
-// Next takes the group's run one step on, or starts one that is due. It keeps nothing in memory: a new manager goes on from the
-// objects.
+// Next takes the group's run one step on, or starts one that is due. It keeps nothing in memory: a new manager goes on
+// from the objects.
 func Next(in Input) Decision {
 	in.hash = membership.Hash(in.Members)
 	state := stepRun(in)
@@ -85,7 +85,8 @@ func Next(in Input) Decision {
 	out := Decision{Run: run, Span: span, Outcomes: outcomes, Results: judge.AggregateResults(outcomes),
 		CreatePodsOn: state.createPodsOn, CreateGroupPodsOn: state.span.CreatePodsOn, LookAt: state.lookAt, Waiting: state.waiting,
 		Events: slices.Concat(state.events, state.span.Events), WakeAt: decision.Earlier(state.wakeAt, state.span.WakeAt)}
-	if run != nil && (run.Phase == v1alpha1.RunPhaseFinished || run.Phase == v1alpha1.RunPhaseRunning && runs.Partial(run)) {
+	if run != nil &&
+		(run.Phase == v1alpha1.RunPhaseFinished || run.Phase == v1alpha1.RunPhaseRunning && runs.Partial(run)) {
 		out.Compared = baseline.Compare(baseline.Input{Group: in.Group, Run: run, Outcomes: outcomes, Results: out.Results,
 			Span: judge.SpanResultsOf(span, run)})
 	}
@@ -113,7 +114,8 @@ type Change struct {
 	Desired *v1alpha1.CommTask
 }
 
-// maxRestsOn bounds the nodes that are looked up before much is concluded from what was read: a cache that is behind is so with many.
+// maxRestsOn bounds the nodes that are looked up before much is concluded from what was read: a cache that is behind is
+// so with many.
 const maxRestsOn = 64
 
 // lostNodes are those that the run ends on just now since they, or their pods, are not there.
@@ -140,9 +142,13 @@ func decideSpan(state *runState, outcomes []judge.Outcome, in Input) {
 	}
 }
 
-// settleVerdict writes the verdict of a finished run, anew each time, from the children. Where it becomes worse than it was, it gives the
-// node that it rests on.
-func settleVerdict(run *v1alpha1.GroupRunStatus, outcomes []judge.Outcome, in Input) (told []decision.Event, worse string) {
+// settleVerdict writes the verdict of a finished run, anew each time, from the children. Where it becomes worse than it
+// was, it gives the node that it rests on.
+func settleVerdict(
+	run *v1alpha1.GroupRunStatus,
+	outcomes []judge.Outcome,
+	in Input,
+) (told []decision.Event, worse string) {
 	unchanged := in.hash == run.MembersHash
 	verdict, decisive := judge.GroupVerdict(outcomes, unchanged)
 	was, justFinished := run.Verdict, run.Verdict == ""
@@ -159,5 +165,12 @@ func settleVerdict(run *v1alpha1.GroupRunStatus, outcomes []judge.Outcome, in In
 	if run.Verdict != v1alpha1.VerdictPass && decisive != nil {
 		note += fmt.Sprintf(" %s on %s: %s", decisive.Reason, decisive.Node, words.Told(decisive.Message, decisive.Node))
 	}
-	return []decision.Event{{Warning: run.Verdict != v1alpha1.VerdictPass, Reason: v1alpha1.ReasonRunFinished, Action: "FinishRun", Note: words.Shorten(note, 1000)}}, ""
+	return []decision.Event{
+		{
+			Warning: run.Verdict != v1alpha1.VerdictPass,
+			Reason:  v1alpha1.ReasonRunFinished,
+			Action:  "FinishRun",
+			Note:    words.Shorten(note, 1000),
+		},
+	}, ""
 }

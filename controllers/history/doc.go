@@ -1,2 +1,3 @@
-// Package history keeps past runs in short, says where bandwidth points, and counts GPU-minutes against the day's budget.
+// Package history keeps past runs in short, says where bandwidth points, and counts GPU-minutes against the day's
+// budget.
 package history

@@ -1,3 +1,3 @@
-// Package objects says what the operator's objects of a group have in common: labels, owner, and names that fit. It imports only
-// the API.
+// Package objects says what the operator's objects of a group have in common: labels, owner, and names that fit. It
+// imports only the API.
 package objects

@@ -1,2 +1,3 @@
-// Package runpod makes the pods of a run: of a node alone, and of the group's stage, on the network that the group asks for.
+// Package runpod makes the pods of a run: of a node alone, and of the group's stage, on the network that the group asks
+// for.
 package runpod

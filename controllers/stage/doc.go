@@ -1,6 +1,6 @@
-// Package stage decides the group's stage of a run, which follows the nodes' own: who takes part, which network and communicators they
-// form, what is tried next, and whom the results name. It is a state machine over values: Step goes from status.span and the nodes'
-// sessions as the API has them, and does no I/O.
+// Package stage decides the group's stage of a run, which follows the nodes' own: who takes part, which network and
+// communicators they form, what is tried next, and whom the results name. It is a state machine over values: Step goes
+// from status.span and the nodes' sessions as the API has them, and does no I/O.
 //
 // The machine stands on layers. Each embeds the one below it, so that the compiler keeps calls from going up:
 //
@@ -13,6 +13,6 @@
 //	summary   what a stage that ends well has shown, and what it has not
 //	machine   which part of the stage follows (stage.go), and the search (search.go)
 //
-// The planner of the search (localize) and the layout of ranks (spans) are packages below. The reconciler, gating, publishing and the
-// baseline are not for this package to know.
+// The planner of the search (localize) and the layout of ranks (spans) are packages below. The reconciler, gating,
+// publishing and the baseline are not for this package to know.
 package stage

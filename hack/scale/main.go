@@ -1,6 +1,7 @@
-// scale measures what one CommGroup over many nodes costs: a real etcd and kube-apiserver, the real manager as a process with its own
-// account, roles and admission policies. SIMULATED are the kubelets and the agents: they write what those of the demo write, report and
-// facts of the same size, as often, by the agents' own code, and measure nothing.
+// scale measures what one CommGroup over many nodes costs: a real etcd and kube-apiserver, the real manager as a
+// process with its own account, roles and admission policies. SIMULATED are the kubelets and the agents: they write
+// what those of the demo write, report and facts of the same size, as often, by the agents' own code, and measure
+// nothing.
 package main
 
 import (
@@ -59,7 +60,11 @@ func main() {
 func run(o *options) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	fmt.Printf("SIMULATED kubelets and agents; etcd, kube-apiserver and manager are real. %d nodes, %d requests of nodes at once.\n\n", o.nodes, o.workers)
+	fmt.Printf(
+		"SIMULATED kubelets and agents; etcd, kube-apiserver and manager are real. %d nodes, %d requests of nodes at once.\n\n",
+		o.nodes,
+		o.workers,
+	)
 	r, err := measure(ctx, o)
 	if err != nil {
 		return err
@@ -201,7 +206,9 @@ func (b *bench) eachNode(ctx context.Context, what string, do func(context.Conte
 
 func (b *bench) createNodes(ctx context.Context) error {
 	return b.eachNode(ctx, "create", func(ctx context.Context, name string) error {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"pool": groupName, corev1.LabelHostname: name}}}
+		node := &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"pool": groupName, corev1.LabelHostname: name}},
+		}
 		if err := b.admin.Create(ctx, node); err != nil {
 			return err
 		}
@@ -248,8 +255,16 @@ func (b *bench) startManager(ctx context.Context, env *envtest.Environment) (*pr
 		return nil, err
 	}
 	p := &process{folder: folder, ended: make(chan struct{})}
-	p.cmd = exec.CommandContext(ctx, filepath.Join(b.bin, "manager"), "--operator-namespace="+testenv.Namespace, "--agent-image="+testenv.AgentImage,
-		"--default-runtime-image=rocm:test", "--leader-elect=false", "--metrics-port=0", "--health-port=0")
+	p.cmd = exec.CommandContext(
+		ctx,
+		filepath.Join(b.bin, "manager"),
+		"--operator-namespace="+testenv.Namespace,
+		"--agent-image="+testenv.AgentImage,
+		"--default-runtime-image=rocm:test",
+		"--leader-elect=false",
+		"--metrics-port=0",
+		"--health-port=0",
+	)
 	p.cmd.Env = append(os.Environ(), "KUBECONFIG="+path)
 	if b.log != "" {
 		if p.log, err = os.Create(b.log); err != nil {
@@ -315,7 +330,12 @@ func (b *bench) runGroup(ctx context.Context, cluster *nodes, manager *process) 
 	group.Spec.RanksPerNode = 8
 	group.Spec.DDA.Mode, group.Spec.LowPrecision.Mode = v1alpha1.FeaturePreferred, v1alpha1.FeaturePreferred
 	group.Spec.LowPrecision.MaxRelativeErrorPPM = 130000
-	group.Spec.Benchmark.Collectives = []v1alpha1.Collective{v1alpha1.AllReduce, v1alpha1.AllGather, v1alpha1.ReduceScatter, v1alpha1.AllToAll}
+	group.Spec.Benchmark.Collectives = []v1alpha1.Collective{
+		v1alpha1.AllReduce,
+		v1alpha1.AllGather,
+		v1alpha1.ReduceScatter,
+		v1alpha1.AllToAll,
+	}
 	group.Spec.Benchmark.MinSizeBytes, group.Spec.Benchmark.MaxSizeBytes = 1024, 64<<20
 	group.Spec.Run.MaxParallelNodes = int32(b.parallel)
 	group.Spec.Run.StartDeadlineSeconds, group.Spec.Run.NodeDeadlineSeconds = 86400, 86400
@@ -369,8 +389,8 @@ func conditionsOf(group *v1alpha1.CommGroup) string {
 	return text
 }
 
-// floor is the time, without that to clean up, of the least writes that a run over these nodes takes: create a CommTask, and write its status twice, as large as the
-// recorded report.
+// floor is the time, without that to clean up, of the least writes that a run over these nodes takes: create a
+// CommTask, and write its status twice, as large as the recorded report.
 func (b *bench) floor(ctx context.Context) (time.Duration, error) {
 	start := time.Now()
 	err := b.eachNode(ctx, "floor", func(ctx context.Context, name string) error {
@@ -430,9 +450,15 @@ func (r *result) print() {
 	row("floor: create a CommTask and write its status twice, each node", seconds(r.floor))
 	row("Ready / floor", strconv.FormatFloat(r.ran.ready.Seconds()/r.floor.Seconds(), 'f', 1, 64))
 	row("manager: processor time; most memory", fmt.Sprintf("%s; %d MiB", seconds(r.ran.cpu), r.ran.peakBytes>>20))
-	row("writes a node: all; of kubelet and scheduler; agents; manager", fmt.Sprintf("%.1f; %.1f; %.1f; %.1f", perNode(r.requests.writes(), r.nodes),
-		perNode(r.kubelet, r.nodes), perNode(r.agents, r.nodes), perNode(r.manager(), r.nodes)))
-	row("refused as conflicts (409); throttled (429)", fmt.Sprintf("%d; %d", r.requests.code("409"), r.requests.code("429")))
+	row(
+		"writes a node: all; of kubelet and scheduler; agents; manager",
+		fmt.Sprintf("%.1f; %.1f; %.1f; %.1f", perNode(r.requests.writes(), r.nodes),
+			perNode(r.kubelet, r.nodes), perNode(r.agents, r.nodes), perNode(r.manager(), r.nodes)),
+	)
+	row(
+		"refused as conflicts (409); throttled (429)",
+		fmt.Sprintf("%d; %d", r.requests.code("409"), r.requests.code("429")),
+	)
 	fmt.Println("\nRequests to the API server, a node:")
 	for _, line := range r.requests.lines() {
 		if line.count*20 >= int64(r.nodes) || line.verb == "LIST" || line.code != "200" && line.code != "201" {
@@ -455,7 +481,10 @@ func (b *bench) sizes(ctx context.Context) ([]size, error) {
 		err := meta.EachListItem(list, func(o runtime.Object) error {
 			data, err := json.Marshal(o)
 			if object, ok := o.(client.Object); ok && err == nil {
-				out = append(out, size{kind: strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1alpha1."), name: object.GetName(), bytes: len(data)})
+				out = append(
+					out,
+					size{kind: strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1alpha1."), name: object.GetName(), bytes: len(data)},
+				)
 			}
 			return err
 		})

@@ -7,14 +7,18 @@ import (
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
-// TestARunCostsFewRequests: bounds on what a run costs the API server, in requests and bytes. Times are no matter of a test.
+// TestARunCostsFewRequests: bounds on what a run costs the API server, in requests and bytes. Times are no matter of a
+// test.
 func TestARunCostsFewRequests(t *testing.T) {
 	bin, err := testenv.Programs()
 	if err != nil {
 		t.Fatal(err)
 	}
 	const nodes = 60
-	r, err := measure(t.Context(), &options{nodes: nodes, parallel: nodes, workers: 8, bin: bin, deadline: 5 * time.Minute})
+	r, err := measure(
+		t.Context(),
+		&options{nodes: nodes, parallel: nodes, workers: 8, bin: bin, deadline: 5 * time.Minute},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +27,8 @@ func TestARunCostsFewRequests(t *testing.T) {
 			r.print()
 		}
 	}()
-	// Of each CommTask: created, its pod noted. Of each pod: created, deleted. The rest is the CommGroup's and the CommRun's.
+	// Of each CommTask: created, its pod noted. Of each pod: created, deleted. The rest is the CommGroup's and the
+	// CommRun's.
 	if got := perNode(r.manager(), nodes); got > 6 {
 		t.Errorf("the manager writes %.1f times a node, at most 6 are expected", got)
 	}

@@ -104,8 +104,8 @@ func (n *nodes) remove(ctx context.Context, pod *corev1.Pod) error {
 	return client.IgnoreNotFound(err)
 }
 
-// progressReports are the reports of an agent before its last: one before each of the plan's variants, and one before the first
-// (agent/executor, execution.progress).
+// progressReports are the reports of an agent before its last: one before each of the plan's variants, and one before
+// the first (agent/executor, execution.progress).
 const progressReports = 4
 
 // play is the life of a run pod: it is bound, starts, its agent reads what to do and reports, and it ends.
@@ -115,7 +115,10 @@ func (n *nodes) play(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}, Target: corev1.ObjectReference{Kind: "Node", Name: node}}
+	binding := &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
+	}
 	switch err := n.admin.SubResource("binding").Create(ctx, pod, binding); {
 	case apierrors.IsNotFound(err):
 		return nil // it was deleted before it had a node
@@ -131,7 +134,11 @@ func (n *nodes) play(ctx context.Context, pod *corev1.Pod) error {
 	if owner == nil {
 		return fail("read", errors.New("no CommTask owns it"))
 	}
-	agent := executor.KubeReporter{Client: n.admin, Name: client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}, RunID: pod.Labels[v1alpha1.LabelRunID]}
+	agent := executor.KubeReporter{
+		Client: n.admin,
+		Name:   client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name},
+		RunID:  pod.Labels[v1alpha1.LabelRunID],
+	}
 	assignment, err := agent.Assignment(ctx)
 	if err != nil {
 		return fail("read the assignment", err)
@@ -142,8 +149,14 @@ func (n *nodes) play(ctx context.Context, pod *corev1.Pod) error {
 	report := n.Report.DeepCopy()
 	report.ID, report.Generation, report.StartTime = assignment.Run.ID, assignment.Run.Generation, started
 	for i := range progressReports {
-		progress := v1alpha1.NodeRunStatus{ID: report.ID, Generation: report.Generation, StartTime: started, Phase: v1alpha1.NodeRunRunning,
-			BootID: report.BootID, Step: fmt.Sprintf("step %d", i)}
+		progress := v1alpha1.NodeRunStatus{
+			ID:         report.ID,
+			Generation: report.Generation,
+			StartTime:  started,
+			Phase:      v1alpha1.NodeRunRunning,
+			BootID:     report.BootID,
+			Step:       fmt.Sprintf("step %d", i),
+		}
 		if err := n.report(ctx, agent, progress); err != nil {
 			return fail("report progress", err)
 		}
@@ -153,7 +166,12 @@ func (n *nodes) play(ctx context.Context, pod *corev1.Pod) error {
 		return fail("report", err)
 	}
 	n.final.Add(1)
-	return n.podStatus(ctx, pod, corev1.PodSucceeded, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{StartedAt: started, FinishedAt: metav1.Now()}})
+	return n.podStatus(
+		ctx,
+		pod,
+		corev1.PodSucceeded,
+		corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{StartedAt: started, FinishedAt: metav1.Now()}},
+	)
 }
 
 func (n *nodes) report(ctx context.Context, agent executor.KubeReporter, status v1alpha1.NodeRunStatus) error {
@@ -161,7 +179,12 @@ func (n *nodes) report(ctx context.Context, agent executor.KubeReporter, status 
 	return agent.Report(ctx, status)
 }
 
-func (n *nodes) podStatus(ctx context.Context, pod *corev1.Pod, phase corev1.PodPhase, state corev1.ContainerState) error {
+func (n *nodes) podStatus(
+	ctx context.Context,
+	pod *corev1.Pod,
+	phase corev1.PodPhase,
+	state corev1.ContainerState,
+) error {
 	next := pod.DeepCopy()
 	next.Status.Phase = phase
 	next.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: pod.Spec.Containers[0].Name, State: state}}
@@ -175,7 +198,8 @@ func (n *nodes) podStatus(ctx context.Context, pod *corev1.Pod, phase corev1.Pod
 
 // nodeOf is the node that a run pod has to be on.
 func nodeOf(pod *corev1.Pod) (string, error) {
-	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil &&
+		a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 			for _, field := range term.MatchFields {
 				if field.Key == metav1.ObjectNameField && len(field.Values) == 1 {

@@ -120,8 +120,8 @@ func (r requests) lines() []line {
 // clockTicks a second, in which /proc/PID/stat counts (USER_HZ, which is 100 on every architecture that Go runs on).
 const clockTicks = 100
 
-// procUsage reads processor time from the text of /proc/PID/stat (proc(5): utime and stime are fields 14 and 15), and the peak of the
-// resident memory from /proc/PID/status.
+// procUsage reads processor time from the text of /proc/PID/stat (proc(5): utime and stime are fields 14 and 15), and
+// the peak of the resident memory from /proc/PID/status.
 func procUsage(stat []byte, pid int) (cpu time.Duration, peakBytes int64, err error) {
 	_, rest, ok := bytes.Cut(stat, []byte(") "))
 	fields := strings.Fields(string(rest))

@@ -24,7 +24,8 @@ const (
 // ManagerGroups are those of each service account.
 var ManagerGroups = []string{"system:serviceaccounts", "system:authenticated"}
 
-// Install brings what config/ has beside the CRDs and the manager itself: the namespace, roles, gating's objects, and admission policies.
+// Install brings what config/ has beside the CRDs and the manager itself: the namespace, roles, gating's objects, and
+// admission policies.
 func Install(ctx context.Context, admin client.Client) error {
 	files := []string{"default/namespace.yaml"}
 	for _, folder := range []string{"rbac", "gating", "policy"} {
